@@ -1,0 +1,361 @@
+/*
+ * DFCCL: collective communication that cannot deadlock.
+ *
+ * Register a collective once, run it any number of times, in any order on any rank; each run ends
+ * in exactly one callback. This is the only public header. It is C11 and C++ clean.
+ *
+ * Common to every function below, unless its comment says otherwise:
+ *   - It may be called from any thread. Calls on one context may overlap, dfcclDestroy excepted: no
+ * other call may be in progress on a context that is being destroyed, and none may follow.
+ *   - It returns dfcclSuccess or one of the listed codes, never prints (DFCCL_DEBUG asks for that),
+ * never ends the process. After a failure dfcclGetLastError tells in one sentence what was wrong,
+ * with the values.
+ *   - A NULL or destroyed-looking context gives dfcclInvalidArgument.
+ *   - After a peer died, a run timed out or dfcclAbort was called, the context is broken: every
+ * later dfcclRegister* and dfcclRun* returns that failure's code at once. Only dfcclDestroy mends
+ * it.
+ */
+#ifndef DFCCL_H
+#define DFCCL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DFCCL_MAJOR 0
+#define DFCCL_MINOR 1
+#define DFCCL_PATCH 0
+#define DFCCL_VERSION_CODE (DFCCL_MAJOR * 10000 + DFCCL_MINOR * 100 + DFCCL_PATCH)
+
+#if defined(__GNUC__) || defined(__clang__)
+#define DFCCL_API __attribute__((visibility("default")))
+#else
+#define DFCCL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Result codes. 0 to 7 carry NCCL's numbers and meanings. */
+typedef enum {
+  dfcclSuccess = 0,
+  dfcclUnhandledCudaError = 1, /* a CUDA call failed */
+  dfcclSystemError = 2,        /* a system call failed */
+  dfcclInternalError = 3,      /* a defect of this library */
+  dfcclInvalidArgument = 4,    /* an argument's value makes no sense */
+  dfcclInvalidUsage = 5,       /* the arguments are fine, the moment is not */
+  dfcclRemoteError = 6,        /* a peer died, left, or its connection was lost */
+  dfcclInProgress = 7,         /* not complete yet */
+  dfcclTimeout = 8,            /* not complete within the configured time */
+  dfcclMismatch = 9,           /* members registered the same collective differently */
+  dfcclAborted = 10,           /* dfcclAbort was called */
+  dfcclOutOfMemory = 11        /* memory, or another resource of the system, is exhausted */
+} dfcclResult_t;
+
+/* Data types, with NCCL's values. */
+typedef enum {
+  dfcclInt8 = 0,
+  dfcclUint8 = 1,
+  dfcclInt32 = 2,
+  dfcclUint32 = 3,
+  dfcclInt64 = 4,
+  dfcclUint64 = 5,
+  dfcclFloat16 = 6,
+  dfcclFloat32 = 7,
+  dfcclFloat64 = 8,
+  dfcclBfloat16 = 9,
+  dfcclFloat8e4m3 = 10, /* OCP E4M3: no infinities; results beyond 448 saturate */
+  dfcclFloat8e5m2 = 11  /* OCP E5M2; results beyond 57344 saturate */
+} dfcclDataType_t;
+
+/* Reduction operators, with NCCL's values. Integers wrap. dfcclAvg is the sum divided once, at the
+ * end, by the number of ranks (integers: truncated toward zero). 16- and 8-bit floats are reduced
+ * in float32 and rounded (to nearest, ties to even) once per reduction step. Max and Min of a NaN
+ * and a number give the number. */
+typedef enum { dfcclSum = 0, dfcclProd = 1, dfcclMax = 2, dfcclMin = 3, dfcclAvg = 4 } dfcclRedOp_t;
+
+/* ---- Lifecycle
+ * -------------------------------------------------------------------------------------------- */
+
+typedef struct dfcclContext
+    *dfcclContext_t; /* one rank: one device (GPU, or CPU device) of one process */
+
+typedef struct {
+  char internal[128]; /* rendezvous address and a random 128-bit secret: plain bytes, to be sent to
+                         the others */
+} dfcclUniqueId;
+
+typedef enum { dfcclBackendAuto = 0, dfcclBackendCpu = 1, dfcclBackendCuda = 2 } dfcclBackend_t;
+
+typedef struct {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  dfcclBackend_t backend; /* Auto: CUDA where the library was built with it and a usable device
+                             exists, else CPU */
+  int device; /* CUDA ordinal; -1: the calling thread's current device; ignored by the CPU device */
+  int maxBlocks;  /* most blocks the daemon may use; 0: library's choice */
+  int queueDepth; /* submission queue slots; 0: library's choice; rounded up to a power of two */
+  int timeoutMs;  /* a run not complete this long after its submission completes with dfcclTimeout;
+                     0: never */
+} dfcclConfig_t;
+
+#define DFCCL_CONFIG_MAGIC 0xdfcc1c0fu
+#define DFCCL_CONFIG_INITIALIZER                                                                   \
+  { sizeof(dfcclConfig_t), DFCCL_CONFIG_MAGIC, DFCCL_VERSION_CODE, dfcclBackendAuto, -1, 0, 0, 0 }
+
+/*
+ * The library's version as major*10000 + minor*100 + patch. Does not block.
+ * Errors: dfcclInvalidArgument (version is NULL).
+ */
+DFCCL_API dfcclResult_t dfcclGetVersion(int *version);
+
+/*
+ * Makes the identity of a new job. One process calls it and sends the 128 bytes to every rank by
+ * any means; that process must live until every rank has returned from dfcclInit. Does not block.
+ * Any one id serves one set of dfcclInit calls. Errors: dfcclInvalidArgument (id is NULL),
+ * dfcclSystemError, dfcclOutOfMemory.
+ */
+DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
+
+/*
+ * Joins a job of nRanks ranks (1 to 1024 on one host) as rank (0 to nRanks-1) and makes its
+ * context. Blocks until all ranks have called it, at most DFCCL_INIT_TIMEOUT_MS (default 60,000
+ * ms). Several ranks may live in one process, each calling from a thread of its own. config may be
+ * NULL: every default. *ctx is set only on success and belongs to the caller until dfcclDestroy.
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage (environment variable, backend not built),
+ * dfcclSystemError, dfcclRemoteError (a rank failed or disagrees), dfcclTimeout (names ranks that
+ * did not come), dfcclOutOfMemory.
+ */
+DFCCL_API dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int rank,
+                                  const dfcclConfig_t *config);
+
+/*
+ * Makes all nRanks contexts of a job in this process: ctxs[r] becomes rank r. All or none are made.
+ * Does not wait for anybody. Errors: as dfcclInit's, without dfcclRemoteError and dfcclTimeout.
+ */
+DFCCL_API dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t *config);
+
+/*
+ * dfcclInit with rank, number of ranks and rendezvous read from the launcher's environment:
+ * torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else Open MPI's, MPICH's and Slurm's
+ * variables. The i-th call in each process makes the i-th job. Blocks and fails as dfcclInit;
+ * dfcclInvalidUsage where no launcher's variables are set, or one makes no sense.
+ */
+DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config);
+
+/*
+ * Waits for this rank's outstanding runs and their callbacks, then for the daemon's final exit, and
+ * frees the context with every resource. Blocks as long as those runs take (bounded by timeoutMs,
+ * or dfcclAbort before). Not from a callback (dfcclInvalidUsage). Runs that peers submit later to
+ * collectives shared with this rank end there with dfcclRemoteError. Errors: dfcclInvalidArgument,
+ * dfcclInvalidUsage.
+ */
+DFCCL_API dfcclResult_t dfcclDestroy(dfcclContext_t ctx);
+
+/*
+ * Gives up: every outstanding run of this rank completes with dfcclAborted, its callback included;
+ * on peers, runs that need this rank end with dfcclRemoteError. Never waits for a peer or for user
+ * code. The context stays allocated: dfcclDestroy must still be called. May be called from a
+ * callback. Errors: dfcclInvalidArgument.
+ */
+DFCCL_API dfcclResult_t dfcclAbort(dfcclContext_t ctx);
+
+/* A constant sentence for a result code; never NULL. */
+DFCCL_API const char *dfcclGetErrorString(dfcclResult_t result);
+
+/*
+ * One sentence about the latest failure, with the values that were wrong. With a context: the
+ * latest failure of that context, failures of runs included; with NULL: of the calling thread's
+ * latest failing call. "no error" when there was none. The text belongs to the library and stays
+ * until the calling thread calls it again.
+ */
+DFCCL_API const char *dfcclGetLastError(dfcclContext_t ctx);
+
+/* This context's rank and the job's number of ranks. Either pointer may be NULL. Does not block. */
+DFCCL_API dfcclResult_t dfcclGetRank(dfcclContext_t ctx, int *rank, int *nRanks);
+
+/* ---- Register
+ * --------------------------------------------------------------------------------------------- */
+
+typedef uint64_t
+    dfcclCollId_t; /* chosen by the application; the same on every member of the group */
+
+typedef struct {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  const int *ranks; /* the group, in group order (root and block order follow it); NULL with 0: all
+                       ranks */
+  int nRanks;       /* entries in ranks */
+  int priority;     /* larger first; 0 for all: FIFO ordering */
+  const char *name; /* for traces and diagnostics; copied; NULL: the id */
+  const char *algorithm; /* NULL or "auto": library's choice; or "ring", "allpairs", "pairwise"
+                            where they apply */
+} dfcclCollOptions_t;
+
+#define DFCCL_COLL_OPTIONS_MAGIC 0xdfcc10b7u
+#define DFCCL_COLL_OPTIONS_INITIALIZER                                                             \
+  {                                                                                                \
+    sizeof(dfcclCollOptions_t), DFCCL_COLL_OPTIONS_MAGIC, DFCCL_VERSION_CODE, NULL, 0, 0, NULL,    \
+        NULL                                                                                       \
+  }
+
+/*
+ * dfcclRegister*: announce a collective. Local: never waits for a peer; in any order on any rank,
+ * at any time, from a callback too. Links are made in the background; runs submitted before they
+ * stand wait their turn. id       not registered at the moment on this context (dfcclInvalidUsage);
+ * the i-th registration of an id meets the i-th registration of it on each other member. count
+ * elements, not bytes; 0 is legal (such a run completes without a message). AllReduce, Reduce,
+ *            Broadcast: of the whole buffer. AllGather: each rank sends sendCount and receives
+ * nRanks*sendCount. ReduceScatter: each rank sends nRanks*recvCount and receives recvCount.
+ * AllToAll: each rank sends and receives countPerPeer for each member. root     position in the
+ * group, 0 to group size - 1. options  may be NULL. ranks and name are copied. Members'
+ * registrations are compared; a difference ends the runs with dfcclMismatch on every member.
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage (id in use, more than 65,536 collectives),
+ * dfcclOutOfMemory, and the failure of a broken context.
+ */
+DFCCL_API dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                               dfcclDataType_t type, dfcclRedOp_t op,
+                                               const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                            dfcclDataType_t type, dfcclRedOp_t op, int root,
+                                            const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterBroadcast(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                               dfcclDataType_t type, int root,
+                                               const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterAllGather(dfcclContext_t ctx, dfcclCollId_t id,
+                                               size_t sendCount, dfcclDataType_t type,
+                                               const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterReduceScatter(dfcclContext_t ctx, dfcclCollId_t id,
+                                                   size_t recvCount, dfcclDataType_t type,
+                                                   dfcclRedOp_t op,
+                                                   const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id,
+                                              size_t countPerPeer, dfcclDataType_t type,
+                                              const dfcclCollOptions_t *options);
+
+/*
+ * Forgets a collective and returns its memory. Every run of it must have completed
+ * (dfcclInvalidUsage). Does not block. Runs that peers have submitted beyond this rank's runs end
+ * there with dfcclRemoteError. Errors: dfcclInvalidArgument (id not registered), dfcclInvalidUsage.
+ */
+DFCCL_API dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id);
+
+/* ---- Run
+ * --------------------------------------------------------------------------------------------------
+ */
+
+/*
+ * Called exactly once for each accepted run, on a library thread or inside dfcclWait*, with no lock
+ * held. It may call dfcclRun*, dfcclRegister*, dfcclDeregister, dfcclTest, dfcclAbort and
+ * dfcclGet*; not dfcclWait*, dfcclDeviceSynchronize or dfcclDestroy (dfcclInvalidUsage). One that
+ * blocks delays other callbacks only.
+ */
+typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *arg);
+
+/*
+ * dfcclRun*: submit one run of a registered collective of that kind. Never blocks; from any thread
+ * and from a callback. The i-th run of a collective on one rank meets its i-th run on each other
+ * member; it may be run again before earlier runs complete. callback may be NULL. sendBuf, recvBuf
+ * aligned to the element; they belong to the library until the run's callback is called, or
+ *                     dfcclWait returns. Reduce: recvBuf only matters on the root, Broadcast:
+ * sendBuf only on the root; the unused one may be NULL. In place: sendBuf == recvBuf (AllGather:
+ * sendBuf == recvBuf + rank*sendCount; ReduceScatter: recvBuf == sendBuf + rank*recvCount). Any
+ * other overlap is undefined. Errors: dfcclInvalidArgument (id not registered, or of another kind;
+ * NULL or misaligned buffer), dfcclInvalidUsage (submission queue and host-side list full), the
+ * failure of a broken context or collective (dfcclMismatch, dfcclRemoteError, dfcclTimeout,
+ * dfcclAborted). A run that is refused has no callback.
+ */
+DFCCL_API dfcclResult_t dfcclRunAllReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                          void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                       void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunBroadcast(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                          void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunAllGather(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                          void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunReduceScatter(dfcclContext_t ctx, dfcclCollId_t id,
+                                              const void *sendBuf, void *recvBuf,
+                                              dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                         void *recvBuf, dfcclCallback_t callback, void *arg);
+
+/*
+ * *done = 1 when every run of the collective submitted before has completed and its callback has
+ * returned, else 0. Does not block and does not drive progress. Errors: dfcclInvalidArgument.
+ */
+DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done);
+
+/*
+ * Blocks until every run of the collective submitted before the call has completed and its callback
+ * has returned; the calling thread drives the device meanwhile. Returns the first failing status
+ * among the runs completed since the last dfcclWait on the collective. Not from a callback
+ * (dfcclInvalidUsage). Errors: dfcclInvalidArgument, dfcclInvalidUsage, and any status of a run.
+ */
+DFCCL_API dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id);
+
+/* dfcclWait for every collective of the context. Returns the first failing status since the last
+ * dfcclWaitAll. */
+DFCCL_API dfcclResult_t dfcclWaitAll(dfcclContext_t ctx);
+
+/*
+ * Blocks until the device is idle: on CUDA it is cudaDeviceSynchronize. On the CPU device it has
+ * the same meaning: nothing submitted after it starts on this context's device until the daemon has
+ * left it. Runs are not waited for: a daemon that cannot progress leaves by itself, and is started
+ * again afterwards. Not from a callback (dfcclInvalidUsage).
+ */
+DFCCL_API dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx);
+
+/*
+ * Memory that peers can reach: collectives on buffers inside it move with zero copies. *ptr is
+ * zeroed, aligned to a page, and belongs to the caller until dfcclMemFree; no run that uses it may
+ * be outstanding then. bytes >= 1. dfcclDestroy frees what was not freed. Errors:
+ * dfcclInvalidArgument, dfcclOutOfMemory, dfcclSystemError.
+ */
+DFCCL_API dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes);
+DFCCL_API dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr);
+
+/* ---- See what it is doing
+ * --------------------------------------------------------------------------------- */
+
+typedef struct {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  uint64_t sqesSubmitted, sqesFetched, cqesWritten, callbacksRun;
+  uint64_t preemptions; /* a collective set aside because a primitive's spin threshold ran out */
+  uint64_t contextSaves, contextLoads;
+  uint64_t daemonStarts, voluntaryQuits;
+  uint64_t primitivesExecuted, bytesSent;
+  uint32_t taskQueueLength, taskQueueHighWater, blocks;
+} dfcclStats_t;
+
+#define DFCCL_STATS_MAGIC 0xdfcc157au
+#define DFCCL_STATS_INITIALIZER                                                                    \
+  {                                                                                                \
+    sizeof(dfcclStats_t), DFCCL_STATS_MAGIC, DFCCL_VERSION_CODE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
+        0, 0, 0                                                                                    \
+  }
+
+/*
+ * Fills *stats, whose first three members the caller has set by DFCCL_STATS_INITIALIZER. Counters
+ * start at dfcclInit and are sums over blocks; sqesFetched counts an entry once for each block that
+ * took it. While runs are outstanding each counter is exact for some recent moment of its own. Does
+ * not block. Errors: dfcclInvalidArgument.
+ */
+DFCCL_API dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats);
+
+/*
+ * Writes to file descriptor fd, as text, one paragraph for each collective of this rank that is not
+ * complete: its state, the cursor of each block (run, loop, primitive), and for which rank it
+ * waits; then queues and links. Does not wait for the daemon. Errors: dfcclInvalidArgument,
+ * dfcclSystemError (fd cannot be written).
+ */
+DFCCL_API dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* DFCCL_H */

@@ -1,0 +1,21 @@
+/* Assertions name one fact each. They stay on in every build: each costs a predictable branch. */
+#ifndef DF_BASE_ASSERT_H
+#define DF_BASE_ASSERT_H
+
+#include "base/attributes.h"
+
+#if DF_ON_DEVICE
+#include <cassert>
+#define DF_ASSERT(fact) assert(fact)
+#else
+#ifdef __cplusplus
+extern "C"
+#endif
+    void
+    df_assert_failed(const char *fact, const char *file, int line);
+/* A broken invariant means that memory can no longer be trusted: the one case in which the process
+ * is stopped. */
+#define DF_ASSERT(fact) (DF_LIKELY(fact) ? (void)0 : df_assert_failed(#fact, __FILE__, __LINE__))
+#endif
+
+#endif

@@ -1,0 +1,40 @@
+/* Compiler attributes, and the few words that let one source be C11 and CUDA C++. */
+#ifndef DF_BASE_ATTRIBUTES_H
+#define DF_BASE_ATTRIBUTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define DF_CORE static __host__ __device__ __forceinline__
+#else
+#define DF_CORE static inline
+#endif
+
+#if defined(__CUDA_ARCH__)
+#define DF_ON_DEVICE 1
+#else
+#define DF_ON_DEVICE 0
+#endif
+
+#ifdef __cplusplus
+#define DF_STATIC_ASSERT(condition, text) static_assert(condition, text)
+#define DF_RESTRICT __restrict__
+#define DF_ALIGNED(n) alignas(n)
+#else
+#define DF_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#define DF_RESTRICT restrict
+#define DF_ALIGNED(n) _Alignas(n)
+#endif
+
+#define DF_LIKELY(x) __builtin_expect(!!(x), 1)
+#define DF_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define DF_PRINTF(format, first) __attribute__((format(printf, format, first)))
+
+#define DF_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define DF_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define DF_ALIGN_UP(value, alignment) (((value) + (alignment)-1) / (alignment) * (alignment))
+#define DF_DIV_UP(value, divisor) (((value) + (divisor)-1) / (divisor))
+#define DF_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+#endif

@@ -1,0 +1,40 @@
+#include "base/result.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+
+static _Thread_local char thread_sentence[DF_SENTENCE_BYTES] = "no error";
+
+dfcclResult_t df_fail(dfcclResult_t code, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(thread_sentence, sizeof thread_sentence, format, arguments);
+  va_end(arguments);
+  df_log(DF_LOG_WARN, "%s: %s", df_result_name(code), thread_sentence);
+  return code;
+}
+
+const char *df_last_sentence(void) { return thread_sentence; }
+
+const char *df_result_name(dfcclResult_t code) {
+  switch (code) {
+#define X(name, text)                                                                              \
+  case name:                                                                                       \
+    return #name;
+    DF_RESULT_MAP(X)
+#undef X
+  }
+  return "unknown result code";
+}
+
+const char *dfcclGetErrorString(dfcclResult_t code) {
+  switch (code) {
+#define X(name, text)                                                                              \
+  case name:                                                                                       \
+    return text;
+    DF_RESULT_MAP(X)
+#undef X
+  }
+  return "unknown result code";
+}

@@ -1,0 +1,38 @@
+/* Result codes and the sentences behind them. One list: names, numbers and texts come from it. */
+#ifndef DF_BASE_RESULT_H
+#define DF_BASE_RESULT_H
+
+#include <stdarg.h>
+
+#include "base/attributes.h"
+#include "dfccl.h"
+
+#define DF_RESULT_MAP(X)                                                                           \
+  X(dfcclSuccess, "success")                                                                       \
+  X(dfcclUnhandledCudaError, "a CUDA call failed")                                                 \
+  X(dfcclSystemError, "a system call failed")                                                      \
+  X(dfcclInternalError, "internal error: a defect of this library")                                \
+  X(dfcclInvalidArgument, "invalid argument")                                                      \
+  X(dfcclInvalidUsage, "invalid usage: not allowed at this moment")                                \
+  X(dfcclRemoteError, "remote error: a peer died, left, or its connection was lost")               \
+  X(dfcclInProgress, "in progress: not complete yet")                                              \
+  X(dfcclTimeout, "timeout: not complete within the configured time")                              \
+  X(dfcclMismatch, "mismatch: members registered the collective differently")                      \
+  X(dfcclAborted, "aborted by dfcclAbort")                                                         \
+  X(dfcclOutOfMemory, "out of memory, or of another system resource")
+
+enum { DF_SENTENCE_BYTES = 512 };
+
+/* Records the sentence as the calling thread's latest failure and returns code: `return
+ * df_fail(...)`. Whoever first decides that something is wrong calls it; callers pass the code on.
+ */
+dfcclResult_t df_fail(dfcclResult_t code, const char *format, ...) DF_PRINTF(2, 3);
+
+/* The calling thread's latest sentence ("no error" at first); valid until the thread's next
+ * df_fail. */
+const char *df_last_sentence(void);
+
+/* The code's name as written in dfccl.h. */
+const char *df_result_name(dfcclResult_t code);
+
+#endif
