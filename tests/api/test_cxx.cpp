@@ -1,0 +1,34 @@
+// Promise: the public header is usable from C++ and clean under -Wall -Wextra -pedantic; every
+// function of it is in the shared library with C linkage.
+#include "dfccl.h"
+
+#include <cstdio>
+
+namespace {
+template <typename Function> bool present(Function *function) { return function != nullptr; }
+} // namespace
+
+int main() {
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+  bool all = present(dfcclGetVersion) && present(dfcclGetUniqueId) && present(dfcclInit) &&
+             present(dfcclInitAll) && present(dfcclInitFromEnv) && present(dfcclDestroy) &&
+             present(dfcclAbort) && present(dfcclGetErrorString) && present(dfcclGetLastError) &&
+             present(dfcclGetRank) && present(dfcclRegisterAllReduce) &&
+             present(dfcclRegisterReduce) && present(dfcclRegisterBroadcast) &&
+             present(dfcclRegisterAllGather) && present(dfcclRegisterReduceScatter) &&
+             present(dfcclRegisterAllToAll) && present(dfcclDeregister) &&
+             present(dfcclRunAllReduce) && present(dfcclRunReduce) && present(dfcclRunBroadcast) &&
+             present(dfcclRunAllGather) && present(dfcclRunReduceScatter) &&
+             present(dfcclRunAllToAll) && present(dfcclTest) && present(dfcclWait) &&
+             present(dfcclWaitAll) && present(dfcclDeviceSynchronize) && present(dfcclMemAlloc) &&
+             present(dfcclMemFree) && present(dfcclGetStats) && present(dfcclDump);
+  int version = 0;
+  if (!all || dfcclGetVersion(&version) != dfcclSuccess) return 1;
+  if (config.size != sizeof config || options.magic != DFCCL_COLL_OPTIONS_MAGIC ||
+      stats.version != DFCCL_VERSION_CODE)
+    return 1;
+  std::printf("version %d\n", version);
+  return version == DFCCL_VERSION_CODE ? 0 : 1;
+}

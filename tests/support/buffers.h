@@ -1,0 +1,44 @@
+/* The buffers of one run on one rank, with everything around them that must not change. */
+#ifndef DF_TESTS_SUPPORT_BUFFERS_H
+#define DF_TESTS_SUPPORT_BUFFERS_H
+
+#include "support/ranks.h"
+
+enum {
+  DF_IN_PLACE = 1,    /* one buffer, as the collective's kind defines it */
+  DF_ZERO_COPY = 2,   /* from dfcclMemAlloc */
+  DF_UNUSED_NULL = 4, /* buffers that do not matter on this member are NULL */
+  DF_ODD_OFFSET = 8   /* aligned to the element and to nothing more */
+};
+
+typedef struct {
+  const df_collective *coll;
+  dfcclContext_t ctx; /* of DF_ZERO_COPY memory */
+  int position, flags;
+  uint64_t run;
+  void *send, *recv; /* for dfcclRun */
+  char *memory, *send_area, *recv_area;
+  size_t memory_bytes, send_bytes, recv_bytes;
+} df_buffers;
+
+/* Allocates and fills. The collective must stay where it is as long as the buffers. */
+void df_buffers_make(df_buffers *buffers, dfcclContext_t ctx, const df_collective *coll,
+                     int position, uint64_t run, int flags);
+/* Compares the result, what lies around the buffers, and what must not have been written to.
+ * Returns false and a sentence on a difference. */
+bool df_buffers_good(const df_buffers *buffers, char *sentence, size_t sentence_bytes);
+void df_buffers_check(const df_buffers *buffers); /* fails the test */
+void df_buffers_free(df_buffers *buffers);
+
+/* One run of a registered collective on all its members, submitted by the calling thread, waited
+ * for and checked. */
+void df_exchange(dfcclContext_t *ctxs, dfcclCollId_t id, const df_collective *coll, uint64_t run,
+                 int flags);
+/* Registers, exchanges once, deregisters. */
+void df_once(dfcclContext_t *ctxs, dfcclCollId_t id, const df_collective *coll, int flags);
+
+/* One rank's part of a run: submit, wait, check. */
+void df_take_part(dfcclContext_t ctx, dfcclCollId_t id, const df_collective *coll, int position,
+                  uint64_t run, int flags);
+
+#endif

@@ -1,0 +1,109 @@
+/* Checks, random numbers and small waits; the watchdog is in watchdog.c. */
+#include "support/harness.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/watchdog.h"
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_THREAD_SANITIZER 1
+#elif __has_feature(address_sanitizer)
+#define UNDER_ADDRESS_SANITIZER 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_THREAD_SANITIZER 1
+#elif defined(__SANITIZE_ADDRESS__)
+#define UNDER_ADDRESS_SANITIZER 1
+#endif
+
+int df_slowdown(void) {
+#if defined(UNDER_THREAD_SANITIZER)
+  return 10;
+#elif defined(UNDER_ADDRESS_SANITIZER)
+  return 4;
+#else
+  return 1;
+#endif
+}
+
+double df_seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void df_nap(void) {
+  struct timespec nap = {0, 50000};
+  nanosleep(&nap, NULL);
+}
+
+void df_sleep_ms(int milliseconds) {
+  struct timespec left = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
+  while (nanosleep(&left, &left) != 0) {
+  }
+}
+
+const char *df_test_result_name(dfcclResult_t result) {
+  static const char *const names[] = {
+      "dfcclSuccess",         "dfcclUnhandledCudaError", "dfcclSystemError", "dfcclInternalError",
+      "dfcclInvalidArgument", "dfcclInvalidUsage",       "dfcclRemoteError", "dfcclInProgress",
+      "dfcclTimeout",         "dfcclMismatch",           "dfcclAborted",     "dfcclOutOfMemory"};
+  if ((int)result < 0 || (size_t)result >= sizeof(names) / sizeof(names[0]))
+    return "(no such code)";
+  return names[result];
+}
+
+static atomic_flag failing = ATOMIC_FLAG_INIT;
+
+_Noreturn void df_test_fail(const char *file, int line, const char *condition, const char *format,
+                            ...) {
+  if (atomic_flag_test_and_set(&failing)) { /* another thread is already reporting */
+    for (;;) pause();
+  }
+  char sentence[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(sentence, sizeof sentence, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "%s:%d: [%s] is false: %s\n", file, line, condition, sentence);
+  fflush(NULL);
+  df_watchdog_end_process(1);
+}
+
+void df_check_result(const char *file, int line, const char *call, dfcclResult_t got,
+                     dfcclResult_t expected) {
+  if (got == expected) return;
+  df_test_fail(file, line, call, "returned %s instead of %s; this thread's latest sentence: \"%s\"",
+               df_test_result_name(got), df_test_result_name(expected), dfcclGetLastError(NULL));
+}
+
+uint64_t df_random_next(df_random *random) {
+  uint64_t value = random->state += 0x9E3779B97F4A7C15u;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
+  return value ^ (value >> 31);
+}
+
+int df_random_below(df_random *random, int limit) {
+  return (int)(df_random_next(random) % (uint64_t)limit);
+}
+
+bool df_random_chance(df_random *random, int percent) {
+  return df_random_below(random, 100) < percent;
+}
+
+void df_random_shuffle(df_random *random, int *items, int count) {
+  for (int last = count - 1; last > 0; last--) {
+    int other = df_random_below(random, last + 1);
+    int kept = items[last];
+    items[last] = items[other];
+    items[other] = kept;
+  }
+}

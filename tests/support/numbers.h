@@ -1,0 +1,39 @@
+/*
+ * Data types, by arithmetic: rounding to 16- and 8-bit floats is done from the definition of the
+ * format (exponent and mantissa bits), independently of the library's conversions.
+ */
+#ifndef DF_TESTS_SUPPORT_NUMBERS_H
+#define DF_TESTS_SUPPORT_NUMBERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dfccl.h"
+
+enum { DF_TYPE_COUNT = 12, DF_OPERATOR_COUNT = 5 };
+
+size_t df_type_bytes(dfcclDataType_t type);
+bool df_type_is_float(dfcclDataType_t type);
+bool df_type_is_signed(dfcclDataType_t type);
+const char *df_type_name(dfcclDataType_t type);
+const char *df_operator_name(dfcclRedOp_t op);
+
+/* The largest n such that every integer from -n to n is exact in the float type. */
+int64_t df_type_exact_integers(dfcclDataType_t type);
+/* Distance from 1 to the next number of the float type. */
+double df_type_epsilon(dfcclDataType_t type);
+
+/* The bit pattern (in the low bytes) of value, rounded to nearest, ties to even, in the float type;
+ * 8-bit types saturate. */
+uint64_t df_float_encode(dfcclDataType_t type, double value);
+double df_float_decode(dfcclDataType_t type, uint64_t bits);
+
+/* An integer cut to the type's width, with the sign the type gives it. */
+int64_t df_integer_wrap(dfcclDataType_t type, uint64_t value);
+
+/* Reads and writes element index of a buffer as a bit pattern. */
+uint64_t df_element_load(dfcclDataType_t type, const void *buffer, size_t index);
+void df_element_store(dfcclDataType_t type, void *buffer, size_t index, uint64_t bits);
+
+#endif

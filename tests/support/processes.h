@@ -1,0 +1,34 @@
+/* Ranks as processes: forked by the test, joined by a unique id that travels over a pipe. */
+#ifndef DF_TESTS_SUPPORT_PROCESSES_H
+#define DF_TESTS_SUPPORT_PROCESSES_H
+
+#include <sys/types.h>
+
+#include "support/harness.h"
+
+enum { DF_FAMILY_MAX = 64 };
+
+typedef struct {
+  int ranks;
+  pid_t pids[DF_FAMILY_MAX];
+} df_family;
+
+/* In a rank's process: body(rank, ranks, id, arg). Returning ends the process with status 0 (after
+ * the leak check under AddressSanitizer), a failed check with 1. The child has a watchdog of its
+ * own with the given seconds, and dies with its parent. Rank 0 makes the id. */
+typedef void (*df_rank_body)(int rank, int ranks, const dfcclUniqueId *id, void *arg);
+void df_fork(df_family *family, int ranks, double seconds, df_rank_body body, void *arg);
+
+/* Waits for a rank's process; returns its wait status. */
+int df_reap(df_family *family, int rank);
+/* Waits for all; every one must have ended with status 0. */
+void df_join(df_family *family);
+
+/* dfcclInit with the usual configuration, known to the watchdog. */
+dfcclContext_t df_init(int rank, int ranks, const dfcclUniqueId *id, const dfcclConfig_t *config);
+void df_finish(dfcclContext_t ctx); /* dfcclDestroy */
+
+/* Zeroed memory that forked children share with their parent; never freed. */
+void *df_shared(size_t bytes);
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * What a collective must deliver: the simple reference that every suite compares with.
+ *
+ * Each element of each rank's contribution is a function of (seed, run, position, index), so no
+ * rank needs another's data to know what it must receive. Copying collectives carry random bit
+ * patterns. Reductions of integers use the whole range (they wrap). Reductions of floats use small
+ * integers chosen so that every partial result is exact in the type: the expected value does not
+ * depend on the order in which the library reduces, and is compared bit for bit.
+ */
+#ifndef DF_TESTS_SUPPORT_REFERENCE_H
+#define DF_TESTS_SUPPORT_REFERENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dfccl.h"
+#include "support/numbers.h"
+
+typedef enum {
+  DF_ALL_REDUCE,
+  DF_REDUCE,
+  DF_BROADCAST,
+  DF_ALL_GATHER,
+  DF_REDUCE_SCATTER,
+  DF_ALL_TO_ALL
+} df_kind;
+enum { DF_KIND_COUNT = 6 };
+
+/* A collective as a test sees it. group has members entries; NULL: ranks 0 to members - 1. */
+typedef struct {
+  df_kind kind;
+  dfcclDataType_t type;
+  dfcclRedOp_t op;
+  int root; /* position in the group */
+  size_t count;
+  int members;
+  const int *group;
+  int priority;
+  const char *algorithm, *name;
+  uint64_t seed;
+} df_collective;
+
+const char *df_kind_name(df_kind kind);
+bool df_kind_reduces(df_kind kind);
+bool df_kind_has_root(df_kind kind);
+
+/* The group's member at a position, and back (-1: not a member). */
+int df_member(const df_collective *coll, int position);
+int df_position(const df_collective *coll, int rank);
+
+/* Elements that every member's send and receive buffer hold. */
+size_t df_send_elements(const df_collective *coll);
+size_t df_recv_elements(const df_collective *coll);
+/* Whether this member's buffer matters (Reduce: only the root receives; Broadcast: only it sends).
+ */
+bool df_sends(const df_collective *coll, int position);
+bool df_receives(const df_collective *coll, int position);
+
+/* Writes elements first to first + count - 1 of the member's contribution to a run. */
+void df_contribution(const df_collective *coll, int position, uint64_t run, size_t first,
+                     size_t count, void *out);
+/* Writes elements first to first + count - 1 of what the member must receive. */
+void df_expected(const df_collective *coll, int position, uint64_t run, size_t first, size_t count,
+                 void *out);
+
+/* Compares a received buffer with the expectation. On a difference returns false and writes where
+ * it is, both values, and how many elements differ. */
+bool df_matches(const df_collective *coll, int position, uint64_t run, const void *received,
+                char *sentence, size_t sentence_bytes);
+
+/* "AllReduce of 100 float32 (sum) among 4 [3 1 0 2]" */
+void df_describe(const df_collective *coll, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,8 @@
+/* The watchdog's side of the harness: how a process of a test ends early. */
+#ifndef DF_TESTS_SUPPORT_WATCHDOG_H
+#define DF_TESTS_SUPPORT_WATCHDOG_H
+
+/* Kills the children that are being watched and ends the process at once, without exit handlers. */
+_Noreturn void df_watchdog_end_process(int status);
+
+#endif
