@@ -1,0 +1,102 @@
+/* Copies of one instruction set: part of mover_cpu_kernels.inc.h. */
+
+#define DF_COPY_PAIR(bytes_each)                                                                   \
+  do {                                                                                             \
+    char first[bytes_each], last[bytes_each];                                                      \
+    memcpy(first, from, bytes_each);                                                               \
+    memcpy(last, from + bytes - (bytes_each), bytes_each);                                         \
+    memcpy(to, first, bytes_each);                                                                 \
+    memcpy(to + bytes - (bytes_each), last, bytes_each);                                           \
+  } while (0)
+
+/* Up to 64 bytes: two loads and two stores of the largest power of two that fits; they overlap
+ * where bytes is no power of two. */
+static void df_copy(void *dst, const void *src, size_t bytes) {
+  char *to = dst;
+  const char *from = src;
+  if (bytes > 64) {
+    if (dst != src) memcpy(dst, src, bytes);
+  } else if (bytes >= 8) {
+    if (bytes <= 16)
+      DF_COPY_PAIR(8);
+    else if (bytes <= 32)
+      DF_COPY_PAIR(16);
+    else
+      DF_COPY_PAIR(32);
+  } else if (bytes >= 4) {
+    DF_COPY_PAIR(4);
+  } else if (bytes >= 2) {
+    DF_COPY_PAIR(2);
+  } else if (bytes == 1) {
+    *to = *from;
+  }
+}
+
+#if DF_MOVER_STREAM_BYTES
+
+#if DF_MOVER_STREAM_BYTES == 64
+#define DF_STREAM_LINE(to, from) _mm512_stream_si512((__m512i *)(to), _mm512_loadu_si512(from))
+#else
+#define DF_STREAM_LINE(to, from)                                                                   \
+  do {                                                                                             \
+    const __m256i low = _mm256_loadu_si256((const __m256i *)(from));                               \
+    const __m256i high = _mm256_loadu_si256((const __m256i *)((from) + 32));                       \
+    _mm256_stream_si256((__m256i *)(to), low);                                                     \
+    _mm256_stream_si256((__m256i *)((to) + 32), high);                                             \
+  } while (0)
+#endif
+
+/* Copies past the caches without the fence. Whole cache lines only are streamed: a line written in
+ * part would be read from memory first. */
+static void df_stream(char *to, const char *from, size_t bytes) {
+  const size_t head = DF_MIN((size_t)(-(uintptr_t)to & 63u), bytes);
+  df_copy(to, from, head);
+  to += head;
+  from += head;
+  bytes -= head;
+  for (; bytes >= 64; bytes -= 64, to += 64, from += 64) DF_STREAM_LINE(to, from);
+  df_copy(to, from, bytes);
+}
+
+static void df_copy_stream(void *dst, const void *src, size_t bytes) {
+  if (dst == src) return;
+  df_stream(dst, src, bytes);
+  _mm_sfence();
+}
+
+/* Reduces block by block into a buffer that stays in the first-level cache, and streams it out. The
+ * first block ends on a cache line of dst, and so do all others but the last. */
+static void df_reduce_blocks(df_reduce_fn reduce, size_t element, void *dst, const void *a,
+                             const void *b, size_t count) {
+  enum { BLOCK_BYTES = 4096 };
+  DF_ALIGNED(64) char block[BLOCK_BYTES];
+  char *to = dst;
+  const char *x = a, *y = b;
+  size_t bytes = count * element;
+  size_t part = BLOCK_BYTES - ((uintptr_t)to & 63u);
+  while (bytes > 0) {
+    part = DF_MIN(part, bytes);
+    reduce(block, x, y, part / element);
+    df_stream(to, block, part);
+    to += part;
+    x += part;
+    y += part;
+    bytes -= part;
+    part = BLOCK_BYTES;
+  }
+  _mm_sfence();
+}
+
+#define DF_DEFINE_STREAM(type, op, element)                                                        \
+  static void df_stream_##op##_##type(void *dst, const void *a, const void *b, size_t count) {     \
+    df_reduce_blocks(df_##op##_##type, element, dst, a, b, count);                                 \
+  }
+#define DF_STREAM_OF(type, op) df_stream_##op##_##type
+
+#else
+
+#define df_copy_stream df_copy
+#define DF_DEFINE_STREAM(type, op, element)
+#define DF_STREAM_OF(type, op) df_##op##_##type
+
+#endif
