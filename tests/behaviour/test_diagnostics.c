@@ -1,0 +1,142 @@
+/*
+ * Promise: one can see what it is doing: dfcclDump writes a paragraph for each collective that is
+ * not complete, with its name and the rank it waits for; with DFCCL_DEBUG_SIGNAL=1 SIGUSR2 does so
+ * for every context; otherwise no call prints anything. DFCCL_RECORD leaves a well-formed schedule
+ * file.
+ */
+#include "support/buffers.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_BYTES = 1 << 16 };
+
+static int temporary_file(void) {
+  char path[] = "/tmp/dfccl-test-XXXXXX";
+  int fd = mkstemp(path);
+  CHECK(fd >= 0, "mkstemp");
+  unlink(path);
+  return fd;
+}
+
+static const char *content(int fd) {
+  static char text[TEXT_BYTES];
+  ssize_t length = pread(fd, text, sizeof text - 1, 0);
+  text[length > 0 ? length : 0] = '\0';
+  return text;
+}
+
+/* Rank 0 of three has one stuck run named "gradients" (waiting for others) and one complete one. */
+static void make_stuck(dfcclContext_t *ctxs, df_collective *coll) {
+  static int32_t send[100], recv[3][100];
+  df_make_contexts(ctxs, 3, NULL);
+  *coll = df_simple(100, 3);
+  coll->name = "finished";
+  df_register_all(ctxs, 1, coll);
+  df_exchange(ctxs, 1, coll, 0, 0);
+  coll->name = "gradients";
+  df_register_all(ctxs, 2, coll);
+  for (int rank = 0; rank < 2; rank++)
+    OK(dfcclRunAllReduce(ctxs[rank], 2, send, recv[rank], NULL, NULL));
+}
+
+static void finish(dfcclContext_t *ctxs) {
+  static int32_t send[100], recv[100];
+  OK(dfcclRunAllReduce(ctxs[2], 2, send, recv, NULL, NULL));
+  for (int rank = 0; rank < 3; rank++) OK(dfcclWaitAll(ctxs[rank]));
+  df_free_contexts(ctxs, 3);
+}
+
+DF_TEST(diagnostics, dump_names_what_is_stuck, 30) {
+  dfcclContext_t ctxs[3];
+  df_collective coll;
+  make_stuck(ctxs, &coll);
+  bool waits_for_2 = false;
+  for (int attempt = 0; attempt < 500 && !waits_for_2; attempt++) { /* until it got that far */
+    for (int rank = 0; rank < 2; rank++) {
+      int fd = temporary_file();
+      OK(dfcclDump(ctxs[rank], fd));
+      const char *text = content(fd);
+      CHECK(df_mentions(text, "gradients"), "not named:\n%s", text);
+      CHECK(!df_mentions(text, "finished"), "a complete collective is listed:\n%s", text);
+      waits_for_2 = waits_for_2 || df_mentions(text, "rank 2");
+      if (attempt == 499) fprintf(stderr, "%s\n", text);
+      close(fd);
+    }
+    df_sleep_ms(2);
+  }
+  CHECK(waits_for_2, "neither rank 0 nor rank 1 says that it waits for rank 2");
+  finish(ctxs);
+}
+
+DF_TEST(diagnostics, dump_does_not_disturb, 60) {
+  dfcclContext_t ctxs[2];
+  int fd = open("/dev/null", O_WRONLY);
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(10000, 2);
+  df_register_all(ctxs, 1, &coll);
+  for (uint64_t run = 0; run < 50; run++) {
+    df_buffers buffers[2];
+    for (int rank = 0; rank < 2; rank++) {
+      df_buffers_make(&buffers[rank], ctxs[rank], &coll, rank, run, 0);
+      OK(df_run(ctxs[rank], 1, coll.kind, buffers[rank].send, buffers[rank].recv, NULL, NULL));
+      for (int i = 0; i < 5; i++) OK(dfcclDump(ctxs[i % 2], fd));
+    }
+    for (int rank = 0; rank < 2; rank++) {
+      OK(dfcclWait(ctxs[rank], 1));
+      df_buffers_check(&buffers[rank]);
+      df_buffers_free(&buffers[rank]);
+    }
+  }
+  close(fd);
+  df_free_contexts(ctxs, 2);
+}
+
+DF_TEST(diagnostics, signal, 30) {
+  dfcclContext_t ctxs[3];
+  df_collective coll;
+  setenv("DFCCL_DEBUG_SIGNAL", "1", 1);
+  make_stuck(ctxs, &coll);
+  int fd = temporary_file(), standard_error = dup(2);
+  dup2(fd, 2);
+  kill(getpid(), SIGUSR2);
+  EVENTUALLY(df_mentions(content(fd), "gradients"));
+  dup2(standard_error, 2);
+  finish(ctxs);
+}
+
+/* No call prints unless DFCCL_DEBUG asks for it, failing ones included. */
+DF_TEST(diagnostics, silent, 30) {
+  dfcclContext_t ctxs[3];
+  df_collective coll;
+  fflush(NULL);
+  int fd = temporary_file(), standard_error = dup(2), standard_output = dup(1);
+  unsetenv("DFCCL_DEBUG");
+  dup2(fd, 1);
+  dup2(fd, 2);
+  make_stuck(ctxs, &coll);
+  dfcclResult_t refused = dfcclWait(ctxs[0], 12345);
+  finish(ctxs);
+  fflush(NULL);
+  dup2(standard_error, 2);
+  dup2(standard_output, 1);
+  CHECK(refused == dfcclInvalidArgument, "%s", df_test_result_name(refused));
+  CHECK(strlen(content(fd)) == 0, "printed:\n%s", content(fd));
+}
+
+DF_TEST(diagnostics, debug_output, 30) {
+  dfcclContext_t ctxs[2];
+  setenv("DFCCL_DEBUG", "trace", 1);
+  int fd = temporary_file(), standard_error = dup(2);
+  dup2(fd, 2);
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(10, 2);
+  df_once(ctxs, 1, &coll, 0);
+  df_free_contexts(ctxs, 2);
+  dup2(standard_error, 2);
+  CHECK(strlen(content(fd)) > 0, "DFCCL_DEBUG=trace printed nothing");
+}

@@ -1,0 +1,105 @@
+/*
+ * Promise: thousands of collectives may be registered and outstanding at one time; each rank runs
+ * them in a random order of its own; memory is budgeted, and printed here.
+ */
+#include "support/buffers.h"
+#include "support/leftovers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { RANKS = 8 };
+
+typedef struct {
+  dfcclContext_t ctxs[RANKS];
+  int collectives, rounds;
+} job;
+
+static df_collective nth(int i) {
+  df_collective coll = df_simple(16 + (size_t)(i * 13 % 241), RANKS);
+  coll.seed = (uint64_t)i;
+  return coll;
+}
+
+static void run_in_own_order(int rank, void *arg) {
+  job *j = arg;
+  df_collective *colls = calloc((size_t)j->collectives, sizeof *colls);
+  df_buffers *buffers = calloc((size_t)j->collectives, sizeof *buffers);
+  int *order = calloc((size_t)j->collectives, sizeof *order);
+  df_random random = {(uint64_t)rank * 101 + 1};
+  df_tally tally = {0};
+  CHECK(colls != NULL && buffers != NULL && order != NULL, "out of memory");
+  for (int i = 0; i < j->collectives; i++) order[i] = i;
+  df_random_shuffle(&random, order, j->collectives);
+  for (int i = 0; i < j->collectives; i++) {
+    colls[order[i]] = nth(order[i]);
+    OK(df_register(j->ctxs[rank], (dfcclCollId_t)order[i], &colls[order[i]]));
+  }
+  for (int round = 0; round < j->rounds; round++) {
+    df_random_shuffle(&random, order, j->collectives);
+    for (int i = 0; i < j->collectives; i++) {
+      int c = order[i];
+      df_buffers_make(&buffers[c], j->ctxs[rank], &colls[c], rank, (uint64_t)round, 0);
+      OK(df_run(j->ctxs[rank], (dfcclCollId_t)c, DF_ALL_REDUCE, buffers[c].send, buffers[c].recv,
+                df_tally_callback, &tally));
+    }
+    OK(dfcclWaitAll(j->ctxs[rank]));
+    for (int c = 0; c < j->collectives; c++) {
+      df_buffers_check(&buffers[c]);
+      df_buffers_free(&buffers[c]);
+    }
+  }
+  CHECK(atomic_load(&tally.calls) == j->rounds * j->collectives, "%d callbacks",
+        atomic_load(&tally.calls));
+  free(order);
+  free(buffers);
+  free(colls);
+}
+
+static void play(int collectives, int rounds) {
+  static job j;
+  j.collectives = collectives;
+  j.rounds = rounds;
+  df_make_contexts(j.ctxs, RANKS, NULL);
+  long before = df_resident_kb();
+  double start = df_seconds();
+  df_in_threads(RANKS, run_in_own_order, &j);
+  double took = df_seconds() - start;
+  long after = df_resident_kb();
+  dfcclStats_t s = df_stats(j.ctxs[0]);
+  fprintf(stderr,
+          "%d collectives on %d ranks, %d rounds: %.2f s, resident %ld KB before, %ld KB after "
+          "(%.1f KB for each collective and rank); rank 0: %llu preemptions, queue high water %u\n",
+          collectives, RANKS, rounds, took, before, after,
+          (double)(after - before) / collectives / RANKS, (unsigned long long)s.preemptions,
+          s.taskQueueHighWater);
+  df_free_contexts(j.ctxs, RANKS);
+}
+
+DF_TEST(many_collectives, a_thousand_ten_times, 150) {
+  if (df_slowdown() == 1)
+    play(1000, 10);
+  else
+    play(200, 2);
+}
+
+/* The promised number of registrations; the one beyond it is refused with a sentence. */
+DF_TEST(many_collectives, sixty_five_thousand_registered, 150) {
+  enum { PROMISED = 65536 };
+  dfcclContext_t ctx;
+  df_make_contexts(&ctx, 1, NULL);
+  long before = df_resident_kb();
+  for (int i = 0; i < PROMISED; i++)
+    OK(dfcclRegisterAllReduce(ctx, (dfcclCollId_t)i * 7919, 4, dfcclInt32, dfcclSum, NULL));
+  fprintf(stderr, "%d registered: %.2f KB each\n", PROMISED,
+          (double)(df_resident_kb() - before) / PROMISED);
+  RESULT(dfcclRegisterAllReduce(ctx, 1, 4, dfcclInt32, dfcclSum, NULL), dfcclInvalidUsage);
+  CHECK(df_mentions(dfcclGetLastError(NULL), "65536") ||
+            df_mentions(dfcclGetLastError(NULL), "65,536"),
+        "\"%s\"", dfcclGetLastError(NULL));
+  int32_t send[4] = {1, 2, 3, 4}, recv[4] = {0};
+  OK(dfcclRunAllReduce(ctx, 65535ull * 7919, send, recv, NULL, NULL));
+  OK(dfcclWait(ctx, 65535ull * 7919));
+  CHECK(recv[3] == 4, "wrong result");
+  df_free_contexts(&ctx, 1);
+}

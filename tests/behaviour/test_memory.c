@@ -1,0 +1,139 @@
+/*
+ * Promise: dfcclMemAlloc memory is zeroed, page-aligned, belongs to the caller until dfcclMemFree,
+ * and collectives on it give the same results as on any other, within a process and across
+ * processes, in any mixture with other memory; it may be freed while a collective that used it is
+ * registered, and what is not freed dfcclDestroy frees.
+ */
+#include "support/buffers.h"
+#include "support/processes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+DF_TEST(memory, is_zeroed_and_aligned, 30) {
+  static const size_t sizes[] = {1, 100, 4096, 4097, 1 << 20, (8 << 20) + 5};
+  enum { N = sizeof sizes / sizeof sizes[0] };
+  dfcclContext_t ctxs[2];
+  void *pointers[2][N];
+  df_make_contexts(ctxs, 2, NULL);
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < 2 * N; i++) {
+      unsigned char *memory = NULL;
+      OK(dfcclMemAlloc(ctxs[i % 2], &pointers[i % 2][i / 2], sizes[i / 2]));
+      memory = pointers[i % 2][i / 2];
+      CHECK((uintptr_t)memory % 4096 == 0, "%p is not aligned to a page", (void *)memory);
+      for (size_t b = 0; b < sizes[i / 2]; b++) CHECK(memory[b] == 0, "byte %zu is not zero", b);
+      memset(memory, 0xFF, sizes[i / 2]); /* the next round must get zeros all the same */
+    }
+    for (int i = 0; i < 2 * N; i++) OK(dfcclMemFree(ctxs[i % 2], pointers[i % 2][i / 2]));
+  }
+  RESULT(dfcclMemFree(ctxs[0], pointers[0][0]), dfcclInvalidArgument); /* a second time */
+  df_free_contexts(ctxs, 2);
+}
+
+/* Members with and without zero-copy memory in one run, all kinds, small and large. */
+static void mixed(dfcclContext_t ctx, int rank, int ranks, int rounds) {
+  static const size_t counts[] = {10, 3000, 70000};
+  df_random random = {(uint64_t)rank + 3};
+  for (int kind = 0; kind < DF_KIND_COUNT; kind++)
+    for (int s = 0; s < 3; s++) {
+      dfcclCollId_t id = (dfcclCollId_t)(kind * 3 + s);
+      df_collective coll = {.kind = (df_kind)kind,
+                            .type = dfcclFloat32,
+                            .op = dfcclSum,
+                            .root = 1,
+                            .count = counts[s],
+                            .members = ranks,
+                            .seed = id};
+      OK(df_register(ctx, id, &coll));
+      for (int round = 0; round < rounds; round++) {
+        int flags = df_random_chance(&random, 60) ? DF_ZERO_COPY : 0;
+        if (df_random_chance(&random, 40)) flags |= DF_IN_PLACE;
+        if (df_random_chance(&random, 30)) flags |= DF_ODD_OFFSET;
+        df_take_part(ctx, id, &coll, rank, (uint64_t)round, flags); /* frees it while registered */
+      }
+      if (s == 1) OK(dfcclDeregister(ctx, id));
+    }
+}
+
+static void mixed_thread(int rank, void *arg) { mixed(((dfcclContext_t *)arg)[rank], rank, 3, 6); }
+
+DF_TEST(memory, within_a_process, 60) {
+  dfcclContext_t ctxs[3];
+  df_make_contexts(ctxs, 3, NULL);
+  df_in_threads(3, mixed_thread, ctxs);
+  df_free_contexts(ctxs, 3);
+}
+
+static void mixed_process(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  mixed(ctx, rank, ranks, 6);
+  df_finish(ctx);
+}
+
+DF_TEST(memory, across_processes, 60) {
+  df_family family;
+  df_fork(&family, 3, 50, mixed_process, NULL);
+  df_join(&family);
+}
+
+/* From one byte on everything reachable is lent, or nothing at all. */
+DF_TEST(memory, always_direct_across_processes, 60) {
+  df_family family;
+  setenv("DFCCL_DIRECT_MIN", "1", 1);
+  df_fork(&family, 3, 50, mixed_process, NULL);
+  df_join(&family);
+}
+
+DF_TEST(memory, never_direct, 60) {
+  dfcclContext_t ctxs[3];
+  setenv("DFCCL_DIRECT", "0", 1);
+  df_make_contexts(ctxs, 3, NULL);
+  df_in_threads(3, mixed_thread, ctxs);
+  df_free_contexts(ctxs, 3);
+}
+
+DF_TEST(memory, always_direct, 60) {
+  dfcclContext_t ctxs[3];
+  setenv("DFCCL_DIRECT_MIN", "1", 1);
+  df_make_contexts(ctxs, 3, NULL);
+  df_in_threads(3, mixed_thread, ctxs);
+  df_free_contexts(ctxs, 3);
+}
+
+/* Two buffers of one allocation, used by two collectives at one time, and reused at once. */
+DF_TEST(memory, parts_of_one_allocation, 60) {
+  enum { COUNT = 20000 };
+  dfcclContext_t ctxs[2];
+  int32_t *memory[2];
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(COUNT, 2);
+  df_register_all(ctxs, 1, &coll);
+  df_register_all(ctxs, 2, &coll);
+  for (int rank = 0; rank < 2; rank++) {
+    void *pointer = NULL;
+    OK(dfcclMemAlloc(ctxs[rank], &pointer, 4 * COUNT * sizeof(int32_t)));
+    memory[rank] = pointer;
+  }
+  for (uint64_t run = 0; run < 50; run++) {
+    for (int rank = 0; rank < 2; rank++)
+      for (dfcclCollId_t id = 1; id <= 2; id++) {
+        dfcclCollId_t mine = rank == 0 ? id : 3 - id;
+        int32_t *send = memory[rank] + 2 * (mine - 1) * COUNT;
+        df_contribution(&coll, rank, run * 2 + mine, 0, COUNT, send);
+        OK(dfcclRunAllReduce(ctxs[rank], mine, send, send + COUNT, NULL, NULL));
+      }
+    for (int rank = 0; rank < 2; rank++) {
+      OK(dfcclWaitAll(ctxs[rank]));
+      for (dfcclCollId_t id = 1; id <= 2; id++) {
+        char sentence[512] = "";
+        CHECK(df_matches(&coll, rank, run * 2 + id, memory[rank] + (2 * (id - 1) + 1) * COUNT,
+                         sentence, sizeof sentence),
+              "%s", sentence);
+      }
+    }
+  }
+  for (int rank = 0; rank < 2; rank++) OK(dfcclMemFree(ctxs[rank], memory[rank]));
+  df_free_contexts(ctxs, 2);
+}
