@@ -1,0 +1,32 @@
+/* Memory that forked processes share, and a barrier in it that spins: ranks leave it within
+ * microseconds of each other, where a futex would wake them one by one. */
+#ifndef DF_BENCH_COMMON_BARRIER_H
+#define DF_BENCH_COMMON_BARRIER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Zeroed memory that children forked later share with their parent; NULL where there is none left.
+ * Pages that nobody touches cost nothing. */
+void *df_tool_shared_alloc(size_t bytes);
+void df_tool_shared_free(void *memory, size_t bytes);
+
+typedef struct {
+  _Alignas(64) atomic_uint arrived; /* members now waiting */
+  _Alignas(64) atomic_uint lap;     /* counts completed meetings */
+  _Alignas(64) atomic_bool broken;  /* a member will never come again */
+  unsigned members;
+} df_tool_barrier;
+
+/* barrier lies in df_tool_shared_alloc memory where the members are processes. */
+void df_tool_barrier_init(df_tool_barrier *barrier, unsigned members);
+
+/* Waits until every member has called it. What a member wrote before is seen by all after. Returns
+ * false, at once and ever after, when the barrier was broken. */
+bool df_tool_barrier_wait(df_tool_barrier *barrier);
+
+/* Frees the others when a member fails. May be called at any time by anybody. */
+void df_tool_barrier_break(df_tool_barrier *barrier);
+
+#endif

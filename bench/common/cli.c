@@ -1,0 +1,121 @@
+#include "common/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *tool_name = "dfccl";
+
+void df_tool_set_name(const char *name) { tool_name = name; }
+
+static void write_message(const char *format, va_list arguments) {
+  char line[1024];
+  int used = snprintf(line, sizeof line, "%s: ", tool_name);
+  used += vsnprintf(line + used, sizeof line - (size_t)used, format, arguments);
+  if (used > (int)sizeof line - 2) used = (int)sizeof line - 2;
+  line[used] = '\n';
+  line[used + 1] = '\0';
+  fputs(line, stderr);
+}
+
+void df_tool_error(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_message(format, arguments);
+  va_end(arguments);
+}
+
+void df_tool_usage_error(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  write_message(format, arguments);
+  va_end(arguments);
+  exit(DF_TOOL_USAGE);
+}
+
+void df_tool_bad_option(int returned, char **argv) {
+  const char *word = argv[optind - 1];
+  if (returned == ':') df_tool_usage_error("option %s needs a value (try --help)", word);
+  if (optopt > 0 && optopt < 128 && strncmp(word, "--", 2) != 0)
+    df_tool_usage_error("unknown option -%c (try --help)", optopt);
+  if (optopt != 0) df_tool_usage_error("option %s takes no value (try --help)", word);
+  df_tool_usage_error("unknown option %s (try --help)", word);
+}
+
+void df_tool_print_version(void) {
+  int version = 0;
+  dfcclGetVersion(&version);
+  printf("%s %d.%d.%d\n", tool_name, version / 10000, version / 100 % 100, version % 100);
+}
+
+int64_t df_tool_parse_integer(const char *option, const char *text, int64_t min, int64_t max) {
+  char *end = NULL;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (end == text || *end != '\0' || errno != 0 || value < min || value > max)
+    df_tool_usage_error("option %s wants a whole number from %lld to %lld, not '%s'", option,
+                        (long long)min, (long long)max, text);
+  return value;
+}
+
+size_t df_tool_parse_size(const char *option, const char *text) {
+  char *end = NULL;
+  errno = 0;
+  unsigned long long value = strtoull(text, &end, 10);
+  bool fine = end != text && errno == 0 && text[0] >= '0' && text[0] <= '9';
+  unsigned shift = 0;
+  if (fine && *end != '\0') {
+    static const char suffixes[] = "kmgKMG";
+    const char *suffix = strchr(suffixes, *end);
+    fine = suffix != NULL && end[1] == '\0';
+    if (fine) shift = 10u * (unsigned)((suffix - suffixes) % 3 + 1);
+  }
+  if (!fine || value > (UINT64_C(1) << 40 >> shift))
+    df_tool_usage_error("option %s wants a size such as 8, 64K or 1G (at most 1024G), not '%s'",
+                        option, text);
+  return (size_t)(value << shift);
+}
+
+dfcclBackend_t df_tool_parse_backend(const char *text) {
+  if (strcmp(text, "cpu") == 0) return dfcclBackendCpu;
+  if (strcmp(text, "cuda") == 0) return dfcclBackendCuda;
+  df_tool_usage_error("option --backend wants cpu or cuda, not '%s'", text);
+}
+
+const char *df_tool_backend_name(dfcclBackend_t backend) {
+  return backend == dfcclBackendCuda ? "cuda" : "cpu";
+}
+
+const char *df_tool_size_text(size_t bytes, char text[32]) {
+  static const char *const suffixes[] = {"", "K", "M", "G"};
+  unsigned suffix = 0;
+  while (suffix < 3 && bytes != 0 && bytes % 1024 == 0) {
+    bytes /= 1024;
+    suffix++;
+  }
+  snprintf(text, 32, "%zu%s", bytes, suffixes[suffix]);
+  return text;
+}
+
+bool df_tool_print_json(json_t *object) {
+  bool written = object != NULL && json_dumpf(object, stdout, JSON_REAL_PRECISION(9)) == 0 &&
+                 putchar('\n') != EOF && fflush(stdout) == 0;
+  json_decref(object);
+  if (!written) df_tool_error("the JSON object could not be written to standard output");
+  return written;
+}
+
+bool df_tool_progress_wanted(void) { return isatty(STDERR_FILENO) == 1; }
+
+void df_tool_progress(const char *format, ...) {
+  char text[128];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  fprintf(stderr, "\r\033[K%s", text);
+  fflush(stderr);
+}

@@ -1,0 +1,63 @@
+/* What the command-line tools have in common: exit statuses, one-sentence errors, option values. */
+#ifndef DF_BENCH_COMMON_CLI_H
+#define DF_BENCH_COMMON_CLI_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "dfccl.h"
+
+enum {
+  DF_TOOL_SUCCESS = 0,
+  DF_TOOL_FAILED = 1,  /* the run failed: wrong elements, or the library reported an error */
+  DF_TOOL_USAGE = 2,   /* the command line makes no sense */
+  DF_TOOL_DEADLOCK = 3 /* a deadlock was found */
+};
+
+/* The most ranks a tool starts on one machine. */
+enum { DF_TOOL_MAX_RANKS = 1024 };
+
+/* Sets the name that begins every message; once, first thing in main. The text must stay. */
+void df_tool_set_name(const char *name);
+
+/* Writes "name: sentence" and a line feed to standard error, in one write. */
+void df_tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* df_tool_error, then ends the program with DF_TOOL_USAGE. Only while options are being read. */
+_Noreturn void df_tool_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* df_tool_usage_error for what getopt_long returned as '?' or ':' (an unknown option, a missing or
+ * superfluous value); to be used with an option string that begins with ':'. */
+_Noreturn void df_tool_bad_option(int returned, char **argv);
+
+/* Writes "name MAJOR.MINOR.PATCH" to standard output: the version of the library in use. */
+void df_tool_print_version(void);
+
+/* The value of an option; a text that is not a number, or lies outside [min, max], is a usage
+ * error that names the option. */
+int64_t df_tool_parse_integer(const char *option, const char *text, int64_t min, int64_t max);
+
+/* A size in bytes: a whole number, optionally followed by K, M or G (powers of 1024). */
+size_t df_tool_parse_size(const char *option, const char *text);
+
+/* "cpu" or "cuda". */
+dfcclBackend_t df_tool_parse_backend(const char *text);
+const char *df_tool_backend_name(dfcclBackend_t backend);
+
+/* Prints a size with the largest suffix that divides it ("256", "4K", "1M") into text. */
+const char *df_tool_size_text(size_t bytes, char text[32]);
+
+/* Writes the object and a line feed to standard output and drops the caller's reference to it.
+ * Returns false, after an error message, where that failed. */
+bool df_tool_print_json(json_t *object);
+
+/* Whether a progress line on standard error would be seen by a person. */
+bool df_tool_progress_wanted(void);
+
+/* Replaces the progress line; an empty text removes it. */
+void df_tool_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,134 @@
+#include "common/launch.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cli.h"
+#include "common/launch_internal.h"
+#include "common/memory.h"
+
+bool df_tool_launch(const df_tool_job *job) {
+  return job->processes ? df_tool_launch_processes(job) : df_tool_launch_threads(job);
+}
+
+void df_tool_rank_fail(df_tool_rank *rank, int code, const char *format, ...) {
+  if (rank->outcome.code != 0) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(rank->outcome.sentence, sizeof rank->outcome.sentence, format, arguments);
+  va_end(arguments);
+  rank->outcome.code = code;
+}
+
+bool df_tool_rank_check(df_tool_rank *rank, dfcclResult_t result, const char *what) {
+  if (result == dfcclSuccess) return true;
+  df_tool_rank_fail(rank, result, "%s: %s (%s)", what, dfcclGetErrorString(result),
+                    dfcclGetLastError(rank->context));
+  return false;
+}
+
+void df_tool_rank_run(const df_tool_job *job, df_tool_rank *rank) {
+  job->rank_main(rank);
+  if (rank->outcome.code != 0) {
+    if (job->on_failure != NULL) job->on_failure(job->argument);
+    if (rank->context != NULL) dfcclAbort(rank->context);
+  }
+  if (rank->context == NULL) return;
+  dfcclResult_t result = dfcclDestroy(rank->context);
+  rank->context = NULL;
+  df_tool_rank_check(rank, result, "dfcclDestroy");
+}
+
+bool df_tool_report_failures(const df_tool_outcome *outcomes, int n_ranks) {
+  int told = -1;
+  int failed = 0;
+  for (int r = 0; r < n_ranks; r++) {
+    if (outcomes[r].code == 0) continue;
+    failed++;
+    bool consequence = outcomes[r].code == dfcclRemoteError || outcomes[r].code == dfcclAborted;
+    bool told_consequence = told >= 0 && (outcomes[told].code == dfcclRemoteError ||
+                                          outcomes[told].code == dfcclAborted);
+    if (told < 0 || (told_consequence && !consequence)) told = r;
+  }
+  if (failed == 0) return true;
+  if (failed == 1)
+    df_tool_error("rank %d failed: %s", told, outcomes[told].sentence);
+  else
+    df_tool_error("rank %d failed, and %d more with it: %s", told, failed - 1,
+                  outcomes[told].sentence);
+  return false;
+}
+
+typedef struct {
+  const df_tool_job *job;
+  df_tool_rank rank;
+  pthread_t thread;
+} rank_thread;
+
+static void *rank_thread_main(void *argument) {
+  rank_thread *self = argument;
+  int device;
+  const char *problem =
+      df_tool_memory_open(self->job->config.backend, self->job->config.device, &device);
+  if (problem != NULL) df_tool_rank_fail(&self->rank, -1, "%s", problem);
+  df_tool_rank_run(self->job, &self->rank);
+  return NULL;
+}
+
+static bool make_contexts(const df_tool_job *job, dfcclContext_t *contexts) {
+  if (job->without_library) return true;
+  dfcclResult_t result = dfcclInitAll(contexts, job->n_ranks, &job->config);
+  if (result != dfcclSuccess)
+    df_tool_error("dfcclInitAll of %d ranks: %s (%s)", job->n_ranks, dfcclGetErrorString(result),
+                  dfcclGetLastError(NULL));
+  return result == dfcclSuccess;
+}
+
+/* Starts the threads; returns how many. One that cannot be started has failed. */
+static int start_threads(rank_thread *threads, const df_tool_job *job) {
+  for (int r = 0; r < job->n_ranks; r++) {
+    int error = pthread_create(&threads[r].thread, NULL, rank_thread_main, &threads[r]);
+    if (error == 0) continue;
+    df_tool_rank_fail(&threads[r].rank, -1, "its thread could not be started: %s", strerror(error));
+    if (job->on_failure != NULL) job->on_failure(job->argument);
+    for (int later = r; later < job->n_ranks; later++)
+      if (threads[later].rank.context != NULL) dfcclAbort(threads[later].rank.context);
+    return r;
+  }
+  return job->n_ranks;
+}
+
+bool df_tool_launch_threads(const df_tool_job *job) {
+  size_t ranks = (size_t)job->n_ranks;
+  bool fine = false;
+  rank_thread *threads = calloc(ranks, sizeof *threads);
+  dfcclContext_t *contexts = calloc(ranks, sizeof(dfcclContext_t));
+  df_tool_outcome *outcomes = calloc(ranks, sizeof *outcomes);
+  if (threads == NULL || contexts == NULL || outcomes == NULL) {
+    df_tool_error("out of memory for %d ranks", job->n_ranks);
+  } else if (make_contexts(job, contexts)) {
+    for (int r = 0; r < job->n_ranks; r++) {
+      threads[r].job = job;
+      threads[r].rank =
+          (df_tool_rank){.rank = r,
+                         .n_ranks = job->n_ranks,
+                         .context = contexts[r],
+                         .argument = job->argument,
+                         .report = (char *)job->reports + (size_t)r * job->report_bytes};
+      memset(threads[r].rank.report, 0, job->report_bytes);
+    }
+    int started = start_threads(threads, job);
+    for (int r = 0; r < started; r++) pthread_join(threads[r].thread, NULL);
+    for (int r = started; r < job->n_ranks; r++)
+      if (contexts[r] != NULL) dfcclDestroy(contexts[r]);
+    for (int r = 0; r < job->n_ranks; r++) outcomes[r] = threads[r].rank.outcome;
+    fine = df_tool_report_failures(outcomes, job->n_ranks);
+  }
+  free(outcomes);
+  free(contexts);
+  free(threads);
+  return fine;
+}

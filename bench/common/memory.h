@@ -1,0 +1,31 @@
+/* Buffers on the device that a tool measures: host memory for the CPU device, device memory for
+ * CUDA. The CUDA driver is opened at run time, so that the tools are built without the Toolkit. */
+#ifndef DF_BENCH_COMMON_MEMORY_H
+#define DF_BENCH_COMMON_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "dfccl.h"
+
+/* Makes the calling thread use a device's memory: device number (wish modulo the number of
+ * devices) for CUDA, nothing for the CPU. *device is its ordinal (0 for the CPU). Returns NULL, or
+ * a sentence that says why it could not be done. The backend is the same in all calls of a
+ * process. Any thread; must be called by every thread that uses the functions below. */
+const char *df_tool_memory_open(dfcclBackend_t backend, int wish, int *device);
+
+/* Whether the CPU may read and write the buffers directly. */
+bool df_tool_memory_is_host(void);
+
+/* A buffer of at least one byte, aligned to a page; NULL where there is no memory. The caller
+ * gives it back. Pages of host memory are touched, so that a measurement does not meet them. */
+void *df_tool_memory_alloc(size_t bytes);
+void df_tool_memory_free(void *buffer, size_t bytes);
+
+/* Copy between a buffer (or dfcclMemAlloc memory) and plain host memory; false: the device
+ * refused. Block until done. */
+bool df_tool_memory_put(void *buffer, const void *host, size_t bytes);
+bool df_tool_memory_get(void *host, const void *buffer, size_t bytes);
+bool df_tool_memory_zero(void *buffer, size_t bytes);
+
+#endif
