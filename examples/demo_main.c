@@ -1,0 +1,179 @@
+/* dfccl-demo: see for yourself that collectives in any order do not deadlock. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cli.h"
+#include "demo_baseline.h"
+#include "demo_report.h"
+
+/* Nothing in the demo waits this long; a run that does is reported instead of hanging. */
+enum { RUN_TIMEOUT_MS = 120000 };
+
+static void print_help(void) {
+  puts("usage: dfccl-demo disorder [options]\n"
+       "\n"
+       "Every rank runs the same all-reduces (256 B to 1 MB), each in its own random order, and\n"
+       "checks every element of every result. Without options: 8 ranks, 8 all-reduces, 200\n"
+       "iterations.\n"
+       "\n"
+       "  -n, --ranks RANKS              ranks on this machine (8)\n"
+       "  -c, --collectives COLLECTIVES  all-reduces in each iteration (8)\n"
+       "  -i, --iterations ITERATIONS    (200)\n"
+       "      --sync                     put device synchronisation between them, at random\n"
+       "      --processes                one process for each rank instead of one thread\n"
+       "      --seed S                   the same seed gives the same orders and data (1)\n"
+       "      --backend cpu|cuda         the device that runs the collectives (cpu)\n"
+       "      --in-order-baseline        run the same program on a blocking, first-come engine\n"
+       "                                 without preemption: it deadlocks, and shows where\n"
+       "      --json                     print one JSON object: ranks, collectives, iterations,\n"
+       "                                 completed (runs, over all ranks), wrong (elements),\n"
+       "                                 preemptions_per_block, voluntary_quits_per_rank, seconds\n"
+       "      --help, --version\n"
+       "\n"
+       "Exit status: 0 all right, 1 the run failed, 2 wrong usage, 3 the baseline deadlocked.");
+}
+
+enum {
+  OPTION_SYNC = 256,
+  OPTION_PROCESSES,
+  OPTION_SEED,
+  OPTION_BACKEND,
+  OPTION_BASELINE,
+  OPTION_JSON,
+  OPTION_HELP,
+  OPTION_VERSION
+};
+
+static const struct option long_options[] = {
+    {"ranks", required_argument, NULL, 'n'},
+    {"collectives", required_argument, NULL, 'c'},
+    {"iterations", required_argument, NULL, 'i'},
+    {"sync", no_argument, NULL, OPTION_SYNC},
+    {"processes", no_argument, NULL, OPTION_PROCESSES},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"backend", required_argument, NULL, OPTION_BACKEND},
+    {"in-order-baseline", no_argument, NULL, OPTION_BASELINE},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {NULL, 0, NULL, 0},
+};
+
+static demo_options parse(int argc, char **argv) {
+  demo_options options = {.n_ranks = 8,
+                          .collectives = 8,
+                          .iterations = 200,
+                          .seed = 1,
+                          .backend = dfcclBackendCpu,
+                          .progress = df_tool_progress_wanted()};
+  int option;
+  while ((option = getopt_long(argc, argv, ":n:c:i:", long_options, NULL)) != -1) {
+    switch (option) {
+    case 'n':
+      options.n_ranks = (int)df_tool_parse_integer("-n", optarg, 1, DF_TOOL_MAX_RANKS);
+      break;
+    case 'c':
+      options.collectives = (int)df_tool_parse_integer("-c", optarg, 1, DEMO_MAX_COLLECTIVES);
+      break;
+    case 'i':
+      options.iterations = df_tool_parse_integer("-i", optarg, 1, 1000000000);
+      break;
+    case OPTION_SYNC:
+      options.sync = true;
+      break;
+    case OPTION_PROCESSES:
+      options.processes = true;
+      break;
+    case OPTION_SEED:
+      options.seed = (uint64_t)df_tool_parse_integer("--seed", optarg, 0, INT64_MAX);
+      break;
+    case OPTION_BACKEND:
+      options.backend = df_tool_parse_backend(optarg);
+      break;
+    case OPTION_BASELINE:
+      options.in_order_baseline = true;
+      break;
+    case OPTION_JSON:
+      options.json = true;
+      break;
+    case OPTION_HELP:
+      print_help();
+      exit(DF_TOOL_SUCCESS);
+    case OPTION_VERSION:
+      df_tool_print_version();
+      exit(DF_TOOL_SUCCESS);
+    default:
+      df_tool_bad_option(option, argv);
+    }
+  }
+  if (optind >= argc) df_tool_usage_error("say what to show: dfccl-demo disorder (try --help)");
+  if (strcmp(argv[optind], "disorder") != 0)
+    df_tool_usage_error("there is no demo '%s', only 'disorder' (try --help)", argv[optind]);
+  if (optind + 1 < argc)
+    df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
+  return options;
+}
+
+static void give_up(void *argument) {
+  const demo_job *job = argument;
+  if (job->baseline != NULL) demo_baseline_give_up(job->baseline);
+}
+
+/* Prints what the run showed; returns the exit status. */
+static int conclude(const demo_job *job, const demo_report *reports, bool fine) {
+  demo_totals totals = demo_add_up(reports, job->options.n_ranks);
+  bool deadlock = job->baseline != NULL && demo_baseline_deadlocked(job->baseline);
+  if (job->options.json) {
+    if (!demo_print_json(&job->options, &totals)) return DF_TOOL_FAILED;
+  } else if (fine) {
+    demo_print_summary(&job->options, &totals);
+  }
+  if (fine && deadlock) {
+    FILE *stream = job->options.json ? stderr : stdout;
+    fprintf(stream, "Deadlock: no rank can move any more. The circular wait:\n");
+    demo_baseline_print_circle(job->baseline, stream);
+    return DF_TOOL_DEADLOCK;
+  }
+  if (totals.sum.wrong != 0)
+    df_tool_error("%llu result elements were wrong", (unsigned long long)totals.sum.wrong);
+  return fine && totals.sum.wrong == 0 ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
+}
+
+static int run(demo_job *job) {
+  demo_report *reports = calloc((size_t)job->options.n_ranks, sizeof *reports);
+  bool ready = reports != NULL && demo_layout_init(&job->layout, job->options.collectives);
+  if (ready && job->options.in_order_baseline) {
+    job->baseline = demo_baseline_create(job->options.n_ranks, &job->layout);
+    ready = job->baseline != NULL;
+  }
+  int status = DF_TOOL_FAILED;
+  if (!ready) {
+    df_tool_error("out of memory");
+  } else {
+    df_tool_job launch = {.n_ranks = job->options.n_ranks,
+                          .processes = job->options.processes,
+                          .without_library = job->options.in_order_baseline,
+                          .config = DFCCL_CONFIG_INITIALIZER,
+                          .rank_main = job->options.in_order_baseline ? demo_baseline_rank_main
+                                                                      : demo_library_rank_main,
+                          .argument = job,
+                          .on_failure = give_up,
+                          .report_bytes = sizeof(demo_report),
+                          .reports = reports};
+    launch.config.backend = job->options.in_order_baseline ? dfcclBackendCpu : job->options.backend;
+    launch.config.timeoutMs = RUN_TIMEOUT_MS;
+    bool fine = df_tool_launch(&launch);
+    status = conclude(job, reports, fine);
+  }
+  demo_baseline_destroy(job->baseline);
+  demo_layout_destroy(&job->layout);
+  free(reports);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  df_tool_set_name("dfccl-demo");
+  demo_job job = {.options = parse(argc, argv)};
+  return run(&job);
+}
