@@ -1,0 +1,57 @@
+/* dfccl-bench: times the collectives as nccl-tests does, and checks what they compute. */
+#include <stdlib.h>
+
+#include "common/cli.h"
+#include "measure.h"
+#include "overhead.h"
+#include "table.h"
+
+/* A run that takes longer is reported instead of hanging. */
+enum { RUN_TIMEOUT_MS = 120000 };
+
+static int count_sizes(const df_bench_options *options) {
+  int sizes = 0;
+  for (size_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes *= options->factor)
+    sizes++;
+  return sizes;
+}
+
+static int run(const df_bench_options *options) {
+  df_bench_job job;
+  if (count_sizes(options) > DF_BENCH_MAX_ROWS)
+    df_tool_usage_error("more than %d sizes", DF_BENCH_MAX_ROWS);
+  if (!df_bench_job_init(&job, options)) {
+    df_tool_error("out of memory for %d ranks", options->n_ranks);
+    df_bench_job_destroy(&job);
+    return DF_TOOL_FAILED;
+  }
+  char *reports = calloc((size_t)options->n_ranks, 1);
+  df_tool_job launch = {.n_ranks = options->n_ranks,
+                        .processes = options->processes,
+                        .config = DFCCL_CONFIG_INITIALIZER,
+                        .rank_main = df_bench_rank_main,
+                        .argument = &job,
+                        .on_failure = df_bench_on_failure,
+                        .report_bytes = 1,
+                        .reports = reports};
+  launch.config.backend = options->backend;
+  launch.config.timeoutMs = RUN_TIMEOUT_MS;
+  if (!options->json) df_bench_print_header(options);
+  bool fine = reports != NULL && df_tool_launch(&launch);
+  const df_bench_row *rows = job.shared->rows;
+  int n_rows = job.shared->rows_done;
+  if (options->json)
+    fine = df_bench_print_json(options, rows, n_rows) && fine;
+  else if (fine)
+    fine = df_bench_print_end(options, rows, n_rows);
+  free(reports);
+  df_bench_job_destroy(&job);
+  return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
+}
+
+int main(int argc, char **argv) {
+  df_tool_set_name("dfccl-bench");
+  df_bench_options options = df_bench_parse(argc, argv);
+  if (options.operation == DF_BENCH_OVERHEAD) return df_bench_overhead(&options);
+  return run(&options);
+}

@@ -1,0 +1,74 @@
+#include "check.h"
+
+#include "common/element.h"
+#include "common/memory.h"
+
+static bool refused(df_bench_rank *bench) {
+  df_tool_rank_fail(bench->self, dfcclUnhandledCudaError, "copying to or from the GPU failed");
+  return false;
+}
+
+bool df_bench_clear(df_bench_rank *bench) {
+  for (int i = 0; i < 2; i++)
+    if (!df_tool_memory_zero(bench->buffers[i], bench->buffer_bytes)) return refused(bench);
+  return true;
+}
+
+bool df_bench_prepare(df_bench_rank *bench, const df_bench_case *one) {
+  const df_bench_job *job = bench->job;
+  int rank = bench->self->rank;
+  size_t result_bytes = one->shape.recv_count * df_tool_type_of(job->options.type)->bytes;
+  if (!df_tool_memory_zero(one->recv, result_bytes)) return refused(bench);
+  if (job->options.operation == DF_BENCH_BROADCAST && rank != DF_BENCH_ROOT) return true;
+  if (df_bench_fill(&job->data, job->inputs[rank], one->send, 0, one->shape.send_count) != 0)
+    return refused(bench);
+  return true;
+}
+
+/* AllGather and AllToAll: part s of the result is what rank s sent, from its position first on. */
+static int64_t wrong_in_parts(df_bench_rank *bench, const df_bench_case *one, size_t first) {
+  const df_bench_job *job = bench->job;
+  size_t part_bytes = one->shape.count * df_tool_type_of(job->options.type)->bytes;
+  int64_t wrong = 0;
+  for (int s = 0; s < bench->self->n_ranks; s++) {
+    int64_t here = df_bench_count_wrong(&job->data, job->inputs[s],
+                                        (const char *)one->recv + (size_t)s * part_bytes, first,
+                                        one->shape.count);
+    if (here < 0) return -1;
+    wrong += here;
+  }
+  return wrong;
+}
+
+int64_t df_bench_verify(df_bench_rank *bench, const df_bench_case *one) {
+  const df_bench_job *job = bench->job;
+  int rank = bench->self->rank;
+  size_t count = one->shape.recv_count, own_part = (size_t)rank * one->shape.count;
+  const void *reduced = job->reduced;
+  int64_t wrong = 0;
+  switch (job->options.operation) {
+  case DF_BENCH_ALLREDUCE:
+    wrong = df_bench_count_wrong(&job->data, reduced, one->recv, 0, count);
+    break;
+  case DF_BENCH_REDUCE:
+    if (rank == DF_BENCH_ROOT)
+      wrong = df_bench_count_wrong(&job->data, reduced, one->recv, 0, count);
+    break;
+  case DF_BENCH_REDUCESCATTER:
+    wrong = df_bench_count_wrong(&job->data, reduced, one->recv, own_part, count);
+    break;
+  case DF_BENCH_BROADCAST:
+    wrong = df_bench_count_wrong(&job->data, job->inputs[DF_BENCH_ROOT], one->recv, 0, count);
+    break;
+  case DF_BENCH_ALLGATHER:
+    wrong = wrong_in_parts(bench, one, 0);
+    break;
+  case DF_BENCH_ALLTOALL:
+    wrong = wrong_in_parts(bench, one, own_part);
+    break;
+  case DF_BENCH_OVERHEAD:
+    break;
+  }
+  if (wrong < 0) refused(bench);
+  return wrong;
+}

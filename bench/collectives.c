@@ -1,0 +1,89 @@
+#include "collectives.h"
+
+#include "common/element.h"
+
+static bool divides_among_ranks(df_bench_operation operation) {
+  return operation == DF_BENCH_ALLGATHER || operation == DF_BENCH_REDUCESCATTER ||
+         operation == DF_BENCH_ALLTOALL;
+}
+
+df_bench_shape df_bench_shape_of(const df_bench_options *options, size_t bytes) {
+  size_t element = df_tool_type_of(options->type)->bytes;
+  size_t ranks = (size_t)options->n_ranks;
+  size_t count = bytes / element;
+  df_bench_shape shape = {count, count, count, count * element};
+  if (divides_among_ranks(options->operation)) {
+    size_t part = count / ranks / (16 / element) * (16 / element);
+    shape.count = part;
+    shape.send_count = options->operation == DF_BENCH_ALLGATHER ? part : part * ranks;
+    shape.recv_count = options->operation == DF_BENCH_REDUCESCATTER ? part : part * ranks;
+    shape.bytes = part * ranks * element;
+  }
+  return shape;
+}
+
+double df_bench_bus_factor(df_bench_operation operation, int n_ranks) {
+  double n = n_ranks;
+  if (operation == DF_BENCH_ALLREDUCE) return 2 * (n - 1) / n;
+  return divides_among_ranks(operation) ? (n - 1) / n : 1;
+}
+
+bool df_bench_has_operator(df_bench_operation operation) {
+  return operation == DF_BENCH_ALLREDUCE || operation == DF_BENCH_REDUCESCATTER ||
+         operation == DF_BENCH_REDUCE;
+}
+
+bool df_bench_has_root(df_bench_operation operation) {
+  return operation == DF_BENCH_BROADCAST || operation == DF_BENCH_REDUCE;
+}
+
+void df_bench_in_place(const df_bench_options *options, const df_bench_shape *shape, int rank,
+                       void *buffer, void **send, void **recv) {
+  char *part = (char *)buffer + (size_t)rank * shape->count * df_tool_type_of(options->type)->bytes;
+  *send = options->operation == DF_BENCH_ALLGATHER ? part : buffer;
+  *recv = options->operation == DF_BENCH_REDUCESCATTER ? part : buffer;
+}
+
+dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_shape *shape,
+                                dfcclContext_t context, dfcclCollId_t id) {
+  size_t count = shape->count;
+  dfcclDataType_t type = options->type;
+  switch (options->operation) {
+  case DF_BENCH_ALLREDUCE:
+    return dfcclRegisterAllReduce(context, id, count, type, options->op, NULL);
+  case DF_BENCH_ALLGATHER:
+    return dfcclRegisterAllGather(context, id, count, type, NULL);
+  case DF_BENCH_REDUCESCATTER:
+    return dfcclRegisterReduceScatter(context, id, count, type, options->op, NULL);
+  case DF_BENCH_BROADCAST:
+    return dfcclRegisterBroadcast(context, id, count, type, DF_BENCH_ROOT, NULL);
+  case DF_BENCH_REDUCE:
+    return dfcclRegisterReduce(context, id, count, type, options->op, DF_BENCH_ROOT, NULL);
+  case DF_BENCH_ALLTOALL:
+    return dfcclRegisterAllToAll(context, id, count, type, NULL);
+  case DF_BENCH_OVERHEAD:
+    break;
+  }
+  return dfcclInvalidArgument;
+}
+
+dfcclResult_t df_bench_run(df_bench_operation operation, dfcclContext_t context, dfcclCollId_t id,
+                           const void *send, void *recv) {
+  switch (operation) {
+  case DF_BENCH_ALLREDUCE:
+    return dfcclRunAllReduce(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_ALLGATHER:
+    return dfcclRunAllGather(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_REDUCESCATTER:
+    return dfcclRunReduceScatter(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_BROADCAST:
+    return dfcclRunBroadcast(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_REDUCE:
+    return dfcclRunReduce(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_ALLTOALL:
+    return dfcclRunAllToAll(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_OVERHEAD:
+    break;
+  }
+  return dfcclInvalidArgument;
+}

@@ -1,0 +1,170 @@
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cli.h"
+#include "common/element.h"
+
+static const char *const operation_names[] = {
+    "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "overhead"};
+
+const char *df_bench_operation_name(df_bench_operation operation) {
+  return operation_names[operation];
+}
+
+static void print_help(void) {
+  puts("usage: dfccl-bench OP [options]\n"
+       "\n"
+       "OP: allreduce, allgather, reducescatter, broadcast, reduce, alltoall; or overhead: what "
+       "the\n"
+       "machinery around an empty collective costs (one rank).\n"
+       "\n"
+       "  -n, --ranks RANKS         ranks on this machine (2)\n"
+       "      --processes           one process for each rank instead of one thread\n"
+       "  -b, --minbytes MIN        first size (8); sizes take the suffixes K, M, G\n"
+       "  -e, --maxbytes MAX        last size (128M)\n"
+       "  -f, --stepfactor FACTOR   each size is the last one times FACTOR (2)\n"
+       "  -i, --iters ITERS         timed iterations (default: fewer for larger sizes)\n"
+       "  -w, --warmup_iters WARMUP untimed iterations before (5)\n"
+       "  -d, --datatype TYPE       int8 uint8 int32 uint32 int64 uint64 half float double\n"
+       "                            bfloat16 f8e4m3 f8e5m2 (float)\n"
+       "  -o, --op REDOP            sum prod max min avg (sum)\n"
+       "      --alloc user|dfccl    ordinary memory, or dfcclMemAlloc's (user)\n"
+       "      --in-place            only in place (the table otherwise has both; JSON has the\n"
+       "                            out-of-place results)\n"
+       "      --backend cpu|cuda    (cpu)\n"
+       "      --check[=0|1]         check every element of one more, untimed run (1)\n"
+       "      --json                print one JSON object\n"
+       "      --help, --version\n"
+       "\n"
+       "Columns, sizes and bandwidths are those of nccl-tests. An iteration is run and wait; its\n"
+       "time is that of the slowest rank; the time column is the median over the iterations.\n"
+       "Exit status: 0 all right, 1 the run failed, 2 wrong usage.");
+}
+
+enum {
+  OPTION_PROCESSES = 256,
+  OPTION_ALLOC,
+  OPTION_IN_PLACE,
+  OPTION_BACKEND,
+  OPTION_CHECK,
+  OPTION_JSON,
+  OPTION_HELP,
+  OPTION_VERSION
+};
+
+static const struct option long_options[] = {
+    {"ranks", required_argument, NULL, 'n'},
+    {"processes", no_argument, NULL, OPTION_PROCESSES},
+    {"minbytes", required_argument, NULL, 'b'},
+    {"maxbytes", required_argument, NULL, 'e'},
+    {"stepfactor", required_argument, NULL, 'f'},
+    {"iters", required_argument, NULL, 'i'},
+    {"warmup_iters", required_argument, NULL, 'w'},
+    {"datatype", required_argument, NULL, 'd'},
+    {"op", required_argument, NULL, 'o'},
+    {"alloc", required_argument, NULL, OPTION_ALLOC},
+    {"in-place", no_argument, NULL, OPTION_IN_PLACE},
+    {"backend", required_argument, NULL, OPTION_BACKEND},
+    {"check", optional_argument, NULL, OPTION_CHECK},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {NULL, 0, NULL, 0},
+};
+
+static bool parse_alloc(const char *text) {
+  if (strcmp(text, "user") != 0 && strcmp(text, "dfccl") != 0)
+    df_tool_usage_error("option --alloc wants user or dfccl, not '%s'", text);
+  return strcmp(text, "dfccl") == 0;
+}
+
+static df_bench_operation parse_operation(const char *text) {
+  for (size_t i = 0; i < sizeof operation_names / sizeof operation_names[0]; i++)
+    if (strcmp(text, operation_names[i]) == 0) return (df_bench_operation)i;
+  df_tool_usage_error("there is no operation '%s' (try --help)", text);
+}
+
+static void apply(df_bench_options *options, int option, char **argv) {
+  switch (option) {
+  case 'n':
+    options->n_ranks = (int)df_tool_parse_integer("-n", optarg, 1, DF_TOOL_MAX_RANKS);
+    break;
+  case 'b':
+    options->min_bytes = df_tool_parse_size("-b", optarg);
+    break;
+  case 'e':
+    options->max_bytes = df_tool_parse_size("-e", optarg);
+    break;
+  case 'f':
+    options->factor = (size_t)df_tool_parse_integer("-f", optarg, 2, 1 << 20);
+    break;
+  case 'i':
+    options->iterations = (int)df_tool_parse_integer("-i", optarg, 1, DF_BENCH_MAX_ITERATIONS);
+    break;
+  case 'w':
+    options->warmup = (int)df_tool_parse_integer("-w", optarg, 0, DF_BENCH_MAX_ITERATIONS);
+    break;
+  case 'd':
+    if (!df_tool_type_parse(optarg, &options->type))
+      df_tool_usage_error("option -d does not know the type '%s' (try --help)", optarg);
+    break;
+  case 'o':
+    if (!df_tool_operator_parse(optarg, &options->op))
+      df_tool_usage_error("option -o does not know the operator '%s' (try --help)", optarg);
+    break;
+  case OPTION_PROCESSES:
+    options->processes = true;
+    break;
+  case OPTION_ALLOC:
+    options->library_memory = parse_alloc(optarg);
+    break;
+  case OPTION_IN_PLACE:
+    options->in_place = true;
+    break;
+  case OPTION_BACKEND:
+    options->backend = df_tool_parse_backend(optarg);
+    break;
+  case OPTION_CHECK:
+    options->check = optarg == NULL || df_tool_parse_integer("--check", optarg, 0, 1) == 1;
+    break;
+  case OPTION_JSON:
+    options->json = true;
+    break;
+  case OPTION_HELP:
+    print_help();
+    exit(DF_TOOL_SUCCESS);
+  case OPTION_VERSION:
+    df_tool_print_version();
+    exit(DF_TOOL_SUCCESS);
+  default:
+    df_tool_bad_option(option, argv);
+  }
+}
+
+df_bench_options df_bench_parse(int argc, char **argv) {
+  df_bench_options options = {.n_ranks = 2,
+                              .min_bytes = 8,
+                              .max_bytes = 128 << 20,
+                              .factor = 2,
+                              .warmup = 5,
+                              .type = dfcclFloat32,
+                              .op = dfcclSum,
+                              .backend = dfcclBackendCpu,
+                              .check = true,
+                              .progress = df_tool_progress_wanted()};
+  int option;
+  while ((option = getopt_long(argc, argv, ":n:b:e:f:i:w:d:o:", long_options, NULL)) != -1)
+    apply(&options, option, argv);
+  if (optind >= argc) df_tool_usage_error("say what to measure: dfccl-bench OP (try --help)");
+  options.operation = parse_operation(argv[optind]);
+  if (optind + 1 < argc)
+    df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
+  if (options.min_bytes == 0) df_tool_usage_error("option -b wants at least 1 byte");
+  if (options.min_bytes > options.max_bytes)
+    df_tool_usage_error("the first size (-b, %zu) is larger than the last (-e, %zu)",
+                        options.min_bytes, options.max_bytes);
+  return options;
+}

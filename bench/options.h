@@ -1,0 +1,42 @@
+/* The command line of dfccl-bench. */
+#ifndef DF_BENCH_OPTIONS_H
+#define DF_BENCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "dfccl.h"
+
+typedef enum {
+  DF_BENCH_ALLREDUCE,
+  DF_BENCH_ALLGATHER,
+  DF_BENCH_REDUCESCATTER,
+  DF_BENCH_BROADCAST,
+  DF_BENCH_REDUCE,
+  DF_BENCH_ALLTOALL,
+  DF_BENCH_OVERHEAD
+} df_bench_operation;
+
+typedef struct {
+  df_bench_operation operation;
+  int n_ranks;
+  bool processes;
+  size_t min_bytes, max_bytes, factor;
+  int iterations; /* 0: chosen for each size */
+  int warmup;
+  dfcclDataType_t type;
+  dfcclRedOp_t op;
+  dfcclBackend_t backend;
+  bool library_memory; /* dfcclMemAlloc */
+  bool in_place;       /* only in place */
+  bool check, json, progress;
+} df_bench_options;
+
+enum { DF_BENCH_MAX_ITERATIONS = 100000, DF_BENCH_ROOT = 0 };
+
+/* Reads the command line; ends the program on wrong usage, --help and --version. */
+df_bench_options df_bench_parse(int argc, char **argv);
+
+const char *df_bench_operation_name(df_bench_operation operation);
+
+#endif

@@ -1,0 +1,89 @@
+#include "table.h"
+
+#include <stdio.h>
+
+#include "common/cli.h"
+#include "common/element.h"
+
+void df_bench_print_header(const df_bench_options *options) {
+  printf("# dfccl-bench %s: ranks %d (%s) backend %s memory %s\n",
+         df_bench_operation_name(options->operation), options->n_ranks,
+         options->processes ? "processes" : "threads", df_tool_backend_name(options->backend),
+         options->library_memory ? "dfccl" : "user");
+  printf("# minBytes %zu maxBytes %zu step: %zu(factor) warmup iters: %d iters: ",
+         options->min_bytes, options->max_bytes, options->factor, options->warmup);
+  if (options->iterations != 0)
+    printf("%d", options->iterations);
+  else
+    printf("by size");
+  printf(" validation: %d\n#\n", options->check);
+  printf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place      "
+         "    \n",
+         "", "", "", "", "");
+  printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s %6s  %7s  %6s  %6s %6s\n", "size", "count",
+         "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw",
+         "#wrong");
+  printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %5s  %7s  %6s  %6s  %5s\n", "(B)",
+         "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
+  fflush(stdout);
+}
+
+static void print_timing(const df_bench_timing *timing) {
+  if (!timing->measured) {
+    printf("  %7s  %6s  %6s  %5s", "N/A", "N/A", "N/A", "N/A");
+    return;
+  }
+  int decimals = timing->median_us >= 10000 ? 0 : timing->median_us >= 100 ? 1 : 2;
+  printf("  %7.*f  %6.2f  %6.2f", decimals, timing->median_us, timing->algbw_gbps,
+         timing->busbw_gbps);
+  if (timing->wrong < 0)
+    printf("  %5s", "N/A");
+  else
+    printf("  %5lld", (long long)timing->wrong);
+}
+
+void df_bench_print_row(const df_bench_options *options, const df_bench_row *row) {
+  printf("%12zu  %12zu  %8s  %6s  %6d", row->shape.bytes, row->shape.count,
+         df_tool_type_of(options->type)->name,
+         df_bench_has_operator(options->operation) ? df_tool_operator_name(options->op) : "none",
+         df_bench_has_root(options->operation) ? DF_BENCH_ROOT : -1);
+  print_timing(&row->out_of_place);
+  print_timing(&row->in_place);
+  putchar('\n');
+  fflush(stdout);
+}
+
+bool df_bench_print_end(const df_bench_options *options, const df_bench_row *rows, int n_rows) {
+  int measured = 0, failed = 0;
+  double sum = 0;
+  for (int i = 0; i < 2 * n_rows; i++) {
+    const df_bench_timing *timing = i % 2 == 0 ? &rows[i / 2].out_of_place : &rows[i / 2].in_place;
+    if (!timing->measured) continue;
+    measured++;
+    failed += timing->wrong > 0;
+    sum += timing->busbw_gbps;
+  }
+  if (options->check)
+    printf("# Out of bounds values : %d %s\n", failed, failed != 0 ? "FAILED" : "OK");
+  printf("# Avg bus bandwidth    : %g \n#\n", measured != 0 ? sum / measured : 0);
+  return failed == 0;
+}
+
+bool df_bench_print_json(const df_bench_options *options, const df_bench_row *rows, int n_rows) {
+  bool right = true;
+  json_t *results = json_array();
+  for (int i = 0; i < n_rows; i++) {
+    const df_bench_timing *timing = options->in_place ? &rows[i].in_place : &rows[i].out_of_place;
+    json_t *wrong = timing->wrong < 0 ? json_null() : json_integer((json_int_t)timing->wrong);
+    right = right && timing->wrong <= 0;
+    json_array_append_new(results, json_pack("{s:I, s:f, s:f, s:f, s:f, s:o}", "bytes",
+                                             (json_int_t)rows[i].shape.bytes, "time_us_min",
+                                             timing->min_us, "time_us_median", timing->median_us,
+                                             "algbw_GBps", timing->algbw_gbps, "busbw_GBps",
+                                             timing->busbw_gbps, "wrong", wrong));
+  }
+  json_t *object = json_pack("{s:s, s:i, s:s, s:o}", "op",
+                             df_bench_operation_name(options->operation), "ranks", options->n_ranks,
+                             "backend", df_tool_backend_name(options->backend), "results", results);
+  return df_tool_print_json(object) && right;
+}
