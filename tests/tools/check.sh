@@ -1,0 +1,56 @@
+# Helpers of the command-line tests. Each check prints what it found wrong; finish ends the script.
+
+failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  failures=$((failures + 1))
+  echo "FAILED: $*"
+}
+
+# run STATUS COMMAND...: runs the command (bounded) and expects its exit status. Its output is left in
+# $work/out and $work/err.
+run() {
+  expected=$1
+  shift
+  timeout 100 "$@" >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+  if [ "$status" -ne "$expected" ]; then
+    fail "exit status $status instead of $expected: $*"
+    sed 's/^/  out: /' "$work/out" | head -n 20
+    sed 's/^/  err: /' "$work/err" | head -n 20
+  fi
+}
+
+# usage_error TOOL ARGUMENTS...: exit status 2, one sentence on standard error, nothing on standard
+# output.
+usage_error() {
+  run 2 "$@"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line on standard error: $*"
+  [ ! -s "$work/out" ] || fail "standard output is not empty: $*"
+  grep -q "^$(basename "$1"): ." "$work/err" || fail "the message does not begin with the name: $*"
+}
+
+# out_has PATTERN / err_has PATTERN: what the last run printed.
+out_has() { grep -Eq -- "$1" "$work/out" || fail "standard output lacks '$1'"; }
+err_has() { grep -Eq -- "$1" "$work/err" || fail "standard error lacks '$1'"; }
+
+# json EXPRESSION: the last run's standard output is one JSON object, for which the Python expression
+# over o holds.
+json() {
+  python3 - "$work/out" "$1" <<'PYTHON' || fail "JSON: $1"
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert isinstance(o, dict)
+if not eval(sys.argv[2]):
+    print(o)
+    sys.exit(1)
+PYTHON
+}
+
+finish() {
+  [ "$failures" -eq 0 ] || { echo "$failures checks failed"; exit 1; }
+  echo "all checks passed"
+  exit 0
+}

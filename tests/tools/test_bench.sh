@@ -1,0 +1,74 @@
+#!/bin/sh
+# Promise: dfccl-bench prints what scripts for nccl-tests read, checks every element of every type and
+# operator, and its JSON and exit statuses are those of the contract.
+. "$(dirname "$0")/check.sh"
+bench=$1
+
+usage_error "$bench"
+usage_error "$bench" scan
+usage_error "$bench" allreduce reduce
+usage_error "$bench" allreduce -n 0
+usage_error "$bench" allreduce -b 1T
+usage_error "$bench" allreduce -b -1
+usage_error "$bench" allreduce -b 64K -e 8
+usage_error "$bench" allreduce -f 1
+usage_error "$bench" allreduce -d complex
+usage_error "$bench" allreduce -o xor
+usage_error "$bench" allreduce --alloc gpu
+usage_error "$bench" allreduce --backend tpu
+usage_error "$bench" allreduce --what
+run 0 "$bench" --help
+out_has 'usage: dfccl-bench'
+run 0 "$bench" --version
+out_has '^dfccl-bench [0-9]+\.[0-9]+\.[0-9]+$'
+
+# The columns: size count type redop root, then time algbw busbw #wrong, twice.
+run 0 "$bench" allreduce -n 3 -b 1K -e 4K -i 5
+out_has '^# +size +count +type +redop +root +time +algbw +busbw +#wrong +time +algbw +busbw +#wrong$'
+number='[0-9]+(\.[0-9]+)?'
+for row in '1024 +256' '2048 +512' '4096 +1024'; do
+  out_has "^ +$row +float +sum +-1( +$number){3} +0( +$number){3} +0$"
+done
+out_has '^# Out of bounds values : 0 OK$'
+out_has '^# Avg bus bandwidth    : [0-9.e+-]+ $'
+run 0 "$bench" reduce -n 2 -b 64 -e 64 -i 2 -o max -d double
+out_has "^ +64 +8 +double +max +0 "
+run 0 "$bench" alltoall -n 4 -b 1K -e 1K -i 2
+out_has "^ +1024 +64 +float +none +-1 "
+run 0 "$bench" allgather -n 3 -b 1K -e 1K -i 2 --in-place
+out_has "^ +1008 +84 +float +none +-1( +N/A){4}( +$number){3} +0$"
+
+# JSON, and the factor between algbw and busbw.
+for case in 'allreduce 1.5' 'allgather 0.75' 'reducescatter 0.75' 'alltoall 0.75' 'broadcast 1' \
+  'reduce 1'; do
+  operation=${case% *} factor=${case#* }
+  for mode in '' '--processes' '--alloc dfccl' '--in-place' '--processes --alloc dfccl --in-place'; do
+    # shellcheck disable=SC2086
+    run 0 "$bench" "$operation" -n 4 -b 64 -e 256K -f 64 -i 3 -w 1 --json $mode
+    json "list(o) == ['op', 'ranks', 'backend', 'results'] and o['op'] == '$operation'"
+    json "o['ranks'] == 4 and o['backend'] == 'cpu'"
+    json "[r['bytes'] for r in o['results']] == [64, 4096, 262144]"
+    json "all(list(r) == ['bytes', 'time_us_min', 'time_us_median', 'algbw_GBps', 'busbw_GBps', \
+      'wrong'] for r in o['results'])"
+    json "all(r['wrong'] == 0 and 0 < r['time_us_min'] <= r['time_us_median'] \
+      for r in o['results'])"
+    json "all(abs(r['busbw_GBps'] - $factor * r['algbw_GBps']) <= 1e-6 * r['algbw_GBps'] and \
+      abs(r['bytes'] / r['time_us_median'] / 1e3 - r['algbw_GBps']) <= 1e-6 * r['algbw_GBps'] \
+      for r in o['results'])"
+  done
+done
+
+# Every type with every operator; three ranks, so that avg divides by an awkward number.
+for type in int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2; do
+  for operator in sum prod max min avg; do
+    run 0 "$bench" allreduce -n 3 -b 64 -e 64000 -f 1000 -i 1 -w 0 -d $type -o $operator --json
+    json "all(r['wrong'] == 0 for r in o['results'])"
+  done
+done
+
+run 0 "$bench" allreduce -b 8 -e 8 -i 1 --check=0 --json
+json "o['results'][0]['wrong'] is None"
+run 0 "$bench" overhead -i 100 --json
+json "o['op'] == 'overhead' and o['ranks'] == 1 and len(o['results']) >= 6"
+json "all(r['time_us_min'] <= r['time_us_median'] for r in o['results'])"
+finish
