@@ -72,9 +72,9 @@ DF_CONVERT uint64_t df_float64_canonical(uint64_t bits) {
  *
  * The addition does the rounding: beside an anchor 2^(23 - mantissa_bits) times as large as the
  * number's power of two, the last bit of a float32 weighs what the last bit of the narrow number
- * does. Below the smallest normal number the anchor no longer shrinks: the subnormals. What the
- * addition leaves above the anchor counts such last bits, the implicit one included, and so carries
- * into the exponent by itself.
+ * does. Below the smallest normal number the anchor no longer shrinks: the subnormals. The mantissa
+ * of the sum counts such last bits, the implicit one included, and so carries into the exponent by
+ * itself.
  */
 DF_CONVERT uint32_t df_round_magnitude(uint32_t magnitude, int mantissa_bits, int lowest,
                                        int32_t limit) {
@@ -84,33 +84,86 @@ DF_CONVERT uint32_t df_round_magnitude(uint32_t magnitude, int mantissa_bits, in
   const int32_t exponent = field > (lowest << 23) ? field : (lowest << 23);
   const int32_t anchor = exponent + ((23 - mantissa_bits) << 23);
   const float sum = df_float32_of_bits((uint32_t)clamped) + df_float32_of_bits((uint32_t)anchor);
-  const int32_t count = (int32_t)df_bits_of_float32(sum) - anchor;
-  return (uint32_t)(count + ((exponent - (lowest << 23)) >> (23 - mantissa_bits)));
+  const uint32_t rounded = df_bits_of_float32(sum);
+  return (rounded & 0x007fffffu) + (rounded >> (23 - mantissa_bits)) -
+         ((uint32_t)(lowest + 23 - mantissa_bits) << mantissa_bits);
 }
 
-DF_CONVERT uint16_t df_float16_from_float32(float value) {
+/*
+ * Widens a magnitude that was shifted to the place of a float32 magnitude (no infinity, no NaN):
+ * offset is the difference of the exponents' biases. Taken as a normal number it is right unless it
+ * is subnormal; taken as one with an implicit bit of the smallest normal exponent, which is then
+ * subtracted, it is right only if it is subnormal. The smaller of the two is always the right one.
+ */
+DF_CONVERT uint32_t df_widen_magnitude(uint32_t shifted, int offset) {
+  const float implicit = df_float32_of_bits((uint32_t)(offset + 1) << 23);
+  const float sum = df_float32_of_bits(shifted + ((uint32_t)(offset + 1) << 23));
+  const int32_t subnormal = (int32_t)df_bits_of_float32(sum - implicit);
+  const int32_t normal = (int32_t)(shifted + ((uint32_t)offset << 23));
+  return (uint32_t)(subnormal < normal ? subnormal : normal);
+}
+
+/*
+ * The conversions on 32-bit words, so that no lane of a vector is ever narrowed or widened.
+ * From a narrow type: the element is at the top of the word, what is below it is ignored.
+ * To a narrow type: the element is at the bottom of the result, the rest of which is zero.
+ * "number": the operand is no NaN.
+ */
+
+/* E5M2 is the upper byte of a float16, so this widens both; what is below must be zero. */
+DF_CONVERT float df_widen_float16_top(uint32_t word) {
+  const uint32_t shifted = (word & 0x7fffffffu) >> 3;
+  const uint32_t finite = df_widen_magnitude(shifted, 112);
+  const uint32_t special = shifted + (224u << 23);
+  const uint32_t magnitude = (int32_t)shifted >= (31 << 23) ? special : finite;
+  return df_float32_of_bits(magnitude | (word & 0x80000000u));
+}
+
+DF_CONVERT float df_widen_float8e4m3_top_number(uint32_t word) {
+  const uint32_t shifted = (word & 0x7f000000u) >> 4;
+  return df_float32_of_bits(df_widen_magnitude(shifted, 120) | (word & 0x80000000u));
+}
+
+DF_CONVERT uint32_t df_round_to_float16(float value) {
   const uint32_t bits = df_bits_of_float32(value);
   const uint32_t magnitude = bits & 0x7fffffffu;
   const uint32_t rounded = df_round_magnitude(magnitude, 10, 113, 0x47800000); /* 65536: infinity */
-  return (uint16_t)(magnitude > 0x7f800000u ? DF_FLOAT16_NAN : rounded | ((bits >> 16) & 0x8000u));
+  const uint32_t number = rounded | ((bits >> 16) & 0x8000u);
+  return (int32_t)magnitude > 0x7f800000 ? DF_FLOAT16_NAN : number;
+}
+
+DF_CONVERT uint32_t df_round_to_bfloat16(float value) {
+  const uint32_t bits = df_bits_of_float32(value);
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return (int32_t)(bits & 0x7fffffffu) > 0x7f800000 ? DF_FLOAT16_NAN : rounded;
+}
+
+DF_CONVERT uint32_t df_round_number_to_float8e4m3(float value) {
+  const uint32_t bits = df_bits_of_float32(value);
+  const uint32_t rounded = df_round_magnitude(bits & 0x7fffffffu, 3, 121, 0x43e00000); /* 448 */
+  return rounded | ((bits >> 24) & 0x80u);
+}
+
+DF_CONVERT uint32_t df_round_to_float8e5m2(float value) {
+  const uint32_t bits = df_bits_of_float32(value);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const uint32_t rounded = df_round_magnitude(magnitude, 2, 113, 0x47600000); /* 57344 */
+  const uint32_t number = rounded | ((bits >> 24) & 0x80u);
+  return (int32_t)magnitude > 0x7f800000 ? DF_FLOAT8_NAN : number;
+}
+
+/* ---- One element. */
+
+DF_CONVERT uint16_t df_float16_from_float32(float value) {
+  return (uint16_t)df_round_to_float16(value);
 }
 
 DF_CONVERT float df_float32_from_float16(uint16_t half) {
-  const uint32_t magnitude = half & 0x7fffu;
-  const uint32_t shifted = magnitude << 13;
-  const uint32_t normal = shifted + (112u << 23);
-  const uint32_t special = shifted + (224u << 23);
-  const float subnormal =
-      df_float32_of_bits(shifted + (113u << 23)) - df_float32_of_bits(113u << 23);
-  const uint32_t finite = magnitude < 0x0400u ? df_bits_of_float32(subnormal) : normal;
-  const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-  return df_float32_of_bits((magnitude >= 0x7c00u ? special : finite) | sign);
+  return df_widen_float16_top((uint32_t)half << 16);
 }
 
 DF_CONVERT uint16_t df_bfloat16_from_float32(float value) {
-  const uint32_t bits = df_bits_of_float32(value);
-  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? DF_FLOAT16_NAN : rounded);
+  return (uint16_t)df_round_to_bfloat16(value);
 }
 
 DF_CONVERT float df_float32_from_bfloat16(uint16_t brain) {
@@ -118,33 +171,22 @@ DF_CONVERT float df_float32_from_bfloat16(uint16_t brain) {
 }
 
 DF_CONVERT uint8_t df_float8e4m3_from_float32(float value) {
-  const uint32_t bits = df_bits_of_float32(value);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  const uint32_t rounded = df_round_magnitude(magnitude, 3, 121, 0x43e00000); /* 448 */
-  return (uint8_t)(magnitude > 0x7f800000u ? DF_FLOAT8_NAN : rounded | ((bits >> 24) & 0x80u));
+  const uint32_t number = df_round_number_to_float8e4m3(value);
+  const uint32_t magnitude = df_bits_of_float32(value) & 0x7fffffffu;
+  return (uint8_t)(magnitude > 0x7f800000u ? DF_FLOAT8_NAN : number);
 }
 
 DF_CONVERT float df_float32_from_float8e4m3(uint8_t byte) {
-  const uint32_t magnitude = byte & 0x7fu;
-  const uint32_t shifted = magnitude << 20;
-  const uint32_t normal = shifted + (120u << 23);
-  const float subnormal =
-      df_float32_of_bits(shifted + (121u << 23)) - df_float32_of_bits(121u << 23);
-  const uint32_t finite = magnitude < 0x08u ? df_bits_of_float32(subnormal) : normal;
-  const uint32_t sign = (uint32_t)(byte & 0x80u) << 24;
-  return df_float32_of_bits((magnitude == 0x7fu ? DF_FLOAT32_NAN : finite) | sign);
+  const float number = df_widen_float8e4m3_top_number((uint32_t)byte << 24);
+  return (byte & 0x7fu) == DF_FLOAT8_NAN ? df_float32_of_bits(DF_FLOAT32_NAN) : number;
 }
 
 DF_CONVERT uint8_t df_float8e5m2_from_float32(float value) {
-  const uint32_t bits = df_bits_of_float32(value);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  const uint32_t rounded = df_round_magnitude(magnitude, 2, 113, 0x47600000); /* 57344 */
-  return (uint8_t)(magnitude > 0x7f800000u ? DF_FLOAT8_NAN : rounded | ((bits >> 24) & 0x80u));
+  return (uint8_t)df_round_to_float8e5m2(value);
 }
 
-/* E5M2 is the upper byte of a float16. */
 DF_CONVERT float df_float32_from_float8e5m2(uint8_t byte) {
-  return df_float32_from_float16((uint16_t)(byte << 8));
+  return df_widen_float16_top((uint32_t)byte << 24);
 }
 
 #endif

@@ -191,9 +191,9 @@ DF_DEFINE_FLOAT_ORDER_LOOPS(bfloat16, DF_MAY_ALIAS_U16)
 DF_DEFINE_FLOAT_ORDER_LOOPS(float8e4m3, DF_MAY_ALIAS_U8)
 DF_DEFINE_FLOAT_ORDER_LOOPS(float8e5m2, DF_MAY_ALIAS_U8)
 
-#include "primitives/mover_cpu_narrow.inc.h"
-
 #include "primitives/mover_cpu_copy.inc.h"
+
+#include "primitives/mover_cpu_narrow.inc.h"
 
 /* ---- The table. */
 

@@ -140,9 +140,11 @@ static void check_operands(dfcclDataType_t type, int op, const void *a, const vo
   free(got);
 }
 
-static const uint32_t divisors[] = {
-    1,   2,   3,   5,    6,   7,    8,     10,       100,        127,        128,       129,
-    255, 256, 257, 1000, 641, 4096, 65537, 16777217, 0x7fffffff, 0x80000000, UINT32_MAX};
+/* 49, 98, 103, 107: in float64, n * (1 / n) is less than 1. */
+static const uint32_t divisors[] = {1,    2,     3,        5,          6,          7,         8,
+                                    10,   49,    98,       100,        103,        107,       127,
+                                    128,  129,   255,      256,        257,        641,       1000,
+                                    4096, 65537, 16777217, 0x7fffffff, 0x80000000, UINT32_MAX};
 
 static void check_all_operators(dfcclDataType_t type, const void *a, const void *b, size_t count) {
   for (int op = 0; op < DF_REDUCE_OPERATORS; op++) check_operands(type, op, a, b, count, 1);
@@ -219,7 +221,8 @@ DF_TEST(mover_cpu, special_and_random_operands_of_32_and_64_bits, 120) {
         x = special(type, (int)(i / SPECIALS)), y = special(type, (int)(i % SPECIALS));
       } else if (i % 4 == 0) { /* close to multiples of a divisor */
         const uint64_t divisor = divisors[x % DF_COUNT_OF(divisors)];
-        x = x / divisor * divisor + (uint64_t)df_random_below(&random, 3) - 1, y = y % 3;
+        x = i % 8 == 0 ? x / divisor * divisor : divisor << (x >> 59);
+        x += (uint64_t)df_random_below(&random, 3) - 1, y = y % 3;
       } else if (i % 4 == 1) { /* float exponents near each other */
         y = x ^ (y >> (df_type_bytes(type) == 4 ? 40 : 12));
       }
