@@ -89,17 +89,6 @@ const char *df_tool_backend_name(dfcclBackend_t backend) {
   return backend == dfcclBackendCuda ? "cuda" : "cpu";
 }
 
-const char *df_tool_size_text(size_t bytes, char text[32]) {
-  static const char *const suffixes[] = {"", "K", "M", "G"};
-  unsigned suffix = 0;
-  while (suffix < 3 && bytes != 0 && bytes % 1024 == 0) {
-    bytes /= 1024;
-    suffix++;
-  }
-  snprintf(text, 32, "%zu%s", bytes, suffixes[suffix]);
-  return text;
-}
-
 bool df_tool_print_json(json_t *object) {
   bool written = object != NULL && json_dumpf(object, stdout, JSON_REAL_PRECISION(9)) == 0 &&
                  putchar('\n') != EOF && fflush(stdout) == 0;

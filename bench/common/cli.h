@@ -47,9 +47,6 @@ size_t df_tool_parse_size(const char *option, const char *text);
 dfcclBackend_t df_tool_parse_backend(const char *text);
 const char *df_tool_backend_name(dfcclBackend_t backend);
 
-/* Prints a size with the largest suffix that divides it ("256", "4K", "1M") into text. */
-const char *df_tool_size_text(size_t bytes, char text[32]);
-
 /* Writes the object and a line feed to standard output and drops the caller's reference to it.
  * Returns false, after an error message, where that failed. */
 bool df_tool_print_json(json_t *object);
