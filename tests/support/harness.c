@@ -60,6 +60,14 @@ const char *df_test_result_name(dfcclResult_t result) {
   return names[result];
 }
 
+static void (*print_repetition)(void);
+
+void df_on_failure(void (*print)(void)) { print_repetition = print; }
+
+void df_print_repetition(void) {
+  if (print_repetition != NULL) print_repetition();
+}
+
 static atomic_flag failing = ATOMIC_FLAG_INIT;
 
 _Noreturn void df_test_fail(const char *file, int line, const char *condition, const char *format,
@@ -73,6 +81,7 @@ _Noreturn void df_test_fail(const char *file, int line, const char *condition, c
   vsnprintf(sentence, sizeof sentence, format, arguments);
   va_end(arguments);
   fprintf(stderr, "%s:%d: [%s] is false: %s\n", file, line, condition, sentence);
+  df_print_repetition();
   fflush(NULL);
   df_watchdog_end_process(1);
 }

@@ -65,8 +65,9 @@ void df_test_run(const char *name, double seconds, df_test_body body);
  * one. */
 void df_watchdog_start(const char *name, double seconds);
 void df_watchdog_stop(void);
-/* Called by the watchdog, if set, before the contexts are dumped: prints how to repeat the case. */
-void df_watchdog_on_stuck(void (*print)(void));
+/* Called, if set, when a check fails and when the watchdog strikes: prints how to repeat the case.
+ */
+void df_on_failure(void (*print)(void));
 /* For the watchdog's report: what the calling thread is waiting for at the moment; NULL: nothing.
  */
 void df_waiting_for(const char *what);

@@ -3,6 +3,7 @@
 #define DF_TESTS_SUPPORT_WATCHDOG_H
 
 /* Kills the children that are being watched and ends the process at once, without exit handlers. */
+void df_print_repetition(void); /* what df_on_failure was given, if anything */
 _Noreturn void df_watchdog_end_process(int status);
 
 #endif

@@ -1,0 +1,73 @@
+#include "batch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+/* Values that bring the corners near; each variable is left alone half of the time. */
+static const struct {
+  const char *variable, *values[5];
+} choices[] = {
+    {"DFCCL_SPIN_FRONT", {"1", "2", "10", "100", "5000"}},
+    {"DFCCL_SPIN_MIN", {"1", "3", "50"}},
+    {"DFCCL_SPIN_BOOST", {"1", "2", "100"}},
+    {"DFCCL_FETCH_POLLS", {"0", "1", "20", "1000"}},
+    {"DFCCL_QUIT_POLLS", {"1", "20", "500", "20000"}},
+    {"DFCCL_YIELD_POLLS", {"1", "4", "100"}},
+    {"DFCCL_CONTEXT_SLOTS", {"1", "2", "4"}},
+    {"DFCCL_CQ", {"ring", "packed", "slots"}},
+    {"DFCCL_SLOT_BYTES", {"64", "192", "1000", "8192"}},
+    {"DFCCL_SLOTS", {"1", "2", "8"}},
+    {"DFCCL_FLAGGED_MAX", {"0", "64", "1000", "100000"}},
+    {"DFCCL_DIRECT_MIN", {"1", "100", "4000", "100000000"}},
+    {"DFCCL_DIRECT", {"0", "1"}},
+    {"DFCCL_BLOCK_MIN", {"1", "256", "4096"}},
+    {"DFCCL_ISA", {"plain"}},
+};
+enum { CHOICES = sizeof choices / sizeof choices[0] };
+
+void batch_make(batch *b, uint64_t seed, bool preempt, int ranks) {
+  df_random random = {seed};
+  memset(b, 0, sizeof *b);
+  b->ranks = df_random_chance(&random, 8) ? 7 + df_random_below(&random, RANKS_MAX - 6)
+                                          : 1 + df_random_below(&random, 6);
+  if (ranks > 0) b->ranks = ranks;
+  b->blocks = df_random_chance(&random, 50) ? 1 : 1 + df_random_below(&random, 4);
+  static const int depths[] = {0, 0, 1, 2, 16};
+  b->queue_depth = depths[df_random_below(&random, 5)];
+  for (int i = 0; i < CHOICES; i++) {
+    int values = 0;
+    while (values < 5 && choices[i].values[values] != NULL) values++;
+    const char *value = choices[i].values[df_random_below(&random, values)];
+    bool set = df_random_chance(&random, 50);
+    b->tunables[b->tunable_count].variable = choices[i].variable;
+    b->tunables[b->tunable_count++].value = set ? value : NULL;
+  }
+  bool by_chance = df_random_chance(&random, 5);
+  b->tunables[b->tunable_count].variable = "DFCCL_PREEMPT_EVERY";
+  b->tunables[b->tunable_count++].value = preempt || by_chance ? "1" : NULL;
+}
+
+void batch_print(const batch *b) {
+  printf("batch: %d ranks, %d blocks, queue depth %d", b->ranks, b->blocks, b->queue_depth);
+  for (int i = 0; i < b->tunable_count; i++)
+    if (b->tunables[i].value != NULL)
+      printf(" %s=%s", b->tunables[i].variable, b->tunables[i].value);
+  printf("\n");
+  fflush(stdout);
+}
+
+dfcclConfig_t batch_apply(const batch *b) {
+  for (int i = 0; i < b->tunable_count; i++) {
+    if (b->tunables[i].value != NULL)
+      setenv(b->tunables[i].variable, b->tunables[i].value, 1);
+    else
+      unsetenv(b->tunables[i].variable);
+  }
+  dfcclConfig_t config = df_config();
+  config.maxBlocks = b->blocks;
+  config.queueDepth = b->queue_depth;
+  return config;
+}

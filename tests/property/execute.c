@@ -1,0 +1,247 @@
+/*
+ * One rank's part of a random program. What may wait for what is chosen so that a right library
+ * cannot hang: a rank blocks only at the end of a phase, after it has submitted everything that it
+ * submits itself, and a callback starts only later runs of its own collective or collectives of a
+ * higher slot.
+ */
+#include "execute.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const program_slot *slot_of(const execution *e, int slot) {
+  return &e->program->phase[e->phase].slot[slot];
+}
+
+static void register_slot(execution *e, int slot) {
+  slot_state *state = &e->slots[slot];
+  if (state->registered) return;
+  state->registered = true;
+  dfcclResult_t result = df_register(e->ctx, slot_of(e, slot)->id, &state->local);
+  if (result == dfcclInvalidArgument && state->local.algorithm != NULL) {
+    state->local.algorithm = NULL; /* the algorithm does not apply here: the same on all members */
+    result = df_register(e->ctx, slot_of(e, slot)->id, &state->local);
+  }
+  OK(result);
+}
+
+static void on_complete(dfcclCollId_t coll, dfcclResult_t status, void *arg);
+
+static void submit(execution *e, int slot, int run) {
+  run_record *record = &e->slots[slot].records[run];
+  OK(df_run(e->ctx, slot_of(e, slot)->id, slot_of(e, slot)->coll.kind, record->buffers.send,
+            record->buffers.recv, record->with_callback ? on_complete : NULL, record));
+}
+
+/* From a callback: registers and submits what the driver would have. */
+static void start_slot(execution *e, int slot) {
+  const slot_state *state = &e->slots[slot];
+  register_slot(e, slot);
+  for (int run = 0; run < slot_of(e, slot)->runs && run < state->chained_from; run++)
+    submit(e, slot, run);
+}
+
+static void on_complete(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  run_record *record = arg;
+  execution *e = record->owner;
+  const program_slot *slot = slot_of(e, record->slot);
+  char what[256];
+  if (status != dfcclSuccess) {
+    df_describe(&slot->coll, what, sizeof what);
+    CHECK(false, "rank %d: run %d of %s: %s: \"%s\"", e->rank, record->run, what,
+          df_test_result_name(status), dfcclGetLastError(e->ctx));
+  }
+  CHECK(coll == slot->id, "the callback of id %llx was given id %llx", (unsigned long long)slot->id,
+        (unsigned long long)coll);
+  if (record->check_in_callback) df_buffers_check(&record->buffers);
+  const int next = record->run + 1;
+  if (next < slot->runs && next >= e->slots[record->slot].chained_from)
+    submit(e, record->slot, next);
+  if (next == slot->runs)
+    for (int other = 0; other < SLOTS_MAX; other++)
+      if (e->slots[other].member && e->slots[other].started_by == record->slot)
+        start_slot(e, other);
+  atomic_fetch_add(&record->calls, 1);
+  atomic_fetch_add(&e->calls, 1);
+}
+
+void execution_begin(execution *e, const program *p, dfcclContext_t ctx, int rank) {
+  memset(e, 0, sizeof *e);
+  e->program = p;
+  e->ctx = ctx;
+  e->rank = rank;
+  e->phase = -1;
+  e->random.state = p->seed ^ (0xC0FFEEull * (uint64_t)(rank + 1));
+}
+
+/* Does a callback of this run have something to start? Then it must have one. */
+static bool triggers(const execution *e, int slot, int run) {
+  const int next = run + 1, runs = slot_of(e, slot)->runs;
+  if (next < runs && next >= e->slots[slot].chained_from) return true;
+  for (int other = 0; next == runs && other < SLOTS_MAX; other++)
+    if (e->slots[other].member && e->slots[other].started_by == slot) return true;
+  return false;
+}
+
+static void plan_slot(execution *e, int slot) {
+  const program_slot *shared = slot_of(e, slot);
+  slot_state *state = &e->slots[slot];
+  state->member = df_position(&shared->coll, e->rank) >= 0;
+  state->chained_from = RUNS_MAX;
+  state->started_by = -1;
+  if (!state->member) return;
+  if (shared->fresh) {
+    state->local = shared->coll;
+    state->registered = false;
+    if (e->program->priorities && df_random_chance(&e->random, 30))
+      state->local.priority += e->rank;
+  }
+  if (df_random_chance(&e->random, 25)) state->chained_from = 1 + df_random_below(&e->random, 3);
+  if (shared->runs == 0 || slot == 0 || !df_random_chance(&e->random, 15)) return;
+  const int other = df_random_below(&e->random, slot);
+  if (e->slots[other].member && slot_of(e, other)->runs > 0) state->started_by = other;
+}
+
+static int random_flags(execution *e) {
+  int flags = 0;
+  if (df_random_chance(&e->random, 35)) flags |= DF_IN_PLACE;
+  if (df_random_chance(&e->random, 25)) flags |= DF_ODD_OFFSET;
+  if (df_random_chance(&e->random, 30)) flags |= DF_UNUSED_NULL;
+  if (e->program->memory && df_random_chance(&e->random, 25)) flags |= DF_ZERO_COPY;
+  return flags;
+}
+
+static void plan_runs(execution *e, int slot) {
+  const program_slot *shared = slot_of(e, slot);
+  slot_state *state = &e->slots[slot];
+  if (!state->member) return;
+  for (int run = 0; run < shared->runs; run++) {
+    run_record *record = &state->records[run];
+    record->owner = e;
+    record->slot = slot;
+    record->run = run;
+    record->with_callback = triggers(e, slot, run) || df_random_chance(&e->random, 85);
+    record->check_in_callback = df_random_chance(&e->random, 50);
+    atomic_store(&record->calls, 0);
+    e->expected_calls += record->with_callback;
+    df_buffers_make(&record->buffers, e->ctx, &shared->coll, df_position(&shared->coll, e->rank),
+                    (uint64_t)(shared->first_run + run), random_flags(e));
+    if (state->started_by < 0 && run < state->chained_from) e->actions[e->action_count++] = slot;
+  }
+}
+
+bool execution_begin_phase(execution *e) {
+  if (++e->phase == e->program->phases) return false;
+  e->action_count = e->next_action = e->expected_calls = 0;
+  atomic_store(&e->calls, 0);
+  memset(e->next_run, 0, sizeof e->next_run);
+  for (int slot = 0; slot < SLOTS_MAX; slot++) e->slots[slot].member = false;
+  const int slots = e->program->phase[e->phase].slots;
+  for (int slot = 0; slot < slots; slot++) plan_slot(e, slot);
+  for (int slot = 0; slot < slots; slot++) plan_runs(e, slot);
+  df_random_shuffle(&e->random, e->actions, e->action_count);
+  int order[SLOTS_MAX] = {0, 1, 2, 3, 4, 5};
+  df_random_shuffle(&e->random, order, SLOTS_MAX);
+  for (int i = 0; i < SLOTS_MAX;
+       i++) { /* what no run registers is registered now, and some others */
+    int slot = order[i];
+    if (slot >= slots || !e->slots[slot].member || e->slots[slot].registered) continue;
+    if (slot_of(e, slot)->runs == 0 ||
+        (e->slots[slot].started_by < 0 && df_random_chance(&e->random, 50)))
+      register_slot(e, slot);
+  }
+  return true;
+}
+
+/* Calls that may come at any moment and must disturb nothing. */
+static void do_something_else(execution *e) {
+  switch (df_random_below(&e->random, 30)) {
+  case 0:
+  case 1:
+    df_waiting_for("dfcclDeviceSynchronize");
+    OK(dfcclDeviceSynchronize(e->ctx));
+    df_waiting_for(NULL);
+    break;
+  case 2:
+    sched_yield();
+    break;
+  case 3:
+    df_nap();
+    break;
+  case 4:
+    (void)df_stats(e->ctx);
+    break;
+  case 5:
+    if (df_random_chance(&e->random, 20)) {
+      int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+      OK(dfcclDump(e->ctx, nowhere));
+      close(nowhere);
+    }
+    break;
+  default:
+    break;
+  }
+}
+
+bool execution_step(execution *e) {
+  if (e->next_action == e->action_count) return false;
+  const int slot = e->actions[e->next_action++];
+  do_something_else(e);
+  register_slot(e, slot);
+  submit(e, slot, e->next_run[slot]++);
+  if (df_random_chance(&e->random, 10)) {
+    int done = 0;
+    OK(dfcclTest(e->ctx, slot_of(e, slot)->id, &done));
+  }
+  return true;
+}
+
+static void wait_for_phase(execution *e) {
+  const int slots = e->program->phase[e->phase].slots;
+  df_waiting_for("the phase's runs, in dfcclWait or dfcclWaitAll");
+  if (df_random_chance(&e->random, 50)) OK(dfcclWaitAll(e->ctx));
+  /* Runs that callbacks submit may come after any wait: their own callbacks are counted. */
+  EVENTUALLY(atomic_load(&e->calls) == e->expected_calls);
+  df_waiting_for("the phase's runs, in dfcclWait");
+  for (int i = 0; i < slots; i++) {
+    int slot = (i + e->rank) % slots, done = 0;
+    if (!e->slots[slot].member) continue;
+    OK(dfcclWait(e->ctx, slot_of(e, slot)->id));
+    OK(dfcclTest(e->ctx, slot_of(e, slot)->id, &done));
+    CHECK(done == 1, "dfcclTest says that runs are outstanding after dfcclWait");
+  }
+  df_waiting_for(NULL);
+}
+
+void execution_end_phase(execution *e) {
+  const int slots = e->program->phase[e->phase].slots;
+  wait_for_phase(e);
+  for (int slot = 0; slot < slots; slot++) {
+    if (!e->slots[slot].member) continue;
+    const program_slot *shared = slot_of(e, slot);
+    for (int run = 0; run < shared->runs; run++) {
+      run_record *record = &e->slots[slot].records[run];
+      CHECK(atomic_load(&record->calls) == record->with_callback, "%d callbacks of one run",
+            atomic_load(&record->calls));
+      df_buffers_check(&record->buffers);
+      df_buffers_free(&record->buffers);
+      e->runs_done++;
+      e->elements_done += df_recv_elements(&shared->coll);
+    }
+    if (shared->last) OK(dfcclDeregister(e->ctx, shared->id));
+  }
+  dfcclStats_t stats = df_stats(e->ctx);
+  CHECK(stats.sqesSubmitted == stats.cqesWritten, "rank %d at rest: %llu submitted, %llu CQEs",
+        e->rank, (unsigned long long)stats.sqesSubmitted, (unsigned long long)stats.cqesWritten);
+}
+
+void execution_play(execution *e) {
+  while (execution_begin_phase(e)) {
+    while (execution_step(e)) {
+    }
+    execution_end_phase(e);
+  }
+}

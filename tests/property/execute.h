@@ -1,0 +1,53 @@
+/* One rank's part of a random program. */
+#ifndef DF_TESTS_PROPERTY_EXECUTE_H
+#define DF_TESTS_PROPERTY_EXECUTE_H
+
+#include "program.h"
+#include "support/buffers.h"
+
+typedef struct execution execution;
+
+/* One run on this rank. Everything about it is decided before the phase starts: callbacks draw
+ * nothing. */
+typedef struct {
+  df_buffers buffers;
+  execution *owner;
+  int slot, run; /* run: within the phase */
+  bool with_callback, check_in_callback;
+  atomic_int calls;
+} run_record;
+
+typedef struct {
+  bool member;
+  bool registered;
+  df_collective local; /* as this rank registers it: its own priority */
+  int chained_from;    /* runs from this one on are submitted by the callback of the one before */
+  int started_by;      /* the slot whose last run's callback starts this one; -1: the driver does */
+  run_record records[RUNS_MAX];
+} slot_state;
+
+struct execution {
+  const program *program;
+  dfcclContext_t ctx;
+  int rank, phase;
+  df_random random;
+  slot_state slots[SLOTS_MAX];
+  int actions[SLOTS_MAX * RUNS_MAX], action_count, next_action; /* slots, in order of submission */
+  int next_run[SLOTS_MAX];
+  atomic_int calls; /* callbacks of this phase that have returned, nearly */
+  int expected_calls;
+  uint64_t runs_done, elements_done;
+};
+
+void execution_begin(execution *e, const program *p, dfcclContext_t ctx, int rank);
+/* Draws this rank's decisions for the next phase and makes its buffers; false: no phase is left. */
+bool execution_begin_phase(execution *e);
+/* Submits the next run, or does something else in between; false: nothing is left to submit. */
+bool execution_step(execution *e);
+/* Waits for the phase's runs, checks every element, returns everything. */
+void execution_end_phase(execution *e);
+
+/* All phases, one after the other. */
+void execution_play(execution *e);
+
+#endif

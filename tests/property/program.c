@@ -1,0 +1,100 @@
+#include "program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static size_t random_count(df_random *random) {
+  int percent = df_random_below(random, 100);
+  if (percent < 8) return 0;
+  if (percent < 16) return 1;
+  if (percent < 60) return 2 + (size_t)df_random_below(random, 63);
+  if (percent < 85) return 65 + (size_t)df_random_below(random, 900);
+  if (percent < 99) return 1000 + (size_t)df_random_below(random, 3000);
+  return 4000 + (size_t)df_random_below(random, 50000);
+}
+
+/* A random subset in a random order; often everybody in order. */
+static void random_group(program_slot *slot, df_random *random, int ranks) {
+  int members = df_random_chance(random, 50) ? ranks : 1 + df_random_below(random, ranks);
+  for (int i = 0; i < ranks; i++) slot->group[i] = i;
+  bool everybody = members == ranks && df_random_chance(random, 50);
+  if (!everybody) df_random_shuffle(random, slot->group, ranks);
+  slot->coll.members = members;
+  slot->coll.group = everybody ? NULL : slot->group;
+}
+
+static dfcclCollId_t id_of(const program_slot *slot, int index) {
+  dfcclCollId_t mask = 0;
+  for (int i = 0; i < slot->coll.members; i++) mask |= 1ull << slot->group[i];
+  return 0xD0000000ull * (dfcclCollId_t)(index + 1) + mask;
+}
+
+static void random_collective(program_slot *slot, int index, df_random *random, const program *p) {
+  static const char *const algorithms[] = {"auto", "ring", "allpairs", "pairwise"};
+  memset(slot, 0, sizeof *slot);
+  random_group(slot, random, p->ranks);
+  df_collective *coll = &slot->coll;
+  coll->kind = (df_kind)df_random_below(random, DF_KIND_COUNT);
+  if (df_random_chance(random, 25)) coll->kind = DF_ALL_REDUCE;
+  coll->type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT);
+  coll->op = (dfcclRedOp_t)df_random_below(random, DF_OPERATOR_COUNT);
+  coll->root = df_random_below(random, coll->members);
+  coll->count = random_count(random);
+  if (coll->members > 6 && coll->count > 4000) coll->count /= 8;
+  coll->priority = p->priorities ? df_random_below(random, 5) - 2 : 0;
+  coll->algorithm = df_random_chance(random, 25) ? algorithms[df_random_below(random, 4)] : NULL;
+  coll->name = df_random_chance(random, 20) ? "property" : NULL;
+  coll->seed = df_random_next(random);
+  slot->fresh = true;
+  slot->id = id_of(slot, index);
+}
+
+static void keep(program_slot *slot, const program_slot *before) {
+  *slot = *before;
+  if (before->coll.group != NULL) slot->coll.group = slot->group;
+  slot->fresh = false;
+  slot->first_run = before->first_run + before->runs;
+}
+
+void program_make(program *p, uint64_t seed, int ranks) {
+  df_random random = {seed};
+  memset(p, 0, sizeof *p);
+  p->seed = seed;
+  p->ranks = ranks;
+  p->one_driver = df_random_chance(&random, 30);
+  p->memory = df_random_chance(&random, 30);
+  p->priorities = df_random_chance(&random, 35);
+  p->phases = 1 + df_random_below(&random, PHASES_MAX);
+  int slots = 1 + df_random_below(&random, SLOTS_MAX);
+  for (int i = 0; i < p->phases; i++) {
+    p->phase[i].slots = slots;
+    for (int s = 0; s < slots; s++) {
+      program_slot *slot = &p->phase[i].slot[s];
+      program_slot *before = i > 0 ? &p->phase[i - 1].slot[s] : NULL;
+      if (before != NULL && !before->last)
+        keep(slot, before);
+      else
+        random_collective(slot, s, &random, p);
+      slot->runs = df_random_chance(&random, 10) ? 0 : 1 + df_random_below(&random, RUNS_MAX);
+      slot->last = i == p->phases - 1 || df_random_chance(&random, 40);
+    }
+  }
+}
+
+void program_print(const program *p) {
+  printf("program seed %llu: %d ranks, %d phases%s%s%s\n", (unsigned long long)p->seed, p->ranks,
+         p->phases, p->one_driver ? ", one driver" : "", p->memory ? ", dfcclMemAlloc" : "",
+         p->priorities ? ", priorities" : "");
+  for (int i = 0; i < p->phases; i++)
+    for (int s = 0; s < p->phase[i].slots; s++) {
+      const program_slot *slot = &p->phase[i].slot[s];
+      char text[256];
+      df_describe(&slot->coll, text, sizeof text);
+      printf("  phase %d slot %d id %llx: %s, %s, %d runs from %d on, priority %d%s%s%s\n", i, s,
+             (unsigned long long)slot->id, text, slot->fresh ? "registered" : "kept", slot->runs,
+             slot->first_run, slot->coll.priority, slot->coll.algorithm != NULL ? ", " : "",
+             slot->coll.algorithm != NULL ? slot->coll.algorithm : "",
+             slot->last ? ", then deregistered" : "");
+    }
+  fflush(stdout);
+}

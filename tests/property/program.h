@@ -1,0 +1,43 @@
+/*
+ * A random program: what all ranks do together, in phases. Made from a seed alone, so that every
+ * rank, in whatever process, makes the same one. What each rank decides for itself (orders, chains,
+ * memory) is drawn in execute.c, from the same seed and the rank.
+ */
+#ifndef DF_TESTS_PROPERTY_PROGRAM_H
+#define DF_TESTS_PROPERTY_PROGRAM_H
+
+#include "support/ranks.h"
+
+enum { RANKS_MAX = 12, SLOTS_MAX = 6, PHASES_MAX = 3, RUNS_MAX = 5 };
+
+/* One collective in one phase. Its id belongs to the slot and the set of members, so that every
+ * member has registered it the same number of times before. */
+typedef struct {
+  bool fresh; /* registered in this phase; else kept from the phase before */
+  bool last;  /* deregistered at the end of this phase */
+  df_collective coll;
+  int group[RANKS_MAX];
+  dfcclCollId_t id;
+  int first_run; /* runs since its registration before this phase */
+  int runs;      /* in this phase */
+} program_slot;
+
+typedef struct {
+  int slots;
+  program_slot slot[SLOTS_MAX];
+} program_phase;
+
+typedef struct {
+  uint64_t seed;
+  int ranks, phases;
+  bool one_driver; /* one thread submits for all ranks (where they are in one process) */
+  bool memory;     /* some buffers are from dfcclMemAlloc */
+  bool priorities;
+  program_phase phase[PHASES_MAX];
+} program;
+
+/* The program stays where it is: its collectives point into it. */
+void program_make(program *p, uint64_t seed, int ranks);
+void program_print(const program *p);
+
+#endif

@@ -1,0 +1,238 @@
+/*
+ * Random programs against the public API, every element checked; any failure replays from its seed.
+ *
+ * Usage: property [--seed S] [--programs N] [--first K] [--batch B] [--ranks R] [--preempt]
+ *                 [--processes] [--seconds T] [--verbose]
+ *
+ * Programs K to K + N - 1 of seed S; B programs in a row share their contexts and configuration.
+ * --preempt forces a preemption at every step. --processes makes every rank a process. --seconds
+ * stops early, after a whole batch. The line printed on a failure repeats exactly this program,
+ * with those of its batch that came before it.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "batch.h"
+#include "execute.h"
+#include "support/processes.h"
+
+static struct {
+  uint64_t seed, programs, first, batch;
+  int ranks;
+  double seconds;
+  bool preempt, processes, verbose;
+} options = {.seed = 1, .programs = 1000, .batch = 50};
+
+/* Shared with forked ranks: what was done, for the last line. */
+typedef struct {
+  atomic_ullong runs, elements, preemptions, saves, quits;
+} totals;
+static totals *total;
+static atomic_ullong current; /* program */
+
+static void print_repetition(void) {
+  uint64_t number = atomic_load(&current), start = number / options.batch * options.batch;
+  if (start < options.first) start = options.first;
+  fprintf(stderr, "repeat with: --seed %llu --first %llu --programs %llu --batch %llu%s%s",
+          (unsigned long long)options.seed, (unsigned long long)start,
+          (unsigned long long)(number - start + 1), (unsigned long long)options.batch,
+          options.preempt ? " --preempt" : "", options.processes ? " --processes" : "");
+  if (options.ranks > 0) fprintf(stderr, " --ranks %d", options.ranks);
+  fprintf(stderr, "\n");
+}
+
+static uint64_t seed_of(uint64_t kind, uint64_t number) {
+  df_random random = {options.seed * 0x10001 + kind};
+  random.state ^= number * 0x9E3779B97F4A7C15u;
+  return df_random_next(&random);
+}
+
+static void announce(uint64_t number) {
+  char name[96];
+  atomic_store(&current, number);
+  snprintf(name, sizeof name, "program %llu of seed %llu", (unsigned long long)number,
+           (unsigned long long)options.seed);
+  df_watchdog_start(name, 60);
+}
+
+static void add_up(const execution *e) {
+  atomic_fetch_add(&total->runs, e->runs_done);
+  atomic_fetch_add(&total->elements, e->elements_done);
+}
+
+static void add_stats(dfcclContext_t ctx) {
+  dfcclStats_t stats = df_stats(ctx);
+  atomic_fetch_add(&total->preemptions, stats.preemptions);
+  atomic_fetch_add(&total->saves, stats.contextSaves);
+  atomic_fetch_add(&total->quits, stats.voluntaryQuits);
+}
+
+static execution executions[RANKS_MAX];
+
+static void play_rank(int rank, void *unused) {
+  (void)unused;
+  execution_play(&executions[rank]);
+}
+
+/* One thread submits for everybody, in an order drawn at random. */
+static void play_all(const program *p) {
+  df_random random = {p->seed + 1};
+  while (execution_begin_phase(&executions[0])) {
+    int left = p->ranks, turn[RANKS_MAX];
+    for (int rank = 1; rank < p->ranks; rank++) execution_begin_phase(&executions[rank]);
+    for (int rank = 0; rank < p->ranks; rank++) turn[rank] = rank;
+    while (left > 0) {
+      int pick = df_random_below(&random, left);
+      if (!execution_step(&executions[turn[pick]])) turn[pick] = turn[--left];
+    }
+    for (int rank = 0; rank < p->ranks; rank++) execution_end_phase(&executions[rank]);
+  }
+}
+
+static void batch_in_threads(const batch *b, uint64_t first, uint64_t end) {
+  static program p;
+  dfcclContext_t ctxs[RANKS_MAX];
+  dfcclConfig_t config = batch_apply(b);
+  announce(first);
+  df_make_contexts(ctxs, b->ranks, &config);
+  for (uint64_t number = first; number < end; number++) {
+    announce(number);
+    program_make(&p, seed_of(2, number), b->ranks);
+    if (options.verbose) program_print(&p);
+    for (int rank = 0; rank < b->ranks; rank++)
+      execution_begin(&executions[rank], &p, ctxs[rank], rank);
+    if (p.one_driver)
+      play_all(&p);
+    else
+      df_in_threads(b->ranks, play_rank, NULL);
+    for (int rank = 0; rank < b->ranks; rank++) add_up(&executions[rank]);
+  }
+  for (int rank = 0; rank < b->ranks; rank++) add_stats(ctxs[rank]);
+  df_free_contexts(ctxs, b->ranks);
+}
+
+typedef struct {
+  const batch *batch;
+  uint64_t first, end;
+} range;
+
+static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  static program p;
+  const range *programs = arg;
+  dfcclConfig_t config = batch_apply(programs->batch);
+  dfcclContext_t ctx = df_init(rank, ranks, id, &config);
+  for (uint64_t number = programs->first; number < programs->end; number++) {
+    announce(number);
+    program_make(&p, seed_of(2, number), ranks);
+    if (options.verbose && rank == 0) program_print(&p);
+    execution_begin(&executions[rank], &p, ctx, rank);
+    execution_play(&executions[rank]);
+    add_up(&executions[rank]);
+  }
+  add_stats(ctx);
+  df_finish(ctx);
+}
+
+static void batch_in_processes(const batch *b, uint64_t first, uint64_t end) {
+  df_family family;
+  range programs = {b, first, end};
+  atomic_store(&current, end - 1);
+  df_watchdog_start("a batch in processes", 70.0 * (double)(end - first));
+  df_fork(&family, b->ranks, 60, be_rank, &programs);
+  df_join(&family);
+}
+
+static void usage(const char *program_name) {
+  fprintf(stderr,
+          "usage: %s [--seed S] [--programs N] [--first K] [--batch B] [--ranks R] [--preempt]\n"
+          "       [--processes] [--seconds T] [--verbose]\n",
+          program_name);
+  exit(2);
+}
+
+static uint64_t number_or_usage(const char *text, const char *program_name) {
+  char *end = NULL;
+  uint64_t value = strtoull(text, &end, 10);
+  if (end == text || *end != '\0') usage(program_name);
+  return value;
+}
+
+static void read_options(int argc, char **argv) {
+  static const struct option known[] = {
+      {"seed", required_argument, NULL, 's'},  {"programs", required_argument, NULL, 'n'},
+      {"first", required_argument, NULL, 'k'}, {"batch", required_argument, NULL, 'b'},
+      {"ranks", required_argument, NULL, 'r'}, {"seconds", required_argument, NULL, 't'},
+      {"preempt", no_argument, NULL, 'p'},     {"processes", no_argument, NULL, 'f'},
+      {"verbose", no_argument, NULL, 'v'},     {0}};
+  for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+    uint64_t value = optarg != NULL ? number_or_usage(optarg, argv[0]) : 0;
+    switch (option) {
+    case 's':
+      options.seed = value;
+      break;
+    case 'n':
+      options.programs = value;
+      break;
+    case 'k':
+      options.first = value;
+      break;
+    case 'b':
+      options.batch = value;
+      break;
+    case 'r':
+      options.ranks = (int)value;
+      break;
+    case 't':
+      options.seconds = (double)value;
+      break;
+    case 'p':
+      options.preempt = true;
+      break;
+    case 'f':
+      options.processes = true;
+      break;
+    case 'v':
+      options.verbose = true;
+      break;
+    default:
+      usage(argv[0]);
+    }
+  }
+  if (optind != argc || options.batch == 0 || options.ranks < 0 || options.ranks > RANKS_MAX)
+    usage(argv[0]);
+}
+
+int main(int argc, char **argv) {
+  read_options(argc, argv);
+  total = df_shared(sizeof *total);
+  df_on_failure(print_repetition);
+  const double start = df_seconds();
+  const uint64_t last = options.first + options.programs;
+  uint64_t number = options.first;
+  while (number < last && (options.seconds == 0 || df_seconds() - start < options.seconds)) {
+    const uint64_t index = number / options.batch;
+    uint64_t end = (index + 1) * options.batch;
+    if (end > last) end = last;
+    batch b;
+    batch_make(&b, seed_of(1, index), options.preempt, options.ranks);
+    if (options.verbose) batch_print(&b);
+    if (options.processes)
+      batch_in_processes(&b, number, end);
+    else
+      batch_in_threads(&b, number, end);
+    number = end;
+  }
+  df_watchdog_stop();
+  printf("property: seed %llu, %llu programs%s%s in %.1f s: %llu runs, %llu elements checked; "
+         "%llu preemptions, %llu context saves, %llu voluntary quits\n",
+         (unsigned long long)options.seed, (unsigned long long)(number - options.first),
+         options.preempt ? ", preempted at every step" : "",
+         options.processes ? ", ranks as processes" : "", df_seconds() - start,
+         (unsigned long long)atomic_load(&total->runs),
+         (unsigned long long)atomic_load(&total->elements),
+         (unsigned long long)atomic_load(&total->preemptions),
+         (unsigned long long)atomic_load(&total->saves),
+         (unsigned long long)atomic_load(&total->quits));
+  return 0;
+}
