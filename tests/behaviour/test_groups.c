@@ -29,8 +29,9 @@ DF_TEST(groups, subsets_and_permutations, 60) {
                             .members = sizes[g],
                             .group = lists[g],
                             .seed = g};
-      df_once(ctxs, 1, &coll, 0);
-      df_once(ctxs, 1, &coll, DF_IN_PLACE);
+      /* An id for each group: members count the registrations of an id. */
+      df_once(ctxs, g, &coll, 0);
+      df_once(ctxs, g, &coll, DF_IN_PLACE);
     }
   df_free_contexts(ctxs, RANKS);
 }
@@ -104,7 +105,7 @@ DF_TEST(groups, one_to_64_ranks, 120) {
                             .count = 65,
                             .members = sizes[s],
                             .seed = 4};
-      df_once(ctxs, 1, &coll, 0);
+      df_once(ctxs, s, &coll, 0);
     }
   df_free_contexts(ctxs, largest);
 }

@@ -142,3 +142,23 @@ void df_element_store(dfcclDataType_t type, void *buffer, size_t index, uint64_t
   const size_t bytes = types[type].bytes;
   memcpy((char *)buffer + index * bytes, &bits, bytes);
 }
+
+void df_elements_store(dfcclDataType_t type, void *buffer, size_t first, const uint64_t *bits,
+                       size_t count) {
+  const size_t bytes = types[type].bytes;
+  char *out = (char *)buffer + first * bytes;
+  switch (bytes) { /* a memcpy of constant size is one store */
+  case 1:
+    for (size_t i = 0; i < count; i++) memcpy(out + i, &bits[i], 1);
+    break;
+  case 2:
+    for (size_t i = 0; i < count; i++) memcpy(out + 2 * i, &bits[i], 2);
+    break;
+  case 4:
+    for (size_t i = 0; i < count; i++) memcpy(out + 4 * i, &bits[i], 4);
+    break;
+  default:
+    memcpy(out, bits, 8 * count);
+    break;
+  }
+}

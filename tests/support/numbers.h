@@ -35,5 +35,8 @@ int64_t df_integer_wrap(dfcclDataType_t type, uint64_t value);
 /* Reads and writes element index of a buffer as a bit pattern. */
 uint64_t df_element_load(dfcclDataType_t type, const void *buffer, size_t index);
 void df_element_store(dfcclDataType_t type, void *buffer, size_t index, uint64_t bits);
+/* Writes count bit patterns to elements first, first + 1, ... of a buffer. */
+void df_elements_store(dfcclDataType_t type, void *buffer, size_t first, const uint64_t *bits,
+                       size_t count);
 
 #endif

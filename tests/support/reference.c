@@ -137,28 +137,34 @@ static void reduced(const df_collective *coll, uint64_t run, size_t first, size_
       contributed_integers(coll, position, run, first + done, piece, other);
       for (size_t i = 0; i < piece; i++) total[i] = combine(coll, total[i], other[i]);
     }
-    for (size_t i = 0; i < piece; i++)
-      df_element_store(coll->type, out, done + i, finish(coll, total[i]));
+    uint64_t bits[PIECE];
+    for (size_t i = 0; i < piece; i++) bits[i] = finish(coll, total[i]);
+    df_elements_store(coll->type, out, done, bits, piece);
   }
+}
+
+/* Bit patterns of one member's contribution; at most PIECE of them. */
+static void contributed_bits(const df_collective *coll, int position, uint64_t run, size_t first,
+                             size_t count, uint64_t *bits) {
+  if (!df_kind_reduces(coll->kind)) {
+    const uint64_t stream = stream_of(coll, position, run);
+    for (size_t i = 0; i < count; i++) bits[i] = draw(stream, first + i);
+    return;
+  }
+  int64_t values[PIECE];
+  contributed_integers(coll, position, run, first, count, values);
+  const bool is_float = df_type_is_float(coll->type);
+  for (size_t i = 0; i < count; i++)
+    bits[i] = is_float ? df_float_encode(coll->type, (double)values[i]) : (uint64_t)values[i];
 }
 
 void df_contribution(const df_collective *coll, int position, uint64_t run, size_t first,
                      size_t count, void *out) {
-  if (!df_kind_reduces(coll->kind)) {
-    const uint64_t stream = stream_of(coll, position, run);
-    for (size_t i = 0; i < count; i++)
-      df_element_store(coll->type, out, i, draw(stream, first + i));
-    return;
-  }
-  int64_t values[PIECE];
+  uint64_t bits[PIECE];
   for (size_t done = 0; done < count; done += PIECE) {
     const size_t piece = count - done < PIECE ? count - done : PIECE;
-    contributed_integers(coll, position, run, first + done, piece, values);
-    for (size_t i = 0; i < piece; i++) {
-      uint64_t bits = df_type_is_float(coll->type) ? df_float_encode(coll->type, (double)values[i])
-                                                   : (uint64_t)values[i];
-      df_element_store(coll->type, out, done + i, bits);
-    }
+    contributed_bits(coll, position, run, first + done, piece, bits);
+    df_elements_store(coll->type, out, done, bits, piece);
   }
 }
 
