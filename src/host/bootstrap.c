@@ -18,6 +18,7 @@
 enum {
   ID_LIFETIME_MS = 10 * 60 * 1000, /* of an id that nobody uses */
   LINGER_MS = 5000,                /* in which late ranks are told why the job of an id failed */
+  KEY_LINGER_MS = 500,             /* and of a key, while rank 0 waits to return its failure */
   RETRY_MS = 5,                    /* between attempts to find the root */
   /* Jobs of one key that follow each other closely: how long the address of rank 0 may be held by
    * the earlier one before whoever holds it counts as a second rank 0, and how long a root that
@@ -63,7 +64,8 @@ static dfcclResult_t become_root(const df_rendezvous *r, df_root **root) {
   df_root_options options = {.listener = listener,
                              .same_user_only = true,
                              .n_ranks = r->n_ranks,
-                             .idle_ms = (uint64_t)r->timeout_ms};
+                             .idle_ms = (uint64_t)r->timeout_ms,
+                             .linger_ms = KEY_LINGER_MS};
   memcpy(options.key, r->key, sizeof options.key);
   dfcclResult_t result = df_root_start(&options, root);
   sodium_memzero(options.key, sizeof options.key);
@@ -117,9 +119,9 @@ static dfcclResult_t check_arguments(int n_ranks, int rank, const df_card *card,
                                      const df_mesh *mesh) {
   if (card == NULL || mesh == NULL)
     return df_fail(dfcclInvalidArgument, "the pointer to the %s is NULL", card ? "mesh" : "card");
-  if (n_ranks < 1 || n_ranks > DF_BOOTSTRAP_RANKS_MAX)
+  if (n_ranks < 1 || n_ranks > DF_MAX_RANKS)
     return df_fail(dfcclInvalidArgument, "the number of ranks is %d, not 1 to %d", n_ranks,
-                   DF_BOOTSTRAP_RANKS_MAX);
+                   DF_MAX_RANKS);
   if (rank < 0 || rank >= n_ranks)
     return df_fail(dfcclInvalidArgument, "the rank is %d, not 0 to %d (of %d ranks)", rank,
                    n_ranks - 1, n_ranks);

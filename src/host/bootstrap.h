@@ -17,9 +17,10 @@
 #ifndef DF_HOST_BOOTSTRAP_H
 #define DF_HOST_BOOTSTRAP_H
 
+#include "base/limits.h"
 #include "base/result.h"
 
-enum { DF_CARD_BYTES = 256, DF_BOOTSTRAP_RANKS_MAX = 1024 };
+enum { DF_CARD_BYTES = 256 };
 
 /* What one rank tells all others at start; opaque here. */
 typedef struct {
@@ -46,7 +47,7 @@ typedef struct df_mesh {
 dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id);
 
 /*
- * Joins the job of id as rank (0 to n_ranks-1) of n_ranks (1 to DF_BOOTSTRAP_RANKS_MAX). Blocks
+ * Joins the job of id as rank (0 to n_ranks-1) of n_ranks (1 to DF_MAX_RANKS). Blocks
  * until all ranks are there and the mesh stands, at most timeout_ms (1 or more). Several ranks may
  * live in one process, each calling from a thread of its own. *mesh is written on success only; on
  * failure nothing is left open, and the sentence names what or which ranks are missing or wrong.

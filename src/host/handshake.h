@@ -87,7 +87,7 @@ typedef struct {
   uint32_t timeout_ms; /* what is left of the rank's patience */
   df_record record;
   unsigned char mac[DF_MAC_BYTES];
-} df_join;
+} df_join_request;
 
 /* WELCOME, DONE, GO, PROOF: the type says it all. */
 typedef struct {
@@ -127,7 +127,7 @@ DF_STATIC_ASSERT(sizeof(df_header) == 16, "the header has no padding");
 DF_STATIC_ASSERT(sizeof(df_hello) == 48, "HELLO has no padding");
 DF_STATIC_ASSERT(sizeof(df_challenge) == 80, "CHALLENGE has no padding");
 DF_STATIC_ASSERT(sizeof(df_record) == 292, "a record has no padding");
-DF_STATIC_ASSERT(sizeof(df_join) == 352, "JOIN has no padding");
+DF_STATIC_ASSERT(sizeof(df_join_request) == 352, "JOIN has no padding");
 DF_STATIC_ASSERT(sizeof(df_signal) == 48, "signals have no padding");
 DF_STATIC_ASSERT(sizeof(df_refusal) == 496, "FAILURE and LEAVE have no padding");
 DF_STATIC_ASSERT(sizeof(df_table) == 96, "TABLE has no padding");

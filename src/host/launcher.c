@@ -54,9 +54,9 @@ static dfcclResult_t read_ranks(const char *launcher, const char *rank_name, con
   dfcclResult_t result = read_number(launcher, size_name, &launch->n_ranks);
   if (result == dfcclSuccess) result = read_number(launcher, rank_name, &launch->rank);
   if (result != dfcclSuccess) return result;
-  if (launch->n_ranks < 1 || launch->n_ranks > DF_BOOTSTRAP_RANKS_MAX)
+  if (launch->n_ranks < 1 || launch->n_ranks > DF_MAX_RANKS)
     return df_fail(dfcclInvalidUsage, "%s (of %s) is %d, not 1 to %d", size_name, launcher,
-                   launch->n_ranks, DF_BOOTSTRAP_RANKS_MAX);
+                   launch->n_ranks, DF_MAX_RANKS);
   if (launch->rank >= launch->n_ranks)
     return df_fail(dfcclInvalidUsage, "%s (of %s) is %d, not less than %s, which is %d", rank_name,
                    launcher, launch->rank, size_name, launch->n_ranks);

@@ -272,7 +272,7 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
 }
 
 static dfcclResult_t too_late(const mesh_work *work) {
-  unsigned char missing[DF_BOOTSTRAP_RANKS_MAX] = {0};
+  unsigned char missing[DF_MAX_RANKS] = {0};
   char names[DF_RANK_LIST_BYTES];
   for (int rank = 0; rank < work->r->n_ranks; rank++)
     missing[rank] = !work->local[rank] && work->sockets[rank] < 0;

@@ -162,7 +162,7 @@ static dfcclResult_t prove_root(df_rendezvous *r) {
 
 /* JOIN and WELCOME. */
 static dfcclResult_t be_counted(df_rendezvous *r) {
-  df_join join;
+  df_join_request join;
   df_message_start(&join, DF_MESSAGE_JOIN, sizeof join);
   join.n_ranks = r->n_ranks;
   join.rank = r->rank;

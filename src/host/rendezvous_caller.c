@@ -15,7 +15,8 @@ static size_t due_bytes(const df_caller *caller) {
     if (header->type == DF_MESSAGE_HELLO && df_header_is_foreign(header)) return sizeof(df_hello);
     return df_header_is(header, DF_MESSAGE_HELLO, sizeof(df_hello)) ? sizeof(df_hello) : 0;
   case DF_CALLER_PROVEN:
-    return df_header_is(header, DF_MESSAGE_JOIN, sizeof(df_join)) ? sizeof(df_join) : 0;
+    return df_header_is(header, DF_MESSAGE_JOIN, sizeof(df_join_request)) ? sizeof(df_join_request)
+                                                                          : 0;
   case DF_CALLER_JOINED:
   case DF_CALLER_TOLD: /* DONE may have crossed with what it was told */
     if (df_header_is(header, DF_MESSAGE_DONE, sizeof(df_signal))) return sizeof(df_signal);

@@ -26,7 +26,7 @@ typedef struct {
   union {
     df_header header;
     df_hello hello;
-    df_join join;
+    df_join_request join;
     df_signal signal;
     df_refusal refusal;
     unsigned char bytes[DF_MESSAGE_BYTES_MAX];

@@ -24,7 +24,7 @@ enum {
   FLUSH_MS = 1000,     /* for the last message to leave */
   STRANGERS_MAX = 512, /* callers that have not joined; the oldest gives way */
   ACCEPTS_MAX = 32,    /* before those that are here are served again */
-  CALLERS_MAX = DF_BOOTSTRAP_RANKS_MAX + STRANGERS_MAX,
+  CALLERS_MAX = DF_MAX_RANKS + STRANGERS_MAX,
   ACCEPT_PAUSE_MS = 20, /* when the process has no descriptor left */
   STACK_BYTES = 256 * 1024
 };
@@ -44,7 +44,8 @@ struct df_root {
   uint64_t end_ns;      /* STARTED, FAILED: at the latest */
   uint64_t patience_ns; /* when the least patient rank gives up by itself */
   int n_ranks;          /* 0: not known yet */
-  int n_joined, n_meshed, n_told;
+  int n_joined, n_meshed, n_told, n_dead;
+  uint64_t idle_end_ns;
   df_caller **members; /* [n_ranks]; NULL: has not come, or is gone */
   df_record *records;  /* [n_ranks] */
   df_table table;
@@ -67,7 +68,8 @@ df_root *df_root_create(const df_root_options *options) {
   root->options = *options;
   root->stop = -1;
   root->listener.fd = -1;
-  root->deadline_ns = after_ms(options->idle_ms);
+  root->idle_end_ns = after_ms(options->idle_ms);
+  root->deadline_ns = root->idle_end_ns;
   if (options->listener >= 0) df_listener_open(&root->listener, options->listener);
   return root;
 }
@@ -103,6 +105,7 @@ static void fail_job(df_root *root, dfcclResult_t code, df_caller *offender,
   root->phase = FAILED;
   root->failure = code;
   root->deadline_ns = after_ms(root->options.linger_ms);
+  if (root->stop >= 0) root->deadline_ns = DF_MIN(root->deadline_ns, root->idle_end_ns);
   root->end_ns = root->deadline_ns + (uint64_t)FLUSH_MS * 1000000u;
   if (offender != NULL) tell_failure(root, offender, offender_code);
   for (int i = 0; i < root->n_callers; i++) {
@@ -114,10 +117,12 @@ static void fail_job(df_root *root, dfcclResult_t code, df_caller *offender,
 
 static void member_gone(df_root *root, df_caller *caller) {
   root->members[caller->rank] = NULL;
+  root->n_dead++;
   snprintf(root->reason, sizeof root->reason,
            "rank %d (process %d) died before the job of %d ranks stood", caller->rank, caller->pid,
            root->n_ranks);
   df_socket_close(&caller->fd);
+  caller->stage = DF_CALLER_TOLD; /* it needs no telling */
   fail_job(root, dfcclRemoteError, NULL, dfcclRemoteError);
 }
 
@@ -202,7 +207,7 @@ static bool learn_size(df_root *root, int n_ranks) {
 }
 
 /* Whether the caller contradicts those before it; the reason then tells how. */
-static bool contradicts(df_root *root, const df_join *join) {
+static bool contradicts(df_root *root, const df_join_request *join) {
   const df_caller *other = NULL;
   for (int i = 0; i < root->n_callers && other == NULL; i++)
     if (root->callers[i]->stage == DF_CALLER_JOINED) other = root->callers[i];
@@ -235,9 +240,9 @@ static void learn_deadline(df_root *root, uint32_t timeout_ms) {
 }
 
 static void on_join(df_root *root, df_caller *caller) {
-  const df_join *join = &caller->in.join;
-  bool makes_sense = join->n_ranks >= 1 && join->n_ranks <= DF_BOOTSTRAP_RANKS_MAX &&
-                     join->rank >= 0 && join->rank < join->n_ranks && join->timeout_ms <= INT32_MAX;
+  const df_join_request *join = &caller->in.join;
+  bool makes_sense = join->n_ranks >= 1 && join->n_ranks <= DF_MAX_RANKS && join->rank >= 0 &&
+                     join->rank < join->n_ranks && join->timeout_ms <= INT32_MAX;
   if (!df_message_verify(join, sizeof *join, caller->key) || !makes_sense) {
     df_socket_close(&caller->fd);
     return;
@@ -379,7 +384,7 @@ static void accept_callers(df_root *root) {
 /* ---- Time ---- */
 
 static void name_the_missing(df_root *root) {
-  unsigned char missing[DF_BOOTSTRAP_RANKS_MAX] = {0};
+  unsigned char missing[DF_MAX_RANKS] = {0};
   char names[DF_RANK_LIST_BYTES];
   bool meshing = root->phase == MESHING;
   for (int rank = 0; rank < root->n_ranks; rank++) {
@@ -417,7 +422,7 @@ static bool check_time(df_root *root) {
     return true;
   }
   if (now >= root->end_ns) return false;
-  bool everybody = root->stopping || (root->n_ranks > 0 && root->n_told >= root->n_ranks);
+  bool everybody = root->n_ranks > 0 && root->n_told + root->n_dead >= root->n_ranks;
   return !(all_said(root) && (everybody || now >= root->deadline_ns));
 }
 
@@ -467,9 +472,8 @@ bool df_root_step(df_root *root, int wait_ms) {
     if (caller->fd >= 0 && df_caller_has_output(caller) && !df_caller_flush(caller))
       close_caller(root, caller);
   }
-  bool more = check_time(root);
   sweep_closed(root);
-  return more;
+  return check_time(root);
 }
 
 static void *run_root(void *argument) {

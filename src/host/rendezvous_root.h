@@ -17,7 +17,8 @@ typedef struct {
   bool same_user_only; /* a Unix listener: callers of other users are turned away unheard */
   int n_ranks;         /* 0: as the first rank says */
   uint64_t idle_ms;    /* ends by itself when no rank has come for so long */
-  uint64_t linger_ms;  /* after a failure, tells ranks that come late for so long */
+  uint64_t linger_ms;  /* after a failure, tells ranks that come late for so long; a root that is
+                          not detached does not do so beyond idle_ms after its start */
 } df_root_options;
 
 /*
@@ -27,8 +28,9 @@ typedef struct {
  */
 dfcclResult_t df_root_start(const df_root_options *options, df_root **root);
 
-/* Ends the thread as soon as what it has to say is said, and frees it; if the job stands neither
- * made nor failed, the ranks that have come see their root vanish. Blocks for a moment. */
+/* Ends the thread and frees it: when what it has to say is said, if the job stands or has failed
+ * (linger_ms included); else at once, and ranks that have come see their root vanish. Blocks that
+ * long. */
 void df_root_stop(df_root *root);
 
 /* What the thread is made of, for tests that want to be its only caller. create: NULL when out of
