@@ -20,16 +20,15 @@
 #ifdef __cplusplus
 #define DF_STATIC_ASSERT(condition, text) static_assert(condition, text)
 #define DF_RESTRICT __restrict__
-#define DF_ALIGNED(n) alignas(n)
 #else
 #define DF_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #define DF_RESTRICT restrict
-#define DF_ALIGNED(n) _Alignas(n)
 #endif
 
+#define DF_ALIGNED(n) __attribute__((aligned(n)))
 #define DF_LIKELY(x) __builtin_expect(!!(x), 1)
 #define DF_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define DF_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define DF_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
 #define DF_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define DF_MAX(a, b) ((a) > (b) ? (a) : (b))

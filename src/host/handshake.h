@@ -176,7 +176,7 @@ void df_key_from_text(unsigned char key[DF_KEY_BYTES], const char *text, uint32_
 /* How long before the end of a rank's patience of timeout_ms its failure is declared, so that the
  * reason still reaches everybody. */
 static inline uint64_t df_news_margin_ns(uint32_t timeout_ms) {
-  return DF_MIN(timeout_ms / 8, 200u) * (uint64_t)1000000;
+  return DF_MIN(timeout_ms / 4, 2000u) * (uint64_t)1000000;
 }
 
 /* The unique id: writes port and secret into it, and reads them back. Errors of the latter:

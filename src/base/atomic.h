@@ -1,0 +1,131 @@
+/*
+ * The only atomics and fences of the library, named by use.
+ *
+ *   publish / observe   a store that orders everything before it, and the load that sees it:
+ * release and acquire. Scope: the whole system, the other side of the bus included. relaxed a value
+ * that is only counted or looked at: orders nothing. device_*            read-modify-write among
+ * the blocks of one device. system_*            read-modify-write that host and device, or two
+ * processes, share. wake fence          the full fence of every "I have published; is anybody
+ * asleep?" and its counterpart "I am about to sleep; has anything been published?" (store
+ * buffering).
+ *
+ * docs/MEMORY_MODEL.md lists every pair, what it orders and why nothing stronger is needed.
+ */
+#ifndef DF_BASE_ATOMIC_H
+#define DF_BASE_ATOMIC_H
+
+#include "base/attributes.h"
+
+#if defined(__CUDACC__)
+
+#include <cuda/atomic>
+
+#define DF_ATOMIC_SYSTEM(T, p) cuda::atomic_ref<T, cuda::thread_scope_system>(*const_cast<T *>(p))
+#define DF_ATOMIC_DEVICE(T, p) cuda::atomic_ref<T, cuda::thread_scope_device>(*const_cast<T *>(p))
+
+DF_CORE uint32_t df_load_relaxed_u32(const uint32_t *p) {
+  return DF_ATOMIC_SYSTEM(uint32_t, p).load(cuda::memory_order_relaxed);
+}
+DF_CORE uint64_t df_load_relaxed_u64(const uint64_t *p) {
+  return DF_ATOMIC_SYSTEM(uint64_t, p).load(cuda::memory_order_relaxed);
+}
+DF_CORE void df_store_relaxed_u32(uint32_t *p, uint32_t v) {
+  DF_ATOMIC_SYSTEM(uint32_t, p).store(v, cuda::memory_order_relaxed);
+}
+DF_CORE void df_store_relaxed_u64(uint64_t *p, uint64_t v) {
+  DF_ATOMIC_SYSTEM(uint64_t, p).store(v, cuda::memory_order_relaxed);
+}
+DF_CORE uint32_t df_observe_u32(const uint32_t *p) {
+  return DF_ATOMIC_SYSTEM(uint32_t, p).load(cuda::memory_order_acquire);
+}
+DF_CORE uint64_t df_observe_u64(const uint64_t *p) {
+  return DF_ATOMIC_SYSTEM(uint64_t, p).load(cuda::memory_order_acquire);
+}
+DF_CORE void df_publish_u32(uint32_t *p, uint32_t v) {
+  DF_ATOMIC_SYSTEM(uint32_t, p).store(v, cuda::memory_order_release);
+}
+DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) {
+  DF_ATOMIC_SYSTEM(uint64_t, p).store(v, cuda::memory_order_release);
+}
+DF_CORE uint32_t df_device_add_u32(uint32_t *p, uint32_t v) {
+  return DF_ATOMIC_DEVICE(uint32_t, p).fetch_add(v, cuda::memory_order_acq_rel);
+}
+DF_CORE uint64_t df_device_add_u64(uint64_t *p, uint64_t v) {
+  return DF_ATOMIC_DEVICE(uint64_t, p).fetch_add(v, cuda::memory_order_acq_rel);
+}
+DF_CORE uint32_t df_system_sub_u32(uint32_t *p, uint32_t v) {
+  return DF_ATOMIC_SYSTEM(uint32_t, p).fetch_sub(v, cuda::memory_order_acq_rel);
+}
+DF_CORE bool df_system_claim_u64(uint64_t *p, uint64_t expected, uint64_t v) {
+  return DF_ATOMIC_SYSTEM(uint64_t, p)
+      .compare_exchange_strong(expected, v, cuda::memory_order_acq_rel, cuda::memory_order_relaxed);
+}
+DF_CORE void df_wake_fence(void) {
+  cuda::atomic_thread_fence(cuda::memory_order_seq_cst, cuda::thread_scope_system);
+}
+DF_CORE void df_pause(void) {
+#if DF_ON_DEVICE
+  __nanosleep(20);
+#endif
+}
+
+#else /* host C */
+
+DF_CORE uint32_t df_load_relaxed_u32(const uint32_t *p) {
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+DF_CORE uint64_t df_load_relaxed_u64(const uint64_t *p) {
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+DF_CORE void df_store_relaxed_u32(uint32_t *p, uint32_t v) {
+  __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+DF_CORE void df_store_relaxed_u64(uint64_t *p, uint64_t v) {
+  __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+DF_CORE uint32_t df_observe_u32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+DF_CORE uint64_t df_observe_u64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+DF_CORE void df_publish_u32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+DF_CORE uint32_t df_device_add_u32(uint32_t *p, uint32_t v) {
+  return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
+}
+DF_CORE uint64_t df_device_add_u64(uint64_t *p, uint64_t v) {
+  return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
+}
+DF_CORE uint32_t df_system_sub_u32(uint32_t *p, uint32_t v) {
+  return __atomic_fetch_sub(p, v, __ATOMIC_ACQ_REL);
+}
+DF_CORE int df_system_claim_u64(uint64_t *p, uint64_t expected, uint64_t v) {
+  return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+/* Host only: ownership words and sleepers' counts. */
+DF_CORE int df_system_claim_u32(uint32_t *p, uint32_t expected, uint32_t v) {
+  return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+DF_CORE uint32_t df_system_add_u32(uint32_t *p, uint32_t v) {
+  return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
+DF_CORE uint32_t df_system_exchange_u32(uint32_t *p, uint32_t v) {
+  return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);
+}
+DF_CORE void df_wake_fence(void) {
+#if defined(__SANITIZE_THREAD__) || defined(DF_THREAD_SANITIZER)
+  /* The sanitizer does not model fences; a sequentially consistent read-modify-write is one on
+   * every machine it runs on. */
+  static uint32_t fence_word;
+  __atomic_fetch_add(&fence_word, 0, __ATOMIC_SEQ_CST);
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+DF_CORE void df_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+#endif
+#endif

@@ -1,0 +1,30 @@
+/* Every limit of the library, in one place. Each is checked where it is used. */
+#ifndef DF_BASE_LIMITS_H
+#define DF_BASE_LIMITS_H
+
+enum {
+  DF_CACHE_LINE = 64,
+  DF_PAGE = 4096,
+
+  DF_MAX_RANKS = 1024,        /* of a job on one host; tables grow with what is used */
+  DF_MAX_BLOCKS = 32,         /* of one daemon */
+  DF_MAX_COLLECTIVES = 65536, /* registered at one time on one context */
+  DF_MAX_NAME = 64,           /* bytes of a collective's name, the final zero included */
+
+  DF_RUNS_AHEAD = 4, /* most runs of one collective that the daemon may hold at one time */
+  DF_RUNS_AHEAD_POOL =
+      8192, /* runs beyond the first of their collective that daemons may hold, in sum */
+  DF_CQ_SLOTS = 131072, /* >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL: so a CQ cannot be full */
+
+  DF_MIN_QUEUE_DEPTH = 2,
+  DF_MAX_QUEUE_DEPTH = 65536,
+  DF_MAX_BACKLOG = 1 << 24,
+  DF_MAX_CONTEXT_SLOTS = 64, /* of the direct-mapped context cache */
+  DF_MAX_LINK_SLOTS = 64,    /* slots of one link */
+  DF_MAX_SLOT_BYTES = 4 << 20,
+  DF_MAX_MESSAGE_BYTES = 64 << 10 /* of the control plane */
+};
+
+#define DF_MAX_COUNT ((uint64_t)1 << 48) /* elements of one buffer */
+
+#endif

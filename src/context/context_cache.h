@@ -1,0 +1,65 @@
+/*
+ * Context cache: a few direct-mapped slots near the executor hold the dynamic contexts in use.
+ * Loading one evicts the slot's former tenant, which is saved to memory only if it has progressed
+ * since (lazy saving). One for each block.
+ */
+#ifndef DF_CONTEXT_CONTEXT_CACHE_H
+#define DF_CONTEXT_CONTEXT_CACHE_H
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "context/cursor.h"
+
+#define DF_NO_COLLECTIVE UINT32_MAX
+
+typedef struct df_context_slot {
+  df_cursor cursor;
+  uint32_t collective;
+  uint32_t dirty;
+} df_context_slot;
+
+typedef struct df_context_cache {
+  df_context_slot *slots;
+  uint32_t mask;
+  df_cursor *memory; /* [DF_MAX_COLLECTIVES] saved contexts, by collective */
+  uint64_t saves, loads;
+} df_context_cache;
+
+static inline void df_context_cache_init(df_context_cache *cache, df_context_slot *slots,
+                                         uint32_t n_slots, df_cursor *memory) {
+  cache->slots = slots;
+  cache->mask = n_slots - 1;
+  cache->memory = memory;
+  cache->saves = cache->loads = 0;
+  for (uint32_t i = 0; i < n_slots; i++) {
+    slots[i].collective = DF_NO_COLLECTIVE;
+    slots[i].dirty = 0;
+  }
+}
+
+DF_CORE void df_context_save(df_context_cache *cache, df_context_slot *slot) {
+  if (!slot->dirty) return;
+  cache->memory[slot->collective] = slot->cursor;
+  slot->dirty = 0;
+  cache->saves++;
+}
+
+/* Returns the slot that holds the collective's context; it stays valid until another collective is
+ * loaded. */
+DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t collective) {
+  DF_ASSERT(collective < DF_MAX_COLLECTIVES);
+  df_context_slot *slot = &cache->slots[collective & cache->mask];
+  if (slot->collective == collective) return slot;
+  df_context_save(cache, slot);
+  slot->cursor = cache->memory[collective];
+  slot->collective = collective;
+  cache->loads++;
+  return slot;
+}
+
+/* Before the daemon leaves the device: nothing may be left near the executor only. */
+DF_CORE void df_context_flush(df_context_cache *cache) {
+  for (uint32_t i = 0; i <= cache->mask; i++) df_context_save(cache, &cache->slots[i]);
+}
+
+#endif

@@ -1,0 +1,95 @@
+/*
+ * Static context: what a collective is. Written by the host at registration and at link set-up,
+ * read-only for the daemon from its first submission on; and beside it the few words that host and
+ * daemon share about its runs.
+ */
+#ifndef DF_CONTEXT_DESCRIPTOR_H
+#define DF_CONTEXT_DESCRIPTOR_H
+
+#include "base/atomic.h"
+#include "base/limits.h"
+
+struct df_link; /* primitives/link.h */
+
+/*
+ * One primitive of a plan: v = [received] (op) [source]; store v to the destination; send v. Plans
+ * are lists of these. A reduction that receives nothing combines destination and source in place: v
+ * = destination (op) source.
+ */
+typedef enum {
+  DF_PRIM_RECV = 1,
+  DF_PRIM_REDUCE = 2, /* combine what was received with the source */
+  DF_PRIM_STORE = 4,  /* write to the destination */
+  DF_PRIM_SEND = 8,
+  DF_PRIM_AVERAGE = 16, /* last reduction of dfcclAvg: divide by the group's size too */
+  DF_PRIM_STORE_TO_LEND =
+      32, /* write to the destination only if the send may lend it (direct link) */
+  DF_PRIM_SOURCE_FIRST =
+      64 /* v = [source] (op) [received]: keeps the operands in the order of the group */
+} df_prim_flags;
+
+typedef enum { DF_BUFFER_NONE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT, DF_BUFFER_SCRATCH } df_buffer;
+
+typedef struct df_primitive {
+  uint8_t flags;
+  uint8_t source;      /* df_buffer */
+  uint8_t destination; /* df_buffer */
+  uint8_t reserved;
+  uint16_t piece; /* decides the length */
+  uint16_t source_piece;
+  uint16_t destination_piece;
+  uint16_t recv_link; /* index into the block's links */
+  uint16_t send_link;
+  uint16_t recv_ordinal; /* which of the loop's messages on that link */
+  uint16_t send_ordinal;
+} df_primitive;
+DF_STATIC_ASSERT(sizeof(df_primitive) == 18, "plans are shared with the device as they are");
+
+/* How pieces lie in a buffer. */
+typedef enum {
+  DF_GEOMETRY_PARTITION, /* the buffer is cut: in each loop, piece p is the p-th chunk */
+  DF_GEOMETRY_PIECES /* the buffer is a row of pieces of `count` elements: in each loop, the same
+                        chunk of each */
+} df_geometry;
+
+/* One block's part of the buffer (PARTITION) or of each piece (PIECES), in elements. */
+typedef struct df_part {
+  uint64_t first, elements;
+  uint32_t chunk; /* most elements of one message */
+  uint32_t loops;
+} df_part;
+
+typedef struct df_run_arguments {
+  const void *send;
+  void *recv;
+  const uint64_t *send_reach, *recv_reach; /* see df_cursor */
+} df_run_arguments;
+
+typedef struct df_descriptor {
+  const df_primitive *primitives;
+  struct df_link *links; /* [n_blocks][n_links] */
+  uint8_t *scratch;      /* [n_blocks][scratch_bytes]; NULL where the plan has none */
+  df_part *parts;        /* [n_blocks] */
+  uint64_t *progress;    /* [n_blocks] df_cursor_progress, for dumps */
+  uint64_t count;        /* elements of the buffer (PARTITION) or of a piece (PIECES) */
+  uint64_t direct_min;   /* bytes from which a message lends its buffer instead of copying it;
+                            UINT64_MAX: never */
+  uint64_t scratch_bytes;
+  uint32_t n_primitives, n_links;
+  uint32_t pieces;
+  uint32_t n_blocks;
+  int32_t priority;
+  uint32_t divisor; /* of dfcclAvg */
+  uint8_t geometry, type, op, element_bytes;
+  uint8_t direct_in_place; /* 0: an in-place run must not lend buffers */
+  uint8_t stream;          /* results are too large for the caches: write them past the caches */
+
+  /* Shared words. */
+  DF_ALIGNED(64) uint32_t cancel; /* dfcclResult_t: not 0: give up, complete every run with it */
+  uint32_t generation;            /* registrations of this entry before */
+  df_run_arguments runs[DF_RUNS_AHEAD];   /* by run number */
+  uint32_t blocks_done[DF_RUNS_AHEAD];    /* completion counter across blocks */
+  uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* status of a block that saw cancel, 0: none */
+} df_descriptor;
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * What one device's daemon works on (df_device, shared by its blocks) and what one block owns
+ * (df_block). The host lays them out before the first start; afterwards a block's state belongs to
+ * whoever executes the block.
+ */
+#ifndef DF_DAEMON_KERNEL_BLOCK_H
+#define DF_DAEMON_KERNEL_BLOCK_H
+
+#include "base/atomic.h"
+#include "base/limits.h"
+#include "context/context_cache.h"
+#include "context/descriptor.h"
+#include "queues/cq.h"
+#include "queues/sq.h"
+#include "queues/task_queue.h"
+
+/* Scheduling numbers, all in polls of a blocked primitive (an empty look for work counts as one).
+ */
+typedef struct df_tunables {
+  uint32_t
+      spin_front;    /* threshold at the front of the task queue; halved at each later place ... */
+  uint32_t spin_min; /* ... down to this */
+  uint32_t
+      spin_boost; /* factor after a primitive has succeeded, until the collective is set aside */
+  uint32_t fetch_polls;   /* FIFO: polls without progress before another SQE is fetched */
+  uint32_t quit_polls;    /* polls without progress and without an SQE before the daemon leaves */
+  uint32_t preempt_every; /* 1: set aside after every step (a test mode) */
+} df_tunables;
+
+/* Counters of one block: written by its executor, looked at by anybody. */
+typedef struct df_block_stats {
+  uint64_t sqes_fetched, cqes_written, preemptions, starts, quits, primitives, bytes_sent;
+} df_block_stats;
+
+typedef struct df_device {
+  df_sq sq;
+  df_cq cq;
+  df_descriptor **descriptors; /* [DF_MAX_COLLECTIVES] */
+  df_tunables tunables;
+  uint32_t n_blocks;
+  uint32_t by_priority; /* a priority other than 0 has been registered */
+  uint32_t exit;        /* final exit: leave for good */
+} df_device;
+
+typedef struct df_block {
+  df_device *device;
+  uint32_t index;
+  uint32_t running; /* on the device: between start and leaving */
+  uint64_t read_index;
+  df_task_queue tasks;
+  df_context_cache cache;
+
+  /* the scheduler's */
+  uint32_t place;         /* of the next pick */
+  uint32_t quiet_polls;   /* since the last progress or SQE */
+  uint32_t blocked_polls; /* since the last progress or fetch */
+  uint32_t
+      swept; /* places visited since the last progress: every entry has been tried when >= length */
+  df_context_slot *picked;
+  uint32_t spin_limit;
+
+  df_block_stats stats;
+} df_block;
+
+DF_CORE void df_count(uint64_t *counter, uint64_t n) {
+  df_store_relaxed_u64(counter, df_load_relaxed_u64(counter) + n);
+}
+
+#endif

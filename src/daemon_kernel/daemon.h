@@ -1,0 +1,124 @@
+/*
+ * The daemon: Algorithm 1 of Pan et al. (EuroSys 2025) for one block. One turn fetches what is due,
+ * picks a collective, and steps it until it completes or its spin threshold runs out. The CPU
+ * device calls turns from threads that come and go; the CUDA device loops over them in a resident
+ * kernel.
+ */
+#ifndef DF_DAEMON_KERNEL_DAEMON_H
+#define DF_DAEMON_KERNEL_DAEMON_H
+
+#include "daemon_kernel/block.h"
+#include "daemon_kernel/lifecycle.h"
+#include "daemon_kernel/scheduler.h"
+#include "primitives/step.h"
+
+typedef enum {
+  DF_TURN_WORKED,    /* some primitive was executed */
+  DF_TURN_COMPLETED, /* a run completed on this block: a CQE may have been written */
+  DF_TURN_WAITED,    /* nothing could progress */
+  DF_TURN_LEFT       /* the block has quit: its executor must start it again */
+} df_turn;
+
+/* Steps the picked collective until it completes, is cancelled, or must be set aside
+ * (DF_STEP_BLOCKED). */
+DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *desc,
+                                         df_lanes *lanes, int *progressed) {
+  const df_tunables *tunables = &block->device->tunables;
+  df_context_slot *slot = block->picked;
+  uint32_t polls = 0, limit = block->spin_limit;
+  for (;;) {
+    df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
+    if (result == DF_STEP_BLOCKED) {
+      if (++polls >= limit || df_lanes_interrupted(lanes)) {
+        if (df_lanes_leads(lanes)) {
+          block->blocked_polls += polls;
+          block->quiet_polls += polls;
+        }
+        return DF_STEP_BLOCKED;
+      }
+      df_lanes_pause(lanes, polls);
+      continue;
+    }
+    if (result == DF_STEP_CANCELLED) return result;
+    *progressed = 1;
+    if (df_lanes_leads(lanes)) {
+      slot->dirty = 1;
+      block->quiet_polls = block->blocked_polls = 0;
+      block->swept = 0;
+      df_count(&block->stats.primitives, 1);
+      if (lanes->move->send_link && lanes->move->announces)
+        df_count(&block->stats.bytes_sent, lanes->move->count * desc->element_bytes);
+    }
+    if (result == DF_STEP_DONE || tunables->preempt_every || df_lanes_interrupted(lanes))
+      return result == DF_STEP_DONE ? result : DF_STEP_BLOCKED;
+    polls = 0;
+    limit = df_scheduler_boosted(tunables, limit);
+  }
+}
+
+/* Leader: this block is through with the picked collective's run; the last block to be so writes
+ * the CQE. */
+DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descriptor *desc,
+                                uint32_t status) {
+  df_cursor *cursor = &block->picked->cursor;
+  uint32_t slot = (uint32_t)(cursor->run % DF_RUNS_AHEAD);
+  if (status != 0) df_store_relaxed_u32(&desc->blocks_gave_up[slot], status);
+  cursor->run++;
+  cursor->phase = DF_PHASE_BEGIN;
+  block->picked->dirty = 1;
+  df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(cursor));
+  df_scheduler_retire(block);
+  if (desc->n_blocks > 1) {
+    /* Each block's results, and its status, are released to the last one, which releases all to the
+     * host. */
+    uint32_t before = df_device_add_u32(&desc->blocks_done[slot], 1);
+    DF_ASSERT(before < desc->n_blocks);
+    if (before + 1 < desc->n_blocks) return;
+    df_store_relaxed_u32(&desc->blocks_done[slot],
+                         0); /* before the CQE: the host may reuse the slot from then on */
+    status = df_load_relaxed_u32(&desc->blocks_gave_up[slot]);
+  }
+  df_store_relaxed_u32(&desc->blocks_gave_up[slot], 0);
+  df_cqe cqe = {collective, status};
+  df_cq_push_mpsc(&block->device->cq, block->index, cqe);
+  df_count(&block->stats.cqes_written, 1);
+}
+
+DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
+  if (df_lanes_leads(lanes)) df_scheduler_pick(block);
+  df_lanes_sync(lanes);
+  df_turn turn = DF_TURN_WAITED;
+  if (block->picked) {
+    uint32_t collective = block->picked->collective;
+    df_descriptor *desc = block->device->descriptors[collective];
+    int progressed = 0;
+    df_step_result result = df_daemon_execute(block, desc, lanes, &progressed);
+    turn = result != DF_STEP_BLOCKED ? DF_TURN_COMPLETED
+           : progressed              ? DF_TURN_WORKED
+                                     : DF_TURN_WAITED;
+    if (df_lanes_leads(lanes)) {
+      if (result == DF_STEP_BLOCKED) { /* preempted */
+        df_count(&block->stats.preemptions, 1);
+        df_store_relaxed_u64(&desc->progress[block->index],
+                             df_cursor_progress(&block->picked->cursor));
+        df_scheduler_set_aside(block);
+        if (block->device->tunables.preempt_every) df_context_flush(&block->cache);
+      } else {
+        df_daemon_complete(block, collective, desc,
+                           result == DF_STEP_CANCELLED ? df_observe_u32(&desc->cancel) : 0);
+      }
+      df_lanes_ring_bells(lanes);
+    }
+  } else if (df_lanes_leads(lanes)) {
+    block->quiet_polls++;
+  }
+  df_lanes_sync(lanes);
+  int leaves = df_lifecycle_should_leave(block);
+  df_lanes_sync(lanes);
+  if (!leaves) return turn;
+  if (df_lanes_leads(lanes)) df_lifecycle_leave(block);
+  df_lanes_sync(lanes);
+  return DF_TURN_LEFT;
+}
+
+#endif

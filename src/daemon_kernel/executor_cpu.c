@@ -1,0 +1,228 @@
+#include "daemon_kernel/executor_cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Naps in a row without anybody driving before a background thread sleeps for good. */
+enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
+
+static int try_own(df_executor_block *eb) {
+  return df_load_relaxed_u32(&eb->owner) == 0 && df_system_claim_u32(&eb->owner, 0, 1);
+}
+
+/* Publishes the block's state to its next executor. */
+static void disown(df_executor_block *eb) { df_publish_u32(&eb->owner, 0); }
+
+/* One turn, starting the block if it has left and there is a reason to. Returns the turn, or LEFT
+ * if there was none. */
+static df_turn drive_once(df_executor_block *eb, int start) {
+  df_block *block = eb->block;
+  if (!df_load_relaxed_u32(&block->running)) {
+    if (!start || !df_lifecycle_has_reason(block)) return DF_TURN_LEFT;
+    df_lifecycle_start(block);
+  }
+  df_turn turn = df_daemon_turn(block, &eb->lanes);
+  if (turn == DF_TURN_WAITED && block->tasks.length == 0)
+    df_lanes_pause(&eb->lanes, block->quiet_polls);
+  eb->executor->host.between_turns(eb->executor->host.host);
+  return turn;
+}
+
+/* Background: executes the block until it leaves or somebody else wants it. The caller owns it. */
+static void drive_background(df_executor_block *eb) {
+  df_executor *executor = eb->executor;
+  while (!df_load_relaxed_u32(&executor->wanted)) {
+    df_turn turn = drive_once(eb, 1);
+    if (turn == DF_TURN_COMPLETED) executor->host.completed(executor->host.host);
+    if (turn == DF_TURN_LEFT) return;
+  }
+}
+
+static void sleep_on(df_bell *bell, uint32_t ticket, uint64_t timeout_ns) {
+  df_bell_sleep(bell, ticket, timeout_ns);
+}
+
+/* The block is stuck and ours: sleeps until a peer or a submission rings. Owning it while looking,
+ * not while asleep. */
+static void sleep_stuck(df_executor_block *eb) {
+  df_executor *executor = eb->executor;
+  uint32_t ticket = df_bell_prepare(executor->work_bell);
+  int reason = df_lifecycle_has_reason(eb->block) || df_load_relaxed_u32(&executor->wanted) ||
+               df_load_relaxed_u32(&executor->exit);
+  disown(eb);
+  if (reason)
+    df_bell_cancel(executor->work_bell);
+  else
+    sleep_on(executor->work_bell, ticket, UINT64_MAX);
+}
+
+/* Nothing to do here: naps while others drive or something is outstanding, sleeps deeply otherwise.
+ */
+static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *seen_activity,
+                       int owned) {
+  df_executor *executor = eb->executor;
+  uint32_t activity = df_load_relaxed_u32(&executor->activity);
+  *quiet_naps = activity == *seen_activity ? *quiet_naps + 1 : 0;
+  *seen_activity = activity;
+  int deep = *quiet_naps > DF_QUIET_NAPS && !executor->host.has_outstanding(executor->host.host);
+  uint32_t ticket = df_bell_prepare(&executor->idle_bell);
+  if (deep) df_system_add_u32(&executor->deep_sleepers, 1);
+  int reason = (owned && df_lifecycle_has_reason(eb->block)) ||
+               df_load_relaxed_u32(&executor->exit) ||
+               (deep && executor->host.has_outstanding(executor->host.host));
+  if (owned) disown(eb);
+  if (reason)
+    df_bell_cancel(&executor->idle_bell);
+  else
+    sleep_on(&executor->idle_bell, ticket, deep ? UINT64_MAX : executor->nap_ns);
+  if (deep) df_system_sub_u32(&executor->deep_sleepers, 1);
+}
+
+static void *background(void *argument) {
+  df_executor_block *eb = argument;
+  df_executor *executor = eb->executor;
+  uint32_t quiet_naps = 0, seen_activity = 0;
+  while (!df_load_relaxed_u32(&executor->exit)) {
+    int owned = !df_load_relaxed_u32(&executor->wanted) && try_own(eb);
+    if (!owned) {
+      sleep_idle(eb, &quiet_naps, &seen_activity, 0);
+      continue;
+    }
+    if (df_load_relaxed_u32(&eb->block->running) || df_lifecycle_has_reason(eb->block)) {
+      /* Nobody waits for this work after all. */
+      if (df_load_relaxed_u32(&executor->expects_waiter))
+        df_store_relaxed_u32(&executor->expects_waiter, 0);
+      df_system_add_u32(&executor->activity, 1);
+      drive_background(eb);
+      executor->host.completed(executor->host.host);
+    }
+    if (df_load_relaxed_u32(&executor->wanted))
+      disown(eb);
+    else if (eb->block->tasks.length > 0)
+      sleep_stuck(eb);
+    else
+      sleep_idle(eb, &quiet_naps, &seen_activity, 1);
+  }
+  return NULL;
+}
+
+static void stop_threads(df_executor *executor) {
+  df_publish_u32(&executor->exit, 1);
+  df_bell_wake(&executor->idle_bell);
+  df_bell_wake(executor->work_bell);
+  for (uint32_t b = 0; b < executor->n_threads; b++) pthread_join(executor->blocks[b].thread, NULL);
+  executor->n_threads = 0;
+}
+
+dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_block *blocks,
+                                const df_mover_cpu *mover, uint32_t yield_polls, uint64_t nap_ns,
+                                df_bell *work_bell, df_executor_host host) {
+  memset(executor, 0, sizeof *executor);
+  executor->device = device;
+  executor->n_blocks = device->n_blocks;
+  executor->host = host;
+  executor->work_bell = work_bell;
+  executor->nap_ns = nap_ns;
+  size_t bytes = device->n_blocks * sizeof *executor->blocks;
+  executor->blocks = aligned_alloc(DF_CACHE_LINE, bytes);
+  if (executor->blocks == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for %u executors", device->n_blocks);
+  memset(executor->blocks, 0, bytes);
+  for (uint32_t b = 0; b < device->n_blocks; b++) {
+    df_executor_block *eb = &executor->blocks[b];
+    eb->executor = executor;
+    eb->block = &blocks[b];
+    eb->lanes.move = &eb->move;
+    eb->lanes.mover = mover;
+    eb->lanes.yield_polls = yield_polls;
+    eb->lanes.interrupt = &executor->wanted;
+  }
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, DF_THREAD_STACK_BYTES);
+  int error = 0;
+  while (executor->n_threads < device->n_blocks && error == 0) {
+    df_executor_block *eb = &executor->blocks[executor->n_threads];
+    error = pthread_create(&eb->thread, &attributes, background, eb);
+    if (error == 0) executor->n_threads++;
+  }
+  pthread_attr_destroy(&attributes);
+  if (error == 0) return dfcclSuccess;
+  stop_threads(executor);
+  free(executor->blocks);
+  executor->blocks = NULL;
+  return df_fail(dfcclOutOfMemory, "could not start the daemon's thread %u of %u: %s",
+                 executor->n_threads, device->n_blocks, strerror(error));
+}
+
+void df_executor_stop(df_executor *executor) {
+  if (executor->blocks == NULL) return;
+  df_publish_u32(&executor->device->exit, 1);
+  stop_threads(executor);
+  for (uint32_t b = 0; b < executor->n_blocks; b++) {
+    df_block *block = executor->blocks[b].block;
+    if (df_load_relaxed_u32(&block->running)) df_lifecycle_leave(block);
+  }
+  free(executor->blocks);
+  executor->blocks = NULL;
+}
+
+void df_executor_submitted(df_executor *executor, int urgent) {
+  df_wake_fence(); /* after the push, before the looks: store buffering against the sleepers' last
+                      look */
+  if (DF_UNLIKELY(df_load_relaxed_u32(&executor->work_bell->sleepers) != 0))
+    df_bell_wake(executor->work_bell);
+  if (df_load_relaxed_u32(&executor->idle_bell.sleepers) == 0) return;
+  /* A napping thread will look by itself within nap_ns; the waiter that we expect comes sooner. */
+  if (!urgent && df_load_relaxed_u32(&executor->expects_waiter) &&
+      !df_load_relaxed_u32(&executor->deep_sleepers))
+    return;
+  df_bell_wake(&executor->idle_bell);
+}
+
+void df_driver_begin(df_driver *driver, df_executor *executor) {
+  driver->executor = executor;
+  driver->held = 0;
+  df_system_add_u32(&executor->wanted, 1);
+  if (!df_load_relaxed_u32(&executor->expects_waiter))
+    df_store_relaxed_u32(&executor->expects_waiter, 1);
+}
+
+int df_driver_turn(df_driver *driver, int start) {
+  df_executor *executor = driver->executor;
+  int happened = 0;
+  for (uint32_t b = 0; b < executor->n_blocks; b++) {
+    df_executor_block *eb = &executor->blocks[b];
+    if (!(driver->held >> b & 1)) {
+      if (!try_own(eb)) continue;
+      driver->held |= 1ull << b;
+      /* The driver is wanted itself: it is not to be interrupted by its own wish. */
+      eb->lanes.interrupt = &executor->exit;
+    }
+    if (drive_once(eb, start) != DF_TURN_LEFT) happened = 1;
+  }
+  return happened;
+}
+
+int df_driver_has_reason(const df_driver *driver) {
+  for (uint32_t b = 0; b < driver->executor->n_blocks; b++)
+    if ((driver->held >> b & 1) && df_lifecycle_has_reason(driver->executor->blocks[b].block))
+      return 1;
+  return 0;
+}
+
+void df_driver_release(df_driver *driver) {
+  for (uint32_t b = 0; driver->held; b++) {
+    if (!(driver->held >> b & 1)) continue;
+    driver->held &= ~(1ull << b);
+    driver->executor->blocks[b].lanes.interrupt = &driver->executor->wanted;
+    disown(&driver->executor->blocks[b]);
+  }
+}
+
+void df_driver_end(df_driver *driver) {
+  df_executor *executor = driver->executor;
+  df_driver_release(driver);
+  df_store_relaxed_u32(&executor->activity, df_load_relaxed_u32(&executor->activity) + 1);
+  df_system_sub_u32(&executor->wanted, 1);
+}

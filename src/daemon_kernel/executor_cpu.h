@@ -1,0 +1,81 @@
+/*
+ * The CPU device: threads that execute a daemon's blocks. Each block has one background thread, and
+ * any thread inside dfcclWait* may take blocks over and run their turns itself ("waiters drive"),
+ * so that a blocking collective costs no hand-over between threads. A block has one executor at a
+ * time: its ownership word.
+ *
+ * Who sleeps where:
+ *   work bell   (shared with peers) whoever executes a block that has left with work outstanding
+ *   idle bell   background threads that have nothing to do, or whose block somebody else drives
+ */
+#ifndef DF_DAEMON_KERNEL_EXECUTOR_CPU_H
+#define DF_DAEMON_KERNEL_EXECUTOR_CPU_H
+
+#include <pthread.h>
+
+#include "base/bell.h"
+#include "base/result.h"
+#include "daemon_kernel/daemon.h"
+
+/* What the executor tells the host between two turns; called by whoever executes, with no block in
+ * mid-step. */
+typedef struct df_executor_host {
+  void *host;
+  void (*completed)(void *host); /* a CQE may have been written, by a background thread */
+  void (*between_turns)(
+      void *host); /* moves waiting requests into the SQ; cheap when there are none */
+  int (*has_outstanding)(void *host); /* runs submitted and not completed */
+} df_executor_host;
+
+typedef struct DF_ALIGNED(64) df_executor_block {
+  uint32_t owner; /* 0: nobody, 1: somebody executes the block */
+  df_block *block;
+  df_lanes lanes;
+  df_move move;
+  struct df_executor *executor;
+  pthread_t thread;
+} df_executor_block;
+
+typedef struct df_executor {
+  df_device *device;
+  df_executor_block *blocks;
+  uint32_t n_blocks, n_threads;
+  df_executor_host host;
+  df_bell *work_bell;
+  uint64_t nap_ns;
+  DF_ALIGNED(64) df_bell idle_bell;
+  DF_ALIGNED(64) uint32_t wanted; /* threads that want to drive: background threads make way */
+  uint32_t expects_waiter; /* the latest runs were waited for: a submission need not wake anybody */
+  uint32_t deep_sleepers;  /* background threads that only the idle bell wakes */
+  uint32_t activity;       /* changes whenever somebody drove */
+  uint32_t exit;
+} df_executor;
+
+/* Starts the background threads. blocks[] of the device are laid out. Undoes everything on failure.
+ */
+dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_block *blocks,
+                                const df_mover_cpu *mover, uint32_t yield_polls, uint64_t nap_ns,
+                                df_bell *work_bell, df_executor_host host);
+/* Final exit: blocks leave, threads end. Nothing is outstanding. */
+void df_executor_stop(df_executor *executor);
+
+/* After an SQE was pushed, or a collective cancelled: makes sure that somebody will look. urgent:
+ * do not count on waiters. */
+void df_executor_submitted(df_executor *executor, int urgent);
+
+/* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
+ * sleeping included. */
+typedef struct df_driver {
+  df_executor *executor;
+  uint64_t held; /* bit by block */
+} df_driver;
+void df_driver_begin(df_driver *driver, df_executor *executor);
+/* One turn of every block that could be had. start: blocks that have left are started if they have
+ * a reason. Returns 1 when anything happened, 0 when nothing can progress at the moment. */
+int df_driver_turn(df_driver *driver, int start);
+void df_driver_release(df_driver *driver); /* lets go of the blocks, before user code runs */
+void df_driver_end(df_driver *driver);
+/* Is there a reason to start a held block? For the look between announcing sleep and sleeping. */
+int df_driver_has_reason(const df_driver *driver);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * Lifecycle of one block on its device: start, voluntary quitting, final exit. A block that has
+ * seen no new SQE and made no progress for a while, its task queue empty or stuck, saves its
+ * contexts and leaves. It is started again when an SQE arrives, a peer has sent something, or
+ * simply while fewer CQEs than SQEs have been seen.
+ */
+#ifndef DF_DAEMON_KERNEL_LIFECYCLE_H
+#define DF_DAEMON_KERNEL_LIFECYCLE_H
+
+#include "daemon_kernel/block.h"
+#include "primitives/step.h"
+
+DF_CORE void df_lifecycle_start(df_block *block) {
+  DF_ASSERT(!block->running);
+  block->quiet_polls = block->blocked_polls = 0;
+  block->swept = 0;
+  df_count(&block->stats.starts, 1);
+  df_publish_u32(&block->running, 1);
+}
+
+DF_CORE void df_lifecycle_leave(df_block *block) {
+  df_context_flush(&block->cache);
+  if (!df_load_relaxed_u32(&block->device->exit)) df_count(&block->stats.quits, 1);
+  /* Everything that this block did precedes "it has left", which a device synchronisation observes.
+   */
+  df_publish_u32(&block->running, 0);
+}
+
+/* After a turn: should the block leave? Every entry has been tried since the last progress, and no
+ * SQE is there that might be what its peers wait for. */
+DF_CORE int df_lifecycle_should_leave(const df_block *block) {
+  if (df_load_relaxed_u32(&block->device->exit) && block->tasks.length == 0) return 1;
+  return block->quiet_polls >= block->device->tunables.quit_polls &&
+         block->swept >= block->tasks.length &&
+         !df_sq_has_entry(&block->device->sq, block->read_index);
+}
+
+/* A block that has left looks before its executor sleeps: is there a reason to start it? Executor
+ * only. */
+DF_CORE int df_lifecycle_has_reason(const df_block *block) {
+  if (df_sq_has_entry(&block->device->sq, block->read_index)) return 1;
+  for (uint32_t place = 0; place < block->tasks.length; place++) {
+    uint32_t collective = block->tasks.order[place];
+    const df_descriptor *desc = block->device->descriptors[collective];
+    const df_cursor *cursor = &block->cache.memory[collective];
+    if (cursor->generation != desc->generation || df_coll_is_runnable(desc, block->index, cursor))
+      return 1;
+  }
+  return 0;
+}
+
+#endif

@@ -1,0 +1,100 @@
+/*
+ * Scheduling: which collective next, how long it may spin, when to fetch. Each device decides
+ * alone; because all follow the same rule they drift to the same collective (Pan et al., EuroSys
+ * 2025, section 4.3, adaptive stickiness).
+ */
+#ifndef DF_DAEMON_KERNEL_SCHEDULER_H
+#define DF_DAEMON_KERNEL_SCHEDULER_H
+
+#include "daemon_kernel/block.h"
+
+/* Where a newly fetched collective goes: FIFO appends; by priority larger first, among equals the
+ * newer first. */
+DF_CORE uint32_t df_scheduler_place_of(const df_block *block, uint32_t collective) {
+  if (!df_load_relaxed_u32(&block->device->by_priority)) return block->tasks.length;
+  int32_t priority = block->device->descriptors[collective]->priority;
+  uint32_t place = 0;
+  while (place < block->tasks.length &&
+         block->device->descriptors[block->tasks.order[place]]->priority > priority)
+    place++;
+  return place;
+}
+
+/* SQ -> task queue, one entry. Returns 0 when the SQ is empty. */
+DF_CORE int df_scheduler_fetch(df_block *block) {
+  df_sqe sqe;
+  if (!df_sq_fetch_spmc(&block->device->sq, &block->read_index, &sqe)) return 0;
+  uint32_t collective = sqe.collective;
+  block->quiet_polls = block->blocked_polls = 0;
+  if (block->index >= sqe.blocks) return 1; /* not ours to execute */
+  df_count(&block->stats.sqes_fetched, 1);
+  block->swept = 0;
+  if (block->tasks.pending[collective]++ > 0)
+    return 1; /* in the queue already, for an earlier run */
+  uint32_t place = df_scheduler_place_of(block, collective);
+  df_task_queue_insert(&block->tasks, place, collective);
+  if (place < block->place) block->place = place;
+  return 1;
+}
+
+/* FIFO fetches when it has nothing to do, when nothing has progressed for a while, and before it
+ * would leave; by priority it fetches always. */
+DF_CORE void df_scheduler_fetch_if_due(df_block *block) {
+  const df_tunables *tunables = &block->device->tunables;
+  if (df_load_relaxed_u32(&block->device->by_priority))
+    while (df_scheduler_fetch(block)) continue;
+  else if (block->blocked_polls >= tunables->fetch_polls ||
+           block->quiet_polls >= tunables->quit_polls)
+    df_scheduler_fetch(block);
+  while (block->tasks.length == 0 && df_scheduler_fetch(block)) continue;
+}
+
+/* Stickiness: the front spins longest. */
+DF_CORE uint32_t df_scheduler_spin_limit(const df_tunables *tunables, uint32_t place) {
+  uint32_t limit = place < 32 ? tunables->spin_front >> place : 0;
+  return DF_MAX(limit, tunables->spin_min);
+}
+
+DF_CORE uint32_t df_scheduler_boosted(const df_tunables *tunables, uint32_t limit) {
+  uint64_t most = (uint64_t)tunables->spin_front * tunables->spin_boost;
+  return (uint32_t)DF_MIN(DF_MIN((uint64_t)limit * tunables->spin_boost, most), UINT32_MAX);
+}
+
+/* Chooses the next collective and loads its context. picked is NULL when there is none. */
+DF_CORE void df_scheduler_pick(df_block *block) {
+  df_scheduler_fetch_if_due(block);
+  block->picked = NULL;
+  if (block->tasks.length == 0) return;
+  if (block->place >= block->tasks.length) block->place = 0;
+  uint32_t collective = block->tasks.order[block->place];
+  const df_descriptor *desc = block->device->descriptors[collective];
+  df_context_slot *slot = df_context_load(&block->cache, collective);
+  if (slot->cursor.generation != desc->generation) { /* the entry was registered anew */
+    slot->cursor.run = 0;
+    slot->cursor.phase = DF_PHASE_BEGIN;
+    slot->cursor.generation = desc->generation;
+  }
+  block->picked = slot;
+  block->spin_limit = df_scheduler_spin_limit(&block->device->tunables, block->place);
+}
+
+/* The picked collective is stuck: it keeps its place, the next one is tried. */
+DF_CORE void df_scheduler_set_aside(df_block *block) {
+  block->place++;
+  block->swept++;
+}
+
+/* The picked collective completed a run. With another run pending it queues again, behind the
+ * others when FIFO. */
+DF_CORE void df_scheduler_retire(df_block *block) {
+  uint32_t collective = block->picked->collective;
+  DF_ASSERT(block->tasks.order[block->place] == collective);
+  DF_ASSERT(block->tasks.pending[collective] > 0);
+  block->swept = 0;
+  uint32_t pending = --block->tasks.pending[collective];
+  if (pending > 0 && df_load_relaxed_u32(&block->device->by_priority)) return;
+  df_task_queue_remove(&block->tasks, block->place);
+  if (pending > 0) df_task_queue_insert(&block->tasks, block->tasks.length, collective);
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* The public functions: argument checks, then the room that does the work. Documented in dfccl.h.
+ */
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/context.h"
+#include "host/launcher.h"
+
+/* A failing call's sentence is the context's latest failure too. */
+static dfcclResult_t finish(dfcclContext_t context, dfcclResult_t result) {
+  if (result == dfcclSuccess) return result;
+  pthread_mutex_lock(&context->lock);
+  snprintf(context->sentence, sizeof context->sentence, "%s", df_last_sentence());
+  pthread_mutex_unlock(&context->lock);
+  return result;
+}
+
+static dfcclResult_t check_context(const dfcclContext_t context) {
+  if (context != NULL && context->magic == DF_CONTEXT_MAGIC) return dfcclSuccess;
+  return df_fail(dfcclInvalidArgument,
+                 context ? "ctx %p is not a context, or was destroyed" : "ctx is NULL",
+                 (void *)context);
+}
+
+#define DF_CHECK_CONTEXT(context)                                                                  \
+  do {                                                                                             \
+    dfcclResult_t checked = check_context(context);                                                \
+    if (checked != dfcclSuccess) return checked;                                                   \
+  } while (0)
+
+dfcclResult_t dfcclGetVersion(int *version) {
+  if (version == NULL) return df_fail(dfcclInvalidArgument, "version is NULL");
+  *version = DFCCL_VERSION_CODE;
+  return dfcclSuccess;
+}
+
+dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id) { return df_bootstrap_create_id(id); }
+
+static dfcclResult_t check_ranks(const dfcclContext_t *out, int n_ranks, int rank) {
+  if (out == NULL) return df_fail(dfcclInvalidArgument, "ctx is NULL");
+  if (n_ranks < 1 || n_ranks > DF_MAX_RANKS)
+    return df_fail(dfcclInvalidArgument, "nRanks is %d; it must be from 1 to %d", n_ranks,
+                   DF_MAX_RANKS);
+  if (rank < 0 || rank >= n_ranks)
+    return df_fail(dfcclInvalidArgument, "rank is %d; it must be from 0 to %d", rank, n_ranks - 1);
+  return dfcclSuccess;
+}
+
+dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int rank,
+                        const dfcclConfig_t *config) {
+  df_settings settings;
+  df_mesh mesh = {0};
+  dfcclResult_t result = check_ranks(ctx, nRanks, rank);
+  if (result == dfcclSuccess) result = df_settings_read(&settings, config);
+  if (result != dfcclSuccess) return result;
+  df_card card = df_context_card(&settings);
+  result = df_bootstrap_join(&id, nRanks, rank, &card, (int)settings.init_timeout_ms, &mesh);
+  if (result != dfcclSuccess) return result;
+  return df_context_open(ctx, (uint32_t)nRanks, (uint32_t)rank, &settings, &mesh);
+}
+
+dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config) {
+  static uint32_t calls;
+  df_settings settings;
+  df_launch launch;
+  df_mesh mesh = {0};
+  if (ctx == NULL) return df_fail(dfcclInvalidArgument, "ctx is NULL");
+  dfcclResult_t result = df_settings_read(&settings, config);
+  if (result == dfcclSuccess) result = df_launcher_read(&launch);
+  if (result == dfcclSuccess) result = check_ranks(ctx, launch.n_ranks, launch.rank);
+  if (result != dfcclSuccess) return result;
+  /* The i-th call of each process makes the i-th job. */
+  char key[sizeof launch.key + 16];
+  snprintf(key, sizeof key, "%s#%u", launch.key, df_system_add_u32(&calls, 1));
+  df_card card = df_context_card(&settings);
+  result = df_bootstrap_join_key(key, launch.n_ranks, launch.rank, &card,
+                                 (int)settings.init_timeout_ms, &mesh);
+  if (result != dfcclSuccess) return result;
+  return df_context_open(ctx, (uint32_t)launch.n_ranks, (uint32_t)launch.rank, &settings, &mesh);
+}
+
+/* A mesh of one process: everybody is local. */
+static dfcclResult_t local_mesh(df_mesh *mesh, const unsigned char job[16], int n_ranks, int rank,
+                                const df_card *card) {
+  *mesh = (df_mesh){.n_ranks = n_ranks, .rank = rank};
+  mesh->cards = calloc((size_t)n_ranks, sizeof *mesh->cards);
+  mesh->sockets = calloc((size_t)n_ranks, sizeof *mesh->sockets);
+  mesh->local = calloc((size_t)n_ranks, sizeof *mesh->local);
+  if (mesh->cards == NULL || mesh->sockets == NULL || mesh->local == NULL) {
+    free(mesh->cards);
+    free(mesh->sockets);
+    free(mesh->local);
+    return df_fail(dfcclOutOfMemory, "no memory for the tables of %d ranks", n_ranks);
+  }
+  memcpy(mesh->job, job, sizeof mesh->job);
+  for (int r = 0; r < n_ranks; r++) {
+    mesh->cards[r] = *card;
+    mesh->sockets[r] = -1;
+    mesh->local[r] = 1;
+  }
+  return dfcclSuccess;
+}
+
+dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t *config) {
+  df_settings settings;
+  unsigned char job[16];
+  dfcclResult_t result = check_ranks(ctxs, nRanks, 0);
+  if (result == dfcclSuccess) result = df_settings_read(&settings, config);
+  if (result != dfcclSuccess) return result;
+  if (sodium_init() < 0)
+    return df_fail(dfcclSystemError, "the random number generator could not be initialised");
+  randombytes_buf(job, sizeof job);
+  df_card card = df_context_card(&settings);
+  dfcclContext_t *made = calloc((size_t)nRanks, sizeof *made);
+  if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for %d contexts", nRanks);
+  int n = 0;
+  for (; n < nRanks && result == dfcclSuccess; n += result == dfcclSuccess) {
+    df_mesh mesh;
+    result = local_mesh(&mesh, job, nRanks, n, &card);
+    if (result == dfcclSuccess)
+      result = df_context_open(&made[n], (uint32_t)nRanks, (uint32_t)n, &settings, &mesh);
+  }
+  if (result == dfcclSuccess) {
+    memcpy(ctxs, made, (size_t)nRanks * sizeof *made);
+  } else {
+    char sentence[DF_SENTENCE_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
+    while (n-- > 0) df_context_close(made[n]);
+    df_fail(result, "%s", sentence);
+  }
+  free(made);
+  return result;
+}
+
+dfcclResult_t dfcclDestroy(dfcclContext_t ctx) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_context_close(ctx);
+}
+
+dfcclResult_t dfcclAbort(dfcclContext_t ctx) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_abort(ctx);
+}
+
+const char *dfcclGetLastError(dfcclContext_t ctx) {
+  static _Thread_local char text[DF_SENTENCE_BYTES];
+  if (ctx == NULL || ctx->magic != DF_CONTEXT_MAGIC) return df_last_sentence();
+  pthread_mutex_lock(&ctx->lock);
+  snprintf(text, sizeof text, "%s", ctx->sentence);
+  pthread_mutex_unlock(&ctx->lock);
+  return text;
+}
+
+dfcclResult_t dfcclGetRank(dfcclContext_t ctx, int *rank, int *nRanks) {
+  DF_CHECK_CONTEXT(ctx);
+  if (rank) *rank = (int)ctx->rank;
+  if (nRanks) *nRanks = (int)ctx->n_ranks;
+  return dfcclSuccess;
+}
+
+/* ---- registration ---- */
+
+static dfcclResult_t register_checked(dfcclContext_t ctx, const df_registration *registration) {
+  DF_CHECK_CONTEXT(ctx);
+  return finish(ctx, df_register(ctx, registration));
+}
+
+dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                     dfcclDataType_t type, dfcclRedOp_t op,
+                                     const dfcclCollOptions_t *options) {
+  return register_checked(ctx,
+                          &(df_registration){DF_OP_ALL_REDUCE, id, count, type, op, 0, options});
+}
+dfcclResult_t dfcclRegisterReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                  dfcclDataType_t type, dfcclRedOp_t op, int root,
+                                  const dfcclCollOptions_t *options) {
+  return register_checked(ctx,
+                          &(df_registration){DF_OP_REDUCE, id, count, type, op, root, options});
+}
+dfcclResult_t dfcclRegisterBroadcast(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                     dfcclDataType_t type, int root,
+                                     const dfcclCollOptions_t *options) {
+  return register_checked(
+      ctx, &(df_registration){DF_OP_BROADCAST, id, count, type, dfcclSum, root, options});
+}
+dfcclResult_t dfcclRegisterAllGather(dfcclContext_t ctx, dfcclCollId_t id, size_t sendCount,
+                                     dfcclDataType_t type, const dfcclCollOptions_t *options) {
+  return register_checked(
+      ctx, &(df_registration){DF_OP_ALL_GATHER, id, sendCount, type, dfcclSum, 0, options});
+}
+dfcclResult_t dfcclRegisterReduceScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t recvCount,
+                                         dfcclDataType_t type, dfcclRedOp_t op,
+                                         const dfcclCollOptions_t *options) {
+  return register_checked(
+      ctx, &(df_registration){DF_OP_REDUCE_SCATTER, id, recvCount, type, op, 0, options});
+}
+dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerPeer,
+                                    dfcclDataType_t type, const dfcclCollOptions_t *options) {
+  return register_checked(
+      ctx, &(df_registration){DF_OP_ALL_TO_ALL, id, countPerPeer, type, dfcclSum, 0, options});
+}
+dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
+  DF_CHECK_CONTEXT(ctx);
+  return finish(ctx, df_deregister(ctx, id));
+}
+
+/* ---- runs ---- */
+
+#define DF_DEFINE_RUN(Name, operation)                                                             \
+  dfcclResult_t dfcclRun##Name(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,          \
+                               void *recvBuf, dfcclCallback_t callback, void *arg) {               \
+    DF_CHECK_CONTEXT(ctx);                                                                         \
+    return finish(ctx, df_submit(ctx, operation, id, sendBuf, recvBuf, callback, arg));            \
+  }
+DF_DEFINE_RUN(AllReduce, DF_OP_ALL_REDUCE)
+DF_DEFINE_RUN(Reduce, DF_OP_REDUCE)
+DF_DEFINE_RUN(Broadcast, DF_OP_BROADCAST)
+DF_DEFINE_RUN(AllGather, DF_OP_ALL_GATHER)
+DF_DEFINE_RUN(ReduceScatter, DF_OP_REDUCE_SCATTER)
+DF_DEFINE_RUN(AllToAll, DF_OP_ALL_TO_ALL)
+
+dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
+  DF_CHECK_CONTEXT(ctx);
+  if (done == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "done is NULL"));
+  pthread_mutex_lock(&ctx->lock);
+  const df_coll *coll = df_find(ctx, id);
+  if (coll) *done = df_observe_u64(&coll->completed) >= coll->submitted;
+  pthread_mutex_unlock(&ctx->lock);
+  if (coll) return dfcclSuccess;
+  return finish(ctx, df_fail(dfcclInvalidArgument, "collective %llu is not registered on rank %u",
+                             (unsigned long long)id, ctx->rank));
+}
+
+dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id) {
+  DF_CHECK_CONTEXT(ctx);
+  return finish(ctx, df_wait(ctx, id));
+}
+dfcclResult_t dfcclWaitAll(dfcclContext_t ctx) {
+  DF_CHECK_CONTEXT(ctx);
+  return finish(ctx, df_wait_all(ctx));
+}
+dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx) {
+  DF_CHECK_CONTEXT(ctx);
+  return finish(ctx, df_device_synchronize(ctx));
+}
+
+/* ---- memory and seeing ---- */
+
+dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes) {
+  DF_CHECK_CONTEXT(ctx);
+  if (ptr == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "ptr is NULL"));
+  if (bytes == 0)
+    return finish(ctx, df_fail(dfcclInvalidArgument, "bytes is 0; it must be at least 1"));
+  return finish(ctx, df_memory_alloc(ctx, ptr, bytes));
+}
+dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr) {
+  DF_CHECK_CONTEXT(ctx);
+  if (ptr == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "ptr is NULL"));
+  return finish(ctx, df_memory_free(ctx, ptr));
+}
+
+dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats) {
+  DF_CHECK_CONTEXT(ctx);
+  if (stats == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "stats is NULL"));
+  if (stats->size != sizeof *stats || stats->magic != DFCCL_STATS_MAGIC)
+    return finish(
+        ctx,
+        df_fail(
+            dfcclInvalidArgument,
+            "stats has size %zu and magic 0x%x; fill it with DFCCL_STATS_INITIALIZER (size %zu)",
+            stats->size, stats->magic, sizeof *stats));
+  return df_stats(ctx, stats);
+}
+
+dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd) {
+  DF_CHECK_CONTEXT(ctx);
+  return finish(ctx, df_dump(ctx, fd));
+}

@@ -1,0 +1,318 @@
+/*
+ * The host's view of one rank. One lock protects registry, peers, submission and memory tables; it
+ * is held for short, bounded work only: never while the daemon executes, never while user code
+ * runs, never across a system call that waits.
+ *
+ * Threads of a context: a background thread for each block (executor_cpu), the service thread
+ * (control messages, links, deadlines; service.c), the poller (CQ to callbacks; completion.c), and
+ * every application thread that calls in.
+ */
+#ifndef DF_HOST_CONTEXT_H
+#define DF_HOST_CONTEXT_H
+
+#include <ck_hs.h>
+#include <pthread.h>
+
+#include "daemon_kernel/executor_cpu.h"
+#include "host/bootstrap.h"
+#include "host/message.h"
+#include "host/settings.h"
+#include "host/world.h"
+#include "plans/plan.h"
+#include "transports/segment.h"
+
+struct df_coll;
+struct df_recorder;
+
+typedef struct df_run {
+  const void *send;
+  void *recv;
+  const uint64_t *send_reach, *recv_reach;
+  dfcclCallback_t callback;
+  void *argument;
+  uint64_t submitted_ns; /* 0 where no timeout is configured */
+} df_run;
+
+/* A registration that a peer has announced; matched with the local one of the same turn. */
+typedef struct df_remote {
+  struct df_remote *next; /* of the same peer and id, oldest first */
+  dfcclCollId_t id;
+  uint32_t peer;
+  df_announcement announcement;
+  uint32_t *ranks;           /* [announcement.group_size] */
+  struct df_coll *bound;     /* the local registration that it meets */
+  int met;                   /* it has met one, which may be deregistered by now */
+  df_segment *links_segment; /* where this rank writes for the peer; NULL until told */
+  uint64_t links_offset;
+  df_range
+      reserved; /* where the peer writes for this rank; kept until the peer cannot write any more */
+  int has_reserved;
+  int deregistered; /* the peer has deregistered it, after `runs` runs */
+  uint64_t runs;
+  dfcclResult_t failed; /* told by the peer */
+  char sentence[DF_SENTENCE_BYTES];
+} df_remote;
+
+typedef struct df_coll {
+  dfcclCollId_t id; /* first: the hash set's key */
+  uint32_t index;
+  uint32_t references; /* the registry's, and one for each thread that waits for it */
+  df_operation operation;
+  uint64_t count;
+  dfcclDataType_t type;
+  dfcclRedOp_t op;
+  uint32_t root, n, position;
+  uint32_t *ranks;     /* [n] group order */
+  df_remote **remotes; /* [n] by position; NULL until bound, and for this rank */
+  uint32_t n_bound;
+  int32_t priority;
+  char name[DF_MAX_NAME];
+  df_plan *plan;
+  df_shape shape;
+  df_descriptor *descriptor;
+  int links_reserved; /* this rank's receive rings exist and were told to the peers */
+  int ready;          /* all links stand: runs may be admitted */
+
+  dfcclResult_t failed;
+  char sentence[DF_SENTENCE_BYTES];
+  uint64_t run_limit; /* runs that all members can meet; a member has deregistered after so many */
+  uint32_t limit_rank;
+
+  uint64_t submitted; /* runs accepted */
+  uint64_t admitted;  /* given to the daemon */
+  uint64_t retired;   /* taken back from it, by a CQE */
+  uint64_t
+      taken; /* through: retired, or failed while waiting on the host; the callback may still run */
+  uint64_t completed;              /* callbacks returned; published to waiters */
+  df_run in_device[DF_RUNS_AHEAD]; /* by run */
+  df_run *backlog;                 /* ring of waiting runs */
+  uint32_t backlog_capacity, backlog_head, backlog_length;
+  dfcclResult_t wait_status; /* first failing status since the last dfcclWait */
+  int listed; /* on the context's list of collectives with something to admit or to fail */
+  struct df_coll *next_listed;
+} df_coll;
+
+typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_ABORTED, DF_PEER_DEAD } df_peer_state;
+
+typedef struct df_outgoing {
+  struct df_outgoing *next;
+  int fd; /* to pass along; -1; borrowed from its segment */
+  size_t bytes;
+  df_message message;
+} df_outgoing;
+
+typedef struct df_peer {
+  df_peer_state state;
+  int local;  /* lives in this process */
+  int socket; /* -1 when local */
+  int writable_wanted;
+  df_outgoing *first, **last;
+  df_bell *bell;        /* its work bell, once known */
+  df_segment *segments; /* mapped here */
+  uint64_t *told;       /* ids of our link segments that it has been told */
+  uint32_t n_told;
+} df_peer;
+
+/* Memory from dfcclMemAlloc. */
+typedef struct df_user_memory {
+  struct df_user_memory *next;
+  df_segment *segment;
+  uint64_t *reach; /* [n_ranks] what to add to an address for that peer */
+} df_user_memory;
+
+struct dfcclContext {
+  uint64_t magic;
+  uint32_t rank, n_ranks;
+  df_settings settings;
+  df_shape_limits shape_limits;
+  df_mesh mesh;
+  df_world *world;
+  pthread_mutex_t lock;
+
+  /* registry */
+  ck_hs_t colls;   /* by id */
+  ck_hs_t remotes; /* by peer and id: the oldest that is not bound, and later ones behind it */
+  df_coll **by_index;
+  uint32_t *generations; /* of each index */
+  uint32_t *free_indices;
+  uint32_t n_free, n_indices, n_colls;
+  df_coll *latest; /* the collective looked up last */
+  struct df_plan_entry *plans;
+
+  /* device */
+  df_device device;
+  df_block *blocks;
+  void *device_memory;
+  size_t device_bytes;
+  df_executor executor;
+
+  /* submission */
+  uint64_t surplus;        /* runs in the device beyond the first of their collective */
+  uint64_t backlog_length; /* waiting on the host */
+  uint32_t held;           /* device synchronisations in progress: nothing is admitted */
+  df_coll *listed_first, **listed_last;
+  uint32_t has_listed;    /* the list is not empty; looked at without the lock */
+  uint64_t runs_accepted; /* written under the lock */
+
+  /* completion */
+  uint32_t completer;      /* 1: somebody takes CQEs and runs callbacks */
+  uint64_t runs_completed; /* written by the completer; outstanding: accepted - completed */
+  uint32_t sleeping_waiters;
+  df_bell poller_bell;
+  pthread_t poller;
+  int poller_started;
+  dfcclResult_t wait_all_status;
+  uint64_t callbacks_run, sqes_submitted;
+  uint32_t service_idle; /* it sleeps without a limit: wake it when a deadline begins to run */
+
+  /* service */
+  pthread_t service;
+  int service_started;
+  int epoll_fd, event_fd;
+  uint32_t stopping;
+  uint32_t dump_requested;
+
+  /* peers and memory */
+  df_peer *peers;
+  df_segment *home; /* holds the work bell */
+  df_arena arena;
+  df_user_memory *user_memory;
+  uint64_t next_segment_id;
+
+  dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
+  char broken_sentence[DF_SENTENCE_BYTES];
+  char sentence[DF_SENTENCE_BYTES]; /* latest failure */
+  struct df_recorder *recorder;
+  uint32_t signals_handled;
+};
+
+#define DF_CONTEXT_MAGIC 0x64666363636f6e74ull
+
+/* Names by file. Functions marked [lock] are called with context->lock held. */
+
+/* init.c */
+dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
+                              const df_settings *settings, df_mesh *mesh);
+dfcclResult_t df_context_close(dfcclContext_t context);
+df_card df_context_card(const df_settings *settings);
+
+/* registry.c */
+typedef struct df_registration {
+  df_operation operation;
+  dfcclCollId_t id;
+  uint64_t count;
+  dfcclDataType_t type;
+  dfcclRedOp_t op;
+  int root;
+  const dfcclCollOptions_t *options;
+} df_registration;
+dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration);
+dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
+df_coll *df_find(dfcclContext_t context, dfcclCollId_t id);      /* [lock] NULL: not registered */
+void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
+void df_registry_free(dfcclContext_t context);
+dfcclResult_t df_registry_init(dfcclContext_t context);
+void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
+                  const void *payload); /* [lock] to all other members */
+
+/* plan_cache.c */
+df_plan *df_plan_acquire(dfcclContext_t context, const df_plan_key *key); /* [lock] */
+void df_plan_release(dfcclContext_t context, df_plan *plan);              /* [lock] */
+
+/* match.c */
+dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer,
+                                 const df_message *message); /* [lock] */
+void df_match_bind(dfcclContext_t context,
+                   df_coll *coll); /* [lock] binds what peers have announced */
+void df_match_unbind(dfcclContext_t context, df_coll *coll); /* [lock] local deregistration */
+df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id);  /* [lock] */
+void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs); /* [lock] */
+void df_match_free(dfcclContext_t context);
+void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */
+df_announcement df_coll_announcement(const df_coll *coll);
+
+/* link_setup.c */
+void df_links_progress(dfcclContext_t context,
+                       df_coll *coll); /* [lock] reserves, tells, and becomes ready */
+void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment,
+                   uint64_t offset); /* [lock] */
+
+/* submit.c */
+dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                        const void *send, void *recv, dfcclCallback_t callback, void *argument);
+void df_list(dfcclContext_t context, df_coll *coll); /* [lock] has something to admit or to fail */
+void df_admit_listed(dfcclContext_t context);        /* [lock] */
+void df_between_turns(void *context);
+uint32_t df_runs_in_device(const df_coll *coll);              /* [lock] */
+df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
+
+/* completion.c */
+dfcclResult_t df_poller_start(dfcclContext_t context);
+void df_poller_stop(dfcclContext_t context);
+/* Takes CQEs and runs callbacks if nobody else does; returns how many. driver (may be NULL) is
+ * released around user code. */
+uint32_t df_complete(dfcclContext_t context, df_driver *driver);
+int df_has_outstanding(void *context);
+void df_ring_poller(void *context);
+int df_in_callback(void); /* the calling thread is inside a callback */
+
+/* wait.c */
+dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id);
+dfcclResult_t df_wait_all(dfcclContext_t context);
+dfcclResult_t df_device_synchronize(dfcclContext_t context);
+void df_wait_settled(dfcclContext_t context,
+                     uint64_t most_ns); /* until nothing is outstanding, or so long */
+
+/* failure.c */
+void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
+                        const char *sentence);                                     /* [lock] */
+void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence); /* [lock] */
+void df_check_run_limit(dfcclContext_t context, df_coll *coll);                    /* [lock] */
+void df_check_deadlines(dfcclContext_t context);                                   /* [lock] */
+void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
+                  const char *why); /* [lock] */
+dfcclResult_t df_abort(dfcclContext_t context);
+const char *df_coll_label(const df_coll *coll, char *text,
+                          size_t bytes); /* "collective 7 (\"grad\")" */
+
+/* peers.c */
+dfcclResult_t df_peers_init(dfcclContext_t context);
+void df_peers_free(dfcclContext_t context);
+void df_send(dfcclContext_t context, uint32_t peer, const df_message *message, const void *payload,
+             int fd);                                      /* [lock] */
+void df_peer_flush(dfcclContext_t context, uint32_t peer); /* [lock] */
+void df_peers_say_goodbye(dfcclContext_t context);
+
+/* service.c */
+dfcclResult_t df_service_start(dfcclContext_t context);
+void df_service_stop(dfcclContext_t context);
+void df_service_wake(dfcclContext_t context);
+void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *message,
+                       int fd); /* [lock] takes fd */
+
+/* memory.c */
+dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes);
+dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr);
+const uint64_t *df_memory_reach(dfcclContext_t context,
+                                const void *ptr); /* [lock] NULL: not ours */
+void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment,
+                      uint64_t address); /* [lock] */
+void df_memory_release(dfcclContext_t context);
+
+/* dump.c */
+void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text,
+                      size_t bytes); /* [lock] state and for whom it waits */
+dfcclResult_t df_dump(dfcclContext_t context, int fd);
+dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats);
+dfcclResult_t df_dump_signal_enable(dfcclContext_t context); /* SIGUSR2 */
+void df_dump_signal_disable(dfcclContext_t context);
+uint32_t df_dump_signals_seen(void);
+
+/* record.c */
+dfcclResult_t df_recorder_open(dfcclContext_t context);
+void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run); /* [lock] */
+void df_record_sync(dfcclContext_t context);                                   /* [lock] */
+void df_record_flush(dfcclContext_t context);                                  /* [lock] */
+void df_recorder_close(dfcclContext_t context);
+
+#endif

@@ -1,0 +1,293 @@
+/* Seeing: statistics, the dump of everything that is not complete, and the signal that asks for it.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host/context.h"
+
+/* ---- what a collective waits for ---- */
+
+typedef struct df_text {
+  char *at;
+  size_t left;
+} df_text;
+
+static void say(df_text *text, const char *format, ...) DF_PRINTF(2, 3);
+static void say(df_text *text, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int n = vsnprintf(text->at, text->left, format, arguments);
+  va_end(arguments);
+  size_t used = DF_MIN((size_t)(n < 0 ? 0 : n), text->left ? text->left - 1 : 0);
+  text->at += used;
+  text->left -= used;
+}
+
+/* Names the ranks for which `missing` is true; returns how many. */
+static uint32_t say_ranks(df_text *text, const df_coll *coll,
+                          int (*missing)(const df_coll *, uint32_t position)) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < coll->n; i++)
+    if (i != coll->position && missing(coll, i)) n++;
+  if (n == 0) return 0;
+  say(text, n == 1 ? "rank" : "ranks");
+  for (uint32_t i = 0, said = 0; i < coll->n; i++)
+    if (i != coll->position && missing(coll, i))
+      say(text, "%s%u", said++ ? ", " : " ", coll->ranks[i]);
+  return n;
+}
+
+static int has_not_registered(const df_coll *coll, uint32_t position) {
+  return coll->remotes[position] == NULL;
+}
+
+static int has_not_run(const df_coll *coll, uint32_t position) {
+  for (uint32_t i = 0; i < coll->plan->n_links; i++)
+    if (coll->plan->links[i].sends && coll->plan->links[i].peer == position)
+      return coll->remotes[position]->links_segment == NULL;
+  return 0;
+}
+
+/* Is the link side of a primitive what holds it up? Looks at shared words only, never at the
+ * executor's caches. */
+static int recv_is_missing(const df_link *link, uint64_t sequence) {
+  int direct;
+  return !df_link_has_message(link, sequence, &direct);
+}
+static int credit_is_missing(const df_link *link, uint64_t sequence) {
+  return ((sequence - df_observe_u64(link->credit)) & DF_SEQUENCE_MASK) >
+         (uint64_t)link->slot_mask + 1;
+}
+
+static void say_block(df_text *text, const df_coll *coll, uint32_t block) {
+  const df_descriptor *d = coll->descriptor;
+  uint64_t progress = df_load_relaxed_u64(&d->progress[block]);
+  df_cursor cursor = {.run = coll->retired,
+                      .loop = (uint32_t)(progress >> 20 & 0xffffff),
+                      .primitive = (uint32_t)(progress >> 4 & 0xffff),
+                      .phase = (uint32_t)(progress & 0xf)};
+  if (progress >> 44 != (coll->retired & 0xfffff)) {
+    say(text, "block %u is through with run %" PRIu64, block, coll->retired);
+    return;
+  }
+  say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
+      cursor.loop, d->parts[block].loops, cursor.primitive, d->n_primitives);
+  if (cursor.phase == DF_PHASE_DRAIN) say(text, ", waits until its peers have read its buffers");
+  if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
+  const df_primitive *prim = &d->primitives[cursor.primitive];
+  const df_link *links = &d->links[block * d->n_links];
+  const df_part *part = &d->parts[block];
+  if (prim->flags & DF_PRIM_RECV) {
+    const df_link *link = &links[prim->recv_link];
+    if (recv_is_missing(link, df_sequence(&cursor, part, link, prim->recv_ordinal)))
+      say(text, ", waits for a message from rank %u", link->peer);
+  }
+  if (prim->flags & DF_PRIM_SEND) {
+    const df_link *link = &links[prim->send_link];
+    if (credit_is_missing(link, df_sequence(&cursor, part, link, prim->send_ordinal)))
+      say(text, ", waits until rank %u takes a message", link->peer);
+  }
+}
+
+static void say_state(const dfcclContext_t context, df_text *text, const df_coll *coll) {
+  if (coll->failed != dfcclSuccess) {
+    say(text, "it has failed: %s", coll->sentence);
+  } else if (coll->n_bound + 1 < coll->n) {
+    say(text, "it waits until it is registered by ");
+    say_ranks(text, coll, has_not_registered);
+  } else if (!coll->ready) {
+    say(text, "it waits until it is run by ");
+    if (say_ranks(text, coll, has_not_run) == 0) say(text, "nobody (its links are being made)");
+  } else if (df_runs_in_device(coll) == 0) {
+    say(text, context->held ? "it waits for the end of a device synchronisation"
+                            : "it waits on the host for room in the submission queue");
+  } else {
+    for (uint32_t block = 0; block < coll->shape.n_blocks; block++) {
+      if (block) say(text, "; ");
+      say_block(text, coll, block);
+    }
+  }
+}
+
+void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, size_t bytes) {
+  df_text out = {.at = text, .left = bytes};
+  say_state(context, &out, coll);
+}
+
+/* ---- dump ---- */
+
+static void say_coll(const dfcclContext_t context, df_text *text, const df_coll *coll) {
+  char label[DF_MAX_NAME + 40];
+  say(text,
+      "  %s, %s of %" PRIu64 " elements, group of %u, %s, %u block(s): %" PRIu64 " of %" PRIu64
+      " runs complete, %u in the daemon, %u waiting on the host\n    ",
+      df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
+      coll->n, df_plan_algorithm_name(coll->plan->key.algorithm), coll->shape.n_blocks, coll->taken,
+      coll->submitted, df_runs_in_device(coll), coll->backlog_length);
+  say_state(context, text, coll);
+  say(text, "\n");
+}
+
+/* Bytes that the registered collectives take for each block: static and dynamic contexts, place in
+ * the task queue. */
+static uint64_t memory_per_block(const dfcclContext_t context) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    const df_coll *coll = context->by_index[i];
+    if (coll == NULL) continue;
+    bytes += sizeof(df_descriptor) / coll->shape.n_blocks + sizeof(df_part) + sizeof(uint64_t) +
+             coll->plan->n_links * sizeof(df_link) + sizeof(df_cursor) + 2 * sizeof(uint32_t) +
+             sizeof(void *);
+  }
+  return bytes;
+}
+
+static void say_context(const dfcclContext_t context, df_text *text) {
+  say(text,
+      "dfccl rank %u of %u, process %d: %u collectives registered, %" PRIu64
+      " runs outstanding, %" PRIu64 " waiting on the host%s%s\n",
+      context->rank, context->n_ranks, (int)getpid(), context->n_colls,
+      df_observe_u64(&context->runs_accepted) - df_observe_u64(&context->runs_completed),
+      context->backlog_length, context->broken != dfcclSuccess ? ", broken: " : "",
+      context->broken_sentence);
+  for (uint32_t b = 0; b < context->device.n_blocks; b++) {
+    const df_block *block = &context->blocks[b];
+    say(text,
+        "  block %u: %s, task queue %u (most %u), %" PRIu64 " preemptions, %" PRIu64
+        " starts, %" PRIu64 " quits\n",
+        b, df_load_relaxed_u32(&block->running) ? "running" : "left",
+        df_load_relaxed_u32(&block->tasks.length), df_load_relaxed_u32(&block->tasks.high_water),
+        df_load_relaxed_u64(&block->stats.preemptions), df_load_relaxed_u64(&block->stats.starts),
+        df_load_relaxed_u64(&block->stats.quits));
+  }
+  say(text,
+      "  memory for each block: %" PRIu64
+      " bytes of contexts, %zu bytes of context cache; links: %" PRIu64 " bytes\n",
+      memory_per_block(context), (size_t)context->settings.context_slots * sizeof(df_context_slot),
+      context->arena.used_bytes);
+}
+
+static int write_all(int fd, const char *text, size_t length) {
+  while (length > 0) {
+    ssize_t written = write(fd, text, length);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return -1;
+    text += written;
+    length -= (size_t)written;
+  }
+  return 0;
+}
+
+enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
+
+dfcclResult_t df_dump(dfcclContext_t context, int fd) {
+  pthread_mutex_lock(&context->lock);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < context->n_indices; i++)
+    if (context->by_index[i] && context->by_index[i]->taken < context->by_index[i]->submitted) n++;
+  size_t bytes = DF_DUMP_HEAD_BYTES + (size_t)n * DF_DUMP_COLL_BYTES;
+  char *text = malloc(bytes);
+  if (text == NULL) {
+    pthread_mutex_unlock(&context->lock);
+    return df_fail(dfcclOutOfMemory, "no memory for a dump of %u collectives", n);
+  }
+  df_text out = {.at = text, .left = bytes};
+  say_context(context, &out);
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    const df_coll *coll = context->by_index[i];
+    if (coll && coll->taken < coll->submitted) say_coll(context, &out, coll);
+  }
+  pthread_mutex_unlock(&context->lock);
+  int failed = write_all(fd, text, (size_t)(out.at - text));
+  free(text);
+  if (failed)
+    return df_fail(dfcclSystemError, "could not write the dump to descriptor %d: %s", fd,
+                   strerror(errno));
+  return dfcclSuccess;
+}
+
+/* ---- statistics ---- */
+
+dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
+  dfcclStats_t s = DFCCL_STATS_INITIALIZER;
+  s.sqesSubmitted = df_load_relaxed_u64(&context->sqes_submitted);
+  s.callbacksRun = df_load_relaxed_u64(&context->callbacks_run);
+  s.blocks = context->device.n_blocks;
+  for (uint32_t b = 0; b < context->device.n_blocks; b++) {
+    const df_block *block = &context->blocks[b];
+    const df_block_stats *from = &block->stats;
+    s.sqesFetched += df_load_relaxed_u64(&from->sqes_fetched);
+    s.cqesWritten += df_load_relaxed_u64(&from->cqes_written);
+    s.preemptions += df_load_relaxed_u64(&from->preemptions);
+    s.contextSaves += df_load_relaxed_u64(&block->cache.saves);
+    s.contextLoads += df_load_relaxed_u64(&block->cache.loads);
+    s.daemonStarts += df_load_relaxed_u64(&from->starts);
+    s.voluntaryQuits += df_load_relaxed_u64(&from->quits);
+    s.primitivesExecuted += df_load_relaxed_u64(&from->primitives);
+    s.bytesSent += df_load_relaxed_u64(&from->bytes_sent);
+    s.taskQueueLength += df_load_relaxed_u32(&block->tasks.length);
+    s.taskQueueHighWater =
+        DF_MAX(s.taskQueueHighWater, df_load_relaxed_u32(&block->tasks.high_water));
+  }
+  *stats = s;
+  return dfcclSuccess;
+}
+
+/* ---- the signal ---- */
+
+enum { DF_MAX_WATCHED = 1024 };
+static uint32_t
+    watched_fds[DF_MAX_WATCHED]; /* event descriptor + 1 of each context's service; 0: free */
+static uint32_t signals_seen;
+static struct sigaction former_action;
+
+/* Async-signal-safe: counts, and wakes the service threads, which write the dumps. */
+static void on_signal(int number, siginfo_t *info, void *machine) {
+  int saved = errno;
+  df_system_add_u32(&signals_seen, 1);
+  for (uint32_t i = 0; i < DF_MAX_WATCHED; i++) {
+    uint32_t fd = df_load_relaxed_u32(&watched_fds[i]);
+    uint64_t one = 1;
+    if (fd == 0) continue;
+    ssize_t written = write((int)fd - 1, &one, sizeof one);
+    (void)written;
+  }
+  if (former_action.sa_flags & SA_SIGINFO) {
+    former_action.sa_sigaction(number, info, machine);
+  } else if (former_action.sa_handler != SIG_DFL && former_action.sa_handler != SIG_IGN) {
+    former_action.sa_handler(number);
+  }
+  errno = saved;
+}
+
+uint32_t df_dump_signals_seen(void) { return df_load_relaxed_u32(&signals_seen); }
+
+dfcclResult_t df_dump_signal_enable(dfcclContext_t context) {
+  static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+  static int installed;
+  dfcclResult_t result = dfcclSuccess;
+  context->signals_handled = df_dump_signals_seen();
+  pthread_mutex_lock(&once);
+  if (!installed) {
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGUSR2, &action, &former_action) == 0)
+      installed = 1;
+    else
+      result = df_fail(dfcclSystemError, "could not handle SIGUSR2: %s", strerror(errno));
+  }
+  pthread_mutex_unlock(&once);
+  for (uint32_t i = 0; i < DF_MAX_WATCHED && result == dfcclSuccess; i++)
+    if (df_system_claim_u32(&watched_fds[i], 0, (uint32_t)context->event_fd + 1)) break;
+  return result;
+}
+
+void df_dump_signal_disable(dfcclContext_t context) {
+  for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
+    if (df_system_claim_u32(&watched_fds[i], (uint32_t)context->event_fd + 1, 0)) return;
+}

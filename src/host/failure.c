@@ -1,0 +1,138 @@
+/*
+ * Failure: how a collective, a peer or the whole context is given up. A failed collective's runs
+ * complete with its status: those in the daemon when it sees the cancellation, those on the host by
+ * the completer. Nothing here waits.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "host/context.h"
+
+const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
+  char number[24];
+  snprintf(number, sizeof number, "%" PRIu64, coll->id);
+  if (strcmp(number, coll->name) == 0)
+    snprintf(text, bytes, "collective %s", number);
+  else
+    snprintf(text, bytes, "collective %s (\"%s\")", number, coll->name);
+  return text;
+}
+
+void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
+  if (context->broken != dfcclSuccess) return;
+  context->broken = status;
+  snprintf(context->broken_sentence, sizeof context->broken_sentence, "%s", sentence);
+  snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
+}
+
+void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
+                        const char *sentence) {
+  if (coll->failed != dfcclSuccess) return;
+  coll->failed = status;
+  snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
+  snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
+  df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
+  df_publish_u32(&coll->descriptor->cancel, (uint32_t)status);
+  if (tell) {
+    df_message message = {.kind = DF_MESSAGE_FAIL,
+                          .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,
+                          .id = coll->id,
+                          .a = (uint64_t)status};
+    df_coll_send(context, coll, &message, coll->sentence);
+  }
+  df_list(context, coll);
+  if (coll->taken < coll->submitted) {
+    df_executor_submitted(&context->executor, 1);
+    df_ring_poller(context);
+  }
+}
+
+/* A member has deregistered: runs beyond its own can never complete. Those before it can, and are
+ * left alone. */
+void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
+  if (coll->submitted <= coll->run_limit || coll->taken < coll->run_limit) return;
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  snprintf(sentence, sizeof sentence,
+           "%s: rank %u deregistered it after %" PRIu64 " runs; run %" PRIu64
+           " of rank %u can never complete",
+           df_coll_label(coll, label, sizeof label), coll->limit_rank, coll->run_limit,
+           coll->run_limit + 1, context->rank);
+  df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+}
+
+static int has_member(const df_coll *coll, uint32_t rank) {
+  for (uint32_t i = 0; i < coll->n; i++)
+    if (coll->ranks[i] == rank) return 1;
+  return 0;
+}
+
+void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  if (context->peers[peer].state == DF_PEER_DEAD || context->peers[peer].state == state) return;
+  context->peers[peer].state = state;
+  snprintf(sentence, sizeof sentence, "rank %u %s (seen by rank %u)", peer, why, context->rank);
+  df_break(context, dfcclRemoteError, sentence);
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = context->by_index[i];
+    if (coll == NULL || !has_member(coll, peer)) continue;
+    snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %s",
+             df_coll_label(coll, label, sizeof label), context->rank, peer, why);
+    df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+  }
+}
+
+/* ---- deadlines ---- */
+
+static uint64_t oldest_submission_ns(const df_coll *coll) {
+  if (df_runs_in_device(coll) > 0)
+    return coll->in_device[coll->retired % DF_RUNS_AHEAD].submitted_ns;
+  if (coll->backlog_length > 0) return coll->backlog[coll->backlog_head].submitted_ns;
+  return UINT64_MAX;
+}
+
+static void time_out(dfcclContext_t context, df_coll *coll) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40], state[256];
+  df_describe_wait(context, coll, state, sizeof state);
+  snprintf(sentence, sizeof sentence,
+           "%s: run %" PRIu64 " of rank %u did not complete within %lld ms; %s",
+           df_coll_label(coll, label, sizeof label), coll->taken, context->rank,
+           context->settings.timeout_ms, state);
+  if (df_log_get_level() >= DF_LOG_ERROR) df_store_relaxed_u32(&context->dump_requested, 1);
+  df_break(context, dfcclTimeout, sentence);
+  df_fail_collective(context, coll, dfcclTimeout, 1, sentence);
+}
+
+void df_check_deadlines(dfcclContext_t context) {
+  if (context->settings.timeout_ms == 0) return;
+  uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = context->by_index[i];
+    if (coll == NULL || coll->failed != dfcclSuccess) continue;
+    uint64_t since = oldest_submission_ns(coll);
+    if (since != UINT64_MAX && now - since >= limit && now > since) time_out(context, coll);
+  }
+}
+
+/* ---- abort ---- */
+
+dfcclResult_t df_abort(dfcclContext_t context) {
+  char sentence[DF_SENTENCE_BYTES];
+  snprintf(sentence, sizeof sentence, "dfcclAbort was called on rank %u", context->rank);
+  pthread_mutex_lock(&context->lock);
+  df_break(context, dfcclAborted, sentence);
+  df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
+  for (uint32_t peer = 0; peer < context->n_ranks; peer++)
+    if (peer != context->rank) df_send(context, peer, &message, sentence, -1);
+  for (uint32_t i = 0; i < context->n_indices; i++)
+    if (context->by_index[i])
+      df_fail_collective(context, context->by_index[i], dfcclAborted, 0, sentence);
+  pthread_mutex_unlock(&context->lock);
+  /* Cancellations take effect at each block's next step; user code that blocks in a callback is not
+   * waited for. */
+  if (!df_in_callback()) df_wait_settled(context, 200 * 1000 * 1000);
+  return dfcclSuccess;
+}

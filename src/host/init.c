@@ -1,0 +1,253 @@
+/* A context's life: what is acquired in which order, and released in the reverse. */
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "host/context.h"
+
+/* What every rank tells all others at start. */
+typedef struct df_card_content {
+  uint32_t version, max_blocks;
+} df_card_content;
+DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
+
+df_card df_context_card(const df_settings *settings) {
+  df_card card;
+  df_card_content content = {.version = DFCCL_VERSION_CODE,
+                             .max_blocks = (uint32_t)settings->max_blocks};
+  memset(&card, 0, sizeof card);
+  memcpy(card.bytes, &content, sizeof content);
+  return card;
+}
+
+/* Blocks of a collective must be the same everywhere: the least that any rank allows. */
+static dfcclResult_t read_cards(dfcclContext_t context) {
+  uint32_t blocks = (uint32_t)context->settings.max_blocks;
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    df_card_content content;
+    memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
+    if (content.version != DFCCL_VERSION_CODE)
+      return df_fail(dfcclInvalidUsage,
+                     "rank %u runs version %u of the library, rank %u version %u", r,
+                     content.version, context->rank, DFCCL_VERSION_CODE);
+    if (content.max_blocks < 1 || content.max_blocks > DF_MAX_BLOCKS)
+      return df_fail(dfcclRemoteError, "rank %u announces %u blocks", r, content.max_blocks);
+    blocks = DF_MIN(blocks, content.max_blocks);
+  }
+  const df_settings *s = &context->settings;
+  context->shape_limits = (df_shape_limits){.slot_bytes = (uint64_t)s->slot_bytes,
+                                            .slots = (uint32_t)s->slots,
+                                            .flagged_max = (uint32_t)s->flagged_max,
+                                            .block_min = (uint64_t)s->block_min,
+                                            .max_blocks = blocks};
+  return dfcclSuccess;
+}
+
+/* ---- device memory: one zeroed region, of which only the pages that are used become resident ----
+ */
+
+typedef struct df_layout {
+  uint8_t *base; /* NULL while measuring */
+  size_t used;
+} df_layout;
+
+static void *lay(df_layout *layout, size_t bytes) {
+  layout->used = DF_ALIGN_UP(layout->used, (size_t)DF_CACHE_LINE);
+  void *at = layout->base ? layout->base + layout->used : NULL;
+  layout->used += bytes;
+  return at;
+}
+
+static void lay_out_device(dfcclContext_t context, df_layout *layout) {
+  const df_settings *s = &context->settings;
+  df_device *device = &context->device;
+  uint32_t n_blocks = (uint32_t)s->max_blocks, n_rings = s->cq == DF_CQ_SLOTS_CAS ? 1 : n_blocks;
+  df_sq_slot *sq_slots = lay(layout, (size_t)s->queue_depth * sizeof *sq_slots);
+  df_cq_ring *rings = lay(layout, n_rings * sizeof *rings);
+  df_descriptor **descriptors = lay(layout, DF_MAX_COLLECTIVES * sizeof *descriptors);
+  df_block *blocks = lay(layout, n_blocks * sizeof *blocks);
+  if (layout->base) {
+    *device = (df_device){
+        .descriptors = descriptors, .n_blocks = n_blocks, .tunables = df_settings_tunables(s)};
+    df_sq_init(&device->sq, sq_slots, (uint32_t)s->queue_depth, n_blocks);
+    device->cq =
+        (df_cq){.variant = s->cq, .n_rings = n_rings, .mask = DF_CQ_SLOTS - 1, .rings = rings};
+    context->blocks = blocks;
+  }
+  for (uint32_t r = 0; r < n_rings; r++) {
+    uint64_t *words = lay(layout, DF_CQ_SLOTS * sizeof *words);
+    if (layout->base) rings[r].words = words;
+  }
+  for (uint32_t b = 0; b < n_blocks; b++) {
+    uint32_t *order = lay(layout, DF_MAX_COLLECTIVES * sizeof *order);
+    uint32_t *pending = lay(layout, DF_MAX_COLLECTIVES * sizeof *pending);
+    df_cursor *memory = lay(layout, DF_MAX_COLLECTIVES * sizeof *memory);
+    df_context_slot *slots = lay(layout, (size_t)s->context_slots * sizeof *slots);
+    if (!layout->base) continue;
+    df_block *block = &blocks[b];
+    block->device = device;
+    block->index = b;
+    block->tasks.order = order;
+    block->tasks.pending = pending;
+    df_context_cache_init(&block->cache, slots, (uint32_t)s->context_slots, memory);
+  }
+}
+
+static dfcclResult_t make_device(dfcclContext_t context) {
+  df_layout layout = {0};
+  lay_out_device(context, &layout);
+  context->device_bytes = DF_ALIGN_UP(layout.used, (size_t)DF_PAGE);
+  void *base = mmap(NULL, context->device_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED)
+    return df_fail(dfcclOutOfMemory, "no address space for the device's %zu bytes: %s",
+                   context->device_bytes, strerror(errno));
+  context->device_memory = base;
+  layout = (df_layout){.base = base};
+  lay_out_device(context, &layout);
+  return dfcclSuccess;
+}
+
+/* ---- opening and closing ---- */
+
+static void free_context(dfcclContext_t context) {
+  df_segment *links = df_arena_dissolve(&context->arena);
+  if (context->world) {
+    /* Peers of this process may still point into these. */
+    df_world_bury(context->world, links);
+    if (context->home) df_world_bury(context->world, context->home);
+  }
+  df_memory_release(context);
+  df_peers_free(context);
+  if (context->device_memory) munmap(context->device_memory, context->device_bytes);
+  if (context->event_fd >= 0) close(context->event_fd);
+  if (context->epoll_fd >= 0) close(context->epoll_fd);
+  df_mesh_close(&context->mesh);
+  if (context->world) df_world_release(context->world);
+  pthread_mutex_destroy(&context->lock);
+  context->magic = 0;
+  free(context);
+}
+
+static dfcclResult_t acquire_memory(dfcclContext_t context) {
+  dfcclResult_t result = read_cards(context);
+  if (result != dfcclSuccess) return result;
+  context->world = df_world_join(context->mesh.job, context->n_ranks);
+  if (context->world == NULL) return dfcclOutOfMemory;
+  if ((result = df_registry_init(context)) != dfcclSuccess) return result;
+  if ((result = df_peers_init(context)) != dfcclSuccess) return result;
+  if ((result = make_device(context)) != dfcclSuccess) return result;
+  context->next_segment_id = 1; /* 0: home; links from 2^32 on */
+  context->arena.next_id = 1ull << 32;
+  if ((result = df_segment_create(&context->home, 0, sizeof(df_bell))) != dfcclSuccess)
+    return result;
+  context->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  context->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (context->event_fd < 0 || context->epoll_fd < 0)
+    return df_fail(errno == EMFILE || errno == ENFILE ? dfcclOutOfMemory : dfcclSystemError,
+                   "no descriptor for the service thread: %s", strerror(errno));
+  return dfcclSuccess;
+}
+
+static void tell_home(dfcclContext_t context) {
+  df_message message = {
+      .kind = DF_MESSAGE_SEGMENT, .a = context->home->bytes, .b = DF_SEGMENT_HOME};
+  pthread_mutex_lock(&context->lock);
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (!context->peers[r].local) df_send(context, r, &message, NULL, context->home->fd);
+  pthread_mutex_unlock(&context->lock);
+}
+
+static dfcclResult_t start_threads(dfcclContext_t context) {
+  const df_settings *s = &context->settings;
+  df_executor_host host = {.host = context,
+                           .completed = df_ring_poller,
+                           .between_turns = df_between_turns,
+                           .has_outstanding = df_has_outstanding};
+  const df_mover_cpu *mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
+  dfcclResult_t result = df_executor_start(
+      &context->executor, &context->device, context->blocks, mover, (uint32_t)s->yield_polls,
+      (uint64_t)s->nap_us * 1000, (df_bell *)context->home->base, host);
+  if (result != dfcclSuccess) return result;
+  if ((result = df_poller_start(context)) != dfcclSuccess) return result;
+  return df_service_start(context);
+}
+
+static void stop_threads(dfcclContext_t context) {
+  df_service_stop(context);
+  df_poller_stop(context);
+  df_executor_stop(&context->executor);
+}
+
+dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
+                              const df_settings *settings, df_mesh *mesh) {
+  dfcclContext_t context =
+      aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *context, (size_t)DF_CACHE_LINE));
+  if (context == NULL) {
+    df_mesh_close(mesh);
+    return df_fail(dfcclOutOfMemory, "no memory for the context of rank %u", rank);
+  }
+  memset(context, 0, sizeof *context);
+  context->rank = rank;
+  context->n_ranks = n_ranks;
+  context->settings = *settings;
+  df_settings_complete(&context->settings, n_ranks);
+  context->mesh = *mesh;
+  context->event_fd = context->epoll_fd = -1;
+  snprintf(context->sentence, sizeof context->sentence, "no error");
+  pthread_mutex_init(&context->lock, NULL);
+
+  dfcclResult_t result = acquire_memory(context);
+  if (result != dfcclSuccess) goto free_memory;
+  df_world_attach(context->world, rank, context->event_fd, (df_bell *)context->home->base);
+  tell_home(context);
+  if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto detach;
+  if ((result = start_threads(context)) != dfcclSuccess) goto stop;
+  if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
+    goto stop;
+  context->magic = DF_CONTEXT_MAGIC;
+  *out = context;
+  return dfcclSuccess;
+
+stop:
+  stop_threads(context);
+  df_recorder_close(context);
+detach:
+  df_world_detach(context->world, rank);
+free_memory:
+  df_match_free(context);
+  df_registry_free(context);
+  free_context(context);
+  return result;
+}
+
+dfcclResult_t df_context_close(dfcclContext_t context) {
+  if (df_in_callback())
+    return df_fail(
+        dfcclInvalidUsage,
+        "dfcclDestroy was called from a callback; it would wait for the callback itself");
+  df_wait_settled(context, UINT64_MAX);
+  if (context->settings.debug_signal) df_dump_signal_disable(context);
+  pthread_mutex_lock(&context->lock);
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = context->by_index[i];
+    if (coll == NULL) continue;
+    df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = coll->id, .a = coll->submitted};
+    df_coll_send(context, coll, &message, NULL);
+  }
+  pthread_mutex_unlock(&context->lock);
+  df_peers_say_goodbye(context);
+  stop_threads(context);
+  df_recorder_close(context);
+  df_world_detach(context->world, context->rank);
+  df_match_free(context);
+  df_registry_free(context);
+  free_context(context);
+  return dfcclSuccess;
+}

@@ -1,0 +1,147 @@
+/*
+ * Link set-up, in the background. When all members' registrations agree and this rank has submitted
+ * a first run, it reserves the rings in which it will receive and tells each sender where they are.
+ * It is ready when it has done so and has been told where to write for each of its own receivers.
+ * Nobody waits: each message makes what progress it can.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/context.h"
+
+static uint64_t ring_bytes(const df_coll *coll) {
+  return df_link_ring_bytes(coll->shape.stride, coll->shape.n_slots);
+}
+
+/* Fills one link end of one block. `rings` is where the pair's rings begin. */
+static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
+                      uint8_t *rings) {
+  const df_plan_link *planned = &coll->plan->links[which];
+  df_link *link = &coll->descriptor->links[block * coll->plan->n_links + which];
+  uint32_t peer = coll->ranks[planned->peer];
+  uint8_t *ring = rings + block * ring_bytes(coll);
+  link->slots = ring;
+  link->credit = (uint64_t *)(ring + (uint64_t)coll->shape.stride * coll->shape.n_slots);
+  link->peer_bell = context->peers[peer].bell;
+  link->stride = coll->shape.stride;
+  link->slot_mask = coll->shape.n_slots - 1;
+  link->messages = planned->messages;
+  link->peer = peer;
+  link->payload_offset = (uint16_t)coll->shape.payload_offset;
+  link->same_process = (uint16_t)context->peers[peer].local;
+  link->sends = planned->sends;
+}
+
+/* Memory is reused: no commit word or credit of an earlier collective may be taken for one of ours.
+ */
+static void clear_rings(const df_coll *coll, uint8_t *rings) {
+  for (uint32_t block = 0; block < coll->shape.n_blocks; block++) {
+    uint8_t *ring = rings + block * ring_bytes(coll);
+    for (uint32_t slot = 0; slot <= coll->shape.n_slots; slot++)
+      df_store_relaxed_u64((uint64_t *)(ring + (uint64_t)slot * coll->shape.stride), 0);
+  }
+}
+
+/* [lock] The peer must have the segment before it hears of a range in it. */
+static void tell_segment(dfcclContext_t context, uint32_t peer_rank, const df_segment *segment) {
+  df_peer *peer = &context->peers[peer_rank];
+  if (peer->local) return;
+  for (uint32_t i = 0; i < peer->n_told; i++)
+    if (peer->told[i] == segment->id) return;
+  uint64_t *told = realloc(peer->told, (peer->n_told + 1) * sizeof *told);
+  if (told) { /* otherwise it is told again, which is only redundant */
+    peer->told = told;
+    peer->told[peer->n_told++] = segment->id;
+  }
+  df_message message = {
+      .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = DF_SEGMENT_LINKS};
+  df_send(context, peer_rank, &message, NULL, segment->fd);
+}
+
+/* [lock] Reserves what peers will write for us and tells them. */
+static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll) {
+  for (uint32_t which = 0; which < coll->plan->n_links; which++) {
+    const df_plan_link *planned = &coll->plan->links[which];
+    if (planned->sends) continue;
+    df_remote *remote = coll->remotes[planned->peer];
+    dfcclResult_t result =
+        df_arena_take(&context->arena, ring_bytes(coll) * coll->shape.n_blocks, &remote->reserved);
+    if (result != dfcclSuccess) return result;
+    remote->has_reserved = 1;
+    uint8_t *rings = remote->reserved.segment->base + remote->reserved.offset;
+    clear_rings(coll, rings);
+    for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
+      fill_link(context, coll, block, which, rings);
+    tell_segment(context, remote->peer, remote->reserved.segment);
+    df_message message = {.kind = DF_MESSAGE_LINKS,
+                          .id = coll->id,
+                          .a = context->peers[remote->peer].local
+                                   ? (uint64_t)(uintptr_t)remote->reserved.segment
+                                   : remote->reserved.segment->id,
+                          .b = remote->reserved.offset};
+    df_send(context, remote->peer, &message, NULL, -1);
+  }
+  coll->links_reserved = 1;
+  return dfcclSuccess;
+}
+
+/* [lock] All rings that we write into are known? Fills the sending ends. */
+static int connect_links(dfcclContext_t context, df_coll *coll) {
+  for (uint32_t which = 0; which < coll->plan->n_links; which++) {
+    const df_plan_link *planned = &coll->plan->links[which];
+    if (planned->sends && coll->remotes[planned->peer]->links_segment == NULL) return 0;
+  }
+  for (uint32_t which = 0; which < coll->plan->n_links; which++) {
+    const df_plan_link *planned = &coll->plan->links[which];
+    if (!planned->sends) continue;
+    df_remote *remote = coll->remotes[planned->peer];
+    uint8_t *rings = remote->links_segment->base + remote->links_offset;
+    for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
+      fill_link(context, coll, block, which, rings);
+  }
+  return 1;
+}
+
+void df_links_progress(dfcclContext_t context, df_coll *coll) {
+  if (coll->ready || coll->failed != dfcclSuccess || coll->n_bound + 1 < coll->n) return;
+  if (coll->submitted == 0) return; /* memory is taken when it is first needed */
+  if (coll->count == 0 || coll->n == 1) {
+    coll->ready = 1;
+  } else {
+    if (!coll->links_reserved && reserve_links(context, coll) != dfcclSuccess) {
+      char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+      snprintf(sentence, sizeof sentence, "%s on rank %u: %.300s",
+               df_coll_label(coll, label, sizeof label), context->rank, df_last_sentence());
+      df_fail_collective(context, coll, dfcclOutOfMemory, 1, sentence);
+      return;
+    }
+    coll->ready = connect_links(context, coll);
+  }
+  if (!coll->ready) return;
+  df_list(context, coll);
+  df_admit_listed(context);
+}
+
+void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_id,
+                   uint64_t offset) {
+  df_peer *peer = &context->peers[remote->peer];
+  df_segment *segment = peer->local ? (df_segment *)(uintptr_t)segment_id : peer->segments;
+  if (!peer->local)
+    while (segment && segment->id != segment_id) segment = segment->next;
+  const df_announcement *a = &remote->announcement;
+  uint64_t bytes = df_link_ring_bytes(a->stride, a->n_slots) * a->n_blocks;
+  if (segment == NULL || offset % DF_CACHE_LINE != 0 || bytes > segment->bytes ||
+      offset > segment->bytes - bytes) {
+    char sentence[DF_SENTENCE_BYTES];
+    snprintf(sentence, sizeof sentence,
+             "rank %u offered links for collective %llu outside of the memory that it shares with "
+             "rank %u",
+             remote->peer, (unsigned long long)remote->id, context->rank);
+    df_break(context, dfcclRemoteError, sentence);
+    return;
+  }
+  remote->links_segment = segment;
+  remote->links_offset = offset;
+  if (remote->bound) df_links_progress(context, remote->bound);
+}

@@ -1,0 +1,232 @@
+/*
+ * Matching: the i-th registration of an id on this rank meets the i-th announcement of it by each
+ * other member. They are compared field by field; a difference ends the collective with
+ * dfcclMismatch on every member.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/context.h"
+
+df_announcement df_coll_announcement(const df_coll *coll) {
+  return (df_announcement){.operation = coll->operation,
+                           .type = (uint32_t)coll->type,
+                           .op = df_operation_reduces(coll->operation) ? (uint32_t)coll->op : 0,
+                           .root = coll->root,
+                           .count = coll->count,
+                           .group_size = coll->n,
+                           .algorithm = (uint32_t)coll->plan->key.algorithm,
+                           .n_blocks = coll->shape.n_blocks,
+                           .n_slots = coll->shape.n_slots,
+                           .stride = coll->shape.stride,
+                           .payload_offset = coll->shape.payload_offset,
+                           .chunk = coll->shape.parts[0].chunk,
+                           .loops = coll->shape.parts[0].loops};
+}
+
+/* Writes what differs to text; returns 0 when nothing does. */
+static int describe_difference(const df_announcement *here, const uint32_t *ranks_here,
+                               const df_announcement *there, const uint32_t *ranks_there,
+                               char *text, size_t bytes) {
+  if (here->operation != there->operation) {
+    const char *name = there->operation < DF_OP_COUNT
+                           ? df_operation_name((df_operation)there->operation)
+                           : "unknown";
+    return snprintf(text, bytes, "operation is %s here and %s there",
+                    df_operation_name((df_operation)here->operation), name);
+  }
+  const struct {
+    const char *what;
+    uint64_t a, b;
+  } fields[] = {{"count", here->count, there->count},
+                {"data type", here->type, there->type},
+                {"reduction operator", here->op, there->op},
+                {"root", here->root, there->root},
+                {"group size", here->group_size, there->group_size}};
+  for (size_t i = 0; i < DF_COUNT_OF(fields); i++)
+    if (fields[i].a != fields[i].b)
+      return snprintf(text, bytes, "%s is %" PRIu64 " here and %" PRIu64 " there", fields[i].what,
+                      fields[i].a, fields[i].b);
+  for (uint32_t i = 0; i < here->group_size; i++)
+    if (ranks_here[i] != ranks_there[i])
+      return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there", i,
+                      ranks_here[i], ranks_there[i]);
+  const struct {
+    const char *what;
+    uint32_t a, b;
+  } shapes[] = {{"algorithm", here->algorithm, there->algorithm},
+                {"number of blocks", here->n_blocks, there->n_blocks},
+                {"number of link slots (DFCCL_SLOTS)", here->n_slots, there->n_slots},
+                {"slot size (DFCCL_SLOT_BYTES)", here->stride, there->stride},
+                {"payload offset (DFCCL_FLAGGED_MAX)", here->payload_offset, there->payload_offset},
+                {"chunk (DFCCL_SLOT_BYTES)", here->chunk, there->chunk},
+                {"number of loops (DFCCL_SLOT_BYTES)", here->loops, there->loops}};
+  for (size_t i = 0; i < DF_COUNT_OF(shapes); i++)
+    if (shapes[i].a != shapes[i].b)
+      return snprintf(text, bytes, "%s is %u here and %u there", shapes[i].what, shapes[i].a,
+                      shapes[i].b);
+  return 0;
+}
+
+static df_remote *oldest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
+  df_remote key = {.id = id, .peer = peer};
+  return ck_hs_get(&context->remotes, CK_HS_HASH(&context->remotes, context->remotes.hf, &key),
+                   &key);
+}
+
+df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
+  df_remote *remote = oldest(context, peer, id);
+  while (remote && remote->next) remote = remote->next;
+  return remote;
+}
+
+static uint32_t position_of(const df_coll *coll, uint32_t rank) {
+  uint32_t i = 0;
+  while (i < coll->n && coll->ranks[i] != rank) i++;
+  return i;
+}
+
+/* Joins a local registration and the announcement that it meets. */
+static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
+  char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  remote->bound = coll;
+  remote->met = 1;
+  coll->remotes[position_of(coll, remote->peer)] = remote;
+  coll->n_bound++;
+  df_announcement here = df_coll_announcement(coll);
+  if (describe_difference(&here, coll->ranks, &remote->announcement, remote->ranks, difference,
+                          sizeof difference)) {
+    snprintf(sentence, sizeof sentence, "%s: %s (here: rank %u, there: rank %u)",
+             df_coll_label(coll, label, sizeof label), difference, context->rank, remote->peer);
+    df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
+  } else if (remote->failed != dfcclSuccess) {
+    df_fail_collective(context, coll, remote->failed, 0, remote->sentence);
+  } else if (remote->deregistered) {
+    df_match_deregistered(context, remote, remote->runs);
+  }
+}
+
+/* The first announcement of this id by this peer that no local registration has met yet. */
+static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
+  df_remote *remote = oldest(context, peer, id);
+  while (remote && remote->met) remote = remote->next;
+  return remote;
+}
+
+void df_match_bind(dfcclContext_t context, df_coll *coll) {
+  for (uint32_t i = 0; i < coll->n; i++) {
+    uint32_t peer = coll->ranks[i];
+    if (peer == context->rank) continue;
+    df_remote *remote = first_unbound(context, peer, coll->id);
+    if (remote)
+      bind(context, coll, remote);
+    else if (context->peers[peer].state != DF_PEER_ALIVE) {
+      char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+      snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u has left the job",
+               df_coll_label(coll, label, sizeof label), context->rank, peer);
+      df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+    }
+  }
+}
+
+dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df_message *message) {
+  df_remote *remote = calloc(1, sizeof *remote);
+  df_announcement announcement;
+  const uint8_t *payload = df_message_payload(message);
+  memcpy(&announcement, payload, sizeof announcement);
+  uint32_t *ranks = malloc(announcement.group_size * sizeof *ranks);
+  if (remote == NULL || ranks == NULL) goto no_memory;
+  memcpy(ranks, payload + sizeof announcement, announcement.group_size * sizeof *ranks);
+  *remote =
+      (df_remote){.id = message->id, .peer = peer, .announcement = announcement, .ranks = ranks};
+  df_remote *newest = df_match_newest(context, peer, message->id);
+  if (newest)
+    newest->next = remote;
+  else if (!ck_hs_put(&context->remotes, CK_HS_HASH(&context->remotes, context->remotes.hf, remote),
+                      remote))
+    goto no_memory;
+  df_coll *coll = df_find(context, message->id);
+  if (coll) {
+    uint32_t i = position_of(coll, peer);
+    if (i < coll->n && coll->remotes[i] == NULL) {
+      bind(context, coll, remote);
+      df_links_progress(context, coll);
+    }
+  }
+  return dfcclSuccess;
+no_memory:
+  free(ranks);
+  free(remote);
+  return df_fail(dfcclOutOfMemory, "no memory for rank %u's announcement of collective %" PRIu64,
+                 peer, message->id);
+}
+
+/* Takes a remote off its list and frees it: both sides are through with it. */
+static void drop(dfcclContext_t context, df_remote *remote) {
+  unsigned long hash = CK_HS_HASH(&context->remotes, context->remotes.hf, remote);
+  df_remote *first = ck_hs_get(&context->remotes, hash, remote);
+  if (first == remote) {
+    ck_hs_remove(&context->remotes, hash, remote);
+    if (remote->next && !ck_hs_put(&context->remotes, hash, remote->next))
+      df_break(context, dfcclOutOfMemory, "no memory to keep the table of announcements");
+  } else {
+    while (first->next != remote) first = first->next;
+    first->next = remote->next;
+  }
+  df_remote_free(context, remote);
+}
+
+void df_remote_free(dfcclContext_t context, df_remote *remote) {
+  if (remote->has_reserved) df_arena_give(&context->arena, &remote->reserved);
+  free(remote->ranks);
+  free(remote);
+}
+
+/* The peer writes no more into our links, and we no more into its: the record and the links' memory
+ * may go. */
+static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
+  int peer_gone = remote->deregistered || context->peers[remote->peer].state == DF_PEER_DEAD;
+  if (peer_gone && remote->met && remote->bound == NULL) drop(context, remote);
+}
+
+void df_match_unbind(dfcclContext_t context, df_coll *coll) {
+  for (uint32_t i = 0; i < coll->n; i++) {
+    df_remote *remote = coll->remotes[i];
+    if (remote == NULL) continue;
+    coll->remotes[i] = NULL;
+    remote->bound = NULL;
+    drop_if_finished(context, remote);
+  }
+}
+
+void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs) {
+  remote->deregistered = 1;
+  remote->runs = runs;
+  df_coll *coll = remote->bound;
+  if (coll == NULL) {
+    drop_if_finished(context, remote);
+    return;
+  }
+  if (runs < coll->run_limit) {
+    coll->run_limit = runs;
+    coll->limit_rank = remote->peer;
+  }
+  df_check_run_limit(context, coll);
+}
+
+void df_match_free(dfcclContext_t context) {
+  if (context->remotes.map == NULL) return;
+  ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
+  void *entry;
+  while (ck_hs_next(&context->remotes, &iterator, &entry)) {
+    df_remote *remote = entry;
+    while (remote) {
+      df_remote *next = remote->next;
+      df_remote_free(context, remote);
+      remote = next;
+    }
+  }
+  ck_hs_destroy(&context->remotes);
+}

@@ -1,0 +1,90 @@
+/*
+ * dfcclMemAlloc: a segment of its own for each allocation, offered to every peer process in the
+ * background. A peer that has mapped it answers with its address; from then on messages to that
+ * peer may lend the memory instead of copying it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "host/context.h"
+
+dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
+  df_user_memory *memory = calloc(1, sizeof *memory);
+  uint64_t *reach = malloc(context->n_ranks * sizeof *reach);
+  if (memory == NULL || reach == NULL) {
+    free(memory);
+    free(reach);
+    return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
+  }
+  pthread_mutex_lock(&context->lock);
+  dfcclResult_t result = df_segment_create(&memory->segment, context->next_segment_id, bytes);
+  if (result == dfcclSuccess) {
+    context->next_segment_id++;
+    for (uint32_t r = 0; r < context->n_ranks; r++) reach[r] = DF_OUT_OF_REACH;
+    memory->reach = reach;
+    memory->next = context->user_memory;
+    context->user_memory = memory;
+    df_message message = {.kind = DF_MESSAGE_SEGMENT,
+                          .id = memory->segment->id,
+                          .a = memory->segment->bytes,
+                          .b = DF_SEGMENT_USER};
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+      if (!context->peers[r].local) df_send(context, r, &message, NULL, memory->segment->fd);
+    *ptr = memory->segment->base;
+  }
+  pthread_mutex_unlock(&context->lock);
+  if (result != dfcclSuccess) {
+    free(memory);
+    free(reach);
+  }
+  return result;
+}
+
+static void free_memory(df_user_memory *memory) {
+  df_segment_destroy(memory->segment);
+  free(memory->reach);
+  free(memory);
+}
+
+dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
+  pthread_mutex_lock(&context->lock);
+  df_user_memory **at = &context->user_memory;
+  while (*at && (*at)->segment->base != ptr) at = &(*at)->next;
+  df_user_memory *memory = *at;
+  if (memory) {
+    *at = memory->next;
+    df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id};
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+      if (!context->peers[r].local) df_send(context, r, &message, NULL, -1);
+  }
+  pthread_mutex_unlock(&context->lock);
+  if (memory == NULL)
+    return df_fail(dfcclInvalidArgument,
+                   "%p was not allocated by dfcclMemAlloc on rank %u, or is freed already", ptr,
+                   context->rank);
+  free_memory(memory);
+  return dfcclSuccess;
+}
+
+const uint64_t *df_memory_reach(dfcclContext_t context, const void *ptr) {
+  for (df_user_memory *memory = context->user_memory; memory; memory = memory->next) {
+    uintptr_t base = (uintptr_t)memory->segment->base;
+    if ((uintptr_t)ptr >= base && (uintptr_t)ptr - base < memory->segment->bytes)
+      return memory->reach;
+  }
+  return NULL;
+}
+
+void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment, uint64_t address) {
+  for (df_user_memory *memory = context->user_memory; memory; memory = memory->next)
+    if (memory->segment->id == segment)
+      df_publish_u64(&memory->reach[peer], address - (uint64_t)(uintptr_t)memory->segment->base);
+}
+
+void df_memory_release(dfcclContext_t context) {
+  while (context->user_memory) {
+    df_user_memory *next = context->user_memory->next;
+    free_memory(context->user_memory);
+    context->user_memory = next;
+  }
+}

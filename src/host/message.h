@@ -1,0 +1,53 @@
+/*
+ * Messages of the control plane: registrations, links, failures. Between processes they are the
+ * datagrams of a SOCK_SEQPACKET socket, in order and with their boundaries; within a process they
+ * are copied into the receiver's inbox.
+ */
+#ifndef DF_HOST_MESSAGE_H
+#define DF_HOST_MESSAGE_H
+
+#include "base/limits.h"
+#include "base/result.h"
+
+typedef enum {
+  DF_MESSAGE_SEGMENT = 1, /* id: segment, a: bytes, b: df_segment_use; carries its descriptor */
+  DF_MESSAGE_MAPPED,   /* id: segment (user memory), a: where the sender of this message sees it */
+  DF_MESSAGE_UNMAP,    /* id: segment */
+  DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement and the group's ranks */
+  DF_MESSAGE_LINKS, /* id: collective, a: segment, b: offset: rings for every block, to be written
+                       by the receiver */
+  DF_MESSAGE_DEREGISTER, /* id: collective, a: runs executed before */
+  DF_MESSAGE_FAIL,       /* id: collective, a: dfcclResult_t; payload: sentence */
+  DF_MESSAGE_ABORT,      /* payload: sentence */
+  DF_MESSAGE_BYE,        /* the sender leaves in order */
+  DF_MESSAGE_KINDS
+} df_message_kind;
+
+typedef enum { DF_SEGMENT_HOME, DF_SEGMENT_LINKS, DF_SEGMENT_USER } df_segment_use;
+
+enum { DF_MESSAGE_MAGIC = 0xdfcc };
+
+typedef struct df_message {
+  uint16_t magic, kind;
+  uint32_t payload_bytes; /* behind this header */
+  uint64_t id, a, b;
+} df_message;
+DF_STATIC_ASSERT(sizeof(df_message) == 32, "part of the protocol between processes");
+
+/* What members compare: equal in all fields, or the collective is mismatched. */
+typedef struct df_announcement {
+  uint32_t operation, type, op, root;
+  uint64_t count;
+  uint32_t group_size, algorithm;
+  uint32_t n_blocks, n_slots, stride,
+      payload_offset;    /* the shape: follows from the above and from settings */
+  uint32_t chunk, loops; /* of block 0 */
+} df_announcement;
+
+/* Is a datagram of so many bytes a well-formed message? The receiver trusts nothing else about it.
+ */
+int df_message_is_valid(const void *bytes, size_t length);
+
+static inline const void *df_message_payload(const df_message *message) { return message + 1; }
+
+#endif

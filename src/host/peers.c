@@ -1,0 +1,160 @@
+/* Peers: sending control messages, to inboxes of this process or through sockets that are never
+ * waited for. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "host/context.h"
+
+dfcclResult_t df_peers_init(dfcclContext_t context) {
+  context->peers = calloc(context->n_ranks, sizeof *context->peers);
+  if (context->peers == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", context->n_ranks);
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    df_peer *peer = &context->peers[r];
+    peer->local = context->mesh.local[r];
+    peer->socket = context->mesh.sockets[r];
+    peer->last = &peer->first;
+  }
+  return dfcclSuccess;
+}
+
+static void free_outgoing(df_peer *peer) {
+  while (peer->first) {
+    df_outgoing *next = peer->first->next;
+    if (peer->first->fd >= 0) close(peer->first->fd);
+    free(peer->first);
+    peer->first = next;
+  }
+  peer->last = &peer->first;
+}
+
+void df_peers_free(dfcclContext_t context) {
+  if (context->peers == NULL) return;
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    df_peer *peer = &context->peers[r];
+    free_outgoing(peer);
+    free(peer->told);
+    while (peer->segments) {
+      df_segment *next = peer->segments->next;
+      df_segment_destroy(peer->segments);
+      peer->segments = next;
+    }
+  }
+  free(context->peers);
+  context->peers = NULL;
+}
+
+/* Returns 1 sent, 0 not now, -1 the connection is lost. */
+static int send_one(int socket, const df_outgoing *outgoing) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control;
+  struct iovec part = {.iov_base = (void *)&outgoing->message, .iov_len = outgoing->bytes};
+  struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+  if (outgoing->fd >= 0) {
+    memset(&control, 0, sizeof control);
+    header.msg_control = control.bytes;
+    header.msg_controllen = sizeof control.bytes;
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &outgoing->fd, sizeof(int));
+  }
+  ssize_t sent;
+  do sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return 1;
+  /* Too many descriptors in flight, or no buffers: the receiver will take some. */
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS ||
+                 errno == ENOMEM
+             ? 0
+             : -1;
+}
+
+static void want_writable(dfcclContext_t context, uint32_t rank, int wanted) {
+  df_peer *peer = &context->peers[rank];
+  if (peer->writable_wanted == wanted || peer->socket < 0) return;
+  peer->writable_wanted = wanted;
+  struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.u32 = rank};
+  epoll_ctl(context->epoll_fd, EPOLL_CTL_MOD, peer->socket, &event);
+}
+
+void df_peer_flush(dfcclContext_t context, uint32_t rank) {
+  df_peer *peer = &context->peers[rank];
+  while (peer->first && peer->socket >= 0) {
+    int sent = send_one(peer->socket, peer->first);
+    if (sent == 0) break;
+    if (sent < 0) {
+      free_outgoing(peer); /* the service thread sees the end of the connection itself */
+      break;
+    }
+    df_outgoing *done = peer->first;
+    peer->first = done->next;
+    if (peer->first == NULL) peer->last = &peer->first;
+    if (done->fd >= 0) close(done->fd);
+    free(done);
+  }
+  want_writable(context, rank, peer->first != NULL);
+}
+
+void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, const void *payload,
+             int fd) {
+  df_peer *peer = &context->peers[rank];
+  df_message header = *message;
+  header.magic = DF_MESSAGE_MAGIC;
+  if (peer->state == DF_PEER_DEAD || peer->state == DF_PEER_LEFT) return;
+  if (peer->local) {
+    if (df_world_post(context->world, rank, context->rank, &header, payload) != dfcclSuccess)
+      df_break(context, dfcclOutOfMemory, df_last_sentence());
+    return;
+  }
+  df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
+  int copy = fd >= 0 ? dup(fd) : -1;
+  if (outgoing == NULL || (fd >= 0 && copy < 0)) {
+    char sentence[DF_SENTENCE_BYTES];
+    snprintf(sentence, sizeof sentence,
+             "no memory or descriptor for a message from rank %u to rank %u", context->rank, rank);
+    if (copy >= 0) close(copy);
+    free(outgoing);
+    df_break(context, dfcclOutOfMemory, sentence);
+    return;
+  }
+  outgoing->next = NULL;
+  outgoing->fd = copy;
+  outgoing->bytes = sizeof header + header.payload_bytes;
+  outgoing->message = header;
+  if (header.payload_bytes) memcpy(&outgoing->message + 1, payload, header.payload_bytes);
+  *peer->last = outgoing;
+  peer->last = &outgoing->next;
+  if (peer->first == outgoing) df_peer_flush(context, rank);
+}
+
+/* Tells everybody that we leave in order, and gives the messages that still wait a moment to go
+ * out. */
+void df_peers_say_goodbye(dfcclContext_t context) {
+  pthread_mutex_lock(&context->lock);
+  df_message bye = {.kind = DF_MESSAGE_BYE};
+  for (uint32_t rank = 0; rank < context->n_ranks; rank++)
+    if (rank != context->rank) df_send(context, rank, &bye, NULL, -1);
+  int waiting = 1;
+  for (int attempt = 0; waiting && attempt < 1000; attempt++) {
+    waiting = 0;
+    for (uint32_t rank = 0; rank < context->n_ranks; rank++) {
+      df_peer_flush(context, rank);
+      if (context->peers[rank].first && context->peers[rank].state == DF_PEER_ALIVE) waiting = 1;
+    }
+    if (waiting) {
+      pthread_mutex_unlock(&context->lock);
+      usleep(1000);
+      pthread_mutex_lock(&context->lock);
+    }
+  }
+  pthread_mutex_unlock(&context->lock);
+}

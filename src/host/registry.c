@@ -1,0 +1,309 @@
+/* Registration: checks, the collective's record, its descriptor, and the announcement to the other
+ * members. */
+#include "host/registry_check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/context.h"
+
+/* ---- hash set of collectives, keyed by id ---- */
+
+static void *set_malloc(size_t bytes) { return malloc(bytes); }
+static void set_free(void *p, size_t bytes, bool defer) {
+  (void)bytes;
+  (void)defer;
+  free(p);
+}
+static struct ck_malloc set_allocator = {.malloc = set_malloc, .free = set_free};
+
+static unsigned long mix(uint64_t key) {
+  key ^= key >> 33;
+  key *= 0xff51afd7ed558ccdull;
+  key ^= key >> 33;
+  return (unsigned long)key;
+}
+static unsigned long coll_hash(const void *object, unsigned long seed) {
+  (void)seed;
+  return mix(*(const dfcclCollId_t *)object);
+}
+static bool coll_same(const void *a, const void *b) {
+  return *(const dfcclCollId_t *)a == *(const dfcclCollId_t *)b;
+}
+static unsigned long remote_hash(const void *object, unsigned long seed) {
+  const df_remote *remote = object;
+  (void)seed;
+  return mix(remote->id * 1031 + remote->peer);
+}
+static bool remote_same(const void *a, const void *b) {
+  const df_remote *x = a, *y = b;
+  return x->id == y->id && x->peer == y->peer;
+}
+
+dfcclResult_t df_registry_init(dfcclContext_t context) {
+  context->by_index = calloc(DF_MAX_COLLECTIVES, sizeof *context->by_index);
+  context->generations = calloc(DF_MAX_COLLECTIVES, sizeof *context->generations);
+  context->free_indices = calloc(DF_MAX_COLLECTIVES, sizeof *context->free_indices);
+  context->listed_last = &context->listed_first;
+  if (!context->by_index || !context->generations || !context->free_indices ||
+      !ck_hs_init(&context->colls, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, coll_hash, coll_same,
+                  &set_allocator, 64, 1))
+    return df_fail(dfcclOutOfMemory, "no memory for the table of collectives");
+  if (ck_hs_init(&context->remotes, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, remote_hash, remote_same,
+                 &set_allocator, 64, 1))
+    return dfcclSuccess;
+  ck_hs_destroy(&context->colls);
+  memset(&context->colls, 0, sizeof context->colls);
+  return df_fail(dfcclOutOfMemory, "no memory for the table of announcements");
+}
+
+df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
+  if (context->latest && context->latest->id == id) return context->latest;
+  df_coll *coll = ck_hs_get(&context->colls, coll_hash(&id, 0), &id);
+  if (coll) context->latest = coll;
+  return coll;
+}
+
+/* ---- making and freeing a record ---- */
+
+static uint32_t take_index(dfcclContext_t context) {
+  return context->n_free ? context->free_indices[--context->n_free] : context->n_indices++;
+}
+
+static void give_index(dfcclContext_t context, uint32_t index) {
+  context->by_index[index] = NULL;
+  context->device.descriptors[index] = NULL;
+  context->free_indices[context->n_free++] = index;
+}
+
+static void free_record(df_coll *coll) {
+  if (coll->descriptor) {
+    free(coll->descriptor->links);
+    free(coll->descriptor->scratch);
+    free(coll->descriptor);
+  }
+  free(coll->ranks);
+  free(coll->remotes);
+  free(coll->backlog);
+  free(coll);
+}
+
+/* The daemon's view; links are filled in when they stand. */
+static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
+  const df_plan *plan = coll->plan;
+  uint32_t n_blocks = coll->shape.n_blocks, n_links = plan->n_links * n_blocks;
+  size_t bytes = sizeof(df_descriptor) + n_blocks * (sizeof(df_part) + sizeof(uint64_t));
+  df_descriptor *d = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(bytes, (size_t)DF_CACHE_LINE));
+  df_link *links = n_links ? aligned_alloc(DF_CACHE_LINE, n_links * sizeof *links) : NULL;
+  uint8_t *scratch = coll->shape.scratch_bytes
+                         ? aligned_alloc(DF_CACHE_LINE, n_blocks * coll->shape.scratch_bytes)
+                         : NULL;
+  if (d == NULL || (n_links && links == NULL) || (coll->shape.scratch_bytes && scratch == NULL)) {
+    free(d);
+    free(links);
+    free(scratch);
+    return df_fail(dfcclOutOfMemory, "no memory for collective %" PRIu64 " with %u links", coll->id,
+                   n_links);
+  }
+  memset(d, 0, bytes);
+  if (links) memset(links, 0, n_links * sizeof *links);
+  uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
+  d->primitives = plan->primitives;
+  d->links = links;
+  d->scratch = scratch;
+  d->parts = (df_part *)(d + 1);
+  d->progress = (uint64_t *)(d->parts + n_blocks);
+  d->count = coll->count;
+  d->direct_min = context->settings.direct ? (uint64_t)context->settings.direct_min : UINT64_MAX;
+  d->scratch_bytes = coll->shape.scratch_bytes;
+  d->n_primitives = plan->n_primitives;
+  d->n_links = plan->n_links;
+  d->pieces = plan->pieces;
+  d->n_blocks = n_blocks;
+  d->priority = coll->priority;
+  d->divisor = coll->n;
+  d->geometry = (uint8_t)plan->geometry;
+  d->type = (uint8_t)coll->type;
+  d->op = (uint8_t)coll->op;
+  d->element_bytes = (uint8_t)element_bytes;
+  d->direct_in_place = (uint8_t)plan->direct_in_place;
+  uint64_t result_bytes =
+      coll->count * element_bytes *
+      (coll->operation == DF_OP_ALL_GATHER || coll->operation == DF_OP_ALL_TO_ALL ? coll->n : 1);
+  d->stream = result_bytes >= (uint64_t)context->settings.stream_min;
+  memcpy(d->parts, coll->shape.parts, n_blocks * sizeof *d->parts);
+  coll->descriptor = d;
+  return dfcclSuccess;
+}
+
+static void name_it(df_coll *coll, const char *name) {
+  if (name && *name)
+    snprintf(coll->name, sizeof coll->name, "%s", name);
+  else
+    snprintf(coll->name, sizeof coll->name, "%" PRIu64, coll->id);
+}
+
+static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *registration,
+                               df_coll **out) {
+  df_coll *coll = calloc(1, sizeof *coll);
+  if (coll == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for collective %" PRIu64, registration->id);
+  const dfcclCollOptions_t *options = registration->options;
+  coll->id = registration->id;
+  coll->operation = registration->operation;
+  coll->count = registration->count;
+  coll->type = registration->type;
+  coll->op = registration->op;
+  coll->root = (uint32_t)registration->root;
+  coll->n = df_group_size(context, options);
+  coll->run_limit = UINT64_MAX;
+  coll->priority = options ? options->priority : 0;
+  name_it(coll, options ? options->name : NULL);
+  coll->ranks = calloc(coll->n, sizeof *coll->ranks);
+  coll->remotes = calloc(coll->n, sizeof(df_remote *));
+  if (coll->ranks == NULL || coll->remotes == NULL) {
+    free_record(coll);
+    return df_fail(dfcclOutOfMemory, "no memory for the group of collective %" PRIu64,
+                   registration->id);
+  }
+  for (uint32_t i = 0; i < coll->n; i++) {
+    coll->ranks[i] = options && options->ranks ? (uint32_t)options->ranks[i] : i;
+    if (coll->ranks[i] == context->rank) coll->position = i;
+  }
+  *out = coll;
+  return dfcclSuccess;
+}
+
+/* [lock] Plan, shape, descriptor, index, table. Undone in reverse. */
+static dfcclResult_t install(dfcclContext_t context, df_coll *coll, int algorithm) {
+  dfcclResult_t result = dfcclOutOfMemory;
+  df_plan_key key = {.operation = coll->operation,
+                     .algorithm = algorithm,
+                     .n = coll->n,
+                     .position = coll->position,
+                     .root = coll->root,
+                     .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
+                                coll->n > 1};
+  coll->plan = df_plan_acquire(context, &key);
+  if (coll->plan == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
+  df_shape_make(&coll->shape, coll->plan, coll->count, (uint32_t)df_type_size(coll->type),
+                &context->shape_limits);
+  result = make_descriptor(context, coll);
+  if (result != dfcclSuccess) goto release_plan;
+  coll->index = take_index(context);
+  if (!ck_hs_put(&context->colls, coll_hash(coll, 0), coll)) {
+    result = df_fail(dfcclOutOfMemory, "no memory to enter collective %" PRIu64 " in the table",
+                     coll->id);
+    goto give_back_index;
+  }
+  coll->descriptor->generation = ++context->generations[coll->index];
+  context->by_index[coll->index] = coll;
+  context->device.descriptors[coll->index] = coll->descriptor;
+  context->n_colls++;
+  coll->references = 1;
+  if (coll->priority != 0) df_store_relaxed_u32(&context->device.by_priority, 1);
+  return dfcclSuccess;
+give_back_index:
+  give_index(context, coll->index);
+release_plan:
+  df_plan_release(context, coll->plan);
+  return result;
+}
+
+static void announce(dfcclContext_t context, df_coll *coll) {
+  uint8_t payload[sizeof(df_announcement) + DF_MAX_RANKS * sizeof(uint32_t)];
+  df_announcement announcement = df_coll_announcement(coll);
+  memcpy(payload, &announcement, sizeof announcement);
+  memcpy(payload + sizeof announcement, coll->ranks, coll->n * sizeof(uint32_t));
+  df_message message = {.kind = DF_MESSAGE_ANNOUNCE,
+                        .payload_bytes =
+                            (uint32_t)(sizeof announcement + coll->n * sizeof(uint32_t)),
+                        .id = coll->id};
+  df_coll_send(context, coll, &message, payload);
+}
+
+dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration) {
+  int algorithm;
+  dfcclResult_t result = df_registration_check(context, registration, &algorithm);
+  if (result != dfcclSuccess) return result;
+  df_coll *coll = NULL;
+  result = make_coll(context, registration, &coll);
+  if (result != dfcclSuccess) return result;
+
+  pthread_mutex_lock(&context->lock);
+  if (context->broken != dfcclSuccess)
+    result = df_fail(context->broken, "%s", context->broken_sentence);
+  else if (df_find(context, registration->id) != NULL)
+    result = df_fail(dfcclInvalidUsage, "collective %" PRIu64 " is registered already on rank %u",
+                     registration->id, context->rank);
+  else if (context->n_colls >= DF_MAX_COLLECTIVES)
+    result =
+        df_fail(dfcclInvalidUsage, "%u collectives are registered on rank %u; no more are possible",
+                context->n_colls, context->rank);
+  else
+    result = install(context, coll, algorithm);
+  if (result == dfcclSuccess) {
+    announce(context, coll);
+    df_match_bind(context, coll);
+    df_links_progress(context, coll);
+  }
+  pthread_mutex_unlock(&context->lock);
+  if (result != dfcclSuccess) free_record(coll);
+  return result;
+}
+
+dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
+  dfcclResult_t result = dfcclSuccess;
+  pthread_mutex_lock(&context->lock);
+  df_coll *coll = df_find(context, id);
+  if (coll == NULL) {
+    result = df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u",
+                     id, context->rank);
+  } else if (coll->taken < coll->submitted) {
+    result = df_fail(dfcclInvalidUsage,
+                     "collective %" PRIu64 " has %" PRIu64 " runs on rank %u that are not complete",
+                     id, coll->submitted - coll->taken, context->rank);
+  } else {
+    df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = id, .a = coll->submitted};
+    df_coll_send(context, coll, &message, NULL);
+    ck_hs_remove(&context->colls, coll_hash(coll, 0), coll);
+    if (context->latest == coll) context->latest = NULL;
+    df_match_unbind(context, coll);
+    df_coll_unreference(context, coll);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return result;
+}
+
+void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
+  if (--coll->references > 0) return;
+  DF_ASSERT(!coll->listed);
+  DF_ASSERT(coll->backlog_length == 0);
+  give_index(context, coll->index);
+  context->n_colls--;
+  df_plan_release(context, coll->plan);
+  free_record(coll);
+}
+
+void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
+                  const void *payload) {
+  for (uint32_t i = 0; i < coll->n; i++)
+    if (i != coll->position) df_send(context, coll->ranks[i], message, payload, -1);
+}
+
+void df_registry_free(dfcclContext_t context) {
+  if (context->by_index) {
+    for (uint32_t i = 0; i < context->n_indices; i++)
+      if (context->by_index[i]) {
+        df_plan_release(context, context->by_index[i]->plan);
+        free_record(context->by_index[i]);
+      }
+  }
+  if (context->colls.map) ck_hs_destroy(&context->colls);
+  free(context->by_index);
+  free(context->generations);
+  free(context->free_indices);
+}

@@ -1,0 +1,78 @@
+#include "host/registry_check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options) {
+  return options && options->ranks ? (uint32_t)options->nRanks : context->n_ranks;
+}
+
+static dfcclResult_t check_group(dfcclContext_t context, const dfcclCollOptions_t *options) {
+  if (options->ranks == NULL) {
+    if (options->nRanks != 0)
+      return df_fail(dfcclInvalidArgument,
+                     "options.ranks is NULL but options.nRanks is %d; it must be 0 then",
+                     options->nRanks);
+    return dfcclSuccess;
+  }
+  if (options->nRanks < 1 || (uint32_t)options->nRanks > context->n_ranks)
+    return df_fail(dfcclInvalidArgument, "options.nRanks is %d; a group has 1 to %u ranks here",
+                   options->nRanks, context->n_ranks);
+  uint8_t *seen = calloc(context->n_ranks, 1);
+  if (seen == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory to check a group of %d ranks", options->nRanks);
+  dfcclResult_t result = dfcclSuccess;
+  for (int i = 0; i < options->nRanks && result == dfcclSuccess; i++) {
+    int rank = options->ranks[i];
+    if (rank < 0 || (uint32_t)rank >= context->n_ranks)
+      result = df_fail(dfcclInvalidArgument, "options.ranks[%d] is %d; ranks go from 0 to %u", i,
+                       rank, context->n_ranks - 1);
+    else if (seen[rank]++)
+      result =
+          df_fail(dfcclInvalidArgument, "options.ranks[%d] names rank %d a second time", i, rank);
+  }
+  if (result == dfcclSuccess && !seen[context->rank])
+    result = df_fail(dfcclInvalidArgument, "options.ranks does not contain this rank, %u",
+                     context->rank);
+  free(seen);
+  return result;
+}
+
+static dfcclResult_t check_options(dfcclContext_t context, const dfcclCollOptions_t *options) {
+  if (options == NULL) return dfcclSuccess;
+  if (options->size != sizeof *options || options->magic != DFCCL_COLL_OPTIONS_MAGIC)
+    return df_fail(dfcclInvalidArgument,
+                   "options has size %zu and magic 0x%x; fill it with "
+                   "DFCCL_COLL_OPTIONS_INITIALIZER (size %zu, "
+                   "magic 0x%x)",
+                   options->size, options->magic, sizeof *options, DFCCL_COLL_OPTIONS_MAGIC);
+  return check_group(context, options);
+}
+
+dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *r,
+                                    int *algorithm) {
+  dfcclResult_t result = check_options(context, r->options);
+  if (result != dfcclSuccess) return result;
+  size_t element = df_type_size(r->type);
+  if (element == 0)
+    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 11",
+                   (int)r->type);
+  if (df_operation_reduces(r->operation) && ((int)r->op < dfcclSum || (int)r->op > dfcclAvg))
+    return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to 4",
+                   (int)r->op);
+  uint32_t n = df_group_size(context, r->options);
+  if (r->count > DF_MAX_COUNT / n)
+    return df_fail(dfcclInvalidArgument,
+                   "count is %" PRIu64 "; at most %" PRIu64 " elements are possible with %u ranks",
+                   r->count, DF_MAX_COUNT / n, n);
+  if (r->root < 0 || (uint32_t)r->root >= n)
+    return df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
+                   r->root, n - 1);
+  const char *name = r->options ? r->options->algorithm : NULL;
+  *algorithm = df_plan_choose(name, r->operation, n, r->count * element);
+  if (*algorithm < 0)
+    return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have",
+                   name, df_operation_name(r->operation));
+  return dfcclSuccess;
+}

@@ -1,0 +1,13 @@
+/* Checks of a registration's arguments, before anything is made. */
+#ifndef DF_HOST_REGISTRY_CHECK_H
+#define DF_HOST_REGISTRY_CHECK_H
+
+#include "host/context.h"
+
+uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options);
+
+/* dfcclInvalidArgument with a sentence, or success with the algorithm's index. */
+dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *registration,
+                                    int *algorithm);
+
+#endif

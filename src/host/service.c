@@ -1,0 +1,284 @@
+/*
+ * The service thread of a context: receives control messages, drives link set-up, watches peers and
+ * deadlines, writes dumps and recordings. It sleeps in epoll and uses no processor while nothing
+ * arrives.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "host/context.h"
+
+enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
+
+void df_service_wake(dfcclContext_t context) {
+  uint64_t one = 1;
+  ssize_t written = write(context->event_fd, &one, sizeof one);
+  (void)written; /* a full counter wakes as well */
+}
+
+/* ---- messages ---- */
+
+static void handle_segment(dfcclContext_t context, uint32_t from, const df_message *message,
+                           int fd) {
+  df_peer *peer = &context->peers[from];
+  df_segment *segment;
+  char sentence[DF_SENTENCE_BYTES];
+  if (fd < 0) {
+    snprintf(sentence, sizeof sentence,
+             "rank %u announced shared memory to rank %u without its descriptor", from,
+             context->rank);
+    df_break(context, dfcclRemoteError, sentence);
+    return;
+  }
+  for (segment = peer->segments; segment; segment = segment->next)
+    if (segment->id == message->id) { /* told again */
+      close(fd);
+      return;
+    }
+  dfcclResult_t result = df_segment_map(&segment, message->id, message->a, fd);
+  if (result != dfcclSuccess) {
+    snprintf(sentence, sizeof sentence, "rank %u cannot map rank %u's memory: %.300s",
+             context->rank, from, df_last_sentence());
+    if (message->b == DF_SEGMENT_USER) return; /* that memory is copied through slots then */
+    df_break(context, result, sentence);
+    return;
+  }
+  segment->next = peer->segments;
+  peer->segments = segment;
+  if (message->b == DF_SEGMENT_HOME && segment->bytes >= sizeof(df_bell))
+    peer->bell = (df_bell *)segment->base;
+  if (message->b == DF_SEGMENT_USER) {
+    df_message reply = {
+        .kind = DF_MESSAGE_MAPPED, .id = message->id, .a = (uint64_t)(uintptr_t)segment->base};
+    df_send(context, from, &reply, NULL, -1);
+  }
+}
+
+static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id) {
+  df_segment **at = &context->peers[from].segments;
+  while (*at && (*at)->id != id) at = &(*at)->next;
+  df_segment *segment = *at;
+  if (segment == NULL || segment->base == (uint8_t *)context->peers[from].bell) return;
+  *at = segment->next;
+  df_segment_destroy(segment);
+}
+
+static void handle_failure(dfcclContext_t context, uint32_t from, const df_message *message) {
+  df_remote *remote = df_match_newest(context, from, message->id);
+  dfcclResult_t status = message->a == dfcclMismatch || message->a == dfcclTimeout
+                             ? (dfcclResult_t)message->a
+                             : dfcclRemoteError;
+  const char *sentence = df_message_payload(message);
+  if (status != dfcclMismatch) df_break(context, status, sentence);
+  if (remote == NULL) return;
+  remote->failed = status;
+  snprintf(remote->sentence, sizeof remote->sentence, "%s", sentence);
+  if (remote->bound) df_fail_collective(context, remote->bound, status, 0, sentence);
+}
+
+void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *message, int fd) {
+  df_remote *remote;
+  df_peer *peer = &context->peers[from];
+  if (peer->local && peer->bell == NULL) peer->bell = df_world_bell(context->world, from);
+  switch ((df_message_kind)message->kind) {
+  case DF_MESSAGE_SEGMENT:
+    handle_segment(context, from, message, fd);
+    return; /* fd is used up */
+  case DF_MESSAGE_MAPPED:
+    df_memory_mapped(context, from, message->id, message->a);
+    break;
+  case DF_MESSAGE_UNMAP:
+    handle_unmap(context, from, message->id);
+    break;
+  case DF_MESSAGE_ANNOUNCE:
+    if (df_match_announced(context, from, message) != dfcclSuccess)
+      df_break(context, dfcclOutOfMemory, df_last_sentence());
+    break;
+  case DF_MESSAGE_LINKS:
+    remote = df_match_newest(context, from, message->id);
+    if (remote) df_links_told(context, remote, message->a, message->b);
+    break;
+  case DF_MESSAGE_DEREGISTER:
+    remote = df_match_newest(context, from, message->id);
+    if (remote && !remote->deregistered) df_match_deregistered(context, remote, message->a);
+    break;
+  case DF_MESSAGE_FAIL:
+    handle_failure(context, from, message);
+    break;
+  case DF_MESSAGE_ABORT:
+    df_peer_lost(context, from, DF_PEER_ABORTED, "called dfcclAbort");
+    break;
+  case DF_MESSAGE_BYE:
+    if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_LEFT;
+    break;
+  case DF_MESSAGE_KINDS:
+    break;
+  }
+  if (fd >= 0) close(fd);
+}
+
+static void collect_letters(dfcclContext_t context) {
+  df_letter *letter = df_world_collect(context->world, context->rank);
+  pthread_mutex_lock(&context->lock);
+  while (letter) {
+    df_letter *next = letter->next;
+    df_service_handle(context, letter->from, &letter->message, letter->fd);
+    free(letter);
+    letter = next;
+  }
+  pthread_mutex_unlock(&context->lock);
+}
+
+/* ---- sockets ---- */
+
+static int passed_descriptor(struct msghdr *header) {
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c))
+    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+        c->cmsg_len == CMSG_LEN(sizeof(int))) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(c), sizeof fd);
+      return fd;
+    }
+  return -1;
+}
+
+static void connection_lost(dfcclContext_t context, uint32_t rank) {
+  df_peer *peer = &context->peers[rank];
+  pthread_mutex_lock(&context->lock);
+  epoll_ctl(context->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
+  peer->socket = -1; /* closed with the mesh */
+  if (peer->state != DF_PEER_LEFT)
+    df_peer_lost(context, rank, DF_PEER_DEAD, "died: its connection was lost");
+  pthread_mutex_unlock(&context->lock);
+}
+
+/* Takes what has arrived, a bounded number of messages at a time. */
+static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
+  for (int i = 0; i < DF_EVENTS_AT_ONCE; i++) {
+    union {
+      struct cmsghdr align;
+      char bytes[CMSG_SPACE(4 * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = buffer, .iov_len = DF_MAX_MESSAGE_BYTES};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    ssize_t length = recvmsg(context->peers[rank].socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (length <= 0) {
+      connection_lost(context, rank);
+      return;
+    }
+    int fd = passed_descriptor(&header);
+    pthread_mutex_lock(&context->lock);
+    if (!(header.msg_flags & MSG_TRUNC) && df_message_is_valid(buffer, (size_t)length)) {
+      df_service_handle(context, rank, (const df_message *)buffer, fd);
+    } else {
+      if (fd >= 0) close(fd);
+      df_peer_lost(context, rank, DF_PEER_DEAD, "sent a message that makes no sense");
+    }
+    pthread_mutex_unlock(&context->lock);
+  }
+}
+
+/* ---- the loop ---- */
+
+/* Milliseconds until something may be due; -1: nothing can be. */
+static int tick_ms(dfcclContext_t context) {
+  if (context->recorder && df_has_outstanding(context)) return 100;
+  if (context->settings.timeout_ms == 0) return -1;
+  df_store_relaxed_u32(&context->service_idle, 1);
+  df_wake_fence();
+  if (!df_has_outstanding(context)) return -1;
+  df_store_relaxed_u32(&context->service_idle, 0);
+  long long ms = context->settings.timeout_ms / 8;
+  return (int)DF_MAX(1, DF_MIN(ms, 100));
+}
+
+static void do_due(dfcclContext_t context) {
+  df_store_relaxed_u32(&context->service_idle, 0);
+  pthread_mutex_lock(&context->lock);
+  df_check_deadlines(context);
+  if (context->recorder) df_record_flush(context);
+  pthread_mutex_unlock(&context->lock);
+  uint32_t signals =
+      context->settings.debug_signal ? df_dump_signals_seen() : context->signals_handled;
+  if (df_load_relaxed_u32(&context->dump_requested) || signals != context->signals_handled) {
+    context->signals_handled = signals;
+    df_store_relaxed_u32(&context->dump_requested, 0);
+    df_dump(context, STDERR_FILENO);
+  }
+}
+
+static void *service(void *argument) {
+  dfcclContext_t context = argument;
+  uint8_t *buffer = malloc(DF_MAX_MESSAGE_BYTES);
+  struct epoll_event events[DF_EVENTS_AT_ONCE];
+  if (buffer == NULL) {
+    pthread_mutex_lock(&context->lock);
+    df_break(context, dfcclOutOfMemory, "no memory for the service thread's receive buffer");
+    pthread_mutex_unlock(&context->lock);
+  }
+  while (buffer && !df_load_relaxed_u32(&context->stopping)) {
+    int n = epoll_wait(context->epoll_fd, events, DF_EVENTS_AT_ONCE, tick_ms(context));
+    for (int i = 0; i < n; i++) {
+      uint32_t who = events[i].data.u32;
+      if (who == DF_SERVICE_EVENT) {
+        uint64_t count;
+        ssize_t got = read(context->event_fd, &count, sizeof count);
+        (void)got;
+        continue;
+      }
+      if (context->peers[who].socket < 0) continue;
+      if (events[i].events & EPOLLOUT) {
+        pthread_mutex_lock(&context->lock);
+        df_peer_flush(context, who);
+        pthread_mutex_unlock(&context->lock);
+      }
+      if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(context, who, buffer);
+    }
+    collect_letters(context);
+    do_due(context);
+  }
+  free(buffer);
+  return NULL;
+}
+
+static dfcclResult_t watch(dfcclContext_t context, int fd, uint32_t who) {
+  struct epoll_event event = {.events = EPOLLIN, .data.u32 = who};
+  if (epoll_ctl(context->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) return dfcclSuccess;
+  return df_fail(dfcclSystemError, "epoll refused descriptor %d: %s", fd, strerror(errno));
+}
+
+dfcclResult_t df_service_start(dfcclContext_t context) {
+  dfcclResult_t result = watch(context, context->event_fd, DF_SERVICE_EVENT);
+  for (uint32_t r = 0; r < context->n_ranks && result == dfcclSuccess; r++)
+    if (context->peers[r].socket >= 0) result = watch(context, context->peers[r].socket, r);
+  if (result != dfcclSuccess) return result;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, DF_SERVICE_STACK_BYTES);
+  int error = pthread_create(&context->service, &attributes, service, context);
+  pthread_attr_destroy(&attributes);
+  if (error)
+    return df_fail(dfcclOutOfMemory, "could not start the service thread: %s", strerror(error));
+  context->service_started = 1;
+  return dfcclSuccess;
+}
+
+void df_service_stop(dfcclContext_t context) {
+  if (!context->service_started) return;
+  df_publish_u32(&context->stopping, 1);
+  df_service_wake(context);
+  pthread_join(context->service, NULL);
+  context->service_started = 0;
+}

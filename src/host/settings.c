@@ -1,0 +1,150 @@
+#include "host/settings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "primitives/mover_cpu.h"
+
+static dfcclResult_t read_number(const char *variable, long long least, long long most,
+                                 long long *value) {
+  const char *text = getenv(variable);
+  if (text == NULL) return dfcclSuccess;
+  char *end;
+  errno = 0;
+  long long number = strtoll(text, &end, 10);
+  if (end == text || *end != '\0' || errno != 0 || number < least || number > most)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable %s is \"%s\"; it must be a whole number from %lld to %lld",
+                   variable, text, least, most);
+  *value = number;
+  return dfcclSuccess;
+}
+
+/* Index of the variable's value among the words, or -1 after df_fail; `standard` when the variable
+ * is not set. */
+static int read_word(const char *variable, const char *const *words, int n, int standard,
+                     const char *list) {
+  const char *text = getenv(variable);
+  if (text == NULL) return standard;
+  for (int i = 0; i < n; i++)
+    if (strcmp(text, words[i]) == 0) return i;
+  df_fail(dfcclInvalidUsage, "environment variable %s is \"%s\"; it must be one of: %s", variable,
+          text, list);
+  return -1;
+}
+
+static dfcclResult_t check_power(const char *variable, long long value) {
+  if ((value & (value - 1)) == 0) return dfcclSuccess;
+  return df_fail(dfcclInvalidUsage, "environment variable %s is %lld; it must be a power of two",
+                 variable, value);
+}
+
+static dfcclResult_t read_text(const char *variable, char *text, size_t bytes) {
+  const char *value = getenv(variable);
+  if (value == NULL) return dfcclSuccess;
+  if (strlen(value) >= bytes || *value == '\0')
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable %s has %zu characters; it must have 1 to %zu", variable,
+                   strlen(value), bytes - 1);
+  strcpy(text, value);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t read_environment(df_settings *s) {
+  static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
+  static const char *const variants[] = {"ring", "packed", "slots"};
+  int level = read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
+  if (level < 0) return dfcclInvalidUsage;
+  df_log_set_level((df_log_level)level);
+  int cq = read_word("DFCCL_CQ", variants, 3, DF_CQ_PACKED, "ring, packed, slots");
+  if (cq < 0) return dfcclInvalidUsage;
+  s->cq = (df_cq_variant)cq;
+  dfcclResult_t result;
+#define X(field, variable, standard, least, most, meaning)                                         \
+  s->field = (standard);                                                                           \
+  if ((result = read_number(variable, (least), (most), &s->field)) != dfcclSuccess) return result;
+  DF_SETTINGS_MAP(X)
+#undef X
+  if ((result = check_power("DFCCL_CONTEXT_SLOTS", s->context_slots)) != dfcclSuccess)
+    return result;
+  if ((result = check_power("DFCCL_SLOTS", s->slots)) != dfcclSuccess) return result;
+  if ((result = read_text("DFCCL_ISA", s->isa, sizeof s->isa)) != dfcclSuccess) return result;
+  if (s->isa[0] && df_mover_cpu_by_name(s->isa) == NULL)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_ISA is \"%s\"; this machine offers %s and slower",
+                   s->isa, df_mover_cpu_best()->name);
+  return read_text("DFCCL_RECORD", s->record, sizeof s->record);
+}
+
+static dfcclResult_t apply_config(df_settings *s, const dfcclConfig_t *config) {
+  if (config->size != sizeof *config || config->magic != DFCCL_CONFIG_MAGIC)
+    return df_fail(dfcclInvalidArgument,
+                   "config has size %zu and magic 0x%x; fill it with DFCCL_CONFIG_INITIALIZER "
+                   "(size %zu, magic 0x%x)",
+                   config->size, config->magic, sizeof *config, DFCCL_CONFIG_MAGIC);
+  if (config->backend != dfcclBackendAuto && config->backend != dfcclBackendCpu &&
+      config->backend != dfcclBackendCuda)
+    return df_fail(dfcclInvalidArgument,
+                   "config.backend is %d; it must be 0 (auto), 1 (cpu) or 2 (cuda)",
+                   (int)config->backend);
+  if (config->maxBlocks < 0 || config->maxBlocks > DF_MAX_BLOCKS)
+    return df_fail(dfcclInvalidArgument, "config.maxBlocks is %d; it must be from 0 to %d",
+                   config->maxBlocks, DF_MAX_BLOCKS);
+  if (config->queueDepth < 0 || config->queueDepth > DF_MAX_QUEUE_DEPTH)
+    return df_fail(dfcclInvalidArgument, "config.queueDepth is %d; it must be from 0 to %d",
+                   config->queueDepth, DF_MAX_QUEUE_DEPTH);
+  if (config->timeoutMs < 0)
+    return df_fail(dfcclInvalidArgument, "config.timeoutMs is %d; it must not be negative",
+                   config->timeoutMs);
+  if (config->device < -1)
+    return df_fail(dfcclInvalidArgument, "config.device is %d; it must be -1 or a device's number",
+                   config->device);
+  s->backend = config->backend;
+  if (config->maxBlocks) s->max_blocks = config->maxBlocks;
+  if (config->queueDepth) s->queue_depth = config->queueDepth;
+  if (config->timeoutMs) s->timeout_ms = config->timeoutMs;
+  return dfcclSuccess;
+}
+
+static long long power_of_two_from(long long value, long long least) {
+  long long power = least;
+  while (power < value) power *= 2;
+  return power;
+}
+
+dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config) {
+  df_settings s;
+  memset(&s, 0, sizeof s);
+  dfcclResult_t result = read_environment(&s);
+  if (result == dfcclSuccess && config != NULL) result = apply_config(&s, config);
+  if (result != dfcclSuccess) return result;
+  if (s.max_blocks == 0) s.max_blocks = 1;
+  s.queue_depth = s.queue_depth ? power_of_two_from(s.queue_depth, DF_MIN_QUEUE_DEPTH) : 1024;
+  if (s.backend == dfcclBackendCuda)
+    return df_fail(dfcclInvalidUsage, "config.backend is cuda, but this version has no host side "
+                                      "for CUDA devices; use auto or cpu");
+  s.backend = dfcclBackendCpu;
+  *settings = s;
+  return dfcclSuccess;
+}
+
+df_tunables df_settings_tunables(const df_settings *s) {
+  return (df_tunables){.spin_front = (uint32_t)s->spin_front,
+                       .spin_min = (uint32_t)s->spin_min,
+                       .spin_boost = (uint32_t)s->spin_boost,
+                       .fetch_polls = (uint32_t)s->fetch_polls,
+                       .quit_polls = (uint32_t)s->quit_polls,
+                       .preempt_every = (uint32_t)s->preempt_every};
+}
+
+/* With a core for everybody a poll costs nothing; without, the peer that we wait for may need this
+ * core, and sleeping early hands it over sooner than yielding does (docs/PERFORMANCE.md). */
+void df_settings_complete(df_settings *settings, uint32_t ranks) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int crowded = ranks > (uint32_t)DF_MAX(cores, 1);
+  if (settings->spin_front == 0) settings->spin_front = crowded ? 50 : 1000;
+  if (settings->quit_polls == 0) settings->quit_polls = crowded ? 400 : 4000;
+}

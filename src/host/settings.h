@@ -1,0 +1,77 @@
+/*
+ * Settings of one context: the environment's DFCCL_ variables, read once at initialisation, and the
+ * caller's dfcclConfig_t. The table below is the only list of variables; docs/CONFIGURATION.md
+ * prints it with explanations.
+ */
+#ifndef DF_HOST_SETTINGS_H
+#define DF_HOST_SETTINGS_H
+
+#include "base/result.h"
+#include "daemon_kernel/block.h"
+#include "plans/plan.h"
+
+/* X(field, variable, default, least, most, meaning) */
+#define DF_SETTINGS_MAP(X)                                                                         \
+  X(init_timeout_ms, "DFCCL_INIT_TIMEOUT_MS", 60000, 1, 86400000,                                  \
+    "longest wait for the other ranks in dfcclInit")                                               \
+  X(timeout_ms, "DFCCL_TIMEOUT_MS", 0, 0, 86400000,                                                \
+    "timeoutMs where the caller's configuration leaves it 0")                                      \
+  X(max_blocks, "DFCCL_MAX_BLOCKS", 0, 0, DF_MAX_BLOCKS,                                           \
+    "maxBlocks where the caller leaves it 0; 0: 1 on the CPU")                                     \
+  X(queue_depth, "DFCCL_QUEUE_DEPTH", 0, 0, DF_MAX_QUEUE_DEPTH,                                    \
+    "queueDepth where the caller leaves it 0; 0: 1024")                                            \
+  X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
+    "requests that may wait on the host while the SQ is full")                                     \
+  X(spin_front, "DFCCL_SPIN_FRONT", 0, 0, 1000000000,                                              \
+    "polls before the front of the task queue is set aside; 0: 1000, or 50 with more ranks than "  \
+    "cores")                                                                                       \
+  X(spin_min, "DFCCL_SPIN_MIN", 16, 1, 1000000000,                                                 \
+    "least polls at any place (halved from place to place)")                                       \
+  X(spin_boost, "DFCCL_SPIN_BOOST", 20, 1, 1000,                                                   \
+    "factor on the threshold after a primitive has succeeded")                                     \
+  X(fetch_polls, "DFCCL_FETCH_POLLS", 100, 0, 1000000000,                                          \
+    "polls without progress before another SQE is fetched")                                        \
+  X(quit_polls, "DFCCL_QUIT_POLLS", 0, 0, 1000000000,                                              \
+    "polls without progress or SQE before the daemon quits; 0: 4000, or 400 with more ranks than " \
+    "cores")                                                                                       \
+  X(yield_polls, "DFCCL_YIELD_POLLS", 1000, 1, 1000000000,                                         \
+    "polls of one primitive between two sched_yield")                                              \
+  X(preempt_every, "DFCCL_PREEMPT_EVERY", 0, 0, 1, "1: preempt after every step (test mode)")      \
+  X(context_slots, "DFCCL_CONTEXT_SLOTS", 8, 1, DF_MAX_CONTEXT_SLOTS,                              \
+    "context cache slots; a power of two")                                                         \
+  X(slot_bytes, "DFCCL_SLOT_BYTES", 131072, 64, DF_MAX_SLOT_BYTES, "most payload of a link slot")  \
+  X(slots, "DFCCL_SLOTS", 4, 1, DF_MAX_LINK_SLOTS, "slots of a link; a power of two")              \
+  X(flagged_max, "DFCCL_FLAGGED_MAX", 4096, 0, DF_MAX_SLOT_BYTES,                                  \
+    "payload bytes up to which links are flagged")                                                 \
+  X(direct_min, "DFCCL_DIRECT_MIN", 16384, 1, 1ll << 40,                                           \
+    "message bytes from which reachable buffers are lent")                                         \
+  X(direct, "DFCCL_DIRECT", 1, 0, 1, "0: never lend buffers (always copy through slots)")          \
+  X(stream_min, "DFCCL_STREAM_MIN", 8ll << 20, 0, 1ll << 40,                                       \
+    "result bytes from which stores bypass the caches")                                            \
+  X(block_min, "DFCCL_BLOCK_MIN", 65536, 1, 1ll << 40,                                             \
+    "bytes of a collective for each block it uses")                                                \
+  X(nap_us, "DFCCL_NAP_US", 1000, 10, 1000000,                                                     \
+    "how long a background thread naps while others drive")                                        \
+  X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")
+
+typedef struct df_settings {
+#define X(field, variable, standard, least, most, meaning) long long field;
+  DF_SETTINGS_MAP(X)
+#undef X
+  df_cq_variant cq; /* DFCCL_CQ: ring, packed, slots */
+  char isa[16];     /* DFCCL_ISA: plain, avx2, avx512; empty: the best */
+  char record[512]; /* DFCCL_RECORD: directory; empty: no recording */
+  dfcclBackend_t backend;
+} df_settings;
+
+/* Reads environment and config (may be NULL). dfcclInvalidUsage names a variable,
+ * dfcclInvalidArgument a field. */
+dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
+
+/* Thresholds that were left to the library: by the number of ranks that share the machine's cores.
+ */
+void df_settings_complete(df_settings *settings, uint32_t ranks);
+
+df_tunables df_settings_tunables(const df_settings *settings);
+
+#endif

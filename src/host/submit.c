@@ -1,0 +1,235 @@
+/*
+ * Submission: checks, the run's record, and its way into the SQ. A run goes to the daemon when its
+ * collective's links stand, the daemon holds few enough runs of it, and the SQ has room; until then
+ * it waits in its collective's own list, so that a collective that waits never holds up another
+ * one.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "host/context.h"
+
+uint32_t df_runs_in_device(const df_coll *coll) {
+  return (uint32_t)(coll->admitted - coll->retired);
+}
+
+/* ---- lists ---- */
+
+static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, const df_run *run) {
+  if (coll->backlog_length == coll->backlog_capacity) {
+    uint32_t capacity = coll->backlog_capacity ? coll->backlog_capacity * 2 : 8;
+    df_run *larger = malloc(capacity * sizeof *larger);
+    if (larger == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory to queue run %" PRIu64 " of collective %" PRIu64,
+                     coll->submitted, coll->id);
+    for (uint32_t i = 0; i < coll->backlog_length; i++)
+      larger[i] = coll->backlog[(coll->backlog_head + i) % coll->backlog_capacity];
+    free(coll->backlog);
+    coll->backlog = larger;
+    coll->backlog_capacity = capacity;
+    coll->backlog_head = 0;
+  }
+  coll->backlog[(coll->backlog_head + coll->backlog_length++) % coll->backlog_capacity] = *run;
+  context->backlog_length++;
+  return dfcclSuccess;
+}
+
+df_run df_backlog_pop(dfcclContext_t context, df_coll *coll) {
+  df_run run = coll->backlog[coll->backlog_head];
+  coll->backlog_head = (coll->backlog_head + 1) % coll->backlog_capacity;
+  coll->backlog_length--;
+  context->backlog_length--;
+  return run;
+}
+
+void df_list(dfcclContext_t context, df_coll *coll) {
+  if (coll->listed || coll->backlog_length == 0) return;
+  coll->listed = 1;
+  coll->next_listed = NULL;
+  *context->listed_last = coll;
+  context->listed_last = &coll->next_listed;
+  df_store_relaxed_u32(&context->has_listed, 1);
+}
+
+static df_coll *unlist_first(dfcclContext_t context) {
+  df_coll *coll = context->listed_first;
+  context->listed_first = coll->next_listed;
+  if (context->listed_first == NULL) {
+    context->listed_last = &context->listed_first;
+    df_store_relaxed_u32(&context->has_listed, 0);
+  }
+  coll->listed = 0;
+  return coll;
+}
+
+/* ---- admission ---- */
+
+/* May one more run of it go to the daemon? The first one always may: no collective waits for
+ * another's completion. */
+static int has_room(const dfcclContext_t context, const df_coll *coll) {
+  uint32_t in_device = df_runs_in_device(coll);
+  return in_device == 0 || (in_device < DF_RUNS_AHEAD && context->surplus < DF_RUNS_AHEAD_POOL);
+}
+
+/* Returns 0 when the SQ is full. */
+static int admit(dfcclContext_t context, df_coll *coll, const df_run *run) {
+  uint32_t slot = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
+  coll->in_device[slot] = *run; /* the callback is recorded before its SQE can be seen */
+  coll->descriptor->runs[slot] = (df_run_arguments){.send = run->send,
+                                                    .recv = run->recv,
+                                                    .send_reach = run->send_reach,
+                                                    .recv_reach = run->recv_reach};
+  if (!df_sq_push_spmc(&context->device.sq,
+                       (df_sqe){.collective = coll->index, .blocks = coll->shape.n_blocks}))
+    return 0;
+  if (df_runs_in_device(coll) > 0) context->surplus++;
+  coll->admitted++;
+  df_store_relaxed_u64(&context->sqes_submitted, context->sqes_submitted + 1);
+  return 1;
+}
+
+/* Admits what can be admitted, in the order in which collectives were listed. Failed ones are the
+ * completer's. */
+void df_admit_listed(dfcclContext_t context) {
+  uint32_t admitted = 0;
+  df_coll *kept_first = NULL, **kept_last = &kept_first;
+  int sq_full = 0;
+  while (context->listed_first) {
+    df_coll *coll = unlist_first(context);
+    while (!sq_full && !context->held && coll->failed == dfcclSuccess && coll->ready &&
+           coll->backlog_length > 0 && has_room(context, coll)) {
+      if (!admit(context, coll, &coll->backlog[coll->backlog_head])) {
+        sq_full = 1;
+        break;
+      }
+      df_backlog_pop(context, coll);
+      admitted++;
+    }
+    /* It stays listed while it only waits for room in the SQ or for the end of a synchronisation,
+     * or must be failed. A full device lists it again when a run retires, missing links when they
+     * stand. */
+    int stays = coll->backlog_length > 0 &&
+                (coll->failed != dfcclSuccess || (coll->ready && has_room(context, coll)));
+    if (stays) {
+      coll->listed = 1;
+      coll->next_listed = NULL;
+      *kept_last = coll;
+      kept_last = &coll->next_listed;
+    }
+  }
+  if (kept_first) {
+    context->listed_first = kept_first;
+    context->listed_last = kept_last;
+    df_store_relaxed_u32(&context->has_listed, 1);
+  }
+  if (admitted > 0 || sq_full) df_executor_submitted(&context->executor, 0);
+}
+
+void df_between_turns(void *host) {
+  dfcclContext_t context = host;
+  if (DF_LIKELY(!df_load_relaxed_u32(&context->has_listed))) return;
+  if (pthread_mutex_trylock(&context->lock) != 0)
+    return; /* whoever holds it admits, or the next turn does */
+  df_admit_listed(context);
+  pthread_mutex_unlock(&context->lock);
+}
+
+/* ---- one request ---- */
+
+static dfcclResult_t check_buffer(const df_coll *coll, const char *what, const void *buffer,
+                                  int needed) {
+  if (!needed) return dfcclSuccess;
+  if (buffer == NULL)
+    return df_fail(dfcclInvalidArgument,
+                   "%s is NULL for collective %" PRIu64 " of %" PRIu64 " elements", what, coll->id,
+                   coll->count);
+  size_t element = df_type_size(coll->type);
+  if ((uintptr_t)buffer % element != 0)
+    return df_fail(dfcclInvalidArgument,
+                   "%s is %p, which is not aligned to the element's %zu bytes (collective %" PRIu64
+                   ")",
+                   what, buffer, element, coll->id);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t check_buffers(const df_coll *coll, const void *send, const void *recv) {
+  if (coll->count == 0) return dfcclSuccess;
+  int is_root = coll->position == coll->root;
+  dfcclResult_t result =
+      check_buffer(coll, "sendBuf", send, coll->operation != DF_OP_BROADCAST || is_root);
+  if (result != dfcclSuccess) return result;
+  return check_buffer(coll, "recvBuf", recv, coll->operation != DF_OP_REDUCE || is_root);
+}
+
+static dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operation operation,
+                               dfcclCollId_t id) {
+  if (context->broken != dfcclSuccess)
+    return df_fail(context->broken, "%s", context->broken_sentence);
+  if (coll == NULL)
+    return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
+                   context->rank);
+  if (coll->operation != operation)
+    return df_fail(dfcclInvalidArgument,
+                   "collective %" PRIu64 " is registered as %s, and was run as %s", id,
+                   df_operation_name(coll->operation), df_operation_name(operation));
+  if (coll->failed != dfcclSuccess) return df_fail(coll->failed, "%s", coll->sentence);
+  if (coll->submitted >= coll->run_limit)
+    return df_fail(dfcclRemoteError,
+                   "collective %" PRIu64 ": rank %u deregistered it after %" PRIu64
+                   " runs; run %" PRIu64 " of rank %u can never complete",
+                   id, coll->limit_rank, coll->run_limit, coll->submitted + 1, context->rank);
+  return dfcclSuccess;
+}
+
+/* [lock] */
+static dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run *run, int *pushed) {
+  int straight = coll->ready && coll->backlog_length == 0 && !context->held &&
+                 has_room(context, coll) && !context->has_listed && admit(context, coll, run);
+  *pushed = straight;
+  if (!straight) {
+    if (context->backlog_length >= (uint64_t)context->settings.backlog)
+      return df_fail(dfcclInvalidUsage,
+                     "%" PRIu64
+                     " requests wait on rank %u already (DFCCL_BACKLOG is %lld): run %" PRIu64
+                     " of collective %" PRIu64 " was refused",
+                     context->backlog_length, context->rank, context->settings.backlog,
+                     coll->submitted, coll->id);
+    dfcclResult_t result = backlog_push(context, coll, run);
+    if (result != dfcclSuccess) return result;
+  }
+  df_publish_u64(&context->runs_accepted, context->runs_accepted + 1);
+  uint64_t number = coll->submitted++;
+  if (context->recorder) df_record_run(context, coll, number);
+  if (straight) return dfcclSuccess;
+  if (!coll->ready) {
+    df_links_progress(context, coll);
+  } else {
+    df_list(context, coll);
+    df_admit_listed(context);
+  }
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                        const void *send, void *recv, dfcclCallback_t callback, void *argument) {
+  int pushed = 0;
+  df_run run = {.send = send, .recv = recv, .callback = callback, .argument = argument};
+  if (context->settings.timeout_ms) run.submitted_ns = df_clock_ns();
+  pthread_mutex_lock(&context->lock);
+  df_coll *coll = df_find(context, id);
+  dfcclResult_t result = check_run(context, coll, operation, id);
+  if (result == dfcclSuccess) result = check_buffers(coll, send, recv);
+  if (result == dfcclSuccess) {
+    if (context->user_memory) {
+      run.send_reach = df_memory_reach(context, send);
+      run.recv_reach = df_memory_reach(context, recv);
+    }
+    result = submit(context, coll, &run, &pushed);
+  }
+  pthread_mutex_unlock(&context->lock);
+  if (pushed) df_executor_submitted(&context->executor, 0);
+  if (run.submitted_ns && df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);
+  return result;
+}

@@ -1,0 +1,164 @@
+/*
+ * Waiting. A thread that waits drives: it executes the daemon's blocks, takes CQEs and runs
+ * callbacks itself, until what it waits for is true; it sleeps only when no block can progress.
+ */
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "host/context.h"
+
+typedef struct df_condition {
+  dfcclContext_t context;
+  const df_coll *coll;
+  uint64_t target;
+  uint64_t deadline_ns; /* 0: none */
+} df_condition;
+
+enum { DF_YIELDS_BEFORE_NAP = 100 };
+static const uint64_t df_nap_for_blocks_ns =
+    100 * 1000; /* another thread drives some of the blocks */
+static const uint64_t df_longest_sleep_ns =
+    100 * 1000 * 1000; /* every waker rings; this only bounds a defect */
+
+static int coll_done(const df_condition *condition) {
+  return df_observe_u64(&condition->coll->completed) >= condition->target;
+}
+
+static int all_done(const df_condition *condition) {
+  return df_observe_u64(&condition->context->runs_completed) >= condition->target ||
+         (condition->deadline_ns && df_clock_ns() > condition->deadline_ns);
+}
+
+static int holds_all(const df_driver *driver) {
+  return driver->held + 1 == 1ull << driver->executor->n_blocks;
+}
+
+static void sleep_until_news(df_driver *driver, int (*is_true)(const df_condition *),
+                             const df_condition *condition) {
+  dfcclContext_t context = condition->context;
+  df_bell *bell = driver->executor->work_bell;
+  uint64_t most = condition->deadline_ns ? df_nap_for_blocks_ns : df_longest_sleep_ns;
+  uint64_t limit = holds_all(driver) ? most : df_nap_for_blocks_ns;
+  uint32_t ticket = df_bell_prepare(bell);
+  df_system_add_u32(&context->sleeping_waiters, 1);
+  int completer_free = !df_load_relaxed_u32(&context->completer);
+  if (is_true(condition) || df_driver_has_reason(driver) ||
+      (completer_free && df_cq_has_entry(&context->device.cq)))
+    df_bell_cancel(bell);
+  else
+    df_bell_sleep(bell, ticket, limit);
+  df_system_sub_u32(&context->sleeping_waiters, 1);
+}
+
+static void drive_until(int (*is_true)(const df_condition *), const df_condition *condition) {
+  dfcclContext_t context = condition->context;
+  df_driver driver;
+  uint32_t yields = 0;
+  if (is_true(condition)) return;
+  df_driver_begin(&driver, &context->executor);
+  for (;;) {
+    int happened = df_driver_turn(&driver, 1);
+    uint32_t completed = df_complete(context, &driver);
+    if (is_true(condition)) break;
+    if (happened || completed) {
+      yields = 0;
+    } else if (!holds_all(&driver) && yields < DF_YIELDS_BEFORE_NAP) {
+      yields++;
+      sched_yield();
+    } else {
+      sleep_until_news(&driver, is_true, condition);
+    }
+  }
+  df_driver_end(&driver);
+  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_ring(context->executor.work_bell);
+}
+
+static dfcclResult_t refuse_in_callback(const char *function) {
+  return df_fail(dfcclInvalidUsage,
+                 "%s was called from a callback; it would wait for the callback itself", function);
+}
+
+dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
+  if (df_in_callback()) return refuse_in_callback("dfcclWait");
+  pthread_mutex_lock(&context->lock);
+  df_coll *coll = df_find(context, id);
+  if (coll == NULL) {
+    pthread_mutex_unlock(&context->lock);
+    return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
+                   context->rank);
+  }
+  coll->references++;
+  df_condition condition = {.context = context, .coll = coll, .target = coll->submitted};
+  pthread_mutex_unlock(&context->lock);
+
+  drive_until(coll_done, &condition);
+
+  pthread_mutex_lock(&context->lock);
+  dfcclResult_t status = coll->wait_status;
+  coll->wait_status = dfcclSuccess;
+  if (status != dfcclSuccess) df_fail(status, "%s", coll->sentence);
+  df_coll_unreference(context, coll);
+  pthread_mutex_unlock(&context->lock);
+  return status;
+}
+
+dfcclResult_t df_wait_all(dfcclContext_t context) {
+  if (df_in_callback()) return refuse_in_callback("dfcclWaitAll");
+  df_condition condition = {.context = context, .target = df_observe_u64(&context->runs_accepted)};
+  drive_until(all_done, &condition);
+  pthread_mutex_lock(&context->lock);
+  dfcclResult_t status = context->wait_all_status;
+  context->wait_all_status = dfcclSuccess;
+  if (status != dfcclSuccess) df_fail(status, "%s", context->sentence);
+  pthread_mutex_unlock(&context->lock);
+  return status;
+}
+
+void df_wait_settled(dfcclContext_t context, uint64_t most_ns) {
+  df_condition condition = {.context = context,
+                            .target = df_observe_u64(&context->runs_accepted),
+                            .deadline_ns = most_ns == UINT64_MAX ? 0 : df_clock_ns() + most_ns};
+  drive_until(all_done, &condition);
+}
+
+/* ---- device synchronisation ---- */
+
+/* Every block that ran when we began has left since. */
+static int all_have_left(dfcclContext_t context, const uint64_t *quits) {
+  for (uint32_t b = 0; b < context->device.n_blocks; b++) {
+    const df_block *block = &context->blocks[b];
+    if (df_observe_u32(&block->running) && df_load_relaxed_u64(&block->stats.quits) == quits[b])
+      return 0;
+  }
+  return 1;
+}
+
+dfcclResult_t df_device_synchronize(dfcclContext_t context) {
+  if (df_in_callback()) return refuse_in_callback("dfcclDeviceSynchronize");
+  uint64_t quits[DF_MAX_BLOCKS];
+  pthread_mutex_lock(&context->lock);
+  context->held++; /* what is submitted from here on waits on the host */
+  if (context->recorder) df_record_sync(context);
+  for (uint32_t b = 0; b < context->device.n_blocks; b++)
+    quits[b] = df_load_relaxed_u64(&context->blocks[b].stats.quits);
+  pthread_mutex_unlock(&context->lock);
+
+  df_driver driver;
+  df_driver_begin(&driver, &context->executor);
+  while (!all_have_left(context, quits)) {
+    int happened = df_driver_turn(&driver, 0);
+    if (df_cq_has_entry(&context->device.cq)) df_ring_poller(context);
+    if (!happened) sched_yield();
+  }
+  df_driver_end(&driver);
+
+  pthread_mutex_lock(&context->lock);
+  context->held--;
+  df_admit_listed(context);
+  pthread_mutex_unlock(&context->lock);
+  /* Work that the daemon left behind is taken up again. */
+  if (df_has_outstanding(context)) df_executor_submitted(&context->executor, 0);
+  return dfcclSuccess;
+}

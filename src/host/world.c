@@ -1,0 +1,158 @@
+#include "host/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER;
+static df_world *worlds;
+
+static df_world *make_world(const unsigned char job[16], uint32_t n_ranks) {
+  df_world *world = calloc(1, sizeof *world);
+  df_inbox *inboxes = calloc(n_ranks, sizeof *inboxes);
+  if (world == NULL || inboxes == NULL) {
+    free(world);
+    free(inboxes);
+    df_fail(dfcclOutOfMemory, "no memory for the records of %u ranks", n_ranks);
+    return NULL;
+  }
+  memcpy(world->job, job, sizeof world->job);
+  world->n_ranks = n_ranks;
+  world->inboxes = inboxes;
+  pthread_mutex_init(&world->lock, NULL);
+  for (uint32_t r = 0; r < n_ranks; r++) {
+    df_inbox *inbox = &inboxes[r];
+    pthread_mutex_init(&inbox->lock, NULL);
+    inbox->last = &inbox->first;
+    inbox->event_fd = -1;
+    inbox->open = 1;
+  }
+  return world;
+}
+
+static void free_letters(df_letter *letter) {
+  while (letter) {
+    df_letter *next = letter->next;
+    if (letter->fd >= 0) close(letter->fd);
+    free(letter);
+    letter = next;
+  }
+}
+
+static void free_world(df_world *world) {
+  for (uint32_t r = 0; r < world->n_ranks; r++) {
+    free_letters(world->inboxes[r].first);
+    pthread_mutex_destroy(&world->inboxes[r].lock);
+  }
+  while (world->graveyard) {
+    df_segment *next = world->graveyard->next;
+    df_segment_destroy(world->graveyard);
+    world->graveyard = next;
+  }
+  pthread_mutex_destroy(&world->lock);
+  free(world->inboxes);
+  free(world);
+}
+
+df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks) {
+  pthread_mutex_lock(&worlds_lock);
+  df_world *world = worlds;
+  while (world && memcmp(world->job, job, sizeof world->job) != 0) world = world->next;
+  if (world == NULL) {
+    world = make_world(job, n_ranks);
+    if (world) {
+      world->next = worlds;
+      worlds = world;
+    }
+  }
+  if (world) world->references++;
+  pthread_mutex_unlock(&worlds_lock);
+  return world;
+}
+
+void df_world_release(df_world *world) {
+  pthread_mutex_lock(&worlds_lock);
+  int last = --world->references == 0;
+  if (last) {
+    df_world **at = &worlds;
+    while (*at != world) at = &(*at)->next;
+    *at = world->next;
+  }
+  pthread_mutex_unlock(&worlds_lock);
+  if (last) free_world(world);
+}
+
+void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell) {
+  df_inbox *inbox = &world->inboxes[rank];
+  pthread_mutex_lock(&inbox->lock);
+  inbox->event_fd = event_fd;
+  inbox->bell = bell;
+  pthread_mutex_unlock(&inbox->lock);
+}
+
+void df_world_detach(df_world *world, uint32_t rank) {
+  df_inbox *inbox = &world->inboxes[rank];
+  pthread_mutex_lock(&inbox->lock);
+  inbox->event_fd = -1;
+  inbox->open = 0;
+  df_letter *letters = inbox->first;
+  inbox->first = NULL;
+  inbox->last = &inbox->first;
+  pthread_mutex_unlock(&inbox->lock);
+  free_letters(letters);
+}
+
+void df_world_bury(df_world *world, df_segment *segments) {
+  pthread_mutex_lock(&world->lock);
+  while (segments) {
+    df_segment *next = segments->next;
+    segments->next = world->graveyard;
+    world->graveyard = segments;
+    segments = next;
+  }
+  pthread_mutex_unlock(&world->lock);
+}
+
+df_bell *df_world_bell(df_world *world, uint32_t rank) {
+  df_inbox *inbox = &world->inboxes[rank];
+  pthread_mutex_lock(&inbox->lock);
+  df_bell *bell = inbox->bell;
+  pthread_mutex_unlock(&inbox->lock);
+  return bell;
+}
+
+dfcclResult_t df_world_post(df_world *world, uint32_t to, uint32_t from, const df_message *message,
+                            const void *payload) {
+  df_letter *letter = malloc(sizeof *letter + message->payload_bytes);
+  if (letter == NULL) return df_fail(dfcclOutOfMemory, "no memory for a message to rank %u", to);
+  letter->next = NULL;
+  letter->from = from;
+  letter->fd = -1;
+  letter->message = *message;
+  if (message->payload_bytes) memcpy(&letter->message + 1, payload, message->payload_bytes);
+  df_inbox *inbox = &world->inboxes[to];
+  pthread_mutex_lock(&inbox->lock);
+  if (inbox->open) {
+    *inbox->last = letter;
+    inbox->last = &letter->next;
+    letter = NULL;
+    if (inbox->event_fd >= 0) {
+      uint64_t one = 1;
+      ssize_t written = write(inbox->event_fd, &one, sizeof one);
+      (void)written; /* a full counter wakes as well */
+    }
+  }
+  pthread_mutex_unlock(&inbox->lock);
+  free(letter); /* the rank has gone: nobody would read it */
+  return dfcclSuccess;
+}
+
+df_letter *df_world_collect(df_world *world, uint32_t rank) {
+  df_inbox *inbox = &world->inboxes[rank];
+  pthread_mutex_lock(&inbox->lock);
+  df_letter *letters = inbox->first;
+  inbox->first = NULL;
+  inbox->last = &inbox->first;
+  pthread_mutex_unlock(&inbox->lock);
+  return letters;
+}

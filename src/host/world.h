@@ -1,0 +1,56 @@
+/*
+ * World: the ranks of one job that live in this process. They reach each other's memory directly
+ * and exchange control messages through inboxes. Segments of a rank that was destroyed stay until
+ * the last rank has gone, because peers' links point into them.
+ */
+#ifndef DF_HOST_WORLD_H
+#define DF_HOST_WORLD_H
+
+#include <pthread.h>
+
+#include "base/bell.h"
+#include "host/message.h"
+#include "transports/segment.h"
+
+typedef struct df_letter {
+  struct df_letter *next;
+  uint32_t from;
+  int fd;             /* -1, or a descriptor that came along */
+  df_message message; /* payload behind it */
+} df_letter;
+
+typedef struct df_inbox {
+  pthread_mutex_t lock;
+  df_letter *first, **last;
+  int event_fd;  /* rings the rank's service thread; -1: nobody there yet, or no more */
+  int open;      /* letters are kept */
+  df_bell *bell; /* the rank's work bell */
+} df_inbox;
+
+typedef struct df_world {
+  struct df_world *next;
+  unsigned char job[16];
+  uint32_t n_ranks, references;
+  df_inbox *inboxes; /* [n_ranks] */
+  df_segment *graveyard;
+  pthread_mutex_t lock; /* graveyard */
+} df_world;
+
+/* Finds or makes the world of a job; every user releases it once. NULL: out of memory (sentence
+ * recorded). */
+df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks);
+void df_world_release(df_world *world);
+
+void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell);
+void df_world_detach(df_world *world, uint32_t rank);      /* later letters to it are dropped */
+void df_world_bury(df_world *world, df_segment *segments); /* takes the list */
+df_bell *df_world_bell(df_world *world, uint32_t rank);
+
+/* A copy of message and payload goes to the rank's inbox. dfcclOutOfMemory if there is no memory
+ * for it. */
+dfcclResult_t df_world_post(df_world *world, uint32_t to, uint32_t from, const df_message *message,
+                            const void *payload);
+/* All letters, oldest first; the caller frees each. */
+df_letter *df_world_collect(df_world *world, uint32_t rank);
+
+#endif

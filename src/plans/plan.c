@@ -1,0 +1,154 @@
+#include "plans/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+  const char *name;
+  uint32_t operations; /* bits by df_operation */
+  void (*build)(df_plan *plan);
+} algorithms[] = {
+    {"ring",
+     1u << DF_OP_ALL_REDUCE | 1u << DF_OP_REDUCE | 1u << DF_OP_BROADCAST | 1u << DF_OP_ALL_GATHER |
+         1u << DF_OP_REDUCE_SCATTER,
+     df_plan_ring},
+    {"allpairs", 1u << DF_OP_ALL_REDUCE, df_plan_all_pairs},
+    {"pairwise", 1u << DF_OP_ALL_TO_ALL, df_plan_pairwise},
+};
+enum { DF_RING, DF_ALL_PAIRS, DF_PAIRWISE };
+
+const char *df_plan_algorithm_name(int algorithm) { return algorithms[algorithm].name; }
+
+const char *df_operation_name(df_operation operation) {
+  static const char *const names[DF_OP_COUNT] = {"AllReduce", "Reduce",        "Broadcast",
+                                                 "AllGather", "ReduceScatter", "AllToAll"};
+  return names[operation];
+}
+
+int df_operation_reduces(df_operation operation) {
+  return operation == DF_OP_ALL_REDUCE || operation == DF_OP_REDUCE ||
+         operation == DF_OP_REDUCE_SCATTER;
+}
+
+/* One crossing instead of 2(n-1) pays while latency outweighs the extra bytes
+ * (docs/PERFORMANCE.md). */
+static uint64_t all_pairs_limit(uint32_t n) { return n == 2 ? 16384 : 8192 / n; }
+
+int df_plan_choose(const char *name, df_operation operation, uint32_t n, uint64_t bytes) {
+  if (name == NULL || strcmp(name, "auto") == 0) {
+    if (operation == DF_OP_ALL_TO_ALL) return DF_PAIRWISE;
+    if (operation == DF_OP_ALL_REDUCE && n > 1 && bytes <= all_pairs_limit(n)) return DF_ALL_PAIRS;
+    return DF_RING;
+  }
+  for (size_t i = 0; i < DF_COUNT_OF(algorithms); i++)
+    if (strcmp(name, algorithms[i].name) == 0)
+      return algorithms[i].operations >> operation & 1 ? (int)i : -1;
+  return -1;
+}
+
+df_plan *df_plan_make(const df_plan_key *key) {
+  df_plan *plan = calloc(1, sizeof *plan);
+  if (plan == NULL) return NULL;
+  plan->key = *key;
+  plan->pieces = 1;
+  plan->direct_in_place = 1;
+  algorithms[key->algorithm].build(plan);
+  if (plan->failed) {
+    df_plan_free(plan);
+    return NULL;
+  }
+  return plan;
+}
+
+void df_plan_free(df_plan *plan) {
+  if (plan == NULL) return;
+  free(plan->primitives);
+  free(plan->links);
+  free(plan);
+}
+
+static void *grow(void *array, uint32_t used, uint32_t *capacity, size_t item, df_plan *plan) {
+  if (used < *capacity) return array;
+  uint32_t larger = *capacity ? *capacity * 2 : 8;
+  void *moved = realloc(array, larger * item);
+  if (moved == NULL) {
+    plan->failed = 1;
+    return array;
+  }
+  *capacity = larger;
+  return moved;
+}
+
+/* The link to or from a peer, made at its first use; its next message's ordinal goes to *ordinal.
+ */
+static uint16_t take_link(df_plan *plan, uint32_t peer, uint16_t sends, uint16_t *ordinal) {
+  uint32_t i = 0;
+  while (i < plan->n_links && !(plan->links[i].peer == peer && plan->links[i].sends == sends)) i++;
+  if (i == plan->n_links) {
+    plan->links = grow(plan->links, plan->n_links, &plan->link_capacity, sizeof *plan->links, plan);
+    if (plan->failed) return 0;
+    plan->links[plan->n_links++] = (df_plan_link){.peer = (uint16_t)peer, .sends = sends};
+  }
+  *ordinal = (uint16_t)plan->links[i].messages++;
+  return (uint16_t)i;
+}
+
+void df_plan_add(df_plan *plan, df_step_spec spec) {
+  if (plan->failed) return;
+  plan->primitives = grow(plan->primitives, plan->n_primitives, &plan->primitive_capacity,
+                          sizeof *plan->primitives, plan);
+  if (plan->failed) return;
+  df_primitive prim = {.flags = (uint8_t)spec.flags,
+                       .source = (uint8_t)spec.source,
+                       .destination = (uint8_t)spec.destination,
+                       .piece = (uint16_t)spec.piece,
+                       .source_piece = (uint16_t)spec.source_piece,
+                       .destination_piece = (uint16_t)spec.destination_piece};
+  if (spec.flags & DF_PRIM_RECV)
+    prim.recv_link = take_link(plan, spec.recv_from, 0, &prim.recv_ordinal);
+  if (spec.flags & DF_PRIM_SEND)
+    prim.send_link = take_link(plan, spec.send_to, 1, &prim.send_ordinal);
+  if (!plan->failed) plan->primitives[plan->n_primitives++] = prim;
+}
+
+/* Cuts `elements` into loops of `pieces` chunks, equal in all loops, so that the last loop is not a
+ * small one. */
+static void cut(df_part *part, uint64_t elements, uint32_t pieces, uint64_t chunk_max,
+                uint32_t grain) {
+  part->elements = elements;
+  part->loops = 0;
+  part->chunk = 0;
+  if (elements == 0) return;
+  uint64_t loops = DF_DIV_UP(elements, chunk_max * pieces);
+  uint64_t chunk = DF_ALIGN_UP(DF_DIV_UP(elements, loops * pieces), (uint64_t)grain);
+  part->chunk = (uint32_t)DF_MIN(chunk, chunk_max);
+  part->loops = (uint32_t)DF_DIV_UP(elements, (uint64_t)part->chunk * pieces);
+}
+
+void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_t element_bytes,
+                   const df_shape_limits *limits) {
+  memset(shape, 0, sizeof *shape);
+  uint32_t pieces = plan->geometry == DF_GEOMETRY_PARTITION ? plan->pieces : 1;
+  uint32_t grain = DF_CACHE_LINE / element_bytes;
+  uint64_t wanted = DF_DIV_UP(count * element_bytes, limits->block_min);
+  shape->n_blocks = (uint32_t)DF_MAX(DF_MIN(wanted, (uint64_t)limits->max_blocks), 1u);
+  uint64_t share = DF_ALIGN_UP(DF_DIV_UP(count, shape->n_blocks), (uint64_t)grain);
+  uint64_t chunk_max = DF_MAX(limits->slot_bytes / element_bytes / grain * grain, (uint64_t)grain);
+  uint64_t payload = 0;
+  for (uint32_t b = 0; b < shape->n_blocks; b++) {
+    df_part *part = &shape->parts[b];
+    part->first = DF_MIN(b * share, count);
+    cut(part, DF_MIN(share, count - part->first), pieces, chunk_max, grain);
+    payload = DF_MAX(payload, (uint64_t)part->chunk * element_bytes);
+  }
+  /* A message is never longer than the whole buffer, however its chunk was rounded up. */
+  payload = DF_MIN(payload, DF_MAX(count * element_bytes, 1u));
+  shape->payload_offset =
+      payload <= limits->flagged_max ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;
+  shape->stride = df_link_stride(DF_MAX(payload, 8u), shape->payload_offset);
+  shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
+  if (limits->slots == 1) shape->n_slots = 1; /* asked for: the tightest link */
+  shape->scratch_bytes =
+      DF_ALIGN_UP((uint64_t)plan->scratch_pieces * shape->parts[0].chunk * element_bytes,
+                  (uint64_t)DF_CACHE_LINE);
+}

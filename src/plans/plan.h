@@ -1,0 +1,100 @@
+/*
+ * Plans: what each rank of a group does in one loop of a collective, as data that the step function
+ * interprets. A plan depends on operation, algorithm, group size, position and root only, never on
+ * the count, so collectives share it. Adding an algorithm: write one builder, name it in plan.c's
+ * table. The daemon does not change.
+ */
+#ifndef DF_PLANS_PLAN_H
+#define DF_PLANS_PLAN_H
+
+#include "base/result.h"
+#include "context/descriptor.h"
+#include "primitives/link.h"
+
+typedef enum {
+  DF_OP_ALL_REDUCE,
+  DF_OP_REDUCE,
+  DF_OP_BROADCAST,
+  DF_OP_ALL_GATHER,
+  DF_OP_REDUCE_SCATTER,
+  DF_OP_ALL_TO_ALL,
+  DF_OP_COUNT
+} df_operation;
+
+const char *df_operation_name(df_operation operation); /* "AllReduce", ... */
+int df_operation_reduces(df_operation operation);
+
+typedef struct df_plan_key {
+  df_operation operation;
+  int algorithm; /* index into the table of algorithms */
+  uint32_t n, position, root;
+  int average; /* dfcclAvg: the last reduction divides */
+} df_plan_key;
+
+typedef struct df_plan_link {
+  uint16_t peer;  /* position in the group */
+  uint16_t sends; /* 1: from this rank to the peer; 0: from the peer */
+  uint32_t messages;
+} df_plan_link;
+
+typedef struct df_plan {
+  df_plan_key key;
+  df_primitive *primitives;
+  df_plan_link *links;
+  uint32_t n_primitives, n_links;
+  uint32_t pieces;         /* PARTITION: chunks that one loop covers */
+  uint32_t scratch_pieces; /* chunks of scratch memory for each block */
+  df_geometry geometry;
+  int direct_in_place; /* an in-place run may lend buffers to peers */
+  /* the builder's */
+  uint32_t primitive_capacity, link_capacity;
+  int failed;
+} df_plan;
+
+/* Index of the algorithm to use, or -1 where `name` (NULL, "auto" or a name) does not apply to the
+ * operation. */
+int df_plan_choose(const char *name, df_operation operation, uint32_t n, uint64_t bytes);
+const char *df_plan_algorithm_name(int algorithm);
+
+/* Makes a plan; the caller frees it. NULL: out of memory. */
+df_plan *df_plan_make(const df_plan_key *key);
+void df_plan_free(df_plan *plan);
+
+/* For builders: appends a primitive. peer arguments are positions, or DF_NO_PEER. Links and
+ * ordinals follow from them. */
+#define DF_NO_PEER UINT32_MAX
+typedef struct df_step_spec {
+  uint32_t flags, piece;
+  uint32_t recv_from, send_to;
+  df_buffer source;
+  uint32_t source_piece;
+  df_buffer destination;
+  uint32_t destination_piece;
+} df_step_spec;
+void df_plan_add(df_plan *plan, df_step_spec spec);
+
+void df_plan_ring(df_plan *plan);
+void df_plan_all_pairs(df_plan *plan);
+void df_plan_pairwise(df_plan *plan);
+
+/* How the elements are cut: blocks, chunks, loops, slots. The same on every member, or their
+ * registrations differ. */
+typedef struct df_shape_limits {
+  uint64_t slot_bytes;  /* most payload of a slot */
+  uint32_t slots;       /* of a link for large payloads */
+  uint32_t flagged_max; /* bytes up to which a link is flagged */
+  uint64_t block_min;   /* bytes below which another block is not worth it */
+  uint32_t max_blocks;
+} df_shape_limits;
+
+typedef struct df_shape {
+  uint32_t n_blocks;
+  uint32_t n_slots, stride, payload_offset; /* of every link */
+  uint64_t scratch_bytes;                   /* of each block */
+  df_part parts[DF_MAX_BLOCKS];
+} df_shape;
+
+void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_t element_bytes,
+                   const df_shape_limits *limits);
+
+#endif

@@ -1,0 +1,127 @@
+/*
+ * Lanes: the threads that execute one block. A CPU block has one and no barrier; a CUDA block has
+ * many. One of them, the leader, takes every decision; all of them move data. The core is written
+ * once against the functions below.
+ */
+#ifndef DF_PRIMITIVES_LANES_H
+#define DF_PRIMITIVES_LANES_H
+
+#include "base/atomic.h"
+#include "context/descriptor.h"
+#include "primitives/link.h"
+
+/* What one step decided: the movement to execute and what to announce after it. */
+typedef enum {
+  DF_MOVE_NOTHING,
+  DF_MOVE_COPY,
+  DF_MOVE_REDUCE,
+  DF_MOVE_REDUCE_AVERAGE,
+  DF_MOVE_DIVIDE
+} df_move_kind;
+
+typedef struct df_move {
+  uint32_t kind;   /* df_move_kind */
+  uint32_t result; /* df_step_result, for the lanes that did not decide */
+  void *store;     /* first destination, or NULL */
+  void *slot;      /* second destination (a link's slot), or NULL */
+  const void *a;   /* received, or the only source */
+  const void *b;   /* local source of a reduction */
+  uint64_t count;  /* elements */
+  uint8_t type, op, stream, element_bytes;
+  uint32_t divisor;
+  df_link *recv_link, *send_link; /* NULL where the primitive has none */
+  uint64_t recv_sequence, send_sequence;
+  uint32_t lends;     /* the message lends a buffer */
+  uint32_t announces; /* 0: an empty message, which is not sent */
+} df_move;
+
+#if defined(__CUDACC__)
+
+typedef struct df_lanes {
+  uint32_t index, count;
+  df_move *move; /* in shared memory */
+} df_lanes;
+
+DF_CORE int df_lanes_leads(const df_lanes *lanes) { return lanes->index == 0; }
+DF_CORE void df_lanes_sync(df_lanes *lanes) {
+  (void)lanes;
+#if DF_ON_DEVICE
+  __syncthreads();
+#endif
+}
+/* After the bulk of a move, before the leader announces it: every lane's stores reach the whole
+ * system. */
+DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
+#if DF_ON_DEVICE
+  __threadfence_system();
+#endif
+  df_lanes_sync(lanes);
+}
+DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
+  (void)lanes;
+  return 0;
+}
+DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
+  (void)lanes;
+  (void)polls;
+  df_pause();
+}
+DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
+  (void)lanes;
+  (void)bell; /* a device's peers poll: they do not sleep */
+}
+DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
+
+#else
+
+#include <sched.h>
+
+#include "primitives/mover_cpu.h"
+
+enum { DF_NOTED_BELLS = 8, DF_RING_POLLS = 16 };
+
+typedef struct df_lanes {
+  df_move *move;
+  const df_mover_cpu *mover;
+  const uint32_t *interrupt; /* not 0: somebody else wants to drive this block */
+  uint32_t yield_polls;      /* polls between two sched_yield */
+  uint32_t n_noted;
+  df_bell *noted[DF_NOTED_BELLS]; /* peers to wake once we have nothing better to do */
+} df_lanes;
+
+DF_CORE int df_lanes_leads(const df_lanes *lanes) {
+  (void)lanes;
+  return 1;
+}
+DF_CORE void df_lanes_sync(df_lanes *lanes) { (void)lanes; }
+DF_CORE void df_lanes_complete_move(df_lanes *lanes) { (void)lanes; }
+DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
+  return df_load_relaxed_u32(lanes->interrupt) != 0;
+}
+
+/* Wakes the peers that sleep. Deferred to the moments when this block waits, completes or changes
+ * its collective, so that a message between two awake ranks costs no fence. */
+DF_CORE void df_lanes_ring_bells(df_lanes *lanes) {
+  if (lanes->n_noted == 0) return;
+  df_wake_fence();
+  for (uint32_t i = 0; i < lanes->n_noted; i++)
+    if (DF_UNLIKELY(df_load_relaxed_u32(&lanes->noted[i]->sleepers) != 0))
+      df_bell_wake(lanes->noted[i]);
+  lanes->n_noted = 0;
+}
+DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
+  for (uint32_t i = 0; i < lanes->n_noted; i++)
+    if (lanes->noted[i] == bell) return;
+  if (lanes->n_noted == DF_NOTED_BELLS) df_lanes_ring_bells(lanes);
+  lanes->noted[lanes->n_noted++] = bell;
+}
+DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
+  if (polls == DF_RING_POLLS) df_lanes_ring_bells(lanes);
+  if (polls % lanes->yield_polls == 0)
+    sched_yield();
+  else
+    df_pause();
+}
+
+#endif
+#endif

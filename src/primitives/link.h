@@ -1,0 +1,93 @@
+/*
+ * Link: joins two ranks for one collective, one block, one direction, so that a preempted,
+ * half-finished collective never shares a slot with another. A ring of slots in the receiver's
+ * memory, and one credit word beside it.
+ *
+ * Slot: [commit word][payload]. The commit word carries the message's sequence number, hence its
+ * lap; the payload begins
+ *   - right behind it (flagged: small payloads; data and flag share the line that is polled), or
+ *   - at the next line (staged: slots small enough to stay in cache while they travel), or
+ *   - is an address (direct: the reader pulls from the sender's buffer; the credit gives the buffer
+ * back). Sequence numbers follow from the cursor: ((run * loops + loop) * messages + ordinal) + 1,
+ * modulo 2^63.
+ */
+#ifndef DF_PRIMITIVES_LINK_H
+#define DF_PRIMITIVES_LINK_H
+
+#include "base/assert.h"
+#include "base/atomic.h"
+#include "base/bell.h"
+#include "base/limits.h"
+
+typedef struct DF_ALIGNED(64) df_link {
+  uint8_t *slots;
+  uint64_t *credit;     /* sequence number of the last message that the receiver is done with */
+  df_bell *peer_bell;   /* rung when the peer may be asleep */
+  uint64_t credit_seen; /* sender's cache of *credit: only ever behind it */
+  uint32_t stride;      /* bytes from slot to slot */
+  uint32_t slot_mask;
+  uint32_t messages; /* in each loop */
+  uint32_t peer;     /* rank in the context */
+  uint16_t payload_offset;
+  uint16_t same_process; /* the peer can read any address of ours */
+  uint32_t sends;        /* 1: this end is the sender's */
+} df_link;
+DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
+
+enum {
+  DF_LINK_FLAGGED_OFFSET = 8, /* payload behind the commit word */
+  DF_LINK_STAGED_OFFSET = 64  /* payload at the next line */
+};
+
+#define DF_OUT_OF_REACH                                                                            \
+  1ull /* as a reach: the peer cannot see that memory (reaches are multiples of a page) */
+#define DF_SEQUENCE_MASK (~(uint64_t)0 >> 1)
+
+DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
+  return link->slots + (sequence & link->slot_mask) * (uint64_t)link->stride;
+}
+
+/* Sender: may message `sequence` be written? The receiver is done with the slot's former message.
+ */
+DF_CORE int df_link_may_send(df_link *link, uint64_t sequence) {
+  uint64_t depth = (uint64_t)link->slot_mask + 1;
+  if (((sequence - link->credit_seen) & DF_SEQUENCE_MASK) <= depth) return 1;
+  link->credit_seen =
+      df_observe_u64(link->credit); /* pairs with df_link_release: its reads precede our writes */
+  return ((sequence - link->credit_seen) & DF_SEQUENCE_MASK) <= depth;
+}
+
+/* Sender: has the receiver released everything up to and including `sequence`? */
+DF_CORE int df_link_is_drained(df_link *link, uint64_t sequence) {
+  if (((link->credit_seen - sequence) & DF_SEQUENCE_MASK) < DF_SEQUENCE_MASK / 2) return 1;
+  link->credit_seen = df_observe_u64(link->credit);
+  return ((link->credit_seen - sequence) & DF_SEQUENCE_MASK) < DF_SEQUENCE_MASK / 2;
+}
+
+DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
+  /* Publishes the payload (or the lent buffer) written before it. */
+  df_publish_u64((uint64_t *)df_link_slot(link, sequence), sequence << 1 | (is_direct ? 1 : 0));
+}
+
+/* Receiver: is message `sequence` there? *is_direct tells what the payload is. */
+DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_direct) {
+  uint64_t commit = df_observe_u64((const uint64_t *)df_link_slot(link, sequence));
+  *is_direct = (int)(commit & 1);
+  return commit >> 1 == (sequence & DF_SEQUENCE_MASK);
+}
+
+DF_CORE void df_link_release(df_link *link, uint64_t sequence) {
+  /* Our reads of the payload come before the sender's next write of it. */
+  df_publish_u64(link->credit, sequence & DF_SEQUENCE_MASK);
+}
+
+/* Bytes of one slot, and of a whole ring with its credit line, for payloads of at most
+ * payload_bytes. */
+static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_offset) {
+  return (uint32_t)DF_ALIGN_UP(payload_bytes + payload_offset, DF_CACHE_LINE);
+}
+static inline uint64_t df_link_ring_bytes(uint32_t stride, uint32_t n_slots) {
+  return (uint64_t)stride * n_slots + 2 * DF_CACHE_LINE;
+}
+
+#endif

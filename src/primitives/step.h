@@ -1,0 +1,261 @@
+/*
+ * The step function: one attempt at one primitive of one collective. It never waits. Polling is the
+ * daemon calling it again, preemption is the daemon no longer calling it, a context switch is
+ * another cursor.
+ */
+#ifndef DF_PRIMITIVES_STEP_H
+#define DF_PRIMITIVES_STEP_H
+
+#include "context/cursor.h"
+#include "context/descriptor.h"
+#include "primitives/lanes.h"
+#include "primitives/link.h"
+#include "primitives/move.h"
+
+typedef enum {
+  DF_STEP_PROGRESSED, /* the primitive was executed; call again */
+  DF_STEP_BLOCKED,    /* a peer has not sent, or not released, yet; nothing was changed */
+  DF_STEP_DONE,       /* the run is complete on this block */
+  DF_STEP_CANCELLED,  /* the host gave the collective up; nothing was changed */
+  DF_STEP_MOVE        /* internal: decided, now execute */
+} df_step_result;
+
+DF_CORE uint64_t df_sequence(const df_cursor *cursor, const df_part *part, const df_link *link,
+                             uint16_t ordinal) {
+  return (cursor->run * part->loops + cursor->loop) * link->messages + ordinal + 1;
+}
+
+/* Elements of the message about `piece` in this loop. */
+DF_CORE uint64_t df_piece_elements(const df_descriptor *desc, const df_part *part, uint32_t loop,
+                                   uint32_t piece) {
+  uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
+                       ? ((uint64_t)loop * desc->pieces + piece) * part->chunk
+                       : (uint64_t)loop * part->chunk;
+  if (start >= part->elements) return 0;
+  return DF_MIN(part->elements - start, (uint64_t)part->chunk);
+}
+
+/* Byte offset of a piece's chunk in the input or output buffer. */
+DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
+                                 uint32_t piece) {
+  uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
+                       ? part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk
+                       : piece * desc->count + part->first + (uint64_t)loop * part->chunk;
+  return start * desc->element_bytes;
+}
+
+DF_CORE uint8_t *df_locate(const df_descriptor *desc, const df_part *part, uint32_t block,
+                           const df_cursor *cursor, uint8_t buffer, uint16_t piece) {
+  switch (buffer) {
+  case DF_BUFFER_INPUT:
+    return (uint8_t *)cursor->send + df_piece_offset(desc, part, cursor->loop, piece);
+  case DF_BUFFER_OUTPUT:
+    return cursor->recv + df_piece_offset(desc, part, cursor->loop, piece);
+  case DF_BUFFER_SCRATCH:
+    return desc->scratch + block * desc->scratch_bytes +
+           (uint64_t)piece * part->chunk * desc->element_bytes;
+  default:
+    return NULL;
+  }
+}
+
+/* Takes up the next run: its arguments were published with its SQE. */
+DF_CORE void df_step_begin(const df_descriptor *desc, const df_part *part, df_cursor *cursor) {
+  const df_run_arguments *run = &desc->runs[cursor->run % DF_RUNS_AHEAD];
+  cursor->send = (const uint8_t *)run->send;
+  cursor->recv = (uint8_t *)run->recv;
+  cursor->send_reach = run->send_reach;
+  cursor->recv_reach = run->recv_reach;
+  cursor->flags = run->send == run->recv ? DF_CURSOR_IN_PLACE : 0;
+  cursor->loop = 0;
+  cursor->primitive = 0;
+  cursor->phase = part->loops && desc->n_primitives ? DF_PHASE_MOVE : DF_PHASE_DRAIN;
+}
+
+/* Peers have given back every buffer that this run lent. */
+DF_CORE int df_step_is_drained(const df_descriptor *desc, const df_part *part, uint32_t block,
+                               const df_cursor *cursor) {
+  if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
+  for (uint32_t i = 0; i < desc->n_links; i++) {
+    df_link *link = &desc->links[block * desc->n_links + i];
+    if (!link->sends || link->messages == 0) continue;
+    uint64_t last = (cursor->run + 1) * part->loops * link->messages;
+    if (!df_link_is_drained(link, last)) return 0;
+  }
+  return 1;
+}
+
+/* Moves the cursor behind the current primitive. */
+DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part *part,
+                                       df_cursor *cursor) {
+  if (++cursor->primitive < desc->n_primitives) return DF_STEP_PROGRESSED;
+  cursor->primitive = 0;
+  if (++cursor->loop < part->loops) return DF_STEP_PROGRESSED;
+  if (cursor->flags & DF_CURSOR_DIRECT_SENT) {
+    cursor->phase = DF_PHASE_DRAIN;
+    return DF_STEP_PROGRESSED;
+  }
+  return DF_STEP_DONE;
+}
+
+/* May this message lend the buffer at `address` to its receiver? Sets *there to its address at the
+ * receiver's. */
+DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
+                             const df_link *link, uint64_t bytes, uint8_t buffer,
+                             const uint8_t *address, uint64_t *there) {
+  if (bytes < desc->direct_min || address == NULL || buffer == DF_BUFFER_SCRATCH) return 0;
+  if ((cursor->flags & DF_CURSOR_IN_PLACE) && !desc->direct_in_place) return 0;
+  uint64_t delta = 0;
+  if (!link->same_process) {
+    const uint64_t *reach = buffer == DF_BUFFER_INPUT ? cursor->send_reach : cursor->recv_reach;
+    if (reach == NULL) return 0;
+    delta = df_observe_u64(&reach[link->peer]);
+    if (delta == DF_OUT_OF_REACH) return 0;
+  }
+  *there = (uint64_t)(uintptr_t)address + delta;
+  return 1;
+}
+
+DF_CORE uint32_t df_move_kind_of(uint8_t flags) {
+  if (flags & DF_PRIM_REDUCE)
+    return flags & DF_PRIM_AVERAGE ? DF_MOVE_REDUCE_AVERAGE : DF_MOVE_REDUCE;
+  return flags & DF_PRIM_AVERAGE ? DF_MOVE_DIVIDE : DF_MOVE_COPY;
+}
+
+/* The links' side of the decision: is what this primitive needs there? */
+DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, uint32_t block,
+                                const df_cursor *cursor, const df_primitive *prim, df_move *move,
+                                int *received_direct) {
+  df_link *links = desc->links + (uint64_t)block * desc->n_links;
+  move->recv_link = move->send_link = NULL;
+  if (prim->flags & DF_PRIM_RECV) {
+    move->recv_link = &links[prim->recv_link];
+    move->recv_sequence = df_sequence(cursor, part, move->recv_link, prim->recv_ordinal);
+    if (move->announces &&
+        !df_link_has_message(move->recv_link, move->recv_sequence, received_direct))
+      return 0;
+  }
+  if (prim->flags & DF_PRIM_SEND) {
+    move->send_link = &links[prim->send_link];
+    move->send_sequence = df_sequence(cursor, part, move->send_link, prim->send_ordinal);
+    if (move->announces && !df_link_may_send(move->send_link, move->send_sequence)) return 0;
+  }
+  return 1;
+}
+
+/* Leader: decides the step. Fills *move when the result is DF_STEP_MOVE. */
+DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
+                                      df_move *move) {
+  const df_part *part = &desc->parts[block];
+  if (DF_UNLIKELY(df_load_relaxed_u32(&desc->cancel) != 0)) return DF_STEP_CANCELLED;
+  if (cursor->phase == DF_PHASE_BEGIN) df_step_begin(desc, part, cursor);
+  if (cursor->phase == DF_PHASE_DRAIN)
+    return df_step_is_drained(desc, part, block, cursor) ? DF_STEP_DONE : DF_STEP_BLOCKED;
+
+  const df_primitive *prim = &desc->primitives[cursor->primitive];
+  int received_direct = 0;
+  move->count = df_piece_elements(desc, part, cursor->loop, prim->piece);
+  move->announces = move->count != 0;
+  if (!df_step_links_ready(desc, part, block, cursor, prim, move, &received_direct))
+    return DF_STEP_BLOCKED;
+
+  move->lends = 0;
+  move->kind = DF_MOVE_NOTHING;
+  if (move->count == 0) return DF_STEP_MOVE;
+  uint64_t bytes = move->count * desc->element_bytes;
+  const uint8_t *source = df_locate(desc, part, block, cursor, prim->source, prim->source_piece);
+  uint8_t *destination =
+      df_locate(desc, part, block, cursor, prim->destination, prim->destination_piece);
+
+  move->kind = df_move_kind_of(prim->flags);
+  move->store = prim->flags & DF_PRIM_STORE ? destination : NULL;
+  move->slot = NULL;
+  move->a = source;
+  move->b = source;
+  if (move->recv_link) {
+    uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
+    move->a = received_direct
+                  ? (const void *)(uintptr_t) * (const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET)
+                  : slot + move->recv_link->payload_offset;
+    if (prim->flags & DF_PRIM_SOURCE_FIRST) {
+      move->b = move->a;
+      move->a = source;
+    }
+  } else if (prim->flags & DF_PRIM_REDUCE) {
+    move->a = destination;
+  }
+  if (move->kind == DF_MOVE_COPY && move->store == move->a) move->store = NULL; /* in place */
+  move->type = desc->type;
+  move->op = desc->op == dfcclAvg ? (uint8_t)dfcclSum : desc->op;
+  move->divisor = desc->divisor;
+  move->stream = desc->stream;
+  move->element_bytes = desc->element_bytes;
+
+  if (move->send_link) {
+    uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
+    int computed = (prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
+    uint8_t lent_buffer = computed ? prim->destination : prim->source;
+    uint64_t there = 0;
+    if (df_step_may_lend(desc, cursor, move->send_link, bytes, lent_buffer,
+                         computed ? destination : source, &there)) {
+      *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) = there;
+      move->lends = 1;
+      move->stream = 0; /* the peer reads it next */
+      if (prim->flags & DF_PRIM_STORE_TO_LEND) move->store = destination;
+    } else {
+      move->slot = slot + move->send_link->payload_offset;
+    }
+  }
+  if (!move->store && !move->slot) move->kind = DF_MOVE_NOTHING;
+  return DF_STEP_MOVE;
+}
+
+/* Leader: announces what was moved and advances the cursor. */
+DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
+                                      const df_move *move, df_lanes *lanes) {
+  if (move->send_link && move->announces) {
+    df_link_publish(move->send_link, move->send_sequence, (int)move->lends);
+    df_lanes_note_bell(lanes, move->send_link->peer_bell);
+    if (move->lends) cursor->flags |= DF_CURSOR_DIRECT_SENT;
+  }
+  if (move->recv_link) {
+    df_link_release(move->recv_link, move->recv_sequence);
+    df_lanes_note_bell(lanes, move->recv_link->peer_bell);
+  }
+  return df_step_advance(desc, &desc->parts[block], cursor);
+}
+
+/* All lanes. The block's links and parts are those of `block`. */
+DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
+                                    df_lanes *lanes) {
+  df_move *move = lanes->move;
+  if (df_lanes_leads(lanes)) move->result = df_step_decide(desc, block, cursor, move);
+  df_lanes_sync(lanes);
+  df_step_result decided = (df_step_result)move->result;
+  if (decided != DF_STEP_MOVE) {
+    df_lanes_sync(lanes); /* nobody overwrites the decision before everybody has read it */
+    return decided;
+  }
+  df_move_execute(lanes, move);
+  df_lanes_complete_move(lanes);
+  if (df_lanes_leads(lanes)) move->result = df_step_commit(desc, block, cursor, move, lanes);
+  df_lanes_sync(lanes);
+  decided = (df_step_result)move->result;
+  df_lanes_sync(lanes);
+  return decided;
+}
+
+/* Would a step do something? Looks without changing anything, for a daemon about to sleep. */
+DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block,
+                                const df_cursor *cursor) {
+  if (df_load_relaxed_u32(&desc->cancel) != 0 || cursor->phase == DF_PHASE_BEGIN) return 1;
+  const df_part *part = &desc->parts[block];
+  if (cursor->phase == DF_PHASE_DRAIN) return df_step_is_drained(desc, part, block, cursor);
+  const df_primitive *prim = &desc->primitives[cursor->primitive];
+  df_move look;
+  int direct;
+  look.announces = df_piece_elements(desc, part, cursor->loop, prim->piece) != 0;
+  return df_step_links_ready(desc, part, block, cursor, prim, &look, &direct);
+}
+
+#endif

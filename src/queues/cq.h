@@ -1,0 +1,137 @@
+/*
+ * Completion queue: daemon -> host. Any block writes, one consumer at a time reads. A CQE is one
+ * 64-bit word. Sized so that it cannot be full: the host admits at most DF_MAX_COLLECTIVES +
+ * DF_RUNS_AHEAD_POOL runs to a daemon.
+ *
+ * Three variants, chosen by configuration (host-memory operations of the producer in brackets):
+ *   ring    a ring for each block: read head, read tail, write entry, fence, write tail [5]
+ *   packed  a ring for each block whose word carries its lap: read head, read own tail, write word
+ * [3, no fence] slots   one array for all blocks: ticket in device memory, then one
+ * compare-and-swap into the slot [1]
+ */
+#ifndef DF_QUEUES_CQ_H
+#define DF_QUEUES_CQ_H
+
+#include "base/assert.h"
+#include "base/atomic.h"
+#include "base/limits.h"
+
+typedef enum { DF_CQ_RING = 0, DF_CQ_PACKED = 1, DF_CQ_SLOTS_CAS = 2 } df_cq_variant;
+
+typedef struct df_cqe {
+  uint32_t collective;
+  uint32_t status; /* dfcclResult_t */
+} df_cqe;
+
+/* One producer's ring; the members of the two sides are a cache line apart. */
+typedef struct df_cq_ring {
+  DF_ALIGNED(64) uint64_t head; /* entries consumed; the consumer's */
+  DF_ALIGNED(64) uint64_t tail; /* entries written; the producer's */
+  DF_ALIGNED(64) uint64_t *words;
+  uint64_t consumer_index; /* the consumer's own copy of head */
+} df_cq_ring;
+
+typedef struct df_cq {
+  df_cq_variant variant;
+  uint32_t n_rings; /* blocks; 1 for slots */
+  uint64_t mask;
+  df_cq_ring *rings;
+} df_cq;
+
+enum { DF_CQE_STATUS_SHIFT = 20, DF_CQE_LAP_SHIFT = 28 };
+#define DF_CQE_LAP_MASK ((1ull << 36) - 1)
+DF_STATIC_ASSERT(DF_MAX_COLLECTIVES <= 1 << DF_CQE_STATUS_SHIFT,
+                 "a collective's index fits its CQE");
+DF_STATIC_ASSERT(DF_CQ_SLOTS >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL, "a CQ cannot be full");
+
+/* Word layout: lap (36 bits, never 0 for a written word) | status (8) | collective (20). */
+DF_CORE uint64_t df_cqe_encode(df_cqe cqe, uint64_t lap) {
+  DF_ASSERT(cqe.collective < DF_MAX_COLLECTIVES);
+  DF_ASSERT(cqe.status < 256);
+  return lap << DF_CQE_LAP_SHIFT | (uint64_t)cqe.status << DF_CQE_STATUS_SHIFT | cqe.collective;
+}
+
+DF_CORE df_cqe df_cqe_decode(uint64_t word) {
+  df_cqe cqe;
+  cqe.collective = (uint32_t)(word & ((1u << DF_CQE_STATUS_SHIFT) - 1));
+  cqe.status = (uint32_t)(word >> DF_CQE_STATUS_SHIFT & 0xff);
+  return cqe;
+}
+
+DF_CORE void df_cq_push_ring(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
+  uint64_t head = df_observe_u64(&ring->head);
+  uint64_t tail = df_load_relaxed_u64(&ring->tail);
+  DF_ASSERT(tail - head <= mask); /* cannot be full */
+  df_store_relaxed_u64(&ring->words[tail & mask], df_cqe_encode(cqe, 1));
+  df_wake_fence(); /* the plain variant's fence: it costs what the other two save */
+  df_publish_u64(&ring->tail, tail + 1);
+}
+
+DF_CORE void df_cq_push_packed(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
+  uint64_t head = df_observe_u64(&ring->head);
+  uint64_t tail = df_load_relaxed_u64(&ring->tail);
+  DF_ASSERT(tail - head <= mask);
+  df_store_relaxed_u64(&ring->tail, tail + 1); /* only this block reads it */
+  /* The word is its own commit: publishes the collective's results. */
+  df_publish_u64(&ring->words[tail & mask], df_cqe_encode(cqe, (tail + 1) & DF_CQE_LAP_MASK));
+}
+
+DF_CORE void df_cq_push_slots(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
+  uint64_t ticket = df_device_add_u64(&ring->tail, 1);
+  int claimed = df_system_claim_u64(&ring->words[ticket & mask], 0, df_cqe_encode(cqe, 1));
+  DF_ASSERT(claimed); /* an occupied slot would mean a full CQ */
+  (void)claimed;
+}
+
+/* Any block. Publishes everything that the block, and through the completion counter its fellows,
+ * did before. */
+DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
+  switch (cq->variant) {
+  case DF_CQ_RING:
+    df_cq_push_ring(&cq->rings[block], cq->mask, cqe);
+    break;
+  case DF_CQ_PACKED:
+    df_cq_push_packed(&cq->rings[block], cq->mask, cqe);
+    break;
+  case DF_CQ_SLOTS_CAS:
+    df_cq_push_slots(&cq->rings[0], cq->mask, cqe);
+    break;
+  }
+}
+
+/* Is the next word of this ring there? Consumer's side. */
+static inline int df_cq_ring_peek(const df_cq *cq, const df_cq_ring *ring, uint64_t *word) {
+  uint64_t index = df_load_relaxed_u64(&ring->consumer_index);
+  if (cq->variant == DF_CQ_RING && df_observe_u64(&ring->tail) == index) return 0;
+  *word = df_observe_u64(&ring->words[index & cq->mask]);
+  if (cq->variant == DF_CQ_PACKED)
+    return *word >> DF_CQE_LAP_SHIFT == ((index + 1) & DF_CQE_LAP_MASK);
+  return *word != 0;
+}
+
+/* Consumer (one at a time). Returns 0 when the queue is empty. */
+static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
+  for (uint32_t r = 0; r < cq->n_rings; r++) {
+    df_cq_ring *ring = &cq->rings[r];
+    uint64_t word;
+    if (!df_cq_ring_peek(cq, ring, &word)) continue;
+    if (cq->variant == DF_CQ_SLOTS_CAS)
+      df_publish_u64(&ring->words[ring->consumer_index & cq->mask], 0); /* frees the slot */
+    uint64_t consumed = ring->consumer_index + 1;
+    df_store_relaxed_u64(&ring->consumer_index, consumed);
+    df_publish_u64(&ring->head, consumed);
+    *cqe = df_cqe_decode(word);
+    return 1;
+  }
+  return 0;
+}
+
+/* Anybody: would a pop find something? Only a hint when somebody else consumes. */
+static inline int df_cq_has_entry(const df_cq *cq) {
+  uint64_t word;
+  for (uint32_t r = 0; r < cq->n_rings; r++)
+    if (df_cq_ring_peek(cq, &cq->rings[r], &word)) return 1;
+  return 0;
+}
+
+#endif

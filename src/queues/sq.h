@@ -1,0 +1,89 @@
+/*
+ * Submission queue: host -> daemon. One producer at a time; every block reads each entry; the last
+ * reader frees it.
+ *
+ * An entry is one 64-bit commit word {lap-carrying sequence, blocks, collective}: a reader knows by
+ * the sequence whether the word belongs to the lap it expects, so no value is reserved and a stale
+ * word cannot be taken for a new one. The arguments of the run lie in the collective's own ring
+ * (context/descriptor.h), written before the word is published.
+ */
+#ifndef DF_QUEUES_SQ_H
+#define DF_QUEUES_SQ_H
+
+#include "base/assert.h"
+#include "base/atomic.h"
+#include "base/limits.h"
+
+enum { DF_SQE_BLOCKS_SHIFT = 20 };
+DF_STATIC_ASSERT(DF_MAX_COLLECTIVES <= 1 << DF_SQE_BLOCKS_SHIFT,
+                 "a collective's index fits its SQE");
+DF_STATIC_ASSERT(DF_MAX_BLOCKS < 1 << (32 - DF_SQE_BLOCKS_SHIFT),
+                 "a number of blocks fits its SQE");
+
+/* blocks: the first so many blocks execute it; told here because a late reader must not look at a
+ * collective that was deregistered meanwhile. */
+typedef struct df_sqe {
+  uint32_t collective, blocks;
+} df_sqe;
+
+typedef struct df_sq_slot {
+  uint64_t commit;       /* (uint32_t)(ticket + 1) << 32 | blocks << 20 | collective */
+  uint32_t readers_left; /* blocks that have not read it yet; 0: free */
+  uint32_t reserved;
+} df_sq_slot;
+
+typedef struct df_sq {
+  df_sq_slot *slots;
+  uint32_t mask;
+  uint32_t n_readers;
+  uint64_t ticket; /* entries pushed; the producer's own */
+} df_sq;
+
+DF_STATIC_ASSERT(sizeof(df_sq_slot) == 16, "an SQ slot is 16 bytes on both sides of the bus");
+
+static inline void df_sq_init(df_sq *sq, df_sq_slot *slots, uint32_t depth, uint32_t n_readers) {
+  sq->slots = slots;
+  sq->mask = depth - 1;
+  sq->n_readers = n_readers;
+  sq->ticket = 0;
+}
+
+/* Producer (one at a time). Returns 0 when the queue is full: nothing was written, try again when a
+ * block has read. */
+static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
+  DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
+  df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
+  /* Observes the last reader's release of the slot: its read of the old word comes before our
+   * overwrite. */
+  if (df_observe_u32(&slot->readers_left) != 0) return 0;
+  df_store_relaxed_u32(&slot->readers_left, sq->n_readers);
+  /* Publishes the run's arguments, its callback record and readers_left. */
+  df_publish_u64(&slot->commit, (uint64_t)(uint32_t)(sq->ticket + 1) << 32 |
+                                    sqe.blocks << DF_SQE_BLOCKS_SHIFT | sqe.collective);
+  sq->ticket++;
+  return 1;
+}
+
+/* Block: is there an entry at its own read index? */
+DF_CORE int df_sq_has_entry(const df_sq *sq, uint64_t read_index) {
+  uint64_t commit = df_observe_u64(&sq->slots[read_index & sq->mask].commit);
+  return (uint32_t)(commit >> 32) == (uint32_t)(read_index + 1);
+}
+
+/* Block: takes the entry at *read_index. Returns 0 when there is none yet. */
+DF_CORE int df_sq_fetch_spmc(const df_sq *sq, uint64_t *read_index, df_sqe *sqe) {
+  df_sq_slot *slot = &sq->slots[*read_index & sq->mask];
+  uint64_t commit = df_observe_u64(&slot->commit);
+  if ((uint32_t)(commit >> 32) != (uint32_t)(*read_index + 1)) return 0;
+  sqe->collective = (uint32_t)commit & ((1u << DF_SQE_BLOCKS_SHIFT) - 1);
+  sqe->blocks = (uint32_t)commit >> DF_SQE_BLOCKS_SHIFT;
+  DF_ASSERT(sqe->collective < DF_MAX_COLLECTIVES);
+  *read_index += 1;
+  uint32_t before =
+      df_system_sub_u32(&slot->readers_left, 1); /* releases the slot to the producer */
+  DF_ASSERT(before >= 1);
+  (void)before;
+  return 1;
+}
+
+#endif

@@ -1,0 +1,172 @@
+#include "transports/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+
+#define DF_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+static dfcclResult_t system_failure(const char *what, size_t bytes) {
+  dfcclResult_t code = errno == ENOMEM || errno == EMFILE || errno == ENFILE || errno == ENOSPC
+                           ? dfcclOutOfMemory
+                           : dfcclSystemError;
+  return df_fail(code, "%s of %zu bytes of shared memory failed: %s", what, bytes, strerror(errno));
+}
+
+dfcclResult_t df_segment_create(df_segment **out, uint64_t id, size_t bytes) {
+  if (bytes > SIZE_MAX / 2)
+    return df_fail(dfcclOutOfMemory, "%zu bytes of shared memory are too many", bytes);
+  bytes = DF_ALIGN_UP(bytes, (size_t)DF_PAGE);
+  df_segment *segment = malloc(sizeof *segment);
+  if (segment == NULL) return df_fail(dfcclOutOfMemory, "no memory for a segment's record");
+  dfcclResult_t result;
+  int fd = memfd_create("dfccl", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) {
+    result = system_failure("creation", bytes);
+    goto free_record;
+  }
+  if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, DF_SEALS) != 0) {
+    result = system_failure("sizing", bytes);
+    goto close_file;
+  }
+  void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    result = system_failure("mapping", bytes);
+    goto close_file;
+  }
+  *segment = (df_segment){.id = id, .base = base, .bytes = bytes, .fd = fd};
+  *out = segment;
+  return dfcclSuccess;
+close_file:
+  close(fd);
+free_record:
+  free(segment);
+  return result;
+}
+
+dfcclResult_t df_segment_map(df_segment **out, uint64_t id, size_t bytes, int fd) {
+  dfcclResult_t result;
+  struct stat status;
+  int seals = fcntl(fd, F_GET_SEALS);
+  df_segment *segment = malloc(sizeof *segment);
+  if (segment == NULL) {
+    result = df_fail(dfcclOutOfMemory, "no memory for a segment's record");
+    goto close_file;
+  }
+  if (seals < 0 || (seals & DF_SEALS) != DF_SEALS || fstat(fd, &status) != 0 ||
+      (uint64_t)status.st_size != bytes) {
+    result = df_fail(dfcclRemoteError,
+                     "a peer's segment %llu is not what it was announced to be (%zu bytes, sealed)",
+                     (unsigned long long)id, bytes);
+    goto free_record;
+  }
+  void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    result = system_failure("mapping", bytes);
+    goto free_record;
+  }
+  close(fd);
+  *segment = (df_segment){.id = id, .base = base, .bytes = bytes, .fd = -1};
+  *out = segment;
+  return dfcclSuccess;
+free_record:
+  free(segment);
+close_file:
+  close(fd);
+  return result;
+}
+
+void df_segment_destroy(df_segment *segment) {
+  if (segment == NULL) return;
+  munmap(segment->base, segment->bytes);
+  if (segment->fd >= 0) close(segment->fd);
+  free(segment);
+}
+
+static int comes_before(const df_range *a, const df_range *b) {
+  return a->segment->id != b->segment->id ? a->segment->id < b->segment->id : a->offset < b->offset;
+}
+
+static int touches(const df_range *a, const df_range *b) {
+  return a->segment == b->segment && a->offset + a->bytes == b->offset;
+}
+
+dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range) {
+  df_range **at = &arena->free_ranges;
+  while (*at && (*at)->bytes < bytes) at = &(*at)->next;
+  if (*at == NULL) {
+    df_segment *segment;
+    df_range *whole = malloc(sizeof *whole);
+    if (whole == NULL) return df_fail(dfcclOutOfMemory, "no memory for a free range's record");
+    dfcclResult_t result = df_segment_create(&segment, arena->next_id,
+                                             DF_MAX(bytes, (uint64_t)DF_ARENA_SEGMENT_BYTES));
+    if (result != dfcclSuccess) {
+      free(whole);
+      return result;
+    }
+    arena->next_id++;
+    segment->next = arena->segments;
+    arena->segments = segment;
+    *whole = (df_range){.segment = segment, .bytes = segment->bytes};
+    *at = whole; /* the newest segment's ranges come last */
+  }
+  df_range *found = *at;
+  *range = (df_range){.segment = found->segment, .offset = found->offset, .bytes = bytes};
+  found->offset += bytes;
+  found->bytes -= bytes;
+  if (found->bytes == 0) {
+    *at = found->next;
+    free(found);
+  }
+  arena->used_bytes += bytes;
+  return dfcclSuccess;
+}
+
+void df_arena_give(df_arena *arena, const df_range *range) {
+  arena->used_bytes -= range->bytes;
+  df_range *before = NULL, *after = arena->free_ranges;
+  while (after && comes_before(after, range)) {
+    before = after;
+    after = after->next;
+  }
+  if (before && touches(before, range)) {
+    before->bytes += range->bytes;
+    if (after && touches(before, after)) {
+      before->bytes += after->bytes;
+      before->next = after->next;
+      free(after);
+    }
+    return;
+  }
+  if (after && touches(range, after)) {
+    after->offset = range->offset;
+    after->bytes += range->bytes;
+    return;
+  }
+  df_range *record = malloc(sizeof *record);
+  if (record == NULL)
+    return; /* the range is lost to reuse until the context ends; nothing else depends on it */
+  *record = *range;
+  record->next = after;
+  if (before)
+    before->next = record;
+  else
+    arena->free_ranges = record;
+}
+
+df_segment *df_arena_dissolve(df_arena *arena) {
+  while (arena->free_ranges) {
+    df_range *next = arena->free_ranges->next;
+    free(arena->free_ranges);
+    arena->free_ranges = next;
+  }
+  df_segment *segments = arena->segments;
+  arena->segments = NULL;
+  return segments;
+}

@@ -1,0 +1,48 @@
+/*
+ * Segment: memory that other processes of the host can map. A memfd, so that nothing has a name and
+ * nothing stays behind, even after SIGKILL; its size is sealed, so that no peer can make our
+ * accesses fault. And an arena: many small ranges (links) in a few segments. Not thread-safe: the
+ * context's lock protects both.
+ */
+#ifndef DF_TRANSPORTS_SEGMENT_H
+#define DF_TRANSPORTS_SEGMENT_H
+
+#include "base/result.h"
+
+typedef struct df_segment {
+  uint64_t id; /* unique in its context */
+  uint8_t *base;
+  size_t bytes;
+  int fd;
+  struct df_segment *next; /* owner's list */
+} df_segment;
+
+/* Zeroed memory of at least `bytes`, rounded up to pages. dfcclOutOfMemory or dfcclSystemError. */
+dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes);
+/* Maps a segment received from a peer; takes fd, closes it. The size is checked against the file's
+ * and its seals. */
+dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
+void df_segment_destroy(df_segment *segment);
+
+typedef struct df_range {
+  df_segment *segment;
+  uint64_t offset, bytes;
+  struct df_range *next;
+} df_range;
+
+typedef struct df_arena {
+  df_segment *segments;
+  df_range *free_ranges; /* by segment and offset, never two adjacent */
+  uint64_t next_id;
+  uint64_t used_bytes;
+} df_arena;
+
+enum { DF_ARENA_SEGMENT_BYTES = 4 << 20 };
+
+/* A range of `bytes` (a multiple of a cache line), not zeroed. */
+dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range);
+void df_arena_give(df_arena *arena, const df_range *range);
+/* Detaches the list of segments (they must outlive readers in this process) and frees the rest. */
+df_segment *df_arena_dissolve(df_arena *arena);
+
+#endif
