@@ -7,6 +7,7 @@
 #define DF_CONTEXT_CONTEXT_CACHE_H
 
 #include "base/assert.h"
+#include "base/atomic.h"
 #include "base/limits.h"
 #include "context/cursor.h"
 
@@ -41,7 +42,7 @@ DF_CORE void df_context_save(df_context_cache *cache, df_context_slot *slot) {
   if (!slot->dirty) return;
   cache->memory[slot->collective] = slot->cursor;
   slot->dirty = 0;
-  cache->saves++;
+  df_count(&cache->saves, 1);
 }
 
 /* Returns the slot that holds the collective's context; it stays valid until another collective is
@@ -53,7 +54,7 @@ DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t colle
   df_context_save(cache, slot);
   slot->cursor = cache->memory[collective];
   slot->collective = collective;
-  cache->loads++;
+  df_count(&cache->loads, 1);
   return slot;
 }
 

@@ -62,8 +62,4 @@ typedef struct df_block {
   df_block_stats stats;
 } df_block;
 
-DF_CORE void df_count(uint64_t *counter, uint64_t n) {
-  df_store_relaxed_u64(counter, df_load_relaxed_u64(counter) + n);
-}
-
 #endif
