@@ -120,6 +120,7 @@ DF_TEST(stats, preemptions_are_counted, 30) {
   for (dfcclCollId_t c = 0; c < 2; c++) {
     int done = 1;
     df_register_all(ctxs, c, &coll);
+    df_exchange(ctxs, c, &coll, 0, 0); /* so that the links stand: before, runs wait on the host */
     OK(dfcclRunAllReduce(ctxs[0], c, send, recv[0][c], NULL, NULL));
     OK(dfcclTest(ctxs[0], c, &done));
     CHECK(done == 0, "dfcclTest says that a run without its peer is complete");

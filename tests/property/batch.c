@@ -19,7 +19,7 @@ static const struct {
     {"DFCCL_CONTEXT_SLOTS", {"1", "2", "4"}},
     {"DFCCL_CQ", {"ring", "packed", "slots"}},
     {"DFCCL_SLOT_BYTES", {"64", "192", "1000", "8192"}},
-    {"DFCCL_SLOTS", {"1", "2", "8"}},
+    {"DFCCL_SLOTS", {"2", "4", "8"}},
     {"DFCCL_FLAGGED_MAX", {"0", "64", "1000", "100000"}},
     {"DFCCL_DIRECT_MIN", {"1", "100", "4000", "100000000"}},
     {"DFCCL_DIRECT", {"0", "1"}},

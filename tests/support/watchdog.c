@@ -151,7 +151,9 @@ void df_watchdog_start(const char *name, double seconds) {
   }
   pthread_mutex_lock(&watchdog.lock);
   snprintf(watchdog.name, sizeof watchdog.name, "%s", name);
-  watchdog.seconds = seconds * df_slowdown();
+  const char *other =
+      getenv("TEST_SECONDS"); /* for whoever hunts a hang and will not wait so long */
+  watchdog.seconds = other != NULL ? atof(other) : seconds * df_slowdown();
   /* Not signalled: at the old deadline the watchdog sees the new one. Tests only move it later. */
   clock_gettime(CLOCK_MONOTONIC, &watchdog.deadline);
   watchdog.deadline.tv_sec += (time_t)watchdog.seconds;
