@@ -73,15 +73,22 @@ static int print_phases(const df_bench_options *options, const df_bench_phase *p
       printf("  %-52s  %10.1f  %10.1f\n", phases[i].phase, phases[i].min_ns, phases[i].median_ns);
     return DF_TOOL_SUCCESS;
   }
-  json_t *results = json_array();
-  for (int i = 0; i < count; i++)
-    json_array_append_new(results,
-                          json_pack("{s:s, s:i, s:f, s:f, s:i, s:i, s:i}", "phase", phases[i].phase,
-                                    "bytes", 0, "time_us_min", phases[i].min_ns * 1e-3,
-                                    "time_us_median", phases[i].median_ns * 1e-3, "algbw_GBps", 0,
-                                    "busbw_GBps", 0, "wrong", 0));
-  json_t *object = json_pack("{s:s, s:i, s:s, s:o}", "op", "overhead", "ranks", 1, "backend",
-                             df_tool_backend_name(options->backend), "results", results);
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "op", "overhead");
+  cJSON_AddNumberToObject(object, "ranks", 1);
+  cJSON_AddStringToObject(object, "backend", df_tool_backend_name(options->backend));
+  cJSON *results = cJSON_AddArrayToObject(object, "results");
+  for (int i = 0; i < count; i++) {
+    cJSON *result = cJSON_CreateObject();
+    cJSON_AddStringToObject(result, "phase", phases[i].phase);
+    cJSON_AddNumberToObject(result, "bytes", 0);
+    cJSON_AddNumberToObject(result, "time_us_min", phases[i].min_ns * 1e-3);
+    cJSON_AddNumberToObject(result, "time_us_median", phases[i].median_ns * 1e-3);
+    cJSON_AddNumberToObject(result, "algbw_GBps", 0);
+    cJSON_AddNumberToObject(result, "busbw_GBps", 0);
+    cJSON_AddNumberToObject(result, "wrong", 0);
+    cJSON_AddItemToArray(results, result);
+  }
   return df_tool_print_json(object) ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
 }
 

@@ -71,19 +71,25 @@ bool df_bench_print_end(const df_bench_options *options, const df_bench_row *row
 
 bool df_bench_print_json(const df_bench_options *options, const df_bench_row *rows, int n_rows) {
   bool right = true;
-  json_t *results = json_array();
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "op", df_bench_operation_name(options->operation));
+  cJSON_AddNumberToObject(object, "ranks", options->n_ranks);
+  cJSON_AddStringToObject(object, "backend", df_tool_backend_name(options->backend));
+  cJSON *results = cJSON_AddArrayToObject(object, "results");
   for (int i = 0; i < n_rows; i++) {
     const df_bench_timing *timing = options->in_place ? &rows[i].in_place : &rows[i].out_of_place;
-    json_t *wrong = timing->wrong < 0 ? json_null() : json_integer((json_int_t)timing->wrong);
     right = right && timing->wrong <= 0;
-    json_array_append_new(results, json_pack("{s:I, s:f, s:f, s:f, s:f, s:o}", "bytes",
-                                             (json_int_t)rows[i].shape.bytes, "time_us_min",
-                                             timing->min_us, "time_us_median", timing->median_us,
-                                             "algbw_GBps", timing->algbw_gbps, "busbw_GBps",
-                                             timing->busbw_gbps, "wrong", wrong));
+    cJSON *result = cJSON_CreateObject();
+    cJSON_AddNumberToObject(result, "bytes", (double)rows[i].shape.bytes);
+    cJSON_AddNumberToObject(result, "time_us_min", timing->min_us);
+    cJSON_AddNumberToObject(result, "time_us_median", timing->median_us);
+    cJSON_AddNumberToObject(result, "algbw_GBps", timing->algbw_gbps);
+    cJSON_AddNumberToObject(result, "busbw_GBps", timing->busbw_gbps);
+    if (timing->wrong < 0)
+      cJSON_AddNullToObject(result, "wrong"); /* not checked */
+    else
+      cJSON_AddNumberToObject(result, "wrong", (double)timing->wrong);
+    cJSON_AddItemToArray(results, result);
   }
-  json_t *object = json_pack("{s:s, s:i, s:s, s:o}", "op",
-                             df_bench_operation_name(options->operation), "ranks", options->n_ranks,
-                             "backend", df_tool_backend_name(options->backend), "results", results);
   return df_tool_print_json(object) && right;
 }

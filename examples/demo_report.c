@@ -31,12 +31,23 @@ static double quits_per_rank(const demo_options *options, const demo_totals *tot
 }
 
 bool demo_print_json(const demo_options *options, const demo_totals *totals) {
-  return df_tool_print_json(json_pack(
-      "{s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:f}", "ranks", options->n_ranks, "collectives",
-      options->collectives, "iterations", (json_int_t)options->iterations, "completed",
-      (json_int_t)totals->sum.completed, "wrong", (json_int_t)totals->sum.wrong,
-      "preemptions_per_block", preemptions_per_block(totals), "voluntary_quits_per_rank",
-      quits_per_rank(options, totals), "seconds", totals->sum.seconds));
+  const struct {
+    const char *key;
+    double value;
+  } members[] = {
+      {"ranks", options->n_ranks},
+      {"collectives", options->collectives},
+      {"iterations", (double)options->iterations},
+      {"completed", (double)totals->sum.completed},
+      {"wrong", (double)totals->sum.wrong},
+      {"preemptions_per_block", preemptions_per_block(totals)},
+      {"voluntary_quits_per_rank", quits_per_rank(options, totals)},
+      {"seconds", totals->sum.seconds},
+  };
+  cJSON *object = cJSON_CreateObject();
+  for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+    cJSON_AddNumberToObject(object, members[i].key, members[i].value);
+  return df_tool_print_json(object);
 }
 
 static void print_program(const demo_options *options) {

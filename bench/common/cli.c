@@ -89,10 +89,11 @@ const char *df_tool_backend_name(dfcclBackend_t backend) {
   return backend == dfcclBackendCuda ? "cuda" : "cpu";
 }
 
-bool df_tool_print_json(json_t *object) {
-  bool written = object != NULL && json_dumpf(object, stdout, JSON_REAL_PRECISION(9)) == 0 &&
-                 putchar('\n') != EOF && fflush(stdout) == 0;
-  json_decref(object);
+bool df_tool_print_json(cJSON *object) {
+  char *text = object == NULL ? NULL : cJSON_PrintUnformatted(object);
+  bool written = text != NULL && puts(text) != EOF && fflush(stdout) == 0;
+  cJSON_free(text);
+  cJSON_Delete(object);
   if (!written) df_tool_error("the JSON object could not be written to standard output");
   return written;
 }

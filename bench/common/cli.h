@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <jansson.h>
+#include <cjson/cJSON.h>
 
 #include "dfccl.h"
 
@@ -47,9 +47,9 @@ size_t df_tool_parse_size(const char *option, const char *text);
 dfcclBackend_t df_tool_parse_backend(const char *text);
 const char *df_tool_backend_name(dfcclBackend_t backend);
 
-/* Writes the object and a line feed to standard output and drops the caller's reference to it.
- * Returns false, after an error message, where that failed. */
-bool df_tool_print_json(json_t *object);
+/* Writes the object and a line feed to standard output, and deletes the object. NULL stands for one
+ * that could not be made. Returns false, after an error message, where that failed. */
+bool df_tool_print_json(cJSON *object);
 
 /* Whether a progress line on standard error would be seen by a person. */
 bool df_tool_progress_wanted(void);
