@@ -1,0 +1,269 @@
+/*
+ * Feeds the rendezvous with bytes of others' choosing: whatever they are, the process neither dies
+ * nor waits, and only what is sealed with the job's key moves the job.
+ *
+ * The first byte picks who speaks: a stranger to the root, a rank that knows the secret but is
+ * broken, a root that is broken, a stranger to a rank's listener, or the author of a unique id.
+ * Built with libFuzzer where the compiler has it; otherwise fuzz_main.c makes the inputs.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "host/handshake.h"
+#include "host/mesh.h"
+#include "host/rendezvous.h"
+#include "host/rendezvous_root.h"
+#include "host/sockets.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { CALLERS_MAX = 4 };
+
+typedef struct {
+  const uint8_t *data;
+  size_t size;
+} input;
+
+static uint8_t next_byte(input *in) {
+  if (in->size == 0) return 0;
+  in->size--;
+  return *in->data++;
+}
+
+static const uint8_t *next_bytes(input *in, size_t most, size_t *taken) {
+  const uint8_t *bytes = in->data;
+  *taken = most < in->size ? most : in->size;
+  in->data += *taken;
+  in->size -= *taken;
+  return bytes;
+}
+
+static void make_pair(int type, int pair[2]) {
+  DF_ASSERT(socketpair(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
+}
+
+static void send_some(int fd, const void *bytes, size_t size) {
+  ssize_t sent = send(fd, bytes, size, MSG_NOSIGNAL);
+  (void)sent; /* the other end may have closed, or have enough */
+}
+
+static df_root *make_root(int n_ranks) {
+  df_root_options options = {.listener = -1, .n_ranks = n_ranks, .idle_ms = 3600000};
+  memset(options.key, 7, sizeof options.key);
+  df_root *root = df_root_create(&options);
+  DF_ASSERT(root != NULL);
+  return root;
+}
+
+/* ---- A stranger to the root: pieces of nonsense over several connections ---- */
+
+static void be_stranger_to_root(input *in) {
+  df_root *root = make_root(0);
+  int pairs[CALLERS_MAX][2];
+  for (int i = 0; i < CALLERS_MAX; i++) {
+    make_pair(SOCK_STREAM, pairs[i]);
+    df_root_adopt(root, pairs[i][1]);
+  }
+  while (in->size > 0) {
+    int caller = next_byte(in) % CALLERS_MAX;
+    size_t taken;
+    const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
+    send_some(pairs[caller][0], bytes, taken);
+    DF_ASSERT(df_root_step(root, 0)); /* a stranger does not end it */
+  }
+  /* Beyond the root's proof, a stranger is told nothing. */
+  for (int i = 0; i < CALLERS_MAX; i++) {
+    unsigned char answer[1024];
+    ssize_t got = recv(pairs[i][0], answer, sizeof answer, 0);
+    DF_ASSERT(got <= (ssize_t)sizeof(df_challenge));
+    close(pairs[i][0]);
+  }
+  df_root_step(root, 0);
+  df_root_destroy(root);
+}
+
+/* ---- Ranks that know the secret and say what they like ---- */
+
+static bool prove(df_root *root, int fd, unsigned char key[DF_KEY_BYTES]) {
+  unsigned char root_key[DF_KEY_BYTES];
+  memset(root_key, 7, sizeof root_key);
+  df_hello hello;
+  df_challenge challenge;
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  send_some(fd, &hello, sizeof hello);
+  df_root_step(root, 0);
+  if (recv(fd, &challenge, sizeof challenge, 0) != sizeof challenge) return false;
+  df_derive(key, DF_KEY_BYTES, root_key, "dfccl rendezvous", hello.nonce, sizeof hello.nonce,
+            challenge.nonce, sizeof challenge.nonce);
+  return df_message_verify(&challenge, sizeof challenge, key);
+}
+
+static size_t size_of(df_message_type type) {
+  switch (type) {
+  case DF_MESSAGE_JOIN:
+    return sizeof(df_join_request);
+  case DF_MESSAGE_FAILURE:
+  case DF_MESSAGE_LEAVE:
+    return sizeof(df_refusal);
+  case DF_MESSAGE_TABLE:
+    return sizeof(df_table);
+  case DF_MESSAGE_CHALLENGE:
+  case DF_MESSAGE_ANSWER:
+    return sizeof(df_challenge);
+  default:
+    return sizeof(df_signal);
+  }
+}
+
+/* A sealed message of a type and a body of the input's choosing. */
+static size_t forge(input *in, const unsigned char key[DF_KEY_BYTES], unsigned char *message) {
+  df_message_type type = (df_message_type)(next_byte(in) % (DF_MESSAGE_PROOF + 1));
+  size_t bytes = size_of(type), taken;
+  df_message_start(message, type, bytes);
+  size_t room = bytes - sizeof(df_header) - DF_MAC_BYTES;
+  const uint8_t *body = next_bytes(in, DF_MIN(room, next_byte(in)), &taken);
+  if (taken > 0) memcpy(message + sizeof(df_header), body, taken);
+  df_message_seal(message, bytes, key);
+  return bytes;
+}
+
+static void be_broken_ranks(input *in) {
+  df_root *root = make_root(next_byte(in) % 4);
+  unsigned char keys[CALLERS_MAX][DF_KEY_BYTES], message[DF_MESSAGE_BYTES_MAX];
+  int pairs[CALLERS_MAX][2];
+  for (int i = 0; i < CALLERS_MAX; i++) {
+    make_pair(SOCK_STREAM, pairs[i]);
+    df_root_adopt(root, pairs[i][1]);
+    DF_ASSERT(prove(root, pairs[i][0], keys[i]));
+  }
+  bool running = true;
+  while (in->size > 0 && running) {
+    int caller = next_byte(in) % CALLERS_MAX;
+    size_t bytes = forge(in, keys[caller], message);
+    send_some(pairs[caller][0], message, bytes);
+    if (next_byte(in) % 16 == 0) shutdown(pairs[caller][0], SHUT_RDWR);
+    running = df_root_step(root, 0);
+  }
+  for (int i = 0; i < CALLERS_MAX; i++) close(pairs[i][0]);
+  df_root_step(root, 0);
+  df_root_destroy(root);
+}
+
+/* ---- A root that says what it likes ---- */
+
+static void be_broken_root(input *in) {
+  int pair[2];
+  unsigned char message[DF_MESSAGE_BYTES_MAX];
+  df_rendezvous *r = calloc(1, sizeof *r);
+  DF_ASSERT(r != NULL);
+  make_pair(SOCK_STREAM, pair);
+  r->n_ranks = 1 + next_byte(in) % 3;
+  r->fd = pair[0];
+  r->deadline_ns = df_clock_ns() + 1000000000u;
+  memset(r->connection_key, 9, sizeof r->connection_key);
+  int phase = next_byte(in) % 3;
+  while (in->size > 0) {
+    size_t bytes;
+    if (next_byte(in) % 2 == 0) {
+      bytes = forge(in, r->connection_key, message);
+      send_some(pair[1], message, bytes);
+    } else {
+      const uint8_t *raw = next_bytes(in, next_byte(in), &bytes);
+      send_some(pair[1], raw, bytes);
+    }
+  }
+  shutdown(pair[1], SHUT_WR);
+  dfcclResult_t result = phase == 0   ? df_rendezvous_table(r)
+                         : phase == 1 ? df_rendezvous_news(r)
+                                      : df_rendezvous_finish(r);
+  DF_ASSERT(result != dfcclTimeout); /* the end of the stream is noticed */
+  if (phase == 0 && result == dfcclSuccess) DF_ASSERT(r->records != NULL);
+  close(pair[0]);
+  close(pair[1]);
+  free(r->records);
+  free(r);
+}
+
+/* ---- A stranger to a rank that waits for higher ranks ---- */
+
+static void be_stranger_to_rank(input *in) {
+  df_record records[3] = {0};
+  unsigned char local[3] = {1, 0, 0};
+  int sockets[3], root[2], strangers[2];
+  df_rendezvous *r = calloc(1, sizeof *r);
+  DF_ASSERT(r != NULL);
+  make_pair(SOCK_STREAM, root);
+  *r = (df_rendezvous){.n_ranks = 3, .fd = root[0], .records = records, .timeout_ms = 2};
+  pid_t self = getpid();
+  memcpy(records[0].name, &self, sizeof self);
+  int listener = df_listen_abstract(SOCK_SEQPACKET, records[0].name);
+  DF_ASSERT(listener >= 0);
+  r->listener.fd = listener;
+  for (int i = 0; i < 2; i++) {
+    strangers[i] = df_connect_abstract(SOCK_SEQPACKET, records[0].name);
+    DF_ASSERT(strangers[i] >= 0);
+  }
+  while (in->size > 0) {
+    int stranger = next_byte(in) % 2;
+    size_t taken;
+    df_greeting greeting;
+    df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
+    bool well_formed = next_byte(in) % 2 == 0;
+    const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
+    if (well_formed && taken > 0)
+      memcpy(&greeting.from, bytes, DF_MIN(taken, sizeof greeting - sizeof(df_header)));
+    if (well_formed) send_some(strangers[stranger], &greeting, sizeof greeting);
+    if (!well_formed && taken > 0) send_some(strangers[stranger], bytes, taken);
+  }
+  r->deadline_ns = df_clock_ns() + 2000000u;
+  DF_ASSERT(df_mesh_connect(r, local, sockets) == dfcclTimeout); /* nobody proved anything */
+  for (int i = 0; i < 2; i++) close(strangers[i]);
+  close(listener);
+  close(root[0]);
+  close(root[1]);
+  free(r);
+}
+
+static void write_id(input *in) {
+  dfcclUniqueId id = {{0}};
+  uint16_t port;
+  unsigned char secret[DF_SECRET_BYTES] = {0};
+  size_t taken;
+  df_id_write(&id, 1, secret);
+  const uint8_t *bytes = next_bytes(in, sizeof id, &taken);
+  for (size_t i = 0; i < taken; i++) id.internal[i] = (char)(id.internal[i] ^ bytes[i]);
+  if (df_id_read(&id, &port, secret) == dfcclSuccess) DF_ASSERT(port != 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  DF_ASSERT(df_handshake_ready() == dfcclSuccess);
+  input in = {data, size};
+  switch (next_byte(&in) % 16) {
+  case 0: /* slow: it waits for a deadline */
+    be_stranger_to_rank(&in);
+    break;
+  case 1:
+  case 2:
+  case 3:
+  case 4:
+    be_stranger_to_root(&in);
+    break;
+  case 5:
+  case 6:
+  case 7:
+  case 8:
+    be_broken_root(&in);
+    break;
+  case 9:
+    write_id(&in);
+    break;
+  default:
+    be_broken_ranks(&in);
+    break;
+  }
+  return 0;
+}
