@@ -1,0 +1,223 @@
+/* dfccl-sim check: will this schedule deadlock, and where is the circle? */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "commands.h"
+#include "engine_dense.h"
+#include "json_output.h"
+#include "options.h"
+#include "schedule.h"
+#include "wait_graph.h"
+
+enum { MAX_FILES = 65536, MAX_MISSING_SHOWN = 20 };
+
+typedef struct {
+  int model; /* df_model; -1: by the schedule */
+  bool json;
+  const char **files;
+  int file_count;
+} check_options;
+
+/* A collective that some members run and others never do. */
+typedef struct {
+  uint32_t collective, waiting, absent; /* GPUs; waiting + absent are its group */
+} missing_collective;
+
+typedef struct {
+  df_schedule schedule;
+  df_dense dense;
+  df_circle circle;
+  bool deadlock;
+  missing_collective *missing; /* those that GPUs wait for, by collective */
+  uint32_t missing_count;
+  uint64_t *runners_first; /* collective -> its range in runner[] */
+  uint32_t *runner;        /* the GPUs whose schedules have it, ascending */
+} judgement;
+
+static const char *collective_name(const judgement *judged, uint32_t collective) {
+  return df_names_text(&judged->schedule.collectives, collective);
+}
+
+static const char *group_name(const judgement *judged, uint32_t collective) {
+  return df_names_text(&judged->schedule.groups, judged->schedule.group_of[collective]);
+}
+
+/* Who runs what at all, and which awaited collectives lack a member. */
+static bool find_missing(judgement *judged) {
+  const df_sequences *sequences = &judged->schedule.sequences;
+  uint64_t colls = sequences->coll_count, events = sequences->first[sequences->gpu_count];
+  uint64_t *first = judged->runners_first = calloc(colls + 2, sizeof *first);
+  judged->runner = malloc((events + 1) * sizeof *judged->runner);
+  judged->missing = malloc((colls + 1) * sizeof *judged->missing);
+  if (!first || !judged->runner || !judged->missing) return false;
+  for (uint64_t i = 0; i < events; i++)
+    if (sequences->event[i] != DF_EVENT_SYNC) first[sequences->event[i] + 2]++;
+  for (uint64_t c = 0; c < colls; c++) first[c + 2] += first[c + 1];
+  for (uint32_t gpu = 0; gpu < sequences->gpu_count; gpu++)
+    for (uint64_t i = sequences->first[gpu]; i < sequences->first[gpu + 1]; i++)
+      if (sequences->event[i] != DF_EVENT_SYNC)
+        judged->runner[first[sequences->event[i] + 1]++] = gpu;
+  for (uint32_t c = 0; c < colls; c++) {
+    uint32_t runners = (uint32_t)(first[c + 1] - first[c]);
+    uint32_t members = df_sequences_members(sequences, c);
+    if (runners == members || judged->dense.executing[c] == 0) continue;
+    judged->missing[judged->missing_count++] =
+        (missing_collective){c, judged->dense.executing[c], members - runners};
+  }
+  return true;
+}
+
+/* The first member, in the group's order, that never runs the collective. */
+static uint32_t absent_member(const judgement *judged, uint32_t collective, uint32_t nth) {
+  const df_sequences *sequences = &judged->schedule.sequences;
+  uint32_t group = sequences->group_of[collective];
+  for (uint32_t i = sequences->member_first[group]; i < sequences->member_first[group + 1]; i++) {
+    bool runs = false;
+    for (uint64_t k = judged->runners_first[collective];
+         k < judged->runners_first[collective + 1] && !runs; k++)
+      runs = judged->runner[k] == sequences->member[i];
+    if (!runs && nth-- == 0) return sequences->member[i];
+  }
+  return UINT32_MAX;
+}
+
+static dfcclResult_t judge_schedule(const check_options *check, judgement *judged) {
+  *judged = (judgement){0};
+  dfcclResult_t result = df_schedule_load(&judged->schedule, check->files, check->file_count);
+  if (result != dfcclSuccess) return result;
+  df_sequences *sequences = &judged->schedule.sequences;
+  sequences->single_queue = check->model >= 0 ? check->model == 0 : !judged->schedule.has_sync;
+  result = df_dense_create(&judged->dense, sequences->gpu_count, sequences->coll_count);
+  if (result != dfcclSuccess) return result;
+  judged->deadlock = df_dense_deadlocks(&judged->dense, sequences);
+  if (!judged->deadlock) return dfcclSuccess;
+  if (!find_missing(judged)) return df_fail(dfcclOutOfMemory, "no memory for the answer");
+  return df_wait_graph_circle(sequences, &judged->dense, &judged->circle);
+}
+
+static void destroy_judgement(judgement *judged) {
+  df_schedule_destroy(&judged->schedule);
+  df_dense_destroy(&judged->dense);
+  free(judged->circle.wait);
+  free(judged->missing);
+  free(judged->runners_first);
+  free(judged->runner);
+}
+
+static void add_missing(const judgement *judged, cJSON *object) {
+  cJSON *list = cJSON_AddArrayToObject(object, "missing");
+  for (uint32_t i = 0; i < judged->missing_count && i < MAX_MISSING_SHOWN; i++) {
+    const missing_collective *missing = &judged->missing[i];
+    cJSON *entry = cJSON_CreateObject();
+    cJSON_AddStringToObject(entry, "coll", collective_name(judged, missing->collective));
+    cJSON_AddStringToObject(entry, "group", group_name(judged, missing->collective));
+    cJSON_AddNumberToObject(entry, "waiting", missing->waiting);
+    cJSON *absent = cJSON_AddArrayToObject(entry, "never_invoked_by");
+    for (uint32_t n = 0; n < missing->absent && n < MAX_MISSING_SHOWN; n++)
+      cJSON_AddItemToArray(absent,
+                           cJSON_CreateNumber(absent_member(judged, missing->collective, n)));
+    cJSON_AddItemToArray(list, entry);
+  }
+  cJSON_AddNumberToObject(object, "missing_count", judged->missing_count);
+}
+
+static bool print_json(const judgement *judged) {
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddBoolToObject(object, "deadlock", judged->deadlock);
+  cJSON *cycle = cJSON_AddArrayToObject(object, "cycle");
+  for (uint32_t i = 0; i < judged->circle.count; i++) {
+    const df_wait *wait = &judged->circle.wait[i];
+    cJSON *entry = cJSON_CreateObject();
+    cJSON_AddNumberToObject(entry, "gpu", wait->gpu);
+    cJSON_AddStringToObject(entry, "waits_for", collective_name(judged, wait->collective));
+    cJSON_AddStringToObject(entry, "group", group_name(judged, wait->collective));
+    cJSON_AddNumberToObject(entry, "held_by", wait->held_by);
+    cJSON_AddItemToArray(cycle, entry);
+  }
+  cJSON_AddStringToObject(object, "model",
+                          judged->schedule.sequences.single_queue ? "single" : "sync");
+  add_missing(judged, object);
+  return df_json_print(object);
+}
+
+static void print_missing(const judgement *judged) {
+  for (uint32_t i = 0; i < judged->missing_count && i < MAX_MISSING_SHOWN; i++) {
+    const missing_collective *missing = &judged->missing[i];
+    uint32_t absent = absent_member(judged, missing->collective, 0);
+    printf("  %u GPU%s wait%s for \"%s\" of group \"%s\", which GPU %u", missing->waiting,
+           missing->waiting == 1 ? "" : "s", missing->waiting == 1 ? "s" : "",
+           collective_name(judged, missing->collective), group_name(judged, missing->collective),
+           absent);
+    if (missing->absent > 1) printf(" and %u other members", missing->absent - 1);
+    printf(" never invoke%s%s\n", missing->absent > 1 ? "" : "s",
+           judged->schedule.recorded[absent] ? "" : " (it has no events at all)");
+  }
+  if (judged->missing_count > MAX_MISSING_SHOWN)
+    printf("  and %u more\n", judged->missing_count - MAX_MISSING_SHOWN);
+}
+
+static void print_text(const judgement *judged) {
+  const df_sequences *sequences = &judged->schedule.sequences;
+  printf("%u GPUs, %u groups, %llu collectives, %llu events; %s model\n", sequences->gpu_count,
+         sequences->group_count, (unsigned long long)sequences->coll_count,
+         (unsigned long long)sequences->first[sequences->gpu_count],
+         sequences->single_queue ? "single-queue" : "synchronisation");
+  if (!judged->deadlock) {
+    puts("no deadlock: every collective completes, whatever the timing");
+    return;
+  }
+  uint32_t stuck = 0;
+  for (uint32_t gpu = 0; gpu < sequences->gpu_count; gpu++)
+    stuck += judged->dense.pending[gpu] > 0 || judged->dense.next[gpu] < sequences->first[gpu + 1];
+  printf("DEADLOCK, whatever the timing: %u GPU%s never finish%s\n", stuck, stuck == 1 ? "" : "s",
+         stuck == 1 ? "es" : "");
+  if (judged->circle.count > 0)
+    printf("%s:\n", judged->circle.shortest ? "a shortest circular wait" : "a circular wait");
+  for (uint32_t i = 0; i < judged->circle.count; i++) {
+    const df_wait *wait = &judged->circle.wait[i];
+    printf("  GPU %u waits for \"%s\" of group \"%s\", held back by GPU %u\n", wait->gpu,
+           collective_name(judged, wait->collective), group_name(judged, wait->collective),
+           wait->held_by);
+  }
+  if (judged->missing_count > 0) {
+    puts(judged->circle.count > 0 ? "besides, GPUs wait for members that never come:"
+                                  : "no circle, but GPUs wait for members that never come:");
+    print_missing(judged);
+  }
+}
+
+static dfcclResult_t parse(check_options *check, int argument_count, char **arguments) {
+  static const char *const models[] = {"single", "sync"};
+  check->model = -1;
+  const df_option options[] = {{.name = "--model",
+                                .kind = DF_OPTION_WORD,
+                                .words = models,
+                                .word_count = 2,
+                                .index = &check->model},
+                               {.name = "--json", .kind = DF_OPTION_FLAG, .given = &check->json}};
+  dfcclResult_t result = df_options_parse(argument_count, arguments, options, DF_COUNT_OF(options),
+                                          check->files, MAX_FILES, &check->file_count);
+  if (result == dfcclSuccess && check->file_count == 0)
+    return df_fail(dfcclInvalidArgument, "check needs a schedule file");
+  return result;
+}
+
+int df_command_check(int argument_count, char **arguments) {
+  check_options check = {.files = calloc((size_t)argument_count + 1, sizeof *check.files)};
+  if (!check.files)
+    return df_command_failed(df_fail(dfcclOutOfMemory, "no memory for the arguments"));
+  judgement judged = {0};
+  dfcclResult_t result = parse(&check, argument_count, arguments);
+  if (result == dfcclSuccess) result = judge_schedule(&check, &judged);
+  if (result == dfcclSuccess) {
+    if (!check.json)
+      print_text(&judged);
+    else if (!print_json(&judged))
+      result = dfcclSystemError;
+  }
+  bool deadlock = judged.deadlock;
+  destroy_judgement(&judged);
+  free(check.files);
+  if (result != dfcclSuccess) return df_command_failed((int)result);
+  return deadlock ? DF_EXIT_DEADLOCK : DF_EXIT_SUCCESS;
+}

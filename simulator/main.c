@@ -1,0 +1,64 @@
+/* dfccl-sim: how likely is a job to deadlock, would this schedule deadlock, what would change it?
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/result.h"
+#include "commands.h"
+
+static const char help[] =
+    "dfccl-sim: the deadlock simulator of DFCCL\n"
+    "\n"
+    "  dfccl-sim run CONFIG.json [--rounds N] [--seed S] [--threads T] [--order "
+    "concat|roundrobin]\n"
+    "                [--check exact|reference] [--engine sparse|dense|oracle] [--json]\n"
+    "      how often does a job deadlock under a blocking collective library?\n"
+    "  dfccl-sim table1 [--rounds N] [--seed S] [--threads T] [--reference] [--json]\n"
+    "      the 18 rows of the paper's Table 1 beside the paper's numbers\n"
+    "  dfccl-sim check SCHEDULE.json... [--model single|sync] [--json]\n"
+    "      will this schedule deadlock, and where is the circle? (exit status 3 if so)\n"
+    "  dfccl-sim sweep CONFIG.json --disorder A:B:N [--sync A:B:N] [--csv FILE | --svg FILE]\n"
+    "                [--rounds N] [--seed S] [--threads T] [--order concat|roundrobin]\n"
+    "      the risk over both probabilities, as a table or a picture\n"
+    "  dfccl-sim explain CONFIG.json [--seed S] [--round R] [--order concat|roundrobin]\n"
+    "      one round's story: its disorders, its barriers and the circle\n"
+    "  dfccl-sim --help | --version\n"
+    "\n"
+    "Exit status: 0 success (check: no deadlock), 3 a deadlock (check), 2 wrong usage or input,\n"
+    "1 a run that failed. Errors are one sentence on standard error.\n";
+
+int df_command_failed(int result) {
+  fprintf(stderr, "dfccl-sim: %s\n", df_last_sentence());
+  return result == dfcclInvalidArgument ? DF_EXIT_BAD_INPUT : DF_EXIT_FAILED;
+}
+
+int main(int argument_count, char **arguments) {
+  static const struct {
+    const char *name;
+    int (*run)(int argument_count, char **arguments);
+  } commands[] = {{"run", df_command_run},
+                  {"table1", df_command_table1},
+                  {"check", df_command_check},
+                  {"sweep", df_command_sweep},
+                  {"explain", df_command_explain}};
+  for (int i = 1; i < argument_count && strcmp(arguments[i], "--") != 0; i++) {
+    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0)
+      return fputs(help, stdout) < 0 ? DF_EXIT_FAILED : DF_EXIT_SUCCESS;
+    if (strcmp(arguments[i], "--version") == 0) {
+      printf("dfccl-sim %d.%d.%d\n", DFCCL_MAJOR, DFCCL_MINOR, DFCCL_PATCH);
+      return DF_EXIT_SUCCESS;
+    }
+  }
+  if (argument_count < 2)
+    return df_command_failed(df_fail(dfcclInvalidArgument,
+                                     "expected a command: run, table1, check, sweep or explain "
+                                     "(--help tells more)"));
+  for (unsigned i = 0; i < DF_COUNT_OF(commands); i++)
+    if (strcmp(arguments[1], commands[i].name) == 0)
+      return commands[i].run(argument_count - 2, arguments + 2);
+  return df_command_failed(
+      df_fail(dfcclInvalidArgument,
+              "unknown command \"%.60s\": expected run, table1, check, sweep or "
+              "explain",
+              arguments[1]));
+}

@@ -1,0 +1,24 @@
+/* Every limit of the simulator, in one place. Each is checked where input is read, and the sentence
+ * says which limit was passed. */
+#ifndef DF_SIM_SIM_LIMITS_H
+#define DF_SIM_SIM_LIMITS_H
+
+#define DF_SIM_MAX_GPUS (1u << 20)
+#define DF_SIM_MAX_GROUPS (1u << 20)
+#define DF_SIM_MAX_MEMBERSHIPS (1u << 26)           /* members of all groups together */
+#define DF_SIM_MAX_COLLECTIVES_PER_GROUP (1u << 24) /* 24 bits of an order key (layout.h) */
+#define DF_SIM_MAX_COLLECTIVES (1u << 30)
+#define DF_SIM_MAX_SLOTS (UINT64_C(1) << 40)        /* collectives of all GPUs together */
+#define DF_SIM_MAX_DENSE_EVENTS (UINT64_C(1) << 29) /* events held in memory at once */
+#define DF_SIM_MAX_ORACLE_EVENTS (UINT64_C(1) << 12)
+#define DF_SIM_MAX_ROUNDS (UINT64_C(1) << 50)
+#define DF_SIM_MAX_THREADS 1024
+#define DF_SIM_MAX_PROCESSES (1u << 20) /* the authors' num_process: a factor of the rounds */
+#define DF_SIM_MAX_SWEEP_POINTS 200     /* of one axis */
+
+#define DF_SIM_MAX_CONFIG_BYTES (UINT64_C(64) << 20)
+#define DF_SIM_MAX_SCHEDULE_BYTES (UINT64_C(512) << 20)
+#define DF_SIM_MAX_NAME_BYTES (1 << 20) /* a recorded group is named by its ranks: long is normal  \
+                                         */
+
+#endif

@@ -1,0 +1,130 @@
+# The command line of dfccl-sim: usage, exit statuses, JSON keys, several files, hostile input.
+# test_cli.sh DFCCL_SIM EXAMPLES_DIRECTORY
+set -u
+sim=$1 examples=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+fail() { echo "FAILED: $*"; failed=1; }
+
+# expect STATUS COMMAND...: runs it with output in $work/out and $work/err.
+expect() {
+  wanted=$1
+  shift
+  "$@" >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+  [ "$status" = "$wanted" ] || fail "status $status, expected $wanted: $* ($(head -c 300 "$work/err"))"
+}
+
+# An error is one sentence on standard error, and nothing on standard output.
+refuse() {
+  expect 2 "$@"
+  [ -s "$work/out" ] && fail "printed something: $*"
+  [ "$(wc -l <"$work/err")" = 1 ] || fail "not one line: $*: $(cat "$work/err")"
+}
+
+has() { grep -q -- "$1" "$work/out" || fail "no \"$1\" in: $(head -c 400 "$work/out")"; }
+says() { grep -q -- "$1" "$work/err" || fail "no \"$1\" in: $(head -c 400 "$work/err")"; }
+
+# ---- usage
+expect 0 "$sim" --help; has 'dfccl-sim run CONFIG.json'
+expect 0 "$sim" run --help; has 'Exit status'
+expect 0 "$sim" --version; has '^dfccl-sim [0-9]'
+refuse "$sim"; says 'expected a command'
+refuse "$sim" fly; says 'unknown command "fly"'
+refuse "$sim" run; says 'configuration file'
+refuse "$sim" run --wings x; says 'unknown option "--wings"'
+refuse "$sim" run "$examples/3d-64-gpus.json" --rounds many; says '--rounds: expected a whole number'
+refuse "$sim" run "$examples/3d-64-gpus.json" --rounds; says '--rounds needs a value'
+refuse "$sim" run "$examples/3d-64-gpus.json" --threads 0; says '--threads'
+refuse "$sim" run "$examples/3d-64-gpus.json" extra; says 'one argument too many'
+refuse "$sim" run "$examples/3d-64-gpus.json" --order sideways; says 'concat or roundrobin'
+refuse "$sim" run "$work/nothing.json"; says 'nothing.json: cannot be opened'
+refuse "$sim" run "$work"; says 'cannot be read'
+refuse "$sim" run "$examples/3d-64-gpus.json" --check reference --engine dense; says '--engine'
+refuse "$sim" run "$examples/3d-64-gpus.json" --engine oracle; says 'small configurations'
+
+# ---- run
+expect 0 "$sim" run "$examples/3d-64-gpus.json" --rounds 4000 --json
+[ "$(wc -l <"$work/out")" = 1 ] || fail "not one line of JSON"
+for key in model order check engine gpus groups collectives rounds deadlocks ratio ci95 seconds seed; do
+  has "\"$key\":"
+done
+has '^{.*}$'; has '"rounds":4000'; has '"gpus":64'; has '"collectives":25600'; has '"engine":"sparse"'
+deadlocks() { sed 's/.*"deadlocks":\([0-9]*\).*/\1/' "$work/out"; }
+one=$(deadlocks)
+expect 0 "$sim" run "$examples/3d-64-gpus.json" --rounds 4000 --json --threads 7
+[ "$(deadlocks)" = "$one" ] || fail "seven threads: $(deadlocks) deadlocks, one: $one"
+expect 0 "$sim" run "$examples/3d-64-gpus.json" --rounds 4000 --json --seed 18446744073709551615
+has '"seed":18446744073709551615'
+[ "$(deadlocks)" = "$one" ] && fail "another seed changes nothing"
+expect 0 "$sim" run "$examples/free-8-gpus.json" --rounds 300 --engine dense --json; dense=$(deadlocks)
+expect 0 "$sim" run "$examples/free-8-gpus.json" --rounds 300 --engine oracle --json; oracle=$(deadlocks)
+expect 0 "$sim" run "$examples/free-8-gpus.json" --rounds 300 --json
+[ "$dense" = "$(deadlocks)" ] && [ "$oracle" = "$dense" ] || fail "dense $dense, oracle $oracle, sparse $(deadlocks)"
+expect 0 "$sim" run "$examples/free-8-gpus.json" --rounds=50 --check=reference --order=roundrobin --json
+has '"check":"reference"'; has '"order":"roundrobin"'; has '"engine":"reference"'
+expect 0 "$sim" run "$examples/3d-64-gpus.json" --rounds 100; has 'rounds deadlock'; has 'MiB of memory'
+
+# ---- table1
+expect 0 "$sim" table1 --rounds 2000 --json
+for key in id model grouping disorder sync paper ratio ci95 reference_ratio reference_ci95 agrees note; do
+  has "\"$key\":"
+done
+[ "$(grep -o '"id":' "$work/out" | wc -l)" = 18 ] || fail "table1 has not 18 rows"
+expect 0 "$sim" table1
+yes=$(grep -c ' yes ' "$work/out")
+[ "$yes" -ge 5 ] || fail "only $yes rows agree with the paper: $(cat "$work/out")"
+
+# ---- check
+expect 3 "$sim" check "$examples/schedule-opposite.json"; has 'GPU 0 waits for "layer0#0"'; has 'held back by GPU 1'
+expect 3 "$sim" check "$examples/schedule-opposite.json" --json
+has '{"deadlock":true,"cycle":\[{"gpu":0,"waits_for":"layer0#0"'; has '"held_by":1}'
+expect 0 "$sim" check "$examples/schedule-opposite.json" --model sync --json; has '"deadlock":false,"cycle":\[\]'
+expect 3 "$sim" check "$examples/schedule-three-gpus.json"; has 'GPU 2 waits for "c#0"'
+echo '{"gpus":{"0":[{"coll":"x#0","group":"all"},{"sync":true},{"coll":"y#0","group":"all"}]},"groups":{"all":[0,1]}}' >"$work/rank-0.json"
+echo '{"gpus":{"1":[{"coll":"y#0","group":"all"},{"sync":true},{"coll":"x#0","group":"all"}]},"groups":{"all":[0,1]}}' >"$work/rank-1.json"
+expect 3 "$sim" check "$work/rank-0.json" "$work/rank-1.json"; has '2 GPUs, 1 groups\{0,1\}'
+expect 3 "$sim" check "$work/rank-0.json"; has 'which GPU 1 never invokes (it has no events at all)'
+expect 3 "$sim" check "$work/rank-0.json" --json; has '"never_invoked_by":\[1\]'; has '"cycle":\[\]'
+refuse "$sim" check "$work/rank-0.json" "$work/rank-0.json"; says 'gpus.0: a file before it'
+echo '{"gpus":{},"groups":{"all":[1,0]}}' >"$work/other.json"
+refuse "$sim" check "$work/rank-0.json" "$work/other.json"; says 'groups.all: the members differ'
+refuse "$sim" check; says 'schedule file'
+
+# ---- sweep and explain
+expect 0 "$sim" sweep "$examples/3d-64-gpus.json" --disorder 1e-3:1e-2:3 --sync 1e-3:1e-2:2 --rounds 200 --csv
+has '^disorder,sync,rounds,deadlocks,ratio,ci95_low,ci95_high$'
+[ "$(wc -l <"$work/out")" = 7 ] || fail "sweep: $(wc -l <"$work/out") lines of CSV"
+expect 0 "$sim" sweep "$examples/3d-64-gpus.json" --disorder 1e-3:1e-2:3 --sync 1e-3:1e-2:2 --rounds 200 --svg "$work/map.svg"
+grep -q 'synchronisation probability' "$work/map.svg" && grep -q '</svg>' "$work/map.svg" || fail "no picture"
+expect 0 "$sim" sweep "$examples/single-queue-64-gpus.json" --disorder 1e-7:1e-5:5 --rounds 200 --svg "$work/curve.svg" --csv "$work/curve.csv"
+grep -q '<polyline' "$work/curve.svg" || fail "no curve"
+[ "$(wc -l <"$work/curve.csv")" = 6 ] || fail "no table"
+refuse "$sim" sweep "$examples/3d-64-gpus.json" --disorder 1:2; says 'FIRST:LAST:POINTS'
+refuse "$sim" sweep "$examples/3d-64-gpus.json" --disorder 0.1:0.01:3; says '--disorder'
+refuse "$sim" sweep "$examples/3d-64-gpus.json"; says '--disorder'
+expect 1 "$sim" sweep "$examples/3d-64-gpus.json" --disorder 1e-3:1e-2:2 --rounds 10 --svg "$work/no/map.svg"
+expect 0 "$sim" explain "$examples/single-queue-64-gpus.json" --seed 1 --round 0; has '^Round 0 of seed 1'
+round=$(sed -n 's/.*--round \([0-9]*\)$/\1/p' "$work/out")
+if [ -n "$round" ]; then
+  expect 0 "$sim" explain "$examples/single-queue-64-gpus.json" --seed 1 --round "$round"
+  has 'DEADLOCK'; has 'The circle'; has 'in its expected order: every collective completes'
+fi
+
+# ---- hostile input ends in one sentence, soon
+for text in '' '{' '[' 'null' '{"groups":' '{"rounds":99999999999999999999999999}' '{"model":{}}' '{"a":1,"a":2}'; do
+  printf '%s' "$text" >"$work/bad.json"
+  refuse "$sim" run "$work/bad.json"
+  refuse "$sim" check "$work/bad.json"
+done
+head -c 3000000 /dev/zero | tr '\0' '[' >"$work/bad.json"
+refuse "$sim" check "$work/bad.json"; says 'nested too deeply'
+: >"$work/zeros.json"
+truncate -s 1G "$work/zeros.json"
+refuse timeout 60 "$sim" run "$work/zeros.json"; says 'longer than the 64 MiB'
+refuse timeout 60 "$sim" check "$work/zeros.json"; says 'longer than the 512 MiB'
+
+[ "$failed" = 0 ] && echo "all as expected"
+exit "$failed"
