@@ -37,30 +37,25 @@ DF_TEST(reference, verdicts_of_the_published_program, 30) {
                     "\"coll_cnt_per_tp_group\":4,\"coll_cnt_per_dp_group\":6,"
                     "\"disorder_prob\":0.02,\"sync_prob\":0.1}",
        "00100100100110010001001010110010100110000000010110001001001000110011011011001000"
-       "00001011110001110111"
-       "110111"},
+       "00001011110001110111"},
       {HEAD THREE_D "\"model\":\"StreamWithSync\",\"dp_group_size\":2,\"pp_group_size\":2,"
                     "\"coll_cnt_per_tp_group\":10,\"coll_cnt_per_dp_group\":10,"
                     "\"disorder_prob\":0.1,\"sync_prob\":0.1}",
        "00000000000000000000000000000000001000000000000000000000000100001000000000001000"
-       "00000000000000000000"
-       "000000"},
+       "00000000000000000000"},
       {HEAD FOUR_GROUPS "\"model\":\"StreamWithSync\",\"disorder_prob\":0.1,\"sync_prob\":0.1,"
                         "\"resource_limit\":50}",
        "10000010000001000100100000110100000000000000000000000001010110000000000010000000"
-       "00000010100100011000"
-       "011000"},
+       "00000010100100011000"},
       {HEAD FOUR_GROUPS "\"model\":\"StreamWithSync\",\"disorder_prob\":0.3,\"sync_prob\":0.02,"
                         "\"resource_limit\":5}",
        "00000000000000000000000000000100000000000000000000000000000000000000000000000000"
-       "00100000000001000000"
-       "000000"},
+       "00100000000001000000"},
       {HEAD "\"grouping_policy\":\"Arbitrary\",\"gpu_num\":4,\"group_num\":1,"
             "\"gpu_per_group\":[[3,1,0,2]],\"coll_cnt_per_group\":[12],\"model\":\"Single\","
             "\"disorder_prob\":0.01,\"sync_prob\":0.1}",
        "01001010000000110000101010000000100100010010000000000110001100000011011000001010"
-       "10010011010001101101"
-       "101101"}};
+       "10010011010001101101"}};
   for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     df_config config;
     df_layout layout;
