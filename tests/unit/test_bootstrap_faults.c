@@ -1,0 +1,321 @@
+/*
+ * Promises of src/host/bootstrap.h when something goes wrong around it:
+ *   - A rank that dies or fails ends the join of all others with a sentence that names it.
+ *   - A stranger who connects learns nothing, and neither silence nor nonsense delays the job.
+ *   - Nothing stays behind, not even after SIGKILL.
+ */
+#include "host/bootstrap.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bootstrap_crew.h"
+#include "host/process.h"
+#include "host/rendezvous.h"
+#include "host/rendezvous_root.h"
+#include "host/sockets.h"
+#include "support/leftovers.h"
+
+/* ---- Some die ---- */
+
+static void check_killed_is_named(const crew *c, int victim) {
+  char words[32];
+  snprintf(words, sizeof words, "rank %d ", victim);
+  for (int i = 0; i < 3; i++) {
+    const member *m = &c->members[i];
+    if (i == victim) continue;
+    check_mentions(m, words);
+    /* By a key, who had not found rank 0 before it died cannot know that it was there. */
+    if (c->key[0] != '\0' && strstr(m->sentence, "rank 0 of 4 did not come") != NULL) continue;
+    check_code(c, i, dfcclRemoteError);
+    check_mentions(m, "died");
+    check_prompt(m);
+  }
+}
+
+static void kill_while_collecting(bool by_key, int victim) {
+  crew *c = make_crew(by_key, 4, 1); /* rank 3 never comes */
+  be_quiet();
+  for (int i = 0; i < 3; i++) {
+    c->members[i].timeout_ms = by_key ? 10000 : LONG_MS;
+    if (i != victim || victim == 0) start_process(c, i, 60);
+  }
+  if (victim != 0) c->pids[victim] = start_still_rank(c, victim);
+  open_gate(c);
+  if (victim != 0) EVENTUALLY(__atomic_load_n(&c->entered, __ATOMIC_ACQUIRE) == 1);
+  df_sleep_ms(LATE_MS);
+  for (int i = 0; i < 3; i++) CHECK(code_of(&c->members[i]) == NOT_YET, "member %d returned", i);
+  kill(c->pids[victim], SIGKILL);
+  for (int i = 0; i < 3; i++) reap(c->pids[i]);
+  check_killed_is_named(c, victim);
+}
+
+DF_TEST(bootstrap_faults, a_rank_killed_while_others_wait_is_named_at_once, 90) {
+  kill_while_collecting(false, 1);
+  kill_while_collecting(false, 2);
+  kill_while_collecting(true, 1);
+  kill_while_collecting(true, 0);
+}
+
+/* What a survivor may see: the victim was up before it died, or is named. */
+static void check_survivor(const crew *c, int index, int victim) {
+  const member *m = &c->members[index];
+  char words[32];
+  snprintf(words, sizeof words, "rank %d ", victim);
+  if (code_of(m) == dfcclSuccess) return;
+  /* Who comes so late that rank 0 has given up, and said so for a while, finds nobody. */
+  if (m->code == dfcclTimeout && c->key[0] != '\0' && strstr(m->sentence, "rank 0 of 6 did not"))
+    return;
+  CHECK(m->code == dfcclRemoteError || m->code == dfcclTimeout, "member %d: %s: %s", index,
+        df_result_name((dfcclResult_t)m->code), m->sentence);
+  check_mentions(m, words);
+}
+
+DF_TEST(bootstrap_faults, a_rank_killed_at_any_moment_hangs_nobody, 120) {
+  int sockets = df_unix_socket_count(), told = 0;
+  df_random random = {20240611};
+  for (int round = 0; round < 24; round++) {
+    crew *c = make_crew(round % 2, 6, 1);
+    for (int i = 0; i < 6; i++) {
+      c->members[i].timeout_ms = 4000; /* who never came is missed late */
+      c->members[i].mute = true;       /* the dead do not answer */
+    }
+    start_crew(c);
+    int victim = df_random_below(&random, 6);
+    usleep((useconds_t)df_random_below(&random, 8000));
+    kill(c->pids[victim], SIGKILL);
+    for (int i = 0; i < 6; i++) {
+      int status = reap(c->pids[i]);
+      CHECK(i == victim || status == 0, "the process of rank %d failed", i);
+      if (i != victim) check_survivor(c, i, victim);
+      told += i != victim && code_of(&c->members[i]) > dfcclSuccess;
+    }
+  }
+  fprintf(stderr, "%d of 120 survivors were told\n", told);
+  EVENTUALLY(df_unix_socket_count() <= sockets);
+}
+
+static void make_id(crew *c) { OK(df_bootstrap_create_id(&c->id)); }
+
+DF_TEST(bootstrap_faults, the_death_of_an_ids_maker_is_noticed, 30) {
+  crew *c = make_crew(false, 2, 1);
+  pid_t maker = start_helper(make_id, c);
+  c->members[0].n_ranks = c->members[1].n_ranks = 3;
+  start_crew(c);
+  df_sleep_ms(LATE_MS);
+  kill(maker, SIGKILL);
+  reap(maker);
+  reap_crew(c);
+  for (int i = 0; i < 2; i++) {
+    check_code(c, i, dfcclRemoteError);
+    check_mentions(&c->members[i], "the process that made the unique id died");
+    check_prompt(&c->members[i]);
+  }
+}
+
+DF_TEST(bootstrap_faults, a_rank_that_cannot_go_on_tells_the_others, 60) {
+  for (int by_key = 0; by_key <= 1; by_key++) {
+    crew *c = make_crew(by_key, 24, 1);
+    c->members[23].descriptors = 10;
+    start_crew(c);
+    for (int i = 0; i < 24; i++) reap(c->pids[i]);
+    check_code(c, 23, dfcclOutOfMemory);
+    check_mentions(&c->members[23], "Too many open files");
+    for (int i = 0; i < 23; i++) {
+      check_code(c, i, dfcclRemoteError);
+      check_mentions(&c->members[i], "rank 23");
+      check_mentions(&c->members[i], "Too many open files");
+      check_prompt(&c->members[i]);
+    }
+  }
+}
+
+DF_TEST(bootstrap_faults, a_rank_that_makes_no_connections_is_named, 60) {
+  for (int by_key = 0; by_key <= 1; by_key++) {
+    crew *c = make_crew(by_key, 3, 1);
+    for (int i = 0; i < 3; i++) c->members[i].timeout_ms = 4000;
+    be_quiet();
+    start_process(c, 0, 60);
+    start_process(c, 2, 60);
+    c->pids[1] = start_still_rank(c, 1);
+    open_gate(c);
+    reap(c->pids[0]);
+    reap(c->pids[2]);
+    for (int i = 0; i < 3; i += 2) {
+      check_code(c, i, dfcclTimeout);
+      check_mentions(&c->members[i], "no connection between rank ");
+      check_mentions(&c->members[i], " and rank 1 within");
+    }
+    kill(c->pids[1], SIGKILL);
+    reap(c->pids[1]);
+  }
+}
+
+/* ---- Strangers ---- */
+
+static uint16_t port_of(const crew *c) {
+  uint16_t port;
+  unsigned char secret[DF_SECRET_BYTES];
+  OK(df_id_read(&c->id, &port, secret));
+  return port;
+}
+
+static int call_root(uint16_t port) {
+  int fd = df_connect_loopback(port);
+  CHECK(fd >= 0, "%s", strerror(-fd));
+  CHECK(df_socket_wait(fd, POLLOUT, UINT64_MAX) == 1 && df_socket_error(fd) == 0, "no connection");
+  return fd;
+}
+
+static void call_and_be_silent(crew *c) {
+  enum { STRANGERS = 700 };
+  for (int i = 0; i < STRANGERS; i++) call_root(port_of(c));
+}
+
+DF_TEST(bootstrap_faults, silent_strangers_delay_nobody, 60) {
+  crew *c = make_crew(false, 4, 1);
+  OK(df_bootstrap_create_id(&c->id));
+  pid_t strangers = start_helper(call_and_be_silent, c);
+  start_crew(c);
+  reap_crew(c);
+  for (int i = 0; i < 4; i++) {
+    check_code(c, i, dfcclSuccess);
+    check_prompt(&c->members[i]);
+  }
+  kill(strangers, SIGKILL);
+  reap(strangers);
+}
+
+DF_TEST(bootstrap_faults, nonsense_gets_no_answer, 60) {
+  df_random random = {7};
+  crew *c = make_crew(false, 2, 1);
+  OK(df_bootstrap_create_id(&c->id));
+  for (int i = 0; i < 100; i++) {
+    unsigned char bytes[600];
+    char answer[16];
+    int fd = call_root(port_of(c));
+    size_t length = (size_t)(16 + df_random_below(&random, (int)sizeof bytes - 16));
+    for (size_t k = 0; k < length; k++) bytes[k] = (unsigned char)df_random_next(&random);
+    CHECK(send(fd, bytes, length, MSG_NOSIGNAL) > 0, "%s", strerror(errno));
+    CHECK(df_socket_wait(fd, POLLIN, UINT64_MAX) == 1, "no end");
+    CHECK(recv(fd, answer, sizeof answer, 0) <= 0, "a stranger got an answer");
+    close(fd);
+  }
+  start_crew(c);
+  reap_crew(c);
+  for (int i = 0; i < 2; i++) check_code(c, i, dfcclSuccess);
+}
+
+DF_TEST(bootstrap_faults, a_rank_without_the_secret_is_not_counted, 30) {
+  crew *c = make_crew(false, 2, 1);
+  OK(df_bootstrap_create_id(&c->id));
+  df_rendezvous *r = calloc(1, sizeof *r);
+  *r = (df_rendezvous){.n_ranks = 2, .rank = 0, .fd = -1, .timeout_ms = LONG_MS};
+  r->deadline_ns = UINT64_MAX;
+  r->port = port_of(c);
+  memset(r->key, 1, sizeof r->key);
+  RESULT(df_rendezvous_enter(r), dfcclRemoteError); /* the root's proof is wrong for it */
+  CHECK(strstr(df_last_sentence(), "is not the root of this unique id") != NULL, "%s",
+        df_last_sentence());
+  free(r);
+  start_crew(c);
+  reap_crew(c);
+  for (int i = 0; i < 2; i++) check_code(c, i, dfcclSuccess);
+}
+
+DF_TEST(bootstrap_faults, a_stranger_in_place_of_the_root_is_found_out, 30) {
+  uint16_t port;
+  df_card card = card_of(0);
+  df_mesh mesh;
+  dfcclUniqueId id;
+  unsigned char secret[DF_SECRET_BYTES] = {1, 2, 3};
+  OK(df_handshake_ready());
+  int listener = df_listen_loopback(&port);
+  df_id_write(&id, port, secret);
+  fflush(NULL);
+  be_quiet();
+  pid_t stranger = fork();
+  if (stranger == 0) {
+    df_challenge lie;
+    CHECK(df_socket_wait(listener, POLLIN, UINT64_MAX) == 1, "nobody came");
+    int fd = df_accept(listener);
+    df_message_start(&lie, DF_MESSAGE_CHALLENGE, sizeof lie);
+    CHECK(send(fd, &lie, sizeof lie, 0) == sizeof lie, "%s", strerror(errno));
+    for (;;) pause();
+  }
+  df_watch_child(stranger);
+  RESULT(df_bootstrap_join(&id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  kill(stranger, SIGKILL);
+  reap(stranger);
+  RESULT(df_bootstrap_join(&id, 1, 0, &card, 200, &mesh), dfcclTimeout); /* a silent one */
+  close(listener);
+  RESULT(df_bootstrap_join(&id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  CHECK(strstr(df_last_sentence(), "nobody answers at 127.0.0.1") != NULL, "%s",
+        df_last_sentence());
+}
+
+DF_TEST(bootstrap_faults, an_id_that_nobody_uses_comes_to_its_end, 30) {
+  int threads = df_thread_count(), descriptors = df_descriptor_count();
+  uint16_t port;
+  df_root_options options = {.idle_ms = 50};
+  OK(df_handshake_ready());
+  options.listener = df_listen_loopback(&port);
+  CHECK(options.listener >= 0, "%s", strerror(-options.listener));
+  OK(df_root_start(&options, NULL));
+  EVENTUALLY(df_thread_count() == threads);
+  CHECK(df_descriptor_count() == descriptors, "%d descriptors", df_descriptor_count());
+}
+
+/* ---- Processes ---- */
+
+DF_TEST(bootstrap_faults, a_forked_child_is_another_process, 10) {
+  unsigned char *tokens = shared_memory(3 * DF_TOKEN_BYTES);
+  OK(df_handshake_ready());
+  df_process_token(tokens);
+  fflush(NULL);
+  be_quiet();
+  pid_t child = fork();
+  if (child == 0) {
+    df_process_token(tokens + DF_TOKEN_BYTES);
+    _exit(0);
+  }
+  df_watch_child(child);
+  CHECK(reap(child) == 0, "the child failed");
+  df_process_token(tokens + 2 * DF_TOKEN_BYTES);
+  CHECK(memcmp(tokens, tokens + DF_TOKEN_BYTES, DF_TOKEN_BYTES) != 0, "the child has our token");
+  CHECK(memcmp(tokens, tokens + 2 * DF_TOKEN_BYTES, DF_TOKEN_BYTES) == 0, "our token changed");
+}
+
+DF_TEST(bootstrap_faults, a_forked_child_does_not_hold_the_address, 20) {
+  uint16_t port;
+  OK(df_handshake_ready());
+  df_root_options options = {.idle_ms = 100};
+  options.listener = df_listen_loopback(&port);
+  CHECK(options.listener >= 0, "%s", strerror(-options.listener));
+  df_root *root;
+  OK(df_root_start(&options, &root));
+  fflush(NULL);
+  be_quiet();
+  pid_t child = fork();
+  if (child == 0)
+    for (;;) pause();
+  df_watch_child(child);
+  df_root_stop(root);
+  int fd = df_connect_loopback(port);
+  if (fd >= 0) {
+    CHECK(df_socket_wait(fd, POLLOUT, UINT64_MAX) == 1, "no answer");
+    CHECK(df_socket_error(fd) == ECONNREFUSED, "the child still listens");
+    close(fd);
+  } else {
+    CHECK(fd == -ECONNREFUSED, "%s", strerror(-fd));
+  }
+  kill(child, SIGKILL);
+  reap(child);
+}
