@@ -45,16 +45,15 @@ for case in 'allreduce 1.5' 'allgather 0.75' 'reducescatter 0.75' 'alltoall 0.75
   for mode in '' '--processes' '--alloc dfccl' '--in-place' '--processes --alloc dfccl --in-place'; do
     # shellcheck disable=SC2086
     run 0 "$bench" "$operation" -n 4 -b 64 -e 256K -f 64 -i 3 -w 1 --json $mode
-    json "list(o) == ['op', 'ranks', 'backend', 'results'] and o['op'] == '$operation'"
-    json "o['ranks'] == 4 and o['backend'] == 'cpu'"
-    json "[r['bytes'] for r in o['results']] == [64, 4096, 262144]"
-    json "all(list(r) == ['bytes', 'time_us_min', 'time_us_median', 'algbw_GBps', 'busbw_GBps', \
-      'wrong'] for r in o['results'])"
-    json "all(r['wrong'] == 0 and 0 < r['time_us_min'] <= r['time_us_median'] \
-      for r in o['results'])"
-    json "all(abs(r['busbw_GBps'] - $factor * r['algbw_GBps']) <= 1e-6 * r['algbw_GBps'] and \
-      abs(r['bytes'] / r['time_us_median'] / 1e3 - r['algbw_GBps']) <= 1e-6 * r['algbw_GBps'] \
-      for r in o['results'])"
+    json "list(o) == ['op', 'ranks', 'backend', 'results'] and o['op'] == '$operation' \
+      and o['ranks'] == 4 and o['backend'] == 'cpu' \
+      and [r['bytes'] for r in o['results']] == [64, 4096, 262144] \
+      and all(list(r) == ['bytes', 'time_us_min', 'time_us_median', 'algbw_GBps', 'busbw_GBps', \
+        'wrong'] for r in o['results']) \
+      and all(r['wrong'] == 0 and 0 < r['time_us_min'] <= r['time_us_median'] \
+        and abs(r['busbw_GBps'] - $factor * r['algbw_GBps']) <= 1e-6 * r['algbw_GBps'] \
+        and abs(r['bytes'] / r['time_us_median'] / 1e3 - r['algbw_GBps']) \
+          <= 1e-6 * r['algbw_GBps'] for r in o['results'])"
   done
 done
 
@@ -62,7 +61,7 @@ done
 for type in int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2; do
   for operator in sum prod max min avg; do
     run 0 "$bench" allreduce -n 3 -b 64 -e 64000 -f 1000 -i 1 -w 0 -d $type -o $operator --json
-    json "all(r['wrong'] == 0 for r in o['results'])"
+    grep -Eq '("wrong": ?0[,}].*){2}' "$work/out" || fail "$type $operator: $(cat "$work/out")"
   done
 done
 
