@@ -20,6 +20,8 @@ enum {
   DF_MAX_QUEUE_DEPTH = 65536,
   DF_MAX_BACKLOG = 1 << 24,
   DF_MAX_CONTEXT_SLOTS = 64, /* of the direct-mapped context cache */
+  DF_MIN_LINK_SLOTS = 2,     /* of one link. With one slot a ring deadlocks: a primitive that
+                                receives and sends needs a free slot before it frees one */
   DF_MAX_LINK_SLOTS = 64,    /* slots of one link */
   DF_MAX_SLOT_BYTES = 4 << 20,
   DF_MAX_MESSAGE_BYTES = 64 << 10 /* of the control plane */

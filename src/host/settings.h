@@ -40,7 +40,8 @@
   X(context_slots, "DFCCL_CONTEXT_SLOTS", 8, 1, DF_MAX_CONTEXT_SLOTS,                              \
     "context cache slots; a power of two")                                                         \
   X(slot_bytes, "DFCCL_SLOT_BYTES", 131072, 64, DF_MAX_SLOT_BYTES, "most payload of a link slot")  \
-  X(slots, "DFCCL_SLOTS", 4, 1, DF_MAX_LINK_SLOTS, "slots of a link; a power of two")              \
+  X(slots, "DFCCL_SLOTS", 4, DF_MIN_LINK_SLOTS, DF_MAX_LINK_SLOTS,                                 \
+    "slots of a link; a power of two")                                                             \
   X(flagged_max, "DFCCL_FLAGGED_MAX", 4096, 0, DF_MAX_SLOT_BYTES,                                  \
     "payload bytes up to which links are flagged")                                                 \
   X(direct_min, "DFCCL_DIRECT_MIN", 16384, 1, 1ll << 40,                                           \

@@ -141,14 +141,13 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
     cut(part, DF_MIN(share, count - part->first), pieces, chunk_max, grain);
     payload = DF_MAX(payload, (uint64_t)part->chunk * element_bytes);
   }
+  /* Of all blocks: a shorter part may be cut into fewer and larger chunks than a longer one. */
+  shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
   /* A message is never longer than the whole buffer, however its chunk was rounded up. */
   payload = DF_MIN(payload, DF_MAX(count * element_bytes, 1u));
   shape->payload_offset =
       payload <= limits->flagged_max ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;
   shape->stride = df_link_stride(DF_MAX(payload, 8u), shape->payload_offset);
   shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
-  if (limits->slots == 1) shape->n_slots = 1; /* asked for: the tightest link */
-  shape->scratch_bytes =
-      DF_ALIGN_UP((uint64_t)plan->scratch_pieces * shape->parts[0].chunk * element_bytes,
-                  (uint64_t)DF_CACHE_LINE);
+  if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
 }

@@ -1,0 +1,379 @@
+/*
+ * Promises of src/plans: for every operation, algorithm, group size, root and position
+ *   - the collective's result is right, in place or not, whatever the order in which ranks step,
+ *     with one slot for each link and with several;
+ *   - every message that is sent is received, exactly once and as long;
+ *   - a link's messages are numbered in program order on both of its ends;
+ *   - nothing is read or written outside of buffers, slots and scratch memory (address sanitizer);
+ *   - the bits of a result do not depend on the order of steps.
+ */
+#include "plans/plan.h"
+
+#include "group.h"
+
+typedef struct algorithm {
+  df_operation operation;
+  const char *name;
+  int rooted;
+} algorithm;
+
+static const algorithm algorithms[] = {
+    {DF_OP_ALL_REDUCE, "ring", 0},     {DF_OP_ALL_REDUCE, "allpairs", 0},
+    {DF_OP_REDUCE, "ring", 1},         {DF_OP_BROADCAST, "ring", 1},
+    {DF_OP_ALL_GATHER, "ring", 0},     {DF_OP_REDUCE_SCATTER, "ring", 0},
+    {DF_OP_ALL_TO_ALL, "pairwise", 0},
+};
+
+/* ---- values and their expectation ---- */
+
+static int64_t value_of(uint32_t rank, uint64_t at, uint64_t run) {
+  return (int64_t)((rank * 37 + at * 11 + run * 5 + rank * at) % 23) - 7;
+}
+
+static void put(const group *g, void *buffer, uint64_t at, int64_t value) {
+  if (g->o.type == dfcclInt32) ((int32_t *)buffer)[at] = (int32_t)value;
+  if (g->o.type == dfcclInt8) ((int8_t *)buffer)[at] = (int8_t)value;
+  if (g->o.type == dfcclInt64) ((int64_t *)buffer)[at] = value;
+  if (g->o.type == dfcclFloat32) /* values whose sum depends on the order */
+    ((float *)buffer)[at] = (float)value * 1.1f + (value % 3 == 0 ? 1e6f : 1e-4f);
+}
+
+static int64_t got(const group *g, const void *buffer, uint64_t at) {
+  if (g->o.type == dfcclInt32) return ((const int32_t *)buffer)[at];
+  if (g->o.type == dfcclInt8) return ((const int8_t *)buffer)[at];
+  return ((const int64_t *)buffer)[at];
+}
+
+static int64_t wrapped(const group *g, int64_t value) {
+  if (g->o.type == dfcclInt32) return (int32_t)(uint32_t)(uint64_t)value;
+  if (g->o.type == dfcclInt8) return (int8_t)(uint8_t)(uint64_t)value;
+  return value;
+}
+
+static int64_t reduced(const group *g, uint64_t at, uint64_t run) {
+  int64_t result = value_of(0, at, run);
+  for (uint32_t r = 1; r < g->o.n; r++) {
+    int64_t v = value_of(r, at, run);
+    result = g->o.op == dfcclMax   ? DF_MAX(result, v)
+             : g->o.op == dfcclMin ? DF_MIN(result, v)
+                                   : wrapped(g, result + v);
+  }
+  return g->o.op == dfcclAvg ? result / (int64_t)g->o.n : result;
+}
+
+static int64_t expected(const group *g, uint32_t rank, uint64_t at, uint64_t run) {
+  uint64_t count = g->o.count;
+  switch (g->o.operation) {
+  case DF_OP_BROADCAST:
+    return value_of(g->o.root, at, run);
+  case DF_OP_ALL_GATHER:
+    return value_of((uint32_t)(at / count), at % count, run);
+  case DF_OP_REDUCE_SCATTER:
+    return reduced(g, rank * count + at, run);
+  case DF_OP_ALL_TO_ALL:
+    return value_of((uint32_t)(at / count), rank * count + at % count, run);
+  default:
+    return reduced(g, at, run);
+  }
+}
+
+/* Gives every rank its buffers for a run. */
+static void prepare(group *g, uint64_t run) {
+  const group_options *o = &g->o;
+  for (uint32_t r = 0; r < o->n; r++) {
+    group_rank *me = &g->ranks[r];
+    uint64_t inputs = o->count * group_pieces(o, 0), outputs = o->count * group_pieces(o, 1);
+    uint8_t *send = me->input, *recv = me->output;
+    if (o->in_place && o->operation == DF_OP_ALL_GATHER)
+      send = recv + r * o->count * g->element;
+    else if (o->in_place && o->operation == DF_OP_REDUCE_SCATTER)
+      recv = send + r * o->count * g->element;
+    else if (o->in_place)
+      send = recv;
+    for (uint64_t i = 0; i < outputs; i++) put(g, recv, i, 99);
+    for (uint64_t i = 0; i < inputs; i++) put(g, send, i, value_of(r, i, run));
+    /* What a rank does not need it need not have. */
+    me->send = o->operation == DF_OP_BROADCAST && r != o->root ? NULL : send;
+    me->recv = o->operation == DF_OP_REDUCE && r != o->root ? NULL : recv;
+    if (o->count == 0) me->send = me->recv = NULL;
+  }
+}
+
+static void check_results(const group *g, uint64_t run) {
+  for (uint32_t r = 0; r < g->o.n; r++) {
+    const void *recv = g->ranks[r].recv;
+    uint64_t outputs = recv ? g->o.count * group_pieces(&g->o, 1) : 0;
+    for (uint64_t i = 0; i < outputs; i++)
+      CHECK(got(g, recv, i) == expected(g, r, i, run),
+            "%s %s, %u ranks, root %u, %llu elements, run %llu: rank %u element %llu is %lld "
+            "instead of %lld",
+            df_operation_name(g->o.operation), g->o.algorithm, g->o.n, g->o.root,
+            (unsigned long long)g->o.count, (unsigned long long)run, r, (unsigned long long)i,
+            (long long)got(g, recv, i), (long long)expected(g, r, i, run));
+    /* What was sent is still there, unless it was in place. */
+    if (!g->o.in_place && g->ranks[r].send)
+      for (uint64_t i = 0; i < g->o.count * group_pieces(&g->o, 0); i++)
+        CHECK(got(g, g->ranks[r].send, i) == wrapped(g, value_of(r, i, run)),
+              "%s: rank %u's input was overwritten", df_operation_name(g->o.operation), r);
+  }
+}
+
+static void execute(const group_options *options, uint64_t seed, int runs) {
+  group g;
+  group_open(&g, options, seed);
+  for (int k = 0; k < runs; k++) {
+    uint64_t run = options->first_run + (uint64_t)k;
+    prepare(&g, run);
+    group_run(&g, run);
+    check_results(&g, run);
+  }
+  group_close(&g);
+}
+
+/* Types, operators, blocks, lending and in-place by the seed; the rest by the caller. */
+static group_options variation(const algorithm *a, uint32_t n, uint32_t root, uint64_t count,
+                               uint32_t slots, df_random *random) {
+  static const dfcclDataType_t types[] = {dfcclInt32, dfcclInt8, dfcclInt64};
+  static const dfcclRedOp_t ops[] = {dfcclSum, dfcclMax, dfcclMin, dfcclAvg};
+  group_options o = {.operation = a->operation,
+                     .algorithm = a->name,
+                     .n = n,
+                     .root = root,
+                     .count = count,
+                     .type = types[df_random_below(random, 3)],
+                     .op = ops[df_random_below(random, 4)],
+                     .lends = df_random_chance(random, 40),
+                     .in_place = df_random_chance(random, 40)};
+  o.limits = (df_shape_limits){.slot_bytes = 64u << df_random_below(random, 3),
+                               .slots = slots,
+                               .flagged_max = df_random_chance(random, 50) ? 4096 : 0,
+                               .block_min = df_random_chance(random, 50) ? 64 : 1 << 20,
+                               .max_blocks = 1 + (uint32_t)df_random_below(random, 3)};
+  return o;
+}
+
+static void every_count(const algorithm *a, uint32_t n, uint32_t root, df_random *random) {
+  const uint64_t counts[] = {0, 1, n - 1, n, n + 1, 7 * n + 3, 61 * n + 29};
+  for (size_t i = 0; i < DF_COUNT_OF(counts); i++)
+    for (uint32_t slots = 2; slots <= 4; slots *= 2) {
+      group_options o = variation(a, n, root, counts[i], slots, random);
+      execute(&o, df_random_next(random), 2);
+    }
+}
+
+static void every_size(df_operation operation, const char *name, uint32_t from, uint32_t to) {
+  df_random random = {0x1234 + (uint64_t)operation + from};
+  for (size_t i = 0; i < DF_COUNT_OF(algorithms); i++) {
+    const algorithm *a = &algorithms[i];
+    if (a->operation != operation || strcmp(a->name, name) != 0) continue;
+    for (uint32_t n = from; n <= to; n++)
+      for (uint32_t root = 0; root < (a->rooted ? n : 1); root++) every_count(a, n, root, &random);
+  }
+}
+
+DF_TEST(plans, all_reduce_by_ring, 60) { every_size(DF_OP_ALL_REDUCE, "ring", 1, 17); }
+DF_TEST(plans, all_reduce_by_all_pairs, 60) { every_size(DF_OP_ALL_REDUCE, "allpairs", 1, 17); }
+DF_TEST(plans, reduce_to_every_root, 60) { every_size(DF_OP_REDUCE, "ring", 1, 17); }
+DF_TEST(plans, broadcast_from_every_root, 60) { every_size(DF_OP_BROADCAST, "ring", 1, 17); }
+DF_TEST(plans, all_gather, 60) { every_size(DF_OP_ALL_GATHER, "ring", 1, 17); }
+DF_TEST(plans, reduce_scatter, 60) { every_size(DF_OP_REDUCE_SCATTER, "ring", 1, 17); }
+DF_TEST(plans, all_to_all, 60) { every_size(DF_OP_ALL_TO_ALL, "pairwise", 1, 17); }
+
+DF_TEST(plans, larger_groups, 120) {
+  static const uint32_t sizes[] = {31, 32, 33, 64};
+  df_random random = {77};
+  for (size_t i = 0; i < DF_COUNT_OF(sizes); i++)
+    for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++) {
+      uint32_t root = algorithms[k].rooted ? (uint32_t)df_random_below(&random, (int)sizes[i]) : 0;
+      for (uint32_t slots = 2; slots <= 4; slots *= 2) {
+        group_options o =
+            variation(&algorithms[k], sizes[i], root, 3 * sizes[i] + 1, slots, &random);
+        execute(&o, df_random_next(&random), 2);
+      }
+    }
+}
+
+/* Scratch memory is cut for the largest chunk of any block: the last block's may be the largest. */
+DF_TEST(plans, every_block_fits_its_scratch_memory, 60) {
+  df_random random = {5};
+  for (uint64_t count = 1; count < 600; count++) {
+    group_options o = variation(&algorithms[1], 3, 0, count, 2, &random);
+    o.type = dfcclInt32;
+    o.limits = (df_shape_limits){.slot_bytes = 256, .slots = 2, .block_min = 64};
+    o.limits.max_blocks = 1 + (uint32_t)(count % 5);
+    execute(&o, count, 1);
+  }
+}
+
+/* Sequence numbers are 63 bits long and wrap around. */
+DF_TEST(plans, sequence_numbers_wrap_around, 60) {
+  df_random random = {9};
+  for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
+    for (uint32_t slots = 2; slots <= 4; slots *= 2) {
+      group_options o = variation(&algorithms[k], 4, 0, 4 * 61 + 29, slots, &random);
+      /* As many runs as stay below 2^63 messages, less one: the second run wraps around. One block,
+       * because blocks may differ in loops. */
+      group g;
+      o.limits.max_blocks = 1;
+      group_open(&g, &o, 1);
+      uint64_t per_run = (uint64_t)g.shape.parts[0].loops * g.ranks[1].plan->links[0].messages;
+      group_close(&g);
+      o.first_run = (DF_SEQUENCE_MASK / per_run) - 1;
+      execute(&o, k, 4);
+    }
+}
+
+/* Never: a link of one slot. It is refused by the settings; this is why. */
+DF_TEST(plans, one_slot_is_too_few_for_a_ring, 30) {
+  group g;
+  group_options o = {.operation = DF_OP_ALL_REDUCE, .algorithm = "ring", .n = 3, .count = 48};
+  o.type = dfcclInt32;
+  o.limits = (df_shape_limits){.slot_bytes = 64, .slots = 2, .block_min = 64, .max_blocks = 1};
+  group_open(&g, &o, 1);
+  for (uint32_t r = 0; r < o.n; r++)
+    for (uint32_t i = 0; i < g.ranks[r].plan->n_links; i++) g.ranks[r].desc->links[i].slot_mask = 0;
+  prepare(&g, 0);
+  CHECK(!group_try_run(&g, 0), "it completed: the limit may be lowered");
+  group_close(&g);
+  group_open(&g, &o, 1);
+  CHECK(g.shape.n_slots == DF_MIN_LINK_SLOTS, "%u slots", g.shape.n_slots);
+  prepare(&g, 0);
+  CHECK(group_try_run(&g, 0), "two slots are too few");
+  check_results(&g, 0);
+  group_close(&g);
+}
+
+/* ---- structure ---- */
+
+DF_TEST(plans, links_number_their_messages_in_program_order_and_meet, 60) {
+  for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
+    for (uint32_t n = 1; n <= 40; n++)
+      for (uint32_t root = 0; root<(algorithms[k].rooted ? n : 1); root += n> 17 ? 13 : 1) {
+        uint32_t *messages = group_allocate(2 * n * n * sizeof *messages); /* [sends][from][to] */
+        for (uint32_t r = 0; r < n; r++) {
+          df_plan_key key = {.operation = algorithms[k].operation,
+                             .algorithm =
+                                 df_plan_choose(algorithms[k].name, algorithms[k].operation, n, 0),
+                             .n = n,
+                             .position = r,
+                             .root = root};
+          df_plan *plan = df_plan_make(&key);
+          uint32_t *next = group_allocate((plan->n_links + 1) * sizeof *next);
+          for (uint32_t i = 0; i < plan->n_primitives; i++) {
+            const df_primitive *p = &plan->primitives[i];
+            if (p->flags & DF_PRIM_RECV) {
+              CHECK(p->recv_link < plan->n_links && !plan->links[p->recv_link].sends, "receives");
+              CHECK(p->recv_ordinal == next[p->recv_link]++, "rank %u primitive %u", r, i);
+            }
+            if (p->flags & DF_PRIM_SEND) {
+              CHECK(p->send_link < plan->n_links && plan->links[p->send_link].sends, "sends");
+              CHECK(p->send_ordinal == next[p->send_link]++, "rank %u primitive %u", r, i);
+            }
+            uint32_t pieces = plan->pieces;
+            CHECK(p->piece < pieces && p->source_piece < pieces && p->destination_piece < pieces,
+                  "rank %u primitive %u names a piece beyond %u", r, i, pieces);
+          }
+          for (uint32_t i = 0; i < plan->n_links; i++) {
+            const df_plan_link *link = &plan->links[i];
+            CHECK(link->messages == next[i], "link %u of rank %u", i, r);
+            uint32_t from = link->sends ? r : link->peer, to = link->sends ? link->peer : r;
+            messages[(link->sends * n + from) * n + to] += link->messages;
+          }
+          free(next);
+          df_plan_free(plan);
+        }
+        for (uint32_t i = 0; i < n * n; i++)
+          CHECK(messages[i] == messages[n * n + i], "%s of %u: %u to %u: %u sent, %u received",
+                df_operation_name(algorithms[k].operation), n, i / n, i % n, messages[n * n + i],
+                messages[i]);
+        free(messages);
+      }
+}
+
+DF_TEST(plans, the_choice_of_an_algorithm, 30) {
+  for (int operation = 0; operation < DF_OP_COUNT; operation++)
+    for (uint32_t n = 1; n < 20; n++) {
+      int chosen = df_plan_choose("auto", (df_operation)operation, n, 1000);
+      CHECK(chosen >= 0, "nothing for %s", df_operation_name((df_operation)operation));
+      CHECK(chosen == df_plan_choose(NULL, (df_operation)operation, n, 1000), "NULL is auto");
+      CHECK(chosen == df_plan_choose(df_plan_algorithm_name(chosen), (df_operation)operation, n, 0),
+            "by name");
+      CHECK(df_plan_choose("no such", (df_operation)operation, n, 1000) == -1, "an unknown name");
+    }
+  CHECK(df_plan_choose("pairwise", DF_OP_ALL_REDUCE, 4, 8) == -1, "not an all-reduce");
+  CHECK(df_plan_choose("allpairs", DF_OP_BROADCAST, 4, 8) == -1, "not a broadcast");
+  CHECK(df_plan_choose("ring", DF_OP_ALL_TO_ALL, 4, 8) == -1, "not an all-to-all");
+}
+
+/* Every element of the buffer belongs to exactly one message of one loop of one block. */
+DF_TEST(plans, shapes_cover_the_buffer, 30) {
+  df_random random = {3};
+  for (int i = 0; i < 20000; i++) {
+    uint64_t count = df_random_next(&random) % (i % 3 ? 300 : 1 << 20);
+    uint32_t element = 1u << df_random_below(&random, 4);
+    df_plan plan = {.geometry = i % 2 ? DF_GEOMETRY_PARTITION : DF_GEOMETRY_PIECES,
+                    .pieces = 1 + (uint32_t)df_random_below(&random, 9),
+                    .scratch_pieces = 1};
+    df_shape_limits limits = {.slot_bytes = 64 + df_random_next(&random) % 5000,
+                              .slots = 2u << df_random_below(&random, 5),
+                              .flagged_max = (uint32_t)df_random_below(&random, 5000),
+                              .block_min = 1 + df_random_next(&random) % 5000,
+                              .max_blocks = 1 + (uint32_t)df_random_below(&random, DF_MAX_BLOCKS)};
+    df_shape s;
+    df_shape_make(&s, &plan, count, element, &limits);
+    CHECK(s.n_blocks >= 1 && s.n_blocks <= limits.max_blocks, "%u blocks", s.n_blocks);
+    uint64_t next = 0;
+    for (uint32_t b = 0; b < s.n_blocks; b++) {
+      const df_part *part = &s.parts[b];
+      uint64_t pieces = i % 2 ? plan.pieces : 1;
+      if (part->elements > 0) CHECK(part->first == next, "block %u begins elsewhere", b);
+      next += part->elements;
+      CHECK((uint64_t)part->loops * part->chunk * pieces >= part->elements, "too few loops");
+      CHECK(part->loops == 0 || (uint64_t)(part->loops - 1) * part->chunk * pieces < part->elements,
+            "an empty loop");
+      CHECK(part->chunk * (uint64_t)element <= DF_MAX(limits.slot_bytes, 64),
+            "chunk beyond a slot");
+      CHECK(DF_MIN((uint64_t)part->chunk, count) * element + s.payload_offset <= s.stride,
+            "a message that does not fit its slot");
+      CHECK((uint64_t)part->chunk * element <= s.scratch_bytes || part->elements == 0,
+            "block %u: a chunk of %u elements in %llu bytes of scratch memory", b, part->chunk,
+            (unsigned long long)s.scratch_bytes);
+    }
+    CHECK(next == count, "%llu of %llu elements", (unsigned long long)next,
+          (unsigned long long)count);
+  }
+}
+
+/* ---- invariant 6 ---- */
+
+static uint64_t bits_of_run(const group_options *options, uint64_t seed) {
+  group g;
+  group_open(&g, options, seed);
+  prepare(&g, 0);
+  group_run(&g, 0);
+  uint64_t hash = 1469598103934665603u;
+  for (uint32_t r = 0; r < g.o.n; r++)
+    for (uint64_t i = 0; i < g.o.count * group_pieces(&g.o, 1) * g.element; i++)
+      hash = (hash ^ g.ranks[r].output[i]) * 1099511628211u;
+  if (g.o.operation == DF_OP_ALL_REDUCE)
+    for (uint32_t r = 1; r < g.o.n; r++)
+      CHECK(memcmp(g.ranks[r].output, g.ranks[0].output, g.o.count * g.element) == 0,
+            "%s: rank %u's bits differ from rank 0's", g.o.algorithm, r);
+  group_close(&g);
+  return hash;
+}
+
+DF_TEST(plans, bits_do_not_depend_on_the_order_of_steps, 60) {
+  df_random random = {21};
+  for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
+    for (uint32_t n = 2; n <= 7; n++) {
+      group_options o = variation(&algorithms[k], n, n - 1, 100 * n + 7, 2, &random);
+      o.type = dfcclFloat32;
+      o.op = df_random_chance(&random, 50) ? dfcclAvg : dfcclSum;
+      o.in_place = 0;
+      uint64_t bits = bits_of_run(&o, 0);
+      for (uint64_t seed = 1; seed < 20; seed++)
+        CHECK(bits_of_run(&o, seed) == bits, "%s %s of %u: other bits with seed %llu",
+              df_operation_name(o.operation), o.algorithm, n, (unsigned long long)seed);
+    }
+}
