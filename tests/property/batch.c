@@ -44,6 +44,8 @@ void batch_make(batch *b, uint64_t seed, bool preempt, int ranks) {
     bool set = df_random_chance(&random, 50);
     b->tunables[b->tunable_count].variable = choices[i].variable;
     b->tunables[b->tunable_count++].value = set ? value : NULL;
+    if (set && strcmp(choices[i].variable, "DFCCL_SLOT_BYTES") == 0)
+      b->largest_bytes = 300 * (size_t)atoi(value);
   }
   bool by_chance = df_random_chance(&random, 5);
   b->tunables[b->tunable_count].variable = "DFCCL_PREEMPT_EVERY";

@@ -8,6 +8,7 @@ enum { TUNABLES_MAX = 24 };
 
 typedef struct {
   int ranks, blocks, queue_depth;
+  size_t largest_bytes; /* for buffers: some hundred link slots at most */
   struct {
     const char *variable, *value; /* value NULL: not set */
   } tunables[TUNABLES_MAX];

@@ -29,7 +29,8 @@ static dfcclCollId_t id_of(const program_slot *slot, int index) {
   return 0xD0000000ull * (dfcclCollId_t)(index + 1) + mask;
 }
 
-static void random_collective(program_slot *slot, int index, df_random *random, const program *p) {
+static void random_collective(program_slot *slot, int index, df_random *random, const program *p,
+                              size_t largest_bytes) {
   static const char *const algorithms[] = {"auto", "ring", "allpairs", "pairwise"};
   memset(slot, 0, sizeof *slot);
   random_group(slot, random, p->ranks);
@@ -41,6 +42,8 @@ static void random_collective(program_slot *slot, int index, df_random *random, 
   coll->root = df_random_below(random, coll->members);
   coll->count = random_count(random);
   if (coll->members > 6 && coll->count > 4000) coll->count /= 8;
+  const size_t one = df_type_bytes(coll->type) * (size_t)coll->members;
+  if (largest_bytes > 0 && coll->count * one > largest_bytes) coll->count = largest_bytes / one;
   coll->priority = p->priorities ? df_random_below(random, 5) - 2 : 0;
   coll->algorithm = df_random_chance(random, 25) ? algorithms[df_random_below(random, 4)] : NULL;
   coll->name = df_random_chance(random, 20) ? "property" : NULL;
@@ -56,7 +59,7 @@ static void keep(program_slot *slot, const program_slot *before) {
   slot->first_run = before->first_run + before->runs;
 }
 
-void program_make(program *p, uint64_t seed, int ranks) {
+void program_make(program *p, uint64_t seed, int ranks, size_t largest_bytes) {
   df_random random = {seed};
   memset(p, 0, sizeof *p);
   p->seed = seed;
@@ -74,7 +77,7 @@ void program_make(program *p, uint64_t seed, int ranks) {
       if (before != NULL && !before->last)
         keep(slot, before);
       else
-        random_collective(slot, s, &random, p);
+        random_collective(slot, s, &random, p, largest_bytes);
       slot->runs = df_random_chance(&random, 10) ? 0 : 1 + df_random_below(&random, RUNS_MAX);
       slot->last = i == p->phases - 1 || df_random_chance(&random, 40);
     }

@@ -36,8 +36,9 @@ typedef struct {
   program_phase phase[PHASES_MAX];
 } program;
 
-/* The program stays where it is: its collectives point into it. */
-void program_make(program *p, uint64_t seed, int ranks);
+/* The program stays where it is: its collectives point into it. No buffer is larger than
+ * largest_bytes (0: no such limit). */
+void program_make(program *p, uint64_t seed, int ranks, size_t largest_bytes);
 void program_print(const program *p);
 
 #endif

@@ -98,7 +98,7 @@ static void batch_in_threads(const batch *b, uint64_t first, uint64_t end) {
   df_make_contexts(ctxs, b->ranks, &config);
   for (uint64_t number = first; number < end; number++) {
     announce(number);
-    program_make(&p, seed_of(2, number), b->ranks);
+    program_make(&p, seed_of(2, number), b->ranks, b->largest_bytes);
     if (options.verbose) program_print(&p);
     for (int rank = 0; rank < b->ranks; rank++)
       execution_begin(&executions[rank], &p, ctxs[rank], rank);
@@ -124,7 +124,7 @@ static void be_rank(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   dfcclContext_t ctx = df_init(rank, ranks, id, &config);
   for (uint64_t number = programs->first; number < programs->end; number++) {
     announce(number);
-    program_make(&p, seed_of(2, number), ranks);
+    program_make(&p, seed_of(2, number), ranks, programs->batch->largest_bytes);
     if (options.verbose && rank == 0) program_print(&p);
     execution_begin(&executions[rank], &p, ctx, rank);
     execution_play(&executions[rank]);

@@ -56,13 +56,36 @@ int df_child_count(void) {
   return count;
 }
 
-int df_unix_socket_count(void) {
+void df_unix_socket_names(char *names, size_t bytes) {
   FILE *file = fopen("/proc/net/unix", "r");
   char line[512];
-  int count = 0;
-  if (file == NULL) return 0;
-  while (fgets(line, sizeof line, file) != NULL)
-    if (strcasestr(line, "dfccl") != NULL) count++;
+  size_t used = 0;
+  names[0] = '\0';
+  if (file == NULL) return;
+  while (fgets(line, sizeof line, file) != NULL) {
+    const char *name = strrchr(line, ' ');
+    if (name == NULL || strcasestr(name, "dfccl") == NULL) continue;
+    size_t length = strlen(name);
+    if (used + length + 1 > bytes) break;
+    memcpy(names + used, name, length + 1); /* with its line end */
+    used += length;
+  }
   fclose(file);
-  return count;
+}
+
+int df_unix_sockets_left(const char *before, const char *during) {
+  static char now[1 << 17];
+  char name[512];
+  int left = 0;
+  df_unix_socket_names(now, sizeof now);
+  for (const char *line = during; *line != '\0';) {
+    size_t length = strcspn(line, "\n") + 1;
+    if (length < sizeof name) {
+      memcpy(name, line, length);
+      name[length] = '\0';
+      left += strstr(before, name) == NULL && strstr(now, name) != NULL;
+    }
+    line += line[length - 1] == '\n' ? length : length - 1;
+  }
+  return left;
 }
