@@ -106,9 +106,7 @@ static void *run_member(void *argument) {
   df_mesh mesh;
   memset(&mesh, 0, sizeof mesh);
   if (m->delay_ms > 0) df_sleep_ms(m->delay_ms);
-  double begin = df_seconds();
   dfcclResult_t code = join_crew(current_crew, m, &mesh);
-  m->seconds = df_seconds() - begin;
   if (code == dfcclSuccess) {
     check_mesh(current_crew, m, &mesh);
     memcpy(m->job, mesh.job, sizeof m->job);
@@ -215,11 +213,6 @@ void check_code(const crew *c, int index, dfcclResult_t expected) {
 void check_mentions(const member *m, const char *words) {
   CHECK(strstr(m->sentence, words) != NULL, "rank %d does not mention \"%s\": %s", m->rank, words,
         m->sentence);
-}
-
-/* Far less than the timeout of LONG_MS. */
-void check_prompt(const member *m) {
-  CHECK(m->seconds < LONG_MS / 4000.0, "rank %d waited for %.1f s", m->rank, m->seconds);
 }
 
 /* Runs prepare in a process that then stays until it is killed; returns when it is prepared. */

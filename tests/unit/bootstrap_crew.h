@@ -11,8 +11,9 @@
 #include "host/handshake.h"
 #include "support/harness.h"
 
-/* LATE_MS: after this, those who come without delay are there, on a loaded machine too. */
-enum { CREW_MAX = 64, LONG_MS = 100000, LATE_MS = 1000, NOT_YET = -1 };
+/* LONG_MS: longer than any test may take, so who returns did not wait for its timeout.
+ * LATE_MS: after this, those who come without delay are there, on a loaded machine too. */
+enum { CREW_MAX = 64, LONG_MS = 1000000, LATE_MS = 1000, NOT_YET = -1 };
 
 typedef struct {
   /* in */
@@ -23,7 +24,6 @@ typedef struct {
   int code; /* NOT_YET until the join has returned */
   char sentence[DF_SENTENCE_BYTES];
   unsigned char job[16];
-  double seconds;
 } member;
 
 typedef struct {
@@ -70,9 +70,6 @@ void reap_crew(crew *c);
 int code_of(const member *m);
 void check_code(const crew *c, int index, dfcclResult_t expected);
 void check_mentions(const member *m, const char *words);
-
-/* Returned in far less than LONG_MS. */
-void check_prompt(const member *m);
 
 /* Runs prepare in a process that then stays until it is killed; returns when it is prepared. */
 pid_t start_helper(void (*prepare)(crew *c), crew *c);

@@ -36,7 +36,6 @@ static void check_killed_is_named(const crew *c, int victim) {
     if (c->key[0] != '\0' && strstr(m->sentence, "rank 0 of 4 did not come") != NULL) continue;
     check_code(c, i, dfcclRemoteError);
     check_mentions(m, "died");
-    check_prompt(m);
   }
 }
 
@@ -116,7 +115,6 @@ DF_TEST(bootstrap_faults, the_death_of_an_ids_maker_is_noticed, 30) {
   for (int i = 0; i < 2; i++) {
     check_code(c, i, dfcclRemoteError);
     check_mentions(&c->members[i], "the process that made the unique id died");
-    check_prompt(&c->members[i]);
   }
 }
 
@@ -132,7 +130,6 @@ DF_TEST(bootstrap_faults, a_rank_that_cannot_go_on_tells_the_others, 60) {
       check_code(c, i, dfcclRemoteError);
       check_mentions(&c->members[i], "rank 23");
       check_mentions(&c->members[i], "Too many open files");
-      check_prompt(&c->members[i]);
     }
   }
 }
@@ -187,7 +184,6 @@ DF_TEST(bootstrap_faults, silent_strangers_delay_nobody, 60) {
   reap_crew(c);
   for (int i = 0; i < 4; i++) {
     check_code(c, i, dfcclSuccess);
-    check_prompt(&c->members[i]);
   }
   kill(strangers, SIGKILL);
   reap(strangers);
