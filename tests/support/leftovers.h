@@ -9,6 +9,7 @@ int df_descriptor_count(void); /* open file descriptors of this process */
 int df_child_count(void);      /* children of this process that exist, zombies included */
 long df_resident_kb(void);     /* resident memory of this process */
 int df_shm_entry_count(void);  /* entries of /dev/shm (the test runner's own excepted) */
+int df_unix_socket_count(void); /* named or abstract Unix sockets whose name says dfccl */
 /* Writes the names of the machine's Unix sockets that say dfccl, one a line. Other jobs of this
  * machine have such sockets too: compare names, not numbers. */
 void df_unix_socket_names(char *names, size_t bytes);
