@@ -21,8 +21,11 @@
 
 /* ---- All meet ---- */
 
+/* Names of sockets that say dfccl: ours must go, those of other jobs come and go. */
+static char names_before[1 << 17], names_after[1 << 17];
+
 static void meet(bool by_key, int n, int per_process) {
-  int sockets = df_unix_socket_count();
+  df_unix_socket_names(names_before, sizeof names_before);
   crew *c = make_crew(by_key, n, per_process);
   start_crew(c);
   reap_crew(c);
@@ -30,7 +33,8 @@ static void meet(bool by_key, int n, int per_process) {
     check_code(c, i, dfcclSuccess);
     CHECK(memcmp(c->members[i].job, c->members[0].job, 16) == 0, "rank %d has another job", i);
   }
-  EVENTUALLY(df_unix_socket_count() <= sockets);
+  df_unix_socket_names(names_after, sizeof names_after);
+  EVENTUALLY(df_unix_sockets_left(names_before, names_after) == 0);
 }
 
 static void meet_in_all_shapes(bool by_key) {
