@@ -36,6 +36,7 @@ typedef struct df_cq {
   uint32_t n_rings; /* blocks; 1 for slots */
   uint64_t mask;
   df_cq_ring *rings;
+  uint32_t next_ring; /* the consumer's: where its next look begins */
 } df_cq;
 
 enum { DF_CQE_STATUS_SHIFT = 20, DF_CQE_LAP_SHIFT = 28 };
@@ -109,10 +110,12 @@ static inline int df_cq_ring_peek(const df_cq *cq, const df_cq_ring *ring, uint6
   return *word != 0;
 }
 
-/* Consumer (one at a time). Returns 0 when the queue is empty. */
+/* Consumer (one at a time). Returns 0 when the queue is empty. Rings take turns: one that is never
+ * empty, because callbacks submit again, does not hold up the others. */
 static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
   for (uint32_t r = 0; r < cq->n_rings; r++) {
-    df_cq_ring *ring = &cq->rings[r];
+    uint32_t which = (cq->next_ring + r) % cq->n_rings;
+    df_cq_ring *ring = &cq->rings[which];
     uint64_t word;
     if (!df_cq_ring_peek(cq, ring, &word)) continue;
     if (cq->variant == DF_CQ_SLOTS_CAS)
@@ -120,6 +123,7 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
     uint64_t consumed = ring->consumer_index + 1;
     df_store_relaxed_u64(&ring->consumer_index, consumed);
     df_publish_u64(&ring->head, consumed);
+    cq->next_ring = which + 1;
     *cqe = df_cqe_decode(word);
     return 1;
   }

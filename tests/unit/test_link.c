@@ -1,0 +1,150 @@
+/*
+ * Promises of src/primitives/link.h:
+ *   - A message may be written only when the receiver is done with the slot's former message; so at
+ *     most as many are under way as there are slots.
+ *   - A message is there once it is published, not before, and no other is taken for it.
+ *   - Everything goes on where sequence numbers, which have 63 bits, wrap around.
+ *   - What was written before publishing is there for whoever saw the message, and what was read
+ *     before releasing was read before it is overwritten (race build).
+ */
+#include "primitives/link.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/harness.h"
+
+enum { PAYLOAD_WORDS = 6 };
+
+typedef struct pair {
+  df_link sender, receiver;
+  uint8_t *ring;
+} pair;
+
+/* As if `before` messages had gone through. */
+static void make(pair *p, uint32_t n_slots, uint32_t offset, uint64_t before) {
+  uint32_t stride = df_link_stride(PAYLOAD_WORDS * 8, offset);
+  uint64_t bytes = df_link_ring_bytes(stride, n_slots);
+  CHECK(stride % DF_CACHE_LINE == 0 && stride >= PAYLOAD_WORDS * 8 + offset, "stride %u", stride);
+  p->ring = aligned_alloc(DF_CACHE_LINE, bytes);
+  CHECK(p->ring != NULL, "no memory");
+  memset(p->ring, 0, bytes);
+  df_link link = {.slots = p->ring,
+                  .credit = (uint64_t *)(p->ring + (uint64_t)stride * n_slots),
+                  .stride = stride,
+                  .slot_mask = n_slots - 1,
+                  .payload_offset = (uint16_t)offset};
+  p->sender = p->receiver = link;
+  CHECK((uint8_t *)(link.credit + 1) <= p->ring + bytes, "the credit word is outside of the ring");
+  for (uint64_t k = 0; k < n_slots && k < before; k++)
+    *(uint64_t *)df_link_slot(&link, before - k) = (before - k) << 1;
+  *link.credit = p->sender.credit_seen = before & DF_SEQUENCE_MASK;
+}
+
+static void go_through(uint32_t n_slots, uint32_t offset, uint64_t before, uint64_t messages) {
+  pair p;
+  int direct;
+  df_random random = {n_slots + before};
+  uint64_t sent = before, received = before;
+  make(&p, n_slots, offset, before);
+  while (received - before < messages) {
+    CHECK(df_link_may_send(&p.sender, sent + 1) == (sent - received < n_slots),
+          "%llu under way, %u slots", (unsigned long long)(sent - received), n_slots);
+    CHECK(df_link_is_drained(&p.sender, sent) == (sent == received), "%llu under way",
+          (unsigned long long)(sent - received));
+    CHECK(df_link_has_message(&p.receiver, received + 1, &direct) == (received < sent),
+          "%llu sent, %llu received", (unsigned long long)sent, (unsigned long long)received);
+    if (received < sent) {
+      CHECK(direct == (int)((received + 1) % 3 == 0), "message %llu: direct %d",
+            (unsigned long long)received + 1, direct);
+      uint64_t payload;
+      memcpy(&payload, df_link_slot(&p.receiver, received + 1) + offset, 8);
+      CHECK(payload == (received + 1) * 5, "another payload");
+    }
+    if (df_random_chance(&random, 50) && sent - received < n_slots) {
+      uint64_t payload = ++sent * 5;
+      memcpy(df_link_slot(&p.sender, sent) + offset, &payload, 8);
+      CHECK(!df_link_has_message(&p.receiver, sent, &direct), "seen before it is published");
+      df_link_publish(&p.sender, sent, sent % 3 == 0);
+    } else if (received < sent) {
+      df_link_release(&p.receiver, ++received);
+    }
+  }
+  free(p.ring);
+}
+
+DF_TEST(link, slots_and_credit, 30) {
+  for (uint32_t n_slots = 1; n_slots <= DF_MAX_LINK_SLOTS; n_slots *= 2) {
+    go_through(n_slots, DF_LINK_FLAGGED_OFFSET, 0, 10 * n_slots);
+    go_through(n_slots, DF_LINK_STAGED_OFFSET, 0, 10 * n_slots);
+  }
+}
+
+DF_TEST(link, sequence_numbers_wrap_around, 30) {
+  for (uint32_t n_slots = 1; n_slots <= DF_MAX_LINK_SLOTS; n_slots *= 2) {
+    go_through(n_slots, DF_LINK_FLAGGED_OFFSET, DF_SEQUENCE_MASK - n_slots, 4 * n_slots);
+    go_through(n_slots, DF_LINK_STAGED_OFFSET, DF_SEQUENCE_MASK - 3 * n_slots, 6 * n_slots);
+    go_through(n_slots, DF_LINK_STAGED_OFFSET, UINT64_MAX / 4, 3 * n_slots);
+  }
+}
+
+/* A receiver releases numbers of messages that were empty and never sent, too. */
+DF_TEST(link, gaps_are_released_like_messages, 30) {
+  pair p;
+  make(&p, 2, DF_LINK_FLAGGED_OFFSET, 0);
+  df_link_publish(&p.sender, 1, 0);
+  CHECK(!df_link_may_send(&p.sender, 4), "message 1 may still be there");
+  df_link_release(&p.receiver, 1);
+  CHECK(!df_link_may_send(&p.sender, 4), "the receiver has not passed number 2");
+  df_link_release(&p.receiver, 2);
+  CHECK(df_link_may_send(&p.sender, 4), "it has");
+  CHECK(!df_link_is_drained(&p.sender, 3), "not all");
+  df_link_release(&p.receiver, 5);
+  CHECK(df_link_is_drained(&p.sender, 3) && df_link_is_drained(&p.sender, 5), "all");
+  CHECK(!df_link_is_drained(&p.sender, 6), "and no more");
+  free(p.ring);
+}
+
+/* ---- threads ---- */
+
+static pair shared;
+static uint64_t shared_messages;
+
+static void *receive(void *unused) {
+  (void)unused;
+  for (uint64_t s = 1; s <= shared_messages; s++) {
+    int direct;
+    while (!df_link_has_message(&shared.receiver, s, &direct)) sched_yield();
+    const uint8_t *slot = df_link_slot(&shared.receiver, s);
+    for (uint64_t i = 0; i < PAYLOAD_WORDS; i++) {
+      uint64_t word;
+      memcpy(&word, slot + shared.receiver.payload_offset + 8 * i, 8);
+      CHECK(word == s * 7 + i, "message %llu word %llu: %llu", (unsigned long long)s,
+            (unsigned long long)i, (unsigned long long)word);
+    }
+    df_link_release(&shared.receiver, s);
+  }
+  return NULL;
+}
+
+DF_TEST(link, two_threads, 60) {
+  shared_messages = (uint64_t)(40000 / df_slowdown());
+  for (uint32_t n_slots = 1; n_slots <= 4; n_slots *= 2) {
+    pthread_t thread;
+    make(&shared, n_slots, DF_LINK_FLAGGED_OFFSET, 0);
+    CHECK(pthread_create(&thread, NULL, receive, NULL) == 0, "no thread");
+    for (uint64_t s = 1; s <= shared_messages; s++) {
+      while (!df_link_may_send(&shared.sender, s)) sched_yield();
+      uint8_t *slot = df_link_slot(&shared.sender, s);
+      for (uint64_t i = 0; i < PAYLOAD_WORDS; i++) {
+        uint64_t word = s * 7 + i;
+        memcpy(slot + shared.sender.payload_offset + 8 * i, &word, 8);
+      }
+      df_link_publish(&shared.sender, s, 0);
+    }
+    pthread_join(thread, NULL);
+    free(shared.ring);
+  }
+}
