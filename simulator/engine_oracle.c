@@ -137,12 +137,12 @@ static bool run(oracle *state, uint64_t seed) {
 dfcclResult_t df_oracle_deadlocks(const df_sequences *sequences, uint64_t sweep_seed,
                                   bool *deadlock) {
   uint64_t parts = sequences->gpu_count * sequences->coll_count;
-  if (parts > DF_SIM_MAX_ORACLE_EVENTS)
+  if (parts > DF_SIM_MAX_ORACLE_PARTS)
     return df_fail(dfcclInvalidArgument,
                    "the oracle engine is for small configurations: %u GPUs x %llu collectives are "
                    "more than the %llu it takes",
                    sequences->gpu_count, (unsigned long long)sequences->coll_count,
-                   (unsigned long long)DF_SIM_MAX_ORACLE_EVENTS);
+                   (unsigned long long)DF_SIM_MAX_ORACLE_PARTS);
   oracle state = {.sequences = sequences,
                   .submitted = calloc(sequences->gpu_count + 1u, sizeof(uint64_t)),
                   .started = calloc(sequences->gpu_count + 1u, sizeof(uint64_t)),

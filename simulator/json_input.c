@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "sim_limits.h"
 
 /* A million events are millions of values. They are carved from blocks, which are given back whole,
  * and large blocks are asked for as huge pages: with one allocation and one small page at a time
@@ -20,6 +23,7 @@ enum { FIRST_BLOCK_BYTES = 65536, ALIGNMENT = 16 };
 static const size_t largest_block_bytes = (size_t)64 << 20, huge_page_bytes = (size_t)2 << 20;
 
 static df_json_block *parsing; /* the newest block of the file being parsed */
+static uint64_t parsing_bytes; /* of all its blocks */
 static bool parsing_failed;
 
 static void *carve(size_t bytes) {
@@ -28,12 +32,15 @@ static void *carve(size_t bytes) {
   if (!parsing || parsing->bytes - parsing->used < bytes) {
     size_t next = parsing ? DF_MIN(2 * parsing->bytes, largest_block_bytes) : FIRST_BLOCK_BYTES;
     next = DF_MAX(next, DF_ALIGN_UP(bytes + header, FIRST_BLOCK_BYTES));
-    df_json_block *block =
-        mmap(NULL, next, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED) {
+    void *block_memory = MAP_FAILED;
+    if (next <= DF_SIM_MAX_VALUE_BYTES - parsing_bytes)
+      block_memory = mmap(NULL, next, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block_memory == MAP_FAILED) {
       parsing_failed = true;
       return NULL;
     }
+    parsing_bytes += next;
+    df_json_block *block = block_memory;
     if (next >= huge_page_bytes) madvise(block, next, MADV_HUGEPAGE); /* only a hint */
     *block = (df_json_block){parsing, next, header};
     parsing = block;
@@ -63,6 +70,7 @@ static const cJSON *parse_in_blocks(df_json *json, const char *text, size_t byte
                                     const char **end) {
   cJSON_Hooks hooks = {carve, keep};
   parsing = NULL;
+  parsing_bytes = 0;
   parsing_failed = false;
   cJSON_InitHooks(&hooks);
   json->root = cJSON_ParseWithLengthOpts(text, bytes, end, false);
@@ -157,7 +165,9 @@ dfcclResult_t df_json_parse(df_json *json, const char *file, const char *text, s
   size_t stopped = DF_MIN((size_t)(end - text), bytes);
   char shown[DF_JSON_SHOWN_BYTES];
   if (!value && parsing_failed)
-    result = df_fail(dfcclOutOfMemory, "%s: no memory for the values of the file", file);
+    result = df_fail(dfcclInvalidArgument,
+                     "%s: no memory for the values of the file (at most %llu MiB are used)", file,
+                     (unsigned long long)(DF_SIM_MAX_VALUE_BYTES >> 20));
   else if (!value)
     result =
         fail_at(file, text, stopped,
@@ -172,18 +182,34 @@ dfcclResult_t df_json_parse(df_json *json, const char *file, const char *text, s
   return result;
 }
 
+/* Memory for a file's text; large ones in huge pages, for the same reason as the values. */
+static char *allocate_text(size_t bytes) {
+  if (bytes < huge_page_bytes) return malloc(bytes);
+  char *text = aligned_alloc(huge_page_bytes, DF_ALIGN_UP(bytes, huge_page_bytes));
+  if (text) madvise(text, DF_ALIGN_UP(bytes, huge_page_bytes), MADV_HUGEPAGE);
+  return text;
+}
+
 /* Reads at most max_bytes of stream; *bytes becomes max_bytes + 1 where there is more. */
 static dfcclResult_t read_stream(const char *file, FILE *stream, uint64_t max_bytes, char **text,
                                  size_t *bytes) {
+  struct stat about;
   size_t room = 65536, used = 0;
-  char *data = malloc(room);
+  if (fstat(fileno(stream), &about) == 0 && S_ISREG(about.st_mode))
+    room = (size_t)DF_MIN((uint64_t)about.st_size, max_bytes) + 1;
+  if (room > max_bytes) { /* too long: there is no need to read it */
+    *bytes = room;
+    return dfcclSuccess;
+  }
+  char *data = allocate_text(room);
   while (data && !feof(stream) && !ferror(stream) && used <= max_bytes) {
     if (used == room) {
-      room *= 2;
-      char *grown = realloc(data, room);
-      if (!grown) free(data);
+      char *grown = allocate_text(2 * room);
+      if (grown) memcpy(grown, data, used);
+      free(data);
       data = grown;
-      if (!data) break;
+      room *= 2;
+      continue;
     }
     used += fread(data + used, 1, DF_MIN(room - used, (size_t)(max_bytes + 1 - used)), stream);
   }

@@ -9,8 +9,8 @@
 #define DF_SIM_MAX_COLLECTIVES_PER_GROUP (1u << 24) /* 24 bits of an order key (layout.h) */
 #define DF_SIM_MAX_COLLECTIVES (1u << 30)
 #define DF_SIM_MAX_SLOTS (UINT64_C(1) << 40)        /* collectives of all GPUs together */
-#define DF_SIM_MAX_DENSE_EVENTS (UINT64_C(1) << 29) /* events held in memory at once */
-#define DF_SIM_MAX_ORACLE_EVENTS (UINT64_C(1) << 12)
+#define DF_SIM_MAX_DENSE_EVENTS (UINT64_C(1) << 27) /* events held in memory at once */
+#define DF_SIM_MAX_ORACLE_PARTS (UINT64_C(1) << 12) /* GPUs times collectives */
 #define DF_SIM_MAX_ROUNDS (UINT64_C(1) << 50)
 #define DF_SIM_MAX_THREADS 1024
 #define DF_SIM_MAX_PROCESSES (1u << 20) /* the authors' num_process: a factor of the rounds */
@@ -18,7 +18,9 @@
 
 #define DF_SIM_MAX_CONFIG_BYTES (UINT64_C(64) << 20)
 #define DF_SIM_MAX_SCHEDULE_BYTES (UINT64_C(512) << 20)
-#define DF_SIM_MAX_NAME_BYTES (1 << 20) /* a recorded group is named by its ranks: long is normal  \
-                                         */
+#define DF_SIM_MAX_VALUE_BYTES (UINT64_C(2) << 30) /* memory for the values of one file */
+#define DF_SIM_MAX_NAME_BYTES                                                                      \
+  (1 << 20) /* a recorded group is named by its ranks: long is normal                              \
+             */
 
 #endif
