@@ -26,16 +26,22 @@ typedef struct df_context_cache {
   uint64_t saves, loads;
 } df_context_cache;
 
-static inline void df_context_cache_init(df_context_cache *cache, df_context_slot *slots,
-                                         uint32_t n_slots, df_cursor *memory) {
+/* Gives the cache these slots, all empty. n_slots is a power of two. */
+DF_CORE void df_context_cache_attach(df_context_cache *cache, df_context_slot *slots,
+                                     uint32_t n_slots) {
   cache->slots = slots;
   cache->mask = n_slots - 1;
-  cache->memory = memory;
-  cache->saves = cache->loads = 0;
   for (uint32_t i = 0; i < n_slots; i++) {
     slots[i].collective = DF_NO_COLLECTIVE;
     slots[i].dirty = 0;
   }
+}
+
+static inline void df_context_cache_init(df_context_cache *cache, df_context_slot *slots,
+                                         uint32_t n_slots, df_cursor *memory) {
+  df_context_cache_attach(cache, slots, n_slots);
+  cache->memory = memory;
+  cache->saves = cache->loads = 0;
 }
 
 DF_CORE void df_context_save(df_context_cache *cache, df_context_slot *slot) {

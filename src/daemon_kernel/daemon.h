@@ -84,6 +84,22 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   df_count(&block->stats.cqes_written, 1);
 }
 
+/* Leader: what becomes of the picked collective after df_daemon_execute. */
+DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descriptor *desc,
+                                df_step_result result) {
+  if (result == DF_STEP_BLOCKED) { /* preempted */
+    df_count(&block->stats.preemptions, 1);
+    df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
+    df_scheduler_set_aside(block);
+    if (block->device->tunables.preempt_every) df_context_flush(&block->cache);
+  } else {
+    df_daemon_complete(block, collective, desc,
+                       result == DF_STEP_CANCELLED ? df_observe_u32(&desc->cancel) : 0);
+  }
+}
+
+/* All lanes; so is every turn's result. The leader decides between the first and the second barrier
+ * of a pair of them, in words that it does not touch again before all lanes have met once more. */
 DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
   if (df_lanes_leads(lanes)) df_scheduler_pick(block);
   df_lanes_sync(lanes);
@@ -97,28 +113,18 @@ DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
            : progressed              ? DF_TURN_WORKED
                                      : DF_TURN_WAITED;
     if (df_lanes_leads(lanes)) {
-      if (result == DF_STEP_BLOCKED) { /* preempted */
-        df_count(&block->stats.preemptions, 1);
-        df_store_relaxed_u64(&desc->progress[block->index],
-                             df_cursor_progress(&block->picked->cursor));
-        df_scheduler_set_aside(block);
-        if (block->device->tunables.preempt_every) df_context_flush(&block->cache);
-      } else {
-        df_daemon_complete(block, collective, desc,
-                           result == DF_STEP_CANCELLED ? df_observe_u32(&desc->cancel) : 0);
-      }
+      df_daemon_conclude(block, collective, desc, result);
       df_lanes_ring_bells(lanes);
     }
   } else if (df_lanes_leads(lanes)) {
     block->quiet_polls++;
   }
+  if (df_lanes_leads(lanes)) {
+    block->leaves = df_lifecycle_should_leave(block); /* once: another lane might see otherwise */
+    if (block->leaves) df_lifecycle_leave(block);
+  }
   df_lanes_sync(lanes);
-  int leaves = df_lifecycle_should_leave(block);
-  df_lanes_sync(lanes);
-  if (!leaves) return turn;
-  if (df_lanes_leads(lanes)) df_lifecycle_leave(block);
-  df_lanes_sync(lanes);
-  return DF_TURN_LEFT;
+  return block->leaves ? DF_TURN_LEFT : turn;
 }
 
 #endif

@@ -11,8 +11,10 @@
 /* Where a newly fetched collective goes: FIFO appends; by priority larger first, among equals the
  * newer first. */
 DF_CORE uint32_t df_scheduler_place_of(const df_block *block, uint32_t collective) {
-  if (!df_load_relaxed_u32(&block->device->by_priority)) return block->tasks.length;
   int32_t priority = block->device->descriptors[collective]->priority;
+  /* A priority other than 0 counts even where by_priority is a copy that comes a turn late. */
+  if (priority == 0 && !df_load_relaxed_u32(&block->device->by_priority))
+    return block->tasks.length;
   uint32_t place = 0;
   while (place < block->tasks.length &&
          block->device->descriptors[block->tasks.order[place]]->priority > priority)

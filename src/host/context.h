@@ -47,6 +47,8 @@ typedef struct df_remote {
   df_range
       reserved; /* where the peer writes for this rank; kept until the peer cannot write any more */
   int has_reserved;
+  int expected;     /* only its place: the announcement is still to come, the local registration has
+                       left */
   int deregistered; /* the peer has deregistered it, after `runs` runs */
   uint64_t runs;
   dfcclResult_t failed; /* told by the peer */
@@ -62,9 +64,11 @@ typedef struct df_coll {
   dfcclDataType_t type;
   dfcclRedOp_t op;
   uint32_t root, n, position;
-  uint32_t *ranks;     /* [n] group order */
+  uint32_t *ranks;     /* [n_paired] group order */
   df_remote **remotes; /* [n] by position; NULL until bound, and for this rank */
   uint32_t n_bound;
+  uint32_t
+      n_paired; /* n, and ranks that a member with another group counts in: they must hear of us */
   int32_t priority;
   char name[DF_MAX_NAME];
   df_plan *plan;
@@ -210,6 +214,7 @@ dfcclResult_t df_register(dfcclContext_t context, const df_registration *registr
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
 df_coll *df_find(dfcclContext_t context, dfcclCollId_t id);      /* [lock] NULL: not registered */
 void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
+void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t peer); /* [lock] */
 void df_registry_free(dfcclContext_t context);
 dfcclResult_t df_registry_init(dfcclContext_t context);
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
@@ -241,7 +246,8 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment,
 dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
                         const void *send, void *recv, dfcclCallback_t callback, void *argument);
 void df_list(dfcclContext_t context, df_coll *coll); /* [lock] has something to admit or to fail */
-void df_admit_listed(dfcclContext_t context);        /* [lock] */
+void df_unlist(dfcclContext_t context, df_coll *coll); /* [lock] */
+void df_admit_listed(dfcclContext_t context);          /* [lock] */
 void df_between_turns(void *context);
 uint32_t df_runs_in_device(const df_coll *coll);              /* [lock] */
 df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */

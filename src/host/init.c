@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "host/context.h"
 
 /* What every rank tells all others at start. */
@@ -171,9 +172,10 @@ static dfcclResult_t start_threads(dfcclContext_t context) {
                            .between_turns = df_between_turns,
                            .has_outstanding = df_has_outstanding};
   const df_mover_cpu *mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
-  dfcclResult_t result = df_executor_start(
-      &context->executor, &context->device, context->blocks, mover, (uint32_t)s->yield_polls,
-      (uint64_t)s->nap_us * 1000, (df_bell *)context->home->base, host);
+  dfcclResult_t result =
+      df_executor_start(&context->executor, &context->device, context->blocks, mover,
+                        s->yield_polls ? (uint32_t)s->yield_polls : UINT32_MAX,
+                        (uint64_t)s->nap_us * 1000, (df_bell *)context->home->base, host);
   if (result != dfcclSuccess) return result;
   if ((result = df_poller_start(context)) != dfcclSuccess) return result;
   return df_service_start(context);
@@ -212,6 +214,9 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
     goto stop;
   context->magic = DF_CONTEXT_MAGIC;
+  df_log(DF_LOG_INFO, "rank %u of %u: CPU device, %u block(s), queue of %lld, mover %s", rank,
+         n_ranks, context->device.n_blocks, context->settings.queue_depth,
+         context->executor.blocks[0].lanes.mover->name);
   *out = context;
   return dfcclSuccess;
 
@@ -233,6 +238,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
         dfcclInvalidUsage,
         "dfcclDestroy was called from a callback; it would wait for the callback itself");
   df_wait_settled(context, UINT64_MAX);
+  df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);
   pthread_mutex_lock(&context->lock);
   for (uint32_t i = 0; i < context->n_indices; i++) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "host/context.h"
 
 static uint64_t ring_bytes(const df_coll *coll) {
@@ -119,6 +120,8 @@ void df_links_progress(dfcclContext_t context, df_coll *coll) {
     coll->ready = connect_links(context, coll);
   }
   if (!coll->ready) return;
+  df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
+         (unsigned long long)coll->id);
   df_list(context, coll);
   df_admit_listed(context);
 }

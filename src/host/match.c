@@ -26,6 +26,18 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .loops = coll->shape.parts[0].loops};
 }
 
+static const char *type_name(uint32_t type) {
+  static const char *const names[] = {"int8",    "uint8",    "int32",      "uint32",
+                                      "int64",   "uint64",   "float16",    "float32",
+                                      "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+  return type < DF_COUNT_OF(names) ? names[type] : "unknown";
+}
+
+static const char *operator_name(uint32_t op) {
+  static const char *const names[] = {"sum", "prod", "max", "min", "avg"};
+  return op < DF_COUNT_OF(names) ? names[op] : "unknown";
+}
+
 /* Writes what differs to text; returns 0 when nothing does. */
 static int describe_difference(const df_announcement *here, const uint32_t *ranks_here,
                                const df_announcement *there, const uint32_t *ranks_there,
@@ -37,12 +49,16 @@ static int describe_difference(const df_announcement *here, const uint32_t *rank
     return snprintf(text, bytes, "operation is %s here and %s there",
                     df_operation_name((df_operation)here->operation), name);
   }
+  if (here->type != there->type)
+    return snprintf(text, bytes, "data type is %s here and %s there", type_name(here->type),
+                    type_name(there->type));
+  if (here->op != there->op)
+    return snprintf(text, bytes, "reduction operator is %s here and %s there",
+                    operator_name(here->op), operator_name(there->op));
   const struct {
     const char *what;
     uint64_t a, b;
   } fields[] = {{"count", here->count, there->count},
-                {"data type", here->type, there->type},
-                {"reduction operator", here->op, there->op},
                 {"root", here->root, there->root},
                 {"group size", here->group_size, there->group_size}};
   for (size_t i = 0; i < DF_COUNT_OF(fields); i++)
@@ -77,15 +93,57 @@ static df_remote *oldest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id
 }
 
 df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
-  df_remote *remote = oldest(context, peer, id);
-  while (remote && remote->next) remote = remote->next;
-  return remote;
+  df_remote *newest = NULL;
+  for (df_remote *remote = oldest(context, peer, id); remote; remote = remote->next)
+    if (!remote->expected) newest = remote;
+  return newest;
 }
 
+/* Appends to the list of its peer and id. Returns 0 when there is no memory for it. */
+static int enter(dfcclContext_t context, df_remote *remote) {
+  df_remote *last = oldest(context, remote->peer, remote->id);
+  while (last && last->next) last = last->next;
+  if (last) {
+    last->next = remote;
+    return 1;
+  }
+  return ck_hs_put(&context->remotes, CK_HS_HASH(&context->remotes, context->remotes.hf, remote),
+                   remote);
+}
+
+/* n_paired: not there. */
 static uint32_t position_of(const df_coll *coll, uint32_t rank) {
   uint32_t i = 0;
-  while (i < coll->n && coll->ranks[i] != rank) i++;
+  while (i < coll->n_paired && coll->ranks[i] != rank) i++;
   return i;
+}
+
+static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote);
+static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, dfcclCollId_t id);
+
+/*
+ * The member's group names ranks that ours does not: they have announced, or will, what meets this
+ * registration, and wait for ours. Pairing with them keeps the turns of later registrations in step
+ * on all of them.
+ */
+static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_remote *member) {
+  for (uint32_t i = 0; i < member->announcement.group_size; i++) {
+    uint32_t stranger = member->ranks[i];
+    if (stranger >= context->n_ranks || position_of(coll, stranger) < coll->n_paired) continue;
+    uint32_t *ranks = realloc(coll->ranks, (coll->n_paired + 1) * sizeof *ranks);
+    if (ranks) coll->ranks = ranks;
+    df_remote **remotes = realloc(coll->remotes, (coll->n_paired + 1) * sizeof(df_remote *));
+    if (remotes) coll->remotes = remotes;
+    if (ranks == NULL || remotes == NULL) {
+      df_break(context, dfcclOutOfMemory, "no memory to pair mismatched groups");
+      return;
+    }
+    coll->ranks[coll->n_paired] = stranger;
+    coll->remotes[coll->n_paired++] = NULL;
+    df_coll_announce(context, coll, stranger);
+    df_remote *announced = first_unbound(context, stranger, coll->id);
+    if (announced) bind(context, coll, announced);
+  }
 }
 
 /* Joins a local registration and the announcement that it meets. */
@@ -93,14 +151,16 @@ static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
-  coll->remotes[position_of(coll, remote->peer)] = remote;
-  coll->n_bound++;
+  uint32_t position = position_of(coll, remote->peer);
+  coll->remotes[position] = remote;
+  if (position < coll->n) coll->n_bound++;
   df_announcement here = df_coll_announcement(coll);
   if (describe_difference(&here, coll->ranks, &remote->announcement, remote->ranks, difference,
                           sizeof difference)) {
     snprintf(sentence, sizeof sentence, "%s: %s (here: rank %u, there: rank %u)",
              df_coll_label(coll, label, sizeof label), difference, context->rank, remote->peer);
     df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
+    pair_with_strangers(context, coll, remote);
   } else if (remote->failed != dfcclSuccess) {
     df_fail_collective(context, coll, remote->failed, 0, remote->sentence);
   } else if (remote->deregistered) {
@@ -131,7 +191,19 @@ void df_match_bind(dfcclContext_t context, df_coll *coll) {
   }
 }
 
+/* The place of an announcement whose local registration has come and gone before it; NULL: none. */
+static df_remote *first_expected(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
+  df_remote *remote = oldest(context, peer, id);
+  while (remote && !remote->expected) remote = remote->next;
+  return remote;
+}
+
 dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df_message *message) {
+  df_remote *place = first_expected(context, peer, message->id);
+  if (place) { /* there is nobody left to compare it with */
+    place->expected = 0;
+    return dfcclSuccess;
+  }
   df_remote *remote = calloc(1, sizeof *remote);
   df_announcement announcement;
   const uint8_t *payload = df_message_payload(message);
@@ -141,16 +213,11 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   memcpy(ranks, payload + sizeof announcement, announcement.group_size * sizeof *ranks);
   *remote =
       (df_remote){.id = message->id, .peer = peer, .announcement = announcement, .ranks = ranks};
-  df_remote *newest = df_match_newest(context, peer, message->id);
-  if (newest)
-    newest->next = remote;
-  else if (!ck_hs_put(&context->remotes, CK_HS_HASH(&context->remotes, context->remotes.hf, remote),
-                      remote))
-    goto no_memory;
+  if (!enter(context, remote)) goto no_memory;
   df_coll *coll = df_find(context, message->id);
   if (coll) {
     uint32_t i = position_of(coll, peer);
-    if (i < coll->n && coll->remotes[i] == NULL) {
+    if (i < coll->n_paired && coll->remotes[i] == NULL) {
       bind(context, coll, remote);
       df_links_progress(context, coll);
     }
@@ -191,10 +258,23 @@ static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
   if (peer_gone && remote->met && remote->bound == NULL) drop(context, remote);
 }
 
+/* The peer's announcement of this turn is still to come: keeps its place, so that later ones meet
+ * later registrations. */
+static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) {
+  df_remote *place = calloc(1, sizeof *place);
+  if (place) *place = (df_remote){.id = coll->id, .peer = peer, .met = 1, .expected = 1};
+  if (place && enter(context, place)) return;
+  free(place);
+  df_break(context, dfcclOutOfMemory, "no memory to keep the order of announcements");
+}
+
 void df_match_unbind(dfcclContext_t context, df_coll *coll) {
-  for (uint32_t i = 0; i < coll->n; i++) {
+  for (uint32_t i = 0; i < coll->n_paired; i++) {
     df_remote *remote = coll->remotes[i];
-    if (remote == NULL) continue;
+    if (remote == NULL) {
+      if (i != coll->position) expect(context, coll, coll->ranks[i]);
+      continue;
+    }
     coll->remotes[i] = NULL;
     remote->bound = NULL;
     drop_if_finished(context, remote);

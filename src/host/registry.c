@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "host/context.h"
 
 /* ---- hash set of collectives, keyed by id ---- */
@@ -157,7 +158,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   coll->type = registration->type;
   coll->op = registration->op;
   coll->root = (uint32_t)registration->root;
-  coll->n = df_group_size(context, options);
+  coll->n = coll->n_paired = df_group_size(context, options);
   coll->run_limit = UINT64_MAX;
   coll->priority = options ? options->priority : 0;
   name_it(coll, options ? options->name : NULL);
@@ -213,7 +214,7 @@ release_plan:
   return result;
 }
 
-static void announce(dfcclContext_t context, df_coll *coll) {
+void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t peer) {
   uint8_t payload[sizeof(df_announcement) + DF_MAX_RANKS * sizeof(uint32_t)];
   df_announcement announcement = df_coll_announcement(coll);
   memcpy(payload, &announcement, sizeof announcement);
@@ -222,7 +223,7 @@ static void announce(dfcclContext_t context, df_coll *coll) {
                         .payload_bytes =
                             (uint32_t)(sizeof announcement + coll->n * sizeof(uint32_t)),
                         .id = coll->id};
-  df_coll_send(context, coll, &message, payload);
+  df_send(context, peer, &message, payload, -1);
 }
 
 dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration) {
@@ -246,7 +247,11 @@ dfcclResult_t df_register(dfcclContext_t context, const df_registration *registr
   else
     result = install(context, coll, algorithm);
   if (result == dfcclSuccess) {
-    announce(context, coll);
+    df_log(DF_LOG_TRACE, "rank %u registers collective %" PRIu64 ": %s of %" PRIu64 " elements, %s",
+           context->rank, coll->id, df_operation_name(coll->operation), coll->count,
+           df_plan_algorithm_name(algorithm));
+    for (uint32_t i = 0; i < coll->n; i++)
+      if (i != coll->position) df_coll_announce(context, coll, coll->ranks[i]);
     df_match_bind(context, coll);
     df_links_progress(context, coll);
   }
@@ -271,6 +276,7 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
     df_coll_send(context, coll, &message, NULL);
     ck_hs_remove(&context->colls, coll_hash(coll, 0), coll);
     if (context->latest == coll) context->latest = NULL;
+    df_unlist(context, coll);
     df_match_unbind(context, coll);
     df_coll_unreference(context, coll);
   }
@@ -290,7 +296,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
 
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
                   const void *payload) {
-  for (uint32_t i = 0; i < coll->n; i++)
+  for (uint32_t i = 0; i < coll->n_paired; i++)
     if (i != coll->position) df_send(context, coll->ranks[i], message, payload, -1);
 }
 

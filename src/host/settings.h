@@ -22,7 +22,7 @@
     "queueDepth where the caller leaves it 0; 0: 1024")                                            \
   X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
     "requests that may wait on the host while the SQ is full")                                     \
-  X(spin_front, "DFCCL_SPIN_FRONT", 0, 0, 1000000000,                                              \
+  X(spin_front, "DFCCL_SPIN_FRONT", 0, 1, 1000000000,                                              \
     "polls before the front of the task queue is set aside; 0: 1000, or 50 with more ranks than "  \
     "cores")                                                                                       \
   X(spin_min, "DFCCL_SPIN_MIN", 16, 1, 1000000000,                                                 \
@@ -31,10 +31,10 @@
     "factor on the threshold after a primitive has succeeded")                                     \
   X(fetch_polls, "DFCCL_FETCH_POLLS", 100, 0, 1000000000,                                          \
     "polls without progress before another SQE is fetched")                                        \
-  X(quit_polls, "DFCCL_QUIT_POLLS", 0, 0, 1000000000,                                              \
+  X(quit_polls, "DFCCL_QUIT_POLLS", 0, 1, 1000000000,                                              \
     "polls without progress or SQE before the daemon quits; 0: 4000, or 400 with more ranks than " \
     "cores")                                                                                       \
-  X(yield_polls, "DFCCL_YIELD_POLLS", 1000, 1, 1000000000,                                         \
+  X(yield_polls, "DFCCL_YIELD_POLLS", 1000, 0, 1000000000,                                         \
     "polls of one primitive between two sched_yield")                                              \
   X(preempt_every, "DFCCL_PREEMPT_EVERY", 0, 0, 1, "1: preempt after every step (test mode)")      \
   X(context_slots, "DFCCL_CONTEXT_SLOTS", 8, 1, DF_MAX_CONTEXT_SLOTS,                              \

@@ -64,6 +64,16 @@ static df_coll *unlist_first(dfcclContext_t context) {
   return coll;
 }
 
+void df_unlist(dfcclContext_t context, df_coll *coll) {
+  if (!coll->listed) return;
+  df_coll **at = &context->listed_first;
+  while (*at != coll) at = &(*at)->next_listed;
+  *at = coll->next_listed;
+  if (*at == NULL) context->listed_last = at;
+  if (context->listed_first == NULL) df_store_relaxed_u32(&context->has_listed, 0);
+  coll->listed = 0;
+}
+
 /* ---- admission ---- */
 
 /* May one more run of it go to the daemon? The first one always may: no collective waits for
@@ -130,8 +140,7 @@ void df_admit_listed(dfcclContext_t context) {
 void df_between_turns(void *host) {
   dfcclContext_t context = host;
   if (DF_LIKELY(!df_load_relaxed_u32(&context->has_listed))) return;
-  if (pthread_mutex_trylock(&context->lock) != 0)
-    return; /* whoever holds it admits, or the next turn does */
+  pthread_mutex_lock(&context->lock); /* no try: this may be the last turn after the last fetch */
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);
 }

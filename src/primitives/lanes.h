@@ -49,13 +49,12 @@ DF_CORE void df_lanes_sync(df_lanes *lanes) {
   __syncthreads();
 #endif
 }
-/* After the bulk of a move, before the leader announces it: every lane's stores reach the whole
- * system. */
+/* After the bulk of a move, before the leader announces it by df_publish_fenced. One fence is enough
+ * for all lanes: what they loaded and stored happens before the barrier, and the leader's fence
+ * behind it, of system scope, is cumulative. */
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
-#if DF_ON_DEVICE
-  __threadfence_system();
-#endif
   df_lanes_sync(lanes);
+  if (df_lanes_leads(lanes)) df_release_fence();
 }
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   (void)lanes;

@@ -65,8 +65,8 @@ DF_CORE int df_link_is_drained(df_link *link, uint64_t sequence) {
 }
 
 DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
-  /* Publishes the payload (or the lent buffer) written before it. */
-  df_publish_u64((uint64_t *)df_link_slot(link, sequence), sequence << 1 | (is_direct ? 1 : 0));
+  /* Publishes the payload (or the lent buffer) written before df_lanes_complete_move. */
+  df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence), sequence << 1 | (is_direct ? 1 : 0));
 }
 
 /* Receiver: is message `sequence` there? *is_direct tells what the payload is. */
@@ -77,8 +77,9 @@ DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_
 }
 
 DF_CORE void df_link_release(df_link *link, uint64_t sequence) {
-  /* Our reads of the payload come before the sender's next write of it. */
-  df_publish_u64(link->credit, sequence & DF_SEQUENCE_MASK);
+  /* Our reads of the payload, before df_lanes_complete_move, come before the sender's next write of
+   * it. */
+  df_publish_fenced_u64(link->credit, sequence & DF_SEQUENCE_MASK);
 }
 
 /* Bytes of one slot, and of a whole ring with its credit line, for payloads of at most

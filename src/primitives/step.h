@@ -247,15 +247,17 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
 
 /* Would a step do something? Looks without changing anything, for a daemon about to sleep. */
 DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block,
-                                const df_cursor *cursor) {
-  if (df_load_relaxed_u32(&desc->cancel) != 0 || cursor->phase == DF_PHASE_BEGIN) return 1;
+                                const df_cursor *saved) {
+  if (df_load_relaxed_u32(&desc->cancel) != 0) return 1;
   const df_part *part = &desc->parts[block];
-  if (cursor->phase == DF_PHASE_DRAIN) return df_step_is_drained(desc, part, block, cursor);
-  const df_primitive *prim = &desc->primitives[cursor->primitive];
+  df_cursor cursor = *saved;
+  if (cursor.phase == DF_PHASE_BEGIN) df_step_begin(desc, part, &cursor);
+  if (cursor.phase == DF_PHASE_DRAIN) return df_step_is_drained(desc, part, block, &cursor);
+  const df_primitive *prim = &desc->primitives[cursor.primitive];
   df_move look;
   int direct;
-  look.announces = df_piece_elements(desc, part, cursor->loop, prim->piece) != 0;
-  return df_step_links_ready(desc, part, block, cursor, prim, &look, &direct);
+  look.announces = df_piece_elements(desc, part, cursor.loop, prim->piece) != 0;
+  return df_step_links_ready(desc, part, block, &cursor, prim, &look, &direct);
 }
 
 #endif

@@ -1,0 +1,8 @@
+/* Does this toolkit, with its host compiler, compile what daemon_cuda.cu needs? Tried when the build
+ * is configured. */
+#include <cuda/atomic>
+#include <cuda_fp16.h>
+
+extern "C" __global__ void trial(unsigned *word) {
+  cuda::atomic_ref<unsigned, cuda::thread_scope_system>(*word).store(1, cuda::memory_order_release);
+}

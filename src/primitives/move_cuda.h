@@ -1,0 +1,256 @@
+/*
+ * Movement on the CUDA device: all lanes of a block, 16 bytes an access where addresses allow, a
+ * few accesses in flight in each lane. Elements are independent: an operation may have one or two
+ * sources and one or two destinations, a destination may be a source.
+ *
+ * Loads are plain loads, never through the read-only path: peers write what is read here while the
+ * kernel runs. The leader has observed them, and the lanes have met at a barrier since.
+ */
+#ifndef DF_PRIMITIVES_MOVE_CUDA_H
+#define DF_PRIMITIVES_MOVE_CUDA_H
+
+#include "primitives/lanes.h"
+#include "primitives/mover_cuda.h"
+
+enum { DF_VECTOR_BYTES = 16 };
+
+#if DF_ON_DEVICE
+#define DF_UNROLLED _Pragma("unroll")
+#define DF_ROLLED _Pragma("unroll 1")
+#else
+#define DF_UNROLLED
+#define DF_ROLLED
+#endif
+
+/* Buffers and slots are in global memory (the other device's, or the host's, included): knowing so
+ * saves a test at each access. */
+template <class T> DF_CORE T *df_global(T *p) {
+#if DF_ON_DEVICE
+  __builtin_assume(__isGlobal(p));
+#endif
+  return p;
+}
+
+/* The largest access, up to a vector, for which an address is aligned; at least `least` bytes. */
+DF_CORE uint32_t df_vector_grain(const void *p, uint32_t least) {
+  const uint32_t low = (uint32_t)(uintptr_t)p & (DF_VECTOR_BYTES - 1);
+  return low == 0 ? (uint32_t)DF_VECTOR_BYTES : DF_MAX(low & (0 - low), least);
+}
+
+template <class Unit> DF_CORE uint4 df_load_units(const uint8_t *p) {
+  uint4 v;
+  Unit unit[DF_VECTOR_BYTES / sizeof(Unit)];
+  DF_UNROLLED
+  for (uint32_t i = 0; i < DF_VECTOR_BYTES / sizeof(Unit); i++)
+    unit[i] = ((const Unit *)df_global(p))[i];
+  memcpy(&v, unit, sizeof v);
+  return v;
+}
+
+template <class Unit> DF_CORE void df_store_units(uint8_t *p, uint4 v) {
+  Unit unit[DF_VECTOR_BYTES / sizeof(Unit)];
+  memcpy(unit, &v, sizeof v);
+  DF_UNROLLED
+  for (uint32_t i = 0; i < DF_VECTOR_BYTES / sizeof(Unit); i++) ((Unit *)df_global(p))[i] = unit[i];
+}
+
+/* 16 bytes at an address of that grain, which is the same for all lanes and the whole move. */
+template <uint32_t element_bytes> DF_CORE uint4 df_load_vector(const uint8_t *p, uint32_t grain) {
+  if (grain == 16) return *(const uint4 *)df_global(p);
+  if (element_bytes == 8 || grain == 8) return df_load_units<uint64_t>(p);
+  if (element_bytes == 4 || grain == 4) return df_load_units<uint32_t>(p);
+  if (element_bytes == 2 || grain == 2) return df_load_units<uint16_t>(p);
+  return df_load_units<uint8_t>(p);
+}
+
+template <uint32_t element_bytes>
+DF_CORE void df_store_vector(uint8_t *p, uint4 v, uint32_t grain) {
+  if (grain == 16)
+    *(uint4 *)df_global(p) = v;
+  else if (element_bytes == 8 || grain == 8)
+    df_store_units<uint64_t>(p, v);
+  else if (element_bytes == 4 || grain == 4)
+    df_store_units<uint32_t>(p, v);
+  else if (element_bytes == 2 || grain == 2)
+    df_store_units<uint16_t>(p, v);
+  else
+    df_store_units<uint8_t>(p, v);
+}
+
+/* One move's addresses; b is not used by operations of one source, store or slot may be NULL. */
+typedef struct df_span {
+  const uint8_t *a, *b;
+  uint8_t *store, *slot;
+} df_span;
+
+/* Is every address of the move aligned for whole vectors? */
+template <class Operation> DF_CORE bool df_span_is_aligned(const df_span *span) {
+  uint32_t low = (uint32_t)(uintptr_t)span->a | (uint32_t)(uintptr_t)span->store |
+                 (uint32_t)(uintptr_t)span->slot;
+  if (Operation::sources == 2) low |= (uint32_t)(uintptr_t)span->b;
+  return (low & (DF_VECTOR_BYTES - 1)) == 0;
+}
+
+template <class Operation>
+DF_CORE uint4 df_combine_vector(const Operation &operation, uint4 a, uint4 b) {
+  typedef typename Operation::element element;
+  enum { elements = DF_VECTOR_BYTES / sizeof(element) };
+  element x[elements], y[elements];
+  memcpy(x, &a, sizeof x);
+  memcpy(y, &b, sizeof y);
+  DF_UNROLLED
+  for (uint32_t i = 0; i < elements; i++) x[i] = operation(x[i], y[i]);
+  memcpy(&a, x, sizeof x);
+  return a;
+}
+
+/* Whole vectors at aligned addresses: each lane loads `in_flight` of them before it uses the first.
+ */
+template <class Operation>
+DF_CORE void df_move_aligned(const df_lanes *lanes, const Operation &operation, df_span span,
+                             uint64_t vectors) {
+  enum { in_flight = Operation::in_flight };
+  for (uint64_t base = lanes->index; base < vectors; base += (uint64_t)in_flight * lanes->count) {
+    uint4 x[in_flight], y[in_flight];
+    DF_UNROLLED
+    for (uint32_t k = 0; k < in_flight; k++) {
+      const uint64_t i = base + (uint64_t)k * lanes->count;
+      x[k] = y[k] = make_uint4(0, 0, 0, 0);
+      if (i >= vectors) continue;
+      x[k] = ((const uint4 *)df_global(span.a))[i];
+      if (Operation::sources == 2) y[k] = ((const uint4 *)df_global(span.b))[i];
+    }
+    DF_UNROLLED
+    for (uint32_t k = 0; k < in_flight; k++) {
+      const uint64_t i = base + (uint64_t)k * lanes->count;
+      if (i >= vectors) continue;
+      const uint4 v = df_combine_vector(operation, x[k], y[k]);
+      if (span.slot) ((uint4 *)df_global(span.slot))[i] = v;
+      if (span.store) ((uint4 *)df_global(span.store))[i] = v;
+    }
+  }
+}
+
+/* Whole vectors, one in flight in each lane, in pieces as large as each address allows: payloads
+ * behind a commit word, odd buffers, and operations that are more arithmetic than movement. */
+template <class Operation>
+DF_CORE void df_move_pieces(const df_lanes *lanes, const Operation &operation, df_span span,
+                            uint64_t vectors) {
+  enum { bytes = sizeof(typename Operation::element) };
+  const uint32_t a_grain = df_vector_grain(span.a, bytes), b_grain = df_vector_grain(span.b, bytes);
+  const uint32_t store_grain = df_vector_grain(span.store, bytes);
+  const uint32_t slot_grain = df_vector_grain(span.slot, bytes);
+  DF_ROLLED
+  for (uint64_t i = lanes->index; i < vectors; i += lanes->count) {
+    const uint64_t at = i * DF_VECTOR_BYTES;
+    uint4 x = df_load_vector<bytes>(span.a + at, a_grain), y = x;
+    if (Operation::sources == 2) y = df_load_vector<bytes>(span.b + at, b_grain);
+    x = df_combine_vector(operation, x, y);
+    if (span.slot) df_store_vector<bytes>(span.slot + at, x, slot_grain);
+    if (span.store) df_store_vector<bytes>(span.store + at, x, store_grain);
+  }
+}
+
+/* One by one: what is left behind the last whole vector. */
+template <class Operation>
+DF_CORE void df_move_rest(const df_lanes *lanes, const Operation &operation, df_span span,
+                          uint64_t first, uint64_t count) {
+  typedef typename Operation::element element;
+  DF_ROLLED
+  for (uint64_t i = first + lanes->index; i < count; i += lanes->count) {
+    const element x = ((const element *)df_global(span.a))[i];
+    const element y = Operation::sources == 2 ? ((const element *)df_global(span.b))[i] : x;
+    const element v = operation(x, y);
+    if (span.slot) ((element *)df_global(span.slot))[i] = v;
+    if (span.store) ((element *)df_global(span.store))[i] = v;
+  }
+}
+
+template <class Operation>
+DF_CORE void df_move_span(const df_lanes *lanes, const Operation &operation, df_span span,
+                          uint64_t count) {
+  enum { elements = DF_VECTOR_BYTES / sizeof(typename Operation::element) };
+  const uint64_t vectors = count / elements;
+  if (Operation::in_flight > 1 && df_span_is_aligned<Operation>(&span))
+    df_move_aligned(lanes, operation, span, vectors);
+  else
+    df_move_pieces(lanes, operation, span, vectors);
+  df_move_rest(lanes, operation, span, vectors * elements, count);
+}
+
+template <class Type>
+DF_CORE void df_move_reduce(const df_lanes *lanes, const df_move *move, df_span span) {
+  switch (move->op) {
+  case dfcclSum:
+    df_move_span(lanes, df_cuda_sum<Type>(), span, move->count);
+    break;
+  case dfcclProd:
+    df_move_span(lanes, df_cuda_prod<Type>(), span, move->count);
+    break;
+  case dfcclMax:
+    df_move_span(lanes, df_cuda_larger<Type>(), span, move->count);
+    break;
+  case dfcclMin:
+    df_move_span(lanes, df_cuda_smaller<Type>(), span, move->count);
+    break;
+  }
+}
+
+DF_CORE df_span df_span_of(const df_move *move) {
+  df_span span;
+  span.a = (const uint8_t *)move->a;
+  span.b = (const uint8_t *)move->b;
+  span.store = (uint8_t *)move->store;
+  span.slot = (uint8_t *)move->slot;
+  return span;
+}
+
+/* A function of its own for each type: what one type needs in registers and instructions burdens
+ * neither the others nor the compiler. Arguments by value, so that they stay in registers. */
+template <class Type>
+static __host__ __device__ __noinline__ void df_move_type(df_lanes lanes, const df_move *move) {
+  const df_span span = df_span_of(move);
+  if (move->kind == DF_MOVE_REDUCE) {
+    df_move_reduce<Type>(&lanes, move, span);
+  } else if (move->kind == DF_MOVE_REDUCE_AVERAGE) {
+    df_cuda_average<Type> average;
+    average.by = Type::divisor_of(move->divisor);
+    df_move_span(&lanes, average, span, move->count);
+  } else {
+    df_cuda_quotient<Type> quotient;
+    quotient.by = Type::divisor_of(move->divisor);
+    df_move_span(&lanes, quotient, span, move->count);
+  }
+}
+
+/* All lanes, with the same move, after a barrier. A store past the caches (move->stream) is left to
+ * the caches here: they are written through. */
+DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
+  if (move->kind == DF_MOVE_NOTHING) return;
+  if (move->kind == DF_MOVE_COPY) {
+    df_move_span(lanes, df_cuda_copy<df_cuda_uint8>(), df_span_of(move),
+                 move->count * move->element_bytes);
+    return;
+  }
+#define DF_MOVE_CASE(Type, type)                                                                   \
+  case dfccl##Type:                                                                                \
+    df_move_type<df_cuda_##type>(*lanes, move);                                                    \
+    break;
+  switch (move->type) {
+    DF_MOVE_CASE(Int8, int8)
+    DF_MOVE_CASE(Uint8, uint8)
+    DF_MOVE_CASE(Int32, int32)
+    DF_MOVE_CASE(Uint32, uint32)
+    DF_MOVE_CASE(Int64, int64)
+    DF_MOVE_CASE(Uint64, uint64)
+    DF_MOVE_CASE(Float16, float16)
+    DF_MOVE_CASE(Float32, float32)
+    DF_MOVE_CASE(Float64, float64)
+    DF_MOVE_CASE(Bfloat16, bfloat16)
+    DF_MOVE_CASE(Float8e4m3, float8e4m3)
+    DF_MOVE_CASE(Float8e5m2, float8e5m2)
+  }
+#undef DF_MOVE_CASE
+}
+
+#endif
