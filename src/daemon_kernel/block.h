@@ -58,6 +58,8 @@ typedef struct df_block {
       swept; /* places visited since the last progress: every entry has been tried when >= length */
   df_context_slot *picked;
   uint32_t spin_limit;
+  uint32_t picks;     /* by priority: since the last one out of turn */
+  uint32_t fair_next; /* by priority: the collective to be picked out of turn, or the next larger */
   uint32_t leaves; /* the turn's last decision, for the lanes that did not take it */
 
   df_block_stats stats;

@@ -26,6 +26,9 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   const df_tunables *tunables = &block->device->tunables;
   df_context_slot *slot = block->picked;
   uint32_t polls = 0, limit = block->spin_limit;
+  /* Taking up a run is progress, although its first primitive may be stuck: what is saved when the
+   * block leaves must tell a stuck run from one that has not been tried, or nobody could sleep. */
+  if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) slot->dirty = 1;
   for (;;) {
     df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
     if (result == DF_STEP_BLOCKED) {

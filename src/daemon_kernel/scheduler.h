@@ -62,12 +62,36 @@ DF_CORE uint32_t df_scheduler_boosted(const df_tunables *tunables, uint32_t limi
   return (uint32_t)DF_MIN(DF_MIN((uint64_t)limit * tunables->spin_boost, most), UINT32_MAX);
 }
 
+/* By priority, one of so many picks is out of turn: collectives that are submitted again as soon as
+ * they complete would keep smaller ones from ever being picked. */
+enum { DF_FAIR_PICKS = 64 };
+
+/* The place to pick out of turn. In the order of the collectives' numbers, which no other entry's
+ * coming and going changes: so each is picked once in DF_FAIR_PICKS times as many picks as there
+ * are collectives. */
+DF_CORE uint32_t df_scheduler_fair_place(df_block *block) {
+  uint32_t best = 0, least = UINT32_MAX;
+  for (uint32_t place = 0; place < block->tasks.length; place++) {
+    uint32_t distance = block->tasks.order[place] - block->fair_next;
+    if (distance < least) {
+      least = distance;
+      best = place;
+    }
+  }
+  block->fair_next = block->tasks.order[best] + 1;
+  return best;
+}
+
 /* Chooses the next collective and loads its context. picked is NULL when there is none. */
 DF_CORE void df_scheduler_pick(df_block *block) {
   df_scheduler_fetch_if_due(block);
   block->picked = NULL;
   if (block->tasks.length == 0) return;
   if (block->place >= block->tasks.length) block->place = 0;
+  if (df_load_relaxed_u32(&block->device->by_priority) && ++block->picks >= DF_FAIR_PICKS) {
+    block->picks = 0;
+    block->place = df_scheduler_fair_place(block);
+  }
   uint32_t collective = block->tasks.order[block->place];
   const df_descriptor *desc = block->device->descriptors[collective];
   df_context_slot *slot = df_context_load(&block->cache, collective);

@@ -1,0 +1,182 @@
+/*
+ * Promises of src/daemon_kernel/lifecycle.h:
+ *   - A block leaves when it has been quiet for long enough, everything in its queue has been tried
+ *     since, and no SQE is there; at the final exit as soon as its queue is empty.
+ *   - When it leaves, everything it knows is in memory.
+ *   - A block that has left has a reason to start if and only if it could do something: an SQE, a
+ *     run not begun, a message, a credit, a cancellation. A stuck one has none, and its executor
+ * may sleep.
+ */
+#include "device.h"
+
+static const df_tunables tunables = {
+    .spin_front = 20, .spin_min = 4, .spin_boost = 2, .fetch_polls = 50, .quit_polls = 100};
+
+static const df_primitive receive_primitive = {.flags = DF_PRIM_RECV | DF_PRIM_STORE,
+                                               .destination = DF_BUFFER_OUTPUT};
+
+typedef struct stuck {
+  device *d;
+  df_link link;
+  df_bell bell;
+  DF_ALIGNED(64) uint8_t ring[2 * 64 + 64];
+  uint8_t output[8];
+} stuck;
+
+/* Collective 3 receives one message in each of its runs. */
+static void make(stuck *s) {
+  memset(s, 0, sizeof *s);
+  s->d = device_make(1, tunables);
+  s->link = (df_link){.slots = s->ring,
+                      .credit = (uint64_t *)(s->ring + 128),
+                      .peer_bell = &s->bell,
+                      .stride = 64,
+                      .slot_mask = 1,
+                      .messages = 1,
+                      .payload_offset = DF_LINK_FLAGGED_OFFSET};
+  df_descriptor *desc = &s->d->storage[3];
+  desc->primitives = &receive_primitive;
+  desc->n_primitives = 1;
+  desc->links = &s->link;
+  desc->n_links = 1;
+  desc->count = 8;
+  desc->pieces = 1;
+  desc->element_bytes = 1;
+  desc->type = dfcclUint8;
+  desc->direct_min = UINT64_MAX;
+  desc->parts[0] = (df_part){.elements = 8, .chunk = 8, .loops = 1};
+  for (int run = 0; run < DF_RUNS_AHEAD; run++)
+    desc->runs[run] = (df_run_arguments){.recv = s->output};
+}
+
+static void arrive(stuck *s, uint64_t sequence, uint8_t value) {
+  memset(df_link_slot(&s->link, sequence) + DF_LINK_FLAGGED_OFFSET, value, 8);
+  df_link_publish(&s->link, sequence, 0);
+}
+
+/* Turns until the block leaves. */
+static uint32_t turns_until_left(stuck *s) {
+  df_block *block = &s->d->blocks[0];
+  uint32_t turns = 1;
+  if (!block->running) df_lifecycle_start(block);
+  while (df_daemon_turn(block, &s->d->lanes[0]) != DF_TURN_LEFT)
+    CHECK(turns++ < 10000, "it does not leave");
+  CHECK(!block->running, "it runs");
+  return turns;
+}
+
+static uint32_t cqes(stuck *s) {
+  df_cqe cqe;
+  uint32_t n = 0;
+  while (df_cq_pop_mpsc(&s->d->device.cq, &cqe)) {
+    CHECK(cqe.collective == 3, "a CQE of collective %u", cqe.collective);
+    n++;
+  }
+  return n;
+}
+
+DF_TEST(lifecycle, an_idle_block_leaves_after_a_while, 30) {
+  stuck s;
+  make(&s);
+  df_block *block = &s.d->blocks[0];
+  CHECK(!df_lifecycle_has_reason(block), "nothing to do");
+  CHECK(turns_until_left(&s) == tunables.quit_polls, "not after quit_polls looks");
+  CHECK(block->stats.starts == 1 && block->stats.quits == 1, "counted");
+  CHECK(!df_lifecycle_has_reason(block), "nothing to do");
+  device_submit(s.d, 3);
+  CHECK(df_lifecycle_has_reason(block), "an SQE");
+  free(s.d);
+}
+
+DF_TEST(lifecycle, a_stuck_block_leaves_and_may_sleep, 30) {
+  stuck s;
+  make(&s);
+  df_block *block = &s.d->blocks[0];
+  for (uint64_t run = 1; run <= 6; run++) {
+    device_submit(s.d, 3);
+    turns_until_left(&s);
+    CHECK(block->tasks.length == 1, "it keeps what it has fetched");
+    CHECK(!df_lifecycle_has_reason(block), "run %llu is stuck at its first primitive",
+          (unsigned long long)run);
+    arrive(&s, run, (uint8_t)run);
+    CHECK(df_lifecycle_has_reason(block), "a message");
+    turns_until_left(&s);
+    CHECK(cqes(&s) == 1, "one CQE");
+    CHECK(s.output[7] == run, "the message's content");
+    CHECK(!df_lifecycle_has_reason(block), "nothing to do");
+  }
+  free(s.d);
+}
+
+DF_TEST(lifecycle, whoever_leaves_leaves_nothing_behind, 30) {
+  stuck s;
+  make(&s);
+  df_block *block = &s.d->blocks[0];
+  device_submit(s.d, 3);
+  device_submit(s.d, 3);
+  arrive(&s, 1, 9);
+  turns_until_left(&s);
+  CHECK(cqes(&s) == 1, "the first run");
+  CHECK(block->cache.memory[3].run == 1, "memory knows of run %llu",
+        (unsigned long long)block->cache.memory[3].run);
+  for (uint32_t i = 0; i < 4; i++) { /* the executor's memory is gone */
+    memset(&s.d->slots[0][i], 0xa5, sizeof s.d->slots[0][i]);
+    s.d->slots[0][i].collective = DF_NO_COLLECTIVE;
+    s.d->slots[0][i].dirty = 0;
+  }
+  arrive(&s, 2, 10);
+  turns_until_left(&s);
+  CHECK(cqes(&s) == 1 && s.output[0] == 10, "the second run");
+  free(s.d);
+}
+
+DF_TEST(lifecycle, a_cancellation_is_a_reason, 30) {
+  stuck s;
+  make(&s);
+  df_block *block = &s.d->blocks[0];
+  df_cqe cqe;
+  device_submit(s.d, 3);
+  turns_until_left(&s);
+  CHECK(!df_lifecycle_has_reason(block), "stuck");
+  df_publish_u32(&s.d->storage[3].cancel, dfcclTimeout);
+  CHECK(df_lifecycle_has_reason(block), "cancelled");
+  turns_until_left(&s);
+  CHECK(df_cq_pop_mpsc(&s.d->device.cq, &cqe) && cqe.status == dfcclTimeout, "its status");
+  CHECK(block->tasks.length == 0, "it is gone");
+  free(s.d);
+}
+
+DF_TEST(lifecycle, it_does_not_leave_before_everything_was_tried, 30) {
+  stuck s;
+  make(&s);
+  df_block *block = &s.d->blocks[0];
+  df_lifecycle_start(block);
+  block->tasks.length = 5;
+  block->quiet_polls = tunables.quit_polls;
+  block->swept = 4;
+  CHECK(!df_lifecycle_should_leave(block), "one has not been tried");
+  block->swept = 5;
+  CHECK(df_lifecycle_should_leave(block), "all have been tried");
+  block->quiet_polls = tunables.quit_polls - 1;
+  CHECK(!df_lifecycle_should_leave(block), "not quiet for long enough");
+  block->quiet_polls = tunables.quit_polls;
+  device_submit(s.d, 3);
+  CHECK(!df_lifecycle_should_leave(block), "an SQE has come");
+  free(s.d);
+}
+
+DF_TEST(lifecycle, final_exit, 30) {
+  stuck s;
+  make(&s);
+  df_block *block = &s.d->blocks[0];
+  df_lifecycle_start(block);
+  CHECK(!df_lifecycle_should_leave(block), "not yet");
+  df_publish_u32(&s.d->device.exit, 1);
+  CHECK(df_lifecycle_should_leave(block), "the queue is empty");
+  block->tasks.length = 1;
+  CHECK(!df_lifecycle_should_leave(block), "something is left to do");
+  block->tasks.length = 0;
+  CHECK(turns_until_left(&s) == 1, "at once");
+  CHECK(block->stats.quits == 0, "the final exit is no voluntary one");
+  free(s.d);
+}
