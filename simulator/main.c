@@ -32,6 +32,13 @@ int df_command_failed(int result) {
   return result == dfcclInvalidArgument ? DF_EXIT_BAD_INPUT : DF_EXIT_FAILED;
 }
 
+/* A command has succeeded only if its output went somewhere. */
+static int written(int status) {
+  if (status == DF_EXIT_BAD_INPUT || status == DF_EXIT_FAILED) return status;
+  if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+  return df_command_failed(df_fail(dfcclSystemError, "standard output cannot be written"));
+}
+
 int main(int argument_count, char **arguments) {
   static const struct {
     const char *name;
@@ -42,11 +49,13 @@ int main(int argument_count, char **arguments) {
                   {"sweep", df_command_sweep},
                   {"explain", df_command_explain}};
   for (int i = 1; i < argument_count && strcmp(arguments[i], "--") != 0; i++) {
-    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0)
-      return fputs(help, stdout) < 0 ? DF_EXIT_FAILED : DF_EXIT_SUCCESS;
+    if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
+      fputs(help, stdout);
+      return written(DF_EXIT_SUCCESS);
+    }
     if (strcmp(arguments[i], "--version") == 0) {
       printf("dfccl-sim %d.%d.%d\n", DFCCL_MAJOR, DFCCL_MINOR, DFCCL_PATCH);
-      return DF_EXIT_SUCCESS;
+      return written(DF_EXIT_SUCCESS);
     }
   }
   if (argument_count < 2)
@@ -55,7 +64,7 @@ int main(int argument_count, char **arguments) {
                                      "(--help tells more)"));
   for (unsigned i = 0; i < DF_COUNT_OF(commands); i++)
     if (strcmp(arguments[1], commands[i].name) == 0)
-      return commands[i].run(argument_count - 2, arguments + 2);
+      return written(commands[i].run(argument_count - 2, arguments + 2));
   return df_command_failed(
       df_fail(dfcclInvalidArgument,
               "unknown command \"%.60s\": expected run, table1, check, sweep or "

@@ -113,6 +113,16 @@ if [ -n "$round" ]; then
   has 'DEADLOCK'; has 'The circle'; has 'in its expected order: every collective completes'
 fi
 
+# ---- output that goes nowhere is a failed run
+if [ -c /dev/full ]; then
+  for arguments in --help 'table1 --rounds 10' 'table1 --rounds 10 --json' "check $examples/schedule-opposite.json"; do
+    # shellcheck disable=SC2086
+    "$sim" $arguments >/dev/full 2>"$work/err"
+    status=$?
+    [ "$status" = 1 ] || fail "status $status with a full disk: $arguments"
+  done
+fi
+
 # ---- hostile input ends in one sentence, soon
 for text in '' '{' '[' 'null' '{"groups":' '{"rounds":99999999999999999999999999}' '{"model":{}}' '{"a":1,"a":2}'; do
   printf '%s' "$text" >"$work/bad.json"
