@@ -65,8 +65,8 @@ static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *se
   *quiet_naps = activity == *seen_activity ? *quiet_naps + 1 : 0;
   *seen_activity = activity;
   int deep = *quiet_naps > DF_QUIET_NAPS && !executor->host.has_outstanding(executor->host.host);
+  if (deep) df_system_add_u32(&executor->deep_sleepers, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(&executor->idle_bell);
-  if (deep) df_system_add_u32(&executor->deep_sleepers, 1);
   int reason = (owned && df_lifecycle_has_reason(eb->block)) ||
                df_load_relaxed_u32(&executor->exit) ||
                (deep && executor->host.has_outstanding(executor->host.host));

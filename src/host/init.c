@@ -144,8 +144,8 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = df_peers_init(context)) != dfcclSuccess) return result;
   if ((result = make_device(context)) != dfcclSuccess) return result;
-  context->next_segment_id = 1; /* 0: home; links from 2^32 on */
-  context->arena.next_id = 1ull << 32;
+  context->next_segment_id = 1; /* 0: home */
+  context->arena.next_id = DF_FIRST_LINKS_SEGMENT;
   if ((result = df_segment_create(&context->home, 0, sizeof(df_bell))) != dfcclSuccess)
     return result;
   context->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

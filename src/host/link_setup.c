@@ -130,8 +130,10 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
                    uint64_t offset) {
   df_peer *peer = &context->peers[remote->peer];
   df_segment *segment = peer->local ? (df_segment *)(uintptr_t)segment_id : peer->segments;
-  if (!peer->local)
+  if (!peer->local) {
     while (segment && segment->id != segment_id) segment = segment->next;
+    if (segment_id < DF_FIRST_LINKS_SEGMENT) segment = NULL; /* that memory may be unmapped */
+  }
   const df_announcement *a = &remote->announcement;
   uint64_t bytes = df_link_ring_bytes(a->stride, a->n_slots) * a->n_blocks;
   if (segment == NULL || offset % DF_CACHE_LINE != 0 || bytes > segment->bytes ||

@@ -25,6 +25,9 @@ typedef enum {
 
 typedef enum { DF_SEGMENT_HOME, DF_SEGMENT_LINKS, DF_SEGMENT_USER } df_segment_use;
 
+/* Numbers of segments: 0 is home, user memory from 1 on, links from here on. */
+#define DF_FIRST_LINKS_SEGMENT ((uint64_t)1 << 32)
+
 enum { DF_MESSAGE_MAGIC = 0xdfcc };
 
 typedef struct df_message {

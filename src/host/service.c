@@ -25,6 +25,18 @@ void df_service_wake(dfcclContext_t context) {
 
 /* ---- messages ---- */
 
+/* A segment's number says what it is for: so it cannot be unmapped while links point into it. */
+static int is_sound_segment(const df_message *message) {
+  switch (message->b) {
+  case DF_SEGMENT_HOME:
+    return message->id == 0 && message->a >= sizeof(df_bell);
+  case DF_SEGMENT_LINKS:
+    return message->id >= DF_FIRST_LINKS_SEGMENT;
+  default:
+    return message->b == DF_SEGMENT_USER && message->id > 0 && message->id < DF_FIRST_LINKS_SEGMENT;
+  }
+}
+
 static void handle_segment(dfcclContext_t context, uint32_t from, const df_message *message,
                            int fd) {
   df_peer *peer = &context->peers[from];
@@ -35,6 +47,11 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
              "rank %u announced shared memory to rank %u without its descriptor", from,
              context->rank);
     df_break(context, dfcclRemoteError, sentence);
+    return;
+  }
+  if (!is_sound_segment(message)) {
+    close(fd);
+    df_peer_lost(context, from, DF_PEER_DEAD, "sent a message that makes no sense");
     return;
   }
   for (segment = peer->segments; segment; segment = segment->next)
@@ -52,8 +69,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
   }
   segment->next = peer->segments;
   peer->segments = segment;
-  if (message->b == DF_SEGMENT_HOME && segment->bytes >= sizeof(df_bell))
-    peer->bell = (df_bell *)segment->base;
+  if (message->b == DF_SEGMENT_HOME) peer->bell = (df_bell *)segment->base;
   if (message->b == DF_SEGMENT_USER) {
     df_message reply = {
         .kind = DF_MESSAGE_MAPPED, .id = message->id, .a = (uint64_t)(uintptr_t)segment->base};
@@ -62,10 +78,11 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
 }
 
 static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id) {
+  if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT) return; /* home and links stay mapped */
   df_segment **at = &context->peers[from].segments;
   while (*at && (*at)->id != id) at = &(*at)->next;
   df_segment *segment = *at;
-  if (segment == NULL || segment->base == (uint8_t *)context->peers[from].bell) return;
+  if (segment == NULL) return;
   *at = segment->next;
   df_segment_destroy(segment);
 }
@@ -98,6 +115,10 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
     handle_unmap(context, from, message->id);
     break;
   case DF_MESSAGE_ANNOUNCE:
+    if (peer->bell == NULL) { /* its home comes first: links need its bell */
+      df_peer_lost(context, from, DF_PEER_DEAD, "sent a message that makes no sense");
+      break;
+    }
     if (df_match_announced(context, from, message) != dfcclSuccess)
       df_break(context, dfcclOutOfMemory, df_last_sentence());
     break;

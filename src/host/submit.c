@@ -239,6 +239,9 @@ dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCol
   }
   pthread_mutex_unlock(&context->lock);
   if (pushed) df_executor_submitted(&context->executor, 0);
-  if (run.submitted_ns && df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);
+  if (run.submitted_ns) {
+    df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
+    if (df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);
+  }
   return result;
 }

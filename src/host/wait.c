@@ -41,8 +41,8 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
   df_bell *bell = driver->executor->work_bell;
   uint64_t most = condition->deadline_ns ? df_nap_for_blocks_ns : df_longest_sleep_ns;
   uint64_t limit = holds_all(driver) ? most : df_nap_for_blocks_ns;
+  df_system_add_u32(&context->sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
-  df_system_add_u32(&context->sleeping_waiters, 1);
   int completer_free = !df_load_relaxed_u32(&context->completer);
   if (is_true(condition) || df_driver_has_reason(driver) ||
       (completer_free && df_cq_has_entry(&context->device.cq)))
