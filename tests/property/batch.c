@@ -14,7 +14,7 @@ static const struct {
     {"DFCCL_SPIN_MIN", {"1", "3", "50"}},
     {"DFCCL_SPIN_BOOST", {"1", "2", "100"}},
     {"DFCCL_FETCH_POLLS", {"0", "1", "20", "1000"}},
-    {"DFCCL_QUIT_POLLS", {"1", "20", "500", "20000"}},
+    {"DFCCL_QUIT_POLLS", {"1", "20", "500", "3000"}},
     {"DFCCL_YIELD_POLLS", {"1", "4", "100"}},
     {"DFCCL_CONTEXT_SLOTS", {"1", "2", "4"}},
     {"DFCCL_CQ", {"ring", "packed", "slots"}},

@@ -217,10 +217,13 @@ int main(int argc, char **argv) {
     batch b;
     batch_make(&b, seed_of(1, index), options.preempt, options.ranks);
     if (options.verbose) batch_print(&b);
+    const double batch_start = df_seconds();
     if (options.processes)
       batch_in_processes(&b, number, end);
     else
       batch_in_threads(&b, number, end);
+    if (options.verbose)
+      printf("batch %llu took %.2f s\n", (unsigned long long)index, df_seconds() - batch_start);
     number = end;
   }
   df_watchdog_stop();
