@@ -1,0 +1,99 @@
+/*
+ * Promise of src/host/message.c: a datagram is accepted only if whoever handles it can rely on its
+ * header, on its length, on the number of ranks it names, and on the end of its sentence.
+ */
+#include "host/message.h"
+
+#include <string.h>
+
+#include "support/harness.h"
+
+typedef struct datagram {
+  df_message message;
+  uint8_t payload[DF_MAX_MESSAGE_BYTES];
+} datagram;
+
+static datagram d;
+
+static size_t make(df_message_kind kind, uint32_t payload_bytes) {
+  memset(&d, 0, sizeof d);
+  d.message = (df_message){.magic = DF_MESSAGE_MAGIC, .kind = (uint16_t)kind};
+  d.message.payload_bytes = payload_bytes;
+  return sizeof(df_message) + payload_bytes;
+}
+
+static size_t announce(uint32_t group_size) {
+  df_announcement announcement = {.group_size = group_size};
+  size_t bytes =
+      make(DF_MESSAGE_ANNOUNCE, (uint32_t)(sizeof announcement + group_size * sizeof(uint32_t)));
+  memcpy(d.payload, &announcement, sizeof announcement);
+  return bytes;
+}
+
+static size_t sentence(df_message_kind kind, uint32_t length) {
+  size_t bytes = make(kind, length + 1);
+  memset(d.payload, 'a', length);
+  return bytes;
+}
+
+static int has_sentence(int kind) { return kind == DF_MESSAGE_FAIL || kind == DF_MESSAGE_ABORT; }
+
+DF_TEST(message, every_kind, 30) {
+  for (int kind = DF_MESSAGE_SEGMENT; kind < DF_MESSAGE_KINDS; kind++) {
+    size_t bytes = kind == DF_MESSAGE_ANNOUNCE ? announce(3)
+                   : has_sentence(kind)        ? sentence((df_message_kind)kind, 20)
+                                               : make((df_message_kind)kind, 0);
+    CHECK(df_message_is_valid(&d, bytes), "kind %d", kind);
+    for (size_t cut = 0; cut < bytes; cut++)
+      CHECK(!df_message_is_valid(&d, cut), "kind %d: %zu of %zu bytes", kind, cut, bytes);
+    CHECK(!df_message_is_valid(&d, bytes + 1), "kind %d: a byte too many", kind);
+    d.message.payload_bytes++;
+    CHECK(!df_message_is_valid(&d, bytes), "kind %d: another length", kind);
+    d.message.payload_bytes--;
+    d.message.magic ^= 1;
+    CHECK(!df_message_is_valid(&d, bytes), "kind %d: another magic number", kind);
+  }
+}
+
+DF_TEST(message, unknown_kinds, 30) {
+  for (uint32_t kind = 0; kind < 65536; kind++) {
+    size_t bytes = make((df_message_kind)kind, 0);
+    int known = kind >= DF_MESSAGE_SEGMENT && kind < DF_MESSAGE_KINDS &&
+                kind != DF_MESSAGE_ANNOUNCE && !has_sentence((int)kind);
+    CHECK(df_message_is_valid(&d, bytes) == known, "kind %u", kind);
+  }
+}
+
+DF_TEST(message, a_payload_where_none_belongs, 30) {
+  size_t bytes = make(DF_MESSAGE_BYE, 8);
+  CHECK(!df_message_is_valid(&d, bytes), "8 bytes of nothing");
+}
+
+DF_TEST(message, groups, 30) {
+  static const uint32_t good[] = {1, 2, DF_MAX_RANKS};
+  for (size_t i = 0; i < DF_COUNT_OF(good); i++)
+    CHECK(df_message_is_valid(&d, announce(good[i])), "%u ranks", good[i]);
+  static const uint32_t bad[] = {0, DF_MAX_RANKS + 1, 12000};
+  for (size_t i = 0; i < DF_COUNT_OF(bad); i++)
+    CHECK(!df_message_is_valid(&d, announce(bad[i])), "%u ranks", bad[i]);
+  size_t bytes = announce(5);
+  df_announcement lie = {.group_size = 6};
+  memcpy(d.payload, &lie, sizeof lie);
+  CHECK(!df_message_is_valid(&d, bytes), "six ranks, five given");
+  lie.group_size = 0x40000005; /* times four it is 20, in 32 bits */
+  memcpy(d.payload, &lie, sizeof lie);
+  CHECK(!df_message_is_valid(&d, bytes), "a size that wraps around");
+}
+
+DF_TEST(message, sentences_end, 30) {
+  for (int i = 0; i < 2; i++) {
+    df_message_kind kind = i ? DF_MESSAGE_FAIL : DF_MESSAGE_ABORT;
+    CHECK(df_message_is_valid(&d, sentence(kind, 0)), "an empty sentence");
+    CHECK(df_message_is_valid(&d, sentence(kind, DF_SENTENCE_BYTES - 1)), "the longest sentence");
+    CHECK(!df_message_is_valid(&d, sentence(kind, DF_SENTENCE_BYTES)), "too long a sentence");
+    CHECK(!df_message_is_valid(&d, make(kind, 0)), "no sentence");
+    size_t bytes = sentence(kind, 10);
+    d.payload[10] = 'a';
+    CHECK(!df_message_is_valid(&d, bytes), "a sentence without an end");
+  }
+}

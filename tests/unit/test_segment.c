@@ -1,0 +1,205 @@
+/*
+ * Promises of src/transports/segment.c:
+ *   - A segment is zeroed, at least as large as asked for, sealed, and leaves no descriptor behind.
+ *   - A peer's segment is mapped only if it has the size that was announced and cannot shrink; its
+ *     descriptor is used up either way.
+ *   - The arena's ranges do not overlap; what is given back is used again and grows together; when
+ *     there is no more, it says so and stays usable.
+ */
+#include "transports/segment.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "support/harness.h"
+
+static int descriptors(void) {
+  DIR *directory = opendir("/proc/self/fd");
+  CHECK(directory != NULL, "no /proc");
+  int n = 0;
+  while (readdir(directory) != NULL) n++;
+  closedir(directory);
+  return n;
+}
+
+DF_TEST(segment, create, 30) {
+  static const size_t sizes[] = {1, 64, 4096, 4097, 1 << 20};
+  int before = descriptors();
+  for (size_t i = 0; i < DF_COUNT_OF(sizes); i++) {
+    df_segment *s;
+    OK(df_segment_create(&s, 5, sizes[i]));
+    CHECK(s->id == 5 && s->bytes >= sizes[i] && s->bytes < sizes[i] + DF_PAGE, "%zu bytes",
+          s->bytes);
+    for (size_t at = 0; at < s->bytes; at++) CHECK(s->base[at] == 0, "byte %zu is not zero", at);
+    memset(s->base, 0xff, s->bytes);
+    CHECK(ftruncate(s->fd, 0) != 0, "it can be shrunk: accesses would fault");
+    df_segment_destroy(s);
+  }
+  df_segment_destroy(NULL);
+  CHECK(descriptors() == before, "%d descriptors instead of %d", descriptors(), before);
+}
+
+DF_TEST(segment, two_maps_are_one_memory, 30) {
+  df_segment *mine, *theirs;
+  int before = descriptors();
+  OK(df_segment_create(&mine, 7, 10000));
+  OK(df_segment_map(&theirs, 7, mine->bytes, dup(mine->fd)));
+  CHECK(theirs->base != mine->base && theirs->bytes == mine->bytes, "another address");
+  for (size_t at = 0; at < mine->bytes; at += 1000) {
+    mine->base[at] = 1;
+    CHECK(theirs->base[at] == 1, "byte %zu", at);
+  }
+  df_segment_destroy(mine);
+  theirs->base[9999] = 2; /* stays while somebody maps it */
+  df_segment_destroy(theirs);
+  CHECK(descriptors() == before, "a descriptor was left");
+}
+
+DF_TEST(segment, what_is_not_as_announced_is_refused, 30) {
+  df_segment *mine, *theirs = NULL;
+  OK(df_segment_create(&mine, 7, 8192));
+  int before = descriptors();
+  RESULT(df_segment_map(&theirs, 7, 4096, dup(mine->fd)), dfcclRemoteError);
+  RESULT(df_segment_map(&theirs, 7, 12288, dup(mine->fd)), dfcclRemoteError);
+  RESULT(df_segment_map(&theirs, 7, 0, dup(mine->fd)), dfcclRemoteError);
+  int unsealed = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  CHECK(unsealed >= 0 && ftruncate(unsealed, 8192) == 0, "memfd");
+  RESULT(df_segment_map(&theirs, 7, 8192, unsealed), dfcclRemoteError);
+  int not_memory = open("/dev/null", O_RDWR | O_CLOEXEC);
+  RESULT(df_segment_map(&theirs, 7, 8192, not_memory), dfcclRemoteError);
+  CHECK(theirs == NULL, "the output was set");
+  CHECK(descriptors() == before, "a refused descriptor was left open");
+  df_segment_destroy(mine);
+}
+
+DF_TEST(segment, too_large, 30) {
+  df_segment *s = NULL;
+  int before = descriptors();
+  RESULT(df_segment_create(&s, 1, SIZE_MAX), dfcclOutOfMemory);
+  CHECK(df_segment_create(&s, 1, SIZE_MAX / 2 - 4096) != dfcclSuccess && s == NULL, "8 EB");
+  CHECK(descriptors() == before, "a descriptor was left");
+}
+
+/* ---- arena ---- */
+
+static uint32_t segments_of(const df_arena *arena) {
+  uint32_t n = 0;
+  for (const df_segment *s = arena->segments; s; s = s->next) n++;
+  return n;
+}
+
+static void destroy(df_arena *arena) {
+  df_segment *s = df_arena_dissolve(arena);
+  CHECK(arena->segments == NULL && arena->free_ranges == NULL, "not dissolved");
+  while (s) {
+    df_segment *next = s->next;
+    df_segment_destroy(s);
+    s = next;
+  }
+}
+
+/* Ordered, not adjacent, inside of their segments; with what is used they are everything. */
+static void check_free_ranges(const df_arena *arena) {
+  uint64_t free_bytes = 0, all = 0;
+  for (const df_range *r = arena->free_ranges; r; r = r->next) {
+    CHECK(r->bytes > 0 && r->offset + r->bytes <= r->segment->bytes, "a range of %llu at %llu",
+          (unsigned long long)r->bytes, (unsigned long long)r->offset);
+    if (r->next)
+      CHECK(r->segment->id < r->next->segment->id ||
+                (r->segment == r->next->segment && r->offset + r->bytes < r->next->offset),
+            "out of order, or adjacent");
+    free_bytes += r->bytes;
+  }
+  for (const df_segment *s = arena->segments; s; s = s->next) all += s->bytes;
+  CHECK(free_bytes + arena->used_bytes == all, "%llu free, %llu used, %llu in all",
+        (unsigned long long)free_bytes, (unsigned long long)arena->used_bytes,
+        (unsigned long long)all);
+}
+
+DF_TEST(segment, ranges_grow_together, 30) {
+  static const int orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 2, 1, 3}, {1, 3, 0, 2}};
+  for (size_t k = 0; k < DF_COUNT_OF(orders); k++) {
+    df_arena arena = {0};
+    df_range ranges[4], whole;
+    for (int i = 0; i < 4; i++) OK(df_arena_take(&arena, DF_ARENA_SEGMENT_BYTES / 4, &ranges[i]));
+    CHECK(segments_of(&arena) == 1 && arena.free_ranges == NULL, "it is full");
+    for (int i = 0; i < 4; i++) {
+      df_arena_give(&arena, &ranges[orders[k][i]]);
+      check_free_ranges(&arena);
+    }
+    OK(df_arena_take(&arena, DF_ARENA_SEGMENT_BYTES, &whole));
+    CHECK(segments_of(&arena) == 1 && whole.offset == 0, "they did not grow together");
+    df_arena_give(&arena, &whole);
+    destroy(&arena);
+  }
+}
+
+enum { RANGES = 300 };
+
+DF_TEST(segment, ranges_never_overlap, 60) {
+  df_arena arena = {.next_id = 100};
+  df_range ranges[RANGES];
+  uint8_t marks[RANGES], taken[RANGES] = {0};
+  df_random random = {4};
+  for (int i = 0; i < 20000; i++) {
+    int which = df_random_below(&random, RANGES);
+    df_range *r = &ranges[which];
+    if (taken[which]) {
+      const uint8_t *at = r->segment->base + r->offset;
+      CHECK(at[0] == marks[which] && at[r->bytes - 1] == marks[which], "somebody wrote into it");
+      df_arena_give(&arena, r);
+    } else {
+      uint64_t bytes = 64 * (1 + (uint64_t)df_random_below(&random, i % 100 ? 400 : 40000));
+      OK(df_arena_take(&arena, bytes, r));
+      CHECK(r->bytes == bytes && r->offset % 64 == 0, "%llu at %llu", (unsigned long long)bytes,
+            (unsigned long long)r->offset);
+      CHECK(r->offset + bytes <= r->segment->bytes, "outside of its segment");
+      marks[which] = (uint8_t)i;
+      r->segment->base[r->offset] = r->segment->base[r->offset + bytes - 1] = (uint8_t)i;
+    }
+    taken[which] ^= 1;
+    if (i % 100 == 0) check_free_ranges(&arena);
+  }
+  uint32_t segments = segments_of(&arena);
+  for (int i = 0; i < RANGES; i++)
+    if (taken[i]) df_arena_give(&arena, &ranges[i]);
+  check_free_ranges(&arena);
+  CHECK(arena.used_bytes == 0, "%llu bytes are used", (unsigned long long)arena.used_bytes);
+  CHECK(segments < 30, "%u segments", segments);
+  destroy(&arena);
+}
+
+DF_TEST(segment, larger_than_a_segment, 30) {
+  df_arena arena = {0};
+  df_range range;
+  OK(df_arena_take(&arena, 3 * (uint64_t)DF_ARENA_SEGMENT_BYTES, &range));
+  range.segment->base[range.offset + range.bytes - 1] = 1;
+  df_arena_give(&arena, &range);
+  check_free_ranges(&arena);
+  destroy(&arena);
+}
+
+DF_TEST(segment, exhaustion_leaves_the_arena_as_it_was, 30) {
+  df_arena arena = {0};
+  df_range first, second, none;
+  OK(df_arena_take(&arena, DF_ARENA_SEGMENT_BYTES - 64, &first));
+  struct rlimit usual, few;
+  CHECK(getrlimit(RLIMIT_NOFILE, &usual) == 0, "getrlimit");
+  few = usual;
+  few.rlim_cur = 0; /* no new descriptor */
+  CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0, "setrlimit");
+  RESULT(df_arena_take(&arena, 128, &none), dfcclOutOfMemory);
+  CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0, "setrlimit");
+  CHECK(segments_of(&arena) == 1 && arena.used_bytes == DF_ARENA_SEGMENT_BYTES - 64, "as it was");
+  check_free_ranges(&arena);
+  OK(df_arena_take(&arena, 64, &second));
+  CHECK(second.segment == first.segment, "the last 64 bytes");
+  OK(df_arena_take(&arena, 128, &none));
+  CHECK(none.segment != first.segment && none.segment->id == 1, "and now a second segment");
+  destroy(&arena);
+}

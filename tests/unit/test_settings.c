@@ -1,0 +1,171 @@
+/*
+ * Promises of src/host/settings.c:
+ *   - Every variable of the table: a value that makes no sense or lies outside of its range is
+ *     refused by the variable's name and the value; the range's ends are accepted.
+ *   - Every field of the configuration: a value that makes no sense is refused by the field's name.
+ *   - Configuration goes before environment; what neither says is the default.
+ */
+#include "host/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/harness.h"
+
+static void refused(const char *variable, const char *value) {
+  df_settings settings;
+  CHECK(setenv(variable, value, 1) == 0, "setenv");
+  RESULT(df_settings_read(&settings, NULL), dfcclInvalidUsage);
+  CHECK(strstr(df_last_sentence(), variable) != NULL, "%s=\"%s\": the sentence is \"%s\"", variable,
+        value, df_last_sentence());
+  unsetenv(variable);
+}
+
+static void number_refused(const char *variable, long long value) {
+  char text[32];
+  snprintf(text, sizeof text, "%lld", value);
+  refused(variable, text);
+  CHECK(strstr(df_last_sentence(), text) != NULL, "%s=%s: the sentence is \"%s\"", variable, text,
+        df_last_sentence());
+}
+
+static df_settings accepted(const char *variable, const char *value) {
+  df_settings settings;
+  CHECK(setenv(variable, value, 1) == 0, "setenv");
+  OK(df_settings_read(&settings, NULL));
+  unsetenv(variable);
+  return settings;
+}
+
+static df_settings number_accepted(const char *variable, long long value) {
+  char text[32];
+  snprintf(text, sizeof text, "%lld", value);
+  return accepted(variable, text);
+}
+
+DF_TEST(settings, every_number, 30) {
+  static const char *const nonsense[] = {
+      "", " ", "x", "1x", "0x10", "1.5", "1e3", "-", "99999999999999999999999"};
+#define X(field, variable, standard, least, most, meaning)                                         \
+  for (size_t i = 0; i < DF_COUNT_OF(nonsense); i++) refused(variable, nonsense[i]);               \
+  number_refused(variable, (long long)(least)-1);                                                  \
+  number_refused(variable, (long long)(most) + 1);                                                 \
+  number_accepted(variable, least);                                                                \
+  {                                                                                                \
+    df_settings settings = number_accepted(variable, most);                                        \
+    CHECK(settings.field == (long long)(most), "%s is %lld", variable, (long long)settings.field); \
+  }
+  DF_SETTINGS_MAP(X)
+#undef X
+}
+
+DF_TEST(settings, defaults, 30) {
+  df_settings s;
+  OK(df_settings_read(&s, NULL));
+#define X(field, variable, standard, least, most, meaning)                                         \
+  if ((standard) != 0) CHECK(s.field == (long long)(standard), "%s is %lld", variable, s.field);
+  DF_SETTINGS_MAP(X)
+#undef X
+  CHECK(s.max_blocks == 1 && s.queue_depth == 1024, "%lld blocks, depth %lld", s.max_blocks,
+        s.queue_depth);
+  CHECK(s.backend == dfcclBackendCpu && s.isa[0] == '\0' && s.record[0] == '\0', "words");
+  df_settings few = s, many = s;
+  df_settings_complete(&few, 1);
+  df_settings_complete(&many, 1 << 20);
+  CHECK(few.spin_front > many.spin_front && many.spin_front > 0, "more ranks than cores");
+  CHECK(few.quit_polls > many.quit_polls && many.quit_polls > 0, "more ranks than cores");
+}
+
+DF_TEST(settings, powers_of_two, 30) {
+  refused("DFCCL_SLOTS", "3");
+  refused("DFCCL_SLOTS", "63");
+  refused("DFCCL_CONTEXT_SLOTS", "3");
+  CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 1000).queue_depth == 1024, "rounded up");
+  CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 1).queue_depth == DF_MIN_QUEUE_DEPTH, "rounded up");
+  CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 4096).queue_depth == 4096, "as it is");
+}
+
+DF_TEST(settings, words, 30) {
+  refused("DFCCL_DEBUG", "loud");
+  refused("DFCCL_DEBUG", "");
+  refused("DFCCL_DEBUG", "Info");
+  accepted("DFCCL_DEBUG", "none");
+  refused("DFCCL_CQ", "rings");
+  CHECK(accepted("DFCCL_CQ", "ring").cq == DF_CQ_RING, "ring");
+  CHECK(accepted("DFCCL_CQ", "packed").cq == DF_CQ_PACKED, "packed");
+  CHECK(accepted("DFCCL_CQ", "slots").cq == DF_CQ_SLOTS_CAS, "slots");
+  refused("DFCCL_ISA", "");
+  refused("DFCCL_ISA", "avx1024");
+  refused("DFCCL_ISA", "a name that is far too long for an instruction set");
+  CHECK(strcmp(accepted("DFCCL_ISA", "plain").isa, "plain") == 0, "plain");
+  char path[600];
+  memset(path, 'p', sizeof path);
+  path[599] = '\0';
+  refused("DFCCL_RECORD", path);
+  refused("DFCCL_RECORD", "");
+  path[511] = '\0';
+  CHECK(strcmp(accepted("DFCCL_RECORD", path).record, path) == 0, "the longest path");
+}
+
+static void field_refused(const dfcclConfig_t *config, const char *field) {
+  df_settings settings;
+  RESULT(df_settings_read(&settings, config), dfcclInvalidArgument);
+  CHECK(strstr(df_last_sentence(), field) != NULL, "config.%s: the sentence is \"%s\"", field,
+        df_last_sentence());
+}
+
+DF_TEST(settings, configuration_fields, 30) {
+  const dfcclConfig_t standard = DFCCL_CONFIG_INITIALIZER;
+  dfcclConfig_t config = standard;
+  df_settings settings;
+  OK(df_settings_read(&settings, &config));
+  config.size--;
+  field_refused(&config, "size");
+  config = standard;
+  config.magic++;
+  field_refused(&config, "magic");
+  config = standard;
+  config.backend = (dfcclBackend_t)3;
+  field_refused(&config, "backend");
+  config = standard;
+  for (int bad = -1; bad <= DF_MAX_BLOCKS + 1; bad += DF_MAX_BLOCKS + 2) {
+    config.maxBlocks = bad;
+    field_refused(&config, "maxBlocks");
+  }
+  config = standard;
+  for (int bad = -1; bad <= DF_MAX_QUEUE_DEPTH + 1; bad += DF_MAX_QUEUE_DEPTH + 2) {
+    config.queueDepth = bad;
+    field_refused(&config, "queueDepth");
+  }
+  config = standard;
+  config.timeoutMs = -1;
+  field_refused(&config, "timeoutMs");
+  config = standard;
+  config.device = -2;
+  field_refused(&config, "device");
+}
+
+DF_TEST(settings, configuration_goes_before_environment, 30) {
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  df_settings s;
+  setenv("DFCCL_MAX_BLOCKS", "3", 1);
+  setenv("DFCCL_QUEUE_DEPTH", "64", 1);
+  setenv("DFCCL_TIMEOUT_MS", "77", 1);
+  OK(df_settings_read(&s, &config));
+  CHECK(s.max_blocks == 3 && s.queue_depth == 64 && s.timeout_ms == 77, "the environment");
+  config.maxBlocks = 2;
+  config.queueDepth = 32;
+  config.timeoutMs = 5;
+  OK(df_settings_read(&s, &config));
+  CHECK(s.max_blocks == 2 && s.queue_depth == 32 && s.timeout_ms == 5, "the configuration");
+}
+
+DF_TEST(settings, a_failure_changes_nothing, 30) {
+  df_settings s;
+  memset(&s, 0x5a, sizeof s);
+  df_settings before = s;
+  setenv("DFCCL_NAP_US", "soon", 1);
+  RESULT(df_settings_read(&s, NULL), dfcclInvalidUsage);
+  CHECK(memcmp(&s, &before, sizeof s) == 0, "the settings were written");
+}
