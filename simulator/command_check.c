@@ -158,8 +158,9 @@ static void print_missing(const judgement *judged) {
 
 static void print_text(const judgement *judged) {
   const df_sequences *sequences = &judged->schedule.sequences;
-  printf("%u GPUs, %u groups, %llu collectives, %llu events; %s model\n", sequences->gpu_count,
-         sequences->group_count, (unsigned long long)sequences->coll_count,
+  printf("%u GPUs, %u group%s, %llu collectives, %llu events; %s model\n", sequences->gpu_count,
+         sequences->group_count, sequences->group_count == 1 ? "" : "s",
+         (unsigned long long)sequences->coll_count,
          (unsigned long long)sequences->first[sequences->gpu_count],
          sequences->single_queue ? "single-queue" : "synchronisation");
   if (!judged->deadlock) {
