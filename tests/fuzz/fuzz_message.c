@@ -1,0 +1,232 @@
+/*
+ * A peer process that says what it likes, to a rank that takes part in a collective with it:
+ * whatever its datagrams are, the rank neither dies nor waits for ever.
+ *
+ * The input is a list of datagrams. Each begins with a byte that says how much of it is the
+ * input's: raw bytes (df_message_is_valid), or a well-formed message whose fields are
+ * (df_service_handle), with numbers mostly small, so that they name things that exist, and now and
+ * then a descriptor. Built with libFuzzer where the compiler has it; otherwise fuzz_main.c makes
+ * the inputs.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "host/context.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { RANKS = 2, COLLECTIVES = 3, COUNT = 100 };
+
+typedef struct input {
+  const uint8_t *data;
+  size_t size;
+} input;
+
+static uint8_t next_byte(input *in) {
+  if (in->size == 0) return 0;
+  in->size--;
+  return *in->data++;
+}
+
+static const uint8_t *next_bytes(input *in, size_t most, size_t *taken) {
+  const uint8_t *bytes = in->data;
+  *taken = DF_MIN(most, in->size);
+  in->data += *taken;
+  in->size -= *taken;
+  return bytes;
+}
+
+/* A number that means something now and then. */
+static uint64_t next_number(input *in) {
+  uint8_t shape = next_byte(in), value = next_byte(in);
+  switch (shape % 8) {
+  case 0:
+    return DF_FIRST_LINKS_SEGMENT + value % 4;
+  case 1:
+    return (uint64_t)value << (shape / 8 * 2);
+  case 2:
+    return value * (uint64_t)DF_PAGE;
+  case 3:
+    return UINT64_MAX - value;
+  default:
+    return value % 4;
+  }
+}
+
+/* ---- the rank under test ---- */
+
+static dfcclContext_t open_rank(int pair[2]) {
+  dfcclContext_t context = NULL;
+  df_settings settings;
+  df_mesh mesh = {.n_ranks = RANKS};
+  DF_ASSERT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
+  DF_ASSERT(df_settings_read(&settings, NULL) == dfcclSuccess);
+  mesh.cards = calloc(RANKS, sizeof *mesh.cards);
+  mesh.sockets = calloc(RANKS, sizeof *mesh.sockets);
+  mesh.local = calloc(RANKS, 1);
+  DF_ASSERT(mesh.cards != NULL && mesh.sockets != NULL && mesh.local != NULL);
+  for (int r = 0; r < RANKS; r++) mesh.cards[r] = df_context_card(&settings);
+  mesh.local[0] = 1;
+  mesh.sockets[0] = -1;
+  mesh.sockets[1] = pair[0];
+  DF_ASSERT(df_context_open(&context, RANKS, 0, &settings, &mesh) == dfcclSuccess);
+  return context;
+}
+
+static uint32_t callbacks;
+static void count_callback(dfcclCollId_t coll, dfcclResult_t status, void *argument) {
+  (void)coll;
+  (void)status;
+  (void)argument;
+  df_system_add_u32(&callbacks, 1);
+}
+
+/* Registered and run, so that a peer's words have something to act on. */
+static uint32_t submit_some(dfcclContext_t context, int8_t *buffers) {
+  uint32_t accepted = 0;
+  for (dfcclCollId_t id = 0; id < COLLECTIVES; id++) {
+    int8_t *send = buffers + 2 * id * COUNT, *recv = send + COUNT;
+    dfcclResult_t result = dfcclRegisterAllReduce(context, id, COUNT, dfcclInt8, dfcclSum, NULL);
+    if (result == dfcclSuccess)
+      accepted += dfcclRunAllReduce(context, id, send, recv, count_callback, NULL) == dfcclSuccess;
+  }
+  return accepted;
+}
+
+/* ---- the peer ---- */
+
+/* change: what is wrong with it; 3: nothing. */
+static size_t announce(input *in, dfcclContext_t context, df_message *message, uint8_t change) {
+  df_announcement announcement = {0};
+  uint32_t ranks[4] = {0, 1, 1, 0};
+  pthread_mutex_lock(&context->lock);
+  df_coll *coll = df_find(context, message->id);
+  if (coll) announcement = df_coll_announcement(coll); /* what would match */
+  pthread_mutex_unlock(&context->lock);
+  announcement.group_size = 2;
+  if (change % 4 == 0) ((uint8_t *)&announcement)[change % sizeof announcement] ^= next_byte(in);
+  announcement.group_size = 1 + (announcement.group_size - 1) % 4;
+  if (change % 4 == 1) ranks[change / 4 % 4] = (uint32_t)next_number(in);
+  memcpy(message + 1, &announcement, sizeof announcement);
+  memcpy((uint8_t *)(message + 1) + sizeof announcement, ranks,
+         announcement.group_size * sizeof *ranks);
+  return sizeof announcement + announcement.group_size * sizeof *ranks;
+}
+
+static int next_descriptor(input *in, df_message *message) {
+  uint8_t kind = next_byte(in);
+  if (kind % 4 == 0) return -1;
+  if (kind % 4 == 1) return dup(STDERR_FILENO);
+  int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  uint64_t bytes = (uint64_t)(1 + kind / 4 % 8) * DF_PAGE;
+  DF_ASSERT(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+  if (kind % 4 == 2) fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  if (kind >= 64) message->a = bytes;
+  return fd;
+}
+
+/* A well-formed message of the input's choosing. */
+static void say(input *in, dfcclContext_t context) {
+  union {
+    df_message message;
+    uint8_t bytes[sizeof(df_message) + DF_SENTENCE_BYTES + 256];
+  } d = {.message = {.magic = DF_MESSAGE_MAGIC}};
+  df_message *message = &d.message;
+  message->kind = (uint16_t)(1 + next_byte(in) % (DF_MESSAGE_KINDS - 1));
+  message->id = next_number(in);
+  message->a = next_number(in);
+  message->b = next_number(in);
+  size_t taken = 0;
+  int fd = -1;
+  if (message->kind == DF_MESSAGE_ANNOUNCE) {
+    message->payload_bytes = (uint32_t)announce(in, context, message, next_byte(in));
+  } else if (message->kind == DF_MESSAGE_FAIL || message->kind == DF_MESSAGE_ABORT) {
+    const uint8_t *text = next_bytes(in, next_byte(in) % 64, &taken);
+    if (taken > 0) memcpy(message + 1, text, taken);
+    message->payload_bytes = (uint32_t)taken + 1;
+  } else if (message->kind == DF_MESSAGE_SEGMENT) {
+    fd = next_descriptor(in, message);
+  }
+  DF_ASSERT(df_message_is_valid(message, sizeof *message + message->payload_bytes));
+  pthread_mutex_lock(&context->lock);
+  df_service_handle(context, 1, message, fd);
+  pthread_mutex_unlock(&context->lock);
+}
+
+/* What a sound peer says, one thing after the other, so that links stand now and then. */
+static void say_soundly(dfcclContext_t context, uint32_t step) {
+  union {
+    df_message message;
+    uint8_t bytes[sizeof(df_message) + 256];
+  } d = {.message = {.magic = DF_MESSAGE_MAGIC}};
+  df_message *message = &d.message;
+  input none = {NULL, 0};
+  int fd = -1;
+  if (step < 2) {
+    fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    message->kind = DF_MESSAGE_SEGMENT;
+    message->a = step ? 1 << 20 : DF_PAGE;
+    message->id = step ? DF_FIRST_LINKS_SEGMENT : 0;
+    message->b = step ? DF_SEGMENT_LINKS : DF_SEGMENT_HOME;
+    DF_ASSERT(fd >= 0 && ftruncate(fd, (off_t)message->a) == 0);
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  } else {
+    message->id = (step - 2) / 2 % COLLECTIVES;
+    if (step % 2 == 0) {
+      message->kind = DF_MESSAGE_ANNOUNCE;
+      message->payload_bytes = (uint32_t)announce(&none, context, message, 3);
+    } else {
+      message->kind = DF_MESSAGE_LINKS;
+      message->a = DF_FIRST_LINKS_SEGMENT;
+      message->b = message->id * (256 << 10);
+    }
+  }
+  pthread_mutex_lock(&context->lock);
+  df_service_handle(context, 1, message, fd);
+  pthread_mutex_unlock(&context->lock);
+}
+
+/* Bytes on the socket, as they are. */
+static void babble(input *in, int socket) {
+  size_t taken;
+  const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
+  DF_ALIGNED(8) uint8_t copy[256];
+  if (taken > 0) memcpy(copy, bytes, taken);
+  int valid = df_message_is_valid(copy, taken);
+  if (valid) DF_ASSERT(taken >= sizeof(df_message));
+  ssize_t sent = send(socket, copy, taken, MSG_NOSIGNAL);
+  (void)sent; /* the rank may have hung up, or have enough to read */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  input in = {data, size};
+  int pair[2];
+  int8_t *buffers = calloc(COLLECTIVES * 2, COUNT);
+  DF_ASSERT(buffers != NULL);
+  callbacks = 0;
+  dfcclContext_t context = open_rank(pair);
+  int late = next_byte(&in) % 2;
+  uint32_t accepted = late ? 0 : submit_some(context, buffers);
+  uint32_t sound = 0;
+  for (int i = 0; i < 64 && in.size > 0; i++) {
+    if (i == 8 && late) accepted = submit_some(context, buffers);
+    uint8_t what = next_byte(&in) % 8;
+    if (what == 0)
+      babble(&in, pair[1]);
+    else if (what < 5)
+      say_soundly(context, sound++);
+    else
+      say(&in, context);
+  }
+  /* Whatever was said: an abort ends everything, each accepted run once. */
+  DF_ASSERT(dfcclAbort(context) == dfcclSuccess);
+  DF_ASSERT(dfcclDestroy(context) == dfcclSuccess);
+  DF_ASSERT(df_load_relaxed_u32(&callbacks) == accepted);
+  close(pair[1]);
+  free(buffers);
+  return 0;
+}
