@@ -18,6 +18,8 @@
 
 #if defined(__CUDACC__)
 
+#include <sched.h>
+
 #include <cuda/atomic>
 
 #define DF_ATOMIC_SYSTEM(T, p) cuda::atomic_ref<T, cuda::thread_scope_system>(*const_cast<T *>(p))
@@ -49,10 +51,16 @@ DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) {
 }
 /* One fence for several words: see the note in the C half. */
 DF_CORE void df_release_fence(void) {
+#if DF_ON_DEVICE
   cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_system);
+#endif
 }
 DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
+#if DF_ON_DEVICE
   DF_ATOMIC_SYSTEM(uint64_t, p).store(v, cuda::memory_order_relaxed);
+#else
+  df_publish_u64(p, v);
+#endif
 }
 DF_CORE uint32_t df_device_add_u32(uint32_t *p, uint32_t v) {
   return DF_ATOMIC_DEVICE(uint32_t, p).fetch_add(v, cuda::memory_order_acq_rel);
@@ -77,6 +85,8 @@ DF_CORE void df_wake_fence(void) {
 DF_CORE void df_pause(void) {
 #if DF_ON_DEVICE
   __nanosleep(20);
+#else
+  sched_yield();
 #endif
 }
 

@@ -47,6 +47,8 @@ DF_CORE void df_lanes_sync(df_lanes *lanes) {
   (void)lanes;
 #if DF_ON_DEVICE
   __syncthreads();
+#elif defined(DF_LANES_MEET)
+  DF_LANES_MEET(); /* of a test that executes lanes as threads of the host */
 #endif
 }
 /* After the bulk of a move, before the leader announces it by df_publish_fenced. One fence is enough
