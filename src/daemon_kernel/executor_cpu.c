@@ -180,10 +180,17 @@ void df_executor_submitted(df_executor *executor, int urgent) {
   df_bell_wake(&executor->idle_bell);
 }
 
+static void want(df_driver *driver) {
+  if (driver->wants) return;
+  driver->wants = 1;
+  df_system_add_u32(&driver->executor->wanted, 1);
+}
+
 void df_driver_begin(df_driver *driver, df_executor *executor) {
   driver->executor = executor;
   driver->held = 0;
-  df_system_add_u32(&executor->wanted, 1);
+  driver->wants = 0;
+  want(driver);
   if (!df_load_relaxed_u32(&executor->expects_waiter))
     df_store_relaxed_u32(&executor->expects_waiter, 1);
 }
@@ -191,6 +198,7 @@ void df_driver_begin(df_driver *driver, df_executor *executor) {
 int df_driver_turn(df_driver *driver, int start) {
   df_executor *executor = driver->executor;
   int happened = 0;
+  want(driver);
   for (uint32_t b = 0; b < executor->n_blocks; b++) {
     df_executor_block *eb = &executor->blocks[b];
     if (!(driver->held >> b & 1)) {
@@ -212,17 +220,20 @@ int df_driver_has_reason(const df_driver *driver) {
 }
 
 void df_driver_release(df_driver *driver) {
+  df_executor *executor = driver->executor;
   for (uint32_t b = 0; driver->held; b++) {
     if (!(driver->held >> b & 1)) continue;
     driver->held &= ~(1ull << b);
-    driver->executor->blocks[b].lanes.interrupt = &driver->executor->wanted;
-    disown(&driver->executor->blocks[b]);
+    executor->blocks[b].lanes.interrupt = &executor->wanted;
+    disown(&executor->blocks[b]);
   }
+  if (!driver->wants) return;
+  driver->wants = 0;
+  df_system_sub_u32(&executor->wanted, 1);
 }
 
 void df_driver_end(df_driver *driver) {
   df_executor *executor = driver->executor;
   df_driver_release(driver);
   df_store_relaxed_u32(&executor->activity, df_load_relaxed_u32(&executor->activity) + 1);
-  df_system_sub_u32(&executor->wanted, 1);
 }

@@ -68,6 +68,7 @@ void df_executor_submitted(df_executor *executor, int urgent);
 typedef struct df_driver {
   df_executor *executor;
   uint64_t held; /* bit by block */
+  int wants;     /* background threads make way for it */
 } df_driver;
 void df_driver_begin(df_driver *driver, df_executor *executor);
 /* One turn of every block that could be had. start: blocks that have left are started if they have

@@ -1,9 +1,12 @@
 /*
- * Completion: CQE -> callback, once. One thread at a time is the completer, so callbacks of a
- * context neither overlap nor overtake each other: the poller, or a thread inside dfcclWait*. No
- * lock is held while user code runs, and a driver lets go of its blocks first, so that a callback
- * that blocks delays other callbacks only.
+ * Completion, in two stages. Reaping takes CQEs, gives the daemon its next runs and is done by
+ * whoever comes by: a thread inside dfcclWait*, the background threads between two turns, the
+ * poller. Callbacks are run by one thread at a time, the completer (the poller, or a thread inside
+ * dfcclWait*), in the order in which the runs were reaped. No lock is held while user code runs,
+ * and a driver lets go of its blocks first, so that a callback that blocks delays other callbacks
+ * only: not the daemon, not a later run, not a peer.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "host/context.h"
@@ -47,7 +50,7 @@ static df_run retire(dfcclContext_t context, df_coll *coll) {
   return run;
 }
 
-/* [lock] The next run to complete, with its status. Returns NULL when there is none. */
+/* [lock] The next run that is through, with its status. Returns NULL when there is none. */
 static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status) {
   df_cqe cqe;
   df_coll *coll;
@@ -70,56 +73,125 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
   return coll;
 }
 
-/* The completer only. The run's callback, if any, has returned. */
+/* [lock] The run's callback, if any, has returned. */
 static void finish(dfcclContext_t context, df_coll *coll) {
   df_publish_u64(&coll->completed, coll->completed + 1);
   df_publish_u64(&context->runs_completed, context->runs_completed + 1);
 }
 
-/* Completes one run. Returns 0 when there is none. */
-static int complete_one(dfcclContext_t context, df_driver *driver) {
+/* [lock] Room for one more outstanding run's callback, made before the run is accepted: completing
+ * needs no memory. */
+dfcclResult_t df_reserve_callback(dfcclContext_t context) {
+  df_callback_queue *queue = &context->callbacks;
+  uint64_t outstanding = context->runs_accepted - context->runs_completed;
+  if (outstanding < queue->capacity) return dfcclSuccess;
+  uint64_t capacity = queue->capacity ? queue->capacity * 2 : 64;
+  df_pending_callback *larger = malloc(capacity * sizeof *larger);
+  if (larger == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the callbacks of %llu outstanding runs",
+                   (unsigned long long)outstanding);
+  for (uint64_t i = queue->head; i != queue->tail; i++)
+    larger[i % capacity] = queue->entries[i % queue->capacity];
+  free(queue->entries);
+  queue->entries = larger;
+  queue->capacity = capacity;
+  return dfcclSuccess;
+}
+
+/*
+ * Takes everything that is through. Runs without a callback are finished on the spot, unless
+ * earlier ones still wait for theirs: a count of finished runs must never run ahead of an
+ * unfinished one. Returns how many were finished.
+ */
+static uint32_t reap(dfcclContext_t context) {
   df_run run;
   dfcclResult_t status;
+  df_coll *coll;
+  uint32_t finished = 0;
+  if (!df_cq_has_entry(&context->device.cq) && !df_load_relaxed_u32(&context->has_listed)) return 0;
+  df_callback_queue *queue = &context->callbacks;
   pthread_mutex_lock(&context->lock);
-  df_coll *coll = take(context, &run, &status);
-  if (coll == NULL || run.callback == NULL) {
-    if (coll) finish(context, coll);
-    pthread_mutex_unlock(&context->lock);
-    return coll != NULL;
+  while ((coll = take(context, &run, &status)) != NULL) {
+    if (run.callback == NULL && queue->head == queue->tail && !queue->running) {
+      finish(context, coll);
+      finished++;
+      continue;
+    }
+    DF_ASSERT(queue->tail - queue->head < queue->capacity);
+    coll->references++; /* the callback may deregister it */
+    queue->entries[queue->tail % queue->capacity] = (df_pending_callback){
+        .coll = coll, .callback = run.callback, .argument = run.argument, .status = status};
+    df_publish_u64(&queue->tail, queue->tail + 1);
   }
-  coll->references++; /* the callback may deregister it */
-  dfcclCollId_t id = coll->id;
+  pthread_mutex_unlock(&context->lock);
+  return finished;
+}
+
+static int has_callbacks(const dfcclContext_t context) {
+  return df_observe_u64(&context->callbacks.head) != df_observe_u64(&context->callbacks.tail);
+}
+
+/* The completer only: runs the oldest callback. Returns 0 when there is none. */
+static int run_callback(dfcclContext_t context, df_driver *driver) {
+  df_callback_queue *queue = &context->callbacks;
+  pthread_mutex_lock(&context->lock);
+  if (queue->head == queue->tail) {
+    pthread_mutex_unlock(&context->lock);
+    return 0;
+  }
+  df_pending_callback next = queue->entries[queue->head % queue->capacity];
+  df_publish_u64(&queue->head, queue->head + 1);
+  queue->running = 1;
+  dfcclCollId_t id = next.coll->id;
   pthread_mutex_unlock(&context->lock);
 
-  if (driver) df_driver_release(driver);
-  callback_depth++;
-  run.callback(id, status, run.argument);
-  callback_depth--;
+  if (next.callback) {
+    if (driver) df_driver_release(driver);
+    callback_depth++;
+    next.callback(id, next.status, next.argument);
+    callback_depth--;
+  }
 
   pthread_mutex_lock(&context->lock);
-  df_store_relaxed_u64(&context->callbacks_run, context->callbacks_run + 1);
-  finish(context, coll);
-  df_coll_unreference(context, coll);
+  queue->running = 0;
+  if (next.callback) df_store_relaxed_u64(&context->callbacks_run, context->callbacks_run + 1);
+  finish(context, next.coll);
+  df_coll_unreference(context, next.coll);
   pthread_mutex_unlock(&context->lock);
   return 1;
 }
 
+static void wake_waiters(dfcclContext_t context) {
+  df_wake_fence();
+  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->executor.work_bell);
+}
+
 uint32_t df_complete(dfcclContext_t context, df_driver *driver) {
-  uint32_t n = 0;
-  while (df_cq_has_entry(&context->device.cq) || df_load_relaxed_u32(&context->has_listed)) {
-    uint32_t before = n;
-    if (!df_system_claim_u32(&context->completer, 0, 1)) break;
-    while (complete_one(context, driver)) n++;
+  uint32_t n = reap(context);
+  while (has_callbacks(context) && df_system_claim_u32(&context->completer, 0, 1)) {
+    while (run_callback(context, driver)) {
+      n++;
+      n += reap(context);
+    }
     df_publish_u32(&context->completer, 0);
-    df_wake_fence(); /* before the next look: the poller may have left a CQE to us (store buffering)
-                      */
-    if (n == before && !df_cq_has_entry(&context->device.cq)) break;
+    df_wake_fence(); /* before the next look: the poller may have left a callback to us (store
+                        buffering) */
   }
-  if (n > 0) {
-    df_wake_fence();
-    if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->executor.work_bell);
-  }
+  if (n > 0) wake_waiters(context);
   return n;
+}
+
+/* Background threads, between two turns: never runs user code. */
+void df_reap_and_ring(void *host) {
+  dfcclContext_t context = host;
+  uint32_t finished = reap(context);
+  if (finished > 0) wake_waiters(context);
+  if (has_callbacks(context)) df_bell_ring(&context->poller_bell);
+}
+
+int df_completion_is_due(dfcclContext_t context) {
+  return df_cq_has_entry(&context->device.cq) ||
+         (has_callbacks(context) && !df_load_relaxed_u32(&context->completer));
 }
 
 static void *poller(void *argument) {
@@ -135,10 +207,7 @@ static void *poller(void *argument) {
       continue;
     }
     uint32_t ticket = df_bell_prepare(&context->poller_bell);
-    /* While somebody else completes, what is in the CQ is theirs; they look again after they have
-     * let go. */
-    int busy = df_load_relaxed_u32(&context->completer);
-    if ((df_cq_has_entry(&context->device.cq) && !busy) || df_load_relaxed_u32(&context->stopping))
+    if (df_completion_is_due(context) || df_load_relaxed_u32(&context->stopping))
       df_bell_cancel(&context->poller_bell);
     else
       df_bell_sleep(&context->poller_bell, ticket, UINT64_MAX);

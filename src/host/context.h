@@ -51,6 +51,7 @@ typedef struct df_remote {
                        left */
   int deregistered; /* the peer has deregistered it, after `runs` runs */
   uint64_t runs;
+  int leaves;           /* ... because it leaves the job */
   dfcclResult_t failed; /* told by the peer */
   char sentence[DF_SENTENCE_BYTES];
 } df_remote;
@@ -81,6 +82,7 @@ typedef struct df_coll {
   char sentence[DF_SENTENCE_BYTES];
   uint64_t run_limit; /* runs that all members can meet; a member has deregistered after so many */
   uint32_t limit_rank;
+  int limit_rank_leaves; /* it is destroying its context */
 
   uint64_t submitted; /* runs accepted */
   uint64_t admitted;  /* given to the daemon */
@@ -95,6 +97,20 @@ typedef struct df_coll {
   int listed; /* on the context's list of collectives with something to admit or to fail */
   struct df_coll *next_listed;
 } df_coll;
+
+/* Runs that are through and whose callbacks have not run: a ring, sized when runs are accepted. */
+typedef struct df_pending_callback {
+  df_coll *coll;
+  dfcclCallback_t callback;
+  void *argument;
+  dfcclResult_t status;
+} df_pending_callback;
+
+typedef struct df_callback_queue {
+  df_pending_callback *entries;
+  uint64_t capacity, head, tail;
+  int running; /* the completer has taken one that is not finished yet */
+} df_callback_queue;
 
 typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_ABORTED, DF_PEER_DEAD } df_peer_state;
 
@@ -159,7 +175,8 @@ struct dfcclContext {
   uint64_t runs_accepted; /* written under the lock */
 
   /* completion */
-  uint32_t completer;      /* 1: somebody takes CQEs and runs callbacks */
+  uint32_t completer; /* 1: somebody runs callbacks */
+  df_callback_queue callbacks;
   uint64_t runs_completed; /* written by the completer; outstanding: accepted - completed */
   uint32_t sleeping_waiters;
   df_bell poller_bell;
@@ -230,8 +247,9 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer,
 void df_match_bind(dfcclContext_t context,
                    df_coll *coll); /* [lock] binds what peers have announced */
 void df_match_unbind(dfcclContext_t context, df_coll *coll); /* [lock] local deregistration */
-df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id);  /* [lock] */
-void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs); /* [lock] */
+df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id); /* [lock] */
+void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs,
+                           int leaves); /* [lock] */
 void df_match_free(dfcclContext_t context);
 void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */
 df_announcement df_coll_announcement(const df_coll *coll);
@@ -255,9 +273,12 @@ df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
 /* completion.c */
 dfcclResult_t df_poller_start(dfcclContext_t context);
 void df_poller_stop(dfcclContext_t context);
-/* Takes CQEs and runs callbacks if nobody else does; returns how many. driver (may be NULL) is
- * released around user code. */
+/* Reaps, and runs callbacks if nobody else does; returns how many runs were finished. driver (may
+ * be NULL) is released around user code. */
 uint32_t df_complete(dfcclContext_t context, df_driver *driver);
+void df_reap_and_ring(void *context);             /* reaps, and leaves callbacks to the poller */
+int df_completion_is_due(dfcclContext_t context); /* would df_complete find something? */
+dfcclResult_t df_reserve_callback(dfcclContext_t context); /* [lock] */
 int df_has_outstanding(void *context);
 void df_ring_poller(void *context);
 int df_in_callback(void); /* the calling thread is inside a callback */

@@ -61,6 +61,8 @@ void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
            " of rank %u can never complete",
            df_coll_label(coll, label, sizeof label), coll->limit_rank, coll->run_limit,
            coll->run_limit + 1, context->rank);
+  /* A member that leaves the job for good breaks it; one that only deregistered does not. */
+  if (coll->limit_rank_leaves) df_break(context, dfcclRemoteError, sentence);
   df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
 }
 

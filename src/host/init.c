@@ -124,6 +124,7 @@ static void free_context(dfcclContext_t context) {
     df_world_bury(context->world, links);
     if (context->home) df_world_bury(context->world, context->home);
   }
+  free(context->callbacks.entries);
   df_memory_release(context);
   df_peers_free(context);
   if (context->device_memory) munmap(context->device_memory, context->device_bytes);
@@ -168,7 +169,7 @@ static void tell_home(dfcclContext_t context) {
 static dfcclResult_t start_threads(dfcclContext_t context) {
   const df_settings *s = &context->settings;
   df_executor_host host = {.host = context,
-                           .completed = df_ring_poller,
+                           .completed = df_reap_and_ring,
                            .between_turns = df_between_turns,
                            .has_outstanding = df_has_outstanding};
   const df_mover_cpu *mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
@@ -244,7 +245,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = context->by_index[i];
     if (coll == NULL) continue;
-    df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = coll->id, .a = coll->submitted};
+    df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = coll->id, .a = coll->submitted, .b = 1};
     df_coll_send(context, coll, &message, NULL);
   }
   pthread_mutex_unlock(&context->lock);

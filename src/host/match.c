@@ -164,7 +164,7 @@ static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   } else if (remote->failed != dfcclSuccess) {
     df_fail_collective(context, coll, remote->failed, 0, remote->sentence);
   } else if (remote->deregistered) {
-    df_match_deregistered(context, remote, remote->runs);
+    df_match_deregistered(context, remote, remote->runs, remote->leaves);
   }
 }
 
@@ -281,9 +281,10 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
   }
 }
 
-void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs) {
+void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs, int leaves) {
   remote->deregistered = 1;
   remote->runs = runs;
+  remote->leaves = leaves;
   df_coll *coll = remote->bound;
   if (coll == NULL) {
     drop_if_finished(context, remote);
@@ -292,6 +293,7 @@ void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t r
   if (runs < coll->run_limit) {
     coll->run_limit = runs;
     coll->limit_rank = remote->peer;
+    coll->limit_rank_leaves = leaves;
   }
   df_check_run_limit(context, coll);
 }

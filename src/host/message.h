@@ -16,7 +16,7 @@ typedef enum {
   DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement and the group's ranks */
   DF_MESSAGE_LINKS, /* id: collective, a: segment, b: offset: rings for every block, to be written
                        by the receiver */
-  DF_MESSAGE_DEREGISTER, /* id: collective, a: runs executed before */
+  DF_MESSAGE_DEREGISTER, /* id: collective, a: runs executed before, b: 1 when the sender leaves */
   DF_MESSAGE_FAIL,       /* id: collective, a: dfcclResult_t; payload: sentence */
   DF_MESSAGE_ABORT,      /* payload: sentence */
   DF_MESSAGE_BYE,        /* the sender leaves in order */

@@ -128,7 +128,8 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
     break;
   case DF_MESSAGE_DEREGISTER:
     remote = df_match_newest(context, from, message->id);
-    if (remote && !remote->deregistered) df_match_deregistered(context, remote, message->a);
+    if (remote && !remote->deregistered)
+      df_match_deregistered(context, remote, message->a, message->b != 0);
     break;
   case DF_MESSAGE_FAIL:
     handle_failure(context, from, message);

@@ -194,6 +194,8 @@ static dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operati
 
 /* [lock] */
 static dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run *run, int *pushed) {
+  dfcclResult_t reserved = df_reserve_callback(context);
+  if (reserved != dfcclSuccess) return reserved;
   int straight = coll->ready && coll->backlog_length == 0 && !context->held &&
                  has_room(context, coll) && !context->has_listed && admit(context, coll, run);
   *pushed = straight;

@@ -43,9 +43,7 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
   uint64_t limit = holds_all(driver) ? most : df_nap_for_blocks_ns;
   df_system_add_u32(&context->sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
-  int completer_free = !df_load_relaxed_u32(&context->completer);
-  if (is_true(condition) || df_driver_has_reason(driver) ||
-      (completer_free && df_cq_has_entry(&context->device.cq)))
+  if (is_true(condition) || df_driver_has_reason(driver) || df_completion_is_due(context))
     df_bell_cancel(bell);
   else
     df_bell_sleep(bell, ticket, limit);
@@ -149,7 +147,7 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   df_driver_begin(&driver, &context->executor);
   while (!all_have_left(context, quits)) {
     int happened = df_driver_turn(&driver, 0);
-    if (df_cq_has_entry(&context->device.cq)) df_ring_poller(context);
+    df_reap_and_ring(context);
     if (!happened) sched_yield();
   }
   df_driver_end(&driver);
