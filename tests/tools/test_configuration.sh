@@ -1,0 +1,14 @@
+#!/bin/sh
+# Promise: docs/CONFIGURATION.md lists every environment variable that the sources read, and no other.
+set -eu
+root=$1
+in_code=$(grep -rhoE '"DFCCL_[A-Z_]+"' "$root/src/host/settings.h" "$root/src/host/settings.c" | tr -d '"' | sort -u)
+in_docs=$(grep -oE '^\| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | grep -oE 'DFCCL_[A-Z_]+' | sort -u)
+[ -n "$in_code" ] || { echo "found no variable in the sources"; exit 1; }
+[ "$in_code" = "$in_docs" ] || {
+  echo "variables in the sources and in docs/CONFIGURATION.md differ:"
+  printf '%s\n' "$in_code" "$in_docs" | sort | uniq -u
+  exit 1
+}
+stray=$(grep -rn 'getenv(' "$root/src" --include=*.c | grep -vE 'src/host/(settings|launcher)\.c' || true)
+[ -z "$stray" ] || { echo "environment read elsewhere: $stray"; exit 1; }
