@@ -1,0 +1,181 @@
+/*
+ * Promises of src/primitives/move_cuda.h, its source compiled for the host (no GPU is needed, none
+ * is tested):
+ *   - Every type and operator gives the bits of the CPU mover: all pairs of 8-bit operands, random
+ *     and special ones for the rest.
+ *   - Any number of lanes, any count, any element-aligned addresses, one destination or two, a
+ *     destination that is a source; nothing beyond the end is touched.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "primitives/lanes.h"
+#include "support/harness.h"
+#include "support/numbers.h"
+
+void df_test_move_cuda(const df_move *move, uint32_t n_lanes);
+
+enum { AVERAGE = DF_REDUCE_OPERATORS, DIVIDE, COPY, OPERATORS };
+enum { GUARD_BYTES = 32, GUARD = 0xa7 };
+
+static const uint32_t divisors[] = {
+    1, 2, 3, 5, 7, 49, 127, 128, 129, 255, 65537, 16777217, 0x7fffffff, 0x80000000, UINT32_MAX};
+
+static df_move make_move(dfcclDataType_t type, int op, const void *a, const void *b, uint64_t count,
+                         uint32_t divisor) {
+  static const df_move_kind kinds[] = {
+      [AVERAGE] = DF_MOVE_REDUCE_AVERAGE, [DIVIDE] = DF_MOVE_DIVIDE, [COPY] = DF_MOVE_COPY};
+  df_move move = {.kind = op < DF_REDUCE_OPERATORS ? DF_MOVE_REDUCE : kinds[op],
+                  .a = a,
+                  .b = b,
+                  .count = count,
+                  .type = (uint8_t)type,
+                  .op = (uint8_t)(op < DF_REDUCE_OPERATORS ? op : dfcclSum),
+                  .element_bytes = (uint8_t)df_type_size(type),
+                  .divisor = divisor};
+  return move;
+}
+
+static void reference(void *dst, const df_move *move) {
+  const df_mover_cpu *mover = df_mover_cpu_by_name("plain");
+  switch (move->kind) {
+  case DF_MOVE_REDUCE:
+    mover->reduce[move->type][move->op](dst, move->a, move->b, move->count);
+    break;
+  case DF_MOVE_REDUCE_AVERAGE:
+    mover->reduce_average[move->type](dst, move->a, move->b, move->count, move->divisor);
+    break;
+  case DF_MOVE_DIVIDE:
+    mover->divide[move->type](dst, move->a, move->count, move->divisor);
+    break;
+  default:
+    mover->copy(dst, move->a, move->count * move->element_bytes);
+  }
+}
+
+static void check_bytes(const df_move *move, const char *what, const uint8_t *got,
+                        const uint8_t *expected) {
+  const size_t bytes = move->count * move->element_bytes;
+  for (size_t i = 0; i < bytes; i++)
+    CHECK(got[i] == expected[i],
+          "%s of %s, kind %u, operator %u, divisor %u: byte %zu of %zu is 0x%02x, expected 0x%02x",
+          what, df_type_name((dfcclDataType_t)move->type), move->kind, move->op, move->divisor, i,
+          bytes, got[i], expected[i]);
+  for (size_t i = bytes; i < bytes + GUARD_BYTES; i++)
+    CHECK(got[i] == GUARD, "%s: byte %zu behind the end is touched", what, i - bytes);
+}
+
+static uint8_t *allocate(size_t bytes) {
+  uint8_t *memory = aligned_alloc(64, DF_ALIGN_UP(bytes + 2 * GUARD_BYTES, (size_t)64));
+  CHECK(memory != NULL, "out of memory");
+  memset(memory, GUARD, DF_ALIGN_UP(bytes + 2 * GUARD_BYTES, (size_t)64));
+  return memory;
+}
+
+/* ---- Values */
+
+/* Bit patterns at random, half of them with an exponent of all ones or all zeros, or near it. */
+static void fill(df_random *random, dfcclDataType_t type, uint8_t *to, size_t count) {
+  const size_t size = df_type_size(type);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t bits = df_random_next(random);
+    const uint64_t top = (uint64_t)0x7f << (8 * size - 8);
+    if (df_random_chance(random, 25)) bits |= top;
+    if (df_random_chance(random, 25)) bits &= ~top;
+    if (df_random_chance(random, 10)) bits &= (uint64_t)0xfff << (8 * size - (size == 1 ? 8 : 12));
+    memcpy(to + i * size, &bits, size);
+  }
+}
+
+static void check_values(dfcclDataType_t type, const uint8_t *a, const uint8_t *b, size_t count) {
+  uint8_t *got = allocate(count * df_type_size(type)), *expected = allocate(count * 8);
+  for (int op = 0; op < OPERATORS; op++)
+    for (size_t d = 0; d < (op == AVERAGE || op == DIVIDE ? DF_COUNT_OF(divisors) : 1); d++) {
+      df_move move = make_move(type, op, a, b, count, divisors[d]);
+      move.store = got;
+      reference(expected, &move);
+      df_test_move_cuda(&move, 32);
+      check_bytes(&move, "values", got, expected);
+    }
+  free(got);
+  free(expected);
+}
+
+DF_TEST(move_cuda, all_pairs_of_bytes, 120) {
+  enum { PAIRS = 65536 };
+  uint8_t *a = allocate(PAIRS), *b = allocate(PAIRS);
+  for (int i = 0; i < PAIRS; i++) {
+    a[i] = (uint8_t)(i >> 8);
+    b[i] = (uint8_t)i;
+  }
+  for (int type = 0; type < DF_DATA_TYPES; type++)
+    if (df_type_size((dfcclDataType_t)type) == 1) check_values((dfcclDataType_t)type, a, b, PAIRS);
+  free(a);
+  free(b);
+}
+
+DF_TEST(move_cuda, random_and_special_values, 120) {
+  enum { VALUES = 40000 };
+  df_random random = {20};
+  uint8_t *a = allocate(VALUES * 8), *b = allocate(VALUES * 8);
+  for (int t = 0; t < DF_DATA_TYPES; t++) {
+    dfcclDataType_t type = (dfcclDataType_t)t;
+    fill(&random, type, a, VALUES);
+    fill(&random, type, b, VALUES);
+    check_values(type, a, b, VALUES);
+  }
+  free(a);
+  free(b);
+}
+
+/* ---- Shapes */
+
+enum { STORE = 1, SLOT = 2, STORE_IS_A = 4, STORE_IS_B = 8 };
+static const int destinations[] = {
+    STORE, SLOT, STORE | SLOT, STORE_IS_A, STORE_IS_A | SLOT, STORE_IS_B, STORE_IS_B | SLOT};
+
+enum { MOST = 700 };
+typedef struct area {
+  uint8_t *a, *b, *store, *slot, *expected;
+} area;
+
+/* One move at chance's choice of lanes, count, addresses and destinations. */
+static void check_shape(df_random *random, area *m, dfcclDataType_t type, int op) {
+  static const uint32_t lanes[] = {1, 3, 32, 96};
+  const size_t size = df_type_size(type);
+  const uint64_t count =
+      (uint64_t)df_random_below(random, df_random_chance(random, 50) ? 40 : MOST);
+  size_t at[4];
+  const bool aligned = df_random_chance(random, 40);
+  for (int i = 0; i < 4; i++)
+    at[i] = aligned ? 0 : (size_t)df_random_below(random, (int)(GUARD_BYTES / size)) * size;
+  memset(m->store, GUARD, MOST * 8 + 2 * GUARD_BYTES);
+  memset(m->slot, GUARD, MOST * 8 + 2 * GUARD_BYTES);
+  memset(m->a, GUARD, MOST * 8 + 2 * GUARD_BYTES);
+  memset(m->b, GUARD, MOST * 8 + 2 * GUARD_BYTES);
+  uint8_t *a = m->a + at[0], *b = m->b + at[1];
+  fill(random, type, a, count);
+  fill(random, type, b, count);
+  df_move move = make_move(type, op, a, b, count, 3);
+  const int to = destinations[df_random_below(random, (int)DF_COUNT_OF(destinations))];
+  move.store = to & STORE ? m->store + at[2] : to & STORE_IS_A ? a : to & STORE_IS_B ? b : NULL;
+  move.slot = to & SLOT ? m->slot + at[3] : NULL;
+  reference(m->expected, &move);
+  df_test_move_cuda(&move, lanes[df_random_below(random, (int)DF_COUNT_OF(lanes))]);
+  if (move.store) check_bytes(&move, "store", move.store, m->expected);
+  if (move.slot) check_bytes(&move, "slot", move.slot, m->expected);
+}
+
+DF_TEST(move_cuda, any_lanes_count_address_destination, 120) {
+  df_random random = {21};
+  area m = {allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8),
+            allocate(MOST * 8)};
+  for (int type = 0; type < DF_DATA_TYPES; type++)
+    for (int op = 0; op < OPERATORS; op++)
+      for (int i = 0; i < 150; i++) check_shape(&random, &m, (dfcclDataType_t)type, op);
+  free(m.a);
+  free(m.b);
+  free(m.store);
+  free(m.slot);
+  free(m.expected);
+}
