@@ -207,7 +207,10 @@ static void *poller(void *argument) {
       continue;
     }
     uint32_t ticket = df_bell_prepare(&context->poller_bell);
-    if (df_completion_is_due(context) || df_load_relaxed_u32(&context->stopping))
+    /* The last look reaps: runs of a failed collective that wait on the host have no CQE. */
+    uint32_t finished = reap(context);
+    if (finished > 0) wake_waiters(context);
+    if (finished > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->stopping))
       df_bell_cancel(&context->poller_bell);
     else
       df_bell_sleep(&context->poller_bell, ticket, UINT64_MAX);
