@@ -1,0 +1,118 @@
+/*
+ * The bell (src/base/bell.h) on a machine that delays stores: what a process stores lies in a buffer
+ * of its own, and comes to memory at any later time, in order; a process sees its own stores at
+ * once; a fence waits until the buffer is empty. (A weaker machine reorders more, but what the bell
+ * must survive is this: store buffering.)
+ *
+ * The sleeper waits for NEWS pieces of news, as executor_cpu.c, completion.c and wait.c do: announce
+ * itself, fence, look, sleep. The ringer publishes, fence, looks for sleepers, wakes.
+ * With DEEP the sleeper says besides that only the bell wakes it (deep_sleepers), and the ringer
+ * wakes nobody else: sleep_idle and df_executor_submitted.
+ *
+ * Holds: the sleeper sees all news. A lost wake-up is an invalid end state.
+ * Planted: NO_FENCE_RINGER, NO_FENCE_SLEEPER, NO_RECHECK (look, then sleep), TICKET_LATE (the ticket
+ * is taken after the look), DEEP_LATE (deep_sleepers is announced behind the fence).
+ */
+#define NEWS 2
+#define NONE 255
+
+byte news, sleepers, deep, sequence; /* memory */
+bool asleep;
+
+/* Store buffers: the ringer's of `news`, the sleeper's of `sleepers` and `deep`. */
+byte buffered_news = NONE, buffered_sleepers = NONE, buffered_deep = NONE;
+bool sleepers_first; /* which of the sleeper's two buffered stores is the older one */
+
+active proctype ringer_buffer() {
+end:
+  do
+  :: atomic { buffered_news != NONE -> news = buffered_news; buffered_news = NONE }
+  od
+}
+
+active proctype sleeper_buffer() {
+end:
+  do
+  :: atomic {
+       buffered_sleepers != NONE && (buffered_deep == NONE || sleepers_first) ->
+       sleepers = buffered_sleepers; buffered_sleepers = NONE
+     }
+  :: atomic {
+       buffered_deep != NONE && (buffered_sleepers == NONE || !sleepers_first) ->
+       deep = buffered_deep; buffered_deep = NONE
+     }
+  od
+}
+
+active proctype ringer() {
+  byte n = 1;
+  bool looks_asleep;
+  do
+  :: n <= NEWS ->
+    atomic { buffered_news == NONE -> buffered_news = n } /* publish */
+#ifndef NO_FENCE_RINGER
+    buffered_news == NONE; /* the fence */
+#endif
+#ifdef DEEP
+    if
+    :: sleepers == 0 -> looks_asleep = false
+    :: else -> looks_asleep = (deep != 0) /* others nap, and look by themselves */
+    fi;
+#else
+    looks_asleep = (sleepers != 0);
+#endif
+    if
+    :: looks_asleep -> sequence++; asleep = false /* df_bell_wake */
+    :: else
+    fi;
+    n++
+  :: else -> break
+  od
+}
+
+active proctype sleeper() {
+  byte seen = 0, ticket;
+  do
+  :: seen < NEWS ->
+    if
+    :: news > seen -> seen = news /* what a look finds */
+    :: news <= seen ->
+#ifdef NO_RECHECK
+      ticket = sequence;
+      atomic { buffered_sleepers == NONE -> buffered_sleepers = 1; sleepers_first = (buffered_deep == NONE) }
+      buffered_sleepers == NONE;
+      atomic { if :: sequence == ticket -> asleep = true :: else fi }
+      !asleep;
+      atomic { buffered_sleepers == NONE -> buffered_sleepers = 0; sleepers_first = (buffered_deep == NONE) }
+#else
+#if defined(DEEP) && !defined(DEEP_LATE)
+      atomic { buffered_deep == NONE -> buffered_deep = 1; sleepers_first = (buffered_sleepers != NONE) }
+#endif
+#ifndef TICKET_LATE
+      ticket = sequence;
+#endif
+      atomic { buffered_sleepers == NONE -> buffered_sleepers = 1; sleepers_first = (buffered_deep == NONE) }
+#ifndef NO_FENCE_SLEEPER
+      (buffered_sleepers == NONE && buffered_deep == NONE); /* the fence */
+#endif
+#if defined(DEEP) && defined(DEEP_LATE)
+      atomic { buffered_deep == NONE -> buffered_deep = 1; sleepers_first = (buffered_sleepers != NONE) }
+#endif
+      if
+      :: news > seen /* cancel */
+      :: news <= seen ->
+#ifdef TICKET_LATE
+        ticket = sequence;
+#endif
+        atomic { if :: sequence == ticket -> asleep = true :: else fi } /* the futex */
+        !asleep
+      fi;
+      atomic { buffered_sleepers == NONE -> buffered_sleepers = 0; sleepers_first = (buffered_deep == NONE) }
+#ifdef DEEP
+      atomic { buffered_deep == NONE -> buffered_deep = 0; sleepers_first = (buffered_sleepers != NONE) }
+#endif
+#endif
+    fi
+  :: else -> break
+  od
+}

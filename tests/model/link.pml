@@ -1,0 +1,80 @@
+/*
+ * A link (src/primitives/link.h and the sending half of step.h): a ring of SLOTS slots, sequence
+ * numbers modulo WRAP, a credit word that the sender caches. Message EMPTY is empty: neither sent nor
+ * waited for, its number released all the same. The last message lends the sender's buffer, which
+ * the sender may overwrite only when the link is drained. Payloads have two words, written and read
+ * one after the other.
+ *
+ * Holds: the receiver reads every message whole, once and in order; nobody waits for ever.
+ * Planted: PUBLISH_EARLY (the commit word before the payload's second half), RELEASE_EARLY (the
+ * credit before the payload has been read), NO_CREDIT (the sender does not wait), NO_LAP (any commit
+ * word is taken for the expected one), NO_DRAIN (the lent buffer is taken back at once).
+ */
+#define SLOTS 2
+#define MESSAGES 10
+#define WRAP 8 /* a power of two, larger than what two sequence numbers in use can differ */
+#define EMPTY 4
+#define DISTANCE(a, b) (((a) - (b) + WRAP) % WRAP)
+
+byte commit[SLOTS], first[SLOTS], second[SLOTS], credit;
+bool direct[SLOTS];
+byte buffer = MESSAGES; /* what the last message lends */
+
+active proctype sender() {
+  byte s = 1, seen = 0;
+  do
+  :: s <= MESSAGES ->
+    if
+    :: s == EMPTY
+    :: else ->
+#ifndef NO_CREDIT
+      do
+      :: DISTANCE(s % WRAP, seen) <= SLOTS -> break
+      :: else -> (credit != seen); seen = credit
+      od;
+#endif
+      direct[s % SLOTS] = (s == MESSAGES);
+      first[s % SLOTS] = s;
+#ifdef PUBLISH_EARLY
+      commit[s % SLOTS] = s % WRAP;
+      second[s % SLOTS] = s;
+#else
+      second[s % SLOTS] = s;
+      commit[s % SLOTS] = s % WRAP;
+#endif
+    fi;
+    s++
+  :: else -> break
+  od;
+#ifndef NO_DRAIN
+  credit == MESSAGES % WRAP; /* drained */
+#endif
+  buffer = 0
+}
+
+active proctype receiver() {
+  byte s = 1, a, b;
+  do
+  :: s <= MESSAGES ->
+    if
+    :: s == EMPTY
+    :: else ->
+#ifdef NO_LAP
+      commit[s % SLOTS] != 0;
+#else
+      commit[s % SLOTS] == s % WRAP;
+#endif
+#ifdef RELEASE_EARLY
+      credit = s % WRAP;
+#endif
+      if
+      :: direct[s % SLOTS] -> a = buffer; b = buffer
+      :: else -> a = first[s % SLOTS]; b = second[s % SLOTS]
+      fi;
+      assert(a == s && b == s);
+    fi;
+    credit = s % WRAP;
+    s++
+  :: else -> break
+  od
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Checks the SPIN models: tests/model/run.sh [MODEL...]
+#
+# Each model is checked as it is, which must end without an error and with the whole state space seen, and
+# once with each planted bug, which must end with an error: so that the checker itself is checked.
+# Prints "ok NAME" or "not ok NAME" for each check; the exit status is 0 only if all are ok.
+set -u -o pipefail
+models=$(cd "$(dirname "$0")" && pwd) || exit 1
+command -v spin >/dev/null || { echo "skipped: spin is not installed"; exit 77; }
+compiler=${CC:-cc}
+command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit 77; }
+
+# model: variants of it that must hold | bugs ("VARIANT+BUG" where a bug belongs to one variant)
+declare -A holds=(
+  [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="-" [bell]="- DEEP"
+  [poller]="-" [preemption]="-"
+)
+declare -A bugs=(
+  [sq]="RECORD_LATE COUNT_LATE NO_LAP FIRST_FREES NO_FULL"
+  [cq]="VARIANT=0+RESULT_LATE VARIANT=1+RESULT_LATE VARIANT=2+RESULT_LATE VARIANT=0+TAIL_EARLY VARIANT=1+NO_LAP
+        VARIANT=2+TORN_TICKET VARIANT=2+NOT_FREED"
+  [completion]="RESET_LATE STATUS_LATE"
+  [link]="PUBLISH_EARLY RELEASE_EARLY NO_CREDIT NO_LAP NO_DRAIN"
+  [bell]="NO_FENCE_RINGER NO_FENCE_SLEEPER NO_RECHECK TICKET_LATE DEEP+DEEP_LATE DEEP+NO_FENCE_RINGER"
+  [poller]="NO_LAST_LOOK NO_RELOOK NO_CLAIM"
+  [preemption]="IN_ORDER ONE_SLOT"
+)
+order=(sq cq completion link bell poller preemption)
+[ $# -gt 0 ] && order=("$@")
+
+place=$(mktemp -d) || exit 1
+trap 'rm -rf "$place"' EXIT
+failed=0
+
+check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1)
+  local model=$1 options=$2 expected=$3 flags=() name=$1 option out
+  for option in ${options//+/ }; do
+    [ "$option" = - ] || { flags+=("-D$option"); name+="/$option"; }
+  done
+  out=$place/${name//\//_}
+  mkdir -p "$out"
+  cp "$models/$model.pml" "$out"
+  if ! (cd "$out" && spin "${flags[@]}" -a "$model.pml" && "$compiler" -w -O1 -DSAFETY -DMEMLIM=1024 \
+        -DCOLLAPSE -o pan pan.c && timeout 100 ./pan -m200000) >"$out/log" 2>&1 </dev/null; then
+    echo "not ok $name: it could not be checked"; tail -n 20 "$out/log"; failed=1; return
+  fi
+  local errors states
+  errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$out/log")
+  states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$out/log")
+  if [ -z "$errors" ]; then
+    echo "not ok $name: no verdict"; tail -n 20 "$out/log"; failed=1
+  elif [ "$expected" = 0 ] && { [ "$errors" != 0 ] || grep -q 'max search depth too small\|out of memory\|Search not completed' "$out/log"; }; then
+    echo "not ok $name: $errors errors"
+    (cd "$out" && spin "${flags[@]}" -t -p "$model.pml") 2>&1 | tail -n 60; failed=1
+  elif [ "$expected" = 1 ] && [ "$errors" = 0 ]; then
+    echo "not ok $name: the planted bug was not found ($states states)"; failed=1
+  elif [ "$expected" = 0 ]; then
+    echo "ok $name: holds in all $states states"
+  else
+    echo "ok $name: found ($(sed -n 's/^pan:[0-9]*: \(.*\) (at depth.*/\1/p' "$out/log"))"
+  fi
+}
+
+for model in "${order[@]}"; do
+  [ -n "${holds[$model]+x}" ] || { echo "no such model: $model" >&2; exit 2; }
+  for variant in ${holds[$model]}; do check "$model" "$variant" 0; done
+  for bug in ${bugs[$model]}; do check "$model" "$bug" 1; done
+done
+exit $failed
