@@ -10,12 +10,12 @@
 static const struct {
   const char *variable, *values[5];
 } choices[] = {
-    {"DFCCL_SPIN_FRONT", {"1", "2", "10", "100", "5000"}},
+    {"DFCCL_SPIN_FRONT", {"1", "2", "10", "100", "1000"}},
     {"DFCCL_SPIN_MIN", {"1", "3", "50"}},
-    {"DFCCL_SPIN_BOOST", {"1", "2", "100"}},
+    {"DFCCL_SPIN_BOOST", {"1", "2", "5"}},
     {"DFCCL_FETCH_POLLS", {"0", "1", "20", "1000"}},
-    {"DFCCL_QUIT_POLLS", {"1", "20", "500", "3000"}},
-    {"DFCCL_YIELD_POLLS", {"1", "4", "100"}},
+    {"DFCCL_QUIT_POLLS", {"1", "20", "100", "300"}},
+    {"DFCCL_YIELD_POLLS", {"0", "100", "1000"}},
     {"DFCCL_CONTEXT_SLOTS", {"1", "2", "4"}},
     {"DFCCL_CQ", {"ring", "packed", "slots"}},
     {"DFCCL_SLOT_BYTES", {"64", "192", "1000", "8192"}},
