@@ -194,7 +194,7 @@ static void say_soundly(dfcclContext_t context, uint32_t step) {
 static void babble(input *in, int socket) {
   size_t taken;
   const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
-  DF_ALIGNED(8) uint8_t copy[256];
+  DF_ALIGNED(8) uint8_t copy[256] = {0};
   if (taken > 0) memcpy(copy, bytes, taken);
   int valid = df_message_is_valid(copy, taken);
   if (valid) DF_ASSERT(taken >= sizeof(df_message));
