@@ -11,8 +11,8 @@
   "probabilities are those of the authors' published configurations, and which figure of the "     \
   "table belongs to them could not be established"
 #define INFERRED                                                                                   \
-  "reference + roundrobin is the reading that fits; the probabilities are inferred: variations "   \
-  "of the authors' published (4e-3, 4e-3) that give the printed ratio"
+  "reference + roundrobin is the reading that fits; the probabilities are inferred: one-factor "   \
+  "variations of the authors' published (4e-3, 4e-3) whose ratio is near the printed one"
 #define FREE_SYNC "; the exact ratio is 0: what the published program finds are false positives"
 
 /* Sampling error of the printed ratios: those of the (8,6,64) rows are multiples of 1/3200 (15, 115
