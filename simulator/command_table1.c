@@ -78,9 +78,7 @@ static dfcclResult_t estimate_both(const table_options *table, const df_table1_r
   if (result == dfcclSuccess && table->reference)
     result = estimate_row(table, row, DF_ENGINE_REFERENCE, &progress, &out->reference);
   df_progress_finish(&progress);
-  if (row->paper >= 0)
-    out->agrees =
-        agrees_with(row, &out->exact) || (out->has_reference && agrees_with(row, &out->reference));
+  if (row->paper >= 0) out->agrees = agrees_with(row, &out->exact) || reference_agrees(out);
   return result;
 }
 
