@@ -17,6 +17,8 @@ enum {
   DF_CQ_SLOTS = 131072, /* >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL: so a CQ cannot be full */
 
   DF_MIN_QUEUE_DEPTH = 2,
+  DF_MAX_REACHES =
+      4096, /* allocations of dfcclMemAlloc that can be lent at one time; more are copied */
   DF_MAX_QUEUE_DEPTH = 65536,
   DF_MAX_BACKLOG = 1 << 24,
   DF_MAX_CONTEXT_SLOTS = 64, /* of the direct-mapped context cache */

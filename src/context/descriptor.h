@@ -62,7 +62,7 @@ typedef struct df_part {
 typedef struct df_run_arguments {
   const void *send;
   void *recv;
-  const uint64_t *send_reach, *recv_reach; /* see df_cursor */
+  uint32_t send_reach, recv_reach; /* entries of the descriptor's table of reaches; 0: none */
 } df_run_arguments;
 
 typedef struct df_descriptor {
@@ -75,6 +75,7 @@ typedef struct df_descriptor {
   uint64_t direct_min;   /* bytes from which a message lends its buffer instead of copying it;
                             UINT64_MAX: never */
   uint64_t scratch_bytes;
+  const uint64_t *const *reaches; /* [DF_MAX_REACHES] see df_cursor; entry 0 is NULL */
   uint32_t n_primitives, n_links;
   uint32_t pieces;
   uint32_t n_blocks;
@@ -85,11 +86,12 @@ typedef struct df_descriptor {
   uint8_t stream;          /* results are too large for the caches: write them past the caches */
 
   /* Shared words. */
-  DF_ALIGNED(64) uint32_t cancel; /* dfcclResult_t: not 0: give up, complete every run with it */
-  uint32_t generation;            /* registrations of this entry before */
-  df_run_arguments runs[DF_RUNS_AHEAD];   /* by run number */
-  uint32_t blocks_done[DF_RUNS_AHEAD];    /* completion counter across blocks */
+  uint32_t cancel;     /* dfcclResult_t: not 0: give up, complete every run with it */
+  uint32_t generation; /* registrations of this entry before */
+  DF_ALIGNED(64) df_run_arguments runs[DF_RUNS_AHEAD]; /* by run number */
+  uint32_t blocks_done[DF_RUNS_AHEAD];                 /* completion counter across blocks */
   uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* status of a block that saw cancel, 0: none */
 } df_descriptor;
+DF_STATIC_ASSERT(sizeof(df_descriptor) == 256, "1,000 collectives fit the design's limit");
 
 #endif

@@ -27,7 +27,7 @@ struct df_recorder;
 typedef struct df_run {
   const void *send;
   void *recv;
-  const uint64_t *send_reach, *recv_reach;
+  uint32_t send_reach, recv_reach;
   dfcclCallback_t callback;
   void *argument;
   uint64_t submitted_ns; /* 0 where no timeout is configured */
@@ -138,6 +138,7 @@ typedef struct df_user_memory {
   struct df_user_memory *next;
   df_segment *segment;
   uint64_t *reach; /* [n_ranks] what to add to an address for that peer */
+  uint32_t entry;  /* in the context's table of reaches; 0: none was left */
 } df_user_memory;
 
 struct dfcclContext {
@@ -198,6 +199,7 @@ struct dfcclContext {
   df_segment *home; /* holds the work bell */
   df_arena arena;
   df_user_memory *user_memory;
+  const uint64_t **reaches; /* [DF_MAX_REACHES] by entry */
   uint64_t next_segment_id;
 
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
@@ -320,8 +322,7 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
 /* memory.c */
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes);
 dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr);
-const uint64_t *df_memory_reach(dfcclContext_t context,
-                                const void *ptr); /* [lock] NULL: not ours */
+uint32_t df_memory_reach(dfcclContext_t context, const void *ptr); /* [lock] 0: not reachable */
 void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment,
                       uint64_t address); /* [lock] */
 void df_memory_release(dfcclContext_t context);

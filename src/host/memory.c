@@ -8,6 +8,15 @@
 
 #include "host/context.h"
 
+/* [lock] Gives the memory a number that runs can carry; entry 0 is never used. */
+static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
+  uint32_t entry = 1;
+  while (entry < DF_MAX_REACHES && context->reaches[entry]) entry++;
+  if (entry == DF_MAX_REACHES) return; /* it is copied through slots then */
+  context->reaches[entry] = memory->reach;
+  memory->entry = entry;
+}
+
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
   df_user_memory *memory = calloc(1, sizeof *memory);
   uint64_t *reach = malloc(context->n_ranks * sizeof *reach);
@@ -22,6 +31,7 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
     context->next_segment_id++;
     for (uint32_t r = 0; r < context->n_ranks; r++) reach[r] = DF_OUT_OF_REACH;
     memory->reach = reach;
+    enter_reach(context, memory);
     memory->next = context->user_memory;
     context->user_memory = memory;
     df_message message = {.kind = DF_MESSAGE_SEGMENT,
@@ -53,6 +63,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   df_user_memory *memory = *at;
   if (memory) {
     *at = memory->next;
+    if (memory->entry) context->reaches[memory->entry] = NULL;
     df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id};
     for (uint32_t r = 0; r < context->n_ranks; r++)
       if (!context->peers[r].local) df_send(context, r, &message, NULL, -1);
@@ -66,13 +77,13 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   return dfcclSuccess;
 }
 
-const uint64_t *df_memory_reach(dfcclContext_t context, const void *ptr) {
+uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
   for (df_user_memory *memory = context->user_memory; memory; memory = memory->next) {
     uintptr_t base = (uintptr_t)memory->segment->base;
     if ((uintptr_t)ptr >= base && (uintptr_t)ptr - base < memory->segment->bytes)
-      return memory->reach;
+      return memory->entry;
   }
-  return NULL;
+  return 0;
 }
 
 void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment, uint64_t address) {

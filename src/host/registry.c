@@ -47,8 +47,9 @@ dfcclResult_t df_registry_init(dfcclContext_t context) {
   context->by_index = calloc(DF_MAX_COLLECTIVES, sizeof *context->by_index);
   context->generations = calloc(DF_MAX_COLLECTIVES, sizeof *context->generations);
   context->free_indices = calloc(DF_MAX_COLLECTIVES, sizeof *context->free_indices);
+  context->reaches = calloc(DF_MAX_REACHES, sizeof *context->reaches);
   context->listed_last = &context->listed_first;
-  if (!context->by_index || !context->generations || !context->free_indices ||
+  if (!context->reaches || !context->by_index || !context->generations || !context->free_indices ||
       !ck_hs_init(&context->colls, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, coll_hash, coll_same,
                   &set_allocator, 64, 1))
     return df_fail(dfcclOutOfMemory, "no memory for the table of collectives");
@@ -119,6 +120,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->count = coll->count;
   d->direct_min = context->settings.direct ? (uint64_t)context->settings.direct_min : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
+  d->reaches = context->reaches;
   d->n_primitives = plan->n_primitives;
   d->n_links = plan->n_links;
   d->pieces = plan->pieces;
@@ -309,6 +311,7 @@ void df_registry_free(dfcclContext_t context) {
       }
   }
   if (context->colls.map) ck_hs_destroy(&context->colls);
+  free(context->reaches);
   free(context->by_index);
   free(context->generations);
   free(context->free_indices);

@@ -64,8 +64,8 @@ DF_CORE void df_step_begin(const df_descriptor *desc, const df_part *part, df_cu
   const df_run_arguments *run = &desc->runs[cursor->run % DF_RUNS_AHEAD];
   cursor->send = (const uint8_t *)run->send;
   cursor->recv = (uint8_t *)run->recv;
-  cursor->send_reach = run->send_reach;
-  cursor->recv_reach = run->recv_reach;
+  cursor->send_reach = run->send_reach ? desc->reaches[run->send_reach] : NULL;
+  cursor->recv_reach = run->recv_reach ? desc->reaches[run->recv_reach] : NULL;
   cursor->flags = run->send == run->recv ? DF_CURSOR_IN_PLACE : 0;
   cursor->loop = 0;
   cursor->primitive = 0;
