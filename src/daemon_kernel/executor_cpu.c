@@ -38,9 +38,6 @@ static void drive_background(df_executor_block *eb) {
   }
 }
 
-static void sleep_on(df_bell *bell, uint32_t ticket, uint64_t timeout_ns) {
-  df_bell_sleep(bell, ticket, timeout_ns);
-}
 
 /* The block is stuck and ours: sleeps until a peer or a submission rings. Owning it while looking,
  * not while asleep. */
@@ -53,7 +50,7 @@ static void sleep_stuck(df_executor_block *eb) {
   if (reason)
     df_bell_cancel(executor->work_bell);
   else
-    sleep_on(executor->work_bell, ticket, UINT64_MAX);
+    df_bell_sleep(executor->work_bell, ticket, DF_LONGEST_SLEEP_NS);
 }
 
 /* Nothing to do here: naps while others drive or something is outstanding, sleeps deeply otherwise.
@@ -74,7 +71,7 @@ static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *se
   if (reason)
     df_bell_cancel(&executor->idle_bell);
   else
-    sleep_on(&executor->idle_bell, ticket, deep ? UINT64_MAX : executor->nap_ns);
+    df_bell_sleep(&executor->idle_bell, ticket, deep ? UINT64_MAX : executor->nap_ns);
   if (deep) df_system_sub_u32(&executor->deep_sleepers, 1);
 }
 

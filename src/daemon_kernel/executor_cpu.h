@@ -17,6 +17,9 @@
 #include "base/result.h"
 #include "daemon_kernel/daemon.h"
 
+/* Every waker rings; this only bounds what a lost wake-up would cost while work is outstanding. */
+#define DF_LONGEST_SLEEP_NS ((uint64_t)100 * 1000 * 1000)
+
 /* What the executor tells the host between two turns; called by whoever executes, with no block in
  * mid-step. */
 typedef struct df_executor_host {

@@ -19,8 +19,6 @@ typedef struct df_condition {
 enum { DF_YIELDS_BEFORE_NAP = 100 };
 static const uint64_t df_nap_for_blocks_ns =
     100 * 1000; /* another thread drives some of the blocks */
-static const uint64_t df_longest_sleep_ns =
-    100 * 1000 * 1000; /* every waker rings; this only bounds a defect */
 
 static int coll_done(const df_condition *condition) {
   return df_observe_u64(&condition->coll->completed) >= condition->target;
@@ -39,7 +37,7 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
                              const df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_bell *bell = driver->executor->work_bell;
-  uint64_t most = condition->deadline_ns ? df_nap_for_blocks_ns : df_longest_sleep_ns;
+  uint64_t most = condition->deadline_ns ? df_nap_for_blocks_ns : DF_LONGEST_SLEEP_NS;
   uint64_t limit = holds_all(driver) ? most : df_nap_for_blocks_ns;
   df_system_add_u32(&context->sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
