@@ -71,12 +71,14 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   block->picked->dirty = 1;
   df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(cursor));
   df_scheduler_retire(block);
-  if (desc->n_blocks > 1) {
+  uint32_t n_blocks = desc->n_blocks;
+  if (n_blocks > 1) {
     /* Each block's results, and its status, are released to the last one, which releases all to the
-     * host. */
+     * host. From here on the descriptor is the last block's alone: once it has written the CQE, the
+     * application may deregister the collective. */
     uint32_t before = df_device_add_u32(&desc->blocks_done[slot], 1);
-    DF_ASSERT(before < desc->n_blocks);
-    if (before + 1 < desc->n_blocks) return;
+    DF_ASSERT(before < n_blocks);
+    if (before + 1 < n_blocks) return;
     df_store_relaxed_u32(&desc->blocks_done[slot],
                          0); /* before the CQE: the host may reuse the slot from then on */
     status = df_load_relaxed_u32(&desc->blocks_gave_up[slot]);
