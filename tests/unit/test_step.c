@@ -309,6 +309,7 @@ static int lends(fixture *f) {
 DF_TEST(step, what_must_not_be_lent_is_copied, 30) {
   fixture f;
   uint64_t reach[2] = {0, 4096};
+  const uint64_t *const reaches[2] = {NULL, reach};
   df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
   make(&f, &p, 1);
   f.desc.direct_min = ELEMENTS * 4;
@@ -332,13 +333,15 @@ DF_TEST(step, what_must_not_be_lent_is_copied, 30) {
   make(&f, &p, 1);
   f.desc.direct_min = 1;
   f.links[1].same_process = 0;
-  f.desc.runs[0].send_reach = reach;
+  f.desc.reaches = reaches;
+  f.desc.runs[0].send_reach = 1;
   CHECK(lends(&f), "another process that has mapped this memory");
   CHECK((uintptr_t)sent(&f, 1) == (uintptr_t)f.input + 4096, "where the peer sees it");
   make(&f, &p, 1);
   f.desc.direct_min = 1;
   f.links[1].same_process = 0;
-  f.desc.runs[0].send_reach = reach;
+  f.desc.reaches = reaches;
+  f.desc.runs[0].send_reach = 1;
   reach[1] = DF_OUT_OF_REACH;
   CHECK(!lends(&f), "another process that has not mapped it yet");
   df_primitive scratch = primitive(DF_PRIM_SEND, DF_BUFFER_SCRATCH, DF_BUFFER_NONE);
