@@ -34,13 +34,16 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->sends = planned->sends;
 }
 
-/* Memory is reused: no commit word or credit of an earlier collective may be taken for one of ours.
+/* Memory is reused: no commit word, credit or hold of an earlier collective may be taken for one of
+ * ours.
  */
 static void clear_rings(const df_coll *coll, uint8_t *rings) {
   for (uint32_t block = 0; block < coll->shape.n_blocks; block++) {
     uint8_t *ring = rings + block * ring_bytes(coll);
     for (uint32_t slot = 0; slot <= coll->shape.n_slots; slot++)
       df_store_relaxed_u64((uint64_t *)(ring + (uint64_t)slot * coll->shape.stride), 0);
+    uint64_t *credit = (uint64_t *)(ring + (uint64_t)coll->shape.stride * coll->shape.n_slots);
+    df_store_relaxed_u64(credit + 1, 0); /* nobody holds what is lent */
   }
 }
 

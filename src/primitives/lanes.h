@@ -33,6 +33,7 @@ typedef struct df_move {
   uint64_t recv_sequence, send_sequence;
   uint32_t lends;     /* the message lends a buffer */
   uint32_t announces; /* 0: an empty message, which is not sent */
+  uint32_t borrows;   /* what was received is a lent buffer */
 } df_move;
 
 #if defined(__CUDACC__)

@@ -66,7 +66,8 @@ DF_CORE int df_link_is_drained(df_link *link, uint64_t sequence) {
 
 DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
   /* Publishes the payload (or the lent buffer) written before df_lanes_complete_move. */
-  df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence), sequence << 1 | (is_direct ? 1 : 0));
+  df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence),
+                        sequence << 1 | (is_direct ? 1 : 0));
 }
 
 /* Receiver: is message `sequence` there? *is_direct tells what the payload is. */
@@ -80,6 +81,27 @@ DF_CORE void df_link_release(df_link *link, uint64_t sequence) {
   /* Our reads of the payload, before df_lanes_complete_move, come before the sender's next write of
    * it. */
   df_publish_fenced_u64(link->credit, sequence & DF_SEQUENCE_MASK);
+}
+
+/*
+ * The hold word, behind the credit, guards lent buffers when a run fails at their owner: the
+ * receiver holds it while it reads one, the sender takes it away for good before it gives its
+ * buffers back to the application. Free: 0.
+ */
+enum { DF_HOLD_READING = 1, DF_HOLD_REVOKED = 2 };
+
+/* Receiver: may the lent buffer be read? Given back by df_link_return. */
+DF_CORE int df_link_borrow(const df_link *link) {
+  return df_system_claim_u64(link->credit + 1, 0, DF_HOLD_READING);
+}
+DF_CORE void df_link_return(const df_link *link) { df_publish_u64(link->credit + 1, 0); }
+DF_CORE int df_link_is_revoked(const df_link *link) {
+  return df_observe_u64(link->credit + 1) == DF_HOLD_REVOKED;
+}
+/* Sender: from 1 on, nothing that it has lent is read any more. 0: it is being read at the moment.
+ */
+DF_CORE int df_link_revoke(const df_link *link) {
+  return df_link_is_revoked(link) || df_system_claim_u64(link->credit + 1, 0, DF_HOLD_REVOKED);
 }
 
 /* Bytes of one slot, and of a whole ring with its credit line, for payloads of at most

@@ -85,6 +85,18 @@ DF_CORE int df_step_is_drained(const df_descriptor *desc, const df_part *part, u
   return 1;
 }
 
+/* The collective was given up: peers of this process must not read this run's buffers any more, for
+ * the application may unmap them. Other processes have mappings of their own. Returns 0 while one
+ * of them is in the middle of reading. */
+DF_CORE int df_step_take_back(const df_descriptor *desc, uint32_t block, const df_cursor *cursor) {
+  if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
+  for (uint32_t i = 0; i < desc->n_links; i++) {
+    const df_link *link = &desc->links[block * desc->n_links + i];
+    if (link->sends && !df_link_revoke(link) && link->same_process) return 0;
+  }
+  return 1;
+}
+
 /* Moves the cursor behind the current primitive. */
 DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part *part,
                                        df_cursor *cursor) {
@@ -134,6 +146,7 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, 
     if (move->announces &&
         !df_link_has_message(move->recv_link, move->recv_sequence, received_direct))
       return 0;
+    if (move->announces && *received_direct && df_link_is_revoked(move->recv_link)) return 0;
   }
   if (prim->flags & DF_PRIM_SEND) {
     move->send_link = &links[prim->send_link];
@@ -147,7 +160,8 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, 
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       df_move *move) {
   const df_part *part = &desc->parts[block];
-  if (DF_UNLIKELY(df_load_relaxed_u32(&desc->cancel) != 0)) return DF_STEP_CANCELLED;
+  if (DF_UNLIKELY(df_load_relaxed_u32(&desc->cancel) != 0))
+    return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
   if (cursor->phase == DF_PHASE_BEGIN) df_step_begin(desc, part, cursor);
   if (cursor->phase == DF_PHASE_DRAIN)
     return df_step_is_drained(desc, part, block, cursor) ? DF_STEP_DONE : DF_STEP_BLOCKED;
@@ -158,6 +172,8 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->announces = move->count != 0;
   if (!df_step_links_ready(desc, part, block, cursor, prim, move, &received_direct))
     return DF_STEP_BLOCKED;
+  move->borrows = (uint32_t)received_direct;
+  if (received_direct && !df_link_borrow(move->recv_link)) return DF_STEP_BLOCKED;
 
   move->lends = 0;
   move->kind = DF_MOVE_NOTHING;
@@ -219,6 +235,7 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
     if (move->lends) cursor->flags |= DF_CURSOR_DIRECT_SENT;
   }
   if (move->recv_link) {
+    if (move->borrows) df_link_return(move->recv_link);
     df_link_release(move->recv_link, move->recv_sequence);
     df_lanes_note_bell(lanes, move->recv_link->peer_bell);
   }
@@ -246,8 +263,7 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
 }
 
 /* Would a step do something? Looks without changing anything, for a daemon about to sleep. */
-DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block,
-                                const df_cursor *saved) {
+DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const df_cursor *saved) {
   if (df_load_relaxed_u32(&desc->cancel) != 0) return 1;
   const df_part *part = &desc->parts[block];
   df_cursor cursor = *saved;
