@@ -127,6 +127,7 @@ dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t
   } else {
     char sentence[DF_SENTENCE_BYTES];
     snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
+    df_world_expect_less(job, (uint32_t)(nRanks - n - 1)); /* the one that failed has come */
     while (n-- > 0) df_context_close(made[n]);
     df_fail(result, "%s", sentence);
   }

@@ -11,7 +11,11 @@
 
 #include "host/context.h"
 
-enum { DF_POLLER_SPINS = 200, DF_POLLER_STACK_BYTES = 1024 * 1024 };
+enum {
+  DF_POLLER_SPINS = 200,
+  DF_POLLER_STACK_BYTES = 1024 * 1024,
+  DF_CALLBACKS_AT_ONCE = 16 /* of others, that a waiter runs before it looks for its own */
+};
 
 static _Thread_local int callback_depth;
 
@@ -19,7 +23,9 @@ int df_in_callback(void) { return callback_depth; }
 
 int df_has_outstanding(void *host) {
   dfcclContext_t context = host;
-  return df_observe_u64(&context->runs_accepted) != df_observe_u64(&context->runs_completed);
+  /* In this order: a callback submits before it is complete, so that a chain is never missed. */
+  uint64_t completed = df_observe_u64(&context->runs_completed);
+  return df_observe_u64(&context->runs_accepted) != completed;
 }
 
 void df_ring_poller(void *host) {
@@ -57,7 +63,10 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
   if (df_cq_pop_mpsc(&context->device.cq, &cqe)) {
     coll = context->by_index[cqe.collective];
     DF_ASSERT(coll != NULL);
-    *status = (dfcclResult_t)cqe.status;
+    /* Two blocks' CQEs of one collective may be seen in either order: what follows a failed run has
+     * failed too. */
+    if (cqe.status != 0) coll->device_status = (dfcclResult_t)cqe.status;
+    *status = coll->device_status;
     *run = retire(context, coll);
   } else if (context->has_listed && (coll = failed_waiting(context)) != NULL) {
     *status = coll->failed;
@@ -66,6 +75,7 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
     return NULL;
   }
   coll->taken++;
+  df_publish_u64(&context->runs_taken, context->runs_taken + 1);
   if (*status != dfcclSuccess) {
     if (coll->wait_status == dfcclSuccess) coll->wait_status = *status;
     if (context->wait_all_status == dfcclSuccess) context->wait_all_status = *status;
@@ -127,6 +137,11 @@ static uint32_t reap(dfcclContext_t context) {
   return finished;
 }
 
+static void wake_waiters(dfcclContext_t context) {
+  df_wake_fence();
+  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->executor.work_bell);
+}
+
 static int has_callbacks(const dfcclContext_t context) {
   return df_observe_u64(&context->callbacks.head) != df_observe_u64(&context->callbacks.tail);
 }
@@ -158,18 +173,15 @@ static int run_callback(dfcclContext_t context, df_driver *driver) {
   finish(context, next.coll);
   df_coll_unreference(context, next.coll);
   pthread_mutex_unlock(&context->lock);
+  wake_waiters(context); /* now: the next callback may block */
   return 1;
 }
 
-static void wake_waiters(dfcclContext_t context) {
-  df_wake_fence();
-  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->executor.work_bell);
-}
-
 uint32_t df_complete(dfcclContext_t context, df_driver *driver) {
-  uint32_t n = reap(context);
-  while (has_callbacks(context) && df_system_claim_u32(&context->completer, 0, 1)) {
-    while (run_callback(context, driver)) {
+  uint32_t n = reap(context), left = driver ? DF_CALLBACKS_AT_ONCE : UINT32_MAX;
+  while (left > 0 && has_callbacks(context) && df_system_claim_u32(&context->completer, 0, 1)) {
+    while (left > 0 && run_callback(context, driver)) {
+      left--;
       n++;
       n += reap(context);
     }

@@ -93,7 +93,8 @@ typedef struct df_coll {
   df_run in_device[DF_RUNS_AHEAD]; /* by run */
   df_run *backlog;                 /* ring of waiting runs */
   uint32_t backlog_capacity, backlog_head, backlog_length;
-  dfcclResult_t wait_status; /* first failing status since the last dfcclWait */
+  dfcclResult_t device_status; /* of the runs that the daemon has given back: the first failure */
+  dfcclResult_t wait_status;   /* first failing status since the last dfcclWait */
   int listed; /* on the context's list of collectives with something to admit or to fail */
   struct df_coll *next_listed;
 } df_coll;
@@ -178,6 +179,7 @@ struct dfcclContext {
   /* completion */
   uint32_t completer; /* 1: somebody runs callbacks */
   df_callback_queue callbacks;
+  uint64_t runs_taken;     /* their statuses are known, their callbacks may still run */
   uint64_t runs_completed; /* written by the completer; outstanding: accepted - completed */
   uint32_t sleeping_waiters;
   df_bell poller_bell;
@@ -202,6 +204,7 @@ struct dfcclContext {
   const uint64_t **reaches; /* [DF_MAX_REACHES] by entry */
   uint64_t next_segment_id;
 
+  int has_failed;       /* a collective has */
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
   char broken_sentence[DF_SENTENCE_BYTES];
   char sentence[DF_SENTENCE_BYTES]; /* latest failure */
@@ -276,7 +279,8 @@ df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
 dfcclResult_t df_poller_start(dfcclContext_t context);
 void df_poller_stop(dfcclContext_t context);
 /* Reaps, and runs callbacks if nobody else does; returns how many runs were finished. driver (may
- * be NULL) is released around user code. */
+ * be NULL) is released around user code; a thread that drives leaves callbacks beyond some number
+ * for its next call, or rings the poller. */
 uint32_t df_complete(dfcclContext_t context, df_driver *driver);
 void df_reap_and_ring(void *context);             /* reaps, and leaves callbacks to the poller */
 int df_completion_is_due(dfcclContext_t context); /* would df_complete find something? */
@@ -289,8 +293,9 @@ int df_in_callback(void); /* the calling thread is inside a callback */
 dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id);
 dfcclResult_t df_wait_all(dfcclContext_t context);
 dfcclResult_t df_device_synchronize(dfcclContext_t context);
-void df_wait_settled(dfcclContext_t context,
-                     uint64_t most_ns); /* until nothing is outstanding, or so long */
+void df_wait_settled(dfcclContext_t context); /* until nothing is outstanding */
+/* Until every run's status is known, or so long; callbacks are left to the poller. */
+void df_wait_decided(dfcclContext_t context, uint64_t most_ns);
 
 /* failure.c */
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
@@ -299,7 +304,8 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
 void df_check_run_limit(dfcclContext_t context, df_coll *coll);                    /* [lock] */
 void df_check_deadlines(dfcclContext_t context);                                   /* [lock] */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
-                  const char *why); /* [lock] */
+                  const char *why);                       /* [lock] */
+void df_peer_left(dfcclContext_t context, uint32_t peer); /* [lock] in order */
 dfcclResult_t df_abort(dfcclContext_t context);
 const char *df_coll_label(const df_coll *coll, char *text,
                           size_t bytes); /* "collective 7 (\"grad\")" */

@@ -2,10 +2,12 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "host/context.h"
@@ -172,15 +174,29 @@ static void say_context(const dfcclContext_t context, df_text *text) {
       context->arena.used_bytes);
 }
 
+/* Returns 0, or the number of the error. A pipe that nobody reads is an error, never the end of the
+ * process. */
 static int write_all(int fd, const char *text, size_t length) {
-  while (length > 0) {
+  sigset_t broken_pipe, before, pending;
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  sigpending(&pending);
+  pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
+  int error = 0;
+  while (length > 0 && error == 0) {
     ssize_t written = write(fd, text, length);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return -1;
-    text += written;
-    length -= (size_t)written;
+    if (written <= 0) {
+      error = written < 0 ? errno : EIO;
+    } else {
+      text += written;
+      length -= (size_t)written;
+    }
   }
-  return 0;
+  if (error == EPIPE && !sigismember(&pending, SIGPIPE))
+    sigtimedwait(&broken_pipe, NULL, &(struct timespec){0});
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return error;
 }
 
 enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
@@ -203,11 +219,11 @@ dfcclResult_t df_dump(dfcclContext_t context, int fd) {
     if (coll && coll->taken < coll->submitted) say_coll(context, &out, coll);
   }
   pthread_mutex_unlock(&context->lock);
-  int failed = write_all(fd, text, (size_t)(out.at - text));
+  int error = write_all(fd, text, (size_t)(out.at - text));
   free(text);
-  if (failed)
+  if (error)
     return df_fail(dfcclSystemError, "could not write the dump to descriptor %d: %s", fd,
-                   strerror(errno));
+                   strerror(error));
   return dfcclSuccess;
 }
 
@@ -244,12 +260,15 @@ enum { DF_MAX_WATCHED = 1024 };
 static uint32_t
     watched_fds[DF_MAX_WATCHED]; /* event descriptor + 1 of each context's service; 0: free */
 static uint32_t signals_seen;
+static uint32_t handlers_running;
 static struct sigaction former_action;
 
 /* Async-signal-safe: counts, and wakes the service threads, which write the dumps. */
 static void on_signal(int number, siginfo_t *info, void *machine) {
   int saved = errno;
+  df_system_add_u32(&handlers_running, 1);
   df_system_add_u32(&signals_seen, 1);
+  df_wake_fence(); /* before the looks: against df_dump_signal_disable */
   for (uint32_t i = 0; i < DF_MAX_WATCHED; i++) {
     uint32_t fd = df_load_relaxed_u32(&watched_fds[i]);
     uint64_t one = 1;
@@ -257,6 +276,7 @@ static void on_signal(int number, siginfo_t *info, void *machine) {
     ssize_t written = write((int)fd - 1, &one, sizeof one);
     (void)written;
   }
+  df_system_sub_u32(&handlers_running, 1);
   if (former_action.sa_flags & SA_SIGINFO) {
     former_action.sa_sigaction(number, info, machine);
   } else if (former_action.sa_handler != SIG_DFL && former_action.sa_handler != SIG_IGN) {
@@ -289,5 +309,9 @@ dfcclResult_t df_dump_signal_enable(dfcclContext_t context) {
 
 void df_dump_signal_disable(dfcclContext_t context) {
   for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
-    if (df_system_claim_u32(&watched_fds[i], (uint32_t)context->event_fd + 1, 0)) return;
+    if (df_system_claim_u32(&watched_fds[i], (uint32_t)context->event_fd + 1, 0)) break;
+  /* A handler that has seen the descriptor writes to it: not to a file that gets its number next.
+   */
+  df_wake_fence();
+  while (df_observe_u32(&handlers_running) != 0) sched_yield();
 }

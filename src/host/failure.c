@@ -33,6 +33,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
                         const char *sentence) {
   if (coll->failed != dfcclSuccess) return;
   coll->failed = status;
+  context->has_failed = 1;
   snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
   snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
   df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
@@ -66,10 +67,11 @@ void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
   df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
 }
 
-static int has_member(const df_coll *coll, uint32_t rank) {
-  for (uint32_t i = 0; i < coll->n; i++)
-    if (coll->ranks[i] == rank) return 1;
-  return 0;
+/* n: not a member. */
+static uint32_t position_of(const df_coll *coll, uint32_t rank) {
+  uint32_t i = 0;
+  while (i < coll->n && coll->ranks[i] != rank) i++;
+  return i;
 }
 
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
@@ -80,9 +82,25 @@ void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, co
   df_break(context, dfcclRemoteError, sentence);
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = context->by_index[i];
-    if (coll == NULL || !has_member(coll, peer)) continue;
+    if (coll == NULL || position_of(coll, peer) == coll->n) continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
+    df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+  }
+}
+
+/* What it had registered, it has deregistered before; what it never registered, it never will. */
+void df_peer_left(dfcclContext_t context, uint32_t peer) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  if (context->peers[peer].state != DF_PEER_ALIVE) return;
+  context->peers[peer].state = DF_PEER_LEFT;
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = context->by_index[i];
+    if (coll == NULL) continue;
+    uint32_t position = position_of(coll, peer);
+    if (position == coll->n || coll->remotes[position] != NULL) continue;
+    snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u has left the job",
+             df_coll_label(coll, label, sizeof label), context->rank, peer);
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
   }
 }
@@ -135,6 +153,6 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
   /* Cancellations take effect at each block's next step; user code that blocks in a callback is not
    * waited for. */
-  if (!df_in_callback()) df_wait_settled(context, 200 * 1000 * 1000);
+  if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);
   return dfcclSuccess;
 }

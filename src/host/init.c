@@ -137,11 +137,25 @@ static void free_context(dfcclContext_t context) {
   free(context);
 }
 
+static uint32_t count_local(const df_mesh *mesh) {
+  uint32_t n = 0;
+  for (int r = 0; r < mesh->n_ranks; r++) n += mesh->local[r] != 0;
+  return n;
+}
+
+/* The ranks of this process must hear that this one will not come; others see its sockets close. */
+static void tell_failed_init(dfcclContext_t context) {
+  df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (r != context->rank && context->mesh.local[r])
+      df_world_post(context->world, r, context->rank, &bye, NULL);
+}
+
 static dfcclResult_t acquire_memory(dfcclContext_t context) {
+  context->world = df_world_join(context->mesh.job, context->n_ranks, count_local(&context->mesh));
+  if (context->world == NULL) return dfcclOutOfMemory;
   dfcclResult_t result = read_cards(context);
   if (result != dfcclSuccess) return result;
-  context->world = df_world_join(context->mesh.job, context->n_ranks);
-  if (context->world == NULL) return dfcclOutOfMemory;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = df_peers_init(context)) != dfcclSuccess) return result;
   if ((result = make_device(context)) != dfcclSuccess) return result;
@@ -193,6 +207,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   dfcclContext_t context =
       aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *context, (size_t)DF_CACHE_LINE));
   if (context == NULL) {
+    df_world_expect_less(mesh->job, 1);
     df_mesh_close(mesh);
     return df_fail(dfcclOutOfMemory, "no memory for the context of rank %u", rank);
   }
@@ -227,6 +242,7 @@ stop:
 detach:
   df_world_detach(context->world, rank);
 free_memory:
+  if (context->world) tell_failed_init(context);
   df_match_free(context);
   df_registry_free(context);
   free_context(context);
@@ -238,14 +254,15 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
     return df_fail(
         dfcclInvalidUsage,
         "dfcclDestroy was called from a callback; it would wait for the callback itself");
-  df_wait_settled(context, UINT64_MAX);
+  df_wait_settled(context);
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);
   pthread_mutex_lock(&context->lock);
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = context->by_index[i];
     if (coll == NULL) continue;
-    df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = coll->id, .a = coll->submitted, .b = 1};
+    df_message message = {
+        .kind = DF_MESSAGE_DEREGISTER, .id = coll->id, .a = coll->submitted, .b = 1};
     df_coll_send(context, coll, &message, NULL);
   }
   pthread_mutex_unlock(&context->lock);

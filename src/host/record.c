@@ -93,8 +93,8 @@ static void note_group(df_recorder *recorder, const dfcclContext_t context, cons
     append_text(&entry, number);
   }
   append_text(&entry, "]");
-  if (entry.bytes &&
-      !memmem(recorder->groups.bytes, recorder->groups.length, entry.bytes, entry.length)) {
+  const char *known = recorder->groups.bytes ? recorder->groups.bytes : "";
+  if (entry.bytes && !memmem(known, recorder->groups.length, entry.bytes, entry.length)) {
     if (recorder->any_group) append_text(&recorder->groups, ",");
     recorder->any_group = 1;
     append(&recorder->groups, entry.bytes, entry.length);

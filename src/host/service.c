@@ -79,6 +79,8 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
 
 static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id) {
   if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT) return; /* home and links stay mapped */
+  /* A block may be reading what a failed run has lent: then it stays mapped until the end. */
+  if (context->broken != dfcclSuccess || context->has_failed) return;
   df_segment **at = &context->peers[from].segments;
   while (*at && (*at)->id != id) at = &(*at)->next;
   df_segment *segment = *at;
@@ -138,7 +140,7 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
     df_peer_lost(context, from, DF_PEER_ABORTED, "called dfcclAbort");
     break;
   case DF_MESSAGE_BYE:
-    if (peer->state == DF_PEER_ALIVE) peer->state = DF_PEER_LEFT;
+    df_peer_left(context, from);
     break;
   case DF_MESSAGE_KINDS:
     break;
@@ -194,7 +196,8 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
                             .msg_control = control.bytes,
                             .msg_controllen = sizeof control.bytes};
     ssize_t length = recvmsg(context->peers[rank].socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (length < 0 && errno == EINTR) continue;
+    /* A peer that left with messages from us unread: what it sent before is still to be read. */
+    if (length < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (length <= 0) {
       connection_lost(context, rank);

@@ -24,9 +24,13 @@ static int coll_done(const df_condition *condition) {
   return df_observe_u64(&condition->coll->completed) >= condition->target;
 }
 
-static int all_done(const df_condition *condition) {
-  return df_observe_u64(&condition->context->runs_completed) >= condition->target ||
-         (condition->deadline_ns && df_clock_ns() > condition->deadline_ns);
+static int is_settled(const df_condition *condition) {
+  return !df_has_outstanding(condition->context);
+}
+
+static int is_decided(const df_condition *condition) {
+  return df_observe_u64(&condition->context->runs_taken) >= condition->target ||
+         df_clock_ns() > condition->deadline_ns;
 }
 
 static int holds_all(const df_driver *driver) {
@@ -48,7 +52,9 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
   df_system_sub_u32(&context->sleeping_waiters, 1);
 }
 
-static void drive_until(int (*is_true)(const df_condition *), const df_condition *condition) {
+/* runs_callbacks 0: they are left to the poller. */
+static void drive_until(int (*is_true)(const df_condition *), const df_condition *condition,
+                        int runs_callbacks) {
   dfcclContext_t context = condition->context;
   df_driver driver;
   uint32_t yields = 0;
@@ -56,7 +62,11 @@ static void drive_until(int (*is_true)(const df_condition *), const df_condition
   df_driver_begin(&driver, &context->executor);
   for (;;) {
     int happened = df_driver_turn(&driver, 1);
-    uint32_t completed = df_complete(context, &driver);
+    uint32_t completed = 0;
+    if (runs_callbacks)
+      completed = df_complete(context, &driver);
+    else
+      df_reap_and_ring(context);
     if (is_true(condition)) break;
     if (happened || completed) {
       yields = 0;
@@ -68,12 +78,22 @@ static void drive_until(int (*is_true)(const df_condition *), const df_condition
     }
   }
   df_driver_end(&driver);
+  if (df_completion_is_due(context)) df_ring_poller(context); /* which may have left it to us */
   if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_ring(context->executor.work_bell);
 }
 
 static dfcclResult_t refuse_in_callback(const char *function) {
   return df_fail(dfcclInvalidUsage,
                  "%s was called from a callback; it would wait for the callback itself", function);
+}
+
+/* [lock], which is not held meanwhile. */
+static void wait_for(dfcclContext_t context, df_coll *coll) {
+  coll->references++;
+  df_condition condition = {.context = context, .coll = coll, .target = coll->submitted};
+  pthread_mutex_unlock(&context->lock);
+  drive_until(coll_done, &condition, 1);
+  pthread_mutex_lock(&context->lock);
 }
 
 dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
@@ -85,13 +105,7 @@ dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
                    context->rank);
   }
-  coll->references++;
-  df_condition condition = {.context = context, .coll = coll, .target = coll->submitted};
-  pthread_mutex_unlock(&context->lock);
-
-  drive_until(coll_done, &condition);
-
-  pthread_mutex_lock(&context->lock);
+  wait_for(context, coll);
   dfcclResult_t status = coll->wait_status;
   coll->wait_status = dfcclSuccess;
   if (status != dfcclSuccess) df_fail(status, "%s", coll->sentence);
@@ -102,9 +116,14 @@ dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
 
 dfcclResult_t df_wait_all(dfcclContext_t context) {
   if (df_in_callback()) return refuse_in_callback("dfcclWaitAll");
-  df_condition condition = {.context = context, .target = df_observe_u64(&context->runs_accepted)};
-  drive_until(all_done, &condition);
   pthread_mutex_lock(&context->lock);
+  /* One by one: what is submitted meanwhile may complete before what we wait for. */
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = context->by_index[i];
+    if (coll == NULL || coll->completed == coll->submitted) continue;
+    wait_for(context, coll);
+    df_coll_unreference(context, coll);
+  }
   dfcclResult_t status = context->wait_all_status;
   context->wait_all_status = dfcclSuccess;
   if (status != dfcclSuccess) df_fail(status, "%s", context->sentence);
@@ -112,11 +131,15 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
   return status;
 }
 
-void df_wait_settled(dfcclContext_t context, uint64_t most_ns) {
+void df_wait_settled(dfcclContext_t context) {
+  drive_until(is_settled, &(df_condition){.context = context}, 1);
+}
+
+void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
   df_condition condition = {.context = context,
                             .target = df_observe_u64(&context->runs_accepted),
-                            .deadline_ns = most_ns == UINT64_MAX ? 0 : df_clock_ns() + most_ns};
-  drive_until(all_done, &condition);
+                            .deadline_ns = df_clock_ns() + most_ns};
+  drive_until(is_decided, &condition, 0);
 }
 
 /* ---- device synchronisation ---- */

@@ -54,32 +54,59 @@ static void free_world(df_world *world) {
   free(world);
 }
 
-df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks) {
-  pthread_mutex_lock(&worlds_lock);
+/* [worlds_lock] */
+static df_world *find_world(const unsigned char job[16]) {
   df_world *world = worlds;
   while (world && memcmp(world->job, job, sizeof world->job) != 0) world = world->next;
+  return world;
+}
+
+df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks, uint32_t n_local) {
+  pthread_mutex_lock(&worlds_lock);
+  df_world *world = find_world(job);
   if (world == NULL) {
     world = make_world(job, n_ranks);
     if (world) {
+      world->to_come = n_local;
       world->next = worlds;
       worlds = world;
     }
   }
-  if (world) world->references++;
+  if (world) {
+    world->references++;
+    world->to_come--;
+  }
   pthread_mutex_unlock(&worlds_lock);
   return world;
 }
 
+/* [worlds_lock] Takes it off the list when nobody uses it or will. */
+static int is_over(df_world *world) {
+  if (world->references > 0 || world->to_come > 0) return 0;
+  df_world **at = &worlds;
+  while (*at != world) at = &(*at)->next;
+  *at = world->next;
+  return 1;
+}
+
 void df_world_release(df_world *world) {
   pthread_mutex_lock(&worlds_lock);
-  int last = --world->references == 0;
-  if (last) {
-    df_world **at = &worlds;
-    while (*at != world) at = &(*at)->next;
-    *at = world->next;
+  world->references--;
+  int over = is_over(world);
+  pthread_mutex_unlock(&worlds_lock);
+  if (over) free_world(world);
+}
+
+void df_world_expect_less(const unsigned char job[16], uint32_t n) {
+  pthread_mutex_lock(&worlds_lock);
+  df_world *world = find_world(job);
+  int over = 0;
+  if (world) {
+    world->to_come -= n;
+    over = is_over(world);
   }
   pthread_mutex_unlock(&worlds_lock);
-  if (last) free_world(world);
+  if (over) free_world(world);
 }
 
 void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell) {
@@ -87,6 +114,11 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
   pthread_mutex_lock(&inbox->lock);
   inbox->event_fd = event_fd;
   inbox->bell = bell;
+  if (inbox->first) { /* came before anybody could be woken for them */
+    uint64_t one = 1;
+    ssize_t written = write(event_fd, &one, sizeof one);
+    (void)written;
+  }
   pthread_mutex_unlock(&inbox->lock);
 }
 

@@ -31,15 +31,19 @@ typedef struct df_world {
   struct df_world *next;
   unsigned char job[16];
   uint32_t n_ranks, references;
+  uint32_t to_come;  /* ranks of this process that have not joined yet: letters wait for them */
   df_inbox *inboxes; /* [n_ranks] */
   df_segment *graveyard;
   pthread_mutex_t lock; /* graveyard */
 } df_world;
 
-/* Finds or makes the world of a job; every user releases it once. NULL: out of memory (sentence
- * recorded). */
-df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks);
+/* Finds or makes the world of a job, of whose ranks n_local live in this process; each of them
+ * joins once and releases it once. It stays until all have come and gone: who leaves early is heard
+ * by who comes late. NULL: out of memory (sentence recorded). */
+df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks, uint32_t n_local);
 void df_world_release(df_world *world);
+/* So many ranks of this process will never join. No world of this job: nothing to do. */
+void df_world_expect_less(const unsigned char job[16], uint32_t n);
 
 void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell);
 void df_world_detach(df_world *world, uint32_t rank);      /* later letters to it are dropped */

@@ -1,0 +1,122 @@
+/*
+ * Promise: a rank that leaves, in order or by a failing dfcclInit, leaves nobody waiting for it:
+ * the runs that need it end with dfcclRemoteError, whenever it left and whatever it had registered.
+ * Who does not need it goes on.
+ */
+#include "support/buffers.h"
+#include "support/processes.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+DF_TEST(departures, without_having_registered, 30) {
+  dfcclContext_t ctxs[2];
+  static int32_t send[1000], recv[1000];
+  df_tally tally = {0};
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(1000, 2);
+  OK(df_register(ctxs[0], 7, &coll));
+  OK(dfcclRunAllReduce(ctxs[0], 7, send, recv, df_tally_callback, &tally));
+  df_unwatch(ctxs[1]);
+  OK(dfcclDestroy(ctxs[1]));
+  EVENTUALLY(atomic_load(&tally.calls) == 1);
+  CHECK(atomic_load(&tally.status) == dfcclRemoteError, "%s",
+        df_test_result_name((dfcclResult_t)atomic_load(&tally.status)));
+  CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "rank 1"), "\"%s\"", dfcclGetLastError(ctxs[0]));
+  df_free_contexts(ctxs, 1);
+}
+
+static void join_and_leave(int rank, void *arg) {
+  const dfcclUniqueId *id = arg;
+  dfcclContext_t ctx = df_init(rank, 2, id, NULL);
+  int32_t send[10] = {0}, recv[10];
+  df_collective coll = df_simple(10, 2);
+  OK(df_register(ctx, 1, &coll));
+  if (rank == 0) {
+    dfcclResult_t result = dfcclRunAllReduce(ctx, 1, send, recv, NULL, NULL);
+    if (result == dfcclSuccess) {
+      df_waiting_for("a run whose peer has left");
+      result = dfcclWait(ctx, 1);
+    }
+    CHECK(result == dfcclRemoteError, "%s", df_test_result_name(result));
+  }
+  df_finish(ctx);
+}
+
+/* Its messages may come before the other rank's dfcclInit has returned. */
+DF_TEST(departures, at_once, 60) {
+  for (int i = 0; i < 100; i++) {
+    dfcclUniqueId id;
+    OK(dfcclGetUniqueId(&id));
+    df_in_threads(2, join_and_leave, &id);
+  }
+}
+
+static void join_or_fail(int rank, void *arg) {
+  const dfcclUniqueId *id = arg;
+  dfcclContext_t ctx;
+  dfcclConfig_t config = df_config();
+  if (rank == 1) {
+    RESULT(dfcclInit(&ctx, 2, *id, rank, &config), dfcclInvalidUsage);
+    return;
+  }
+  ctx = df_init(rank, 2, id, NULL);
+  int32_t send[10] = {0}, recv[10];
+  df_collective coll = df_simple(10, 2);
+  dfcclResult_t result = df_register(ctx, 1, &coll);
+  if (result == dfcclSuccess) result = dfcclRunAllReduce(ctx, 1, send, recv, NULL, NULL);
+  if (result == dfcclSuccess) {
+    df_waiting_for("a run whose peer's dfcclInit has failed");
+    result = dfcclWait(ctx, 1);
+  }
+  CHECK(result == dfcclRemoteError, "%s", df_test_result_name(result));
+  df_finish(ctx);
+}
+
+/* Rank 1 cannot write its recording, which it finds out when all have met. */
+DF_TEST(departures, by_a_failing_init, 30) {
+  char directory[] = "/tmp/dfccl-departures-XXXXXX", name[64];
+  dfcclUniqueId id;
+  CHECK(mkdtemp(directory) != NULL, "no temporary directory");
+  snprintf(name, sizeof name, "%s/rank-1.json", directory);
+  CHECK(mkdir(name, 0700) == 0, "no directory in the recording's place");
+  CHECK(setenv("DFCCL_RECORD", directory, 1) == 0, "setenv");
+  OK(dfcclGetUniqueId(&id));
+  df_in_threads(2, join_or_fail, &id);
+  rmdir(name);
+  snprintf(name, sizeof name, "%s/rank-0.json", directory);
+  unlink(name);
+  rmdir(directory);
+}
+
+/* The last rank leaves while the others still tell it things; they go on without it. */
+static void go_on(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  static int32_t send[100], recv[100];
+  df_collective all = df_simple(100, ranks), rest = df_simple(100, ranks - 1);
+  for (int c = 0; c < 200; c++) OK(df_register(ctx, (dfcclCollId_t)c, &all));
+  OK(dfcclRunAllReduce(ctx, 0, send, recv, NULL, NULL));
+  OK(dfcclWait(ctx, 0));
+  if (rank < ranks - 1) {
+    for (int c = 0; c < 200; c++) OK(dfcclDeregister(ctx, (dfcclCollId_t)c));
+    OK(df_register(ctx, 1000, &rest));
+    for (int i = 0; i < 50; i++) {
+      OK(dfcclRunAllReduce(ctx, 1000, send, recv, NULL, NULL));
+      OK(dfcclWait(ctx, 1000));
+      df_sleep_ms(1);
+    }
+  }
+  df_finish(ctx);
+}
+
+DF_TEST(departures, of_a_process_that_others_write_to, 60) {
+  for (int i = 0; i < 10; i++) {
+    df_family family;
+    df_fork(&family, 3, 30, go_on, NULL);
+    df_join(&family);
+  }
+}
