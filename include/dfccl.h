@@ -263,7 +263,7 @@ typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *
  * sendBuf only on the root; the unused one may be NULL. In place: sendBuf == recvBuf (AllGather:
  * sendBuf == recvBuf + rank*sendCount; ReduceScatter: recvBuf == sendBuf + rank*recvCount). Any
  * other overlap is undefined. Errors: dfcclInvalidArgument (id not registered, or of another kind;
- * NULL or misaligned buffer), dfcclInvalidUsage (submission queue and host-side list full), the
+ * NULL or misaligned buffer), dfcclInvalidUsage (submission queue and host-side list full), dfcclOutOfMemory, the
  * failure of a broken context or collective (dfcclMismatch, dfcclRemoteError, dfcclTimeout,
  * dfcclAborted). A run that is refused has no callback.
  */
@@ -350,7 +350,8 @@ DFCCL_API dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats);
  * Writes to file descriptor fd, as text, one paragraph for each collective of this rank that is not
  * complete: its state, the cursor of each block (run, loop, primitive), and for which rank it
  * waits; then queues and links. Does not wait for the daemon. Errors: dfcclInvalidArgument,
- * dfcclSystemError (fd cannot be written).
+ * dfcclSystemError (fd cannot be written; a pipe that nobody reads raises no signal),
+ * dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd);
 
