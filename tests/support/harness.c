@@ -1,6 +1,7 @@
 /* Checks, random numbers and small waits; the watchdog is in watchdog.c. */
 #include "support/harness.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +63,16 @@ const char *df_test_result_name(dfcclResult_t result) {
 
 static void (*print_repetition)(void);
 
-void df_on_failure(void (*print)(void)) { print_repetition = print; }
+static void on_abort(int signal_number) {
+  df_print_repetition();
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+void df_on_failure(void (*print)(void)) {
+  print_repetition = print;
+  signal(SIGABRT, on_abort); /* assertions of the library, and sanitizers' reports */
+}
 
 void df_print_repetition(void) {
   if (print_repetition != NULL) print_repetition();

@@ -65,7 +65,8 @@ void df_test_run(const char *name, double seconds, df_test_body body);
  * one. */
 void df_watchdog_start(const char *name, double seconds);
 void df_watchdog_stop(void);
-/* Called, if set, when a check fails and when the watchdog strikes: prints how to repeat the case.
+/* Called, if set, when a check fails, the watchdog strikes or the process aborts: prints how to
+ * repeat the case.
  */
 void df_on_failure(void (*print)(void));
 /* For the watchdog's report: what the calling thread is waiting for at the moment; NULL: nothing.
