@@ -143,8 +143,17 @@ static uint64_t memory_per_block(const dfcclContext_t context) {
     const df_coll *coll = context->by_index[i];
     if (coll == NULL) continue;
     bytes += sizeof(df_descriptor) / coll->shape.n_blocks + sizeof(df_part) + sizeof(uint64_t) +
-             coll->plan->n_links * sizeof(df_link) + sizeof(df_cursor) + 2 * sizeof(uint32_t) +
-             sizeof(void *);
+             sizeof(df_cursor) + 2 * sizeof(uint32_t) + sizeof(void *);
+  }
+  return bytes;
+}
+
+/* Bytes of this rank's ends of all links; their rings are in the arena. */
+static uint64_t link_ends(const dfcclContext_t context) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    const df_coll *coll = context->by_index[i];
+    if (coll) bytes += (uint64_t)coll->shape.n_blocks * coll->plan->n_links * sizeof(df_link);
   }
   return bytes;
 }
@@ -169,9 +178,10 @@ static void say_context(const dfcclContext_t context, df_text *text) {
   }
   say(text,
       "  memory for each block: %" PRIu64
-      " bytes of contexts, %zu bytes of context cache; links: %" PRIu64 " bytes\n",
+      " bytes of contexts, %zu bytes of context cache; links: %" PRIu64 " bytes of ends, %" PRIu64
+      " bytes of rings\n",
       memory_per_block(context), (size_t)context->settings.context_slots * sizeof(df_context_slot),
-      context->arena.used_bytes);
+      link_ends(context), context->arena.used_bytes);
 }
 
 /* Returns 0, or the number of the error. A pipe that nobody reads is an error, never the end of the

@@ -56,6 +56,26 @@ static void run_in_own_order(int rank, void *arg) {
   free(colls);
 }
 
+/* What the library says that its contexts take; the limits are the design's for 1,000 collectives. */
+static void check_memory_per_block(dfcclContext_t ctx) {
+  char text[16384] = {0};
+  FILE *file = tmpfile();
+  CHECK(file != NULL, "no temporary file");
+  OK(dfcclDump(ctx, fileno(file)));
+  rewind(file);
+  CHECK(fread(text, 1, sizeof text - 1, file) > 0, "the dump is empty");
+  fclose(file);
+  const char *line = strstr(text, "memory for each block: ");
+  unsigned long long contexts = 0, cache = 0;
+  CHECK(line != NULL && sscanf(line, "memory for each block: %llu bytes of contexts, %llu bytes",
+                               &contexts, &cache) == 2,
+        "the dump does not tell the memory: \"%s\"", text);
+  fprintf(stderr, "memory for each block: %llu bytes of contexts, %llu of context cache\n", contexts,
+          cache);
+  CHECK(contexts > 0 && contexts <= 512 * 1024, "%llu bytes of contexts", contexts);
+  CHECK(cache > 0 && cache <= 13 * 1024, "%llu bytes of context cache", cache);
+}
+
 static void play(int collectives, int rounds) {
   static job j;
   j.collectives = collectives;
@@ -73,6 +93,7 @@ static void play(int collectives, int rounds) {
           collectives, RANKS, rounds, took, before, after,
           (double)(after - before) / collectives / RANKS, (unsigned long long)s.preemptions,
           s.taskQueueHighWater);
+  check_memory_per_block(j.ctxs[0]);
   df_free_contexts(j.ctxs, RANKS);
 }
 
