@@ -13,7 +13,7 @@ command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit
 # model: variants of it that must hold | bugs ("VARIANT+BUG" where a bug belongs to one variant)
 declare -A holds=(
   [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="-" [bell]="- DEEP"
-  [poller]="-" [preemption]="-"
+  [poller]="- NO_RELOOK" [lend]="-" [preemption]="-"
 )
 declare -A bugs=(
   [sq]="RECORD_LATE COUNT_LATE NO_LAP FIRST_FREES NO_FULL"
@@ -22,10 +22,11 @@ declare -A bugs=(
   [completion]="RESET_LATE STATUS_LATE"
   [link]="PUBLISH_EARLY RELEASE_EARLY NO_CREDIT NO_LAP NO_DRAIN"
   [bell]="NO_FENCE_RINGER NO_FENCE_SLEEPER NO_RECHECK TICKET_LATE DEEP+DEEP_LATE DEEP+NO_FENCE_RINGER"
-  [poller]="NO_LAST_LOOK NO_RELOOK NO_CLAIM"
+  [poller]="NO_LAST_LOOK NO_HAND_OVER NO_CLAIM"
+  [lend]="NO_BORROW LOOK_FIRST NO_REVOKE REVOKE_ANYWAY"
   [preemption]="IN_ORDER ONE_SLOT"
 )
-order=(sq cq completion link bell poller preemption)
+order=(sq cq completion link lend bell poller preemption)
 [ $# -gt 0 ] && order=("$@")
 
 place=$(mktemp -d) || exit 1
