@@ -194,6 +194,17 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, int algorith
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
   df_shape_make(&coll->shape, coll->plan, coll->count, (uint32_t)df_type_size(coll->type),
                 &context->shape_limits);
+  /* Loops are counted in 32 bits: only tiny slots and enormous counts go beyond. */
+  const df_part *part = &coll->shape.parts[0];
+  uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;
+  if ((uint64_t)part->loops * part->chunk * pieces < part->elements) {
+    result =
+        df_fail(dfcclInvalidArgument,
+                "collective %" PRIu64 ": count %" PRIu64
+                " needs more loops than can be counted with slots of %lld bytes (DFCCL_SLOT_BYTES)",
+                coll->id, coll->count, context->settings.slot_bytes);
+    goto release_plan;
+  }
   result = make_descriptor(context, coll);
   if (result != dfcclSuccess) goto release_plan;
   coll->index = take_index(context);

@@ -162,15 +162,23 @@ static void collect_letters(dfcclContext_t context) {
 
 /* ---- sockets ---- */
 
+/* The first descriptor that came along, or -1. More than one is nobody's message of ours: they are
+ * closed. */
 static int passed_descriptor(struct msghdr *header) {
-  for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c))
-    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-        c->cmsg_len == CMSG_LEN(sizeof(int))) {
+  int first = -1;
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < n; i++) {
       int fd;
-      memcpy(&fd, CMSG_DATA(c), sizeof fd);
-      return fd;
+      memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+      if (first < 0)
+        first = fd;
+      else
+        close(fd);
     }
-  return -1;
+  }
+  return first;
 }
 
 static void connection_lost(dfcclContext_t context, uint32_t rank) {

@@ -5,6 +5,7 @@
  */
 #include "support/buffers.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static dfcclContext_t ctxs[3];
@@ -227,4 +228,17 @@ DF_TEST(invalid_arguments, the_latest_sentence, 30) {
   RESULT(dfcclWait(ctxs[0], 4321), dfcclInvalidArgument);
   CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "4321"), "\"%s\"", dfcclGetLastError(ctxs[0]));
   df_free_contexts(ctxs, 1);
+}
+
+/* A count that tiny slots would cut into more loops than can be counted is refused, not wrapped. */
+DF_TEST(invalid_arguments, too_many_loops, 30) {
+  dfcclContext_t pair[2];
+  setenv("DFCCL_SLOT_BYTES", "64", 1);
+  df_make_contexts(pair, 2, NULL);
+  unsetenv("DFCCL_SLOT_BYTES");
+  RESULT(dfcclRegisterAllReduce(pair[0], 1, (size_t)1 << 46, dfcclInt8, dfcclSum, NULL),
+         dfcclInvalidArgument);
+  CHECK(df_mentions(dfcclGetLastError(pair[0]), "70368744177664"), "\"%s\"",
+        dfcclGetLastError(pair[0]));
+  df_free_contexts(pair, 2);
 }
