@@ -7,14 +7,23 @@
 #include <strings.h>
 #include <unistd.h>
 
-static int count_entries(const char *path, const char *except_prefix) {
+/* Shared memory of programs that may run beside us: the test framework's, and two MPI libraries'.
+ */
+static const char *const foreign_prefixes[] = {"bxf_arena_", "vader_segment", "mpich", NULL};
+
+static int has_prefix(const char *name, const char *const *prefixes) {
+  for (; prefixes != NULL && *prefixes != NULL; prefixes++)
+    if (strncmp(name, *prefixes, strlen(*prefixes)) == 0) return 1;
+  return 0;
+}
+
+static int count_entries(const char *path, const char *const *except_prefixes) {
   DIR *directory = opendir(path);
   if (directory == NULL) return 0;
   int count = 0;
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     if (entry->d_name[0] == '.') continue;
-    if (except_prefix != NULL && strncmp(entry->d_name, except_prefix, strlen(except_prefix)) == 0)
-      continue;
+    if (has_prefix(entry->d_name, except_prefixes)) continue;
     count++;
   }
   closedir(directory);
@@ -25,7 +34,7 @@ int df_thread_count(void) { return count_entries("/proc/self/task", NULL); }
 
 int df_descriptor_count(void) { return count_entries("/proc/self/fd", NULL); }
 
-int df_shm_entry_count(void) { return count_entries("/dev/shm", "bxf_arena_"); }
+int df_shm_entry_count(void) { return count_entries("/dev/shm", foreign_prefixes); }
 
 static long field_of(const char *path, const char *field) {
   FILE *file = fopen(path, "r");
