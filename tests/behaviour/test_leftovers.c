@@ -10,7 +10,25 @@
 #include <signal.h>
 #include <unistd.h>
 
-static char before[1 << 17], during[1 << 17];
+/* Names in the whole machine, before ours came and while they are there. */
+enum { NAMES_BYTES = 1 << 17 };
+static char sockets_before[NAMES_BYTES], sockets_during[NAMES_BYTES];
+static char shm_before[NAMES_BYTES], shm_during[NAMES_BYTES];
+
+static void look_before(void) {
+  df_unix_socket_names(sockets_before, NAMES_BYTES);
+  df_shm_names(shm_before, NAMES_BYTES);
+}
+
+static void look_during(void) {
+  df_unix_socket_names(sockets_during, NAMES_BYTES);
+  df_shm_names(shm_during, NAMES_BYTES);
+}
+
+static void expect_gone(void) {
+  EVENTUALLY(df_unix_sockets_left(sockets_before, sockets_during) == 0);
+  EVENTUALLY(df_shm_names_left(shm_before, shm_during) == 0);
+}
 
 static void use_everything(dfcclContext_t *ctxs, int ranks) {
   df_make_contexts(ctxs, ranks, NULL);
@@ -32,20 +50,17 @@ DF_TEST(leftovers, after_destroy, 60) {
   use_everything(ctxs, 3); /* what the C library keeps from the first time is not ours */
   df_free_contexts(ctxs, 3);
   int threads = df_thread_count(), descriptors = df_descriptor_count(), children = df_child_count();
-  int shm = df_shm_entry_count();
-  df_unix_socket_names(before, sizeof before);
+  look_before();
   for (int i = 0; i < 5; i++) {
     use_everything(ctxs, 3);
-    df_unix_socket_names(during, sizeof during);
+    look_during();
     df_free_contexts(ctxs, 3);
   }
   EVENTUALLY(df_thread_count() <= threads); /* a joined thread may be listed for a moment */
   CHECK(df_descriptor_count() == descriptors, "%d descriptors, %d before", df_descriptor_count(),
         descriptors);
   CHECK(df_child_count() == children, "%d children, %d before", df_child_count(), children);
-  CHECK(df_shm_entry_count() == shm, "%d entries in /dev/shm, %d before", df_shm_entry_count(),
-        shm);
-  EVENTUALLY(df_unix_sockets_left(before, during) == 0);
+  expect_gone();
 }
 
 static void work_for_ever(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
@@ -74,17 +89,14 @@ static void work_a_little(int rank, int ranks, const dfcclUniqueId *id, void *ar
 DF_TEST(leftovers, after_all_ranks_were_killed, 60) {
   enum { RANKS = 3 };
   atomic_int *busy = df_shared(sizeof *busy);
-  int shm = df_shm_entry_count();
-  df_unix_socket_names(before, sizeof before);
+  look_before();
   df_family family;
   df_fork(&family, RANKS, 50, work_for_ever, busy);
   EVENTUALLY(atomic_load(busy) == RANKS);
-  df_unix_socket_names(during, sizeof during);
+  look_during();
   for (int rank = 0; rank < RANKS; rank++) kill(family.pids[rank], SIGKILL);
   for (int rank = 0; rank < RANKS; rank++) df_reap(&family, rank);
   df_fork(&family, RANKS, 30, work_a_little, NULL);
   df_join(&family);
-  CHECK(df_shm_entry_count() == shm, "%d entries in /dev/shm, %d before", df_shm_entry_count(),
-        shm);
-  EVENTUALLY(df_unix_sockets_left(before, during) == 0);
+  expect_gone();
 }

@@ -1,40 +1,26 @@
 #include "support/leftovers.h"
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-/* Shared memory of programs that may run beside us: the test framework's, and two MPI libraries'.
- */
-static const char *const foreign_prefixes[] = {"bxf_arena_", "vader_segment", "mpich", NULL};
-
-static int has_prefix(const char *name, const char *const *prefixes) {
-  for (; prefixes != NULL && *prefixes != NULL; prefixes++)
-    if (strncmp(name, *prefixes, strlen(*prefixes)) == 0) return 1;
-  return 0;
-}
-
-static int count_entries(const char *path, const char *const *except_prefixes) {
+static int count_entries(const char *path) {
   DIR *directory = opendir(path);
   if (directory == NULL) return 0;
   int count = 0;
-  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-    if (entry->d_name[0] == '.') continue;
-    if (has_prefix(entry->d_name, except_prefixes)) continue;
-    count++;
-  }
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
+    count += entry->d_name[0] != '.';
   closedir(directory);
   return count;
 }
 
-int df_thread_count(void) { return count_entries("/proc/self/task", NULL); }
+int df_thread_count(void) { return count_entries("/proc/self/task"); }
 
-int df_descriptor_count(void) { return count_entries("/proc/self/fd", NULL); }
-
-int df_shm_entry_count(void) { return count_entries("/dev/shm", foreign_prefixes); }
+int df_descriptor_count(void) { return count_entries("/proc/self/fd"); }
 
 static long field_of(const char *path, const char *field) {
   FILE *file = fopen(path, "r");
@@ -65,6 +51,26 @@ int df_child_count(void) {
   return count;
 }
 
+/* Appends name, which may end with its line end, as a line; false: no room. */
+static bool add_line(char *names, size_t bytes, size_t *used, const char *name) {
+  size_t length = strcspn(name, "\n");
+  if (*used + length + 2 > bytes) return false;
+  memcpy(names + *used, name, length);
+  memcpy(names + *used + length, "\n", 2);
+  *used += length + 1;
+  return true;
+}
+
+void df_shm_names(char *names, size_t bytes) {
+  DIR *directory = opendir("/dev/shm");
+  size_t used = 0;
+  names[0] = '\0';
+  if (directory == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
+    if (entry->d_name[0] != '.' && !add_line(names, bytes, &used, entry->d_name)) break;
+  closedir(directory);
+}
+
 void df_unix_socket_names(char *names, size_t bytes) {
   FILE *file = fopen("/proc/net/unix", "r");
   char line[512];
@@ -74,19 +80,14 @@ void df_unix_socket_names(char *names, size_t bytes) {
   while (fgets(line, sizeof line, file) != NULL) {
     const char *name = strrchr(line, ' ');
     if (name == NULL || strcasestr(name, "dfccl") == NULL) continue;
-    size_t length = strlen(name);
-    if (used + length + 1 > bytes) break;
-    memcpy(names + used, name, length + 1); /* with its line end */
-    used += length;
+    if (!add_line(names, bytes, &used, name)) break;
   }
   fclose(file);
 }
 
-int df_unix_sockets_left(const char *before, const char *during) {
-  static char now[1 << 17];
+static int names_left(const char *before, const char *during, const char *now) {
   char name[512];
   int left = 0;
-  df_unix_socket_names(now, sizeof now);
   for (const char *line = during; *line != '\0';) {
     size_t length = strcspn(line, "\n") + 1;
     if (length < sizeof name) {
@@ -94,15 +95,19 @@ int df_unix_sockets_left(const char *before, const char *during) {
       name[length] = '\0';
       left += strstr(before, name) == NULL && strstr(now, name) != NULL;
     }
-    line += line[length - 1] == '\n' ? length : length - 1;
+    line += length;
   }
   return left;
 }
 
-int df_unix_socket_count(void) {
-  static char names[1 << 17];
-  int count = 0;
-  df_unix_socket_names(names, sizeof names);
-  for (const char *at = names; (at = strchr(at, '\n')) != NULL; at++) count++;
-  return count;
+static char now[1 << 17];
+
+int df_shm_names_left(const char *before, const char *during) {
+  df_shm_names(now, sizeof now);
+  return names_left(before, during, now);
+}
+
+int df_unix_sockets_left(const char *before, const char *during) {
+  df_unix_socket_names(now, sizeof now);
+  return names_left(before, during, now);
 }
