@@ -113,7 +113,14 @@ typedef struct df_callback_queue {
   int running; /* the completer has taken one that is not finished yet */
 } df_callback_queue;
 
-typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_ABORTED, DF_PEER_DEAD } df_peer_state;
+/* Given up: it called dfcclAbort, or another rank says that it died. It may still write to us. */
+typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_GIVEN_UP, DF_PEER_DEAD } df_peer_state;
+
+/* Why a context is broken, as it is passed on. */
+typedef struct df_cause {
+  uint32_t lost, witness; /* the rank that was lost, DF_NOBODY: none; and who saw it */
+  char why[DF_SENTENCE_BYTES];
+} df_cause;
 
 typedef struct df_outgoing {
   struct df_outgoing *next;
@@ -132,6 +139,8 @@ typedef struct df_peer {
   df_segment *segments; /* mapped here */
   uint64_t *told;       /* ids of our link segments that it has been told */
   uint32_t n_told;
+  char *cause; /* why it leaves, if it has said so */
+  dfcclResult_t cause_status;
 } df_peer;
 
 /* Memory from dfcclMemAlloc. */
@@ -207,6 +216,7 @@ struct dfcclContext {
   int has_failed;       /* a collective has */
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
   char broken_sentence[DF_SENTENCE_BYTES];
+  df_cause cause;                   /* meaningful while broken */
   char sentence[DF_SENTENCE_BYTES]; /* latest failure */
   struct df_recorder *recorder;
   uint32_t signals_handled;
@@ -304,7 +314,11 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
 void df_check_run_limit(dfcclContext_t context, df_coll *coll);                    /* [lock] */
 void df_check_deadlines(dfcclContext_t context);                                   /* [lock] */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
-                  const char *why);                       /* [lock] */
+                  const char *why); /* [lock] as this rank sees it */
+/* [lock] To all others, before this rank leaves: what broke its context. Else they may hear of the
+ * leaving first, and take it for the cause. */
+void df_tell_cause(dfcclContext_t context);
+void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */
 void df_peer_left(dfcclContext_t context, uint32_t peer); /* [lock] in order */
 dfcclResult_t df_abort(dfcclContext_t context);
 const char *df_coll_label(const df_coll *coll, char *text,

@@ -25,6 +25,8 @@ const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   if (context->broken != dfcclSuccess) return;
   context->broken = status;
+  context->cause = (df_cause){.lost = DF_NOBODY, .witness = context->rank};
+  snprintf(context->cause.why, sizeof context->cause.why, "%s", sentence);
   snprintf(context->broken_sentence, sizeof context->broken_sentence, "%s", sentence);
   snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
 }
@@ -56,15 +58,22 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
  * left alone. */
 void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
   if (coll->submitted <= coll->run_limit || coll->taken < coll->run_limit) return;
+  const df_peer *peer = &context->peers[coll->limit_rank];
+  dfcclResult_t status = dfcclRemoteError;
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
-  snprintf(sentence, sizeof sentence,
-           "%s: rank %u deregistered it after %" PRIu64 " runs; run %" PRIu64
-           " of rank %u can never complete",
-           df_coll_label(coll, label, sizeof label), coll->limit_rank, coll->run_limit,
-           coll->run_limit + 1, context->rank);
+  int length = snprintf(sentence, sizeof sentence,
+                        "%s: rank %u deregistered it after %" PRIu64 " runs; run %" PRIu64
+                        " of rank %u can never complete",
+                        df_coll_label(coll, label, sizeof label), coll->limit_rank, coll->run_limit,
+                        coll->run_limit + 1, context->rank);
+  if (coll->limit_rank_leaves && peer->cause) {
+    snprintf(sentence + length, sizeof sentence - (size_t)length, "; it left because: %s",
+             peer->cause);
+    status = peer->cause_status;
+  }
   /* A member that leaves the job for good breaks it; one that only deregistered does not. */
-  if (coll->limit_rank_leaves) df_break(context, dfcclRemoteError, sentence);
-  df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+  if (coll->limit_rank_leaves) df_break(context, status, sentence);
+  df_fail_collective(context, coll, status, 0, sentence);
 }
 
 /* n: not a member. */
@@ -74,19 +83,54 @@ static uint32_t position_of(const df_coll *coll, uint32_t rank) {
   return i;
 }
 
-void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
+static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state, uint32_t witness,
+                      const char *why) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   if (context->peers[peer].state == DF_PEER_DEAD || context->peers[peer].state == state) return;
   context->peers[peer].state = state;
-  snprintf(sentence, sizeof sentence, "rank %u %s (seen by rank %u)", peer, why, context->rank);
-  df_break(context, dfcclRemoteError, sentence);
+  snprintf(sentence, sizeof sentence, "rank %u %.400s (seen by rank %u)", peer, why, witness);
+  if (context->broken == dfcclSuccess) {
+    df_break(context, dfcclRemoteError, sentence);
+    context->cause = (df_cause){.lost = peer, .witness = witness};
+    snprintf(context->cause.why, sizeof context->cause.why, "%s", why);
+  }
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = context->by_index[i];
     if (coll == NULL || position_of(coll, peer) == coll->n) continue;
-    snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %s",
+    snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
   }
+}
+
+void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
+  lose_peer(context, peer, state, context->rank, why);
+}
+
+void df_tell_cause(dfcclContext_t context) {
+  if (context->broken == dfcclSuccess || context->broken == dfcclAborted) return; /* all know */
+  df_message message = {.kind = DF_MESSAGE_CAUSE,
+                        .payload_bytes = (uint32_t)strlen(context->cause.why) + 1,
+                        .id = context->cause.lost,
+                        .a = (uint64_t)context->broken,
+                        .b = context->cause.witness};
+  for (uint32_t peer = 0; peer < context->n_ranks; peer++)
+    if (peer != context->rank) df_send(context, peer, &message, context->cause.why, -1);
+}
+
+void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message) {
+  df_peer *peer = &context->peers[from];
+  const char *why = df_message_payload(message);
+  uint64_t lost = message->id;
+  if (lost < context->n_ranks && lost != context->rank && lost != from) {
+    uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
+    if (context->peers[lost].state == DF_PEER_ALIVE)
+      lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, why);
+    return;
+  }
+  if (peer->cause) return;
+  peer->cause = strdup(why); /* without memory for it the others hear less, and that is all */
+  peer->cause_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
 }
 
 /* What it had registered, it has deregistered before; what it never registered, it never will. */
@@ -94,14 +138,18 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   if (context->peers[peer].state != DF_PEER_ALIVE) return;
   context->peers[peer].state = DF_PEER_LEFT;
+  const char *cause = context->peers[peer].cause;
+  dfcclResult_t status = cause ? context->peers[peer].cause_status : dfcclRemoteError;
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = context->by_index[i];
     if (coll == NULL) continue;
     uint32_t position = position_of(coll, peer);
     if (position == coll->n || coll->remotes[position] != NULL) continue;
-    snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u has left the job",
-             df_coll_label(coll, label, sizeof label), context->rank, peer);
-    df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+    snprintf(sentence, sizeof sentence,
+             "%s on rank %u: its member rank %u has left the job%s%.300s",
+             df_coll_label(coll, label, sizeof label), context->rank, peer,
+             cause ? ", because: " : "", cause ? cause : "");
+    df_fail_collective(context, coll, status, 0, sentence);
   }
 }
 

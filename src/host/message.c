@@ -13,6 +13,7 @@ static int payload_fits(const df_message *message) {
            message->payload_bytes == sizeof announced + announced.group_size * sizeof(uint32_t);
   case DF_MESSAGE_FAIL:
   case DF_MESSAGE_ABORT:
+  case DF_MESSAGE_CAUSE:
     return message->payload_bytes >= 1 && message->payload_bytes <= DF_SENTENCE_BYTES &&
            payload[message->payload_bytes - 1] == 0;
   default:

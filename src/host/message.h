@@ -19,6 +19,8 @@ typedef enum {
   DF_MESSAGE_DEREGISTER, /* id: collective, a: runs executed before, b: 1 when the sender leaves */
   DF_MESSAGE_FAIL,       /* id: collective, a: dfcclResult_t; payload: sentence */
   DF_MESSAGE_ABORT,      /* payload: sentence */
+  DF_MESSAGE_CAUSE,      /* why the sender is about to leave; id: the rank that was lost, or
+                            DF_NOBODY, a: dfcclResult_t, b: who saw it; payload: sentence */
   DF_MESSAGE_BYE,        /* the sender leaves in order */
   DF_MESSAGE_KINDS
 } df_message_kind;
@@ -27,6 +29,8 @@ typedef enum { DF_SEGMENT_HOME, DF_SEGMENT_LINKS, DF_SEGMENT_USER } df_segment_u
 
 /* Numbers of segments: 0 is home, user memory from 1 on, links from here on. */
 #define DF_FIRST_LINKS_SEGMENT ((uint64_t)1 << 32)
+
+#define DF_NOBODY UINT32_MAX
 
 enum { DF_MESSAGE_MAGIC = 0xdfcc };
 

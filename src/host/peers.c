@@ -39,6 +39,7 @@ void df_peers_free(dfcclContext_t context) {
     df_peer *peer = &context->peers[r];
     free_outgoing(peer);
     free(peer->told);
+    free(peer->cause);
     while (peer->segments) {
       df_segment *next = peer->segments->next;
       df_segment_destroy(peer->segments);

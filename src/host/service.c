@@ -137,7 +137,10 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
     handle_failure(context, from, message);
     break;
   case DF_MESSAGE_ABORT:
-    df_peer_lost(context, from, DF_PEER_ABORTED, "called dfcclAbort");
+    df_peer_lost(context, from, DF_PEER_GIVEN_UP, "called dfcclAbort");
+    break;
+  case DF_MESSAGE_CAUSE:
+    df_hear_cause(context, from, message);
     break;
   case DF_MESSAGE_BYE:
     df_peer_left(context, from);

@@ -144,7 +144,8 @@ static void say(input *in, dfcclContext_t context) {
   int fd = -1;
   if (message->kind == DF_MESSAGE_ANNOUNCE) {
     message->payload_bytes = (uint32_t)announce(in, context, message, next_byte(in));
-  } else if (message->kind == DF_MESSAGE_FAIL || message->kind == DF_MESSAGE_ABORT) {
+  } else if (message->kind == DF_MESSAGE_FAIL || message->kind == DF_MESSAGE_ABORT ||
+             message->kind == DF_MESSAGE_CAUSE) {
     const uint8_t *text = next_bytes(in, next_byte(in) % 64, &taken);
     if (taken > 0) memcpy(message + 1, text, taken);
     message->payload_bytes = (uint32_t)taken + 1;

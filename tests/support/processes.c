@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "support/ranks.h"
+#include "support/rest.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -59,9 +60,7 @@ void df_fork(df_family *family, int ranks, double seconds, df_rank_body body, vo
   CHECK(pipe(ends) == 0, "pipe: %s", strerror(errno));
   family->ranks = ranks;
   fflush(NULL);
-  /* A sanitizer's allocator does not survive a fork while another thread is in it: the watchdog and
-   * the test framework's threads have just been started, and are quiet after a moment. */
-  if (df_slowdown() > 1) usleep(50 * 1000);
+  df_quiet_before_fork();
   for (int rank = 0; rank < ranks; rank++) {
     pid_t pid = fork();
     CHECK(pid >= 0, "fork: %s", strerror(errno));

@@ -14,6 +14,7 @@
 #include "host/rendezvous.h"
 #include "host/sockets.h"
 #include "support/leftovers.h"
+#include "support/rest.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define LEAK_CHECK 1
@@ -101,11 +102,32 @@ static void check_mesh(const crew *c, const member *m, const df_mesh *mesh) {
 
 static const crew *current_crew; /* of this process */
 
+/* Those of earlier turns, and the root in the parent's process. */
+static void await_turn(const crew *c, const member *m) {
+  pid_t pids[CREW_MAX + 1] = {getppid()};
+  int count = 1;
+  for (int i = 0; i < c->n; i++) {
+    if (c->members[i].turn >= m->turn || c->pids[i] == 0) continue;
+    EVENTUALLY(__atomic_load_n(&c->members[i].started, __ATOMIC_ACQUIRE) == 1);
+    pids[count++] = c->pids[i];
+  }
+  df_await_rest(pids, count, 20);
+}
+
+void await_rest_of_crew(const crew *c) {
+  pid_t pids[CREW_MAX + 1] = {getpid()};
+  int count = 1;
+  for (int i = 0; i < c->n; i++)
+    if (c->pids[i] != 0) pids[count++] = c->pids[i];
+  df_await_rest(pids, count, 20);
+}
+
 static void *run_member(void *argument) {
   member *m = argument;
   df_mesh mesh;
   memset(&mesh, 0, sizeof mesh);
-  if (m->delay_ms > 0) df_sleep_ms(m->delay_ms);
+  if (m->turn > 0) await_turn(current_crew, m);
+  __atomic_store_n(&m->started, 1, __ATOMIC_RELEASE);
   dfcclResult_t code = join_crew(current_crew, m, &mesh);
   if (code == dfcclSuccess) {
     check_mesh(current_crew, m, &mesh);
@@ -151,12 +173,6 @@ static void run_process(crew *c, int first) {
           df_descriptor_count());
 }
 
-/* Forking while another thread allocates can leave AddressSanitizer's allocator locked in the child
- * for ever, and a thread that has just been started (the watchdog) does. */
-void be_quiet(void) {
-  if (df_slowdown() > 1) df_sleep_ms(20);
-}
-
 pid_t start_process(crew *c, int first, double seconds) {
   fflush(NULL);
   pid_t pid = fork();
@@ -182,7 +198,7 @@ void open_gate(crew *c) {
 }
 
 void start_crew(crew *c) {
-  be_quiet();
+  df_quiet_before_fork();
   for (int first = 0; first < c->n; first += c->per_process) start_process(c, first, 60);
   open_gate(c);
 }
@@ -221,7 +237,7 @@ pid_t start_helper(void (*prepare)(crew *c), crew *c) {
   char byte;
   CHECK(pipe(ready) == 0, "%s", strerror(errno));
   fflush(NULL);
-  be_quiet();
+  df_quiet_before_fork();
   pid_t pid = fork();
   CHECK(pid >= 0, "fork: %s", strerror(errno));
   if (pid == 0) {

@@ -11,16 +11,17 @@
 #include "host/handshake.h"
 #include "support/harness.h"
 
-/* LONG_MS: longer than any test may take, so who returns did not wait for its timeout.
- * LATE_MS: after this, those who come without delay are there, on a loaded machine too. */
-enum { CREW_MAX = 64, LONG_MS = 1000000, LATE_MS = 1000, NOT_YET = -1 };
+/* LONG_MS: longer than any test may take, so who returns did not wait for its timeout. */
+enum { CREW_MAX = 64, LONG_MS = 1000000, NOT_YET = -1 };
 
 typedef struct {
   /* in */
-  int n_ranks, rank, timeout_ms, delay_ms;
+  int n_ranks, rank, timeout_ms;
+  int turn;        /* comes when those of earlier turns have done what they can; 0: at once */
   int descriptors; /* 0, or how many its process may add */
   bool mute;       /* does not try its sockets */
   /* out */
+  int started;
   int code; /* NOT_YET until the join has returned */
   char sentence[DF_SENTENCE_BYTES];
   unsigned char job[16];
@@ -41,14 +42,14 @@ typedef struct {
 void *shared_memory(size_t bytes);
 
 /* n members, to run in processes of per_process threads; each as rank i of n, with a timeout of
- * LONG_MS and no delay. Nothing runs yet. */
+ * LONG_MS and in turn 0. Nothing runs yet. */
 crew *make_crew(bool by_key, int n, int per_process);
 
 /* What a rank tells the others. */
 df_card card_of(int rank);
 
-/* Before the first fork: see bootstrap_crew.c. */
-void be_quiet(void);
+/* Returns when the members' processes and the root in this one have done what they can. */
+void await_rest_of_crew(const crew *c);
 
 /* Starts the process of members first to first + per_process - 1; they wait for the gate. */
 pid_t start_process(crew *c, int first, double seconds);

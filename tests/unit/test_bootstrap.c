@@ -18,6 +18,7 @@
 #include "bootstrap_crew.h"
 #include "host/sockets.h"
 #include "support/leftovers.h"
+#include "support/rest.h"
 
 /* ---- All meet ---- */
 
@@ -53,7 +54,7 @@ DF_TEST(bootstrap, all_ranks_of_a_key_meet, 60) { meet_in_all_shapes(true); }
 
 static void meet_with_late_rank(bool by_key, int late) {
   crew *c = make_crew(by_key, 4, 1);
-  c->members[late].delay_ms = 300;
+  c->members[late].turn = 1;
   start_crew(c);
   reap_crew(c);
   for (int i = 0; i < 4; i++) check_code(c, i, dfcclSuccess);
@@ -80,7 +81,7 @@ DF_TEST(bootstrap, jobs_of_one_process_and_one_key_follow_each_other, 60) {
   char key[64];
   snprintf(key, sizeof key, "one key of process %d", (int)getpid());
   fflush(NULL);
-  be_quiet();
+  df_quiet_before_fork();
   for (int rank = 0; rank < RANKS; rank++) {
     pids[rank] = fork();
     if (pids[rank] == 0) {
@@ -132,7 +133,7 @@ DF_TEST(bootstrap, a_root_that_is_slow_to_leave_is_waited_for, 30) {
 static void disagree_on_size(bool by_key) {
   crew *c = make_crew(by_key, 3, 1);
   c->members[2].n_ranks = 4;
-  c->members[2].delay_ms = LATE_MS;
+  c->members[2].turn = 1;
   start_crew(c);
   reap_crew(c);
   check_code(c, 0, dfcclRemoteError);
@@ -153,7 +154,7 @@ DF_TEST(bootstrap, a_different_number_of_ranks_ends_the_join_of_all, 60) {
 static void claim_twice(bool by_key, int rank) {
   crew *c = make_crew(by_key, 4, 1);
   c->members[3].rank = rank; /* so rank 3 is missing */
-  c->members[3].delay_ms = LATE_MS;
+  c->members[3].turn = 1;
   start_crew(c);
   reap_crew(c);
   char words[64];
@@ -175,8 +176,8 @@ DF_TEST(bootstrap, two_processes_of_one_rank_end_the_join_of_all, 90) {
 DF_TEST(bootstrap, who_comes_after_a_failure_is_told_why, 30) {
   crew *c = make_crew(false, 3, 1);
   c->members[1].n_ranks = 4;
-  c->members[1].delay_ms = LATE_MS;
-  c->members[2].delay_ms = 2 * LATE_MS;
+  c->members[1].turn = 1;
+  c->members[2].turn = 2;
   start_crew(c);
   reap_crew(c);
   check_code(c, 2, dfcclRemoteError);
@@ -184,18 +185,23 @@ DF_TEST(bootstrap, who_comes_after_a_failure_is_told_why, 30) {
 }
 
 DF_TEST(bootstrap, missing_ranks_are_named_in_time, 60) {
+  crew *crews[2];
   for (int by_key = 0; by_key <= 1; by_key++) {
-    crew *c = make_crew(by_key, 2, 1);
+    crew *c = crews[by_key] = make_crew(by_key, 2, 1);
     for (int i = 0; i < 2; i++) {
       c->members[i].n_ranks = 7;
       c->members[i].rank = 3 * i;
-      c->members[i].timeout_ms = 2000;
+      c->members[i].timeout_ms = 8000; /* enough for the two to come, on a loaded machine too */
     }
-    start_crew(c);
-    reap_crew(c);
+    df_quiet_before_fork();
+    for (int i = 0; i < 2; i++) start_process(c, i, 60);
+  }
+  for (int by_key = 0; by_key <= 1; by_key++) open_gate(crews[by_key]);
+  for (int by_key = 0; by_key <= 1; by_key++) {
+    reap_crew(crews[by_key]);
     for (int i = 0; i < 2; i++) {
-      check_code(c, i, dfcclTimeout);
-      check_mentions(&c->members[i], "ranks 1-2 and 4-6 of 7 did not come");
+      check_code(crews[by_key], i, dfcclTimeout);
+      check_mentions(&crews[by_key]->members[i], "ranks 1-2 and 4-6 of 7 did not come");
     }
   }
 }

@@ -22,6 +22,7 @@
 #include "host/rendezvous_root.h"
 #include "host/sockets.h"
 #include "support/leftovers.h"
+#include "support/rest.h"
 
 /* ---- Some die ---- */
 
@@ -41,7 +42,7 @@ static void check_killed_is_named(const crew *c, int victim) {
 
 static void kill_while_collecting(bool by_key, int victim) {
   crew *c = make_crew(by_key, 4, 1); /* rank 3 never comes */
-  be_quiet();
+  df_quiet_before_fork();
   for (int i = 0; i < 3; i++) {
     c->members[i].timeout_ms = by_key ? 10000 : LONG_MS;
     if (i != victim || victim == 0) start_process(c, i, 60);
@@ -49,7 +50,7 @@ static void kill_while_collecting(bool by_key, int victim) {
   if (victim != 0) c->pids[victim] = start_still_rank(c, victim);
   open_gate(c);
   if (victim != 0) EVENTUALLY(__atomic_load_n(&c->entered, __ATOMIC_ACQUIRE) == 1);
-  df_sleep_ms(LATE_MS);
+  await_rest_of_crew(c);
   for (int i = 0; i < 3; i++) CHECK(code_of(&c->members[i]) == NOT_YET, "member %d returned", i);
   kill(c->pids[victim], SIGKILL);
   for (int i = 0; i < 3; i++) reap(c->pids[i]);
@@ -82,7 +83,7 @@ DF_TEST(bootstrap_faults, a_rank_killed_at_any_moment_hangs_nobody, 120) {
   int told = 0;
   df_unix_socket_names(before, sizeof before);
   df_random random = {20240611};
-  for (int round = 0; round < 24; round++) {
+  for (int round = 0; round < 12; round++) {
     crew *c = make_crew(round % 2, 6, 1);
     for (int i = 0; i < 6; i++) {
       c->members[i].timeout_ms = 4000; /* who never came is missed late */
@@ -99,7 +100,7 @@ DF_TEST(bootstrap_faults, a_rank_killed_at_any_moment_hangs_nobody, 120) {
       told += i != victim && code_of(&c->members[i]) > dfcclSuccess;
     }
   }
-  fprintf(stderr, "%d of 120 survivors were told\n", told);
+  fprintf(stderr, "%d of 60 survivors were told\n", told);
   df_unix_socket_names(after, sizeof after);
   EVENTUALLY(df_unix_sockets_left(before, after) == 0);
 }
@@ -111,7 +112,7 @@ DF_TEST(bootstrap_faults, the_death_of_an_ids_maker_is_noticed, 30) {
   pid_t maker = start_helper(make_id, c);
   c->members[0].n_ranks = c->members[1].n_ranks = 3;
   start_crew(c);
-  df_sleep_ms(LATE_MS);
+  await_rest_of_crew(c);
   kill(maker, SIGKILL);
   reap(maker);
   reap_crew(c);
@@ -141,7 +142,7 @@ DF_TEST(bootstrap_faults, a_rank_that_makes_no_connections_is_named, 60) {
   for (int by_key = 0; by_key <= 1; by_key++) {
     crew *c = make_crew(by_key, 3, 1);
     for (int i = 0; i < 3; i++) c->members[i].timeout_ms = 4000;
-    be_quiet();
+    df_quiet_before_fork();
     start_process(c, 0, 60);
     start_process(c, 2, 60);
     c->pids[1] = start_still_rank(c, 1);
@@ -239,7 +240,7 @@ DF_TEST(bootstrap_faults, a_stranger_in_place_of_the_root_is_found_out, 30) {
   int listener = df_listen_loopback(&port);
   df_id_write(&id, port, secret);
   fflush(NULL);
-  be_quiet();
+  df_quiet_before_fork();
   pid_t stranger = fork();
   if (stranger == 0) {
     df_challenge lie;
@@ -279,7 +280,7 @@ DF_TEST(bootstrap_faults, a_forked_child_is_another_process, 10) {
   OK(df_handshake_ready());
   df_process_token(tokens);
   fflush(NULL);
-  be_quiet();
+  df_quiet_before_fork();
   pid_t child = fork();
   if (child == 0) {
     df_process_token(tokens + DF_TOKEN_BYTES);
@@ -301,7 +302,7 @@ DF_TEST(bootstrap_faults, a_forked_child_does_not_hold_the_address, 20) {
   df_root *root;
   OK(df_root_start(&options, &root));
   fflush(NULL);
-  be_quiet();
+  df_quiet_before_fork();
   pid_t child = fork();
   if (child == 0)
     for (;;) pause();

@@ -18,6 +18,7 @@
 #include "host/bootstrap.h"
 #include "host/sockets.h"
 #include "support/harness.h"
+#include "support/rest.h"
 
 /* "NAME=value" each; the environment is empty otherwise. */
 static void set_environment(const char *const *variables) {
@@ -211,7 +212,7 @@ static void read_below(const char *proxy_name, bool through_a_shell, df_launch *
   int ends[2];
   CHECK(pipe(ends) == 0, "no pipe");
   fflush(NULL);
-  if (df_slowdown() > 1) df_sleep_ms(20); /* a thread that starts must not hold the allocator */
+  df_quiet_before_fork();
   pid_t proxy = fork();
   if (proxy == 0) {
     if (proxy_name != NULL) prctl(PR_SET_NAME, proxy_name);
@@ -261,7 +262,7 @@ DF_TEST(launcher, torchruns_ranks_meet_though_their_port_is_in_use, 60) {
   int holder = df_listen_loopback(&port); /* as the store of torchrun holds it */
   CHECK(holder >= 0, "no port");
   fflush(NULL);
-  if (df_slowdown() > 1) df_sleep_ms(20);
+  df_quiet_before_fork();
   for (int rank = 0; rank < RANKS; rank++) {
     pids[rank] = fork();
     if (pids[rank] == 0) {

@@ -36,7 +36,9 @@ static size_t sentence(df_message_kind kind, uint32_t length) {
   return bytes;
 }
 
-static int has_sentence(int kind) { return kind == DF_MESSAGE_FAIL || kind == DF_MESSAGE_ABORT; }
+static int has_sentence(int kind) {
+  return kind == DF_MESSAGE_FAIL || kind == DF_MESSAGE_ABORT || kind == DF_MESSAGE_CAUSE;
+}
 
 DF_TEST(message, every_kind, 30) {
   for (int kind = DF_MESSAGE_SEGMENT; kind < DF_MESSAGE_KINDS; kind++) {

@@ -1,0 +1,151 @@
+/*
+ * Promise: survivors name the rank that died, also when they hear first that another survivor has
+ * left because of it: the first cause is told to all.
+ *
+ * Three ranks. Ranks 0 and 1 are contexts of this process that know each other by a socket, as
+ * processes do; rank 2 is two sockets in the test's hands, so that each of the others sees it die
+ * when the test wants.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "host/context.h"
+#include "support/harness.h"
+
+enum { RANKS = 3, DEAD = 2, COUNT = 100, ALL = 5, PAIR = 6 };
+
+typedef struct {
+  dfcclContext_t ctxs[2];
+  int dead_ends[2]; /* rank 2's ends of its sockets to ranks 0 and 1 */
+} scene;
+
+static int32_t send_buffer[COUNT], recv_buffers[2][COUNT];
+
+static void make_pair(int pair[2]) {
+  CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0,
+        "no pair of sockets");
+}
+
+static dfcclContext_t open_rank(int rank, int to_other, int to_dead, const dfcclConfig_t *config) {
+  dfcclContext_t ctx = NULL;
+  df_settings settings;
+  df_mesh mesh = {.n_ranks = RANKS, .rank = rank};
+  OK(df_settings_read(&settings, config));
+  mesh.cards = calloc(RANKS, sizeof *mesh.cards);
+  mesh.sockets = calloc(RANKS, sizeof *mesh.sockets);
+  mesh.local = calloc(RANKS, 1);
+  CHECK(mesh.cards != NULL && mesh.sockets != NULL && mesh.local != NULL, "no memory");
+  for (int r = 0; r < RANKS; r++) mesh.cards[r] = df_context_card(&settings);
+  memset(mesh.job, rank + 1, sizeof mesh.job); /* strangers within this process */
+  mesh.local[rank] = 1;
+  mesh.sockets[rank] = -1;
+  mesh.sockets[1 - rank] = to_other;
+  mesh.sockets[DEAD] = to_dead;
+  OK(df_context_open(&ctx, RANKS, (uint32_t)rank, &settings, &mesh));
+  df_watch(ctx);
+  return ctx;
+}
+
+static scene make_scene(int timeout_ms) {
+  scene s;
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCpu;
+  int between[2], to_dead[2][2];
+  make_pair(between);
+  for (int rank = 0; rank < 2; rank++) make_pair(to_dead[rank]);
+  for (int rank = 0; rank < 2; rank++) {
+    config.timeoutMs = rank == 0 ? timeout_ms : 0;
+    s.ctxs[rank] = open_rank(rank, between[rank], to_dead[rank][0], &config);
+    s.dead_ends[rank] = to_dead[rank][1];
+  }
+  return s;
+}
+
+static void leave(scene *s, int rank) {
+  df_unwatch(s->ctxs[rank]);
+  OK(dfcclDestroy(s->ctxs[rank]));
+}
+
+/* Registers on both ranks a collective of all, and one of ranks 0 and 1 that works. */
+static void register_both(scene *s) {
+  static const int pair[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = pair;
+  options.nRanks = 2;
+  for (int rank = 0; rank < 2; rank++) {
+    OK(dfcclRegisterAllReduce(s->ctxs[rank], ALL, COUNT, dfcclInt32, dfcclSum, NULL));
+    OK(dfcclRegisterAllReduce(s->ctxs[rank], PAIR, COUNT, dfcclInt32, dfcclSum, &options));
+  }
+  for (int rank = 0; rank < 2; rank++)
+    OK(dfcclRunAllReduce(s->ctxs[rank], PAIR, send_buffer, recv_buffers[rank], NULL, NULL));
+  for (int rank = 0; rank < 2; rank++) OK(dfcclWait(s->ctxs[rank], PAIR));
+}
+
+static void expect_named(dfcclContext_t ctx, const char *words) {
+  const char *sentence = dfcclGetLastError(ctx);
+  CHECK(strstr(sentence, words) != NULL, "\"%s\" does not say \"%s\"", sentence, words);
+  RESULT(dfcclRegisterAllReduce(ctx, 99, 1, dfcclInt32, dfcclSum, NULL), dfcclRemoteError);
+  sentence = dfcclGetLastError(ctx);
+  CHECK(strstr(sentence, words) != NULL, "\"%s\" does not say \"%s\"", sentence, words);
+}
+
+/* Rank 0 sees rank 2 die and leaves; rank 1, whose socket to rank 2 stands, waits for both. */
+DF_TEST(first_cause, a_rank_that_leaves_names_the_dead_one, 30) {
+  scene s = make_scene(0);
+  register_both(&s);
+  OK(dfcclRunAllReduce(s.ctxs[1], ALL, send_buffer, recv_buffers[1], NULL, NULL));
+  close(s.dead_ends[0]);
+  df_waiting_for("rank 0 to see rank 2's death");
+  EVENTUALLY(strstr(dfcclGetLastError(s.ctxs[0]), "rank 2 died") != NULL);
+  leave(&s, 0);
+  RESULT(dfcclWait(s.ctxs[1], ALL), dfcclRemoteError);
+  expect_named(s.ctxs[1], "rank 2 died");
+  CHECK(strstr(dfcclGetLastError(s.ctxs[1]), "(seen by rank 0)") != NULL, "\"%s\"",
+        dfcclGetLastError(s.ctxs[1]));
+  close(s.dead_ends[1]); /* now it sees it itself: nothing changes */
+  expect_named(s.ctxs[1], "rank 2 died");
+  leave(&s, 1);
+}
+
+/* The same where only a run with the leaving rank is outstanding. */
+DF_TEST(first_cause, runs_with_the_leaving_rank_end_too, 30) {
+  scene s = make_scene(0);
+  register_both(&s);
+  close(s.dead_ends[0]);
+  EVENTUALLY(strstr(dfcclGetLastError(s.ctxs[0]), "rank 2 died") != NULL);
+  leave(&s, 0);
+  dfcclResult_t result =
+      dfcclRunAllReduce(s.ctxs[1], PAIR, send_buffer, recv_buffers[1], NULL, NULL);
+  if (result == dfcclSuccess) result = dfcclWait(s.ctxs[1], PAIR);
+  CHECK(result == dfcclRemoteError, "%s", df_test_result_name(result));
+  EVENTUALLY(strstr(dfcclGetLastError(s.ctxs[1]), "rank 2 died") != NULL ||
+             strstr(dfcclGetLastError(s.ctxs[1]), "deregistered") != NULL);
+  RESULT(dfcclRegisterAllReduce(s.ctxs[1], 99, 1, dfcclInt32, dfcclSum, NULL), dfcclRemoteError);
+  CHECK(strstr(dfcclGetLastError(s.ctxs[1]), "rank 2 died") != NULL, "\"%s\"",
+        dfcclGetLastError(s.ctxs[1]));
+  close(s.dead_ends[1]);
+  leave(&s, 1);
+}
+
+/* Rank 0 gives up on a time-out of a collective that rank 1 is no member of: when rank 1 misses it,
+ * it hears why. */
+DF_TEST(first_cause, a_time_out_is_passed_on, 30) {
+  static const int others[] = {0, DEAD};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = others;
+  options.nRanks = 2;
+  scene s = make_scene(50);
+  OK(dfcclRegisterAllReduce(s.ctxs[1], ALL, COUNT, dfcclInt32, dfcclSum, NULL));
+  OK(dfcclRunAllReduce(s.ctxs[1], ALL, send_buffer, recv_buffers[1], NULL, NULL));
+  OK(dfcclRegisterAllReduce(s.ctxs[0], 7, COUNT, dfcclInt32, dfcclSum, &options));
+  OK(dfcclRunAllReduce(s.ctxs[0], 7, send_buffer, recv_buffers[0], NULL, NULL));
+  RESULT(dfcclWait(s.ctxs[0], 7), dfcclTimeout);
+  leave(&s, 0);
+  RESULT(dfcclWait(s.ctxs[1], ALL), dfcclTimeout);
+  CHECK(strstr(dfcclGetLastError(s.ctxs[1]), "did not complete within 50 ms") != NULL, "\"%s\"",
+        dfcclGetLastError(s.ctxs[1]));
+  leave(&s, 1);
+  for (int rank = 0; rank < 2; rank++) close(s.dead_ends[rank]);
+}
