@@ -1,0 +1,217 @@
+"""Groups of ranks: started by each library's own launcher, commanded over a Unix socket, never left behind."""
+import os
+import pathlib
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+
+class Failure(Exception):
+    """A group that hangs, crashes or cannot start; the text says which."""
+
+
+def cores():
+    return len(os.sched_getaffinity(0))
+
+
+def memory_directory():
+    """Where libraries may keep shared files: in memory, so that no disk is part of a measurement."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+class Library:
+    """What is measured. variants: names, by the number that the program knows them by."""
+
+    def __init__(self, name, variants, program, is_peer=True, launcher=None, arguments=None, environment=None):
+        self.name = name
+        self.variants = variants
+        self.program = program
+        self.is_peer = is_peer
+        self.launcher = launcher
+        self.arguments = arguments or (lambda ranks, directory: [])
+        self.environment = environment or (lambda ranks: {})
+
+    def command(self, ranks, directory):
+        return [self.launcher, *self.arguments(ranks, directory), "-n", str(ranks)]
+
+
+def openmpi(name, program, more=(), spin=None):
+    """spin None: give the processor up while waiting only where there are more ranks than processors."""
+    def arguments(ranks, directory):
+        give_up = ranks > cores() if spin is None else not spin
+        words = ["--oversubscribe", "--mca", "btl_vader_backing_directory", directory,
+                 "--mca", "mpi_yield_when_idle", "1" if give_up else "0"]
+        if ranks > cores():
+            words += ["--bind-to", "none"]
+        return words + list(more)
+
+    return Library(name, {0: name}, program, launcher="mpirun.openmpi", arguments=arguments,
+                   environment=lambda ranks: {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+
+
+def mpich(name, program, polls=None):
+    """polls: looks before it gives the processor up; None: 1 where there are more ranks than processors."""
+    def environment(ranks):
+        wanted = polls if polls is not None else 1 if ranks > cores() else None
+        return {} if wanted is None else {"MPIR_CVAR_POLLS_BEFORE_YIELD": str(wanted)}
+
+    return Library(name, {0: name}, program, launcher="mpirun.mpich", environment=environment)
+
+
+class Group:
+    """The resident ranks of one library. Between commands they sleep in a read."""
+
+    def __init__(self, library, ranks, start_seconds=60):
+        self.library = library
+        self.start_seconds = start_seconds
+        self.ranks = ranks
+        self.directory = tempfile.mkdtemp(prefix="dfccl-compare-", dir=memory_directory())
+        self.launched = []
+        self.connections = {}  # rank -> (socket, bytes received)
+        self.pids = []
+        self.version = ""
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _environment(self):
+        # Variables of a launcher above this program would be taken for those of the one started here.
+        launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HYDRA_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
+        kept["TMPDIR"] = self.directory
+        kept.update(self.library.environment(self.ranks))
+        return kept
+
+    def _launch(self, words, environment, log):
+        self.launched.append(subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                              start_new_session=True, cwd=self.directory))
+
+    def _start(self):
+        with open(os.path.join(self.directory, "shared"), "wb") as shared:
+            shared.truncate(4096)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with listener, open(os.path.join(self.directory, "log"), "wb") as log:
+            listener.bind(os.path.join(self.directory, "socket"))
+            listener.listen(self.ranks)
+            words = [str(self.library.program), self.directory, str(self.ranks)]
+            environment = self._environment()
+            if self.library.launcher:
+                self._launch(self.library.command(self.ranks, self.directory) + words, environment, log)
+            else:
+                for rank in range(self.ranks):
+                    self._launch(words + [str(rank)], environment, log)
+            self._welcome(listener)
+
+    def _welcome(self, listener):
+        deadline = time.monotonic() + self.start_seconds
+        waiting = {}
+        listener.settimeout(0.1)
+        while len(self.connections) < self.ranks:
+            if time.monotonic() > deadline:
+                raise Failure(f"did not start within {self.start_seconds:.0f} s{self._last_words()}")
+            if any(process.poll() is not None for process in self.launched):
+                raise Failure(f"ended while starting{self._last_words()}")
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            connection.settimeout(self.start_seconds)
+            waiting[connection] = b""
+            while b"\n" not in waiting[connection]:
+                part = connection.recv(4096)
+                if not part:
+                    raise Failure(f"a rank ended while starting{self._last_words()}")
+                waiting[connection] += part
+            _, rank, pid, self.version = waiting[connection].decode().rstrip("\n").split(" ", 3)
+            connection.setblocking(False)
+            self.connections[int(rank)] = connection
+            self.pids.append(int(pid))
+
+    def _last_words(self):
+        """The end of what the ranks and their launcher have printed."""
+        try:
+            text = pathlib.Path(self.directory, "log").read_text(errors="replace").strip()
+        except OSError:
+            return ""
+        return ": " + " / ".join(line.strip() for line in text.splitlines()[-3:]) if text else ""
+
+    def measure(self, operation, count, variant, warmup, iterations, check, keep, seconds):
+        """Returns (time of one call in us, the slowest rank's; number of wrong elements)."""
+        line = f"measure {operation} {count} {variant} {warmup} {iterations} {int(check)} {int(keep)}\n".encode()
+        for connection in self.connections.values():
+            try:
+                connection.sendall(line)
+            except OSError:
+                raise Failure(f"a rank is gone{self._last_words()}") from None
+        replies = self._replies(time.monotonic() + seconds, seconds)
+        if any(reply[0] != "done" for reply in replies):
+            raise Failure(f"a call failed{self._last_words()}")
+        slowest = max(float(reply[1]) for reply in replies)
+        return slowest * 1e6 / iterations, sum(int(reply[2]) for reply in replies)
+
+    def _replies(self, deadline, seconds):
+        texts = {connection: b"" for connection in self.connections.values()}
+        with selectors.DefaultSelector() as selector:
+            for connection in texts:
+                selector.register(connection, selectors.EVENT_READ)
+            while selector.get_map():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    missing = len(selector.get_map())
+                    raise Failure(f"hangs: {missing} of {self.ranks} ranks have not come back after {seconds:.0f} s")
+                for key, _ in selector.select(left):
+                    part = key.fileobj.recv(4096)
+                    if not part:
+                        raise Failure(f"a rank ended{self._last_words()}")
+                    texts[key.fileobj] += part
+                    if b"\n" in part:
+                        selector.unregister(key.fileobj)
+        return [text.decode().split() for text in texts.values()]
+
+    def close(self):
+        """Asks the ranks to end, and ends what does not."""
+        for connection in self.connections.values():
+            try:
+                connection.sendall(b"quit\n")
+            except OSError:
+                pass
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and any(process.poll() is None for process in self.launched):
+            time.sleep(0.01)
+        self.kill()
+
+    def kill(self):
+        for process in self.launched:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        # Launchers give ranks process groups of their own. While a rank's socket is open, its number is its own.
+        for rank, pid in zip(list(self.connections), self.pids):
+            if not self._ended(rank):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        for process in self.launched:
+            process.wait()
+        for connection in self.connections.values():
+            connection.close()
+        self.launched, self.connections, self.pids = [], {}, []
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _ended(self, rank):
+        try:
+            while self.connections[rank].recv(4096):
+                pass
+            return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True

@@ -1,0 +1,106 @@
+/* This library. Variant 0: ordinary memory; variant 1: dfcclMemAlloc memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dfccl.h"
+#include "peer.h"
+
+static dfcclContext_t context;
+static const dfcclCollId_t id = 1;
+
+static bool fine(dfcclResult_t result, const char *what) {
+  if (result == dfcclSuccess) return true;
+  fprintf(stderr, "%s: %s (%s)\n", what, dfcclGetErrorString(result), dfcclGetLastError(context));
+  return false;
+}
+
+bool peer_open(peer_world *world) {
+  dfcclUniqueId unique;
+  if (world->rank == 0) {
+    if (!fine(dfcclGetUniqueId(&unique), "dfcclGetUniqueId")) return false;
+    memcpy(peer_exchange(), &unique, sizeof unique);
+  }
+  peer_meet();
+  memcpy(&unique, peer_exchange(), sizeof unique);
+  return fine(dfcclInit(&context, world->n_ranks, unique, world->rank, NULL), "dfcclInit");
+}
+
+void peer_close(void) { fine(dfcclDestroy(context), "dfcclDestroy"); }
+
+void peer_version(char *text, size_t bytes) {
+  int version = 0;
+  dfcclGetVersion(&version);
+  snprintf(text, bytes, "DFCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
+bool peer_in_place(const peer_case *one) {
+  (void)one;
+  return false;
+}
+
+void *peer_alloc(int variant, int buffer, size_t bytes) {
+  (void)buffer;
+  void *memory = NULL;
+  if (variant == 0) return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return fine(dfcclMemAlloc(context, &memory, bytes), "dfcclMemAlloc") ? memory : NULL;
+}
+
+void peer_free(int variant, int buffer, void *memory, size_t bytes) {
+  (void)buffer, (void)bytes;
+  if (variant == 0)
+    free(memory);
+  else
+    fine(dfcclMemFree(context, memory), "dfcclMemFree");
+}
+
+static dfcclResult_t start(const peer_case *one) {
+  switch (one->operation) {
+  case PEER_ALLREDUCE:
+    return dfcclRegisterAllReduce(context, id, one->count, dfcclFloat32, dfcclSum, NULL);
+  case PEER_ALLGATHER:
+    return dfcclRegisterAllGather(context, id, one->count, dfcclFloat32, NULL);
+  case PEER_REDUCESCATTER:
+    return dfcclRegisterReduceScatter(context, id, one->count, dfcclFloat32, dfcclSum, NULL);
+  case PEER_BROADCAST:
+    return dfcclRegisterBroadcast(context, id, one->count, dfcclFloat32, PEER_ROOT, NULL);
+  case PEER_REDUCE:
+    return dfcclRegisterReduce(context, id, one->count, dfcclFloat32, dfcclSum, PEER_ROOT, NULL);
+  case PEER_ALLTOALL:
+    return dfcclRegisterAllToAll(context, id, one->count, dfcclFloat32, NULL);
+  default:
+    return dfcclInvalidArgument;
+  }
+}
+
+bool peer_prepare(const peer_case *one) { return fine(start(one), "dfcclRegister"); }
+
+bool peer_finish(const peer_case *one) {
+  (void)one;
+  return fine(dfcclDeregister(context, id), "dfcclDeregister");
+}
+
+static dfcclResult_t run(const peer_case *one) {
+  switch (one->operation) {
+  case PEER_ALLREDUCE:
+    return dfcclRunAllReduce(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_ALLGATHER:
+    return dfcclRunAllGather(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_REDUCESCATTER:
+    return dfcclRunReduceScatter(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_BROADCAST:
+    return dfcclRunBroadcast(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_REDUCE:
+    return dfcclRunReduce(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_ALLTOALL:
+    return dfcclRunAllToAll(context, id, one->send, one->recv, NULL, NULL);
+  default:
+    return dfcclInvalidArgument;
+  }
+}
+
+bool peer_call(const peer_case *one) {
+  dfcclResult_t result = run(one);
+  if (result == dfcclSuccess) result = dfcclWait(context, id);
+  return result == dfcclSuccess || fine(result, "a run");
+}

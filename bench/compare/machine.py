@@ -1,0 +1,133 @@
+"""What a result must say about where it comes from, and the programs that it is measured with."""
+import datetime
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+
+import groups
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+OPERATIONS = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"]
+
+
+def output(*words):
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def describe():
+    lines = dict(line.split(":", 1) for line in output("lscpu").splitlines() if ":" in line)
+    lines = {name.strip(): value.strip() for name, value in lines.items()}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": lines.get("Model name", platform.machine()),
+        "cores": groups.cores(),
+        "caches": {name[:-6]: lines[name] for name in ("L1d cache", "L2 cache", "L3 cache") if name in lines},
+        "virtual": lines.get("Hypervisor vendor", ""),
+        "memory_gib": round(memory, 1),
+        "kernel": platform.release(),
+        "compiler": output("cc", "--version").split("\n")[0],
+    }
+
+
+def commit():
+    name = output("git", "-C", str(TOP), "rev-parse", "--short=12", "HEAD")
+    changed = output("git", "-C", str(TOP), "status", "--porcelain", "--untracked-files=no", "--", "src", "include")
+    return name + ("+changes" if changed else "")
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def command_line():
+    return " ".join([os.path.relpath(sys.argv[0], TOP), *sys.argv[1:]])
+
+
+class Builder:
+    """Builds the programs of the comparison; what cannot be built is left out, with the reason."""
+
+    def __init__(self, build):
+        self.build = pathlib.Path(build).resolve() if build else TOP / "build-compare"
+        self.own_build = build is None
+        self.missing = {}
+
+    def _run(self, *words):
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            last = (done.stderr or done.stdout).strip().splitlines()
+            raise RuntimeError(last[-1] if last else f"{words[0]} failed")
+
+    def library(self):
+        """The directory of compare-dfccl and compare-bound."""
+        if self.own_build:
+            if not (self.build / "build.ninja").exists():
+                self._run("meson", "setup", str(self.build), str(TOP), "-Dcuda=disabled", "-Dtests=false",
+                          "--buildtype=release")
+            self._run("ninja", "-C", str(self.build), "bench/compare/compare-dfccl", "bench/compare/compare-bound")
+        return self.build / "bench" / "compare"
+
+    def _newer(self, target, sources):
+        return target.exists() and all(target.stat().st_mtime > source.stat().st_mtime for source in sources)
+
+    def peer(self, name, compiler, source, flags):
+        """A peer's program, or None where it cannot be built."""
+        directory = self.build / "compare-peers"
+        target = directory / f"compare-{name}"
+        sources = [HERE / source, HERE / "peer.c", HERE / "peer.h"]
+        if self._newer(target, sources):
+            return target
+        if shutil.which(compiler) is None:
+            self.missing[name] = f"{compiler} is not installed"
+            return None
+        directory.mkdir(parents=True, exist_ok=True)
+        common = directory / f"peer-{name}.o"
+        try:
+            self._run("cc", "-O2", "-D_GNU_SOURCE", "-c", str(HERE / "peer.c"), "-o", str(common))
+            self._run(compiler, "-O2", "-D_GNU_SOURCE", str(HERE / source), str(common), "-o", str(target), *flags)
+        except (RuntimeError, OSError) as problem:
+            self.missing[name] = str(problem)
+            return None
+        return target
+
+    def libraries(self, wanted):
+        """The libraries that can be measured, in the order of names wanted."""
+        own = self.library()
+        bound = ["bound-direct", "bound-streamed", "bound-mailboxes", "bound-alone"]
+        mpi = {"openmpi": ("mpicc.openmpi", "mpirun.openmpi"), "mpich": ("mpicc.mpich", "mpirun.mpich")}
+        modes = {
+            "openmpi": lambda program: groups.openmpi("openmpi", program),
+            "openmpi-spin": lambda program: groups.openmpi("openmpi-spin", program, spin=True),
+            "openmpi-yield": lambda program: groups.openmpi("openmpi-yield", program, spin=False),
+            "openmpi-sm": lambda program: groups.openmpi("openmpi-sm", program, ("--mca", "coll_sm_priority", "100")),
+            "mpich": lambda program: groups.mpich("mpich", program),
+            "mpich-default": lambda program: groups.mpich("mpich-default", program, 1000),
+        }
+        found = []
+        for name in wanted:
+            if name == "dfccl":
+                found.append(groups.Library(name, {0: "dfccl", 1: "dfccl-mem"}, own / "compare-dfccl", is_peer=False))
+            elif name == "bound":
+                found.append(groups.Library(name, dict(enumerate(bound)), own / "compare-bound", is_peer=False))
+            elif name == "gloo":
+                program = self.peer(name, "c++", "library_gloo.cc", ["-std=c++17", "-lgloo", "-lpthread"])
+                found += [groups.Library(name, {0: name}, program)] if program else []
+            else:
+                library = name.split("-")[0]
+                compiler, launcher = mpi[library]
+                program = self.peer(library, compiler, "library_mpi.c", [])
+                if program and shutil.which(launcher) is None:
+                    self.missing[library] = f"{launcher} is not installed"
+                elif program:
+                    found.append(modes[name](program))
+        return found
+
+
+NAMES = ["dfccl", "bound", "openmpi", "openmpi-spin", "openmpi-yield", "openmpi-sm", "mpich", "mpich-default", "gloo"]
+DEFAULT_NAMES = ["dfccl", "bound", "openmpi", "mpich", "gloo"]

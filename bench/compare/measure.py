@@ -1,0 +1,159 @@
+"""The measurement: every library at each point, round after round, so that all see the same machine."""
+import sys
+import time
+
+import groups
+
+FLOAT_BYTES = 4
+KEEP_BYTES = 64 << 20  # larger buffers are given back after each turn, so that many groups fit into memory
+MAIL_BYTES = 4096      # the largest message that the bound's mailboxes take
+MOST_ITERATIONS = 200000
+
+
+def divided(operation):
+    return operation in ("allgather", "reducescatter", "alltoall")
+
+
+def count_of(operation, size, ranks):
+    """Elements as dfcclRegister* counts them; 0: the size is too small for so many ranks."""
+    elements = size // FLOAT_BYTES
+    return elements // ranks if divided(operation) else elements
+
+
+def key_of(ranks, operation, size):
+    return f"{ranks} {operation} {size}"
+
+
+class Comparison:
+    """Adds rounds to data (see compare run --help for its form) until the time is up."""
+
+    def __init__(self, data, libraries, options):
+        self.data = data
+        self.libraries = libraries
+        self.options = options
+        self.start = time.monotonic()
+        self.groups = {}
+        self.ranks = None
+        self.tries = {}  # library name -> failures in this run
+        self.piece = len(data["runs"]) - 1
+
+    def out_of_time(self):
+        limit = self.options.time_limit
+        return limit is not None and time.monotonic() - self.start > limit * 60
+
+    def points(self):
+        """Those with the fewest rounds first; otherwise in order."""
+        listed = [(ranks, operation, size) for ranks in self.options.ranks for operation in self.options.operations
+                  for size in self.options.sizes if count_of(operation, size, ranks) > 0]
+        return sorted(listed, key=lambda point: len(self.data["points"].get(key_of(*point), {}).get("rounds", [])))
+
+    def run(self):
+        try:
+            points = self.points()
+            for number, point in enumerate(points):
+                if self.out_of_time():
+                    print(f"the time is up: {len(points) - number} of {len(points)} points are left", file=sys.stderr)
+                    break
+                if sys.stderr.isatty():
+                    print(f"\r{number + 1} of {len(points)}: {key_of(*point)}    ", end="", file=sys.stderr)
+                self.measure_point(*point)
+        finally:
+            if sys.stderr.isatty():
+                print(file=sys.stderr)
+            self.close()
+
+    def close(self):
+        for group in self.groups.values():
+            group.close()
+        self.groups = {}
+
+    def group(self, library, ranks):
+        """The library's resident ranks; None where they failed too often."""
+        if self.ranks != ranks:
+            self.close()
+            self.ranks = ranks
+            self.tries = {}
+        if library.name not in self.groups and self.tries.get(library.name, 0) <= self.options.retries:
+            try:
+                self.groups[library.name] = groups.Group(library, ranks, self.options.timeout)
+                self.data["versions"][library.name] = self.groups[library.name].version
+            except groups.Failure as failure:
+                self.failed(library, f"{ranks} ranks", str(failure))
+        return self.groups.get(library.name)
+
+    def failed(self, library, where, reason):
+        self.tries[library.name] = self.tries.get(library.name, 0) + 1
+        print(f"\n{library.name}, {where}: {reason}", file=sys.stderr)
+        self.data["failures"].append({"library": library.name, "where": where, "reason": reason, "piece": self.piece})
+        group = self.groups.pop(library.name, None)
+        if group is not None:
+            group.kill()
+
+    def turn(self, library, point, variant, iterations, check=False):
+        """One library's turn at a point: microseconds a call, or None after a failure."""
+        ranks, operation, size = point
+        group = self.group(library, ranks)
+        if group is None:
+            return None
+        warmup = iterations // 20 + 1
+        try:
+            time_us, wrong = group.measure(operation, count_of(operation, size, ranks), variant, warmup, iterations,
+                                           check, size <= KEEP_BYTES, self.options.timeout)
+        except groups.Failure as failure:
+            self.failed(library, key_of(*point), str(failure))
+            return None
+        if wrong > 0:
+            name = library.variants[variant]
+            self.data["points"][key_of(*point)]["wrong"][name] = wrong
+            print(f"\n{name}, {key_of(*point)}: {wrong} wrong elements", file=sys.stderr)
+        return time_us
+
+    def calibrate(self, library, point, variant):
+        """(iterations that take about the wished time, time); checks the results on the way. None: failed."""
+        wanted_us = self.options.milliseconds * 1000
+        iterations, time_us = 1, self.turn(library, point, variant, 1, check=True)
+        while time_us is not None:
+            fitting = int(min(max(wanted_us / max(time_us, 0.01), 1), MOST_ITERATIONS))
+            if fitting <= 2 * iterations:
+                return max(fitting, 1), time_us
+            iterations = min(fitting, 40 * iterations)
+            time_us = self.turn(library, point, variant, iterations)
+        return None
+
+    def candidates(self, library, point):
+        """The variants worth a measurement: of the bound, only the fastest is taken."""
+        ranks, operation, size = point
+        if library.name != "bound":
+            return list(library.variants)
+        fitting = [0, 1] if size >= 65536 else [0]
+        if count_of(operation, size, ranks) * FLOAT_BYTES <= MAIL_BYTES:
+            fitting.append(2)
+        if operation in ("allreduce", "reduce") and size <= 1 << 20:
+            fitting.append(3)
+        return fitting
+
+    def measure_point(self, ranks, operation, size):
+        point = (ranks, operation, size)
+        entry = self.data["points"].setdefault(
+            key_of(*point), {"ranks": ranks, "operation": operation, "bytes": size, "rounds": [], "wrong": {}})
+        turns = []
+        for library in self.libraries:
+            found = {}
+            for variant in self.candidates(library, point):
+                calibrated = self.calibrate(library, point, variant)
+                if calibrated is not None:
+                    found[variant] = calibrated
+            if library.name == "bound" and found:
+                best = min(found, key=lambda variant: found[variant][1])
+                found = {best: found[best]}
+            turns += [(library, variant, iterations) for variant, (iterations, _) in found.items()]
+        for number in range(self.options.rounds):
+            first = (number + len(entry["rounds"])) % len(turns) if turns else 0
+            times = {}
+            for library, variant, iterations in turns[first:] + turns[:first]:
+                time_us = self.turn(library, point, variant, iterations)
+                if time_us is not None:
+                    name = "bound" if library.name == "bound" else library.variants[variant]
+                    times[name] = round(time_us, 4)
+            if times:
+                entry["rounds"].append({"piece": self.piece, "us": times})

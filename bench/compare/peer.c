@@ -1,0 +1,249 @@
+/* Usage: compare-LIBRARY DIRECTORY RANKS [RANK]; the driver (bench/compare/compare) starts it. */
+#include "peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+static peer_world world;
+
+/* ---- what the ranks of a group share: a file of the driver's, zeroed */
+
+typedef struct {
+  _Alignas(64) unsigned arrived;
+  _Alignas(64) unsigned lap;
+  _Alignas(64) char exchange[PEER_EXCHANGE_BYTES];
+} shared_page;
+static shared_page *shared;
+
+void *peer_exchange(void) { return shared->exchange; }
+
+void peer_meet(void) {
+  unsigned lap = __atomic_load_n(&shared->lap, __ATOMIC_ACQUIRE);
+  if (__atomic_add_fetch(&shared->arrived, 1, __ATOMIC_ACQ_REL) == (unsigned)world.n_ranks) {
+    __atomic_store_n(&shared->arrived, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&shared->lap, lap + 1, __ATOMIC_RELEASE);
+  }
+  while (__atomic_load_n(&shared->lap, __ATOMIC_ACQUIRE) == lap) sched_yield();
+}
+
+static bool open_shared(void) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/shared", world.directory);
+  int file = open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0) return false;
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  return shared != MAP_FAILED;
+}
+
+/* ---- the driver's end: lines over a Unix socket */
+
+static FILE *commands;
+
+static bool connect_to_driver(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", world.directory);
+  int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0 || connect(descriptor, (struct sockaddr *)&address, sizeof address) != 0)
+    return false;
+  commands = fdopen(descriptor, "r+");
+  return commands != NULL;
+}
+
+/* ---- buffers */
+
+typedef struct {
+  void *memory;
+  size_t bytes;
+  int variant;
+} buffer;
+static buffer buffers[2];
+
+static void release_buffers(void) {
+  for (int i = 0; i < 2; i++) {
+    buffer *one = &buffers[i];
+    if (one->memory != NULL) peer_free(one->variant, i, one->memory, one->bytes);
+    one->memory = NULL;
+  }
+}
+
+static bool make_buffers(const size_t bytes[2], int variant) {
+  bool fit = true;
+  for (int i = 0; i < 2; i++)
+    fit = fit && buffers[i].memory != NULL && buffers[i].bytes == bytes[i] &&
+          buffers[i].variant == variant;
+  if (fit) return true;
+  release_buffers();
+  for (int i = 0; i < 2; i++) {
+    buffers[i] = (buffer){peer_alloc(variant, i, bytes[i]), bytes[i], variant};
+    if (buffers[i].memory == NULL) return false;
+    memset(buffers[i].memory, 0, bytes[i]); /* no measurement meets an untouched page */
+  }
+  return true;
+}
+
+/* ---- data: whole numbers, so that every order of additions gives the same sum */
+
+static unsigned input(int rank, size_t position) {
+  unsigned mixed = (unsigned)position * 2654435761u + (unsigned)rank * 40503u;
+  return (mixed >> 16) & 1023;
+}
+
+static float summed(size_t position) {
+  unsigned sum = 0;
+  for (int r = 0; r < world.n_ranks; r++) sum += input(r, position);
+  return (float)sum;
+}
+
+static size_t send_count(const peer_case *one) {
+  bool whole = one->operation == PEER_REDUCESCATTER || one->operation == PEER_ALLTOALL;
+  return whole ? one->count * (size_t)world.n_ranks : one->count;
+}
+
+static size_t recv_count(const peer_case *one) {
+  bool whole = one->operation == PEER_ALLGATHER || one->operation == PEER_ALLTOALL;
+  return whole ? one->count * (size_t)world.n_ranks : one->count;
+}
+
+static void fill(const peer_case *one) {
+  size_t count = send_count(one);
+  bool reads = one->operation != PEER_BROADCAST || world.rank == PEER_ROOT;
+  if (one->recv != one->send) memset(one->recv, 0, recv_count(one) * sizeof(float));
+  for (size_t i = 0; i < count; i++) one->send[i] = reads ? (float)input(world.rank, i) : -1;
+}
+
+static float expected(const peer_case *one, size_t i) {
+  size_t own = (size_t)world.rank * one->count;
+  switch (one->operation) {
+  case PEER_ALLREDUCE:
+  case PEER_REDUCE:
+    return summed(i);
+  case PEER_REDUCESCATTER:
+    return summed(own + i);
+  case PEER_BROADCAST:
+    return (float)input(PEER_ROOT, i);
+  case PEER_ALLGATHER:
+    return (float)input((int)(i / one->count), i % one->count);
+  default:
+    return (float)input((int)(i / one->count), own + i % one->count);
+  }
+}
+
+/* One more call on known data; every element of its result. -1: the call failed. */
+static long long check(const peer_case *one) {
+  fill(one);
+  peer_meet();
+  if (!peer_call(one)) return -1;
+  const float *result = peer_in_place(one) ? one->send : one->recv;
+  long long wrong = 0;
+  bool has_result = one->operation != PEER_REDUCE || world.rank == PEER_ROOT;
+  for (size_t i = 0; has_result && i < recv_count(one); i++) wrong += result[i] != expected(one, i);
+  peer_meet(); /* nobody's buffers change while others still read them */
+  memset(one->send, 0, send_count(one) * sizeof(float)); /* what is reduced in place stays finite */
+  return wrong;
+}
+
+/* ---- one measurement: warm-up, then the same loop of calls for every library */
+
+typedef struct {
+  char operation[32];
+  size_t count;
+  int variant, warmup, iterations, checked, keep;
+} command;
+
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static bool loop(const peer_case *one, int iterations, double *elapsed) {
+  peer_meet();
+  double start = seconds();
+  for (int i = 0; i < iterations; i++)
+    if (!peer_call(one)) return false;
+  *elapsed = seconds() - start;
+  return true;
+}
+
+static bool measure(const command *wanted, double *elapsed, long long *wrong) {
+  static const char *const names[PEER_OPERATIONS] = {"allreduce", "allgather", "reducescatter",
+                                                     "broadcast", "reduce",    "alltoall"};
+  peer_case one = {.count = wanted->count, .variant = wanted->variant};
+  while (one.operation < PEER_OPERATIONS && strcmp(names[one.operation], wanted->operation) != 0)
+    one.operation = (peer_operation)(one.operation + 1);
+  if (one.operation == PEER_OPERATIONS) return false;
+  const size_t bytes[2] = {send_count(&one) * sizeof(float), recv_count(&one) * sizeof(float)};
+  if (!make_buffers(bytes, one.variant)) return false;
+  one.send = buffers[0].memory;
+  one.recv = one.operation == PEER_BROADCAST ? one.send : buffers[1].memory;
+  double ignored;
+  if (!peer_prepare(&one) || !loop(&one, wanted->warmup, &ignored)) return false;
+  if (!loop(&one, wanted->iterations, elapsed)) return false;
+  *wrong = wanted->checked ? check(&one) : 0;
+  peer_meet();
+  if (*wrong < 0 || !peer_finish(&one)) return false;
+  if (!wanted->keep) release_buffers();
+  peer_meet();
+  return true;
+}
+
+static bool serve(void) {
+  char line[256], version[128];
+  peer_version(version, sizeof version);
+  fprintf(commands, "hello %d %d %s\n", world.rank, (int)getpid(), version);
+  fflush(commands);
+  while (fgets(line, sizeof line, commands) != NULL && strcmp(line, "quit\n") != 0) {
+    command wanted;
+    double elapsed = 0;
+    long long wrong = 0;
+    bool fine = sscanf(line, "measure %31s %zu %d %d %d %d %d", wanted.operation, &wanted.count,
+                       &wanted.variant, &wanted.warmup, &wanted.iterations, &wanted.checked,
+                       &wanted.keep) == 7 &&
+                measure(&wanted, &elapsed, &wrong);
+    fseek(commands, 0, SEEK_CUR); /* from reading to writing */
+    fprintf(commands, fine ? "done %.9f %lld\n" : "failed\n", elapsed, wrong);
+    fflush(commands);
+    if (!fine) return false;
+  }
+  return true;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3 || argc > 4) {
+    fprintf(stderr, "usage: %s DIRECTORY RANKS [RANK]; started by the driver\n", argv[0]);
+    return 2;
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives its launcher */
+  /* Large temporaries of a library stay mapped from call to call, for all libraries alike. */
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  mallopt(M_TOP_PAD, 64 << 20);
+  world = (peer_world){argv[1], argc == 4 ? atoi(argv[3]) : -1, atoi(argv[2])};
+  if (world.n_ranks < 1 || world.n_ranks > PEER_MAX_RANKS || !open_shared()) {
+    fprintf(stderr, "%s: not %s ranks, or no shared page in %s\n", argv[0], argv[2], argv[1]);
+    return 1;
+  }
+  if (!peer_open(&world)) return 1;
+  if (!connect_to_driver()) {
+    fprintf(stderr, "%s: no driver at %s/socket: %s\n", argv[0], argv[1], strerror(errno));
+    return 1;
+  }
+  bool fine = serve();
+  release_buffers();
+  if (!fine) _exit(1); /* what the library would wait for may never come */
+  peer_close();
+  return 0;
+}

@@ -1,0 +1,226 @@
+"""Figures of comparisons: files, merging, statistics, tables as text and for docs/PERFORMANCE.md."""
+import json
+import math
+import statistics
+
+import machine
+
+OWN = ["dfccl", "dfccl-mem"]
+FORMAT = 1
+
+
+def empty():
+    return {"format": FORMAT, "runs": [], "versions": {}, "failures": [], "points": {}}
+
+
+def load(path):
+    data = json.loads(path.read_text())
+    if data.get("format") != FORMAT:
+        raise SystemExit(f"compare: {path} has another format")
+    return data
+
+
+def save(data, path):
+    """One line a round: short, and readable in a difference."""
+    head = {name: value for name, value in data.items() if name != "points"}
+    lines = json.dumps(head, indent=1)[:-2] + ',\n "points": {'
+    entries = []
+    for key, point in data["points"].items():
+        rest = {name: value for name, value in point.items() if name != "rounds"}
+        rounds = ",\n".join("    " + json.dumps(one) for one in point["rounds"])
+        entries.append(f'\n  {json.dumps(key)}: {json.dumps(rest)[:-1]}, "rounds": [\n{rounds}]}}')
+    path.write_text(lines + ",".join(entries) + "\n }\n}\n")
+
+
+def merge(files):
+    merged = empty()
+    for data in files:
+        pieces = len(merged["runs"])
+        merged["runs"] += data["runs"]
+        merged["versions"].update(data["versions"])
+        merged["failures"] += [{**failure, "piece": failure["piece"] + pieces} for failure in data["failures"]]
+        for key, point in data["points"].items():
+            into = merged["points"].setdefault(key, {**point, "rounds": [], "wrong": {}})
+            into["rounds"] += [{**one, "piece": one["piece"] + pieces} for one in point["rounds"]]
+            into["wrong"].update(point["wrong"])
+    return merged
+
+
+class Point:
+    """The statistics of one point: medians over rounds, and ratios of figures of the same round."""
+
+    def __init__(self, entry):
+        self.ranks, self.operation, self.bytes = entry["ranks"], entry["operation"], entry["bytes"]
+        self.rounds = [one["us"] for one in entry["rounds"]]
+        names = {name for one in self.rounds for name in one}
+        self.median = {name: statistics.median(self.times(name)) for name in names}
+        peers = [name for name in names if name not in OWN and name != "bound"]
+        self.best = min(peers, key=self.median.get) if peers else None
+        self.wrong = entry["wrong"]
+
+    def times(self, name):
+        return [one[name] for one in self.rounds if name in one]
+
+    def ratio(self, name, to):
+        """Median over the rounds that have both; None where there is none."""
+        both = [one[name] / one[to] for one in self.rounds if name in one and to in one]
+        return statistics.median(both) if both else None
+
+    def spread(self, name):
+        """(largest - smallest) / median."""
+        times = self.times(name)
+        return (max(times) - min(times)) / self.median[name] if times else None
+
+
+def points_of(data):
+    known = [Point(entry) for entry in data["points"].values() if entry["rounds"]]
+    order = {name: number for number, name in enumerate(machine.OPERATIONS)}
+    return sorted(known, key=lambda point: (point.ranks, order[point.operation], point.bytes))
+
+
+def readable_size(size):
+    for unit, name in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}B"
+    return f"{size} B"
+
+
+def number(value, digits=3):
+    """Three significant digits, with commas."""
+    if value is None:
+        return "-"
+    decimals = max(0, digits - 1 - math.floor(math.log10(value))) if value > 0 else 2
+    return f"{value:,.{min(decimals, 2)}f}"
+
+
+def percent(value):
+    return "-" if value is None else f"{100 * value:.0f}%"
+
+
+def described(data):
+    """Lines on where the figures come from."""
+    lines = []
+    for run in data["runs"][:1]:
+        on = run["machine"]
+        caches = ", ".join(f"{name} {size}" for name, size in on["caches"].items())
+        virtual = f", virtual ({on['virtual']})" if on["virtual"] else ""
+        lines.append(f"{on['cpu']}, {on['cores']} cores{virtual}, {caches}, {on['memory_gib']} GiB; "
+                     f"Linux {on['kernel']}; {on['compiler']}")
+    versions = [version for name, version in data["versions"].items() if name != "bound"]
+    lines.append("; ".join(dict.fromkeys(versions)))
+    commits = dict.fromkeys(run["commit"] for run in data["runs"])
+    dates = [run["date"] for run in data["runs"]]
+    span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    lines.append(f"{span}, commit {', '.join(commits)}, in {len(dates)} piece{'s' * (len(dates) > 1)}")
+    return lines
+
+
+def columns(points):
+    present = {name for point in points for name in point.median}
+    return [name for name in dict.fromkeys([*OWN, *machine.NAMES]) if name in present]
+
+
+def text(data):
+    points = points_of(data)
+    lines = ["# " + line for line in described(data)] if data["runs"] else []
+    lines.append("# us a call, medians; ratio: ours / best peer, of the same round (below 1: ours is faster); spread: "
+                 "(max - min) / median")
+    names = columns(points)
+    at = None
+    for point in points:
+        if at != (point.ranks, point.operation):
+            at = (point.ranks, point.operation)
+            heads = "".join(f"{name:>14}" for name in names)
+            lines += ["", f"{point.operation}, {point.ranks} ranks",
+                      f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}{'rounds':>8}{'spread':>8}"]
+        cells = "".join(f"{number(point.median.get(name)):>14}" for name in names)
+        spreads = [point.spread(name) for name in ("dfccl", point.best) if name in point.median]
+        lines.append(f"{point.bytes:>12}{cells}{point.best or '-':>15}{number(point.ratio('dfccl', point.best)):>8}"
+                     f"{number(point.ratio('dfccl-mem', point.best)):>8}{number(point.ratio('dfccl-mem', 'bound')):>11}"
+                     f"{len(point.rounds):>8}{percent(max(spreads) if spreads else None):>8}")
+    wrong = [f"{name} at {point.ranks} {point.operation} {point.bytes}: {count}" for point in points
+             for name, count in point.wrong.items()]
+    lines += ["", "wrong elements: " + ("; ".join(wrong) if wrong else "none")]
+    lines += [f"failed: {one['library']}, {one['where']}: {one['reason']}" for one in data["failures"]]
+    return "\n".join(lines) + "\n"
+
+
+# ---- the tables of docs/PERFORMANCE.md
+
+BEGIN, END = "<!-- compare: begin -->", "<!-- compare: end -->"
+
+
+def cell(point, name):
+    """'12.3 (0.45)': microseconds, and how many times the best peer's time that is."""
+    if point is None or name not in point.median:
+        return ""
+    ratio = point.ratio(name, point.best) if point.best else None
+    return number(point.median[name]) + (f" ({ratio:.2f})" if ratio is not None else "")
+
+
+def against_bound(point):
+    """'1.2': how many times the bound's time ours takes, with dfcclMemAlloc memory."""
+    ratio = point.ratio("dfccl-mem", "bound") if point is not None else None
+    return f"{number(point.median['bound'])} ({ratio:.2f})" if ratio is not None else ""
+
+
+def docs_table(points, ranks, content):
+    operations = [name for name in machine.OPERATIONS if any(point.operation == name for point in points)]
+    sizes = sorted({point.bytes for point in points})
+    found = {(point.operation, point.bytes): point for point in points}
+    lines = ["| bytes | " + " | ".join(operations) + " |", "| ---: |" + " ---: |" * len(operations)]
+    for size in sizes:
+        cells = [content(found.get((operation, size))) for operation in operations]
+        lines.append(f"| {readable_size(size)} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def summary(points, name):
+    """How often ours is faster than every peer."""
+    compared = [point for point in points if point.ratio(name, point.best) is not None]
+    faster = sum(point.ratio(name, point.best) < 1 for point in compared)
+    if not compared:
+        return "nothing to compare"
+    mean = math.exp(statistics.fmean(math.log(point.ratio(name, point.best)) for point in compared))
+    worst = max(compared, key=lambda point: point.ratio(name, point.best))
+    return (f"faster than the best peer at {faster} of {len(compared)} points, geometric mean of the ratios {mean:.2f}, "
+            f"worst {worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, {worst.best})")
+
+
+def docs(data, files):
+    points = points_of(data)
+    lines = described(data)
+    out = ["", lines[0] + ".", lines[1] + ".", lines[2] + ".", "Raw figures: "
+           + ", ".join(f"`bench/results/{file.name}`" for file in files) + ". Commands:", ""]
+    out += ["    " + command for command in dict.fromkeys(run["command"] for run in data["runs"])]
+    out += ["", "Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at that point (below 1: "
+            "DFCCL is faster)."]
+    for ranks in sorted({point.ranks for point in points}):
+        here = [point for point in points if point.ranks == ranks]
+        for name, memory in (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory")):
+            if any(name in point.median for point in here):
+                out += ["", f"**{ranks} ranks, {memory}**: {summary(here, name)}.", ""]
+                out += docs_table(here, ranks, lambda point, name=name: cell(point, name))
+        if any("bound" in point.median for point in here):
+            out += ["", f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the ratio of DFCCL with "
+                    "dfcclMemAlloc memory to it.", ""]
+            out += docs_table(here, ranks, against_bound)
+    wrong = sum(len(point.wrong) for point in points)
+    out += ["", f"Points with wrong elements: {wrong}. "
+            + ("Nothing failed." if not data["failures"] else "Failed: " + "; ".join(
+                f"{one['library']} ({one['where']}: {one['reason']})" for one in data["failures"]) + "."), ""]
+    return "\n".join(out)
+
+
+def render_docs(data, path, files):
+    whole = path.read_text()
+    if whole.count(BEGIN) != 1 or whole.count(END) != 1:
+        raise SystemExit(f"compare: {path} does not have the markers {BEGIN} and {END} once each")
+    before, rest = whole.split(BEGIN)
+    after = rest.split(END)[1]
+    path.write_text(before + BEGIN + "\n" + docs(data, files) + "\n" + END + after)
+
+
+def svg(data):
+    import drawing
+    return drawing.panels(points_of(data), columns(points_of(data)), described(data))

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Promise: bench/compare measures and checks every library that is installed here, keeps its figures, adds
+# rounds to them, reports them, and leaves nothing behind. No time is asserted, and what a peer does is
+# not our failure. Skipped where there is no MPI.
+. "$(dirname "$0")/check.sh"
+compare=$1/bench/compare/compare
+build=$2
+
+usage_error() { run 2 "$@"; } # argparse has messages of its own
+usage_error "$compare"
+usage_error "$compare" run --ranks 1
+usage_error "$compare" run -b 2
+usage_error "$compare" run --operations scan
+usage_error "$compare" run --libraries nccl
+
+measure() { # STATUS OPTIONS...
+  expected=$1
+  shift
+  timeout 400 "$compare" run --build "$build" --libraries dfccl,bound,openmpi,mpich --rounds 1 -b 64 -e 64K \
+    -f 1024 --milliseconds 1 --timeout 100 --retries 1 --require-peer --out "$work/figures" "$@" \
+    >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+  if [ "$status" -eq 77 ]; then cat "$work/out"; exit 77; fi
+  [ "$status" -eq "$expected" ] || { fail "exit status $status: compare run $*"; cat "$work/out" "$work/err"; }
+  grep '^failed: [om]p' "$work/out" # of peers: said, not counted
+}
+
+measure 0 --operations allreduce
+out_has '^allreduce, 2 ranks$'
+out_has '^wrong elements: none$'
+measure 0 --operations allreduce,alltoall --append
+run 0 cat "$work/figures"
+json "sorted(o['points']) == sorted('2 %s %d' % (p, b) for p in ('allreduce', 'alltoall') for b in (64, 65536))"
+json "all(len(p['rounds']) == (2 if p['operation'] == 'allreduce' else 1) and p['wrong'] == {} \
+  and all(r['us'][n] > 0 for r in p['rounds'] for n in ('dfccl', 'dfccl-mem', 'bound')) \
+  for p in o['points'].values())"
+json "not [f for f in o['failures'] if f['library'] in ('dfccl', 'bound')]"
+json "len(o['runs']) == 2 and o['runs'][0]['machine']['cores'] > 0"
+
+printf 'before\n<!-- compare: begin -->\nold\n<!-- compare: end -->\nafter\n' >"$work/docs"
+run 0 "$compare" report "$work/figures" "$work/figures" --svg "$work/svg" --json "$work/merged" --docs "$work/docs"
+run 0 cat "$work/docs"
+out_has '^before$'
+out_has '^after$'
+out_has '^\| bytes \| allreduce \| alltoall \|$'
+if grep -q '^old$' "$work/out"; then fail "the old table is still there"; fi
+run 0 cat "$work/merged"
+json "all(len(p['rounds']) in (2, 4) for p in o['points'].values()) and len(o['runs']) == 4"
+run 0 python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$work/svg"
+finish
