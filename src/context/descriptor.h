@@ -1,7 +1,11 @@
 /*
- * Static context: what a collective is. Written by the host at registration and at link set-up,
- * read-only for the daemon from its first submission on; and beside it the few words that host and
- * daemon share about its runs.
+ * Static context: what a collective is, in three parts by who writes them, each in memory of its
+ * own where a device's memory is not the host's:
+ *
+ *   df_descriptor     constants: written by the host at registration and at link set-up, read-only
+ *                     for the daemon from the first submission on; in the device's memory
+ *   df_run_words      written by the host while the daemon runs; in host memory that it can read
+ *   df_run_counters   written by the daemon's blocks for each other; in the device's memory
  */
 #ifndef DF_CONTEXT_DESCRIPTOR_H
 #define DF_CONTEXT_DESCRIPTOR_H
@@ -62,36 +66,56 @@ typedef struct df_part {
 typedef struct df_run_arguments {
   const void *send;
   void *recv;
-  uint32_t send_reach, recv_reach; /* entries of the descriptor's table of reaches; 0: none */
+  uint16_t send_reach, recv_reach; /* entries of the descriptor's table of reaches; 0: none */
+  uint32_t ticket; /* entry of the descriptor's table of tickets: input and output are a stream's;
+                      0: none */
 } df_run_arguments;
+DF_STATIC_ASSERT(DF_MAX_REACHES <= UINT16_MAX, "a reach's number fits a run's arguments");
+
+typedef struct df_run_words {
+  DF_ALIGNED(64) df_run_arguments runs[DF_RUNS_AHEAD]; /* by run number */
+  uint32_t cancel; /* dfcclResult_t: not 0: give up, complete every run with it */
+} df_run_words;
+DF_STATIC_ASSERT(sizeof(df_run_words) == 128, "1,000 collectives fit the design's limit");
+
+typedef struct df_run_counters {
+  uint32_t blocks_done[DF_RUNS_AHEAD];    /* completion counter across blocks */
+  uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* status of a block that saw cancel, 0: none */
+} df_run_counters;
+
+/* A run whose input and output are a stream's, which the daemon cannot see: `input` is written by
+ * the stream when it has reached the run, and the run begins when it is not less than `wanted`
+ * (modulo 2^64). `output`, for which the stream waits, is written by the host when the run is
+ * through. Numbers only grow, so that an entry can be used again. */
+typedef struct df_stream_ticket {
+  uint64_t input, wanted, output;
+  uint64_t reserved;
+} df_stream_ticket;
 
 typedef struct df_descriptor {
   const df_primitive *primitives;
   struct df_link *links; /* [n_blocks][n_links] */
   uint8_t *scratch;      /* [n_blocks][scratch_bytes]; NULL where the plan has none */
   df_part *parts;        /* [n_blocks] */
-  uint64_t *progress;    /* [n_blocks] df_cursor_progress, for dumps */
-  uint64_t count;        /* elements of the buffer (PARTITION) or of a piece (PIECES) */
-  uint64_t direct_min;   /* bytes from which a message lends its buffer instead of copying it;
-                            UINT64_MAX: never */
+  df_run_words *words;
+  df_run_counters *counters;
+  uint64_t *progress;  /* [n_blocks] df_cursor_progress, for dumps; the host reads it */
+  uint64_t count;      /* elements of the buffer (PARTITION) or of a piece (PIECES) */
+  uint64_t direct_min; /* bytes from which a message lends its buffer instead of copying it;
+                          UINT64_MAX: never */
   uint64_t scratch_bytes;
   const uint64_t *const *reaches; /* [DF_MAX_REACHES] see df_cursor; entry 0 is NULL */
-  uint32_t n_primitives, n_links;
+  const df_stream_ticket *tickets;
+  uint32_t n_primitives;
   uint32_t pieces;
-  uint32_t n_blocks;
   int32_t priority;
-  uint32_t divisor; /* of dfcclAvg */
+  uint32_t divisor;    /* of dfcclAvg */
+  uint32_t generation; /* registrations of this entry before */
+  uint16_t n_links, n_blocks;
   uint8_t geometry, type, op, element_bytes;
   uint8_t direct_in_place; /* 0: an in-place run must not lend buffers */
   uint8_t stream;          /* results are too large for the caches: write them past the caches */
-
-  /* Shared words. */
-  uint32_t cancel;     /* dfcclResult_t: not 0: give up, complete every run with it */
-  uint32_t generation; /* registrations of this entry before */
-  DF_ALIGNED(64) df_run_arguments runs[DF_RUNS_AHEAD]; /* by run number */
-  uint32_t blocks_done[DF_RUNS_AHEAD];                 /* completion counter across blocks */
-  uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* status of a block that saw cancel, 0: none */
 } df_descriptor;
-DF_STATIC_ASSERT(sizeof(df_descriptor) == 256, "1,000 collectives fit the design's limit");
+DF_STATIC_ASSERT(sizeof(df_descriptor) == 128, "1,000 collectives fit the design's limit");
 
 #endif

@@ -65,7 +65,7 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
                                 uint32_t status) {
   df_cursor *cursor = &block->picked->cursor;
   uint32_t slot = (uint32_t)(cursor->run % DF_RUNS_AHEAD);
-  if (status != 0) df_store_relaxed_u32(&desc->blocks_gave_up[slot], status);
+  if (status != 0) df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], status);
   cursor->run++;
   cursor->phase = DF_PHASE_BEGIN;
   block->picked->dirty = 1;
@@ -76,14 +76,14 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
     /* Each block's results, and its status, are released to the last one, which releases all to the
      * host. From here on the descriptor is the last block's alone: once it has written the CQE, the
      * application may deregister the collective. */
-    uint32_t before = df_device_add_u32(&desc->blocks_done[slot], 1);
+    uint32_t before = df_device_add_u32(&desc->counters->blocks_done[slot], 1);
     DF_ASSERT(before < n_blocks);
     if (before + 1 < n_blocks) return;
-    df_store_relaxed_u32(&desc->blocks_done[slot],
+    df_store_relaxed_u32(&desc->counters->blocks_done[slot],
                          0); /* before the CQE: the host may reuse the slot from then on */
-    status = df_load_relaxed_u32(&desc->blocks_gave_up[slot]);
+    status = df_load_relaxed_u32(&desc->counters->blocks_gave_up[slot]);
   }
-  df_store_relaxed_u32(&desc->blocks_gave_up[slot], 0);
+  df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], 0);
   df_cqe cqe = {collective, status};
   df_cq_push_mpsc(&block->device->cq, block->index, cqe);
   df_count(&block->stats.cqes_written, 1);
@@ -99,7 +99,7 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
     if (block->device->tunables.preempt_every) df_context_flush(&block->cache);
   } else {
     df_daemon_complete(block, collective, desc,
-                       result == DF_STEP_CANCELLED ? df_observe_u32(&desc->cancel) : 0);
+                       result == DF_STEP_CANCELLED ? df_observe_u32(&desc->words->cancel) : 0);
   }
 }
 

@@ -60,7 +60,7 @@ static df_run retire(dfcclContext_t context, df_coll *coll) {
 static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status) {
   df_cqe cqe;
   df_coll *coll;
-  if (df_cq_pop_mpsc(&context->device.cq, &cqe)) {
+  if (df_cq_pop_mpsc(&context->device->cq, &cqe)) {
     coll = context->by_index[cqe.collective];
     DF_ASSERT(coll != NULL);
     /* Two blocks' CQEs of one collective may be seen in either order: what follows a failed run has
@@ -118,7 +118,8 @@ static uint32_t reap(dfcclContext_t context) {
   dfcclResult_t status;
   df_coll *coll;
   uint32_t finished = 0;
-  if (!df_cq_has_entry(&context->device.cq) && !df_load_relaxed_u32(&context->has_listed)) return 0;
+  if (!df_cq_has_entry(&context->device->cq) && !df_load_relaxed_u32(&context->has_listed))
+    return 0;
   df_callback_queue *queue = &context->callbacks;
   pthread_mutex_lock(&context->lock);
   while ((coll = take(context, &run, &status)) != NULL) {
@@ -139,7 +140,7 @@ static uint32_t reap(dfcclContext_t context) {
 
 static void wake_waiters(dfcclContext_t context) {
   df_wake_fence();
-  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->executor.work_bell);
+  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
 }
 
 static int has_callbacks(const dfcclContext_t context) {
@@ -161,7 +162,7 @@ static int run_callback(dfcclContext_t context, df_driver *driver) {
   pthread_mutex_unlock(&context->lock);
 
   if (next.callback) {
-    if (driver) df_driver_release(driver);
+    if (driver) context->ops->drive_release(context, driver);
     callback_depth++;
     next.callback(id, next.status, next.argument);
     callback_depth--;
@@ -202,7 +203,7 @@ void df_reap_and_ring(void *host) {
 }
 
 int df_completion_is_due(dfcclContext_t context) {
-  return df_cq_has_entry(&context->device.cq) ||
+  return df_cq_has_entry(&context->device->cq) ||
          (has_callbacks(context) && !df_load_relaxed_u32(&context->completer));
 }
 

@@ -13,8 +13,8 @@
 #include <ck_hs.h>
 #include <pthread.h>
 
-#include "daemon_kernel/executor_cpu.h"
 #include "host/bootstrap.h"
+#include "host/device.h"
 #include "host/message.h"
 #include "host/settings.h"
 #include "host/world.h"
@@ -74,9 +74,11 @@ typedef struct df_coll {
   char name[DF_MAX_NAME];
   df_plan *plan;
   df_shape shape;
-  df_descriptor *descriptor;
-  int links_reserved; /* this rank's receive rings exist and were told to the peers */
-  int ready;          /* all links stand: runs may be admitted */
+  df_descriptor *descriptor; /* the host's; its arrays' addresses are the daemon's */
+  df_link *links;            /* [n_blocks][n_links] the host's copy of the ends */
+  void *device_part;         /* what the device keeps about it */
+  int links_reserved;        /* this rank's receive rings exist and were told to the peers */
+  int ready;                 /* all links stand: runs may be admitted */
 
   dfcclResult_t failed;
   char sentence[DF_SENTENCE_BYTES];
@@ -171,11 +173,12 @@ struct dfcclContext {
   struct df_plan_entry *plans;
 
   /* device */
-  df_device device;
+  const df_device_ops *ops;
+  void *device_state; /* the device's own */
+  df_device *device;
   df_block *blocks;
-  void *device_memory;
-  size_t device_bytes;
-  df_executor executor;
+  uint32_t capacity; /* collectives that it has room for */
+  df_bell *work_bell;
 
   /* submission */
   uint64_t surplus;        /* runs in the device beyond the first of their collective */
@@ -204,6 +207,7 @@ struct dfcclContext {
   int epoll_fd, event_fd;
   uint32_t stopping;
   uint32_t dump_requested;
+  uint32_t links_due; /* link set-up for the service thread */
 
   /* peers and memory */
   df_peer *peers;
@@ -271,7 +275,8 @@ df_announcement df_coll_announcement(const df_coll *coll);
 
 /* link_setup.c */
 void df_links_progress(dfcclContext_t context,
-                       df_coll *coll); /* [lock] reserves, tells, and becomes ready */
+                       df_coll *coll);              /* [lock] reserves, tells, and becomes ready */
+void df_links_progress_due(dfcclContext_t context); /* the service thread, where devices want it */
 void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment,
                    uint64_t offset); /* [lock] */
 

@@ -66,7 +66,8 @@ static int credit_is_missing(const df_link *link, uint64_t sequence) {
          (uint64_t)link->slot_mask + 1;
 }
 
-static void say_block(df_text *text, const df_coll *coll, uint32_t block) {
+static void say_block(const dfcclContext_t context, df_text *text, const df_coll *coll,
+                      uint32_t block) {
   const df_descriptor *d = coll->descriptor;
   uint64_t progress = df_load_relaxed_u64(&d->progress[block]);
   df_cursor cursor = {.run = coll->retired,
@@ -78,12 +79,19 @@ static void say_block(df_text *text, const df_coll *coll, uint32_t block) {
     return;
   }
   say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
-      cursor.loop, d->parts[block].loops, cursor.primitive, d->n_primitives);
+      cursor.loop, coll->shape.parts[block].loops, cursor.primitive, d->n_primitives);
   if (cursor.phase == DF_PHASE_DRAIN) say(text, ", waits until its peers have read its buffers");
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
-  const df_primitive *prim = &d->primitives[cursor.primitive];
-  const df_link *links = &d->links[block * d->n_links];
-  const df_part *part = &d->parts[block];
+  const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
+  const df_link *links = &coll->links[block * d->n_links];
+  const df_part *part = &coll->shape.parts[block];
+  /* Of links in a device's memory only the ranks are known. */
+  if (!context->ops->host_sees_links) {
+    if (prim->flags & DF_PRIM_RECV)
+      say(text, ", receives from rank %u", links[prim->recv_link].peer);
+    if (prim->flags & DF_PRIM_SEND) say(text, ", sends to rank %u", links[prim->send_link].peer);
+    return;
+  }
   if (prim->flags & DF_PRIM_RECV) {
     const df_link *link = &links[prim->recv_link];
     if (recv_is_missing(link, df_sequence(&cursor, part, link, prim->recv_ordinal)))
@@ -111,7 +119,7 @@ static void say_state(const dfcclContext_t context, df_text *text, const df_coll
   } else {
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++) {
       if (block) say(text, "; ");
-      say_block(text, coll, block);
+      say_block(context, text, coll, block);
     }
   }
 }
@@ -142,8 +150,10 @@ static uint64_t memory_per_block(const dfcclContext_t context) {
   for (uint32_t i = 0; i < context->n_indices; i++) {
     const df_coll *coll = context->by_index[i];
     if (coll == NULL) continue;
-    bytes += sizeof(df_descriptor) / coll->shape.n_blocks + sizeof(df_part) + sizeof(uint64_t) +
-             sizeof(df_cursor) + 2 * sizeof(uint32_t) + sizeof(void *);
+    bytes += (sizeof(df_descriptor) + sizeof(df_run_words) + sizeof(df_run_counters)) /
+                 coll->shape.n_blocks +
+             sizeof(df_part) + sizeof(uint64_t) + sizeof(df_cursor) + 2 * sizeof(uint32_t) +
+             sizeof(void *);
   }
   return bytes;
 }
@@ -166,7 +176,7 @@ static void say_context(const dfcclContext_t context, df_text *text) {
       df_observe_u64(&context->runs_accepted) - df_observe_u64(&context->runs_completed),
       context->backlog_length, context->broken != dfcclSuccess ? ", broken: " : "",
       context->broken_sentence);
-  for (uint32_t b = 0; b < context->device.n_blocks; b++) {
+  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
     const df_block *block = &context->blocks[b];
     say(text,
         "  block %u: %s, task queue %u (most %u), %" PRIu64 " preemptions, %" PRIu64
@@ -243,8 +253,8 @@ dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
   dfcclStats_t s = DFCCL_STATS_INITIALIZER;
   s.sqesSubmitted = df_load_relaxed_u64(&context->sqes_submitted);
   s.callbacksRun = df_load_relaxed_u64(&context->callbacks_run);
-  s.blocks = context->device.n_blocks;
-  for (uint32_t b = 0; b < context->device.n_blocks; b++) {
+  s.blocks = context->device->n_blocks;
+  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
     const df_block *block = &context->blocks[b];
     const df_block_stats *from = &block->stats;
     s.sqesFetched += df_load_relaxed_u64(&from->sqes_fetched);

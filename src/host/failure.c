@@ -39,7 +39,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
   snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
   df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
-  df_publish_u32(&coll->descriptor->cancel, (uint32_t)status);
+  df_publish_u32(&coll->descriptor->words->cancel, (uint32_t)status);
   if (tell) {
     df_message message = {.kind = DF_MESSAGE_FAIL,
                           .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,
@@ -49,7 +49,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   }
   df_list(context, coll);
   if (coll->taken < coll->submitted) {
-    df_executor_submitted(&context->executor, 1);
+    context->ops->submitted(context, 1);
     df_ring_poller(context);
   }
 }

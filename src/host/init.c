@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -50,71 +49,6 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
   return dfcclSuccess;
 }
 
-/* ---- device memory: one zeroed region, of which only the pages that are used become resident ----
- */
-
-typedef struct df_layout {
-  uint8_t *base; /* NULL while measuring */
-  size_t used;
-} df_layout;
-
-static void *lay(df_layout *layout, size_t bytes) {
-  layout->used = DF_ALIGN_UP(layout->used, (size_t)DF_CACHE_LINE);
-  void *at = layout->base ? layout->base + layout->used : NULL;
-  layout->used += bytes;
-  return at;
-}
-
-static void lay_out_device(dfcclContext_t context, df_layout *layout) {
-  const df_settings *s = &context->settings;
-  df_device *device = &context->device;
-  uint32_t n_blocks = (uint32_t)s->max_blocks, n_rings = s->cq == DF_CQ_SLOTS_CAS ? 1 : n_blocks;
-  df_sq_slot *sq_slots = lay(layout, (size_t)s->queue_depth * sizeof *sq_slots);
-  df_cq_ring *rings = lay(layout, n_rings * sizeof *rings);
-  df_descriptor **descriptors = lay(layout, DF_MAX_COLLECTIVES * sizeof *descriptors);
-  df_block *blocks = lay(layout, n_blocks * sizeof *blocks);
-  if (layout->base) {
-    *device = (df_device){
-        .descriptors = descriptors, .n_blocks = n_blocks, .tunables = df_settings_tunables(s)};
-    df_sq_init(&device->sq, sq_slots, (uint32_t)s->queue_depth, n_blocks);
-    device->cq =
-        (df_cq){.variant = s->cq, .n_rings = n_rings, .mask = DF_CQ_SLOTS - 1, .rings = rings};
-    context->blocks = blocks;
-  }
-  for (uint32_t r = 0; r < n_rings; r++) {
-    uint64_t *words = lay(layout, DF_CQ_SLOTS * sizeof *words);
-    if (layout->base) rings[r].words = words;
-  }
-  for (uint32_t b = 0; b < n_blocks; b++) {
-    uint32_t *order = lay(layout, DF_MAX_COLLECTIVES * sizeof *order);
-    uint32_t *pending = lay(layout, DF_MAX_COLLECTIVES * sizeof *pending);
-    df_cursor *memory = lay(layout, DF_MAX_COLLECTIVES * sizeof *memory);
-    df_context_slot *slots = lay(layout, (size_t)s->context_slots * sizeof *slots);
-    if (!layout->base) continue;
-    df_block *block = &blocks[b];
-    block->device = device;
-    block->index = b;
-    block->tasks.order = order;
-    block->tasks.pending = pending;
-    df_context_cache_init(&block->cache, slots, (uint32_t)s->context_slots, memory);
-  }
-}
-
-static dfcclResult_t make_device(dfcclContext_t context) {
-  df_layout layout = {0};
-  lay_out_device(context, &layout);
-  context->device_bytes = DF_ALIGN_UP(layout.used, (size_t)DF_PAGE);
-  void *base = mmap(NULL, context->device_bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED)
-    return df_fail(dfcclOutOfMemory, "no address space for the device's %zu bytes: %s",
-                   context->device_bytes, strerror(errno));
-  context->device_memory = base;
-  layout = (df_layout){.base = base};
-  lay_out_device(context, &layout);
-  return dfcclSuccess;
-}
-
 /* ---- opening and closing ---- */
 
 static void free_context(dfcclContext_t context) {
@@ -127,7 +61,7 @@ static void free_context(dfcclContext_t context) {
   free(context->callbacks.entries);
   df_memory_release(context);
   df_peers_free(context);
-  if (context->device_memory) munmap(context->device_memory, context->device_bytes);
+  if (context->ops) context->ops->close(context);
   if (context->event_fd >= 0) close(context->event_fd);
   if (context->epoll_fd >= 0) close(context->epoll_fd);
   df_mesh_close(&context->mesh);
@@ -158,11 +92,12 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   if (result != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = df_peers_init(context)) != dfcclSuccess) return result;
-  if ((result = make_device(context)) != dfcclSuccess) return result;
   context->next_segment_id = 1; /* 0: home */
   context->arena.next_id = DF_FIRST_LINKS_SEGMENT;
   if ((result = df_segment_create(&context->home, 0, sizeof(df_bell))) != dfcclSuccess)
     return result;
+  context->work_bell = (df_bell *)context->home->base;
+  if ((result = context->ops->open(context)) != dfcclSuccess) return result;
   context->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   context->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (context->event_fd < 0 || context->epoll_fd < 0)
@@ -181,16 +116,7 @@ static void tell_home(dfcclContext_t context) {
 }
 
 static dfcclResult_t start_threads(dfcclContext_t context) {
-  const df_settings *s = &context->settings;
-  df_executor_host host = {.host = context,
-                           .completed = df_reap_and_ring,
-                           .between_turns = df_between_turns,
-                           .has_outstanding = df_has_outstanding};
-  const df_mover_cpu *mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
-  dfcclResult_t result =
-      df_executor_start(&context->executor, &context->device, context->blocks, mover,
-                        s->yield_polls ? (uint32_t)s->yield_polls : UINT32_MAX,
-                        (uint64_t)s->nap_us * 1000, (df_bell *)context->home->base, host);
+  dfcclResult_t result = context->ops->start(context);
   if (result != dfcclSuccess) return result;
   if ((result = df_poller_start(context)) != dfcclSuccess) return result;
   return df_service_start(context);
@@ -199,7 +125,7 @@ static dfcclResult_t start_threads(dfcclContext_t context) {
 static void stop_threads(dfcclContext_t context) {
   df_service_stop(context);
   df_poller_stop(context);
-  df_executor_stop(&context->executor);
+  context->ops->stop(context);
 }
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
@@ -217,22 +143,20 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->settings = *settings;
   df_settings_complete(&context->settings, n_ranks);
   context->mesh = *mesh;
+  context->ops = &df_device_cpu;
   context->event_fd = context->epoll_fd = -1;
   snprintf(context->sentence, sizeof context->sentence, "no error");
   pthread_mutex_init(&context->lock, NULL);
 
   dfcclResult_t result = acquire_memory(context);
   if (result != dfcclSuccess) goto free_memory;
-  df_world_attach(context->world, rank, context->event_fd, (df_bell *)context->home->base);
+  df_world_attach(context->world, rank, context->event_fd, context->work_bell);
   tell_home(context);
   if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto detach;
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
   if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
     goto stop;
   context->magic = DF_CONTEXT_MAGIC;
-  df_log(DF_LOG_INFO, "rank %u of %u: CPU device, %u block(s), queue of %lld, mover %s", rank,
-         n_ranks, context->device.n_blocks, context->settings.queue_depth,
-         context->executor.blocks[0].lanes.mover->name);
   *out = context;
   return dfcclSuccess;
 

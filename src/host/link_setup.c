@@ -19,7 +19,7 @@ static uint64_t ring_bytes(const df_coll *coll) {
 static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
                       uint8_t *rings) {
   const df_plan_link *planned = &coll->plan->links[which];
-  df_link *link = &coll->descriptor->links[block * coll->plan->n_links + which];
+  df_link *link = &coll->links[block * coll->plan->n_links + which];
   uint32_t peer = coll->ranks[planned->peer];
   uint8_t *ring = rings + block * ring_bytes(coll);
   link->slots = ring;
@@ -30,21 +30,8 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->messages = planned->messages;
   link->peer = peer;
   link->payload_offset = (uint16_t)coll->shape.payload_offset;
-  link->same_process = (uint16_t)context->peers[peer].local;
+  link->same_process = (uint16_t)context->ops->lends_to(context, peer);
   link->sends = planned->sends;
-}
-
-/* Memory is reused: no commit word, credit or hold of an earlier collective may be taken for one of
- * ours.
- */
-static void clear_rings(const df_coll *coll, uint8_t *rings) {
-  for (uint32_t block = 0; block < coll->shape.n_blocks; block++) {
-    uint8_t *ring = rings + block * ring_bytes(coll);
-    for (uint32_t slot = 0; slot <= coll->shape.n_slots; slot++)
-      df_store_relaxed_u64((uint64_t *)(ring + (uint64_t)slot * coll->shape.stride), 0);
-    uint64_t *credit = (uint64_t *)(ring + (uint64_t)coll->shape.stride * coll->shape.n_slots);
-    df_store_relaxed_u64(credit + 1, 0); /* nobody holds what is lent */
-  }
 }
 
 /* [lock] The peer must have the segment before it hears of a range in it. */
@@ -74,7 +61,7 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll) {
     if (result != dfcclSuccess) return result;
     remote->has_reserved = 1;
     uint8_t *rings = remote->reserved.segment->base + remote->reserved.offset;
-    clear_rings(coll, rings);
+    if ((result = context->ops->clear(context, coll, rings)) != dfcclSuccess) return result;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
       fill_link(context, coll, block, which, rings);
     tell_segment(context, remote->peer, remote->reserved.segment);
@@ -107,26 +94,53 @@ static int connect_links(dfcclContext_t context, df_coll *coll) {
   return 1;
 }
 
-void df_links_progress(dfcclContext_t context, df_coll *coll) {
+/* [lock] */
+static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  snprintf(sentence, sizeof sentence, "%s on rank %u: %.300s",
+           df_coll_label(coll, label, sizeof label), context->rank, df_last_sentence());
+  df_fail_collective(context, coll, status, 1, sentence);
+}
+
+static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (coll->ready || coll->failed != dfcclSuccess || coll->n_bound + 1 < coll->n) return;
   if (coll->submitted == 0) return; /* memory is taken when it is first needed */
-  if (coll->count == 0 || coll->n == 1) {
-    coll->ready = 1;
-  } else {
-    if (!coll->links_reserved && reserve_links(context, coll) != dfcclSuccess) {
-      char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
-      snprintf(sentence, sizeof sentence, "%s on rank %u: %.300s",
-               df_coll_label(coll, label, sizeof label), context->rank, df_last_sentence());
-      df_fail_collective(context, coll, dfcclOutOfMemory, 1, sentence);
+  if (context->ops->sets_up_in_background && !in_background) {
+    df_store_relaxed_u32(&context->links_due, 1);
+    df_service_wake(context);
+    return;
+  }
+  int has_links = coll->count != 0 && coll->n > 1;
+  if (has_links && !coll->links_reserved) {
+    dfcclResult_t result = reserve_links(context, coll);
+    if (result != dfcclSuccess) {
+      give_up(context, coll, result);
       return;
     }
-    coll->ready = connect_links(context, coll);
   }
-  if (!coll->ready) return;
+  if (has_links && !connect_links(context, coll)) return;
+  dfcclResult_t result = context->ops->publish(context, coll);
+  if (result != dfcclSuccess) {
+    give_up(context, coll, result);
+    return;
+  }
+  coll->ready = 1;
   df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
          (unsigned long long)coll->id);
   df_list(context, coll);
   df_admit_listed(context);
+}
+
+void df_links_progress(dfcclContext_t context, df_coll *coll) { progress(context, coll, 0); }
+
+void df_links_progress_due(dfcclContext_t context) {
+  if (!df_load_relaxed_u32(&context->links_due)) return;
+  pthread_mutex_lock(&context->lock);
+  df_store_relaxed_u32(&context->links_due, 0);
+  for (uint32_t i = 0; i < context->n_indices; i++)
+    if (context->by_index[i] && !context->by_index[i]->ready)
+      progress(context, context->by_index[i], 1);
+  pthread_mutex_unlock(&context->lock);
 }
 
 void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_id,

@@ -26,7 +26,8 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
     return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
   }
   pthread_mutex_lock(&context->lock);
-  dfcclResult_t result = df_segment_create(&memory->segment, context->next_segment_id, bytes);
+  dfcclResult_t result =
+      context->ops->create_memory(context, &memory->segment, context->next_segment_id, bytes);
   if (result == dfcclSuccess) {
     context->next_segment_id++;
     for (uint32_t r = 0; r < context->n_ranks; r++) reach[r] = DF_OUT_OF_REACH;

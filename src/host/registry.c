@@ -76,57 +76,34 @@ static uint32_t take_index(dfcclContext_t context) {
 
 static void give_index(dfcclContext_t context, uint32_t index) {
   context->by_index[index] = NULL;
-  context->device.descriptors[index] = NULL;
   context->free_indices[context->n_free++] = index;
 }
 
 static void free_record(df_coll *coll) {
-  if (coll->descriptor) {
-    free(coll->descriptor->links);
-    free(coll->descriptor->scratch);
-    free(coll->descriptor);
-  }
   free(coll->ranks);
   free(coll->remotes);
   free(coll->backlog);
   free(coll);
 }
 
-/* The daemon's view; links are filled in when they stand. */
+/* The daemon's view, in memory of the device's choice; links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   const df_plan *plan = coll->plan;
-  uint32_t n_blocks = coll->shape.n_blocks, n_links = plan->n_links * n_blocks;
-  size_t bytes = sizeof(df_descriptor) + n_blocks * (sizeof(df_part) + sizeof(uint64_t));
-  df_descriptor *d = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(bytes, (size_t)DF_CACHE_LINE));
-  df_link *links = n_links ? aligned_alloc(DF_CACHE_LINE, n_links * sizeof *links) : NULL;
-  uint8_t *scratch = coll->shape.scratch_bytes
-                         ? aligned_alloc(DF_CACHE_LINE, n_blocks * coll->shape.scratch_bytes)
-                         : NULL;
-  if (d == NULL || (n_links && links == NULL) || (coll->shape.scratch_bytes && scratch == NULL)) {
-    free(d);
-    free(links);
-    free(scratch);
-    return df_fail(dfcclOutOfMemory, "no memory for collective %" PRIu64 " with %u links", coll->id,
-                   n_links);
-  }
-  memset(d, 0, bytes);
-  if (links) memset(links, 0, n_links * sizeof *links);
+  dfcclResult_t result = context->ops->describe(context, coll);
+  if (result != dfcclSuccess) return result;
+  df_descriptor *d = coll->descriptor;
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
-  d->primitives = plan->primitives;
-  d->links = links;
-  d->scratch = scratch;
-  d->parts = (df_part *)(d + 1);
-  d->progress = (uint64_t *)(d->parts + n_blocks);
   d->count = coll->count;
   d->direct_min = context->settings.direct ? (uint64_t)context->settings.direct_min : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
   d->reaches = context->reaches;
   d->n_primitives = plan->n_primitives;
-  d->n_links = plan->n_links;
+  d->n_links = (uint16_t)plan->n_links;
   d->pieces = plan->pieces;
-  d->n_blocks = n_blocks;
+  d->n_blocks = (uint16_t)coll->shape.n_blocks;
   d->priority = coll->priority;
   d->divisor = coll->n;
+  d->generation = ++context->generations[coll->index];
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)coll->type;
   d->op = (uint8_t)coll->op;
@@ -136,8 +113,6 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
       coll->count * element_bytes *
       (coll->operation == DF_OP_ALL_GATHER || coll->operation == DF_OP_ALL_TO_ALL ? coll->n : 1);
   d->stream = result_bytes >= (uint64_t)context->settings.stream_min;
-  memcpy(d->parts, coll->shape.parts, n_blocks * sizeof *d->parts);
-  coll->descriptor = d;
   return dfcclSuccess;
 }
 
@@ -205,21 +180,21 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, int algorith
                 coll->id, coll->count, context->settings.slot_bytes);
     goto release_plan;
   }
-  result = make_descriptor(context, coll);
-  if (result != dfcclSuccess) goto release_plan;
   coll->index = take_index(context);
+  result = make_descriptor(context, coll);
+  if (result != dfcclSuccess) goto give_back_index;
   if (!ck_hs_put(&context->colls, coll_hash(coll, 0), coll)) {
     result = df_fail(dfcclOutOfMemory, "no memory to enter collective %" PRIu64 " in the table",
                      coll->id);
-    goto give_back_index;
+    goto forget;
   }
-  coll->descriptor->generation = ++context->generations[coll->index];
   context->by_index[coll->index] = coll;
-  context->device.descriptors[coll->index] = coll->descriptor;
   context->n_colls++;
   coll->references = 1;
-  if (coll->priority != 0) df_store_relaxed_u32(&context->device.by_priority, 1);
+  if (coll->priority != 0) df_store_relaxed_u32(&context->device->by_priority, 1);
   return dfcclSuccess;
+forget:
+  context->ops->forget(context, coll);
 give_back_index:
   give_index(context, coll->index);
 release_plan:
@@ -253,7 +228,7 @@ dfcclResult_t df_register(dfcclContext_t context, const df_registration *registr
   else if (df_find(context, registration->id) != NULL)
     result = df_fail(dfcclInvalidUsage, "collective %" PRIu64 " is registered already on rank %u",
                      registration->id, context->rank);
-  else if (context->n_colls >= DF_MAX_COLLECTIVES)
+  else if (context->n_colls >= context->capacity)
     result =
         df_fail(dfcclInvalidUsage, "%u collectives are registered on rank %u; no more are possible",
                 context->n_colls, context->rank);
@@ -301,6 +276,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   if (--coll->references > 0) return;
   DF_ASSERT(!coll->listed);
   DF_ASSERT(coll->backlog_length == 0);
+  context->ops->forget(context, coll);
   give_index(context, coll->index);
   context->n_colls--;
   df_plan_release(context, coll->plan);
@@ -317,6 +293,7 @@ void df_registry_free(dfcclContext_t context) {
   if (context->by_index) {
     for (uint32_t i = 0; i < context->n_indices; i++)
       if (context->by_index[i]) {
+        context->ops->forget(context, context->by_index[i]);
         df_plan_release(context, context->by_index[i]->plan);
         free_record(context->by_index[i]);
       }

@@ -59,7 +59,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
       close(fd);
       return;
     }
-  dfcclResult_t result = df_segment_map(&segment, message->id, message->a, fd);
+  dfcclResult_t result = context->ops->map_memory(context, &segment, message, fd);
   if (result != dfcclSuccess) {
     snprintf(sentence, sizeof sentence, "rank %u cannot map rank %u's memory: %.300s",
              context->rank, from, df_last_sentence());
@@ -283,6 +283,7 @@ static void *service(void *argument) {
       if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(context, who, buffer);
     }
     collect_letters(context);
+    df_links_progress_due(context);
     do_due(context);
   }
   free(buffer);

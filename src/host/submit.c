@@ -87,11 +87,11 @@ static int has_room(const dfcclContext_t context, const df_coll *coll) {
 static int admit(dfcclContext_t context, df_coll *coll, const df_run *run) {
   uint32_t slot = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
   coll->in_device[slot] = *run; /* the callback is recorded before its SQE can be seen */
-  coll->descriptor->runs[slot] = (df_run_arguments){.send = run->send,
-                                                    .recv = run->recv,
-                                                    .send_reach = run->send_reach,
-                                                    .recv_reach = run->recv_reach};
-  if (!df_sq_push_spmc(&context->device.sq,
+  coll->descriptor->words->runs[slot] = (df_run_arguments){.send = run->send,
+                                                           .recv = run->recv,
+                                                           .send_reach = (uint16_t)run->send_reach,
+                                                           .recv_reach = (uint16_t)run->recv_reach};
+  if (!df_sq_push_spmc(&context->device->sq,
                        (df_sqe){.collective = coll->index, .blocks = coll->shape.n_blocks}))
     return 0;
   if (df_runs_in_device(coll) > 0) context->surplus++;
@@ -134,7 +134,7 @@ void df_admit_listed(dfcclContext_t context) {
     context->listed_last = kept_last;
     df_store_relaxed_u32(&context->has_listed, 1);
   }
-  if (admitted > 0 || sq_full) df_executor_submitted(&context->executor, 0);
+  if (admitted > 0 || sq_full) context->ops->submitted(context, 0);
 }
 
 void df_between_turns(void *host) {
@@ -240,7 +240,7 @@ dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCol
     result = submit(context, coll, &run, &pushed);
   }
   pthread_mutex_unlock(&context->lock);
-  if (pushed) df_executor_submitted(&context->executor, 0);
+  if (pushed) context->ops->submitted(context, 0);
   if (run.submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
     if (df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);

@@ -16,10 +16,6 @@ typedef struct df_condition {
   uint64_t deadline_ns; /* 0: none */
 } df_condition;
 
-enum { DF_YIELDS_BEFORE_NAP = 100 };
-static const uint64_t df_nap_for_blocks_ns =
-    100 * 1000; /* another thread drives some of the blocks */
-
 static int coll_done(const df_condition *condition) {
   return df_observe_u64(&condition->coll->completed) >= condition->target;
 }
@@ -33,19 +29,17 @@ static int is_decided(const df_condition *condition) {
          df_clock_ns() > condition->deadline_ns;
 }
 
-static int holds_all(const df_driver *driver) {
-  return driver->held + 1 == 1ull << driver->executor->n_blocks;
-}
-
 static void sleep_until_news(df_driver *driver, int (*is_true)(const df_condition *),
                              const df_condition *condition) {
   dfcclContext_t context = condition->context;
-  df_bell *bell = driver->executor->work_bell;
-  uint64_t most = condition->deadline_ns ? df_nap_for_blocks_ns : DF_LONGEST_SLEEP_NS;
-  uint64_t limit = holds_all(driver) ? most : df_nap_for_blocks_ns;
+  df_bell *bell = context->work_bell;
+  uint64_t nap = context->ops->nap_ns; /* others execute some of the blocks */
+  uint64_t most = condition->deadline_ns ? nap : DF_LONGEST_SLEEP_NS;
+  uint64_t limit = context->ops->drive_holds_all(context, driver) ? most : nap;
   df_system_add_u32(&context->sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
-  if (is_true(condition) || df_driver_has_reason(driver) || df_completion_is_due(context))
+  if (is_true(condition) || context->ops->drive_has_reason(context, driver) ||
+      df_completion_is_due(context))
     df_bell_cancel(bell);
   else
     df_bell_sleep(bell, ticket, limit);
@@ -56,12 +50,13 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
 static void drive_until(int (*is_true)(const df_condition *), const df_condition *condition,
                         int runs_callbacks) {
   dfcclContext_t context = condition->context;
+  const df_device_ops *ops = context->ops;
   df_driver driver;
   uint32_t yields = 0;
   if (is_true(condition)) return;
-  df_driver_begin(&driver, &context->executor);
+  ops->drive_begin(context, &driver);
   for (;;) {
-    int happened = df_driver_turn(&driver, 1);
+    int happened = ops->drive_turn(context, &driver, 1);
     uint32_t completed = 0;
     if (runs_callbacks)
       completed = df_complete(context, &driver);
@@ -70,16 +65,16 @@ static void drive_until(int (*is_true)(const df_condition *), const df_condition
     if (is_true(condition)) break;
     if (happened || completed) {
       yields = 0;
-    } else if (!holds_all(&driver) && yields < DF_YIELDS_BEFORE_NAP) {
+    } else if (!ops->drive_holds_all(context, &driver) && yields < ops->yields_before_nap) {
       yields++;
       sched_yield();
     } else {
       sleep_until_news(&driver, is_true, condition);
     }
   }
-  df_driver_end(&driver);
+  ops->drive_end(context, &driver);
   if (df_completion_is_due(context)) df_ring_poller(context); /* which may have left it to us */
-  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_ring(context->executor.work_bell);
+  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_ring(context->work_bell);
 }
 
 static dfcclResult_t refuse_in_callback(const char *function) {
@@ -144,40 +139,18 @@ void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
 
 /* ---- device synchronisation ---- */
 
-/* Every block that ran when we began has left since. */
-static int all_have_left(dfcclContext_t context, const uint64_t *quits) {
-  for (uint32_t b = 0; b < context->device.n_blocks; b++) {
-    const df_block *block = &context->blocks[b];
-    if (df_observe_u32(&block->running) && df_load_relaxed_u64(&block->stats.quits) == quits[b])
-      return 0;
-  }
-  return 1;
-}
-
 dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   if (df_in_callback()) return refuse_in_callback("dfcclDeviceSynchronize");
-  uint64_t quits[DF_MAX_BLOCKS];
   pthread_mutex_lock(&context->lock);
   context->held++; /* what is submitted from here on waits on the host */
   if (context->recorder) df_record_sync(context);
-  for (uint32_t b = 0; b < context->device.n_blocks; b++)
-    quits[b] = df_load_relaxed_u64(&context->blocks[b].stats.quits);
   pthread_mutex_unlock(&context->lock);
-
-  df_driver driver;
-  df_driver_begin(&driver, &context->executor);
-  while (!all_have_left(context, quits)) {
-    int happened = df_driver_turn(&driver, 0);
-    df_reap_and_ring(context);
-    if (!happened) sched_yield();
-  }
-  df_driver_end(&driver);
-
+  dfcclResult_t result = context->ops->synchronize(context);
   pthread_mutex_lock(&context->lock);
   context->held--;
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);
   /* Work that the daemon left behind is taken up again. */
-  if (df_has_outstanding(context)) df_executor_submitted(&context->executor, 0);
-  return dfcclSuccess;
+  if (df_has_outstanding(context)) context->ops->submitted(context, 0);
+  return result;
 }

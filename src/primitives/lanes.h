@@ -34,6 +34,7 @@ typedef struct df_move {
   uint32_t lends;     /* the message lends a buffer */
   uint32_t announces; /* 0: an empty message, which is not sent */
   uint32_t borrows;   /* what was received is a lent buffer */
+  uint32_t attends;   /* across steps: the host has given up a collective (df_lanes_attend) */
 } df_move;
 
 #if defined(__CUDACC__)
@@ -52,9 +53,9 @@ DF_CORE void df_lanes_sync(df_lanes *lanes) {
   DF_LANES_MEET(); /* of a test that executes lanes as threads of the host */
 #endif
 }
-/* After the bulk of a move, before the leader announces it by df_publish_fenced. One fence is enough
- * for all lanes: what they loaded and stored happens before the barrier, and the leader's fence
- * behind it, of system scope, is cumulative. */
+/* After the bulk of a move, before the leader announces it by df_publish_fenced. One fence is
+ * enough for all lanes: what they loaded and stored happens before the barrier, and the leader's
+ * fence behind it, of system scope, is cumulative. */
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   df_lanes_sync(lanes);
   if (df_lanes_leads(lanes)) df_release_fence();
@@ -63,6 +64,9 @@ DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   (void)lanes;
   return 0;
 }
+/* Is it worth while to look whether the host has given a collective up? That word is across the
+ * bus: only if the host has given up any. */
+DF_CORE int df_lanes_attend(const df_lanes *lanes) { return lanes->move->attends != 0; }
 DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   (void)lanes;
   (void)polls;
@@ -99,6 +103,10 @@ DF_CORE void df_lanes_sync(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) { (void)lanes; }
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   return df_load_relaxed_u32(lanes->interrupt) != 0;
+}
+DF_CORE int df_lanes_attend(const df_lanes *lanes) {
+  (void)lanes;
+  return 1;
 }
 
 /* Wakes the peers that sleep. Deferred to the moments when this block waits, completes or changes

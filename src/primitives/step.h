@@ -59,9 +59,18 @@ DF_CORE uint8_t *df_locate(const df_descriptor *desc, const df_part *part, uint3
   }
 }
 
+/* Is the next run's input there? Not yet, where a stream produces it and has not come to it. */
+DF_CORE int df_step_has_input(const df_descriptor *desc, const df_cursor *cursor) {
+  uint32_t number = desc->words->runs[cursor->run % DF_RUNS_AHEAD].ticket;
+  if (DF_LIKELY(number == 0)) return 1;
+  const df_stream_ticket *ticket = &desc->tickets[number];
+  /* Observes the stream's write: what the stream did before it precedes our reads of the input. */
+  return (int64_t)(df_observe_u64(&ticket->input) - df_load_relaxed_u64(&ticket->wanted)) >= 0;
+}
+
 /* Takes up the next run: its arguments were published with its SQE. */
 DF_CORE void df_step_begin(const df_descriptor *desc, const df_part *part, df_cursor *cursor) {
-  const df_run_arguments *run = &desc->runs[cursor->run % DF_RUNS_AHEAD];
+  const df_run_arguments *run = &desc->words->runs[cursor->run % DF_RUNS_AHEAD];
   cursor->send = (const uint8_t *)run->send;
   cursor->recv = (uint8_t *)run->recv;
   cursor->send_reach = run->send_reach ? desc->reaches[run->send_reach] : NULL;
@@ -158,11 +167,14 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, 
 
 /* Leader: decides the step. Fills *move when the result is DF_STEP_MOVE. */
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
-                                      df_move *move) {
+                                      df_move *move, const df_lanes *lanes) {
   const df_part *part = &desc->parts[block];
-  if (DF_UNLIKELY(df_load_relaxed_u32(&desc->cancel) != 0))
+  if (DF_UNLIKELY(df_lanes_attend(lanes) && df_load_relaxed_u32(&desc->words->cancel) != 0))
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
-  if (cursor->phase == DF_PHASE_BEGIN) df_step_begin(desc, part, cursor);
+  if (cursor->phase == DF_PHASE_BEGIN) {
+    if (!df_step_has_input(desc, cursor)) return DF_STEP_BLOCKED;
+    df_step_begin(desc, part, cursor);
+  }
   if (cursor->phase == DF_PHASE_DRAIN)
     return df_step_is_drained(desc, part, block, cursor) ? DF_STEP_DONE : DF_STEP_BLOCKED;
 
@@ -246,7 +258,7 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
 DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                     df_lanes *lanes) {
   df_move *move = lanes->move;
-  if (df_lanes_leads(lanes)) move->result = df_step_decide(desc, block, cursor, move);
+  if (df_lanes_leads(lanes)) move->result = df_step_decide(desc, block, cursor, move, lanes);
   df_lanes_sync(lanes);
   df_step_result decided = (df_step_result)move->result;
   if (decided != DF_STEP_MOVE) {
@@ -264,10 +276,13 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
 
 /* Would a step do something? Looks without changing anything, for a daemon about to sleep. */
 DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const df_cursor *saved) {
-  if (df_load_relaxed_u32(&desc->cancel) != 0) return 1;
+  if (df_load_relaxed_u32(&desc->words->cancel) != 0) return 1;
   const df_part *part = &desc->parts[block];
   df_cursor cursor = *saved;
-  if (cursor.phase == DF_PHASE_BEGIN) df_step_begin(desc, part, &cursor);
+  if (cursor.phase == DF_PHASE_BEGIN) {
+    if (!df_step_has_input(desc, &cursor)) return 0;
+    df_step_begin(desc, part, &cursor);
+  }
   if (cursor.phase == DF_PHASE_DRAIN) return df_step_is_drained(desc, part, block, &cursor);
   const df_primitive *prim = &desc->primitives[cursor.primitive];
   df_move look;

@@ -65,6 +65,8 @@ struct rank_state {
   uint64_t words[BLOCKS][CQ_WORDS];
   df_descriptor *table[COLLECTIVES];
   df_descriptor descriptors[COLLECTIVES];
+  df_run_words run_words[COLLECTIVES];
+  df_run_counters counters[COLLECTIVES];
   df_link links[COLLECTIVES][BLOCKS][2];
   df_part parts[BLOCKS];
   uint64_t progress[COLLECTIVES][BLOCKS];
@@ -117,6 +119,8 @@ static void describe(rank_state *rank, uint32_t r, uint32_t c) {
   desc->primitives = primitives[r];
   desc->links = &rank->links[c][0][0];
   desc->parts = rank->parts;
+  desc->words = &rank->run_words[c];
+  desc->counters = &rank->counters[c];
   desc->progress = rank->progress[c];
   desc->count = COUNT;
   desc->direct_min = UINT64_MAX;
@@ -130,8 +134,8 @@ static void describe(rank_state *rank, uint32_t r, uint32_t c) {
   desc->generation = 1;
   rank->table[c] = desc;
   for (uint32_t run = 0; run < RUNS; run++) {
-    desc->runs[run].send = rank->input[c][run];
-    desc->runs[run].recv = rank->output[c][run];
+    desc->words->runs[run].send = rank->input[c][run];
+    desc->words->runs[run].recv = rank->output[c][run];
     for (uint32_t i = 0; i < COUNT; i++)
       rank->input[c][run][i] = (float)((r + 1) * (i + 1) + 1000 * c + 100 * run);
   }
@@ -327,7 +331,7 @@ static void a_parked_block_comes_back() {
   df_part part;
   for (uint32_t c = 1; c < COLLECTIVES; c++) {
     make_local_copy(&rank->descriptors[c], &part, &copy);
-    rank->descriptors[c].runs[RUNS] = rank->descriptors[c].runs[0]; /* run numbers go on */
+    rank->run_words[c].runs[RUNS] = rank->run_words[c].runs[0]; /* run numbers go on */
   }
   launch(rank);
   uint64_t pushed = 0, popped = 0;

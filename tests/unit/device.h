@@ -18,6 +18,8 @@ typedef struct device {
   uint64_t words[DEVICE_BLOCKS][DEVICE_CQ_SLOTS];
   df_descriptor *descriptors[DEVICE_COLLECTIVES];
   df_descriptor storage[DEVICE_COLLECTIVES];
+  df_run_words words_of[DEVICE_COLLECTIVES];
+  df_run_counters counters[DEVICE_COLLECTIVES];
   df_part parts[DEVICE_COLLECTIVES][DEVICE_BLOCKS];
   uint64_t progress[DEVICE_COLLECTIVES][DEVICE_BLOCKS];
   uint32_t order[DEVICE_BLOCKS][DEVICE_COLLECTIVES], pending[DEVICE_BLOCKS][DEVICE_COLLECTIVES];
@@ -55,6 +57,8 @@ static inline device *device_make(uint32_t n_blocks, df_tunables tunables) {
   for (uint32_t c = 0; c < DEVICE_COLLECTIVES; c++) {
     d->descriptors[c] = &d->storage[c];
     d->storage[c].n_blocks = 1;
+    d->storage[c].words = &d->words_of[c];
+    d->storage[c].counters = &d->counters[c];
     d->storage[c].parts = d->parts[c];
     d->storage[c].progress = d->progress[c];
     d->storage[c].generation = 1;

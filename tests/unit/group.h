@@ -125,14 +125,16 @@ static inline void group_describe(group *g, uint32_t rank) {
     memset(d->scratch + blocks * g->shape.scratch_bytes, GROUP_GUARD, GROUP_GUARD_BYTES);
   }
   d->parts = g->shape.parts;
+  d->words = group_allocate(sizeof *d->words);
+  d->counters = group_allocate(sizeof *d->counters);
   d->progress = group_allocate(blocks * sizeof *d->progress);
   d->count = g->o.count;
   d->direct_min = g->o.lends ? 1 : UINT64_MAX;
   d->scratch_bytes = g->shape.scratch_bytes;
   d->n_primitives = plan->n_primitives;
-  d->n_links = plan->n_links;
+  d->n_links = (uint16_t)plan->n_links;
   d->pieces = plan->pieces;
-  d->n_blocks = blocks;
+  d->n_blocks = (uint16_t)blocks;
   d->divisor = g->o.n;
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)g->o.type;
@@ -194,6 +196,8 @@ static inline void group_close(group *g) {
     free(me->desc->links);
     free(me->desc->scratch);
     free(me->desc->progress);
+    free(me->desc->words);
+    free(me->desc->counters);
     free(me->desc);
     free(me->saved);
     free(me->done);
@@ -265,7 +269,8 @@ static inline int group_try_run(group *g, uint64_t run) {
   uint32_t streak = df_random_chance(&g->random, 50) ? 1 : 1000000; /* steps in a row */
   for (uint32_t r = 0; r < g->o.n; r++) {
     group_rank *me = &g->ranks[r];
-    me->desc->runs[run % DF_RUNS_AHEAD] = (df_run_arguments){.send = me->send, .recv = me->recv};
+    me->desc->words->runs[run % DF_RUNS_AHEAD] =
+        (df_run_arguments){.send = me->send, .recv = me->recv};
     memset(me->done, 0, blocks * sizeof *me->done);
   }
   while (left > 0) {

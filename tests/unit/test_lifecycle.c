@@ -46,7 +46,7 @@ static void make(stuck *s) {
   desc->direct_min = UINT64_MAX;
   desc->parts[0] = (df_part){.elements = 8, .chunk = 8, .loops = 1};
   for (int run = 0; run < DF_RUNS_AHEAD; run++)
-    desc->runs[run] = (df_run_arguments){.recv = s->output};
+    desc->words->runs[run] = (df_run_arguments){.recv = s->output};
 }
 
 static void arrive(stuck *s, uint64_t sequence, uint8_t value) {
@@ -138,7 +138,7 @@ DF_TEST(lifecycle, a_cancellation_is_a_reason, 30) {
   device_submit(s.d, 3);
   turns_until_left(&s);
   CHECK(!df_lifecycle_has_reason(block), "stuck");
-  df_publish_u32(&s.d->storage[3].cancel, dfcclTimeout);
+  df_publish_u32(&s.d->words_of[3].cancel, dfcclTimeout);
   CHECK(df_lifecycle_has_reason(block), "cancelled");
   turns_until_left(&s);
   CHECK(df_cq_pop_mpsc(&s.d->device.cq, &cqe) && cqe.status == dfcclTimeout, "its status");

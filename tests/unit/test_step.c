@@ -20,6 +20,8 @@ enum { ELEMENTS = 8, SLOTS = 2, STRIDE = 128 };
  */
 typedef struct fixture {
   df_descriptor desc;
+  df_run_words words;
+  df_run_counters counters;
   df_part part;
   df_cursor cursor;
   df_link links[2];
@@ -55,7 +57,9 @@ static void make(fixture *f, const df_primitive *primitives, uint32_t n) {
   d->element_bytes = 4;
   d->direct_min = UINT64_MAX;
   d->direct_in_place = 1;
-  d->runs[0] = (df_run_arguments){.send = f->input, .recv = f->output};
+  d->words = &f->words;
+  d->counters = &f->counters;
+  f->words.runs[0] = (df_run_arguments){.send = f->input, .recv = f->output};
   for (int i = 0; i < 2; i++) {
     uint8_t *ring = i ? f->out_ring : f->in_ring;
     f->links[i] = (df_link){.slots = ring,
@@ -131,7 +135,7 @@ DF_TEST(step, in_place_copies_nothing, 30) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
-  f.desc.runs[0].recv = f.input;
+  f.words.runs[0].recv = f.input;
   CHECK(step(&f) == DF_STEP_DONE && f.move.kind == DF_MOVE_NOTHING, "nothing to move");
   CHECK(f.cursor.flags & DF_CURSOR_IN_PLACE, "it is in place");
 }
@@ -150,13 +154,13 @@ DF_TEST(step, send_waits_for_credit, 30) {
   df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
   make(&f, &p, 1);
   for (uint64_t run = 0; run < SLOTS; run++) {
-    f.desc.runs[run] = f.desc.runs[0];
+    f.words.runs[run] = f.words.runs[0];
     CHECK(step(&f) == DF_STEP_DONE, "there is room");
     expect_values(sent(&f, run + 1), 1, 1, "the message");
     f.cursor.run++;
     f.cursor.phase = DF_PHASE_BEGIN;
   }
-  f.desc.runs[SLOTS] = f.desc.runs[0];
+  f.words.runs[SLOTS] = f.words.runs[0];
   for (int poll = 0; poll < 3; poll++) {
     CHECK(!df_coll_is_runnable(&f.desc, 0, &f.cursor) || poll == 0, "no slot is free");
     CHECK(step(&f) == DF_STEP_BLOCKED, "no slot is free");
@@ -220,7 +224,7 @@ DF_TEST(step, receive_and_send_at_once_or_not_at_all, 30) {
   make(&f, &p, 1);
   f.links[1].slot_mask = 0;
   f.cursor.run = 1;
-  f.desc.runs[1] = f.desc.runs[0];
+  f.words.runs[1] = f.words.runs[0];
   arrive(&f, 2, 100);
   CHECK(step(&f) == DF_STEP_BLOCKED, "no slot is free");
   expect_untouched(&f);
@@ -319,12 +323,12 @@ DF_TEST(step, what_must_not_be_lent_is_copied, 30) {
   CHECK(!lends(&f), "shorter than the least");
   make(&f, &p, 1);
   f.desc.direct_min = 1;
-  f.desc.runs[0].recv = f.input;
+  f.words.runs[0].recv = f.input;
   CHECK(lends(&f), "in place, and the plan allows it");
   make(&f, &p, 1);
   f.desc.direct_min = 1;
   f.desc.direct_in_place = 0;
-  f.desc.runs[0].recv = f.input;
+  f.words.runs[0].recv = f.input;
   CHECK(!lends(&f), "in place, and the plan forbids it");
   make(&f, &p, 1);
   f.desc.direct_min = 1;
@@ -334,14 +338,14 @@ DF_TEST(step, what_must_not_be_lent_is_copied, 30) {
   f.desc.direct_min = 1;
   f.links[1].same_process = 0;
   f.desc.reaches = reaches;
-  f.desc.runs[0].send_reach = 1;
+  f.words.runs[0].send_reach = 1;
   CHECK(lends(&f), "another process that has mapped this memory");
   CHECK((uintptr_t)sent(&f, 1) == (uintptr_t)f.input + 4096, "where the peer sees it");
   make(&f, &p, 1);
   f.desc.direct_min = 1;
   f.links[1].same_process = 0;
   f.desc.reaches = reaches;
-  f.desc.runs[0].send_reach = 1;
+  f.words.runs[0].send_reach = 1;
   reach[1] = DF_OUT_OF_REACH;
   CHECK(!lends(&f), "another process that has not mapped it yet");
   df_primitive scratch = primitive(DF_PRIM_SEND, DF_BUFFER_SCRATCH, DF_BUFFER_NONE);
@@ -389,7 +393,7 @@ DF_TEST(step, a_cancelled_collective_is_not_touched, 30) {
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
   arrive(&f, 1, 100);
-  df_publish_u32(&f.desc.cancel, dfcclAborted);
+  df_publish_u32(&f.words.cancel, dfcclAborted);
   df_cursor before = f.cursor;
   CHECK(df_coll_is_runnable(&f.desc, 0, &f.cursor), "its end is something to do");
   CHECK(step(&f) == DF_STEP_CANCELLED, "cancelled");

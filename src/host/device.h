@@ -1,0 +1,86 @@
+/*
+ * What a rank's device must do for the host: the table that tells the CPU device (device_cpu.c)
+ * from the CUDA device (device_cuda.c). Nothing else in src/host knows which one it has.
+ */
+#ifndef DF_HOST_DEVICE_H
+#define DF_HOST_DEVICE_H
+
+#include "base/result.h"
+#include "daemon_kernel/block.h"
+#include "daemon_kernel/executor_cpu.h"
+#include "host/message.h"
+#include "transports/segment.h"
+
+struct df_coll;
+struct df_settings;
+
+typedef struct df_device_ops {
+  const char *name;
+  /* A waiter that does not hold all blocks yields so often before it naps, so long each time. */
+  uint32_t yields_before_nap;
+  uint64_t nap_ns;
+
+  /* Memory: sets context->device (laid out and zeroed), context->blocks, context->capacity and
+   * context->memory. close undoes it, also where open has failed half-way. */
+  dfcclResult_t (*open)(dfcclContext_t context);
+  void (*close)(dfcclContext_t context);
+  /* Whoever executes the daemon. stop: final exit; nothing is outstanding. Safe where start failed
+   * or was not called. */
+  dfcclResult_t (*start)(dfcclContext_t context);
+  void (*stop)(dfcclContext_t context);
+
+  /* [lock] Memory of a collective: coll->descriptor, with its arrays' addresses as the daemon sees
+   * them, and coll->links, the host's copy of the link ends. coll->index is taken. */
+  dfcclResult_t (*describe)(dfcclContext_t context, struct df_coll *coll);
+  void (*forget)(dfcclContext_t context, struct df_coll *coll);
+  /* [lock] The daemon may be given runs from here on: descriptor and link ends are complete. */
+  dfcclResult_t (*publish)(dfcclContext_t context, struct df_coll *coll);
+  /* [lock] Rings in which this rank receives: no commit word, credit or hold of an earlier
+   * collective may be taken for one of this. */
+  dfcclResult_t (*clear)(dfcclContext_t context, const struct df_coll *coll, uint8_t *rings);
+  /* Link set-up calls the device: it is done by the service thread, never by who submits. */
+  int sets_up_in_background;
+  /* May the host look at rings and credits? */
+  int host_sees_links;
+  /* Can a peer of this process read any buffer of this rank? */
+  int (*lends_to)(dfcclContext_t context, uint32_t peer);
+
+  /* Memory that peers can map. create_memory: for dfcclMemAlloc. */
+  dfcclResult_t (*create_memory)(dfcclContext_t context, df_segment **segment, uint64_t id,
+                                 size_t bytes);
+  /* [lock] A peer process's memory, as announced; takes fd (-1: none). */
+  dfcclResult_t (*map_memory)(dfcclContext_t context, df_segment **segment,
+                              const df_message *message, int fd);
+
+  /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. */
+  void (*submitted)(dfcclContext_t context, int urgent);
+
+  /* A thread that waits: see executor_cpu.h. */
+  void (*drive_begin)(dfcclContext_t context, df_driver *driver);
+  int (*drive_turn)(dfcclContext_t context, df_driver *driver, int start);
+  int (*drive_has_reason)(dfcclContext_t context, const df_driver *driver);
+  int (*drive_holds_all)(dfcclContext_t context, const df_driver *driver);
+  void (*drive_release)(dfcclContext_t context, df_driver *driver);
+  void (*drive_end)(dfcclContext_t context, df_driver *driver);
+
+  /* Until every block that ran has left the device once; nothing is submitted meanwhile. */
+  dfcclResult_t (*synchronize)(dfcclContext_t context);
+} df_device_ops;
+
+extern const df_device_ops df_device_cpu;
+
+/* ---- One region of memory, laid out twice: to measure it, and to place things in it. */
+
+typedef struct df_layout {
+  uint8_t *base; /* NULL while measuring */
+  size_t used;
+} df_layout;
+
+static inline void *df_lay(df_layout *layout, size_t bytes) {
+  layout->used = DF_ALIGN_UP(layout->used, (size_t)DF_CACHE_LINE);
+  void *at = layout->base ? layout->base + layout->used : NULL;
+  layout->used += bytes;
+  return at;
+}
+
+#endif

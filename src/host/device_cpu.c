@@ -1,0 +1,269 @@
+/* The CPU device: everything is ordinary memory, and threads execute the daemon (executor_cpu.c).
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host/context.h"
+
+typedef struct df_cpu_state {
+  DF_ALIGNED(64) df_executor executor;
+  df_device device;
+  void *memory; /* one zeroed region, of which only the pages that are used become resident */
+  size_t bytes;
+} df_cpu_state;
+
+static df_cpu_state *state_of(dfcclContext_t context) { return context->device_state; }
+
+/* ---- memory ---- */
+
+static void lay_out(dfcclContext_t context, df_layout *layout) {
+  const df_settings *s = &context->settings;
+  df_device *device = &state_of(context)->device;
+  uint32_t n_blocks = (uint32_t)s->max_blocks, n_rings = s->cq == DF_CQ_SLOTS_CAS ? 1 : n_blocks;
+  df_sq_slot *sq_slots = df_lay(layout, (size_t)s->queue_depth * sizeof *sq_slots);
+  df_cq_ring *rings = df_lay(layout, n_rings * sizeof *rings);
+  df_descriptor **descriptors = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *descriptors);
+  df_block *blocks = df_lay(layout, n_blocks * sizeof *blocks);
+  if (layout->base) {
+    *device = (df_device){
+        .descriptors = descriptors, .n_blocks = n_blocks, .tunables = df_settings_tunables(s)};
+    df_sq_init(&device->sq, sq_slots, (uint32_t)s->queue_depth, n_blocks);
+    device->cq =
+        (df_cq){.variant = s->cq, .n_rings = n_rings, .mask = DF_CQ_SLOTS - 1, .rings = rings};
+    context->blocks = blocks;
+  }
+  for (uint32_t r = 0; r < n_rings; r++) {
+    uint64_t *words = df_lay(layout, DF_CQ_SLOTS * sizeof *words);
+    if (layout->base) rings[r].words = words;
+  }
+  for (uint32_t b = 0; b < n_blocks; b++) {
+    uint32_t *order = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *order);
+    uint32_t *pending = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *pending);
+    df_cursor *memory = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *memory);
+    df_context_slot *slots = df_lay(layout, (size_t)s->context_slots * sizeof *slots);
+    if (!layout->base) continue;
+    df_block *block = &blocks[b];
+    block->device = device;
+    block->index = b;
+    block->tasks.order = order;
+    block->tasks.pending = pending;
+    df_context_cache_init(&block->cache, slots, (uint32_t)s->context_slots, memory);
+  }
+}
+
+static dfcclResult_t open_device(dfcclContext_t context) {
+  size_t bytes = DF_ALIGN_UP(sizeof(df_cpu_state), (size_t)DF_CACHE_LINE);
+  df_cpu_state *state = aligned_alloc(DF_CACHE_LINE, bytes);
+  if (state == NULL) return df_fail(dfcclOutOfMemory, "no memory for the device's record");
+  memset(state, 0, bytes);
+  context->device_state = state;
+  context->device = &state->device;
+  context->capacity = DF_MAX_COLLECTIVES;
+  df_layout layout = {0};
+  lay_out(context, &layout);
+  state->bytes = DF_ALIGN_UP(layout.used, (size_t)DF_PAGE);
+  void *base = mmap(NULL, state->bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED)
+    return df_fail(dfcclOutOfMemory, "no address space for the device's %zu bytes: %s",
+                   state->bytes, strerror(errno));
+  state->memory = base;
+  layout = (df_layout){.base = base};
+  lay_out(context, &layout);
+  return dfcclSuccess;
+}
+
+static void close_device(dfcclContext_t context) {
+  df_cpu_state *state = state_of(context);
+  if (state == NULL) return;
+  if (state->memory) munmap(state->memory, state->bytes);
+  free(state);
+  context->device_state = NULL;
+}
+
+/* ---- executors ---- */
+
+static dfcclResult_t start(dfcclContext_t context) {
+  const df_settings *s = &context->settings;
+  df_executor_host host = {.host = context,
+                           .completed = df_reap_and_ring,
+                           .between_turns = df_between_turns,
+                           .has_outstanding = df_has_outstanding};
+  const df_mover_cpu *mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
+  df_log(DF_LOG_INFO, "rank %u of %u: CPU device, %u block(s), queue of %lld, mover %s",
+         context->rank, context->n_ranks, context->device->n_blocks, s->queue_depth, mover->name);
+  return df_executor_start(&state_of(context)->executor, context->device, context->blocks, mover,
+                           s->yield_polls ? (uint32_t)s->yield_polls : UINT32_MAX,
+                           (uint64_t)s->nap_us * 1000, context->work_bell, host);
+}
+
+static void stop(dfcclContext_t context) {
+  if (state_of(context)) df_executor_stop(&state_of(context)->executor);
+}
+
+static void submitted(dfcclContext_t context, int urgent) {
+  df_executor_submitted(&state_of(context)->executor, urgent);
+}
+
+static void drive_begin(dfcclContext_t context, df_driver *driver) {
+  df_driver_begin(driver, &state_of(context)->executor);
+}
+static int drive_turn(dfcclContext_t context, df_driver *driver, int starts) {
+  (void)context;
+  return df_driver_turn(driver, starts);
+}
+static int drive_has_reason(dfcclContext_t context, const df_driver *driver) {
+  (void)context;
+  return df_driver_has_reason(driver);
+}
+static int drive_holds_all(dfcclContext_t context, const df_driver *driver) {
+  return driver->held + 1 == 1ull << context->device->n_blocks;
+}
+static void drive_release(dfcclContext_t context, df_driver *driver) {
+  (void)context;
+  df_driver_release(driver);
+}
+static void drive_end(dfcclContext_t context, df_driver *driver) {
+  (void)context;
+  df_driver_end(driver);
+}
+
+/* Every block that ran when we began has left since. */
+static int all_have_left(dfcclContext_t context, const uint64_t *quits) {
+  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
+    const df_block *block = &context->blocks[b];
+    if (df_observe_u32(&block->running) && df_load_relaxed_u64(&block->stats.quits) == quits[b])
+      return 0;
+  }
+  return 1;
+}
+
+static dfcclResult_t synchronize(dfcclContext_t context) {
+  uint64_t quits[DF_MAX_BLOCKS];
+  df_driver driver;
+  for (uint32_t b = 0; b < context->device->n_blocks; b++)
+    quits[b] = df_load_relaxed_u64(&context->blocks[b].stats.quits);
+  drive_begin(context, &driver);
+  while (!all_have_left(context, quits)) {
+    int happened = df_driver_turn(&driver, 0);
+    df_reap_and_ring(context);
+    if (!happened) sched_yield();
+  }
+  df_driver_end(&driver);
+  return dfcclSuccess;
+}
+
+/* ---- collectives ---- */
+
+static dfcclResult_t describe(dfcclContext_t context, df_coll *coll) {
+  uint32_t n_blocks = coll->shape.n_blocks, n_links = coll->plan->n_links * n_blocks;
+  df_layout layout = {0};
+  df_descriptor *d = NULL;
+  df_link *links = n_links ? aligned_alloc(DF_CACHE_LINE, n_links * sizeof *links) : NULL;
+  uint8_t *scratch = coll->shape.scratch_bytes
+                         ? aligned_alloc(DF_CACHE_LINE, n_blocks * coll->shape.scratch_bytes)
+                         : NULL;
+  for (int pass = 0; pass < 2; pass++) {
+    /* The words that the host writes begin a line of their own, the counters another one. */
+    d = df_lay(&layout, sizeof *d + n_blocks * sizeof(df_part));
+    df_run_words *words = df_lay(&layout, sizeof *words);
+    df_run_counters *counters = df_lay(&layout, sizeof *counters + n_blocks * sizeof(uint64_t));
+    if (pass == 0) {
+      size_t bytes = DF_ALIGN_UP(layout.used, (size_t)DF_CACHE_LINE);
+      layout = (df_layout){.base = aligned_alloc(DF_CACHE_LINE, bytes)};
+      if (layout.base == NULL) break;
+      memset(layout.base, 0, bytes);
+    } else {
+      d->parts = (df_part *)(d + 1);
+      d->words = words;
+      d->counters = counters;
+      d->progress = (uint64_t *)(counters + 1);
+    }
+  }
+  if (d == NULL || (n_links && links == NULL) || (coll->shape.scratch_bytes && scratch == NULL)) {
+    free(d);
+    free(links);
+    free(scratch);
+    return df_fail(dfcclOutOfMemory, "no memory for collective %llu with %u links",
+                   (unsigned long long)coll->id, n_links);
+  }
+  if (links) memset(links, 0, n_links * sizeof *links);
+  d->primitives = coll->plan->primitives;
+  d->links = coll->links = links;
+  d->scratch = scratch;
+  memcpy(d->parts, coll->shape.parts, n_blocks * sizeof *d->parts);
+  context->device->descriptors[coll->index] = coll->descriptor = d;
+  return dfcclSuccess;
+}
+
+static void forget(dfcclContext_t context, df_coll *coll) {
+  context->device->descriptors[coll->index] = NULL;
+  free(coll->descriptor->scratch);
+  free(coll->descriptor);
+  free(coll->links);
+}
+
+/* Everything is where the daemon sees it. */
+static dfcclResult_t publish(dfcclContext_t context, df_coll *coll) {
+  (void)context;
+  (void)coll;
+  return dfcclSuccess;
+}
+
+static dfcclResult_t clear(dfcclContext_t context, const df_coll *coll, uint8_t *rings) {
+  (void)context;
+  const df_shape *shape = &coll->shape;
+  for (uint32_t block = 0; block < shape->n_blocks; block++) {
+    uint8_t *ring = rings + block * df_link_ring_bytes(shape->stride, shape->n_slots);
+    for (uint32_t slot = 0; slot <= shape->n_slots; slot++)
+      df_store_relaxed_u64((uint64_t *)(ring + (uint64_t)slot * shape->stride), 0);
+    uint64_t *credit = (uint64_t *)(ring + (uint64_t)shape->stride * shape->n_slots);
+    df_store_relaxed_u64(credit + 1, 0); /* nobody holds what is lent */
+  }
+  return dfcclSuccess;
+}
+
+static int lends_to(dfcclContext_t context, uint32_t peer) { return context->peers[peer].local; }
+
+static dfcclResult_t create_memory(dfcclContext_t context, df_segment **segment, uint64_t id,
+                                   size_t bytes) {
+  (void)context;
+  return df_segment_create(segment, id, bytes);
+}
+
+static dfcclResult_t map_memory(dfcclContext_t context, df_segment **segment,
+                                const df_message *message, int fd) {
+  (void)context;
+  return df_segment_map(segment, message->id, message->a, fd);
+}
+
+const df_device_ops df_device_cpu = {
+    .name = "CPU",
+    .yields_before_nap = 100,
+    .nap_ns = 100 * 1000,
+    .open = open_device,
+    .close = close_device,
+    .start = start,
+    .stop = stop,
+    .describe = describe,
+    .forget = forget,
+    .publish = publish,
+    .clear = clear,
+    .host_sees_links = 1,
+    .lends_to = lends_to,
+    .create_memory = create_memory,
+    .map_memory = map_memory,
+    .submitted = submitted,
+    .drive_begin = drive_begin,
+    .drive_turn = drive_turn,
+    .drive_has_reason = drive_has_reason,
+    .drive_holds_all = drive_holds_all,
+    .drive_release = drive_release,
+    .drive_end = drive_end,
+    .synchronize = synchronize,
+};
