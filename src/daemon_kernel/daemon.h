@@ -36,6 +36,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
         if (df_lanes_leads(lanes)) {
           block->blocked_polls += polls;
           block->quiet_polls += polls;
+          df_lanes_note_stuck(lanes);
         }
         return DF_STEP_BLOCKED;
       }

@@ -5,6 +5,8 @@
 
 /* Naps in a row without anybody driving before a background thread sleeps for good. */
 enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
+/* Within one collective, which is not given up yet, the core is not given away at every poll. */
+enum { DF_LEAST_YIELD_POLLS = 16 };
 
 static int try_own(df_executor_block *eb) {
   return df_load_relaxed_u32(&eb->owner) == 0 && df_system_claim_u32(&eb->owner, 0, 1);
@@ -22,10 +24,19 @@ static df_turn drive_once(df_executor_block *eb, int start) {
     df_lifecycle_start(block);
   }
   df_turn turn = df_daemon_turn(block, &eb->lanes);
-  if (turn == DF_TURN_WAITED && block->tasks.length == 0)
-    df_lanes_pause(&eb->lanes, block->quiet_polls);
   eb->executor->host.between_turns(eb->executor->host.host);
   return turn;
+}
+
+/* After a turn in which the block waited: has everything in its queue been tried since the last
+ * progress? */
+static int is_stuck(const df_block *block) { return block->swept >= block->tasks.length; }
+
+/* The processors of the peers that a stuck block waits for; starts anew. */
+static uint64_t take_waits_on(df_executor_block *eb) {
+  uint64_t waits_on = eb->lanes.waits_on;
+  eb->lanes.waits_on = 0;
+  return waits_on;
 }
 
 /* Background: executes the block until it leaves or somebody else wants it. The caller owns it. */
@@ -35,9 +46,12 @@ static void drive_background(df_executor_block *eb) {
     df_turn turn = drive_once(eb, 1);
     if (turn == DF_TURN_COMPLETED) executor->host.completed(executor->host.host);
     if (turn == DF_TURN_LEFT) return;
+    if (turn != DF_TURN_WAITED)
+      df_cores_progressed(&eb->cores);
+    else if (is_stuck(eb->block))
+      df_cores_give_way(&eb->cores, take_waits_on(eb));
   }
 }
-
 
 /* The block is stuck and ours: sleeps until a peer or a submission rings. Owning it while looking,
  * not while asleep. */
@@ -131,8 +145,9 @@ dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_blo
     eb->block = &blocks[b];
     eb->lanes.move = &eb->move;
     eb->lanes.mover = mover;
-    eb->lanes.yield_polls = yield_polls;
+    eb->lanes.yield_polls = DF_MAX(yield_polls, DF_LEAST_YIELD_POLLS);
     eb->lanes.interrupt = &executor->wanted;
+    eb->cores = (df_cores){.own = work_bell, .patience = yield_polls};
   }
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -187,6 +202,7 @@ void df_driver_begin(df_driver *driver, df_executor *executor) {
   driver->executor = executor;
   driver->held = 0;
   driver->wants = 0;
+  driver->cores = executor->blocks[0].cores;
   want(driver);
   if (!df_load_relaxed_u32(&executor->expects_waiter))
     df_store_relaxed_u32(&executor->expects_waiter, 1);
@@ -194,7 +210,8 @@ void df_driver_begin(df_driver *driver, df_executor *executor) {
 
 int df_driver_turn(df_driver *driver, int start) {
   df_executor *executor = driver->executor;
-  int happened = 0;
+  int happened = 0, stuck = 1;
+  uint64_t waits_on = 0;
   want(driver);
   for (uint32_t b = 0; b < executor->n_blocks; b++) {
     df_executor_block *eb = &executor->blocks[b];
@@ -204,8 +221,19 @@ int df_driver_turn(df_driver *driver, int start) {
       /* The driver is wanted itself: it is not to be interrupted by its own wish. */
       eb->lanes.interrupt = &executor->exit;
     }
-    if (drive_once(eb, start) != DF_TURN_LEFT) happened = 1;
+    df_turn turn = drive_once(eb, start);
+    if (turn == DF_TURN_LEFT) continue;
+    happened = 1;
+    /* A synchroniser waits for nothing but this: patience would only keep it. */
+    if (!start && turn == DF_TURN_WAITED && df_lifecycle_may_leave(eb->block)) {
+      df_lifecycle_leave(eb->block);
+      continue;
+    }
+    if (turn != DF_TURN_WAITED || !is_stuck(eb->block)) stuck = 0;
+    if (turn != DF_TURN_WAITED) df_cores_progressed(&driver->cores);
+    waits_on |= turn == DF_TURN_WAITED ? take_waits_on(eb) : 0;
   }
+  if (happened && stuck) df_cores_give_way(&driver->cores, waits_on);
   return happened;
 }
 

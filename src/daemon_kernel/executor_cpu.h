@@ -15,6 +15,7 @@
 
 #include "base/bell.h"
 #include "base/result.h"
+#include "daemon_kernel/cores_cpu.h"
 #include "daemon_kernel/daemon.h"
 
 /* Every waker rings; this only bounds what a lost wake-up would cost while work is outstanding. */
@@ -35,6 +36,7 @@ typedef struct DF_ALIGNED(64) df_executor_block {
   df_block *block;
   df_lanes lanes;
   df_move move;
+  df_cores cores; /* of the background thread */
   struct df_executor *executor;
   pthread_t thread;
 } df_executor_block;
@@ -72,6 +74,7 @@ typedef struct df_driver {
   df_executor *executor;
   uint64_t held; /* bit by block */
   int wants;     /* background threads make way for it */
+  df_cores cores;
 } df_driver;
 void df_driver_begin(df_driver *driver, df_executor *executor);
 /* One turn of every block that could be had. start: blocks that have left are started if they have

@@ -26,13 +26,17 @@ DF_CORE void df_lifecycle_leave(df_block *block) {
   df_publish_u32(&block->running, 0);
 }
 
-/* After a turn: should the block leave? Every entry has been tried since the last progress, and no
- * SQE is there that might be what its peers wait for. */
+/* Every entry has been tried since the last progress, and no SQE is there that might be what its
+ * peers wait for. */
+DF_CORE int df_lifecycle_may_leave(const df_block *block) {
+  return block->swept >= block->tasks.length &&
+         !df_sq_has_entry(&block->device->sq, block->read_index);
+}
+
+/* After a turn: should the block leave? */
 DF_CORE int df_lifecycle_should_leave(const df_block *block) {
   if (df_load_relaxed_u32(&block->device->exit) && block->tasks.length == 0) return 1;
-  return block->quiet_polls >= block->device->tunables.quit_polls &&
-         block->swept >= block->tasks.length &&
-         !df_sq_has_entry(&block->device->sq, block->read_index);
+  return block->quiet_polls >= block->device->tunables.quit_polls && df_lifecycle_may_leave(block);
 }
 
 /* A block that has left looks before its executor sleeps: is there a reason to start it? Executor

@@ -1,12 +1,12 @@
 /* The CPU device: everything is ordinary memory, and threads execute the daemon (executor_cpu.c).
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/log.h"
 #include "host/context.h"
 
@@ -98,8 +98,8 @@ static dfcclResult_t start(dfcclContext_t context) {
   df_log(DF_LOG_INFO, "rank %u of %u: CPU device, %u block(s), queue of %lld, mover %s",
          context->rank, context->n_ranks, context->device->n_blocks, s->queue_depth, mover->name);
   return df_executor_start(&state_of(context)->executor, context->device, context->blocks, mover,
-                           s->yield_polls ? (uint32_t)s->yield_polls : UINT32_MAX,
-                           (uint64_t)s->nap_us * 1000, context->work_bell, host);
+                           (uint32_t)s->yield_polls, (uint64_t)s->nap_us * 1000, context->work_bell,
+                           host);
 }
 
 static void stop(dfcclContext_t context) {
@@ -152,7 +152,7 @@ static dfcclResult_t synchronize(dfcclContext_t context) {
   while (!all_have_left(context, quits)) {
     int happened = df_driver_turn(&driver, 0);
     df_reap_and_ring(context);
-    if (!happened) sched_yield();
+    if (!happened) df_cpu_yield();
   }
   df_driver_end(&driver);
   return dfcclSuccess;

@@ -8,12 +8,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/log.h"
 #include "host/context.h"
+
+enum { DF_CARD_CPU_WORDS = 16 };
 
 /* What every rank tells all others at start. */
 typedef struct df_card_content {
   uint32_t version, max_blocks;
+  uint64_t cpus[DF_CARD_CPU_WORDS]; /* that its process may use, modulo the number of these bits */
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
 
@@ -21,14 +25,17 @@ df_card df_context_card(const df_settings *settings) {
   df_card card;
   df_card_content content = {.version = DFCCL_VERSION_CODE,
                              .max_blocks = (uint32_t)settings->max_blocks};
+  df_cpu_allowed(content.cpus, DF_CARD_CPU_WORDS);
   memset(&card, 0, sizeof card);
   memcpy(card.bytes, &content, sizeof content);
   return card;
 }
 
-/* Blocks of a collective must be the same everywhere: the least that any rank allows. */
+/* Blocks of a collective must be the same everywhere: the least that any rank allows. The cores
+ * that the ranks share are all that any of them may use. */
 static dfcclResult_t read_cards(dfcclContext_t context) {
-  uint32_t blocks = (uint32_t)context->settings.max_blocks;
+  uint32_t blocks = (uint32_t)context->settings.max_blocks, cores = 0;
+  uint64_t cpus[DF_CARD_CPU_WORDS] = {0};
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     df_card_content content;
     memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
@@ -39,7 +46,10 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
     if (content.max_blocks < 1 || content.max_blocks > DF_MAX_BLOCKS)
       return df_fail(dfcclRemoteError, "rank %u announces %u blocks", r, content.max_blocks);
     blocks = DF_MIN(blocks, content.max_blocks);
+    for (uint32_t w = 0; w < DF_CARD_CPU_WORDS; w++) cpus[w] |= content.cpus[w];
   }
+  for (uint32_t w = 0; w < DF_CARD_CPU_WORDS; w++) cores += (uint32_t)__builtin_popcountll(cpus[w]);
+  df_settings_complete(&context->settings, context->n_ranks, cores);
   const df_settings *s = &context->settings;
   context->shape_limits = (df_shape_limits){.slot_bytes = (uint64_t)s->slot_bytes,
                                             .slots = (uint32_t)s->slots,
@@ -141,7 +151,6 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->rank = rank;
   context->n_ranks = n_ranks;
   context->settings = *settings;
-  df_settings_complete(&context->settings, n_ranks);
   context->mesh = *mesh;
   context->ops = &df_device_cpu;
   context->event_fd = context->epoll_fd = -1;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "primitives/mover_cpu.h"
@@ -140,11 +139,21 @@ df_tunables df_settings_tunables(const df_settings *s) {
                        .preempt_every = (uint32_t)s->preempt_every};
 }
 
-/* With a core for everybody a poll costs nothing; without, the peer that we wait for may need this
- * core, and sleeping early hands it over sooner than yielding does (docs/PERFORMANCE.md). */
-void df_settings_complete(df_settings *settings, uint32_t ranks) {
-  long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  int crowded = ranks > (uint32_t)DF_MAX(cores, 1);
-  if (settings->spin_front == 0) settings->spin_front = crowded ? 50 : 1000;
-  if (settings->quit_polls == 0) settings->quit_polls = crowded ? 400 : 4000;
+static void complete(long long *setting, long long unset, long long value) {
+  if (*setting == unset) *setting = value;
+}
+
+/*
+ * A poll of a CPU finds the peer's word in its own cache, and changing the collective costs less
+ * than the message that it might miss: so low thresholds, which find what can run soonest
+ * (docs/PERFORMANCE.md). Over the bus both cost more.
+ */
+void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores) {
+  int crowded = ranks > cores, cuda = settings->backend == dfcclBackendCuda;
+  complete(&settings->spin_front, 0, cuda ? 1000 : 4);
+  complete(&settings->spin_min, 0, cuda ? 16 : 1);
+  complete(&settings->spin_boost, 0, cuda ? 20 : 1);
+  complete(&settings->fetch_polls, -1, cuda ? 100 : 4);
+  complete(&settings->quit_polls, 0, crowded && !cuda ? 400 : 4000);
+  complete(&settings->yield_polls, 0, crowded ? 1 : 1000);
 }

@@ -23,19 +23,19 @@
   X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
     "requests that may wait on the host while the SQ is full")                                     \
   X(spin_front, "DFCCL_SPIN_FRONT", 0, 1, 1000000000,                                              \
-    "polls before the front of the task queue is set aside; 0: 1000, or 50 with more ranks than "  \
-    "cores")                                                                                       \
-  X(spin_min, "DFCCL_SPIN_MIN", 16, 1, 1000000000,                                                 \
-    "least polls at any place (halved from place to place)")                                       \
-  X(spin_boost, "DFCCL_SPIN_BOOST", 20, 1, 1000,                                                   \
-    "factor on the threshold after a primitive has succeeded")                                     \
-  X(fetch_polls, "DFCCL_FETCH_POLLS", 100, 0, 1000000000,                                          \
-    "polls without progress before another SQE is fetched")                                        \
+    "polls before the front of the task queue is set aside; 0: 4 on the CPU, 1000 on CUDA")        \
+  X(spin_min, "DFCCL_SPIN_MIN", 0, 1, 1000000000,                                                  \
+    "least polls at any place (halved from place to place); 0: 1 on the CPU, 16 on CUDA")          \
+  X(spin_boost, "DFCCL_SPIN_BOOST", 0, 1, 1000,                                                    \
+    "factor on the threshold after a primitive has succeeded; 0: 1 on the CPU, 20 on CUDA")        \
+  X(fetch_polls, "DFCCL_FETCH_POLLS", -1, 0, 1000000000,                                           \
+    "polls without progress before another SQE is fetched; automatic: 4 on the CPU, 100 on CUDA")  \
   X(quit_polls, "DFCCL_QUIT_POLLS", 0, 1, 1000000000,                                              \
     "polls without progress or SQE before the daemon quits; 0: 4000, or 400 with more ranks than " \
     "cores")                                                                                       \
-  X(yield_polls, "DFCCL_YIELD_POLLS", 1000, 0, 1000000000,                                         \
-    "polls of one primitive between two sched_yield")                                              \
+  X(yield_polls, "DFCCL_YIELD_POLLS", 0, 1, 1000000000,                                            \
+    "CPU: looks in vain at everything before the core is yielded; 0: 1000, or 1 with more ranks "  \
+    "than cores")                                                                                  \
   X(preempt_every, "DFCCL_PREEMPT_EVERY", 0, 0, 1, "1: preempt after every step (test mode)")      \
   X(context_slots, "DFCCL_CONTEXT_SLOTS", 8, 1, DF_MAX_CONTEXT_SLOTS,                              \
     "context cache slots; a power of two")                                                         \
@@ -69,9 +69,9 @@ typedef struct df_settings {
  * dfcclInvalidArgument a field. */
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
 
-/* Thresholds that were left to the library: by the number of ranks that share the machine's cores.
- */
-void df_settings_complete(df_settings *settings, uint32_t ranks);
+/* Thresholds that were left to the library: by the device's kind, and by the number of ranks that
+ * share so many cores. */
+void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores);
 
 df_tunables df_settings_tunables(const df_settings *settings);
 

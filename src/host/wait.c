@@ -3,10 +3,10 @@
  * callbacks itself, until what it waits for is true; it sleeps only when no block can progress.
  */
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "host/context.h"
 
 typedef struct df_condition {
@@ -67,7 +67,7 @@ static void drive_until(int (*is_true)(const df_condition *), const df_condition
       yields = 0;
     } else if (!ops->drive_holds_all(context, &driver) && yields < ops->yields_before_nap) {
       yields++;
-      sched_yield();
+      df_cpu_yield();
     } else {
       sleep_until_news(&driver, is_true, condition);
     }

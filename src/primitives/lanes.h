@@ -77,11 +77,11 @@ DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
   (void)bell; /* a device's peers poll: they do not sleep */
 }
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
+DF_CORE void df_lanes_note_stuck(df_lanes *lanes) { (void)lanes; }
 
 #else
 
-#include <sched.h>
-
+#include "base/cpu.h"
 #include "primitives/mover_cpu.h"
 
 enum { DF_NOTED_BELLS = 8, DF_RING_POLLS = 16 };
@@ -90,8 +90,9 @@ typedef struct df_lanes {
   df_move *move;
   const df_mover_cpu *mover;
   const uint32_t *interrupt; /* not 0: somebody else wants to drive this block */
-  uint32_t yield_polls;      /* polls between two sched_yield */
+  uint32_t yield_polls;      /* polls of one primitive between two yields of the core */
   uint32_t n_noted;
+  uint64_t waits_on; /* bits, modulo 64: processors where peers that we wait for were last seen */
   df_bell *noted[DF_NOTED_BELLS]; /* peers to wake once we have nothing better to do */
 } df_lanes;
 
@@ -128,9 +129,17 @@ DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
 DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   if (polls == DF_RING_POLLS) df_lanes_ring_bells(lanes);
   if (polls % lanes->yield_polls == 0)
-    sched_yield();
+    df_cpu_yield();
   else
     df_pause();
+}
+/* The last step was blocked, and its collective is set aside: notes where the peer is that could
+ * help it. */
+DF_CORE void df_lanes_note_stuck(df_lanes *lanes) {
+  const df_move *move = lanes->move;
+  const df_link *link = move->send_link ? move->send_link : move->recv_link;
+  uint32_t cpu = link ? df_load_relaxed_u32(&link->peer_bell->cpu) : 0;
+  if (cpu != 0) lanes->waits_on |= 1ull << (cpu - 1) % 64;
 }
 
 #endif

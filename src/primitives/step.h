@@ -148,7 +148,6 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, 
                                 const df_cursor *cursor, const df_primitive *prim, df_move *move,
                                 int *received_direct) {
   df_link *links = desc->links + (uint64_t)block * desc->n_links;
-  move->recv_link = move->send_link = NULL;
   if (prim->flags & DF_PRIM_RECV) {
     move->recv_link = &links[prim->recv_link];
     move->recv_sequence = df_sequence(cursor, part, move->recv_link, prim->recv_ordinal);
@@ -169,6 +168,7 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, 
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       df_move *move, const df_lanes *lanes) {
   const df_part *part = &desc->parts[block];
+  move->recv_link = move->send_link = NULL; /* also where the step does not come to any */
   if (DF_UNLIKELY(df_lanes_attend(lanes) && df_load_relaxed_u32(&desc->words->cancel) != 0))
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
   if (cursor->phase == DF_PHASE_BEGIN) {
@@ -287,6 +287,7 @@ DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const
   const df_primitive *prim = &desc->primitives[cursor.primitive];
   df_move look;
   int direct;
+  look.recv_link = look.send_link = NULL;
   look.announces = df_piece_elements(desc, part, cursor.loop, prim->piece) != 0;
   return df_step_links_ready(desc, part, block, &cursor, prim, &look, &direct);
 }

@@ -15,7 +15,7 @@ static const struct {
     {"DFCCL_SPIN_BOOST", {"1", "2", "5"}},
     {"DFCCL_FETCH_POLLS", {"0", "1", "20", "1000"}},
     {"DFCCL_QUIT_POLLS", {"1", "20", "100", "300"}},
-    {"DFCCL_YIELD_POLLS", {"0", "100", "1000"}},
+    {"DFCCL_YIELD_POLLS", {"1", "100", "1000000000"}},
     {"DFCCL_CONTEXT_SLOTS", {"1", "2", "4"}},
     {"DFCCL_CQ", {"ring", "packed", "slots"}},
     {"DFCCL_SLOT_BYTES", {"64", "192", "1000", "8192"}},

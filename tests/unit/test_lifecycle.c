@@ -75,6 +75,21 @@ static uint32_t cqes(stuck *s) {
   return n;
 }
 
+DF_TEST(lifecycle, may_leave_once_everything_was_tried, 30) {
+  stuck s;
+  make(&s);
+  df_block *block = &s.d->blocks[0];
+  df_lifecycle_start(block);
+  device_submit(s.d, 3);
+  CHECK(!df_lifecycle_may_leave(block), "an SQE is there");
+  CHECK(df_daemon_turn(block, &s.d->lanes[0]) == DF_TURN_WAITED, "it is not stuck");
+  CHECK(df_lifecycle_may_leave(block) && !df_lifecycle_should_leave(block),
+        "it may, but has patience");
+  device_submit(s.d, 4);
+  CHECK(!df_lifecycle_may_leave(block), "an SQE is there");
+  free(s.d);
+}
+
 DF_TEST(lifecycle, an_idle_block_leaves_after_a_while, 30) {
   stuck s;
   make(&s);

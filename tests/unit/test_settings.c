@@ -70,11 +70,34 @@ DF_TEST(settings, defaults, 30) {
   CHECK(s.max_blocks == 1 && s.queue_depth == 1024, "%lld blocks, depth %lld", s.max_blocks,
         s.queue_depth);
   CHECK(s.backend == dfcclBackendCpu && s.isa[0] == '\0' && s.record[0] == '\0', "words");
-  df_settings few = s, many = s;
-  df_settings_complete(&few, 1);
-  df_settings_complete(&many, 1 << 20);
-  CHECK(few.spin_front > many.spin_front && many.spin_front > 0, "more ranks than cores");
+  df_settings few = s, many = s, cuda = s;
+  cuda.backend = dfcclBackendCuda;
+  df_settings_complete(&few, 4, 4);
+  df_settings_complete(&many, 5, 4);
+  df_settings_complete(&cuda, 4, 4);
+  CHECK(few.spin_front > 0 && few.spin_min > 0 && few.spin_boost > 0 && few.fetch_polls >= 0 &&
+            few.quit_polls > 0 && few.yield_polls > 0,
+        "something is not complete");
   CHECK(few.quit_polls > many.quit_polls && many.quit_polls > 0, "more ranks than cores");
+  CHECK(few.yield_polls > many.yield_polls && many.yield_polls > 0, "more ranks than cores");
+  CHECK(cuda.spin_front > few.spin_front && cuda.spin_min > few.spin_min, "two kinds of devices");
+}
+
+DF_TEST(settings, what_is_given_is_not_completed, 30) {
+  df_settings s;
+  static const char *const variables[] = {"DFCCL_SPIN_FRONT", "DFCCL_SPIN_MIN",
+                                          "DFCCL_SPIN_BOOST", "DFCCL_FETCH_POLLS",
+                                          "DFCCL_QUIT_POLLS", "DFCCL_YIELD_POLLS"};
+  for (size_t i = 0; i < DF_COUNT_OF(variables); i++) setenv(variables[i], "7", 1);
+  OK(df_settings_read(&s, NULL));
+  df_settings_complete(&s, 5, 4);
+  CHECK(s.spin_front == 7 && s.spin_min == 7 && s.spin_boost == 7 && s.fetch_polls == 7 &&
+            s.quit_polls == 7 && s.yield_polls == 7,
+        "a given threshold was replaced");
+  setenv("DFCCL_FETCH_POLLS", "0", 1);
+  OK(df_settings_read(&s, NULL));
+  df_settings_complete(&s, 5, 4);
+  CHECK(s.fetch_polls == 0, "0 is a value of its own");
 }
 
 DF_TEST(settings, powers_of_two, 30) {

@@ -1,0 +1,134 @@
+/*
+ * Promises of src/daemon_kernel/cores_cpu.c and of what it is told:
+ *   - A stuck executor publishes its processor.
+ *   - It yields at once when a peer that it waits for was last seen on its own processor; otherwise
+ *     when its patience is at an end; progress makes it patient anew.
+ *   - A step that is blocked tells where the peer is that could help it, and nothing of a
+ * collective stepped before.
+ */
+#include "daemon_kernel/cores_cpu.h"
+
+#include <sched.h>
+
+#include "base/cpu.h"
+#include "device.h"
+
+/* To stay on one processor. */
+static uint32_t pin(void) {
+  cpu_set_t set;
+  uint32_t cpu = df_cpu_current();
+  CHECK(cpu != DF_NO_CPU && cpu < CPU_SETSIZE, "the processor is not known");
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) return DF_NO_CPU; /* moved and not allowed */
+  CHECK(df_cpu_current() == cpu, "on processor %u", df_cpu_current());
+  return cpu;
+}
+
+static uint64_t bit_of(uint32_t cpu) { return 1ull << cpu % 64; }
+
+DF_TEST(cores, patience, 30) {
+  df_bell bell = {0};
+  df_cores cores = {.own = &bell, .patience = 5};
+  uint32_t cpu = pin();
+  for (uint32_t look = 1; look < 5; look++) {
+    df_cores_give_way(&cores, cpu == DF_NO_CPU ? 0 : ~bit_of(cpu));
+    CHECK(cores.looks == look, "%u looks", cores.looks);
+  }
+  if (cpu != DF_NO_CPU) CHECK(bell.cpu == cpu + 1, "%u is published", bell.cpu);
+  df_cores_give_way(&cores, 0);
+  CHECK(cores.looks == 0, "it did not yield after %u looks", cores.looks);
+  df_cores_give_way(&cores, 0);
+  CHECK(cores.looks == 1, "%u looks", cores.looks);
+  df_cores_progressed(&cores);
+  CHECK(cores.looks == 0, "%u looks after progress", cores.looks);
+}
+
+DF_TEST(cores, a_peer_on_the_same_processor, 30) {
+  df_bell bell = {0};
+  df_cores cores = {.own = &bell, .patience = UINT32_MAX};
+  uint32_t cpu = pin();
+  if (cpu == DF_NO_CPU) return;
+  df_cores_give_way(&cores, 0);
+  CHECK(cores.looks == 1, "%u looks", cores.looks);
+  df_cores_give_way(&cores, bit_of(cpu));
+  CHECK(cores.looks == 0, "it did not yield");
+  df_cores_give_way(&cores, bit_of(cpu + 1));
+  CHECK(cores.looks == 1, "it yielded for a peer elsewhere");
+}
+
+DF_TEST(cores, allowed, 30) {
+  uint64_t bits[2] = {0}, folded;
+  uint32_t cpu = pin();
+  df_cpu_allowed(bits, 2);
+  CHECK((bits[0] | bits[1]) != 0, "no processor is allowed");
+  if (cpu == DF_NO_CPU) return;
+  CHECK(bits[cpu / 64 % 2] == bit_of(cpu) && bits[1 - cpu / 64 % 2] == 0, "only one is allowed");
+  df_cpu_allowed(&folded, 1);
+  CHECK(folded == bit_of(cpu), "numbers are taken modulo the bits");
+}
+
+static const df_primitive receive = {
+    .flags = DF_PRIM_RECV | DF_PRIM_STORE, .destination = DF_BUFFER_OUTPUT, .recv_link = 0};
+static const df_primitive send = {.flags = DF_PRIM_SEND, .source = DF_BUFFER_INPUT, .send_link = 1};
+
+/* Collective c waits for a message of a peer on processor 9, or for a credit of one on 70. */
+static void make_stuck(device *d, uint32_t c, df_link links[2], df_bell bells[2], uint8_t *rings,
+                       uint8_t *buffer, const df_primitive *primitive) {
+  for (uint32_t i = 0; i < 2; i++)
+    links[i] = (df_link){.slots = rings + 256 * i,
+                         .credit = (uint64_t *)(rings + 256 * i + 128),
+                         .peer_bell = &bells[i],
+                         .stride = 64,
+                         .slot_mask = 1,
+                         .messages = i ? 3 : 1, /* more than the ring holds: it waits for credit */
+                         .payload_offset = DF_LINK_FLAGGED_OFFSET,
+                         .sends = i};
+  df_descriptor *desc = &d->storage[c];
+  desc->primitives = primitive;
+  desc->n_primitives = 1;
+  desc->links = links;
+  desc->n_links = 2;
+  desc->count = 8;
+  desc->pieces = 1;
+  desc->element_bytes = 1;
+  desc->type = dfcclUint8;
+  desc->direct_min = UINT64_MAX;
+  desc->parts[0] = (df_part){.elements = 8, .chunk = 8, .loops = 1};
+  for (int run = 0; run < DF_RUNS_AHEAD; run++)
+    desc->words->runs[run] = (df_run_arguments){.send = buffer, .recv = buffer + 8};
+}
+
+DF_TEST(cores, blocked_steps_tell_where_the_peer_is, 30) {
+  const df_tunables tunables = {
+      .spin_front = 2, .spin_min = 1, .spin_boost = 1, .fetch_polls = 1, .quit_polls = 1000};
+  device *d = device_make(1, tunables);
+  df_link links[2];
+  df_bell bells[2] = {{.cpu = 9 + 1}, {.cpu = 70 + 1}};
+  DF_ALIGNED(64) uint8_t rings[512] = {0}, buffer[16] = {0};
+  df_block *block = &d->blocks[0];
+  df_lanes *lanes = &d->lanes[0];
+  make_stuck(d, 1, links, bells, rings, buffer, &receive);
+  device_submit(d, 1);
+  df_lifecycle_start(block);
+  CHECK(df_daemon_turn(block, lanes) == DF_TURN_WAITED, "it is not stuck");
+  CHECK(lanes->waits_on == bit_of(9), "waits for %llx", (unsigned long long)lanes->waits_on);
+
+  df_primitive third = send;
+  third.send_ordinal = 2;
+  make_stuck(d, 2, links, bells, rings, buffer, &third);
+  d->words_of[1].cancel = dfcclAborted; /* the first goes away, the second comes */
+  device_submit(d, 2);
+  uint32_t turns = 0;
+  while (df_daemon_turn(block, lanes) != DF_TURN_COMPLETED)
+    CHECK(turns++ < 100, "it was not cancelled");
+  lanes->waits_on = 0;
+  CHECK(df_daemon_turn(block, lanes) == DF_TURN_WAITED, "it is not stuck");
+  CHECK(lanes->waits_on == bit_of(70), "waits for %llx", (unsigned long long)lanes->waits_on);
+
+  lanes->waits_on = 0;
+  bells[1].cpu = 0;
+  df_daemon_turn(block, lanes);
+  CHECK(lanes->waits_on == 0, "a peer that was never stuck is on no processor");
+  free(d);
+}
