@@ -62,6 +62,15 @@ def mpich(name, program, polls=None):
     return Library(name, {0: name}, program, launcher="mpirun.mpich", environment=environment)
 
 
+def environment(library, ranks, directory):
+    # Variables of a launcher above this program would be taken for those of the one started here.
+    launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HYDRA_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
+    kept["TMPDIR"] = directory
+    kept.update(library.environment(ranks))
+    return kept
+
+
 class Group:
     """The resident ranks of one library. Between commands they sleep in a read."""
 
@@ -80,14 +89,6 @@ class Group:
             self.kill()
             raise
 
-    def _environment(self):
-        # Variables of a launcher above this program would be taken for those of the one started here.
-        launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HYDRA_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
-        kept["TMPDIR"] = self.directory
-        kept.update(self.library.environment(self.ranks))
-        return kept
-
     def _launch(self, words, environment, log):
         self.launched.append(subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                               start_new_session=True, cwd=self.directory))
@@ -100,12 +101,12 @@ class Group:
             listener.bind(os.path.join(self.directory, "socket"))
             listener.listen(self.ranks)
             words = [str(self.library.program), self.directory, str(self.ranks)]
-            environment = self._environment()
+            variables = environment(self.library, self.ranks, self.directory)
             if self.library.launcher:
-                self._launch(self.library.command(self.ranks, self.directory) + words, environment, log)
+                self._launch(self.library.command(self.ranks, self.directory) + words, variables, log)
             else:
                 for rank in range(self.ranks):
-                    self._launch(words + [str(rank)], environment, log)
+                    self._launch(words + [str(rank)], variables, log)
             self._welcome(listener)
 
     def _welcome(self, listener):

@@ -64,41 +64,39 @@ class Builder:
             last = (done.stderr or done.stdout).strip().splitlines()
             raise RuntimeError(last[-1] if last else f"{words[0]} failed")
 
-    def library(self):
-        """The directory of compare-dfccl and compare-bound."""
+    def target(self, name):
+        """The path of a program that meson builds, built if this build directory is ours."""
         if self.own_build:
             if not (self.build / "build.ninja").exists():
                 self._run("meson", "setup", str(self.build), str(TOP), "-Dcuda=disabled", "-Dtests=false",
                           "--buildtype=release")
-            self._run("ninja", "-C", str(self.build), "bench/compare/compare-dfccl", "bench/compare/compare-bound")
-        return self.build / "bench" / "compare"
+            self._run("ninja", "-C", str(self.build), name)
+        return self.build / name
 
-    def _newer(self, target, sources):
-        return target.exists() and all(target.stat().st_mtime > source.stat().st_mtime for source in sources)
-
-    def peer(self, name, compiler, source, flags):
-        """A peer's program, or None where it cannot be built."""
+    def program(self, name, compiler, sources, common, headers, flags):
+        """A peer's program: its own source, and the common one in C. None where it cannot be built."""
         directory = self.build / "compare-peers"
-        target = directory / f"compare-{name}"
-        sources = [HERE / source, HERE / "peer.c", HERE / "peer.h"]
-        if self._newer(target, sources):
+        target = directory / name
+        if target.exists() and all(target.stat().st_mtime > file.stat().st_mtime for file in [*sources, common, *headers]):
             return target
         if shutil.which(compiler) is None:
             self.missing[name] = f"{compiler} is not installed"
             return None
         directory.mkdir(parents=True, exist_ok=True)
-        common = directory / f"peer-{name}.o"
+        compiled = directory / f"{name}.o"
         try:
-            self._run("cc", "-O2", "-D_GNU_SOURCE", "-c", str(HERE / "peer.c"), "-o", str(common))
-            self._run(compiler, "-O2", "-D_GNU_SOURCE", str(HERE / source), str(common), "-o", str(target), *flags)
+            self._run("cc", "-O2", "-D_GNU_SOURCE", "-c", str(common), "-o", str(compiled))
+            self._run(compiler, "-O2", "-D_GNU_SOURCE", *map(str, sources), str(compiled), "-o", str(target), *flags)
         except (RuntimeError, OSError) as problem:
             self.missing[name] = str(problem)
             return None
         return target
 
+    def peer(self, name, compiler, source, flags):
+        return self.program(f"compare-{name}", compiler, [HERE / source], HERE / "peer.c", [HERE / "peer.h"], flags)
+
     def libraries(self, wanted):
         """The libraries that can be measured, in the order of names wanted."""
-        own = self.library()
         bound = ["bound-direct", "bound-streamed", "bound-mailboxes", "bound-alone"]
         mpi = {"openmpi": ("mpicc.openmpi", "mpirun.openmpi"), "mpich": ("mpicc.mpich", "mpirun.mpich")}
         modes = {
@@ -112,9 +110,11 @@ class Builder:
         found = []
         for name in wanted:
             if name == "dfccl":
-                found.append(groups.Library(name, {0: "dfccl", 1: "dfccl-mem"}, own / "compare-dfccl", is_peer=False))
+                found.append(groups.Library(name, {0: "dfccl", 1: "dfccl-mem"},
+                                            self.target("bench/compare/compare-dfccl"), is_peer=False))
             elif name == "bound":
-                found.append(groups.Library(name, dict(enumerate(bound)), own / "compare-bound", is_peer=False))
+                found.append(groups.Library(name, dict(enumerate(bound)), self.target("bench/compare/compare-bound"),
+                                            is_peer=False))
             elif name == "gloo":
                 program = self.peer(name, "c++", "library_gloo.cc", ["-std=c++17", "-lgloo", "-lpthread"])
                 found += [groups.Library(name, {0: name}, program)] if program else []
