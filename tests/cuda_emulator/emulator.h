@@ -1,0 +1,179 @@
+/*
+ * The emulator's own state. One lock protects all of it; whoever changes something that others may
+ * wait for signals `changed`. Blocks of kernels run without the lock.
+ */
+#ifndef CUDA_EMULATOR_INTERNAL_H
+#define CUDA_EMULATOR_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cuda_runtime_api.h>
+
+#include "cuda_emulator.h"
+
+#define EMULATOR_EXPORT __attribute__((visibility("default")))
+
+enum {
+  EMULATOR_DEVICES = 16,
+  EMULATOR_MAX_THREADS = 1024, /* of a block */
+  EMULATOR_WARP = 32,
+  EMULATOR_LEAST_PRIORITY = 0,
+  EMULATOR_GREATEST_PRIORITY = -5
+};
+
+typedef struct CUstream_st emulator_stream;
+typedef struct CUevent_st emulator_event;
+
+/* "The stream's commands up to this number." */
+typedef struct emulator_point {
+  emulator_stream *stream;
+  uint64_t sequence;
+} emulator_point;
+
+typedef struct emulator_grid {
+  const cuda_emulator_kernel *kernel;
+  dim3 blocks, threads;
+  bool cooperative;
+  int device, priority;
+  uint64_t seed;
+  uint32_t n_blocks, n_threads, started, ended;
+  void *arguments[CUDA_EMULATOR_ARGUMENTS];
+  struct emulator_grid *next; /* in the device's queue: blocks are left to start */
+} emulator_grid;
+
+typedef enum {
+  COMMAND_KERNEL,
+  COMMAND_COPY,
+  COMMAND_FILL,
+  COMMAND_RECORD,
+  COMMAND_NOTHING, /* only waits for its points */
+  COMMAND_CALL,
+  COMMAND_WAIT_VALUE,
+  COMMAND_WRITE_VALUE
+} emulator_command_kind;
+
+typedef struct emulator_command {
+  struct emulator_command *next;
+  emulator_command_kind kind;
+  uint64_t sequence;
+  uint32_t n_points;
+  emulator_point *points; /* to be waited for first */
+  emulator_grid *grid;
+  emulator_event *event;
+  cudaHostFn_t call;
+  void *argument;
+  void *destination;
+  const void *source;
+  size_t bytes;
+  uint64_t value;
+  uint32_t flags;
+  int fill;
+  bool wide; /* the value has 64 bits */
+} emulator_command;
+
+struct CUstream_st {
+  int device, priority;
+  bool non_blocking, open, has_worker;
+  uint64_t submitted, completed;
+  emulator_command *first, *last;
+  struct CUstream_st *next; /* all streams there ever were */
+};
+
+struct CUevent_st {
+  int device;
+  unsigned flags;
+  bool destroyed;
+  uint32_t pending; /* records not executed yet */
+  emulator_point point;
+  double milliseconds;
+};
+
+typedef struct emulator_device {
+  bool lost, allocating;
+  uint32_t peers; /* devices whose memory kernels may touch */
+  emulator_stream legacy;
+  emulator_grid *queue;
+  uint32_t workers, resident;
+  int memory_file;
+  uint64_t memory_end;
+} emulator_device;
+
+typedef enum { MEMORY_DEVICE, MEMORY_HOST, MEMORY_REGISTERED, MEMORY_IPC } emulator_memory_kind;
+
+typedef struct emulator_allocation {
+  char *base;
+  size_t bytes;
+  emulator_memory_kind kind;
+  int device;
+  bool pooled; /* of cudaMallocAsync */
+  char *mapping;
+  size_t mapping_bytes;
+  uint64_t file_offset;
+  struct emulator_allocation *next;
+} emulator_allocation;
+
+typedef struct emulator_state {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  pid_t process;
+  int n_devices;
+  uint32_t multiprocessors;
+  uint64_t seed;
+  uint64_t fail_at, lose_at, fault_calls;
+  int fail_code;
+  bool memory_operations, trace;
+  emulator_device devices[EMULATOR_DEVICES];
+  emulator_stream *streams;
+  emulator_allocation *allocations;
+  uint64_t allocations_version; /* looked at without the lock */
+  cuda_emulator_kernel *kernels;
+  cuda_emulator_counts counts;
+} emulator_state;
+
+extern emulator_state emulator;
+
+/* ---- runtime.c */
+/* At the beginning of each call: counts it, and decides whether it fails. */
+cudaError_t emulator_enter(const char *name);
+#define EMULATOR_ENTER()                                                                           \
+  do {                                                                                             \
+    const cudaError_t refused_ = emulator_enter(__func__);                                         \
+    if (refused_ != cudaSuccess) return refused_;                                                  \
+  } while (0)
+cudaError_t emulator_set_error(cudaError_t error); /* remembers it for cudaGetLastError */
+int emulator_current_device(void);
+void emulator_use_device(int device);
+void emulator_wait_changed(void); /* with the lock */
+void emulator_signal(void);
+
+/* ---- stream.c; with the lock */
+emulator_stream *emulator_stream_of(cudaStream_t handle); /* NULL: no stream */
+emulator_command *emulator_new_command(emulator_command_kind kind);
+cudaError_t emulator_submit(emulator_stream *stream, emulator_command *command);
+/* Waits for the device's work submitted before the call. */
+cudaError_t emulator_wait_idle(int device);
+/* The same and keeps launches out until emulator_end_allocating. */
+cudaError_t emulator_begin_allocating(int device);
+void emulator_end_allocating(int device);
+cudaError_t emulator_wait_point(emulator_point point, int device);
+
+/* ---- memory.c */
+emulator_allocation *emulator_find(const void *pointer); /* with the lock */
+void emulator_copy(void *destination, const void *source, size_t bytes);
+void emulator_fill(void *destination, int value, size_t bytes);
+
+/* ---- grid.c */
+void emulator_run_grid(emulator_grid *grid); /* with the lock; returns when it has ended */
+void emulator_free_grid(emulator_grid *grid);
+
+/* ---- block.c */
+struct emulator_stacks;
+/* One block, by the calling thread. stacks belongs to the thread. */
+void emulator_run_block(const emulator_grid *grid, uint32_t index, struct emulator_stacks *stacks);
+struct emulator_stacks *emulator_new_stacks(void);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * What device code sees of the emulator: the current lane (a thread of a block), and where lanes
+ * meet. Included by C and, through device/cuda_device.h, by kernels as C++.
+ */
+#ifndef CUDA_EMULATOR_LANE_H
+#define CUDA_EMULATOR_LANE_H
+
+#include <stdint.h>
+
+#include "cuda_emulator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct emulator_index {
+  uint32_t x, y, z;
+} emulator_index;
+
+/* What is the same for all lanes of a block. */
+typedef struct emulator_block_place {
+  emulator_index block_index, block_size, grid_size;
+  int device;
+} emulator_block_place;
+
+/* The lane that the calling thread executes. */
+typedef struct emulator_lane_view {
+  emulator_index index;
+  const emulator_block_place *place;
+  uint32_t patience; /* atomics until another lane's turn */
+  uint32_t fenced;   /* the lane has executed a fence since the last barrier */
+} emulator_lane_view;
+
+CUDA_EMULATOR_API emulator_lane_view *cuda_emulator_lane(void);
+/* All lanes of the block meet; line tells barriers apart. */
+CUDA_EMULATOR_API void cuda_emulator_meet_block(const char *file, int line);
+/* The lanes of the mask meet in their warp; line tells meetings apart. */
+CUDA_EMULATOR_API void cuda_emulator_meet_warp(uint32_t mask, const char *file, int line);
+/* The lanes of the mask each give a value; afterwards values[i] is that of the warp's lane i. */
+CUDA_EMULATOR_API void cuda_emulator_exchange(uint32_t mask, uint64_t value, uint64_t values[32],
+                                              const char *file, int line);
+/* Other lanes, then other blocks, may go on first. */
+CUDA_EMULATOR_API void cuda_emulator_rest(void);
+/* Called now and then by atomics: another lane's turn. */
+CUDA_EMULATOR_API void cuda_emulator_interrupt(void);
+/* Ends the process unless the pointer is one to memory that the block's device may touch. */
+CUDA_EMULATOR_API int cuda_emulator_check_global(const void *pointer);
+CUDA_EMULATOR_API uint64_t cuda_emulator_clock(void); /* nanoseconds */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
