@@ -7,7 +7,8 @@
  * the blocks of one device. system_*            read-modify-write that host and device, or two
  * processes, share. wake fence          the full fence of every "I have published; is anybody
  * asleep?" and its counterpart "I am about to sleep; has anything been published?" (store
- * buffering).
+ * buffering). bus_release, bus_acquire  what the host adds where the other side is a device across
+ * the bus.
  *
  * docs/MEMORY_MODEL.md lists every pair, what it orders and why nothing stronger is needed.
  */
@@ -82,6 +83,8 @@ DF_CORE int df_device_claim_u32(uint32_t *p, uint32_t expected, uint32_t v) {
 DF_CORE void df_wake_fence(void) {
   cuda::atomic_thread_fence(cuda::memory_order_seq_cst, cuda::thread_scope_system);
 }
+DF_CORE void df_bus_release(void) {}
+DF_CORE void df_bus_acquire(void) {}
 DF_CORE void df_pause(void) {
 #if DF_ON_DEVICE
   __nanosleep(20);
@@ -145,6 +148,19 @@ DF_CORE void df_wake_fence(void) {
   __atomic_fetch_add(&fence_word, 0, __ATOMIC_SEQ_CST);
 #else
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+/* The host's side of what a device across the bus observes, or has published: page-locked memory is
+ * ordinary memory to the host, but not every processor's fences reach beyond its own cores. x86
+ * orders stores, and loads, for the bus as for itself; Arm's inner-shareable fences do not. */
+DF_CORE void df_bus_release(void) {
+#if defined(__aarch64__)
+  __asm__ __volatile__("dmb oshst" ::: "memory");
+#endif
+}
+DF_CORE void df_bus_acquire(void) {
+#if defined(__aarch64__)
+  __asm__ __volatile__("dmb oshld" ::: "memory");
 #endif
 }
 DF_CORE void df_pause(void) {

@@ -38,8 +38,11 @@ typedef struct df_device {
   df_descriptor **descriptors; /* [DF_MAX_COLLECTIVES] */
   df_tunables tunables;
   uint32_t n_blocks;
-  uint32_t by_priority; /* a priority other than 0 has been registered */
-  uint32_t exit;        /* final exit: leave for good */
+  /* Words that the host writes while blocks run. */
+  DF_ALIGNED(16) uint32_t by_priority; /* a priority other than 0 has been registered */
+  uint32_t exit;                       /* final exit: leave for good */
+  uint32_t failures; /* collectives that were given up: not 0: their cancel words matter */
+  uint32_t recalled; /* CUDA: the launch of this number is to end at its next turns */
 } df_device;
 
 typedef struct df_block {
@@ -60,7 +63,7 @@ typedef struct df_block {
   uint32_t spin_limit;
   uint32_t picks;     /* by priority: since the last one out of turn */
   uint32_t fair_next; /* by priority: the collective to be picked out of turn, or the next larger */
-  uint32_t leaves; /* the turn's last decision, for the lanes that did not take it */
+  uint32_t leaves;    /* the turn's last decision, for the lanes that did not take it */
 
   df_block_stats stats;
 } df_block;

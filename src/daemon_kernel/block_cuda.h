@@ -8,14 +8,20 @@
 #include "daemon_kernel/daemon.h"
 #include "daemon_kernel/daemon_cuda.h"
 
+/* Busy turns between two looks at what the host has written: a look crosses the bus. */
+enum { DF_CUDA_LOOK_TURNS = 16 };
+
 /* What one block keeps in shared memory. */
 typedef struct df_cuda_shared {
   df_context_slot slots[DF_MAX_CONTEXT_SLOTS];
   df_device device;
   df_block block;
   df_move move;
-  uint32_t stays; /* the leader's decision after parking */
-  uint32_t saved; /* the image shows what the block has done */
+  df_sq host_queue;       /* relay: the host's SQ; device.sq is then the queue in device memory */
+  uint32_t works;         /* the leader's decision after a turn */
+  uint32_t stays;         /* the leader's decision after parking */
+  uint32_t saved;         /* the image shows what the block has done */
+  uint32_t turns_to_look; /* until the words that the host writes are looked at again */
 } df_cuda_shared;
 
 /* The design's limit for 1,000 collectives; the number of collectives does not matter here. */
@@ -38,31 +44,61 @@ DF_CORE void df_cuda_save_block(df_block *image, df_block *block) {
     df_store_relaxed_u64(&to[i], from[i]);
 }
 
-/* The words that the host writes while blocks run. */
-DF_CORE void df_cuda_look_at_host(df_device *copy, const df_device *device) {
-  copy->by_priority = df_load_relaxed_u32(&device->by_priority);
-  copy->exit = df_load_relaxed_u32(&device->exit);
+/* The words that the host writes while blocks run: side by side, so that it costs one crossing of
+ * the bus. */
+DF_CORE void df_cuda_look_at_host(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
+  df_device *copy = &shared->device;
+  copy->by_priority = df_load_relaxed_u32(&daemon->device->by_priority);
+  copy->exit = df_load_relaxed_u32(&daemon->device->exit);
+  copy->failures = df_load_relaxed_u32(&daemon->device->failures);
+  copy->recalled = df_load_relaxed_u32(&daemon->device->recalled);
+  shared->move.attends = copy->failures;
+  shared->turns_to_look = DF_CUDA_LOOK_TURNS;
 }
 
 /* All but what is the producer's of the SQ and the consumer's of the CQ, who may be at work. */
-DF_CORE void df_cuda_copy_device(df_device *copy, const df_device *device) {
+DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
+  df_device *copy = &shared->device;
+  const df_device *device = daemon->device;
   copy->sq.slots = device->sq.slots;
   copy->sq.mask = device->sq.mask;
-  copy->sq.n_readers = device->sq.n_readers;
   copy->cq.variant = device->cq.variant;
   copy->cq.n_rings = device->cq.n_rings;
   copy->cq.mask = device->cq.mask;
   copy->cq.rings = device->cq.rings;
+  copy->cq.ticket = device->cq.ticket;
   copy->descriptors = device->descriptors;
   copy->tunables = device->tunables;
   copy->n_blocks = device->n_blocks;
-  df_cuda_look_at_host(copy, device);
+  if (daemon->relay) {
+    shared->host_queue = copy->sq;
+    copy->sq.slots = daemon->relay->queue.slots;
+    copy->sq.mask = daemon->relay->queue.mask;
+  }
+  df_cuda_look_at_host(daemon, shared);
+}
+
+/* Block 0 of a launch with a relay: the entries that there are, and room for. */
+DF_CORE void df_cuda_relay_entries(const df_cuda_daemon *daemon, uint32_t index,
+                                   df_cuda_shared *shared) {
+  if (daemon->relay == NULL || index != 0) return;
+  while (df_sq_pass_spsc(&shared->host_queue, &shared->device.sq)) continue;
+  daemon->relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
+}
+
+/* The host wants this launch to end, or a fellow has gone for good. */
+DF_CORE uint32_t df_cuda_is_ending(const df_cuda_daemon *daemon, const df_cuda_shared *shared) {
+  return shared->device.recalled == daemon->launch ||
+         df_load_relaxed_u32(&daemon->gate->left) == daemon->launch;
 }
 
 DF_CORE void df_cuda_enter(const df_cuda_daemon *daemon, uint32_t index, df_cuda_shared *shared) {
   df_block *image = &daemon->blocks[index];
   DF_ASSERT(index < daemon->device->n_blocks);
-  df_cuda_copy_device(&shared->device, daemon->device);
+  df_device_add_u32(&daemon->gate->active, 1);
+  df_cuda_copy_device(daemon, shared);
+  if (daemon->relay && index == 0) shared->device.sq.ticket = daemon->relay->queue.ticket;
+  df_cuda_relay_entries(daemon, index, shared);
   shared->block = *image;
   df_block *block = &shared->block;
   DF_ASSERT(block->index == index);
@@ -75,36 +111,49 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *daemon, uint32_t index, df_cuda
   shared->saved = 0;
 }
 
-DF_CORE void df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t index,
-                                   df_cuda_shared *shared, df_turn turn) {
-  df_cuda_look_at_host(&shared->device, daemon->device);
+/* After a turn that did not make the block leave. Returns 0 when it has left all the same. */
+DF_CORE uint32_t df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t index,
+                                       df_cuda_shared *shared, df_turn turn) {
+  df_block *block = &shared->block;
+  if (turn == DF_TURN_WAITED || --shared->turns_to_look == 0) {
+    df_cuda_look_at_host(daemon, shared);
+    df_cuda_relay_entries(daemon, index, shared);
+    if (df_cuda_is_ending(daemon, shared)) {
+      df_lifecycle_leave(block);
+      return 0;
+    }
+  }
   if (turn != DF_TURN_WAITED) {
     shared->saved = 0;
-    return;
+    return 1;
   }
-  if (!shared->saved) df_cuda_save_block(&daemon->blocks[index], &shared->block);
+  if (!shared->saved) df_cuda_save_block(&daemon->blocks[index], block);
   shared->saved = 1;
-  if (shared->block.tasks.length == 0) df_pause();
+  if (block->tasks.length == 0) df_pause();
+  return 1;
 }
 
-/* The block has left its turns. Returns 1 when it is back, 0 when all blocks have parked: the
- * launch is over. */
+/* The block has left its turns. Returns 1 when it is back, 0 when the launch is over for it. */
 DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index,
                               df_cuda_shared *shared) {
   df_block *block = &shared->block, *image = &daemon->blocks[index];
+  df_cuda_gate *gate = daemon->gate;
   df_cuda_save_block(image, block);
-  uint32_t parked = df_device_add_u32(daemon->parked, 1) + 1;
-  while (parked != daemon->all_parked) {
+  uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
+  while (active != 0 && !df_cuda_is_ending(daemon, shared)) {
+    df_cuda_relay_entries(daemon, index, shared);
     /* Taking the place back fails when another block has parked or gone back meanwhile: look again,
      * since it may have been the last. */
     if (!df_lifecycle_has_reason(block)) {
+      df_cuda_look_at_host(daemon, shared);
       df_pause();
-    } else if (df_device_claim_u32(daemon->parked, parked, parked - 1)) {
+    } else if (df_device_claim_u32(&gate->active, active, active + 1)) {
       df_lifecycle_start(block);
       return 1;
     }
-    parked = df_load_relaxed_u32(daemon->parked);
+    active = df_load_relaxed_u32(&gate->active);
   }
+  df_store_relaxed_u32(&gate->left, daemon->launch);
   /* Everything that this block did, its image included, precedes "it has left". */
   df_publish_u32(&image->running, 0);
   return 0;
@@ -118,9 +167,12 @@ DF_CORE void df_cuda_execute_block(const df_cuda_daemon *daemon, uint32_t index,
   if (df_lanes_leads(lanes)) df_cuda_enter(daemon, index, shared);
   df_lanes_sync(lanes);
   do {
-    df_turn turn;
-    while ((turn = df_daemon_turn(&shared->block, lanes)) != DF_TURN_LEFT)
-      if (df_lanes_leads(lanes)) df_cuda_between_turns(daemon, index, shared, turn);
+    do {
+      df_turn turn = df_daemon_turn(&shared->block, lanes);
+      if (df_lanes_leads(lanes))
+        shared->works = turn != DF_TURN_LEFT && df_cuda_between_turns(daemon, index, shared, turn);
+      df_lanes_sync(lanes); /* the next turn's barriers come before the next decision */
+    } while (shared->works);
     if (df_lanes_leads(lanes)) shared->stays = df_cuda_park(daemon, index, shared);
     df_lanes_sync(lanes);
   } while (shared->stays);

@@ -9,4 +9,17 @@ extern "C" __global__ void __launch_bounds__(DF_CUDA_MAX_LANES, 1)
   df_cuda_execute_block(&daemon, blockIdx.x, &shared, &lanes);
 }
 
+extern "C" __global__ void df_write_cuda(uint64_t *word, uint64_t value) {
+  df_publish_u64(word, value); /* what the stream did before precedes it */
+}
+
+extern "C" __global__ void df_wait_cuda(const uint64_t *word, uint64_t value) {
+  while ((int64_t)(df_observe_u64(word) - value) < 0) df_pause();
+}
+
+extern "C" __global__ void df_empty_cuda() {}
+
 const void *df_cuda_daemon_kernel(void) { return (const void *)df_daemon_cuda; }
+const void *df_cuda_write_kernel(void) { return (const void *)df_write_cuda; }
+const void *df_cuda_wait_kernel(void) { return (const void *)df_wait_cuda; }
+const void *df_cuda_empty_kernel(void) { return (const void *)df_empty_cuda; }

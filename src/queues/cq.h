@@ -36,6 +36,7 @@ typedef struct df_cq {
   uint32_t n_rings; /* blocks; 1 for slots */
   uint64_t mask;
   df_cq_ring *rings;
+  uint64_t *ticket;   /* slots: the next entry, in the device's memory; NULL: the ring's tail */
   uint32_t next_ring; /* the consumer's: where its next look begins */
 } df_cq;
 
@@ -77,8 +78,8 @@ DF_CORE void df_cq_push_packed(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
   df_publish_u64(&ring->words[tail & mask], df_cqe_encode(cqe, (tail + 1) & DF_CQE_LAP_MASK));
 }
 
-DF_CORE void df_cq_push_slots(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
-  uint64_t ticket = df_device_add_u64(&ring->tail, 1);
+DF_CORE void df_cq_push_slots(df_cq_ring *ring, uint64_t *next, uint64_t mask, df_cqe cqe) {
+  uint64_t ticket = df_device_add_u64(next, 1);
   int claimed = df_system_claim_u64(&ring->words[ticket & mask], 0, df_cqe_encode(cqe, 1));
   DF_ASSERT(claimed); /* an occupied slot would mean a full CQ */
   (void)claimed;
@@ -95,7 +96,7 @@ DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
     df_cq_push_packed(&cq->rings[block], cq->mask, cqe);
     break;
   case DF_CQ_SLOTS_CAS:
-    df_cq_push_slots(&cq->rings[0], cq->mask, cqe);
+    df_cq_push_slots(&cq->rings[0], cq->ticket ? cq->ticket : &cq->rings[0].tail, cq->mask, cqe);
     break;
   }
 }
@@ -124,6 +125,7 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
     df_store_relaxed_u64(&ring->consumer_index, consumed);
     df_publish_u64(&ring->head, consumed);
     cq->next_ring = which + 1;
+    df_bus_acquire(); /* results that a device has written, behind the word that says so */
     *cqe = df_cqe_decode(word);
     return 1;
   }

@@ -29,13 +29,15 @@ typedef struct df_sqe {
 typedef struct df_sq_slot {
   uint64_t commit;       /* (uint32_t)(ticket + 1) << 32 | blocks << 20 | collective */
   uint32_t readers_left; /* blocks that have not read it yet; 0: free */
-  uint32_t reserved;
+  uint32_t passes_to;    /* relay: blocks that will read it where it is passed on to */
 } df_sq_slot;
 
 typedef struct df_sq {
   df_sq_slot *slots;
   uint32_t mask;
   uint32_t n_readers;
+  uint32_t
+      passes_to;   /* relay: of the next entry (df_sq_pass_spsc); 0 where blocks read this queue */
   uint64_t ticket; /* entries pushed; the producer's own */
 } df_sq;
 
@@ -45,6 +47,7 @@ static inline void df_sq_init(df_sq *sq, df_sq_slot *slots, uint32_t depth, uint
   sq->slots = slots;
   sq->mask = depth - 1;
   sq->n_readers = n_readers;
+  sq->passes_to = 0;
   sq->ticket = 0;
 }
 
@@ -56,7 +59,9 @@ static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
   /* Observes the last reader's release of the slot: its read of the old word comes before our
    * overwrite. */
   if (df_observe_u32(&slot->readers_left) != 0) return 0;
+  df_store_relaxed_u32(&slot->passes_to, sq->passes_to);
   df_store_relaxed_u32(&slot->readers_left, sq->n_readers);
+  df_bus_release();
   /* Publishes the run's arguments, its callback record and readers_left. */
   df_publish_u64(&slot->commit, (uint64_t)(uint32_t)(sq->ticket + 1) << 32 |
                                     sqe.blocks << DF_SQE_BLOCKS_SHIFT | sqe.collective);
@@ -68,6 +73,23 @@ static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
 DF_CORE int df_sq_has_entry(const df_sq *sq, uint64_t read_index) {
   uint64_t commit = df_observe_u64(&sq->slots[read_index & sq->mask].commit);
   return (uint32_t)(commit >> 32) == (uint32_t)(read_index + 1);
+}
+
+/* Relay: passes the oldest entry on, from a queue of which it is the only reader to one nearer to
+ * the blocks, whose producer it is. Entries keep their numbers, so the word is passed as it is.
+ * Returns 0 when there is none, or no room for it. */
+DF_CORE int df_sq_pass_spsc(const df_sq *from, df_sq *to) {
+  df_sq_slot *source = &from->slots[to->ticket & from->mask];
+  df_sq_slot *target = &to->slots[to->ticket & to->mask];
+  if (df_observe_u32(&target->readers_left) != 0) return 0;
+  uint64_t commit = df_observe_u64(&source->commit);
+  if ((uint32_t)(commit >> 32) != (uint32_t)(to->ticket + 1)) return 0;
+  df_store_relaxed_u32(&target->readers_left, df_load_relaxed_u32(&source->passes_to));
+  df_publish_u32(&source->readers_left, 0); /* releases the slot to the producer */
+  /* Publishes what the producer published to us, too. */
+  df_publish_u64(&target->commit, commit);
+  to->ticket++;
+  return 1;
 }
 
 /* Block: takes the entry at *read_index. Returns 0 when there is none yet. */

@@ -76,13 +76,17 @@ struct rank_state {
   uint32_t completed[COLLECTIVES];
   /* a launch */
   df_cuda_daemon daemon;
-  uint32_t parked, launches;
+  df_cuda_gate gate;
+  df_cuda_relay relay;
+  df_sq_slot relay_slots[DEPTH];
+  uint32_t launches;
   df_cuda_shared shared[BLOCKS];
   pthread_barrier_t barriers[BLOCKS];
   lane_thread threads[BLOCKS * LANES];
 };
 
 static rank_state ranks[RANKS];
+static bool relays; /* block 0 passes SQEs on */
 /* Send the input; add what comes to it. Rank 1 has its operands the other way round. */
 static df_primitive primitives[RANKS][2];
 
@@ -170,7 +174,13 @@ static void make_rank(uint32_t r, const df_tunables *tunables) {
   }
   rank->daemon.device = &rank->device;
   rank->daemon.blocks = rank->images;
-  rank->daemon.parked = &rank->parked;
+  rank->daemon.gate = &rank->gate;
+  if (relays) {
+    df_sq_init(&rank->relay.queue, rank->relay_slots, DEPTH, 0);
+    rank->device.sq.n_readers = 1;
+    rank->device.sq.passes_to = BLOCKS;
+    rank->daemon.relay = &rank->relay;
+  }
   for (uint32_t c = 0; c < COLLECTIVES; c++) describe(rank, r, c);
 }
 
@@ -209,7 +219,8 @@ static void *run_lane(void *argument) {
 }
 
 static void launch(rank_state *rank) {
-  rank->daemon.all_parked = ++rank->launches * BLOCKS;
+  rank->daemon.launch = ++rank->launches;
+  for (uint32_t b = 0; b < BLOCKS; b++) rank->images[b].running = 1;
   memset(rank->shared, 0xa5, sizeof rank->shared); /* as uninitialised as it gets */
   for (uint32_t i = 0; i < BLOCKS * LANES; i++) {
     lane_thread *thread = &rank->threads[i];
@@ -361,7 +372,7 @@ static void a_parked_block_comes_back() {
 
 int main() {
   alarm(SECONDS); /* a lane that misses a barrier hangs */
-  printf("1..4\n");
+  printf("1..6\n");
   opposite_orders(0);
   printf("ok 1 opposite orders\n");
   opposite_orders(1);
@@ -370,5 +381,10 @@ int main() {
   printf("ok 3 a launch ends stuck, the next one goes on\n");
   a_parked_block_comes_back();
   printf("ok 4 a parked block comes back\n");
+  relays = true;
+  opposite_orders(0);
+  printf("ok 5 opposite orders, entries passed on by block 0\n");
+  a_launch_ends_stuck();
+  printf("ok 6 the same, a launch ends stuck\n");
   return 0;
 }
