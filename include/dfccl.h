@@ -190,8 +190,10 @@ typedef struct {
   int nRanks;       /* entries in ranks */
   int priority;     /* larger first; 0 for all: FIFO ordering */
   const char *name; /* for traces and diagnostics; copied; NULL: the id */
-  const char *algorithm; /* NULL or "auto": library's choice; or "ring", "allpairs", "pairwise"
-                            where they apply */
+  const char *algorithm; /* NULL or "auto": library's choice; or, where it has the operation,
+                            "ring", "allpairs", "pairwise", "doubling", "rabenseifner", "halving",
+                            "binomial", "doubletree", "scatter-allgather", "bruck", "direct",
+                            "flat", "twolevel" (docs/TUNING.md) */
 } dfcclCollOptions_t;
 
 #define DFCCL_COLL_OPTIONS_MAGIC 0xdfcc10b7u
@@ -263,9 +265,9 @@ typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *
  * sendBuf only on the root; the unused one may be NULL. In place: sendBuf == recvBuf (AllGather:
  * sendBuf == recvBuf + rank*sendCount; ReduceScatter: recvBuf == sendBuf + rank*recvCount). Any
  * other overlap is undefined. Errors: dfcclInvalidArgument (id not registered, or of another kind;
- * NULL or misaligned buffer), dfcclInvalidUsage (submission queue and host-side list full), dfcclOutOfMemory, the
- * failure of a broken context or collective (dfcclMismatch, dfcclRemoteError, dfcclTimeout,
- * dfcclAborted). A run that is refused has no callback.
+ * NULL or misaligned buffer), dfcclInvalidUsage (submission queue and host-side list full),
+ * dfcclOutOfMemory, the failure of a broken context or collective (dfcclMismatch, dfcclRemoteError,
+ * dfcclTimeout, dfcclAborted). A run that is refused has no callback.
  */
 DFCCL_API dfcclResult_t dfcclRunAllReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
                                           void *recvBuf, dfcclCallback_t callback, void *arg);

@@ -137,7 +137,7 @@ static void say_coll(const dfcclContext_t context, df_text *text, const df_coll 
       "  %s, %s of %" PRIu64 " elements, group of %u, %s, %u block(s): %" PRIu64 " of %" PRIu64
       " runs complete, %u in the daemon, %u waiting on the host\n    ",
       df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
-      coll->n, df_plan_algorithm_name(coll->plan->key.algorithm), coll->shape.n_blocks, coll->taken,
+      coll->n, df_algorithm_name(coll->plan->key.algorithm), coll->shape.n_blocks, coll->taken,
       coll->submitted, df_runs_in_device(coll), coll->backlog_length);
   say_state(context, text, coll);
   say(text, "\n");

@@ -22,6 +22,7 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .n_slots = coll->shape.n_slots,
                            .stride = coll->shape.stride,
                            .payload_offset = coll->shape.payload_offset,
+                           .split = coll->plan->key.split,
                            .chunk = coll->shape.parts[0].chunk,
                            .loops = coll->shape.parts[0].loops};
 }
@@ -36,6 +37,10 @@ static const char *type_name(uint32_t type) {
 static const char *operator_name(uint32_t op) {
   static const char *const names[] = {"sum", "prod", "max", "min", "avg"};
   return op < DF_COUNT_OF(names) ? names[op] : "unknown";
+}
+
+static const char *algorithm_name(uint32_t algorithm) {
+  return algorithm < DF_ALGORITHMS ? df_algorithm_name((int)algorithm) : "unknown";
 }
 
 /* Writes what differs to text; returns 0 when nothing does. */
@@ -69,16 +74,21 @@ static int describe_difference(const df_announcement *here, const uint32_t *rank
     if (ranks_here[i] != ranks_there[i])
       return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there", i,
                       ranks_here[i], ranks_there[i]);
+  if (here->algorithm != there->algorithm)
+    return snprintf(text, bytes,
+                    "algorithm (options.algorithm or DFCCL_TUNING) is %s here and %s there",
+                    algorithm_name(here->algorithm), algorithm_name(there->algorithm));
   const struct {
     const char *what;
     uint32_t a, b;
-  } shapes[] = {{"algorithm", here->algorithm, there->algorithm},
-                {"number of blocks", here->n_blocks, there->n_blocks},
-                {"number of link slots (DFCCL_SLOTS)", here->n_slots, there->n_slots},
-                {"slot size (DFCCL_SLOT_BYTES)", here->stride, there->stride},
-                {"payload offset (DFCCL_FLAGGED_MAX)", here->payload_offset, there->payload_offset},
-                {"chunk (DFCCL_SLOT_BYTES)", here->chunk, there->chunk},
-                {"number of loops (DFCCL_SLOT_BYTES)", here->loops, there->loops}};
+  } shapes[] = {
+      {"number of blocks (DFCCL_BLOCK_MIN or DFCCL_TUNING)", here->n_blocks, there->n_blocks},
+      {"number of link slots (DFCCL_SLOTS)", here->n_slots, there->n_slots},
+      {"slot size (DFCCL_SLOT_BYTES or DFCCL_TUNING)", here->stride, there->stride},
+      {"payload offset (DFCCL_FLAGGED_MAX)", here->payload_offset, there->payload_offset},
+      {"chunk (DFCCL_SLOT_BYTES or DFCCL_TUNING)", here->chunk, there->chunk},
+      {"number of loops (DFCCL_SLOT_BYTES or DFCCL_TUNING)", here->loops, there->loops},
+      {"split of the group (DFCCL_SPLIT or DFCCL_TUNING)", here->split, there->split}};
   for (size_t i = 0; i < DF_COUNT_OF(shapes); i++)
     if (shapes[i].a != shapes[i].b)
       return snprintf(text, bytes, "%s is %u here and %u there", shapes[i].what, shapes[i].a,

@@ -49,6 +49,8 @@ typedef struct df_announcement {
   uint32_t n_blocks, n_slots, stride,
       payload_offset;    /* the shape: follows from the above and from settings */
   uint32_t chunk, loops; /* of block 0 */
+  uint32_t split;        /* neighbours in a subgroup */
+  uint32_t reserved;     /* 0 */
 } df_announcement;
 
 /* Is a datagram of so many bytes a well-formed message? The receiver trusts nothing else about it.

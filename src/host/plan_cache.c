@@ -13,7 +13,8 @@ typedef struct df_plan_entry {
 
 static int same_key(const df_plan_key *a, const df_plan_key *b) {
   return a->operation == b->operation && a->algorithm == b->algorithm && a->n == b->n &&
-         a->position == b->position && a->root == b->root && a->average == b->average;
+         a->position == b->position && a->root == b->root && a->split == b->split &&
+         a->average == b->average;
 }
 
 df_plan *df_plan_acquire(dfcclContext_t context, const df_plan_key *key) {

@@ -155,20 +155,21 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
 }
 
 /* [lock] Plan, shape, descriptor, index, table. Undone in reverse. */
-static dfcclResult_t install(dfcclContext_t context, df_coll *coll, int algorithm) {
+static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_choice *choice) {
   dfcclResult_t result = dfcclOutOfMemory;
   df_plan_key key = {.operation = coll->operation,
-                     .algorithm = algorithm,
+                     .algorithm = choice->algorithm,
                      .n = coll->n,
                      .position = coll->position,
                      .root = coll->root,
+                     .split = choice->split,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
                                 coll->n > 1};
   coll->plan = df_plan_acquire(context, &key);
   if (coll->plan == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
-  df_shape_make(&coll->shape, coll->plan, coll->count, (uint32_t)df_type_size(coll->type),
-                &context->shape_limits);
+  df_shape_limits limits = df_choice_limits(choice, context->shape_limits);
+  df_shape_make(&coll->shape, coll->plan, coll->count, (uint32_t)df_type_size(coll->type), &limits);
   /* Loops are counted in 32 bits: only tiny slots and enormous counts go beyond. */
   const df_part *part = &coll->shape.parts[0];
   uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;
@@ -177,7 +178,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, int algorith
         df_fail(dfcclInvalidArgument,
                 "collective %" PRIu64 ": count %" PRIu64
                 " needs more loops than can be counted with slots of %lld bytes (DFCCL_SLOT_BYTES)",
-                coll->id, coll->count, context->settings.slot_bytes);
+                coll->id, coll->count, (long long)limits.slot_bytes);
     goto release_plan;
   }
   coll->index = take_index(context);
@@ -215,8 +216,8 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t peer) {
 }
 
 dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration) {
-  int algorithm;
-  dfcclResult_t result = df_registration_check(context, registration, &algorithm);
+  df_choice choice;
+  dfcclResult_t result = df_registration_check(context, registration, &choice);
   if (result != dfcclSuccess) return result;
   df_coll *coll = NULL;
   result = make_coll(context, registration, &coll);
@@ -233,11 +234,11 @@ dfcclResult_t df_register(dfcclContext_t context, const df_registration *registr
         df_fail(dfcclInvalidUsage, "%u collectives are registered on rank %u; no more are possible",
                 context->n_colls, context->rank);
   else
-    result = install(context, coll, algorithm);
+    result = install(context, coll, &choice);
   if (result == dfcclSuccess) {
     df_log(DF_LOG_TRACE, "rank %u registers collective %" PRIu64 ": %s of %" PRIu64 " elements, %s",
            context->rank, coll->id, df_operation_name(coll->operation), coll->count,
-           df_plan_algorithm_name(algorithm));
+           df_algorithm_name(choice.algorithm));
     for (uint32_t i = 0; i < coll->n; i++)
       if (i != coll->position) df_coll_announce(context, coll, coll->ranks[i]);
     df_match_bind(context, coll);

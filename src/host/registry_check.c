@@ -50,8 +50,17 @@ static dfcclResult_t check_options(dfcclContext_t context, const dfcclCollOption
   return check_group(context, options);
 }
 
+/* The same answer on every member: that they share a process is mutual. */
+static int in_one_process(dfcclContext_t context, const dfcclCollOptions_t *options, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t rank = options && options->ranks ? (uint32_t)options->ranks[i] : i;
+    if (rank != context->rank && !context->peers[rank].local) return 0;
+  }
+  return 1;
+}
+
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *r,
-                                    int *algorithm) {
+                                    df_choice *choice) {
   dfcclResult_t result = check_options(context, r->options);
   if (result != dfcclSuccess) return result;
   size_t element = df_type_size(r->type);
@@ -69,10 +78,15 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   if (r->root < 0 || (uint32_t)r->root >= n)
     return df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
                    r->root, n - 1);
-  const char *name = r->options ? r->options->algorithm : NULL;
-  *algorithm = df_plan_choose(name, r->operation, n, r->count * element);
-  if (*algorithm < 0)
+  df_question question = {.name = r->options ? r->options->algorithm : NULL,
+                          .operation = r->operation,
+                          .n = n,
+                          .bytes = df_larger_buffer(r->operation, n, r->count, (uint32_t)element),
+                          .memory = in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS
+                                                                           : DF_MEMORY_HOST,
+                          .split = (uint32_t)context->settings.split};
+  if (!df_choose(&context->settings.tuning, &question, choice))
     return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have",
-                   name, df_operation_name(r->operation));
+                   question.name, df_operation_name(r->operation));
   return dfcclSuccess;
 }

@@ -3,11 +3,12 @@
 #define DF_HOST_REGISTRY_CHECK_H
 
 #include "host/context.h"
+#include "plans/choice.h"
 
 uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options);
 
-/* dfcclInvalidArgument with a sentence, or success with the algorithm's index. */
+/* dfcclInvalidArgument with a sentence, or success with what will carry it out. */
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *registration,
-                                    int *algorithm);
+                                    df_choice *choice);
 
 #endif

@@ -1,6 +1,7 @@
 #include "host/settings.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,32 @@ static dfcclResult_t read_text(const char *variable, char *text, size_t bytes) {
   return dfcclSuccess;
 }
 
+/* The table is read whole: it is small. */
+static dfcclResult_t read_tuning(df_tuning *tuning) {
+  char path[512] = "", sentence[DF_SENTENCE_BYTES];
+  dfcclResult_t result = read_text("DFCCL_TUNING", path, sizeof path);
+  if (result != dfcclSuccess || path[0] == '\0') return result;
+  FILE *file = fopen(path, "rb");
+  if (file == NULL)
+    return df_fail(dfcclInvalidUsage, "environment variable DFCCL_TUNING names \"%s\": %s", path,
+                   strerror(errno));
+  char *text = malloc(DF_MAX_TUNING_BYTES + 1);
+  size_t bytes = text ? fread(text, 1, DF_MAX_TUNING_BYTES + 1, file) : 0;
+  if (text == NULL)
+    result = df_fail(dfcclOutOfMemory, "no memory to read %s (DFCCL_TUNING)", path);
+  else if (ferror(file))
+    result = df_fail(dfcclInvalidUsage, "environment variable DFCCL_TUNING names \"%s\": %s", path,
+                     strerror(errno));
+  else if (bytes > DF_MAX_TUNING_BYTES)
+    result = df_fail(dfcclInvalidUsage, "%s (DFCCL_TUNING) has more than %d bytes", path,
+                     DF_MAX_TUNING_BYTES);
+  else if (!df_tuning_parse(tuning, text, bytes, path, sentence, sizeof sentence))
+    result = df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
+  free(text);
+  fclose(file);
+  return result;
+}
+
 static dfcclResult_t read_environment(df_settings *s) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
   static const char *const variants[] = {"ring", "packed", "slots"};
@@ -75,6 +102,7 @@ static dfcclResult_t read_environment(df_settings *s) {
     return df_fail(dfcclInvalidUsage,
                    "environment variable DFCCL_ISA is \"%s\"; this machine offers %s and slower",
                    s->isa, df_mover_cpu_best()->name);
+  if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
   return read_text("DFCCL_RECORD", s->record, sizeof s->record);
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "daemon_kernel/block.h"
-#include "plans/plan.h"
+#include "plans/tuning.h"
 
 /* X(field, variable, default, least, most, meaning) */
 #define DF_SETTINGS_MAP(X)                                                                         \
@@ -51,6 +51,8 @@
     "result bytes from which stores bypass the caches")                                            \
   X(block_min, "DFCCL_BLOCK_MIN", 65536, 1, 1ll << 40,                                             \
     "bytes of a collective for each block it uses")                                                \
+  X(split, "DFCCL_SPLIT", 0, 1, DF_MAX_RANKS,                                                      \
+    "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")             \
   X(nap_us, "DFCCL_NAP_US", 1000, 10, 1000000,                                                     \
     "how long a background thread naps while others drive")                                        \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")
@@ -62,6 +64,7 @@ typedef struct df_settings {
   df_cq_variant cq; /* DFCCL_CQ: ring, packed, slots */
   char isa[16];     /* DFCCL_ISA: plain, avx2, avx512; empty: the best */
   char record[512]; /* DFCCL_RECORD: directory; empty: no recording */
+  df_tuning tuning; /* DFCCL_TUNING: what the file says; empty: no rules but the built-in ones */
   dfcclBackend_t backend;
 } df_settings;
 

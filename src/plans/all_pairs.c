@@ -28,12 +28,6 @@ void df_plan_all_pairs(df_plan *plan) {
     df_plan_add(
         plan,
         (df_step_spec){.flags = DF_PRIM_SEND, .send_to = (r + s) % n, .source = DF_BUFFER_INPUT});
-  if (n == 1) {
-    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
-                                     .source = DF_BUFFER_INPUT,
-                                     .destination = DF_BUFFER_OUTPUT});
-    return;
-  }
   df_buffer first = n == 2 ? DF_BUFFER_OUTPUT : DF_BUFFER_SCRATCH;
   uint32_t first_average = n == 2 ? average : 0;
   if (r <= 1) {

@@ -3,21 +3,46 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BIT(operation) (1u << DF_OP_##operation)
+
 static const struct {
   const char *name;
   uint32_t operations; /* bits by df_operation */
   void (*build)(df_plan *plan);
-} algorithms[] = {
-    {"ring",
-     1u << DF_OP_ALL_REDUCE | 1u << DF_OP_REDUCE | 1u << DF_OP_BROADCAST | 1u << DF_OP_ALL_GATHER |
-         1u << DF_OP_REDUCE_SCATTER,
-     df_plan_ring},
-    {"allpairs", 1u << DF_OP_ALL_REDUCE, df_plan_all_pairs},
-    {"pairwise", 1u << DF_OP_ALL_TO_ALL, df_plan_pairwise},
+} algorithms[DF_ALGORITHMS] = {
+    [DF_RING] = {"ring",
+                 BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) |
+                     BIT(REDUCE_SCATTER),
+                 df_plan_ring},
+    [DF_ALL_PAIRS] = {"allpairs", BIT(ALL_REDUCE), df_plan_all_pairs},
+    [DF_PAIRWISE] = {"pairwise", BIT(ALL_TO_ALL), df_plan_pairwise},
+    [DF_DOUBLING] = {"doubling", BIT(ALL_REDUCE) | BIT(ALL_GATHER), df_plan_doubling},
+    [DF_RABENSEIFNER] = {"rabenseifner", BIT(ALL_REDUCE), df_plan_rabenseifner},
+    [DF_HALVING] = {"halving", BIT(REDUCE_SCATTER), df_plan_halving},
+    [DF_BINOMIAL] = {"binomial", BIT(REDUCE) | BIT(BROADCAST), df_plan_binomial},
+    [DF_DOUBLE_TREE] = {"doubletree", BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST),
+                        df_plan_double_tree},
+    [DF_SCATTER_ALL_GATHER] = {"scatter-allgather", BIT(BROADCAST), df_plan_scatter_allgather},
+    [DF_BRUCK] = {"bruck", BIT(ALL_GATHER) | BIT(ALL_TO_ALL), df_plan_bruck},
+    [DF_DIRECT] = {"direct",
+                   BIT(ALL_REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER) | BIT(ALL_TO_ALL),
+                   df_plan_direct},
+    [DF_FLAT] = {"flat", BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST), df_plan_flat},
+    [DF_TWO_LEVEL] = {"twolevel", BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST),
+                      df_plan_two_level},
 };
-enum { DF_RING, DF_ALL_PAIRS, DF_PAIRWISE };
 
-const char *df_plan_algorithm_name(int algorithm) { return algorithms[algorithm].name; }
+const char *df_algorithm_name(int algorithm) { return algorithms[algorithm].name; }
+
+int df_algorithm_by_name(const char *name) {
+  for (int i = 0; i < DF_ALGORITHMS; i++)
+    if (strcmp(name, algorithms[i].name) == 0) return i;
+  return -1;
+}
+
+int df_algorithm_has(int algorithm, df_operation operation) {
+  return algorithms[algorithm].operations >> operation & 1;
+}
 
 const char *df_operation_name(df_operation operation) {
   static const char *const names[DF_OP_COUNT] = {"AllReduce", "Reduce",        "Broadcast",
@@ -30,29 +55,18 @@ int df_operation_reduces(df_operation operation) {
          operation == DF_OP_REDUCE_SCATTER;
 }
 
-/* One crossing instead of 2(n-1) pays while latency outweighs the extra bytes
- * (docs/PERFORMANCE.md). */
-static uint64_t all_pairs_limit(uint32_t n) { return n == 2 ? 16384 : 8192 / n; }
-
-int df_plan_choose(const char *name, df_operation operation, uint32_t n, uint64_t bytes) {
-  if (name == NULL || strcmp(name, "auto") == 0) {
-    if (operation == DF_OP_ALL_TO_ALL) return DF_PAIRWISE;
-    if (operation == DF_OP_ALL_REDUCE && n > 1 && bytes <= all_pairs_limit(n)) return DF_ALL_PAIRS;
-    return DF_RING;
-  }
-  for (size_t i = 0; i < DF_COUNT_OF(algorithms); i++)
-    if (strcmp(name, algorithms[i].name) == 0)
-      return algorithms[i].operations >> operation & 1 ? (int)i : -1;
-  return -1;
-}
-
 df_plan *df_plan_make(const df_plan_key *key) {
   df_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return NULL;
   plan->key = *key;
   plan->pieces = 1;
   plan->direct_in_place = 1;
-  algorithms[key->algorithm].build(plan);
+  if (key->n > 1)
+    algorithms[key->algorithm].build(plan);
+  else /* every collective of a group of one is a copy */
+    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
+                                     .source = DF_BUFFER_INPUT,
+                                     .destination = DF_BUFFER_OUTPUT});
   if (plan->failed) {
     df_plan_free(plan);
     return NULL;
@@ -134,6 +148,10 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
   shape->n_blocks = (uint32_t)DF_MAX(DF_MIN(wanted, (uint64_t)limits->max_blocks), 1u);
   uint64_t share = DF_ALIGN_UP(DF_DIV_UP(count, shape->n_blocks), (uint64_t)grain);
   uint64_t chunk_max = DF_MAX(limits->slot_bytes / element_bytes / grain * grain, (uint64_t)grain);
+  if (plan->scratch_pieces)
+    chunk_max = DF_MIN(chunk_max, DF_MAX(DF_MAX_SCRATCH_BYTES / element_bytes /
+                                             plan->scratch_pieces / grain * grain,
+                                         (uint64_t)grain));
   uint64_t payload = 0;
   for (uint32_t b = 0; b < shape->n_blocks; b++) {
     df_part *part = &shape->parts[b];

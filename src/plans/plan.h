@@ -1,8 +1,8 @@
 /*
  * Plans: what each rank of a group does in one loop of a collective, as data that the step function
  * interprets. A plan depends on operation, algorithm, group size, position and root only, never on
- * the count, so collectives share it. Adding an algorithm: write one builder, name it in plan.c's
- * table. The daemon does not change.
+ * the count, so collectives share it. Adding an algorithm: write one builder (build.h), name it in
+ * plan.c's table. The daemon does not change.
  */
 #ifndef DF_PLANS_PLAN_H
 #define DF_PLANS_PLAN_H
@@ -24,11 +24,34 @@ typedef enum {
 const char *df_operation_name(df_operation operation); /* "AllReduce", ... */
 int df_operation_reduces(df_operation operation);
 
+/* Numbers are compared between members: they belong to the version of the library. */
+typedef enum {
+  DF_RING,
+  DF_ALL_PAIRS,
+  DF_PAIRWISE,
+  DF_DOUBLING,
+  DF_RABENSEIFNER,
+  DF_HALVING,
+  DF_BINOMIAL,
+  DF_DOUBLE_TREE,
+  DF_SCATTER_ALL_GATHER,
+  DF_BRUCK,
+  DF_DIRECT,
+  DF_FLAT,
+  DF_TWO_LEVEL,
+  DF_ALGORITHMS
+} df_algorithm;
+
+const char *df_algorithm_name(int algorithm);
+int df_algorithm_by_name(const char *name); /* -1: there is none */
+int df_algorithm_has(int algorithm, df_operation operation);
+
 typedef struct df_plan_key {
   df_operation operation;
-  int algorithm; /* index into the table of algorithms */
+  int algorithm; /* df_algorithm */
   uint32_t n, position, root;
-  int average; /* dfcclAvg: the last reduction divides */
+  uint32_t split; /* neighbours in a subgroup, for algorithms with two levels; otherwise 0 */
+  int average;    /* dfcclAvg: the last reduction divides */
 } df_plan_key;
 
 typedef struct df_plan_link {
@@ -42,19 +65,15 @@ typedef struct df_plan {
   df_primitive *primitives;
   df_plan_link *links;
   uint32_t n_primitives, n_links;
+  /* The same at all positions: */
+  df_geometry geometry;
   uint32_t pieces;         /* PARTITION: chunks that one loop covers */
   uint32_t scratch_pieces; /* chunks of scratch memory for each block */
-  df_geometry geometry;
-  int direct_in_place; /* an in-place run may lend buffers to peers */
+  int direct_in_place;     /* an in-place run may lend buffers to peers */
   /* the builder's */
   uint32_t primitive_capacity, link_capacity;
   int failed;
 } df_plan;
-
-/* Index of the algorithm to use, or -1 where `name` (NULL, "auto" or a name) does not apply to the
- * operation. */
-int df_plan_choose(const char *name, df_operation operation, uint32_t n, uint64_t bytes);
-const char *df_plan_algorithm_name(int algorithm);
 
 /* Makes a plan; the caller frees it. NULL: out of memory. */
 df_plan *df_plan_make(const df_plan_key *key);
@@ -73,9 +92,20 @@ typedef struct df_step_spec {
 } df_step_spec;
 void df_plan_add(df_plan *plan, df_step_spec spec);
 
+/* The builders, one file each; groups of one have a plan of their own. */
 void df_plan_ring(df_plan *plan);
 void df_plan_all_pairs(df_plan *plan);
 void df_plan_pairwise(df_plan *plan);
+void df_plan_doubling(df_plan *plan);
+void df_plan_rabenseifner(df_plan *plan);
+void df_plan_halving(df_plan *plan);
+void df_plan_binomial(df_plan *plan);
+void df_plan_double_tree(df_plan *plan);
+void df_plan_scatter_allgather(df_plan *plan);
+void df_plan_bruck(df_plan *plan);
+void df_plan_direct(df_plan *plan);
+void df_plan_flat(df_plan *plan);
+void df_plan_two_level(df_plan *plan);
 
 /* How the elements are cut: blocks, chunks, loops, slots. The same on every member, or their
  * registrations differ. */

@@ -146,12 +146,6 @@ static void reduce(df_plan *plan, const ring *g) {
 void df_plan_ring(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   ring g = {.n = n, .r = r, .next = (r + 1) % n, .previous = (r + n - 1) % n};
-  if (n == 1) { /* every collective of a group of one is a copy */
-    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
-                                     .source = DF_BUFFER_INPUT,
-                                     .destination = DF_BUFFER_OUTPUT});
-    return;
-  }
   switch (plan->key.operation) {
   case DF_OP_ALL_REDUCE:
     all_reduce(plan, &g);

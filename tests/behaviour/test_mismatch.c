@@ -97,6 +97,13 @@ DF_TEST(mismatch, operator, 30) {
   play(of_kind(DF_ALL_REDUCE), odd, "max", "sum");
 }
 
+DF_TEST(mismatch, algorithm, 30) {
+  df_collective odd = of_kind(DF_ALL_REDUCE), others = of_kind(DF_ALL_REDUCE);
+  odd.algorithm = "flat";
+  others.algorithm = "doubling";
+  play(others, odd, "flat", "doubling");
+}
+
 DF_TEST(mismatch, operation, 30) {
   play(of_kind(DF_ALL_REDUCE), of_kind(DF_BROADCAST), "broadcast", "allreduce");
 }

@@ -4,6 +4,8 @@
  * nothing more, for counts of 0, 1, odd, and not divisible by the number of ranks. Nothing but the
  * receive buffer is written.
  */
+#include <stdlib.h>
+
 #include "support/buffers.h"
 
 enum { RANKS = 4, ID = 1 };
@@ -102,35 +104,50 @@ DF_TEST(results, zero_elements, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-/* The algorithms that a user may name give the same results as the library's choice. */
-DF_TEST(results, named_algorithms, 120) {
-  static const char *const names[] = {"auto", "ring", "allpairs", "pairwise"};
-  int accepted[4] = {0};
-  dfcclContext_t ctxs[RANKS];
-  df_make_contexts(ctxs, RANKS, NULL);
-  for (int a = 0; a < 4; a++)
-    for (int kind = 0; kind < DF_KIND_COUNT; kind++)
-      for (size_t count = 7; count < 100000; count *= 19) {
-        df_collective coll = {.kind = (df_kind)kind,
-                              .type = dfcclInt32,
-                              .op = dfcclSum,
-                              .root = 2,
-                              .count = count,
-                              .members = RANKS,
-                              .algorithm = names[a],
-                              .seed = count};
-        dfcclResult_t result = df_register(ctxs[0], ID, &coll);
-        if (result == dfcclInvalidArgument) { /* "where they apply" */
-          CHECK(df_mentions(dfcclGetLastError(NULL), names[a]), "\"%s\"", dfcclGetLastError(NULL));
-          continue;
-        }
-        OK(result);
-        accepted[a]++;
-        for (int rank = 1; rank < RANKS; rank++) OK(df_register(ctxs[rank], ID, &coll));
-        df_exchange(ctxs, ID, &coll, 0, 0);
-        df_exchange(ctxs, ID, &coll, 1, DF_IN_PLACE);
-        df_deregister_all(ctxs, ID, &coll);
+/* The algorithms that a user may name give the same results as the library's choice: every type and
+ * operator, a power of two and another number of ranks, small and with many loops. */
+static void one_algorithm(dfcclContext_t *ctxs, int ranks, const char *name, df_kind kind,
+                          int *accepted) {
+  for (int type = 0; type < DF_TYPE_COUNT; type++)
+    for (int round = 0; round < 3; round++) {
+      df_collective coll = {.kind = kind,
+                            .type = (dfcclDataType_t)type,
+                            .op = (dfcclRedOp_t)((type + round) % DF_OPERATOR_COUNT),
+                            .root = (type + round) % ranks,
+                            .count = round == 0   ? 7
+                                     : round == 1 ? 133
+                                                  : 40001,
+                            .members = ranks,
+                            .algorithm = name,
+                            .seed = (uint64_t)(type * 10 + round)};
+      dfcclResult_t result = df_register(ctxs[0], ID, &coll);
+      if (result == dfcclInvalidArgument) { /* "where they apply" */
+        CHECK(df_mentions(dfcclGetLastError(NULL), name), "\"%s\"", dfcclGetLastError(NULL));
+        return;
       }
-  for (int a = 0; a < 4; a++) CHECK(accepted[a] > 0, "\"%s\" applies to nothing", names[a]);
-  df_free_contexts(ctxs, RANKS);
+      OK(result);
+      ++*accepted;
+      for (int rank = 1; rank < ranks; rank++) OK(df_register(ctxs[rank], ID, &coll));
+      df_exchange(ctxs, ID, &coll, 0, 0);
+      df_exchange(ctxs, ID, &coll, 1, DF_IN_PLACE);
+      df_exchange(ctxs, ID, &coll, 2, DF_ZERO_COPY | DF_UNUSED_NULL);
+      df_deregister_all(ctxs, ID, &coll);
+    }
 }
+
+static void named_algorithms(int ranks, const char *slot_bytes) {
+  dfcclContext_t ctxs[RANKS + 1];
+  if (slot_bytes) setenv("DFCCL_SLOT_BYTES", slot_bytes, 1);
+  df_make_contexts(ctxs, ranks, NULL);
+  for (int a = 0; a < df_algorithm_names_count; a++) {
+    int accepted = 0;
+    for (int kind = 0; kind < DF_KIND_COUNT; kind++)
+      one_algorithm(ctxs, ranks, df_algorithm_names[a], (df_kind)kind, &accepted);
+    CHECK(accepted > 0, "\"%s\" applies to nothing", df_algorithm_names[a]);
+  }
+  df_free_contexts(ctxs, ranks);
+  unsetenv("DFCCL_SLOT_BYTES");
+}
+
+DF_TEST(results, named_algorithms, 120) { named_algorithms(4, NULL); }
+DF_TEST(results, named_algorithms_in_many_loops, 120) { named_algorithms(5, "2048"); }

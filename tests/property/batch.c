@@ -24,6 +24,7 @@ static const struct {
     {"DFCCL_DIRECT_MIN", {"1", "100", "4000", "100000000"}},
     {"DFCCL_DIRECT", {"0", "1"}},
     {"DFCCL_BLOCK_MIN", {"1", "256", "4096"}},
+    {"DFCCL_SPLIT", {"1", "2", "3", "5"}},
     {"DFCCL_ISA", {"plain"}},
 };
 enum { CHOICES = sizeof choices / sizeof choices[0] };

@@ -31,7 +31,6 @@ static dfcclCollId_t id_of(const program_slot *slot, int index) {
 
 static void random_collective(program_slot *slot, int index, df_random *random, const program *p,
                               size_t largest_bytes) {
-  static const char *const algorithms[] = {"auto", "ring", "allpairs", "pairwise"};
   memset(slot, 0, sizeof *slot);
   random_group(slot, random, p->ranks);
   df_collective *coll = &slot->coll;
@@ -45,7 +44,9 @@ static void random_collective(program_slot *slot, int index, df_random *random, 
   const size_t one = df_type_bytes(coll->type) * (size_t)coll->members;
   if (largest_bytes > 0 && coll->count * one > largest_bytes) coll->count = largest_bytes / one;
   coll->priority = p->priorities ? df_random_below(random, 5) - 2 : 0;
-  coll->algorithm = df_random_chance(random, 25) ? algorithms[df_random_below(random, 4)] : NULL;
+  /* Those that do not have the kind are refused, and the library's choice is used. */
+  if (df_random_chance(random, 80))
+    coll->algorithm = df_algorithm_names[df_random_below(random, df_algorithm_names_count)];
   coll->name = df_random_chance(random, 20) ? "property" : NULL;
   coll->seed = df_random_next(random);
   slot->fresh = true;

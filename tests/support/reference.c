@@ -9,6 +9,12 @@ enum { PIECE = 1024 /* elements handled at a time */ };
 static const char *const kinds[DF_KIND_COUNT] = {"AllReduce", "Reduce",        "Broadcast",
                                                  "AllGather", "ReduceScatter", "AllToAll"};
 
+const char *const df_algorithm_names[] = {
+    "auto",         "ring",    "allpairs", "pairwise",   "doubling",
+    "rabenseifner", "halving", "binomial", "doubletree", "scatter-allgather",
+    "bruck",        "direct",  "flat",     "twolevel"};
+const int df_algorithm_names_count = sizeof df_algorithm_names / sizeof df_algorithm_names[0];
+
 const char *df_kind_name(df_kind kind) { return kinds[kind]; }
 
 bool df_kind_reduces(df_kind kind) {

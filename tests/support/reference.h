@@ -41,6 +41,11 @@ typedef struct {
   uint64_t seed;
 } df_collective;
 
+/* Every name that options.algorithm may have; not every one has every kind (dfcclInvalidArgument).
+ */
+extern const char *const df_algorithm_names[];
+extern const int df_algorithm_names_count;
+
 const char *df_kind_name(df_kind kind);
 bool df_kind_reduces(df_kind kind);
 bool df_kind_has_root(df_kind kind);

@@ -19,6 +19,7 @@ typedef struct group_options {
   df_operation operation;
   const char *algorithm;
   uint32_t n, root;
+  uint32_t split; /* of two-level algorithms; 0: 2 */
   uint64_t count;
   dfcclDataType_t type;
   dfcclRedOp_t op;
@@ -160,15 +161,16 @@ static inline void group_open(group *g, const group_options *options, uint64_t s
   g->element = (uint32_t)df_type_size(options->type);
   g->ranks = group_allocate(options->n * sizeof *g->ranks);
   g->pipes = group_allocate((size_t)options->n * options->n * sizeof *g->pipes);
-  int algorithm = df_plan_choose(options->algorithm, options->operation, options->n,
-                                 options->count * g->element);
-  CHECK(algorithm >= 0, "%s has no %s", df_operation_name(options->operation), options->algorithm);
+  int algorithm = df_algorithm_by_name(options->algorithm);
+  CHECK(algorithm >= 0 && df_algorithm_has(algorithm, options->operation), "%s has no %s",
+        df_operation_name(options->operation), options->algorithm);
   for (uint32_t r = 0; r < options->n; r++) {
     df_plan_key key = {.operation = options->operation,
                        .algorithm = algorithm,
                        .n = options->n,
                        .position = r,
                        .root = options->root,
+                       .split = options->split ? options->split : 2,
                        .average = options->op == dfcclAvg &&
                                   df_operation_reduces(options->operation) && options->n > 1};
     g->ranks[r].plan = df_plan_make(&key);

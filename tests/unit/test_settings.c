@@ -127,6 +127,9 @@ DF_TEST(settings, words, 30) {
   path[599] = '\0';
   refused("DFCCL_RECORD", path);
   refused("DFCCL_RECORD", "");
+  refused("DFCCL_TUNING", path);
+  refused("DFCCL_TUNING", "");
+  refused("DFCCL_TUNING", "/dev/null"); /* a table has a first line */
   path[511] = '\0';
   CHECK(strcmp(accepted("DFCCL_RECORD", path).record, path) == 0, "the longest path");
 }

@@ -1,0 +1,58 @@
+/*
+ * Binomial trees: broadcast and reduce in log2(n) rounds of whole chunks (Thakur, Rabenseifner and
+ * Gropp, IJHPCA 2005, sections 4.2 and 4.4), for small buffers; the chunks of a large one follow
+ * each other through the tree. Member v counts from the root; its parent is v without its lowest
+ * bit.
+ */
+#include "plans/build.h"
+
+static uint32_t position_of(const df_plan *plan, uint32_t v) {
+  return (v + plan->key.root) % plan->key.n;
+}
+
+/* Children are v + 1, v + 2, v + 4, ... below this, each the root of a contiguous range. */
+static uint32_t span(uint32_t v, uint32_t n) {
+  uint32_t reach = v ? v & -v : n;
+  return v + reach < n ? reach : n - v;
+}
+
+/* The largest subtree first: it has the longest way. */
+static void broadcast(df_plan *plan, uint32_t v) {
+  uint32_t n = plan->key.n, d = 1;
+  while (d * 2 < span(v, n)) d *= 2;
+  int inner = d < span(v, n);
+  uint32_t to = inner ? position_of(plan, v + d) : DF_NO_PEER;
+  if (v == 0)
+    df_plan_copy(plan, 0, 0, to, df_input(0), df_output(0));
+  else
+    df_plan_receive(plan, 0, position_of(plan, v & (v - 1)), to, df_output(0));
+  for (d /= 2; inner && d >= 1; d /= 2)
+    df_plan_send(plan, 0, position_of(plan, v + d), df_output(0));
+}
+
+/* In the order of the group from the root on. */
+static void reduce(df_plan *plan, uint32_t v) {
+  uint32_t n = plan->key.n;
+  uint32_t parent = v ? position_of(plan, v & (v - 1)) : DF_NO_PEER;
+  df_place own = df_input(0);
+  for (uint32_t d = 1; d < span(v, n); d *= 2) {
+    int last = d * 2 >= span(v, n);
+    df_place into = !last ? df_scratch(0) : v ? df_nowhere() : df_output(0);
+    uint32_t average = last && v == 0 ? df_plan_average(plan) : 0;
+    df_plan_reduce(plan, DF_PRIM_SOURCE_FIRST | average, 0, position_of(plan, v + d),
+                   last ? parent : DF_NO_PEER, own, into);
+    own = df_scratch(0);
+  }
+  if (span(v, n) == 1) df_plan_send(plan, 0, parent, df_input(0));
+}
+
+void df_plan_binomial(df_plan *plan) {
+  uint32_t n = plan->key.n, v = (plan->key.position + n - plan->key.root) % n;
+  plan->geometry = DF_GEOMETRY_PARTITION;
+  if (plan->key.operation == DF_OP_BROADCAST) {
+    broadcast(plan, v);
+  } else {
+    plan->scratch_pieces = 1;
+    reduce(plan, v);
+  }
+}

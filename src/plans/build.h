@@ -1,0 +1,124 @@
+/*
+ * Words for builders of plans. A *place* is a piece of a buffer; each function appends one
+ * primitive about `piece` (which decides its length) to the plan of one position. Peers are
+ * positions.
+ */
+#ifndef DF_PLANS_BUILD_H
+#define DF_PLANS_BUILD_H
+
+#include "plans/plan.h"
+
+typedef struct df_place {
+  df_buffer buffer;
+  uint32_t piece;
+} df_place;
+
+static inline df_place df_nowhere(void) { return (df_place){DF_BUFFER_NONE, 0}; }
+static inline df_place df_input(uint32_t piece) { return (df_place){DF_BUFFER_INPUT, piece}; }
+static inline df_place df_output(uint32_t piece) { return (df_place){DF_BUFFER_OUTPUT, piece}; }
+static inline df_place df_scratch(uint32_t piece) { return (df_place){DF_BUFFER_SCRATCH, piece}; }
+
+/* DF_PRIM_AVERAGE where the operator is dfcclAvg, for the last reduction. */
+static inline uint32_t df_plan_average(const df_plan *plan) {
+  return plan->key.average ? DF_PRIM_AVERAGE : 0;
+}
+
+static inline void df_plan_send(df_plan *plan, uint32_t piece, uint32_t to, df_place from) {
+  df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_SEND,
+                                   .piece = piece,
+                                   .send_to = to,
+                                   .source = from.buffer,
+                                   .source_piece = from.piece});
+}
+
+/* `to` DF_NO_PEER: only stores. */
+static inline void df_plan_copy(df_plan *plan, uint32_t flags, uint32_t piece, uint32_t to,
+                                df_place from, df_place into) {
+  df_plan_add(plan,
+              (df_step_spec){.flags = flags | DF_PRIM_STORE | (to == DF_NO_PEER ? 0 : DF_PRIM_SEND),
+                             .piece = piece,
+                             .send_to = to,
+                             .source = from.buffer,
+                             .source_piece = from.piece,
+                             .destination = into.buffer,
+                             .destination_piece = into.piece});
+}
+
+/* Receives, stores, and passes on unless `to` is DF_NO_PEER. */
+static inline void df_plan_receive(df_plan *plan, uint32_t piece, uint32_t from, uint32_t to,
+                                   df_place into) {
+  df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV | DF_PRIM_STORE |
+                                            (to == DF_NO_PEER ? 0 : DF_PRIM_SEND),
+                                   .piece = piece,
+                                   .recv_from = from,
+                                   .send_to = to,
+                                   .destination = into.buffer,
+                                   .destination_piece = into.piece});
+}
+
+/*
+ * Reduces what it receives with a place; stores unless `into` is nowhere; passes on unless `to` is
+ * DF_NO_PEER. flags: DF_PRIM_SOURCE_FIRST, DF_PRIM_AVERAGE. Passing on from the output lends it
+ * where links allow it; what is lent must not be overwritten before the reader is done with it.
+ */
+static inline void df_plan_reduce(df_plan *plan, uint32_t flags, uint32_t piece, uint32_t from,
+                                  uint32_t to, df_place with, df_place into) {
+  uint32_t store = into.buffer == DF_BUFFER_NONE ? 0 : DF_PRIM_STORE;
+  df_plan_add(plan, (df_step_spec){.flags = flags | DF_PRIM_RECV | DF_PRIM_REDUCE | store |
+                                            (to == DF_NO_PEER ? 0 : DF_PRIM_SEND),
+                                   .piece = piece,
+                                   .recv_from = from,
+                                   .send_to = to,
+                                   .source = with.buffer,
+                                   .source_piece = with.piece,
+                                   .destination = into.buffer,
+                                   .destination_piece = into.piece});
+}
+
+/* The operands' order: members before `r` come first. */
+static inline uint32_t df_plan_order(uint32_t r, uint32_t from) {
+  return r < from ? DF_PRIM_SOURCE_FIRST : 0;
+}
+
+/*
+ * Folding onto a power of two, for algorithms that need one (Rabenseifner, "Optimization of
+ * Collective Reduction Operations", ICCS 2004, section 3): of the first 2 * extra members, each
+ * even one, a *guest*, leaves its work to the odd one behind it, its *host*. The others are
+ * numbered 0 to size-1 in the order of the group, so that member i stands for a contiguous range.
+ */
+typedef struct df_fold {
+  uint32_t size, extra;
+} df_fold;
+
+static inline df_fold df_fold_of(uint32_t n) {
+  df_fold fold = {1, 0};
+  while (fold.size * 2 <= n) fold.size *= 2;
+  fold.extra = n - fold.size;
+  return fold;
+}
+static inline int df_fold_is_guest(df_fold fold, uint32_t member) {
+  return member < 2 * fold.extra && member % 2 == 0;
+}
+static inline int df_fold_is_host(df_fold fold, uint32_t member) {
+  return member < 2 * fold.extra && member % 2 == 1;
+}
+static inline uint32_t df_fold_index(df_fold fold, uint32_t member) {
+  return member < 2 * fold.extra ? member / 2 : member - fold.extra;
+}
+static inline uint32_t df_fold_member(df_fold fold, uint32_t index) {
+  return index < fold.extra ? 2 * index + 1 : index + fold.extra;
+}
+/* The members for which `index` stands: first to first + count - 1. */
+static inline uint32_t df_fold_first(df_fold fold, uint32_t index) {
+  return index < fold.extra ? 2 * index : index + fold.extra;
+}
+static inline uint32_t df_fold_count(df_fold fold, uint32_t index) {
+  return index < fold.extra ? 2 : 1;
+}
+
+/* doubling.c: all-reduce by recursive doubling among the members stride * (0 .. n-1), of which this
+ * rank is member `me` and brings `start` (input or scratch 0). Result: output. Needs scratch 0. */
+void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t me,
+                            df_place start);
+
+#endif

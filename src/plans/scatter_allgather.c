@@ -1,0 +1,28 @@
+/*
+ * Broadcast as a scatter and an all-gather (Barnett, Gupta, Payne, Shuler, van de Geijn and Watts,
+ * "Interprocessor Collective Communication Library", SHPCC 1994; Thakur, Rabenseifner and Gropp,
+ * IJHPCA 2005, section 4.2): the root gives each rank one piece, and the pieces go round in a ring.
+ * The root sends its buffer less than twice, whatever the size of the group: for large buffers.
+ * Member v counts from the root.
+ */
+#include "plans/build.h"
+
+void df_plan_scatter_allgather(df_plan *plan) {
+  uint32_t n = plan->key.n, root = plan->key.root;
+  uint32_t v = (plan->key.position + n - root) % n, next = (plan->key.position + 1) % n;
+  plan->geometry = DF_GEOMETRY_PARTITION;
+  plan->pieces = n;
+  if (v == 0) { /* it has all pieces: it takes none from the ring */
+    for (uint32_t i = 1; i < n; i++)
+      df_plan_copy(plan, 0, i, (root + i) % n, df_input(i), df_output(i));
+    df_plan_copy(plan, 0, 0, next, df_input(0), df_output(0));
+    for (uint32_t i = n - 1; i >= 2; i--) df_plan_send(plan, i, next, df_output(i));
+    return;
+  }
+  uint32_t before = (plan->key.position + n - 1) % n, to = v + 1 < n ? next : DF_NO_PEER;
+  df_plan_receive(plan, v, root, to, df_output(v));
+  for (uint32_t s = 1; s < n; s++) {
+    uint32_t piece = (v + n - s) % n; /* the ring's last one is what the next member had first */
+    df_plan_receive(plan, piece, before, s + 1 < n ? to : DF_NO_PEER, df_output(piece));
+  }
+}

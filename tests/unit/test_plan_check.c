@@ -1,0 +1,276 @@
+/*
+ * Promises of src/plans, proven symbolically (plan_check.h) for every operation, algorithm, group
+ * of up to 16 ranks and some up to 64, root, in place or not, whatever messages lend their buffers,
+ * with links of two slots, over several loops whose last may lack any number of pieces. The checker
+ * itself finds mistakes that are planted in each way that a plan can be wrong.
+ */
+#include "plan_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/harness.h"
+
+typedef struct group_plans {
+  df_plan *plans[PLAN_CHECK_MAX_RANKS];
+  uint32_t n;
+} group_plans;
+
+static group_plans make(df_plan_key key) {
+  group_plans g = {.n = key.n};
+  for (key.position = 0; key.position < key.n; key.position++) {
+    g.plans[key.position] = df_plan_make(&key);
+    CHECK(g.plans[key.position] != NULL, "no plan");
+  }
+  return g;
+}
+
+static void drop(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++) df_plan_free(g->plans[r]);
+}
+
+static int rooted(df_operation operation) {
+  return operation == DF_OP_REDUCE || operation == DF_OP_BROADCAST;
+}
+
+/* All the ways in which one group's plans may be executed. */
+static void prove(df_plan_key key, df_random *random) {
+  char sentence[400];
+  group_plans g = make(key);
+  for (int in_place = 0; in_place <= 1; in_place++)
+    for (plan_lending lending = PLAN_LENDS_NOTHING; lending <= PLAN_LENDS_SOME; lending++) {
+      plan_check_options o = {.slots = DF_MIN_LINK_SLOTS,
+                              .loops = key.n > 16 ? 2 : 3,
+                              .in_place = in_place,
+                              .lending = lending,
+                              .seed = df_random_next(random)};
+      if (g.plans[0]->geometry == DF_GEOMETRY_PARTITION)
+        o.last_pieces = 1 + (uint32_t)df_random_below(random, (int)g.plans[0]->pieces);
+      CHECK(plan_check(g.plans, &o, sentence, sizeof sentence), "%s", sentence);
+    }
+  drop(&g);
+}
+
+static void prove_sizes(int algorithm, uint32_t from, uint32_t to, uint32_t by) {
+  df_random random = {(uint64_t)algorithm * 100 + from};
+  for (int operation = 0; operation < DF_OP_COUNT; operation++) {
+    if (!df_algorithm_has(algorithm, (df_operation)operation)) continue;
+    for (uint32_t n = from; n <= to; n += by)
+      for (uint32_t root = 0;
+           root<(rooted((df_operation)operation) ? n : 1); root += n> 16 ? n / 2 : 1)
+        for (uint32_t split = 1; split <= (algorithm == DF_TWO_LEVEL ? DF_MIN(n, 6) : 1); split++)
+          prove((df_plan_key){.operation = (df_operation)operation,
+                              .algorithm = algorithm,
+                              .n = n,
+                              .root = root,
+                              .split = split,
+                              .average = df_operation_reduces((df_operation)operation) && n > 1 &&
+                                         df_random_chance(&random, 50)},
+                &random);
+  }
+}
+
+DF_TEST(plan_check, groups_up_to_16, 300) {
+  for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) prove_sizes(algorithm, 1, 16, 1);
+}
+
+DF_TEST(plan_check, larger_groups, 300) {
+  static const uint32_t sizes[] = {17, 24, 31, 32, 33, 48, 63, 64};
+  for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++)
+    for (size_t i = 0; i < DF_COUNT_OF(sizes); i++) {
+      int step = algorithm == DF_TWO_LEVEL && sizes[i] % 8 != 0; /* six splits each: fewer sizes */
+      if (!step) prove_sizes(algorithm, sizes[i], sizes[i], 1);
+    }
+}
+
+/* Never: links of one slot, for plans that receive and send in one primitive round a circle. */
+DF_TEST(plan_check, one_slot_is_too_few_for_circles_only, 60) {
+  char sentence[400];
+  for (int operation = 0; operation < DF_OP_COUNT; operation++)
+    for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {
+      if (!df_algorithm_has(algorithm, (df_operation)operation)) continue;
+      df_plan_key key = {
+          .operation = (df_operation)operation, .algorithm = algorithm, .n = 7, .split = 3};
+      group_plans g = make(key);
+      plan_check_options o = {.slots = 1, .loops = 3};
+      int fine = plan_check(g.plans, &o, sentence, sizeof sentence);
+      int circle = (algorithm == DF_RING && !rooted((df_operation)operation)) ||
+                   algorithm == DF_RABENSEIFNER; /* partners, in the last round of halving */
+      CHECK(fine || circle, "%s", sentence);
+      CHECK(!fine || !circle, "%s by %s completes with one slot",
+            df_operation_name((df_operation)operation), df_algorithm_name(algorithm));
+      CHECK(fine || strstr(sentence, "waits for ever") != NULL, "%s", sentence);
+      drop(&g);
+    }
+}
+
+/* ---- mistakes ---- */
+
+typedef struct mistake {
+  const char *what, *sentence;
+  df_operation operation;
+  int algorithm;
+  uint32_t n;
+  int in_place;
+  plan_lending lending;
+  void (*plant)(group_plans *g);
+} mistake;
+
+static df_primitive *last_with(df_plan *plan, uint32_t flags) {
+  for (uint32_t i = plan->n_primitives; i > 0; i--)
+    if ((plan->primitives[i - 1].flags & flags) == flags) return &plan->primitives[i - 1];
+  CHECK(0, "no such primitive to spoil");
+  return NULL;
+}
+static df_primitive *first_with(df_plan *plan, uint32_t flags) {
+  for (uint32_t i = 0; i < plan->n_primitives; i++)
+    if ((plan->primitives[i].flags & flags) == flags) return &plan->primitives[i];
+  CHECK(0, "no such primitive to spoil");
+  return NULL;
+}
+
+static void forget_a_contribution(group_plans *g) {
+  df_primitive *p = first_with(g->plans[2], DF_PRIM_RECV | DF_PRIM_REDUCE);
+  p->flags &= (uint8_t)~DF_PRIM_REDUCE;
+}
+static void count_twice(group_plans *g) { /* sends on what it got, instead of its own */
+  df_primitive *p = first_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_STORE);
+  p->destination = DF_BUFFER_OUTPUT;
+  df_primitive again = *p;
+  again.source = DF_BUFFER_OUTPUT;
+  again.flags &= (uint8_t)~DF_PRIM_RECV;
+  again.source_piece = p->source_piece;
+  g->plans[1]->primitives[p - g->plans[1]->primitives + 1] = again;
+}
+static void wrong_piece(group_plans *g) {
+  df_primitive *p = last_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_STORE);
+  p->destination_piece = (uint16_t)((p->destination_piece + 1) % g->n);
+}
+static void piece_beyond(group_plans *g) {
+  last_with(g->plans[1], DF_PRIM_STORE)->destination_piece = (uint16_t)g->n;
+}
+static void lost_message(group_plans *g) {
+  df_primitive *p = last_with(g->plans[0], DF_PRIM_SEND);
+  p->flags &= (uint8_t)~DF_PRIM_SEND;
+}
+static void swapped_messages(group_plans *g) { /* receives before it sends, everywhere */
+  for (uint32_t r = 0; r < g->n; r++) {
+    df_primitive *p = g->plans[r]->primitives, first = p[0];
+    CHECK((p[0].flags & DF_PRIM_SEND) && (p[1].flags & DF_PRIM_RECV), "another plan");
+    p[0] = p[1];
+    p[1] = first;
+  }
+}
+static void wrong_number(group_plans *g) { last_with(g->plans[0], DF_PRIM_SEND)->send_ordinal++; }
+static void wrong_length(group_plans *g) {
+  df_primitive *p = first_with(g->plans[0], DF_PRIM_SEND);
+  p->piece = p->source_piece = (uint16_t)((p->piece + 1) % g->n);
+}
+static void read_before_written(group_plans *g) {
+  df_primitive *p = first_with(g->plans[0], DF_PRIM_SEND);
+  p->source = DF_BUFFER_OUTPUT;
+  p->source_piece = p->piece;
+}
+static void store_to_input(group_plans *g) {
+  last_with(g->plans[0], DF_PRIM_STORE)->destination = DF_BUFFER_INPUT;
+}
+static void lend_in_place(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++) g->plans[r]->direct_in_place = 1;
+}
+/* Partial sums in the output: lent, and overwritten by the next round. */
+static void lend_partial_sums(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++)
+    for (uint32_t i = 0; i < g->plans[r]->n_primitives; i++) {
+      df_primitive *p = &g->plans[r]->primitives[i];
+      if (p->source == DF_BUFFER_SCRATCH) p->source = DF_BUFFER_OUTPUT;
+      if (p->destination == DF_BUFFER_SCRATCH) p->destination = DF_BUFFER_OUTPUT;
+    }
+}
+static void own_operand_first(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++)
+    for (uint32_t i = 0; i < g->plans[r]->n_primitives; i++)
+      if (g->plans[r]->primitives[i].flags & DF_PRIM_REDUCE)
+        g->plans[r]->primitives[i].flags |= DF_PRIM_SOURCE_FIRST;
+}
+static void divide_twice(group_plans *g) {
+  for (uint32_t i = 0; i < g->plans[0]->n_primitives; i++)
+    if (g->plans[0]->primitives[i].flags & DF_PRIM_REDUCE)
+      g->plans[0]->primitives[i].flags |= DF_PRIM_AVERAGE;
+}
+static void never_divide(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++) g->plans[r]->key.average = 1;
+}
+static void other_pieces(group_plans *g) { g->plans[1]->pieces++; }
+static uint32_t peer_of(const df_plan *plan, const df_primitive *p) {
+  if (!(p->flags & (DF_PRIM_RECV | DF_PRIM_SEND))) return UINT32_MAX;
+  return plan->links[p->flags & DF_PRIM_RECV ? p->recv_link : p->send_link].peer;
+}
+/* All sends of a round before its receives: two slots are too few for more than two messages. */
+static void send_all_first(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++) {
+    df_plan *plan = g->plans[r];
+    for (uint32_t i = 1; i < plan->n_primitives; i++)
+      for (uint32_t k = i; k > 0; k--) { /* sends move up within their round */
+        df_primitive *p = &plan->primitives[k];
+        if (!(p[0].flags & DF_PRIM_SEND) || !(p[-1].flags & DF_PRIM_RECV)) break;
+        if (peer_of(plan, &p[0]) != peer_of(plan, &p[-1])) break;
+        df_primitive moved = p[0];
+        p[0] = p[-1];
+        p[-1] = moved;
+      }
+  }
+}
+
+static const mistake mistakes[] = {
+    {"a contribution is forgotten", "instead of", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     PLAN_LENDS_NOTHING, forget_a_contribution},
+    {"a contribution counts twice", "twice", DF_OP_ALL_REDUCE, DF_ALL_PAIRS, 4, 0,
+     PLAN_LENDS_NOTHING, count_twice},
+    {"a piece goes to a wrong place", "instead of", DF_OP_ALL_GATHER, DF_DIRECT, 5, 0,
+     PLAN_LENDS_NOTHING, wrong_piece},
+    {"a piece that is none", "which has", DF_OP_ALL_GATHER, DF_BRUCK, 5, 0, PLAN_LENDS_NOTHING,
+     piece_beyond},
+    {"a message is not sent", "waits for ever", DF_OP_BROADCAST, DF_BINOMIAL, 6, 0,
+     PLAN_LENDS_NOTHING, lost_message},
+    {"everybody receives first", "waits for ever", DF_OP_ALL_REDUCE, DF_DOUBLING, 2, 0,
+     PLAN_LENDS_NOTHING, swapped_messages},
+    {"a message has a wrong number", "out of turn", DF_OP_ALL_TO_ALL, DF_PAIRWISE, 3, 0,
+     PLAN_LENDS_NOTHING, wrong_number},
+    {"a message is longer than expected", "as piece", DF_OP_ALL_REDUCE, DF_DIRECT, 4, 0,
+     PLAN_LENDS_NOTHING, wrong_length},
+    {"something is read before it is written", "never written", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     PLAN_LENDS_NOTHING, read_before_written},
+    {"the input is overwritten", "stores to the input", DF_OP_ALL_REDUCE, DF_FLAT, 4, 0,
+     PLAN_LENDS_NOTHING, store_to_input},
+    {"in place, the result overwrites what is lent", "overwrites what it has lent",
+     DF_OP_ALL_REDUCE, DF_DOUBLING, 4, 1, PLAN_LENDS_ALL, lend_in_place},
+    {"in place, an all-to-all lends", "overwrites what it has lent", DF_OP_ALL_TO_ALL, DF_DIRECT, 4,
+     1, PLAN_LENDS_ALL, lend_in_place},
+    {"partial sums are lent", "overwrites what it has lent", DF_OP_ALL_REDUCE, DF_DOUBLING, 8, 0,
+     PLAN_LENDS_ALL, lend_partial_sums},
+    {"ranks combine in different orders", "another order", DF_OP_ALL_REDUCE, DF_DOUBLING, 4, 0,
+     PLAN_LENDS_NOTHING, own_operand_first},
+    {"a sum is divided before it is complete", "after the division", DF_OP_ALL_REDUCE, DF_FLAT, 4,
+     0, PLAN_LENDS_NOTHING, divide_twice},
+    {"an average is not divided", "divided 0 times", DF_OP_REDUCE, DF_FLAT, 4, 0,
+     PLAN_LENDS_NOTHING, never_divide},
+    {"ranks cut in different ways", "another way", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     PLAN_LENDS_NOTHING, other_pieces},
+    {"a round sends everything first", "waits for ever", DF_OP_ALL_GATHER, DF_DOUBLING, 16, 0,
+     PLAN_LENDS_NOTHING, send_all_first},
+};
+
+DF_TEST(plan_check, planted_mistakes_are_found, 60) {
+  for (size_t i = 0; i < DF_COUNT_OF(mistakes); i++) {
+    const mistake *m = &mistakes[i];
+    char sentence[400] = "";
+    df_plan_key key = {.operation = m->operation, .algorithm = m->algorithm, .n = m->n};
+    plan_check_options o = {.slots = 2, .loops = 3, .in_place = m->in_place, .lending = m->lending};
+    group_plans g = make(key);
+    CHECK(plan_check(g.plans, &o, sentence, sizeof sentence), "without the mistake: %s", sentence);
+    m->plant(&g);
+    CHECK(!plan_check(g.plans, &o, sentence, sizeof sentence), "\"%s\" is not found", m->what);
+    CHECK(strstr(sentence, m->sentence) != NULL, "\"%s\" is found as \"%s\"", m->what, sentence);
+    drop(&g);
+  }
+}

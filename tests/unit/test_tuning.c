@@ -1,0 +1,225 @@
+/*
+ * Promises of src/plans/tuning.c and choice.c:
+ *   - A table is read as it says; what is wrong in it is refused with file, line and value, and
+ * then nothing of it is used. What is printed can be read again.
+ *   - The first rule that fits decides, the user's before the built-in ones; a name decides before
+ *     all rules, and takes blocks, slots and split of the first rule that has it.
+ *   - There is an answer for every operation, group and size.
+ */
+#include "plans/tuning.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "plans/choice.h"
+#include "support/harness.h"
+#include "support/reference.h"
+
+#define HEAD DF_TUNING_HEADER "\n"
+
+static df_tuning accepted(const char *text) {
+  df_tuning tuning;
+  char sentence[300] = "";
+  CHECK(df_tuning_parse(&tuning, text, strlen(text), "t", sentence, sizeof sentence), "%s: %s",
+        text, sentence);
+  return tuning;
+}
+
+DF_TEST(tuning, a_table, 30) {
+  df_tuning t = accepted("# made by hand\n\n" HEAD
+                         "allreduce 2-8 16K- any direct blocks=4 slot=64K # the rest\n"
+                         "broadcast\t3 * process  binomial\n"
+                         "reduce * 7 host twolevel split=2");
+  CHECK(t.n_rules == 3, "%u rules", t.n_rules);
+  const df_rule *r = t.rules;
+  CHECK(r[0].operation == DF_OP_ALL_REDUCE && r[0].algorithm == DF_DIRECT, "the first");
+  CHECK(r[0].ranks_least == 2 && r[0].ranks_most == 8, "ranks");
+  CHECK(r[0].bytes_least == 16384 && r[0].bytes_most == UINT64_MAX, "bytes");
+  CHECK(r[0].blocks == 4 && r[0].slot_bytes == 65536 && r[0].memory == DF_MEMORY_ANY, "options");
+  CHECK(r[1].ranks_least == 3 && r[1].ranks_most == 3 && r[1].bytes_least == 0, "the second");
+  CHECK(r[1].bytes_most == UINT64_MAX && r[1].memory == DF_MEMORY_PROCESS, "the second");
+  CHECK(r[2].ranks_most == DF_MAX_RANKS && r[2].bytes_most == 7 && r[2].split == 2, "the third");
+  CHECK(accepted("dfccl-tuning 1").n_rules == 0, "no rules");
+}
+
+static void refused(const char *text, const char *place, const char *value) {
+  df_tuning t;
+  char sentence[300] = "";
+  CHECK(!df_tuning_parse(&t, text, strlen(text), "file", sentence, sizeof sentence), "\"%s\"",
+        text);
+  CHECK(strncmp(sentence, place, strlen(place)) == 0, "\"%s\" is not at %s", sentence, place);
+  CHECK(strstr(sentence, value) != NULL, "\"%s\" does not name %s", sentence, value);
+  CHECK(t.n_rules == 0, "%u rules are left", t.n_rules);
+}
+
+DF_TEST(tuning, what_is_wrong_is_refused_with_its_place, 30) {
+  refused("", "file:1: ", "empty");
+  refused("# only this\n", "file:2: ", "empty");
+  refused("allreduce * * any ring\n", "file:1: ", "allreduce");
+  refused("dfccl-tuning 2\n", "file:1: ", "dfccl-tuning");
+  refused(HEAD "allreduce * * any\n", "file:2: ", "4");
+  refused(HEAD "\n\nallgatherv * * any ring\n", "file:4: ", "allgatherv");
+  refused(HEAD "allreduce 0 * any ring\n", "file:2: ", "\"0\"");
+  refused(HEAD "allreduce 8-2 * any ring\n", "file:2: ", "8-2");
+  refused(HEAD "allreduce 2-9999 * any ring\n", "file:2: ", "2-9999");
+  refused(HEAD "allreduce 2x * any ring\n", "file:2: ", "2x");
+  refused(HEAD "allreduce * -5 any ring\n", "file:2: ", "-5");
+  refused(HEAD "allreduce * 1T any ring\n", "file:2: ", "1T");
+  refused(HEAD "allreduce * 99999999999999999999 any ring\n", "file:2: ", "9999");
+  refused(HEAD "allreduce * 18446744073709551615G any ring\n", "file:2: ", "G");
+  refused(HEAD "allreduce * * gpu ring\n", "file:2: ", "gpu");
+  refused(HEAD "allreduce * * any quick\n", "file:2: ", "quick");
+  refused(HEAD "alltoall * * any ring\n", "file:2: ", "alltoall");
+  refused(HEAD "allreduce * * any ring blocks=0\n", "file:2: ", "blocks=0");
+  refused(HEAD "allreduce * * any ring blocks=33\n", "file:2: ", "blocks=33");
+  refused(HEAD "allreduce * * any ring blocks=\n", "file:2: ", "blocks=");
+  refused(HEAD "allreduce * * any ring slot=63\n", "file:2: ", "slot=63");
+  refused(HEAD "allreduce * * any ring slot=5M\n", "file:2: ", "slot=5M");
+  refused(HEAD "allreduce * * any ring slot=1K slot=2K\n", "file:2: ", "twice");
+  refused(HEAD "allreduce * * any ring turbo=1\n", "file:2: ", "turbo=1");
+  refused(HEAD "allreduce * * any ring a b c d\n", "file:2: ", "words");
+  refused(HEAD "allreduce * * any ring\r\n", "file:2: ", "13");
+  char text[300 * 24] = HEAD;
+  memset(text + strlen(HEAD), ' ', 250);
+  refused(text, "file:2: ", "250");
+  strcpy(text, HEAD);
+  for (int i = 0; i <= DF_MAX_TUNING_RULES; i++) strcat(text, "reduce 2 5 any ring\n");
+  refused(text, "file:258: ", "256");
+}
+
+/* Sentences are cut, never longer than their room. */
+DF_TEST(tuning, sentences_fit, 30) {
+  static const char text[] = HEAD "allgatherv * * any ring\n";
+  for (size_t bytes = 1; bytes < 100; bytes++) {
+    char sentence[101];
+    df_tuning t;
+    memset(sentence, 'x', sizeof sentence);
+    CHECK(!df_tuning_parse(&t, text, sizeof text - 1, "name", sentence, bytes), "accepted");
+    CHECK(memchr(sentence, '\0', bytes) != NULL, "no end within %zu bytes", bytes);
+    CHECK(sentence[bytes] == 'x', "written beyond %zu bytes", bytes);
+  }
+}
+
+static df_rule random_rule(df_random *random) {
+  df_rule rule = {.memory = (df_memory_kind)df_random_below(random, 3)};
+  do {
+    rule.operation = (df_operation)df_random_below(random, DF_OP_COUNT);
+    rule.algorithm = (df_algorithm)df_random_below(random, DF_ALGORITHMS);
+  } while (!df_algorithm_has((int)rule.algorithm, rule.operation));
+  rule.ranks_least = 1 + (uint32_t)df_random_below(random, DF_MAX_RANKS);
+  rule.ranks_most = rule.ranks_least +
+                    (uint32_t)df_random_below(random, (int)(DF_MAX_RANKS - rule.ranks_least + 1));
+  rule.bytes_least = df_random_next(random) >> df_random_below(random, 64);
+  rule.bytes_most = df_random_chance(random, 30) ? UINT64_MAX : rule.bytes_least;
+  rule.bytes_least = rule.bytes_least / 1024 * 1024;
+  rule.blocks = df_random_chance(random, 50) ? 1 + (uint32_t)df_random_below(random, 32) : 0;
+  rule.slot_bytes = df_random_chance(random, 50) ? 64u << df_random_below(random, 16) : 0;
+  rule.split = df_random_chance(random, 50) ? 1 + (uint32_t)df_random_below(random, 1024) : 0;
+  return rule;
+}
+
+DF_TEST(tuning, what_is_printed_is_read_again, 30) {
+  df_random random = {1};
+  for (int i = 0; i < 5000; i++) {
+    char text[300] = HEAD;
+    df_rule rule = random_rule(&random);
+    CHECK(df_rule_print(&rule, text + strlen(text), 200) < 200, "a long line");
+    df_tuning t = accepted(text);
+    CHECK(t.n_rules == 1 && memcmp(&t.rules[0], &rule, sizeof rule) == 0, "%s", text);
+  }
+  for (uint32_t i = 0; i < df_n_built_in_rules; i++) {
+    char text[300] = HEAD;
+    df_rule_print(&df_built_in_rules[i], text + strlen(text), 200);
+    df_tuning t = accepted(text);
+    CHECK(memcmp(&t.rules[0], &df_built_in_rules[i], sizeof(df_rule)) == 0, "%s", text);
+  }
+}
+
+/* ---- choice ---- */
+
+static df_choice choose(const df_tuning *tuning, const df_question *q) {
+  df_choice choice;
+  CHECK(df_choose(tuning, q, &choice), "no %s for %s", q->name, df_operation_name(q->operation));
+  return choice;
+}
+
+DF_TEST(tuning, there_is_always_an_answer, 30) {
+  df_tuning none = {0};
+  for (int operation = 0; operation < DF_OP_COUNT; operation++)
+    for (uint32_t n = 1; n <= DF_MAX_RANKS; n += 1 + n / 7)
+      for (uint64_t bytes = 0; bytes < 1ull << 60; bytes = bytes * 3 + 1)
+        for (int memory = 1; memory <= 2; memory++) {
+          df_question q = {.operation = (df_operation)operation,
+                           .n = n,
+                           .bytes = bytes,
+                           .memory = (df_memory_kind)memory};
+          df_choice unnamed = choose(&none, &q);
+          q.name = "auto";
+          df_choice automatic = choose(NULL, &q);
+          CHECK(memcmp(&unnamed, &automatic, sizeof unnamed) == 0, "NULL is auto");
+          CHECK(df_algorithm_has(unnamed.algorithm, q.operation), "another operation's");
+          q.name = df_algorithm_name(unnamed.algorithm);
+          CHECK(choose(NULL, &q).algorithm == unnamed.algorithm, "by name");
+        }
+}
+
+DF_TEST(tuning, the_first_rule_that_fits, 30) {
+  df_tuning t = accepted(HEAD "allreduce 4 0-100 process flat blocks=2\n"
+                              "allreduce 4 50-   any     doubling\n"
+                              "allreduce 4-5 200 host    twolevel split=3\n"
+                              "allreduce 4 200   any     flat slot=1K\n");
+  df_question q = {
+      .operation = DF_OP_ALL_REDUCE, .n = 4, .bytes = 100, .memory = DF_MEMORY_PROCESS};
+  CHECK(choose(&t, &q).algorithm == DF_FLAT && choose(&t, &q).blocks == 2, "the first");
+  q.bytes = 101;
+  CHECK(choose(&t, &q).algorithm == DF_DOUBLING, "too many bytes for the first");
+  q.bytes = 60;
+  q.memory = DF_MEMORY_HOST;
+  CHECK(choose(&t, &q).algorithm == DF_DOUBLING, "other memory");
+  q.n = 5;
+  q.bytes = 200;
+  CHECK(choose(&t, &q).algorithm == DF_TWO_LEVEL && choose(&t, &q).split == 3, "more ranks");
+  q.n = 6;
+  CHECK(choose(&t, &q).algorithm == choose(NULL, &q).algorithm, "none: the built-in ones");
+  q.n = 4;
+  q.name = "flat";
+  df_choice c = choose(&t, &q);
+  CHECK(c.algorithm == DF_FLAT && c.slot_bytes == 1024 && c.blocks == 0, "its first rule");
+  q.bytes = 7777;
+  c = choose(&t, &q);
+  CHECK(c.algorithm == DF_FLAT && c.blocks == 0, "a name without a rule");
+  q.name = "pairwise";
+  CHECK(!df_choose(&t, &q, &c), "pairwise has no all-reduce");
+  q.name = "no such";
+  CHECK(!df_choose(&t, &q, &c), "an unknown name");
+}
+
+DF_TEST(tuning, splits, 30) {
+  df_question q = {.name = "twolevel", .operation = DF_OP_REDUCE, .n = 10};
+  CHECK(choose(NULL, &q).split == 4, "three subgroups of up to four");
+  q.split = 3;
+  CHECK(choose(NULL, &q).split == 3, "as configured");
+  q.split = 99;
+  CHECK(choose(NULL, &q).split == 10, "never larger than the group");
+  q.name = "flat";
+  CHECK(choose(NULL, &q).split == 0, "no other algorithm has one: their plans are shared");
+}
+
+DF_TEST(tuning, limits, 30) {
+  df_shape_limits limits = {.slot_bytes = 4096, .max_blocks = 4, .slots = 8};
+  df_choice choice = {.blocks = 2, .slot_bytes = 1024};
+  df_shape_limits l = df_choice_limits(&choice, limits);
+  CHECK(l.slot_bytes == 1024 && l.max_blocks == 2 && l.slots == 8, "as the rule says");
+  choice = (df_choice){.blocks = 8};
+  l = df_choice_limits(&choice, limits);
+  CHECK(l.slot_bytes == 4096 && l.max_blocks == 4, "never more blocks than allowed");
+  CHECK(df_larger_buffer(DF_OP_ALL_GATHER, 3, 5, 4) == 60, "all-gather");
+  CHECK(df_larger_buffer(DF_OP_BROADCAST, 3, 5, 4) == 20, "broadcast");
+}
+
+/* The list that the tests of the public interface draw from is complete. */
+DF_TEST(tuning, every_name_is_known_to_the_other_tests, 30) {
+  CHECK(df_algorithm_names_count == DF_ALGORITHMS + 1, "%d names", df_algorithm_names_count);
+  for (int i = 1; i < df_algorithm_names_count; i++)
+    CHECK(df_algorithm_by_name(df_algorithm_names[i]) == i - 1, "%s", df_algorithm_names[i]);
+}
