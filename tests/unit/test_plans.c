@@ -242,7 +242,11 @@ DF_TEST(plans, sequence_numbers_wrap_around, 60) {
       group g;
       o.limits.max_blocks = 1;
       group_open(&g, &o, 1);
-      uint64_t per_run = (uint64_t)g.shape.parts[0].loops * g.ranks[1].plan->links[0].messages;
+      uint64_t messages = 1; /* of the busiest link */
+      for (uint32_t r = 0; r < o.n; r++)
+        for (uint32_t i = 0; i < g.ranks[r].plan->n_links; i++)
+          messages = DF_MAX(messages, g.ranks[r].plan->links[i].messages);
+      uint64_t per_run = g.shape.parts[0].loops * messages;
       group_close(&g);
       o.first_run = (DF_SEQUENCE_MASK / per_run) - 1;
       execute(&o, k, 4);
@@ -318,13 +322,13 @@ DF_TEST(plans, links_number_their_messages_in_program_order_and_meet, 60) {
 /* A new algorithm must be in the list above, for each of its operations. */
 DF_TEST(plans, every_algorithm_is_tested, 30) {
   for (int operation = 0; operation < DF_OP_COUNT; operation++)
-    for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {
+    for (int number = 0; number < DF_ALGORITHMS; number++) {
       int listed = 0;
       for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
         listed += (int)algorithms[k].operation == operation &&
-                  df_algorithm_by_name(algorithms[k].name) == algorithm;
-      CHECK(listed == df_algorithm_has(algorithm, (df_operation)operation), "%s of %s",
-            df_algorithm_name(algorithm), df_operation_name((df_operation)operation));
+                  df_algorithm_by_name(algorithms[k].name) == number;
+      CHECK(listed == df_algorithm_has(number, (df_operation)operation), "%s of %s",
+            df_algorithm_name(number), df_operation_name((df_operation)operation));
     }
 }
 
