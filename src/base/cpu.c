@@ -11,16 +11,34 @@ uint32_t df_cpu_current(void) {
 
 void df_cpu_yield(void) { sched_yield(); }
 
+enum { MOST_CPUS = 16384 }; /* the kernel refuses a set that is smaller than its own */
+
+typedef struct cpu_bits {
+  uint64_t words[MOST_CPUS / 64];
+} cpu_bits;
+
+static int thread_cpus(cpu_bits *bits) {
+  memset(bits, 0, sizeof *bits);
+  return sched_getaffinity(0, sizeof *bits, (cpu_set_t *)bits) == 0;
+}
+
 void df_cpu_allowed(uint64_t *bits, uint32_t words) {
-  enum { MOST = 16384 }; /* the kernel refuses a set that is smaller than its own */
-  size_t bytes = CPU_ALLOC_SIZE(MOST);
-  cpu_set_t *set = CPU_ALLOC(MOST);
+  cpu_bits all;
+  if (!thread_cpus(&all)) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    for (long cpu = 0; cpu < online && cpu < MOST_CPUS; cpu++)
+      all.words[cpu / 64] |= 1ull << cpu % 64;
+  }
   memset(bits, 0, words * sizeof *bits);
-  if (set != NULL) CPU_ZERO_S(bytes, set);
-  int known = set != NULL && sched_getaffinity(getpid(), bytes, set) == 0;
-  long online = known ? MOST : sysconf(_SC_NPROCESSORS_ONLN);
-  for (long cpu = 0; cpu < online; cpu++)
-    if (!known || CPU_ISSET_S((size_t)cpu, bytes, set))
-      bits[(uint32_t)cpu / 64 % words] |= 1ull << (cpu % 64);
-  CPU_FREE(set);
+  for (uint32_t w = 0; w < MOST_CPUS / 64; w++) bits[w % words] |= all.words[w];
+}
+
+int df_cpu_move(uint32_t cpu) {
+  cpu_bits all, one;
+  memset(&one, 0, sizeof one);
+  if (cpu >= MOST_CPUS || !thread_cpus(&all) || !(all.words[cpu / 64] >> cpu % 64 & 1)) return 0;
+  one.words[cpu / 64] = 1ull << cpu % 64;
+  if (sched_setaffinity(0, sizeof one, (const cpu_set_t *)&one) != 0) return 0;
+  sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all);
+  return 1;
 }

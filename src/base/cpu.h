@@ -15,7 +15,11 @@ uint32_t df_cpu_current(void);
 /* Lets other threads that wait for this processor run first. */
 void df_cpu_yield(void);
 
-/* Processors that this process may use, as bits modulo 64 * words; a hint for thresholds. */
+/* Processors that the calling thread may use, as bits modulo 64 * words; a hint for thresholds. */
 void df_cpu_allowed(uint64_t *bits, uint32_t words);
+
+/* Moves the calling thread to a processor that it may use; where it may run is unchanged
+ * afterwards. Returns 0 where that was not possible. Two system calls and more. */
+int df_cpu_move(uint32_t cpu);
 
 #endif

@@ -86,8 +86,8 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   }
   df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], 0);
   df_cqe cqe = {collective, status};
+  df_count(&block->stats.cqes_written, 1); /* before: who has seen the CQE finds it counted */
   df_cq_push_mpsc(&block->device->cq, block->index, cqe);
-  df_count(&block->stats.cqes_written, 1);
 }
 
 /* Leader: what becomes of the picked collective after df_daemon_execute. */

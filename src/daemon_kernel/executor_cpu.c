@@ -147,7 +147,10 @@ dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_blo
     eb->lanes.mover = mover;
     eb->lanes.yield_polls = DF_MAX(yield_polls, DF_LEAST_YIELD_POLLS);
     eb->lanes.interrupt = &executor->wanted;
-    eb->cores = (df_cores){.own = work_bell, .patience = yield_polls};
+    eb->cores = (df_cores){.own = work_bell,
+                           .patience = yield_polls,
+                           .next_look = host.count_ranks ? DF_CORES_FIRST_LOOK : 0,
+                           .host = {host.host, host.count_ranks}};
   }
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -202,7 +205,6 @@ void df_driver_begin(df_driver *driver, df_executor *executor) {
   driver->executor = executor;
   driver->held = 0;
   driver->wants = 0;
-  driver->cores = executor->blocks[0].cores;
   want(driver);
   if (!df_load_relaxed_u32(&executor->expects_waiter))
     df_store_relaxed_u32(&executor->expects_waiter, 1);
@@ -230,10 +232,11 @@ int df_driver_turn(df_driver *driver, int start) {
       continue;
     }
     if (turn != DF_TURN_WAITED || !is_stuck(eb->block)) stuck = 0;
-    if (turn != DF_TURN_WAITED) df_cores_progressed(&driver->cores);
+    if (turn != DF_TURN_WAITED) df_cores_progressed(&eb->cores);
     waits_on |= turn == DF_TURN_WAITED ? take_waits_on(eb) : 0;
   }
-  if (happened && stuck) df_cores_give_way(&driver->cores, waits_on);
+  if (happened && stuck)
+    df_cores_give_way(&executor->blocks[__builtin_ctzll(driver->held)].cores, waits_on);
   return happened;
 }
 

@@ -29,6 +29,9 @@ typedef struct df_executor_host {
   void (*between_turns)(
       void *host); /* moves waiting requests into the SQ; cheap when there are none */
   int (*has_outstanding)(void *host); /* runs submitted and not completed */
+  /* Ranks by the processor that they were last seen on; NULL: executors do not look for emptier
+   * cores. */
+  void (*count_ranks)(void *host, uint16_t ranks[DF_CORES_SEEN]);
 } df_executor_host;
 
 typedef struct DF_ALIGNED(64) df_executor_block {
@@ -36,7 +39,7 @@ typedef struct DF_ALIGNED(64) df_executor_block {
   df_block *block;
   df_lanes lanes;
   df_move move;
-  df_cores cores; /* of the background thread */
+  df_cores cores;
   struct df_executor *executor;
   pthread_t thread;
 } df_executor_block;
@@ -74,7 +77,6 @@ typedef struct df_driver {
   df_executor *executor;
   uint64_t held; /* bit by block */
   int wants;     /* background threads make way for it */
-  df_cores cores;
 } df_driver;
 void df_driver_begin(df_driver *driver, df_executor *executor);
 /* One turn of every block that could be had. start: blocks that have left are started if they have

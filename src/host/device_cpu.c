@@ -88,12 +88,25 @@ static void close_device(dfcclContext_t context) {
 
 /* ---- executors ---- */
 
+/* By executors between two turns, seldom. */
+static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
+  dfcclContext_t context = host;
+  pthread_mutex_lock(&context->lock);
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    const df_bell *bell = r == context->rank ? context->work_bell : context->peers[r].bell;
+    uint32_t cpu = bell ? df_load_relaxed_u32(&bell->cpu) : 0;
+    if (cpu != 0) ranks[(cpu - 1) % DF_CORES_SEEN]++;
+  }
+  pthread_mutex_unlock(&context->lock);
+}
+
 static dfcclResult_t start(dfcclContext_t context) {
   const df_settings *s = &context->settings;
   df_executor_host host = {.host = context,
                            .completed = df_reap_and_ring,
                            .between_turns = df_between_turns,
-                           .has_outstanding = df_has_outstanding};
+                           .has_outstanding = df_has_outstanding,
+                           .count_ranks = s->spread ? count_ranks : NULL};
   const df_mover_cpu *mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
   df_log(DF_LOG_INFO, "rank %u of %u: CPU device, %u block(s), queue of %lld, mover %s",
          context->rank, context->n_ranks, context->device->n_blocks, s->queue_depth, mover->name);

@@ -2,6 +2,8 @@
  * Promise: thousands of collectives may be registered and outstanding at one time; each rank runs
  * them in a random order of its own; memory is budgeted, and printed here.
  */
+#include <string.h>
+
 #include "support/buffers.h"
 #include "support/leftovers.h"
 

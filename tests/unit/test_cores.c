@@ -68,6 +68,52 @@ DF_TEST(cores, allowed, 30) {
   CHECK(folded == bit_of(cpu), "numbers are taken modulo the bits");
 }
 
+static void no_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
+  (void)ranks;
+  ++*(uint32_t *)host;
+}
+
+/* Looks for a better core are made after 16, 32, 64 ... meetings. */
+DF_TEST(cores, seldom_looks_for_a_better_core, 30) {
+  df_bell bell = {0};
+  uint32_t looked = 0, cpu = pin();
+  df_cores cores = {.own = &bell,
+                    .patience = UINT32_MAX,
+                    .next_look = DF_CORES_FIRST_LOOK,
+                    .host = {&looked, no_ranks}};
+  if (cpu == DF_NO_CPU) return;
+  for (uint32_t i = 1; i <= 16 + 32 + 64; i++) {
+    df_cores_give_way(&cores, 0); /* not a meeting */
+    df_cores_give_way(&cores, bit_of(cpu));
+    uint32_t expected = (uint32_t)(i >= 16) + (i >= 48) + (i >= 112);
+    CHECK(looked == expected, "%u looks after %u meetings", looked, i);
+  }
+  cores.next_look = cores.together = 0;
+  for (uint32_t i = 0; i < 1000; i++) df_cores_give_way(&cores, bit_of(cpu));
+  CHECK(looked == 3, "it looked although it must not");
+  CHECK(df_cpu_current() == cpu && df_cpu_move(cpu), "moved");
+}
+
+DF_TEST(cores, better, 30) {
+  static uint16_t ranks[DF_CORES_SEEN];
+  static uint64_t allowed[DF_CORES_SEEN / 64];
+  CHECK(df_cores_better(ranks, allowed, 3) == DF_NO_CPU, "nothing is allowed");
+  memset(allowed, 0xff, sizeof allowed);
+  ranks[3] = 1;
+  CHECK(df_cores_better(ranks, allowed, 3) == DF_NO_CPU, "it is alone");
+  ranks[3] = 2;
+  CHECK(df_cores_better(ranks, allowed, 3) == 4, "the next empty one");
+  for (uint32_t i = 0; i < DF_CORES_SEEN; i++) ranks[i] = 1;
+  ranks[3] = 2;
+  CHECK(df_cores_better(ranks, allowed, 3) == DF_NO_CPU, "no better than here");
+  ranks[3] = 3;
+  CHECK(df_cores_better(ranks, allowed, 3) == 4, "from 3 and 1 to 2 and 2");
+  ranks[1023] = 0;
+  CHECK(df_cores_better(ranks, allowed, 3) == 1023, "the emptiest");
+  allowed[15] = 0;
+  CHECK(df_cores_better(ranks, allowed, 3) == 4, "it may not go there");
+}
+
 static const df_primitive receive = {
     .flags = DF_PRIM_RECV | DF_PRIM_STORE, .destination = DF_BUFFER_OUTPUT, .recv_link = 0};
 static const df_primitive send = {.flags = DF_PRIM_SEND, .source = DF_BUFFER_INPUT, .send_link = 1};
