@@ -5,6 +5,7 @@
 enum {
   DF_CACHE_LINE = 64,
   DF_PAGE = 4096,
+  DF_HUGE_PAGE = 2 << 20,
 
   DF_MAX_RANKS = 1024,        /* of a job on one host; tables grow with what is used */
   DF_MAX_BLOCKS = 32,         /* of one daemon */
@@ -24,7 +25,7 @@ enum {
   DF_MAX_CONTEXT_SLOTS = 64, /* of the direct-mapped context cache */
   DF_MIN_LINK_SLOTS = 2,     /* of one link. With one slot a ring deadlocks: a primitive that
                                 receives and sends needs a free slot before it frees one */
-  DF_MAX_LINK_SLOTS = 64,    /* slots of one link */
+  DF_MAX_LINK_SLOTS = 256,   /* slots of one link */
   DF_MAX_SLOT_BYTES = 4 << 20,
   DF_MAX_SCRATCH_BYTES = 1 << 20, /* of a block for one collective: chunks are cut accordingly, down
                                      to a cache line */

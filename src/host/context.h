@@ -43,6 +43,7 @@ typedef struct df_remote {
   struct df_coll *bound;     /* the local registration that it meets */
   int met;                   /* it has met one, which may be deregistered by now */
   df_segment *links_segment; /* where this rank writes for the peer; NULL until told */
+  uint32_t links_slots;      /* of each of those rings */
   uint64_t links_offset;
   df_range
       reserved; /* where the peer writes for this rank; kept until the peer cannot write any more */
@@ -77,6 +78,7 @@ typedef struct df_coll {
   df_descriptor *descriptor; /* the host's; its arrays' addresses are the daemon's */
   df_link *links;            /* [n_blocks][n_links] the host's copy of the ends */
   void *device_part;         /* what the device keeps about it */
+  uint32_t ring_slots; /* of each ring in which this rank receives: at least shape.n_slots */
   int links_reserved;        /* this rank's receive rings exist and were told to the peers */
   int ready;                 /* all links stand: runs may be admitted */
 

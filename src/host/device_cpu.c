@@ -231,11 +231,12 @@ static dfcclResult_t publish(dfcclContext_t context, df_coll *coll) {
 static dfcclResult_t clear(dfcclContext_t context, const df_coll *coll, uint8_t *rings) {
   (void)context;
   const df_shape *shape = &coll->shape;
+  uint32_t n_slots = coll->ring_slots;
   for (uint32_t block = 0; block < shape->n_blocks; block++) {
-    uint8_t *ring = rings + block * df_link_ring_bytes(shape->stride, shape->n_slots);
-    for (uint32_t slot = 0; slot <= shape->n_slots; slot++)
+    uint8_t *ring = rings + block * df_link_ring_bytes(shape->stride, n_slots);
+    for (uint32_t slot = 0; slot <= n_slots; slot++)
       df_store_relaxed_u64((uint64_t *)(ring + (uint64_t)slot * shape->stride), 0);
-    uint64_t *credit = (uint64_t *)(ring + (uint64_t)shape->stride * shape->n_slots);
+    uint64_t *credit = (uint64_t *)(ring + (uint64_t)shape->stride * n_slots);
     df_store_relaxed_u64(credit + 1, 0); /* nobody holds what is lent */
   }
   return dfcclSuccess;

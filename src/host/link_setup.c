@@ -11,22 +11,51 @@
 #include "base/log.h"
 #include "host/context.h"
 
-static uint64_t ring_bytes(const df_coll *coll) {
-  return df_link_ring_bytes(coll->shape.stride, coll->shape.n_slots);
+/* Payloads that fit a page go through a few slots: what they cost is the crossing, not the bytes.
+ */
+enum { DF_DEEP_RING_STRIDE = 4096 + DF_CACHE_LINE };
+
+static uint64_t log2_of(uint32_t power_of_two) {
+  return 31u - (uint32_t)__builtin_clz(power_of_two);
 }
 
-/* Fills one link end of one block. `rings` is where the pair's rings begin. */
+static uint64_t ring_bytes(const df_coll *coll, uint32_t n_slots) {
+  return df_link_ring_bytes(coll->shape.stride, n_slots);
+}
+
+/*
+ * Slots of each ring in which this rank receives for the collective: the members agreed on the
+ * least; the receiver takes more where messages are large, until the ring is deep enough that the
+ * sender finds a slot's lines in the shared cache again and not in the receiver's own. Taking lines
+ * away from the cache that has read them is several times slower (docs/PERFORMANCE.md).
+ */
+static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
+  const df_settings *settings = &context->settings;
+  const df_shape *shape = &coll->shape;
+  uint32_t rings = 0, n_slots = shape->n_slots;
+  for (uint32_t which = 0; which < coll->plan->n_links; which++)
+    rings += !coll->plan->links[which].sends;
+  uint64_t target = (uint64_t)settings->ring_bytes / (DF_MAX(rings, 1u) * shape->n_blocks);
+  if (!context->ops->host_sees_links || shape->stride <= DF_DEEP_RING_STRIDE ||
+      n_slots == DF_MIN_LINK_SLOTS || context->arena.used_bytes >= (uint64_t)settings->ring_budget)
+    return n_slots;
+  /* The power of two nearest to the target, in proportion. */
+  while (n_slots < DF_MAX_LINK_SLOTS && 4ull * n_slots * shape->stride <= 3 * target) n_slots *= 2;
+  return n_slots;
+}
+
+/* Fills one link end of one block. `rings` is where the pair's rings of n_slots begin. */
 static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
-                      uint8_t *rings) {
+                      uint8_t *rings, uint32_t n_slots) {
   const df_plan_link *planned = &coll->plan->links[which];
   df_link *link = &coll->links[block * coll->plan->n_links + which];
   uint32_t peer = coll->ranks[planned->peer];
-  uint8_t *ring = rings + block * ring_bytes(coll);
+  uint8_t *ring = rings + block * ring_bytes(coll, n_slots);
   link->slots = ring;
-  link->credit = (uint64_t *)(ring + (uint64_t)coll->shape.stride * coll->shape.n_slots);
+  link->credit = (uint64_t *)(ring + (uint64_t)coll->shape.stride * n_slots);
   link->peer_bell = context->peers[peer].bell;
   link->stride = coll->shape.stride;
-  link->slot_mask = coll->shape.n_slots - 1;
+  link->slot_mask = n_slots - 1;
   link->messages = planned->messages;
   link->peer = peer;
   link->payload_offset = (uint16_t)coll->shape.payload_offset;
@@ -52,25 +81,28 @@ static void tell_segment(dfcclContext_t context, uint32_t peer_rank, const df_se
 
 /* [lock] Reserves what peers will write for us and tells them. */
 static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll) {
+  uint32_t n_slots = coll->ring_slots = ring_slots(context, coll);
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_plan_link *planned = &coll->plan->links[which];
     if (planned->sends) continue;
     df_remote *remote = coll->remotes[planned->peer];
-    dfcclResult_t result =
-        df_arena_take(&context->arena, ring_bytes(coll) * coll->shape.n_blocks, &remote->reserved);
+    uint64_t bytes = ring_bytes(coll, n_slots) * coll->shape.n_blocks;
+    dfcclResult_t result = df_arena_take(&context->arena, bytes, &remote->reserved);
     if (result != dfcclSuccess) return result;
     remote->has_reserved = 1;
-    uint8_t *rings = remote->reserved.segment->base + remote->reserved.offset;
+    const df_range *range = &remote->reserved;
+    uint8_t *rings = range->segment->base + range->offset;
+    if (n_slots > coll->shape.n_slots) df_segment_populate(range->segment, range->offset, bytes);
     if ((result = context->ops->clear(context, coll, rings)) != dfcclSuccess) return result;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
-      fill_link(context, coll, block, which, rings);
+      fill_link(context, coll, block, which, rings, n_slots);
     tell_segment(context, remote->peer, remote->reserved.segment);
     df_message message = {.kind = DF_MESSAGE_LINKS,
                           .id = coll->id,
                           .a = context->peers[remote->peer].local
                                    ? (uint64_t)(uintptr_t)remote->reserved.segment
                                    : remote->reserved.segment->id,
-                          .b = remote->reserved.offset};
+                          .b = remote->reserved.offset | log2_of(n_slots)};
     df_send(context, remote->peer, &message, NULL, -1);
   }
   coll->links_reserved = 1;
@@ -89,7 +121,7 @@ static int connect_links(dfcclContext_t context, df_coll *coll) {
     df_remote *remote = coll->remotes[planned->peer];
     uint8_t *rings = remote->links_segment->base + remote->links_offset;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
-      fill_link(context, coll, block, which, rings);
+      fill_link(context, coll, block, which, rings, remote->links_slots);
   }
   return 1;
 }
@@ -143,8 +175,9 @@ void df_links_progress_due(dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
 }
 
-void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_id,
-                   uint64_t offset) {
+void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_id, uint64_t place) {
+  uint64_t offset = place / DF_CACHE_LINE * DF_CACHE_LINE;
+  uint64_t n_slots = 1ull << place % DF_CACHE_LINE;
   df_peer *peer = &context->peers[remote->peer];
   df_segment *segment = peer->local ? (df_segment *)(uintptr_t)segment_id : peer->segments;
   if (!peer->local) {
@@ -152,9 +185,9 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
     if (segment_id < DF_FIRST_LINKS_SEGMENT) segment = NULL; /* that memory may be unmapped */
   }
   const df_announcement *a = &remote->announcement;
-  uint64_t bytes = df_link_ring_bytes(a->stride, a->n_slots) * a->n_blocks;
-  if (segment == NULL || offset % DF_CACHE_LINE != 0 || bytes > segment->bytes ||
-      offset > segment->bytes - bytes) {
+  int possible = n_slots >= a->n_slots && n_slots <= DF_MAX_LINK_SLOTS;
+  uint64_t bytes = possible ? df_link_ring_bytes(a->stride, (uint32_t)n_slots) * a->n_blocks : 0;
+  if (!possible || segment == NULL || bytes > segment->bytes || offset > segment->bytes - bytes) {
     char sentence[DF_SENTENCE_BYTES];
     snprintf(sentence, sizeof sentence,
              "rank %u offered links for collective %llu outside of the memory that it shares with "
@@ -165,5 +198,7 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
   }
   remote->links_segment = segment;
   remote->links_offset = offset;
+  remote->links_slots = (uint32_t)n_slots;
+  if (n_slots > a->n_slots && !peer->local) df_segment_populate(segment, offset, bytes);
   if (remote->bound) df_links_progress(context, remote->bound);
 }

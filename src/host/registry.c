@@ -93,8 +93,9 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   if (result != dfcclSuccess) return result;
   df_descriptor *d = coll->descriptor;
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
+  const df_settings *settings = &context->settings;
   d->count = coll->count;
-  d->direct_min = context->settings.direct ? (uint64_t)context->settings.direct_min : UINT64_MAX;
+  d->direct_min = settings->direct ? (uint64_t)settings->direct_min : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
   d->reaches = context->reaches;
   d->n_primitives = plan->n_primitives;
@@ -108,11 +109,14 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->type = (uint8_t)coll->type;
   d->op = (uint8_t)coll->op;
   d->element_bytes = (uint8_t)element_bytes;
-  d->direct_in_place = (uint8_t)plan->direct_in_place;
   uint64_t result_bytes =
       coll->count * element_bytes *
       (coll->operation == DF_OP_ALL_GATHER || coll->operation == DF_OP_ALL_TO_ALL ? coll->n : 1);
-  d->stream = result_bytes >= (uint64_t)context->settings.stream_min;
+  /* A buffer that peers read while it is rewritten changes caches with every chunk: below the size
+   * where it comes from memory anyway, slots are faster. */
+  d->direct_in_place = plan->direct_in_place && (coll->operation != DF_OP_ALL_REDUCE ||
+                                                 result_bytes >= (uint64_t)settings->in_place_min);
+  d->stream = result_bytes >= (uint64_t)settings->stream_min;
   return dfcclSuccess;
 }
 

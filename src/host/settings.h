@@ -43,14 +43,20 @@
     "context cache slots; a power of two")                                                         \
   X(slot_bytes, "DFCCL_SLOT_BYTES", 131072, 64, DF_MAX_SLOT_BYTES, "most payload of a link slot")  \
   X(slots, "DFCCL_SLOTS", 4, DF_MIN_LINK_SLOTS, DF_MAX_LINK_SLOTS,                                 \
-    "slots of a link; a power of two")                                                             \
+    "least slots of a link; a power of two")                                                       \
+  X(ring_bytes, "DFCCL_RING_BYTES", 2 << 20, 0, 1ll << 30,                                         \
+    "size up to which a collective's rings of slots grow, all that one rank receives in")          \
+  X(ring_budget, "DFCCL_RING_BUDGET", 64 << 20, 0, 1ll << 40,                                      \
+    "bytes of a context's rings beyond which further ones get the least slots")                    \
   X(flagged_max, "DFCCL_FLAGGED_MAX", 4096, 0, DF_MAX_SLOT_BYTES,                                  \
     "payload bytes up to which links are flagged")                                                 \
   X(direct_min, "DFCCL_DIRECT_MIN", 16384, 1, 1ll << 40,                                           \
     "message bytes from which reachable buffers are lent")                                         \
   X(direct, "DFCCL_DIRECT", 1, 0, 1, "0: never lend buffers (always copy through slots)")          \
-  X(stream_min, "DFCCL_STREAM_MIN", 8ll << 20, 0, 1ll << 40,                                       \
-    "result bytes from which stores bypass the caches")                                            \
+  X(in_place_min, "DFCCL_DIRECT_IN_PLACE_MIN", 8ll << 20, 0, 1ll << 40,                            \
+    "bytes from which an all-reduce in place lends its buffer")                                    \
+  X(stream_min, "DFCCL_STREAM_MIN", 4ll << 20, 0, 1ll << 40,                                       \
+    "result bytes from which stores out of place bypass the caches")                                            \
   X(block_min, "DFCCL_BLOCK_MIN", 65536, 1, 1ll << 40,                                             \
     "bytes of a collective for each block it uses")                                                \
   X(split, "DFCCL_SPLIT", 0, 1, DF_MAX_RANKS,                                                      \

@@ -23,6 +23,9 @@ dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes)
  * and its seals. */
 dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
 void df_segment_destroy(df_segment *segment);
+/* Gives the range its pages now, in this process, so that the first lap of a ring takes no page
+ * faults. Best effort. */
+void df_segment_populate(const df_segment *segment, uint64_t offset, uint64_t bytes);
 
 typedef struct df_range {
   df_segment *segment;

@@ -35,6 +35,10 @@ static const struct {
     {"DFCCL_FLAGGED_MAX", true, {NULL}, {"0", "100"}, "1"},
     {"DFCCL_DIRECT_MIN", true, {NULL}, {"1", "1000000"}, "0"},
     {"DFCCL_DIRECT", true, {"2"}, {"0", "1"}, NULL},
+    {"DFCCL_RING_BYTES", true, {NULL}, {"0", "100000"}, "0"},
+    {"DFCCL_RING_BUDGET", true, {NULL}, {"0", "100000"}, "0"},
+    {"DFCCL_DIRECT_IN_PLACE_MIN", true, {NULL}, {"0", "1000"}, "0"},
+    {"DFCCL_STREAM_MIN", true, {NULL}, {"0", "1000"}, "0"},
     {"DFCCL_DEBUG_SIGNAL", true, {"2"}, {"0", "1"}, NULL},
 };
 enum { VARIABLES = sizeof table / sizeof table[0] };

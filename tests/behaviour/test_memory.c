@@ -7,6 +7,7 @@
 #include "support/buffers.h"
 #include "support/processes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,7 @@ DF_TEST(memory, across_processes, 60) {
 DF_TEST(memory, always_direct_across_processes, 60) {
   df_family family;
   setenv("DFCCL_DIRECT_MIN", "1", 1);
+  setenv("DFCCL_DIRECT_IN_PLACE_MIN", "0", 1);
   df_fork(&family, 3, 50, mixed_process, NULL);
   df_join(&family);
 }
@@ -97,9 +99,61 @@ DF_TEST(memory, never_direct, 60) {
 DF_TEST(memory, always_direct, 60) {
   dfcclContext_t ctxs[3];
   setenv("DFCCL_DIRECT_MIN", "1", 1);
+  setenv("DFCCL_DIRECT_IN_PLACE_MIN", "0", 1);
   df_make_contexts(ctxs, 3, NULL);
   df_in_threads(3, mixed_thread, ctxs);
   df_free_contexts(ctxs, 3);
+}
+
+static unsigned long long ring_bytes(dfcclContext_t ctx) {
+  char text[16384] = {0};
+  FILE *file = tmpfile();
+  CHECK(file != NULL, "no temporary file");
+  OK(dfcclDump(ctx, fileno(file)));
+  rewind(file);
+  CHECK(fread(text, 1, sizeof text - 1, file) > 0, "the dump is empty");
+  fclose(file);
+  const char *line = strstr(text, "bytes of ends, ");
+  unsigned long long bytes = 0;
+  CHECK(line != NULL && sscanf(line, "bytes of ends, %llu bytes of rings", &bytes) == 1,
+        "the dump does not tell of rings: \"%s\"", text);
+  return bytes;
+}
+
+/* Rings grow to their size while the budget lasts, and to the least afterwards; whatever their
+ * depth, and however often they wrap, every element is right. */
+DF_TEST(memory, rings_grow_within_their_budget, 60) {
+  enum { COUNT = 16384, RING = 131072, COLLECTIVES = 6, RUNS = 20 };
+  dfcclContext_t ctxs[2];
+  static int32_t send[2][COUNT], recv[2][COUNT];
+  unsigned long long before = 0, grown[COLLECTIVES];
+  setenv("DFCCL_SLOT_BYTES", "8192", 1);
+  setenv("DFCCL_RING_BYTES", "131072", 1);
+  setenv("DFCCL_RING_BUDGET", "262144", 1);
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(COUNT, 2);
+  for (int i = 0; i < COLLECTIVES; i++) {
+    df_register_all(ctxs, (dfcclCollId_t)i, &coll);
+    for (uint64_t run = 0; run < RUNS; run++) {
+      for (int rank = 0; rank < 2; rank++) {
+        df_contribution(&coll, rank, run, 0, COUNT, send[rank]);
+        OK(dfcclRunAllReduce(ctxs[rank], (dfcclCollId_t)i, send[rank], recv[rank], NULL, NULL));
+      }
+      for (int rank = 0; rank < 2; rank++) {
+        OK(dfcclWaitAll(ctxs[rank]));
+        char sentence[512] = "";
+        CHECK(df_matches(&coll, rank, run, recv[rank], sentence, sizeof sentence), "%s", sentence);
+      }
+    }
+    unsigned long long now = ring_bytes(ctxs[0]);
+    grown[i] = now - before;
+    before = now;
+    CHECK(grown[i] >= 4 * 8192, "rings of collective %d: %llu bytes", i, grown[i]);
+  }
+  CHECK(grown[0] >= RING * 2 / 3, "the first one's ring: %llu bytes", grown[0]);
+  CHECK(grown[COLLECTIVES - 1] < RING / 2, "the last one's ring: %llu bytes",
+        grown[COLLECTIVES - 1]);
+  df_free_contexts(ctxs, 2);
 }
 
 /* Two buffers of one allocation, used by two collectives at one time, and reused at once. */

@@ -183,7 +183,7 @@ static void say_soundly(dfcclContext_t context, uint32_t step) {
     } else {
       message->kind = DF_MESSAGE_LINKS;
       message->a = DF_FIRST_LINKS_SEGMENT;
-      message->b = message->id * (256 << 10);
+      message->b = message->id * (256 << 10) + 3; /* rings of eight slots */
     }
   }
   pthread_mutex_lock(&context->lock);

@@ -26,6 +26,10 @@ static const struct {
     {"DFCCL_BLOCK_MIN", {"1", "256", "4096"}},
     {"DFCCL_SPLIT", {"1", "2", "3", "5"}},
     {"DFCCL_ISA", {"plain"}},
+    {"DFCCL_RING_BYTES", {"0", "20000", "1000000"}},
+    {"DFCCL_RING_BUDGET", {"0", "100000"}},
+    {"DFCCL_DIRECT_IN_PLACE_MIN", {"0", "10000"}},
+    {"DFCCL_STREAM_MIN", {"0", "10000"}},
 };
 enum { CHOICES = sizeof choices / sizeof choices[0] };
 
