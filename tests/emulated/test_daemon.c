@@ -52,7 +52,7 @@ typedef struct options {
   const char *multiprocessors;
   df_tunables tunables;
   df_cq_variant cq;
-  int synchronise, by_priority;
+  int synchronise, by_priority, relays;
   uint64_t seed;
 } options;
 
@@ -185,6 +185,14 @@ static void lay_out_blocks(world *w, rank *me) {
   device->n_blocks = n;
   device->by_priority = (uint32_t)w->o.by_priority;
   df_sq_init(&device->sq, put(&me->mapped, NULL, DEPTH * sizeof(df_sq_slot)), DEPTH, n);
+  if (w->o.relays) {
+    df_cuda_relay relay;
+    memset(&relay, 0, sizeof relay);
+    df_sq_init(&relay.queue, put(&me->memory, NULL, DEPTH * sizeof(df_sq_slot)), DEPTH, 0);
+    device->sq.n_readers = 1;
+    device->sq.passes_to = n;
+    me->daemon.relay = put(&me->memory, &relay, sizeof relay);
+  }
   device->cq = (df_cq){.variant = w->o.cq,
                        .n_rings = w->o.cq == DF_CQ_SLOTS_CAS ? 1 : n,
                        .mask = CQ_WORDS - 1,
@@ -219,7 +227,7 @@ static void open_rank(world *w, uint32_t r) {
   CUDA(cudaStreamCreateWithPriority(&me->stream, cudaStreamNonBlocking, greatest));
   me->device = put(&me->mapped, NULL, sizeof *me->device);
   me->daemon.device = me->device;
-  me->daemon.parked = put(&me->memory, NULL, sizeof *me->daemon.parked);
+  me->daemon.gate = put(&me->memory, NULL, sizeof *me->daemon.gate);
 }
 
 static void close_arena(world *w, uint32_t r) { /* nothing is put any more */
@@ -283,7 +291,8 @@ static void launch_if_gone(world *w, uint32_t r) {
   const cudaError_t state = cudaStreamQuery(me->stream);
   if (state == cudaErrorNotReady) return;
   CUDA(state);
-  me->daemon.all_parked = ++me->launches * w->o.blocks;
+  me->daemon.launch = ++me->launches;
+  for (uint32_t b = 0; b < w->o.blocks; b++) df_publish_u32(&me->daemon.blocks[b].running, 1);
   void *arguments[] = {&me->daemon};
   cudaLaunchConfig_t config = {
       .gridDim = {w->o.blocks, 1, 1}, .blockDim = {w->o.lanes, 1, 1}, .stream = me->stream};
@@ -394,6 +403,7 @@ static void run_worlds(options o, uint32_t worlds) {
     o.seed = 1000 * o.seed + i + 1;
     o.cq = (df_cq_variant)(i % 3);
     o.lanes = i % 2 ? 32 : 64;
+    o.relays = i / 2 % 2;
     world *w = open_world(&o);
     finish(w, 0);
     check_results(w);
@@ -407,7 +417,7 @@ static void run_worlds(options o, uint32_t worlds) {
 }
 
 DF_TEST(emulated_daemon, disorder_on_one_device, 120) {
-  run_worlds((options){.ranks = 3, .devices = 1, .blocks = 2, .tunables = usual, .seed = 1}, 12);
+  run_worlds((options){.ranks = 3, .devices = 1, .blocks = 2, .tunables = usual, .seed = 1}, 8);
 }
 
 DF_TEST(emulated_daemon, preempted_after_every_step, 120) {
@@ -417,7 +427,7 @@ DF_TEST(emulated_daemon, preempted_after_every_step, 120) {
 }
 
 DF_TEST(emulated_daemon, peers_on_two_devices, 120) {
-  run_worlds((options){.ranks = 4, .devices = 2, .blocks = 3, .tunables = usual, .seed = 3}, 6);
+  run_worlds((options){.ranks = 4, .devices = 2, .blocks = 3, .tunables = usual, .seed = 3}, 4);
 }
 
 DF_TEST(emulated_daemon, by_priority_on_short_thresholds, 120) {
@@ -463,6 +473,7 @@ DF_TEST(emulated_daemon, cancelled_collectives_complete, 120) {
   rank *me = &w->ranks[0];
   w->o.ranks = 1; /* as far as the loops below go */
   for (uint32_t c = 0; c < COLLECTIVES; c++) df_publish_u32(&me->words[c]->cancel, dfcclAborted);
+  df_publish_u32(&me->device->failures, COLLECTIVES);
   finish(w, dfcclAborted);
   for (uint32_t c = 0; c < COLLECTIVES; c++)
     CHECK(me->completed[c] == RUNS, "collective %u: %u completions", c, me->completed[c]);
