@@ -2,24 +2,39 @@
 #ifndef DF_BASE_LIMITS_H
 #define DF_BASE_LIMITS_H
 
+#if defined(DF_SIMULATION) /* tests/sim: small tables, so that a world is cheap to copy */
+enum {
+  DF_MAX_RANKS = 16,
+  DF_MAX_COLLECTIVES = 8,
+  DF_RUNS_AHEAD_POOL = 8,
+  DF_CQ_SLOTS = 16,
+  DF_MAX_REACHES = 16,
+  DF_ARENA_SEGMENT_BYTES = 12288
+};
+#else
+enum {
+  DF_MAX_RANKS = 1024,        /* of a job on one host; tables grow with what is used */
+  DF_MAX_COLLECTIVES = 65536, /* registered at one time on one context */
+  DF_RUNS_AHEAD_POOL =
+      8192, /* runs beyond the first of their collective that daemons may hold, in sum */
+  DF_CQ_SLOTS = 131072, /* >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL: so a CQ cannot be full */
+  DF_MAX_REACHES =
+      4096, /* allocations of dfcclMemAlloc that can be lent at one time; more are copied */
+  DF_ARENA_SEGMENT_BYTES = 4 << 20 /* of shared memory for links, at a time */
+};
+#endif
+
 enum {
   DF_CACHE_LINE = 64,
   DF_PAGE = 4096,
   DF_HUGE_PAGE = 2 << 20,
 
-  DF_MAX_RANKS = 1024,        /* of a job on one host; tables grow with what is used */
-  DF_MAX_BLOCKS = 32,         /* of one daemon */
-  DF_MAX_COLLECTIVES = 65536, /* registered at one time on one context */
-  DF_MAX_NAME = 64,           /* bytes of a collective's name, the final zero included */
+  DF_MAX_BLOCKS = 32, /* of one daemon */
+  DF_MAX_NAME = 64,   /* bytes of a collective's name, the final zero included */
 
   DF_RUNS_AHEAD = 4, /* most runs of one collective that the daemon may hold at one time */
-  DF_RUNS_AHEAD_POOL =
-      8192, /* runs beyond the first of their collective that daemons may hold, in sum */
-  DF_CQ_SLOTS = 131072, /* >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL: so a CQ cannot be full */
 
   DF_MIN_QUEUE_DEPTH = 2,
-  DF_MAX_REACHES =
-      4096, /* allocations of dfcclMemAlloc that can be lent at one time; more are copied */
   DF_MAX_QUEUE_DEPTH = 65536,
   DF_MAX_BACKLOG = 1 << 24,
   DF_MAX_CONTEXT_SLOTS = 64, /* of the direct-mapped context cache */

@@ -7,6 +7,7 @@
 #ifndef DF_TRANSPORTS_SEGMENT_H
 #define DF_TRANSPORTS_SEGMENT_H
 
+#include "base/limits.h"
 #include "base/result.h"
 
 typedef struct df_segment {
@@ -39,8 +40,6 @@ typedef struct df_arena {
   uint64_t next_id;
   uint64_t used_bytes;
 } df_arena;
-
-enum { DF_ARENA_SEGMENT_BYTES = 4 << 20 };
 
 /* A range of `bytes` (a multiple of a cache line), not zeroed. */
 dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range);

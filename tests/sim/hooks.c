@@ -1,0 +1,34 @@
+/*
+ * The library is compiled with the instrumentation of ThreadSanitizer, but not linked with its
+ * runtime: each plain access calls one of these, and is checked against the simulated happens-before.
+ */
+#include "sim.h"
+
+#define HOOK_SIZE(name, bytes, is_write)                                                           \
+  void __tsan_##name##bytes(void *p);                                                              \
+  void __tsan_##name##bytes(void *p) {                                                             \
+    if ((uintptr_t)p - (uintptr_t)sim_arena < SIM_ARENA_BYTES) sim_touch(p, bytes, is_write);      \
+  }
+#define HOOKS(bytes)                                                                               \
+  HOOK_SIZE(read, bytes, 0)                                                                        \
+  HOOK_SIZE(write, bytes, 1)                                                                       \
+  HOOK_SIZE(unaligned_read, bytes, 0)                                                              \
+  HOOK_SIZE(unaligned_write, bytes, 1)                                                             \
+  HOOK_SIZE(volatile_read, bytes, 0)                                                               \
+  HOOK_SIZE(volatile_write, bytes, 1)
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+
+void __tsan_read_range(void *p, unsigned long bytes);
+void __tsan_read_range(void *p, unsigned long bytes) { sim_touch(p, bytes, 0); }
+void __tsan_write_range(void *p, unsigned long bytes);
+void __tsan_write_range(void *p, unsigned long bytes) { sim_touch(p, bytes, 1); }
+void __tsan_func_entry(void *caller);
+void __tsan_func_entry(void *caller) { (void)caller; }
+void __tsan_func_exit(void);
+void __tsan_func_exit(void) {}
+void __tsan_init(void);
+void __tsan_init(void) {}

@@ -1,0 +1,239 @@
+/*
+ * Deterministic simulation of the library: see sim.h.
+ *
+ *   simulate [--schedules N] [--seed S] [--jobs J] [--each M]     N schedules, M of each world
+ *   simulate --world W --schedule K                               one of them again, with its trace
+ */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+const char *sim_failure;
+int sim_planted;
+static char failure_text[512];
+
+void df_assert_failed(const char *fact, const char *file, int line);
+void df_assert_failed(const char *fact, const char *file, int line) {
+  sim_fail("broken invariant: %s (%s:%d)", fact, file, line);
+}
+
+void sim_fail(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(failure_text, sizeof failure_text, format, arguments);
+  va_end(arguments);
+  sim_failure = failure_text;
+  sim_leave();
+}
+
+void sim_note_failure(const char *format, ...) {
+  va_list arguments;
+  if (sim_failure) return;
+  va_start(arguments, format);
+  vsnprintf(failure_text, sizeof failure_text, format, arguments);
+  va_end(arguments);
+  sim_failure = failure_text;
+}
+
+static void on_signal(int number) {
+  if (number == SIGALRM) {
+    static uint64_t seen_steps = UINT64_MAX;
+    if (sim_steps != seen_steps) {
+      seen_steps = sim_steps;
+      return;
+    }
+    sim_fail("an endless loop without any access that others could see");
+  }
+  sim_fail("it crashed with signal %d", number);
+}
+
+static void catch_crashes(void) {
+  static uint8_t stack[64 << 10];
+  stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
+  sigaltstack(&alternate, NULL);
+  sigaction(SIGSEGV, &action, NULL);
+  sigaction(SIGBUS, &action, NULL);
+  sigaction(SIGFPE, &action, NULL);
+  sigaction(SIGALRM, &action, NULL);
+}
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+  sim_random random = {.state = a * 0x2545f4914f6cdd1du + b};
+  return sim_next(&random);
+}
+
+typedef struct options {
+  uint64_t schedules, seed, each, jobs;
+  int64_t world, schedule;
+  int planted, quiet;
+} options;
+
+typedef struct totals {
+  uint64_t worlds, schedules, steps;
+  uint64_t failed_world, failed_schedule;
+} totals;
+
+/* One schedule; returns 0 and leaves sim_failure when it went wrong. */
+static int run_schedule(uint64_t seed) {
+  sim_failure = NULL;
+  sim_world_restore(seed);
+  sim_run();
+  if (sim_failure == NULL) {
+    sim_world_check();
+  }
+  return sim_failure == NULL;
+}
+
+static int make_world(const options *o, uint64_t world) {
+  sim_failure = NULL;
+  sim_world_make(mix(o->seed, world));
+  return sim_failure == NULL;
+}
+
+static uint64_t schedule_seed(const options *o, uint64_t world, uint64_t schedule) {
+  return mix(mix(o->seed, world), schedule + 1);
+}
+
+/* Repeats it with everything that can be said about it. */
+static void explain(const options *o, uint64_t world, uint64_t schedule) {
+  printf("FAILED: %s\n", sim_failure);
+  printf("  seed %llu, world %llu, schedule %llu; again: simulate --seed %llu --world %llu --schedule %llu",
+         (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule,
+         (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule);
+  if (o->planted) printf(" --planted %d", o->planted);
+  printf("\n");
+}
+
+static void replay(const options *o) {
+  uint64_t world = (uint64_t)o->world, schedule = (uint64_t)o->schedule;
+  if (!make_world(o, world)) {
+    printf("the world could not be made: %s\n", sim_failure);
+    return;
+  }
+  sim_is_tracing = 1;
+  sim_trace_begin();
+  run_schedule(schedule_seed(o, world, schedule));
+  sim_world_print();
+  sim_trace_print();
+  if (sim_failure)
+    explain(o, world, schedule);
+  else
+    printf("this schedule is good: %llu steps\n", (unsigned long long)sim_steps);
+}
+
+/* Worlds first, first + stride, ... Returns 0 at the first failure. */
+static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t) {
+  uint64_t share = o->schedules / stride + (first < o->schedules % stride);
+  for (uint64_t world = first; t->schedules < share; world += stride) {
+    if (!make_world(o, world)) {
+      printf("world %llu of seed %llu could not be made: %s\n", (unsigned long long)world,
+             (unsigned long long)o->seed, sim_failure);
+      return 0;
+    }
+    t->worlds++;
+    for (uint64_t k = 0; k < o->each && t->schedules < share; k++) {
+      t->schedules++;
+      int good = run_schedule(schedule_seed(o, world, k));
+      t->steps += sim_steps;
+      if (good) continue;
+      t->failed_world = world;
+      t->failed_schedule = k;
+      return 0;
+    }
+  }
+  return 1;
+}
+
+static int run_job(const options *o, uint64_t first, int result) {
+  totals t = {0};
+  alarm(0);
+  int good = campaign(o, first, o->jobs, &t);
+  if (!good && sim_failure && !o->quiet) {
+    explain(o, t.failed_world, t.failed_schedule);
+    options again = *o;
+    again.world = (int64_t)t.failed_world;
+    again.schedule = (int64_t)t.failed_schedule;
+    replay(&again);
+  }
+  fflush(stdout);
+  ssize_t written = write(result, &t, sizeof t);
+  return !(good && written == sizeof t);
+}
+
+static int run_jobs(const options *o) {
+  uint64_t begin = sim_seconds_ns();
+  totals all = {0};
+  int failed = 0, ends[2];
+  if (pipe(ends) != 0) return 1;
+  for (uint64_t j = 0; j < o->jobs; j++) {
+    fflush(stdout);
+    pid_t child = o->jobs > 1 ? fork() : 0;
+    if (child < 0) return 1;
+    if (child == 0 && o->jobs > 1) _exit(run_job(o, j, ends[1]));
+    if (o->jobs == 1) failed |= run_job(o, j, ends[1]);
+  }
+  for (uint64_t j = 0; o->jobs > 1 && j < o->jobs; j++) {
+    int status;
+    if (wait(&status) < 0 || status != 0) failed = 1;
+  }
+  close(ends[1]);
+  totals t;
+  while (read(ends[0], &t, sizeof t) == sizeof t) {
+    all.worlds += t.worlds;
+    all.schedules += t.schedules;
+    all.steps += t.steps;
+  }
+  close(ends[0]);
+  double seconds = (double)(sim_seconds_ns() - begin) * 1e-9;
+  printf("simulation: seed %llu, %llu worlds, %llu schedules, %llu steps in %.1f s (%.0f schedules/s, "
+         "%.1f million steps/s, %llu job(s)): %s\n",
+         (unsigned long long)o->seed, (unsigned long long)all.worlds,
+         (unsigned long long)all.schedules, (unsigned long long)all.steps, seconds,
+         (double)all.schedules / seconds, (double)all.steps / seconds * 1e-6,
+         (unsigned long long)o->jobs, failed ? "FAILED" : "all good");
+  return failed;
+}
+
+static uint64_t number(int argc, char **argv, int *i) {
+  if (*i + 1 < argc) return strtoull(argv[++*i], NULL, 10);
+  fprintf(stderr, "%s needs a number\n", argv[*i]);
+  exit(2);
+}
+
+int main(int argc, char **argv) {
+  options o = {.schedules = 10000, .seed = 1, .each = 500, .jobs = 1, .world = -1};
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--schedules") == 0)
+      o.schedules = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--seed") == 0)
+      o.seed = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--each") == 0)
+      o.each = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--jobs") == 0)
+      o.jobs = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--world") == 0)
+      o.world = (int64_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--schedule") == 0)
+      o.schedule = (int64_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--planted") == 0)
+      o.planted = sim_planted = (int)number(argc, argv, &i);
+    else {
+      fprintf(stderr, "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] | --seed S "
+                      "--world W --schedule K\n", argv[0]);
+      return 2;
+    }
+  }
+  catch_crashes();
+  if (o.world >= 0) {
+    replay(&o);
+    return sim_failure != NULL;
+  }
+  return run_jobs(&o);
+}

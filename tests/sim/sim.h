@@ -1,0 +1,173 @@
+/*
+ * The simulator's parts, as they see each other.
+ *
+ * One schedule: agents (threads of the real library, and of the application) are fibers of one
+ * thread. At each atomic access, lock and sleep the adversary may let another agent go on, and a
+ * load may return an older value of its location, as far as the memory model allows. Everything
+ * that the library touches lies in one arena, which is copied back before the next schedule.
+ */
+#ifndef DF_TESTS_SIM_SIM_H
+#define DF_TESTS_SIM_SIM_H
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+  SIM_ARENA_BYTES = 1 << 20, /* copied back before each schedule, as far as it is used */
+  SIM_FAR_BYTES = 4 << 20,   /* large allocations, whose content does not outlive a schedule */
+  SIM_MAX_AGENTS = 31,
+  SIM_FIRST_LOCATION = 32, /* words of a view before it: the agents' clocks */
+  SIM_MAX_WORDS = 1024,    /* of a view */
+  SIM_HISTORY = 4,         /* latest values of a location that may be seen */
+  SIM_STACK_BYTES = 64 << 10
+};
+
+/* ---- random numbers: one stream for each schedule */
+
+typedef struct sim_random {
+  uint64_t state;
+} sim_random;
+
+static inline uint64_t sim_next(sim_random *random) { /* splitmix64 */
+  uint64_t z = (random->state += 0x9e3779b97f4a7c15u);
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+static inline uint32_t sim_below(sim_random *random, uint32_t n) {
+  return (uint32_t)((sim_next(random) >> 32) * n >> 32);
+}
+static inline int sim_one_in(sim_random *random, uint32_t n) { return sim_below(random, n) == 0; }
+
+/* ---- what the adversary does in one schedule */
+
+typedef struct sim_policy {
+  uint32_t quantum;      /* accesses between two choices of an agent, on average */
+  uint32_t stale_of_256; /* chance that a load looks for an older value */
+  uint32_t by_priority;  /* 1: the agent of highest priority runs, priorities change now and then */
+  uint32_t spurious;     /* 1: sleeps may end for no reason */
+  uint32_t stalls;       /* agents, by bit, that do not run ... */
+  uint32_t stalls_until; /* ... before this step */
+  uint32_t unfair_steps; /* then the adversary becomes fair, and all must end soon */
+} sim_policy;
+
+/* ---- agents.c */
+
+typedef enum {
+  SIM_DONE = 0,
+  SIM_RUNNABLE,
+  SIM_WAITS_MUTEX,
+  SIM_WAITS_FUTEX,
+  SIM_WAITS_EVENT,
+  SIM_WAITS_JOIN,
+  SIM_WAITS_GATE, /* for the snapshot to be taken */
+  SIM_WAITS_WORLD /* the application, for its callbacks */
+} sim_state;
+
+typedef struct sim_agent {
+  void *stack_pointer;
+  uint8_t *stack;
+  uint32_t state;
+  const void *waits_for;
+  uint64_t deadline; /* virtual ns; UINT64_MAX: none */
+  int timed_out;
+  int daemon; /* a thread of the library, not of the application */
+  int rank;
+  void *(*run)(void *);
+  void *argument;
+  const char *name;
+} sim_agent;
+
+typedef struct sim_agents {
+  sim_agent agent[SIM_MAX_AGENTS];
+  uint32_t n, current;
+  uint32_t runnable; /* by bit */
+  uint64_t now_ns;
+} sim_agents;
+
+extern sim_agents sim_agents_now;
+extern sim_policy sim_policy_now;
+extern sim_random sim_random_now;
+extern int64_t sim_quantum; /* accesses until the adversary chooses again */
+extern uint64_t sim_steps;  /* of this schedule */
+extern int sim_is_quiet;    /* setting up: no adversary */
+extern int sim_is_tracing;
+
+void sim_choose(void);
+static inline void sim_point(void) {
+  sim_steps++;
+  if (--sim_quantum <= 0) sim_choose();
+}
+void sim_block(sim_state state, const void *waits_for, uint64_t deadline);
+void sim_wake(uint32_t agent, int timed_out);
+uint32_t sim_spawn(const char *name, int rank, void *(*run)(void *), void *argument);
+void sim_settle(int deeply);   /* the caller waits until nobody else has anything to do */
+void sim_wait_world(void);     /* ... until every callback has run */
+void sim_agents_begin(void);   /* a new schedule */
+void sim_park(void);           /* the caller, and all with it, until sim_run */
+void sim_run(void);            /* the agents, until sim_leave */
+void sim_leave(void) __attribute__((noreturn));
+uint64_t sim_seconds_ns(void); /* real time */
+extern const char *sim_failure; /* NULL: the schedule was good */
+void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* The same outside of the agents. */
+void sim_note_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- memory.c */
+
+void sim_memory_forget(void); /* a new world: no location is known */
+void sim_memory_begin(void);  /* a new schedule */
+void sim_view_of_new_agent(uint32_t agent, uint32_t parent);
+void sim_acquire_from(const void *p); /* what the kernel or a lock orders */
+void sim_release_to(const void *p);
+void sim_touch(const void *p, size_t bytes, int is_write); /* plain access: race detection */
+void sim_forbid(const void *p, size_t bytes);              /* it was freed */
+
+/* ---- system.c */
+
+extern uint8_t *sim_arena;
+extern size_t sim_arena_used, sim_far_used;
+extern uint32_t sim_fail_allocation; /* the so-maniest from now on fails; 0: none */
+extern int sim_uses_allocation_failure;
+void sim_system_reset(void);
+typedef struct sim_system_state {
+  uint32_t n_fds;
+  struct {
+    uint64_t count;
+    int epoll;
+    uint32_t data;
+  } fd[64];
+} sim_system_state;
+extern sim_system_state sim_system_now;
+
+/* ---- trace.c */
+
+typedef struct sim_event {
+  const char *what;
+  const void *where, *caller;
+  uint64_t value;
+  uint64_t step;
+  uint32_t agent;
+  uint32_t age; /* of a value that was read: so many newer ones exist */
+} sim_event;
+void sim_trace(const char *what, const void *where, uint64_t value, uint32_t age,
+               const void *caller);
+void sim_trace_begin(void);
+void sim_trace_print(void);
+#define SIM_TRACE(what, where, value, age)                                                         \
+  (__builtin_expect(sim_is_tracing, 0)                                                             \
+       ? sim_trace(what, where, value, age, __builtin_return_address(0))                           \
+       : (void)0)
+
+/* ---- world.c */
+
+typedef struct sim_world sim_world;
+void sim_world_make(uint64_t seed); /* sets up contexts and collectives, and takes the snapshot */
+void sim_world_restore(uint64_t seed);
+int sim_world_is_over(void); /* every run is through, as far as the application knows */
+void sim_world_check(void);  /* at the end of a schedule */
+void sim_world_print(void);
+
+#endif
