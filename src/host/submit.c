@@ -56,10 +56,7 @@ void df_list(dfcclContext_t context, df_coll *coll) {
 static df_coll *unlist_first(dfcclContext_t context) {
   df_coll *coll = context->listed_first;
   context->listed_first = coll->next_listed;
-  if (context->listed_first == NULL) {
-    context->listed_last = &context->listed_first;
-    df_store_relaxed_u32(&context->has_listed, 0);
-  }
+  if (context->listed_first == NULL) context->listed_last = &context->listed_first;
   coll->listed = 0;
   return coll;
 }
@@ -100,8 +97,13 @@ static int admit(dfcclContext_t context, df_coll *coll, const df_run *run) {
   return 1;
 }
 
-/* Admits what can be admitted, in the order in which collectives were listed. Failed ones are the
- * completer's. */
+/*
+ * Admits what can be admitted, in the order in which collectives were listed. Failed ones are the
+ * completer's.
+ *
+ * has_listed stays set while this looks for room: the block that reads an SQE last looks at it
+ * after that, and either sees it or had made the room that is found here (df_sq_push_spmc).
+ */
 void df_admit_listed(dfcclContext_t context) {
   uint32_t admitted = 0;
   df_coll *kept_first = NULL, **kept_last = &kept_first;
@@ -132,7 +134,8 @@ void df_admit_listed(dfcclContext_t context) {
   if (kept_first) {
     context->listed_first = kept_first;
     context->listed_last = kept_last;
-    df_store_relaxed_u32(&context->has_listed, 1);
+  } else if (df_load_relaxed_u32(&context->has_listed)) {
+    df_store_relaxed_u32(&context->has_listed, 0);
   }
   if (admitted > 0 || sq_full) context->ops->submitted(context, 0);
 }

@@ -57,8 +57,12 @@ static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
   DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
   df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
   /* Observes the last reader's release of the slot: its read of the old word comes before our
-   * overwrite. */
-  if (df_observe_u32(&slot->readers_left) != 0) return 0;
+   * overwrite. "Full" is said by a read-modify-write, which is ordered with the blocks' own: the
+   * last reader sees what was written before the refusal, and so who is left waiting for room. (A
+   * relay frees slots by a store; its host looks again by itself.) */
+  if (df_observe_u32(&slot->readers_left) != 0 &&
+      (sq->passes_to != 0 || df_system_sub_u32(&slot->readers_left, 0) != 0))
+    return 0;
   df_store_relaxed_u32(&slot->passes_to, sq->passes_to);
   df_store_relaxed_u32(&slot->readers_left, sq->n_readers);
   df_bus_release();

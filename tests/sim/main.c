@@ -222,6 +222,8 @@ int main(int argc, char **argv) {
       o.world = (int64_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--schedule") == 0)
       o.schedule = (int64_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--until") == 0)
+      sim_trace_until = number(argc, argv, &i);
     else if (strcmp(argv[i], "--planted") == 0)
       o.planted = sim_planted = (int)number(argc, argv, &i);
     else {

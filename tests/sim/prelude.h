@@ -58,9 +58,10 @@
 #define ftruncate(fd, bytes) ((void)(fd), (void)(bytes), 0)
 #define fcntl(fd, ...) ((void)(fd), 0)
 #define eventfd(value, flags) sim_eventfd()
-#define close(fd) sim_close(fd)
-#define read(fd, buffer, bytes) sim_read(fd, buffer, bytes)
-#define write(fd, buffer, bytes) sim_write(fd, buffer, bytes)
+/* Without arguments: members of that name are renamed with their uses. */
+#define close sim_close
+#define read sim_read
+#define write sim_write
 #define epoll_create1(flags) sim_epoll_create()
 #define epoll_ctl(epoll, operation, fd, event) sim_epoll_ctl(epoll, operation, fd, event)
 #define epoll_wait(epoll, events, n, timeout_ms) sim_epoll_wait(epoll, events, n, timeout_ms)

@@ -18,7 +18,7 @@ enum {
   SIM_FAR_BYTES = 4 << 20,   /* large allocations, whose content does not outlive a schedule */
   SIM_MAX_AGENTS = 31,
   SIM_FIRST_LOCATION = 32, /* words of a view before it: the agents' clocks */
-  SIM_MAX_WORDS = 1024,    /* of a view */
+  SIM_MAX_WORDS = 2048,    /* of a view */
   SIM_HISTORY = 4,         /* latest values of a location that may be seen */
   SIM_STACK_BYTES = 64 << 10
 };
@@ -154,6 +154,7 @@ typedef struct sim_event {
 } sim_event;
 void sim_trace(const char *what, const void *where, uint64_t value, uint32_t age,
                const void *caller);
+extern uint64_t sim_trace_until; /* steps after it are not recorded */
 void sim_trace_begin(void);
 void sim_trace_print(void);
 #define SIM_TRACE(what, where, value, age)                                                         \

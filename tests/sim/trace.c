@@ -15,10 +15,13 @@ static struct {
 } callers[CALLERS];
 static uint32_t n_callers;
 
+uint64_t sim_trace_until = UINT64_MAX;
+
 void sim_trace_begin(void) { n_events = 0; }
 
 void sim_trace(const char *what, const void *where, uint64_t value, uint32_t age,
                const void *caller) {
+  if (sim_steps > sim_trace_until) return;
   events[n_events++ % EVENTS] = (sim_event){.what = what,
                                             .where = where,
                                             .caller = caller,

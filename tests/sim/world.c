@@ -292,7 +292,7 @@ static void prepare_app(void) {
     uint32_t all = rank->n_order;
     int callbacks = rank->style == STYLE_CALLBACKS || plan.n_threads > 1;
     if (rank->style == STYLE_CALLBACKS && plan.n_threads == 1 && plan.n_colls == 1 && all > 1)
-      rank->resubmits = sim_below(&sim_random_now, all);
+      rank->resubmits = sim_one_in(&sim_random_now, 2) ? all - 1 : 0; /* each submits the next */
     rank->thread_begin[0] = 0;
     rank->thread_begin[1] = all - rank->resubmits;
     if (plan.n_threads > 1) { /* sorted by collective, cut between two of them */
@@ -352,6 +352,8 @@ static void draw_plan(uint64_t seed) {
   plan.warm = sim_one_in(&random, 2);
   plan.deep = sim_one_in(&random, 2);
   draw_settings(&random);
+  if (plan.n_ranks > 2 && sim_one_in(&random, 2)) plan.settings.max_blocks = 1;
+  if (plan.n_ranks > 3) plan.settings.max_blocks = 1;
   for (uint32_t c = 0; c < plan.n_colls; c++) {
     coll_plan *coll = &plan.coll[c];
     coll->operation = sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE
