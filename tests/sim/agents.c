@@ -25,8 +25,8 @@ static uint32_t round_robin;
 
 enum {
   FAIR_QUANTUM = 48,
-  FAIR_STEPS = 200000,                  /* after which a schedule must have ended */
-  LONG_SLEEP_NS = 100 * 1000 * 1000,    /* sleeps that only a wake-up may end: executor_cpu.h */
+  FAIR_STEPS = 200000,               /* after which a schedule must have ended */
+  LONG_SLEEP_NS = 100 * 1000 * 1000, /* sleeps that only a wake-up may end: executor_cpu.h */
   STEP_NS = 20
 };
 
@@ -329,8 +329,8 @@ long sim_futex(uint32_t *word, int operation, uint32_t value, const struct times
   sim_point();
   if ((operation & FUTEX_CMD_MASK) == FUTEX_WAIT) {
     if (*word != value) return -1; /* the kernel compares the newest value */
-    uint64_t limit = timeout ? (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec
-                             : UINT64_MAX;
+    uint64_t limit =
+        timeout ? (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec : UINT64_MAX;
     /* A sleep that a wake-up ought to end lasts for ever here: or a lost one would be hidden. */
     uint64_t deadline = limit >= LONG_SLEEP_NS ? UINT64_MAX : sim_agents_now.now_ns + limit;
     SIM_TRACE(deadline == UINT64_MAX ? "sleeps" : "naps", word, value, 0);
@@ -362,9 +362,7 @@ uint64_t sim_seconds_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void sim_settle(int deeply) {
-  sim_block(SIM_WAITS_GATE, NULL, deeply ? UINT64_MAX : 0);
-}
+void sim_settle(int deeply) { sim_block(SIM_WAITS_GATE, NULL, deeply ? UINT64_MAX : 0); }
 
 /* Parks the caller, and everybody with it, until the main program goes on. */
 void sim_park(void) { leave_and_return(); }

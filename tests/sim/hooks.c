@@ -1,6 +1,7 @@
 /*
  * The library is compiled with the instrumentation of ThreadSanitizer, but not linked with its
- * runtime: each plain access calls one of these, and is checked against the simulated happens-before.
+ * runtime: each plain access calls one of these, and is checked against the simulated
+ * happens-before.
  */
 #include "sim.h"
 

@@ -104,7 +104,8 @@ static uint64_t schedule_seed(const options *o, uint64_t world, uint64_t schedul
 /* Repeats it with everything that can be said about it. */
 static void explain(const options *o, uint64_t world, uint64_t schedule) {
   printf("FAILED: %s\n", sim_failure);
-  printf("  seed %llu, world %llu, schedule %llu; again: simulate --seed %llu --world %llu --schedule %llu",
+  printf("  seed %llu, world %llu, schedule %llu; again: simulate --seed %llu --world %llu "
+         "--schedule %llu",
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule,
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule);
   if (o->planted) printf(" --planted %d", o->planted);
@@ -192,12 +193,13 @@ static int run_jobs(const options *o) {
   }
   close(ends[0]);
   double seconds = (double)(sim_seconds_ns() - begin) * 1e-9;
-  printf("simulation: seed %llu, %llu worlds, %llu schedules, %llu steps in %.1f s (%.0f schedules/s, "
-         "%.1f million steps/s, %llu job(s)): %s\n",
-         (unsigned long long)o->seed, (unsigned long long)all.worlds,
-         (unsigned long long)all.schedules, (unsigned long long)all.steps, seconds,
-         (double)all.schedules / seconds, (double)all.steps / seconds * 1e-6,
-         (unsigned long long)o->jobs, failed ? "FAILED" : "all good");
+  printf(
+      "simulation: seed %llu, %llu worlds, %llu schedules, %llu steps in %.1f s (%.0f schedules/s, "
+      "%.1f million steps/s, %llu job(s)): %s\n",
+      (unsigned long long)o->seed, (unsigned long long)all.worlds,
+      (unsigned long long)all.schedules, (unsigned long long)all.steps, seconds,
+      (double)all.schedules / seconds, (double)all.steps / seconds * 1e-6,
+      (unsigned long long)o->jobs, failed ? "FAILED" : "all good");
   return failed;
 }
 
@@ -227,8 +229,10 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[i], "--planted") == 0)
       o.planted = sim_planted = (int)number(argc, argv, &i);
     else {
-      fprintf(stderr, "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] | --seed S "
-                      "--world W --schedule K\n", argv[0]);
+      fprintf(stderr,
+              "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] | --seed S "
+              "--world W --schedule K\n",
+              argv[0]);
       return 2;
     }
   }

@@ -2,7 +2,6 @@
 #ifndef DF_TESTS_SIM_PRELUDE_DECLARATIONS_H
 #define DF_TESTS_SIM_PRELUDE_DECLARATIONS_H
 
-
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -57,6 +56,5 @@ int sim_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
 int sim_epoll_wait(int epoll, struct epoll_event *events, int n, int timeout_ms);
 void *sim_memset(void *p, int byte, size_t bytes);
 void *sim_memcpy(void *to, const void *from, size_t bytes);
-
 
 #endif

@@ -102,13 +102,13 @@ static inline void sim_point(void) {
 void sim_block(sim_state state, const void *waits_for, uint64_t deadline);
 void sim_wake(uint32_t agent, int timed_out);
 uint32_t sim_spawn(const char *name, int rank, void *(*run)(void *), void *argument);
-void sim_settle(int deeply);   /* the caller waits until nobody else has anything to do */
-void sim_wait_world(void);     /* ... until every callback has run */
-void sim_agents_begin(void);   /* a new schedule */
-void sim_park(void);           /* the caller, and all with it, until sim_run */
-void sim_run(void);            /* the agents, until sim_leave */
+void sim_settle(int deeply); /* the caller waits until nobody else has anything to do */
+void sim_wait_world(void);   /* ... until every callback has run */
+void sim_agents_begin(void); /* a new schedule */
+void sim_park(void);         /* the caller, and all with it, until sim_run */
+void sim_run(void);          /* the agents, until sim_leave */
 void sim_leave(void) __attribute__((noreturn));
-uint64_t sim_seconds_ns(void); /* real time */
+uint64_t sim_seconds_ns(void);  /* real time */
 extern const char *sim_failure; /* NULL: the schedule was good */
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 

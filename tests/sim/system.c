@@ -1,7 +1,7 @@
 /*
  * The rest of the operating system: memory from an arena that a new schedule finds as it was, event
- * counters and their epoll. Nothing that was freed is used again in the same schedule, so that a use
- * after free is seen.
+ * counters and their epoll. Nothing that was freed is used again in the same schedule, so that a
+ * use after free is seen.
  */
 #include <errno.h>
 #include <string.h>
@@ -146,8 +146,8 @@ int sim_epoll_wait(int epoll, struct epoll_event *events, int n, int timeout_ms)
   for (;;) {
     for (uint32_t i = 0; i < sim_system_now.n_fds && found < n; i++)
       if (sim_system_now.fd[i].epoll == epoll && sim_system_now.fd[i].count)
-        events[found++] = (struct epoll_event){.events = EPOLLIN,
-                                               .data.u32 = sim_system_now.fd[i].data};
+        events[found++] =
+            (struct epoll_event){.events = EPOLLIN, .data.u32 = sim_system_now.fd[i].data};
     if (found) return found;
     sim_block(SIM_WAITS_EVENT, (const void *)(intptr_t)epoll, deadline);
     if (sim_agents_now.agent[sim_agents_now.current].timed_out) return 0;

@@ -39,9 +39,8 @@ static const char *name_of(const void *address) {
     if (callers[i].address == address) return callers[i].text;
   if (n_callers == CALLERS) return "?";
   char command[256], line[256], function[100] = "?", place[100] = "?";
-  snprintf(command, sizeof command,
-           "addr2line -f -i -s -e /proc/%d/exe 0x%zx 2>/dev/null", (int)getpid(),
-           (size_t)((const char *)address - __executable_start) - 1);
+  snprintf(command, sizeof command, "addr2line -f -i -s -e /proc/%d/exe 0x%zx 2>/dev/null",
+           (int)getpid(), (size_t)((const char *)address - __executable_start) - 1);
   FILE *pipe = popen(command, "r");
   while (pipe && fgets(line, sizeof line, pipe)) {
     snprintf(function, sizeof function, "%.*s", (int)strcspn(line, "\n"), line);
@@ -57,9 +56,9 @@ static const char *name_of(const void *address) {
 }
 
 static const char *state_name(uint32_t state) {
-  static const char *const names[] = {"has ended",       "can run",        "waits for a lock",
-                                      "sleeps",          "waits for news", "joins",
-                                      "waits to begin", "waits for callbacks"};
+  static const char *const names[] = {
+      "has ended",      "can run", "waits for a lock", "sleeps",
+      "waits for news", "joins",   "waits to begin",   "waits for callbacks"};
   return names[state];
 }
 

@@ -87,8 +87,7 @@ static void take_snapshot(void) {
     const sim_agent *agent = &sim_agents_now.agent[a];
     snapshot.stack_bytes[a] = 0;
     if (agent->state == SIM_DONE) continue;
-    size_t bytes =
-        (size_t)(agent->stack + SIM_STACK_BYTES - (uint8_t *)agent->stack_pointer);
+    size_t bytes = (size_t)(agent->stack + SIM_STACK_BYTES - (uint8_t *)agent->stack_pointer);
     if (bytes > STACK_SAVED) sim_fail("a parked agent's stack is too deep");
     snapshot.stack_bytes[a] = bytes;
     memcpy(snapshot.stack[a], agent->stack_pointer, bytes);
@@ -113,8 +112,7 @@ static void restore_snapshot(void) {
 /* ---- values: every contribution differs, so that nothing can be missing or counted twice */
 
 static int32_t value_of(uint32_t rank, const app_run *run, uint32_t element) {
-  return (int32_t)(1 + element * 7 + run->run * 1000 + run->coll * 5000) *
-         (int32_t)(rank * 3 + 1);
+  return (int32_t)(1 + element * 7 + run->run * 1000 + run->coll * 5000) * (int32_t)(rank * 3 + 1);
 }
 
 static uint32_t elements_of(const coll_plan *coll, int output) {
@@ -146,7 +144,9 @@ static int32_t expected(const app_run *run, uint32_t i) {
 
 static void check_run(app_run *run) {
   const coll_plan *coll = &plan.coll[run->coll];
-  if (run->checked++) sim_fail("rank %u: run %u of collective %u is through a second time", run->rank, run->run, run->coll);
+  if (run->checked++)
+    sim_fail("rank %u: run %u of collective %u is through a second time", run->rank, run->run,
+             run->coll);
   uint32_t n = elements_of(coll, 1);
   int has_result = coll->operation != DF_OP_REDUCE || coll->root == run->rank;
   if (has_result) {
@@ -169,7 +169,9 @@ static void app_submit(app_run *run);
 
 static void on_callback(dfcclCollId_t id, dfcclResult_t status, void *argument) {
   app_run *run = argument;
-  if (run->callbacks++) sim_fail("rank %u: a second callback of run %u of collective %u", run->rank, run->run, run->coll);
+  if (run->callbacks++)
+    sim_fail("rank %u: a second callback of run %u of collective %u", run->rank, run->run,
+             run->coll);
   if (id != run->coll + 1u) sim_fail("a callback of another collective");
   if (status != dfcclSuccess) sim_fail("rank %u: status %d", run->rank, (int)status);
   check_run(run);
@@ -192,7 +194,7 @@ static void app_submit(app_run *run) {
                        run->has_callback ? on_callback : NULL, run);
     if (result == dfcclOutOfMemory && !sim_uses_allocation_failure) break;
   }
-  if (result != dfcclSuccess) 
+  if (result != dfcclSuccess)
     sim_fail("rank %u: a run was refused with %d: %s", run->rank, (int)result, df_last_sentence());
   run->accepted = 1;
 }
@@ -356,8 +358,8 @@ static void draw_plan(uint64_t seed) {
   if (plan.n_ranks > 3) plan.settings.max_blocks = 1;
   for (uint32_t c = 0; c < plan.n_colls; c++) {
     coll_plan *coll = &plan.coll[c];
-    coll->operation = sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE
-                                             : (df_operation)sim_below(&random, DF_OP_COUNT);
+    coll->operation =
+        sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE : (df_operation)sim_below(&random, DF_OP_COUNT);
     uint32_t chunks = 1 + sim_below(&random, 3);
     coll->count = sim_one_in(&random, 2) ? 1 + sim_below(&random, 16) : 16 * chunks;
     if (coll->operation != DF_OP_ALL_REDUCE && coll->operation != DF_OP_REDUCE &&
