@@ -52,7 +52,7 @@
 #define free(p) sim_free(p)
 #define memset(p, byte, bytes) sim_memset(p, byte, bytes)
 #define memcpy(to, from, bytes) sim_memcpy(to, from, bytes)
-#define mmap(at, bytes, protection, flags, fd, offset) sim_mmap(bytes)
+#define mmap(at, bytes, protection, flags, fd, offset) ((void)(fd), sim_mmap(bytes))
 #define munmap(p, bytes) ((void)(p), (void)(bytes), 0)
 #define memfd_create(name, flags) sim_eventfd()
 #define ftruncate(fd, bytes) ((void)(fd), (void)(bytes), 0)

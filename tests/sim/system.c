@@ -158,6 +158,7 @@ int sim_epoll_wait(int epoll, struct epoll_event *events, int n, int timeout_ms)
 
 uint32_t df_cpu_current(void) { return sim_agents_now.current & 1; }
 void df_cpu_yield(void) { sim_yield(); }
+int df_cpu_move(uint32_t cpu) { return (int)(cpu & 1); }
 void df_cpu_allowed(uint64_t *bits, uint32_t words) {
   memset(bits, 0, words * sizeof *bits);
   bits[0] = 3;
