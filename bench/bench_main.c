@@ -5,6 +5,7 @@
 #include "measure.h"
 #include "overhead.h"
 #include "table.h"
+#include "tune.h"
 
 /* A run that takes longer is reported instead of hanging. */
 enum { RUN_TIMEOUT_MS = 120000 };
@@ -53,5 +54,6 @@ int main(int argc, char **argv) {
   df_tool_set_name("dfccl-bench");
   df_bench_options options = df_bench_parse(argc, argv);
   if (options.operation == DF_BENCH_OVERHEAD) return df_bench_overhead(&options);
+  if (options.operation == DF_BENCH_TUNE) return df_bench_tune(&options, argc, argv);
   return run(&options);
 }

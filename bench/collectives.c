@@ -48,20 +48,23 @@ dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_
                                 dfcclContext_t context, dfcclCollId_t id) {
   size_t count = shape->count;
   dfcclDataType_t type = options->type;
+  dfcclCollOptions_t how = DFCCL_COLL_OPTIONS_INITIALIZER;
+  how.algorithm = options->algorithm;
   switch (options->operation) {
   case DF_BENCH_ALLREDUCE:
-    return dfcclRegisterAllReduce(context, id, count, type, options->op, NULL);
+    return dfcclRegisterAllReduce(context, id, count, type, options->op, &how);
   case DF_BENCH_ALLGATHER:
-    return dfcclRegisterAllGather(context, id, count, type, NULL);
+    return dfcclRegisterAllGather(context, id, count, type, &how);
   case DF_BENCH_REDUCESCATTER:
-    return dfcclRegisterReduceScatter(context, id, count, type, options->op, NULL);
+    return dfcclRegisterReduceScatter(context, id, count, type, options->op, &how);
   case DF_BENCH_BROADCAST:
-    return dfcclRegisterBroadcast(context, id, count, type, DF_BENCH_ROOT, NULL);
+    return dfcclRegisterBroadcast(context, id, count, type, DF_BENCH_ROOT, &how);
   case DF_BENCH_REDUCE:
-    return dfcclRegisterReduce(context, id, count, type, options->op, DF_BENCH_ROOT, NULL);
+    return dfcclRegisterReduce(context, id, count, type, options->op, DF_BENCH_ROOT, &how);
   case DF_BENCH_ALLTOALL:
-    return dfcclRegisterAllToAll(context, id, count, type, NULL);
+    return dfcclRegisterAllToAll(context, id, count, type, &how);
   case DF_BENCH_OVERHEAD:
+  case DF_BENCH_TUNE:
     break;
   }
   return dfcclInvalidArgument;
@@ -83,6 +86,7 @@ dfcclResult_t df_bench_run(df_bench_operation operation, dfcclContext_t context,
   case DF_BENCH_ALLTOALL:
     return dfcclRunAllToAll(context, id, send, recv, NULL, NULL);
   case DF_BENCH_OVERHEAD:
+  case DF_BENCH_TUNE:
     break;
   }
   return dfcclInvalidArgument;

@@ -6,9 +6,11 @@
 
 #include "common/cli.h"
 #include "common/element.h"
+#include "plans/tuning.h"
 
-static const char *const operation_names[] = {
-    "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "overhead"};
+static const char *const operation_names[] = {"allreduce", "allgather", "reducescatter",
+                                              "broadcast", "reduce",    "alltoall",
+                                              "overhead",  "tune"};
 
 const char *df_bench_operation_name(df_bench_operation operation) {
   return operation_names[operation];
@@ -19,18 +21,23 @@ static void print_help(void) {
        "\n"
        "OP: allreduce, allgather, reducescatter, broadcast, reduce, alltoall; or overhead: what "
        "the\n"
-       "machinery around an empty collective costs (one rank).\n"
+       "machinery around an empty collective costs (one rank); or tune: measures all algorithms "
+       "with\n"
+       "2, 4, 8 ... RANKS ranks, as threads and as processes, and writes a table for "
+       "DFCCL_TUNING.\n"
        "\n"
-       "  -n, --ranks RANKS         ranks on this machine (2)\n"
+       "  -n, --ranks RANKS         ranks on this machine (2; tune: 8)\n"
        "      --processes           one process for each rank instead of one thread\n"
        "  -b, --minbytes MIN        first size (8); sizes take the suffixes K, M, G\n"
-       "  -e, --maxbytes MAX        last size (128M)\n"
-       "  -f, --stepfactor FACTOR   each size is the last one times FACTOR (2)\n"
+       "  -e, --maxbytes MAX        last size (128M; tune: 8M)\n"
+       "  -f, --stepfactor FACTOR   each size is the last one times FACTOR (2; tune: 4)\n"
        "  -i, --iters ITERS         timed iterations (default: fewer for larger sizes)\n"
        "  -w, --warmup_iters WARMUP untimed iterations before (5)\n"
        "  -d, --datatype TYPE       int8 uint8 int32 uint32 int64 uint64 half float double\n"
        "                            bfloat16 f8e4m3 f8e5m2 (float)\n"
        "  -o, --op REDOP            sum prod max min avg (sum)\n"
+       "  -a, --algorithm NAME      an algorithm's name (docs/TUNING.md; the library's choice)\n"
+       "      --out FILE            tune: where the table goes (standard output)\n"
        "      --alloc user|dfccl    ordinary memory, or dfcclMemAlloc's (user)\n"
        "      --in-place            only in place (the table otherwise has both; JSON has the\n"
        "                            out-of-place results)\n"
@@ -47,6 +54,7 @@ static void print_help(void) {
 enum {
   OPTION_PROCESSES = 256,
   OPTION_ALLOC,
+  OPTION_OUT,
   OPTION_IN_PLACE,
   OPTION_BACKEND,
   OPTION_CHECK,
@@ -65,6 +73,8 @@ static const struct option long_options[] = {
     {"warmup_iters", required_argument, NULL, 'w'},
     {"datatype", required_argument, NULL, 'd'},
     {"op", required_argument, NULL, 'o'},
+    {"algorithm", required_argument, NULL, 'a'},
+    {"out", required_argument, NULL, OPTION_OUT},
     {"alloc", required_argument, NULL, OPTION_ALLOC},
     {"in-place", no_argument, NULL, OPTION_IN_PLACE},
     {"backend", required_argument, NULL, OPTION_BACKEND},
@@ -115,6 +125,12 @@ static void apply(df_bench_options *options, int option, char **argv) {
     if (!df_tool_operator_parse(optarg, &options->op))
       df_tool_usage_error("option -o does not know the operator '%s' (try --help)", optarg);
     break;
+  case 'a':
+    options->algorithm = optarg;
+    break;
+  case OPTION_OUT:
+    options->out = optarg;
+    break;
   case OPTION_PROCESSES:
     options->processes = true;
     break;
@@ -144,11 +160,28 @@ static void apply(df_bench_options *options, int option, char **argv) {
   }
 }
 
+/* What depends on the operation. */
+static void complete(df_bench_options *options) {
+  bool tune = options->operation == DF_BENCH_TUNE;
+  if (options->n_ranks == 0) options->n_ranks = tune ? 8 : 2;
+  if (options->max_bytes == 0) options->max_bytes = tune ? 8 << 20 : 128 << 20;
+  if (options->factor == 0) options->factor = tune ? 4 : 2;
+  if (options->out != NULL && !tune) df_tool_usage_error("option --out is for tune only");
+  if (tune && options->n_ranks < 2) df_tool_usage_error("tune wants two ranks or more (-n)");
+  if (tune && options->algorithm != NULL)
+    df_tool_usage_error("tune measures all algorithms: -a is for the other operations");
+  if (options->algorithm == NULL || strcmp(options->algorithm, "auto") == 0) return;
+  int algorithm = df_algorithm_by_name(options->algorithm);
+  int operation = df_operation_by_word(operation_names[options->operation]);
+  if (algorithm < 0)
+    df_tool_usage_error("option -a: there is no algorithm '%s'", options->algorithm);
+  if (operation < 0 || !df_algorithm_has(algorithm, (df_operation)operation))
+    df_tool_usage_error("option -a: %s has no algorithm '%s'", operation_names[options->operation],
+                        options->algorithm);
+}
+
 df_bench_options df_bench_parse(int argc, char **argv) {
-  df_bench_options options = {.n_ranks = 2,
-                              .min_bytes = 8,
-                              .max_bytes = 128 << 20,
-                              .factor = 2,
+  df_bench_options options = {.min_bytes = 8,
                               .warmup = 5,
                               .type = dfcclFloat32,
                               .op = dfcclSum,
@@ -156,10 +189,11 @@ df_bench_options df_bench_parse(int argc, char **argv) {
                               .check = true,
                               .progress = df_tool_progress_wanted()};
   int option;
-  while ((option = getopt_long(argc, argv, ":n:b:e:f:i:w:d:o:", long_options, NULL)) != -1)
+  while ((option = getopt_long(argc, argv, ":n:b:e:f:i:w:d:o:a:", long_options, NULL)) != -1)
     apply(&options, option, argv);
   if (optind >= argc) df_tool_usage_error("say what to measure: dfccl-bench OP (try --help)");
   options.operation = parse_operation(argv[optind]);
+  complete(&options);
   if (optind + 1 < argc)
     df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
   if (options.min_bytes == 0) df_tool_usage_error("option -b wants at least 1 byte");

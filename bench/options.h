@@ -14,7 +14,8 @@ typedef enum {
   DF_BENCH_BROADCAST,
   DF_BENCH_REDUCE,
   DF_BENCH_ALLTOALL,
-  DF_BENCH_OVERHEAD
+  DF_BENCH_OVERHEAD,
+  DF_BENCH_TUNE
 } df_bench_operation;
 
 typedef struct {
@@ -27,8 +28,10 @@ typedef struct {
   dfcclDataType_t type;
   dfcclRedOp_t op;
   dfcclBackend_t backend;
-  bool library_memory; /* dfcclMemAlloc */
-  bool in_place;       /* only in place */
+  const char *algorithm; /* NULL: the library's choice */
+  const char *out;       /* tune: where the table goes; NULL: standard output */
+  bool library_memory;   /* dfcclMemAlloc */
+  bool in_place;         /* only in place */
   bool check, json, progress;
 } df_bench_options;
 

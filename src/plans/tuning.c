@@ -23,7 +23,7 @@ int df_operation_by_word(const char *word) { return word_at(operation_words, DF_
 
 /* ---- reading ---- */
 
-enum { MAX_LINE = 200, FIELDS = 5, MAX_WORDS = 8 };
+enum { MAX_LINE = 400, FIELDS = 5, MAX_WORDS = 8 };
 
 typedef struct reader {
   const char *name;

@@ -17,6 +17,11 @@ usage_error "$bench" allreduce -o xor
 usage_error "$bench" allreduce --alloc gpu
 usage_error "$bench" allreduce --backend tpu
 usage_error "$bench" allreduce --what
+usage_error "$bench" allreduce -a quick
+usage_error "$bench" alltoall -a ring
+usage_error "$bench" allreduce --out table
+usage_error "$bench" tune -a ring
+usage_error "$bench" tune -n 1
 run 0 "$bench" --help
 out_has 'usage: dfccl-bench'
 run 0 "$bench" --version
@@ -56,6 +61,24 @@ for case in 'allreduce 1.5' 'allgather 0.75' 'reducescatter 0.75' 'alltoall 0.75
           <= 1e-6 * r['algbw_GBps'] for r in o['results'])"
   done
 done
+
+# A named algorithm gives right results; tune writes a table that the library reads.
+for case in 'allreduce doubling' 'allreduce rabenseifner' 'allgather bruck' 'reducescatter halving' \
+  'broadcast scatter-allgather' 'reduce doubletree' 'alltoall direct'; do
+  run 0 "$bench" "${case% *}" -n 3 -b 4K -e 64K -f 16 -i 3 -w 1 -a "${case#* }"
+  out_has '^# Out of bounds values : 0 OK$'
+done
+run 0 "$bench" tune -n 4 -b 1K -e 32K -f 32 -i 2 --out "$work/table"
+grep -qx 'dfccl-tuning 1' "$work/table" || fail "the table has no first line"
+for words in '# date: ' '# machine: ' '# processor: ' '# version: ' '# command: dfccl-bench ' \
+  'allreduce  *1-2 .* process ' 'alltoall  *3-  .* host '; do
+  grep -Eq "^$words" "$work/table" || fail "the table lacks '$words'"
+done
+run 0 env DFCCL_TUNING="$work/table" "$bench" allreduce -n 3 -b 1K -e 32K -f 32 -i 2
+out_has '^# Out of bounds values : 0 OK$'
+sed 's/^alltoall /allwrong /' "$work/table" >"$work/wrong"
+run 1 env DFCCL_TUNING="$work/wrong" "$bench" allreduce -n 2 -b 8 -e 8 -i 2
+err_has "wrong:[0-9]+: .*allwrong"
 
 # Every type with every operator; three ranks, so that avg divides by an awkward number.
 for type in int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2; do

@@ -206,9 +206,9 @@ DF_TEST(plans, reduce_scatter, 120) { every_size(DF_OP_REDUCE_SCATTER); }
 DF_TEST(plans, all_to_all, 120) { every_size(DF_OP_ALL_TO_ALL); }
 
 DF_TEST(plans, larger_groups, 120) {
-  static const uint32_t sizes[] = {31, 32, 33, 64};
+  static const uint32_t sizes[] = {33, 31, 32, 64};
   df_random random = {77};
-  for (size_t i = 0; i < DF_COUNT_OF(sizes); i++)
+  for (size_t i = 0; i < (df_slowdown() > 1 ? 1 : DF_COUNT_OF(sizes)); i++)
     for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++) {
       uint32_t root = algorithms[k].rooted ? (uint32_t)df_random_below(&random, (int)sizes[i]) : 0;
       for (uint32_t slots = 2; slots <= 4; slots *= 2) {
@@ -399,7 +399,7 @@ DF_TEST(plans, bits_do_not_depend_on_the_order_of_steps, 60) {
       o.op = df_random_chance(&random, 50) ? dfcclAvg : dfcclSum;
       o.in_place = 0;
       uint64_t bits = bits_of_run(&o, 0);
-      for (uint64_t seed = 1; seed < 20; seed++)
+      for (uint64_t seed = 1; seed < 10; seed++)
         CHECK(bits_of_run(&o, seed) == bits, "%s %s of %u: other bits with seed %llu",
               df_operation_name(o.operation), o.algorithm, n, (unsigned long long)seed);
     }

@@ -80,8 +80,8 @@ DF_TEST(tuning, what_is_wrong_is_refused_with_its_place, 30) {
   refused(HEAD "allreduce * * any ring a b c d\n", "file:2: ", "words");
   refused(HEAD "allreduce * * any ring\r\n", "file:2: ", "13");
   char text[300 * 24] = HEAD;
-  memset(text + strlen(HEAD), ' ', 250);
-  refused(text, "file:2: ", "250");
+  memset(text + strlen(HEAD), ' ', 450);
+  refused(text, "file:2: ", "450");
   strcpy(text, HEAD);
   for (int i = 0; i <= DF_MAX_TUNING_RULES; i++) strcat(text, "reduce 2 5 any ring\n");
   refused(text, "file:258: ", "256");

@@ -1,0 +1,294 @@
+#include "tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "collectives.h"
+#include "common/barrier.h"
+#include "common/cli.h"
+#include "common/launch.h"
+#include "common/memory.h"
+
+/* Each algorithm gets about this much time for each size, in so many rounds that alternate with
+ * those of the others; one that is so much slower than the best gets none. */
+enum { BUDGET_NS = 8000000, ROUNDS = 7, MIN_REPEATS = 3, MAX_REPEATS = 400, HOPELESS = 3 };
+enum { RUN_TIMEOUT_MS = 120000 };
+
+/* Shared by all ranks, processes included. Rank 0 writes what all obey. */
+typedef struct {
+  df_tool_barrier barrier;
+  int repeats[DF_ALGORITHMS]; /* of each round; 0: not measured */
+  df_tune_series series[DF_BENCH_OVERHEAD];
+  uint64_t times_ns[]; /* [(algorithm * ROUNDS + round) * n_ranks + rank] */
+} shared_state;
+
+typedef struct {
+  df_bench_options options; /* its operation: the one at hand */
+  df_memory_kind memory;
+  shared_state *shared;
+} tune_job;
+
+typedef struct {
+  tune_job *job;
+  df_tool_rank *self;
+  df_bench_options options;
+  df_operation operation;
+  size_t bytes;
+  df_bench_shape shape;
+  void *send, *recv;
+} tune_case;
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool meet(const tune_case *one) {
+  if (df_tool_barrier_wait(&one->job->shared->barrier)) return true;
+  df_tool_rank_fail(one->self, dfcclRemoteError, "another rank failed");
+  return false;
+}
+
+static bool runs(const tune_case *one, int algorithm, int repeats) {
+  dfcclContext_t context = one->self->context;
+  dfcclCollId_t id = (dfcclCollId_t)algorithm;
+  for (int i = 0; i < repeats; i++) {
+    dfcclResult_t result = df_bench_run(one->options.operation, context, id, one->send, one->recv);
+    if (result == dfcclSuccess) result = dfcclWait(context, id);
+    if (!df_tool_rank_check(one->self, result, "a run")) return false;
+  }
+  return true;
+}
+
+static uint64_t *times_of(const tune_case *one, int algorithm, int round) {
+  size_t ranks = (size_t)one->self->n_ranks;
+  return one->job->shared->times_ns + (size_t)(algorithm * ROUNDS + round) * ranks;
+}
+
+/* One round of one algorithm: every rank's time for a run. */
+static bool time_round(const tune_case *one, int algorithm, int round, int repeats) {
+  if (!meet(one)) return false;
+  uint64_t start = now_ns();
+  if (!runs(one, algorithm, repeats)) return false;
+  times_of(one, algorithm, round)[one->self->rank] = (now_ns() - start) / (uint64_t)repeats;
+  return true;
+}
+
+static uint64_t slowest(const tune_case *one, int algorithm, int round) {
+  const uint64_t *times = times_of(one, algorithm, round);
+  uint64_t most = 0;
+  for (int r = 0; r < one->self->n_ranks; r++)
+    if (times[r] > most) most = times[r];
+  return most;
+}
+
+/* Rank 0: how often each is repeated, from a first round of few runs. */
+static void plan_rounds(const tune_case *one) {
+  int *repeats = one->job->shared->repeats;
+  uint64_t best = UINT64_MAX;
+  for (int a = 0; a < DF_ALGORITHMS; a++)
+    if (repeats[a] && slowest(one, a, 0) < best) best = slowest(one, a, 0);
+  for (int a = 0; a < DF_ALGORITHMS; a++) {
+    uint64_t time = repeats[a] ? slowest(one, a, 0) + 1 : 0;
+    if (time > best * HOPELESS) repeats[a] = 0;
+    if (!repeats[a]) continue;
+    uint64_t wanted = BUDGET_NS / ROUNDS / time;
+    if (one->options.iterations) wanted = (uint64_t)one->options.iterations;
+    repeats[a] = wanted < MIN_REPEATS   ? MIN_REPEATS
+                 : wanted > MAX_REPEATS ? MAX_REPEATS
+                                        : (int)wanted;
+  }
+}
+
+static int compare_times(const void *a, const void *b) {
+  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+  return (left > right) - (left < right);
+}
+
+/* Rank 0: the median over the rounds of what the slowest rank took. */
+static void summarise(const tune_case *one) {
+  shared_state *shared = one->job->shared;
+  df_tune_series *series = &shared->series[one->options.operation];
+  double *us = series->sizes[series->n_sizes].us;
+  for (int a = 0; a < DF_ALGORITHMS; a++) {
+    uint64_t rounds[ROUNDS];
+    us[a] = 0;
+    if (!shared->repeats[a]) continue;
+    for (int i = 0; i < ROUNDS; i++) rounds[i] = slowest(one, a, i);
+    qsort(rounds, ROUNDS, sizeof rounds[0], compare_times);
+    us[a] = (double)rounds[ROUNDS / 2] * 1e-3;
+  }
+  series->sizes[series->n_sizes++].bytes = one->bytes;
+}
+
+static bool measure(tune_case *one) {
+  shared_state *shared = one->job->shared;
+  if (!meet(one)) return false;
+  for (int a = 0; a < DF_ALGORITHMS; a++) {
+    bool has = df_algorithm_has(a, one->operation);
+    if (one->self->rank == 0) shared->repeats[a] = has;
+    if (has && (!runs(one, a, MIN_REPEATS) || !time_round(one, a, 0, MIN_REPEATS))) return false;
+  }
+  if (!meet(one)) return false;
+  if (one->self->rank == 0) plan_rounds(one);
+  if (!meet(one)) return false;
+  for (int round = 0; round < ROUNDS; round++)
+    for (int a = 0; a < DF_ALGORITHMS; a++)
+      if (shared->repeats[a] && !time_round(one, a, round, shared->repeats[a])) return false;
+  if (!meet(one)) return false;
+  if (one->self->rank == 0) summarise(one);
+  return meet(one);
+}
+
+static bool measure_size(tune_case *one) {
+  dfcclContext_t context = one->self->context;
+  one->shape = df_bench_shape_of(&one->options, one->bytes);
+  if (one->shape.count == 0) return true;
+  for (int a = 0; a < DF_ALGORITHMS; a++) {
+    if (!df_algorithm_has(a, one->operation)) continue;
+    one->options.algorithm = df_algorithm_name(a);
+    dfcclResult_t result = df_bench_register(&one->options, &one->shape, context, (dfcclCollId_t)a);
+    if (!df_tool_rank_check(one->self, result, "registering")) return false;
+  }
+  if (!measure(one)) return false;
+  for (int a = 0; a < DF_ALGORITHMS; a++)
+    if (df_algorithm_has(a, one->operation) &&
+        !df_tool_rank_check(one->self, dfcclDeregister(context, (dfcclCollId_t)a),
+                            "dfcclDeregister"))
+      return false;
+  return true;
+}
+
+static bool measure_operation(tune_case *one, df_bench_operation operation) {
+  df_tune_series *series = &one->job->shared->series[operation];
+  one->options.operation = operation;
+  one->operation = (df_operation)df_operation_by_word(df_bench_operation_name(operation));
+  if (one->self->rank == 0)
+    *series = (df_tune_series){
+        .operation = one->operation, .n_ranks = one->self->n_ranks, .memory = one->job->memory};
+  for (one->bytes = one->options.min_bytes; one->bytes <= one->options.max_bytes;
+       one->bytes *= one->options.factor) {
+    if (one->self->rank == 0 && one->options.progress)
+      df_tool_progress("%s, %d ranks%s, %zu bytes", df_bench_operation_name(operation),
+                       one->self->n_ranks, one->options.processes ? ", processes" : "", one->bytes);
+    if (!measure_size(one)) return false;
+  }
+  return true;
+}
+
+static bool make_buffer(const tune_case *one, void **buffer) {
+  if (one->options.library_memory)
+    return df_tool_rank_check(one->self,
+                              dfcclMemAlloc(one->self->context, buffer, one->options.max_bytes),
+                              "dfcclMemAlloc");
+  *buffer = df_tool_memory_alloc(one->options.max_bytes);
+  if (*buffer != NULL) return true;
+  df_tool_rank_fail(one->self, dfcclOutOfMemory, "no memory for %zu bytes", one->options.max_bytes);
+  return false;
+}
+
+static void drop_buffer(const tune_case *one, void *buffer) {
+  if (!one->options.library_memory)
+    df_tool_memory_free(buffer, one->options.max_bytes);
+  else
+    df_tool_rank_check(one->self, dfcclMemFree(one->self->context, buffer), "dfcclMemFree");
+}
+
+static void rank_main(df_tool_rank *self) {
+  tune_job *job = self->argument;
+  tune_case one = {.job = job, .self = self, .options = job->options};
+  bool fine = make_buffer(&one, &one.send) && make_buffer(&one, &one.recv);
+  for (int operation = 0; fine && operation < DF_BENCH_OVERHEAD; operation++)
+    fine = measure_operation(&one, (df_bench_operation)operation);
+  /* After a failure the library may still own the buffers: they go with the process. */
+  if (!fine) return;
+  drop_buffer(&one, one.send);
+  drop_buffer(&one, one.recv);
+}
+
+static void on_failure(void *argument) {
+  df_tool_barrier_break(&((tune_job *)argument)->shared->barrier);
+}
+
+/* One job of n ranks; its series are copied to `series`, one for each operation. */
+static bool measure_job(const df_bench_options *options, int n_ranks, bool processes,
+                        df_tune_series *series) {
+  size_t bytes = sizeof(shared_state) + sizeof(uint64_t) * DF_ALGORITHMS * ROUNDS * (size_t)n_ranks;
+  tune_job job = {.options = *options,
+                  .memory = processes ? DF_MEMORY_HOST : DF_MEMORY_PROCESS,
+                  .shared = df_tool_shared_alloc(bytes)};
+  char *reports = calloc((size_t)n_ranks, 1);
+  bool fine = job.shared != NULL && reports != NULL;
+  if (fine) {
+    job.options.n_ranks = n_ranks;
+    job.options.processes = processes;
+    df_tool_barrier_init(&job.shared->barrier, (unsigned)n_ranks);
+    df_tool_job launch = {.n_ranks = n_ranks,
+                          .processes = processes,
+                          .config = DFCCL_CONFIG_INITIALIZER,
+                          .rank_main = rank_main,
+                          .argument = &job,
+                          .on_failure = on_failure,
+                          .report_bytes = 1,
+                          .reports = reports};
+    launch.config.backend = options->backend;
+    launch.config.timeoutMs = RUN_TIMEOUT_MS;
+    fine = df_tool_launch(&launch);
+    memcpy(series, job.shared->series, sizeof job.shared->series);
+  } else {
+    df_tool_error("out of memory for %d ranks", n_ranks);
+  }
+  if (job.shared) df_tool_shared_free(job.shared, bytes);
+  free(reports);
+  return fine;
+}
+
+/* Sizes of groups: 2, 4, 8, ... up to n. Each speaks for those around it. */
+enum { MAX_GROUPS = 11 };
+
+static int group_sizes(int n, int *sizes) {
+  int count = 0;
+  for (int size = 2; size <= n && count < MAX_GROUPS; size *= 2) sizes[count++] = size;
+  return count;
+}
+
+static void write_table(FILE *file, const int *sizes, int n_sizes,
+                        df_tune_series (*all)[DF_BENCH_OVERHEAD], int argc, char **argv) {
+  df_tune_write_header(file, argc, argv);
+  for (int operation = 0; operation < DF_BENCH_OVERHEAD; operation++)
+    for (int kind = 0; kind < 2; kind++)
+      for (int g = 0; g < n_sizes; g++) {
+        uint32_t least = g == 0 ? 1 : (uint32_t)(sizes[g] - sizes[g] / 4);
+        uint32_t most =
+            g + 1 == n_sizes ? DF_MAX_RANKS : (uint32_t)(sizes[g + 1] - sizes[g + 1] / 4 - 1);
+        df_tune_write_rules(file, &all[kind * MAX_GROUPS + g][operation], least, most);
+      }
+  fprintf(file, "#\n# operation, ranks, memory, bytes: microseconds\n");
+  for (int operation = 0; operation < DF_BENCH_OVERHEAD; operation++)
+    for (int kind = 0; kind < 2; kind++)
+      for (int g = 0; g < n_sizes; g++)
+        df_tune_write_times(file, &all[kind * MAX_GROUPS + g][operation]);
+}
+
+int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
+  int sizes[MAX_GROUPS], n_sizes = group_sizes(options->n_ranks, sizes);
+  df_tune_series(*all)[DF_BENCH_OVERHEAD] = calloc(2 * MAX_GROUPS, sizeof *all);
+  FILE *file = options->out ? fopen(options->out, "w") : stdout;
+  bool fine = all != NULL && file != NULL;
+  if (all == NULL) df_tool_error("out of memory for the measurements");
+  if (file == NULL) df_tool_error("cannot write %s", options->out);
+  /* Processes first: after threads of the library a fork is no longer possible. */
+  for (int kind = 1; fine && kind >= 0; kind--)
+    for (int g = 0; fine && g < n_sizes; g++)
+      fine = measure_job(options, sizes[g], kind == 1, all[kind * MAX_GROUPS + g]);
+  if (options->progress) df_tool_progress("%s", "");
+  if (fine) write_table(file, sizes, n_sizes, all, argc, argv);
+  if (file != NULL && (file == stdout ? fflush(file) : fclose(file)) != 0) {
+    df_tool_error("cannot write the table");
+    fine = false;
+  }
+  free(all);
+  return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
+}

@@ -1,0 +1,35 @@
+/* dfccl-bench tune: measures every algorithm on this machine, and writes the table of rules that
+ * DFCCL_TUNING reads (docs/TUNING.md). */
+#ifndef DF_BENCH_TUNE_H
+#define DF_BENCH_TUNE_H
+
+#include <stdio.h>
+
+#include "options.h"
+#include "plans/tuning.h"
+
+enum { DF_TUNE_MAX_SIZES = 24 };
+
+/* What was measured for one operation, number of ranks and kind of memory. */
+typedef struct {
+  df_operation operation;
+  int n_ranks;
+  df_memory_kind memory;
+  int n_sizes;
+  struct {
+    size_t bytes;
+    double us[DF_ALGORITHMS]; /* medians; 0: it has not the operation, or was far too slow */
+  } sizes[DF_TUNE_MAX_SIZES];
+} df_tune_series;
+
+/* Measures, and writes the table. Returns the program's exit status. */
+int df_bench_tune(const df_bench_options *options, int argc, char **argv);
+
+/* tune_table.c: where the table comes from, in comments; the rules of each series, in the order of
+ * their sizes; and all that was measured, in comments (microseconds). */
+void df_tune_write_header(FILE *file, int argc, char **argv);
+void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t ranks_least,
+                         uint32_t ranks_most);
+void df_tune_write_times(FILE *file, const df_tune_series *series);
+
+#endif

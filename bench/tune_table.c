@@ -1,0 +1,102 @@
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tune.h"
+
+/* An algorithm stays in use for the next size while it is at most this much slower than the best.
+ */
+static const double TOLERANCE = 1.05;
+
+static void write_processor(FILE *file) {
+  char line[256], *name = NULL;
+  FILE *info = fopen("/proc/cpuinfo", "r");
+  while (info && !name && fgets(line, sizeof line, info))
+    if (strncmp(line, "model name", 10) == 0 && (name = strchr(line, ':')) != NULL)
+      name[strcspn(name, "\n")] = '\0';
+  if (info) fclose(info);
+  fprintf(file, "# processor%s, %ld cores\n", name ? name : ": unknown",
+          sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+void df_tune_write_header(FILE *file, int argc, char **argv) {
+  char date[64] = "unknown";
+  struct utsname machine;
+  struct tm parts;
+  time_t now = time(NULL);
+  int version = 0;
+  if (gmtime_r(&now, &parts)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &parts);
+  fprintf(file, "%s\n# date: %s\n", DF_TUNING_HEADER, date);
+  if (uname(&machine) == 0)
+    fprintf(file, "# machine: %s %s %s\n", machine.sysname, machine.release, machine.machine);
+  write_processor(file);
+  if (dfcclGetVersion(&version) == dfcclSuccess)
+    fprintf(file, "# version: %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
+  fprintf(file, "# command: dfccl-bench");
+  for (int i = 1; i < argc; i++) fprintf(file, " %s", argv[i]);
+  fprintf(file, "\n#\n# operation   ranks  bytes       memory  algorithm\n");
+}
+
+static double best_of(const double *us) {
+  double best = 0;
+  for (int a = 0; a < DF_ALGORITHMS; a++)
+    if (us[a] > 0 && (best == 0 || us[a] < best)) best = us[a];
+  return best;
+}
+
+/* How many sizes from `first` on an algorithm is as good as the best. */
+static int good_for(const df_tune_series *series, int first, int algorithm) {
+  int i = first;
+  while (i < series->n_sizes) {
+    const double *us = series->sizes[i].us;
+    if (us[algorithm] == 0 || us[algorithm] > best_of(us) * TOLERANCE) break;
+    i++;
+  }
+  return i - first;
+}
+
+/* Half way between two sizes that were measured, as sizes go. */
+static uint64_t border(size_t smaller, size_t larger) {
+  return (uint64_t)(sqrt((double)smaller) * sqrt((double)larger));
+}
+
+/* Few rules: each is for the algorithm that is good for the most sizes. */
+void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t ranks_least,
+                         uint32_t ranks_most) {
+  df_rule rule = {.operation = series->operation,
+                  .memory = series->memory,
+                  .ranks_least = ranks_least,
+                  .ranks_most = ranks_most};
+  for (int first = 0; first < series->n_sizes;) {
+    int sizes = 0;
+    char line[160];
+    for (int a = 0; a < DF_ALGORITHMS; a++) {
+      int good = good_for(series, first, a);
+      if (good <= sizes) continue;
+      sizes = good;
+      rule.algorithm = (df_algorithm)a;
+    }
+    if (sizes == 0) return; /* nothing was measured */
+    first += sizes;
+    rule.bytes_most = first < series->n_sizes
+                          ? border(series->sizes[first - 1].bytes, series->sizes[first].bytes)
+                          : UINT64_MAX;
+    df_rule_print(&rule, line, sizeof line);
+    fprintf(file, "%s\n", line);
+    rule.bytes_least = rule.bytes_most + 1;
+  }
+}
+
+void df_tune_write_times(FILE *file, const df_tune_series *series) {
+  for (int i = 0; i < series->n_sizes; i++) {
+    fprintf(file, "# %s %d %s %zu:", df_operation_word(series->operation), series->n_ranks,
+            series->memory == DF_MEMORY_HOST ? "host" : "process", series->sizes[i].bytes);
+    for (int a = 0; a < DF_ALGORITHMS; a++)
+      if (series->sizes[i].us[a] > 0)
+        fprintf(file, " %s %.3g", df_algorithm_name(a), series->sizes[i].us[a]);
+    fputc('\n', file);
+  }
+}

@@ -1,0 +1,114 @@
+/*
+ * A tuning table of a stranger: whatever the bytes are, they are refused with a sentence that names
+ * the file and fits its room, and nothing of them is used; or every rule that was read makes sense,
+ * can be written, and is read again as the same.
+ *
+ * The input's first byte says what the rest is: the text itself, or numbers of words of the format,
+ * so that whole rules come about by chance.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "plans/choice.h"
+#include "primitives/types.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const words[] = {DF_TUNING_HEADER "\n",
+                                    "\n",
+                                    "\n",
+                                    " ",
+                                    "\t",
+                                    "allreduce ",
+                                    "reduce ",
+                                    "broadcast ",
+                                    "allgather ",
+                                    "reducescatter ",
+                                    "alltoall ",
+                                    "* ",
+                                    "2 ",
+                                    "3-8 ",
+                                    "16K- ",
+                                    "0-1M ",
+                                    "any ",
+                                    "process ",
+                                    "host ",
+                                    "ring",
+                                    "direct",
+                                    "flat",
+                                    "twolevel",
+                                    "bruck",
+                                    "pairwise",
+                                    " blocks=",
+                                    " slot=",
+                                    " split=",
+                                    "1",
+                                    "64",
+                                    "K",
+                                    "#",
+                                    "-",
+                                    "18446744073709551615",
+                                    "\r",
+                                    "\xc3\xa9"};
+
+static size_t assemble(const uint8_t *data, size_t size, char *text, size_t room) {
+  size_t used = 0;
+  for (size_t i = 0; i < size; i++) {
+    /* small numbers, which random inputs are full of, stand for one word of each place in turn */
+    const char *word =
+        words[data[i] < 12 ? (data[i] + 5 * i) % DF_COUNT_OF(words) : data[i] % DF_COUNT_OF(words)];
+    size_t length = strlen(word);
+    if (used + length > room) break;
+    memcpy(text + used, word, length);
+    used += length;
+  }
+  return used;
+}
+
+static void check_rule(const df_rule *rule) {
+  char text[400] = DF_TUNING_HEADER "\n", sentence[200];
+  static df_tuning again;
+  DF_ASSERT(rule->operation < DF_OP_COUNT && rule->algorithm < DF_ALGORITHMS);
+  DF_ASSERT(df_algorithm_has((int)rule->algorithm, rule->operation));
+  DF_ASSERT(rule->ranks_least >= 1 && rule->ranks_least <= rule->ranks_most);
+  DF_ASSERT(rule->ranks_most <= DF_MAX_RANKS && rule->bytes_least <= rule->bytes_most);
+  DF_ASSERT(rule->blocks <= DF_MAX_BLOCKS && rule->slot_bytes <= DF_MAX_SLOT_BYTES);
+  DF_ASSERT(rule->slot_bytes == 0 || rule->slot_bytes >= DF_CACHE_LINE);
+  size_t head = strlen(text);
+  DF_ASSERT(df_rule_print(rule, text + head, sizeof text - head) < (int)(sizeof text - head));
+  DF_ASSERT(df_tuning_parse(&again, text, strlen(text), "again", sentence, sizeof sentence));
+  DF_ASSERT(again.n_rules == 1 && memcmp(&again.rules[0], rule, sizeof *rule) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static df_tuning tuning;
+  char sentence[120];
+  if (size == 0) return 0;
+  size_t room = size * 24, bytes = size - 1;
+  char *text = malloc(room); /* of its own, so that a sanitizer sees every byte beyond */
+  DF_ASSERT(text != NULL);
+  if (data[0] % 4 == 0) {
+    memcpy(text, data + 1, bytes);
+  } else {
+    size_t head = data[0] % 4 == 1 ? 0 : strlen(words[0]);
+    if (head > room) head = 0;
+    memcpy(text, words[0], head);
+    bytes = head + assemble(data + 1, size - 1, text + head, room - head);
+  }
+  char *exact = malloc(bytes ? bytes : 1);
+  DF_ASSERT(exact != NULL);
+  memcpy(exact, text, bytes);
+  memset(sentence, 'x', sizeof sentence);
+  if (df_tuning_parse(&tuning, exact, bytes, "table", sentence, sizeof sentence)) {
+    for (uint32_t i = 0; i < tuning.n_rules; i++) check_rule(&tuning.rules[i]);
+  } else {
+    DF_ASSERT(tuning.n_rules == 0);
+    DF_ASSERT(memchr(sentence, '\0', sizeof sentence) != NULL);
+    DF_ASSERT(strncmp(sentence, "table:", 6) == 0);
+  }
+  free(exact);
+  free(text);
+  return 0;
+}
