@@ -5,11 +5,39 @@
 
 #include "primitives/lanes.h"
 
-enum { DF_TILE_BYTES = 16384 }; /* half of a first-level cache: written once, copied from there */
+enum {
+  DF_TILE_BYTES = 16384, /* half of a first-level cache: written once, copied from there */
+  DF_BLOCK_BYTES = 4096
+};
+
+/* Averages and divides past the caches: block by block through one that stays in the first-level
+ * cache. The first block ends on a cache line of the destination, and so do all others but the
+ * last. */
+static inline void df_move_divided_stream(const df_mover_cpu *mover, const df_move *move,
+                                          uint8_t *destination, const uint8_t *a, const uint8_t *b,
+                                          uint64_t count) {
+  DF_ALIGNED(64) uint8_t block[DF_BLOCK_BYTES];
+  uint64_t bytes = count * move->element_bytes;
+  uint64_t part = DF_BLOCK_BYTES - (uintptr_t)destination % DF_CACHE_LINE;
+  part -= part % move->element_bytes; /* a destination that is not aligned to its elements */
+  for (uint64_t at = 0; at < bytes; at += part, part = DF_BLOCK_BYTES) {
+    part = DF_MIN(part, bytes - at);
+    uint64_t elements = part / move->element_bytes;
+    if (move->kind == DF_MOVE_DIVIDE)
+      mover->divide[move->type](block, a + at, elements, move->divisor);
+    else
+      mover->reduce_average[move->type](block, a + at, b + at, elements, move->divisor);
+    mover->copy_stream(destination + at, block, part);
+  }
+}
 
 /* Into one destination. */
 static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, void *destination,
                                 const uint8_t *a, const uint8_t *b, uint64_t count, int stream) {
+  if (stream && (move->kind == DF_MOVE_REDUCE_AVERAGE || move->kind == DF_MOVE_DIVIDE)) {
+    df_move_divided_stream(mover, move, (uint8_t *)destination, a, b, count);
+    return;
+  }
   switch (move->kind) {
   case DF_MOVE_COPY:
     (stream ? mover->copy_stream : mover->copy)(destination, a, count * move->element_bytes);
