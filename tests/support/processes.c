@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/ranks.h"
 #include "support/rest.h"
 
 #if defined(__has_feature)

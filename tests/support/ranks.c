@@ -5,14 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-dfcclConfig_t df_config(void) {
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  const char *backend = getenv("TEST_BACKEND");
-  bool cuda = backend != NULL && strcmp(backend, "cuda") == 0;
-  config.backend = cuda ? dfcclBackendCuda : dfcclBackendCpu;
-  return config;
-}
-
 void df_make_contexts(dfcclContext_t *ctxs, int ranks, const dfcclConfig_t *config) {
   dfcclConfig_t defaults = df_config();
   OK(dfcclInitAll(ctxs, ranks, config != NULL ? config : &defaults));
