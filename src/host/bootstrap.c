@@ -14,6 +14,7 @@
 #include "host/rendezvous.h"
 #include "host/rendezvous_root.h"
 #include "host/sockets.h"
+#include "host/world.h"
 
 enum {
   ID_LIFETIME_MS = 10 * 60 * 1000, /* of an id that nobody uses */
@@ -182,7 +183,11 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
   if (result == dfcclSuccess) result = fill_mesh(&made, r);
   if (result == dfcclSuccess) result = df_mesh_connect(r, made.local, made.sockets);
   df_listener_close(&r->listener);
-  if (result == dfcclSuccess) result = df_rendezvous_finish(r);
+  if (result == dfcclSuccess) {
+    result = df_rendezvous_finish(r);
+    /* Ranks of this process that have heard the last word have no socket that would tell them. */
+    if (result != dfcclSuccess) df_world_miss(&made);
+  }
   if (result == dfcclSuccess)
     *mesh = made;
   else {

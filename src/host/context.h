@@ -138,6 +138,7 @@ typedef struct df_peer {
   int local;  /* lives in this process */
   int socket; /* -1 when local */
   int writable_wanted;
+  int departing; /* its BYE may be among the letters that are being read, or was lost */
   df_outgoing *first, **last;
   df_bell *bell;        /* its work bell, once known */
   df_segment *segments; /* mapped here */
@@ -207,6 +208,8 @@ struct dfcclContext {
   pthread_t service;
   int service_started;
   int epoll_fd, event_fd;
+  uint8_t *receive_buffer; /* the service thread's */
+  uint32_t departures_seen;
   uint32_t stopping;
   uint32_t dump_requested;
   uint32_t links_due; /* link set-up for the service thread */
@@ -223,6 +226,7 @@ struct dfcclContext {
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
   char broken_sentence[DF_SENTENCE_BYTES];
   df_cause cause;                   /* meaningful while broken */
+  int given_up;                     /* df_give_up was here */
   char sentence[DF_SENTENCE_BYTES]; /* latest failure */
   struct df_recorder *recorder;
   uint32_t signals_handled;
@@ -318,8 +322,11 @@ void df_wait_decided(dfcclContext_t context, uint64_t most_ns);
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence);                                     /* [lock] */
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence); /* [lock] */
-void df_check_run_limit(dfcclContext_t context, df_coll *coll);                    /* [lock] */
-void df_check_deadlines(dfcclContext_t context);                                   /* [lock] */
+/* [lock] What keeps peers in step was lost (a message, for want of memory): breaks the context and
+ * ends every collective, here and on its members. */
+void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence);
+void df_check_run_limit(dfcclContext_t context, df_coll *coll); /* [lock] */
+void df_check_deadlines(dfcclContext_t context);                /* [lock] */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
                   const char *why); /* [lock] as this rank sees it */
 /* [lock] To all others, before this rank leaves: what broke its context. Else they may hear of the

@@ -54,6 +54,15 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   }
 }
 
+void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
+  df_break(context, status, sentence);
+  if (context->given_up) return;
+  context->given_up = 1;
+  for (uint32_t i = 0; i < context->n_indices; i++)
+    if (context->by_index[i])
+      df_fail_collective(context, context->by_index[i], status, 1, sentence);
+}
+
 /* A member has deregistered: runs beyond its own can never complete. Those before it can, and are
  * left alone. */
 void df_check_run_limit(dfcclContext_t context, df_coll *coll) {

@@ -68,6 +68,7 @@ static void free_context(dfcclContext_t context) {
     df_world_bury(context->world, links);
     if (context->home) df_world_bury(context->world, context->home);
   }
+  free(context->receive_buffer);
   free(context->callbacks.entries);
   df_memory_release(context);
   df_peers_free(context);
@@ -143,7 +144,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   dfcclContext_t context =
       aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *context, (size_t)DF_CACHE_LINE));
   if (context == NULL) {
-    df_world_expect_less(mesh->job, 1);
+    df_world_miss(mesh);
     df_mesh_close(mesh);
     return df_fail(dfcclOutOfMemory, "no memory for the context of rank %u", rank);
   }
@@ -161,7 +162,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   if (result != dfcclSuccess) goto free_memory;
   df_world_attach(context->world, rank, context->event_fd, context->work_bell);
   tell_home(context);
-  if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto detach;
+  if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
   if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
     goto stop;
@@ -172,10 +173,11 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
 stop:
   stop_threads(context);
   df_recorder_close(context);
-detach:
-  df_world_detach(context->world, rank);
 free_memory:
-  if (context->world) tell_failed_init(context);
+  if (context->world) {
+    tell_failed_init(context);
+    df_world_detach(context->world, rank);
+  }
   df_match_free(context);
   df_registry_free(context);
   free_context(context);

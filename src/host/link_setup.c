@@ -193,7 +193,7 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
              "rank %u offered links for collective %llu outside of the memory that it shares with "
              "rank %u",
              remote->peer, (unsigned long long)remote->id, context->rank);
-    df_break(context, dfcclRemoteError, sentence);
+    df_give_up(context, dfcclRemoteError, sentence);
     return;
   }
   remote->links_segment = segment;

@@ -145,7 +145,7 @@ static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_
     df_remote **remotes = realloc(coll->remotes, (coll->n_paired + 1) * sizeof(df_remote *));
     if (remotes) coll->remotes = remotes;
     if (ranks == NULL || remotes == NULL) {
-      df_break(context, dfcclOutOfMemory, "no memory to pair mismatched groups");
+      df_give_up(context, dfcclOutOfMemory, "no memory to pair mismatched groups");
       return;
     }
     coll->ranks[coll->n_paired] = stranger;
@@ -247,7 +247,7 @@ static void drop(dfcclContext_t context, df_remote *remote) {
   if (first == remote) {
     ck_hs_remove(&context->remotes, hash, remote);
     if (remote->next && !ck_hs_put(&context->remotes, hash, remote->next))
-      df_break(context, dfcclOutOfMemory, "no memory to keep the table of announcements");
+      df_give_up(context, dfcclOutOfMemory, "no memory to keep the table of announcements");
   } else {
     while (first->next != remote) first = first->next;
     first->next = remote->next;
@@ -275,7 +275,7 @@ static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) {
   if (place) *place = (df_remote){.id = coll->id, .peer = peer, .met = 1, .expected = 1};
   if (place && enter(context, place)) return;
   free(place);
-  df_break(context, dfcclOutOfMemory, "no memory to keep the order of announcements");
+  df_give_up(context, dfcclOutOfMemory, "no memory to keep the order of announcements");
 }
 
 void df_match_unbind(dfcclContext_t context, df_coll *coll) {

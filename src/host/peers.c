@@ -93,7 +93,10 @@ void df_peer_flush(dfcclContext_t context, uint32_t rank) {
     int sent = send_one(peer->socket, peer->first);
     if (sent == 0) break;
     if (sent < 0) {
-      free_outgoing(peer); /* the service thread sees the end of the connection itself */
+      free_outgoing(peer);
+      /* A connection that loses messages is worse than none: both ends see it end. What the peer
+       * has sent can still be read. */
+      shutdown(peer->socket, SHUT_RDWR);
       break;
     }
     df_outgoing *done = peer->first;
@@ -113,7 +116,7 @@ void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, c
   if (peer->state == DF_PEER_DEAD || peer->state == DF_PEER_LEFT) return;
   if (peer->local) {
     if (df_world_post(context->world, rank, context->rank, &header, payload) != dfcclSuccess)
-      df_break(context, dfcclOutOfMemory, df_last_sentence());
+      df_give_up(context, dfcclOutOfMemory, df_last_sentence());
     return;
   }
   df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
@@ -124,7 +127,7 @@ void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, c
              "no memory or descriptor for a message from rank %u to rank %u", context->rank, rank);
     if (copy >= 0) close(copy);
     free(outgoing);
-    df_break(context, dfcclOutOfMemory, sentence);
+    df_give_up(context, dfcclOutOfMemory, sentence);
     return;
   }
   outgoing->next = NULL;

@@ -46,7 +46,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
     snprintf(sentence, sizeof sentence,
              "rank %u announced shared memory to rank %u without its descriptor", from,
              context->rank);
-    df_break(context, dfcclRemoteError, sentence);
+    df_give_up(context, dfcclRemoteError, sentence);
     return;
   }
   if (!is_sound_segment(message)) {
@@ -64,7 +64,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
     snprintf(sentence, sizeof sentence, "rank %u cannot map rank %u's memory: %.300s",
              context->rank, from, df_last_sentence());
     if (message->b == DF_SEGMENT_USER) return; /* that memory is copied through slots then */
-    df_break(context, result, sentence);
+    df_give_up(context, result, sentence);
     return;
   }
   segment->next = peer->segments;
@@ -89,6 +89,17 @@ static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id) {
   df_segment_destroy(segment);
 }
 
+/* The sender's announcement of it may be what was lost: our registration would wait for it. */
+static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
+                       dfcclResult_t status, const char *sentence) {
+  df_coll *coll = df_find(context, id);
+  for (uint32_t i = 0; coll && i < coll->n; i++)
+    if (coll->ranks[i] == from && coll->remotes[i] == NULL) {
+      df_fail_collective(context, coll, status, 0, sentence);
+      return;
+    }
+}
+
 static void handle_failure(dfcclContext_t context, uint32_t from, const df_message *message) {
   df_remote *remote = df_match_newest(context, from, message->id);
   dfcclResult_t status = message->a == dfcclMismatch || message->a == dfcclTimeout
@@ -96,6 +107,8 @@ static void handle_failure(dfcclContext_t context, uint32_t from, const df_messa
                              : dfcclRemoteError;
   const char *sentence = df_message_payload(message);
   if (status != dfcclMismatch) df_break(context, status, sentence);
+  if (status != dfcclMismatch && (remote == NULL || remote->bound == NULL))
+    fail_unmet(context, from, message->id, status, sentence);
   if (remote == NULL) return;
   remote->failed = status;
   snprintf(remote->sentence, sizeof remote->sentence, "%s", sentence);
@@ -122,7 +135,7 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
       break;
     }
     if (df_match_announced(context, from, message) != dfcclSuccess)
-      df_break(context, dfcclOutOfMemory, df_last_sentence());
+      df_give_up(context, dfcclOutOfMemory, df_last_sentence());
     break;
   case DF_MESSAGE_LINKS:
     remote = df_match_newest(context, from, message->id);
@@ -151,7 +164,19 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
   if (fd >= 0) close(fd);
 }
 
+/* Ranks of this process that have gone: looked up before their last letters are read. */
+static int note_departing(dfcclContext_t context) {
+  uint32_t departures = df_world_departures(context->world);
+  if (departures == context->departures_seen) return 0;
+  context->departures_seen = departures;
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (context->peers[r].local && r != context->rank)
+      context->peers[r].departing = df_world_has_left(context->world, r);
+  return 1;
+}
+
 static void collect_letters(dfcclContext_t context) {
+  int departures = note_departing(context);
   df_letter *letter = df_world_collect(context->world, context->rank);
   pthread_mutex_lock(&context->lock);
   while (letter) {
@@ -160,6 +185,8 @@ static void collect_letters(dfcclContext_t context) {
     free(letter);
     letter = next;
   }
+  for (uint32_t r = 0; departures && r < context->n_ranks; r++)
+    if (context->peers[r].departing) df_peer_left(context, r); /* if its BYE was lost */
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -257,14 +284,8 @@ static void do_due(dfcclContext_t context) {
 
 static void *service(void *argument) {
   dfcclContext_t context = argument;
-  uint8_t *buffer = malloc(DF_MAX_MESSAGE_BYTES);
   struct epoll_event events[DF_EVENTS_AT_ONCE];
-  if (buffer == NULL) {
-    pthread_mutex_lock(&context->lock);
-    df_break(context, dfcclOutOfMemory, "no memory for the service thread's receive buffer");
-    pthread_mutex_unlock(&context->lock);
-  }
-  while (buffer && !df_load_relaxed_u32(&context->stopping)) {
+  while (!df_load_relaxed_u32(&context->stopping)) {
     int n = epoll_wait(context->epoll_fd, events, DF_EVENTS_AT_ONCE, tick_ms(context));
     for (int i = 0; i < n; i++) {
       uint32_t who = events[i].data.u32;
@@ -280,23 +301,27 @@ static void *service(void *argument) {
         df_peer_flush(context, who);
         pthread_mutex_unlock(&context->lock);
       }
-      if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(context, who, buffer);
+      if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        receive(context, who, context->receive_buffer);
     }
     collect_letters(context);
     df_links_progress_due(context);
     do_due(context);
   }
-  free(buffer);
   return NULL;
 }
 
 static dfcclResult_t watch(dfcclContext_t context, int fd, uint32_t who) {
-  struct epoll_event event = {.events = EPOLLIN, .data.u32 = who};
+  int waiting = who < context->n_ranks && context->peers[who].writable_wanted;
+  struct epoll_event event = {.events = EPOLLIN | (waiting ? EPOLLOUT : 0u), .data.u32 = who};
   if (epoll_ctl(context->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) return dfcclSuccess;
   return df_fail(dfcclSystemError, "epoll refused descriptor %d: %s", fd, strerror(errno));
 }
 
 dfcclResult_t df_service_start(dfcclContext_t context) {
+  context->receive_buffer = malloc(DF_MAX_MESSAGE_BYTES);
+  if (context->receive_buffer == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the service thread's receive buffer");
   dfcclResult_t result = watch(context, context->event_fd, DF_SERVICE_EVENT);
   for (uint32_t r = 0; r < context->n_ranks && result == dfcclSuccess; r++)
     if (context->peers[r].socket >= 0) result = watch(context, context->peers[r].socket, r);

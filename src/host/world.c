@@ -109,16 +109,29 @@ void df_world_expect_less(const unsigned char job[16], uint32_t n) {
   if (over) free_world(world);
 }
 
+void df_world_miss(const df_mesh *mesh) {
+  uint32_t n_local = 0;
+  for (int r = 0; r < mesh->n_ranks; r++) n_local += mesh->local[r] != 0;
+  df_world *world = df_world_join(mesh->job, (uint32_t)mesh->n_ranks, n_local);
+  if (world == NULL) return;
+  df_world_detach(world, (uint32_t)mesh->rank);
+  df_world_release(world);
+}
+
+/* [inbox->lock] */
+static void wake(const df_inbox *inbox) {
+  if (inbox->event_fd < 0) return;
+  uint64_t one = 1;
+  ssize_t written = write(inbox->event_fd, &one, sizeof one);
+  (void)written; /* a full counter wakes as well */
+}
+
 void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell) {
   df_inbox *inbox = &world->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
   inbox->event_fd = event_fd;
   inbox->bell = bell;
-  if (inbox->first) { /* came before anybody could be woken for them */
-    uint64_t one = 1;
-    ssize_t written = write(event_fd, &one, sizeof one);
-    (void)written;
-  }
+  wake(inbox); /* for what came before anybody could be woken */
   pthread_mutex_unlock(&inbox->lock);
 }
 
@@ -127,11 +140,28 @@ void df_world_detach(df_world *world, uint32_t rank) {
   pthread_mutex_lock(&inbox->lock);
   inbox->event_fd = -1;
   inbox->open = 0;
+  inbox->left = 1;
   df_letter *letters = inbox->first;
   inbox->first = NULL;
   inbox->last = &inbox->first;
   pthread_mutex_unlock(&inbox->lock);
   free_letters(letters);
+  df_system_add_u32(&world->departures, 1);
+  for (uint32_t r = 0; r < world->n_ranks; r++) {
+    pthread_mutex_lock(&world->inboxes[r].lock);
+    wake(&world->inboxes[r]);
+    pthread_mutex_unlock(&world->inboxes[r].lock);
+  }
+}
+
+uint32_t df_world_departures(df_world *world) { return df_load_relaxed_u32(&world->departures); }
+
+int df_world_has_left(df_world *world, uint32_t rank) {
+  df_inbox *inbox = &world->inboxes[rank];
+  pthread_mutex_lock(&inbox->lock);
+  int left = inbox->left;
+  pthread_mutex_unlock(&inbox->lock);
+  return left;
 }
 
 void df_world_bury(df_world *world, df_segment *segments) {
@@ -168,11 +198,7 @@ dfcclResult_t df_world_post(df_world *world, uint32_t to, uint32_t from, const d
     *inbox->last = letter;
     inbox->last = &letter->next;
     letter = NULL;
-    if (inbox->event_fd >= 0) {
-      uint64_t one = 1;
-      ssize_t written = write(inbox->event_fd, &one, sizeof one);
-      (void)written; /* a full counter wakes as well */
-    }
+    wake(inbox);
   }
   pthread_mutex_unlock(&inbox->lock);
   free(letter); /* the rank has gone: nobody would read it */

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/bell.h"
+#include "host/bootstrap.h"
 #include "host/message.h"
 #include "transports/segment.h"
 
@@ -24,6 +25,7 @@ typedef struct df_inbox {
   df_letter *first, **last;
   int event_fd;  /* rings the rank's service thread; -1: nobody there yet, or no more */
   int open;      /* letters are kept */
+  int left;      /* the rank has gone, whether or not there was memory to say so */
   df_bell *bell; /* the rank's work bell */
 } df_inbox;
 
@@ -31,8 +33,9 @@ typedef struct df_world {
   struct df_world *next;
   unsigned char job[16];
   uint32_t n_ranks, references;
-  uint32_t to_come;  /* ranks of this process that have not joined yet: letters wait for them */
-  df_inbox *inboxes; /* [n_ranks] */
+  uint32_t to_come;    /* ranks of this process that have not joined yet: letters wait for them */
+  df_inbox *inboxes;   /* [n_ranks] */
+  uint32_t departures; /* how many ranks have gone */
   df_segment *graveyard;
   pthread_mutex_t lock; /* graveyard */
 } df_world;
@@ -44,9 +47,14 @@ df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks, uint32_t 
 void df_world_release(df_world *world);
 /* So many ranks of this process will never join. No world of this job: nothing to do. */
 void df_world_expect_less(const unsigned char job[16], uint32_t n);
+/* The rank of this mesh will not come, though others of its process may have a mesh and wait. */
+void df_world_miss(const df_mesh *mesh);
 
 void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell);
-void df_world_detach(df_world *world, uint32_t rank);      /* later letters to it are dropped */
+/* The rank has gone: later letters to it are dropped, and all others are woken to see it. */
+void df_world_detach(df_world *world, uint32_t rank);
+uint32_t df_world_departures(df_world *world);
+int df_world_has_left(df_world *world, uint32_t rank);
 void df_world_bury(df_world *world, df_segment *segments); /* takes the list */
 df_bell *df_world_bell(df_world *world, uint32_t rank);
 

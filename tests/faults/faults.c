@@ -23,6 +23,7 @@
 #include "play.h"
 #include "support/leftovers.h"
 #include "support/processes.h"
+#include "support/ranks.h"
 
 enum { RANKS = DF_PLAY_RANKS, POSITIONS_MAX = 20000 };
 
@@ -209,6 +210,11 @@ static long play_once(const struct scenario *scenario, df_fault_kind kind, long 
   current.position = position;
   snprintf(name, sizeof name, "scenario %s, position %ld", scenario->name, position);
   df_watchdog_start(name, 60);
+  /* Who fails before it has met anybody is waited for as long as this. */
+  if (position > 0 && kind == DF_FAULT_HARD)
+    setenv("DFCCL_INIT_TIMEOUT_MS", "2000", 1);
+  else
+    unsetenv("DFCCL_INIT_TIMEOUT_MS");
   if (scenario->processes > 0) {
     *scene = (stage){.position = position, .kind = kind, .victim = scenario->processes - 1};
     error = scenario->play();

@@ -7,11 +7,13 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static atomic_long counted, target, live_blocks;
@@ -161,8 +163,10 @@ long __wrap_syscall(long number, ...) {
   va_start(arguments, number);
   for (int i = 0; i < 6; i++) a[i] = va_arg(arguments, long);
   va_end(arguments);
-  return fails("syscall", 0, EINTR) ? -1
-                                    : __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  bool waits = number == SYS_futex && a[1] == FUTEX_WAIT;
+  return waits && fails("futex", 0, EINTR)
+             ? -1
+             : __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* ---- threads ---- */

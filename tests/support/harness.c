@@ -40,14 +40,6 @@ double df_seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-dfcclConfig_t df_config(void) {
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  const char *backend = getenv("TEST_BACKEND");
-  bool cuda = backend != NULL && strcmp(backend, "cuda") == 0;
-  config.backend = cuda ? dfcclBackendCuda : dfcclBackendCpu;
-  return config;
-}
-
 void df_nap(void) {
   struct timespec nap = {0, 50000};
   nanosleep(&nap, NULL);

@@ -86,10 +86,6 @@ void df_check_result(const char *file, int line, const char *call, dfcclResult_t
                      dfcclResult_t expected);
 const char *df_test_result_name(dfcclResult_t result);
 
-/* The defaults, with the backend that the environment variable TEST_BACKEND names: cpu (when it is
- * not set) or cuda. */
-dfcclConfig_t df_config(void);
-
 /* Sleeps some tens of microseconds. */
 void df_nap(void);
 void df_sleep_ms(int milliseconds);

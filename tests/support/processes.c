@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/ranks.h"
 #include "support/rest.h"
 
 #if defined(__has_feature)
@@ -87,6 +89,14 @@ void df_join(df_family *family) {
     CHECK(status == 0, "the process of rank %d ended with status %d, signal %d", rank,
           WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
   }
+}
+
+dfcclConfig_t df_config(void) {
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  const char *backend = getenv("TEST_BACKEND");
+  bool cuda = backend != NULL && strcmp(backend, "cuda") == 0;
+  config.backend = cuda ? dfcclBackendCuda : dfcclBackendCpu;
+  return config;
 }
 
 dfcclContext_t df_init(int rank, int ranks, const dfcclUniqueId *id, const dfcclConfig_t *config) {

@@ -5,6 +5,10 @@
 #include "support/harness.h"
 #include "support/reference.h"
 
+/* The defaults, with the backend that the environment variable TEST_BACKEND names: cpu (when it is
+ * not set) or cuda. */
+dfcclConfig_t df_config(void);
+
 /* All ranks of a job in this process (dfcclInitAll), known to the watchdog. config NULL: df_config.
  */
 void df_make_contexts(dfcclContext_t *ctxs, int ranks, const dfcclConfig_t *config);
