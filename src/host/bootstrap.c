@@ -183,11 +183,12 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
   if (result == dfcclSuccess) result = fill_mesh(&made, r);
   if (result == dfcclSuccess) result = df_mesh_connect(r, made.local, made.sockets);
   df_listener_close(&r->listener);
-  if (result == dfcclSuccess) {
-    result = df_rendezvous_finish(r);
-    /* Ranks of this process that have heard the last word have no socket that would tell them. */
-    if (result != dfcclSuccess) df_world_miss(&made);
-  }
+  if (result == dfcclSuccess) result = df_rendezvous_finish(r);
+  /* Ranks of this process that have heard the last word have no socket that would tell them. */
+  if (result != dfcclSuccess && r->others_may_go)
+    df_world_miss(&made);
+  else if (result != dfcclSuccess && made.local != NULL)
+    df_world_expect_less(made.job, 1);
   if (result == dfcclSuccess)
     *mesh = made;
   else {

@@ -98,7 +98,10 @@ static void tell_failed_init(dfcclContext_t context) {
 
 static dfcclResult_t acquire_memory(dfcclContext_t context) {
   context->world = df_world_join(context->mesh.job, context->n_ranks, count_local(&context->mesh));
-  if (context->world == NULL) return dfcclOutOfMemory;
+  if (context->world == NULL) {
+    df_world_miss(&context->mesh);
+    return dfcclOutOfMemory;
+  }
   dfcclResult_t result = read_cards(context);
   if (result != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;

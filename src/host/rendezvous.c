@@ -221,6 +221,7 @@ dfcclResult_t df_rendezvous_finish(df_rendezvous *r) {
   send_all(r, &done, sizeof done);
   arrival what = receive(r, DF_MESSAGE_GO, sizeof(df_signal), r->deadline_ns);
   if (what == GOT) return dfcclSuccess;
+  r->others_may_go = what != REFUSED;
   return what == GONE ? df_rendezvous_orphaned(r) : bad_arrival(r, what);
 }
 

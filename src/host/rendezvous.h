@@ -33,6 +33,8 @@ typedef struct {
     unsigned char bytes[DF_MESSAGE_BYTES_MAX];
   } in;
   size_t in_used;
+  bool others_may_go; /* df_rendezvous_finish failed, and the root has not said that the job is off
+                       */
 
   df_listener listener; /* for ranks higher than this one */
 
