@@ -77,16 +77,18 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
   coll->taken++;
   df_publish_u64(&context->runs_taken, context->runs_taken + 1);
   if (*status != dfcclSuccess) {
-    if (coll->wait_status == dfcclSuccess) coll->wait_status = *status;
+    if (coll->words->status == dfcclSuccess)
+      df_store_relaxed_u32(&coll->words->status, (uint32_t)*status);
     if (context->wait_all_status == dfcclSuccess) context->wait_all_status = *status;
   }
   return coll;
 }
 
-/* [lock] The run's callback, if any, has returned. */
+/* [lock] The run's callback, if any, has returned. The context's count goes first: a thread that
+ * sees its collective complete, without the lock, finds the context no busier than that. */
 static void finish(dfcclContext_t context, df_coll *coll) {
-  df_publish_u64(&coll->completed, coll->completed + 1);
   df_publish_u64(&context->runs_completed, context->runs_completed + 1);
+  df_publish_u64(&coll->words->completed, coll->words->completed + 1);
 }
 
 /* [lock] Room for one more outstanding run's callback, made before the run is accepted: completing

@@ -57,10 +57,22 @@ typedef struct df_remote {
   char sentence[DF_SENTENCE_BYTES];
 } df_remote;
 
+/* What a thread that waits for a collective looks at without the lock: one line for each index of
+ * the registry, there as long as the context. */
+typedef struct DF_ALIGNED(64) df_wait_words {
+  uint64_t registration; /* which of the context's registrations the line belongs to; 0: none. From
+                            one to none only when no callback of it is still to return */
+  uint64_t latest;       /* which it belonged to last; [lock] */
+  uint64_t id;
+  uint64_t submitted; /* runs accepted */
+  uint64_t completed; /* callbacks returned */
+  uint32_t status;    /* dfcclResult_t: the first failure since the last dfcclWait */
+} df_wait_words;
+
 typedef struct df_coll {
   dfcclCollId_t id; /* first: the hash set's key */
   uint32_t index;
-  uint32_t references; /* the registry's, and one for each thread that waits for it */
+  uint32_t references; /* the registry's, one for each pending callback and each dfcclWaitAll */
   df_operation operation;
   uint64_t count;
   dfcclDataType_t type;
@@ -93,12 +105,11 @@ typedef struct df_coll {
   uint64_t retired;   /* taken back from it, by a CQE */
   uint64_t
       taken; /* through: retired, or failed while waiting on the host; the callback may still run */
-  uint64_t completed;              /* callbacks returned; published to waiters */
+  df_wait_words *words;
   df_run in_device[DF_RUNS_AHEAD]; /* by run */
   df_run *backlog;                 /* ring of waiting runs */
   uint32_t backlog_capacity, backlog_head, backlog_length;
   dfcclResult_t device_status; /* of the runs that the daemon has given back: the first failure */
-  dfcclResult_t wait_status;   /* first failing status since the last dfcclWait */
   int listed; /* on the context's list of collectives with something to admit or to fail */
   struct df_coll *next_listed;
 } df_coll;
@@ -156,6 +167,8 @@ typedef struct df_user_memory {
   uint32_t entry;  /* in the context's table of reaches; 0: none was left */
 } df_user_memory;
 
+enum { DF_RECENT_IDS = 64 };
+
 struct dfcclContext {
   uint64_t magic;
   uint32_t rank, n_ranks;
@@ -172,7 +185,12 @@ struct dfcclContext {
   uint32_t *generations; /* of each index */
   uint32_t *free_indices;
   uint32_t n_free, n_indices, n_colls;
-  df_coll *latest; /* the collective looked up last */
+  df_coll *latest;           /* the collective looked up last */
+  df_wait_words *wait_words; /* [capacity] by index */
+  void *wait_words_memory;
+  uint32_t
+      recent[DF_RECENT_IDS]; /* by id, modulo: 1 + the index looked up last; without the lock */
+  uint64_t registrations;    /* so far */
   struct df_plan_entry *plans;
 
   /* device */
@@ -254,8 +272,12 @@ typedef struct df_registration {
 } df_registration;
 dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration);
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
-df_coll *df_find(dfcclContext_t context, dfcclCollId_t id);      /* [lock] NULL: not registered */
-void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
+df_coll *df_find(dfcclContext_t context, dfcclCollId_t id); /* [lock] NULL: not registered */
+/* What to look at to wait for a collective; *registration tells it from others that use the line
+ * later. Takes the lock only for one that was not looked up lately. NULL: not registered. */
+const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
+                                   uint64_t *registration);
+void df_coll_unreference(dfcclContext_t context, df_coll *coll);             /* [lock] */
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t peer); /* [lock] */
 void df_registry_free(dfcclContext_t context);
 dfcclResult_t df_registry_init(dfcclContext_t context);

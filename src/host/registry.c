@@ -45,11 +45,16 @@ static bool remote_same(const void *a, const void *b) {
 
 dfcclResult_t df_registry_init(dfcclContext_t context) {
   context->by_index = calloc(DF_MAX_COLLECTIVES, sizeof *context->by_index);
+  /* By calloc, whose pages cost nothing until they are used; it does not know of cache lines. */
+  context->wait_words_memory = calloc(DF_MAX_COLLECTIVES + 1, sizeof *context->wait_words);
+  context->wait_words =
+      (df_wait_words *)DF_ALIGN_UP((uintptr_t)context->wait_words_memory, sizeof(df_wait_words));
   context->generations = calloc(DF_MAX_COLLECTIVES, sizeof *context->generations);
   context->free_indices = calloc(DF_MAX_COLLECTIVES, sizeof *context->free_indices);
   context->reaches = calloc(DF_MAX_REACHES, sizeof *context->reaches);
   context->listed_last = &context->listed_first;
-  if (!context->reaches || !context->by_index || !context->generations || !context->free_indices ||
+  if (!context->reaches || !context->by_index || !context->wait_words_memory ||
+      !context->generations || !context->free_indices ||
       !ck_hs_init(&context->colls, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, coll_hash, coll_same,
                   &set_allocator, 64, 1))
     return df_fail(dfcclOutOfMemory, "no memory for the table of collectives");
@@ -68,13 +73,51 @@ df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
   return coll;
 }
 
+static uint32_t *recent_of(dfcclContext_t context, dfcclCollId_t id) {
+  return &context->recent[id % DF_RECENT_IDS];
+}
+
+const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
+                                   uint64_t *registration) {
+  uint32_t index = df_load_relaxed_u32(recent_of(context, id));
+  if (index != 0) {
+    const df_wait_words *words = &context->wait_words[index - 1];
+    *registration = df_observe_u64(&words->registration);
+    if (*registration != 0 && df_load_relaxed_u64(&words->id) == id) return words;
+  }
+  const df_wait_words *words = NULL;
+  pthread_mutex_lock(&context->lock);
+  const df_coll *coll = df_find(context, id);
+  if (coll) {
+    words = coll->words;
+    *registration = words->registration;
+    df_store_relaxed_u32(recent_of(context, id), coll->index + 1);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return words;
+}
+
 /* ---- making and freeing a record ---- */
 
 static uint32_t take_index(dfcclContext_t context) {
   return context->n_free ? context->free_indices[--context->n_free] : context->n_indices++;
 }
 
+/* [lock] The line is the collective's from here on. Whoever still looks at it for an earlier one
+ * sees that there was none in between before it sees anything that is new. */
+static void take_words(dfcclContext_t context, df_coll *coll) {
+  df_wait_words *words = coll->words = &context->wait_words[coll->index];
+  DF_ASSERT(words->registration == 0);
+  df_publish_u64(&words->id, coll->id);
+  df_publish_u64(&words->submitted, 0);
+  df_publish_u64(&words->completed, 0);
+  df_store_relaxed_u32(&words->status, dfcclSuccess);
+  words->latest = ++context->registrations;
+  df_publish_u64(&words->registration, words->latest);
+}
+
 static void give_index(dfcclContext_t context, uint32_t index) {
+  df_publish_u64(&context->wait_words[index].registration, 0);
   context->by_index[index] = NULL;
   context->free_indices[context->n_free++] = index;
 }
@@ -193,6 +236,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
                      coll->id);
     goto forget;
   }
+  take_words(context, coll);
   context->by_index[coll->index] = coll;
   context->n_colls++;
   coll->references = 1;
@@ -269,6 +313,7 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
     df_coll_send(context, coll, &message, NULL);
     ck_hs_remove(&context->colls, coll_hash(coll, 0), coll);
     if (context->latest == coll) context->latest = NULL;
+    if (*recent_of(context, id) == coll->index + 1) df_store_relaxed_u32(recent_of(context, id), 0);
     df_unlist(context, coll);
     df_match_unbind(context, coll);
     df_coll_unreference(context, coll);
@@ -306,6 +351,7 @@ void df_registry_free(dfcclContext_t context) {
   if (context->colls.map) ck_hs_destroy(&context->colls);
   free(context->reaches);
   free(context->by_index);
+  free(context->wait_words_memory);
   free(context->generations);
   free(context->free_indices);
 }

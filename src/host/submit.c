@@ -215,6 +215,7 @@ static dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run 
   }
   df_publish_u64(&context->runs_accepted, context->runs_accepted + 1);
   uint64_t number = coll->submitted++;
+  df_publish_u64(&coll->words->submitted, coll->submitted);
   if (context->recorder) df_record_run(context, coll, number);
   if (straight) return dfcclSuccess;
   if (!coll->ready) {

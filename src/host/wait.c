@@ -11,13 +11,16 @@
 
 typedef struct df_condition {
   dfcclContext_t context;
-  const df_coll *coll;
-  uint64_t target;
+  const df_wait_words *words;
+  uint64_t registration, target;
   uint64_t deadline_ns; /* 0: none */
 } df_condition;
 
 static int coll_done(const df_condition *condition) {
-  return df_observe_u64(&condition->coll->completed) >= condition->target;
+  /* In this order: a count that has begun anew tells that the collective was gone before, and it
+   * can only go when its last callback has returned. */
+  return df_observe_u64(&condition->words->completed) >= condition->target ||
+         df_observe_u64(&condition->words->registration) != condition->registration;
 }
 
 static int is_settled(const df_condition *condition) {
@@ -82,31 +85,33 @@ static dfcclResult_t refuse_in_callback(const char *function) {
                  "%s was called from a callback; it would wait for the callback itself", function);
 }
 
-/* [lock], which is not held meanwhile. */
-static void wait_for(dfcclContext_t context, df_coll *coll) {
-  coll->references++;
-  df_condition condition = {.context = context, .coll = coll, .target = coll->submitted};
-  pthread_mutex_unlock(&context->lock);
-  drive_until(coll_done, &condition, 1);
+/* A failing status, which is told once; also of a collective that its callback has deregistered. */
+static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
+                                 const df_condition *condition) {
+  dfcclResult_t status = dfcclSuccess;
   pthread_mutex_lock(&context->lock);
+  df_wait_words *words = &context->wait_words[condition->words - context->wait_words];
+  if (words->latest == condition->registration) {
+    const df_coll *coll = words->registration ? df_find(context, id) : NULL;
+    status = (dfcclResult_t)words->status;
+    df_store_relaxed_u32(&words->status, dfcclSuccess);
+    if (status != dfcclSuccess) df_fail(status, "%s", coll ? coll->sentence : context->sentence);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return status;
 }
 
 dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
   if (df_in_callback()) return refuse_in_callback("dfcclWait");
-  pthread_mutex_lock(&context->lock);
-  df_coll *coll = df_find(context, id);
-  if (coll == NULL) {
-    pthread_mutex_unlock(&context->lock);
+  df_condition condition = {.context = context};
+  condition.words = df_find_words(context, id, &condition.registration);
+  if (condition.words == NULL)
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
                    context->rank);
-  }
-  wait_for(context, coll);
-  dfcclResult_t status = coll->wait_status;
-  coll->wait_status = dfcclSuccess;
-  if (status != dfcclSuccess) df_fail(status, "%s", coll->sentence);
-  df_coll_unreference(context, coll);
-  pthread_mutex_unlock(&context->lock);
-  return status;
+  condition.target = df_observe_u64(&condition.words->submitted);
+  drive_until(coll_done, &condition, 1);
+  if (DF_LIKELY(df_load_relaxed_u32(&condition.words->status) == dfcclSuccess)) return dfcclSuccess;
+  return take_status(context, id, &condition);
 }
 
 dfcclResult_t df_wait_all(dfcclContext_t context) {
@@ -115,8 +120,15 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
   /* One by one: what is submitted meanwhile may complete before what we wait for. */
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = context->by_index[i];
-    if (coll == NULL || coll->completed == coll->submitted) continue;
-    wait_for(context, coll);
+    if (coll == NULL || coll->words->completed == coll->submitted) continue;
+    df_condition condition = {.context = context,
+                              .words = coll->words,
+                              .registration = coll->words->registration,
+                              .target = coll->submitted};
+    coll->references++; /* its index is not another's meanwhile, so none is left out */
+    pthread_mutex_unlock(&context->lock);
+    drive_until(coll_done, &condition, 1);
+    pthread_mutex_lock(&context->lock);
     df_coll_unreference(context, coll);
   }
   dfcclResult_t status = context->wait_all_status;

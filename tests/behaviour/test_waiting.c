@@ -5,6 +5,7 @@
  */
 #include "support/buffers.h"
 
+#include <sched.h>
 #include <semaphore.h>
 
 enum { CHAINS = 16 };
@@ -129,4 +130,92 @@ DF_TEST(waiting, abort_runs_no_user_code, 30) {
     df_free_contexts(ctxs, 2);
     sem_destroy(&permission);
   }
+}
+
+/* ---- collectives that come and go while they are waited for ---- */
+
+typedef struct {
+  dfcclContext_t ctxs[2];
+  atomic_int returned;
+} comer;
+
+static void deregister_slowly(dfcclCollId_t id, dfcclResult_t status, void *arg) {
+  comer *c = arg;
+  CHECK(status == dfcclSuccess || status == dfcclRemoteError, "%s", df_test_result_name(status));
+  OK(dfcclDeregister(c->ctxs[0], id));
+  for (int i = 0; i < 20; i++) sched_yield();
+  atomic_store(&c->returned, 1);
+}
+
+static void wait_for_callback(int thread, void *arg) {
+  comer *c = arg;
+  (void)thread;
+  dfcclResult_t result = dfcclWait(c->ctxs[0], 5);
+  if (result == dfcclSuccess)
+    CHECK(atomic_load(&c->returned), "dfcclWait returned before the callback");
+  else
+    CHECK(result == dfcclInvalidArgument, "%s", df_test_result_name(result)); /* gone already */
+}
+
+/* dfcclWait waits for a callback also when that has deregistered its collective, whoever runs it;
+ * what is registered next, perhaps in the same place of the tables, is not taken for it. */
+DF_TEST(waiting, for_a_callback_that_deregisters, 60) {
+  static comer c;
+  int32_t send = 1, recv;
+  df_make_contexts(c.ctxs, 1, NULL);
+  df_waiting_for("a callback that deregisters its collective");
+  for (int round = 0; round < 200; round++) {
+    atomic_store(&c.returned, 0);
+    register_alone(c.ctxs[0], 5, 0);
+    OK(dfcclRunAllReduce(c.ctxs[0], 5, &send, &recv, deregister_slowly, &c));
+    df_in_threads(2, wait_for_callback, &c);
+    EVENTUALLY(atomic_load(&c.returned));
+    OK(dfcclWaitAll(c.ctxs[0]));
+    /* The next one: nothing of the last is left in its counts. */
+    int done = 0;
+    register_alone(c.ctxs[0], 6, 0);
+    for (int run = 0; run < 3; run++) {
+      recv = 0;
+      OK(dfcclRunAllReduce(c.ctxs[0], 6, &send, &recv, NULL, NULL));
+      OK(dfcclWait(c.ctxs[0], 6));
+      CHECK(recv == 1, "dfcclWait returned before the run");
+    }
+    OK(dfcclTest(c.ctxs[0], 6, &done));
+    CHECK(done, "runs are outstanding after dfcclWait");
+    OK(dfcclDeregister(c.ctxs[0], 6));
+    RESULT(dfcclWait(c.ctxs[0], 6), dfcclInvalidArgument);
+    RESULT(dfcclTest(c.ctxs[0], 6, &done), dfcclInvalidArgument);
+  }
+  df_waiting_for(NULL);
+  df_free_contexts(c.ctxs, 1);
+}
+
+static void wait_or_end(int thread, void *arg) {
+  comer *c = arg;
+  if (thread == 1) {
+    OK(dfcclDeregister(c->ctxs[1], 5));
+    return;
+  }
+  dfcclResult_t result = dfcclWait(c->ctxs[0], 5);
+  CHECK(result == dfcclRemoteError || result == dfcclInvalidArgument, "%s: a run that failed",
+        df_test_result_name(result));
+}
+
+/* ... and tells its failure. */
+DF_TEST(waiting, for_a_failure_whose_callback_deregisters, 60) {
+  static comer c;
+  int32_t send = 1, recv;
+  df_make_contexts(c.ctxs, 2, NULL);
+  df_collective coll = df_simple(1, 2);
+  df_waiting_for("a run that its peer will never meet");
+  for (int round = 0; round < 100; round++) {
+    atomic_store(&c.returned, 0);
+    df_register_all(c.ctxs, 5, &coll);
+    OK(dfcclRunAllReduce(c.ctxs[0], 5, &send, &recv, deregister_slowly, &c));
+    df_in_threads(2, wait_or_end, &c);
+    EVENTUALLY(atomic_load(&c.returned));
+    RESULT(dfcclDeregister(c.ctxs[0], 5), dfcclInvalidArgument);
+  }
+  df_waiting_for(NULL);
+  df_free_contexts(c.ctxs, 2);
 }
