@@ -37,7 +37,8 @@ def describe():
 
 
 def commit():
-    name = output("git", "-C", str(TOP), "rev-parse", "--short=12", "HEAD")
+    """The last one that changed the library."""
+    name = output("git", "-C", str(TOP), "log", "-1", "--format=%h", "--abbrev=12", "--", "src", "include")
     changed = output("git", "-C", str(TOP), "status", "--porcelain", "--untracked-files=no", "--", "src", "include")
     return name + ("+changes" if changed else "")
 
