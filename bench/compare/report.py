@@ -187,6 +187,17 @@ def summary(points, name):
             f"worst {worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, {worst.best})")
 
 
+def reliability(points):
+    """How many rounds, and how far apart they are."""
+    rounds = [len(point.rounds) for point in points]
+    spreads = [point.spread(name) for point in points for name in (*OWN, point.best) if name in point.median]
+    if not spreads:
+        return ""
+    many = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
+    return (f"Medians of {many} rounds; the rounds of one figure lie {percent(statistics.median(spreads))} of it apart (median over "
+            "all figures; largest - smallest): differences below that mean little.")
+
+
 def docs(data, files):
     points = points_of(data)
     lines = described(data)
@@ -194,7 +205,7 @@ def docs(data, files):
            + ", ".join(f"`bench/results/{file.name}`" for file in files) + ". Commands:", ""]
     out += ["    " + command for command in dict.fromkeys(run["command"] for run in data["runs"])]
     out += ["", "Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at that point (below 1: "
-            "DFCCL is faster)."]
+            "DFCCL is faster). " + reliability(points)]
     for ranks in sorted({point.ranks for point in points}):
         here = [point for point in points if point.ranks == ranks]
         for name, memory in (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory")):
