@@ -284,6 +284,41 @@ DFCCL_API dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, c
                                          void *recvBuf, dfcclCallback_t callback, void *arg);
 
 /*
+ * dfcclRun*OnStream: the same, in the order of a CUDA stream (`stream` is a cudaStream_t; NULL: the
+ * default stream). The run begins when the stream has come to this call, so that what is enqueued
+ * before it may produce the input; what is enqueued behind it waits until the run is through, with
+ * whatever status, so that it may use the output. The call itself enqueues two memory operations
+ * (or two kernels of one thread, where the device has no such operations) and never waits for a
+ * run. The callback, which may be NULL, is called as for dfcclRun*.
+ *
+ * What this order cannot cure: two collectives on one stream, in opposite orders on two ranks, wait
+ * for each other's input, and so do collectives on streams that share a hardware queue
+ * (CUDA_DEVICE_MAX_CONNECTIONS): docs/CUDA.md. Errors: those of dfcclRun*; dfcclInvalidUsage (a
+ * context on the CPU device; a stream that is being captured; 4,095 runs on streams are not
+ * complete), dfcclUnhandledCudaError. Any thread whose current device is the stream's. May wait
+ * where enqueueing waits.
+ */
+DFCCL_API dfcclResult_t dfcclRunAllReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id,
+                                                  const void *sendBuf, void *recvBuf, void *stream,
+                                                  dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id,
+                                               const void *sendBuf, void *recvBuf, void *stream,
+                                               dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunBroadcastOnStream(dfcclContext_t ctx, dfcclCollId_t id,
+                                                  const void *sendBuf, void *recvBuf, void *stream,
+                                                  dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunAllGatherOnStream(dfcclContext_t ctx, dfcclCollId_t id,
+                                                  const void *sendBuf, void *recvBuf, void *stream,
+                                                  dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunReduceScatterOnStream(dfcclContext_t ctx, dfcclCollId_t id,
+                                                      const void *sendBuf, void *recvBuf,
+                                                      void *stream, dfcclCallback_t callback,
+                                                      void *arg);
+DFCCL_API dfcclResult_t dfcclRunAllToAllOnStream(dfcclContext_t ctx, dfcclCollId_t id,
+                                                 const void *sendBuf, void *recvBuf, void *stream,
+                                                 dfcclCallback_t callback, void *arg);
+
+/*
  * *done = 1 when every run of the collective submitted before has completed and its callback has
  * returned, else 0. Does not block and does not drive progress. Errors: dfcclInvalidArgument.
  */

@@ -216,6 +216,13 @@ dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
                                void *recvBuf, dfcclCallback_t callback, void *arg) {               \
     DF_CHECK_CONTEXT(ctx);                                                                         \
     return finish(ctx, df_submit(ctx, operation, id, sendBuf, recvBuf, callback, arg));            \
+  }                                                                                                \
+  dfcclResult_t dfcclRun##Name##OnStream(dfcclContext_t ctx, dfcclCollId_t id,                     \
+                                         const void *sendBuf, void *recvBuf, void *stream,         \
+                                         dfcclCallback_t callback, void *arg) {                    \
+    DF_CHECK_CONTEXT(ctx);                                                                         \
+    return finish(                                                                                 \
+        ctx, df_submit_on_stream(ctx, operation, id, sendBuf, recvBuf, stream, callback, arg));    \
   }
 DF_DEFINE_RUN(AllReduce, DF_OP_ALL_REDUCE)
 DF_DEFINE_RUN(Reduce, DF_OP_REDUCE)

@@ -42,6 +42,15 @@ static df_coll *failed_waiting(dfcclContext_t context) {
   return NULL;
 }
 
+/* [lock] A failed collective with a run in a daemon that will not complete it. */
+static df_coll *stranded(dfcclContext_t context) {
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = context->by_index[i];
+    if (coll && coll->failed != dfcclSuccess && df_runs_in_device(coll) > 0) return coll;
+  }
+  return NULL;
+}
+
 /* [lock] The daemon is through with the oldest run that it holds of this collective. */
 static df_run retire(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(coll->retired < coll->admitted);
@@ -61,6 +70,7 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
   df_cqe cqe;
   df_coll *coll;
   if (df_cq_pop_mpsc(&context->device->cq, &cqe)) {
+    df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
     coll = context->by_index[cqe.collective];
     DF_ASSERT(coll != NULL);
     /* Two blocks' CQEs of one collective may be seen in either order: what follows a failed run has
@@ -68,12 +78,16 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
     if (cqe.status != 0) coll->device_status = (dfcclResult_t)cqe.status;
     *status = coll->device_status;
     *run = retire(context, coll);
+  } else if (context->device_lost && (coll = stranded(context)) != NULL) {
+    *status = coll->device_status = coll->failed;
+    *run = retire(context, coll);
   } else if (context->has_listed && (coll = failed_waiting(context)) != NULL) {
     *status = coll->failed;
     *run = df_backlog_pop(context, coll);
   } else {
     return NULL;
   }
+  if (run->ticket) context->ops->stream_release(context, run->ticket);
   coll->taken++;
   df_publish_u64(&context->runs_taken, context->runs_taken + 1);
   if (*status != dfcclSuccess) {
@@ -120,7 +134,8 @@ static uint32_t reap(dfcclContext_t context) {
   dfcclResult_t status;
   df_coll *coll;
   uint32_t finished = 0;
-  if (!df_cq_has_entry(&context->device->cq) && !df_load_relaxed_u32(&context->has_listed))
+  if (!df_cq_has_entry(&context->device->cq) && !df_load_relaxed_u32(&context->has_listed) &&
+      !df_load_relaxed_u32(&context->device_lost))
     return 0;
   df_callback_queue *queue = &context->callbacks;
   pthread_mutex_lock(&context->lock);

@@ -28,6 +28,7 @@ typedef struct df_run {
   const void *send;
   void *recv;
   uint32_t send_reach, recv_reach;
+  uint32_t ticket; /* of a stream; 0: none */
   dfcclCallback_t callback;
   void *argument;
   uint64_t submitted_ns; /* 0 where no timeout is configured */
@@ -219,7 +220,8 @@ struct dfcclContext {
   pthread_t poller;
   int poller_started;
   dfcclResult_t wait_all_status;
-  uint64_t callbacks_run, sqes_submitted;
+  uint64_t callbacks_run, sqes_submitted, cqes_seen;
+  uint32_t device_lost;  /* the daemon will complete nothing any more: the host does */
   uint32_t service_idle; /* it sleeps without a limit: wake it when a deadline begins to run */
 
   /* service */
@@ -259,6 +261,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
                               const df_settings *settings, df_mesh *mesh);
 dfcclResult_t df_context_close(dfcclContext_t context);
 df_card df_context_card(const df_settings *settings);
+df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank);
 
 /* registry.c */
 typedef struct df_registration {
@@ -311,6 +314,10 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment,
 /* submit.c */
 dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
                         const void *send, void *recv, dfcclCallback_t callback, void *argument);
+/* Begins when the stream comes to this call; the stream then waits until it is through. */
+dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                                  const void *send, void *recv, void *stream,
+                                  dfcclCallback_t callback, void *argument);
 void df_list(dfcclContext_t context, df_coll *coll); /* [lock] has something to admit or to fail */
 void df_unlist(dfcclContext_t context, df_coll *coll); /* [lock] */
 void df_admit_listed(dfcclContext_t context);          /* [lock] */
@@ -364,7 +371,9 @@ const char *df_coll_label(const df_coll *coll, char *text,
 dfcclResult_t df_peers_init(dfcclContext_t context);
 void df_peers_free(dfcclContext_t context);
 void df_send(dfcclContext_t context, uint32_t peer, const df_message *message, const void *payload,
-             int fd);                                      /* [lock] */
+             int fd); /* [lock] */
+void df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *segment,
+                     uint64_t use);                        /* [lock] */
 void df_peer_flush(dfcclContext_t context, uint32_t peer); /* [lock] */
 void df_peers_say_goodbye(dfcclContext_t context);
 

@@ -14,6 +14,11 @@
 struct df_coll;
 struct df_settings;
 
+typedef struct df_stream_run {
+  uint32_t ticket; /* 0: not on a stream */
+  uint64_t number;
+} df_stream_run;
+
 typedef struct df_device_ops {
   const char *name;
   /* A waiter that does not hold all blocks yields so often before it naps, so long each time. */
@@ -49,8 +54,14 @@ typedef struct df_device_ops {
   dfcclResult_t (*create_memory)(dfcclContext_t context, df_segment **segment, uint64_t id,
                                  size_t bytes);
   /* [lock] A peer process's memory, as announced; takes fd (-1: none). */
-  dfcclResult_t (*map_memory)(dfcclContext_t context, df_segment **segment,
+  dfcclResult_t (*map_memory)(dfcclContext_t context, uint32_t peer, df_segment **segment,
                               const df_message *message, int fd);
+  /* Can a peer of this process whom lends_to refuses read dfcclMemAlloc memory? */
+  int (*lends_memory_to)(dfcclContext_t context, uint32_t peer);
+  /* [lock] Room for what to add to an address for each rank, where the daemon sees it. NULL: none.
+   */
+  uint64_t *(*take_reach)(dfcclContext_t context);
+  void (*give_reach)(dfcclContext_t context, uint64_t *reach);
 
   /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. */
   void (*submitted)(dfcclContext_t context, int urgent);
@@ -65,9 +76,30 @@ typedef struct df_device_ops {
 
   /* Until every block that ran has left the device once; nothing is submitted meanwhile. */
   dfcclResult_t (*synchronize)(dfcclContext_t context);
+
+  /* Runs in the order of a stream; NULL where there are no streams. begin: takes a ticket, and lets
+   * the stream say when it has come here. end: lets it wait for the run. release [lock]: the run is
+   * through, or was never accepted. */
+  dfcclResult_t (*stream_begin)(dfcclContext_t context, void *stream, df_stream_run *run);
+  dfcclResult_t (*stream_end)(dfcclContext_t context, void *stream, const df_stream_run *run);
+  void (*stream_release)(dfcclContext_t context, uint32_t ticket);
 } df_device_ops;
 
 extern const df_device_ops df_device_cpu;
+const df_device_ops *df_device_of(const struct df_settings *settings);
+
+/* Part of a rank's card: what its peers must know about its device. */
+typedef struct df_device_card {
+  uint32_t backend; /* dfcclBackend_t */
+  int32_t ordinal;  /* in its process */
+  uint8_t uuid[16]; /* CUDA */
+} df_device_card;
+void df_device_fill_card(const struct df_settings *settings, df_device_card *card);
+
+/* Where the library was built with CUDA (facts_cuda.c, device_cuda.c). */
+extern const df_device_ops df_device_cuda;
+dfcclResult_t df_cuda_choose(struct df_settings *settings);
+void df_cuda_fill_card(const struct df_settings *settings, df_device_card *card);
 
 /* ---- One region of memory, laid out twice: to measure it, and to place things in it. */
 

@@ -29,6 +29,7 @@ static void lay_out(dfcclContext_t context, df_layout *layout) {
   df_cq_ring *rings = df_lay(layout, n_rings * sizeof *rings);
   df_descriptor **descriptors = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *descriptors);
   df_block *blocks = df_lay(layout, n_blocks * sizeof *blocks);
+  context->reaches = df_lay(layout, DF_MAX_REACHES * sizeof *context->reaches);
   if (layout->base) {
     *device = (df_device){
         .descriptors = descriptors, .n_blocks = n_blocks, .tunables = df_settings_tunables(s)};
@@ -250,10 +251,19 @@ static dfcclResult_t create_memory(dfcclContext_t context, df_segment **segment,
   return df_segment_create(segment, id, bytes);
 }
 
-static dfcclResult_t map_memory(dfcclContext_t context, df_segment **segment,
+static dfcclResult_t map_memory(dfcclContext_t context, uint32_t peer, df_segment **segment,
                                 const df_message *message, int fd) {
   (void)context;
+  (void)peer;
   return df_segment_map(segment, message->id, message->a, fd);
+}
+
+static uint64_t *take_reach(dfcclContext_t context) {
+  return malloc(context->n_ranks * sizeof(uint64_t));
+}
+static void give_reach(dfcclContext_t context, uint64_t *reach) {
+  (void)context;
+  free(reach);
 }
 
 const df_device_ops df_device_cpu = {
@@ -270,6 +280,9 @@ const df_device_ops df_device_cpu = {
     .clear = clear,
     .host_sees_links = 1,
     .lends_to = lends_to,
+    .lends_memory_to = lends_to,
+    .take_reach = take_reach,
+    .give_reach = give_reach,
     .create_memory = create_memory,
     .map_memory = map_memory,
     .submitted = submitted,

@@ -40,6 +40,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
   df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
   df_publish_u32(&coll->descriptor->words->cancel, (uint32_t)status);
+  df_publish_u32(&context->device->failures, context->device->failures + 1);
   if (tell) {
     df_message message = {.kind = DF_MESSAGE_FAIL,
                           .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,

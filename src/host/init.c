@@ -17,6 +17,7 @@ enum { DF_CARD_CPU_WORDS = 16 };
 /* What every rank tells all others at start. */
 typedef struct df_card_content {
   uint32_t version, max_blocks;
+  df_device_card device;
   uint64_t cpus[DF_CARD_CPU_WORDS]; /* that its process may use, modulo the number of these bits */
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
@@ -25,10 +26,17 @@ df_card df_context_card(const df_settings *settings) {
   df_card card;
   df_card_content content = {.version = DFCCL_VERSION_CODE,
                              .max_blocks = (uint32_t)settings->max_blocks};
+  df_device_fill_card(settings, &content.device);
   df_cpu_allowed(content.cpus, DF_CARD_CPU_WORDS);
   memset(&card, 0, sizeof card);
   memcpy(card.bytes, &content, sizeof content);
   return card;
+}
+
+df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank) {
+  df_card_content content;
+  memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
+  return content.device;
 }
 
 /* Blocks of a collective must be the same everywhere: the least that any rank allows. The cores
@@ -45,6 +53,10 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
                      content.version, context->rank, DFCCL_VERSION_CODE);
     if (content.max_blocks < 1 || content.max_blocks > DF_MAX_BLOCKS)
       return df_fail(dfcclRemoteError, "rank %u announces %u blocks", r, content.max_blocks);
+    if (content.device.backend != (uint32_t)context->settings.backend)
+      return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, rank %u the %s device", r,
+                     content.device.backend == dfcclBackendCuda ? "CUDA" : "CPU", context->rank,
+                     context->ops->name);
     blocks = DF_MIN(blocks, content.max_blocks);
     for (uint32_t w = 0; w < DF_CARD_CPU_WORDS; w++) cpus[w] |= content.cpus[w];
   }
@@ -121,11 +133,9 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
 }
 
 static void tell_home(dfcclContext_t context) {
-  df_message message = {
-      .kind = DF_MESSAGE_SEGMENT, .a = context->home->bytes, .b = DF_SEGMENT_HOME};
   pthread_mutex_lock(&context->lock);
   for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (!context->peers[r].local) df_send(context, r, &message, NULL, context->home->fd);
+    if (!context->peers[r].local) df_send_segment(context, r, context->home, DF_SEGMENT_HOME);
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -156,7 +166,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->n_ranks = n_ranks;
   context->settings = *settings;
   context->mesh = *mesh;
-  context->ops = &df_device_cpu;
+  context->ops = df_device_of(settings);
   context->event_fd = context->epoll_fd = -1;
   snprintf(context->sentence, sizeof context->sentence, "no error");
   pthread_mutex_init(&context->lock, NULL);

@@ -74,9 +74,7 @@ static void tell_segment(dfcclContext_t context, uint32_t peer_rank, const df_se
     peer->told = told;
     peer->told[peer->n_told++] = segment->id;
   }
-  df_message message = {
-      .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = DF_SEGMENT_LINKS};
-  df_send(context, peer_rank, &message, NULL, segment->fd);
+  df_send_segment(context, peer_rank, segment, DF_SEGMENT_LINKS);
 }
 
 /* [lock] Reserves what peers will write for us and tells them. */

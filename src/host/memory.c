@@ -19,10 +19,7 @@ static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
 
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
   df_user_memory *memory = calloc(1, sizeof *memory);
-  uint64_t *reach = malloc(context->n_ranks * sizeof *reach);
-  if (memory == NULL || reach == NULL) {
-    free(memory);
-    free(reach);
+  if (memory == NULL) {
     return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
   }
   pthread_mutex_lock(&context->lock);
@@ -30,30 +27,26 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
       context->ops->create_memory(context, &memory->segment, context->next_segment_id, bytes);
   if (result == dfcclSuccess) {
     context->next_segment_id++;
-    for (uint32_t r = 0; r < context->n_ranks; r++) reach[r] = DF_OUT_OF_REACH;
-    memory->reach = reach;
-    enter_reach(context, memory);
+    memory->reach = context->ops->take_reach(context);
+    for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
+      int reads = context->peers[r].local && context->ops->lends_memory_to(context, r);
+      memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
+    }
+    if (memory->reach) enter_reach(context, memory); /* else it is copied through slots */
     memory->next = context->user_memory;
     context->user_memory = memory;
-    df_message message = {.kind = DF_MESSAGE_SEGMENT,
-                          .id = memory->segment->id,
-                          .a = memory->segment->bytes,
-                          .b = DF_SEGMENT_USER};
     for (uint32_t r = 0; r < context->n_ranks; r++)
-      if (!context->peers[r].local) df_send(context, r, &message, NULL, memory->segment->fd);
+      if (!context->peers[r].local) df_send_segment(context, r, memory->segment, DF_SEGMENT_USER);
     *ptr = memory->segment->base;
   }
   pthread_mutex_unlock(&context->lock);
-  if (result != dfcclSuccess) {
-    free(memory);
-    free(reach);
-  }
+  if (result != dfcclSuccess) free(memory);
   return result;
 }
 
-static void free_memory(df_user_memory *memory) {
+static void free_memory(dfcclContext_t context, df_user_memory *memory) {
   df_segment_destroy(memory->segment);
-  free(memory->reach);
+  if (memory->reach) context->ops->give_reach(context, memory->reach);
   free(memory);
 }
 
@@ -74,7 +67,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
     return df_fail(dfcclInvalidArgument,
                    "%p was not allocated by dfcclMemAlloc on rank %u, or is freed already", ptr,
                    context->rank);
-  free_memory(memory);
+  free_memory(context, memory);
   return dfcclSuccess;
 }
 
@@ -89,14 +82,14 @@ uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
 
 void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment, uint64_t address) {
   for (df_user_memory *memory = context->user_memory; memory; memory = memory->next)
-    if (memory->segment->id == segment)
+    if (memory->segment->id == segment && memory->reach)
       df_publish_u64(&memory->reach[peer], address - (uint64_t)(uintptr_t)memory->segment->base);
 }
 
 void df_memory_release(dfcclContext_t context) {
   while (context->user_memory) {
     df_user_memory *next = context->user_memory->next;
-    free_memory(context->user_memory);
+    free_memory(context, context->user_memory);
     context->user_memory = next;
   }
 }

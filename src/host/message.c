@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "transports/segment.h"
+
 static int payload_fits(const df_message *message) {
   const uint8_t *payload = df_message_payload(message);
   df_announcement announced;
@@ -16,6 +18,8 @@ static int payload_fits(const df_message *message) {
   case DF_MESSAGE_CAUSE:
     return message->payload_bytes >= 1 && message->payload_bytes <= DF_SENTENCE_BYTES &&
            payload[message->payload_bytes - 1] == 0;
+  case DF_MESSAGE_SEGMENT: /* a device's memory: its handle in place of a descriptor */
+    return message->payload_bytes == 0 || message->payload_bytes == DF_SEGMENT_HANDLE_BYTES;
   default:
     return message->payload_bytes == 0;
   }

@@ -140,6 +140,14 @@ void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, c
   if (peer->first == outgoing) df_peer_flush(context, rank);
 }
 
+void df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *segment,
+                     uint64_t use) {
+  df_message message = {
+      .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = use};
+  if (segment->has_handle) message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
+  df_send(context, rank, &message, segment->handle, segment->fd);
+}
+
 /* Tells everybody that we leave in order, and gives the messages that still wait a moment to go
  * out. */
 void df_peers_say_goodbye(dfcclContext_t context) {

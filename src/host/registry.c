@@ -51,10 +51,9 @@ dfcclResult_t df_registry_init(dfcclContext_t context) {
       (df_wait_words *)DF_ALIGN_UP((uintptr_t)context->wait_words_memory, sizeof(df_wait_words));
   context->generations = calloc(DF_MAX_COLLECTIVES, sizeof *context->generations);
   context->free_indices = calloc(DF_MAX_COLLECTIVES, sizeof *context->free_indices);
-  context->reaches = calloc(DF_MAX_REACHES, sizeof *context->reaches);
   context->listed_last = &context->listed_first;
-  if (!context->reaches || !context->by_index || !context->wait_words_memory ||
-      !context->generations || !context->free_indices ||
+  if (!context->by_index || !context->wait_words_memory || !context->generations ||
+      !context->free_indices ||
       !ck_hs_init(&context->colls, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, coll_hash, coll_same,
                   &set_allocator, 64, 1))
     return df_fail(dfcclOutOfMemory, "no memory for the table of collectives");
@@ -349,7 +348,6 @@ void df_registry_free(dfcclContext_t context) {
       }
   }
   if (context->colls.map) ck_hs_destroy(&context->colls);
-  free(context->reaches);
   free(context->by_index);
   free(context->wait_words_memory);
   free(context->generations);

@@ -42,7 +42,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
   df_peer *peer = &context->peers[from];
   df_segment *segment;
   char sentence[DF_SENTENCE_BYTES];
-  if (fd < 0) {
+  if (fd < 0 && message->payload_bytes == 0) {
     snprintf(sentence, sizeof sentence,
              "rank %u announced shared memory to rank %u without its descriptor", from,
              context->rank);
@@ -50,16 +50,16 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
     return;
   }
   if (!is_sound_segment(message)) {
-    close(fd);
+    if (fd >= 0) close(fd);
     df_peer_lost(context, from, DF_PEER_DEAD, "sent a message that makes no sense");
     return;
   }
   for (segment = peer->segments; segment; segment = segment->next)
     if (segment->id == message->id) { /* told again */
-      close(fd);
+      if (fd >= 0) close(fd);
       return;
     }
-  dfcclResult_t result = context->ops->map_memory(context, &segment, message, fd);
+  dfcclResult_t result = context->ops->map_memory(context, from, &segment, message, fd);
   if (result != dfcclSuccess) {
     snprintf(sentence, sizeof sentence, "rank %u cannot map rank %u's memory: %.300s",
              context->rank, from, df_last_sentence());

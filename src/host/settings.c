@@ -97,6 +97,10 @@ static dfcclResult_t read_environment(df_settings *s) {
   if ((result = check_power("DFCCL_CONTEXT_SLOTS", s->context_slots)) != dfcclSuccess)
     return result;
   if ((result = check_power("DFCCL_SLOTS", s->slots)) != dfcclSuccess) return result;
+  if (s->cuda_threads % 32 != 0)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_CUDA_THREADS is %lld; it must be a multiple of 32",
+                   s->cuda_threads);
   if ((result = read_text("DFCCL_ISA", s->isa, sizeof s->isa)) != dfcclSuccess) return result;
   if (s->isa[0] && df_mover_cpu_by_name(s->isa) == NULL)
     return df_fail(dfcclInvalidUsage,
@@ -130,6 +134,7 @@ static dfcclResult_t apply_config(df_settings *s, const dfcclConfig_t *config) {
     return df_fail(dfcclInvalidArgument, "config.device is %d; it must be -1 or a device's number",
                    config->device);
   s->backend = config->backend;
+  s->device = config->device;
   if (config->maxBlocks) s->max_blocks = config->maxBlocks;
   if (config->queueDepth) s->queue_depth = config->queueDepth;
   if (config->timeoutMs) s->timeout_ms = config->timeoutMs;
@@ -145,15 +150,12 @@ static long long power_of_two_from(long long value, long long least) {
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config) {
   df_settings s;
   memset(&s, 0, sizeof s);
+  s.device = -1;
   dfcclResult_t result = read_environment(&s);
   if (result == dfcclSuccess && config != NULL) result = apply_config(&s, config);
   if (result != dfcclSuccess) return result;
-  if (s.max_blocks == 0) s.max_blocks = 1;
   s.queue_depth = s.queue_depth ? power_of_two_from(s.queue_depth, DF_MIN_QUEUE_DEPTH) : 1024;
-  if (s.backend == dfcclBackendCuda)
-    return df_fail(dfcclInvalidUsage, "config.backend is cuda, but this version has no host side "
-                                      "for CUDA devices; use auto or cpu");
-  s.backend = dfcclBackendCpu;
+  if ((result = df_device_choose(&s)) != dfcclSuccess) return result;
   *settings = s;
   return dfcclSuccess;
 }

@@ -17,7 +17,8 @@
   X(timeout_ms, "DFCCL_TIMEOUT_MS", 0, 0, 86400000,                                                \
     "timeoutMs where the caller's configuration leaves it 0")                                      \
   X(max_blocks, "DFCCL_MAX_BLOCKS", 0, 0, DF_MAX_BLOCKS,                                           \
-    "maxBlocks where the caller leaves it 0; 0: 1 on the CPU")                                     \
+    "maxBlocks where the caller leaves it 0; 0: 1 on the CPU, an eighth of the "                   \
+    "multiprocessors but at most 8 on CUDA")                                                       \
   X(queue_depth, "DFCCL_QUEUE_DEPTH", 0, 0, DF_MAX_QUEUE_DEPTH,                                    \
     "queueDepth where the caller leaves it 0; 0: 1024")                                            \
   X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
@@ -63,7 +64,22 @@
     "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")             \
   X(nap_us, "DFCCL_NAP_US", 1000, 10, 1000000,                                                     \
     "how long a background thread naps while others drive")                                        \
+  X(cuda_threads, "DFCCL_CUDA_THREADS", 512, 32, DF_CUDA_THREADS_LIMIT,                            \
+    "CUDA: threads of a block; a multiple of 32")                                                  \
+  X(cuda_relay, "DFCCL_CUDA_RELAY", 1, 0, 1,                                                       \
+    "CUDA: 1: one block polls the SQ and passes entries on in device memory; 0: each polls it")    \
+  X(cuda_collectives, "DFCCL_CUDA_COLLECTIVES", 4096, 1, DF_MAX_COLLECTIVES,                       \
+    "CUDA: collectives that can be registered at one time")                                        \
+  X(cuda_arena_mb, "DFCCL_CUDA_ARENA_MB", 64, 2, 65536,                                            \
+    "CUDA: MiB of device memory for links, allocated at the start and when more is needed")        \
+  X(cuda_restart_us, "DFCCL_CUDA_RESTART_US", 50, 1, 100000,                                       \
+    "CUDA: pause before a daemon that has quit is launched again for work that waits for peers; "  \
+    "up to 20 times as long while nothing comes of it")                                            \
+  X(cuda_nap_us, "DFCCL_CUDA_NAP_US", 20, 1, 100000,                                               \
+    "CUDA: how long the launcher naps between looks at a running daemon")                          \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")
+
+enum { DF_CUDA_THREADS_LIMIT = 512 }; /* DF_CUDA_MAX_LANES */
 
 typedef struct df_settings {
 #define X(field, variable, standard, least, most, meaning) long long field;
@@ -74,6 +90,7 @@ typedef struct df_settings {
   char record[512]; /* DFCCL_RECORD: directory; empty: no recording */
   df_tuning tuning; /* DFCCL_TUNING: what the file says; empty: no rules but the built-in ones */
   dfcclBackend_t backend;
+  long long device; /* CUDA ordinal; -1: the calling thread's current device */
 } df_settings;
 
 /* Reads environment and config (may be NULL). dfcclInvalidUsage names a variable,
@@ -83,6 +100,9 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
 /* Thresholds that were left to the library: by the device's kind, and by the number of ranks that
  * share so many cores. */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores);
+
+/* device.c: resolves backend, device and max_blocks where they were left to the library. */
+dfcclResult_t df_device_choose(df_settings *settings);
 
 df_tunables df_settings_tunables(const df_settings *settings);
 

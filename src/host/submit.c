@@ -87,7 +87,8 @@ static int admit(dfcclContext_t context, df_coll *coll, const df_run *run) {
   coll->descriptor->words->runs[slot] = (df_run_arguments){.send = run->send,
                                                            .recv = run->recv,
                                                            .send_reach = (uint16_t)run->send_reach,
-                                                           .recv_reach = (uint16_t)run->recv_reach};
+                                                           .recv_reach = (uint16_t)run->recv_reach,
+                                                           .ticket = run->ticket};
   if (!df_sq_push_spmc(&context->device->sq,
                        (df_sqe){.collective = coll->index, .blocks = coll->shape.n_blocks}))
     return 0;
@@ -227,19 +228,18 @@ static dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run 
   return dfcclSuccess;
 }
 
-dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
-                        const void *send, void *recv, dfcclCallback_t callback, void *argument) {
+static dfcclResult_t request(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                             df_run run) {
   int pushed = 0;
-  df_run run = {.send = send, .recv = recv, .callback = callback, .argument = argument};
   if (context->settings.timeout_ms) run.submitted_ns = df_clock_ns();
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, id);
   dfcclResult_t result = check_run(context, coll, operation, id);
-  if (result == dfcclSuccess) result = check_buffers(coll, send, recv);
+  if (result == dfcclSuccess) result = check_buffers(coll, run.send, run.recv);
   if (result == dfcclSuccess) {
     if (context->user_memory) {
-      run.send_reach = df_memory_reach(context, send);
-      run.recv_reach = df_memory_reach(context, recv);
+      run.send_reach = df_memory_reach(context, run.send);
+      run.recv_reach = df_memory_reach(context, run.recv);
     }
     result = submit(context, coll, &run, &pushed);
   }
@@ -250,4 +250,40 @@ dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCol
     if (df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);
   }
   return result;
+}
+
+dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                        const void *send, void *recv, dfcclCallback_t callback, void *argument) {
+  return request(context, operation, id,
+                 (df_run){.send = send, .recv = recv, .callback = callback, .argument = argument});
+}
+
+dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                                  const void *send, void *recv, void *stream,
+                                  dfcclCallback_t callback, void *argument) {
+  const df_device_ops *ops = context->ops;
+  df_stream_run on_stream = {0};
+  if (ops->stream_begin == NULL)
+    return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, which has no streams",
+                   context->rank, ops->name);
+  dfcclResult_t result = ops->stream_begin(context, stream, &on_stream);
+  if (result != dfcclSuccess) return result;
+  result = request(context, operation, id,
+                   (df_run){.send = send,
+                            .recv = recv,
+                            .ticket = on_stream.ticket,
+                            .callback = callback,
+                            .argument = argument});
+  if (result != dfcclSuccess) {
+    ops->stream_release(context, on_stream.ticket);
+    return result;
+  }
+  if (ops->stream_end(context, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;
+  /* The run is accepted, so its callback tells: the stream will not wait for it. */
+  pthread_mutex_lock(&context->lock);
+  df_coll *coll = df_find(context, id);
+  df_break(context, dfcclUnhandledCudaError, df_last_sentence());
+  if (coll) df_fail_collective(context, coll, dfcclUnhandledCudaError, 1, df_last_sentence());
+  pthread_mutex_unlock(&context->lock);
+  return dfcclSuccess;
 }

@@ -102,7 +102,10 @@ void df_segment_populate(const df_segment *segment, uint64_t offset, uint64_t by
 
 void df_segment_destroy(df_segment *segment) {
   if (segment == NULL) return;
-  munmap(segment->base, segment->bytes);
+  if (segment->destroy)
+    segment->destroy(segment);
+  else
+    munmap(segment->base, segment->bytes);
   if (segment->fd >= 0) close(segment->fd);
   free(segment);
 }
@@ -122,8 +125,11 @@ dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range) {
     df_segment *segment;
     df_range *whole = malloc(sizeof *whole);
     if (whole == NULL) return df_fail(dfcclOutOfMemory, "no memory for a free range's record");
-    dfcclResult_t result = df_segment_create(&segment, arena->next_id,
-                                             DF_MAX(bytes, (uint64_t)DF_ARENA_SEGMENT_BYTES));
+    uint64_t least = arena->segment_bytes ? arena->segment_bytes : DF_ARENA_SEGMENT_BYTES;
+    size_t wanted = DF_MAX(bytes, least);
+    dfcclResult_t result = arena->create
+                               ? arena->create(arena->owner, &segment, arena->next_id, wanted)
+                               : df_segment_create(&segment, arena->next_id, wanted);
     if (result != dfcclSuccess) {
       free(whole);
       return result;

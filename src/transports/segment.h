@@ -10,12 +10,19 @@
 #include "base/limits.h"
 #include "base/result.h"
 
+enum { DF_SEGMENT_HANDLE_BYTES = 64 };
+
 typedef struct df_segment {
   uint64_t id; /* unique in its context */
   uint8_t *base;
   size_t bytes;
-  int fd;
+  int fd;                  /* -1: a mapping, or a device's memory */
   struct df_segment *next; /* owner's list */
+
+  /* A device's memory (segment_cuda.h): what peers get in place of a file descriptor. */
+  void (*destroy)(struct df_segment *segment); /* gives base back; NULL: a memfd's mapping */
+  int device, has_handle, is_mapping;
+  uint8_t handle[DF_SEGMENT_HANDLE_BYTES];
 } df_segment;
 
 /* Zeroed memory of at least `bytes`, rounded up to pages. dfcclOutOfMemory or dfcclSystemError. */
@@ -39,6 +46,10 @@ typedef struct df_arena {
   df_range *free_ranges; /* by segment and offset, never two adjacent */
   uint64_t next_id;
   uint64_t used_bytes;
+  /* How segments are made, and how large at least; NULL, 0: memfds of the standard size. */
+  dfcclResult_t (*create)(void *owner, df_segment **segment, uint64_t id, size_t bytes);
+  void *owner;
+  uint64_t segment_bytes;
 } df_arena;
 
 /* A range of `bytes` (a multiple of a cache line), not zeroed. */

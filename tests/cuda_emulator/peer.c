@@ -1,0 +1,20 @@
+/* What GPUs can do to each other's memory, and a thread's attitude to captures of others. */
+#include "emulator.h"
+
+EMULATOR_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute,
+                                                      int device, int peer) {
+  EMULATOR_ENTER();
+  if (device == peer) return emulator_set_error(cudaErrorInvalidDevice);
+  *value = attribute != cudaDevP2PAttrPerformanceRank;
+  return cudaSuccess;
+}
+
+/* There are no captures to disturb. */
+EMULATOR_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
+  static _Thread_local enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
+  EMULATOR_ENTER();
+  const enum cudaStreamCaptureMode before = current;
+  current = *mode;
+  *mode = before;
+  return cudaSuccess;
+}
