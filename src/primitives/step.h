@@ -216,8 +216,9 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->type = desc->type;
   move->op = desc->op == dfcclAvg ? (uint8_t)dfcclSum : desc->op;
   move->divisor = desc->divisor;
-  /* In place the result's lines have been read moments ago: past the caches would be a detour. */
-  move->stream = desc->stream && !(cursor->flags & DF_CURSOR_IN_PLACE);
+  /* In place, what went through slots has been read moments ago: past the caches would be a detour.
+   * What is pulled from a lent buffer replaces lines that this rank has not read. */
+  move->stream = desc->stream && (received_direct || !(cursor->flags & DF_CURSOR_IN_PLACE));
   move->element_bytes = desc->element_bytes;
 
   if (move->send_link) {
