@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -175,16 +176,20 @@ class Group:
                         selector.unregister(key.fileobj)
         return [text.decode().split() for text in texts.values()]
 
-    def close(self):
-        """Asks the ranks to end, and ends what does not."""
+    def ask_to_end(self):
+        self.deadline = time.monotonic() + 10
         for connection in self.connections.values():
             try:
                 connection.sendall(b"quit\n")
             except OSError:
                 pass
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and any(process.poll() is None for process in self.launched):
+
+    def close(self):
+        """Waits for what was asked to end, and ends what does not."""
+        while time.monotonic() < self.deadline and any(process.poll() is None for process in self.launched):
             time.sleep(0.01)
+        if any(process.poll() is None for process in self.launched):
+            print(f"{self.library.name}: had to be killed at the end", file=sys.stderr)
         self.kill()
 
     def kill(self):

@@ -48,21 +48,21 @@ class Comparison:
         return sorted(listed, key=lambda point: len(self.data["points"].get(key_of(*point), {}).get("rounds", [])))
 
     def run(self):
-        try:
-            points = self.points()
-            for number, point in enumerate(points):
-                if self.out_of_time():
-                    print(f"the time is up: {len(points) - number} of {len(points)} points are left", file=sys.stderr)
-                    break
-                if sys.stderr.isatty():
-                    print(f"\r{number + 1} of {len(points)}: {key_of(*point)}    ", end="", file=sys.stderr)
-                self.measure_point(*point)
-        finally:
+        """The caller closes."""
+        points = self.points()
+        for number, point in enumerate(points):
+            if self.out_of_time():
+                print(f"the time is up: {len(points) - number} of {len(points)} points are left", file=sys.stderr)
+                break
             if sys.stderr.isatty():
-                print(file=sys.stderr)
-            self.close()
+                print(f"\r{number + 1} of {len(points)}: {key_of(*point)}    ", end="", file=sys.stderr)
+            self.measure_point(*point)
+        if sys.stderr.isatty():
+            print(file=sys.stderr)
 
     def close(self):
+        for group in self.groups.values():
+            group.ask_to_end()
         for group in self.groups.values():
             group.close()
         self.groups = {}
