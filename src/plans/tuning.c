@@ -239,18 +239,55 @@ int df_rule_print(const df_rule *rule, char *line, size_t bytes) {
 
 /* ---- the built-in table ---- */
 
-#define ALL UINT64_MAX
-#define RANKS_ALL 1, DF_MAX_RANKS
+enum { K = 1024 };
+#define NO_LIMIT UINT64_MAX
+#define RULE(operation, least, most, memory, from, to, algorithm, slot_bytes)                      \
+  { DF_OP_##operation, DF_##algorithm, DF_MEMORY_##memory, least, most, from, to, 0, slot_bytes, 0 }
 
-/* docs/PERFORMANCE.md has what they were measured against. */
+/* Up to 8 ranks measured with `dfccl-bench tune` (docs/PERFORMANCE.md), and rounded off; beyond, by
+ * the number of crossings. Where a rank has links to all others their slots are smaller, so that
+ * their memory does not grow with the group. */
 const df_rule df_built_in_rules[] = {
-    {DF_OP_ALL_REDUCE, DF_ALL_PAIRS, DF_MEMORY_ANY, 2, 2, 0, 16384, 0, 0, 0},
-    {DF_OP_ALL_REDUCE, DF_ALL_PAIRS, DF_MEMORY_ANY, 3, 64, 0, 2048, 0, 0, 0},
-    {DF_OP_ALL_REDUCE, DF_RING, DF_MEMORY_ANY, RANKS_ALL, 0, ALL, 0, 0, 0},
-    {DF_OP_REDUCE, DF_RING, DF_MEMORY_ANY, RANKS_ALL, 0, ALL, 0, 0, 0},
-    {DF_OP_BROADCAST, DF_RING, DF_MEMORY_ANY, RANKS_ALL, 0, ALL, 0, 0, 0},
-    {DF_OP_ALL_GATHER, DF_RING, DF_MEMORY_ANY, RANKS_ALL, 0, ALL, 0, 0, 0},
-    {DF_OP_REDUCE_SCATTER, DF_RING, DF_MEMORY_ANY, RANKS_ALL, 0, ALL, 0, 0, 0},
-    {DF_OP_ALL_TO_ALL, DF_PAIRWISE, DF_MEMORY_ANY, RANKS_ALL, 0, ALL, 0, 0, 0},
+    RULE(ALL_REDUCE, 1, 2, PROCESS, 0, 512 * K, DOUBLING, 0),
+    RULE(ALL_REDUCE, 1, 2, ANY, 0, 64 * K, ALL_PAIRS, 0),
+    RULE(ALL_REDUCE, 3, 16, ANY, 0, 1536, ALL_PAIRS, 0),
+    RULE(ALL_REDUCE, 3, 16, ANY, 1537, 64 * K, FLAT, 32 * K),
+    RULE(ALL_REDUCE, 17, DF_MAX_RANKS, ANY, 0, 32 * K, DOUBLING, 0),
+    RULE(ALL_REDUCE, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
+    RULE(ALL_REDUCE, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(ALL_REDUCE, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
+    RULE(ALL_REDUCE, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
+    RULE(ALL_REDUCE, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(REDUCE, 1, 16, PROCESS, 0, 2048 * K, FLAT, 32 * K),
+    RULE(REDUCE, 1, 16, ANY, 0, 64 * K, FLAT, 32 * K),
+    RULE(REDUCE, 17, DF_MAX_RANKS, ANY, 0, 64 * K, BINOMIAL, 0),
+    RULE(REDUCE, 1, DF_MAX_RANKS, PROCESS, 0, NO_LIMIT, BINOMIAL, 0),
+    RULE(REDUCE, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(BROADCAST, 1, 16, ANY, 0, 16 * K, FLAT, 0),
+    RULE(BROADCAST, 3, 16, PROCESS, 0, NO_LIMIT, TWO_LEVEL, 0),
+    RULE(BROADCAST, 5, 64, HOST, 128 * K, NO_LIMIT, SCATTER_ALL_GATHER, 0),
+    RULE(BROADCAST, 17, DF_MAX_RANKS, ANY, 0, 64 * K, BINOMIAL, 0),
+    RULE(BROADCAST, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(ALL_GATHER, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
+    RULE(ALL_GATHER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(ALL_GATHER, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
+    RULE(ALL_GATHER, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
+    RULE(ALL_GATHER, 65, DF_MAX_RANKS, ANY, 0, 64 * K, BRUCK, 0),
+    RULE(ALL_GATHER, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(REDUCE_SCATTER, 3, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
+    RULE(REDUCE_SCATTER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(REDUCE_SCATTER, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
+    RULE(REDUCE_SCATTER, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
+    RULE(REDUCE_SCATTER, 65, DF_MAX_RANKS, ANY, 0, 64 * K, HALVING, 0),
+    RULE(REDUCE_SCATTER, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(ALL_TO_ALL, 1, 4, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(ALL_TO_ALL, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
+    RULE(ALL_TO_ALL, 65, DF_MAX_RANKS, ANY, 0, 16 * K, BRUCK, 0),
+    RULE(ALL_TO_ALL, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, PAIRWISE, 32 * K),
 };
 const uint32_t df_n_built_in_rules = DF_COUNT_OF(df_built_in_rules);
