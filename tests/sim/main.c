@@ -72,7 +72,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 typedef struct options {
   uint64_t schedules, seed, each, jobs;
   int64_t world, schedule;
-  int planted, quiet;
+  int planted, brief;
 } options;
 
 typedef struct totals {
@@ -154,10 +154,9 @@ static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t
 
 static int run_job(const options *o, uint64_t first, int result) {
   totals t = {0};
-  alarm(0);
   int good = campaign(o, first, o->jobs, &t);
-  if (!good && sim_failure && !o->quiet) {
-    explain(o, t.failed_world, t.failed_schedule);
+  if (!good && sim_failure) explain(o, t.failed_world, t.failed_schedule);
+  if (!good && sim_failure && !o->brief) {
     options again = *o;
     again.world = (int64_t)t.failed_world;
     again.schedule = (int64_t)t.failed_schedule;
@@ -224,6 +223,8 @@ int main(int argc, char **argv) {
       o.world = (int64_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--schedule") == 0)
       o.schedule = (int64_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--brief") == 0)
+      o.brief = 1;
     else if (strcmp(argv[i], "--until") == 0)
       sim_trace_until = number(argc, argv, &i);
     else if (strcmp(argv[i], "--planted") == 0)

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Plants bugs in a copy of the library's sources, to test the simulation itself.
+
+    plant.py ROOT OUTPUT_DIRECTORY DEPFILE SOURCE...     one self-contained file planted_NAME.c for each source
+    plant.py --list                                      number and name of each bug
+    plant.py --check SIMULATE ROOT                       looks for each, MOST schedules long; WANTED of them must be found
+
+A bug is a replacement of a text of the sources; in the replacement, PLANTED stands for "this bug was chosen", which the
+running program decides (sim_planted). A text that is no longer there is reported: its bug must be planted anew.
+"""
+import os
+import re
+import subprocess
+import sys
+
+SEEDS, MOST, WANTED, LIMIT_S = (1,), 8_000, 20, int(os.environ.get("DF_PLANT_LIMIT_S", "120"))
+
+
+def weaker(call, weak):
+    """The call with a weaker order."""
+    name = call.split("(", 1)[0]
+    return "(PLANTED ? %s : %s)(%s" % (weak, name, call.split("(", 1)[1])
+
+
+def order(name, path, call, weak, context=None):
+    old = context or call
+    return (name, [(path, old, old.replace(call, weaker(call, weak), 1))])
+
+
+SQ, CQ, LINK = "queues/sq.h", "queues/cq.h", "primitives/link.h"
+STEP, LANES, DAEMON = "primitives/step.h", "primitives/lanes.h", "daemon_kernel/daemon.h"
+EXECUTOR, BELL = "daemon_kernel/executor_cpu.c", "base/bell.c"
+SUBMIT, COMPLETION, WAIT = "host/submit.c", "host/completion.c", "host/wait.c"
+
+BUGS = [
+    order("an SQE is published without order", SQ, "df_publish_u64(&slot->commit, (uint64_t)(uint32_t)(sq->ticket + 1)",
+          "df_store_relaxed_u64"),
+    order("an SQE is observed without order", SQ, "df_observe_u64(&slot->commit)", "df_load_relaxed_u64"),
+    ("the first of two readers frees an SQ slot", [(SQ, "df_system_sub_u32(&slot->readers_left, 1)",
+     "(PLANTED ? df_system_exchange_u32(&slot->readers_left, 0) + 1 : df_system_sub_u32(&slot->readers_left, 1))")]),
+    ("a full SQ is told by a load", [(SQ, "df_system_sub_u32(&slot->readers_left, 0) != 0", "(PLANTED || df_system_sub_u32(&slot->readers_left, 0) != 0)")]),
+    ("a run is lost when the SQ is full", [(SUBMIT, "        sq_full = 1;\n", "        sq_full = 1;\n        if (PLANTED) { df_backlog_pop(context, coll); }\n")]),
+    ("between two turns the lock is only tried", [(SUBMIT, "  pthread_mutex_lock(&context->lock); /* no try",
+     "  if (PLANTED) {\n    if (pthread_mutex_trylock(&context->lock) != 0) return;\n  } else\n    pthread_mutex_lock(&context->lock); /* no try")]),
+    order("a message is published without order", LINK, "df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence)", "df_store_relaxed_u64"),
+    order("a message is observed without order", LINK, "df_observe_u64((const uint64_t *)df_link_slot(link, sequence)", "df_load_relaxed_u64"),
+    order("a slot is released without order", LINK, "df_publish_fenced_u64(link->credit, sequence", "df_store_relaxed_u64"),
+    order("a credit is observed without order", LINK, "df_observe_u64(link->credit)", "df_load_relaxed_u64",
+          "  link->credit_seen = df_observe_u64(link->credit);\n  return"),
+    ("a slot is released before it is read", [(STEP, "  df_move_execute(lanes, move);",
+     "  if (PLANTED && move->recv_link) df_link_release(move->recv_link, move->recv_sequence);\n  df_move_execute(lanes, move);")]),
+    ("a message is published before it is written", [(STEP, "  df_move_execute(lanes, move);\n",
+     "  if (PLANTED && move->send_link && move->announces)\n    df_link_publish(move->send_link, move->send_sequence, (int)move->lends);\n  df_move_execute(lanes, move);\n")]),
+    ("a slot is written without credit", [(STEP, "move->announces && !df_link_may_send(", "!PLANTED && move->announces && !df_link_may_send(")]),
+    ("a run completes while what it lent is read", [(STEP, "  if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;\n  for",
+     "  if (!(cursor->flags & DF_CURSOR_DIRECT_SENT) || PLANTED) return 1;\n  for")]),
+    order("blocks count themselves done without order", DAEMON, "df_device_add_u32(&desc->counters->blocks_done[slot], 1)", "sim_add_relaxed"),
+    ("the completion counter is set back after the CQE", [(DAEMON, "    df_store_relaxed_u32(&desc->counters->blocks_done[slot],\n",
+     "    if (!PLANTED) df_store_relaxed_u32(&desc->counters->blocks_done[slot],\n"),
+     (DAEMON, "  df_cq_push_mpsc(&block->device->cq, block->index, cqe);",
+      "  df_cq_push_mpsc(&block->device->cq, block->index, cqe);\n  if (PLANTED && n_blocks > 1) df_store_relaxed_u32(&desc->counters->blocks_done[slot], 0);")]),
+    order("a packed CQE is published without order", CQ, "df_publish_u64(&ring->words[tail & mask], df_cqe_encode(cqe, (tail + 1)", "df_store_relaxed_u64"),
+    order("a CQE is observed without order", CQ, "df_observe_u64(&ring->words[index & cq->mask])", "df_load_relaxed_u64"),
+    ("a CQ ring's tail is published without order", [(CQ, "  df_wake_fence(); /* the plain", "  if (!PLANTED) df_wake_fence(); /* the plain"),
+     (CQ, "  df_publish_u64(&ring->tail, tail + 1);", "  (PLANTED ? df_store_relaxed_u64 : df_publish_u64)(&ring->tail, tail + 1);")]),
+    ("a sleeper announces itself without a fence", [(BELL, "  df_wake_fence();\n  return ticket;", "  if (!PLANTED) df_wake_fence();\n  return ticket;")]),
+    ("peers are rung without a fence", [(LANES, "  df_wake_fence();", "  if (!PLANTED) df_wake_fence();")]),
+    ("a submission rings without a fence", [(EXECUTOR, "  df_wake_fence(); /* after the push", "  if (!PLANTED) df_wake_fence(); /* after the push")]),
+    ("the poller and the waiters' bell are rung without a fence", [("base/bell.h", "  df_wake_fence();\n  if (DF_UNLIKELY", "  if (!PLANTED) df_wake_fence();\n  if (DF_UNLIKELY")]),
+    ("peers are not rung", [(LANES, "  if (lanes->n_noted == 0) return;", "  if (lanes->n_noted == 0 || PLANTED) return;")]),
+    ("a stuck executor looks before it announces its sleep", [(EXECUTOR,
+     "  uint32_t ticket = df_bell_prepare(executor->work_bell);\n  int reason = df_lifecycle_has_reason(eb->block) ||",
+     "  int early = PLANTED ? df_lifecycle_has_reason(eb->block) : 0;\n  uint32_t ticket = df_bell_prepare(executor->work_bell);\n"
+     "  int reason = (PLANTED ? early : df_lifecycle_has_reason(eb->block)) ||")]),
+    ("a stuck executor does not look again", [(EXECUTOR, "  int reason = df_lifecycle_has_reason(eb->block) ||", "  int reason = (!PLANTED && df_lifecycle_has_reason(eb->block)) ||"),]),
+    ("a waiter does not look again", [(WAIT,
+     "  if (is_true(condition) || context->ops->drive_has_reason(context, driver) ||\n      df_completion_is_due(context))",
+     "  if (!PLANTED && (is_true(condition) || context->ops->drive_has_reason(context, driver) ||\n      df_completion_is_due(context)))")]),
+    ("the poller does not look again", [(COMPLETION, "    if (finished > 0 || df_completion_is_due(context) ||", "    if ((!PLANTED && (finished > 0 || df_completion_is_due(context))) ||")]),
+    ("a block leaves without saving its contexts", [("daemon_kernel/lifecycle.h", "  df_context_flush(&block->cache);", "  if (!PLANTED) df_context_flush(&block->cache);")]),
+    ("a progress is not marked to be saved", [(DAEMON, "      slot->dirty = 1;\n      block->quiet_polls", "      if (!PLANTED) slot->dirty = 1;\n      block->quiet_polls")]),
+    order("a block changes hands without order", EXECUTOR, "df_publish_u32(&eb->owner, 0)", "df_store_relaxed_u32"),
+    ("a synchronisation forgets what it held back", [(WAIT, "  context->held--;\n  df_admit_listed(context);", "  context->held--;\n  if (!PLANTED) df_admit_listed(context);")]),
+    ("a retired run does not make room", [(COMPLETION, "  if (coll->backlog_length > 0) {", "  if (!PLANTED && coll->backlog_length > 0) {")]),
+    ("a run with a callback is finished before it", [(COMPLETION, "  queue->running = 0;\n", "  queue->running = 0;\n  if (PLANTED) df_publish_u64(&next.coll->completed, next.coll->completed + 1);\n")]),
+]
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def planted_sources(root):
+    """Path below src -> text with every bug; and which bugs could be planted."""
+    texts, plantable = {}, []
+    for number, (_, edits) in enumerate(BUGS, 1):
+        trial = dict(texts)
+        for path, old, new in edits:
+            text = trial.get(path) or read(os.path.join(root, "src", path))
+            at = text.find(old)
+            if at < 0:
+                break
+            trial[path] = text[:at] + new.replace("PLANTED", "(sim_planted == %d)" % number) + text[at + len(old):]
+        else:
+            texts = trial
+            plantable.append(number)
+    return texts, plantable
+
+
+def amalgamate(root, texts, path, seen):
+    """The file with the project's own headers in the place of their inclusion."""
+    seen.append(path)
+    below = os.path.relpath(path, os.path.join(root, "src"))
+    out = ['#line 1 "%s"' % path]
+    for number, line in enumerate((texts.get(below) or read(path)).split("\n"), 1):
+        match = re.match(r'#include "([^"]+)"', line)
+        found = None
+        if match:
+            for folder in ("src", "include", "tests/sim"):
+                if os.path.exists(os.path.join(root, folder, match[1])):
+                    found = os.path.join(root, folder, match[1])
+        if not found:
+            out.append(line)
+        elif found not in seen:
+            out += amalgamate(root, texts, found, seen)
+            out.append('#line %d "%s"' % (number + 1, path))
+    return out
+
+
+def generate(root, directory, depfile, sources):
+    texts, _ = planted_sources(root)
+    outputs, inputs = [], set()
+    for source in sources:
+        seen = []
+        body = amalgamate(root, texts, os.path.abspath(source), seen)
+        inputs.update(seen)
+        output = os.path.join(directory, "planted_" + os.path.basename(source))
+        outputs.append(output)
+        head = ("extern int sim_planted;\nstatic inline unsigned sim_add_relaxed(unsigned *p, unsigned n) {\n"
+                "  return __atomic_fetch_add(p, n, __ATOMIC_RELAXED);\n}\n")
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(head + "\n".join(body) + "\n")
+    with open(depfile, "w", encoding="utf-8") as file:
+        file.write("%s: %s\n" % (outputs[0], " ".join(sorted(inputs))))
+
+
+def check(simulate, root):
+    _, plantable = planted_sources(root)
+    found, missed = 0, []
+    for number, (name, _) in enumerate(BUGS, 1):
+        if number not in plantable:
+            print("not planted: %2d %s (the source has changed: plant it anew)" % (number, name))
+            continue
+        needed, before = None, 0
+        for seed in SEEDS:
+            try:
+                result = subprocess.run([simulate, "--planted", str(number), "--schedules", str(MOST), "--each", "20", "--seed",
+                                         str(seed), "--brief"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+            except subprocess.TimeoutExpired:
+                continue
+            schedules = int(re.search(r"(\d+) schedules", result.stdout)[1]) if "schedules" in result.stdout else 0
+            if result.returncode != 0:
+                needed = before + schedules
+                how = re.search(r"FAILED: (.*)", result.stdout)
+                print("found: %2d %-58s after %6d schedules: %s" % (number, name, needed, how[1][:100] if how else "?"), flush=True)
+                found += 1
+                break
+            before += schedules
+        if needed is None:
+            missed.append(name)
+            print("NOT FOUND: %2d %s in %d schedules" % (number, name, before), flush=True)
+    print("planted bugs: %d found, %d not found, %d could not be planted" % (found, len(missed), len(BUGS) - len(plantable)))
+    return 0 if found >= WANTED else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--list":
+        for index, bug in enumerate(BUGS, 1):
+            print(index, bug[0])
+    elif sys.argv[1] == "--check":
+        sys.exit(check(sys.argv[2], sys.argv[3]))
+    else:
+        generate(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])
