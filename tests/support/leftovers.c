@@ -71,15 +71,59 @@ void df_shm_names(char *names, size_t bytes) {
   closedir(directory);
 }
 
+/* The sockets that processes of this session hold, by inode. A socket without a name in a file
+ * system lives as long as somebody holds it, so one that nobody of this session holds is not ours;
+ * the programs of other tests are in sessions of their own. */
+typedef struct inode_set {
+  unsigned long inodes[1 << 16];
+  size_t count;
+} inode_set;
+
+static void add_sockets_of(inode_set *set, const char *process) {
+  char path[300], target[64];
+  snprintf(path, sizeof path, "/proc/%s/fd", process);
+  DIR *descriptors = opendir(path);
+  if (descriptors == NULL) return; /* it has just ended */
+  for (const struct dirent *entry; (entry = readdir(descriptors)) != NULL;) {
+    ssize_t length = readlinkat(dirfd(descriptors), entry->d_name, target, sizeof target - 1);
+    if (length <= 0) continue;
+    target[length] = '\0';
+    if (sscanf(target, "socket:[%lu]", &set->inodes[set->count]) == 1 &&
+        set->count < sizeof set->inodes / sizeof *set->inodes - 1)
+      set->count++;
+  }
+  closedir(descriptors);
+}
+
+static void sockets_of_this_session(inode_set *set) {
+  set->count = 0;
+  DIR *processes = opendir("/proc");
+  if (processes == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(processes)) != NULL;)
+    if (atoi(entry->d_name) > 0 && getsid(atoi(entry->d_name)) == getsid(0))
+      add_sockets_of(set, entry->d_name);
+  closedir(processes);
+}
+
+static bool holds(const inode_set *set, unsigned long inode) {
+  for (size_t i = 0; i < set->count; i++)
+    if (set->inodes[i] == inode) return true;
+  return false;
+}
+
 void df_unix_socket_names(char *names, size_t bytes) {
+  static inode_set ours;
   FILE *file = fopen("/proc/net/unix", "r");
   char line[512];
   size_t used = 0;
   names[0] = '\0';
   if (file == NULL) return;
+  sockets_of_this_session(&ours);
   while (fgets(line, sizeof line, file) != NULL) {
+    unsigned long inode = 0;
     const char *name = strrchr(line, ' ');
     if (name == NULL || strcasestr(name, "dfccl") == NULL) continue;
+    if (sscanf(line, "%*s %*s %*s %*s %*s %*s %lu", &inode) != 1 || !holds(&ours, inode)) continue;
     if (!add_line(names, bytes, &used, name)) break;
   }
   fclose(file);

@@ -8,10 +8,10 @@ int df_thread_count(void);     /* threads of this process */
 int df_descriptor_count(void); /* open file descriptors of this process */
 int df_child_count(void);      /* children of this process that exist, zombies included */
 long df_resident_kb(void);     /* resident memory of this process */
-/* Names in the whole machine, one a line. Other jobs of this machine have such too: compare names,
- * not numbers. */
-void df_shm_names(char *names, size_t bytes);         /* entries of /dev/shm */
-void df_unix_socket_names(char *names, size_t bytes); /* Unix sockets whose name says dfccl */
+/* Names, one a line. Other jobs of this machine have some in /dev/shm too: compare names, not
+ * numbers. Unix sockets: those whose name says dfccl and that a process of this session holds. */
+void df_shm_names(char *names, size_t bytes); /* entries of /dev/shm */
+void df_unix_socket_names(char *names, size_t bytes);
 /* How many names of `during` that are not in `before` are there now. */
 int df_shm_names_left(const char *before, const char *during);
 int df_unix_sockets_left(const char *before, const char *during);
