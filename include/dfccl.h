@@ -87,6 +87,11 @@ typedef struct {
 
 typedef enum { dfcclBackendAuto = 0, dfcclBackendCpu = 1, dfcclBackendCuda = 2 } dfcclBackend_t;
 
+/*
+ * Structs that begin with size, magic and version are filled by their ..._INITIALIZER and may grow.
+ * One of an older header, shorter, has the defaults for what it lacks; one of a newer header,
+ * longer, is refused with dfcclInvalidArgument unless what this library does not know is zero.
+ */
 typedef struct {
   size_t size;
   unsigned magic;

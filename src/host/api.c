@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "host/context.h"
+#include "host/growing.h"
 #include "host/launcher.h"
 
 /* A failing call's sentence is the context's latest failure too. */
@@ -278,13 +279,8 @@ dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr) {
 dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats) {
   DF_CHECK_CONTEXT(ctx);
   if (stats == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "stats is NULL"));
-  if (stats->size != sizeof *stats || stats->magic != DFCCL_STATS_MAGIC)
-    return finish(
-        ctx,
-        df_fail(
-            dfcclInvalidArgument,
-            "stats has size %zu and magic 0x%x; fill it with DFCCL_STATS_INITIALIZER (size %zu)",
-            stats->size, stats->magic, sizeof *stats));
+  dfcclResult_t result = df_growing_check(&df_growing_stats, stats);
+  if (result != dfcclSuccess) return finish(ctx, result);
   return df_stats(ctx, stats);
 }
 

@@ -270,7 +270,9 @@ dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
     s.taskQueueHighWater =
         DF_MAX(s.taskQueueHighWater, df_load_relaxed_u32(&block->tasks.high_water));
   }
-  *stats = s;
+  s.size = stats->size; /* the caller's struct may be shorter or longer than ours */
+  s.version = stats->version;
+  memcpy(stats, &s, DF_MIN(s.size, sizeof s));
   return dfcclSuccess;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "host/context.h"
+#include "host/growing.h"
 
 /* ---- hash set of collectives, keyed by id ---- */
 
@@ -262,7 +263,8 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t peer) {
   df_send(context, peer, &message, payload, -1);
 }
 
-dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration) {
+/* With whole options: what a program of an older version did not give has its default. */
+static dfcclResult_t register_whole(dfcclContext_t context, const df_registration *registration) {
   df_choice choice;
   dfcclResult_t result = df_registration_check(context, registration, &choice);
   if (result != dfcclSuccess) return result;
@@ -294,6 +296,15 @@ dfcclResult_t df_register(dfcclContext_t context, const df_registration *registr
   pthread_mutex_unlock(&context->lock);
   if (result != dfcclSuccess) free_record(coll);
   return result;
+}
+
+dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration) {
+  if (registration->options == NULL) return register_whole(context, registration);
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  df_registration whole = *registration;
+  whole.options = &options;
+  dfcclResult_t result = df_growing_read(&df_growing_options, registration->options, &options);
+  return result == dfcclSuccess ? register_whole(context, &whole) : result;
 }
 
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "host/growing.h"
 #include "primitives/mover_cpu.h"
 
 static dfcclResult_t read_number(const char *variable, long long least, long long most,
@@ -110,12 +111,11 @@ static dfcclResult_t read_environment(df_settings *s) {
   return read_text("DFCCL_RECORD", s->record, sizeof s->record);
 }
 
-static dfcclResult_t apply_config(df_settings *s, const dfcclConfig_t *config) {
-  if (config->size != sizeof *config || config->magic != DFCCL_CONFIG_MAGIC)
-    return df_fail(dfcclInvalidArgument,
-                   "config has size %zu and magic 0x%x; fill it with DFCCL_CONFIG_INITIALIZER "
-                   "(size %zu, magic 0x%x)",
-                   config->size, config->magic, sizeof *config, DFCCL_CONFIG_MAGIC);
+static dfcclResult_t apply_config(df_settings *s, const dfcclConfig_t *given) {
+  dfcclConfig_t whole = DFCCL_CONFIG_INITIALIZER;
+  const dfcclConfig_t *config = &whole;
+  dfcclResult_t result = df_growing_read(&df_growing_config, given, &whole);
+  if (result != dfcclSuccess) return result;
   if (config->backend != dfcclBackendAuto && config->backend != dfcclBackendCpu &&
       config->backend != dfcclBackendCuda)
     return df_fail(dfcclInvalidArgument,

@@ -5,6 +5,7 @@
  */
 #include "support/buffers.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,6 +199,30 @@ DF_TEST(invalid_arguments, the_others, 30) {
   REFUSED(dfcclDump(ctxs[0], -1), dfcclSystemError, "-1");
   REFUSED(dfcclDump(ctxs[0], 987), dfcclSystemError, "987");
   df_free_contexts(ctxs, 1);
+}
+
+/* A program that was compiled against a header with fewer members: they keep their defaults, and
+ * nothing is written behind what it knows. */
+DF_TEST(invalid_arguments, structs_of_an_older_header, 30) {
+  dfcclContext_t ctx;
+  dfcclConfig_t config = df_config();
+  config.size = offsetof(dfcclConfig_t, timeoutMs);
+  config.timeoutMs = -7; /* not the library's to read */
+  OK(dfcclInitAll(&ctx, 1, &config));
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.size = offsetof(dfcclCollOptions_t, algorithm);
+  options.name = "older";
+  options.algorithm = "quantum"; /* nor this */
+  OK(dfcclRegisterAllReduce(ctx, 1, 1, dfcclInt8, dfcclSum, &options));
+  dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+  stats.size = offsetof(dfcclStats_t, taskQueueLength);
+  stats.version = 3;
+  stats.blocks = 12345;
+  OK(dfcclGetStats(ctx, &stats));
+  CHECK(stats.blocks == 12345, "written behind the struct");
+  CHECK(stats.size == offsetof(dfcclStats_t, taskQueueLength) && stats.version == 3,
+        "what the caller has set: size %zu, version %u", stats.size, stats.version);
+  OK(dfcclDestroy(ctx));
 }
 
 /* Every code has its sentence; a code that does not exist has one too. */

@@ -1,0 +1,62 @@
+#include "host/growing.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+/* A struct's size is a multiple of its alignment, and in all of ours a member ends at each such
+ * multiple: an older struct's size is one of them. */
+#define GROWING(argument, type, macro, first, number)                                              \
+  {                                                                                                \
+    .name = argument, .initializer = macro, .size = sizeof(type),                                  \
+    .least = DF_ALIGN_UP(offsetof(type, first) + 1, ALIGNMENT), .magic = number                    \
+  }
+#define ALIGNMENT _Alignof(uint64_t)
+enum { GROWN_MAX = 4096 }; /* no struct of ours will ever be larger: a size beyond it is nonsense */
+
+const df_growing df_growing_config =
+    GROWING("config", dfcclConfig_t, "DFCCL_CONFIG_INITIALIZER", backend, DFCCL_CONFIG_MAGIC);
+const df_growing df_growing_options =
+    GROWING("options", dfcclCollOptions_t, "DFCCL_COLL_OPTIONS_INITIALIZER", ranks,
+            DFCCL_COLL_OPTIONS_MAGIC);
+const df_growing df_growing_stats =
+    GROWING("stats", dfcclStats_t, "DFCCL_STATS_INITIALIZER", sqesSubmitted, DFCCL_STATS_MAGIC);
+
+typedef struct df_growing_head { /* what all of them begin with */
+  size_t size;
+  unsigned magic, version;
+} df_growing_head;
+DF_STATIC_ASSERT(offsetof(dfcclConfig_t, backend) == sizeof(df_growing_head), "config's head");
+DF_STATIC_ASSERT(offsetof(dfcclCollOptions_t, ranks) == sizeof(df_growing_head), "options' head");
+DF_STATIC_ASSERT(offsetof(dfcclStats_t, sqesSubmitted) == sizeof(df_growing_head), "stats' head");
+
+static int is_zero(const unsigned char *bytes, size_t from, size_t to) {
+  while (from < to && bytes[from] == 0) from++;
+  return from == to;
+}
+
+dfcclResult_t df_growing_check(const df_growing *kind, const void *given) {
+  df_growing_head head;
+  memcpy(&head, given, sizeof head);
+  int plausible = head.size >= kind->least && head.size <= GROWN_MAX && head.size % ALIGNMENT == 0;
+  if (head.magic != kind->magic || !plausible)
+    return df_fail(dfcclInvalidArgument,
+                   "%s has size %zu and magic 0x%x; fill it with %s (size %zu, magic 0x%x)",
+                   kind->name, head.size, head.magic, kind->initializer, kind->size, kind->magic);
+  if (head.size > kind->size && !is_zero(given, kind->size, head.size))
+    return df_fail(dfcclInvalidArgument,
+                   "%s has size %zu and sets members that this library (version %d, size %zu) does "
+                   "not have",
+                   kind->name, head.size, DFCCL_VERSION_CODE, kind->size);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_growing_read(const df_growing *kind, const void *given, void *whole) {
+  dfcclResult_t result = df_growing_check(kind, given);
+  if (result != dfcclSuccess) return result;
+  size_t size;
+  memcpy(&size, given, sizeof size);
+  memcpy(whole, given, DF_MIN(size, kind->size));
+  return dfcclSuccess;
+}
