@@ -31,7 +31,7 @@ bool df_tool_rank_check(df_tool_rank *rank, dfcclResult_t result, const char *wh
 }
 
 void df_tool_rank_run(const df_tool_job *job, df_tool_rank *rank) {
-  job->rank_main(rank);
+  if (rank->outcome.code == 0) job->rank_main(rank);
   if (rank->outcome.code != 0) {
     if (job->on_failure != NULL) job->on_failure(job->argument);
     if (rank->context != NULL) dfcclAbort(rank->context);

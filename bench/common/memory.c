@@ -64,7 +64,7 @@ const char *df_tool_memory_open(dfcclBackend_t backend, int wish, int *device) {
   if (driver.device_count(&count) != 0 || count < 1) return "there is no CUDA device";
   int handle = 0;
   void *context = NULL;
-  *device = wish % count;
+  *device = wish < 0 ? 0 : wish % count; /* -1: the current one, which is the first here */
   if (driver.device_get(&handle, *device) != 0 || driver.primary_retain(&context, handle) != 0 ||
       driver.set_current(context) != 0)
     return "the CUDA device cannot be used";

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/memory.h"
+
 enum { GUARD = 64, AROUND = 0xA5, UNTOUCHED = 0xEE };
 
 static size_t round_up(size_t bytes) { return (bytes + GUARD - 1) / GUARD * GUARD; }
@@ -24,8 +26,9 @@ static void place(df_buffers *b) {
   } else {
     b->recv_area = b->send_area;
   }
-  b->send = b->send_area;
-  b->recv = b->recv_area;
+  char *base = b->device_memory != NULL ? b->device_memory : b->memory;
+  b->send = base + (b->send_area - b->memory);
+  b->recv = base + (b->recv_area - b->memory);
   if (b->flags & DF_UNUSED_NULL) {
     if (!df_sends(b->coll, b->position)) b->send = NULL;
     if (!df_receives(b->coll, b->position)) b->recv = NULL;
@@ -42,16 +45,18 @@ void df_buffers_make(df_buffers *b, dfcclContext_t ctx, const df_collective *col
   if (flags & DF_ZERO_COPY) {
     void *memory = NULL;
     OK(dfcclMemAlloc(ctx, &memory, b->memory_bytes));
-    b->memory = memory;
-  } else {
-    b->memory = aligned_alloc(GUARD, round_up(b->memory_bytes));
-    CHECK(b->memory != NULL, "no memory for %zu bytes", b->memory_bytes);
+    if (df_on_cuda())
+      b->device_memory = memory;
+    else
+      b->memory = memory;
   }
+  if (b->memory == NULL) b->memory = df_memory_take(b->memory_bytes);
   memset(b->memory, AROUND, b->memory_bytes);
   place(b);
   memset(b->recv_area, UNTOUCHED, b->recv_bytes);
   if (df_sends(coll, position))
     df_contribution(coll, position, run, 0, df_send_elements(coll), b->send_area);
+  if (b->device_memory != NULL) df_memory_copy(b->device_memory, b->memory, b->memory_bytes);
 }
 
 static bool all_are(const char *from, const char *to, int value, size_t *where) {
@@ -105,6 +110,7 @@ bool df_buffers_good(const df_buffers *b, char *sentence, size_t bytes) {
   const df_collective *coll = b->coll;
   const bool separate = !(b->flags & DF_IN_PLACE);
   size_t where = 0;
+  if (b->device_memory != NULL) df_memory_copy(b->memory, b->device_memory, b->memory_bytes);
   if (!surroundings_good(b, sentence, bytes)) return false;
   if (df_receives(coll, b->position)) {
     if (!df_matches(coll, b->position, b->run, b->recv_area, sentence, bytes)) return false;
@@ -129,11 +135,10 @@ void df_buffers_check(const df_buffers *b) {
 }
 
 void df_buffers_free(df_buffers *b) {
-  if (b->flags & DF_ZERO_COPY)
-    OK(dfcclMemFree(b->ctx, b->memory));
-  else
-    free(b->memory);
-  b->memory = NULL;
+  char *allocated = b->device_memory != NULL ? b->device_memory : b->memory;
+  if (b->flags & DF_ZERO_COPY) OK(dfcclMemFree(b->ctx, allocated));
+  if (!(b->flags & DF_ZERO_COPY) || b->device_memory != NULL) df_memory_give(b->memory);
+  b->memory = b->device_memory = NULL;
 }
 
 void df_exchange(dfcclContext_t *ctxs, dfcclCollId_t id, const df_collective *coll, uint64_t run,

@@ -16,8 +16,9 @@ typedef struct {
   dfcclContext_t ctx; /* of DF_ZERO_COPY memory */
   int position, flags;
   uint64_t run;
-  void *send, *recv; /* for dfcclRun */
-  char *memory, *send_area, *recv_area;
+  void *send, *recv;                    /* for dfcclRun */
+  char *memory, *send_area, *recv_area; /* as the test sees them */
+  char *device_memory;                  /* DF_ZERO_COPY memory that only the device reaches */
   size_t memory_bytes, send_bytes, recv_bytes;
 } df_buffers;
 

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/memory.h"
 #include "support/ranks.h"
 #include "support/rest.h"
 
@@ -93,9 +94,7 @@ void df_join(df_family *family) {
 
 dfcclConfig_t df_config(void) {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  const char *backend = getenv("TEST_BACKEND");
-  bool cuda = backend != NULL && strcmp(backend, "cuda") == 0;
-  config.backend = cuda ? dfcclBackendCuda : dfcclBackendCpu;
+  config.backend = df_on_cuda() ? dfcclBackendCuda : dfcclBackendCpu;
   return config;
 }
 

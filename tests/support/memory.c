@@ -1,0 +1,134 @@
+#include "support/memory.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/harness.h"
+
+/*
+ * Page-locked memory is taken from the driver in chunks that are never given back: its allocation
+ * waits for all work of the GPU. What is given back is kept by size, a power of two, for the next.
+ */
+enum { LEAST_SHIFT = 6, MOST_SHIFT = 40, CHUNK_BYTES = 8 << 20, HEADER_BYTES = 64 };
+
+typedef struct block {
+  struct block *next;
+  int shift;
+} block;
+
+/* Of the driver, with its types spelt out. */
+static struct {
+  int (*init)(unsigned flags);
+  int (*device_get)(int *device, int ordinal);
+  int (*primary_retain)(void **context, int device);
+  int (*set_current)(void *context);
+  int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
+  int (*copy)(uintptr_t to, uintptr_t from, size_t bytes);
+  void *context;
+} driver;
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static block *free_blocks[MOST_SHIFT];
+static char *chunk;
+static size_t chunk_left;
+
+bool df_on_cuda(void) {
+  const char *backend = getenv("TEST_BACKEND");
+  return backend != NULL && strcmp(backend, "cuda") == 0;
+}
+
+static void load_driver(void) {
+  const struct {
+    const char *name;
+    void *entry;
+  } entries[] = {
+      {"cuInit", &driver.init},
+      {"cuDeviceGet", &driver.device_get},
+      {"cuDevicePrimaryCtxRetain", &driver.primary_retain},
+      {"cuCtxSetCurrent", &driver.set_current},
+      {"cuMemHostAlloc", &driver.host_alloc},
+      {"cuMemcpy", &driver.copy},
+  };
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  CHECK(library != NULL, "TEST_BACKEND=cuda: %s", dlerror());
+  for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+    void *symbol = dlsym(library, entries[i].name);
+    CHECK(symbol != NULL, "the CUDA driver has no %s", entries[i].name);
+    memcpy(entries[i].entry, &symbol, sizeof symbol);
+  }
+  int device = 0;
+  CHECK(driver.init(0) == 0 && driver.device_get(&device, 0) == 0 &&
+            driver.primary_retain(&driver.context, device) == 0,
+        "the CUDA driver does not start");
+}
+
+static void enter_driver(void) {
+  pthread_once(&driver_once, load_driver);
+  CHECK(driver.set_current(driver.context) == 0, "the CUDA device cannot be used");
+}
+
+/* With the lock. */
+static void *cut(size_t bytes) {
+  const unsigned portable_and_mapped = 1 | 2;
+  if (bytes > chunk_left) {
+    void *memory = NULL;
+    const size_t whole = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
+    enter_driver();
+    CHECK(driver.host_alloc(&memory, whole, portable_and_mapped) == 0,
+          "no %zu bytes of page-locked memory", whole);
+    chunk = memory;
+    chunk_left = whole;
+  }
+  void *piece = chunk;
+  chunk += bytes;
+  chunk_left -= bytes;
+  return piece;
+}
+
+static void *take_page_locked(size_t bytes) {
+  int shift = LEAST_SHIFT;
+  while (((size_t)1 << shift) < bytes) shift++;
+  pthread_mutex_lock(&pool_lock);
+  block *b = free_blocks[shift];
+  if (b != NULL)
+    free_blocks[shift] = b->next;
+  else
+    b = cut(((size_t)1 << shift) + HEADER_BYTES);
+  b->shift = shift;
+  pthread_mutex_unlock(&pool_lock);
+  return (char *)b + HEADER_BYTES;
+}
+
+void *df_memory_take(size_t bytes) {
+  if (df_on_cuda()) return take_page_locked(bytes);
+  void *memory =
+      aligned_alloc(HEADER_BYTES, (bytes + HEADER_BYTES - 1) / HEADER_BYTES * HEADER_BYTES);
+  CHECK(memory != NULL, "no memory for %zu bytes", bytes);
+  return memory;
+}
+
+void df_memory_give(void *memory) {
+  if (!df_on_cuda()) {
+    free(memory);
+    return;
+  }
+  if (memory == NULL) return;
+  block *b = (block *)(void *)((char *)memory - HEADER_BYTES);
+  pthread_mutex_lock(&pool_lock);
+  b->next = free_blocks[b->shift];
+  free_blocks[b->shift] = b;
+  pthread_mutex_unlock(&pool_lock);
+}
+
+void df_memory_copy(void *to, const void *from, size_t bytes) {
+  if (!df_on_cuda()) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  enter_driver();
+  CHECK(driver.copy((uintptr_t)to, (uintptr_t)from, bytes) == 0, "a copy of %zu bytes failed",
+        bytes);
+}
