@@ -1,6 +1,5 @@
 /* Which GPU a rank uses, what it can do, and which other ranks' GPUs it reaches. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "host/cuda_state.h"
@@ -52,12 +51,9 @@ dfcclResult_t df_cuda_choose(df_settings *settings) {
   dfcclResult_t result = choose_ordinal(settings->device, &ordinal);
   if (result == dfcclSuccess) result = df_cuda_read_facts(&facts, ordinal);
   if (result != dfcclSuccess) return result;
-  const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-  if (blocking && strcmp(blocking, "0") != 0 && *blocking)
-    return df_fail(dfcclInvalidUsage,
-                   "environment variable CUDA_LAUNCH_BLOCKING is \"%s\": a launch would wait until "
-                   "the daemon leaves; unset it",
-                   blocking);
+  if (settings->launches_block)
+    return df_fail(dfcclInvalidUsage, "environment variable CUDA_LAUNCH_BLOCKING is set: a launch "
+                                      "would wait until the daemon leaves; unset it");
   settings->device = ordinal;
   if (settings->max_blocks == 0)
     settings->max_blocks = DF_MIN((int)DF_CUDA_MOST_BLOCKS,

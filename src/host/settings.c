@@ -54,6 +54,12 @@ static dfcclResult_t read_text(const char *variable, char *text, size_t bytes) {
   return dfcclSuccess;
 }
 
+/* As the CUDA runtime understands it. */
+static int cuda_launches_block(void) {
+  const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+  return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
+}
+
 /* The table is read whole: it is small. */
 static dfcclResult_t read_tuning(df_tuning *tuning) {
   char path[512] = "", sentence[DF_SENTENCE_BYTES];
@@ -108,6 +114,7 @@ static dfcclResult_t read_environment(df_settings *s) {
                    "environment variable DFCCL_ISA is \"%s\"; this machine offers %s and slower",
                    s->isa, df_mover_cpu_best()->name);
   if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
+  s->launches_block = cuda_launches_block();
   return read_text("DFCCL_RECORD", s->record, sizeof s->record);
 }
 

@@ -57,7 +57,7 @@
   X(in_place_min, "DFCCL_DIRECT_IN_PLACE_MIN", 8ll << 20, 0, 1ll << 40,                            \
     "bytes from which an all-reduce in place lends its buffer")                                    \
   X(stream_min, "DFCCL_STREAM_MIN", 4ll << 20, 0, 1ll << 40,                                       \
-    "result bytes from which stores out of place bypass the caches")                                            \
+    "result bytes from which stores out of place bypass the caches")                               \
   X(block_min, "DFCCL_BLOCK_MIN", 65536, 1, 1ll << 40,                                             \
     "bytes of a collective for each block it uses")                                                \
   X(split, "DFCCL_SPLIT", 0, 1, DF_MAX_RANKS,                                                      \
@@ -90,7 +90,8 @@ typedef struct df_settings {
   char record[512]; /* DFCCL_RECORD: directory; empty: no recording */
   df_tuning tuning; /* DFCCL_TUNING: what the file says; empty: no rules but the built-in ones */
   dfcclBackend_t backend;
-  long long device; /* CUDA ordinal; -1: the calling thread's current device */
+  long long device;   /* CUDA ordinal; -1: the calling thread's current device */
+  int launches_block; /* CUDA's own CUDA_LAUNCH_BLOCKING is on */
 } df_settings;
 
 /* Reads environment and config (may be NULL). dfcclInvalidUsage names a variable,
