@@ -17,7 +17,7 @@ sim_policy sim_policy_now;
 sim_random sim_random_now;
 int64_t sim_quantum;
 uint64_t sim_steps;
-int sim_is_quiet, sim_is_tracing;
+int sim_is_running, sim_is_quiet, sim_is_tracing;
 
 static void *main_stack_pointer;
 static uint32_t priorities[SIM_MAX_AGENTS];
@@ -81,7 +81,9 @@ static void leave_and_return(void) {
 void sim_run(void) {
   sim_agent *next = &sim_agents_now.agent[sim_agents_now.current];
   memcpy(__start_sim_thread_local, thread_locals[sim_agents_now.current], thread_local_bytes());
+  sim_is_running = 1;
   sim_switch(&main_stack_pointer, next->stack_pointer);
+  sim_is_running = 0;
 }
 
 static void set_state(uint32_t agent, sim_state state) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,14 +42,24 @@ void sim_note_failure(const char *format, ...) {
   sim_failure = failure_text;
 }
 
+/* An agent that computes for this long without an access that others could see is in an endless
+ * loop: a schedule takes a fraction of a millisecond. Measured in the process's own time, so that a
+ * busy machine changes nothing. A loop with accesses ends by the bound on fair steps. */
+enum { ENDLESS_S = 2 };
+
 static void on_signal(int number) {
-  if (number == SIGALRM) {
-    static uint64_t seen_steps = UINT64_MAX;
-    if (sim_steps != seen_steps) {
-      seen_steps = sim_steps;
-      return;
-    }
+  static uint64_t seen_steps = UINT64_MAX;
+  if (number == SIGVTALRM) {
+    uint64_t steps = sim_is_running ? sim_steps : UINT64_MAX;
+    int same = steps == seen_steps;
+    seen_steps = steps;
+    if (!sim_is_running || !same) return;
     sim_fail("an endless loop without any access that others could see");
+  }
+  if (!sim_is_running) { /* the simulator itself */
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
   }
   sim_fail("it crashed with signal %d", number);
 }
@@ -56,12 +67,19 @@ static void on_signal(int number) {
 static void catch_crashes(void) {
   static uint8_t stack[64 << 10];
   stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_NODEFER};
+  struct sigaction action = {.sa_handler = on_signal,
+                             .sa_flags = SA_ONSTACK | SA_NODEFER | SA_RESTART};
   sigaltstack(&alternate, NULL);
   sigaction(SIGSEGV, &action, NULL);
   sigaction(SIGBUS, &action, NULL);
   sigaction(SIGFPE, &action, NULL);
-  sigaction(SIGALRM, &action, NULL);
+  sigaction(SIGVTALRM, &action, NULL);
+}
+
+/* Of this process: children do not inherit it. */
+static void watch_for_endless_loops(void) {
+  struct itimerval every = {.it_interval.tv_sec = ENDLESS_S, .it_value.tv_sec = ENDLESS_S};
+  setitimer(ITIMER_VIRTUAL, &every, NULL);
 }
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -109,10 +127,14 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule,
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule);
   if (o->planted) printf(" --planted %d", o->planted);
-  printf("\n");
+  printf("\n  commit ");
+  fflush(stdout);
+  if (system("git -C '" DF_SIM_SOURCE "' describe --always --dirty 2>/dev/null || echo unknown"))
+    printf("unknown\n");
 }
 
 static void replay(const options *o) {
+  watch_for_endless_loops();
   uint64_t world = (uint64_t)o->world, schedule = (uint64_t)o->schedule;
   if (!make_world(o, world)) {
     printf("the world could not be made: %s\n", sim_failure);
@@ -123,6 +145,8 @@ static void replay(const options *o) {
   run_schedule(schedule_seed(o, world, schedule));
   sim_world_print();
   sim_trace_print();
+  fflush(stdout);
+  sim_world_print_state();
   if (sim_failure)
     explain(o, world, schedule);
   else
@@ -153,6 +177,7 @@ static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t
 }
 
 static int run_job(const options *o, uint64_t first, int result) {
+  watch_for_endless_loops();
   totals t = {0};
   int good = campaign(o, first, o->jobs, &t);
   if (!good && sim_failure) explain(o, t.failed_world, t.failed_schedule);

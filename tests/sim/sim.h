@@ -91,6 +91,7 @@ extern sim_policy sim_policy_now;
 extern sim_random sim_random_now;
 extern int64_t sim_quantum; /* accesses until the adversary chooses again */
 extern uint64_t sim_steps;  /* of this schedule */
+extern int sim_is_running;  /* agents run, and not the main program */
 extern int sim_is_quiet;    /* setting up: no adversary */
 extern int sim_is_tracing;
 
@@ -170,5 +171,11 @@ void sim_world_restore(uint64_t seed);
 int sim_world_is_over(void); /* every run is through, as far as the application knows */
 void sim_world_check(void);  /* at the end of a schedule */
 void sim_world_print(void);
+void sim_world_print_state(void); /* queues, cursors and links, as the schedule left them */
+
+/* ---- state.c */
+
+struct dfcclContext;
+void sim_state_print(const struct dfcclContext *context);
 
 #endif

@@ -529,3 +529,8 @@ void sim_world_print(void) {
   printf("adversary: quantum %u, stale %u/256, %s%s\n", p->quantum, p->stale_of_256,
          p->by_priority ? "by priority" : "at random", p->spurious ? ", wakes for no reason" : "");
 }
+
+void sim_world_print_state(void) {
+  for (uint32_t r = 0; the_app && r < plan.n_ranks; r++)
+    if (the_app->rank[r].context) sim_state_print(the_app->rank[r].context);
+}
