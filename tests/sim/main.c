@@ -88,7 +88,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 }
 
 typedef struct options {
-  uint64_t schedules, seed, each, jobs;
+  uint64_t schedules, seed, each, jobs, first_world;
   int64_t world, schedule;
   int planted, brief;
 } options;
@@ -156,7 +156,7 @@ static void replay(const options *o) {
 /* Worlds first, first + stride, ... Returns 0 at the first failure. */
 static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t) {
   uint64_t share = o->schedules / stride + (first < o->schedules % stride);
-  for (uint64_t world = first; t->schedules < share; world += stride) {
+  for (uint64_t world = o->first_world + first; t->schedules < share; world += stride) {
     if (!make_world(o, world)) {
       printf("world %llu of seed %llu could not be made: %s\n", (unsigned long long)world,
              (unsigned long long)o->seed, sim_failure);
@@ -246,6 +246,8 @@ int main(int argc, char **argv) {
       o.jobs = number(argc, argv, &i);
     else if (strcmp(argv[i], "--world") == 0)
       o.world = (int64_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--first-world") == 0)
+      o.first_world = number(argc, argv, &i);
     else if (strcmp(argv[i], "--schedule") == 0)
       o.schedule = (int64_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--brief") == 0)
