@@ -62,7 +62,9 @@ DF_TEST(settings, every_number, 30) {
 
 DF_TEST(settings, defaults, 30) {
   df_settings s;
-  OK(df_settings_read(&s, NULL));
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCpu; /* a library with CUDA would look for a device */
+  OK(df_settings_read(&s, &config));
 #define X(field, variable, standard, least, most, meaning)                                         \
   if ((standard) != 0) CHECK(s.field == (long long)(standard), "%s is %lld", variable, s.field);
   DF_SETTINGS_MAP(X)
