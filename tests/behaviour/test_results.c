@@ -108,7 +108,8 @@ DF_TEST(results, zero_elements, 30) {
  * operator, a power of two and another number of ranks, small and with many loops. */
 static void one_algorithm(dfcclContext_t *ctxs, int ranks, const char *name, df_kind kind,
                           int *accepted) {
-  for (int type = 0; type < DF_TYPE_COUNT; type++)
+  int slow = df_slowdown() > 1; /* a third of the types for each operation, all in turn */
+  for (int type = slow ? (int)kind % 3 : 0; type < DF_TYPE_COUNT; type += slow ? 3 : 1)
     for (int round = 0; round < 3; round++) {
       df_collective coll = {.kind = kind,
                             .type = (dfcclDataType_t)type,
@@ -116,7 +117,7 @@ static void one_algorithm(dfcclContext_t *ctxs, int ranks, const char *name, df_
                             .root = (type + round) % ranks,
                             .count = round == 0   ? 7
                                      : round == 1 ? 133
-                                                  : 40001,
+                                                  : 12007,
                             .members = ranks,
                             .algorithm = name,
                             .seed = (uint64_t)(type * 10 + round)};
