@@ -19,6 +19,7 @@
 #include "host/settings.h"
 #include "host/world.h"
 #include "plans/plan.h"
+#include "primitives/windows.h"
 #include "transports/segment.h"
 
 struct df_coll;
@@ -91,7 +92,7 @@ typedef struct df_coll {
   df_descriptor *descriptor; /* the host's; its arrays' addresses are the daemon's */
   df_link *links;            /* [n_blocks][n_links] the host's copy of the ends */
   void *device_part;         /* what the device keeps about it */
-  uint32_t ring_slots; /* of each ring in which this rank receives: at least shape.n_slots */
+  uint32_t ring_slots;       /* of each ring in which this rank receives: at least shape.n_slots */
   int links_reserved;        /* this rank's receive rings exist and were told to the peers */
   int ready;                 /* all links stand: runs may be admitted */
 
@@ -154,6 +155,7 @@ typedef struct df_peer {
   df_outgoing *first, **last;
   df_bell *bell;        /* its work bell, once known */
   df_segment *segments; /* mapped here */
+  df_windows *windows;  /* those of them that it may lend from; NULL when local */
   uint64_t *told;       /* ids of our link segments that it has been told */
   uint32_t n_told;
   char *cause; /* why it leaves, if it has said so */

@@ -61,6 +61,8 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->payload_offset = (uint16_t)coll->shape.payload_offset;
   link->same_process = (uint16_t)context->ops->lends_to(context, peer);
   link->sends = planned->sends;
+  /* A device that follows addresses of its own mappings does not see the host's table. */
+  link->windows = context->ops->host_sees_links ? context->peers[peer].windows : NULL;
 }
 
 /* [lock] The peer must have the segment before it hears of a range in it. */

@@ -19,6 +19,9 @@ dfcclResult_t df_peers_init(dfcclContext_t context) {
     peer->local = context->mesh.local[r];
     peer->socket = context->mesh.sockets[r];
     peer->last = &peer->first;
+    peer->windows = peer->local ? NULL : calloc(1, sizeof *peer->windows);
+    if (!peer->local && peer->windows == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory for what rank %u may lend", r);
   }
   return dfcclSuccess;
 }
@@ -40,6 +43,7 @@ void df_peers_free(dfcclContext_t context) {
     free_outgoing(peer);
     free(peer->told);
     free(peer->cause);
+    free(peer->windows);
     while (peer->segments) {
       df_segment *next = peer->segments->next;
       df_segment_destroy(peer->segments);

@@ -37,6 +37,13 @@ static int is_sound_segment(const df_message *message) {
   }
 }
 
+/* Without a window the memory is copied through slots: the peer is not told that it may be lent. A
+ * device does not see windows. */
+static int may_lend(dfcclContext_t context, df_peer *peer, const df_segment *segment) {
+  if (!context->ops->host_sees_links) return 1;
+  return peer->windows && df_windows_open(peer->windows, segment->base, segment->bytes);
+}
+
 static void handle_segment(dfcclContext_t context, uint32_t from, const df_message *message,
                            int fd) {
   df_peer *peer = &context->peers[from];
@@ -70,7 +77,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
   segment->next = peer->segments;
   peer->segments = segment;
   if (message->b == DF_SEGMENT_HOME) peer->bell = (df_bell *)segment->base;
-  if (message->b == DF_SEGMENT_USER) {
+  if (message->b == DF_SEGMENT_USER && may_lend(context, peer, segment)) {
     df_message reply = {
         .kind = DF_MESSAGE_MAPPED, .id = message->id, .a = (uint64_t)(uintptr_t)segment->base};
     df_send(context, from, &reply, NULL, -1);
@@ -86,6 +93,7 @@ static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id) {
   df_segment *segment = *at;
   if (segment == NULL) return;
   *at = segment->next;
+  if (context->peers[from].windows) df_windows_close(context->peers[from].windows, segment->base);
   df_segment_destroy(segment);
 }
 

@@ -20,13 +20,14 @@ typedef enum {
 } df_move_kind;
 
 typedef struct df_move {
-  uint32_t kind;   /* df_move_kind */
-  uint32_t result; /* df_step_result, for the lanes that did not decide */
-  void *store;     /* first destination, or NULL */
-  void *slot;      /* second destination (a link's slot), or NULL */
-  const void *a;   /* received, or the only source */
-  const void *b;   /* local source of a reduction */
-  uint64_t count;  /* elements */
+  uint32_t kind;    /* df_move_kind */
+  uint32_t result;  /* df_step_result, for the lanes that did not decide */
+  void *store;      /* first destination, or NULL */
+  void *slot;       /* second destination (a link's slot), or NULL */
+  const void *a;    /* received, or the only source */
+  const void *b;    /* local source of a reduction */
+  const void *lent; /* the buffer that was received, where one was lent */
+  uint64_t count;   /* elements */
   uint8_t type, op, stream, element_bytes;
   uint32_t divisor;
   df_link *recv_link, *send_link; /* NULL where the primitive has none */

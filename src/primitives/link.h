@@ -29,8 +29,9 @@ typedef struct DF_ALIGNED(64) df_link {
   uint32_t messages; /* in each loop */
   uint32_t peer;     /* rank in the context */
   uint16_t payload_offset;
-  uint16_t same_process; /* the peer can read any address of ours */
-  uint32_t sends;        /* 1: this end is the sender's */
+  uint16_t same_process;            /* the peer can read any address of ours */
+  uint32_t sends;                   /* 1: this end is the sender's */
+  const struct df_windows *windows; /* where the peer's lent buffers must lie; NULL: anywhere */
 } df_link;
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
 

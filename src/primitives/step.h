@@ -11,6 +11,7 @@
 #include "primitives/lanes.h"
 #include "primitives/link.h"
 #include "primitives/move.h"
+#include "primitives/windows.h"
 
 typedef enum {
   DF_STEP_PROGRESSED, /* the primitive was executed; call again */
@@ -143,6 +144,19 @@ DF_CORE uint32_t df_move_kind_of(uint8_t flags) {
   return flags & DF_PRIM_AVERAGE ? DF_MOVE_DIVIDE : DF_MOVE_COPY;
 }
 
+/* May the buffer that a message lends be read? Its address is read once, here: the peer could write
+ * another one after the check. An address outside of what the peer has shared, or one that no
+ * element can have, is no message: this end goes on waiting. */
+DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, uint64_t sequence,
+                               df_move *move) {
+  const uint8_t *slot = df_link_slot(link, sequence);
+  uint64_t bytes = move->count * desc->element_bytes;
+  uint64_t address = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET));
+  move->lent = (const void *)(uintptr_t)address;
+  return link->windows == NULL ||
+         (address % desc->element_bytes == 0 && df_windows_cover(link->windows, address, bytes));
+}
+
 /* The links' side of the decision: is what this primitive needs there? */
 DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, uint32_t block,
                                 const df_cursor *cursor, const df_primitive *prim, df_move *move,
@@ -154,7 +168,10 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, 
     if (move->announces &&
         !df_link_has_message(move->recv_link, move->recv_sequence, received_direct))
       return 0;
-    if (move->announces && *received_direct && df_link_is_revoked(move->recv_link)) return 0;
+    if (move->announces && *received_direct) {
+      if (df_link_is_revoked(move->recv_link)) return 0;
+      if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence, move)) return 0;
+    }
   }
   if (prim->flags & DF_PRIM_SEND) {
     move->send_link = &links[prim->send_link];
@@ -202,9 +219,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->b = source;
   if (move->recv_link) {
     uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
-    move->a = received_direct
-                  ? (const void *)(uintptr_t) * (const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET)
-                  : slot + move->recv_link->payload_offset;
+    move->a = received_direct ? move->lent : slot + move->recv_link->payload_offset;
     if (prim->flags & DF_PRIM_SOURCE_FIRST) {
       move->b = move->a;
       move->a = source;
@@ -290,7 +305,8 @@ DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const
   df_move look;
   int direct;
   look.recv_link = look.send_link = NULL;
-  look.announces = df_piece_elements(desc, part, cursor.loop, prim->piece) != 0;
+  look.count = df_piece_elements(desc, part, cursor.loop, prim->piece);
+  look.announces = look.count != 0;
   return df_step_links_ready(desc, part, block, &cursor, prim, &look, &direct);
 }
 

@@ -1,0 +1,48 @@
+/*
+ * Windows: the memory of one peer process that this one has mapped, so that a message that lends a
+ * buffer can be checked before its address is followed. Written by the host under the context's
+ * lock, read by the daemon without one: each window is one word, open or not.
+ */
+#ifndef DF_PRIMITIVES_WINDOWS_H
+#define DF_PRIMITIVES_WINDOWS_H
+
+#include "base/atomic.h"
+#include "base/limits.h"
+
+enum { DF_WINDOW_SIZE_BITS = 28 }; /* pages of a window; the rest is its first page's number */
+
+typedef struct df_windows {
+  uint64_t used;                  /* words that were ever open: only grows */
+  uint64_t words[DF_MAX_REACHES]; /* first page << 28 | pages; 0: closed */
+} df_windows;
+
+/* Is all of it in one open window? */
+DF_CORE int df_windows_cover(const df_windows *windows, uint64_t address, uint64_t bytes) {
+  uint64_t used = df_observe_u64(&windows->used); /* the words below it are open, or were */
+  for (uint64_t i = 0; i < used; i++) {
+    uint64_t word = df_observe_u64(&windows->words[i]);
+    uint64_t base = (word >> DF_WINDOW_SIZE_BITS) * DF_PAGE;
+    uint64_t size = (word & ((1ull << DF_WINDOW_SIZE_BITS) - 1)) * DF_PAGE;
+    if (address >= base && bytes <= size && address - base <= size - bytes) return 1;
+  }
+  return 0;
+}
+
+/* One writer at a time. Returns 0 when there is no room for it, or it is none. */
+static inline int df_windows_open(df_windows *windows, const void *memory, uint64_t bytes) {
+  uint64_t page = (uint64_t)(uintptr_t)memory / DF_PAGE, pages = bytes / DF_PAGE, i = 0;
+  if (pages == 0 || pages >> DF_WINDOW_SIZE_BITS || page >> (64 - DF_WINDOW_SIZE_BITS)) return 0;
+  while (i < windows->used && windows->words[i] != 0) i++;
+  if (i == DF_MAX_REACHES) return 0;
+  df_publish_u64(&windows->words[i], page << DF_WINDOW_SIZE_BITS | pages);
+  if (i == windows->used) df_publish_u64(&windows->used, i + 1);
+  return 1;
+}
+
+static inline void df_windows_close(df_windows *windows, const void *memory) {
+  uint64_t page = (uint64_t)(uintptr_t)memory / DF_PAGE;
+  for (uint64_t i = 0; i < windows->used; i++)
+    if (windows->words[i] >> DF_WINDOW_SIZE_BITS == page) df_publish_u64(&windows->words[i], 0);
+}
+
+#endif
