@@ -210,6 +210,12 @@ static uint32_t choose_unfairly(uint32_t bits) {
 
 void sim_choose(void) {
   if (sim_world_is_over()) sim_leave();
+  if (sim_is_exploring && !sim_is_quiet &&
+      sim_quantum <= 0) { /* at an access, not of its own will */
+    sim_quantum = 1;
+    switch_to(sim_explore_point());
+    return;
+  }
   while (sim_agents_now.runnable == 0) nobody_runs();
   sim_agents_now.now_ns = sim_agents_now.now_ns + STEP_NS * 8;
   uint32_t next;
@@ -222,7 +228,7 @@ void sim_choose(void) {
     uint32_t later = sim_agents_now.runnable & ~((2u << round_robin) - 1);
     round_robin = (uint32_t)__builtin_ctz(later ? later : sim_agents_now.runnable);
     next = round_robin;
-    sim_quantum = FAIR_QUANTUM;
+    sim_quantum = sim_is_exploring && !sim_is_quiet ? 1 : FAIR_QUANTUM;
     uint32_t sleepers = timed_sleepers();
     while (sleepers) {
       uint32_t a = (uint32_t)__builtin_ctz(sleepers);

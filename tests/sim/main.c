@@ -2,6 +2,7 @@
  * Deterministic simulation of the library: see sim.h.
  *
  *   simulate [--schedules N] [--seed S] [--jobs J] [--each M]     N schedules, M of each world
+ *   simulate --explore BOUND --variants V [--first-world W]       see explore.c
  *   simulate --world W --schedule K                               one of them again, with its trace
  */
 #include <signal.h>
@@ -91,6 +92,7 @@ typedef struct options {
   uint64_t schedules, seed, each, jobs, first_world;
   int64_t world, schedule;
   int planted, brief;
+  uint64_t explore, variants;
 } options;
 
 typedef struct totals {
@@ -246,6 +248,10 @@ int main(int argc, char **argv) {
       o.jobs = number(argc, argv, &i);
     else if (strcmp(argv[i], "--world") == 0)
       o.world = (int64_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--explore") == 0)
+      o.explore = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--variants") == 0)
+      o.variants = number(argc, argv, &i);
     else if (strcmp(argv[i], "--first-world") == 0)
       o.first_world = number(argc, argv, &i);
     else if (strcmp(argv[i], "--schedule") == 0)
@@ -265,6 +271,10 @@ int main(int argc, char **argv) {
     }
   }
   catch_crashes();
+  if (o.variants > 0) {
+    watch_for_endless_loops();
+    return !sim_explore(o.first_world, o.variants, (uint32_t)o.explore);
+  }
   if (o.world >= 0) {
     replay(&o);
     return sim_failure != NULL;

@@ -173,6 +173,12 @@ void sim_world_check(void);  /* at the end of a schedule */
 void sim_world_print(void);
 void sim_world_print_state(void); /* queues, cursors and links, as the schedule left them */
 
+/* ---- explore.c */
+
+extern int sim_is_exploring;
+uint32_t sim_explore_point(void);
+int sim_explore(uint64_t first, uint64_t variants, uint32_t bound); /* 0: one went wrong */
+
 /* ---- state.c */
 
 struct dfcclContext;

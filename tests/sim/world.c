@@ -374,6 +374,16 @@ static void draw_plan(uint64_t seed) {
   }
 }
 
+/* Exploration: 2 ranks, 2 collectives of 2 chunks, each run once. The rest is drawn as ever. */
+static void make_smallest(void) {
+  plan.n_ranks = plan.n_colls = 2;
+  plan.n_threads = 1;
+  plan.settings.max_blocks = 1;
+  for (uint32_t c = 0; c < plan.n_colls; c++)
+    plan.coll[c] =
+        (coll_plan){.operation = DF_OP_ALL_REDUCE, .count = 32, .runs = 1, .algorithm = "ring"};
+}
+
 static void fill_buffers(void) {
   for (uint32_t rank = 0; rank < plan.n_ranks; rank++)
     for (uint32_t c = 0; c < plan.n_colls; c++)
@@ -471,6 +481,7 @@ void sim_world_make(uint64_t seed) {
   sim_quantum = 1;
   sim_random_now.state = seed;
   draw_plan(seed);
+  if (sim_is_exploring) make_smallest();
   sim_spawn("set-up", -1, set_up, NULL);
   sim_run();
   if (sim_failure) return;
