@@ -55,6 +55,7 @@ typedef struct df_remote {
   int deregistered; /* the peer has deregistered it, after `runs` runs */
   uint64_t runs;
   int leaves;           /* ... because it leaves the job */
+  int limited;          /* its context is broken: it runs no more than `runs` */
   dfcclResult_t failed; /* told by the peer */
   char sentence[DF_SENTENCE_BYTES];
 } df_remote;
@@ -100,7 +101,7 @@ typedef struct df_coll {
   char sentence[DF_SENTENCE_BYTES];
   uint64_t run_limit; /* runs that all members can meet; a member has deregistered after so many */
   uint32_t limit_rank;
-  int limit_rank_leaves; /* it is destroying its context */
+  int limit_rank_leaves; /* it is destroying its context, or that is broken */
 
   uint64_t submitted; /* runs accepted */
   uint64_t admitted;  /* given to the daemon */
@@ -158,7 +159,8 @@ typedef struct df_peer {
   df_windows *windows;  /* those of them that it may lend from; NULL when local */
   uint64_t *told;       /* ids of our link segments that it has been told */
   uint32_t n_told;
-  char *cause; /* why it leaves, if it has said so */
+  int broken;  /* its context is: what it has not registered, it never will */
+  char *cause; /* what broke it */
   dfcclResult_t cause_status;
 } df_peer;
 
@@ -248,6 +250,7 @@ struct dfcclContext {
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
   char broken_sentence[DF_SENTENCE_BYTES];
   df_cause cause;                   /* meaningful while broken */
+  int told_broken;                  /* df_tell_broken was here */
   int given_up;                     /* df_give_up was here */
   char sentence[DF_SENTENCE_BYTES]; /* latest failure */
   struct df_recorder *recorder;
@@ -302,6 +305,8 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll); /* [lock] local der
 df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id); /* [lock] */
 void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs,
                            int leaves); /* [lock] */
+void df_match_limited(dfcclContext_t context, df_remote *remote,
+                      uint64_t runs); /* [lock] its context is broken: it runs no more */
 void df_match_free(dfcclContext_t context);
 void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */
 df_announcement df_coll_announcement(const df_coll *coll);
@@ -357,14 +362,20 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
  * ends every collective, here and on its members. */
 void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence);
 void df_check_run_limit(dfcclContext_t context, df_coll *coll); /* [lock] */
-void df_check_deadlines(dfcclContext_t context);                /* [lock] */
+/* [lock] Why the run after the limit can never complete; returns its status. */
+dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
+                                size_t bytes);
+void df_check_deadlines(dfcclContext_t context); /* [lock] */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
                   const char *why); /* [lock] as this rank sees it */
-/* [lock] To all others, before this rank leaves: what broke its context. Else they may hear of the
- * leaving first, and take it for the cause. */
-void df_tell_cause(dfcclContext_t context);
+/* [lock] Once, to all others: what broke this rank's context, and how many runs of each collective
+ * it has accepted, since it will accept no more. Else peers would wait for those, and, when it
+ * leaves, take that for the cause. */
+void df_tell_broken(dfcclContext_t context);
 void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */
 void df_peer_left(dfcclContext_t context, uint32_t peer); /* [lock] in order */
+/* [lock] A member that has left, or whose context is broken, never announced it. */
+void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer);
 dfcclResult_t df_abort(dfcclContext_t context);
 const char *df_coll_label(const df_coll *coll, char *text,
                           size_t bytes); /* "collective 7 (\"grad\")" */

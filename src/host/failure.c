@@ -29,6 +29,7 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
   snprintf(context->cause.why, sizeof context->cause.why, "%s", sentence);
   snprintf(context->broken_sentence, sizeof context->broken_sentence, "%s", sentence);
   snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
+  df_service_wake(context); /* which tells the others (df_tell_broken) */
 }
 
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
@@ -64,23 +65,26 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
       df_fail_collective(context, context->by_index[i], status, 1, sentence);
 }
 
-/* A member has deregistered: runs beyond its own can never complete. Those before it can, and are
- * left alone. */
+dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
+                                size_t bytes) {
+  const df_peer *peer = &context->peers[coll->limit_rank];
+  char label[DF_MAX_NAME + 40];
+  int because = coll->limit_rank_leaves && peer->cause != NULL;
+  snprintf(text, bytes,
+           "%s: rank %u %s after %" PRIu64 " runs; run %" PRIu64
+           " of rank %u can never complete%s%.400s",
+           df_coll_label(coll, label, sizeof label), coll->limit_rank,
+           because ? "gave up" : "deregistered it", coll->run_limit, coll->run_limit + 1,
+           context->rank, because ? "; because: " : "", because ? peer->cause : "");
+  return because ? peer->cause_status : dfcclRemoteError;
+}
+
+/* A member has deregistered, or its context is broken: runs beyond its own can never complete.
+ * Those before it can, and are left alone. */
 void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
   if (coll->submitted <= coll->run_limit || coll->taken < coll->run_limit) return;
-  const df_peer *peer = &context->peers[coll->limit_rank];
-  dfcclResult_t status = dfcclRemoteError;
-  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
-  int length = snprintf(sentence, sizeof sentence,
-                        "%s: rank %u deregistered it after %" PRIu64 " runs; run %" PRIu64
-                        " of rank %u can never complete",
-                        df_coll_label(coll, label, sizeof label), coll->limit_rank, coll->run_limit,
-                        coll->run_limit + 1, context->rank);
-  if (coll->limit_rank_leaves && peer->cause) {
-    snprintf(sentence + length, sizeof sentence - (size_t)length, "; it left because: %s",
-             peer->cause);
-    status = peer->cause_status;
-  }
+  char sentence[DF_SENTENCE_BYTES];
+  dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
   /* A member that leaves the job for good breaks it; one that only deregistered does not. */
   if (coll->limit_rank_leaves) df_break(context, status, sentence);
   df_fail_collective(context, coll, status, 0, sentence);
@@ -117,50 +121,72 @@ void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, co
   lose_peer(context, peer, state, context->rank, why);
 }
 
-void df_tell_cause(dfcclContext_t context) {
+void df_tell_broken(dfcclContext_t context) {
   if (context->broken == dfcclSuccess || context->broken == dfcclAborted) return; /* all know */
-  df_message message = {.kind = DF_MESSAGE_CAUSE,
-                        .payload_bytes = (uint32_t)strlen(context->cause.why) + 1,
-                        .id = context->cause.lost,
-                        .a = (uint64_t)context->broken,
-                        .b = context->cause.witness};
+  if (context->told_broken) return;
+  context->told_broken = 1;
+  df_message cause = {.kind = DF_MESSAGE_CAUSE,
+                      .payload_bytes = (uint32_t)strlen(context->cause.why) + 1,
+                      .id = context->cause.lost,
+                      .a = (uint64_t)context->broken,
+                      .b = context->cause.witness};
   for (uint32_t peer = 0; peer < context->n_ranks; peer++)
-    if (peer != context->rank) df_send(context, peer, &message, context->cause.why, -1);
+    if (peer != context->rank) df_send(context, peer, &cause, context->cause.why, -1);
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = context->by_index[i];
+    if (coll == NULL) continue;
+    df_message limit = {.kind = DF_MESSAGE_LIMIT, .id = coll->id, .a = coll->submitted};
+    df_coll_send(context, coll, &limit, NULL);
+  }
+}
+
+void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  const df_peer *p = &context->peers[peer];
+  snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u has %s%s%.300s",
+           df_coll_label(coll, label, sizeof label), context->rank, peer,
+           p->state == DF_PEER_ALIVE ? "given up" : "left the job", p->cause ? ", because: " : "",
+           p->cause ? p->cause : "");
+  dfcclResult_t status = p->cause ? p->cause_status : dfcclRemoteError;
+  if (p->broken) df_break(context, status, sentence);
+  df_fail_collective(context, coll, status, 0, sentence);
+}
+
+/* What the peer has not registered by now, it never will. */
+static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = context->by_index[i];
+    if (coll == NULL) continue;
+    uint32_t position = position_of(coll, peer);
+    if (position < coll->n && coll->remotes[position] == NULL)
+      df_fail_unannounced(context, coll, peer);
+  }
 }
 
 void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message) {
   df_peer *peer = &context->peers[from];
   const char *why = df_message_payload(message);
+  char cause[DF_SENTENCE_BYTES];
   uint64_t lost = message->id;
-  if (lost < context->n_ranks && lost != context->rank && lost != from) {
-    uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
-    if (context->peers[lost].state == DF_PEER_ALIVE)
-      lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, why);
-    return;
-  }
-  if (peer->cause) return;
-  peer->cause = strdup(why); /* without memory for it the others hear less, and that is all */
+  int of_another = lost < context->n_ranks && lost != context->rank && lost != from;
+  uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
+  if (peer->broken) return;
+  peer->broken = 1;
+  snprintf(cause, sizeof cause, "%s", why);
+  if (of_another)
+    snprintf(cause, sizeof cause, "rank %u %.400s (seen by rank %u)", (uint32_t)lost, why, witness);
+  peer->cause = strdup(cause); /* without memory for it the others hear less, and that is all */
   peer->cause_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
+  if (of_another && context->peers[lost].state == DF_PEER_ALIVE)
+    lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, why);
+  fail_all_unannounced(context, from);
 }
 
-/* What it had registered, it has deregistered before; what it never registered, it never will. */
+/* What it had registered, it has deregistered before. */
 void df_peer_left(dfcclContext_t context, uint32_t peer) {
-  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   if (context->peers[peer].state != DF_PEER_ALIVE) return;
   context->peers[peer].state = DF_PEER_LEFT;
-  const char *cause = context->peers[peer].cause;
-  dfcclResult_t status = cause ? context->peers[peer].cause_status : dfcclRemoteError;
-  for (uint32_t i = 0; i < context->n_indices; i++) {
-    df_coll *coll = context->by_index[i];
-    if (coll == NULL) continue;
-    uint32_t position = position_of(coll, peer);
-    if (position == coll->n || coll->remotes[position] != NULL) continue;
-    snprintf(sentence, sizeof sentence,
-             "%s on rank %u: its member rank %u has left the job%s%.300s",
-             df_coll_label(coll, label, sizeof label), context->rank, peer,
-             cause ? ", because: " : "", cause ? cause : "");
-    df_fail_collective(context, coll, status, 0, sentence);
-  }
+  fail_all_unannounced(context, peer);
 }
 
 /* ---- deadlines ---- */

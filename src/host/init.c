@@ -206,7 +206,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);
   pthread_mutex_lock(&context->lock);
-  df_tell_cause(context);
+  df_tell_broken(context);
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = context->by_index[i];
     if (coll == NULL) continue;

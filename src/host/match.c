@@ -175,6 +175,8 @@ static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
     df_fail_collective(context, coll, remote->failed, 0, remote->sentence);
   } else if (remote->deregistered) {
     df_match_deregistered(context, remote, remote->runs, remote->leaves);
+  } else if (remote->limited) {
+    df_match_limited(context, remote, remote->runs);
   }
 }
 
@@ -192,12 +194,8 @@ void df_match_bind(dfcclContext_t context, df_coll *coll) {
     df_remote *remote = first_unbound(context, peer, coll->id);
     if (remote)
       bind(context, coll, remote);
-    else if (context->peers[peer].state != DF_PEER_ALIVE) {
-      char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
-      snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u has left the job",
-               df_coll_label(coll, label, sizeof label), context->rank, peer);
-      df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
-    }
+    else if (context->peers[peer].state != DF_PEER_ALIVE || context->peers[peer].broken)
+      df_fail_unannounced(context, coll, peer);
   }
 }
 
@@ -291,21 +289,29 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
   }
 }
 
-void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs, int leaves) {
-  remote->deregistered = 1;
-  remote->runs = runs;
-  remote->leaves = leaves;
-  df_coll *coll = remote->bound;
-  if (coll == NULL) {
-    drop_if_finished(context, remote);
-    return;
-  }
-  if (runs < coll->run_limit) {
-    coll->run_limit = runs;
+static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *remote, int leaves) {
+  if (remote->runs < coll->run_limit) {
+    coll->run_limit = remote->runs;
     coll->limit_rank = remote->peer;
     coll->limit_rank_leaves = leaves;
   }
   df_check_run_limit(context, coll);
+}
+
+void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs, int leaves) {
+  remote->deregistered = 1;
+  remote->runs = runs;
+  remote->leaves = leaves;
+  if (remote->bound)
+    limit_runs(context, remote->bound, remote, leaves);
+  else
+    drop_if_finished(context, remote);
+}
+
+void df_match_limited(dfcclContext_t context, df_remote *remote, uint64_t runs) {
+  remote->limited = 1;
+  remote->runs = runs;
+  if (remote->bound) limit_runs(context, remote->bound, remote, 1);
 }
 
 void df_match_free(dfcclContext_t context) {

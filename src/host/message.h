@@ -15,12 +15,15 @@ typedef enum {
   DF_MESSAGE_UNMAP,    /* id: segment */
   DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement and the group's ranks */
   DF_MESSAGE_LINKS, /* id: collective, a: segment, b: offset (a multiple of a cache line) + log2 of
-                       the slots of each ring: rings for every block, to be written by the receiver */
+                       the slots of each ring: rings for every block, to be written by the receiver
+                     */
   DF_MESSAGE_DEREGISTER, /* id: collective, a: runs executed before, b: 1 when the sender leaves */
   DF_MESSAGE_FAIL,       /* id: collective, a: dfcclResult_t; payload: sentence */
   DF_MESSAGE_ABORT,      /* payload: sentence */
-  DF_MESSAGE_CAUSE,      /* why the sender is about to leave; id: the rank that was lost, or
-                            DF_NOBODY, a: dfcclResult_t, b: who saw it; payload: sentence */
+  DF_MESSAGE_CAUSE,      /* what broke the sender's context: it registers and runs nothing more;
+                            id: the rank that was lost, or DF_NOBODY, a: dfcclResult_t, b: who saw
+                            it; payload: sentence */
+  DF_MESSAGE_LIMIT,      /* after it, for each collective; id, a: runs accepted before */
   DF_MESSAGE_BYE,        /* the sender leaves in order */
   DF_MESSAGE_KINDS
 } df_message_kind;

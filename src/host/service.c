@@ -163,6 +163,10 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
   case DF_MESSAGE_CAUSE:
     df_hear_cause(context, from, message);
     break;
+  case DF_MESSAGE_LIMIT:
+    remote = df_match_newest(context, from, message->id);
+    if (remote && !remote->deregistered) df_match_limited(context, remote, message->a);
+    break;
   case DF_MESSAGE_BYE:
     df_peer_left(context, from);
     break;
@@ -231,6 +235,7 @@ static void connection_lost(dfcclContext_t context, uint32_t rank) {
 
 /* Takes what has arrived, a bounded number of messages at a time. */
 static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
+  int ended = 0;
   for (int i = 0; i < DF_EVENTS_AT_ONCE; i++) {
     union {
       struct cmsghdr align;
@@ -245,10 +250,17 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
     /* A peer that left with messages from us unread: what it sent before is still to be read. */
     if (length < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    /* Linux looks for a message first and at the connection afterwards: a peer that sends its last
+     * message and closes in between seems to have ended without it. The next look finds it. */
+    if (length == 0 && !ended) {
+      ended = 1;
+      continue;
+    }
     if (length <= 0) {
       connection_lost(context, rank);
       return;
     }
+    ended = 0;
     int fd = passed_descriptor(&header);
     pthread_mutex_lock(&context->lock);
     if (!(header.msg_flags & MSG_TRUNC) && df_message_is_valid(buffer, (size_t)length)) {
@@ -279,6 +291,7 @@ static void do_due(dfcclContext_t context) {
   df_store_relaxed_u32(&context->service_idle, 0);
   pthread_mutex_lock(&context->lock);
   df_check_deadlines(context);
+  df_tell_broken(context);
   if (context->recorder) df_record_flush(context);
   pthread_mutex_unlock(&context->lock);
   uint32_t signals =

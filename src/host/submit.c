@@ -188,12 +188,11 @@ static dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operati
                    "collective %" PRIu64 " is registered as %s, and was run as %s", id,
                    df_operation_name(coll->operation), df_operation_name(operation));
   if (coll->failed != dfcclSuccess) return df_fail(coll->failed, "%s", coll->sentence);
-  if (coll->submitted >= coll->run_limit)
-    return df_fail(dfcclRemoteError,
-                   "collective %" PRIu64 ": rank %u deregistered it after %" PRIu64
-                   " runs; run %" PRIu64 " of rank %u can never complete",
-                   id, coll->limit_rank, coll->run_limit, coll->submitted + 1, context->rank);
-  return dfcclSuccess;
+  if (coll->submitted < coll->run_limit) return dfcclSuccess;
+  char sentence[DF_SENTENCE_BYTES];
+  dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
+  if (coll->limit_rank_leaves) df_break(context, status, sentence);
+  return df_fail(status, "%s", sentence);
 }
 
 /* [lock] */

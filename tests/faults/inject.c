@@ -19,6 +19,7 @@
 static atomic_long counted, target, live_blocks;
 static atomic_int armed, kind;
 static _Atomic(const char *) fired;
+static void (*die)(void);
 
 void df_fault_arm(long position, df_fault_kind which) {
   atomic_store(&fired, NULL);
@@ -26,6 +27,11 @@ void df_fault_arm(long position, df_fault_kind which) {
   atomic_store(&target, position);
   atomic_store(&kind, (int)which);
   atomic_store(&armed, 1);
+}
+
+void df_fault_arm_death(long position, void (*how)(void)) {
+  die = how;
+  df_fault_arm(position, DF_FAULT_DEATH);
 }
 
 long df_fault_disarm(void) {
@@ -37,14 +43,18 @@ const char *df_fault_fired(void) { return atomic_load(&fired); }
 
 long df_fault_live_blocks(void) { return atomic_load(&live_blocks); }
 
-/* Whether this call is the one. An error of 0 means that the call cannot have that kind of fault.
- */
+/* Whether this call is the one. An error of 0 means that the call cannot have that kind of fault;
+ * a process can die at any. */
 static bool fails(const char *name, int hard, int soft) {
   if (!atomic_load(&armed)) return false;
-  int error = atomic_load(&kind) == DF_FAULT_HARD ? hard : soft;
-  if (error == 0) return false;
+  int which = atomic_load(&kind), error = which == DF_FAULT_HARD ? hard : soft;
+  if (error == 0 && which != DF_FAULT_DEATH) return false;
   if (atomic_fetch_add(&counted, 1) + 1 != atomic_load(&target)) return false;
   atomic_store(&fired, name);
+  if (which == DF_FAULT_DEATH) {
+    die();
+    return false;
+  }
   errno = error;
   return true;
 }
@@ -164,7 +174,7 @@ long __wrap_syscall(long number, ...) {
   for (int i = 0; i < 6; i++) a[i] = va_arg(arguments, long);
   va_end(arguments);
   bool waits = number == SYS_futex && a[1] == FUTEX_WAIT;
-  return waits && fails("futex", 0, EINTR)
+  return fails("futex", 0, waits ? EINTR : 0)
              ? -1
              : __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

@@ -15,12 +15,16 @@
 
 typedef enum {
   DF_FAULT_HARD, /* out of memory, of descriptors, of threads: the call is refused */
-  DF_FAULT_SOFT  /* interrupted, or "not now": whoever calls must try again; only some can */
+  DF_FAULT_SOFT, /* interrupted, or "not now": whoever calls must try again; only some can */
+  DF_FAULT_DEATH /* before it the process dies (tests/kills) */
 } df_fault_kind;
 
 /* Counts calls from now on and lets the one of that number (from 1) fail; 0: only counts. Of soft
  * faults, only calls that can have them count. */
 void df_fault_arm(long position, df_fault_kind kind);
+
+/* Counts every call from now on, and at the one of that number calls how, on whatever thread. */
+void df_fault_arm_death(long position, void (*how)(void));
 
 /* Stops. Returns how many calls there were. */
 long df_fault_disarm(void);

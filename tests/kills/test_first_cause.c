@@ -129,6 +129,49 @@ DF_TEST(first_cause, runs_with_the_leaving_rank_end_too, 30) {
   leave(&s, 1);
 }
 
+/* Each of the survivors waits for a run that the other has not submitted, and cannot submit any
+ * more: nobody waits for what will never come, though neither leaves. */
+DF_TEST(first_cause, survivors_do_not_wait_for_each_other, 30) {
+  enum { SECOND = 7 };
+  static const int pair[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = pair;
+  options.nRanks = 2;
+  scene s = make_scene(0);
+  register_both(&s);
+  for (int rank = 0; rank < 2; rank++)
+    OK(dfcclRegisterAllReduce(s.ctxs[rank], SECOND, COUNT, dfcclInt32, dfcclSum, &options));
+  OK(dfcclRunAllReduce(s.ctxs[0], PAIR, send_buffer, recv_buffers[0], NULL, NULL));
+  OK(dfcclRunAllReduce(s.ctxs[1], SECOND, send_buffer, recv_buffers[1], NULL, NULL));
+  for (int rank = 0; rank < 2; rank++) close(s.dead_ends[rank]);
+  df_waiting_for("rank 0's run that rank 1 never submitted");
+  RESULT(dfcclWait(s.ctxs[0], PAIR), dfcclRemoteError);
+  df_waiting_for("rank 1's run that rank 0 never submitted");
+  RESULT(dfcclWait(s.ctxs[1], SECOND), dfcclRemoteError);
+  for (int rank = 0; rank < 2; rank++) expect_named(s.ctxs[rank], "rank 2 died");
+  for (int rank = 0; rank < 2; rank++) leave(&s, rank);
+}
+
+/* The same with a collective that the other has not even registered, and before this rank has seen
+ * the death itself. */
+DF_TEST(first_cause, nobody_waits_for_a_registration_that_is_refused, 30) {
+  enum { SECOND = 7 };
+  static const int pair[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = pair;
+  options.nRanks = 2;
+  scene s = make_scene(0);
+  register_both(&s);
+  OK(dfcclRegisterAllReduce(s.ctxs[1], SECOND, COUNT, dfcclInt32, dfcclSum, &options));
+  OK(dfcclRunAllReduce(s.ctxs[1], SECOND, send_buffer, recv_buffers[1], NULL, NULL));
+  close(s.dead_ends[0]);
+  df_waiting_for("rank 1's run of what rank 0 never registered");
+  RESULT(dfcclWait(s.ctxs[1], SECOND), dfcclRemoteError);
+  expect_named(s.ctxs[1], "rank 2 died");
+  close(s.dead_ends[1]);
+  for (int rank = 0; rank < 2; rank++) leave(&s, rank);
+}
+
 /* Rank 0 gives up on a time-out of a collective that rank 1 is no member of: when rank 1 misses it,
  * it hears why. */
 DF_TEST(first_cause, a_time_out_is_passed_on, 30) {
