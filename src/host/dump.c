@@ -270,6 +270,8 @@ dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
     s.taskQueueHighWater =
         DF_MAX(s.taskQueueHighWater, df_load_relaxed_u32(&block->tasks.high_water));
   }
+  /* A GPU's blocks write their counters back now and then; what was taken was written. */
+  s.cqesWritten = DF_MAX(s.cqesWritten, df_load_relaxed_u64(&context->cqes_seen));
   s.size = stats->size; /* the caller's struct may be shorter or longer than ours */
   s.version = stats->version;
   memcpy(stats, &s, DF_MIN(s.size, sizeof s));

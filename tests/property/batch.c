@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "program.h"
+#include "support/memory.h"
 
 /* Values that bring the corners near; each variable is left alone half of the time. */
 static const struct {
@@ -46,7 +47,8 @@ void batch_make(batch *b, uint64_t seed, bool preempt, int ranks) {
     int values = 0;
     while (values < 5 && choices[i].values[values] != NULL) values++;
     const char *value = choices[i].values[df_random_below(&random, values)];
-    bool set = df_random_chance(&random, 50);
+    /* On CUDA always: the defaults' patience is for a GPU, and long on an emulated one. */
+    bool set = df_random_chance(&random, 50) || df_on_cuda();
     b->tunables[b->tunable_count].variable = choices[i].variable;
     b->tunables[b->tunable_count++].value = set ? value : NULL;
     if (set && strcmp(choices[i].variable, "DFCCL_SLOT_BYTES") == 0)

@@ -1,0 +1,70 @@
+#!/bin/sh
+# The demo with --backend cuda on the emulated runtime, by the public API and as a user starts it:
+#   - Disordered all-reduces complete and every element is right: ranks as threads and as processes
+#     (IPC), with device synchronisations, with every block polling the SQ and with the relay, where
+#     the device holds one block at a time, and with all three completion queues.
+#   - Whichever CUDA call fails, and whenever a device is lost, the demo ends: done, or with a sentence.
+# Usage: test_demo.sh DEMO DIRECTORY_OF_LIBCUDA runs|failures [STEP]
+demo=$1 part=$3 step=${4:-1} failed=0 number=0
+export LD_LIBRARY_PATH="$2${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+# Few lanes and little patience: what takes no time on a GPU takes some here.
+export DFCCL_CUDA_THREADS=32 DFCCL_QUIT_POLLS=100 DFCCL_SPIN_FRONT=20 DFCCL_CUDA_ARENA_MB=2
+sentences=$(mktemp) || exit 1
+trap 'rm -f "$sentences"' EXIT
+
+fail() {
+  echo "not ok - $*"
+  sed 's/^/# /' "$sentences"
+  failed=$((failed + 1))
+}
+
+# An environment, then options: must be done and right.
+right() {
+  number=$((number + 1))
+  what=$*
+  settings=
+  while [ $# -gt 0 ] && [ "${1#*=}" != "$1" ]; do settings="$settings $1" && shift; done
+  # shellcheck disable=SC2086 # the settings are words
+  if env $settings timeout -k 5 120 "$demo" disorder --backend cuda "$@" >"$sentences" 2>&1 &&
+    grep -q 'every element is right' "$sentences"; then
+    echo "ok - demo $what"
+  else
+    fail "demo $what"
+  fi
+}
+
+# The call that fails, or at which the device is lost: ends by itself, and says why if it is not done.
+ends() { # VARIABLE NUMBER
+  env "$1=$2" timeout -k 5 120 "$demo" disorder -n 2 -c 1 -i 1 --backend cuda >"$sentences" 2>&1
+  status=$?
+  case $status in
+  0) grep -q 'every element is right' "$sentences" || fail "$1=$2: done, and not right" ;;
+  1) grep -q '^dfccl-demo: ' "$sentences" || fail "$1=$2: no sentence" ;;
+  *) fail "$1=$2: status $status" ;;
+  esac
+}
+
+if [ "$part" = runs ]; then
+  right -n 2 -c 3 -i 3
+  right -n 3 -c 4 -i 2 --sync
+  right -n 2 -c 3 -i 2 --processes
+  right -n 2 -c 3 -i 2 --processes --sync
+  right DFCCL_CUDA_RELAY=0 -n 2 -c 3 -i 2
+  right DFCCL_PREEMPT_EVERY=1 -n 2 -c 3 -i 2
+  right CUDA_EMULATOR_MULTIPROCESSORS=1 -n 2 -c 3 -i 2
+  right CUDA_EMULATOR_MULTIPROCESSORS=1 DFCCL_MAX_BLOCKS=2 -n 2 -c 3 -i 2
+  right DFCCL_CQ=packed -n 2 -c 2 -i 2
+  right DFCCL_CQ=slots -n 2 -c 2 -i 2
+else
+  for variable in CUDA_EMULATOR_FAIL CUDA_EMULATOR_LOSE; do
+    call=1
+    while [ $call -le 200 ]; do
+      ends $variable $call
+      call=$((call + step))
+    done
+    [ $failed -gt 0 ] || echo "ok - $variable=1 to 200, every ${step}th"
+    number=$((number + 1))
+  done
+fi
+echo "1..$number"
+[ $failed = 0 ]

@@ -1,0 +1,188 @@
+/*
+ * Promises of the CUDA device's host side, by the public API on the emulated runtime:
+ *   - dfcclRun*OnStream: the run takes its input when the stream has come to it, what is behind it
+ *     on the stream finds the output, in any order of collectives on streams of their own; with the
+ *     driver's stream memory operations and with kernels in their place.
+ *   - cudaMalloc, cudaFree and cudaDeviceSynchronize between disordered collectives return.
+ *   - When a device is lost every run ends, once, with an error.
+ *   - A closed context leaves nothing on the device.
+ */
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "cuda_emulator.h"
+#include "support/buffers.h"
+
+enum { RANKS = 2, COLLECTIVES = 3, COUNT = 700, ROUNDS = 4, BYTES = COUNT * sizeof(uint32_t) };
+
+#define CUDA(call)                                                                                 \
+  do {                                                                                             \
+    const cudaError_t error_ = (call);                                                             \
+    CHECK(error_ == cudaSuccess, "%s: %s", #call, cudaGetErrorString(error_));                     \
+  } while (0)
+
+static void nothing_is_left(void) {
+  cuda_emulator_counts counts;
+  cuda_emulator_count(&counts);
+  CHECK(counts.device_allocations == 0 && counts.host_allocations == 0 && counts.streams == 0,
+        "left: %llu and %llu allocations, %llu streams",
+        (unsigned long long)counts.device_allocations, (unsigned long long)counts.host_allocations,
+        (unsigned long long)counts.streams);
+}
+
+/* ---- streams */
+
+/* One collective of one rank: input and output in device memory, filled and read by its stream. */
+typedef struct {
+  cudaStream_t stream;
+  uint32_t *input, *output, *seen; /* seen: page-locked */
+} lane;
+
+static uint32_t value_of(int rank, int collective, int round, int element) {
+  return (uint32_t)(rank * 1000003 + collective * 10007 + round * 101 + element);
+}
+
+static void open_lane(lane *l) {
+  void *memory = NULL;
+  CUDA(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
+  CUDA(cudaMalloc(&memory, 2 * BYTES));
+  l->input = memory;
+  l->output = l->input + COUNT;
+  CUDA(cudaHostAlloc(&memory, 2 * BYTES, cudaHostAllocMapped));
+  l->seen = memory;
+}
+
+static void close_lane(lane *l) {
+  CUDA(cudaStreamDestroy(l->stream));
+  CUDA(cudaFree(l->input));
+  CUDA(cudaFreeHost(l->seen));
+}
+
+static void enqueue(dfcclContext_t ctx, lane *l, int rank, int collective, int round) {
+  uint32_t *source = l->seen + COUNT;
+  for (int e = 0; e < COUNT; e++) source[e] = value_of(rank, collective, round, e);
+  CUDA(cudaMemcpyAsync(l->input, source, BYTES, cudaMemcpyHostToDevice, l->stream));
+  OK(dfcclRunAllReduceOnStream(ctx, (dfcclCollId_t)collective, l->input, l->output, l->stream, NULL,
+                               NULL));
+  CUDA(cudaMemcpyAsync(l->seen, l->output, BYTES, cudaMemcpyDeviceToHost, l->stream));
+}
+
+static void collect(const lane *l, int collective, int round) {
+  df_waiting_for("cudaStreamSynchronize behind a run");
+  CUDA(cudaStreamSynchronize(l->stream));
+  df_waiting_for(NULL);
+  for (int e = 0; e < COUNT; e++) {
+    uint32_t expected = 0;
+    for (int rank = 0; rank < RANKS; rank++) expected += value_of(rank, collective, round, e);
+    CHECK(l->seen[e] == expected, "collective %d, round %d, element %d: %u, not %u", collective,
+          round, e, l->seen[e], expected);
+  }
+}
+
+static void in_the_order_of_streams(void) {
+  dfcclContext_t ctxs[RANKS];
+  lane lanes[RANKS][COLLECTIVES];
+  df_collective coll = df_simple(COUNT, RANKS);
+  coll.type = dfcclUint32;
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) df_register_all(ctxs, (dfcclCollId_t)c, &coll);
+  for (int rank = 0; rank < RANKS; rank++)
+    for (int c = 0; c < COLLECTIVES; c++) open_lane(&lanes[rank][c]);
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int rank = 0; rank < RANKS; rank++)
+      for (int i = 0; i < COLLECTIVES; i++) {
+        int c = rank == 0 ? i : COLLECTIVES - 1 - i; /* opposite orders */
+        enqueue(ctxs[rank], &lanes[rank][c], rank, c, round);
+      }
+    for (int rank = 0; rank < RANKS; rank++)
+      for (int c = 0; c < COLLECTIVES; c++) collect(&lanes[rank][c], c, round);
+  }
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(ctxs[rank]));
+  for (int rank = 0; rank < RANKS; rank++)
+    for (int c = 0; c < COLLECTIVES; c++) close_lane(&lanes[rank][c]);
+  df_free_contexts(ctxs, RANKS);
+  nothing_is_left();
+}
+
+DF_TEST(emulated_library, streams_with_memory_operations, 120) { in_the_order_of_streams(); }
+
+DF_TEST(emulated_library, streams_with_kernels, 120) {
+  cuda_emulator_set_memory_operations(0);
+  in_the_order_of_streams();
+}
+
+/* ---- calls that wait for the device */
+
+static void call_between(int rank, void *arg) {
+  dfcclContext_t ctx = ((dfcclContext_t *)arg)[rank];
+  uint32_t *memory = NULL;
+  void *other = NULL;
+  CUDA(cudaMalloc((void **)&memory, (size_t)2 * COLLECTIVES * BYTES));
+  CUDA(cudaMemset(memory, 0, (size_t)2 * COLLECTIVES * BYTES));
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int i = 0; i < COLLECTIVES; i++) {
+      int c = (rank == 0 ? i : COLLECTIVES - 1 - i);
+      uint32_t *input = memory + (size_t)2 * c * COUNT;
+      OK(dfcclRunAllReduce(ctx, (dfcclCollId_t)c, input, input + COUNT, NULL, NULL));
+      df_waiting_for("cudaMalloc, cudaDeviceSynchronize, cudaFree");
+      CUDA(cudaMalloc(&other, 1000));
+      CUDA(cudaDeviceSynchronize());
+      CUDA(cudaFree(other));
+      df_waiting_for(NULL);
+    }
+    df_waiting_for("dfcclWaitAll");
+    OK(dfcclWaitAll(ctx));
+    df_waiting_for(NULL);
+  }
+  CUDA(cudaFree(memory));
+}
+
+DF_TEST(emulated_library, calls_that_wait_for_the_device, 120) {
+  dfcclContext_t ctxs[RANKS];
+  df_collective coll = df_simple(COUNT, RANKS);
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) df_register_all(ctxs, (dfcclCollId_t)c, &coll);
+  df_in_threads(RANKS, call_between, ctxs);
+  df_free_contexts(ctxs, RANKS);
+  nothing_is_left();
+}
+
+/* ---- a lost device */
+
+static _Atomic int calls;
+static _Atomic int successes;
+
+static void count_call(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  (void)coll;
+  (void)arg;
+  atomic_fetch_add(&successes, status == dfcclSuccess);
+  atomic_fetch_add(&calls, 1);
+}
+
+DF_TEST(emulated_library, a_lost_device_ends_every_run, 120) {
+  dfcclContext_t ctxs[RANKS];
+  void *memory = NULL;
+  df_collective coll = df_simple(COUNT, RANKS);
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) df_register_all(ctxs, (dfcclCollId_t)c, &coll);
+  CUDA(cudaMalloc(&memory, 2 * BYTES));
+  /* Rank 1 does not come: the runs are in the daemon when the device goes. */
+  for (int c = 0; c < COLLECTIVES; c++)
+    OK(dfcclRunAllReduce(ctxs[0], (dfcclCollId_t)c, memory, (char *)memory + BYTES, count_call,
+                         NULL));
+  cuda_emulator_lose_device(0);
+  EVENTUALLY(atomic_load(&calls) == COLLECTIVES);
+  CHECK(atomic_load(&successes) == 0, "%d runs succeeded alone", atomic_load(&successes));
+  CHECK(dfcclRunAllReduce(ctxs[0], 0, memory, (char *)memory + BYTES, NULL, NULL) != dfcclSuccess,
+        "a run on a lost device was accepted");
+  for (int rank = 0; rank < RANKS; rank++) {
+    df_unwatch(ctxs[rank]);
+    df_waiting_for("dfcclAbort and dfcclDestroy with a lost device");
+    OK(dfcclAbort(ctxs[rank]));
+    (void)dfcclDestroy(ctxs[rank]);
+    df_waiting_for(NULL);
+  }
+  CHECK(atomic_load(&calls) == COLLECTIVES, "%d callbacks of %d runs", atomic_load(&calls),
+        (int)COLLECTIVES);
+}
