@@ -315,7 +315,6 @@ dfcclResult_t df_dump_signal_enable(dfcclContext_t context) {
   static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
   static int installed;
   dfcclResult_t result = dfcclSuccess;
-  context->signals_handled = df_dump_signals_seen();
   pthread_mutex_lock(&once);
   if (!installed) {
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};

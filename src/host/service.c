@@ -340,6 +340,7 @@ static dfcclResult_t watch(dfcclContext_t context, int fd, uint32_t who) {
 }
 
 dfcclResult_t df_service_start(dfcclContext_t context) {
+  context->signals_handled = df_dump_signals_seen(); /* the thread's from here on */
   context->receive_buffer = malloc(DF_MAX_MESSAGE_BYTES);
   if (context->receive_buffer == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the service thread's receive buffer");
