@@ -43,6 +43,7 @@ void df_cores_give_way(df_cores *cores, uint64_t waits_on) {
     return;
   }
   cores->looks = 0;
-  if (together && ++cores->together == cores->next_look) spread(cores, cpu);
+  if (together && cores->next_look != 0 && ++cores->together == cores->next_look)
+    spread(cores, cpu);
   df_cpu_yield();
 }

@@ -82,7 +82,7 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
 /* A member has deregistered, or its context is broken: runs beyond its own can never complete.
  * Those before it can, and are left alone. */
 void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
-  if (coll->submitted <= coll->run_limit || coll->taken < coll->run_limit) return;
+  if (coll->submitted <= coll->run_limit || coll->retired < coll->run_limit) return;
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
   /* A member that leaves the job for good breaks it; one that only deregistered does not. */

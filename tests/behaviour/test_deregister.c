@@ -93,6 +93,36 @@ DF_TEST(deregister, a_peer_beyond_it_gets_a_remote_error, 30) {
   df_free_contexts(ctxs, 2);
 }
 
+static void submit_two(dfcclContext_t ctx, df_tally *first, df_tally *second) {
+  static int32_t send[4], recv[2][4];
+  OK(dfcclRunAllReduce(ctx, 1, send, recv[0], df_tally_callback, first));
+  OK(dfcclRunAllReduce(ctx, 1, send, recv[1], df_tally_callback, second));
+}
+
+/* Also when this rank hears of it before it has seen that the last run which can complete has. */
+DF_TEST(deregister, a_peer_that_is_just_completing_gets_its_error_too, 60) {
+  dfcclContext_t ctxs[2];
+  int32_t send[4] = {0}, recv[4];
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(4, 2);
+  for (int life = 0; life < 400 / df_slowdown(); life++) {
+    df_tally first = {0}, second = {0};
+    df_register_all(ctxs, 1, &coll);
+    submit_two(ctxs[1], &first, &second);
+    OK(dfcclRunAllReduce(ctxs[0], 1, send, recv, NULL, NULL));
+    OK(dfcclWait(ctxs[0], 1));
+    OK(dfcclDeregister(ctxs[0], 1));
+    EVENTUALLY(atomic_load(&second.calls) == 1);
+    CHECK(atomic_load(&first.calls) == 1 && atomic_load(&first.status) == dfcclSuccess, "%s",
+          df_test_result_name((dfcclResult_t)atomic_load(&first.status)));
+    CHECK(atomic_load(&second.status) == dfcclRemoteError, "%s",
+          df_test_result_name((dfcclResult_t)atomic_load(&second.status)));
+    dfcclWait(ctxs[1], 1);
+    OK(dfcclDeregister(ctxs[1], 1));
+  }
+  df_free_contexts(ctxs, 2);
+}
+
 /* Memory comes back: many lives do not grow the process. */
 DF_TEST(deregister, returns_memory, 60) {
   dfcclContext_t ctxs[2];
