@@ -3,13 +3,23 @@
  * runtime: each plain access calls one of these, and is checked against the simulated
  * happens-before.
  */
-#include "sim.h"
+#include "shadow.h"
 
 #define HOOK_SIZE(name, bytes, is_write)                                                           \
   void __tsan_##name##bytes(void *p);                                                              \
-  void __tsan_##name##bytes(void *p) {                                                             \
-    if ((uintptr_t)p - (uintptr_t)sim_arena < SIM_ARENA_BYTES) sim_touch(p, bytes, is_write);      \
-  }
+  void __tsan_##name##bytes(void *p) { access(p, bytes, is_write); }
+
+static inline void access(void *p, uint64_t bytes, int is_write) {
+  uint64_t offset = (uint64_t)((uintptr_t)p - (uintptr_t)sim_arena);
+  if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
+  uint64_t first = offset / 4, last = (offset + bytes - 1) / 4;
+  for (uint64_t i = first; i <= last; i++)
+    if (!sim_touch_again(&sim_cells[i], is_write)) {
+      sim_touch(p, bytes, is_write);
+      return;
+    }
+}
+
 #define HOOKS(bytes)                                                                               \
   HOOK_SIZE(read, bytes, 0)                                                                        \
   HOOK_SIZE(write, bytes, 1)                                                                       \

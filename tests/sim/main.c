@@ -5,11 +5,13 @@
  *   simulate --explore BOUND --variants V [--first-world W]       see explore.c
  *   simulate --world W --schedule K                               one of them again, with its trace
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -89,16 +91,20 @@ static uint64_t mix(uint64_t a, uint64_t b) {
 }
 
 typedef struct options {
-  uint64_t schedules, seed, each, jobs, first_world;
+  uint64_t schedules, seed, each, jobs, first_world, progress_s;
   int64_t world, schedule;
   int planted, brief;
   uint64_t explore, variants;
 } options;
 
+/* Of one job, in memory that it shares with the parent. */
 typedef struct totals {
   uint64_t worlds, schedules, steps;
+  uint64_t next_world; /* all of the job's before it are through */
   uint64_t failed_world, failed_schedule;
 } totals;
+
+static volatile sig_atomic_t is_to_end, progress_is_due;
 
 /* One schedule; returns 0 and leaves sim_failure when it went wrong. */
 static int run_schedule(uint64_t seed) {
@@ -158,7 +164,8 @@ static void replay(const options *o) {
 /* Worlds first, first + stride, ... Returns 0 at the first failure. */
 static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t) {
   uint64_t share = o->schedules / stride + (first < o->schedules % stride);
-  for (uint64_t world = o->first_world + first; t->schedules < share; world += stride) {
+  for (t->next_world = o->first_world + first; t->schedules < share; t->next_world += stride) {
+    uint64_t world = t->next_world;
     if (!make_world(o, world)) {
       printf("world %llu of seed %llu could not be made: %s\n", (unsigned long long)world,
              (unsigned long long)o->seed, sim_failure);
@@ -166,6 +173,7 @@ static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t
     }
     t->worlds++;
     for (uint64_t k = 0; k < o->each && t->schedules < share; k++) {
+      if (is_to_end) return 1;
       t->schedules++;
       int good = run_schedule(schedule_seed(o, world, k));
       t->steps += sim_steps;
@@ -178,54 +186,98 @@ static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t
   return 1;
 }
 
-static int run_job(const options *o, uint64_t first, int result) {
+static int run_job(const options *o, uint64_t first, totals *t) {
   watch_for_endless_loops();
-  totals t = {0};
-  int good = campaign(o, first, o->jobs, &t);
-  if (!good && sim_failure) explain(o, t.failed_world, t.failed_schedule);
+  int good = campaign(o, first, o->jobs, t);
+  if (!good && sim_failure) explain(o, t->failed_world, t->failed_schedule);
   if (!good && sim_failure && !o->brief) {
     options again = *o;
-    again.world = (int64_t)t.failed_world;
-    again.schedule = (int64_t)t.failed_schedule;
+    again.world = (int64_t)t->failed_world;
+    again.schedule = (int64_t)t->failed_schedule;
     replay(&again);
   }
   fflush(stdout);
-  ssize_t written = write(result, &t, sizeof t);
-  return !(good && written == sizeof t);
+  return !good;
 }
 
-static int run_jobs(const options *o) {
-  uint64_t begin = sim_seconds_ns();
-  totals all = {0};
-  int failed = 0, ends[2];
-  if (pipe(ends) != 0) return 1;
+static void report(const options *o, const totals *jobs, double seconds, const char *how) {
+  totals all = {.next_world = UINT64_MAX};
   for (uint64_t j = 0; j < o->jobs; j++) {
-    fflush(stdout);
-    pid_t child = o->jobs > 1 ? fork() : 0;
-    if (child < 0) return 1;
-    if (child == 0 && o->jobs > 1) _exit(run_job(o, j, ends[1]));
-    if (o->jobs == 1) failed |= run_job(o, j, ends[1]);
+    all.worlds += jobs[j].worlds;
+    all.schedules += jobs[j].schedules;
+    all.steps += jobs[j].steps;
+    if (jobs[j].next_world < all.next_world) all.next_world = jobs[j].next_world;
   }
-  for (uint64_t j = 0; o->jobs > 1 && j < o->jobs; j++) {
-    int status;
-    if (wait(&status) < 0 || status != 0) failed = 1;
-  }
-  close(ends[1]);
-  totals t;
-  while (read(ends[0], &t, sizeof t) == sizeof t) {
-    all.worlds += t.worlds;
-    all.schedules += t.schedules;
-    all.steps += t.steps;
-  }
-  close(ends[0]);
-  double seconds = (double)(sim_seconds_ns() - begin) * 1e-9;
   printf(
       "simulation: seed %llu, %llu worlds, %llu schedules, %llu steps in %.1f s (%.0f schedules/s, "
-      "%.1f million steps/s, %llu job(s)): %s\n",
+      "%.1f million steps/s, %llu job(s), %llu of each world; next: --first-world %llu): %s\n",
       (unsigned long long)o->seed, (unsigned long long)all.worlds,
       (unsigned long long)all.schedules, (unsigned long long)all.steps, seconds,
       (double)all.schedules / seconds, (double)all.steps / seconds * 1e-6,
-      (unsigned long long)o->jobs, failed ? "FAILED" : "all good");
+      (unsigned long long)o->jobs, (unsigned long long)o->each, (unsigned long long)all.next_world,
+      how);
+  fflush(stdout);
+}
+
+static void on_end(int number) {
+  (void)number;
+  is_to_end = 1;
+}
+
+static void on_progress(int number) {
+  (void)number;
+  progress_is_due = 1;
+}
+
+/* Signals end a wait, so that they are attended to at once. */
+static void attend_to_signals(const options *o) {
+  struct sigaction end = {.sa_handler = on_end}, progress = {.sa_handler = on_progress};
+  sigaction(SIGTERM, &end, NULL);
+  sigaction(SIGINT, &end, NULL);
+  sigaction(SIGALRM, &progress, NULL);
+  struct itimerval every = {.it_interval.tv_sec = (time_t)o->progress_s,
+                            .it_value.tv_sec = (time_t)o->progress_s};
+  if (o->progress_s) setitimer(ITIMER_REAL, &every, NULL);
+}
+
+/* A process for each job. SIGTERM ends all of them after their schedule, with the totals so far. */
+static int run_jobs(const options *o) {
+  uint64_t begin = sim_seconds_ns(), left = 0;
+  int failed = 0, told = 0;
+  size_t bytes = o->jobs * sizeof(totals);
+  totals *jobs = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pid_t *children = calloc(o->jobs, sizeof *children);
+  if (jobs == MAP_FAILED || children == NULL) return 1;
+  attend_to_signals(o);
+  fflush(stdout);
+  for (; left < o->jobs; left++) {
+    children[left] = fork();
+    if (children[left] < 0) return 1;
+    if (children[left] == 0) _exit(run_job(o, left, &jobs[left]));
+  }
+  while (left > 0) {
+    int status;
+    pid_t ended = wait(&status);
+    double seconds = (double)(sim_seconds_ns() - begin) * 1e-9;
+    if (ended > 0) {
+      left--;
+      if (status != 0) failed = 1;
+      for (uint64_t j = 0; j < o->jobs; j++)
+        if (children[j] == ended) children[j] = 0;
+    } else if (errno != EINTR) {
+      return 1;
+    }
+    for (uint64_t j = 0; is_to_end && !told && j < o->jobs; j++)
+      if (children[j] > 0) kill(children[j], SIGTERM);
+    told = is_to_end;
+    if (progress_is_due && left > 0) report(o, jobs, seconds, failed ? "FAILED" : "good so far");
+    progress_is_due = 0;
+  }
+  report(o, jobs, (double)(sim_seconds_ns() - begin) * 1e-9,
+         failed      ? "FAILED"
+         : is_to_end ? "ended by a signal, all good"
+                     : "all good");
+  free(children);
   return failed;
 }
 
@@ -246,6 +298,8 @@ int main(int argc, char **argv) {
       o.each = number(argc, argv, &i);
     else if (strcmp(argv[i], "--jobs") == 0)
       o.jobs = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--progress") == 0)
+      o.progress_s = number(argc, argv, &i);
     else if (strcmp(argv[i], "--world") == 0)
       o.world = (int64_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--explore") == 0)
@@ -264,12 +318,13 @@ int main(int argc, char **argv) {
       o.planted = sim_planted = (int)number(argc, argv, &i);
     else {
       fprintf(stderr,
-              "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] | --seed S "
-              "--world W --schedule K\n",
+              "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
+              "[--progress SECONDS] | --seed S --world W --schedule K\n",
               argv[0]);
       return 2;
     }
   }
+  if (o.jobs == 0) o.jobs = 1;
   catch_crashes();
   if (o.variants > 0) {
     watch_for_endless_loops();

@@ -15,85 +15,130 @@
 #include <string.h>
 
 #include "prelude_declarations.h"
+#include "shadow.h"
 #include "sim.h"
 
 /* After sim.h: this file is no part of the library, and uses the real ones. */
 typedef int16_t word;
-typedef word vector __attribute__((vector_size(16)));
-enum { LANES = sizeof(vector) / sizeof(word) };
+enum {
+  LANES = 32,      /* a view is handled by so many words at a time: a line */
+  PADDING = LANES, /* views do not all begin in the same set of the cache */
+  LINES = SIM_ARENA_BYTES / 64,
+  PAGE = 64 * 64
+};
 
 typedef struct view {
-  vector v[SIM_MAX_WORDS / LANES];
+  word v[SIM_MAX_WORDS + PADDING] __attribute__((aligned(64)));
 } view;
 
 typedef struct location {
-  uint32_t schedule; /* what follows is of this schedule */
+  uint64_t value[SIM_HISTORY];
+  uint32_t joined[SIM_HISTORY]; /* agents, by bit, that have joined this value's view */
+  uint32_t schedule;            /* what is here is of this schedule */
   word newest, oldest;
   uint8_t has_view[SIM_HISTORY];
-  uint64_t value[SIM_HISTORY];
-  uint8_t stale; /* older values in a row that were read */
-} location;
+} __attribute__((aligned(64))) location;
+_Static_assert(sizeof(location) == 64, "a location is one cache line");
 
-typedef struct cell { /* of 4 bytes of the arena */
-  uint16_t location;
-  uint8_t writer, reader; /* agent + 1; 0: nobody in this schedule */
-  word written, read;     /* by that agent's clock */
-} cell;
-
-enum { FORBIDDEN = 255 };
-
-static cell cells[SIM_ARENA_BYTES / 4];
-static uint64_t dirty_cells[SIM_ARENA_BYTES / 64 / 64]; /* a bit for each line of the arena */
+sim_cell sim_cells[SIM_ARENA_BYTES / 4];
+int16_t sim_clocks[SIM_MAX_AGENTS]; /* each agent's own, as in its view */
+static uint64_t dirty[LINES / 64];  /* lines of the arena that were accessed in this schedule */
+static uint8_t always_dirty[LINES / 64]; /* pages that are written in ways that are not seen here */
+static uint64_t cells_used;
 static location locations[SIM_MAX_WORDS];
+static uint32_t pending[SIM_MAX_WORDS][SIM_HISTORY]; /* agents whose next fence joins the view */
 static view location_views[SIM_MAX_WORDS][SIM_HISTORY];
 static view current[SIM_MAX_AGENTS], acquired[SIM_MAX_AGENTS], released[SIM_MAX_AGENTS];
 static uint8_t has_acquired[SIM_MAX_AGENTS], has_released[SIM_MAX_AGENTS];
 static view fences;
-static uint32_t n_words = SIM_FIRST_LOCATION, n_vectors = SIM_FIRST_LOCATION / LANES;
+static uint32_t n_words = SIM_FIRST_LOCATION, n_padded = SIM_FIRST_LOCATION;
 static uint32_t schedule;
 
-#define WORD(view, i) (((word *)(view)->v)[i])
+#define WORD(view, i) ((view)->v[i])
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
 
-static inline void join(view *into, const view *from, uint32_t first) {
-  for (uint32_t i = first; i < n_vectors; i++) {
-    vector newer = from->v[i] > into->v[i];
-    into->v[i] = (from->v[i] & newer) | (into->v[i] & ~newer);
-  }
+static inline __attribute__((always_inline)) void join_from(size_t first, word *restrict into,
+                                                            const word *restrict from) {
+  for (size_t i = first, n = n_padded; i < n; i += LANES)
+    for (size_t k = 0; k < LANES; k++)
+      into[i + k] = from[i + k] > into[i + k] ? from[i + k] : into[i + k];
 }
-static inline void copy(view *into, const view *from) {
-  for (uint32_t i = 0; i < n_vectors; i++) into->v[i] = from->v[i];
+FOR_EACH_PROCESSOR static void join(view *into, const view *from) {
+  join_from(0, into->v, from->v);
 }
-static void clear(view *v) { memset(v, 0, n_vectors * sizeof(vector)); }
+/* Without the agents' clocks. */
+FOR_EACH_PROCESSOR static void join_locations(view *into, const view *from) {
+  join_from(SIM_FIRST_LOCATION, into->v, from->v);
+}
+static void copy(view *into, const view *from) { memcpy(into, from, n_padded * sizeof(word)); }
+static void clear(view *v) { memset(v, 0, n_padded * sizeof(word)); }
 
+static void set_clock(uint32_t agent, word clock) {
+  sim_clocks[agent] = WORD(&current[agent], agent) = clock;
+}
+static void advance_clock(uint32_t agent) { set_clock(agent, (word)(sim_clocks[agent] + 1)); }
+
+static void note_cells_used(void) {
+  if (cells_used < sim_arena_used / 4) cells_used = sim_arena_used / 4;
+}
+
+/* While sim_arena_used still tells how far. */
 void sim_memory_forget(void) {
-  memset(cells, 0, sizeof cells);
-  memset(dirty_cells, 0, sizeof dirty_cells);
-  memset(location_views, 0, n_words * sizeof *location_views);
-  memset(locations, 0, sizeof locations);
+  note_cells_used();
+  memset(sim_cells, 0, cells_used * sizeof *sim_cells);
+  memset(dirty, 0, sizeof dirty);
+  memset(always_dirty, 0, sizeof always_dirty);
+  cells_used = 0;
+  for (uint32_t i = SIM_FIRST_LOCATION; i < n_words; i++)
+    for (uint32_t h = 0; h < SIM_HISTORY; h++) clear(&location_views[i][h]);
+  memset(locations, 0, n_words * sizeof *locations);
   for (uint32_t a = 0; a < SIM_MAX_AGENTS; a++) {
-    memset(&current[a], 0, sizeof current[a]);
-    memset(&acquired[a], 0, sizeof acquired[a]);
-    memset(&released[a], 0, sizeof released[a]);
+    clear(&current[a]);
+    clear(&acquired[a]);
+    clear(&released[a]);
   }
-  memset(&fences, 0, sizeof fences);
-  n_words = SIM_FIRST_LOCATION;
-  n_vectors = n_words / LANES;
+  clear(&fences);
+  n_words = n_padded = SIM_FIRST_LOCATION;
+}
+
+static inline void mark_dirty(uint64_t offset) {
+  dirty[offset / PAGE] |= 1ull << (offset / 64 % 64);
+}
+
+/* Copies back what was accessed. What is written behind the simulator's back (by libraries that are
+ * not instrumented, by the application) is found by comparing, now and then, from the first
+ * schedule of a world on, and is always copied from then on. */
+void sim_memory_restore(const uint8_t *snapshot, size_t bytes, int compares) {
+  note_cells_used();
+  for (size_t page = 0; page * PAGE < bytes; page++) {
+    size_t at = page * PAGE, n = bytes - at < PAGE ? bytes - at : PAGE;
+    if (always_dirty[page]) {
+      memcpy(sim_arena + at, snapshot + at, n);
+      continue;
+    }
+    for (uint64_t bits = dirty[page]; bits; bits &= bits - 1) {
+      size_t line = at + (size_t)__builtin_ctzll(bits) * 64;
+      if (line < bytes) memcpy(sim_arena + line, snapshot + line, 64);
+    }
+    if (!compares || memcmp(sim_arena + at, snapshot + at, n) == 0) continue;
+    always_dirty[page] = 1;
+    memcpy(sim_arena + at, snapshot + at, n);
+  }
 }
 
 void sim_memory_begin(void) {
   schedule++;
-  for (uint32_t i = 0; i < SIM_ARENA_BYTES / 64 / 64; i++) {
-    uint64_t bits = dirty_cells[i];
-    dirty_cells[i] = 0;
-    while (bits) {
-      cell *line = &cells[(i * 64 + (uint32_t)__builtin_ctzll(bits)) * 16];
-      bits &= bits - 1;
-      for (int c = 0; c < 16; c++) line[c] = (cell){.location = line[c].location};
+  for (uint32_t page = 0; page < LINES / 64; page++) {
+    uint64_t bits = dirty[page];
+    dirty[page] = 0;
+    for (; bits; bits &= bits - 1) {
+      sim_cell *line = &sim_cells[(page * 64 + (uint32_t)__builtin_ctzll(bits)) * 16];
+      for (int c = 0; c < 16; c++) line[c] = (sim_cell){.location = line[c].location};
     }
   }
-  for (uint32_t a = 0; a < SIM_MAX_AGENTS; a++) {
+  for (uint32_t a = 0; a < sim_agents_now.n; a++) {
     clear(&current[a]);
-    WORD(&current[a], a) = 1;
+    set_clock(a, 1);
     has_acquired[a] = has_released[a] = 0;
   }
   clear(&fences);
@@ -101,9 +146,10 @@ void sim_memory_begin(void) {
 
 /* What a thread's creator did happens before what the thread does. */
 void sim_view_of_new_agent(uint32_t agent, uint32_t parent) {
-  copy(&current[agent], &current[parent]);
-  WORD(&current[agent], agent) = 1;
-  WORD(&current[parent], parent)++;
+  if (agent != parent) copy(&current[agent], &current[parent]);
+  has_acquired[agent] = has_released[agent] = 0;
+  set_clock(agent, 1);
+  advance_clock(parent);
 }
 
 /* ---- plain accesses */
@@ -118,7 +164,7 @@ static inline int happened_before(uint32_t agent_and_1, word clock) {
 
 static void race(const void *p, const char *what, uint32_t other) {
   const sim_agent *me = &sim_agents_now.agent[sim_agents_now.current];
-  if (other == FORBIDDEN)
+  if (other == SIM_FORBIDDEN)
     sim_fail("%s of rank %d uses memory that was freed, at offset 0x%zx", me->name, me->rank,
              (size_t)offset_of(p));
   const sim_agent *him = &sim_agents_now.agent[other - 1];
@@ -126,7 +172,7 @@ static void race(const void *p, const char *what, uint32_t other) {
            (size_t)offset_of(p), what, me->name, me->rank, him->name, him->rank);
 }
 
-static void touch_cell(cell *c, uint64_t offset, int is_write) {
+static void touch_cell(sim_cell *c, uint64_t offset, int is_write) {
   uint32_t me = sim_agents_now.current;
   const uint8_t *p = sim_arena + offset;
   if (c->writer != me + 1 && !happened_before(c->writer, c->written))
@@ -137,28 +183,26 @@ static void touch_cell(cell *c, uint64_t offset, int is_write) {
       WORD(&current[me], c->location) < locations[c->location].newest)
     sim_fail("data race at offset 0x%zx: %s of rank %d accesses an atomic word without order",
              (size_t)offset, sim_agents_now.agent[me].name, sim_agents_now.agent[me].rank);
-  if (is_write) {
+  if (is_write) { /* comes after whatever was read before: that need not be remembered */
     c->writer = (uint8_t)(me + 1);
-    c->written = WORD(&current[me], me);
+    c->written = sim_clocks[me];
+    c->reader = 0;
   } else if (c->reader == 0 || c->reader == me + 1 || happened_before(c->reader, c->read) ||
              (sim_next(&sim_random_now) & 1)) {
     c->reader = (uint8_t)(me + 1);
-    c->read = WORD(&current[me], me);
-  }
-}
-
-static inline void touch(uint64_t offset, size_t bytes, int is_write) {
-  uint64_t first = offset / 4, last = (offset + bytes - 1) / 4;
-  for (uint64_t i = first; i <= last; i++) {
-    dirty_cells[i / 16 / 64] |= 1ull << (i / 16 % 64);
-    touch_cell(&cells[i], i * 4, is_write);
+    c->read = sim_clocks[me];
   }
 }
 
 void sim_touch(const void *p, size_t bytes, int is_write) {
   uint64_t offset = offset_of(p);
   if (bytes == 0 || offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
-  touch(offset, bytes, is_write);
+  uint64_t first = offset / 4, last = (offset + bytes - 1) / 4;
+  for (uint64_t i = first; i <= last; i++) {
+    if (sim_touch_again(&sim_cells[i], is_write)) continue;
+    mark_dirty(i * 4);
+    touch_cell(&sim_cells[i], i * 4, is_write);
+  }
 }
 
 void sim_forbid(const void *p, size_t bytes) {
@@ -166,8 +210,9 @@ void sim_forbid(const void *p, size_t bytes) {
   if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
   sim_touch(p, bytes, 1);
   for (uint64_t i = offset / 4; i < (offset + bytes) / 4; i++) {
-    cells[i].writer = FORBIDDEN;
-    cells[i].written = INT16_MAX;
+    sim_cells[i].writer = SIM_FORBIDDEN;
+    sim_cells[i].written = INT16_MAX;
+    sim_cells[i].reader = 0;
   }
 }
 
@@ -190,10 +235,10 @@ static void raw_store(volatile void *p, uint64_t v, unsigned bytes) {
     *(volatile uint8_t *)p = (uint8_t)v;
 }
 
-static uint32_t new_location(cell *c, unsigned bytes) {
+static uint32_t new_location(sim_cell *c, unsigned bytes) {
   if (n_words == SIM_MAX_WORDS) sim_fail("the world has too many atomic words");
   uint32_t index = n_words++;
-  n_vectors = (n_words + LANES - 1) / LANES;
+  n_padded = (n_words + LANES - 1) / LANES * LANES;
   c->location = (uint16_t)index;
   if (bytes == 8) c[1].location = (uint16_t)index;
   return index;
@@ -203,13 +248,14 @@ static uint32_t new_location(cell *c, unsigned bytes) {
 static inline uint32_t find(const volatile void *p, unsigned bytes) {
   uint64_t offset = offset_of(p);
   if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return 0;
-  cell *c = &cells[offset / 4];
+  sim_cell *c = &sim_cells[offset / 4];
   uint32_t index = c->location ? c->location : new_location(c, bytes);
   if (__builtin_expect(!happened_before(c->writer, c->written), 0))
     race((const void *)p, "accessed as an atomic word", c->writer);
   location *l = &locations[index];
   uint64_t now = raw_load(p, bytes);
   if (l->schedule != schedule) {
+    mark_dirty(offset);
     *l = (location){.schedule = schedule};
     l->value[0] = now;
   } else if (l->value[l->newest % SIM_HISTORY] != now) {
@@ -229,17 +275,18 @@ static inline int releases(int order) {
 }
 
 static inline void see(uint32_t index, word which, int order) {
-  uint32_t me = sim_agents_now.current;
+  uint32_t me = sim_agents_now.current, bit = 1u << me, h = (uint32_t)which % SIM_HISTORY;
   location *l = &locations[index];
   WORD(&current[me], index) = which;
-  if (!l->has_view[which % SIM_HISTORY]) return;
-  const view *brought = &location_views[index][which % SIM_HISTORY];
+  if (!l->has_view[h] || (l->joined[h] & bit)) return;
   if (acquires(order)) {
-    join(&current[me], brought, 0);
-  } else {
+    l->joined[h] |= bit;
+    join(&current[me], &location_views[index][h]);
+  } else if (!(pending[index][h] & bit)) { /* what a fence has joined since is there as well */
+    pending[index][h] |= bit;
     if (!has_acquired[me]) clear(&acquired[me]);
     has_acquired[me] = 1;
-    join(&acquired[me], brought, 0);
+    join(&acquired[me], &location_views[index][h]);
   }
 }
 
@@ -270,27 +317,24 @@ static void append(uint32_t index, uint64_t value, int order, int continues) {
   word before = l->newest;
   if (before == INT16_MAX) sim_fail("too many stores to one location");
   word which = ++l->newest;
-  view *carried = &location_views[index][which % SIM_HISTORY];
-  int has_before = continues && l->has_view[before % SIM_HISTORY];
-  l->value[which % SIM_HISTORY] = value;
+  uint32_t h = (uint32_t)which % SIM_HISTORY, b = (uint32_t)before % SIM_HISTORY, bit = 1u << me;
+  view *carried = &location_views[index][h];
+  int has_before = continues && l->has_view[b], has = releases(order) || has_released[me];
+  l->value[h] = value;
   WORD(&current[me], index) = which;
-  int has = 1;
-  if (releases(order))
-    copy(carried, &current[me]);
-  else if (has_released[me])
-    copy(carried, &released[me]);
-  else
-    has = 0;
+  if (has) copy(carried, releases(order) ? &current[me] : &released[me]);
   if (has_before && has)
-    join(carried, &location_views[index][before % SIM_HISTORY], 0);
+    join(carried, &location_views[index][b]);
   else if (has_before)
-    copy(carried, &location_views[index][before % SIM_HISTORY]);
-  l->has_view[which % SIM_HISTORY] = (uint8_t)(has || has_before);
-  if (releases(order)) WORD(&current[me], me)++;
+    copy(carried, &location_views[index][b]);
+  l->has_view[h] = (uint8_t)(has || has_before);
+  l->joined[h] = !has_before ? bit : l->joined[b] & (has ? bit : ~0u);
+  pending[index][h] = !has_before ? 0 : pending[index][b] & (has ? bit : ~0u);
+  if (releases(order)) advance_clock(me);
 }
 
 static void check_unread(const volatile void *p) {
-  const cell *c = &cells[offset_of(p) / 4];
+  const sim_cell *c = &sim_cells[offset_of(p) / 4];
   if (c->reader != sim_agents_now.current + 1 && !happened_before(c->reader, c->read))
     race((const void *)p, "stored as an atomic word", c->reader);
 }
@@ -352,17 +396,17 @@ void sim_fence(int order) {
   if (sim_is_quiet) return;
   SIM_TRACE("fence", NULL, 0, 0);
   if (has_acquired[me] && acquires(order)) {
-    join(&current[me], &acquired[me], 0);
+    join(&current[me], &acquired[me]);
     has_acquired[me] = 0;
   }
   if (order == __ATOMIC_SEQ_CST) { /* orders locations; happens-before comes with messages only */
-    join(&current[me], &fences, SIM_FIRST_LOCATION / LANES);
-    join(&fences, &current[me], SIM_FIRST_LOCATION / LANES);
+    join_locations(&current[me], &fences);
+    join_locations(&fences, &current[me]);
   }
   if (releases(order)) {
     copy(&released[me], &current[me]);
     has_released[me] = 1;
-    WORD(&current[me], me)++;
+    advance_clock(me);
   }
 }
 

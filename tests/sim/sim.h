@@ -120,6 +120,7 @@ void sim_note_failure(const char *format, ...) __attribute__((format(printf, 1, 
 
 void sim_memory_forget(void); /* a new world: no location is known */
 void sim_memory_begin(void);  /* a new schedule */
+void sim_memory_restore(const uint8_t *snapshot, size_t bytes, int compares); /* before it */
 void sim_view_of_new_agent(uint32_t agent, uint32_t parent);
 void sim_acquire_from(const void *p); /* what the kernel or a lock orders */
 void sim_release_to(const void *p);
@@ -128,7 +129,7 @@ void sim_forbid(const void *p, size_t bytes);              /* it was freed */
 
 /* ---- system.c */
 
-extern uint8_t *sim_arena;
+extern uint8_t sim_arena[SIM_ARENA_BYTES];
 extern size_t sim_arena_used, sim_far_used;
 extern uint32_t sim_fail_allocation; /* the so-maniest from now on fails; 0: none */
 extern int sim_uses_allocation_failure;

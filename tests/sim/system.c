@@ -13,9 +13,8 @@
 #include "sim.h"
 #include "prelude_declarations.h"
 
-static uint8_t memory[SIM_ARENA_BYTES] __attribute__((aligned(4096)));
+uint8_t sim_arena[SIM_ARENA_BYTES] __attribute__((aligned(4096)));
 static uint8_t far_memory[SIM_FAR_BYTES] __attribute__((aligned(4096)));
-uint8_t *sim_arena = memory;
 size_t sim_arena_used, sim_far_used;
 uint32_t sim_fail_allocation;
 int sim_uses_allocation_failure;
@@ -24,7 +23,7 @@ sim_system_state sim_system_now;
 enum { FIRST_FD = 100000, LARGE = 32 << 10, HEAD = 16 };
 
 void sim_system_reset(void) {
-  memset(memory, 0, sim_arena_used);
+  memset(sim_arena, 0, sim_arena_used);
   sim_arena_used = sim_far_used = 0;
   memset(&sim_system_now, 0, sizeof sim_system_now);
 }
@@ -43,8 +42,8 @@ static void *take(size_t alignment, size_t bytes) {
   size_t end = (at + bytes + 15) & ~(size_t)15;
   if (end > SIM_ARENA_BYTES) sim_fail("the world is too large");
   sim_arena_used = end;
-  *(size_t *)(memory + at - HEAD) = bytes;
-  return memory + at;
+  *(size_t *)(sim_arena + at - HEAD) = bytes;
+  return sim_arena + at;
 }
 
 void *sim_malloc(size_t bytes) {
