@@ -252,6 +252,7 @@ struct dfcclContext {
   df_cause cause;                   /* meaningful while broken */
   int told_broken;                  /* df_tell_broken was here */
   int given_up;                     /* df_give_up was here */
+  int said_goodbye;                 /* df_peers_say_goodbye was here: no message leaves any more */
   char sentence[DF_SENTENCE_BYTES]; /* latest failure */
   struct df_recorder *recorder;
   uint32_t signals_handled;

@@ -117,7 +117,7 @@ void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, c
   df_peer *peer = &context->peers[rank];
   df_message header = *message;
   header.magic = DF_MESSAGE_MAGIC;
-  if (peer->state == DF_PEER_DEAD || peer->state == DF_PEER_LEFT) return;
+  if (context->said_goodbye || peer->state == DF_PEER_DEAD || peer->state == DF_PEER_LEFT) return;
   if (peer->local) {
     if (df_world_post(context->world, rank, context->rank, &header, payload) != dfcclSuccess)
       df_give_up(context, dfcclOutOfMemory, df_last_sentence());
@@ -159,6 +159,7 @@ void df_peers_say_goodbye(dfcclContext_t context) {
   df_message bye = {.kind = DF_MESSAGE_BYE};
   for (uint32_t rank = 0; rank < context->n_ranks; rank++)
     if (rank != context->rank) df_send(context, rank, &bye, NULL, -1);
+  context->said_goodbye = 1;
   int waiting = 1;
   for (int attempt = 0; waiting && attempt < 1000; attempt++) {
     waiting = 0;

@@ -228,7 +228,8 @@ static void connection_lost(dfcclContext_t context, uint32_t rank) {
   pthread_mutex_lock(&context->lock);
   epoll_ctl(context->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
   peer->socket = -1; /* closed with the mesh */
-  if (peer->state != DF_PEER_LEFT)
+  /* Peers that know that we leave need not tell us that they leave too. */
+  if (peer->state != DF_PEER_LEFT && !context->said_goodbye)
     df_peer_lost(context, rank, DF_PEER_DEAD, "died: its connection was lost");
   pthread_mutex_unlock(&context->lock);
 }

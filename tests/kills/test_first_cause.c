@@ -63,6 +63,13 @@ static scene make_scene(int timeout_ms) {
   return s;
 }
 
+static int peer_socket(dfcclContext_t ctx, int peer) {
+  pthread_mutex_lock(&ctx->lock);
+  int socket = ctx->peers[peer].socket;
+  pthread_mutex_unlock(&ctx->lock);
+  return socket;
+}
+
 static void leave(scene *s, int rank) {
   df_unwatch(s->ctxs[rank]);
   OK(dfcclDestroy(s->ctxs[rank]));
@@ -170,6 +177,23 @@ DF_TEST(first_cause, nobody_waits_for_a_registration_that_is_refused, 30) {
   expect_named(s.ctxs[1], "rank 2 died");
   close(s.dead_ends[1]);
   for (int rank = 0; rank < 2; rank++) leave(&s, rank);
+}
+
+/* Ranks that leave close their connections without another word to who has left before them: that is
+ * no death, and no reason for the others to give up. */
+DF_TEST(first_cause, who_has_left_sees_nobody_die, 30) {
+  scene s = make_scene(0);
+  register_both(&s);
+  df_peers_say_goodbye(s.ctxs[0]);
+  close(s.dead_ends[0]); /* rank 2 has heard it, and leaves */
+  df_waiting_for("rank 0 to see the end of its connection to rank 2");
+  while (peer_socket(s.ctxs[0], DEAD) >= 0) df_nap();
+  leave(&s, 0);
+  df_waiting_for("rank 1 to see the end of its connection to rank 0");
+  while (peer_socket(s.ctxs[1], 0) >= 0) df_nap();
+  OK(dfcclRegisterAllReduce(s.ctxs[1], 99, 1, dfcclInt32, dfcclSum, NULL));
+  leave(&s, 1);
+  close(s.dead_ends[1]);
 }
 
 /* Rank 0 gives up on a time-out of a collective that rank 1 is no member of: when rank 1 misses it,
