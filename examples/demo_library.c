@@ -127,19 +127,27 @@ static void free_buffers(library_engine *engine) {
 
 void demo_library_rank_main(df_tool_rank *self) {
   const demo_job *job = self->argument;
-  library_engine engine = {.engine = {.begin = library_begin,
-                                      .run = library_run,
-                                      .synchronize = library_synchronize,
-                                      .finish = library_finish},
-                           .job = job,
-                           .self = self};
-  if (!make_buffers(&engine)) {
-    df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for buffers of %zu bytes",
-                      buffer_bytes(&engine));
-  } else if (register_all(&engine)) {
-    demo_program_run(&job->options, &job->layout, self->rank, &engine.engine, self);
-    report_statistics(&engine);
+  library_engine *engine = calloc(1, sizeof *engine);
+  if (engine == NULL) {
+    df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for a rank");
+    return;
   }
-  /* After a failure the library may still own the buffers: they go with the process. */
-  if (self->outcome.code == 0) free_buffers(&engine);
+  *engine = (library_engine){.engine = {.begin = library_begin,
+                                        .run = library_run,
+                                        .synchronize = library_synchronize,
+                                        .finish = library_finish},
+                             .job = job,
+                             .self = self};
+  if (!make_buffers(engine)) {
+    df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for buffers of %zu bytes",
+                      buffer_bytes(engine));
+  } else if (register_all(engine)) {
+    demo_program_run(&job->options, &job->layout, self->rank, &engine->engine, self);
+    report_statistics(engine);
+  }
+  /* After a failure callbacks may still come, and the library may still own the buffers: all of it
+   * goes with the process. */
+  if (self->outcome.code != 0) return;
+  free_buffers(engine);
+  free(engine);
 }
