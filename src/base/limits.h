@@ -47,6 +47,9 @@ enum {
   DF_MAX_MESSAGE_BYTES = 64 << 10 /* of the control plane */
 };
 
+/* Longest that dfcclDestroy gives its last messages while a peer that lives does not read them. */
+#define DF_GOODBYE_NS 10000000000u
+
 #define DF_MAX_COUNT ((uint64_t)1 << 48) /* elements of one buffer */
 
 #endif

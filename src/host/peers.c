@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "host/context.h"
 
 dfcclResult_t df_peers_init(dfcclContext_t context) {
@@ -152,21 +153,23 @@ void df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *se
   df_send(context, rank, &message, segment->handle, segment->fd);
 }
 
-/* Tells everybody that we leave in order, and gives the messages that still wait a moment to go
- * out. */
+/* Tells everybody that we leave in order, and gives the messages that still wait time to go out: a
+ * peer that does not get them takes the end of the connection for our death. Bounded, since a peer
+ * may be stopped for ever. */
 void df_peers_say_goodbye(dfcclContext_t context) {
+  uint64_t begin = df_clock_ns();
   pthread_mutex_lock(&context->lock);
   df_message bye = {.kind = DF_MESSAGE_BYE};
   for (uint32_t rank = 0; rank < context->n_ranks; rank++)
     if (rank != context->rank) df_send(context, rank, &bye, NULL, -1);
   context->said_goodbye = 1;
-  int waiting = 1;
-  for (int attempt = 0; waiting && attempt < 1000; attempt++) {
+  for (int waiting = 1; waiting;) {
     waiting = 0;
     for (uint32_t rank = 0; rank < context->n_ranks; rank++) {
       df_peer_flush(context, rank);
       if (context->peers[rank].first && context->peers[rank].state == DF_PEER_ALIVE) waiting = 1;
     }
+    if (df_clock_ns() - begin >= DF_GOODBYE_NS) break;
     if (waiting) {
       pthread_mutex_unlock(&context->lock);
       usleep(1000);

@@ -126,6 +126,10 @@ static void handle_failure(dfcclContext_t context, uint32_t from, const df_messa
 void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *message, int fd) {
   df_remote *remote;
   df_peer *peer = &context->peers[from];
+  if (peer->state == DF_PEER_LEFT) { /* after its goodbye it knows no more about us or others */
+    if (fd >= 0) close(fd);
+    return;
+  }
   if (peer->local && peer->bell == NULL) peer->bell = df_world_bell(context->world, from);
   switch ((df_message_kind)message->kind) {
   case DF_MESSAGE_SEGMENT:
@@ -227,9 +231,10 @@ static void connection_lost(dfcclContext_t context, uint32_t rank) {
   df_peer *peer = &context->peers[rank];
   pthread_mutex_lock(&context->lock);
   epoll_ctl(context->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
-  peer->socket = -1; /* closed with the mesh */
-  /* Peers that know that we leave need not tell us that they leave too. */
-  if (peer->state != DF_PEER_LEFT && !context->said_goodbye)
+  peer->socket = -1;         /* closed with the mesh */
+  if (context->said_goodbye) /* who knows that we leave need not tell us that it leaves too */
+    df_peer_left(context, rank);
+  else if (peer->state != DF_PEER_LEFT)
     df_peer_lost(context, rank, DF_PEER_DEAD, "died: its connection was lost");
   pthread_mutex_unlock(&context->lock);
 }

@@ -6,6 +6,7 @@
  * processes do; rank 2 is two sockets in the test's hands, so that each of the others sees it die
  * when the test wants.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -214,5 +215,85 @@ DF_TEST(first_cause, a_time_out_is_passed_on, 30) {
   CHECK(strstr(dfcclGetLastError(s.ctxs[1]), "did not complete within 50 ms") != NULL, "\"%s\"",
         dfcclGetLastError(s.ctxs[1]));
   leave(&s, 1);
+  for (int rank = 0; rank < 2; rank++) close(s.dead_ends[rank]);
+}
+
+static void say(int end, df_message message, const char *text) {
+  struct {
+    df_message message;
+    char text[64];
+  } d = {.message = message};
+  d.message.magic = DF_MESSAGE_MAGIC;
+  if (text != NULL) {
+    d.message.payload_bytes = (uint32_t)strlen(text) + 1;
+    memcpy(d.text, text, d.message.payload_bytes);
+  }
+  size_t bytes = sizeof message + d.message.payload_bytes;
+  CHECK(write(end, &d, bytes) == (ssize_t)bytes, "rank 2 cannot write");
+}
+
+/* A rank that leaves may see others leave before it, without a goodbye to it: what it says of them
+ * after its own goodbye means nothing. */
+DF_TEST(first_cause, what_is_said_after_the_goodbye_is_not_believed, 30) {
+  scene s = make_scene(0);
+  register_both(&s);
+  say(s.dead_ends[1], (df_message){.kind = DF_MESSAGE_BYE}, NULL);
+  say(s.dead_ends[1],
+      (df_message){.kind = DF_MESSAGE_CAUSE, .id = 0, .a = dfcclRemoteError, .b = 2},
+      "died: its connection was lost");
+  df_sleep_ms(20); /* most likely it has been read then */
+  for (int rank = 0; rank < 2; rank++)
+    OK(dfcclRunAllReduce(s.ctxs[rank], PAIR, send_buffer, recv_buffers[rank], NULL, NULL));
+  for (int rank = 0; rank < 2; rank++) OK(dfcclWait(s.ctxs[rank], PAIR));
+  close(s.dead_ends[1]);
+  df_sleep_ms(20);
+  OK(dfcclRunAllReduce(s.ctxs[0], PAIR, send_buffer, recv_buffers[0], NULL, NULL));
+  OK(dfcclRunAllReduce(s.ctxs[1], PAIR, send_buffer, recv_buffers[1], NULL, NULL));
+  for (int rank = 0; rank < 2; rank++) OK(dfcclWait(s.ctxs[rank], PAIR));
+  for (int rank = 0; rank < 2; rank++) leave(&s, rank);
+  close(s.dead_ends[0]);
+}
+
+static void *leave_as_rank_0(void *argument) {
+  leave(argument, 0);
+  return NULL;
+}
+
+/* The next kind of message that rank 2 gets from rank 0; DF_MESSAGE_KINDS at the end. */
+static unsigned hear(scene *s) {
+  static union {
+    df_message message;
+    char bytes[DF_MAX_MESSAGE_BYTES];
+  } in;
+  ssize_t bytes;
+  EVENTUALLY((bytes = read(s->dead_ends[0], &in, sizeof in)) >= 0);
+  return bytes == 0 ? DF_MESSAGE_KINDS : in.message.kind;
+}
+
+/* Rank 0's goodbye to rank 2, which does not read, takes long; meanwhile rank 1 leaves. Its end is
+ * none that rank 0 would complain of to rank 2. */
+DF_TEST(first_cause, a_rank_that_leaves_blames_nobody, 30) {
+  enum { MANY = 2000 };
+  static const int others[] = {0, DEAD};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = others;
+  options.nRanks = 2;
+  scene s = make_scene(0);
+  for (unsigned id = 0; id < MANY; id++) /* more announcements than a socket holds */
+    OK(dfcclRegisterAllReduce(s.ctxs[0], id, COUNT, dfcclInt32, dfcclSum, &options));
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, leave_as_rank_0, &s) == 0, "no thread");
+  df_waiting_for("rank 1 to hear rank 0's goodbye");
+  EVENTUALLY(s.ctxs[1]->peers[0].state == DF_PEER_LEFT);
+  leave(&s, 1);
+  df_sleep_ms(50); /* rank 0 sees its end */
+  unsigned kind, byes = 0;
+  for (int n = 0; (kind = hear(&s)) != DF_MESSAGE_KINDS; n++) {
+    CHECK(kind != DF_MESSAGE_CAUSE && kind != DF_MESSAGE_LIMIT, "message %d is of kind %u", n,
+          kind);
+    byes += kind == DF_MESSAGE_BYE;
+  }
+  CHECK(byes == 1, "%u goodbyes", byes);
+  pthread_join(thread, NULL);
   for (int rank = 0; rank < 2; rank++) close(s.dead_ends[rank]);
 }

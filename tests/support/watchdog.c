@@ -66,7 +66,7 @@ void df_unwatch_child(int pid) {
 }
 
 _Noreturn void df_watchdog_end_process(int status) {
-  if (watchdog.owner == getpid()) /* a child's copy of the list names its siblings */
+  if (watchdog.owner == getpid()) /* else the list is a copy, and names this child's siblings */
     for (int i = 0; i < CHILDREN_MAX; i++)
       if (atomic_load(&children[i]) > 0) kill(atomic_load(&children[i]), SIGKILL);
   _exit(status);
@@ -138,6 +138,7 @@ void df_watchdog_start(const char *name, double seconds) {
     watchdog.owner = getpid();
     watchdog.running = false;
     memset(contexts, 0, sizeof contexts);
+    memset(children, 0, sizeof children); /* a copy of the parent's: this process's siblings */
     pthread_mutex_init(&watchdog.lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
