@@ -11,9 +11,9 @@
 #include "base/log.h"
 #include "host/context.h"
 
-/* Payloads that fit a page go through a few slots: what they cost is the crossing, not the bytes.
- */
-enum { DF_DEEP_RING_STRIDE = 4096 + DF_CACHE_LINE };
+/* Payloads that fit a page cost their crossing, not their bytes: rings of so much let a rank that
+ * waits for nobody run ahead. */
+enum { DF_DEEP_RING_STRIDE = 4096 + DF_CACHE_LINE, DF_AHEAD_RING_BYTES = 8192 };
 
 static uint64_t log2_of(uint32_t power_of_two) {
   return 31u - (uint32_t)__builtin_clz(power_of_two);
@@ -23,11 +23,20 @@ static uint64_t ring_bytes(const df_coll *coll, uint32_t n_slots) {
   return df_link_ring_bytes(coll->shape.stride, n_slots);
 }
 
+/* Some ranks wait for nobody in it, and may be many runs ahead of the others. */
+static int runs_ahead(const df_coll *coll) {
+  return coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_REDUCE;
+}
+
 /*
  * Slots of each ring in which this rank receives for the collective: the members agreed on the
- * least; the receiver takes more where messages are large, until the ring is deep enough that the
- * sender finds a slot's lines in the shared cache again and not in the receiver's own. Taking lines
- * away from the cache that has read them is several times slower (docs/PERFORMANCE.md).
+ * least; the receiver takes more
+ * - where messages are large, until the ring is deep enough that the sender finds a slot's lines in
+ *   the shared cache again and not in the receiver's own: taking lines away from the cache that has
+ *   read them is several times slower;
+ * - where messages are small, and not lent, and the sender may run ahead: ranks that share a core
+ *   take turns less often.
+ * docs/PERFORMANCE.md has the measurements.
  */
 static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
   const df_settings *settings = &context->settings;
@@ -36,12 +45,23 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
   for (uint32_t which = 0; which < coll->plan->n_links; which++)
     rings += !coll->plan->links[which].sends;
   uint64_t target = (uint64_t)settings->ring_bytes / (DF_MAX(rings, 1u) * shape->n_blocks);
-  if (!context->ops->host_sees_links || shape->stride <= DF_DEEP_RING_STRIDE ||
-      n_slots == DF_MIN_LINK_SLOTS || context->arena.used_bytes >= (uint64_t)settings->ring_budget)
+  if (shape->stride <= DF_DEEP_RING_STRIDE)
+    target = runs_ahead(coll) && coll->descriptor->direct_min > shape->stride
+                 ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
+                 : 0;
+  if (!context->ops->host_sees_links || n_slots == DF_MIN_LINK_SLOTS ||
+      context->arena.used_bytes >= (uint64_t)settings->ring_budget)
     return n_slots;
   /* The power of two nearest to the target, in proportion. */
   while (n_slots < DF_MAX_LINK_SLOTS && 4ull * n_slots * shape->stride <= 3 * target) n_slots *= 2;
   return n_slots;
+}
+
+/* In a ring that is deep so that its sender can run ahead, slots are given back a quarter at a
+ * time. Both ends find the same. */
+static uint16_t release_mask(const df_coll *coll, uint32_t n_slots) {
+  int is_ahead = coll->shape.stride <= DF_DEEP_RING_STRIDE && n_slots > coll->shape.n_slots;
+  return is_ahead ? (uint16_t)(n_slots / 4 - 1) : 0;
 }
 
 /* Fills one link end of one block. `rings` is where the pair's rings of n_slots begin. */
@@ -56,6 +76,7 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->peer_bell = context->peers[peer].bell;
   link->stride = coll->shape.stride;
   link->slot_mask = n_slots - 1;
+  link->release_mask = release_mask(coll, n_slots);
   link->messages = planned->messages;
   link->peer = peer;
   link->payload_offset = (uint16_t)coll->shape.payload_offset;

@@ -29,8 +29,10 @@ typedef struct DF_ALIGNED(64) df_link {
   uint32_t messages; /* in each loop */
   uint32_t peer;     /* rank in the context */
   uint16_t payload_offset;
-  uint16_t same_process;            /* the peer can read any address of ours */
-  uint32_t sends;                   /* 1: this end is the sender's */
+  uint16_t same_process; /* the peer can read any address of ours */
+  uint16_t sends;        /* 1: this end is the sender's */
+  uint16_t release_mask; /* not 0: the receiver gives slots back so many and one at a time, and
+                            nothing is lent; less than the ring's depth (df_link_release) */
   const struct df_windows *windows; /* where the peer's lent buffers must lie; NULL: anywhere */
 } df_link;
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
@@ -78,10 +80,15 @@ DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_
   return commit >> 1 == (sequence & DF_SEQUENCE_MASK);
 }
 
-DF_CORE void df_link_release(df_link *link, uint64_t sequence) {
+/* Receiver: is done with message `sequence`, and in deep rings of small messages tells only with
+ * every so many, so that sender and receiver do not pass the credit's line to and fro at each: a
+ * sender that finds the ring full has sent more than that. Returns 1 when the sender was told. */
+DF_CORE int df_link_release(df_link *link, uint64_t sequence) {
+  if (sequence & link->release_mask) return 0;
   /* Our reads of the payload, before df_lanes_complete_move, come before the sender's next write of
    * it. */
   df_publish_fenced_u64(link->credit, sequence & DF_SEQUENCE_MASK);
+  return 1;
 }
 
 /*

@@ -88,7 +88,7 @@ DF_CORE int df_step_is_drained(const df_descriptor *desc, const df_part *part, u
   if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
   for (uint32_t i = 0; i < desc->n_links; i++) {
     df_link *link = &desc->links[block * desc->n_links + i];
-    if (!link->sends || link->messages == 0) continue;
+    if (!link->sends || link->messages == 0 || link->release_mask) continue;
     uint64_t last = (cursor->run + 1) * part->loops * link->messages;
     if (!df_link_is_drained(link, last)) return 0;
   }
@@ -126,6 +126,7 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
                              const df_link *link, uint64_t bytes, uint8_t buffer,
                              const uint8_t *address, uint64_t *there) {
   if (bytes < desc->direct_min || address == NULL || buffer == DF_BUFFER_SCRATCH) return 0;
+  if (link->release_mask) return 0;
   if ((cursor->flags & DF_CURSOR_IN_PLACE) && !desc->direct_in_place) return 0;
   uint64_t delta = 0;
   if (!link->same_process) {
@@ -265,8 +266,8 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
   }
   if (move->recv_link) {
     if (move->borrows) df_link_return(move->recv_link);
-    df_link_release(move->recv_link, move->recv_sequence);
-    df_lanes_note_bell(lanes, move->recv_link->peer_bell);
+    if (df_link_release(move->recv_link, move->recv_sequence))
+      df_lanes_note_bell(lanes, move->recv_link->peer_bell);
   }
   return df_step_advance(desc, &desc->parts[block], cursor);
 }

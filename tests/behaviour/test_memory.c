@@ -5,6 +5,7 @@
  * registered, and what is not freed dfcclDestroy frees.
  */
 #include "support/buffers.h"
+#include "support/memory.h"
 #include "support/processes.h"
 
 #include <stdio.h>
@@ -153,6 +154,44 @@ DF_TEST(memory, rings_grow_within_their_budget, 60) {
   CHECK(grown[0] >= RING * 2 / 3, "the first one's ring: %llu bytes", grown[0]);
   CHECK(grown[COLLECTIVES - 1] < RING / 2, "the last one's ring: %llu bytes",
         grown[COLLECTIVES - 1]);
+  df_free_contexts(ctxs, 2);
+}
+
+/* A root, or a leaf, that waits for nobody runs ahead of its peer by more runs than the least slots
+ * would let it, and every result is right whenever the peer comes. */
+DF_TEST(memory, ranks_that_wait_for_nobody_run_ahead, 60) {
+  enum { AHEAD = 32, RUNS = 500 };
+  static int32_t send[2][RUNS], recv[2][RUNS];
+  dfcclContext_t ctxs[2];
+  if (df_on_cuda()) return; /* rings in a device's memory have the least slots */
+  df_make_contexts(ctxs, 2, NULL);
+  for (int rank = 0; rank < 2; rank++) {
+    OK(dfcclRegisterBroadcast(ctxs[rank], 1, 1, dfcclInt32, 0, NULL));
+    OK(dfcclRegisterReduce(ctxs[rank], 2, 1, dfcclInt32, dfcclSum, 1, NULL));
+    for (int run = 0; run < RUNS; run++) send[rank][run] = 1000 * rank + run;
+  }
+  for (int rank = 0; rank < 2; rank++) { /* the rings are made in the first run */
+    OK(dfcclRunBroadcast(ctxs[rank], 1, send[rank], recv[rank], NULL, NULL));
+    OK(dfcclRunReduce(ctxs[rank], 2, send[rank], recv[rank], NULL, NULL));
+  }
+  for (int rank = 0; rank < 2; rank++) OK(dfcclWaitAll(ctxs[rank]));
+  for (int round = 0; round < RUNS / AHEAD; round++) {
+    int32_t *own = send[0] + round * AHEAD;
+    for (int run = 0; run < AHEAD; run++) {
+      OK(dfcclRunBroadcast(ctxs[0], 1, own + run, recv[0], NULL, NULL));
+      OK(dfcclWait(ctxs[0], 1));
+      OK(dfcclRunReduce(ctxs[0], 2, own + run, NULL, NULL, NULL));
+      OK(dfcclWait(ctxs[0], 2));
+    }
+    for (int run = round * AHEAD; run < (round + 1) * AHEAD; run++) {
+      OK(dfcclRunBroadcast(ctxs[1], 1, NULL, &recv[1][run], NULL, NULL));
+      OK(dfcclWait(ctxs[1], 1));
+      CHECK(recv[1][run] == run, "run %d: %d was broadcast", run, recv[1][run]);
+      OK(dfcclRunReduce(ctxs[1], 2, &send[1][run], &recv[1][run], NULL, NULL));
+      OK(dfcclWait(ctxs[1], 2));
+      CHECK(recv[1][run] == 1000 + 2 * run, "run %d: the sum is %d", run, recv[1][run]);
+    }
+  }
   df_free_contexts(ctxs, 2);
 }
 

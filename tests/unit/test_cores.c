@@ -129,7 +129,7 @@ static void make_stuck(device *d, uint32_t c, df_link links[2], df_bell bells[2]
                          .slot_mask = 1,
                          .messages = i ? 3 : 1, /* more than the ring holds: it waits for credit */
                          .payload_offset = DF_LINK_FLAGGED_OFFSET,
-                         .sends = i};
+                         .sends = (uint16_t)i};
   df_descriptor *desc = &d->storage[c];
   desc->primitives = primitive;
   desc->n_primitives = 1;

@@ -4,6 +4,8 @@
  *     most as many are under way as there are slots.
  *   - A message is there once it is published, not before, and no other is taken for it.
  *   - Everything goes on where sequence numbers, which have 63 bits, wrap around.
+ *   - Where slots are given back several at a time, the sender still finds room once the receiver
+ *     has read all, and never writes to a slot that was not read.
  *   - What was written before publishing is there for whoever saw the message, and what was read
  *     before releasing was read before it is overwritten (race build).
  */
@@ -105,6 +107,30 @@ DF_TEST(link, gaps_are_released_like_messages, 30) {
   CHECK(df_link_is_drained(&p.sender, 3) && df_link_is_drained(&p.sender, 5), "all");
   CHECK(!df_link_is_drained(&p.sender, 6), "and no more");
   free(p.ring);
+}
+
+/* The receiver, which reads as long as there are messages, has told of all but the last few. */
+DF_TEST(link, slots_are_given_back_several_at_a_time, 30) {
+  for (uint32_t n_slots = 8; n_slots <= DF_MAX_LINK_SLOTS; n_slots *= 2) {
+    pair p;
+    uint64_t sent = DF_SEQUENCE_MASK - 2 * n_slots, received = sent, told = 0;
+    uint64_t last = sent + 20 * n_slots;
+    df_random random = {n_slots};
+    make(&p, n_slots, DF_LINK_FLAGGED_OFFSET, sent);
+    p.sender.release_mask = p.receiver.release_mask = (uint16_t)(n_slots / 4 - 1);
+    while (received < last) {
+      while (df_link_may_send(&p.sender, sent + 1)) df_link_publish(&p.sender, ++sent, 0);
+      CHECK(sent - received <= n_slots, "%llu under way, %u slots",
+            (unsigned long long)(sent - received), n_slots);
+      CHECK(sent - received > n_slots - n_slots / 4, "%llu under way, %u slots: not enough",
+            (unsigned long long)(sent - received), n_slots);
+      int n = 1 + df_random_below(&random, (int)(sent - received));
+      for (; n > 0; n--) told += (uint64_t)df_link_release(&p.receiver, ++received);
+    }
+    CHECK(told <= 4 * (received + 2 * n_slots - DF_SEQUENCE_MASK) / n_slots + 1, "told %llu times",
+          (unsigned long long)told);
+    free(p.ring);
+  }
 }
 
 /* ---- threads ---- */
