@@ -4,7 +4,13 @@
  * two threads; payloads fill several cache lines and are written in an order that changes, so that
  * stores have every chance to become visible out of order.
  */
-#include "litmus.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
 #include "primitives/link.h"
 #include "queues/cq.h"
 #include "queues/sq.h"
@@ -173,8 +179,15 @@ static void *write_all(void *argument) {
   return NULL;
 }
 
+static double seconds_of(int argc, char **argv) {
+  if (argc == 1) return 2;
+  if (argc == 3 && strcmp(argv[1], "--seconds") == 0 && atof(argv[2]) > 0) return atof(argv[2]);
+  fprintf(stderr, "usage: %s [--seconds S]\n", argv[0]);
+  exit(2);
+}
+
 int main(int argc, char **argv) {
-  double seconds = litmus_seconds(argc, argv);
+  double seconds = seconds_of(argc, argv);
   uint64_t all_torn = 0;
   for (size_t k = 0; k < DF_COUNT_OF(kinds); k++) {
     pthread_t thread;

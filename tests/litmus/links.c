@@ -1,0 +1,201 @@
+/* Links: messages, credits, lent buffers, and the windows in which these must lie. */
+#include "litmus.h"
+#include "primitives/link.h"
+#include "primitives/windows.h"
+
+typedef struct link_state {
+  df_link sender, receiver;
+  DF_ALIGNED(64) uint8_t slot[64 + sizeof(litmus_payload)];
+  DF_ALIGNED(64) uint64_t credit, hold; /* the hold word lies behind the credit */
+  litmus_payload lent;
+  DF_ALIGNED(64) uint64_t plain; /* what a slot, or a lent buffer, holds */
+  DF_ALIGNED(64) uint32_t received, whole;
+  uint64_t read;
+  DF_ALIGNED(64) uint32_t sent;
+} link_state;
+
+static litmus_payload *payload_of(link_state *s) {
+  return (litmus_payload *)(s->slot + DF_LINK_STAGED_OFFSET);
+}
+static uint64_t *address_in(link_state *s) {
+  return (uint64_t *)(s->slot + DF_LINK_FLAGGED_OFFSET);
+}
+static void link_prepare(void *state) {
+  link_state *s = state;
+  s->sender = (df_link){.slots = s->slot, .credit = &s->credit, .stride = sizeof s->slot};
+  s->receiver = s->sender;
+}
+static litmus_outcome link_judge(const void *state) {
+  const link_state *s = state;
+  if (!s->received) return LITMUS_NOTHING;
+  return s->whole ? LITMUS_SEEN : LITMUS_FORBIDDEN;
+}
+
+/* ---- 3: a message's payload; and a lent buffer's address and content */
+
+static void link_send(void *state) {
+  link_state *s = state;
+  litmus_fill(payload_of(s), 1);
+  df_link_publish(&s->sender, 1, 0);
+}
+static void link_receive(void *state) {
+  link_state *s = state;
+  int direct;
+  s->received = (uint32_t)df_link_has_message(&s->receiver, 1, &direct);
+  if (s->received) s->whole = !direct && litmus_holds(payload_of(s), 1);
+}
+static void link_lend(void *state) {
+  link_state *s = state;
+  litmus_fill(&s->lent, 2);
+  df_store_relaxed_u64(address_in(s), (uint64_t)(uintptr_t)&s->lent);
+  df_link_publish(&s->sender, 1, 1);
+}
+static void link_pull(void *state) {
+  link_state *s = state;
+  int direct;
+  s->received = (uint32_t)df_link_has_message(&s->receiver, 1, &direct);
+  if (!s->received) return;
+  const litmus_payload *lent = (const void *)(uintptr_t)df_load_relaxed_u64(address_in(s));
+  s->whole = direct && lent != NULL && litmus_holds(lent, 2);
+}
+
+/* ---- 4: the payload has been read when its slot, or the lent buffer, is written again */
+
+static void credit_prepare(void *state) {
+  link_state *s = state;
+  link_prepare(state);
+  s->plain = 1;
+  df_link_publish(&s->sender, 1, 0);
+}
+static void credit_receive(void *state) {
+  link_state *s = state;
+  s->read = s->plain;
+  df_link_release(&s->receiver, 1);
+}
+static void credit_send(void *state) {
+  link_state *s = state;
+  s->sent = (uint32_t)df_link_may_send(&s->sender, 2);
+  if (s->sent) s->plain = 2;
+}
+static void credit_drain(void *state) {
+  link_state *s = state;
+  s->sent = (uint32_t)df_link_is_drained(&s->sender, 1);
+  if (s->sent) s->plain = 2;
+}
+static litmus_outcome credit_judge(const void *state) {
+  const link_state *s = state;
+  if (s->read != 1) return LITMUS_FORBIDDEN;
+  return s->sent ? LITMUS_SEEN : LITMUS_NOTHING;
+}
+
+/* ---- 4h: a lent buffer is either being read, or taken back */
+
+static void hold_prepare(void *state) {
+  link_state *s = state;
+  link_prepare(state);
+  s->plain = 1;
+}
+static void hold_receive(void *state) {
+  link_state *s = state;
+  s->received = (uint32_t)df_link_borrow(&s->receiver);
+  if (!s->received) return;
+  s->read = s->plain;
+  df_link_return(&s->receiver);
+}
+static void hold_revoke(void *state) {
+  link_state *s = state;
+  s->sent = (uint32_t)df_link_revoke(&s->sender);
+  if (s->sent) s->plain = 2;
+}
+static litmus_outcome hold_judge(const void *state) {
+  const link_state *s = state;
+  if (s->received && s->read != 1) return LITMUS_FORBIDDEN;
+  return s->received && s->sent ? LITMUS_SEEN : LITMUS_NOTHING;
+}
+
+/* ---- 4w: who sees that a window was opened sees the window */
+
+typedef struct window_state {
+  df_windows windows;
+  DF_ALIGNED(64) uint64_t used;
+  uint32_t covers, covers_more;
+} window_state;
+
+enum { WINDOW_AT = 16 * DF_PAGE, WINDOW_BYTES = 2 * DF_PAGE };
+
+static void window_prepare(void *state) { (void)state; }
+static void window_open(void *state) {
+  window_state *s = state;
+  df_windows_open(&s->windows, (const void *)(uintptr_t)WINDOW_AT, WINDOW_BYTES);
+}
+static void window_look(void *state) {
+  window_state *s = state;
+  s->used = df_observe_u64(&s->windows.used);
+  s->covers = (uint32_t)df_windows_cover(&s->windows, WINDOW_AT, WINDOW_BYTES);
+  s->covers_more = (uint32_t)df_windows_cover(&s->windows, WINDOW_AT, WINDOW_BYTES + 1);
+}
+static litmus_outcome window_judge(const void *state) {
+  const window_state *s = state;
+  if (s->covers_more || (s->used && !s->covers)) return LITMUS_FORBIDDEN;
+  return s->used ? LITMUS_SEEN : LITMUS_NOTHING;
+}
+
+/* ---- */
+
+static const litmus_test tests[] = {
+    {"3",
+     "link",
+     "a message is seen, and its payload is not",
+     sizeof(link_state),
+     link_prepare,
+     {link_send, link_receive},
+     link_judge,
+     {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}},
+     {{0}}},
+    {"3",
+     "link_lends",
+     "a message is seen, and the lent buffer's address or content is not",
+     sizeof(link_state),
+     link_prepare,
+     {link_lend, link_pull},
+     link_judge,
+     {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}},
+     {{0}}},
+    {"4",
+     "credit",
+     "a slot is written again while its message is read",
+     sizeof(link_state),
+     credit_prepare,
+     {credit_receive, credit_send},
+     credit_judge,
+     {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}},
+     {{0}}},
+    {"4",
+     "drained",
+     "a lent buffer is given back while it is read",
+     sizeof(link_state),
+     credit_prepare,
+     {credit_receive, credit_drain},
+     credit_judge,
+     {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}},
+     {{0}}},
+    {"4h",
+     "hold",
+     "a lent buffer is taken back while it is read",
+     sizeof(link_state),
+     hold_prepare,
+     {hold_receive, hold_revoke},
+     hold_judge,
+     {{0, LITMUS_PUBLISH}, {0, LITMUS_MODIFY}, {1, LITMUS_OBSERVE}},
+     {{0}}},
+    {"4w",
+     "window",
+     "a window is counted, and it is not there; or more than it is covered",
+     sizeof(window_state),
+     window_prepare,
+     {window_open, window_look},
+     window_judge,
+     {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}},
+     {{0}}},
+};
+const litmus_tests litmus_links = {tests, DF_COUNT_OF(tests)};

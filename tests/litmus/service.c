@@ -1,0 +1,79 @@
+/* The service thread, which sleeps without a limit when no deadline runs. */
+#include "litmus.h"
+
+#include "host/service.c"
+
+/* submit.c's call of it is noted, instead of a descriptor that is written. */
+static void note_wake(dfcclContext_t context);
+#define df_service_wake note_wake
+#include "host/submit.c"
+#undef df_service_wake
+
+typedef struct service_state {
+  struct dfcclContext context;
+  df_device_ops ops;
+  df_device device;
+  df_sq_slot sq_slot;
+  df_coll coll;
+  df_descriptor descriptor;
+  df_run_words run_words;
+  df_wait_words wait_words;
+  df_pending_callback callbacks[1];
+  DF_ALIGNED(64) uint32_t woken;
+  DF_ALIGNED(64) int tick_ms;
+} service_state;
+
+static void note_wake(dfcclContext_t context) { ((service_state *)(void *)context)->woken = 1; }
+static void submitted(dfcclContext_t context, int urgent) {
+  (void)context;
+  (void)urgent;
+}
+
+/* ---- B7: a deadline begins to run */
+
+static void deadline_prepare(void *state) {
+  service_state *s = state;
+  dfcclContext_t context = &s->context;
+  s->ops.submitted = submitted;
+  df_sq_init(&s->device.sq, &s->sq_slot, 1, 1);
+  s->descriptor.words = &s->run_words;
+  s->coll = (df_coll){.id = 1,
+                      .descriptor = &s->descriptor,
+                      .words = &s->wait_words,
+                      .ready = 1,
+                      .run_limit = UINT64_MAX};
+  s->coll.shape.n_blocks = 1;
+  pthread_mutex_init(&context->lock, NULL);
+  context->ops = &s->ops;
+  context->device = &s->device;
+  context->latest = &s->coll;
+  context->listed_last = &context->listed_first;
+  context->callbacks = (df_callback_queue){.entries = s->callbacks, .capacity = 1};
+  context->settings.timeout_ms = 1000;
+}
+static void deadline_submit(void *state) {
+  service_state *s = state;
+  df_submit(&s->context, s->coll.operation, 1, NULL, NULL, NULL, NULL);
+}
+static void deadline_tick(void *state) {
+  service_state *s = state;
+  s->tick_ms = tick_ms(&s->context);
+}
+static litmus_outcome deadline_judge(const void *state) {
+  const service_state *s = state;
+  if (s->tick_ms < 0 && !s->woken) return LITMUS_FORBIDDEN;
+  return s->tick_ms < 0 ? LITMUS_NOTHING : LITMUS_SEEN;
+}
+
+static const litmus_test tests[] = {
+    {"B7",
+     "deadline",
+     "the service thread sleeps without a limit, and a deadline runs",
+     sizeof(service_state),
+     deadline_prepare,
+     {deadline_submit, deadline_tick},
+     deadline_judge,
+     {{0, LITMUS_FENCE}, {1, LITMUS_FENCE}},
+     {{0}}},
+};
+const litmus_tests litmus_service = {tests, DF_COUNT_OF(tests)};
