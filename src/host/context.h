@@ -75,6 +75,7 @@ typedef struct DF_ALIGNED(64) df_wait_words {
 typedef struct df_coll {
   dfcclCollId_t id; /* first: the hash set's key */
   uint32_t index;
+  int deregistered;    /* its callback, or dfcclWaitAll, still holds it */
   uint32_t references; /* the registry's, one for each pending callback and each dfcclWaitAll */
   df_operation operation;
   uint64_t count;
@@ -282,6 +283,11 @@ typedef struct df_registration {
 dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration);
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
 df_coll *df_find(dfcclContext_t context, dfcclCollId_t id); /* [lock] NULL: not registered */
+/* [lock] NULL: none, or one that is deregistered and kept by its callback. */
+static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) {
+  df_coll *coll = context->by_index[index];
+  return coll && !coll->deregistered ? coll : NULL;
+}
 /* What to look at to wait for a collective; *registration tells it from others that use the line
  * later. Takes the lock only for one that was not looked up lately. NULL: not registered. */
 const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,

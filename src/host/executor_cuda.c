@@ -69,7 +69,7 @@ static void lose(dfcclContext_t context, df_cuda_state *state, const char *why) 
   df_break(context, dfcclUnhandledCudaError, sentence);
   df_store_relaxed_u32(&context->device_lost, 1);
   for (uint32_t i = 0; i < context->n_indices; i++)
-    if (context->by_index[i])
+    if (df_registered(context, i))
       df_fail_collective(context, context->by_index[i], dfcclUnhandledCudaError, 1, sentence);
   pthread_mutex_unlock(&context->lock);
   df_reap_and_ring(context);

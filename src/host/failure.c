@@ -61,7 +61,7 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
   if (context->given_up) return;
   context->given_up = 1;
   for (uint32_t i = 0; i < context->n_indices; i++)
-    if (context->by_index[i])
+    if (df_registered(context, i))
       df_fail_collective(context, context->by_index[i], status, 1, sentence);
 }
 
@@ -109,7 +109,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
     snprintf(context->cause.why, sizeof context->cause.why, "%s", why);
   }
   for (uint32_t i = 0; i < context->n_indices; i++) {
-    df_coll *coll = context->by_index[i];
+    df_coll *coll = df_registered(context, i);
     if (coll == NULL || position_of(coll, peer) == coll->n) continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
@@ -133,7 +133,7 @@ void df_tell_broken(dfcclContext_t context) {
   for (uint32_t peer = 0; peer < context->n_ranks; peer++)
     if (peer != context->rank) df_send(context, peer, &cause, context->cause.why, -1);
   for (uint32_t i = 0; i < context->n_indices; i++) {
-    df_coll *coll = context->by_index[i];
+    df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
     df_message limit = {.kind = DF_MESSAGE_LIMIT, .id = coll->id, .a = coll->submitted};
     df_coll_send(context, coll, &limit, NULL);
@@ -155,7 +155,7 @@ void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer) {
 /* What the peer has not registered by now, it never will. */
 static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
   for (uint32_t i = 0; i < context->n_indices; i++) {
-    df_coll *coll = context->by_index[i];
+    df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
     uint32_t position = position_of(coll, peer);
     if (position < coll->n && coll->remotes[position] == NULL)
@@ -214,7 +214,7 @@ void df_check_deadlines(dfcclContext_t context) {
   if (context->settings.timeout_ms == 0) return;
   uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
   for (uint32_t i = 0; i < context->n_indices; i++) {
-    df_coll *coll = context->by_index[i];
+    df_coll *coll = df_registered(context, i);
     if (coll == NULL || coll->failed != dfcclSuccess) continue;
     uint64_t since = oldest_submission_ns(coll);
     if (since != UINT64_MAX && now - since >= limit && now > since) time_out(context, coll);
@@ -232,7 +232,7 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   for (uint32_t peer = 0; peer < context->n_ranks; peer++)
     if (peer != context->rank) df_send(context, peer, &message, sentence, -1);
   for (uint32_t i = 0; i < context->n_indices; i++)
-    if (context->by_index[i])
+    if (df_registered(context, i))
       df_fail_collective(context, context->by_index[i], dfcclAborted, 0, sentence);
   pthread_mutex_unlock(&context->lock);
   /* Cancellations take effect at each block's next step; user code that blocks in a callback is not

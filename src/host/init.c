@@ -208,7 +208,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
   df_tell_broken(context);
   for (uint32_t i = 0; i < context->n_indices; i++) {
-    df_coll *coll = context->by_index[i];
+    df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
     df_message message = {
         .kind = DF_MESSAGE_DEREGISTER, .id = coll->id, .a = coll->submitted, .b = 1};

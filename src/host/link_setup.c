@@ -191,7 +191,7 @@ void df_links_progress_due(dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
   df_store_relaxed_u32(&context->links_due, 0);
   for (uint32_t i = 0; i < context->n_indices; i++)
-    if (context->by_index[i] && !context->by_index[i]->ready)
+    if (df_registered(context, i) && !context->by_index[i]->ready)
       progress(context, context->by_index[i], 1);
   pthread_mutex_unlock(&context->lock);
 }

@@ -326,6 +326,7 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
     if (*recent_of(context, id) == coll->index + 1) df_store_relaxed_u32(recent_of(context, id), 0);
     df_unlist(context, coll);
     df_match_unbind(context, coll);
+    coll->deregistered = 1;
     df_coll_unreference(context, coll);
   }
   pthread_mutex_unlock(&context->lock);
