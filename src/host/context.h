@@ -247,7 +247,7 @@ struct dfcclContext {
   const uint64_t **reaches; /* [DF_MAX_REACHES] by entry */
   uint64_t next_segment_id;
 
-  int has_failed;       /* a collective has */
+  int may_be_read;      /* a collective has failed that may have lent: peers may still read it */
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
   char broken_sentence[DF_SENTENCE_BYTES];
   df_cause cause;                   /* meaningful while broken */

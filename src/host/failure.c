@@ -36,7 +36,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
                         const char *sentence) {
   if (coll->failed != dfcclSuccess) return;
   coll->failed = status;
-  context->has_failed = 1;
+  if (coll->ready) context->may_be_read = 1;
   snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
   snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
   df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);

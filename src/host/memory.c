@@ -59,7 +59,10 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
     *at = memory->next;
     if (memory->entry) context->reaches[memory->entry] = NULL;
     df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id};
-    for (uint32_t r = 0; r < context->n_ranks; r++)
+    /* Runs that succeeded were drained: nobody reads what they lent. After a failure a peer may,
+     * and may not have heard of it: its mapping stays until its end. */
+    int read_no_more = context->broken == dfcclSuccess && !context->may_be_read;
+    for (uint32_t r = 0; r < context->n_ranks && read_no_more; r++)
       if (!context->peers[r].local) df_send(context, r, &message, NULL, -1);
   }
   pthread_mutex_unlock(&context->lock);

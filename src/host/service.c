@@ -87,7 +87,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
 static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id) {
   if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT) return; /* home and links stay mapped */
   /* A block may be reading what a failed run has lent: then it stays mapped until the end. */
-  if (context->broken != dfcclSuccess || context->has_failed) return;
+  if (context->broken != dfcclSuccess || context->may_be_read) return;
   df_segment **at = &context->peers[from].segments;
   while (*at && (*at)->id != id) at = &(*at)->next;
   df_segment *segment = *at;
