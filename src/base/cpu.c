@@ -39,6 +39,10 @@ int df_cpu_move(uint32_t cpu) {
   if (cpu >= MOST_CPUS || !thread_cpus(&all) || !(all.words[cpu / 64] >> cpu % 64 & 1)) return 0;
   one.words[cpu / 64] = 1ull << cpu % 64;
   if (sched_setaffinity(0, sizeof one, (const cpu_set_t *)&one) != 0) return 0;
+  if (sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all) == 0) return 1;
+  /* The processors that it may use were changed meanwhile: all that there are, of which the kernel
+   * takes those. It must not stay on this one for good. */
+  memset(&all, 0xff, sizeof all);
   sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all);
   return 1;
 }

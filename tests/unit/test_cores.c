@@ -3,15 +3,30 @@
  *   - A stuck executor publishes its processor.
  *   - It yields at once when a peer that it waits for was last seen on its own processor; otherwise
  *     when its patience is at an end; progress makes it patient anew.
+ *   - Moving to another processor pins nobody, also when the processors that are allowed change
+ *     meanwhile.
  *   - A step that is blocked tells where the peer is that could help it, and nothing of a
  * collective stepped before.
  */
 #include "daemon_kernel/cores_cpu.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/cpu.h"
 #include "device.h"
+
+/* In the place of the C library's. The kernel refuses a set of which no processor is allowed. */
+static int refuse_call; /* which of the next calls is refused; 0: none */
+int sched_setaffinity(pid_t thread, size_t bytes, const cpu_set_t *set) {
+  if (refuse_call != 0 && --refuse_call == 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  return (int)syscall(SYS_sched_setaffinity, thread, bytes, set);
+}
 
 /* To stay on one processor. */
 static uint32_t pin(void) {
@@ -55,6 +70,26 @@ DF_TEST(cores, a_peer_on_the_same_processor, 30) {
   CHECK(cores.looks == 0, "it did not yield");
   df_cores_give_way(&cores, bit_of(cpu + 1));
   CHECK(cores.looks == 1, "it yielded for a peer elsewhere");
+}
+
+static int count_allowed(void) {
+  uint64_t bits[64];
+  int n = 0;
+  df_cpu_allowed(bits, 64);
+  for (int w = 0; w < 64; w++) n += __builtin_popcountll(bits[w]);
+  return n;
+}
+
+DF_TEST(cores, moving_pins_nobody, 30) {
+  int before = count_allowed();
+  for (int refused = 0; refused <= 2; refused++) {
+    refuse_call = refused;
+    int moved = df_cpu_move(df_cpu_current());
+    CHECK(moved == (refused != 1), "moved: %d, refused call %d", moved, refused);
+    CHECK(count_allowed() >= before, "call %d was refused: %d processors are left of %d", refused,
+          count_allowed(), before);
+  }
+  refuse_call = 0;
 }
 
 DF_TEST(cores, allowed, 30) {
