@@ -128,13 +128,10 @@ static uint32_t position_of(const df_coll *coll, uint32_t rank) {
   return i;
 }
 
-static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote);
-static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, dfcclCollId_t id);
-
 /*
  * The member's group names ranks that ours does not: they have announced, or will, what meets this
  * registration, and wait for ours. Pairing with them keeps the turns of later registrations in step
- * on all of them.
+ * on all of them. What they have announced is bound by who called.
  */
 static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_remote *member) {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
@@ -151,13 +148,10 @@ static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_
     coll->ranks[coll->n_paired] = stranger;
     coll->remotes[coll->n_paired++] = NULL;
     df_coll_announce(context, coll, stranger);
-    df_remote *announced = first_unbound(context, stranger, coll->id);
-    if (announced) bind(context, coll, announced);
   }
 }
 
-/* Joins a local registration and the announcement that it meets. */
-static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
+static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
@@ -185,6 +179,17 @@ static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, dfcclColl
   df_remote *remote = oldest(context, peer, id);
   while (remote && remote->met) remote = remote->next;
   return remote;
+}
+
+/* Joins a local registration and the announcement that it meets; and those of the strangers that
+ * this one names, and that theirs name. */
+static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
+  uint32_t next = coll->n_paired;
+  bind_one(context, coll, remote);
+  for (; next < coll->n_paired; next++) {
+    df_remote *announced = first_unbound(context, coll->ranks[next], coll->id);
+    if (announced) bind_one(context, coll, announced);
+  }
 }
 
 void df_match_bind(dfcclContext_t context, df_coll *coll) {
