@@ -31,6 +31,16 @@ DF_STATIC_ASSERT(offsetof(dfcclConfig_t, backend) == sizeof(df_growing_head), "c
 DF_STATIC_ASSERT(offsetof(dfcclCollOptions_t, ranks) == sizeof(df_growing_head), "options' head");
 DF_STATIC_ASSERT(offsetof(dfcclStats_t, sqesSubmitted) == sizeof(df_growing_head), "stats' head");
 
+/*
+ * Callers leave padding as it is, so no member may begin where an earlier header had padding: one
+ * that is added here begins at the size below, or later, behind a reserved word if need be.
+ */
+DF_STATIC_ASSERT(sizeof(dfcclConfig_t) == 40, "version 0.1; its last four bytes are padding");
+DF_STATIC_ASSERT(sizeof(dfcclCollOptions_t) == 48, "version 0.1");
+DF_STATIC_ASSERT(sizeof(dfcclStats_t) == 120, "version 0.1; its last four bytes are padding");
+DF_STATIC_ASSERT(offsetof(dfcclConfig_t, timeoutMs) + sizeof(int) == 36, "config's last member");
+DF_STATIC_ASSERT(offsetof(dfcclStats_t, blocks) + sizeof(uint32_t) == 116, "stats' last member");
+
 static int is_zero(const unsigned char *bytes, size_t from, size_t to) {
   while (from < to && bytes[from] == 0) from++;
   return from == to;
