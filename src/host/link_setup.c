@@ -206,7 +206,8 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
     if (segment_id < DF_FIRST_LINKS_SEGMENT) segment = NULL; /* that memory may be unmapped */
   }
   const df_announcement *a = &remote->announcement;
-  int possible = n_slots >= a->n_slots && n_slots <= DF_MAX_LINK_SLOTS;
+  int possible = n_slots >= a->n_slots && n_slots <= DF_MAX_LINK_SLOTS &&
+                 a->n_blocks <= DF_MAX_BLOCKS; /* so that the product is exact */
   uint64_t bytes = possible ? df_link_ring_bytes(a->stride, (uint32_t)n_slots) * a->n_blocks : 0;
   if (!possible || segment == NULL || bytes > segment->bytes || offset > segment->bytes - bytes) {
     char sentence[DF_SENTENCE_BYTES];
