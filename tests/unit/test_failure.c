@@ -1,0 +1,192 @@
+/*
+ * Promises of src/host/failure.c and of those who ask it, seen from a rank whose peers are played
+ * by this test:
+ *   - What its callback has deregistered counts as registered no more.
+ *   - After a failure no peer is told to unmap memory that it may be reading.
+ *   - Links are refused that cannot lie in the memory that is offered for them.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "host/context.h"
+#include "support/harness.h"
+
+enum { RANKS = 3, COLL = 7, COUNT = 100 };
+
+typedef struct stage {
+  dfcclContext_t context; /* rank 0 */
+  int peers[RANKS];       /* the ends of ranks 1 and 2 */
+} stage;
+
+typedef union datagram {
+  df_message message;
+  uint8_t bytes[DF_MAX_MESSAGE_BYTES];
+} datagram;
+
+static void open_stage(stage *s) {
+  df_settings settings;
+  df_mesh mesh = {.n_ranks = RANKS};
+  OK(df_settings_read(&settings, NULL));
+  mesh.cards = calloc(RANKS, sizeof *mesh.cards);
+  mesh.sockets = calloc(RANKS, sizeof *mesh.sockets);
+  mesh.local = calloc(RANKS, 1);
+  for (int r = 0; r < RANKS; r++) {
+    int pair[2];
+    mesh.cards[r] = df_context_card(&settings);
+    mesh.local[r] = r == 0;
+    mesh.sockets[r] = s->peers[r] = -1;
+    if (r == 0) continue;
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "no sockets");
+    mesh.sockets[r] = pair[0];
+    s->peers[r] = pair[1];
+  }
+  OK(df_context_open(&s->context, RANKS, 0, &settings, &mesh));
+}
+
+static void close_stage(stage *s) {
+  OK(dfcclDestroy(s->context));
+  for (int r = 1; r < RANKS; r++)
+    if (s->peers[r] >= 0) close(s->peers[r]);
+}
+
+/* Blocks until the rank says something to this peer. 0: the connection has ended. */
+static int hear(const stage *s, int peer, datagram *heard) {
+  struct iovec part = {.iov_base = heard, .iov_len = sizeof *heard};
+  struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1}; /* descriptors are dropped */
+  return recvmsg(s->peers[peer], &header, 0) > 0;
+}
+
+/* ... until it is of this kind and about this. 0: the connection has ended without. */
+static int hears(const stage *s, int peer, df_message_kind kind, uint64_t id) {
+  static datagram heard;
+  while (hear(s, peer, &heard))
+    if (heard.message.kind == kind && heard.message.id == id) return 1;
+  return 0;
+}
+
+/* ---- memory that may be read */
+
+DF_TEST(failure, nobody_unmaps_after_a_failure, 30) {
+  static datagram heard;
+  stage s;
+  void *memory;
+  open_stage(&s);
+  OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
+  close(s.peers[1]); /* rank 1 dies; rank 2 may be reading still, and know nothing yet */
+  s.peers[1] = -1;
+  CHECK(hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
+  OK(dfcclMemFree(s.context, memory));
+  OK(dfcclDestroy(s.context));
+  while (hear(&s, 2, &heard))
+    CHECK(heard.message.kind != DF_MESSAGE_UNMAP, "it is told to unmap what it may be reading");
+  close(s.peers[2]);
+}
+
+DF_TEST(failure, otherwise_it_is_unmapped, 30) {
+  stage s;
+  void *memory;
+  open_stage(&s);
+  OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
+  OK(dfcclMemFree(s.context, memory));
+  CHECK(hears(&s, 2, DF_MESSAGE_UNMAP, 1), "rank 2 keeps it mapped");
+  close_stage(&s);
+}
+
+/* ---- offers that make no sense */
+
+static void handle(const stage *s, df_message *message, int fd) {
+  message->magic = DF_MESSAGE_MAGIC;
+  pthread_mutex_lock(&s->context->lock);
+  df_service_handle(s->context, 1, message, fd);
+  pthread_mutex_unlock(&s->context->lock);
+}
+
+static void offer_segment(const stage *s, uint64_t id, uint64_t bytes, uint64_t use) {
+  df_message message = {.kind = DF_MESSAGE_SEGMENT, .id = id, .a = bytes, .b = use};
+  int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  CHECK(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0, "no memory to offer");
+  fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  handle(s, &message, fd);
+}
+
+/* Rings whose bytes, all blocks together, are a multiple of 2^64. */
+DF_TEST(failure, an_offer_of_more_than_can_be_counted_is_refused, 30) {
+  stage s;
+  union {
+    df_message message;
+    uint8_t bytes[sizeof(df_message) + sizeof(df_announcement) + 2 * sizeof(uint32_t)];
+  } d = {.message = {.kind = DF_MESSAGE_ANNOUNCE, .id = COLL}};
+  const uint32_t ranks[] = {0, 1};
+  const df_announcement announcement = {
+      .group_size = 2, .n_blocks = 1u << 31, .n_slots = 8, .stride = (1u << 30) - 16};
+  CHECK(df_link_ring_bytes(announcement.stride, 8) << 31 == 0, "the product is no such multiple");
+  open_stage(&s);
+  offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
+  offer_segment(&s, DF_FIRST_LINKS_SEGMENT, DF_PAGE, DF_SEGMENT_LINKS);
+  d.message.payload_bytes = sizeof announcement + sizeof ranks;
+  memcpy(&d.message + 1, &announcement, sizeof announcement);
+  memcpy((uint8_t *)(&d.message + 1) + sizeof announcement, ranks, sizeof ranks);
+  handle(&s, &d.message, -1);
+  handle(&s,
+         &(df_message){.kind = DF_MESSAGE_LINKS, .id = COLL, .a = DF_FIRST_LINKS_SEGMENT, .b = 3},
+         -1);
+  RESULT(dfcclRegisterAllReduce(s.context, 1, 1, dfcclInt8, dfcclSum, NULL), dfcclRemoteError);
+  close_stage(&s);
+}
+
+/* ---- deregistered inside its callback, which has not returned */
+
+typedef struct callback_gate {
+  dfcclContext_t context;
+  uint32_t inside, open;
+} callback_gate;
+
+static void deregister_and_stay(dfcclCollId_t coll, dfcclResult_t status, void *argument) {
+  callback_gate *gate = argument;
+  OK(status);
+  OK(dfcclDeregister(gate->context, coll));
+  df_publish_u32(&gate->inside, 1);
+  EVENTUALLY(df_observe_u32(&gate->open) == 1);
+}
+
+static int has_heard(dfcclContext_t context, uint32_t peer) {
+  pthread_mutex_lock(&context->lock);
+  int broken = context->peers[peer].broken;
+  pthread_mutex_unlock(&context->lock);
+  return broken;
+}
+
+static void *destroy(void *ctx) {
+  OK(dfcclDestroy(ctx));
+  return NULL;
+}
+
+DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
+  dfcclContext_t ctxs[2];
+  callback_gate gate = {0};
+  pthread_t threads[2];
+  int8_t buffers[2][2][COUNT] = {0};
+  OK(dfcclInitAll(ctxs, 2, NULL));
+  gate.context = ctxs[0];
+  for (int r = 0; r < 2; r++) {
+    OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));
+    OK(dfcclRunAllReduce(ctxs[r], COLL, buffers[r][0], buffers[r][1],
+                         r == 0 ? deregister_and_stay : NULL, &gate));
+  }
+  EVENTUALLY(df_observe_u32(&gate.inside) == 1);
+  pthread_mutex_lock(&ctxs[1]->lock);
+  df_break(ctxs[1], dfcclTimeout, "something else took too long");
+  pthread_mutex_unlock(&ctxs[1]->lock);
+  EVENTUALLY(has_heard(ctxs[0], 1));
+  int alone = 0; /* a group that rank 1 has no part in */
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = &alone;
+  options.nRanks = 1;
+  OK(dfcclRegisterAllReduce(ctxs[0], COLL + 1, COUNT, dfcclInt8, dfcclSum, &options));
+  df_publish_u32(&gate.open, 1);
+  for (int r = 0; r < 2; r++) pthread_create(&threads[r], NULL, destroy, ctxs[r]);
+  for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
+}
