@@ -190,7 +190,7 @@ void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores)
   complete(&settings->spin_front, 0, cuda ? 1000 : 4);
   complete(&settings->spin_min, 0, cuda ? 16 : 1);
   complete(&settings->spin_boost, 0, cuda ? 20 : 1);
-  complete(&settings->fetch_polls, -1, cuda ? 100 : 4);
+  complete(&settings->fetch_polls, -1, cuda ? 100 : 1);
   complete(&settings->quit_polls, 0, crowded && !cuda ? 400 : 4000);
   complete(&settings->yield_polls, 0, crowded ? 1 : 1000);
 }

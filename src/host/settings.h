@@ -30,7 +30,7 @@
   X(spin_boost, "DFCCL_SPIN_BOOST", 0, 1, 1000,                                                    \
     "factor on the threshold after a primitive has succeeded; 0: 1 on the CPU, 20 on CUDA")        \
   X(fetch_polls, "DFCCL_FETCH_POLLS", -1, 0, 1000000000,                                           \
-    "polls without progress before another SQE is fetched; automatic: 4 on the CPU, 100 on CUDA")  \
+    "polls without progress before another SQE is fetched; automatic: 1 on the CPU, 100 on CUDA")  \
   X(quit_polls, "DFCCL_QUIT_POLLS", 0, 1, 1000000000,                                              \
     "polls without progress or SQE before the daemon quits; 0: 4000, or 400 with more ranks than " \
     "cores")                                                                                       \
