@@ -3,16 +3,29 @@
  * numbers modulo WRAP, a credit word that the sender caches. Message EMPTY is empty: neither sent nor
  * waited for, its number released all the same. The last message lends the sender's buffer, which
  * the sender may overwrite only when the link is drained. Payloads have two words, written and read
- * one after the other.
+ * one after the other. LAZY: slots are given back GROUP at a time, and nothing is lent.
  *
  * Holds: the receiver reads every message whole, once and in order; nobody waits for ever.
  * Planted: PUBLISH_EARLY (the commit word before the payload's second half), RELEASE_EARLY (the
  * credit before the payload has been read), NO_CREDIT (the sender does not wait), NO_LAP (any commit
- * word is taken for the expected one), NO_DRAIN (the lent buffer is taken back at once).
+ * word is taken for the expected one), NO_DRAIN (the lent buffer is taken back at once); with LAZY, TOO_LAZY
+(more at a time than the ring holds).
  */
+#ifdef LAZY
+#define SLOTS 8
+#define MESSAGES 24
+#define WRAP 32
+#ifdef TOO_LAZY
+#define GROUP 16
+#else
+#define GROUP 2
+#endif
+#else
 #define SLOTS 2
 #define MESSAGES 10
 #define WRAP 8 /* a power of two, larger than what two sequence numbers in use can differ */
+#define GROUP 1
+#endif
 #define EMPTY 4
 #define DISTANCE(a, b) (((a) - (b) + WRAP) % WRAP)
 
@@ -33,7 +46,7 @@ active proctype sender() {
       :: else -> (credit != seen); seen = credit
       od;
 #endif
-      direct[s % SLOTS] = (s == MESSAGES);
+      direct[s % SLOTS] = (GROUP == 1 && s == MESSAGES);
       first[s % SLOTS] = s;
 #ifdef PUBLISH_EARLY
       commit[s % SLOTS] = s % WRAP;
@@ -46,7 +59,7 @@ active proctype sender() {
     s++
   :: else -> break
   od;
-#ifndef NO_DRAIN
+#if !defined(NO_DRAIN) && !defined(LAZY)
   credit == MESSAGES % WRAP; /* drained */
 #endif
   buffer = 0
@@ -73,7 +86,10 @@ active proctype receiver() {
       fi;
       assert(a == s && b == s);
     fi;
-    credit = s % WRAP;
+    if
+    :: s % GROUP == 0 -> credit = s % WRAP
+    :: else
+    fi;
     s++
   :: else -> break
   od

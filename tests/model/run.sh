@@ -12,7 +12,7 @@ command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit
 
 # model: variants of it that must hold | bugs ("VARIANT+BUG" where a bug belongs to one variant)
 declare -A holds=(
-  [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="-" [bell]="- DEEP"
+  [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="- LAZY" [bell]="- DEEP"
   [poller]="- NO_RELOOK" [lend]="-" [preemption]="-"
 )
 declare -A bugs=(
@@ -20,7 +20,7 @@ declare -A bugs=(
   [cq]="VARIANT=0+RESULT_LATE VARIANT=1+RESULT_LATE VARIANT=2+RESULT_LATE VARIANT=0+TAIL_EARLY VARIANT=1+NO_LAP
         VARIANT=2+TORN_TICKET VARIANT=2+NOT_FREED"
   [completion]="RESET_LATE STATUS_LATE"
-  [link]="PUBLISH_EARLY RELEASE_EARLY NO_CREDIT NO_LAP NO_DRAIN"
+  [link]="PUBLISH_EARLY RELEASE_EARLY NO_CREDIT NO_LAP NO_DRAIN LAZY+NO_CREDIT LAZY+TOO_LAZY"
   [bell]="NO_FENCE_RINGER NO_FENCE_SLEEPER NO_RECHECK TICKET_LATE DEEP+DEEP_LATE DEEP+NO_FENCE_RINGER"
   [poller]="NO_LAST_LOOK NO_HAND_OVER NO_CLAIM"
   [lend]="NO_BORROW LOOK_FIRST NO_REVOKE REVOKE_ANYWAY"
