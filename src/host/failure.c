@@ -177,8 +177,9 @@ void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *mess
     snprintf(cause, sizeof cause, "rank %u %.400s (seen by rank %u)", (uint32_t)lost, why, witness);
   peer->cause = strdup(cause); /* without memory for it the others hear less, and that is all */
   peer->cause_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
-  if (of_another && context->peers[lost].state == DF_PEER_ALIVE)
-    lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, why);
+  /* Also who has left in order, as we saw it: it died between two goodbyes, and the sender has
+   * given up runs with it that we wait for. */
+  if (of_another) lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, why);
   fail_all_unannounced(context, from);
 }
 

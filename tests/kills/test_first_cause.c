@@ -7,8 +7,10 @@
  * when the test wants.
  */
 #include <pthread.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -180,8 +182,8 @@ DF_TEST(first_cause, nobody_waits_for_a_registration_that_is_refused, 30) {
   for (int rank = 0; rank < 2; rank++) leave(&s, rank);
 }
 
-/* Ranks that leave close their connections without another word to who has left before them: that is
- * no death, and no reason for the others to give up. */
+/* Ranks that leave close their connections without another word to who has left before them: that
+ * is no death, and no reason for the others to give up. */
 DF_TEST(first_cause, who_has_left_sees_nobody_die, 30) {
   scene s = make_scene(0);
   register_both(&s);
@@ -195,6 +197,57 @@ DF_TEST(first_cause, who_has_left_sees_nobody_die, 30) {
   OK(dfcclRegisterAllReduce(s.ctxs[1], 99, 1, dfcclInt32, dfcclSum, NULL));
   leave(&s, 1);
   close(s.dead_ends[1]);
+}
+
+/* ---- rank 2's words, when the test says them ---- */
+
+static void be_told(dfcclContext_t ctx, df_message message, const void *payload, int fd) {
+  DF_ALIGNED(8) uint8_t bytes[sizeof message + 256];
+  message.magic = DF_MESSAGE_MAGIC;
+  memcpy(bytes, &message, sizeof message);
+  if (message.payload_bytes > 0) memcpy(bytes + sizeof message, payload, message.payload_bytes);
+  CHECK(df_message_is_valid(bytes, sizeof message + message.payload_bytes), "no message");
+  pthread_mutex_lock(&ctx->lock);
+  df_service_handle(ctx, DEAD, (const df_message *)bytes, fd);
+  pthread_mutex_unlock(&ctx->lock);
+}
+
+/* Its memory, then the same registration as the hearer's. */
+static void be_told_registration(dfcclContext_t ctx, dfcclCollId_t id) {
+  uint8_t payload[sizeof(df_announcement) + RANKS * sizeof(uint32_t)];
+  int fd = memfd_create("rank 2", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  CHECK(fd >= 0 && ftruncate(fd, DF_PAGE) == 0, "no memory to share");
+  CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0, "no seals");
+  be_told(ctx, (df_message){.kind = DF_MESSAGE_SEGMENT, .a = DF_PAGE, .b = DF_SEGMENT_HOME}, "",
+          fd);
+  pthread_mutex_lock(&ctx->lock);
+  const df_coll *coll = df_find(ctx, id);
+  df_announcement announcement = df_coll_announcement(coll);
+  memcpy(payload, &announcement, sizeof announcement);
+  memcpy(payload + sizeof announcement, coll->ranks, RANKS * sizeof(uint32_t));
+  pthread_mutex_unlock(&ctx->lock);
+  be_told(ctx, (df_message){.kind = DF_MESSAGE_ANNOUNCE, .payload_bytes = sizeof payload, .id = id},
+          payload, -1);
+}
+
+/* Rank 2 has run all it wanted, and dies after its goodbye to rank 0 and before that to rank 1, who
+ * gives up runs that rank 0 waits for. */
+DF_TEST(first_cause, a_death_among_goodbyes, 30) {
+  scene s = make_scene(0);
+  register_both(&s);
+  OK(dfcclRunAllReduce(s.ctxs[0], ALL, send_buffer, recv_buffers[0], NULL, NULL));
+  OK(dfcclRunAllReduce(s.ctxs[1], ALL, send_buffer, recv_buffers[1], NULL, NULL));
+  for (int rank = 0; rank < 2; rank++) be_told_registration(s.ctxs[rank], ALL);
+  be_told(s.ctxs[0], (df_message){.kind = DF_MESSAGE_DEREGISTER, .id = ALL, .a = 1, .b = 1}, "",
+          -1);
+  be_told(s.ctxs[0], (df_message){.kind = DF_MESSAGE_BYE}, "", -1);
+  for (int rank = 0; rank < 2; rank++) close(s.dead_ends[rank]);
+  df_waiting_for("rank 1's run with rank 2, which it saw die");
+  RESULT(dfcclWait(s.ctxs[1], ALL), dfcclRemoteError);
+  df_waiting_for("rank 0's run with rank 1, which has given it up");
+  RESULT(dfcclWait(s.ctxs[0], ALL), dfcclRemoteError);
+  for (int rank = 0; rank < 2; rank++) expect_named(s.ctxs[rank], "rank 2 died");
+  for (int rank = 0; rank < 2; rank++) leave(&s, rank);
 }
 
 /* Rank 0 gives up on a time-out of a collective that rank 1 is no member of: when rank 1 misses it,
