@@ -1,0 +1,152 @@
+/* The application: its threads submit the runs of a schedule in any order, and wait in several
+ * ways. */
+#include "world.h"
+
+static void app_submit(app_run *run);
+
+static void on_callback(dfcclCollId_t id, dfcclResult_t status, void *argument) {
+  app_run *run = argument;
+  if (run->callbacks++)
+    sim_fail("rank %u: a second callback of run %u of collective %u", run->rank, run->run,
+             run->coll);
+  if (id != run->coll + 1u) sim_fail("a callback of another collective");
+  if (status != dfcclSuccess) sim_fail("rank %u: status %d", run->rank, (int)status);
+  sim_check_run(run);
+  app_rank *rank = &sim_app->rank[run->rank];
+  if (rank->resubmits) {
+    rank->resubmits--;
+    uint32_t next = rank->order[rank->n_order - 1 - rank->resubmits];
+    app_submit(&sim_app->run[run->rank][next / MAX_RUNS][next % MAX_RUNS]);
+  }
+  sim_app->callbacks_left--;
+}
+
+/* The i-th run on each rank meets the i-th on the others: which buffers it is, is decided here. */
+static void app_submit(app_run *run) {
+  app_rank *rank = &sim_app->rank[run->rank];
+  const coll_plan *coll = &sim_plan.coll[run->coll];
+  dfcclResult_t result = dfcclOutOfMemory;
+  for (int attempt = 0; attempt < 3 && result == dfcclOutOfMemory; attempt++) {
+    result = df_submit(rank->context, coll->operation, run->coll + 1, run->send, run->recv,
+                       run->has_callback ? on_callback : NULL, run);
+    if (result == dfcclOutOfMemory && !sim_uses_allocation_failure) break;
+  }
+  if (result != dfcclSuccess)
+    sim_fail("rank %u: a run was refused with %d: %s", run->rank, (int)result, df_last_sentence());
+  run->accepted = 1;
+}
+
+static void check_without_callback(uint32_t rank) {
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    for (uint32_t r = 0; r < sim_plan.coll[c].runs; r++) {
+      app_run *run = &sim_app->run[rank][c][r];
+      if (!run->has_callback && run->accepted && !run->checked) sim_check_run(run);
+    }
+}
+
+void *sim_app_thread(void *argument) {
+  app_rank *rank = &sim_app->rank[(uintptr_t)argument / MAX_THREADS];
+  uint32_t thread = (uintptr_t)argument % MAX_THREADS;
+  uint32_t end = rank->thread_begin[thread + 1];
+  for (uint32_t i = rank->thread_begin[thread]; i < end; i++) {
+    uint32_t which = rank->order[i];
+    app_run *run = &sim_app->run[rank->rank][which / MAX_RUNS][which % MAX_RUNS];
+    app_submit(run);
+    if (rank->style == STYLE_WAIT_EACH && df_wait(rank->context, run->coll + 1) != dfcclSuccess)
+      sim_fail("dfcclWait failed");
+    if (rank->style == STYLE_SYNC && sim_one_in(&sim_random_now, 2) &&
+        df_device_synchronize(rank->context) != dfcclSuccess)
+      sim_fail("dfcclDeviceSynchronize failed");
+  }
+  int waits = rank->style == STYLE_WAIT_ALL || rank->style == STYLE_SYNC;
+  if (waits && df_wait_all(rank->context) != dfcclSuccess) sim_fail("dfcclWaitAll failed");
+  if (sim_plan.n_threads == 1 && (waits || rank->style == STYLE_WAIT_EACH)) {
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+      for (uint32_t r = 0; r < sim_plan.coll[c].runs; r++) {
+        app_run *run = &sim_app->run[rank->rank][c][r];
+        if (run->accepted && run->has_callback && !run->callbacks && rank->style != STYLE_WAIT_EACH)
+          sim_fail("rank %u: dfcclWaitAll returned before a callback", rank->rank);
+      }
+    check_without_callback(rank->rank);
+  }
+  sim_app->threads_left--;
+  return NULL;
+}
+
+int sim_world_is_over(void) {
+  return sim_world_stands && sim_app->threads_left == 0 && sim_app->callbacks_left == 0;
+}
+
+void sim_world_check(void) {
+  for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+      for (uint32_t r = 0; r < sim_plan.coll[c].runs; r++) {
+        const app_run *run = &sim_app->run[rank][c][r];
+        if (!run->accepted || !run->checked)
+          sim_note_failure("rank %u: run %u of collective %u is lost (%s, %u callbacks)", rank, r,
+                           c, run->accepted ? "accepted" : "not accepted", run->callbacks);
+      }
+}
+
+/* ---- what a schedule decides about the application */
+
+static void shuffle_runs(app_rank *rank, int same_on_all) {
+  sim_random common = {.state = sim_random_now.state ^ 0x5bd1e995u};
+  sim_random *random = same_on_all ? &common : &sim_random_now;
+  uint32_t left[MAX_COLLS], next[MAX_COLLS] = {0}, total = 0;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) total += left[c] = sim_plan.coll[c].runs;
+  rank->n_order = total;
+  for (uint32_t i = 0; i < total; i++) {
+    uint32_t k = sim_below(random, total - i), c = 0;
+    while (k >= left[c]) k -= left[c++];
+    left[c]--;
+    rank->order[i] = c * MAX_RUNS + next[c]++;
+  }
+}
+
+void sim_app_prepare(void) {
+  app_style style = (app_style)sim_below(&sim_random_now, STYLES);
+  int each_its_own = sim_one_in(&sim_random_now, 2);
+  sim_random common = sim_random_now;
+  int in_order = style == STYLE_WAIT_EACH || sim_plan.n_threads > 1;
+  sim_app->threads_left = sim_plan.n_ranks * sim_plan.n_threads;
+  sim_app->callbacks_left = 0;
+  for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
+    app_rank *rank = &sim_app->rank[r];
+    rank->style = style;
+    if (each_its_own && !in_order) {
+      static const app_style others[] = {STYLE_WAIT_ALL, STYLE_CALLBACKS, STYLE_SYNC};
+      rank->style = others[sim_below(&sim_random_now, 3)];
+    }
+    if (in_order) {
+      sim_random kept = sim_random_now;
+      sim_random_now = common;
+      shuffle_runs(rank, 0);
+      sim_random_now = kept;
+    } else {
+      shuffle_runs(rank, 0);
+    }
+    /* A collective's runs are submitted by one thread, so that each keeps its number. */
+    rank->resubmits = 0;
+    uint32_t all = rank->n_order;
+    int callbacks = rank->style == STYLE_CALLBACKS || sim_plan.n_threads > 1;
+    if (rank->style == STYLE_CALLBACKS && sim_plan.n_threads == 1 && sim_plan.n_colls == 1 &&
+        all > 1)
+      rank->resubmits = sim_one_in(&sim_random_now, 2) ? all - 1 : 0; /* each submits the next */
+    rank->thread_begin[0] = 0;
+    rank->thread_begin[1] = all - rank->resubmits;
+    if (sim_plan.n_threads > 1) { /* sorted by collective, cut between two of them */
+      uint32_t n = 0;
+      for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+        for (uint32_t k = 0; k < sim_plan.coll[c].runs; k++) rank->order[n++] = c * MAX_RUNS + k;
+      rank->thread_begin[1] = sim_plan.coll[0].runs;
+      rank->thread_begin[2] = all;
+    }
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+      for (uint32_t k = 0; k < sim_plan.coll[c].runs; k++) {
+        app_run *run = &sim_app->run[r][c][k];
+        run->has_callback = callbacks || sim_one_in(&sim_random_now, 2);
+        sim_app->callbacks_left += (uint32_t)run->has_callback;
+      }
+  }
+}

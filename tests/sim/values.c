@@ -1,0 +1,57 @@
+/* What runs send, and what they must receive. */
+#include <string.h>
+
+#include "world.h"
+
+/* Every contribution differs, so that nothing can be missing or counted twice. */
+int32_t sim_value_of(uint32_t rank, const app_run *run, uint32_t element) {
+  return (int32_t)(1 + element * 7 + run->run * 1000 + run->coll * 5000) * (int32_t)(rank * 3 + 1);
+}
+
+uint32_t sim_elements_of(const coll_plan *coll, int output) {
+  int wide = coll->operation == DF_OP_ALL_TO_ALL ||
+             coll->operation == (output ? DF_OP_ALL_GATHER : DF_OP_REDUCE_SCATTER);
+  return coll->count * (wide ? sim_plan.n_ranks : 1);
+}
+
+static int32_t expected(const app_run *run, uint32_t i) {
+  const coll_plan *coll = &sim_plan.coll[run->coll];
+  int32_t sum = 0;
+  switch (coll->operation) {
+  case DF_OP_ALL_REDUCE:
+  case DF_OP_REDUCE:
+    for (uint32_t r = 0; r < sim_plan.n_ranks; r++) sum += sim_value_of(r, run, i);
+    return sum;
+  case DF_OP_REDUCE_SCATTER:
+    for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
+      sum += sim_value_of(r, run, run->rank * coll->count + i);
+    return sum;
+  case DF_OP_BROADCAST:
+    return sim_value_of(coll->root, run, i);
+  case DF_OP_ALL_GATHER:
+    return sim_value_of(i / coll->count, run, i % coll->count);
+  default: /* all-to-all */
+    return sim_value_of(i / coll->count, run, run->rank * coll->count + i % coll->count);
+  }
+}
+
+void sim_check_run(app_run *run) {
+  const coll_plan *coll = &sim_plan.coll[run->coll];
+  if (run->checked++)
+    sim_fail("rank %u: run %u of collective %u is through a second time", run->rank, run->run,
+             run->coll);
+  uint32_t n = sim_elements_of(coll, 1);
+  int has_result = coll->operation != DF_OP_REDUCE || coll->root == run->rank;
+  if (has_result) {
+    sim_touch(run->recv, n * sizeof(int32_t), 0);
+    for (uint32_t i = 0; i < n; i++)
+      if (run->recv[i] != expected(run, i))
+        sim_fail("rank %u: element %u of run %u of collective %u is %d instead of %d", run->rank, i,
+                 run->run, run->coll, run->recv[i], expected(run, i));
+  }
+  /* The buffers are the application's again: nobody may look at them any more. */
+  if (coll->operation == DF_OP_BROADCAST && coll->root != run->rank) return;
+  uint32_t n_send = sim_elements_of(coll, 0);
+  sim_touch(run->send, n_send * sizeof(int32_t), 1);
+  memset(run->send, 0x5a, n_send * sizeof(int32_t));
+}

@@ -1,0 +1,67 @@
+/* A world's plan and its application, as the files that make, run and check it see them. */
+#ifndef DF_TESTS_SIM_WORLD_H
+#define DF_TESTS_SIM_WORLD_H
+
+#include "host/context.h"
+#include "sim.h"
+
+enum { MAX_RANKS = 4, MAX_COLLS = 3, MAX_RUNS = 3, MAX_ELEMENTS = 96, MAX_THREADS = 2 };
+
+typedef struct coll_plan {
+  df_operation operation;
+  uint32_t count, root, runs;
+  int in_place;
+  const char *algorithm;
+  int priority;
+} coll_plan;
+
+typedef struct world_plan {
+  uint32_t n_ranks, n_colls, n_threads;
+  int warm, deep;
+  coll_plan coll[MAX_COLLS];
+  df_settings settings;
+} world_plan;
+
+typedef enum { STYLE_WAIT_ALL, STYLE_WAIT_EACH, STYLE_CALLBACKS, STYLE_SYNC, STYLES } app_style;
+
+typedef struct app_run {
+  uint32_t rank, coll, run;
+  int has_callback, accepted;
+  uint32_t callbacks;
+  int checked;
+  int32_t *send, *recv;
+} app_run;
+
+typedef struct app_rank {
+  uint32_t rank;
+  dfcclContext_t context;
+  uint32_t order[MAX_COLLS * MAX_RUNS], n_order;
+  uint32_t thread_begin[MAX_THREADS + 1];
+  app_style style;
+  uint32_t resubmits; /* runs that callbacks submit */
+} app_rank;
+
+typedef struct app {
+  app_rank rank[MAX_RANKS];
+  app_run run[MAX_RANKS][MAX_COLLS][MAX_RUNS];
+  uint32_t threads_left, callbacks_left;
+} app;
+
+extern world_plan sim_plan;
+extern app *sim_app; /* in the arena */
+extern int sim_world_stands;
+
+/* ---- snapshot.c */
+void sim_snapshot_take(void);
+void sim_snapshot_restore(void);
+
+/* ---- values.c */
+int32_t sim_value_of(uint32_t rank, const app_run *run, uint32_t element);
+uint32_t sim_elements_of(const coll_plan *coll, int output);
+void sim_check_run(app_run *run); /* all elements; from here on the buffers are the application's */
+
+/* ---- application.c */
+void sim_app_prepare(void);           /* what a schedule decides about it */
+void *sim_app_thread(void *argument); /* rank * MAX_THREADS + thread */
+
+#endif
