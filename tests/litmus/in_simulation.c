@@ -111,6 +111,7 @@ int sim_world_is_over(void) {
     if (sim_agents_now.agent[a].state != SIM_DONE) return 0;
   return 1;
 }
+void sim_world_death(void) {}
 int sim_is_exploring;
 uint32_t sim_explore_point(void) { return sim_agents_now.current; }
 

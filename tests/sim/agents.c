@@ -18,6 +18,7 @@ sim_random sim_random_now;
 int64_t sim_quantum;
 uint64_t sim_steps;
 int sim_is_running, sim_is_quiet, sim_is_tracing;
+uint64_t sim_death_step = UINT64_MAX;
 
 static void *main_stack_pointer;
 static uint32_t priorities[SIM_MAX_AGENTS];
@@ -208,7 +209,14 @@ static uint32_t choose_unfairly(uint32_t bits) {
   return best;
 }
 
+/* The threads of a rank are never scheduled again. */
+void sim_stop_rank(int rank) {
+  for (uint32_t a = 0; a < sim_agents_now.n; a++)
+    if (sim_agents_now.agent[a].rank == rank) set_state(a, SIM_DONE);
+}
+
 void sim_choose(void) {
+  if (sim_steps >= sim_death_step) sim_world_death();
   if (sim_world_is_over()) sim_leave();
   if (sim_is_exploring && !sim_is_quiet &&
       sim_quantum <= 0) { /* at an access, not of its own will */
@@ -288,6 +296,7 @@ int sim_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void 
 int sim_thread_join(pthread_t thread, void **result) {
   while (sim_agents_now.agent[thread].state != SIM_DONE)
     sim_block(SIM_WAITS_JOIN, NULL, UINT64_MAX);
+  sim_view_of_joined((uint32_t)thread, sim_agents_now.current);
   if (result) *result = NULL;
   return 0;
 }
@@ -299,7 +308,18 @@ int sim_mutex_init(pthread_mutex_t *mutex) {
 
 static uint32_t *owner_of(pthread_mutex_t *mutex) { return (uint32_t *)mutex; }
 
+/* One outside of the arena would not be as it was when the next schedule begins. */
+static pthread_mutex_t *kept(pthread_mutex_t *mutex) {
+  int is_inside = (uintptr_t)mutex - (uintptr_t)sim_arena < SIM_ARENA_BYTES;
+  return is_inside ? mutex : (pthread_mutex_t *)(void *)sim_arena;
+}
+int sim_holds_outside_lock(int rank) {
+  uint32_t owner = *owner_of(kept(NULL));
+  return owner != 0 && sim_agents_now.agent[owner - 1].rank == rank;
+}
+
 int sim_mutex_trylock(pthread_mutex_t *mutex) {
+  mutex = kept(mutex);
   sim_point();
   if (*owner_of(mutex)) return EBUSY;
   sim_acquire_from(mutex);
@@ -310,6 +330,7 @@ int sim_mutex_trylock(pthread_mutex_t *mutex) {
 }
 
 int sim_mutex_lock(pthread_mutex_t *mutex) {
+  mutex = kept(mutex);
   while (sim_mutex_trylock(mutex) != 0) {
     if (*owner_of(mutex) == sim_agents_now.current + 1)
       sim_fail("a thread locks what it has locked already");
@@ -319,6 +340,7 @@ int sim_mutex_lock(pthread_mutex_t *mutex) {
 }
 
 int sim_mutex_unlock(pthread_mutex_t *mutex) {
+  mutex = kept(mutex);
   if (*owner_of(mutex) != sim_agents_now.current + 1)
     sim_fail("a thread unlocks what it has not locked");
   SIM_TRACE("unlocks", mutex, 0, 0);

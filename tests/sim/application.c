@@ -73,11 +73,7 @@ void *sim_app_thread(void *argument) {
   return NULL;
 }
 
-int sim_world_is_over(void) {
-  return sim_world_stands && sim_app->threads_left == 0 && sim_app->callbacks_left == 0;
-}
-
-void sim_world_check(void) {
+void sim_app_check(void) {
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
       for (uint32_t r = 0; r < sim_plan.coll[c].runs; r++) {

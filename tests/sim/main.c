@@ -2,6 +2,7 @@
  * Deterministic simulation of the library: see sim.h.
  *
  *   simulate [--schedules N] [--seed S] [--jobs J] [--each M]     N schedules, M of each world
+ *   ... --endings                                                 of worlds that end: endings.c
  *   simulate --explore BOUND --variants V [--first-world W]       see explore.c
  *   simulate --world W --schedule K                               one of them again, with its trace
  */
@@ -134,6 +135,7 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
          "--schedule %llu",
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule,
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule);
+  if (sim_endings) printf(" --endings");
   if (o->planted) printf(" --planted %d", o->planted);
   printf("\n  commit ");
   fflush(stdout);
@@ -310,6 +312,8 @@ int main(int argc, char **argv) {
       o.first_world = number(argc, argv, &i);
     else if (strcmp(argv[i], "--schedule") == 0)
       o.schedule = (int64_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--endings") == 0)
+      sim_endings = 1;
     else if (strcmp(argv[i], "--brief") == 0)
       o.brief = 1;
     else if (strcmp(argv[i], "--until") == 0)

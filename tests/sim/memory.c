@@ -82,12 +82,9 @@ static void note_cells_used(void) {
   if (cells_used < sim_arena_used / 4) cells_used = sim_arena_used / 4;
 }
 
-/* While sim_arena_used still tells how far. */
-void sim_memory_forget(void) {
-  note_cells_used();
+static void forget_accesses(void) {
   memset(sim_cells, 0, cells_used * sizeof *sim_cells);
   memset(dirty, 0, sizeof dirty);
-  memset(always_dirty, 0, sizeof always_dirty);
   cells_used = 0;
   for (uint32_t i = SIM_FIRST_LOCATION; i < n_words; i++)
     for (uint32_t h = 0; h < SIM_HISTORY; h++) clear(&location_views[i][h]);
@@ -99,6 +96,13 @@ void sim_memory_forget(void) {
   }
   clear(&fences);
   n_words = n_padded = SIM_FIRST_LOCATION;
+}
+
+/* While sim_arena_used still tells how far. */
+void sim_memory_forget(void) {
+  note_cells_used();
+  memset(always_dirty, 0, sizeof always_dirty);
+  forget_accesses();
 }
 
 static inline void mark_dirty(uint64_t offset) {
@@ -127,6 +131,7 @@ void sim_memory_restore(const uint8_t *snapshot, size_t bytes, int compares) {
 }
 
 void sim_memory_begin(void) {
+  if (n_words > SIM_MAX_WORDS / 2) forget_accesses(); /* schedules allocate differently */
   schedule++;
   for (uint32_t page = 0; page < LINES / 64; page++) {
     uint64_t bits = dirty[page];
@@ -151,6 +156,9 @@ void sim_view_of_new_agent(uint32_t agent, uint32_t parent) {
   set_clock(agent, 1);
   advance_clock(parent);
 }
+
+/* What a thread did happens before its joining returns. */
+void sim_view_of_joined(uint32_t agent, uint32_t by) { join(&current[by], &current[agent]); }
 
 /* ---- plain accesses */
 
@@ -205,10 +213,17 @@ void sim_touch(const void *p, size_t bytes, int is_write) {
   }
 }
 
+/* Not by an access that is checked: only to be copied back. */
+void sim_written(const void *p, size_t bytes) {
+  uint64_t offset = offset_of(p);
+  for (uint64_t at = offset & ~63ull; at < offset + bytes && at < SIM_ARENA_BYTES; at += 64)
+    mark_dirty(at);
+}
+
 void sim_forbid(const void *p, size_t bytes) {
   uint64_t offset = offset_of(p);
   if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
-  sim_touch(p, bytes, 1);
+  sim_written(p, bytes);
   for (uint64_t i = offset / 4; i < (offset + bytes) / 4; i++) {
     sim_cells[i].writer = SIM_FORBIDDEN;
     sim_cells[i].written = INT16_MAX;

@@ -52,11 +52,20 @@
 #define free(p) sim_free(p)
 #define memset(p, byte, bytes) sim_memset(p, byte, bytes)
 #define memcpy(to, from, bytes) sim_memcpy(to, from, bytes)
-#define mmap(at, bytes, protection, flags, fd, offset) ((void)(fd), sim_mmap(bytes))
-#define munmap(p, bytes) ((void)(p), (void)(bytes), 0)
-#define memfd_create(name, flags) sim_eventfd()
+#define strdup(text) sim_strdup(text)
+#define mmap(at, bytes, protection, flags, fd, offset) sim_mmap(bytes, fd)
+#define munmap(p, bytes) ((void)(bytes), sim_munmap(p))
+#define madvise(p, bytes, advice) ((void)(p), (void)(bytes), 0)
+#define memfd_create(name, flags) sim_memfd()
 #define ftruncate(fd, bytes) ((void)(fd), (void)(bytes), 0)
-#define fcntl(fd, ...) ((void)(fd), 0)
+#define fcntl(fd, ...) sim_fcntl(fd, SIM_FIRST_OF(__VA_ARGS__, 0))
+#define SIM_FIRST_OF(first, ...) first
+#define fstat(fd, status) sim_fstat(fd, status)
+#define dup(fd) sim_dup(fd)
+#define sendmsg(fd, header, flags) sim_sendmsg(fd, header)
+#define recvmsg(fd, header, flags) sim_recvmsg(fd, header)
+/* Members of that name are called without these arguments. */
+#define shutdown(fd, how) sim_shutdown(fd)
 #define eventfd(value, flags) sim_eventfd()
 /* Without arguments: members of that name are renamed with their uses. */
 #define close sim_close

@@ -94,6 +94,7 @@ extern uint64_t sim_steps;  /* of this schedule */
 extern int sim_is_running;  /* agents run, and not the main program */
 extern int sim_is_quiet;    /* setting up: no adversary */
 extern int sim_is_tracing;
+extern uint64_t sim_death_step; /* from which on sim_world_death is asked */
 
 void sim_choose(void);
 static inline void sim_point(void) {
@@ -107,7 +108,9 @@ void sim_settle(int deeply); /* the caller waits until nobody else has anything 
 void sim_wait_world(void);   /* ... until every callback has run */
 void sim_agents_begin(void); /* a new schedule */
 void sim_park(void);         /* the caller, and all with it, until sim_run */
-void sim_run(void);          /* the agents, until sim_leave */
+void sim_stop_rank(int rank);
+int sim_holds_outside_lock(int rank); /* one that ranks of other processes would not share */
+void sim_run(void);                   /* the agents, until sim_leave */
 void sim_leave(void) __attribute__((noreturn));
 uint64_t sim_seconds_ns(void);  /* real time */
 extern const char *sim_failure; /* NULL: the schedule was good */
@@ -122,10 +125,12 @@ void sim_memory_forget(void); /* a new world: no location is known */
 void sim_memory_begin(void);  /* a new schedule */
 void sim_memory_restore(const uint8_t *snapshot, size_t bytes, int compares); /* before it */
 void sim_view_of_new_agent(uint32_t agent, uint32_t parent);
+void sim_view_of_joined(uint32_t agent, uint32_t by);
 void sim_acquire_from(const void *p); /* what the kernel or a lock orders */
 void sim_release_to(const void *p);
 void sim_touch(const void *p, size_t bytes, int is_write); /* plain access: race detection */
-void sim_forbid(const void *p, size_t bytes);              /* it was freed */
+void sim_written(const void *p, size_t bytes);             /* to be copied back; not checked */
+void sim_forbid(const void *p, size_t bytes);              /* from now on: it was freed */
 
 /* ---- system.c */
 
@@ -134,15 +139,40 @@ extern size_t sim_arena_used, sim_far_used;
 extern uint32_t sim_fail_allocation; /* the so-maniest from now on fails; 0: none */
 extern int sim_uses_allocation_failure;
 void sim_system_reset(void);
+void *sim_hidden_alloc(size_t bytes); /* of the simulated kernel */
+void *sim_map_new(size_t bytes);
+void sim_unmap(void *p);
+
+/* ---- descriptors.c */
+
+enum { SIM_MAX_FDS = 160 };
+typedef enum { SIM_CLOSED, SIM_COUNTER, SIM_FILE, SIM_SOCKET } sim_descriptor_kind;
+typedef struct sim_descriptor {
+  sim_descriptor_kind kind;
+  int epoll; /* that watches it; -1 */
+  uint32_t data, events;
+  uint64_t count; /* of a counter */
+  uint32_t file;
+  int peer, rank; /* of a socket: the other end, -1 when it has gone; whose it is */
+  int ended;
+  uint32_t n_letters;
+  void *first, *last, *order;
+} sim_descriptor;
+typedef struct sim_file { /* shared memory: all mappings are one */
+  void *base;
+  size_t bytes;
+  uint32_t references;
+} sim_file;
 typedef struct sim_system_state {
+  uint64_t allocations; /* not freed yet */
   uint32_t n_fds;
-  struct {
-    uint64_t count;
-    int epoll;
-    uint32_t data;
-  } fd[64];
+  sim_descriptor fd[SIM_MAX_FDS];
+  sim_file file[SIM_MAX_FDS];
 } sim_system_state;
 extern sim_system_state sim_system_now;
+void sim_socket_pair(int fds[2], const int ranks[2]);
+void sim_sockets_die(int rank);
+uint32_t sim_open_descriptors(void);
 
 /* ---- trace.c */
 
@@ -166,11 +196,12 @@ void sim_trace_print(void);
 
 /* ---- world.c */
 
-typedef struct sim_world sim_world;
+extern int sim_endings;             /* worlds whose schedules end with closed contexts: endings.c */
 void sim_world_make(uint64_t seed); /* sets up contexts and collectives, and takes the snapshot */
 void sim_world_restore(uint64_t seed);
 int sim_world_is_over(void); /* every run is through, as far as the application knows */
-void sim_world_check(void);  /* at the end of a schedule */
+void sim_world_death(void);
+void sim_world_check(void); /* at the end of a schedule */
 void sim_world_print(void);
 void sim_world_print_state(void); /* queues, cursors and links, as the schedule left them */
 

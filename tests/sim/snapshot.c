@@ -10,6 +10,7 @@ static struct {
   size_t arena_used, far_used;
   sim_agents agents;
   sim_system_state system;
+  void *worlds;
   uint8_t stack[SIM_MAX_AGENTS][STACK_SAVED];
   size_t stack_bytes[SIM_MAX_AGENTS];
   uint64_t restored;
@@ -22,6 +23,7 @@ void sim_snapshot_take(void) {
   memcpy(snapshot.arena, sim_arena, sim_arena_used);
   snapshot.agents = sim_agents_now;
   snapshot.system = sim_system_now;
+  snapshot.worlds = sim_worlds_get();
   for (uint32_t a = 0; a < sim_agents_now.n; a++) {
     const sim_agent *agent = &sim_agents_now.agent[a];
     snapshot.stack_bytes[a] = 0;
@@ -34,7 +36,7 @@ void sim_snapshot_take(void) {
 }
 
 void sim_snapshot_restore(void) {
-  int compares = snapshot.restored < 3 || snapshot.restored % 16 == 0;
+  int compares = sim_endings || snapshot.restored < 3 || snapshot.restored % 16 == 0;
   snapshot.restored++;
   sim_memory_restore(snapshot.arena, snapshot.arena_used, compares);
   sim_arena_used = snapshot.arena_used;
@@ -46,6 +48,7 @@ void sim_snapshot_restore(void) {
   sim_agents_now.runnable = snapshot.agents.runnable;
   sim_agents_now.now_ns = snapshot.agents.now_ns;
   sim_system_now = snapshot.system;
+  sim_worlds_set(snapshot.worlds);
   for (uint32_t a = 0; a < sim_agents_now.n; a++)
     memcpy(sim_agents_now.agent[a].stack_pointer, snapshot.stack[a], snapshot.stack_bytes[a]);
 }

@@ -1,13 +1,9 @@
 /*
- * The rest of the operating system: memory from an arena that a new schedule finds as it was, event
- * counters and their epoll. Nothing that was freed is used again in the same schedule, so that a
- * use after free is seen.
+ * The rest of the operating system: memory from an arena that a new schedule finds as it was, and
+ * processors. Nothing that was freed is used again in the same schedule, so that a use after free
+ * is seen.
  */
-#include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #include "base/cpu.h"
 #include "sim.h"
@@ -20,11 +16,13 @@ uint32_t sim_fail_allocation;
 int sim_uses_allocation_failure;
 sim_system_state sim_system_now;
 
-enum { FIRST_FD = 100000, LARGE = 32 << 10, HEAD = 16 };
+enum { LARGE = 32 << 10, HEAD = 16, FIRST = 64 };
+static const size_t FREED = SIZE_MAX;
 
 void sim_system_reset(void) {
   memset(sim_arena, 0, sim_arena_used);
-  sim_arena_used = sim_far_used = 0;
+  sim_arena_used = FIRST; /* the first words stand for locks outside of the arena: agents.c */
+  sim_far_used = 0;
   memset(&sim_system_now, 0, sizeof sim_system_now);
 }
 
@@ -46,29 +44,52 @@ static void *take(size_t alignment, size_t bytes) {
   return sim_arena + at;
 }
 
+static void *counted(void *p) {
+  sim_system_now.allocations += p != NULL;
+  return p;
+}
+
 void *sim_malloc(size_t bytes) {
   void *p = take(16, bytes);
   if (p && bytes < LARGE) memset(p, 0xa5, bytes);
-  return p;
+  return counted(p);
 }
 
 void *sim_calloc(size_t n, size_t bytes) {
   void *p = take(16, n * bytes);
   if (p) memset(p, 0, n * bytes);
-  return p;
+  return counted(p);
 }
 
 void *sim_aligned_alloc(size_t alignment, size_t bytes) {
   void *p = take(alignment, bytes);
   if (p && bytes < LARGE) memset(p, 0xa5, bytes);
+  return counted(p);
+}
+
+/* Of the simulated kernel: neither counted nor freed. */
+void *sim_hidden_alloc(size_t bytes) {
+  uint32_t fails = sim_fail_allocation;
+  sim_fail_allocation = 0;
+  void *p = take(16, bytes);
+  sim_fail_allocation = fails;
   return p;
 }
 
-void sim_free(void *p) {
+/* The kernel's order is enough to unmap: is_mapping. */
+static void release(void *p, int is_mapping) {
   if (p == NULL) return;
-  size_t bytes = *(size_t *)((uint8_t *)p - HEAD);
-  if (bytes) sim_forbid(p, bytes);
+  size_t *bytes = (size_t *)((uint8_t *)p - HEAD);
+  if (*bytes == FREED) sim_fail("memory is freed twice");
+  sim_system_now.allocations--;
+  if ((uintptr_t)p - (uintptr_t)sim_arena >= SIM_ARENA_BYTES) return;
+  if (!is_mapping) sim_touch(p, *bytes, 1);
+  sim_forbid(p, *bytes);
+  sim_written(bytes, sizeof *bytes);
+  *bytes = FREED;
 }
+void sim_free(void *p) { release(p, 0); }
+void sim_unmap(void *p) { release(p, 1); }
 
 void *sim_realloc(void *old, size_t bytes) {
   void *p = sim_malloc(bytes);
@@ -79,11 +100,17 @@ void *sim_realloc(void *old, size_t bytes) {
   return p;
 }
 
-void *sim_mmap(size_t bytes) {
+char *sim_strdup(const char *text) {
+  size_t bytes = strlen(text) + 1;
+  char *copy = sim_malloc(bytes);
+  return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+void *sim_map_new(size_t bytes) {
   void *p = take(64, bytes);
   if (p == NULL) return (void *)-1;
   memset(p, 0, bytes);
-  return p;
+  return counted(p);
 }
 
 void *sim_memset(void *p, int byte, size_t bytes) {
@@ -95,62 +122,6 @@ void *sim_memcpy(void *to, const void *from, size_t bytes) {
   sim_touch(from, bytes, 0);
   sim_touch(to, bytes, 1);
   return memcpy(to, from, bytes);
-}
-
-/* ---- event counters */
-
-int sim_eventfd(void) {
-  if (sim_system_now.n_fds == 64) sim_fail("the world has too many descriptors");
-  sim_system_now.fd[sim_system_now.n_fds].epoll = -1;
-  return FIRST_FD + (int)sim_system_now.n_fds++;
-}
-
-int sim_epoll_create(void) { return sim_eventfd(); }
-int sim_close(int fd) { return fd >= FIRST_FD ? 0 : close(fd); }
-
-/* What the kernel's lock of the counter orders goes by the address of its record. */
-ssize_t sim_write(int fd, const void *buffer, size_t bytes) {
-  if (fd < FIRST_FD) return write(fd, buffer, bytes);
-  sim_point();
-  SIM_TRACE("signals", NULL, (uint64_t)fd, 0);
-  sim_system_now.fd[fd - FIRST_FD].count++;
-  int epoll = sim_system_now.fd[fd - FIRST_FD].epoll;
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if (sim_agents_now.agent[a].state == SIM_WAITS_EVENT &&
-        sim_agents_now.agent[a].waits_for == (const void *)(intptr_t)epoll)
-      sim_wake(a, 0);
-  return (ssize_t)bytes;
-}
-
-ssize_t sim_read(int fd, void *buffer, size_t bytes) {
-  if (fd < FIRST_FD) return read(fd, buffer, bytes);
-  sim_point();
-  memcpy(buffer, &sim_system_now.fd[fd - FIRST_FD].count, sizeof(uint64_t));
-  sim_system_now.fd[fd - FIRST_FD].count = 0;
-  return (ssize_t)bytes;
-}
-
-int sim_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
-  if (operation != EPOLL_CTL_ADD || fd < FIRST_FD) return 0;
-  sim_system_now.fd[fd - FIRST_FD].epoll = epoll;
-  sim_system_now.fd[fd - FIRST_FD].data = event->data.u32;
-  return 0;
-}
-
-int sim_epoll_wait(int epoll, struct epoll_event *events, int n, int timeout_ms) {
-  int found = 0;
-  uint64_t deadline =
-      timeout_ms < 0 ? UINT64_MAX : sim_agents_now.now_ns + (uint64_t)timeout_ms * 1000000u;
-  sim_point();
-  for (;;) {
-    for (uint32_t i = 0; i < sim_system_now.n_fds && found < n; i++)
-      if (sim_system_now.fd[i].epoll == epoll && sim_system_now.fd[i].count)
-        events[found++] =
-            (struct epoll_event){.events = EPOLLIN, .data.u32 = sim_system_now.fd[i].data};
-    if (found) return found;
-    sim_block(SIM_WAITS_EVENT, (const void *)(intptr_t)epoll, deadline);
-    if (sim_agents_now.agent[sim_agents_now.current].timed_out) return 0;
-  }
 }
 
 /* ---- processors: two, between which agents are spread */

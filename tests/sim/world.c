@@ -9,13 +9,30 @@
 #include "prelude_declarations.h"
 #include "world.h"
 
-void sim_reset_worlds(void);
-
 world_plan sim_plan;
 app *sim_app;
 int sim_world_stands;
+int sim_endings;
+static uint32_t sim_agents_of_world;
+
+int sim_world_is_over(void) {
+  return sim_world_stands && sim_app->threads_left == 0 && sim_app->callbacks_left == 0;
+}
+
+void sim_world_check(void) {
+  if (sim_endings)
+    sim_endings_check();
+  else
+    sim_app_check();
+}
+
+uint32_t sim_app_agent(uint32_t rank, uint32_t thread) {
+  return sim_agents_of_world - (sim_plan.n_ranks - rank) * sim_plan.n_threads + thread;
+}
 
 /* ---- setting up */
+
+enum { SHARED_BYTES = 4 * DF_PAGE };
 
 static void draw_settings(sim_random *random) {
   df_settings *s = &sim_plan.settings;
@@ -86,6 +103,16 @@ static void make_smallest(void) {
         (coll_plan){.operation = DF_OP_ALL_REDUCE, .count = 32, .runs = 1, .algorithm = "ring"};
 }
 
+static void draw_endings(uint64_t seed) {
+  sim_random random = {.state = ~seed};
+  sim_plan.n_threads = MAX_THREADS;
+  sim_plan.processes = sim_one_in(&random, 2);
+  sim_plan.shared_from = sim_below(&random, 2);
+  if (sim_one_in(&random, 4)) sim_plan.settings.timeout_ms = 1 + sim_below(&random, 4);
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    sim_plan.coll[c].runs = 1 + sim_below(&random, MAX_RUNS);
+}
+
 static void fill_buffers(void) {
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
@@ -94,10 +121,31 @@ static void fill_buffers(void) {
         uint32_t sends = sim_elements_of(&sim_plan.coll[c], 0),
                  receives = sim_elements_of(&sim_plan.coll[c], 1);
         *run = (app_run){.rank = rank, .coll = c, .run = r};
-        run->send = sim_aligned_alloc(64, sends * sizeof(int32_t));
-        run->recv = sim_aligned_alloc(64, receives * sizeof(int32_t));
+        run->send = sim_hidden_alloc(sends * sizeof(int32_t));
+        run->recv = sim_hidden_alloc(receives * sizeof(int32_t));
         for (uint32_t i = 0; i < sends; i++) run->send[i] = sim_value_of(rank, run, i);
       }
+}
+
+static int sockets[MAX_RANKS][MAX_RANKS];
+
+static void make_sockets(void) {
+  for (uint32_t a = 0; a < sim_plan.n_ranks; a++)
+    for (uint32_t b = 0; b < a; b++) {
+      int pair[2], ranks[2] = {(int)a, (int)b};
+      sim_socket_pair(pair, ranks);
+      sockets[a][b] = pair[0];
+      sockets[b][a] = pair[1];
+    }
+}
+
+void df_mesh_close(df_mesh *mesh) {
+  for (int r = 0; r < mesh->n_ranks; r++)
+    if (mesh->sockets[r] >= 0) sim_close(mesh->sockets[r]);
+  sim_free(mesh->sockets);
+  sim_free(mesh->cards);
+  sim_free(mesh->local);
+  *mesh = (df_mesh){0};
 }
 
 static void open_rank(uint32_t rank) {
@@ -105,10 +153,11 @@ static void open_rank(uint32_t rank) {
   mesh.cards = sim_calloc(sim_plan.n_ranks, sizeof *mesh.cards);
   mesh.sockets = sim_calloc(sim_plan.n_ranks, sizeof *mesh.sockets);
   mesh.local = sim_calloc(sim_plan.n_ranks, 1);
+  mesh.job[0] = sim_plan.processes ? (unsigned char)rank : 0;
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
     mesh.cards[r] = df_context_card(&sim_plan.settings);
-    mesh.sockets[r] = -1;
-    mesh.local[r] = 1;
+    mesh.local[r] = !sim_plan.processes || r == rank;
+    mesh.sockets[r] = mesh.local[r] ? -1 : sockets[rank][r];
   }
   uint32_t before = sim_agents_now.n;
   sim_agents_now.agent[0].rank = (int)rank;
@@ -123,27 +172,31 @@ static void open_rank(uint32_t rank) {
   sim_app->rank[rank].context = context;
 }
 
+dfcclResult_t sim_register(uint32_t rank, uint32_t coll) {
+  const coll_plan *planned = &sim_plan.coll[coll];
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.algorithm = planned->algorithm;
+  options.priority = planned->priority;
+  df_registration registration = {.operation = planned->operation,
+                                  .id = coll + 1,
+                                  .count = planned->count,
+                                  .type = dfcclInt32,
+                                  .op = dfcclSum,
+                                  .root = (int)planned->root,
+                                  .options = &options};
+  return df_register(sim_app->rank[rank].context, &registration);
+}
+
 static void register_all(void) {
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
-    for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
-      const coll_plan *coll = &sim_plan.coll[c];
-      dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
-      options.algorithm = coll->algorithm;
-      options.priority = coll->priority;
-      df_registration registration = {.operation = coll->operation,
-                                      .id = c + 1,
-                                      .count = coll->count,
-                                      .type = dfcclInt32,
-                                      .op = dfcclSum,
-                                      .root = (int)coll->root,
-                                      .options = &options};
-      if (df_register(sim_app->rank[rank].context, &registration) != dfcclSuccess)
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+      if (sim_register(rank, c) != dfcclSuccess)
         sim_fail("rank %u could not register: %s", rank, df_last_sentence());
-    }
 }
 
 static void warm_up(void) {
-  int32_t *buffer = sim_calloc(sim_plan.n_ranks * MAX_ELEMENTS * 2, sizeof *buffer);
+  int32_t *buffer = sim_hidden_alloc(sim_plan.n_ranks * MAX_ELEMENTS * 2 * sizeof *buffer);
+  memset(buffer, 0, sim_plan.n_ranks * MAX_ELEMENTS * 2 * sizeof *buffer);
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
     for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
       int32_t *send = buffer + rank * MAX_ELEMENTS * 2;
@@ -155,18 +208,42 @@ static void warm_up(void) {
     while (df_has_outstanding(sim_app->rank[rank].context)) sim_yield();
 }
 
+/* Half of the ranks' buffers: in memory that other processes can read. */
+static void share_buffers(void) {
+  for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++) {
+    void *memory;
+    if (rank % 2 != sim_plan.shared_from) continue;
+    if (df_memory_alloc(sim_app->rank[rank].context, &memory, SHARED_BYTES) != dfcclSuccess)
+      sim_fail("no shared memory: %s", df_last_sentence());
+    uint8_t *at = memory;
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+      for (uint32_t k = 0; k < sim_plan.coll[c].runs; k++) {
+        app_run *run = &sim_app->run[rank][c][k];
+        size_t sends = sim_elements_of(&sim_plan.coll[c], 0) * sizeof(int32_t);
+        size_t receives = sim_elements_of(&sim_plan.coll[c], 1) * sizeof(int32_t);
+        memcpy(at, run->send, sends);
+        run->send = (int32_t *)at;
+        run->recv = (int32_t *)(at + DF_ALIGN_UP(sends, (size_t)DF_CACHE_LINE));
+        at = (uint8_t *)run->recv + DF_ALIGN_UP(receives, (size_t)DF_CACHE_LINE);
+      }
+  }
+}
+
 static void *set_up(void *unused) {
   (void)unused;
   sim_app = sim_calloc(1, sizeof *sim_app);
   fill_buffers();
+  if (sim_plan.processes) make_sockets();
+  if (sim_endings) sim_endings_make();
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++) open_rank(rank);
+  if (sim_plan.processes) share_buffers();
   register_all();
   sim_settle(1);
   if (sim_plan.warm) warm_up();
   sim_settle(sim_plan.deep);
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
     for (uint32_t t = 0; t < sim_plan.n_threads; t++)
-      sim_spawn("application", (int)rank, sim_app_thread,
+      sim_spawn("application", (int)rank, sim_endings ? sim_endings_thread : sim_app_thread,
                 (void *)(uintptr_t)(rank * MAX_THREADS + t));
   sim_park();
   return NULL;
@@ -175,22 +252,25 @@ static void *set_up(void *unused) {
 void sim_world_make(uint64_t seed) {
   sim_memory_forget();
   sim_system_reset();
-  sim_reset_worlds();
+  sim_worlds_set(NULL);
   memset(&sim_agents_now, 0, sizeof sim_agents_now);
   sim_world_stands = 0;
   sim_fail_allocation = 0;
   sim_is_quiet = 1;
+  sim_death_step = UINT64_MAX;
   sim_steps = 0;
   sim_policy_now = (sim_policy){0};
   sim_quantum = 1;
   sim_random_now.state = seed;
   draw_plan(seed);
   if (sim_is_exploring) make_smallest();
+  if (sim_endings) draw_endings(seed);
   sim_spawn("set-up", -1, set_up, NULL);
   sim_run();
   if (sim_failure) return;
   sim_agents_now.agent[0].state = SIM_DONE;
   sim_agents_now.runnable &= ~1u;
+  sim_agents_of_world = sim_agents_now.n;
   sim_snapshot_take();
 }
 
@@ -214,15 +294,19 @@ void sim_world_restore(uint64_t seed) {
   sim_random_now.state = seed;
   sim_world_stands = 1;
   draw_policy();
-  sim_app_prepare();
+  if (sim_endings)
+    sim_endings_prepare();
+  else
+    sim_app_prepare();
   sim_agents_begin();
   sim_memory_begin();
   sim_uses_allocation_failure = sim_one_in(&sim_random_now, 16);
+  if (sim_endings) sim_uses_allocation_failure = 0;
   sim_fail_allocation =
       sim_uses_allocation_failure && sim_plan.warm ? 1 + sim_below(&sim_random_now, 4) : 0;
   sim_quantum = 1;
   /* Somebody must begin: any agent of the application. */
-  uint32_t first = sim_agents_now.n - sim_plan.n_ranks * sim_plan.n_threads;
+  uint32_t first = sim_app_agent(0, 0);
   sim_agents_now.current =
       first + sim_below(&sim_random_now, sim_plan.n_ranks * sim_plan.n_threads);
 }

@@ -18,6 +18,8 @@ typedef struct coll_plan {
 typedef struct world_plan {
   uint32_t n_ranks, n_colls, n_threads;
   int warm, deep;
+  int processes; /* each rank is in one of its own */
+  uint32_t shared_from;
   coll_plan coll[MAX_COLLS];
   df_settings settings;
 } world_plan;
@@ -59,9 +61,25 @@ void sim_snapshot_restore(void);
 int32_t sim_value_of(uint32_t rank, const app_run *run, uint32_t element);
 uint32_t sim_elements_of(const coll_plan *coll, int output);
 void sim_check_run(app_run *run); /* all elements; from here on the buffers are the application's */
+void sim_take_back(app_run *run); /* a run that failed: they are, too */
 
 /* ---- application.c */
-void sim_app_prepare(void);           /* what a schedule decides about it */
+void sim_app_prepare(void); /* what a schedule decides about it */
+void sim_app_check(void);
 void *sim_app_thread(void *argument); /* rank * MAX_THREADS + thread */
+
+/* ---- endings.c */
+void sim_endings_make(void);
+void sim_endings_prepare(void);
+void *sim_endings_thread(void *argument); /* the first closes the rank's context, the other helps */
+void sim_endings_check(void);
+
+/* ---- world.c */
+dfcclResult_t sim_register(uint32_t rank, uint32_t coll);
+uint32_t sim_app_agent(uint32_t rank, uint32_t thread);
+
+/* ---- core_world.c */
+void *sim_worlds_get(void);
+void sim_worlds_set(void *list);
 
 #endif
