@@ -13,7 +13,7 @@ command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit
 # model: variants of it that must hold | bugs ("VARIANT+BUG" where a bug belongs to one variant)
 declare -A holds=(
   [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="- LAZY" [bell]="- DEEP"
-  [poller]="- NO_RELOOK" [lend]="-" [preemption]="-"
+  [poller]="- NO_RELOOK" [lend]="-" [preemption]="-" [full]="-" [limit]="-" [tenant]="-"
 )
 declare -A bugs=(
   [sq]="RECORD_LATE COUNT_LATE NO_LAP FIRST_FREES NO_FULL"
@@ -25,8 +25,11 @@ declare -A bugs=(
   [poller]="NO_LAST_LOOK NO_HAND_OVER NO_CLAIM"
   [lend]="NO_BORROW LOOK_FIRST NO_REVOKE REVOKE_ANYWAY"
   [preemption]="IN_ORDER ONE_SLOT"
+  [full]="LOAD CLEAR_EARLY LOOK_EARLY"
+  [limit]="ONLY_WHEN_TOLD AT_ONCE ACCEPT"
+  [tenant]="COUNT_FIRST GONE_EARLY NO_REGISTRATION LOOK_FIRST"
 )
-order=(sq cq completion link lend bell poller preemption)
+order=(sq full cq completion link lend bell poller limit tenant preemption)
 [ $# -gt 0 ] && order=("$@")
 
 place=$(mktemp -d) || exit 1
