@@ -166,8 +166,16 @@ DF_TEST(emulated_library, a_lost_device_ends_every_run, 120) {
   df_collective coll = df_simple(COUNT, RANKS);
   df_make_contexts(ctxs, RANKS, NULL);
   for (int c = 0; c < COLLECTIVES; c++) df_register_all(ctxs, (dfcclCollId_t)c, &coll);
-  CUDA(cudaMalloc(&memory, 2 * BYTES));
-  /* Rank 1 does not come: the runs are in the daemon when the device goes. */
+  CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
+  for (int rank = 0; rank < RANKS; rank++) { /* the links stand, or runs would wait for them */
+    char *input = (char *)memory + (size_t)2 * rank * BYTES;
+    for (int c = 0; c < COLLECTIVES; c++)
+      OK(dfcclRunAllReduce(ctxs[rank], (dfcclCollId_t)c, input, input + BYTES, NULL, NULL));
+  }
+  df_waiting_for("dfcclWaitAll");
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(ctxs[rank]));
+  df_waiting_for(NULL);
+  /* Rank 1 does not come again: the runs are in the daemon when the device goes. */
   for (int c = 0; c < COLLECTIVES; c++)
     OK(dfcclRunAllReduce(ctxs[0], (dfcclCollId_t)c, memory, (char *)memory + BYTES, count_call,
                          NULL));
