@@ -16,7 +16,7 @@ sim_agents sim_agents_now;
 sim_policy sim_policy_now;
 sim_random sim_random_now;
 int64_t sim_quantum;
-uint64_t sim_steps;
+uint64_t sim_steps, sim_runs;
 int sim_is_running, sim_is_quiet, sim_is_tracing;
 uint64_t sim_death_step = UINT64_MAX;
 
@@ -82,6 +82,7 @@ static void leave_and_return(void) {
 void sim_run(void) {
   sim_agent *next = &sim_agents_now.agent[sim_agents_now.current];
   memcpy(__start_sim_thread_local, thread_locals[sim_agents_now.current], thread_local_bytes());
+  sim_runs++;
   sim_is_running = 1;
   sim_switch(&main_stack_pointer, next->stack_pointer);
   sim_is_running = 0;

@@ -54,7 +54,7 @@ enum { ENDLESS_S = 2 };
 static void on_signal(int number) {
   static uint64_t seen_steps = UINT64_MAX;
   if (number == SIGVTALRM) {
-    uint64_t steps = sim_is_running ? sim_steps : UINT64_MAX;
+    uint64_t steps = sim_is_running ? sim_runs << 32 | sim_steps : UINT64_MAX;
     int same = steps == seen_steps;
     seen_steps = steps;
     if (!sim_is_running || !same) return;

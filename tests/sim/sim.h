@@ -91,6 +91,7 @@ extern sim_policy sim_policy_now;
 extern sim_random sim_random_now;
 extern int64_t sim_quantum; /* accesses until the adversary chooses again */
 extern uint64_t sim_steps;  /* of this schedule */
+extern uint64_t sim_runs;   /* of schedules, and of setting up */
 extern int sim_is_running;  /* agents run, and not the main program */
 extern int sim_is_quiet;    /* setting up: no adversary */
 extern int sim_is_tracing;
