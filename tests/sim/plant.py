@@ -30,6 +30,10 @@ SLOW = {
     "a full SQ is told by a load", "between two turns the lock is only tried", "the completion counter is set back after the CQE",
     "the poller and the waiters' bell are rung without a fence", "the poller does not look again",
     "a retired run does not make room", "a waiting run is no longer listed while room is looked for",
+    "a lent buffer is taken back while it is read", "a lent buffer is read without being held", "a broken context does not tell its runs",
+    "runs beyond a member's last are looked at before it is counted", "the service thread does not look at deadlines",
+    "a deadline begins, and nobody is woken", "a deadline begins without a fence", "a leaving rank does not deregister",
+    "a place in the order of registrations is not kept",
 }
 
 
@@ -38,10 +42,16 @@ def order(name, path, call, weak, context=None):
     return (name, [(path, old, old.replace(call, weaker(call, weak), 1))])
 
 
+def ends(name, path, old, new):
+    """One that only schedules with failures and closed contexts can find."""
+    return (name, [(path, old, new)], "--endings")
+
+
 SQ, CQ, LINK = "queues/sq.h", "queues/cq.h", "primitives/link.h"
 STEP, LANES, DAEMON = "primitives/step.h", "primitives/lanes.h", "daemon_kernel/daemon.h"
 EXECUTOR, BELL = "daemon_kernel/executor_cpu.c", "base/bell.c"
 SUBMIT, COMPLETION, WAIT = "host/submit.c", "host/completion.c", "host/wait.c"
+FAILURE, SERVICE, INIT = "host/failure.c", "host/service.c", "host/init.c"
 
 BUGS = [
     order("an SQE is published without order", SQ, "df_publish_u64(&slot->commit, (uint64_t)(uint32_t)(sq->ticket + 1)",
@@ -99,6 +109,28 @@ BUGS = [
         (SUBMIT, "  int sq_full = 0;\n  while", "  int sq_full = 0;\n  if (PLANTED) df_store_relaxed_u32(&context->has_listed, 0);\n  while"),
         (SUBMIT, "    context->listed_last = kept_last;\n  }",
          "    context->listed_last = kept_last;\n    if (PLANTED) df_store_relaxed_u32(&context->has_listed, 1);\n  }")]),
+    # Of schedules that end (endings.c).
+    ends("a cancellation is not observed", STEP, "  if (DF_UNLIKELY(df_lanes_attend(lanes) &&", "  if (DF_UNLIKELY(!PLANTED && df_lanes_attend(lanes) &&"),
+    ends("a lent buffer is not taken back", STEP, "  if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags", "  if (PLANTED || cursor->phase == DF_PHASE_BEGIN || !(cursor->flags"),
+    ends("a lent buffer is taken back while it is read", STEP, "!df_link_revoke(link) && link->same_process", "!df_link_revoke(link) && link->same_process && !PLANTED"),
+    ends("a lent buffer is read without being held", STEP, "if (received_direct && !df_link_borrow(", "if (!PLANTED && received_direct && !df_link_borrow("),
+    ends("runs that wait on the host are forgotten on failure", FAILURE, "  df_list(context, coll);\n  if (coll->taken", "  if (!PLANTED) df_list(context, coll);\n  if (coll->taken"),
+    ends("a failure rings nobody", FAILURE, "    context->ops->submitted(context, 1);", "    if (!PLANTED) context->ops->submitted(context, 1);"),
+    # Was real: the count that was compared grew only after the look.
+    ends("runs beyond a member's last are looked at before it is counted", FAILURE, "coll->retired < coll->run_limit", "(PLANTED ? coll->taken : coll->retired) < coll->run_limit"),
+    ends("runs beyond a member's last wait for it", "host/match.c", "    coll->limit_rank_leaves = leaves;\n  }\n  df_check", "    coll->limit_rank_leaves = leaves;\n  }\n  if (!PLANTED) df_check"),
+    ends("an abort is not told", FAILURE, "    if (peer != context->rank) df_send(context, peer, &message,", "    if (peer != context->rank && !PLANTED) df_send(context, peer, &message,"),
+    ends("a broken context does not tell its runs", FAILURE, "    if (coll == NULL) continue;\n    df_message limit", "    if (coll == NULL || PLANTED) continue;\n    df_message limit"),
+    ends("the end of a connection is not told", SERVICE, "  else if (peer->state != DF_PEER_LEFT)", "  else if (!PLANTED && peer->state != DF_PEER_LEFT)"),
+    ends("the service thread does not look at deadlines", SERVICE, "  if (context->settings.timeout_ms == 0) return -1;", "  if (context->settings.timeout_ms == 0 || PLANTED) return -1;"),
+    ends("a deadline begins, and nobody is woken", SUBMIT, "    if (df_load_relaxed_u32(&context->service_idle)) df_service_wake", "    if (!PLANTED && df_load_relaxed_u32(&context->service_idle)) df_service_wake"),
+    ends("a deadline begins without a fence", SUBMIT, "    df_wake_fence(); /* after runs_accepted", "    if (!PLANTED) df_wake_fence(); /* after runs_accepted"),
+    ends("a callback's collective is not kept", COMPLETION, "    coll->references++; /* the callback may", "    if (!PLANTED || coll->references > 1) coll->references++; /* the callback may"),
+    ends("a context is closed with runs outstanding", INIT, "  df_wait_settled(context);\n  df_log", "  if (!PLANTED) df_wait_settled(context);\n  df_log"),
+    ends("a leaving rank does not deregister", INIT, "    if (coll == NULL) continue;\n    df_message message = {\n        .kind = DF_MESSAGE_DEREGISTER", "    if (coll == NULL || PLANTED) continue;\n    df_message message = {\n        .kind = DF_MESSAGE_DEREGISTER"),
+    ends("links of a closed context go while peers write to them", INIT, "    df_world_bury(context->world, links);", "    for (df_segment *next; links && PLANTED; links = next) {\n      next = links->next;\n      df_segment_destroy(links);\n    }\n    df_world_bury(context->world, links);"),
+    ends("a service thread that stops is not woken", SERVICE, "  df_service_wake(context);\n  pthread_join", "  if (!PLANTED) df_service_wake(context);\n  pthread_join"),
+    ends("a place in the order of registrations is not kept", "host/match.c", "      if (i != coll->position) expect(", "      if (i != coll->position && !PLANTED) expect("),
     # For the simulation's watchdog.
     ("an endless loop without any access", [(STEP, "  df_move_execute(lanes, move);\n",
      "  if (PLANTED)\n    for (;;) __asm__ volatile(\"\");\n  df_move_execute(lanes, move);\n")]),
@@ -113,7 +145,7 @@ def read(path):
 def planted_sources(root):
     """Path below src -> text with every bug; which bugs could be planted; and why the others could not."""
     texts, plantable, why = {}, [], {}
-    for number, (_, edits) in enumerate(BUGS, 1):
+    for number, (_, edits, *_) in enumerate(BUGS, 1):
         trial = dict(texts)
         for path, old, new in edits:
             text = trial.get(path) or read(os.path.join(root, "src", path))
@@ -165,11 +197,11 @@ def generate(root, directory, depfile, sources):
         file.write("%s: %s\n" % (outputs[0], " ".join(sorted(inputs))))
 
 
-def look_for(simulate, number, seed, most):
+def look_for(simulate, number, seed, most, flags):
     """After how many schedules it was found, None if it was not, and what was said."""
     try:
         result = subprocess.run([simulate, "--planted", str(number), "--schedules", str(most), "--each", "20", "--seed", str(seed),
-                                 "--brief"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+                                 "--brief", *flags], capture_output=True, text=True, check=False, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         return None, "no end in %d s" % LIMIT_S
     needed = re.search(r"(\d+) schedules", result.stdout)
@@ -180,7 +212,7 @@ def look_for(simulate, number, seed, most):
 def check(simulate, root, quick):
     _, plantable, why = planted_sources(root)
     found, missed, looked = 0, [], 0
-    for number, (name, _) in enumerate(BUGS, 1):
+    for number, (name, _, *flags) in enumerate(BUGS, 1):
         if number not in plantable:
             print("NOT PLANTED: %2d %s: the source has changed, plant it anew in tests/sim/plant.py (%s)" % (number, name, why[number]))
             continue
@@ -188,7 +220,7 @@ def check(simulate, root, quick):
             continue
         looked += 1
         for seed in SEEDS:
-            needed, how = look_for(simulate, number, seed, SOON if quick else MOST)
+            needed, how = look_for(simulate, number, seed, SOON if quick else MOST, flags)
             if needed is not None:
                 print("found: %2d %-58s after %6d schedules: %s" % (number, name, needed, how), flush=True)
                 found += 1
