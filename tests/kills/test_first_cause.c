@@ -73,6 +73,13 @@ static int peer_socket(dfcclContext_t ctx, int peer) {
   return socket;
 }
 
+static df_peer_state state_of_peer(dfcclContext_t ctx, int peer) {
+  pthread_mutex_lock(&ctx->lock);
+  df_peer_state state = ctx->peers[peer].state;
+  pthread_mutex_unlock(&ctx->lock);
+  return state;
+}
+
 static void leave(scene *s, int rank) {
   df_unwatch(s->ctxs[rank]);
   OK(dfcclDestroy(s->ctxs[rank]));
@@ -337,7 +344,7 @@ DF_TEST(first_cause, a_rank_that_leaves_blames_nobody, 30) {
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, leave_as_rank_0, &s) == 0, "no thread");
   df_waiting_for("rank 1 to hear rank 0's goodbye");
-  EVENTUALLY(s.ctxs[1]->peers[0].state == DF_PEER_LEFT);
+  EVENTUALLY(state_of_peer(s.ctxs[1], 0) == DF_PEER_LEFT);
   leave(&s, 1);
   df_sleep_ms(50); /* rank 0 sees its end */
   unsigned kind, byes = 0;
