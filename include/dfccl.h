@@ -342,10 +342,11 @@ DFCCL_API dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id);
 DFCCL_API dfcclResult_t dfcclWaitAll(dfcclContext_t ctx);
 
 /*
- * Blocks until the device is idle: on CUDA it is cudaDeviceSynchronize. On the CPU device it has
- * the same meaning: nothing submitted after it starts on this context's device until the daemon has
- * left it. Runs are not waited for: a daemon that cannot progress leaves by itself, and is started
- * again afterwards. Not from a callback (dfcclInvalidUsage).
+ * Blocks until the device is idle. On the CPU device nothing submitted after it starts on this
+ * context's device until the daemon has left it. Runs are not waited for: a daemon that cannot
+ * progress leaves by itself, and is started again afterwards. On CUDA it is cudaDeviceSynchronize,
+ * which waits for runs on this process's streams, and for no others: the daemon is called back from
+ * time to time and goes on in another launch. Not from a callback (dfcclInvalidUsage).
  */
 DFCCL_API dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx);
 

@@ -83,7 +83,7 @@ dfcclResult_t df_cuda_publish(dfcclContext_t context, df_coll *coll) {
   df_cuda_state *state = df_cuda_state_of(context);
   df_cuda_part *part = coll->device_part;
   df_cuda_visit visit;
-  dfcclResult_t result = df_cuda_enter_device(&visit, state->facts.ordinal);
+  dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
   result = df_cuda_upload(state, part->range.segment->base + part->range.offset, part->image,
                           part->uploaded_bytes);
@@ -99,7 +99,7 @@ dfcclResult_t df_cuda_clear(dfcclContext_t context, const df_coll *coll, uint8_t
   df_cuda_state *state = df_cuda_state_of(context);
   df_cuda_visit visit;
   size_t bytes = df_link_ring_bytes(coll->shape.stride, coll->shape.n_slots) * coll->shape.n_blocks;
-  dfcclResult_t result = df_cuda_enter_device(&visit, state->facts.ordinal);
+  dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
   cudaError_t error = cudaMemsetAsync(rings, 0, bytes, state->upload_stream);
   if (error == cudaSuccess) error = cudaStreamSynchronize(state->upload_stream);

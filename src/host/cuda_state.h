@@ -34,6 +34,7 @@ typedef int (*df_cuda_stream_operation)(
 
 typedef struct df_cuda_state {
   df_cuda_facts facts;
+  void *primary;     /* the device's context */
   int *peer_devices; /* [n_ranks] ordinal here; -1: not visible */
   int *peer_lends;   /* [n_ranks] df_device_ops.lends_memory_to */
 
@@ -60,13 +61,11 @@ typedef struct df_cuda_state {
   pthread_t launcher;
   int launcher_started;
   uint32_t stopping, lost;
-  pthread_mutex_t launch_lock; /* a launch, or forbidding it */
-  uint32_t forbidden;          /* device synchronisations in progress */
-  uint32_t grid;               /* blocks that the collectives published so far use */
+  uint32_t grid; /* blocks that the collectives published so far use */
   uint32_t launch, launched_grid;
   uint32_t urgent; /* start now: a collective was given up */
   df_bell bell;    /* the launcher's */
-  uint64_t progress_seen, restart_ns, restart_at_ns, query_at_ns;
+  uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, query_at_ns;
 
   /* streams */
   df_cuda_stream_operation write_value, wait_value; /* NULL: small kernels do it */

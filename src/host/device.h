@@ -74,8 +74,10 @@ typedef struct df_device_ops {
   void (*drive_release)(dfcclContext_t context, df_driver *driver);
   void (*drive_end)(dfcclContext_t context, df_driver *driver);
 
-  /* Until every block that ran has left the device once; nothing is submitted meanwhile. */
+  /* Until every block that ran has left the device once. */
   dfcclResult_t (*synchronize)(dfcclContext_t context);
+  /* What is submitted meanwhile waits on the host. Not where synchronize may wait for runs. */
+  int holds_while_synchronizing;
 
   /* Runs in the order of a stream; NULL where there are no streams. begin: takes a ticket, and lets
    * the stream say when it has come here. end: lets it wait for the run. release [lock]: the run is

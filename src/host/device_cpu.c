@@ -293,4 +293,5 @@ const df_device_ops df_device_cpu = {
     .drive_release = drive_release,
     .drive_end = drive_end,
     .synchronize = synchronize,
+    .holds_while_synchronizing = 1,
 };

@@ -187,7 +187,6 @@ static dfcclResult_t open_device(dfcclContext_t context) {
   df_cuda_state *state = aligned_alloc(DF_CACHE_LINE, bytes);
   if (state == NULL) return df_fail(dfcclOutOfMemory, "no memory for the device's record");
   memset(state, 0, bytes);
-  pthread_mutex_init(&state->launch_lock, NULL);
   context->device_state = state;
   context->capacity = (uint32_t)context->settings.cuda_collectives;
   state->peer_devices = calloc(context->n_ranks, sizeof *state->peer_devices);
@@ -195,7 +194,8 @@ static dfcclResult_t open_device(dfcclContext_t context) {
   if (state->peer_devices == NULL || state->peer_lends == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", context->n_ranks);
   dfcclResult_t result = df_cuda_read_facts(&state->facts, (int)context->settings.device);
-  if (result == dfcclSuccess) result = df_cuda_enter_device(&visit, state->facts.ordinal);
+  if (result == dfcclSuccess) result = df_cuda_retain_device(&state->primary, state->facts.ordinal);
+  if (result == dfcclSuccess) result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
   result = acquire(context);
   df_cuda_leave_device(&visit);
@@ -206,7 +206,7 @@ static void close_device(dfcclContext_t context) {
   df_cuda_state *state = df_cuda_state_of(context);
   df_cuda_visit visit;
   if (state == NULL) return;
-  if (df_cuda_enter_device(&visit, state->facts.ordinal) == dfcclSuccess) {
+  if (state->primary && df_cuda_enter_device(&visit, state->primary) == dfcclSuccess) {
     if (state->daemon_stream) cudaStreamDestroy(state->daemon_stream);
     if (state->upload_stream) cudaStreamDestroy(state->upload_stream);
     if (state->memory) cudaFree(state->memory);
@@ -214,7 +214,7 @@ static void close_device(dfcclContext_t context) {
     cudaGetLastError();
     df_cuda_leave_device(&visit);
   }
-  pthread_mutex_destroy(&state->launch_lock);
+  if (state->primary) df_cuda_release_device(state->facts.ordinal);
   free(state->peer_devices);
   free(state->peer_lends);
   free(state);

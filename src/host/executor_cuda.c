@@ -25,6 +25,9 @@ enum {
 };
 #define DF_CUDA_QUERY_NS                                                                           \
   ((uint64_t)2 * 1000 * 1000) /* between two questions whether it still lives */
+/* A launch that makes progress is recalled after so long, and launched again: whoever waits for
+ * the device waits for this launch, and not for the traffic to end. */
+#define DF_CUDA_LIFE_NS ((uint64_t)20 * 1000 * 1000)
 
 /* Runs that the daemon has been given and has not completed. */
 static uint64_t runs_in_device(dfcclContext_t context) {
@@ -98,12 +101,6 @@ static cudaError_t launch_kernel(dfcclContext_t context, df_cuda_state *state, u
 }
 
 static void launch(dfcclContext_t context, df_cuda_state *state) {
-  pthread_mutex_lock(&state->launch_lock);
-  if (state->forbidden) {
-    pthread_mutex_unlock(&state->launch_lock);
-    sched_yield();
-    return;
-  }
   df_store_relaxed_u32(&state->launch, state->launch + 1);
   df_wake_fence(); /* against df_cuda_grow: it sees this launch, or we see its grid */
   uint32_t grid = df_observe_u32(&state->grid);
@@ -112,8 +109,8 @@ static void launch(dfcclContext_t context, df_cuda_state *state) {
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->blocks[b].running, 1);
   state->launched_grid = grid;
   cudaError_t error = launch_kernel(context, state, grid);
-  pthread_mutex_unlock(&state->launch_lock);
-  state->query_at_ns = df_clock_ns() + DF_CUDA_QUERY_NS;
+  state->launched_ns = df_clock_ns();
+  state->query_at_ns = state->launched_ns + DF_CUDA_QUERY_NS;
   if (error == cudaSuccess) return;
   df_cuda_fail(error, "launching the daemon");
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->blocks[b].running, 0);
@@ -141,19 +138,29 @@ static void nap(uint64_t ns) {
   nanosleep(&time, NULL);
 }
 
+/* Runs go on in the next launch. */
+static void recall_if_due(dfcclContext_t context, df_cuda_state *state, uint64_t now) {
+  if (now - state->launched_ns >= DF_CUDA_LIFE_NS)
+    df_store_relaxed_u32(&context->device->recalled, state->launch);
+}
+
+static void ask_device(dfcclContext_t context, df_cuda_state *state, uint64_t now) {
+  if (now < state->query_at_ns) return;
+  state->query_at_ns = now + DF_CUDA_QUERY_NS;
+  cudaError_t error = cudaStreamQuery(state->daemon_stream);
+  if (error == cudaSuccess && is_running(context, state)) {
+    lose(context, state, "the daemon's kernel ended without saying so");
+  } else if (error != cudaSuccess && error != cudaErrorNotReady) {
+    df_cuda_fail(error, "asking for the daemon's kernel");
+    lose(context, state, df_last_sentence());
+  }
+}
+
 /* The daemon is on the device: is it, still? */
 static void watch(dfcclContext_t context, df_cuda_state *state, uint32_t *looks) {
   uint64_t now = df_clock_ns();
-  if (now >= state->query_at_ns) {
-    state->query_at_ns = now + DF_CUDA_QUERY_NS;
-    cudaError_t error = cudaStreamQuery(state->daemon_stream);
-    if (error == cudaSuccess && is_running(context, state)) {
-      lose(context, state, "the daemon's kernel ended without saying so");
-    } else if (error != cudaSuccess && error != cudaErrorNotReady) {
-      df_cuda_fail(error, "asking for the daemon's kernel");
-      lose(context, state, df_last_sentence());
-    }
-  }
+  recall_if_due(context, state, now);
+  ask_device(context, state, now);
   if (++*looks < DF_CUDA_WATCH_SPINS)
     sched_yield();
   else
@@ -171,7 +178,7 @@ static void note_left(dfcclContext_t context, df_cuda_state *state) {
 }
 
 static int may_launch(dfcclContext_t context, df_cuda_state *state) {
-  if (df_load_relaxed_u32(&state->lost) || df_load_relaxed_u32(&state->forbidden)) return 0;
+  if (df_load_relaxed_u32(&state->lost)) return 0;
   if (runs_in_device(context) == 0) return 0;
   return df_load_relaxed_u32(&state->urgent) || has_unread(context, state) ||
          df_clock_ns() >= state->restart_at_ns;
@@ -180,8 +187,7 @@ static int may_launch(dfcclContext_t context, df_cuda_state *state) {
 /* Until somebody submits, or it is time to launch again. */
 static void sleep_until_due(dfcclContext_t context, df_cuda_state *state) {
   uint64_t limit = DF_LONGEST_SLEEP_NS, now = df_clock_ns();
-  if (runs_in_device(context) > 0 && !df_load_relaxed_u32(&state->lost) &&
-      !df_load_relaxed_u32(&state->forbidden))
+  if (runs_in_device(context) > 0 && !df_load_relaxed_u32(&state->lost))
     limit = state->restart_at_ns > now ? state->restart_at_ns - now : 1;
   uint32_t ticket = df_bell_prepare(&state->bell);
   if (df_load_relaxed_u32(&state->stopping) || may_launch(context, state) ||
@@ -197,7 +203,7 @@ static void *launcher(void *argument) {
   df_cuda_visit visit;
   uint32_t looks = 0, was_running = 0;
   prctl(PR_SET_TIMERSLACK, DF_CUDA_TIMER_SLACK_NS);
-  if (df_cuda_enter_device(&visit, state->facts.ordinal) != dfcclSuccess)
+  if (df_cuda_enter_device(&visit, state->primary) != dfcclSuccess)
     lose(context, state, df_last_sentence());
   while (!df_load_relaxed_u32(&state->stopping)) {
     df_between_turns(context);
@@ -212,6 +218,8 @@ static void *launcher(void *argument) {
     }
     if (was_running) note_left(context, state);
     was_running = 0;
+    if (!df_load_relaxed_u32(&state->lost) && df_has_outstanding(context))
+      ask_device(context, state, df_clock_ns()); /* its runs may wait for peers, outside */
     if (may_launch(context, state)) {
       launch(context, state);
       looks = 0;
@@ -252,7 +260,7 @@ void df_cuda_stop(dfcclContext_t context) {
   pthread_join(state->launcher, NULL);
   state->launcher_started = 0;
   df_cuda_visit visit;
-  if (df_cuda_enter_device(&visit, state->facts.ordinal) != dfcclSuccess) return;
+  if (df_cuda_enter_device(&visit, state->primary) != dfcclSuccess) return;
   cudaStreamSynchronize(state->daemon_stream); /* nothing is outstanding: it leaves */
   df_cuda_leave_device(&visit);
 }
@@ -265,20 +273,15 @@ void df_cuda_submitted(dfcclContext_t context, int urgent) {
 
 /* ---- device synchronisation ---- */
 
+/* Nothing is held back meanwhile: the call waits for streams, too, those of other ranks of the
+ * process included, and what they wait for may be any run of any rank. */
 dfcclResult_t df_cuda_synchronize(dfcclContext_t context) {
   df_cuda_state *state = df_cuda_state_of(context);
   df_cuda_visit visit;
-  dfcclResult_t result = df_cuda_enter_device(&visit, state->facts.ordinal);
+  dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
-  pthread_mutex_lock(&state->launch_lock);
-  df_store_relaxed_u32(&state->forbidden, state->forbidden + 1);
-  pthread_mutex_unlock(&state->launch_lock);
   cudaError_t error = cudaDeviceSynchronize();
   if (error != cudaSuccess) result = df_cuda_fail(error, "cudaDeviceSynchronize");
-  pthread_mutex_lock(&state->launch_lock);
-  df_store_relaxed_u32(&state->forbidden, state->forbidden - 1);
-  pthread_mutex_unlock(&state->launch_lock);
   df_cuda_leave_device(&visit);
-  df_cuda_submitted(context, 0);
   return result;
 }

@@ -108,10 +108,12 @@ static dfcclResult_t join(dfcclContext_t context, uint32_t rank, int theirs) {
                    "rank %u uses CUDA device %d and rank %u device %d, which cannot access each "
                    "other's memory; there is no transport between them yet",
                    context->rank, mine, rank, theirs);
-  error = cudaDeviceEnablePeerAccess(theirs, 0);
-  if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
-    return df_cuda_fail(error, "enabling peer access between GPUs");
-  cudaGetLastError();
+  if (context->peers[rank].local) { /* else opening a handle of its memory does it */
+    error = cudaDeviceEnablePeerAccess(theirs, 0);
+    if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
+      return df_cuda_fail(error, "enabling peer access between GPUs");
+    cudaGetLastError();
+  }
   /* Lent buffers are guarded by a compare-and-swap in the reader's memory. */
   error = cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, mine, theirs);
   if (error != cudaSuccess) cudaGetLastError();

@@ -12,21 +12,11 @@
 
 #include "host/cuda_state.h"
 
-static void *entry_point(const char *name) {
-  void *entry = NULL;
-  enum cudaDriverEntryPointQueryResult found;
-  /* The interface of version 11.7 on: the comparison is cyclic. */
-  cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &entry, 11070, cudaEnableDefault, &found);
-  if (error == cudaSuccess && found == cudaDriverEntryPointSuccess) return entry;
-  cudaGetLastError();
-  return NULL;
-}
-
 void df_cuda_find_stream_operations(df_cuda_state *state) {
   typedef CUresult (*attribute_function)(int *, CUdevice_attribute, CUdevice);
-  void *ask = entry_point("cuDeviceGetAttribute"), *write = entry_point("cuStreamWriteValue64"),
-       *wait = entry_point("cuStreamWaitValue64");
+  void *ask = df_cuda_entry_point("cuDeviceGetAttribute"),
+       *write = df_cuda_entry_point("cuStreamWriteValue64"),
+       *wait = df_cuda_entry_point("cuStreamWaitValue64");
   attribute_function get_attribute;
   int can = 0;
   memcpy(&get_attribute, &ask, sizeof get_attribute);

@@ -153,13 +153,14 @@ void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
 
 dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   if (df_in_callback()) return refuse_in_callback("dfcclDeviceSynchronize");
+  uint32_t holds = (uint32_t)context->ops->holds_while_synchronizing;
   pthread_mutex_lock(&context->lock);
-  context->held++; /* what is submitted from here on waits on the host */
+  context->held += holds; /* what is submitted from here on waits on the host */
   if (context->recorder) df_record_sync(context);
   pthread_mutex_unlock(&context->lock);
   dfcclResult_t result = context->ops->synchronize(context);
   pthread_mutex_lock(&context->lock);
-  context->held--;
+  context->held -= holds;
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);
   /* Work that the daemon left behind is taken up again. */

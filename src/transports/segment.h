@@ -22,6 +22,7 @@ typedef struct df_segment {
   /* A device's memory (segment_cuda.h): what peers get in place of a file descriptor. */
   void (*destroy)(struct df_segment *segment); /* gives base back; NULL: a memfd's mapping */
   int device, has_handle, is_mapping;
+  void *primary; /* the device's context, which the segment retains */
   uint8_t handle[DF_SEGMENT_HANDLE_BYTES];
 } df_segment;
 

@@ -1,6 +1,8 @@
 #include "transports/segment_cuda.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,48 +20,119 @@ dfcclResult_t df_cuda_call_failed(int error, const char *what) {
                  "%s failed: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-dfcclResult_t df_cuda_enter_device(df_cuda_visit *visit, int device) {
+/* ---- contexts ---- */
+
+/* Of the driver. Filled when a context is first retained, before anything uses them. */
+static struct {
+  CUresult (*get_current)(CUcontext *context);
+  CUresult (*set_current)(CUcontext context);
+  CUresult (*retain)(CUcontext *context, CUdevice device);
+  CUresult (*release)(CUdevice device);
+} driver;
+static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
+static int driver_found;
+
+void *df_cuda_entry_point(const char *name) {
+  void *entry = NULL;
+  enum cudaDriverEntryPointQueryResult found;
+  cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &entry, 11070, cudaEnableDefault, &found);
+  if (error == cudaSuccess && found == cudaDriverEntryPointSuccess) return entry;
+  cudaGetLastError();
+  return NULL;
+}
+
+static dfcclResult_t find_driver(void) {
+  const struct {
+    const char *name;
+    void *at;
+  } entries[] = {{"cuCtxGetCurrent", &driver.get_current},
+                 {"cuCtxSetCurrent", &driver.set_current},
+                 {"cuDevicePrimaryCtxRetain", &driver.retain},
+                 {"cuDevicePrimaryCtxRelease", &driver.release}};
+  for (size_t i = 0; i < DF_COUNT_OF(entries); i++) {
+    void *entry = df_cuda_entry_point(entries[i].name);
+    if (entry == NULL)
+      return df_fail(dfcclUnhandledCudaError, "the CUDA driver has no %s", entries[i].name);
+    memcpy(entries[i].at, &entry, sizeof entry);
+  }
+  driver_found = 1;
+  return dfcclSuccess;
+}
+
+static dfcclResult_t driver_failed(CUresult error, const char *what) {
+  return df_fail(error == CUDA_ERROR_OUT_OF_MEMORY ? dfcclOutOfMemory : dfcclUnhandledCudaError,
+                 "%s failed: error %d of the CUDA driver", what, (int)error);
+}
+
+dfcclResult_t df_cuda_retain_device(void **primary, int device) {
+  CUcontext context = NULL;
+  pthread_mutex_lock(&driver_lock);
+  dfcclResult_t result = driver_found ? dfcclSuccess : find_driver();
+  pthread_mutex_unlock(&driver_lock);
+  if (result != dfcclSuccess) return result;
+  CUresult error = driver.retain(&context, device);
+  if (error != CUDA_SUCCESS) return driver_failed(error, "retaining the context of a CUDA device");
+  *primary = context;
+  return dfcclSuccess;
+}
+
+void df_cuda_release_device(int device) { driver.release(device); }
+
+dfcclResult_t df_cuda_enter_device(df_cuda_visit *visit, void *primary) {
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  visit->before = device;
-  cudaError_t error = cudaGetDevice(&visit->before);
-  if (error == cudaSuccess && visit->before != device) error = cudaSetDevice(device);
-  if (error != cudaSuccess) return df_cuda_call_failed(error, "choosing the CUDA device");
-  error = cudaThreadExchangeStreamCaptureMode(&mode);
+  CUcontext before = NULL;
+  CUresult refused = driver.get_current(&before);
+  if (refused == CUDA_SUCCESS && before != primary) refused = driver.set_current(primary);
+  if (refused != CUDA_SUCCESS) return driver_failed(refused, "choosing the CUDA device");
+  visit->before = before;
+  cudaError_t error = cudaThreadExchangeStreamCaptureMode(&mode);
   visit->mode = (int)mode;
   if (error == cudaSuccess) return dfcclSuccess;
-  if (visit->before != device) cudaSetDevice(visit->before);
+  driver.set_current(before);
   return df_cuda_call_failed(error, "cudaThreadExchangeStreamCaptureMode");
 }
 
 void df_cuda_leave_device(const df_cuda_visit *visit) {
   enum cudaStreamCaptureMode mode = (enum cudaStreamCaptureMode)visit->mode;
   cudaThreadExchangeStreamCaptureMode(&mode);
-  cudaSetDevice(visit->before);
+  driver.set_current(visit->before);
 }
+
+/* ---- segments ---- */
 
 static void destroy(df_segment *segment) {
   df_cuda_visit visit;
-  if (df_cuda_enter_device(&visit, segment->device) != dfcclSuccess) return; /* it is lost */
-  if (segment->is_mapping)
-    cudaIpcCloseMemHandle(segment->base);
-  else
-    cudaFree(segment->base);
-  cudaGetLastError();
-  df_cuda_leave_device(&visit);
+  if (df_cuda_enter_device(&visit, segment->primary) == dfcclSuccess) {
+    if (segment->is_mapping)
+      cudaIpcCloseMemHandle(segment->base);
+    else
+      cudaFree(segment->base);
+    cudaGetLastError();
+    df_cuda_leave_device(&visit);
+  }
+  df_cuda_release_device(segment->device);
 }
 
-static df_segment *make_record(uint64_t id, size_t bytes, int device) {
+static dfcclResult_t make_record(df_segment **out, uint64_t id, size_t bytes, int device) {
   df_segment *segment = calloc(1, sizeof *segment);
-  if (segment == NULL) {
-    df_fail(dfcclOutOfMemory, "no memory for a segment's record");
-    return NULL;
-  }
+  if (segment == NULL) return df_fail(dfcclOutOfMemory, "no memory for a segment's record");
   segment->id = id;
   segment->bytes = bytes;
   segment->fd = -1;
   segment->device = device;
   segment->destroy = destroy;
-  return segment;
+  dfcclResult_t result = df_cuda_retain_device(&segment->primary, device);
+  if (result == dfcclSuccess)
+    *out = segment;
+  else
+    free(segment);
+  return result;
+}
+
+static void free_record(df_segment *segment) {
+  df_cuda_release_device(segment->device);
+  free(segment);
 }
 
 /* On a stream of its own: the legacy stream would wait for the application's streams, which may
@@ -99,16 +172,17 @@ dfcclResult_t df_segment_cuda_create(df_segment **out, uint64_t id, size_t bytes
   df_cuda_visit visit;
   if (bytes > SIZE_MAX / 2)
     return df_fail(dfcclOutOfMemory, "%zu bytes of the GPU's memory are too many", bytes);
-  df_segment *segment =
-      make_record(id, DF_ALIGN_UP(DF_MAX(bytes, (size_t)1), DF_CUDA_PAGE), device);
-  if (segment == NULL) return dfcclOutOfMemory;
-  dfcclResult_t result = df_cuda_enter_device(&visit, device);
+  df_segment *segment = NULL;
+  size_t pages = DF_ALIGN_UP(DF_MAX(bytes, (size_t)1), DF_CUDA_PAGE);
+  dfcclResult_t result = make_record(&segment, id, pages, device);
+  if (result != dfcclSuccess) return result;
+  result = df_cuda_enter_device(&visit, segment->primary);
   if (result == dfcclSuccess) {
     result = allocate(segment);
     df_cuda_leave_device(&visit);
   }
   if (result != dfcclSuccess) {
-    free(segment);
+    free_record(segment);
     return result;
   }
   *out = segment;
@@ -120,10 +194,11 @@ dfcclResult_t df_segment_cuda_map(df_segment **out, uint64_t id, size_t bytes, i
   df_cuda_visit visit;
   cudaIpcMemHandle_t theirs;
   memcpy(&theirs, handle, sizeof theirs);
-  df_segment *segment = make_record(id, bytes, device);
-  if (segment == NULL) return dfcclOutOfMemory;
+  df_segment *segment = NULL;
+  dfcclResult_t result = make_record(&segment, id, bytes, device);
+  if (result != dfcclSuccess) return result;
   segment->is_mapping = 1;
-  dfcclResult_t result = df_cuda_enter_device(&visit, device);
+  result = df_cuda_enter_device(&visit, segment->primary);
   if (result == dfcclSuccess) {
     void *base = NULL;
     cudaError_t error = cudaIpcOpenMemHandle(&base, theirs, cudaIpcMemLazyEnablePeerAccess);
@@ -133,7 +208,7 @@ dfcclResult_t df_segment_cuda_map(df_segment **out, uint64_t id, size_t bytes, i
     df_cuda_leave_device(&visit);
   }
   if (result != dfcclSuccess) {
-    free(segment);
+    free_record(segment);
     return result;
   }
   *out = segment;

@@ -13,13 +13,22 @@ dfcclResult_t df_segment_cuda_create(df_segment **segment, uint64_t id, size_t b
 dfcclResult_t df_segment_cuda_map(df_segment **segment, uint64_t id, size_t bytes, int device,
                                   const uint8_t handle[DF_SEGMENT_HANDLE_BYTES]);
 
-/* The calling thread uses this device until _leave, which takes it back to the one before. Any
- * thread: captures of streams elsewhere are not disturbed. */
+/* The device's primary context, which exists until it is released as often as it was retained. */
+dfcclResult_t df_cuda_retain_device(void **primary, int device);
+void df_cuda_release_device(int device);
+
+/* The calling thread uses that primary context until _leave, which gives it back the context that
+ * it had, or none: no context is made that the application would not have. Any thread: captures of
+ * streams elsewhere are not disturbed. */
 typedef struct df_cuda_visit {
-  int before, mode;
+  void *before;
+  int mode;
 } df_cuda_visit;
-dfcclResult_t df_cuda_enter_device(df_cuda_visit *visit, int device);
+dfcclResult_t df_cuda_enter_device(df_cuda_visit *visit, void *primary);
 void df_cuda_leave_device(const df_cuda_visit *visit);
+
+/* A function of the driver, with the interface of version 11.7. NULL: it has none of that name. */
+void *df_cuda_entry_point(const char *name);
 
 /* Records a sentence about a failing CUDA call. */
 dfcclResult_t df_cuda_call_failed(int error, const char *what);

@@ -49,7 +49,8 @@ CUDA_EMULATOR_API void cuda_emulator_register(cuda_emulator_kernel *kernel);
 typedef struct cuda_emulator_counts {
   uint64_t device_allocations, device_bytes, host_allocations, ipc_mappings, streams, events;
   uint64_t calls, launches, resident_blocks, most_resident_blocks;
-  uint64_t waiting_grids; /* no block of which has started */
+  uint64_t waiting_grids;    /* no block of which has started */
+  uint32_t primary_contexts; /* a bit for each device whose context exists */
 } cuda_emulator_counts;
 CUDA_EMULATOR_API void cuda_emulator_count(cuda_emulator_counts *counts);
 

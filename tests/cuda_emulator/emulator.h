@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "cuda_emulator.h"
@@ -94,10 +95,13 @@ struct CUevent_st {
 
 typedef struct emulator_device {
   bool lost, allocating;
-  uint32_t peers; /* devices whose memory kernels may touch */
+  bool used_by_runtime; /* its primary context is the runtime's */
+  uint32_t retained;    /* ... and so often the driver's */
+  uint32_t peers;       /* devices whose memory kernels may touch */
   emulator_stream legacy;
   emulator_grid *queue;
   uint32_t workers, resident;
+  uint32_t touching; /* commands other than kernels that are being executed */
   int memory_file;
   uint64_t memory_end;
 } emulator_device;
@@ -139,16 +143,27 @@ extern emulator_state emulator;
 /* ---- runtime.c */
 /* At the beginning of each call: counts it, and decides whether it fails. */
 cudaError_t emulator_enter(const char *name);
+/* The same for those that a lost device lets pass. */
+cudaError_t emulator_count_call(const char *name);
 #define EMULATOR_ENTER()                                                                           \
   do {                                                                                             \
     const cudaError_t refused_ = emulator_enter(__func__);                                         \
     if (refused_ != cudaSuccess) return refused_;                                                  \
   } while (0)
 cudaError_t emulator_set_error(cudaError_t error); /* remembers it for cudaGetLastError */
-int emulator_current_device(void);
-void emulator_use_device(int device);
-void emulator_wait_changed(void); /* with the lock */
+void emulator_wait_changed(void);                  /* with the lock */
 void emulator_signal(void);
+
+/* ---- context.c */
+int emulator_named_device(void);   /* the calling thread's, whether or not it has a context */
+int emulator_current_device(void); /* makes its context current, as what needs one does */
+void emulator_choose_device(int device);
+void emulator_use_device(int device); /* the emulator's own threads */
+uint32_t emulator_primary_contexts(void);
+EMULATOR_EXPORT CUresult emulator_ctx_get_current(CUcontext *context);
+EMULATOR_EXPORT CUresult emulator_ctx_set_current(CUcontext context);
+EMULATOR_EXPORT CUresult emulator_primary_retain(CUcontext *context, CUdevice device);
+EMULATOR_EXPORT CUresult emulator_primary_release(CUdevice device);
 
 /* ---- stream.c; with the lock */
 emulator_stream *emulator_stream_of(cudaStream_t handle); /* NULL: no stream */

@@ -11,7 +11,6 @@
 emulator_state emulator = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static __thread cudaError_t last_error;
-static __thread int current_device;
 
 void cuda_emulator_mistake(const char *format, ...) {
   va_list arguments;
@@ -25,8 +24,6 @@ void cuda_emulator_mistake(const char *format, ...) {
 
 void emulator_wait_changed(void) { pthread_cond_wait(&emulator.changed, &emulator.lock); }
 void emulator_signal(void) { pthread_cond_broadcast(&emulator.changed); }
-int emulator_current_device(void) { return current_device; }
-void emulator_use_device(int device) { current_device = device; }
 
 cudaError_t emulator_set_error(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -77,7 +74,8 @@ static void lose(int device) {
   emulator_signal();
 }
 
-cudaError_t emulator_enter(const char *name) {
+static cudaError_t enter(const char *name, bool needs_device) {
+  const int device = emulator_named_device();
   pthread_mutex_lock(&emulator.lock);
   if (emulator.process == 0) begin();
   cudaError_t result = cudaSuccess;
@@ -89,13 +87,16 @@ cudaError_t emulator_enter(const char *name) {
     emulator.counts.calls++;
     const uint64_t call = ++emulator.fault_calls;
     if (emulator.trace) fprintf(stderr, "CUDA emulator: %llu %s\n", (unsigned long long)call, name);
-    if (call == emulator.lose_at) lose(current_device);
+    if (call == emulator.lose_at) lose(device);
     if (call == emulator.fail_at) result = (cudaError_t)emulator.fail_code;
-    if (emulator.devices[current_device].lost) result = cudaErrorLaunchFailure;
+    if (needs_device && emulator.devices[device].lost) result = cudaErrorLaunchFailure;
   }
   pthread_mutex_unlock(&emulator.lock);
-  return emulator_set_error(result);
+  return result;
 }
+
+cudaError_t emulator_enter(const char *name) { return emulator_set_error(enter(name, true)); }
+cudaError_t emulator_count_call(const char *name) { return enter(name, false); }
 
 void cuda_emulator_lose_device(int device) {
   pthread_mutex_lock(&emulator.lock);
@@ -122,6 +123,7 @@ void cuda_emulator_set_memory_operations(int enabled) {
 void cuda_emulator_count(cuda_emulator_counts *counts) {
   pthread_mutex_lock(&emulator.lock);
   *counts = emulator.counts;
+  counts->primary_contexts = emulator_primary_contexts();
   for (int i = 0; i < emulator.n_devices; i++)
     for (const emulator_grid *grid = emulator.devices[i].queue; grid; grid = grid->next)
       counts->waiting_grids += grid->started == 0;
@@ -134,7 +136,8 @@ EMULATOR_EXPORT cudaError_t cudaPeekAtLastError(void) { return last_error; }
 
 EMULATOR_EXPORT cudaError_t cudaGetLastError(void) {
   const cudaError_t error = last_error;
-  last_error = emulator.devices[current_device].lost ? cudaErrorLaunchFailure : cudaSuccess;
+  last_error =
+      emulator.devices[emulator_named_device()].lost ? cudaErrorLaunchFailure : cudaSuccess;
   return error;
 }
 
@@ -197,7 +200,7 @@ static bool is_device(int device) { return device >= 0 && device < emulator.n_de
 EMULATOR_EXPORT cudaError_t cudaSetDevice(int device) {
   EMULATOR_ENTER();
   if (!is_device(device)) return emulator_set_error(cudaErrorInvalidDevice);
-  current_device = device;
+  emulator_choose_device(device);
   return cudaSuccess;
 }
 
@@ -211,7 +214,7 @@ EMULATOR_EXPORT cudaError_t cudaInitDevice(int device, unsigned int device_flags
 
 EMULATOR_EXPORT cudaError_t cudaGetDevice(int *device) {
   EMULATOR_ENTER();
-  *device = current_device;
+  *device = emulator_named_device();
   return cudaSuccess;
 }
 
@@ -315,7 +318,7 @@ EMULATOR_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *gr
 EMULATOR_EXPORT cudaError_t cudaDeviceSynchronize(void) {
   EMULATOR_ENTER();
   pthread_mutex_lock(&emulator.lock);
-  const cudaError_t result = emulator_wait_idle(current_device);
+  const cudaError_t result = emulator_wait_idle(emulator_current_device());
   pthread_mutex_unlock(&emulator.lock);
   return emulator_set_error(result);
 }
@@ -328,9 +331,10 @@ EMULATOR_EXPORT cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int pe
 }
 
 static cudaError_t set_peer(int peer, bool enabled) {
-  if (!is_device(peer) || peer == current_device) return emulator_set_error(cudaErrorInvalidDevice);
+  const int device = emulator_current_device();
+  if (!is_device(peer) || peer == device) return emulator_set_error(cudaErrorInvalidDevice);
   pthread_mutex_lock(&emulator.lock);
-  uint32_t *peers = &emulator.devices[current_device].peers;
+  uint32_t *peers = &emulator.devices[device].peers;
   const bool before = *peers >> peer & 1;
   *peers = enabled ? *peers | 1u << peer : *peers & ~(1u << peer);
   emulator.allocations_version++;

@@ -56,7 +56,8 @@ cudaError_t emulator_begin_allocating(int device) {
   while (self->allocating) emulator_wait_changed();
   self->allocating = true;
   const cudaError_t result = emulator_wait_idle(device);
-  while (self->lost && self->resident > 0) emulator_wait_changed(); /* they are leaving */
+  while (self->lost && (self->resident > 0 || self->touching > 0)) /* they are leaving */
+    emulator_wait_changed();
   return result;
 }
 
@@ -156,9 +157,13 @@ static void execute(emulator_stream *stream, emulator_command *command) {
     command->event->pending--;
     free_event_if_over(command->event);
   } else {
+    emulator_device *device = &emulator.devices[stream->device];
+    const uint32_t touches = command->kind != COMMAND_CALL; /* which may release memory */
+    device->touching += touches;
     pthread_mutex_unlock(&emulator.lock);
-    execute_outside(command, &emulator.devices[stream->device]);
+    execute_outside(command, device);
     pthread_mutex_lock(&emulator.lock);
+    device->touching -= touches;
   }
 }
 

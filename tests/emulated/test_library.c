@@ -4,10 +4,16 @@
  *     on the stream finds the output, in any order of collectives on streams of their own; with the
  *     driver's stream memory operations and with kernels in their place.
  *   - cudaMalloc, cudaFree and cudaDeviceSynchronize between disordered collectives return.
+ *   - dfcclDeviceSynchronize returns when the runs on streams that it waits for are through, also
+ *     where they need runs that are submitted after the call, by any rank.
  *   - When a device is lost every run ends, once, with an error.
  *   - A closed context leaves nothing on the device.
+ *   - The library uses its own device and no other, and a thread that calls it has the current
+ *     context that it had before, or none.
  */
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include <cuda_runtime_api.h>
 
@@ -148,6 +154,134 @@ DF_TEST(emulated_library, calls_that_wait_for_the_device, 120) {
   nothing_is_left();
 }
 
+/* ---- dfcclDeviceSynchronize */
+
+static void *synchronize(void *arg) {
+  OK(dfcclDeviceSynchronize(arg));
+  return NULL;
+}
+
+typedef struct {
+  dfcclContext_t ctxs[RANKS];
+  lane lanes[RANKS][COLLECTIVES]; /* made before: an allocation would wait for the streams */
+} streaming;
+
+/* Every rank has runs on streams, and synchronises before and while its peer submits its own. */
+static void stream_and_synchronize(int rank, void *arg) {
+  streaming *s = arg;
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int i = 0; i < COLLECTIVES; i++) {
+      int c = rank == 0 ? i : COLLECTIVES - 1 - i;
+      enqueue(s->ctxs[rank], &s->lanes[rank][c], rank, c, round);
+    }
+    df_waiting_for("dfcclDeviceSynchronize with runs on streams");
+    OK(dfcclDeviceSynchronize(s->ctxs[rank]));
+    df_waiting_for(NULL);
+    for (int c = 0; c < COLLECTIVES; c++) collect(&s->lanes[rank][c], c, round);
+  }
+  OK(dfcclWaitAll(s->ctxs[rank]));
+}
+
+DF_TEST(emulated_library, synchronisations_with_runs_on_streams, 120) {
+  static streaming s;
+  df_collective coll = df_simple(COUNT, RANKS);
+  coll.type = dfcclUint32;
+  df_make_contexts(s.ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) df_register_all(s.ctxs, (dfcclCollId_t)c, &coll);
+  for (int rank = 0; rank < RANKS; rank++)
+    for (int c = 0; c < COLLECTIVES; c++) open_lane(&s.lanes[rank][c]);
+  df_in_threads(RANKS, stream_and_synchronize, &s);
+  for (int rank = 0; rank < RANKS; rank++)
+    for (int c = 0; c < COLLECTIVES; c++) close_lane(&s.lanes[rank][c]);
+  df_free_contexts(s.ctxs, RANKS);
+  nothing_is_left();
+}
+
+/* Rank `on_stream` waits on a stream for the run that the other one submits during the call. */
+static void submit_during_synchronisation(dfcclContext_t *ctxs, int on_stream, int round) {
+  const struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
+  int other = 1 - on_stream;
+  lane lanes[RANKS];
+  pthread_t thread;
+  for (int rank = 0; rank < RANKS; rank++) {
+    open_lane(&lanes[rank]);
+    for (int e = 0; e < COUNT; e++) lanes[rank].seen[e] = value_of(rank, 0, round, e);
+    CUDA(cudaMemcpyAsync(lanes[rank].input, lanes[rank].seen, BYTES, cudaMemcpyHostToDevice,
+                         lanes[rank].stream));
+    CUDA(cudaStreamSynchronize(lanes[rank].stream));
+  }
+  enqueue(ctxs[on_stream], &lanes[on_stream], on_stream, 0, round);
+  CHECK(pthread_create(&thread, NULL, synchronize, ctxs[0]) == 0, "no thread");
+  nanosleep(&moment, NULL); /* it is in the call by now, most likely */
+  OK(dfcclRunAllReduce(ctxs[other], 0, lanes[other].input, lanes[other].output, NULL, NULL));
+  df_waiting_for("dfcclDeviceSynchronize of rank 0");
+  pthread_join(thread, NULL);
+  df_waiting_for(NULL);
+  collect(&lanes[on_stream], 0, round);
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(ctxs[rank]));
+  for (int rank = 0; rank < RANKS; rank++) close_lane(&lanes[rank]);
+}
+
+DF_TEST(emulated_library, runs_submitted_during_a_synchronisation_that_needs_them, 120) {
+  dfcclContext_t ctxs[RANKS];
+  df_collective coll = df_simple(COUNT, RANKS);
+  coll.type = dfcclUint32;
+  df_make_contexts(ctxs, RANKS, NULL);
+  df_register_all(ctxs, 0, &coll);
+  for (int round = 0; round < ROUNDS; round++)
+    submit_during_synchronisation(ctxs, round % 2, round);
+  df_free_contexts(ctxs, RANKS);
+  nothing_is_left();
+}
+
+/* ---- contexts of devices */
+
+static void *current_context(void) {
+  typedef int (*get_current)(void **context);
+  get_current get;
+  void *entry = NULL, *context = NULL;
+  enum cudaDriverEntryPointQueryResult found;
+  CUDA(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &entry, 11070, 0, &found));
+  memcpy(&get, &entry, sizeof get);
+  CHECK(get(&context) == 0, "cuCtxGetCurrent");
+  return context;
+}
+
+static void use_every_call(dfcclContext_t *ctxs) {
+  df_collective coll = df_simple(COUNT, RANKS);
+  void *memory[RANKS];
+  df_register_all(ctxs, 0, &coll);
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclMemAlloc(ctxs[rank], &memory[rank], 2 * BYTES));
+  for (int rank = 0; rank < RANKS; rank++)
+    OK(dfcclRunAllReduce(ctxs[rank], 0, memory[rank], (char *)memory[rank] + BYTES, NULL, NULL));
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(ctxs[rank], 0));
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclDeviceSynchronize(ctxs[rank]));
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclMemFree(ctxs[rank], memory[rank]));
+}
+
+DF_TEST(emulated_library, the_current_context_stays_what_it_is, 120) {
+  dfcclContext_t ctxs[RANKS];
+  cuda_emulator_counts counts;
+  dfcclConfig_t config = df_config();
+  config.device = 1;
+  for (int before = 0; before < 2; before++) { /* none, then device 0's */
+    if (before) CUDA(cudaSetDevice(0));
+    void *context = current_context();
+    CHECK((context != NULL) == before, "the test begins with context %p", context);
+    df_make_contexts(ctxs, RANKS, &config);
+    use_every_call(ctxs);
+    CHECK(current_context() == context, "the current context is %p, it was %p", current_context(),
+          context);
+    cuda_emulator_count(&counts);
+    CHECK((counts.primary_contexts & 1) == (uint32_t)before, "device 0 has a context");
+    df_free_contexts(ctxs, RANKS);
+    cuda_emulator_count(&counts);
+    CHECK(counts.primary_contexts == (uint32_t)before, "contexts on devices of mask %x are left",
+          counts.primary_contexts);
+  }
+  nothing_is_left();
+}
+
 /* ---- a lost device */
 
 static _Atomic int calls;
@@ -160,25 +294,13 @@ static void count_call(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   atomic_fetch_add(&calls, 1);
 }
 
-DF_TEST(emulated_library, a_lost_device_ends_every_run, 120) {
-  dfcclContext_t ctxs[RANKS];
-  void *memory = NULL;
-  df_collective coll = df_simple(COUNT, RANKS);
-  df_make_contexts(ctxs, RANKS, NULL);
-  for (int c = 0; c < COLLECTIVES; c++) df_register_all(ctxs, (dfcclCollId_t)c, &coll);
-  CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
-  for (int rank = 0; rank < RANKS; rank++) { /* the links stand, or runs would wait for them */
-    char *input = (char *)memory + (size_t)2 * rank * BYTES;
-    for (int c = 0; c < COLLECTIVES; c++)
-      OK(dfcclRunAllReduce(ctxs[rank], (dfcclCollId_t)c, input, input + BYTES, NULL, NULL));
-  }
-  df_waiting_for("dfcclWaitAll");
-  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(ctxs[rank]));
-  df_waiting_for(NULL);
-  /* Rank 1 does not come again: the runs are in the daemon when the device goes. */
+/* While rank 0 has runs, and nobody else has any. */
+static void lose_device(dfcclContext_t *ctxs, void *memory) {
+  const struct timespec moment = {.tv_nsec = 100 * 1000 * 1000};
   for (int c = 0; c < COLLECTIVES; c++)
     OK(dfcclRunAllReduce(ctxs[0], (dfcclCollId_t)c, memory, (char *)memory + BYTES, count_call,
                          NULL));
+  nanosleep(&moment, NULL); /* what rank 0 can set up alone is set up by now, most likely */
   cuda_emulator_lose_device(0);
   EVENTUALLY(atomic_load(&calls) == COLLECTIVES);
   CHECK(atomic_load(&successes) == 0, "%d runs succeeded alone", atomic_load(&successes));
@@ -193,4 +315,32 @@ DF_TEST(emulated_library, a_lost_device_ends_every_run, 120) {
   }
   CHECK(atomic_load(&calls) == COLLECTIVES, "%d callbacks of %d runs", atomic_load(&calls),
         (int)COLLECTIVES);
+}
+
+DF_TEST(emulated_library, a_lost_device_ends_every_run, 120) {
+  void *memory;
+  dfcclContext_t ctxs[RANKS];
+  df_collective coll = df_simple(COUNT, RANKS);
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) df_register_all(ctxs, (dfcclCollId_t)c, &coll);
+  CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
+  for (int rank = 0; rank < RANKS; rank++) { /* the links stand, or runs would wait for them */
+    char *input = (char *)memory + (size_t)2 * rank * BYTES;
+    for (int c = 0; c < COLLECTIVES; c++)
+      OK(dfcclRunAllReduce(ctxs[rank], (dfcclCollId_t)c, input, input + BYTES, NULL, NULL));
+  }
+  df_waiting_for("dfcclWaitAll");
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(ctxs[rank]));
+  df_waiting_for(NULL);
+  lose_device(ctxs, memory); /* the runs are in the daemon */
+}
+
+DF_TEST(emulated_library, a_lost_device_ends_runs_that_wait_for_a_peer_outside_of_it, 120) {
+  void *memory;
+  dfcclContext_t ctxs[RANKS];
+  df_collective coll = df_simple(COUNT, RANKS);
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) OK(df_register(ctxs[0], (dfcclCollId_t)c, &coll));
+  CUDA(cudaMalloc(&memory, (size_t)2 * BYTES));
+  lose_device(ctxs, memory);
 }
