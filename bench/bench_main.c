@@ -39,12 +39,10 @@ static int run(const df_bench_options *options) {
   launch.config.timeoutMs = RUN_TIMEOUT_MS;
   if (!options->json) df_bench_print_header(options);
   bool fine = reports != NULL && df_tool_launch(&launch);
-  const df_bench_row *rows = job.shared->rows;
-  int n_rows = job.shared->rows_done;
   if (options->json)
-    fine = df_bench_print_json(options, rows, n_rows) && fine;
+    fine = df_bench_print_json(options, job.shared) && fine;
   else if (fine)
-    fine = df_bench_print_end(options, rows, n_rows);
+    fine = df_bench_print_end(options, job.shared);
   free(reports);
   df_bench_job_destroy(&job);
   return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;

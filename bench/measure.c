@@ -7,6 +7,7 @@
 #include "common/cli.h"
 #include "common/element.h"
 #include "common/memory.h"
+#include "reference_cuda.h"
 #include "table.h"
 
 /* Without -i each size gets about this much time, within these bounds. */
@@ -210,6 +211,9 @@ void df_bench_rank_main(df_tool_rank *self) {
        bytes *= options->factor)
     fine = measure_size(&bench, bytes, number++);
   if (self->rank == 0 && options->json && options->progress) df_tool_progress("%s", "");
+  if (fine && self->rank == 0 && options->backend == dfcclBackendCuda &&
+      !df_bench_time_copy(options->max_bytes, &bench.job->shared->copy_gbps))
+    df_tool_rank_fail(self, dfcclUnhandledCudaError, "timing a copy within the GPU failed");
   /* After a failure the library may still own the buffers: they go with the process. */
   if (fine) free_buffers(&bench);
 }

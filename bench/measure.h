@@ -31,6 +31,7 @@ typedef struct {
   int iterations; /* of the measurement at hand */
   int rows_done;
   atomic_llong wrong; /* elements, of the check at hand */
+  double copy_gbps;   /* CUDA: device memory to device memory, for comparison; 0: not measured */
   df_bench_row rows[DF_BENCH_MAX_ROWS];
   uint64_t times_ns[]; /* [iteration * n_ranks + rank] */
 } df_bench_shared;

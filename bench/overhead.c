@@ -8,6 +8,7 @@
 #include "common/cli.h"
 #include "common/launch.h"
 #include "common/memory.h"
+#include "reference_cuda.h"
 
 enum { DEFAULT_ITERATIONS = 20000, COLLECTIVE = 1 };
 
@@ -15,6 +16,7 @@ typedef struct {
   const df_bench_options *options;
   int iterations;
   double *to_callback_ns, *to_return_ns;
+  double *launches_ns; /* CUDA: of an empty kernel, for comparison */
 } overhead_job;
 
 static double now_ns(void) {
@@ -62,6 +64,9 @@ static void overhead_rank_main(df_tool_rank *self) {
     if (!run_once(self, &job->to_callback_ns[0], &job->to_return_ns[0])) return;
   for (int i = 0; i < job->iterations; i++)
     if (!run_once(self, &job->to_callback_ns[i], &job->to_return_ns[i])) return;
+  if (job->options->backend == dfcclBackendCuda &&
+      !df_bench_time_launches(job->launches_ns, job->iterations))
+    df_tool_rank_fail(self, dfcclUnhandledCudaError, "timing launches of an empty kernel failed");
 }
 
 static int print_phases(const df_bench_options *options, const df_bench_phase *phases, int count) {
@@ -97,7 +102,8 @@ int df_bench_overhead(const df_bench_options *options) {
   overhead_job job = {.options = options,
                       .iterations = iterations,
                       .to_callback_ns = calloc((size_t)iterations, sizeof(double)),
-                      .to_return_ns = calloc((size_t)iterations, sizeof(double))};
+                      .to_return_ns = calloc((size_t)iterations, sizeof(double)),
+                      .launches_ns = calloc((size_t)iterations, sizeof(double))};
   char report;
   df_tool_job launch = {.n_ranks = 1,
                         .config = DFCCL_CONFIG_INITIALIZER,
@@ -109,7 +115,7 @@ int df_bench_overhead(const df_bench_options *options) {
   int status = DF_TOOL_FAILED;
   df_bench_phase phases[DF_BENCH_MAX_PHASES];
   int count = 0;
-  if (job.to_callback_ns == NULL || job.to_return_ns == NULL)
+  if (job.to_callback_ns == NULL || job.to_return_ns == NULL || job.launches_ns == NULL)
     df_tool_error("out of memory for %d iterations", iterations);
   else if ((count = df_bench_overhead_phases(phases)) < 0)
     df_tool_error("out of memory for the core's queues");
@@ -118,9 +124,13 @@ int df_bench_overhead(const df_bench_options *options) {
                                         iterations, 1);
     phases[count++] = df_bench_phase_of("submit to return of dfcclWait, empty collective",
                                         job.to_return_ns, iterations, 1);
+    if (options->backend == dfcclBackendCuda)
+      phases[count++] = df_bench_phase_of("empty kernel: launch to end of event synchronisation",
+                                          job.launches_ns, iterations, 1);
     status = print_phases(options, phases, count);
   }
   free(job.to_callback_ns);
   free(job.to_return_ns);
+  free(job.launches_ns);
   return status;
 }

@@ -53,7 +53,9 @@ void df_bench_print_row(const df_bench_options *options, const df_bench_row *row
   fflush(stdout);
 }
 
-bool df_bench_print_end(const df_bench_options *options, const df_bench_row *rows, int n_rows) {
+bool df_bench_print_end(const df_bench_options *options, const df_bench_shared *shared) {
+  const df_bench_row *rows = shared->rows;
+  int n_rows = shared->rows_done;
   int measured = 0, failed = 0;
   double sum = 0;
   for (int i = 0; i < 2 * n_rows; i++) {
@@ -65,16 +67,23 @@ bool df_bench_print_end(const df_bench_options *options, const df_bench_row *row
   }
   if (options->check)
     printf("# Out of bounds values : %d %s\n", failed, failed != 0 ? "FAILED" : "OK");
-  printf("# Avg bus bandwidth    : %g \n#\n", measured != 0 ? sum / measured : 0);
+  printf("# Avg bus bandwidth    : %g \n", measured != 0 ? sum / measured : 0);
+  if (options->backend == dfcclBackendCuda)
+    printf("# Copy within the GPU  : %g GB/s (%zu B)\n", shared->copy_gbps, options->max_bytes);
+  printf("#\n");
   return failed == 0;
 }
 
-bool df_bench_print_json(const df_bench_options *options, const df_bench_row *rows, int n_rows) {
+bool df_bench_print_json(const df_bench_options *options, const df_bench_shared *shared) {
+  const df_bench_row *rows = shared->rows;
+  int n_rows = shared->rows_done;
   bool right = true;
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "op", df_bench_operation_name(options->operation));
   cJSON_AddNumberToObject(object, "ranks", options->n_ranks);
   cJSON_AddStringToObject(object, "backend", df_tool_backend_name(options->backend));
+  if (options->backend == dfcclBackendCuda)
+    cJSON_AddNumberToObject(object, "device_copy_GBps", shared->copy_gbps);
   cJSON *results = cJSON_AddArrayToObject(object, "results");
   for (int i = 0; i < n_rows; i++) {
     const df_bench_timing *timing = options->in_place ? &rows[i].in_place : &rows[i].out_of_place;

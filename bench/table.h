@@ -8,10 +8,10 @@ void df_bench_print_header(const df_bench_options *options);
 void df_bench_print_row(const df_bench_options *options, const df_bench_row *row);
 
 /* The lines after the table. Returns false when a result was wrong. */
-bool df_bench_print_end(const df_bench_options *options, const df_bench_row *rows, int n_rows);
+bool df_bench_print_end(const df_bench_options *options, const df_bench_shared *shared);
 
 /* The JSON object: out-of-place results, or with --in-place those in place. Returns false when a
  * result was wrong, or the object could not be written. */
-bool df_bench_print_json(const df_bench_options *options, const df_bench_row *rows, int n_rows);
+bool df_bench_print_json(const df_bench_options *options, const df_bench_shared *shared);
 
 #endif
