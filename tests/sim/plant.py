@@ -102,7 +102,7 @@ BUGS = [
     ("a block leaves without saving its contexts", [("daemon_kernel/lifecycle.h", "  df_context_flush(&block->cache);", "  if (!PLANTED) df_context_flush(&block->cache);")]),
     ("a progress is not marked to be saved", [(DAEMON, "      slot->dirty = 1;\n      block->quiet_polls", "      if (!PLANTED) slot->dirty = 1;\n      block->quiet_polls")]),
     order("a block changes hands without order", EXECUTOR, "df_publish_u32(&eb->owner, 0)", "df_store_relaxed_u32"),
-    ("a synchronisation forgets what it held back", [(WAIT, "  context->held--;\n  df_admit_listed(context);", "  context->held--;\n  if (!PLANTED) df_admit_listed(context);")]),
+    ("a synchronisation forgets what it held back", [(WAIT, "  context->held -= holds;\n  df_admit_listed(context);", "  context->held -= holds;\n  if (!PLANTED) df_admit_listed(context);")]),
     ("a retired run does not make room", [(COMPLETION, "  if (coll->backlog_length > 0) {", "  if (!PLANTED && coll->backlog_length > 0) {")]),
     # Was real: found by the simulation, see found.txt.
     ("a waiting run is no longer listed while room is looked for", [
