@@ -77,6 +77,7 @@ typedef struct df_driver {
   df_executor *executor;
   uint64_t held; /* bit by block */
   int wants;     /* background threads make way for it */
+  int visits;    /* the host counts it among those that are inside its calls */
 } df_driver;
 void df_driver_begin(df_driver *driver, df_executor *executor);
 /* One turn of every block that could be had. start: blocks that have left are started if they have

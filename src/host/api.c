@@ -9,15 +9,6 @@
 #include "host/growing.h"
 #include "host/launcher.h"
 
-/* A failing call's sentence is the context's latest failure too. */
-static dfcclResult_t finish(dfcclContext_t context, dfcclResult_t result) {
-  if (result == dfcclSuccess) return result;
-  pthread_mutex_lock(&context->lock);
-  snprintf(context->sentence, sizeof context->sentence, "%s", df_last_sentence());
-  pthread_mutex_unlock(&context->lock);
-  return result;
-}
-
 static dfcclResult_t check_context(const dfcclContext_t context) {
   if (context != NULL && context->magic == DF_CONTEXT_MAGIC) return dfcclSuccess;
   return df_fail(dfcclInvalidArgument,
@@ -168,7 +159,7 @@ dfcclResult_t dfcclGetRank(dfcclContext_t ctx, int *rank, int *nRanks) {
 
 static dfcclResult_t register_checked(dfcclContext_t ctx, const df_registration *registration) {
   DF_CHECK_CONTEXT(ctx);
-  return finish(ctx, df_register(ctx, registration));
+  return df_remember(ctx, df_register(ctx, registration));
 }
 
 dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
@@ -207,7 +198,7 @@ dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id, size_t
 }
 dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
   DF_CHECK_CONTEXT(ctx);
-  return finish(ctx, df_deregister(ctx, id));
+  return df_remember(ctx, df_deregister(ctx, id));
 }
 
 /* ---- runs ---- */
@@ -216,13 +207,13 @@ dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
   dfcclResult_t dfcclRun##Name(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,          \
                                void *recvBuf, dfcclCallback_t callback, void *arg) {               \
     DF_CHECK_CONTEXT(ctx);                                                                         \
-    return finish(ctx, df_submit(ctx, operation, id, sendBuf, recvBuf, callback, arg));            \
+    return df_remember(ctx, df_submit(ctx, operation, id, sendBuf, recvBuf, callback, arg));       \
   }                                                                                                \
   dfcclResult_t dfcclRun##Name##OnStream(dfcclContext_t ctx, dfcclCollId_t id,                     \
                                          const void *sendBuf, void *recvBuf, void *stream,         \
                                          dfcclCallback_t callback, void *arg) {                    \
     DF_CHECK_CONTEXT(ctx);                                                                         \
-    return finish(                                                                                 \
+    return df_remember(                                                                            \
         ctx, df_submit_on_stream(ctx, operation, id, sendBuf, recvBuf, stream, callback, arg));    \
   }
 DF_DEFINE_RUN(AllReduce, DF_OP_ALL_REDUCE)
@@ -234,7 +225,7 @@ DF_DEFINE_RUN(AllToAll, DF_OP_ALL_TO_ALL)
 
 dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
   DF_CHECK_CONTEXT(ctx);
-  if (done == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "done is NULL"));
+  if (done == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "done is NULL"));
   uint64_t registration;
   const df_wait_words *words = df_find_words(ctx, id, &registration);
   if (words) {
@@ -244,47 +235,48 @@ dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
             df_observe_u64(&words->registration) != registration;
     return dfcclSuccess;
   }
-  return finish(ctx, df_fail(dfcclInvalidArgument, "collective %llu is not registered on rank %u",
+  return df_remember(ctx,
+                     df_fail(dfcclInvalidArgument, "collective %llu is not registered on rank %u",
                              (unsigned long long)id, ctx->rank));
 }
 
 dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id) {
   DF_CHECK_CONTEXT(ctx);
-  return finish(ctx, df_wait(ctx, id));
+  return df_wait(ctx, id);
 }
 dfcclResult_t dfcclWaitAll(dfcclContext_t ctx) {
   DF_CHECK_CONTEXT(ctx);
-  return finish(ctx, df_wait_all(ctx));
+  return df_wait_all(ctx);
 }
 dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx) {
   DF_CHECK_CONTEXT(ctx);
-  return finish(ctx, df_device_synchronize(ctx));
+  return df_device_synchronize(ctx);
 }
 
 /* ---- memory and seeing ---- */
 
 dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes) {
   DF_CHECK_CONTEXT(ctx);
-  if (ptr == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "ptr is NULL"));
+  if (ptr == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "ptr is NULL"));
   if (bytes == 0)
-    return finish(ctx, df_fail(dfcclInvalidArgument, "bytes is 0; it must be at least 1"));
-  return finish(ctx, df_memory_alloc(ctx, ptr, bytes));
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "bytes is 0; it must be at least 1"));
+  return df_remember(ctx, df_memory_alloc(ctx, ptr, bytes));
 }
 dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr) {
   DF_CHECK_CONTEXT(ctx);
-  if (ptr == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "ptr is NULL"));
-  return finish(ctx, df_memory_free(ctx, ptr));
+  if (ptr == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "ptr is NULL"));
+  return df_remember(ctx, df_memory_free(ctx, ptr));
 }
 
 dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats) {
   DF_CHECK_CONTEXT(ctx);
-  if (stats == NULL) return finish(ctx, df_fail(dfcclInvalidArgument, "stats is NULL"));
+  if (stats == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "stats is NULL"));
   dfcclResult_t result = df_growing_check(&df_growing_stats, stats);
-  if (result != dfcclSuccess) return finish(ctx, result);
+  if (result != dfcclSuccess) return df_remember(ctx, result);
   return df_stats(ctx, stats);
 }
 
 dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd) {
   DF_CHECK_CONTEXT(ctx);
-  return finish(ctx, df_dump(ctx, fd));
+  return df_remember(ctx, df_dump(ctx, fd));
 }

@@ -179,7 +179,10 @@ static int run_callback(dfcclContext_t context, df_driver *driver) {
   pthread_mutex_unlock(&context->lock);
 
   if (next.callback) {
-    if (driver) context->ops->drive_release(context, driver);
+    if (driver) {
+      context->ops->drive_release(context, driver);
+      df_visit(context, driver); /* the callback may tell others where it is */
+    }
     callback_depth++;
     next.callback(id, next.status, next.argument);
     callback_depth--;

@@ -221,6 +221,7 @@ struct dfcclContext {
   uint64_t runs_taken;     /* their statuses are known, their callbacks may still run */
   uint64_t runs_completed; /* written by the completer; outstanding: accepted - completed */
   uint32_t sleeping_waiters;
+  uint32_t visitors; /* threads inside calls that wait: df_context_close lets them leave first */
   df_bell poller_bell;
   pthread_t poller;
   int poller_started;
@@ -357,11 +358,16 @@ int df_in_callback(void); /* the calling thread is inside a callback */
 dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id);
 dfcclResult_t df_wait_all(dfcclContext_t context);
 dfcclResult_t df_device_synchronize(dfcclContext_t context);
-void df_wait_settled(dfcclContext_t context); /* until nothing is outstanding */
+/* Until nothing is outstanding and nobody is inside a call that waits. */
+void df_wait_settled(dfcclContext_t context);
+/* The driving thread counts among the context's visitors from here on. */
+void df_visit(dfcclContext_t context, df_driver *driver);
 /* Until every run's status is known, or so long; callbacks are left to the poller. */
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns);
 
 /* failure.c */
+/* A failing call's sentence is the context's latest failure too. Returns result. */
+dfcclResult_t df_remember(dfcclContext_t context, dfcclResult_t result);
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence);                                     /* [lock] */
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence); /* [lock] */

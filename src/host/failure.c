@@ -22,6 +22,14 @@ const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
   return text;
 }
 
+dfcclResult_t df_remember(dfcclContext_t context, dfcclResult_t result) {
+  if (result == dfcclSuccess) return result;
+  pthread_mutex_lock(&context->lock);
+  snprintf(context->sentence, sizeof context->sentence, "%s", df_last_sentence());
+  pthread_mutex_unlock(&context->lock);
+  return result;
+}
+
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   if (context->broken != dfcclSuccess) return;
   context->broken = status;
@@ -226,6 +234,7 @@ void df_check_deadlines(dfcclContext_t context) {
 
 dfcclResult_t df_abort(dfcclContext_t context) {
   char sentence[DF_SENTENCE_BYTES];
+  df_system_add_u32(&context->visitors, 1);
   snprintf(sentence, sizeof sentence, "dfcclAbort was called on rank %u", context->rank);
   pthread_mutex_lock(&context->lock);
   df_break(context, dfcclAborted, sentence);
@@ -239,5 +248,6 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   /* Cancellations take effect at each block's next step; user code that blocks in a callback is not
    * waited for. */
   if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);
+  df_system_sub_u32(&context->visitors, 1);
   return dfcclSuccess;
 }

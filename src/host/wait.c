@@ -9,6 +9,8 @@
 #include "base/cpu.h"
 #include "host/context.h"
 
+enum { DF_VISIT_TURNS = 16 }; /* of a thread that drives, until it counts as a visitor */
+
 typedef struct df_condition {
   dfcclContext_t context;
   const df_wait_words *words;
@@ -50,13 +52,29 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
 }
 
 /* runs_callbacks 0: they are left to the poller. */
-static void drive_until(int (*is_true)(const df_condition *), const df_condition *condition,
-                        int runs_callbacks) {
+/* The end of a call that waits: the context may be gone as soon as its visits are given back. */
+static dfcclResult_t leave(dfcclContext_t context, uint32_t visits, dfcclResult_t result) {
+  df_remember(context, result);
+  if (visits > 0) df_system_sub_u32(&context->visitors, visits);
+  return result;
+}
+
+void df_visit(dfcclContext_t context, df_driver *driver) {
+  if (driver->visits) return;
+  driver->visits = 1;
+  df_system_add_u32(&context->visitors, 1);
+}
+
+/* Returns how many visits the caller has to give back. None was made by a thread that found what it
+ * waits for without delay and ran no callback: nobody can have known that it was inside. */
+static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condition *condition,
+                            int runs_callbacks) {
   dfcclContext_t context = condition->context;
   const df_device_ops *ops = context->ops;
   df_driver driver;
-  uint32_t yields = 0;
-  if (is_true(condition)) return;
+  uint32_t yields = 0, turns = 0;
+  if (is_true(condition)) return 0;
+  driver.visits = 0;
   ops->drive_begin(context, &driver);
   for (;;) {
     int happened = ops->drive_turn(context, &driver, 1);
@@ -66,7 +84,9 @@ static void drive_until(int (*is_true)(const df_condition *), const df_condition
     else
       df_reap_and_ring(context);
     if (is_true(condition)) break;
-    if (happened || completed) {
+    int idle = !happened && !completed;
+    if (idle || ++turns == DF_VISIT_TURNS) df_visit(context, &driver);
+    if (!idle) {
       yields = 0;
     } else if (!ops->drive_holds_all(context, &driver) && yields < ops->yields_before_nap) {
       yields++;
@@ -78,11 +98,13 @@ static void drive_until(int (*is_true)(const df_condition *), const df_condition
   ops->drive_end(context, &driver);
   if (df_completion_is_due(context)) df_ring_poller(context); /* which may have left it to us */
   if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_ring(context->work_bell);
+  return driver.visits;
 }
 
-static dfcclResult_t refuse_in_callback(const char *function) {
-  return df_fail(dfcclInvalidUsage,
-                 "%s was called from a callback; it would wait for the callback itself", function);
+static dfcclResult_t refuse_in_callback(dfcclContext_t context, const char *function) {
+  df_fail(dfcclInvalidUsage, "%s was called from a callback; it would wait for the callback itself",
+          function);
+  return df_remember(context, dfcclInvalidUsage);
 }
 
 /* A failing status, which is told once; also of a collective that its callback has deregistered. */
@@ -102,20 +124,25 @@ static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
 }
 
 dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
-  if (df_in_callback()) return refuse_in_callback("dfcclWait");
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclWait");
   df_condition condition = {.context = context};
   condition.words = df_find_words(context, id, &condition.registration);
-  if (condition.words == NULL)
-    return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
-                   context->rank);
+  if (condition.words == NULL) {
+    df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
+            context->rank);
+    return df_remember(context, dfcclInvalidArgument);
+  }
   condition.target = df_observe_u64(&condition.words->submitted);
-  drive_until(coll_done, &condition, 1);
-  if (DF_LIKELY(df_load_relaxed_u32(&condition.words->status) == dfcclSuccess)) return dfcclSuccess;
-  return take_status(context, id, &condition);
+  uint32_t visits = drive_until(coll_done, &condition, 1);
+  dfcclResult_t result = dfcclSuccess;
+  if (DF_UNLIKELY(df_load_relaxed_u32(&condition.words->status) != dfcclSuccess))
+    result = take_status(context, id, &condition);
+  return leave(context, visits, result);
 }
 
 dfcclResult_t df_wait_all(dfcclContext_t context) {
-  if (df_in_callback()) return refuse_in_callback("dfcclWaitAll");
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclWaitAll");
+  uint32_t visits = 0;
   pthread_mutex_lock(&context->lock);
   /* One by one: what is submitted meanwhile may complete before what we wait for. */
   for (uint32_t i = 0; i < context->n_indices; i++) {
@@ -127,7 +154,7 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
                               .target = coll->submitted};
     coll->references++; /* its index is not another's meanwhile, so none is left out */
     pthread_mutex_unlock(&context->lock);
-    drive_until(coll_done, &condition, 1);
+    visits += drive_until(coll_done, &condition, 1);
     pthread_mutex_lock(&context->lock);
     df_coll_unreference(context, coll);
   }
@@ -135,25 +162,29 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
   context->wait_all_status = dfcclSuccess;
   if (status != dfcclSuccess) df_fail(status, "%s", context->sentence);
   pthread_mutex_unlock(&context->lock);
-  return status;
+  return leave(context, visits, status);
 }
 
 void df_wait_settled(dfcclContext_t context) {
-  drive_until(is_settled, &(df_condition){.context = context}, 1);
+  uint32_t visits = drive_until(is_settled, &(df_condition){.context = context}, 1);
+  leave(context, visits, dfcclSuccess);
+  /* What they waited for is true. */
+  while (df_observe_u32(&context->visitors) != 0) df_cpu_yield();
 }
 
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
   df_condition condition = {.context = context,
                             .target = df_observe_u64(&context->runs_accepted),
                             .deadline_ns = df_clock_ns() + most_ns};
-  drive_until(is_decided, &condition, 0);
+  leave(context, drive_until(is_decided, &condition, 0), dfcclSuccess);
 }
 
 /* ---- device synchronisation ---- */
 
 dfcclResult_t df_device_synchronize(dfcclContext_t context) {
-  if (df_in_callback()) return refuse_in_callback("dfcclDeviceSynchronize");
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclDeviceSynchronize");
   uint32_t holds = (uint32_t)context->ops->holds_while_synchronizing;
+  df_system_add_u32(&context->visitors, 1);
   pthread_mutex_lock(&context->lock);
   context->held += holds; /* what is submitted from here on waits on the host */
   if (context->recorder) df_record_sync(context);
@@ -165,5 +196,5 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
   /* Work that the daemon left behind is taken up again. */
   if (df_has_outstanding(context)) context->ops->submitted(context, 0);
-  return result;
+  return leave(context, 1, result);
 }
