@@ -132,7 +132,8 @@ typedef struct df_callback_queue {
   int running; /* the completer has taken one that is not finished yet */
 } df_callback_queue;
 
-/* Given up: it called dfcclAbort, or another rank says that it died. It may still write to us. */
+/* Given up: it called dfcclAbort, sends nonsense, or another rank says that it died. It may still
+ * write to us. */
 typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_GIVEN_UP, DF_PEER_DEAD } df_peer_state;
 
 /* Why a context is broken, as it is passed on. */
@@ -381,6 +382,9 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
 void df_check_deadlines(dfcclContext_t context); /* [lock] */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
                   const char *why); /* [lock] as this rank sees it */
+/* [lock] It is alive, but says what makes no sense: nothing more is heard from it, and it is told.
+ */
+void df_peer_refuse(dfcclContext_t context, uint32_t peer);
 /* [lock] Once, to all others: what broke this rank's context, and how many runs of each collective
  * it has accepted, since it will accept no more. Else peers would wait for those, and, when it
  * leaves, take that for the cause. */

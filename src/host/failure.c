@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -40,6 +41,13 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
   df_service_wake(context); /* which tells the others (df_tell_broken) */
 }
 
+static df_message failure_of(const df_coll *coll) {
+  return (df_message){.kind = DF_MESSAGE_FAIL,
+                      .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,
+                      .id = coll->id,
+                      .a = (uint64_t)coll->failed};
+}
+
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence) {
   if (coll->failed != dfcclSuccess) return;
@@ -51,10 +59,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   df_publish_u32(&coll->descriptor->words->cancel, (uint32_t)status);
   df_publish_u32(&context->device->failures, context->device->failures + 1);
   if (tell) {
-    df_message message = {.kind = DF_MESSAGE_FAIL,
-                          .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,
-                          .id = coll->id,
-                          .a = (uint64_t)status};
+    df_message message = failure_of(coll);
     df_coll_send(context, coll, &message, coll->sentence);
   }
   df_list(context, coll);
@@ -105,41 +110,64 @@ static uint32_t position_of(const df_coll *coll, uint32_t rank) {
   return i;
 }
 
+static void tell_cause(dfcclContext_t context, const df_cause *cause) {
+  df_message message = {.kind = DF_MESSAGE_CAUSE,
+                        .payload_bytes = (uint32_t)strlen(cause->why) + 1,
+                        .id = cause->lost,
+                        .a = (uint64_t)context->broken,
+                        .b = cause->witness};
+  for (uint32_t peer = 0; peer < context->n_ranks; peer++)
+    if (peer != context->rank) df_send(context, peer, &message, cause->why, -1);
+}
+
+/* tell_it: the lost one may be alive, and wait for what this rank has given up. Others that share a
+ * collective with it have heard of it as this rank has, or hear its cause. */
 static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state, uint32_t witness,
-                      const char *why) {
+                      int tell_it, const char *why) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
-  if (context->peers[peer].state == DF_PEER_DEAD || context->peers[peer].state == state) return;
+  df_peer_state before = context->peers[peer].state;
+  if (before == DF_PEER_DEAD || before == state) return;
   context->peers[peer].state = state;
   snprintf(sentence, sizeof sentence, "rank %u %.400s (seen by rank %u)", peer, why, witness);
+  df_cause cause = {.lost = peer, .witness = witness};
+  snprintf(cause.why, sizeof cause.why, "%s", why);
   if (context->broken == dfcclSuccess) {
     df_break(context, dfcclRemoteError, sentence);
-    context->cause = (df_cause){.lost = peer, .witness = witness};
-    snprintf(context->cause.why, sizeof context->cause.why, "%s", why);
+    context->cause = cause; /* which df_tell_broken tells */
+  } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE && context->broken != dfcclAborted) {
+    tell_cause(context, &cause); /* others may not see it: the connection was ours */
   }
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL || position_of(coll, peer) == coll->n) continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
+    if (coll->failed != dfcclSuccess) continue; /* it has been told, or has told us */
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+    if (!tell_it) continue;
+    df_message message = failure_of(coll);
+    df_send(context, peer, &message, coll->sentence, -1);
   }
 }
 
+void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
+  df_cause cause = {
+      .lost = peer, .witness = context->rank, .why = "sent a message that makes no sense"};
+  int known = context->peers[peer].state != DF_PEER_ALIVE || context->broken == dfcclSuccess;
+  lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, cause.why);
+  if (!known) tell_cause(context, &cause);
+  if (context->peers[peer].socket >= 0) shutdown(context->peers[peer].socket, SHUT_RDWR);
+}
+
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
-  lose_peer(context, peer, state, context->rank, why);
+  lose_peer(context, peer, state, context->rank, 0, why);
 }
 
 void df_tell_broken(dfcclContext_t context) {
   if (context->broken == dfcclSuccess || context->broken == dfcclAborted) return; /* all know */
   if (context->told_broken) return;
   context->told_broken = 1;
-  df_message cause = {.kind = DF_MESSAGE_CAUSE,
-                      .payload_bytes = (uint32_t)strlen(context->cause.why) + 1,
-                      .id = context->cause.lost,
-                      .a = (uint64_t)context->broken,
-                      .b = context->cause.witness};
-  for (uint32_t peer = 0; peer < context->n_ranks; peer++)
-    if (peer != context->rank) df_send(context, peer, &cause, context->cause.why, -1);
+  tell_cause(context, &context->cause);
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
@@ -178,17 +206,19 @@ void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *mess
   uint64_t lost = message->id;
   int of_another = lost < context->n_ranks && lost != context->rank && lost != from;
   uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
-  if (peer->broken) return;
+  int first = !peer->broken;
   peer->broken = 1;
   snprintf(cause, sizeof cause, "%s", why);
   if (of_another)
     snprintf(cause, sizeof cause, "rank %u %.400s (seen by rank %u)", (uint32_t)lost, why, witness);
-  peer->cause = strdup(cause); /* without memory for it the others hear less, and that is all */
-  peer->cause_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
+  if (first) {
+    peer->cause = strdup(cause); /* without memory for it the others hear less, and that is all */
+    peer->cause_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
+  }
   /* Also who has left in order, as we saw it: it died between two goodbyes, and the sender has
    * given up runs with it that we wait for. */
-  if (of_another) lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, why);
-  fail_all_unannounced(context, from);
+  if (of_another) lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, 1, why);
+  if (first) fail_all_unannounced(context, from);
 }
 
 /* What it had registered, it has deregistered before. */

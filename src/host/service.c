@@ -58,7 +58,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
   }
   if (!is_sound_segment(message)) {
     if (fd >= 0) close(fd);
-    df_peer_lost(context, from, DF_PEER_DEAD, "sent a message that makes no sense");
+    df_peer_refuse(context, from);
     return;
   }
   for (segment = peer->segments; segment; segment = segment->next)
@@ -143,7 +143,7 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
     break;
   case DF_MESSAGE_ANNOUNCE:
     if (peer->bell == NULL) { /* its home comes first: links need its bell */
-      df_peer_lost(context, from, DF_PEER_DEAD, "sent a message that makes no sense");
+      df_peer_refuse(context, from);
       break;
     }
     if (df_match_announced(context, from, message) != dfcclSuccess)
@@ -273,7 +273,7 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
       df_service_handle(context, rank, (const df_message *)buffer, fd);
     } else {
       if (fd >= 0) close(fd);
-      df_peer_lost(context, rank, DF_PEER_DEAD, "sent a message that makes no sense");
+      df_peer_refuse(context, rank);
     }
     pthread_mutex_unlock(&context->lock);
   }

@@ -1,6 +1,9 @@
 /*
  * Promises of src/host/failure.c and of those who ask it, seen from a rank whose peers are played
  * by this test:
+ *   - A rank that is given up on the word of a third rank, or for what it sends, is told which
+ *     collectives that ended: it may be alive.
+ *   - Every death that a rank sees is told to the others, not only the first.
  *   - What its callback has deregistered counts as registered no more.
  *   - After a failure no peer is told to unmap memory that it may be reading.
  *   - Links are refused that cannot lie in the memory that is offered for them.
@@ -67,6 +70,69 @@ static int hears(const stage *s, int peer, df_message_kind kind, uint64_t id) {
   while (hear(s, peer, &heard))
     if (heard.message.kind == kind && heard.message.id == id) return 1;
   return 0;
+}
+
+static void say(const stage *s, int peer, df_message message, const char *text) {
+  struct iovec parts[] = {{&message, sizeof message}, {(void *)text, strlen(text) + 1}};
+  message.magic = DF_MESSAGE_MAGIC;
+  message.payload_bytes = (uint32_t)strlen(text) + 1;
+  struct msghdr header = {.msg_iov = parts, .msg_iovlen = 2};
+  CHECK(sendmsg(s->peers[peer], &header, MSG_NOSIGNAL) > 0, "peer %d cannot speak", peer);
+}
+
+static void register_on_all(const stage *s) {
+  OK(dfcclRegisterAllReduce(s->context, COLL, COUNT, dfcclInt8, dfcclSum, NULL));
+}
+
+DF_TEST(failure, who_is_given_up_on_hearsay_is_told, 30) {
+  stage s;
+  open_stage(&s);
+  register_on_all(&s);
+  say(&s, 1, (df_message){.kind = DF_MESSAGE_CAUSE, .id = 2, .a = dfcclRemoteError, .b = 1},
+      "died: its connection was lost");
+  CHECK(hears(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not told");
+  close_stage(&s);
+}
+
+DF_TEST(failure, who_sends_nonsense_is_told_and_heard_no_more, 30) {
+  stage s;
+  open_stage(&s);
+  register_on_all(&s);
+  CHECK(send(s.peers[1], "nonsense", 8, MSG_NOSIGNAL) == 8, "it cannot speak");
+  CHECK(hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
+  CHECK(!hears(&s, 1, DF_MESSAGE_KINDS, 0), "its connection stands");
+  CHECK(hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told what became of rank 1");
+  close_stage(&s);
+}
+
+DF_TEST(failure, a_later_death_is_told_too, 30) {
+  stage s;
+  open_stage(&s);
+  register_on_all(&s);
+  pthread_mutex_lock(&s.context->lock);
+  df_break(s.context, dfcclTimeout, "something else took too long");
+  pthread_mutex_unlock(&s.context->lock);
+  CHECK(hears(&s, 2, DF_MESSAGE_CAUSE, DF_NOBODY), "rank 2 was not told the cause");
+  close(s.peers[1]);
+  s.peers[1] = -1;
+  CHECK(hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
+  close_stage(&s);
+}
+
+DF_TEST(failure, a_later_loss_is_heard_from_a_broken_rank, 30) {
+  stage s;
+  const int ranks[] = {0, 2};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = ranks;
+  options.nRanks = 2;
+  open_stage(&s);
+  OK(dfcclRegisterAllReduce(s.context, COLL, COUNT, dfcclInt8, dfcclSum, &options));
+  const df_message first = {.kind = DF_MESSAGE_CAUSE, .id = DF_NOBODY, .a = dfcclTimeout, .b = 1};
+  const df_message second = {.kind = DF_MESSAGE_CAUSE, .id = 2, .a = dfcclTimeout, .b = 1};
+  say(&s, 1, first, "something took too long");
+  say(&s, 1, second, "died: its connection was lost");
+  CHECK(hears(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not told");
+  close_stage(&s);
 }
 
 /* ---- memory that may be read */

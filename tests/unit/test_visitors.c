@@ -5,6 +5,7 @@
  *   - dfcclDestroy lets everybody who is counted leave before it frees the context.
  */
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "host/context.h"
