@@ -107,7 +107,9 @@ static void *background(void *argument) {
       drive_background(eb);
       executor->host.completed(executor->host.host);
     }
-    if (df_load_relaxed_u32(&executor->wanted))
+    /* A block that has not left, since somebody wanted it for a moment, is not looked at: its
+     * newest contexts are in its cache. */
+    if (df_load_relaxed_u32(&executor->wanted) || df_load_relaxed_u32(&eb->block->running))
       disown(eb);
     else if (eb->block->tasks.length > 0)
       sleep_stuck(eb);
