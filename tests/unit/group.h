@@ -26,6 +26,7 @@ typedef struct group_options {
   df_shape_limits limits;
   int lends; /* every message that may lend its buffer does */
   int in_place;
+  int ahead; /* slots are given back a quarter of the ring at a time, unless buffers are lent */
   uint64_t first_run; /* run number to begin with: where sequence numbers start */
 } group_options;
 
@@ -110,7 +111,10 @@ static inline void group_link(group *g, uint32_t rank, uint32_t which) {
                   .peer = planned->peer,
                   .payload_offset = (uint16_t)g->shape.payload_offset,
                   .same_process = 1,
-                  .sends = planned->sends};
+                  .sends = planned->sends,
+                  .release_mask = g->o.ahead && !g->o.lends && g->shape.n_slots >= 8
+                                      ? (uint16_t)(g->shape.n_slots / 4 - 1)
+                                      : 0};
   }
 }
 

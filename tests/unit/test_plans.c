@@ -168,7 +168,8 @@ static group_options variation(const algorithm *a, uint32_t n, uint32_t root, ui
                      .type = types[df_random_below(random, 3)],
                      .op = ops[df_random_below(random, 4)],
                      .lends = df_random_chance(random, 40),
-                     .in_place = df_random_chance(random, 40)};
+                     .in_place = df_random_chance(random, 40),
+                     .ahead = df_random_chance(random, 30)};
   o.limits = (df_shape_limits){.slot_bytes = 64u << df_random_below(random, 3),
                                .slots = slots,
                                .flagged_max = df_random_chance(random, 50) ? 4096 : 0,
