@@ -119,7 +119,7 @@ BUGS = [
     # Was real: the count that was compared grew only after the look.
     ends("runs beyond a member's last are looked at before it is counted", FAILURE, "coll->retired < coll->run_limit", "(PLANTED ? coll->taken : coll->retired) < coll->run_limit"),
     ends("runs beyond a member's last wait for it", "host/match.c", "    coll->limit_rank_leaves = leaves;\n  }\n  df_check", "    coll->limit_rank_leaves = leaves;\n  }\n  if (!PLANTED) df_check"),
-    ends("an abort is not told", FAILURE, "    if (peer != context->rank) df_send(context, peer, &message,", "    if (peer != context->rank && !PLANTED) df_send(context, peer, &message,"),
+    ends("an abort is not told", FAILURE, "    if (peer != context->rank) df_send(context, peer, &message, sentence,", "    if (peer != context->rank && !PLANTED) df_send(context, peer, &message, sentence,"),
     ends("a broken context does not tell its runs", FAILURE, "    if (coll == NULL) continue;\n    df_message limit", "    if (coll == NULL || PLANTED) continue;\n    df_message limit"),
     ends("the end of a connection is not told", SERVICE, "  else if (peer->state != DF_PEER_LEFT)", "  else if (!PLANTED && peer->state != DF_PEER_LEFT)"),
     ends("the service thread does not look at deadlines", SERVICE, "  if (context->settings.timeout_ms == 0) return -1;", "  if (context->settings.timeout_ms == 0 || PLANTED) return -1;"),
