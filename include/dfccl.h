@@ -152,11 +152,11 @@ DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_
 /*
  * Waits for this rank's outstanding runs and their callbacks, then for the daemon's final exit, and
  * frees the context with every resource. Blocks as long as those runs take (bounded by timeoutMs,
- * or dfcclAbort before). Threads that still are on their way out of dfcclWait*,
- * dfcclDeviceSynchronize or dfcclAbort are waited for; no other call on ctx may overlap with it,
- * nor begin later. Not from a callback (dfcclInvalidUsage). Runs that peers submit later to
- * collectives shared with this rank end there with dfcclRemoteError. Errors: dfcclInvalidArgument,
- * dfcclInvalidUsage.
+ * or dfcclAbort before), and up to 10 s more while a peer that lives does not read what it is told.
+ * A thread may still be on its way out of a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort that
+ * has what it waited for; no other call on ctx may overlap with this one, nor begin later. Not from
+ * a callback (dfcclInvalidUsage). Runs that peers submit later to collectives shared with this rank
+ * end there with dfcclRemoteError. Errors: dfcclInvalidArgument, dfcclInvalidUsage.
  */
 DFCCL_API dfcclResult_t dfcclDestroy(dfcclContext_t ctx);
 

@@ -126,6 +126,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
                       int tell_it, const char *why) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   df_peer_state before = context->peers[peer].state;
+  int is_later = 0, gave_up = 0;
   if (before == DF_PEER_DEAD || before == state) return;
   context->peers[peer].state = state;
   snprintf(sentence, sizeof sentence, "rank %u %.400s (seen by rank %u)", peer, why, witness);
@@ -135,7 +136,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
     df_break(context, dfcclRemoteError, sentence);
     context->cause = cause; /* which df_tell_broken tells */
   } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE && context->broken != dfcclAborted) {
-    tell_cause(context, &cause); /* others may not see it: the connection was ours */
+    is_later = 1;
   }
   for (uint32_t i = 0; i < context->n_indices; i++) {
     df_coll *coll = df_registered(context, i);
@@ -144,10 +145,14 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
     if (coll->failed != dfcclSuccess) continue; /* it has been told, or has told us */
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+    gave_up = 1;
     if (!tell_it) continue;
     df_message message = failure_of(coll);
     df_send(context, peer, &message, coll->sentence, -1);
   }
+  if (!is_later || !gave_up) return;
+  df_tell_broken(context);     /* the first cause first */
+  tell_cause(context, &cause); /* others may not see it: the connection was ours */
 }
 
 void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
@@ -155,7 +160,10 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
       .lost = peer, .witness = context->rank, .why = "sent a message that makes no sense"};
   int known = context->peers[peer].state != DF_PEER_ALIVE || context->broken == dfcclSuccess;
   lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, cause.why);
-  if (!known) tell_cause(context, &cause);
+  if (!known) {
+    df_tell_broken(context);
+    tell_cause(context, &cause);
+  }
   if (context->peers[peer].socket >= 0) shutdown(context->peers[peer].socket, SHUT_RDWR);
 }
 
@@ -204,12 +212,13 @@ void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *mess
   const char *why = df_message_payload(message);
   char cause[DF_SENTENCE_BYTES];
   uint64_t lost = message->id;
-  int of_another = lost < context->n_ranks && lost != context->rank && lost != from;
+  int names = lost < context->n_ranks && lost != from; /* perhaps us: it takes us for lost */
+  int of_another = names && lost != context->rank;
   uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
   int first = !peer->broken;
   peer->broken = 1;
   snprintf(cause, sizeof cause, "%s", why);
-  if (of_another)
+  if (names)
     snprintf(cause, sizeof cause, "rank %u %.400s (seen by rank %u)", (uint32_t)lost, why, witness);
   if (first) {
     peer->cause = strdup(cause); /* without memory for it the others hear less, and that is all */

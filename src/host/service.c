@@ -273,7 +273,7 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
       df_service_handle(context, rank, (const df_message *)buffer, fd);
     } else {
       if (fd >= 0) close(fd);
-      df_peer_refuse(context, rank);
+      if (context->peers[rank].state != DF_PEER_LEFT) df_peer_refuse(context, rank);
     }
     pthread_mutex_unlock(&context->lock);
   }

@@ -51,7 +51,6 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
   df_system_sub_u32(&context->sleeping_waiters, 1);
 }
 
-/* runs_callbacks 0: they are left to the poller. */
 /* The end of a call that waits: the context may be gone as soon as its visits are given back. */
 static dfcclResult_t leave(dfcclContext_t context, uint32_t visits, dfcclResult_t result) {
   df_remember(context, result);
@@ -66,7 +65,8 @@ void df_visit(dfcclContext_t context, df_driver *driver) {
 }
 
 /* Returns how many visits the caller has to give back. None was made by a thread that found what it
- * waits for without delay and ran no callback: nobody can have known that it was inside. */
+ * waits for without delay and ran no callback: nobody can have known that it was inside.
+ * runs_callbacks 0: they are left to the poller. */
 static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condition *condition,
                             int runs_callbacks) {
   dfcclContext_t context = condition->context;

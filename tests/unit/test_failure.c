@@ -34,7 +34,9 @@ typedef union datagram {
 static void open_stage(stage *s) {
   df_settings settings;
   df_mesh mesh = {.n_ranks = RANKS};
-  OK(df_settings_read(&settings, NULL));
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCpu; /* host buffers, and peers that are played on the CPU */
+  OK(df_settings_read(&settings, &config));
   mesh.cards = calloc(RANKS, sizeof *mesh.cards);
   mesh.sockets = calloc(RANKS, sizeof *mesh.sockets);
   mesh.local = calloc(RANKS, 1);
@@ -237,7 +239,9 @@ DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
   callback_gate gate = {0};
   pthread_t threads[2];
   int8_t buffers[2][2][COUNT] = {0};
-  OK(dfcclInitAll(ctxs, 2, NULL));
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCpu;
+  OK(dfcclInitAll(ctxs, 2, &config));
   gate.context = ctxs[0];
   for (int r = 0; r < 2; r++) {
     OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));

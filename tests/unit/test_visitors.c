@@ -20,7 +20,9 @@ typedef struct job {
 
 static void make(job *j) {
   memset(j, 0, sizeof *j);
-  OK(dfcclInitAll(j->ctxs, RANKS, NULL));
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCpu;
+  OK(dfcclInitAll(j->ctxs, RANKS, &config));
   for (int r = 0; r < RANKS; r++)
     OK(dfcclRegisterAllReduce(j->ctxs[r], 1, COUNT, dfcclInt32, dfcclSum, NULL));
 }
