@@ -231,7 +231,8 @@ static void connection_lost(dfcclContext_t context, uint32_t rank) {
   df_peer *peer = &context->peers[rank];
   pthread_mutex_lock(&context->lock);
   epoll_ctl(context->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
-  peer->socket = -1;         /* closed with the mesh */
+  shutdown(peer->socket, SHUT_RDWR); /* where only reading failed, a peer that lives sees the end */
+  peer->socket = -1;                 /* closed with the mesh */
   if (context->said_goodbye) /* who knows that we leave need not tell us that it leaves too */
     df_peer_left(context, rank);
   else if (peer->state != DF_PEER_LEFT)
