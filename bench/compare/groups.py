@@ -91,8 +91,10 @@ class Group:
             raise
 
     def _launch(self, words, environment, log):
+        # A process group of its own, to end it by; no session of its own: Linux shares processors out among sessions
+        # (sched_autogroup_enabled), and sched_yield gives way within one only. mpirun keeps its ranks in one session.
         self.launched.append(subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                              start_new_session=True, cwd=self.directory))
+                                              preexec_fn=os.setpgrp, cwd=self.directory))
 
     def _start(self):
         with open(os.path.join(self.directory, "shared"), "wb") as shared:
