@@ -15,8 +15,8 @@ typedef struct host_state {
   df_cq_ring ring;
   DF_ALIGNED(64) uint64_t cq_words[4];
   df_bell work_bell;
-  df_wait_words words;
-  df_coll coll, next, *by_index;
+  df_wait_words words, other_words;
+  df_coll coll, next, again, *by_index;
   uint32_t free_index;
   df_pending_callback callbacks[4];
   litmus_payload results;
@@ -143,6 +143,24 @@ static void tenant_look(void *state) {
   df_condition condition = condition_of(s);
   s->right = (uint32_t)coll_done(&condition);
   s->looked = 1;
+}
+
+/* ---- 16r: the line that a waiter finds without the lock is its own collective's */
+
+/* The first collective is registered once more, at another index: where the lock finds it. */
+static void recent_prepare(void *state) {
+  host_state *s = state;
+  tenant_prepare(state);
+  s->again = (df_coll){.id = 1, .index = 1, .words = &s->other_words};
+  s->context.latest = &s->again;
+  df_store_relaxed_u32(recent_of(&s->context, 1), 1);
+}
+static void recent_find(void *state) {
+  host_state *s = state;
+  uint64_t registration = 0;
+  const df_wait_words *words = df_find_words(&s->context, 1, &registration);
+  s->right = words == &s->other_words || (words == &s->words && registration == 1);
+  s->looked = words == &s->words || !s->right; /* else the lock has found it */
 }
 
 /* ---- 18: one completer at a time */
@@ -291,6 +309,15 @@ static const litmus_test tests[] = {
      sizeof(host_state),
      tenant_prepare,
      {tenant_changes, tenant_look},
+     host_judge,
+     MESSAGE,
+     {{0}}},
+    {"16r",
+     "recent",
+     "a waiter takes another collective's line for its own",
+     sizeof(host_state),
+     recent_prepare,
+     {tenant_changes, recent_find},
      host_judge,
      MESSAGE,
      {{0}}},

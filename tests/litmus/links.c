@@ -1,7 +1,8 @@
 /* Links: messages, credits, lent buffers, and the windows in which these must lie. */
 #include "litmus.h"
-#include "primitives/link.h"
-#include "primitives/windows.h"
+#include "primitives/step.h"
+
+#include "host/memory.c"
 
 typedef struct link_state {
   df_link sender, receiver;
@@ -140,6 +141,68 @@ static litmus_outcome window_judge(const void *state) {
   return s->used ? LITMUS_SEEN : LITMUS_NOTHING;
 }
 
+/* ---- 14: what is lent to another process lies where that process has mapped it. The reader maps
+ * (and its message passes the kernel), the owner lends, the reader's block follows. */
+
+typedef struct reach_state {
+  struct dfcclContext context; /* the owner's */
+  df_user_memory memory;
+  df_segment segment;
+  uint64_t reach[1];
+  const uint64_t *reaches[2];
+  df_windows windows; /* the reader's, of the owner */
+  df_link sender, receiver;
+  df_descriptor descriptor;
+  df_cursor cursor;
+  DF_ALIGNED(64) uint8_t slot[64];
+  DF_ALIGNED(64) uint32_t received, whole;
+} reach_state;
+
+enum { REACH_OWNED_AT = 64 * DF_PAGE, REACH_SEGMENT = 9 };
+
+static void reach_prepare(void *state) {
+  reach_state *s = state;
+  pthread_mutex_init(&s->context.lock, NULL);
+  s->segment = (df_segment){
+      .id = REACH_SEGMENT, .base = (void *)(uintptr_t)REACH_OWNED_AT, .bytes = WINDOW_BYTES};
+  s->reach[0] = DF_OUT_OF_REACH;
+  s->memory = (df_user_memory){.segment = &s->segment, .reach = s->reach};
+  s->context.user_memory = &s->memory;
+  s->cursor.send_reach = s->reach;
+  s->descriptor = (df_descriptor){.element_bytes = 4};
+  s->sender = (df_link){.slots = s->slot, .stride = sizeof s->slot};
+  s->receiver = s->sender;
+  s->receiver.windows = &s->windows;
+}
+static void reach_map(void *state) { /* handle_segment, and the owner's df_service_handle */
+  reach_state *s = state;
+  df_windows_open(&s->windows, (const void *)(uintptr_t)WINDOW_AT, WINDOW_BYTES);
+  df_memory_mapped(&s->context, 0, REACH_SEGMENT, WINDOW_AT);
+}
+static void reach_lend(void *state) {
+  reach_state *s = state;
+  uint64_t there;
+  if (!df_step_may_lend(&s->descriptor, &s->cursor, &s->sender, WINDOW_BYTES, DF_BUFFER_INPUT,
+                        s->segment.base, &there))
+    return;
+  df_store_relaxed_u64((uint64_t *)(s->slot + DF_LINK_FLAGGED_OFFSET), there);
+  df_link_publish(&s->sender, 1, 1);
+}
+static void reach_follow(void *state) {
+  reach_state *s = state;
+  df_move move = {.count = WINDOW_BYTES / 4};
+  int direct;
+  s->received = (uint32_t)df_link_has_message(&s->receiver, 1, &direct);
+  if (!s->received) return;
+  s->whole = direct && df_step_may_follow(&s->descriptor, &s->receiver, 1, &move) &&
+             move.lent == (const void *)(uintptr_t)WINDOW_AT;
+}
+static litmus_outcome reach_judge(const void *state) {
+  const reach_state *s = state;
+  if (!s->received) return LITMUS_NOTHING;
+  return s->whole ? LITMUS_SEEN : LITMUS_FORBIDDEN;
+}
+
 /* ---- */
 
 static const litmus_test tests[] = {
@@ -196,6 +259,15 @@ static const litmus_test tests[] = {
      {window_open, window_look},
      window_judge,
      {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}},
+     {{0}}},
+    {"14",
+     "reach",
+     "a buffer is lent, and its reader does not find it where it has mapped it",
+     sizeof(reach_state),
+     reach_prepare,
+     {reach_map, reach_lend, reach_follow},
+     reach_judge,
+     {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}, {1, LITMUS_PUBLISH}, {2, LITMUS_OBSERVE}},
      {{0}}},
 };
 const litmus_tests litmus_links = {tests, DF_COUNT_OF(tests)};

@@ -53,7 +53,8 @@ typedef struct litmus_tests {
   const litmus_test *test;
   size_t n;
 } litmus_tests;
-extern const litmus_tests litmus_queues, litmus_links, litmus_sleepers, litmus_host, litmus_service;
+extern const litmus_tests litmus_queues, litmus_links, litmus_sleepers, litmus_host, litmus_service,
+    litmus_gate;
 
 static inline uint32_t litmus_sides(const litmus_test *test) {
   uint32_t n = 0;

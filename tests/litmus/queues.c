@@ -1,4 +1,5 @@
-/* Submission and completion queue, the completion counter, and a block that leaves. */
+/* Submission and completion queue, the completion counter, a block that leaves, a run that is given
+ * up. */
 #include "daemon_kernel/daemon.h"
 #include "litmus.h"
 
@@ -264,6 +265,42 @@ static litmus_outcome leaving_judge(const void *state) {
   return s->whole ? LITMUS_SEEN : LITMUS_FORBIDDEN;
 }
 
+/* ---- 13: a run is given up: one word says it all */
+
+typedef struct cancelled_state {
+  df_device device;
+  df_descriptor descriptor;
+  df_run_words words;
+  df_part part;
+  df_cursor cursor;
+  df_move move;
+  df_lanes lanes;
+  DF_ALIGNED(64) uint32_t gave_up, status;
+} cancelled_state;
+
+static void cancelled_prepare(void *state) {
+  cancelled_state *s = state;
+  s->descriptor = (df_descriptor){.words = &s->words, .parts = &s->part, .n_blocks = 1};
+  s->cursor.phase = DF_PHASE_DRAIN;
+  s->cursor.flags = DF_CURSOR_DIRECT_SENT;
+}
+static void cancelled_host(void *state) { /* df_fail_collective */
+  cancelled_state *s = state;
+  df_publish_u32(&s->words.cancel, 3);
+  df_publish_u32(&s->device.failures, s->device.failures + 1);
+}
+static void cancelled_block(void *state) { /* df_daemon_execute, then df_daemon_conclude */
+  cancelled_state *s = state;
+  s->gave_up =
+      df_step_decide(&s->descriptor, 0, &s->cursor, &s->move, &s->lanes) == DF_STEP_CANCELLED;
+  if (s->gave_up) s->status = df_observe_u32(&s->words.cancel);
+}
+static litmus_outcome cancelled_judge(const void *state) {
+  const cancelled_state *s = state;
+  if (!s->gave_up) return LITMUS_NOTHING;
+  return s->status == 3 ? LITMUS_SEEN : LITMUS_FORBIDDEN;
+}
+
 /* ---- */
 
 static const litmus_test tests[] = {
@@ -348,5 +385,14 @@ static const litmus_test tests[] = {
      leaving_judge,
      {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}},
      {{0}}},
+    {"13",
+     "cancelled",
+     "a run is given up with success",
+     sizeof(cancelled_state),
+     cancelled_prepare,
+     {cancelled_host, cancelled_block},
+     cancelled_judge,
+     {{0}},
+     {{0, LITMUS_PUBLISH}, {1, LITMUS_OBSERVE}}},
 };
 const litmus_tests litmus_queues = {tests, DF_COUNT_OF(tests)};
