@@ -59,7 +59,8 @@ static uint64_t next_number(input *in) {
 
 /* ---- the rank under test ---- */
 
-static dfcclContext_t open_rank(int pair[2]) {
+/* NULL where the peer's card, of the input's making now and then, is refused. */
+static dfcclContext_t open_rank(int pair[2], input *in) {
   dfcclContext_t context = NULL;
   df_settings settings;
   df_mesh mesh = {.n_ranks = RANKS};
@@ -70,10 +71,15 @@ static dfcclContext_t open_rank(int pair[2]) {
   mesh.local = calloc(RANKS, 1);
   DF_ASSERT(mesh.cards != NULL && mesh.sockets != NULL && mesh.local != NULL);
   for (int r = 0; r < RANKS; r++) mesh.cards[r] = df_context_card(&settings);
+  if (next_byte(in) % 16 == 15)
+    for (size_t i = next_byte(in) % 64; i < sizeof mesh.cards[1].bytes && in->size > 0; i++)
+      mesh.cards[1].bytes[i] = next_byte(in);
   mesh.local[0] = 1;
   mesh.sockets[0] = -1;
   mesh.sockets[1] = pair[0];
-  DF_ASSERT(df_context_open(&context, RANKS, 0, &settings, &mesh) == dfcclSuccess);
+  dfcclResult_t result = df_context_open(&context, RANKS, 0, &settings, &mesh);
+  DF_ASSERT((result == dfcclSuccess) == (context != NULL));
+  if (result != dfcclSuccess) DF_ASSERT(strstr(df_last_sentence(), "rank 1") != NULL);
   return context;
 }
 
@@ -209,7 +215,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   int8_t *buffers = calloc(COLLECTIVES * 2, COUNT);
   DF_ASSERT(buffers != NULL);
   callbacks = 0;
-  dfcclContext_t context = open_rank(pair);
+  dfcclContext_t context = open_rank(pair, &in);
+  if (context == NULL) {
+    close(pair[1]);
+    free(buffers);
+    return 0;
+  }
   int late = next_byte(&in) % 2;
   uint32_t accepted = late ? 0 : submit_some(context, buffers);
   uint32_t sound = 0;

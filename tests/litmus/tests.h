@@ -6,8 +6,8 @@
 
 #include "litmus.h"
 
-static const litmus_tests *const litmus_all[] = {&litmus_queues, &litmus_links, &litmus_sleepers,
-                                                 &litmus_host, &litmus_service, &litmus_gate};
+static const litmus_tests *const litmus_all[] = {&litmus_queues, &litmus_links,   &litmus_sleepers,
+                                                 &litmus_host,   &litmus_service, &litmus_gate};
 
 static inline uint32_t litmus_count(void) {
   uint32_t n = 0;

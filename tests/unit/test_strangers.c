@@ -2,7 +2,8 @@
  * Promise of src/host/bootstrap.h: strangers who find the port of the rendezvous, many at once, and
  * hold on to it until the job stands, neither keep it from forming nor learn anything: who says
  * nothing, a byte now and then, or nonsense gets no byte of an answer; who speaks the protocol
- * without the secret gets the challenge, and then the door.
+ * without the secret gets the challenge, and then the door. More of them than the root holds, who
+ * come again as soon as they are turned away, push out each other, and a rank for a moment at most.
  *
  * No time is measured: the strangers stop when the ranks have joined.
  */
@@ -14,13 +15,18 @@
 #include <unistd.h>
 
 #include "bootstrap_crew.h"
+#include "host/rendezvous_job.h"
 #include "host/sockets.h"
 #include "support/rest.h"
 
-/* Together fewer than the root holds at a time, so that ranks are not among those who give way. */
-enum { STRANGERS = 240, CALLS_MAX = 4, HEARD_MAX = 1024 };
+enum {
+  STRANGERS = 240, /* fewer than the root holds, so that ranks are not among those who give way */
+  FLOOD = DF_STRANGERS_MAX + 88,
+  CALLS_MAX = 4,
+  HEARD_MAX = 1024
+};
 
-typedef enum { SILENT, DRIP, GARBAGE, IMPOSTOR, MANNERS } manner;
+typedef enum { SILENT, DRIP, PATIENT_MANNERS, GARBAGE = PATIENT_MANNERS, IMPOSTOR, MANNERS } manner;
 
 typedef struct {
   int fd; /* -1: to call again */
@@ -33,7 +39,8 @@ typedef struct {
 
 typedef struct {
   uint16_t port;
-  int all_here; /* every stranger has been connected at the same time */
+  int n, manners; /* strangers, and what they do */
+  int all_here;   /* every stranger has been connected at the same time */
   int stop;
   int answers; /* bytes that somebody got who must not get any */
   int challenges, turned_away;
@@ -105,17 +112,17 @@ static int listen_to(stranger *s, affair *a) {
 }
 
 static void be_strangers(affair *a) {
-  static stranger all[STRANGERS];
+  static stranger all[FLOOD];
   df_random random = {11};
-  for (int i = 0; i < STRANGERS; i++) {
-    all[i] = (stranger){.manner = (manner)(i % MANNERS)};
+  for (int i = 0; i < a->n; i++) {
+    all[i] = (stranger){.manner = (manner)(i % a->manners)};
     call_in(&all[i], a, &random);
     CHECK(all[i].fd >= 0, "stranger %d: %s", i, strerror(-all[i].fd));
     CHECK(df_socket_wait(all[i].fd, POLLOUT, UINT64_MAX) == 1, "stranger %d is not connected", i);
   }
   __atomic_store_n(&a->all_here, 1, __ATOMIC_RELEASE);
   while (!flag(&a->stop)) {
-    for (int i = 0; i < STRANGERS; i++) {
+    for (int i = 0; i < a->n; i++) {
       stranger *s = &all[i];
       if (s->fd < 0) {
         if (s->calls < CALLS_MAX) call_in(s, a, &random);
@@ -146,20 +153,32 @@ static pid_t start_strangers(affair *a) {
   return pid;
 }
 
-DF_TEST(strangers, neither_learn_anything_nor_keep_the_job_from_forming, 120) {
+/* A job of four ranks, who come when so many strangers have been turned away and an impostor, where
+ * there is one, has been challenged. */
+static void join_among_strangers(int n, int manners, int turned_away) {
   affair *a = shared_memory(sizeof *a);
   unsigned char secret[DF_SECRET_BYTES];
   crew *c = make_crew(false, 4, 1);
   OK(df_bootstrap_create_id(&c->id));
   OK(df_id_read(&c->id, &a->port, secret));
+  a->n = n;
+  a->manners = manners;
   pid_t strangers = start_strangers(a);
   EVENTUALLY(flag(&a->all_here) == 1);
-  /* Nonsense was turned away and an impostor was challenged while no rank had come yet. */
-  EVENTUALLY(flag(&a->turned_away) >= STRANGERS / MANNERS && flag(&a->challenges) >= 1);
+  EVENTUALLY(flag(&a->turned_away) >= turned_away);
+  if (manners > IMPOSTOR) EVENTUALLY(flag(&a->challenges) >= 1);
   start_crew(c);
   reap_crew(c);
   for (int i = 0; i < 4; i++) check_code(c, i, dfcclSuccess);
   __atomic_store_n(&a->stop, 1, __ATOMIC_RELEASE);
   CHECK(reap(strangers) == 0, "the strangers failed");
   CHECK(a->answers == 0, "strangers got %d bytes", a->answers);
+}
+
+DF_TEST(strangers, neither_learn_anything_nor_keep_the_job_from_forming, 120) {
+  join_among_strangers(STRANGERS, MANNERS, STRANGERS / MANNERS);
+}
+
+DF_TEST(strangers, who_are_more_than_the_root_holds_do_not_keep_the_job_from_forming, 120) {
+  join_among_strangers(FLOOD, PATIENT_MANNERS, FLOOD - DF_STRANGERS_MAX);
 }
