@@ -2,11 +2,13 @@
 #ifndef DF_BASE_LIMITS_H
 #define DF_BASE_LIMITS_H
 
-#if defined(DF_SIMULATION) /* tests/sim: small tables, so that a world is cheap to copy */
+/* tests/sim: small tables, so that a world is cheap to copy; little patience */
+#if defined(DF_SIMULATION)
 enum {
   DF_MAX_RANKS = 16,
   DF_MAX_COLLECTIVES = 8,
   DF_RUNS_AHEAD_POOL = 8,
+  DF_POLLER_SPINS = 3,
   DF_CQ_SLOTS = 16,
   DF_MAX_REACHES = 16,
   DF_ARENA_SEGMENT_BYTES = 12288
@@ -15,6 +17,7 @@ enum {
 enum {
   DF_MAX_RANKS = 1024,        /* of a job on one host; tables grow with what is used */
   DF_MAX_COLLECTIVES = 65536, /* registered at one time on one context */
+  DF_POLLER_SPINS = 200,      /* looks of the poller in vain before it sleeps */
   DF_RUNS_AHEAD_POOL =
       8192, /* runs beyond the first of their collective that daemons may hold, in sum */
   DF_CQ_SLOTS = 131072, /* >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL: so a CQ cannot be full */

@@ -12,7 +12,6 @@
 #include "host/context.h"
 
 enum {
-  DF_POLLER_SPINS = 200,
   DF_POLLER_STACK_BYTES = 1024 * 1024,
   DF_CALLBACKS_AT_ONCE = 16 /* of others, that a waiter runs before it looks for its own */
 };

@@ -48,7 +48,7 @@ __asm__(".text\n.p2align 4\n.globl sim_switch\n.type sim_switch,@function\nsim_s
 extern uint8_t __start_sim_thread_local[] __attribute__((weak));
 extern uint8_t __stop_sim_thread_local[] __attribute__((weak));
 enum { THREAD_LOCAL_BYTES = 64 };
-static uint8_t thread_locals[SIM_MAX_AGENTS][THREAD_LOCAL_BYTES];
+static uint32_t thread_locals[SIM_MAX_AGENTS][THREAD_LOCAL_BYTES / sizeof(uint32_t)];
 
 static size_t thread_local_bytes(void) {
   return (size_t)(__stop_sim_thread_local - __start_sim_thread_local);
@@ -57,9 +57,11 @@ static size_t thread_local_bytes(void) {
 static void switch_to(uint32_t agent) {
   uint32_t from = sim_agents_now.current;
   if (agent == from) return;
-  size_t bytes = thread_local_bytes();
-  memcpy(thread_locals[from], __start_sim_thread_local, bytes);
-  memcpy(__start_sim_thread_local, thread_locals[agent], bytes);
+  uint32_t *here = (uint32_t *)(void *)__start_sim_thread_local;
+  for (size_t i = 0, n = thread_local_bytes() / sizeof *here; i < n; i++) {
+    thread_locals[from][i] = here[i];
+    here[i] = thread_locals[agent][i];
+  }
   sim_agents_now.current = agent;
   sim_switch(&sim_agents_now.agent[from].stack_pointer, sim_agents_now.agent[agent].stack_pointer);
 }
@@ -89,19 +91,20 @@ void sim_run(void) {
 }
 
 static void set_state(uint32_t agent, sim_state state) {
-  sim_agents_now.agent[agent].state = state;
-  if (state == SIM_RUNNABLE)
-    sim_agents_now.runnable |= 1u << agent;
-  else
-    sim_agents_now.runnable &= ~(1u << agent);
+  sim_agent *it = &sim_agents_now.agent[agent];
+  uint32_t bit = 1u << agent;
+  int naps = (state == SIM_WAITS_FUTEX || state == SIM_WAITS_EVENT) && it->deadline != UINT64_MAX;
+  sim_agents_now.in[it->state] &= ~bit;
+  sim_agents_now.in[state] |= bit;
+  sim_agents_now.naps = naps ? sim_agents_now.naps | bit : sim_agents_now.naps & ~bit;
+  it->state = state;
 }
 
 static void entry(void) {
   sim_agent *me = &sim_agents_now.agent[sim_agents_now.current];
   me->run(me->argument);
   set_state(sim_agents_now.current, SIM_DONE);
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if (sim_agents_now.agent[a].state == SIM_WAITS_JOIN) sim_wake(a, 0);
+  sim_wake_those(SIM_WAITS_JOIN, NULL);
   for (;;) sim_choose();
 }
 
@@ -127,7 +130,8 @@ uint32_t sim_spawn(const char *name, int rank, void *(*run)(void *), void *argum
   memset(top, 0, 6 * sizeof *top);
   agent->stack_pointer = top;
   memset(thread_locals[a], 0, THREAD_LOCAL_BYTES);
-  if (thread_local_bytes() > THREAD_LOCAL_BYTES) sim_fail("too many thread-local variables");
+  if (thread_local_bytes() > THREAD_LOCAL_BYTES || thread_local_bytes() % sizeof(uint32_t) != 0)
+    sim_fail("thread-local variables of another size than expected");
   set_state(a, SIM_RUNNABLE);
   sim_view_of_new_agent(a, sim_agents_now.current);
   return a;
@@ -135,29 +139,21 @@ uint32_t sim_spawn(const char *name, int rank, void *(*run)(void *), void *argum
 
 /* ---- the adversary */
 
-/* Sleepers that time ends, by bit. */
-static uint32_t timed_sleepers(void) {
-  uint32_t bits = 0;
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if (sim_agents_now.agent[a].deadline != UINT64_MAX &&
-        (sim_agents_now.agent[a].state == SIM_WAITS_FUTEX ||
-         sim_agents_now.agent[a].state == SIM_WAITS_EVENT))
-      bits |= 1u << a;
-  return bits;
-}
-
+/* Each as likely as the others. */
 static uint32_t random_bit(uint32_t bits) {
-  uint32_t skip = sim_below(&sim_random_now, (uint32_t)__builtin_popcount(bits));
+  uint32_t n = 0;
+  for (uint32_t left = bits; left; left &= left - 1) n++;
+  uint32_t skip = n > 1 ? sim_below(&sim_random_now, n) : 0;
   while (skip--) bits &= bits - 1;
-  return (uint32_t)__builtin_ctz(bits);
+  return sim_first_bit(bits);
 }
 
 static void end_earliest_sleep(uint32_t sleepers) {
-  uint32_t earliest = (uint32_t)__builtin_ctz(sleepers);
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if ((sleepers >> a & 1) &&
-        sim_agents_now.agent[a].deadline < sim_agents_now.agent[earliest].deadline)
-      earliest = a;
+  uint32_t earliest = sim_first_bit(sleepers);
+  for (uint32_t bits = sleepers; bits; bits &= bits - 1) {
+    uint32_t a = sim_first_bit(bits);
+    if (sim_agents_now.agent[a].deadline < sim_agents_now.agent[earliest].deadline) earliest = a;
+  }
   if (sim_agents_now.agent[earliest].deadline > sim_agents_now.now_ns)
     sim_agents_now.now_ns = sim_agents_now.agent[earliest].deadline;
   sim_wake(earliest, 1);
@@ -165,11 +161,10 @@ static void end_earliest_sleep(uint32_t sleepers) {
 
 /* Nobody can go on: time passes, or the world is over, or stuck. */
 static void nobody_runs(void) {
-  uint32_t sleepers = timed_sleepers();
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if (sim_agents_now.agent[a].state == SIM_WAITS_GATE &&
-        (sleepers == 0 || sim_agents_now.agent[a].deadline == 0)) {
-      sim_wake(a, 0);
+  uint32_t sleepers = sim_agents_now.naps;
+  for (uint32_t bits = sim_agents_now.in[SIM_WAITS_GATE]; bits; bits &= bits - 1)
+    if (sleepers == 0 || sim_agents_now.agent[sim_first_bit(bits)].deadline == 0) {
+      sim_wake(sim_first_bit(bits), 0);
       return;
     }
   if (sleepers == 0)
@@ -191,21 +186,24 @@ static uint32_t draw_quantum(void) {
   return 1 + sim_below(&sim_random_now, 2 * most - 1);
 }
 
+static uint32_t first_of(uint32_t bits) {
+  uint32_t best = sim_first_bit(bits);
+  for (bits &= bits - 1; bits; bits &= bits - 1)
+    if (priorities[sim_first_bit(bits)] > priorities[best]) best = sim_first_bit(bits);
+  return best;
+}
+
 static uint32_t choose_unfairly(uint32_t bits) {
   if (sim_one_in(&sim_random_now, 32)) { /* a nap ends, or a sleep for no reason */
-    uint32_t sleepers = timed_sleepers();
-    if (sim_policy_now.spurious)
-      for (uint32_t a = 0; a < sim_agents_now.n; a++)
-        if (sim_agents_now.agent[a].state == SIM_WAITS_FUTEX) sleepers |= 1u << a;
+    uint32_t sleepers = sim_agents_now.naps;
+    if (sim_policy_now.spurious) sleepers |= sim_agents_now.in[SIM_WAITS_FUTEX];
     if (sleepers) sim_wake(random_bit(sleepers), 1);
   }
   if (sim_steps < sim_policy_now.stalls_until && (bits & ~sim_policy_now.stalls))
     bits &= ~sim_policy_now.stalls;
   sim_quantum = draw_quantum();
   if (!sim_policy_now.by_priority) return random_bit(bits);
-  uint32_t best = (uint32_t)__builtin_ctz(bits);
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if ((bits >> a & 1) && priorities[a] > priorities[best]) best = a;
+  uint32_t best = first_of(bits);
   if (sim_one_in(&sim_random_now, 4)) priorities[best] = (uint32_t)sim_next(&sim_random_now);
   return best;
 }
@@ -216,6 +214,8 @@ void sim_stop_rank(int rank) {
     if (sim_agents_now.agent[a].rank == rank) set_state(a, SIM_DONE);
 }
 
+void sim_end_agent(uint32_t agent) { set_state(agent, SIM_DONE); }
+
 void sim_choose(void) {
   if (sim_steps >= sim_death_step) sim_world_death();
   if (sim_world_is_over()) sim_leave();
@@ -225,23 +225,22 @@ void sim_choose(void) {
     switch_to(sim_explore_point());
     return;
   }
-  while (sim_agents_now.runnable == 0) nobody_runs();
+  while (sim_agents_now.in[SIM_RUNNABLE] == 0) nobody_runs();
   sim_agents_now.now_ns = sim_agents_now.now_ns + STEP_NS * 8;
   uint32_t next;
   if (!sim_is_quiet && sim_steps < sim_policy_now.unfair_steps) {
-    next = choose_unfairly(sim_agents_now.runnable);
+    next = choose_unfairly(sim_agents_now.in[SIM_RUNNABLE]);
   } else {
     if (sim_steps > (uint64_t)sim_policy_now.unfair_steps + FAIR_STEPS)
       sim_fail("no progress: runs are outstanding after %d fair steps", (int)FAIR_STEPS);
     sim_policy_now.stale_of_256 = 0;
-    uint32_t later = sim_agents_now.runnable & ~((2u << round_robin) - 1);
-    round_robin = (uint32_t)__builtin_ctz(later ? later : sim_agents_now.runnable);
+    uint32_t runnable = sim_agents_now.in[SIM_RUNNABLE];
+    uint32_t later = runnable & ~((2u << round_robin) - 1);
+    round_robin = sim_first_bit(later ? later : runnable);
     next = round_robin;
     sim_quantum = sim_is_exploring && !sim_is_quiet ? 1 : FAIR_QUANTUM;
-    uint32_t sleepers = timed_sleepers();
-    while (sleepers) {
-      uint32_t a = (uint32_t)__builtin_ctz(sleepers);
-      sleepers &= sleepers - 1;
+    for (uint32_t bits = sim_agents_now.naps; bits; bits &= bits - 1) {
+      uint32_t a = sim_first_bit(bits);
       if (sim_agents_now.agent[a].deadline <= sim_agents_now.now_ns) sim_wake(a, 1);
     }
   }
@@ -260,6 +259,12 @@ void sim_block(sim_state state, const void *waits_for, uint64_t deadline) {
 void sim_wake(uint32_t agent, int timed_out) {
   sim_agents_now.agent[agent].timed_out = timed_out;
   set_state(agent, SIM_RUNNABLE);
+}
+
+void sim_wake_those(sim_state state, const void *waiting_for) {
+  for (uint32_t bits = sim_agents_now.in[state]; bits; bits &= bits - 1)
+    if (sim_agents_now.agent[sim_first_bit(bits)].waits_for == waiting_for)
+      sim_wake(sim_first_bit(bits), 0);
 }
 
 /* Lets others go first: whoever polls waits for somebody. */
@@ -324,8 +329,7 @@ int sim_mutex_trylock(pthread_mutex_t *mutex) {
   sim_point();
   if (*owner_of(mutex)) return EBUSY;
   sim_acquire_from(mutex);
-  *owner_of(mutex) = sim_agents_now.current + 1;
-  sim_release_to(mutex);
+  *owner_of(mutex) = sim_agents_now.current + 1; /* until unlocked, nobody looks at its location */
   SIM_TRACE("locks", mutex, 0, 0);
   return 0;
 }
@@ -347,16 +351,12 @@ int sim_mutex_unlock(pthread_mutex_t *mutex) {
   SIM_TRACE("unlocks", mutex, 0, 0);
   *owner_of(mutex) = 0;
   sim_release_to(mutex);
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if (sim_agents_now.agent[a].state == SIM_WAITS_MUTEX &&
-        sim_agents_now.agent[a].waits_for == mutex)
-      sim_wake(a, 0);
+  sim_wake_those(SIM_WAITS_MUTEX, mutex);
   sim_point();
   return 0;
 }
 
 long sim_futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout) {
-  long woken = 0;
   sim_point();
   if ((operation & FUTEX_CMD_MASK) == FUTEX_WAIT) {
     if (*word != value) return -1; /* the kernel compares the newest value */
@@ -370,13 +370,8 @@ long sim_futex(uint32_t *word, int operation, uint32_t value, const struct times
     return 0;
   }
   SIM_TRACE("wakes all of", word, 0, 0);
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if (sim_agents_now.agent[a].state == SIM_WAITS_FUTEX &&
-        sim_agents_now.agent[a].waits_for == word) {
-      sim_wake(a, 0);
-      woken++;
-    }
-  return woken;
+  sim_wake_those(SIM_WAITS_FUTEX, word);
+  return 0; /* how many nobody asks */
 }
 
 int sim_clock(clockid_t clock, struct timespec *now) {

@@ -40,10 +40,7 @@ uint32_t sim_open_descriptors(void) {
 /* Whoever waits for this descriptor's epoll. */
 static void news(const sim_descriptor *d) {
   if (d->epoll < 0) return;
-  for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if (sim_agents_now.agent[a].state == SIM_WAITS_EVENT &&
-        sim_agents_now.agent[a].waits_for == (const void *)(intptr_t)d->epoll)
-      sim_wake(a, 0);
+  sim_wake_those(SIM_WAITS_EVENT, (const void *)(intptr_t)d->epoll);
 }
 
 static sim_descriptor *peer_of(const sim_descriptor *d) {

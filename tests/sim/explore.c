@@ -23,7 +23,7 @@ static uint32_t others[MAX_BOUND + 1][MAX_POINTS]; /* who else could run, by poi
 uint32_t sim_explore_point(void) {
   uint32_t me = sim_agents_now.current, point = now.point++;
   if (point >= MAX_POINTS) sim_fail("no progress: runs are outstanding after %u points", point);
-  others[now.n][point] = sim_agents_now.runnable & ~(1u << me);
+  others[now.n][point] = sim_agents_now.in[SIM_RUNNABLE] & ~(1u << me);
   if (now.next == now.n || now.at[now.next] != point) return me;
   return now.to[now.next++];
 }

@@ -7,14 +7,17 @@
 
 #define HOOK_SIZE(name, bytes, is_write)                                                           \
   void __tsan_##name##bytes(void *p);                                                              \
-  void __tsan_##name##bytes(void *p) { access(p, bytes, is_write); }
+  void __tsan_##name##bytes(void *p) { access(p, bytes, is_write); }                               \
+  void __tsan_unaligned_##name##bytes(void *p);                                                    \
+  void __tsan_unaligned_##name##bytes(void *p) { sim_touch(p, bytes, is_write); }
 
-static inline void access(void *p, uint64_t bytes, int is_write) {
+/* Aligned to its size. */
+static inline __attribute__((always_inline)) void access(void *p, uint64_t bytes, int is_write) {
   uint64_t offset = (uint64_t)((uintptr_t)p - (uintptr_t)sim_arena);
   if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
-  uint64_t first = offset / 4, last = (offset + bytes - 1) / 4;
-  for (uint64_t i = first; i <= last; i++)
-    if (!sim_touch_again(&sim_cells[i], is_write)) {
+  sim_cell *cells = &sim_cells[offset / 4];
+  for (uint64_t i = 0; i < (bytes + 3) / 4; i++)
+    if (!sim_touch_again(&cells[i], is_write)) {
       sim_touch(p, bytes, is_write);
       return;
     }
@@ -23,8 +26,6 @@ static inline void access(void *p, uint64_t bytes, int is_write) {
 #define HOOKS(bytes)                                                                               \
   HOOK_SIZE(read, bytes, 0)                                                                        \
   HOOK_SIZE(write, bytes, 1)                                                                       \
-  HOOK_SIZE(unaligned_read, bytes, 0)                                                              \
-  HOOK_SIZE(unaligned_write, bytes, 1)                                                             \
   HOOK_SIZE(volatile_read, bytes, 0)                                                               \
   HOOK_SIZE(volatile_write, bytes, 1)
 HOOKS(1)

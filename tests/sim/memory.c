@@ -206,10 +206,15 @@ void sim_touch(const void *p, size_t bytes, int is_write) {
   uint64_t offset = offset_of(p);
   if (bytes == 0 || offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
   uint64_t first = offset / 4, last = (offset + bytes - 1) / 4;
+  uint32_t me = sim_agents_now.current;
   for (uint64_t i = first; i <= last; i++) {
-    if (sim_touch_again(&sim_cells[i], is_write)) continue;
+    sim_cell *cell = &sim_cells[i];
+    if (sim_touch_again(cell, is_write)) continue;
     mark_dirty(i * 4);
-    touch_cell(&sim_cells[i], i * 4, is_write);
+    if (cell->all == 0) /* the first access to it */
+      cell->all = is_write ? sim_cell_of_writer(me) : sim_cell_of_reader(me);
+    else
+      touch_cell(cell, i * 4, is_write);
   }
 }
 

@@ -62,7 +62,8 @@ typedef enum {
   SIM_WAITS_EVENT,
   SIM_WAITS_JOIN,
   SIM_WAITS_GATE, /* for the snapshot to be taken */
-  SIM_WAITS_WORLD /* the application, for its callbacks */
+  SIM_WAITS_WORLD, /* the application, for its callbacks */
+  SIM_STATES
 } sim_state;
 
 typedef struct sim_agent {
@@ -80,10 +81,11 @@ typedef struct sim_agent {
 } sim_agent;
 
 typedef struct sim_agents {
-  sim_agent agent[SIM_MAX_AGENTS];
   uint32_t n, current;
-  uint32_t runnable; /* by bit */
+  uint32_t in[SIM_STATES]; /* who is in that state, by bit */
+  uint32_t naps;           /* ... of those that sleep, whose sleep time ends */
   uint64_t now_ns;
+  sim_agent agent[SIM_MAX_AGENTS];
 } sim_agents;
 
 extern sim_agents sim_agents_now;
@@ -102,14 +104,17 @@ static inline void sim_point(void) {
   sim_steps++;
   if (--sim_quantum <= 0) sim_choose();
 }
+static inline uint32_t sim_first_bit(uint32_t bits) { return (uint32_t)__builtin_ctz(bits); }
 void sim_block(sim_state state, const void *waits_for, uint64_t deadline);
 void sim_wake(uint32_t agent, int timed_out);
+void sim_wake_those(sim_state state, const void *waiting_for);
 uint32_t sim_spawn(const char *name, int rank, void *(*run)(void *), void *argument);
 void sim_settle(int deeply); /* the caller waits until nobody else has anything to do */
 void sim_wait_world(void);   /* ... until every callback has run */
 void sim_agents_begin(void); /* a new schedule */
 void sim_park(void);         /* the caller, and all with it, until sim_run */
 void sim_stop_rank(int rank);
+void sim_end_agent(uint32_t agent);
 int sim_holds_outside_lock(int rank); /* one that ranks of other processes would not share */
 void sim_run(void);                   /* the agents, until sim_leave */
 void sim_leave(void) __attribute__((noreturn));

@@ -43,10 +43,6 @@ void sim_snapshot_restore(void) {
   sim_far_used = snapshot.far_used;
   memcpy(&sim_agents_now, &snapshot.agents,
          offsetof(sim_agents, agent) + snapshot.agents.n * sizeof(sim_agent));
-  sim_agents_now.n = snapshot.agents.n;
-  sim_agents_now.current = snapshot.agents.current;
-  sim_agents_now.runnable = snapshot.agents.runnable;
-  sim_agents_now.now_ns = snapshot.agents.now_ns;
   sim_system_now = snapshot.system;
   sim_worlds_set(snapshot.worlds);
   for (uint32_t a = 0; a < sim_agents_now.n; a++)

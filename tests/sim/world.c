@@ -268,8 +268,7 @@ void sim_world_make(uint64_t seed) {
   sim_spawn("set-up", -1, set_up, NULL);
   sim_run();
   if (sim_failure) return;
-  sim_agents_now.agent[0].state = SIM_DONE;
-  sim_agents_now.runnable &= ~1u;
+  sim_end_agent(0);
   sim_agents_of_world = sim_agents_now.n;
   sim_snapshot_take();
 }
