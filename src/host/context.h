@@ -161,6 +161,8 @@ typedef struct df_peer {
   df_windows *windows;  /* those of them that it may lend from; NULL when local */
   uint64_t *told;       /* ids of our link segments that it has been told */
   uint32_t n_told;
+  int maps;    /* it was told of memory of our device, and has not unmapped all of it */
+  int closing; /* our mappings of its device's memory are to be closed; service thread */
   int broken;  /* its context is: what it has not registered, it never will */
   char *cause; /* what broke it */
   dfcclResult_t cause_status;
@@ -172,6 +174,8 @@ typedef struct df_user_memory {
   df_segment *segment;
   uint64_t *reach; /* [n_ranks] what to add to an address for that peer */
   uint32_t entry;  /* in the context's table of reaches; 0: none was left */
+  uint8_t *mapped; /* [n_ranks] told of it, and has not unmapped it; NULL: host memory */
+  int buried;      /* freed, but ranks of this process may read it until they leave */
 } df_user_memory;
 
 enum { DF_RECENT_IDS = 64 };
@@ -240,12 +244,14 @@ struct dfcclContext {
   uint32_t stopping;
   uint32_t dump_requested;
   uint32_t links_due; /* link set-up for the service thread */
+  int unmaps_due;     /* the service thread's: a device's memory may be unmapped or go back */
 
   /* peers and memory */
   df_peer *peers;
   df_segment *home; /* holds the work bell */
   df_arena arena;
   df_user_memory *user_memory;
+  df_user_memory *retired;  /* freed, and still mapped by peers */
   const uint64_t **reaches; /* [DF_MAX_REACHES] by entry */
   uint64_t next_segment_id;
 
@@ -419,8 +425,21 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes);
 dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr);
 uint32_t df_memory_reach(dfcclContext_t context, const void *ptr); /* [lock] 0: not reachable */
 void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment,
-                      uint64_t address); /* [lock] */
-void df_memory_release(dfcclContext_t context);
+                      uint64_t address);              /* [lock] */
+void df_memory_free_unmapped(dfcclContext_t context); /* what peers have unmapped meanwhile */
+/* Everything; keep: until the process ends, since peers have some of it mapped. */
+void df_memory_release(dfcclContext_t context, int keep);
+
+/* unmap.c */
+/* [lock] When it can be done. may_be_read: by a run that failed. */
+void df_unmap(dfcclContext_t context, uint32_t rank, uint64_t id, int may_be_read);
+void df_unmap_all(dfcclContext_t context, uint32_t rank); /* [lock] the same */
+void df_unmap_due(dfcclContext_t context);                /* the service thread */
+void df_unmapped(dfcclContext_t context, uint32_t rank,
+                 uint64_t id); /* [lock] the peer has unmapped it */
+int df_is_mapped(dfcclContext_t context, const df_user_memory *memory); /* [lock] */
+/* After BYE: until no process has our device's memory mapped. 0: some still have. */
+int df_await_unmapped(dfcclContext_t context);
 
 /* dump.c */
 void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text,

@@ -105,5 +105,8 @@ void df_cuda_find_stream_operations(df_cuda_state *state);
 dfcclResult_t df_cuda_stream_begin(dfcclContext_t context, void *stream, df_stream_run *run);
 dfcclResult_t df_cuda_stream_end(dfcclContext_t context, void *stream, const df_stream_run *run);
 void df_cuda_stream_release(dfcclContext_t context, uint32_t ticket);
+/* df_device_ops.begin_waiting and end_waiting. */
+int df_cuda_pause_streams(void);
+void df_cuda_resume_streams(void);
 
 #endif

@@ -50,10 +50,18 @@ typedef struct df_device_ops {
   /* Can a peer of this process read any buffer of this rank? */
   int (*lends_to)(dfcclContext_t context, uint32_t peer);
 
+  /* Other processes' mappings of a device's memory must be closed before it goes back. */
+  int exports_memory;
+  /* Around calls that wait for the device, made by the library of its own accord: not while a run
+   * on a stream is outstanding, for the call would wait for the stream and keep the daemon out. 0:
+   * not now. Until _end such runs are not begun. NULL where exports_memory is 0. */
+  int (*begin_waiting)(void);
+  void (*end_waiting)(void);
+
   /* Memory that peers can map. create_memory: for dfcclMemAlloc. */
   dfcclResult_t (*create_memory)(dfcclContext_t context, df_segment **segment, uint64_t id,
                                  size_t bytes);
-  /* [lock] A peer process's memory, as announced; takes fd (-1: none). */
+  /* A peer process's memory, as announced; takes fd (-1: none). */
   dfcclResult_t (*map_memory)(dfcclContext_t context, uint32_t peer, df_segment **segment,
                               const df_message *message, int fd);
   /* Can a peer of this process whom lends_to refuses read dfcclMemAlloc memory? */

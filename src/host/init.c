@@ -73,8 +73,13 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
 
 /* ---- opening and closing ---- */
 
-static void free_context(dfcclContext_t context) {
+/* keeps_memory: other processes still have memory of the device mapped. */
+static void free_context(dfcclContext_t context, int keeps_memory) {
   df_segment *links = df_arena_dissolve(&context->arena);
+  if (keeps_memory) {
+    df_segment_abandon(links);
+    links = NULL;
+  }
   if (context->world) {
     /* Peers of this process may still point into these. */
     df_world_bury(context->world, links);
@@ -82,7 +87,7 @@ static void free_context(dfcclContext_t context) {
   }
   free(context->receive_buffer);
   free(context->callbacks.entries);
-  df_memory_release(context);
+  df_memory_release(context, keeps_memory);
   df_peers_free(context);
   if (context->ops) context->ops->close(context);
   if (context->event_fd >= 0) close(context->event_fd);
@@ -193,7 +198,7 @@ free_memory:
   }
   df_match_free(context);
   df_registry_free(context);
-  free_context(context);
+  free_context(context, 0);
   return result;
 }
 
@@ -216,11 +221,12 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   }
   pthread_mutex_unlock(&context->lock);
   df_peers_say_goodbye(context);
+  int keeps_memory = context->ops->exports_memory && !df_await_unmapped(context);
   stop_threads(context);
   df_recorder_close(context);
   df_world_detach(context->world, context->rank);
   df_match_free(context);
   df_registry_free(context);
-  free_context(context);
+  free_context(context, keeps_memory);
   return dfcclSuccess;
 }

@@ -134,7 +134,9 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll) {
 static int connect_links(dfcclContext_t context, df_coll *coll) {
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_plan_link *planned = &coll->plan->links[which];
-    if (planned->sends && coll->remotes[planned->peer]->links_segment == NULL) return 0;
+    if (!planned->sends) continue;
+    const df_segment *segment = coll->remotes[planned->peer]->links_segment;
+    if (segment == NULL || segment->base == NULL) return 0; /* not told yet, or unmapped again */
   }
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_plan_link *planned = &coll->plan->links[which];

@@ -1,7 +1,8 @@
 /*
  * dfcclMemAlloc: a segment of its own for each allocation, offered to every peer process in the
  * background. A peer that has mapped it answers with its address; from then on messages to that
- * peer may lend the memory instead of copying it.
+ * peer may lend the memory instead of copying it. Where a mapping must be closed before its memory
+ * goes back, freeing is putting it on a list until the peers have done so.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,14 +20,17 @@ static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
 
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
   df_user_memory *memory = calloc(1, sizeof *memory);
-  if (memory == NULL) {
+  if (memory && context->ops->exports_memory) memory->mapped = calloc(context->n_ranks, 1);
+  if (memory == NULL || (context->ops->exports_memory && memory->mapped == NULL)) {
+    free(memory);
     return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
   }
   pthread_mutex_lock(&context->lock);
-  dfcclResult_t result =
-      context->ops->create_memory(context, &memory->segment, context->next_segment_id, bytes);
+  uint64_t id = context->next_segment_id++;
+  pthread_mutex_unlock(&context->lock);
+  dfcclResult_t result = context->ops->create_memory(context, &memory->segment, id, bytes);
+  pthread_mutex_lock(&context->lock);
   if (result == dfcclSuccess) {
-    context->next_segment_id++;
     memory->reach = context->ops->take_reach(context);
     for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
       int reads = context->peers[r].local && context->ops->lends_memory_to(context, r);
@@ -36,18 +40,40 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
     memory->next = context->user_memory;
     context->user_memory = memory;
     for (uint32_t r = 0; r < context->n_ranks; r++)
-      if (!context->peers[r].local) df_send_segment(context, r, memory->segment, DF_SEGMENT_USER);
+      if (!context->peers[r].local) {
+        df_send_segment(context, r, memory->segment, DF_SEGMENT_USER);
+        if (memory->mapped) memory->mapped[r] = (uint8_t)memory->segment->has_handle;
+      }
     *ptr = memory->segment->base;
   }
   pthread_mutex_unlock(&context->lock);
-  if (result != dfcclSuccess) free(memory);
+  if (result != dfcclSuccess) {
+    free(memory->mapped);
+    free(memory);
+  }
   return result;
 }
 
-static void free_memory(dfcclContext_t context, df_user_memory *memory) {
-  df_segment_destroy(memory->segment);
+/* Without the segment. */
+static void free_record(dfcclContext_t context, df_user_memory *memory) {
   if (memory->reach) context->ops->give_reach(context, memory->reach);
+  free(memory->mapped);
   free(memory);
+}
+
+/* [lock] Runs that succeeded were drained: nobody reads what they lent. After a failure a peer may,
+ * and may not have heard of it. */
+static int may_be_read(const dfcclContext_t context) {
+  return context->broken != dfcclSuccess || context->may_be_read;
+}
+
+/* What a rank of this process may be reading stays until they have all gone. */
+static void free_memory(dfcclContext_t context, df_user_memory *memory) {
+  if (memory->buried)
+    df_world_bury(context->world, memory->segment);
+  else
+    df_segment_destroy(memory->segment);
+  free_record(context, memory);
 }
 
 dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
@@ -58,20 +84,46 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   if (memory) {
     *at = memory->next;
     if (memory->entry) context->reaches[memory->entry] = NULL;
-    df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id};
-    /* Runs that succeeded were drained: nobody reads what they lent. After a failure a peer may,
-     * and may not have heard of it: its mapping stays until its end. */
-    int read_no_more = context->broken == dfcclSuccess && !context->may_be_read;
-    for (uint32_t r = 0; r < context->n_ranks && read_no_more; r++)
+    int read = may_be_read(context), exported = context->ops->exports_memory;
+    df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id, .a = (uint64_t)read};
+    /* Who may read it keeps its mapping until its end, where it is the host's. */
+    for (uint32_t r = 0; r < context->n_ranks && (exported || !read); r++)
       if (!context->peers[r].local) df_send(context, r, &message, NULL, -1);
+    memory->buried = exported && read;
+  }
+  int retires = memory && df_is_mapped(context, memory);
+  if (retires) {
+    memory->next = context->retired;
+    context->retired = memory;
   }
   pthread_mutex_unlock(&context->lock);
   if (memory == NULL)
     return df_fail(dfcclInvalidArgument,
                    "%p was not allocated by dfcclMemAlloc on rank %u, or is freed already", ptr,
                    context->rank);
-  free_memory(context, memory);
+  if (!retires) free_memory(context, memory);
   return dfcclSuccess;
+}
+
+void df_memory_free_unmapped(dfcclContext_t context) {
+  df_user_memory *unmapped = NULL, **at = &context->retired;
+  pthread_mutex_lock(&context->lock);
+  while (*at) {
+    df_user_memory *memory = *at;
+    if (df_is_mapped(context, memory)) {
+      at = &memory->next;
+      continue;
+    }
+    *at = memory->next;
+    memory->next = unmapped;
+    unmapped = memory;
+  }
+  pthread_mutex_unlock(&context->lock);
+  while (unmapped) { /* without the lock: it waits for the device */
+    df_user_memory *next = unmapped->next;
+    free_memory(context, unmapped);
+    unmapped = next;
+  }
 }
 
 uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
@@ -89,10 +141,23 @@ void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment, u
       df_publish_u64(&memory->reach[peer], address - (uint64_t)(uintptr_t)memory->segment->base);
 }
 
-void df_memory_release(dfcclContext_t context) {
-  while (context->user_memory) {
-    df_user_memory *next = context->user_memory->next;
-    free_memory(context, context->user_memory);
-    context->user_memory = next;
+static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) {
+  while (memory) {
+    df_user_memory *next = memory->next;
+    if (keep) {
+      memory->segment->next = NULL;
+      df_segment_abandon(memory->segment);
+      free_record(context, memory);
+    } else {
+      memory->buried |= context->ops->exports_memory && may_be_read(context);
+      free_memory(context, memory);
+    }
+    memory = next;
   }
+}
+
+void df_memory_release(dfcclContext_t context, int keep) {
+  release_list(context, context->user_memory, keep);
+  release_list(context, context->retired, keep);
+  context->user_memory = context->retired = NULL;
 }

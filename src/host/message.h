@@ -12,7 +12,7 @@
 typedef enum {
   DF_MESSAGE_SEGMENT = 1, /* id: segment, a: bytes, b: df_segment_use; carries its descriptor */
   DF_MESSAGE_MAPPED,   /* id: segment (user memory), a: where the sender of this message sees it */
-  DF_MESSAGE_UNMAP,    /* id: segment */
+  DF_MESSAGE_UNMAP,    /* id: segment, a: a run that failed may still read it */
   DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement and the group's ranks */
   DF_MESSAGE_LINKS, /* id: collective, a: segment, b: offset (a multiple of a cache line) + log2 of
                        the slots of each ring: rings for every block, to be written by the receiver
@@ -25,6 +25,8 @@ typedef enum {
                             it; payload: sentence */
   DF_MESSAGE_LIMIT,      /* after it, for each collective; id, a: runs accepted before */
   DF_MESSAGE_BYE,        /* the sender leaves in order */
+  DF_MESSAGE_UNMAPPED,   /* id: segment of the receiver's device, 0: all of them; the sender's
+                            mapping of it is closed */
   DF_MESSAGE_KINDS
 } df_message_kind;
 

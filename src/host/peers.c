@@ -113,12 +113,18 @@ void df_peer_flush(dfcclContext_t context, uint32_t rank) {
   want_writable(context, rank, peer->first != NULL);
 }
 
+/* After a goodbye, ours or the peer's, only what its device's memory still waits for. */
+static int is_told(dfcclContext_t context, const df_peer *peer, uint32_t kind) {
+  if (peer->state == DF_PEER_DEAD) return 0;
+  return kind == DF_MESSAGE_UNMAPPED || (!context->said_goodbye && peer->state != DF_PEER_LEFT);
+}
+
 void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, const void *payload,
              int fd) {
   df_peer *peer = &context->peers[rank];
   df_message header = *message;
   header.magic = DF_MESSAGE_MAGIC;
-  if (context->said_goodbye || peer->state == DF_PEER_DEAD || peer->state == DF_PEER_LEFT) return;
+  if (!is_told(context, peer, header.kind)) return;
   if (peer->local) {
     if (df_world_post(context->world, rank, context->rank, &header, payload) != dfcclSuccess)
       df_give_up(context, dfcclOutOfMemory, df_last_sentence());
@@ -149,7 +155,10 @@ void df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *se
                      uint64_t use) {
   df_message message = {
       .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = use};
-  if (segment->has_handle) message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
+  if (segment->has_handle) {
+    message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
+    context->peers[rank].maps |= is_told(context, &context->peers[rank], DF_MESSAGE_SEGMENT);
+  }
   df_send(context, rank, &message, segment->handle, segment->fd);
 }
 

@@ -66,7 +66,10 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
       if (fd >= 0) close(fd);
       return;
     }
+  /* The device may let the call wait; nobody else changes the list of segments. */
+  pthread_mutex_unlock(&context->lock);
   dfcclResult_t result = context->ops->map_memory(context, from, &segment, message, fd);
+  pthread_mutex_lock(&context->lock);
   if (result != dfcclSuccess) {
     snprintf(sentence, sizeof sentence, "rank %u cannot map rank %u's memory: %.300s",
              context->rank, from, df_last_sentence());
@@ -84,8 +87,12 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
   }
 }
 
-static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id) {
+static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id, int may_be_read) {
   if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT) return; /* home and links stay mapped */
+  if (context->ops->exports_memory) {
+    df_unmap(context, from, id, may_be_read);
+    return;
+  }
   /* A block may be reading what a failed run has lent: then it stays mapped until the end. */
   if (context->broken != dfcclSuccess || context->may_be_read) return;
   df_segment **at = &context->peers[from].segments;
@@ -128,6 +135,7 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
   df_peer *peer = &context->peers[from];
   if (peer->state == DF_PEER_LEFT) { /* after its goodbye it knows no more about us or others */
     if (fd >= 0) close(fd);
+    if (message->kind == DF_MESSAGE_UNMAPPED) df_unmapped(context, from, message->id);
     return;
   }
   if (peer->local && peer->bell == NULL) peer->bell = df_world_bell(context->world, from);
@@ -139,7 +147,7 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
     df_memory_mapped(context, from, message->id, message->a);
     break;
   case DF_MESSAGE_UNMAP:
-    handle_unmap(context, from, message->id);
+    handle_unmap(context, from, message->id, message->a != 0);
     break;
   case DF_MESSAGE_ANNOUNCE:
     if (peer->bell == NULL) { /* its home comes first: links need its bell */
@@ -173,6 +181,10 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
     break;
   case DF_MESSAGE_BYE:
     df_peer_left(context, from);
+    df_unmap_all(context, from);
+    break;
+  case DF_MESSAGE_UNMAPPED:
+    df_unmapped(context, from, message->id);
     break;
   case DF_MESSAGE_KINDS:
     break;
@@ -233,6 +245,7 @@ static void connection_lost(dfcclContext_t context, uint32_t rank) {
   epoll_ctl(context->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
   shutdown(peer->socket, SHUT_RDWR); /* where only reading failed, a peer that lives sees the end */
   peer->socket = -1;                 /* closed with the mesh */
+  context->unmaps_due = context->ops->exports_memory;
   if (context->said_goodbye) /* who knows that we leave need not tell us that it leaves too */
     df_peer_left(context, rank);
   else if (peer->state != DF_PEER_LEFT)
@@ -284,6 +297,7 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
 
 /* Milliseconds until something may be due; -1: nothing can be. */
 static int tick_ms(dfcclContext_t context) {
+  if (context->unmaps_due) return 1;
   if (context->recorder && df_has_outstanding(context)) return 100;
   if (context->settings.timeout_ms == 0) return -1;
   df_store_relaxed_u32(&context->service_idle, 1);
@@ -334,6 +348,7 @@ static void *service(void *argument) {
     }
     collect_letters(context);
     df_links_progress_due(context);
+    df_unmap_due(context);
     do_due(context);
   }
   return NULL;

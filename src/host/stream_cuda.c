@@ -53,6 +53,28 @@ static dfcclResult_t refuse_capture(cudaStream_t stream) {
                  "a graph that is launched again would use them again");
 }
 
+/* ---- runs on streams of this process that are not through */
+
+static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER; /* a run, or calls that wait */
+static uint32_t outstanding;                                  /* grows under the lock */
+
+static void count_run(void) {
+  pthread_mutex_lock(&beginning);
+  df_system_add_u32(&outstanding, 1);
+  pthread_mutex_unlock(&beginning);
+}
+
+int df_cuda_pause_streams(void) {
+  pthread_mutex_lock(&beginning);
+  if (df_observe_u32(&outstanding) == 0) return 1;
+  pthread_mutex_unlock(&beginning);
+  return 0;
+}
+
+void df_cuda_resume_streams(void) { pthread_mutex_unlock(&beginning); }
+
+/* ---- one run */
+
 /* [lock] 0: none is free. Entry 0 is never used. */
 static uint32_t take_ticket(df_cuda_state *state) {
   for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++) {
@@ -80,6 +102,7 @@ dfcclResult_t df_cuda_stream_begin(dfcclContext_t context, void *stream, df_stre
   if (run->ticket == 0)
     return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
                    DF_CUDA_TICKETS - 1, context->rank);
+  count_run(); /* before anything waits on the stream */
   cudaError_t error = enqueue(state->write_value, CU_STREAM_WRITE_VALUE_DEFAULT,
                               df_cuda_write_kernel(), stream, &ticket->input, run->number);
   if (error == cudaSuccess) return dfcclSuccess;
@@ -100,4 +123,5 @@ void df_cuda_stream_release(dfcclContext_t context, uint32_t number) {
   df_stream_ticket *ticket = &df_cuda_state_of(context)->tickets[number];
   df_bus_release();
   df_publish_u64(&ticket->output, ticket->wanted);
+  df_system_sub_u32(&outstanding, 1);
 }

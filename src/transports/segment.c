@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -104,10 +105,21 @@ void df_segment_destroy(df_segment *segment) {
   if (segment == NULL) return;
   if (segment->destroy)
     segment->destroy(segment);
-  else
+  else if (segment->base)
     munmap(segment->base, segment->bytes);
   if (segment->fd >= 0) close(segment->fd);
   free(segment);
+}
+
+void df_segment_abandon(df_segment *segments) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static df_segment *abandoned; /* so that they are not taken for a leak */
+  df_segment **last = &segments;
+  while (*last) last = &(*last)->next;
+  pthread_mutex_lock(&lock);
+  *last = abandoned;
+  abandoned = segments;
+  pthread_mutex_unlock(&lock);
 }
 
 static int comes_before(const df_range *a, const df_range *b) {

@@ -22,7 +22,8 @@ typedef struct df_segment {
   /* A device's memory (segment_cuda.h): what peers get in place of a file descriptor. */
   void (*destroy)(struct df_segment *segment); /* gives base back; NULL: a memfd's mapping */
   int device, has_handle, is_mapping;
-  void *primary; /* the device's context, which the segment retains */
+  int closing, may_be_read; /* a mapping that is to be closed, see host/unmap.c */
+  void *primary;            /* the device's context, which the segment retains */
   uint8_t handle[DF_SEGMENT_HANDLE_BYTES];
 } df_segment;
 
@@ -32,6 +33,8 @@ dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes)
  * and its seals. */
 dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
 void df_segment_destroy(df_segment *segment);
+/* Keeps a list of them until the process ends. */
+void df_segment_abandon(df_segment *segments);
 /* Gives the range its pages now, in this process, so that the first lap of a ring takes no page
  * faults. Best effort. */
 void df_segment_populate(const df_segment *segment, uint64_t offset, uint64_t bytes);

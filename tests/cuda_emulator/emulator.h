@@ -117,6 +117,7 @@ typedef struct emulator_allocation {
   char *mapping;
   size_t mapping_bytes;
   uint64_t file_offset;
+  int file; /* MEMORY_IPC: the exporter's */
   struct emulator_allocation *next;
 } emulator_allocation;
 
@@ -180,6 +181,13 @@ cudaError_t emulator_wait_point(emulator_point point, int device);
 emulator_allocation *emulator_find(const void *pointer); /* with the lock */
 void emulator_copy(void *destination, const void *source, size_t bytes);
 void emulator_fill(void *destination, int value, size_t bytes);
+
+/* ---- importers.c: which processes have opened which allocations of a device's memory file */
+enum { EMULATOR_IMPORTERS_BYTES = 64 * 1024 }; /* at the beginning of the file */
+void emulator_note_import(int file, uint64_t offset);
+void emulator_forget_import(int file, uint64_t offset);
+/* Ends this process where another one that lives has it mapped. */
+void emulator_check_not_imported(int file, uint64_t offset);
 
 /* ---- grid.c */
 void emulator_run_grid(emulator_grid *grid); /* with the lock; returns when it has ended */

@@ -103,6 +103,7 @@ static bool have_device_file(emulator_device *device) {
     return false;
   }
   device->memory_file = file;
+  device->memory_end = EMULATOR_IMPORTERS_BYTES;
   return true;
 }
 
@@ -115,7 +116,7 @@ static cudaError_t new_device_memory(void **pointer, size_t bytes, bool pooled) 
     *pointer = NULL;
     return cudaSuccess;
   }
-  if (bytes > device_memory - device->memory_end || !have_device_file(device))
+  if (!have_device_file(device) || bytes > device_memory - device->memory_end)
     return cudaErrorMemoryAllocation;
   emulator_allocation *a = calloc(1, sizeof *a);
   if (!a || !map_guarded(a, bytes, device->memory_file, device->memory_end)) {
@@ -136,6 +137,8 @@ static cudaError_t new_device_memory(void **pointer, size_t bytes, bool pooled) 
 }
 
 static void release(emulator_allocation *a) {
+  if (a->kind == MEMORY_DEVICE)
+    emulator_check_not_imported(emulator.devices[a->device].memory_file, a->file_offset);
   if (a->kind == MEMORY_DEVICE || a->kind == MEMORY_IPC) unpoison(a);
   if (a->mapping) munmap(a->mapping, a->mapping_bytes);
   if (a->kind == MEMORY_DEVICE) {
@@ -145,6 +148,8 @@ static void release(emulator_allocation *a) {
     emulator.counts.device_allocations--;
     emulator.counts.device_bytes -= a->bytes;
   } else if (a->kind == MEMORY_IPC) {
+    emulator_forget_import(a->file, a->file_offset);
+    close(a->file);
     emulator.counts.ipc_mappings--;
   } else {
     emulator.counts.host_allocations--;
@@ -357,6 +362,8 @@ EMULATOR_EXPORT cudaError_t cudaIpcOpenMemHandle(void **pointer, cudaIpcMemHandl
   emulator_allocation *a = result == cudaSuccess ? calloc(1, sizeof *a) : NULL;
   if (a && map_guarded(a, h.bytes, file, h.offset)) {
     a->kind = MEMORY_IPC;
+    a->file = file;
+    emulator_note_import(file, h.offset);
     a->device = device; /* which may touch it from now on */
     poison(a);
     enlist(a);
@@ -368,7 +375,7 @@ EMULATOR_EXPORT cudaError_t cudaIpcOpenMemHandle(void **pointer, cudaIpcMemHandl
   }
   emulator_end_allocating(device);
   pthread_mutex_unlock(&emulator.lock);
-  close(file);
+  if (result != cudaSuccess) close(file);
   return emulator_set_error(result);
 }
 

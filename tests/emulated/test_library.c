@@ -7,7 +7,8 @@
  *   - dfcclDeviceSynchronize returns when the runs on streams that it waits for are through, also
  *     where they need runs that are submitted after the call, by any rank.
  *   - When a device is lost every run ends, once, with an error.
- *   - A closed context leaves nothing on the device.
+ *   - A closed context leaves nothing on the device, and takes nothing away that another process
+ *     has mapped; nor does dfcclMemFree, also after a failure.
  *   - The library uses its own device and no other, and a thread that calls it has the current
  *     context that it had before, or none.
  */
@@ -19,6 +20,7 @@
 
 #include "cuda_emulator.h"
 #include "support/buffers.h"
+#include "support/processes.h"
 
 enum { RANKS = 2, COLLECTIVES = 3, COUNT = 700, ROUNDS = 4, BYTES = COUNT * sizeof(uint32_t) };
 
@@ -280,6 +282,52 @@ DF_TEST(emulated_library, the_current_context_stays_what_it_is, 120) {
           counts.primary_contexts);
   }
   nothing_is_left();
+}
+
+/* ---- ranks as processes: the emulator ends a process that frees what another one has mapped */
+
+/* The last rank runs it once, the others once more. */
+static void fail_with(dfcclContext_t ctx, dfcclCollId_t id, void *memory, int is_last) {
+  for (int run = 0; run < 2 - is_last; run++) {
+    dfcclResult_t result = dfcclRunAllReduce(ctx, id, memory, (char *)memory + BYTES, NULL, NULL);
+    df_waiting_for("dfcclWait");
+    if (result == dfcclSuccess) result = dfcclWait(ctx, id);
+    df_waiting_for(NULL);
+    CHECK((result == dfcclSuccess) == (run == 0), "run %d: %s", run, dfcclGetErrorString(result));
+  }
+  if (is_last) OK(dfcclDeregister(ctx, id));
+}
+
+static void free_what_a_peer_maps(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  int fails = *(const int *)arg;
+  df_collective coll = df_simple(COUNT, ranks);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  OK(df_register(ctx, 0, &coll));
+  for (int round = 0; round < ROUNDS; round++) {
+    void *memory = NULL;
+    OK(dfcclMemAlloc(ctx, &memory, 2 * BYTES));
+    for (int run = 0; run < 2; run++) {
+      OK(dfcclRunAllReduce(ctx, 0, memory, (char *)memory + BYTES, NULL, NULL));
+      df_waiting_for("dfcclWait");
+      OK(dfcclWait(ctx, 0));
+      df_waiting_for(NULL);
+    }
+    if (fails && round == 1) {
+      OK(df_register(ctx, 1, &coll));
+      fail_with(ctx, 1, memory, rank == ranks - 1);
+    }
+    OK(dfcclMemFree(ctx, memory));
+  }
+  df_finish(ctx);
+  nothing_is_left();
+}
+
+DF_TEST(emulated_library, memory_goes_back_when_other_processes_have_unmapped_it, 120) {
+  for (int fails = 0; fails < 2; fails++) {
+    df_family family;
+    df_fork(&family, RANKS, 100, free_what_a_peer_maps, &fails);
+    df_join(&family);
+  }
 }
 
 /* ---- a lost device */
