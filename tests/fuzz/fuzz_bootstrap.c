@@ -3,9 +3,12 @@
  * nor waits, and only what is sealed with the job's key moves the job.
  *
  * The first byte picks who speaks: a stranger to the root, a rank that knows the secret but is
- * broken, a root that is broken, a stranger to a rank's listener, or the author of a unique id.
- * Built with libFuzzer where the compiler has it; otherwise fuzz_main.c makes the inputs.
+ * broken, a root that is broken, a stranger to a rank's listener, what poses as a lower rank, or
+ * the author of a unique id. Built with libFuzzer where the compiler has it; otherwise fuzz_main.c
+ * makes the inputs.
  */
+#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -180,7 +183,8 @@ static void be_broken_root(input *in) {
   dfcclResult_t result = phase == 0   ? df_rendezvous_table(r)
                          : phase == 1 ? df_rendezvous_news(r)
                                       : df_rendezvous_finish(r);
-  DF_ASSERT(result != dfcclTimeout); /* the end of the stream is noticed */
+  /* The end of the stream is noticed. (A refusal may say that somebody else was late.) */
+  DF_ASSERT(result != dfcclTimeout || strstr(df_last_sentence(), "was silent for") == NULL);
   if (phase == 0 && result == dfcclSuccess) DF_ASSERT(r->records != NULL);
   close(pair[0]);
   close(pair[1]);
@@ -228,6 +232,63 @@ static void be_stranger_to_rank(input *in) {
   free(r);
 }
 
+/* ---- What poses as the lower rank that another one calls ---- */
+
+typedef struct {
+  input *in;
+  int listener;
+} poser;
+
+/* Takes one call; answers with what has the form of an answer, or with anything; hangs up. */
+static void *pose(void *argument) {
+  poser *p = argument;
+  unsigned char greeting[sizeof(df_greeting)];
+  df_answer answer;
+  size_t taken;
+  struct pollfd calls = {.fd = p->listener, .events = POLLIN};
+  if (poll(&calls, 1, -1) <= 0) return NULL;
+  int fd = df_accept(p->listener);
+  if (fd < 0) return NULL;
+  ssize_t got = recv(fd, greeting, sizeof greeting, 0); /* it may not be there yet */
+  (void)got;
+  while (p->in->size > 0) {
+    bool well_formed = next_byte(p->in) % 2 == 0;
+    const uint8_t *bytes = next_bytes(p->in, next_byte(p->in), &taken);
+    df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
+    if (well_formed && taken > 0)
+      memcpy(answer.nonce, bytes, DF_MIN(taken, sizeof answer - sizeof(df_header)));
+    if (well_formed) send_some(fd, &answer, sizeof answer);
+    if (!well_formed && taken > 0) send_some(fd, bytes, taken);
+  }
+  close(fd);
+  return NULL;
+}
+
+static void be_posing_rank(input *in) {
+  df_record records[2] = {0};
+  unsigned char local[2] = {0, 1};
+  int sockets[2], root[2];
+  df_rendezvous *r = calloc(1, sizeof *r);
+  DF_ASSERT(r != NULL);
+  make_pair(SOCK_STREAM, root);
+  *r = (df_rendezvous){.n_ranks = 2, .rank = 1, .fd = root[0], .records = records, .timeout_ms = 2};
+  pid_t self = getpid();
+  memcpy(records[0].name, &self, sizeof self);
+  poser p = {.in = in, .listener = df_listen_abstract(SOCK_SEQPACKET, records[0].name)};
+  DF_ASSERT(p.listener >= 0);
+  r->listener.fd = -1;
+  pthread_t thread;
+  DF_ASSERT(pthread_create(&thread, NULL, pose, &p) == 0);
+  r->deadline_ns = df_clock_ns() + 4000000u;
+  DF_ASSERT(df_mesh_connect(r, local, sockets) != dfcclSuccess); /* it has proved nothing */
+  shutdown(p.listener, SHUT_RDWR); /* it may not have called in time */
+  pthread_join(thread, NULL);
+  close(p.listener);
+  close(root[0]);
+  close(root[1]);
+  free(r);
+}
+
 static void write_id(input *in) {
   dfcclUniqueId id = {{0}};
   uint16_t port;
@@ -245,6 +306,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   switch (next_byte(&in) % 16) {
   case 0: /* slow: it waits for a deadline */
     be_stranger_to_rank(&in);
+    break;
+  case 15:
+    be_posing_rank(&in);
     break;
   case 1:
   case 2:
