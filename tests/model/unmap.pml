@@ -12,19 +12,24 @@
  * Holds: what is read is mapped, and the run's own; an open window is mapped; without a failure all
  * runs complete, and nothing stays mapped. TOLD_LATE: the reader hears of the failure later, as of
  * another rank's death. READER_ALONE: only the reader keeps what a failed run may read; enough where
- * it is told of each failure at once.
+ * it is told of each failure at once. EXPORTED (unmap.c): a mapping does not keep a device's memory;
+ * the owner gives it back when the reader has said that it is unmapped, and after a failure the
+ * reader unmaps when no run of its own may touch it. What is read has not gone back, and all goes
+ * back.
  * Planted: ANYWAY (nobody keeps it), READER_ALONE with TOLD_LATE, NO_DRAIN (a run is complete before
  * the credit), KEPT_REACH (a segment begins with the last one's reach), SAME_NUMBER (and with its
  * number), OPEN_EARLY (a window is open before the mapping), CLOSE_LATE (and closed after the
- * unmapping), NO_WINDOW (any address is followed, and one is told before the mapping).
+ * unmapping), NO_WINDOW (any address is followed, and one is told before the mapping); EXPORTED with
+ * FREE_AT_ONCE (the owner does not wait for the reader), CLOSE_AT_ONCE (nor the reader for its runs).
  */
 #define RUNS 2
 #define PLACES 2
 #define NOWHERE PLACES
 #define COPIED PLACES
+#define UNMAPPED (PLACES + 1) /* in the place of a place */
 
 mtype = {SEGMENT, UNMAP, FAIL};
-chan to_reader = [4] of {mtype, byte, byte}; /* number, whose memory it is */
+chan to_reader = [4] of {mtype, byte, byte}; /* number; whose memory it is, or may it be read */
 chan to_owner = [2] of {byte, byte};         /* MAPPED: number, place */
 
 byte number_now, reach = NOWHERE; /* of the owner's segment at the moment; 0: none */
@@ -32,7 +37,8 @@ byte published[RUNS], credit[RUNS], address[RUNS];
 bool cancelled[RUNS], reader_cancelled[RUNS];
 bool owner_may_be_read, reader_may_be_read, failed, owner_over;
 byte place[PLACES], place_number[PLACES]; /* the reader's address space: whose memory + 1; 0: none */
-bool window[PLACES];
+bool window[PLACES], closing[PLACES], closing_read[PLACES];
+bool over[RUNS], gone[RUNS]; /* the reader's run; the owner's memory */
 
 /* A collective fails at the owner (df_fail_collective), or not. */
 active proctype failure() {
@@ -83,7 +89,12 @@ active proctype owner() {
 #endif
 complete:
     atomic { /* dfcclMemFree, under the lock */
-#if defined(ANYWAY) || defined(READER_ALONE)
+#ifdef EXPORTED
+      to_reader!UNMAP(number_now, owner_may_be_read);
+#ifdef FREE_AT_ONCE
+      gone[turn] = true;
+#endif
+#elif defined(ANYWAY) || defined(READER_ALONE)
       to_reader!UNMAP(number_now, 0);
 #else
       if
@@ -105,15 +116,23 @@ end:
   :: atomic {
       to_owner?number, there;
       if
-      :: number == number_now -> reach = there
+      :: there == UNMAPPED -> gone[number - 1] = true
+      :: there != UNMAPPED && number == number_now -> reach = there
       :: else
       fi
     }
   od
 }
 
+#ifdef CLOSE_AT_ONCE
+#define MAY_CLOSE(there) closing[there]
+#else
+#define MAY_CLOSE(there) (closing[there] && (!closing_read[there] || (over[0] && over[1])))
+#endif
+
 active proctype reader_service() {
   byte number, whose, at;
+  bool read;
 end:
   do
   :: to_reader?SEGMENT(number, whose) ->
@@ -134,7 +153,21 @@ end:
     window[at] = true;
     to_owner!number, at;
 #endif
-  :: to_reader?UNMAP(number, _) ->
+#ifdef EXPORTED
+  :: to_reader?UNMAP(number, read) ->
+    if
+    :: place[0] && place_number[0] == number -> closing_read[0] = read; closing[0] = true
+    :: place[1] && place_number[1] == number -> closing_read[1] = read; closing[1] = true
+    fi
+  :: MAY_CLOSE(0) -> at = 0; goto close
+  :: MAY_CLOSE(1) -> at = 1;
+close:
+    atomic { window[at] = false; closing[at] = false };
+    number = place_number[at];
+    atomic { place[at] = 0; place_number[at] = 0 };
+    to_owner!number, UNMAPPED
+#else
+  :: to_reader?UNMAP(number, read) ->
 #ifndef ANYWAY
     if
     :: reader_may_be_read -> goto kept
@@ -155,12 +188,13 @@ end:
 #endif
 kept:
     skip
+#endif
   :: to_reader?FAIL(number, _) ->
     atomic { reader_cancelled[number] = true; reader_may_be_read = true }
   od
 }
 
-#ifdef NO_WINDOW
+#if defined(NO_WINDOW) || defined(EXPORTED) /* a device does not see windows */
 #define MAY_FOLLOW(there) true
 #else
 #define MAY_FOLLOW(there) window[there]
@@ -169,7 +203,6 @@ kept:
 /* One block: a step of one collective, then of another, as it likes. */
 active proctype reader_block() {
   byte c;
-  bool over[RUNS];
 end:
   do
   :: c = 1 - c
@@ -179,8 +212,8 @@ end:
     if
     :: address[c] == COPIED
     :: else ->
-      assert(place[address[c]] == c + 1);
-      assert(place[address[c]] == c + 1) /* reading takes a while */
+      assert(place[address[c]] == c + 1 && !gone[c]);
+      assert(place[address[c]] == c + 1 && !gone[c]) /* reading takes a while */
     fi;
     over[c] = true;
     credit[c] = 1
@@ -194,7 +227,11 @@ end:
   :: atomic { window[1] && !place[1] -> assert(false) }
   :: timeout ->
     assert(owner_over);
+#ifdef EXPORTED
+    assert(gone[0] && gone[1]);
+#else
     assert(failed || (!place[0] && !place[1]));
+#endif
     break
   od
 }
