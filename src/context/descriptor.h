@@ -92,6 +92,14 @@ typedef struct df_stream_ticket {
   uint64_t reserved;
 } df_stream_ticket;
 
+/* Results that are too large for the caches are written past them. In place that is a detour where
+ * the run has read the same lines moments ago, and none where it only overwrites them. */
+typedef enum {
+  DF_STREAM_NEVER,
+  DF_STREAM_OUT_OF_PLACE,
+  DF_STREAM_ALWAYS /* the operation reads nothing that it overwrites */
+} df_stream_results;
+
 typedef struct df_descriptor {
   const df_primitive *primitives;
   struct df_link *links; /* [n_blocks][n_links] */
@@ -114,7 +122,7 @@ typedef struct df_descriptor {
   uint16_t n_links, n_blocks;
   uint8_t geometry, type, op, element_bytes;
   uint8_t direct_in_place; /* 0: an in-place run must not lend buffers */
-  uint8_t stream;          /* results are too large for the caches: write them past the caches */
+  uint8_t stream;          /* df_stream_results */
 } df_descriptor;
 DF_STATIC_ASSERT(sizeof(df_descriptor) == 128, "1,000 collectives fit the design's limit");
 

@@ -159,7 +159,10 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
    * where it comes from memory anyway, slots are faster. */
   d->direct_in_place = plan->direct_in_place && (coll->operation != DF_OP_ALL_REDUCE ||
                                                  result_bytes >= (uint64_t)settings->in_place_min);
-  d->stream = result_bytes >= (uint64_t)settings->stream_min;
+  int only_overwrites = coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_ALL_GATHER;
+  d->stream = result_bytes < (uint64_t)settings->stream_min ? DF_STREAM_NEVER
+              : only_overwrites                             ? DF_STREAM_ALWAYS
+                                                            : DF_STREAM_OUT_OF_PLACE;
   return dfcclSuccess;
 }
 

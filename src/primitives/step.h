@@ -232,9 +232,10 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->type = desc->type;
   move->op = desc->op == dfcclAvg ? (uint8_t)dfcclSum : desc->op;
   move->divisor = desc->divisor;
-  /* In place, what went through slots has been read moments ago: past the caches would be a detour.
-   * What is pulled from a lent buffer replaces lines that this rank has not read. */
-  move->stream = desc->stream && (received_direct || !(cursor->flags & DF_CURSOR_IN_PLACE));
+  /* What is pulled from a lent buffer replaces lines that this rank has not read, in place too. */
+  move->stream = desc->stream >= (received_direct || !(cursor->flags & DF_CURSOR_IN_PLACE)
+                                      ? DF_STREAM_OUT_OF_PLACE
+                                      : DF_STREAM_ALWAYS);
   move->element_bytes = desc->element_bytes;
 
   if (move->send_link) {

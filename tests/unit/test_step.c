@@ -354,6 +354,35 @@ DF_TEST(step, what_must_not_be_lent_is_copied, 30) {
   CHECK(!lends(&f), "scratch memory is reused in the next loop");
 }
 
+/* Is a received result written past the caches? */
+static int streams(uint8_t stream, int in_place, int lent) {
+  fixture f;
+  df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_STORE, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
+  make(&f, &p, 1);
+  f.desc.stream = stream;
+  if (in_place) f.words.runs[0].recv = f.input;
+  if (lent) {
+    uint8_t *slot = df_link_slot(&f.links[0], 1);
+    *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) = (uint64_t)(uintptr_t)f.scratch;
+    df_link_publish(&f.links[0], 1, 1);
+  } else {
+    arrive(&f, 1, 7);
+  }
+  CHECK(step(&f) == DF_STEP_DONE, "the message is there");
+  expect_values(in_place ? f.input : f.output, lent ? -1 : 7, lent ? 0 : 1, "the result");
+  return f.move.stream;
+}
+
+DF_TEST(step, what_was_read_moments_ago_is_not_written_past_the_caches, 30) {
+  for (int in_place = 0; in_place < 2; in_place++)
+    for (int lent = 0; lent < 2; lent++) {
+      CHECK(!streams(DF_STREAM_NEVER, in_place, lent), "never");
+      CHECK(streams(DF_STREAM_ALWAYS, in_place, lent), "always");
+      CHECK(streams(DF_STREAM_OUT_OF_PLACE, in_place, lent) == (!in_place || lent),
+            "in place, from a slot: no; otherwise: yes");
+    }
+}
+
 DF_TEST(step, store_to_lend, 30) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_SEND | DF_PRIM_STORE_TO_LEND,
