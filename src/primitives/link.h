@@ -102,7 +102,10 @@ enum { DF_HOLD_READING = 1, DF_HOLD_REVOKED = 2 };
 DF_CORE int df_link_borrow(const df_link *link) {
   return df_system_claim_u64(link->credit + 1, 0, DF_HOLD_READING);
 }
-DF_CORE void df_link_return(const df_link *link) { df_publish_u64(link->credit + 1, 0); }
+/* Receiver: has read it. 0: it was seized meanwhile, and what was read counts for nothing. */
+DF_CORE int df_link_return(const df_link *link) {
+  return df_system_claim_u64(link->credit + 1, DF_HOLD_READING, 0);
+}
 DF_CORE int df_link_is_revoked(const df_link *link) {
   return df_observe_u64(link->credit + 1) == DF_HOLD_REVOKED;
 }
@@ -110,6 +113,12 @@ DF_CORE int df_link_is_revoked(const df_link *link) {
  */
 DF_CORE int df_link_revoke(const df_link *link) {
   return df_link_is_revoked(link) || df_system_claim_u64(link->credit + 1, 0, DF_HOLD_REVOKED);
+}
+/* Sender, after df_link_revoke returned 0, for a receiver that can do no harm by reading on: does
+ * not wait for it, for it may have died, whatever it left there. 0: the word changes just now. */
+DF_CORE int df_link_seize(const df_link *link) {
+  uint64_t held = df_observe_u64(link->credit + 1);
+  return df_system_claim_u64(link->credit + 1, held, DF_HOLD_REVOKED);
 }
 
 /* Bytes of one slot, and of a whole ring with its credit line, for payloads of at most

@@ -96,13 +96,15 @@ DF_CORE int df_step_is_drained(const df_descriptor *desc, const df_part *part, u
 }
 
 /* The collective was given up: peers of this process must not read this run's buffers any more, for
- * the application may unmap them. Other processes have mappings of their own. Returns 0 while one
- * of them is in the middle of reading. */
+ * the application may unmap them. Other processes have mappings of their own: what they are in the
+ * middle of reading, and the application may overwrite, they learn to forget. Returns 0 while one
+ * of this process is in the middle of reading. */
 DF_CORE int df_step_take_back(const df_descriptor *desc, uint32_t block, const df_cursor *cursor) {
   if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
   for (uint32_t i = 0; i < desc->n_links; i++) {
     const df_link *link = &desc->links[block * desc->n_links + i];
-    if (link->sends && !df_link_revoke(link) && link->same_process) return 0;
+    if (!link->sends || df_link_revoke(link)) continue;
+    if (link->same_process || !df_link_seize(link)) return 0;
   }
   return 1;
 }
@@ -260,13 +262,14 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
 /* Leader: announces what was moved and advances the cursor. */
 DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       const df_move *move, df_lanes *lanes) {
+  /* Its owner has given the run up while it was read: so will this rank. */
+  if (move->borrows && !df_link_return(move->recv_link)) return DF_STEP_BLOCKED;
   if (move->send_link && move->announces) {
     df_link_publish(move->send_link, move->send_sequence, (int)move->lends);
     df_lanes_note_bell(lanes, move->send_link->peer_bell);
     if (move->lends) cursor->flags |= DF_CURSOR_DIRECT_SENT;
   }
   if (move->recv_link) {
-    if (move->borrows) df_link_return(move->recv_link);
     if (df_link_release(move->recv_link, move->recv_sequence))
       df_lanes_note_bell(lanes, move->recv_link->peer_bell);
   }

@@ -6,10 +6,12 @@
  *
  * Holds: no buffer is read that was given back; without a cancellation every one is read and the run
  * completes; a cancelled sender always ends. (The receiver of a cancelled run waits until it is
- * cancelled itself.)
+ * cancelled itself.) SEIZE: of another process, whose mapping stays: the sender does not wait for a
+ * receiver that reads, for it may have died, but takes the buffer from it; nothing counts that was
+ * read of a buffer after it was given back.
  * Planted: NO_BORROW (the receiver reads without holding), LOOK_FIRST (it looks whether the buffer
  * is revoked, then reads), NO_REVOKE (the sender gives back at once), REVOKE_ANYWAY (it does not wait
- * for a reader).
+ * for a reader), UNCHECKED (of SEIZE: the receiver does not look whether it was).
  */
 #define MESSAGES 3
 #define FREE 0
@@ -38,7 +40,11 @@ active proctype sender() {
       if
       :: hold == FREE -> hold = REVOKED
       :: hold == REVOKED
+#ifdef SEIZE
+      :: hold == READING -> hold = REVOKED
+#else
       :: hold == READING -> goto again /* it is being read: the next step tries again */
+#endif
       fi
     }
     break;
@@ -54,6 +60,7 @@ again:
 
 active proctype receiver() {
   byte message = 0;
+  bool torn;
   do
   :: message == MESSAGES -> break
   :: message < MESSAGES ->
@@ -66,10 +73,26 @@ end:
 #else
     atomic { if :: hold == FREE -> hold = READING :: else -> break fi }
 #endif
+#ifdef SEIZE
+    torn = !mapped;
+    torn = torn || !mapped; /* reading takes a while */
+    atomic {
+      if
+      :: hold == READING -> hold = FREE
+#ifdef UNCHECKED
+      :: else
+#else
+      :: else -> break
+#endif
+      fi
+    }
+    assert(!torn);
+#else
     assert(mapped);
     assert(mapped); /* reading takes a while */
 #if !defined(NO_BORROW) && !defined(LOOK_FIRST)
     hold = FREE;
+#endif
 #endif
     message++;
     credit = message

@@ -30,7 +30,8 @@ SLOW = {
     "a full SQ is told by a load", "between two turns the lock is only tried", "the completion counter is set back after the CQE",
     "the poller and the waiters' bell are rung without a fence", "the poller does not look again",
     "a retired run does not make room", "a waiting run is no longer listed while room is looked for",
-    "a lent buffer is taken back while it is read", "a lent buffer is read without being held", "a broken context does not tell its runs",
+    "a lent buffer is taken back while it is read", "a lent buffer is read without being held",
+    "what another process reads of a failed run counts", "a broken context does not tell its runs",
     "runs beyond a member's last are looked at before it is counted", "the service thread does not look at deadlines",
     "a deadline begins, and nobody is woken", "a deadline begins without a fence", "a leaving rank does not deregister",
     "a place in the order of registrations is not kept",
@@ -112,8 +113,13 @@ BUGS = [
     # Of schedules that end (endings.c).
     ends("a cancellation is not observed", STEP, "  if (DF_UNLIKELY(df_lanes_attend(lanes) &&", "  if (DF_UNLIKELY(!PLANTED && df_lanes_attend(lanes) &&"),
     ends("a lent buffer is not taken back", STEP, "  if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags", "  if (PLANTED || cursor->phase == DF_PHASE_BEGIN || !(cursor->flags"),
-    ends("a lent buffer is taken back while it is read", STEP, "!df_link_revoke(link) && link->same_process", "!df_link_revoke(link) && link->same_process && !PLANTED"),
-    ends("a lent buffer is read without being held", STEP, "if (received_direct && !df_link_borrow(", "if (!PLANTED && received_direct && !df_link_borrow("),
+    ends("a lent buffer is taken back while it is read", STEP, "if (!link->sends || df_link_revoke(link)) continue;", "if (!link->sends || df_link_revoke(link) || (PLANTED && link->same_process)) continue;"),
+    # Was real: what another process was reading was not taken from it.
+    ends("what another process reads of a failed run counts", STEP, "if (move->borrows && !df_link_return(move->recv_link)) return", "if (move->borrows && !df_link_return(move->recv_link) && !PLANTED) return"),
+    ("a lent buffer is read without being held", [
+        (STEP, "if (received_direct && !df_link_borrow(", "if (!PLANTED && received_direct && !df_link_borrow("),
+        (LINK, "  return df_system_claim_u64(link->credit + 1, DF_HOLD_READING, 0);", "  return PLANTED || df_system_claim_u64(link->credit + 1, DF_HOLD_READING, 0);")],
+     "--endings"),
     ends("runs that wait on the host are forgotten on failure", FAILURE, "  df_list(context, coll);\n  if (coll->taken", "  if (!PLANTED) df_list(context, coll);\n  if (coll->taken"),
     ends("a failure rings nobody", FAILURE, "    context->ops->submitted(context, 1);", "    if (!PLANTED) context->ops->submitted(context, 1);"),
     # Was real: the count that was compared grew only after the look.

@@ -6,6 +6,8 @@
  *   - Everything goes on where sequence numbers, which have 63 bits, wrap around.
  *   - Where slots are given back several at a time, the sender still finds room once the receiver
  *     has read all, and never writes to a slot that was not read.
+ *   - A lent buffer is being read or taken back; taken back while another process reads it, that
+ * one is told.
  *   - What was written before publishing is there for whoever saw the message, and what was read
  *     before releasing was read before it is overwritten (race build).
  */
@@ -153,6 +155,21 @@ static void *receive(void *unused) {
     df_link_release(&shared.receiver, s);
   }
   return NULL;
+}
+
+DF_TEST(link, lent_buffers_are_held_revoked_or_seized, 30) {
+  pair p;
+  make(&p, 2, DF_LINK_FLAGGED_OFFSET, 0);
+  CHECK(df_link_borrow(&p.receiver) && !df_link_borrow(&p.receiver), "held twice");
+  CHECK(!df_link_revoke(&p.sender), "revoked while it is read");
+  CHECK(df_link_return(&p.receiver), "nobody has seized it");
+  CHECK(df_link_borrow(&p.receiver) && df_link_seize(&p.sender), "not seized");
+  CHECK(!df_link_return(&p.receiver), "the receiver was not told");
+  CHECK(df_link_is_revoked(&p.receiver) && df_link_revoke(&p.sender), "not revoked for good");
+  CHECK(!df_link_borrow(&p.receiver), "borrowed after it was seized");
+  p.sender.credit[1] = 7;
+  CHECK(!df_link_revoke(&p.sender) && df_link_seize(&p.sender), "what a peer left there is kept");
+  free(p.ring);
 }
 
 DF_TEST(link, two_threads, 60) {
