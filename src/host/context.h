@@ -185,6 +185,7 @@ struct dfcclContext {
   uint32_t rank, n_ranks;
   df_settings settings;
   df_shape_limits shape_limits;
+  uint32_t n_cores; /* that the ranks' processes may use, all together; the same on every rank */
   df_mesh mesh;
   df_world *world;
   pthread_mutex_t lock;

@@ -62,6 +62,7 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
   }
   for (uint32_t w = 0; w < DF_CARD_CPU_WORDS; w++) cores += (uint32_t)__builtin_popcountll(cpus[w]);
   df_settings_complete(&context->settings, context->n_ranks, cores);
+  context->n_cores = cores;
   const df_settings *s = &context->settings;
   context->shape_limits = (df_shape_limits){.slot_bytes = (uint64_t)s->slot_bytes,
                                             .slots = (uint32_t)s->slots,

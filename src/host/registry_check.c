@@ -52,6 +52,11 @@ static int in_one_process(dfcclContext_t context, const dfcclCollOptions_t *opti
   return 1;
 }
 
+/* The same answer on every member: all have the cards of all ranks. */
+static uint32_t is_crowded(const dfcclContext_t context, uint32_t n) {
+  return context->settings.backend == dfcclBackendCpu && n >= 2 * context->n_cores;
+}
+
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *r,
                                     df_choice *choice) {
   dfcclResult_t result = check_options(context, r->options);
@@ -77,6 +82,7 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
                           .bytes = df_larger_buffer(r->operation, n, r->count, (uint32_t)element),
                           .memory = in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS
                                                                            : DF_MEMORY_HOST,
+                          .crowded = is_crowded(context, n),
                           .split = (uint32_t)context->settings.split};
   if (!df_choose(&context->settings.tuning, &question, choice))
     return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have",

@@ -2,11 +2,15 @@
 
 #include <string.h>
 
+static int memory_fits(const df_rule *rule, const df_question *q) {
+  if (rule->memory == DF_MEMORY_CROWDED) return q->memory == DF_MEMORY_HOST && q->crowded;
+  return rule->memory == DF_MEMORY_ANY || rule->memory == q->memory;
+}
+
 static int fits(const df_rule *rule, const df_question *q, int algorithm) {
   return rule->operation == q->operation && (algorithm < 0 || (int)rule->algorithm == algorithm) &&
-         (rule->memory == DF_MEMORY_ANY || rule->memory == q->memory) &&
-         rule->ranks_least <= q->n && q->n <= rule->ranks_most && rule->bytes_least <= q->bytes &&
-         q->bytes <= rule->bytes_most;
+         memory_fits(rule, q) && rule->ranks_least <= q->n && q->n <= rule->ranks_most &&
+         rule->bytes_least <= q->bytes && q->bytes <= rule->bytes_most;
 }
 
 /* The first rule that fits (of an algorithm, where one is named); NULL: none. */

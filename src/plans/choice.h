@@ -9,9 +9,10 @@ typedef struct df_question {
   const char *name; /* NULL, "auto", or an algorithm's */
   df_operation operation;
   uint32_t n;
-  uint64_t bytes; /* of the larger of a rank's two buffers */
-  df_memory_kind memory;
-  uint32_t split; /* as configured; 0: the library's choice */
+  uint64_t bytes;        /* of the larger of a rank's two buffers */
+  df_memory_kind memory; /* DF_MEMORY_PROCESS or DF_MEMORY_HOST */
+  uint32_t crowded;      /* 1: two members or more for each core that the context's ranks may use */
+  uint32_t split;        /* as configured; 0: the library's choice */
 } df_question;
 
 typedef struct df_choice {

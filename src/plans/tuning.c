@@ -9,7 +9,7 @@
 
 static const char *const operation_words[DF_OP_COUNT] = {"allreduce", "reduce",        "broadcast",
                                                          "allgather", "reducescatter", "alltoall"};
-static const char *const memory_words[] = {"any", "process", "host"};
+static const char *const memory_words[] = {"any", "process", "host", "crowded"};
 
 const char *df_operation_word(df_operation operation) { return operation_words[operation]; }
 
@@ -121,7 +121,8 @@ static int read_rule(const reader *in, char **words, int n, df_rule *rule) {
     return refuse(in, "bytes \"%s\" is no number or range such as 0-16K or 1M-, and not *",
                   words[2]);
   int memory = word_at(memory_words, DF_COUNT_OF(memory_words), words[3]);
-  if (memory < 0) return refuse(in, "memory \"%s\" is none of any, process, host", words[3]);
+  if (memory < 0)
+    return refuse(in, "memory \"%s\" is none of any, process, host, crowded", words[3]);
   rule->memory = (df_memory_kind)memory;
   int algorithm = df_algorithm_by_name(words[4]);
   if (algorithm < 0) return refuse(in, "there is no algorithm \"%s\"", words[4]);
@@ -246,13 +247,16 @@ enum { K = 1024 };
 
 /* Up to 8 ranks measured with `dfccl-bench tune` (docs/PERFORMANCE.md), and rounded off; beyond, by
  * the number of crossings. Where a rank has links to all others their slots are smaller, so that
- * their memory does not grow with the group. */
+ * their memory does not grow with the group. Where ranks share cores, the least work of all of them
+ * together counts, not the longest way of one: whoever wants data reads it where it was first, in
+ * large pieces, so that ranks take turns seldom. */
 const df_rule df_built_in_rules[] = {
     RULE(ALL_REDUCE, 1, 2, PROCESS, 0, 512 * K, DOUBLING, 0),
     RULE(ALL_REDUCE, 1, 2, ANY, 0, 64 * K, ALL_PAIRS, 0),
     RULE(ALL_REDUCE, 3, 16, ANY, 0, 1536, ALL_PAIRS, 0),
     RULE(ALL_REDUCE, 3, 16, ANY, 1537, 64 * K, FLAT, 32 * K),
     RULE(ALL_REDUCE, 17, DF_MAX_RANKS, ANY, 0, 32 * K, DOUBLING, 0),
+    RULE(ALL_REDUCE, 5, 16, CROWDED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
     RULE(ALL_REDUCE, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
     RULE(ALL_REDUCE, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
     RULE(ALL_REDUCE, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
@@ -265,12 +269,15 @@ const df_rule df_built_in_rules[] = {
     RULE(REDUCE, 1, DF_MAX_RANKS, PROCESS, 0, NO_LIMIT, BINOMIAL, 0),
     RULE(REDUCE, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 
+    RULE(BROADCAST, 3, 16, CROWDED, 0, 16 * K, BINOMIAL, 0),
+    RULE(BROADCAST, 3, 16, CROWDED, 0, NO_LIMIT, FLAT, 128 * K),
     RULE(BROADCAST, 1, 16, ANY, 0, 16 * K, FLAT, 0),
     RULE(BROADCAST, 3, 16, PROCESS, 0, NO_LIMIT, TWO_LEVEL, 0),
     RULE(BROADCAST, 5, 64, HOST, 128 * K, NO_LIMIT, SCATTER_ALL_GATHER, 0),
     RULE(BROADCAST, 17, DF_MAX_RANKS, ANY, 0, 64 * K, BINOMIAL, 0),
     RULE(BROADCAST, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 
+    RULE(ALL_GATHER, 5, 16, CROWDED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
     RULE(ALL_GATHER, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
     RULE(ALL_GATHER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
     RULE(ALL_GATHER, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
@@ -278,6 +285,7 @@ const df_rule df_built_in_rules[] = {
     RULE(ALL_GATHER, 65, DF_MAX_RANKS, ANY, 0, 64 * K, BRUCK, 0),
     RULE(ALL_GATHER, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 
+    RULE(REDUCE_SCATTER, 5, 16, CROWDED, 256 * K, 4096 * K, DIRECT, 128 * K),
     RULE(REDUCE_SCATTER, 3, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
     RULE(REDUCE_SCATTER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
     RULE(REDUCE_SCATTER, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
@@ -285,6 +293,7 @@ const df_rule df_built_in_rules[] = {
     RULE(REDUCE_SCATTER, 65, DF_MAX_RANKS, ANY, 0, 64 * K, HALVING, 0),
     RULE(REDUCE_SCATTER, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 
+    RULE(ALL_TO_ALL, 5, 16, CROWDED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
     RULE(ALL_TO_ALL, 1, 4, ANY, 0, NO_LIMIT, DIRECT, 0),
     RULE(ALL_TO_ALL, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
     RULE(ALL_TO_ALL, 65, DF_MAX_RANKS, ANY, 0, 16 * K, BRUCK, 0),

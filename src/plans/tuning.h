@@ -11,7 +11,8 @@
 typedef enum {
   DF_MEMORY_ANY,
   DF_MEMORY_PROCESS, /* all members in one process: any buffer may be lent */
-  DF_MEMORY_HOST     /* several processes */
+  DF_MEMORY_HOST,    /* several processes */
+  DF_MEMORY_CROWDED  /* of a rule only: several processes, and two members or more for each core */
 } df_memory_kind;
 
 typedef struct df_rule {

@@ -101,7 +101,7 @@ DF_TEST(tuning, sentences_fit, 30) {
 }
 
 static df_rule random_rule(df_random *random) {
-  df_rule rule = {.memory = (df_memory_kind)df_random_below(random, 3)};
+  df_rule rule = {.memory = (df_memory_kind)df_random_below(random, 4)};
   do {
     rule.operation = (df_operation)df_random_below(random, DF_OP_COUNT);
     rule.algorithm = (df_algorithm)df_random_below(random, DF_ALGORITHMS);
@@ -148,11 +148,12 @@ DF_TEST(tuning, there_is_always_an_answer, 30) {
   for (int operation = 0; operation < DF_OP_COUNT; operation++)
     for (uint32_t n = 1; n <= DF_MAX_RANKS; n += 1 + n / 7)
       for (uint64_t bytes = 0; bytes < 1ull << 60; bytes = bytes * 3 + 1)
-        for (int memory = 1; memory <= 2; memory++) {
+        for (int kind = 0; kind < 3; kind++) {
           df_question q = {.operation = (df_operation)operation,
                            .n = n,
                            .bytes = bytes,
-                           .memory = (df_memory_kind)memory};
+                           .memory = kind == 0 ? DF_MEMORY_PROCESS : DF_MEMORY_HOST,
+                           .crowded = kind == 2};
           df_choice unnamed = choose(&none, &q);
           q.name = "auto";
           df_choice automatic = choose(NULL, &q);
@@ -192,6 +193,17 @@ DF_TEST(tuning, the_first_rule_that_fits, 30) {
   CHECK(!df_choose(&t, &q, &c), "pairwise has no all-reduce");
   q.name = "no such";
   CHECK(!df_choose(&t, &q, &c), "an unknown name");
+}
+
+DF_TEST(tuning, crowded_is_processes_that_share_cores, 30) {
+  df_tuning t = accepted(HEAD "allreduce 4 100 crowded flat\n"
+                              "allreduce 4 100 any     doubling\n");
+  df_question q = {.operation = DF_OP_ALL_REDUCE, .n = 4, .bytes = 100, .memory = DF_MEMORY_HOST};
+  CHECK(choose(&t, &q).algorithm == DF_DOUBLING, "a core for every rank");
+  q.crowded = 1;
+  CHECK(choose(&t, &q).algorithm == DF_FLAT, "crowded");
+  q.memory = DF_MEMORY_PROCESS;
+  CHECK(choose(&t, &q).algorithm == DF_DOUBLING, "one process");
 }
 
 DF_TEST(tuning, splits, 30) {
