@@ -150,6 +150,17 @@ DF_CORE void df_wake_fence(void) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
+/* The same fence, for a thread that has let go of a mutex since it published. On x86 that took a
+ * locked instruction, which is a full fence. (A C library may do without it while a process has one
+ * thread; then nobody sleeps.) */
+DF_CORE void df_wake_fence_unlocked(void) {
+#if (defined(__x86_64__) || defined(__i386__)) && !defined(__SANITIZE_THREAD__) &&                 \
+    !defined(DF_THREAD_SANITIZER) && !defined(DF_SIMULATION)
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#else
+  df_wake_fence();
+#endif
+}
 /* The host's side of what a device across the bus observes, or has published: page-locked memory is
  * ordinary memory to the host, but not every processor's fences reach beyond its own cores. x86
  * orders stores, and loads, for the bus as for itself; Arm's inner-shareable fences do not. */

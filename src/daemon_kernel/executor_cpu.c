@@ -184,9 +184,12 @@ void df_executor_stop(df_executor *executor) {
   executor->blocks = NULL;
 }
 
-void df_executor_submitted(df_executor *executor, int urgent) {
-  df_wake_fence(); /* after the push, before the looks: store buffering against the sleepers' last
-                      look */
+void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
+  /* After the push, before the looks: store buffering against the sleepers' last look. */
+  if (unlocked)
+    df_wake_fence_unlocked();
+  else
+    df_wake_fence();
   if (DF_UNLIKELY(df_load_relaxed_u32(&executor->work_bell->sleepers) != 0))
     df_bell_wake(executor->work_bell);
   if (df_load_relaxed_u32(&executor->idle_bell.sleepers) == 0) return;
@@ -197,17 +200,15 @@ void df_executor_submitted(df_executor *executor, int urgent) {
   df_bell_wake(&executor->idle_bell);
 }
 
-static void want(df_driver *driver) {
-  if (driver->wants) return;
-  driver->wants = 1;
-  df_system_add_u32(&driver->executor->wanted, 1);
+/* At each turn anew: another driver that ends takes the wish back for all. */
+static void want(df_executor *executor) {
+  if (!df_load_relaxed_u32(&executor->wanted)) df_store_relaxed_u32(&executor->wanted, 1);
 }
 
 void df_driver_begin(df_driver *driver, df_executor *executor) {
   driver->executor = executor;
   driver->held = 0;
-  driver->wants = 0;
-  want(driver);
+  want(executor);
   if (!df_load_relaxed_u32(&executor->expects_waiter))
     df_store_relaxed_u32(&executor->expects_waiter, 1);
 }
@@ -216,7 +217,7 @@ int df_driver_turn(df_driver *driver, int start) {
   df_executor *executor = driver->executor;
   int happened = 0, stuck = 1;
   uint64_t waits_on = 0;
-  want(driver);
+  want(executor);
   for (uint32_t b = 0; b < executor->n_blocks; b++) {
     df_executor_block *eb = &executor->blocks[b];
     if (!(driver->held >> b & 1)) {
@@ -257,9 +258,7 @@ void df_driver_release(df_driver *driver) {
     executor->blocks[b].lanes.interrupt = &executor->wanted;
     disown(&executor->blocks[b]);
   }
-  if (!driver->wants) return;
-  driver->wants = 0;
-  df_system_sub_u32(&executor->wanted, 1);
+  df_store_relaxed_u32(&executor->wanted, 0);
 }
 
 void df_driver_end(df_driver *driver) {

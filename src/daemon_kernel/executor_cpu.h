@@ -52,7 +52,7 @@ typedef struct df_executor {
   df_bell *work_bell;
   uint64_t nap_ns;
   DF_ALIGNED(64) df_bell idle_bell;
-  DF_ALIGNED(64) uint32_t wanted; /* threads that want to drive: background threads make way */
+  DF_ALIGNED(64) uint32_t wanted; /* 1: somebody wants to drive: background threads make way */
   uint32_t expects_waiter; /* the latest runs were waited for: a submission need not wake anybody */
   uint32_t deep_sleepers;  /* background threads that only the idle bell wakes */
   uint32_t activity;       /* changes whenever somebody drove */
@@ -68,15 +68,14 @@ dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_blo
 void df_executor_stop(df_executor *executor);
 
 /* After an SQE was pushed, or a collective cancelled: makes sure that somebody will look. urgent:
- * do not count on waiters. */
-void df_executor_submitted(df_executor *executor, int urgent);
+ * do not count on waiters. unlocked: the caller has let go of a mutex since. */
+void df_executor_submitted(df_executor *executor, int urgent, int unlocked);
 
 /* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
  * sleeping included. */
 typedef struct df_driver {
   df_executor *executor;
   uint64_t held; /* bit by block */
-  int wants;     /* background threads make way for it */
   int visits;    /* the host counts it among those that are inside its calls */
 } df_driver;
 void df_driver_begin(df_driver *driver, df_executor *executor);

@@ -159,6 +159,12 @@ static void wake_waiters(dfcclContext_t context) {
   if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
 }
 
+/* The same by a thread that has let go of the lock since. */
+static void wake_waiters_unlocked(dfcclContext_t context) {
+  df_wake_fence_unlocked();
+  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
+}
+
 static int has_callbacks(const dfcclContext_t context) {
   return df_observe_u64(&context->callbacks.head) != df_observe_u64(&context->callbacks.tail);
 }
@@ -209,7 +215,7 @@ uint32_t df_complete(dfcclContext_t context, df_driver *driver) {
     df_wake_fence(); /* before the next look: the poller may have left a callback to us (store
                         buffering) */
   }
-  if (n > 0) wake_waiters(context);
+  if (n > 0) wake_waiters_unlocked(context);
   return n;
 }
 

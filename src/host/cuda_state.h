@@ -95,7 +95,7 @@ dfcclResult_t df_cuda_clear(dfcclContext_t context, const df_coll *coll, uint8_t
 /* executor_cuda.c */
 dfcclResult_t df_cuda_start(dfcclContext_t context);
 void df_cuda_stop(dfcclContext_t context);
-void df_cuda_submitted(dfcclContext_t context, int urgent);
+void df_cuda_submitted(dfcclContext_t context, int urgent, int unlocked);
 void df_cuda_grow(dfcclContext_t context,
                   uint32_t blocks); /* [lock] the grid, to at least so many */
 dfcclResult_t df_cuda_synchronize(dfcclContext_t context);

@@ -71,8 +71,9 @@ typedef struct df_device_ops {
   uint64_t *(*take_reach)(dfcclContext_t context);
   void (*give_reach)(dfcclContext_t context, uint64_t *reach);
 
-  /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. */
-  void (*submitted)(dfcclContext_t context, int urgent);
+  /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. unlocked:
+   * the lock was let go since. */
+  void (*submitted)(dfcclContext_t context, int urgent, int unlocked);
 
   /* A thread that waits: see executor_cpu.h. */
   void (*drive_begin)(dfcclContext_t context, df_driver *driver);

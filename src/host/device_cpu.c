@@ -120,8 +120,8 @@ static void stop(dfcclContext_t context) {
   if (state_of(context)) df_executor_stop(&state_of(context)->executor);
 }
 
-static void submitted(dfcclContext_t context, int urgent) {
-  df_executor_submitted(&state_of(context)->executor, urgent);
+static void submitted(dfcclContext_t context, int urgent, int unlocked) {
+  df_executor_submitted(&state_of(context)->executor, urgent, unlocked);
 }
 
 static void drive_begin(dfcclContext_t context, df_driver *driver) {

@@ -64,7 +64,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   }
   df_list(context, coll);
   if (coll->taken < coll->submitted) {
-    context->ops->submitted(context, 1);
+    context->ops->submitted(context, 1, 0);
     df_ring_poller(context);
   }
 }

@@ -17,7 +17,7 @@ uint32_t df_runs_in_device(const df_coll *coll) {
 
 /* ---- lists ---- */
 
-static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, const df_run *run) {
+static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, df_run run) {
   if (coll->backlog_length == coll->backlog_capacity) {
     uint32_t capacity = coll->backlog_capacity ? coll->backlog_capacity * 2 : 8;
     df_run *larger = malloc(capacity * sizeof *larger);
@@ -31,7 +31,7 @@ static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, const d
     coll->backlog_capacity = capacity;
     coll->backlog_head = 0;
   }
-  coll->backlog[(coll->backlog_head + coll->backlog_length++) % coll->backlog_capacity] = *run;
+  coll->backlog[(coll->backlog_head + coll->backlog_length++) % coll->backlog_capacity] = run;
   context->backlog_length++;
   return dfcclSuccess;
 }
@@ -81,14 +81,14 @@ static int has_room(const dfcclContext_t context, const df_coll *coll) {
 }
 
 /* Returns 0 when the SQ is full. */
-static int admit(dfcclContext_t context, df_coll *coll, const df_run *run) {
+static inline int admit(dfcclContext_t context, df_coll *coll, df_run run) {
   uint32_t slot = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
-  coll->in_device[slot] = *run; /* the callback is recorded before its SQE can be seen */
-  coll->descriptor->words->runs[slot] = (df_run_arguments){.send = run->send,
-                                                           .recv = run->recv,
-                                                           .send_reach = (uint16_t)run->send_reach,
-                                                           .recv_reach = (uint16_t)run->recv_reach,
-                                                           .ticket = run->ticket};
+  coll->in_device[slot] = run; /* the callback is recorded before its SQE can be seen */
+  coll->descriptor->words->runs[slot] = (df_run_arguments){.send = run.send,
+                                                           .recv = run.recv,
+                                                           .send_reach = (uint16_t)run.send_reach,
+                                                           .recv_reach = (uint16_t)run.recv_reach,
+                                                           .ticket = run.ticket};
   if (!df_sq_push_spmc(&context->device->sq,
                        (df_sqe){.collective = coll->index, .blocks = coll->shape.n_blocks}))
     return 0;
@@ -113,7 +113,7 @@ void df_admit_listed(dfcclContext_t context) {
     df_coll *coll = unlist_first(context);
     while (!sq_full && !context->held && coll->failed == dfcclSuccess && coll->ready &&
            coll->backlog_length > 0 && has_room(context, coll)) {
-      if (!admit(context, coll, &coll->backlog[coll->backlog_head])) {
+      if (!admit(context, coll, coll->backlog[coll->backlog_head])) {
         sq_full = 1;
         break;
       }
@@ -138,7 +138,7 @@ void df_admit_listed(dfcclContext_t context) {
   } else if (df_load_relaxed_u32(&context->has_listed)) {
     df_store_relaxed_u32(&context->has_listed, 0);
   }
-  if (admitted > 0 || sq_full) context->ops->submitted(context, 0);
+  if (admitted > 0 || sq_full) context->ops->submitted(context, 0, 0);
 }
 
 void df_between_turns(void *host) {
@@ -159,7 +159,7 @@ static dfcclResult_t check_buffer(const df_coll *coll, const char *what, const v
                    "%s is NULL for collective %" PRIu64 " of %" PRIu64 " elements", what, coll->id,
                    coll->count);
   size_t element = df_type_size(coll->type);
-  if ((uintptr_t)buffer % element != 0)
+  if (((uintptr_t)buffer & (element - 1)) != 0) /* sizes are powers of two */
     return df_fail(dfcclInvalidArgument,
                    "%s is %p, which is not aligned to the element's %zu bytes (collective %" PRIu64
                    ")",
@@ -196,7 +196,7 @@ static dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operati
 }
 
 /* [lock] */
-static dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run *run, int *pushed) {
+static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run run, int *pushed) {
   dfcclResult_t reserved = df_reserve_callback(context);
   if (reserved != dfcclSuccess) return reserved;
   int straight = coll->ready && coll->backlog_length == 0 && !context->held &&
@@ -227,8 +227,8 @@ static dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run 
   return dfcclSuccess;
 }
 
-static dfcclResult_t request(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
-                             df_run run) {
+static inline dfcclResult_t request(dfcclContext_t context, df_operation operation,
+                                    dfcclCollId_t id, df_run run) {
   int pushed = 0;
   if (context->settings.timeout_ms) run.submitted_ns = df_clock_ns();
   pthread_mutex_lock(&context->lock);
@@ -240,10 +240,10 @@ static dfcclResult_t request(dfcclContext_t context, df_operation operation, dfc
       run.send_reach = df_memory_reach(context, run.send);
       run.recv_reach = df_memory_reach(context, run.recv);
     }
-    result = submit(context, coll, &run, &pushed);
+    result = submit(context, coll, run, &pushed);
   }
   pthread_mutex_unlock(&context->lock);
-  if (pushed) context->ops->submitted(context, 0);
+  if (pushed) context->ops->submitted(context, 0, 1);
   if (run.submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
     if (df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);

@@ -195,6 +195,6 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);
   /* Work that the daemon left behind is taken up again. */
-  if (df_has_outstanding(context)) context->ops->submitted(context, 0);
+  if (df_has_outstanding(context)) context->ops->submitted(context, 0, 1);
   return leave(context, 1, result);
 }

@@ -114,9 +114,10 @@ static inline int df_cq_ring_peek(const df_cq *cq, const df_cq_ring *ring, uint6
 /* Consumer (one at a time). Returns 0 when the queue is empty. Rings take turns: one that is never
  * empty, because callbacks submit again, does not hold up the others. */
 static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
+  uint32_t which = cq->next_ring;
   for (uint32_t r = 0; r < cq->n_rings; r++) {
-    uint32_t which = (cq->next_ring + r) % cq->n_rings;
     df_cq_ring *ring = &cq->rings[which];
+    which = which + 1 < cq->n_rings ? which + 1 : 0;
     uint64_t word;
     if (!df_cq_ring_peek(cq, ring, &word)) continue;
     if (cq->variant == DF_CQ_SLOTS_CAS)
@@ -124,7 +125,7 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
     uint64_t consumed = ring->consumer_index + 1;
     df_store_relaxed_u64(&ring->consumer_index, consumed);
     df_publish_u64(&ring->head, consumed);
-    cq->next_ring = which + 1;
+    cq->next_ring = which;
     df_bus_acquire(); /* results that a device has written, behind the word that says so */
     *cqe = df_cqe_decode(word);
     return 1;

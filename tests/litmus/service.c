@@ -24,9 +24,10 @@ typedef struct service_state {
 } service_state;
 
 static void note_wake(dfcclContext_t context) { ((service_state *)(void *)context)->woken = 1; }
-static void submitted(dfcclContext_t context, int urgent) {
+static void submitted(dfcclContext_t context, int urgent, int unlocked) {
   (void)context;
   (void)urgent;
+  (void)unlocked;
 }
 
 /* ---- B7: a deadline begins to run */

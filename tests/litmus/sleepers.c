@@ -130,7 +130,7 @@ static litmus_outcome stuck_judge(const void *state) {
 static void submit(executor_state *s) {
   df_sq_push_spmc(&s->device.sq, (df_sqe){.blocks = 1});
   df_publish_u64(&s->outstanding, 1);
-  df_executor_submitted(&s->executor, 0);
+  df_executor_submitted(&s->executor, 0, 0);
 }
 static void idle_submit(void *state) { submit(state); }
 static void idle_sleep(void *state) {

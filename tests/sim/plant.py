@@ -87,7 +87,8 @@ BUGS = [
      (CQ, "  df_publish_u64(&ring->tail, tail + 1);", "  (PLANTED ? df_store_relaxed_u64 : df_publish_u64)(&ring->tail, tail + 1);")]),
     ("a sleeper announces itself without a fence", [(BELL, "  df_wake_fence();\n  return ticket;", "  if (!PLANTED) df_wake_fence();\n  return ticket;")]),
     ("peers are rung without a fence", [(LANES, "  df_wake_fence();", "  if (!PLANTED) df_wake_fence();")]),
-    ("a submission rings without a fence", [(EXECUTOR, "  df_wake_fence(); /* after the push", "  if (!PLANTED) df_wake_fence(); /* after the push")]),
+    ("a submission rings without a fence", [(EXECUTOR, "  if (unlocked)\n    df_wake_fence_unlocked();\n  else\n    df_wake_fence();",
+     "  if (unlocked && !PLANTED)\n    df_wake_fence_unlocked();\n  else if (!PLANTED)\n    df_wake_fence();")]),
     ("the poller and the waiters' bell are rung without a fence", [("base/bell.h", "  df_wake_fence();\n  if (DF_UNLIKELY", "  if (!PLANTED) df_wake_fence();\n  if (DF_UNLIKELY")]),
     ("peers are not rung", [(LANES, "  if (lanes->n_noted == 0) return;", "  if (lanes->n_noted == 0 || PLANTED) return;")]),
     ("a stuck executor looks before it announces its sleep", [(EXECUTOR,
@@ -121,7 +122,7 @@ BUGS = [
         (LINK, "  return df_system_claim_u64(link->credit + 1, DF_HOLD_READING, 0);", "  return PLANTED || df_system_claim_u64(link->credit + 1, DF_HOLD_READING, 0);")],
      "--endings"),
     ends("runs that wait on the host are forgotten on failure", FAILURE, "  df_list(context, coll);\n  if (coll->taken", "  if (!PLANTED) df_list(context, coll);\n  if (coll->taken"),
-    ends("a failure rings nobody", FAILURE, "    context->ops->submitted(context, 1);", "    if (!PLANTED) context->ops->submitted(context, 1);"),
+    ends("a failure rings nobody", FAILURE, "    context->ops->submitted(context, 1, 0);", "    if (!PLANTED) context->ops->submitted(context, 1, 0);"),
     # Was real: the count that was compared grew only after the look.
     ends("runs beyond a member's last are looked at before it is counted", FAILURE, "coll->retired < coll->run_limit", "(PLANTED ? coll->taken : coll->retired) < coll->run_limit"),
     ends("runs beyond a member's last wait for it", "host/match.c", "    coll->limit_rank_leaves = leaves;\n  }\n  df_check", "    coll->limit_rank_leaves = leaves;\n  }\n  if (!PLANTED) df_check"),
