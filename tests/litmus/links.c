@@ -114,6 +114,24 @@ static litmus_outcome hold_judge(const void *state) {
   return s->received && s->sent ? LITMUS_SEEN : LITMUS_NOTHING;
 }
 
+/* Of another process it is seized while it is being read: then what was read does not count. */
+static void seize_prepare(void *state) {
+  link_state *s = state;
+  link_prepare(state);
+  litmus_fill(&s->lent, 1);
+}
+static void seize_receive(void *state) {
+  link_state *s = state;
+  if (!df_link_borrow(&s->receiver)) return;
+  s->whole = (uint32_t)litmus_holds(&s->lent, 1);
+  s->received = (uint32_t)df_link_return(&s->receiver);
+}
+static void seize_take_back(void *state) { /* df_step_take_back, then the application */
+  link_state *s = state;
+  s->sent = df_link_revoke(&s->sender) || df_link_seize(&s->sender);
+  if (s->sent) litmus_fill(&s->lent, 2);
+}
+
 /* ---- 4w: who sees that a window was opened sees the window */
 
 typedef struct window_state {
@@ -250,6 +268,15 @@ static const litmus_test tests[] = {
      {hold_receive, hold_revoke},
      hold_judge,
      {{0, LITMUS_PUBLISH}, {0, LITMUS_MODIFY}, {1, LITMUS_OBSERVE}},
+     {{0}}},
+    {"4h",
+     "seize",
+     "what was read of a lent buffer counts, and its owner had it back meanwhile",
+     sizeof(link_state),
+     seize_prepare,
+     {seize_receive, seize_take_back},
+     link_judge,
+     {{0, LITMUS_MODIFY}},
      {{0}}},
     {"4w",
      "window",
