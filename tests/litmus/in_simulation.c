@@ -114,6 +114,7 @@ int sim_world_is_over(void) {
 void sim_world_death(void) {}
 int sim_is_exploring;
 uint32_t sim_explore_point(void) { return sim_agents_now.current; }
+void sim_explore_access(const volatile void *p, int is_write) { (void)p, (void)is_write; }
 
 /* ---- one schedule */
 

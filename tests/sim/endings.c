@@ -24,7 +24,9 @@ typedef enum {
   STEP_REGISTER,
   STEP_ABORT,
   STEP_PAUSE,
-  STEP_LATER /* when others' runs have timed out */
+  STEP_LEAVE, /* what remains is not done: the context is closed */
+  STEP_NAP,   /* as long as a timeout */
+  STEP_LATER  /* when others' runs have timed out */
 } step_kind;
 
 typedef struct step {
@@ -43,7 +45,7 @@ typedef struct rank_state {
   uint32_t n_steps[MAX_THREADS];
   coll_state coll[MAX_COLLS];
   uint32_t helper;
-  int has_aborted, is_closed, is_dead;
+  int has_aborted, leaves, lingers, is_closed, is_dead;
 } rank_state;
 
 /* What a callback does beside being counted. */
@@ -54,6 +56,8 @@ typedef struct endings {
   callback_deed deed[MAX_RANKS][MAX_COLLS][MAX_RUNS];
   dfcclResult_t status[MAX_RANKS][MAX_COLLS][MAX_RUNS];
   uint32_t first[MAX_COLLS]; /* so many runs in the first life */
+  int interlude[MAX_COLLS];  /* there is a registration without runs between the two lives ... */
+  int odd[MAX_COLLS];        /* ... which on this rank is of another count; -1 */
   uint64_t allocations;      /* of the application itself */
   int aborts, deaths, early, late, no_memory;
   int dying; /* this rank; -1 */
@@ -180,7 +184,12 @@ static void register_next(uint32_t rank, uint32_t coll) {
   coll_state *state = &now->rank[rank].coll[coll];
   state->life++;
   state->next = now->first[coll];
-  dfcclResult_t result = sim_register(rank, coll);
+  dfcclResult_t result = dfcclSuccess;
+  if (now->interlude[coll]) {
+    result = sim_register(rank, coll, now->odd[coll] == (int)rank);
+    if (result == dfcclSuccess) deregister(rank, coll);
+  }
+  if (result == dfcclSuccess) result = sim_register(rank, coll, 0);
   if (result == dfcclSuccess) return;
   state->refused[1] = 1;
   expect(rank, "dfcclRegister", result, -1);
@@ -193,15 +202,38 @@ static void abort_rank(uint32_t rank) {
   now->rank[rank].has_aborted = 2;
 }
 
-/* Has another rank a run that this one has not submitted? Its timeout must end it. */
+/* Has another rank with a timeout a run that this one has not submitted? It must end. */
 static int is_waited_for(uint32_t rank) {
-  for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
-    for (uint32_t c = 0; c < sim_plan.n_colls && r != rank && !now->rank[r].is_dead; c++)
+  for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
+    if (r == rank || now->rank[r].is_dead || !(sim_plan.impatient >> r & 1)) continue;
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++)
       for (uint32_t k = now->rank[rank].coll[c].next; k < sim_plan.coll[c].runs; k++) {
         const app_run *run = &sim_app->run[r][c][k];
         if (run->accepted && run->has_callback && !run->callbacks) return 1;
       }
+  }
   return 0;
+}
+
+/* Has another rank a run that this one has refused? It must end, although this one stays. */
+static int has_refused_others(uint32_t rank) {
+  for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
+    if (r == rank || now->rank[r].is_dead) continue;
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+      for (uint32_t k = 0; k < sim_plan.coll[c].runs; k++) {
+        const app_run *run = &sim_app->run[r][c][k];
+        const coll_state *mine = &now->rank[rank].coll[c];
+        uint32_t life = k >= now->first[c], number = life ? k - now->first[c] : k;
+        if (run->accepted && run->has_callback && !run->callbacks && mine->refused[life] &&
+            number >= mine->accepted[life])
+          return 1;
+      }
+  }
+  return 0;
+}
+
+static void nap(long long ms) {
+  sim_block(SIM_WAITS_FUTEX, now, sim_agents_now.now_ns + (uint64_t)ms * 1000000u);
 }
 
 static void do_step(uint32_t rank, const step *s) {
@@ -235,11 +267,17 @@ static void do_step(uint32_t rank, const step *s) {
   case STEP_PAUSE:
     pause_for(s->n);
     break;
+  case STEP_LEAVE:
+    now->early++; /* others' later runs end, as if this rank had deregistered */
+    now->rank[rank].leaves = 1;
+    break;
+  case STEP_NAP:
+    nap(sim_plan.settings.timeout_ms);
+    break;
   case STEP_LATER:
-    do
-      sim_block(SIM_WAITS_FUTEX, now,
-                sim_agents_now.now_ns + (uint64_t)sim_plan.settings.timeout_ms * 1000000u);
-    while (is_waited_for(rank));
+    do {
+      nap(sim_plan.settings.timeout_ms);
+    } while (is_waited_for(rank));
     break;
   }
 }
@@ -248,8 +286,10 @@ void *sim_endings_thread(void *argument) {
   uint32_t rank = (uint32_t)((uintptr_t)argument / MAX_THREADS);
   uint32_t thread = (uintptr_t)argument % MAX_THREADS;
   rank_state *state = &now->rank[rank];
-  for (uint32_t i = 0; i < state->n_steps[thread]; i++) do_step(rank, &state->steps[thread][i]);
+  for (uint32_t i = 0; i < state->n_steps[thread] && (thread > 0 || !state->leaves); i++)
+    do_step(rank, &state->steps[thread][i]);
   if (thread == 0) {
+    while (state->lingers && has_refused_others(rank)) nap(1);
     sim_thread_join(state->helper, NULL); /* no other call is in progress when it is destroyed */
     if (df_context_close(sim_app->rank[rank].context) != dfcclSuccess)
       sim_fail("dfcclDestroy failed");
@@ -311,7 +351,8 @@ static void draw_helper(uint32_t rank) {
 static void insert(uint32_t rank, step_kind kind) {
   sim_random *random = &sim_random_now;
   rank_state *state = &now->rank[rank];
-  uint32_t thread = sim_below(random, MAX_THREADS), n = state->n_steps[thread];
+  uint32_t thread = kind == STEP_LEAVE ? 0 : sim_below(random, MAX_THREADS);
+  uint32_t n = state->n_steps[thread];
   uint32_t coll = sim_below(random, sim_plan.n_colls), at = sim_below(random, n + 1);
   if (n == MAX_STEPS) return;
   if (thread == 1 && sim_one_in(random, 2)) add(rank, 1, STEP_PAUSE, 0, sim_below(random, 300));
@@ -345,9 +386,12 @@ static void draw_causes(void) {
     now->dying = (int)rank;
     sim_death_step = sim_below(random, sim_one_in(random, 2) ? 600 : 4000);
   }
+  if (kind >= 4 && kind <= 6 && now->dying < 0 && !sim_plan.settings.timeout_ms)
+    insert(rank, STEP_LEAVE);
   if (kind >= 5 && sim_plan.settings.timeout_ms) { /* one is late, or does not come at all */
     now->late = 1;
     insert(rank, STEP_LATER);
+    if (sim_one_in(random, 2)) insert((rank + 1) % sim_plan.n_ranks, STEP_NAP);
   }
 }
 
@@ -361,6 +405,8 @@ void sim_endings_prepare(void) {
   for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
     now->first[c] = 1 + sim_below(random, sim_plan.coll[c].runs);
     in_callback[c] = sim_one_in(random, 3);
+    now->interlude[c] = sim_one_in(random, 3);
+    now->odd[c] = sim_one_in(random, 2) ? (int)sim_below(random, sim_plan.n_ranks) : -1;
     keeps[c] = now->first[c] == sim_plan.coll[c].runs && sim_one_in(random, 2);
   }
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
@@ -373,6 +419,7 @@ void sim_endings_prepare(void) {
     draw_main_thread(r, in_callback, keeps);
     draw_helper(r);
     now->rank[r].helper = sim_app_agent(r, 1);
+    now->rank[r].lingers = sim_one_in(random, 2);
   }
   draw_causes();
 }

@@ -311,7 +311,7 @@ static inline void see(uint32_t index, word which, int order) {
 }
 
 uint64_t sim_load(const volatile void *p, unsigned bytes, int order) {
-  sim_point();
+  sim_point_at(p, 0);
   uint32_t index = find(p, bytes), age = 0;
   if (index == 0) return raw_load(p, bytes);
   location *l = &locations[index];
@@ -360,7 +360,7 @@ static void check_unread(const volatile void *p) {
 }
 
 void sim_store(volatile void *p, uint64_t value, unsigned bytes, int order) {
-  sim_point();
+  sim_point_at(p, 1);
   uint32_t index = find(p, bytes);
   if (index) {
     check_unread(p);
@@ -372,7 +372,7 @@ void sim_store(volatile void *p, uint64_t value, unsigned bytes, int order) {
 
 uint64_t sim_modify(volatile void *p, uint64_t operand, unsigned bytes, sim_operation operation,
                     int order) {
-  sim_point();
+  sim_point_at(p, 1);
   uint32_t index = find(p, bytes);
   uint64_t before = raw_load(p, bytes), after = operand;
   if (index) see(index, locations[index].newest, order);
@@ -392,7 +392,7 @@ uint64_t sim_modify(volatile void *p, uint64_t operand, unsigned bytes, sim_oper
 
 int sim_compare_exchange(volatile void *p, void *expected, uint64_t desired, unsigned bytes,
                          int success, int failure) {
-  sim_point();
+  sim_point_at(p, 1);
   uint32_t index = find(p, bytes);
   uint64_t before = raw_load(p, bytes);
   int same = before == raw_load(expected, bytes);

@@ -14,7 +14,7 @@ static void sum(void *dst, const void *a, const void *b, size_t count) {
     sim_touch(y + first, n * sizeof *y, 0);
     sim_touch(to + first, n * sizeof *to, 1);
     for (size_t i = first; i < first + n; i++) to[i] = x[i] + y[i];
-    sim_point();
+    sim_midway();
   }
 }
 
@@ -26,7 +26,7 @@ static void copy(void *dst, const void *src, size_t bytes) {
     sim_touch((const uint8_t *)src + first, n, 0);
     sim_touch((uint8_t *)dst + first, n, 1);
     memcpy((uint8_t *)dst + first, (const uint8_t *)src + first, n);
-    sim_point();
+    sim_midway();
   }
 }
 

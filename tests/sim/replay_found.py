@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replays what the simulation has found: replay_found.py SIMULATE FOUND. Each line of FOUND: SEED WORLD SCHEDULES WHAT."""
+"""Replays what the simulation has found: replay_found.py SIMULATE FOUND. Each line of FOUND: [--endings] SEED WORLD SCHEDULES WHAT."""
 import subprocess
 import sys
 
@@ -10,9 +10,10 @@ def main(simulate, path):
         for line in file:
             if line.startswith("#") or not line.strip():
                 continue
-            seed, world, schedules, what = line.split(None, 3)
+            flags = ["--endings"] if line.startswith("--endings ") else []
+            seed, world, schedules, what = line.split(None, 3 + len(flags))[len(flags):]
             lines += 1
-            run = subprocess.run([simulate, "--seed", seed, "--first-world", world, "--each", schedules, "--schedules", schedules],
+            run = subprocess.run([simulate, "--seed", seed, "--first-world", world, "--each", schedules, "--schedules", schedules, *flags],
                                  capture_output=True, text=True, check=False, timeout=100)
             print("%s: %s" % ("good" if run.returncode == 0 else "FAILED", what.strip()))
             if run.returncode != 0:

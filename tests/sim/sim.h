@@ -47,9 +47,12 @@ typedef struct sim_policy {
   uint32_t stale_of_256; /* chance that a load looks for an older value */
   uint32_t by_priority;  /* 1: the agent of highest priority runs, priorities change now and then */
   uint32_t spurious;     /* 1: sleeps may end for no reason */
+  uint32_t slow_moves;   /* 1: data may move for long, meanwhile others go on */
+  uint32_t changes;      /* not 0: the first in an order runs, until it waits, or is put last at one
+                            of so many moments */
   uint32_t stalls;       /* agents, by bit, that do not run ... */
-  uint32_t stalls_until; /* ... before this step */
-  uint32_t unfair_steps; /* then the adversary becomes fair, and all must end soon */
+  uint32_t stalls_from, stalls_until; /* ... between these steps */
+  uint32_t unfair_steps;              /* then the adversary becomes fair, and all must end soon */
 } sim_policy;
 
 /* ---- agents.c */
@@ -61,7 +64,7 @@ typedef enum {
   SIM_WAITS_FUTEX,
   SIM_WAITS_EVENT,
   SIM_WAITS_JOIN,
-  SIM_WAITS_GATE, /* for the snapshot to be taken */
+  SIM_WAITS_GATE,  /* for the snapshot to be taken */
   SIM_WAITS_WORLD, /* the application, for its callbacks */
   SIM_STATES
 } sim_state;
@@ -105,6 +108,7 @@ static inline void sim_point(void) {
   if (--sim_quantum <= 0) sim_choose();
 }
 static inline uint32_t sim_first_bit(uint32_t bits) { return (uint32_t)__builtin_ctz(bits); }
+void sim_midway(void); /* in the middle of a movement of data */
 void sim_block(sim_state state, const void *waits_for, uint64_t deadline);
 void sim_wake(uint32_t agent, int timed_out);
 void sim_wake_those(sim_state state, const void *waiting_for);
@@ -215,6 +219,11 @@ void sim_world_print_state(void); /* queues, cursors and links, as the schedule 
 
 extern int sim_is_exploring;
 uint32_t sim_explore_point(void);
+void sim_explore_access(const volatile void *p, int is_write); /* the next point is before it */
+static inline void sim_point_at(const volatile void *p, int is_write) {
+  if (__builtin_expect(sim_is_exploring, 0)) sim_explore_access(p, is_write);
+  sim_point();
+}
 int sim_explore(uint64_t first, uint64_t variants, uint32_t bound); /* 0: one went wrong */
 
 /* ---- state.c */

@@ -5,7 +5,7 @@
 
 /* Every contribution differs, so that nothing can be missing or counted twice. */
 int32_t sim_value_of(uint32_t rank, const app_run *run, uint32_t element) {
-  return (int32_t)(1 + element * 7 + run->run * 1000 + run->coll * 5000) * (int32_t)(rank * 3 + 1);
+  return (int32_t)(1 + element * 7 + run->run * 1000 + run->coll * 10000) * (int32_t)(rank * 3 + 1);
 }
 
 uint32_t sim_elements_of(const coll_plan *coll, int output) {

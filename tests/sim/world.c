@@ -63,6 +63,26 @@ static void draw_settings(sim_random *random) {
   snprintf(s->isa, sizeof s->isa, "plain");
 }
 
+/* Many small runs, a queue of two entries: runs wait for room there, and for earlier ones to end.
+ */
+static void crowd(sim_random *random) {
+  sim_plan.n_ranks = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.settings.queue_depth = 2;
+  sim_plan.settings.max_blocks = 1 + sim_below(random, 2);
+  int several_blocks = sim_plan.settings.max_blocks > 1; /* may be several runs apart */
+  sim_plan.n_colls = several_blocks ? 1 : 1 + sim_below(random, 2);
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    coll->operation = DF_OP_ALL_REDUCE;
+    coll->count = several_blocks || sim_one_in(random, 2) ? 32 : 1 + sim_below(random, 8);
+    coll->root = 0;
+    coll->runs = several_blocks          ? MAX_RUNS - sim_below(random, 3)
+                 : sim_plan.n_colls == 1 ? 2 + sim_below(random, MAX_RUNS - 1)
+                                         : 2 + sim_below(random, 2);
+  }
+}
+
 static void draw_plan(uint64_t seed) {
   sim_random random = {.state = seed};
   memset(&sim_plan, 0, sizeof sim_plan);
@@ -87,10 +107,12 @@ static void draw_plan(uint64_t seed) {
     if (coll->count * sim_plan.n_ranks > MAX_ELEMENTS && coll->operation != DF_OP_ALL_REDUCE)
       coll->count = 16;
     coll->root = sim_below(&random, sim_plan.n_ranks);
-    coll->runs = 1 + (sim_one_in(&random, 3) ? sim_below(&random, MAX_RUNS) : 0);
+    coll->runs = 1 + (sim_one_in(&random, 3) ? sim_below(&random, FEW_RUNS) : 0);
     coll->algorithm = coll->operation == DF_OP_ALL_REDUCE && sim_one_in(&random, 2) ? "ring" : NULL;
     coll->priority = sim_one_in(&random, 8) ? 1 + (int)c : 0;
   }
+  sim_random others = {.state = seed ^ 0x5bd1e995u};
+  if (sim_one_in(&others, 5)) crowd(&others);
 }
 
 /* Exploration: 2 ranks, 2 collectives of 2 chunks, each run once. The rest is drawn as ever. */
@@ -109,8 +131,9 @@ static void draw_endings(uint64_t seed) {
   sim_plan.processes = sim_one_in(&random, 2);
   sim_plan.shared_from = sim_below(&random, 2);
   if (sim_one_in(&random, 4)) sim_plan.settings.timeout_ms = 1 + sim_below(&random, 4);
+  sim_plan.impatient = sim_one_in(&random, 2) ? UINT32_MAX : 1 + sim_below(&random, 14);
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-    sim_plan.coll[c].runs = 1 + sim_below(&random, MAX_RUNS);
+    sim_plan.coll[c].runs = 1 + sim_below(&random, FEW_RUNS);
 }
 
 static void fill_buffers(void) {
@@ -159,10 +182,12 @@ static void open_rank(uint32_t rank) {
     mesh.local[r] = !sim_plan.processes || r == rank;
     mesh.sockets[r] = mesh.local[r] ? -1 : sockets[rank][r];
   }
+  df_settings settings = sim_plan.settings;
+  if (!(sim_plan.impatient >> rank & 1)) settings.timeout_ms = 0;
   uint32_t before = sim_agents_now.n;
   sim_agents_now.agent[0].rank = (int)rank;
   dfcclContext_t context;
-  if (df_context_open(&context, sim_plan.n_ranks, rank, &sim_plan.settings, &mesh) != dfcclSuccess)
+  if (df_context_open(&context, sim_plan.n_ranks, rank, &settings, &mesh) != dfcclSuccess)
     sim_fail("rank %u could not be opened: %s", rank, df_last_sentence());
   for (uint32_t a = before; a < sim_agents_now.n; a++) {
     uint32_t i = a - before, blocks = (uint32_t)sim_plan.settings.max_blocks;
@@ -172,14 +197,14 @@ static void open_rank(uint32_t rank) {
   sim_app->rank[rank].context = context;
 }
 
-dfcclResult_t sim_register(uint32_t rank, uint32_t coll) {
+dfcclResult_t sim_register(uint32_t rank, uint32_t coll, uint32_t more) {
   const coll_plan *planned = &sim_plan.coll[coll];
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.algorithm = planned->algorithm;
   options.priority = planned->priority;
   df_registration registration = {.operation = planned->operation,
                                   .id = coll + 1,
-                                  .count = planned->count,
+                                  .count = planned->count + more,
                                   .type = dfcclInt32,
                                   .op = dfcclSum,
                                   .root = (int)planned->root,
@@ -190,7 +215,7 @@ dfcclResult_t sim_register(uint32_t rank, uint32_t coll) {
 static void register_all(void) {
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-      if (sim_register(rank, c) != dfcclSuccess)
+      if (sim_register(rank, c, 0) != dfcclSuccess)
         sim_fail("rank %u could not register: %s", rank, df_last_sentence());
 }
 
@@ -282,8 +307,11 @@ static void draw_policy(void) {
   p->stale_of_256 = stale[sim_below(random, 4)];
   p->by_priority = (uint32_t)sim_one_in(random, 3);
   p->spurious = (uint32_t)sim_one_in(random, 8);
+  p->slow_moves = (uint32_t)sim_one_in(random, 4);
   p->stalls = sim_one_in(random, 3) ? (uint32_t)sim_next(random) : 0;
-  p->stalls_until = 200 + sim_below(random, 1500);
+  p->stalls_from = sim_one_in(random, 2) ? sim_below(random, 1500) : 0;
+  p->stalls_until = p->stalls_from + 200 + sim_below(random, 1500);
+  p->changes = !p->by_priority && sim_one_in(random, 3) ? 1 + sim_below(random, 6) : 0;
   p->unfair_steps = 6000;
 }
 
@@ -327,7 +355,10 @@ void sim_world_print(void) {
            sim_plan.coll[c].algorithm ? sim_plan.coll[c].algorithm : "auto");
   const sim_policy *p = &sim_policy_now;
   printf("adversary: quantum %u, stale %u/256, %s%s\n", p->quantum, p->stale_of_256,
-         p->by_priority ? "by priority" : "at random", p->spurious ? ", wakes for no reason" : "");
+         p->by_priority ? "by priority"
+         : p->changes   ? "by order"
+                        : "at random",
+         p->spurious ? ", wakes for no reason" : "");
 }
 
 void sim_world_print_state(void) {

@@ -5,7 +5,14 @@
 #include "host/context.h"
 #include "sim.h"
 
-enum { MAX_RANKS = 4, MAX_COLLS = 3, MAX_RUNS = 3, MAX_ELEMENTS = 96, MAX_THREADS = 2 };
+enum {
+  MAX_RANKS = 4,
+  MAX_COLLS = 3,
+  MAX_RUNS = 7, /* of one collective: more than the daemon may hold at one time */
+  FEW_RUNS = 3, /* of most worlds */
+  MAX_ELEMENTS = 96,
+  MAX_THREADS = 2
+};
 
 typedef struct coll_plan {
   df_operation operation;
@@ -18,7 +25,8 @@ typedef struct coll_plan {
 typedef struct world_plan {
   uint32_t n_ranks, n_colls, n_threads;
   int warm, deep;
-  int processes; /* each rank is in one of its own */
+  int processes;      /* each rank is in one of its own */
+  uint32_t impatient; /* ranks, by bit, that have the timeout; the others have none */
   uint32_t shared_from;
   coll_plan coll[MAX_COLLS];
   df_settings settings;
@@ -75,7 +83,7 @@ void *sim_endings_thread(void *argument); /* the first closes the rank's context
 void sim_endings_check(void);
 
 /* ---- world.c */
-dfcclResult_t sim_register(uint32_t rank, uint32_t coll);
+dfcclResult_t sim_register(uint32_t rank, uint32_t coll, uint32_t more); /* elements than planned */
 uint32_t sim_app_agent(uint32_t rank, uint32_t thread);
 
 /* ---- core_world.c */
