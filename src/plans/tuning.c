@@ -252,7 +252,7 @@ enum { K = 1024 };
  * large pieces, so that ranks take turns seldom. */
 const df_rule df_built_in_rules[] = {
     RULE(ALL_REDUCE, 1, 2, PROCESS, 0, 512 * K, DOUBLING, 0),
-    RULE(ALL_REDUCE, 1, 2, ANY, 0, 64 * K, ALL_PAIRS, 0),
+    RULE(ALL_REDUCE, 1, 2, ANY, 0, 512 * K, ALL_PAIRS, 0),
     RULE(ALL_REDUCE, 3, 16, ANY, 0, 1536, ALL_PAIRS, 0),
     RULE(ALL_REDUCE, 3, 16, ANY, 1537, 64 * K, FLAT, 32 * K),
     RULE(ALL_REDUCE, 17, DF_MAX_RANKS, ANY, 0, 32 * K, DOUBLING, 0),
