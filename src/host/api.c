@@ -48,9 +48,12 @@ dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int r
   if (result == dfcclSuccess) result = df_settings_read(&settings, config);
   if (result != dfcclSuccess) return result;
   df_card card = df_context_card(&settings);
+  df_world_arriving();
   result = df_bootstrap_join(&id, nRanks, rank, &card, (int)settings.init_timeout_ms, &mesh);
-  if (result != dfcclSuccess) return result;
-  return df_context_open(ctx, (uint32_t)nRanks, (uint32_t)rank, &settings, &mesh);
+  if (result == dfcclSuccess)
+    result = df_context_open(ctx, (uint32_t)nRanks, (uint32_t)rank, &settings, &mesh);
+  df_world_arrived();
+  return result;
 }
 
 dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config) {
@@ -67,10 +70,14 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
   char key[sizeof launch.key + 16];
   snprintf(key, sizeof key, "%s#%u", launch.key, df_system_add_u32(&calls, 1));
   df_card card = df_context_card(&settings);
+  df_world_arriving();
   result = df_bootstrap_join_key(key, launch.n_ranks, launch.rank, &card,
                                  (int)settings.init_timeout_ms, &mesh);
-  if (result != dfcclSuccess) return result;
-  return df_context_open(ctx, (uint32_t)launch.n_ranks, (uint32_t)launch.rank, &settings, &mesh);
+  if (result == dfcclSuccess)
+    result =
+        df_context_open(ctx, (uint32_t)launch.n_ranks, (uint32_t)launch.rank, &settings, &mesh);
+  df_world_arrived();
+  return result;
 }
 
 /* A mesh of one process: everybody is local. */

@@ -176,6 +176,7 @@ typedef struct df_user_memory {
   uint32_t entry;  /* in the context's table of reaches; 0: none was left */
   uint8_t *mapped; /* [n_ranks] told of it, and has not unmapped it; NULL: host memory */
   int buried;      /* freed, but ranks of this process may read it until they leave */
+  int may_be_read; /* a run of it has failed: peers may still read it, and not know */
 } df_user_memory;
 
 enum { DF_RECENT_IDS = 64 };
@@ -256,7 +257,6 @@ struct dfcclContext {
   const uint64_t **reaches; /* [DF_MAX_REACHES] by entry */
   uint64_t next_segment_id;
 
-  int may_be_read;      /* a collective has failed that may have lent: peers may still read it */
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
   char broken_sentence[DF_SENTENCE_BYTES];
   df_cause cause;                   /* meaningful while broken */
@@ -323,6 +323,7 @@ void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t r
                            int leaves); /* [lock] */
 void df_match_limited(dfcclContext_t context, df_remote *remote,
                       uint64_t runs); /* [lock] its context is broken: it runs no more */
+void df_match_left(dfcclContext_t context, df_remote *remote); /* [lock] its rank has left */
 void df_match_free(dfcclContext_t context);
 void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */
 df_announcement df_coll_announcement(const df_coll *coll);
@@ -428,6 +429,8 @@ uint32_t df_memory_reach(dfcclContext_t context, const void *ptr); /* [lock] 0: 
 void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment,
                       uint64_t address);              /* [lock] */
 void df_memory_free_unmapped(dfcclContext_t context); /* what peers have unmapped meanwhile */
+/* [lock] The collective fails: what its runs in the daemon have lent may still be read. */
+void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll);
 /* Everything; keep: until the process ends, since peers have some of it mapped. */
 void df_memory_release(dfcclContext_t context, int keep);
 

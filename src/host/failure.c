@@ -52,7 +52,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
                         const char *sentence) {
   if (coll->failed != dfcclSuccess) return;
   coll->failed = status;
-  if (coll->ready) context->may_be_read = 1;
+  df_memory_keep_lent(context, coll);
   snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
   snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
   df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
@@ -83,12 +83,14 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
   const df_peer *peer = &context->peers[coll->limit_rank];
   char label[DF_MAX_NAME + 40];
   int because = coll->limit_rank_leaves && peer->cause != NULL;
+  const char *did = "deregistered it";
+  if (coll->limit_rank_leaves) did = because || peer->broken ? "gave up" : "left the job";
   snprintf(text, bytes,
            "%s: rank %u %s after %" PRIu64 " runs; run %" PRIu64
            " of rank %u can never complete%s%.400s",
-           df_coll_label(coll, label, sizeof label), coll->limit_rank,
-           because ? "gave up" : "deregistered it", coll->run_limit, coll->run_limit + 1,
-           context->rank, because ? "; because: " : "", because ? peer->cause : "");
+           df_coll_label(coll, label, sizeof label), coll->limit_rank, did, coll->run_limit,
+           coll->run_limit + 1, context->rank, because ? "; because: " : "",
+           because ? peer->cause : "");
   return because ? peer->cause_status : dfcclRemoteError;
 }
 
@@ -230,11 +232,16 @@ void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *mess
   if (first) fail_all_unannounced(context, from);
 }
 
-/* What it had registered, it has deregistered before. */
 void df_peer_left(dfcclContext_t context, uint32_t peer) {
   if (context->peers[peer].state != DF_PEER_ALIVE) return;
   context->peers[peer].state = DF_PEER_LEFT;
   fail_all_unannounced(context, peer);
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    uint32_t position = coll ? position_of(coll, peer) : 0;
+    if (coll && position < coll->n && coll->remotes[position])
+      df_match_left(context, coll->remotes[position]);
+  }
 }
 
 /* ---- deadlines ---- */

@@ -171,6 +171,8 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
     df_match_deregistered(context, remote, remote->runs, remote->leaves);
   } else if (remote->limited) {
     df_match_limited(context, remote, remote->runs);
+  } else if (context->peers[remote->peer].state == DF_PEER_LEFT) {
+    df_match_left(context, remote);
   }
 }
 
@@ -267,13 +269,16 @@ void df_remote_free(dfcclContext_t context, df_remote *remote) {
 /* The peer writes no more into our links, and we no more into its: the record and the links' memory
  * may go. */
 static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
-  int peer_gone = remote->deregistered || context->peers[remote->peer].state == DF_PEER_DEAD;
+  df_peer_state state = context->peers[remote->peer].state;
+  int peer_gone = remote->deregistered || state == DF_PEER_LEFT || state == DF_PEER_DEAD;
   if (peer_gone && remote->met && remote->bound == NULL) drop(context, remote);
 }
 
 /* The peer's announcement of this turn is still to come: keeps its place, so that later ones meet
  * later registrations. */
 static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) {
+  df_peer_state state = context->peers[peer].state;
+  if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* nothing comes any more */
   df_remote *place = calloc(1, sizeof *place);
   if (place) *place = (df_remote){.id = coll->id, .peer = peer, .met = 1, .expected = 1};
   if (place && enter(context, place)) return;
@@ -317,6 +322,13 @@ void df_match_limited(dfcclContext_t context, df_remote *remote, uint64_t runs) 
   remote->limited = 1;
   remote->runs = runs;
   if (remote->bound) limit_runs(context, remote->bound, remote, 1);
+}
+
+/* What a rank had registered it deregisters before it leaves. Where that was lost (it had no memory
+ * for the message), nothing tells which of our runs it took part in: those of now may complete. */
+void df_match_left(dfcclContext_t context, df_remote *remote) {
+  if (remote->deregistered || remote->limited) return;
+  df_match_deregistered(context, remote, remote->bound ? remote->bound->submitted : 0, 1);
 }
 
 void df_match_free(dfcclContext_t context) {

@@ -61,10 +61,10 @@ static void free_record(dfcclContext_t context, df_user_memory *memory) {
   free(memory);
 }
 
-/* [lock] Runs that succeeded were drained: nobody reads what they lent. After a failure a peer may,
- * and may not have heard of it. */
-static int may_be_read(const dfcclContext_t context) {
-  return context->broken != dfcclSuccess || context->may_be_read;
+/* [lock] Runs that succeeded were drained: nobody reads what they lent. What a failed one has lent
+ * a peer may read, and may not have heard of it. */
+static int may_be_read(const dfcclContext_t context, const df_user_memory *memory) {
+  return context->broken != dfcclSuccess || memory->may_be_read;
 }
 
 /* What a rank of this process may be reading stays until they have all gone. */
@@ -84,7 +84,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   if (memory) {
     *at = memory->next;
     if (memory->entry) context->reaches[memory->entry] = NULL;
-    int read = may_be_read(context), exported = context->ops->exports_memory;
+    int read = may_be_read(context, memory), exported = context->ops->exports_memory;
     df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id, .a = (uint64_t)read};
     /* Who may read it keeps its mapping until its end, where it is the host's. */
     for (uint32_t r = 0; r < context->n_ranks && (exported || !read); r++)
@@ -126,13 +126,23 @@ void df_memory_free_unmapped(dfcclContext_t context) {
   }
 }
 
+static int is_within(const df_user_memory *memory, const void *ptr) {
+  uintptr_t base = (uintptr_t)memory->segment->base;
+  return (uintptr_t)ptr >= base && (uintptr_t)ptr - base < memory->segment->bytes;
+}
+
 uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
-  for (df_user_memory *memory = context->user_memory; memory; memory = memory->next) {
-    uintptr_t base = (uintptr_t)memory->segment->base;
-    if ((uintptr_t)ptr >= base && (uintptr_t)ptr - base < memory->segment->bytes)
-      return memory->entry;
-  }
+  for (df_user_memory *memory = context->user_memory; memory; memory = memory->next)
+    if (is_within(memory, ptr)) return memory->entry;
   return 0;
+}
+
+void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
+  for (uint64_t number = coll->retired; number != coll->admitted; number++) {
+    const df_run *run = &coll->in_device[number % DF_RUNS_AHEAD];
+    for (df_user_memory *memory = context->user_memory; memory; memory = memory->next)
+      memory->may_be_read |= is_within(memory, run->send) || is_within(memory, run->recv);
+  }
 }
 
 void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment, uint64_t address) {
@@ -149,7 +159,7 @@ static void release_list(dfcclContext_t context, df_user_memory *memory, int kee
       df_segment_abandon(memory->segment);
       free_record(context, memory);
     } else {
-      memory->buried |= context->ops->exports_memory && may_be_read(context);
+      memory->buried |= context->ops->exports_memory && may_be_read(context, memory);
       free_memory(context, memory);
     }
     memory = next;

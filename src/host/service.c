@@ -93,8 +93,8 @@ static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id, int
     df_unmap(context, from, id, may_be_read);
     return;
   }
-  /* A block may be reading what a failed run has lent: then it stays mapped until the end. */
-  if (context->broken != dfcclSuccess || context->may_be_read) return;
+  /* Its owner says so when nobody reads it; who is broken keeps everything until the end. */
+  if (context->broken != dfcclSuccess) return;
   df_segment **at = &context->peers[from].segments;
   while (*at && (*at)->id != id) at = &(*at)->next;
   df_segment *segment = *at;

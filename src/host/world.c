@@ -6,6 +6,7 @@
 
 static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER;
 static df_world *worlds;
+static uint32_t n_arriving; /* [worlds_lock] */
 
 static df_world *make_world(const unsigned char job[16], uint32_t n_ranks) {
   df_world *world = calloc(1, sizeof *world);
@@ -107,6 +108,34 @@ void df_world_expect_less(const unsigned char job[16], uint32_t n) {
   }
   pthread_mutex_unlock(&worlds_lock);
   if (over) free_world(world);
+}
+
+void df_world_arriving(void) {
+  pthread_mutex_lock(&worlds_lock);
+  n_arriving++;
+  pthread_mutex_unlock(&worlds_lock);
+}
+
+void df_world_arrived(void) {
+  pthread_mutex_lock(&worlds_lock);
+  df_world *over = NULL, **at = &worlds;
+  n_arriving--;
+  while (n_arriving == 0 && *at) {
+    df_world *world = *at;
+    if (world->references > 0) {
+      at = &world->next;
+      continue;
+    }
+    *at = world->next;
+    world->next = over;
+    over = world;
+  }
+  pthread_mutex_unlock(&worlds_lock);
+  while (over) {
+    df_world *next = over->next;
+    free_world(over);
+    over = next;
+  }
 }
 
 void df_world_miss(const df_mesh *mesh) {

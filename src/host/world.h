@@ -47,6 +47,10 @@ df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks, uint32_t 
 void df_world_release(df_world *world);
 /* So many ranks of this process will never join. No world of this job: nothing to do. */
 void df_world_expect_less(const unsigned char job[16], uint32_t n);
+/* A thread is inside dfcclInit, and is no more. When nobody is, nobody comes for what others have
+ * left: of a job that failed while it formed, not every rank of this process knows which it was. */
+void df_world_arriving(void);
+void df_world_arrived(void);
 /* The rank of this mesh will not come, though others of its process may have a mesh and wait. */
 void df_world_miss(const df_mesh *mesh);
 

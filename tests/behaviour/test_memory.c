@@ -106,6 +106,62 @@ DF_TEST(memory, always_direct, 60) {
   df_free_contexts(ctxs, 3);
 }
 
+/* How many allocations of dfcclMemAlloc, its own and of peers, are mapped here. */
+static int count_mapped(size_t bytes) {
+  char line[512];
+  unsigned long begin, end;
+  int n = 0;
+  FILE *maps = fopen("/proc/self/maps", "re");
+  CHECK(maps != NULL, "no list of mappings");
+  while (fgets(line, sizeof line, maps))
+    n += sscanf(line, "%lx-%lx", &begin, &end) == 2 && end - begin == bytes &&
+         strstr(line, "memfd:") != NULL;
+  fclose(maps);
+  return n;
+}
+
+enum { MAPPED_BYTES = 5 << 12 }; /* like nothing else's */
+
+/* Rank 1 has deregistered, and rank 0's run has failed: what that has lent stays mapped, since it
+ * may be read; what is allocated and freed later does not. */
+static void free_after_a_failure(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  atomic_int *step = arg;
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  df_collective coll = df_simple(1000, ranks);
+  void *lent, *later;
+  OK(dfcclMemAlloc(ctx, &lent, MAPPED_BYTES));
+  OK(df_register(ctx, 1, &coll));
+  OK(dfcclRunAllReduce(ctx, 1, lent, lent, NULL, NULL));
+  OK(dfcclWait(ctx, 1));
+  if (rank == 0) {
+    OK(dfcclRunAllReduce(ctx, 1, lent, lent, NULL, NULL));
+    atomic_store(step, 1);
+    RESULT(dfcclWait(ctx, 1), dfcclRemoteError);
+    OK(dfcclMemFree(ctx, lent));
+    OK(dfcclMemAlloc(ctx, &later, MAPPED_BYTES));
+    atomic_store(step, 2);
+    EVENTUALLY(atomic_load(step) == 3);
+    OK(dfcclMemFree(ctx, later));
+    EVENTUALLY(atomic_load(step) == 4);
+  } else {
+    EVENTUALLY(atomic_load(step) == 1);
+    OK(dfcclDeregister(ctx, 1));
+    EVENTUALLY(atomic_load(step) == 2);
+    EVENTUALLY(count_mapped(MAPPED_BYTES) == 3);
+    atomic_store(step, 3);
+    EVENTUALLY(count_mapped(MAPPED_BYTES) == 2);
+    atomic_store(step, 4);
+  }
+  df_finish(ctx);
+}
+
+DF_TEST(memory, is_unmapped_also_after_a_failure, 60) {
+  df_family family;
+  if (df_on_cuda()) return; /* a device's memory is not among the mappings */
+  df_fork(&family, 2, 50, free_after_a_failure, df_shared(sizeof(atomic_int)));
+  df_join(&family);
+}
+
 static unsigned long long ring_bytes(dfcclContext_t ctx) {
   char text[16384] = {0};
   FILE *file = tmpfile();

@@ -250,9 +250,6 @@ static void play_positions(const struct scenario *scenario, df_fault_kind kind) 
     hits += fired;
     if (options.position > 0) break;
   }
-  /* Ranks of a process whose last word from the root was lost may leave a record of two blocks, in
-   * case that others of the process have heard it. */
-  if (scenario->lingers) before.blocks += 2 * hits;
   expect_nothing_left(&before);
   df_watchdog_stop();
   printf("ok - %s, %s: %ld calls, %ld played, %ld failed\n", scenario->name,

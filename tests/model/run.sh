@@ -14,7 +14,7 @@ command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit
 declare -A holds=(
   [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="- LAZY" [bell]="- DEEP"
   [poller]="- NO_RELOOK" [lend]="- SEIZE" [preemption]="-" [full]="-" [limit]="-" [tenant]="-"
-  [unmap]="- TOLD_LATE READER_ALONE EXPORTED"
+  [unmap]="- TOLD_LATE EXPORTED"
 )
 declare -A bugs=(
   [sq]="RECORD_LATE COUNT_LATE NO_LAP FIRST_FREES NO_FULL"
@@ -28,7 +28,7 @@ declare -A bugs=(
   [preemption]="IN_ORDER ONE_SLOT"
   [full]="LOAD CLEAR_EARLY LOOK_EARLY"
   [limit]="ONLY_WHEN_TOLD AT_ONCE ACCEPT"
-  [unmap]="ANYWAY TOLD_LATE+READER_ALONE NO_DRAIN KEPT_REACH SAME_NUMBER OPEN_EARLY CLOSE_LATE NO_WINDOW
+  [unmap]="ANYWAY NO_DRAIN KEPT_REACH SAME_NUMBER OPEN_EARLY CLOSE_LATE NO_WINDOW
         EXPORTED+FREE_AT_ONCE EXPORTED+CLOSE_AT_ONCE"
   [tenant]="COUNT_FIRST GONE_EARLY NO_REGISTRATION LOOK_FIRST"
 )

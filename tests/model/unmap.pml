@@ -6,21 +6,19 @@
  * thread writes into the reach. A run that finds the reach lends its buffer, else it copies; it is
  * complete when the reader has given credit. Then the application frees the memory (UNMAP), and the
  * next segment may lie at the place of the last. A collective may fail at the owner at any time; the
- * reader is told, and gives up in its turn. (What the owner may do with its own mapping by then:
- * lend.pml.)
+ * reader is told, and gives up in its turn. What the failed run may have lent the owner does not
+ * tell to be unmapped. (What the owner may do with its own mapping by then: lend.pml.)
  *
  * Holds: what is read is mapped, and the run's own; an open window is mapped; without a failure all
- * runs complete, and nothing stays mapped. TOLD_LATE: the reader hears of the failure later, as of
- * another rank's death. READER_ALONE: only the reader keeps what a failed run may read; enough where
- * it is told of each failure at once. EXPORTED (unmap.c): a mapping does not keep a device's memory;
- * the owner gives it back when the reader has said that it is unmapped, and after a failure the
- * reader unmaps when no run of its own may touch it. What is read has not gone back, and all goes
- * back.
- * Planted: ANYWAY (nobody keeps it), READER_ALONE with TOLD_LATE, NO_DRAIN (a run is complete before
- * the credit), KEPT_REACH (a segment begins with the last one's reach), SAME_NUMBER (and with its
- * number), OPEN_EARLY (a window is open before the mapping), CLOSE_LATE (and closed after the
- * unmapping), NO_WINDOW (any address is followed, and one is told before the mapping); EXPORTED with
- * FREE_AT_ONCE (the owner does not wait for the reader), CLOSE_AT_ONCE (nor the reader for its runs).
+ * runs complete; nothing stays mapped but that. TOLD_LATE: the reader hears of the failure later, as
+ * of another rank's death. EXPORTED (unmap.c): a mapping does not keep a device's memory; the owner
+ * gives it back when the reader has said that it is unmapped, and after a failure the reader unmaps
+ * when no run of its own may touch it. What is read has not gone back, and all goes back.
+ * Planted: ANYWAY (it is not kept), NO_DRAIN (a run is complete before the credit), KEPT_REACH (a
+ * segment begins with the last one's reach), SAME_NUMBER (and with its number), OPEN_EARLY (a window
+ * is open before the mapping), CLOSE_LATE (and closed after the unmapping), NO_WINDOW (any address
+ * is followed, and one is told before the mapping); EXPORTED with FREE_AT_ONCE (the owner does not
+ * wait for the reader), CLOSE_AT_ONCE (nor the reader for its runs).
  */
 #define RUNS 2
 #define PLACES 2
@@ -35,7 +33,7 @@ chan to_owner = [2] of {byte, byte};         /* MAPPED: number, place */
 byte number_now, reach = NOWHERE; /* of the owner's segment at the moment; 0: none */
 byte published[RUNS], credit[RUNS], address[RUNS];
 bool cancelled[RUNS], reader_cancelled[RUNS];
-bool owner_may_be_read, reader_may_be_read, failed, owner_over;
+bool kept[RUNS], owner_over;
 byte place[PLACES], place_number[PLACES]; /* the reader's address space: whose memory + 1; 0: none */
 bool window[PLACES], closing[PLACES], closing_read[PLACES];
 bool over[RUNS], gone[RUNS]; /* the reader's run; the owner's memory */
@@ -47,7 +45,7 @@ active proctype failure() {
   if
   :: c < RUNS ->
     atomic {
-      cancelled[c] = true; owner_may_be_read = true; failed = true;
+      cancelled[c] = true;
 #ifndef TOLD_LATE
       to_reader!FAIL(c, 0)
 #endif
@@ -78,27 +76,27 @@ active proctype owner() {
       to_reader!SEGMENT(number_now, turn)
     }
     if
-    :: cancelled[turn] -> goto complete
+    :: cancelled[turn] -> kept[turn] = true; goto complete
     :: there = reach; address[turn] = there; published[turn] = 1 /* NOWHERE: copied */
     fi;
 #ifndef NO_DRAIN
     if
-    :: cancelled[turn] /* given up; the reader is not waited for */
+    :: cancelled[turn] -> kept[turn] = true /* given up; the reader is not waited for */
     :: credit[turn] == 1
     fi;
 #endif
 complete:
     atomic { /* dfcclMemFree, under the lock */
 #ifdef EXPORTED
-      to_reader!UNMAP(number_now, owner_may_be_read);
+      to_reader!UNMAP(number_now, kept[turn]);
 #ifdef FREE_AT_ONCE
       gone[turn] = true;
 #endif
-#elif defined(ANYWAY) || defined(READER_ALONE)
+#elif defined(ANYWAY)
       to_reader!UNMAP(number_now, 0);
 #else
       if
-      :: !owner_may_be_read -> to_reader!UNMAP(number_now, 0)
+      :: !kept[turn] -> to_reader!UNMAP(number_now, 0)
       :: else
       fi;
 #endif
@@ -168,16 +166,10 @@ close:
     to_owner!number, UNMAPPED
 #else
   :: to_reader?UNMAP(number, read) ->
-#ifndef ANYWAY
-    if
-    :: reader_may_be_read -> goto kept
-    :: else
-    fi;
-#endif
     if
     :: place[0] && place_number[0] == number -> at = 0
     :: place[1] && place_number[1] == number -> at = 1
-    :: else -> goto kept
+    :: else -> goto unknown
     fi;
 #ifdef CLOSE_LATE
     atomic { place[at] = 0; place_number[at] = 0 };
@@ -186,11 +178,11 @@ close:
     window[at] = false;
     atomic { place[at] = 0; place_number[at] = 0 };
 #endif
-kept:
+unknown:
     skip
 #endif
   :: to_reader?FAIL(number, _) ->
-    atomic { reader_cancelled[number] = true; reader_may_be_read = true }
+    reader_cancelled[number] = true
   od
 }
 
@@ -230,7 +222,8 @@ end:
 #ifdef EXPORTED
     assert(gone[0] && gone[1]);
 #else
-    assert(failed || (!place[0] && !place[1]));
+    assert(!place[0] || kept[place[0] - 1]);
+    assert(!place[1] || kept[place[1] - 1]);
 #endif
     break
   od

@@ -6,6 +6,9 @@
  *   - Every death that a rank sees is told to the others, not only the first.
  *   - What its callback has deregistered counts as registered no more.
  *   - After a failure no peer is told to unmap memory that it may be reading.
+ *   - Where only the reading of a connection failed, the peer sees it end.
+ *   - Runs that a member which has left could have no part in are refused, whatever became of its
+ *     last words, and registrations that it could have no part in cost nothing for ever.
  *   - Links are refused that cannot lie in the memory that is offered for them.
  */
 #include <fcntl.h>
@@ -137,6 +140,14 @@ DF_TEST(failure, a_later_loss_is_heard_from_a_broken_rank, 30) {
   close_stage(&s);
 }
 
+DF_TEST(failure, a_connection_that_cannot_be_read_is_ended, 30) {
+  stage s;
+  open_stage(&s);
+  CHECK(shutdown(s.context->mesh.sockets[1], SHUT_RD) == 0, "its reading does not fail");
+  CHECK(!hears(&s, 1, DF_MESSAGE_KINDS, 0), "its connection stands");
+  close_stage(&s);
+}
+
 /* ---- memory that may be read */
 
 DF_TEST(failure, nobody_unmaps_after_a_failure, 30) {
@@ -165,7 +176,7 @@ DF_TEST(failure, otherwise_it_is_unmapped, 30) {
   close_stage(&s);
 }
 
-/* ---- offers that make no sense */
+/* ---- messages by hand */
 
 static void handle(const stage *s, df_message *message, int fd) {
   message->magic = DF_MESSAGE_MAGIC;
@@ -182,24 +193,86 @@ static void offer_segment(const stage *s, uint64_t id, uint64_t bytes, uint64_t 
   handle(s, &message, fd);
 }
 
-/* Rings whose bytes, all blocks together, are a multiple of 2^64. */
-DF_TEST(failure, an_offer_of_more_than_can_be_counted_is_refused, 30) {
-  stage s;
+/* Of ranks 0 and 1. */
+static void announce(const stage *s, dfcclCollId_t id, const df_announcement *announcement) {
   union {
     df_message message;
     uint8_t bytes[sizeof(df_message) + sizeof(df_announcement) + 2 * sizeof(uint32_t)];
-  } d = {.message = {.kind = DF_MESSAGE_ANNOUNCE, .id = COLL}};
+  } d = {.message = {.kind = DF_MESSAGE_ANNOUNCE, .id = id}};
   const uint32_t ranks[] = {0, 1};
+  d.message.payload_bytes = sizeof *announcement + sizeof ranks;
+  memcpy(&d.message + 1, announcement, sizeof *announcement);
+  memcpy((uint8_t *)(&d.message + 1) + sizeof *announcement, ranks, sizeof ranks);
+  handle(s, &d.message, -1);
+}
+
+static dfcclResult_t register_of_two(const stage *s, dfcclCollId_t id) {
+  static const int ranks[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = ranks;
+  options.nRanks = 2;
+  return dfcclRegisterAllReduce(s->context, id, COUNT, dfcclInt8, dfcclSum, &options);
+}
+
+/* What a member announces that registers the same. */
+static df_announcement announcement_of(const stage *s, dfcclCollId_t id) {
+  pthread_mutex_lock(&s->context->lock);
+  df_announcement announcement = df_coll_announcement(df_find(s->context, id));
+  pthread_mutex_unlock(&s->context->lock);
+  return announcement;
+}
+
+/* ---- a rank that has left */
+
+/* It had no memory for the message that deregisters: whether its announcement comes before our
+ * registration or after. */
+DF_TEST(failure, who_has_left_is_waited_for_no_more, 30) {
+  int8_t buffer[COUNT] = {0};
+  for (int early = 0; early < 2; early++) {
+    stage s;
+    open_stage(&s);
+    offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
+    OK(register_of_two(&s, COLL));
+    const df_announcement announcement = announcement_of(&s, COLL);
+    announce(&s, COLL, &announcement);
+    if (early) announce(&s, COLL + 1, &announcement);
+    OK(dfcclRunAllReduce(s.context, COLL, buffer, buffer, NULL, NULL)); /* perhaps with rank 1 */
+    handle(&s, &(df_message){.kind = DF_MESSAGE_BYE}, -1);
+    if (early) OK(register_of_two(&s, COLL + 1));
+    RESULT(dfcclRunAllReduce(s.context, COLL + early, buffer, buffer, NULL, NULL),
+           dfcclRemoteError);
+    const char *sentence = dfcclGetLastError(s.context);
+    CHECK(strstr(sentence, "rank 1 left the job") != NULL, "\"%s\"", sentence);
+    OK(dfcclAbort(s.context)); /* the first run */
+    close_stage(&s);
+  }
+}
+
+DF_TEST(failure, who_has_left_takes_no_memory, 30) {
+  stage s;
+  open_stage(&s);
+  handle(&s, &(df_message){.kind = DF_MESSAGE_BYE}, -1);
+  for (dfcclCollId_t id = 0; id < 100; id++) {
+    OK(register_of_two(&s, id));
+    OK(dfcclDeregister(s.context, id));
+  }
+  CHECK(ck_hs_count(&s.context->remotes) == 0, "%lu records are kept",
+        (unsigned long)ck_hs_count(&s.context->remotes));
+  close_stage(&s);
+}
+
+/* ---- offers that make no sense */
+
+/* Rings whose bytes, all blocks together, are a multiple of 2^64. */
+DF_TEST(failure, an_offer_of_more_than_can_be_counted_is_refused, 30) {
+  stage s;
   const df_announcement announcement = {
       .group_size = 2, .n_blocks = 1u << 31, .n_slots = 8, .stride = (1u << 30) - 16};
   CHECK(df_link_ring_bytes(announcement.stride, 8) << 31 == 0, "the product is no such multiple");
   open_stage(&s);
   offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
   offer_segment(&s, DF_FIRST_LINKS_SEGMENT, DF_PAGE, DF_SEGMENT_LINKS);
-  d.message.payload_bytes = sizeof announcement + sizeof ranks;
-  memcpy(&d.message + 1, &announcement, sizeof announcement);
-  memcpy((uint8_t *)(&d.message + 1) + sizeof announcement, ranks, sizeof ranks);
-  handle(&s, &d.message, -1);
+  announce(&s, COLL, &announcement);
   handle(&s,
          &(df_message){.kind = DF_MESSAGE_LINKS, .id = COLL, .a = DF_FIRST_LINKS_SEGMENT, .b = 3},
          -1);

@@ -1,0 +1,42 @@
+/*
+ * Promise of src/host/world.c: who leaves early is heard by the ranks of its process that come
+ * late, as long as any may come; then nothing is kept of a job that never formed, also where not
+ * all of its ranks know which it was.
+ */
+#include "host/world.h"
+
+#include "support/harness.h"
+
+enum { RANKS = 4 }; /* and each look at it counts as one that comes */
+
+static int has_left(const unsigned char *job, uint32_t rank) {
+  df_world *world = df_world_join(job, RANKS, RANKS);
+  CHECK(world != NULL, "no memory");
+  int left = df_world_has_left(world, rank);
+  df_world_release(world);
+  return left;
+}
+
+DF_TEST(world, of_a_job_that_failed_while_it_formed, 30) {
+  unsigned char local[RANKS] = {1, 1, 1, 1};
+  df_mesh mesh = {.job = {42}, .n_ranks = RANKS, .local = local};
+  for (int i = 0; i < 2; i++) df_world_arriving();
+  df_world_miss(&mesh); /* rank 0, which does not know what others have heard */
+  df_world_arrived();
+  CHECK(has_left(mesh.job, 0), "rank 1 may have heard that the job stands, and waits for rank 0");
+  df_world_arrived(); /* rank 1, which has failed before it knew the job */
+  CHECK(!has_left(mesh.job, 0), "a record of the job is kept");
+  df_world_expect_less(mesh.job, RANKS - 1);
+}
+
+DF_TEST(world, in_which_somebody_is, 30) {
+  const unsigned char job[16] = {7};
+  df_world *world = df_world_join(job, RANKS, RANKS);
+  CHECK(world != NULL, "no memory");
+  df_world_detach(world, 0);
+  df_world_arriving();
+  df_world_arrived();
+  CHECK(has_left(job, 0), "it was freed");
+  df_world_expect_less(job, RANKS - 2);
+  df_world_release(world);
+}
