@@ -41,7 +41,8 @@ typedef struct df_remote {
   dfcclCollId_t id;
   uint32_t peer;
   df_announcement announcement;
-  uint32_t *ranks;           /* [announcement.group_size] */
+  uint32_t first_rank;
+  uint32_t *ranks;           /* [announcement.group_size]; NULL: told by a step */
   struct df_coll *bound;     /* the local registration that it meets */
   int met;                   /* it has met one, which may be deregistered by now */
   df_segment *links_segment; /* where this rank writes for the peer; NULL until told */
@@ -57,7 +58,7 @@ typedef struct df_remote {
   int leaves;           /* ... because it leaves the job */
   int limited;          /* its context is broken: it runs no more than `runs` */
   dfcclResult_t failed; /* told by the peer */
-  char sentence[DF_SENTENCE_BYTES];
+  char *sentence;       /* NULL: none, or no memory for it */
 } df_remote;
 
 /* What a thread that waits for a collective looks at without the lock: one line for each index of
@@ -83,6 +84,7 @@ typedef struct df_coll {
   dfcclRedOp_t op;
   uint32_t root, n, position;
   uint32_t *ranks;     /* [n_paired] group order */
+  uint32_t group_step; /* of the first n of them */
   df_remote **remotes; /* [n] by position; NULL until bound, and for this rank */
   uint32_t n_bound;
   uint32_t
@@ -301,8 +303,9 @@ static inline df_coll *df_registered(const dfcclContext_t context, uint32_t inde
  * later. Takes the lock only for one that was not looked up lately. NULL: not registered. */
 const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
                                    uint64_t *registration);
-void df_coll_unreference(dfcclContext_t context, df_coll *coll);             /* [lock] */
-void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t peer); /* [lock] */
+void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
+/* [lock] To the members from this position on, strangers included. */
+void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from);
 void df_registry_free(dfcclContext_t context);
 dfcclResult_t df_registry_init(dfcclContext_t context);
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,

@@ -24,7 +24,13 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .payload_offset = coll->shape.payload_offset,
                            .split = coll->plan->key.split,
                            .chunk = coll->shape.parts[0].chunk,
-                           .loops = coll->shape.parts[0].loops};
+                           .loops = coll->shape.parts[0].loops,
+                           .group_step = coll->group_step};
+}
+
+static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
+  return remote->ranks ? remote->ranks[i]
+                       : remote->first_rank + i * remote->announcement.group_step;
 }
 
 static const char *type_name(uint32_t type) {
@@ -43,10 +49,21 @@ static const char *algorithm_name(uint32_t algorithm) {
   return algorithm < DF_ALGORITHMS ? df_algorithm_name((int)algorithm) : "unknown";
 }
 
+/* The first position of two groups of one size at which they differ; their size: none. */
+static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
+  uint32_t i = 0;
+  if (coll->group_step && coll->group_step == remote->announcement.group_step &&
+      coll->ranks[0] == remote->first_rank)
+    return coll->n;
+  while (i < coll->n && coll->ranks[i] == announced_rank(remote, i)) i++;
+  return i;
+}
+
 /* Writes what differs to text; returns 0 when nothing does. */
-static int describe_difference(const df_announcement *here, const uint32_t *ranks_here,
-                               const df_announcement *there, const uint32_t *ranks_there,
-                               char *text, size_t bytes) {
+static int describe_difference(const df_coll *coll, const df_remote *remote, char *text,
+                               size_t bytes) {
+  const df_announcement announced = df_coll_announcement(coll);
+  const df_announcement *here = &announced, *there = &remote->announcement;
   if (here->operation != there->operation) {
     const char *name = there->operation < DF_OP_COUNT
                            ? df_operation_name((df_operation)there->operation)
@@ -70,10 +87,10 @@ static int describe_difference(const df_announcement *here, const uint32_t *rank
     if (fields[i].a != fields[i].b)
       return snprintf(text, bytes, "%s is %" PRIu64 " here and %" PRIu64 " there", fields[i].what,
                       fields[i].a, fields[i].b);
-  for (uint32_t i = 0; i < here->group_size; i++)
-    if (ranks_here[i] != ranks_there[i])
-      return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there", i,
-                      ranks_here[i], ranks_there[i]);
+  uint32_t position = first_difference(coll, remote);
+  if (position < coll->n)
+    return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there",
+                    position, coll->ranks[position], announced_rank(remote, position));
   if (here->algorithm != there->algorithm)
     return snprintf(text, bytes,
                     "algorithm (options.algorithm or DFCCL_TUNING) is %s here and %s there",
@@ -135,7 +152,7 @@ static uint32_t position_of(const df_coll *coll, uint32_t rank) {
  */
 static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_remote *member) {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
-    uint32_t stranger = member->ranks[i];
+    uint32_t stranger = announced_rank(member, i);
     if (stranger >= context->n_ranks || position_of(coll, stranger) < coll->n_paired) continue;
     uint32_t *ranks = realloc(coll->ranks, (coll->n_paired + 1) * sizeof *ranks);
     if (ranks) coll->ranks = ranks;
@@ -147,7 +164,7 @@ static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_
     }
     coll->ranks[coll->n_paired] = stranger;
     coll->remotes[coll->n_paired++] = NULL;
-    df_coll_announce(context, coll, stranger);
+    df_coll_announce(context, coll, coll->n_paired - 1);
   }
 }
 
@@ -158,15 +175,14 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   uint32_t position = position_of(coll, remote->peer);
   coll->remotes[position] = remote;
   if (position < coll->n) coll->n_bound++;
-  df_announcement here = df_coll_announcement(coll);
-  if (describe_difference(&here, coll->ranks, &remote->announcement, remote->ranks, difference,
-                          sizeof difference)) {
+  if (describe_difference(coll, remote, difference, sizeof difference)) {
     snprintf(sentence, sizeof sentence, "%s: %s (here: rank %u, there: rank %u)",
              df_coll_label(coll, label, sizeof label), difference, context->rank, remote->peer);
     df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
     pair_with_strangers(context, coll, remote);
   } else if (remote->failed != dfcclSuccess) {
-    df_fail_collective(context, coll, remote->failed, 0, remote->sentence);
+    df_fail_collective(context, coll, remote->failed, 0,
+                       remote->sentence ? remote->sentence : "a member has given it up");
   } else if (remote->deregistered) {
     df_match_deregistered(context, remote, remote->runs, remote->leaves);
   } else if (remote->limited) {
@@ -223,11 +239,14 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   df_announcement announcement;
   const uint8_t *payload = df_message_payload(message);
   memcpy(&announcement, payload, sizeof announcement);
-  uint32_t *ranks = malloc(announcement.group_size * sizeof *ranks);
-  if (remote == NULL || ranks == NULL) goto no_memory;
-  memcpy(ranks, payload + sizeof announcement, announcement.group_size * sizeof *ranks);
+  size_t rank_bytes = announcement.group_size * sizeof(uint32_t);
+  uint32_t *ranks = announcement.group_step ? NULL : malloc(rank_bytes);
+  if (remote == NULL || (ranks == NULL && !announcement.group_step)) goto no_memory;
   *remote =
       (df_remote){.id = message->id, .peer = peer, .announcement = announcement, .ranks = ranks};
+  payload += sizeof announcement;
+  memcpy(&remote->first_rank, payload, sizeof remote->first_rank);
+  if (ranks) memcpy(ranks, payload, rank_bytes);
   if (!enter(context, remote)) goto no_memory;
   df_coll *coll = df_find(context, message->id);
   if (coll) {
@@ -262,6 +281,7 @@ static void drop(dfcclContext_t context, df_remote *remote) {
 
 void df_remote_free(dfcclContext_t context, df_remote *remote) {
   if (remote->has_reserved) df_arena_give(&context->arena, &remote->reserved);
+  free(remote->sentence);
   free(remote->ranks);
   free(remote);
 }

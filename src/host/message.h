@@ -13,7 +13,8 @@ typedef enum {
   DF_MESSAGE_SEGMENT = 1, /* id: segment, a: bytes, b: df_segment_use; carries its descriptor */
   DF_MESSAGE_MAPPED,   /* id: segment (user memory), a: where the sender of this message sees it */
   DF_MESSAGE_UNMAP,    /* id: segment, a: a run that failed may still read it */
-  DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement and the group's ranks */
+  DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement and the group's ranks, as its
+                          group_step says */
   DF_MESSAGE_LINKS, /* id: collective, a: segment, b: offset (a multiple of a cache line) + log2 of
                        the slots of each ring: rings for every block, to be written by the receiver
                      */
@@ -55,8 +56,20 @@ typedef struct df_announcement {
       payload_offset;    /* the shape: follows from the above and from settings */
   uint32_t chunk, loops; /* of block 0 */
   uint32_t split;        /* neighbours in a subgroup */
-  uint32_t reserved;     /* 0 */
+  uint32_t group_step;   /* 0: each rank follows; else the first, and so much from one to the next:
+                            of many ranks, each tells each other of a collective of all */
 } df_announcement;
+DF_STATIC_ASSERT(sizeof(df_announcement) == 64, "part of the protocol between processes");
+
+/* What can be said of these ranks as a step; 0: nothing. */
+uint32_t df_group_step(const uint32_t *ranks, uint32_t n);
+/* Ranks that follow an announcement. */
+static inline uint32_t df_announced_ranks(const df_announcement *announcement) {
+  return announcement->group_step ? 1 : announcement->group_size;
+}
+/* An announcement's payload, in room for sizeof(df_announcement) + all ranks; returns its bytes. */
+uint32_t df_announcement_write(const df_announcement *announcement, const uint32_t *ranks,
+                               void *payload);
 
 /* Is a datagram of so many bytes a well-formed message? The receiver trusts nothing else about it.
  */

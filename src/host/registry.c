@@ -200,6 +200,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
     coll->ranks[i] = options && options->ranks ? (uint32_t)options->ranks[i] : i;
     if (coll->ranks[i] == context->rank) coll->position = i;
   }
+  coll->group_step = df_group_step(coll->ranks, coll->n);
   *out = coll;
   return dfcclSuccess;
 }
@@ -254,16 +255,13 @@ release_plan:
   return result;
 }
 
-void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t peer) {
+void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
   uint8_t payload[sizeof(df_announcement) + DF_MAX_RANKS * sizeof(uint32_t)];
   df_announcement announcement = df_coll_announcement(coll);
-  memcpy(payload, &announcement, sizeof announcement);
-  memcpy(payload + sizeof announcement, coll->ranks, coll->n * sizeof(uint32_t));
-  df_message message = {.kind = DF_MESSAGE_ANNOUNCE,
-                        .payload_bytes =
-                            (uint32_t)(sizeof announcement + coll->n * sizeof(uint32_t)),
-                        .id = coll->id};
-  df_send(context, peer, &message, payload, -1);
+  df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id};
+  message.payload_bytes = df_announcement_write(&announcement, coll->ranks, payload);
+  for (uint32_t i = from; i < coll->n_paired; i++)
+    if (i != coll->position) df_send(context, coll->ranks[i], &message, payload, -1);
 }
 
 /* With whole options: what a program of an older version did not give has its default. */
@@ -291,8 +289,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
     df_log(DF_LOG_TRACE, "rank %u registers collective %" PRIu64 ": %s of %" PRIu64 " elements, %s",
            context->rank, coll->id, df_operation_name(coll->operation), coll->count,
            df_algorithm_name(choice.algorithm));
-    for (uint32_t i = 0; i < coll->n; i++)
-      if (i != coll->position) df_coll_announce(context, coll, coll->ranks[i]);
+    df_coll_announce(context, coll, 0);
     df_match_bind(context, coll);
     df_links_progress(context, coll);
   }

@@ -126,7 +126,8 @@ static void handle_failure(dfcclContext_t context, uint32_t from, const df_messa
     fail_unmet(context, from, message->id, status, sentence);
   if (remote == NULL) return;
   remote->failed = status;
-  snprintf(remote->sentence, sizeof remote->sentence, "%s", sentence);
+  free(remote->sentence);
+  remote->sentence = strdup(sentence);
   if (remote->bound) df_fail_collective(context, remote->bound, status, 0, sentence);
 }
 

@@ -1,6 +1,6 @@
 /*
  * Promise: a job of 1,024 ranks, threads of one process, comes about, runs collectives of groups of
- * them, and ends; what joining takes is printed here.
+ * them and of all, and ends; what joining takes is printed here.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "support/processes.h"
 #include "support/ranks.h"
 
-enum { RANKS = 1024, GROUP = 16, SECONDS = 540 };
+enum { RANKS = 1024, GROUP = 16, ALL = 2 * RANKS, SECONDS = 540 };
 
 typedef struct {
   const dfcclUniqueId *id;
@@ -36,7 +36,7 @@ static int first_of(int rank, int which) {
 static dfcclCollId_t id_of(int first, int which) { return (dfcclCollId_t)(2 * first + which); }
 
 static void sum_up(dfcclContext_t ctx, int rank) {
-  int32_t mine = rank, sums[2] = {-1, -1};
+  int32_t mine = rank, sums[2] = {-1, -1}, total = -1;
   int group[GROUP];
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.ranks = group;
@@ -47,9 +47,11 @@ static void sum_up(dfcclContext_t ctx, int rank) {
     for (int m = 0; m < GROUP; m++) group[m] = (first + m) % RANKS;
     OK(dfcclRegisterAllReduce(ctx, id_of(first, i), 1, dfcclInt32, dfcclSum, &options));
   }
-  for (int i = 0; i < 2; i++) {
+  OK(dfcclRegisterAllReduce(ctx, ALL, 1, dfcclInt32, dfcclSum, NULL));
+  for (int i = 0; i < 3; i++) {
     int c = i ^ order;
-    OK(dfcclRunAllReduce(ctx, id_of(first_of(rank, c), c), &mine, &sums[c], NULL, NULL));
+    if (i == rank % 3) OK(dfcclRunAllReduce(ctx, ALL, &mine, &total, NULL, NULL));
+    if (i < 2) OK(dfcclRunAllReduce(ctx, id_of(first_of(rank, c), c), &mine, &sums[c], NULL, NULL));
   }
   df_waiting_for("collectives");
   OK(dfcclWaitAll(ctx));
@@ -58,6 +60,7 @@ static void sum_up(dfcclContext_t ctx, int rank) {
     for (int m = 0; m < GROUP; m++) expected += (first_of(rank, i) + m) % RANKS;
     CHECK(sums[i] == expected, "rank %d: the sum is %d, not %d", rank, sums[i], expected);
   }
+  CHECK(total == RANKS * (RANKS - 1) / 2, "rank %d: the sum of all is %d", rank, total);
 }
 
 static void take_part(int rank, void *arg) {
@@ -74,7 +77,9 @@ static void take_part(int rank, void *arg) {
             df_seconds() - c->start, df_resident_kb());
   sum_up(ctx, rank);
   if (atomic_fetch_add(&c->ready, 1) + 1 == RANKS)
-    fprintf(stderr, "two collectives on each after %.1f s, resident %ld KB, %d descriptors\n",
+    fprintf(stderr,
+            "two collectives of some and one of all on each after %.1f s, resident %ld KB, %d "
+            "descriptors\n",
             df_seconds() - c->start, df_resident_kb(), df_descriptor_count());
   df_finish(ctx);
 }

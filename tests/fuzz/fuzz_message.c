@@ -1,6 +1,6 @@
 /*
- * A peer process that says what it likes, to a rank that takes part in a collective with it:
- * whatever its datagrams are, the rank neither dies nor waits for ever.
+ * Peer processes that say what they like, to a rank that takes part in collectives with them:
+ * whatever their datagrams are, the rank neither dies nor waits for ever.
  *
  * The input is a list of datagrams. Each begins with a byte that says how much of it is the
  * input's: raw bytes (df_message_is_valid), or a well-formed message whose fields are
@@ -19,7 +19,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { RANKS = 2, COLLECTIVES = 3, COUNT = 100 };
+enum { RANKS = 4, COLLECTIVES = 3, COUNT = 100 };
+
+/* Of which collective which rank is a member: all; three; two. */
+static const int groups[COLLECTIVES][RANKS] = {{0, 1, 2, 3}, {2, 0, 3}, {0, 1}};
+static const int group_sizes[COLLECTIVES] = {4, 3, 2};
 
 typedef struct input {
   const uint8_t *data;
@@ -59,12 +63,12 @@ static uint64_t next_number(input *in) {
 
 /* ---- the rank under test ---- */
 
-/* NULL where the peer's card, of the input's making now and then, is refused. */
-static dfcclContext_t open_rank(int pair[2], input *in) {
+/* ends: of the peers' sockets; of rank 0, none. NULL where rank 1's card, of the input's making now
+ * and then, is refused. */
+static dfcclContext_t open_rank(int ends[RANKS], input *in) {
   dfcclContext_t context = NULL;
   df_settings settings;
   df_mesh mesh = {.n_ranks = RANKS};
-  DF_ASSERT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
   DF_ASSERT(df_settings_read(&settings, NULL) == dfcclSuccess);
   mesh.cards = calloc(RANKS, sizeof *mesh.cards);
   mesh.sockets = calloc(RANKS, sizeof *mesh.sockets);
@@ -76,7 +80,12 @@ static dfcclContext_t open_rank(int pair[2], input *in) {
       mesh.cards[1].bytes[i] = next_byte(in);
   mesh.local[0] = 1;
   mesh.sockets[0] = -1;
-  mesh.sockets[1] = pair[0];
+  for (int r = 1; r < RANKS; r++) {
+    int pair[2];
+    DF_ASSERT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
+    mesh.sockets[r] = pair[0];
+    ends[r] = pair[1];
+  }
   dfcclResult_t result = df_context_open(&context, RANKS, 0, &settings, &mesh);
   DF_ASSERT((result == dfcclSuccess) == (context != NULL));
   if (result != dfcclSuccess) DF_ASSERT(strstr(df_last_sentence(), "rank 1") != NULL);
@@ -96,31 +105,38 @@ static uint32_t submit_some(dfcclContext_t context, int8_t *buffers) {
   uint32_t accepted = 0;
   for (dfcclCollId_t id = 0; id < COLLECTIVES; id++) {
     int8_t *send = buffers + 2 * id * COUNT, *recv = send + COUNT;
-    dfcclResult_t result = dfcclRegisterAllReduce(context, id, COUNT, dfcclInt8, dfcclSum, NULL);
+    dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+    options.ranks = groups[id];
+    options.nRanks = group_sizes[id];
+    dfcclResult_t result =
+        dfcclRegisterAllReduce(context, id, COUNT, dfcclInt8, dfcclSum, &options);
     if (result == dfcclSuccess)
       accepted += dfcclRunAllReduce(context, id, send, recv, count_callback, NULL) == dfcclSuccess;
   }
   return accepted;
 }
 
-/* ---- the peer ---- */
+/* ---- the peers ---- */
 
 /* change: what is wrong with it; 3: nothing. */
 static size_t announce(input *in, dfcclContext_t context, df_message *message, uint8_t change) {
   df_announcement announcement = {0};
-  uint32_t ranks[4] = {0, 1, 1, 0};
+  uint32_t ranks[RANKS] = {0, 1, 2, 3};
+  announcement.group_size = 2;
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, message->id);
-  if (coll) announcement = df_coll_announcement(coll); /* what would match */
+  if (coll) { /* what would match */
+    announcement = df_coll_announcement(coll);
+    memcpy(ranks, coll->ranks, announcement.group_size * sizeof *ranks);
+  }
   pthread_mutex_unlock(&context->lock);
-  announcement.group_size = 2;
   if (change % 4 == 0) ((uint8_t *)&announcement)[change % sizeof announcement] ^= next_byte(in);
-  announcement.group_size = 1 + (announcement.group_size - 1) % 4;
-  if (change % 4 == 1) ranks[change / 4 % 4] = (uint32_t)next_number(in);
-  memcpy(message + 1, &announcement, sizeof announcement);
-  memcpy((uint8_t *)(message + 1) + sizeof announcement, ranks,
-         announcement.group_size * sizeof *ranks);
-  return sizeof announcement + announcement.group_size * sizeof *ranks;
+  if (change % 4 == 2) announcement.group_size += change / 4;
+  if (change % 4 != 3) announcement.group_step = change / 64;
+  announcement.group_size = 1 + (announcement.group_size - 1) % RANKS;
+  if (change % 4 == 1) ranks[change / 4 % RANKS] = (uint32_t)next_number(in);
+  if (announcement.group_step) ranks[0] %= DF_MAX_RANKS / 2;
+  return df_announcement_write(&announcement, ranks, message + 1);
 }
 
 static int next_descriptor(input *in, df_message *message) {
@@ -136,7 +152,7 @@ static int next_descriptor(input *in, df_message *message) {
 }
 
 /* A well-formed message of the input's choosing. */
-static void say(input *in, dfcclContext_t context) {
+static void say(input *in, dfcclContext_t context, uint32_t peer) {
   union {
     df_message message;
     uint8_t bytes[sizeof(df_message) + DF_SENTENCE_BYTES + 256];
@@ -160,12 +176,12 @@ static void say(input *in, dfcclContext_t context) {
   }
   DF_ASSERT(df_message_is_valid(message, sizeof *message + message->payload_bytes));
   pthread_mutex_lock(&context->lock);
-  df_service_handle(context, 1, message, fd);
+  df_service_handle(context, peer, message, fd);
   pthread_mutex_unlock(&context->lock);
 }
 
 /* What a sound peer says, one thing after the other, so that links stand now and then. */
-static void say_soundly(dfcclContext_t context, uint32_t step) {
+static void say_soundly(dfcclContext_t context, uint32_t peer, uint32_t step) {
   union {
     df_message message;
     uint8_t bytes[sizeof(df_message) + 256];
@@ -193,7 +209,7 @@ static void say_soundly(dfcclContext_t context, uint32_t step) {
     }
   }
   pthread_mutex_lock(&context->lock);
-  df_service_handle(context, 1, message, fd);
+  df_service_handle(context, peer, message, fd);
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -211,34 +227,35 @@ static void babble(input *in, int socket) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   input in = {data, size};
-  int pair[2];
+  int ends[RANKS];
   int8_t *buffers = calloc(COLLECTIVES * 2, COUNT);
   DF_ASSERT(buffers != NULL);
   callbacks = 0;
-  dfcclContext_t context = open_rank(pair, &in);
+  dfcclContext_t context = open_rank(ends, &in);
   if (context == NULL) {
-    close(pair[1]);
+    for (int r = 1; r < RANKS; r++) close(ends[r]);
     free(buffers);
     return 0;
   }
   int late = next_byte(&in) % 2;
   uint32_t accepted = late ? 0 : submit_some(context, buffers);
-  uint32_t sound = 0;
-  for (int i = 0; i < 64 && in.size > 0; i++) {
+  uint32_t sound[RANKS] = {0};
+  for (int i = 0; i < 96 && in.size > 0; i++) {
     if (i == 8 && late) accepted = submit_some(context, buffers);
-    uint8_t what = next_byte(&in) % 8;
-    if (what == 0)
-      babble(&in, pair[1]);
-    else if (what < 5)
-      say_soundly(context, sound++);
+    uint8_t what = next_byte(&in);
+    uint32_t peer = 1 + what / 8u % (RANKS - 1);
+    if (what % 8 == 0)
+      babble(&in, ends[peer]);
+    else if (what % 8 < 5)
+      say_soundly(context, peer, sound[peer]++);
     else
-      say(&in, context);
+      say(&in, context, peer);
   }
   /* Whatever was said: an abort ends everything, each accepted run once. */
   DF_ASSERT(dfcclAbort(context) == dfcclSuccess);
   DF_ASSERT(dfcclDestroy(context) == dfcclSuccess);
   DF_ASSERT(df_load_relaxed_u32(&callbacks) == accepted);
-  close(pair[1]);
+  for (int r = 1; r < RANKS; r++) close(ends[r]);
   free(buffers);
   return 0;
 }

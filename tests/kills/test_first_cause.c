@@ -230,11 +230,10 @@ static void be_told_registration(dfcclContext_t ctx, dfcclCollId_t id) {
   pthread_mutex_lock(&ctx->lock);
   const df_coll *coll = df_find(ctx, id);
   df_announcement announcement = df_coll_announcement(coll);
-  memcpy(payload, &announcement, sizeof announcement);
-  memcpy(payload + sizeof announcement, coll->ranks, RANKS * sizeof(uint32_t));
+  uint32_t bytes = df_announcement_write(&announcement, coll->ranks, payload);
   pthread_mutex_unlock(&ctx->lock);
-  be_told(ctx, (df_message){.kind = DF_MESSAGE_ANNOUNCE, .payload_bytes = sizeof payload, .id = id},
-          payload, -1);
+  be_told(ctx, (df_message){.kind = DF_MESSAGE_ANNOUNCE, .payload_bytes = bytes, .id = id}, payload,
+          -1);
 }
 
 /* Rank 2 has run all it wanted, and dies after its goodbye to rank 0 and before that to rank 1, who

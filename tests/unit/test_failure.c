@@ -200,9 +200,7 @@ static void announce(const stage *s, dfcclCollId_t id, const df_announcement *an
     uint8_t bytes[sizeof(df_message) + sizeof(df_announcement) + 2 * sizeof(uint32_t)];
   } d = {.message = {.kind = DF_MESSAGE_ANNOUNCE, .id = id}};
   const uint32_t ranks[] = {0, 1};
-  d.message.payload_bytes = sizeof *announcement + sizeof ranks;
-  memcpy(&d.message + 1, announcement, sizeof *announcement);
-  memcpy((uint8_t *)(&d.message + 1) + sizeof *announcement, ranks, sizeof ranks);
+  d.message.payload_bytes = df_announcement_write(announcement, ranks, &d.message + 1);
   handle(s, &d.message, -1);
 }
 

@@ -87,6 +87,27 @@ DF_TEST(message, groups, 30) {
   CHECK(!df_message_is_valid(&d, bytes), "a size that wraps around");
 }
 
+static int accepts_step(uint32_t group_size, uint32_t step, uint32_t first) {
+  df_announcement announcement = {.group_size = group_size, .group_step = step};
+  size_t bytes = make(DF_MESSAGE_ANNOUNCE, sizeof announcement + sizeof first);
+  CHECK(df_announcement_write(&announcement, &first, d.payload) == sizeof announcement + 4, "%u",
+        group_size);
+  return df_message_is_valid(&d, bytes);
+}
+
+/* Groups that are told by a first rank and a step have no rank that no job has. */
+DF_TEST(message, groups_by_a_step, 30) {
+  const uint32_t most = DF_MAX_RANKS - 1;
+  CHECK(accepts_step(DF_MAX_RANKS, 1, 0), "all ranks");
+  CHECK(accepts_step(2, most, 0) && accepts_step(1, most, most) && accepts_step(4, 5, 7), "some");
+  CHECK(!accepts_step(DF_MAX_RANKS, 1, 1) && !accepts_step(2, most, 1), "one too many");
+  CHECK(!accepts_step(0, 1, 0) && !accepts_step(DF_MAX_RANKS + 1, 1, 0), "sizes that none has");
+  CHECK(!accepts_step(3, 1u << 31, 0) && !accepts_step(2, 1, UINT32_MAX), "ranks that wrap around");
+  static const uint32_t even[] = {1, 3, 5, 7}, odd[] = {1, 3, 5, 8}, down[] = {3, 2, 1};
+  CHECK(df_group_step(even, 4) == 2 && df_group_step(even, 2) == 2, "equal steps");
+  CHECK(!df_group_step(odd, 4) && !df_group_step(down, 3) && !df_group_step(even, 1), "no step");
+}
+
 DF_TEST(message, sentences_end, 30) {
   for (int i = 0; i < 2; i++) {
     df_message_kind kind = i ? DF_MESSAGE_FAIL : DF_MESSAGE_ABORT;
