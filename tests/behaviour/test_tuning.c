@@ -4,6 +4,7 @@
  * file, line and value. Members that choose differently are told so.
  */
 #include "support/buffers.h"
+#include "support/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,10 +57,11 @@ static void expect_algorithm(dfcclContext_t *ctxs, size_t count, const char *alg
   static char text[1 << 16];
   df_collective coll = df_simple(count, RANKS);
   df_register_all(ctxs, ID, &coll);
-  int32_t *memory = calloc(count * (RANKS + 1), sizeof *memory);
+  size_t bytes = count * (RANKS + 1) * sizeof(int32_t);
+  int32_t *memory = memset(df_memory_take(bytes), 0, bytes);
   OK(dfcclRunAllReduce(ctxs[0], ID, memory, memory + count, NULL, NULL));
   FILE *file = tmpfile();
-  CHECK(memory != NULL && file != NULL, "no memory or file");
+  CHECK(file != NULL, "no file");
   OK(dfcclDump(ctxs[0], fileno(file)));
   ssize_t length = pread(fileno(file), text, sizeof text - 1, 0);
   text[length > 0 ? length : 0] = '\0';
@@ -72,7 +74,7 @@ static void expect_algorithm(dfcclContext_t *ctxs, size_t count, const char *alg
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(ctxs[rank], ID));
   df_exchange(ctxs, ID, &coll, 1, 0);
   df_deregister_all(ctxs, ID, &coll);
-  free(memory);
+  df_memory_give(memory);
 }
 
 DF_TEST(tuning, the_table_decides, 60) {

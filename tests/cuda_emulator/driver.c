@@ -59,6 +59,10 @@ DRIVER_EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int
   return driver_result(cudaHostAlloc(pointer, bytes, flags));
 }
 
+DRIVER_EXPORT CUresult cuMemHostRegister(void *memory, size_t bytes, unsigned int flags) {
+  return driver_result(cudaHostRegister(memory, bytes, flags));
+}
+
 DRIVER_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return driver_result(
       cudaMemcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, cudaMemcpyDefault));

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/harness.h"
 
@@ -12,6 +13,7 @@
  * Page-locked memory is taken from the driver in chunks that are never given back: its allocation
  * waits for all work of the GPU. What is given back is kept by size, a power of two, for the next.
  */
+enum { PAGE_BYTES = 4096, STACK_AHEAD_BYTES = 128 << 10 };
 enum { LEAST_SHIFT = 6, MOST_SHIFT = 40, CHUNK_BYTES = 8 << 20, HEADER_BYTES = 64 };
 
 typedef struct block {
@@ -26,6 +28,7 @@ static struct {
   int (*primary_retain)(void **context, int device);
   int (*set_current)(void *context);
   int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
+  int (*host_register)(void *memory, size_t bytes, unsigned flags);
   int (*copy)(uintptr_t to, uintptr_t from, size_t bytes);
   void *context;
 } driver;
@@ -50,6 +53,7 @@ static void load_driver(void) {
       {"cuDevicePrimaryCtxRetain", &driver.primary_retain},
       {"cuCtxSetCurrent", &driver.set_current},
       {"cuMemHostAlloc", &driver.host_alloc},
+      {"cuMemHostRegister_v2", &driver.host_register},
       {"cuMemcpy", &driver.copy},
   };
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -69,6 +73,49 @@ static void enter_driver(void) {
   pthread_once(&driver_once, load_driver);
   CHECK(driver.set_current(driver.context) == 0, "the CUDA device cannot be used");
 }
+
+/* ---- the program's own memory */
+
+extern char __data_start[], _end[]; /* of static variables: the linker's */
+
+static void show(const void *begin, const void *end) {
+  const unsigned portable_and_mapped = 1 | 2;
+  uintptr_t first = (uintptr_t)begin / PAGE_BYTES * PAGE_BYTES;
+  uintptr_t last = ((uintptr_t)end + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+  int error = driver.host_register((void *)first, last - first, portable_and_mapped);
+  CHECK(error == 0, "%zu bytes of the program cannot be page-locked: error %d",
+        (size_t)(last - first), error);
+}
+
+/* Frames of functions that are called later lie below this one: they exist from here on. */
+static __attribute__((noinline)) void show_stack(void) {
+  volatile char ahead[STACK_AHEAD_BYTES];
+  pthread_attr_t attributes;
+  void *lowest;
+  size_t bytes;
+  for (size_t i = 0; i < sizeof ahead; i += PAGE_BYTES) ahead[i] = 0;
+  CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0 &&
+            pthread_attr_getstack(&attributes, &lowest, &bytes) == 0,
+        "no bounds of the stack");
+  pthread_attr_destroy(&attributes);
+  show((const char *)ahead, (const char *)lowest + bytes);
+}
+
+void df_memory_show_program(void) {
+  static pid_t shown_by;
+  const char *hidden = getenv("TEST_PROGRAM_MEMORY");
+  if (!df_on_cuda() || (hidden != NULL && strcmp(hidden, "hidden") == 0)) return;
+  pthread_mutex_lock(&pool_lock);
+  if (shown_by != getpid() && gettid() == getpid()) {
+    shown_by = getpid();
+    enter_driver();
+    show(__data_start, _end);
+    show_stack();
+  }
+  pthread_mutex_unlock(&pool_lock);
+}
+
+/* ---- memory that is taken */
 
 /* With the lock. */
 static void *cut(size_t bytes) {

@@ -8,6 +8,11 @@
 
 bool df_on_cuda(void); /* TEST_BACKEND is cuda */
 
+/* With TEST_BACKEND=cuda: the device reaches the program's static variables, and the stack of the
+ * main thread, from here on, if that is the caller. Elsewhere, and with TEST_PROGRAM_MEMORY=hidden:
+ * nothing. */
+void df_memory_show_program(void);
+
 /* Aligned to 64 bytes. */
 void *df_memory_take(size_t bytes);
 void df_memory_give(void *memory);

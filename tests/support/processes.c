@@ -101,6 +101,7 @@ dfcclConfig_t df_config(void) {
 dfcclContext_t df_init(int rank, int ranks, const dfcclUniqueId *id, const dfcclConfig_t *config) {
   dfcclConfig_t defaults = df_config();
   dfcclContext_t ctx = NULL;
+  df_memory_show_program();
   df_waiting_for("dfcclInit");
   OK(dfcclInit(&ctx, ranks, *id, rank, config != NULL ? config : &defaults));
   df_waiting_for(NULL);

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/memory.h"
+
 void df_make_contexts(dfcclContext_t *ctxs, int ranks, const dfcclConfig_t *config) {
   dfcclConfig_t defaults = df_config();
+  df_memory_show_program();
   OK(dfcclInitAll(ctxs, ranks, config != NULL ? config : &defaults));
   for (int rank = 0; rank < ranks; rank++) df_watch(ctxs[rank]);
 }
