@@ -164,6 +164,7 @@ typedef struct df_peer {
   uint64_t *told;       /* ids of our link segments that it has been told */
   uint32_t n_told;
   int maps;    /* it was told of memory of our device, and has not unmapped all of it */
+  int cut_off; /* we ended the connection, and it may live: what it has mapped, it keeps */
   int closing; /* our mappings of its device's memory are to be closed; service thread */
   int broken;  /* its context is: what it has not registered, it never will */
   char *cause; /* what broke it */
@@ -413,9 +414,10 @@ dfcclResult_t df_peers_init(dfcclContext_t context);
 void df_peers_free(dfcclContext_t context);
 void df_send(dfcclContext_t context, uint32_t peer, const df_message *message, const void *payload,
              int fd); /* [lock] */
-void df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *segment,
-                     uint64_t use);                        /* [lock] */
+/* [lock] 1: the peer will map memory of our device. */
+int df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *segment, uint64_t use);
 void df_peer_flush(dfcclContext_t context, uint32_t peer); /* [lock] */
+void df_peer_cut_off(df_peer *peer); /* [lock] ends the connection of a peer that may live */
 void df_peers_say_goodbye(dfcclContext_t context);
 
 /* service.c */

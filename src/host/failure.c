@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -166,7 +165,7 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
     df_tell_broken(context);
     tell_cause(context, &cause);
   }
-  if (context->peers[peer].socket >= 0) shutdown(context->peers[peer].socket, SHUT_RDWR);
+  df_peer_cut_off(&context->peers[peer]);
 }
 
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {

@@ -41,8 +41,8 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
     context->user_memory = memory;
     for (uint32_t r = 0; r < context->n_ranks; r++)
       if (!context->peers[r].local) {
-        df_send_segment(context, r, memory->segment, DF_SEGMENT_USER);
-        if (memory->mapped) memory->mapped[r] = (uint8_t)memory->segment->has_handle;
+        int maps = df_send_segment(context, r, memory->segment, DF_SEGMENT_USER);
+        if (memory->mapped) memory->mapped[r] = (uint8_t)maps;
       }
     *ptr = memory->segment->base;
   }
@@ -54,9 +54,14 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
   return result;
 }
 
-/* Without the segment. */
-static void free_record(dfcclContext_t context, df_user_memory *memory) {
+/* [lock] */
+static void give_reach(dfcclContext_t context, df_user_memory *memory) {
   if (memory->reach) context->ops->give_reach(context, memory->reach);
+  memory->reach = NULL;
+}
+
+/* Without the segment. */
+static void free_record(df_user_memory *memory) {
   free(memory->mapped);
   free(memory);
 }
@@ -73,7 +78,7 @@ static void free_memory(dfcclContext_t context, df_user_memory *memory) {
     df_world_bury(context->world, memory->segment);
   else
     df_segment_destroy(memory->segment);
-  free_record(context, memory);
+  free_record(memory);
 }
 
 dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
@@ -95,6 +100,8 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   if (retires) {
     memory->next = context->retired;
     context->retired = memory;
+  } else if (memory) {
+    give_reach(context, memory);
   }
   pthread_mutex_unlock(&context->lock);
   if (memory == NULL)
@@ -115,6 +122,7 @@ void df_memory_free_unmapped(dfcclContext_t context) {
       continue;
     }
     *at = memory->next;
+    give_reach(context, memory);
     memory->next = unmapped;
     unmapped = memory;
   }
@@ -154,10 +162,11 @@ void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment, u
 static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) {
   while (memory) {
     df_user_memory *next = memory->next;
+    give_reach(context, memory); /* nobody else is left who would take the lock */
     if (keep) {
       memory->segment->next = NULL;
       df_segment_abandon(memory->segment);
-      free_record(context, memory);
+      free_record(memory);
     } else {
       memory->buried |= context->ops->exports_memory && may_be_read(context, memory);
       free_memory(context, memory);

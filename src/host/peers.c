@@ -92,6 +92,11 @@ static void want_writable(dfcclContext_t context, uint32_t rank, int wanted) {
   epoll_ctl(context->epoll_fd, EPOLL_CTL_MOD, peer->socket, &event);
 }
 
+void df_peer_cut_off(df_peer *peer) {
+  peer->cut_off = 1;
+  if (peer->socket >= 0) shutdown(peer->socket, SHUT_RDWR);
+}
+
 void df_peer_flush(dfcclContext_t context, uint32_t rank) {
   df_peer *peer = &context->peers[rank];
   while (peer->first && peer->socket >= 0) {
@@ -101,7 +106,7 @@ void df_peer_flush(dfcclContext_t context, uint32_t rank) {
       free_outgoing(peer);
       /* A connection that loses messages is worse than none: both ends see it end. What the peer
        * has sent can still be read. */
-      shutdown(peer->socket, SHUT_RDWR);
+      df_peer_cut_off(peer);
       break;
     }
     df_outgoing *done = peer->first;
@@ -151,15 +156,15 @@ void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, c
   if (peer->first == outgoing) df_peer_flush(context, rank);
 }
 
-void df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *segment,
-                     uint64_t use) {
+int df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *segment,
+                    uint64_t use) {
   df_message message = {
       .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = use};
-  if (segment->has_handle) {
-    message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
-    context->peers[rank].maps |= is_told(context, &context->peers[rank], DF_MESSAGE_SEGMENT);
-  }
+  int maps = segment->has_handle && is_told(context, &context->peers[rank], DF_MESSAGE_SEGMENT);
+  if (segment->has_handle) message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
+  context->peers[rank].maps |= maps;
   df_send(context, rank, &message, segment->handle, segment->fd);
+  return maps;
 }
 
 /* Tells everybody that we leave in order, and gives the messages that still wait time to go out: a

@@ -240,12 +240,14 @@ static int passed_descriptor(struct msghdr *header) {
   return first;
 }
 
-static void connection_lost(dfcclContext_t context, uint32_t rank) {
+/* unreadable: reading failed, and the peer may live. */
+static void connection_lost(dfcclContext_t context, uint32_t rank, int unreadable) {
   df_peer *peer = &context->peers[rank];
   pthread_mutex_lock(&context->lock);
   epoll_ctl(context->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
-  shutdown(peer->socket, SHUT_RDWR); /* where only reading failed, a peer that lives sees the end */
+  shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
   peer->socket = -1;                 /* closed with the mesh */
+  peer->cut_off |= unreadable;
   context->unmaps_due = context->ops->exports_memory;
   if (context->said_goodbye) /* who knows that we leave need not tell us that it leaves too */
     df_peer_left(context, rank);
@@ -278,7 +280,7 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
       continue;
     }
     if (length <= 0) {
-      connection_lost(context, rank);
+      connection_lost(context, rank, length < 0);
       return;
     }
     ended = 0;

@@ -3,9 +3,10 @@
  * mappings: what a kernel there still reads must not become somebody else's. The owner tells (an
  * UNMAP for one allocation, BYE for all of it), the peer's service thread closes the mapping as
  * soon as no run of its own can touch it and says so, and the owner's service thread gives the
- * memory back. A peer whose connection has ended has no mappings any more. Nobody waits for this
- * but dfcclDestroy, and that for a bounded time: what is still mapped then is kept until the
- * process ends.
+ * memory back. A peer whose connection has ended is taken for dead, and has no mappings any more;
+ * where this rank ended it, the peer may live, and keeps them. (So may one that ended it itself
+ * without a goodbye.) Nobody waits for this but dfcclDestroy, and that for a bounded time: what is
+ * still mapped then is kept until the process ends.
  *
  * Memory of the host needs none of it: each process has pages of its own reference.
  */
@@ -104,7 +105,7 @@ void df_unmap_all(dfcclContext_t context, uint32_t rank) {
 
 /* [lock] */
 static int has_mappings(const df_peer *peer) {
-  return peer->maps && peer->socket >= 0 && peer->state != DF_PEER_DEAD;
+  return peer->maps && (peer->cut_off || (peer->socket >= 0 && peer->state != DF_PEER_DEAD));
 }
 
 void df_unmapped(dfcclContext_t context, uint32_t rank, uint64_t id) {

@@ -96,9 +96,9 @@ DF_CORE int df_step_is_drained(const df_descriptor *desc, const df_part *part, u
 }
 
 /* The collective was given up: peers of this process must not read this run's buffers any more, for
- * the application may unmap them. Other processes have mappings of their own: what they are in the
- * middle of reading, and the application may overwrite, they learn to forget. Returns 0 while one
- * of this process is in the middle of reading. */
+ * the application may unmap them. Returns 0 while one of them is in the middle of reading. Others
+ * read by mappings of their own (processes), or what stays until they have gone (other GPUs of this
+ * process): what they are reading, and the application may overwrite, they learn to forget. */
 DF_CORE int df_step_take_back(const df_descriptor *desc, uint32_t block, const df_cursor *cursor) {
   if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
   for (uint32_t i = 0; i < desc->n_links; i++) {

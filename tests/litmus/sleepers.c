@@ -26,7 +26,8 @@ typedef struct executor_state {
   df_link receiver, sender;
   DF_ALIGNED(64) uint64_t slot[8];
   DF_ALIGNED(64) uint64_t credit[2];
-  df_lanes lanes; /* the sender's */
+  df_lanes lanes;       /* the sender's */
+  pthread_mutex_t lock; /* a submission's, let go before it looks for sleepers */
   /* what an owner keeps */
   DF_ALIGNED(64) uint64_t kept;
   struct {
@@ -133,6 +134,18 @@ static void submit(executor_state *s) {
   df_executor_submitted(&s->executor, 0, 0);
 }
 static void idle_submit(void *state) { submit(state); }
+static void unlocked_prepare(void *state) {
+  executor_prepare(state);
+  pthread_mutex_init(&((executor_state *)state)->lock, NULL);
+}
+static void unlocked_submit(void *state) {
+  executor_state *s = state;
+  pthread_mutex_lock(&s->lock);
+  df_sq_push_spmc(&s->device.sq, (df_sqe){.blocks = 1});
+  df_publish_u64(&s->outstanding, 1);
+  pthread_mutex_unlock(&s->lock);
+  df_executor_submitted(&s->executor, 0, 1);
+}
 static void idle_sleep(void *state) {
   executor_state *s = state;
   uint32_t quiet_naps = 0, seen_activity = 0;
@@ -245,6 +258,15 @@ static const litmus_test tests[] = {
      sizeof(executor_state),
      executor_prepare,
      {idle_submit, idle_sleep},
+     idle_judge,
+     FENCES,
+     {{0}}},
+    {"B2",
+     "unlocked_submission",
+     "an idle thread sleeps, and an SQE has come from a thread that let go of a mutex since",
+     sizeof(executor_state),
+     unlocked_prepare,
+     {unlocked_submit, idle_sleep},
      idle_judge,
      FENCES,
      {{0}}},
