@@ -10,6 +10,9 @@
  * with those of its batch that came before it.
  */
 #include <getopt.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -203,6 +206,17 @@ static void read_options(int argc, char **argv) {
     usage(argv[0]);
 }
 
+/* What is allocated when no context is open: exactly, while resident memory depends on what malloc
+ * holds back. -1: unknown. */
+static long allocated_bytes(void) {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+  struct mallinfo2 info = mallinfo2();
+  return (long)(info.uordblks + info.hblkhd);
+#else
+  return -1;
+#endif
+}
+
 int main(int argc, char **argv) {
   read_options(argc, argv);
   total = df_shared(sizeof *total);
@@ -222,8 +236,11 @@ int main(int argc, char **argv) {
       batch_in_processes(&b, number, end);
     else
       batch_in_threads(&b, number, end);
-    if (options.verbose)
-      printf("batch %llu took %.2f s\n", (unsigned long long)index, df_seconds() - batch_start);
+    if (options.verbose) {
+      const double seconds = df_seconds() - batch_start;
+      printf("batch %llu took %.2f s and left %ld bytes allocated\n", (unsigned long long)index,
+             seconds, allocated_bytes());
+    }
     number = end;
   }
   df_watchdog_stop();
