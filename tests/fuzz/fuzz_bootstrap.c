@@ -21,29 +21,11 @@
 #include "host/rendezvous.h"
 #include "host/rendezvous_root.h"
 #include "host/sockets.h"
+#include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { CALLERS_MAX = 4 };
-
-typedef struct {
-  const uint8_t *data;
-  size_t size;
-} input;
-
-static uint8_t next_byte(input *in) {
-  if (in->size == 0) return 0;
-  in->size--;
-  return *in->data++;
-}
-
-static const uint8_t *next_bytes(input *in, size_t most, size_t *taken) {
-  const uint8_t *bytes = in->data;
-  *taken = most < in->size ? most : in->size;
-  in->data += *taken;
-  in->size -= *taken;
-  return bytes;
-}
 
 static void make_pair(int type, int pair[2]) {
   DF_ASSERT(socketpair(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "host/launcher.h"
 #include "host/settings.h"
+#include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -80,17 +81,6 @@ static const char *const words[] = {"",
                                     "999999999999999999999",
                                     "2147483648",
                                     "-9223372036854775808"};
-
-typedef struct input {
-  const uint8_t *data;
-  size_t size;
-} input;
-
-static uint8_t next_byte(input *in) {
-  if (in->size == 0) return 0;
-  in->size--;
-  return *in->data++;
-}
 
 /* Of bytes that are no number and no word of ours: as they are, without zeros. */
 static size_t raw_value(input *in, char *value) {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "input.h"
 #include "plans/plan.h"
 #include "primitives/step.h"
 #include "primitives/types.h"
@@ -19,17 +20,6 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { RANKS_MAX = 5, LENT_BYTES = 2 * DF_PAGE, TURNS_MAX = 4000, COUNT_MAX = 1500 };
-
-typedef struct input {
-  const uint8_t *data;
-  size_t size;
-} input;
-
-static uint8_t next_byte(input *in) {
-  if (in->size == 0) return 0;
-  in->size--;
-  return *in->data++;
-}
 
 static uint64_t next_word(input *in) {
   uint64_t word = 0;

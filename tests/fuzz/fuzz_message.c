@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "host/context.h"
+#include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,25 +25,6 @@ enum { RANKS = 4, COLLECTIVES = 3, COUNT = 100 };
 /* Of which collective which rank is a member: all; three; two. */
 static const int groups[COLLECTIVES][RANKS] = {{0, 1, 2, 3}, {2, 0, 3}, {0, 1}};
 static const int group_sizes[COLLECTIVES] = {4, 3, 2};
-
-typedef struct input {
-  const uint8_t *data;
-  size_t size;
-} input;
-
-static uint8_t next_byte(input *in) {
-  if (in->size == 0) return 0;
-  in->size--;
-  return *in->data++;
-}
-
-static const uint8_t *next_bytes(input *in, size_t most, size_t *taken) {
-  const uint8_t *bytes = in->data;
-  *taken = DF_MIN(most, in->size);
-  in->data += *taken;
-  in->size -= *taken;
-  return bytes;
-}
 
 /* A number that means something now and then. */
 static uint64_t next_number(input *in) {

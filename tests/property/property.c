@@ -15,6 +15,7 @@
 #endif
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "batch.h"
 #include "execute.h"
@@ -217,6 +218,18 @@ static long allocated_bytes(void) {
 #endif
 }
 
+/* Resident, in KB, once malloc has given back what it can. -1: unknown. */
+static long resident_kilobytes(void) {
+  long pages = -1;
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (file != NULL && fscanf(file, "%*s %ld", &pages) != 1) pages = -1;
+  if (file != NULL) fclose(file);
+  return pages < 0 ? -1 : pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
 int main(int argc, char **argv) {
   read_options(argc, argv);
   total = df_shared(sizeof *total);
@@ -238,8 +251,8 @@ int main(int argc, char **argv) {
       batch_in_threads(&b, number, end);
     if (options.verbose) {
       const double seconds = df_seconds() - batch_start;
-      printf("batch %llu took %.2f s and left %ld bytes allocated\n", (unsigned long long)index,
-             seconds, allocated_bytes());
+      printf("batch %llu took %.2f s and left %ld bytes allocated, %ld KB resident\n",
+             (unsigned long long)index, seconds, allocated_bytes(), resident_kilobytes());
     }
     number = end;
   }

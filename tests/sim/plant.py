@@ -25,7 +25,7 @@ def weaker(call, weak):
 
 
 # In --quick: so many schedules for each, and what they do not suffice for.
-SOON = 8_000
+SOON = 4_000
 SLOW = {
     "a full SQ is told by a load", "between two turns the lock is only tried", "the completion counter is set back after the CQE",
     "the poller and the waiters' bell are rung without a fence", "a waiting run is no longer listed while room is looked for",
