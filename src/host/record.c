@@ -1,7 +1,8 @@
 /*
  * Recording (DFCCL_RECORD=DIR): the order in which this rank invoked its collectives and
  * synchronisations, as a schedule for the simulator, in DIR/rank-<R>.json. After every flush the
- * file is a complete JSON object.
+ * file is a complete JSON object. Where memory or the disk runs out the recording ends, with the
+ * last event that it had room for: a schedule with gaps would be another program's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "host/context.h"
 
 typedef struct df_buffer_text {
@@ -28,7 +31,8 @@ typedef struct df_recorded_id {
 typedef struct df_recorder {
   int fd;
   off_t end; /* of the events in the file */
-  int any_event, any_group;
+  int any_event;
+  int ended; /* before its time: nothing is added any more */
   df_buffer_text events, groups;
   df_recorded_id *ids; /* open addressing, capacity a power of two */
   uint8_t *taken;
@@ -81,8 +85,9 @@ static void append_group_name(df_buffer_text *text, const dfcclContext_t context
   }
 }
 
-/* Adds "NAME":[ranks] to the groups unless it is there. */
-static void note_group(df_recorder *recorder, const dfcclContext_t context, const df_coll *coll) {
+/* Adds "NAME":[ranks] to the groups unless it is there. Returns 0 when there is no memory for it.
+ */
+static int note_group(df_recorder *recorder, const dfcclContext_t context, const df_coll *coll) {
   df_buffer_text entry = {0};
   char number[16];
   append_text(&entry, "\"");
@@ -93,13 +98,16 @@ static void note_group(df_recorder *recorder, const dfcclContext_t context, cons
     append_text(&entry, number);
   }
   append_text(&entry, "]");
-  const char *known = recorder->groups.bytes ? recorder->groups.bytes : "";
-  if (entry.bytes && !memmem(known, recorder->groups.length, entry.bytes, entry.length)) {
-    if (recorder->any_group) append_text(&recorder->groups, ",");
-    recorder->any_group = 1;
-    append(&recorder->groups, entry.bytes, entry.length);
+  df_buffer_text *groups = &recorder->groups;
+  size_t before = groups->length;
+  if (!entry.failed && (before == 0 || !memmem(groups->bytes, before, entry.bytes, entry.length))) {
+    if (before > 0) append_text(groups, ",");
+    append(groups, entry.bytes, entry.length);
   }
   free(entry.bytes);
+  if (!entry.failed && !groups->failed) return 1;
+  groups->length = before;
+  return 0;
 }
 
 static df_recorded_id *find_id(df_recorder *recorder, dfcclCollId_t id) {
@@ -153,50 +161,100 @@ dfcclResult_t df_recorder_open(dfcclContext_t context) {
   snprintf(head, sizeof head, "{\"gpus\":{\"%u\":[", context->rank);
   append_text(&recorder->events, head);
   context->recorder = recorder;
+  if (recorder->events.failed) {
+    recorder->events.length = 0;
+    df_recorder_close(context);
+    return df_fail(dfcclOutOfMemory, "no memory for the recorder");
+  }
   return dfcclSuccess;
 }
 
-static void begin_event(df_recorder *recorder) {
+static void end_early(df_recorder *recorder, const dfcclContext_t context, const char *why) {
+  recorder->ended = 1;
+  df_log(DF_LOG_WARN, "rank %u: the recording in %s ends here: %s", context->rank,
+         context->settings.record, why);
+}
+
+static void add_event(df_recorder *recorder, const char *text) {
   append_text(&recorder->events, recorder->any_event ? ",\n" : "\n");
-  recorder->any_event = 1;
+  append_text(&recorder->events, text);
+}
+
+/* After an event's last piece: whole, or not at all. */
+static void conclude_event(dfcclContext_t context, size_t before) {
+  df_recorder *recorder = context->recorder;
+  if (recorder->events.failed) {
+    recorder->events.length = before;
+    end_early(recorder, context, "no memory");
+  } else {
+    recorder->any_event = 1;
+  }
 }
 
 void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run) {
   df_recorder *recorder = context->recorder;
+  df_buffer_text *events = &recorder->events;
+  size_t before = events->length;
   char text[64];
-  if (recorder->n_ids * 2 >= recorder->capacity && !grow_ids(recorder)) return;
+  if (recorder->ended) return;
+  if ((recorder->n_ids * 2 >= recorder->capacity && !grow_ids(recorder)) ||
+      (run == 0 && !note_group(recorder, context, coll))) {
+    end_early(recorder, context, "no memory");
+    return;
+  }
   df_recorded_id *known = find_id(recorder, coll->id);
-  if (run == 0) note_group(recorder, context, coll);
-  begin_event(recorder);
-  append_text(&recorder->events, "{\"coll\":\"");
-  append_escaped(&recorder->events, coll->name);
+  add_event(recorder, "{\"coll\":\"");
+  append_escaped(events, coll->name);
   snprintf(text, sizeof text, "%" PRIu64, coll->id);
   int named = strcmp(text, coll->name) != 0; /* two collectives may share a name, not an id */
   snprintf(text, sizeof text, named ? "[%" PRIu64 "]#%" PRIu64 : "%.0" PRIu64 "#%" PRIu64,
            named ? coll->id : 0, known->runs++);
-  append_text(&recorder->events, text);
-  append_text(&recorder->events, "\",\"group\":\"");
-  append_group_name(&recorder->events, context, coll);
-  append_text(&recorder->events, "\"}");
-  if (recorder->events.length > 1 << 20) df_record_flush(context);
+  append_text(events, text);
+  append_text(events, "\",\"group\":\"");
+  append_group_name(events, context, coll);
+  append_text(events, "\"}");
+  conclude_event(context, before);
+  if (events->length > 1 << 20) df_record_flush(context);
 }
 
 void df_record_sync(dfcclContext_t context) {
-  begin_event(context->recorder);
-  append_text(&context->recorder->events, "{\"sync\":true}");
+  df_recorder *recorder = context->recorder;
+  size_t before = recorder->events.length;
+  if (recorder->ended) return;
+  add_event(recorder, "{\"sync\":true}");
+  conclude_event(context, before);
+}
+
+/* Writes the events, and after them all that makes the file complete. Returns 1 when all is
+ * written; *touched tells whether anything was. */
+static int write_end(const df_recorder *recorder, const char *events, size_t length, int *touched) {
+  static const char between[] = "\n]},\"groups\":{", last[] = "}}\n";
+  const struct iovec parts[] = {{(void *)events, length},
+                                {(void *)between, sizeof between - 1},
+                                {recorder->groups.bytes, recorder->groups.length},
+                                {(void *)last, sizeof last - 1}};
+  ssize_t wanted = 0, written;
+  for (size_t i = 0; i < DF_COUNT_OF(parts); i++) wanted += (ssize_t)parts[i].iov_len;
+  do written = pwritev(recorder->fd, parts, DF_COUNT_OF(parts), recorder->end);
+  while (written < 0 && errno == EINTR);
+  *touched = written > 0;
+  return written == wanted;
 }
 
 void df_record_flush(dfcclContext_t context) {
   df_recorder *recorder = context->recorder;
   df_buffer_text *events = &recorder->events;
+  int touched;
   if (events->length == 0) return;
-  size_t body = events->length;
-  append_text(events, "\n]},\"groups\":{");
-  append(events, recorder->groups.bytes ? recorder->groups.bytes : "", recorder->groups.length);
-  append_text(events, "}}\n");
-  ssize_t written = pwrite(recorder->fd, events->bytes, events->length, recorder->end);
-  /* A disk that is full costs the recording, never the job. */
-  if (written == (ssize_t)events->length && !events->failed) recorder->end += (off_t)body;
+  if (write_end(recorder, events->bytes, events->length, &touched)) {
+    recorder->end += (off_t)events->length;
+  } else {
+    /* A disk that is full costs the recording's end, never the job. What ended the file before has
+     * its place on the disk; a group may have come since. */
+    if (touched && !write_end(recorder, NULL, 0, &touched))
+      df_log(DF_LOG_WARN, "rank %u: the recording is not complete JSON", context->rank);
+    end_early(recorder, context, "it could not be written");
+  }
   events->length = 0;
 }
 

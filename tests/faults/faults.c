@@ -97,6 +97,21 @@ static dfcclResult_t play_by_id(void) {
   return error;
 }
 
+/* Nothing was written, or something whole. */
+static void expect_whole(const char *path) {
+  static char text[1 << 16];
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return; /* it could not be made */
+  size_t length = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  text[length] = '\0';
+  int depth = 0;
+  for (const char *at = text; *at; at++)
+    depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+  CHECK(length == 0 || (depth == 0 && text[0] == '{' && text[length - 1] == '\n'),
+        "the recording is cut off: %s", text + (length > 200 ? length - 200 : 0));
+}
+
 static dfcclResult_t play_recorded(void) {
   char directory[] = "/tmp/dfccl-faults-XXXXXX", name[64];
   CHECK(mkdtemp(directory) != NULL, "no temporary directory");
@@ -105,6 +120,7 @@ static dfcclResult_t play_recorded(void) {
   unsetenv("DFCCL_RECORD");
   for (int rank = 0; rank < 2; rank++) {
     snprintf(name, sizeof name, "%s/rank-%d.json", directory, rank);
+    expect_whole(name);
     unlink(name);
   }
   rmdir(directory);

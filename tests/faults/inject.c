@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static atomic_long counted, target, live_blocks;
@@ -142,7 +143,8 @@ WRAP(ssize_t, send, ECONNRESET, EINTR, (int fd, const void *b, size_t n, int f),
 WRAP(ssize_t, recv, ECONNRESET, EINTR, (int fd, void *b, size_t n, int f), (fd, b, n, f))
 WRAP(ssize_t, sendmsg, EPIPE, ENOBUFS, (int fd, const struct msghdr *m, int f), (fd, m, f))
 WRAP(ssize_t, recvmsg, ENOMEM, EINTR, (int fd, struct msghdr *m, int f), (fd, m, f))
-WRAP(ssize_t, pwrite64, ENOSPC, EINTR, (int fd, const void *b, size_t n, off_t at), (fd, b, n, at))
+WRAP(ssize_t, pwritev64, ENOSPC, EINTR, (int fd, const struct iovec *parts, int n, off_t at),
+     (fd, parts, n, at))
 
 int __real_fcntl64(int fd, int command, ...);
 int __wrap_fcntl64(int fd, int command, ...);

@@ -4,11 +4,14 @@
  * is the character of its number.
  *   - Every run has a name of its own, over all registrations of its id; groups are named once.
  *   - After every flush the file is a complete JSON object.
+ *   - Where the file cannot grow the recording ends, complete, with the last flush that had room.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "host/context.h"
@@ -177,6 +180,30 @@ DF_TEST(record, complete_after_every_flush, 30) {
     if (run % 50 == 0 || run == 599) check_complete(read_file());
   }
   CHECK(strstr(read_file(), "\"name[5]#599\"") != NULL, "the last run");
+  end();
+}
+
+DF_TEST(record, ends_complete_where_the_file_cannot_grow, 30) {
+  uint32_t ranks[] = {0, 1};
+  struct rlimit before, little;
+  rlim_t limit = RLIM_INFINITY;
+  start(2);
+  CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0, "getrlimit");
+  signal(SIGXFSZ, SIG_IGN);
+  df_coll coll = collective(5, "name", ranks, 2);
+  for (uint64_t run = 0; run < 100; run++) {
+    df_record_run(r.context, &coll, run);
+    if (run == 50) limit = strlen(read_file()); /* not one event more */
+    little = (struct rlimit){limit, before.rlim_max};
+    CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0, "setrlimit");
+    df_record_flush(r.context);
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0, "setrlimit");
+    check_complete(read_file());
+    df_record_sync(r.context);
+  }
+  const char *text = read_file();
+  CHECK(strstr(text, "\"name[5]#49\"") != NULL, "what had room is gone");
+  CHECK(strstr(text, "\"name[5]#99\"") == NULL, "after what had no room");
   end();
 }
 
