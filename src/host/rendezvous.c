@@ -115,6 +115,7 @@ static dfcclResult_t bad_arrival(df_rendezvous *r, arrival what) {
 
 static dfcclResult_t no_connection(const df_rendezvous *r, int error) {
   if (r->by_key && (error == ECONNREFUSED || error == EAGAIN)) return dfcclInProgress;
+  if (error == EADDRNOTAVAIL) return dfcclInProgress; /* all ports are in use, for a moment */
   if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
     return df_fail(dfcclOutOfMemory, "no socket for rank %d: %s", r->rank, strerror(error));
   if (r->by_key)

@@ -133,7 +133,9 @@ WRAP(int, poll, ENOMEM, EINTR, (struct pollfd * entries, nfds_t n, int ms), (ent
 WRAP(int, socket, EMFILE, 0, (int domain, int type, int protocol), (domain, type, protocol))
 WRAP(int, bind, ENOMEM, 0, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
 WRAP(int, listen, ENOBUFS, 0, (int fd, int backlog), (fd, backlog))
-WRAP(int, connect, ENOMEM, 0, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
+/* No port is free for a moment. */
+WRAP(int, connect, ENOMEM, a->sa_family == AF_INET ? EADDRNOTAVAIL : 0,
+     (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
 WRAP(int, accept4, EMFILE, EINTR, (int fd, struct sockaddr *a, socklen_t *n, int f), (fd, a, n, f))
 WRAP(int, getsockname, ENOBUFS, 0, (int fd, struct sockaddr *a, socklen_t *n), (fd, a, n))
 WRAP(int, getsockopt, ENOBUFS, 0, (int fd, int l, int o, void *v, socklen_t *n), (fd, l, o, v, n))
