@@ -103,10 +103,11 @@ void df_peer_flush(dfcclContext_t context, uint32_t rank) {
     int sent = send_one(peer->socket, peer->first);
     if (sent == 0) break;
     if (sent < 0) {
+      int by_peer = errno == EPIPE || errno == ECONNRESET;
       free_outgoing(peer);
       /* A connection that loses messages is worse than none: both ends see it end. What the peer
        * has sent can still be read. */
-      df_peer_cut_off(peer);
+      if (!by_peer) df_peer_cut_off(peer); /* else it has ended, as if we had only read */
       break;
     }
     df_outgoing *done = peer->first;

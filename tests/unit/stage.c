@@ -1,0 +1,98 @@
+#include "stage.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_card *cards)) {
+  df_settings settings;
+  df_mesh mesh = {.n_ranks = STAGE_RANKS};
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCpu; /* host buffers, and peers that are played on the CPU */
+  OK(df_settings_read(&settings, &config));
+  mesh.cards = calloc(STAGE_RANKS, sizeof *mesh.cards);
+  mesh.sockets = calloc(STAGE_RANKS, sizeof *mesh.sockets);
+  mesh.local = calloc(STAGE_RANKS, 1);
+  for (int r = 0; r < STAGE_RANKS; r++) {
+    int pair[2];
+    mesh.cards[r] = df_context_card(&settings);
+    mesh.local[r] = r == 0;
+    mesh.sockets[r] = s->peers[r] = -1;
+    if (r == 0) continue;
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "no sockets");
+    mesh.sockets[r] = pair[0];
+    s->peers[r] = pair[1];
+  }
+  if (change) change(mesh.cards);
+  return df_context_open(&s->context, STAGE_RANKS, 0, &settings, &mesh);
+}
+
+void stage_open(df_stage *s) { OK(stage_open_with(s, NULL)); }
+
+void stage_die(df_stage *s, int peer) {
+  if (s->peers[peer] >= 0) close(s->peers[peer]);
+  s->peers[peer] = -1;
+}
+
+void stage_close(df_stage *s) {
+  OK(dfcclDestroy(s->context));
+  for (int r = 1; r < STAGE_RANKS; r++) stage_die(s, r);
+}
+
+int stage_hear(const df_stage *s, int peer, df_datagram *heard) {
+  struct iovec part = {.iov_base = heard, .iov_len = sizeof *heard};
+  struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1}; /* descriptors are dropped */
+  return recvmsg(s->peers[peer], &header, 0) > 0;
+}
+
+int stage_hears(const df_stage *s, int peer, df_message_kind kind, uint64_t id) {
+  static df_datagram heard;
+  while (stage_hear(s, peer, &heard))
+    if (heard.message.kind == kind && heard.message.id == id) return 1;
+  return 0;
+}
+
+void stage_say(const df_stage *s, int peer, df_message message, const char *text) {
+  size_t length = text ? strlen(text) + 1 : 0;
+  struct iovec parts[] = {{&message, sizeof message}, {(void *)text, length}};
+  message.magic = DF_MESSAGE_MAGIC;
+  message.payload_bytes = (uint32_t)length;
+  struct msghdr header = {.msg_iov = parts, .msg_iovlen = text ? 2 : 1};
+  CHECK(sendmsg(s->peers[peer], &header, MSG_NOSIGNAL) > 0, "peer %d cannot speak", peer);
+}
+
+void stage_handle(const df_stage *s, df_message *message, int fd) {
+  message->magic = DF_MESSAGE_MAGIC;
+  pthread_mutex_lock(&s->context->lock);
+  df_service_handle(s->context, 1, message, fd);
+  pthread_mutex_unlock(&s->context->lock);
+}
+
+void stage_offer_segment(const df_stage *s, uint64_t id, uint64_t bytes, uint64_t use) {
+  df_message message = {.kind = DF_MESSAGE_SEGMENT, .id = id, .a = bytes, .b = use};
+  int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  CHECK(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0, "no memory to offer");
+  fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  stage_handle(s, &message, fd);
+}
+
+void stage_announce(const df_stage *s, dfcclCollId_t id, const df_announcement *announcement) {
+  union {
+    df_message message;
+    uint8_t bytes[sizeof(df_message) + sizeof(df_announcement) + 2 * sizeof(uint32_t)];
+  } d = {.message = {.kind = DF_MESSAGE_ANNOUNCE, .id = id}};
+  const uint32_t ranks[] = {0, 1};
+  d.message.payload_bytes = df_announcement_write(announcement, ranks, &d.message + 1);
+  stage_handle(s, &d.message, -1);
+}
+
+df_announcement stage_announcement_of(const df_stage *s, dfcclCollId_t id) {
+  pthread_mutex_lock(&s->context->lock);
+  df_announcement announcement = df_coll_announcement(df_find(s->context, id));
+  pthread_mutex_unlock(&s->context->lock);
+  return announcement;
+}

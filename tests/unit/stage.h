@@ -1,0 +1,45 @@
+/* A stage for one rank of three: it is a context made of the library's parts, and the test plays
+ * its peers, processes of their own, at the other ends of their connections. */
+#ifndef DF_TESTS_UNIT_STAGE_H
+#define DF_TESTS_UNIT_STAGE_H
+
+#include "host/context.h"
+#include "support/harness.h"
+
+enum { STAGE_RANKS = 3 };
+
+typedef struct df_stage {
+  dfcclContext_t context; /* rank 0 */
+  int peers[STAGE_RANKS]; /* the ends of ranks 1 and 2 */
+} df_stage;
+
+typedef union df_datagram {
+  df_message message;
+  uint8_t bytes[DF_MAX_MESSAGE_BYTES];
+} df_datagram;
+
+void stage_open(df_stage *s);
+/* change: what the ranks say about themselves. */
+dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_card *cards));
+/* Destroys the context, closes what is left of the ends. */
+void stage_close(df_stage *s);
+/* A peer's process ends. */
+void stage_die(df_stage *s, int peer);
+
+/* Blocks until the rank says something to this peer. 0: the connection has ended. */
+int stage_hear(const df_stage *s, int peer, df_datagram *heard);
+/* ... until it is of this kind and about this. 0: the connection has ended without. */
+int stage_hears(const df_stage *s, int peer, df_message_kind kind, uint64_t id);
+/* text: its payload; NULL: none. */
+void stage_say(const df_stage *s, int peer, df_message message, const char *text);
+
+/* As if rank 1 had said it, without the connection; takes fd. */
+void stage_handle(const df_stage *s, df_message *message, int fd);
+/* Ordinary shared memory. */
+void stage_offer_segment(const df_stage *s, uint64_t id, uint64_t bytes, uint64_t use);
+/* A collective of ranks 0 and 1, as rank 1 announces it. */
+void stage_announce(const df_stage *s, dfcclCollId_t id, const df_announcement *announcement);
+/* What a member announces that registers the same. */
+df_announcement stage_announcement_of(const df_stage *s, dfcclCollId_t id);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * Promises of src/host/dump.c about who reads and who else handles the signal:
+ *   - A dump that cannot be written is an error with a sentence; a reader that has gone never ends
+ *     the process, and leaves no signal behind.
+ *   - SIGUSR2 still reaches the handler that was installed before the library's.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stage.h"
+
+static int has_pending_pipe_signal(void) {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGPIPE);
+}
+
+static void says(dfcclResult_t result, const char *words) {
+  RESULT(result, dfcclSystemError);
+  CHECK(strstr(df_last_sentence(), words) != NULL, "\"%s\"", df_last_sentence());
+}
+
+DF_TEST(dump, whose_reader_has_gone, 30) {
+  df_stage s;
+  int ends[2];
+  stage_open(&s);
+  CHECK(pipe(ends) == 0, "no pipe");
+  close(ends[0]);
+  says(df_dump(s.context, ends[1]), "Broken pipe");
+  CHECK(!has_pending_pipe_signal(), "a signal is left behind");
+  sigset_t set; /* one that is the application's own stays */
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  raise(SIGPIPE);
+  says(df_dump(s.context, ends[1]), "Broken pipe");
+  CHECK(has_pending_pipe_signal(), "the application's own signal is lost");
+  close(ends[1]);
+  stage_close(&s);
+}
+
+DF_TEST(dump, without_room, 30) {
+  df_stage s;
+  stage_open(&s);
+  int full = open("/dev/full", O_WRONLY);
+  if (full < 0) DF_SKIP("no /dev/full");
+  says(df_dump(s.context, full), "No space left");
+  close(full);
+  says(df_dump(s.context, -1), "Bad file");
+  stage_close(&s);
+}
+
+static volatile sig_atomic_t plain_calls, detailed_calls;
+static void plain(int number) { plain_calls += number == SIGUSR2; }
+static void detailed(int number, siginfo_t *info, void *machine) {
+  detailed_calls += number == SIGUSR2 && info->si_signo == SIGUSR2 && machine != NULL;
+}
+
+static void signal_reaches(struct sigaction action, volatile sig_atomic_t *calls) {
+  setenv("DFCCL_DEBUG_SIGNAL", "1", 1);
+  df_stage s;
+  uint32_t before = df_dump_signals_seen();
+  if (action.sa_handler) CHECK(sigaction(SIGUSR2, &action, NULL) == 0, "no handler");
+  stage_open(&s);
+  raise(SIGUSR2);
+  CHECK(df_dump_signals_seen() == before + 1, "the library did not see it");
+  if (calls)
+    CHECK(*calls == 1, "the handler that was there before was called %d times", (int)*calls);
+  stage_close(&s);
+}
+
+DF_TEST(dump, signal_with_a_plain_handler_before, 30) {
+  signal_reaches((struct sigaction){.sa_handler = plain}, &plain_calls);
+}
+
+DF_TEST(dump, signal_with_a_detailed_handler_before, 30) {
+  signal_reaches((struct sigaction){.sa_sigaction = detailed, .sa_flags = SA_SIGINFO},
+                 &detailed_calls);
+}
+
+DF_TEST(dump, signal_that_was_ignored_before, 30) {
+  signal_reaches((struct sigaction){.sa_handler = SIG_IGN}, NULL);
+}

@@ -1,0 +1,235 @@
+/*
+ * Promises of src/host/unmap.c, seen from a rank whose peers are played by this test. Its device is
+ * the CPU's, but its memory must be unmapped by peers before it goes back, as a GPU's:
+ *   - What a peer has mapped is given back when the peer says that it has unmapped it, not before.
+ *   - A peer that died has nothing mapped any more.
+ *   - A peer that this rank cuts off may live: it keeps what it has mapped, for ever.
+ *   - Mappings of a peer's memory are closed when it asks for it, and when it leaves, and it is
+ * told.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "stage.h"
+
+enum { BYTES = 1 << 16 };
+
+static uint32_t given_back, closed, attempts, rounds;
+
+/* ---- a device whose memory peers map by a handle */
+
+static void give_back(df_segment *segment) {
+  df_system_add_u32(segment->is_mapping ? &closed : &given_back, 1);
+  free(segment->base);
+}
+
+static dfcclResult_t make(df_segment **segment, uint64_t id, size_t bytes, int is_mapping) {
+  *segment = calloc(1, sizeof **segment);
+  **segment = (df_segment){.id = id,
+                           .base = malloc(bytes),
+                           .bytes = bytes,
+                           .fd = -1,
+                           .destroy = give_back,
+                           .has_handle = !is_mapping,
+                           .is_mapping = is_mapping};
+  return dfcclSuccess;
+}
+
+static dfcclResult_t create_memory(dfcclContext_t context, df_segment **segment, uint64_t id,
+                                   size_t bytes) {
+  (void)context;
+  return make(segment, id, bytes, 0);
+}
+
+static dfcclResult_t map_memory(dfcclContext_t context, uint32_t peer, df_segment **segment,
+                                const df_message *message, int fd) {
+  (void)context;
+  (void)peer;
+  (void)fd;
+  return make(segment, message->id, message->a, 1);
+}
+
+/* Two times of three the device must not be waited for. */
+static int begin_waiting(void) { return df_system_add_u32(&attempts, 1) % 3 == 2; }
+static void end_waiting(void) { df_system_add_u32(&rounds, 1); }
+
+static void open_with_exports(df_stage *s) {
+  static df_device_ops ops;
+  stage_open(s);
+  pthread_mutex_lock(&s->context->lock);
+  ops = *s->context->ops;
+  ops.exports_memory = 1;
+  ops.begin_waiting = begin_waiting;
+  ops.end_waiting = end_waiting;
+  ops.create_memory = create_memory;
+  ops.map_memory = map_memory;
+  s->context->ops = &ops;
+  pthread_mutex_unlock(&s->context->lock);
+  given_back = closed = attempts = rounds = 0;
+}
+
+static void say_unmapped(const df_stage *s, int peer, uint64_t id) {
+  stage_say(s, peer, (df_message){.kind = DF_MESSAGE_UNMAPPED, .id = id}, NULL);
+}
+
+/* Until the rank has looked, from beginning to end, at what can be unmapped or given back. */
+static void let_it_look(const df_stage *s) {
+  for (int i = 0; i < 2; i++) { /* the first round that ends may have begun before */
+    uint32_t before = df_load_relaxed_u32(&rounds);
+    say_unmapped(s, 2, 4711); /* what nobody has mapped: a reason to look */
+    EVENTUALLY(df_load_relaxed_u32(&rounds) != before);
+  }
+}
+
+static int is_connected(const df_stage *s, uint32_t peer) {
+  pthread_mutex_lock(&s->context->lock);
+  int connected = s->context->peers[peer].socket >= 0;
+  pthread_mutex_unlock(&s->context->lock);
+  return connected;
+}
+
+/* Allocates and frees: both peers were told of it, and have it mapped. */
+static uint64_t free_what_is_mapped(const df_stage *s) {
+  void *memory;
+  OK(dfcclMemAlloc(s->context, &memory, BYTES));
+  uint64_t id = s->context->user_memory->segment->id;
+  for (int peer = 1; peer < STAGE_RANKS; peer++)
+    CHECK(stage_hears(s, peer, DF_MESSAGE_SEGMENT, id), "rank %d was not offered it", peer);
+  OK(dfcclMemFree(s->context, memory));
+  return id;
+}
+
+/* ---- what peers have mapped */
+
+DF_TEST(unmap, what_peers_have_mapped_is_kept_until_they_say, 30) {
+  df_stage s;
+  open_with_exports(&s);
+  uint64_t id = free_what_is_mapped(&s);
+  let_it_look(&s);
+  say_unmapped(&s, 1, id);
+  let_it_look(&s);
+  CHECK(given_back == 0, "rank 2 still has it mapped");
+  say_unmapped(&s, 2, id);
+  EVENTUALLY(df_load_relaxed_u32(&given_back) == 1);
+  say_unmapped(&s, 1, 0);
+  say_unmapped(&s, 2, 0);
+  stage_close(&s);
+}
+
+DF_TEST(unmap, who_died_has_nothing_mapped, 30) {
+  df_stage s;
+  open_with_exports(&s);
+  say_unmapped(&s, 2, free_what_is_mapped(&s));
+  let_it_look(&s);
+  CHECK(given_back == 0, "rank 1 still has it mapped");
+  stage_die(&s, 1);
+  EVENTUALLY(df_load_relaxed_u32(&given_back) == 1);
+  say_unmapped(&s, 2, 0);
+  stage_close(&s);
+}
+
+/* It is seen first by a message that cannot be sent. */
+DF_TEST(unmap, who_died_while_it_was_spoken_to_has_nothing_mapped, 30) {
+  df_stage s;
+  const df_message message = {.kind = DF_MESSAGE_UNMAP, .id = 4711};
+  open_with_exports(&s);
+  say_unmapped(&s, 2, free_what_is_mapped(&s));
+  pthread_mutex_lock(&s.context->lock);
+  stage_die(&s, 1);
+  df_send(s.context, 1, &message, NULL, -1);
+  pthread_mutex_unlock(&s.context->lock);
+  EVENTUALLY(df_load_relaxed_u32(&given_back) == 1);
+  say_unmapped(&s, 2, 0);
+  stage_close(&s);
+}
+
+/* Also when everything else is gone: a kernel of the peer may be reading it. */
+DF_TEST(unmap, who_is_cut_off_keeps_what_it_has_mapped, 30) {
+  df_stage s;
+  open_with_exports(&s);
+  say_unmapped(&s, 2, free_what_is_mapped(&s));
+  CHECK(send(s.peers[1], "nonsense", 8, MSG_NOSIGNAL) == 8, "rank 1 cannot speak");
+  EVENTUALLY(!is_connected(&s, 1));
+  let_it_look(&s);
+  CHECK(given_back == 0, "rank 1 lives, and its mapping leads to memory that was given back");
+  say_unmapped(&s, 2, 0);
+  stage_close(&s);
+  CHECK(given_back == 0, "the memory was given back at the end, and rank 1 lives");
+}
+
+/* ---- what is mapped here */
+
+static void map(const df_stage *s, uint64_t id) {
+  union {
+    df_message message;
+    uint8_t bytes[sizeof(df_message) + DF_SEGMENT_HANDLE_BYTES];
+  } d = {.message = {.kind = DF_MESSAGE_SEGMENT,
+                     .id = id,
+                     .a = BYTES,
+                     .b = DF_SEGMENT_USER,
+                     .payload_bytes = DF_SEGMENT_HANDLE_BYTES}};
+  stage_handle(s, &d.message, -1);
+}
+
+static void unmap(const df_stage *s, uint64_t id, int may_be_read) {
+  stage_say(s, 1, (df_message){.kind = DF_MESSAGE_UNMAP, .id = id, .a = (uint64_t)may_be_read},
+            NULL);
+}
+
+/* Rank 0 receives what rank 1 never sends: a run in the daemon. */
+static void begin_run(const df_stage *s, int8_t *buffer) {
+  static const int ranks[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = ranks;
+  options.nRanks = 2;
+  stage_offer_segment(s, 0, BYTES, DF_SEGMENT_HOME);
+  OK(dfcclRegisterBroadcast(s->context, 1, 1, dfcclInt8, 1, &options));
+  const df_announcement announcement = stage_announcement_of(s, 1);
+  stage_announce(s, 1, &announcement);
+  OK(dfcclRunBroadcast(s->context, 1, buffer, buffer, NULL, NULL));
+}
+
+static int is_in_daemon(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  int runs = df_runs_in_device(df_find(s->context, 1)) > 0;
+  pthread_mutex_unlock(&s->context->lock);
+  return runs;
+}
+
+DF_TEST(unmap, mappings_are_closed_when_their_owner_asks, 30) {
+  df_stage s;
+  open_with_exports(&s);
+  map(&s, 5);
+  map(&s, 6);
+  unmap(&s, 6, 0);
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not told");
+  CHECK(closed == 1, "%u of 2 mappings were closed", closed);
+  unmap(&s, 6, 0);
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "what is not mapped is not answered");
+  stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_BYE}, NULL);
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 0), "rank 1 leaves and is not told");
+  CHECK(closed == 2, "%u of 2 mappings were closed", closed);
+  stage_close(&s);
+}
+
+DF_TEST(unmap, what_a_run_may_be_reading_stays_mapped, 30) {
+  df_stage s;
+  int8_t buffer = 0;
+  open_with_exports(&s);
+  begin_run(&s, &buffer);
+  EVENTUALLY(is_in_daemon(&s));
+  map(&s, 5);
+  map(&s, 6);
+  unmap(&s, 5, 1);
+  unmap(&s, 6, 0); /* its owner knows that nobody reads it */
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not told");
+  let_it_look(&s);
+  CHECK(closed == 1, "a run may be reading what was closed");
+  OK(dfcclAbort(s.context));
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 5), "rank 1 is not told at the end");
+  CHECK(closed == 2, "%u of 2 mappings were closed", closed);
+  stage_close(&s);
+}
