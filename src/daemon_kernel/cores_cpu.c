@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/attributes.h"
+#include "base/clock.h"
 #include "base/cpu.h"
 
 uint32_t df_cores_better(const uint16_t ranks[DF_CORES_SEEN],
@@ -21,8 +22,6 @@ uint32_t df_cores_better(const uint16_t ranks[DF_CORES_SEEN],
 static void spread(df_cores *cores, uint32_t cpu) {
   uint16_t ranks[DF_CORES_SEEN];
   uint64_t allowed[DF_CORES_SEEN / 64];
-  cores->together = 0;
-  cores->next_look = DF_MIN(cores->next_look * 2, (uint32_t)DF_CORES_LAST_LOOK);
   memset(ranks, 0, sizeof ranks);
   cores->host.count_ranks(cores->host.host, ranks);
   df_cpu_allowed(allowed, DF_CORES_SEEN / 64);
@@ -31,6 +30,20 @@ static void spread(df_cores *cores, uint32_t cpu) {
   if (better == DF_NO_CPU) return;
   df_store_relaxed_u32(&cores->own->cpu, better + 1);
   df_cpu_move(better);
+}
+
+void df_cores_met(df_cores *cores, uint64_t since_ns, uint64_t now_ns, uint32_t cpu) {
+  if (now_ns - since_ns < DF_CORES_MEETING_NS) return; /* nobody was there */
+  if (since_ns - cores->together_ns > DF_CORES_APART * cores->loss_ns) {
+    cores->lost_ns = 0;
+    cores->loss_ns = DF_CORES_FIRST_LOSS_NS;
+  }
+  cores->together_ns = now_ns;
+  cores->lost_ns += DF_CORES_SAMPLE * (now_ns - since_ns);
+  if (cores->lost_ns < cores->loss_ns) return;
+  cores->lost_ns = 0;
+  cores->loss_ns = DF_MIN(2 * cores->loss_ns, DF_CORES_LARGEST_LOSS_NS);
+  spread(cores, cpu);
 }
 
 void df_cores_give_way(df_cores *cores, uint64_t waits_on) {
@@ -43,7 +56,11 @@ void df_cores_give_way(df_cores *cores, uint64_t waits_on) {
     return;
   }
   cores->looks = 0;
-  if (together && cores->next_look != 0 && ++cores->together == cores->next_look)
-    spread(cores, cpu);
+  if (!together || cores->loss_ns == 0 || cores->yields++ % DF_CORES_SAMPLE != 0) {
+    df_cpu_yield();
+    return;
+  }
+  uint64_t before = df_clock_ns();
   df_cpu_yield();
+  df_cores_met(cores, before, df_clock_ns(), cpu);
 }

@@ -13,10 +13,16 @@
 #include "base/bell.h"
 
 enum {
-  DF_CORES_SEEN = 1024, /* processors are told apart modulo this */
-  DF_CORES_FIRST_LOOK = 16,
-  DF_CORES_LAST_LOOK = 1 << 14
+  DF_CORES_SEEN = 1024,     /* processors are told apart modulo this */
+  DF_CORES_SAMPLE = 4,      /* one of so many yields to a peer is timed */
+  DF_CORES_MEETING_NS = 500 /* a yield that takes so long has let somebody else run */
 };
+/* Time given to others on one core before an emptier one is looked for: about what a move costs.
+ * Doubled with each look, so that we do not fight a scheduler that knows better; as at first again
+ * when the ranks have stayed apart so many times as long. */
+#define DF_CORES_FIRST_LOSS_NS ((uint64_t)200 * 1000)
+#define DF_CORES_LARGEST_LOSS_NS ((uint64_t)50 * 1000 * 1000)
+#define DF_CORES_APART 64
 
 /* What the host knows: how many ranks were last stuck on each processor. */
 typedef struct df_cores_host {
@@ -30,10 +36,10 @@ typedef struct df_cores {
   uint32_t patience; /* looks in vain before the core is given away although no peer that is waited
                         for was last seen on it */
   uint32_t looks;    /* since something happened, or the core was given away */
-  uint32_t
-      together; /* looks that found a peer on the same core, since the last look for a better */
-  uint32_t next_look; /* for a better core, at so many; 0: never. Doubled each time, so that we do
-                         not fight a scheduler that knows better */
+  uint32_t yields;   /* to a peer on the same core */
+  uint64_t lost_ns;  /* given to others on the same core, since the last look for a better */
+  uint64_t loss_ns;  /* at so much a better one is looked for; 0: never */
+  uint64_t together_ns; /* when the core was last given to others */
   df_cores_host host;
 } df_cores;
 
@@ -41,6 +47,9 @@ typedef struct df_cores {
  * were last seen. Yields at once when one of them was on this processor, else when patience is at
  * its end. Ranks that go on meeting on one core spread to emptier ones. */
 void df_cores_give_way(df_cores *cores, uint64_t waits_on);
+
+/* A timed yield to a peer on this processor is over. Looks for a better one if too much is lost. */
+void df_cores_met(df_cores *cores, uint64_t since_ns, uint64_t now_ns, uint32_t cpu);
 
 static inline void df_cores_progressed(df_cores *cores) { cores->looks = 0; }
 

@@ -151,7 +151,7 @@ dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_blo
     eb->lanes.interrupt = &executor->wanted;
     eb->cores = (df_cores){.own = work_bell,
                            .patience = yield_polls,
-                           .next_look = host.count_ranks ? DF_CORES_FIRST_LOOK : 0,
+                           .loss_ns = host.count_ranks ? DF_CORES_FIRST_LOSS_NS : 0,
                            .host = {host.host, host.count_ranks}};
   }
   pthread_attr_t attributes;

@@ -79,9 +79,13 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->release_mask = release_mask(coll, n_slots);
   link->messages = planned->messages;
   link->peer = peer;
-  link->payload_offset = (uint16_t)coll->shape.payload_offset;
-  link->same_process = (uint16_t)context->ops->lends_to(context, peer);
-  link->sends = planned->sends;
+  link->payload_offset = (uint8_t)coll->shape.payload_offset;
+  link->same_process = (uint8_t)context->ops->lends_to(context, peer);
+  link->sends = (uint8_t)planned->sends;
+  link->far_looks = 0;
+  link->far_ns = context->ops->host_sees_links && link->stride > DF_DEEP_RING_STRIDE
+                     ? (uint16_t)context->settings.far_ns
+                     : 0;
   /* A device that follows addresses of its own mappings does not see the host's table. */
   link->windows = context->ops->host_sees_links ? context->peers[peer].windows : NULL;
 }

@@ -58,6 +58,9 @@
     "bytes from which an all-reduce in place lends its buffer")                                    \
   X(stream_min, "DFCCL_STREAM_MIN", 4ll << 20, 0, 1ll << 40,                                       \
     "result bytes from which stores out of place bypass the caches")                               \
+  X(far_ns, "DFCCL_FAR_NS", 110, 0, 65535,                                                         \
+    "CPU: a line from a peer's cache that takes so long comes from afar: large slots are written " \
+    "past the caches; 0: never")                                                                   \
   X(block_min, "DFCCL_BLOCK_MIN", 65536, 1, 1ll << 40,                                             \
     "bytes of a collective for each block it uses")                                                \
   X(split, "DFCCL_SPLIT", 0, 1, DF_MAX_RANKS,                                                      \

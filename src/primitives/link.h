@@ -18,6 +18,9 @@
 #include "base/atomic.h"
 #include "base/bell.h"
 #include "base/limits.h"
+#if !defined(__CUDACC__)
+#include "base/clock.h"
+#endif
 
 typedef struct DF_ALIGNED(64) df_link {
   uint8_t *slots;
@@ -28,11 +31,14 @@ typedef struct DF_ALIGNED(64) df_link {
   uint32_t slot_mask;
   uint32_t messages; /* in each loop */
   uint32_t peer;     /* rank in the context */
-  uint16_t payload_offset;
-  uint16_t same_process; /* the peer can read any address of ours */
-  uint16_t sends;        /* 1: this end is the sender's */
+  uint8_t payload_offset;
+  uint8_t same_process; /* the peer can read any address of ours */
+  uint8_t sends;        /* 1: this end is the sender's */
+  uint8_t far_looks;    /* the latest looks at the credit, a bit each: 1: its line came from afar */
   uint16_t release_mask; /* not 0: the receiver gives slots back so many and one at a time, and
                             nothing is lent; less than the ring's depth (df_link_release) */
+  uint16_t far_ns;       /* a line that takes so long to come is from afar (df_link_is_far); 0: not
+                            looked at */
   const struct df_windows *windows; /* where the peer's lent buffers must lie; NULL: anywhere */
 } df_link;
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
@@ -50,13 +56,45 @@ DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
   return link->slots + (sequence & link->slot_mask) * (uint64_t)link->stride;
 }
 
+/*
+ * Distance. Where two ranks' processors have no cache in common (other parts of a large processor,
+ * other sockets; and a virtual machine's processors may be such pairs at one moment and not at the
+ * next), each line of a slot crosses between their caches twice, which is several times slower than
+ * through the shared cache: there slots are better written past the caches (move_cpu.h). The sender
+ * learns it from the credit: its line was written by the receiver, and the look that finds it
+ * changed has fetched it.
+ */
+DF_CORE int df_link_is_far(const df_link *link) {
+  enum { LOOKS = 7 }; /* the latest three; two of them tell: one may have been interrupted */
+  uint32_t far = link->far_looks & LOOKS;
+  return (far & (far - 1)) != 0;
+}
+
+#if !defined(__CUDACC__)
+static inline uint64_t df_link_time_credit(df_link *link) {
+  uint64_t before = df_clock_ns();
+  uint64_t credit = df_observe_u64(link->credit);
+  uint64_t ns = df_clock_ns() - before;
+  if (credit != link->credit_seen)
+    link->far_looks = (uint8_t)(link->far_looks << 1 | (ns >= link->far_ns));
+  return credit;
+}
+#endif
+
+DF_CORE uint64_t df_link_look_at_credit(df_link *link) {
+#if !defined(__CUDACC__)
+  if (link->far_ns != 0) return df_link_time_credit(link);
+#endif
+  return df_observe_u64(link->credit);
+}
+
 /* Sender: may message `sequence` be written? The receiver is done with the slot's former message.
  */
 DF_CORE int df_link_may_send(df_link *link, uint64_t sequence) {
   uint64_t depth = (uint64_t)link->slot_mask + 1;
   if (((sequence - link->credit_seen) & DF_SEQUENCE_MASK) <= depth) return 1;
-  link->credit_seen =
-      df_observe_u64(link->credit); /* pairs with df_link_release: its reads precede our writes */
+  /* Pairs with df_link_release: its reads precede our writes. */
+  link->credit_seen = df_link_look_at_credit(link);
   return ((sequence - link->credit_seen) & DF_SEQUENCE_MASK) <= depth;
 }
 

@@ -7,7 +7,8 @@
 
 enum {
   DF_TILE_BYTES = 16384, /* half of a first-level cache: written once, copied from there */
-  DF_BLOCK_BYTES = 4096
+  DF_BLOCK_BYTES = 4096,
+  DF_FAR_TILE_BYTES = 8192
 };
 
 /* Averages and divides past the caches: block by block through one that stays in the first-level
@@ -56,14 +57,40 @@ static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, 
   }
 }
 
+/* Into a slot of a receiver far away (df_link_is_far), past the caches, and into the store: tile by
+ * tile, computed where it stays in the first-level cache, which is the store itself in place. */
+static inline void df_move_far(const df_mover_cpu *mover, const df_move *move, const uint8_t *a,
+                               const uint8_t *b) {
+  DF_ALIGNED(64) uint8_t block[DF_FAR_TILE_BYTES];
+  uint8_t *store = (uint8_t *)move->store, *slot = (uint8_t *)move->slot;
+  int in_place = store == a || store == b;
+  uint64_t tile = DF_FAR_TILE_BYTES / move->element_bytes;
+  for (uint64_t done = 0; done < move->count; done += tile) {
+    uint64_t count = DF_MIN(tile, move->count - done);
+    uint64_t at = done * move->element_bytes, bytes = count * move->element_bytes;
+    const uint8_t *first = move->kind == DF_MOVE_COPY ? a + at : in_place ? store + at : block;
+    if (move->kind != DF_MOVE_COPY)
+      df_move_tile(mover, move, in_place ? store + at : block, a + at, b ? b + at : NULL, count, 0);
+    if (first != store + at)
+      (move->stream ? mover->copy_stream : mover->copy)(store + at, first, bytes);
+    mover->copy_stream(slot + at, first, bytes);
+  }
+}
+
 static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   const df_mover_cpu *mover = lanes->mover;
   const uint8_t *a = (const uint8_t *)move->a, *b = (const uint8_t *)move->b;
   if (move->kind == DF_MOVE_NOTHING) return;
+  int far = move->slot && move->send_link && df_link_is_far(move->send_link);
   if (!move->store || !move->slot) {
     void *destination = move->store ? move->store : move->slot;
-    int stream = move->stream && move->store && move->store != move->a && move->store != move->b;
+    int stream =
+        move->store ? move->stream && move->store != move->a && move->store != move->b : far;
     if (destination) df_move_tile(mover, move, destination, a, b, move->count, stream);
+    return;
+  }
+  if (far) {
+    df_move_far(mover, move, a, b);
     return;
   }
   /* Two destinations, tile by tile: compute into the slot, which the peer will read from cache,

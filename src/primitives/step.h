@@ -82,17 +82,17 @@ DF_CORE void df_step_begin(const df_descriptor *desc, const df_part *part, df_cu
   cursor->phase = part->loops && desc->n_primitives ? DF_PHASE_MOVE : DF_PHASE_DRAIN;
 }
 
-/* Peers have given back every buffer that this run lent. */
-DF_CORE int df_step_is_drained(const df_descriptor *desc, const df_part *part, uint32_t block,
-                               const df_cursor *cursor) {
-  if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
+/* The first link whose peer has not given back every buffer that this run lent; NULL: all have. */
+DF_CORE df_link *df_step_undrained(const df_descriptor *desc, const df_part *part, uint32_t block,
+                                   const df_cursor *cursor) {
+  if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return NULL;
   for (uint32_t i = 0; i < desc->n_links; i++) {
     df_link *link = &desc->links[block * desc->n_links + i];
     if (!link->sends || link->messages == 0 || link->release_mask) continue;
     uint64_t last = (cursor->run + 1) * part->loops * link->messages;
-    if (!df_link_is_drained(link, last)) return 0;
+    if (!df_link_is_drained(link, last)) return link;
   }
-  return 1;
+  return NULL;
 }
 
 /* The collective was given up: peers of this process must not read this run's buffers any more, for
@@ -195,8 +195,10 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
     if (!df_step_has_input(desc, cursor)) return DF_STEP_BLOCKED;
     df_step_begin(desc, part, cursor);
   }
-  if (cursor->phase == DF_PHASE_DRAIN)
-    return df_step_is_drained(desc, part, block, cursor) ? DF_STEP_DONE : DF_STEP_BLOCKED;
+  if (cursor->phase == DF_PHASE_DRAIN) {
+    move->send_link = df_step_undrained(desc, part, block, cursor); /* whom this rank waits for */
+    return move->send_link ? DF_STEP_BLOCKED : DF_STEP_DONE;
+  }
 
   const df_primitive *prim = &desc->primitives[cursor->primitive];
   int received_direct = 0;
@@ -305,7 +307,7 @@ DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const
     if (!df_step_has_input(desc, &cursor)) return 0;
     df_step_begin(desc, part, &cursor);
   }
-  if (cursor.phase == DF_PHASE_DRAIN) return df_step_is_drained(desc, part, block, &cursor);
+  if (cursor.phase == DF_PHASE_DRAIN) return !df_step_undrained(desc, part, block, &cursor);
   const df_primitive *prim = &desc->primitives[cursor.primitive];
   df_move look;
   int direct;

@@ -31,6 +31,7 @@ static const struct {
     {"DFCCL_RING_BUDGET", {"0", "100000"}},
     {"DFCCL_DIRECT_IN_PLACE_MIN", {"0", "10000"}},
     {"DFCCL_STREAM_MIN", {"0", "10000"}},
+    {"DFCCL_FAR_NS", {"0", "1"}},
 };
 enum { CHOICES = sizeof choices / sizeof choices[0] };
 

@@ -109,9 +109,9 @@ static inline void group_link(group *g, uint32_t rank, uint32_t which) {
                   .slot_mask = g->shape.n_slots - 1,
                   .messages = planned->messages,
                   .peer = planned->peer,
-                  .payload_offset = (uint16_t)g->shape.payload_offset,
+                  .payload_offset = (uint8_t)g->shape.payload_offset,
                   .same_process = 1,
-                  .sends = planned->sends,
+                  .sends = (uint8_t)planned->sends,
                   .release_mask = g->o.ahead && !g->o.lends && g->shape.n_slots >= 8
                                       ? (uint16_t)(g->shape.n_slots / 4 - 1)
                                       : 0};

@@ -3,6 +3,8 @@
  *   - A stuck executor publishes its processor.
  *   - It yields at once when a peer that it waits for was last seen on its own processor; otherwise
  *     when its patience is at an end; progress makes it patient anew.
+ *   - Time that it gives to peers on its own processor makes it look for a better one, the less
+ *     often the less it helps.
  *   - Moving to another processor pins nobody, also when the processors that are allowed change
  *     meanwhile.
  *   - A step that is blocked tells where the peer is that could help it, and nothing of a
@@ -108,25 +110,45 @@ static void no_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   ++*(uint32_t *)host;
 }
 
-/* Looks for a better core are made after 16, 32, 64 ... meetings. */
-DF_TEST(cores, seldom_looks_for_a_better_core, 30) {
+enum { FIRST = DF_CORES_FIRST_LOSS_NS, YIELD = FIRST / DF_CORES_SAMPLE / 2 };
+
+/* Time given to peers on the same core makes it look for a better one: after 200 us, and each time
+ * after twice as much as before, until they have stayed apart for long. */
+DF_TEST(cores, looks_for_a_better_core_when_too_much_is_lost, 30) {
+  df_bell bell = {0};
+  uint32_t looked = 0, cpu = df_cpu_current();
+  uint64_t now = 1000000000, lost = 0, expected = FIRST;
+  df_cores cores = {.own = &bell, .loss_ns = FIRST, .host = {&looked, no_ranks}};
+  df_cores_met(&cores, now, now + DF_CORES_MEETING_NS - 1, cpu);
+  CHECK(cores.lost_ns == 0, "nobody was there");
+  for (uint32_t look = 0; look < 12; look++) {
+    for (lost = 0; looked == look; now += 2 * YIELD) {
+      CHECK(lost < expected, "it has not looked after %llu ns", (unsigned long long)lost);
+      df_cores_met(&cores, now, now + YIELD, cpu);
+      lost += (uint64_t)YIELD * DF_CORES_SAMPLE;
+    }
+    CHECK(lost >= expected, "it looked after %llu ns", (unsigned long long)lost);
+    expected = DF_MIN(2 * expected, DF_CORES_LARGEST_LOSS_NS);
+  }
+  CHECK(expected == DF_CORES_LARGEST_LOSS_NS, "%llu", (unsigned long long)expected);
+  now += DF_CORES_APART * expected;
+  looked = 0;
+  df_cores_met(&cores, now, now + YIELD, cpu);
+  CHECK(looked == 0, "it looked at once");
+  df_cores_met(&cores, now + 2 * YIELD, now + 3 * YIELD, cpu);
+  CHECK(looked == 1, "it was not impatient again after a long time apart");
+}
+
+DF_TEST(cores, never_looks_for_a_better_core_where_it_must_not, 30) {
   df_bell bell = {0};
   uint32_t looked = 0, cpu = pin();
-  df_cores cores = {.own = &bell,
-                    .patience = UINT32_MAX,
-                    .next_look = DF_CORES_FIRST_LOOK,
-                    .host = {&looked, no_ranks}};
+  df_cores cores = {.own = &bell, .patience = UINT32_MAX, .host = {&looked, no_ranks}};
   if (cpu == DF_NO_CPU) return;
-  for (uint32_t i = 1; i <= 16 + 32 + 64; i++) {
-    df_cores_give_way(&cores, 0); /* not a meeting */
-    df_cores_give_way(&cores, bit_of(cpu));
-    uint32_t expected = (uint32_t)(i >= 16) + (i >= 48) + (i >= 112);
-    CHECK(looked == expected, "%u looks after %u meetings", looked, i);
-  }
-  cores.next_look = cores.together = 0;
   for (uint32_t i = 0; i < 1000; i++) df_cores_give_way(&cores, bit_of(cpu));
-  CHECK(looked == 3, "it looked although it must not");
-  CHECK(df_cpu_current() == cpu && df_cpu_move(cpu), "moved");
+  CHECK(looked == 0 && cores.together_ns == 0, "it looked although it must not");
+  cores.loss_ns = cores.patience = 1;
+  for (uint32_t i = 0; looked == 0 && i < 1000; i++) df_cores_give_way(&cores, bit_of(cpu + 1));
+  CHECK(looked == 0 && cores.yields == 0, "no yield to a peer elsewhere is timed");
 }
 
 DF_TEST(cores, better, 30) {
@@ -164,7 +186,7 @@ static void make_stuck(device *d, uint32_t c, df_link links[2], df_bell bells[2]
                          .slot_mask = 1,
                          .messages = i ? 3 : 1, /* more than the ring holds: it waits for credit */
                          .payload_offset = DF_LINK_FLAGGED_OFFSET,
-                         .sends = (uint16_t)i};
+                         .sends = (uint8_t)i};
   df_descriptor *desc = &d->storage[c];
   desc->primitives = primitive;
   desc->n_primitives = 1;
@@ -206,6 +228,16 @@ DF_TEST(cores, blocked_steps_tell_where_the_peer_is, 30) {
   lanes->waits_on = 0;
   CHECK(df_daemon_turn(block, lanes) == DF_TURN_WAITED, "it is not stuck");
   CHECK(lanes->waits_on == bit_of(70), "waits for %llx", (unsigned long long)lanes->waits_on);
+
+  lanes->waits_on = 0;
+  links[1].same_process = 1;
+  d->storage[2].direct_min = 1;
+  links[1].messages = 1;
+  third.send_ordinal = 0;
+  CHECK(df_daemon_turn(block, lanes) == DF_TURN_WORKED, "it has not lent its buffer");
+  CHECK(df_daemon_turn(block, lanes) == DF_TURN_WAITED, "its buffer is back");
+  CHECK(lanes->waits_on == bit_of(70), "with a buffer lent it waits for %llx",
+        (unsigned long long)lanes->waits_on);
 
   lanes->waits_on = 0;
   bells[1].cpu = 0;

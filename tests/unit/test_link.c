@@ -8,6 +8,8 @@
  *     has read all, and never writes to a slot that was not read.
  *   - A lent buffer is being read or taken back; taken back while another process reads it, that
  * one is told.
+ *   - The distance of a receiver is told by the latest three looks that found its credit changed,
+ * and only where it is asked for.
  *   - What was written before publishing is there for whoever saw the message, and what was read
  *     before releasing was read before it is overwritten (race build).
  */
@@ -39,7 +41,7 @@ static void make(pair *p, uint32_t n_slots, uint32_t offset, uint64_t before) {
                   .credit = (uint64_t *)(p->ring + (uint64_t)stride * n_slots),
                   .stride = stride,
                   .slot_mask = n_slots - 1,
-                  .payload_offset = (uint16_t)offset};
+                  .payload_offset = (uint8_t)offset};
   p->sender = p->receiver = link;
   CHECK((uint8_t *)(link.credit + 1) <= p->ring + bytes, "the credit word is outside of the ring");
   for (uint64_t k = 0; k < n_slots && k < before; k++)
@@ -169,6 +171,33 @@ DF_TEST(link, lent_buffers_are_held_revoked_or_seized, 30) {
   CHECK(!df_link_borrow(&p.receiver), "borrowed after it was seized");
   p.sender.credit[1] = 7;
   CHECK(!df_link_revoke(&p.sender) && df_link_seize(&p.sender), "what a peer left there is kept");
+  free(p.ring);
+}
+
+DF_TEST(link, two_of_three_looks_tell_that_the_receiver_is_far, 30) {
+  const int expected[8] = {0, 0, 0, 1, 0, 1, 1, 1};
+  df_link link = {0};
+  for (int older = 0; older < 256; older += 8)
+    for (int looks = 0; looks < 8; looks++) {
+      link.far_looks = (uint8_t)(older | looks);
+      CHECK(df_link_is_far(&link) == expected[looks], "looks %x", (unsigned)link.far_looks);
+    }
+}
+
+DF_TEST(link, only_looks_that_find_a_changed_credit_count, 30) {
+  pair p;
+  make(&p, 2, DF_LINK_STAGED_OFFSET, 0);
+  p.sender.far_ns = 1;
+  p.sender.far_looks = 0x81;
+  CHECK(df_link_may_send(&p.sender, 2) && p.sender.far_looks == 0x81, "no look was needed");
+  CHECK(!df_link_may_send(&p.sender, 3) && p.sender.far_looks == 0x81, "nothing had changed");
+  df_link_release(&p.receiver, 1);
+  CHECK(df_link_may_send(&p.sender, 3), "there is room");
+  CHECK(p.sender.far_looks >> 1 == 1, "looks %x", (unsigned)p.sender.far_looks);
+  p.sender.far_ns = 0;
+  p.sender.far_looks = 0x81;
+  df_link_release(&p.receiver, 2);
+  CHECK(df_link_may_send(&p.sender, 4) && p.sender.far_looks == 0x81, "it was not to look");
   free(p.ring);
 }
 

@@ -1,7 +1,8 @@
 /*
  * Promise of src/primitives/move_cpu.h: what a step moves past the caches are the same bytes as
  * what it moves through them, for every type, kind, count and address, with one destination or two,
- * and nothing beyond the end is touched.
+ * in place or not, and nothing beyond the end is touched. A slot of a receiver far away, and no
+ * other, is written past the caches.
  */
 #include "primitives/move.h"
 
@@ -20,6 +21,9 @@ typedef struct {
 
 static DF_ALIGNED(64) uint8_t inputs[2][LONGEST + 2 * MARGIN];
 static destinations cached, streamed;
+/* Where the results of a move go, and how far away the receiver of the slot is. */
+enum { TO_STORE = 1, TO_SLOT = 2, IN_PLACE = 4 };
+static df_link receivers[2] = {{.far_looks = 0}, {.far_looks = 7}};
 
 static void execute(destinations *to, df_move move, size_t offset, int has_slot) {
   df_lanes lanes = {.mover = df_mover_cpu_best()};
@@ -29,7 +33,34 @@ static void execute(destinations *to, df_move move, size_t offset, int has_slot)
   df_move_execute(&lanes, &move);
 }
 
+static void execute_to(destinations *to, df_move move, size_t offset, int where, int far) {
+  df_lanes lanes = {.mover = df_mover_cpu_best()};
+  memset(to, 0xa5, sizeof *to);
+  if (where & TO_STORE) move.store = to->store + MARGIN + offset;
+  if (where & TO_SLOT) move.slot = to->slot + MARGIN;
+  if (where & IN_PLACE) {
+    memcpy(move.store, move.a, move.count * move.element_bytes);
+    move.a = move.store;
+  }
+  move.send_link = &receivers[far];
+  df_move_execute(&lanes, &move);
+}
+
+static void compare_distances(df_move move, size_t offset) {
+  static const int wheres[] = {TO_SLOT, TO_SLOT | TO_STORE, TO_SLOT | TO_STORE | IN_PLACE};
+  for (size_t w = 0; w < DF_COUNT_OF(wheres); w++)
+    for (move.stream = 0; move.stream <= 1; move.stream++) {
+      if (move.kind == DF_MOVE_COPY && wheres[w] & IN_PLACE) continue; /* a step has no such move */
+      execute_to(&cached, move, offset, wheres[w], 0);
+      execute_to(&streamed, move, offset, wheres[w], 1);
+      CHECK(memcmp(&cached, &streamed, sizeof cached) == 0,
+            "kind %u, type %u, %llu elements at offset %zu, destinations %d: other bytes",
+            move.kind, move.type, (unsigned long long)move.count, offset, wheres[w]);
+    }
+}
+
 static void compare(df_move move, size_t offset) {
+  compare_distances(move, offset);
   for (int has_slot = 0; has_slot <= 1; has_slot++) {
     move.stream = 0;
     execute(&cached, move, offset, has_slot);
@@ -63,4 +94,37 @@ DF_TEST(move_cpu, past_the_caches_come_the_same_bytes, 60) {
                             .b = inputs[1] + MARGIN},
                   offsets[o]);
     }
+}
+
+static df_mover_cpu counting;
+static uint64_t streamed_bytes;
+
+static void count_stream(void *dst, const void *src, size_t bytes) {
+  streamed_bytes += bytes;
+  memcpy(dst, src, bytes);
+}
+
+DF_TEST(move_cpu, only_slots_of_far_receivers_are_written_past_the_caches, 30) {
+  df_lanes lanes = {.mover = &counting};
+  counting = *df_mover_cpu_best();
+  counting.copy_stream = count_stream;
+  for (uint32_t kind = DF_MOVE_COPY; kind <= DF_MOVE_REDUCE; kind++)
+    for (int far = 0; far <= 1; far++)
+      for (int stores = 0; stores <= 1; stores++) {
+        if (kind == DF_MOVE_REDUCE && !stores) continue; /* not by a copy */
+        df_move move = {.kind = kind,
+                        .type = dfcclUint8,
+                        .op = dfcclSum,
+                        .element_bytes = 1,
+                        .count = LONGEST,
+                        .a = inputs[0],
+                        .b = inputs[1],
+                        .store = stores ? cached.store : NULL,
+                        .slot = cached.slot,
+                        .send_link = &receivers[far]};
+        streamed_bytes = 0;
+        df_move_execute(&lanes, &move);
+        CHECK(streamed_bytes == (far ? LONGEST : 0), "kind %u, far %d, %llu bytes", kind, far,
+              (unsigned long long)streamed_bytes);
+      }
 }

@@ -71,7 +71,7 @@ static void make(fixture *f, const df_primitive *primitives, uint32_t n) {
                             .peer = (uint32_t)i,
                             .payload_offset = DF_LINK_STAGED_OFFSET,
                             .same_process = 1,
-                            .sends = (uint16_t)i};
+                            .sends = (uint8_t)i};
   }
   f->lanes = (df_lanes){.move = &f->move,
                         .mover = df_mover_cpu_best(),
