@@ -68,13 +68,20 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   }
 }
 
+/* What was lost may be the message that a collective had failed: those that have are told again. */
 void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   df_break(context, status, sentence);
   if (context->given_up) return;
   context->given_up = 1;
-  for (uint32_t i = 0; i < context->n_indices; i++)
-    if (df_registered(context, i))
-      df_fail_collective(context, context->by_index[i], status, 1, sentence);
+  for (uint32_t i = 0; i < context->n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL) continue;
+    if (coll->failed != dfcclSuccess) {
+      df_message message = failure_of(coll);
+      df_coll_send(context, coll, &message, coll->sentence);
+    }
+    df_fail_collective(context, coll, status, 1, sentence);
+  }
 }
 
 dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,

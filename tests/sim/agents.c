@@ -22,11 +22,11 @@ uint64_t sim_death_step = UINT64_MAX;
 
 static void *main_stack_pointer;
 static uint32_t priorities[SIM_MAX_AGENTS], lowest;
+static uint32_t in_vain; /* looks since an agent stands still */
 static uint32_t round_robin;
 
 enum {
-  LAST_CHANGE = 2000, /* step before which the moments of an order's changes lie */
-  PATIENCE = 300,     /* steps of one agent after which it is put last: it may wait for another */
+  PATIENCE = 300, /* steps of one agent after which it is put last: it may wait for another */
   FAIR_QUANTUM = 48,
   FAIR_STEPS = 200000,               /* after which a schedule must have ended */
   LONG_SLEEP_NS = 100 * 1000 * 1000, /* sleeps that only a wake-up may end: executor_cpu.h */
@@ -200,18 +200,30 @@ static void put_last(uint32_t agent) { priorities[agent] = lowest--; }
 /* Few changes of an order among the agents find what a few rare orders of events are enough for
  * (Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs"). */
 static uint32_t choose_by_order(uint32_t bits) {
-  uint32_t mean = LAST_CHANGE / sim_policy_now.changes;
+  uint32_t mean = sim_policy_now.last_change / sim_policy_now.changes;
   if (sim_quantum <= 0) put_last(sim_agents_now.current);
   sim_quantum = 1 + sim_below(&sim_random_now, 2 * mean);
   if (sim_quantum > PATIENCE) sim_quantum = PATIENCE;
   return first_of(bits);
 }
 
+/* The current agent, for so many steps. */
+static void stand_still(uint32_t steps) {
+  sim_policy_now.stalls = 1u << sim_agents_now.current;
+  sim_policy_now.stalls_from = (uint32_t)sim_steps;
+  sim_policy_now.stalls_until = (uint32_t)sim_steps + steps;
+}
+
 static uint32_t choose_unfairly(uint32_t bits) {
-  if (sim_one_in(&sim_random_now, 32)) { /* a nap ends, or a sleep for no reason */
+  if (sim_one_in(&sim_random_now,
+                 sim_policy_now.nap_ends)) { /* a nap ends, or a sleep for no reason */
     uint32_t sleepers = sim_agents_now.naps;
     if (sim_policy_now.spurious) sleepers |= sim_agents_now.in[SIM_WAITS_FUTEX];
     if (sleepers) sim_wake(random_bit(sleepers), 1);
+  }
+  if (sim_policy_now.stops_at && sim_steps >= sim_policy_now.stops_at) {
+    stand_still(sim_policy_now.stops_for);
+    sim_policy_now.stops_at = 0;
   }
   if (sim_steps >= sim_policy_now.stalls_from && sim_steps < sim_policy_now.stalls_until &&
       (bits & ~sim_policy_now.stalls))
@@ -286,6 +298,9 @@ void sim_wake_those(sim_state state, const void *waiting_for) {
 /* Lets others go first: whoever polls waits for somebody. */
 void sim_pause(void) {
   sim_steps++;
+  if (sim_policy_now.in_vain && sim_steps >= sim_policy_now.stalls_from &&
+      sim_steps < sim_policy_now.stalls_until && ++in_vain >= sim_policy_now.in_vain)
+    sim_policy_now.stalls_until = in_vain = 0;
   if (sim_policy_now.by_priority && !sim_is_quiet)
     priorities[sim_agents_now.current] = (uint32_t)sim_next(&sim_random_now) >> 8;
   if (sim_policy_now.changes) put_last(sim_agents_now.current);
@@ -295,9 +310,7 @@ void sim_pause(void) {
 void sim_midway(void) {
   sim_policy *p = &sim_policy_now;
   if (p->slow_moves && sim_one_in(&sim_random_now, 8)) {
-    p->stalls = 1u << sim_agents_now.current;
-    p->stalls_from = (uint32_t)sim_steps;
-    p->stalls_until = p->stalls_from + 100 + sim_below(&sim_random_now, 2000);
+    stand_still(100 + sim_below(&sim_random_now, p->slow_most));
     sim_quantum = 0;
   }
   sim_point();
@@ -310,7 +323,7 @@ int sim_yield(void) {
 
 void sim_agents_begin(void) {
   sim_steps = 0;
-  round_robin = 0;
+  round_robin = in_vain = 0;
   lowest = 1u << 24;                              /* below nearly all that are drawn */
   memset(thread_locals, 0, sizeof thread_locals); /* as they were: nobody was inside a callback */
   for (uint32_t a = 0; a < sim_agents_now.n; a++)

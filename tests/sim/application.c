@@ -76,7 +76,7 @@ void *sim_app_thread(void *argument) {
 void sim_app_check(void) {
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-      for (uint32_t r = 0; r < sim_plan.coll[c].runs; r++) {
+      for (uint32_t r = 0; sim_is_member(rank, c) && r < sim_plan.coll[c].runs; r++) {
         const app_run *run = &sim_app->run[rank][c][r];
         if (!run->accepted || !run->checked)
           sim_note_failure("rank %u: run %u of collective %u is lost (%s, %u callbacks)", rank, r,
@@ -90,7 +90,8 @@ static void shuffle_runs(app_rank *rank, int same_on_all) {
   sim_random common = {.state = sim_random_now.state ^ 0x5bd1e995u};
   sim_random *random = same_on_all ? &common : &sim_random_now;
   uint32_t left[MAX_COLLS], next[MAX_COLLS] = {0}, total = 0;
-  for (uint32_t c = 0; c < sim_plan.n_colls; c++) total += left[c] = sim_plan.coll[c].runs;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    total += left[c] = sim_is_member(rank->rank, c) ? sim_plan.coll[c].runs : 0;
   rank->n_order = total;
   for (uint32_t i = 0; i < total; i++) {
     uint32_t k = sim_below(random, total - i), c = 0;
@@ -134,12 +135,13 @@ void sim_app_prepare(void) {
     if (sim_plan.n_threads > 1) { /* sorted by collective, cut between two of them */
       uint32_t n = 0;
       for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-        for (uint32_t k = 0; k < sim_plan.coll[c].runs; k++) rank->order[n++] = c * MAX_RUNS + k;
-      rank->thread_begin[1] = sim_plan.coll[0].runs;
+        for (uint32_t k = 0; sim_is_member(r, c) && k < sim_plan.coll[c].runs; k++)
+          rank->order[n++] = c * MAX_RUNS + k;
+      rank->thread_begin[1] = sim_is_member(r, 0) ? sim_plan.coll[0].runs : 0;
       rank->thread_begin[2] = all;
     }
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-      for (uint32_t k = 0; k < sim_plan.coll[c].runs; k++) {
+      for (uint32_t k = 0; sim_is_member(r, c) && k < sim_plan.coll[c].runs; k++) {
         app_run *run = &sim_app->run[r][c][k];
         run->has_callback = callbacks || sim_one_in(&sim_random_now, 2);
         sim_app->callbacks_left += (uint32_t)run->has_callback;

@@ -81,6 +81,7 @@ static int is_explained(uint32_t rank, dfcclResult_t status) {
   case dfcclTimeout:
     return sim_plan.settings.timeout_ms != 0;
   case dfcclOutOfMemory:
+  case dfcclSystemError: /* shared memory */
     return now->no_memory;
   case dfcclRemoteError:
     return something_happened();
@@ -135,6 +136,11 @@ static void on_callback(dfcclCollId_t id, dfcclResult_t status, void *argument) 
 
 /* ---- steps */
 
+/* Others wait for what was refused, and this rank perhaps for them. */
+static void give_up_without_memory(uint32_t rank) {
+  if (now->no_memory) abort_rank(rank);
+}
+
 /* Returns 0 when it was refused. */
 static int try_submit(app_run *run) {
   uint32_t rank = run->rank, life = run->run >= now->first[run->coll];
@@ -152,7 +158,8 @@ static int try_submit(app_run *run) {
   }
   run->accepted = 0;
   state->refused[life] = 1;
-  expect(rank, "dfcclRun", result, now->early ? dfcclInvalidArgument : -1);
+  give_up_without_memory(rank);
+  expect(rank, "dfcclRun", result, now->early || now->no_memory ? dfcclInvalidArgument : -1);
   if (run->callbacks) sim_fail("rank %u: a refused run has a callback", rank);
   return 0;
 }
@@ -167,7 +174,8 @@ static void submit(uint32_t rank, uint32_t coll) {
 
 static void deregister(uint32_t rank, uint32_t coll) {
   dfcclResult_t result = df_deregister(sim_app->rank[rank].context, coll + 1);
-  if (result == dfcclSuccess || (result == dfcclInvalidArgument && now->early)) return;
+  int may_be_gone = now->early || now->no_memory;
+  if (result == dfcclSuccess || (result == dfcclInvalidArgument && may_be_gone)) return;
   sim_fail("rank %u: dfcclDeregister failed with %d: %s", rank, (int)result, df_last_sentence());
 }
 
@@ -193,6 +201,7 @@ static void register_next(uint32_t rank, uint32_t coll) {
   if (result == dfcclSuccess) return;
   state->refused[1] = 1;
   expect(rank, "dfcclRegister", result, -1);
+  give_up_without_memory(rank);
 }
 
 static void abort_rank(uint32_t rank) {
@@ -207,7 +216,8 @@ static int is_waited_for(uint32_t rank) {
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
     if (r == rank || now->rank[r].is_dead || !(sim_plan.impatient >> r & 1)) continue;
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-      for (uint32_t k = now->rank[rank].coll[c].next; k < sim_plan.coll[c].runs; k++) {
+      for (uint32_t k = sim_is_member(rank, c) ? now->rank[rank].coll[c].next : UINT32_MAX;
+           k < sim_plan.coll[c].runs; k++) {
         const app_run *run = &sim_app->run[r][c][k];
         if (run->accepted && run->has_callback && !run->callbacks) return 1;
       }
@@ -310,7 +320,8 @@ static void add(uint32_t rank, uint32_t thread, step_kind kind, uint32_t coll, u
 /* The runs from[c] to to[c] of each collective, in any order. */
 static void add_submissions(uint32_t rank, const uint32_t *from, const uint32_t *to) {
   uint32_t left[MAX_COLLS], total = 0;
-  for (uint32_t c = 0; c < sim_plan.n_colls; c++) total += left[c] = to[c] - from[c];
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    total += left[c] = sim_is_member(rank, c) ? to[c] - from[c] : 0;
   for (; total > 0; total--) {
     uint32_t k = sim_below(&sim_random_now, total), c = 0;
     while (k >= left[c]) k -= left[c++];
@@ -328,7 +339,7 @@ static void draw_main_thread(uint32_t rank, const int *in_callback, const int *k
   add_submissions(rank, none, now->first);
   for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
     after[c] = in_callback[c] ? all[c] : now->first[c];
-    if (in_callback[c] || keeps[c]) continue;
+    if (in_callback[c] || keeps[c] || !sim_is_member(rank, c)) continue;
     if (sim_one_in(&sim_random_now, 8)) add(rank, 0, STEP_WAIT_ALL, 0, 0);
     add(rank, 0, STEP_WAIT, c, 0);
     add(rank, 0, STEP_DEREGISTER, c, 0);
@@ -424,6 +435,13 @@ void sim_endings_prepare(void) {
   draw_causes();
 }
 
+/* One allocation in some schedules: calls may be refused then, and runs fail. */
+uint32_t sim_endings_failing_allocation(void) {
+  if (sim_percent_small == 0 || !sim_one_in(&sim_random_now, 8)) return 0;
+  now->no_memory = 1;
+  return 1 + sim_below(&sim_random_now, 24);
+}
+
 void sim_endings_make(void) {
   now = sim_calloc(1, sizeof *now);
   now->allocations = sim_system_now.allocations;
@@ -462,7 +480,7 @@ static void check_runs(uint32_t rank, uint32_t coll) {
     uint32_t life = k >= now->first[coll], number = life ? k - now->first[coll] : k;
     uint32_t all = UINT32_MAX;
     for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
-      if (now->rank[r].coll[coll].accepted[life] < all)
+      if (sim_is_member(r, coll) && now->rank[r].coll[coll].accepted[life] < all)
         all = now->rank[r].coll[coll].accepted[life];
     int only_early = !now->aborts && !now->deaths && !now->late && !now->no_memory &&
                      !sim_plan.settings.timeout_ms;
@@ -477,7 +495,8 @@ static void check_runs(uint32_t rank, uint32_t coll) {
 
 void sim_endings_check(void) {
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
-    for (uint32_t c = 0; c < sim_plan.n_colls && !now->rank[r].is_dead; c++) check_runs(r, c);
+    for (uint32_t c = 0; c < sim_plan.n_colls && !now->rank[r].is_dead; c++)
+      if (sim_is_member(r, c)) check_runs(r, c);
   if (now->deaths) return;
   for (uint32_t a = 0; a < sim_agents_now.n; a++)
     if (sim_agents_now.agent[a].state != SIM_DONE)

@@ -17,7 +17,7 @@ static inline __attribute__((always_inline)) void access(void *p, uint64_t bytes
   if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
   sim_cell *cells = &sim_cells[offset / 4];
   for (uint64_t i = 0; i < (bytes + 3) / 4; i++)
-    if (!sim_touch_again(&cells[i], is_write)) {
+    if (!sim_touch_again(&cells[i], is_write) && !sim_touch_first(&cells[i], is_write)) {
       sim_touch(p, bytes, is_write);
       return;
     }

@@ -2,7 +2,9 @@
  * Deterministic simulation of the library: see sim.h.
  *
  *   simulate [--schedules N] [--seed S] [--jobs J] [--each M]     N schedules, M of each world
- *   ... --endings                                                 of worlds that end: endings.c
+ *   ... --small, --large                                          of such worlds only: world.c
+ *   ... --endings, --some-endings PERCENT                         of worlds that end: endings.c
+ *   ... --failures N                                              does not end before the N-th
  *   simulate --explore BOUND --variants V [--first-world W]       see explore.c
  *   simulate --world W --schedule K                               one of them again, with its trace
  */
@@ -13,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,14 +98,20 @@ typedef struct options {
   uint64_t schedules, seed, each, jobs, first_world, progress_s;
   int64_t world, schedule;
   int planted, brief;
-  uint64_t explore, variants;
+  uint64_t explore, variants, failures;
 } options;
+
+enum {
+  SIM_KINDS = 4,       /* small or large worlds, schedules that end or not */
+  SIM_LENGTHS = 8 * 24 /* eighths of powers of two */
+};
 
 /* Of one job, in memory that it shares with the parent. */
 typedef struct totals {
-  uint64_t worlds, schedules, steps;
+  uint64_t worlds, schedules, steps, failures;
   uint64_t next_world; /* all of the job's before it are through */
   uint64_t failed_world, failed_schedule;
+  uint64_t least_steps, most_steps, of_kind[SIM_KINDS], of_length[SIM_LENGTHS];
 } totals;
 
 static volatile sig_atomic_t is_to_end, progress_is_due;
@@ -135,7 +144,10 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
          "--schedule %llu",
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule,
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule);
-  if (sim_endings) printf(" --endings");
+  if (sim_percent_endings == 100) printf(" --endings");
+  if (sim_percent_endings % 100) printf(" --some-endings %u", sim_percent_endings);
+  if (sim_percent_small == 0) printf(" --large");
+  if (sim_percent_small == 100) printf(" --small");
   if (o->planted) printf(" --planted %d", o->planted);
   printf("\n  commit ");
   fflush(stdout);
@@ -163,6 +175,20 @@ static void replay(const options *o) {
     printf("this schedule is good: %llu steps\n", (unsigned long long)sim_steps);
 }
 
+static uint32_t class_of_length(uint64_t steps) {
+  if (steps < 8) return 0;
+  uint32_t power = 63 - (uint32_t)__builtin_clzll(steps);
+  uint32_t length = 8 * (power - 3) + (uint32_t)(steps >> (power - 3) & 7);
+  return length < SIM_LENGTHS ? length : SIM_LENGTHS - 1;
+}
+static void count_steps(totals *t, uint64_t steps) {
+  t->steps += steps;
+  t->of_kind[2 * (sim_endings != 0) + (sim_is_small == 0)]++;
+  t->of_length[class_of_length(steps)]++;
+  if (t->schedules == 1 || steps < t->least_steps) t->least_steps = steps;
+  if (steps > t->most_steps) t->most_steps = steps;
+}
+
 /* Worlds first, first + stride, ... Returns 0 at the first failure. */
 static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t) {
   uint64_t share = o->schedules / stride + (first < o->schedules % stride);
@@ -177,12 +203,14 @@ static int campaign(const options *o, uint64_t first, uint64_t stride, totals *t
     for (uint64_t k = 0; k < o->each && t->schedules < share; k++) {
       if (is_to_end) return 1;
       t->schedules++;
+      sim_compare_next = sim_failure != NULL;
       int good = run_schedule(schedule_seed(o, world, k));
-      t->steps += sim_steps;
+      count_steps(t, sim_steps);
       if (good) continue;
+      t->failures++;
       t->failed_world = world;
       t->failed_schedule = k;
-      return 0;
+      if (t->failures >= o->failures) return 0;
     }
   }
   return 1;
@@ -202,22 +230,62 @@ static int run_job(const options *o, uint64_t first, totals *t) {
   return !good;
 }
 
+/* Of the processes that have ended. */
+static double processor_seconds(void) {
+  struct rusage used;
+  getrusage(RUSAGE_CHILDREN, &used);
+  return (double)used.ru_utime.tv_sec + (double)used.ru_utime.tv_usec * 1e-6;
+}
+
+static uint64_t least_of_class(uint32_t length) { return (8ull + length % 8) << length / 8; }
+
+static void print_lengths(const totals *jobs, uint64_t n_jobs) {
+  static const double shares[] = {0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99};
+  uint64_t all = 0, least = UINT64_MAX, most = 0, before = 0, schedules[SIM_KINDS] = {0};
+  for (uint64_t j = 0; j < n_jobs; j++) {
+    for (uint32_t l = 0; l < SIM_LENGTHS; l++) all += jobs[j].of_length[l];
+    for (uint32_t k = 0; k < SIM_KINDS; k++) schedules[k] += jobs[j].of_kind[k];
+    if (jobs[j].schedules && jobs[j].least_steps < least) least = jobs[j].least_steps;
+    if (jobs[j].most_steps > most) most = jobs[j].most_steps;
+  }
+  if (all == 0) return;
+  printf("schedules of small worlds: %llu, of large ones: %llu, that end, in small ones: %llu, in "
+         "large ones: %llu\n",
+         (unsigned long long)schedules[0], (unsigned long long)schedules[1],
+         (unsigned long long)schedules[2], (unsigned long long)schedules[3]);
+  printf("steps of a schedule: at least %llu;", (unsigned long long)least);
+  for (uint32_t i = 0, l = 0; i < sizeof shares / sizeof *shares; i++) {
+    for (; l < SIM_LENGTHS; l++) {
+      uint64_t here = 0;
+      for (uint64_t j = 0; j < n_jobs; j++) here += jobs[j].of_length[l];
+      if ((double)(before + here) >= shares[i] * (double)all) break;
+      before += here;
+    }
+    printf(" %.0f%%: %llu,", shares[i] * 100, (unsigned long long)least_of_class(l));
+  }
+  printf(" at most %llu; the smallest is a run of one collective on two ranks\n",
+         (unsigned long long)most);
+}
+
 static void report(const options *o, const totals *jobs, double seconds, const char *how) {
   totals all = {.next_world = UINT64_MAX};
   for (uint64_t j = 0; j < o->jobs; j++) {
     all.worlds += jobs[j].worlds;
     all.schedules += jobs[j].schedules;
     all.steps += jobs[j].steps;
+    all.failures += jobs[j].failures;
     if (jobs[j].next_world < all.next_world) all.next_world = jobs[j].next_world;
   }
+  print_lengths(jobs, o->jobs);
   printf(
       "simulation: seed %llu, %llu worlds, %llu schedules, %llu steps in %.1f s (%.0f schedules/s, "
-      "%.1f million steps/s, %llu job(s), %llu of each world; next: --first-world %llu): %s\n",
+      "%.1f million steps/s, %.2f s of processor time, %llu job(s), %llu of each world; next: "
+      "--first-world %llu): %llu failure(s), %s\n",
       (unsigned long long)o->seed, (unsigned long long)all.worlds,
       (unsigned long long)all.schedules, (unsigned long long)all.steps, seconds,
-      (double)all.schedules / seconds, (double)all.steps / seconds * 1e-6,
+      (double)all.schedules / seconds, (double)all.steps / seconds * 1e-6, processor_seconds(),
       (unsigned long long)o->jobs, (unsigned long long)o->each, (unsigned long long)all.next_world,
-      how);
+      (unsigned long long)all.failures, how);
   fflush(stdout);
 }
 
@@ -312,8 +380,16 @@ int main(int argc, char **argv) {
       o.first_world = number(argc, argv, &i);
     else if (strcmp(argv[i], "--schedule") == 0)
       o.schedule = (int64_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--failures") == 0)
+      o.failures = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--large") == 0)
+      sim_percent_small = 0;
+    else if (strcmp(argv[i], "--small") == 0)
+      sim_percent_small = 100;
+    else if (strcmp(argv[i], "--some-endings") == 0)
+      sim_percent_endings = (uint32_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--endings") == 0)
-      sim_endings = 1;
+      sim_percent_endings = 100;
     else if (strcmp(argv[i], "--brief") == 0)
       o.brief = 1;
     else if (strcmp(argv[i], "--until") == 0)
@@ -323,7 +399,8 @@ int main(int argc, char **argv) {
     else {
       fprintf(stderr,
               "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-              "[--progress SECONDS] | --seed S --world W --schedule K\n",
+              "[--progress SECONDS] [--small | --large] [--endings | --some-endings PERCENT] "
+              "[--failures N] | --seed S --world W --schedule K\n",
               argv[0]);
       return 2;
     }
@@ -331,6 +408,7 @@ int main(int argc, char **argv) {
   if (o.jobs == 0) o.jobs = 1;
   catch_crashes();
   if (o.variants > 0) {
+    sim_percent_small = 0; /* the variants are drawn as large worlds are */
     watch_for_endless_loops();
     return !sim_explore(o.first_world, o.variants, (uint32_t)o.explore);
   }

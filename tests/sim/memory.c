@@ -42,7 +42,7 @@ _Static_assert(sizeof(location) == 64, "a location is one cache line");
 
 sim_cell sim_cells[SIM_ARENA_BYTES / 4];
 int16_t sim_clocks[SIM_MAX_AGENTS]; /* each agent's own, as in its view */
-static uint64_t dirty[LINES / 64];  /* lines of the arena that were accessed in this schedule */
+uint64_t sim_dirty[LINES / 64];
 static uint8_t always_dirty[LINES / 64]; /* pages that are written in ways that are not seen here */
 static uint64_t cells_used;
 static location locations[SIM_MAX_WORDS];
@@ -84,7 +84,7 @@ static void note_cells_used(void) {
 
 static void forget_accesses(void) {
   memset(sim_cells, 0, cells_used * sizeof *sim_cells);
-  memset(dirty, 0, sizeof dirty);
+  memset(sim_dirty, 0, sizeof sim_dirty);
   cells_used = 0;
   for (uint32_t i = SIM_FIRST_LOCATION; i < n_words; i++)
     for (uint32_t h = 0; h < SIM_HISTORY; h++) clear(&location_views[i][h]);
@@ -105,10 +105,6 @@ void sim_memory_forget(void) {
   forget_accesses();
 }
 
-static inline void mark_dirty(uint64_t offset) {
-  dirty[offset / PAGE] |= 1ull << (offset / 64 % 64);
-}
-
 /* Copies back what was accessed. What is written behind the simulator's back (by libraries that are
  * not instrumented, by the application) is found by comparing, now and then, from the first
  * schedule of a world on, and is always copied from then on. */
@@ -120,7 +116,7 @@ void sim_memory_restore(const uint8_t *snapshot, size_t bytes, int compares) {
       memcpy(sim_arena + at, snapshot + at, n);
       continue;
     }
-    for (uint64_t bits = dirty[page]; bits; bits &= bits - 1) {
+    for (uint64_t bits = sim_dirty[page]; bits; bits &= bits - 1) {
       size_t line = at + (size_t)__builtin_ctzll(bits) * 64;
       if (line < bytes) memcpy(sim_arena + line, snapshot + line, 64);
     }
@@ -134,8 +130,8 @@ void sim_memory_begin(void) {
   if (n_words > SIM_MAX_WORDS / 2) forget_accesses(); /* schedules allocate differently */
   schedule++;
   for (uint32_t page = 0; page < LINES / 64; page++) {
-    uint64_t bits = dirty[page];
-    dirty[page] = 0;
+    uint64_t bits = sim_dirty[page];
+    sim_dirty[page] = 0;
     for (; bits; bits &= bits - 1) {
       sim_cell *line = &sim_cells[(page * 64 + (uint32_t)__builtin_ctzll(bits)) * 16];
       for (int c = 0; c < 16; c++) line[c] = (sim_cell){.location = line[c].location};
@@ -206,15 +202,11 @@ void sim_touch(const void *p, size_t bytes, int is_write) {
   uint64_t offset = offset_of(p);
   if (bytes == 0 || offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
   uint64_t first = offset / 4, last = (offset + bytes - 1) / 4;
-  uint32_t me = sim_agents_now.current;
   for (uint64_t i = first; i <= last; i++) {
     sim_cell *cell = &sim_cells[i];
-    if (sim_touch_again(cell, is_write)) continue;
-    mark_dirty(i * 4);
-    if (cell->all == 0) /* the first access to it */
-      cell->all = is_write ? sim_cell_of_writer(me) : sim_cell_of_reader(me);
-    else
-      touch_cell(cell, i * 4, is_write);
+    if (sim_touch_again(cell, is_write) || sim_touch_first(cell, is_write)) continue;
+    sim_mark_dirty(i * 4);
+    touch_cell(cell, i * 4, is_write);
   }
 }
 
@@ -222,7 +214,7 @@ void sim_touch(const void *p, size_t bytes, int is_write) {
 void sim_written(const void *p, size_t bytes) {
   uint64_t offset = offset_of(p);
   for (uint64_t at = offset & ~63ull; at < offset + bytes && at < SIM_ARENA_BYTES; at += 64)
-    mark_dirty(at);
+    sim_mark_dirty(at);
 }
 
 void sim_forbid(const void *p, size_t bytes) {
@@ -275,7 +267,7 @@ static inline uint32_t find(const volatile void *p, unsigned bytes) {
   location *l = &locations[index];
   uint64_t now = raw_load(p, bytes);
   if (l->schedule != schedule) {
-    mark_dirty(offset);
+    sim_mark_dirty(offset);
     *l = (location){.schedule = schedule};
     l->value[0] = now;
   } else if (l->value[l->newest % SIM_HISTORY] != now) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replays what the simulation has found: replay_found.py SIMULATE FOUND. Each line of FOUND: [--endings] SEED WORLD SCHEDULES WHAT."""
+"""Replays what the simulation has found: replay_found.py SIMULATE FOUND. Each line of FOUND: [FLAG]... SEED WORLD SCHEDULES WHAT."""
 import subprocess
 import sys
 
@@ -10,7 +10,7 @@ def main(simulate, path):
         for line in file:
             if line.startswith("#") or not line.strip():
                 continue
-            flags = ["--endings"] if line.startswith("--endings ") else []
+            flags = [word for word in line.split()[:3] if word.startswith("--")]
             seed, world, schedules, what = line.split(None, 3 + len(flags))[len(flags):]
             lines += 1
             run = subprocess.run([simulate, "--seed", seed, "--first-world", world, "--each", schedules, "--schedules", schedules, *flags],

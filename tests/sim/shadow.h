@@ -20,6 +20,11 @@ enum { SIM_FORBIDDEN = 255 }; /* the writer of what was freed */
 
 extern sim_cell sim_cells[SIM_ARENA_BYTES / 4];
 extern int16_t sim_clocks[SIM_MAX_AGENTS];
+extern uint64_t sim_dirty[SIM_ARENA_BYTES / 64 / 64]; /* lines that this schedule has accessed */
+
+static inline void sim_mark_dirty(uint64_t offset) {
+  sim_dirty[offset / 4096] |= 1ull << (offset / 64 % 64);
+}
 
 /* A cell as one number, for speed. */
 static inline uint64_t sim_cell_of_writer(uint32_t me) {
@@ -42,6 +47,15 @@ static inline int sim_touch_again(sim_cell *cell, int is_write) {
   }
   if ((who & 0xff00ffff) != read && who != written) return 0;
   cell->all = (cell->all & 0x0000ffff00ff0000) | sim_cell_of_reader(me);
+  return 1;
+}
+
+/* The first access to it in this schedule. */
+static inline int sim_touch_first(sim_cell *cell, int is_write) {
+  uint32_t me = sim_agents_now.current;
+  if (cell->all != 0) return 0;
+  sim_mark_dirty((uint64_t)(cell - sim_cells) * 4);
+  cell->all = is_write ? sim_cell_of_writer(me) : sim_cell_of_reader(me);
   return 1;
 }
 

@@ -52,7 +52,12 @@ typedef struct sim_policy {
                             of so many moments */
   uint32_t stalls;       /* agents, by bit, that do not run ... */
   uint32_t stalls_from, stalls_until; /* ... between these steps */
-  uint32_t unfair_steps;              /* then the adversary becomes fair, and all must end soon */
+  uint32_t last_change;               /* step before which those moments lie */
+  uint32_t slow_most;
+  uint32_t nap_ends;            /* one in so many choices ends a sleep */
+  uint32_t stops_at, stops_for; /* who runs at that step stands still for so many; 0 */
+  uint32_t in_vain;             /* looks of the others in vain that end a stall; 0: none do */
+  uint32_t unfair_steps;        /* then the adversary becomes fair, and all must end soon */
 } sim_policy;
 
 /* ---- agents.c */
@@ -206,6 +211,9 @@ void sim_trace_print(void);
 
 /* ---- world.c */
 
+extern uint32_t sim_percent_small, sim_percent_endings; /* of the worlds */
+extern int sim_is_small;                                /* this world */
+extern int sim_compare_next;        /* the schedule before left the arena in disorder, perhaps */
 extern int sim_endings;             /* worlds whose schedules end with closed contexts: endings.c */
 void sim_world_make(uint64_t seed); /* sets up contexts and collectives, and takes the snapshot */
 void sim_world_restore(uint64_t seed);

@@ -3,6 +3,7 @@
  * processors. Nothing that was freed is used again in the same schedule, so that a use after free
  * is seen.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "base/cpu.h"
@@ -108,7 +109,10 @@ char *sim_strdup(const char *text) {
 
 void *sim_map_new(size_t bytes) {
   void *p = take(64, bytes);
-  if (p == NULL) return (void *)-1;
+  if (p == NULL) {
+    errno = ENOMEM;
+    return (void *)-1;
+  }
   memset(p, 0, bytes);
   return counted(p);
 }

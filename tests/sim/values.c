@@ -11,27 +11,43 @@ int32_t sim_value_of(uint32_t rank, const app_run *run, uint32_t element) {
 uint32_t sim_elements_of(const coll_plan *coll, int output) {
   int wide = coll->operation == DF_OP_ALL_TO_ALL ||
              coll->operation == (output ? DF_OP_ALL_GATHER : DF_OP_REDUCE_SCATTER);
-  return coll->count * (wide ? sim_plan.n_ranks : 1);
+  return coll->count * (wide ? coll->n_members : 1);
+}
+
+int sim_is_member(uint32_t rank, uint32_t coll) {
+  return (int)(sim_plan.coll[coll].members >> rank & 1);
+}
+
+/* A member's position in its group, which is in the order of the ranks; and the other way round. */
+static uint32_t position_of(const coll_plan *coll, uint32_t rank) {
+  return (uint32_t)__builtin_popcount(coll->members & ((1u << rank) - 1));
+}
+static uint32_t member_at(const coll_plan *coll, uint32_t position) {
+  uint32_t left = coll->members;
+  while (position--) left &= left - 1;
+  return (uint32_t)__builtin_ctz(left);
 }
 
 static int32_t expected(const app_run *run, uint32_t i) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
+  uint32_t position = position_of(coll, run->rank);
   int32_t sum = 0;
   switch (coll->operation) {
   case DF_OP_ALL_REDUCE:
   case DF_OP_REDUCE:
-    for (uint32_t r = 0; r < sim_plan.n_ranks; r++) sum += sim_value_of(r, run, i);
+    for (uint32_t p = 0; p < coll->n_members; p++) sum += sim_value_of(member_at(coll, p), run, i);
     return sum;
   case DF_OP_REDUCE_SCATTER:
-    for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
-      sum += sim_value_of(r, run, run->rank * coll->count + i);
+    for (uint32_t p = 0; p < coll->n_members; p++)
+      sum += sim_value_of(member_at(coll, p), run, position * coll->count + i);
     return sum;
   case DF_OP_BROADCAST:
-    return sim_value_of(coll->root, run, i);
+    return sim_value_of(member_at(coll, coll->root), run, i);
   case DF_OP_ALL_GATHER:
-    return sim_value_of(i / coll->count, run, i % coll->count);
+    return sim_value_of(member_at(coll, i / coll->count), run, i % coll->count);
   default: /* all-to-all */
-    return sim_value_of(i / coll->count, run, run->rank * coll->count + i % coll->count);
+    return sim_value_of(member_at(coll, i / coll->count), run,
+                        position * coll->count + i % coll->count);
   }
 }
 
@@ -41,7 +57,7 @@ static void give_back(app_run *run, int succeeded) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
   size_t sent = sim_elements_of(coll, 0) * sizeof(int32_t);
   size_t received = sim_elements_of(coll, 1) * sizeof(int32_t);
-  int sends = coll->operation != DF_OP_BROADCAST || coll->root == run->rank;
+  int sends = coll->operation != DF_OP_BROADCAST || coll->root == position_of(coll, run->rank);
   if (sends && (succeeded || !sim_plan.processes)) sim_touch(run->send, sent, 1);
   if (sends) {
     sim_written(run->send, sent);
@@ -59,7 +75,7 @@ void sim_check_run(app_run *run) {
     sim_fail("rank %u: run %u of collective %u is through a second time", run->rank, run->run,
              run->coll);
   uint32_t n = sim_elements_of(coll, 1);
-  int has_result = coll->operation != DF_OP_REDUCE || coll->root == run->rank;
+  int has_result = coll->operation != DF_OP_REDUCE || coll->root == position_of(coll, run->rank);
   if (has_result) {
     sim_touch(run->recv, n * sizeof(int32_t), 0);
     for (uint32_t i = 0; i < n; i++)

@@ -13,7 +13,9 @@ world_plan sim_plan;
 app *sim_app;
 int sim_world_stands;
 int sim_endings;
-static uint32_t sim_agents_of_world;
+int sim_compare_next, sim_is_small;
+uint32_t sim_percent_small = 90, sim_percent_endings;
+static uint32_t sim_agents_of_world, allocation_that_fails;
 
 int sim_world_is_over(void) {
   return sim_world_stands && sim_app->threads_left == 0 && sim_app->callbacks_left == 0;
@@ -115,6 +117,36 @@ static void draw_plan(uint64_t seed) {
   if (sim_one_in(&others, 5)) crowd(&others);
 }
 
+/* Most bugs need few runs of few collectives on two ranks: worlds in which a schedule is short. */
+static void shrink(uint64_t seed) {
+  static const struct {
+    uint32_t colls, more_colls, runs, more_runs;
+    int warm, crowded;
+  } shapes[] = {{1, 1, 1, 1, 1, 0}, {1, 1, 2, 1, 1, 0}, {1, 1, 1, 1, 0, 0},
+                {2, 1, 1, 1, 1, 0}, {2, 2, 1, 2, 1, 1}, {1, 1, 3, 4, 1, 1}};
+  static const uint8_t drawn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5};
+  sim_random random = {.state = seed ^ 0x2545f491u};
+  uint32_t shape = drawn[sim_below(&random, sizeof drawn)];
+  int several_blocks = sim_one_in(&random, 3);
+  sim_plan.n_ranks = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.warm = shapes[shape].warm;
+  sim_plan.settings.max_blocks = 1 + several_blocks;
+  if (shapes[shape].crowded) sim_plan.settings.queue_depth = 2;
+  sim_plan.n_colls = shapes[shape].colls + sim_below(&random, shapes[shape].more_colls);
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    coll->operation =
+        sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE : (df_operation)sim_below(&random, DF_OP_COUNT);
+    coll->algorithm = coll->operation == DF_OP_ALL_REDUCE && sim_one_in(&random, 2) ? "ring" : NULL;
+    coll->runs = shapes[shape].runs + sim_below(&random, shapes[shape].more_runs);
+    coll->root = sim_below(&random, 2);
+    coll->count = several_blocks && sim_one_in(&random, 2)
+                      ? 32
+                      : 1 + sim_below(&random, sim_one_in(&random, 2) ? 4 : 32);
+  }
+}
+
 /* Exploration: 2 ranks, 2 collectives of 2 chunks, each run once. The rest is drawn as ever. */
 static void make_smallest(void) {
   sim_plan.n_ranks = sim_plan.n_colls = 2;
@@ -125,6 +157,23 @@ static void make_smallest(void) {
         (coll_plan){.operation = DF_OP_ALL_REDUCE, .count = 32, .runs = 1, .algorithm = "ring"};
 }
 
+/* Some collectives of some of the ranks: groups overlap. */
+static void draw_groups(uint64_t seed) {
+  sim_random random = {.state = seed ^ 0x7f4a7c15u};
+  uint32_t all = (1u << sim_plan.n_ranks) - 1;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) sim_plan.coll[c].members = all;
+  if (sim_plan.n_ranks > 2 && sim_percent_small != 0 && sim_one_in(&random, 2))
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+      uint32_t without = sim_below(&random, sim_plan.n_ranks + 1);
+      if (without < sim_plan.n_ranks) sim_plan.coll[c].members &= ~(1u << without);
+    }
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    coll->n_members = (uint32_t)__builtin_popcount(coll->members);
+    if (coll->root >= coll->n_members) coll->root = 0;
+  }
+}
+
 static void draw_endings(uint64_t seed) {
   sim_random random = {.state = ~seed};
   sim_plan.n_threads = MAX_THREADS;
@@ -133,7 +182,7 @@ static void draw_endings(uint64_t seed) {
   if (sim_one_in(&random, 4)) sim_plan.settings.timeout_ms = 1 + sim_below(&random, 4);
   sim_plan.impatient = sim_one_in(&random, 2) ? UINT32_MAX : 1 + sim_below(&random, 14);
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-    sim_plan.coll[c].runs = 1 + sim_below(&random, FEW_RUNS);
+    sim_plan.coll[c].runs = 1 + sim_below(&random, sim_is_small ? 2 : FEW_RUNS);
 }
 
 static void fill_buffers(void) {
@@ -202,6 +251,12 @@ dfcclResult_t sim_register(uint32_t rank, uint32_t coll, uint32_t more) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.algorithm = planned->algorithm;
   options.priority = planned->priority;
+  int ranks[MAX_RANKS];
+  if (planned->n_members < sim_plan.n_ranks) {
+    for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
+      if (sim_is_member(r, coll)) ranks[options.nRanks++] = (int)r;
+    options.ranks = ranks;
+  }
   df_registration registration = {.operation = planned->operation,
                                   .id = coll + 1,
                                   .count = planned->count + more,
@@ -215,7 +270,7 @@ dfcclResult_t sim_register(uint32_t rank, uint32_t coll, uint32_t more) {
 static void register_all(void) {
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-      if (sim_register(rank, c, 0) != dfcclSuccess)
+      if (sim_is_member(rank, c) && sim_register(rank, c, 0) != dfcclSuccess)
         sim_fail("rank %u could not register: %s", rank, df_last_sentence());
 }
 
@@ -225,6 +280,7 @@ static void warm_up(void) {
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
     for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
       int32_t *send = buffer + rank * MAX_ELEMENTS * 2;
+      if (!sim_is_member(rank, c)) continue;
       if (df_submit(sim_app->rank[rank].context, sim_plan.coll[c].operation, c + 1, send,
                     send + MAX_ELEMENTS, NULL, NULL) != dfcclSuccess)
         sim_fail("the first run was refused");
@@ -287,8 +343,13 @@ void sim_world_make(uint64_t seed) {
   sim_policy_now = (sim_policy){0};
   sim_quantum = 1;
   sim_random_now.state = seed;
+  sim_random kinds = {.state = seed ^ 0x632be59bu};
+  sim_is_small = sim_below(&kinds, 100) < sim_percent_small;
+  sim_endings = sim_below(&kinds, 100) < sim_percent_endings;
   draw_plan(seed);
+  if (sim_is_small) shrink(seed);
   if (sim_is_exploring) make_smallest();
+  draw_groups(seed);
   if (sim_endings) draw_endings(seed);
   sim_spawn("set-up", -1, set_up, NULL);
   sim_run();
@@ -303,16 +364,25 @@ static void draw_policy(void) {
   static const uint16_t stale[] = {0, 32, 128, 240};
   sim_policy *p = &sim_policy_now;
   sim_random *random = &sim_random_now;
+  p->unfair_steps = 6000;
+  uint32_t long_time = sim_is_small ? 400 : 1500;
+  p->stops_at = p->in_vain = 0;
   p->quantum = quanta[sim_below(random, 7)];
   p->stale_of_256 = stale[sim_below(random, 4)];
   p->by_priority = (uint32_t)sim_one_in(random, 3);
   p->spurious = (uint32_t)sim_one_in(random, 8);
   p->slow_moves = (uint32_t)sim_one_in(random, 4);
   p->stalls = sim_one_in(random, 3) ? (uint32_t)sim_next(random) : 0;
-  p->stalls_from = sim_one_in(random, 2) ? sim_below(random, 1500) : 0;
-  p->stalls_until = p->stalls_from + 200 + sim_below(random, 1500);
+  p->stalls_from = sim_one_in(random, 2) ? sim_below(random, long_time) : 0;
+  p->stalls_until = p->stalls_from + (sim_is_small ? 50 : 200) + sim_below(random, long_time);
   p->changes = !p->by_priority && sim_one_in(random, 3) ? 1 + sim_below(random, 6) : 0;
-  p->unfair_steps = 6000;
+  p->last_change = p->slow_most = sim_is_small ? 500 : 2000;
+  p->nap_ends = 32;
+  if (sim_percent_small == 0) return; /* as when the worlds of found.txt were found */
+  if (sim_one_in(random, 2)) p->nap_ends = 256;
+  if (sim_one_in(random, 4)) p->stops_at = 1 + sim_below(random, long_time);
+  p->stops_for = 100 + sim_below(random, 2 * long_time);
+  p->in_vain = 8u << sim_below(random, 4);
 }
 
 void sim_world_restore(uint64_t seed) {
@@ -328,9 +398,11 @@ void sim_world_restore(uint64_t seed) {
   sim_agents_begin();
   sim_memory_begin();
   sim_uses_allocation_failure = sim_one_in(&sim_random_now, 16);
-  if (sim_endings) sim_uses_allocation_failure = 0;
+  if (sim_endings) sim_uses_allocation_failure = 0; /* endings.c decides */
   sim_fail_allocation =
       sim_uses_allocation_failure && sim_plan.warm ? 1 + sim_below(&sim_random_now, 4) : 0;
+  if (sim_endings) sim_fail_allocation = sim_endings_failing_allocation();
+  allocation_that_fails = sim_fail_allocation;
   sim_quantum = 1;
   /* Somebody must begin: any agent of the application. */
   uint32_t first = sim_app_agent(0, 0);
@@ -349,16 +421,18 @@ void sim_world_print(void) {
          s->direct ? "buffers are lent" : "buffers are copied",
          s->preempt_every ? ", preempted at every step" : "");
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-    printf("  collective %u: %s of %u int32, root %u, %u run(s), priority %d, %s\n", c,
-           df_operation_name(sim_plan.coll[c].operation), sim_plan.coll[c].count,
-           sim_plan.coll[c].root, sim_plan.coll[c].runs, sim_plan.coll[c].priority,
+    printf("  collective %u: %s of %u int32, members 0x%x, root %u, %u run(s), priority %d, %s\n",
+           c, df_operation_name(sim_plan.coll[c].operation), sim_plan.coll[c].count,
+           sim_plan.coll[c].members, sim_plan.coll[c].root, sim_plan.coll[c].runs,
+           sim_plan.coll[c].priority,
            sim_plan.coll[c].algorithm ? sim_plan.coll[c].algorithm : "auto");
   const sim_policy *p = &sim_policy_now;
-  printf("adversary: quantum %u, stale %u/256, %s%s\n", p->quantum, p->stale_of_256,
+  printf("adversary: quantum %u, stale %u/256, %s%s%s\n", p->quantum, p->stale_of_256,
          p->by_priority ? "by priority"
          : p->changes   ? "by order"
                         : "at random",
-         p->spurious ? ", wakes for no reason" : "");
+         p->spurious ? ", wakes for no reason" : "",
+         allocation_that_fails ? ", no memory once" : "");
 }
 
 void sim_world_print_state(void) {

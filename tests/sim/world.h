@@ -20,6 +20,7 @@ typedef struct coll_plan {
   int in_place;
   const char *algorithm;
   int priority;
+  uint32_t members, n_members; /* ranks, by bit */
 } coll_plan;
 
 typedef struct world_plan {
@@ -68,6 +69,7 @@ void sim_snapshot_restore(void);
 /* ---- values.c */
 int32_t sim_value_of(uint32_t rank, const app_run *run, uint32_t element);
 uint32_t sim_elements_of(const coll_plan *coll, int output);
+int sim_is_member(uint32_t rank, uint32_t coll);
 void sim_check_run(app_run *run); /* all elements; from here on the buffers are the application's */
 void sim_take_back(app_run *run); /* a run that failed: they are, too */
 
@@ -80,6 +82,7 @@ void *sim_app_thread(void *argument); /* rank * MAX_THREADS + thread */
 void sim_endings_make(void);
 void sim_endings_prepare(void);
 void *sim_endings_thread(void *argument); /* the first closes the rank's context, the other helps */
+uint32_t sim_endings_failing_allocation(void);
 void sim_endings_check(void);
 
 /* ---- world.c */

@@ -4,6 +4,7 @@
  *   - A rank that is given up on the word of a third rank, or for what it sends, is told which
  *     collectives that ended: it may be alive.
  *   - Every death that a rank sees is told to the others, not only the first.
+ *   - Who gives everything up tells also what had failed before: that message may be what was lost.
  *   - What its callback has deregistered counts as registered no more.
  *   - After a failure no peer is told to unmap memory that it may be reading.
  *   - Where only the reading of a connection failed, the peer sees it end.
@@ -58,6 +59,22 @@ DF_TEST(failure, a_later_death_is_told_too, 30) {
   s.peers[1] = -1;
   CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
   stage_close(&s);
+}
+
+DF_TEST(failure, what_had_failed_before_all_is_given_up_is_told, 30) {
+  df_stage s;
+  stage_open(&s);
+  register_on_all(&s);
+  pthread_mutex_lock(&s.context->lock);
+  df_coll *coll = df_find(s.context, COLL);
+  df_fail_collective(s.context, coll, dfcclTimeout, 0, "it took too long"); /* untold: lost */
+  df_give_up(s.context, dfcclOutOfMemory, "no memory for a message");
+  pthread_mutex_unlock(&s.context->lock);
+  OK(dfcclDestroy(s.context)); /* the connections end: nothing more is to come */
+  for (int r = 1; r < RANKS; r++) {
+    CHECK(stage_hears(&s, r, DF_MESSAGE_FAIL, COLL), "rank %d was not told", r);
+    close(s.peers[r]);
+  }
 }
 
 DF_TEST(failure, a_later_loss_is_heard_from_a_broken_rank, 30) {
