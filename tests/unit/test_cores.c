@@ -122,10 +122,12 @@ DF_TEST(cores, looks_for_a_better_core_when_too_much_is_lost, 30) {
   df_cores_met(&cores, now, now + DF_CORES_MEETING_NS - 1, cpu);
   CHECK(cores.lost_ns == 0, "nobody was there");
   for (uint32_t look = 0; look < 12; look++) {
-    for (lost = 0; looked == look; now += 2 * YIELD) {
+    lost = 0;
+    while (looked == look) {
       CHECK(lost < expected, "it has not looked after %llu ns", (unsigned long long)lost);
       df_cores_met(&cores, now, now + YIELD, cpu);
       lost += (uint64_t)YIELD * DF_CORES_SAMPLE;
+      now += 2 * YIELD;
     }
     CHECK(lost >= expected, "it looked after %llu ns", (unsigned long long)lost);
     expected = DF_MIN(2 * expected, DF_CORES_LARGEST_LOSS_NS);
