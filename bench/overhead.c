@@ -117,7 +117,7 @@ int df_bench_overhead(const df_bench_options *options) {
   int count = 0;
   if (job.to_callback_ns == NULL || job.to_return_ns == NULL || job.launches_ns == NULL)
     df_tool_error("out of memory for %d iterations", iterations);
-  else if ((count = df_bench_overhead_phases(phases)) < 0)
+  else if (options->backend != dfcclBackendCuda && (count = df_bench_overhead_phases(phases)) < 0)
     df_tool_error("out of memory for the core's queues");
   else if (df_tool_launch(&launch)) {
     phases[count++] = df_bench_phase_of("submit to callback, empty collective", job.to_callback_ns,
@@ -127,7 +127,10 @@ int df_bench_overhead(const df_bench_options *options) {
     if (options->backend == dfcclBackendCuda)
       phases[count++] = df_bench_phase_of("empty kernel: launch to end of event synchronisation",
                                           job.launches_ns, iterations, 1);
-    status = print_phases(options, phases, count);
+    int timed = 0;
+    if (options->backend == dfcclBackendCuda)
+      timed = df_bench_overhead_cuda(options, iterations, phases + count);
+    if (timed >= 0) status = print_phases(options, phases, count + timed);
   }
   free(job.to_callback_ns);
   free(job.to_return_ns);

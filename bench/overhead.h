@@ -22,6 +22,14 @@ int df_bench_overhead(const df_bench_options *options);
  */
 int df_bench_overhead_phases(df_bench_phase *phases);
 
+/*
+ * The same with the daemon on a GPU, by its timers: SQE submit to fetch, context load, context
+ * save, CQE write for each CQ variant, and from there to the callback; of so many empty collectives
+ * at most. -1: it failed, and has said why. Sets environment variables of the library: to be called
+ * after everything that is to run without.
+ */
+int df_bench_overhead_cuda(const df_bench_options *options, int iterations, df_bench_phase *phases);
+
 /* The smallest and the median of count durations (which are sorted), in ns for each of divisor. */
 df_bench_phase df_bench_phase_of(const char *phase, double *durations_ns, int count,
                                  double divisor);

@@ -391,6 +391,29 @@ typedef struct {
  */
 DFCCL_API dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats);
 
+/* What a daemon on a GPU times, where DFCCL_CUDA_TIMERS is 1. */
+typedef enum {
+  dfcclTimePass = 0,        /* DFCCL_CUDA_RELAY: one SQE read across the bus and passed on */
+  dfcclTimeFetch = 1,       /* one SQE taken by a block */
+  dfcclTimeContextLoad = 2, /* one dynamic context brought into shared memory */
+  dfcclTimeContextSave = 3, /* one written back */
+  dfcclTimeCqeWrite = 4     /* one CQE written to host memory */
+} dfcclTime_t;
+
+/*
+ * The latest durations of one kind that this context's daemon has noted, in nanoseconds, block
+ * after block, each block's oldest first, and the moments at which each was over, in nanoseconds of
+ * CLOCK_MONOTONIC (as exact as the two clocks could be compared: a crossing of the bus or two).
+ * durations and moments are arrays of *count entries, or NULL. Sets *count to the entries there
+ * are, at most 4,096 a block: more than before if the arrays were too short. A block shows what it
+ * has noted when it runs out of work or leaves the device. Compares the clocks by a small kernel,
+ * for which it waits; not while a stream is captured in global mode. Errors: dfcclInvalidArgument
+ * (count is NULL; no such kind), dfcclInvalidUsage (no timers: DFCCL_CUDA_TIMERS is not 1, or the
+ * device is no GPU), dfcclUnhandledCudaError, dfcclTimeout (the GPU does not answer).
+ */
+DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
+                                      uint64_t *moments, size_t *count);
+
 /*
  * Writes to file descriptor fd, as text, one paragraph for each collective of this rank that is not
  * complete: its state, the cursor of each block (run, loop, primitive), and for which rank it

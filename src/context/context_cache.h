@@ -51,16 +51,26 @@ DF_CORE void df_context_save(df_context_cache *cache, df_context_slot *slot) {
   df_count(&cache->saves, 1);
 }
 
-/* Returns the slot that holds the collective's context; it stays valid until another collective is
- * loaded. */
-DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t collective) {
+DF_CORE df_context_slot *df_context_slot_of(const df_context_cache *cache, uint32_t collective) {
   DF_ASSERT(collective < DF_MAX_COLLECTIVES);
-  df_context_slot *slot = &cache->slots[collective & cache->mask];
-  if (slot->collective == collective) return slot;
-  df_context_save(cache, slot);
+  return &cache->slots[collective & cache->mask];
+}
+
+/* The slot's former tenant has been saved. */
+DF_CORE void df_context_fill(df_context_cache *cache, df_context_slot *slot, uint32_t collective) {
+  DF_ASSERT(!slot->dirty);
   slot->cursor = cache->memory[collective];
   slot->collective = collective;
   df_count(&cache->loads, 1);
+}
+
+/* Returns the slot that holds the collective's context; it stays valid until another collective is
+ * loaded. */
+DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t collective) {
+  df_context_slot *slot = df_context_slot_of(cache, collective);
+  if (slot->collective == collective) return slot;
+  df_context_save(cache, slot);
+  df_context_fill(cache, slot, collective);
   return slot;
 }
 

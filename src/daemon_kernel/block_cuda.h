@@ -44,32 +44,46 @@ DF_CORE void df_cuda_save_block(df_block *image, df_block *block) {
     df_store_relaxed_u64(&to[i], from[i]);
 }
 
-/* The words that the host writes while blocks run: side by side, so that it costs one crossing of
- * the bus. */
+/* The words that the host writes while blocks run: side by side, and all asked for before the first
+ * is stored, so that it costs one crossing of the bus. */
 DF_CORE void df_cuda_look_at_host(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
   df_device *copy = &shared->device;
-  copy->by_priority = df_load_relaxed_u32(&daemon->device->by_priority);
-  copy->exit = df_load_relaxed_u32(&daemon->device->exit);
-  copy->failures = df_load_relaxed_u32(&daemon->device->failures);
-  copy->recalled = df_load_relaxed_u32(&daemon->device->recalled);
-  shared->move.attends = copy->failures;
+  const uint32_t by_priority = df_load_relaxed_u32(&daemon->device->by_priority),
+                 exit = df_load_relaxed_u32(&daemon->device->exit),
+                 failures = df_load_relaxed_u32(&daemon->device->failures),
+                 recalled = df_load_relaxed_u32(&daemon->device->recalled);
+  copy->by_priority = by_priority;
+  copy->exit = exit;
+  copy->failures = failures;
+  copy->recalled = recalled;
+  shared->move.attends = failures;
   shared->turns_to_look = DF_CUDA_LOOK_TURNS;
 }
 
-/* All but what is the producer's of the SQ and the consumer's of the CQ, who may be at work. */
+/* All but what is the producer's of the SQ and the consumer's of the CQ, who may be at work. Asked
+ * for before the first is stored, too. */
 DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
   df_device *copy = &shared->device;
   const df_device *device = daemon->device;
-  copy->sq.slots = device->sq.slots;
-  copy->sq.mask = device->sq.mask;
-  copy->cq.variant = device->cq.variant;
-  copy->cq.n_rings = device->cq.n_rings;
-  copy->cq.mask = device->cq.mask;
-  copy->cq.rings = device->cq.rings;
-  copy->cq.ticket = device->cq.ticket;
-  copy->descriptors = device->descriptors;
-  copy->tunables = device->tunables;
-  copy->n_blocks = device->n_blocks;
+  df_sq_slot *sq_slots = device->sq.slots;
+  const uint32_t sq_mask = device->sq.mask, n_rings = device->cq.n_rings;
+  const df_cq_variant variant = device->cq.variant;
+  const uint64_t cq_mask = device->cq.mask;
+  df_cq_ring *rings = device->cq.rings;
+  uint64_t *ticket = device->cq.ticket;
+  df_descriptor **descriptors = device->descriptors;
+  const df_tunables tunables = device->tunables;
+  const uint32_t n_blocks = device->n_blocks;
+  copy->sq.slots = sq_slots;
+  copy->sq.mask = sq_mask;
+  copy->cq.variant = variant;
+  copy->cq.n_rings = n_rings;
+  copy->cq.mask = cq_mask;
+  copy->cq.rings = rings;
+  copy->cq.ticket = ticket;
+  copy->descriptors = descriptors;
+  copy->tunables = tunables;
+  copy->n_blocks = n_blocks;
   if (daemon->relay) {
     shared->host_queue = copy->sq;
     copy->sq.slots = daemon->relay->queue.slots;
@@ -80,9 +94,13 @@ DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *s
 
 /* Block 0 of a launch with a relay: the entries that there are, and room for. */
 DF_CORE void df_cuda_relay_entries(const df_cuda_daemon *daemon, uint32_t index,
-                                   df_cuda_shared *shared) {
+                                   df_cuda_shared *shared, const df_lanes *lanes) {
   if (daemon->relay == NULL || index != 0) return;
-  while (df_sq_pass_spsc(&shared->host_queue, &shared->device.sq)) continue;
+  df_lanes_start_timer(lanes);
+  while (df_sq_pass_spsc(&shared->host_queue, &shared->device.sq)) {
+    df_lanes_note_time(lanes, DF_TIMED_PASS, 1);
+    df_lanes_start_timer(lanes);
+  }
   daemon->relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
 }
 
@@ -92,14 +110,16 @@ DF_CORE uint32_t df_cuda_is_ending(const df_cuda_daemon *daemon, const df_cuda_s
          df_load_relaxed_u32(&daemon->gate->left) == daemon->launch;
 }
 
-DF_CORE void df_cuda_enter(const df_cuda_daemon *daemon, uint32_t index, df_cuda_shared *shared) {
+/* After df_cuda_load_block. */
+DF_CORE void df_cuda_enter(const df_cuda_daemon *daemon, uint32_t index, df_cuda_shared *shared,
+                           const df_lanes *lanes) {
   df_block *image = &daemon->blocks[index];
+  df_lanes_open_times(lanes, daemon->times, index);
   DF_ASSERT(index < daemon->device->n_blocks);
   df_device_add_u32(&daemon->gate->active, 1);
   df_cuda_copy_device(daemon, shared);
   if (daemon->relay && index == 0) shared->device.sq.ticket = daemon->relay->queue.ticket;
-  df_cuda_relay_entries(daemon, index, shared);
-  shared->block = *image;
+  df_cuda_relay_entries(daemon, index, shared, lanes);
   df_block *block = &shared->block;
   DF_ASSERT(block->index == index);
   DF_ASSERT(block->cache.mask < DF_MAX_CONTEXT_SLOTS);
@@ -113,11 +133,12 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *daemon, uint32_t index, df_cuda
 
 /* After a turn that did not make the block leave. Returns 0 when it has left all the same. */
 DF_CORE uint32_t df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t index,
-                                       df_cuda_shared *shared, df_turn turn) {
+                                       df_cuda_shared *shared, df_turn turn,
+                                       const df_lanes *lanes) {
   df_block *block = &shared->block;
   if (turn == DF_TURN_WAITED || --shared->turns_to_look == 0) {
     df_cuda_look_at_host(daemon, shared);
-    df_cuda_relay_entries(daemon, index, shared);
+    df_cuda_relay_entries(daemon, index, shared, lanes);
     if (df_cuda_is_ending(daemon, shared)) {
       df_lifecycle_leave(block);
       return 0;
@@ -127,21 +148,24 @@ DF_CORE uint32_t df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t in
     shared->saved = 0;
     return 1;
   }
-  if (!shared->saved) df_cuda_save_block(&daemon->blocks[index], block);
+  if (!shared->saved) {
+    df_cuda_save_block(&daemon->blocks[index], block);
+    df_lanes_publish_times(lanes);
+  }
   shared->saved = 1;
   if (block->tasks.length == 0) df_pause();
   return 1;
 }
 
 /* The block has left its turns. Returns 1 when it is back, 0 when the launch is over for it. */
-DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index,
-                              df_cuda_shared *shared) {
+DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index, df_cuda_shared *shared,
+                              const df_lanes *lanes) {
   df_block *block = &shared->block, *image = &daemon->blocks[index];
   df_cuda_gate *gate = daemon->gate;
   df_cuda_save_block(image, block);
   uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
   while (active != 0 && !df_cuda_is_ending(daemon, shared)) {
-    df_cuda_relay_entries(daemon, index, shared);
+    df_cuda_relay_entries(daemon, index, shared, lanes);
     /* Taking the place back fails when another block has parked or gone back meanwhile: look again,
      * since it may have been the last. */
     if (!df_lifecycle_has_reason(block)) {
@@ -153,6 +177,7 @@ DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index,
     }
     active = df_load_relaxed_u32(&gate->active);
   }
+  df_lanes_publish_times(lanes);
   df_store_relaxed_u32(&gate->left, daemon->launch);
   /* Everything that this block did, its image included, precedes "it has left". */
   df_publish_u32(&image->running, 0);
@@ -161,19 +186,33 @@ DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index,
 
 /* ---- All lanes, with the index of their block and one df_cuda_shared, which need not be
  * initialised. */
+
+/* The block's image: a word for each lane, so that it costs one crossing of the bus. */
+DF_CORE void df_cuda_load_block(const df_cuda_daemon *daemon, uint32_t index,
+                                df_cuda_shared *shared, const df_lanes *lanes) {
+  const uint64_t *from = (const uint64_t *)&daemon->blocks[index];
+  uint64_t *to = (uint64_t *)&shared->block;
+  for (uint32_t i = df_lanes_index(lanes); i < sizeof shared->block / sizeof *to;
+       i += df_lanes_count(lanes))
+    to[i] = df_load_relaxed_u64(&from[i]);
+}
+
 DF_CORE void df_cuda_execute_block(const df_cuda_daemon *daemon, uint32_t index,
                                    df_cuda_shared *shared, df_lanes *lanes) {
   lanes->move = &shared->move;
-  if (df_lanes_leads(lanes)) df_cuda_enter(daemon, index, shared);
+  df_cuda_load_block(daemon, index, shared, lanes);
+  df_lanes_sync(lanes);
+  if (df_lanes_leads(lanes)) df_cuda_enter(daemon, index, shared, lanes);
   df_lanes_sync(lanes);
   do {
     do {
       df_turn turn = df_daemon_turn(&shared->block, lanes);
       if (df_lanes_leads(lanes))
-        shared->works = turn != DF_TURN_LEFT && df_cuda_between_turns(daemon, index, shared, turn);
+        shared->works =
+            turn != DF_TURN_LEFT && df_cuda_between_turns(daemon, index, shared, turn, lanes);
       df_lanes_sync(lanes); /* the next turn's barriers come before the next decision */
     } while (shared->works);
-    if (df_lanes_leads(lanes)) shared->stays = df_cuda_park(daemon, index, shared);
+    if (df_lanes_leads(lanes)) shared->stays = df_cuda_park(daemon, index, shared, lanes);
     df_lanes_sync(lanes);
   } while (shared->stays);
 }

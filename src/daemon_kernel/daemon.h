@@ -63,7 +63,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
 /* Leader: this block is through with the picked collective's run; the last block to be so writes
  * the CQE. */
 DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descriptor *desc,
-                                uint32_t status) {
+                                uint32_t status, const df_lanes *lanes) {
   df_cursor *cursor = &block->picked->cursor;
   uint32_t slot = (uint32_t)(cursor->run % DF_RUNS_AHEAD);
   if (status != 0) df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], status);
@@ -87,12 +87,14 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], 0);
   df_cqe cqe = {collective, status};
   df_count(&block->stats.cqes_written, 1); /* before: who has seen the CQE finds it counted */
+  df_lanes_start_timer(lanes);
   df_cq_push_mpsc(&block->device->cq, block->index, cqe);
+  df_lanes_note_time(lanes, DF_TIMED_CQE, 1);
 }
 
 /* Leader: what becomes of the picked collective after df_daemon_execute. */
 DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descriptor *desc,
-                                df_step_result result) {
+                                df_step_result result, const df_lanes *lanes) {
   if (result == DF_STEP_BLOCKED) { /* preempted */
     df_count(&block->stats.preemptions, 1);
     df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
@@ -100,14 +102,15 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
     if (block->device->tunables.preempt_every) df_context_flush(&block->cache);
   } else {
     df_daemon_complete(block, collective, desc,
-                       result == DF_STEP_CANCELLED ? df_observe_u32(&desc->words->cancel) : 0);
+                       result == DF_STEP_CANCELLED ? df_observe_u32(&desc->words->cancel) : 0,
+                       lanes);
   }
 }
 
 /* All lanes; so is every turn's result. The leader decides between the first and the second barrier
  * of a pair of them, in words that it does not touch again before all lanes have met once more. */
 DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
-  if (df_lanes_leads(lanes)) df_scheduler_pick(block);
+  if (df_lanes_leads(lanes)) df_scheduler_pick(block, lanes);
   df_lanes_sync(lanes);
   df_turn turn = DF_TURN_WAITED;
   if (block->picked) {
@@ -119,7 +122,7 @@ DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
            : progressed              ? DF_TURN_WORKED
                                      : DF_TURN_WAITED;
     if (df_lanes_leads(lanes)) {
-      df_daemon_conclude(block, collective, desc, result);
+      df_daemon_conclude(block, collective, desc, result, lanes);
       df_lanes_ring_bells(lanes);
     }
   } else if (df_lanes_leads(lanes)) {

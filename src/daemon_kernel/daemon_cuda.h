@@ -17,6 +17,7 @@
 #define DF_DAEMON_KERNEL_DAEMON_CUDA_H
 
 #include "daemon_kernel/block.h"
+#include "primitives/timers.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,6 +45,11 @@ typedef struct df_cuda_relay {
   df_sq queue; /* slots in device memory, zeroed; as many as the SQ has */
 } df_cuda_relay;
 
+/* Mapped: the host asks for the k-th time, and sees the k-th answer. */
+typedef struct df_cuda_clock {
+  uint64_t asked, answered, ns;
+} df_cuda_clock;
+
 /* The kernel's argument. */
 typedef struct df_cuda_daemon {
   /* Copied when the kernel starts; the words that the host writes are looked at between turns. */
@@ -55,16 +61,22 @@ typedef struct df_cuda_daemon {
   df_cuda_gate *gate;
   df_cuda_relay *relay; /* NULL: every block polls the SQ itself */
   uint32_t launch;      /* number of this launch, from 1 */
+  df_time_log *times;   /* [n_blocks] mapped; the timed kernel's */
 } df_cuda_daemon;
 
 /* The kernel's handle, for cudaFuncGetAttributes and cudaLaunchKernelExC with one argument, a
  * df_cuda_daemon. The grid may be smaller than device->n_blocks: the blocks that work need. */
 const void *df_cuda_daemon_kernel(void);
+/* The same, with timers (primitives/timers.h). */
+const void *df_cuda_timed_kernel(void);
 
 /* Where streams cannot write and wait for words themselves. One thread each; arguments: the word's
  * address, the value. wait: until the word is not less than the value, modulo 2^64. */
 const void *df_cuda_write_kernel(void);
 const void *df_cuda_wait_kernel(void);
+/* Tells the device's time, so often. One thread; arguments: a df_cuda_clock, the number of times.
+ */
+const void *df_cuda_clock_kernel(void);
 /* Does nothing: what a launch costs. No arguments. */
 const void *df_cuda_empty_kernel(void);
 

@@ -7,6 +7,7 @@
 #define DF_DAEMON_KERNEL_SCHEDULER_H
 
 #include "daemon_kernel/block.h"
+#include "primitives/lanes.h"
 
 /* Where a newly fetched collective goes: FIFO appends; by priority larger first, among equals the
  * newer first. */
@@ -82,9 +83,28 @@ DF_CORE uint32_t df_scheduler_fair_place(df_block *block) {
   return best;
 }
 
+/* df_context_load, its parts timed. */
+DF_CORE df_context_slot *df_scheduler_load(df_block *block, uint32_t collective,
+                                           const df_lanes *lanes) {
+  df_context_cache *cache = &block->cache;
+  df_context_slot *slot = df_context_slot_of(cache, collective);
+  if (slot->collective == collective) return slot;
+  uint32_t saves = slot->dirty;
+  df_lanes_start_timer(lanes);
+  df_context_save(cache, slot);
+  df_lanes_note_time(lanes, DF_TIMED_SAVE, saves);
+  df_lanes_start_timer(lanes);
+  df_context_fill(cache, slot, collective);
+  df_lanes_note_time(lanes, DF_TIMED_LOAD, 1);
+  return slot;
+}
+
 /* Chooses the next collective and loads its context. picked is NULL when there is none. */
-DF_CORE void df_scheduler_pick(df_block *block) {
+DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
+  uint64_t read = block->read_index;
+  df_lanes_start_timer(lanes);
   df_scheduler_fetch_if_due(block);
+  df_lanes_note_time(lanes, DF_TIMED_FETCH, block->read_index - read);
   block->picked = NULL;
   if (block->tasks.length == 0) return;
   if (block->place >= block->tasks.length) block->place = 0;
@@ -94,7 +114,7 @@ DF_CORE void df_scheduler_pick(df_block *block) {
   }
   uint32_t collective = block->tasks.order[block->place];
   const df_descriptor *desc = block->device->descriptors[collective];
-  df_context_slot *slot = df_context_load(&block->cache, collective);
+  df_context_slot *slot = df_scheduler_load(block, collective, lanes);
   if (slot->cursor.generation != desc->generation) { /* the entry was registered anew */
     slot->cursor.run = 0;
     slot->cursor.phase = DF_PHASE_BEGIN;

@@ -283,6 +283,20 @@ dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats) {
   return df_stats(ctx, stats);
 }
 
+dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
+                            uint64_t *moments, size_t *count) {
+  DF_CHECK_CONTEXT(ctx);
+  if (count == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "count is NULL"));
+  if ((int)kind < 0 || (int)kind >= DF_TIMED_KINDS)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "kind is %d; it must be from 0 to %d",
+                                    (int)kind, DF_TIMED_KINDS - 1));
+  if (ctx->ops->get_times == NULL || !ctx->settings.cuda_timers)
+    return df_remember(ctx, df_fail(dfcclInvalidUsage,
+                                    "there are no timers: the device is not a GPU, or environment "
+                                    "variable DFCCL_CUDA_TIMERS is not 1"));
+  return df_remember(ctx, ctx->ops->get_times(ctx, (df_timed)kind, durations, moments, count));
+}
+
 dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd) {
   DF_CHECK_CONTEXT(ctx);
   return df_remember(ctx, df_dump(ctx, fd));

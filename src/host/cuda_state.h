@@ -1,8 +1,8 @@
 /*
  * The CUDA device of one rank, as its files know it: facts_cuda.c (which GPU, what it can do,
  * errors), device_cuda.c (memory, and the table of functions), collectives_cuda.c, executor_cuda.c
- * (launching the daemon), stream_cuda.c. All CUDA calls of the library are in these and in
- * transports/segment_cuda.c.
+ * (launching the daemon), stream_cuda.c, times_cuda.c. All CUDA calls of the library are in these
+ * and in transports/segment_cuda.c.
  */
 #ifndef DF_HOST_CUDA_STATE_H
 #define DF_HOST_CUDA_STATE_H
@@ -32,6 +32,11 @@ typedef int (*df_cuda_stream_operation)(
     cudaStream_t stream, uint64_t address, uint64_t value,
     unsigned flags); /* as the driver's, with its types spelt out */
 
+/* The device's clock beside the host's, at one moment. */
+typedef struct df_cuda_moment {
+  uint64_t device_ns, host_ns;
+} df_cuda_moment;
+
 typedef struct df_cuda_state {
   df_cuda_facts facts;
   void *primary;     /* the device's context */
@@ -47,6 +52,8 @@ typedef struct df_cuda_state {
   const uint64_t **reaches; /* [DF_MAX_REACHES] */
   uint64_t *reach_rows;     /* [DF_CUDA_REACHES][n_ranks] */
   uint8_t *staging;
+  df_time_log *times; /* [max_blocks] NULL: the daemon has no timers */
+  df_cuda_clock *clock;
   uint8_t reach_taken[DF_CUDA_REACHES];
 
   /* device memory: addresses that the host does not follow */
@@ -70,6 +77,8 @@ typedef struct df_cuda_state {
   /* streams */
   df_cuda_stream_operation write_value, wait_value; /* NULL: small kernels do it */
   uint32_t next_ticket;
+
+  df_cuda_moment opened; /* timers: the clocks at the beginning */
 } df_cuda_state;
 
 static inline df_cuda_state *df_cuda_state_of(dfcclContext_t context) {
@@ -99,6 +108,11 @@ void df_cuda_submitted(dfcclContext_t context, int urgent, int unlocked);
 void df_cuda_grow(dfcclContext_t context,
                   uint32_t blocks); /* [lock] the grid, to at least so many */
 dfcclResult_t df_cuda_synchronize(dfcclContext_t context);
+
+/* times_cuda.c */
+dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now);
+dfcclResult_t df_cuda_get_times(dfcclContext_t context, df_timed kind, uint64_t *durations,
+                                uint64_t *moments, size_t *count);
 
 /* stream_cuda.c */
 void df_cuda_find_stream_operations(df_cuda_state *state);

@@ -9,6 +9,7 @@
 #include "daemon_kernel/block.h"
 #include "daemon_kernel/executor_cpu.h"
 #include "host/message.h"
+#include "primitives/timers.h"
 #include "transports/segment.h"
 
 struct df_coll;
@@ -94,6 +95,10 @@ typedef struct df_device_ops {
   dfcclResult_t (*stream_begin)(dfcclContext_t context, void *stream, df_stream_run *run);
   dfcclResult_t (*stream_end)(dfcclContext_t context, void *stream, const df_stream_run *run);
   void (*stream_release)(dfcclContext_t context, uint32_t ticket);
+
+  /* dfcclGetTimes; NULL: the device has no timers. */
+  dfcclResult_t (*get_times)(dfcclContext_t context, df_timed kind, uint64_t *durations,
+                             uint64_t *moments, size_t *count);
 } df_device_ops;
 
 extern const df_device_ops df_device_cpu;

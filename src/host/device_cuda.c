@@ -26,6 +26,10 @@ static void lay_out_mapped(dfcclContext_t context, df_layout *layout) {
   state->reaches = df_lay(layout, DF_MAX_REACHES * sizeof *state->reaches);
   state->reach_rows = df_lay(layout, (size_t)DF_CUDA_REACHES * context->n_ranks * sizeof(uint64_t));
   state->staging = df_lay(layout, DF_CUDA_STAGING_BYTES);
+  if (s->cuda_timers) {
+    state->times = df_lay(layout, n_blocks * sizeof *state->times);
+    state->clock = df_lay(layout, sizeof *state->clock);
+  }
   uint64_t cq_words = 1; /* all runs that the daemon may hold at one time */
   while (cq_words < (uint64_t)context->capacity + DF_RUNS_AHEAD_POOL) cq_words *= 2;
   for (uint32_t r = 0; r < n_rings; r++) {
@@ -177,6 +181,8 @@ static dfcclResult_t acquire(dfcclContext_t context) {
   if (result == dfcclSuccess) result = make_memory(context);
   if (result == dfcclSuccess) result = df_cuda_load_everything(state);
   if (result == dfcclSuccess) result = make_arena(context);
+  if (result == dfcclSuccess && state->times)
+    result = df_cuda_compare_clocks(state, &state->opened);
   if (result == dfcclSuccess) df_cuda_find_stream_operations(state);
   return result;
 }
@@ -314,4 +320,5 @@ const df_device_ops df_device_cuda = {
     .stream_begin = df_cuda_stream_begin,
     .stream_end = df_cuda_stream_end,
     .stream_release = df_cuda_stream_release,
+    .get_times = df_cuda_get_times,
 };

@@ -85,7 +85,8 @@ static cudaError_t launch_kernel(dfcclContext_t context, df_cuda_state *state, u
                            .blocks = context->blocks,
                            .gate = state->gate,
                            .relay = state->relay,
-                           .launch = state->launch};
+                           .launch = state->launch,
+                           .times = state->times};
   void *arguments[] = {&daemon};
   cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeMemSyncDomain};
   attribute.val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
@@ -97,7 +98,8 @@ static cudaError_t launch_kernel(dfcclContext_t context, df_cuda_state *state, u
     config.attrs = &attribute;
     config.numAttrs = 1;
   }
-  return cudaLaunchKernelExC(&config, df_cuda_daemon_kernel(), arguments);
+  const void *kernel = state->times ? df_cuda_timed_kernel() : df_cuda_daemon_kernel();
+  return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
 static void launch(dfcclContext_t context, df_cuda_state *state) {

@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "context/descriptor.h"
 #include "primitives/link.h"
+#include "primitives/timers.h"
 
 /* What one step decided: the movement to execute and what to announce after it. */
 typedef enum {
@@ -42,10 +43,13 @@ typedef struct df_move {
 
 typedef struct df_lanes {
   uint32_t index, count;
-  df_move *move; /* in shared memory */
+  df_move *move;     /* in shared memory */
+  df_timers *timers; /* NULL: nothing is timed. A constant of each kernel, known to the compiler */
 } df_lanes;
 
 DF_CORE int df_lanes_leads(const df_lanes *lanes) { return lanes->index == 0; }
+DF_CORE uint32_t df_lanes_index(const df_lanes *lanes) { return lanes->index; }
+DF_CORE uint32_t df_lanes_count(const df_lanes *lanes) { return lanes->count; }
 DF_CORE void df_lanes_sync(df_lanes *lanes) {
   (void)lanes;
 #if DF_ON_DEVICE
@@ -79,6 +83,20 @@ DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
 }
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) { (void)lanes; }
+/* Leader: what is done from here on takes time; ... and was done n times, or not at all (0). */
+DF_CORE void df_lanes_start_timer(const df_lanes *lanes) {
+  if (lanes->timers) df_timers_start(lanes->timers);
+}
+DF_CORE void df_lanes_note_time(const df_lanes *lanes, df_timed kind, uint64_t n) {
+  if (lanes->timers) df_timers_note(lanes->timers, kind, n);
+}
+/* Leader: at the beginning of a launch; when the block begins to wait, or leaves. */
+DF_CORE void df_lanes_open_times(const df_lanes *lanes, df_time_log *logs, uint32_t block) {
+  if (lanes->timers) df_timers_enter(lanes->timers, &logs[block]);
+}
+DF_CORE void df_lanes_publish_times(const df_lanes *lanes) {
+  if (lanes->timers) df_timers_publish(lanes->timers);
+}
 
 #else
 
@@ -98,6 +116,14 @@ typedef struct df_lanes {
 } df_lanes;
 
 DF_CORE int df_lanes_leads(const df_lanes *lanes) {
+  (void)lanes;
+  return 1;
+}
+DF_CORE uint32_t df_lanes_index(const df_lanes *lanes) {
+  (void)lanes;
+  return 0;
+}
+DF_CORE uint32_t df_lanes_count(const df_lanes *lanes) {
   (void)lanes;
   return 1;
 }
@@ -142,6 +168,18 @@ DF_CORE void df_lanes_note_stuck(df_lanes *lanes) {
   uint32_t cpu = link ? df_load_relaxed_u32(&link->peer_bell->cpu) : 0;
   if (cpu != 0) lanes->waits_on |= 1ull << (cpu - 1) % 64;
 }
+DF_CORE void df_lanes_start_timer(const df_lanes *lanes) { (void)lanes; }
+DF_CORE void df_lanes_note_time(const df_lanes *lanes, df_timed kind, uint64_t n) {
+  (void)lanes;
+  (void)kind;
+  (void)n;
+}
+DF_CORE void df_lanes_open_times(const df_lanes *lanes, df_time_log *logs, uint32_t block) {
+  (void)lanes;
+  (void)logs;
+  (void)block;
+}
+DF_CORE void df_lanes_publish_times(const df_lanes *lanes) { (void)lanes; }
 
 #endif
 #endif

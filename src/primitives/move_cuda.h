@@ -208,7 +208,11 @@ DF_CORE df_span df_span_of(const df_move *move) {
 /* A function of its own for each type: what one type needs in registers and instructions burdens
  * neither the others nor the compiler. Arguments by value, so that they stay in registers. */
 template <class Type>
-static __host__ __device__ __noinline__ void df_move_type(df_lanes lanes, const df_move *move) {
+static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32_t count,
+                                                          const df_move *move) {
+  df_lanes lanes;
+  lanes.index = index;
+  lanes.count = count;
   const df_span span = df_span_of(move);
   if (move->kind == DF_MOVE_REDUCE) {
     df_move_reduce<Type>(&lanes, move, span);
@@ -234,7 +238,7 @@ DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
   }
 #define DF_MOVE_CASE(Type, type)                                                                   \
   case dfccl##Type:                                                                                \
-    df_move_type<df_cuda_##type>(*lanes, move);                                                    \
+    df_move_type<df_cuda_##type>(lanes->index, lanes->count, move);                                \
     break;
   switch (move->type) {
     DF_MOVE_CASE(Int8, int8)

@@ -60,18 +60,24 @@ DF_CORE uint8_t *df_locate(const df_descriptor *desc, const df_part *part, uint3
   }
 }
 
+/* The next run's arguments, which were published with its SQE. All of them are read before one is
+ * used: to a GPU they are across the bus. */
+DF_CORE df_run_arguments df_step_arguments(const df_descriptor *desc, const df_cursor *cursor) {
+  return desc->words->runs[cursor->run % DF_RUNS_AHEAD];
+}
+
 /* Is the next run's input there? Not yet, where a stream produces it and has not come to it. */
-DF_CORE int df_step_has_input(const df_descriptor *desc, const df_cursor *cursor) {
-  uint32_t number = desc->words->runs[cursor->run % DF_RUNS_AHEAD].ticket;
+DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments *run) {
+  uint32_t number = run->ticket;
   if (DF_LIKELY(number == 0)) return 1;
   const df_stream_ticket *ticket = &desc->tickets[number];
   /* Observes the stream's write: what the stream did before it precedes our reads of the input. */
   return (int64_t)(df_observe_u64(&ticket->input) - df_load_relaxed_u64(&ticket->wanted)) >= 0;
 }
 
-/* Takes up the next run: its arguments were published with its SQE. */
-DF_CORE void df_step_begin(const df_descriptor *desc, const df_part *part, df_cursor *cursor) {
-  const df_run_arguments *run = &desc->words->runs[cursor->run % DF_RUNS_AHEAD];
+/* Takes up the next run. */
+DF_CORE void df_step_begin(const df_descriptor *desc, const df_part *part, df_cursor *cursor,
+                           const df_run_arguments *run) {
   cursor->send = (const uint8_t *)run->send;
   cursor->recv = (uint8_t *)run->recv;
   cursor->send_reach = run->send_reach ? desc->reaches[run->send_reach] : NULL;
@@ -192,8 +198,9 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   if (DF_UNLIKELY(df_lanes_attend(lanes) && df_load_relaxed_u32(&desc->words->cancel) != 0))
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
   if (cursor->phase == DF_PHASE_BEGIN) {
-    if (!df_step_has_input(desc, cursor)) return DF_STEP_BLOCKED;
-    df_step_begin(desc, part, cursor);
+    const df_run_arguments run = df_step_arguments(desc, cursor);
+    if (!df_step_has_input(desc, &run)) return DF_STEP_BLOCKED;
+    df_step_begin(desc, part, cursor, &run);
   }
   if (cursor->phase == DF_PHASE_DRAIN) {
     move->send_link = df_step_undrained(desc, part, block, cursor); /* whom this rank waits for */
@@ -304,8 +311,9 @@ DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const
   const df_part *part = &desc->parts[block];
   df_cursor cursor = *saved;
   if (cursor.phase == DF_PHASE_BEGIN) {
-    if (!df_step_has_input(desc, &cursor)) return 0;
-    df_step_begin(desc, part, &cursor);
+    const df_run_arguments run = df_step_arguments(desc, &cursor);
+    if (!df_step_has_input(desc, &run)) return 0;
+    df_step_begin(desc, part, &cursor, &run);
   }
   if (cursor.phase == DF_PHASE_DRAIN) return !df_step_undrained(desc, part, block, &cursor);
   const df_primitive *prim = &desc->primitives[cursor.primitive];

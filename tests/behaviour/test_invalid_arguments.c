@@ -193,6 +193,11 @@ DF_TEST(invalid_arguments, the_others, 30) {
   REFUSED(dfcclMemFree(ctxs[0], &done), dfcclInvalidArgument, "");
   REFUSED(dfcclGetStats(NULL, &stats), dfcclInvalidArgument, "NULL");
   REFUSED(dfcclGetStats(ctxs[0], NULL), dfcclInvalidArgument, "stats");
+  size_t count = 0;
+  REFUSED(dfcclGetTimes(NULL, dfcclTimeFetch, NULL, NULL, &count), dfcclInvalidArgument, "NULL");
+  REFUSED(dfcclGetTimes(ctxs[0], dfcclTimeFetch, NULL, NULL, NULL), dfcclInvalidArgument, "count");
+  REFUSED(dfcclGetTimes(ctxs[0], (dfcclTime_t)77, NULL, NULL, &count), dfcclInvalidArgument, "77");
+  REFUSED(dfcclGetTimes(ctxs[0], dfcclTimeFetch, NULL, NULL, &count), dfcclInvalidUsage, "timers");
   stats.magic = 0x77;
   REFUSED(dfcclGetStats(ctxs[0], &stats), dfcclInvalidArgument, "77");
   REFUSED(dfcclDump(NULL, 2), dfcclInvalidArgument, "NULL");

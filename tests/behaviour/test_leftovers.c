@@ -5,6 +5,7 @@
  */
 #include "support/buffers.h"
 #include "support/leftovers.h"
+#include "support/memory.h"
 #include "support/processes.h"
 
 #include <signal.h>
@@ -82,7 +83,8 @@ static void work_a_little(int rank, int ranks, const dfcclUniqueId *id, void *ar
   OK(df_register(ctx, 1, &coll));
   df_take_part(ctx, 1, &coll, rank, 0, DF_ZERO_COPY);
   df_finish(ctx);
-  EVENTUALLY(df_thread_count() <= threads);
+  /* The CUDA runtime keeps threads of its own; after_destroy counts from where they are there. */
+  if (!df_on_cuda()) EVENTUALLY(df_thread_count() <= threads);
   CHECK(df_child_count() == 0, "%d children", df_child_count());
 }
 

@@ -10,6 +10,8 @@
 
 enum { BLOCKS = 2, LAUNCH = 1 };
 
+static const df_lanes lanes; /* which tell no time */
+
 typedef struct gate_state {
   df_cuda_daemon daemon;
   df_device device;
@@ -33,7 +35,10 @@ static void gate_prepare(void *state) {
     s->images[b].index = b;
     s->images[b].cache.memory = &s->saved[b];
   }
-  for (uint32_t b = 0; b < BLOCKS; b++) df_cuda_enter(&s->daemon, b, &s->shared[b]);
+  for (uint32_t b = 0; b < BLOCKS; b++) {
+    df_cuda_load_block(&s->daemon, b, &s->shared[b], &lanes);
+    df_cuda_enter(&s->daemon, b, &s->shared[b], &lanes);
+  }
   df_sq_push_spmc(&s->device.sq, (df_sqe){.collective = 3, .blocks = BLOCKS});
 }
 
@@ -42,7 +47,7 @@ static void gate_block(gate_state *s, uint32_t b) {
   df_block *block = &s->shared[b].block;
   df_sqe sqe;
   df_lifecycle_leave(block);
-  while (df_cuda_park(&s->daemon, b, &s->shared[b])) {
+  while (df_cuda_park(&s->daemon, b, &s->shared[b], &lanes)) {
     df_sq_fetch_spmc(&block->device->sq, &block->read_index, &sqe);
     df_lifecycle_leave(block);
   }

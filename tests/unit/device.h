@@ -77,7 +77,8 @@ static inline void device_submit(device *d, uint32_t collective) {
 }
 
 static inline uint32_t device_pick(df_block *block) {
-  df_scheduler_pick(block);
+  const df_lanes lanes = {.move = NULL}; /* which only tells the time, where it is told */
+  df_scheduler_pick(block, &lanes);
   return block->picked ? block->picked->collective : DF_NO_COLLECTIVE;
 }
 

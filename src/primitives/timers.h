@@ -1,0 +1,101 @@
+/*
+ * Timers of a daemon on a GPU: how long a block's leader takes to read an SQE, to load and to save
+ * a context, to write a CQE, and when. A timed kernel keeps them; in the other one, and on the CPU,
+ * the calls are nothing at all. The latest samples of each kind are in memory that the host reads.
+ *
+ * Durations are of the leader's instructions: a store that is posted across the bus takes as long
+ * as it takes to issue it.
+ */
+#ifndef DF_PRIMITIVES_TIMERS_H
+#define DF_PRIMITIVES_TIMERS_H
+
+#include "base/atomic.h"
+
+/* As dfcclTime_t. */
+typedef enum {
+  DF_TIMED_PASS, /* relay: an SQE is read across the bus and passed on */
+  DF_TIMED_FETCH,
+  DF_TIMED_LOAD,
+  DF_TIMED_SAVE,
+  DF_TIMED_CQE,
+  DF_TIMED_KINDS
+} df_timed;
+
+enum { DF_TIMED_SAMPLES = 4096 }; /* kept of each kind */
+
+typedef struct df_time_sample {
+  uint64_t moment; /* when it was over: ns of the device's clock */
+  uint64_t cycles;
+} df_time_sample;
+
+/* Of one block. Its leader writes, and publishes the counts when it begins to wait or leaves. */
+typedef struct df_time_log {
+  uint64_t noted[DF_TIMED_KINDS]; /* since the beginning; the ring has the latest */
+  uint64_t cycles, ns;            /* the block's launches so far: how long a cycle is */
+  df_time_sample samples[DF_TIMED_KINDS][DF_TIMED_SAMPLES];
+} df_time_log;
+
+#if defined(__CUDACC__)
+
+#if DF_ON_DEVICE
+#include <cuda/ptx>
+#endif
+
+/* The leader's, for a launch: in shared memory. */
+typedef struct df_timers {
+  df_time_log *log;
+  uint64_t begun;                      /* cycles */
+  uint64_t entered_cycles, entered_ns; /* the launch's beginning, less what was before */
+  uint64_t noted[DF_TIMED_KINDS];
+} df_timers;
+
+DF_CORE uint64_t df_device_cycles(void) {
+#if DF_ON_DEVICE
+  __asm__ __volatile__("" ::: "memory"); /* neither side's accesses cross */
+  const uint64_t now = (uint64_t)clock64();
+  __asm__ __volatile__("" ::: "memory");
+  return now;
+#else
+  return 0;
+#endif
+}
+DF_CORE uint64_t df_device_ns(void) {
+#if DF_ON_DEVICE
+  return cuda::ptx::get_sreg_globaltimer();
+#else
+  return 0;
+#endif
+}
+
+DF_CORE void df_timers_enter(df_timers *timers, df_time_log *log) {
+  timers->log = log;
+  for (uint32_t kind = 0; kind < DF_TIMED_KINDS; kind++)
+    timers->noted[kind] = df_load_relaxed_u64(&log->noted[kind]);
+  timers->entered_cycles = df_device_cycles() - df_load_relaxed_u64(&log->cycles);
+  timers->entered_ns = df_device_ns() - df_load_relaxed_u64(&log->ns);
+}
+
+DF_CORE void df_timers_start(df_timers *timers) { timers->begun = df_device_cycles(); }
+
+/* Since the start: n times the same. */
+DF_CORE void df_timers_note(df_timers *timers, df_timed kind, uint64_t n) {
+  if (n == 0) return;
+  const uint64_t cycles = (df_device_cycles() - timers->begun) / n, now = df_device_ns();
+  for (uint64_t i = 0; i < n; i++) {
+    df_time_sample *sample =
+        &timers->log->samples[kind][timers->noted[kind]++ % (uint64_t)DF_TIMED_SAMPLES];
+    df_store_relaxed_u64(&sample->moment, now);
+    df_store_relaxed_u64(&sample->cycles, cycles);
+  }
+}
+
+DF_CORE void df_timers_publish(df_timers *timers) {
+  df_time_log *log = timers->log;
+  df_store_relaxed_u64(&log->cycles, df_device_cycles() - timers->entered_cycles);
+  df_store_relaxed_u64(&log->ns, df_device_ns() - timers->entered_ns);
+  for (uint32_t kind = 0; kind < DF_TIMED_KINDS; kind++)
+    df_publish_u64(&log->noted[kind], timers->noted[kind]);
+}
+
+#endif
+#endif
