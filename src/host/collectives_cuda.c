@@ -1,8 +1,9 @@
 /*
  * A collective on the CUDA device. Its constants have a place of their own in device memory, its
  * arrays (counters, parts, link ends, plan, scratch) one range of the arena; the host keeps a copy
- * of what it must know and uploads everything when the links stand, before the first run is
- * submitted. Words that the host writes later are in mapped memory.
+ * of what it must know, and takes the range and uploads everything when the links stand, before the
+ * first run is submitted: registering calls no CUDA function. Words that the host writes later are
+ * in mapped memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 
 /* What the host keeps: the arrays as they will be uploaded, and where they go. */
 typedef struct df_cuda_part {
-  df_range range;
-  size_t uploaded_bytes;
+  df_range range; /* from df_cuda_publish on */
+  size_t bytes, uploaded_bytes;
   uint8_t *image;
 } df_cuda_part;
 
@@ -34,13 +35,11 @@ dfcclResult_t df_cuda_describe(dfcclContext_t context, df_coll *coll) {
   df_descriptor *d = calloc(1, sizeof *d);
   df_cuda_part *part = calloc(1, sizeof *part);
   df_layout layout = {0};
-  dfcclResult_t result = dfcclOutOfMemory;
   if (d == NULL || part == NULL) goto no_memory;
   lay_out(coll, &layout, d, &part->uploaded_bytes);
+  part->bytes = layout.used;
   part->image = calloc(1, part->uploaded_bytes);
   if (part->image == NULL) goto no_memory;
-  result = df_arena_take(&context->arena, layout.used, &part->range);
-  if (result != dfcclSuccess) goto free_records;
 
   df_descriptor host; /* the same arrays in the image */
   layout = (df_layout){.base = part->image};
@@ -49,8 +48,6 @@ dfcclResult_t df_cuda_describe(dfcclContext_t context, df_coll *coll) {
   memcpy((void *)(uintptr_t)host.primitives, coll->plan->primitives,
          coll->plan->n_primitives * sizeof *host.primitives);
   coll->links = host.links;
-  layout = (df_layout){.base = part->range.segment->base + part->range.offset};
-  lay_out(coll, &layout, d, &part->uploaded_bytes);
   d->words = &state->words[coll->index];
   d->progress = &state->progress[(size_t)coll->index * context->device->n_blocks];
   d->tickets = state->tickets;
@@ -61,27 +58,24 @@ dfcclResult_t df_cuda_describe(dfcclContext_t context, df_coll *coll) {
   return dfcclSuccess;
 
 no_memory:
-  df_fail(dfcclOutOfMemory, "no memory for collective %llu", (unsigned long long)coll->id);
-free_records:
   if (part) free(part->image);
   free(part);
   free(d);
-  return result;
+  return df_fail(dfcclOutOfMemory, "no memory for collective %llu", (unsigned long long)coll->id);
 }
 
 void df_cuda_forget(dfcclContext_t context, df_coll *coll) {
   df_cuda_part *part = coll->device_part;
-  df_arena_give(&context->arena, &part->range);
+  if (part->range.segment) df_arena_give(&context->arena, &part->range);
   free(part->image);
   free(part);
   free(coll->descriptor);
 }
 
-/* The service thread's, since uploads call CUDA: they use an own stream and wait for nothing but
- * themselves, unless the application is in a call that waits for the whole device. */
-dfcclResult_t df_cuda_publish(dfcclContext_t context, df_coll *coll) {
-  df_cuda_state *state = df_cuda_state_of(context);
-  df_cuda_part *part = coll->device_part;
+/* Without the lock. Uploads use a stream of their own and wait for nothing but themselves, unless
+ * the application is in a call that waits for the whole device. */
+static dfcclResult_t upload(df_cuda_state *state, const df_coll *coll) {
+  const df_cuda_part *part = coll->device_part;
   df_cuda_visit visit;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
@@ -91,6 +85,20 @@ dfcclResult_t df_cuda_publish(dfcclContext_t context, df_coll *coll) {
     result = df_cuda_upload(state, &state->constants[coll->index], coll->descriptor,
                             sizeof *coll->descriptor);
   df_cuda_leave_device(&visit);
+  return result;
+}
+
+/* The service thread's. The caller holds a reference to the collective: neither its index nor its
+ * range is another's meanwhile. */
+dfcclResult_t df_cuda_publish(dfcclContext_t context, df_coll *coll) {
+  df_cuda_part *part = coll->device_part;
+  dfcclResult_t result = df_take_range(context, part->bytes, &part->range);
+  if (result != dfcclSuccess) return result;
+  df_layout layout = {.base = part->range.segment->base + part->range.offset};
+  lay_out(coll, &layout, coll->descriptor, &part->uploaded_bytes);
+  pthread_mutex_unlock(&context->lock);
+  result = upload(df_cuda_state_of(context), coll);
+  pthread_mutex_lock(&context->lock);
   if (result == dfcclSuccess) df_cuda_grow(context, coll->shape.n_blocks);
   return result;
 }

@@ -58,6 +58,7 @@ typedef struct df_cuda_state {
 
   /* device memory: addresses that the host does not follow */
   uint8_t *memory;
+  size_t memory_bytes, shared_bytes; /* in all; of a block */
   df_descriptor *constants; /* [capacity] */
   df_cuda_gate *gate;
   df_cuda_relay *relay; /* NULL: blocks poll the SQ themselves */

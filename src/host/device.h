@@ -39,10 +39,11 @@ typedef struct df_device_ops {
    * them, and coll->links, the host's copy of the link ends. coll->index is taken. */
   dfcclResult_t (*describe)(dfcclContext_t context, struct df_coll *coll);
   void (*forget)(dfcclContext_t context, struct df_coll *coll);
-  /* [lock] The daemon may be given runs from here on: descriptor and link ends are complete. */
+  /* [lock] The daemon may be given runs from here on: descriptor and link ends are complete. May
+   * let the lock go where it sets_up_in_background: the collective may be given up meanwhile. */
   dfcclResult_t (*publish)(dfcclContext_t context, struct df_coll *coll);
-  /* [lock] Rings in which this rank receives: no commit word, credit or hold of an earlier
-   * collective may be taken for one of this. */
+  /* Rings in which this rank receives: no commit word, credit or hold of an earlier collective may
+   * be taken for one of this. With the lock, or without it where it sets_up_in_background. */
   dfcclResult_t (*clear)(dfcclContext_t context, const struct df_coll *coll, uint8_t *rings);
   /* Link set-up calls the device: it is done by the service thread, never by who submits. */
   int sets_up_in_background;

@@ -120,6 +120,7 @@ static dfcclResult_t make_memory(dfcclContext_t context) {
   cudaError_t error = cudaMalloc(&base, layout.used);
   if (error == cudaSuccess) {
     state->memory = base;
+    state->memory_bytes = layout.used;
     error = cudaMemsetAsync(base, 0, layout.used, state->upload_stream);
   }
   if (error == cudaSuccess) error = cudaStreamSynchronize(state->upload_stream);
@@ -158,6 +159,7 @@ static dfcclResult_t make_arena(dfcclContext_t context) {
   arena->segment_bytes = (uint64_t)context->settings.cuda_arena_mb << 20;
   dfcclResult_t result = df_arena_take(arena, DF_CACHE_LINE, &range);
   if (result == dfcclSuccess) df_arena_give(arena, &range);
+  arena->grows_apart = 1; /* from here on the lock protects it */
   return result;
 }
 

@@ -250,6 +250,13 @@ dfcclResult_t df_cuda_start(dfcclContext_t context) {
       state->facts.minor, state->facts.multiprocessors, context->device->n_blocks,
       context->settings.cuda_threads, context->settings.queue_depth,
       state->relay ? ", relayed" : "");
+  uint32_t n_blocks = context->device->n_blocks;
+  df_log(
+      DF_LOG_INFO,
+      "rank %u: room for %u collectives: %zu bytes of shared memory a block, %zu bytes of device "
+      "memory a block (%zu in all), and %lld MiB for links, plans and scratch",
+      context->rank, context->capacity, state->shared_bytes, state->memory_bytes / n_blocks,
+      state->memory_bytes, context->settings.cuda_arena_mb);
   return dfcclSuccess;
 }
 

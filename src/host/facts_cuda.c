@@ -75,6 +75,7 @@ dfcclResult_t df_cuda_load_everything(df_cuda_state *state) {
     struct cudaFuncAttributes attributes; /* asking for them loads the kernel */
     cudaError_t error = cudaFuncGetAttributes(&attributes, kernels[i]);
     if (error != cudaSuccess) return df_cuda_fail(error, "loading the library's kernels");
+    if (i == 0) state->shared_bytes = attributes.sharedSizeBytes;
   }
   /* So may the first copy and the first fill. */
   uint64_t word = 0;

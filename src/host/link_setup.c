@@ -104,21 +104,63 @@ static void tell_segment(dfcclContext_t context, uint32_t peer_rank, const df_se
   df_send_segment(context, peer_rank, segment, DF_SEGMENT_LINKS);
 }
 
+/* [lock] The collective has failed, or has been deregistered: its links are of no use any more, and
+ * its remotes not its own. */
+static int is_given_up(const df_coll *coll) {
+  return coll->deregistered || coll->failed != dfcclSuccess;
+}
+
+dfcclResult_t df_take_range(dfcclContext_t context, uint64_t bytes, df_range *range) {
+  df_arena *arena = &context->arena;
+  dfcclResult_t result;
+  while ((result = df_arena_take(arena, bytes, range)) == dfcclInProgress) {
+    df_segment *segment;
+    uint64_t id = arena->next_id++, wanted = df_arena_wants(arena, bytes);
+    pthread_mutex_unlock(&context->lock);
+    result = context->ops->create_memory(context, &segment, id, wanted);
+    pthread_mutex_lock(&context->lock);
+    if (result != dfcclSuccess) return result;
+    result = df_arena_add(arena, segment);
+    if (result == dfcclSuccess) continue;
+    df_segment_destroy(segment);
+    return result;
+  }
+  return result;
+}
+
+/* [lock], which is let go where the device is called: it may let the call wait. Only the service
+ * thread clears rings, so that a range which is given back and taken again meanwhile is not cleared
+ * after something has been put there. */
+static dfcclResult_t clear(dfcclContext_t context, const df_coll *coll, uint8_t *rings) {
+  int apart = context->ops->sets_up_in_background;
+  if (apart) pthread_mutex_unlock(&context->lock);
+  dfcclResult_t result = context->ops->clear(context, coll, rings);
+  if (apart) pthread_mutex_lock(&context->lock);
+  return result;
+}
+
 /* [lock] Reserves what peers will write for us and tells them. */
 static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll) {
   uint32_t n_slots = coll->ring_slots = ring_slots(context, coll);
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_plan_link *planned = &coll->plan->links[which];
     if (planned->sends) continue;
-    df_remote *remote = coll->remotes[planned->peer];
     uint64_t bytes = ring_bytes(coll, n_slots) * coll->shape.n_blocks;
-    dfcclResult_t result = df_arena_take(&context->arena, bytes, &remote->reserved);
+    df_range reserved = {0};
+    dfcclResult_t result = df_take_range(context, bytes, &reserved);
     if (result != dfcclSuccess) return result;
+    if (is_given_up(coll)) {
+      df_arena_give(&context->arena, &reserved);
+      return dfcclSuccess;
+    }
+    df_remote *remote = coll->remotes[planned->peer];
+    remote->reserved = reserved;
     remote->has_reserved = 1;
     const df_range *range = &remote->reserved;
     uint8_t *rings = range->segment->base + range->offset;
     if (n_slots > coll->shape.n_slots) df_segment_populate(range->segment, range->offset, bytes);
-    if ((result = context->ops->clear(context, coll, rings)) != dfcclSuccess) return result;
+    if ((result = clear(context, coll, rings)) != dfcclSuccess) return result;
+    if (is_given_up(coll)) return dfcclSuccess;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
       fill_link(context, coll, block, which, rings, n_slots);
     tell_segment(context, remote->peer, remote->reserved.segment);
@@ -155,12 +197,14 @@ static int connect_links(dfcclContext_t context, df_coll *coll) {
 
 /* [lock] */
 static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
+  if (is_given_up(coll)) return;
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   snprintf(sentence, sizeof sentence, "%s on rank %u: %.300s",
            df_coll_label(coll, label, sizeof label), context->rank, df_last_sentence());
   df_fail_collective(context, coll, status, 1, sentence);
 }
 
+/* [lock], which is let go in the background. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (coll->ready || coll->failed != dfcclSuccess || coll->n_bound + 1 < coll->n) return;
   if (coll->submitted == 0) return; /* memory is taken when it is first needed */
@@ -176,6 +220,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
       give_up(context, coll, result);
       return;
     }
+    if (is_given_up(coll)) return;
   }
   if (has_links && !connect_links(context, coll)) return;
   dfcclResult_t result = context->ops->publish(context, coll);
@@ -183,6 +228,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
     give_up(context, coll, result);
     return;
   }
+  if (is_given_up(coll)) return;
   coll->ready = 1;
   df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
          (unsigned long long)coll->id);
@@ -197,8 +243,12 @@ void df_links_progress_due(dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
   df_store_relaxed_u32(&context->links_due, 0);
   for (uint32_t i = 0; i < context->n_indices; i++)
-    if (df_registered(context, i) && !context->by_index[i]->ready)
-      progress(context, context->by_index[i], 1);
+    if (df_registered(context, i) && !context->by_index[i]->ready) {
+      df_coll *coll = context->by_index[i];
+      coll->references++; /* the lock is let go in between */
+      progress(context, coll, 1);
+      df_coll_unreference(context, coll);
+    }
   pthread_mutex_unlock(&context->lock);
 }
 

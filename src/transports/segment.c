@@ -130,27 +130,50 @@ static int touches(const df_range *a, const df_range *b) {
   return a->segment == b->segment && a->offset + a->bytes == b->offset;
 }
 
-dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range) {
+uint64_t df_arena_wants(const df_arena *arena, uint64_t bytes) {
+  uint64_t least = arena->segment_bytes ? arena->segment_bytes : DF_ARENA_SEGMENT_BYTES;
+  return DF_MAX(bytes, least);
+}
+
+dfcclResult_t df_arena_add(df_arena *arena, df_segment *segment) {
+  df_range **at = &arena->free_ranges, *whole = malloc(sizeof *whole);
+  if (whole == NULL) return df_fail(dfcclOutOfMemory, "no memory for a free range's record");
+  segment->next = arena->segments;
+  arena->segments = segment;
+  *whole = (df_range){.segment = segment, .bytes = segment->bytes};
+  while (*at && (*at)->segment->id < segment->id) at = &(*at)->next;
+  whole->next = *at;
+  *at = whole; /* the newest segment's ranges come last */
+  return dfcclSuccess;
+}
+
+/* With one more segment. */
+static dfcclResult_t grow(df_arena *arena, uint64_t bytes) {
+  df_segment *segment;
+  uint64_t wanted = df_arena_wants(arena, bytes);
+  dfcclResult_t result = arena->create
+                             ? arena->create(arena->owner, &segment, arena->next_id, wanted)
+                             : df_segment_create(&segment, arena->next_id, wanted);
+  if (result != dfcclSuccess) return result;
+  arena->next_id++;
+  result = df_arena_add(arena, segment);
+  if (result != dfcclSuccess) df_segment_destroy(segment);
+  return result;
+}
+
+static df_range **find_range(df_arena *arena, uint64_t bytes) {
   df_range **at = &arena->free_ranges;
   while (*at && (*at)->bytes < bytes) at = &(*at)->next;
+  return at;
+}
+
+dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range) {
+  df_range **at = find_range(arena, bytes);
   if (*at == NULL) {
-    df_segment *segment;
-    df_range *whole = malloc(sizeof *whole);
-    if (whole == NULL) return df_fail(dfcclOutOfMemory, "no memory for a free range's record");
-    uint64_t least = arena->segment_bytes ? arena->segment_bytes : DF_ARENA_SEGMENT_BYTES;
-    size_t wanted = DF_MAX(bytes, least);
-    dfcclResult_t result = arena->create
-                               ? arena->create(arena->owner, &segment, arena->next_id, wanted)
-                               : df_segment_create(&segment, arena->next_id, wanted);
-    if (result != dfcclSuccess) {
-      free(whole);
-      return result;
-    }
-    arena->next_id++;
-    segment->next = arena->segments;
-    arena->segments = segment;
-    *whole = (df_range){.segment = segment, .bytes = segment->bytes};
-    *at = whole; /* the newest segment's ranges come last */
+    if (arena->grows_apart) return dfcclInProgress;
+    dfcclResult_t result = grow(arena, bytes);
+    if (result != dfcclSuccess) return result;
+    at = find_range(arena, bytes);
   }
   df_range *found = *at;
   *range = (df_range){.segment = found->segment, .offset = found->offset, .bytes = bytes};

@@ -54,10 +54,16 @@ typedef struct df_arena {
   dfcclResult_t (*create)(void *owner, df_segment **segment, uint64_t id, size_t bytes);
   void *owner;
   uint64_t segment_bytes;
+  /* Not 0: segments are made by who takes ranges, outside of the lock, since the call may wait. */
+  int grows_apart;
 } df_arena;
 
-/* A range of `bytes` (a multiple of a cache line), not zeroed. */
+/* A range of `bytes` (a multiple of a cache line), not zeroed. dfcclInProgress: the arena has none
+ * and grows_apart: a segment of df_arena_wants bytes is to be added. */
 dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range);
+uint64_t df_arena_wants(const df_arena *arena, uint64_t bytes);
+/* The segment is the arena's after dfcclSuccess; else dfcclOutOfMemory. */
+dfcclResult_t df_arena_add(df_arena *arena, df_segment *segment);
 void df_arena_give(df_arena *arena, const df_range *range);
 /* Detaches the list of segments (they must outlive readers in this process) and frees the rest. */
 df_segment *df_arena_dissolve(df_arena *arena);

@@ -59,6 +59,8 @@ DRIVER_EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int
   return driver_result(cudaHostAlloc(pointer, bytes, flags));
 }
 
+DRIVER_EXPORT CUresult cuMemFreeHost(void *pointer) { return driver_result(cudaFreeHost(pointer)); }
+
 DRIVER_EXPORT CUresult cuMemHostRegister(void *memory, size_t bytes, unsigned int flags) {
   return driver_result(cudaHostRegister(memory, bytes, flags));
 }
@@ -72,6 +74,24 @@ DRIVER_EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_
                                          CUstream stream) {
   return driver_result(cudaMemcpyAsync((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes,
                                        cudaMemcpyDeviceToDevice, stream));
+}
+
+DRIVER_EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes,
+                                         CUstream stream) {
+  return driver_result(
+      cudaMemcpyAsync((void *)(uintptr_t)to, from, bytes, cudaMemcpyHostToDevice, stream));
+}
+
+DRIVER_EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
+                                         CUstream stream) {
+  return driver_result(
+      cudaMemcpyAsync(to, (const void *)(uintptr_t)from, bytes, cudaMemcpyDeviceToHost, stream));
+}
+
+DRIVER_EXPORT CUresult cuCtxSynchronize(void) { return driver_result(cudaDeviceSynchronize()); }
+
+DRIVER_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+  return driver_result(cudaStreamSynchronize(stream));
 }
 
 DRIVER_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {

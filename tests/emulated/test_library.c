@@ -4,6 +4,8 @@
  *     on the stream finds the output, in any order of collectives on streams of their own; with the
  *     driver's stream memory operations and with kernels in their place.
  *   - cudaMalloc, cudaFree and cudaDeviceSynchronize between disordered collectives return.
+ *   - While links are set up, and the device lets the calls wait, registering, submitting, testing
+ *     and aborting do not wait.
  *   - dfcclDeviceSynchronize returns when the runs on streams that it waits for are through, also
  *     where they need runs that are submitted after the call, by any rank.
  *   - When a device is lost every run ends, once, with an error.
@@ -40,6 +42,12 @@ static void nothing_is_left(void) {
         "left: %llu and %llu allocations, %llu streams",
         (unsigned long long)counts.device_allocations, (unsigned long long)counts.host_allocations,
         (unsigned long long)counts.streams);
+}
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* ---- streams */
@@ -157,6 +165,101 @@ DF_TEST(emulated_library, calls_that_wait_for_the_device, 120) {
   df_in_threads(RANKS, call_between, ctxs);
   df_free_contexts(ctxs, RANKS);
   nothing_is_left();
+}
+
+/* ---- link set-up while the device lets calls wait */
+
+typedef struct {
+  dfcclContext_t ctxs[RANKS];
+  lane lanes[RANKS];
+  cudaStream_t stream;
+  pthread_mutex_t occupied;
+  atomic_int callbacks;
+} occupation;
+
+static void occupy(void *arg) {
+  pthread_mutex_t *occupied = arg;
+  pthread_mutex_lock(occupied);
+  pthread_mutex_unlock(occupied);
+}
+
+static void count_callback(dfcclCollId_t id, dfcclResult_t status, void *arg) {
+  (void)id;
+  (void)status;
+  atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+/* The rings of collective 9 need another segment of the arena, and allocating waits for a stream.
+ */
+static void let_set_up_wait(occupation *o) {
+  df_collective coll = df_simple(COUNT, RANKS);
+  setenv("DFCCL_SLOTS", "256", 1);
+  setenv("DFCCL_SLOT_BYTES", "65536", 1);
+  df_make_contexts(o->ctxs, RANKS, NULL);
+  df_register_all(o->ctxs, 1, &coll);
+  for (int rank = 0; rank < RANKS; rank++) open_lane(&o->lanes[rank]);
+  for (int rank = 0; rank < RANKS; rank++) /* the links of collective 1 stand */
+    OK(dfcclRunAllReduce(o->ctxs[rank], 1, o->lanes[rank].input, o->lanes[rank].output, NULL,
+                         NULL));
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(o->ctxs[rank]));
+  CUDA(cudaStreamCreateWithFlags(&o->stream, cudaStreamNonBlocking));
+  CHECK(pthread_mutex_init(&o->occupied, NULL) == 0, "pthread_mutex_init");
+  pthread_mutex_lock(&o->occupied);
+  CUDA(cudaLaunchHostFunc(o->stream, occupy, &o->occupied));
+  coll.count = 1 << 20;
+  df_register_all(o->ctxs, 9, &coll);
+}
+
+/* For half a second, in which set-up comes to its calls. */
+static void call_meanwhile(occupation *o) {
+  df_collective coll = df_simple(COUNT, RANKS);
+  const uint64_t end = now_ns() + 500000000u;
+  df_waiting_for("calls that link set-up must not hold up");
+  for (dfcclCollId_t id = 100; now_ns() < end; id++)
+    for (int rank = 0; rank < RANKS; rank++) {
+      int done;
+      OK(df_register(o->ctxs[rank], id, &coll));
+      OK(dfcclTest(o->ctxs[rank], 9, &done));
+      CHECK(!done, "it ran without memory");
+      OK(dfcclDeregister(o->ctxs[rank], id));
+    }
+  for (int rank = 0; rank < RANKS; rank++)
+    OK(dfcclRunAllReduce(o->ctxs[rank], 1, o->lanes[rank].input, o->lanes[rank].output,
+                         count_callback, &o->callbacks));
+  df_waiting_for(NULL);
+}
+
+static void set_up_while_the_device_waits(int aborts) {
+  occupation o = {.callbacks = 0};
+  void *memory;
+  const size_t bytes = sizeof(float) << 20;
+  CUDA(cudaMalloc(&memory, 2 * RANKS * bytes));
+  CUDA(cudaMemset(memory, 0, 2 * RANKS * bytes));
+  let_set_up_wait(&o);
+  for (int rank = 0; rank < RANKS; rank++) {
+    char *input = (char *)memory + (size_t)2 * (size_t)rank * bytes;
+    OK(dfcclRunAllReduce(o.ctxs[rank], 9, input, input + bytes, count_callback, &o.callbacks));
+  }
+  call_meanwhile(&o);
+  df_waiting_for("dfcclAbort");
+  for (int rank = 0; rank < RANKS && aborts; rank++) OK(dfcclAbort(o.ctxs[rank]));
+  df_waiting_for(NULL);
+  pthread_mutex_unlock(&o.occupied);
+  df_waiting_for("dfcclWaitAll");
+  for (int rank = 0; rank < RANKS && !aborts; rank++) OK(dfcclWaitAll(o.ctxs[rank]));
+  CUDA(cudaStreamSynchronize(o.stream));
+  CUDA(cudaStreamDestroy(o.stream));
+  df_free_contexts(o.ctxs, RANKS);
+  df_waiting_for(NULL);
+  CHECK(atomic_load(&o.callbacks) == 2 * RANKS, "%d callbacks", atomic_load(&o.callbacks));
+  for (int rank = 0; rank < RANKS; rank++) close_lane(&o.lanes[rank]);
+  CUDA(cudaFree(memory));
+  nothing_is_left();
+}
+
+DF_TEST(emulated_library, link_set_up_holds_nobody_up, 60) { set_up_while_the_device_waits(0); }
+DF_TEST(emulated_library, link_set_up_that_is_given_up_meanwhile, 60) {
+  set_up_while_the_device_waits(1);
 }
 
 /* ---- dfcclDeviceSynchronize */
@@ -374,12 +477,6 @@ enum { TIMED_RUNS = 30 };
 typedef struct {
   uint64_t submitted, called; /* CLOCK_MONOTONIC */
 } timed_run;
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void note_call(dfcclCollId_t id, dfcclResult_t status, void *arg) {
   (void)id;

@@ -184,6 +184,27 @@ DF_TEST(segment, larger_than_a_segment, 30) {
   destroy(&arena);
 }
 
+DF_TEST(segment, an_arena_that_grows_apart_says_when, 30) {
+  df_arena arena = {.grows_apart = 1};
+  df_range first, second;
+  RESULT(df_arena_take(&arena, 64, &first), dfcclInProgress);
+  for (uint64_t id = 0; id < 2; id++) {
+    df_segment *segment;
+    OK(df_segment_create(&segment, id, df_arena_wants(&arena, 64)));
+    OK(df_arena_add(&arena, segment));
+    check_free_ranges(&arena);
+  }
+  OK(df_arena_take(&arena, DF_ARENA_SEGMENT_BYTES, &first));
+  OK(df_arena_take(&arena, 64, &second));
+  CHECK(first.segment->id == 0 && second.segment->id == 1, "the newest segment comes last");
+  RESULT(df_arena_take(&arena, DF_ARENA_SEGMENT_BYTES, &first), dfcclInProgress);
+  CHECK(df_arena_wants(&arena, 3 * (uint64_t)DF_ARENA_SEGMENT_BYTES) ==
+            3 * (uint64_t)DF_ARENA_SEGMENT_BYTES,
+        "what does not fit a segment has one of its own");
+  check_free_ranges(&arena);
+  destroy(&arena);
+}
+
 DF_TEST(segment, exhaustion_leaves_the_arena_as_it_was, 30) {
   df_arena arena = {0};
   df_range first, second, none;

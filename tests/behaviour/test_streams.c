@@ -1,0 +1,223 @@
+/*
+ * Promises, of a GPU (elsewhere dfcclRun*OnStream says that there are no streams):
+ *   - dfcclRun*OnStream takes its input when the stream has come to it, and what is behind it on
+ *     the stream finds the output; in any order of collectives on streams of their own.
+ *   - Allocating and freeing device memory and page-locked memory, work on the default stream, and
+ *     waiting for the device return between disordered collectives, whose results are right.
+ * By the CUDA driver that is installed.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/memory.h"
+#include "support/ranks.h"
+
+enum { RANKS = 2, COLLECTIVES = 3, COUNT = 700, ROUNDS = 3 };
+#define BYTES (COUNT * sizeof(uint32_t))
+
+/* Of the driver, with its types spelt out; by the names that it has them under. */
+static struct {
+  int (*init)(unsigned flags);
+  int (*device_get)(int *device, int ordinal);
+  int (*primary_retain)(void **context, int device);
+  int (*set_current)(void *context);
+  int (*synchronize)(void);
+  int (*alloc)(uintptr_t *memory, size_t bytes);
+  int (*give)(uintptr_t memory);
+  int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
+  int (*host_give)(void *memory);
+  int (*to_device)(uintptr_t to, const void *from, size_t bytes, void *stream);
+  int (*to_host)(void *to, uintptr_t from, size_t bytes, void *stream);
+  int (*fill)(uintptr_t to, unsigned char value, size_t bytes);
+  int (*stream_create)(void **stream, unsigned flags);
+  int (*stream_synchronize)(void *stream);
+  int (*stream_destroy)(void *stream);
+  void *context;
+} driver;
+
+#define CUDA(call)                                                                                 \
+  do {                                                                                             \
+    const int error_ = (call);                                                                     \
+    CHECK(error_ == 0, "%s: error %d", #call, error_);                                             \
+  } while (0)
+
+static void load_driver(void) {
+  const struct {
+    const char *name;
+    void *entry;
+  } entries[] = {{"cuInit", &driver.init},
+                 {"cuDeviceGet", &driver.device_get},
+                 {"cuDevicePrimaryCtxRetain", &driver.primary_retain},
+                 {"cuCtxSetCurrent", &driver.set_current},
+                 {"cuCtxSynchronize", &driver.synchronize},
+                 {"cuMemAlloc_v2", &driver.alloc},
+                 {"cuMemFree_v2", &driver.give},
+                 {"cuMemHostAlloc", &driver.host_alloc},
+                 {"cuMemFreeHost", &driver.host_give},
+                 {"cuMemcpyHtoDAsync_v2", &driver.to_device},
+                 {"cuMemcpyDtoHAsync_v2", &driver.to_host},
+                 {"cuMemsetD8_v2", &driver.fill},
+                 {"cuStreamCreate", &driver.stream_create},
+                 {"cuStreamSynchronize", &driver.stream_synchronize},
+                 {"cuStreamDestroy_v2", &driver.stream_destroy}};
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  CHECK(library != NULL, "TEST_BACKEND=cuda: %s", dlerror());
+  for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
+    void *symbol = dlsym(library, entries[i].name);
+    CHECK(symbol != NULL, "the CUDA driver has no %s", entries[i].name);
+    memcpy(entries[i].entry, &symbol, sizeof symbol);
+  }
+  int device = 0;
+  CUDA(driver.init(0));
+  CUDA(driver.device_get(&device, 0));
+  CUDA(driver.primary_retain(&driver.context, device));
+  CUDA(driver.set_current(driver.context));
+}
+
+/* One collective of one rank: input and output in device memory, and what the host sees of them. */
+typedef struct {
+  void *stream;
+  uintptr_t input, output;
+  uint32_t *source, *seen; /* page-locked */
+} lane;
+
+typedef struct {
+  dfcclContext_t ctxs[RANKS];
+  lane lanes[RANKS][COLLECTIVES];
+} job;
+
+static uint32_t value_of(int rank, int collective, int round, int element) {
+  return (uint32_t)(rank * 1000003 + collective * 10007 + round * 101 + element);
+}
+
+static void open_job(job *j) {
+  const unsigned non_blocking = 1, portable_and_mapped = 1 | 2;
+  df_collective coll = df_simple(COUNT, RANKS);
+  coll.type = dfcclUint32;
+  load_driver();
+  df_make_contexts(j->ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) df_register_all(j->ctxs, (dfcclCollId_t)c, &coll);
+  for (int i = 0; i < RANKS * COLLECTIVES; i++) {
+    lane *l = &j->lanes[i / COLLECTIVES][i % COLLECTIVES];
+    void *memory = NULL;
+    CUDA(driver.stream_create(&l->stream, non_blocking));
+    CUDA(driver.alloc(&l->input, 2 * BYTES));
+    l->output = l->input + BYTES;
+    CUDA(driver.host_alloc(&memory, 2 * BYTES, portable_and_mapped));
+    l->source = memory;
+    l->seen = l->source + COUNT;
+  }
+}
+
+static void close_job(job *j) {
+  df_free_contexts(j->ctxs, RANKS);
+  for (int i = 0; i < RANKS * COLLECTIVES; i++) {
+    lane *l = &j->lanes[i / COLLECTIVES][i % COLLECTIVES];
+    CUDA(driver.stream_destroy(l->stream));
+    CUDA(driver.give(l->input));
+    CUDA(driver.host_give(l->source));
+  }
+}
+
+static void send_input(lane *l, int rank, int collective, int round) {
+  for (int e = 0; e < COUNT; e++) l->source[e] = value_of(rank, collective, round, e);
+  CUDA(driver.to_device(l->input, l->source, BYTES, l->stream));
+}
+
+static void check_output(const lane *l, int collective, int round) {
+  df_waiting_for("the stream behind a run");
+  CUDA(driver.stream_synchronize(l->stream));
+  df_waiting_for(NULL);
+  for (int e = 0; e < COUNT; e++) {
+    uint32_t expected = 0;
+    for (int rank = 0; rank < RANKS; rank++) expected += value_of(rank, collective, round, e);
+    CHECK(l->seen[e] == expected, "collective %d, round %d, element %d: %u, not %u", collective,
+          round, e, l->seen[e], expected);
+  }
+}
+
+DF_TEST(streams, runs_in_the_order_of_streams, 120) {
+  job j;
+  if (!df_on_cuda()) DF_SKIP("no streams without a GPU");
+  open_job(&j);
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int rank = 0; rank < RANKS; rank++)
+      for (int i = 0; i < COLLECTIVES; i++) {
+        int c = rank == 0 ? i : COLLECTIVES - 1 - i; /* opposite orders */
+        lane *l = &j.lanes[rank][c];
+        send_input(l, rank, c, round);
+        OK(dfcclRunAllReduceOnStream(j.ctxs[rank], (dfcclCollId_t)c, (void *)l->input,
+                                     (void *)l->output, l->stream, NULL, NULL));
+        CUDA(driver.to_host(l->seen, l->output, BYTES, l->stream));
+      }
+    for (int rank = 0; rank < RANKS; rank++)
+      for (int c = 0; c < COLLECTIVES; c++) check_output(&j.lanes[rank][c], c, round);
+  }
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(j.ctxs[rank]));
+  close_job(&j);
+}
+
+/* What waits for the device, and so for the daemon to leave it. */
+static void call_what_waits(void) {
+  uintptr_t memory = 0;
+  void *locked = NULL;
+  df_waiting_for("allocating device memory");
+  CUDA(driver.alloc(&memory, 1000));
+  df_waiting_for("the default stream");
+  CUDA(driver.fill(memory, 1, 1000));
+  df_waiting_for("allocating page-locked memory");
+  CUDA(driver.host_alloc(&locked, 1000, 0));
+  df_waiting_for("waiting for the device");
+  CUDA(driver.synchronize());
+  df_waiting_for("freeing");
+  CUDA(driver.give(memory));
+  CUDA(driver.host_give(locked));
+  df_waiting_for(NULL);
+}
+
+static void call_between(int rank, void *arg) {
+  job *j = arg;
+  CUDA(driver.set_current(driver.context));
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int c = 0; c < COLLECTIVES; c++) {
+      send_input(&j->lanes[rank][c], rank, c, round);
+      CUDA(driver.stream_synchronize(j->lanes[rank][c].stream));
+    }
+    for (int i = 0; i < COLLECTIVES; i++) {
+      int c = rank == 0 ? i : COLLECTIVES - 1 - i;
+      OK(dfcclRunAllReduce(j->ctxs[rank], (dfcclCollId_t)c, (void *)j->lanes[rank][c].input,
+                           (void *)j->lanes[rank][c].output, NULL, NULL));
+      call_what_waits();
+    }
+    df_waiting_for("dfcclWaitAll");
+    OK(dfcclWaitAll(j->ctxs[rank]));
+    df_waiting_for(NULL);
+    for (int c = 0; c < COLLECTIVES; c++) {
+      lane *l = &j->lanes[rank][c];
+      CUDA(driver.to_host(l->seen, l->output, BYTES, l->stream));
+      check_output(l, c, round);
+    }
+  }
+}
+
+DF_TEST(streams, calls_that_wait_for_the_device, 120) {
+  job j;
+  if (!df_on_cuda()) DF_SKIP("nothing waits for the device without a GPU");
+  open_job(&j);
+  df_in_threads(RANKS, call_between, &j);
+  close_job(&j);
+}
+
+DF_TEST(streams, there_are_none_on_the_cpu, 30) {
+  dfcclContext_t ctx;
+  uint32_t value = 1;
+  if (df_on_cuda()) DF_SKIP("a GPU has streams");
+  df_make_contexts(&ctx, 1, NULL);
+  OK(dfcclRegisterAllReduce(ctx, 1, 1, dfcclUint32, dfcclSum, NULL));
+  CHECK(dfcclRunAllReduceOnStream(ctx, 1, &value, &value, NULL, NULL, NULL) == dfcclInvalidUsage,
+        "it ran on a stream");
+  CHECK(strstr(dfcclGetLastError(ctx), "stream") != NULL, "%s", dfcclGetLastError(ctx));
+  df_free_contexts(&ctx, 1);
+}
