@@ -170,6 +170,25 @@ DF_TEST(invalid_arguments, every_run_function, 30) {
   df_free_contexts(two, 2);
 }
 
+DF_TEST(invalid_arguments, every_run_function_on_a_stream, 30) {
+  static dfcclResult_t (*const runs[])(dfcclContext_t, dfcclCollId_t, const void *, void *, void *,
+                                       dfcclCallback_t, void *) = {
+      dfcclRunAllReduceOnStream, dfcclRunReduceOnStream,        dfcclRunBroadcastOnStream,
+      dfcclRunAllGatherOnStream, dfcclRunReduceScatterOnStream, dfcclRunAllToAllOnStream};
+  dfcclContext_t alone;
+  dfcclConfig_t config = df_config();
+  float send = 0, recv = 0;
+  config.backend = dfcclBackendCpu;
+  OK(dfcclInitAll(&alone, 1, &config));
+  OK(dfcclRegisterAllReduce(alone, 1, 1, dfcclFloat32, dfcclSum, NULL));
+  for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+    REFUSED(runs[i](NULL, 1, &send, &recv, NULL, NULL, NULL), dfcclInvalidArgument, "NULL");
+    REFUSED(runs[i](alone, 1, &send, &recv, NULL, NULL, NULL), dfcclInvalidUsage, "streams");
+  }
+  CHECK(df_stats(alone).sqesSubmitted == 0, "a refused run was counted as submitted");
+  OK(dfcclDestroy(alone));
+}
+
 DF_TEST(invalid_arguments, the_others, 30) {
   int done = 0;
   void *memory = NULL;

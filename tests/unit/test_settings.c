@@ -131,6 +131,8 @@ DF_TEST(settings, words, 30) {
   refused("DFCCL_RECORD", "");
   refused("DFCCL_TUNING", path);
   refused("DFCCL_TUNING", "");
+  refused("DFCCL_TUNING", "/tmp");      /* a directory opens and cannot be read */
+  refused("DFCCL_TUNING", "/dev/zero"); /* more than a table may have */
   refused("DFCCL_TUNING", "/dev/null"); /* a table has a first line */
   path[511] = '\0';
   CHECK(strcmp(accepted("DFCCL_RECORD", path).record, path) == 0, "the longest path");
@@ -196,4 +198,21 @@ DF_TEST(settings, a_failure_changes_nothing, 30) {
   setenv("DFCCL_NAP_US", "soon", 1);
   RESULT(df_settings_read(&s, NULL), dfcclInvalidUsage);
   CHECK(memcmp(&s, &before, sizeof s) == 0, "the settings were written");
+}
+
+DF_TEST(settings, a_device_that_the_library_lacks, 30) {
+  df_settings settings;
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCuda;
+  dfcclResult_t result = df_settings_read(&settings, &config);
+  if (result == dfcclSuccess) { /* it has it */
+    CHECK(settings.backend == dfcclBackendCuda, "another device is taken");
+  } else {
+    const char *said = df_last_sentence();
+    CHECK(strstr(said, "CUDA") != NULL, "\"%s\"", said);
+  }
+  config.backend = (dfcclBackend_t)3;
+  RESULT(df_settings_read(&settings, &config), dfcclInvalidArgument);
+  config.backend = (dfcclBackend_t)-1;
+  RESULT(df_settings_read(&settings, &config), dfcclInvalidArgument);
 }

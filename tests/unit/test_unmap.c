@@ -17,12 +17,14 @@
 
 enum { BYTES = 1 << 16 };
 
-static uint32_t given_back, closed, attempts, rounds;
+static uint32_t n_given_back, n_closed, attempts, rounds;
+static uint32_t given_back(void) { return df_load_relaxed_u32(&n_given_back); }
+static uint32_t closed(void) { return df_load_relaxed_u32(&n_closed); }
 
 /* ---- a device whose memory peers map by a handle */
 
 static void give_back(df_segment *segment) {
-  df_system_add_u32(segment->is_mapping ? &closed : &given_back, 1);
+  df_system_add_u32(segment->is_mapping ? &n_closed : &n_given_back, 1);
   free(segment->base);
 }
 
@@ -68,7 +70,6 @@ static void open_with_exports(df_stage *s) {
   ops.map_memory = map_memory;
   s->context->ops = &ops;
   pthread_mutex_unlock(&s->context->lock);
-  given_back = closed = attempts = rounds = 0;
 }
 
 static void say_unmapped(const df_stage *s, int peer, uint64_t id) {
@@ -111,9 +112,9 @@ DF_TEST(unmap, what_peers_have_mapped_is_kept_until_they_say, 30) {
   let_it_look(&s);
   say_unmapped(&s, 1, id);
   let_it_look(&s);
-  CHECK(given_back == 0, "rank 2 still has it mapped");
+  CHECK(given_back() == 0, "rank 2 still has it mapped");
   say_unmapped(&s, 2, id);
-  EVENTUALLY(df_load_relaxed_u32(&given_back) == 1);
+  EVENTUALLY(given_back() == 1);
   say_unmapped(&s, 1, 0);
   say_unmapped(&s, 2, 0);
   stage_close(&s);
@@ -124,9 +125,9 @@ DF_TEST(unmap, who_died_has_nothing_mapped, 30) {
   open_with_exports(&s);
   say_unmapped(&s, 2, free_what_is_mapped(&s));
   let_it_look(&s);
-  CHECK(given_back == 0, "rank 1 still has it mapped");
+  CHECK(given_back() == 0, "rank 1 still has it mapped");
   stage_die(&s, 1);
-  EVENTUALLY(df_load_relaxed_u32(&given_back) == 1);
+  EVENTUALLY(given_back() == 1);
   say_unmapped(&s, 2, 0);
   stage_close(&s);
 }
@@ -141,7 +142,7 @@ DF_TEST(unmap, who_died_while_it_was_spoken_to_has_nothing_mapped, 30) {
   stage_die(&s, 1);
   df_send(s.context, 1, &message, NULL, -1);
   pthread_mutex_unlock(&s.context->lock);
-  EVENTUALLY(df_load_relaxed_u32(&given_back) == 1);
+  EVENTUALLY(given_back() == 1);
   say_unmapped(&s, 2, 0);
   stage_close(&s);
 }
@@ -154,10 +155,10 @@ DF_TEST(unmap, who_is_cut_off_keeps_what_it_has_mapped, 30) {
   CHECK(send(s.peers[1], "nonsense", 8, MSG_NOSIGNAL) == 8, "rank 1 cannot speak");
   EVENTUALLY(!is_connected(&s, 1));
   let_it_look(&s);
-  CHECK(given_back == 0, "rank 1 lives, and its mapping leads to memory that was given back");
+  CHECK(given_back() == 0, "rank 1 lives, and its mapping leads to memory that was given back");
   say_unmapped(&s, 2, 0);
   stage_close(&s);
-  CHECK(given_back == 0, "the memory was given back at the end, and rank 1 lives");
+  CHECK(given_back() == 0, "the memory was given back at the end, and rank 1 lives");
 }
 
 /* ---- what is mapped here */
@@ -206,12 +207,12 @@ DF_TEST(unmap, mappings_are_closed_when_their_owner_asks, 30) {
   map(&s, 6);
   unmap(&s, 6, 0);
   CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not told");
-  CHECK(closed == 1, "%u of 2 mappings were closed", closed);
+  CHECK(closed() == 1, "%u of 2 mappings were closed", closed());
   unmap(&s, 6, 0);
   CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "what is not mapped is not answered");
   stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_BYE}, NULL);
   CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 0), "rank 1 leaves and is not told");
-  CHECK(closed == 2, "%u of 2 mappings were closed", closed);
+  CHECK(closed() == 2, "%u of 2 mappings were closed", closed());
   stage_close(&s);
 }
 
@@ -227,9 +228,9 @@ DF_TEST(unmap, what_a_run_may_be_reading_stays_mapped, 30) {
   unmap(&s, 6, 0); /* its owner knows that nobody reads it */
   CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 6), "rank 1 is not told");
   let_it_look(&s);
-  CHECK(closed == 1, "a run may be reading what was closed");
+  CHECK(closed() == 1, "a run may be reading what was closed");
   OK(dfcclAbort(s.context));
   CHECK(stage_hears(&s, 1, DF_MESSAGE_UNMAPPED, 5), "rank 1 is not told at the end");
-  CHECK(closed == 2, "%u of 2 mappings were closed", closed);
+  CHECK(closed() == 2, "%u of 2 mappings were closed", closed());
   stage_close(&s);
 }

@@ -1,0 +1,78 @@
+/*
+ * Promises of src/host/match.c to a rank whose peers, played by this test, announce what makes no
+ * sense to it, or in no order:
+ *   - A type, operator, operation or algorithm that this version does not know differs from each
+ * that it knows: a mismatch with a sentence.
+ *   - Announcements of one id are dropped in whatever order they are through with, and no other one
+ *     with them.
+ */
+#include <string.h>
+
+#include "stage.h"
+
+enum { COLL = 7, COUNT = 100 };
+
+static dfcclResult_t register_of_two(const df_stage *s, dfcclCollId_t id) {
+  static const int ranks[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = ranks;
+  options.nRanks = 2;
+  return dfcclRegisterAllReduce(s->context, id, COUNT, dfcclInt8, dfcclSum, &options);
+}
+
+static void open_with_bell(df_stage *s) {
+  stage_open(s);
+  stage_offer_segment(s, 0, DF_PAGE, DF_SEGMENT_HOME);
+}
+
+static void differs(size_t offset, const char *words) {
+  df_stage s;
+  int8_t buffer[COUNT] = {0};
+  const uint32_t unheard_of = 4711;
+  open_with_bell(&s);
+  OK(register_of_two(&s, COLL));
+  df_announcement announcement = stage_announcement_of(&s, COLL);
+  memcpy((uint8_t *)&announcement + offset, &unheard_of, sizeof unheard_of);
+  stage_announce(&s, COLL, &announcement);
+  RESULT(dfcclRunAllReduce(s.context, COLL, buffer, buffer, NULL, NULL), dfcclMismatch);
+  CHECK(strstr(dfcclGetLastError(s.context), words) != NULL, "\"%s\"",
+        dfcclGetLastError(s.context));
+  stage_close(&s);
+}
+
+DF_TEST(match, what_this_version_does_not_know_differs, 60) {
+  differs(offsetof(df_announcement, type), "data type is int8 here and unknown there");
+  differs(offsetof(df_announcement, op), "reduction operator is sum here and unknown there");
+  differs(offsetof(df_announcement, operation), "here and unknown there");
+  differs(offsetof(df_announcement, algorithm), "here and unknown there");
+}
+
+static unsigned long records(const df_stage *s) {
+  unsigned long n = 0;
+  pthread_mutex_lock(&s->context->lock);
+  ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
+  void *entry;
+  while (ck_hs_next(&s->context->remotes, &iterator, &entry))
+    for (const df_remote *remote = entry; remote; remote = remote->next) n++;
+  pthread_mutex_unlock(&s->context->lock);
+  return n;
+}
+
+/* The peer announces a second time and deregisters that, before it deregisters the first. */
+DF_TEST(match, announcements_end_in_any_order, 30) {
+  df_stage s;
+  open_with_bell(&s);
+  OK(register_of_two(&s, COLL));
+  const df_announcement announcement = stage_announcement_of(&s, COLL);
+  stage_announce(&s, COLL, &announcement);
+  OK(dfcclDeregister(s.context, COLL));
+  CHECK(records(&s) == 1, "%lu records of one announcement", records(&s));
+  stage_announce(&s, COLL, &announcement);
+  OK(register_of_two(&s, COLL));
+  stage_handle(&s, &(df_message){.kind = DF_MESSAGE_DEREGISTER, .id = COLL}, -1);
+  OK(dfcclDeregister(s.context, COLL));
+  CHECK(records(&s) == 1, "%lu records are left of the first announcement", records(&s));
+  stage_handle(&s, &(df_message){.kind = DF_MESSAGE_DEREGISTER, .id = COLL}, -1);
+  CHECK(records(&s) == 0, "%lu records are left", records(&s));
+  stage_close(&s);
+}

@@ -1,0 +1,33 @@
+/*
+ * Promises of src/base/result.c: each result code has a name and a sentence of its own, what is no
+ * code has some, and the first sentence about a failure is kept for its thread.
+ */
+#include "base/result.h"
+
+#include <string.h>
+
+#include "support/harness.h"
+
+enum { CODES = dfcclOutOfMemory + 1 };
+
+DF_TEST(result, each_code_has_its_own_name_and_sentence, 30) {
+  for (int i = 0; i < CODES; i++) {
+    const char *name = df_result_name((dfcclResult_t)i);
+    CHECK(strncmp(name, "dfccl", 5) == 0, "code %d is called \"%s\"", i, name);
+    for (int k = 0; k < i; k++) {
+      CHECK(strcmp(name, df_result_name((dfcclResult_t)k)) != 0, "%d is called as %d", i, k);
+      CHECK(strcmp(dfcclGetErrorString((dfcclResult_t)i), dfcclGetErrorString((dfcclResult_t)k)) !=
+                0,
+            "%d is explained as %d", i, k);
+    }
+  }
+  CHECK(strcmp(df_result_name(dfcclTimeout), "dfcclTimeout") == 0, "%s",
+        df_result_name(dfcclTimeout));
+}
+
+DF_TEST(result, what_is_no_code_has_a_name_too, 30) {
+  for (int i = -1; i <= CODES; i += CODES + 1) {
+    CHECK(strstr(df_result_name((dfcclResult_t)i), "unknown") != NULL, "%d has a name", i);
+    CHECK(strstr(dfcclGetErrorString((dfcclResult_t)i), "unknown") != NULL, "%d is explained", i);
+  }
+}
