@@ -60,17 +60,22 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   }
 }
 
-/* Leader: this block is through with the picked collective's run; the last block to be so writes
- * the CQE. */
-DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descriptor *desc,
-                                uint32_t status, const df_lanes *lanes) {
+/* Leader: the picked collective's next run is the one to take up. */
+DF_CORE void df_daemon_end_run(df_block *block, df_descriptor *desc) {
   df_cursor *cursor = &block->picked->cursor;
-  uint32_t slot = (uint32_t)(cursor->run % DF_RUNS_AHEAD);
-  if (status != 0) df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], status);
   cursor->run++;
   cursor->phase = DF_PHASE_BEGIN;
   block->picked->dirty = 1;
   df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(cursor));
+}
+
+/* Leader: this block is through with the picked collective's run; the last block to be so writes
+ * the CQE. */
+DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descriptor *desc,
+                                uint32_t status, const df_lanes *lanes) {
+  uint32_t slot = (uint32_t)(block->picked->cursor.run % DF_RUNS_AHEAD);
+  if (status != 0) df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], status);
+  df_daemon_end_run(block, desc);
   df_scheduler_retire(block);
   uint32_t n_blocks = desc->n_blocks;
   if (n_blocks > 1) {
@@ -106,6 +111,37 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
                        lanes);
   }
 }
+
+#if !defined(__CUDACC__)
+/*
+ * The first turn of a run that was not submitted by an SQE: its submitter executes the block, and
+ * nothing else is there to do, neither in the SQ nor in the task queue. The collective has this one
+ * block. Nothing is waited for: what cannot go on now goes into the task queue. Returns 1 when the
+ * run is done; no CQE tells of it. The bells of peers are still to be rung.
+ */
+static inline int df_daemon_first_turn(df_block *block, uint32_t collective, df_lanes *lanes) {
+  df_descriptor *desc = block->device->descriptors[collective];
+  int progressed = 0;
+  DF_ASSERT(block->tasks.length == 0);
+  DF_ASSERT(desc->n_blocks == 1);
+  df_scheduler_note_new(block);
+  df_scheduler_choose(block, collective, lanes);
+  block->place = 0;
+  block->spin_limit = 1;
+  if (df_daemon_execute(block, desc, lanes, &progressed) == DF_STEP_DONE) {
+    df_daemon_end_run(block, desc);
+    df_count(&block->stats.cqes_written, 1); /* as if */
+    return 1;
+  }
+  df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
+  df_scheduler_enqueue(block, collective);
+  if (block->device->tunables.preempt_every) {
+    df_count(&block->stats.preemptions, 1);
+    df_context_flush(&block->cache);
+  }
+  return 0;
+}
+#endif
 
 /* All lanes; so is every turn's result. The leader decides between the first and the second barrier
  * of a pair of them, in words that it does not touch again before all lanes have met once more. */

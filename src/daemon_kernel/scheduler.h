@@ -23,20 +23,29 @@ DF_CORE uint32_t df_scheduler_place_of(const df_block *block, uint32_t collectiv
   return place;
 }
 
+/* A run has come to this block. */
+DF_CORE void df_scheduler_note_new(df_block *block) {
+  block->quiet_polls = block->blocked_polls = 0;
+  block->swept = 0;
+  df_count(&block->stats.sqes_fetched, 1);
+}
+
+/* A run of it is to be executed here. */
+DF_CORE void df_scheduler_enqueue(df_block *block, uint32_t collective) {
+  if (block->tasks.pending[collective]++ > 0) return; /* it is there already, for an earlier run */
+  uint32_t place = df_scheduler_place_of(block, collective);
+  df_task_queue_insert(&block->tasks, place, collective);
+  if (place < block->place) block->place = place;
+}
+
 /* SQ -> task queue, one entry. Returns 0 when the SQ is empty. */
 DF_CORE int df_scheduler_fetch(df_block *block) {
   df_sqe sqe;
   if (!df_sq_fetch_spmc(&block->device->sq, &block->read_index, &sqe)) return 0;
-  uint32_t collective = sqe.collective;
   block->quiet_polls = block->blocked_polls = 0;
   if (block->index >= sqe.blocks) return 1; /* not ours to execute */
-  df_count(&block->stats.sqes_fetched, 1);
-  block->swept = 0;
-  if (block->tasks.pending[collective]++ > 0)
-    return 1; /* in the queue already, for an earlier run */
-  uint32_t place = df_scheduler_place_of(block, collective);
-  df_task_queue_insert(&block->tasks, place, collective);
-  if (place < block->place) block->place = place;
+  df_scheduler_note_new(block);
+  df_scheduler_enqueue(block, sqe.collective);
   return 1;
 }
 
@@ -99,6 +108,18 @@ DF_CORE df_context_slot *df_scheduler_load(df_block *block, uint32_t collective,
   return slot;
 }
 
+/* The collective is the picked one. */
+DF_CORE void df_scheduler_choose(df_block *block, uint32_t collective, const df_lanes *lanes) {
+  const df_descriptor *desc = block->device->descriptors[collective];
+  df_context_slot *slot = df_scheduler_load(block, collective, lanes);
+  if (slot->cursor.generation != desc->generation) { /* the entry was registered anew */
+    slot->cursor.run = 0;
+    slot->cursor.phase = DF_PHASE_BEGIN;
+    slot->cursor.generation = desc->generation;
+  }
+  block->picked = slot;
+}
+
 /* Chooses the next collective and loads its context. picked is NULL when there is none. */
 DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
   uint64_t read = block->read_index;
@@ -112,15 +133,7 @@ DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
     block->picks = 0;
     block->place = df_scheduler_fair_place(block);
   }
-  uint32_t collective = block->tasks.order[block->place];
-  const df_descriptor *desc = block->device->descriptors[collective];
-  df_context_slot *slot = df_scheduler_load(block, collective, lanes);
-  if (slot->cursor.generation != desc->generation) { /* the entry was registered anew */
-    slot->cursor.run = 0;
-    slot->cursor.phase = DF_PHASE_BEGIN;
-    slot->cursor.generation = desc->generation;
-  }
-  block->picked = slot;
+  df_scheduler_choose(block, block->tasks.order[block->place], lanes);
   block->spin_limit = df_scheduler_spin_limit(&block->device->tunables, block->place);
 }
 

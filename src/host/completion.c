@@ -104,6 +104,17 @@ static void finish(dfcclContext_t context, df_coll *coll) {
   df_publish_u64(&coll->words->completed, coll->words->completed + 1);
 }
 
+/* [lock] Its submitter has executed the collective's only run, which has no callback: what an SQE,
+ * a CQE and reaping would have counted. */
+void df_finish_first_turn(dfcclContext_t context, df_coll *coll) {
+  DF_ASSERT(coll->words->completed + 1 == coll->submitted); /* all earlier ones are finished */
+  df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
+  coll->retired++;
+  coll->taken++;
+  df_publish_u64(&context->runs_taken, context->runs_taken + 1);
+  finish(context, coll);
+}
+
 /* [lock] Room for one more outstanding run's callback, made before the run is accepted: completing
  * needs no memory. */
 dfcclResult_t df_reserve_callback(dfcclContext_t context) {
@@ -139,7 +150,7 @@ static uint32_t reap(dfcclContext_t context) {
   df_callback_queue *queue = &context->callbacks;
   pthread_mutex_lock(&context->lock);
   while ((coll = take(context, &run, &status)) != NULL) {
-    if (run.callback == NULL && queue->head == queue->tail && !queue->running) {
+    if (run.callback == NULL && !df_has_callbacks(context)) {
       finish(context, coll);
       finished++;
       continue;
@@ -160,7 +171,7 @@ static void wake_waiters(dfcclContext_t context) {
 }
 
 /* The same by a thread that has let go of the lock since. */
-static void wake_waiters_unlocked(dfcclContext_t context) {
+void df_wake_waiters_unlocked(dfcclContext_t context) {
   df_wake_fence_unlocked();
   if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
 }
@@ -215,7 +226,7 @@ uint32_t df_complete(dfcclContext_t context, df_driver *driver) {
     df_wake_fence(); /* before the next look: the poller may have left a callback to us (store
                         buffering) */
   }
-  if (n > 0) wake_waiters_unlocked(context);
+  if (n > 0) df_wake_waiters_unlocked(context);
   return n;
 }
 

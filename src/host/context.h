@@ -1,7 +1,7 @@
 /*
  * The host's view of one rank. One lock protects registry, peers, submission and memory tables; it
- * is held for short, bounded work only: never while the daemon executes, never while user code
- * runs, never across a system call that waits.
+ * is held for short, bounded work only: never while user code runs, never across a system call that
+ * waits, and while the daemon executes only in the first turn of a short run (submit.c).
  *
  * Threads of a context: a background thread for each block (executor_cpu), the service thread
  * (control messages, links, deadlines; service.c), the poller (CQ to callbacks; completion.c), and
@@ -99,6 +99,7 @@ typedef struct df_coll {
   uint32_t ring_slots;       /* of each ring in which this rank receives: at least shape.n_slots */
   int links_reserved;        /* this rank's receive rings exist and were told to the peers */
   int ready;                 /* all links stand: runs may be admitted */
+  int first_turn;            /* ... and its submitter may take a run's first turn: it is short */
 
   dfcclResult_t failed;
   char sentence[DF_SENTENCE_BYTES];
@@ -365,6 +366,13 @@ void df_poller_stop(dfcclContext_t context);
 uint32_t df_complete(dfcclContext_t context, df_driver *driver);
 void df_reap_and_ring(void *context);             /* reaps, and leaves callbacks to the poller */
 int df_completion_is_due(dfcclContext_t context); /* would df_complete find something? */
+void df_finish_first_turn(dfcclContext_t context, df_coll *coll); /* [lock] it is done */
+/* Runs were finished under the lock, which the caller has let go of since. */
+void df_wake_waiters_unlocked(dfcclContext_t context);
+/* [lock] Callbacks wait, or one is running. */
+static inline int df_has_callbacks(const dfcclContext_t context) {
+  return context->callbacks.head != context->callbacks.tail || context->callbacks.running;
+}
 dfcclResult_t df_reserve_callback(dfcclContext_t context); /* [lock] */
 int df_has_outstanding(void *context);
 void df_ring_poller(void *context);

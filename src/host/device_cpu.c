@@ -120,6 +120,11 @@ static void stop(dfcclContext_t context) {
   if (state_of(context)) df_executor_stop(&state_of(context)->executor);
 }
 
+static df_first_turn first_turn(dfcclContext_t context, uint32_t collective,
+                                df_first_bells *bells) {
+  return df_executor_first_turn(&state_of(context)->executor, collective, bells);
+}
+
 static void submitted(dfcclContext_t context, int urgent, int unlocked) {
   df_executor_submitted(&state_of(context)->executor, urgent, unlocked);
 }
@@ -285,6 +290,7 @@ const df_device_ops df_device_cpu = {
     .give_reach = give_reach,
     .create_memory = create_memory,
     .map_memory = map_memory,
+    .first_turn = first_turn,
     .submitted = submitted,
     .drive_begin = drive_begin,
     .drive_turn = drive_turn,

@@ -15,6 +15,8 @@
  * waits for nobody run ahead. */
 enum { DF_DEEP_RING_STRIDE = 4096 + DF_CACHE_LINE, DF_AHEAD_RING_BYTES = 8192 };
 
+enum { DF_FIRST_TURN_STEPS = 32 }; /* most primitives of a run that its submitter executes */
+
 static uint64_t log2_of(uint32_t power_of_two) {
   return 31u - (uint32_t)__builtin_clz(power_of_two);
 }
@@ -204,6 +206,18 @@ static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status)
   df_fail_collective(context, coll, status, 1, sentence);
 }
 
+/* Are its runs so short that a submitter may execute them, as far as they come without waiting,
+ * under the lock? */
+static int is_short(const dfcclContext_t context, const df_coll *coll) {
+  const df_descriptor *d = coll->descriptor;
+  uint64_t most = (uint64_t)context->settings.first_turn_max;
+  uint64_t pieces = d->geometry == DF_GEOMETRY_PIECES ? d->pieces : 1;
+  return most != 0 && context->ops->first_turn != NULL && coll->shape.n_blocks == 1 &&
+         coll->count <= most && pieces <= DF_FIRST_TURN_STEPS &&
+         coll->count * pieces * df_type_size(coll->type) <= most &&
+         (uint64_t)coll->shape.parts[0].loops * coll->plan->n_primitives <= DF_FIRST_TURN_STEPS;
+}
+
 /* [lock], which is let go in the background. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (coll->ready || coll->failed != dfcclSuccess || coll->n_bound + 1 < coll->n) return;
@@ -230,6 +244,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   }
   if (is_given_up(coll)) return;
   coll->ready = 1;
+  coll->first_turn = is_short(context, coll);
   df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
          (unsigned long long)coll->id);
   df_list(context, coll);

@@ -61,6 +61,9 @@
   X(far_ns, "DFCCL_FAR_NS", 110, 0, 65535,                                                         \
     "CPU: a line from a peer's cache that takes so long comes from afar: large slots are written " \
     "past the caches; 0: never")                                                                   \
+  X(first_turn_max, "DFCCL_FIRST_TURN_MAX", 4096, 0, DF_MAX_SLOT_BYTES,                            \
+    "CPU: bytes up to which the thread that submits a run executes its first turn itself; 0: "     \
+    "never")                                                                                       \
   X(block_min, "DFCCL_BLOCK_MIN", 65536, 1, 1ll << 40,                                             \
     "bytes of a collective for each block it uses")                                                \
   X(split, "DFCCL_SPLIT", 0, 1, DF_MAX_RANKS,                                                      \

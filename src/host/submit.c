@@ -80,22 +80,45 @@ static int has_room(const dfcclContext_t context, const df_coll *coll) {
   return in_device == 0 || (in_device < DF_RUNS_AHEAD && context->surplus < DF_RUNS_AHEAD_POOL);
 }
 
-/* Returns 0 when the SQ is full. */
-static inline int admit(dfcclContext_t context, df_coll *coll, df_run run) {
+/* The callback and the arguments of the next run are recorded before the daemon can see them. */
+static inline void record_admission(df_coll *coll, df_run run) {
   uint32_t slot = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
-  coll->in_device[slot] = run; /* the callback is recorded before its SQE can be seen */
+  coll->in_device[slot] = run;
   coll->descriptor->words->runs[slot] = (df_run_arguments){.send = run.send,
                                                            .recv = run.recv,
                                                            .send_reach = (uint16_t)run.send_reach,
                                                            .recv_reach = (uint16_t)run.recv_reach,
                                                            .ticket = run.ticket};
-  if (!df_sq_push_spmc(&context->device->sq,
-                       (df_sqe){.collective = coll->index, .blocks = coll->shape.n_blocks}))
-    return 0;
+}
+
+static inline void count_admission(dfcclContext_t context, df_coll *coll) {
   if (df_runs_in_device(coll) > 0) context->surplus++;
   coll->admitted++;
   df_store_relaxed_u64(&context->sqes_submitted, context->sqes_submitted + 1);
+}
+
+/* The recorded run goes to the daemon. Returns 0 when the SQ is full. */
+static inline int push(dfcclContext_t context, df_coll *coll) {
+  if (!df_sq_push_spmc(&context->device->sq,
+                       (df_sqe){.collective = coll->index, .blocks = coll->shape.n_blocks}))
+    return 0;
+  count_admission(context, coll);
   return 1;
+}
+
+/*
+ * A short run that nothing is before is begun by its submitter, so that it needs no SQE, and no CQE
+ * either where it is done without waiting. Runs with a callback go the long way: whoever takes
+ * their CQE runs it. So do runs whose collective, or any other one, has a callback to be run yet:
+ * finished runs are counted in order.
+ */
+static inline df_first_turn take_first_turn(dfcclContext_t context, df_coll *coll, int has_callback,
+                                            df_first_bells *bells) {
+  if (!coll->first_turn || df_runs_in_device(coll) > 0 || has_callback || df_has_callbacks(context))
+    return DF_FIRST_TURN_REFUSED;
+  df_first_turn result = context->ops->first_turn(context, coll->index, bells);
+  if (result != DF_FIRST_TURN_REFUSED) count_admission(context, coll);
+  return result;
 }
 
 /*
@@ -113,7 +136,8 @@ void df_admit_listed(dfcclContext_t context) {
     df_coll *coll = unlist_first(context);
     while (!sq_full && !context->held && coll->failed == dfcclSuccess && coll->ready &&
            coll->backlog_length > 0 && has_room(context, coll)) {
-      if (!admit(context, coll, coll->backlog[coll->backlog_head])) {
+      record_admission(coll, coll->backlog[coll->backlog_head]);
+      if (!push(context, coll)) {
         sq_full = 1;
         break;
       }
@@ -195,13 +219,26 @@ static dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operati
   return df_fail(status, "%s", sentence);
 }
 
+/* What a submission leaves to be done when the lock has been let go of. */
+typedef struct df_aftermath {
+  int pushed; /* the daemon has been given the run */
+  df_first_turn first;
+  df_first_bells bells; /* after a first turn */
+} df_aftermath;
+
 /* [lock] */
-static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run run, int *pushed) {
+static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run run,
+                                   df_aftermath *after) {
   dfcclResult_t reserved = df_reserve_callback(context);
   if (reserved != dfcclSuccess) return reserved;
   int straight = coll->ready && coll->backlog_length == 0 && !context->held &&
-                 has_room(context, coll) && !context->has_listed && admit(context, coll, run);
-  *pushed = straight;
+                 has_room(context, coll) && !context->has_listed;
+  if (straight) {
+    record_admission(coll, run);
+    after->first = take_first_turn(context, coll, run.callback != NULL, &after->bells);
+    straight = after->first != DF_FIRST_TURN_REFUSED || push(context, coll);
+  }
+  after->pushed = straight;
   if (!straight) {
     if (context->backlog_length >= (uint64_t)context->settings.backlog)
       return df_fail(dfcclInvalidUsage,
@@ -217,6 +254,7 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run
   uint64_t number = coll->submitted++;
   df_publish_u64(&coll->words->submitted, coll->submitted);
   if (context->recorder) df_record_run(context, coll, number);
+  if (after->first == DF_FIRST_TURN_DONE) df_finish_first_turn(context, coll);
   if (straight) return dfcclSuccess;
   if (!coll->ready) {
     df_links_progress(context, coll);
@@ -227,9 +265,19 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run
   return dfcclSuccess;
 }
 
+/* Peers that sleep, and for whom a first turn has left news; without the lock. */
+static inline void ring_peers(const df_first_bells *bells) {
+  df_wake_fence_unlocked();
+  for (uint32_t i = 0; i < bells->n; i++)
+    if (DF_UNLIKELY(df_load_relaxed_u32(&bells->bells[i]->sleepers) != 0))
+      df_bell_wake(bells->bells[i]);
+}
+
 static inline dfcclResult_t request(dfcclContext_t context, df_operation operation,
                                     dfcclCollId_t id, df_run run) {
-  int pushed = 0;
+  df_aftermath after;
+  after.pushed = 0;
+  after.first = DF_FIRST_TURN_REFUSED;
   if (context->settings.timeout_ms) run.submitted_ns = df_clock_ns();
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, id);
@@ -240,10 +288,14 @@ static inline dfcclResult_t request(dfcclContext_t context, df_operation operati
       run.send_reach = df_memory_reach(context, run.send);
       run.recv_reach = df_memory_reach(context, run.recv);
     }
-    result = submit(context, coll, run, &pushed);
+    result = submit(context, coll, run, &after);
   }
   pthread_mutex_unlock(&context->lock);
-  if (pushed) context->ops->submitted(context, 0, 1);
+  if (after.first != DF_FIRST_TURN_REFUSED) ring_peers(&after.bells);
+  if (after.first == DF_FIRST_TURN_DONE)
+    df_wake_waiters_unlocked(context);
+  else if (after.pushed)
+    context->ops->submitted(context, 0, 1);
   if (run.submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
     if (df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);

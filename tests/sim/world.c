@@ -54,6 +54,9 @@ static void draw_settings(sim_random *random) {
   s->quit_polls = 1 + sim_below(random, 8);
   s->yield_polls = sim_one_in(random, 2) ? 2 : 1000;
   s->preempt_every = sim_one_in(random, 6);
+  /* Not from the same sequence: worlds that are on record stay what they are. */
+  sim_random apart = {.state = random->state ^ 0x2545f4914f6cdd1dull};
+  if (sim_one_in(&apart, 3)) s->first_turn_max = 0;
   s->context_slots = 1 << sim_below(random, 2);
   s->slot_bytes = 64;
   s->slots = 2;
@@ -414,12 +417,13 @@ void sim_world_print(void) {
   static const char *const cqs[] = {"ring", "packed", "slots"};
   const df_settings *s = &sim_plan.settings;
   printf("world: %u ranks, %u thread(s) each, %lld block(s), queue of %lld, CQ %s, spin %lld/%lld, "
-         "quit after %lld polls, %s%s%s\n",
+         "quit after %lld polls, %s%s%s%s\n",
          sim_plan.n_ranks, sim_plan.n_threads, s->max_blocks, s->queue_depth, cqs[s->cq],
          s->spin_front, s->spin_min, s->quit_polls,
          sim_plan.warm ? "links stand, " : "links to be made, ",
          s->direct ? "buffers are lent" : "buffers are copied",
-         s->preempt_every ? ", preempted at every step" : "");
+         s->preempt_every ? ", preempted at every step" : "",
+         s->first_turn_max ? ", first turns by submitters" : "");
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
     printf("  collective %u: %s of %u int32, members 0x%x, root %u, %u run(s), priority %d, %s\n",
            c, df_operation_name(sim_plan.coll[c].operation), sim_plan.coll[c].count,

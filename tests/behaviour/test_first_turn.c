@@ -1,0 +1,123 @@
+/*
+ * Promise: a short run that nothing is before is begun by the thread that submits it, and is done
+ * when dfcclRun* returns if it needs nothing more (DFCCL_FIRST_TURN_MAX). What it lacks is waited
+ * for by the daemon, whether or not anybody waits for the run. Results, order and counters are
+ * those of any other run.
+ */
+#include "support/buffers.h"
+#include "support/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Most runs of a rank that is alone are done on return: all but those that find a background thread
+ * at the block, or that start it. */
+DF_TEST(first_turn, done_on_return, 60) {
+  if (df_on_cuda()) DF_SKIP("the CPU device only");
+  enum { RUNS = 10000, LEAST = 100 };
+  dfcclContext_t ctx;
+  int done_on_return = 0;
+  df_make_contexts(&ctx, 1, NULL);
+  df_collective coll = df_simple(2, 1);
+  df_register_all(&ctx, 1, &coll);
+  for (int32_t run = 0; run < RUNS; run++) {
+    int32_t send[2] = {run, -run}, recv[2] = {-1, 1};
+    int done = 0;
+    OK(dfcclRunAllReduce(ctx, 1, send, recv, NULL, NULL));
+    OK(dfcclTest(ctx, 1, &done));
+    done_on_return += done;
+    OK(dfcclWait(ctx, 1));
+    CHECK(recv[0] == run && recv[1] == -run, "run %d: %d, %d", run, recv[0], recv[1]);
+  }
+  fprintf(stderr, "first turn: %d of %d runs were done on return\n", done_on_return, RUNS);
+  CHECK(done_on_return >= LEAST, "only %d of %d runs were done on return", done_on_return, RUNS);
+  df_free_contexts(&ctx, 1);
+}
+
+static void expect_counted(dfcclContext_t ctx, uint64_t runs) {
+  dfcclStats_t s = df_stats(ctx);
+  CHECK(s.sqesSubmitted == runs && s.sqesFetched == runs && s.cqesWritten == runs &&
+            s.callbacksRun == 0 && s.taskQueueLength == 0,
+        "%llu runs: %llu submitted, %llu fetched, %llu CQEs, %llu callbacks, %u in the task queue",
+        (unsigned long long)runs, (unsigned long long)s.sqesSubmitted,
+        (unsigned long long)s.sqesFetched, (unsigned long long)s.cqesWritten,
+        (unsigned long long)s.callbacksRun, s.taskQueueLength);
+}
+
+static int is_done(dfcclContext_t ctx) {
+  int done = 0;
+  OK(dfcclTest(ctx, 1, &done));
+  return done;
+}
+
+/* The receiver's run is stuck in its first turn, and nobody waits for it. */
+static void nobody_waits(const char *most_bytes) {
+  enum { ROUNDS = 100 };
+  dfcclContext_t ctxs[2];
+  setenv("DFCCL_FIRST_TURN_MAX", most_bytes, 1);
+  df_make_contexts(ctxs, 2, NULL);
+  for (int rank = 0; rank < 2; rank++)
+    OK(dfcclRegisterBroadcast(ctxs[rank], 1, 2, dfcclInt32, 0, NULL));
+  for (int32_t round = 0; round < ROUNDS; round++) {
+    int32_t sent[2][2] = {{round, 1}, {round, 2}}, received[2][2] = {{-1, -1}, {-1, -1}};
+    for (int run = 0; run < 2; run++) {
+      for (int rank = 1; rank >= 0; rank--)
+        OK(dfcclRunBroadcast(ctxs[rank], 1, sent[run], rank == 0 ? sent[run] : received[run], NULL,
+                             NULL));
+      for (int rank = 0; rank < 2; rank++) {
+        if (run == 0) /* the second run finds the block on the device */
+          OK(dfcclWait(ctxs[rank], 1));
+        else
+          EVENTUALLY(is_done(ctxs[rank]));
+      }
+      CHECK(received[run][0] == round && received[run][1] == run + 1, "round %d: %d, %d", round,
+            received[run][0], received[run][1]);
+    }
+  }
+  for (int rank = 0; rank < 2; rank++) expect_counted(ctxs[rank], 2 * ROUNDS);
+  df_free_contexts(ctxs, 2);
+}
+
+DF_TEST(first_turn, nobody_waits, 60) { nobody_waits("4096"); }
+DF_TEST(first_turn, nobody_waits_without_first_turns, 60) { nobody_waits("0"); }
+
+/* A run without a callback is not finished before an earlier run's callback has returned: counts of
+ * finished runs go in order. The callback runs in a thread that waits, and lets go of the block for
+ * it; so the later run finds the block free. */
+static atomic_int callback_runs, callback_may_end;
+
+static void blocking_callback(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  (void)coll, (void)arg;
+  CHECK(status == dfcclSuccess, "%s", df_test_result_name(status));
+  atomic_store(&callback_runs, 1);
+  EVENTUALLY(atomic_load(&callback_may_end));
+}
+
+static void submit_and_wait(int rank, void *arg) {
+  static int32_t send[2] = {5, 6}, recv[2][2];
+  dfcclContext_t ctx = arg;
+  if (rank == 0) {
+    OK(dfcclRunAllReduce(ctx, 1, send, recv[0], blocking_callback, NULL));
+  } else {
+    EVENTUALLY(atomic_load(&callback_runs));
+    OK(dfcclRunAllReduce(ctx, 1, send, recv[1], NULL, NULL));
+    CHECK(!is_done(ctx), "a run is done before the callback of an earlier one has returned");
+    atomic_store(&callback_may_end, 1);
+  }
+  OK(dfcclWait(ctx, 1));
+  CHECK(recv[rank][0] == 5 && recv[rank][1] == 6, "%d, %d", recv[rank][0], recv[rank][1]);
+}
+
+DF_TEST(first_turn, not_before_an_earlier_callback, 60) {
+  enum { ROUNDS = 50 };
+  dfcclContext_t ctx;
+  df_make_contexts(&ctx, 1, NULL);
+  df_collective coll = df_simple(2, 1);
+  df_register_all(&ctx, 1, &coll);
+  for (int round = 0; round < ROUNDS; round++) {
+    atomic_store(&callback_runs, 0);
+    atomic_store(&callback_may_end, 0);
+    df_in_threads(2, submit_and_wait, ctx);
+  }
+  df_free_contexts(&ctx, 1);
+}
