@@ -200,25 +200,28 @@ void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
   df_bell_wake(&executor->idle_bell);
 }
 
-df_first_turn df_executor_first_turn(df_executor *executor, uint32_t collective,
-                                     df_first_bells *bells) {
+int df_executor_claim_first_turn(df_executor *executor) {
   df_executor_block *eb = &executor->blocks[0];
   df_block *block = eb->block;
   if (!df_load_relaxed_u32(&block->running) || df_load_relaxed_u32(&block->tasks.length) != 0 ||
       !try_own(eb))
-    return DF_FIRST_TURN_REFUSED;
-  df_first_turn result = DF_FIRST_TURN_REFUSED;
+    return 0;
   /* Looked at again by its owner, and with the SQ: what is there came before. */
   if (df_load_relaxed_u32(&block->running) && block->tasks.length == 0 &&
-      !df_sq_has_entry(&block->device->sq, block->read_index)) {
-    result = df_daemon_first_turn(block, collective, &eb->lanes) ? DF_FIRST_TURN_DONE
-                                                                 : DF_FIRST_TURN_BLOCKED;
-    bells->n = eb->lanes.n_noted;
-    for (uint32_t i = 0; i < bells->n; i++) bells->bells[i] = eb->lanes.noted[i];
-    eb->lanes.n_noted = 0;
-  }
+      !df_sq_has_entry(&block->device->sq, block->read_index))
+    return 1;
   disown(eb);
-  return result;
+  return 0;
+}
+
+int df_executor_first_turn(df_executor *executor, uint32_t collective, df_first_bells *bells) {
+  df_executor_block *eb = &executor->blocks[0];
+  int done = df_daemon_first_turn(eb->block, collective, &eb->lanes);
+  bells->n = eb->lanes.n_noted;
+  for (uint32_t i = 0; i < bells->n; i++) bells->bells[i] = eb->lanes.noted[i];
+  eb->lanes.n_noted = 0;
+  disown(eb);
+  return done;
 }
 
 /* At each turn anew: another driver that ends takes the wish back for all. */

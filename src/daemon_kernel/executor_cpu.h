@@ -71,25 +71,22 @@ void df_executor_stop(df_executor *executor);
  * do not count on waiters. unlocked: the caller has let go of a mutex since. */
 void df_executor_submitted(df_executor *executor, int urgent, int unlocked);
 
-/* What became of a run's first turn by its submitter. */
-typedef enum {
-  DF_FIRST_TURN_REFUSED, /* not taken: the run goes through the SQ */
-  DF_FIRST_TURN_BLOCKED, /* the run is in the task queue: as if it had been fetched */
-  DF_FIRST_TURN_DONE     /* the run is done, and no CQE tells of it */
-} df_first_turn;
-
-/* Peers to wake, once the submitter has let go of its lock. */
+/* Peers to wake after a first turn. */
 typedef struct df_first_bells {
   uint32_t n;
   df_bell *bells[DF_NOTED_BELLS];
 } df_first_bells;
 
-/* The first turn of a run, whose arguments are recorded, of a collective that has one block and no
- * other run in the daemon. Taken if block 0 is on the device, executed by nobody and has nothing
- * else to do. Never waits. What it did is to be told: the bells to be rung, and after BLOCKED
- * df_executor_submitted to be called. */
-df_first_turn df_executor_first_turn(df_executor *executor, uint32_t collective,
-                                     df_first_bells *bells);
+/* May the caller take the first turn of a run, which goes through no SQ then? Returns 1 if block 0
+ * is on the device, was executed by nobody and has nothing else to do: it is the caller's now, and
+ * waits for df_executor_first_turn. Never waits. */
+int df_executor_claim_first_turn(df_executor *executor);
+
+/* Takes it: of a run whose arguments are recorded, of a collective that has one block, and
+ * whose earlier runs are through. Gives the block back. Returns 1 when the run is done, and no CQE tells
+ * of it; 0 when it is in the task queue, as if it had been fetched, which
+ * df_executor_submitted is then to tell. The bells are to be rung. */
+int df_executor_first_turn(df_executor *executor, uint32_t collective, df_first_bells *bells);
 
 /* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
  * sleeping included. */

@@ -64,6 +64,18 @@ static df_run retire(dfcclContext_t context, df_coll *coll) {
   return run;
 }
 
+/* [lock] */
+static void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
+                       dfcclResult_t status) {
+  if (run->ticket) context->ops->stream_release(context, run->ticket);
+  coll->taken++;
+  df_publish_u64(&context->runs_taken, context->runs_taken + 1);
+  if (status == dfcclSuccess) return;
+  if (coll->words->status == dfcclSuccess)
+    df_store_relaxed_u32(&coll->words->status, (uint32_t)status);
+  if (context->wait_all_status == dfcclSuccess) context->wait_all_status = status;
+}
+
 /* [lock] The next run that is through, with its status. Returns NULL when there is none. */
 static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status) {
   df_cqe cqe;
@@ -86,14 +98,7 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
   } else {
     return NULL;
   }
-  if (run->ticket) context->ops->stream_release(context, run->ticket);
-  coll->taken++;
-  df_publish_u64(&context->runs_taken, context->runs_taken + 1);
-  if (*status != dfcclSuccess) {
-    if (coll->words->status == dfcclSuccess)
-      df_store_relaxed_u32(&coll->words->status, (uint32_t)*status);
-    if (context->wait_all_status == dfcclSuccess) context->wait_all_status = *status;
-  }
+  note_taken(context, coll, run, *status);
   return coll;
 }
 
@@ -102,17 +107,6 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
 static void finish(dfcclContext_t context, df_coll *coll) {
   df_publish_u64(&context->runs_completed, context->runs_completed + 1);
   df_publish_u64(&coll->words->completed, coll->words->completed + 1);
-}
-
-/* [lock] Its submitter has executed the collective's only run, which has no callback: what an SQE,
- * a CQE and reaping would have counted. */
-void df_finish_first_turn(dfcclContext_t context, df_coll *coll) {
-  DF_ASSERT(coll->words->completed + 1 == coll->submitted); /* all earlier ones are finished */
-  df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
-  coll->retired++;
-  coll->taken++;
-  df_publish_u64(&context->runs_taken, context->runs_taken + 1);
-  finish(context, coll);
 }
 
 /* [lock] Room for one more outstanding run's callback, made before the run is accepted: completing
@@ -135,10 +129,26 @@ dfcclResult_t df_reserve_callback(dfcclContext_t context) {
 }
 
 /*
- * Takes everything that is through. Runs without a callback are finished on the spot, unless
- * earlier ones still wait for theirs: a count of finished runs must never run ahead of an
- * unfinished one. Returns how many were finished.
+ * [lock] A run that was taken. Without a callback it is finished on the spot, unless earlier ones
+ * still wait for theirs: a count of finished runs must never run ahead of an unfinished one.
+ * Returns 1 if it was finished.
  */
+static uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
+                         dfcclResult_t status) {
+  df_callback_queue *queue = &context->callbacks;
+  if (run->callback == NULL && queue->head == queue->tail && !queue->running) {
+    finish(context, coll);
+    return 1;
+  }
+  DF_ASSERT(queue->tail - queue->head < queue->capacity);
+  coll->references++; /* the callback may deregister it */
+  queue->entries[queue->tail % queue->capacity] = (df_pending_callback){
+      .coll = coll, .callback = run->callback, .argument = run->argument, .status = status};
+  df_publish_u64(&queue->tail, queue->tail + 1);
+  return 0;
+}
+
+/* Takes everything that is through. Returns how many runs were finished. */
 static uint32_t reap(dfcclContext_t context) {
   df_run run;
   dfcclResult_t status;
@@ -147,20 +157,21 @@ static uint32_t reap(dfcclContext_t context) {
   if (!df_cq_has_entry(&context->device->cq) && !df_load_relaxed_u32(&context->has_listed) &&
       !df_load_relaxed_u32(&context->device_lost))
     return 0;
-  df_callback_queue *queue = &context->callbacks;
   pthread_mutex_lock(&context->lock);
-  while ((coll = take(context, &run, &status)) != NULL) {
-    if (run.callback == NULL && !df_has_callbacks(context)) {
-      finish(context, coll);
-      finished++;
-      continue;
-    }
-    DF_ASSERT(queue->tail - queue->head < queue->capacity);
-    coll->references++; /* the callback may deregister it */
-    queue->entries[queue->tail % queue->capacity] = (df_pending_callback){
-        .coll = coll, .callback = run.callback, .argument = run.argument, .status = status};
-    df_publish_u64(&queue->tail, queue->tail + 1);
-  }
+  while ((coll = take(context, &run, &status)) != NULL)
+    finished += conclude(context, coll, &run, status);
+  pthread_mutex_unlock(&context->lock);
+  return finished;
+}
+
+uint32_t df_reap_first_turn(dfcclContext_t context, df_coll *coll) {
+  pthread_mutex_lock(&context->lock);
+  df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
+  /* Later ones may be through as well, and one of their CQEs may have been taken for this one's. */
+  df_run run = retire(context, coll);
+  dfcclResult_t status = coll->device_status;
+  note_taken(context, coll, &run, status);
+  uint32_t finished = conclude(context, coll, &run, status);
   pthread_mutex_unlock(&context->lock);
   return finished;
 }
@@ -171,7 +182,7 @@ static void wake_waiters(dfcclContext_t context) {
 }
 
 /* The same by a thread that has let go of the lock since. */
-void df_wake_waiters_unlocked(dfcclContext_t context) {
+static void wake_waiters_unlocked(dfcclContext_t context) {
   df_wake_fence_unlocked();
   if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
 }
@@ -226,7 +237,7 @@ uint32_t df_complete(dfcclContext_t context, df_driver *driver) {
     df_wake_fence(); /* before the next look: the poller may have left a callback to us (store
                         buffering) */
   }
-  if (n > 0) df_wake_waiters_unlocked(context);
+  if (n > 0) wake_waiters_unlocked(context);
   return n;
 }
 

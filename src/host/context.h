@@ -366,13 +366,8 @@ void df_poller_stop(dfcclContext_t context);
 uint32_t df_complete(dfcclContext_t context, df_driver *driver);
 void df_reap_and_ring(void *context);             /* reaps, and leaves callbacks to the poller */
 int df_completion_is_due(dfcclContext_t context); /* would df_complete find something? */
-void df_finish_first_turn(dfcclContext_t context, df_coll *coll); /* [lock] it is done */
-/* Runs were finished under the lock, which the caller has let go of since. */
-void df_wake_waiters_unlocked(dfcclContext_t context);
-/* [lock] Callbacks wait, or one is running. */
-static inline int df_has_callbacks(const dfcclContext_t context) {
-  return context->callbacks.head != context->callbacks.tail || context->callbacks.running;
-}
+/* A run of it has been executed without an SQE or a CQE. Returns how many were finished. */
+uint32_t df_reap_first_turn(dfcclContext_t context, df_coll *coll);
 dfcclResult_t df_reserve_callback(dfcclContext_t context); /* [lock] */
 int df_has_outstanding(void *context);
 void df_ring_poller(void *context);

@@ -73,8 +73,10 @@ typedef struct df_device_ops {
   uint64_t *(*take_reach)(dfcclContext_t context);
   void (*give_reach)(dfcclContext_t context, uint64_t *reach);
 
-  /* [lock] The first turn of a run by its submitter: see executor_cpu.h. NULL: none. */
-  df_first_turn (*first_turn)(dfcclContext_t context, uint32_t collective, df_first_bells *bells);
+  /* The first turn of a run by its submitter, see executor_cpu.h: claimed under the lock, taken
+   * without it. NULL: none. */
+  int (*claim_first_turn)(dfcclContext_t context);
+  int (*first_turn)(dfcclContext_t context, uint32_t collective, df_first_bells *bells);
   /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. unlocked:
    * the lock was let go since. */
   void (*submitted)(dfcclContext_t context, int urgent, int unlocked);

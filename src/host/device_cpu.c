@@ -120,8 +120,11 @@ static void stop(dfcclContext_t context) {
   if (state_of(context)) df_executor_stop(&state_of(context)->executor);
 }
 
-static df_first_turn first_turn(dfcclContext_t context, uint32_t collective,
-                                df_first_bells *bells) {
+static int claim_first_turn(dfcclContext_t context) {
+  return df_executor_claim_first_turn(&state_of(context)->executor);
+}
+
+static int first_turn(dfcclContext_t context, uint32_t collective, df_first_bells *bells) {
   return df_executor_first_turn(&state_of(context)->executor, collective, bells);
 }
 
@@ -290,6 +293,7 @@ const df_device_ops df_device_cpu = {
     .give_reach = give_reach,
     .create_memory = create_memory,
     .map_memory = map_memory,
+    .claim_first_turn = claim_first_turn,
     .first_turn = first_turn,
     .submitted = submitted,
     .drive_begin = drive_begin,

@@ -206,8 +206,7 @@ static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status)
   df_fail_collective(context, coll, status, 1, sentence);
 }
 
-/* Are its runs so short that a submitter may execute them, as far as they come without waiting,
- * under the lock? */
+/* Are its runs so short that a submitter may execute them, as far as they come without waiting? */
 static int is_short(const dfcclContext_t context, const df_coll *coll) {
   const df_descriptor *d = coll->descriptor;
   uint64_t most = (uint64_t)context->settings.first_turn_max;

@@ -107,18 +107,39 @@ static inline int push(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * A short run that nothing is before is begun by its submitter, so that it needs no SQE, and no CQE
- * either where it is done without waiting. Runs with a callback go the long way: whoever takes
- * their CQE runs it. So do runs whose collective, or any other one, has a callback to be run yet:
- * finished runs are counted in order.
+ * [lock] A short run that nothing is before is begun by its submitter, once it has let go of the
+ * lock: it needs no SQE, and no CQE either where it is done without waiting. Runs with a callback
+ * go the long way: whoever takes their CQE runs it. Returns 1 if the block is the submitter's.
  */
-static inline df_first_turn take_first_turn(dfcclContext_t context, df_coll *coll, int has_callback,
-                                            df_first_bells *bells) {
-  if (!coll->first_turn || df_runs_in_device(coll) > 0 || has_callback || df_has_callbacks(context))
-    return DF_FIRST_TURN_REFUSED;
-  df_first_turn result = context->ops->first_turn(context, coll->index, bells);
-  if (result != DF_FIRST_TURN_REFUSED) count_admission(context, coll);
-  return result;
+static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int has_callback) {
+  if (!coll->first_turn || has_callback || !context->ops->claim_first_turn(context)) return 0;
+  count_admission(context, coll);
+  return 1;
+}
+
+/* Peers may sleep for whom a first turn has left news. */
+static inline void ring_peers(const df_first_bells *bells) {
+  for (uint32_t i = 0; i < bells->n; i++)
+    if (DF_UNLIKELY(df_load_relaxed_u32(&bells->bells[i]->sleepers) != 0))
+      df_bell_wake(bells->bells[i]);
+}
+
+/* What was claimed. The collective has a run in the daemon, so it is there. */
+static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
+  df_first_bells bells;
+  if (!context->ops->first_turn(context, coll->index, &bells)) {
+    df_wake_fence(); /* after what it has published and queued, before the looks at who sleeps */
+    ring_peers(&bells);
+    context->ops->submitted(context, 0, 1);
+    return;
+  }
+  uint32_t finished = df_reap_first_turn(context, coll);
+  df_wake_fence_unlocked(); /* the same: reaping has let go of the lock */
+  ring_peers(&bells);
+  if (finished == 0)
+    df_ring_poller(context);
+  else if (df_load_relaxed_u32(&context->sleeping_waiters))
+    df_bell_wake(context->work_bell);
 }
 
 /*
@@ -220,10 +241,10 @@ static dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operati
 }
 
 /* What a submission leaves to be done when the lock has been let go of. */
-typedef struct df_aftermath {
-  int pushed; /* the daemon has been given the run */
-  df_first_turn first;
-  df_first_bells bells; /* after a first turn */
+typedef enum {
+  DF_AFTER_NOTHING,
+  DF_AFTER_PUSH,      /* the daemon's executors are to be told */
+  DF_AFTER_FIRST_TURN /* it is to be taken */
 } df_aftermath;
 
 /* [lock] */
@@ -235,10 +256,13 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run
                  has_room(context, coll) && !context->has_listed;
   if (straight) {
     record_admission(coll, run);
-    after->first = take_first_turn(context, coll, run.callback != NULL, &after->bells);
-    straight = after->first != DF_FIRST_TURN_REFUSED || push(context, coll);
+    if (claim_first_turn(context, coll, run.callback != NULL))
+      *after = DF_AFTER_FIRST_TURN;
+    else if (push(context, coll))
+      *after = DF_AFTER_PUSH;
+    else
+      straight = 0;
   }
-  after->pushed = straight;
   if (!straight) {
     if (context->backlog_length >= (uint64_t)context->settings.backlog)
       return df_fail(dfcclInvalidUsage,
@@ -254,7 +278,6 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run
   uint64_t number = coll->submitted++;
   df_publish_u64(&coll->words->submitted, coll->submitted);
   if (context->recorder) df_record_run(context, coll, number);
-  if (after->first == DF_FIRST_TURN_DONE) df_finish_first_turn(context, coll);
   if (straight) return dfcclSuccess;
   if (!coll->ready) {
     df_links_progress(context, coll);
@@ -265,19 +288,9 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run
   return dfcclSuccess;
 }
 
-/* Peers that sleep, and for whom a first turn has left news; without the lock. */
-static inline void ring_peers(const df_first_bells *bells) {
-  df_wake_fence_unlocked();
-  for (uint32_t i = 0; i < bells->n; i++)
-    if (DF_UNLIKELY(df_load_relaxed_u32(&bells->bells[i]->sleepers) != 0))
-      df_bell_wake(bells->bells[i]);
-}
-
 static inline dfcclResult_t request(dfcclContext_t context, df_operation operation,
                                     dfcclCollId_t id, df_run run) {
-  df_aftermath after;
-  after.pushed = 0;
-  after.first = DF_FIRST_TURN_REFUSED;
+  df_aftermath after = DF_AFTER_NOTHING;
   if (context->settings.timeout_ms) run.submitted_ns = df_clock_ns();
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, id);
@@ -291,10 +304,9 @@ static inline dfcclResult_t request(dfcclContext_t context, df_operation operati
     result = submit(context, coll, run, &after);
   }
   pthread_mutex_unlock(&context->lock);
-  if (after.first != DF_FIRST_TURN_REFUSED) ring_peers(&after.bells);
-  if (after.first == DF_FIRST_TURN_DONE)
-    df_wake_waiters_unlocked(context);
-  else if (after.pushed)
+  if (after == DF_AFTER_FIRST_TURN)
+    take_first_turn(context, coll);
+  else if (after == DF_AFTER_PUSH)
     context->ops->submitted(context, 0, 1);
   if (run.submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */

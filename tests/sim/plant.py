@@ -109,10 +109,10 @@ BUGS = [
         (SUBMIT, "    context->listed_last = kept_last;\n  }",
          "    context->listed_last = kept_last;\n    if (PLANTED) df_store_relaxed_u32(&context->has_listed, 1);\n  }")]),
     # First turns by submitters.
-    ("a first turn is taken of a block that another thread executes", [(EXECUTOR, "      !try_own(eb))\n    return DF_FIRST_TURN_REFUSED;",
-     "      (!PLANTED && !try_own(eb)))\n    return DF_FIRST_TURN_REFUSED;")]),
-    ("peers are not rung after a first turn", [(SUBMIT, "if (after.first != DF_FIRST_TURN_REFUSED) ring_peers", "if (!PLANTED && after.first != DF_FIRST_TURN_REFUSED) ring_peers")]),
-    ("peers are rung without a fence after a first turn", [(SUBMIT, "  df_wake_fence_unlocked();\n  for", "  if (!PLANTED) df_wake_fence_unlocked();\n  for")]),
+    ("a first turn is taken of a block that another thread executes", [(EXECUTOR, "      !try_own(eb))\n    return 0;",
+     "      (!PLANTED && !try_own(eb)))\n    return 0;")]),
+    ("peers are not rung after a first turn", [(SUBMIT, "    ring_peers(&bells);\n    context->ops", "    if (!PLANTED) ring_peers(&bells);\n    context->ops"), (SUBMIT, "  ring_peers(&bells);\n  if (finished", "  if (!PLANTED) ring_peers(&bells);\n  if (finished")]),
+    ("peers are rung without a fence after a first turn", [(SUBMIT, "    df_wake_fence(); /* after what it has", "    if (!PLANTED) df_wake_fence(); /* after what it has"), (SUBMIT, "  df_wake_fence_unlocked(); /* the same", "  if (!PLANTED) df_wake_fence_unlocked(); /* the same")]),
     ("a run that is stuck in its first turn is not queued", [(DAEMON, "  df_scheduler_enqueue(block, collective);\n  if", "  if (!PLANTED) df_scheduler_enqueue(block, collective);\n  if")]),
     # Of schedules that end (endings.c).
     ends("a cancellation is not observed", STEP, "  if (DF_UNLIKELY(df_lanes_attend(lanes) &&", "  if (DF_UNLIKELY(!PLANTED && df_lanes_attend(lanes) &&"),
