@@ -83,8 +83,8 @@ typedef struct df_first_bells {
 int df_executor_claim_first_turn(df_executor *executor);
 
 /* Takes it: of a run whose arguments are recorded, of a collective that has one block, and
- * whose earlier runs are through. Gives the block back. Returns 1 when the run is done, and no CQE tells
- * of it; 0 when it is in the task queue, as if it had been fetched, which
+ * whose earlier runs are through. Gives the block back. Returns 1 when the run is done, and no CQE
+ * tells of it; 0 when it is in the task queue, as if it had been fetched, which
  * df_executor_submitted is then to tell. The bells are to be rung. */
 int df_executor_first_turn(df_executor *executor, uint32_t collective, df_first_bells *bells);
 
