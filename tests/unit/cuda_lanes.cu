@@ -109,7 +109,7 @@ static void make_links(uint32_t from, uint32_t collective, uint32_t block) {
   link.credit = (uint64_t *)(link.slots + (size_t)link.stride * LINK_SLOTS);
   link.slot_mask = LINK_SLOTS - 1;
   link.messages = 1;
-  link.payload_offset = (uint16_t)offset;
+  link.payload_offset = (uint8_t)offset;
   link.peer = 1 - from;
   link.sends = 1;
   ranks[from].links[collective][block][0] = link;
