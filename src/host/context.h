@@ -158,6 +158,7 @@ typedef struct df_peer {
   int socket; /* -1 when local */
   int writable_wanted;
   int departing; /* its BYE may be among the letters that are being read, or was lost */
+  int is_mute;   /* it had no memory for a message */
   df_outgoing *first, **last;
   df_bell *bell;        /* its work bell, once known */
   df_segment *segments; /* mapped here */

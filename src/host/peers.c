@@ -125,6 +125,8 @@ static int is_told(dfcclContext_t context, const df_peer *peer, uint32_t kind) {
   return kind == DF_MESSAGE_UNMAPPED || (!context->said_goodbye && peer->state != DF_PEER_LEFT);
 }
 
+/* For want of memory a message may be lost, and those that give everything up for it, too: so the
+ * peer sees an end, which needs none. */
 void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, const void *payload,
              int fd) {
   df_peer *peer = &context->peers[rank];
@@ -132,8 +134,10 @@ void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, c
   header.magic = DF_MESSAGE_MAGIC;
   if (!is_told(context, peer, header.kind)) return;
   if (peer->local) {
-    if (df_world_post(context->world, rank, context->rank, &header, payload) != dfcclSuccess)
+    if (df_world_post(context->world, rank, context->rank, &header, payload) != dfcclSuccess) {
       df_give_up(context, dfcclOutOfMemory, df_last_sentence());
+      df_world_mute(context->world, context->rank);
+    }
     return;
   }
   df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
@@ -145,6 +149,7 @@ void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, c
     if (copy >= 0) close(copy);
     free(outgoing);
     df_give_up(context, dfcclOutOfMemory, sentence);
+    df_peer_cut_off(peer);
     return;
   }
   outgoing->next = NULL;

@@ -199,8 +199,10 @@ static int note_departing(dfcclContext_t context) {
   if (departures == context->departures_seen) return 0;
   context->departures_seen = departures;
   for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (context->peers[r].local && r != context->rank)
+    if (context->peers[r].local && r != context->rank) {
       context->peers[r].departing = df_world_has_left(context->world, r);
+      context->peers[r].is_mute = df_world_is_mute(context->world, r);
+    }
   return 1;
 }
 
@@ -214,8 +216,11 @@ static void collect_letters(dfcclContext_t context) {
     free(letter);
     letter = next;
   }
-  for (uint32_t r = 0; departures && r < context->n_ranks; r++)
+  for (uint32_t r = 0; departures && r < context->n_ranks; r++) {
+    if (context->peers[r].is_mute)
+      df_peer_lost(context, r, DF_PEER_GIVEN_UP, "had no memory to tell what it has given up");
     if (context->peers[r].departing) df_peer_left(context, r); /* if its BYE was lost */
+  }
   pthread_mutex_unlock(&context->lock);
 }
 

@@ -164,6 +164,15 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
   pthread_mutex_unlock(&inbox->lock);
 }
 
+static void tell_of_departure(df_world *world) {
+  df_system_add_u32(&world->departures, 1);
+  for (uint32_t r = 0; r < world->n_ranks; r++) {
+    pthread_mutex_lock(&world->inboxes[r].lock);
+    wake(&world->inboxes[r]);
+    pthread_mutex_unlock(&world->inboxes[r].lock);
+  }
+}
+
 void df_world_detach(df_world *world, uint32_t rank) {
   df_inbox *inbox = &world->inboxes[rank];
   pthread_mutex_lock(&inbox->lock);
@@ -175,12 +184,7 @@ void df_world_detach(df_world *world, uint32_t rank) {
   inbox->last = &inbox->first;
   pthread_mutex_unlock(&inbox->lock);
   free_letters(letters);
-  df_system_add_u32(&world->departures, 1);
-  for (uint32_t r = 0; r < world->n_ranks; r++) {
-    pthread_mutex_lock(&world->inboxes[r].lock);
-    wake(&world->inboxes[r]);
-    pthread_mutex_unlock(&world->inboxes[r].lock);
-  }
+  tell_of_departure(world);
 }
 
 uint32_t df_world_departures(df_world *world) { return df_load_relaxed_u32(&world->departures); }
@@ -191,6 +195,23 @@ int df_world_has_left(df_world *world, uint32_t rank) {
   int left = inbox->left;
   pthread_mutex_unlock(&inbox->lock);
   return left;
+}
+
+void df_world_mute(df_world *world, uint32_t rank) {
+  df_inbox *inbox = &world->inboxes[rank];
+  pthread_mutex_lock(&inbox->lock);
+  int was_mute = inbox->is_mute;
+  inbox->is_mute = 1;
+  pthread_mutex_unlock(&inbox->lock);
+  if (!was_mute) tell_of_departure(world);
+}
+
+int df_world_is_mute(df_world *world, uint32_t rank) {
+  df_inbox *inbox = &world->inboxes[rank];
+  pthread_mutex_lock(&inbox->lock);
+  int is_mute = inbox->is_mute;
+  pthread_mutex_unlock(&inbox->lock);
+  return is_mute;
 }
 
 void df_world_bury(df_world *world, df_segment *segments) {

@@ -26,6 +26,7 @@ typedef struct df_inbox {
   int event_fd;  /* rings the rank's service thread; -1: nobody there yet, or no more */
   int open;      /* letters are kept */
   int left;      /* the rank has gone, whether or not there was memory to say so */
+  int is_mute;   /* the rank had no memory to say what it has given up */
   df_bell *bell; /* the rank's work bell */
 } df_inbox;
 
@@ -35,7 +36,7 @@ typedef struct df_world {
   uint32_t n_ranks, references;
   uint32_t to_come;    /* ranks of this process that have not joined yet: letters wait for them */
   df_inbox *inboxes;   /* [n_ranks] */
-  uint32_t departures; /* how many ranks have gone */
+  uint32_t departures; /* how many ranks have gone, or become mute */
   df_segment *graveyard;
   pthread_mutex_t lock; /* graveyard */
 } df_world;
@@ -59,6 +60,9 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
 void df_world_detach(df_world *world, uint32_t rank);
 uint32_t df_world_departures(df_world *world);
 int df_world_has_left(df_world *world, uint32_t rank);
+/* All others are woken to see that the rank could not tell them something. */
+void df_world_mute(df_world *world, uint32_t rank);
+int df_world_is_mute(df_world *world, uint32_t rank);
 void df_world_bury(df_world *world, df_segment *segments); /* takes the list */
 df_bell *df_world_bell(df_world *world, uint32_t rank);
 

@@ -435,10 +435,12 @@ void sim_endings_prepare(void) {
   draw_causes();
 }
 
-/* One allocation in some schedules: calls may be refused then, and runs fail. */
+/* One allocation, or several in a row, in some schedules: calls may be refused then, and runs fail.
+ */
 uint32_t sim_endings_failing_allocation(void) {
   if (sim_percent_small == 0 || !sim_one_in(&sim_random_now, 8)) return 0;
   now->no_memory = 1;
+  if (sim_one_in(&sim_random_now, 2)) sim_more_failures = 1 + sim_below(&sim_random_now, 6);
   return 1 + sim_below(&sim_random_now, 24);
 }
 

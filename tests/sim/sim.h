@@ -151,6 +151,7 @@ void sim_forbid(const void *p, size_t bytes);              /* from now on: it wa
 
 extern uint8_t sim_arena[SIM_ARENA_BYTES];
 extern size_t sim_arena_used, sim_far_used;
+extern uint32_t sim_more_failures;   /* ... and so many after it */
 extern uint32_t sim_fail_allocation; /* the so-maniest from now on fails; 0: none */
 extern int sim_uses_allocation_failure;
 void sim_system_reset(void);

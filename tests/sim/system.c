@@ -13,7 +13,7 @@
 uint8_t sim_arena[SIM_ARENA_BYTES] __attribute__((aligned(4096)));
 static uint8_t far_memory[SIM_FAR_BYTES] __attribute__((aligned(4096)));
 size_t sim_arena_used, sim_far_used;
-uint32_t sim_fail_allocation;
+uint32_t sim_fail_allocation, sim_more_failures;
 int sim_uses_allocation_failure;
 sim_system_state sim_system_now;
 
@@ -28,7 +28,10 @@ void sim_system_reset(void) {
 }
 
 static void *take(size_t alignment, size_t bytes) {
-  if (sim_fail_allocation && --sim_fail_allocation == 0) return NULL;
+  if (sim_fail_allocation && --sim_fail_allocation == 0) {
+    if (sim_more_failures) sim_fail_allocation = 1, sim_more_failures--;
+    return NULL;
+  }
   if (bytes >= LARGE) {
     size_t at = (sim_far_used + HEAD + 63) & ~(size_t)63;
     if (at + bytes > SIM_FAR_BYTES) sim_fail("the world is too large (far memory)");

@@ -339,7 +339,7 @@ void sim_world_make(uint64_t seed) {
   sim_worlds_set(NULL);
   memset(&sim_agents_now, 0, sizeof sim_agents_now);
   sim_world_stands = 0;
-  sim_fail_allocation = 0;
+  sim_fail_allocation = sim_more_failures = 0;
   sim_is_quiet = 1;
   sim_death_step = UINT64_MAX;
   sim_steps = 0;
@@ -402,6 +402,7 @@ void sim_world_restore(uint64_t seed) {
   sim_memory_begin();
   sim_uses_allocation_failure = sim_one_in(&sim_random_now, 16);
   if (sim_endings) sim_uses_allocation_failure = 0; /* endings.c decides */
+  sim_more_failures = 0;
   sim_fail_allocation =
       sim_uses_allocation_failure && sim_plan.warm ? 1 + sim_below(&sim_random_now, 4) : 0;
   if (sim_endings) sim_fail_allocation = sim_endings_failing_allocation();

@@ -5,6 +5,7 @@
  *     collectives that ended: it may be alive.
  *   - Every death that a rank sees is told to the others, not only the first.
  *   - Who gives everything up tells also what had failed before: that message may be what was lost.
+ *   - Who had no memory for a message is given up by the ranks of its process.
  *   - What its callback has deregistered counts as registered no more.
  *   - After a failure no peer is told to unmap memory that it may be reading.
  *   - Where only the reading of a connection failed, the peer sees it end.
@@ -222,6 +223,30 @@ static int has_heard(dfcclContext_t context, uint32_t peer) {
 static void *destroy(void *ctx) {
   OK(dfcclDestroy(ctx));
   return NULL;
+}
+
+static df_peer_state state_of(dfcclContext_t context, uint32_t peer) {
+  pthread_mutex_lock(&context->lock);
+  df_peer_state state = context->peers[peer].state;
+  pthread_mutex_unlock(&context->lock);
+  return state;
+}
+
+DF_TEST(failure, who_had_no_memory_for_a_message_is_given_up, 30) {
+  dfcclContext_t ctxs[2];
+  pthread_t threads[2];
+  int8_t send[COUNT] = {0}, recv[COUNT];
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCpu;
+  OK(dfcclInitAll(ctxs, 2, &config));
+  for (int r = 0; r < 2; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));
+  OK(dfcclRunAllReduce(ctxs[1], COLL, send, recv, NULL, NULL));
+  df_world_mute(ctxs[0]->world, 0);
+  RESULT(dfcclWait(ctxs[1], COLL), dfcclRemoteError);
+  CHECK(state_of(ctxs[1], 0) == DF_PEER_GIVEN_UP, "it is not given up");
+  for (int r = 0; r < 2; r++) pthread_create(&threads[r], NULL, destroy, ctxs[r]);
+  for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
 }
 
 DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
