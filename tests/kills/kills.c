@@ -121,19 +121,19 @@ static void draw_settings(df_random *random) {
   draw_setting(random, "DFCCL_PREEMPT_EVERY", 20, "1");
 }
 
-static kills_job draw_job(uint64_t seed) {
-  kills_job job = {.seed = seed};
+/* In its place: the collectives' groups point into it. */
+static void draw_job(kills_job *job, uint64_t seed) {
   df_random random = {seed};
-  job.ranks = 2 + df_random_below(&random, KILLS_RANKS_MAX - 1);
-  job.lives = 1 + df_random_below(&random, KILLS_LIVES_MAX);
-  job.rounds = 1 + df_random_below(&random, 4);
-  job.depth = 1 + df_random_below(&random, KILLS_DEPTH_MAX);
-  job.n_collectives = 1 + df_random_below(&random, KILLS_COLLECTIVES_MAX);
-  job.max_blocks = 1 + df_random_below(&random, 2);
-  for (int c = 0; c < job.n_collectives; c++) draw_collective(&random, &job, &job.collectives[c]);
-  draw_death(&random, &job);
+  *job = (kills_job){.seed = seed};
+  job->ranks = 2 + df_random_below(&random, KILLS_RANKS_MAX - 1);
+  job->lives = 1 + df_random_below(&random, KILLS_LIVES_MAX);
+  job->rounds = 1 + df_random_below(&random, 4);
+  job->depth = 1 + df_random_below(&random, KILLS_DEPTH_MAX);
+  job->n_collectives = 1 + df_random_below(&random, KILLS_COLLECTIVES_MAX);
+  job->max_blocks = 1 + df_random_below(&random, 2);
+  for (int c = 0; c < job->n_collectives; c++) draw_collective(&random, job, &job->collectives[c]);
+  draw_death(&random, job);
   draw_settings(&random);
-  return job;
 }
 
 static void print_job(FILE *to, const kills_job *job) {
@@ -228,7 +228,8 @@ static void count_reactions(const kills_job *job, const kills_stage *stage) {
 }
 
 static void play_job(uint64_t seed, kills_stage *stage) {
-  kills_job job = draw_job(seed);
+  kills_job job;
+  draw_job(&job, seed);
   if (options.verbose) print_job(stdout, &job);
   play(&job, stage);
   count_reactions(&job, stage);
