@@ -127,7 +127,7 @@ static inline int df_daemon_first_turn(df_block *block, uint32_t collective, df_
   df_scheduler_note_new(block);
   df_scheduler_choose(block, collective, lanes);
   block->place = 0;
-  block->spin_limit = 1;
+  block->spin_limit = 0; /* nothing is polled, whatever has succeeded before */
   if (df_daemon_execute(block, desc, lanes, &progressed) == DF_STEP_DONE) {
     df_daemon_end_run(block, desc);
     df_count(&block->stats.cqes_written, 1); /* as if */

@@ -29,8 +29,8 @@ extern "C" __global__ void df_wait_cuda(const uint64_t *word, uint64_t value) {
   while ((int64_t)(df_observe_u64(word) - value) < 0) df_pause();
 }
 
-extern "C" __global__ void df_clock_cuda(df_cuda_clock *clock, uint64_t times) {
-  for (uint64_t k = 1; k <= times; k++) {
+extern "C" __global__ void df_clock_cuda(df_cuda_clock *clock, uint64_t first, uint64_t last) {
+  for (uint64_t k = first; k <= last; k++) {
     while (df_observe_u64(&clock->asked) < k) df_pause();
     df_store_relaxed_u64(&clock->ns, df_device_ns());
     df_publish_u64(&clock->answered, k);

@@ -74,8 +74,8 @@ const void *df_cuda_timed_kernel(void);
  * address, the value. wait: until the word is not less than the value, modulo 2^64. */
 const void *df_cuda_write_kernel(void);
 const void *df_cuda_wait_kernel(void);
-/* Tells the device's time, so often. One thread; arguments: a df_cuda_clock, the number of times.
- */
+/* Answers questions for the device's time. One thread; arguments: a df_cuda_clock, the numbers of
+ * the first question and of the last. */
 const void *df_cuda_clock_kernel(void);
 /* Does nothing: what a launch costs. No arguments. */
 const void *df_cuda_empty_kernel(void);

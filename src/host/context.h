@@ -1,7 +1,7 @@
 /*
  * The host's view of one rank. One lock protects registry, peers, submission and memory tables; it
- * is held for short, bounded work only: never while user code runs, never across a system call that
- * waits, and while the daemon executes only in the first turn of a short run (submit.c).
+ * is held for short, bounded work only: never while the daemon executes or user code runs, never
+ * across a system call that waits.
  *
  * Threads of a context: a background thread for each block (executor_cpu), the service thread
  * (control messages, links, deadlines; service.c), the poller (CQ to callbacks; completion.c), and

@@ -30,7 +30,8 @@ typedef struct df_recorded_id {
 
 typedef struct df_recorder {
   int fd;
-  off_t end; /* of the events in the file */
+  off_t end;   /* of the events in the file */
+  size_t head; /* bytes before the first event */
   int any_event;
   int ended; /* before its time: nothing is added any more */
   df_buffer_text events, groups;
@@ -160,6 +161,7 @@ dfcclResult_t df_recorder_open(dfcclContext_t context) {
   char head[64];
   snprintf(head, sizeof head, "{\"gpus\":{\"%u\":[", context->rank);
   append_text(&recorder->events, head);
+  recorder->head = recorder->events.length;
   context->recorder = recorder;
   if (recorder->events.failed) {
     recorder->events.length = 0;
@@ -226,10 +228,10 @@ void df_record_sync(dfcclContext_t context) {
 }
 
 /* Writes the events, and after them all that makes the file complete. Returns 1 when all is
- * written; *touched tells whether anything was. */
-static int write_end(const df_recorder *recorder, const char *events, size_t length, int *touched) {
+ * written, and nothing else follows. */
+static int write_end(const df_recorder *recorder, size_t length) {
   static const char between[] = "\n]},\"groups\":{", last[] = "}}\n";
-  const struct iovec parts[] = {{(void *)events, length},
+  const struct iovec parts[] = {{recorder->events.bytes, length},
                                 {(void *)between, sizeof between - 1},
                                 {recorder->groups.bytes, recorder->groups.length},
                                 {(void *)last, sizeof last - 1}};
@@ -237,21 +239,20 @@ static int write_end(const df_recorder *recorder, const char *events, size_t len
   for (size_t i = 0; i < DF_COUNT_OF(parts); i++) wanted += (ssize_t)parts[i].iov_len;
   do written = pwritev(recorder->fd, parts, DF_COUNT_OF(parts), recorder->end);
   while (written < 0 && errno == EINTR);
-  *touched = written > 0;
-  return written == wanted;
+  return written == wanted && ftruncate(recorder->fd, recorder->end + wanted) == 0;
 }
 
 void df_record_flush(dfcclContext_t context) {
   df_recorder *recorder = context->recorder;
   df_buffer_text *events = &recorder->events;
-  int touched;
   if (events->length == 0) return;
-  if (write_end(recorder, events->bytes, events->length, &touched)) {
+  if (write_end(recorder, events->length)) {
     recorder->end += (off_t)events->length;
   } else {
     /* A disk that is full costs the recording's end, never the job. What ended the file before has
      * its place on the disk; a group may have come since. */
-    if (touched && !write_end(recorder, NULL, 0, &touched))
+    if (!write_end(recorder, recorder->end == 0 ? recorder->head : 0) &&
+        ftruncate(recorder->fd, 0) != 0)
       df_log(DF_LOG_WARN, "rank %u: the recording is not complete JSON", context->rank);
     end_early(recorder, context, "it could not be written");
   }

@@ -31,9 +31,9 @@ static uint64_t ask(df_cuda_clock *clock, uint64_t round, df_cuda_moment *moment
 }
 
 /* The answer that came soonest is the one that says most. */
-static int ask_often(df_cuda_clock *clock, df_cuda_moment *best) {
+static int ask_often(df_cuda_clock *clock, uint64_t first, uint64_t last, df_cuda_moment *best) {
   uint64_t least = UINT64_MAX;
-  for (uint64_t round = 1; round <= DF_CUDA_CLOCK_ROUNDS; round++) {
+  for (uint64_t round = first; round <= last; round++) {
     df_cuda_moment moment;
     uint64_t took = ask(clock, round, &moment);
     if (took == 0) return 0;
@@ -47,17 +47,16 @@ static int ask_often(df_cuda_clock *clock, df_cuda_moment *best) {
 /* [comparing] On the current device. */
 static dfcclResult_t compare(df_cuda_state *state, df_cuda_moment *now) {
   df_cuda_clock *clock = state->clock;
-  uint64_t rounds = DF_CUDA_CLOCK_ROUNDS;
-  void *arguments[] = {&clock, &rounds};
+  /* Numbers that grow: a kernel that was given up answers no later question. */
+  uint64_t first = df_load_relaxed_u64(&clock->asked) + 1, last = first + DF_CUDA_CLOCK_ROUNDS - 1;
+  void *arguments[] = {&clock, &first, &last};
   cudaLaunchConfig_t config = {.gridDim = {.x = 1, .y = 1, .z = 1},
                                .blockDim = {.x = 1, .y = 1, .z = 1},
                                .stream = state->upload_stream};
-  df_store_relaxed_u64(&clock->asked, 0);
-  df_store_relaxed_u64(&clock->answered, 0);
   cudaError_t error = cudaLaunchKernelExC(&config, df_cuda_clock_kernel(), arguments);
   if (error != cudaSuccess) return df_cuda_fail(error, "launching the kernel that tells the time");
-  int answered = ask_often(clock, now);
-  df_publish_u64(&clock->asked, rounds); /* so that it ends, whenever it begins */
+  int answered = ask_often(clock, first, last, now);
+  df_publish_u64(&clock->asked, last); /* so that it ends, whenever it begins */
   if (!answered)
     return df_fail(dfcclTimeout, "CUDA device %d has not told the time for 10 s",
                    state->facts.ordinal);

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Most runs of a rank that is alone are done on return: all but those that find a background thread
  * at the block, or that start it. */
@@ -120,4 +121,29 @@ DF_TEST(first_turn, not_before_an_earlier_callback, 60) {
     df_in_threads(2, submit_and_wait, ctx);
   }
   df_free_contexts(&ctx, 1);
+}
+
+/* Not even after primitives that have succeeded, which let the daemon poll for longer: the receiver
+ * takes what the root has sent, and makes room for more, only when this thread goes on. */
+DF_TEST(first_turn, does_not_poll, 30) {
+  if (df_on_cuda()) DF_SKIP("the CPU device only");
+  enum { ROUNDS = 20, COUNT = 256 };
+  static int32_t sent[COUNT], received[COUNT];
+  dfcclContext_t ctxs[2];
+  setenv("DFCCL_SPIN_FRONT", "1000000000", 1);
+  setenv("DFCCL_SPIN_BOOST", "1000", 1);
+  setenv("DFCCL_SLOT_BYTES", "64", 1); /* so that it takes 16 messages, */
+  setenv("DFCCL_SLOTS", "4", 1);       /* of which 4 have room */
+  setenv("DFCCL_RING_BYTES", "0", 1);
+  df_make_contexts(ctxs, 2, NULL);
+  for (int rank = 0; rank < 2; rank++)
+    OK(dfcclRegisterBroadcast(ctxs[rank], 1, COUNT, dfcclInt32, 0, NULL));
+  for (int32_t round = 0; round < ROUNDS; round++) {
+    for (int32_t i = 0; i < COUNT; i++) sent[i] = round * COUNT + i;
+    OK(dfcclRunBroadcast(ctxs[0], 1, sent, sent, NULL, NULL));
+    OK(dfcclRunBroadcast(ctxs[1], 1, NULL, received, NULL, NULL));
+    for (int rank = 0; rank < 2; rank++) OK(dfcclWait(ctxs[rank], 1));
+    CHECK(memcmp(sent, received, sizeof sent) == 0, "round %d", round);
+  }
+  df_free_contexts(ctxs, 2);
 }

@@ -183,7 +183,8 @@ DF_TEST(record, complete_after_every_flush, 30) {
   end();
 }
 
-DF_TEST(record, ends_complete_where_the_file_cannot_grow, 30) {
+/* Runs are recorded and flushed one by one; from one on the file may grow by so many bytes only. */
+static const char *record_with_little_room(uint64_t first, size_t room) {
   uint32_t ranks[] = {0, 1};
   struct rlimit before, little;
   rlim_t limit = RLIM_INFINITY;
@@ -192,19 +193,38 @@ DF_TEST(record, ends_complete_where_the_file_cannot_grow, 30) {
   signal(SIGXFSZ, SIG_IGN);
   df_coll coll = collective(5, "name", ranks, 2);
   for (uint64_t run = 0; run < 100; run++) {
+    if (run == first) limit = (run > 0 ? strlen(read_file()) : 0) + room;
     df_record_run(r.context, &coll, run);
-    if (run == 50) limit = strlen(read_file()); /* not one event more */
     little = (struct rlimit){limit, before.rlim_max};
     CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0, "setrlimit");
     df_record_flush(r.context);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0, "setrlimit");
-    check_complete(read_file());
+    if (first > 0) check_complete(read_file());
     df_record_sync(r.context);
   }
-  const char *text = read_file();
-  CHECK(strstr(text, "\"name[5]#49\"") != NULL, "what had room is gone");
-  CHECK(strstr(text, "\"name[5]#99\"") == NULL, "after what had no room");
-  end();
+  return r.path;
+}
+
+DF_TEST(record, ends_complete_where_the_file_cannot_grow, 30) {
+  for (size_t room = 0; room < 80; room += 10) { /* none for one more event, or for a part of it */
+    record_with_little_room(50, room < 55 ? room : 55);
+    const char *text = read_file();
+    CHECK(strstr(text, "\"name[5]#49\"") != NULL, "what had room is gone");
+    CHECK(strstr(text, "\"name[5]#99\"") == NULL, "after what had no room");
+    end();
+  }
+}
+
+DF_TEST(record, is_whole_or_empty_where_the_file_cannot_begin, 30) {
+  for (size_t room = 0; room < 200; room += 10) {
+    const char *path = record_with_little_room(0, room);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t length = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1;
+    CHECK(length >= 0, "%s cannot be looked at", path);
+    close(fd);
+    if (length > 0) check_complete(read_file());
+    end();
+  }
 }
 
 DF_TEST(record, a_directory_that_cannot_be_written_is_named, 30) {
