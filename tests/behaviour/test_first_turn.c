@@ -83,42 +83,49 @@ DF_TEST(first_turn, nobody_waits, 60) { nobody_waits("4096"); }
 DF_TEST(first_turn, nobody_waits_without_first_turns, 60) { nobody_waits("0"); }
 
 /* A run without a callback is not finished before an earlier run's callback has returned: counts of
- * finished runs go in order. The callback runs in a thread that waits, and lets go of the block for
- * it; so the later run finds the block free. */
-static atomic_int callback_runs, callback_may_end;
+ * finished runs go in order, or who waits for the earlier run only would return too soon. */
+static atomic_int callback_runs, waits_for_first, callback_may_end, callback_ended;
 
 static void blocking_callback(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   (void)coll, (void)arg;
   CHECK(status == dfcclSuccess, "%s", df_test_result_name(status));
   atomic_store(&callback_runs, 1);
   EVENTUALLY(atomic_load(&callback_may_end));
+  atomic_store(&callback_ended, 1);
 }
 
-static void submit_and_wait(int rank, void *arg) {
+static void play_in_order(int thread, void *arg) {
   static int32_t send[2] = {5, 6}, recv[2][2];
   dfcclContext_t ctx = arg;
-  if (rank == 0) {
+  if (thread == 0) {
     OK(dfcclRunAllReduce(ctx, 1, send, recv[0], blocking_callback, NULL));
-  } else {
+  } else if (thread == 1) {
     EVENTUALLY(atomic_load(&callback_runs));
+    atomic_store(&waits_for_first, 1);
+  } else {
+    EVENTUALLY(atomic_load(&waits_for_first));
+    df_sleep_ms(2); /* the other thread is likely to wait by then; if not, it waits for both */
     OK(dfcclRunAllReduce(ctx, 1, send, recv[1], NULL, NULL));
-    CHECK(!is_done(ctx), "a run is done before the callback of an earlier one has returned");
+    df_sleep_ms(2); /* to return, if it would return too soon */
     atomic_store(&callback_may_end, 1);
   }
   OK(dfcclWait(ctx, 1));
-  CHECK(recv[rank][0] == 5 && recv[rank][1] == 6, "%d, %d", recv[rank][0], recv[rank][1]);
+  CHECK(atomic_load(&callback_ended), "dfcclWait returned before the callback of an earlier run");
+  CHECK(recv[0][0] == 5 && (thread < 2 || recv[1][1] == 6), "%d, %d", recv[0][0], recv[1][1]);
 }
 
 DF_TEST(first_turn, not_before_an_earlier_callback, 60) {
-  enum { ROUNDS = 50 };
+  enum { ROUNDS = 20 };
   dfcclContext_t ctx;
   df_make_contexts(&ctx, 1, NULL);
   df_collective coll = df_simple(2, 1);
   df_register_all(&ctx, 1, &coll);
   for (int round = 0; round < ROUNDS; round++) {
     atomic_store(&callback_runs, 0);
+    atomic_store(&waits_for_first, 0);
     atomic_store(&callback_may_end, 0);
-    df_in_threads(2, submit_and_wait, ctx);
+    atomic_store(&callback_ended, 0);
+    df_in_threads(3, play_in_order, ctx);
   }
   df_free_contexts(&ctx, 1);
 }
