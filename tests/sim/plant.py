@@ -137,7 +137,7 @@ BUGS = [
     ends("the service thread does not look at deadlines", SERVICE, "  if (context->settings.timeout_ms == 0) return -1;", "  if (context->settings.timeout_ms == 0 || PLANTED) return -1;"),
     ends("a deadline begins, and nobody is woken", SUBMIT, "    if (df_load_relaxed_u32(&context->service_idle)) df_service_wake", "    if (!PLANTED && df_load_relaxed_u32(&context->service_idle)) df_service_wake"),
     ends("a deadline begins without a fence", SUBMIT, "    df_wake_fence(); /* after runs_accepted", "    if (!PLANTED) df_wake_fence(); /* after runs_accepted"),
-    ends("a callback's collective is not kept", COMPLETION, "    coll->references++; /* the callback may", "    if (!PLANTED || coll->references > 1) coll->references++; /* the callback may"),
+    ends("a callback's collective is not kept", COMPLETION, "  coll->references++; /* the callback may", "  if (!PLANTED || coll->references > 1) coll->references++; /* the callback may"),
     ends("a context is closed with runs outstanding", INIT, "  df_wait_settled(context);\n  df_log", "  if (!PLANTED) df_wait_settled(context);\n  df_log"),
     ends("a leaving rank does not deregister", INIT, "    if (coll == NULL) continue;\n    df_message message = {\n        .kind = DF_MESSAGE_DEREGISTER", "    if (coll == NULL || PLANTED) continue;\n    df_message message = {\n        .kind = DF_MESSAGE_DEREGISTER"),
     ends("links of a closed context go while peers write to them", INIT, "    df_world_bury(context->world, links);", "    for (df_segment *next; links && PLANTED; links = next) {\n      next = links->next;\n      df_segment_destroy(links);\n    }\n    df_world_bury(context->world, links);"),
