@@ -92,9 +92,13 @@ static void want_writable(dfcclContext_t context, uint32_t rank, int wanted) {
   epoll_ctl(context->epoll_fd, EPOLL_CTL_MOD, peer->socket, &event);
 }
 
+static void end_connection(df_peer *peer) {
+  if (peer->socket >= 0) shutdown(peer->socket, SHUT_RDWR);
+}
+
 void df_peer_cut_off(df_peer *peer) {
   peer->cut_off = 1;
-  if (peer->socket >= 0) shutdown(peer->socket, SHUT_RDWR);
+  end_connection(peer);
 }
 
 void df_peer_flush(dfcclContext_t context, uint32_t rank) {
@@ -107,7 +111,8 @@ void df_peer_flush(dfcclContext_t context, uint32_t rank) {
       free_outgoing(peer);
       /* A connection that loses messages is worse than none: both ends see it end. What the peer
        * has sent can still be read. */
-      if (!by_peer) df_peer_cut_off(peer); /* else it has ended, as if we had only read */
+      if (!by_peer) peer->cut_off = 1; /* else it had ended, as if we had only read */
+      end_connection(peer);
       break;
     }
     df_outgoing *done = peer->first;
