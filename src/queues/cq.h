@@ -133,9 +133,17 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
   return 0;
 }
 
-/* Anybody: would a pop find something? Only a hint when somebody else consumes. */
+/*
+ * Anybody: would a pop find something? Only a hint when somebody else consumes, but never no to a
+ * thread whose own CQE has not been taken, however old the index of the consumer that it sees. Of
+ * slots an older one is free, so what counts is the ticket, where it is the host's (another block's
+ * CQE may still be on its way then).
+ */
 static inline int df_cq_has_entry(const df_cq *cq) {
   uint64_t word;
+  if (cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)
+    return df_load_relaxed_u64(&cq->rings[0].tail) !=
+           df_load_relaxed_u64(&cq->rings[0].consumer_index);
   for (uint32_t r = 0; r < cq->n_rings; r++)
     if (df_cq_ring_peek(cq, &cq->rings[r], &word)) return 1;
   return 0;

@@ -3,6 +3,8 @@
  *   - Every CQE is popped exactly once, over any number of laps, those of one block in order.
  *   - What a block wrote before its push is there for whoever popped the CQE (race build).
  *   - No block's ring is passed over for long while another block's is never empty.
+ *   - Who has pushed a CQE is never told that there is none, although another thread may have taken
+ *     earlier ones and it does not see that yet.
  *   - A word says what was pushed: collective and status, to their limits.
  */
 #include "queues/cq.h"
@@ -58,6 +60,24 @@ DF_TEST(cq, every_entry_is_popped_once_and_in_order, 30) {
               "%s: block %u's entry %llu is %u", variant_names[variant], cqe.status,
               (unsigned long long)popped[cqe.status] - 1, cqe.collective);
       }
+    }
+}
+
+DF_TEST(cq, a_hint_is_never_no_to_who_has_pushed, 30) {
+  for (int variant = 0; variant < 3; variant++)
+    for (uint64_t older = 0; older <= 2; older++) {
+      queue q;
+      df_cqe cqe = {1, 0};
+      make(&q, variant, 1, 4);
+      for (int i = 0; i < 7; i++) {
+        df_cq_push_mpsc(&q.cq, 0, cqe);
+        CHECK(df_cq_pop_mpsc(&q.cq, &cqe), "%s: an entry is missing", variant_names[variant]);
+      }
+      CHECK(!df_cq_has_entry(&q.cq), "%s: nothing is there", variant_names[variant]);
+      df_cq_push_mpsc(&q.cq, 0, cqe);
+      q.rings[0].consumer_index -= older;
+      CHECK(df_cq_has_entry(&q.cq), "%s: the entry is not seen by who sees an index %llu older",
+            variant_names[variant], (unsigned long long)older);
     }
 }
 
