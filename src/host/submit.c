@@ -130,7 +130,7 @@ static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
   if (!context->ops->first_turn(context, coll->index, &bells)) {
     df_wake_fence(); /* after what it has published and queued, before the looks at who sleeps */
     ring_peers(&bells);
-    context->ops->submitted(context, 0, 1);
+    context->ops->submitted(context, 0, 1); /* the fence is as good as an unlock's */
     return;
   }
   uint32_t finished = df_reap_first_turn(context, coll);
