@@ -6,23 +6,18 @@
  *     waiting for the device return between disordered collectives, whose results are right.
  * By the CUDA driver that is installed.
  */
-#include <dlfcn.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/memory.h"
 #include "support/ranks.h"
+#include "support/rounds.h"
 
 enum { RANKS = 2, COLLECTIVES = 3, COUNT = 700, ROUNDS = 3 };
 #define BYTES (COUNT * sizeof(uint32_t))
 
 /* Of the driver, with its types spelt out; by the names that it has them under. */
 static struct {
-  int (*init)(unsigned flags);
-  int (*device_get)(int *device, int ordinal);
-  int (*primary_retain)(void **context, int device);
-  int (*set_current)(void *context);
   int (*synchronize)(void);
   int (*alloc)(uintptr_t *memory, size_t bytes);
   int (*give)(uintptr_t memory);
@@ -34,7 +29,6 @@ static struct {
   int (*stream_create)(void **stream, unsigned flags);
   int (*stream_synchronize)(void *stream);
   int (*stream_destroy)(void *stream);
-  void *context;
 } driver;
 
 #define CUDA(call)                                                                                 \
@@ -44,36 +38,19 @@ static struct {
   } while (0)
 
 static void load_driver(void) {
-  const struct {
-    const char *name;
-    void *entry;
-  } entries[] = {{"cuInit", &driver.init},
-                 {"cuDeviceGet", &driver.device_get},
-                 {"cuDevicePrimaryCtxRetain", &driver.primary_retain},
-                 {"cuCtxSetCurrent", &driver.set_current},
-                 {"cuCtxSynchronize", &driver.synchronize},
-                 {"cuMemAlloc_v2", &driver.alloc},
-                 {"cuMemFree_v2", &driver.give},
-                 {"cuMemHostAlloc", &driver.host_alloc},
-                 {"cuMemFreeHost", &driver.host_give},
-                 {"cuMemcpyHtoDAsync_v2", &driver.to_device},
-                 {"cuMemcpyDtoHAsync_v2", &driver.to_host},
-                 {"cuMemsetD8_v2", &driver.fill},
-                 {"cuStreamCreate", &driver.stream_create},
-                 {"cuStreamSynchronize", &driver.stream_synchronize},
-                 {"cuStreamDestroy_v2", &driver.stream_destroy}};
-  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  CHECK(library != NULL, "TEST_BACKEND=cuda: %s", dlerror());
-  for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-    void *symbol = dlsym(library, entries[i].name);
-    CHECK(symbol != NULL, "the CUDA driver has no %s", entries[i].name);
-    memcpy(entries[i].entry, &symbol, sizeof symbol);
-  }
-  int device = 0;
-  CUDA(driver.init(0));
-  CUDA(driver.device_get(&device, 0));
-  CUDA(driver.primary_retain(&driver.context, device));
-  CUDA(driver.set_current(driver.context));
+  const df_driver_entry entries[] = {{"cuCtxSynchronize", &driver.synchronize},
+                                     {"cuMemAlloc_v2", &driver.alloc},
+                                     {"cuMemFree_v2", &driver.give},
+                                     {"cuMemHostAlloc", &driver.host_alloc},
+                                     {"cuMemFreeHost", &driver.host_give},
+                                     {"cuMemcpyHtoDAsync_v2", &driver.to_device},
+                                     {"cuMemcpyDtoHAsync_v2", &driver.to_host},
+                                     {"cuMemsetD8_v2", &driver.fill},
+                                     {"cuStreamCreate", &driver.stream_create},
+                                     {"cuStreamSynchronize", &driver.stream_synchronize},
+                                     {"cuStreamDestroy_v2", &driver.stream_destroy}};
+  df_driver_find(entries, sizeof entries / sizeof entries[0]);
+  df_driver_enter();
 }
 
 /* One collective of one rank: input and output in device memory, and what the host sees of them. */
@@ -87,10 +64,6 @@ typedef struct {
   dfcclContext_t ctxs[RANKS];
   lane lanes[RANKS][COLLECTIVES];
 } job;
-
-static uint32_t value_of(int rank, int collective, int round, int element) {
-  return (uint32_t)(rank * 1000003 + collective * 10007 + round * 101 + element);
-}
 
 static void open_job(job *j) {
   const unsigned non_blocking = 1, portable_and_mapped = 1 | 2;
@@ -122,7 +95,7 @@ static void close_job(job *j) {
 }
 
 static void send_input(lane *l, int rank, int collective, int round) {
-  for (int e = 0; e < COUNT; e++) l->source[e] = value_of(rank, collective, round, e);
+  df_round_fill(l->source, COUNT, rank, collective, round);
   CUDA(driver.to_device(l->input, l->source, BYTES, l->stream));
 }
 
@@ -130,12 +103,7 @@ static void check_output(const lane *l, int collective, int round) {
   df_waiting_for("the stream behind a run");
   CUDA(driver.stream_synchronize(l->stream));
   df_waiting_for(NULL);
-  for (int e = 0; e < COUNT; e++) {
-    uint32_t expected = 0;
-    for (int rank = 0; rank < RANKS; rank++) expected += value_of(rank, collective, round, e);
-    CHECK(l->seen[e] == expected, "collective %d, round %d, element %d: %u, not %u", collective,
-          round, e, l->seen[e], expected);
-  }
+  df_round_check(l->seen, COUNT, RANKS, collective, round);
 }
 
 DF_TEST(streams, runs_in_the_order_of_streams, 120) {
@@ -179,7 +147,7 @@ static void call_what_waits(void) {
 
 static void call_between(int rank, void *arg) {
   job *j = arg;
-  CUDA(driver.set_current(driver.context));
+  df_driver_enter();
   for (int round = 0; round < ROUNDS; round++) {
     for (int c = 0; c < COLLECTIVES; c++) {
       send_input(&j->lanes[rank][c], rank, c, round);

@@ -43,11 +43,18 @@ bool df_on_cuda(void) {
   return backend != NULL && strcmp(backend, "cuda") == 0;
 }
 
+void df_driver_find(const df_driver_entry *entries, size_t count) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  CHECK(library != NULL, "TEST_BACKEND=cuda: %s", dlerror());
+  for (size_t i = 0; i < count; i++) {
+    void *symbol = dlsym(library, entries[i].name);
+    CHECK(symbol != NULL, "the CUDA driver has no %s", entries[i].name);
+    memcpy(entries[i].entry, &symbol, sizeof symbol);
+  }
+}
+
 static void load_driver(void) {
-  const struct {
-    const char *name;
-    void *entry;
-  } entries[] = {
+  const df_driver_entry entries[] = {
       {"cuInit", &driver.init},
       {"cuDeviceGet", &driver.device_get},
       {"cuDevicePrimaryCtxRetain", &driver.primary_retain},
@@ -56,20 +63,14 @@ static void load_driver(void) {
       {"cuMemHostRegister_v2", &driver.host_register},
       {"cuMemcpy", &driver.copy},
   };
-  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  CHECK(library != NULL, "TEST_BACKEND=cuda: %s", dlerror());
-  for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-    void *symbol = dlsym(library, entries[i].name);
-    CHECK(symbol != NULL, "the CUDA driver has no %s", entries[i].name);
-    memcpy(entries[i].entry, &symbol, sizeof symbol);
-  }
+  df_driver_find(entries, sizeof entries / sizeof entries[0]);
   int device = 0;
   CHECK(driver.init(0) == 0 && driver.device_get(&device, 0) == 0 &&
             driver.primary_retain(&driver.context, device) == 0,
         "the CUDA driver does not start");
 }
 
-static void enter_driver(void) {
+void df_driver_enter(void) {
   pthread_once(&driver_once, load_driver);
   CHECK(driver.set_current(driver.context) == 0, "the CUDA device cannot be used");
 }
@@ -108,7 +109,7 @@ void df_memory_show_program(void) {
   pthread_mutex_lock(&pool_lock);
   if (shown_by != getpid() && gettid() == getpid()) {
     shown_by = getpid();
-    enter_driver();
+    df_driver_enter();
     show(__data_start, _end);
     show_stack();
   }
@@ -123,7 +124,7 @@ static void *cut(size_t bytes) {
   if (bytes > chunk_left) {
     void *memory = NULL;
     const size_t whole = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
-    enter_driver();
+    df_driver_enter();
     CHECK(driver.host_alloc(&memory, whole, portable_and_mapped) == 0,
           "no %zu bytes of page-locked memory", whole);
     chunk = memory;
@@ -175,7 +176,7 @@ void df_memory_copy(void *to, const void *from, size_t bytes) {
     memcpy(to, from, bytes);
     return;
   }
-  enter_driver();
+  df_driver_enter();
   CHECK(driver.copy((uintptr_t)to, (uintptr_t)from, bytes) == 0, "a copy of %zu bytes failed",
         bytes);
 }

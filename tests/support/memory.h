@@ -13,6 +13,16 @@ bool df_on_cuda(void); /* TEST_BACKEND is cuda */
  * nothing. */
 void df_memory_show_program(void);
 
+/* Functions of the CUDA driver that is installed, which may be the emulated one: each entry is the
+ * address of a pointer to a function, and the name that the driver has it under. */
+typedef struct {
+  const char *name;
+  void *entry;
+} df_driver_entry;
+void df_driver_find(const df_driver_entry *entries, size_t count);
+/* Device 0 is the calling thread's, with its primary context. */
+void df_driver_enter(void);
+
 /* Aligned to 64 bytes. */
 void *df_memory_take(size_t bytes);
 void df_memory_give(void *memory);

@@ -1,0 +1,317 @@
+#include "daemon_world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *put(arena *a, const void *content, size_t bytes) {
+  a->used = DF_ALIGN_UP(a->used, (size_t)DF_CACHE_LINE);
+  CHECK(a->used + bytes <= ARENA_BYTES, "the arena is too small");
+  if (content) memcpy(a->staged + a->used, content, bytes);
+  void *at = a->base + a->used;
+  a->used += bytes;
+  return at;
+}
+/* ---- the same collectives on the CPU, which gives what is expected */
+
+static group_options random_collective(world *w) {
+  static const struct {
+    df_operation operation;
+    const char *name;
+  } kinds[] = {{DF_OP_ALL_REDUCE, "ring"},    {DF_OP_ALL_REDUCE, "allpairs"},
+               {DF_OP_REDUCE, "ring"},        {DF_OP_BROADCAST, "ring"},
+               {DF_OP_ALL_GATHER, "ring"},    {DF_OP_REDUCE_SCATTER, "ring"},
+               {DF_OP_ALL_TO_ALL, "pairwise"}};
+  static const uint64_t counts[] = {0, 1, 7, 64, 333, 2000};
+  df_random *random = &w->random;
+  const int kind = df_random_below(random, (int)DF_COUNT_OF(kinds));
+  return (group_options){
+      .operation = kinds[kind].operation,
+      .algorithm = kinds[kind].name,
+      .n = w->o.ranks,
+      .root = (uint32_t)df_random_below(random, (int)w->o.ranks),
+      .count = counts[df_random_below(random, (int)DF_COUNT_OF(counts))],
+      .type = (dfcclDataType_t)df_random_below(random, DF_DATA_TYPES),
+      .op = (dfcclRedOp_t)df_random_below(random, DF_REDUCE_OPERATORS + 1),
+      .limits = {.slot_bytes = 64u << df_random_below(random, 5),
+                 .slots = 2u << df_random_below(random, 2),
+                 .flagged_max = 512,
+                 .block_min = 64,
+                 .max_blocks = 1 + (uint32_t)df_random_below(random, (int)w->o.blocks)},
+      .lends = df_random_chance(random, 30)};
+}
+
+static void compute_on_cpu(world *w, uint32_t c, uint32_t run) {
+  group *g = &w->groups[c];
+  const size_t sent = g->o.count * group_pieces(&g->o, 0) * g->element;
+  const size_t received = g->o.count * group_pieces(&g->o, 1) * g->element;
+  for (uint32_t r = 0; r < w->o.ranks; r++) {
+    group_rank *me = &g->ranks[r];
+    rank *on_device = &w->ranks[r];
+    buffers *b = &on_device->buffers[c][run];
+    for (size_t i = 0; i < sent; i++) me->input[i] = (uint8_t)df_random_next(&w->random);
+    me->send = g->o.operation == DF_OP_BROADCAST && r != g->o.root ? NULL : me->input;
+    me->recv = g->o.operation == DF_OP_REDUCE && r != g->o.root ? NULL : me->output;
+    if (me->send) b->send = put(&on_device->memory, me->input, sent);
+    if (me->recv) b->recv = put(&on_device->memory, NULL, received);
+    b->recv_bytes = received;
+  }
+  group_run(g, run);
+  for (uint32_t r = 0; r < w->o.ranks; r++) {
+    buffers *b = &w->ranks[r].buffers[c][run];
+    if (!b->recv) continue;
+    b->expected = malloc(received + 1);
+    memcpy(b->expected, g->ranks[r].output, received);
+  }
+}
+
+/* ---- laying out the devices */
+
+void enter_device(const world *w, uint32_t r) { CUDA(cudaSetDevice((int)(r % w->o.devices))); }
+
+static uint8_t *ring_of(world *w, uint32_t c, uint32_t from, uint32_t to) {
+  group *g = &w->groups[c];
+  uint8_t **ring = &w->rings[c][from][to];
+  if (!*ring)
+    *ring = put(&w->ranks[to].memory, NULL,
+                df_link_ring_bytes(g->shape.stride, g->shape.n_slots) * g->shape.n_blocks);
+  return *ring;
+}
+
+static void describe(world *w, uint32_t r, uint32_t c) {
+  rank *me = &w->ranks[r];
+  group *g = &w->groups[c];
+  const df_plan *plan = g->ranks[r].plan;
+  df_descriptor desc = *g->ranks[r].desc;
+  const uint32_t n = desc.n_blocks;
+  df_link *links = calloc((size_t)n * plan->n_links + 1, sizeof *links);
+  for (uint32_t i = 0; i < n * plan->n_links; i++) {
+    df_link *link = &links[i];
+    *link = desc.links[i];
+    uint8_t *ring = link->sends ? ring_of(w, c, r, link->peer) : ring_of(w, c, link->peer, r);
+    const size_t credit = (size_t)((uint8_t *)link->credit - link->slots);
+    link->slots = ring + i / plan->n_links * df_link_ring_bytes(link->stride, link->slot_mask + 1);
+    link->credit = (uint64_t *)(link->slots + credit);
+    link->credit_seen = 0;
+    link->peer_bell = NULL;
+  }
+  desc.links = put(&me->memory, links, (size_t)n * plan->n_links * sizeof *links);
+  free(links);
+  desc.primitives = put(&me->memory, desc.primitives, desc.n_primitives * sizeof *desc.primitives);
+  desc.parts = put(&me->memory, desc.parts, n * sizeof *desc.parts);
+  if (desc.scratch) desc.scratch = put(&me->memory, NULL, n * desc.scratch_bytes);
+  desc.counters = put(&me->memory, NULL, sizeof *desc.counters);
+  desc.progress = put(&me->mapped, NULL, n * sizeof *desc.progress);
+  desc.words = me->words[c] = put(&me->mapped, NULL, sizeof *desc.words);
+  desc.priority = w->o.by_priority ? df_random_below(&w->random, 3) - 1 : 0;
+  me->descriptors[c] = put(&me->memory, &desc, sizeof desc);
+}
+
+static void lay_out_blocks(world *w, rank *me) {
+  const uint32_t n = w->o.blocks;
+  df_device *device = me->device;
+  device->tunables = w->o.tunables;
+  device->n_blocks = n;
+  device->by_priority = (uint32_t)w->o.by_priority;
+  df_sq_init(&device->sq, put(&me->mapped, NULL, DEPTH * sizeof(df_sq_slot)), DEPTH, n);
+  if (w->o.relays) {
+    df_cuda_relay relay;
+    memset(&relay, 0, sizeof relay);
+    df_sq_init(&relay.queue, put(&me->memory, NULL, DEPTH * sizeof(df_sq_slot)), DEPTH, 0);
+    device->sq.n_readers = 1;
+    device->sq.passes_to = n;
+    me->daemon.relay = put(&me->memory, &relay, sizeof relay);
+  }
+  device->cq = (df_cq){.variant = w->o.cq,
+                       .n_rings = w->o.cq == DF_CQ_SLOTS_CAS ? 1 : n,
+                       .mask = CQ_WORDS - 1,
+                       .rings = put(&me->mapped, NULL, n * sizeof(df_cq_ring))};
+  me->daemon.blocks = put(&me->mapped, NULL, n * sizeof(df_block));
+  for (uint32_t b = 0; b < n; b++) {
+    df_block *image = &me->daemon.blocks[b];
+    device->cq.rings[b].words = put(&me->mapped, NULL, CQ_WORDS * sizeof(uint64_t));
+    image->index = b;
+    image->tasks.order = put(&me->memory, NULL, COLLECTIVES * sizeof(uint32_t));
+    image->tasks.pending = put(&me->memory, NULL, COLLECTIVES * sizeof(uint32_t));
+    image->cache.memory = put(&me->memory, NULL, COLLECTIVES * sizeof(df_cursor));
+    image->cache.mask = CONTEXT_SLOTS - 1;
+  }
+}
+
+static void open_rank(world *w, uint32_t r) {
+  rank *me = &w->ranks[r];
+  int least, greatest;
+  enter_device(w, r);
+  for (uint32_t d = 0; d < w->o.devices; d++)
+    if (d != r % w->o.devices) {
+      const cudaError_t error = cudaDeviceEnablePeerAccess((int)d, 0);
+      CHECK(error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled, "%s",
+            cudaGetErrorString(error));
+    }
+  CUDA(cudaMalloc((void **)&me->memory.base, ARENA_BYTES));
+  CUDA(cudaHostAlloc((void **)&me->mapped.base, ARENA_BYTES, cudaHostAllocMapped));
+  me->memory.staged = calloc(1, ARENA_BYTES);
+  me->mapped.staged = me->mapped.base; /* the host writes there itself */
+  CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  CUDA(cudaStreamCreateWithPriority(&me->stream, cudaStreamNonBlocking, greatest));
+  me->device = put(&me->mapped, NULL, sizeof *me->device);
+  me->daemon.device = me->device;
+  me->daemon.gate = put(&me->memory, NULL, sizeof *me->daemon.gate);
+}
+
+static void close_arena(world *w, uint32_t r) { /* nothing is put any more */
+  rank *me = &w->ranks[r];
+  me->device->descriptors = put(&me->memory, me->descriptors, sizeof me->descriptors);
+  CUDA(cudaMemcpy(me->memory.base, me->memory.staged, me->memory.used, cudaMemcpyHostToDevice));
+  free(me->memory.staged);
+  for (uint32_t c = 0; c < COLLECTIVES; c++)
+    for (uint32_t run = 0; run < RUNS; run++)
+      me->words[c]->runs[run] =
+          (df_run_arguments){.send = me->buffers[c][run].send, .recv = me->buffers[c][run].recv};
+  for (uint32_t i = 0; i < COLLECTIVES * RUNS; i++) me->order[i] = i % COLLECTIVES;
+  df_random_shuffle(&w->random, (int *)me->order, COLLECTIVES * RUNS);
+  me->left = COLLECTIVES * RUNS;
+}
+
+world *open_world(const options *o) {
+  setenv("CUDA_EMULATOR_MULTIPROCESSORS", o->multiprocessors, 1);
+  world *w = calloc(1, sizeof *w);
+  w->o = *o;
+  w->random.state = o->seed;
+  for (uint32_t r = 0; r < o->ranks; r++) open_rank(w, r);
+  for (uint32_t c = 0; c < COLLECTIVES; c++) {
+    const group_options collective = random_collective(w);
+    group_open(&w->groups[c], &collective, o->seed + c);
+    for (uint32_t run = 0; run < RUNS; run++) compute_on_cpu(w, c, run);
+    for (uint32_t r = 0; r < o->ranks; r++) describe(w, r, c);
+  }
+  for (uint32_t r = 0; r < o->ranks; r++) lay_out_blocks(w, &w->ranks[r]);
+  for (uint32_t r = 0; r < o->ranks; r++) {
+    enter_device(w, r);
+    close_arena(w, r);
+  }
+  return w;
+}
+
+void close_world(world *w) {
+  for (uint32_t r = 0; r < w->o.ranks; r++) {
+    rank *me = &w->ranks[r];
+    cudaSetDevice((int)(r % w->o.devices)); /* it may be lost: it is left all the same */
+    cudaStreamDestroy(me->stream);
+    cudaFree(me->memory.base);
+    cudaFreeHost(me->mapped.base);
+    for (uint32_t c = 0; c < COLLECTIVES; c++)
+      for (uint32_t run = 0; run < RUNS; run++) free(me->buffers[c][run].expected);
+  }
+  for (uint32_t c = 0; c < COLLECTIVES; c++) group_close(&w->groups[c]);
+  free(w);
+  nothing_is_left();
+}
+
+/* ---- what the host does */
+
+void launch_if_gone(world *w, uint32_t r) {
+  rank *me = &w->ranks[r];
+  for (uint32_t b = 0; b < w->o.blocks; b++)
+    if (df_observe_u32(&me->daemon.blocks[b].running)) return;
+  const cudaError_t state = cudaStreamQuery(me->stream);
+  if (state == cudaErrorNotReady) return;
+  CUDA(state);
+  me->daemon.launch = ++me->launches;
+  for (uint32_t b = 0; b < w->o.blocks; b++) df_publish_u32(&me->daemon.blocks[b].running, 1);
+  void *arguments[] = {&me->daemon};
+  cudaLaunchConfig_t config = {
+      .gridDim = {w->o.blocks, 1, 1}, .blockDim = {w->o.lanes, 1, 1}, .stream = me->stream};
+  CUDA(cudaLaunchKernelExC(&config, df_cuda_daemon_kernel(), arguments));
+}
+
+static void submit_some(world *w, rank *me) {
+  for (int n = df_random_below(&w->random, 4); n > 0 && me->submitted < COLLECTIVES * RUNS; n--) {
+    const uint32_t c = me->order[me->submitted];
+    const df_sqe sqe = {.collective = c, .blocks = w->groups[c].shape.n_blocks};
+    if (!df_sq_push_spmc(&me->device->sq, sqe)) return;
+    me->submitted++;
+  }
+}
+
+static void collect(rank *me, uint32_t status) {
+  df_cqe cqe;
+  while (df_cq_pop_mpsc(&me->device->cq, &cqe)) {
+    CHECK(cqe.collective < COLLECTIVES, "collective %u", cqe.collective);
+    /* Of a cancelled collective a run may be through that had nothing to wait for. */
+    CHECK(cqe.status == status || cqe.status == 0, "status %u", cqe.status);
+    me->failed += cqe.status != 0;
+    CHECK(++me->completed[cqe.collective] <= RUNS, "collective %u: one completion too many",
+          cqe.collective);
+    me->left--;
+  }
+}
+
+/* What a program does with its device meanwhile; each waits for the daemons, which must quit. */
+static void use_device(world *w) {
+  void *memory;
+  CUDA(cudaSetDevice(df_random_below(&w->random, (int)w->o.devices)));
+  switch (df_random_below(&w->random, 3)) {
+  case 0:
+    CUDA(cudaDeviceSynchronize());
+    break;
+  case 1:
+    CUDA(cudaMalloc(&memory, 1000));
+    CUDA(cudaFree(memory));
+    break;
+  default:
+    CUDA(cudaHostAlloc(&memory, 1000, cudaHostAllocDefault));
+    CUDA(cudaFreeHost(memory));
+  }
+}
+
+void finish(world *w, uint32_t status) {
+  uint32_t left;
+  do {
+    left = 0;
+    for (uint32_t r = 0; r < w->o.ranks; r++) {
+      rank *me = &w->ranks[r];
+      enter_device(w, r);
+      submit_some(w, me);
+      if (me->left > 0) launch_if_gone(w, r);
+      collect(me, status);
+      left += me->left;
+    }
+    if (w->o.synchronise && df_random_chance(&w->random, 5)) use_device(w);
+    df_nap();
+  } while (left > 0);
+  for (uint32_t d = 0; d < w->o.devices; d++) {
+    CUDA(cudaSetDevice((int)d));
+    CUDA(cudaDeviceSynchronize());
+  }
+  for (uint32_t r = 0; r < w->o.ranks; r++) collect(&w->ranks[r], status);
+}
+void check_results(world *w) {
+  for (uint32_t r = 0; r < w->o.ranks; r++) {
+    enter_device(w, r);
+    for (uint32_t c = 0; c < COLLECTIVES; c++)
+      for (uint32_t run = 0; run < RUNS; run++) {
+        const buffers *b = &w->ranks[r].buffers[c][run];
+        if (!b->expected || b->recv_bytes == 0) continue;
+        uint8_t *got = malloc(b->recv_bytes);
+        CUDA(cudaMemcpy(got, b->recv, b->recv_bytes, cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < b->recv_bytes; i++)
+          CHECK(
+              got[i] == b->expected[i],
+              "seed %llu: %s %s of %llu, type %d, operator %d, run %u, rank %u: byte %zu of %zu is "
+              "%02x, on the CPU %02x",
+              (unsigned long long)w->o.seed, df_operation_name(w->groups[c].o.operation),
+              w->groups[c].o.algorithm, (unsigned long long)w->groups[c].o.count,
+              (int)w->groups[c].o.type, (int)w->groups[c].o.op, run, r, i, b->recv_bytes, got[i],
+              b->expected[i]);
+        free(got);
+      }
+  }
+}
+
+uint64_t sum_of(const world *w, size_t offset) {
+  uint64_t sum = 0;
+  for (uint32_t r = 0; r < w->o.ranks; r++)
+    for (uint32_t b = 0; b < w->o.blocks; b++)
+      sum += *(const uint64_t *)((const uint8_t *)&w->ranks[r].daemon.blocks[b].stats + offset);
+  return sum;
+}

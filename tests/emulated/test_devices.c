@@ -1,0 +1,173 @@
+/*
+ * Promises of the CUDA device's host side about the device and its memory, by the public API on the
+ * emulated runtime:
+ *   - The library uses its own device and no other, and a thread that calls it has the current
+ *     context that it had before, or none.
+ *   - A closed context leaves nothing on the device, and takes nothing away that another process
+ *     has mapped; nor does dfcclMemFree, also after a failure.
+ *   - When a device is lost every run ends, once, with an error.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "calls.h"
+#include "support/buffers.h"
+#include "support/processes.h"
+
+enum { RANKS = 2, COLLECTIVES = 3, COUNT = 700, ROUNDS = 4, BYTES = COUNT * sizeof(uint32_t) };
+
+/* ---- contexts of devices */
+
+static void *current_context(void) {
+  typedef int (*get_current)(void **context);
+  get_current get;
+  void *entry = NULL, *context = NULL;
+  enum cudaDriverEntryPointQueryResult found;
+  CUDA(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &entry, 11070, 0, &found));
+  memcpy(&get, &entry, sizeof get);
+  CHECK(get(&context) == 0, "cuCtxGetCurrent");
+  return context;
+}
+
+static void use_every_call(dfcclContext_t *ctxs) {
+  df_collective coll = df_simple(COUNT, RANKS);
+  void *memory[RANKS];
+  df_register_all(ctxs, 0, &coll);
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclMemAlloc(ctxs[rank], &memory[rank], 2 * BYTES));
+  for (int rank = 0; rank < RANKS; rank++)
+    OK(dfcclRunAllReduce(ctxs[rank], 0, memory[rank], (char *)memory[rank] + BYTES, NULL, NULL));
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(ctxs[rank], 0));
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclDeviceSynchronize(ctxs[rank]));
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclMemFree(ctxs[rank], memory[rank]));
+}
+
+DF_TEST(emulated_devices, the_current_context_stays_what_it_is, 120) {
+  dfcclContext_t ctxs[RANKS];
+  cuda_emulator_counts counts;
+  dfcclConfig_t config = df_config();
+  config.device = 1;
+  for (int before = 0; before < 2; before++) { /* none, then device 0's */
+    if (before) CUDA(cudaSetDevice(0));
+    void *context = current_context();
+    CHECK((context != NULL) == before, "the test begins with context %p", context);
+    df_make_contexts(ctxs, RANKS, &config);
+    use_every_call(ctxs);
+    CHECK(current_context() == context, "the current context is %p, it was %p", current_context(),
+          context);
+    cuda_emulator_count(&counts);
+    CHECK((counts.primary_contexts & 1) == (uint32_t)before, "device 0 has a context");
+    df_free_contexts(ctxs, RANKS);
+    cuda_emulator_count(&counts);
+    CHECK(counts.primary_contexts == (uint32_t)before, "contexts on devices of mask %x are left",
+          counts.primary_contexts);
+  }
+  nothing_is_left();
+}
+
+/* ---- ranks as processes: the emulator ends a process that frees what another one has mapped */
+
+/* The last rank runs it once, the others once more. */
+static void fail_with(dfcclContext_t ctx, dfcclCollId_t id, void *memory, int is_last) {
+  for (int run = 0; run < 2 - is_last; run++) {
+    dfcclResult_t result = dfcclRunAllReduce(ctx, id, memory, (char *)memory + BYTES, NULL, NULL);
+    df_waiting_for("dfcclWait");
+    if (result == dfcclSuccess) result = dfcclWait(ctx, id);
+    df_waiting_for(NULL);
+    CHECK((result == dfcclSuccess) == (run == 0), "run %d: %s", run, dfcclGetErrorString(result));
+  }
+  if (is_last) OK(dfcclDeregister(ctx, id));
+}
+
+static void free_what_a_peer_maps(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  int fails = *(const int *)arg;
+  df_collective coll = df_simple(COUNT, ranks);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  OK(df_register(ctx, 0, &coll));
+  for (int round = 0; round < ROUNDS; round++) {
+    void *memory = NULL;
+    OK(dfcclMemAlloc(ctx, &memory, 2 * BYTES));
+    for (int run = 0; run < 2; run++) {
+      OK(dfcclRunAllReduce(ctx, 0, memory, (char *)memory + BYTES, NULL, NULL));
+      df_waiting_for("dfcclWait");
+      OK(dfcclWait(ctx, 0));
+      df_waiting_for(NULL);
+    }
+    if (fails && round == 1) {
+      OK(df_register(ctx, 1, &coll));
+      fail_with(ctx, 1, memory, rank == ranks - 1);
+    }
+    OK(dfcclMemFree(ctx, memory));
+  }
+  df_finish(ctx);
+  nothing_is_left();
+}
+
+DF_TEST(emulated_devices, memory_goes_back_when_other_processes_have_unmapped_it, 120) {
+  for (int fails = 0; fails < 2; fails++) {
+    df_family family;
+    df_fork(&family, RANKS, 100, free_what_a_peer_maps, &fails);
+    df_join(&family);
+  }
+}
+
+/* ---- a lost device */
+
+static _Atomic int calls;
+static _Atomic int successes;
+
+static void count_call(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  (void)coll;
+  (void)arg;
+  atomic_fetch_add(&successes, status == dfcclSuccess);
+  atomic_fetch_add(&calls, 1);
+}
+
+/* While rank 0 has runs, and nobody else has any. */
+static void lose_device(dfcclContext_t *ctxs, void *memory) {
+  const struct timespec moment = {.tv_nsec = 100 * 1000 * 1000};
+  for (int c = 0; c < COLLECTIVES; c++)
+    OK(dfcclRunAllReduce(ctxs[0], (dfcclCollId_t)c, memory, (char *)memory + BYTES, count_call,
+                         NULL));
+  nanosleep(&moment, NULL); /* what rank 0 can set up alone is set up by now, most likely */
+  cuda_emulator_lose_device(0);
+  EVENTUALLY(atomic_load(&calls) == COLLECTIVES);
+  CHECK(atomic_load(&successes) == 0, "%d runs succeeded alone", atomic_load(&successes));
+  CHECK(dfcclRunAllReduce(ctxs[0], 0, memory, (char *)memory + BYTES, NULL, NULL) != dfcclSuccess,
+        "a run on a lost device was accepted");
+  for (int rank = 0; rank < RANKS; rank++) {
+    df_unwatch(ctxs[rank]);
+    df_waiting_for("dfcclAbort and dfcclDestroy with a lost device");
+    OK(dfcclAbort(ctxs[rank]));
+    (void)dfcclDestroy(ctxs[rank]);
+    df_waiting_for(NULL);
+  }
+  CHECK(atomic_load(&calls) == COLLECTIVES, "%d callbacks of %d runs", atomic_load(&calls),
+        (int)COLLECTIVES);
+}
+DF_TEST(emulated_devices, a_lost_device_ends_every_run, 120) {
+  void *memory;
+  dfcclContext_t ctxs[RANKS];
+  df_collective coll = df_simple(COUNT, RANKS);
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) df_register_all(ctxs, (dfcclCollId_t)c, &coll);
+  CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
+  for (int rank = 0; rank < RANKS; rank++) { /* the links stand, or runs would wait for them */
+    char *input = (char *)memory + (size_t)2 * rank * BYTES;
+    for (int c = 0; c < COLLECTIVES; c++)
+      OK(dfcclRunAllReduce(ctxs[rank], (dfcclCollId_t)c, input, input + BYTES, NULL, NULL));
+  }
+  df_waiting_for("dfcclWaitAll");
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(ctxs[rank]));
+  df_waiting_for(NULL);
+  lose_device(ctxs, memory); /* the runs are in the daemon */
+}
+
+DF_TEST(emulated_devices, a_lost_device_ends_runs_that_wait_for_a_peer_outside_of_it, 120) {
+  void *memory;
+  dfcclContext_t ctxs[RANKS];
+  df_collective coll = df_simple(COUNT, RANKS);
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) OK(df_register(ctxs[0], (dfcclCollId_t)c, &coll));
+  CUDA(cudaMalloc(&memory, (size_t)2 * BYTES));
+  lose_device(ctxs, memory);
+}

@@ -1,0 +1,103 @@
+/*
+ * Promises of dfcclGetTimes, by the public API on the emulated runtime: with timers each SQE, CQE,
+ * load and save of a context is noted once, between the run's submission and its callback; without,
+ * it says so.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "calls.h"
+#include "support/buffers.h"
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+enum { TIMED_RUNS = 30 };
+typedef struct {
+  uint64_t submitted, called; /* CLOCK_MONOTONIC */
+} timed_run;
+
+static void note_call(dfcclCollId_t id, dfcclResult_t status, void *arg) {
+  (void)id;
+  OK(status);
+  *(uint64_t *)arg = now_ns();
+}
+
+static void expect_times(dfcclContext_t ctx, dfcclTime_t kind, size_t expected,
+                         const timed_run *runs) {
+  /* The clocks are compared by messages between two threads, which may not run for a while. */
+  const uint64_t slack = 2000000000u;
+  uint64_t durations[TIMED_RUNS], moments[TIMED_RUNS];
+  size_t count = 0;
+  OK(dfcclGetTimes(ctx, kind, NULL, NULL, &count));
+  CHECK(count == expected, "kind %d: %zu, not %zu", (int)kind, count, expected);
+  durations[0] = moments[0] = 0;
+  count = 1; /* an array that is too short */
+  OK(dfcclGetTimes(ctx, kind, durations, moments, &count));
+  CHECK(count == expected, "kind %d: %zu, not %zu", (int)kind, count, expected);
+  OK(dfcclGetTimes(ctx, kind, durations, moments, &count));
+  for (size_t i = 0; i < count; i++) {
+    const timed_run *run = runs ? &runs[i] : NULL;
+    CHECK(i == 0 || moments[i] >= moments[i - 1], "kind %d: %zu is before its predecessor",
+          (int)kind, i);
+    CHECK(durations[i] < slack, "kind %d: %llu ns", (int)kind, (unsigned long long)durations[i]);
+    CHECK(run == NULL ||
+              (moments[i] + slack >= run->submitted && moments[i] <= run->called + slack),
+          "kind %d, run %zu: %llu, not from %llu to %llu", (int)kind, i,
+          (unsigned long long)moments[i], (unsigned long long)run->submitted,
+          (unsigned long long)run->called);
+  }
+}
+
+static void note_times(dfcclContext_t ctx, timed_run *runs) {
+  for (int i = 0; i < TIMED_RUNS; i++) {
+    const dfcclCollId_t c = (dfcclCollId_t)(i % 2);
+    runs[i].submitted = now_ns();
+    OK(dfcclRunAllReduce(ctx, c, NULL, NULL, note_call, &runs[i].called));
+    OK(dfcclWait(ctx, c));
+  }
+  OK(dfcclDeviceSynchronize(ctx));
+}
+
+static void times_with(const char *relay, size_t passed) {
+  dfcclContext_t ctx;
+  timed_run runs[TIMED_RUNS];
+  dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+  setenv("DFCCL_CUDA_TIMERS", "1", 1);
+  setenv("DFCCL_CUDA_RELAY", relay, 1);
+  setenv("DFCCL_CONTEXT_SLOTS", "1", 1); /* two collectives in turn: each run saves and loads one */
+  df_make_contexts(&ctx, 1, NULL);
+  for (dfcclCollId_t c = 0; c < 2; c++)
+    OK(dfcclRegisterAllReduce(ctx, c, 0, dfcclFloat32, dfcclSum, NULL));
+  note_times(ctx, runs);
+  OK(dfcclGetStats(ctx, &stats));
+  expect_times(ctx, dfcclTimePass, passed, passed ? runs : NULL);
+  expect_times(ctx, dfcclTimeFetch, TIMED_RUNS, runs);
+  expect_times(ctx, dfcclTimeCqeWrite, TIMED_RUNS, runs);
+  /* A launch begins with empty slots, and leaves by saving what is in them, which is not timed. */
+  expect_times(ctx, dfcclTimeContextLoad, (size_t)stats.contextLoads, NULL);
+  CHECK(stats.contextLoads >= TIMED_RUNS, "%llu loads", (unsigned long long)stats.contextLoads);
+  size_t saves = 0;
+  OK(dfcclGetTimes(ctx, dfcclTimeContextSave, NULL, NULL, &saves));
+  CHECK(saves > 0 && saves + stats.daemonStarts >= stats.contextSaves &&
+            saves <= stats.contextSaves,
+        "%zu of %llu saves", saves, (unsigned long long)stats.contextSaves);
+  df_free_contexts(&ctx, 1);
+}
+
+DF_TEST(emulated_times, times_with_the_relay, 120) { times_with("1", TIMED_RUNS); }
+DF_TEST(emulated_times, times_without_the_relay, 120) { times_with("0", 0); }
+
+DF_TEST(emulated_times, no_times_without_timers, 60) {
+  dfcclContext_t ctx;
+  size_t count = 0;
+  df_make_contexts(&ctx, 1, NULL);
+  CHECK(dfcclGetTimes(ctx, dfcclTimeFetch, NULL, NULL, &count) == dfcclInvalidUsage,
+        "there are times");
+  CHECK(strstr(dfcclGetLastError(ctx), "DFCCL_CUDA_TIMERS") != NULL, "%s", dfcclGetLastError(ctx));
+  df_free_contexts(&ctx, 1);
+}
