@@ -37,11 +37,8 @@ extern "C" __global__ void df_clock_cuda(df_cuda_clock *clock, uint64_t first, u
   }
 }
 
-extern "C" __global__ void df_empty_cuda() {}
-
 const void *df_cuda_daemon_kernel(void) { return (const void *)df_daemon_cuda; }
 const void *df_cuda_timed_kernel(void) { return (const void *)df_daemon_timed_cuda; }
 const void *df_cuda_clock_kernel(void) { return (const void *)df_clock_cuda; }
 const void *df_cuda_write_kernel(void) { return (const void *)df_write_cuda; }
 const void *df_cuda_wait_kernel(void) { return (const void *)df_wait_cuda; }
-const void *df_cuda_empty_kernel(void) { return (const void *)df_empty_cuda; }

@@ -77,8 +77,6 @@ const void *df_cuda_wait_kernel(void);
 /* Answers questions for the device's time. One thread; arguments: a df_cuda_clock, the numbers of
  * the first question and of the last. */
 const void *df_cuda_clock_kernel(void);
-/* Does nothing: what a launch costs. No arguments. */
-const void *df_cuda_empty_kernel(void);
 
 #ifdef __cplusplus
 }

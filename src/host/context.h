@@ -249,7 +249,7 @@ struct dfcclContext {
   uint8_t *receive_buffer; /* the service thread's */
   uint32_t departures_seen;
   uint32_t stopping;
-  uint32_t dump_requested;
+  char *timeout_dump; /* [lock] what there was to say when a run timed out; not written yet */
   uint32_t links_due; /* link set-up for the service thread */
   int unmaps_due;     /* the service thread's: a device's memory may be unmapped or go back */
 
@@ -461,6 +461,8 @@ int df_await_unmapped(dfcclContext_t context);
 void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text,
                       size_t bytes); /* [lock] state and for whom it waits */
 dfcclResult_t df_dump(dfcclContext_t context, int fd);
+char *df_dump_text(const dfcclContext_t context); /* [lock] the caller's; NULL: no memory */
+dfcclResult_t df_dump_write(char *text, int fd);  /* and frees it */
 dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats);
 dfcclResult_t df_dump_signal_enable(dfcclContext_t context); /* SIGUSR2 */
 void df_dump_signal_disable(dfcclContext_t context);

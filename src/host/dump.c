@@ -221,30 +221,37 @@ static int write_all(int fd, const char *text, size_t length) {
 
 enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
 
-dfcclResult_t df_dump(dfcclContext_t context, int fd) {
-  pthread_mutex_lock(&context->lock);
+char *df_dump_text(const dfcclContext_t context) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < context->n_indices; i++)
     if (context->by_index[i] && context->by_index[i]->taken < context->by_index[i]->submitted) n++;
   size_t bytes = DF_DUMP_HEAD_BYTES + (size_t)n * DF_DUMP_COLL_BYTES;
   char *text = malloc(bytes);
-  if (text == NULL) {
-    pthread_mutex_unlock(&context->lock);
-    return df_fail(dfcclOutOfMemory, "no memory for a dump of %u collectives", n);
-  }
+  if (text == NULL) return NULL;
   df_text out = {.at = text, .left = bytes};
   say_context(context, &out);
   for (uint32_t i = 0; i < context->n_indices; i++) {
     const df_coll *coll = context->by_index[i];
     if (coll && coll->taken < coll->submitted) say_coll(context, &out, coll);
   }
-  pthread_mutex_unlock(&context->lock);
-  int error = write_all(fd, text, (size_t)(out.at - text));
+  return text;
+}
+
+dfcclResult_t df_dump_write(char *text, int fd) {
+  int error = write_all(fd, text, strlen(text));
   free(text);
   if (error)
     return df_fail(dfcclSystemError, "could not write the dump to descriptor %d: %s", fd,
                    strerror(error));
   return dfcclSuccess;
+}
+
+dfcclResult_t df_dump(dfcclContext_t context, int fd) {
+  pthread_mutex_lock(&context->lock);
+  char *text = df_dump_text(context);
+  pthread_mutex_unlock(&context->lock);
+  if (text == NULL) return df_fail(dfcclOutOfMemory, "no memory for a dump");
+  return df_dump_write(text, fd);
 }
 
 /* ---- statistics ---- */

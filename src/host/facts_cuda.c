@@ -70,7 +70,7 @@ void df_cuda_fill_card(const df_settings *settings, df_device_card *card) {
 
 dfcclResult_t df_cuda_load_everything(df_cuda_state *state) {
   const void *kernels[] = {df_cuda_daemon_kernel(), df_cuda_timed_kernel(), df_cuda_write_kernel(),
-                           df_cuda_wait_kernel(),   df_cuda_clock_kernel(), df_cuda_empty_kernel()};
+                           df_cuda_wait_kernel(), df_cuda_clock_kernel()};
   for (size_t i = 0; i < DF_COUNT_OF(kernels); i++) {
     struct cudaFuncAttributes attributes; /* asking for them loads the kernel */
     cudaError_t error = cudaFuncGetAttributes(&attributes, kernels[i]);

@@ -266,7 +266,9 @@ static void time_out(dfcclContext_t context, df_coll *coll) {
            "%s: run %" PRIu64 " of rank %u did not complete within %lld ms; %s",
            df_coll_label(coll, label, sizeof label), coll->taken, context->rank,
            context->settings.timeout_ms, state);
-  if (df_log_get_level() >= DF_LOG_ERROR) df_store_relaxed_u32(&context->dump_requested, 1);
+  /* Before anything ends: afterwards nobody knows what it waited for. */
+  if (df_log_get_level() >= DF_LOG_ERROR && context->timeout_dump == NULL)
+    context->timeout_dump = df_dump_text(context);
   df_break(context, dfcclTimeout, sentence);
   df_fail_collective(context, coll, dfcclTimeout, 1, sentence);
 }

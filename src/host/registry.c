@@ -322,7 +322,7 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
     df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = id, .a = coll->submitted};
     df_coll_send(context, coll, &message, NULL);
     ck_hs_remove(&context->colls, coll_hash(coll, 0), coll);
-    if (context->latest == coll) context->latest = NULL;
+    context->latest = NULL; /* it was looked up just now */
     if (*recent_of(context, id) == coll->index + 1) df_store_relaxed_u32(recent_of(context, id), 0);
     df_unlist(context, coll);
     df_match_unbind(context, coll);

@@ -322,12 +322,14 @@ static void do_due(dfcclContext_t context) {
   df_check_deadlines(context);
   df_tell_broken(context);
   if (context->recorder) df_record_flush(context);
+  char *late = context->timeout_dump;
+  context->timeout_dump = NULL;
   pthread_mutex_unlock(&context->lock);
+  if (late) df_dump_write(late, STDERR_FILENO);
   uint32_t signals =
       context->settings.debug_signal ? df_dump_signals_seen() : context->signals_handled;
-  if (df_load_relaxed_u32(&context->dump_requested) || signals != context->signals_handled) {
+  if (signals != context->signals_handled) {
     context->signals_handled = signals;
-    df_store_relaxed_u32(&context->dump_requested, 0);
     df_dump(context, STDERR_FILENO);
   }
 }

@@ -1,8 +1,8 @@
 /*
  * Promise: one can see what it is doing: dfcclDump writes a paragraph for each collective that is
  * not complete, with its name and the rank it waits for; with DFCCL_DEBUG_SIGNAL=1 SIGUSR2 does so
- * for every context; otherwise no call prints anything. DFCCL_RECORD leaves a well-formed schedule
- * file.
+ * for every context, and with DFCCL_DEBUG a run that times out for its own; otherwise no call
+ * prints anything. DFCCL_RECORD leaves a well-formed schedule file.
  */
 #include "support/buffers.h"
 
@@ -73,6 +73,36 @@ DF_TEST(diagnostics, dump_names_what_is_stuck, 30) {
   finish(ctxs);
 }
 
+/* A root that is ahead of the others by more than its links hold. */
+DF_TEST(diagnostics, dump_names_who_does_not_take_messages, 30) {
+  static int32_t buffer[2][20000];
+  dfcclContext_t ctxs[2];
+  df_collective coll = df_simple(20000, 2);
+  coll.kind = DF_BROADCAST;
+  setenv("DFCCL_SLOTS", "2", 1);
+  setenv("DFCCL_SLOT_BYTES", "4096", 1);
+  setenv("DFCCL_RING_BYTES", "0", 1);
+  setenv("DFCCL_DIRECT", "0", 1);
+  df_make_contexts(ctxs, 2, NULL);
+  df_register_all(ctxs, 1, &coll);
+  df_exchange(ctxs, 1, &coll, 0, 0); /* the links stand */
+  OK(dfcclRunBroadcast(ctxs[0], 1, buffer[0], buffer[0], NULL, NULL));
+  int fd = temporary_file();
+  bool waits = false;
+  df_waiting_for("a dump that says who does not take messages");
+  while (!waits) {
+    CHECK(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0, "no empty file");
+    OK(dfcclDump(ctxs[0], fd));
+    waits = df_mentions(content(fd), "waits until rank 1 takes a message");
+  }
+  df_waiting_for(NULL);
+  CHECK(!df_mentions(content(fd), "for a message from"), "it receives nothing:\n%s", content(fd));
+  OK(dfcclRunBroadcast(ctxs[1], 1, NULL, buffer[1], NULL, NULL));
+  for (int rank = 0; rank < 2; rank++) OK(dfcclWait(ctxs[rank], 1));
+  close(fd);
+  df_free_contexts(ctxs, 2);
+}
+
 DF_TEST(diagnostics, dump_does_not_disturb, 60) {
   dfcclContext_t ctxs[2];
   int fd = open("/dev/null", O_WRONLY);
@@ -126,6 +156,36 @@ DF_TEST(diagnostics, silent, 30) {
   dup2(standard_output, 1);
   CHECK(refused == dfcclInvalidArgument, "%s", df_test_result_name(refused));
   CHECK(strlen(content(fd)) == 0, "printed:\n%s", content(fd));
+}
+
+/* Until a run has timed out on rank 0; what that prints goes to the file. */
+static void time_out(const char *debug, int fd) {
+  static int32_t send[10], recv[10];
+  dfcclContext_t ctxs[2];
+  dfcclConfig_t config = df_config();
+  df_collective coll = df_simple(10, 2);
+  int standard_error = dup(2);
+  coll.name = ""; /* it is called by its number */
+  config.timeoutMs = 5;
+  setenv("DFCCL_DEBUG", debug, 1);
+  df_make_contexts(ctxs, 2, &config);
+  df_register_all(ctxs, 4711, &coll);
+  dup2(fd, 2);
+  OK(dfcclRunAllReduce(ctxs[0], 4711, send, recv, NULL, NULL));
+  RESULT(dfcclWait(ctxs[0], 4711), dfcclTimeout);
+  df_free_contexts(ctxs, 2);
+  dup2(standard_error, 2);
+}
+
+DF_TEST(diagnostics, a_run_that_times_out_prints_a_dump_if_one_asks_for_it, 30) {
+  int fd = temporary_file();
+  time_out("none", fd);
+  CHECK(strlen(content(fd)) == 0, "printed:\n%s", content(fd));
+  time_out("error", fd);
+  const char *text = strstr(content(fd), "dfccl rank 0 of 2");
+  CHECK(text != NULL, "no dump:\n%s", content(fd));
+  CHECK(df_mentions(text, "  collective 4711, AllReduce") && df_mentions(text, "run by rank 1"),
+        "it does not say what it waited for:\n%s", text);
 }
 
 DF_TEST(diagnostics, debug_output, 30) {

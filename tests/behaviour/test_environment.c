@@ -39,6 +39,12 @@ static const struct {
     {"DFCCL_RING_BUDGET", true, {NULL}, {"0", "100000"}, "0"},
     {"DFCCL_DIRECT_IN_PLACE_MIN", true, {NULL}, {"0", "1000"}, "0"},
     {"DFCCL_STREAM_MIN", true, {NULL}, {"0", "1000"}, "0"},
+    {"DFCCL_SPREAD", true, {"2"}, {"0", "1"}, NULL},
+    {"DFCCL_FAR_NS", true, {"65536"}, {"0", "65535"}, "1"},
+    {"DFCCL_FIRST_TURN_MAX", true, {NULL}, {"0", "1000000"}, "1"},
+    {"DFCCL_BLOCK_MIN", true, {"0"}, {"1", "1000000"}, NULL},
+    {"DFCCL_SPLIT", true, {"0"}, {"1", "3"}, "1024"},
+    {"DFCCL_NAP_US", true, {"9"}, {"10", "10000"}, NULL},
     {"DFCCL_DEBUG_SIGNAL", true, {"2"}, {"0", "1"}, NULL},
 };
 enum { VARIABLES = sizeof table / sizeof table[0] };

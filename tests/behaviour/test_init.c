@@ -194,4 +194,19 @@ DF_TEST(init, from_an_environment_that_makes_no_sense, 30) {
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("MASTER_PORT", "70000", 1);
   expect_refused("70000");
+  setenv("MASTER_PORT", "29500", 1);
+  setenv("DFCCL_SLOTS", "3", 1);
+  expect_refused("DFCCL_SLOTS");
+}
+
+DF_TEST(init, alone_in_the_environment_of_torchrun, 30) {
+  dfcclContext_t ctx = NULL;
+  dfcclConfig_t config = df_config();
+  set_number("RANK", 1);
+  set_number("WORLD_SIZE", 2);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  set_number("MASTER_PORT", 20000 + (int)getpid() % 20000);
+  setenv("DFCCL_INIT_TIMEOUT_MS", "300", 1);
+  RESULT(dfcclInitFromEnv(&ctx, &config), dfcclTimeout);
+  CHECK(ctx == NULL, "a context was made");
 }

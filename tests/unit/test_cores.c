@@ -7,12 +7,15 @@
  *     often the less it helps.
  *   - Moving to another processor pins nobody, also when the processors that are allowed change
  *     meanwhile.
+ *   - Ranks that wait for each other on one processor look for another one; with DFCCL_SPREAD=0
+ *     they do not.
  *   - A step that is blocked tells where the peer is that could help it, and nothing of a
  * collective stepped before.
  */
 #include "daemon_kernel/cores_cpu.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,13 +24,28 @@
 #include "device.h"
 
 /* In the place of the C library's. The kernel refuses a set of which no processor is allowed. */
-static int refuse_call; /* which of the next calls is refused; 0: none */
+static int refuse_call;     /* which of the next calls is refused; 0: none */
+static atomic_int pretends; /* all processors are allowed, and each move is refused */
+static atomic_int moves_tried;
 int sched_setaffinity(pid_t thread, size_t bytes, const cpu_set_t *set) {
+  if (atomic_load(&pretends)) {
+    atomic_fetch_add(&moves_tried, 1);
+    errno = EINVAL;
+    return -1;
+  }
   if (refuse_call != 0 && --refuse_call == 0) {
     errno = EINVAL;
     return -1;
   }
   return (int)syscall(SYS_sched_setaffinity, thread, bytes, set);
+}
+
+int sched_getaffinity(pid_t thread, size_t bytes, cpu_set_t *set) {
+  if (atomic_load(&pretends)) {
+    memset(set, 0xff, bytes);
+    return 0;
+  }
+  return syscall(SYS_sched_getaffinity, thread, bytes, set) < 0 ? -1 : 0;
 }
 
 /* To stay on one processor. */
@@ -171,6 +189,65 @@ DF_TEST(cores, better, 30) {
   CHECK(df_cores_better(ranks, allowed, 3) == 1023, "the emptiest");
   allowed[15] = 0;
   CHECK(df_cores_better(ranks, allowed, 3) == 4, "it may not go there");
+}
+
+/* ---- two ranks on one processor */
+
+typedef struct meeting {
+  dfcclContext_t context;
+  int rounds;
+} meeting;
+
+static void *play_rank(void *argument) {
+  const meeting *m = argument;
+  int32_t send[4] = {0}, recv[4];
+  for (int round = 0; round < m->rounds; round++) {
+    OK(dfcclRunAllReduce(m->context, 1, send, recv, NULL, NULL));
+    OK(dfcclWait(m->context, 1));
+  }
+  return NULL;
+}
+
+static void in_threads(void *(*body)(void *), void *first, void *second) {
+  pthread_t threads[2];
+  CHECK(pthread_create(&threads[0], NULL, body, first) == 0, "no thread");
+  CHECK(pthread_create(&threads[1], NULL, body, second) == 0, "no thread");
+  for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
+}
+
+static void *destroy(void *context) {
+  OK(dfcclDestroy(context));
+  return NULL;
+}
+
+/* Rounds of a collective on the caller's processor, until a rank has tried to move, or so many.
+ * Returns how many. */
+static int meet(const char *spread, int rounds) {
+  enum { AT_ONCE = 100 };
+  dfcclContext_t ctxs[2];
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  int played = 0;
+  config.backend = dfcclBackendCpu;
+  setenv("DFCCL_SPREAD", spread, 1);
+  OK(dfcclInitAll(ctxs, 2, &config));
+  for (int r = 0; r < 2; r++) OK(dfcclRegisterAllReduce(ctxs[r], 1, 4, dfcclInt32, dfcclSum, NULL));
+  atomic_store(&moves_tried, 0);
+  atomic_store(&pretends, 1);
+  while (atomic_load(&moves_tried) == 0 && (rounds == 0 || played < rounds)) {
+    meeting m[2] = {{ctxs[0], AT_ONCE}, {ctxs[1], AT_ONCE}};
+    in_threads(play_rank, &m[0], &m[1]);
+    played += AT_ONCE;
+  }
+  atomic_store(&pretends, 0);
+  in_threads(destroy, ctxs[0], ctxs[1]);
+  return played;
+}
+
+DF_TEST(cores, ranks_on_one_processor_spread_unless_they_must_not, 60) {
+  if (pin() == DF_NO_CPU) DF_SKIP("it cannot stay on one processor");
+  int rounds = meet("1", 0);
+  meet("0", 5 * rounds);
+  CHECK(atomic_load(&moves_tried) == 0, "with DFCCL_SPREAD=0 a rank tried to move");
 }
 
 static const df_primitive receive = {

@@ -7,7 +7,8 @@
  *   - Who gives everything up tells also what had failed before: that message may be what was lost.
  *   - Who had no memory for a message is given up by the ranks of its process.
  *   - What its callback has deregistered counts as registered no more.
- *   - After a failure no peer is told to unmap memory that it may be reading.
+ *   - After a failure no peer is told to unmap memory that it may be reading: any, or, where one
+ *     collective has failed, what its runs in the daemon have been given.
  *   - Where only the reading of a connection failed, the peer sees it end.
  *   - Runs that a member which has left could have no part in are refused, whatever became of its
  *     last words, and registrations that it could have no part in cost nothing for ever.
@@ -128,6 +129,54 @@ DF_TEST(failure, otherwise_it_is_unmapped, 30) {
   OK(dfcclMemFree(s.context, memory));
   CHECK(stage_hears(&s, 2, DF_MESSAGE_UNMAP, 1), "rank 2 keeps it mapped");
   stage_close(&s);
+}
+
+static int is_in_daemon(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  int runs = df_runs_in_device(df_find(s->context, COLL)) > 0;
+  pthread_mutex_unlock(&s->context->lock);
+  return runs;
+}
+
+/* Rank 1's broadcast fails, while rank 0 has given it `send` and `recv`. */
+static void fail_a_broadcast(const df_stage *s, const void *send, void *recv) {
+  static const int ranks[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = ranks;
+  options.nRanks = 2;
+  stage_offer_segment(s, 0, DF_PAGE, DF_SEGMENT_HOME);
+  OK(dfcclRegisterBroadcast(s->context, COLL, COUNT, dfcclInt8, 1, &options));
+  const df_announcement announcement = stage_announcement_of(s, COLL);
+  stage_announce(s, COLL, &announcement);
+  OK(dfcclRunBroadcast(s->context, COLL, send, recv, NULL, NULL));
+  EVENTUALLY(is_in_daemon(s));
+  stage_say(s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclMismatch},
+            "it is another one");
+  RESULT(dfcclWait(s->context, COLL), dfcclMismatch);
+}
+
+DF_TEST(failure, what_a_failed_run_was_given_stays_mapped, 30) {
+  static df_datagram heard;
+  int8_t buffer[COUNT];
+  for (int sends = 0; sends < 2; sends++) {
+    df_stage s;
+    void *given, *other;
+    int unmapped = 0;
+    stage_open(&s);
+    OK(dfcclMemAlloc(s.context, &given, 1 << 16));
+    OK(dfcclMemAlloc(s.context, &other, 1 << 16));
+    fail_a_broadcast(&s, sends ? given : NULL, sends ? buffer : given);
+    OK(dfcclMemFree(s.context, given));
+    OK(dfcclMemFree(s.context, other));
+    OK(dfcclDestroy(s.context));
+    while (stage_hear(&s, 2, &heard))
+      if (heard.message.kind == DF_MESSAGE_UNMAP) {
+        CHECK(heard.message.id == 2, "it is told to unmap what it may be reading");
+        unmapped++;
+      }
+    CHECK(unmapped == 1, "it is told %d times to unmap what nobody can be reading", unmapped);
+    for (int r = 1; r < RANKS; r++) stage_die(&s, r);
+  }
 }
 
 /* ---- messages by hand */

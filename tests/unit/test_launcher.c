@@ -112,6 +112,8 @@ DF_TEST(launcher, what_makes_no_sense_is_named_with_its_value, 10) {
   check_refused("MASTER_PORT (of torchrun) is \"http\"");
   ENVIRONMENT(TORCHRUN("0", "4", "65536"));
   check_refused("MASTER_PORT (of torchrun) is 65536, not a port");
+  ENVIRONMENT(TORCHRUN("0", "4", "29500"), "LOCAL_WORLD_SIZE=4x");
+  check_refused("LOCAL_WORLD_SIZE (of torchrun) is \"4x\"");
   ENVIRONMENT(OPEN_MPI("x", "4"));
   check_refused("OMPI_COMM_WORLD_RANK (of Open MPI) is \"x\"");
   ENVIRONMENT(MPICH("3", "2"));

@@ -22,7 +22,7 @@ typedef struct {
 static DF_ALIGNED(64) uint8_t inputs[2][LONGEST + 2 * MARGIN];
 static destinations cached, streamed;
 /* Where the results of a move go, and how far away the receiver of the slot is. */
-enum { TO_STORE = 1, TO_SLOT = 2, IN_PLACE = 4 };
+enum { TO_STORE = 1, TO_SLOT = 2, IN_PLACE = 4, IN_SECOND = 8 };
 static df_link receivers[2] = {{.far_looks = 0}, {.far_looks = 7}};
 
 static void execute(destinations *to, df_move move, size_t offset, int has_slot) {
@@ -42,15 +42,21 @@ static void execute_to(destinations *to, df_move move, size_t offset, int where,
     memcpy(move.store, move.a, move.count * move.element_bytes);
     move.a = move.store;
   }
+  if (where & IN_SECOND) {
+    memcpy(move.store, move.b, move.count * move.element_bytes);
+    move.b = move.store;
+  }
   move.send_link = &receivers[far];
   df_move_execute(&lanes, &move);
 }
 
 static void compare_distances(df_move move, size_t offset) {
-  static const int wheres[] = {TO_SLOT, TO_SLOT | TO_STORE, TO_SLOT | TO_STORE | IN_PLACE};
+  static const int wheres[] = {TO_SLOT, TO_SLOT | TO_STORE, TO_SLOT | TO_STORE | IN_PLACE,
+                               TO_SLOT | TO_STORE | IN_SECOND};
   for (size_t w = 0; w < DF_COUNT_OF(wheres); w++)
     for (move.stream = 0; move.stream <= 1; move.stream++) {
       if (move.kind == DF_MOVE_COPY && wheres[w] & IN_PLACE) continue; /* a step has no such move */
+      if (move.kind != DF_MOVE_REDUCE && wheres[w] & IN_SECOND) continue;
       execute_to(&cached, move, offset, wheres[w], 0);
       execute_to(&streamed, move, offset, wheres[w], 1);
       CHECK(memcmp(&cached, &streamed, sizeof cached) == 0,

@@ -348,6 +348,10 @@ DF_TEST(step, what_must_not_be_lent_is_copied, 30) {
   f.words.runs[0].send_reach = 1;
   reach[1] = DF_OUT_OF_REACH;
   CHECK(!lends(&f), "another process that has not mapped it yet");
+  make(&f, &p, 1);
+  f.desc.direct_min = 1;
+  f.links[1].release_mask = 1;
+  CHECK(!lends(&f), "slots come back some at a time, and lent buffers must at once");
   df_primitive scratch = primitive(DF_PRIM_SEND, DF_BUFFER_SCRATCH, DF_BUFFER_NONE);
   make(&f, &scratch, 1);
   f.desc.direct_min = 1;

@@ -40,6 +40,9 @@ DF_TEST(tuning, a_table, 30) {
   CHECK(r[1].bytes_most == UINT64_MAX && r[1].memory == DF_MEMORY_PROCESS, "the second");
   CHECK(r[2].ranks_most == DF_MAX_RANKS && r[2].bytes_most == 7 && r[2].split == 2, "the third");
   CHECK(accepted("dfccl-tuning 1").n_rules == 0, "no rules");
+  t = accepted(HEAD "reduce * 3M-2G host ring slot=1M");
+  CHECK(r[0].bytes_least == 3u << 20 && r[0].bytes_most == 2ull << 30, "units of bytes");
+  CHECK(r[0].slot_bytes == 1u << 20, "a unit of an option");
 }
 
 static void refused(const char *text, const char *place, const char *value) {
@@ -75,6 +78,8 @@ DF_TEST(tuning, what_is_wrong_is_refused_with_its_place, 30) {
   refused(HEAD "allreduce * * any ring blocks=\n", "file:2: ", "blocks=");
   refused(HEAD "allreduce * * any ring slot=63\n", "file:2: ", "slot=63");
   refused(HEAD "allreduce * * any ring slot=5M\n", "file:2: ", "slot=5M");
+  refused(HEAD "allreduce * * any ring blocks=4x\n", "file:2: ", "blocks=4x");
+  refused(HEAD "allreduce * * any ring split=1025\n", "file:2: ", "split=1025");
   refused(HEAD "allreduce * * any ring slot=1K slot=2K\n", "file:2: ", "twice");
   refused(HEAD "allreduce * * any ring turbo=1\n", "file:2: ", "turbo=1");
   refused(HEAD "allreduce * * any ring a b c d\n", "file:2: ", "words");
@@ -98,6 +103,23 @@ DF_TEST(tuning, sentences_fit, 30) {
     CHECK(memchr(sentence, '\0', bytes) != NULL, "no end within %zu bytes", bytes);
     CHECK(sentence[bytes] == 'x', "written beyond %zu bytes", bytes);
   }
+}
+
+static void printed(uint64_t from, uint64_t to, const char *words) {
+  char line[200];
+  const df_rule rule = {.ranks_least = 2, .ranks_most = 2, .bytes_least = from, .bytes_most = to};
+  df_rule_print(&rule, line, sizeof line);
+  CHECK(strstr(line, words) != NULL, "%s: \"%s\"", words, line);
+}
+
+/* In the largest unit that is exact. */
+DF_TEST(tuning, sizes_are_printed_as_people_say_them, 30) {
+  printed(0, 1023, " 0-1023 ");
+  printed(1024, 1536, " 1K-1536 ");
+  printed(3 << 20, 5ull << 30, " 3M-5G ");
+  printed(2048ull << 30, UINT64_MAX, " 2048G- ");
+  printed(7, 7, " 7 ");
+  printed(0, UINT64_MAX, " * ");
 }
 
 static df_rule random_rule(df_random *random) {

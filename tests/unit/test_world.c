@@ -29,6 +29,22 @@ DF_TEST(world, of_a_job_that_failed_while_it_formed, 30) {
   df_world_expect_less(mesh.job, RANKS - 1);
 }
 
+/* Each loss wakes all ranks of the process; a second one of the same rank is none. */
+DF_TEST(world, a_rank_falls_silent_once, 30) {
+  const unsigned char job[16] = {9};
+  df_world *world = df_world_join(job, RANKS, RANKS);
+  CHECK(world != NULL, "no memory");
+  const uint32_t before = df_world_departures(world);
+  for (int time = 0; time < 2; time++) {
+    df_world_mute(world, 2);
+    CHECK(df_world_departures(world) == before + 1, "time %d: %u departures", time,
+          df_world_departures(world) - before);
+  }
+  CHECK(df_world_is_mute(world, 2) && !df_world_is_mute(world, 1), "who is mute");
+  df_world_expect_less(job, RANKS - 1);
+  df_world_release(world);
+}
+
 DF_TEST(world, in_which_somebody_is, 30) {
   const unsigned char job[16] = {7};
   df_world *world = df_world_join(job, RANKS, RANKS);

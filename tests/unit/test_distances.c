@@ -1,0 +1,75 @@
+/*
+ * Promise of src/host/link_setup.c: how far away a peer is, is looked at on links of large
+ * messages, and nowhere where asking for the time costs more than a line takes to come.
+ */
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "host/context.h"
+#include "support/harness.h"
+
+enum { LARGE = 1 << 20 };
+
+/* In the place of the C library's: what asking for the time costs is added to the time. */
+static _Atomic uint64_t cost_ns, passed_ns;
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  int result = (int)syscall(SYS_clock_gettime, clock, now);
+  uint64_t cost = atomic_load(&cost_ns);
+  if (clock != CLOCK_MONOTONIC || cost == 0) return result;
+  /* It goes on by just so much at each look, whatever the machine is doing. */
+  uint64_t ns = atomic_fetch_add(&passed_ns, cost) + (uint64_t)1000000000 * 1000000;
+  *now = (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+  return 0;
+}
+
+static void *run(void *context) {
+  static int8_t buffers[2][LARGE];
+  dfcclContext_t ctx = context;
+  OK(dfcclRunAllReduce(ctx, 1, buffers[ctx->rank], buffers[ctx->rank], NULL, NULL));
+  OK(dfcclWait(ctx, 1));
+  return NULL;
+}
+
+static void *destroy(void *context) {
+  OK(dfcclDestroy(context));
+  return NULL;
+}
+
+static void in_threads(void *(*body)(void *), dfcclContext_t ctxs[2]) {
+  pthread_t threads[2];
+  for (int r = 0; r < 2; r++)
+    CHECK(pthread_create(&threads[r], NULL, body, ctxs[r]) == 0, "no thread");
+  for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
+}
+
+static uint32_t looked_at(uint64_t ns) {
+  dfcclContext_t ctxs[2];
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = dfcclBackendCpu;
+  OK(dfcclInitAll(ctxs, 2, &config));
+  for (int r = 0; r < 2; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], 1, LARGE, dfcclInt8, dfcclSum, NULL));
+  atomic_store(&cost_ns, ns);
+  in_threads(run, ctxs);
+  atomic_store(&cost_ns, 0);
+  pthread_mutex_lock(&ctxs[0]->lock);
+  const df_coll *coll = df_find(ctxs[0], 1);
+  uint32_t links = coll->plan->n_links, far_ns = coll->links[0].far_ns;
+  CHECK(links > 0, "no links");
+  for (uint32_t i = 0; i < links; i++)
+    CHECK(coll->links[i].far_ns == far_ns, "link %u is looked at otherwise than the first", i);
+  pthread_mutex_unlock(&ctxs[0]->lock);
+  in_threads(destroy, ctxs);
+  return far_ns;
+}
+
+DF_TEST(distances, are_looked_at_where_the_clock_is_cheap, 30) {
+  uint32_t far_ns = looked_at(60);
+  CHECK(far_ns == 110, "from %u ns on", far_ns);
+}
+
+DF_TEST(distances, are_not_looked_at_where_the_clock_is_dear, 30) {
+  uint32_t far_ns = looked_at(61);
+  CHECK(far_ns == 0, "from %u ns on", far_ns);
+}

@@ -1,0 +1,39 @@
+/*
+ * Promises of src/host/plan_cache.c: collectives whose plans are the same share one, whatever
+ * differs in the key makes another, and a plan goes when its last collective has gone.
+ */
+#include <stdlib.h>
+
+#include "host/context.h"
+#include "support/harness.h"
+
+enum { KEYS = 8 };
+static const df_plan_key keys[KEYS] = {
+    {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_TWO_LEVEL, .n = 8, .split = 2},
+    {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_TWO_LEVEL, .n = 8, .split = 4},
+    {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_TWO_LEVEL, .n = 8, .split = 2, .average = 1},
+    {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_TWO_LEVEL, .n = 8, .split = 2, .position = 1},
+    {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_TWO_LEVEL, .n = 6, .split = 2},
+    {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_RING, .n = 8, .split = 2},
+    {.operation = DF_OP_REDUCE, .algorithm = DF_RING, .n = 8, .split = 2},
+    {.operation = DF_OP_REDUCE, .algorithm = DF_RING, .n = 8, .split = 2, .root = 3}};
+
+DF_TEST(plan_cache, what_differs_in_anything_is_another_plan, 30) {
+  dfcclContext_t context = calloc(1, sizeof *context);
+  df_plan *plans[KEYS];
+  CHECK(context != NULL, "no memory");
+  for (int i = 0; i < KEYS; i++) {
+    plans[i] = df_plan_acquire(context, &keys[i]);
+    CHECK(plans[i] != NULL, "no plan %d", i);
+    for (int k = 0; k < i; k++) CHECK(plans[k] != plans[i], "%d and %d share a plan", k, i);
+  }
+  for (int i = 0; i < KEYS; i++) /* in whatever order they were made */
+    CHECK(df_plan_acquire(context, &keys[i]) == plans[i], "%d does not share its plan", i);
+  for (int i = 0; i < KEYS; i++) df_plan_release(context, plans[i]);
+  for (int i = 0; i < KEYS; i++) /* each is there still */
+    CHECK(df_plan_acquire(context, &keys[i]) == plans[i], "%d has gone before its collective", i);
+  for (int i = 0; i < KEYS; i++) df_plan_release(context, plans[i]);
+  for (int i = 0; i < KEYS; i++) df_plan_release(context, plans[i]);
+  CHECK(context->plans == NULL, "a plan is left");
+  free(context);
+}
