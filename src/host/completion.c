@@ -76,12 +76,21 @@ static void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
   if (context->wait_all_status == dfcclSuccess) context->wait_all_status = status;
 }
 
+/* [lock] The next CQE. A device that counts as lost may still write some: it was an error that made
+ * it count so, and its kernel may run on. The host completes its runs, and only once. */
+static int pop(dfcclContext_t context, df_cqe *cqe) {
+  while (df_cq_pop_mpsc(&context->device->cq, cqe)) {
+    df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
+    if (!context->device_lost) return 1;
+  }
+  return 0;
+}
+
 /* [lock] The next run that is through, with its status. Returns NULL when there is none. */
 static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status) {
   df_cqe cqe;
   df_coll *coll;
-  if (df_cq_pop_mpsc(&context->device->cq, &cqe)) {
-    df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
+  if (pop(context, &cqe)) {
     coll = context->by_index[cqe.collective];
     DF_ASSERT(coll != NULL);
     /* Two blocks' CQEs of one collective may be seen in either order: what follows a failed run has

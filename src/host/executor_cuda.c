@@ -68,6 +68,7 @@ static void lose(dfcclContext_t context, df_cuda_state *state, const char *why) 
   snprintf(sentence, sizeof sentence, "rank %u has lost CUDA device %d: %.350s", context->rank,
            state->facts.ordinal, why);
   df_store_relaxed_u32(&state->lost, 1);
+  df_reap_and_ring(context); /* what it has completed: its CQEs count for nothing afterwards */
   pthread_mutex_lock(&context->lock);
   df_break(context, dfcclUnhandledCudaError, sentence);
   df_store_relaxed_u32(&context->device_lost, 1);
