@@ -199,7 +199,7 @@ DF_CORE void df_cuda_load_block(const df_cuda_daemon *daemon, uint32_t index,
 
 DF_CORE void df_cuda_execute_block(const df_cuda_daemon *daemon, uint32_t index,
                                    df_cuda_shared *shared, df_lanes *lanes) {
-  lanes->move = &shared->move;
+  df_lanes_begin(lanes, &shared->move);
   df_cuda_load_block(daemon, index, shared, lanes);
   df_lanes_sync(lanes);
   if (df_lanes_leads(lanes)) df_cuda_enter(daemon, index, shared, lanes);

@@ -21,14 +21,15 @@ typedef enum {
 } df_move_kind;
 
 typedef struct df_move {
-  uint32_t kind;    /* df_move_kind */
-  uint32_t result;  /* df_step_result, for the lanes that did not decide */
-  void *store;      /* first destination, or NULL */
-  void *slot;       /* second destination (a link's slot), or NULL */
-  const void *a;    /* received, or the only source */
-  const void *b;    /* local source of a reduction */
-  const void *lent; /* the buffer that was received, where one was lent */
-  uint64_t count;   /* elements */
+  uint32_t kind;       /* df_move_kind */
+  uint32_t decided[2]; /* df_step_result, for the lanes that did not decide: of every other step */
+  uint32_t committed;  /* df_step_result of a step that moved something */
+  void *store;         /* first destination, or NULL */
+  void *slot;          /* second destination (a link's slot), or NULL */
+  const void *a;       /* received, or the only source */
+  const void *b;       /* local source of a reduction */
+  const void *lent;    /* the buffer that was received, where one was lent */
+  uint64_t count;      /* elements */
   uint8_t type, op, stream, element_bytes;
   uint32_t divisor;
   df_link *recv_link, *send_link; /* NULL where the primitive has none */
@@ -43,13 +44,21 @@ typedef struct df_move {
 
 typedef struct df_lanes {
   uint32_t index, count;
-  df_move *move;     /* in shared memory */
-  df_timers *timers; /* NULL: nothing is timed. A constant of each kernel, known to the compiler */
+  df_move *move;      /* in shared memory */
+  df_timers *timers;  /* NULL: nothing is timed. A constant of each kernel, known to the compiler */
+  uint32_t alternate; /* 0 or 1, the same for all lanes */
 } df_lanes;
 
+/* All lanes, before anything else but their index and count. */
+DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) {
+  lanes->move = move;
+  lanes->alternate = 0;
+}
 DF_CORE int df_lanes_leads(const df_lanes *lanes) { return lanes->index == 0; }
 DF_CORE uint32_t df_lanes_index(const df_lanes *lanes) { return lanes->index; }
 DF_CORE uint32_t df_lanes_count(const df_lanes *lanes) { return lanes->count; }
+/* 0 and 1 in turn. All lanes call it equally often. */
+DF_CORE uint32_t df_lanes_alternate(df_lanes *lanes) { return lanes->alternate ^= 1; }
 DF_CORE void df_lanes_sync(df_lanes *lanes) {
   (void)lanes;
 #if DF_ON_DEVICE
@@ -115,6 +124,7 @@ typedef struct df_lanes {
   df_bell *noted[DF_NOTED_BELLS]; /* peers to wake once we have nothing better to do */
 } df_lanes;
 
+DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) { lanes->move = move; }
 DF_CORE int df_lanes_leads(const df_lanes *lanes) {
   (void)lanes;
   return 1;
@@ -126,6 +136,10 @@ DF_CORE uint32_t df_lanes_index(const df_lanes *lanes) {
 DF_CORE uint32_t df_lanes_count(const df_lanes *lanes) {
   (void)lanes;
   return 1;
+}
+DF_CORE uint32_t df_lanes_alternate(df_lanes *lanes) {
+  (void)lanes;
+  return 0;
 }
 DF_CORE void df_lanes_sync(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) { (void)lanes; }

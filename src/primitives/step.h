@@ -285,24 +285,27 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
   return df_step_advance(desc, &desc->parts[block], cursor);
 }
 
-/* All lanes. The block's links and parts are those of `block`. */
+/*
+ * All lanes. The block's links and parts are those of `block`.
+ *
+ * The leader's words need no barrier of their own behind their readers: a decision's word is
+ * written again in the step after the next, and `committed` behind the next decision's barrier.
+ * Either is behind a barrier that every lane comes to after it has read the word. What else the
+ * leader writes to *move for the next step is read by others between its two first barriers only.
+ */
 DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                     df_lanes *lanes) {
   df_move *move = lanes->move;
-  if (df_lanes_leads(lanes)) move->result = df_step_decide(desc, block, cursor, move, lanes);
+  const uint32_t word = df_lanes_alternate(lanes);
+  if (df_lanes_leads(lanes)) move->decided[word] = df_step_decide(desc, block, cursor, move, lanes);
   df_lanes_sync(lanes);
-  df_step_result decided = (df_step_result)move->result;
-  if (decided != DF_STEP_MOVE) {
-    df_lanes_sync(lanes); /* nobody overwrites the decision before everybody has read it */
-    return decided;
-  }
+  df_step_result decided = (df_step_result)move->decided[word];
+  if (decided != DF_STEP_MOVE) return decided;
   df_move_execute(lanes, move);
   df_lanes_complete_move(lanes);
-  if (df_lanes_leads(lanes)) move->result = df_step_commit(desc, block, cursor, move, lanes);
+  if (df_lanes_leads(lanes)) move->committed = df_step_commit(desc, block, cursor, move, lanes);
   df_lanes_sync(lanes);
-  decided = (df_step_result)move->result;
-  df_lanes_sync(lanes);
-  return decided;
+  return (df_step_result)move->committed;
 }
 
 /* Would a step do something? Looks without changing anything, for a daemon about to sleep. */

@@ -213,7 +213,7 @@ static void free_ranks() {
 static void *run_lane(void *argument) {
   lane_thread *self = (lane_thread *)argument;
   lanes_barrier = &self->rank->barriers[self->block];
-  df_lanes lanes = {self->lane, LANES, NULL, NULL};
+  df_lanes lanes = {self->lane, LANES, NULL, NULL, 0};
   df_cuda_execute_block(&self->rank->daemon, self->block, &self->rank->shared[self->block], &lanes);
   return NULL;
 }
