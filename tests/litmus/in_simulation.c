@@ -112,7 +112,13 @@ int sim_world_is_over(void) {
   return 1;
 }
 void sim_world_death(void) {}
-int sim_is_exploring;
+int sim_is_exploring, sim_is_exhausting;
+void sim_exhaust_point(const volatile void *p, sim_intention intention) {
+  (void)p, (void)intention;
+}
+void sim_exhaust_sleep(const volatile void *p) { (void)p; }
+void sim_exhaust_pause(void) {}
+int sim_exhaust_naps(void) { return 1; }
 uint32_t sim_explore_point(void) { return sim_agents_now.current; }
 void sim_explore_access(const volatile void *p, int is_write) { (void)p, (void)is_write; }
 

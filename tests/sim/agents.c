@@ -83,6 +83,11 @@ static void leave_and_return(void) {
   sim_switch(&me->stack_pointer, main_stack_pointer);
 }
 
+void *sim_thread_locals(uint32_t agent, size_t *bytes) {
+  *bytes = sizeof thread_locals[agent];
+  return thread_locals[agent];
+}
+
 void sim_run(void) {
   sim_agent *next = &sim_agents_now.agent[sim_agents_now.current];
   memcpy(__start_sim_thread_local, thread_locals[sim_agents_now.current], thread_local_bytes());
@@ -245,6 +250,10 @@ void sim_stop_rank(int rank) {
 void sim_end_agent(uint32_t agent) { set_state(agent, SIM_DONE); }
 
 void sim_choose(void) {
+  if (sim_is_exhausting && !sim_is_quiet) {
+    leave_and_return();
+    return;
+  }
   if (sim_steps >= sim_death_step) sim_world_death();
   if (sim_world_is_over()) sim_leave();
   if (sim_is_exploring && !sim_is_quiet &&
@@ -281,11 +290,16 @@ void sim_block(sim_state state, const void *waits_for, uint64_t deadline) {
   me->deadline = deadline;
   me->timed_out = 0;
   set_state(sim_agents_now.current, state);
+  if (sim_is_exhausting) sim_exhaust_sleep(waits_for);
   sim_choose();
 }
 
 void sim_wake(uint32_t agent, int timed_out) {
   sim_agents_now.agent[agent].timed_out = timed_out;
+  if (sim_is_exhausting) { /* states of which only the past differs are one */
+    sim_agents_now.agent[agent].waits_for = NULL;
+    sim_agents_now.agent[agent].deadline = 0;
+  }
   set_state(agent, SIM_RUNNABLE);
 }
 
@@ -298,6 +312,10 @@ void sim_wake_those(sim_state state, const void *waiting_for) {
 /* Lets others go first: whoever polls waits for somebody. */
 void sim_pause(void) {
   sim_steps++;
+  if (sim_is_exhausting) {
+    sim_exhaust_pause();
+    return;
+  }
   if (sim_policy_now.in_vain && sim_steps >= sim_policy_now.stalls_from &&
       sim_steps < sim_policy_now.stalls_until && ++in_vain >= sim_policy_now.in_vain)
     sim_policy_now.stalls_until = in_vain = 0;
@@ -366,9 +384,9 @@ int sim_holds_outside_lock(int rank) {
   return owner != 0 && sim_agents_now.agent[owner - 1].rank == rank;
 }
 
-int sim_mutex_trylock(pthread_mutex_t *mutex) {
+static int try_lock(pthread_mutex_t *mutex, sim_intention intention) {
   mutex = kept(mutex);
-  sim_point_at(mutex, 1);
+  sim_point_at(mutex, intention);
   if (*owner_of(mutex)) return EBUSY;
   sim_acquire_from(mutex);
   *owner_of(mutex) = sim_agents_now.current + 1; /* until unlocked, nobody looks at its location */
@@ -376,9 +394,11 @@ int sim_mutex_trylock(pthread_mutex_t *mutex) {
   return 0;
 }
 
+int sim_mutex_trylock(pthread_mutex_t *mutex) { return try_lock(mutex, SIM_WRITES); }
+
 int sim_mutex_lock(pthread_mutex_t *mutex) {
   mutex = kept(mutex);
-  while (sim_mutex_trylock(mutex) != 0) {
+  while (try_lock(mutex, SIM_LOCKS) != 0) {
     if (*owner_of(mutex) == sim_agents_now.current + 1)
       sim_fail("a thread locks what it has locked already");
     sim_block(SIM_WAITS_MUTEX, mutex, UINT64_MAX);
@@ -399,13 +419,18 @@ int sim_mutex_unlock(pthread_mutex_t *mutex) {
 }
 
 long sim_futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout) {
-  sim_point();
-  if ((operation & FUTEX_CMD_MASK) == FUTEX_WAIT) {
+  int waits = (operation & FUTEX_CMD_MASK) == FUTEX_WAIT;
+  if (sim_is_exhausting)
+    sim_exhaust_point(word, waits ? SIM_READS : SIM_WRITES);
+  else
+    sim_point();
+  if (waits) {
     if (*word != value) return -1; /* the kernel compares the newest value */
     uint64_t limit =
         timeout ? (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec : UINT64_MAX;
     /* A sleep that a wake-up ought to end lasts for ever here: or a lost one would be hidden. */
-    uint64_t deadline = limit >= LONG_SLEEP_NS ? UINT64_MAX : sim_agents_now.now_ns + limit;
+    int endless = limit >= LONG_SLEEP_NS || (sim_is_exhausting && !sim_exhaust_naps());
+    uint64_t deadline = endless ? UINT64_MAX : sim_agents_now.now_ns + limit;
     SIM_TRACE(deadline == UINT64_MAX ? "sleeps" : "naps", word, value, 0);
     sim_block(SIM_WAITS_FUTEX, word, deadline);
     SIM_TRACE("wakes", word, value, 0);
@@ -418,7 +443,7 @@ long sim_futex(uint32_t *word, int operation, uint32_t value, const struct times
 
 int sim_clock(clockid_t clock, struct timespec *now) {
   (void)clock;
-  sim_agents_now.now_ns += STEP_NS;
+  if (!sim_is_exhausting) sim_agents_now.now_ns += STEP_NS; /* there time stands still */
   now->tv_sec = (time_t)(sim_agents_now.now_ns / 1000000000u);
   now->tv_nsec = (long)(sim_agents_now.now_ns % 1000000000u);
   return 0;

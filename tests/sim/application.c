@@ -101,7 +101,29 @@ static void shuffle_runs(app_rank *rank, int same_on_all) {
   }
 }
 
+/* Exhaustive exploration: each collective once, in opposite orders. */
+static void prepare_smallest(void) {
+  int callbacks = sim_smallest_now.callbacks;
+  sim_app->threads_left = 2;
+  sim_app->callbacks_left = 0;
+  for (uint32_t r = 0; r < 2; r++) {
+    app_rank *rank = &sim_app->rank[r];
+    uint32_t n = rank->n_order = rank->thread_begin[1] = sim_plan.n_colls;
+    rank->style = callbacks ? STYLE_CALLBACKS : STYLE_WAIT_ALL;
+    rank->thread_begin[0] = rank->resubmits = 0;
+    for (uint32_t i = 0; i < n; i++) {
+      rank->order[i] = (r ? n - 1 - i : i) * MAX_RUNS;
+      sim_app->run[r][i][0].has_callback = callbacks;
+      sim_app->callbacks_left += (uint32_t)callbacks;
+    }
+  }
+}
+
 void sim_app_prepare(void) {
+  if (sim_smallest_now.colls) {
+    prepare_smallest();
+    return;
+  }
   app_style style = (app_style)sim_below(&sim_random_now, STYLES);
   int each_its_own = sim_one_in(&sim_random_now, 2);
   sim_random common = sim_random_now;

@@ -89,7 +89,7 @@ static void drop_letters(sim_descriptor *d) {
 
 int sim_close(int fd) {
   sim_descriptor *d = descriptor_of(fd);
-  sim_point();
+  sim_point_at(&sim_system_now, SIM_WRITES);
   SIM_TRACE("closes", NULL, (uint64_t)fd, 0);
   if (d->kind == SIM_SOCKET) {
     end_socket(d);
@@ -141,7 +141,7 @@ int sim_fstat(int fd, struct stat *status) {
 ssize_t sim_write(int fd, const void *buffer, size_t bytes) {
   if (fd < FIRST_FD) return write(fd, buffer, bytes);
   sim_descriptor *d = descriptor_of(fd);
-  sim_point();
+  sim_point_at(&sim_system_now, SIM_WRITES);
   SIM_TRACE("signals", NULL, (uint64_t)fd, 0);
   d->count++;
   sim_release_to(d->order);
@@ -152,7 +152,7 @@ ssize_t sim_write(int fd, const void *buffer, size_t bytes) {
 ssize_t sim_read(int fd, void *buffer, size_t bytes) {
   if (fd < FIRST_FD) return read(fd, buffer, bytes);
   sim_descriptor *d = descriptor_of(fd);
-  sim_point();
+  sim_point_at(&sim_system_now, SIM_WRITES);
   sim_acquire_from(d->order);
   memcpy(buffer, &d->count, sizeof d->count);
   d->count = 0;
@@ -183,7 +183,7 @@ static int is_full(const sim_descriptor *d) { return d->n_letters >= MESSAGES_AT
 
 ssize_t sim_sendmsg(int fd, const struct msghdr *header) {
   sim_descriptor *d = descriptor_of(fd);
-  sim_point();
+  sim_point_at(&sim_system_now, SIM_WRITES);
   sim_descriptor *peer = peer_of(d);
   if (peer == NULL || d->ended) {
     errno = EPIPE;
@@ -217,7 +217,7 @@ ssize_t sim_sendmsg(int fd, const struct msghdr *header) {
 
 ssize_t sim_recvmsg(int fd, struct msghdr *header) {
   sim_descriptor *d = descriptor_of(fd);
-  sim_point();
+  sim_point_at(&sim_system_now, SIM_WRITES);
   sim_letter *letter = d->first;
   if (letter == NULL) {
     errno = EAGAIN;
@@ -247,7 +247,7 @@ ssize_t sim_recvmsg(int fd, struct msghdr *header) {
 }
 
 int sim_shutdown(int fd) {
-  sim_point();
+  sim_point_at(&sim_system_now, SIM_WRITES);
   end_socket(descriptor_of(fd));
   return 0;
 }
@@ -278,7 +278,7 @@ int sim_epoll_wait(int epoll, struct epoll_event *events, int n, int timeout_ms)
   int found = 0;
   uint64_t deadline =
       timeout_ms < 0 ? UINT64_MAX : sim_agents_now.now_ns + (uint64_t)timeout_ms * 1000000u;
-  sim_point();
+  sim_point_at(&sim_system_now, SIM_WRITES);
   for (;;) {
     for (uint32_t i = 0; i < sim_system_now.n_fds && found < n; i++) {
       const sim_descriptor *d = &sim_system_now.fd[i];

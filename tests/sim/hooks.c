@@ -15,6 +15,10 @@
 static inline __attribute__((always_inline)) void access(void *p, uint64_t bytes, int is_write) {
   uint64_t offset = (uint64_t)((uintptr_t)p - (uintptr_t)sim_arena);
   if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
+  if (__builtin_expect(sim_is_exhausting, 0)) {
+    if (is_write) sim_written(p, bytes);
+    return;
+  }
   sim_cell *cells = &sim_cells[offset / 4];
   for (uint64_t i = 0; i < (bytes + 3) / 4; i++)
     if (!sim_touch_again(&cells[i], is_write) && !sim_touch_first(&cells[i], is_write)) {

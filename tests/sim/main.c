@@ -6,6 +6,8 @@
  *   ... --endings, --some-endings PERCENT                         of worlds that end: endings.c
  *   ... --failures N                                              does not end before the N-th
  *   simulate --explore BOUND --variants V [--first-world W]       see explore.c
+ *   simulate --exhaust COLLECTIVES [--chunks C] [--callbacks] [--background] [--naps]
+ *            [--first-turns] [--lends] [--cq V] [--most-states N] see exhaust.c
  *   simulate --world W --schedule K                               one of them again, with its trace
  */
 #include <errno.h>
@@ -98,7 +100,7 @@ typedef struct options {
   uint64_t schedules, seed, each, jobs, first_world, progress_s;
   int64_t world, schedule;
   int planted, brief;
-  uint64_t explore, variants, failures;
+  uint64_t explore, variants, failures, exhaust, most_states;
 } options;
 
 enum {
@@ -358,7 +360,8 @@ static uint64_t number(int argc, char **argv, int *i) {
 }
 
 int main(int argc, char **argv) {
-  options o = {.schedules = 10000, .seed = 1, .each = 500, .jobs = 1, .world = -1};
+  options o = {
+      .schedules = 10000, .seed = 1, .each = 500, .jobs = 1, .world = -1, .most_states = 1 << 22};
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--schedules") == 0)
       o.schedules = number(argc, argv, &i);
@@ -374,6 +377,24 @@ int main(int argc, char **argv) {
       o.world = (int64_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--explore") == 0)
       o.explore = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--exhaust") == 0)
+      o.exhaust = number(argc, argv, &i);
+    else if (strcmp(argv[i], "--chunks") == 0)
+      sim_smallest_now.chunks = (uint32_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--cq") == 0)
+      sim_smallest_now.cq = (uint32_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--callbacks") == 0)
+      sim_smallest_now.callbacks = sim_smallest_now.background = 1;
+    else if (strcmp(argv[i], "--background") == 0)
+      sim_smallest_now.background = 1;
+    else if (strcmp(argv[i], "--naps") == 0)
+      sim_smallest_now.naps = sim_smallest_now.background = 1;
+    else if (strcmp(argv[i], "--first-turns") == 0)
+      sim_smallest_now.first_turns = 1;
+    else if (strcmp(argv[i], "--lends") == 0)
+      sim_smallest_now.lends = 1;
+    else if (strcmp(argv[i], "--most-states") == 0)
+      o.most_states = number(argc, argv, &i);
     else if (strcmp(argv[i], "--variants") == 0)
       o.variants = number(argc, argv, &i);
     else if (strcmp(argv[i], "--first-world") == 0)
@@ -407,6 +428,13 @@ int main(int argc, char **argv) {
   }
   if (o.jobs == 0) o.jobs = 1;
   catch_crashes();
+  if (o.exhaust > 0) {
+    sim_percent_small = 0;
+    sim_smallest_now.colls = (uint32_t)o.exhaust;
+    if (sim_smallest_now.chunks == 0) sim_smallest_now.chunks = 1;
+    watch_for_endless_loops();
+    return !sim_exhaust(o.most_states);
+  }
   if (o.variants > 0) {
     sim_percent_small = 0; /* the variants are drawn as large worlds are */
     watch_for_endless_loops();

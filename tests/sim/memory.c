@@ -201,6 +201,10 @@ static void touch_cell(sim_cell *c, uint64_t offset, int is_write) {
 void sim_touch(const void *p, size_t bytes, int is_write) {
   uint64_t offset = offset_of(p);
   if (bytes == 0 || offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
+  if (sim_is_exhausting) {
+    if (is_write) sim_written(p, bytes);
+    return;
+  }
   uint64_t first = offset / 4, last = (offset + bytes - 1) / 4;
   for (uint64_t i = first; i <= last; i++) {
     sim_cell *cell = &sim_cells[i];
@@ -221,6 +225,7 @@ void sim_forbid(const void *p, size_t bytes) {
   uint64_t offset = offset_of(p);
   if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return;
   sim_written(p, bytes);
+  if (sim_is_exhausting) return;
   for (uint64_t i = offset / 4; i < (offset + bytes) / 4; i++) {
     sim_cells[i].writer = SIM_FORBIDDEN;
     sim_cells[i].written = INT16_MAX;
@@ -260,6 +265,10 @@ static uint32_t new_location(sim_cell *c, unsigned bytes) {
 static inline uint32_t find(const volatile void *p, unsigned bytes) {
   uint64_t offset = offset_of(p);
   if (offset >= SIM_ARENA_BYTES || sim_is_quiet) return 0;
+  if (sim_is_exhausting) { /* a word has its newest value only */
+    sim_mark_dirty(offset);
+    return 0;
+  }
   sim_cell *c = &sim_cells[offset / 4];
   uint32_t index = c->location ? c->location : new_location(c, bytes);
   if (__builtin_expect(!happened_before(c->writer, c->written), 0))
@@ -303,9 +312,12 @@ static inline void see(uint32_t index, word which, int order) {
 }
 
 uint64_t sim_load(const volatile void *p, unsigned bytes, int order) {
-  sim_point_at(p, 0);
-  uint32_t index = find(p, bytes), age = 0;
-  if (index == 0) return raw_load(p, bytes);
+  sim_point_at(p, SIM_READS);
+  uint32_t index = sim_is_exhausting ? 0 : find(p, bytes), age = 0;
+  if (index == 0) {
+    SIM_TRACE("looks at", (const void *)p, raw_load(p, bytes), 0);
+    return raw_load(p, bytes);
+  }
   location *l = &locations[index];
   word which = l->newest, seen = WORD(&current[sim_agents_now.current], index);
   if (seen < which && sim_policy_now.stale_of_256 &&
@@ -352,7 +364,7 @@ static void check_unread(const volatile void *p) {
 }
 
 void sim_store(volatile void *p, uint64_t value, unsigned bytes, int order) {
-  sim_point_at(p, 1);
+  sim_point_at(p, SIM_WRITES);
   uint32_t index = find(p, bytes);
   if (index) {
     check_unread(p);
@@ -364,7 +376,7 @@ void sim_store(volatile void *p, uint64_t value, unsigned bytes, int order) {
 
 uint64_t sim_modify(volatile void *p, uint64_t operand, unsigned bytes, sim_operation operation,
                     int order) {
-  sim_point_at(p, 1);
+  sim_point_at(p, SIM_WRITES);
   uint32_t index = find(p, bytes);
   uint64_t before = raw_load(p, bytes), after = operand;
   if (index) see(index, locations[index].newest, order);
@@ -384,7 +396,7 @@ uint64_t sim_modify(volatile void *p, uint64_t operand, unsigned bytes, sim_oper
 
 int sim_compare_exchange(volatile void *p, void *expected, uint64_t desired, unsigned bytes,
                          int success, int failure) {
-  sim_point_at(p, 1);
+  sim_point_at(p, SIM_WRITES);
   uint32_t index = find(p, bytes);
   uint64_t before = raw_load(p, bytes);
   int same = before == raw_load(expected, bytes);
@@ -405,7 +417,7 @@ int sim_compare_exchange(volatile void *p, void *expected, uint64_t desired, uns
 void sim_fence(int order) {
   uint32_t me = sim_agents_now.current;
   sim_point();
-  if (sim_is_quiet) return;
+  if (sim_is_quiet || sim_is_exhausting) return;
   SIM_TRACE("fence", NULL, 0, 0);
   if (has_acquired[me] && acquires(order)) {
     join(&current[me], &acquired[me]);

@@ -126,6 +126,7 @@ void sim_stop_rank(int rank);
 void sim_end_agent(uint32_t agent);
 int sim_holds_outside_lock(int rank); /* one that ranks of other processes would not share */
 void sim_run(void);                   /* the agents, until sim_leave */
+void *sim_thread_locals(uint32_t agent, size_t *bytes);
 void sim_leave(void) __attribute__((noreturn));
 uint64_t sim_seconds_ns(void);  /* real time */
 extern const char *sim_failure; /* NULL: the schedule was good */
@@ -229,11 +230,46 @@ void sim_world_print_state(void); /* queues, cursors and links, as the schedule 
 extern int sim_is_exploring;
 uint32_t sim_explore_point(void);
 void sim_explore_access(const volatile void *p, int is_write); /* the next point is before it */
-static inline void sim_point_at(const volatile void *p, int is_write) {
-  if (__builtin_expect(sim_is_exploring, 0)) sim_explore_access(p, is_write);
+int sim_explore(uint64_t first, uint64_t variants, uint32_t bound); /* 0: one went wrong */
+
+/* ---- exhaust.c */
+
+/* What an agent is about to do, where another one may go on before it. */
+typedef enum {
+  SIM_GOES_ON, /* nothing that others see */
+  SIM_READS,
+  SIM_WRITES,
+  SIM_LOCKS,
+  SIM_SLEEPS,
+  SIM_SPINS /* it has paused for very long */
+} sim_intention;
+
+extern int sim_is_exhausting;
+void sim_exhaust_point(const volatile void *p, sim_intention intention);
+void sim_exhaust_sleep(const volatile void *p);
+void sim_exhaust_pause(void);
+int sim_exhaust_naps(void); /* sleeps may time out */
+
+typedef struct sim_smallest { /* the world: 2 ranks */
+  uint32_t colls, chunks;
+  int callbacks;  /* ... instead of waiting; the poller runs them */
+  int background; /* submissions wake executors; else waiters drive, and executors sleep */
+  int naps;       /* naps may end at any moment; else never */
+  int first_turns, lends;
+  uint32_t cq;
+} sim_smallest;
+extern sim_smallest sim_smallest_now;
+int sim_exhaust(uint64_t most_states); /* 0: something is wrong, or was not complete */
+
+/* Before an access that others may see. */
+static inline void sim_point_at(const volatile void *p, sim_intention intention) {
+  if (__builtin_expect(sim_is_exhausting, 0)) {
+    sim_exhaust_point(p, intention);
+    return;
+  }
+  if (__builtin_expect(sim_is_exploring, 0)) sim_explore_access(p, intention != SIM_READS);
   sim_point();
 }
-int sim_explore(uint64_t first, uint64_t variants, uint32_t bound); /* 0: one went wrong */
 
 /* ---- state.c */
 

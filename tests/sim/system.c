@@ -133,7 +133,7 @@ void *sim_memcpy(void *to, const void *from, size_t bytes) {
 
 /* ---- processors: two, between which agents are spread */
 
-uint32_t df_cpu_current(void) { return sim_agents_now.current & 1; }
+uint32_t df_cpu_current(void) { return sim_is_exhausting ? 0 : sim_agents_now.current & 1; }
 void df_cpu_yield(void) { sim_yield(); }
 int df_cpu_move(uint32_t cpu) { return (int)(cpu & 1); }
 void df_cpu_allowed(uint64_t *bits, uint32_t words) {

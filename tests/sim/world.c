@@ -160,6 +160,36 @@ static void make_smallest(void) {
         (coll_plan){.operation = DF_OP_ALL_REDUCE, .count = 32, .runs = 1, .algorithm = "ring"};
 }
 
+/* Exhaustive exploration: no more patience than one look. */
+static void make_exhaustible(void) {
+  const sim_smallest *s = &sim_smallest_now;
+  sim_plan.n_ranks = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.n_colls = s->colls;
+  sim_plan.warm = 1;
+  sim_plan.deep = 0;
+  df_settings *settings = &sim_plan.settings;
+  settings->max_blocks = 1;
+  settings->queue_depth = 2;
+  settings->spin_front = settings->spin_min = settings->spin_boost = 1;
+  settings->fetch_polls = 0;
+  settings->quit_polls = 1;
+  settings->yield_polls = 1000;
+  settings->preempt_every = 0;
+  settings->context_slots = 1;
+  settings->first_turn_max = s->first_turns ? 4096 : 0;
+  settings->flagged_max = 4096;
+  settings->direct = s->lends;
+  settings->spread = 0;
+  settings->cq = (df_cq_variant)s->cq;
+  /* A ring of 2 ranks has 2 pieces: of one element, one is empty. */
+  for (uint32_t c = 0; c < s->colls; c++)
+    sim_plan.coll[c] = (coll_plan){.operation = DF_OP_ALL_REDUCE,
+                                   .count = s->chunks == 1 ? 1 : 16 * s->chunks,
+                                   .runs = 1,
+                                   .algorithm = "ring"};
+}
+
 /* Some collectives of some of the ranks: groups overlap. */
 static void draw_groups(uint64_t seed) {
   sim_random random = {.state = seed ^ 0x7f4a7c15u};
@@ -352,6 +382,7 @@ void sim_world_make(uint64_t seed) {
   draw_plan(seed);
   if (sim_is_small) shrink(seed);
   if (sim_is_exploring) make_smallest();
+  if (sim_smallest_now.colls) make_exhaustible();
   draw_groups(seed);
   if (sim_endings) draw_endings(seed);
   sim_spawn("set-up", -1, set_up, NULL);
