@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/cli.h"
+#include "disorder.h"
 #include "measure.h"
 #include "overhead.h"
 #include "table.h"
@@ -53,5 +54,6 @@ int main(int argc, char **argv) {
   df_bench_options options = df_bench_parse(argc, argv);
   if (options.operation == DF_BENCH_OVERHEAD) return df_bench_overhead(&options);
   if (options.operation == DF_BENCH_TUNE) return df_bench_tune(&options, argc, argv);
+  if (options.operation == DF_BENCH_DISORDER) return df_bench_disorder(&options);
   return run(&options);
 }

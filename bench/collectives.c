@@ -65,6 +65,7 @@ dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_
     return dfcclRegisterAllToAll(context, id, count, type, &how);
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
+  case DF_BENCH_DISORDER:
     break;
   }
   return dfcclInvalidArgument;
@@ -87,6 +88,7 @@ dfcclResult_t df_bench_run(df_bench_operation operation, dfcclContext_t context,
     return dfcclRunAllToAll(context, id, send, recv, NULL, NULL);
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
+  case DF_BENCH_DISORDER:
     break;
   }
   return dfcclInvalidArgument;

@@ -10,51 +10,64 @@
 
 static const char *const operation_names[] = {"allreduce", "allgather", "reducescatter",
                                               "broadcast", "reduce",    "alltoall",
-                                              "overhead",  "tune"};
+                                              "overhead",  "tune",      "disorder"};
 
 const char *df_bench_operation_name(df_bench_operation operation) {
   return operation_names[operation];
 }
 
 static void print_help(void) {
-  puts("usage: dfccl-bench OP [options]\n"
-       "\n"
-       "OP: allreduce, allgather, reducescatter, broadcast, reduce, alltoall; or overhead: what "
-       "the\n"
-       "machinery around an empty collective costs (one rank); or tune: measures all algorithms "
-       "with\n"
-       "2, 4, 8 ... RANKS ranks, as threads and as processes, and writes a table for "
-       "DFCCL_TUNING.\n"
-       "\n"
-       "  -n, --ranks RANKS         ranks on this machine (2; tune: 8)\n"
-       "      --processes           one process for each rank instead of one thread\n"
-       "  -b, --minbytes MIN        first size (8); sizes take the suffixes K, M, G\n"
-       "  -e, --maxbytes MAX        last size (128M; tune: 8M)\n"
-       "  -f, --stepfactor FACTOR   each size is the last one times FACTOR (2; tune: 4)\n"
-       "  -i, --iters ITERS         timed iterations (default: fewer for larger sizes)\n"
-       "  -w, --warmup_iters WARMUP untimed iterations before (5)\n"
-       "  -d, --datatype TYPE       int8 uint8 int32 uint32 int64 uint64 half float double\n"
-       "                            bfloat16 f8e4m3 f8e5m2 (float)\n"
-       "  -o, --op REDOP            sum prod max min avg (sum)\n"
-       "  -a, --algorithm NAME      an algorithm's name (docs/TUNING.md; the library's choice)\n"
-       "      --out FILE            tune: where the table goes (standard output)\n"
-       "      --alloc user|dfccl    ordinary memory, or dfcclMemAlloc's (user)\n"
-       "      --in-place            only in place (the table otherwise has both; JSON has the\n"
-       "                            out-of-place results)\n"
-       "      --backend cpu|cuda    (cpu)\n"
-       "      --check[=0|1]         check every element of one more, untimed run (1)\n"
-       "      --json                print one JSON object\n"
-       "      --help, --version\n"
-       "\n"
-       "Columns, sizes and bandwidths are those of nccl-tests. An iteration is run and wait; its\n"
-       "time is that of the slowest rank; the time column is the median over the iterations.\n"
-       "Exit status: 0 all right, 1 the run failed, 2 wrong usage.");
+  puts(
+      "usage: dfccl-bench OP [options]\n"
+      "\n"
+      "OP: allreduce, allgather, reducescatter, broadcast, reduce, alltoall; or overhead: what "
+      "the\n"
+      "machinery around an empty collective costs (one rank); or tune: measures all algorithms "
+      "with\n"
+      "2, 4, 8 ... RANKS ranks, as threads and as processes, and writes a table for "
+      "DFCCL_TUNING;\n"
+      "or disorder: batches of eight all-reduces, in one order (ordered), in a random order of "
+      "each\n"
+      "rank's own (disordered), in one order with thresholds that never run out (patient), one at "
+      "a time\n"
+      "(blocking): the time of a batch, ratios of turns of one round, preemptions and quits of a "
+      "rank.\n"
+      "\n"
+      "  -n, --ranks RANKS         ranks on this machine (2; tune: 8)\n"
+      "      --processes           one process for each rank instead of one thread\n"
+      "  -b, --minbytes MIN        first size (8; disorder: 256); sizes take the suffixes K, M, G\n"
+      "  -e, --maxbytes MAX        last size (128M; tune: 8M; disorder: 1M)\n"
+      "  -f, --stepfactor FACTOR   each size is the last one times FACTOR (2; tune: 4; disorder: "
+      "16)\n"
+      "  -i, --iters ITERS         timed iterations (default: fewer for larger sizes); disorder:\n"
+      "                            batches of a turn\n"
+      "  -w, --warmup_iters WARMUP untimed iterations before (5)\n"
+      "  -d, --datatype TYPE       int8 uint8 int32 uint32 int64 uint64 half float double\n"
+      "                            bfloat16 f8e4m3 f8e5m2 (float)\n"
+      "  -o, --op REDOP            sum prod max min avg (sum)\n"
+      "  -a, --algorithm NAME      an algorithm's name (docs/TUNING.md; the library's choice)\n"
+      "      --rounds ROUNDS       disorder: turns of each mode (21)\n"
+      "      --seed SEED           disorder: of the random orders (1)\n"
+      "      --out FILE            tune: where the table goes (standard output)\n"
+      "      --alloc user|dfccl    ordinary memory, or dfcclMemAlloc's (user)\n"
+      "      --in-place            only in place (the table otherwise has both; JSON has the\n"
+      "                            out-of-place results)\n"
+      "      --backend cpu|cuda    (cpu)\n"
+      "      --check[=0|1]         check every element of one more, untimed run (1)\n"
+      "      --json                print one JSON object\n"
+      "      --help, --version\n"
+      "\n"
+      "Columns, sizes and bandwidths are those of nccl-tests. An iteration is run and wait; its\n"
+      "time is that of the slowest rank; the time column is the median over the iterations.\n"
+      "Exit status: 0 all right, 1 the run failed, 2 wrong usage.");
 }
 
 enum {
   OPTION_PROCESSES = 256,
   OPTION_ALLOC,
   OPTION_OUT,
+  OPTION_ROUNDS,
+  OPTION_SEED,
   OPTION_IN_PLACE,
   OPTION_BACKEND,
   OPTION_CHECK,
@@ -74,6 +87,8 @@ static const struct option long_options[] = {
     {"datatype", required_argument, NULL, 'd'},
     {"op", required_argument, NULL, 'o'},
     {"algorithm", required_argument, NULL, 'a'},
+    {"rounds", required_argument, NULL, OPTION_ROUNDS},
+    {"seed", required_argument, NULL, OPTION_SEED},
     {"out", required_argument, NULL, OPTION_OUT},
     {"alloc", required_argument, NULL, OPTION_ALLOC},
     {"in-place", no_argument, NULL, OPTION_IN_PLACE},
@@ -104,6 +119,7 @@ static void apply(df_bench_options *options, int option, char **argv) {
     break;
   case 'b':
     options->min_bytes = df_tool_parse_size("-b", optarg);
+    if (options->min_bytes == 0) df_tool_usage_error("option -b wants at least 1 byte");
     break;
   case 'e':
     options->max_bytes = df_tool_parse_size("-e", optarg);
@@ -127,6 +143,12 @@ static void apply(df_bench_options *options, int option, char **argv) {
     break;
   case 'a':
     options->algorithm = optarg;
+    break;
+  case OPTION_ROUNDS:
+    options->rounds = (int)df_tool_parse_integer("--rounds", optarg, 1, DF_BENCH_MAX_ROUNDS);
+    break;
+  case OPTION_SEED:
+    options->seed = (uint64_t)df_tool_parse_integer("--seed", optarg, 1, UINT32_MAX);
     break;
   case OPTION_OUT:
     options->out = optarg;
@@ -163,6 +185,15 @@ static void apply(df_bench_options *options, int option, char **argv) {
 /* What depends on the operation. */
 static void complete(df_bench_options *options) {
   bool tune = options->operation == DF_BENCH_TUNE;
+  bool disorder = options->operation == DF_BENCH_DISORDER;
+  if (options->min_bytes == 0) options->min_bytes = disorder ? 256 : 8;
+  if (disorder && options->max_bytes == 0) options->max_bytes = 1 << 20;
+  if (disorder && options->factor == 0) options->factor = 16;
+  if (!disorder && (options->rounds != 0 || options->seed != 0))
+    df_tool_usage_error("options --rounds and --seed are for disorder only");
+  if (disorder && options->in_place)
+    df_tool_usage_error("disorder measures out of place: --in-place is for the other operations");
+  if (disorder && options->seed == 0) options->seed = 1;
   if (options->n_ranks == 0) options->n_ranks = tune ? 8 : 2;
   if (options->max_bytes == 0) options->max_bytes = tune ? 8 << 20 : 128 << 20;
   if (options->factor == 0) options->factor = tune ? 4 : 2;
@@ -172,7 +203,8 @@ static void complete(df_bench_options *options) {
     df_tool_usage_error("tune measures all algorithms: -a is for the other operations");
   if (options->algorithm == NULL || strcmp(options->algorithm, "auto") == 0) return;
   int algorithm = df_algorithm_by_name(options->algorithm);
-  int operation = df_operation_by_word(operation_names[options->operation]);
+  int operation =
+      df_operation_by_word(operation_names[disorder ? DF_BENCH_ALLREDUCE : options->operation]);
   if (algorithm < 0)
     df_tool_usage_error("option -a: there is no algorithm '%s'", options->algorithm);
   if (operation < 0 || !df_algorithm_has(algorithm, (df_operation)operation))
@@ -181,8 +213,7 @@ static void complete(df_bench_options *options) {
 }
 
 df_bench_options df_bench_parse(int argc, char **argv) {
-  df_bench_options options = {.min_bytes = 8,
-                              .warmup = 5,
+  df_bench_options options = {.warmup = 5,
                               .type = dfcclFloat32,
                               .op = dfcclSum,
                               .backend = dfcclBackendCpu,
@@ -196,7 +227,6 @@ df_bench_options df_bench_parse(int argc, char **argv) {
   complete(&options);
   if (optind + 1 < argc)
     df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
-  if (options.min_bytes == 0) df_tool_usage_error("option -b wants at least 1 byte");
   if (options.min_bytes > options.max_bytes)
     df_tool_usage_error("the first size (-b, %zu) is larger than the last (-e, %zu)",
                         options.min_bytes, options.max_bytes);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "dfccl.h"
 
@@ -15,7 +16,8 @@ typedef enum {
   DF_BENCH_REDUCE,
   DF_BENCH_ALLTOALL,
   DF_BENCH_OVERHEAD,
-  DF_BENCH_TUNE
+  DF_BENCH_TUNE,
+  DF_BENCH_DISORDER
 } df_bench_operation;
 
 typedef struct {
@@ -29,13 +31,15 @@ typedef struct {
   dfcclRedOp_t op;
   dfcclBackend_t backend;
   const char *algorithm; /* NULL: the library's choice */
+  int rounds;            /* disorder; 0: its own choice */
+  uint64_t seed;         /* disorder: of the orders */
   const char *out;       /* tune: where the table goes; NULL: standard output */
   bool library_memory;   /* dfcclMemAlloc */
   bool in_place;         /* only in place */
   bool check, json, progress;
 } df_bench_options;
 
-enum { DF_BENCH_MAX_ITERATIONS = 100000, DF_BENCH_ROOT = 0 };
+enum { DF_BENCH_MAX_ITERATIONS = 100000, DF_BENCH_MAX_ROUNDS = 1000, DF_BENCH_ROOT = 0 };
 
 /* Reads the command line; ends the program on wrong usage, --help and --version. */
 df_bench_options df_bench_parse(int argc, char **argv);

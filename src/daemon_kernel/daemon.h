@@ -19,8 +19,8 @@ typedef enum {
   DF_TURN_LEFT       /* the block has quit: its executor must start it again */
 } df_turn;
 
-/* Steps the picked collective until it completes, is cancelled, or must be set aside
- * (DF_STEP_BLOCKED). */
+/* Steps the picked collective until it completes, is cancelled, must be set aside
+ * (DF_STEP_BLOCKED), or somebody else wants to drive, who goes on with it (DF_STEP_PROGRESSED). */
 DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *desc,
                                          df_lanes *lanes, int *progressed) {
   const df_tunables *tunables = &block->device->tunables;
@@ -38,7 +38,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
           block->quiet_polls += polls;
           df_lanes_note_stuck(lanes);
         }
-        return DF_STEP_BLOCKED;
+        return polls >= limit ? DF_STEP_BLOCKED : DF_STEP_PROGRESSED;
       }
       df_lanes_pause(lanes, polls);
       continue;
@@ -53,8 +53,9 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
       if (lanes->move->send_link && lanes->move->announces)
         df_count(&block->stats.bytes_sent, lanes->move->count * desc->element_bytes);
     }
-    if (result == DF_STEP_DONE || tunables->preempt_every || df_lanes_interrupted(lanes))
-      return result == DF_STEP_DONE ? result : DF_STEP_BLOCKED;
+    if (result == DF_STEP_DONE) return result;
+    if (tunables->preempt_every) return DF_STEP_BLOCKED;
+    if (df_lanes_interrupted(lanes)) return DF_STEP_PROGRESSED;
     polls = 0;
     limit = df_scheduler_boosted(tunables, limit);
   }
@@ -100,7 +101,9 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
 /* Leader: what becomes of the picked collective after df_daemon_execute. */
 DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descriptor *desc,
                                 df_step_result result, const df_lanes *lanes) {
-  if (result == DF_STEP_BLOCKED) { /* preempted */
+  if (result == DF_STEP_PROGRESSED) {
+    df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
+  } else if (result == DF_STEP_BLOCKED) { /* preempted */
     df_count(&block->stats.preemptions, 1);
     df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
     df_scheduler_set_aside(block);
@@ -154,9 +157,8 @@ DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
     df_descriptor *desc = block->device->descriptors[collective];
     int progressed = 0;
     df_step_result result = df_daemon_execute(block, desc, lanes, &progressed);
-    turn = result != DF_STEP_BLOCKED ? DF_TURN_COMPLETED
-           : progressed              ? DF_TURN_WORKED
-                                     : DF_TURN_WAITED;
+    int ended = result == DF_STEP_DONE || result == DF_STEP_CANCELLED;
+    turn = ended ? DF_TURN_COMPLETED : progressed ? DF_TURN_WORKED : DF_TURN_WAITED;
     if (df_lanes_leads(lanes)) {
       df_daemon_conclude(block, collective, desc, result, lanes);
       df_lanes_ring_bells(lanes);

@@ -22,6 +22,12 @@ usage_error "$bench" alltoall -a ring
 usage_error "$bench" allreduce --out table
 usage_error "$bench" tune -a ring
 usage_error "$bench" tune -n 1
+usage_error "$bench" allreduce --rounds 3
+usage_error "$bench" allreduce --seed 3
+usage_error "$bench" disorder --rounds 0
+usage_error "$bench" disorder --seed 0
+usage_error "$bench" disorder --in-place
+usage_error "$bench" disorder -a bruck
 run 0 "$bench" --help
 out_has 'usage: dfccl-bench'
 run 0 "$bench" --version
@@ -93,4 +99,25 @@ json "o['results'][0]['wrong'] is None"
 run 0 "$bench" overhead -i 100 --json
 json "o['op'] == 'overhead' and o['ranks'] == 1 and len(o['results']) >= 6"
 json "all(r['time_us_min'] <= r['time_us_median'] for r in o['results'])"
+
+# disorder: every mode at every size; nothing is set aside where thresholds never run out.
+modes="['ordered', 'disordered', 'patient', 'blocking']"
+for mode in '' '--processes' '--processes --alloc dfccl' '-a ring -d int8 -o max'; do
+  # shellcheck disable=SC2086
+  run 0 "$bench" disorder -n 3 -b 64 -e 64K -f 1024 -i 4 -w 1 --rounds 2 --json $mode
+  json "list(o) == ['op', 'ranks', 'backend', 'processes', 'collectives', 'rounds', 'seed', 'results'] \
+    and (o['op'], o['ranks'], o['collectives'], o['rounds'], o['seed']) == ('disorder', 3, 8, 2, 1) \
+    and [(r['bytes'], r['mode']) for r in o['results']] \
+      == [(b, m) for b in (64, 65536) for m in $modes] \
+    and all(r['wrong'] == 0 and r['batches'] == 4 and 0 < r['time_us_min'] <= r['time_us_median'] \
+      and 0 < r['ratio_first_quartile'] <= r['ratio_median'] <= r['ratio_third_quartile'] \
+      and r['preemptions'] >= 0 and r['quits'] >= 0 and r['compared_with'] in $modes \
+      and (r['mode'] != 'patient' or r['preemptions'] == 0) for r in o['results'])"
+done
+run 0 "$bench" disorder -n 2 -b 256 -e 256 --rounds 2 --seed 7 --check=0
+out_has "^# batches of 8 all-reduces, float sum; rounds: 2 seed: 7 validation: 0$"
+for mode in 'ordered .* N/A  of patient' 'disordered .* of ordered' 'patient .* 0.00 .* of ordered' \
+  'blocking .* of ordered'; do
+  out_has "^ +256 +[0-9]+ +$mode$"
+done
 finish

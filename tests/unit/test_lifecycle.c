@@ -6,6 +6,8 @@
  *   - A block that has left has a reason to start if and only if it could do something: an SQE, a
  *     run not begun, a message, a credit, a cancellation. A stuck one has none, and its executor
  * may sleep.
+ *   - A collective that a driver leaves because somebody else wants to drive is not set aside: the
+ *     next driver goes on with it.
  */
 #include "device.h"
 
@@ -193,5 +195,32 @@ DF_TEST(lifecycle, final_exit, 30) {
   block->tasks.length = 0;
   CHECK(turns_until_left(&s) == 1, "at once");
   CHECK(block->stats.quits == 0, "the final exit is no voluntary one");
+  free(s.d);
+}
+
+DF_TEST(lifecycle, who_is_interrupted_sets_nothing_aside, 30) {
+  stuck s;
+  make(&s);
+  device_submit(s.d, 3);
+  df_block *block = &s.d->blocks[0];
+  uint32_t wanted = 1;
+  s.d->lanes[0].interrupt = &wanted;
+  df_lifecycle_start(block);
+  for (uint32_t turns = 1; turns < tunables.fetch_polls; turns++) {
+    CHECK(df_daemon_turn(block, &s.d->lanes[0]) == DF_TURN_WAITED, "nothing has come");
+    CHECK(block->place == 0, "turn %u: place %u", turns, block->place);
+    CHECK(block->swept == 0, "turn %u: it has not been tried for long enough", turns);
+    CHECK(block->stats.preemptions == 0, "turn %u: a preemption is counted", turns);
+  }
+  s.d->lanes[0].interrupt = &device_never;
+  CHECK(df_daemon_turn(block, &s.d->lanes[0]) == DF_TURN_WAITED, "nothing has come");
+  CHECK(block->place == 1, "its threshold has run out, place %u", block->place);
+  CHECK(block->stats.preemptions == 1, "%llu preemptions",
+        (unsigned long long)block->stats.preemptions);
+  wanted = 1;
+  s.d->lanes[0].interrupt = &wanted;
+  arrive(&s, 1, 7);
+  CHECK(df_daemon_turn(block, &s.d->lanes[0]) == DF_TURN_COMPLETED, "it has come");
+  CHECK(block->stats.preemptions == 1, "a completed one is not preempted");
   free(s.d);
 }

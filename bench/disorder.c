@@ -1,0 +1,540 @@
+/*
+ * Batches of the same all-reduces: each rank submits all of a batch, then waits for all (blocking:
+ * for each one before it submits the next). Four modes take turns in one run; a turn is many
+ * batches back to back, and its time divided by their number, of the slowest rank. Ratios are of
+ * turns of the same round, so that a machine whose speed changes changes both.
+ */
+#include "disorder.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "collectives.h"
+#include "common/barrier.h"
+#include "common/cli.h"
+#include "common/element.h"
+#include "common/launch.h"
+#include "common/memory.h"
+#include "common/random.h"
+#include "data.h"
+
+typedef enum {
+  MODE_ORDERED,    /* all ranks in one order */
+  MODE_DISORDERED, /* each rank in a random order of its own, another in each batch */
+  MODE_PATIENT,    /* one order, thresholds that never run out: nothing is ever set aside */
+  MODE_BLOCKING,   /* one order, one at a time */
+  MODES
+} mode;
+
+static const char *const mode_names[MODES] = {"ordered", "disordered", "patient", "blocking"};
+/* What a mode's times are divided by: the price of disorder, and of preemption. */
+static const mode compared_with[MODES] = {MODE_PATIENT, MODE_ORDERED, MODE_ORDERED, MODE_ORDERED};
+
+enum {
+  BATCH = 8,
+  MAX_ROWS = 64,
+  DEFAULT_ROUNDS = 21,
+  TURN_NS = 4000000, /* without -i, about so much time for a turn */
+  MIN_BATCHES = 2,
+  MAX_BATCHES = 2000,
+  ESTIMATES = 3, /* batches, of which the last one counts */
+  RUN_TIMEOUT_MS = 120000
+};
+/* The largest threshold that the library accepts (docs/CONFIGURATION.md). */
+#define NEVER_SET_ASIDE "1000000000"
+
+typedef struct {
+  double us[DF_BENCH_MAX_ROUNDS]; /* a batch, of the slowest rank */
+  double preemptions, quits;      /* a batch and rank */
+  int64_t wrong;                  /* elements; -1: not checked */
+} mode_result;
+
+typedef struct {
+  size_t bytes, count;
+  int batches; /* of a turn */
+  mode_result modes[MODES];
+} disorder_row;
+
+/* What one rank says of one turn. */
+typedef struct {
+  _Alignas(64) uint64_t ns;
+  uint64_t preemptions, quits;
+} turn_report;
+
+/* Shared by all ranks, processes included. Only rank 0 writes the rows. */
+typedef struct {
+  df_tool_barrier barrier;
+  dfcclUniqueId id; /* of the patient contexts */
+  atomic_llong wrong;
+  int rows_done;
+  disorder_row rows[MAX_ROWS];
+  turn_report reports[];
+} shared_state;
+
+typedef struct {
+  df_bench_options options;
+  df_bench_data data;
+  void **inputs, *reduced; /* tables, as in data.h; NULL without a check */
+  shared_state *shared;
+} disorder_job;
+
+/* One context of a rank, and its buffers: of each collective one to send and one to receive. */
+typedef struct {
+  dfcclContext_t context;
+  void *send[BATCH], *recv[BATCH];
+} rank_side;
+
+typedef struct {
+  disorder_job *job;
+  df_tool_rank *self;
+  rank_side automatic, patient;
+  df_bench_shape shape;
+  uint8_t *orders; /* [batch][BATCH] of the turn at hand */
+} disorder_rank;
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool meet(const disorder_rank *rank) {
+  if (df_tool_barrier_wait(&rank->job->shared->barrier)) return true;
+  df_tool_rank_fail(rank->self, dfcclRemoteError, "another rank failed");
+  return false;
+}
+
+static bool refused(const disorder_rank *rank) {
+  df_tool_rank_fail(rank->self, dfcclUnhandledCudaError, "copying to or from the GPU failed");
+  return false;
+}
+
+static rank_side *side_of(disorder_rank *rank, mode which) {
+  return which == MODE_PATIENT ? &rank->patient : &rank->automatic;
+}
+
+/* ---- one turn ---- */
+
+static void draw_orders(const disorder_rank *rank, mode which, int batches, int round) {
+  df_tool_random random = {df_tool_mix3(rank->job->options.seed,
+                                        (uint64_t)rank->self->rank << 32 | (uint64_t)round,
+                                        rank->shape.bytes)};
+  int order[BATCH];
+  for (int batch = 0; batch < batches; batch++) {
+    for (int i = 0; i < BATCH; i++) order[i] = i;
+    if (which == MODE_DISORDERED) df_tool_random_order(&random, order, BATCH);
+    for (int i = 0; i < BATCH; i++) rank->orders[batch * BATCH + i] = (uint8_t)order[i];
+  }
+}
+
+static dfcclResult_t run_batches(const rank_side *side, const uint8_t *orders, int batches,
+                                 bool blocking) {
+  for (int i = 0; i < batches * BATCH; i++) {
+    dfcclCollId_t id = orders[i];
+    dfcclResult_t result =
+        dfcclRunAllReduce(side->context, id, side->send[id], side->recv[id], NULL, NULL);
+    if (result == dfcclSuccess && blocking) result = dfcclWait(side->context, id);
+    if (result == dfcclSuccess && !blocking && i % BATCH == BATCH - 1)
+      result = dfcclWaitAll(side->context);
+    if (result != dfcclSuccess) return result;
+  }
+  return dfcclSuccess;
+}
+
+static bool clear_results(const disorder_rank *rank, const rank_side *side) {
+  size_t bytes = rank->shape.recv_count * df_tool_type_of(rank->job->options.type)->bytes;
+  for (int i = 0; i < BATCH; i++)
+    if (!df_tool_memory_zero(side->recv[i], bytes)) return refused(rank);
+  return true;
+}
+
+/* The results of the turn's last batch. */
+static bool check_results(const disorder_rank *rank, const rank_side *side) {
+  for (int i = 0; i < BATCH; i++) {
+    int64_t wrong = df_bench_count_wrong(&rank->job->data, rank->job->reduced, side->recv[i],
+                                         (size_t)i, rank->shape.recv_count);
+    if (wrong < 0) return refused(rank);
+    atomic_fetch_add(&rank->job->shared->wrong, wrong);
+  }
+  return true;
+}
+
+/* Untimed batches, from cleared results; then timed ones. */
+static bool take_turn(disorder_rank *rank, mode which, int batches, int round) {
+  const rank_side *side = side_of(rank, which);
+  turn_report *report = &rank->job->shared->reports[rank->self->rank];
+  dfcclStats_t before = DFCCL_STATS_INITIALIZER, after = DFCCL_STATS_INITIALIZER;
+  bool blocking = which == MODE_BLOCKING;
+  int warmup = rank->job->options.warmup < batches ? rank->job->options.warmup : batches;
+  draw_orders(rank, which, batches, round);
+  if (rank->self->rank == 0) atomic_store(&rank->job->shared->wrong, 0);
+  if (!meet(rank)) return false;
+  dfcclResult_t result = run_batches(side, rank->orders, warmup, blocking);
+  if (!df_tool_rank_check(rank->self, result, "a batch")) return false;
+  if (rank->job->options.check && !clear_results(rank, side)) return false;
+  dfcclGetStats(side->context, &before);
+  if (!meet(rank)) return false;
+  uint64_t start = now_ns();
+  result = run_batches(side, rank->orders, batches, blocking);
+  report->ns = now_ns() - start;
+  if (!df_tool_rank_check(rank->self, result, "a batch")) return false;
+  dfcclGetStats(side->context, &after);
+  report->preemptions = after.preemptions - before.preemptions;
+  report->quits = after.voluntaryQuits - before.voluntaryQuits;
+  if (rank->job->options.check && !check_results(rank, side)) return false;
+  return meet(rank);
+}
+
+/* Rank 0, before the others go on. */
+static void note_turn(disorder_rank *rank, disorder_row *row, mode which, int round) {
+  shared_state *shared = rank->job->shared;
+  mode_result *result = &row->modes[which];
+  uint64_t slowest = 0;
+  for (int r = 0; r < rank->self->n_ranks; r++) {
+    const turn_report *report = &shared->reports[r];
+    if (report->ns > slowest) slowest = report->ns;
+    double share = 1.0 / row->batches / rank->self->n_ranks / rank->job->options.rounds;
+    result->preemptions += (double)report->preemptions * share;
+    result->quits += (double)report->quits * share;
+  }
+  result->us[round] = (double)slowest / row->batches * 1e-3;
+  result->wrong = rank->job->options.check ? result->wrong + atomic_load(&shared->wrong) : -1;
+}
+
+/* ---- one size ---- */
+
+/* How many batches a turn has: told by rank 0, from a few of them. */
+static bool plan_turns(disorder_rank *rank, disorder_row *row) {
+  int batches = rank->job->options.iterations;
+  uint64_t slowest = 0;
+  if (!take_turn(rank, MODE_PATIENT, ESTIMATES, 0)) return false;
+  if (!take_turn(rank, MODE_DISORDERED, ESTIMATES, 0)) return false;
+  for (int r = 0; r < rank->self->n_ranks; r++)
+    if (rank->job->shared->reports[r].ns > slowest) slowest = rank->job->shared->reports[r].ns;
+  if (batches == 0) {
+    uint64_t wanted = (uint64_t)TURN_NS * ESTIMATES / (slowest + 1);
+    batches = wanted < MIN_BATCHES ? MIN_BATCHES : wanted > MAX_BATCHES ? MAX_BATCHES : (int)wanted;
+  }
+  if (rank->self->rank == 0) row->batches = batches;
+  return meet(rank);
+}
+
+static bool enlist(disorder_rank *rank, const rank_side *side) {
+  df_bench_options allreduce = rank->job->options;
+  allreduce.operation = DF_BENCH_ALLREDUCE;
+  for (int i = 0; i < BATCH; i++) {
+    if (rank->job->options.check &&
+        df_bench_fill(&rank->job->data, rank->job->inputs[rank->self->rank], side->send[i],
+                      (size_t)i, rank->shape.send_count) != 0)
+      return refused(rank);
+    dfcclResult_t result =
+        df_bench_register(&allreduce, &rank->shape, side->context, (dfcclCollId_t)i);
+    if (!df_tool_rank_check(rank->self, result, "registering")) return false;
+  }
+  return true;
+}
+
+/* Each collective's first run waits until its links stand, in whatever order they come: they are
+ * made one by one, since what is never set aside would wait for ever where two of them changed
+ * places. */
+static bool make_links(disorder_rank *rank, const rank_side *side) {
+  draw_orders(rank, MODE_BLOCKING, 1, 0);
+  return df_tool_rank_check(rank->self, run_batches(side, rank->orders, 1, true), "a first run");
+}
+
+static bool delist(disorder_rank *rank, const rank_side *side) {
+  for (int i = 0; i < BATCH; i++)
+    if (!df_tool_rank_check(rank->self, dfcclDeregister(side->context, (dfcclCollId_t)i),
+                            "dfcclDeregister"))
+      return false;
+  return true;
+}
+
+static void print_row(const df_bench_options *options, const disorder_row *row);
+
+static bool measure_size(disorder_rank *rank, size_t bytes, int number) {
+  const df_bench_options *options = &rank->job->options;
+  disorder_row *row = &rank->job->shared->rows[number];
+  df_bench_options allreduce = *options;
+  allreduce.operation = DF_BENCH_ALLREDUCE;
+  rank->shape = df_bench_shape_of(&allreduce, bytes);
+  if (rank->self->rank == 0) *row = (disorder_row){.bytes = bytes, .count = rank->shape.count};
+  if (!enlist(rank, &rank->automatic) || !enlist(rank, &rank->patient)) return false;
+  if (!make_links(rank, &rank->automatic) || !make_links(rank, &rank->patient)) return false;
+  if (!plan_turns(rank, row)) return false;
+  for (int round = 0; round < options->rounds; round++)
+    for (int i = 0; i < MODES; i++) {
+      mode which = (mode)((i + round) % MODES); /* each follows on each of the others' places */
+      if (!take_turn(rank, which, row->batches, round)) return false;
+      if (rank->self->rank == 0) note_turn(rank, row, which, round);
+    }
+  if (!meet(rank)) return false;
+  if (!delist(rank, &rank->automatic) || !delist(rank, &rank->patient)) return false;
+  if (rank->self->rank != 0) return true;
+  rank->job->shared->rows_done = number + 1;
+  if (!options->json) print_row(options, row);
+  if (options->json && options->progress) df_tool_progress("%zu bytes measured", bytes);
+  return true;
+}
+
+/* ---- one rank ---- */
+
+static bool make_buffers(const disorder_rank *rank, rank_side *side) {
+  size_t bytes = rank->job->options.max_bytes;
+  for (int i = 0; i < 2 * BATCH; i++) {
+    void **buffer = i < BATCH ? &side->send[i] : &side->recv[i - BATCH];
+    if (rank->job->options.library_memory) {
+      if (!df_tool_rank_check(rank->self, dfcclMemAlloc(side->context, buffer, bytes),
+                              "dfcclMemAlloc"))
+        return false;
+    } else if ((*buffer = df_tool_memory_alloc(bytes)) == NULL) {
+      df_tool_rank_fail(rank->self, dfcclOutOfMemory, "no memory for a buffer of %zu bytes", bytes);
+      return false;
+    }
+    if (!df_tool_memory_zero(*buffer, bytes)) return refused(rank);
+  }
+  return true;
+}
+
+static void drop_buffers(const disorder_rank *rank, rank_side *side) {
+  for (int i = 0; i < 2 * BATCH; i++) {
+    void *buffer = i < BATCH ? side->send[i] : side->recv[i - BATCH];
+    if (!rank->job->options.library_memory)
+      df_tool_memory_free(buffer, rank->job->options.max_bytes);
+    else if (!df_tool_rank_check(rank->self, dfcclMemFree(side->context, buffer), "dfcclMemFree"))
+      return;
+  }
+}
+
+/* Makes the rank's second context: one that reads other settings. A process's environment is set
+ * by one of its ranks while the others wait. */
+static bool open_patient(disorder_rank *rank) {
+  static const char *const variables[] = {"DFCCL_SPIN_FRONT", "DFCCL_SPIN_MIN"};
+  df_tool_rank *self = rank->self;
+  shared_state *shared = rank->job->shared;
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  bool sets = rank->job->options.processes || self->rank == 0;
+  config.backend = rank->job->options.backend;
+  config.timeoutMs = RUN_TIMEOUT_MS;
+  if (self->rank == 0 &&
+      !df_tool_rank_check(self, dfcclGetUniqueId(&shared->id), "dfcclGetUniqueId"))
+    return false;
+  for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+    if (sets && setenv(variables[i], NEVER_SET_ASIDE, 1) != 0) {
+      df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for the environment");
+      return false;
+    }
+  if (!meet(rank)) return false;
+  dfcclResult_t result =
+      dfcclInit(&rank->patient.context, self->n_ranks, shared->id, self->rank, &config);
+  if (result == dfcclSuccess) return true;
+  df_tool_rank_fail(self, result, "dfcclInit with thresholds at infinity: %s (%s)",
+                    dfcclGetErrorString(result), dfcclGetLastError(NULL));
+  return false;
+}
+
+static void disorder_rank_main(df_tool_rank *self) {
+  disorder_rank rank = {
+      .job = self->argument, .self = self, .automatic = {.context = self->context}};
+  const df_bench_options *options = &rank.job->options;
+  int most = options->iterations > MAX_BATCHES ? options->iterations : MAX_BATCHES;
+  int number = 0;
+  rank.orders = malloc((size_t)most * BATCH);
+  if (rank.orders == NULL)
+    df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for the orders of %d batches", most);
+  bool fine = rank.orders != NULL && open_patient(&rank) && make_buffers(&rank, &rank.automatic) &&
+              make_buffers(&rank, &rank.patient);
+  for (size_t bytes = options->min_bytes; fine && bytes <= options->max_bytes;
+       bytes *= options->factor)
+    fine = measure_size(&rank, bytes, number++);
+  if (self->rank == 0 && options->json && options->progress) df_tool_progress("%s", "");
+  /* After a failure the library may still own the buffers: they go with the process. */
+  if (fine) drop_buffers(&rank, &rank.automatic);
+  if (fine) drop_buffers(&rank, &rank.patient);
+  if (rank.patient.context != NULL) {
+    if (!fine) dfcclAbort(rank.patient.context);
+    df_tool_rank_check(self, dfcclDestroy(rank.patient.context), "dfcclDestroy");
+  }
+  free(rank.orders);
+}
+
+static void on_failure(void *argument) {
+  df_tool_barrier_break(&((disorder_job *)argument)->shared->barrier);
+}
+
+/* ---- results ---- */
+
+typedef struct {
+  double least, first_quartile, median, third_quartile;
+} spread;
+
+static int compare_doubles(const void *a, const void *b) {
+  double left = *(const double *)a, right = *(const double *)b;
+  return (left > right) - (left < right);
+}
+
+static double at_rank(const double *sorted, int count, double part) {
+  double place = part * (count - 1);
+  int below = (int)place;
+  if (below + 1 >= count) return sorted[count - 1];
+  return sorted[below] + (place - below) * (sorted[below + 1] - sorted[below]);
+}
+
+static spread spread_of(double *values, int count) {
+  qsort(values, (size_t)count, sizeof *values, compare_doubles);
+  return (spread){values[0], at_rank(values, count, 0.25), at_rank(values, count, 0.5),
+                  at_rank(values, count, 0.75)};
+}
+
+static spread times_of(const disorder_row *row, mode which, int rounds) {
+  double us[DF_BENCH_MAX_ROUNDS];
+  for (int i = 0; i < rounds; i++) us[i] = row->modes[which].us[i];
+  return spread_of(us, rounds);
+}
+
+static spread ratios_of(const disorder_row *row, mode which, int rounds) {
+  double ratios[DF_BENCH_MAX_ROUNDS];
+  for (int i = 0; i < rounds; i++)
+    ratios[i] = row->modes[which].us[i] / row->modes[compared_with[which]].us[i];
+  return spread_of(ratios, rounds);
+}
+
+static void print_header(const df_bench_options *options) {
+  printf("# dfccl-bench disorder: ranks %d (%s) backend %s memory %s\n", options->n_ranks,
+         options->processes ? "processes" : "threads", df_tool_backend_name(options->backend),
+         options->library_memory ? "dfccl" : "user");
+  printf("# batches of %d all-reduces, %s %s; rounds: %d seed: %llu validation: %d\n#\n", BATCH,
+         df_tool_type_of(options->type)->name, df_tool_operator_name(options->op), options->rounds,
+         (unsigned long long)options->seed, options->check);
+  printf("# %10s  %7s  %10s  %9s  %20s  %11s  %9s  %6s\n", "size", "batches", "mode", "time",
+         "ratio (quartiles)", "preemptions", "quits", "#wrong");
+  printf("# %10s  %7s  %10s  %9s  %20s  %11s  %9s  %6s\n", "(B)", "a turn", "", "(us)",
+         "of one round", "a batch", "a batch", "");
+  fflush(stdout);
+}
+
+static void print_row(const df_bench_options *options, const disorder_row *row) {
+  for (mode which = 0; which < MODES; which++) {
+    const mode_result *result = &row->modes[which];
+    spread ratios = ratios_of(row, which, options->rounds);
+    printf("%12zu  %7d  %10s  %9.2f  %5.2f (%5.2f, %5.2f)  %11.2f  %9.4f  ", row->bytes,
+           row->batches, mode_names[which], times_of(row, which, options->rounds).median,
+           ratios.median, ratios.first_quartile, ratios.third_quartile, result->preemptions,
+           result->quits);
+    if (result->wrong < 0)
+      printf("%6s", "N/A");
+    else
+      printf("%6lld", (long long)result->wrong);
+    printf("  of %s\n", mode_names[compared_with[which]]);
+  }
+  fflush(stdout);
+}
+
+static bool print_json(const df_bench_options *options, const shared_state *shared) {
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "op", "disorder");
+  cJSON_AddNumberToObject(object, "ranks", options->n_ranks);
+  cJSON_AddStringToObject(object, "backend", df_tool_backend_name(options->backend));
+  cJSON_AddBoolToObject(object, "processes", options->processes);
+  cJSON_AddNumberToObject(object, "collectives", BATCH);
+  cJSON_AddNumberToObject(object, "rounds", options->rounds);
+  cJSON_AddNumberToObject(object, "seed", (double)options->seed);
+  cJSON *results = cJSON_AddArrayToObject(object, "results");
+  for (int i = 0; i < shared->rows_done; i++)
+    for (mode which = 0; which < MODES; which++) {
+      const disorder_row *row = &shared->rows[i];
+      const mode_result *one = &row->modes[which];
+      spread times = times_of(row, which, options->rounds);
+      spread ratios = ratios_of(row, which, options->rounds);
+      double algbw = (double)row->bytes * BATCH / (times.median * 1e3);
+      cJSON *result = cJSON_CreateObject();
+      cJSON_AddNumberToObject(result, "bytes", (double)row->bytes);
+      cJSON_AddStringToObject(result, "mode", mode_names[which]);
+      cJSON_AddNumberToObject(result, "batches", row->batches);
+      cJSON_AddNumberToObject(result, "time_us_min", times.least);
+      cJSON_AddNumberToObject(result, "time_us_median", times.median);
+      cJSON_AddNumberToObject(result, "algbw_GBps", algbw);
+      cJSON_AddNumberToObject(result, "busbw_GBps",
+                              algbw * df_bench_bus_factor(DF_BENCH_ALLREDUCE, options->n_ranks));
+      cJSON_AddStringToObject(result, "compared_with", mode_names[compared_with[which]]);
+      cJSON_AddNumberToObject(result, "ratio_first_quartile", ratios.first_quartile);
+      cJSON_AddNumberToObject(result, "ratio_median", ratios.median);
+      cJSON_AddNumberToObject(result, "ratio_third_quartile", ratios.third_quartile);
+      cJSON_AddNumberToObject(result, "preemptions", one->preemptions);
+      cJSON_AddNumberToObject(result, "quits", one->quits);
+      if (one->wrong < 0)
+        cJSON_AddNullToObject(result, "wrong"); /* not checked */
+      else
+        cJSON_AddNumberToObject(result, "wrong", (double)one->wrong);
+      cJSON_AddItemToArray(results, result);
+    }
+  return df_tool_print_json(object);
+}
+
+static bool all_right(const shared_state *shared) {
+  for (int i = 0; i < shared->rows_done; i++)
+    for (mode which = 0; which < MODES; which++)
+      if (shared->rows[i].modes[which].wrong > 0) return false;
+  return true;
+}
+
+/* ---- the job ---- */
+
+static bool make_tables(disorder_job *job) {
+  size_t ranks = (size_t)job->options.n_ranks;
+  if (!job->options.check) return true;
+  job->inputs = calloc(ranks, sizeof *job->inputs);
+  for (size_t r = 0; job->inputs != NULL && r < ranks; r++)
+    if ((job->inputs[r] = df_bench_table(&job->data, (int)r)) == NULL) return false;
+  job->reduced = df_bench_table(&job->data, -1);
+  return job->inputs != NULL && job->reduced != NULL;
+}
+
+static void drop_tables(disorder_job *job) {
+  for (int r = 0; job->inputs != NULL && r < job->options.n_ranks; r++) free(job->inputs[r]);
+  free(job->inputs);
+  free(job->reduced);
+}
+
+static bool measure(disorder_job *job) {
+  const df_bench_options *options = &job->options;
+  char *reports = calloc((size_t)options->n_ranks, 1);
+  df_tool_job launch = {.n_ranks = options->n_ranks,
+                        .processes = options->processes,
+                        .config = DFCCL_CONFIG_INITIALIZER,
+                        .rank_main = disorder_rank_main,
+                        .argument = job,
+                        .on_failure = on_failure,
+                        .report_bytes = 1,
+                        .reports = reports};
+  launch.config.backend = options->backend;
+  launch.config.timeoutMs = RUN_TIMEOUT_MS;
+  if (!options->json) print_header(options);
+  bool fine = reports != NULL && df_tool_launch(&launch);
+  if (options->json) fine = print_json(options, job->shared) && fine;
+  free(reports);
+  return fine && all_right(job->shared);
+}
+
+int df_bench_disorder(const df_bench_options *options) {
+  disorder_job job = {.options = *options, .data = {options->type, options->op, options->n_ranks}};
+  size_t bytes = sizeof *job.shared + (size_t)options->n_ranks * sizeof(turn_report);
+  int sizes = 0;
+  if (job.options.rounds == 0) job.options.rounds = DEFAULT_ROUNDS;
+  for (size_t size = options->min_bytes; size <= options->max_bytes; size *= options->factor)
+    sizes++;
+  if (sizes > MAX_ROWS) df_tool_usage_error("more than %d sizes", MAX_ROWS);
+  job.shared = df_tool_shared_alloc(bytes);
+  bool fine = job.shared != NULL && make_tables(&job);
+  if (fine) {
+    df_tool_barrier_init(&job.shared->barrier, (unsigned)options->n_ranks);
+    fine = measure(&job);
+  } else {
+    df_tool_error("out of memory for %d ranks", options->n_ranks);
+  }
+  drop_tables(&job);
+  if (job.shared != NULL) df_tool_shared_free(job.shared, bytes);
+  return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
+}
