@@ -59,6 +59,8 @@ CUDA_EMULATOR_API void cuda_emulator_lose_device(int device);
 /* As the environment variables of that name; calls are counted from now on. 0: none. */
 CUDA_EMULATOR_API void cuda_emulator_fail_at(uint64_t call, int code);
 CUDA_EMULATOR_API void cuda_emulator_set_memory_operations(int enabled);
+/* Every stream says that it is being captured; nothing is. */
+CUDA_EMULATOR_API void cuda_emulator_set_capturing(int capturing);
 /* Memory that the host must not touch is poisoned for AddressSanitizer; 1 where that is checked. */
 CUDA_EMULATOR_API int cuda_emulator_guards_device_memory(void);
 

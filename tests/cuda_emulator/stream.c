@@ -347,11 +347,15 @@ EMULATOR_EXPORT cudaError_t cudaStreamGetDevice(cudaStream_t handle, int *device
   return fact_of_stream(handle, FACT_DEVICE, device);
 }
 
+static int capturing;
+void cuda_emulator_set_capturing(int now) { __atomic_store_n(&capturing, now, __ATOMIC_RELEASE); }
+
 EMULATOR_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t handle,
                                                   enum cudaStreamCaptureStatus *status) {
   ENTER();
   (void)handle;
-  *status = cudaStreamCaptureStatusNone;
+  *status = __atomic_load_n(&capturing, __ATOMIC_ACQUIRE) ? cudaStreamCaptureStatusActive
+                                                          : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 

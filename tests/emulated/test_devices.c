@@ -5,8 +5,10 @@
  *     context that it had before, or none.
  *   - A closed context leaves nothing on the device, and takes nothing away that another process
  *     has mapped; nor does dfcclMemFree, also after a failure.
+ *   - A process whose launches wait for what they launch is told so.
  *   - When a device is lost every run ends, once, with an error.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -60,6 +62,22 @@ DF_TEST(emulated_devices, the_current_context_stays_what_it_is, 120) {
     cuda_emulator_count(&counts);
     CHECK(counts.primary_contexts == (uint32_t)before, "contexts on devices of mask %x are left",
           counts.primary_contexts);
+  }
+  nothing_is_left();
+}
+
+/* A launch would wait until the daemon leaves. */
+DF_TEST(emulated_devices, launches_that_block_are_refused, 60) {
+  static const char *const values[] = {"1", "0", ""};
+  dfcclConfig_t config = df_config();
+  for (int i = 0; i < 3; i++) {
+    dfcclContext_t ctx = NULL;
+    setenv("CUDA_LAUNCH_BLOCKING", values[i], 1);
+    RESULT(dfcclInitAll(&ctx, 1, &config), i == 0 ? dfcclInvalidUsage : dfcclSuccess);
+    if (ctx != NULL) OK(dfcclDestroy(ctx));
+    if (i == 0)
+      CHECK(strstr(dfcclGetLastError(NULL), "CUDA_LAUNCH_BLOCKING") != NULL, "%s",
+            dfcclGetLastError(NULL));
   }
   nothing_is_left();
 }

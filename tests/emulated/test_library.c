@@ -3,6 +3,7 @@
  *   - dfcclRun*OnStream: the run takes its input when the stream has come to it, what is behind it
  *     on the stream finds the output, in any order of collectives on streams of their own; with the
  *     driver's stream memory operations and with kernels in their place.
+ *   - A stream that is being captured is refused.
  *   - cudaMalloc, cudaFree and cudaDeviceSynchronize between disordered collectives return.
  *   - While links are set up, and the device lets the calls wait, registering, submitting, testing
  *     and aborting do not wait.
@@ -11,6 +12,7 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "calls.h"
@@ -95,6 +97,26 @@ DF_TEST(emulated_library, streams_with_memory_operations, 120) { in_the_order_of
 DF_TEST(emulated_library, streams_with_kernels, 120) {
   cuda_emulator_set_memory_operations(0);
   in_the_order_of_streams();
+}
+
+/* A graph that is launched again would use a run's numbers again. */
+DF_TEST(emulated_library, a_stream_that_is_captured_is_refused, 60) {
+  dfcclContext_t ctx;
+  lane l;
+  df_make_contexts(&ctx, 1, NULL);
+  OK(dfcclRegisterAllReduce(ctx, 0, COUNT, dfcclUint32, dfcclSum, NULL));
+  open_lane(&l);
+  cuda_emulator_set_capturing(1);
+  RESULT(dfcclRunAllReduceOnStream(ctx, 0, l.input, l.output, l.stream, NULL, NULL),
+         dfcclInvalidUsage);
+  CHECK(strstr(dfcclGetLastError(ctx), "captured") != NULL, "%s", dfcclGetLastError(ctx));
+  cuda_emulator_set_capturing(0);
+  OK(dfcclRunAllReduceOnStream(ctx, 0, l.input, l.output, l.stream, NULL, NULL));
+  CUDA(cudaStreamSynchronize(l.stream));
+  OK(dfcclWaitAll(ctx));
+  close_lane(&l);
+  df_free_contexts(&ctx, 1);
+  nothing_is_left();
 }
 
 /* ---- calls that wait for the device */

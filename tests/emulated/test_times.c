@@ -16,7 +16,7 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-enum { TIMED_RUNS = 30 };
+enum { TIMED_RUNS = 30, MOST_TIMES = 1000 };
 typedef struct {
   uint64_t submitted, called; /* CLOCK_MONOTONIC */
 } timed_run;
@@ -31,19 +31,28 @@ static void expect_times(dfcclContext_t ctx, dfcclTime_t kind, size_t expected,
                          const timed_run *runs) {
   /* The clocks are compared by messages between two threads, which may not run for a while. */
   const uint64_t slack = 2000000000u;
-  uint64_t durations[TIMED_RUNS], moments[TIMED_RUNS];
+  uint64_t durations[MOST_TIMES], moments[MOST_TIMES];
   size_t count = 0;
   OK(dfcclGetTimes(ctx, kind, NULL, NULL, &count));
   CHECK(count == expected, "kind %d: %zu, not %zu", (int)kind, count, expected);
+  CHECK(count <= MOST_TIMES, "%zu", count);
   durations[0] = moments[0] = 0;
   count = 1; /* an array that is too short */
   OK(dfcclGetTimes(ctx, kind, durations, moments, &count));
   CHECK(count == expected, "kind %d: %zu, not %zu", (int)kind, count, expected);
+  uint64_t alone[2][MOST_TIMES]; /* one array may be asked for without the other */
+  OK(dfcclGetTimes(ctx, kind, alone[0], NULL, &count));
+  OK(dfcclGetTimes(ctx, kind, NULL, alone[1], &count));
   OK(dfcclGetTimes(ctx, kind, durations, moments, &count));
+  CHECK(memcmp(alone[0], durations, count * sizeof *durations) == 0, "kind %d: other durations",
+        (int)kind);
   for (size_t i = 0; i < count; i++) {
     const timed_run *run = runs ? &runs[i] : NULL;
     CHECK(i == 0 || moments[i] >= moments[i - 1], "kind %d: %zu is before its predecessor",
           (int)kind, i);
+    CHECK(alone[1][i] + slack >= moments[i] && alone[1][i] <= moments[i] + slack,
+          "kind %d: %llu, and alone %llu", (int)kind, (unsigned long long)moments[i],
+          (unsigned long long)alone[1][i]);
     CHECK(durations[i] < slack, "kind %d: %llu ns", (int)kind, (unsigned long long)durations[i]);
     CHECK(run == NULL ||
               (moments[i] + slack >= run->submitted && moments[i] <= run->called + slack),

@@ -1,7 +1,8 @@
 /*
  * A tuning table of a stranger: whatever the bytes are, they are refused with a sentence that names
  * the file and fits its room, and nothing of them is used; or every rule that was read makes sense,
- * can be written, and is read again as the same.
+ * can be written, and is read again as the same, and what is chosen by it can be cut into blocks,
+ * loops and chunks that cover the buffer.
  *
  * The input's first byte says what the rest is: the text itself, or numbers of words of the format,
  * so that whole rules come about by chance.
@@ -82,6 +83,45 @@ static void check_rule(const df_rule *rule) {
   DF_ASSERT(again.n_rules == 1 && memcmp(&again.rules[0], rule, sizeof *rule) == 0);
 }
 
+/* Plans grow with the group: those of some ranks will do. */
+enum { RANKS_MAX = 12 };
+
+/* A collective that the rule is for, as long as it says at least, and as it says at most. */
+static void check_shapes(const df_tuning *tuning, const df_rule *rule) {
+  const uint64_t lengths[] = {rule->bytes_least, rule->bytes_most};
+  df_shape_limits limits = {
+      .slot_bytes = 128 << 10, .slots = 4, .flagged_max = 4096, .block_min = 1, .max_blocks = 4};
+  if (rule->ranks_least > RANKS_MAX) return;
+  for (int i = 0; i < 2; i++) {
+    static df_shape shape;
+    df_choice choice;
+    const df_question question = {.operation = rule->operation,
+                                  .n = rule->ranks_least,
+                                  .bytes = lengths[i],
+                                  .memory = DF_MEMORY_PROCESS};
+    DF_ASSERT(df_choose(tuning, &question, &choice));
+    const df_plan_key key = {.operation = rule->operation,
+                             .algorithm = choice.algorithm,
+                             .n = question.n,
+                             .split = choice.split};
+    df_plan *plan = df_plan_make(&key);
+    DF_ASSERT(plan != NULL);
+    const df_shape_limits chosen = df_choice_limits(&choice, limits);
+    const uint64_t count = DF_MIN(lengths[i] / 4, DF_MAX_COUNT / question.n);
+    df_shape_make(&shape, plan, count, 4, &chosen);
+    DF_ASSERT(shape.n_blocks >= 1 && shape.n_blocks <= DF_MAX_BLOCKS);
+    DF_ASSERT(shape.n_slots >= 1 && shape.n_slots <= DF_MAX_LINK_SLOTS);
+    uint64_t covered = 0;
+    for (uint32_t b = 0; b < shape.n_blocks; b++) {
+      DF_ASSERT(shape.parts[b].first == covered || shape.parts[b].elements == 0);
+      DF_ASSERT((uint64_t)shape.parts[b].chunk * 4 <= chosen.slot_bytes);
+      covered += shape.parts[b].elements;
+    }
+    DF_ASSERT(covered == count);
+    df_plan_free(plan);
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static df_tuning tuning;
   char sentence[120];
@@ -103,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   memset(sentence, 'x', sizeof sentence);
   if (df_tuning_parse(&tuning, exact, bytes, "table", sentence, sizeof sentence)) {
     for (uint32_t i = 0; i < tuning.n_rules; i++) check_rule(&tuning.rules[i]);
+    for (uint32_t i = 0; i < tuning.n_rules && i < 4; i++) check_shapes(&tuning, &tuning.rules[i]);
   } else {
     DF_ASSERT(tuning.n_rules == 0);
     DF_ASSERT(memchr(sentence, '\0', sizeof sentence) != NULL);

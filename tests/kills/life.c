@@ -10,6 +10,7 @@
 
 #include "faults/inject.h"
 #include "moves.h"
+#include "support/kinds.h"
 #include "support/leftovers.h"
 #include "support/processes.h"
 
@@ -121,33 +122,12 @@ static bool takes_part(const rank_life *l, int c) {
   return df_position(&l->job->collectives[c].coll, l->rank) >= 0;
 }
 
-/* df_register and df_run of tests/support would clash with the library's own names. */
 static dfcclResult_t register_one(dfcclContext_t ctx, dfcclCollId_t id, const df_collective *coll) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.ranks = coll->group;
   options.nRanks = coll->group == NULL ? 0 : coll->members;
-  switch (coll->kind) {
-  case DF_ALL_REDUCE:
-    return dfcclRegisterAllReduce(ctx, id, coll->count, coll->type, coll->op, &options);
-  case DF_REDUCE:
-    return dfcclRegisterReduce(ctx, id, coll->count, coll->type, coll->op, coll->root, &options);
-  case DF_BROADCAST:
-    return dfcclRegisterBroadcast(ctx, id, coll->count, coll->type, coll->root, &options);
-  case DF_ALL_GATHER:
-    return dfcclRegisterAllGather(ctx, id, coll->count, coll->type, &options);
-  case DF_REDUCE_SCATTER:
-    return dfcclRegisterReduceScatter(ctx, id, coll->count, coll->type, coll->op, &options);
-  default:
-    return dfcclRegisterAllToAll(ctx, id, coll->count, coll->type, &options);
-  }
+  return df_register_kind(ctx, id, coll, &options);
 }
-
-typedef dfcclResult_t (*run_function)(dfcclContext_t, dfcclCollId_t, const void *, void *,
-                                      dfcclCallback_t, void *);
-static const run_function run_functions[DF_KIND_COUNT] = {
-    [DF_ALL_REDUCE] = dfcclRunAllReduce,         [DF_REDUCE] = dfcclRunReduce,
-    [DF_BROADCAST] = dfcclRunBroadcast,          [DF_ALL_GATHER] = dfcclRunAllGather,
-    [DF_REDUCE_SCATTER] = dfcclRunReduceScatter, [DF_ALL_TO_ALL] = dfcclRunAllToAll};
 
 /* The collectives in which this rank takes part, in an order of its own. */
 static int shuffled(rank_life *l, int *order) {
@@ -222,8 +202,8 @@ static void submit(rank_life *l, int c, run_record *run) {
     df_contribution(coll, position, run->run, 0, df_send_elements(coll), run->send);
   atomic_store(&run->calls, 0);
   run->accepted = false;
-  ACT(l, run_functions[coll->kind](l->ctx, (dfcclCollId_t)c, run->send, run->recv, count_callback,
-                                   run));
+  ACT(l,
+      df_run_kind(l->ctx, (dfcclCollId_t)c, coll->kind, run->send, run->recv, count_callback, run));
   run->accepted = l->error == dfcclSuccess;
   if (run->accepted) atomic_fetch_add(&l->stage->accepted, 1);
 }

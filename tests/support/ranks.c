@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/kinds.h"
 #include "support/memory.h"
 
 void df_make_contexts(dfcclContext_t *ctxs, int ranks, const dfcclConfig_t *config) {
@@ -39,38 +40,12 @@ dfcclResult_t df_register(dfcclContext_t ctx, dfcclCollId_t id, const df_collect
     options.ranks = identity;
     options.nRanks = coll->members;
   }
-  switch (coll->kind) {
-  case DF_ALL_REDUCE:
-    return dfcclRegisterAllReduce(ctx, id, coll->count, coll->type, coll->op, &options);
-  case DF_REDUCE:
-    return dfcclRegisterReduce(ctx, id, coll->count, coll->type, coll->op, coll->root, &options);
-  case DF_BROADCAST:
-    return dfcclRegisterBroadcast(ctx, id, coll->count, coll->type, coll->root, &options);
-  case DF_ALL_GATHER:
-    return dfcclRegisterAllGather(ctx, id, coll->count, coll->type, &options);
-  case DF_REDUCE_SCATTER:
-    return dfcclRegisterReduceScatter(ctx, id, coll->count, coll->type, coll->op, &options);
-  default:
-    return dfcclRegisterAllToAll(ctx, id, coll->count, coll->type, &options);
-  }
+  return df_register_kind(ctx, id, coll, &options);
 }
 
 dfcclResult_t df_run(dfcclContext_t ctx, dfcclCollId_t id, df_kind kind, const void *send,
                      void *recv, dfcclCallback_t callback, void *arg) {
-  switch (kind) {
-  case DF_ALL_REDUCE:
-    return dfcclRunAllReduce(ctx, id, send, recv, callback, arg);
-  case DF_REDUCE:
-    return dfcclRunReduce(ctx, id, send, recv, callback, arg);
-  case DF_BROADCAST:
-    return dfcclRunBroadcast(ctx, id, send, recv, callback, arg);
-  case DF_ALL_GATHER:
-    return dfcclRunAllGather(ctx, id, send, recv, callback, arg);
-  case DF_REDUCE_SCATTER:
-    return dfcclRunReduceScatter(ctx, id, send, recv, callback, arg);
-  default:
-    return dfcclRunAllToAll(ctx, id, send, recv, callback, arg);
-  }
+  return df_run_kind(ctx, id, kind, send, recv, callback, arg);
 }
 
 void df_register_all(dfcclContext_t *ctxs, dfcclCollId_t id, const df_collective *coll) {

@@ -33,6 +33,11 @@ dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_card *cards)) {
 
 void stage_open(df_stage *s) { OK(stage_open_with(s, NULL)); }
 
+void stage_open_with_bell(df_stage *s) {
+  stage_open(s);
+  stage_offer_segment(s, 0, DF_PAGE, DF_SEGMENT_HOME);
+}
+
 void stage_die(df_stage *s, int peer) {
   if (s->peers[peer] >= 0) close(s->peers[peer]);
   s->peers[peer] = -1;
@@ -95,4 +100,35 @@ df_announcement stage_announcement_of(const df_stage *s, dfcclCollId_t id) {
   df_announcement announcement = df_coll_announcement(df_find(s->context, id));
   pthread_mutex_unlock(&s->context->lock);
   return announcement;
+}
+
+static dfcclCollOptions_t of_two(void) {
+  static const int ranks[] = {0, 1};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = ranks;
+  options.nRanks = 2;
+  return options;
+}
+
+dfcclResult_t stage_register_of_two(const df_stage *s, dfcclCollId_t id) {
+  const dfcclCollOptions_t options = of_two();
+  return dfcclRegisterAllReduce(s->context, id, STAGE_COUNT, dfcclInt8, dfcclSum, &options);
+}
+
+static int is_in_daemon(const df_stage *s, dfcclCollId_t id) {
+  pthread_mutex_lock(&s->context->lock);
+  int runs = df_runs_in_device(df_find(s->context, id)) > 0;
+  pthread_mutex_unlock(&s->context->lock);
+  return runs;
+}
+
+void stage_begin_broadcast(const df_stage *s, dfcclCollId_t id, size_t count, const void *send,
+                           void *recv) {
+  const dfcclCollOptions_t options = of_two();
+  stage_offer_segment(s, 0, DF_PAGE, DF_SEGMENT_HOME);
+  OK(dfcclRegisterBroadcast(s->context, id, count, dfcclInt8, 1, &options));
+  const df_announcement announcement = stage_announcement_of(s, id);
+  stage_announce(s, id, &announcement);
+  OK(dfcclRunBroadcast(s->context, id, send, recv, NULL, NULL));
+  EVENTUALLY(is_in_daemon(s, id));
 }

@@ -6,7 +6,7 @@
 #include "host/context.h"
 #include "support/harness.h"
 
-enum { STAGE_RANKS = 3 };
+enum { STAGE_RANKS = 3, STAGE_COUNT = 100 };
 
 typedef struct df_stage {
   dfcclContext_t context; /* rank 0 */
@@ -21,6 +21,8 @@ typedef union df_datagram {
 void stage_open(df_stage *s);
 /* change: what the ranks say about themselves. */
 dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_card *cards));
+/* Rank 1 has said where its bell is, so that links with it can stand. */
+void stage_open_with_bell(df_stage *s);
 /* Destroys the context, closes what is left of the ends. */
 void stage_close(df_stage *s);
 /* A peer's process ends. */
@@ -39,6 +41,11 @@ void stage_handle(const df_stage *s, df_message *message, int fd);
 void stage_offer_segment(const df_stage *s, uint64_t id, uint64_t bytes, uint64_t use);
 /* A collective of ranks 0 and 1, as rank 1 announces it. */
 void stage_announce(const df_stage *s, dfcclCollId_t id, const df_announcement *announcement);
+/* An all-reduce of ranks 0 and 1, of STAGE_COUNT bytes. */
+dfcclResult_t stage_register_of_two(const df_stage *s, dfcclCollId_t id);
+/* Rank 0 receives `count` bytes that rank 1 never sends: returns when the run is in the daemon. */
+void stage_begin_broadcast(const df_stage *s, dfcclCollId_t id, size_t count, const void *send,
+                           void *recv);
 /* What a member announces that registers the same. */
 df_announcement stage_announcement_of(const df_stage *s, dfcclCollId_t id);
 

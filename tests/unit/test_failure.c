@@ -22,7 +22,7 @@
 
 #include "stage.h"
 
-enum { RANKS = STAGE_RANKS, COLL = 7, COUNT = 100 };
+enum { RANKS = STAGE_RANKS, COLL = 7, COUNT = STAGE_COUNT };
 
 static void register_on_all(const df_stage *s) {
   OK(dfcclRegisterAllReduce(s->context, COLL, COUNT, dfcclInt8, dfcclSum, NULL));
@@ -131,25 +131,9 @@ DF_TEST(failure, otherwise_it_is_unmapped, 30) {
   stage_close(&s);
 }
 
-static int is_in_daemon(const df_stage *s) {
-  pthread_mutex_lock(&s->context->lock);
-  int runs = df_runs_in_device(df_find(s->context, COLL)) > 0;
-  pthread_mutex_unlock(&s->context->lock);
-  return runs;
-}
-
 /* Rank 1's broadcast fails, while rank 0 has given it `send` and `recv`. */
 static void fail_a_broadcast(const df_stage *s, const void *send, void *recv) {
-  static const int ranks[] = {0, 1};
-  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
-  options.ranks = ranks;
-  options.nRanks = 2;
-  stage_offer_segment(s, 0, DF_PAGE, DF_SEGMENT_HOME);
-  OK(dfcclRegisterBroadcast(s->context, COLL, COUNT, dfcclInt8, 1, &options));
-  const df_announcement announcement = stage_announcement_of(s, COLL);
-  stage_announce(s, COLL, &announcement);
-  OK(dfcclRunBroadcast(s->context, COLL, send, recv, NULL, NULL));
-  EVENTUALLY(is_in_daemon(s));
+  stage_begin_broadcast(s, COLL, COUNT, send, recv);
   stage_say(s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclMismatch},
             "it is another one");
   RESULT(dfcclWait(s->context, COLL), dfcclMismatch);
@@ -179,16 +163,6 @@ DF_TEST(failure, what_a_failed_run_was_given_stays_mapped, 30) {
   }
 }
 
-/* ---- messages by hand */
-
-static dfcclResult_t register_of_two(const df_stage *s, dfcclCollId_t id) {
-  static const int ranks[] = {0, 1};
-  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
-  options.ranks = ranks;
-  options.nRanks = 2;
-  return dfcclRegisterAllReduce(s->context, id, COUNT, dfcclInt8, dfcclSum, &options);
-}
-
 /* ---- a rank that has left */
 
 /* It had no memory for the message that deregisters: whether its announcement comes before our
@@ -197,15 +171,14 @@ DF_TEST(failure, who_has_left_is_waited_for_no_more, 30) {
   int8_t buffer[COUNT] = {0};
   for (int early = 0; early < 2; early++) {
     df_stage s;
-    stage_open(&s);
-    stage_offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
-    OK(register_of_two(&s, COLL));
+    stage_open_with_bell(&s);
+    OK(stage_register_of_two(&s, COLL));
     const df_announcement announcement = stage_announcement_of(&s, COLL);
     stage_announce(&s, COLL, &announcement);
     if (early) stage_announce(&s, COLL + 1, &announcement);
     OK(dfcclRunAllReduce(s.context, COLL, buffer, buffer, NULL, NULL)); /* perhaps with rank 1 */
     stage_handle(&s, &(df_message){.kind = DF_MESSAGE_BYE}, -1);
-    if (early) OK(register_of_two(&s, COLL + 1));
+    if (early) OK(stage_register_of_two(&s, COLL + 1));
     RESULT(dfcclRunAllReduce(s.context, COLL + early, buffer, buffer, NULL, NULL),
            dfcclRemoteError);
     const char *sentence = dfcclGetLastError(s.context);
@@ -220,7 +193,7 @@ DF_TEST(failure, who_has_left_takes_no_memory, 30) {
   stage_open(&s);
   stage_handle(&s, &(df_message){.kind = DF_MESSAGE_BYE}, -1);
   for (dfcclCollId_t id = 0; id < 100; id++) {
-    OK(register_of_two(&s, id));
+    OK(stage_register_of_two(&s, id));
     OK(dfcclDeregister(s.context, id));
   }
   CHECK(ck_hs_count(&s.context->remotes) == 0, "%lu records are kept",

@@ -10,27 +10,14 @@
 
 #include "stage.h"
 
-enum { COLL = 7, COUNT = 100 };
-
-static dfcclResult_t register_of_two(const df_stage *s, dfcclCollId_t id) {
-  static const int ranks[] = {0, 1};
-  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
-  options.ranks = ranks;
-  options.nRanks = 2;
-  return dfcclRegisterAllReduce(s->context, id, COUNT, dfcclInt8, dfcclSum, &options);
-}
-
-static void open_with_bell(df_stage *s) {
-  stage_open(s);
-  stage_offer_segment(s, 0, DF_PAGE, DF_SEGMENT_HOME);
-}
+enum { COLL = 7, COUNT = STAGE_COUNT };
 
 static void differs(size_t offset, const char *words) {
   df_stage s;
   int8_t buffer[COUNT] = {0};
   const uint32_t unheard_of = 4711;
-  open_with_bell(&s);
-  OK(register_of_two(&s, COLL));
+  stage_open_with_bell(&s);
+  OK(stage_register_of_two(&s, COLL));
   df_announcement announcement = stage_announcement_of(&s, COLL);
   memcpy((uint8_t *)&announcement + offset, &unheard_of, sizeof unheard_of);
   stage_announce(&s, COLL, &announcement);
@@ -61,14 +48,14 @@ static unsigned long records(const df_stage *s) {
 /* The peer announces a second time and deregisters that, before it deregisters the first. */
 DF_TEST(match, announcements_end_in_any_order, 30) {
   df_stage s;
-  open_with_bell(&s);
-  OK(register_of_two(&s, COLL));
+  stage_open_with_bell(&s);
+  OK(stage_register_of_two(&s, COLL));
   const df_announcement announcement = stage_announcement_of(&s, COLL);
   stage_announce(&s, COLL, &announcement);
   OK(dfcclDeregister(s.context, COLL));
   CHECK(records(&s) == 1, "%lu records of one announcement", records(&s));
   stage_announce(&s, COLL, &announcement);
-  OK(register_of_two(&s, COLL));
+  OK(stage_register_of_two(&s, COLL));
   stage_handle(&s, &(df_message){.kind = DF_MESSAGE_DEREGISTER, .id = COLL}, -1);
   OK(dfcclDeregister(s.context, COLL));
   CHECK(records(&s) == 1, "%lu records are left of the first announcement", records(&s));

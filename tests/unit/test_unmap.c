@@ -180,26 +180,6 @@ static void unmap(const df_stage *s, uint64_t id, int may_be_read) {
             NULL);
 }
 
-/* Rank 0 receives what rank 1 never sends: a run in the daemon. */
-static void begin_run(const df_stage *s, int8_t *buffer) {
-  static const int ranks[] = {0, 1};
-  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
-  options.ranks = ranks;
-  options.nRanks = 2;
-  stage_offer_segment(s, 0, BYTES, DF_SEGMENT_HOME);
-  OK(dfcclRegisterBroadcast(s->context, 1, 1, dfcclInt8, 1, &options));
-  const df_announcement announcement = stage_announcement_of(s, 1);
-  stage_announce(s, 1, &announcement);
-  OK(dfcclRunBroadcast(s->context, 1, buffer, buffer, NULL, NULL));
-}
-
-static int is_in_daemon(const df_stage *s) {
-  pthread_mutex_lock(&s->context->lock);
-  int runs = df_runs_in_device(df_find(s->context, 1)) > 0;
-  pthread_mutex_unlock(&s->context->lock);
-  return runs;
-}
-
 DF_TEST(unmap, mappings_are_closed_when_their_owner_asks, 30) {
   df_stage s;
   open_with_exports(&s);
@@ -220,8 +200,7 @@ DF_TEST(unmap, what_a_run_may_be_reading_stays_mapped, 30) {
   df_stage s;
   int8_t buffer = 0;
   open_with_exports(&s);
-  begin_run(&s, &buffer);
-  EVENTUALLY(is_in_daemon(&s));
+  stage_begin_broadcast(&s, 1, 1, &buffer, &buffer);
   map(&s, 5);
   map(&s, 6);
   unmap(&s, 5, 1);
