@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/harness.h"
 
@@ -72,8 +73,10 @@ DF_TEST(settings, defaults, 30) {
   CHECK(s.max_blocks == 1 && s.queue_depth == 1024, "%lld blocks, depth %lld", s.max_blocks,
         s.queue_depth);
   CHECK(s.backend == dfcclBackendCpu && s.isa[0] == '\0' && s.record[0] == '\0', "words");
-  df_settings few = s, many = s, cuda = s;
+  df_settings few = s, many = s, cuda = s, crowded_cuda;
   cuda.backend = dfcclBackendCuda;
+  crowded_cuda = cuda;
+  df_settings_complete(&crowded_cuda, 5, 4);
   df_settings_complete(&few, 4, 4);
   df_settings_complete(&many, 5, 4);
   df_settings_complete(&cuda, 4, 4);
@@ -83,6 +86,10 @@ DF_TEST(settings, defaults, 30) {
   CHECK(few.quit_polls > many.quit_polls && many.quit_polls > 0, "more ranks than cores");
   CHECK(few.yield_polls > many.yield_polls && many.yield_polls > 0, "more ranks than cores");
   CHECK(cuda.spin_front > few.spin_front && cuda.spin_min > few.spin_min, "two kinds of devices");
+  CHECK(cuda.spin_boost > few.spin_boost && cuda.fetch_polls > few.fetch_polls,
+        "two kinds of devices");
+  CHECK(crowded_cuda.quit_polls == cuda.quit_polls, "a GPU does not share the host's cores");
+  CHECK(s.device == -1 && !s.launches_block, "device %lld", (long long)s.device);
 }
 
 DF_TEST(settings, what_is_given_is_not_completed, 30) {
@@ -96,6 +103,7 @@ DF_TEST(settings, what_is_given_is_not_completed, 30) {
   CHECK(s.spin_front == 7 && s.spin_min == 7 && s.spin_boost == 7 && s.fetch_polls == 7 &&
             s.quit_polls == 7 && s.yield_polls == 7,
         "a given threshold was replaced");
+  CHECK(s.backend == dfcclBackendCuda || s.device == -1, "device %lld", (long long)s.device);
   setenv("DFCCL_FETCH_POLLS", "0", 1);
   OK(df_settings_read(&s, NULL));
   df_settings_complete(&s, 5, 4);
@@ -106,6 +114,7 @@ DF_TEST(settings, powers_of_two, 30) {
   refused("DFCCL_SLOTS", "3");
   refused("DFCCL_SLOTS", "63");
   refused("DFCCL_CONTEXT_SLOTS", "3");
+  refused("DFCCL_CUDA_THREADS", "48");
   CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 1000).queue_depth == 1024, "rounded up");
   CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 1).queue_depth == DF_MIN_QUEUE_DEPTH, "rounded up");
   CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 4096).queue_depth == 4096, "as it is");
@@ -131,11 +140,43 @@ DF_TEST(settings, words, 30) {
   refused("DFCCL_RECORD", "");
   refused("DFCCL_TUNING", path);
   refused("DFCCL_TUNING", "");
-  refused("DFCCL_TUNING", "/tmp");      /* a directory opens and cannot be read */
-  refused("DFCCL_TUNING", "/dev/zero"); /* more than a table may have */
+  refused("DFCCL_TUNING", "/tmp"); /* opens and cannot be read */
+  CHECK(strstr(df_last_sentence(), "directory") != NULL, "\"%s\"", df_last_sentence());
+  refused("DFCCL_TUNING", "/dev/zero");
+  CHECK(strstr(df_last_sentence(), "more than") != NULL, "\"%s\"", df_last_sentence());
   refused("DFCCL_TUNING", "/dev/null"); /* a table has a first line */
+  path[512] = '\0';
+  refused("DFCCL_RECORD", path);
   path[511] = '\0';
   CHECK(strcmp(accepted("DFCCL_RECORD", path).record, path) == 0, "the longest path");
+}
+
+/* Empty lines up to so many bytes. */
+static void fill_table(const char *path, size_t bytes) {
+  static const char head[] = DF_TUNING_HEADER "\n";
+  FILE *file = fopen(path, "w");
+  CHECK(file != NULL && fputs(head, file) >= 0, "no file");
+  for (size_t i = sizeof head - 1; i < bytes; i++) fputc(i % 100 ? ' ' : '\n', file);
+  fclose(file);
+}
+
+DF_TEST(settings, the_longest_table, 30) {
+  char path[] = "/tmp/dfccl-test-XXXXXX";
+  int fd = mkstemp(path);
+  CHECK(fd >= 0, "mkstemp");
+  close(fd);
+  fill_table(path, DF_MAX_TUNING_BYTES);
+  CHECK(accepted("DFCCL_TUNING", path).tuning.n_rules == 0, "rules");
+  fill_table(path, DF_MAX_TUNING_BYTES + 1);
+  refused("DFCCL_TUNING", path);
+  CHECK(strstr(df_last_sentence(), "more than") != NULL, "\"%s\"", df_last_sentence());
+  unlink(path);
+}
+
+DF_TEST(settings, launches_that_block_are_known, 30) {
+  CHECK(accepted("CUDA_LAUNCH_BLOCKING", "1").launches_block, "1");
+  CHECK(!accepted("CUDA_LAUNCH_BLOCKING", "0").launches_block, "0");
+  CHECK(!accepted("CUDA_LAUNCH_BLOCKING", "").launches_block, "nothing");
 }
 
 static void field_refused(const dfcclConfig_t *config, const char *field) {
@@ -174,6 +215,16 @@ DF_TEST(settings, configuration_fields, 30) {
   config = standard;
   config.device = -2;
   field_refused(&config, "device");
+  config = standard; /* what is at the ends of the ranges is taken */
+  config.backend = dfcclBackendCpu;
+  config.maxBlocks = DF_MAX_BLOCKS;
+  config.queueDepth = DF_MAX_QUEUE_DEPTH;
+  config.device = 3;
+  OK(df_settings_read(&settings, &config));
+  CHECK(settings.max_blocks == DF_MAX_BLOCKS && settings.queue_depth == DF_MAX_QUEUE_DEPTH &&
+            settings.device == 3,
+        "%lld blocks, depth %lld, device %lld", settings.max_blocks, settings.queue_depth,
+        (long long)settings.device);
 }
 
 DF_TEST(settings, configuration_goes_before_environment, 30) {
@@ -196,6 +247,8 @@ DF_TEST(settings, a_failure_changes_nothing, 30) {
   memset(&s, 0x5a, sizeof s);
   df_settings before = s;
   setenv("DFCCL_NAP_US", "soon", 1);
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  RESULT(df_settings_read(&s, &config), dfcclInvalidUsage);
   RESULT(df_settings_read(&s, NULL), dfcclInvalidUsage);
   CHECK(memcmp(&s, &before, sizeof s) == 0, "the settings were written");
 }
