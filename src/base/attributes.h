@@ -28,6 +28,10 @@
 #define DF_ALIGNED(n) __attribute__((aligned(n)))
 #define DF_LIKELY(x) __builtin_expect(!!(x), 1)
 #define DF_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Out of the way of the code around its call, which is never or seldom reached. */
+#define DF_COLD __attribute__((cold, noinline))
+/* The same of what is reached often, but not on the shortest way. */
+#define DF_APART __attribute__((noinline))
 #define DF_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
 #define DF_MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -9,11 +9,15 @@
 #include "host/growing.h"
 #include "host/launcher.h"
 
-static dfcclResult_t check_context(const dfcclContext_t context) {
-  if (context != NULL && context->magic == DF_CONTEXT_MAGIC) return dfcclSuccess;
+static DF_COLD dfcclResult_t refuse_context(const dfcclContext_t context) {
   return df_fail(dfcclInvalidArgument,
                  context ? "ctx %p is not a context, or was destroyed" : "ctx is NULL",
                  (void *)context);
+}
+
+static inline dfcclResult_t check_context(const dfcclContext_t context) {
+  if (DF_LIKELY(context != NULL && context->magic == DF_CONTEXT_MAGIC)) return dfcclSuccess;
+  return refuse_context(context);
 }
 
 #define DF_CHECK_CONTEXT(context)                                                                  \

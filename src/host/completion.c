@@ -50,13 +50,14 @@ static df_coll *stranded(dfcclContext_t context) {
   return NULL;
 }
 
-/* [lock] The daemon is through with the oldest run that it holds of this collective. */
-static df_run retire(dfcclContext_t context, df_coll *coll) {
+/* [lock] The daemon is through with the oldest run that it holds of this collective. Inline, so
+ * that of the run's record only what is needed is read. */
+static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(coll->retired < coll->admitted);
   df_run run = coll->in_device[coll->retired % DF_RUNS_AHEAD];
   if (df_runs_in_device(coll) > 1) context->surplus--;
   coll->retired++;
-  df_check_run_limit(context, coll);
+  if (DF_UNLIKELY(coll->submitted > coll->run_limit)) df_check_run_limit(context, coll);
   if (coll->backlog_length > 0) {
     df_list(context, coll);
     df_admit_listed(context);
@@ -65,12 +66,12 @@ static df_run retire(dfcclContext_t context, df_coll *coll) {
 }
 
 /* [lock] */
-static void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
-                       dfcclResult_t status) {
+static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
+                              dfcclResult_t status) {
   if (run->ticket) context->ops->stream_release(context, run->ticket);
   coll->taken++;
   df_publish_u64(&context->runs_taken, context->runs_taken + 1);
-  if (status == dfcclSuccess) return;
+  if (DF_LIKELY(status == dfcclSuccess)) return;
   if (coll->words->status == dfcclSuccess)
     df_store_relaxed_u32(&coll->words->status, (uint32_t)status);
   if (context->wait_all_status == dfcclSuccess) context->wait_all_status = status;
@@ -113,22 +114,18 @@ static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status)
 
 /* [lock] The run's callback, if any, has returned. The context's count goes first: a thread that
  * sees its collective complete, without the lock, finds the context no busier than that. */
-static void finish(dfcclContext_t context, df_coll *coll) {
+static inline void finish(dfcclContext_t context, df_coll *coll) {
   df_publish_u64(&context->runs_completed, context->runs_completed + 1);
   df_publish_u64(&coll->words->completed, coll->words->completed + 1);
 }
 
-/* [lock] Room for one more outstanding run's callback, made before the run is accepted: completing
- * needs no memory. */
-dfcclResult_t df_reserve_callback(dfcclContext_t context) {
+DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
   df_callback_queue *queue = &context->callbacks;
-  uint64_t outstanding = context->runs_accepted - context->runs_completed;
-  if (outstanding < queue->capacity) return dfcclSuccess;
   uint64_t capacity = queue->capacity ? queue->capacity * 2 : 64;
   df_pending_callback *larger = malloc(capacity * sizeof *larger);
   if (larger == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the callbacks of %llu outstanding runs",
-                   (unsigned long long)outstanding);
+                   (unsigned long long)(context->runs_accepted - context->runs_completed));
   for (uint64_t i = queue->head; i != queue->tail; i++)
     larger[i % capacity] = queue->entries[i % queue->capacity];
   free(queue->entries);
@@ -137,23 +134,30 @@ dfcclResult_t df_reserve_callback(dfcclContext_t context) {
   return dfcclSuccess;
 }
 
+/* [lock] Behind those that wait already. */
+static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfcclCallback_t callback,
+                                    void *argument, dfcclResult_t status) {
+  df_callback_queue *queue = &context->callbacks;
+  DF_ASSERT(queue->tail - queue->head < queue->capacity);
+  coll->references++; /* the callback may deregister it */
+  queue->entries[queue->tail % queue->capacity] = (df_pending_callback){
+      .coll = coll, .callback = callback, .argument = argument, .status = status};
+  df_publish_u64(&queue->tail, queue->tail + 1);
+}
+
 /*
  * [lock] A run that was taken. Without a callback it is finished on the spot, unless earlier ones
  * still wait for theirs: a count of finished runs must never run ahead of an unfinished one.
  * Returns 1 if it was finished.
  */
-static uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
-                         dfcclResult_t status) {
+static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
+                                dfcclResult_t status) {
   df_callback_queue *queue = &context->callbacks;
   if (run->callback == NULL && queue->head == queue->tail && !queue->running) {
     finish(context, coll);
     return 1;
   }
-  DF_ASSERT(queue->tail - queue->head < queue->capacity);
-  coll->references++; /* the callback may deregister it */
-  queue->entries[queue->tail % queue->capacity] = (df_pending_callback){
-      .coll = coll, .callback = run->callback, .argument = run->argument, .status = status};
-  df_publish_u64(&queue->tail, queue->tail + 1);
+  defer_callback(context, coll, run->callback, run->argument, status);
   return 0;
 }
 

@@ -83,9 +83,11 @@ typedef struct df_coll {
   dfcclDataType_t type;
   dfcclRedOp_t op;
   uint32_t root, n, position;
-  uint32_t *ranks;     /* [n_paired] group order */
-  uint32_t group_step; /* of the first n of them */
-  df_remote **remotes; /* [n] by position; NULL until bound, and for this rank */
+  int reads_input, writes_output; /* this rank, of the buffers of a run */
+  uint32_t element_mask;          /* bits of an address that must be 0 in them */
+  uint32_t *ranks;                /* [n_paired] group order */
+  uint32_t group_step;            /* of the first n of them */
+  df_remote **remotes;            /* [n] by position; NULL until bound, and for this rank */
   uint32_t n_bound;
   uint32_t
       n_paired; /* n, and ranks that a member with another group counts in: they must hear of us */
@@ -296,16 +298,31 @@ typedef struct df_registration {
 } df_registration;
 dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration);
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
-df_coll *df_find(dfcclContext_t context, dfcclCollId_t id); /* [lock] NULL: not registered */
+df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id); /* [lock] */
+/* [lock] NULL: not registered. */
+static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
+  if (DF_LIKELY(context->latest && context->latest->id == id)) return context->latest;
+  return df_look_up(context, id);
+}
 /* [lock] NULL: none, or one that is deregistered and kept by its callback. */
 static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) {
   df_coll *coll = context->by_index[index];
   return coll && !coll->deregistered ? coll : NULL;
 }
+const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
+                                      uint64_t *registration);
 /* What to look at to wait for a collective; *registration tells it from others that use the line
  * later. Takes the lock only for one that was not looked up lately. NULL: not registered. */
-const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
-                                   uint64_t *registration);
+static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
+                                                 uint64_t *registration) {
+  uint32_t index = df_load_relaxed_u32(&context->recent[id % DF_RECENT_IDS]);
+  if (DF_LIKELY(index != 0)) {
+    const df_wait_words *words = &context->wait_words[index - 1];
+    *registration = df_observe_u64(&words->registration);
+    if (DF_LIKELY(*registration != 0 && df_load_relaxed_u64(&words->id) == id)) return words;
+  }
+  return df_look_up_words(context, id, registration);
+}
 void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
 /* [lock] To the members from this position on, strangers included. */
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from);
@@ -345,8 +362,15 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment,
                    uint64_t offset); /* [lock] */
 
 /* submit.c */
-dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
-                        const void *send, void *recv, dfcclCallback_t callback, void *argument);
+/* Fills in what the run's record lacks. */
+dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                            df_run *run);
+static inline dfcclResult_t df_submit(dfcclContext_t context, df_operation operation,
+                                      dfcclCollId_t id, const void *send, void *recv,
+                                      dfcclCallback_t callback, void *argument) {
+  df_run run = {.send = send, .recv = recv, .callback = callback, .argument = argument};
+  return df_submit_run(context, operation, id, &run);
+}
 /* Begins when the stream comes to this call; the stream then waits until it is through. */
 dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
                                   const void *send, void *recv, void *stream,
@@ -355,7 +379,10 @@ void df_list(dfcclContext_t context, df_coll *coll); /* [lock] has something to 
 void df_unlist(dfcclContext_t context, df_coll *coll); /* [lock] */
 void df_admit_listed(dfcclContext_t context);          /* [lock] */
 void df_between_turns(void *context);
-uint32_t df_runs_in_device(const df_coll *coll);              /* [lock] */
+/* [lock] */
+static inline uint32_t df_runs_in_device(const df_coll *coll) {
+  return (uint32_t)(coll->admitted - coll->retired);
+}
 df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
 
 /* completion.c */
@@ -369,7 +396,14 @@ void df_reap_and_ring(void *context);             /* reaps, and leaves callbacks
 int df_completion_is_due(dfcclContext_t context); /* would df_complete find something? */
 /* A run of it has been executed without an SQE or a CQE. Returns how many were finished. */
 uint32_t df_reap_first_turn(dfcclContext_t context, df_coll *coll);
-dfcclResult_t df_reserve_callback(dfcclContext_t context); /* [lock] */
+dfcclResult_t df_grow_callbacks(dfcclContext_t context); /* [lock] */
+/* [lock] Room for one more outstanding run's callback, made before the run is accepted: completing
+ * needs no memory. */
+static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) {
+  uint64_t outstanding = context->runs_accepted - context->runs_completed;
+  if (DF_LIKELY(outstanding < context->callbacks.capacity)) return dfcclSuccess;
+  return df_grow_callbacks(context);
+}
 int df_has_outstanding(void *context);
 void df_ring_poller(void *context);
 int df_in_callback(void); /* the calling thread is inside a callback */
@@ -386,8 +420,11 @@ void df_visit(dfcclContext_t context, df_driver *driver);
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns);
 
 /* failure.c */
+dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t result);
 /* A failing call's sentence is the context's latest failure too. Returns result. */
-dfcclResult_t df_remember(dfcclContext_t context, dfcclResult_t result);
+static inline dfcclResult_t df_remember(dfcclContext_t context, dfcclResult_t result) {
+  return DF_LIKELY(result == dfcclSuccess) ? result : df_remember_failure(context, result);
+}
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence);                                     /* [lock] */
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence); /* [lock] */

@@ -22,8 +22,7 @@ const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
   return text;
 }
 
-dfcclResult_t df_remember(dfcclContext_t context, dfcclResult_t result) {
-  if (result == dfcclSuccess) return result;
+DF_COLD dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t result) {
   pthread_mutex_lock(&context->lock);
   snprintf(context->sentence, sizeof context->sentence, "%s", df_last_sentence());
   pthread_mutex_unlock(&context->lock);

@@ -66,8 +66,7 @@ dfcclResult_t df_registry_init(dfcclContext_t context) {
   return df_fail(dfcclOutOfMemory, "no memory for the table of announcements");
 }
 
-df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
-  if (context->latest && context->latest->id == id) return context->latest;
+DF_APART df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id) {
   df_coll *coll = ck_hs_get(&context->colls, coll_hash(&id, 0), &id);
   if (coll) context->latest = coll;
   return coll;
@@ -77,14 +76,8 @@ static uint32_t *recent_of(dfcclContext_t context, dfcclCollId_t id) {
   return &context->recent[id % DF_RECENT_IDS];
 }
 
-const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
-                                   uint64_t *registration) {
-  uint32_t index = df_load_relaxed_u32(recent_of(context, id));
-  if (index != 0) {
-    const df_wait_words *words = &context->wait_words[index - 1];
-    *registration = df_observe_u64(&words->registration);
-    if (*registration != 0 && df_load_relaxed_u64(&words->id) == id) return words;
-  }
+DF_APART const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
+                                               uint64_t *registration) {
   const df_wait_words *words = NULL;
   pthread_mutex_lock(&context->lock);
   const df_coll *coll = df_find(context, id);
@@ -200,6 +193,12 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
     coll->ranks[i] = options && options->ranks ? (uint32_t)options->ranks[i] : i;
     if (coll->ranks[i] == context->rank) coll->position = i;
   }
+  /* Neither where there are no elements. */
+  coll->reads_input =
+      coll->count != 0 && (coll->operation != DF_OP_BROADCAST || coll->position == coll->root);
+  coll->writes_output =
+      coll->count != 0 && (coll->operation != DF_OP_REDUCE || coll->position == coll->root);
+  coll->element_mask = (uint32_t)df_type_size(coll->type) - 1; /* sizes are powers of two */
   coll->group_step = df_group_step(coll->ranks, coll->n);
   *out = coll;
   return dfcclSuccess;

@@ -11,13 +11,9 @@
 #include "base/clock.h"
 #include "host/context.h"
 
-uint32_t df_runs_in_device(const df_coll *coll) {
-  return (uint32_t)(coll->admitted - coll->retired);
-}
-
 /* ---- lists ---- */
 
-static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, df_run run) {
+static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, const df_run *run) {
   if (coll->backlog_length == coll->backlog_capacity) {
     uint32_t capacity = coll->backlog_capacity ? coll->backlog_capacity * 2 : 8;
     df_run *larger = malloc(capacity * sizeof *larger);
@@ -31,7 +27,7 @@ static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, df_run 
     coll->backlog_capacity = capacity;
     coll->backlog_head = 0;
   }
-  coll->backlog[(coll->backlog_head + coll->backlog_length++) % coll->backlog_capacity] = run;
+  coll->backlog[(coll->backlog_head + coll->backlog_length++) % coll->backlog_capacity] = *run;
   context->backlog_length++;
   return dfcclSuccess;
 }
@@ -75,20 +71,20 @@ void df_unlist(dfcclContext_t context, df_coll *coll) {
 
 /* May one more run of it go to the daemon? The first one always may: no collective waits for
  * another's completion. */
-static int has_room(const dfcclContext_t context, const df_coll *coll) {
+static inline int has_room(const dfcclContext_t context, const df_coll *coll) {
   uint32_t in_device = df_runs_in_device(coll);
   return in_device == 0 || (in_device < DF_RUNS_AHEAD && context->surplus < DF_RUNS_AHEAD_POOL);
 }
 
 /* The callback and the arguments of the next run are recorded before the daemon can see them. */
-static inline void record_admission(df_coll *coll, df_run run) {
+static inline void record_admission(df_coll *coll, const df_run *run) {
   uint32_t slot = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
-  coll->in_device[slot] = run;
-  coll->descriptor->words->runs[slot] = (df_run_arguments){.send = run.send,
-                                                           .recv = run.recv,
-                                                           .send_reach = (uint16_t)run.send_reach,
-                                                           .recv_reach = (uint16_t)run.recv_reach,
-                                                           .ticket = run.ticket};
+  coll->in_device[slot] = *run;
+  coll->descriptor->words->runs[slot] = (df_run_arguments){.send = run->send,
+                                                           .recv = run->recv,
+                                                           .send_reach = (uint16_t)run->send_reach,
+                                                           .recv_reach = (uint16_t)run->recv_reach,
+                                                           .ticket = run->ticket};
 }
 
 static inline void count_admission(dfcclContext_t context, df_coll *coll) {
@@ -157,7 +153,7 @@ void df_admit_listed(dfcclContext_t context) {
     df_coll *coll = unlist_first(context);
     while (!sq_full && !context->held && coll->failed == dfcclSuccess && coll->ready &&
            coll->backlog_length > 0 && has_room(context, coll)) {
-      record_admission(coll, coll->backlog[coll->backlog_head]);
+      record_admission(coll, &coll->backlog[coll->backlog_head]);
       if (!push(context, coll)) {
         sq_full = 1;
         break;
@@ -196,33 +192,32 @@ void df_between_turns(void *host) {
 
 /* ---- one request ---- */
 
-static dfcclResult_t check_buffer(const df_coll *coll, const char *what, const void *buffer,
-                                  int needed) {
-  if (!needed) return dfcclSuccess;
+static DF_COLD dfcclResult_t refuse_buffer(const df_coll *coll, const char *what,
+                                           const void *buffer) {
   if (buffer == NULL)
     return df_fail(dfcclInvalidArgument,
                    "%s is NULL for collective %" PRIu64 " of %" PRIu64 " elements", what, coll->id,
                    coll->count);
-  size_t element = df_type_size(coll->type);
-  if (((uintptr_t)buffer & (element - 1)) != 0) /* sizes are powers of two */
-    return df_fail(dfcclInvalidArgument,
-                   "%s is %p, which is not aligned to the element's %zu bytes (collective %" PRIu64
-                   ")",
-                   what, buffer, element, coll->id);
+  return df_fail(dfcclInvalidArgument,
+                 "%s is %p, which is not aligned to the element's %zu bytes (collective %" PRIu64
+                 ")",
+                 what, buffer, df_type_size(coll->type), coll->id);
+}
+
+static inline int is_buffer(const df_coll *coll, const void *buffer) {
+  return buffer != NULL && ((uintptr_t)buffer & coll->element_mask) == 0;
+}
+
+static inline dfcclResult_t check_buffers(const df_coll *coll, const df_run *run) {
+  if (DF_UNLIKELY(coll->reads_input && !is_buffer(coll, run->send)))
+    return refuse_buffer(coll, "sendBuf", run->send);
+  if (DF_UNLIKELY(coll->writes_output && !is_buffer(coll, run->recv)))
+    return refuse_buffer(coll, "recvBuf", run->recv);
   return dfcclSuccess;
 }
 
-static dfcclResult_t check_buffers(const df_coll *coll, const void *send, const void *recv) {
-  if (coll->count == 0) return dfcclSuccess;
-  int is_root = coll->position == coll->root;
-  dfcclResult_t result =
-      check_buffer(coll, "sendBuf", send, coll->operation != DF_OP_BROADCAST || is_root);
-  if (result != dfcclSuccess) return result;
-  return check_buffer(coll, "recvBuf", recv, coll->operation != DF_OP_REDUCE || is_root);
-}
-
-static dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operation operation,
-                               dfcclCollId_t id) {
+static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll,
+                                        df_operation operation, dfcclCollId_t id) {
   if (context->broken != dfcclSuccess)
     return df_fail(context->broken, "%s", context->broken_sentence);
   if (coll == NULL)
@@ -233,11 +228,18 @@ static dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operati
                    "collective %" PRIu64 " is registered as %s, and was run as %s", id,
                    df_operation_name(coll->operation), df_operation_name(operation));
   if (coll->failed != dfcclSuccess) return df_fail(coll->failed, "%s", coll->sentence);
-  if (coll->submitted < coll->run_limit) return dfcclSuccess;
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
   if (coll->limit_rank_leaves) df_break(context, status, sentence);
   return df_fail(status, "%s", sentence);
+}
+
+static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operation operation,
+                                      dfcclCollId_t id) {
+  if (DF_LIKELY(context->broken == dfcclSuccess && coll != NULL && coll->operation == operation &&
+                coll->failed == dfcclSuccess && coll->submitted < coll->run_limit))
+    return dfcclSuccess;
+  return refuse_run(context, coll, operation, id);
 }
 
 /* What a submission leaves to be done when the lock has been let go of. */
@@ -247,59 +249,66 @@ typedef enum {
   DF_AFTER_FIRST_TURN /* it is to be taken */
 } df_aftermath;
 
-/* [lock] */
-static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, df_run run,
-                                   df_aftermath *after) {
-  dfcclResult_t reserved = df_reserve_callback(context);
-  if (reserved != dfcclSuccess) return reserved;
-  int straight = coll->ready && coll->backlog_length == 0 && !context->held &&
-                 has_room(context, coll) && !context->has_listed;
-  if (straight) {
-    record_admission(coll, run);
-    if (claim_first_turn(context, coll, run.callback != NULL))
-      *after = DF_AFTER_FIRST_TURN;
-    else if (push(context, coll))
-      *after = DF_AFTER_PUSH;
-    else
-      straight = 0;
-  }
-  if (!straight) {
-    if (context->backlog_length >= (uint64_t)context->settings.backlog)
-      return df_fail(dfcclInvalidUsage,
-                     "%" PRIu64
-                     " requests wait on rank %u already (DFCCL_BACKLOG is %lld): run %" PRIu64
-                     " of collective %" PRIu64 " was refused",
-                     context->backlog_length, context->rank, context->settings.backlog,
-                     coll->submitted, coll->id);
-    dfcclResult_t result = backlog_push(context, coll, run);
-    if (result != dfcclSuccess) return result;
-  }
-  df_publish_u64(&context->runs_accepted, context->runs_accepted + 1);
-  uint64_t number = coll->submitted++;
-  df_publish_u64(&coll->words->submitted, coll->submitted);
-  if (context->recorder) df_record_run(context, coll, number);
-  if (straight) return dfcclSuccess;
+/* [lock] The run waits in its collective's list. */
+static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll,
+                                           const df_run *run) {
+  if (context->backlog_length >= (uint64_t)context->settings.backlog)
+    return df_fail(dfcclInvalidUsage,
+                   "%" PRIu64
+                   " requests wait on rank %u already (DFCCL_BACKLOG is %lld): run %" PRIu64
+                   " of collective %" PRIu64 " was refused",
+                   context->backlog_length, context->rank, context->settings.backlog,
+                   coll->submitted, coll->id);
+  return backlog_push(context, coll, run);
+}
+
+/* [lock] It waits, and has been accepted: perhaps it need not wait. */
+static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) {
   if (!coll->ready) {
     df_links_progress(context, coll);
   } else {
     df_list(context, coll);
     df_admit_listed(context);
   }
+}
+
+/* [lock] */
+static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run *run,
+                                   df_aftermath *after) {
+  dfcclResult_t result = df_reserve_callback(context);
+  if (result != dfcclSuccess) return result;
+  int straight = coll->ready && coll->backlog_length == 0 && !context->held &&
+                 has_room(context, coll) && !context->has_listed;
+  if (DF_LIKELY(straight)) {
+    record_admission(coll, run);
+    if (claim_first_turn(context, coll, run->callback != NULL))
+      *after = DF_AFTER_FIRST_TURN;
+    else if (push(context, coll))
+      *after = DF_AFTER_PUSH;
+    else
+      straight = 0;
+  }
+  if (!straight && (result = keep_waiting(context, coll, run)) != dfcclSuccess) return result;
+  df_publish_u64(&context->runs_accepted, context->runs_accepted + 1);
+  uint64_t number = coll->submitted++;
+  df_publish_u64(&coll->words->submitted, coll->submitted);
+  if (context->recorder) df_record_run(context, coll, number);
+  if (!straight) admit_waiting(context, coll);
   return dfcclSuccess;
 }
 
-static inline dfcclResult_t request(dfcclContext_t context, df_operation operation,
-                                    dfcclCollId_t id, df_run run) {
+dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                            df_run *run) {
   df_aftermath after = DF_AFTER_NOTHING;
-  if (context->settings.timeout_ms) run.submitted_ns = df_clock_ns();
+  if (context->settings.timeout_ms) run->submitted_ns = df_clock_ns();
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, id);
   dfcclResult_t result = check_run(context, coll, operation, id);
-  if (result == dfcclSuccess) result = check_buffers(coll, run.send, run.recv);
-  if (result == dfcclSuccess) {
+  if (DF_LIKELY(result == dfcclSuccess)) result = check_buffers(coll, run);
+  if (DF_LIKELY(result == dfcclSuccess)) {
     if (context->user_memory) {
-      run.send_reach = df_memory_reach(context, run.send);
-      run.recv_reach = df_memory_reach(context, run.recv);
+      run->send_reach = df_memory_reach(context, run->send);
+      run->recv_reach = df_memory_reach(context, run->recv);
     }
     result = submit(context, coll, run, &after);
   }
@@ -308,17 +317,11 @@ static inline dfcclResult_t request(dfcclContext_t context, df_operation operati
     take_first_turn(context, coll);
   else if (after == DF_AFTER_PUSH)
     context->ops->submitted(context, 0, 1);
-  if (run.submitted_ns) {
+  if (run->submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
     if (df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);
   }
   return result;
-}
-
-dfcclResult_t df_submit(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
-                        const void *send, void *recv, dfcclCallback_t callback, void *argument) {
-  return request(context, operation, id,
-                 (df_run){.send = send, .recv = recv, .callback = callback, .argument = argument});
 }
 
 dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
@@ -331,12 +334,12 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation
                    context->rank, ops->name);
   dfcclResult_t result = ops->stream_begin(context, stream, &on_stream);
   if (result != dfcclSuccess) return result;
-  result = request(context, operation, id,
-                   (df_run){.send = send,
-                            .recv = recv,
-                            .ticket = on_stream.ticket,
-                            .callback = callback,
-                            .argument = argument});
+  df_run run = {.send = send,
+                .recv = recv,
+                .ticket = on_stream.ticket,
+                .callback = callback,
+                .argument = argument};
+  result = df_submit_run(context, operation, id, &run);
   if (result != dfcclSuccess) {
     ops->stream_release(context, on_stream.ticket);
     return result;

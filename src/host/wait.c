@@ -123,21 +123,34 @@ static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
   return status;
 }
 
-dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
-  if (df_in_callback()) return refuse_in_callback(context, "dfcclWait");
-  df_condition condition = {.context = context};
-  condition.words = df_find_words(context, id, &condition.registration);
-  if (condition.words == NULL) {
-    df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
-            context->rank);
-    return df_remember(context, dfcclInvalidArgument);
-  }
-  condition.target = df_observe_u64(&condition.words->submitted);
+static DF_COLD dfcclResult_t refuse_unknown(dfcclContext_t context, dfcclCollId_t id) {
+  df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
+          context->rank);
+  return df_remember(context, dfcclInvalidArgument);
+}
+
+static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
+                                       const df_wait_words *words, uint64_t registration,
+                                       uint64_t target) {
+  df_condition condition = {
+      .context = context, .words = words, .registration = registration, .target = target};
   uint32_t visits = drive_until(coll_done, &condition, 1);
   dfcclResult_t result = dfcclSuccess;
-  if (DF_UNLIKELY(df_load_relaxed_u32(&condition.words->status) != dfcclSuccess))
+  if (DF_UNLIKELY(df_load_relaxed_u32(&words->status) != dfcclSuccess))
     result = take_status(context, id, &condition);
   return leave(context, visits, result);
+}
+
+dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclWait");
+  uint64_t registration;
+  const df_wait_words *words = df_find_words(context, id, &registration);
+  if (words == NULL) return refuse_unknown(context, id);
+  uint64_t target = df_observe_u64(&words->submitted);
+  if (df_observe_u64(&words->completed) >= target &&
+      DF_LIKELY(df_load_relaxed_u32(&words->status) == dfcclSuccess))
+    return dfcclSuccess;
+  return wait_for(context, id, words, registration, target);
 }
 
 dfcclResult_t df_wait_all(dfcclContext_t context) {
