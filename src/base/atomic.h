@@ -63,6 +63,35 @@ DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
   df_publish_u64(p, v);
 #endif
 }
+/* Two words by one access of 16 bytes. Each by itself is a relaxed load or store, and they have no
+ * order: PTX takes a vector's elements for accesses of their own. */
+typedef struct DF_ALIGNED(16) df_word_pair {
+  uint64_t first, second;
+} df_word_pair;
+DF_CORE df_word_pair df_load_relaxed_pair(const df_word_pair *p) {
+  df_word_pair v;
+#if DF_ON_DEVICE && !defined(__CUDA_EMULATOR__)
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(v.first), "=l"(v.second)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
+#else
+  v.first = df_load_relaxed_u64(&p->first);
+  v.second = df_load_relaxed_u64(&p->second);
+#endif
+  return v;
+}
+DF_CORE void df_store_relaxed_pair(df_word_pair *p, df_word_pair v) {
+#if DF_ON_DEVICE && !defined(__CUDA_EMULATOR__)
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};"
+               :
+               : "l"(__cvta_generic_to_global(p)), "l"(v.first), "l"(v.second)
+               : "memory");
+#else
+  df_store_relaxed_u64(&p->second, v.second);
+  df_store_relaxed_u64(&p->first, v.first);
+#endif
+}
 DF_CORE uint32_t df_device_add_u32(uint32_t *p, uint32_t v) {
   return DF_ATOMIC_DEVICE(uint32_t, p).fetch_add(v, cuda::memory_order_acq_rel);
 }

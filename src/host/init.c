@@ -64,11 +64,13 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
   df_settings_complete(&context->settings, context->n_ranks, cores);
   context->n_cores = cores;
   const df_settings *s = &context->settings;
-  context->shape_limits = (df_shape_limits){.slot_bytes = (uint64_t)s->slot_bytes,
-                                            .slots = (uint32_t)s->slots,
-                                            .flagged_max = (uint32_t)s->flagged_max,
-                                            .block_min = (uint64_t)s->block_min,
-                                            .max_blocks = blocks};
+  context->shape_limits = (df_shape_limits){
+      .slot_bytes = (uint64_t)s->slot_bytes,
+      .slots = (uint32_t)s->slots,
+      .flagged_max = (uint32_t)s->flagged_max,
+      .words_max = s->backend == dfcclBackendCuda ? (uint32_t)s->cuda_words_max : 0,
+      .block_min = (uint64_t)s->block_min,
+      .max_blocks = blocks};
   return dfcclSuccess;
 }
 

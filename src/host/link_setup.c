@@ -16,6 +16,8 @@
  * waits for nobody run ahead. */
 enum { DF_DEEP_RING_STRIDE = 4096 + DF_CACHE_LINE, DF_AHEAD_RING_BYTES = 8192 };
 
+enum { DF_QUARTERED_SLOTS = 8 }; /* least slots of which three quarters do as well */
+
 enum { DF_FIRST_TURN_STEPS = 32 }; /* most primitives of a run that its submitter executes */
 
 static uint64_t log2_of(uint32_t power_of_two) {
@@ -61,8 +63,11 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
 }
 
 /* In a ring that is deep so that its sender can run ahead, slots are given back a quarter at a
- * time. Both ends find the same. */
+ * time; so are those of words, where giving back is all that costs a fence. Both ends find the
+ * same. */
 static uint16_t release_mask(const df_coll *coll, uint32_t n_slots) {
+  if (coll->shape.payload_offset == DF_LINK_WORDS)
+    return n_slots >= DF_QUARTERED_SLOTS ? (uint16_t)(n_slots / 4 - 1) : 0;
   int is_ahead = coll->shape.stride <= DF_DEEP_RING_STRIDE && n_slots > coll->shape.n_slots;
   return is_ahead ? (uint16_t)(n_slots / 4 - 1) : 0;
 }

@@ -131,7 +131,11 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
   const df_settings *settings = &context->settings;
   d->count = coll->count;
-  d->direct_min = settings->direct ? (uint64_t)settings->direct_min : UINT64_MAX;
+  /* Words say of nothing but themselves that it has come: a buffer that was lent is overwritten
+   * only after what its reader has sent later, which must then be in order. */
+  d->direct_min = settings->direct && coll->shape.payload_offset != DF_LINK_WORDS
+                      ? (uint64_t)settings->direct_min
+                      : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
   d->reaches = context->reaches;
   d->n_primitives = plan->n_primitives;

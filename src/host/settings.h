@@ -83,6 +83,8 @@
     "up to 20 times as long while nothing comes of it")                                            \
   X(cuda_nap_us, "DFCCL_CUDA_NAP_US", 20, 1, 100000,                                               \
     "CUDA: how long the launcher naps between looks at a running daemon")                          \
+  X(cuda_words_max, "DFCCL_CUDA_WORDS_MAX", 4096, 0, 65536,                                        \
+    "CUDA: payload bytes up to which messages travel in words that carry a flag each")             \
   X(cuda_timers, "DFCCL_CUDA_TIMERS", 0, 0, 1,                                                     \
     "CUDA: 1: the daemon notes how long its parts take (dfcclGetTimes); else it has no timers")    \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")

@@ -153,11 +153,13 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
                                              plan->scratch_pieces / grain * grain,
                                          (uint64_t)grain));
   uint64_t payload = 0;
+  uint32_t loops = 0;
   for (uint32_t b = 0; b < shape->n_blocks; b++) {
     df_part *part = &shape->parts[b];
     part->first = DF_MIN(b * share, count);
     cut(part, DF_MIN(share, count - part->first), pieces, chunk_max, grain);
     payload = DF_MAX(payload, (uint64_t)part->chunk * element_bytes);
+    loops = DF_MAX(loops, part->loops);
   }
   /* Of all blocks: a shorter part may be cut into fewer and larger chunks than a longer one. */
   shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
@@ -165,6 +167,8 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
   payload = DF_MIN(payload, DF_MAX(count * element_bytes, 1u));
   shape->payload_offset =
       payload <= limits->flagged_max ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;
+  if (payload <= limits->words_max && loops <= DF_LINK_WORDS_LOOPS)
+    shape->payload_offset = DF_LINK_WORDS;
   shape->stride = df_link_stride(DF_MAX(payload, 8u), shape->payload_offset);
   shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
   if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */

@@ -113,6 +113,7 @@ typedef struct df_shape_limits {
   uint64_t slot_bytes;  /* most payload of a slot */
   uint32_t slots;       /* of a link for large payloads */
   uint32_t flagged_max; /* bytes up to which a link is flagged */
+  uint32_t words_max;   /* bytes up to which payload travels in words; 0: the device has none */
   uint64_t block_min;   /* bytes below which another block is not worth it */
   uint32_t max_blocks;
 } df_shape_limits;

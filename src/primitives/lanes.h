@@ -38,6 +38,10 @@ typedef struct df_move {
   uint32_t announces; /* 0: an empty message, which is not sent */
   uint32_t borrows;   /* what was received is a lent buffer */
   uint32_t attends;   /* across steps: the host has given up a collective (df_lanes_attend) */
+  /* CUDA: the slot that was received, where it is in words, and their flag; the flag of the words
+   * to be written to the other slot, 0: it is not in words. */
+  const void *recv_words;
+  uint32_t recv_flag, send_flag;
 } df_move;
 
 #if defined(__CUDACC__)
@@ -47,12 +51,14 @@ typedef struct df_lanes {
   df_move *move;      /* in shared memory */
   df_timers *timers;  /* NULL: nothing is timed. A constant of each kernel, known to the compiler */
   uint32_t alternate; /* 0 or 1, the same for all lanes */
+  uint64_t held;      /* payload of the first pair of words that this lane has found */
 } df_lanes;
 
 /* All lanes, before anything else but their index and count. */
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) {
   lanes->move = move;
   lanes->alternate = 0;
+  lanes->held = 0;
 }
 DF_CORE int df_lanes_leads(const df_lanes *lanes) { return lanes->index == 0; }
 DF_CORE uint32_t df_lanes_index(const df_lanes *lanes) { return lanes->index; }
@@ -67,12 +73,36 @@ DF_CORE void df_lanes_sync(df_lanes *lanes) {
   DF_LANES_MEET(); /* of a test that executes lanes as threads of the host */
 #endif
 }
+/* All lanes meet. Returns whether the fact holds for each of them. */
+DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
+  (void)lanes;
+#if DF_ON_DEVICE
+  return __syncthreads_and(fact);
+#elif defined(DF_LANES_AGREE)
+  return DF_LANES_AGREE(fact);
+#else
+  return fact; /* one lane after the other */
+#endif
+}
+/* Leader: what is in words? After the links have been found ready. */
+DF_CORE void df_lanes_note_words(df_move *move) {
+  const int receives = move->announces && move->recv_link && df_link_has_words(move->recv_link);
+  const int sends = move->announces && move->send_link && df_link_has_words(move->send_link);
+  move->recv_words = receives ? df_link_slot(move->recv_link, move->recv_sequence) : NULL;
+  move->recv_flag = df_link_flag(move->recv_sequence);
+  move->send_flag = sends ? df_link_flag(move->send_sequence) : 0;
+}
+/* Will the leader announce anything by df_publish_fenced? */
+DF_CORE int df_lanes_announces(const df_move *move) {
+  return (move->send_link && move->announces && !move->send_flag) ||
+         (move->recv_link && df_link_releases(move->recv_link, move->recv_sequence));
+}
 /* After the bulk of a move, before the leader announces it by df_publish_fenced. One fence is
  * enough for all lanes: what they loaded and stored happens before the barrier, and the leader's
- * fence behind it, of system scope, is cumulative. */
+ * fence behind it, of system scope, is cumulative. Words need none. */
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   df_lanes_sync(lanes);
-  if (df_lanes_leads(lanes)) df_release_fence();
+  if (df_lanes_leads(lanes) && df_lanes_announces(lanes->move)) df_release_fence();
 }
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   (void)lanes;
@@ -142,6 +172,7 @@ DF_CORE uint32_t df_lanes_alternate(df_lanes *lanes) {
   return 0;
 }
 DF_CORE void df_lanes_sync(df_lanes *lanes) { (void)lanes; }
+DF_CORE void df_lanes_note_words(df_move *move) { (void)move; }
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) { (void)lanes; }
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   return df_load_relaxed_u32(lanes->interrupt) != 0;

@@ -8,8 +8,13 @@
  *   - right behind it (flagged: small payloads; data and flag share the line that is polled), or
  *   - at the next line (staged: slots small enough to stay in cache while they travel), or
  *   - is an address (direct: the reader pulls from the sender's buffer; the credit gives the buffer
- * back). Sequence numbers follow from the cursor: ((run * loops + loop) * messages + ordinal) + 1,
- * modulo 2^63.
+ * back).
+ *
+ * A CUDA device's small payloads travel in words instead: the slot has no commit word, and each of
+ * its 8-byte words is 4 bytes of payload and, above them, a flag that follows from the sequence
+ * number. So a word that has come tells of itself, in whatever order words come: nothing stands
+ * between the payload and its announcement, and one crossing brings both. Sequence numbers follow
+ * from the cursor: ((run * loops + loop) * messages + ordinal) + 1, modulo 2^63.
  */
 #ifndef DF_PRIMITIVES_LINK_H
 #define DF_PRIMITIVES_LINK_H
@@ -44,6 +49,7 @@ typedef struct DF_ALIGNED(64) df_link {
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
 
 enum {
+  DF_LINK_WORDS = 1,          /* in place of an offset: payload in words */
   DF_LINK_FLAGGED_OFFSET = 8, /* payload behind the commit word */
   DF_LINK_STAGED_OFFSET = 64  /* payload at the next line */
 };
@@ -51,6 +57,31 @@ enum {
 #define DF_OUT_OF_REACH                                                                            \
   1ull /* as a reach: the peer cannot see that memory (reaches are multiples of a page) */
 #define DF_SEQUENCE_MASK (~(uint64_t)0 >> 1)
+
+/*
+ * Words. A slot's word may have been written by another message than the slot's latest, which was
+ * shorter. But lengths repeat with each run, so a word that some message of its slot writes is
+ * written again within loops * messages * slots messages at most, and as long as those are fewer
+ * than there are flags, no word that was left there has the flag of a later message.
+ */
+enum {
+  DF_LINK_WORD_PAYLOAD = 4,
+  DF_LINK_WORDS_LOOPS = 64 /* most loops of a collective whose payload travels in words */
+};
+#define DF_LINK_FLAG 0x80000000u /* in every flag: a cleared word has none */
+DF_STATIC_ASSERT((uint64_t)DF_LINK_WORDS_LOOPS *(UINT16_MAX + 1) * DF_MAX_LINK_SLOTS < DF_LINK_FLAG,
+                 "a flag comes back only when the word has been written anew");
+
+DF_CORE uint32_t df_link_flag(uint64_t sequence) { return (uint32_t)sequence | DF_LINK_FLAG; }
+
+DF_CORE int df_link_has_words(const df_link *link) {
+#if defined(__CUDACC__)
+  return link->payload_offset == DF_LINK_WORDS;
+#else
+  (void)link; /* the CPU device has none: its stores are in order, and cost no fence */
+  return 0;
+#endif
+}
 
 DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
   return link->slots + (sequence & link->slot_mask) * (uint64_t)link->stride;
@@ -88,6 +119,12 @@ DF_CORE uint64_t df_link_look_at_credit(df_link *link) {
   return df_observe_u64(link->credit);
 }
 
+/* Where a slot's payload, or its words, are. */
+DF_CORE uint8_t *df_link_payload(const df_link *link, uint64_t sequence) {
+  uint8_t *slot = df_link_slot(link, sequence);
+  return df_link_has_words(link) ? slot : slot + link->payload_offset;
+}
+
 /* Sender: may message `sequence` be written? The receiver is done with the slot's former message.
  */
 DF_CORE int df_link_may_send(df_link *link, uint64_t sequence) {
@@ -106,13 +143,21 @@ DF_CORE int df_link_is_drained(df_link *link, uint64_t sequence) {
 }
 
 DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
+  if (df_link_has_words(link)) return; /* each has published itself */
   /* Publishes the payload (or the lent buffer) written before df_lanes_complete_move. */
   df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence),
                         sequence << 1 | (is_direct ? 1 : 0));
 }
 
-/* Receiver: is message `sequence` there? *is_direct tells what the payload is. */
+/* Receiver: is message `sequence` there? *is_direct tells what the payload is. In words: may it be
+ * there? Its first word is; all lanes look at the rest (df_move_has_arrived), and what they find
+ * orders nothing but itself. */
 DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_direct) {
+  if (df_link_has_words(link)) {
+    *is_direct = 0;
+    return df_load_relaxed_u64((const uint64_t *)df_link_slot(link, sequence)) >> 32 ==
+           df_link_flag(sequence);
+  }
   uint64_t commit = df_observe_u64((const uint64_t *)df_link_slot(link, sequence));
   *is_direct = (int)(commit & 1);
   return commit >> 1 == (sequence & DF_SEQUENCE_MASK);
@@ -121,8 +166,11 @@ DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_
 /* Receiver: is done with message `sequence`, and in deep rings of small messages tells only with
  * every so many, so that sender and receiver do not pass the credit's line to and fro at each: a
  * sender that finds the ring full has sent more than that. Returns 1 when the sender was told. */
+DF_CORE int df_link_releases(const df_link *link, uint64_t sequence) {
+  return !(sequence & link->release_mask);
+}
 DF_CORE int df_link_release(df_link *link, uint64_t sequence) {
-  if (sequence & link->release_mask) return 0;
+  if (!df_link_releases(link, sequence)) return 0;
   /* Our reads of the payload, before df_lanes_complete_move, come before the sender's next write of
    * it. */
   df_publish_fenced_u64(link->credit, sequence & DF_SEQUENCE_MASK);
@@ -162,6 +210,9 @@ DF_CORE int df_link_seize(const df_link *link) {
 /* Bytes of one slot, and of a whole ring with its credit line, for payloads of at most
  * payload_bytes. */
 static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_offset) {
+  if (payload_offset == DF_LINK_WORDS) /* pairs of words */
+    return (uint32_t)DF_ALIGN_UP(2 * DF_ALIGN_UP(payload_bytes, 2u * DF_LINK_WORD_PAYLOAD),
+                                 DF_CACHE_LINE);
   return (uint32_t)DF_ALIGN_UP(payload_bytes + payload_offset, DF_CACHE_LINE);
 }
 static inline uint64_t df_link_ring_bytes(uint32_t stride, uint32_t n_slots) {

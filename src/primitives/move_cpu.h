@@ -77,6 +77,13 @@ static inline void df_move_far(const df_mover_cpu *mover, const df_move *move, c
   }
 }
 
+/* A CPU's messages are there as a whole. */
+static inline int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
+  (void)lanes;
+  (void)move;
+  return 1;
+}
+
 static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   const df_mover_cpu *mover = lanes->mover;
   const uint8_t *a = (const uint8_t *)move->a, *b = (const uint8_t *)move->b;

@@ -81,6 +81,8 @@ DF_CORE void df_store_vector(uint8_t *p, uint4 v, uint32_t grain) {
 typedef struct df_span {
   const uint8_t *a, *b;
   uint8_t *store, *slot;
+  const uint8_t *received; /* the one of a and b that is in words, NULL: neither is */
+  uint32_t flag;           /* of the words to write to slot; 0: it is not in words */
 } df_span;
 
 /* Is every address of the move aligned for whole vectors? */
@@ -166,11 +168,109 @@ DF_CORE void df_move_rest(const df_lanes *lanes, const Operation &operation, df_
   }
 }
 
+/* ---- Words (link.h): each lane moves pairs of them, which are 8 bytes of payload. */
+
+enum { DF_PAIR_PAYLOAD = 2 * DF_LINK_WORD_PAYLOAD };
+
+DF_CORE df_word_pair df_pair_of(uint64_t payload, uint32_t flag) {
+  df_word_pair pair;
+  pair.first = (payload & UINT32_MAX) | (uint64_t)flag << 32;
+  pair.second = payload >> 32 | (uint64_t)flag << 32;
+  return pair;
+}
+DF_CORE uint64_t df_pair_payload(df_word_pair pair) {
+  return (pair.first & UINT32_MAX) | pair.second << 32;
+}
+DF_CORE int df_pair_has(df_word_pair pair, uint32_t flag) {
+  return pair.first >> 32 == flag && pair.second >> 32 == flag;
+}
+DF_CORE df_word_pair df_load_pair(const uint8_t *slot, uint64_t i) {
+  return df_load_relaxed_pair(df_global((const df_word_pair *)slot + i));
+}
+
+/* All lanes: has every word of the message come? None is used before. A lane moves the same pairs
+ * that it has looked at, the first as it was when it looked. */
+DF_CORE int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
+  if (move->recv_words == NULL) return 1;
+  const uint64_t pairs = DF_DIV_UP(move->count * move->element_bytes, (uint64_t)DF_PAIR_PAYLOAD);
+  int arrived = 1;
+  DF_ROLLED
+  for (uint64_t i = lanes->index; i < pairs && arrived; i += lanes->count) {
+    const df_word_pair pair = df_load_pair((const uint8_t *)move->recv_words, i);
+    if (i == lanes->index) lanes->held = df_pair_payload(pair);
+    arrived = df_pair_has(pair, move->recv_flag);
+  }
+  return df_lanes_all(lanes, arrived);
+}
+
+/* n elements, which are a pair's payload or, at the end, less. */
+template <class Element> DF_CORE uint64_t df_load_payload(const uint8_t *p, uint32_t n) {
+  enum { elements = DF_PAIR_PAYLOAD / sizeof(Element) };
+  if (n == elements && (uintptr_t)p % DF_PAIR_PAYLOAD == 0) return *(const uint64_t *)df_global(p);
+  Element x[elements];
+  DF_UNROLLED
+  for (uint32_t k = 0; k < elements; k++) x[k] = k < n ? ((const Element *)df_global(p))[k] : 0;
+  uint64_t payload;
+  memcpy(&payload, x, sizeof payload);
+  return payload;
+}
+
+template <class Element> DF_CORE void df_store_payload(uint8_t *p, uint64_t payload, uint32_t n) {
+  enum { elements = DF_PAIR_PAYLOAD / sizeof(Element) };
+  if (n == elements && (uintptr_t)p % DF_PAIR_PAYLOAD == 0) {
+    *(uint64_t *)df_global(p) = payload;
+    return;
+  }
+  Element x[elements];
+  memcpy(x, &payload, sizeof x);
+  DF_UNROLLED
+  for (uint32_t k = 0; k < elements; k++)
+    if (k < n) ((Element *)df_global(p))[k] = x[k];
+}
+
+/* The i-th pair's payload of a source, of n elements. */
+template <class Element>
+DF_CORE uint64_t df_source_payload(const df_lanes *lanes, const df_span *span,
+                                   const uint8_t *source, uint64_t i, uint32_t n) {
+  if (source != span->received) return df_load_payload<Element>(source + i * DF_PAIR_PAYLOAD, n);
+  return i == lanes->index ? lanes->held : df_pair_payload(df_load_pair(source, i));
+}
+
+template <class Operation>
+DF_CORE void df_move_words(const df_lanes *lanes, const Operation &operation, df_span span,
+                           uint64_t count) {
+  typedef typename Operation::element element;
+  enum { elements = DF_PAIR_PAYLOAD / sizeof(element) };
+  const uint64_t pairs = DF_DIV_UP(count, (uint64_t)elements);
+  DF_ROLLED
+  for (uint64_t i = lanes->index; i < pairs; i += lanes->count) {
+    const uint32_t n = (uint32_t)DF_MIN(count - i * elements, (uint64_t)elements);
+    uint64_t payload = df_source_payload<element>(lanes, &span, span.a, i, n), other = payload;
+    if (Operation::sources == 2) other = df_source_payload<element>(lanes, &span, span.b, i, n);
+    element x[elements], y[elements];
+    memcpy(x, &payload, sizeof x);
+    memcpy(y, &other, sizeof y);
+    DF_UNROLLED
+    for (uint32_t k = 0; k < elements; k++) x[k] = operation(x[k], y[k]);
+    memcpy(&payload, x, sizeof payload);
+    if (span.slot && span.flag)
+      df_store_relaxed_pair(df_global((df_word_pair *)span.slot + i),
+                            df_pair_of(payload, span.flag));
+    else if (span.slot)
+      df_store_payload<element>(span.slot + i * DF_PAIR_PAYLOAD, payload, n);
+    if (span.store) df_store_payload<element>(span.store + i * DF_PAIR_PAYLOAD, payload, n);
+  }
+}
+
 template <class Operation>
 DF_CORE void df_move_span(const df_lanes *lanes, const Operation &operation, df_span span,
                           uint64_t count) {
   enum { elements = DF_VECTOR_BYTES / sizeof(typename Operation::element) };
   const uint64_t vectors = count / elements;
+  if (span.received || span.flag) {
+    df_move_words(lanes, operation, span, count);
+    return;
+  }
   if (Operation::in_flight > 1 && df_span_is_aligned<Operation>(&span))
     df_move_aligned(lanes, operation, span, vectors);
   else
@@ -202,6 +302,8 @@ DF_CORE df_span df_span_of(const df_move *move) {
   span.b = (const uint8_t *)move->b;
   span.store = (uint8_t *)move->store;
   span.slot = (uint8_t *)move->slot;
+  span.received = (const uint8_t *)move->recv_words;
+  span.flag = move->send_flag;
   return span;
 }
 
@@ -209,10 +311,11 @@ DF_CORE df_span df_span_of(const df_move *move) {
  * neither the others nor the compiler. Arguments by value, so that they stay in registers. */
 template <class Type>
 static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32_t count,
-                                                          const df_move *move) {
+                                                          uint64_t held, const df_move *move) {
   df_lanes lanes;
   lanes.index = index;
   lanes.count = count;
+  lanes.held = held;
   const df_span span = df_span_of(move);
   if (move->kind == DF_MOVE_REDUCE) {
     df_move_reduce<Type>(&lanes, move, span);
@@ -238,7 +341,7 @@ DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
   }
 #define DF_MOVE_CASE(Type, type)                                                                   \
   case dfccl##Type:                                                                                \
-    df_move_type<df_cuda_##type>(lanes->index, lanes->count, move);                                \
+    df_move_type<df_cuda_##type>(lanes->index, lanes->count, lanes->held, move);                   \
     break;
   switch (move->type) {
     DF_MOVE_CASE(Int8, int8)

@@ -213,6 +213,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->announces = move->count != 0;
   if (!df_step_links_ready(desc, part, block, cursor, prim, move, &received_direct))
     return DF_STEP_BLOCKED;
+  df_lanes_note_words(move);
   move->borrows = (uint32_t)received_direct;
   if (received_direct && !df_link_borrow(move->recv_link)) return DF_STEP_BLOCKED;
 
@@ -230,8 +231,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->a = source;
   move->b = source;
   if (move->recv_link) {
-    uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
-    move->a = received_direct ? move->lent : slot + move->recv_link->payload_offset;
+    move->a = received_direct ? move->lent : df_link_payload(move->recv_link, move->recv_sequence);
     if (prim->flags & DF_PRIM_SOURCE_FIRST) {
       move->b = move->a;
       move->a = source;
@@ -250,18 +250,18 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->element_bytes = desc->element_bytes;
 
   if (move->send_link) {
-    uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
     int computed = (prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
     uint8_t lent_buffer = computed ? prim->destination : prim->source;
     uint64_t there = 0;
     if (df_step_may_lend(desc, cursor, move->send_link, bytes, lent_buffer,
                          computed ? destination : source, &there)) {
+      uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
       *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) = there;
       move->lends = 1;
       move->stream = 0; /* the peer reads it next */
       if (prim->flags & DF_PRIM_STORE_TO_LEND) move->store = destination;
     } else {
-      move->slot = slot + move->send_link->payload_offset;
+      move->slot = df_link_payload(move->send_link, move->send_sequence);
     }
   }
   if (!move->store && !move->slot) move->kind = DF_MOVE_NOTHING;
@@ -301,6 +301,7 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
   df_lanes_sync(lanes);
   df_step_result decided = (df_step_result)move->decided[word];
   if (decided != DF_STEP_MOVE) return decided;
+  if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED; /* some of its words are to come */
   df_move_execute(lanes, move);
   df_lanes_complete_move(lanes);
   if (df_lanes_leads(lanes)) move->committed = df_step_commit(desc, block, cursor, move, lanes);

@@ -68,12 +68,24 @@ static void compute_on_cpu(world *w, uint32_t c, uint32_t run) {
 
 void enter_device(const world *w, uint32_t r) { CUDA(cudaSetDevice((int)(r % w->o.devices))); }
 
-static uint8_t *ring_of(world *w, uint32_t c, uint32_t from, uint32_t to) {
-  group *g = &w->groups[c];
+/* The last message before the first run. */
+static uint64_t sent_before(const world *w, uint32_t c, uint32_t block, const df_link *link) {
+  return (w->first_run[c] * w->shapes[c].parts[block].loops * link->messages) & DF_SEQUENCE_MASK;
+}
+
+static uint8_t *ring_of(world *w, uint32_t c, uint32_t from, uint32_t to, const df_link *link) {
+  const df_shape *shape = &w->shapes[c];
+  const uint64_t bytes = df_link_ring_bytes(shape->stride, shape->n_slots);
+  arena *a = &w->ranks[to].memory;
   uint8_t **ring = &w->rings[c][from][to];
-  if (!*ring)
-    *ring = put(&w->ranks[to].memory, NULL,
-                df_link_ring_bytes(g->shape.stride, g->shape.n_slots) * g->shape.n_blocks);
+  if (*ring) return *ring;
+  *ring = put(a, NULL, bytes * shape->n_blocks);
+  for (uint32_t b = 0; b < shape->n_blocks; b++) {
+    const uint64_t before = sent_before(w, c, b, link);
+    uint8_t *credit =
+        a->staged + (*ring - a->base) + b * bytes + (size_t)shape->stride * shape->n_slots;
+    memcpy(credit, &before, sizeof before);
+  }
   return *ring;
 }
 
@@ -87,12 +99,17 @@ static void describe(world *w, uint32_t r, uint32_t c) {
   for (uint32_t i = 0; i < n * plan->n_links; i++) {
     df_link *link = &links[i];
     *link = desc.links[i];
-    uint8_t *ring = link->sends ? ring_of(w, c, r, link->peer) : ring_of(w, c, link->peer, r);
-    const size_t credit = (size_t)((uint8_t *)link->credit - link->slots);
-    link->slots = ring + i / plan->n_links * df_link_ring_bytes(link->stride, link->slot_mask + 1);
-    link->credit = (uint64_t *)(link->slots + credit);
-    link->credit_seen = 0;
+    const df_shape *shape = &w->shapes[c];
+    uint8_t *ring =
+        link->sends ? ring_of(w, c, r, link->peer, link) : ring_of(w, c, link->peer, r, link);
+    link->stride = shape->stride;
+    link->slots = ring + i / plan->n_links * df_link_ring_bytes(link->stride, shape->n_slots);
+    link->credit = (uint64_t *)(link->slots + (size_t)link->stride * shape->n_slots);
+    link->credit_seen = sent_before(w, c, i / plan->n_links, link);
     link->peer_bell = NULL;
+    link->payload_offset = (uint8_t)shape->payload_offset;
+    if (shape->payload_offset == DF_LINK_WORDS && shape->n_slots >= 8)
+      link->release_mask = (uint16_t)(shape->n_slots / 4 - 1);
   }
   desc.links = put(&me->memory, links, (size_t)n * plan->n_links * sizeof *links);
   free(links);
@@ -102,6 +119,7 @@ static void describe(world *w, uint32_t r, uint32_t c) {
   desc.counters = put(&me->memory, NULL, sizeof *desc.counters);
   desc.progress = put(&me->mapped, NULL, n * sizeof *desc.progress);
   desc.words = me->words[c] = put(&me->mapped, NULL, sizeof *desc.words);
+  if (w->shapes[c].payload_offset == DF_LINK_WORDS) desc.direct_min = UINT64_MAX;
   desc.priority = w->o.by_priority ? df_random_below(&w->random, 3) - 1 : 0;
   me->descriptors[c] = put(&me->memory, &desc, sizeof desc);
 }
@@ -132,7 +150,13 @@ static void lay_out_blocks(world *w, rank *me) {
     image->index = b;
     image->tasks.order = put(&me->memory, NULL, COLLECTIVES * sizeof(uint32_t));
     image->tasks.pending = put(&me->memory, NULL, COLLECTIVES * sizeof(uint32_t));
-    image->cache.memory = put(&me->memory, NULL, COLLECTIVES * sizeof(df_cursor));
+    df_cursor saved[COLLECTIVES];
+    memset(saved, 0, sizeof saved);
+    for (uint32_t c = 0; c < COLLECTIVES; c++) {
+      saved[c].run = w->first_run[c];
+      saved[c].generation = 1;
+    }
+    image->cache.memory = put(&me->memory, saved, sizeof saved);
     image->cache.mask = CONTEXT_SLOTS - 1;
   }
 }
@@ -165,11 +189,28 @@ static void close_arena(world *w, uint32_t r) { /* nothing is put any more */
   free(me->memory.staged);
   for (uint32_t c = 0; c < COLLECTIVES; c++)
     for (uint32_t run = 0; run < RUNS; run++)
-      me->words[c]->runs[run] =
+      me->words[c]->runs[(w->first_run[c] + run) % DF_RUNS_AHEAD] =
           (df_run_arguments){.send = me->buffers[c][run].send, .recv = me->buffers[c][run].recv};
   for (uint32_t i = 0; i < COLLECTIVES * RUNS; i++) me->order[i] = i % COLLECTIVES;
   df_random_shuffle(&w->random, (int *)me->order, COLLECTIVES * RUNS);
   me->left = COLLECTIVES * RUNS;
+}
+
+/* How the device cuts it, and a run to begin with: half of them so that during the next ones flags,
+ * or sequence numbers, come to their end and begin again. */
+static void shape_on_device(world *w, uint32_t c, const df_shape_limits *limits) {
+  const group *g = &w->groups[c];
+  const df_plan *plan = g->ranks[df_random_below(&w->random, (int)w->o.ranks)].plan;
+  df_shape_limits with_words = *limits;
+  with_words.words_max = df_random_chance(&w->random, 70) ? 4096 : 0;
+  df_shape_make(&w->shapes[c], plan, g->o.count, g->element, &with_words);
+  w->in_words += w->shapes[c].payload_offset == DF_LINK_WORDS;
+  const uint64_t each =
+      (uint64_t)w->shapes[c].parts[0].loops * (plan->n_links ? plan->links[0].messages : 0);
+  if (each == 0 || df_random_chance(&w->random, 50)) return;
+  const uint64_t end =
+      df_random_chance(&w->random, 80) ? (uint64_t)DF_LINK_FLAG : (uint64_t)DF_LINK_FLAG << 12;
+  w->first_run[c] = end / each - (uint64_t)df_random_below(&w->random, 2);
 }
 
 world *open_world(const options *o) {
@@ -181,6 +222,7 @@ world *open_world(const options *o) {
   for (uint32_t c = 0; c < COLLECTIVES; c++) {
     const group_options collective = random_collective(w);
     group_open(&w->groups[c], &collective, o->seed + c);
+    shape_on_device(w, c, &collective.limits);
     for (uint32_t run = 0; run < RUNS; run++) compute_on_cpu(w, c, run);
     for (uint32_t r = 0; r < o->ranks; r++) describe(w, r, c);
   }

@@ -52,6 +52,9 @@ typedef struct world {
   options o;
   df_random random;
   group groups[COLLECTIVES];
+  df_shape shapes[COLLECTIVES];    /* the device's, whose payloads may travel in words */
+  uint64_t first_run[COLLECTIVES]; /* of the device: where flags and sequence numbers begin */
+  uint32_t in_words;               /* collectives */
   uint8_t *rings[COLLECTIVES][MAX_RANKS][MAX_RANKS]; /* [from][to], in the receiver's memory */
   rank ranks[MAX_RANKS];
 } world;

@@ -4,6 +4,7 @@
  *   - Collectives submitted in any order on any rank complete, each run exactly once, with the bits
  *     that the CPU's mover gives for the same plan: whatever is preempted, quit and launched again.
  *   - Device synchronisations and allocations between them return.
+ *   - So it is with messages in words, also where their flags or sequence numbers begin again.
  *   - It does so where the device cannot hold the blocks of two ranks at a time.
  *   - A cancelled collective completes with its status; a lost device stops.
  */
@@ -13,7 +14,7 @@ static const df_tunables usual = {
     .spin_front = 64, .spin_min = 4, .spin_boost = 4, .fetch_polls = 64, .quit_polls = 256};
 
 static void run_worlds(options o, uint32_t worlds) {
-  uint64_t preemptions = 0, quits = 0;
+  uint64_t preemptions = 0, quits = 0, in_words = 0;
   o.multiprocessors = o.multiprocessors ? o.multiprocessors : "8";
   for (uint32_t i = 0; i < worlds; i++) {
     o.seed = 1000 * o.seed + i + 1;
@@ -25,9 +26,11 @@ static void run_worlds(options o, uint32_t worlds) {
     check_results(w);
     preemptions += SUM_OF(w, preemptions);
     quits += SUM_OF(w, quits);
+    in_words += w->in_words;
     close_world(w);
     o.seed /= 1000;
   }
+  CHECK(in_words > 0, "no collective's payload has travelled in words");
   CHECK(preemptions > 0 && quits > 0, "%llu preemptions, %llu quits",
         (unsigned long long)preemptions, (unsigned long long)quits);
 }

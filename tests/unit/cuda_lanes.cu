@@ -8,17 +8,35 @@
  *   - Shared memory need not be initialised, and nothing is lost with it at the end of a launch.
  *   - Collectives submitted in opposite orders on two ranks complete, each run once, with the right
  *     results, through preemption, parking and new launches.
+ *   - So it is with messages in words, whose lanes each find what they move.
  *   - A block that has parked goes back to work when there is something for it while others stay.
  *
  * What it cannot show: how a GPU orders memory, schedules warps or performs.
  */
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-thread_local pthread_barrier_t *lanes_barrier;
-#define DF_LANES_MEET() pthread_barrier_wait(lanes_barrier)
+/* A block's barrier, and what its lanes agree upon: each two votes have words of their own. */
+struct lanes_meeting {
+  pthread_barrier_t barrier;
+  uint32_t against[2];
+};
+thread_local lanes_meeting *meeting;
+thread_local uint32_t votes;
+#define DF_LANES_MEET() pthread_barrier_wait(&meeting->barrier)
+[[maybe_unused]] static int lanes_agree(int fact) {
+  uint32_t *against = &meeting->against[votes++ % 2];
+  if (!fact) __atomic_store_n(against, 1, __ATOMIC_RELAXED);
+  DF_LANES_MEET();
+  const int all = __atomic_load_n(against, __ATOMIC_RELAXED) == 0;
+  DF_LANES_MEET();
+  __atomic_store_n(against, 0, __ATOMIC_RELAXED); /* until the vote after the next */
+  return all;
+}
+#define DF_LANES_AGREE(fact) lanes_agree(fact)
 
 #include "daemon_kernel/block_cuda.h"
 
@@ -81,7 +99,7 @@ struct rank_state {
   df_sq_slot relay_slots[DEPTH];
   uint32_t launches;
   df_cuda_shared shared[BLOCKS];
-  pthread_barrier_t barriers[BLOCKS];
+  lanes_meeting meetings[BLOCKS];
   lane_thread threads[BLOCKS * LANES];
 };
 
@@ -100,8 +118,11 @@ static uint8_t *make_ring(uint32_t stride) {
 
 /* Both ends of the link from one rank to the other. */
 static void make_links(uint32_t from, uint32_t collective, uint32_t block) {
-  /* Half of the links carry their payload behind the commit word: aligned to 8 bytes only. */
-  const uint32_t offset = collective % 2 ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;
+  /* In one of four collectives payload is behind the commit word, aligned to 8 bytes only; in two it
+   * travels in words. */
+  const uint32_t offset = collective % 2        ? DF_LINK_WORDS
+                          : collective % 4 == 0 ? DF_LINK_FLAGGED_OFFSET
+                                                : DF_LINK_STAGED_OFFSET;
   df_link link;
   memset(&link, 0, sizeof link);
   link.stride = df_link_stride(CHUNK * sizeof(float), offset);
@@ -170,7 +191,7 @@ static void make_rank(uint32_t r, const df_tunables *tunables) {
     part->elements = b == BLOCKS - 1 ? COUNT - b * half : half;
     part->chunk = CHUNK;
     part->loops = (uint32_t)DF_DIV_UP(part->elements, (uint64_t)CHUNK);
-    pthread_barrier_init(&rank->barriers[b], NULL, LANES);
+    pthread_barrier_init(&rank->meetings[b].barrier, NULL, LANES);
   }
   rank->daemon.device = &rank->device;
   rank->daemon.blocks = rank->images;
@@ -205,15 +226,16 @@ static void make_ranks(const df_tunables *tunables) {
 static void free_ranks() {
   for (uint32_t r = 0; r < RANKS; r++)
     for (uint32_t b = 0; b < BLOCKS; b++) {
-      pthread_barrier_destroy(&ranks[r].barriers[b]);
+      pthread_barrier_destroy(&ranks[r].meetings[b].barrier);
       for (uint32_t c = 0; c < COLLECTIVES; c++) free(ranks[r].links[c][b][0].slots);
     }
 }
 
 static void *run_lane(void *argument) {
   lane_thread *self = (lane_thread *)argument;
-  lanes_barrier = &self->rank->barriers[self->block];
-  df_lanes lanes = {self->lane, LANES, NULL, NULL, 0};
+  meeting = &self->rank->meetings[self->block];
+  votes = 0;
+  df_lanes lanes = {self->lane, LANES, NULL, NULL, 0, 0};
   df_cuda_execute_block(&self->rank->daemon, self->block, &self->rank->shared[self->block], &lanes);
   return NULL;
 }

@@ -6,6 +6,8 @@
  *   - Everything goes on where sequence numbers, which have 63 bits, wrap around.
  *   - Where slots are given back several at a time, the sender still finds room once the receiver
  *     has read all, and never writes to a slot that was not read.
+ *   - No word that another message has left in a slot has the flag of the message that is waited
+ * for, nor has a cleared one, however often flags begin again.
  *   - A lent buffer is being read or taken back; taken back while another process reads it, that
  * one is told.
  *   - The distance of a receiver is told by the latest three looks that found its credit changed,
@@ -218,5 +220,38 @@ DF_TEST(link, two_threads, 60) {
     }
     pthread_join(thread, NULL);
     free(shared.ring);
+  }
+}
+
+/* Lengths that repeat with each period, 0 for messages that are not sent: what is left in a slot's
+ * words is followed through the end of flags. */
+static void follow_flags(df_random *random, uint32_t period, uint32_t n_slots, uint64_t first) {
+  enum { WORDS = 8, MOST_PERIOD = 64, MOST_SLOTS = 16 };
+  uint32_t lengths[MOST_PERIOD], words[MOST_SLOTS][WORDS];
+  for (uint32_t i = 0; i < period; i++) lengths[i] = (uint32_t)df_random_below(random, WORDS + 1);
+  memset(words, 0, sizeof words);
+  for (uint64_t k = 0; k < 4 * MOST_PERIOD * MOST_SLOTS; k++) {
+    const uint64_t sequence = first + k;
+    uint32_t *slot = words[sequence & (n_slots - 1)];
+    for (uint32_t i = 0; i < lengths[sequence % period]; i++) {
+      CHECK(slot[i] != df_link_flag(sequence), "message %llu is seen before it is sent",
+            (unsigned long long)sequence);
+      slot[i] = df_link_flag(sequence);
+      CHECK(slot[i] != 0, "a cleared word would be taken for it");
+    }
+  }
+}
+
+DF_TEST(link, flags_of_words, 30) {
+  df_random random = {31};
+  const uint64_t ends[] = {1, DF_LINK_FLAG, 2ull * DF_LINK_FLAG, DF_SEQUENCE_MASK};
+  for (uint32_t n_slots = 2; n_slots <= 16; n_slots *= 2)
+    for (size_t end = 0; end < DF_COUNT_OF(ends); end++)
+      for (uint32_t period = 1; period <= 64; period += 1 + period / 4)
+        follow_flags(&random, period, n_slots, ends[end] > 2000 ? ends[end] - 2000 : ends[end]);
+  for (uint64_t payload = 1; payload <= 70000; payload += 1 + payload / 7) {
+    const uint32_t stride = df_link_stride(payload, DF_LINK_WORDS);
+    CHECK(stride % DF_CACHE_LINE == 0 && stride >= 2 * payload, "a slot of %u bytes for %llu",
+          stride, (unsigned long long)payload);
   }
 }

@@ -5,6 +5,8 @@
  *     and special ones for the rest.
  *   - Any number of lanes, any count, any element-aligned addresses, one destination or two, a
  *     destination that is a source; nothing beyond the end is touched.
+ *   - The same where what was received is in words (link.h), or what is sent. Nothing is moved
+ * where one word has another message's flag.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 #include "support/harness.h"
 #include "support/numbers.h"
 
-void df_test_move_cuda(const df_move *move, uint32_t n_lanes);
+int df_test_move_cuda(const df_move *move, uint32_t n_lanes); /* at most 96 lanes */
 
 enum { AVERAGE = DF_REDUCE_OPERATORS, DIVIDE, COPY, OPERATORS };
 enum { GUARD_BYTES = 32, GUARD = 0xa7 };
@@ -178,4 +180,100 @@ DF_TEST(move_cuda, any_lanes_count_address_destination, 120) {
   free(m.store);
   free(m.slot);
   free(m.expected);
+}
+
+/* ---- Words */
+
+#define FLAG 0x80000005u
+enum { WORDS = 2 * (MOST + 4) };
+
+static void pack(uint64_t *words, const uint8_t *payload, size_t bytes, uint32_t flag) {
+  for (size_t i = 0; i < DF_ALIGN_UP(bytes, (size_t)8); i += 4) {
+    uint32_t part = 0;
+    if (i < bytes) memcpy(&part, payload + i, DF_MIN(bytes - i, (size_t)4));
+    words[i / 4] = part | (uint64_t)flag << 32;
+  }
+}
+
+static void check_words(const df_move *move, const uint64_t *words, const uint8_t *expected) {
+  const size_t bytes = move->count * move->element_bytes;
+  uint64_t guard;
+  memset(&guard, GUARD, sizeof guard);
+  for (size_t i = 0; i < DF_ALIGN_UP(bytes, (size_t)8); i += 4) {
+    CHECK(words[i / 4] >> 32 == move->send_flag, "word %zu has flag %llx", i / 4,
+          (unsigned long long)(words[i / 4] >> 32));
+    for (size_t k = 0; k < 4 && i + k < bytes; k++)
+      CHECK((uint8_t)(words[i / 4] >> 8 * k) == expected[i + k],
+            "%s, kind %u, operator %u: byte %zu of %zu in words",
+            df_type_name((dfcclDataType_t)move->type), move->kind, move->op, i + k, bytes);
+  }
+  CHECK(words[DF_ALIGN_UP(bytes, (size_t)8) / 4] == guard, "a word behind the end is touched");
+}
+
+static void check_words_shape(df_random *random, area *m, uint64_t *in, uint64_t *out,
+                              dfcclDataType_t type, int op) {
+  static const uint32_t lanes[] = {1, 3, 32, 96};
+  const size_t size = df_type_size(type);
+  const uint64_t count =
+      1 + (uint64_t)df_random_below(random, df_random_chance(random, 50) ? 40 : MOST - 1);
+  const uint32_t n_lanes = lanes[df_random_below(random, (int)DF_COUNT_OF(lanes))];
+  const bool odd = df_random_chance(random, 60);
+  uint8_t *local =
+      m->a + (odd ? (size_t)df_random_below(random, (int)(GUARD_BYTES / size)) * size : 0);
+  uint8_t *store = m->store + (odd ? size : 0);
+  const int receives = df_random_below(random, 3); /* 0: nothing in words; 1: a; 2: b */
+  const bool two = op != DIVIDE && op != COPY;
+  memset(m->store, GUARD, MOST * 8 + 2 * GUARD_BYTES);
+  memset(m->slot, GUARD, MOST * 8 + 2 * GUARD_BYTES);
+  memset(in, 0, WORDS * sizeof *in);
+  memset(out, GUARD, WORDS * sizeof *out);
+  fill(random, type, local, count);
+  fill(random, type, m->b, count); /* what comes in words, or another source */
+  df_move move =
+      make_move(type, op, receives == 2 ? local : m->b, receives == 2 ? m->b : local, count, 3);
+  if (receives == 2 && !two) move.a = m->b;
+  reference(m->expected, &move);
+  if (receives) {
+    pack(in, m->b, count * size, FLAG);
+    move.recv_words = in;
+    move.recv_flag = FLAG;
+    if (move.a == m->b) move.a = in;
+    if (move.b == m->b) move.b = in;
+  }
+  const int to = 1 + df_random_below(random, 3);
+  if (to & STORE) move.store = df_random_chance(random, 30) && two ? local : store;
+  if (to & SLOT) move.slot = receives && df_random_chance(random, 30) ? (void *)m->slot : out;
+  if (move.slot == out) move.send_flag = FLAG + 1;
+  if (receives && df_random_chance(random, 20)) {
+    uint64_t *word = &in[(size_t)df_random_below(random, (int)DF_DIV_UP(count * size, (size_t)4))];
+    *word -= (uint64_t)4 << 32; /* a round of four slots before */
+    CHECK(!df_test_move_cuda(&move, n_lanes), "a word of the round before was taken");
+    CHECK(move.store != store || store[0] == GUARD, "it was moved");
+    CHECK(((uint8_t *)out)[0] == GUARD, "it was sent on");
+    *word += (uint64_t)4 << 32;
+  }
+  CHECK(df_test_move_cuda(&move, n_lanes), "a message was not seen");
+  if (move.store == store) check_bytes(&move, "store", move.store, m->expected);
+  if (move.store == local)
+    CHECK(memcmp(local, m->expected, count * size) == 0, "in place: another result");
+  if (move.slot == m->slot) check_bytes(&move, "slot", move.slot, m->expected);
+  if (move.slot == out) check_words(&move, out, m->expected);
+}
+
+DF_TEST(move_cuda, words, 120) {
+  df_random random = {22};
+  area m = {allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8),
+            allocate(MOST * 8)};
+  uint64_t *in = (uint64_t *)allocate(WORDS * 8), *out = (uint64_t *)allocate(WORDS * 8);
+  for (int type = 0; type < DF_DATA_TYPES; type++)
+    for (int op = 0; op < OPERATORS; op++)
+      for (int i = 0; i < 150; i++)
+        check_words_shape(&random, &m, in, out, (dfcclDataType_t)type, op);
+  free(m.a);
+  free(m.b);
+  free(m.store);
+  free(m.slot);
+  free(m.expected);
+  free(in);
+  free(out);
 }

@@ -336,6 +336,7 @@ DF_TEST(plans, every_algorithm_is_tested, 30) {
 /* Every element of the buffer belongs to exactly one message of one loop of one block. */
 DF_TEST(plans, shapes_cover_the_buffer, 30) {
   df_random random = {3};
+  uint64_t in_words = 0;
   for (int i = 0; i < 20000; i++) {
     uint64_t count = df_random_next(&random) % (i % 3 ? 300 : 1 << 20);
     uint32_t element = 1u << df_random_below(&random, 4);
@@ -345,6 +346,7 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
     df_shape_limits limits = {.slot_bytes = 64 + df_random_next(&random) % 5000,
                               .slots = 2u << df_random_below(&random, 5),
                               .flagged_max = (uint32_t)df_random_below(&random, 5000),
+                              .words_max = i % 5 ? 0 : (uint32_t)df_random_below(&random, 5000),
                               .block_min = 1 + df_random_next(&random) % 5000,
                               .max_blocks = 1 + (uint32_t)df_random_below(&random, DF_MAX_BLOCKS)};
     df_shape s;
@@ -361,8 +363,16 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
             "an empty loop");
       CHECK(part->chunk * (uint64_t)element <= DF_MAX(limits.slot_bytes, 64),
             "chunk beyond a slot");
-      CHECK(DF_MIN((uint64_t)part->chunk, count) * element + s.payload_offset <= s.stride,
-            "a message that does not fit its slot");
+      const uint64_t most = DF_MIN((uint64_t)part->chunk, count) * element;
+      if (s.payload_offset == DF_LINK_WORDS) {
+        CHECK(most <= limits.words_max && part->loops <= DF_LINK_WORDS_LOOPS,
+              "%llu bytes in each of %u loops travel in words", (unsigned long long)most,
+              part->loops);
+        CHECK(DF_ALIGN_UP(most, (uint64_t)8) * 2 <= s.stride, "words that do not fit their slot");
+      } else {
+        CHECK(most + s.payload_offset <= s.stride, "a message that does not fit its slot");
+      }
+      in_words += s.payload_offset == DF_LINK_WORDS;
       CHECK((uint64_t)part->chunk * element <= s.scratch_bytes || part->elements == 0,
             "block %u: a chunk of %u elements in %llu bytes of scratch memory", b, part->chunk,
             (unsigned long long)s.scratch_bytes);
@@ -370,6 +380,7 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
     CHECK(next == count, "%llu of %llu elements", (unsigned long long)next,
           (unsigned long long)count);
   }
+  CHECK(in_words > 1000, "%llu parts travel in words", (unsigned long long)in_words);
 }
 
 /* ---- invariant 6 ---- */

@@ -46,6 +46,18 @@ static inline uint2 make_uint2(unsigned x, unsigned y) { return uint2{x, y}; }
 #define warpSize 32
 
 #define __syncthreads() cuda_emulator_meet_block(__FILE__, __LINE__)
+/* Barriers before and after the answer, so that the next vote does not meet this one's. */
+static inline int emulator_vote(bool fact, const char *file, int line) {
+  static thread_local uint32_t against; /* a block is one thread */
+  if (!fact) __atomic_store_n(&against, 1, __ATOMIC_RELAXED);
+  cuda_emulator_meet_block(file, line);
+  const int all = __atomic_load_n(&against, __ATOMIC_RELAXED) == 0;
+  cuda_emulator_meet_block(file, line);
+  __atomic_store_n(&against, 0, __ATOMIC_RELAXED);
+  cuda_emulator_meet_block(file, line);
+  return all;
+}
+#define __syncthreads_and(fact) emulator_vote((fact) != 0, __FILE__, __LINE__)
 static inline void emulator_sync_warp(const char *file, int line, uint32_t mask = 0xffffffffu) {
   cuda_emulator_meet_warp(mask, file, line);
 }
