@@ -118,6 +118,7 @@ void sim_exhaust_point(const volatile void *p, sim_intention intention) {
 }
 void sim_exhaust_sleep(const volatile void *p) { (void)p; }
 void sim_exhaust_pause(void) {}
+void sim_exhaust_data(void) {}
 int sim_exhaust_naps(void) { return 1; }
 uint32_t sim_explore_point(void) { return sim_agents_now.current; }
 void sim_explore_access(const volatile void *p, int is_write) { (void)p, (void)is_write; }

@@ -326,6 +326,10 @@ void sim_pause(void) {
 }
 
 void sim_midway(void) {
+  if (sim_is_exhausting) {
+    sim_exhaust_data();
+    return;
+  }
   sim_policy *p = &sim_policy_now;
   if (p->slow_moves && sim_one_in(&sim_random_now, 8)) {
     stand_still(100 + sim_below(&sim_random_now, p->slow_most));

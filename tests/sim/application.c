@@ -101,21 +101,23 @@ static void shuffle_runs(app_rank *rank, int same_on_all) {
   }
 }
 
-/* Exhaustive exploration: each collective once, in opposite orders. */
+/* Exhaustive exploration: collectives in opposite orders; of one alone each run is waited for. */
 static void prepare_smallest(void) {
   int callbacks = sim_smallest_now.callbacks;
   sim_app->threads_left = 2;
   sim_app->callbacks_left = 0;
   for (uint32_t r = 0; r < 2; r++) {
     app_rank *rank = &sim_app->rank[r];
-    uint32_t n = rank->n_order = rank->thread_begin[1] = sim_plan.n_colls;
-    rank->style = callbacks ? STYLE_CALLBACKS : STYLE_WAIT_ALL;
-    rank->thread_begin[0] = rank->resubmits = 0;
-    for (uint32_t i = 0; i < n; i++) {
-      rank->order[i] = (r ? n - 1 - i : i) * MAX_RUNS;
-      sim_app->run[r][i][0].has_callback = callbacks;
-      sim_app->callbacks_left += (uint32_t)callbacks;
-    }
+    uint32_t n = sim_plan.n_colls, runs = sim_plan.coll[0].runs;
+    rank->style = callbacks ? STYLE_CALLBACKS : n > 1 ? STYLE_WAIT_ALL : STYLE_WAIT_EACH;
+    rank->thread_begin[0] = rank->resubmits = rank->n_order = 0;
+    for (uint32_t k = 0; k < runs; k++)
+      for (uint32_t i = 0; i < n; i++) {
+        rank->order[rank->n_order++] = (r ? n - 1 - i : i) * MAX_RUNS + k;
+        sim_app->run[r][i][k].has_callback = callbacks;
+        sim_app->callbacks_left += (uint32_t)callbacks;
+      }
+    rank->thread_begin[1] = rank->n_order;
   }
 }
 
@@ -128,6 +130,10 @@ void sim_app_prepare(void) {
   int each_its_own = sim_one_in(&sim_random_now, 2);
   sim_random common = sim_random_now;
   int in_order = style == STYLE_WAIT_EACH || sim_plan.n_threads > 1;
+  /* One rank submits everything, in any order; the others wait for each, in one order. */
+  sim_random apart = {.state = sim_random_now.state ^ 0x9fb21c651e98df25ull};
+  int mixed = sim_is_crowd && sim_plan.n_colls > 1 && sim_one_in(&apart, 2);
+  uint32_t eager = sim_below(&apart, sim_plan.n_ranks);
   sim_app->threads_left = sim_plan.n_ranks * sim_plan.n_threads;
   sim_app->callbacks_left = 0;
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
@@ -137,7 +143,13 @@ void sim_app_prepare(void) {
       static const app_style others[] = {STYLE_WAIT_ALL, STYLE_CALLBACKS, STYLE_SYNC};
       rank->style = others[sim_below(&sim_random_now, 3)];
     }
-    if (in_order) {
+    if (mixed) {
+      sim_random kept = sim_random_now;
+      sim_random_now = r == eager ? apart : common;
+      rank->style = r == eager ? STYLE_WAIT_ALL : STYLE_WAIT_EACH;
+      shuffle_runs(rank, 0);
+      sim_random_now = kept;
+    } else if (in_order) {
       sim_random kept = sim_random_now;
       sim_random_now = common;
       shuffle_runs(rank, 0);

@@ -21,6 +21,7 @@
  * Plain accesses are no transitions of their own, since nobody else's is unordered with them: that
  * is what the random schedules check.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,9 @@ enum {
   PIECE = 64,
   STACK_WINDOW = 4096, /* what is live of a stack must fit */
   MAX_PIECES = 8192,
-  WORDS = SIM_ARENA_BYTES / 4 + 1, /* the last one stands for the kernel */
-  OUTSIDE = WORDS - 1,
+  OUTSIDE = SIM_ARENA_BYTES / 4, /* a word that stands for the kernel ... */
+  DATA,                          /* ... and one for all that is moved */
+  WORDS,
   LONG_SPIN = 10000, /* pauses, or accesses of words of its own, of one transition */
   COMPARE_EVERY = 256,
   WALKS = 1000, /* before the exploration, so that it seldom begins anew */
@@ -79,8 +81,8 @@ static void spin(void) {
   if (++spins >= LONG_SPIN) stop_before(OUTSIDE, SIM_SPINS);
 }
 
-void sim_exhaust_point(const volatile void *p, sim_intention intention) {
-  uint32_t word = word_of(p), me = 1u << sim_agents_now.current;
+static void point(uint32_t word, sim_intention intention) {
+  uint32_t me = 1u << sim_agents_now.current;
   uint32_t *accesses = intention == SIM_READS ? readers : writers;
   if (sim_is_quiet) return;
   if (!(accesses[word] & me)) {
@@ -92,6 +94,13 @@ void sim_exhaust_point(const volatile void *p, sim_intention intention) {
   else
     spin();
 }
+
+void sim_exhaust_point(const volatile void *p, sim_intention intention) {
+  point(word_of(p), intention);
+}
+
+/* So a movement is two, of which each is before or after any other's. */
+void sim_exhaust_data(void) { point(DATA, SIM_WRITES); }
 
 void sim_exhaust_sleep(const volatile void *p) {
   plans[sim_agents_now.current] = (plan){word_of(p), SIM_SLEEPS};
@@ -205,6 +214,21 @@ static void add_pieces(void *at, size_t bytes) {
   for (size_t i = 0; i < bytes; i += PIECE) add_piece((uint8_t *)at + i, UINT64_MAX);
 }
 
+/* Of the simulator: what is not in a larger structure. */
+static struct {
+  size_t arena_used, far_used;
+  uint8_t rest[PIECE - 2 * sizeof(size_t)];
+} memory __attribute__((aligned(PIECE)));
+
+static void save_memory(void) {
+  memory.arena_used = sim_arena_used;
+  memory.far_used = sim_far_used;
+}
+static void restore_memory(void) {
+  sim_arena_used = memory.arena_used;
+  sim_far_used = memory.far_used;
+}
+
 static uint8_t *window_of(uint32_t agent) {
   return sim_agents_now.agent[agent].stack + SIM_STACK_BYTES - STACK_WINDOW;
 }
@@ -264,6 +288,10 @@ static void lay_out_state(void) {
   add_pieces(plans, sizeof plans / PIECE * PIECE);
   add_pieces(sim_agents_now.agent, sim_agents_now.n * sizeof(sim_agent) / PIECE * PIECE + PIECE);
   add_piece(sim_agents_now.in, UINT64_MAX); /* and naps */
+  save_memory();
+  add_piece(&memory, UINT64_MAX);
+  bytes = offsetof(sim_system_state, fd) + sim_system_now.n_fds * sizeof(sim_descriptor);
+  add_pieces(&sim_system_now, bytes + PIECE); /* and what may be opened */
   for (uint32_t a = 0; a < sim_agents_now.n; a++) {
     void *locals = sim_thread_locals(a, &bytes);
     add_pieces(locals, bytes);
@@ -327,6 +355,7 @@ static void take_back(size_t to) {
     memcpy(p->copy, c->copy, PIECE);
     memcpy(p->at, c->copy, PIECE);
   }
+  restore_memory();
 }
 
 /* Lines that the state does not have yet: all begins anew with them. Returns 1 if there are any. */
@@ -371,6 +400,7 @@ static void take(uint32_t agent) {
       a = UINT32_MAX; /* it may have woken others */
     }
   }
+  save_memory();
   note_changes(0, n_common);
 }
 
@@ -452,6 +482,7 @@ typedef struct frame {
   uint32_t to_do, enabled, done, current; /* agents, by bit; the one that goes on */
 } frame;
 static frame *path;
+static volatile sig_atomic_t is_to_end;
 static size_t n_path, most_path, longest;
 static uint64_t transitions, ends, reductions;
 
@@ -501,7 +532,7 @@ static outcome extend(void) {
   note_edge(f->place, place);
   if (is_first && !is_over) {
     push(place, before);
-    return sim_failure ? GONE_WRONG : n_states >= most_states ? TOO_MANY : ALL_GOOD;
+    return sim_failure ? GONE_WRONG : n_states >= most_states || is_to_end ? TOO_MANY : ALL_GOOD;
   }
   if (is_first) {
     ends++;
@@ -606,11 +637,17 @@ static void print_agents(void) {
   printf("\n");
 }
 
+static void on_end(int number) {
+  (void)number;
+  is_to_end = 1;
+}
+
 int sim_exhaust(uint64_t most) {
   const sim_smallest *s = &sim_smallest_now;
   uint64_t began = sim_seconds_ns(), rounds = 0;
   outcome result;
   most_states = most;
+  signal(SIGTERM, on_end); /* with what there is until then */
   if (!open_tables()) return 0;
   sim_failure = NULL;
   sim_world_make(1);
@@ -627,8 +664,9 @@ int sim_exhaust(uint64_t most) {
   double seconds = (double)(sim_seconds_ns() - began) * 1e-9;
   uint32_t words = 0;
   for (uint32_t w = 0; w < WORDS; w++) words += (uint32_t)is_shared(w);
-  printf("all interleavings of %u collective(s) of %u chunk(s), %s, %s, %s, %s, CQ %u:\n", s->colls,
-         s->chunks, s->callbacks ? "callbacks" : "waits",
+  printf("all interleavings of %u collective(s) of %u chunk(s), %u run(s), SQ of %u, %s, %s, %s, "
+         "%s, CQ %u:\n",
+         s->colls, s->chunks, s->runs, s->depth, s->callbacks ? "callbacks" : "waits",
          s->naps         ? "naps end at any moment"
          : s->background ? "executors are woken"
                          : "executors sleep",
@@ -645,7 +683,7 @@ int sim_exhaust(uint64_t most) {
     return 0;
   }
   if (result == TOO_MANY) {
-    printf("  not complete: too many states\n");
+    printf("  not complete: %s\n", is_to_end ? "ended by a signal" : "too many states");
     return 0;
   }
   uint64_t endless = n_edges < most_edges ? count_endless() : 0;

@@ -3,10 +3,12 @@
  *
  *   simulate [--schedules N] [--seed S] [--jobs J] [--each M]     N schedules, M of each world
  *   ... --small, --large                                          of such worlds only: world.c
+ *   ... --crowds                                                  of worlds without room: world.c
  *   ... --endings, --some-endings PERCENT                         of worlds that end: endings.c
  *   ... --failures N                                              does not end before the N-th
  *   simulate --explore BOUND --variants V [--first-world W]       see explore.c
- *   simulate --exhaust COLLECTIVES [--chunks C] [--callbacks] [--background] [--naps]
+ *   simulate --exhaust COLLECTIVES [--chunks C] [--runs R] [--depth D] [--callbacks] [--background]
+ * [--naps]
  *            [--first-turns] [--lends] [--cq V] [--most-states N] see exhaust.c
  *   simulate --world W --schedule K                               one of them again, with its trace
  */
@@ -150,6 +152,7 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
   if (sim_percent_endings % 100) printf(" --some-endings %u", sim_percent_endings);
   if (sim_percent_small == 0) printf(" --large");
   if (sim_percent_small == 100) printf(" --small");
+  if (sim_only_crowds) printf(" --crowds");
   if (o->planted) printf(" --planted %d", o->planted);
   printf("\n  commit ");
   fflush(stdout);
@@ -381,6 +384,10 @@ int main(int argc, char **argv) {
       o.exhaust = number(argc, argv, &i);
     else if (strcmp(argv[i], "--chunks") == 0)
       sim_smallest_now.chunks = (uint32_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--runs") == 0)
+      sim_smallest_now.runs = (uint32_t)number(argc, argv, &i);
+    else if (strcmp(argv[i], "--depth") == 0)
+      sim_smallest_now.depth = (uint32_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--cq") == 0)
       sim_smallest_now.cq = (uint32_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--callbacks") == 0)
@@ -411,6 +418,8 @@ int main(int argc, char **argv) {
       sim_percent_endings = (uint32_t)number(argc, argv, &i);
     else if (strcmp(argv[i], "--endings") == 0)
       sim_percent_endings = 100;
+    else if (strcmp(argv[i], "--crowds") == 0)
+      sim_only_crowds = 1;
     else if (strcmp(argv[i], "--brief") == 0)
       o.brief = 1;
     else if (strcmp(argv[i], "--until") == 0)
@@ -420,7 +429,8 @@ int main(int argc, char **argv) {
     else {
       fprintf(stderr,
               "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-              "[--progress SECONDS] [--small | --large] [--endings | --some-endings PERCENT] "
+              "[--progress SECONDS] [--small | --large] [--crowds] [--endings | --some-endings "
+              "PERCENT] "
               "[--failures N] | --seed S --world W --schedule K\n",
               argv[0]);
       return 2;
@@ -432,6 +442,8 @@ int main(int argc, char **argv) {
     sim_percent_small = 0;
     sim_smallest_now.colls = (uint32_t)o.exhaust;
     if (sim_smallest_now.chunks == 0) sim_smallest_now.chunks = 1;
+    if (sim_smallest_now.runs == 0) sim_smallest_now.runs = 1;
+    if (sim_smallest_now.depth == 0) sim_smallest_now.depth = 2;
     watch_for_endless_loops();
     return !sim_exhaust(o.most_states);
   }

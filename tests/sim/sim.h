@@ -214,7 +214,8 @@ void sim_trace_print(void);
 /* ---- world.c */
 
 extern uint32_t sim_percent_small, sim_percent_endings; /* of the worlds */
-extern int sim_is_small;                                /* this world */
+extern int sim_is_crowd, sim_only_crowds;
+extern int sim_is_small;            /* this world */
 extern int sim_compare_next;        /* the schedule before left the arena in disorder, perhaps */
 extern int sim_endings;             /* worlds whose schedules end with closed contexts: endings.c */
 void sim_world_make(uint64_t seed); /* sets up contexts and collectives, and takes the snapshot */
@@ -248,11 +249,12 @@ extern int sim_is_exhausting;
 void sim_exhaust_point(const volatile void *p, sim_intention intention);
 void sim_exhaust_sleep(const volatile void *p);
 void sim_exhaust_pause(void);
-int sim_exhaust_naps(void); /* sleeps may time out */
+void sim_exhaust_data(void); /* others may go on in the middle of a movement of data */
+int sim_exhaust_naps(void);  /* sleeps may time out */
 
-typedef struct sim_smallest { /* the world: 2 ranks */
-  uint32_t colls, chunks;
-  int callbacks;  /* ... instead of waiting; the poller runs them */
+typedef struct sim_smallest {          /* the world: 2 ranks */
+  uint32_t colls, chunks, runs, depth; /* runs of each, entries of the SQ */
+  int callbacks;                       /* ... instead of waiting; the poller runs them */
   int background; /* submissions wake executors; else waiters drive, and executors sleep */
   int naps;       /* naps may end at any moment; else never */
   int first_turns, lends;

@@ -45,6 +45,7 @@ static void *take(size_t alignment, size_t bytes) {
   if (end > SIM_ARENA_BYTES) sim_fail("the world is too large");
   sim_arena_used = end;
   *(size_t *)(sim_arena + at - HEAD) = bytes;
+  if (sim_is_exhausting) sim_written(sim_arena + at - HEAD, end - at + HEAD);
   return sim_arena + at;
 }
 

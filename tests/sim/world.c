@@ -15,6 +15,7 @@ int sim_world_stands;
 int sim_endings;
 int sim_compare_next, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
+int sim_is_crowd, sim_only_crowds;
 static uint32_t sim_agents_of_world, allocation_that_fails;
 
 int sim_world_is_over(void) {
@@ -150,6 +151,27 @@ static void shrink(uint64_t seed) {
   }
 }
 
+/*
+ * What is seen only where the daemon has no room: a collective of two blocks, of which one may be
+ * as many runs ahead as are allowed; or three collectives in an SQ of two entries, of which one is
+ * waited for before the others are submitted elsewhere (application.c).
+ */
+static void make_crowd(uint64_t seed) {
+  sim_random random = {.state = seed ^ 0x3c6ef372u};
+  int ahead = sim_one_in(&random, 2);
+  sim_plan.n_ranks = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.warm = 1;
+  sim_plan.n_colls = ahead ? 1 : 3;
+  sim_plan.settings.max_blocks = 1 + ahead;
+  sim_plan.settings.queue_depth = ahead && sim_one_in(&random, 2) ? 8 : 2;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    sim_plan.coll[c] = (coll_plan){.operation = DF_OP_ALL_REDUCE,
+                                   .count = ahead ? 32 : 1 + sim_below(&random, 4),
+                                   .runs = ahead ? MAX_RUNS - sim_below(&random, 3) : 1,
+                                   .algorithm = sim_one_in(&random, 2) ? "ring" : NULL};
+}
+
 /* Exploration: 2 ranks, 2 collectives of 2 chunks, each run once. The rest is drawn as ever. */
 static void make_smallest(void) {
   sim_plan.n_ranks = sim_plan.n_colls = 2;
@@ -170,7 +192,7 @@ static void make_exhaustible(void) {
   sim_plan.deep = 0;
   df_settings *settings = &sim_plan.settings;
   settings->max_blocks = 1;
-  settings->queue_depth = 2;
+  settings->queue_depth = s->depth;
   settings->spin_front = settings->spin_min = settings->spin_boost = 1;
   settings->fetch_polls = 0;
   settings->quit_polls = 1;
@@ -186,7 +208,7 @@ static void make_exhaustible(void) {
   for (uint32_t c = 0; c < s->colls; c++)
     sim_plan.coll[c] = (coll_plan){.operation = DF_OP_ALL_REDUCE,
                                    .count = s->chunks == 1 ? 1 : 16 * s->chunks,
-                                   .runs = 1,
+                                   .runs = s->runs,
                                    .algorithm = "ring"};
 }
 
@@ -379,8 +401,11 @@ void sim_world_make(uint64_t seed) {
   sim_random kinds = {.state = seed ^ 0x632be59bu};
   sim_is_small = sim_below(&kinds, 100) < sim_percent_small;
   sim_endings = sim_below(&kinds, 100) < sim_percent_endings;
+  sim_is_crowd = sim_only_crowds && !sim_endings;
+  if (sim_is_crowd) sim_is_small = 0;
   draw_plan(seed);
   if (sim_is_small) shrink(seed);
+  if (sim_is_crowd) make_crowd(seed);
   if (sim_is_exploring) make_smallest();
   if (sim_smallest_now.colls) make_exhaustible();
   draw_groups(seed);
