@@ -33,12 +33,19 @@ static int runs_ahead(const df_coll *coll) {
   return coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_REDUCE;
 }
 
+/* Members of the group for each core that they may use. */
+static uint32_t ranks_on_a_core(const dfcclContext_t context, const df_coll *coll) {
+  return DF_MAX(coll->n / DF_MAX(context->n_cores, 1u), 1u);
+}
+
 /*
  * Slots of each ring in which this rank receives for the collective: the members agreed on the
  * least; the receiver takes more
  * - where messages are large, until the ring is deep enough that the sender finds a slot's lines in
  *   the shared cache again and not in the receiver's own: taking lines away from the cache that has
- *   read them is several times slower;
+ *   read them is several times slower. Ranks that share a core share its caches, which their rings
+ *   together go through, so that each has its part of the depth: more only makes the shared cache
+ *   too small;
  * - where messages are small, and not lent, and the sender may run ahead: ranks that share a core
  *   take turns less often.
  * docs/PERFORMANCE.md has the measurements.
@@ -49,7 +56,8 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
   uint32_t rings = 0, n_slots = shape->n_slots;
   for (uint32_t which = 0; which < coll->plan->n_links; which++)
     rings += !coll->plan->links[which].sends;
-  uint64_t target = (uint64_t)settings->ring_bytes / (DF_MAX(rings, 1u) * shape->n_blocks);
+  uint64_t each = DF_MAX(rings, 1u) * (uint64_t)shape->n_blocks * ranks_on_a_core(context, coll);
+  uint64_t target = (uint64_t)settings->ring_bytes / each;
   if (shape->stride <= DF_DEEP_RING_STRIDE)
     target = runs_ahead(coll) && coll->descriptor->direct_min > shape->stride
                  ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)

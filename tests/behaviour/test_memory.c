@@ -8,6 +8,7 @@
 #include "support/memory.h"
 #include "support/processes.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,50 @@ DF_TEST(memory, rings_grow_within_their_budget, 60) {
   CHECK(grown[COLLECTIVES - 1] < RING / 2, "the last one's ring: %llu bytes",
         grown[COLLECTIVES - 1]);
   df_free_contexts(ctxs, 2);
+}
+
+/* Broadcasts a buffer along a chain of ranks that share one core; returns what the second one's
+ * ring takes. */
+static unsigned long long ring_on_one_core(int ranks) {
+  enum { COUNT = 16384, RUNS = 10, MOST_RANKS = 4 };
+  static int32_t send[COUNT], recv[MOST_RANKS][COUNT];
+  dfcclContext_t ctxs[MOST_RANKS];
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.algorithm = "ring";
+  df_make_contexts(ctxs, ranks, NULL);
+  for (int rank = 0; rank < ranks; rank++)
+    OK(dfcclRegisterBroadcast(ctxs[rank], 1, COUNT, dfcclInt32, 0, &options));
+  for (int run = 0; run < RUNS; run++) {
+    for (int i = 0; i < COUNT; i++) send[i] = run * COUNT + i;
+    for (int rank = 0; rank < ranks; rank++)
+      OK(dfcclRunBroadcast(ctxs[rank], 1, send, recv[rank], NULL, NULL));
+    for (int rank = 0; rank < ranks; rank++) {
+      OK(dfcclWaitAll(ctxs[rank]));
+      CHECK(memcmp(send, recv[rank], sizeof send) == 0, "run %d: wrong elements on rank %d", run,
+            rank);
+    }
+  }
+  unsigned long long bytes = ring_bytes(ctxs[1]);
+  df_free_contexts(ctxs, ranks);
+  return bytes;
+}
+
+/* Ranks that share a core share the size up to which rings grow. */
+DF_TEST(memory, rings_share_what_a_core_has, 60) {
+  enum { RING = 131072 };
+  cpu_set_t before, one;
+  if (df_on_cuda()) return; /* rings in a device's memory have the least slots */
+  CHECK(sched_getaffinity(0, sizeof before, &before) == 0, "the affinity is unknown");
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "the affinity cannot be set");
+  setenv("DFCCL_SLOT_BYTES", "8192", 1);
+  setenv("DFCCL_RING_BYTES", "131072", 1);
+  unsigned long long two = ring_on_one_core(2), four = ring_on_one_core(4);
+  CHECK(two > RING * 2 / 5 && two < RING * 3 / 5, "one of two ranks: %llu bytes", two);
+  CHECK(four > RING / 5 && four < RING * 3 / 10, "one of four ranks: %llu bytes", four);
+  CHECK(sched_setaffinity(0, sizeof before, &before) == 0, "the affinity cannot be set back");
 }
 
 /* A root, or a leaf, that waits for nobody runs ahead of its peer by more runs than the least slots
