@@ -31,7 +31,10 @@ DF_TEST(dump, whose_reader_has_gone, 30) {
   close(ends[0]);
   says(df_dump(s.context, ends[1]), "Broken pipe");
   CHECK(!has_pending_pipe_signal(), "a signal is left behind");
-  sigset_t set; /* one that is the application's own stays */
+  sigset_t set;
+  pthread_sigmask(SIG_SETMASK, NULL, &set);
+  CHECK(!sigismember(&set, SIGPIPE), "the signal is blocked from now on");
+  /* one that is the application's own stays */
   sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &set, NULL);

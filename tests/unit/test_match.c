@@ -3,6 +3,8 @@
  * sense to it, or in no order:
  *   - A type, operator, operation or algorithm that this version does not know differs from each
  * that it knows: a mismatch with a sentence.
+ *   - So does every number of the shape, which variables and tables of the ranks may make
+ * different.
  *   - Announcements of one id are dropped in whatever order they are through with, and no other one
  *     with them.
  */
@@ -12,19 +14,34 @@
 
 enum { COLL = 7, COUNT = STAGE_COUNT };
 
-static void differs(size_t offset, const char *words) {
+static void differs_by(size_t offset, uint32_t more, const char *words) {
   df_stage s;
   int8_t buffer[COUNT] = {0};
-  const uint32_t unheard_of = 4711;
+  uint32_t number;
   stage_open_with_bell(&s);
   OK(stage_register_of_two(&s, COLL));
   df_announcement announcement = stage_announcement_of(&s, COLL);
-  memcpy((uint8_t *)&announcement + offset, &unheard_of, sizeof unheard_of);
+  memcpy(&number, (uint8_t *)&announcement + offset, sizeof number);
+  number += more;
+  memcpy((uint8_t *)&announcement + offset, &number, sizeof number);
   stage_announce(&s, COLL, &announcement);
   RESULT(dfcclRunAllReduce(s.context, COLL, buffer, buffer, NULL, NULL), dfcclMismatch);
   CHECK(strstr(dfcclGetLastError(s.context), words) != NULL, "\"%s\"",
         dfcclGetLastError(s.context));
   stage_close(&s);
+}
+
+static void differs(size_t offset, const char *words) { differs_by(offset, 4711, words); }
+
+DF_TEST(match, numbers_of_the_shape_differ, 60) {
+  differs_by(offsetof(df_announcement, n_blocks), 1, "number of blocks");
+  differs_by(offsetof(df_announcement, n_slots), 1, "number of link slots");
+  differs_by(offsetof(df_announcement, stride), 64, "slot size");
+  differs_by(offsetof(df_announcement, payload_offset), 8, "payload offset");
+  differs_by(offsetof(df_announcement, chunk), 1, "chunk");
+  differs_by(offsetof(df_announcement, loops), 1, "number of loops");
+  differs_by(offsetof(df_announcement, split), 1, "split of the group");
+  differs_by(offsetof(df_announcement, count), 1, "count is 100 here and 101 there");
 }
 
 DF_TEST(match, what_this_version_does_not_know_differs, 60) {

@@ -3,9 +3,13 @@
  *   - A forked child is another process: it has a token of its own.
  *   - A child that is forked while this process listens does not keep the address taken: it has no
  *     listening socket, and closes nothing else when it is told to.
+ *   - What listens no more is forgotten, in whatever order, and ends listening for a child that has
+ *     it still.
  */
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,5 +61,64 @@ DF_TEST(process, a_child_listens_nowhere, 30) {
     df_listener_close(&listeners[i]);
     CHECK(fcntl(fds[i], F_GETFD) < 0, "the parent listens still");
     df_listener_close(&listeners[i]);
+  }
+}
+
+static int is_called(uint16_t port) {
+  const struct sockaddr_in address = {
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  CHECK(fd >= 0, "no socket");
+  int connected = connect(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+  close(fd);
+  return connected;
+}
+
+DF_TEST(process, what_is_closed_listens_nowhere, 30) {
+  df_listener listener;
+  uint16_t port;
+  int fd = df_listen_loopback(&port), copy = dup(fd);
+  CHECK(fd >= 0 && copy >= 0, "cannot listen");
+  df_listener_open(&listener, fd);
+  CHECK(is_called(port), "nobody listens");
+  df_listener_close(&listener);
+  CHECK(!is_called(port), "who has a copy keeps the address taken");
+  close(copy);
+}
+
+/* Of three some are closed, in this order; the memory of these is used for something else. */
+static void forget(const int *order, int n) {
+  df_listener listeners[3];
+  int fds[3], closed[3] = {0}, other = dup(STDERR_FILENO);
+  uint16_t port;
+  for (int i = 0; i < 3; i++) {
+    fds[i] = df_listen_loopback(&port);
+    CHECK(fds[i] >= 0, "cannot listen");
+    df_listener_open(&listeners[i], fds[i]);
+  }
+  for (int i = 0; i < n; i++) {
+    df_listener_close(&listeners[order[i]]);
+    df_listener_close(&listeners[order[i]]); /* does nothing */
+    closed[order[i]] = 1;
+  }
+  for (int i = 0; i < 3; i++)
+    if (closed[i]) listeners[i] = (df_listener){.fd = other};
+  pid_t child = fork();
+  if (child == 0) {
+    int wrong = fcntl(other, F_GETFD) < 0;
+    for (int i = 0; i < 3; i++) wrong += !closed[i] && fcntl(fds[i], F_GETFD) >= 0;
+    _exit(wrong);
+  }
+  CHECK(ends_well(child), "%d, %d closed: a child knows others", order[0], n > 1 ? order[1] : -1);
+  for (int i = 0; i < 3; i++)
+    if (!closed[i]) df_listener_close(&listeners[i]);
+  close(other);
+}
+
+DF_TEST(process, what_is_closed_is_forgotten_in_any_order, 30) {
+  for (int first = 0; first < 3; first++) {
+    forget(&first, 1);
+    for (int second = 0; second < 3; second++)
+      if (second != first) forget((const int[]){first, second}, 2);
   }
 }

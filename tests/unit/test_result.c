@@ -1,9 +1,10 @@
 /*
  * Promises of src/base/result.c: each result code has a name and a sentence of its own, what is no
- * code has some, and the first sentence about a failure is kept for its thread.
+ * code has some, and each thread keeps its own latest sentence about a failure.
  */
 #include "base/result.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "support/harness.h"
@@ -30,4 +31,21 @@ DF_TEST(result, what_is_no_code_has_a_name_too, 30) {
     CHECK(strstr(df_result_name((dfcclResult_t)i), "unknown") != NULL, "%d has a name", i);
     CHECK(strstr(dfcclGetErrorString((dfcclResult_t)i), "unknown") != NULL, "%d is explained", i);
   }
+}
+
+static void *fail_in_a_thread(void *unused) {
+  (void)unused;
+  CHECK(strcmp(df_last_sentence(), "no error") == 0, "at first: \"%s\"", df_last_sentence());
+  CHECK(df_fail(dfcclTimeout, "%d of %s", 7, "them") == dfcclTimeout, "another code");
+  CHECK(strcmp(df_last_sentence(), "7 of them") == 0, "\"%s\"", df_last_sentence());
+  return NULL;
+}
+
+DF_TEST(result, each_thread_keeps_its_latest_sentence, 30) {
+  pthread_t thread;
+  df_fail(dfcclAborted, "the first");
+  df_fail(dfcclAborted, "the second");
+  CHECK(pthread_create(&thread, NULL, fail_in_a_thread, NULL) == 0, "no thread");
+  pthread_join(thread, NULL);
+  CHECK(strcmp(df_last_sentence(), "the second") == 0, "\"%s\"", df_last_sentence());
 }
