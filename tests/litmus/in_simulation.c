@@ -5,7 +5,6 @@
  * seen soon when an order that the test needs is taken away from one side. The linker leads the
  * library's accesses through the functions below, which do that.
  */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -81,29 +80,8 @@ void __wrap_sim_fence(int order) {
 
 /* ---- what the simulator asks of its program */
 
-const char *sim_failure;
-static char failure_text[512];
-
-void df_assert_failed(const char *fact, const char *file, int line);
-void df_assert_failed(const char *fact, const char *file, int line) {
-  sim_fail("broken invariant: %s (%s:%d)", fact, file, line);
-}
-void sim_note_failure(const char *format, ...) {
-  va_list arguments;
-  if (sim_failure) return;
-  va_start(arguments, format);
-  vsnprintf(failure_text, sizeof failure_text, format, arguments);
-  va_end(arguments);
-  sim_failure = failure_text;
-}
-void sim_fail(const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(failure_text, sizeof failure_text, format, arguments);
-  va_end(arguments);
-  sim_failure = failure_text;
-  if (sim_is_running) sim_leave();
-  printf("Bail out! %s: %s\n", test->name, failure_text);
+void sim_fail_outside(void) {
+  printf("Bail out! %s: %s\n", test->name, sim_failure);
   exit(1);
 }
 int sim_world_is_over(void) {

@@ -14,7 +14,6 @@
  */
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,32 +25,9 @@
 
 #include "sim.h"
 
-const char *sim_failure;
 int sim_planted;
-static char failure_text[512];
 
-void df_assert_failed(const char *fact, const char *file, int line);
-void df_assert_failed(const char *fact, const char *file, int line) {
-  sim_fail("broken invariant: %s (%s:%d)", fact, file, line);
-}
-
-void sim_fail(const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(failure_text, sizeof failure_text, format, arguments);
-  va_end(arguments);
-  sim_failure = failure_text;
-  sim_leave();
-}
-
-void sim_note_failure(const char *format, ...) {
-  va_list arguments;
-  if (sim_failure) return;
-  va_start(arguments, format);
-  vsnprintf(failure_text, sizeof failure_text, format, arguments);
-  va_end(arguments);
-  sim_failure = failure_text;
-}
+void sim_fail_outside(void) { sim_leave(); }
 
 /* An agent that computes for this long without an access that others could see is in an endless
  * loop: a schedule takes a fraction of a millisecond. Measured in the process's own time, so that a

@@ -134,6 +134,8 @@ void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nore
 
 /* The same outside of the agents. */
 void sim_note_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Of the program: sim_fail outside of a schedule. */
+void sim_fail_outside(void) __attribute__((noreturn));
 
 /* ---- memory.c */
 
