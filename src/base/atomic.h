@@ -75,9 +75,11 @@ DF_CORE df_word_pair df_load_relaxed_pair(const df_word_pair *p) {
                : "=l"(v.first), "=l"(v.second)
                : "l"(__cvta_generic_to_global(p))
                : "memory");
-#else
+#else /* on a processor: in an order that differs from pair to pair, and from the stores' */
+  const int turned = (uintptr_t)p / sizeof *p & 1;
+  if (turned) v.second = df_load_relaxed_u64(&p->second);
   v.first = df_load_relaxed_u64(&p->first);
-  v.second = df_load_relaxed_u64(&p->second);
+  if (!turned) v.second = df_load_relaxed_u64(&p->second);
 #endif
   return v;
 }
@@ -88,8 +90,10 @@ DF_CORE void df_store_relaxed_pair(df_word_pair *p, df_word_pair v) {
                : "l"(__cvta_generic_to_global(p)), "l"(v.first), "l"(v.second)
                : "memory");
 #else
+  const int turned = (uintptr_t)p / sizeof *p & 1;
+  if (turned) df_store_relaxed_u64(&p->first, v.first);
   df_store_relaxed_u64(&p->second, v.second);
-  df_store_relaxed_u64(&p->first, v.first);
+  if (!turned) df_store_relaxed_u64(&p->first, v.first);
 #endif
 }
 DF_CORE uint32_t df_device_add_u32(uint32_t *p, uint32_t v) {
