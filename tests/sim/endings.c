@@ -11,12 +11,19 @@
 
 #include "endings.h"
 endings *sim_endings_now;
+int32_t *sim_between_send[MAX_RANKS][MAX_COLLS], *sim_between_recv[MAX_RANKS][MAX_COLLS];
 
 /* ---- what is allowed */
 
 static int something_happened(void) {
   return sim_endings_now->aborts || sim_endings_now->deaths || sim_endings_now->early ||
          sim_endings_now->late || sim_endings_now->no_memory || sim_plan.settings.timeout_ms;
+}
+
+static int has_disagreement(void) {
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    if (sim_endings_now->visited[c] && sim_endings_now->odd[c] >= 0) return 1;
+  return 0;
 }
 
 static int is_explained(uint32_t rank, dfcclResult_t status) {
@@ -30,6 +37,8 @@ static int is_explained(uint32_t rank, dfcclResult_t status) {
   case dfcclOutOfMemory:
   case dfcclSystemError: /* shared memory */
     return sim_endings_now->no_memory;
+  case dfcclMismatch: /* of a run between two lives: calls that wait may tell it */
+    return has_disagreement();
   case dfcclRemoteError:
     return something_happened();
   default:
@@ -70,6 +79,7 @@ static void on_callback(dfcclCollId_t id, dfcclResult_t status, void *argument) 
   if (sim_endings_now->rank[rank].is_closed)
     sim_fail("rank %u: a callback after dfcclDestroy", rank);
   if (id != run->coll + 1u) sim_fail("a callback of another collective");
+  if (status == dfcclMismatch) sim_fail("rank %u: a run of members that agree mismatches", rank);
   expect(rank, "a run", status, -1);
   sim_endings_now->status[rank][run->coll][run->run] = status;
   if (status == dfcclSuccess)
@@ -106,6 +116,7 @@ static int try_submit(app_run *run) {
   }
   run->accepted = 0;
   state->refused[life] = 1;
+  if (result == dfcclMismatch) sim_fail("rank %u: a run of members that agree is refused", rank);
   give_up_without_memory(rank);
   expect(rank, "dfcclRun", result,
          sim_endings_now->early || sim_endings_now->no_memory ? dfcclInvalidArgument : -1);
@@ -137,6 +148,41 @@ static void try_deregister(uint32_t rank, uint32_t coll) {
   sim_fail("rank %u: dfcclDeregister failed with %d: %s", rank, (int)result, df_last_sentence());
 }
 
+/* Of members that disagree every run ends so, and of others none does. */
+static void expect_between(uint32_t rank, uint32_t coll, const char *what, dfcclResult_t status) {
+  int gone = sim_endings_now->early || sim_endings_now->no_memory;
+  if (status == dfcclInvalidArgument && gone) return;
+  expect(rank, what, status, sim_endings_now->odd[coll] >= 0 ? (int)dfcclMismatch : -1);
+}
+
+static void on_callback_between(dfcclCollId_t id, dfcclResult_t status, void *argument) {
+  between_run *run = argument;
+  (void)id;
+  if (run->callbacks++) sim_fail("rank %u: a second callback between two lives", run->rank);
+  if (sim_endings_now->odd[run->coll] >= 0 && status == dfcclSuccess)
+    sim_fail("rank %u: a run succeeded, although members disagree", run->rank);
+  expect_between(run->rank, run->coll, "a run between two lives", status);
+}
+
+/* Whoever knows already that members disagree is refused. */
+static void run_between(uint32_t rank, uint32_t coll) {
+  dfcclContext_t context = sim_app->rank[rank].context;
+  between_run *run = &sim_endings_now->between[rank][coll];
+  run->accepted = 1;
+  dfcclResult_t result = df_submit(context, sim_plan.coll[coll].operation, coll + 1, run->send,
+                                   run->recv, on_callback_between, run);
+  if (result != dfcclSuccess) {
+    run->accepted = 0;
+    expect_between(rank, coll, "dfcclRun between two lives", result);
+    give_up_without_memory(rank);
+    return;
+  }
+  result = df_wait(context, coll + 1);
+  if (run->callbacks != 1 && result != dfcclInvalidArgument)
+    sim_fail("rank %u: dfcclWait returned before the callback", rank);
+  expect_between(rank, coll, "dfcclWait between two lives", result);
+}
+
 static void register_next(uint32_t rank, uint32_t coll) {
   coll_state *state = &sim_endings_now->rank[rank].coll[coll];
   state->life++;
@@ -144,6 +190,7 @@ static void register_next(uint32_t rank, uint32_t coll) {
   dfcclResult_t result = dfcclSuccess;
   if (sim_endings_now->interlude[coll]) {
     result = sim_register(rank, coll, sim_endings_now->odd[coll] == (int)rank);
+    if (result == dfcclSuccess && sim_endings_now->visited[coll]) run_between(rank, coll);
     if (result == dfcclSuccess) deregister(rank, coll);
   }
   if (result == dfcclSuccess) result = sim_register(rank, coll, 0);
@@ -265,6 +312,12 @@ void *sim_endings_thread(void *argument) {
 void sim_endings_make(void) {
   sim_endings_now = sim_calloc(1, sizeof *sim_endings_now);
   sim_endings_now->allocations = sim_system_now.allocations;
+  for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+      sim_between_send[r][c] = sim_hidden_alloc(BETWEEN_BYTES);
+      sim_between_recv[r][c] = sim_hidden_alloc(BETWEEN_BYTES);
+      memset(sim_between_send[r][c], 0, BETWEEN_BYTES);
+    }
 }
 
 void sim_world_death(void) {
@@ -312,6 +365,11 @@ static void check_runs(uint32_t rank, uint32_t coll) {
                        "submitted it",
                        rank, k, coll, (int)sim_endings_now->status[rank][coll][k]);
   }
+  const between_run *between = &sim_endings_now->between[rank][coll];
+  if (between->callbacks != (uint32_t)between->accepted)
+    sim_note_failure("rank %u: a run of collective %u between two lives was %s, and has %u "
+                     "callbacks",
+                     rank, coll, between->accepted ? "accepted" : "refused", between->callbacks);
   if (!state->is_closed) sim_note_failure("rank %u has not closed its context", rank);
 }
 

@@ -44,6 +44,13 @@ typedef struct rank_state {
 /* What a callback does beside being counted. */
 typedef enum { NOTHING, MOVES_ON, ABORTS, PAUSES } callback_deed;
 
+/* The run of a registration between the two lives. */
+typedef struct between_run {
+  uint32_t rank, coll, callbacks;
+  int accepted;
+  int32_t *send, *recv;
+} between_run;
+
 typedef struct endings {
   rank_state rank[MAX_RANKS];
   callback_deed deed[MAX_RANKS][MAX_COLLS][MAX_RUNS];
@@ -51,11 +58,16 @@ typedef struct endings {
   uint32_t first[MAX_COLLS]; /* so many runs in the first life */
   int interlude[MAX_COLLS];  /* there is a registration without runs between the two lives ... */
   int odd[MAX_COLLS];        /* ... which on this rank is of another count; -1 */
-  uint64_t allocations;      /* of the application itself */
+  int visited[MAX_COLLS];    /* ... or with one run, after all, which each rank waits for */
+  between_run between[MAX_RANKS][MAX_COLLS];
+  uint64_t allocations; /* of the application itself */
   int aborts, deaths, early, late, no_memory;
   int dying; /* this rank; -1 */
 } endings;
 
 extern endings *sim_endings_now; /* in the arena */
+/* Buffers between two lives, of which one registration may have an element more. */
+enum { BETWEEN_BYTES = (MAX_ELEMENTS + MAX_RANKS) * sizeof(int32_t) };
+extern int32_t *sim_between_send[MAX_RANKS][MAX_COLLS], *sim_between_recv[MAX_RANKS][MAX_COLLS];
 
 #endif

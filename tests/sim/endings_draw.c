@@ -110,9 +110,20 @@ void sim_endings_prepare(void) {
     in_callback[c] = sim_one_in(random, 3);
     sim_endings_now->interlude[c] = sim_one_in(random, 3);
     sim_endings_now->odd[c] = sim_one_in(random, 2) ? (int)sim_below(random, sim_plan.n_ranks) : -1;
+    if (sim_endings_now->odd[c] >= 0 && !sim_is_member((uint32_t)sim_endings_now->odd[c], c))
+      sim_endings_now->odd[c] = -1;
     keeps[c] = sim_endings_now->first[c] == sim_plan.coll[c].runs && sim_one_in(random, 2);
   }
+  sim_random apart = {.state = random->state ^ 0x632be59bd9b4e019ull};
+  for (uint32_t c = 0; c < sim_plan.n_colls && sim_plan.visits; c++)
+    sim_endings_now->visited[c] =
+        !in_callback[c] && sim_one_in(&apart, 2); /* callbacks cannot wait */
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+      between_run *run = &sim_endings_now->between[r][c];
+      *run = (between_run){
+          .rank = r, .coll = c, .send = sim_between_send[r][c], .recv = sim_between_recv[r][c]};
+    }
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
       for (uint32_t k = 0; k < sim_plan.coll[c].runs; k++) {
         int moves_on = in_callback[c] && k + 1 == sim_endings_now->first[c];

@@ -32,6 +32,7 @@ SLOW = {
     "the poller and the waiters' bell are rung without a fence", "a waiting run is no longer listed while room is looked for",
     "a lent buffer is read without being held", "what another process reads of a failed run counts", "a broken context does not tell its runs",
     "what had failed before all is given up is not told again", "runs beyond a member's last are looked at before it is counted", "a deadline begins without a fence",
+    "a free slot of the CQ is taken for the next one",
 }
 
 
@@ -57,10 +58,10 @@ BUGS = [
     order("an SQE is observed without order", SQ, "df_observe_u64(&slot->commit)", "df_load_relaxed_u64"),
     ("the first of two readers frees an SQ slot", [(SQ, "df_system_sub_u32(&slot->readers_left, 1)",
      "(PLANTED ? df_system_exchange_u32(&slot->readers_left, 0) + 1 : df_system_sub_u32(&slot->readers_left, 1))")]),
-    ("a full SQ is told by a load", [(SQ, "df_system_sub_u32(&slot->readers_left, 0) != 0", "(PLANTED || df_system_sub_u32(&slot->readers_left, 0) != 0)")]),
+    ("a full SQ is told by a load", [(SQ, "df_system_sub_u32(&slot->readers_left, 0) != 0", "(PLANTED || df_system_sub_u32(&slot->readers_left, 0) != 0)")], "--crowds"),
     ("a run is lost when the SQ is full", [(SUBMIT, "        sq_full = 1;\n", "        sq_full = 1;\n        if (PLANTED) { df_backlog_pop(context, coll); }\n")]),
     ("between two turns the lock is only tried", [(SUBMIT, "  pthread_mutex_lock(&context->lock); /* no try",
-     "  if (PLANTED) {\n    if (pthread_mutex_trylock(&context->lock) != 0) return;\n  } else\n    pthread_mutex_lock(&context->lock); /* no try")]),
+     "  if (PLANTED) {\n    if (pthread_mutex_trylock(&context->lock) != 0) return;\n  } else\n    pthread_mutex_lock(&context->lock); /* no try")], "--crowds"),
     order("a message is published without order", LINK, "df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence)", "df_store_relaxed_u64"),
     order("a message is observed without order", LINK, "df_observe_u64((const uint64_t *)df_link_slot(link, sequence)", "df_load_relaxed_u64"),
     order("a slot is released without order", LINK, "df_publish_fenced_u64(link->credit, sequence", "df_store_relaxed_u64"),
@@ -77,7 +78,7 @@ BUGS = [
     ("the completion counter is set back after the CQE", [(DAEMON, "    df_store_relaxed_u32(&desc->counters->blocks_done[slot],\n",
      "    if (!PLANTED) df_store_relaxed_u32(&desc->counters->blocks_done[slot],\n"),
      (DAEMON, "  df_cq_push_mpsc(&block->device->cq, block->index, cqe);",
-      "  df_cq_push_mpsc(&block->device->cq, block->index, cqe);\n  if (PLANTED && n_blocks > 1) df_store_relaxed_u32(&desc->counters->blocks_done[slot], 0);")]),
+      "  df_cq_push_mpsc(&block->device->cq, block->index, cqe);\n  if (PLANTED && n_blocks > 1) df_store_relaxed_u32(&desc->counters->blocks_done[slot], 0);")], "--crowds"),
     order("a packed CQE is published without order", CQ, "df_publish_u64(&ring->words[tail & mask], df_cqe_encode(cqe, (tail + 1)", "df_store_relaxed_u64"),
     order("a CQE is observed without order", CQ, "df_observe_u64(&ring->words[index & cq->mask])", "df_load_relaxed_u64"),
     ("a CQ ring's tail is published without order", [(CQ, "  df_wake_fence(); /* the plain", "  if (!PLANTED) df_wake_fence(); /* the plain"),
@@ -108,6 +109,8 @@ BUGS = [
         (SUBMIT, "  int sq_full = 0;\n  while", "  int sq_full = 0;\n  if (PLANTED) df_store_relaxed_u32(&context->has_listed, 0);\n  while"),
         (SUBMIT, "    context->listed_last = kept_last;\n  }",
          "    context->listed_last = kept_last;\n    if (PLANTED) df_store_relaxed_u32(&context->has_listed, 1);\n  }")]),
+    # Was real, too: an older index of the consumer is that of a slot that is free again.
+    ("a free slot of the CQ is taken for the next one", [(CQ, "  if (cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)\n    return df_load", "  if (!PLANTED && cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)\n    return df_load")]),
     # First turns by submitters.
     ("a first turn is taken of a block that another thread executes", [(EXECUTOR, "      !try_own(eb))\n    return 0;",
      "      (!PLANTED && !try_own(eb)))\n    return 0;")]),
@@ -143,6 +146,8 @@ BUGS = [
     ends("links of a closed context go while peers write to them", INIT, "    df_world_bury(context->world, links);", "    for (df_segment *next; links && PLANTED; links = next) {\n      next = links->next;\n      df_segment_destroy(links);\n    }\n    df_world_bury(context->world, links);"),
     ends("a service thread that stops is not woken", SERVICE, "  df_service_wake(context);\n  pthread_join", "  if (!PLANTED) df_service_wake(context);\n  pthread_join"),
     ends("a place in the order of registrations is not kept", "host/match.c", "      if (i != coll->position) expect(", "      if (i != coll->position && !PLANTED) expect("),
+    ends("registrations are not compared", "host/match.c", "  if (describe_difference(coll, remote, difference, sizeof difference)) {", "  if (!PLANTED && describe_difference(coll, remote, difference, sizeof difference)) {"),
+    ends("a mismatch is told as another error", SERVICE, "message->a == dfcclMismatch || message->a", "(!PLANTED && message->a == dfcclMismatch) || message->a"),
     # For the simulation's watchdog.
     ("an endless loop without any access", [(STEP, "  df_move_execute(lanes, move);\n",
      "  if (PLANTED)\n    for (;;) __asm__ volatile(\"\");\n  df_move_execute(lanes, move);\n")]),

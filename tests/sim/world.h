@@ -26,6 +26,7 @@ typedef struct coll_plan {
 typedef struct world_plan {
   uint32_t n_ranks, n_colls, n_threads;
   int warm, deep;
+  int visits;         /* registrations between two lives may have a run */
   int processes;      /* each rank is in one of its own */
   uint32_t impatient; /* ranks, by bit, that have the timeout; the others have none */
   uint32_t shared_from;
