@@ -161,9 +161,9 @@ DF_TEST(diagnostics, silent, 30) {
   CHECK(strlen(content(fd)) == 0, "printed:\n%s", content(fd));
 }
 
-/* Until a run has timed out on rank 0; what that prints goes to the file. */
+/* Until runs of two collectives have timed out on rank 0; what that prints goes to the file. */
 static void time_out(const char *debug, int fd) {
-  static int32_t send[10], recv[10];
+  static int32_t send[10], recv[2][10];
   dfcclContext_t ctxs[2];
   dfcclConfig_t config = df_config();
   df_collective coll = df_simple(10, 2);
@@ -173,9 +173,12 @@ static void time_out(const char *debug, int fd) {
   setenv("DFCCL_DEBUG", debug, 1);
   df_make_contexts(ctxs, 2, &config);
   df_register_all(ctxs, 4711, &coll);
+  df_register_all(ctxs, 4712, &coll);
   dup2(fd, 2);
-  OK(dfcclRunAllReduce(ctxs[0], 4711, send, recv, NULL, NULL));
+  OK(dfcclRunAllReduce(ctxs[0], 4711, send, recv[0], NULL, NULL));
+  OK(dfcclRunAllReduce(ctxs[0], 4712, send, recv[1], NULL, NULL));
   RESULT(dfcclWait(ctxs[0], 4711), dfcclTimeout);
+  RESULT(dfcclWait(ctxs[0], 4712), dfcclTimeout);
   df_free_contexts(ctxs, 2);
   dup2(standard_error, 2);
 }
@@ -187,7 +190,9 @@ DF_TEST(diagnostics, a_run_that_times_out_prints_a_dump_if_one_asks_for_it, 30) 
   time_out("error", fd);
   const char *text = strstr(content(fd), "dfccl rank 0 of 2");
   CHECK(text != NULL, "no dump:\n%s", content(fd));
-  CHECK(df_mentions(text, "  collective 4711, AllReduce") && df_mentions(text, "run by rank 1"),
+  /* As it was before anything ended: afterwards the first would not be waiting any more. */
+  CHECK(df_mentions(text, "  collective 4711, AllReduce") &&
+            df_mentions(text, "  collective 4712, AllReduce") && df_mentions(text, "run by rank 1"),
         "it does not say what it waited for:\n%s", text);
 }
 
