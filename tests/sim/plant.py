@@ -32,7 +32,7 @@ SLOW = {
     "the poller and the waiters' bell are rung without a fence", "a waiting run is no longer listed while room is looked for",
     "a lent buffer is read without being held", "what another process reads of a failed run counts", "a broken context does not tell its runs",
     "what had failed before all is given up is not told again", "runs beyond a member's last are looked at before it is counted", "a deadline begins without a fence",
-    "a free slot of the CQ is taken for the next one",
+    "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
 }
 
 
@@ -109,6 +109,9 @@ BUGS = [
         (SUBMIT, "  int sq_full = 0;\n  while", "  int sq_full = 0;\n  if (PLANTED) df_store_relaxed_u32(&context->has_listed, 0);\n  while"),
         (SUBMIT, "    context->listed_last = kept_last;\n  }",
          "    context->listed_last = kept_last;\n    if (PLANTED) df_store_relaxed_u32(&context->has_listed, 1);\n  }")]),
+    # Was real: its newest contexts are in its cache, and older ones are looked at.
+    ("an executor sleeps with a block that has not left", [(EXECUTOR, "if (df_load_relaxed_u32(&executor->wanted) || df_load_relaxed_u32(&eb->block->running))",
+     "if (df_load_relaxed_u32(&executor->wanted) || (!PLANTED && df_load_relaxed_u32(&eb->block->running)))")]),
     # Was real, too: an older index of the consumer is that of a slot that is free again.
     ("a free slot of the CQ is taken for the next one", [(CQ, "  if (cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)\n    return df_load", "  if (!PLANTED && cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)\n    return df_load")]),
     # First turns by submitters.
