@@ -11,6 +11,7 @@ import groups
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent.parent
+OWN_PROGRAM = "bench/compare/compare-dfccl"
 OPERATIONS = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"]
 
 
@@ -96,6 +97,23 @@ class Builder:
     def peer(self, name, compiler, source, flags):
         return self.program(f"compare-{name}", compiler, [HERE / source], HERE / "peer.c", [HERE / "peer.h"], flags)
 
+    def own(self, name, program, environment=None):
+        """DFCCL: each of its two kinds of memory is a variant."""
+        return groups.Library(name, {0: name, 1: name + "-mem"}, program, is_peer=False,
+                              environment=lambda ranks: environment or {})
+
+    def variants(self, wanted):
+        """DFCCL with other settings, or of other builds."""
+        found = []
+        for one in wanted:
+            build = one["build"].resolve() if one["build"] else None
+            program = build / OWN_PROGRAM if build else self.target(OWN_PROGRAM)
+            if program.exists():
+                found.append(self.own(one["name"], program, one["environment"]))
+            else:
+                self.missing[one["name"]] = f"{program} does not exist"
+        return found
+
     def libraries(self, wanted):
         """The libraries that can be measured, in the order of names wanted."""
         bound = ["bound-direct", "bound-streamed", "bound-mailboxes", "bound-alone"]
@@ -111,8 +129,7 @@ class Builder:
         found = []
         for name in wanted:
             if name == "dfccl":
-                found.append(groups.Library(name, {0: "dfccl", 1: "dfccl-mem"},
-                                            self.target("bench/compare/compare-dfccl"), is_peer=False))
+                found.append(self.own(name, self.target(OWN_PROGRAM)))
             elif name == "bound":
                 found.append(groups.Library(name, dict(enumerate(bound)), self.target("bench/compare/compare-bound"),
                                             is_peer=False))
@@ -131,4 +148,5 @@ class Builder:
 
 
 NAMES = ["dfccl", "bound", "openmpi", "openmpi-spin", "openmpi-yield", "openmpi-sm", "mpich", "mpich-default", "gloo"]
+PEERS = [name for name in NAMES if name not in ("dfccl", "bound")]
 DEFAULT_NAMES = ["dfccl", "bound", "openmpi", "mpich", "gloo"]

@@ -54,7 +54,8 @@ class Point:
         self.rounds = [one["us"] for one in entry["rounds"]]
         names = {name for one in self.rounds for name in one}
         self.median = {name: statistics.median(self.times(name)) for name in names}
-        peers = [name for name in names if name not in OWN and name != "bound"]
+        peers = [name for name in names if name in machine.PEERS]
+        self.variants = {name for name in names if name not in [*OWN, *machine.NAMES]}
         self.best = min(peers, key=self.median.get) if peers else None
         self.wrong = entry["wrong"]
 
@@ -120,20 +121,33 @@ def columns(points):
     return [name for name in dict.fromkeys([*OWN, *machine.NAMES]) if name in present]
 
 
+def variant_cells(point, names):
+    """'12.3 (0.45)': microseconds, and how many times DFCCL's with the same memory that is, in the same round."""
+    cells = ""
+    for name in names:
+        ratio = point.ratio(name, "dfccl-mem" if name.endswith("-mem") else "dfccl")
+        cells += f"{number(point.median.get(name)) + (f' ({ratio:.2f})' if ratio is not None else ''):>20}"
+    return cells
+
+
 def text(data):
     points = points_of(data)
     lines = ["# " + line for line in described(data)] if data["runs"] else []
     lines.append("# us a call, medians; ratio: ours / best peer, of the same round (below 1: ours is faster); spread: "
                  "(max - min) / median")
     names = columns(points)
+    variants = sorted({name for point in points for name in point.variants})
+    if variants:
+        lines.append("# " + ", ".join(variants) + ": in brackets, how many times the time of dfccl (-mem: dfccl-mem), medians of the ratios "
+                     "of one round")
     at = None
     for point in points:
         if at != (point.ranks, point.operation):
             at = (point.ranks, point.operation)
-            heads = "".join(f"{name:>14}" for name in names)
+            heads = "".join(f"{name:>14}" for name in names) + "".join(f"{name:>20}" for name in variants)
             lines += ["", f"{point.operation}, {point.ranks} ranks",
                       f"{'bytes':>12}{heads}{'best peer':>15}{'ratio':>8}{'mem':>8}{'mem/bound':>11}{'rounds':>8}{'spread':>8}"]
-        cells = "".join(f"{number(point.median.get(name)):>14}" for name in names)
+        cells = "".join(f"{number(point.median.get(name)):>14}" for name in names) + variant_cells(point, variants)
         spreads = [point.spread(name) for name in ("dfccl", point.best) if name in point.median]
         lines.append(f"{point.bytes:>12}{cells}{point.best or '-':>15}{number(point.ratio('dfccl', point.best)):>8}"
                      f"{number(point.ratio('dfccl-mem', point.best)):>8}{number(point.ratio('dfccl-mem', 'bound')):>11}"
@@ -147,7 +161,8 @@ def text(data):
 
 # ---- the tables of docs/PERFORMANCE.md
 
-BEGIN, END = "<!-- compare: begin -->", "<!-- compare: end -->"
+TABLES = "compare"
+SUMMARY = "compare-summary"
 
 
 def cell(point, name):
@@ -175,16 +190,39 @@ def docs_table(points, ranks, content):
     return lines
 
 
-def summary(points, name):
-    """How often ours is faster than every peer."""
+def against_peers(points, name):
+    """How often ours is faster than every peer: (points won, points compared, geometric mean of the ratios, the worst)."""
     compared = [point for point in points if point.ratio(name, point.best) is not None]
-    faster = sum(point.ratio(name, point.best) < 1 for point in compared)
     if not compared:
-        return "nothing to compare"
+        return None
+    faster = sum(point.ratio(name, point.best) < 1 for point in compared)
     mean = math.exp(statistics.fmean(math.log(point.ratio(name, point.best)) for point in compared))
     worst = max(compared, key=lambda point: point.ratio(name, point.best))
-    return (f"faster than the best peer at {faster} of {len(compared)} points, geometric mean of the ratios {mean:.2f}, "
-            f"worst {worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, {worst.best})")
+    return (f"{faster} of {len(compared)} points", f"{mean:.2f}",
+            f"{worst.ratio(name, worst.best):.2f} ({worst.operation}, {readable_size(worst.bytes)}, {worst.best})")
+
+
+def summary(points, name):
+    found = against_peers(points, name)
+    if found is None:
+        return "nothing to compare"
+    won, mean, worst = found
+    return f"faster than the best peer at {won}, geometric mean of the ratios {mean}, worst {worst}"
+
+
+MEMORIES = (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory"))
+
+
+def summary_table(data):
+    """The comparison in one glance."""
+    points = points_of(data)
+    lines = ["", "| DFCCL's time divided by the fastest peer's | below 1 at | geometric mean | worst |", "| --- | ---: | ---: | --- |"]
+    for ranks in sorted({point.ranks for point in points}):
+        for name, memory in MEMORIES:
+            found = against_peers([point for point in points if point.ranks == ranks], name)
+            if found is not None:
+                lines.append(f"| {ranks} ranks, {memory} | " + " | ".join(found) + " |")
+    return "\n".join([*lines, ""])
 
 
 def reliability(points):
@@ -208,7 +246,7 @@ def docs(data, files):
             "DFCCL is faster). " + reliability(points)]
     for ranks in sorted({point.ranks for point in points}):
         here = [point for point in points if point.ranks == ranks]
-        for name, memory in (("dfccl", "ordinary memory"), ("dfccl-mem", "dfcclMemAlloc memory")):
+        for name, memory in MEMORIES:
             if any(name in point.median for point in here):
                 out += ["", f"**{ranks} ranks, {memory}**: {summary(here, name)}.", ""]
                 out += docs_table(here, ranks, lambda point, name=name: cell(point, name))
@@ -223,13 +261,20 @@ def docs(data, files):
     return "\n".join(out)
 
 
+def replaced(path, whole, name, content):
+    """What stands between the document's two markers of a name is replaced."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if whole.count(begin) != 1 or whole.count(end) != 1:
+        raise SystemExit(f"compare: {path} does not have the markers {begin} and {end} once each")
+    before, rest = whole.split(begin)
+    return before + begin + "\n" + content + "\n" + end + rest.split(end)[1]
+
+
 def render_docs(data, path, files):
-    whole = path.read_text()
-    if whole.count(BEGIN) != 1 or whole.count(END) != 1:
-        raise SystemExit(f"compare: {path} does not have the markers {BEGIN} and {END} once each")
-    before, rest = whole.split(BEGIN)
-    after = rest.split(END)[1]
-    path.write_text(before + BEGIN + "\n" + docs(data, files) + "\n" + END + after)
+    whole = replaced(path, path.read_text(), TABLES, docs(data, files))
+    if f"<!-- {SUMMARY}: begin -->" in whole:
+        whole = replaced(path, whole, SUMMARY, summary_table(data))
+    path.write_text(whole)
 
 
 def svg(data):

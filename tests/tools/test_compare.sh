@@ -12,6 +12,9 @@ usage_error "$compare" run --ranks 1
 usage_error "$compare" run -b 2
 usage_error "$compare" run --operations scan
 usage_error "$compare" run --libraries nccl
+for variant in nameless dfccl:DFCCL_SLOTS=4 openmpi-mem:DFCCL_SLOTS=4 :DFCCL_SLOTS=4; do
+  usage_error "$compare" run --variant "$variant"
+done
 
 measure() { # STATUS OPTIONS...
   expected=$1
@@ -37,14 +40,27 @@ json "all(len(p['rounds']) == (2 if p['operation'] == 'allreduce' else 1) and p[
 json "not [f for f in o['failures'] if f['library'] in ('dfccl', 'bound')]"
 json "len(o['runs']) == 2 and o['runs'][0]['machine']['cores'] > 0"
 
-printf 'before\n<!-- compare: begin -->\nold\n<!-- compare: end -->\nafter\n' >"$work/docs"
+# DFCCL once more: with another setting, of a build that is named, of one that does not exist, and with a
+# setting that the library refuses, which shows that settings reach the ranks.
+measure 0 --operations broadcast --append --variant few:DFCCL_SLOTS=2 --variant named:"$build" \
+  --variant none:"$work/none" --variant bad:DFCCL_SLOTS=many
+out_has '^ *bytes .* few .* few-mem .* named .* named-mem '
+grep -q "^left out: none: $work/none/bench/compare/compare-dfccl does not exist$" "$work/err" || fail "not said what is left out"
+grep -q '^bad, 2 ranks: .*DFCCL_SLOTS is "many"' "$work/err" || fail "a setting did not reach the ranks"
+run 0 cat "$work/figures"
+json "all(r['us'][n] > 0 for p in o['points'].values() if p['operation'] == 'broadcast' for r in p['rounds'] \
+  for n in ('few', 'few-mem', 'named', 'named-mem')) \
+  and not any(n in r['us'] for p in o['points'].values() for r in p['rounds'] for n in ('none', 'bad'))"
+
+printf 'before\n<!-- compare-summary: begin -->\n<!-- compare-summary: end -->\n<!-- compare: begin -->\nold\n<!-- compare: end -->\nafter\n' >"$work/docs"
 run 0 "$compare" report "$work/figures" "$work/figures" --svg "$work/svg" --json "$work/merged" --docs "$work/docs"
 run 0 cat "$work/docs"
 out_has '^before$'
 out_has '^after$'
-out_has '^\| bytes \| allreduce \| alltoall \|$'
+out_has '^\| bytes \| allreduce \| broadcast \| alltoall \|$'
+out_has '^\| 2 ranks, ordinary memory \| [0-9]* of [0-9]* points \| '
 if grep -q '^old$' "$work/out"; then fail "the old table is still there"; fi
 run 0 cat "$work/merged"
-json "all(len(p['rounds']) in (2, 4) for p in o['points'].values()) and len(o['runs']) == 4"
+json "all(len(p['rounds']) in (2, 4) for p in o['points'].values()) and len(o['runs']) == 6"
 run 0 python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$work/svg"
 finish
