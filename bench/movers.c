@@ -24,7 +24,7 @@ static const char *const type_names[DF_DATA_TYPES] = {
     "int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
     "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
 static const char *const operator_names[OPERATORS] = {"sum", "prod", "max", "min", "avg", "divide"};
-static const char *const isa_names[] = {"plain", "avx2", "avx512"};
+static const char *const isa_names[] = {"plain", "avx2", "avx512", "neon"};
 
 static struct {
   const char *type, *op, *isa; /* NULL: all */
@@ -235,7 +235,7 @@ static int parse(int argc, char **argv) {
       break;
     default:
       fprintf(option == 'h' ? stdout : stderr,
-              "usage: %s [-t TYPE|copy] [-o OPERATOR] [-i plain|avx2|avx512|scalar] "
+              "usage: %s [-t TYPE|copy] [-o OPERATOR] [-i plain|avx2|avx512|neon|scalar] "
               "[-m MILLISECONDS for each number]\n",
               argv[0]);
       return option == 'h' ? 0 : 2;

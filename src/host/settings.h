@@ -96,7 +96,7 @@ typedef struct df_settings {
   DF_SETTINGS_MAP(X)
 #undef X
   df_cq_variant cq; /* DFCCL_CQ: ring, packed, slots */
-  char isa[16];     /* DFCCL_ISA: plain, avx2, avx512; empty: the best */
+  char isa[16];     /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
   char record[512]; /* DFCCL_RECORD: directory; empty: no recording */
   df_tuning tuning; /* DFCCL_TUNING: what the file says; empty: no rules but the built-in ones */
   dfcclBackend_t backend;

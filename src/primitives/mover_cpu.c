@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 #if defined(__x86_64__)
 #include <cpuid.h>
 
@@ -34,9 +38,17 @@ static const df_mover_cpu *avx2(void) {
   return df_mover_cpu_avx2 != NULL && processor_has_avx2() ? df_mover_cpu_avx2 : NULL;
 }
 
+static const df_mover_cpu *neon(void) {
+#if defined(__aarch64__)
+  if (getauxval(AT_HWCAP) & HWCAP_ASIMD) return df_mover_cpu_neon;
+#endif
+  return NULL;
+}
+
 const df_mover_cpu *df_mover_cpu_best(void) {
   const df_mover_cpu *mover = avx512();
   if (mover == NULL) mover = avx2();
+  if (mover == NULL) mover = neon();
   return mover != NULL ? mover : df_mover_cpu_plain;
 }
 
@@ -44,5 +56,6 @@ const df_mover_cpu *df_mover_cpu_by_name(const char *name) {
   if (strcmp(name, "plain") == 0) return df_mover_cpu_plain;
   if (strcmp(name, "avx2") == 0) return avx2();
   if (strcmp(name, "avx512") == 0) return avx512();
+  if (strcmp(name, "neon") == 0) return neon();
   return NULL;
 }

@@ -32,7 +32,7 @@ typedef void (*df_reduce_average_fn)(void *dst, const void *a, const void *b, si
 typedef void (*df_divide_fn)(void *dst, const void *src, size_t count, uint32_t divisor);
 
 typedef struct df_mover_cpu {
-  const char *name; /* "plain", "avx2", "avx512" */
+  const char *name; /* "plain", "avx2", "avx512", "neon" */
   /* indexed by dfcclDataType_t and by dfcclSum, dfcclProd, dfcclMax, dfcclMin */
   df_reduce_fn reduce[DF_DATA_TYPES][DF_REDUCE_OPERATORS];
   df_reduce_average_fn reduce_average[DF_DATA_TYPES];
@@ -58,5 +58,6 @@ const df_mover_cpu *df_mover_cpu_by_name(const char *name);
 extern const df_mover_cpu *const df_mover_cpu_plain;
 extern const df_mover_cpu *const df_mover_cpu_avx2;
 extern const df_mover_cpu *const df_mover_cpu_avx512;
+extern const df_mover_cpu *const df_mover_cpu_neon;
 
 #endif

@@ -15,14 +15,18 @@
 typedef __m512i df_wide;
 #define DF_WIDE_LOAD(from) _mm512_loadu_si512(from)
 #define DF_WIDE_STORE(to, value) _mm512_storeu_si512(to, value)
-#else
+#elif DF_MOVER_STREAM_BYTES == 32
 typedef __m256i df_wide;
 #define DF_WIDE_LOAD(from) _mm256_loadu_si256((const __m256i *)(from))
 #define DF_WIDE_STORE(to, value) _mm256_storeu_si256((__m256i *)(to), value)
+#else
+typedef uint8x16_t df_wide;
+#define DF_WIDE_LOAD(from) vld1q_u8((const uint8_t *)(from))
+#define DF_WIDE_STORE(to, value) vst1q_u8((uint8_t *)(to), value)
 #endif
 
 /* More than 64 bytes, whole lines of the destination after the first. The C library's memcpy would
- * take the string instructions here, which are slower between two cores' caches. */
+ * take the string instructions of x86 here, which are slower between two cores' caches. */
 static void df_copy_lines(char *to, const char *from, size_t bytes) {
   enum { WIDE = sizeof(df_wide) };
   const df_wide last = DF_WIDE_LOAD(from + bytes - WIDE);
@@ -76,7 +80,9 @@ static void df_copy(void *dst, const void *src, size_t bytes) {
 
 #if DF_MOVER_STREAM_BYTES == 64
 #define DF_STREAM_LINE(to, from) _mm512_stream_si512((__m512i *)(to), _mm512_loadu_si512(from))
-#else
+#define DF_STREAM_FENCE() _mm_sfence()
+#elif DF_MOVER_STREAM_BYTES == 32
+#define DF_STREAM_FENCE() _mm_sfence()
 #define DF_STREAM_LINE(to, from)                                                                   \
   do {                                                                                             \
     const __m256i low = _mm256_loadu_si256((const __m256i *)(from));                               \
@@ -84,6 +90,25 @@ static void df_copy(void *dst, const void *src, size_t bytes) {
     _mm256_stream_si256((__m256i *)(to), low);                                                     \
     _mm256_stream_si256((__m256i *)((to) + 32), high);                                             \
   } while (0)
+#else
+/* A hint that the pair will not be read soon; to memory order it is two plain stores, which on Arm
+ * later plain stores may overtake. */
+static inline void df_store_pair_stream(char *to, df_wide low, df_wide high) {
+  typedef struct {
+    char bytes[32];
+  } __attribute__((may_alias)) pair;
+  __asm__ volatile("stnp %q[low], %q[high], [%[to]]"
+                   : "=m"(*(pair *)to)
+                   : [low] "w"(low), [high] "w"(high), [to] "r"(to));
+}
+#define DF_STREAM_LINE(to, from)                                                                   \
+  do {                                                                                             \
+    const df_wide first = DF_WIDE_LOAD(from), second = DF_WIDE_LOAD((from) + 16);                  \
+    const df_wide third = DF_WIDE_LOAD((from) + 32), fourth = DF_WIDE_LOAD((from) + 48);           \
+    df_store_pair_stream(to, first, second);                                                       \
+    df_store_pair_stream((to) + 32, third, fourth);                                                \
+  } while (0)
+#define DF_STREAM_FENCE() __asm__ volatile("dmb ishst" ::: "memory")
 #endif
 
 /* Copies past the caches without the fence. Whole cache lines only are streamed: a line written in
@@ -101,7 +126,7 @@ static void df_stream(char *to, const char *from, size_t bytes) {
 static void df_copy_stream(void *dst, const void *src, size_t bytes) {
   if (dst == src) return;
   df_stream(dst, src, bytes);
-  _mm_sfence();
+  DF_STREAM_FENCE();
 }
 
 /* Reduces block by block into a buffer that stays in the first-level cache, and streams it out. The
@@ -124,7 +149,7 @@ static void df_reduce_blocks(df_reduce_fn reduce, size_t element, void *dst, con
     bytes -= part;
     part = BLOCK_BYTES;
   }
-  _mm_sfence();
+  DF_STREAM_FENCE();
 }
 
 #define DF_DEFINE_STREAM(type, op, element)                                                        \

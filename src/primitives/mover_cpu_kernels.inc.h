@@ -16,12 +16,17 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(DF_MOVER_NEON)
+#include <arm_neon.h>
 #endif
 
+/* Of one register, with which lines are copied and streamed; 0: no such copies. */
 #if defined(__AVX512F__)
 #define DF_MOVER_STREAM_BYTES 64
 #elif defined(__AVX2__)
 #define DF_MOVER_STREAM_BYTES 32
+#elif defined(DF_MOVER_NEON)
+#define DF_MOVER_STREAM_BYTES 16
 #else
 #define DF_MOVER_STREAM_BYTES 0
 #endif

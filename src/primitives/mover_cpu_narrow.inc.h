@@ -90,7 +90,7 @@ DF_NARROW_ARITHMETIC(float8e4m3, 1, DF_WORD_OF_E4M3, DF_E4M3_SUM, DF_E4M3_PROD, 
 DF_NARROW_ARITHMETIC(float8e5m2, 1, DF_WORD_OF_4, DF_E5M2_SUM, DF_E5M2_PROD, DF_E5M2_AVERAGE,
                      DF_E5M2_DIVIDE)
 
-#if !defined(__F16C__)
+#if !defined(__F16C__) && !defined(DF_MOVER_NEON)
 
 #define DF_HALF(v) df_widen_float16_top(v)
 #define DF_HALF_SUM(v, w) df_round_to_float16(DF_HALF(v) + DF_HALF(w))
@@ -124,7 +124,8 @@ static inline df_half_bits df_half_load_few(const void *src, size_t count) {
 static inline void df_half_store_few(void *dst, df_half_bits bits, size_t count) {
   _mm256_mask_storeu_epi16(dst, (__mmask16)((1u << count) - 1), bits);
 }
-#else
+#define DF_HALF_FEW_BY_MASK
+#elif defined(__F16C__)
 enum { DF_HALF_LANES = 8 };
 typedef __m256 df_half_vector;
 typedef __m128i df_half_bits;
@@ -138,8 +139,41 @@ static inline df_half_bits df_half_round(df_half_vector v) {
   v = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
   return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
+#else
+enum { DF_HALF_LANES = 8 };
+typedef struct {
+  float32x4_t low, high;
+} df_half_vector;
+typedef uint16x8_t df_half_bits;
+#define DF_HALF_SPREAD(value)                                                                      \
+  (df_half_vector) { vdupq_n_f32(value), vdupq_n_f32(value) }
+#define DF_DEFINE_HALF_OPERATION(name, operation)                                                  \
+  static inline df_half_vector name(df_half_vector v, df_half_vector w) {                          \
+    return (df_half_vector){operation(v.low, w.low), operation(v.high, w.high)};                   \
+  }
+DF_DEFINE_HALF_OPERATION(df_half_add, vaddq_f32)
+DF_DEFINE_HALF_OPERATION(df_half_mul, vmulq_f32)
+DF_DEFINE_HALF_OPERATION(df_half_div, vdivq_f32)
+#define DF_HALF_ADD df_half_add
+#define DF_HALF_MUL df_half_mul
+#define DF_HALF_DIV df_half_div
+#define DF_HALF_WIDEN df_half_widen
+static inline df_half_vector df_half_widen(df_half_bits bits) {
+  return (df_half_vector){vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(bits))),
+                          vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(bits)))};
+}
+static inline uint16x4_t df_half_round_four(float32x4_t v) {
+  const float32x4_t nan = vreinterpretq_f32_u32(vdupq_n_u32(DF_FLOAT32_NAN));
+  return vreinterpret_u16_f16(vcvt_f16_f32(vbslq_f32(vceqq_f32(v, v), v, nan)));
+}
+static inline df_half_bits df_half_round(df_half_vector v) {
+  return vcombine_u16(df_half_round_four(v.low), df_half_round_four(v.high));
+}
+#endif
+
+#if !defined(DF_HALF_FEW_BY_MASK)
 static inline df_half_bits df_half_load_few(const void *src, size_t count) {
-  df_half_bits bits = _mm_setzero_si128();
+  df_half_bits bits = {0};
   df_copy(&bits, src, count * sizeof(uint16_t));
   return bits;
 }

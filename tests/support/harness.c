@@ -29,8 +29,18 @@ int df_slowdown(void) {
   return 10;
 #elif defined(UNDER_ADDRESS_SANITIZER)
   return 4;
+#elif defined(DF_TEST_EMULATED)
+  return 4;
 #else
   return 1;
+#endif
+}
+
+bool df_is_emulated(void) {
+#if defined(DF_TEST_EMULATED)
+  return true;
+#else
+  return false;
 #endif
 }
 

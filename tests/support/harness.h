@@ -90,8 +90,11 @@ const char *df_test_result_name(dfcclResult_t result);
 void df_nap(void);
 void df_sleep_ms(int milliseconds);
 double df_seconds(void); /* monotonic */
-/* How many times slower this build is than a plain one, roughly: 1, or more under a sanitizer. */
+/* How many times slower this build is than a plain one, roughly: 1, or more under a sanitizer or
+ * an emulator. */
 int df_slowdown(void);
+/* Do the tests run under an emulator, as those of a cross build? */
+bool df_is_emulated(void);
 
 /* A random number generator with a seed: splitmix64. */
 typedef struct {

@@ -1,0 +1,13 @@
+/* Advanced SIMD of 64-bit Arm, which every such processor with a Linux C library has: no options of
+ * the compiler's (see meson.build). */
+#if defined(__aarch64__) && defined(__ARM_NEON)
+#define DF_MOVER_NEON 1
+#include "primitives/mover_cpu_kernels.inc.h"
+
+static const df_mover_cpu table = DF_MOVER_TABLE("neon");
+const df_mover_cpu *const df_mover_cpu_neon = &table;
+#else
+#include "primitives/mover_cpu.h"
+
+const df_mover_cpu *const df_mover_cpu_neon = NULL;
+#endif
