@@ -144,6 +144,32 @@ static inline int df_daemon_first_turn(df_block *block, uint32_t collective, df_
   }
   return 0;
 }
+
+/*
+ * The last turn of a run that somebody waits for: the waiter executes the block, whose task queue
+ * holds nothing but one collective that has no other block. A turn like any other, but if the run
+ * is done no CQE tells of it, and the bells of peers are still to be rung. Returns 1 then.
+ */
+static inline int df_daemon_last_turn(df_block *block, df_lanes *lanes) {
+  uint32_t collective = block->tasks.order[0];
+  df_descriptor *desc = block->device->descriptors[collective];
+  int progressed = 0;
+  DF_ASSERT(block->tasks.length == 1);
+  DF_ASSERT(desc->n_blocks == 1);
+  df_scheduler_choose(block, collective, lanes);
+  block->place = 0;
+  block->spin_limit = df_scheduler_spin_limit(&block->device->tunables, 0);
+  df_step_result result = df_daemon_execute(block, desc, lanes, &progressed);
+  if (result == DF_STEP_DONE) {
+    df_daemon_end_run(block, desc);
+    df_scheduler_retire(block);
+    df_count(&block->stats.cqes_written, 1); /* as if */
+    return 1;
+  }
+  df_daemon_conclude(block, collective, desc, result, lanes);
+  df_lanes_ring_bells(lanes);
+  return 0;
+}
 #endif
 
 /* All lanes; so is every turn's result. The leader decides between the first and the second barrier

@@ -214,12 +214,57 @@ int df_executor_claim_first_turn(df_executor *executor) {
   return 0;
 }
 
-int df_executor_first_turn(df_executor *executor, uint32_t collective, df_first_bells *bells) {
-  df_executor_block *eb = &executor->blocks[0];
-  int done = df_daemon_first_turn(eb->block, collective, &eb->lanes);
+/* What its lanes have noted is the caller's to ring. */
+static void take_bells(df_executor_block *eb, df_noted_bells *bells) {
   bells->n = eb->lanes.n_noted;
   for (uint32_t i = 0; i < bells->n; i++) bells->bells[i] = eb->lanes.noted[i];
   eb->lanes.n_noted = 0;
+}
+
+int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells) {
+  df_executor_block *eb = &executor->blocks[0];
+  int done = df_daemon_first_turn(eb->block, collective, &eb->lanes);
+  take_bells(eb, bells);
+  disown(eb);
+  return done;
+}
+
+/* A waiter is there: submissions can do without waking background threads. */
+static void expect_waiter(df_executor *executor) {
+  if (!df_load_relaxed_u32(&executor->expects_waiter))
+    df_store_relaxed_u32(&executor->expects_waiter, 1);
+}
+
+static void note_activity(df_executor *executor) {
+  df_store_relaxed_u32(&executor->activity, df_load_relaxed_u32(&executor->activity) + 1);
+}
+
+/* [owner] Has the block, which is on the device, one thing to do, and has that no other block? */
+static int has_one_task(df_block *block) {
+  const df_device *device = block->device;
+  if (block->tasks.length != 1 || df_load_relaxed_u32(&device->by_priority)) return 0;
+  return device->descriptors[block->tasks.order[0]]->n_blocks == 1;
+}
+
+int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_bells *bells) {
+  df_executor_block *eb = &executor->blocks[0];
+  df_block *block = eb->block;
+  int done = 0;
+  if (df_load_relaxed_u32(&block->tasks.length) > 1 || !try_own(eb)) return 0;
+  expect_waiter(executor);
+  if (df_load_relaxed_u32(&block->running)) {
+    if (block->tasks.length == 0 && df_scheduler_fetch(block))
+      executor->host.between_turns(executor->host.host);
+    if (has_one_task(block)) {
+      *collective = block->tasks.order[0];
+      done = df_daemon_last_turn(block, &eb->lanes);
+      if (done) {
+        df_cores_progressed(&eb->cores);
+        take_bells(eb, bells);
+      }
+    }
+    note_activity(executor);
+  }
   disown(eb);
   return done;
 }
@@ -233,8 +278,7 @@ void df_driver_begin(df_driver *driver, df_executor *executor) {
   driver->executor = executor;
   driver->held = 0;
   want(executor);
-  if (!df_load_relaxed_u32(&executor->expects_waiter))
-    df_store_relaxed_u32(&executor->expects_waiter, 1);
+  expect_waiter(executor);
 }
 
 int df_driver_turn(df_driver *driver, int start) {
@@ -286,7 +330,6 @@ void df_driver_release(df_driver *driver) {
 }
 
 void df_driver_end(df_driver *driver) {
-  df_executor *executor = driver->executor;
   df_driver_release(driver);
-  df_store_relaxed_u32(&executor->activity, df_load_relaxed_u32(&executor->activity) + 1);
+  note_activity(driver->executor);
 }

@@ -71,11 +71,17 @@ void df_executor_stop(df_executor *executor);
  * do not count on waiters. unlocked: the caller has let go of a mutex since. */
 void df_executor_submitted(df_executor *executor, int urgent, int unlocked);
 
-/* Peers to wake after a first turn. */
-typedef struct df_first_bells {
+/* Peers to wake after a first or a last turn. */
+typedef struct df_noted_bells {
   uint32_t n;
   df_bell *bells[DF_NOTED_BELLS];
-} df_first_bells;
+} df_noted_bells;
+/* After a df_wake_fence. */
+static inline void df_ring_noted(const df_noted_bells *noted) {
+  for (uint32_t i = 0; i < noted->n; i++)
+    if (DF_UNLIKELY(df_load_relaxed_u32(&noted->bells[i]->sleepers) != 0))
+      df_bell_wake(noted->bells[i]);
+}
 
 /* May the caller take the first turn of a run, which goes through no SQ then? Returns 1 if block 0
  * is on the device, was executed by nobody and has nothing else to do: it is the caller's now, and
@@ -86,7 +92,13 @@ int df_executor_claim_first_turn(df_executor *executor);
  * whose earlier runs are through. Gives the block back. Returns 1 when the run is done, and no CQE
  * tells of it; 0 when it is in the task queue, as if it had been fetched, which
  * df_executor_submitted is then to tell. The bells are to be rung. */
-int df_executor_first_turn(df_executor *executor, uint32_t collective, df_first_bells *bells);
+int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells);
+
+/* A waiter's attempt to finish what it waits for without becoming a driver: if block 0 is on the
+ * device, is executed by nobody and has one collective to execute, the caller executes it for one
+ * turn. Returns 1 when that completed a run of *collective, and no CQE tells of it: the bells are
+ * to be rung. 0: whatever happened is told as ever. */
+int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_bells *bells);
 
 /* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
  * sleeping included. */

@@ -177,8 +177,10 @@ static uint32_t reap(dfcclContext_t context) {
   return finished;
 }
 
-uint32_t df_reap_first_turn(dfcclContext_t context, df_coll *coll) {
+/* What has no CQE. */
+static uint32_t reap_untold(dfcclContext_t context, uint32_t collective) {
   pthread_mutex_lock(&context->lock);
+  df_coll *coll = context->by_index[collective];
   df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
   /* Later ones may be through as well, and one of their CQEs may have been taken for this one's. */
   df_run run = retire(context, coll);
@@ -198,6 +200,16 @@ static void wake_waiters(dfcclContext_t context) {
 static void wake_waiters_unlocked(dfcclContext_t context) {
   df_wake_fence_unlocked();
   if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
+}
+
+uint32_t df_complete_untold(dfcclContext_t context, uint32_t collective,
+                            const df_noted_bells *bells) {
+  uint32_t finished = reap_untold(context, collective);
+  df_wake_fence_unlocked(); /* before the looks at who sleeps: reaping has let go of the lock */
+  df_ring_noted(bells);
+  if (finished > 0 && df_load_relaxed_u32(&context->sleeping_waiters))
+    df_bell_wake(context->work_bell);
+  return finished;
 }
 
 static int has_callbacks(const dfcclContext_t context) {

@@ -76,7 +76,9 @@ typedef struct df_device_ops {
   /* The first turn of a run by its submitter, see executor_cpu.h: claimed under the lock, taken
    * without it. NULL: none. */
   int (*claim_first_turn)(dfcclContext_t context);
-  int (*first_turn)(dfcclContext_t context, uint32_t collective, df_first_bells *bells);
+  int (*first_turn)(dfcclContext_t context, uint32_t collective, df_noted_bells *bells);
+  /* The last turn by who waits; the same without the lock. NULL: none. */
+  int (*last_turn)(dfcclContext_t context, uint32_t *collective, df_noted_bells *bells);
   /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. unlocked:
    * the lock was let go since. */
   void (*submitted)(dfcclContext_t context, int urgent, int unlocked);

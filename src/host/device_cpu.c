@@ -124,8 +124,12 @@ static int claim_first_turn(dfcclContext_t context) {
   return df_executor_claim_first_turn(&state_of(context)->executor);
 }
 
-static int first_turn(dfcclContext_t context, uint32_t collective, df_first_bells *bells) {
+static int first_turn(dfcclContext_t context, uint32_t collective, df_noted_bells *bells) {
   return df_executor_first_turn(&state_of(context)->executor, collective, bells);
+}
+
+static int last_turn(dfcclContext_t context, uint32_t *collective, df_noted_bells *bells) {
+  return df_executor_last_turn(&state_of(context)->executor, collective, bells);
 }
 
 static void submitted(dfcclContext_t context, int urgent, int unlocked) {
@@ -295,6 +299,7 @@ const df_device_ops df_device_cpu = {
     .map_memory = map_memory,
     .claim_first_turn = claim_first_turn,
     .first_turn = first_turn,
+    .last_turn = last_turn,
     .submitted = submitted,
     .drive_begin = drive_begin,
     .drive_turn = drive_turn,

@@ -113,29 +113,16 @@ static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int ha
   return 1;
 }
 
-/* Peers may sleep for whom a first turn has left news. */
-static inline void ring_peers(const df_first_bells *bells) {
-  for (uint32_t i = 0; i < bells->n; i++)
-    if (DF_UNLIKELY(df_load_relaxed_u32(&bells->bells[i]->sleepers) != 0))
-      df_bell_wake(bells->bells[i]);
-}
-
 /* What was claimed. The collective has a run in the daemon, so it is there. */
 static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
-  df_first_bells bells;
+  df_noted_bells bells;
   if (!context->ops->first_turn(context, coll->index, &bells)) {
     df_wake_fence(); /* after what it has published and queued, before the looks at who sleeps */
-    ring_peers(&bells);
+    df_ring_noted(&bells);
     context->ops->submitted(context, 0, 1); /* the fence is as good as an unlock's */
     return;
   }
-  uint32_t finished = df_reap_first_turn(context, coll);
-  df_wake_fence_unlocked(); /* the same: reaping has let go of the lock */
-  ring_peers(&bells);
-  if (finished == 0)
-    df_ring_poller(context);
-  else if (df_load_relaxed_u32(&context->sleeping_waiters))
-    df_bell_wake(context->work_bell);
+  if (df_complete_untold(context, coll->index, &bells) == 0) df_ring_poller(context);
 }
 
 /*

@@ -117,9 +117,12 @@ BUGS = [
     # First turns by submitters.
     ("a first turn is taken of a block that another thread executes", [(EXECUTOR, "      !try_own(eb))\n    return 0;",
      "      (!PLANTED && !try_own(eb)))\n    return 0;")]),
-    ("peers are not rung after a first turn", [(SUBMIT, "    ring_peers(&bells);\n    context->ops", "    if (!PLANTED) ring_peers(&bells);\n    context->ops"), (SUBMIT, "  ring_peers(&bells);\n  if (finished", "  if (!PLANTED) ring_peers(&bells);\n  if (finished")]),
-    ("peers are rung without a fence after a first turn", [(SUBMIT, "    df_wake_fence(); /* after what it has", "    if (!PLANTED) df_wake_fence(); /* after what it has"), (SUBMIT, "  df_wake_fence_unlocked(); /* the same", "  if (!PLANTED) df_wake_fence_unlocked(); /* the same")]),
+    ("peers are not rung after a first or last turn", [(SUBMIT, "    df_ring_noted(&bells);", "    if (!PLANTED) df_ring_noted(&bells);"), (COMPLETION, "  df_ring_noted(bells);", "  if (!PLANTED) df_ring_noted(bells);")]),
+    ("peers are rung without a fence after a first or last turn", [(SUBMIT, "    df_wake_fence(); /* after what it has", "    if (!PLANTED) df_wake_fence(); /* after what it has"), (COMPLETION, "  df_wake_fence_unlocked(); /* before the looks", "  if (!PLANTED) df_wake_fence_unlocked(); /* before the looks")]),
     ("a run that is stuck in its first turn is not queued", [(DAEMON, "  df_scheduler_enqueue(block, collective);\n  if", "  if (!PLANTED) df_scheduler_enqueue(block, collective);\n  if")]),
+    # Last turns by waiters.
+    ("a last turn is taken of a block that another thread executes", [(EXECUTOR, "> 1 || !try_own(eb)) return 0;", "> 1 || (!PLANTED && !try_own(eb))) return 0;")]),
+    ("a run stays in the task queue after its last turn", [(DAEMON, "    df_scheduler_retire(block);\n    df_count(&block->stats.cqes_written, 1); /* as if */", "    if (!PLANTED) df_scheduler_retire(block);\n    df_count(&block->stats.cqes_written, 1); /* as if */")]),
     # Of schedules that end (endings.c).
     ends("a cancellation is not observed", STEP, "  if (DF_UNLIKELY(df_lanes_attend(lanes) &&", "  if (DF_UNLIKELY(!PLANTED && df_lanes_attend(lanes) &&"),
     ends("a lent buffer is not taken back", STEP, "  if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags", "  if (PLANTED || cursor->phase == DF_PHASE_BEGIN || !(cursor->flags"),
