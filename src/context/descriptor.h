@@ -123,6 +123,7 @@ typedef struct df_descriptor {
   uint8_t geometry, type, op, element_bytes;
   uint8_t direct_in_place; /* 0: an in-place run must not lend buffers */
   uint8_t stream;          /* df_stream_results */
+  uint8_t passes_results;  /* 1: what is written past the caches is sent through slots, not lent */
 } df_descriptor;
 DF_STATIC_ASSERT(sizeof(df_descriptor) == 128, "1,000 collectives fit the design's limit");
 

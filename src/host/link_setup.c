@@ -12,9 +12,9 @@
 #include "base/log.h"
 #include "host/context.h"
 
-/* Payloads that fit a page cost their crossing, not their bytes: rings of so much let a rank that
+/* Payloads of a few lines cost their crossing, not their bytes: rings of so much let a rank that
  * waits for nobody run ahead. */
-enum { DF_DEEP_RING_STRIDE = 4096 + DF_CACHE_LINE, DF_AHEAD_RING_BYTES = 8192 };
+enum { DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE, DF_AHEAD_RING_BYTES = 8192 };
 
 enum { DF_QUARTERED_SLOTS = 8 }; /* least slots of which three quarters do as well */
 

@@ -122,6 +122,19 @@ static void free_record(df_coll *coll) {
   free(coll);
 }
 
+static uint64_t result_bytes_of(const df_coll *coll) {
+  int gathers = coll->operation == DF_OP_ALL_GATHER || coll->operation == DF_OP_ALL_TO_ALL;
+  return coll->count * df_type_size(coll->type) * (gathers ? coll->n : 1);
+}
+
+/* A result that has one reader besides its owner, each with a processor of its own, and is larger
+ * than the caches by far (docs/PERFORMANCE.md). With more readers, lending it saves copies. */
+static int passes_results(const dfcclContext_t context, const df_coll *coll) {
+  enum { STREAMS = 4 };
+  return context->settings.backend == dfcclBackendCpu && coll->n == 2 && context->n_cores >= 2 &&
+         result_bytes_of(coll) / STREAMS >= (uint64_t)context->settings.stream_min;
+}
+
 /* The daemon's view, in memory of the device's choice; links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   const df_plan *plan = coll->plan;
@@ -149,9 +162,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->type = (uint8_t)coll->type;
   d->op = (uint8_t)coll->op;
   d->element_bytes = (uint8_t)element_bytes;
-  uint64_t result_bytes =
-      coll->count * element_bytes *
-      (coll->operation == DF_OP_ALL_GATHER || coll->operation == DF_OP_ALL_TO_ALL ? coll->n : 1);
+  uint64_t result_bytes = result_bytes_of(coll);
   /* A buffer that peers read while it is rewritten changes caches with every chunk: below the size
    * where it comes from memory anyway, slots are faster. */
   d->direct_in_place = plan->direct_in_place && (coll->operation != DF_OP_ALL_REDUCE ||
@@ -160,6 +171,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->stream = result_bytes < (uint64_t)settings->stream_min ? DF_STREAM_NEVER
               : only_overwrites                             ? DF_STREAM_ALWAYS
                                                             : DF_STREAM_OUT_OF_PLACE;
+  d->passes_results = passes_results(context, coll);
   return dfcclSuccess;
 }
 

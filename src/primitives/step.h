@@ -147,6 +147,14 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
   return 1;
 }
 
+/* Is a result that this rank computes passed on through the slot, wherever it may be lent from? It
+ * is written past the caches then, and the slot, which stays in them, is where the peer finds it.
+ * Lent, it would be written into the caches, for which its lines are first read from memory. What
+ * is computed in place has just been read. */
+DF_CORE int df_step_passes_on(const df_descriptor *desc, const df_move *move) {
+  return desc->passes_results && move->stream && move->store != move->a && move->store != move->b;
+}
+
 DF_CORE uint32_t df_move_kind_of(uint8_t flags) {
   if (flags & DF_PRIM_REDUCE)
     return flags & DF_PRIM_AVERAGE ? DF_MOVE_REDUCE_AVERAGE : DF_MOVE_REDUCE;
@@ -253,12 +261,13 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
     int computed = (prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
     uint8_t lent_buffer = computed ? prim->destination : prim->source;
     uint64_t there = 0;
-    if (df_step_may_lend(desc, cursor, move->send_link, bytes, lent_buffer,
+    if (!(computed && df_step_passes_on(desc, move)) &&
+        df_step_may_lend(desc, cursor, move->send_link, bytes, lent_buffer,
                          computed ? destination : source, &there)) {
       uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
       *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) = there;
       move->lends = 1;
-      move->stream = 0; /* the peer reads it next */
+      if (computed) move->stream = 0; /* the peer reads it next */
       if (prim->flags & DF_PRIM_STORE_TO_LEND) move->store = destination;
     } else {
       move->slot = df_link_payload(move->send_link, move->send_sequence);

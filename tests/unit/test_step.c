@@ -387,6 +387,41 @@ DF_TEST(step, what_was_read_moments_ago_is_not_written_past_the_caches, 30) {
     }
 }
 
+/* A step whose message the peer reads where it is lent from, of a run whose result is large. */
+static int lends_large(fixture *f, uint32_t flags, int in_place, int passes) {
+  df_primitive p = primitive((uint8_t)flags, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
+  make(f, &p, 1);
+  f->desc.direct_min = 1;
+  f->desc.stream = DF_STREAM_OUT_OF_PLACE;
+  f->desc.passes_results = (uint8_t)passes;
+  if (in_place) f->words.runs[0].recv = f->input;
+  arrive(f, 1, 100);
+  return lends(f);
+}
+
+DF_TEST(step, a_copy_goes_past_the_caches_while_its_source_is_lent, 30) {
+  fixture f;
+  for (int passes = 0; passes < 2; passes++) {
+    CHECK(lends_large(&f, DF_PRIM_STORE | DF_PRIM_SEND, 0, passes), "the input");
+    CHECK(sent(&f, 1) == f.input, "the input");
+    CHECK(f.move.stream, "the peer does not read the copy");
+    expect_values(f.output, 1, 1, "the output");
+  }
+}
+
+DF_TEST(step, results_are_lent_from_the_caches_or_passed_on, 30) {
+  fixture f;
+  const uint32_t reduces = DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_STORE | DF_PRIM_SEND;
+  CHECK(lends_large(&f, reduces, 0, 0), "the output");
+  CHECK(sent(&f, 1) == f.output && !f.move.stream, "where the peer finds it in a cache");
+  CHECK(!lends_large(&f, reduces, 0, 1), "larger than the caches by far");
+  CHECK(f.move.stream, "past the caches");
+  expect_values(sent(&f, 1), 101, 2, "the message");
+  expect_values(f.output, 101, 2, "the output");
+  CHECK(lends_large(&f, reduces, 1, 1), "its lines have been read, and are in a cache");
+  CHECK(sent(&f, 1) == f.input, "in place");
+}
+
 DF_TEST(step, store_to_lend, 30) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_SEND | DF_PRIM_STORE_TO_LEND,
