@@ -19,15 +19,11 @@ typedef struct DF_ALIGNED(64) df_cursor {
   uint64_t run;  /* runs that this block has finished: the number of the current one */
   uint32_t loop; /* over the chunks of the block's part of the buffer */
   uint32_t primitive;
-  uint32_t phase; /* df_phase */
-  uint32_t flags; /* DF_CURSOR_ */
-  const uint8_t *send;
-  uint8_t *recv;
-  const uint64_t
-      *send_reach; /* [rank] what to add to an address in send for that peer; NULL: not reachable */
-  const uint64_t *recv_reach; /* the same for recv */
-  uint32_t generation;        /* of the descriptor that this context belongs to */
-  uint32_t reserved;
+  uint32_t phase;      /* df_phase */
+  uint32_t flags;      /* DF_CURSOR_ */
+  uint8_t *buffers[4]; /* of the current run, by df_buffer. The input is not written to */
+  uint32_t generation; /* of the descriptor that this context belongs to */
+  uint16_t send_reach, recv_reach; /* as in df_run_arguments */
 } df_cursor;
 
 enum {

@@ -13,7 +13,8 @@
 #include "base/atomic.h"
 #include "base/limits.h"
 
-struct df_link; /* primitives/link.h */
+struct df_link;     /* primitives/link.h */
+struct df_prepared; /* primitives/prepared.h */
 
 /*
  * One primitive of a plan: v = [received] (op) [source]; store v to the destination; send v. Plans
@@ -114,12 +115,13 @@ typedef struct df_descriptor {
   uint64_t scratch_bytes;
   const uint64_t *const *reaches; /* [DF_MAX_REACHES] see df_cursor; entry 0 is NULL */
   const df_stream_ticket *tickets;
-  uint32_t n_primitives;
-  uint32_t pieces;
+  const struct df_prepared *prepared; /* [n_primitives] of block 0; NULL: they are not kept */
   int32_t priority;
-  uint32_t divisor;    /* of dfcclAvg */
   uint32_t generation; /* registrations of this entry before */
-  uint16_t n_links, n_blocks;
+  uint16_t n_primitives, n_links;
+  uint16_t pieces;
+  uint16_t divisor; /* of dfcclAvg */
+  uint8_t n_blocks;
   uint8_t geometry, type, op, element_bytes;
   uint8_t direct_in_place; /* 0: an in-place run must not lend buffers */
   uint8_t stream;          /* df_stream_results */

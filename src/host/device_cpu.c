@@ -229,15 +229,20 @@ static dfcclResult_t describe(dfcclContext_t context, df_coll *coll) {
 
 static void forget(dfcclContext_t context, df_coll *coll) {
   context->device->descriptors[coll->index] = NULL;
+  free((void *)(uintptr_t)coll->descriptor->prepared);
   free(coll->descriptor->scratch);
   free(coll->descriptor);
   free(coll->links);
 }
 
-/* Everything is where the daemon sees it. */
+/* Everything is where the daemon sees it. Without memory for records their primitives are worked
+ * out at each step. */
 static dfcclResult_t publish(dfcclContext_t context, df_coll *coll) {
   (void)context;
-  (void)coll;
+  df_descriptor *d = coll->descriptor;
+  if (!df_prepared_is_kept(d)) return dfcclSuccess;
+  df_prepared *records = aligned_alloc(DF_CACHE_LINE, d->n_primitives * sizeof *records);
+  if (records) df_prepared_keep(d, records);
   return dfcclSuccess;
 }
 

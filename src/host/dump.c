@@ -84,7 +84,7 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
   const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
   const df_link *links = &coll->links[block * d->n_links];
-  const df_part *part = &coll->shape.parts[block];
+  uint32_t loops = coll->shape.parts[block].loops;
   /* Of links in a device's memory only the ranks are known. */
   if (!context->ops->host_sees_links) {
     if (prim->flags & DF_PRIM_RECV)
@@ -94,12 +94,12 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
   }
   if (prim->flags & DF_PRIM_RECV) {
     const df_link *link = &links[prim->recv_link];
-    if (recv_is_missing(link, df_sequence(&cursor, part, link, prim->recv_ordinal)))
+    if (recv_is_missing(link, df_sequence(&cursor, loops, link, prim->recv_ordinal)))
       say(text, ", waits for a message from rank %u", link->peer);
   }
   if (prim->flags & DF_PRIM_SEND) {
     const df_link *link = &links[prim->send_link];
-    if (credit_is_missing(link, df_sequence(&cursor, part, link, prim->send_ordinal)))
+    if (credit_is_missing(link, df_sequence(&cursor, loops, link, prim->send_ordinal)))
       say(text, ", waits until rank %u takes a message", link->peer);
   }
 }

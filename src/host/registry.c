@@ -151,12 +151,14 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
                       : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
   d->reaches = context->reaches;
-  d->n_primitives = plan->n_primitives;
+  DF_ASSERT(plan->n_primitives <= UINT16_MAX);
+  DF_ASSERT(plan->pieces <= UINT16_MAX);
+  d->n_primitives = (uint16_t)plan->n_primitives;
   d->n_links = (uint16_t)plan->n_links;
-  d->pieces = plan->pieces;
-  d->n_blocks = (uint16_t)coll->shape.n_blocks;
+  d->pieces = (uint16_t)plan->pieces;
+  d->n_blocks = (uint8_t)coll->shape.n_blocks;
   d->priority = coll->priority;
-  d->divisor = coll->n;
+  d->divisor = (uint16_t)coll->n;
   d->generation = ++context->generations[coll->index];
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)coll->type;

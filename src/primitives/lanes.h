@@ -151,6 +151,8 @@ typedef struct df_lanes {
   uint32_t yield_polls;      /* polls of one primitive between two yields of the core */
   uint32_t n_noted;
   uint64_t waits_on; /* bits, modulo 64: processors where peers that we wait for were last seen */
+  const void *late;  /* what the current step is to store when it has announced its message; NULL:
+                        nothing */
   df_bell *noted[DF_NOTED_BELLS]; /* peers to wake once we have nothing better to do */
 } df_lanes;
 

@@ -84,9 +84,11 @@ static inline int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   return 1;
 }
 
+/* What is to be there before the message is announced. */
 static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   const df_mover_cpu *mover = lanes->mover;
   const uint8_t *a = (const uint8_t *)move->a, *b = (const uint8_t *)move->b;
+  lanes->late = NULL;
   if (move->kind == DF_MOVE_NOTHING) return;
   int far = move->slot && move->send_link && df_link_is_far(move->send_link);
   if (!move->store || !move->slot) {
@@ -98,6 +100,13 @@ static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   }
   if (far) {
     df_move_far(mover, move, a, b);
+    return;
+  }
+  /* What fits a tile: the peer first, who may be waiting; the store when it has been told. A lent
+   * buffer is given back before that. */
+  if (move->count * move->element_bytes <= DF_TILE_BYTES && !move->borrows) {
+    df_move_tile(mover, move, move->slot, a, b, move->count, 0);
+    lanes->late = move->kind == DF_MOVE_COPY ? a : move->slot;
     return;
   }
   /* Two destinations, tile by tile: compute into the slot, which the peer will read from cache,
@@ -115,6 +124,13 @@ static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
     else
       (move->stream ? mover->copy_stream : mover->copy)(store + at, first, bytes);
   }
+}
+
+/* The rest: behind the announcement, before what was received is released. */
+static inline void df_move_finish(df_lanes *lanes, const df_move *move) {
+  if (lanes->late)
+    (move->stream ? lanes->mover->copy_stream : lanes->mover->copy)(
+        move->store, lanes->late, move->count * move->element_bytes);
 }
 
 #endif

@@ -360,4 +360,10 @@ DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
 #undef DF_MOVE_CASE
 }
 
+/* Nothing is left for later. */
+DF_CORE void df_move_finish(df_lanes *lanes, const df_move *move) {
+  (void)lanes;
+  (void)move;
+}
+
 #endif

@@ -11,6 +11,7 @@
 #include "primitives/lanes.h"
 #include "primitives/link.h"
 #include "primitives/move.h"
+#include "primitives/prepared.h"
 #include "primitives/windows.h"
 
 typedef enum {
@@ -21,43 +22,31 @@ typedef enum {
   DF_STEP_MOVE        /* internal: decided, now execute */
 } df_step_result;
 
-DF_CORE uint64_t df_sequence(const df_cursor *cursor, const df_part *part, const df_link *link,
+DF_CORE uint64_t df_sequence(const df_cursor *cursor, uint32_t loops, const df_link *link,
                              uint16_t ordinal) {
-  return (cursor->run * part->loops + cursor->loop) * link->messages + ordinal + 1;
+  return (cursor->run * loops + cursor->loop) * link->messages + ordinal + 1;
 }
 
-/* Elements of the message about `piece` in this loop. */
-DF_CORE uint64_t df_piece_elements(const df_descriptor *desc, const df_part *part, uint32_t loop,
-                                   uint32_t piece) {
-  uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
-                       ? ((uint64_t)loop * desc->pieces + piece) * part->chunk
-                       : (uint64_t)loop * part->chunk;
-  if (start >= part->elements) return 0;
-  return DF_MIN(part->elements - start, (uint64_t)part->chunk);
+/* Are the primitives' records kept? Not on the CUDA device, whose compiler is to know it. */
+DF_CORE int df_step_keeps(const df_descriptor *desc) {
+#if defined(__CUDACC__)
+  (void)desc;
+  return 0;
+#else
+  return DF_LIKELY(desc->prepared != NULL);
+#endif
 }
 
-/* Byte offset of a piece's chunk in the input or output buffer. */
-DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
-                                 uint32_t piece) {
-  uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
-                       ? part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk
-                       : piece * desc->count + part->first + (uint64_t)loop * part->chunk;
-  return start * desc->element_bytes;
+/* The current primitive's record: the one that is kept, or the first half of one that is worked out
+ * into *worked_out. */
+DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t block,
+                                           const df_cursor *cursor, df_prepared *worked_out) {
+  if (df_step_keeps(desc)) return &desc->prepared[cursor->primitive];
+  df_prepare_messages(desc, block, cursor->loop, cursor->primitive, worked_out);
+  return worked_out;
 }
-
-DF_CORE uint8_t *df_locate(const df_descriptor *desc, const df_part *part, uint32_t block,
-                           const df_cursor *cursor, uint8_t buffer, uint16_t piece) {
-  switch (buffer) {
-  case DF_BUFFER_INPUT:
-    return (uint8_t *)cursor->send + df_piece_offset(desc, part, cursor->loop, piece);
-  case DF_BUFFER_OUTPUT:
-    return cursor->recv + df_piece_offset(desc, part, cursor->loop, piece);
-  case DF_BUFFER_SCRATCH:
-    return desc->scratch + block * desc->scratch_bytes +
-           (uint64_t)piece * part->chunk * desc->element_bytes;
-  default:
-    return NULL;
-  }
+DF_CORE uint8_t *df_step_locate(const df_cursor *cursor, uint8_t buffer, uint64_t at) {
+  return (uint8_t *)((uintptr_t)cursor->buffers[buffer] + at);
 }
 
 /* The next run's arguments, which were published with its SQE. All of them are read before one is
@@ -76,26 +65,31 @@ DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments 
 }
 
 /* Takes up the next run. */
-DF_CORE void df_step_begin(const df_descriptor *desc, const df_part *part, df_cursor *cursor,
+DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                            const df_run_arguments *run) {
-  cursor->send = (const uint8_t *)run->send;
-  cursor->recv = (uint8_t *)run->recv;
-  cursor->send_reach = run->send_reach ? desc->reaches[run->send_reach] : NULL;
-  cursor->recv_reach = run->recv_reach ? desc->reaches[run->recv_reach] : NULL;
+  cursor->buffers[DF_BUFFER_NONE] = NULL;
+  cursor->buffers[DF_BUFFER_INPUT] = (uint8_t *)(uintptr_t)run->send;
+  cursor->buffers[DF_BUFFER_OUTPUT] = (uint8_t *)run->recv;
+  cursor->buffers[DF_BUFFER_SCRATCH] =
+      (uint8_t *)((uintptr_t)desc->scratch + block * desc->scratch_bytes);
+  cursor->send_reach = run->send_reach;
+  cursor->recv_reach = run->recv_reach;
   cursor->flags = run->send == run->recv ? DF_CURSOR_IN_PLACE : 0;
   cursor->loop = 0;
   cursor->primitive = 0;
-  cursor->phase = part->loops && desc->n_primitives ? DF_PHASE_MOVE : DF_PHASE_DRAIN;
+  cursor->phase = df_step_keeps(desc) || (desc->parts[block].loops && desc->n_primitives)
+                      ? DF_PHASE_MOVE
+                      : DF_PHASE_DRAIN;
 }
 
 /* The first link whose peer has not given back every buffer that this run lent; NULL: all have. */
-DF_CORE df_link *df_step_undrained(const df_descriptor *desc, const df_part *part, uint32_t block,
+DF_CORE df_link *df_step_undrained(const df_descriptor *desc, uint32_t block,
                                    const df_cursor *cursor) {
   if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return NULL;
   for (uint32_t i = 0; i < desc->n_links; i++) {
     df_link *link = &desc->links[block * desc->n_links + i];
     if (!link->sends || link->messages == 0 || link->release_mask) continue;
-    uint64_t last = (cursor->run + 1) * part->loops * link->messages;
+    uint64_t last = (cursor->run + 1) * desc->parts[block].loops * link->messages;
     if (!df_link_is_drained(link, last)) return link;
   }
   return NULL;
@@ -128,17 +122,17 @@ DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part 
   return DF_STEP_DONE;
 }
 
-/* May this message lend the buffer at `address` to its receiver? Sets *there to its address at the
- * receiver's. */
+/* May a message of this run lend the buffer at `address`, which its primitive may lend, to its
+ * receiver? Sets *there to its address at the receiver's. */
 DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
-                             const df_link *link, uint64_t bytes, uint8_t buffer,
-                             const uint8_t *address, uint64_t *there) {
-  if (bytes < desc->direct_min || address == NULL || buffer == DF_BUFFER_SCRATCH) return 0;
-  if (link->release_mask) return 0;
+                             const df_link *link, uint8_t buffer, const uint8_t *address,
+                             uint64_t *there) {
+  if (address == NULL) return 0;
   if ((cursor->flags & DF_CURSOR_IN_PLACE) && !desc->direct_in_place) return 0;
   uint64_t delta = 0;
   if (!link->same_process) {
-    const uint64_t *reach = buffer == DF_BUFFER_INPUT ? cursor->send_reach : cursor->recv_reach;
+    uint16_t number = buffer == DF_BUFFER_INPUT ? cursor->send_reach : cursor->recv_reach;
+    const uint64_t *reach = number ? desc->reaches[number] : NULL;
     if (reach == NULL) return 0;
     delta = df_observe_u64(&reach[link->peer]);
     if (delta == DF_OUT_OF_REACH) return 0;
@@ -155,12 +149,6 @@ DF_CORE int df_step_passes_on(const df_descriptor *desc, const df_move *move) {
   return desc->passes_results && move->stream && move->store != move->a && move->store != move->b;
 }
 
-DF_CORE uint32_t df_move_kind_of(uint8_t flags) {
-  if (flags & DF_PRIM_REDUCE)
-    return flags & DF_PRIM_AVERAGE ? DF_MOVE_REDUCE_AVERAGE : DF_MOVE_REDUCE;
-  return flags & DF_PRIM_AVERAGE ? DF_MOVE_DIVIDE : DF_MOVE_COPY;
-}
-
 /* May the buffer that a message lends be read? Its address is read once, here: the peer could write
  * another one after the check. An address outside of what the peer has shared, or one that no
  * element can have, is no message: this end goes on waiting. */
@@ -175,13 +163,11 @@ DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, u
 }
 
 /* The links' side of the decision: is what this primitive needs there? */
-DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, uint32_t block,
-                                const df_cursor *cursor, const df_primitive *prim, df_move *move,
-                                int *received_direct) {
-  df_link *links = desc->links + (uint64_t)block * desc->n_links;
-  if (prim->flags & DF_PRIM_RECV) {
-    move->recv_link = &links[prim->recv_link];
-    move->recv_sequence = df_sequence(cursor, part, move->recv_link, prim->recv_ordinal);
+DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_cursor *cursor,
+                                const df_prepared *prim, df_move *move, int *received_direct) {
+  if (prim->recv_link) {
+    move->recv_link = prim->recv_link;
+    move->recv_sequence = df_sequence(cursor, prim->loops, move->recv_link, prim->recv_ordinal);
     if (move->announces &&
         !df_link_has_message(move->recv_link, move->recv_sequence, received_direct))
       return 0;
@@ -190,94 +176,107 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_part *part, 
       if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence, move)) return 0;
     }
   }
-  if (prim->flags & DF_PRIM_SEND) {
-    move->send_link = &links[prim->send_link];
-    move->send_sequence = df_sequence(cursor, part, move->send_link, prim->send_ordinal);
+  if (prim->send_link) {
+    move->send_link = prim->send_link;
+    move->send_sequence = df_sequence(cursor, prim->loops, move->send_link, prim->send_ordinal);
     if (move->announces && !df_link_may_send(move->send_link, move->send_sequence)) return 0;
   }
+  return 1;
+}
+
+/* Does the message carry a result, and not the source as it is? */
+DF_CORE int df_step_computes(const df_prepared *prim) {
+  return (prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
+}
+
+/* Is the message to lend its buffer? Then its address is in the slot. */
+DF_CORE int df_step_lend(const df_descriptor *desc, const df_cursor *cursor,
+                         const df_prepared *prim, const df_move *move) {
+  int computed = df_step_computes(prim);
+  if (computed && df_step_passes_on(desc, move)) return 0;
+  uint8_t buffer = computed ? prim->destination : prim->source;
+  const uint8_t *address =
+      df_step_locate(cursor, buffer, computed ? prim->destination_at : prim->source_at);
+  uint64_t there = 0;
+  if (!df_step_may_lend(desc, cursor, move->send_link, buffer, address, &there)) return 0;
+  uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
+  *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) = there;
   return 1;
 }
 
 /* Leader: decides the step. Fills *move when the result is DF_STEP_MOVE. */
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       df_move *move, const df_lanes *lanes) {
-  const df_part *part = &desc->parts[block];
   move->recv_link = move->send_link = NULL; /* also where the step does not come to any */
   if (DF_UNLIKELY(df_lanes_attend(lanes) && df_load_relaxed_u32(&desc->words->cancel) != 0))
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
   if (cursor->phase == DF_PHASE_BEGIN) {
     const df_run_arguments run = df_step_arguments(desc, cursor);
     if (!df_step_has_input(desc, &run)) return DF_STEP_BLOCKED;
-    df_step_begin(desc, part, cursor, &run);
+    df_step_begin(desc, block, cursor, &run);
   }
   if (cursor->phase == DF_PHASE_DRAIN) {
-    move->send_link = df_step_undrained(desc, part, block, cursor); /* whom this rank waits for */
+    move->send_link = df_step_undrained(desc, block, cursor); /* whom this rank waits for */
     return move->send_link ? DF_STEP_BLOCKED : DF_STEP_DONE;
   }
 
-  const df_primitive *prim = &desc->primitives[cursor->primitive];
+  df_prepared worked_out;
+  const df_prepared *prim = df_step_prepare(desc, block, cursor, &worked_out);
   int received_direct = 0;
-  move->count = df_piece_elements(desc, part, cursor->loop, prim->piece);
-  move->announces = move->count != 0;
-  if (!df_step_links_ready(desc, part, block, cursor, prim, move, &received_direct))
-    return DF_STEP_BLOCKED;
+  move->count = prim->count;
+  move->announces = prim->count != 0;
+  if (!df_step_links_ready(desc, cursor, prim, move, &received_direct)) return DF_STEP_BLOCKED;
   df_lanes_note_words(move);
   move->borrows = (uint32_t)received_direct;
   if (received_direct && !df_link_borrow(move->recv_link)) return DF_STEP_BLOCKED;
 
   move->lends = 0;
   move->kind = DF_MOVE_NOTHING;
-  if (move->count == 0) return DF_STEP_MOVE;
-  uint64_t bytes = move->count * desc->element_bytes;
-  const uint8_t *source = df_locate(desc, part, block, cursor, prim->source, prim->source_piece);
-  uint8_t *destination =
-      df_locate(desc, part, block, cursor, prim->destination, prim->destination_piece);
-
-  move->kind = df_move_kind_of(prim->flags);
-  move->store = prim->flags & DF_PRIM_STORE ? destination : NULL;
-  move->slot = NULL;
-  move->a = source;
-  move->b = source;
-  if (move->recv_link) {
-    move->a = received_direct ? move->lent : df_link_payload(move->recv_link, move->recv_sequence);
+  if (prim->count == 0) return DF_STEP_MOVE;
+  if (DF_UNLIKELY(prim == &worked_out))
+    df_prepare_move(desc, block, cursor->loop, cursor->primitive, &worked_out);
+  const uint8_t *source = df_step_locate(cursor, prim->source, prim->source_at);
+  uint8_t *destination = df_step_locate(cursor, prim->destination, prim->destination_at);
+  const uint8_t *a = source, *b = source;
+  uint8_t *store = prim->flags & DF_PRIM_STORE ? destination : NULL, *slot = NULL;
+  if (prim->recv_link) {
+    a = received_direct ? (const uint8_t *)move->lent
+                        : df_link_payload(prim->recv_link, move->recv_sequence);
     if (prim->flags & DF_PRIM_SOURCE_FIRST) {
-      move->b = move->a;
-      move->a = source;
+      b = a;
+      a = source;
     }
   } else if (prim->flags & DF_PRIM_REDUCE) {
-    move->a = destination;
+    a = destination;
   }
-  if (move->kind == DF_MOVE_COPY && move->store == move->a) move->store = NULL; /* in place */
-  move->type = desc->type;
-  move->op = desc->op == dfcclAvg ? (uint8_t)dfcclSum : desc->op;
-  move->divisor = desc->divisor;
+  if (store == a && prim->kind == DF_MOVE_COPY) store = NULL; /* in place */
+  move->type = prim->type;
+  move->op = prim->op;
+  move->element_bytes = prim->element_bytes;
+  move->divisor = prim->divisor;
   /* What is pulled from a lent buffer replaces lines that this rank has not read, in place too. */
-  move->stream = desc->stream >= (received_direct || !(cursor->flags & DF_CURSOR_IN_PLACE)
-                                      ? DF_STREAM_OUT_OF_PLACE
-                                      : DF_STREAM_ALWAYS);
-  move->element_bytes = desc->element_bytes;
+  move->stream =
+      desc->stream != DF_STREAM_NEVER && (desc->stream == DF_STREAM_ALWAYS || received_direct ||
+                                          !(cursor->flags & DF_CURSOR_IN_PLACE));
 
-  if (move->send_link) {
-    int computed = (prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
-    uint8_t lent_buffer = computed ? prim->destination : prim->source;
-    uint64_t there = 0;
-    if (!(computed && df_step_passes_on(desc, move)) &&
-        df_step_may_lend(desc, cursor, move->send_link, bytes, lent_buffer,
-                         computed ? destination : source, &there)) {
-      uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
-      *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) = there;
+  move->a = a;
+  move->b = b;
+  move->store = store;
+  if (prim->send_link) {
+    if (prim->may_lend && df_step_lend(desc, cursor, prim, move)) {
       move->lends = 1;
-      if (computed) move->stream = 0; /* the peer reads it next */
-      if (prim->flags & DF_PRIM_STORE_TO_LEND) move->store = destination;
+      if (df_step_computes(prim)) move->stream = 0; /* the peer reads it next */
+      if (prim->flags & DF_PRIM_STORE_TO_LEND) move->store = store = destination;
     } else {
-      move->slot = df_link_payload(move->send_link, move->send_sequence);
+      slot = df_link_payload(prim->send_link, move->send_sequence);
     }
   }
-  if (!move->store && !move->slot) move->kind = DF_MOVE_NOTHING;
+  move->slot = slot;
+  if (store || slot) move->kind = prim->kind;
   return DF_STEP_MOVE;
 }
 
-/* Leader: announces what was moved and advances the cursor. */
+/* Leader: announces what was moved, moves what no peer waits for, and advances the cursor. */
 DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       const df_move *move, df_lanes *lanes) {
   /* Its owner has given the run up while it was read: so will this rank. */
@@ -287,6 +286,7 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
     df_lanes_note_bell(lanes, move->send_link->peer_bell);
     if (move->lends) cursor->flags |= DF_CURSOR_DIRECT_SENT;
   }
+  df_move_finish(lanes, move); /* may read what was received */
   if (move->recv_link) {
     if (df_link_release(move->recv_link, move->recv_sequence))
       df_lanes_note_bell(lanes, move->recv_link->peer_bell);
@@ -321,21 +321,21 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
 /* Would a step do something? Looks without changing anything, for a daemon about to sleep. */
 DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const df_cursor *saved) {
   if (df_load_relaxed_u32(&desc->words->cancel) != 0) return 1;
-  const df_part *part = &desc->parts[block];
   df_cursor cursor = *saved;
   if (cursor.phase == DF_PHASE_BEGIN) {
     const df_run_arguments run = df_step_arguments(desc, &cursor);
     if (!df_step_has_input(desc, &run)) return 0;
-    df_step_begin(desc, part, &cursor, &run);
+    df_step_begin(desc, block, &cursor, &run);
   }
-  if (cursor.phase == DF_PHASE_DRAIN) return !df_step_undrained(desc, part, block, &cursor);
-  const df_primitive *prim = &desc->primitives[cursor.primitive];
+  if (cursor.phase == DF_PHASE_DRAIN) return !df_step_undrained(desc, block, &cursor);
+  df_prepared worked_out;
+  const df_prepared *prim = df_step_prepare(desc, block, &cursor, &worked_out);
   df_move look;
   int direct;
   look.recv_link = look.send_link = NULL;
-  look.count = df_piece_elements(desc, part, cursor.loop, prim->piece);
-  look.announces = look.count != 0;
-  return df_step_links_ready(desc, part, block, &cursor, prim, &look, &direct);
+  look.count = prim->count;
+  look.announces = prim->count != 0;
+  return df_step_links_ready(desc, &cursor, prim, &look, &direct);
 }
 
 #endif

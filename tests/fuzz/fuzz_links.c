@@ -110,18 +110,18 @@ static void make_victim(victim *v, input *in) {
   DF_ASSERT(v->lent != NULL && df_windows_open(v->windows, v->lent, LENT_BYTES));
   memset(v->lent, 1, LENT_BYTES);
   d->primitives = v->plan->primitives;
-  d->n_primitives = v->plan->n_primitives;
+  d->n_primitives = (uint16_t)v->plan->n_primitives;
   d->n_links = (uint16_t)v->plan->n_links;
-  d->pieces = v->plan->pieces;
+  d->pieces = (uint16_t)v->plan->pieces;
   d->geometry = (uint8_t)v->plan->geometry;
-  d->n_blocks = (uint16_t)v->shape.n_blocks;
+  d->n_blocks = (uint8_t)v->shape.n_blocks;
   d->parts = v->shape.parts;
   d->words = v->words;
   d->count = count;
   d->direct_min = UINT64_MAX;
   d->scratch_bytes = v->shape.scratch_bytes;
   d->scratch = allocate(v->shape.n_blocks * v->shape.scratch_bytes);
-  d->divisor = v->plan->key.n;
+  d->divisor = (uint16_t)v->plan->key.n;
   d->op = next_byte(in) % 4;
   v->send = allocate(buffer_bytes(v, count));
   v->recv = allocate(buffer_bytes(v, count));
@@ -131,11 +131,14 @@ static void make_victim(victim *v, input *in) {
   v->lanes = (df_lanes){
       .move = &v->move, .mover = df_mover_cpu_best(), .interrupt = &never, .yield_polls = 1};
   make_links(v);
+  if (count % 2 && df_prepared_is_kept(d))
+    df_prepared_keep(d, allocate(d->n_primitives * sizeof *d->prepared));
 }
 
 static void free_victim(victim *v) {
   for (uint32_t i = 0; v->rings && i < v->plan->n_links; i++) free(v->rings[i]);
   free(v->rings);
+  free((void *)(uintptr_t)v->desc.prepared);
   free(v->desc.links);
   free(v->desc.scratch);
   free(v->words);
@@ -158,7 +161,7 @@ static void oblige(victim *v, uint32_t block, uint64_t lend_at) {
   df_link *links = v->desc.links + (uint64_t)block * v->desc.n_links;
   if (prim->flags & DF_PRIM_RECV) {
     df_link *link = &links[prim->recv_link];
-    uint64_t sequence = df_sequence(c, part, link, prim->recv_ordinal);
+    uint64_t sequence = df_sequence(c, part->loops, link, prim->recv_ordinal);
     uint64_t *slot = (uint64_t *)df_link_slot(link, sequence);
     if (lend_at) slot[1] = lend_at;
     slot[0] = sequence << 1 | (lend_at != 0);
@@ -166,7 +169,7 @@ static void oblige(victim *v, uint32_t block, uint64_t lend_at) {
   }
   if (prim->flags & DF_PRIM_SEND) {
     df_link *link = &links[prim->send_link];
-    *link->credit = (df_sequence(c, part, link, prim->send_ordinal) - 1) & DF_SEQUENCE_MASK;
+    *link->credit = (df_sequence(c, part->loops, link, prim->send_ordinal) - 1) & DF_SEQUENCE_MASK;
   }
 }
 

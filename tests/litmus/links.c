@@ -186,8 +186,9 @@ static void reach_prepare(void *state) {
   s->reach[0] = DF_OUT_OF_REACH;
   s->memory = (df_user_memory){.segment = &s->segment, .reach = s->reach};
   s->context.user_memory = &s->memory;
-  s->cursor.send_reach = s->reach;
-  s->descriptor = (df_descriptor){.element_bytes = 4};
+  s->cursor.send_reach = 1;
+  s->reaches[1] = s->reach;
+  s->descriptor = (df_descriptor){.element_bytes = 4, .reaches = s->reaches};
   s->sender = (df_link){.slots = s->slot, .stride = sizeof s->slot};
   s->receiver = s->sender;
   s->receiver.windows = &s->windows;
@@ -200,8 +201,8 @@ static void reach_map(void *state) { /* handle_segment, and the owner's df_servi
 static void reach_lend(void *state) {
   reach_state *s = state;
   uint64_t there;
-  if (!df_step_may_lend(&s->descriptor, &s->cursor, &s->sender, WINDOW_BYTES, DF_BUFFER_INPUT,
-                        s->segment.base, &there))
+  if (!df_step_may_lend(&s->descriptor, &s->cursor, &s->sender, DF_BUFFER_INPUT, s->segment.base,
+                        &there))
     return;
   df_store_relaxed_u64((uint64_t *)(s->slot + DF_LINK_FLAGGED_OFFSET), there);
   df_link_publish(&s->sender, 1, 1);

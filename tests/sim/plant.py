@@ -32,6 +32,7 @@ SLOW = {
     "the poller and the waiters' bell are rung without a fence", "a waiting run is no longer listed while room is looked for",
     "a lent buffer is read without being held", "what another process reads of a failed run counts", "a broken context does not tell its runs",
     "what had failed before all is given up is not told again", "runs beyond a member's last are looked at before it is counted", "a deadline begins without a fence",
+    "a slot is released before the rest of it is stored",
     "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
 }
 
@@ -71,6 +72,8 @@ BUGS = [
      "  if (PLANTED && move->recv_link) df_link_release(move->recv_link, move->recv_sequence);\n  df_move_execute(lanes, move);")]),
     ("a message is published before it is written", [(STEP, "  df_move_execute(lanes, move);\n",
      "  if (PLANTED && move->send_link && move->announces)\n    df_link_publish(move->send_link, move->send_sequence, (int)move->lends);\n  df_move_execute(lanes, move);\n")]),
+    ("a slot is released before the rest of it is stored", [(STEP, "  df_move_finish(lanes, move);",
+     "  if (PLANTED && move->recv_link) df_link_release(move->recv_link, move->recv_sequence);\n  df_move_finish(lanes, move);")]),
     ("a slot is written without credit", [(STEP, "move->announces && !df_link_may_send(", "!PLANTED && move->announces && !df_link_may_send(")]),
     ("a run completes while what it lent is read", [(STEP, "  if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return NULL;\n  for",
      "  if (!(cursor->flags & DF_CURSOR_DIRECT_SENT) || PLANTED) return NULL;\n  for")]),

@@ -136,11 +136,11 @@ static inline void group_describe(group *g, uint32_t rank) {
   d->count = g->o.count;
   d->direct_min = g->o.lends ? 1 : UINT64_MAX;
   d->scratch_bytes = g->shape.scratch_bytes;
-  d->n_primitives = plan->n_primitives;
+  d->n_primitives = (uint16_t)plan->n_primitives;
   d->n_links = (uint16_t)plan->n_links;
-  d->pieces = plan->pieces;
-  d->n_blocks = (uint16_t)blocks;
-  d->divisor = g->o.n;
+  d->pieces = (uint16_t)plan->pieces;
+  d->n_blocks = (uint8_t)blocks;
+  d->divisor = (uint16_t)g->o.n;
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)g->o.type;
   d->op = (uint8_t)g->o.op;
@@ -193,12 +193,18 @@ static inline void group_open(group *g, const group_options *options, uint64_t s
   for (uint32_t r = 0; r < options->n; r++) group_describe(g, r);
   for (uint32_t r = 0; r < options->n; r++)
     for (uint32_t i = 0; i < g->ranks[r].plan->n_links; i++) group_link(g, r, i);
+  for (uint32_t r = 0; r < options->n; r++) { /* some ranks keep records, others do not */
+    df_descriptor *d = g->ranks[r].desc;
+    if (!df_prepared_is_kept(d) || df_random_chance(&g->random, 50)) continue;
+    df_prepared_keep(d, group_allocate(d->n_primitives * sizeof *d->prepared));
+  }
 }
 
 static inline void group_close(group *g) {
   for (uint32_t r = 0; r < g->o.n; r++) {
     group_rank *me = &g->ranks[r];
     df_plan_free(me->plan);
+    free((void *)(uintptr_t)me->desc->prepared);
     free(me->desc->links);
     free(me->desc->scratch);
     free(me->desc->progress);

@@ -31,6 +31,7 @@ static void execute(destinations *to, df_move move, size_t offset, int has_slot)
   move.store = to->store + MARGIN + offset;
   move.slot = has_slot ? to->slot + MARGIN : NULL;
   df_move_execute(&lanes, &move);
+  df_move_finish(&lanes, &move);
 }
 
 static void execute_to(destinations *to, df_move move, size_t offset, int where, int far) {
@@ -48,6 +49,7 @@ static void execute_to(destinations *to, df_move move, size_t offset, int where,
   }
   move.send_link = &receivers[far];
   df_move_execute(&lanes, &move);
+  df_move_finish(&lanes, &move);
 }
 
 static void compare_distances(df_move move, size_t offset) {
@@ -130,6 +132,7 @@ DF_TEST(move_cpu, only_slots_of_far_receivers_are_written_past_the_caches, 30) {
                         .send_link = &receivers[far]};
         streamed_bytes = 0;
         df_move_execute(&lanes, &move);
+        df_move_finish(&lanes, &move);
         CHECK(streamed_bytes == (far ? LONGEST : 0), "kind %u, far %d, %llu bytes", kind, far,
               (unsigned long long)streamed_bytes);
       }

@@ -5,6 +5,9 @@
  *   - A message lends the buffer only where the receiver may read it for as long as it needs; the
  * run is complete only when all that was lent has been given back.
  *   - In place copies nothing. A cancelled collective is not touched.
+ *   - What a peer waits for is announced before this rank's own copy, and after it nothing is read
+ * that was released.
+ *   - All of that whether the primitives' records are kept or worked out at each step.
  *   - A cursor that is saved and loaded between any two steps gives the same result.
  */
 #include "primitives/step.h"
@@ -29,11 +32,21 @@ typedef struct fixture {
   df_lanes lanes;
   df_move move;
   uint64_t progress;
+  df_prepared records[DF_PREPARED_MOST];
   DF_ALIGNED(64) uint8_t in_ring[SLOTS * STRIDE + 64], out_ring[SLOTS * STRIDE + 64];
   int32_t input[ELEMENTS], output[ELEMENTS], scratch[ELEMENTS];
 } fixture;
 
 static const uint32_t never;
+static int keeps; /* records are kept */
+
+/* Executed with records kept, and without. */
+#define STEP_TEST(name)                                                                            \
+  static void name(void);                                                                          \
+  DF_TEST(step, name, 30) {                                                                        \
+    for (keeps = 0; keeps < 2; keeps++) name();                                                    \
+  }                                                                                                \
+  static void name(void)
 
 static void make(fixture *f, const df_primitive *primitives, uint32_t n) {
   memset(f, 0, sizeof *f);
@@ -79,7 +92,11 @@ static void make(fixture *f, const df_primitive *primitives, uint32_t n) {
                         .yield_polls = UINT32_MAX};
 }
 
-static df_step_result step(fixture *f) { return df_coll_step(&f->desc, 0, &f->cursor, &f->lanes); }
+static df_step_result step(fixture *f) {
+  if (keeps && !f->desc.prepared && df_prepared_is_kept(&f->desc))
+    df_prepared_keep(&f->desc, f->records);
+  return df_coll_step(&f->desc, 0, &f->cursor, &f->lanes);
+}
 
 /* The peers' sides. */
 static void arrive(fixture *f, uint64_t sequence, int32_t value) {
@@ -123,7 +140,7 @@ static df_primitive primitive(uint32_t flags, df_buffer source, df_buffer destin
 
 /* ---- each kind ---- */
 
-DF_TEST(step, copy, 30) {
+STEP_TEST(copy) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -131,7 +148,7 @@ DF_TEST(step, copy, 30) {
   expect_values(f.output, 1, 1, "the output");
 }
 
-DF_TEST(step, in_place_copies_nothing, 30) {
+STEP_TEST(in_place_copies_nothing) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -140,7 +157,7 @@ DF_TEST(step, in_place_copies_nothing, 30) {
   CHECK(f.cursor.flags & DF_CURSOR_IN_PLACE, "it is in place");
 }
 
-DF_TEST(step, divide, 30) {
+STEP_TEST(divide) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE | DF_PRIM_AVERAGE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -149,7 +166,7 @@ DF_TEST(step, divide, 30) {
   expect_values(f.output, 2, 1, "the output");
 }
 
-DF_TEST(step, send_waits_for_credit, 30) {
+STEP_TEST(send_waits_for_credit) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
   make(&f, &p, 1);
@@ -171,7 +188,7 @@ DF_TEST(step, send_waits_for_credit, 30) {
   expect_values(sent(&f, 3), 1, 1, "the message");
 }
 
-DF_TEST(step, receive, 30) {
+STEP_TEST(receive) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_STORE, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -188,7 +205,7 @@ DF_TEST(step, receive, 30) {
   CHECK(released(&f) == 1, "released: %llu", (unsigned long long)released(&f));
 }
 
-DF_TEST(step, receive_and_reduce, 30) {
+STEP_TEST(receive_and_reduce) {
   fixture f;
   for (uint32_t order = 0; order <= DF_PRIM_SOURCE_FIRST; order += DF_PRIM_SOURCE_FIRST)
     for (uint32_t average = 0; average <= DF_PRIM_AVERAGE; average += DF_PRIM_AVERAGE) {
@@ -204,7 +221,7 @@ DF_TEST(step, receive_and_reduce, 30) {
     }
 }
 
-DF_TEST(step, receive_reduce_and_send, 30) {
+STEP_TEST(receive_reduce_and_send) {
   fixture f;
   df_primitive p =
       primitive(DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
@@ -217,7 +234,7 @@ DF_TEST(step, receive_reduce_and_send, 30) {
 }
 
 /* Neither half is done before both can be. */
-DF_TEST(step, receive_and_send_at_once_or_not_at_all, 30) {
+STEP_TEST(receive_and_send_at_once_or_not_at_all) {
   fixture f;
   df_primitive p =
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
@@ -234,7 +251,34 @@ DF_TEST(step, receive_and_send_at_once_or_not_at_all, 30) {
   expect_values(sent(&f, 2), 100, 1, "the message");
 }
 
-DF_TEST(step, reduce_without_receiving_combines_in_place, 30) {
+static fixture *watched;
+static int copies;
+static void watch_copy(void *to, const void *from, size_t bytes) {
+  int into_slot = (uint8_t *)to >= watched->out_ring && (uint8_t *)to < (uint8_t *)watched->input;
+  CHECK(is_sent(watched, 1) == !into_slot, "copy %d: the message is %s", copies,
+        into_slot ? "announced before it is there" : "announced late");
+  CHECK(released(watched) == 0, "copy %d: what was received is released", copies);
+  memcpy(to, from, bytes);
+  copies++;
+}
+
+STEP_TEST(peers_are_told_before_the_own_copy) {
+  fixture f;
+  df_primitive p =
+      primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
+  df_mover_cpu mover = *df_mover_cpu_best();
+  mover.copy = watch_copy;
+  watched = &f;
+  copies = 0;
+  make(&f, &p, 1);
+  f.lanes.mover = &mover;
+  arrive(&f, 1, 100);
+  CHECK(step(&f) == DF_STEP_DONE && copies == 2, "%d copies", copies);
+  expect_values(f.output, 100, 1, "the output");
+  CHECK(released(&f) == 1, "released");
+}
+
+STEP_TEST(reduce_without_receiving_combines_in_place) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_REDUCE | DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_SCRATCH);
   make(&f, &p, 1);
@@ -245,7 +289,7 @@ DF_TEST(step, reduce_without_receiving_combines_in_place, 30) {
 
 /* ---- empty pieces ---- */
 
-DF_TEST(step, empty_messages_are_skipped_and_released, 30) {
+STEP_TEST(empty_messages_are_skipped_and_released) {
   fixture f;
   df_primitive p[2] = {
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT),
@@ -263,7 +307,7 @@ DF_TEST(step, empty_messages_are_skipped_and_released, 30) {
   expect_values(sent(&f, 2), 1, 1, "the message");
 }
 
-DF_TEST(step, nothing_to_do_is_done_at_once, 30) {
+STEP_TEST(nothing_to_do_is_done_at_once) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_STORE, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -272,7 +316,7 @@ DF_TEST(step, nothing_to_do_is_done_at_once, 30) {
   expect_untouched(&f);
 }
 
-DF_TEST(step, the_last_message_is_as_long_as_what_is_left, 30) {
+STEP_TEST(the_last_message_is_as_long_as_what_is_left) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -288,7 +332,7 @@ DF_TEST(step, the_last_message_is_as_long_as_what_is_left, 30) {
 
 /* ---- lending ---- */
 
-DF_TEST(step, a_lent_buffer_is_waited_for, 30) {
+STEP_TEST(a_lent_buffer_is_waited_for) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
   make(&f, &p, 1);
@@ -310,7 +354,7 @@ static int lends(fixture *f) {
   return (int)f->move.lends;
 }
 
-DF_TEST(step, what_must_not_be_lent_is_copied, 30) {
+STEP_TEST(what_must_not_be_lent_is_copied) {
   fixture f;
   uint64_t reach[2] = {0, 4096};
   const uint64_t *const reaches[2] = {NULL, reach};
@@ -377,7 +421,7 @@ static int streams(uint8_t stream, int in_place, int lent) {
   return f.move.stream;
 }
 
-DF_TEST(step, what_was_read_moments_ago_is_not_written_past_the_caches, 30) {
+STEP_TEST(what_was_read_moments_ago_is_not_written_past_the_caches) {
   for (int in_place = 0; in_place < 2; in_place++)
     for (int lent = 0; lent < 2; lent++) {
       CHECK(!streams(DF_STREAM_NEVER, in_place, lent), "never");
@@ -399,7 +443,7 @@ static int lends_large(fixture *f, uint32_t flags, int in_place, int passes) {
   return lends(f);
 }
 
-DF_TEST(step, a_copy_goes_past_the_caches_while_its_source_is_lent, 30) {
+STEP_TEST(a_copy_goes_past_the_caches_while_its_source_is_lent) {
   fixture f;
   for (int passes = 0; passes < 2; passes++) {
     CHECK(lends_large(&f, DF_PRIM_STORE | DF_PRIM_SEND, 0, passes), "the input");
@@ -409,7 +453,7 @@ DF_TEST(step, a_copy_goes_past_the_caches_while_its_source_is_lent, 30) {
   }
 }
 
-DF_TEST(step, results_are_lent_from_the_caches_or_passed_on, 30) {
+STEP_TEST(results_are_lent_from_the_caches_or_passed_on) {
   fixture f;
   const uint32_t reduces = DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_STORE | DF_PRIM_SEND;
   CHECK(lends_large(&f, reduces, 0, 0), "the output");
@@ -422,7 +466,7 @@ DF_TEST(step, results_are_lent_from_the_caches_or_passed_on, 30) {
   CHECK(sent(&f, 1) == f.input, "in place");
 }
 
-DF_TEST(step, store_to_lend, 30) {
+STEP_TEST(store_to_lend) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_SEND | DF_PRIM_STORE_TO_LEND,
                              DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
@@ -438,7 +482,7 @@ DF_TEST(step, store_to_lend, 30) {
   expect_values(f.output, 101, 2, "the output");
 }
 
-DF_TEST(step, what_a_peer_lends_is_read_where_it_is, 30) {
+STEP_TEST(what_a_peer_lends_is_read_where_it_is) {
   fixture f;
   int32_t theirs[ELEMENTS];
   df_primitive p =
@@ -455,7 +499,7 @@ DF_TEST(step, what_a_peer_lends_is_read_where_it_is, 30) {
 
 /* ---- cancelling ---- */
 
-DF_TEST(step, a_cancelled_collective_is_not_touched, 30) {
+STEP_TEST(a_cancelled_collective_is_not_touched) {
   fixture f;
   df_primitive p =
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
@@ -511,7 +555,7 @@ static void cut_before(fixture *f, int cut) {
   memcpy(f->scratch, &sum, sizeof sum);
 }
 
-DF_TEST(step, a_cut_before_any_step_changes_nothing, 30) {
+STEP_TEST(a_cut_before_any_step_changes_nothing) {
   fixture whole, cut;
   cut_before(&whole, -1);
   for (int at = 0; at < 20; at++) {

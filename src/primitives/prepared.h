@@ -1,0 +1,122 @@
+/*
+ * What one primitive does in one loop of one block, as far as it does not depend on the run:
+ * links, lengths, offsets, what is computed. The step function decides from such a record. Most
+ * are worked out when they are needed; those of short collectives of a CPU device are kept
+ * (df_descriptor.prepared), since there the instructions count.
+ */
+#ifndef DF_PRIMITIVES_PREPARED_H
+#define DF_PRIMITIVES_PREPARED_H
+
+#include "base/result.h"
+#include "context/descriptor.h"
+#include "primitives/lanes.h"
+#include "primitives/link.h"
+
+typedef struct DF_ALIGNED(64) df_prepared {
+  df_link *recv_link, *send_link;      /* NULL where the primitive has none */
+  uint64_t source_at, destination_at;  /* bytes from the beginning of their buffers */
+  uint32_t count;                      /* elements; 0: an empty message, which is not sent */
+  uint32_t loops;                      /* of the block */
+  uint16_t recv_ordinal, send_ordinal; /* which of the loop's messages on that link */
+  uint8_t source, destination;         /* df_buffer */
+  uint8_t flags;                       /* df_prim_flags */
+  uint8_t kind;                        /* df_move_kind */
+  uint8_t type, op, element_bytes;     /* as in df_move */
+  uint8_t may_lend;                    /* the message lends its buffer, if the run allows it */
+  uint32_t divisor;
+} df_prepared;
+DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache line");
+
+/* Most primitives of a collective whose records are kept: 1 KB. */
+enum { DF_PREPARED_MOST = 16 };
+
+/* Elements of the message about `piece` in this loop. */
+DF_CORE uint32_t df_piece_elements(const df_descriptor *desc, const df_part *part, uint32_t loop,
+                                   uint32_t piece) {
+  uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
+                       ? ((uint64_t)loop * desc->pieces + piece) * part->chunk
+                       : (uint64_t)loop * part->chunk;
+  if (start >= part->elements) return 0;
+  return (uint32_t)DF_MIN(part->elements - start, (uint64_t)part->chunk);
+}
+
+/* Byte offset of a piece's chunk in the input or output buffer. */
+DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
+                                 uint32_t piece) {
+  uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
+                       ? part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk
+                       : piece * desc->count + part->first + (uint64_t)loop * part->chunk;
+  return start * desc->element_bytes;
+}
+
+/* The same in any buffer; of scratch memory, in the block's. */
+DF_CORE uint64_t df_buffer_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
+                                  uint8_t buffer, uint32_t piece) {
+  if (buffer == DF_BUFFER_NONE) return 0;
+  if (buffer == DF_BUFFER_SCRATCH) return (uint64_t)piece * part->chunk * desc->element_bytes;
+  return df_piece_offset(desc, part, loop, piece);
+}
+
+DF_CORE uint8_t df_move_kind_of(uint8_t flags) {
+  if (flags & DF_PRIM_REDUCE)
+    return flags & DF_PRIM_AVERAGE ? DF_MOVE_REDUCE_AVERAGE : DF_MOVE_REDUCE;
+  return flags & DF_PRIM_AVERAGE ? DF_MOVE_DIVIDE : DF_MOVE_COPY;
+}
+
+/* The buffer that a message lends. */
+DF_CORE uint8_t df_lent_buffer_of(const df_primitive *prim) {
+  return prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE) ? prim->destination : prim->source;
+}
+
+/* A record is worked out in two halves: what tells whether the primitive can be executed, and how
+ * it is. */
+DF_CORE void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
+                                 uint32_t primitive, df_prepared *p) {
+  const df_part *part = &desc->parts[block];
+  const df_primitive *prim = &desc->primitives[primitive];
+  df_link *links = desc->links + (uint64_t)block * desc->n_links;
+  p->recv_link = prim->flags & DF_PRIM_RECV ? &links[prim->recv_link] : NULL;
+  p->send_link = prim->flags & DF_PRIM_SEND ? &links[prim->send_link] : NULL;
+  p->count = df_piece_elements(desc, part, loop, prim->piece);
+  p->loops = part->loops;
+  p->recv_ordinal = prim->recv_ordinal;
+  p->send_ordinal = prim->send_ordinal;
+}
+
+DF_CORE void df_prepare_move(const df_descriptor *desc, uint32_t block, uint32_t loop,
+                             uint32_t primitive, df_prepared *p) {
+  const df_part *part = &desc->parts[block];
+  const df_primitive *prim = &desc->primitives[primitive];
+  p->source_at = df_buffer_offset(desc, part, loop, prim->source, prim->source_piece);
+  p->destination_at =
+      df_buffer_offset(desc, part, loop, prim->destination, prim->destination_piece);
+  p->source = prim->source;
+  p->destination = prim->destination;
+  p->flags = prim->flags;
+  p->kind = (uint8_t)df_move_kind_of(prim->flags);
+  p->type = desc->type;
+  p->op = desc->op == dfcclAvg ? (uint8_t)dfcclSum : desc->op;
+  p->element_bytes = desc->element_bytes;
+  p->divisor = desc->divisor;
+  p->may_lend = p->send_link && (uint64_t)p->count * p->element_bytes >= desc->direct_min &&
+                df_lent_buffer_of(prim) != DF_BUFFER_SCRATCH && !p->send_link->release_mask;
+}
+
+#if !defined(__CUDACC__)
+/* Are its records to be kept? So are those of a collective of one block, with one loop of few
+ * primitives: they are the same in each run. */
+static inline int df_prepared_is_kept(const df_descriptor *desc) {
+  return desc->n_blocks == 1 && desc->parts[0].loops == 1 && desc->n_primitives > 0 &&
+         desc->n_primitives <= DF_PREPARED_MOST;
+}
+/* Fills them in, when the links stand, and before the first run. */
+static inline void df_prepared_keep(df_descriptor *desc, df_prepared *records) {
+  for (uint32_t i = 0; i < desc->n_primitives; i++) {
+    df_prepare_messages(desc, 0, 0, i, &records[i]);
+    df_prepare_move(desc, 0, 0, i, &records[i]);
+  }
+  desc->prepared = records;
+}
+#endif
+
+#endif
