@@ -226,6 +226,14 @@ void check_code(const crew *c, int index, dfcclResult_t expected) {
         df_result_name(expected), m->sentence);
 }
 
+bool is_late(const member *m) {
+  static const char *const words[] = {" did not ", " within ", " was silent for "};
+  bool found = false;
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    found |= strstr(m->sentence, words[i]) != NULL;
+  return code_of(m) > dfcclSuccess && found;
+}
+
 void check_mentions(const member *m, const char *words) {
   CHECK(strstr(m->sentence, words) != NULL, "rank %d does not mention \"%s\": %s", m->rank, words,
         m->sentence);

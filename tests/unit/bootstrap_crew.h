@@ -72,6 +72,16 @@ int code_of(const member *m);
 void check_code(const crew *c, int index, dfcclResult_t expected);
 void check_mentions(const member *m, const char *words);
 
+/* Time-outs that a test needs may pass, on a slow machine, before what was to come first: its round
+ * then says nothing, returns false, and is played again with twice the time. Only a round that is
+ * late with MOST_MS too has failed. */
+enum { LEAST_MS = 1000, MOST_MS = 32000 };
+#define IN_GOOD_TIME(timeout_ms, round)                                                            \
+  for (int timeout_ms = LEAST_MS; !(round); timeout_ms *= 2)                                       \
+  CHECK(timeout_ms < MOST_MS, "late with %d ms too", timeout_ms)
+/* Has the member's time-out, or that of who told it, passed? */
+bool is_late(const member *m);
+
 /* Runs prepare in a process that then stays until it is killed; returns when it is prepared. */
 pid_t start_helper(void (*prepare)(crew *c), crew *c);
 
