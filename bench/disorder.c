@@ -9,32 +9,20 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "buffers.h"
 #include "collectives.h"
 #include "common/barrier.h"
 #include "common/cli.h"
+#include "common/clock.h"
 #include "common/element.h"
 #include "common/launch.h"
 #include "common/memory.h"
 #include "common/random.h"
 #include "data.h"
-
-typedef enum {
-  MODE_ORDERED,    /* all ranks in one order */
-  MODE_DISORDERED, /* each rank in a random order of its own, another in each batch */
-  MODE_PATIENT,    /* one order, thresholds that never run out: nothing is ever set aside */
-  MODE_BLOCKING,   /* one order, one at a time */
-  MODES
-} mode;
-
-static const char *const mode_names[MODES] = {"ordered", "disordered", "patient", "blocking"};
-/* What a mode's times are divided by: the price of disorder, and of preemption. */
-static const mode compared_with[MODES] = {MODE_PATIENT, MODE_ORDERED, MODE_ORDERED, MODE_ORDERED};
+#include "disorder_table.h"
 
 enum {
-  BATCH = 8,
-  MAX_ROWS = 64,
   DEFAULT_ROUNDS = 21,
   TURN_NS = 4000000, /* without -i, about so much time for a turn */
   MIN_BATCHES = 2,
@@ -44,18 +32,6 @@ enum {
 };
 /* The largest threshold that the library accepts (docs/CONFIGURATION.md). */
 #define NEVER_SET_ASIDE "1000000000"
-
-typedef struct {
-  double us[DF_BENCH_MAX_ROUNDS]; /* a batch, of the slowest rank */
-  double preemptions, quits;      /* a batch and rank */
-  int64_t wrong;                  /* elements; -1: not checked */
-} mode_result;
-
-typedef struct {
-  size_t bytes, count;
-  int batches; /* of a turn */
-  mode_result modes[MODES];
-} disorder_row;
 
 /* What one rank says of one turn. */
 typedef struct {
@@ -69,7 +45,7 @@ typedef struct {
   dfcclUniqueId id; /* of the patient contexts */
   atomic_llong wrong;
   int rows_done;
-  disorder_row rows[MAX_ROWS];
+  disorder_row rows[DISORDER_MAX_ROWS];
   turn_report reports[];
 } shared_state;
 
@@ -83,7 +59,7 @@ typedef struct {
 /* One context of a rank, and its buffers: of each collective one to send and one to receive. */
 typedef struct {
   dfcclContext_t context;
-  void *send[BATCH], *recv[BATCH];
+  void *send[DISORDER_BATCH], *recv[DISORDER_BATCH];
 } rank_side;
 
 typedef struct {
@@ -91,19 +67,11 @@ typedef struct {
   df_tool_rank *self;
   rank_side automatic, patient;
   df_bench_shape shape;
-  uint8_t *orders; /* [batch][BATCH] of the turn at hand */
+  uint8_t *orders; /* [batch][DISORDER_BATCH] of the turn at hand */
 } disorder_rank;
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static bool meet(const disorder_rank *rank) {
-  if (df_tool_barrier_wait(&rank->job->shared->barrier)) return true;
-  df_tool_rank_fail(rank->self, dfcclRemoteError, "another rank failed");
-  return false;
+  return df_tool_rank_meet(rank->self, &rank->job->shared->barrier);
 }
 
 static bool refused(const disorder_rank *rank) {
@@ -111,32 +79,33 @@ static bool refused(const disorder_rank *rank) {
   return false;
 }
 
-static rank_side *side_of(disorder_rank *rank, mode which) {
+static rank_side *side_of(disorder_rank *rank, disorder_mode which) {
   return which == MODE_PATIENT ? &rank->patient : &rank->automatic;
 }
 
 /* ---- one turn ---- */
 
-static void draw_orders(const disorder_rank *rank, mode which, int batches, int round) {
+static void draw_orders(const disorder_rank *rank, disorder_mode which, int batches, int round) {
   df_tool_random random = {df_tool_mix3(rank->job->options.seed,
                                         (uint64_t)rank->self->rank << 32 | (uint64_t)round,
                                         rank->shape.bytes)};
-  int order[BATCH];
+  int order[DISORDER_BATCH];
   for (int batch = 0; batch < batches; batch++) {
-    for (int i = 0; i < BATCH; i++) order[i] = i;
-    if (which == MODE_DISORDERED) df_tool_random_order(&random, order, BATCH);
-    for (int i = 0; i < BATCH; i++) rank->orders[batch * BATCH + i] = (uint8_t)order[i];
+    for (int i = 0; i < DISORDER_BATCH; i++) order[i] = i;
+    if (which == MODE_DISORDERED) df_tool_random_order(&random, order, DISORDER_BATCH);
+    for (int i = 0; i < DISORDER_BATCH; i++)
+      rank->orders[batch * DISORDER_BATCH + i] = (uint8_t)order[i];
   }
 }
 
 static dfcclResult_t run_batches(const rank_side *side, const uint8_t *orders, int batches,
                                  bool blocking) {
-  for (int i = 0; i < batches * BATCH; i++) {
+  for (int i = 0; i < batches * DISORDER_BATCH; i++) {
     dfcclCollId_t id = orders[i];
     dfcclResult_t result =
         dfcclRunAllReduce(side->context, id, side->send[id], side->recv[id], NULL, NULL);
     if (result == dfcclSuccess && blocking) result = dfcclWait(side->context, id);
-    if (result == dfcclSuccess && !blocking && i % BATCH == BATCH - 1)
+    if (result == dfcclSuccess && !blocking && i % DISORDER_BATCH == DISORDER_BATCH - 1)
       result = dfcclWaitAll(side->context);
     if (result != dfcclSuccess) return result;
   }
@@ -145,14 +114,14 @@ static dfcclResult_t run_batches(const rank_side *side, const uint8_t *orders, i
 
 static bool clear_results(const disorder_rank *rank, const rank_side *side) {
   size_t bytes = rank->shape.recv_count * df_tool_type_of(rank->job->options.type)->bytes;
-  for (int i = 0; i < BATCH; i++)
+  for (int i = 0; i < DISORDER_BATCH; i++)
     if (!df_tool_memory_zero(side->recv[i], bytes)) return refused(rank);
   return true;
 }
 
 /* The results of the turn's last batch. */
 static bool check_results(const disorder_rank *rank, const rank_side *side) {
-  for (int i = 0; i < BATCH; i++) {
+  for (int i = 0; i < DISORDER_BATCH; i++) {
     int64_t wrong = df_bench_count_wrong(&rank->job->data, rank->job->reduced, side->recv[i],
                                          (size_t)i, rank->shape.recv_count);
     if (wrong < 0) return refused(rank);
@@ -162,7 +131,7 @@ static bool check_results(const disorder_rank *rank, const rank_side *side) {
 }
 
 /* Untimed batches, from cleared results; then timed ones. */
-static bool take_turn(disorder_rank *rank, mode which, int batches, int round) {
+static bool take_turn(disorder_rank *rank, disorder_mode which, int batches, int round) {
   const rank_side *side = side_of(rank, which);
   turn_report *report = &rank->job->shared->reports[rank->self->rank];
   dfcclStats_t before = DFCCL_STATS_INITIALIZER, after = DFCCL_STATS_INITIALIZER;
@@ -176,9 +145,9 @@ static bool take_turn(disorder_rank *rank, mode which, int batches, int round) {
   if (rank->job->options.check && !clear_results(rank, side)) return false;
   dfcclGetStats(side->context, &before);
   if (!meet(rank)) return false;
-  uint64_t start = now_ns();
+  uint64_t start = df_tool_now_ns();
   result = run_batches(side, rank->orders, batches, blocking);
-  report->ns = now_ns() - start;
+  report->ns = df_tool_now_ns() - start;
   if (!df_tool_rank_check(rank->self, result, "a batch")) return false;
   dfcclGetStats(side->context, &after);
   report->preemptions = after.preemptions - before.preemptions;
@@ -188,9 +157,9 @@ static bool take_turn(disorder_rank *rank, mode which, int batches, int round) {
 }
 
 /* Rank 0, before the others go on. */
-static void note_turn(disorder_rank *rank, disorder_row *row, mode which, int round) {
+static void note_turn(disorder_rank *rank, disorder_row *row, disorder_mode which, int round) {
   shared_state *shared = rank->job->shared;
-  mode_result *result = &row->modes[which];
+  disorder_result *result = &row->modes[which];
   uint64_t slowest = 0;
   for (int r = 0; r < rank->self->n_ranks; r++) {
     const turn_report *report = &shared->reports[r];
@@ -224,7 +193,7 @@ static bool plan_turns(disorder_rank *rank, disorder_row *row) {
 static bool enlist(disorder_rank *rank, const rank_side *side) {
   df_bench_options allreduce = rank->job->options;
   allreduce.operation = DF_BENCH_ALLREDUCE;
-  for (int i = 0; i < BATCH; i++) {
+  for (int i = 0; i < DISORDER_BATCH; i++) {
     if (rank->job->options.check &&
         df_bench_fill(&rank->job->data, rank->job->inputs[rank->self->rank], side->send[i],
                       (size_t)i, rank->shape.send_count) != 0)
@@ -245,14 +214,12 @@ static bool make_links(disorder_rank *rank, const rank_side *side) {
 }
 
 static bool delist(disorder_rank *rank, const rank_side *side) {
-  for (int i = 0; i < BATCH; i++)
+  for (int i = 0; i < DISORDER_BATCH; i++)
     if (!df_tool_rank_check(rank->self, dfcclDeregister(side->context, (dfcclCollId_t)i),
                             "dfcclDeregister"))
       return false;
   return true;
 }
-
-static void print_row(const df_bench_options *options, const disorder_row *row);
 
 static bool measure_size(disorder_rank *rank, size_t bytes, int number) {
   const df_bench_options *options = &rank->job->options;
@@ -266,7 +233,8 @@ static bool measure_size(disorder_rank *rank, size_t bytes, int number) {
   if (!plan_turns(rank, row)) return false;
   for (int round = 0; round < options->rounds; round++)
     for (int i = 0; i < MODES; i++) {
-      mode which = (mode)((i + round) % MODES); /* each follows on each of the others' places */
+      disorder_mode which =
+          (disorder_mode)((i + round) % MODES); /* each follows on each of the others' places */
       if (!take_turn(rank, which, row->batches, round)) return false;
       if (rank->self->rank == 0) note_turn(rank, row, which, round);
     }
@@ -274,7 +242,7 @@ static bool measure_size(disorder_rank *rank, size_t bytes, int number) {
   if (!delist(rank, &rank->automatic) || !delist(rank, &rank->patient)) return false;
   if (rank->self->rank != 0) return true;
   rank->job->shared->rows_done = number + 1;
-  if (!options->json) print_row(options, row);
+  if (!options->json) df_disorder_print_row(options, row);
   if (options->json && options->progress) df_tool_progress("%zu bytes measured", bytes);
   return true;
 }
@@ -282,30 +250,20 @@ static bool measure_size(disorder_rank *rank, size_t bytes, int number) {
 /* ---- one rank ---- */
 
 static bool make_buffers(const disorder_rank *rank, rank_side *side) {
-  size_t bytes = rank->job->options.max_bytes;
-  for (int i = 0; i < 2 * BATCH; i++) {
-    void **buffer = i < BATCH ? &side->send[i] : &side->recv[i - BATCH];
-    if (rank->job->options.library_memory) {
-      if (!df_tool_rank_check(rank->self, dfcclMemAlloc(side->context, buffer, bytes),
-                              "dfcclMemAlloc"))
-        return false;
-    } else if ((*buffer = df_tool_memory_alloc(bytes)) == NULL) {
-      df_tool_rank_fail(rank->self, dfcclOutOfMemory, "no memory for a buffer of %zu bytes", bytes);
-      return false;
-    }
-    if (!df_tool_memory_zero(*buffer, bytes)) return refused(rank);
+  const df_bench_options *options = &rank->job->options;
+  for (int i = 0; i < 2 * DISORDER_BATCH; i++) {
+    void **buffer = i < DISORDER_BATCH ? &side->send[i] : &side->recv[i - DISORDER_BATCH];
+    if (!df_bench_buffer_take(rank->self, options, side->context, buffer)) return false;
+    if (!df_tool_memory_zero(*buffer, options->max_bytes)) return refused(rank);
   }
   return true;
 }
 
-static void drop_buffers(const disorder_rank *rank, rank_side *side) {
-  for (int i = 0; i < 2 * BATCH; i++) {
-    void *buffer = i < BATCH ? side->send[i] : side->recv[i - BATCH];
-    if (!rank->job->options.library_memory)
-      df_tool_memory_free(buffer, rank->job->options.max_bytes);
-    else if (!df_tool_rank_check(rank->self, dfcclMemFree(side->context, buffer), "dfcclMemFree"))
+static void give_buffers(const disorder_rank *rank, rank_side *side) {
+  for (int i = 0; i < 2 * DISORDER_BATCH; i++)
+    if (!df_bench_buffer_give(rank->self, &rank->job->options, side->context,
+                              i < DISORDER_BATCH ? side->send[i] : side->recv[i - DISORDER_BATCH]))
       return;
-  }
 }
 
 /* Makes the rank's second context: one that reads other settings. A process's environment is set
@@ -341,7 +299,7 @@ static void disorder_rank_main(df_tool_rank *self) {
   const df_bench_options *options = &rank.job->options;
   int most = options->iterations > MAX_BATCHES ? options->iterations : MAX_BATCHES;
   int number = 0;
-  rank.orders = malloc((size_t)most * BATCH);
+  rank.orders = malloc((size_t)most * DISORDER_BATCH);
   if (rank.orders == NULL)
     df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for the orders of %d batches", most);
   bool fine = rank.orders != NULL && open_patient(&rank) && make_buffers(&rank, &rank.automatic) &&
@@ -350,9 +308,8 @@ static void disorder_rank_main(df_tool_rank *self) {
        bytes *= options->factor)
     fine = measure_size(&rank, bytes, number++);
   if (self->rank == 0 && options->json && options->progress) df_tool_progress("%s", "");
-  /* After a failure the library may still own the buffers: they go with the process. */
-  if (fine) drop_buffers(&rank, &rank.automatic);
-  if (fine) drop_buffers(&rank, &rank.patient);
+  if (fine) give_buffers(&rank, &rank.automatic);
+  if (fine) give_buffers(&rank, &rank.patient);
   if (rank.patient.context != NULL) {
     if (!fine) dfcclAbort(rank.patient.context);
     df_tool_rank_check(self, dfcclDestroy(rank.patient.context), "dfcclDestroy");
@@ -362,122 +319,6 @@ static void disorder_rank_main(df_tool_rank *self) {
 
 static void on_failure(void *argument) {
   df_tool_barrier_break(&((disorder_job *)argument)->shared->barrier);
-}
-
-/* ---- results ---- */
-
-typedef struct {
-  double least, first_quartile, median, third_quartile;
-} spread;
-
-static int compare_doubles(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
-}
-
-static double at_rank(const double *sorted, int count, double part) {
-  double place = part * (count - 1);
-  int below = (int)place;
-  if (below + 1 >= count) return sorted[count - 1];
-  return sorted[below] + (place - below) * (sorted[below + 1] - sorted[below]);
-}
-
-static spread spread_of(double *values, int count) {
-  qsort(values, (size_t)count, sizeof *values, compare_doubles);
-  return (spread){values[0], at_rank(values, count, 0.25), at_rank(values, count, 0.5),
-                  at_rank(values, count, 0.75)};
-}
-
-static spread times_of(const disorder_row *row, mode which, int rounds) {
-  double us[DF_BENCH_MAX_ROUNDS];
-  for (int i = 0; i < rounds; i++) us[i] = row->modes[which].us[i];
-  return spread_of(us, rounds);
-}
-
-static spread ratios_of(const disorder_row *row, mode which, int rounds) {
-  double ratios[DF_BENCH_MAX_ROUNDS];
-  for (int i = 0; i < rounds; i++)
-    ratios[i] = row->modes[which].us[i] / row->modes[compared_with[which]].us[i];
-  return spread_of(ratios, rounds);
-}
-
-static void print_header(const df_bench_options *options) {
-  printf("# dfccl-bench disorder: ranks %d (%s) backend %s memory %s\n", options->n_ranks,
-         options->processes ? "processes" : "threads", df_tool_backend_name(options->backend),
-         options->library_memory ? "dfccl" : "user");
-  printf("# batches of %d all-reduces, %s %s; rounds: %d seed: %llu validation: %d\n#\n", BATCH,
-         df_tool_type_of(options->type)->name, df_tool_operator_name(options->op), options->rounds,
-         (unsigned long long)options->seed, options->check);
-  printf("# %10s  %7s  %10s  %9s  %20s  %11s  %9s  %6s\n", "size", "batches", "mode", "time",
-         "ratio (quartiles)", "preemptions", "quits", "#wrong");
-  printf("# %10s  %7s  %10s  %9s  %20s  %11s  %9s  %6s\n", "(B)", "a turn", "", "(us)",
-         "of one round", "a batch", "a batch", "");
-  fflush(stdout);
-}
-
-static void print_row(const df_bench_options *options, const disorder_row *row) {
-  for (mode which = 0; which < MODES; which++) {
-    const mode_result *result = &row->modes[which];
-    spread ratios = ratios_of(row, which, options->rounds);
-    printf("%12zu  %7d  %10s  %9.2f  %5.2f (%5.2f, %5.2f)  %11.2f  %9.4f  ", row->bytes,
-           row->batches, mode_names[which], times_of(row, which, options->rounds).median,
-           ratios.median, ratios.first_quartile, ratios.third_quartile, result->preemptions,
-           result->quits);
-    if (result->wrong < 0)
-      printf("%6s", "N/A");
-    else
-      printf("%6lld", (long long)result->wrong);
-    printf("  of %s\n", mode_names[compared_with[which]]);
-  }
-  fflush(stdout);
-}
-
-static bool print_json(const df_bench_options *options, const shared_state *shared) {
-  cJSON *object = cJSON_CreateObject();
-  cJSON_AddStringToObject(object, "op", "disorder");
-  cJSON_AddNumberToObject(object, "ranks", options->n_ranks);
-  cJSON_AddStringToObject(object, "backend", df_tool_backend_name(options->backend));
-  cJSON_AddBoolToObject(object, "processes", options->processes);
-  cJSON_AddNumberToObject(object, "collectives", BATCH);
-  cJSON_AddNumberToObject(object, "rounds", options->rounds);
-  cJSON_AddNumberToObject(object, "seed", (double)options->seed);
-  cJSON *results = cJSON_AddArrayToObject(object, "results");
-  for (int i = 0; i < shared->rows_done; i++)
-    for (mode which = 0; which < MODES; which++) {
-      const disorder_row *row = &shared->rows[i];
-      const mode_result *one = &row->modes[which];
-      spread times = times_of(row, which, options->rounds);
-      spread ratios = ratios_of(row, which, options->rounds);
-      double algbw = (double)row->bytes * BATCH / (times.median * 1e3);
-      cJSON *result = cJSON_CreateObject();
-      cJSON_AddNumberToObject(result, "bytes", (double)row->bytes);
-      cJSON_AddStringToObject(result, "mode", mode_names[which]);
-      cJSON_AddNumberToObject(result, "batches", row->batches);
-      cJSON_AddNumberToObject(result, "time_us_min", times.least);
-      cJSON_AddNumberToObject(result, "time_us_median", times.median);
-      cJSON_AddNumberToObject(result, "algbw_GBps", algbw);
-      cJSON_AddNumberToObject(result, "busbw_GBps",
-                              algbw * df_bench_bus_factor(DF_BENCH_ALLREDUCE, options->n_ranks));
-      cJSON_AddStringToObject(result, "compared_with", mode_names[compared_with[which]]);
-      cJSON_AddNumberToObject(result, "ratio_first_quartile", ratios.first_quartile);
-      cJSON_AddNumberToObject(result, "ratio_median", ratios.median);
-      cJSON_AddNumberToObject(result, "ratio_third_quartile", ratios.third_quartile);
-      cJSON_AddNumberToObject(result, "preemptions", one->preemptions);
-      cJSON_AddNumberToObject(result, "quits", one->quits);
-      if (one->wrong < 0)
-        cJSON_AddNullToObject(result, "wrong"); /* not checked */
-      else
-        cJSON_AddNumberToObject(result, "wrong", (double)one->wrong);
-      cJSON_AddItemToArray(results, result);
-    }
-  return df_tool_print_json(object);
-}
-
-static bool all_right(const shared_state *shared) {
-  for (int i = 0; i < shared->rows_done; i++)
-    for (mode which = 0; which < MODES; which++)
-      if (shared->rows[i].modes[which].wrong > 0) return false;
-  return true;
 }
 
 /* ---- the job ---- */
@@ -511,11 +352,12 @@ static bool measure(disorder_job *job) {
                         .reports = reports};
   launch.config.backend = options->backend;
   launch.config.timeoutMs = RUN_TIMEOUT_MS;
-  if (!options->json) print_header(options);
+  if (!options->json) df_disorder_print_header(options);
   bool fine = reports != NULL && df_tool_launch(&launch);
-  if (options->json) fine = print_json(options, job->shared) && fine;
+  if (options->json)
+    fine = df_disorder_print_json(options, job->shared->rows, job->shared->rows_done) && fine;
   free(reports);
-  return fine && all_right(job->shared);
+  return fine && df_disorder_all_right(job->shared->rows, job->shared->rows_done);
 }
 
 int df_bench_disorder(const df_bench_options *options) {
@@ -525,7 +367,7 @@ int df_bench_disorder(const df_bench_options *options) {
   if (job.options.rounds == 0) job.options.rounds = DEFAULT_ROUNDS;
   for (size_t size = options->min_bytes; size <= options->max_bytes; size *= options->factor)
     sizes++;
-  if (sizes > MAX_ROWS) df_tool_usage_error("more than %d sizes", MAX_ROWS);
+  if (sizes > DISORDER_MAX_ROWS) df_tool_usage_error("more than %d sizes", DISORDER_MAX_ROWS);
   job.shared = df_tool_shared_alloc(bytes);
   bool fine = job.shared != NULL && make_tables(&job);
   if (fine) {

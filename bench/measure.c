@@ -1,23 +1,19 @@
 #include "measure.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "buffers.h"
 #include "check.h"
 #include "common/cli.h"
+#include "common/clock.h"
 #include "common/element.h"
 #include "common/memory.h"
+#include "common/sort.h"
 #include "reference_cuda.h"
 #include "table.h"
 
 /* Without -i each size gets about this much time, within these bounds. */
 enum { BUDGET_NS = 250000000, MIN_ITERATIONS = 5, MAX_ITERATIONS = 1000, ESTIMATES = 3 };
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 bool df_bench_job_init(df_bench_job *job, const df_bench_options *options) {
   size_t ranks = (size_t)options->n_ranks;
@@ -52,9 +48,7 @@ void df_bench_on_failure(void *argument) {
 }
 
 static bool meet(df_bench_rank *bench) {
-  if (df_tool_barrier_wait(&bench->job->shared->barrier)) return true;
-  df_tool_rank_fail(bench->self, dfcclRemoteError, "another rank failed");
-  return false;
+  return df_tool_rank_meet(bench->self, &bench->job->shared->barrier);
 }
 
 static bool run_and_wait(df_bench_rank *bench, const df_bench_case *one) {
@@ -74,9 +68,9 @@ static bool warm_up(df_bench_rank *bench, const df_bench_case *one) {
     if (!run_and_wait(bench, one)) return false;
   int iterations = options->iterations;
   for (int i = 0; iterations == 0 && i < ESTIMATES; i++) {
-    uint64_t start = now_ns();
+    uint64_t start = df_tool_now_ns();
     if (!run_and_wait(bench, one)) return false;
-    uint64_t wanted = BUDGET_NS / (now_ns() - start + 1);
+    uint64_t wanted = BUDGET_NS / (df_tool_now_ns() - start + 1);
     if (i < ESTIMATES - 1) continue;
     iterations = wanted > MAX_ITERATIONS ? MAX_ITERATIONS : (int)wanted;
     if (iterations < MIN_ITERATIONS) iterations = MIN_ITERATIONS;
@@ -89,19 +83,14 @@ static bool time_iterations(df_bench_rank *bench, const df_bench_case *one) {
   df_bench_shared *shared = bench->job->shared;
   int iterations = shared->iterations;
   uint64_t *times = shared->times_ns + bench->self->rank;
-  uint64_t before = now_ns();
+  uint64_t before = df_tool_now_ns();
   for (int i = 0; i < iterations; i++) {
     if (!run_and_wait(bench, one)) return false;
-    uint64_t after = now_ns();
+    uint64_t after = df_tool_now_ns();
     times[(size_t)i * (size_t)bench->self->n_ranks] = after - before;
     before = after;
   }
   return meet(bench);
-}
-
-static int compare_times(const void *a, const void *b) {
-  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-  return (left > right) - (left < right);
 }
 
 /* Rank 0: the slowest rank of each iteration; of these the smallest and the median. */
@@ -115,7 +104,7 @@ static void summarise(const df_bench_job *job, const df_bench_shape *shape,
       if (shared->times_ns[i * ranks + r] > slowest) slowest = shared->times_ns[i * ranks + r];
     shared->times_ns[i] = slowest; /* entry i <= i * ranks: read already */
   }
-  qsort(shared->times_ns, iterations, sizeof(uint64_t), compare_times);
+  df_tool_sort_u64(shared->times_ns, iterations);
   timing->min_us = (double)shared->times_ns[0] * 1e-3;
   timing->median_us =
       (double)(shared->times_ns[(iterations - 1) / 2] + shared->times_ns[iterations / 2]) * 0.5e-3;
@@ -178,28 +167,18 @@ static bool measure_size(df_bench_rank *bench, size_t bytes, int number) {
 
 static bool make_buffers(df_bench_rank *bench) {
   bench->buffer_bytes = bench->job->options.max_bytes;
-  for (int i = 0; i < 2; i++) {
-    if (bench->job->options.library_memory) {
-      dfcclResult_t result =
-          dfcclMemAlloc(bench->self->context, &bench->buffers[i], bench->buffer_bytes);
-      if (!df_tool_rank_check(bench->self, result, "dfcclMemAlloc")) return false;
-    } else if ((bench->buffers[i] = df_tool_memory_alloc(bench->buffer_bytes)) == NULL) {
-      df_tool_rank_fail(bench->self, dfcclOutOfMemory, "no memory for a buffer of %zu bytes",
-                        bench->buffer_bytes);
+  for (int i = 0; i < 2; i++)
+    if (!df_bench_buffer_take(bench->self, &bench->job->options, bench->self->context,
+                              &bench->buffers[i]))
       return false;
-    }
-  }
   return true;
 }
 
-static void free_buffers(df_bench_rank *bench) {
-  for (int i = 0; i < 2; i++) {
-    if (!bench->job->options.library_memory)
-      df_tool_memory_free(bench->buffers[i], bench->buffer_bytes);
-    else if (!df_tool_rank_check(bench->self, dfcclMemFree(bench->self->context, bench->buffers[i]),
-                                 "dfcclMemFree"))
+static void give_buffers(df_bench_rank *bench) {
+  for (int i = 0; i < 2; i++)
+    if (!df_bench_buffer_give(bench->self, &bench->job->options, bench->self->context,
+                              bench->buffers[i]))
       return;
-  }
 }
 
 void df_bench_rank_main(df_tool_rank *self) {
@@ -214,6 +193,5 @@ void df_bench_rank_main(df_tool_rank *self) {
   if (fine && self->rank == 0 && options->backend == dfcclBackendCuda &&
       !df_bench_time_copy(options->max_bytes, &bench.job->shared->copy_gbps))
     df_tool_rank_fail(self, dfcclUnhandledCudaError, "timing a copy within the GPU failed");
-  /* After a failure the library may still own the buffers: they go with the process. */
-  if (fine) free_buffers(&bench);
+  if (fine) give_buffers(&bench);
 }

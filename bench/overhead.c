@@ -3,11 +3,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/cli.h"
+#include "common/clock.h"
 #include "common/launch.h"
 #include "common/memory.h"
+#include "common/sort.h"
 #include "reference_cuda.h"
 
 enum { DEFAULT_ITERATIONS = 20000, COLLECTIVE = 1 };
@@ -19,20 +20,9 @@ typedef struct {
   double *launches_ns; /* CUDA: of an empty kernel, for comparison */
 } overhead_job;
 
-static double now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
-}
-
 df_bench_phase df_bench_phase_of(const char *phase, double *durations_ns, int count,
                                  double divisor) {
-  qsort(durations_ns, (size_t)count, sizeof(double), compare_doubles);
+  df_tool_sort_doubles(durations_ns, (size_t)count);
   double median = (durations_ns[(count - 1) / 2] + durations_ns[count / 2]) / 2;
   return (df_bench_phase){phase, durations_ns[0] / divisor, median / divisor};
 }
@@ -40,17 +30,17 @@ df_bench_phase df_bench_phase_of(const char *phase, double *durations_ns, int co
 static void note_time(dfcclCollId_t collective, dfcclResult_t status, void *argument) {
   (void)collective;
   (void)status;
-  *(double *)argument = now_ns();
+  *(double *)argument = (double)df_tool_now_ns();
 }
 
 /* One empty all-reduce: nothing moves, so that what is left is the way through the queues. */
 static bool run_once(df_tool_rank *self, double *to_callback_ns, double *to_return_ns) {
   static char nothing[64];
-  double called = 0, start = now_ns();
+  double called = 0, start = (double)df_tool_now_ns();
   dfcclResult_t result =
       dfcclRunAllReduce(self->context, COLLECTIVE, nothing, nothing, note_time, &called);
   if (result == dfcclSuccess) result = dfcclWait(self->context, COLLECTIVE);
-  *to_return_ns = now_ns() - start;
+  *to_return_ns = (double)df_tool_now_ns() - start;
   *to_callback_ns = called - start;
   return df_tool_rank_check(self, result, "an empty run");
 }

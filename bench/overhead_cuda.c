@@ -5,8 +5,8 @@
  */
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/cli.h"
 #include "common/launch.h"
 #include "overhead.h"
@@ -21,22 +21,16 @@ typedef struct {
   int noted[KINDS];                 /* of these, at most runs */
 } timed_job;
 
-static double now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
 static void note_time(dfcclCollId_t collective, dfcclResult_t status, void *argument) {
   (void)collective;
   (void)status;
-  *(double *)argument = now_ns();
+  *(double *)argument = (double)df_tool_now_ns();
 }
 
 static bool run_once(df_tool_rank *self, int i, double *submitted, double *called) {
   static char nothing[64];
   const dfcclCollId_t collective = (dfcclCollId_t)(i % COLLECTIVES);
-  *submitted = now_ns();
+  *submitted = (double)df_tool_now_ns();
   dfcclResult_t result =
       dfcclRunAllReduce(self->context, collective, nothing, nothing, note_time, called);
   if (result == dfcclSuccess) result = dfcclWait(self->context, collective);

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 
 enum { COPIES = 9, STREAM_NON_BLOCKING = 1 };
@@ -82,19 +82,13 @@ static bool open_stream(bench_stream *s) {
   return false;
 }
 
-static double now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
 static bool time_launches(const bench_stream *s, void *kernel, double *durations_ns, int count) {
   for (int i = -1; i < count; i++) { /* the first one warms up */
-    double start = now_ns();
+    double start = (double)df_tool_now_ns();
     if (driver.launch(kernel, 1, 1, 1, 1, 1, 1, 0, s->stream, NULL, NULL) != 0 ||
         driver.event_record(s->end, s->stream) != 0 || driver.event_synchronize(s->end) != 0)
       return false;
-    if (i >= 0) durations_ns[i] = now_ns() - start;
+    if (i >= 0) durations_ns[i] = (double)df_tool_now_ns() - start;
   }
   return true;
 }

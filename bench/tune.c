@@ -2,13 +2,14 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "buffers.h"
 #include "collectives.h"
 #include "common/barrier.h"
 #include "common/cli.h"
+#include "common/clock.h"
 #include "common/launch.h"
-#include "common/memory.h"
+#include "common/sort.h"
 
 /* Each algorithm gets about this much time for each size, in so many rounds that alternate with
  * those of the others; one that is so much slower than the best gets none. */
@@ -46,16 +47,8 @@ typedef struct {
   void *send, *recv;
 } tune_case;
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static bool meet(const tune_case *one) {
-  if (df_tool_barrier_wait(&one->job->shared->barrier)) return true;
-  df_tool_rank_fail(one->self, dfcclRemoteError, "another rank failed");
-  return false;
+  return df_tool_rank_meet(one->self, &one->job->shared->barrier);
 }
 
 static bool runs(const tune_case *one, int algorithm, int repeats) {
@@ -77,9 +70,9 @@ static uint64_t *times_of(const tune_case *one, int algorithm, int round) {
 /* One round of one algorithm: every rank's time for a run. */
 static bool time_round(const tune_case *one, int algorithm, int round, int repeats) {
   if (!meet(one)) return false;
-  uint64_t start = now_ns();
+  uint64_t start = df_tool_now_ns();
   if (!runs(one, algorithm, repeats)) return false;
-  times_of(one, algorithm, round)[one->self->rank] = (now_ns() - start) / (uint64_t)repeats;
+  times_of(one, algorithm, round)[one->self->rank] = (df_tool_now_ns() - start) / (uint64_t)repeats;
   return true;
 }
 
@@ -109,11 +102,6 @@ static void plan_rounds(const tune_case *one) {
   }
 }
 
-static int compare_times(const void *a, const void *b) {
-  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-  return (left > right) - (left < right);
-}
-
 /* Rank 0: the median over the rounds of what the slowest rank took. */
 static void summarise(const tune_case *one) {
   shared_state *shared = one->job->shared;
@@ -124,7 +112,7 @@ static void summarise(const tune_case *one) {
     us[a] = 0;
     if (!shared->repeats[a]) continue;
     for (int i = 0; i < ROUNDS; i++) rounds[i] = slowest(one, a, i);
-    qsort(rounds, ROUNDS, sizeof rounds[0], compare_times);
+    df_tool_sort_u64(rounds, ROUNDS);
     us[a] = (double)rounds[ROUNDS / 2] * 1e-3;
   }
   series->sizes[series->n_sizes++].bytes = one->bytes;
@@ -186,34 +174,15 @@ static bool measure_operation(tune_case *one, df_bench_operation operation) {
   return true;
 }
 
-static bool make_buffer(const tune_case *one, void **buffer) {
-  if (one->options.library_memory)
-    return df_tool_rank_check(one->self,
-                              dfcclMemAlloc(one->self->context, buffer, one->options.max_bytes),
-                              "dfcclMemAlloc");
-  *buffer = df_tool_memory_alloc(one->options.max_bytes);
-  if (*buffer != NULL) return true;
-  df_tool_rank_fail(one->self, dfcclOutOfMemory, "no memory for %zu bytes", one->options.max_bytes);
-  return false;
-}
-
-static void drop_buffer(const tune_case *one, void *buffer) {
-  if (!one->options.library_memory)
-    df_tool_memory_free(buffer, one->options.max_bytes);
-  else
-    df_tool_rank_check(one->self, dfcclMemFree(one->self->context, buffer), "dfcclMemFree");
-}
-
 static void rank_main(df_tool_rank *self) {
   tune_job *job = self->argument;
   tune_case one = {.job = job, .self = self, .options = job->options};
-  bool fine = make_buffer(&one, &one.send) && make_buffer(&one, &one.recv);
+  bool fine = df_bench_buffer_take(self, &one.options, self->context, &one.send) &&
+              df_bench_buffer_take(self, &one.options, self->context, &one.recv);
   for (int operation = 0; fine && operation < DF_BENCH_OVERHEAD; operation++)
     fine = measure_operation(&one, (df_bench_operation)operation);
-  /* After a failure the library may still own the buffers: they go with the process. */
-  if (!fine) return;
-  drop_buffer(&one, one.send);
-  drop_buffer(&one, one.recv);
+  if (fine && df_bench_buffer_give(self, &one.options, self->context, one.send))
+    df_bench_buffer_give(self, &one.options, self->context, one.recv);
 }
 
 static void on_failure(void *argument) {

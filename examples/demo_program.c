@@ -2,9 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/cli.h"
+#include "common/clock.h"
 #include "common/random.h"
 
 bool demo_layout_init(demo_layout *layout, int collectives) {
@@ -93,12 +93,6 @@ static bool iterate(const demo_options *options, int rank, int64_t iteration, in
   return engine->finish(engine);
 }
 
-static double seconds_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 void demo_program_run(const demo_options *options, const demo_layout *layout, int rank,
                       demo_engine *engine, df_tool_rank *self) {
   demo_report *report = self->report;
@@ -107,17 +101,17 @@ void demo_program_run(const demo_options *options, const demo_layout *layout, in
     df_tool_rank_fail(self, dfcclOutOfMemory, "out of memory");
     return;
   }
-  double start = seconds_now(), told = start;
+  double start = df_tool_now_seconds(), told = start;
   for (int64_t iteration = 0; iteration < options->iterations; iteration++) {
     fill(options, layout, rank, iteration, engine->send);
     if (!iterate(options, rank, iteration, order, engine)) break;
     check(options, layout, iteration, engine->receive, report);
-    if (!options->progress || rank != 0 || seconds_now() - told < 0.5) continue;
-    told = seconds_now();
+    if (!options->progress || rank != 0 || df_tool_now_seconds() - told < 0.5) continue;
+    told = df_tool_now_seconds();
     df_tool_progress("iteration %lld of %lld, %llu wrong elements", (long long)iteration + 1,
                      (long long)options->iterations, (unsigned long long)report->wrong);
   }
-  report->seconds = seconds_now() - start;
+  report->seconds = df_tool_now_seconds() - start;
   if (told != start) df_tool_progress("%s", "");
   free(order);
 }

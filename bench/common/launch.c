@@ -23,6 +23,12 @@ void df_tool_rank_fail(df_tool_rank *rank, int code, const char *format, ...) {
   rank->outcome.code = code;
 }
 
+bool df_tool_rank_meet(df_tool_rank *rank, df_tool_barrier *barrier) {
+  if (df_tool_barrier_wait(barrier)) return true;
+  df_tool_rank_fail(rank, dfcclRemoteError, "another rank failed");
+  return false;
+}
+
 bool df_tool_rank_check(df_tool_rank *rank, dfcclResult_t result, const char *what) {
   if (result == dfcclSuccess) return true;
   df_tool_rank_fail(rank, result, "%s: %s (%s)", what, dfcclGetErrorString(result),

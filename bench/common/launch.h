@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/barrier.h"
 #include "dfccl.h"
 
 enum { DF_TOOL_SENTENCE_BYTES = 768 };
@@ -52,6 +53,9 @@ bool df_tool_launch(const df_tool_job *job);
 /* Records the rank's failure, if it is the first. */
 void df_tool_rank_fail(df_tool_rank *rank, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Waits until every rank has called it; false, and the rank has failed, where another one did. */
+bool df_tool_rank_meet(df_tool_rank *rank, df_tool_barrier *barrier);
 
 /* Returns true for dfcclSuccess; otherwise records a failure: what, and the library's sentence. */
 bool df_tool_rank_check(df_tool_rank *rank, dfcclResult_t result, const char *what);

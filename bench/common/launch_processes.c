@@ -7,10 +7,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/cli.h"
+#include "common/clock.h"
 #include "common/launch_internal.h"
 #include "common/memory.h"
 
@@ -32,12 +32,6 @@ typedef struct {
   struct pollfd *polls;
   double deadline; /* on the monotonic clock; 0: nobody has failed */
 } launcher;
-
-static double now_seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* Moves exactly bytes through a pipe; false at its end or on an error. */
 static bool read_all(int descriptor, void *to, size_t bytes) {
@@ -137,7 +131,7 @@ static bool start_child(launcher *self, int number) {
 
 static void someone_failed(launcher *self) {
   if (self->deadline != 0) return;
-  self->deadline = now_seconds() + GRACE_SECONDS;
+  self->deadline = df_tool_now_seconds() + GRACE_SECONDS;
   if (self->job->on_failure != NULL) self->job->on_failure(self->job->argument);
 }
 
@@ -214,7 +208,7 @@ static void gather_reports(launcher *self) {
     if (open == 0) return;
     int timeout_ms = -1;
     if (self->deadline != 0) {
-      double left = self->deadline - now_seconds();
+      double left = self->deadline - df_tool_now_seconds();
       if (left <= 0) kill_late(self);
       timeout_ms = left <= 0 ? -1 : (int)(left * 1000) + 1;
     }
@@ -226,11 +220,11 @@ static void gather_reports(launcher *self) {
 
 /* All have reported; what is left of them is their exit. */
 static void reap(launcher *self, int started) {
-  double deadline = now_seconds() + GRACE_SECONDS;
+  double deadline = df_tool_now_seconds() + GRACE_SECONDS;
   for (int r = 0; r < started; r++) {
     child_process *child = &self->children[r];
     while (!child->reaped && waitpid(child->pid, NULL, WNOHANG) == 0) {
-      if (now_seconds() > deadline) kill(child->pid, SIGKILL);
+      if (df_tool_now_seconds() > deadline) kill(child->pid, SIGKILL);
       nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
   }
