@@ -78,7 +78,7 @@ DF_CORE int df_link_has_words(const df_link *link) {
 #if defined(__CUDACC__)
   return link->payload_offset == DF_LINK_WORDS;
 #else
-  (void)link; /* the CPU device has none: its stores are in order, and cost no fence */
+  (void)link; /* the CPU device has none: it publishes by a release, which is no fence */
   return 0;
 #endif
 }
