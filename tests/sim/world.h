@@ -86,6 +86,9 @@ void *sim_endings_thread(void *argument); /* the first closes the rank's context
 uint32_t sim_endings_failing_allocation(void);
 void sim_endings_check(void);
 
+/* ---- world_draw.c */
+void sim_world_draw(uint64_t seed);
+
 /* ---- world.c */
 dfcclResult_t sim_register(uint32_t rank, uint32_t coll, uint32_t more); /* elements than planned */
 uint32_t sim_app_agent(uint32_t rank, uint32_t thread);

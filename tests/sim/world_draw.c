@@ -1,0 +1,235 @@
+/*
+ * What a world is, drawn from its seed: ranks, collectives, settings; whether it is small, a crowd,
+ * one that ends, or one of those that are explored.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "world.h"
+
+world_plan sim_plan;
+int sim_endings, sim_is_small;
+uint32_t sim_percent_small = 90, sim_percent_endings;
+int sim_is_crowd, sim_only_crowds;
+
+static void draw_settings(sim_random *random) {
+  df_settings *s = &sim_plan.settings;
+  memset(s, 0, sizeof *s);
+#define X(field, variable, standard, least, most, meaning) s->field = (standard);
+  DF_SETTINGS_MAP(X)
+#undef X
+  s->backend = dfcclBackendCpu;
+  s->cq = (df_cq_variant)sim_below(random, 3);
+  s->max_blocks = sim_one_in(random, 4) ? 2 : 1;
+  s->block_min = 64;
+  s->queue_depth = 2 << sim_below(random, 2);
+  s->spin_front = 1 + sim_below(random, 6);
+  s->spin_min = 1 + sim_below(random, 2);
+  s->spin_boost = 1 + sim_below(random, 3);
+  s->fetch_polls = sim_below(random, 6);
+  s->quit_polls = 1 + sim_below(random, 8);
+  s->yield_polls = sim_one_in(random, 2) ? 2 : 1000;
+  s->preempt_every = sim_one_in(random, 6);
+  /* Not from the same sequence: worlds that are on record stay what they are. */
+  sim_random apart = {.state = random->state ^ 0x2545f4914f6cdd1dull};
+  if (sim_one_in(&apart, 3)) s->first_turn_max = 0;
+  s->context_slots = 1 << sim_below(random, 2);
+  s->slot_bytes = 64;
+  s->slots = 2;
+  s->flagged_max = sim_one_in(random, 2) ? 4096 : 0;
+  s->direct = sim_one_in(random, 2);
+  s->direct_min = 1;
+  s->nap_us = 10;
+  s->backlog = 64;
+  snprintf(s->isa, sizeof s->isa, "plain");
+}
+
+/* Many small runs, a queue of two entries: runs wait for room there, and for earlier ones to end.
+ */
+static void crowd(sim_random *random) {
+  sim_plan.n_ranks = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.settings.queue_depth = 2;
+  sim_plan.settings.max_blocks = 1 + sim_below(random, 2);
+  int several_blocks = sim_plan.settings.max_blocks > 1; /* may be several runs apart */
+  sim_plan.n_colls = several_blocks ? 1 : 1 + sim_below(random, 2);
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    coll->operation = DF_OP_ALL_REDUCE;
+    coll->count = several_blocks || sim_one_in(random, 2) ? 32 : 1 + sim_below(random, 8);
+    coll->root = 0;
+    coll->runs = several_blocks          ? MAX_RUNS - sim_below(random, 3)
+                 : sim_plan.n_colls == 1 ? 2 + sim_below(random, MAX_RUNS - 1)
+                                         : 2 + sim_below(random, 2);
+  }
+}
+
+static void draw_plan(uint64_t seed) {
+  sim_random random = {.state = seed};
+  memset(&sim_plan, 0, sizeof sim_plan);
+  uint32_t size = sim_below(&random, 20);
+  sim_plan.n_ranks = size < 14 ? 2 : size < 19 ? 3 : 4;
+  sim_plan.n_colls = 1 + sim_below(&random, sim_plan.n_ranks == 2 ? 3 : 2);
+  sim_plan.n_threads = sim_plan.n_colls > 1 && sim_one_in(&random, 6) ? 2 : 1;
+  sim_plan.warm = sim_one_in(&random, 2);
+  sim_plan.deep = sim_one_in(&random, 2);
+  draw_settings(&random);
+  if (sim_plan.n_ranks > 2 && sim_one_in(&random, 2)) sim_plan.settings.max_blocks = 1;
+  if (sim_plan.n_ranks > 3) sim_plan.settings.max_blocks = 1;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    coll->operation =
+        sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE : (df_operation)sim_below(&random, DF_OP_COUNT);
+    uint32_t chunks = 1 + sim_below(&random, 3);
+    coll->count = sim_one_in(&random, 2) ? 1 + sim_below(&random, 16) : 16 * chunks;
+    if (coll->operation != DF_OP_ALL_REDUCE && coll->operation != DF_OP_REDUCE &&
+        coll->operation != DF_OP_BROADCAST && coll->count > 32)
+      coll->count = 32;
+    if (coll->count * sim_plan.n_ranks > MAX_ELEMENTS && coll->operation != DF_OP_ALL_REDUCE)
+      coll->count = 16;
+    coll->root = sim_below(&random, sim_plan.n_ranks);
+    coll->runs = 1 + (sim_one_in(&random, 3) ? sim_below(&random, FEW_RUNS) : 0);
+    coll->algorithm = coll->operation == DF_OP_ALL_REDUCE && sim_one_in(&random, 2) ? "ring" : NULL;
+    coll->priority = sim_one_in(&random, 8) ? 1 + (int)c : 0;
+  }
+  sim_random others = {.state = seed ^ 0x5bd1e995u};
+  if (sim_one_in(&others, 5)) crowd(&others);
+}
+
+/* Most bugs need few runs of few collectives on two ranks: worlds in which a schedule is short. */
+static void shrink(uint64_t seed) {
+  static const struct {
+    uint32_t colls, more_colls, runs, more_runs;
+    int warm, crowded;
+  } shapes[] = {{1, 1, 1, 1, 1, 0}, {1, 1, 2, 1, 1, 0}, {1, 1, 1, 1, 0, 0},
+                {2, 1, 1, 1, 1, 0}, {2, 2, 1, 2, 1, 1}, {1, 1, 3, 4, 1, 1}};
+  static const uint8_t drawn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5};
+  sim_random random = {.state = seed ^ 0x2545f491u};
+  uint32_t shape = drawn[sim_below(&random, sizeof drawn)];
+  int several_blocks = sim_one_in(&random, 3);
+  sim_plan.n_ranks = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.warm = shapes[shape].warm;
+  sim_plan.settings.max_blocks = 1 + several_blocks;
+  if (shapes[shape].crowded) sim_plan.settings.queue_depth = 2;
+  sim_plan.n_colls = shapes[shape].colls + sim_below(&random, shapes[shape].more_colls);
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    coll->operation =
+        sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE : (df_operation)sim_below(&random, DF_OP_COUNT);
+    coll->algorithm = coll->operation == DF_OP_ALL_REDUCE && sim_one_in(&random, 2) ? "ring" : NULL;
+    coll->runs = shapes[shape].runs + sim_below(&random, shapes[shape].more_runs);
+    coll->root = sim_below(&random, 2);
+    coll->count = several_blocks && sim_one_in(&random, 2)
+                      ? 32
+                      : 1 + sim_below(&random, sim_one_in(&random, 2) ? 4 : 32);
+  }
+}
+
+/*
+ * What is seen only where the daemon has no room: a collective of two blocks, of which one may be
+ * as many runs ahead as are allowed; or three collectives in an SQ of two entries, of which one is
+ * waited for before the others are submitted elsewhere (application.c).
+ */
+static void make_crowd(uint64_t seed) {
+  sim_random random = {.state = seed ^ 0x3c6ef372u};
+  int ahead = sim_one_in(&random, 2);
+  sim_plan.n_ranks = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.warm = 1;
+  sim_plan.n_colls = ahead ? 1 : 3;
+  sim_plan.settings.max_blocks = 1 + ahead;
+  sim_plan.settings.queue_depth = ahead && sim_one_in(&random, 2) ? 8 : 2;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    sim_plan.coll[c] = (coll_plan){.operation = DF_OP_ALL_REDUCE,
+                                   .count = ahead ? 32 : 1 + sim_below(&random, 4),
+                                   .runs = ahead ? MAX_RUNS - sim_below(&random, 3) : 1,
+                                   .algorithm = sim_one_in(&random, 2) ? "ring" : NULL};
+}
+
+/* Exploration: 2 ranks, 2 collectives of 2 chunks, each run once. The rest is drawn as ever. */
+static void make_smallest(void) {
+  sim_plan.n_ranks = sim_plan.n_colls = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.settings.max_blocks = 1;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    sim_plan.coll[c] =
+        (coll_plan){.operation = DF_OP_ALL_REDUCE, .count = 32, .runs = 1, .algorithm = "ring"};
+}
+
+/* Exhaustive exploration: no more patience than one look. */
+static void make_exhaustible(void) {
+  const sim_smallest *s = &sim_smallest_now;
+  sim_plan.n_ranks = 2;
+  sim_plan.n_threads = 1;
+  sim_plan.n_colls = s->colls;
+  sim_plan.warm = 1;
+  sim_plan.deep = 0;
+  df_settings *settings = &sim_plan.settings;
+  settings->max_blocks = 1;
+  settings->queue_depth = s->depth;
+  settings->spin_front = settings->spin_min = settings->spin_boost = 1;
+  settings->fetch_polls = 0;
+  settings->quit_polls = 1;
+  settings->yield_polls = 1000;
+  settings->preempt_every = 0;
+  settings->context_slots = 1;
+  settings->first_turn_max = s->first_turns ? 4096 : 0;
+  settings->flagged_max = 4096;
+  settings->direct = s->lends;
+  settings->spread = 0;
+  settings->cq = (df_cq_variant)s->cq;
+  /* A ring of 2 ranks has 2 pieces: of one element, one is empty. */
+  for (uint32_t c = 0; c < s->colls; c++)
+    sim_plan.coll[c] = (coll_plan){.operation = DF_OP_ALL_REDUCE,
+                                   .count = s->chunks == 1 ? 1 : 16 * s->chunks,
+                                   .runs = s->runs,
+                                   .algorithm = "ring"};
+}
+
+/* Some collectives of some of the ranks: groups overlap. */
+static void draw_groups(uint64_t seed) {
+  sim_random random = {.state = seed ^ 0x7f4a7c15u};
+  uint32_t all = (1u << sim_plan.n_ranks) - 1;
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) sim_plan.coll[c].members = all;
+  if (sim_plan.n_ranks > 2 && sim_percent_small != 0 && sim_one_in(&random, 2))
+    for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+      uint32_t without = sim_below(&random, sim_plan.n_ranks + 1);
+      if (without < sim_plan.n_ranks) sim_plan.coll[c].members &= ~(1u << without);
+    }
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    coll->n_members = (uint32_t)__builtin_popcount(coll->members);
+    if (coll->root >= coll->n_members) coll->root = 0;
+  }
+}
+
+enum { VISITS = 0x1b873597 };
+
+static void draw_endings(uint64_t seed) {
+  sim_random random = {.state = ~seed};
+  sim_plan.n_threads = MAX_THREADS;
+  sim_plan.processes = sim_one_in(&random, 2);
+  sim_plan.shared_from = sim_below(&random, 2);
+  sim_random apart = {.state = seed ^ VISITS}; /* worlds on record stay what they are */
+  sim_plan.visits = sim_percent_small != 0 && sim_one_in(&apart, 2);
+  if (sim_one_in(&random, 4)) sim_plan.settings.timeout_ms = 1 + sim_below(&random, 4);
+  sim_plan.impatient = sim_one_in(&random, 2) ? UINT32_MAX : 1 + sim_below(&random, 14);
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    sim_plan.coll[c].runs = 1 + sim_below(&random, sim_is_small ? 2 : FEW_RUNS);
+}
+
+void sim_world_draw(uint64_t seed) {
+  sim_random kinds = {.state = seed ^ 0x632be59bu};
+  sim_is_small = sim_below(&kinds, 100) < sim_percent_small;
+  sim_endings = sim_below(&kinds, 100) < sim_percent_endings;
+  sim_is_crowd = sim_only_crowds && !sim_endings;
+  if (sim_is_crowd) sim_is_small = 0;
+  draw_plan(seed);
+  if (sim_is_small) shrink(seed);
+  if (sim_is_crowd) make_crowd(seed);
+  if (sim_is_exploring) make_smallest();
+  if (sim_smallest_now.colls) make_exhaustible();
+  draw_groups(seed);
+  if (sim_endings) draw_endings(seed);
+}
