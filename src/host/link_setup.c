@@ -14,7 +14,11 @@
 
 /* Payloads of a few lines cost their crossing, not their bytes: rings of so much let a rank that
  * waits for nobody run ahead. */
-enum { DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE, DF_AHEAD_RING_BYTES = 8192 };
+enum {
+  DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE,
+  DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
+  DF_AHEAD_RING_BYTES = 8192
+};
 
 enum { DF_QUARTERED_SLOTS = 8 }; /* least slots of which three quarters do as well */
 
@@ -45,7 +49,7 @@ static uint32_t ranks_on_a_core(const dfcclContext_t context, const df_coll *col
  *   the shared cache again and not in the receiver's own: taking lines away from the cache that has
  *   read them is several times slower. Ranks that share a core share its caches, which their rings
  *   together go through, so that each has its part of the depth: more only makes the shared cache
- *   too small;
+ *   too small. So do rings of messages up to a page, where all wait for all and few slots do;
  * - where messages are small, and not lent, and the sender may run ahead: ranks that share a core
  *   take turns less often.
  * docs/PERFORMANCE.md has the measurements.
@@ -58,6 +62,9 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
     rings += !coll->plan->links[which].sends;
   uint64_t each = DF_MAX(rings, 1u) * (uint64_t)shape->n_blocks * ranks_on_a_core(context, coll);
   uint64_t target = (uint64_t)settings->ring_bytes / each;
+  if (shape->stride <= DF_PAGE_RING_STRIDE && !runs_ahead(coll) &&
+      ranks_on_a_core(context, coll) > 1)
+    target = 0;
   if (shape->stride <= DF_DEEP_RING_STRIDE)
     target = runs_ahead(coll) && coll->descriptor->direct_min > shape->stride
                  ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
