@@ -96,8 +96,10 @@ close_file:
 }
 
 void df_segment_populate(const df_segment *segment, uint64_t offset, uint64_t bytes) {
-  uint64_t first = offset / DF_PAGE * DF_PAGE;
-  uint64_t last = DF_MIN(DF_ALIGN_UP(offset + bytes, (uint64_t)DF_PAGE), segment->bytes);
+  /* The machine's: Arm has larger ones too. */
+  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t first = offset / page * page;
+  uint64_t last = DF_MIN(DF_ALIGN_UP(offset + bytes, page), segment->bytes);
   (void)madvise(segment->base + first, last - first, MADV_POPULATE_WRITE);
 }
 

@@ -3,6 +3,8 @@
  *   - A segment is zeroed, at least as large as asked for, sealed, and leaves no descriptor behind.
  *   - A peer's segment is mapped only if it has the size that was announced and cannot shrink; its
  *     descriptor is used up either way.
+ *   - Populating a range gives it whole pages of the machine, which may be larger than DF_PAGE, and
+ *     does not go beyond the segment.
  *   - The arena's ranges do not overlap; what is given back is used again and grows together; when
  *     there is no more, it says so and stays usable.
  */
@@ -58,6 +60,47 @@ DF_TEST(segment, two_maps_are_one_memory, 30) {
   theirs->base[9999] = 2; /* stays while somebody maps it */
   df_segment_destroy(theirs);
   CHECK(descriptors() == before, "a descriptor was left");
+}
+
+/* The linker leads the calls here: a machine with other pages, and what is asked of it. */
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+int __wrap_madvise(void *first, size_t bytes, int advice);
+int __real_madvise(void *first, size_t bytes, int advice);
+static long pages_of;
+static struct {
+  uint8_t *first;
+  size_t bytes;
+} advised;
+
+long __wrap_sysconf(int name) {
+  return name == _SC_PAGESIZE && pages_of != 0 ? pages_of : __real_sysconf(name);
+}
+
+int __wrap_madvise(void *first, size_t bytes, int advice) {
+  advised.first = first;
+  advised.bytes = bytes;
+  return __real_madvise(first, bytes, advice);
+}
+
+DF_TEST(segment, populates_whole_pages_of_the_machine, 30) {
+  static const long pages[] = {4096, 16384, 65536};
+  df_segment *s;
+  OK(df_segment_create(&s, 9, 5 * 65536 + 4096));
+  for (size_t i = 0; i < DF_COUNT_OF(pages); i++) {
+    for (uint64_t at = 64; at < s->bytes; at += 20480) {
+      const uint64_t bytes = DF_MIN((uint64_t)9000, s->bytes - at);
+      pages_of = pages[i];
+      df_segment_populate(s, at, bytes);
+      pages_of = 0;
+      const uint64_t first = (uint64_t)(advised.first - s->base);
+      CHECK(first % (uint64_t)pages[i] == 0 && first <= at && at - first < (uint64_t)pages[i],
+            "%ld: from %llu for %llu", pages[i], (unsigned long long)first, (unsigned long long)at);
+      CHECK(first + advised.bytes >= at + bytes && first + advised.bytes <= s->bytes, "%ld: %zu",
+            pages[i], advised.bytes);
+    }
+  }
+  df_segment_destroy(s);
 }
 
 DF_TEST(segment, what_is_not_as_announced_is_refused, 30) {
