@@ -11,6 +11,7 @@ enum {
   DF_POLLER_SPINS = 3,
   DF_CQ_SLOTS = 16,
   DF_MAX_REACHES = 16,
+  DF_PAGES_UNDER_LOCK = 1,
   DF_ARENA_SEGMENT_BYTES = 12288
 };
 #else
@@ -23,6 +24,7 @@ enum {
   DF_CQ_SLOTS = 131072, /* >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL: so a CQ cannot be full */
   DF_MAX_REACHES =
       4096, /* allocations of dfcclMemAlloc that can be lent at one time; more are copied */
+  DF_PAGES_UNDER_LOCK = 16,        /* that a collective's rings get with the context's lock held */
   DF_ARENA_SEGMENT_BYTES = 4 << 20 /* of shared memory for links, at a time */
 };
 #endif

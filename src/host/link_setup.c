@@ -3,6 +3,10 @@
  * a first run, it reserves the rings in which it will receive and tells each sender where they are.
  * It is ready when it has done so and has been told where to write for each of its own receivers.
  * Nobody waits: each message makes what progress it can.
+ *
+ * Memory gets its pages when it is first written, which takes far longer than all else here. Where
+ * rings have more than a few, the service thread sets them up, and writes to them without the lock:
+ * nobody else knows of a range before its peer is told.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,19 +173,34 @@ dfcclResult_t df_take_range(dfcclContext_t context, uint64_t bytes, df_range *ra
   return result;
 }
 
-/* [lock], which is let go where the device is called: it may let the call wait. Only the service
- * thread clears rings, so that a range which is given back and taken again meanwhile is not cleared
- * after something has been put there. */
-static dfcclResult_t clear(dfcclContext_t context, const df_coll *coll, uint8_t *rings) {
-  int apart = context->ops->sets_up_in_background;
-  if (apart) pthread_mutex_unlock(&context->lock);
-  dfcclResult_t result = context->ops->clear(context, coll, rings);
-  if (apart) pthread_mutex_lock(&context->lock);
+/* Deeper than the members agreed on: such a ring gets all of its pages before it is used. */
+static int is_deep(const df_coll *coll, uint32_t n_slots) { return n_slots > coll->shape.n_slots; }
+
+/* Does set-up write to more pages than the lock may be held for? Of a ring that is not deep, to
+ * where its slots begin. */
+static int takes_long(const dfcclContext_t context, const df_coll *coll) {
+  uint32_t n_slots = ring_slots(context, coll);
+  uint64_t pages = DF_ALIGN_UP(ring_bytes(coll, n_slots), (uint64_t)DF_PAGE) / DF_PAGE, rings = 0;
+  if (!is_deep(coll, n_slots)) pages = DF_MIN(pages, n_slots + 1ull);
+  for (uint32_t which = 0; which < coll->plan->n_links; which++)
+    rings += !coll->plan->links[which].sends;
+  return rings * coll->shape.n_blocks * pages > DF_PAGES_UNDER_LOCK;
+}
+
+/* [lock], which is let go in the background. Writes to a range that nobody has been told of yet. */
+static dfcclResult_t prepare(dfcclContext_t context, const df_coll *coll, const df_range *range,
+                             int in_background) {
+  if (in_background) pthread_mutex_unlock(&context->lock);
+  if (is_deep(coll, coll->ring_slots))
+    df_segment_populate(range->segment, range->offset, range->bytes);
+  dfcclResult_t result = context->ops->clear(context, coll, range->segment->base + range->offset);
+  if (in_background) pthread_mutex_lock(&context->lock);
   return result;
 }
 
-/* [lock] Reserves what peers will write for us and tells them. */
-static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll) {
+/* [lock], which is let go in the background. Reserves what peers will write for us and tells them.
+ */
+static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in_background) {
   uint32_t n_slots = coll->ring_slots = ring_slots(context, coll);
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_plan_link *planned = &coll->plan->links[which];
@@ -190,27 +209,24 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll) {
     df_range reserved = {0};
     dfcclResult_t result = df_take_range(context, bytes, &reserved);
     if (result != dfcclSuccess) return result;
-    if (is_given_up(coll)) {
+    if (!is_given_up(coll)) result = prepare(context, coll, &reserved, in_background);
+    if (result != dfcclSuccess || is_given_up(coll)) {
       df_arena_give(&context->arena, &reserved);
-      return dfcclSuccess;
+      return result;
     }
     df_remote *remote = coll->remotes[planned->peer];
     remote->reserved = reserved;
     remote->has_reserved = 1;
-    const df_range *range = &remote->reserved;
-    uint8_t *rings = range->segment->base + range->offset;
-    if (n_slots > coll->shape.n_slots) df_segment_populate(range->segment, range->offset, bytes);
-    if ((result = clear(context, coll, rings)) != dfcclSuccess) return result;
-    if (is_given_up(coll)) return dfcclSuccess;
+    uint8_t *rings = reserved.segment->base + reserved.offset;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
       fill_link(context, coll, block, which, rings, n_slots);
-    tell_segment(context, remote->peer, remote->reserved.segment);
+    tell_segment(context, remote->peer, reserved.segment);
     df_message message = {.kind = DF_MESSAGE_LINKS,
                           .id = coll->id,
                           .a = context->peers[remote->peer].local
-                                   ? (uint64_t)(uintptr_t)remote->reserved.segment
-                                   : remote->reserved.segment->id,
-                          .b = remote->reserved.offset | log2_of(n_slots)};
+                                   ? (uint64_t)(uintptr_t)reserved.segment
+                                   : reserved.segment->id,
+                          .b = reserved.offset | log2_of(n_slots)};
     df_send(context, remote->peer, &message, NULL, -1);
   }
   coll->links_reserved = 1;
@@ -256,18 +272,21 @@ static int is_short(const dfcclContext_t context, const df_coll *coll) {
          (uint64_t)coll->shape.parts[0].loops * coll->plan->n_primitives <= DF_FIRST_TURN_STEPS;
 }
 
-/* [lock], which is let go in the background. */
+/* [lock], which is let go in the background: on the service thread. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (coll->ready || coll->failed != dfcclSuccess || coll->n_bound + 1 < coll->n) return;
   if (coll->submitted == 0) return; /* memory is taken when it is first needed */
-  if (context->ops->sets_up_in_background && !in_background) {
+  int has_links = coll->count != 0 && coll->n > 1;
+  int reserves = has_links && !coll->links_reserved;
+  if (!in_background && reserves && coll->ring_slots != 0) return; /* the service thread is at it */
+  if (!in_background &&
+      (context->ops->sets_up_in_background || (reserves && takes_long(context, coll)))) {
     df_store_relaxed_u32(&context->links_due, 1);
     df_service_wake(context);
     return;
   }
-  int has_links = coll->count != 0 && coll->n > 1;
-  if (has_links && !coll->links_reserved) {
-    dfcclResult_t result = reserve_links(context, coll);
+  if (reserves) {
+    dfcclResult_t result = reserve_links(context, coll, in_background);
     if (result != dfcclSuccess) {
       give_up(context, coll, result);
       return;
@@ -305,10 +324,12 @@ void df_links_progress_due(dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
 }
 
-void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_id, uint64_t place) {
+/* [lock] Where a peer offers rings, and of how many slots. Returns 0 where it cannot. */
+static int find_offered(const dfcclContext_t context, const df_remote *remote, uint64_t segment_id,
+                        uint64_t place, df_range *offered, uint64_t *slots) {
   uint64_t offset = place / DF_CACHE_LINE * DF_CACHE_LINE;
   uint64_t n_slots = 1ull << place % DF_CACHE_LINE;
-  df_peer *peer = &context->peers[remote->peer];
+  const df_peer *peer = &context->peers[remote->peer];
   df_segment *segment = peer->local ? (df_segment *)(uintptr_t)segment_id : peer->segments;
   if (!peer->local) {
     while (segment && segment->id != segment_id) segment = segment->next;
@@ -318,7 +339,28 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
   int possible = n_slots >= a->n_slots && n_slots <= DF_MAX_LINK_SLOTS &&
                  a->n_blocks <= DF_MAX_BLOCKS; /* so that the product is exact */
   uint64_t bytes = possible ? df_link_ring_bytes(a->stride, (uint32_t)n_slots) * a->n_blocks : 0;
-  if (!possible || segment == NULL || bytes > segment->bytes || offset > segment->bytes - bytes) {
+  *offered = (df_range){.segment = segment, .offset = offset, .bytes = bytes};
+  *slots = n_slots;
+  return possible && segment != NULL && bytes <= segment->bytes && offset <= segment->bytes - bytes;
+}
+
+/* [lock], which is let go where the mapping gets its pages. Segments stay meanwhile: only the
+ * service thread, which this is, takes them away. The announcement may not. */
+void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_id, uint64_t place) {
+  df_range offered;
+  uint64_t n_slots;
+  int possible = find_offered(context, remote, segment_id, place, &offered, &n_slots);
+  if (possible && n_slots > remote->announcement.n_slots && !context->peers[remote->peer].local) {
+    uint32_t peer = remote->peer;
+    dfcclCollId_t id = remote->id;
+    pthread_mutex_unlock(&context->lock);
+    df_segment_populate(offered.segment, offered.offset, offered.bytes);
+    pthread_mutex_lock(&context->lock);
+    remote = df_match_newest(context, peer, id);
+    if (remote == NULL) return;
+    possible = find_offered(context, remote, segment_id, place, &offered, &n_slots);
+  }
+  if (!possible) {
     char sentence[DF_SENTENCE_BYTES];
     snprintf(sentence, sizeof sentence,
              "rank %u offered links for collective %llu outside of the memory that it shares with "
@@ -327,9 +369,8 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
     df_give_up(context, dfcclRemoteError, sentence);
     return;
   }
-  remote->links_segment = segment;
-  remote->links_offset = offset;
+  remote->links_segment = offered.segment;
+  remote->links_offset = offered.offset;
   remote->links_slots = (uint32_t)n_slots;
-  if (n_slots > a->n_slots && !peer->local) df_segment_populate(segment, offset, bytes);
   if (remote->bound) df_links_progress(context, remote->bound);
 }
