@@ -6,14 +6,15 @@
  *
  * Common to every function below, unless its comment says otherwise:
  *   - It may be called from any thread. Calls on one context may overlap, dfcclDestroy excepted: no
- * other call may be in progress on a context that is being destroyed, and none may follow.
+ *     other call may be in progress on a context that is being destroyed, and none may follow.
  *   - It returns dfcclSuccess or one of the listed codes, never prints (DFCCL_DEBUG asks for that),
- * never ends the process. After a failure dfcclGetLastError tells in one sentence what was wrong,
- * with the values.
+ *     never ends the process. After a failure dfcclGetLastError tells in one sentence what was
+ *     wrong, with the values.
  *   - A NULL or destroyed-looking context gives dfcclInvalidArgument.
  *   - After a peer died, a run timed out or dfcclAbort was called, the context is broken: every
- * later dfcclRegister* and dfcclRun* returns that failure's code at once. Only dfcclDestroy mends
- * it.
+ *     later dfcclRegister* and dfcclRun* returns that failure's code at once. Only dfcclDestroy
+ *     mends it.
+ *   - What a callback may call is said at dfcclCallback_t.
  */
 #ifndef DFCCL_H
 #define DFCCL_H
@@ -74,15 +75,14 @@ typedef enum {
  * and a number give the number. */
 typedef enum { dfcclSum = 0, dfcclProd = 1, dfcclMax = 2, dfcclMin = 3, dfcclAvg = 4 } dfcclRedOp_t;
 
-/* ---- Lifecycle
- * -------------------------------------------------------------------------------------------- */
+/* ---- Lifecycle */
 
-typedef struct dfcclContext
-    *dfcclContext_t; /* one rank: one device (GPU, or CPU device) of one process */
+/* One rank: one device (GPU, or CPU device) of one process. */
+typedef struct dfcclContext *dfcclContext_t;
 
+/* Rendezvous address and a random 128-bit secret: plain bytes, to be sent to the others. */
 typedef struct {
-  char internal[128]; /* rendezvous address and a random 128-bit secret: plain bytes, to be sent to
-                         the others */
+  char internal[128];
 } dfcclUniqueId;
 
 typedef enum { dfcclBackendAuto = 0, dfcclBackendCpu = 1, dfcclBackendCuda = 2 } dfcclBackend_t;
@@ -111,6 +111,7 @@ typedef struct {
 
 /*
  * The library's version as major*10000 + minor*100 + patch. Does not block.
+ *
  * Errors: dfcclInvalidArgument (version is NULL).
  */
 DFCCL_API dfcclResult_t dfcclGetVersion(int *version);
@@ -118,16 +119,22 @@ DFCCL_API dfcclResult_t dfcclGetVersion(int *version);
 /*
  * Makes the identity of a new job. One process calls it and sends the 128 bytes to every rank by
  * any means; that process must live until every rank has returned from dfcclInit. Does not block.
- * Any one id serves one set of dfcclInit calls. Errors: dfcclInvalidArgument (id is NULL),
- * dfcclSystemError, dfcclOutOfMemory.
+ * Any one id serves one set of dfcclInit calls.
+ *
+ * Errors: dfcclInvalidArgument (id is NULL), dfcclSystemError, dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
 
 /*
- * Joins a job of nRanks ranks (1 to 1024 on one host) as rank (0 to nRanks-1) and makes its
- * context. Blocks until all ranks have called it, at most DFCCL_INIT_TIMEOUT_MS (default 60,000
- * ms). Several ranks may live in one process, each calling from a thread of its own. config may be
- * NULL: every default. *ctx is set only on success and belongs to the caller until dfcclDestroy.
+ * Joins a job and makes this rank's context. Blocks until all ranks have called it, at most
+ * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms). Several ranks may live in one process, each calling
+ * from a thread of its own.
+ *
+ *   ctx      set only on success; the context belongs to the caller until dfcclDestroy
+ *   nRanks   1 to 1024 on one host
+ *   rank     0 to nRanks-1
+ *   config   may be NULL: every default
+ *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage (environment variable, backend not built),
  * dfcclSystemError, dfcclRemoteError (a rank failed or disagrees), dfcclTimeout (names ranks that
  * did not come), dfcclOutOfMemory.
@@ -137,7 +144,9 @@ DFCCL_API dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId
 
 /*
  * Makes all nRanks contexts of a job in this process: ctxs[r] becomes rank r. All or none are made.
- * Does not wait for anybody. Errors: as dfcclInit's, without dfcclRemoteError and dfcclTimeout.
+ * Does not wait for anybody.
+ *
+ * Errors: as dfcclInit's, without dfcclRemoteError and dfcclTimeout.
  */
 DFCCL_API dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t *config);
 
@@ -156,7 +165,9 @@ DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_
  * A thread may still be on its way out of a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort that
  * has what it waited for; no other call on ctx may overlap with this one, nor begin later. Not from
  * a callback (dfcclInvalidUsage). Runs that peers submit later to collectives shared with this rank
- * end there with dfcclRemoteError. Errors: dfcclInvalidArgument, dfcclInvalidUsage.
+ * end there with dfcclRemoteError.
+ *
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage.
  */
 DFCCL_API dfcclResult_t dfcclDestroy(dfcclContext_t ctx);
 
@@ -164,7 +175,9 @@ DFCCL_API dfcclResult_t dfcclDestroy(dfcclContext_t ctx);
  * Gives up: every outstanding run of this rank completes with dfcclAborted, its callback included;
  * on peers, runs that need this rank end with dfcclRemoteError. Never waits for a peer or for user
  * code. The context stays allocated: dfcclDestroy must still be called. May be called from a
- * callback. Errors: dfcclInvalidArgument.
+ * callback.
+ *
+ * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclAbort(dfcclContext_t ctx);
 
@@ -179,14 +192,17 @@ DFCCL_API const char *dfcclGetErrorString(dfcclResult_t result);
  */
 DFCCL_API const char *dfcclGetLastError(dfcclContext_t ctx);
 
-/* This context's rank and the job's number of ranks. Either pointer may be NULL. Does not block. */
+/*
+ * This context's rank and the job's number of ranks. Either pointer may be NULL. Does not block.
+ *
+ * Errors: dfcclInvalidArgument.
+ */
 DFCCL_API dfcclResult_t dfcclGetRank(dfcclContext_t ctx, int *rank, int *nRanks);
 
-/* ---- Register
- * --------------------------------------------------------------------------------------------- */
+/* ---- Register */
 
-typedef uint64_t
-    dfcclCollId_t; /* chosen by the application; the same on every member of the group */
+/* Chosen by the application; the same on every member of the group. */
+typedef uint64_t dfcclCollId_t;
 
 typedef struct {
   size_t size;
@@ -213,14 +229,21 @@ typedef struct {
 /*
  * dfcclRegister*: announce a collective. Local: never waits for a peer; in any order on any rank,
  * at any time, from a callback too. Links are made in the background; runs submitted before they
- * stand wait their turn. id       not registered at the moment on this context (dfcclInvalidUsage);
- * the i-th registration of an id meets the i-th registration of it on each other member. count
- * elements, not bytes; 0 is legal (such a run completes without a message). AllReduce, Reduce,
- *            Broadcast: of the whole buffer. AllGather: each rank sends sendCount and receives
- * nRanks*sendCount. ReduceScatter: each rank sends nRanks*recvCount and receives recvCount.
- * AllToAll: each rank sends and receives countPerPeer for each member. root     position in the
- * group, 0 to group size - 1. options  may be NULL. ranks and name are copied. Members'
- * registrations are compared; a difference ends the runs with dfcclMismatch on every member.
+ * stand wait their turn. Members' registrations are compared; a difference ends the runs with
+ * dfcclMismatch on every member.
+ *
+ *   id        not registered at the moment on this context (dfcclInvalidUsage); the i-th
+ *             registration of an id meets the i-th registration of it on each other member
+ *   count     elements, not bytes; 0 is legal (such a run completes without a message).
+ *             AllReduce, Reduce, Broadcast: of the whole buffer.
+ *             AllGather: each rank sends sendCount and receives nRanks*sendCount.
+ *             ReduceScatter: each rank sends nRanks*recvCount and receives recvCount.
+ *             AllToAll: each rank sends and receives countPerPeer for each member.
+ *             (nRanks: members of the group)
+ *   root      position in the group, 0 to group size - 1
+ *   options   may be NULL: all ranks, priority 0, no name, the library's choice of algorithm.
+ *             ranks and name are copied.
+ *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage (id in use, more than 65,536 collectives),
  * dfcclOutOfMemory, and the failure of a broken context.
  */
@@ -245,15 +268,14 @@ DFCCL_API dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t 
                                               const dfcclCollOptions_t *options);
 
 /*
- * Forgets a collective and returns its memory. Every run of it must have completed
- * (dfcclInvalidUsage). Does not block. Runs that peers have submitted beyond this rank's runs end
- * there with dfcclRemoteError. Errors: dfcclInvalidArgument (id not registered), dfcclInvalidUsage.
+ * Forgets a collective and returns its memory. Every run of it must have completed. Does not block.
+ * Runs that peers have submitted beyond this rank's runs end there with dfcclRemoteError.
+ *
+ * Errors: dfcclInvalidArgument (id not registered), dfcclInvalidUsage (runs are not complete).
  */
 DFCCL_API dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id);
 
-/* ---- Run
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- Run */
 
 /*
  * Called exactly once for each accepted run, on a library thread or inside dfcclWait*, with no lock
@@ -266,15 +288,19 @@ typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *
 /*
  * dfcclRun*: submit one run of a registered collective of that kind. Never blocks; from any thread
  * and from a callback. The i-th run of a collective on one rank meets its i-th run on each other
- * member; it may be run again before earlier runs complete. callback may be NULL. sendBuf, recvBuf
- * aligned to the element; they belong to the library until the run's callback is called, or
- *                     dfcclWait returns. Reduce: recvBuf only matters on the root, Broadcast:
- * sendBuf only on the root; the unused one may be NULL. In place: sendBuf == recvBuf (AllGather:
- * sendBuf == recvBuf + rank*sendCount; ReduceScatter: recvBuf == sendBuf + rank*recvCount). Any
- * other overlap is undefined. Errors: dfcclInvalidArgument (id not registered, or of another kind;
- * NULL or misaligned buffer), dfcclInvalidUsage (submission queue and host-side list full),
- * dfcclOutOfMemory, the failure of a broken context or collective (dfcclMismatch, dfcclRemoteError,
- * dfcclTimeout, dfcclAborted). A run that is refused has no callback.
+ * member; it may be run again before earlier runs complete.
+ *
+ *   sendBuf, recvBuf   aligned to the element; they belong to the library until the run's callback
+ *                      is called, or dfcclWait returns. Reduce: recvBuf only matters on the root,
+ *                      Broadcast: sendBuf only on the root; the unused one may be NULL.
+ *                      In place: sendBuf == recvBuf (AllGather: sendBuf == recvBuf +
+ *                      rank*sendCount; ReduceScatter: recvBuf == sendBuf + rank*recvCount; rank:
+ *                      the position in the group). Any other overlap is undefined.
+ *   callback           may be NULL; called once with arg. A run that is refused has none.
+ *
+ * Errors: dfcclInvalidArgument (id not registered, or of another kind; NULL or misaligned buffer),
+ * dfcclInvalidUsage (submission queue and host-side list full), dfcclOutOfMemory, the failure of a
+ * broken context or collective (dfcclMismatch, dfcclRemoteError, dfcclTimeout, dfcclAborted).
  */
 DFCCL_API dfcclResult_t dfcclRunAllReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
                                           void *recvBuf, dfcclCallback_t callback, void *arg);
@@ -300,10 +326,11 @@ DFCCL_API dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, c
  *
  * What this order cannot cure: two collectives on one stream, in opposite orders on two ranks, wait
  * for each other's input, and so do collectives on streams that share a hardware queue
- * (CUDA_DEVICE_MAX_CONNECTIONS): docs/CUDA.md. Errors: those of dfcclRun*; dfcclInvalidUsage (a
- * context on the CPU device; a stream that is being captured; 4,095 runs on streams are not
- * complete), dfcclUnhandledCudaError. Any thread whose current device is the stream's. May wait
- * where enqueueing waits.
+ * (CUDA_DEVICE_MAX_CONNECTIONS): docs/CUDA.md.
+ *
+ * Errors: those of dfcclRun*; dfcclInvalidUsage (a context on the CPU device; a stream that is
+ * being captured; 4,095 runs on streams are not complete), dfcclUnhandledCudaError. Any thread
+ * whose current device is the stream's. May wait where enqueueing waits.
  */
 DFCCL_API dfcclResult_t dfcclRunAllReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id,
                                                   const void *sendBuf, void *recvBuf, void *stream,
@@ -327,7 +354,9 @@ DFCCL_API dfcclResult_t dfcclRunAllToAllOnStream(dfcclContext_t ctx, dfcclCollId
 
 /*
  * *done = 1 when every run of the collective submitted before has completed and its callback has
- * returned, else 0. Does not block and does not drive progress. Errors: dfcclInvalidArgument.
+ * returned, else 0. Does not block and does not drive progress.
+ *
+ * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done);
 
@@ -335,12 +364,18 @@ DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *don
  * Blocks until every run of the collective submitted before the call has completed and its callback
  * has returned; the calling thread drives the device meanwhile. Returns the first failing status
  * among the runs completed since the last dfcclWait on the collective. Not from a callback
- * (dfcclInvalidUsage). Errors: dfcclInvalidArgument, dfcclInvalidUsage, and any status of a run.
+ * (dfcclInvalidUsage).
+ *
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage, and any status of a run.
  */
 DFCCL_API dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id);
 
-/* dfcclWait for every collective of the context. Returns the first failing status since the last
- * dfcclWaitAll. */
+/*
+ * dfcclWait for every collective of the context. Returns the first failing status since the last
+ * dfcclWaitAll.
+ *
+ * Errors: as dfcclWait's.
+ */
 DFCCL_API dfcclResult_t dfcclWaitAll(dfcclContext_t ctx);
 
 /*
@@ -349,20 +384,22 @@ DFCCL_API dfcclResult_t dfcclWaitAll(dfcclContext_t ctx);
  * progress leaves by itself, and is started again afterwards. On CUDA it is cudaDeviceSynchronize,
  * which waits for runs on this process's streams, and for no others: the daemon is called back from
  * time to time and goes on in another launch. Not from a callback (dfcclInvalidUsage).
+ *
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage, dfcclUnhandledCudaError.
  */
 DFCCL_API dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx);
 
 /*
  * Memory that peers can reach: collectives on buffers inside it move with zero copies. *ptr is
  * zeroed, aligned to a page, and belongs to the caller until dfcclMemFree; no run that uses it may
- * be outstanding then. bytes >= 1. dfcclDestroy frees what was not freed. Errors:
- * dfcclInvalidArgument, dfcclOutOfMemory, dfcclSystemError.
+ * be outstanding then. bytes >= 1. dfcclDestroy frees what was not freed.
+ *
+ * Errors: dfcclInvalidArgument, dfcclOutOfMemory, dfcclSystemError.
  */
 DFCCL_API dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes);
 DFCCL_API dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr);
 
-/* ---- See what it is doing
- * --------------------------------------------------------------------------------- */
+/* ---- See what it is doing */
 
 typedef struct {
   size_t size;
@@ -387,7 +424,9 @@ typedef struct {
  * Fills *stats, whose first three members the caller has set by DFCCL_STATS_INITIALIZER. Counters
  * start at dfcclInit and are sums over blocks; sqesFetched counts an entry once for each block that
  * took it. While runs are outstanding each counter is exact for some recent moment of its own. Does
- * not block. Errors: dfcclInvalidArgument.
+ * not block.
+ *
+ * Errors: dfcclInvalidArgument.
  */
 DFCCL_API dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats);
 
@@ -407,9 +446,11 @@ typedef enum {
  * durations and moments are arrays of *count entries, or NULL. Sets *count to the entries there
  * are, at most 4,096 a block: more than before if the arrays were too short. A block shows what it
  * has noted when it runs out of work or leaves the device. Compares the clocks by a small kernel,
- * for which it waits; not while a stream is captured in global mode. Errors: dfcclInvalidArgument
- * (count is NULL; no such kind), dfcclInvalidUsage (no timers: DFCCL_CUDA_TIMERS is not 1, or the
- * device is no GPU), dfcclUnhandledCudaError, dfcclTimeout (the GPU does not answer).
+ * for which it waits; not while a stream is captured in global mode.
+ *
+ * Errors: dfcclInvalidArgument (count is NULL; no such kind), dfcclInvalidUsage (no timers:
+ * DFCCL_CUDA_TIMERS is not 1, or the device is no GPU), dfcclUnhandledCudaError, dfcclTimeout (the
+ * GPU does not answer).
  */
 DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
                                       uint64_t *moments, size_t *count);
@@ -417,9 +458,10 @@ DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint
 /*
  * Writes to file descriptor fd, as text, one paragraph for each collective of this rank that is not
  * complete: its state, the cursor of each block (run, loop, primitive), and for which rank it
- * waits; then queues and links. Does not wait for the daemon. Errors: dfcclInvalidArgument,
- * dfcclSystemError (fd cannot be written; a pipe that nobody reads raises no signal),
- * dfcclOutOfMemory.
+ * waits; then queues and links. Does not wait for the daemon.
+ *
+ * Errors: dfcclInvalidArgument, dfcclSystemError (fd cannot be written; a pipe that nobody reads
+ * raises no signal), dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd);
 
