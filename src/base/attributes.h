@@ -7,8 +7,12 @@
 
 #if defined(__CUDACC__)
 #define DF_CORE static __host__ __device__ __forceinline__
+#define DF_CORE_APART DF_CORE
 #else
 #define DF_CORE static inline
+/* The same of what short messages do not come to: there the code around its call keeps its
+ * registers to itself. */
+#define DF_CORE_APART __attribute__((noinline, unused)) static
 #endif
 
 #if defined(__CUDA_ARCH__)

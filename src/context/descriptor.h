@@ -122,7 +122,9 @@ typedef struct df_descriptor {
   uint16_t pieces;
   uint16_t divisor; /* of dfcclAvg */
   uint8_t n_blocks;
-  uint8_t geometry, type, op, element_bytes;
+  uint8_t geometry, type;
+  uint8_t op; /* dfcclSum for dfcclAvg: plans divide */
+  uint8_t element_bytes;
   uint8_t direct_in_place; /* 0: an in-place run must not lend buffers */
   uint8_t stream;          /* df_stream_results */
   uint8_t passes_results;  /* 1: what is written past the caches is sent through slots, not lent */

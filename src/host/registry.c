@@ -162,7 +162,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->generation = ++context->generations[coll->index];
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)coll->type;
-  d->op = (uint8_t)coll->op;
+  d->op = (uint8_t)(coll->op == dfcclAvg ? dfcclSum : coll->op);
   d->element_bytes = (uint8_t)element_bytes;
   uint64_t result_bytes = result_bytes_of(coll);
   /* A buffer that peers read while it is rewritten changes caches with every chunk: below the size

@@ -9,17 +9,10 @@
 #include "base/atomic.h"
 #include "context/descriptor.h"
 #include "primitives/link.h"
+#include "primitives/prepared.h"
 #include "primitives/timers.h"
 
 /* What one step decided: the movement to execute and what to announce after it. */
-typedef enum {
-  DF_MOVE_NOTHING,
-  DF_MOVE_COPY,
-  DF_MOVE_REDUCE,
-  DF_MOVE_REDUCE_AVERAGE,
-  DF_MOVE_DIVIDE
-} df_move_kind;
-
 typedef struct df_move {
   uint32_t kind;       /* df_move_kind */
   uint32_t decided[2]; /* df_step_result, for the lanes that did not decide: of every other step */
@@ -42,6 +35,7 @@ typedef struct df_move {
    * to be written to the other slot, 0: it is not in words. */
   const void *recv_words;
   uint32_t recv_flag, send_flag;
+  df_prepared worked_out; /* the primitive's record, where none is kept: the leader's */
 } df_move;
 
 #if defined(__CUDACC__)

@@ -8,6 +8,7 @@
 enum {
   DF_TILE_BYTES = 16384, /* half of a first-level cache: written once, copied from there */
   DF_BLOCK_BYTES = 4096,
+  DF_SHORT_BYTES = 1024, /* is not worth the way past the caches, however far away the slot is */
   DF_FAR_TILE_BYTES = 8192
 };
 
@@ -84,11 +85,10 @@ static inline int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   return 1;
 }
 
-/* What is to be there before the message is announced. */
-static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
+/* A move of any kind and length, to any distance. */
+DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
   const df_mover_cpu *mover = lanes->mover;
   const uint8_t *a = (const uint8_t *)move->a, *b = (const uint8_t *)move->b;
-  lanes->late = NULL;
   if (move->kind == DF_MOVE_NOTHING) return;
   int far = move->slot && move->send_link && df_link_is_far(move->send_link);
   if (!move->store || !move->slot) {
@@ -124,6 +124,19 @@ static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
     else
       (move->stream ? mover->copy_stream : mover->copy)(store + at, first, bytes);
   }
+}
+
+/* What is to be there before the message is announced. Short copies at once; the store of one that
+ * is sent, too, after it (see above). */
+static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
+  const uint64_t bytes = move->count * move->element_bytes;
+  lanes->late = NULL;
+  if (move->kind != DF_MOVE_COPY || bytes > DF_SHORT_BYTES || move->stream || move->borrows) {
+    df_move_any(lanes, move);
+    return;
+  }
+  if (move->slot) lanes->late = move->store ? move->a : NULL;
+  lanes->mover->copy(move->slot ? move->slot : move->store, move->a, bytes);
 }
 
 /* The rest: behind the announcement, before what was received is released. */

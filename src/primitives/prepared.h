@@ -7,10 +7,17 @@
 #ifndef DF_PRIMITIVES_PREPARED_H
 #define DF_PRIMITIVES_PREPARED_H
 
-#include "base/result.h"
 #include "context/descriptor.h"
-#include "primitives/lanes.h"
 #include "primitives/link.h"
+
+/* What is computed from what was received and the source. */
+typedef enum {
+  DF_MOVE_NOTHING,
+  DF_MOVE_COPY,
+  DF_MOVE_REDUCE,
+  DF_MOVE_REDUCE_AVERAGE,
+  DF_MOVE_DIVIDE
+} df_move_kind;
 
 typedef struct DF_ALIGNED(64) df_prepared {
   df_link *recv_link, *send_link;      /* NULL where the primitive has none */
@@ -21,9 +28,7 @@ typedef struct DF_ALIGNED(64) df_prepared {
   uint8_t source, destination;         /* df_buffer */
   uint8_t flags;                       /* df_prim_flags */
   uint8_t kind;                        /* df_move_kind */
-  uint8_t type, op, element_bytes;     /* as in df_move */
   uint8_t may_lend;                    /* the message lends its buffer, if the run allows it */
-  uint32_t divisor;
 } df_prepared;
 DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache line");
 
@@ -63,15 +68,16 @@ DF_CORE uint8_t df_move_kind_of(uint8_t flags) {
   return flags & DF_PRIM_AVERAGE ? DF_MOVE_DIVIDE : DF_MOVE_COPY;
 }
 
-/* The buffer that a message lends. */
-DF_CORE uint8_t df_lent_buffer_of(const df_primitive *prim) {
-  return prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE) ? prim->destination : prim->source;
+/* Does a message carry a result, which it lends from its destination, and not the source as it is?
+ */
+DF_CORE int df_prim_computes(uint8_t flags) {
+  return (flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
 }
 
 /* A record is worked out in two halves: what tells whether the primitive can be executed, and how
  * it is. */
-DF_CORE void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
-                                 uint32_t primitive, df_prepared *p) {
+DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
+                                       uint32_t primitive, df_prepared *p) {
   const df_part *part = &desc->parts[block];
   const df_primitive *prim = &desc->primitives[primitive];
   df_link *links = desc->links + (uint64_t)block * desc->n_links;
@@ -83,8 +89,8 @@ DF_CORE void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint
   p->send_ordinal = prim->send_ordinal;
 }
 
-DF_CORE void df_prepare_move(const df_descriptor *desc, uint32_t block, uint32_t loop,
-                             uint32_t primitive, df_prepared *p) {
+DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, uint32_t loop,
+                                   uint32_t primitive, df_prepared *p) {
   const df_part *part = &desc->parts[block];
   const df_primitive *prim = &desc->primitives[primitive];
   p->source_at = df_buffer_offset(desc, part, loop, prim->source, prim->source_piece);
@@ -94,12 +100,10 @@ DF_CORE void df_prepare_move(const df_descriptor *desc, uint32_t block, uint32_t
   p->destination = prim->destination;
   p->flags = prim->flags;
   p->kind = (uint8_t)df_move_kind_of(prim->flags);
-  p->type = desc->type;
-  p->op = desc->op == dfcclAvg ? (uint8_t)dfcclSum : desc->op;
-  p->element_bytes = desc->element_bytes;
-  p->divisor = desc->divisor;
-  p->may_lend = p->send_link && (uint64_t)p->count * p->element_bytes >= desc->direct_min &&
-                df_lent_buffer_of(prim) != DF_BUFFER_SCRATCH && !p->send_link->release_mask;
+  p->may_lend =
+      p->send_link && (uint64_t)p->count * desc->element_bytes >= desc->direct_min &&
+      (df_prim_computes(prim->flags) ? prim->destination : prim->source) != DF_BUFFER_SCRATCH &&
+      !p->send_link->release_mask;
 }
 
 #if !defined(__CUDACC__)

@@ -83,8 +83,8 @@ DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor 
 }
 
 /* The first link whose peer has not given back every buffer that this run lent; NULL: all have. */
-DF_CORE df_link *df_step_undrained(const df_descriptor *desc, uint32_t block,
-                                   const df_cursor *cursor) {
+DF_CORE_APART df_link *df_step_undrained(const df_descriptor *desc, uint32_t block,
+                                         const df_cursor *cursor) {
   if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return NULL;
   for (uint32_t i = 0; i < desc->n_links; i++) {
     df_link *link = &desc->links[block * desc->n_links + i];
@@ -99,7 +99,8 @@ DF_CORE df_link *df_step_undrained(const df_descriptor *desc, uint32_t block,
  * the application may unmap them. Returns 0 while one of them is in the middle of reading. Others
  * read by mappings of their own (processes), or what stays until they have gone (other GPUs of this
  * process): what they are reading, and the application may overwrite, they learn to forget. */
-DF_CORE int df_step_take_back(const df_descriptor *desc, uint32_t block, const df_cursor *cursor) {
+DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
+                                    const df_cursor *cursor) {
   if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
   for (uint32_t i = 0; i < desc->n_links; i++) {
     const df_link *link = &desc->links[block * desc->n_links + i];
@@ -184,15 +185,10 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_cursor *curs
   return 1;
 }
 
-/* Does the message carry a result, and not the source as it is? */
-DF_CORE int df_step_computes(const df_prepared *prim) {
-  return (prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
-}
-
 /* Is the message to lend its buffer? Then its address is in the slot. */
-DF_CORE int df_step_lend(const df_descriptor *desc, const df_cursor *cursor,
-                         const df_prepared *prim, const df_move *move) {
-  int computed = df_step_computes(prim);
+DF_CORE_APART int df_step_lend(const df_descriptor *desc, const df_cursor *cursor,
+                               const df_prepared *prim, const df_move *move) {
+  int computed = df_prim_computes(prim->flags);
   if (computed && df_step_passes_on(desc, move)) return 0;
   uint8_t buffer = computed ? prim->destination : prim->source;
   const uint8_t *address =
@@ -220,8 +216,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
     return move->send_link ? DF_STEP_BLOCKED : DF_STEP_DONE;
   }
 
-  df_prepared worked_out;
-  const df_prepared *prim = df_step_prepare(desc, block, cursor, &worked_out);
+  const df_prepared *prim = df_step_prepare(desc, block, cursor, &move->worked_out);
   int received_direct = 0;
   move->count = prim->count;
   move->announces = prim->count != 0;
@@ -233,8 +228,8 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->lends = 0;
   move->kind = DF_MOVE_NOTHING;
   if (prim->count == 0) return DF_STEP_MOVE;
-  if (DF_UNLIKELY(prim == &worked_out))
-    df_prepare_move(desc, block, cursor->loop, cursor->primitive, &worked_out);
+  if (DF_UNLIKELY(prim == &move->worked_out))
+    df_prepare_move(desc, block, cursor->loop, cursor->primitive, &move->worked_out);
   const uint8_t *source = df_step_locate(cursor, prim->source, prim->source_at);
   uint8_t *destination = df_step_locate(cursor, prim->destination, prim->destination_at);
   const uint8_t *a = source, *b = source;
@@ -250,10 +245,10 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
     a = destination;
   }
   if (store == a && prim->kind == DF_MOVE_COPY) store = NULL; /* in place */
-  move->type = prim->type;
-  move->op = prim->op;
-  move->element_bytes = prim->element_bytes;
-  move->divisor = prim->divisor;
+  move->type = desc->type;
+  move->op = desc->op;
+  move->element_bytes = desc->element_bytes;
+  move->divisor = desc->divisor;
   /* What is pulled from a lent buffer replaces lines that this rank has not read, in place too. */
   move->stream =
       desc->stream != DF_STREAM_NEVER && (desc->stream == DF_STREAM_ALWAYS || received_direct ||
@@ -265,7 +260,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   if (prim->send_link) {
     if (prim->may_lend && df_step_lend(desc, cursor, prim, move)) {
       move->lends = 1;
-      if (df_step_computes(prim)) move->stream = 0; /* the peer reads it next */
+      if (df_prim_computes(prim->flags)) move->stream = 0; /* the peer reads it next */
       if (prim->flags & DF_PRIM_STORE_TO_LEND) move->store = store = destination;
     } else {
       slot = df_link_payload(prim->send_link, move->send_sequence);
@@ -328,9 +323,8 @@ DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const
     df_step_begin(desc, block, &cursor, &run);
   }
   if (cursor.phase == DF_PHASE_DRAIN) return !df_step_undrained(desc, block, &cursor);
-  df_prepared worked_out;
-  const df_prepared *prim = df_step_prepare(desc, block, &cursor, &worked_out);
   df_move look;
+  const df_prepared *prim = df_step_prepare(desc, block, &cursor, &look.worked_out);
   int direct;
   look.recv_link = look.send_link = NULL;
   look.count = prim->count;

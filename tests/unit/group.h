@@ -143,7 +143,7 @@ static inline void group_describe(group *g, uint32_t rank) {
   d->divisor = (uint16_t)g->o.n;
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)g->o.type;
-  d->op = (uint8_t)g->o.op;
+  d->op = (uint8_t)(g->o.op == dfcclAvg ? dfcclSum : g->o.op);
   d->element_bytes = (uint8_t)g->element;
   d->direct_in_place = (uint8_t)plan->direct_in_place;
   d->generation = 1;
