@@ -23,7 +23,7 @@ static uint64_t random_number(dfcclDataType_t type, df_random *random) {
   return df_float_encode(type, value);
 }
 
-static unsigned char send_memory[RANKS][COUNT * 8], recv_memory[RANKS][COUNT * 8];
+static _Alignas(8) unsigned char send_memory[RANKS][COUNT * 8], recv_memory[RANKS][COUNT * 8];
 
 static void fill_random(dfcclDataType_t type, uint64_t seed) {
   for (int rank = 0; rank < RANKS; rank++) {
