@@ -14,28 +14,13 @@ static void synchronise_among_runs(int rank, void *arg) {
   enum { ROUNDS = 40, COLLECTIVES = 4 };
   dfcclContext_t *ctxs = arg;
   df_collective colls[COLLECTIVES];
-  df_buffers buffers[COLLECTIVES];
-  int order[COLLECTIVES] = {0, 1, 2, 3};
   df_random random = {(uint64_t)rank + 9};
   for (int c = 0; c < COLLECTIVES; c++) {
     colls[c] = df_simple(700 * (size_t)(c + 1), RANKS);
     OK(df_register(ctxs[rank], (dfcclCollId_t)c, &colls[c]));
   }
-  for (uint64_t round = 0; round < ROUNDS; round++) {
-    df_random_shuffle(&random, order, COLLECTIVES);
-    for (int i = 0; i < COLLECTIVES; i++) {
-      int c = order[i];
-      if (i > 0) OK(dfcclDeviceSynchronize(ctxs[rank]));
-      df_buffers_make(&buffers[c], ctxs[rank], &colls[c], rank, round, 0);
-      OK(df_run(ctxs[rank], (dfcclCollId_t)c, colls[c].kind, buffers[c].send, buffers[c].recv, NULL,
-                NULL));
-    }
-    OK(dfcclWaitAll(ctxs[rank]));
-    for (int c = 0; c < COLLECTIVES; c++) {
-      df_buffers_check(&buffers[c]);
-      df_buffers_free(&buffers[c]);
-    }
-  }
+  df_take_part_in_disorder(ctxs[rank], colls, COLLECTIVES, rank, ROUNDS, &random,
+                           dfcclDeviceSynchronize);
 }
 
 DF_TEST(device_synchronize, between_disordered_runs, 60) {

@@ -10,28 +10,13 @@ enum { RANKS = 4, COLLECTIVES = 6 };
 static void mixed(int rank, void *arg) {
   dfcclContext_t *ctxs = arg;
   df_collective colls[COLLECTIVES];
-  df_buffers buffers[COLLECTIVES];
-  int order[COLLECTIVES] = {0, 1, 2, 3, 4, 5};
   df_random random = {(uint64_t)rank * 31};
   for (int c = 0; c < COLLECTIVES; c++) {
     colls[c] = df_simple(800, RANKS);
     colls[c].priority = (c * 7 + rank) % 5 - 2; /* differs between ranks, some negative */
     OK(df_register(ctxs[rank], (dfcclCollId_t)c, &colls[c]));
   }
-  for (uint64_t round = 0; round < 30; round++) {
-    df_random_shuffle(&random, order, COLLECTIVES);
-    for (int i = 0; i < COLLECTIVES; i++) {
-      int c = order[i];
-      df_buffers_make(&buffers[c], ctxs[rank], &colls[c], rank, round, 0);
-      OK(df_run(ctxs[rank], (dfcclCollId_t)c, colls[c].kind, buffers[c].send, buffers[c].recv, NULL,
-                NULL));
-    }
-    OK(dfcclWaitAll(ctxs[rank]));
-    for (int c = 0; c < COLLECTIVES; c++) {
-      df_buffers_check(&buffers[c]);
-      df_buffers_free(&buffers[c]);
-    }
-  }
+  df_take_part_in_disorder(ctxs[rank], colls, COLLECTIVES, rank, 30, &random, NULL);
 }
 
 DF_TEST(priorities, any_mixture_completes, 60) {

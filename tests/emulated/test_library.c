@@ -21,12 +21,6 @@
 
 enum { RANKS = 2, COLLECTIVES = 3, COUNT = 700, ROUNDS = 4, BYTES = COUNT * sizeof(uint32_t) };
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* ---- streams */
 
 /* One collective of one rank: input and output in device memory, filled and read by its stream. */
@@ -201,9 +195,9 @@ static void let_set_up_wait(occupation *o) {
 /* For half a second, in which set-up comes to its calls. */
 static void call_meanwhile(occupation *o) {
   df_collective coll = df_simple(COUNT, RANKS);
-  const uint64_t end = now_ns() + 500000000u;
+  const uint64_t end = df_now_ns() + 500000000u;
   df_waiting_for("calls that link set-up must not hold up");
-  for (dfcclCollId_t id = 100; now_ns() < end; id++)
+  for (dfcclCollId_t id = 100; df_now_ns() < end; id++)
     for (int rank = 0; rank < RANKS; rank++) {
       int done;
       OK(df_register(o->ctxs[rank], id, &coll));

@@ -5,16 +5,9 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "calls.h"
 #include "support/buffers.h"
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 enum { TIMED_RUNS = 30, MOST_TIMES = 1000 };
 typedef struct {
@@ -24,7 +17,7 @@ typedef struct {
 static void note_call(dfcclCollId_t id, dfcclResult_t status, void *arg) {
   (void)id;
   OK(status);
-  *(uint64_t *)arg = now_ns();
+  *(uint64_t *)arg = df_now_ns();
 }
 
 static void expect_times(dfcclContext_t ctx, dfcclTime_t kind, size_t expected,
@@ -65,7 +58,7 @@ static void expect_times(dfcclContext_t ctx, dfcclTime_t kind, size_t expected,
 static void note_times(dfcclContext_t ctx, timed_run *runs) {
   for (int i = 0; i < TIMED_RUNS; i++) {
     const dfcclCollId_t c = (dfcclCollId_t)(i % 2);
-    runs[i].submitted = now_ns();
+    runs[i].submitted = df_now_ns();
     OK(dfcclRunAllReduce(ctx, c, NULL, NULL, note_call, &runs[i].called));
     OK(dfcclWait(ctx, c));
   }

@@ -198,16 +198,7 @@ static void on_crash(int signal_number) {
   raise(signal_number);
 }
 
-typedef struct {
-  int threads, descriptors;
-  long blocks;
-} belongings;
-
-static belongings take_stock(void) {
-  return (belongings){df_thread_count(), df_descriptor_count(), df_fault_live_blocks()};
-}
-
-static void expect_nothing_left(const belongings *before) {
+static void expect_nothing_left(const df_belongings *before) {
   df_waiting_for(
       "the library's threads to end, its descriptors to be closed, its memory to be freed");
   EVENTUALLY(df_thread_count() <= before->threads);
@@ -251,7 +242,7 @@ static long play_once(const struct scenario *scenario, df_fault_kind kind, long 
 static void play_positions(const struct scenario *scenario, df_fault_kind kind) {
   bool fired;
   play_once(scenario, kind, 0, &fired); /* what the C library keeps from the first time */
-  belongings before = take_stock();
+  df_belongings before = df_take_stock();
   long calls = play_once(scenario, kind, 0, &fired), played = 0, hits = 0;
   df_random random = {options.seed};
   CHECK(calls < POSITIONS_MAX, "%ld calls", calls);

@@ -17,6 +17,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "support/leftovers.h"
+
 static atomic_long counted, target, live_blocks;
 static atomic_int armed, kind;
 static _Atomic(const char *) fired;
@@ -197,4 +199,8 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 
 int df_fault_thread(pthread_t *thread, void *(*body)(void *), void *argument) {
   return __real_pthread_create(thread, NULL, body, argument);
+}
+
+df_belongings df_take_stock(void) {
+  return (df_belongings){df_thread_count(), df_descriptor_count(), df_fault_live_blocks()};
 }

@@ -35,6 +35,13 @@ const char *df_fault_fired(void);
 /* Memory that the library has allocated and not freed yet: blocks. */
 long df_fault_live_blocks(void);
 
+/* What must be as it was before when all is closed. */
+typedef struct {
+  int threads, descriptors;
+  long blocks;
+} df_belongings;
+df_belongings df_take_stock(void);
+
 /* pthread_create that is neither counted nor fails, for the test's own threads. */
 int df_fault_thread(pthread_t *thread, void *(*body)(void *), void *argument);
 

@@ -170,7 +170,7 @@ static void kill_by_time(const kills_job *job, kills_stage *stage, const df_fami
              has_ended(pid));
   nanosleep(&pause, NULL);
   if (has_ended(pid) || atomic_load(&stage->killed)) return;
-  atomic_store(&stage->killed_ns, kills_now_ns());
+  atomic_store(&stage->killed_ns, df_now_ns());
   atomic_store(&stage->died_in, atomic_load(&stage->progress));
   atomic_store(&stage->killed, 1);
   kill(pid, SIGKILL);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "faults/inject.h"
@@ -35,12 +34,6 @@ typedef struct rank_life {
   uint64_t submitted[KILLS_COLLECTIVES_MAX];
 } rank_life;
 
-unsigned long long kills_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (unsigned long long)now.tv_sec * 1000000000u + (unsigned long long)now.tv_nsec;
-}
-
 int kills_progress(int life, kills_phase phase) { return life * KILLS_PHASES + (int)phase; }
 
 /* ---- dying ---- */
@@ -49,7 +42,7 @@ static kills_stage *stage_of_victim;
 
 static void die(void) {
   kills_stage *stage = stage_of_victim;
-  atomic_store(&stage->killed_ns, kills_now_ns());
+  atomic_store(&stage->killed_ns, df_now_ns());
   atomic_store(&stage->died_in, atomic_load(&stage->progress));
   atomic_store(&stage->killed, 1);
   kill(getpid(), SIGKILL);
@@ -74,7 +67,7 @@ static void step(rank_life *l) {
 
 static void notice(kills_stage *stage, int rank) {
   unsigned long long none = 0;
-  atomic_compare_exchange_strong(&stage->noticed_ns[rank], &none, kills_now_ns());
+  atomic_compare_exchange_strong(&stage->noticed_ns[rank], &none, df_now_ns());
 }
 
 /* In a job that lost somebody in dfcclInit the first to leave need not be the victim: whoever saw
@@ -283,15 +276,6 @@ static void live_once(rank_life *l) {
   if (l->error == dfcclSuccess) free_buffers(l, true);
 }
 
-typedef struct {
-  int threads, descriptors;
-  long blocks;
-} belongings;
-
-static belongings take_stock(void) {
-  return (belongings){df_thread_count(), df_descriptor_count(), df_fault_live_blocks()};
-}
-
 /* The library's shared memory that this process maps, or holds a descriptor of. */
 static int shared_memories(void) {
   char line[512], path[300], target[256];
@@ -311,7 +295,7 @@ static int shared_memories(void) {
   return count;
 }
 
-static void expect_nothing_left(const belongings *before) {
+static void expect_nothing_left(const df_belongings *before) {
   CHECK(shared_memories() == 0, "%d pieces of shared memory are left", shared_memories());
   df_waiting_for("the library's threads, descriptors and memory to go");
   EVENTUALLY(df_thread_count() <= before->threads);
@@ -364,7 +348,7 @@ void kills_live(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   l->rank = rank;
   l->is_victim = job->kills && rank == job->victim;
   l->random.state = job->seed * 64 + (uint64_t)rank;
-  belongings before = take_stock();
+  df_belongings before = df_take_stock();
   enter_phase(l, KILLS_INIT);
   step(l);
   bool came = join(l, id);

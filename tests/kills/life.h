@@ -63,7 +63,6 @@ typedef struct {
   kills_stage *stage;
 } kills_scene;
 
-unsigned long long kills_now_ns(void);
 int kills_progress(int life, kills_phase phase);
 
 /* A df_rank_body; arg: kills_scene. */

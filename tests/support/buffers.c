@@ -179,3 +179,29 @@ void df_take_part(dfcclContext_t ctx, dfcclCollId_t id, const df_collective *col
   df_buffers_check(&buffers);
   df_buffers_free(&buffers);
 }
+
+void df_take_part_in_disorder(dfcclContext_t ctx, const df_collective *colls, int count, int rank,
+                              uint64_t rounds, df_random *random,
+                              dfcclResult_t (*between)(dfcclContext_t ctx)) {
+  df_buffers *buffers = calloc((size_t)count, sizeof *buffers);
+  int *order = calloc((size_t)count, sizeof *order);
+  CHECK(buffers != NULL && order != NULL, "out of memory");
+  for (int c = 0; c < count; c++) order[c] = c;
+  for (uint64_t round = 0; round < rounds; round++) {
+    df_random_shuffle(random, order, count);
+    for (int i = 0; i < count; i++) {
+      int c = order[i];
+      if (i > 0 && between != NULL) OK(between(ctx));
+      df_buffers_make(&buffers[c], ctx, &colls[c], rank, round, 0);
+      OK(df_run(ctx, (dfcclCollId_t)c, colls[c].kind, buffers[c].send, buffers[c].recv, NULL,
+                NULL));
+    }
+    OK(dfcclWaitAll(ctx));
+    for (int c = 0; c < count; c++) {
+      df_buffers_check(&buffers[c]);
+      df_buffers_free(&buffers[c]);
+    }
+  }
+  free(order);
+  free(buffers);
+}

@@ -38,6 +38,13 @@ void df_exchange(dfcclContext_t *ctxs, dfcclCollId_t id, const df_collective *co
 /* Registers, exchanges once, deregisters. */
 void df_once(dfcclContext_t *ctxs, dfcclCollId_t id, const df_collective *coll, int flags);
 
+/* One rank's part in rounds of collectives of all ranks, registered as 0 to count - 1: each round
+ * in an order of its own, with `between` (NULL: nothing) before all but the first, waited for
+ * together and checked. */
+void df_take_part_in_disorder(dfcclContext_t ctx, const df_collective *colls, int count, int rank,
+                              uint64_t rounds, df_random *random,
+                              dfcclResult_t (*between)(dfcclContext_t ctx));
+
 /* One rank's part of a run: submit, wait, check. */
 void df_take_part(dfcclContext_t ctx, dfcclCollId_t id, const df_collective *coll, int position,
                   uint64_t run, int flags);

@@ -44,11 +44,13 @@ bool df_is_emulated(void) {
 #endif
 }
 
-double df_seconds(void) {
+uint64_t df_now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+double df_seconds(void) { return 1e-9 * (double)df_now_ns(); }
 
 void df_nap(void) {
   struct timespec nap = {0, 50000};

@@ -89,7 +89,8 @@ const char *df_test_result_name(dfcclResult_t result);
 /* Sleeps some tens of microseconds. */
 void df_nap(void);
 void df_sleep_ms(int milliseconds);
-double df_seconds(void); /* monotonic */
+uint64_t df_now_ns(void); /* CLOCK_MONOTONIC */
+double df_seconds(void);  /* the same */
 /* How many times slower this build is than a plain one, roughly: 1, or more under a sanitizer or
  * an emulator. */
 int df_slowdown(void);

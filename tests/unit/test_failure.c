@@ -57,8 +57,7 @@ DF_TEST(failure, a_later_death_is_told_too, 30) {
   df_break(s.context, dfcclTimeout, "something else took too long");
   pthread_mutex_unlock(&s.context->lock);
   CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, DF_NOBODY), "rank 2 was not told the cause");
-  close(s.peers[1]);
-  s.peers[1] = -1;
+  stage_die(&s, 1);
   CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
   stage_close(&s);
 }
@@ -111,8 +110,7 @@ DF_TEST(failure, nobody_unmaps_after_a_failure, 30) {
   void *memory;
   stage_open(&s);
   OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
-  close(s.peers[1]); /* rank 1 dies; rank 2 may be reading still, and know nothing yet */
-  s.peers[1] = -1;
+  stage_die(&s, 1); /* rank 2 may be reading still, and know nothing yet */
   CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
   OK(dfcclMemFree(s.context, memory));
   OK(dfcclDestroy(s.context));
