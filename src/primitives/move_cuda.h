@@ -22,6 +22,16 @@ enum { DF_VECTOR_BYTES = 16 };
 #define DF_ROLLED
 #endif
 
+/* Where a line's stores are not one: the lanes meet before its flag follows. */
+#if !defined(DF_LINES_MEET) && defined(DF_LANES_MEET)
+#define DF_LINES_MEET() DF_LANES_MEET()
+#elif !defined(DF_LINES_MEET)
+#define DF_LINES_MEET() ((void)0) /* one lane after the other */
+#endif
+#if !defined(DF_LINES_ARE_TORN)
+#define DF_LINES_ARE_TORN() 0 /* 1, of a test: the flag comes before the rest */
+#endif
+
 /* Buffers and slots are in global memory (the other device's, or the host's, included): knowing so
  * saves a test at each access. */
 template <class T> DF_CORE T *df_global(T *p) {
@@ -81,8 +91,9 @@ DF_CORE void df_store_vector(uint8_t *p, uint4 v, uint32_t grain) {
 typedef struct df_span {
   const uint8_t *a, *b;
   uint8_t *store, *slot;
-  const uint8_t *received; /* the one of a and b that is in words, NULL: neither is */
-  uint32_t flag;           /* of the words to write to slot; 0: it is not in words */
+  const uint8_t *received; /* the one of a and b whose words or lines have flags, NULL: neither */
+  uint64_t flag;           /* of the words or lines to write to slot; 0: it has none */
+  uint32_t in_lines;
 } df_span;
 
 /* Is every address of the move aligned for whole vectors? */
@@ -188,19 +199,38 @@ DF_CORE df_word_pair df_load_pair(const uint8_t *slot, uint64_t i) {
   return df_load_relaxed_pair(df_global((const df_word_pair *)slot + i));
 }
 
-/* All lanes: has every word of the message come? None is used before. A lane moves the same pairs
- * that it has looked at, the first as it was when it looked. */
-DF_CORE int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
-  if (move->recv_words == NULL) return 1;
+/* Of the pairs that this lane looks at. It moves the same ones, the first as it was when it looked.
+ */
+DF_CORE int df_words_have_arrived(df_lanes *lanes, const df_move *move) {
   const uint64_t pairs = DF_DIV_UP(move->count * move->element_bytes, (uint64_t)DF_PAIR_PAYLOAD);
   int arrived = 1;
   DF_ROLLED
   for (uint64_t i = lanes->index; i < pairs && arrived; i += lanes->count) {
-    const df_word_pair pair = df_load_pair((const uint8_t *)move->recv_words, i);
+    const df_word_pair pair = df_load_pair((const uint8_t *)move->recv_flagged, i);
     if (i == lanes->index) lanes->held = df_pair_payload(pair);
-    arrived = df_pair_has(pair, move->recv_flag);
+    arrived = df_pair_has(pair, (uint32_t)move->recv_flag);
   }
-  return df_lanes_all(lanes, arrived);
+  return arrived;
+}
+
+/* Of the lines that this lane looks at, which are not those that it moves: a line that has its flag
+ * is there as a whole (link.h), and is loaded when all lanes have met. */
+DF_CORE int df_lines_have_arrived(const df_lanes *lanes, const df_move *move) {
+  const uint64_t bytes = move->count * move->element_bytes;
+  const uint64_t lines = 2 * DF_DIV_UP(bytes, (uint64_t)DF_LINK_PAIR_PAYLOAD);
+  const uint8_t *flags = df_global((const uint8_t *)move->recv_flagged) + DF_LINK_LINE_FLAG;
+  int arrived = 1;
+  DF_ROLLED
+  for (uint64_t i = lanes->index; i < lines && arrived; i += lanes->count)
+    arrived = df_load_relaxed_u64((const uint64_t *)(flags + i * DF_LINK_LINE)) == move->recv_flag;
+  return arrived;
+}
+
+/* All lanes: has all of the message come? Nothing of it is used before. */
+DF_CORE int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
+  if (move->recv_flagged == NULL) return 1;
+  return df_lanes_all(lanes, move->in_lines ? df_lines_have_arrived(lanes, move)
+                                            : df_words_have_arrived(lanes, move));
 }
 
 /* n elements, which are a pair's payload or, at the end, less. */
@@ -253,12 +283,172 @@ DF_CORE void df_move_words(const df_lanes *lanes, const Operation &operation, df
     DF_UNROLLED
     for (uint32_t k = 0; k < elements; k++) x[k] = operation(x[k], y[k]);
     memcpy(&payload, x, sizeof payload);
-    if (span.slot && span.flag)
+    if (span.slot) /* in words: so are all of a collective's links, or none */
       df_store_relaxed_pair(df_global((df_word_pair *)span.slot + i),
-                            df_pair_of(payload, span.flag));
-    else if (span.slot)
-      df_store_payload<element>(span.slot + i * DF_PAIR_PAYLOAD, payload, n);
+                            df_pair_of(payload, (uint32_t)span.flag));
     if (span.store) df_store_payload<element>(span.store + i * DF_PAIR_PAYLOAD, payload, n);
+  }
+}
+
+/* ---- Lines (link.h): eight lanes in a row move a pair of them. Of its vectors the first seven
+ * have two each, one in each line, and the eighth has the last one, whose halves are before the two
+ * lines' flags. */
+
+enum { DF_PAIR_LANES = 8, DF_LINE_VECTORS = DF_PAIR_LANES - 1 };
+
+/* What one lane moves of a pair of lines. */
+typedef struct df_line_part {
+  uint64_t pair;
+  uint32_t part;      /* 0 to 7: the same 16 bytes of each line */
+  uint32_t at[2];     /* where its vectors are in the payload, in elements */
+  uint32_t counts[2]; /* elements of each, which are a vector's or, at the end, fewer */
+  uint32_t is_moved;  /* 0: the lane has none, and only comes along */
+} df_line_part;
+
+template <class Element>
+DF_CORE df_line_part df_line_part_of(uint64_t i, uint64_t pairs, uint64_t count) {
+  enum { elements = DF_VECTOR_BYTES / sizeof(Element) };
+  df_line_part p;
+  p.pair = i / DF_PAIR_LANES;
+  p.part = (uint32_t)(i % DF_PAIR_LANES);
+  p.is_moved = p.pair < pairs;
+  const uint32_t first = (uint32_t)p.pair * (uint32_t)(DF_LINK_PAIR_PAYLOAD / sizeof(Element));
+  const uint32_t is_last = p.part == DF_LINE_VECTORS;
+  DF_UNROLLED
+  for (uint32_t k = 0; k < 2; k++) {
+    p.at[k] = first + ((k == 1 || is_last ? (uint32_t)DF_LINE_VECTORS : 0) + p.part) * elements;
+    const uint32_t left = p.at[k] < count && !(is_last && k == 1) ? (uint32_t)count - p.at[k] : 0;
+    p.counts[k] = p.is_moved ? DF_MIN(left, (uint32_t)elements) : 0;
+  }
+  return p;
+}
+
+template <size_t bytes> struct df_bits_of;
+template <> struct df_bits_of<1> { typedef uint8_t type; };
+template <> struct df_bits_of<2> { typedef uint16_t type; };
+template <> struct df_bits_of<4> { typedef uint32_t type; };
+template <> struct df_bits_of<8> { typedef uint64_t type; };
+
+/* n elements, which are a vector's or fewer. */
+template <class Element> DF_CORE uint4 df_load_some(const uint8_t *base, uint32_t at, uint32_t n) {
+  typedef typename df_bits_of<sizeof(Element)>::type bits;
+  const bits *p = (const bits *)base + at;
+  if (n == DF_VECTOR_BYTES / sizeof(Element))
+    return df_load_vector<sizeof(Element)>((const uint8_t *)p,
+                                           df_vector_grain(base, sizeof(Element)));
+  df_word_pair v = {0, 0};
+  DF_ROLLED
+  for (uint32_t k = 0; k < n; k++) {
+    const uint64_t element = (uint64_t)df_global(p)[k] << k * 8 * sizeof(Element) % 64;
+    if (k * sizeof(Element) < 8)
+      v.first |= element;
+    else
+      v.second |= element;
+  }
+  uint4 vector;
+  memcpy(&vector, &v, sizeof v);
+  return vector;
+}
+
+template <class Element>
+DF_CORE void df_store_some(uint8_t *base, uint32_t at, uint4 vector, uint32_t n) {
+  typedef typename df_bits_of<sizeof(Element)>::type bits;
+  bits *p = (bits *)base + at;
+  if (n == DF_VECTOR_BYTES / sizeof(Element)) {
+    df_store_vector<sizeof(Element)>((uint8_t *)p, vector, df_vector_grain(base, sizeof(Element)));
+    return;
+  }
+  df_word_pair v;
+  memcpy(&v, &vector, sizeof v);
+  DF_ROLLED
+  for (uint32_t k = 0; k < n; k++)
+    df_global(p)[k] =
+        (bits)((k * sizeof(Element) < 8 ? v.first : v.second) >> k * 8 * sizeof(Element) % 64);
+}
+
+DF_CORE df_word_pair *df_line_at(const uint8_t *slot, const df_line_part *p, uint32_t line) {
+  return (df_word_pair *)df_global((uint8_t *)slot + (2 * p->pair + line) * DF_LINK_LINE +
+                                   p->part * sizeof(df_word_pair));
+}
+
+/* A lane's vectors of a source. */
+template <class Element>
+DF_CORE void df_load_line_part(const df_span *span, const uint8_t *source, const df_line_part *p,
+                               uint4 *first, uint4 *second) {
+  if (source != span->received) {
+    *first = df_load_some<Element>(source, p->at[0], p->counts[0]);
+    *second = df_load_some<Element>(source, p->at[1], p->counts[1]);
+    return;
+  }
+  df_word_pair lines[2] = {{0, 0}, {0, 0}};
+  if (p->is_moved) {
+    lines[0] = df_load_relaxed_pair(df_line_at(source, p, 0));
+    lines[1] = df_load_relaxed_pair(df_line_at(source, p, 1));
+  }
+  if (p->part == DF_LINE_VECTORS) lines[0].second = lines[1].first;
+  memcpy(first, &lines[0], sizeof *first);
+  memcpy(second, &lines[1], sizeof *second);
+}
+
+/* All lanes of a warp: what each stores of a line is to be one store of the eight. Elsewhere than
+ * on a GPU, nothing of the kind exists: there the flags come after the rest. */
+DF_CORE void df_store_lines(uint8_t *slot, const df_line_part *p, uint4 first, uint4 second,
+                            uint64_t flag) {
+  const int has_flag = p->part == DF_LINE_VECTORS;
+  df_word_pair lines[2];
+  memcpy(&lines[0], &first, sizeof first);
+  memcpy(&lines[1], &second, sizeof second);
+  if (has_flag) {
+    lines[1].first = lines[0].second;
+    lines[0].second = lines[1].second = flag;
+  }
+#if DF_ON_DEVICE && !defined(__CUDA_EMULATOR__)
+  __syncwarp();
+  if (p->is_moved) {
+    df_store_relaxed_pair(df_line_at(slot, p, 0), lines[0]);
+    df_store_relaxed_pair(df_line_at(slot, p, 1), lines[1]);
+  }
+#else
+  const int is_early = has_flag == (DF_LINES_ARE_TORN() != 0);
+  for (int early = 1; early >= 0; early--) {
+    for (uint32_t k = 0; k < 2 && p->is_moved && is_early == early; k++)
+      df_store_relaxed_pair(df_line_at(slot, p, k), lines[k]);
+    if (early) DF_LINES_MEET();
+  }
+#endif
+}
+
+/* Lanes come to each store equally often, whatever they have to move. */
+template <class Operation>
+DF_CORE void df_move_lines(const df_lanes *lanes, const Operation &operation, df_span span,
+                           uint64_t count) {
+  typedef typename Operation::element element;
+  const uint64_t pairs = DF_DIV_UP(count * sizeof(element), (uint64_t)DF_LINK_PAIR_PAYLOAD);
+  DF_ROLLED
+  for (uint64_t base = 0; base < pairs * DF_PAIR_LANES; base += lanes->count) {
+    const df_line_part p = df_line_part_of<element>(base + lanes->index, pairs, count);
+    uint4 first, second, other_first, other_second;
+    df_load_line_part<element>(&span, span.a, &p, &first, &second);
+    other_first = first;
+    other_second = second;
+    if (Operation::sources == 2)
+      df_load_line_part<element>(&span, span.b, &p, &other_first, &other_second);
+    DF_ROLLED
+    for (uint32_t k = 0; k < 2; k++) { /* the same code for both, which turn */
+      const uint4 v = df_combine_vector(operation, first, other_first);
+      first = second;
+      other_first = other_second;
+      second = v;
+    }
+    if (span.slot && span.flag) df_store_lines(span.slot, &p, first, second, span.flag);
+    if (span.slot && !span.flag) {
+      df_store_some<element>(span.slot, p.at[0], first, p.counts[0]);
+      df_store_some<element>(span.slot, p.at[1], second, p.counts[1]);
+    }
+    if (span.store) {
+      df_store_some<element>(span.store, p.at[0], first, p.counts[0]);
+      df_store_some<element>(span.store, p.at[1], second, p.counts[1]);
+    }
   }
 }
 
@@ -267,6 +457,10 @@ DF_CORE void df_move_span(const df_lanes *lanes, const Operation &operation, df_
                           uint64_t count) {
   enum { elements = DF_VECTOR_BYTES / sizeof(typename Operation::element) };
   const uint64_t vectors = count / elements;
+  if (span.in_lines) {
+    df_move_lines(lanes, operation, span, count);
+    return;
+  }
   if (span.received || span.flag) {
     df_move_words(lanes, operation, span, count);
     return;
@@ -302,8 +496,9 @@ DF_CORE df_span df_span_of(const df_move *move) {
   span.b = (const uint8_t *)move->b;
   span.store = (uint8_t *)move->store;
   span.slot = (uint8_t *)move->slot;
-  span.received = (const uint8_t *)move->recv_words;
+  span.received = (const uint8_t *)move->recv_flagged;
   span.flag = move->send_flag;
+  span.in_lines = move->in_lines;
   return span;
 }
 

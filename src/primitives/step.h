@@ -221,7 +221,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->count = prim->count;
   move->announces = prim->count != 0;
   if (!df_step_links_ready(desc, cursor, prim, move, &received_direct)) return DF_STEP_BLOCKED;
-  df_lanes_note_words(move);
+  df_lanes_note_flags(move);
   move->borrows = (uint32_t)received_direct;
   if (received_direct && !df_link_borrow(move->recv_link)) return DF_STEP_BLOCKED;
 
@@ -305,7 +305,7 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
   df_lanes_sync(lanes);
   df_step_result decided = (df_step_result)move->decided[word];
   if (decided != DF_STEP_MOVE) return decided;
-  if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED; /* some of its words are to come */
+  if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED; /* a part of it is to come */
   df_move_execute(lanes, move);
   df_lanes_complete_move(lanes);
   if (df_lanes_leads(lanes)) move->committed = df_step_commit(desc, block, cursor, move, lanes);

@@ -1,11 +1,19 @@
 /* What GPUs can do to each other's memory, and a thread's attitude to captures of others. */
 #include "emulator.h"
 
+static int without_atomics;
+
+void cuda_emulator_set_native_atomics(int native) {
+  __atomic_store_n(&without_atomics, !native, __ATOMIC_RELAXED);
+}
+
 EMULATOR_EXPORT cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute,
                                                       int device, int peer) {
   EMULATOR_ENTER();
   if (device == peer) return emulator_set_error(cudaErrorInvalidDevice);
   *value = attribute != cudaDevP2PAttrPerformanceRank;
+  if (attribute == cudaDevP2PAttrNativeAtomicSupported)
+    *value = !__atomic_load_n(&without_atomics, __ATOMIC_RELAXED);
   return cudaSuccess;
 }
 

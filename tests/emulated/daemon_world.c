@@ -79,6 +79,7 @@ static uint8_t *ring_of(world *w, uint32_t c, uint32_t from, uint32_t to, const 
   arena *a = &w->ranks[to].memory;
   uint8_t **ring = &w->rings[c][from][to];
   if (*ring) return *ring;
+  a->used = DF_ALIGN_UP(a->used, (size_t)DF_LINK_LINE);
   *ring = put(a, NULL, bytes * shape->n_blocks);
   for (uint32_t b = 0; b < shape->n_blocks; b++) {
     const uint64_t before = sent_before(w, c, b, link);
@@ -87,6 +88,13 @@ static uint8_t *ring_of(world *w, uint32_t c, uint32_t from, uint32_t to, const 
     memcpy(credit, &before, sizeof before);
   }
   return *ring;
+}
+
+/* Of a collective that may use lines, some ranks take what they receive in them, and some not. */
+static uint8_t form_of(const world *w, uint32_t c, uint32_t receiver, uint32_t offset) {
+  if (!(offset & DF_LINK_LINES)) return (uint8_t)offset;
+  const int takes_lines = (w->o.seed + c) % 3 != 0 || receiver % 2 == 0;
+  return (uint8_t)(takes_lines ? DF_LINK_LINES : offset - DF_LINK_LINES);
 }
 
 static void describe(world *w, uint32_t r, uint32_t c) {
@@ -107,8 +115,8 @@ static void describe(world *w, uint32_t r, uint32_t c) {
     link->credit = (uint64_t *)(link->slots + (size_t)link->stride * shape->n_slots);
     link->credit_seen = sent_before(w, c, i / plan->n_links, link);
     link->peer_bell = NULL;
-    link->payload_offset = (uint8_t)shape->payload_offset;
-    if (shape->payload_offset == DF_LINK_WORDS && shape->n_slots >= 8)
+    link->payload_offset = form_of(w, c, link->sends ? link->peer : r, shape->payload_offset);
+    if (shape->payload_offset & (DF_LINK_WORDS | DF_LINK_LINES) && shape->n_slots >= 8)
       link->release_mask = (uint16_t)(shape->n_slots / 4 - 1);
   }
   desc.links = put(&me->memory, links, (size_t)n * plan->n_links * sizeof *links);
@@ -119,7 +127,7 @@ static void describe(world *w, uint32_t r, uint32_t c) {
   desc.counters = put(&me->memory, NULL, sizeof *desc.counters);
   desc.progress = put(&me->mapped, NULL, n * sizeof *desc.progress);
   desc.words = me->words[c] = put(&me->mapped, NULL, sizeof *desc.words);
-  if (w->shapes[c].payload_offset == DF_LINK_WORDS) desc.direct_min = UINT64_MAX;
+  if (w->shapes[c].payload_offset & (DF_LINK_WORDS | DF_LINK_LINES)) desc.direct_min = UINT64_MAX;
   desc.priority = w->o.by_priority ? df_random_below(&w->random, 3) - 1 : 0;
   me->descriptors[c] = put(&me->memory, &desc, sizeof desc);
 }
@@ -201,10 +209,17 @@ static void close_arena(world *w, uint32_t r) { /* nothing is put any more */
 static void shape_on_device(world *w, uint32_t c, const df_shape_limits *limits) {
   const group *g = &w->groups[c];
   const df_plan *plan = g->ranks[df_random_below(&w->random, (int)w->o.ranks)].plan;
-  df_shape_limits with_words = *limits;
-  with_words.words_max = df_random_chance(&w->random, 70) ? 4096 : 0;
-  df_shape_make(&w->shapes[c], plan, g->o.count, g->element, &with_words);
-  w->in_words += w->shapes[c].payload_offset == DF_LINK_WORDS;
+  df_shape_limits with_flags = *limits;
+  if (w->o.in_lines) {
+    with_flags.words_max = df_random_chance(&w->random, 20) ? 128 : 0;
+    with_flags.lines_max = 4096;
+  } else {
+    with_flags.words_max = df_random_chance(&w->random, 70) ? 4096 : 0;
+  }
+  df_shape_make(&w->shapes[c], plan, g->o.count, g->element, &with_flags);
+  const uint32_t offset = w->shapes[c].payload_offset;
+  w->in_words += offset == DF_LINK_WORDS;
+  w->in_lines += offset & DF_LINK_LINES;
   const uint64_t each =
       (uint64_t)w->shapes[c].parts[0].loops * (plan->n_links ? plan->links[0].messages : 0);
   if (each == 0 || df_random_chance(&w->random, 50)) return;
@@ -327,7 +342,21 @@ void finish(world *w, uint32_t status) {
   }
   for (uint32_t r = 0; r < w->o.ranks; r++) collect(&w->ranks[r], status);
 }
-void check_results(world *w) {
+
+static void say_what_is_wrong(const world *w, uint32_t r, uint32_t c, uint32_t run, size_t i,
+                              uint8_t got) {
+  const group_options *o = &w->groups[c].o;
+  const buffers *b = &w->ranks[r].buffers[c][run];
+  CHECK(0,
+        "seed %llu: %s %s of %llu, type %d, operator %d, run %u, rank %u: byte %zu of %zu is "
+        "%02x, on the CPU %02x",
+        (unsigned long long)w->o.seed, df_operation_name(o->operation), o->algorithm,
+        (unsigned long long)o->count, (int)o->type, (int)o->op, run, r, i, b->recv_bytes, got,
+        b->expected[i]);
+}
+
+static uint64_t compare_results(world *w, int says) {
+  uint64_t wrong = 0;
   for (uint32_t r = 0; r < w->o.ranks; r++) {
     enter_device(w, r);
     for (uint32_t c = 0; c < COLLECTIVES; c++)
@@ -336,19 +365,19 @@ void check_results(world *w) {
         if (!b->expected || b->recv_bytes == 0) continue;
         uint8_t *got = malloc(b->recv_bytes);
         CUDA(cudaMemcpy(got, b->recv, b->recv_bytes, cudaMemcpyDeviceToHost));
-        for (size_t i = 0; i < b->recv_bytes; i++)
-          CHECK(
-              got[i] == b->expected[i],
-              "seed %llu: %s %s of %llu, type %d, operator %d, run %u, rank %u: byte %zu of %zu is "
-              "%02x, on the CPU %02x",
-              (unsigned long long)w->o.seed, df_operation_name(w->groups[c].o.operation),
-              w->groups[c].o.algorithm, (unsigned long long)w->groups[c].o.count,
-              (int)w->groups[c].o.type, (int)w->groups[c].o.op, run, r, i, b->recv_bytes, got[i],
-              b->expected[i]);
+        for (size_t i = 0; i < b->recv_bytes; i++) {
+          if (got[i] == b->expected[i]) continue;
+          if (says) say_what_is_wrong(w, r, c, run, i, got[i]);
+          wrong++;
+        }
         free(got);
       }
   }
+  return wrong;
 }
+
+void check_results(world *w) { (void)compare_results(w, 1); }
+uint64_t count_wrong_bytes(world *w) { return compare_results(w, 0); }
 
 uint64_t sum_of(const world *w, size_t offset) {
   uint64_t sum = 0;

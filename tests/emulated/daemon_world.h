@@ -27,7 +27,7 @@ typedef struct options {
   const char *multiprocessors;
   df_tunables tunables;
   df_cq_variant cq;
-  int synchronise, by_priority, relays;
+  int synchronise, by_priority, relays, in_lines;
   uint64_t seed;
 } options;
 
@@ -52,9 +52,9 @@ typedef struct world {
   options o;
   df_random random;
   group groups[COLLECTIVES];
-  df_shape shapes[COLLECTIVES];    /* the device's, whose payloads may travel in words */
+  df_shape shapes[COLLECTIVES];    /* the device's, whose payloads may travel in words or lines */
   uint64_t first_run[COLLECTIVES]; /* of the device: where flags and sequence numbers begin */
-  uint32_t in_words;               /* collectives */
+  uint32_t in_words, in_lines;     /* collectives */
   uint8_t *rings[COLLECTIVES][MAX_RANKS][MAX_RANKS]; /* [from][to], in the receiver's memory */
   rank ranks[MAX_RANKS];
 } world;
@@ -67,6 +67,8 @@ void launch_if_gone(world *w, uint32_t r);
 void finish(world *w, uint32_t status);
 /* Every byte is what the CPU's mover gives for the same plan. */
 void check_results(world *w);
+/* How many are not. */
+uint64_t count_wrong_bytes(world *w);
 /* Of all blocks. */
 uint64_t sum_of(const world *w, size_t offset);
 #define SUM_OF(w, counter) sum_of(w, offsetof(df_block_stats, counter))

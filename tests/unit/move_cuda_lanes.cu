@@ -3,7 +3,17 @@
 
 extern "C" int df_test_move_cuda(const df_move *move, uint32_t n_lanes);
 
-/* Returns 0, and moves nothing, where some lane misses a word. */
+extern "C" void df_test_move_cuda_some(const df_move *move, uint32_t n_lanes, uint64_t which);
+
+/* Only those lanes execute the move, whose bits are set: the others have not come to it yet. */
+void df_test_move_cuda_some(const df_move *move, uint32_t n_lanes, uint64_t which) {
+  for (uint32_t i = 0; i < n_lanes; i++) {
+    df_lanes lanes = {i, n_lanes, NULL, NULL, 0, 0};
+    if (which >> i & 1) df_move_execute(&lanes, move);
+  }
+}
+
+/* Returns 0, and moves nothing, where some lane misses a word or a line. */
 int df_test_move_cuda(const df_move *move, uint32_t n_lanes) {
   static df_lanes lanes[96];
   int arrived = 1;

@@ -218,6 +218,36 @@ DF_TEST(failure, an_offer_of_more_than_can_be_counted_is_refused, 30) {
   stage_close(&s);
 }
 
+/* What rings in lines would be is not what they are. */
+static dfcclResult_t register_after_offer(uint32_t payload_offset, uint64_t place) {
+  df_stage s;
+  const df_announcement announcement = {.group_size = 2,
+                                        .n_blocks = 1,
+                                        .n_slots = 8,
+                                        .stride = 128,
+                                        .payload_offset = payload_offset};
+  stage_open(&s);
+  stage_offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
+  stage_offer_segment(&s, DF_FIRST_LINKS_SEGMENT, DF_PAGE, DF_SEGMENT_LINKS);
+  stage_announce(&s, COLL, &announcement);
+  stage_handle(
+      &s,
+      &(df_message){.kind = DF_MESSAGE_LINKS, .id = COLL, .a = DF_FIRST_LINKS_SEGMENT, .b = place},
+      -1);
+  dfcclResult_t result = dfcclRegisterAllReduce(s.context, 1, 1, dfcclInt8, dfcclSum, NULL);
+  stage_close(&s);
+  return result;
+}
+
+DF_TEST(failure, an_offer_of_lines_is_refused_where_there_are_none, 30) {
+  enum { EIGHT_SLOTS = 3, IN_LINES = 32 };
+  const uint32_t lines = DF_LINK_STAGED_OFFSET | DF_LINK_LINES;
+  RESULT(register_after_offer(DF_LINK_STAGED_OFFSET, EIGHT_SLOTS), dfcclSuccess);
+  RESULT(register_after_offer(DF_LINK_STAGED_OFFSET, EIGHT_SLOTS | IN_LINES), dfcclRemoteError);
+  RESULT(register_after_offer(lines, EIGHT_SLOTS | IN_LINES), dfcclSuccess);
+  RESULT(register_after_offer(lines, 64 | EIGHT_SLOTS | IN_LINES), dfcclRemoteError);
+}
+
 /* ---- deregistered inside its callback, which has not returned */
 
 typedef struct callback_gate {

@@ -336,7 +336,7 @@ DF_TEST(plans, every_algorithm_is_tested, 30) {
 /* Every element of the buffer belongs to exactly one message of one loop of one block. */
 DF_TEST(plans, shapes_cover_the_buffer, 30) {
   df_random random = {3};
-  uint64_t in_words = 0;
+  uint64_t in_words = 0, in_lines = 0;
   for (int i = 0; i < 20000; i++) {
     uint64_t count = df_random_next(&random) % (i % 3 ? 300 : 1 << 20);
     uint32_t element = 1u << df_random_below(&random, 4);
@@ -347,6 +347,7 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
                               .slots = 2u << df_random_below(&random, 5),
                               .flagged_max = (uint32_t)df_random_below(&random, 5000),
                               .words_max = i % 5 ? 0 : (uint32_t)df_random_below(&random, 5000),
+                              .lines_max = i % 7 ? 0 : (uint32_t)df_random_below(&random, 5000),
                               .block_min = 1 + df_random_next(&random) % 5000,
                               .max_blocks = 1 + (uint32_t)df_random_below(&random, DF_MAX_BLOCKS)};
     df_shape s;
@@ -369,10 +370,17 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
               "%llu bytes in each of %u loops travel in words", (unsigned long long)most,
               part->loops);
         CHECK(DF_ALIGN_UP(most, (uint64_t)8) * 2 <= s.stride, "words that do not fit their slot");
+      } else if (s.payload_offset & DF_LINK_LINES) {
+        CHECK(most <= limits.lines_max, "%llu bytes travel in lines", (unsigned long long)most);
+        CHECK(most + s.payload_offset - DF_LINK_LINES <= s.stride,
+              "a message that does not fit its slot");
+        CHECK(DF_DIV_UP(most, (uint64_t)DF_LINK_PAIR_PAYLOAD) * 2 * DF_LINK_LINE <= s.stride,
+              "lines that do not fit their slot");
       } else {
         CHECK(most + s.payload_offset <= s.stride, "a message that does not fit its slot");
       }
       in_words += s.payload_offset == DF_LINK_WORDS;
+      in_lines += s.payload_offset != DF_LINK_WORDS && s.payload_offset & DF_LINK_LINES;
       CHECK((uint64_t)part->chunk * element <= s.scratch_bytes || part->elements == 0,
             "block %u: a chunk of %u elements in %llu bytes of scratch memory", b, part->chunk,
             (unsigned long long)s.scratch_bytes);
@@ -381,6 +389,7 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
           (unsigned long long)count);
   }
   CHECK(in_words > 1000, "%llu parts travel in words", (unsigned long long)in_words);
+  CHECK(in_lines > 1000, "%llu parts travel in lines", (unsigned long long)in_lines);
 }
 
 /* ---- invariant 6 ---- */
