@@ -329,13 +329,13 @@ template <> struct df_bits_of<2> { typedef uint16_t type; };
 template <> struct df_bits_of<4> { typedef uint32_t type; };
 template <> struct df_bits_of<8> { typedef uint64_t type; };
 
-/* n elements, which are a vector's or fewer. */
+/* n elements, which are a vector's or fewer. One by one where that is no aligned vector: little
+ * code, since lines are for few. */
 template <class Element> DF_CORE uint4 df_load_some(const uint8_t *base, uint32_t at, uint32_t n) {
   typedef typename df_bits_of<sizeof(Element)>::type bits;
   const bits *p = (const bits *)base + at;
-  if (n == DF_VECTOR_BYTES / sizeof(Element))
-    return df_load_vector<sizeof(Element)>((const uint8_t *)p,
-                                           df_vector_grain(base, sizeof(Element)));
+  if (n == DF_VECTOR_BYTES / sizeof(Element) && (uintptr_t)p % DF_VECTOR_BYTES == 0)
+    return *(const uint4 *)df_global(p);
   df_word_pair v = {0, 0};
   DF_ROLLED
   for (uint32_t k = 0; k < n; k++) {
@@ -354,8 +354,8 @@ template <class Element>
 DF_CORE void df_store_some(uint8_t *base, uint32_t at, uint4 vector, uint32_t n) {
   typedef typename df_bits_of<sizeof(Element)>::type bits;
   bits *p = (bits *)base + at;
-  if (n == DF_VECTOR_BYTES / sizeof(Element)) {
-    df_store_vector<sizeof(Element)>((uint8_t *)p, vector, df_vector_grain(base, sizeof(Element)));
+  if (n == DF_VECTOR_BYTES / sizeof(Element) && (uintptr_t)p % DF_VECTOR_BYTES == 0) {
+    *(uint4 *)df_global(p) = vector;
     return;
   }
   df_word_pair v;
@@ -371,19 +371,13 @@ DF_CORE df_word_pair *df_line_at(const uint8_t *slot, const df_line_part *p, uin
                                    p->part * sizeof(df_word_pair));
 }
 
-/* A lane's vectors of a source. */
-template <class Element>
-DF_CORE void df_load_line_part(const df_span *span, const uint8_t *source, const df_line_part *p,
-                               uint4 *first, uint4 *second) {
-  if (source != span->received) {
-    *first = df_load_some<Element>(source, p->at[0], p->counts[0]);
-    *second = df_load_some<Element>(source, p->at[1], p->counts[1]);
-    return;
-  }
+/* A lane's vectors of what was received in lines. */
+DF_CORE void df_load_lines(const uint8_t *slot, const df_line_part *p, uint4 *first,
+                           uint4 *second) {
   df_word_pair lines[2] = {{0, 0}, {0, 0}};
-  if (p->is_moved) {
-    lines[0] = df_load_relaxed_pair(df_line_at(source, p, 0));
-    lines[1] = df_load_relaxed_pair(df_line_at(source, p, 1));
+  if (slot && p->is_moved) {
+    lines[0] = df_load_relaxed_pair(df_line_at(slot, p, 0));
+    lines[1] = df_load_relaxed_pair(df_line_at(slot, p, 1));
   }
   if (p->part == DF_LINE_VECTORS) lines[0].second = lines[1].first;
   memcpy(first, &lines[0], sizeof *first);
@@ -427,28 +421,22 @@ DF_CORE void df_move_lines(const df_lanes *lanes, const Operation &operation, df
   DF_ROLLED
   for (uint64_t base = 0; base < pairs * DF_PAIR_LANES; base += lanes->count) {
     const df_line_part p = df_line_part_of<element>(base + lanes->index, pairs, count);
-    uint4 first, second, other_first, other_second;
-    df_load_line_part<element>(&span, span.a, &p, &first, &second);
-    other_first = first;
-    other_second = second;
-    if (Operation::sources == 2)
-      df_load_line_part<element>(&span, span.b, &p, &other_first, &other_second);
+    uint4 received, next, moved = make_uint4(0, 0, 0, 0), last = moved;
+    df_load_lines(span.received, &p, &received, &next);
     DF_ROLLED
-    for (uint32_t k = 0; k < 2; k++) { /* the same code for both, which turn */
-      const uint4 v = df_combine_vector(operation, first, other_first);
-      first = second;
-      other_first = other_second;
-      second = v;
+    for (uint32_t k = 0; k < 2; k++) { /* the same code for both vectors */
+      const uint32_t at = k ? p.at[1] : p.at[0], n = k ? p.counts[1] : p.counts[0];
+      uint4 x = received, y = received;
+      if (span.a != span.received) x = df_load_some<element>(span.a, at, n);
+      if (Operation::sources == 2 && span.b != span.received)
+        y = df_load_some<element>(span.b, at, n);
+      last = df_combine_vector(operation, x, y);
+      if (span.slot && !span.flag) df_store_some<element>(span.slot, at, last, n);
+      if (span.store) df_store_some<element>(span.store, at, last, n);
+      received = next;
+      if (k == 0) moved = last;
     }
-    if (span.slot && span.flag) df_store_lines(span.slot, &p, first, second, span.flag);
-    if (span.slot && !span.flag) {
-      df_store_some<element>(span.slot, p.at[0], first, p.counts[0]);
-      df_store_some<element>(span.slot, p.at[1], second, p.counts[1]);
-    }
-    if (span.store) {
-      df_store_some<element>(span.store, p.at[0], first, p.counts[0]);
-      df_store_some<element>(span.store, p.at[1], second, p.counts[1]);
-    }
+    if (span.slot && span.flag) df_store_lines(span.slot, &p, moved, last, span.flag);
   }
 }
 

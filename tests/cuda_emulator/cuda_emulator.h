@@ -43,6 +43,7 @@ typedef struct cuda_emulator_kernel {
   void (*call)(const void *function, void **arguments);
   uint32_t max_threads, n_arguments;
   size_t argument_bytes[CUDA_EMULATOR_ARGUMENTS];
+  int loaded; /* the runtime was asked about it */
   struct cuda_emulator_kernel *next;
 } cuda_emulator_kernel;
 CUDA_EMULATOR_API void cuda_emulator_register(cuda_emulator_kernel *kernel);
@@ -51,11 +52,20 @@ CUDA_EMULATOR_API void cuda_emulator_register(cuda_emulator_kernel *kernel);
 typedef struct cuda_emulator_counts {
   uint64_t device_allocations, device_bytes, host_allocations, ipc_mappings, streams, events;
   uint64_t calls, launches, resident_blocks, most_resident_blocks;
+  uint64_t loading_launches; /* of a kernel that was not loaded before */
   uint64_t line_stores;      /* of a lane to two lines at a time (DF_LINES_MEET) */
   uint64_t waiting_grids;    /* no block of which has started */
   uint32_t primary_contexts; /* a bit for each device whose context exists */
 } cuda_emulator_counts;
 CUDA_EMULATOR_API void cuda_emulator_count(cuda_emulator_counts *counts);
+
+/* The latest launch. */
+typedef struct cuda_emulator_launch {
+  const char *kernel;
+  uint32_t blocks, threads;
+  int priority, non_blocking, remote_domain;
+} cuda_emulator_launch;
+CUDA_EMULATOR_API void cuda_emulator_latest_launch(cuda_emulator_launch *launch);
 
 /* The device is lost from now on: what runs on it stops, every call on it fails. */
 CUDA_EMULATOR_API void cuda_emulator_lose_device(int device);

@@ -13,8 +13,8 @@ void cuda_emulator_register(cuda_emulator_kernel *kernel) {
   pthread_mutex_unlock(&emulator.lock);
 }
 
-static const cuda_emulator_kernel *find_kernel(const void *function) {
-  const cuda_emulator_kernel *kernel = emulator.kernels;
+static cuda_emulator_kernel *find_kernel(const void *function) {
+  cuda_emulator_kernel *kernel = emulator.kernels;
   while (kernel && kernel->function != function) kernel = kernel->next;
   return kernel;
 }
@@ -23,7 +23,7 @@ static const cuda_emulator_kernel *find_kernel(const void *function) {
 
 typedef struct launch_wishes {
   int priority;
-  bool has_priority, cooperative;
+  bool has_priority, cooperative, remote_domain;
 } launch_wishes;
 
 static cudaError_t read_attributes(const cudaLaunchConfig_t *config, launch_wishes *wishes) {
@@ -32,6 +32,8 @@ static cudaError_t read_attributes(const cudaLaunchConfig_t *config, launch_wish
     switch ((int)a->id) {
     case cudaLaunchAttributeIgnore:
     case cudaLaunchAttributeMemSyncDomain:
+      wishes->remote_domain = a->val.memSyncDomain == cudaLaunchMemSyncDomainRemote;
+      break;
     case cudaLaunchAttributeMemSyncDomainMap:
       break;
     case cudaLaunchAttributePriority:
@@ -50,6 +52,14 @@ static cudaError_t read_attributes(const cudaLaunchConfig_t *config, launch_wish
     }
   }
   return cudaSuccess;
+}
+
+static cuda_emulator_launch latest; /* with the lock */
+
+void cuda_emulator_latest_launch(cuda_emulator_launch *to) {
+  pthread_mutex_lock(&emulator.lock);
+  *to = latest;
+  pthread_mutex_unlock(&emulator.lock);
 }
 
 static emulator_grid *make_grid(const cuda_emulator_kernel *kernel,
@@ -74,7 +84,7 @@ static emulator_grid *make_grid(const cuda_emulator_kernel *kernel,
 static cudaError_t launch(const cudaLaunchConfig_t *config, const void *function,
                           void **arguments) {
   launch_wishes wishes = {0};
-  const cuda_emulator_kernel *kernel = find_kernel(function);
+  cuda_emulator_kernel *kernel = find_kernel(function);
   if (!kernel) return cudaErrorInvalidDeviceFunction;
   const cudaError_t refused = read_attributes(config, &wishes);
   if (refused) return refused;
@@ -87,6 +97,15 @@ static cudaError_t launch(const cudaLaunchConfig_t *config, const void *function
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (wishes.cooperative && blocks > emulator.multiprocessors)
     return cudaErrorCooperativeLaunchTooLarge;
+  emulator.counts.loading_launches += !kernel->loaded;
+  kernel->loaded = 1;
+  latest =
+      (cuda_emulator_launch){.kernel = kernel->name,
+                             .blocks = (uint32_t)blocks,
+                             .threads = (uint32_t)threads,
+                             .priority = wishes.has_priority ? wishes.priority : stream->priority,
+                             .non_blocking = stream->non_blocking,
+                             .remote_domain = wishes.remote_domain};
   emulator_command *command = emulator_new_command(COMMAND_KERNEL);
   command->grid = make_grid(kernel, config, arguments);
   command->grid->device = stream->device;
@@ -133,8 +152,9 @@ EMULATOR_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void *function, di
 EMULATOR_EXPORT cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes,
                                                   const void *function) {
   EMULATOR_ENTER();
-  const cuda_emulator_kernel *kernel = find_kernel(function);
+  cuda_emulator_kernel *kernel = find_kernel(function);
   if (!kernel) return emulator_set_error(cudaErrorInvalidDeviceFunction);
+  kernel->loaded = 1;
   memset(attributes, 0, sizeof *attributes);
   attributes->maxThreadsPerBlock = (int)kernel->max_threads;
   attributes->ptxVersion = attributes->binaryVersion = 90;

@@ -5,6 +5,9 @@
  *     context that it had before, or none.
  *   - A closed context leaves nothing on the device, and takes nothing away that another process
  *     has mapped; nor does dfcclMemFree, also after a failure.
+ *   - The daemon is launched as it is said to be: at the greatest priority, on a stream that does
+ * not wait for the default one, as wide as the widest collective that has run, in the remote
+ * domain; every kernel is loaded before it is first launched.
  *   - A process whose launches wait for what they launch is told so.
  *   - Messages travel in lines where that is asked for, within a device and between devices whose
  *     link knows atomic accesses, and nowhere else; members that do not ask alike are told so.
@@ -66,6 +69,50 @@ DF_TEST(emulated_devices, the_current_context_stays_what_it_is, 120) {
     CHECK(counts.primary_contexts == (uint32_t)before, "contexts on devices of mask %x are left",
           counts.primary_contexts);
   }
+  nothing_is_left();
+}
+
+static void run_once(dfcclContext_t *ctxs, dfcclCollId_t id, void *memory, size_t bytes) {
+  for (int rank = 0; rank < RANKS; rank++) {
+    char *input = (char *)memory + (size_t)rank * 2 * bytes;
+    OK(dfcclRunAllReduce(ctxs[rank], id, input, input + bytes, NULL, NULL));
+  }
+  df_waiting_for("dfcclWait");
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(ctxs[rank], id));
+  df_waiting_for(NULL);
+}
+
+DF_TEST(emulated_devices, the_daemon_is_launched_as_promised, 60) {
+  enum { WIDE = 4000, BLOCKS = 3 };
+  dfcclContext_t ctxs[RANKS];
+  cuda_emulator_counts counts;
+  cuda_emulator_launch launch;
+  int least, greatest;
+  void *memory;
+  df_collective narrow = df_simple(COUNT / 10, RANKS), wide = df_simple(WIDE, RANKS);
+  setenv("DFCCL_MAX_BLOCKS", "3", 1);
+  setenv("DFCCL_BLOCK_MIN", "4096", 1);
+  CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  df_make_contexts(ctxs, RANKS, NULL);
+  df_register_all(ctxs, 0, &narrow);
+  df_register_all(ctxs, 1, &wide);
+  CUDA(cudaHostAlloc(&memory, (size_t)2 * RANKS * WIDE * sizeof(uint32_t), cudaHostAllocMapped));
+  memset(memory, 0, (size_t)2 * RANKS * WIDE * sizeof(uint32_t));
+  for (int c = 0; c < 2; c++) {
+    run_once(ctxs, (dfcclCollId_t)c, memory, (size_t)WIDE * sizeof(uint32_t));
+    cuda_emulator_latest_launch(&launch);
+    CHECK(strcmp(launch.kernel, "df_daemon_cuda") == 0, "%s was launched", launch.kernel);
+    CHECK(launch.blocks == (c == 0 ? 1 : BLOCKS), "collective %d: %u blocks", c, launch.blocks);
+    CHECK(launch.priority == greatest && greatest < least, "priority %d of %d to %d",
+          launch.priority, least, greatest);
+    CHECK(launch.non_blocking, "on a stream that waits for the default one");
+    CHECK(launch.remote_domain, "not in the remote domain");
+  }
+  cuda_emulator_count(&counts);
+  CHECK(counts.loading_launches == 0, "%llu launches loaded their kernel",
+        (unsigned long long)counts.loading_launches);
+  CUDA(cudaFreeHost(memory));
+  df_free_contexts(ctxs, RANKS);
   nothing_is_left();
 }
 

@@ -92,7 +92,7 @@ void df_sleep_ms(int milliseconds);
 uint64_t df_now_ns(void); /* CLOCK_MONOTONIC */
 double df_seconds(void);  /* the same */
 /* How many times slower this build is than a plain one, roughly: 1, or more under a sanitizer or
- * an emulator. */
+ * an emulator, or what TEST_SLOWDOWN says. */
 int df_slowdown(void);
 /* Do the tests run under an emulator, as those of a cross build? */
 bool df_is_emulated(void);
