@@ -77,7 +77,7 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
     target = runs_ahead(coll) && coll->descriptor->direct_min > shape->stride
                  ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
                  : 0;
-  if (!context->ops->host_sees_links || n_slots == DF_MIN_LINK_SLOTS ||
+  if (!context->ops->host_sees_links || settings->slots == DF_MIN_LINK_SLOTS ||
       context->arena.used_bytes >= (uint64_t)settings->ring_budget)
     return n_slots;
   /* The power of two nearest to the target, in proportion. */

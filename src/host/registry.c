@@ -237,6 +237,10 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
   df_shape_limits limits = df_choice_limits(choice, context->shape_limits);
   df_shape_make(&coll->shape, coll->plan, coll->count, (uint32_t)df_type_size(coll->type), &limits);
+  /* Where ranks share cores, many rings of large slots are more than their part of the caches:
+   * receivers take more slots than these where they are not (ring_slots in link_setup.c). */
+  if (coll->shape.stride > DF_PAGE + DF_CACHE_LINE && df_is_crowded(context, coll->n))
+    coll->shape.n_slots = DF_MAX(coll->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
   /* Loops are counted in 32 bits: only tiny slots and enormous counts go beyond. */
   const df_part *part = &coll->shape.parts[0];
   uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;

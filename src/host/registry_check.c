@@ -52,8 +52,7 @@ static int in_one_process(dfcclContext_t context, const dfcclCollOptions_t *opti
   return 1;
 }
 
-/* The same answer on every member: all have the cards of all ranks. */
-static uint32_t is_crowded(const dfcclContext_t context, uint32_t n) {
+uint32_t df_is_crowded(const dfcclContext_t context, uint32_t n) {
   return context->settings.backend == dfcclBackendCpu && n >= 2 * context->n_cores;
 }
 
@@ -82,7 +81,7 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
                           .bytes = df_larger_buffer(r->operation, n, r->count, (uint32_t)element),
                           .memory = in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS
                                                                            : DF_MEMORY_HOST,
-                          .crowded = is_crowded(context, n),
+                          .crowded = df_is_crowded(context, n),
                           .split = (uint32_t)context->settings.split};
   if (!df_choose(&context->settings.tuning, &question, choice))
     return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have",
