@@ -202,14 +202,14 @@ static void wake_waiters_unlocked(dfcclContext_t context) {
   if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
 }
 
-uint32_t df_complete_untold(dfcclContext_t context, uint32_t collective,
-                            const df_noted_bells *bells) {
+int df_complete_untold(dfcclContext_t context, uint32_t collective, const df_noted_bells *bells) {
   uint32_t finished = reap_untold(context, collective);
   df_wake_fence_unlocked(); /* before the looks at who sleeps: reaping has let go of the lock */
   df_ring_noted(bells);
   if (finished > 0 && df_load_relaxed_u32(&context->sleeping_waiters))
     df_bell_wake(context->work_bell);
-  return finished;
+  /* Listed: runs of a failed collective that waited for this one, perhaps. */
+  return finished > 0 && !df_load_relaxed_u32(&context->has_listed);
 }
 
 static int has_callbacks(const dfcclContext_t context) {

@@ -122,7 +122,7 @@ static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
     context->ops->submitted(context, 0, 1); /* the fence is as good as an unlock's */
     return;
   }
-  if (df_complete_untold(context, coll->index, &bells) == 0) df_ring_poller(context);
+  if (!df_complete_untold(context, coll->index, &bells)) df_ring_poller(context);
 }
 
 /*

@@ -64,13 +64,13 @@ void df_visit(dfcclContext_t context, df_driver *driver) {
   df_system_add_u32(&context->visitors, 1);
 }
 
-/* What the daemon has to do, if it is one thing, is probably what is waited for. Returns whether a
- * callback was left, which is the caller's: nobody was told of it. */
+/* What the daemon has to do, if it is one thing, is probably what is waited for. Returns whether it
+ * was done and nothing is left to do for it, callbacks included. */
 static inline int take_last_turn(dfcclContext_t context) {
   uint32_t collective;
   df_noted_bells bells;
   return context->ops->last_turn && context->ops->last_turn(context, &collective, &bells) &&
-         df_complete_untold(context, collective, &bells) == 0;
+         df_complete_untold(context, collective, &bells);
 }
 
 /* Returns how many visits the caller has to give back. None was made by a thread that found what it
@@ -83,7 +83,7 @@ static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condi
   df_driver driver;
   uint32_t yields = 0, turns = 0;
   if (is_true(condition)) return 0;
-  if (!take_last_turn(context) && is_true(condition)) return 0;
+  if (take_last_turn(context) && is_true(condition)) return 0;
   driver.visits = 0;
   ops->drive_begin(context, &driver);
   for (;;) {
