@@ -73,6 +73,10 @@ static struct {
   size_t bytes;
 } advised;
 
+/* A sanitizer's runtime calls it too, before it can watch anything. */
+#if defined(__clang__)
+__attribute__((disable_sanitizer_instrumentation))
+#endif
 long __wrap_sysconf(int name) {
   return name == _SC_PAGESIZE && pages_of != 0 ? pages_of : __real_sysconf(name);
 }
