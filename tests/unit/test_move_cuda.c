@@ -144,6 +144,19 @@ typedef struct area {
   uint8_t *a, *b, *store, *slot, *expected;
 } area;
 
+static area allocate_area(void) {
+  return (area){allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8),
+                allocate(MOST * 8)};
+}
+
+static void free_area(const area *m) {
+  free(m->a);
+  free(m->b);
+  free(m->store);
+  free(m->slot);
+  free(m->expected);
+}
+
 /* One move at chance's choice of lanes, count, addresses and destinations. */
 static void check_shape(df_random *random, area *m, dfcclDataType_t type, int op) {
   static const uint32_t lanes[] = {1, 3, 32, 96};
@@ -173,16 +186,11 @@ static void check_shape(df_random *random, area *m, dfcclDataType_t type, int op
 
 DF_TEST(move_cuda, any_lanes_count_address_destination, 120) {
   df_random random = {21};
-  area m = {allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8),
-            allocate(MOST * 8)};
+  area m = allocate_area();
   for (int type = 0; type < DF_DATA_TYPES; type++)
     for (int op = 0; op < OPERATORS; op++)
       for (int i = 0; i < 150; i++) check_shape(&random, &m, (dfcclDataType_t)type, op);
-  free(m.a);
-  free(m.b);
-  free(m.store);
-  free(m.slot);
-  free(m.expected);
+  free_area(&m);
 }
 
 /* ---- Words */
@@ -266,18 +274,13 @@ static void check_words_shape(df_random *random, area *m, uint64_t *in, uint64_t
 
 DF_TEST(move_cuda, words, 120) {
   df_random random = {22};
-  area m = {allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8),
-            allocate(MOST * 8)};
+  area m = allocate_area();
   uint64_t *in = (uint64_t *)allocate(WORDS * 8), *out = (uint64_t *)allocate(WORDS * 8);
   for (int type = 0; type < DF_DATA_TYPES; type++)
     for (int op = 0; op < OPERATORS; op++)
       for (int i = 0; i < 150; i++)
         check_words_shape(&random, &m, in, out, (dfcclDataType_t)type, op);
-  free(m.a);
-  free(m.b);
-  free(m.store);
-  free(m.slot);
-  free(m.expected);
+  free_area(&m);
   free(in);
   free(out);
 }
@@ -377,18 +380,13 @@ static uint8_t *allocate_lines(void) {
 
 DF_TEST(move_cuda, lines, 120) {
   df_random random = {23};
-  area m = {allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8), allocate(MOST * 8),
-            allocate(MOST * 8)};
+  area m = allocate_area();
   uint8_t *in = allocate_lines(), *out = allocate_lines();
   for (int type = 0; type < DF_DATA_TYPES; type++)
     for (int op = 0; op < OPERATORS; op++)
       for (int i = 0; i < 150; i++)
         check_lines_shape(&random, &m, in, out, (dfcclDataType_t)type, op);
-  free(m.a);
-  free(m.b);
-  free(m.store);
-  free(m.slot);
-  free(m.expected);
+  free_area(&m);
   free(in);
   free(out);
 }
