@@ -117,19 +117,20 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
 
 #if !defined(__CUDACC__)
 /*
- * The first turn of a run that was not submitted by an SQE: its submitter executes the block, and
- * nothing else is there to do, neither in the SQ nor in the task queue. The collective has this one
- * block. Nothing is waited for: what cannot go on now goes into the task queue. Returns 1 when the
- * run is done; no CQE tells of it. The bells of peers are still to be rung.
+ * The first turn of a run that was not submitted by an SQE: its submitter executes the block, whose
+ * SQ is empty and whose task queue does not have the collective, which has this one block. Nothing
+ * is waited for: what cannot go on now goes into the task queue. So messages leave when runs are
+ * submitted, and of several collectives it does not matter which one peers begin with. Whose turn
+ * it is among those in the task queue stays as it was. Returns 1 when the run is done; no CQE tells
+ * of it. The bells of peers are still to be rung.
  */
 static inline int df_daemon_first_turn(df_block *block, uint32_t collective, df_lanes *lanes) {
   df_descriptor *desc = block->device->descriptors[collective];
   int progressed = 0;
-  DF_ASSERT(block->tasks.length == 0);
+  DF_ASSERT(block->tasks.pending[collective] == 0);
   DF_ASSERT(desc->n_blocks == 1);
   df_scheduler_note_new(block);
   df_scheduler_choose(block, collective, lanes);
-  block->place = 0;
   block->spin_limit = 0; /* nothing is polled, whatever has succeeded before */
   if (df_daemon_execute(block, desc, lanes, &progressed) == DF_STEP_DONE) {
     df_daemon_end_run(block, desc);
@@ -146,19 +147,17 @@ static inline int df_daemon_first_turn(df_block *block, uint32_t collective, df_
 }
 
 /*
- * The last turn of a run that somebody waits for: the waiter executes the block, whose task queue
- * holds nothing but one collective that has no other block. A turn like any other, but if the run
- * is done no CQE tells of it, and the bells of peers are still to be rung. Returns 1 then.
+ * The last turn of a run, by a waiter: it executes the block, and the collective, which has no
+ * other block, is the one that df_scheduler_next tells. A turn like any other, but if the run is
+ * done no CQE tells of it, and the bells of peers are still to be rung. Returns 1 then.
  */
-static inline int df_daemon_last_turn(df_block *block, df_lanes *lanes) {
-  uint32_t collective = block->tasks.order[0];
+static inline int df_daemon_last_turn(df_block *block, uint32_t collective, df_lanes *lanes) {
   df_descriptor *desc = block->device->descriptors[collective];
   int progressed = 0;
-  DF_ASSERT(block->tasks.length == 1);
+  DF_ASSERT(block->tasks.order[block->place] == collective);
   DF_ASSERT(desc->n_blocks == 1);
   df_scheduler_choose(block, collective, lanes);
-  block->place = 0;
-  block->spin_limit = df_scheduler_spin_limit(&block->device->tunables, 0);
+  block->spin_limit = df_scheduler_spin_limit(&block->device->tunables, block->place);
   df_step_result result = df_daemon_execute(block, desc, lanes, &progressed);
   if (result == DF_STEP_DONE) {
     df_daemon_end_run(block, desc);

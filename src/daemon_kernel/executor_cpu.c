@@ -7,6 +7,8 @@
 enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
 /* Within one collective, which is not given up yet, the core is not given away at every poll. */
 enum { DF_LEAST_YIELD_POLLS = 16 };
+/* Collectives in the task queue before submitters leave theirs to those who drive. */
+enum { DF_FIRST_TURNS_AHEAD = 16 };
 
 static int try_own(df_executor_block *eb) {
   return df_load_relaxed_u32(&eb->owner) == 0 && df_system_claim_u32(&eb->owner, 0, 1);
@@ -200,16 +202,25 @@ void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
   df_bell_wake(&executor->idle_bell);
 }
 
-int df_executor_claim_first_turn(df_executor *executor) {
-  df_executor_block *eb = &executor->blocks[0];
-  df_block *block = eb->block;
-  if (!df_load_relaxed_u32(&block->running) || df_load_relaxed_u32(&block->tasks.length) != 0 ||
-      !try_own(eb))
+/* [owner] May a submitter execute a run of the collective here and now? Not before what is in the
+ * SQ, first in, first out; not while an earlier run of it is in the task queue, for that is the one
+ * that a turn would execute; and by priority only where nothing else is. */
+static int takes_first_turn(const df_block *block, uint32_t collective) {
+  if (!df_load_relaxed_u32(&block->running) ||
+      df_sq_has_entry(&block->device->sq, block->read_index))
     return 0;
-  /* Looked at again by its owner, and with the SQ: what is there came before. */
-  if (df_load_relaxed_u32(&block->running) && block->tasks.length == 0 &&
-      !df_sq_has_entry(&block->device->sq, block->read_index))
-    return 1;
+  return block->tasks.length == 0 ||
+         (block->tasks.length < DF_FIRST_TURNS_AHEAD && block->tasks.pending[collective] == 0 &&
+          !df_load_relaxed_u32(&block->device->by_priority));
+}
+
+int df_executor_claim_first_turn(df_executor *executor, uint32_t collective) {
+  df_executor_block *eb = &executor->blocks[0];
+  const df_block *block = eb->block;
+  if (!df_load_relaxed_u32(&block->running) ||
+      df_load_relaxed_u32(&block->tasks.length) >= DF_FIRST_TURNS_AHEAD || !try_own(eb))
+    return 0;
+  if (takes_first_turn(block, collective)) return 1;
   disown(eb);
   return 0;
 }
@@ -239,25 +250,26 @@ static void note_activity(df_executor *executor) {
   df_store_relaxed_u32(&executor->activity, df_load_relaxed_u32(&executor->activity) + 1);
 }
 
-/* [owner] Has the block, which is on the device, one thing to do, and has that no other block? */
-static int has_one_task(df_block *block) {
+/* [owner] Is what the block, which is on the device, would pick next a collective that has no other
+ * block? */
+static int takes_last_turn(df_block *block, uint32_t *collective) {
   const df_device *device = block->device;
-  if (block->tasks.length != 1 || df_load_relaxed_u32(&device->by_priority)) return 0;
-  return device->descriptors[block->tasks.order[0]]->n_blocks == 1;
+  if (block->tasks.length == 0 || df_load_relaxed_u32(&device->by_priority)) return 0;
+  *collective = df_scheduler_next(block);
+  return device->descriptors[*collective]->n_blocks == 1;
 }
 
 int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_bells *bells) {
   df_executor_block *eb = &executor->blocks[0];
   df_block *block = eb->block;
   int done = 0;
-  if (df_load_relaxed_u32(&block->tasks.length) > 1 || !try_own(eb)) return 0;
+  if (!try_own(eb)) return 0;
   expect_waiter(executor);
   if (df_load_relaxed_u32(&block->running)) {
     if (block->tasks.length == 0 && df_scheduler_fetch(block))
       executor->host.between_turns(executor->host.host);
-    if (has_one_task(block)) {
-      *collective = block->tasks.order[0];
-      done = df_daemon_last_turn(block, &eb->lanes);
+    if (takes_last_turn(block, collective)) {
+      done = df_daemon_last_turn(block, *collective, &eb->lanes);
       if (done) {
         df_cores_progressed(&eb->cores);
         take_bells(eb, bells);

@@ -84,9 +84,10 @@ static inline void df_ring_noted(const df_noted_bells *noted) {
 }
 
 /* May the caller take the first turn of a run, which goes through no SQ then? Returns 1 if block 0
- * is on the device, was executed by nobody and has nothing else to do: it is the caller's now, and
- * waits for df_executor_first_turn. Never waits. */
-int df_executor_claim_first_turn(df_executor *executor);
+ * is on the device, was executed by nobody, and would lose no order: nothing is in the SQ, no
+ * earlier run of the collective is in the task queue, and nothing else either where priorities
+ * count. The block is the caller's now, and waits for df_executor_first_turn. Never waits. */
+int df_executor_claim_first_turn(df_executor *executor, uint32_t collective);
 
 /* Takes it: of a run whose arguments are recorded, of a collective that has one block, and
  * whose earlier runs are through. Gives the block back. Returns 1 when the run is done, and no CQE
@@ -95,9 +96,9 @@ int df_executor_claim_first_turn(df_executor *executor);
 int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells);
 
 /* A waiter's attempt to finish what it waits for without becoming a driver: if block 0 is on the
- * device, is executed by nobody and has one collective to execute, the caller executes it for one
- * turn. Returns 1 when that completed a run of *collective, and no CQE tells of it: the bells are
- * to be rung. 0: whatever happened is told as ever. */
+ * device and is executed by nobody, and the collective that is next there has no other block, the
+ * caller executes it for one turn. Returns 1 when that completed a run of *collective, and no CQE
+ * tells of it: the bells are to be rung. 0: whatever happened is told as ever. */
 int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_bells *bells);
 
 /* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,

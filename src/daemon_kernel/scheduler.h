@@ -120,6 +120,12 @@ DF_CORE void df_scheduler_choose(df_block *block, uint32_t collective, const df_
   block->picked = slot;
 }
 
+/* The collective at the place that is next, in turn; there is one. */
+DF_CORE uint32_t df_scheduler_next(df_block *block) {
+  if (block->place >= block->tasks.length) block->place = 0;
+  return block->tasks.order[block->place];
+}
+
 /* Chooses the next collective and loads its context. picked is NULL when there is none. */
 DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
   uint64_t read = block->read_index;
@@ -128,12 +134,13 @@ DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
   df_lanes_note_time(lanes, DF_TIMED_FETCH, block->read_index - read);
   block->picked = NULL;
   if (block->tasks.length == 0) return;
-  if (block->place >= block->tasks.length) block->place = 0;
+  uint32_t collective = df_scheduler_next(block);
   if (df_load_relaxed_u32(&block->device->by_priority) && ++block->picks >= DF_FAIR_PICKS) {
     block->picks = 0;
     block->place = df_scheduler_fair_place(block);
+    collective = block->tasks.order[block->place];
   }
-  df_scheduler_choose(block, block->tasks.order[block->place], lanes);
+  df_scheduler_choose(block, collective, lanes);
   block->spin_limit = df_scheduler_spin_limit(&block->device->tunables, block->place);
 }
 

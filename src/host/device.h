@@ -77,7 +77,7 @@ typedef struct df_device_ops {
 
   /* The first turn of a run by its submitter, see executor_cpu.h: claimed under the lock, taken
    * without it. NULL: none. */
-  int (*claim_first_turn)(dfcclContext_t context);
+  int (*claim_first_turn)(dfcclContext_t context, uint32_t collective);
   int (*first_turn)(dfcclContext_t context, uint32_t collective, df_noted_bells *bells);
   /* The last turn by who waits; the same without the lock. NULL: none. */
   int (*last_turn)(dfcclContext_t context, uint32_t *collective, df_noted_bells *bells);

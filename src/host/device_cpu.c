@@ -120,8 +120,8 @@ static void stop(dfcclContext_t context) {
   if (state_of(context)) df_executor_stop(&state_of(context)->executor);
 }
 
-static int claim_first_turn(dfcclContext_t context) {
-  return df_executor_claim_first_turn(&state_of(context)->executor);
+static int claim_first_turn(dfcclContext_t context, uint32_t collective) {
+  return df_executor_claim_first_turn(&state_of(context)->executor, collective);
 }
 
 static int first_turn(dfcclContext_t context, uint32_t collective, df_noted_bells *bells) {

@@ -103,12 +103,14 @@ static inline int push(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * [lock] A short run that nothing is before is begun by its submitter, once it has let go of the
- * lock: it needs no SQE, and no CQE either where it is done without waiting. Runs with a callback
- * go the long way: whoever takes their CQE runs it. Returns 1 if the block is the submitter's.
+ * [lock] A short run that keeps nothing from its turn is begun by its submitter, once it has let go
+ * of the lock: it needs no SQE, and no CQE either where it is done without waiting. Runs with a
+ * callback go the long way: whoever takes their CQE runs it. Returns 1 if the block is the
+ * submitter's.
  */
 static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int has_callback) {
-  if (!coll->first_turn || has_callback || !context->ops->claim_first_turn(context)) return 0;
+  if (!coll->first_turn || has_callback || !context->ops->claim_first_turn(context, coll->index))
+    return 0;
   count_admission(context, coll);
   return 1;
 }

@@ -64,8 +64,8 @@ void df_visit(dfcclContext_t context, df_driver *driver) {
   df_system_add_u32(&context->visitors, 1);
 }
 
-/* What the daemon has to do, if it is one thing, is probably what is waited for. Returns whether it
- * was done and nothing is left to do for it, callbacks included. */
+/* What the daemon has to do next may well be what is waited for. Returns whether it was done and
+ * nothing is left to do for it, callbacks included. */
 static inline int take_last_turn(dfcclContext_t context) {
   uint32_t collective;
   df_noted_bells bells;
@@ -83,7 +83,9 @@ static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condi
   df_driver driver;
   uint32_t yields = 0, turns = 0;
   if (is_true(condition)) return 0;
-  if (take_last_turn(context) && is_true(condition)) return 0;
+  while (turns++ < DF_VISIT_TURNS && take_last_turn(context))
+    if (is_true(condition)) return 0;
+  turns = 0;
   driver.visits = 0;
   ops->drive_begin(context, &driver);
   for (;;) {

@@ -1,8 +1,8 @@
 /*
- * Promise: a short run that nothing is before is begun by the thread that submits it, and is done
- * when dfcclRun* returns if it needs nothing more (DFCCL_FIRST_TURN_MAX). What it lacks is waited
- * for by the daemon, whether or not anybody waits for the run. Results, order and counters are
- * those of any other run.
+ * Promise: a short run is begun by the thread that submits it, whatever else is under way, and is
+ * done when dfcclRun* returns if it needs nothing more (DFCCL_FIRST_TURN_MAX). What it lacks is
+ * waited for by the daemon, whether or not anybody waits for the run. Results, order and counters
+ * are those of any other run.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -81,6 +81,41 @@ static void nobody_waits(const char *most_bytes) {
 
 DF_TEST(first_turn, nobody_waits, 60) { nobody_waits("4096"); }
 DF_TEST(first_turn, nobody_waits_without_first_turns, 60) { nobody_waits("0"); }
+
+/* Rank 0's first collective lacks a message of rank 1, and stays in the task queue: its second one,
+ * of which it is the root, is begun nevertheless, and done on return more often than by chance.
+ * Rank 1 gets both in the other order. */
+DF_TEST(first_turn, beside_others, 60) {
+  if (df_on_cuda()) DF_SKIP("the CPU device only");
+  enum { ROUNDS = 2000, LEAST = 100 };
+  dfcclContext_t ctxs[2];
+  int done_on_return = 0;
+  df_make_contexts(ctxs, 2, NULL);
+  for (int rank = 0; rank < 2; rank++)
+    for (int root = 0; root < 2; root++)
+      OK(dfcclRegisterBroadcast(ctxs[rank], (dfcclCollId_t)root, 2, dfcclInt32, root, NULL));
+  for (int32_t round = 0; round < ROUNDS; round++) {
+    int32_t buffers[2][2][2] = {{{round, 10}, {-1, -1}}, {{-1, -1}, {round, 21}}};
+    int done = 0;
+    OK(dfcclRunBroadcast(ctxs[0], 1, NULL, buffers[0][1], NULL, NULL));
+    OK(dfcclRunBroadcast(ctxs[0], 0, buffers[0][0], buffers[0][0], NULL, NULL));
+    OK(dfcclTest(ctxs[0], 0, &done));
+    done_on_return += done;
+    OK(dfcclRunBroadcast(ctxs[1], 0, NULL, buffers[1][0], NULL, NULL));
+    OK(dfcclWait(ctxs[1], 0));
+    OK(dfcclRunBroadcast(ctxs[1], 1, buffers[1][1], buffers[1][1], NULL, NULL));
+    for (int rank = 0; rank < 2; rank++) OK(dfcclWaitAll(ctxs[rank]));
+    for (int root = 0; root < 2; root++)
+      CHECK(buffers[1 - root][root][0] == round && buffers[1 - root][root][1] == 10 + 11 * root,
+            "round %d, root %d: %d, %d", round, root, buffers[1 - root][root][0],
+            buffers[1 - root][root][1]);
+  }
+  fprintf(stderr, "first turn: %d of %d runs were done on return beside another\n", done_on_return,
+          ROUNDS);
+  CHECK(done_on_return >= LEAST, "only %d of %d runs were done on return", done_on_return, ROUNDS);
+  for (int rank = 0; rank < 2; rank++) expect_counted(ctxs[rank], 2 * ROUNDS);
+  df_free_contexts(ctxs, 2);
+}
 
 /* A run without a callback is not finished before an earlier run's callback has returned: counts of
  * finished runs go in order, or who waits for the earlier run only would return too soon. */

@@ -118,13 +118,14 @@ BUGS = [
     # Was real, too: an older index of the consumer is that of a slot that is free again.
     ("a free slot of the CQ is taken for the next one", [(CQ, "  if (cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)\n    return df_load", "  if (!PLANTED && cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)\n    return df_load")]),
     # First turns by submitters.
-    ("a first turn is taken of a block that another thread executes", [(EXECUTOR, "      !try_own(eb))\n    return 0;",
-     "      (!PLANTED && !try_own(eb)))\n    return 0;")]),
+    ("a first turn is taken of a block that another thread executes", [(EXECUTOR, ">= DF_FIRST_TURNS_AHEAD || !try_own(eb))",
+     ">= DF_FIRST_TURNS_AHEAD || (!PLANTED && !try_own(eb)))")]),
+    ("a first turn is taken before earlier runs in the task queue", [(EXECUTOR, "block->tasks.pending[collective] == 0 &&", "(PLANTED || block->tasks.pending[collective] == 0) &&")]),
     ("peers are not rung after a first or last turn", [(SUBMIT, "    df_ring_noted(&bells);", "    if (!PLANTED) df_ring_noted(&bells);"), (COMPLETION, "  df_ring_noted(bells);", "  if (!PLANTED) df_ring_noted(bells);")]),
     ("peers are rung without a fence after a first or last turn", [(SUBMIT, "    df_wake_fence(); /* after what it has", "    if (!PLANTED) df_wake_fence(); /* after what it has"), (COMPLETION, "  df_wake_fence_unlocked(); /* before the looks", "  if (!PLANTED) df_wake_fence_unlocked(); /* before the looks")]),
     ("a run that is stuck in its first turn is not queued", [(DAEMON, "  df_scheduler_enqueue(block, collective);\n  if", "  if (!PLANTED) df_scheduler_enqueue(block, collective);\n  if")]),
     # Last turns by waiters.
-    ("a last turn is taken of a block that another thread executes", [(EXECUTOR, "> 1 || !try_own(eb)) return 0;", "> 1 || (!PLANTED && !try_own(eb))) return 0;")]),
+    ("a last turn is taken of a block that another thread executes", [(EXECUTOR, "int done = 0;\n  if (!try_own(eb)) return 0;", "int done = 0;\n  if (!PLANTED && !try_own(eb)) return 0;")]),
     ("a run stays in the task queue after its last turn", [(DAEMON, "    df_scheduler_retire(block);\n    df_count(&block->stats.cqes_written, 1); /* as if */", "    if (!PLANTED) df_scheduler_retire(block);\n    df_count(&block->stats.cqes_written, 1); /* as if */")]),
     # Of schedules that end (endings.c).
     ends("a cancellation is not observed", STEP, "  if (DF_UNLIKELY(df_lanes_attend(lanes) &&", "  if (DF_UNLIKELY(!PLANTED && df_lanes_attend(lanes) &&"),
