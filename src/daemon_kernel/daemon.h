@@ -91,7 +91,7 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
     status = df_load_relaxed_u32(&desc->counters->blocks_gave_up[slot]);
   }
   df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], 0);
-  df_cqe cqe = {collective, status};
+  df_cqe cqe = {collective, status, slot};
   df_count(&block->stats.cqes_written, 1); /* before: who has seen the CQE finds it counted */
   df_lanes_start_timer(lanes);
   df_cq_push_mpsc(&block->device->cq, block->index, cqe);

@@ -87,31 +87,6 @@ static int pop(dfcclContext_t context, df_cqe *cqe) {
   return 0;
 }
 
-/* [lock] The next run that is through, with its status. Returns NULL when there is none. */
-static df_coll *take(dfcclContext_t context, df_run *run, dfcclResult_t *status) {
-  df_cqe cqe;
-  df_coll *coll;
-  if (pop(context, &cqe)) {
-    coll = context->by_index[cqe.collective];
-    DF_ASSERT(coll != NULL);
-    /* Two blocks' CQEs of one collective may be seen in either order: what follows a failed run has
-     * failed too. */
-    if (cqe.status != 0) coll->device_status = (dfcclResult_t)cqe.status;
-    *status = coll->device_status;
-    *run = retire(context, coll);
-  } else if (context->device_lost && (coll = stranded(context)) != NULL) {
-    *status = coll->device_status = coll->failed;
-    *run = retire(context, coll);
-  } else if (context->has_listed && (coll = failed_waiting(context)) != NULL) {
-    *status = coll->failed;
-    *run = df_backlog_pop(context, coll);
-  } else {
-    return NULL;
-  }
-  note_taken(context, coll, run, *status);
-  return coll;
-}
-
 /* [lock] The run's callback, if any, has returned. The context's count goes first: a thread that
  * sees its collective complete, without the lock, finds the context no busier than that. */
 static inline void finish(dfcclContext_t context, df_coll *coll) {
@@ -161,18 +136,75 @@ static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_
   return 0;
 }
 
+/* [lock] The oldest run that the daemon holds of this collective is through. Returns 1 if it was
+ * finished. */
+static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
+  df_run run = retire(context, coll);
+  note_taken(context, coll, &run, status);
+  return conclude(context, coll, &run, status);
+}
+
+/* [lock] Runs that the daemon gave up follow those that succeeded: they are through when all before
+ * them are. */
+static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
+  uint32_t finished = 0;
+  while (coll->n_given_up > 0 && coll->retired >= coll->first_given_up) {
+    coll->n_given_up--;
+    finished += end_oldest(context, coll, coll->failed);
+  }
+  return finished;
+}
+
+/*
+ * [lock] The daemon tells of a run. Runs end in order, and once one was given up all later ones
+ * are; but what tells of them, two blocks' CQEs or a CQE and a thread's own last turn, comes in any
+ * order. So a success is the oldest run's, whose ever it is, and a failure has to wait for its
+ * turn.
+ */
+static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) {
+  uint32_t finished = end_oldest(context, coll, dfcclSuccess);
+  if (DF_UNLIKELY(coll->n_given_up > 0)) finished += end_given_up(context, coll);
+  return finished;
+}
+
+static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll, const df_cqe *cqe) {
+  uint64_t ahead = (cqe->run + DF_RUNS_AHEAD - coll->retired % DF_RUNS_AHEAD) % DF_RUNS_AHEAD;
+  uint64_t run = coll->retired + ahead;
+  DF_ASSERT(run < coll->admitted);
+  DF_ASSERT(coll->failed != dfcclSuccess);
+  if (coll->n_given_up++ == 0 || run < coll->first_given_up) coll->first_given_up = run;
+  return end_given_up(context, coll);
+}
+
+/* [lock] The next thing that tells of runs. Returns 0 when there is none. */
+static int take(dfcclContext_t context, uint32_t *finished) {
+  df_cqe cqe;
+  df_coll *coll;
+  if (pop(context, &cqe)) {
+    coll = context->by_index[cqe.collective];
+    DF_ASSERT(coll != NULL);
+    *finished +=
+        DF_LIKELY(cqe.status == 0) ? end_success(context, coll) : end_failure(context, coll, &cqe);
+  } else if (context->device_lost && (coll = stranded(context)) != NULL) {
+    *finished += end_oldest(context, coll, coll->failed);
+  } else if (context->has_listed && (coll = failed_waiting(context)) != NULL) {
+    df_run run = df_backlog_pop(context, coll);
+    note_taken(context, coll, &run, coll->failed);
+    *finished += conclude(context, coll, &run, coll->failed);
+  } else {
+    return 0;
+  }
+  return 1;
+}
+
 /* Takes everything that is through. Returns how many runs were finished. */
 static uint32_t reap(dfcclContext_t context) {
-  df_run run;
-  dfcclResult_t status;
-  df_coll *coll;
   uint32_t finished = 0;
   if (!df_cq_has_entry(&context->device->cq) && !df_load_relaxed_u32(&context->has_listed) &&
       !df_load_relaxed_u32(&context->device_lost))
     return 0;
   pthread_mutex_lock(&context->lock);
-  while ((coll = take(context, &run, &status)) != NULL)
-    finished += conclude(context, coll, &run, status);
+  while (take(context, &finished)) continue;
   pthread_mutex_unlock(&context->lock);
   return finished;
 }
@@ -180,15 +212,14 @@ static uint32_t reap(dfcclContext_t context) {
 /* What has no CQE. */
 static uint32_t reap_untold(dfcclContext_t context, uint32_t collective) {
   pthread_mutex_lock(&context->lock);
-  df_coll *coll = context->by_index[collective];
   df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
-  /* Later ones may be through as well, and one of their CQEs may have been taken for this one's. */
-  df_run run = retire(context, coll);
-  dfcclResult_t status = coll->device_status;
-  note_taken(context, coll, &run, status);
-  uint32_t finished = conclude(context, coll, &run, status);
+  uint32_t finished = end_success(context, context->by_index[collective]);
   pthread_mutex_unlock(&context->lock);
   return finished;
+}
+
+static int has_callbacks(const dfcclContext_t context) {
+  return df_observe_u64(&context->callbacks.head) != df_observe_u64(&context->callbacks.tail);
 }
 
 static void wake_waiters(dfcclContext_t context) {
@@ -208,12 +239,8 @@ int df_complete_untold(dfcclContext_t context, uint32_t collective, const df_not
   df_ring_noted(bells);
   if (finished > 0 && df_load_relaxed_u32(&context->sleeping_waiters))
     df_bell_wake(context->work_bell);
-  /* Listed: runs of a failed collective that waited for this one, perhaps. */
-  return finished > 0 && !df_load_relaxed_u32(&context->has_listed);
-}
-
-static int has_callbacks(const dfcclContext_t context) {
-  return df_observe_u64(&context->callbacks.head) != df_observe_u64(&context->callbacks.tail);
+  /* Runs of a failed collective may have waited for this one: listed, or given up. */
+  return finished > 0 && !df_load_relaxed_u32(&context->has_listed) && !has_callbacks(context);
 }
 
 /* The completer only: runs the oldest callback. Returns 0 when there is none. */

@@ -119,7 +119,8 @@ typedef struct df_coll {
   df_run in_device[DF_RUNS_AHEAD]; /* by run */
   df_run *backlog;                 /* ring of waiting runs */
   uint32_t backlog_capacity, backlog_head, backlog_length;
-  dfcclResult_t device_status; /* of the runs that the daemon has given back: the first failure */
+  uint64_t first_given_up; /* of the runs that the daemon gave up and that are not retired yet */
+  uint32_t n_given_up;     /* how many of them CQEs have told of */
   int listed; /* on the context's list of collectives with something to admit or to fail */
   struct df_coll *next_listed;
 } df_coll;

@@ -21,6 +21,7 @@ typedef enum { DF_CQ_RING = 0, DF_CQ_PACKED = 1, DF_CQ_SLOTS_CAS = 2 } df_cq_var
 typedef struct df_cqe {
   uint32_t collective;
   uint32_t status; /* dfcclResult_t */
+  uint32_t run;    /* modulo DF_RUNS_AHEAD */
 } df_cqe;
 
 /* One producer's ring; the members of the two sides are a cache line apart. */
@@ -40,23 +41,31 @@ typedef struct df_cq {
   uint32_t next_ring; /* the consumer's: where its next look begins */
 } df_cq;
 
-enum { DF_CQE_STATUS_SHIFT = 20, DF_CQE_LAP_SHIFT = 28 };
+enum { DF_CQE_STATUS_SHIFT = 20, DF_CQE_RUN_SHIFT = 26, DF_CQE_LAP_SHIFT = 28 };
 #define DF_CQE_LAP_MASK ((1ull << 36) - 1)
 DF_STATIC_ASSERT(DF_MAX_COLLECTIVES <= 1 << DF_CQE_STATUS_SHIFT,
                  "a collective's index fits its CQE");
+DF_STATIC_ASSERT(DF_RUNS_AHEAD <= 1 << (DF_CQE_LAP_SHIFT - DF_CQE_RUN_SHIFT),
+                 "which of its collective's runs it is fits a CQE");
 DF_STATIC_ASSERT(DF_CQ_SLOTS >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL, "a CQ cannot be full");
 
-/* Word layout: lap (36 bits, never 0 for a written word) | status (8) | collective (20). */
+/* Word layout: lap (36 bits, never 0 for a written word) | run (2) | status (6) | collective (20).
+ */
 DF_CORE uint64_t df_cqe_encode(df_cqe cqe, uint64_t lap) {
   DF_ASSERT(cqe.collective < DF_MAX_COLLECTIVES);
-  DF_ASSERT(cqe.status < 256);
-  return lap << DF_CQE_LAP_SHIFT | (uint64_t)cqe.status << DF_CQE_STATUS_SHIFT | cqe.collective;
+  DF_ASSERT(cqe.status < 1u << (DF_CQE_RUN_SHIFT - DF_CQE_STATUS_SHIFT));
+  DF_ASSERT(cqe.run < DF_RUNS_AHEAD);
+  return lap << DF_CQE_LAP_SHIFT | (uint64_t)cqe.run << DF_CQE_RUN_SHIFT |
+         (uint64_t)cqe.status << DF_CQE_STATUS_SHIFT | cqe.collective;
 }
 
 DF_CORE df_cqe df_cqe_decode(uint64_t word) {
   df_cqe cqe;
   cqe.collective = (uint32_t)(word & ((1u << DF_CQE_STATUS_SHIFT) - 1));
-  cqe.status = (uint32_t)(word >> DF_CQE_STATUS_SHIFT & 0xff);
+  cqe.status = (uint32_t)(word >> DF_CQE_STATUS_SHIFT) &
+               ((1u << (DF_CQE_RUN_SHIFT - DF_CQE_STATUS_SHIFT)) - 1);
+  cqe.run =
+      (uint32_t)(word >> DF_CQE_RUN_SHIFT) & ((1u << (DF_CQE_LAP_SHIFT - DF_CQE_RUN_SHIFT)) - 1);
   return cqe;
 }
 

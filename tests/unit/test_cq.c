@@ -67,7 +67,7 @@ DF_TEST(cq, a_hint_is_never_no_to_who_has_pushed, 30) {
   for (int variant = 0; variant < 3; variant++)
     for (uint64_t older = 0; older <= 2; older++) {
       queue q;
-      df_cqe cqe = {1, 0};
+      df_cqe cqe = {.collective = 1};
       make(&q, variant, 1, 4);
       for (int i = 0; i < 7; i++) {
         df_cq_push_mpsc(&q.cq, 0, cqe);
@@ -83,14 +83,15 @@ DF_TEST(cq, a_hint_is_never_no_to_who_has_pushed, 30) {
 
 DF_TEST(cq, a_word_keeps_its_limits, 30) {
   static const uint32_t collectives[] = {0, 1, DF_MAX_COLLECTIVES - 1};
-  static const uint32_t statuses[] = {0, 1, 11, 255};
+  static const uint32_t statuses[] = {0, 1, 11, 63};
   for (size_t i = 0; i < DF_COUNT_OF(collectives); i++)
     for (size_t k = 0; k < DF_COUNT_OF(statuses); k++)
       for (uint64_t lap = 1; lap; lap = lap << 7 & DF_CQE_LAP_MASK) {
-        uint64_t word = df_cqe_encode((df_cqe){collectives[i], statuses[k]}, lap);
+        uint32_t run = (uint32_t)((i + k) % DF_RUNS_AHEAD);
+        uint64_t word = df_cqe_encode((df_cqe){collectives[i], statuses[k], run}, lap);
         df_cqe cqe = df_cqe_decode(word);
-        CHECK(cqe.collective == collectives[i] && cqe.status == statuses[k], "{%u, %u}",
-              cqe.collective, cqe.status);
+        CHECK(cqe.collective == collectives[i] && cqe.status == statuses[k] && cqe.run == run,
+              "{%u, %u, %u}", cqe.collective, cqe.status, cqe.run);
         CHECK(word >> DF_CQE_LAP_SHIFT == lap, "lap %llx", (unsigned long long)lap);
       }
 }
