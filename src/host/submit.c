@@ -115,7 +115,8 @@ static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int ha
   return 1;
 }
 
-/* What was claimed. The collective has a run in the daemon, so it is there. */
+/* What was claimed. The collective has a run in the daemon, so it is there; the context is until
+ * dfcclRun* has returned, whatever becomes of the run (dfcclDestroy). */
 static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
   df_noted_bells bells;
   if (!context->ops->first_turn(context, coll->index, &bells)) {

@@ -74,7 +74,8 @@ static inline int take_last_turn(dfcclContext_t context) {
 }
 
 /* Returns how many visits the caller has to give back. None was made by a thread that found what it
- * waits for without delay and ran no callback: nobody can have known that it was inside.
+ * waits for without delay and ran no callback, as by a last turn: nobody can have known that it was
+ * inside, so nobody may destroy the context before it has returned (dfcclDestroy).
  * runs_callbacks 0: they are left to the poller. */
 static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condition *condition,
                             int runs_callbacks) {
