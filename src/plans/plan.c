@@ -171,9 +171,13 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
     shape->payload_offset = DF_LINK_WORDS;
   else if (payload <= limits->lines_max)
     shape->payload_offset |= DF_LINK_LINES;
-  shape->stride = df_link_stride(DF_MAX(payload, 8u), shape->payload_offset);
   /* Of what has flags, slots are given back several at a time. */
   int is_deep = payload <= 4096 || shape->payload_offset & DF_LINK_LINES;
   shape->n_slots = is_deep ? DF_MAX(limits->slots, 8u) : limits->slots;
   if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
+  payload = DF_MAX(payload, 8u);
+  int is_packed = payload <= limits->packed_max && shape->n_slots >= DF_PACKED_SLOTS &&
+                  shape->payload_offset == DF_LINK_FLAGGED_OFFSET;
+  shape->stride =
+      is_packed ? df_link_packed_stride(payload) : df_link_stride(payload, shape->payload_offset);
 }

@@ -113,6 +113,7 @@ typedef struct df_shape_limits {
   uint64_t slot_bytes;  /* most payload of a slot */
   uint32_t slots;       /* of a link for large payloads */
   uint32_t flagged_max; /* bytes up to which a link is flagged */
+  uint32_t packed_max;  /* ... and such slots may share their lines */
   uint32_t words_max;   /* bytes up to which payload travels in words; 0: the device has none */
   uint32_t lines_max;   /* ... and beyond in lines, where a receiver can; 0: never */
   uint64_t block_min;   /* bytes below which another block is not worth it */

@@ -5,7 +5,8 @@
  *
  * Slot: [commit word][payload]. The commit word carries the message's sequence number, hence its
  * lap; the payload begins
- *   - right behind it (flagged: small payloads; data and flag share the line that is polled), or
+ *   - right behind it (flagged: small payloads; data and flag share the line that is polled, and
+ *     the smallest slots share lines), or
  *   - at the next line (staged: slots small enough to stay in cache while they travel), or
  *   - is an address (direct: the reader pulls from the sender's buffer; the credit gives the buffer
  * back).
@@ -259,6 +260,14 @@ static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_o
     return (uint32_t)DF_MAX(lines, DF_ALIGN_UP(payload_bytes + other, (uint64_t)DF_LINK_LINE));
   }
   return (uint32_t)DF_ALIGN_UP(payload_bytes + payload_offset, DF_CACHE_LINE);
+}
+/* Slots one right behind the other. What a small message costs beyond instructions is the lines
+ * that cross between two processors, and a receiver that is some messages behind its sender finds
+ * several in a line. DF_PACKED_SLOTS of them end where a line ends, so that the credit begins one.
+ */
+enum { DF_PACKED_SLOTS = DF_CACHE_LINE / 8 };
+static inline uint32_t df_link_packed_stride(uint64_t payload_bytes) {
+  return (uint32_t)DF_ALIGN_UP(payload_bytes + DF_LINK_FLAGGED_OFFSET, (uint64_t)8);
 }
 static inline uint64_t df_link_ring_bytes(uint32_t stride, uint32_t n_slots) {
   return (uint64_t)stride * n_slots + 2 * DF_CACHE_LINE;

@@ -94,11 +94,13 @@ static void make_links(victim *v) {
 static void make_victim(victim *v, input *in) {
   static const uint8_t types[] = {dfcclInt8, dfcclFloat16, dfcclFloat32, dfcclInt64};
   uint64_t count = 1 + (next_byte(in) << 8 | next_byte(in)) % COUNT_MAX;
+  uint8_t form = 0;
   df_shape_limits limits = {.max_blocks = 1 + next_byte(in) % 3,
                             .block_min = 64,
                             .slot_bytes = 64u << next_byte(in) % 4,
                             .slots = 2u << next_byte(in) % 3,
-                            .flagged_max = next_byte(in) % 2 ? 1024 : 0};
+                            .flagged_max = (form = next_byte(in)) % 2 ? 1024 : 0};
+  limits.packed_max = form % 4 == 3 ? 0 : DF_PACKED_MAX;
   df_descriptor *d = &v->desc;
   d->type = types[next_byte(in) % DF_COUNT_OF(types)];
   d->element_bytes = (uint8_t)df_type_size((dfcclDataType_t)d->type);

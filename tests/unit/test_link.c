@@ -24,7 +24,7 @@
 
 #include "support/harness.h"
 
-enum { PAYLOAD_WORDS = 6 };
+enum { PAYLOAD_WORDS = 6, PACKED = 1 /* in place of an offset: slots share lines */ };
 
 typedef struct pair {
   df_link sender, receiver;
@@ -33,9 +33,13 @@ typedef struct pair {
 
 /* As if `before` messages had gone through. */
 static void make(pair *p, uint32_t n_slots, uint32_t offset, uint64_t before) {
-  uint32_t stride = df_link_stride(PAYLOAD_WORDS * 8, offset);
+  int is_packed = offset == PACKED;
+  if (is_packed) offset = DF_LINK_FLAGGED_OFFSET;
+  uint32_t stride = is_packed ? df_link_packed_stride(PAYLOAD_WORDS * 8)
+                              : df_link_stride(PAYLOAD_WORDS * 8, offset);
   uint64_t bytes = df_link_ring_bytes(stride, n_slots);
-  CHECK(stride % DF_CACHE_LINE == 0 && stride >= PAYLOAD_WORDS * 8 + offset, "stride %u", stride);
+  CHECK(is_packed || stride % DF_CACHE_LINE == 0, "stride %u", stride);
+  CHECK(stride >= PAYLOAD_WORDS * 8 + offset, "stride %u", stride);
   p->ring = aligned_alloc(DF_CACHE_LINE, bytes);
   CHECK(p->ring != NULL, "no memory");
   memset(p->ring, 0, bytes);
@@ -68,12 +72,12 @@ static void go_through(uint32_t n_slots, uint32_t offset, uint64_t before, uint6
       CHECK(direct == (int)((received + 1) % 3 == 0), "message %llu: direct %d",
             (unsigned long long)received + 1, direct);
       uint64_t payload;
-      memcpy(&payload, df_link_slot(&p.receiver, received + 1) + offset, 8);
+      memcpy(&payload, df_link_payload(&p.receiver, received + 1), 8);
       CHECK(payload == (received + 1) * 5, "another payload");
     }
     if (df_random_chance(&random, 50) && sent - received < n_slots) {
       uint64_t payload = ++sent * 5;
-      memcpy(df_link_slot(&p.sender, sent) + offset, &payload, 8);
+      memcpy(df_link_payload(&p.sender, sent), &payload, 8);
       CHECK(!df_link_has_message(&p.receiver, sent, &direct), "seen before it is published");
       df_link_publish(&p.sender, sent, sent % 3 == 0);
     } else if (received < sent) {
@@ -87,6 +91,7 @@ DF_TEST(link, slots_and_credit, 30) {
   for (uint32_t n_slots = 1; n_slots <= DF_MAX_LINK_SLOTS; n_slots *= 2) {
     go_through(n_slots, DF_LINK_FLAGGED_OFFSET, 0, 10 * n_slots);
     go_through(n_slots, DF_LINK_STAGED_OFFSET, 0, 10 * n_slots);
+    if (n_slots >= DF_PACKED_SLOTS) go_through(n_slots, PACKED, 0, 10 * n_slots);
   }
 }
 
@@ -95,6 +100,8 @@ DF_TEST(link, sequence_numbers_wrap_around, 30) {
     go_through(n_slots, DF_LINK_FLAGGED_OFFSET, DF_SEQUENCE_MASK - n_slots, 4 * n_slots);
     go_through(n_slots, DF_LINK_STAGED_OFFSET, DF_SEQUENCE_MASK - 3 * n_slots, 6 * n_slots);
     go_through(n_slots, DF_LINK_STAGED_OFFSET, UINT64_MAX / 4, 3 * n_slots);
+    if (n_slots >= DF_PACKED_SLOTS)
+      go_through(n_slots, PACKED, DF_SEQUENCE_MASK - 3 * n_slots, 6 * n_slots);
   }
 }
 
@@ -113,6 +120,21 @@ DF_TEST(link, gaps_are_released_like_messages, 30) {
   CHECK(df_link_is_drained(&p.sender, 3) && df_link_is_drained(&p.sender, 5), "all");
   CHECK(!df_link_is_drained(&p.sender, 6), "and no more");
   free(p.ring);
+}
+
+/* Slots that share lines share no word, and the credit has a line of its own. */
+DF_TEST(link, slots_that_share_lines, 30) {
+  for (uint64_t payload = 8; payload <= DF_PACKED_MAX; payload++) {
+    uint32_t stride = df_link_packed_stride(payload);
+    CHECK(stride >= payload + DF_LINK_FLAGGED_OFFSET, "%llu bytes in a slot of %u",
+          (unsigned long long)payload, stride);
+    CHECK(stride < payload + DF_LINK_FLAGGED_OFFSET + 8, "%llu bytes in a slot of %u",
+          (unsigned long long)payload, stride);
+    CHECK(stride % 8 == 0, "commit words of 8 bytes lie at multiples of 8");
+    for (uint32_t n_slots = DF_PACKED_SLOTS; n_slots <= DF_MAX_LINK_SLOTS; n_slots *= 2)
+      CHECK((uint64_t)stride * n_slots % DF_CACHE_LINE == 0, "%u slots of %u bytes", n_slots,
+            stride);
+  }
 }
 
 /* The receiver, which reads as long as there are messages, has told of all but the last few. */

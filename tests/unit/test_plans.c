@@ -173,6 +173,7 @@ static group_options variation(const algorithm *a, uint32_t n, uint32_t root, ui
   o.limits = (df_shape_limits){.slot_bytes = 64u << df_random_below(random, 3),
                                .slots = slots,
                                .flagged_max = df_random_chance(random, 50) ? 4096 : 0,
+                               .packed_max = df_random_chance(random, 50) ? DF_PACKED_MAX : 0,
                                .block_min = df_random_chance(random, 50) ? 64 : 1 << 20,
                                .max_blocks = 1 + (uint32_t)df_random_below(random, 3)};
   return o;
@@ -336,7 +337,7 @@ DF_TEST(plans, every_algorithm_is_tested, 30) {
 /* Every element of the buffer belongs to exactly one message of one loop of one block. */
 DF_TEST(plans, shapes_cover_the_buffer, 30) {
   df_random random = {3};
-  uint64_t in_words = 0, in_lines = 0;
+  uint64_t packed = 0, in_words = 0, in_lines = 0;
   for (int i = 0; i < 20000; i++) {
     uint64_t count = df_random_next(&random) % (i % 3 ? 300 : 1 << 20);
     uint32_t element = 1u << df_random_below(&random, 4);
@@ -346,6 +347,7 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
     df_shape_limits limits = {.slot_bytes = 64 + df_random_next(&random) % 5000,
                               .slots = 2u << df_random_below(&random, 5),
                               .flagged_max = (uint32_t)df_random_below(&random, 5000),
+                              .packed_max = i % 3 ? (uint32_t)df_random_below(&random, 300) : 0,
                               .words_max = i % 5 ? 0 : (uint32_t)df_random_below(&random, 5000),
                               .lines_max = i % 7 ? 0 : (uint32_t)df_random_below(&random, 5000),
                               .block_min = 1 + df_random_next(&random) % 5000,
@@ -379,6 +381,10 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
       } else {
         CHECK(most + s.payload_offset <= s.stride, "a message that does not fit its slot");
       }
+      CHECK(s.stride % 8 == 0 && (uint64_t)s.stride * s.n_slots % DF_CACHE_LINE == 0,
+            "%u slots of %u bytes: words that are not whole, or a credit in a slot's line",
+            s.n_slots, s.stride);
+      packed += s.stride % DF_CACHE_LINE != 0;
       in_words += s.payload_offset == DF_LINK_WORDS;
       in_lines += s.payload_offset != DF_LINK_WORDS && s.payload_offset & DF_LINK_LINES;
       CHECK((uint64_t)part->chunk * element <= s.scratch_bytes || part->elements == 0,
@@ -388,6 +394,7 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
     CHECK(next == count, "%llu of %llu elements", (unsigned long long)next,
           (unsigned long long)count);
   }
+  CHECK(packed > 1000, "%llu parts have slots that share lines", (unsigned long long)packed);
   CHECK(in_words > 1000, "%llu parts travel in words", (unsigned long long)in_words);
   CHECK(in_lines > 1000, "%llu parts travel in lines", (unsigned long long)in_lines);
 }
