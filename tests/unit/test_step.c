@@ -2,145 +2,18 @@
  * Promises of src/primitives/step.h, primitive by primitive:
  *   - A step executes one primitive, or says why not and has changed nothing that counts.
  *   - Empty messages are neither sent nor waited for, and their numbers are released.
- *   - A message lends the buffer only where the receiver may read it for as long as it needs; the
- * run is complete only when all that was lent has been given back.
  *   - In place copies nothing. A cancelled collective is not touched.
  *   - What a peer waits for is announced before this rank's own copy, and after it nothing is read
  * that was released.
  *   - All of that whether the primitives' records are kept or worked out at each step.
  *   - A cursor that is saved and loaded between any two steps gives the same result.
+ * What is lent: test_lending.c.
  */
-#include "primitives/step.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "support/harness.h"
-
-enum { ELEMENTS = 8, SLOTS = 2, STRIDE = 128 };
-
-/* One block of one rank with a link in (0) and a link out (1), both ends of which the test holds.
- */
-typedef struct fixture {
-  df_descriptor desc;
-  df_run_words words;
-  df_run_counters counters;
-  df_part part;
-  df_cursor cursor;
-  df_link links[2];
-  df_bell bells[2];
-  df_lanes lanes;
-  df_move move;
-  uint64_t progress;
-  df_prepared records[DF_PREPARED_MOST];
-  DF_ALIGNED(64) uint8_t in_ring[SLOTS * STRIDE + 64], out_ring[SLOTS * STRIDE + 64];
-  int32_t input[ELEMENTS], output[ELEMENTS], scratch[ELEMENTS];
-} fixture;
-
-static const uint32_t never;
-static int keeps; /* records are kept */
-
-/* Executed with records kept, and without. */
-#define STEP_TEST(name)                                                                            \
-  static void name(void);                                                                          \
-  DF_TEST(step, name, 30) {                                                                        \
-    for (keeps = 0; keeps < 2; keeps++) name();                                                    \
-  }                                                                                                \
-  static void name(void)
-
-static void make(fixture *f, const df_primitive *primitives, uint32_t n) {
-  memset(f, 0, sizeof *f);
-  for (int i = 0; i < ELEMENTS; i++) f->input[i] = i + 1;
-  for (int i = 0; i < ELEMENTS; i++) f->output[i] = f->scratch[i] = -1;
-  f->part = (df_part){.elements = ELEMENTS, .chunk = ELEMENTS, .loops = 1};
-  df_descriptor *d = &f->desc;
-  d->primitives = primitives;
-  d->n_primitives = n;
-  d->links = f->links;
-  d->n_links = 2;
-  d->parts = &f->part;
-  d->progress = &f->progress;
-  d->scratch = (uint8_t *)f->scratch;
-  d->count = ELEMENTS;
-  d->pieces = 1;
-  d->n_blocks = 1;
-  d->divisor = 4;
-  d->type = dfcclInt32;
-  d->op = dfcclSum;
-  d->element_bytes = 4;
-  d->direct_min = UINT64_MAX;
-  d->direct_in_place = 1;
-  d->words = &f->words;
-  d->counters = &f->counters;
-  f->words.runs[0] = (df_run_arguments){.send = f->input, .recv = f->output};
-  for (int i = 0; i < 2; i++) {
-    uint8_t *ring = i ? f->out_ring : f->in_ring;
-    f->links[i] = (df_link){.slots = ring,
-                            .credit = (uint64_t *)(ring + SLOTS * STRIDE),
-                            .peer_bell = &f->bells[i],
-                            .stride = STRIDE,
-                            .slot_mask = SLOTS - 1,
-                            .messages = 1,
-                            .peer = (uint32_t)i,
-                            .payload_offset = DF_LINK_STAGED_OFFSET,
-                            .same_process = 1,
-                            .sends = (uint8_t)i};
-  }
-  f->lanes = (df_lanes){.move = &f->move,
-                        .mover = df_mover_cpu_best(),
-                        .interrupt = &never,
-                        .yield_polls = UINT32_MAX};
-}
-
-static df_step_result step(fixture *f) {
-  if (keeps && !f->desc.prepared && df_prepared_is_kept(&f->desc))
-    df_prepared_keep(&f->desc, f->records);
-  return df_coll_step(&f->desc, 0, &f->cursor, &f->lanes);
-}
-
-/* The peers' sides. */
-static void arrive(fixture *f, uint64_t sequence, int32_t value) {
-  int32_t *payload = (int32_t *)(df_link_slot(&f->links[0], sequence) + f->links[0].payload_offset);
-  for (int i = 0; i < ELEMENTS; i++) payload[i] = value + i;
-  df_link_publish(&f->links[0], sequence, 0);
-}
-static const int32_t *sent(fixture *f, uint64_t sequence) {
-  int direct;
-  CHECK(df_link_has_message(&f->links[1], sequence, &direct), "message %llu is not there",
-        (unsigned long long)sequence);
-  const uint8_t *slot = df_link_slot(&f->links[1], sequence);
-  if (!direct) return (const int32_t *)(slot + f->links[1].payload_offset);
-  return (const int32_t *)(uintptr_t) * (const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET);
-}
-static int is_sent(const fixture *f, uint64_t sequence) {
-  int direct;
-  return df_link_has_message(&f->links[1], sequence, &direct);
-}
-static uint64_t released(const fixture *f) { return df_observe_u64(f->links[0].credit); }
-
-static void expect_values(const int32_t *got, int32_t first, int32_t slope, const char *what) {
-  for (int i = 0; i < ELEMENTS; i++)
-    CHECK(got[i] == first + slope * i, "%s: element %d is %d instead of %d", what, i, got[i],
-          first + slope * i);
-}
-static void expect_untouched(const fixture *f) {
-  expect_values(f->output, -1, 0, "the output");
-  expect_values(f->scratch, -1, 0, "the scratch memory");
-  CHECK(!is_sent(f, 1), "something was sent");
-  CHECK(released(f) == 0, "something was released");
-}
-
-static df_primitive primitive(uint32_t flags, df_buffer source, df_buffer destination) {
-  return (df_primitive){.flags = (uint8_t)flags,
-                        .source = (uint8_t)source,
-                        .destination = (uint8_t)destination,
-                        .recv_link = 0,
-                        .send_link = 1};
-}
+#include "stepper.h"
 
 /* ---- each kind ---- */
 
-STEP_TEST(copy) {
+STEP_TEST(step, copy) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -148,7 +21,7 @@ STEP_TEST(copy) {
   expect_values(f.output, 1, 1, "the output");
 }
 
-STEP_TEST(in_place_copies_nothing) {
+STEP_TEST(step, in_place_copies_nothing) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -157,7 +30,7 @@ STEP_TEST(in_place_copies_nothing) {
   CHECK(f.cursor.flags & DF_CURSOR_IN_PLACE, "it is in place");
 }
 
-STEP_TEST(divide) {
+STEP_TEST(step, divide) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE | DF_PRIM_AVERAGE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -166,7 +39,7 @@ STEP_TEST(divide) {
   expect_values(f.output, 2, 1, "the output");
 }
 
-STEP_TEST(send_waits_for_credit) {
+STEP_TEST(step, send_waits_for_credit) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
   make(&f, &p, 1);
@@ -188,7 +61,7 @@ STEP_TEST(send_waits_for_credit) {
   expect_values(sent(&f, 3), 1, 1, "the message");
 }
 
-STEP_TEST(receive) {
+STEP_TEST(step, receive) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_STORE, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -205,7 +78,7 @@ STEP_TEST(receive) {
   CHECK(released(&f) == 1, "released: %llu", (unsigned long long)released(&f));
 }
 
-STEP_TEST(receive_and_reduce) {
+STEP_TEST(step, receive_and_reduce) {
   fixture f;
   for (uint32_t order = 0; order <= DF_PRIM_SOURCE_FIRST; order += DF_PRIM_SOURCE_FIRST)
     for (uint32_t average = 0; average <= DF_PRIM_AVERAGE; average += DF_PRIM_AVERAGE) {
@@ -221,7 +94,7 @@ STEP_TEST(receive_and_reduce) {
     }
 }
 
-STEP_TEST(receive_reduce_and_send) {
+STEP_TEST(step, receive_reduce_and_send) {
   fixture f;
   df_primitive p =
       primitive(DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
@@ -234,7 +107,7 @@ STEP_TEST(receive_reduce_and_send) {
 }
 
 /* Neither half is done before both can be. */
-STEP_TEST(receive_and_send_at_once_or_not_at_all) {
+STEP_TEST(step, receive_and_send_at_once_or_not_at_all) {
   fixture f;
   df_primitive p =
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
@@ -262,7 +135,7 @@ static void watch_copy(void *to, const void *from, size_t bytes) {
   copies++;
 }
 
-STEP_TEST(peers_are_told_before_the_own_copy) {
+STEP_TEST(step, peers_are_told_before_the_own_copy) {
   fixture f;
   df_primitive p =
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
@@ -278,7 +151,7 @@ STEP_TEST(peers_are_told_before_the_own_copy) {
   CHECK(released(&f) == 1, "released");
 }
 
-STEP_TEST(reduce_without_receiving_combines_in_place) {
+STEP_TEST(step, reduce_without_receiving_combines_in_place) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_REDUCE | DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_SCRATCH);
   make(&f, &p, 1);
@@ -289,7 +162,7 @@ STEP_TEST(reduce_without_receiving_combines_in_place) {
 
 /* ---- empty pieces ---- */
 
-STEP_TEST(empty_messages_are_skipped_and_released) {
+STEP_TEST(step, empty_messages_are_skipped_and_released) {
   fixture f;
   df_primitive p[2] = {
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT),
@@ -307,7 +180,7 @@ STEP_TEST(empty_messages_are_skipped_and_released) {
   expect_values(sent(&f, 2), 1, 1, "the message");
 }
 
-STEP_TEST(nothing_to_do_is_done_at_once) {
+STEP_TEST(step, nothing_to_do_is_done_at_once) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_STORE, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -316,7 +189,7 @@ STEP_TEST(nothing_to_do_is_done_at_once) {
   expect_untouched(&f);
 }
 
-STEP_TEST(the_last_message_is_as_long_as_what_is_left) {
+STEP_TEST(step, the_last_message_is_as_long_as_what_is_left) {
   fixture f;
   df_primitive p = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(&f, &p, 1);
@@ -330,176 +203,9 @@ STEP_TEST(the_last_message_is_as_long_as_what_is_left) {
     CHECK(f.output[i] == (i >= 1 && i < 6 ? i + 1 : -1), "element %d", i);
 }
 
-/* ---- lending ---- */
-
-STEP_TEST(a_lent_buffer_is_waited_for) {
-  fixture f;
-  df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
-  make(&f, &p, 1);
-  f.desc.direct_min = 1;
-  CHECK(step(&f) == DF_STEP_PROGRESSED && f.move.lends, "it lends");
-  CHECK(sent(&f, 1) == f.input, "the buffer itself");
-  CHECK(f.cursor.phase == DF_PHASE_DRAIN, "and waits");
-  df_cursor before = f.cursor;
-  for (int poll = 0; poll < 3; poll++) CHECK(step(&f) == DF_STEP_BLOCKED, "the peer still reads");
-  CHECK(memcmp(&before, &f.cursor, sizeof before) == 0, "a blocked step moved the cursor");
-  CHECK(!df_coll_is_runnable(&f.desc, 0, &f.cursor), "the peer still reads");
-  df_link_release(&f.links[1], 1);
-  CHECK(df_coll_is_runnable(&f.desc, 0, &f.cursor), "it has read");
-  CHECK(step(&f) == DF_STEP_DONE, "it has read");
-}
-
-static int lends(fixture *f) {
-  CHECK(step(f) != DF_STEP_BLOCKED, "there is room");
-  return (int)f->move.lends;
-}
-
-STEP_TEST(what_must_not_be_lent_is_copied) {
-  fixture f;
-  uint64_t reach[2] = {0, 4096};
-  const uint64_t *const reaches[2] = {NULL, reach};
-  df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
-  make(&f, &p, 1);
-  f.desc.direct_min = ELEMENTS * 4;
-  CHECK(lends(&f), "as long as the least");
-  make(&f, &p, 1);
-  f.desc.direct_min = ELEMENTS * 4 + 1;
-  CHECK(!lends(&f), "shorter than the least");
-  make(&f, &p, 1);
-  f.desc.direct_min = 1;
-  f.words.runs[0].recv = f.input;
-  CHECK(lends(&f), "in place, and the plan allows it");
-  make(&f, &p, 1);
-  f.desc.direct_min = 1;
-  f.desc.direct_in_place = 0;
-  f.words.runs[0].recv = f.input;
-  CHECK(!lends(&f), "in place, and the plan forbids it");
-  make(&f, &p, 1);
-  f.desc.direct_min = 1;
-  f.links[1].same_process = 0;
-  CHECK(!lends(&f), "another process that does not see this memory");
-  make(&f, &p, 1);
-  f.desc.direct_min = 1;
-  f.links[1].same_process = 0;
-  f.desc.reaches = reaches;
-  f.words.runs[0].send_reach = 1;
-  CHECK(lends(&f), "another process that has mapped this memory");
-  CHECK((uintptr_t)sent(&f, 1) == (uintptr_t)f.input + 4096, "where the peer sees it");
-  make(&f, &p, 1);
-  f.desc.direct_min = 1;
-  f.links[1].same_process = 0;
-  f.desc.reaches = reaches;
-  f.words.runs[0].send_reach = 1;
-  reach[1] = DF_OUT_OF_REACH;
-  CHECK(!lends(&f), "another process that has not mapped it yet");
-  make(&f, &p, 1);
-  f.desc.direct_min = 1;
-  f.links[1].release_mask = 1;
-  CHECK(!lends(&f), "slots come back some at a time, and lent buffers must at once");
-  df_primitive scratch = primitive(DF_PRIM_SEND, DF_BUFFER_SCRATCH, DF_BUFFER_NONE);
-  make(&f, &scratch, 1);
-  f.desc.direct_min = 1;
-  CHECK(!lends(&f), "scratch memory is reused in the next loop");
-}
-
-/* Is a received result written past the caches? */
-static int streams(uint8_t stream, int in_place, int lent) {
-  fixture f;
-  df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_STORE, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
-  make(&f, &p, 1);
-  f.desc.stream = stream;
-  if (in_place) f.words.runs[0].recv = f.input;
-  if (lent) {
-    uint8_t *slot = df_link_slot(&f.links[0], 1);
-    *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) = (uint64_t)(uintptr_t)f.scratch;
-    df_link_publish(&f.links[0], 1, 1);
-  } else {
-    arrive(&f, 1, 7);
-  }
-  CHECK(step(&f) == DF_STEP_DONE, "the message is there");
-  expect_values(in_place ? f.input : f.output, lent ? -1 : 7, lent ? 0 : 1, "the result");
-  return f.move.stream;
-}
-
-STEP_TEST(what_was_read_moments_ago_is_not_written_past_the_caches) {
-  for (int in_place = 0; in_place < 2; in_place++)
-    for (int lent = 0; lent < 2; lent++) {
-      CHECK(!streams(DF_STREAM_NEVER, in_place, lent), "never");
-      CHECK(streams(DF_STREAM_ALWAYS, in_place, lent), "always");
-      CHECK(streams(DF_STREAM_OUT_OF_PLACE, in_place, lent) == (!in_place || lent),
-            "in place, from a slot: no; otherwise: yes");
-    }
-}
-
-/* A step whose message the peer reads where it is lent from, of a run whose result is large. */
-static int lends_large(fixture *f, uint32_t flags, int in_place, int passes) {
-  df_primitive p = primitive((uint8_t)flags, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
-  make(f, &p, 1);
-  f->desc.direct_min = 1;
-  f->desc.stream = DF_STREAM_OUT_OF_PLACE;
-  f->desc.passes_results = (uint8_t)passes;
-  if (in_place) f->words.runs[0].recv = f->input;
-  arrive(f, 1, 100);
-  return lends(f);
-}
-
-STEP_TEST(a_copy_goes_past_the_caches_while_its_source_is_lent) {
-  fixture f;
-  for (int passes = 0; passes < 2; passes++) {
-    CHECK(lends_large(&f, DF_PRIM_STORE | DF_PRIM_SEND, 0, passes), "the input");
-    CHECK(sent(&f, 1) == f.input, "the input");
-    CHECK(f.move.stream, "the peer does not read the copy");
-    expect_values(f.output, 1, 1, "the output");
-  }
-}
-
-STEP_TEST(results_are_lent_from_the_caches_or_passed_on) {
-  fixture f;
-  const uint32_t reduces = DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_STORE | DF_PRIM_SEND;
-  CHECK(lends_large(&f, reduces, 0, 0), "the output");
-  CHECK(sent(&f, 1) == f.output && !f.move.stream, "where the peer finds it in a cache");
-  CHECK(!lends_large(&f, reduces, 0, 1), "larger than the caches by far");
-  CHECK(f.move.stream, "past the caches");
-  expect_values(sent(&f, 1), 101, 2, "the message");
-  expect_values(f.output, 101, 2, "the output");
-  CHECK(lends_large(&f, reduces, 1, 1), "its lines have been read, and are in a cache");
-  CHECK(sent(&f, 1) == f.input, "in place");
-}
-
-STEP_TEST(store_to_lend) {
-  fixture f;
-  df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_SEND | DF_PRIM_STORE_TO_LEND,
-                             DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
-  make(&f, &p, 1);
-  arrive(&f, 1, 100);
-  CHECK(step(&f) == DF_STEP_DONE, "copied");
-  expect_values(f.output, -1, 0, "not lent, not stored: the output");
-  expect_values(sent(&f, 1), 101, 2, "the message");
-  make(&f, &p, 1);
-  f.desc.direct_min = 1;
-  arrive(&f, 1, 100);
-  CHECK(step(&f) == DF_STEP_PROGRESSED && sent(&f, 1) == f.output, "lent");
-  expect_values(f.output, 101, 2, "the output");
-}
-
-STEP_TEST(what_a_peer_lends_is_read_where_it_is) {
-  fixture f;
-  int32_t theirs[ELEMENTS];
-  df_primitive p =
-      primitive(DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
-  make(&f, &p, 1);
-  for (int i = 0; i < ELEMENTS; i++) theirs[i] = 1000;
-  *(uint64_t *)(df_link_slot(&f.links[0], 1) + DF_LINK_FLAGGED_OFFSET) =
-      (uint64_t)(uintptr_t)theirs;
-  df_link_publish(&f.links[0], 1, 1);
-  CHECK(step(&f) == DF_STEP_DONE, "a message has come");
-  expect_values(f.output, 1001, 1, "the output");
-  CHECK(released(&f) == 1, "given back");
-}
-
 /* ---- cancelling ---- */
 
-STEP_TEST(a_cancelled_collective_is_not_touched) {
+STEP_TEST(step, a_cancelled_collective_is_not_touched) {
   fixture f;
   df_primitive p =
       primitive(DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
@@ -555,7 +261,7 @@ static void cut_before(fixture *f, int cut) {
   memcpy(f->scratch, &sum, sizeof sum);
 }
 
-STEP_TEST(a_cut_before_any_step_changes_nothing) {
+STEP_TEST(step, a_cut_before_any_step_changes_nothing) {
   fixture whole, cut;
   cut_before(&whole, -1);
   for (int at = 0; at < 20; at++) {
