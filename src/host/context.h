@@ -14,6 +14,7 @@
 #include <pthread.h>
 
 #include "host/bootstrap.h"
+#include "host/collective.h"
 #include "host/device.h"
 #include "host/message.h"
 #include "host/settings.h"
@@ -22,108 +23,7 @@
 #include "primitives/windows.h"
 #include "transports/segment.h"
 
-struct df_coll;
 struct df_recorder;
-
-typedef struct df_run {
-  const void *send;
-  void *recv;
-  uint32_t send_reach, recv_reach;
-  uint32_t ticket; /* of a stream; 0: none */
-  dfcclCallback_t callback;
-  void *argument;
-  uint64_t submitted_ns; /* 0 where no timeout is configured */
-} df_run;
-
-/* A registration that a peer has announced; matched with the local one of the same turn. */
-typedef struct df_remote {
-  struct df_remote *next; /* of the same peer and id, oldest first */
-  dfcclCollId_t id;
-  uint32_t peer;
-  df_announcement announcement;
-  uint32_t first_rank;
-  uint32_t *ranks;           /* [announcement.group_size]; NULL: told by a step */
-  struct df_coll *bound;     /* the local registration that it meets */
-  int met;                   /* it has met one, which may be deregistered by now */
-  df_segment *links_segment; /* where this rank writes for the peer; NULL until told */
-  uint32_t links_slots;      /* of each of those rings */
-  uint64_t links_offset;
-  int links_in_lines;
-  df_range
-      reserved; /* where the peer writes for this rank; kept until the peer cannot write any more */
-  int has_reserved;
-  int expected;     /* only its place: the announcement is still to come, the local registration has
-                       left */
-  int deregistered; /* the peer has deregistered it, after `runs` runs */
-  uint64_t runs;
-  int leaves;           /* ... because it leaves the job */
-  int limited;          /* its context is broken: it runs no more than `runs` */
-  dfcclResult_t failed; /* told by the peer */
-  char *sentence;       /* NULL: none, or no memory for it */
-} df_remote;
-
-/* What a thread that waits for a collective looks at without the lock: one line for each index of
- * the registry, there as long as the context. */
-typedef struct DF_ALIGNED(64) df_wait_words {
-  uint64_t registration; /* which of the context's registrations the line belongs to; 0: none. From
-                            one to none only when no callback of it is still to return */
-  uint64_t latest;       /* which it belonged to last; [lock] */
-  uint64_t id;
-  uint64_t submitted; /* runs accepted */
-  uint64_t completed; /* callbacks returned */
-  uint32_t status;    /* dfcclResult_t: the first failure since the last dfcclWait */
-} df_wait_words;
-
-typedef struct df_coll {
-  dfcclCollId_t id; /* first: the hash set's key */
-  uint32_t index;
-  int deregistered;    /* its callback, or dfcclWaitAll, still holds it */
-  uint32_t references; /* the registry's, one for each pending callback and each dfcclWaitAll */
-  df_operation operation;
-  uint64_t count;
-  dfcclDataType_t type;
-  dfcclRedOp_t op;
-  uint32_t root, n, position;
-  int reads_input, writes_output; /* this rank, of the buffers of a run */
-  uint32_t element_mask;          /* bits of an address that must be 0 in them */
-  uint32_t *ranks;                /* [n_paired] group order */
-  uint32_t group_step;            /* of the first n of them */
-  df_remote **remotes;            /* [n] by position; NULL until bound, and for this rank */
-  uint32_t n_bound;
-  uint32_t
-      n_paired; /* n, and ranks that a member with another group counts in: they must hear of us */
-  int32_t priority;
-  char name[DF_MAX_NAME];
-  df_plan *plan;
-  df_shape shape;
-  df_descriptor *descriptor; /* the host's; its arrays' addresses are the daemon's */
-  df_link *links;            /* [n_blocks][n_links] the host's copy of the ends */
-  void *device_part;         /* what the device keeps about it */
-  uint32_t ring_slots;       /* of each ring in which this rank receives: at least shape.n_slots */
-  int links_reserved;        /* this rank's receive rings exist and were told to the peers */
-  int ready;                 /* all links stand: runs may be admitted */
-  int first_turn;            /* ... and its submitter may take a run's first turn: it is short */
-
-  dfcclResult_t failed;
-  char sentence[DF_SENTENCE_BYTES];
-  uint64_t run_limit; /* runs that all members can meet; a member has deregistered after so many */
-  uint32_t limit_rank;
-  int limit_rank_leaves; /* it is destroying its context, or that is broken */
-
-  uint64_t submitted; /* runs accepted */
-  uint64_t admitted;  /* given to the daemon */
-  uint64_t retired;   /* taken back from it, by a CQE */
-  uint64_t
-      taken; /* through: retired, or failed while waiting on the host; the callback may still run */
-  df_wait_words *words;
-  df_run in_device[DF_RUNS_AHEAD]; /* by run */
-  df_run *backlog;                 /* ring of waiting runs */
-  uint32_t backlog_capacity, backlog_head, backlog_length;
-  uint64_t first_given_up; /* of the runs that the daemon gave up and that are not retired yet */
-  uint32_t n_given_up;     /* how many of them CQEs have told of */
-  int listed; /* on the context's list of collectives with something to admit or to fail */
-  struct df_coll *next_listed;
-} df_coll;
 
 /* Runs that are through and whose callbacks have not run: a ring, sized when runs are accepted. */
 typedef struct df_pending_callback {
