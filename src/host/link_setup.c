@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "host/context.h"
+#include "host/registry_check.h"
 
 /* Payloads of a few lines cost their crossing, not their bytes: rings of so much let a rank that
  * waits for nobody run ahead. */
@@ -45,11 +46,6 @@ static int runs_ahead(const df_coll *coll) {
   return coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_REDUCE;
 }
 
-/* Members of the group for each core that they may use. */
-static uint32_t ranks_on_a_core(const dfcclContext_t context, const df_coll *coll) {
-  return DF_MAX(coll->n / DF_MAX(context->n_cores, 1u), 1u);
-}
-
 /*
  * Slots of each ring in which this rank receives for the collective: the members agreed on the
  * least; the receiver takes more
@@ -68,10 +64,11 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
   uint32_t rings = 0, n_slots = shape->n_slots;
   for (uint32_t which = 0; which < coll->plan->n_links; which++)
     rings += !coll->plan->links[which].sends;
-  uint64_t each = DF_MAX(rings, 1u) * (uint64_t)shape->n_blocks * ranks_on_a_core(context, coll);
+  uint64_t each =
+      DF_MAX(rings, 1u) * (uint64_t)shape->n_blocks * df_ranks_on_a_core(context, coll->n);
   uint64_t target = (uint64_t)settings->ring_bytes / each;
   if (shape->stride <= DF_PAGE_RING_STRIDE && !runs_ahead(coll) &&
-      ranks_on_a_core(context, coll) > 1)
+      df_ranks_on_a_core(context, coll->n) > 1)
     target = 0;
   if (shape->stride <= DF_DEEP_RING_STRIDE)
     target = runs_ahead(coll) && coll->descriptor->direct_min > shape->stride

@@ -127,6 +127,13 @@ static uint64_t result_bytes_of(const df_coll *coll) {
   return coll->count * df_type_size(coll->type) * (gathers ? coll->n : 1);
 }
 
+/* Result bytes from which results are written past the caches. Ranks that share a core share its
+ * caches, which the results of all of them go through: each has its part. */
+static uint64_t stream_min_of(const dfcclContext_t context, const df_coll *coll) {
+  uint64_t least = (uint64_t)context->settings.stream_min;
+  return df_is_crowded(context, coll->n) ? least / df_ranks_on_a_core(context, coll->n) : least;
+}
+
 /* A result that has one reader besides its owner, each with a processor of its own, and is larger
  * than the caches by far (docs/PERFORMANCE.md). With more readers, lending it saves copies. */
 static int passes_results(const dfcclContext_t context, const df_coll *coll) {
@@ -169,9 +176,9 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->direct_in_place = plan->direct_in_place && (coll->operation != DF_OP_ALL_REDUCE ||
                                                  result_bytes >= (uint64_t)settings->in_place_min);
   int only_overwrites = coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_ALL_GATHER;
-  d->stream = result_bytes < (uint64_t)settings->stream_min ? DF_STREAM_NEVER
-              : only_overwrites                             ? DF_STREAM_ALWAYS
-                                                            : DF_STREAM_OUT_OF_PLACE;
+  d->stream = result_bytes < stream_min_of(context, coll) ? DF_STREAM_NEVER
+              : only_overwrites                           ? DF_STREAM_ALWAYS
+                                                          : DF_STREAM_OUT_OF_PLACE;
   d->passes_results = passes_results(context, coll);
   return dfcclSuccess;
 }

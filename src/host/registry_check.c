@@ -56,6 +56,10 @@ uint32_t df_is_crowded(const dfcclContext_t context, uint32_t n) {
   return context->settings.backend == dfcclBackendCpu && n >= 2 * context->n_cores;
 }
 
+uint32_t df_ranks_on_a_core(const dfcclContext_t context, uint32_t n) {
+  return DF_MAX(n / DF_MAX(context->n_cores, 1u), 1u);
+}
+
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *r,
                                     df_choice *choice) {
   dfcclResult_t result = check_options(context, r->options);

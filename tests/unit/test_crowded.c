@@ -1,0 +1,30 @@
+/*
+ * Promise of src/host: ranks that share a core have its caches in parts. Where each core has k of a
+ * group's members, results are written past the caches from a k-th of DFCCL_STREAM_MIN on.
+ */
+#include "stage.h"
+
+enum { COLL = 1, STREAM_MIN = 4 << 20 };
+
+/* How a collective of all three ranks writes so large a result, with so many cores for them. */
+static uint8_t stores_of(uint32_t cores, size_t bytes) {
+  df_stage s;
+  stage_open(&s);
+  s.context->n_cores = cores;
+  OK(dfcclRegisterBroadcast(s.context, COLL, bytes, dfcclInt8, 0, NULL));
+  pthread_mutex_lock(&s.context->lock);
+  uint8_t stream = df_find(s.context, COLL)->descriptor->stream;
+  pthread_mutex_unlock(&s.context->lock);
+  stage_close(&s);
+  return stream;
+}
+
+DF_TEST(crowded, results_go_past_the_caches, 60) {
+  const size_t part = STREAM_MIN / STAGE_RANKS;
+  CHECK(stores_of(1, part) == DF_STREAM_ALWAYS, "of three ranks on one core");
+  CHECK(stores_of(1, part - 1) == DF_STREAM_NEVER, "less, of three ranks on one core");
+  for (uint32_t cores = 2; cores <= STAGE_RANKS; cores++) {
+    CHECK(stores_of(cores, STREAM_MIN) == DF_STREAM_ALWAYS, "with %u cores", cores);
+    CHECK(stores_of(cores, STREAM_MIN - 1) == DF_STREAM_NEVER, "less, with %u cores", cores);
+  }
+}
