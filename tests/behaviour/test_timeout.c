@@ -63,6 +63,20 @@ DF_TEST(timeout, ends_a_wait, 30) {
   df_free_contexts(ctxs, 2);
 }
 
+/* Also one that is shorter than the time between two looks at the clock. */
+DF_TEST(timeout, may_be_a_moment, 30) {
+  dfcclContext_t ctxs[2];
+  int32_t send[1] = {0}, recv[1];
+  dfcclConfig_t config = df_config();
+  config.timeoutMs = 1;
+  df_make_contexts(ctxs, 2, &config);
+  df_collective coll = df_simple(1, 2);
+  df_register_all(ctxs, 1, &coll);
+  OK(dfcclRunAllReduce(ctxs[0], 1, send, recv, NULL, NULL));
+  RESULT(dfcclWait(ctxs[0], 1), dfcclTimeout);
+  df_free_contexts(ctxs, 2);
+}
+
 DF_TEST(timeout, is_not_for_runs_that_complete, 30) {
   dfcclContext_t ctxs[2];
   dfcclConfig_t config = df_config();
