@@ -9,7 +9,7 @@
 #include "host/context.h"
 #include "support/harness.h"
 
-enum { RANKS = 2, COLL = 7, COUNT = 4, MOST_RUNS = 3 };
+enum { RANKS = 2, COLL = 7, COUNT = 4, CQES = 3, MOST_RUNS = 6 };
 
 typedef struct job {
   dfcclContext_t ctxs[RANKS];
@@ -31,11 +31,14 @@ static void run(job *j, int rank, dfcclCallback_t callback) {
   OK(dfcclRunAllReduce(j->ctxs[rank], COLL, j->buffers[rank], j->buffers[rank], callback, j));
 }
 
+static void drive(job *j) { j->ctxs[0]->ops->drive_turn(j->ctxs[0], &j->driver, 1); }
+
 /* Rank 0's daemon is on its device, and is executed by this thread only, since it wants to drive.
  */
 static void make(job *j) {
   *j = (job){0};
   setenv("DFCCL_QUIT_POLLS", "1000000000", 1);
+  setenv("DFCCL_SPREAD", "0", 1); /* to count the ranks of a processor takes the lock */
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   config.backend = dfcclBackendCpu;
   config.maxBlocks = 1;
@@ -45,17 +48,20 @@ static void make(job *j) {
   for (int r = 0; r < RANKS; r++) run(j, r, NULL);
   for (int r = 0; r < RANKS; r++) OK(dfcclWait(j->ctxs[r], COLL));
   j->ctxs[0]->ops->drive_begin(j->ctxs[0], &j->driver);
+  while (!j->driver.held) drive(j);
 }
 
-static void drive(job *j) { j->ctxs[0]->ops->drive_turn(j->ctxs[0], &j->driver, 1); }
+/* Its block has no owner, as last turns want it. It is still wanted, so that nobody takes it. */
+static void let_go(job *j) {
+  j->driver.held = 0;
+  df_publish_u32(&j->driver.executor->blocks[0].owner, 0);
+}
 
 static int has_entry(const job *j) { return df_cq_has_entry(&j->ctxs[0]->device->cq); }
 
-/* The runs that rank 1 does not meet. */
+/* [lock] The runs that rank 1 does not meet. */
 static void give_up(job *j) {
-  pthread_mutex_lock(&j->ctxs[0]->lock);
   df_fail_collective(j->ctxs[0], df_find(j->ctxs[0], COLL), dfcclTimeout, 1, "it took too long");
-  pthread_mutex_unlock(&j->ctxs[0]->lock);
 }
 
 static void expect_statuses(job *j, uint32_t runs, uint32_t succeed) {
@@ -76,54 +82,64 @@ static void free_job(job *j) {
   for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
 }
 
-/* A thread that has ended a run in its last turn has not told of it yet, when the next run has
- * ended too, and its CQE is taken. */
-static void tell_late(dfcclCallback_t callback) {
+/* A thread that has ended a run in its last turn has not told of it yet, when the later ones have
+ * ended too, and their CQEs are taken. */
+static void tell_late(dfcclCallback_t callback, uint32_t later) {
   job j;
   df_noted_bells bells;
-  uint32_t collective;
+  uint32_t collective, in_device = DF_MIN(later, (uint32_t)DF_RUNS_AHEAD - 1);
   make(&j);
   dfcclContext_t ctx = j.ctxs[0];
   run(&j, 0, callback);
   run(&j, 1, NULL);
+  let_go(&j);
   EVENTUALLY(ctx->ops->last_turn(ctx, &collective, &bells));
-  run(&j, 0, note); /* rank 1 does not */
+  for (uint32_t i = 0; i < later; i++) run(&j, 0, note); /* rank 1 does not */
   drive(&j);
+  pthread_mutex_lock(&ctx->lock);
   give_up(&j);
-  while (!has_entry(&j) && df_load_relaxed_u64(&ctx->cqes_seen) < 2) drive(&j);
-  df_reap_and_ring(ctx); /* or the poller has done so */
+  pthread_mutex_unlock(&ctx->lock);
+  while (df_load_relaxed_u64(&ctx->cqes_seen) < 1 + in_device) { /* the first run's, and these */
+    drive(&j);
+    df_reap_and_ring(ctx); /* or the poller does */
+  }
   df_sleep_ms(10); /* the poller has heard that the collective failed, and sleeps again */
   EVENTUALLY(df_load_relaxed_u32(&ctx->poller_bell.sleepers) == 1);
+  CHECK(df_observe_u32(&j.ended) == 0, "a run was told before an earlier one");
   if (!df_complete_untold(ctx, collective, &bells)) df_ring_poller(ctx);
-  expect_statuses(&j, callback ? 2 : 1, callback ? 1 : 0);
+  expect_statuses(&j, later + (callback != NULL), callback != NULL);
   free_job(&j);
 }
 
-DF_TEST(completion, a_last_turn_that_is_told_late, 30) { tell_late(note); }
-DF_TEST(completion, a_last_turn_without_callback_that_is_told_late, 30) { tell_late(NULL); }
+DF_TEST(completion, a_last_turn_that_is_told_late, 30) { tell_late(note, 1); }
+DF_TEST(completion, a_last_turn_without_callback_that_is_told_late, 30) { tell_late(NULL, 1); }
+/* More than the daemon holds: the others wait on the host. */
+DF_TEST(completion, a_last_turn_that_is_told_late_before_many, 30) {
+  tell_late(NULL, MOST_RUNS - 1);
+}
 
 /* Three CQEs, of which the last two are of runs that were given up, in every order: each in a ring
- * of its own, they may be found so. */
+ * of its own, they may be found so. Nobody takes them meanwhile, since this thread has the lock,
+ * which these turns do not need. */
 DF_TEST(completion, cqes_in_any_order, 30) {
-  static const int orders[][MOST_RUNS] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
-                                          {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  static const int orders[][CQES] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
   for (size_t i = 0; i < DF_COUNT_OF(orders); i++) {
     job j;
-    df_cqe cqes[MOST_RUNS];
+    df_cqe cqes[CQES];
     make(&j);
     dfcclContext_t ctx = j.ctxs[0];
-    df_poller_stop(ctx); /* this thread takes them */
-    ctx->stopping = 0;
     run(&j, 1, NULL);
-    for (int k = 0; k < MOST_RUNS; k++) run(&j, 0, note);
+    for (int k = 0; k < CQES; k++) run(&j, 0, note);
+    pthread_mutex_lock(&ctx->lock);
     while (!has_entry(&j)) drive(&j); /* the first one; the second has no peer */
     give_up(&j);
-    for (int k = 0; k < MOST_RUNS; k++)
+    for (int k = 0; k < CQES; k++)
       while (!df_cq_pop_mpsc(&ctx->device->cq, &cqes[k])) drive(&j);
-    for (int k = 0; k < MOST_RUNS; k++) df_cq_push_mpsc(&ctx->device->cq, 0, cqes[orders[i][k]]);
-    OK(df_poller_start(ctx));
+    for (int k = 0; k < CQES; k++) df_cq_push_mpsc(&ctx->device->cq, 0, cqes[orders[i][k]]);
+    pthread_mutex_unlock(&ctx->lock);
     df_ring_poller(ctx);
-    expect_statuses(&j, MOST_RUNS, 1);
+    expect_statuses(&j, CQES, 1);
     free_job(&j);
   }
 }
