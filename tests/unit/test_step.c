@@ -160,6 +160,27 @@ STEP_TEST(step, reduce_without_receiving_combines_in_place) {
   CHECK(f.move.a == f.scratch && f.move.b == f.input, "destination (op) source");
 }
 
+/* ---- how many primitives ---- */
+
+static void execute_copies(fixture *f, uint32_t n) {
+  df_primitive p[DF_PREPARED_MOST + 1];
+  for (uint32_t i = 0; i < n; i++)
+    p[i] = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
+  make(f, p, n);
+  for (uint32_t i = 1; i < n; i++) CHECK(step(f) == DF_STEP_PROGRESSED, "copy %u of %u", i, n);
+  CHECK(step(f) == DF_STEP_DONE, "the last of %u", n);
+  CHECK((f->desc.prepared != NULL) == (keeps && n > 0 && n <= DF_PREPARED_MOST), "%u records", n);
+  expect_values(f->output, n ? 1 : -1, n ? 1 : 0, "the output");
+}
+
+STEP_TEST(step, any_number_of_primitives) {
+  fixture f;
+  execute_copies(&f, 0);
+  execute_copies(&f, 1);
+  execute_copies(&f, DF_PREPARED_MOST);
+  execute_copies(&f, DF_PREPARED_MOST + 1);
+}
+
 /* ---- empty pieces ---- */
 
 STEP_TEST(step, empty_messages_are_skipped_and_released) {
