@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "host/context.h"
-#include "support/harness.h"
+#include "two_ranks.h"
 
 enum { RANKS = 2, COLL = 7, COUNT = 4, CQES = 3, MOST_RUNS = 6 };
 
@@ -39,10 +39,7 @@ static void make(job *j) {
   *j = (job){0};
   setenv("DFCCL_QUIT_POLLS", "1000000000", 1);
   setenv("DFCCL_SPREAD", "0", 1); /* to count the ranks of a processor takes the lock */
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu;
-  config.maxBlocks = 1;
-  OK(dfcclInitAll(j->ctxs, RANKS, &config));
+  two_ranks_open(j->ctxs);
   for (int r = 0; r < RANKS; r++)
     OK(dfcclRegisterAllReduce(j->ctxs[r], COLL, COUNT, dfcclInt32, dfcclSum, NULL));
   for (int r = 0; r < RANKS; r++) run(j, r, NULL);
@@ -70,16 +67,9 @@ static void expect_statuses(job *j, uint32_t runs, uint32_t succeed) {
     RESULT(j->statuses[i], i < succeed ? dfcclSuccess : dfcclTimeout);
 }
 
-static void *destroy(void *ctx) {
-  OK(dfcclDestroy(ctx));
-  return NULL;
-}
-
 static void free_job(job *j) {
-  pthread_t threads[RANKS];
   j->ctxs[0]->ops->drive_end(j->ctxs[0], &j->driver);
-  for (int r = 0; r < RANKS; r++) pthread_create(&threads[r], NULL, destroy, j->ctxs[r]);
-  for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
+  two_ranks_close(j->ctxs);
 }
 
 /* A thread that has ended a run in its last turn has not told of it yet, when the later ones have

@@ -22,6 +22,7 @@
 
 #include "base/cpu.h"
 #include "device.h"
+#include "two_ranks.h"
 
 /* In the place of the C library's. The kernel refuses a set of which no processor is allowed. */
 static int refuse_call;     /* which of the next calls is refused; 0: none */
@@ -215,21 +216,14 @@ static void in_threads(void *(*body)(void *), void *first, void *second) {
   for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
 }
 
-static void *destroy(void *context) {
-  OK(dfcclDestroy(context));
-  return NULL;
-}
-
 /* Rounds of a collective on the caller's processor, until a rank has tried to move, or so many.
  * Returns how many. */
 static int meet(const char *spread, int rounds) {
   enum { AT_ONCE = 100 };
   dfcclContext_t ctxs[2];
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   int played = 0;
-  config.backend = dfcclBackendCpu;
   setenv("DFCCL_SPREAD", spread, 1);
-  OK(dfcclInitAll(ctxs, 2, &config));
+  two_ranks_open(ctxs);
   for (int r = 0; r < 2; r++) OK(dfcclRegisterAllReduce(ctxs[r], 1, 4, dfcclInt32, dfcclSum, NULL));
   atomic_store(&moves_tried, 0);
   atomic_store(&pretends, 1);
@@ -239,7 +233,7 @@ static int meet(const char *spread, int rounds) {
     played += AT_ONCE;
   }
   atomic_store(&pretends, 0);
-  in_threads(destroy, ctxs[0], ctxs[1]);
+  two_ranks_close(ctxs);
   return played;
 }
 

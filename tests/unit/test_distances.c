@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "host/context.h"
-#include "support/harness.h"
+#include "two_ranks.h"
 
 enum { LARGE = 1 << 20 };
 
@@ -32,27 +32,13 @@ static void *run(void *context) {
   return NULL;
 }
 
-static void *destroy(void *context) {
-  OK(dfcclDestroy(context));
-  return NULL;
-}
-
-static void in_threads(void *(*body)(void *), dfcclContext_t ctxs[2]) {
-  pthread_t threads[2];
-  for (int r = 0; r < 2; r++)
-    CHECK(pthread_create(&threads[r], NULL, body, ctxs[r]) == 0, "no thread");
-  for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
-}
-
 static uint32_t looked_at(uint64_t ns) {
   dfcclContext_t ctxs[2];
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu;
-  OK(dfcclInitAll(ctxs, 2, &config));
+  two_ranks_open(ctxs);
   for (int r = 0; r < 2; r++)
     OK(dfcclRegisterAllReduce(ctxs[r], 1, LARGE, dfcclInt8, dfcclSum, NULL));
   atomic_store(&cost_ns, ns);
-  in_threads(run, ctxs);
+  two_ranks_do(run, ctxs);
   atomic_store(&cost_ns, 0);
   pthread_mutex_lock(&ctxs[0]->lock);
   const df_coll *coll = df_find(ctxs[0], 1);
@@ -61,7 +47,7 @@ static uint32_t looked_at(uint64_t ns) {
   for (uint32_t i = 0; i < links; i++)
     CHECK(coll->links[i].far_ns == far_ns, "link %u is looked at otherwise than the first", i);
   pthread_mutex_unlock(&ctxs[0]->lock);
-  in_threads(destroy, ctxs);
+  two_ranks_close(ctxs);
   return far_ns;
 }
 

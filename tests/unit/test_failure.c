@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "two_ranks.h"
 
 enum { RANKS = STAGE_RANKS, COLL = 7, COUNT = STAGE_COUNT };
 
@@ -270,11 +271,6 @@ static int has_heard(dfcclContext_t context, uint32_t peer) {
   return broken;
 }
 
-static void *destroy(void *ctx) {
-  OK(dfcclDestroy(ctx));
-  return NULL;
-}
-
 static df_peer_state state_of(dfcclContext_t context, uint32_t peer) {
   pthread_mutex_lock(&context->lock);
   df_peer_state state = context->peers[peer].state;
@@ -284,29 +280,22 @@ static df_peer_state state_of(dfcclContext_t context, uint32_t peer) {
 
 DF_TEST(failure, who_had_no_memory_for_a_message_is_given_up, 30) {
   dfcclContext_t ctxs[2];
-  pthread_t threads[2];
   int8_t send[COUNT] = {0}, recv[COUNT];
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu;
-  OK(dfcclInitAll(ctxs, 2, &config));
+  two_ranks_open(ctxs);
   for (int r = 0; r < 2; r++)
     OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));
   OK(dfcclRunAllReduce(ctxs[1], COLL, send, recv, NULL, NULL));
   df_world_mute(ctxs[0]->world, 0);
   RESULT(dfcclWait(ctxs[1], COLL), dfcclRemoteError);
   CHECK(state_of(ctxs[1], 0) == DF_PEER_GIVEN_UP, "it is not given up");
-  for (int r = 0; r < 2; r++) pthread_create(&threads[r], NULL, destroy, ctxs[r]);
-  for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
+  two_ranks_close(ctxs);
 }
 
 DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
   dfcclContext_t ctxs[2];
   callback_gate gate = {0};
-  pthread_t threads[2];
   int8_t buffers[2][2][COUNT] = {0};
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu;
-  OK(dfcclInitAll(ctxs, 2, &config));
+  two_ranks_open(ctxs);
   gate.context = ctxs[0];
   for (int r = 0; r < 2; r++) {
     OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));
@@ -324,6 +313,5 @@ DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
   options.nRanks = 1;
   OK(dfcclRegisterAllReduce(ctxs[0], COLL + 1, COUNT, dfcclInt8, dfcclSum, &options));
   df_publish_u32(&gate.open, 1);
-  for (int r = 0; r < 2; r++) pthread_create(&threads[r], NULL, destroy, ctxs[r]);
-  for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
+  two_ranks_close(ctxs);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "two_ranks.h"
 
 enum { SHORT = 1, LARGE = 2, OTHER = 3, ROOT = 0, COUNT = 1 << 20, POPULATE = 23, LINKS = 1 };
 
@@ -32,36 +33,12 @@ int madvise(void *address, size_t bytes, int advice) {
 static int8_t buffers[2][COUNT], zeros[2][COUNT];
 
 static void open_two(dfcclContext_t ctxs[2]) {
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu;
-  OK(dfcclInitAll(ctxs, 2, &config));
-  for (int r = 0; r < 2; r++) df_watch(ctxs[r]);
+  two_ranks_open(ctxs);
   for (int r = 0; r < 2; r++) {
     OK(dfcclRegisterAllReduce(ctxs[r], SHORT, 1, dfcclInt8, dfcclSum, NULL));
     OK(dfcclRegisterAllReduce(ctxs[r], LARGE, COUNT, dfcclInt8, dfcclSum, NULL));
     memset(buffers[r], r + 1, COUNT);
   }
-}
-
-static void *destroy(void *context) {
-  df_unwatch(context);
-  OK(dfcclDestroy(context));
-  return NULL;
-}
-
-static void begin_closing(pthread_t threads[2], dfcclContext_t ctxs[2]) {
-  for (int r = 0; r < 2; r++)
-    CHECK(pthread_create(&threads[r], NULL, destroy, ctxs[r]) == 0, "no thread");
-}
-
-static void end_closing(pthread_t threads[2]) {
-  for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
-}
-
-static void close_two(dfcclContext_t ctxs[2]) {
-  pthread_t threads[2];
-  begin_closing(threads, ctxs);
-  end_closing(threads);
 }
 
 static void run_large(dfcclContext_t ctxs[2]) {
@@ -104,7 +81,7 @@ DF_TEST(link_setup, keeps_nobody_waiting, 60) {
   atomic_store(&is_closed, false);
   for (int r = 0; r < 2; r++) OK(dfcclWait(ctxs[r], LARGE));
   check_large();
-  close_two(ctxs);
+  two_ranks_close(ctxs);
 }
 
 DF_TEST(link_setup, ends_before_the_context, 60) {
@@ -114,9 +91,9 @@ DF_TEST(link_setup, ends_before_the_context, 60) {
   atomic_store(&is_closed, true);
   run_large(ctxs);
   EVENTUALLY(atomic_load(&waiting) == 2);
-  begin_closing(threads, ctxs);
+  two_ranks_begin(threads, two_ranks_destroy, ctxs);
   atomic_store(&is_closed, false);
-  end_closing(threads);
+  two_ranks_end(threads);
   check_large();
 }
 
@@ -128,7 +105,7 @@ DF_TEST(link_setup, does_without_pages, 60) {
   for (int r = 0; r < 2; r++) OK(dfcclWait(ctxs[r], LARGE));
   atomic_store(&fails, false);
   check_large();
-  close_two(ctxs);
+  two_ranks_close(ctxs);
 }
 
 DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
@@ -153,7 +130,7 @@ DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
     now = ctxs[0]->arena.used_bytes;
     pthread_mutex_unlock(&ctxs[0]->lock);
   } while (now != used);
-  close_two(ctxs);
+  two_ranks_close(ctxs);
 }
 
 /* ---- rank 0, and rank 1 played by the test ---- */

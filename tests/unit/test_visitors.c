@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "host/context.h"
-#include "support/harness.h"
+#include "two_ranks.h"
 
 enum { RANKS = 2, COUNT = 10 };
 
@@ -20,9 +20,7 @@ typedef struct job {
 
 static void make(job *j) {
   memset(j, 0, sizeof *j);
-  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
-  config.backend = dfcclBackendCpu;
-  OK(dfcclInitAll(j->ctxs, RANKS, &config));
+  two_ranks_open(j->ctxs);
   for (int r = 0; r < RANKS; r++)
     OK(dfcclRegisterAllReduce(j->ctxs[r], 1, COUNT, dfcclInt32, dfcclSum, NULL));
 }
@@ -32,17 +30,6 @@ static void run(job *j, int rank, dfcclCallback_t callback, void *argument) {
 }
 
 static uint32_t visitors(job *j) { return df_observe_u32(&j->ctxs[0]->visitors); }
-
-static void *destroy(void *ctx) {
-  OK(dfcclDestroy(ctx));
-  return NULL;
-}
-
-static void free_job(job *j) {
-  pthread_t threads[RANKS];
-  for (int r = 0; r < RANKS; r++) pthread_create(&threads[r], NULL, destroy, j->ctxs[r]);
-  for (int r = 0; r < RANKS; r++) pthread_join(threads[r], NULL);
-}
 
 static void *wait_for_one(void *ctx) {
   OK(dfcclWait(ctx, 1));
@@ -63,7 +50,7 @@ DF_TEST(visitors, who_sleeps_inside_is_counted, 30) {
   OK(dfcclDeviceSynchronize(j.ctxs[0]));
   RESULT(dfcclWait(j.ctxs[0], 99), dfcclInvalidArgument);
   CHECK(visitors(&j) == 0, "%u are counted after calls that have returned", visitors(&j));
-  free_job(&j);
+  two_ranks_close(j.ctxs);
 }
 
 static job *seen_job;
@@ -91,7 +78,7 @@ DF_TEST(visitors, who_runs_a_callback_inside_is_counted, 60) {
   CHECK(seen_uncounted == 0, "%d of %d callbacks inside dfcclWait ran uncounted", seen_uncounted,
         seen_inside);
   CHECK(visitors(&j) == 0, "%u are still counted", visitors(&j));
-  free_job(&j);
+  two_ranks_close(j.ctxs);
 }
 
 /* ---- destroying */
@@ -99,7 +86,7 @@ DF_TEST(visitors, who_runs_a_callback_inside_is_counted, 60) {
 static uint32_t has_left;
 
 static void *destroy_and_look(void *ctx) {
-  OK(dfcclDestroy(ctx));
+  two_ranks_destroy(ctx);
   CHECK(df_observe_u32(&has_left) == 1, "it did not wait for a thread inside");
   return NULL;
 }
@@ -114,7 +101,7 @@ DF_TEST(visitors, destroy_lets_them_leave, 30) {
   df_publish_u32(&has_left, 1);
   df_system_sub_u32(&j.ctxs[0]->visitors, 1);
   pthread_join(destroyer, NULL);
-  OK(dfcclDestroy(j.ctxs[1]));
+  two_ranks_destroy(j.ctxs[1]);
 }
 
 static void *wait_in_vain(void *ctx) {
@@ -132,8 +119,8 @@ DF_TEST(visitors, abort_and_destroy_while_somebody_waits, 60) {
     pthread_create(&waiter, NULL, wait_in_vain, j.ctxs[0]);
     EVENTUALLY(visitors(&j) == 1);
     OK(dfcclAbort(j.ctxs[0]));
-    OK(dfcclDestroy(j.ctxs[0]));
+    two_ranks_destroy(j.ctxs[0]);
     pthread_join(waiter, NULL);
-    OK(dfcclDestroy(j.ctxs[1]));
+    two_ranks_destroy(j.ctxs[1]);
   }
 }
