@@ -47,8 +47,9 @@ enum {
                                 receives and sends needs a free slot before it frees one */
   DF_MAX_LINK_SLOTS = 256,   /* slots of one link */
   DF_MAX_SLOT_BYTES = 4 << 20,
-  DF_PACKED_MAX = 256, /* payload of slots that share their lines: what more was measured with
-                          gained nothing */
+  DF_PACKED_MAX = 256,      /* payload of slots that share their lines: more gained nothing ... */
+  DF_PACKED_WHOLE_MAX = 24, /* ... up to here each lies within one line. Where ranks wait for each
+                               other message by message, only such slots gain */
   DF_MAX_SCRATCH_BYTES = 1 << 20, /* of a block for one collective: chunks are cut accordingly, down
                                      to a cache line */
   DF_MAX_MESSAGE_BYTES = 64 << 10 /* of the control plane */

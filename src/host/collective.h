@@ -113,4 +113,9 @@ typedef struct df_coll {
   struct df_coll *next_listed;
 } df_coll;
 
+/* Some ranks wait for nobody in it, and may be many runs ahead of the others. */
+static inline int df_runs_ahead(const df_coll *coll) {
+  return coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_REDUCE;
+}
+
 #endif

@@ -41,11 +41,6 @@ static uint64_t ring_bytes(const df_coll *coll, uint32_t n_slots) {
   return df_link_ring_bytes(coll->shape.stride, n_slots);
 }
 
-/* Some ranks wait for nobody in it, and may be many runs ahead of the others. */
-static int runs_ahead(const df_coll *coll) {
-  return coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_REDUCE;
-}
-
 /*
  * Slots of each ring in which this rank receives for the collective: the members agreed on the
  * least; the receiver takes more
@@ -67,11 +62,11 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
   uint64_t each =
       DF_MAX(rings, 1u) * (uint64_t)shape->n_blocks * df_ranks_on_a_core(context, coll->n);
   uint64_t target = (uint64_t)settings->ring_bytes / each;
-  if (shape->stride <= DF_PAGE_RING_STRIDE && !runs_ahead(coll) &&
+  if (shape->stride <= DF_PAGE_RING_STRIDE && !df_runs_ahead(coll) &&
       df_ranks_on_a_core(context, coll->n) > 1)
     target = 0;
   if (shape->stride <= DF_DEEP_RING_STRIDE)
-    target = runs_ahead(coll) && coll->descriptor->direct_min > shape->stride
+    target = df_runs_ahead(coll) && coll->descriptor->direct_min > shape->stride
                  ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
                  : 0;
   if (!context->ops->host_sees_links || settings->slots == DF_MIN_LINK_SLOTS ||
@@ -118,6 +113,13 @@ static uint8_t payload_offset(const df_coll *coll, int in_lines) {
   return (uint8_t)(in_lines ? DF_LINK_LINES : offset - DF_LINK_LINES);
 }
 
+/* Does the receiver not stay close behind its sender? Each has a processor, and the ring is deep.
+ */
+static int keeps_distance(const dfcclContext_t context, const df_coll *coll, uint32_t n_slots) {
+  return context->ops->host_sees_links && release_mask(coll, n_slots) != 0 &&
+         n_slots >= DF_LINK_DISTANCE_SLOTS && coll->n <= context->n_cores;
+}
+
 /* Fills one link end of one block. `rings` is where the pair's rings of n_slots begin. */
 static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
                       uint8_t *rings, uint32_t n_slots, int in_lines) {
@@ -136,7 +138,7 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->payload_offset = payload_offset(coll, in_lines);
   link->same_process = (uint8_t)context->ops->lends_to(context, peer);
   link->sends = (uint8_t)planned->sends;
-  link->far_looks = 0;
+  link->far_looks = !planned->sends && keeps_distance(context, coll, n_slots);
   link->far_ns =
       context->ops->host_sees_links && link->stride > DF_DEEP_RING_STRIDE ? far_ns(context) : 0;
   /* A device that follows addresses of its own mappings does not see the host's table. */

@@ -243,6 +243,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
   if (coll->plan == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
   df_shape_limits limits = df_choice_limits(choice, context->shape_limits);
+  if (!df_runs_ahead(coll)) limits.packed_max = DF_MIN(limits.packed_max, DF_PACKED_WHOLE_MAX);
   df_shape_make(&coll->shape, coll->plan, coll->count, (uint32_t)df_type_size(coll->type), &limits);
   /* Where ranks share cores, many rings of large slots are more than their part of the caches:
    * receivers take more slots than these where they are not (ring_slots in link_setup.c). */
