@@ -36,12 +36,13 @@ static void app_submit(app_run *run) {
   run->accepted = 1;
 }
 
-static void check_without_callback(uint32_t rank) {
-  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
-    for (uint32_t r = 0; r < sim_plan.coll[c].runs; r++) {
-      app_run *run = &sim_app->run[rank][c][r];
-      if (!run->has_callback && run->accepted && !run->checked) sim_check_run(run);
-    }
+/* Of a thread that has waited for what it submitted. */
+static void check_without_callback(const app_rank *rank, uint32_t thread) {
+  for (uint32_t i = rank->thread_begin[thread]; i < rank->thread_begin[thread + 1]; i++) {
+    uint32_t which = rank->order[i];
+    app_run *run = &sim_app->run[rank->rank][which / MAX_RUNS][which % MAX_RUNS];
+    if (!run->has_callback && !run->checked) sim_check_run(run);
+  }
 }
 
 void *sim_app_thread(void *argument) {
@@ -60,14 +61,14 @@ void *sim_app_thread(void *argument) {
   }
   int waits = rank->style == STYLE_WAIT_ALL || rank->style == STYLE_SYNC;
   if (waits && df_wait_all(rank->context) != dfcclSuccess) sim_fail("dfcclWaitAll failed");
-  if (sim_plan.n_threads == 1 && (waits || rank->style == STYLE_WAIT_EACH)) {
+  if (waits || rank->style == STYLE_WAIT_EACH) check_without_callback(rank, thread);
+  if (sim_plan.n_threads == 1 && waits) {
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
       for (uint32_t r = 0; r < sim_plan.coll[c].runs; r++) {
         app_run *run = &sim_app->run[rank->rank][c][r];
-        if (run->accepted && run->has_callback && !run->callbacks && rank->style != STYLE_WAIT_EACH)
+        if (run->accepted && run->has_callback && !run->callbacks)
           sim_fail("rank %u: dfcclWaitAll returned before a callback", rank->rank);
       }
-    check_without_callback(rank->rank);
   }
   sim_app->threads_left--;
   return NULL;
@@ -130,6 +131,9 @@ void sim_app_prepare(void) {
   int each_its_own = sim_one_in(&sim_random_now, 2);
   sim_random common = sim_random_now;
   int in_order = style == STYLE_WAIT_EACH || sim_plan.n_threads > 1;
+  /* Of two threads that submit, some take first turns of what they wait for. */
+  sim_random bare = {.state = sim_random_now.state ^ 0xa0761d6478bd642full};
+  int without = sim_plan.n_threads > 1 && sim_one_in(&bare, 2);
   /* One rank submits everything, in any order; the others wait for each, in one order. */
   sim_random apart = {.state = sim_random_now.state ^ 0x9fb21c651e98df25ull};
   int mixed = sim_is_crowd && sim_plan.n_colls > 1 && sim_one_in(&apart, 2);
@@ -160,7 +164,7 @@ void sim_app_prepare(void) {
     /* A collective's runs are submitted by one thread, so that each keeps its number. */
     rank->resubmits = 0;
     uint32_t all = rank->n_order;
-    int callbacks = rank->style == STYLE_CALLBACKS || sim_plan.n_threads > 1;
+    int callbacks = rank->style == STYLE_CALLBACKS || (sim_plan.n_threads > 1 && !without);
     if (rank->style == STYLE_CALLBACKS && sim_plan.n_threads == 1 && sim_plan.n_colls == 1 &&
         all > 1)
       rank->resubmits = sim_one_in(&sim_random_now, 2) ? all - 1 : 0; /* each submits the next */
@@ -177,7 +181,7 @@ void sim_app_prepare(void) {
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
       for (uint32_t k = 0; sim_is_member(r, c) && k < sim_plan.coll[c].runs; k++) {
         app_run *run = &sim_app->run[r][c][k];
-        run->has_callback = callbacks || sim_one_in(&sim_random_now, 2);
+        run->has_callback = callbacks || sim_one_in(without ? &bare : &sim_random_now, 2);
         sim_app->callbacks_left += (uint32_t)run->has_callback;
       }
   }
