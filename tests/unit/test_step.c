@@ -189,7 +189,7 @@ STEP_TEST(step, reduce_without_receiving_combines_in_place) {
 
 static void execute_copies(fixture *f, uint32_t n) {
   df_primitive p[DF_PREPARED_MOST + 1];
-  for (uint32_t i = 0; i < n; i++)
+  for (uint32_t i = 0; i < DF_COUNT_OF(p); i++)
     p[i] = primitive(DF_PRIM_STORE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT);
   make(f, p, n);
   for (uint32_t i = 1; i < n; i++) CHECK(step(f) == DF_STEP_PROGRESSED, "copy %u of %u", i, n);
