@@ -28,7 +28,8 @@ typedef struct DF_ALIGNED(64) df_cursor {
 
 enum {
   DF_CURSOR_DIRECT_SENT = 1, /* a message of this run lent a buffer: drain before completing */
-  DF_CURSOR_IN_PLACE = 2
+  DF_CURSOR_IN_PLACE = 2,
+  DF_CURSOR_COMMON = 4 /* what goes to several peers goes through common slots */
 };
 
 DF_STATIC_ASSERT(sizeof(df_cursor) == 64, "a dynamic context is one cache line");

@@ -35,12 +35,20 @@ typedef enum {
 
 typedef enum { DF_BUFFER_NONE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT, DF_BUFFER_SCRATCH } df_buffer;
 
+/* A place that a plan sends to several peers, one after the other, may go to all of them by way of
+ * one common slot in the sender's memory: written once, and lent to each. */
+typedef enum {
+  DF_COMMON_NONE,
+  DF_COMMON_WRITES, /* the first of these messages */
+  DF_COMMON_LENDS   /* those that follow it */
+} df_common_use;
+
 typedef struct df_primitive {
   uint8_t flags;
   uint8_t source;      /* df_buffer */
   uint8_t destination; /* df_buffer */
-  uint8_t reserved;
-  uint16_t piece; /* decides the length */
+  uint8_t common;      /* df_common_use */
+  uint16_t piece;      /* decides the length */
   uint16_t source_piece;
   uint16_t destination_piece;
   uint16_t recv_link; /* index into the block's links */
@@ -75,7 +83,11 @@ DF_STATIC_ASSERT(DF_MAX_REACHES <= UINT16_MAX, "a reach's number fits a run's ar
 
 typedef struct df_run_words {
   DF_ALIGNED(64) df_run_arguments runs[DF_RUNS_AHEAD]; /* by run number */
-  uint32_t cancel; /* dfcclResult_t: not 0: give up, complete every run with it */
+  uint32_t cancel;              /* dfcclResult_t: not 0: give up, complete every run with it */
+  uint32_t common_mask;         /* common slots of each block, a power of two, less one */
+  uint64_t common;              /* where they are, as far apart as links' slots are; 0: there are
+                                   none, or not all peers that are to read them have mapped them */
+  const uint64_t *common_reach; /* by rank: what to add to an address there for that peer */
 } df_run_words;
 DF_STATIC_ASSERT(sizeof(df_run_words) == 128, "1,000 collectives fit the design's limit");
 

@@ -91,6 +91,7 @@ typedef struct df_coll {
   int links_reserved;        /* this rank's receive rings exist and were told to the peers */
   int ready;                 /* all links stand: runs may be admitted */
   int first_turn;            /* ... and its submitter may take a run's first turn: it is short */
+  df_range common;           /* its common slots; no segment: it has none */
 
   dfcclResult_t failed;
   char sentence[DF_SENTENCE_BYTES];

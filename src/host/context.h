@@ -88,6 +88,14 @@ typedef struct df_user_memory {
   int may_be_read; /* a run of it has failed: peers may still read it, and not know */
 } df_user_memory;
 
+/* A segment of common slots. */
+typedef struct df_common_segment {
+  struct df_common_segment *next;
+  const df_segment *segment;
+  uint64_t *reach; /* [n_ranks] what to add to an address for that peer */
+  uint8_t *told;   /* [n_ranks] the segment was offered to it */
+} df_common_segment;
+
 enum { DF_RECENT_IDS = 64 };
 
 struct dfcclContext {
@@ -161,6 +169,8 @@ struct dfcclContext {
   df_peer *peers;
   df_segment *home; /* holds the work bell */
   df_arena arena;
+  df_arena commons; /* common slots */
+  df_common_segment *common_segments;
   df_user_memory *user_memory;
   df_user_memory *retired;  /* freed, and still mapped by peers */
   const uint64_t **reaches; /* [DF_MAX_REACHES] by entry */
@@ -374,6 +384,13 @@ void df_service_stop(dfcclContext_t context);
 void df_service_wake(dfcclContext_t context);
 void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *message,
                        int fd); /* [lock] takes fd */
+
+/* common.c */
+void df_common_reserve(dfcclContext_t context, df_coll *coll); /* [lock] when its links stand */
+void df_common_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment,
+                      uint64_t address);                    /* [lock] */
+void df_common_give(dfcclContext_t context, df_coll *coll); /* [lock] */
+df_segment *df_common_dissolve(dfcclContext_t context);
 
 /* memory.c */
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes);

@@ -191,7 +191,7 @@ static void say_context(const dfcclContext_t context, df_text *text) {
       " bytes of contexts, %zu bytes of context cache; links: %" PRIu64 " bytes of ends, %" PRIu64
       " bytes of rings\n",
       memory_per_block(context), (size_t)context->settings.context_slots * sizeof(df_context_slot),
-      link_ends(context), context->arena.used_bytes);
+      link_ends(context), context->arena.used_bytes + context->commons.used_bytes);
 }
 
 /* Returns 0, or the number of the error. A pipe that nobody reads is an error, never the end of the

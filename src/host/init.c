@@ -85,9 +85,11 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
     df_segment_abandon(links);
     links = NULL;
   }
+  df_segment *commons = df_common_dissolve(context);
   if (context->world) {
     /* Peers of this process may still point into these. */
     df_world_bury(context->world, links);
+    df_world_bury(context->world, commons);
     if (context->home) df_world_bury(context->world, context->home);
   }
   free(context->receive_buffer);

@@ -315,6 +315,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
     if (is_given_up(coll)) return;
   }
   if (has_links && !connect_links(context, coll)) return;
+  if (has_links) df_common_reserve(context, coll);
   dfcclResult_t result = context->ops->publish(context, coll);
   if (result != dfcclSuccess) {
     give_up(context, coll, result);

@@ -365,6 +365,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   if (--coll->references > 0) return;
   DF_ASSERT(!coll->listed);
   DF_ASSERT(coll->backlog_length == 0);
+  df_common_give(context, coll);
   context->ops->forget(context, coll);
   give_index(context, coll->index);
   context->n_colls--;

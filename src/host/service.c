@@ -146,6 +146,7 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
     return; /* fd is used up */
   case DF_MESSAGE_MAPPED:
     df_memory_mapped(context, from, message->id, message->a);
+    df_common_mapped(context, from, message->id, message->a);
     break;
   case DF_MESSAGE_UNMAP:
     handle_unmap(context, from, message->id, message->a != 0);

@@ -54,6 +54,9 @@
   X(direct_min, "DFCCL_DIRECT_MIN", 16384, 1, 1ll << 40,                                           \
     "message bytes from which reachable buffers are lent")                                         \
   X(direct, "DFCCL_DIRECT", 1, 0, 1, "0: never lend buffers (always copy through slots)")          \
+  X(common, "DFCCL_COMMON", 1, 0, 2,                                                               \
+    "CPU: what goes to several processes is copied once, to memory that all of them map: 0: "      \
+    "never, 1: where ranks share cores and it is more than their caches, 2: always (test mode)")   \
   X(in_place_min, "DFCCL_DIRECT_IN_PLACE_MIN", 8ll << 20, 0, 1ll << 40,                            \
     "bytes from which an all-reduce in place lends its buffer")                                    \
   X(stream_min, "DFCCL_STREAM_MIN", 4ll << 20, 0, 1ll << 40,                                       \

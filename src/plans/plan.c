@@ -55,6 +55,31 @@ int df_operation_reduces(df_operation operation) {
          operation == DF_OP_REDUCE_SCATTER;
 }
 
+/* Does `next` send on what `first` has sent, and nothing else? */
+static int sends_again(const df_primitive *first, const df_primitive *next) {
+  if (next->flags != DF_PRIM_SEND || next->piece != first->piece) return 0;
+  int stores = (first->flags & DF_PRIM_STORE) && next->source == first->destination &&
+               next->source_piece == first->destination_piece;
+  int computes = (first->flags & (DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_AVERAGE)) != 0;
+  return stores ||
+         (!computes && next->source == first->source && next->source_piece == first->source_piece);
+}
+
+/* Marks the longest row of primitives that send the same to one peer after the other. */
+static void mark_common(df_plan *plan) {
+  uint32_t at = 0, longest = 1;
+  for (uint32_t i = 0, n = 1; i < plan->n_primitives; i += n, n = 1) {
+    const df_primitive *first = &plan->primitives[i];
+    if (!(first->flags & DF_PRIM_SEND)) continue;
+    while (i + n < plan->n_primitives && sends_again(first, first + n)) n++;
+    if (n <= longest) continue;
+    at = i;
+    longest = n;
+  }
+  for (uint32_t i = 0; longest > 1 && i < longest; i++)
+    plan->primitives[at + i].common = i == 0 ? DF_COMMON_WRITES : DF_COMMON_LENDS;
+}
+
 df_plan *df_plan_make(const df_plan_key *key) {
   df_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return NULL;
@@ -71,6 +96,7 @@ df_plan *df_plan_make(const df_plan_key *key) {
     df_plan_free(plan);
     return NULL;
   }
+  mark_common(plan);
   return plan;
 }
 

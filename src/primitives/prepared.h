@@ -29,6 +29,7 @@ typedef struct DF_ALIGNED(64) df_prepared {
   uint8_t flags;                       /* df_prim_flags */
   uint8_t kind;                        /* df_move_kind */
   uint8_t may_lend;                    /* the message lends its buffer, if the run allows it */
+  uint8_t common;                      /* df_common_use, if the run has common slots */
 } df_prepared;
 DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache line");
 
@@ -74,6 +75,21 @@ DF_CORE int df_prim_computes(uint8_t flags) {
   return (flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
 }
 
+/* Does the message have a use for common slots? What lends nothing has none. */
+DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive *prim,
+                                  const df_prepared *p) {
+#if defined(__CUDACC__)
+  (void)desc;
+  (void)prim;
+  (void)p;
+  return DF_COMMON_NONE;
+#else
+  int lends = p->send_link && (uint64_t)p->count * desc->element_bytes >= desc->direct_min &&
+              !p->send_link->release_mask;
+  return lends ? prim->common : DF_COMMON_NONE;
+#endif
+}
+
 /* A record is worked out in two halves: what tells whether the primitive can be executed, and how
  * it is. */
 DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
@@ -87,6 +103,7 @@ DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block
   p->loops = part->loops;
   p->recv_ordinal = prim->recv_ordinal;
   p->send_ordinal = prim->send_ordinal;
+  p->common = df_prepare_common(desc, prim, p);
 }
 
 DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, uint32_t loop,

@@ -64,6 +64,19 @@ DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments 
   return (int64_t)(df_observe_u64(&ticket->input) - df_load_relaxed_u64(&ticket->wanted)) >= 0;
 }
 
+/* Do the run's messages to several peers go through common slots? Where its buffers may be lent
+ * themselves, nothing need be copied. Observes what the host has filled in beside the address, and
+ * that the peers have mapped it. */
+DF_CORE int df_step_has_common(const df_descriptor *desc, const df_run_arguments *run) {
+#if defined(__CUDACC__)
+  (void)desc;
+  (void)run;
+  return 0;
+#else
+  return df_observe_u64(&desc->words->common) != 0 && (run->send_reach | run->recv_reach) == 0;
+#endif
+}
+
 /* Takes up the next run. */
 DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                            const df_run_arguments *run) {
@@ -75,6 +88,7 @@ DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor 
   cursor->send_reach = run->send_reach;
   cursor->recv_reach = run->recv_reach;
   cursor->flags = run->send == run->recv ? DF_CURSOR_IN_PLACE : 0;
+  if (df_step_has_common(desc, run)) cursor->flags |= DF_CURSOR_COMMON;
   cursor->loop = 0;
   cursor->primitive = 0;
   cursor->phase = df_step_keeps(desc) || (desc->parts[block].loops && desc->n_primitives)
@@ -163,8 +177,57 @@ DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, u
          (address % desc->element_bytes == 0 && df_windows_cover(link->windows, address, bytes));
 }
 
+/* Does the primitive's message go through a common slot? */
+DF_CORE int df_step_uses_common(const df_cursor *cursor, const df_prepared *prim) {
+#if defined(__CUDACC__)
+  (void)cursor;
+  (void)prim;
+  return 0;
+#else
+  return DF_UNLIKELY(prim->common != DF_COMMON_NONE) && cursor->flags & DF_CURSOR_COMMON;
+#endif
+}
+
+/* The common slot of this loop. */
+DF_CORE uint8_t *df_step_common_slot(const df_descriptor *desc, uint32_t block,
+                                     const df_cursor *cursor, const df_link *link) {
+  const df_run_words *words = desc->words;
+  uint64_t depth = (uint64_t)words->common_mask + 1;
+  uint64_t loops = cursor->run * desc->parts[block].loops + cursor->loop;
+  uint64_t slot = block * depth + (loops & words->common_mask);
+  return (uint8_t *)(uintptr_t)(df_load_relaxed_u64(&words->common) + slot * link->stride);
+}
+
+/* The first link whose peer may be reading what this loop's common slot held before; NULL: none
+ * does. What former runs wrote there has been given back: they were drained. */
+DF_CORE_APART df_link *df_step_common_reader(const df_descriptor *desc, uint32_t block,
+                                             const df_cursor *cursor) {
+  uint64_t depth = (uint64_t)desc->words->common_mask + 1;
+  if (cursor->loop < depth) return NULL;
+  const df_primitive *end = desc->primitives + desc->n_primitives;
+  for (const df_primitive *prim = desc->primitives + cursor->primitive;
+       prim != end && prim->common != DF_COMMON_NONE; prim++) {
+    df_link *link = &desc->links[(uint64_t)block * desc->n_links + prim->send_link];
+    uint64_t now = df_sequence(cursor, desc->parts[block].loops, link, prim->send_ordinal);
+    if (!df_link_is_drained(link, now - depth * link->messages)) return link;
+  }
+  return NULL;
+}
+
+/* Lends the common slot. Returns it where this message is the one to write it. */
+DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t block,
+                                           const df_cursor *cursor, const df_prepared *prim,
+                                           const df_move *move) {
+  uint8_t *common = df_step_common_slot(desc, block, cursor, move->send_link);
+  uint8_t *slot = df_link_slot(move->send_link, move->send_sequence);
+  *(uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) =
+      (uint64_t)(uintptr_t)common +
+      df_load_relaxed_u64(&desc->words->common_reach[move->send_link->peer]);
+  return prim->common == DF_COMMON_WRITES ? common : NULL;
+}
+
 /* The links' side of the decision: is what this primitive needs there? */
-DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_cursor *cursor,
+DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const df_cursor *cursor,
                                 const df_prepared *prim, df_move *move, int *received_direct) {
   if (prim->recv_link) {
     move->recv_link = prim->recv_link;
@@ -183,6 +246,11 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, const df_cursor *curs
     move->send_link = prim->send_link;
     move->send_sequence = df_sequence(cursor, prim->loops, move->send_link, prim->send_ordinal);
     if (move->announces && !df_link_may_send(move->send_link, move->send_sequence)) return 0;
+    if (prim->common == DF_COMMON_WRITES && df_step_uses_common(cursor, prim)) {
+      df_link *reader = df_step_common_reader(desc, block, cursor);
+      if (reader) move->send_link = reader; /* whom this rank waits for */
+      if (reader) return 0;
+    }
   }
   return 1;
 }
@@ -222,7 +290,8 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   int received_direct = 0;
   move->count = prim->count;
   move->announces = prim->count != 0;
-  if (!df_step_links_ready(desc, cursor, prim, move, &received_direct)) return DF_STEP_BLOCKED;
+  if (!df_step_links_ready(desc, block, cursor, prim, move, &received_direct))
+    return DF_STEP_BLOCKED;
   df_lanes_note_flags(move);
   move->borrows = (uint32_t)received_direct;
   if (received_direct && !df_link_borrow(move->recv_link)) return DF_STEP_BLOCKED;
@@ -260,7 +329,10 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->b = b;
   move->store = store;
   if (prim->send_link) {
-    if (prim->may_lend && df_step_lend(desc, cursor, prim, move)) {
+    if (df_step_uses_common(cursor, prim)) {
+      move->lends = 1;
+      slot = df_step_lend_common(desc, block, cursor, prim, move);
+    } else if (prim->may_lend && df_step_lend(desc, cursor, prim, move)) {
       move->lends = 1;
       if (df_prim_computes(prim->flags)) move->stream = 0; /* the peer reads it next */
       if (prim->flags & DF_PRIM_STORE_TO_LEND) move->store = store = destination;
@@ -333,7 +405,7 @@ DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const
   look.recv_link = look.send_link = NULL;
   look.count = prim->count;
   look.announces = prim->count != 0;
-  return df_step_links_ready(desc, &cursor, prim, &look, &direct);
+  return df_step_links_ready(desc, block, &cursor, prim, &look, &direct);
 }
 
 #endif

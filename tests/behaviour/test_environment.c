@@ -37,6 +37,7 @@ static const struct {
     {"DFCCL_DIRECT", true, {"2"}, {"0", "1"}, NULL},
     {"DFCCL_RING_BYTES", true, {NULL}, {"0", "100000"}, "0"},
     {"DFCCL_RING_BUDGET", true, {NULL}, {"0", "100000"}, "0"},
+    {"DFCCL_COMMON", true, {"3"}, {"0", "2"}, NULL},
     {"DFCCL_DIRECT_IN_PLACE_MIN", true, {NULL}, {"0", "1000"}, "0"},
     {"DFCCL_STREAM_MIN", true, {NULL}, {"0", "1000"}, "0"},
     {"DFCCL_SPREAD", true, {"2"}, {"0", "1"}, NULL},

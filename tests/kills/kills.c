@@ -115,6 +115,7 @@ static void draw_settings(df_random *random) {
   draw_setting(random, "DFCCL_RING_BYTES", 50, "65536");
   draw_setting(random, "DFCCL_FLAGGED_MAX", 30, "0");
   draw_setting(random, "DFCCL_DIRECT_MIN", 40, "64");
+  draw_setting(random, "DFCCL_COMMON", 50, "2");
   draw_setting(random, "DFCCL_DIRECT_IN_PLACE_MIN", 50, "0");
   draw_setting(random, "DFCCL_STREAM_MIN", 30, "4096");
   draw_setting(random, "DFCCL_BLOCK_MIN", 50, "4096");

@@ -32,6 +32,7 @@ static const struct {
     {"DFCCL_DIRECT_IN_PLACE_MIN", {"0", "10000"}},
     {"DFCCL_STREAM_MIN", {"0", "10000"}},
     {"DFCCL_FAR_NS", {"0", "1"}},
+    {"DFCCL_COMMON", {"0", "2", "2"}},
     {"DFCCL_FIRST_TURN_MAX", {"0", "16", "1000", "4194304"}},
 };
 enum { CHOICES = sizeof choices / sizeof choices[0] };

@@ -30,7 +30,7 @@ SOON, SOON_WITH_ENDINGS = 4_000, 20_000
 SLOW = {
     "a full SQ is told by a load", "between two turns the lock is only tried", "the completion counter is set back after the CQE",
     "the poller and the waiters' bell are rung without a fence", "a waiting run is no longer listed while room is looked for",
-    "a lent buffer is read without being held", "what another process reads of a failed run counts", "a broken context does not tell its runs",
+    "a lent buffer is read without being held", "what another process reads of a failed run counts", "a common slot is written again while it is read", "a broken context does not tell its runs",
     "what had failed before all is given up is not told again", "runs beyond a member's last are looked at before it is counted", "a deadline begins without a fence",
     "a slot is released before the rest of it is stored",
     "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
@@ -137,6 +137,7 @@ BUGS = [
         (STEP, "if (received_direct && !df_link_borrow(", "if (!PLANTED && received_direct && !df_link_borrow("),
         (LINK, "  return df_system_claim_u64(link->credit + 1, DF_HOLD_READING, 0);", "  return PLANTED || df_system_claim_u64(link->credit + 1, DF_HOLD_READING, 0);")],
      "--endings"),
+    ends("a common slot is written again while it is read", STEP, "  if (cursor->loop < depth) return NULL;", "  if (PLANTED || cursor->loop < depth) return NULL;"),
     ends("runs that wait on the host are forgotten on failure", FAILURE, "  df_list(context, coll);\n  if (coll->taken", "  if (!PLANTED) df_list(context, coll);\n  if (coll->taken"),
     ends("a failure rings nobody", FAILURE, "    context->ops->submitted(context, 1, 0);", "    if (!PLANTED) context->ops->submitted(context, 1, 0);"),
     # Was real: the count that was compared grew only after the look.

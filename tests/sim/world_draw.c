@@ -204,7 +204,7 @@ static void draw_groups(uint64_t seed) {
   }
 }
 
-enum { VISITS = 0x1b873597 };
+enum { VISITS = 0x1b873597, COMMONS = 0x6c8e9cf5 };
 
 static void draw_endings(uint64_t seed) {
   sim_random random = {.state = ~seed};
@@ -212,6 +212,9 @@ static void draw_endings(uint64_t seed) {
   sim_plan.processes = sim_one_in(&random, 2);
   sim_plan.shared_from = sim_below(&random, 2);
   sim_random apart = {.state = seed ^ VISITS}; /* worlds on record stay what they are */
+  sim_random commons = {.state = seed ^ COMMONS};
+  if (sim_plan.processes && sim_one_in(&commons, 2))
+    sim_plan.settings.common = 2, sim_plan.settings.direct = 1;
   sim_plan.visits = sim_percent_small != 0 && sim_one_in(&apart, 2);
   if (sim_one_in(&random, 4)) sim_plan.settings.timeout_ms = 1 + sim_below(&random, 4);
   sim_plan.impatient = sim_one_in(&random, 2) ? UINT32_MAX : 1 + sim_below(&random, 14);

@@ -24,7 +24,8 @@ typedef struct group_options {
   dfcclDataType_t type;
   dfcclRedOp_t op;
   df_shape_limits limits;
-  int lends; /* every message that may lend its buffer does */
+  int lends;       /* every message that may lend its buffer does */
+  uint32_t common; /* common slots of each block, which every run uses; 0: there are none */
   int in_place;
   int ahead; /* slots are given back a quarter of the ring at a time, unless buffers are lent */
   uint64_t first_run; /* run number to begin with: where sequence numbers start */
@@ -49,6 +50,7 @@ typedef struct group_rank {
   df_lanes lanes;
   df_move move;
   df_bell bell;
+  uint64_t *reach;         /* of the common slots: all ranks read them where they are */
   uint8_t *input, *output; /* allocations; what a run is given may point into them */
   const void *send;
   void *recv;
@@ -112,7 +114,7 @@ static inline void group_link(group *g, uint32_t rank, uint32_t which) {
                   .payload_offset = (uint8_t)g->shape.payload_offset,
                   .same_process = 1,
                   .sends = (uint8_t)planned->sends,
-                  .release_mask = g->o.ahead && !g->o.lends && g->shape.n_slots >= 8
+                  .release_mask = g->o.ahead && !g->o.lends && !g->o.common && g->shape.n_slots >= 8
                                       ? (uint16_t)(g->shape.n_slots / 4 - 1)
                                       : 0};
   }
@@ -131,10 +133,18 @@ static inline void group_describe(group *g, uint32_t rank) {
   }
   d->parts = g->shape.parts;
   d->words = group_allocate(sizeof *d->words);
+  if (g->o.common) {
+    uint64_t slots = (uint64_t)blocks * g->o.common * g->shape.stride;
+    uint8_t *common = group_allocate(slots + GROUP_GUARD_BYTES);
+    memset(common + slots, GROUP_GUARD, GROUP_GUARD_BYTES);
+    d->words->common = (uint64_t)(uintptr_t)common;
+    d->words->common_mask = g->o.common - 1;
+    d->words->common_reach = me->reach = group_allocate(g->o.n * sizeof *me->reach);
+  }
   d->counters = group_allocate(sizeof *d->counters);
   d->progress = group_allocate(blocks * sizeof *d->progress);
   d->count = g->o.count;
-  d->direct_min = g->o.lends ? 1 : UINT64_MAX;
+  d->direct_min = g->o.lends || g->o.common ? 1 : UINT64_MAX;
   d->scratch_bytes = g->shape.scratch_bytes;
   d->n_primitives = (uint16_t)plan->n_primitives;
   d->n_links = (uint16_t)plan->n_links;
@@ -208,6 +218,8 @@ static inline void group_close(group *g) {
     free(me->desc->links);
     free(me->desc->scratch);
     free(me->desc->progress);
+    free((void *)(uintptr_t)me->desc->words->common);
+    free(me->reach);
     free(me->desc->words);
     free(me->desc->counters);
     free(me->desc);
@@ -309,6 +321,12 @@ static inline int group_try_run(group *g, uint64_t run) {
     for (uint32_t i = 0; g->ranks[r].desc->scratch && i < GROUP_GUARD_BYTES; i++)
       CHECK(g->ranks[r].desc->scratch[blocks * g->shape.scratch_bytes + i] == GROUP_GUARD,
             "rank %u writes %u bytes behind its scratch memory", r, i + 1);
+  for (uint32_t r = 0; r < g->o.n; r++) {
+    const uint8_t *common = (const uint8_t *)(uintptr_t)g->ranks[r].desc->words->common;
+    for (uint64_t i = 0; common && i < GROUP_GUARD_BYTES; i++)
+      CHECK(common[(uint64_t)blocks * g->o.common * g->shape.stride + i] == GROUP_GUARD,
+            "rank %u writes behind its common slots", r);
+  }
   for (uint32_t i = 0; i < g->o.n * g->o.n; i++)
     for (uint32_t b = 0; g->pipes[i].traffic && b < blocks; b++)
       CHECK(g->pipes[i].traffic[b].sent == g->pipes[i].traffic[b].received,

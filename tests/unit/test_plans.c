@@ -168,6 +168,7 @@ static group_options variation(const algorithm *a, uint32_t n, uint32_t root, ui
                      .type = types[df_random_below(random, 3)],
                      .op = ops[df_random_below(random, 4)],
                      .lends = df_random_chance(random, 40),
+                     .common = df_random_chance(random, 30) ? 1u << df_random_below(random, 3) : 0,
                      .in_place = df_random_chance(random, 40),
                      .ahead = df_random_chance(random, 30)};
   o.limits = (df_shape_limits){.slot_bytes = 64u << df_random_below(random, 3),

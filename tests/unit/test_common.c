@@ -1,0 +1,179 @@
+/*
+ * Promises of src/host/common.c:
+ *   - What goes to several processes goes through common slots from the run on that begins after
+ *     all of them have mapped those, and not before; each peer reads it at an address of its own.
+ *   - Common slots are there where DFCCL_COMMON says so, and go back with the collective.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "stage.h"
+
+enum { COLL = 7, COUNT = 1 << 16, COMMONS = 1, RINGS = 1 };
+
+static int8_t input[1 << 21];
+
+/* As if rank `from` had said it. */
+static void handle(const df_stage *s, uint32_t from, df_message message, int fd) {
+  message.magic = DF_MESSAGE_MAGIC;
+  pthread_mutex_lock(&s->context->lock);
+  df_service_handle(s->context, from, &message, fd);
+  pthread_mutex_unlock(&s->context->lock);
+}
+
+/* Ordinary shared memory of a peer. */
+static void offer(const df_stage *s, uint32_t from, uint64_t id, uint64_t bytes, uint64_t use) {
+  int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  CHECK(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0, "no memory to offer");
+  fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  handle(s, from, (df_message){.kind = DF_MESSAGE_SEGMENT, .id = id, .a = bytes, .b = use}, fd);
+}
+
+static df_coll *find(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  df_coll *coll = df_find(s->context, COLL);
+  pthread_mutex_unlock(&s->context->lock);
+  return coll;
+}
+
+static int is_ready(const df_stage *s) {
+  const df_coll *coll = find(s);
+  pthread_mutex_lock(&s->context->lock);
+  int ready = coll->ready;
+  pthread_mutex_unlock(&s->context->lock);
+  return ready;
+}
+
+typedef struct readers {
+  uint8_t *rings[STAGE_RANKS]; /* as rank 0 sees them */
+  uint32_t stride, n_slots;
+} readers;
+
+/* Rank 0 sends so much to both peers, which have rings for it: returns when its run may begin. */
+static readers begin(const df_stage *s, size_t bytes) {
+  const uint32_t ranks[STAGE_RANKS] = {0, 1, 2};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.algorithm = "flat";
+  OK(dfcclRegisterBroadcast(s->context, COLL, bytes, dfcclInt8, 0, &options));
+  const df_announcement a = stage_announcement_of(s, COLL);
+  readers r = {.stride = a.stride, .n_slots = a.n_slots};
+  OK(dfcclRunBroadcast(s->context, COLL, input, input, NULL, NULL));
+  for (uint32_t rank = 1; rank < STAGE_RANKS; rank++) {
+    union {
+      df_message message;
+      uint8_t bytes[sizeof(df_message) + sizeof(df_announcement) + sizeof ranks];
+    } d = {.message = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_ANNOUNCE, .id = COLL}};
+    offer(s, rank, 0, DF_PAGE, DF_SEGMENT_HOME);
+    d.message.payload_bytes = df_announcement_write(&a, ranks, &d.message + 1);
+    pthread_mutex_lock(&s->context->lock);
+    df_service_handle(s->context, rank, &d.message, -1);
+    pthread_mutex_unlock(&s->context->lock);
+    uint64_t bytes_of_rings = df_link_ring_bytes(a.stride, a.n_slots) * a.n_blocks;
+    offer(s, rank, DF_FIRST_LINKS_SEGMENT + RINGS, DF_ALIGN_UP(bytes_of_rings, (uint64_t)DF_PAGE),
+          DF_SEGMENT_LINKS);
+    handle(s, rank,
+           (df_message){.kind = DF_MESSAGE_LINKS,
+                        .id = COLL,
+                        .a = DF_FIRST_LINKS_SEGMENT + RINGS,
+                        .b = 31u - (uint32_t)__builtin_clz(a.n_slots)},
+           -1);
+  }
+  EVENTUALLY(is_ready(s));
+  const df_coll *coll = find(s);
+  for (uint32_t i = 0; i < coll->plan->n_links; i++)
+    r.rings[coll->links[i].peer] = coll->links[i].slots;
+  return r;
+}
+
+/* Where the peer finds the message of run `number`, which it then gives back; 0: in its slot. */
+static uint64_t take(const readers *r, uint32_t rank, uint64_t number) {
+  const uint8_t *slot = r->rings[rank] + (number & (r->n_slots - 1)) * r->stride;
+  uint64_t commit;
+  EVENTUALLY((commit = df_observe_u64((const uint64_t *)slot)) >> 1 == number);
+  uint64_t address = commit & 1 ? *(const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) : 0;
+  if (!address)
+    CHECK(memcmp(slot + DF_LINK_STAGED_OFFSET, input, COUNT) == 0, "the slot of rank %u", rank);
+  df_publish_u64((uint64_t *)(r->rings[rank] + (uint64_t)r->stride * r->n_slots), number);
+  return address;
+}
+
+static void run(const df_stage *s) {
+  OK(dfcclRunBroadcast(s->context, COLL, input, input, NULL, NULL));
+}
+
+static void say_mapped(const df_stage *s, uint32_t rank, uint64_t at) {
+  handle(s, rank, (df_message){.kind = DF_MESSAGE_MAPPED, .id = COMMONS, .a = at}, -1);
+}
+
+DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
+  const uint64_t views[] = {0, 0x10000000, 0x20000000};
+  df_stage s;
+  setenv("DFCCL_COMMON", "2", 1);
+  stage_open(&s);
+  for (size_t i = 0; i < COUNT; i++) input[i] = (int8_t)(i * 7 % 101);
+  readers r = begin(&s, COUNT);
+  const df_coll *coll = find(&s);
+  CHECK(coll->common.segment != NULL, "it has common slots");
+  for (int rank = 1; rank < STAGE_RANKS; rank++)
+    CHECK(stage_hears(&s, rank, DF_MESSAGE_SEGMENT, COMMONS), "rank %d is not told", rank);
+  uint64_t number = 1;
+  for (; number <= 2; number++) { /* nobody, then one of them has mapped it */
+    if (number == 2) {
+      say_mapped(&s, 1, views[1]);
+      run(&s);
+    }
+    for (uint32_t rank = 1; rank < STAGE_RANKS; rank++)
+      CHECK(take(&r, rank, number) == 0, "run %d lends to rank %u", (int)number, rank);
+    OK(dfcclWait(s.context, COLL));
+  }
+  say_mapped(&s, 2, views[2]);
+  for (; number <= 5; number++) {
+    input[0]++;
+    run(&s);
+    for (uint32_t rank = 1; rank < STAGE_RANKS; rank++) {
+      const uint8_t *slot = r.rings[rank] + (number & (r.n_slots - 1)) * r.stride;
+      EVENTUALLY(df_observe_u64((const uint64_t *)slot) == (number << 1 | 1));
+      uint64_t at = *(const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) - views[rank];
+      CHECK(at >= coll->common.offset && at + COUNT <= coll->common.offset + coll->common.bytes,
+            "rank %u is lent %llu", rank, (unsigned long long)at);
+      CHECK(memcmp(coll->common.segment->base + at, input, COUNT) == 0, "what rank %u reads", rank);
+    }
+    int done;
+    OK(dfcclTest(s.context, COLL, &done));
+    CHECK(!done, "both still read");
+    for (uint32_t rank = 1; rank < STAGE_RANKS; rank++)
+      CHECK(take(&r, rank, number) != 0, "run %d", (int)number);
+    OK(dfcclWait(s.context, COLL));
+  }
+  CHECK(s.context->commons.used_bytes != 0, "they are taken");
+  OK(dfcclDeregister(s.context, COLL));
+  CHECK(s.context->commons.used_bytes == 0, "they have gone back");
+  stage_close(&s);
+}
+
+/* Have so large a broadcast's messages, with so many cores for three ranks, common slots? */
+static int has_common(const char *setting, uint32_t cores, size_t bytes) {
+  df_stage s;
+  setenv("DFCCL_COMMON", setting, 1);
+  stage_open(&s);
+  s.context->n_cores = cores;
+  begin(&s, bytes);
+  int has = find(&s)->common.segment != NULL;
+  for (int rank = 1; rank < STAGE_RANKS; rank++) stage_die(&s, rank);
+  (void)dfcclWait(s.context, COLL);
+  stage_close(&s);
+  return has;
+}
+
+DF_TEST(common, slots_are_where_they_gain, 60) {
+  const size_t most = 1 << 20; /* both readers' copies fill DFCCL_RING_BYTES */
+  CHECK(has_common("1", 1, most + 4096), "three ranks on one core");
+  CHECK(!has_common("1", 1, most), "no more than the rings' part of the caches");
+  CHECK(!has_common("1", 2, most + 4096), "a core for most of them");
+  CHECK(!has_common("0", 1, most + 4096), "asked for none");
+  CHECK(has_common("2", 3, 16384), "asked for all");
+  CHECK(!has_common("2", 3, 16384 - DF_CACHE_LINE), "too short to be lent");
+}
