@@ -165,6 +165,27 @@ DF_TEST(first_turn, not_before_an_earlier_callback, 60) {
   df_free_contexts(&ctx, 1);
 }
 
+/* More runs than a submitter begins beside others: all are stuck until the root sends. */
+DF_TEST(first_turn, many_are_stuck, 60) {
+  enum { ROUNDS = 20, COLLECTIVES = 40 };
+  static int32_t sent[COLLECTIVES], received[COLLECTIVES];
+  dfcclContext_t ctxs[2];
+  df_make_contexts(ctxs, 2, NULL);
+  for (int rank = 0; rank < 2; rank++)
+    for (uint64_t id = 0; id < COLLECTIVES; id++)
+      OK(dfcclRegisterBroadcast(ctxs[rank], id, 1, dfcclInt32, 0, NULL));
+  for (int32_t round = 0; round < ROUNDS; round++) {
+    for (int32_t id = 0; id < COLLECTIVES; id++) sent[id] = round * COLLECTIVES + id;
+    for (int32_t id = 0; id < COLLECTIVES; id++)
+      OK(dfcclRunBroadcast(ctxs[1], (uint64_t)id, NULL, &received[id], NULL, NULL));
+    for (int32_t id = 0; id < COLLECTIVES; id++)
+      OK(dfcclRunBroadcast(ctxs[0], (uint64_t)id, &sent[id], &sent[id], NULL, NULL));
+    for (int rank = 1; rank >= 0; rank--) OK(dfcclWaitAll(ctxs[rank]));
+    CHECK(memcmp(sent, received, sizeof sent) == 0, "round %d", round);
+  }
+  df_free_contexts(ctxs, 2);
+}
+
 /* Not even after primitives that have succeeded, which let the daemon poll for longer: the receiver
  * takes what the root has sent, and makes room for more, only when this thread goes on. */
 DF_TEST(first_turn, does_not_poll, 30) {

@@ -108,6 +108,26 @@ DF_TEST(completion, a_last_turn_that_is_told_late_before_many, 30) {
   tell_late(NULL, MOST_RUNS - 1);
 }
 
+/* Somebody sleeps, as far as the context knows. */
+DF_TEST(completion, a_last_turn_wakes_who_waits, 30) {
+  job j;
+  df_noted_bells bells;
+  uint32_t collective;
+  make(&j);
+  dfcclContext_t ctx = j.ctxs[0];
+  run(&j, 0, NULL);
+  run(&j, 1, NULL);
+  let_go(&j);
+  EVENTUALLY(ctx->ops->last_turn(ctx, &collective, &bells));
+  df_system_add_u32(&ctx->sleeping_waiters, 1);
+  uint32_t before = df_load_relaxed_u32(&ctx->work_bell->sequence);
+  CHECK(df_complete_untold(ctx, collective, &bells), "something is left to do");
+  CHECK(df_load_relaxed_u32(&ctx->work_bell->sequence) != before, "nobody rang");
+  df_system_sub_u32(&ctx->sleeping_waiters, 1);
+  OK(dfcclWait(ctx, COLL));
+  free_job(&j);
+}
+
 /* Three CQEs, of which the last two are of runs that were given up, in every order: each in a ring
  * of its own, they may be found so. Nobody takes them meanwhile, since this thread has the lock,
  * which these turns do not need. */
