@@ -34,6 +34,17 @@ static uint64_t longest_message(const df_coll *coll) {
   return elements * df_type_size(coll->type);
 }
 
+/* Of the messages that a common slot is lent to, either all are lent or none: does one of their
+ * links lend nothing? */
+static int has_link_that_lends_nothing(const df_coll *coll) {
+  const df_plan *plan = coll->plan;
+  for (uint32_t i = 0; i < plan->n_primitives; i++)
+    if (plan->primitives[i].common != DF_COMMON_NONE &&
+        coll->links[plan->primitives[i].send_link].release_mask)
+      return 1;
+  return 0;
+}
+
 static uint32_t count_readers(const dfcclContext_t context, const df_coll *coll) {
   uint32_t readers = 0;
   for (uint32_t i = 0; i < coll->plan->n_primitives; i++)
@@ -51,7 +62,7 @@ static uint32_t count_readers(const dfcclContext_t context, const df_coll *coll)
 static int has_use(const dfcclContext_t context, const df_coll *coll, uint32_t readers) {
   enum { NEVER, WHERE_IT_GAINS };
   if (context->settings.common == NEVER || !context->ops->host_sees_links || readers < 2 ||
-      longest_message(coll) < coll->descriptor->direct_min)
+      longest_message(coll) < coll->descriptor->direct_min || has_link_that_lends_nothing(coll))
     return 0;
   uint64_t copies = (uint64_t)readers * (has_root(coll) ? 1 : coll->n);
   return context->settings.common != WHERE_IT_GAINS ||

@@ -52,8 +52,9 @@ typedef struct readers {
   uint32_t stride, n_slots;
 } readers;
 
-/* Rank 0 sends so much to both peers, which have rings for it: returns when its run may begin. */
-static readers begin(const df_stage *s, size_t bytes) {
+/* Rank 0 sends so much to both peers, which have rings for it, rank 2's deeper_by times as deep as
+ * was agreed on: returns when its run may begin. */
+static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
   const uint32_t ranks[STAGE_RANKS] = {0, 1, 2};
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.algorithm = "flat";
@@ -71,14 +72,15 @@ static readers begin(const df_stage *s, size_t bytes) {
     pthread_mutex_lock(&s->context->lock);
     df_service_handle(s->context, rank, &d.message, -1);
     pthread_mutex_unlock(&s->context->lock);
-    uint64_t bytes_of_rings = df_link_ring_bytes(a.stride, a.n_slots) * a.n_blocks;
+    uint32_t n_slots = rank == 2 ? a.n_slots * deeper_by : a.n_slots;
+    uint64_t bytes_of_rings = df_link_ring_bytes(a.stride, n_slots) * a.n_blocks;
     offer(s, rank, DF_FIRST_LINKS_SEGMENT + RINGS, DF_ALIGN_UP(bytes_of_rings, (uint64_t)DF_PAGE),
           DF_SEGMENT_LINKS);
     handle(s, rank,
            (df_message){.kind = DF_MESSAGE_LINKS,
                         .id = COLL,
                         .a = DF_FIRST_LINKS_SEGMENT + RINGS,
-                        .b = 31u - (uint32_t)__builtin_clz(a.n_slots)},
+                        .b = 31u - (uint32_t)__builtin_clz(n_slots)},
            -1);
   }
   EVENTUALLY(is_ready(s));
@@ -114,7 +116,7 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
   setenv("DFCCL_COMMON", "2", 1);
   stage_open(&s);
   for (size_t i = 0; i < COUNT; i++) input[i] = (int8_t)(i * 7 % 101);
-  readers r = begin(&s, COUNT);
+  readers r = begin(&s, COUNT, 1);
   const df_coll *coll = find(&s);
   CHECK(coll->common.segment != NULL, "it has common slots");
   for (int rank = 1; rank < STAGE_RANKS; rank++)
@@ -155,17 +157,21 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
 }
 
 /* Have so large a broadcast's messages, with so many cores for three ranks, common slots? */
-static int has_common(const char *setting, uint32_t cores, size_t bytes) {
+static int has_common_if(const char *setting, uint32_t cores, size_t bytes, uint32_t deeper_by) {
   df_stage s;
   setenv("DFCCL_COMMON", setting, 1);
   stage_open(&s);
   s.context->n_cores = cores;
-  begin(&s, bytes);
+  begin(&s, bytes, deeper_by);
   int has = find(&s)->common.segment != NULL;
   for (int rank = 1; rank < STAGE_RANKS; rank++) stage_die(&s, rank);
   (void)dfcclWait(s.context, COLL);
   stage_close(&s);
   return has;
+}
+
+static int has_common(const char *setting, uint32_t cores, size_t bytes) {
+  return has_common_if(setting, cores, bytes, 1);
 }
 
 DF_TEST(common, slots_are_where_they_gain, 60) {
@@ -176,4 +182,12 @@ DF_TEST(common, slots_are_where_they_gain, 60) {
   CHECK(!has_common("0", 1, most + 4096), "asked for none");
   CHECK(has_common("2", 3, 16384), "asked for all");
   CHECK(!has_common("2", 3, 16384 - DF_CACHE_LINE), "too short to be lent");
+}
+
+/* A ring that is deep so that its sender can run ahead lends nothing. That of one reader is, since
+ * its settings are others: what the other one would be lent, nobody would have written. */
+DF_TEST(common, slots_are_lent_to_all_or_none, 60) {
+  setenv("DFCCL_DIRECT_MIN", "1", 1);
+  CHECK(has_common_if("2", 3, 512, 1), "both rings as agreed on");
+  CHECK(!has_common_if("2", 3, 512, 2), "a deep ring");
 }
