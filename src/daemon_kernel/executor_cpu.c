@@ -9,6 +9,10 @@ enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
 enum { DF_LEAST_YIELD_POLLS = 16 };
 /* Collectives in the task queue before submitters leave theirs to those who drive. */
 enum { DF_FIRST_TURNS_AHEAD = 16 };
+/* First turns beside what is in the task queue, with no turn of that between them. Their submitter
+ * has the block's owner word in its cache: to a thread that comes for the block it is hardly ever
+ * free. */
+enum { DF_FIRST_TURNS_IN_A_ROW = 64 };
 
 static int try_own(df_executor_block *eb) {
   return df_load_relaxed_u32(&eb->owner) == 0 && df_system_claim_u32(&eb->owner, 0, 1);
@@ -25,6 +29,7 @@ static df_turn drive_once(df_executor_block *eb, int start) {
     if (!start || !df_lifecycle_has_reason(block)) return DF_TURN_LEFT;
     df_lifecycle_start(block);
   }
+  eb->first_turns = 0;
   df_turn turn = df_daemon_turn(block, &eb->lanes);
   eb->executor->host.between_turns(eb->executor->host.host);
   return turn;
@@ -204,13 +209,16 @@ void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
 
 /* [owner] May a submitter execute a run of the collective here and now? Not before what is in the
  * SQ, first in, first out; not while an earlier run of it is in the task queue, for that is the one
- * that a turn would execute; and by priority only where nothing else is. */
-static int takes_first_turn(const df_block *block, uint32_t collective) {
+ * that a turn would execute; by priority only where nothing else is; and not so often that what is
+ * in the task queue would have to wait for as long as somebody submits. */
+static int takes_first_turn(const df_executor_block *eb, uint32_t collective) {
+  const df_block *block = eb->block;
   if (!df_load_relaxed_u32(&block->running) ||
       df_sq_has_entry(&block->device->sq, block->read_index))
     return 0;
   return block->tasks.length == 0 ||
          (block->tasks.length < DF_FIRST_TURNS_AHEAD && block->tasks.pending[collective] == 0 &&
+          eb->first_turns < DF_FIRST_TURNS_IN_A_ROW &&
           !df_load_relaxed_u32(&block->device->by_priority));
 }
 
@@ -220,7 +228,7 @@ int df_executor_claim_first_turn(df_executor *executor, uint32_t collective) {
   if (!df_load_relaxed_u32(&block->running) ||
       df_load_relaxed_u32(&block->tasks.length) >= DF_FIRST_TURNS_AHEAD || !try_own(eb))
     return 0;
-  if (takes_first_turn(block, collective)) return 1;
+  if (takes_first_turn(eb, collective)) return 1;
   disown(eb);
   return 0;
 }
@@ -236,6 +244,7 @@ static void take_bells(df_executor_block *eb, df_noted_bells *bells) {
 
 int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells) {
   df_executor_block *eb = &executor->blocks[0];
+  eb->first_turns = eb->block->tasks.length > 0 ? eb->first_turns + 1 : 0;
   int done = df_daemon_first_turn(eb->block, collective, &eb->lanes);
   take_bells(eb, bells);
   disown(eb);
@@ -271,6 +280,7 @@ int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_
     if (block->tasks.length == 0 && df_scheduler_fetch(block))
       executor->host.between_turns(executor->host.host);
     if (takes_last_turn(block, collective)) {
+      eb->first_turns = 0;
       done = df_daemon_last_turn(block, *collective, &eb->lanes);
       if (done) {
         df_cores_progressed(&eb->cores);

@@ -40,6 +40,7 @@ typedef struct DF_ALIGNED(64) df_executor_block {
   df_lanes lanes;
   df_move move;
   df_cores cores;
+  uint32_t first_turns; /* [owner] taken since the task queue was empty or had a turn */
   struct df_executor *executor;
   pthread_t thread;
 } df_executor_block;

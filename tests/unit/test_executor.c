@@ -1,0 +1,58 @@
+/*
+ * Promises of src/daemon_kernel/executor_cpu.c: submitters that take first turns leave room for
+ * what is in the task queue, however often they submit.
+ */
+#include <stdlib.h>
+
+#include "host/context.h"
+#include "two_ranks.h"
+
+enum { RANKS = 2, SHARED = 1, ALONE = 2, COUNT = 4 };
+
+static int32_t shared[RANKS][COUNT], alone[COUNT];
+
+static void run_shared(dfcclContext_t *ctxs, int rank) {
+  OK(dfcclRunAllReduce(ctxs[rank], SHARED, shared[rank], shared[rank], NULL, NULL));
+}
+
+static void run_alone(dfcclContext_t ctx) {
+  OK(dfcclRunAllReduce(ctx, ALONE, alone, alone, NULL, NULL));
+  OK(dfcclWait(ctx, ALONE));
+}
+
+/* Rank 0's part of a collective is in its task queue, and its message has come; background threads
+ * stay away, as if they came for the block in vain. The thread that submits short runs of its own
+ * for ever, each of which ends in its first turn, executes it sooner or later. */
+DF_TEST(executor, first_turns_leave_room_for_others, 30) {
+  enum { MOST_RUNS = 10000 };
+  dfcclContext_t ctxs[RANKS];
+  df_driver wish;
+  int done = 0, runs = 0, zero = 0;
+  dfcclCollOptions_t of_rank_0 = DFCCL_COLL_OPTIONS_INITIALIZER;
+  of_rank_0.ranks = &zero;
+  of_rank_0.nRanks = 1;
+  setenv("DFCCL_QUIT_POLLS", "1000000000", 1);
+  two_ranks_open(ctxs);
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], SHARED, COUNT, dfcclInt32, dfcclSum, NULL));
+  OK(dfcclRegisterAllReduce(ctxs[0], ALONE, COUNT, dfcclInt32, dfcclSum, &of_rank_0));
+  for (int r = 0; r < RANKS; r++) run_shared(ctxs, r);
+  for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], SHARED));
+  run_alone(ctxs[0]);
+  ctxs[0]->ops->drive_begin(ctxs[0], &wish);
+  while (!ctxs[0]->ops->drive_holds_all(ctxs[0], &wish))
+    ctxs[0]->ops->drive_turn(ctxs[0], &wish, 1);
+  wish.held = 0; /* let go of them, and still want them */
+  for (uint32_t b = 0; b < wish.executor->n_blocks; b++)
+    df_publish_u32(&wish.executor->blocks[b].owner, 0);
+  run_shared(ctxs, 0);
+  run_shared(ctxs, 1);
+  OK(dfcclWait(ctxs[1], SHARED));
+  for (; !done && runs < MOST_RUNS; runs++) {
+    run_alone(ctxs[0]);
+    OK(dfcclTest(ctxs[0], SHARED, &done));
+  }
+  CHECK(done, "not executed beside %d short runs", runs);
+  ctxs[0]->ops->drive_end(ctxs[0], &wish);
+  two_ranks_close(ctxs);
+}
