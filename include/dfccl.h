@@ -162,13 +162,11 @@ DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_
  * Waits for this rank's outstanding runs and their callbacks, then for the daemon's final exit, and
  * frees the context with every resource. Blocks as long as those runs take (bounded by timeoutMs,
  * or dfcclAbort before), and up to 10 s more while a peer that lives does not read what it is told.
- * A thread that is known to be inside a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, because it
- * runs a callback there or sleeps there, may still be on its way out of it when it has what it
- * waited for; that it has ended others' runs does not tell. No other call on ctx may overlap with
- * this one, nor begin later. A run that is complete says nothing of that kind: who submitted it may
- * not have returned from dfcclRun* yet, and who was about to wait for it may not have begun. Not
- * from a callback (dfcclInvalidUsage). Runs that peers submit later to collectives shared with this rank end there
- * with dfcclRemoteError.
+ * No other call on ctx may overlap with this one, nor begin later: that a run is complete does not
+ * tell that all threads have returned from their dfcclRun* and dfcclWait*. Only a thread that runs a
+ * callback or sleeps inside a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, and has what it
+ * waited for, may still be on its way out of it. Not from a callback (dfcclInvalidUsage). Runs that
+ * peers submit later to collectives shared with this rank end there with dfcclRemoteError.
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage.
  */
