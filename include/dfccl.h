@@ -163,8 +163,8 @@ DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_
  * frees the context with every resource. Blocks as long as those runs take (bounded by timeoutMs,
  * or dfcclAbort before), and up to 10 s more while a peer that lives does not read what it is told.
  * No other call on ctx may overlap with this one, nor begin later: that a run is complete does not
- * tell that all threads have returned from their dfcclRun* and dfcclWait*. Only a thread that runs a
- * callback or sleeps inside a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, and has what it
+ * tell that all threads have returned from their dfcclRun* and dfcclWait*. Only a thread that runs
+ * a callback or sleeps inside a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, and has what it
  * waited for, may still be on its way out of it. Not from a callback (dfcclInvalidUsage). Runs that
  * peers submit later to collectives shared with this rank end there with dfcclRemoteError.
  *

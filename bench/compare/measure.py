@@ -1,4 +1,5 @@
 """The measurement: every library at each point, round after round, so that all see the same machine."""
+import random
 import sys
 import time
 
@@ -132,6 +133,11 @@ class Comparison:
             fitting.append(3)
         return fitting
 
+    @staticmethod
+    def shuffled(turns, key, number):
+        """Another order in each round: whom a turn follows decides on which cores its ranks wake up, among other things."""
+        return random.Random(f"{key} {number}").sample(turns, len(turns))
+
     def measure_point(self, ranks, operation, size):
         point = (ranks, operation, size)
         entry = self.data["points"].setdefault(
@@ -147,10 +153,9 @@ class Comparison:
                 best = min(found, key=lambda variant: found[variant][1])
                 found = {best: found[best]}
             turns += [(library, variant, iterations) for variant, (iterations, _) in found.items()]
-        for number in range(self.options.rounds):
-            first = (number + len(entry["rounds"])) % len(turns) if turns else 0
+        for _ in range(self.options.rounds):
             times = {}
-            for library, variant, iterations in turns[first:] + turns[:first]:
+            for library, variant, iterations in self.shuffled(turns, key_of(*point), len(entry["rounds"])):
                 time_us = self.turn(library, point, variant, iterations)
                 if time_us is not None:
                     name = "bound" if library.name == "bound" else library.variants[variant]
