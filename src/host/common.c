@@ -22,11 +22,6 @@ static uint64_t bytes_of(const df_coll *coll) {
   return coll->count * df_type_size(coll->type) / pieces;
 }
 
-/* Does one rank send, and the others only receive? */
-static int has_root(const df_coll *coll) {
-  return coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_REDUCE;
-}
-
 static uint64_t longest_message(const df_coll *coll) {
   uint64_t elements = 0;
   for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
@@ -64,7 +59,7 @@ static int has_use(const dfcclContext_t context, const df_coll *coll, uint32_t r
   if (context->settings.common == NEVER || !context->ops->host_sees_links || readers < 2 ||
       longest_message(coll) < coll->descriptor->direct_min || has_link_that_lends_nothing(coll))
     return 0;
-  uint64_t copies = (uint64_t)readers * (has_root(coll) ? 1 : coll->n);
+  uint64_t copies = (uint64_t)readers * (df_runs_ahead(coll) ? 1 : coll->n);
   return context->settings.common != WHERE_IT_GAINS ||
          (df_is_crowded(context, coll->n) &&
           bytes_of(coll) > (uint64_t)context->settings.ring_bytes / copies);
@@ -74,7 +69,7 @@ static int has_use(const dfcclContext_t context, const df_coll *coll, uint32_t r
  * have, for which they stand. */
 static uint32_t depth_of(const dfcclContext_t context, const df_coll *coll, uint32_t readers) {
   uint64_t ring = (uint64_t)context->settings.ring_bytes / df_ranks_on_a_core(context, coll->n) /
-                  (has_root(coll) ? 1 : coll->n - 1);
+                  (df_runs_ahead(coll) ? 1 : coll->n - 1);
   uint64_t target = ring * readers / coll->shape.n_blocks;
   uint32_t depth = DF_MIN_LINK_SLOTS;
   if (context->settings.slots == DF_MIN_LINK_SLOTS) return 1; /* the tightest */
