@@ -238,8 +238,6 @@ static void take_bells(df_executor_block *eb, df_noted_bells *bells) {
   bells->n = eb->lanes.n_noted;
   for (uint32_t i = 0; i < bells->n; i++) bells->bells[i] = eb->lanes.noted[i];
   eb->lanes.n_noted = 0;
-  bells->is_close = eb->lanes.is_close;
-  eb->lanes.is_close = 0;
 }
 
 int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells) {

@@ -75,7 +75,6 @@ void df_executor_submitted(df_executor *executor, int urgent, int unlocked);
 /* Peers to wake after a first or a last turn. */
 typedef struct df_noted_bells {
   uint32_t n;
-  uint32_t is_close; /* a message was received right behind its sender (df_fall_back) */
   df_bell *bells[DF_NOTED_BELLS];
 } df_noted_bells;
 /* After a df_wake_fence. */
@@ -83,14 +82,6 @@ static inline void df_ring_noted(const df_noted_bells *noted) {
   for (uint32_t i = 0; i < noted->n; i++)
     if (DF_UNLIKELY(df_load_relaxed_u32(&noted->bells[i]->sleepers) != 0))
       df_bell_wake(noted->bells[i]);
-}
-
-/* After a first turn, by a thread that holds neither lock nor block: lets the sender get ahead by a
- * few messages (df_link_is_close). Under a microsecond, once in a quarter of a ring. */
-static inline void df_fall_back(const df_noted_bells *noted) {
-  enum { PAUSES = 32 };
-  if (DF_LIKELY(!noted->is_close)) return;
-  for (int i = 0; i < PAUSES; i++) df_pause();
 }
 
 /* May the caller take the first turn of a run, which goes through no SQ then? Returns 1 if block 0

@@ -113,13 +113,6 @@ static uint8_t payload_offset(const df_coll *coll, int in_lines) {
   return (uint8_t)(in_lines ? DF_LINK_LINES : offset - DF_LINK_LINES);
 }
 
-/* Does the receiver not stay close behind its sender? Each has a processor, and the ring is deep.
- */
-static int keeps_distance(const dfcclContext_t context, const df_coll *coll, uint32_t n_slots) {
-  return context->ops->host_sees_links && release_mask(coll, n_slots) != 0 &&
-         n_slots >= DF_LINK_DISTANCE_SLOTS && coll->n <= context->n_cores;
-}
-
 /* Fills one link end of one block. `rings` is where the pair's rings of n_slots begin. */
 static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
                       uint8_t *rings, uint32_t n_slots, int in_lines) {
@@ -138,7 +131,6 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->payload_offset = payload_offset(coll, in_lines);
   link->same_process = (uint8_t)context->ops->lends_to(context, peer);
   link->sends = (uint8_t)planned->sends;
-  link->far_looks = !planned->sends && keeps_distance(context, coll, n_slots);
   link->far_ns =
       context->ops->host_sees_links && link->stride > DF_DEEP_RING_STRIDE ? far_ns(context) : 0;
   /* A device that follows addresses of its own mappings does not see the host's table. */

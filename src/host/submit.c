@@ -126,7 +126,6 @@ static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
     return;
   }
   if (!df_complete_untold(context, coll->index, &bells)) df_ring_poller(context);
-  df_fall_back(&bells);
 }
 
 /*

@@ -120,10 +120,6 @@ DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
   (void)lanes;
   (void)bell; /* a device's peers poll: they do not sleep */
 }
-DF_CORE void df_lanes_note_distance(df_lanes *lanes, const df_move *move) {
-  (void)lanes;
-  (void)move;
-}
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) { (void)lanes; }
 /* Leader: what is done from here on takes time; ... and was done n times, or not at all (0). */
@@ -154,7 +150,6 @@ typedef struct df_lanes {
   const uint32_t *interrupt; /* not 0: somebody else wants to drive this block */
   uint32_t yield_polls;      /* polls of one primitive between two yields of the core */
   uint32_t n_noted;
-  uint32_t is_close; /* the latest message that told its sender came right behind it */
   uint64_t waits_on; /* bits, modulo 64: processors where peers that we wait for were last seen */
   const void *late;  /* what the current step is to store when it has announced its message; NULL:
                         nothing */
@@ -204,12 +199,6 @@ DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
     if (lanes->noted[i] == bell) return;
   if (lanes->n_noted == DF_NOTED_BELLS) df_lanes_ring_bells(lanes);
   lanes->noted[lanes->n_noted++] = bell;
-}
-/* The sender of what was received has been told of it. */
-DF_CORE void df_lanes_note_distance(df_lanes *lanes, const df_move *move) {
-  const df_link *link = move->recv_link;
-  if (link->far_looks && move->announces)
-    lanes->is_close = df_link_is_close(link, move->recv_sequence);
 }
 DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   if (polls == DF_RING_POLLS) df_lanes_ring_bells(lanes);

@@ -34,17 +34,15 @@ typedef struct DF_ALIGNED(64) df_link {
   uint8_t *slots;
   uint64_t *credit;     /* sequence number of the last message that the receiver is done with */
   df_bell *peer_bell;   /* rung when the peer may be asleep */
-  uint64_t credit_seen; /* sender's cache of *credit: only ever behind it. Receiver's: the latest
-                           message that was not there when it was looked for (df_link_is_close) */
+  uint64_t credit_seen; /* sender's cache of *credit: only ever behind it */
   uint32_t stride;      /* bytes from slot to slot */
   uint32_t slot_mask;
   uint32_t messages; /* in each loop */
   uint32_t peer;     /* rank in the context */
   uint8_t payload_offset;
-  uint8_t same_process;  /* the peer can read any address of ours */
-  uint8_t sends;         /* 1: this end is the sender's */
-  uint8_t far_looks;     /* the latest looks at the credit, a bit each: 1: its line came from afar.
-                            Receiver's: 1: it does not stay close behind its sender */
+  uint8_t same_process; /* the peer can read any address of ours */
+  uint8_t sends;        /* 1: this end is the sender's */
+  uint8_t far_looks;    /* the latest looks at the credit, a bit each: 1: its line came from afar */
   uint16_t release_mask; /* not 0: the receiver gives slots back so many and one at a time, and
                             nothing is lent; less than the ring's depth (df_link_release) */
   uint16_t far_ns;       /* a line that takes so long to come is from afar (df_link_is_far); 0: not
@@ -218,34 +216,6 @@ DF_CORE int df_link_release(df_link *link, uint64_t sequence) {
   df_publish_fenced_u64(link->credit, sequence & DF_SEQUENCE_MASK);
   return 1;
 }
-
-/*
- * Close behind. A receiver that is a little faster than a sender that waits for nobody catches up
- * with it and stays right behind, without ever having to wait: then every line is fetched by the
- * one while the other fills it, which makes both slower than either is by itself. So a receiver
- * that has found all of a release's messages at its first look, and does not find the one that is
- * DF_LINK_DISTANCE further on, falls back a little before it goes on (df_fall_back). Where messages
- * are waited for one by one, nothing of it happens.
- */
-enum { DF_LINK_DISTANCE = 16, DF_LINK_DISTANCE_SLOTS = 8 * DF_LINK_DISTANCE };
-
-DF_CORE void df_link_note_missing(df_link *link, uint64_t sequence) {
-#if defined(__CUDACC__)
-  (void)link;
-  (void)sequence;
-#else
-  link->credit_seen = sequence;
-#endif
-}
-
-#if !defined(__CUDACC__)
-/* Receiver: `sequence` is the message with which it has just told its sender. */
-static inline int df_link_is_close(const df_link *link, uint64_t sequence) {
-  if (((sequence - link->credit_seen) & DF_SEQUENCE_MASK) <= link->release_mask) return 0;
-  int direct;
-  return !df_link_has_message(link, (sequence + DF_LINK_DISTANCE) & DF_SEQUENCE_MASK, &direct);
-}
-#endif
 
 /*
  * The hold word, behind the credit, guards lent buffers when a run fails at their owner: the

@@ -233,10 +233,8 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
     move->recv_link = prim->recv_link;
     move->recv_sequence = df_sequence(cursor, prim->loops, move->recv_link, prim->recv_ordinal);
     if (move->announces &&
-        !df_link_has_message(move->recv_link, move->recv_sequence, received_direct)) {
-      df_link_note_missing(move->recv_link, move->recv_sequence);
+        !df_link_has_message(move->recv_link, move->recv_sequence, received_direct))
       return 0;
-    }
     if (move->announces && *received_direct) {
       if (df_link_is_revoked(move->recv_link)) return 0;
       if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence, move)) return 0;
@@ -357,10 +355,8 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
   }
   df_move_finish(lanes, move); /* may read what was received */
   if (move->recv_link) {
-    if (df_link_release(move->recv_link, move->recv_sequence)) {
+    if (df_link_release(move->recv_link, move->recv_sequence))
       df_lanes_note_bell(lanes, move->recv_link->peer_bell);
-      df_lanes_note_distance(lanes, move);
-    }
   }
   return df_step_advance(desc, &desc->parts[block], cursor);
 }

@@ -140,30 +140,6 @@ DF_TEST(link, slots_that_share_lines, 30) {
   }
 }
 
-/* A receiver is close behind its sender when it has found a quarter of the ring without waiting,
- * and what is some messages ahead is not there; not when it had to wait, nor when the sender is far
- * ahead. */
-DF_TEST(link, knows_that_it_is_close_behind, 30) {
-  const uint64_t quarter = DF_LINK_DISTANCE_SLOTS / 4;
-  const uint64_t befores[] = {0, DF_SEQUENCE_MASK - 2 * quarter + 1};
-  for (size_t i = 0; i < DF_COUNT_OF(befores); i++) {
-    const uint64_t before = befores[i], last = before + quarter;
-    pair p;
-    make(&p, DF_LINK_DISTANCE_SLOTS, PACKED, before);
-    p.sender.release_mask = p.receiver.release_mask = (uint16_t)(quarter - 1);
-    p.receiver.credit_seen = before;
-    for (uint64_t sent = before + 1; sent < last + DF_LINK_DISTANCE; sent++)
-      df_link_publish(&p.sender, sent, 0);
-    CHECK(df_link_is_close(&p.receiver, last), "the sender is less than the distance ahead");
-    df_link_note_missing(&p.receiver, before + 1);
-    CHECK(!df_link_is_close(&p.receiver, last), "one of the messages had to be waited for");
-    p.receiver.credit_seen = before;
-    df_link_publish(&p.sender, last + DF_LINK_DISTANCE, 0);
-    CHECK(!df_link_is_close(&p.receiver, last), "the sender is far enough ahead");
-    free(p.ring);
-  }
-}
-
 /* The receiver, which reads as long as there are messages, has told of all but the last few. */
 DF_TEST(link, slots_are_given_back_several_at_a_time, 30) {
   for (uint32_t n_slots = 8; n_slots <= DF_MAX_LINK_SLOTS; n_slots *= 2) {

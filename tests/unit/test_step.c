@@ -124,31 +124,6 @@ STEP_TEST(step, receive_and_send_at_once_or_not_at_all) {
   expect_values(sent(&f, 2), 100, 1, "the message");
 }
 
-/* Two messages of a ring that gives back two at a time; the second one is looked for too early, or
- * not. */
-static uint32_t close_after(fixture *f, int keeps_distance, int waits) {
-  df_primitive p = primitive(DF_PRIM_RECV | DF_PRIM_STORE, DF_BUFFER_NONE, DF_BUFFER_OUTPUT);
-  make(f, &p, 1);
-  f->links[0].release_mask = 1;
-  f->links[0].far_looks = (uint8_t)keeps_distance;
-  f->words.runs[1] = f->words.runs[0];
-  arrive(f, 1, 100);
-  CHECK(step(f) == DF_STEP_DONE && !f->lanes.is_close, "its sender was not told");
-  f->cursor.run++;
-  f->cursor.phase = DF_PHASE_BEGIN;
-  if (waits) CHECK(step(f) == DF_STEP_BLOCKED, "nothing has come");
-  arrive(f, 2, 100);
-  CHECK(step(f) == DF_STEP_DONE && released(f) == 2, "a message has come");
-  return f->lanes.is_close;
-}
-
-STEP_TEST(step, notes_that_it_is_close_behind_its_sender) {
-  fixture f;
-  CHECK(close_after(&f, 1, 0), "nothing further is there, and nothing was waited for");
-  CHECK(!close_after(&f, 1, 1), "the second one was waited for");
-  CHECK(!close_after(&f, 0, 0), "it does not matter to this link");
-}
-
 static fixture *watched;
 static int copies;
 static void watch_copy(void *to, const void *from, size_t bytes) {
