@@ -6,7 +6,7 @@
 
 #include "common/cli.h"
 #include "common/element.h"
-#include "plans/tuning.h"
+#include "tuning/table.h"
 
 static const char *const operation_names[] = {"allreduce", "allgather", "reducescatter",
                                               "broadcast", "reduce",    "alltoall",

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "options.h"
-#include "plans/tuning.h"
+#include "tuning/table.h"
 
 enum { DF_TUNE_MAX_SIZES = 24 };
 

@@ -18,7 +18,7 @@ typedef struct DF_ALIGNED(64) df_bell {
   uint32_t sleepers; /* read-mostly: on its own line, so that a look costs a cache hit */
   uint32_t sequence; /* the futex */
   uint32_t cpu; /* 1 + the processor on which the bell's owner was last stuck; 0: none yet. A hint
-                   for its peers (daemon_kernel/cores_cpu.h), on a line that they have at hand */
+                   for its peers (devices/cpu/cores.h), on a line that they have at hand */
 } df_bell;
 DF_STATIC_ASSERT(sizeof(df_bell) == 64, "a bell is one cache line");
 

@@ -7,7 +7,7 @@
 
 #include "host/context.h"
 #include "host/growing.h"
-#include "host/launcher.h"
+#include "bootstrap/launcher.h"
 
 static DF_COLD dfcclResult_t refuse_context(const dfcclContext_t context) {
   return df_fail(dfcclInvalidArgument,

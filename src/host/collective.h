@@ -6,9 +6,9 @@
 #ifndef DF_HOST_COLLECTIVE_H
 #define DF_HOST_COLLECTIVE_H
 
-#include "host/message.h"
+#include "control/message.h"
 #include "plans/plan.h"
-#include "transports/segment.h"
+#include "transports/shm/segment.h"
 
 struct df_coll;
 

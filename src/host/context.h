@@ -13,15 +13,15 @@
 #include <ck_hs.h>
 #include <pthread.h>
 
-#include "host/bootstrap.h"
+#include "bootstrap/bootstrap.h"
 #include "host/collective.h"
-#include "host/device.h"
-#include "host/message.h"
+#include "devices/device.h"
+#include "control/message.h"
 #include "host/settings.h"
-#include "host/world.h"
+#include "control/world.h"
 #include "plans/plan.h"
 #include "primitives/windows.h"
-#include "transports/segment.h"
+#include "transports/shm/segment.h"
 
 struct df_recorder;
 

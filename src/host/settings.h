@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "daemon_kernel/block.h"
-#include "plans/tuning.h"
+#include "tuning/table.h"
 
 /* X(field, variable, default, least, most, meaning) */
 #define DF_SETTINGS_MAP(X)                                                                         \

@@ -16,11 +16,11 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "host/handshake.h"
-#include "host/mesh.h"
-#include "host/rendezvous.h"
-#include "host/rendezvous_root.h"
-#include "host/sockets.h"
+#include "bootstrap/handshake.h"
+#include "bootstrap/mesh.h"
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_root.h"
+#include "bootstrap/sockets.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -13,7 +13,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "host/launcher.h"
+#include "bootstrap/launcher.h"
 #include "host/settings.h"
 #include "input.h"
 

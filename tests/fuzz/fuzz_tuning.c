@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "plans/choice.h"
+#include "tuning/choice.h"
 #include "primitives/types.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "host/bootstrap.h"
-#include "host/launcher.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/launcher.h"
 
 static int failed(const char *what) {
   fprintf(stderr, "%s: %s\n", what, df_last_sentence());

@@ -1,7 +1,7 @@
 /* The service thread, which sleeps without a limit when no deadline runs. */
 #include "litmus.h"
 
-#include "host/service.c"
+#include "control/service.c"
 
 /* submit.c's call of it is noted, instead of a descriptor that is written. */
 static void note_wake(dfcclContext_t context);

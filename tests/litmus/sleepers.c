@@ -1,10 +1,10 @@
 /*
  * Executors: who owns a block, and who might sleep through what. The sleeping sides are
- * executor_cpu.c's own.
+ * the CPU executor's own.
  */
 #include "asleep.h"
 
-#include "daemon_kernel/executor_cpu.c"
+#include "devices/cpu/executor.c"
 
 typedef struct executor_state {
   df_device device;

@@ -4,7 +4,7 @@
  * once; a fence waits until the buffer is empty. (A weaker machine reorders more, but what the bell
  * must survive is this: store buffering.)
  *
- * The sleeper waits for NEWS pieces of news, as executor_cpu.c, completion.c and wait.c do: announce
+ * The sleeper waits for NEWS pieces of news, as the CPU executor, completion.c and wait.c do: announce
  * itself, fence, look, sleep. The ringer publishes, fence, looks for sleepers, wakes.
  * With DEEP the sleeper says besides that only the bell wakes it (deep_sleepers), and the ringer
  * wakes nobody else: sleep_idle and df_executor_submitted.

@@ -25,7 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "daemon_kernel/executor_cpu.h"
+#include "devices/cpu/executor.h"
 #include "exhaust.h"
 
 enum {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon_kernel/executor_cpu.h"
+#include "devices/cpu/executor.h"
 #include "exhaust.h"
 #include "shadow.h"
 

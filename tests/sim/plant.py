@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants bugs in a copy of the library's sources, to test the simulation itself.
 
-    plant.py ROOT OUTPUT_DIRECTORY DEPFILE SOURCE...     one self-contained file planted_NAME.c for each source
+    plant.py ROOT OUTPUT_DIRECTORY DEPFILE SOURCE...     one self-contained file planted_NUMBER_NAME.c for each source
     plant.py --list                                      number and name of each bug
     plant.py --check SIMULATE ROOT                       looks for each, MOST schedules long; WANTED of them must be found
     plant.py --quick SIMULATE ROOT                       every bug must be plantable, and each that is not in SLOW found soon
@@ -49,9 +49,9 @@ def ends(name, path, old, new):
 
 SQ, CQ, LINK = "queues/sq.h", "queues/cq.h", "primitives/link.h"
 STEP, LANES, DAEMON = "primitives/step.h", "primitives/lanes.h", "daemon_kernel/daemon.h"
-EXECUTOR, BELL = "daemon_kernel/executor_cpu.c", "base/bell.c"
+EXECUTOR, BELL = "devices/cpu/executor.c", "base/bell.c"
 SUBMIT, COMPLETION, WAIT = "host/submit.c", "host/completion.c", "host/wait.c"
-FAILURE, SERVICE, INIT = "host/failure.c", "host/service.c", "host/init.c"
+FAILURE, SERVICE, INIT = "host/failure.c", "control/service.c", "host/init.c"
 
 BUGS = [
     order("an SQE is published without order", SQ, "df_publish_u64(&slot->commit, (uint64_t)(uint32_t)(sq->ticket + 1)",
@@ -211,11 +211,11 @@ def amalgamate(root, texts, path, seen):
 def generate(root, directory, depfile, sources):
     texts, _, _ = planted_sources(root)
     outputs, inputs = [], set()
-    for source in sources:
+    for number, source in enumerate(sources):
         seen = []
         body = amalgamate(root, texts, os.path.abspath(source), seen)
         inputs.update(seen)
-        output = os.path.join(directory, "planted_" + os.path.basename(source))
+        output = os.path.join(directory, "planted_%d_%s" % (number, os.path.basename(source)))
         outputs.append(output)
         head = ("extern int sim_planted;\nstatic inline unsigned sim_add_relaxed(unsigned *p, unsigned n) {\n"
                 "  return __atomic_fetch_add(p, n, __ATOMIC_RELAXED);\n}\n")

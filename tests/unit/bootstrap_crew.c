@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host/rendezvous.h"
-#include "host/sockets.h"
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/sockets.h"
 #include "support/leftovers.h"
 #include "support/rest.h"
 

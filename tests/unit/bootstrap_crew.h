@@ -7,8 +7,8 @@
 
 #include <sys/types.h>
 
-#include "host/bootstrap.h"
-#include "host/handshake.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/handshake.h"
 #include "support/harness.h"
 
 /* LONG_MS: longer than any test may take, so who returns did not wait for its timeout. */

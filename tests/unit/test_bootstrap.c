@@ -1,12 +1,12 @@
 /*
- * Promises of src/host/bootstrap.h:
+ * Promises of src/bootstrap/bootstrap.h:
  *   - All ranks get every card and a socket to each rank of another process, whoever comes first,
  *     however they are spread over processes and threads, by id and by key.
  *   - Or none does: a wrong or missing rank ends the join of all others with a sentence that names
  *     it, long before the timeout unless nobody can know earlier.
  *   - Jobs may follow each other; nothing stays behind: no descriptor, no thread, no address.
  */
-#include "host/bootstrap.h"
+#include "bootstrap/bootstrap.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "bootstrap_crew.h"
-#include "host/sockets.h"
+#include "bootstrap/sockets.h"
 #include "support/leftovers.h"
 #include "support/rest.h"
 

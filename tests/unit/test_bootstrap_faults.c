@@ -1,10 +1,10 @@
 /*
- * Promises of src/host/bootstrap.h when something goes wrong around it:
+ * Promises of src/bootstrap/bootstrap.h when something goes wrong around it:
  *   - A rank that dies or fails ends the join of all others with a sentence that names it.
  *   - A stranger who connects learns nothing, and neither silence nor nonsense delays the job.
  *   - Nothing stays behind, not even after SIGKILL.
  */
-#include "host/bootstrap.h"
+#include "bootstrap/bootstrap.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 #include "bootstrap_crew.h"
-#include "host/process.h"
-#include "host/rendezvous.h"
-#include "host/rendezvous_root.h"
-#include "host/sockets.h"
+#include "bootstrap/process.h"
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_root.h"
+#include "bootstrap/sockets.h"
 #include "support/leftovers.h"
 #include "support/rest.h"
 

@@ -1,5 +1,5 @@
 /*
- * Promises of src/host/common.c:
+ * Promises of src/transports/shm/common_slots.c:
  *   - What goes to several processes goes through common slots from the run on that begins after
  *     all of them have mapped those, and not before; each peer reads it at an address of its own.
  *   - Common slots are there where DFCCL_COMMON says so, and go back with the collective.

@@ -1,5 +1,5 @@
 /*
- * Promises of src/daemon_kernel/executor_cpu.c: submitters that take first turns leave room for
+ * Promises of src/devices/cpu/executor.c: submitters that take first turns leave room for
  * what is in the task queue, however often they submit.
  */
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /*
- * Promises of src/host/launcher.h:
+ * Promises of src/bootstrap/launcher.h:
  *   - Rank, size and key come from the launcher that started the process: torchrun, Open MPI, MPICH
  *     or Slurm, the innermost of them where there are several.
  *   - All ranks of a job read the same key, another job (or the same one started again) another.
  *   - A variable that is missing or makes no sense is an error that names it and its value, and so
  * is a job with ranks on other hosts. Nothing is guessed.
  */
-#include "host/launcher.h"
+#include "bootstrap/launcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host/bootstrap.h"
-#include "host/sockets.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/sockets.h"
 #include "support/harness.h"
 #include "support/rest.h"
 

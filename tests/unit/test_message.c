@@ -1,8 +1,8 @@
 /*
- * Promise of src/host/message.c: a datagram is accepted only if whoever handles it can rely on its
+ * Promise of src/control/message.c: a datagram is accepted only if whoever handles it can rely on its
  * header, on its length, on the number of ranks it names, and on the end of its sentence.
  */
-#include "host/message.h"
+#include "control/message.h"
 
 #include <string.h>
 

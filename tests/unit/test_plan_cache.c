@@ -1,5 +1,5 @@
 /*
- * Promises of src/host/plan_cache.c: collectives whose plans are the same share one, whatever
+ * Promises of src/plans/cache.c: collectives whose plans are the same share one, whatever
  * differs in the key makes another, and a plan goes when its last collective has gone.
  */
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * Promises of src/host/process.c:
+ * Promises of src/bootstrap/process.c:
  *   - A forked child is another process: it has a token of its own.
  *   - A child that is forked while this process listens does not keep the address taken: it has no
  *     listening socket, and closes nothing else when it is told to.
@@ -13,9 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host/handshake.h"
-#include "host/process.h"
-#include "host/sockets.h"
+#include "bootstrap/handshake.h"
+#include "bootstrap/process.h"
+#include "bootstrap/sockets.h"
 #include "support/harness.h"
 
 static int ends_well(pid_t child) {

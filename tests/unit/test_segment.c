@@ -1,5 +1,5 @@
 /*
- * Promises of src/transports/segment.c:
+ * Promises of src/transports/shm/segment.c:
  *   - A segment is zeroed, at least as large as asked for, sealed, and leaves no descriptor behind.
  *   - A peer's segment is mapped only if it has the size that was announced and cannot shrink; its
  *     descriptor is used up either way.
@@ -8,7 +8,7 @@
  *   - The arena's ranges do not overlap; what is given back is used again and grows together; when
  *     there is no more, it says so and stays usable.
  */
-#include "transports/segment.h"
+#include "transports/shm/segment.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * Promise of src/host/bootstrap.h: strangers who find the port of the rendezvous, many at once, and
+ * Promise of src/bootstrap/bootstrap.h: strangers who find the port of the rendezvous, many at once, and
  * hold on to it until the job stands, neither keep it from forming nor learn anything: who says
  * nothing, a byte now and then, or nonsense gets no byte of an answer; who speaks the protocol
  * without the secret gets the challenge, and then the door. More of them than the root holds, who
@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "bootstrap_crew.h"
-#include "host/rendezvous_job.h"
-#include "host/sockets.h"
+#include "bootstrap/rendezvous_job.h"
+#include "bootstrap/sockets.h"
 #include "support/rest.h"
 
 enum {

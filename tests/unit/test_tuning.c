@@ -1,17 +1,17 @@
 /*
- * Promises of src/plans/tuning.c and choice.c:
+ * Promises of src/tuning/table.c and choice.c:
  *   - A table is read as it says; what is wrong in it is refused with file, line and value, and
  * then nothing of it is used. What is printed can be read again.
  *   - The first rule that fits decides, the user's before the built-in ones; a name decides before
  *     all rules, and takes blocks, slots and split of the first rule that has it.
  *   - There is an answer for every operation, group and size.
  */
-#include "plans/tuning.h"
+#include "tuning/table.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "plans/choice.h"
+#include "tuning/choice.h"
 #include "support/harness.h"
 #include "support/reference.h"
 

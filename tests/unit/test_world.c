@@ -1,9 +1,9 @@
 /*
- * Promise of src/host/world.c: who leaves early is heard by the ranks of its process that come
+ * Promise of src/control/world.c: who leaves early is heard by the ranks of its process that come
  * late, as long as any may come; then nothing is kept of a job that never formed, also where not
  * all of its ranks know which it was.
  */
-#include "host/world.h"
+#include "control/world.h"
 
 #include "support/harness.h"
 

@@ -1,0 +1,255 @@
+#include "bootstrap/launcher.h"
+
+#include <limits.h>
+#include <sodium.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/handshake.h"
+
+/* A variable that is set to the empty string counts as not set. */
+static const char *variable(const char *name) {
+  const char *value = getenv(name);
+  return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* The first of names (ended by NULL) that is set; NULL if none is. */
+static const char *first_set(const char *const *names) {
+  for (; *names != NULL; names++)
+    if (variable(*names) != NULL) return *names;
+  return NULL;
+}
+
+/* Decimal digits and nothing else; a sign, a space or a value beyond int makes no sense here. */
+static bool parse_number(const char *text, int *number) {
+  long long value = 0;
+  for (const char *digit = text; *digit != '\0'; digit++) {
+    if (*digit < '0' || *digit > '9') return false;
+    value = value * 10 + (*digit - '0');
+    if (value > INT_MAX) return false;
+  }
+  *number = (int)value;
+  return text[0] != '\0';
+}
+
+static dfcclResult_t missing(const char *launcher, const char *name) {
+  return df_fail(dfcclInvalidUsage, "%s is not set, though other variables of %s are", name,
+                 launcher);
+}
+
+static dfcclResult_t read_number(const char *launcher, const char *name, int *number) {
+  const char *text = variable(name);
+  if (text == NULL) return missing(launcher, name);
+  if (parse_number(text, number)) return dfcclSuccess;
+  return df_fail(dfcclInvalidUsage, "%s (of %s) is \"%.64s\", not a whole number from 0 to %d",
+                 name, launcher, text, INT_MAX);
+}
+
+static dfcclResult_t read_ranks(const char *launcher, const char *rank_name, const char *size_name,
+                                df_launch *launch) {
+  dfcclResult_t result = read_number(launcher, size_name, &launch->n_ranks);
+  if (result == dfcclSuccess) result = read_number(launcher, rank_name, &launch->rank);
+  if (result != dfcclSuccess) return result;
+  if (launch->n_ranks < 1 || launch->n_ranks > DF_MAX_RANKS)
+    return df_fail(dfcclInvalidUsage, "%s (of %s) is %d, not 1 to %d", size_name, launcher,
+                   launch->n_ranks, DF_MAX_RANKS);
+  if (launch->rank >= launch->n_ranks)
+    return df_fail(dfcclInvalidUsage, "%s (of %s) is %d, not less than %s, which is %d", rank_name,
+                   launcher, launch->rank, size_name, launch->n_ranks);
+  return dfcclSuccess;
+}
+
+/* The name, where it is set, is the number of the job's ranks on this host: all of them. */
+static dfcclResult_t check_one_host(const char *launcher, const char *name,
+                                    const df_launch *launch) {
+  int here;
+  if (variable(name) == NULL) return dfcclSuccess;
+  dfcclResult_t result = read_number(launcher, name, &here);
+  if (result != dfcclSuccess || here == launch->n_ranks) return result;
+  return df_fail(dfcclInvalidUsage,
+                 "%s (of %s) is %d of %d ranks: in this version all ranks must be on this host",
+                 name, launcher, here, launch->n_ranks);
+}
+
+/* Takes text as the key; one that is too long is replaced by its hash, which is as unique. */
+static void set_key(df_launch *launch, const char *launcher, const char *text) {
+  int length = snprintf(launch->key, sizeof launch->key, "%s %s", launcher, text);
+  if ((size_t)length < sizeof launch->key) return;
+  unsigned char hash[32];
+  char hex[2 * sizeof hash + 1];
+  crypto_generichash(hash, sizeof hash, (const unsigned char *)text, strlen(text), NULL, 0);
+  sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+  snprintf(launch->key, sizeof launch->key, "%s %s", launcher, hex);
+}
+
+/* Appends " name=value", or " name=" where it is not set, to text of bytes bytes. False: too long.
+ */
+static bool append_variable(char *text, size_t bytes, const char *name) {
+  size_t used = strlen(text);
+  const char *value = variable(name);
+  int added = snprintf(text + used, bytes - used, " %s=%s", name, value != NULL ? value : "");
+  return (size_t)added < bytes - used;
+}
+
+/* The key from the values of variables (names, ended by NULL). */
+static dfcclResult_t key_of_variables(df_launch *launch, const char *launcher,
+                                      const char *const *names) {
+  char text[8192] = "";
+  for (; *names != NULL; names++)
+    if (!append_variable(text, sizeof text, *names))
+      return df_fail(dfcclInvalidUsage, "%s (of %s) is too long", *names, launcher);
+  set_key(launch, launcher, text + 1);
+  return dfcclSuccess;
+}
+
+/*
+ * torchrun. Address and port are where the job's own store listens, so no two jobs of a host share
+ * them at one time; nobody connects there, the rendezvous only takes its name from them. Run id and
+ * restart count tell a job that torchrun starts again from the one before, whose processes may
+ * still be on their way out.
+ */
+static dfcclResult_t read_torchrun(df_launch *launch) {
+  static const char *const names[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+                                      "TORCHELASTIC_RESTART_COUNT", NULL};
+  int port;
+  dfcclResult_t result = read_ranks("torchrun", "RANK", "WORLD_SIZE", launch);
+  if (result == dfcclSuccess && variable("MASTER_ADDR") == NULL)
+    result = missing("torchrun", "MASTER_ADDR");
+  if (result == dfcclSuccess) result = read_number("torchrun", "MASTER_PORT", &port);
+  if (result != dfcclSuccess) return result;
+  if (port > 65535)
+    return df_fail(dfcclInvalidUsage, "MASTER_PORT (of torchrun) is %d, not a port", port);
+  result = check_one_host("torchrun", "LOCAL_WORLD_SIZE", launch);
+  return result == dfcclSuccess ? key_of_variables(launch, "torchrun", names) : result;
+}
+
+/*
+ * Open MPI. The name space is the job's name (4: a number made of mpirun's process id, 5: mpirun's
+ * host and process id); in 4 two mpiruns could draw the same number, so the address at which this
+ * one listens is added, which no two have at one time.
+ */
+static dfcclResult_t read_open_mpi(df_launch *launch) {
+  static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
+                                      "OMPI_MCA_orte_hnp_uri", NULL};
+  dfcclResult_t result =
+      read_ranks("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", launch);
+  if (result == dfcclSuccess)
+    result = check_one_host("Open MPI", "OMPI_COMM_WORLD_LOCAL_SIZE", launch);
+  if (result != dfcclSuccess) return result;
+  if (first_set(names) == NULL) return missing("Open MPI", "PMIX_NAMESPACE");
+  return key_of_variables(launch, "Open MPI", names);
+}
+
+typedef struct {
+  char name[64];
+  int parent;
+  unsigned long long
+      start; /* in clock ticks since boot: with the pid, unique until the next boot */
+} process_facts;
+
+static bool look_up_process(int pid, process_facts *facts) {
+  char path[64], line[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return false;
+  size_t bytes = fread(line, 1, sizeof line - 1, file);
+  fclose(file);
+  line[bytes] = '\0';
+  /* "pid (name) state parent ...", and a name may contain anything, parentheses included. */
+  char *open = strchr(line, '('), *close = strrchr(line, ')');
+  if (open == NULL || close == NULL || close < open) return false;
+  snprintf(facts->name, sizeof facts->name, "%.*s", (int)(close - open - 1), open + 1);
+  return sscanf(close + 1,
+                " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                &facts->parent, &facts->start) == 2;
+}
+
+/*
+ * MPICH. Hydra tells a process nothing that is the same on all ranks and on no other job: PMI_FD
+ * and HYDI_CONTROL_FD are descriptors, different on each rank or alike on all jobs. But all ranks
+ * of a job on one host are descendants of one hydra_pmi_proxy, and that process is of this job
+ * alone; its process id and its start time are the key. Where no ancestor has that name (another
+ * process manager that speaks PMI), the parent is taken: a launcher starts its ranks itself.
+ */
+static int find_proxy(void) {
+  enum { GENERATIONS_MAX = 64 };
+  process_facts facts;
+  int pid = getppid();
+  for (int i = 0; i < GENERATIONS_MAX && pid > 1 && look_up_process(pid, &facts); i++) {
+    if (strcmp(facts.name, "hydra_pmi_proxy") == 0) return pid;
+    pid = facts.parent;
+  }
+  return getppid();
+}
+
+static dfcclResult_t key_of_proxy(df_launch *launch) {
+  process_facts facts;
+  char text[128];
+  int pid = find_proxy();
+  if (pid < 1 || !look_up_process(pid, &facts))
+    return df_fail(dfcclInvalidUsage,
+                   "PMI_RANK (of MPICH) is set, but process %d, which launched this one, is not in "
+                   "/proc: the job's ranks have nothing to recognise each other by",
+                   pid);
+  snprintf(text, sizeof text, "process=%d started=%llu", pid, facts.start);
+  set_key(launch, "MPICH", text);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t read_mpich(df_launch *launch) {
+  dfcclResult_t result = read_ranks("MPICH", "PMI_RANK", "PMI_SIZE", launch);
+  if (result == dfcclSuccess) result = check_one_host("MPICH", "MPI_LOCALNRANKS", launch);
+  return result == dfcclSuccess ? key_of_proxy(launch) : result;
+}
+
+/* Slurm. Job and step number name the job; the restart count tells a requeued job from before. */
+static dfcclResult_t read_slurm(df_launch *launch) {
+  static const char *const size_names[] = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", NULL};
+  static const char *const node_names[] = {"SLURM_STEP_NUM_NODES", "SLURM_NNODES", NULL};
+  static const char *const key_names[] = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT",
+                                          NULL};
+  const char *size_name = first_set(size_names), *nodes_name = first_set(node_names);
+  if (size_name == NULL) size_name = "SLURM_NTASKS";
+  int nodes = 1;
+  dfcclResult_t result = read_ranks("Slurm", "SLURM_PROCID", size_name, launch);
+  if (result == dfcclSuccess && nodes_name != NULL)
+    result = read_number("Slurm", nodes_name, &nodes);
+  if (result != dfcclSuccess) return result;
+  if (nodes != 1)
+    return df_fail(dfcclInvalidUsage,
+                   "%s (of Slurm) is %d: in this version all ranks must be on this host",
+                   nodes_name, nodes);
+  if (variable("SLURM_JOB_ID") == NULL) return missing("Slurm", "SLURM_JOB_ID");
+  if (variable("SLURM_STEP_ID") == NULL) return missing("Slurm", "SLURM_STEP_ID");
+  return key_of_variables(launch, "Slurm", key_names);
+}
+
+/* In this order: torchrun may run under mpirun or srun, and mpirun under Slurm; the innermost
+ * launcher, the one that started this process, comes first. */
+dfcclResult_t df_launcher_read(df_launch *launch) {
+  static const struct {
+    const char *names[3];
+    dfcclResult_t (*read)(df_launch *launch);
+  } launchers[] = {
+      {{"RANK", "WORLD_SIZE", NULL}, read_torchrun},
+      {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL}, read_open_mpi},
+      {{"PMI_RANK", "PMI_SIZE", NULL}, read_mpich},
+      {{"SLURM_PROCID", NULL, NULL}, read_slurm},
+  };
+  dfcclResult_t result = df_handshake_ready(); /* for the hash of a long key */
+  if (result != dfcclSuccess) return result;
+  for (size_t i = 0; i < DF_COUNT_OF(launchers); i++) {
+    if (first_set(launchers[i].names) == NULL) continue;
+    df_launch found = {0};
+    result = launchers[i].read(&found);
+    if (result == dfcclSuccess) *launch = found;
+    return result;
+  }
+  return df_fail(dfcclInvalidUsage,
+                 "no launcher's variables are set: neither RANK (torchrun), OMPI_COMM_WORLD_RANK "
+                 "(Open MPI), PMI_RANK (MPICH) nor SLURM_PROCID (Slurm)");
+}

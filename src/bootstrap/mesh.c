@@ -1,0 +1,320 @@
+#include "bootstrap/mesh.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "bootstrap/rank_list.h"
+#include "bootstrap/sockets.h"
+
+enum {
+  RETRY_MS = 2,      /* between attempts to connect to a rank that is swamped */
+  REFUSED_MS = 1000, /* a rank that nobody listens for is dead; its root says so earlier */
+  GUEST_MS = 5000,   /* for a caller to prove itself */
+  GUESTS_SPARE = 64  /* callers beyond the ranks that may come at the same time */
+};
+
+/* A connection on its way: to a lower rank, or from whoever called. */
+typedef struct {
+  int fd;        /* -1: none */
+  int rank;      /* the other end; a guest's is a claim until it is proven, -1 before GREETING */
+  bool standing; /* proven on this side */
+  uint64_t since_ns; /* guest: when it came; lower rank: when it first refused, 0: it has not */
+  unsigned char nonce[DF_NONCE_BYTES]; /* this side's */
+  unsigned char key[DF_KEY_BYTES];     /* of this pair, once both nonces are known */
+} link_attempt;
+
+typedef struct {
+  df_rendezvous *r;
+  const unsigned char *local;
+  int *sockets;
+  unsigned char key[DF_KEY_BYTES];
+  int n_missing;        /* ranks without a socket */
+  link_attempt *lower;  /* [rank]: connections to lower ranks */
+  link_attempt *guests; /* [guests_max], oldest first */
+  int n_guests, guests_max;
+  struct pollfd *polled; /* [2 + rank + guests_max] */
+} mesh_work;
+
+static void stand(mesh_work *work, link_attempt *attempt) {
+  work->sockets[attempt->rank] = attempt->fd;
+  work->n_missing--;
+  attempt->fd = -1;
+  attempt->standing = true;
+}
+
+/* Reads one message of exactly this type and length. 1: it is there; 0: not yet; -1: anything
+ * else, the end of the connection included. */
+static int receive_packet(int fd, df_message_type type, void *message, size_t bytes) {
+  ssize_t got;
+  do got = recv(fd, message, bytes, MSG_TRUNC);
+  while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+  if (got != (ssize_t)bytes) return -1;
+  return df_header_is((const df_header *)message, type, bytes) ? 1 : -1;
+}
+
+/* A packet goes whole or not at all, and a new connection's buffer is empty. */
+static bool send_packet(int fd, const void *message, size_t bytes) {
+  ssize_t sent;
+  do sent = send(fd, message, bytes, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent == (ssize_t)bytes;
+}
+
+static bool send_sealed_signal(int fd, df_message_type type, const unsigned char *key) {
+  df_signal signal;
+  df_message_start(&signal, type, sizeof signal);
+  df_message_seal(&signal, sizeof signal, key);
+  return send_packet(fd, &signal, sizeof signal);
+}
+
+/* The key of the pair that consists of a caller, with its greeting, and the rank it called. */
+static void derive_pair_key(unsigned char key[DF_KEY_BYTES], const mesh_work *work, int from,
+                            int to, const unsigned char *from_nonce,
+                            const unsigned char *to_nonce) {
+  struct {
+    int32_t from, to;
+    unsigned char nonce[DF_NONCE_BYTES];
+  } caller = {.from = from, .to = to};
+  memcpy(caller.nonce, from_nonce, sizeof caller.nonce);
+  df_derive(key, DF_KEY_BYTES, work->key, "dfccl pair", &caller, sizeof caller, to_nonce,
+            DF_NONCE_BYTES);
+}
+
+/* ---- To lower ranks ---- */
+
+static dfcclResult_t refused(const mesh_work *work, link_attempt *attempt) {
+  uint64_t now = df_clock_ns();
+  if (attempt->since_ns == 0) attempt->since_ns = now;
+  if (now - attempt->since_ns < (uint64_t)REFUSED_MS * 1000000u) return dfcclSuccess;
+  return df_fail(dfcclRemoteError, "rank %d (process %d) does not listen for rank %d",
+                 attempt->rank, work->r->records[attempt->rank].pid, work->r->rank);
+}
+
+/* Connects and greets. Success also when the rank is busy: the next round tries again. */
+static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
+  int fd = df_connect_abstract(SOCK_SEQPACKET, work->r->records[attempt->rank].name);
+  if (fd == -EAGAIN || fd == -EINTR) return dfcclSuccess;
+  if (fd == -ECONNREFUSED) return refused(work, attempt);
+  if (fd < 0) {
+    bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM;
+    return df_fail(exhausted ? dfcclOutOfMemory : dfcclSystemError,
+                   "rank %d has no socket for rank %d of %d: %s", work->r->rank, attempt->rank,
+                   work->r->n_ranks, strerror(-fd));
+  }
+  uid_t other;
+  if (!df_socket_same_user(fd, &other)) {
+    close(fd);
+    return df_fail(dfcclRemoteError, "rank %d runs as user %u, rank %d as user %u", attempt->rank,
+                   other, work->r->rank, geteuid());
+  }
+  df_greeting greeting;
+  df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
+  greeting.from = work->r->rank;
+  greeting.to = attempt->rank;
+  randombytes_buf(attempt->nonce, sizeof attempt->nonce);
+  memcpy(greeting.nonce, attempt->nonce, sizeof greeting.nonce);
+  if (send_packet(fd, &greeting, sizeof greeting))
+    attempt->fd = fd;
+  else
+    close(fd);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t on_answer(mesh_work *work, link_attempt *attempt) {
+  df_answer answer;
+  int got = receive_packet(attempt->fd, DF_MESSAGE_ANSWER, &answer, sizeof answer);
+  if (got == 0) return dfcclSuccess;
+  if (got < 0) {
+    df_socket_close(
+        &attempt->fd); /* dropped in a crowd, or dying: try again until the root knows */
+    return refused(work, attempt);
+  }
+  derive_pair_key(attempt->key, work, work->r->rank, attempt->rank, attempt->nonce, answer.nonce);
+  if (!df_message_verify(&answer, sizeof answer, attempt->key))
+    return df_fail(dfcclRemoteError, "what answers rank %d as rank %d is not of this job",
+                   work->r->rank, attempt->rank);
+  if (send_sealed_signal(attempt->fd, DF_MESSAGE_PROOF, attempt->key))
+    stand(work, attempt);
+  else
+    df_socket_close(&attempt->fd);
+  return dfcclSuccess;
+}
+
+/* ---- From higher ranks ---- */
+
+static void forget_guest(mesh_work *work, int index) {
+  df_socket_close(&work->guests[index].fd);
+  work->n_guests--;
+  memmove(&work->guests[index], &work->guests[index + 1],
+          sizeof *work->guests * (size_t)(work->n_guests - index));
+}
+
+static dfcclResult_t admit_guests(mesh_work *work) {
+  for (;;) {
+    int fd = df_accept(work->r->listener.fd);
+    if (fd == -EINTR || fd == -ECONNABORTED) continue;
+    if (fd == -EAGAIN) return dfcclSuccess;
+    if (fd < 0) {
+      if (work->n_guests > 0) {
+        forget_guest(work, 0);
+        continue;
+      }
+      bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM;
+      return df_fail(exhausted ? dfcclOutOfMemory : dfcclSystemError,
+                     "rank %d of %d cannot accept a connection: %s", work->r->rank,
+                     work->r->n_ranks, strerror(-fd));
+    }
+    if (!df_socket_same_user(fd, NULL)) {
+      close(fd);
+      continue;
+    }
+    if (work->n_guests == work->guests_max) forget_guest(work, 0);
+    work->guests[work->n_guests++] =
+        (link_attempt){.fd = fd, .rank = -1, .since_ns = df_clock_ns()};
+  }
+}
+
+/* False: not a rank that may call here. */
+static bool on_greeting(mesh_work *work, link_attempt *guest) {
+  df_greeting greeting;
+  int got = receive_packet(guest->fd, DF_MESSAGE_GREETING, &greeting, sizeof greeting);
+  if (got <= 0) return got == 0;
+  const df_rendezvous *r = work->r;
+  if (greeting.to != r->rank || greeting.from <= r->rank || greeting.from >= r->n_ranks)
+    return false;
+  if (work->local[greeting.from]) return false;
+  df_answer answer;
+  df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
+  randombytes_buf(answer.nonce, sizeof answer.nonce);
+  guest->rank = greeting.from;
+  derive_pair_key(guest->key, work, greeting.from, r->rank, greeting.nonce, answer.nonce);
+  df_message_seal(&answer, sizeof answer, guest->key);
+  return send_packet(guest->fd, &answer, sizeof answer);
+}
+
+static bool on_proof(mesh_work *work, link_attempt *guest) {
+  df_signal proof;
+  int got = receive_packet(guest->fd, DF_MESSAGE_PROOF, &proof, sizeof proof);
+  if (got <= 0) return got == 0;
+  if (!df_message_verify(&proof, sizeof proof, guest->key)) return false;
+  if (work->sockets[guest->rank] >= 0) return false;
+  stand(work, guest);
+  return true;
+}
+
+/* ---- Rounds ---- */
+
+/* True when some lower rank has to be called again after a pause. */
+static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
+  *again = false;
+  for (int rank = 0; rank < work->r->rank; rank++) {
+    link_attempt *attempt = &work->lower[rank];
+    if (attempt->standing || work->local[rank] || attempt->fd >= 0) continue;
+    dfcclResult_t result = call_rank(work, attempt);
+    if (result != dfcclSuccess) return result;
+    *again = *again || attempt->fd < 0;
+  }
+  return dfcclSuccess;
+}
+
+static int fill_polled(mesh_work *work) {
+  int n = 0;
+  work->polled[n++] = (struct pollfd){.fd = work->r->fd, .events = POLLIN};
+  work->polled[n++] = (struct pollfd){.fd = work->r->listener.fd, .events = POLLIN};
+  for (int rank = 0; rank < work->r->rank; rank++)
+    work->polled[n++] = (struct pollfd){.fd = work->lower[rank].fd, .events = POLLIN};
+  for (int i = 0; i < work->n_guests; i++)
+    work->polled[n++] = (struct pollfd){.fd = work->guests[i].fd, .events = POLLIN};
+  return n;
+}
+
+static void serve_guests(mesh_work *work, const struct pollfd *polled) {
+  uint64_t now = df_clock_ns();
+  for (int i = work->n_guests - 1; i >= 0; i--) { /* backwards: forgetting moves later ones */
+    link_attempt *guest = &work->guests[i];
+    bool welcome = now - guest->since_ns < (uint64_t)GUEST_MS * 1000000u;
+    if (welcome && polled[i].revents != 0)
+      welcome = guest->rank < 0 ? on_greeting(work, guest) : on_proof(work, guest);
+    if (!welcome || guest->standing) forget_guest(work, i);
+  }
+}
+
+static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
+  bool again;
+  dfcclResult_t result = call_lower_ranks(work, &again);
+  if (result != dfcclSuccess) return result;
+  int n_polled = fill_polled(work);
+  int wait_ms = DF_MIN(df_remaining_ms(deadline_ns), again ? RETRY_MS : GUEST_MS);
+  int ready = poll(work->polled, (nfds_t)n_polled, wait_ms);
+  if (ready < 0 && errno != EINTR)
+    return df_fail(dfcclSystemError, "cannot wait for %d ranks: %s", work->n_missing,
+                   strerror(errno));
+  if (ready < 0) return dfcclSuccess;
+  if (work->polled[0].revents != 0) {
+    result = df_rendezvous_news(work->r);
+    if (result != dfcclInProgress) return result;
+  }
+  for (int rank = 0; rank < work->r->rank; rank++)
+    if (work->polled[2 + rank].revents != 0) {
+      result = on_answer(work, &work->lower[rank]);
+      if (result != dfcclSuccess) return result;
+    }
+  serve_guests(work, work->polled + 2 + work->r->rank);
+  return work->polled[1].revents != 0 ? admit_guests(work) : dfcclSuccess;
+}
+
+static dfcclResult_t too_late(const mesh_work *work) {
+  unsigned char missing[DF_MAX_RANKS] = {0};
+  char names[DF_RANK_LIST_BYTES];
+  for (int rank = 0; rank < work->r->n_ranks; rank++)
+    missing[rank] = !work->local[rank] && work->sockets[rank] < 0;
+  df_rank_list(names, sizeof names, missing, work->r->n_ranks);
+  return df_fail(dfcclTimeout, "no connection between rank %d and %s within %d ms", work->r->rank,
+                 names, work->r->timeout_ms);
+}
+
+static dfcclResult_t prepare(mesh_work *work) {
+  const df_rendezvous *r = work->r;
+  df_derive(work->key, sizeof work->key, r->key, "dfccl mesh", r->session, sizeof r->session, NULL,
+            0);
+  work->guests_max = r->n_ranks + GUESTS_SPARE;
+  for (int rank = 0; rank < r->n_ranks; rank++) {
+    work->sockets[rank] = -1;
+    work->n_missing += !work->local[rank];
+  }
+  work->lower = calloc((size_t)r->rank + 1, sizeof *work->lower);
+  work->guests = calloc((size_t)work->guests_max, sizeof *work->guests);
+  work->polled = calloc((size_t)(2 + r->rank + work->guests_max), sizeof *work->polled);
+  if (work->lower == NULL || work->guests == NULL || work->polled == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for connections to %d ranks", r->n_ranks);
+  for (int rank = 0; rank < r->rank; rank++)
+    work->lower[rank] = (link_attempt){.fd = -1, .rank = rank};
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *local, int *sockets) {
+  mesh_work work = {.r = rendezvous, .local = local, .sockets = sockets};
+  uint64_t margin_ns = df_news_margin_ns((uint32_t)rendezvous->timeout_ms);
+  uint64_t deadline_ns = rendezvous->deadline_ns - margin_ns;
+  dfcclResult_t result = prepare(&work);
+  while (result == dfcclSuccess && work.n_missing > 0)
+    result = df_clock_ns() < deadline_ns ? mesh_round(&work, deadline_ns) : too_late(&work);
+  while (work.n_guests > 0) forget_guest(&work, work.n_guests - 1);
+  for (int rank = 0; work.lower != NULL && rank < rendezvous->rank; rank++)
+    df_socket_close(&work.lower[rank].fd);
+  for (int rank = 0; result != dfcclSuccess && rank < rendezvous->n_ranks; rank++)
+    df_socket_close(&sockets[rank]);
+  free(work.polled);
+  free(work.guests);
+  free(work.lower);
+  sodium_memzero(work.key, sizeof work.key);
+  return result;
+}

@@ -1,0 +1,234 @@
+#include "bootstrap/rendezvous.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "bootstrap/sockets.h"
+
+typedef enum {
+  GOT,      /* the expected message */
+  REFUSED,  /* a FAILURE */
+  LATE,     /* the deadline passed first */
+  GONE,     /* end of file, or a connection error */
+  FOREIGN,  /* another version speaks */
+  NONSENSE, /* something else */
+  BROKEN    /* poll failed; errno tells */
+} arrival;
+
+static void send_all(df_rendezvous *r, const void *message, size_t bytes) {
+  const unsigned char *from = message;
+  while (bytes > 0) {
+    ssize_t sent = send(r->fd, from, bytes, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      from += sent;
+      bytes -= (size_t)sent;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (df_socket_wait(r->fd, POLLOUT, r->deadline_ns) <= 0) return;
+    } else if (errno != EINTR) {
+      return; /* who reads next finds out, and learns what the root said before */
+    }
+  }
+}
+
+/* Reads until *used is bytes. GOT, LATE, GONE or BROKEN. */
+static arrival read_exactly(df_rendezvous *r, void *into, size_t *used, size_t bytes,
+                            uint64_t deadline_ns) {
+  while (*used < bytes) {
+    ssize_t got = recv(r->fd, (unsigned char *)into + *used, bytes - *used, 0);
+    if (got > 0) {
+      *used += (size_t)got;
+    } else if (got == 0) {
+      return GONE;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      int ready = df_socket_wait(r->fd, POLLIN, deadline_ns);
+      if (ready == 0) return LATE;
+      if (ready < 0) return BROKEN;
+    } else if (errno != EINTR) {
+      return GONE;
+    }
+  }
+  return GOT;
+}
+
+/* Reads one message into in: the expected one, or a FAILURE. What has arrived of it when the
+ * deadline passes stays for the next call. */
+static arrival receive(df_rendezvous *r, df_message_type type, size_t bytes, uint64_t deadline_ns) {
+  arrival what = read_exactly(r, r->in.bytes, &r->in_used, sizeof(df_header), deadline_ns);
+  if (what != GOT) return what;
+  if (df_header_is_foreign(&r->in.header)) return FOREIGN;
+  bool refused = type != DF_MESSAGE_CHALLENGE &&
+                 df_header_is(&r->in.header, DF_MESSAGE_FAILURE, sizeof(df_refusal));
+  if (!refused && !df_header_is(&r->in.header, type, bytes)) return NONSENSE;
+  if (refused) bytes = sizeof(df_refusal);
+  DF_ASSERT(bytes <= sizeof r->in.bytes);
+  what = read_exactly(r, r->in.bytes, &r->in_used, bytes, deadline_ns);
+  if (what != GOT) return what;
+  r->in_used = 0;
+  if (type == DF_MESSAGE_CHALLENGE) return GOT; /* its proof needs the key that it brings */
+  if (!df_message_verify(r->in.bytes, bytes, r->connection_key)) return NONSENSE;
+  return refused ? REFUSED : GOT;
+}
+
+dfcclResult_t df_rendezvous_orphaned(const df_rendezvous *r) {
+  if (r->by_key)
+    return df_fail(dfcclRemoteError, "rank 0 of %d died before the job stood", r->n_ranks);
+  return df_fail(dfcclRemoteError,
+                 "the process that made the unique id died before its job of %d "
+                 "ranks stood (its root at 127.0.0.1:%u is gone)",
+                 r->n_ranks, r->port);
+}
+
+static dfcclResult_t not_the_root(const df_rendezvous *r) {
+  if (r->by_key)
+    return df_fail(dfcclRemoteError, "what answers for rank 0 of this job's key is not its root");
+  return df_fail(dfcclRemoteError, "what answers at 127.0.0.1:%u is not the root of this unique id",
+                 r->port);
+}
+
+/* The failure for an arrival that is neither GOT nor GONE. */
+static dfcclResult_t bad_arrival(df_rendezvous *r, arrival what) {
+  switch (what) {
+  case REFUSED:
+    return df_refusal_read(&r->in.refusal, "");
+  case LATE:
+    return df_fail(dfcclTimeout, "the root of the job of %d ranks was silent for %d ms", r->n_ranks,
+                   r->timeout_ms);
+  case FOREIGN:
+    return df_fail(dfcclInvalidUsage, "the job's root runs version %u of the library, rank %d %d",
+                   r->in.header.version, r->rank, DFCCL_VERSION_CODE);
+  case BROKEN:
+    return df_fail(dfcclSystemError, "cannot wait for the job's root: %s", strerror(errno));
+  case GOT:
+  case GONE:
+  case NONSENSE:
+    break;
+  }
+  return not_the_root(r);
+}
+
+static dfcclResult_t no_connection(const df_rendezvous *r, int error) {
+  if (r->by_key && (error == ECONNREFUSED || error == EAGAIN)) return dfcclInProgress;
+  if (error == EADDRNOTAVAIL) return dfcclInProgress; /* all ports are in use, for a moment */
+  if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
+    return df_fail(dfcclOutOfMemory, "no socket for rank %d: %s", r->rank, strerror(error));
+  if (r->by_key)
+    return df_fail(dfcclSystemError, "rank %d cannot connect to rank 0: %s", r->rank,
+                   strerror(error));
+  return df_fail(dfcclRemoteError,
+                 "nobody answers at 127.0.0.1:%u (%s): the process that made the unique id has "
+                 "ended or is on another host, or the id was used before, or its job failed",
+                 r->port, strerror(error));
+}
+
+static dfcclResult_t connect_to_root(df_rendezvous *r) {
+  int fd = r->by_key ? df_connect_abstract(SOCK_STREAM, r->name) : df_connect_loopback(r->port);
+  if (fd < 0) return no_connection(r, -fd);
+  r->fd = fd;
+  r->in_used = 0;
+  if (r->by_key) {
+    uid_t other;
+    if (df_socket_same_user(fd, &other)) return dfcclSuccess;
+    return df_fail(dfcclRemoteError, "rank 0 of this job's key runs as user %u, rank %d as user %u",
+                   other, r->rank, geteuid());
+  }
+  int ready = df_socket_wait(fd, POLLOUT, r->deadline_ns);
+  if (ready < 0) return bad_arrival(r, BROKEN);
+  int error = df_socket_error(fd);
+  if (error != 0) return no_connection(r, error);
+  return ready > 0 ? dfcclSuccess : bad_arrival(r, LATE);
+}
+
+/* HELLO and CHALLENGE: who is there knows the secret, and the connection has a key. */
+static dfcclResult_t prove_root(df_rendezvous *r) {
+  df_hello hello;
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  randombytes_buf(hello.nonce, sizeof hello.nonce);
+  send_all(r, &hello, sizeof hello);
+  arrival what = receive(r, DF_MESSAGE_CHALLENGE, sizeof(df_challenge), r->deadline_ns);
+  if (what == GONE) return dfcclInProgress;
+  if (what != GOT) return bad_arrival(r, what);
+  const df_challenge *challenge = &r->in.challenge;
+  df_derive(r->connection_key, sizeof r->connection_key, r->key, "dfccl rendezvous", hello.nonce,
+            sizeof hello.nonce, challenge->nonce, sizeof challenge->nonce);
+  if (!df_message_verify(challenge, sizeof *challenge, r->connection_key)) return not_the_root(r);
+  return dfcclSuccess;
+}
+
+/* JOIN and WELCOME. */
+static dfcclResult_t be_counted(df_rendezvous *r) {
+  df_join_request join;
+  df_message_start(&join, DF_MESSAGE_JOIN, sizeof join);
+  join.n_ranks = r->n_ranks;
+  join.rank = r->rank;
+  join.timeout_ms = (uint32_t)df_remaining_ms(r->deadline_ns);
+  join.record = r->own;
+  df_message_seal(&join, sizeof join, r->connection_key);
+  send_all(r, &join, sizeof join);
+  arrival what = receive(r, DF_MESSAGE_WELCOME, sizeof(df_signal), r->deadline_ns);
+  if (what == GOT) return dfcclSuccess;
+  return what == GONE ? dfcclInProgress : bad_arrival(r, what);
+}
+
+dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
+  DF_ASSERT(r->fd < 0);
+  dfcclResult_t result = connect_to_root(r);
+  if (result == dfcclSuccess) result = prove_root(r);
+  if (result == dfcclSuccess) result = be_counted(r);
+  if (result != dfcclSuccess) df_socket_close(&r->fd);
+  return result;
+}
+
+dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
+  arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), r->deadline_ns);
+  if (what == GONE) return dfcclInProgress;
+  if (what != GOT) return bad_arrival(r, what);
+  df_table table = r->in.table;
+  size_t bytes = (size_t)r->n_ranks * sizeof(df_record), used = 0;
+  df_record *records = malloc(bytes);
+  if (records == NULL) return df_fail(dfcclOutOfMemory, "no memory for %d ranks", r->n_ranks);
+  what = read_exactly(r, records, &used, bytes, r->deadline_ns);
+  unsigned char digest[DF_MAC_BYTES];
+  if (what == GOT) {
+    crypto_generichash(digest, sizeof digest, (const unsigned char *)records, bytes, NULL, 0);
+    if (memcmp(digest, table.digest, sizeof digest) != 0) what = NONSENSE;
+  }
+  if (what == GOT) {
+    memcpy(r->session, table.session, sizeof r->session);
+    r->records = records;
+    return dfcclSuccess;
+  }
+  free(records);
+  return what == GONE ? dfcclInProgress : bad_arrival(r, what);
+}
+
+/* GO is what may come while connections are made only if the root is wrong. */
+dfcclResult_t df_rendezvous_news(df_rendezvous *r) {
+  arrival what = receive(r, DF_MESSAGE_FAILURE, sizeof(df_refusal), 0);
+  if (what == LATE) return dfcclInProgress;
+  return what == GONE ? df_rendezvous_orphaned(r) : bad_arrival(r, what);
+}
+
+dfcclResult_t df_rendezvous_finish(df_rendezvous *r) {
+  df_signal done;
+  df_message_start(&done, DF_MESSAGE_DONE, sizeof done);
+  df_message_seal(&done, sizeof done, r->connection_key);
+  send_all(r, &done, sizeof done);
+  arrival what = receive(r, DF_MESSAGE_GO, sizeof(df_signal), r->deadline_ns);
+  if (what == GOT) return dfcclSuccess;
+  r->others_may_go = what != REFUSED;
+  return what == GONE ? df_rendezvous_orphaned(r) : bad_arrival(r, what);
+}
+
+void df_rendezvous_leave(df_rendezvous *r, dfcclResult_t code) {
+  if (r->fd < 0) return;
+  df_refusal leave;
+  df_refusal_write(&leave, DF_MESSAGE_LEAVE, code, df_last_sentence(), r->connection_key);
+  send_all(r, &leave, sizeof leave);
+}

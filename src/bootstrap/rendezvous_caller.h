@@ -1,0 +1,65 @@
+/*
+ * One connection of the root: bytes in, bytes out, never waiting. What arrives is only looked at
+ * as far as a header that is due now allows: a caller cannot make the root store more than one
+ * message of known length.
+ */
+#ifndef DF_BOOTSTRAP_RENDEZVOUS_CALLER_H
+#define DF_BOOTSTRAP_RENDEZVOUS_CALLER_H
+
+#include "bootstrap/handshake.h"
+
+typedef enum {
+  DF_CALLER_NEW,    /* HELLO is due */
+  DF_CALLER_PROVEN, /* the root has proved itself, JOIN is due */
+  DF_CALLER_JOINED, /* counted in; DONE or LEAVE may come */
+  DF_CALLER_MESHED, /* DONE has come; LEAVE may come */
+  DF_CALLER_TOLD    /* FAILURE or GO is queued: nothing that comes now matters */
+} df_caller_stage;
+
+typedef struct {
+  int fd; /* -1: closed */
+  df_caller_stage stage;
+  uint64_t deadline_ns; /* before JOIN is complete */
+  unsigned char key[DF_KEY_BYTES];
+  int rank, pid; /* from JOINED on */
+
+  union {
+    df_header header;
+    df_hello hello;
+    df_join_request join;
+    df_signal signal;
+    df_refusal refusal;
+    unsigned char bytes[DF_MESSAGE_BYTES_MAX];
+  } in;
+  size_t in_used;
+
+  /* Out: small messages in order; the table's records are shared by all callers and go out when
+   * the byte at bulk_at is due. CHALLENGE, WELCOME, TABLE, GO or FAILURE: they all fit. */
+  unsigned char out[1024];
+  size_t out_used, out_sent, bulk_at;
+  const unsigned char *bulk;
+  size_t bulk_bytes, bulk_sent;
+} df_caller;
+
+typedef enum {
+  DF_CALLER_NOTHING, /* no complete message yet */
+  DF_CALLER_MESSAGE, /* a message that was due is complete in in; clear in_used when done with it */
+  DF_CALLER_GONE,    /* end of file or a connection error */
+  DF_CALLER_NONSENSE /* bytes that are not due in this stage */
+} df_caller_event;
+
+/* Reads as much as completes one message. */
+df_caller_event df_caller_read(df_caller *caller);
+
+/* Appends to what is to be sent. */
+void df_caller_queue(df_caller *caller, const void *message, size_t bytes);
+
+/* Appends records that stay where they are until the caller is closed. */
+void df_caller_queue_bulk(df_caller *caller, const void *records, size_t bytes);
+
+/* Sends what the socket takes. False when the connection is broken. */
+bool df_caller_flush(df_caller *caller);
+
+bool df_caller_has_output(const df_caller *caller);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * What the root decides: who is counted in, when the job stands, when it has failed and with which
+ * sentence. Told of messages and of time; what it has to say it queues at its callers. Connections,
+ * the thread and poll are rendezvous_root.c's.
+ */
+#ifndef DF_BOOTSTRAP_RENDEZVOUS_JOB_H
+#define DF_BOOTSTRAP_RENDEZVOUS_JOB_H
+
+#include <poll.h>
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "bootstrap/process.h"
+#include "bootstrap/rendezvous_caller.h"
+#include "bootstrap/rendezvous_root.h"
+
+enum {
+  DF_STRANGERS_MAX = 512, /* callers that have not joined; the oldest gives way */
+  DF_CALLERS_MAX = DF_MAX_RANKS + DF_STRANGERS_MAX
+};
+
+typedef enum { DF_ROOT_COLLECTING, DF_ROOT_MESHING, DF_ROOT_STARTED, DF_ROOT_FAILED } df_root_phase;
+
+struct df_root {
+  df_root_options options;
+  df_listener listener;
+  uint64_t accept_from_ns; /* accepting pauses until then */
+  int stop;                /* eventfd; -1 for a detached root */
+  bool stopping;
+  pthread_t thread;
+
+  df_root_phase phase;
+  uint64_t deadline_ns; /* of the phase: nobody came; patience of the ranks; last words said */
+  uint64_t end_ns;      /* STARTED, FAILED: at the latest */
+  uint64_t patience_ns; /* when the least patient rank gives up by itself */
+  int n_ranks;          /* 0: not known yet */
+  int n_joined, n_meshed, n_told, n_dead;
+  uint64_t idle_end_ns;
+  df_caller **members; /* [n_ranks]; NULL: has not come, or is gone */
+  df_record *records;  /* [n_ranks] */
+  df_table table;
+  dfcclResult_t failure;
+  char reason[DF_REASON_BYTES];
+
+  df_caller *callers[DF_CALLERS_MAX]; /* in order of arrival */
+  int n_callers;
+  struct pollfd polled[DF_CALLERS_MAX + 2];
+};
+
+static inline uint64_t df_after_ms(uint64_t ms) { return df_clock_ns() + ms * 1000000u; }
+
+/* Has not proved to be of the job. */
+static inline bool df_caller_is_stranger(const df_caller *caller) {
+  return caller->stage == DF_CALLER_NEW || caller->stage == DF_CALLER_PROVEN;
+}
+
+/* Reads and handles what the caller has sent. */
+void df_job_serve(df_root *root, df_caller *caller);
+/* Closes it; the job fails if it was counted in. */
+void df_job_close_caller(df_root *root, df_caller *caller);
+/* Handles what has become due; false when the root has nothing more to do. */
+bool df_job_check_time(df_root *root);
+/* When to wake up although nothing happened. */
+uint64_t df_job_next_deadline(const df_root *root);
+
+#endif

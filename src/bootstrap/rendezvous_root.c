@@ -1,0 +1,196 @@
+#include "bootstrap/rendezvous_root.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "bootstrap/process.h"
+#include "bootstrap/rendezvous_job.h"
+#include "bootstrap/sockets.h"
+
+enum {
+  PROOF_MS = 5000,      /* from accept to a complete JOIN */
+  ACCEPTS_MAX = 32,     /* before those that are here are served again */
+  ACCEPT_PAUSE_MS = 20, /* when the process has no descriptor left */
+  STACK_BYTES = 256 * 1024
+};
+
+df_root *df_root_create(const df_root_options *options) {
+  df_root *root = calloc(1, sizeof *root);
+  if (root == NULL) {
+    if (options->listener >= 0) close(options->listener);
+    return NULL;
+  }
+  root->options = *options;
+  root->stop = -1;
+  root->listener.fd = -1;
+  root->idle_end_ns = df_after_ms(options->idle_ms);
+  root->deadline_ns = root->idle_end_ns;
+  if (options->listener >= 0) df_listener_open(&root->listener, options->listener);
+  return root;
+}
+
+void df_root_destroy(df_root *root) {
+  df_listener_close(&root->listener);
+  for (int i = 0; i < root->n_callers; i++) {
+    df_socket_close(&root->callers[i]->fd);
+    free(root->callers[i]);
+  }
+  df_socket_close(&root->stop);
+  free(root->members);
+  free(root->records);
+  sodium_memzero(root->options.key, sizeof root->options.key);
+  free(root);
+}
+
+/* ---- Connections come and go ---- */
+
+/* Closes the stranger that has been here longest, if there are at least so many. */
+static void drop_oldest_stranger(df_root *root, int if_at_least) {
+  df_caller *oldest = NULL;
+  int strangers = 0;
+  for (int i = 0; i < root->n_callers; i++) {
+    df_caller *caller = root->callers[i];
+    if (caller->fd < 0 || !df_caller_is_stranger(caller)) continue;
+    if (oldest == NULL) oldest = caller;
+    strangers++;
+  }
+  if (oldest != NULL && strangers >= if_at_least) df_socket_close(&oldest->fd);
+}
+
+static void sweep_closed(df_root *root) {
+  int kept = 0;
+  for (int i = 0; i < root->n_callers; i++) {
+    df_caller *caller = root->callers[i];
+    if (caller->fd >= 0)
+      root->callers[kept++] = caller;
+    else
+      free(caller);
+  }
+  root->n_callers = kept;
+}
+
+void df_root_adopt(df_root *root, int fd) {
+  drop_oldest_stranger(root, DF_STRANGERS_MAX);
+  sweep_closed(root);
+  bool turned_away = root->n_callers == DF_CALLERS_MAX ||
+                     (root->options.same_user_only && !df_socket_same_user(fd, NULL));
+  df_caller *caller = turned_away ? NULL : calloc(1, sizeof *caller);
+  if (caller == NULL) {
+    close(fd);
+    return;
+  }
+  caller->fd = fd;
+  caller->deadline_ns = df_after_ms(PROOF_MS);
+  root->callers[root->n_callers++] = caller;
+}
+
+static void accept_callers(df_root *root) {
+  for (int i = 0; i < ACCEPTS_MAX && root->listener.fd >= 0; i++) {
+    int fd = df_accept(root->listener.fd);
+    if (fd >= 0) {
+      df_root_adopt(root, fd);
+    } else if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
+      drop_oldest_stranger(root, 1);
+      root->accept_from_ns = df_after_ms(ACCEPT_PAUSE_MS);
+      return;
+    } else if (fd != -EINTR && fd != -ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+/* ---- The loop ---- */
+
+static int fill_polled(df_root *root) {
+  bool accepting = root->listener.fd >= 0 && df_clock_ns() >= root->accept_from_ns;
+  root->polled[0] = (struct pollfd){.fd = root->stopping ? -1 : root->stop, .events = POLLIN};
+  root->polled[1] = (struct pollfd){.fd = accepting ? root->listener.fd : -1, .events = POLLIN};
+  for (int i = 0; i < root->n_callers; i++) {
+    const df_caller *caller = root->callers[i];
+    short events = df_caller_has_output(caller) ? POLLIN | POLLOUT : POLLIN;
+    root->polled[2 + i] = (struct pollfd){.fd = caller->fd, .events = events};
+  }
+  return root->n_callers + 2;
+}
+
+bool df_root_step(df_root *root, int wait_ms) {
+  int n_polled = fill_polled(root);
+  int n_served = root->n_callers;
+  int ready = poll(root->polled, (nfds_t)n_polled, wait_ms);
+  if (ready < 0 && errno != EINTR) return false;
+  if (ready > 0) {
+    root->stopping = root->stopping || root->polled[0].revents != 0;
+    /* Those who have joined first: if one of them is gone, a newcomer must not be taken for its
+     * double. */
+    for (int strangers = 0; strangers <= 1; strangers++)
+      for (int i = 0; i < n_served; i++)
+        if (root->polled[2 + i].revents != 0 &&
+            df_caller_is_stranger(root->callers[i]) == strangers) {
+          root->polled[2 + i].revents = 0; /* who joins now is served once */
+          df_job_serve(root, root->callers[i]);
+        }
+    if (root->polled[1].revents != 0) accept_callers(root);
+  }
+  for (int i = 0; i < root->n_callers; i++) {
+    df_caller *caller = root->callers[i];
+    if (caller->fd >= 0 && df_caller_has_output(caller) && !df_caller_flush(caller))
+      df_job_close_caller(root, caller);
+  }
+  sweep_closed(root);
+  return df_job_check_time(root);
+}
+
+static void *run_root(void *argument) {
+  df_root *root = argument;
+  while (df_root_step(root, df_remaining_ms(df_job_next_deadline(root)))) continue;
+  /* Nobody may wait for a root that has ended. */
+  df_listener_close(&root->listener);
+  if (root->stop < 0) df_root_destroy(root);
+  return NULL;
+}
+
+dfcclResult_t df_root_start(const df_root_options *options, df_root **root) {
+  df_root *made = df_root_create(options);
+  if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for the root of the rendezvous");
+  if (root != NULL) made->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (root != NULL && made->stop < 0) {
+    df_root_destroy(made);
+    return df_fail(dfcclSystemError, "no event descriptor for the rendezvous: %s", strerror(errno));
+  }
+  pthread_attr_t attributes;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  if (root == NULL) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  /* The application's signals are for its own threads. */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  int error = pthread_create(&thread, &attributes, run_root, made);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) {
+    df_root_destroy(made);
+    return df_fail(error == EAGAIN ? dfcclOutOfMemory : dfcclSystemError,
+                   "no thread for the root of the rendezvous: %s", strerror(error));
+  }
+  if (root != NULL) {
+    made->thread = thread;
+    *root = made;
+  }
+  return dfcclSuccess;
+}
+
+void df_root_stop(df_root *root) {
+  uint64_t one = 1;
+  ssize_t written = write(root->stop, &one, sizeof one);
+  DF_ASSERT(written == sizeof one);
+  pthread_join(root->thread, NULL);
+  df_root_destroy(root);
+}

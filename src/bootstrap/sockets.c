@@ -1,0 +1,129 @@
+#include "bootstrap/sockets.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static int make_socket(int domain, int type) {
+  int fd = socket(domain, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  return fd >= 0 ? fd : -errno;
+}
+
+static int close_with(int fd, int error) {
+  close(fd);
+  return -error;
+}
+
+static struct sockaddr_in loopback_address(uint16_t port) {
+  return (struct sockaddr_in){
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* "\0dfccl-" and the name in hexadecimal, so that `ss -x` shows whose it is. */
+static socklen_t abstract_address(struct sockaddr_un *address, const unsigned char name[16]) {
+  *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+  char *text = address->sun_path + 1;
+  int length = snprintf(text, sizeof address->sun_path - 1, "dfccl-");
+  for (int i = 0; i < 16; i++)
+    length +=
+        snprintf(text + length, sizeof address->sun_path - 1 - (size_t)length, "%02x", name[i]);
+  return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+/* Small messages go at once, not when the one before is acknowledged (40 ms). */
+static void without_delay(int fd) {
+  int one = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* failing, it is only slower */
+}
+
+int df_listen_loopback(uint16_t *port) {
+  int fd = make_socket(AF_INET, SOCK_STREAM);
+  if (fd < 0) return fd;
+  struct sockaddr_in address = loopback_address(0);
+  socklen_t bytes = sizeof address;
+  without_delay(fd); /* accepted sockets inherit it */
+  if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, SOMAXCONN) != 0 ||
+      getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
+    return close_with(fd, errno);
+  *port = ntohs(address.sin_port);
+  return fd;
+}
+
+int df_listen_abstract(int type, const unsigned char name[16]) {
+  int fd = make_socket(AF_UNIX, type);
+  if (fd < 0) return fd;
+  struct sockaddr_un address;
+  socklen_t bytes = abstract_address(&address, name);
+  if (bind(fd, (struct sockaddr *)&address, bytes) != 0 || listen(fd, SOMAXCONN) != 0)
+    return close_with(fd, errno);
+  return fd;
+}
+
+int df_connect_loopback(uint16_t port) {
+  int fd = make_socket(AF_INET, SOCK_STREAM);
+  if (fd < 0) return fd;
+  without_delay(fd);
+  struct sockaddr_in address = loopback_address(port);
+  if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 && errno != EINPROGRESS)
+    return close_with(fd, errno);
+  return fd;
+}
+
+int df_connect_abstract(int type, const unsigned char name[16]) {
+  int fd = make_socket(AF_UNIX, type);
+  if (fd < 0) return fd;
+  struct sockaddr_un address;
+  socklen_t bytes = abstract_address(&address, name);
+  if (connect(fd, (struct sockaddr *)&address, bytes) != 0) return close_with(fd, errno);
+  return fd;
+}
+
+int df_accept(int listener) {
+  int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  return fd >= 0 ? fd : -errno;
+}
+
+int df_socket_error(int fd) {
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 ? error : errno;
+}
+
+bool df_socket_same_user(int fd, uid_t *other) {
+  struct ucred peer = {.uid = (uid_t)-1};
+  socklen_t bytes = sizeof peer;
+  bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0;
+  if (other != NULL) *other = peer.uid;
+  return known && peer.uid == geteuid();
+}
+
+int df_remaining_ms(uint64_t deadline_ns) {
+  uint64_t now = df_clock_ns();
+  if (now >= deadline_ns) return 0;
+  uint64_t left = (deadline_ns - now + 999999u) / 1000000u;
+  return left < INT_MAX ? (int)left : INT_MAX;
+}
+
+int df_socket_wait(int fd, short events, uint64_t deadline_ns) {
+  for (;;) {
+    struct pollfd entry = {.fd = fd, .events = events};
+    int ready = poll(&entry, 1, df_remaining_ms(deadline_ns));
+    if (ready > 0) return 1;
+    if (ready < 0 && errno != EINTR) return -errno;
+    if (df_clock_ns() >= deadline_ns) return 0;
+  }
+}
+
+void df_socket_close(int *fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}

@@ -1,0 +1,63 @@
+#include "control/message.h"
+
+#include <string.h>
+
+#include "transports/shm/segment.h"
+
+uint32_t df_group_step(const uint32_t *ranks, uint32_t n) {
+  if (n < 2 || ranks[1] <= ranks[0]) return 0;
+  uint32_t step = ranks[1] - ranks[0];
+  for (uint32_t i = 2; i < n; i++)
+    if (ranks[i] != ranks[0] + i * step) return 0;
+  return step;
+}
+
+uint32_t df_announcement_write(const df_announcement *announcement, const uint32_t *ranks,
+                               void *payload) {
+  uint32_t rank_bytes = df_announced_ranks(announcement) * (uint32_t)sizeof *ranks;
+  memcpy(payload, announcement, sizeof *announcement);
+  memcpy((uint8_t *)payload + sizeof *announcement, ranks, rank_bytes);
+  return (uint32_t)sizeof *announcement + rank_bytes;
+}
+
+/* The last of ranks that are told by a step is one of the largest job's. */
+static int announcement_fits(const uint8_t *payload, uint32_t bytes) {
+  df_announcement announced;
+  uint32_t first;
+  if (bytes < sizeof announced + sizeof first) return 0;
+  memcpy(&announced, payload, sizeof announced);
+  memcpy(&first, payload + sizeof announced, sizeof first);
+  if (announced.group_size < 1 || announced.group_size > DF_MAX_RANKS) return 0;
+  if (bytes != sizeof announced + df_announced_ranks(&announced) * sizeof first) return 0;
+  if (announced.group_step == 0) return 1;
+  return announced.group_step < DF_MAX_RANKS && first < DF_MAX_RANKS &&
+         first + (announced.group_size - 1) * announced.group_step < DF_MAX_RANKS;
+}
+
+static int payload_fits(const df_message *message) {
+  const uint8_t *payload = df_message_payload(message);
+  switch ((df_message_kind)message->kind) {
+  case DF_MESSAGE_ANNOUNCE:
+    return announcement_fits(payload, message->payload_bytes);
+  case DF_MESSAGE_FAIL:
+  case DF_MESSAGE_ABORT:
+  case DF_MESSAGE_CAUSE:
+    return message->payload_bytes >= 1 && message->payload_bytes <= DF_SENTENCE_BYTES &&
+           payload[message->payload_bytes - 1] == 0;
+  case DF_MESSAGE_SEGMENT: /* a device's memory: its handle in place of a descriptor */
+    return message->payload_bytes == 0 || message->payload_bytes == DF_SEGMENT_HANDLE_BYTES;
+  default:
+    return message->payload_bytes == 0;
+  }
+}
+
+int df_message_is_valid(const void *bytes, size_t length) {
+  df_message header;
+  if (length < sizeof header || length > DF_MAX_MESSAGE_BYTES) return 0;
+  memcpy(&header, bytes, sizeof header);
+  if (header.magic != DF_MESSAGE_MAGIC || header.kind < DF_MESSAGE_SEGMENT ||
+      header.kind >= DF_MESSAGE_KINDS)
+    return 0;
+  if (header.payload_bytes != length - sizeof header) return 0;
+  return payload_fits(bytes);
+}

@@ -1,0 +1,357 @@
+#include "devices/cpu/executor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Naps in a row without anybody driving before a background thread sleeps for good. */
+enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
+/* Within one collective, which is not given up yet, the core is not given away at every poll. */
+enum { DF_LEAST_YIELD_POLLS = 16 };
+/* Collectives in the task queue before submitters leave theirs to those who drive. */
+enum { DF_FIRST_TURNS_AHEAD = 16 };
+/* First turns beside what is in the task queue, with no turn of that between them. Their submitter
+ * has the block's owner word in its cache: to a thread that comes for the block it is hardly ever
+ * free. */
+enum { DF_FIRST_TURNS_IN_A_ROW = 64 };
+
+static int try_own(df_executor_block *eb) {
+  return df_load_relaxed_u32(&eb->owner) == 0 && df_system_claim_u32(&eb->owner, 0, 1);
+}
+
+/* Publishes the block's state to its next executor. */
+static void disown(df_executor_block *eb) { df_publish_u32(&eb->owner, 0); }
+
+/* One turn, starting the block if it has left and there is a reason to. Returns the turn, or LEFT
+ * if there was none. */
+static df_turn drive_once(df_executor_block *eb, int start) {
+  df_block *block = eb->block;
+  if (!df_load_relaxed_u32(&block->running)) {
+    if (!start || !df_lifecycle_has_reason(block)) return DF_TURN_LEFT;
+    df_lifecycle_start(block);
+  }
+  eb->first_turns = 0;
+  df_turn turn = df_daemon_turn(block, &eb->lanes);
+  eb->executor->host.between_turns(eb->executor->host.host);
+  return turn;
+}
+
+/* After a turn in which the block waited: has everything in its queue been tried since the last
+ * progress? */
+static int is_stuck(const df_block *block) { return block->swept >= block->tasks.length; }
+
+/* The processors of the peers that a stuck block waits for; starts anew. */
+static uint64_t take_waits_on(df_executor_block *eb) {
+  uint64_t waits_on = eb->lanes.waits_on;
+  eb->lanes.waits_on = 0;
+  return waits_on;
+}
+
+/* Background: executes the block until it leaves or somebody else wants it. The caller owns it. */
+static void drive_background(df_executor_block *eb) {
+  df_executor *executor = eb->executor;
+  while (!df_load_relaxed_u32(&executor->wanted)) {
+    df_turn turn = drive_once(eb, 1);
+    if (turn == DF_TURN_COMPLETED) executor->host.completed(executor->host.host);
+    if (turn == DF_TURN_LEFT) return;
+    if (turn != DF_TURN_WAITED)
+      df_cores_progressed(&eb->cores);
+    else if (is_stuck(eb->block))
+      df_cores_give_way(&eb->cores, take_waits_on(eb));
+  }
+}
+
+/* The block is stuck and ours: sleeps until a peer or a submission rings. Owning it while looking,
+ * not while asleep. */
+static void sleep_stuck(df_executor_block *eb) {
+  df_executor *executor = eb->executor;
+  uint32_t ticket = df_bell_prepare(executor->work_bell);
+  int reason = df_lifecycle_has_reason(eb->block) || df_load_relaxed_u32(&executor->wanted) ||
+               df_load_relaxed_u32(&executor->exit);
+  disown(eb);
+  if (reason)
+    df_bell_cancel(executor->work_bell);
+  else
+    df_bell_sleep(executor->work_bell, ticket, DF_LONGEST_SLEEP_NS);
+}
+
+/* Nothing to do here: naps while others drive or something is outstanding, sleeps deeply otherwise.
+ */
+static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *seen_activity,
+                       int owned) {
+  df_executor *executor = eb->executor;
+  uint32_t activity = df_load_relaxed_u32(&executor->activity);
+  *quiet_naps = activity == *seen_activity ? *quiet_naps + 1 : 0;
+  *seen_activity = activity;
+  int deep = *quiet_naps > DF_QUIET_NAPS && !executor->host.has_outstanding(executor->host.host);
+  if (deep) df_system_add_u32(&executor->deep_sleepers, 1); /* before the bell's fence */
+  uint32_t ticket = df_bell_prepare(&executor->idle_bell);
+  int reason = (owned && df_lifecycle_has_reason(eb->block)) ||
+               df_load_relaxed_u32(&executor->exit) ||
+               (deep && executor->host.has_outstanding(executor->host.host));
+  if (owned) disown(eb);
+  if (reason)
+    df_bell_cancel(&executor->idle_bell);
+  else
+    df_bell_sleep(&executor->idle_bell, ticket, deep ? UINT64_MAX : executor->nap_ns);
+  if (deep) df_system_sub_u32(&executor->deep_sleepers, 1);
+}
+
+static void *background(void *argument) {
+  df_executor_block *eb = argument;
+  df_executor *executor = eb->executor;
+  uint32_t quiet_naps = 0, seen_activity = 0;
+  while (!df_load_relaxed_u32(&executor->exit)) {
+    int owned = !df_load_relaxed_u32(&executor->wanted) && try_own(eb);
+    if (!owned) {
+      sleep_idle(eb, &quiet_naps, &seen_activity, 0);
+      continue;
+    }
+    if (df_load_relaxed_u32(&eb->block->running) || df_lifecycle_has_reason(eb->block)) {
+      /* Nobody waits for this work after all. */
+      if (df_load_relaxed_u32(&executor->expects_waiter))
+        df_store_relaxed_u32(&executor->expects_waiter, 0);
+      df_system_add_u32(&executor->activity, 1);
+      drive_background(eb);
+      executor->host.completed(executor->host.host);
+    }
+    /* A block that has not left, since somebody wanted it for a moment, is not looked at: its
+     * newest contexts are in its cache. */
+    if (df_load_relaxed_u32(&executor->wanted) || df_load_relaxed_u32(&eb->block->running))
+      disown(eb);
+    else if (eb->block->tasks.length > 0)
+      sleep_stuck(eb);
+    else
+      sleep_idle(eb, &quiet_naps, &seen_activity, 1);
+  }
+  return NULL;
+}
+
+static void stop_threads(df_executor *executor) {
+  df_publish_u32(&executor->exit, 1);
+  df_bell_wake(&executor->idle_bell);
+  df_bell_wake(executor->work_bell);
+  for (uint32_t b = 0; b < executor->n_threads; b++) pthread_join(executor->blocks[b].thread, NULL);
+  executor->n_threads = 0;
+}
+
+dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_block *blocks,
+                                const df_mover_cpu *mover, uint32_t yield_polls, uint64_t nap_ns,
+                                df_bell *work_bell, df_executor_host host) {
+  memset(executor, 0, sizeof *executor);
+  executor->device = device;
+  executor->n_blocks = device->n_blocks;
+  executor->host = host;
+  executor->work_bell = work_bell;
+  executor->nap_ns = nap_ns;
+  size_t bytes = device->n_blocks * sizeof *executor->blocks;
+  executor->blocks = aligned_alloc(DF_CACHE_LINE, bytes);
+  if (executor->blocks == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for %u executors", device->n_blocks);
+  memset(executor->blocks, 0, bytes);
+  for (uint32_t b = 0; b < device->n_blocks; b++) {
+    df_executor_block *eb = &executor->blocks[b];
+    eb->executor = executor;
+    eb->block = &blocks[b];
+    eb->lanes.move = &eb->move;
+    eb->lanes.mover = mover;
+    eb->lanes.yield_polls = DF_MAX(yield_polls, DF_LEAST_YIELD_POLLS);
+    eb->lanes.interrupt = &executor->wanted;
+    eb->cores = (df_cores){.own = work_bell,
+                           .patience = yield_polls,
+                           .loss_ns = host.count_ranks ? DF_CORES_FIRST_LOSS_NS : 0,
+                           .host = {host.host, host.count_ranks}};
+  }
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, DF_THREAD_STACK_BYTES);
+  int error = 0;
+  while (executor->n_threads < device->n_blocks && error == 0) {
+    df_executor_block *eb = &executor->blocks[executor->n_threads];
+    error = pthread_create(&eb->thread, &attributes, background, eb);
+    if (error == 0) executor->n_threads++;
+  }
+  pthread_attr_destroy(&attributes);
+  if (error == 0) return dfcclSuccess;
+  stop_threads(executor);
+  free(executor->blocks);
+  executor->blocks = NULL;
+  return df_fail(dfcclOutOfMemory, "could not start the daemon's thread %u of %u: %s",
+                 executor->n_threads, device->n_blocks, strerror(error));
+}
+
+void df_executor_stop(df_executor *executor) {
+  if (executor->blocks == NULL) return;
+  df_publish_u32(&executor->device->exit, 1);
+  stop_threads(executor);
+  for (uint32_t b = 0; b < executor->n_blocks; b++) {
+    df_block *block = executor->blocks[b].block;
+    if (df_load_relaxed_u32(&block->running)) df_lifecycle_leave(block);
+  }
+  free(executor->blocks);
+  executor->blocks = NULL;
+}
+
+void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
+  /* After the push, before the looks: store buffering against the sleepers' last look. */
+  if (unlocked)
+    df_wake_fence_unlocked();
+  else
+    df_wake_fence();
+  if (DF_UNLIKELY(df_load_relaxed_u32(&executor->work_bell->sleepers) != 0))
+    df_bell_wake(executor->work_bell);
+  if (df_load_relaxed_u32(&executor->idle_bell.sleepers) == 0) return;
+  /* A napping thread will look by itself within nap_ns; the waiter that we expect comes sooner. */
+  if (!urgent && df_load_relaxed_u32(&executor->expects_waiter) &&
+      !df_load_relaxed_u32(&executor->deep_sleepers))
+    return;
+  df_bell_wake(&executor->idle_bell);
+}
+
+/* [owner] May a submitter execute a run of the collective here and now? Not before what is in the
+ * SQ, first in, first out; not while an earlier run of it is in the task queue, for that is the one
+ * that a turn would execute; by priority only where nothing else is; and not so often that what is
+ * in the task queue would have to wait for as long as somebody submits. */
+static int takes_first_turn(const df_executor_block *eb, uint32_t collective) {
+  const df_block *block = eb->block;
+  if (!df_load_relaxed_u32(&block->running) ||
+      df_sq_has_entry(&block->device->sq, block->read_index))
+    return 0;
+  return block->tasks.length == 0 ||
+         (block->tasks.length < DF_FIRST_TURNS_AHEAD && block->tasks.pending[collective] == 0 &&
+          eb->first_turns < DF_FIRST_TURNS_IN_A_ROW &&
+          !df_load_relaxed_u32(&block->device->by_priority));
+}
+
+int df_executor_claim_first_turn(df_executor *executor, uint32_t collective) {
+  df_executor_block *eb = &executor->blocks[0];
+  const df_block *block = eb->block;
+  if (!df_load_relaxed_u32(&block->running) ||
+      df_load_relaxed_u32(&block->tasks.length) >= DF_FIRST_TURNS_AHEAD || !try_own(eb))
+    return 0;
+  if (takes_first_turn(eb, collective)) return 1;
+  disown(eb);
+  return 0;
+}
+
+/* What its lanes have noted is the caller's to ring. */
+static void take_bells(df_executor_block *eb, df_noted_bells *bells) {
+  bells->n = eb->lanes.n_noted;
+  for (uint32_t i = 0; i < bells->n; i++) bells->bells[i] = eb->lanes.noted[i];
+  eb->lanes.n_noted = 0;
+}
+
+int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells) {
+  df_executor_block *eb = &executor->blocks[0];
+  eb->first_turns = eb->block->tasks.length > 0 ? eb->first_turns + 1 : 0;
+  int done = df_daemon_first_turn(eb->block, collective, &eb->lanes);
+  take_bells(eb, bells);
+  disown(eb);
+  return done;
+}
+
+/* A waiter is there: submissions can do without waking background threads. */
+static void expect_waiter(df_executor *executor) {
+  if (!df_load_relaxed_u32(&executor->expects_waiter))
+    df_store_relaxed_u32(&executor->expects_waiter, 1);
+}
+
+static void note_activity(df_executor *executor) {
+  df_store_relaxed_u32(&executor->activity, df_load_relaxed_u32(&executor->activity) + 1);
+}
+
+/* [owner] Is what the block, which is on the device, would pick next a collective that has no other
+ * block? */
+static int takes_last_turn(df_block *block, uint32_t *collective) {
+  const df_device *device = block->device;
+  if (block->tasks.length == 0 || df_load_relaxed_u32(&device->by_priority)) return 0;
+  *collective = df_scheduler_next(block);
+  return device->descriptors[*collective]->n_blocks == 1;
+}
+
+int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_bells *bells) {
+  df_executor_block *eb = &executor->blocks[0];
+  df_block *block = eb->block;
+  int done = 0;
+  if (!try_own(eb)) return 0;
+  expect_waiter(executor);
+  if (df_load_relaxed_u32(&block->running)) {
+    if (block->tasks.length == 0 && df_scheduler_fetch(block))
+      executor->host.between_turns(executor->host.host);
+    if (takes_last_turn(block, collective)) {
+      eb->first_turns = 0;
+      done = df_daemon_last_turn(block, *collective, &eb->lanes);
+      if (done) {
+        df_cores_progressed(&eb->cores);
+        take_bells(eb, bells);
+      }
+    }
+    note_activity(executor);
+  }
+  disown(eb);
+  return done;
+}
+
+/* At each turn anew: another driver that ends takes the wish back for all. */
+static void want(df_executor *executor) {
+  if (!df_load_relaxed_u32(&executor->wanted)) df_store_relaxed_u32(&executor->wanted, 1);
+}
+
+void df_driver_begin(df_driver *driver, df_executor *executor) {
+  driver->executor = executor;
+  driver->held = 0;
+  want(executor);
+  expect_waiter(executor);
+}
+
+int df_driver_turn(df_driver *driver, int start) {
+  df_executor *executor = driver->executor;
+  int happened = 0, stuck = 1;
+  uint64_t waits_on = 0;
+  want(executor);
+  for (uint32_t b = 0; b < executor->n_blocks; b++) {
+    df_executor_block *eb = &executor->blocks[b];
+    if (!(driver->held >> b & 1)) {
+      if (!try_own(eb)) continue;
+      driver->held |= 1ull << b;
+      /* The driver is wanted itself: it is not to be interrupted by its own wish. */
+      eb->lanes.interrupt = &executor->exit;
+    }
+    df_turn turn = drive_once(eb, start);
+    if (turn == DF_TURN_LEFT) continue;
+    happened = 1;
+    /* A synchroniser waits for nothing but this: patience would only keep it. */
+    if (!start && turn == DF_TURN_WAITED && df_lifecycle_may_leave(eb->block)) {
+      df_lifecycle_leave(eb->block);
+      continue;
+    }
+    if (turn != DF_TURN_WAITED || !is_stuck(eb->block)) stuck = 0;
+    if (turn != DF_TURN_WAITED) df_cores_progressed(&eb->cores);
+    waits_on |= turn == DF_TURN_WAITED ? take_waits_on(eb) : 0;
+  }
+  if (happened && stuck)
+    df_cores_give_way(&executor->blocks[__builtin_ctzll(driver->held)].cores, waits_on);
+  return happened;
+}
+
+int df_driver_has_reason(const df_driver *driver) {
+  for (uint32_t b = 0; b < driver->executor->n_blocks; b++)
+    if ((driver->held >> b & 1) && df_lifecycle_has_reason(driver->executor->blocks[b].block))
+      return 1;
+  return 0;
+}
+
+void df_driver_release(df_driver *driver) {
+  df_executor *executor = driver->executor;
+  for (uint32_t b = 0; driver->held; b++) {
+    if (!(driver->held >> b & 1)) continue;
+    driver->held &= ~(1ull << b);
+    executor->blocks[b].lanes.interrupt = &executor->wanted;
+    disown(&executor->blocks[b]);
+  }
+  df_store_relaxed_u32(&executor->wanted, 0);
+}
+
+void df_driver_end(df_driver *driver) {
+  df_driver_release(driver);
+  note_activity(driver->executor);
+}

@@ -1,0 +1,121 @@
+/*
+ * The CPU device: threads that execute a daemon's blocks. Each block has one background thread, and
+ * any thread inside dfcclWait* may take blocks over and run their turns itself ("waiters drive"),
+ * so that a blocking collective costs no hand-over between threads. A block has one executor at a
+ * time: its ownership word.
+ *
+ * Who sleeps where:
+ *   work bell   (shared with peers) whoever executes a block that has left with work outstanding
+ *   idle bell   background threads that have nothing to do, or whose block somebody else drives
+ */
+#ifndef DF_DEVICES_CPU_EXECUTOR_H
+#define DF_DEVICES_CPU_EXECUTOR_H
+
+#include <pthread.h>
+
+#include "base/bell.h"
+#include "base/result.h"
+#include "devices/cpu/cores.h"
+#include "daemon_kernel/daemon.h"
+
+/* Every waker rings; this only bounds what a lost wake-up would cost while work is outstanding. */
+#define DF_LONGEST_SLEEP_NS ((uint64_t)100 * 1000 * 1000)
+
+/* What the executor tells the host between two turns; called by whoever executes, with no block in
+ * mid-step. */
+typedef struct df_executor_host {
+  void *host;
+  void (*completed)(void *host); /* a CQE may have been written, by a background thread */
+  void (*between_turns)(
+      void *host); /* moves waiting requests into the SQ; cheap when there are none */
+  int (*has_outstanding)(void *host); /* runs submitted and not completed */
+  /* Ranks by the processor that they were last seen on; NULL: executors do not look for emptier
+   * cores. */
+  void (*count_ranks)(void *host, uint16_t ranks[DF_CORES_SEEN]);
+} df_executor_host;
+
+typedef struct DF_ALIGNED(64) df_executor_block {
+  uint32_t owner; /* 0: nobody, 1: somebody executes the block */
+  df_block *block;
+  df_lanes lanes;
+  df_move move;
+  df_cores cores;
+  uint32_t first_turns; /* [owner] taken since the task queue was empty or had a turn */
+  struct df_executor *executor;
+  pthread_t thread;
+} df_executor_block;
+
+typedef struct df_executor {
+  df_device *device;
+  df_executor_block *blocks;
+  uint32_t n_blocks, n_threads;
+  df_executor_host host;
+  df_bell *work_bell;
+  uint64_t nap_ns;
+  DF_ALIGNED(64) df_bell idle_bell;
+  DF_ALIGNED(64) uint32_t wanted; /* 1: somebody wants to drive: background threads make way */
+  uint32_t expects_waiter; /* the latest runs were waited for: a submission need not wake anybody */
+  uint32_t deep_sleepers;  /* background threads that only the idle bell wakes */
+  uint32_t activity;       /* changes whenever somebody drove */
+  uint32_t exit;
+} df_executor;
+
+/* Starts the background threads. blocks[] of the device are laid out. Undoes everything on failure.
+ */
+dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_block *blocks,
+                                const df_mover_cpu *mover, uint32_t yield_polls, uint64_t nap_ns,
+                                df_bell *work_bell, df_executor_host host);
+/* Final exit: blocks leave, threads end. Nothing is outstanding. */
+void df_executor_stop(df_executor *executor);
+
+/* After an SQE was pushed, or a collective cancelled: makes sure that somebody will look. urgent:
+ * do not count on waiters. unlocked: the caller has let go of a mutex since. */
+void df_executor_submitted(df_executor *executor, int urgent, int unlocked);
+
+/* Peers to wake after a first or a last turn. */
+typedef struct df_noted_bells {
+  uint32_t n;
+  df_bell *bells[DF_NOTED_BELLS];
+} df_noted_bells;
+/* After a df_wake_fence. */
+static inline void df_ring_noted(const df_noted_bells *noted) {
+  for (uint32_t i = 0; i < noted->n; i++)
+    if (DF_UNLIKELY(df_load_relaxed_u32(&noted->bells[i]->sleepers) != 0))
+      df_bell_wake(noted->bells[i]);
+}
+
+/* May the caller take the first turn of a run, which goes through no SQ then? Returns 1 if block 0
+ * is on the device, was executed by nobody, and would lose no order: nothing is in the SQ, no
+ * earlier run of the collective is in the task queue, and nothing else either where priorities
+ * count. The block is the caller's now, and waits for df_executor_first_turn. Never waits. */
+int df_executor_claim_first_turn(df_executor *executor, uint32_t collective);
+
+/* Takes it: of a run whose arguments are recorded, of a collective that has one block, and
+ * whose earlier runs are through. Gives the block back. Returns 1 when the run is done, and no CQE
+ * tells of it; 0 when it is in the task queue, as if it had been fetched, which
+ * df_executor_submitted is then to tell. The bells are to be rung. */
+int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells);
+
+/* A waiter's attempt to finish what it waits for without becoming a driver: if block 0 is on the
+ * device and is executed by nobody, and the collective that is next there has no other block, the
+ * caller executes it for one turn. Returns 1 when that completed a run of *collective, and no CQE
+ * tells of it: the bells are to be rung. 0: whatever happened is told as ever. */
+int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_bells *bells);
+
+/* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
+ * sleeping included. */
+typedef struct df_driver {
+  df_executor *executor;
+  uint64_t held; /* bit by block */
+  int visits;    /* the host counts it among those that are inside its calls */
+} df_driver;
+void df_driver_begin(df_driver *driver, df_executor *executor);
+/* One turn of every block that could be had. start: blocks that have left are started if they have
+ * a reason. Returns 1 when anything happened, 0 when nothing can progress at the moment. */
+int df_driver_turn(df_driver *driver, int start);
+void df_driver_release(df_driver *driver); /* lets go of the blocks, before user code runs */
+void df_driver_end(df_driver *driver);
+/* Is there a reason to start a held block? For the look between announcing sleep and sleeping. */
+int df_driver_has_reason(const df_driver *driver);
+
+#endif

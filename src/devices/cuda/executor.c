@@ -1,0 +1,298 @@
+/*
+ * Launching the daemon. One thread of each rank, the launcher, launches the kernel when there is a
+ * reason to, watches its words while it runs, and launches it again while work remains: at once for
+ * a submission that no block has fetched, after a pause that grows when nothing came of the last
+ * launch where only a peer can make progress possible. Between two launches the device is free for
+ * whoever waits for it: cudaDeviceSynchronize, cudaMalloc, a kernel that needs the multiprocessors.
+ *
+ * Who submits or completes calls no CUDA function: he pushes, and rings the launcher if it sleeps.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "devices/cuda/state.h"
+
+enum {
+  DF_CUDA_WATCH_SPINS = 500,   /* looks before the launcher naps between them */
+  DF_CUDA_RESTART_GROWTH = 20, /* the longest pause between launches, in shortest ones */
+  DF_CUDA_TIMER_SLACK_NS = 1000,
+  DF_CUDA_STACK_BYTES = 512 * 1024
+};
+#define DF_CUDA_QUERY_NS                                                                           \
+  ((uint64_t)2 * 1000 * 1000) /* between two questions whether it still lives */
+/* A launch that makes progress is recalled after so long, and launched again: whoever waits for
+ * the device waits for this launch, and not for the traffic to end. */
+#define DF_CUDA_LIFE_NS ((uint64_t)20 * 1000 * 1000)
+
+/* Runs that the daemon has been given and has not completed. */
+static uint64_t runs_in_device(dfcclContext_t context) {
+  uint64_t seen = df_load_relaxed_u64(&context->cqes_seen); /* first: never more than submitted */
+  return df_load_relaxed_u64(&context->sqes_submitted) - seen;
+}
+
+static int is_running(dfcclContext_t context, df_cuda_state *state) {
+  for (uint32_t b = 0; b < state->launched_grid; b++)
+    if (df_observe_u32(&context->blocks[b].running)) return 1;
+  return 0;
+}
+
+/* A block of the next launch has entries of the SQ before it. */
+static int has_unread(dfcclContext_t context, df_cuda_state *state) {
+  uint64_t pushed = df_load_relaxed_u64(&context->sqes_submitted);
+  uint32_t grid = df_load_relaxed_u32(&state->grid);
+  for (uint32_t b = 0; b < grid; b++)
+    if (df_load_relaxed_u64(&context->blocks[b].read_index) != pushed) return 1;
+  return 0;
+}
+
+static uint64_t progress_of(dfcclContext_t context) {
+  uint64_t sum = 0;
+  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
+    const df_block_stats *stats = &context->blocks[b].stats;
+    sum += df_load_relaxed_u64(&stats->primitives) + df_load_relaxed_u64(&stats->cqes_written) +
+           df_load_relaxed_u64(&stats->sqes_fetched);
+  }
+  return sum;
+}
+
+/* ---- a device that is lost ---- */
+
+/* Every run fails; those in the daemon are completed by the host, as it will not. */
+static void lose(dfcclContext_t context, df_cuda_state *state, const char *why) {
+  char sentence[DF_SENTENCE_BYTES];
+  snprintf(sentence, sizeof sentence, "rank %u has lost CUDA device %d: %.350s", context->rank,
+           state->facts.ordinal, why);
+  df_store_relaxed_u32(&state->lost, 1);
+  df_reap_and_ring(context); /* what it has completed: its CQEs count for nothing afterwards */
+  pthread_mutex_lock(&context->lock);
+  df_break(context, dfcclUnhandledCudaError, sentence);
+  df_store_relaxed_u32(&context->device_lost, 1);
+  for (uint32_t i = 0; i < context->n_indices; i++)
+    if (df_registered(context, i))
+      df_fail_collective(context, context->by_index[i], dfcclUnhandledCudaError, 1, sentence);
+  pthread_mutex_unlock(&context->lock);
+  df_reap_and_ring(context);
+}
+
+/* ---- launching ---- */
+
+static cudaError_t launch_kernel(dfcclContext_t context, df_cuda_state *state, uint32_t grid) {
+  df_cuda_daemon daemon = {.device = context->device,
+                           .blocks = context->blocks,
+                           .gate = state->gate,
+                           .relay = state->relay,
+                           .launch = state->launch,
+                           .times = state->times};
+  void *arguments[] = {&daemon};
+  cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeMemSyncDomain};
+  attribute.val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
+  cudaLaunchConfig_t config = {
+      .gridDim = {.x = grid, .y = 1, .z = 1},
+      .blockDim = {.x = (unsigned)context->settings.cuda_threads, .y = 1, .z = 1},
+      .stream = state->daemon_stream};
+  if (state->facts.major >= 9) { /* its fences need not wait for the application's stores */
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+  }
+  const void *kernel = state->times ? df_cuda_timed_kernel() : df_cuda_daemon_kernel();
+  return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+static void launch(dfcclContext_t context, df_cuda_state *state) {
+  df_store_relaxed_u32(&state->launch, state->launch + 1);
+  df_wake_fence(); /* against df_cuda_grow: it sees this launch, or we see its grid */
+  uint32_t grid = df_observe_u32(&state->grid);
+  df_store_relaxed_u32(&state->urgent, 0);
+  state->progress_seen = progress_of(context);
+  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->blocks[b].running, 1);
+  state->launched_grid = grid;
+  cudaError_t error = launch_kernel(context, state, grid);
+  state->launched_ns = df_clock_ns();
+  state->query_at_ns = state->launched_ns + DF_CUDA_QUERY_NS;
+  if (error == cudaSuccess) return;
+  df_cuda_fail(error, "launching the daemon");
+  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->blocks[b].running, 0);
+  lose(context, state, df_last_sentence());
+}
+
+void df_cuda_grow(dfcclContext_t context, uint32_t blocks) {
+  df_cuda_state *state = df_cuda_state_of(context);
+  df_sq *sq = &context->device->sq;
+  if (blocks <= state->grid) return;
+  for (uint32_t b = state->grid; b < blocks; b++)
+    df_store_relaxed_u64(&context->blocks[b].read_index, sq->ticket); /* earlier ones are not its */
+  sq->n_readers = state->relay ? 1 : blocks;
+  sq->passes_to = blocks;
+  df_publish_u32(&state->grid, blocks);
+  df_wake_fence();
+  /* A launch that has fewer blocks must end before the new ones can work. */
+  df_store_relaxed_u32(&context->device->recalled, df_load_relaxed_u32(&state->launch));
+}
+
+/* ---- the launcher ---- */
+
+static void nap(uint64_t ns) {
+  struct timespec time = {.tv_nsec = (long)ns};
+  nanosleep(&time, NULL);
+}
+
+/* Runs go on in the next launch. */
+static void recall_if_due(dfcclContext_t context, df_cuda_state *state, uint64_t now) {
+  if (now - state->launched_ns >= DF_CUDA_LIFE_NS)
+    df_store_relaxed_u32(&context->device->recalled, state->launch);
+}
+
+static void ask_device(dfcclContext_t context, df_cuda_state *state, uint64_t now) {
+  if (now < state->query_at_ns) return;
+  state->query_at_ns = now + DF_CUDA_QUERY_NS;
+  cudaError_t error = cudaStreamQuery(state->daemon_stream);
+  if (error == cudaSuccess && is_running(context, state)) {
+    lose(context, state, "the daemon's kernel ended without saying so");
+  } else if (error != cudaSuccess && error != cudaErrorNotReady) {
+    df_cuda_fail(error, "asking for the daemon's kernel");
+    lose(context, state, df_last_sentence());
+  }
+}
+
+/* The daemon is on the device: is it, still? */
+static void watch(dfcclContext_t context, df_cuda_state *state, uint32_t *looks) {
+  uint64_t now = df_clock_ns();
+  recall_if_due(context, state, now);
+  ask_device(context, state, now);
+  if (++*looks < DF_CUDA_WATCH_SPINS)
+    sched_yield();
+  else
+    nap((uint64_t)context->settings.cuda_nap_us * 1000);
+}
+
+/* It has left. Chooses when it is launched again if nobody submits anything. */
+static void note_left(dfcclContext_t context, df_cuda_state *state) {
+  uint64_t shortest = (uint64_t)context->settings.cuda_restart_us * 1000;
+  int progressed = progress_of(context) != state->progress_seen;
+  state->restart_ns = progressed || state->restart_ns == 0
+                          ? shortest
+                          : DF_MIN(state->restart_ns * 2, shortest * DF_CUDA_RESTART_GROWTH);
+  state->restart_at_ns = df_clock_ns() + state->restart_ns;
+}
+
+static int may_launch(dfcclContext_t context, df_cuda_state *state) {
+  if (df_load_relaxed_u32(&state->lost)) return 0;
+  if (runs_in_device(context) == 0) return 0;
+  return df_load_relaxed_u32(&state->urgent) || has_unread(context, state) ||
+         df_clock_ns() >= state->restart_at_ns;
+}
+
+/* Until somebody submits, or it is time to launch again. */
+static void sleep_until_due(dfcclContext_t context, df_cuda_state *state) {
+  uint64_t limit = DF_LONGEST_SLEEP_NS, now = df_clock_ns();
+  if (runs_in_device(context) > 0 && !df_load_relaxed_u32(&state->lost))
+    limit = state->restart_at_ns > now ? state->restart_at_ns - now : 1;
+  uint32_t ticket = df_bell_prepare(&state->bell);
+  if (df_load_relaxed_u32(&state->stopping) || may_launch(context, state) ||
+      df_cq_has_entry(&context->device->cq))
+    df_bell_cancel(&state->bell);
+  else
+    df_bell_sleep(&state->bell, ticket, limit);
+}
+
+static void *launcher(void *argument) {
+  dfcclContext_t context = argument;
+  df_cuda_state *state = df_cuda_state_of(context);
+  df_cuda_visit visit;
+  uint32_t looks = 0, was_running = 0;
+  prctl(PR_SET_TIMERSLACK, DF_CUDA_TIMER_SLACK_NS);
+  if (df_cuda_enter_device(&visit, state->primary) != dfcclSuccess)
+    lose(context, state, df_last_sentence());
+  while (!df_load_relaxed_u32(&state->stopping)) {
+    df_between_turns(context);
+    if (df_cq_has_entry(&context->device->cq)) {
+      df_reap_and_ring(context);
+      looks = 0;
+    }
+    if (!df_load_relaxed_u32(&state->lost) && is_running(context, state)) {
+      was_running = 1;
+      watch(context, state, &looks);
+      continue;
+    }
+    if (was_running) note_left(context, state);
+    was_running = 0;
+    if (!df_load_relaxed_u32(&state->lost) && df_has_outstanding(context))
+      ask_device(context, state, df_clock_ns()); /* its runs may wait for peers, outside */
+    if (may_launch(context, state)) {
+      launch(context, state);
+      looks = 0;
+    } else if (!df_cq_has_entry(&context->device->cq)) {
+      sleep_until_due(context, state);
+    }
+  }
+  return NULL;
+}
+
+dfcclResult_t df_cuda_start(dfcclContext_t context) {
+  df_cuda_state *state = df_cuda_state_of(context);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, DF_CUDA_STACK_BYTES);
+  int error = pthread_create(&state->launcher, &attributes, launcher, context);
+  pthread_attr_destroy(&attributes);
+  if (error)
+    return df_fail(dfcclOutOfMemory, "could not start the launcher's thread: %s", strerror(error));
+  state->launcher_started = 1;
+  df_log(
+      DF_LOG_INFO,
+      "rank %u of %u: CUDA device %d (%s, compute capability %d.%d, %d multiprocessors), at most "
+      "%u block(s) of %lld threads, queue of %lld%s",
+      context->rank, context->n_ranks, state->facts.ordinal, state->facts.name, state->facts.major,
+      state->facts.minor, state->facts.multiprocessors, context->device->n_blocks,
+      context->settings.cuda_threads, context->settings.queue_depth,
+      state->relay ? ", relayed" : "");
+  uint32_t n_blocks = context->device->n_blocks;
+  df_log(
+      DF_LOG_INFO,
+      "rank %u: room for %u collectives: %zu bytes of shared memory a block, %zu bytes of device "
+      "memory a block (%zu in all), and %lld MiB for links, plans and scratch",
+      context->rank, context->capacity, state->shared_bytes, state->memory_bytes / n_blocks,
+      state->memory_bytes, context->settings.cuda_arena_mb);
+  return dfcclSuccess;
+}
+
+void df_cuda_stop(dfcclContext_t context) {
+  df_cuda_state *state = df_cuda_state_of(context);
+  if (state == NULL || !state->launcher_started) return;
+  df_publish_u32(&context->device->exit, 1);
+  df_publish_u32(&state->stopping, 1);
+  df_bell_wake(&state->bell);
+  pthread_join(state->launcher, NULL);
+  state->launcher_started = 0;
+  df_cuda_visit visit;
+  if (df_cuda_enter_device(&visit, state->primary) != dfcclSuccess) return;
+  cudaStreamSynchronize(state->daemon_stream); /* nothing is outstanding: it leaves */
+  df_cuda_leave_device(&visit);
+}
+
+void df_cuda_submitted(dfcclContext_t context, int urgent, int unlocked) {
+  df_cuda_state *state = df_cuda_state_of(context);
+  (void)unlocked; /* the fence that it would save is nothing beside a word across the bus */
+  if (urgent) df_store_relaxed_u32(&state->urgent, 1);
+  df_bell_ring(&state->bell); /* its fence: after the push, before the look */
+}
+
+/* ---- device synchronisation ---- */
+
+/* Nothing is held back meanwhile: the call waits for streams, too, those of other ranks of the
+ * process included, and what they wait for may be any run of any rank. */
+dfcclResult_t df_cuda_synchronize(dfcclContext_t context) {
+  df_cuda_state *state = df_cuda_state_of(context);
+  df_cuda_visit visit;
+  dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
+  if (result != dfcclSuccess) return result;
+  cudaError_t error = cudaDeviceSynchronize();
+  if (error != cudaSuccess) result = df_cuda_fail(error, "cudaDeviceSynchronize");
+  df_cuda_leave_device(&visit);
+  return result;
+}

@@ -1,0 +1,145 @@
+/* Which GPU a rank uses, what it can do, and which other ranks' GPUs it reaches. */
+#include <stdio.h>
+#include <string.h>
+
+#include "devices/cuda/state.h"
+
+dfcclResult_t df_cuda_fail(cudaError_t error, const char *what) {
+  return df_cuda_call_failed((int)error, what);
+}
+
+dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal) {
+  struct cudaDeviceProp properties;
+  memset(facts, 0, sizeof *facts);
+  cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
+  if (error != cudaSuccess)
+    return df_cuda_fail(error, "asking for the properties of a CUDA device");
+  facts->ordinal = ordinal;
+  facts->multiprocessors = properties.multiProcessorCount;
+  facts->major = properties.major;
+  facts->minor = properties.minor;
+  memcpy(facts->uuid, &properties.uuid, sizeof facts->uuid);
+  snprintf(facts->name, sizeof facts->name, "%.63s", properties.name);
+  if (properties.major < 8)
+    return df_fail(dfcclInvalidUsage,
+                   "CUDA device %d (%s) has compute capability %d.%d; 8.0 is needed", ordinal,
+                   facts->name, properties.major, properties.minor);
+  if (!properties.unifiedAddressing || !properties.canMapHostMemory)
+    return df_fail(dfcclInvalidUsage,
+                   "CUDA device %d (%s) cannot address page-locked host memory as the host does",
+                   ordinal, facts->name);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t choose_ordinal(int wish, int *ordinal) {
+  int count = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) return df_cuda_fail(error, "looking for CUDA devices");
+  if (count == 0) return df_fail(dfcclInvalidUsage, "there is no CUDA device");
+  *ordinal = wish;
+  if (wish < 0 && (error = cudaGetDevice(ordinal)) != cudaSuccess)
+    return df_cuda_fail(error, "asking for the current CUDA device");
+  if (*ordinal >= count)
+    return df_fail(dfcclInvalidArgument, "config.device is %d; there are %d CUDA devices", wish,
+                   count);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_cuda_choose(df_settings *settings) {
+  df_cuda_facts facts;
+  int ordinal = 0;
+  dfcclResult_t result = choose_ordinal(settings->device, &ordinal);
+  if (result == dfcclSuccess) result = df_cuda_read_facts(&facts, ordinal);
+  if (result != dfcclSuccess) return result;
+  if (settings->launches_block)
+    return df_fail(dfcclInvalidUsage, "environment variable CUDA_LAUNCH_BLOCKING is set: a launch "
+                                      "would wait until the daemon leaves; unset it");
+  settings->device = ordinal;
+  if (settings->max_blocks == 0)
+    settings->max_blocks = DF_MIN((int)DF_CUDA_MOST_BLOCKS,
+                                  DF_MAX(1, facts.multiprocessors / (int)DF_CUDA_BLOCK_SHARE));
+  return dfcclSuccess;
+}
+
+void df_cuda_fill_card(const df_settings *settings, df_device_card *card) {
+  df_cuda_facts facts;
+  card->ordinal = (int32_t)settings->device;
+  if (df_cuda_read_facts(&facts, (int)settings->device) == dfcclSuccess)
+    memcpy(card->uuid, facts.uuid, sizeof card->uuid);
+}
+
+dfcclResult_t df_cuda_load_everything(df_cuda_state *state) {
+  const void *kernels[] = {df_cuda_daemon_kernel(), df_cuda_timed_kernel(), df_cuda_write_kernel(),
+                           df_cuda_wait_kernel(), df_cuda_clock_kernel()};
+  for (size_t i = 0; i < DF_COUNT_OF(kernels); i++) {
+    struct cudaFuncAttributes attributes; /* asking for them loads the kernel */
+    cudaError_t error = cudaFuncGetAttributes(&attributes, kernels[i]);
+    if (error != cudaSuccess) return df_cuda_fail(error, "loading the library's kernels");
+    if (i == 0) state->shared_bytes = attributes.sharedSizeBytes;
+  }
+  /* So may the first copy and the first fill. */
+  uint64_t word = 0;
+  cudaError_t error = cudaMemsetAsync(state->gate, 0, sizeof *state->gate, state->upload_stream);
+  if (error != cudaSuccess) return df_cuda_fail(error, "the first fill");
+  return df_cuda_upload(state, state->gate, &word, sizeof word);
+}
+
+/* ---- other ranks' GPUs ---- */
+
+static int find_device(const df_device_card *card, const int *ordinals, uint8_t (*uuids)[16],
+                       int count) {
+  for (int d = 0; d < count; d++)
+    if (memcmp(uuids[d], card->uuid, sizeof card->uuid) == 0) return ordinals[d];
+  return -1;
+}
+
+/* What this rank's GPU and a peer's can do to each other's memory. */
+static dfcclResult_t join(dfcclContext_t context, uint32_t rank, int theirs) {
+  df_cuda_state *state = df_cuda_state_of(context);
+  int mine = state->facts.ordinal, can = 0, atomics = 0;
+  state->peer_devices[rank] = theirs;
+  state->peer_lends[rank] = 1;
+  if (theirs == mine) return dfcclSuccess;
+  state->peer_lends[rank] = 0;
+  if (theirs < 0) return dfcclSuccess; /* mapping its memory will tell */
+  cudaError_t error = cudaDeviceCanAccessPeer(&can, mine, theirs);
+  if (error != cudaSuccess) return df_cuda_fail(error, "asking for peer access between GPUs");
+  if (!can)
+    return df_fail(dfcclInvalidUsage,
+                   "rank %u uses CUDA device %d and rank %u device %d, which cannot access each "
+                   "other's memory; there is no transport between them yet",
+                   context->rank, mine, rank, theirs);
+  if (context->peers[rank].local) { /* else opening a handle of its memory does it */
+    error = cudaDeviceEnablePeerAccess(theirs, 0);
+    if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
+      return df_cuda_fail(error, "enabling peer access between GPUs");
+    cudaGetLastError();
+  }
+  /* Lent buffers are guarded by a compare-and-swap in the reader's memory. */
+  error = cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, mine, theirs);
+  if (error != cudaSuccess) cudaGetLastError();
+  state->peer_lends[rank] = error == cudaSuccess && atomics;
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_cuda_find_peers(dfcclContext_t context) {
+  enum { MOST = 128 };
+  int ordinals[MOST], count = 0, n = 0;
+  uint8_t uuids[MOST][16];
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) return df_cuda_fail(error, "looking for CUDA devices");
+  for (int d = 0; d < count && n < MOST; d++) {
+    struct cudaDeviceProp properties;
+    if ((error = cudaGetDeviceProperties(&properties, d)) != cudaSuccess)
+      return df_cuda_fail(error, "asking for the properties of a CUDA device");
+    memcpy(uuids[n], &properties.uuid, sizeof uuids[n]);
+    ordinals[n++] = d;
+  }
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    df_device_card card = df_context_peer_card(context, r);
+    int theirs = context->peers[r].local ? card.ordinal : find_device(&card, ordinals, uuids, n);
+    dfcclResult_t result = join(context, r, theirs);
+    if (result != dfcclSuccess) return result;
+  }
+  return dfcclSuccess;
+}

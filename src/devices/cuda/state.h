@@ -1,0 +1,127 @@
+/*
+ * The CUDA device of one rank, as its files know it: facts_cuda.c (which GPU, what it can do,
+ * errors), device_cuda.c (memory, and the table of functions), collectives_cuda.c, executor_cuda.c
+ * (launching the daemon), stream_cuda.c, times_cuda.c. All CUDA calls of the library are in these
+ * and in transports/ipc/segment_cuda.c.
+ */
+#ifndef DF_DEVICES_CUDA_STATE_H
+#define DF_DEVICES_CUDA_STATE_H
+
+#include <cuda_runtime_api.h>
+
+#include "daemon_kernel/daemon_cuda.h"
+#include "host/context.h"
+#include "transports/ipc/segment_cuda.h"
+
+enum {
+  DF_CUDA_REACHES = 256,         /* allocations of dfcclMemAlloc that other GPUs can be lent */
+  DF_CUDA_TICKETS = 4096,        /* runs on streams at one time, of one rank */
+  DF_CUDA_STAGING_BYTES = 65536, /* of one upload */
+  DF_CUDA_MOST_BLOCKS = 8,       /* where the caller leaves the number to the library */
+  DF_CUDA_BLOCK_SHARE = 8        /* ... and at most one of so many multiprocessors */
+};
+
+typedef struct df_cuda_facts {
+  int ordinal, multiprocessors, major, minor;
+  int has_stream_operations; /* cuStreamWaitValue64 and cuStreamWriteValue64 */
+  uint8_t uuid[16];
+  char name[64];
+} df_cuda_facts;
+
+typedef int (*df_cuda_stream_operation)(
+    cudaStream_t stream, uint64_t address, uint64_t value,
+    unsigned flags); /* as the driver's, with its types spelt out */
+
+/* The device's clock beside the host's, at one moment. */
+typedef struct df_cuda_moment {
+  uint64_t device_ns, host_ns;
+} df_cuda_moment;
+
+typedef struct df_cuda_state {
+  df_cuda_facts facts;
+  void *primary;     /* the device's context */
+  int *peer_devices; /* [n_ranks] ordinal here; -1: not visible */
+  int *peer_lends;   /* [n_ranks] df_device_ops.lends_memory_to */
+
+  /* mapped page-locked memory */
+  void *mapped;
+  df_device *device;
+  df_run_words *words; /* [capacity] */
+  uint64_t *progress;  /* [capacity][max_blocks] */
+  df_stream_ticket *tickets;
+  const uint64_t **reaches; /* [DF_MAX_REACHES] */
+  uint64_t *reach_rows;     /* [DF_CUDA_REACHES][n_ranks] */
+  uint8_t *staging;
+  df_time_log *times; /* [max_blocks] NULL: the daemon has no timers */
+  df_cuda_clock *clock;
+  uint8_t reach_taken[DF_CUDA_REACHES];
+
+  /* device memory: addresses that the host does not follow */
+  uint8_t *memory;
+  size_t memory_bytes, shared_bytes; /* in all; of a block */
+  df_descriptor *constants; /* [capacity] */
+  df_cuda_gate *gate;
+  df_cuda_relay *relay; /* NULL: blocks poll the SQ themselves */
+
+  cudaStream_t daemon_stream, upload_stream;
+
+  /* launching: executor_cuda.c */
+  pthread_t launcher;
+  int launcher_started;
+  uint32_t stopping, lost;
+  uint32_t grid; /* blocks that the collectives published so far use */
+  uint32_t launch, launched_grid;
+  uint32_t urgent; /* start now: a collective was given up */
+  df_bell bell;    /* the launcher's */
+  uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, query_at_ns;
+
+  /* streams */
+  df_cuda_stream_operation write_value, wait_value; /* NULL: small kernels do it */
+  uint32_t next_ticket;
+
+  df_cuda_moment opened; /* timers: the clocks at the beginning */
+} df_cuda_state;
+
+static inline df_cuda_state *df_cuda_state_of(dfcclContext_t context) {
+  return context->device_state;
+}
+
+/* facts_cuda.c */
+dfcclResult_t df_cuda_fail(cudaError_t error, const char *what); /* records the sentence */
+dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal);
+/* Loads every kernel and every copy's code: a load while the daemon runs would wait for it. */
+dfcclResult_t df_cuda_load_everything(df_cuda_state *state);
+dfcclResult_t df_cuda_find_peers(dfcclContext_t context);
+
+/* device_cuda.c */
+dfcclResult_t df_cuda_upload(df_cuda_state *state, void *to, const void *from, size_t bytes);
+
+/* collectives_cuda.c */
+dfcclResult_t df_cuda_describe(dfcclContext_t context, df_coll *coll);
+void df_cuda_forget(dfcclContext_t context, df_coll *coll);
+dfcclResult_t df_cuda_publish(dfcclContext_t context, df_coll *coll);
+dfcclResult_t df_cuda_clear(dfcclContext_t context, const df_coll *coll, uint8_t *rings);
+
+/* executor_cuda.c */
+dfcclResult_t df_cuda_start(dfcclContext_t context);
+void df_cuda_stop(dfcclContext_t context);
+void df_cuda_submitted(dfcclContext_t context, int urgent, int unlocked);
+void df_cuda_grow(dfcclContext_t context,
+                  uint32_t blocks); /* [lock] the grid, to at least so many */
+dfcclResult_t df_cuda_synchronize(dfcclContext_t context);
+
+/* times_cuda.c */
+dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now);
+dfcclResult_t df_cuda_get_times(dfcclContext_t context, df_timed kind, uint64_t *durations,
+                                uint64_t *moments, size_t *count);
+
+/* stream_cuda.c */
+void df_cuda_find_stream_operations(df_cuda_state *state);
+dfcclResult_t df_cuda_stream_begin(dfcclContext_t context, void *stream, df_stream_run *run);
+dfcclResult_t df_cuda_stream_end(dfcclContext_t context, void *stream, const df_stream_run *run);
+void df_cuda_stream_release(dfcclContext_t context, uint32_t ticket);
+/* df_device_ops.begin_waiting and end_waiting. */
+int df_cuda_pause_streams(void);
+void df_cuda_resume_streams(void);
+
+#endif

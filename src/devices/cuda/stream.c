@@ -1,0 +1,127 @@
+/*
+ * Runs in the order of a stream. A run takes a ticket: the stream writes the ticket's number when
+ * it comes to the call (the input is ready), and waits for another word, which the host writes when
+ * the run is through, with whatever status. Numbers grow, and an entry is used again only when both
+ * words have come to its number; so a late write, or a wait that is looked at late, does no harm.
+ *
+ * The driver's stream memory operations do this without a kernel; where a device does not have them
+ * two small kernels do.
+ */
+#include <cuda.h>
+#include <string.h>
+
+#include "devices/cuda/state.h"
+
+void df_cuda_find_stream_operations(df_cuda_state *state) {
+  typedef CUresult (*attribute_function)(int *, CUdevice_attribute, CUdevice);
+  void *ask = df_cuda_entry_point("cuDeviceGetAttribute"),
+       *write = df_cuda_entry_point("cuStreamWriteValue64"),
+       *wait = df_cuda_entry_point("cuStreamWaitValue64");
+  attribute_function get_attribute;
+  int can = 0;
+  memcpy(&get_attribute, &ask, sizeof get_attribute);
+  if (!ask || !write || !wait ||
+      get_attribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                    state->facts.ordinal) != CUDA_SUCCESS ||
+      !can)
+    return;
+  memcpy(&state->write_value, &write, sizeof write);
+  memcpy(&state->wait_value, &wait, sizeof wait);
+  state->facts.has_stream_operations = 1;
+}
+
+/* On a stream: writes the word, or waits until it is not less than the value. */
+static cudaError_t enqueue(df_cuda_stream_operation operation, unsigned flags, const void *kernel,
+                           cudaStream_t stream, uint64_t *word, uint64_t value) {
+  if (operation) {
+    int error = operation(stream, (uint64_t)(uintptr_t)word, value, flags);
+    return error == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+  }
+  void *arguments[] = {&word, &value};
+  cudaLaunchConfig_t config = {
+      .gridDim = {.x = 1, .y = 1, .z = 1}, .blockDim = {.x = 1, .y = 1, .z = 1}, .stream = stream};
+  return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+static dfcclResult_t refuse_capture(cudaStream_t stream) {
+  enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  if (error != cudaSuccess) return df_cuda_fail(error, "asking whether the stream is captured");
+  if (status == cudaStreamCaptureStatusNone) return dfcclSuccess;
+  return df_fail(dfcclInvalidUsage,
+                 "the stream is being captured; a run's numbers are its own, and "
+                 "a graph that is launched again would use them again");
+}
+
+/* ---- runs on streams of this process that are not through */
+
+static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER; /* a run, or calls that wait */
+static uint32_t outstanding;                                  /* grows under the lock */
+
+static void count_run(void) {
+  pthread_mutex_lock(&beginning);
+  df_system_add_u32(&outstanding, 1);
+  pthread_mutex_unlock(&beginning);
+}
+
+int df_cuda_pause_streams(void) {
+  pthread_mutex_lock(&beginning);
+  if (df_observe_u32(&outstanding) == 0) return 1;
+  pthread_mutex_unlock(&beginning);
+  return 0;
+}
+
+void df_cuda_resume_streams(void) { pthread_mutex_unlock(&beginning); }
+
+/* ---- one run */
+
+/* [lock] 0: none is free. Entry 0 is never used. */
+static uint32_t take_ticket(df_cuda_state *state) {
+  for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++) {
+    uint32_t number = (state->next_ticket + i) % DF_CUDA_TICKETS;
+    const df_stream_ticket *ticket = &state->tickets[number];
+    if (number == 0 || df_load_relaxed_u64(&ticket->output) != ticket->wanted ||
+        df_observe_u64(&ticket->input) != ticket->wanted)
+      continue;
+    state->next_ticket = number + 1;
+    return number;
+  }
+  return 0;
+}
+
+dfcclResult_t df_cuda_stream_begin(dfcclContext_t context, void *stream, df_stream_run *run) {
+  df_cuda_state *state = df_cuda_state_of(context);
+  dfcclResult_t result = refuse_capture(stream);
+  if (result != dfcclSuccess) return result;
+  pthread_mutex_lock(&context->lock);
+  run->ticket = take_ticket(state);
+  df_stream_ticket *ticket = &state->tickets[run->ticket];
+  if (run->ticket) df_store_relaxed_u64(&ticket->wanted, ticket->wanted + 1);
+  run->number = ticket->wanted;
+  pthread_mutex_unlock(&context->lock);
+  if (run->ticket == 0)
+    return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
+                   DF_CUDA_TICKETS - 1, context->rank);
+  count_run(); /* before anything waits on the stream */
+  cudaError_t error = enqueue(state->write_value, CU_STREAM_WRITE_VALUE_DEFAULT,
+                              df_cuda_write_kernel(), stream, &ticket->input, run->number);
+  if (error == cudaSuccess) return dfcclSuccess;
+  df_publish_u64(&ticket->input, run->number); /* no stream will */
+  df_cuda_stream_release(context, run->ticket);
+  return df_cuda_fail(error, "enqueueing a write on the stream");
+}
+
+dfcclResult_t df_cuda_stream_end(dfcclContext_t context, void *stream, const df_stream_run *run) {
+  df_cuda_state *state = df_cuda_state_of(context);
+  cudaError_t error = enqueue(state->wait_value, CU_STREAM_WAIT_VALUE_GEQ, df_cuda_wait_kernel(),
+                              stream, &state->tickets[run->ticket].output, run->number);
+  return error == cudaSuccess ? dfcclSuccess
+                              : df_cuda_fail(error, "enqueueing a wait on the stream");
+}
+
+void df_cuda_stream_release(dfcclContext_t context, uint32_t number) {
+  df_stream_ticket *ticket = &df_cuda_state_of(context)->tickets[number];
+  df_bus_release();
+  df_publish_u64(&ticket->output, ticket->wanted);
+  df_system_sub_u32(&outstanding, 1);
+}

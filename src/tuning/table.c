@@ -1,0 +1,303 @@
+#include "tuning/table.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "primitives/types.h"
+
+static const char *const operation_words[DF_OP_COUNT] = {"allreduce", "reduce",        "broadcast",
+                                                         "allgather", "reducescatter", "alltoall"};
+static const char *const memory_words[] = {"any", "process", "host", "crowded"};
+
+const char *df_operation_word(df_operation operation) { return operation_words[operation]; }
+
+static int word_at(const char *const *words, int n, const char *word) {
+  for (int i = 0; i < n; i++)
+    if (strcmp(words[i], word) == 0) return i;
+  return -1;
+}
+
+int df_operation_by_word(const char *word) { return word_at(operation_words, DF_OP_COUNT, word); }
+
+/* ---- reading ---- */
+
+enum { MAX_LINE = 400, FIELDS = 5, MAX_WORDS = 8 };
+
+typedef struct reader {
+  const char *name;
+  uint32_t line;
+  char *sentence;
+  size_t sentence_bytes;
+} reader;
+
+DF_PRINTF(2, 3) static int refuse(const reader *in, const char *format, ...) {
+  va_list arguments;
+  int used = snprintf(in->sentence, in->sentence_bytes, "%.200s:%u: ", in->name, in->line);
+  if (used < 0 || (size_t)used >= in->sentence_bytes) return 0;
+  va_start(arguments, format);
+  vsnprintf(in->sentence + used, in->sentence_bytes - (size_t)used, format, arguments);
+  va_end(arguments);
+  return 0;
+}
+
+/* Digits and perhaps K, M or G; the rest of the text is left in *end. 0: no number, or too large.
+ */
+static int read_number(const char *text, uint64_t most, uint64_t *value, const char **end) {
+  uint64_t number = 0;
+  const char *at = text;
+  while (*at >= '0' && *at <= '9') {
+    if (number > (UINT64_MAX - 9) / 10) return 0;
+    number = number * 10 + (uint64_t)(*at++ - '0');
+  }
+  if (at == text) return 0;
+  uint32_t shift = *at == 'K' ? 10 : *at == 'M' ? 20 : *at == 'G' ? 30 : 0;
+  if (shift) at++;
+  if (number > most >> shift) return 0;
+  *value = number << shift;
+  *end = at;
+  return 1;
+}
+
+/* "7", "2-8", "16K-" or "*". */
+static int read_range(const char *text, uint64_t least, uint64_t most, uint64_t *from,
+                      uint64_t *to) {
+  *from = least;
+  *to = most;
+  if (strcmp(text, "*") == 0) return 1;
+  if (!read_number(text, most, from, &text) || *from < least) return 0;
+  if (*text == '\0') *to = *from;
+  if (*text == '-' && *++text != '\0' && !read_number(text, most, to, &text)) return 0;
+  return *text == '\0' && *from <= *to;
+}
+
+/* blocks=, slot=, split=; each once. */
+static int read_option(const reader *in, const char *word, df_rule *rule) {
+  const struct {
+    const char *key;
+    uint64_t least, most;
+    uint32_t *value;
+  } options[] = {{"blocks=", 1, DF_MAX_BLOCKS, &rule->blocks},
+                 {"slot=", DF_CACHE_LINE, DF_MAX_SLOT_BYTES, &rule->slot_bytes},
+                 {"split=", 1, DF_MAX_RANKS, &rule->split}};
+  for (size_t i = 0; i < DF_COUNT_OF(options); i++) {
+    size_t length = strlen(options[i].key);
+    if (strncmp(word, options[i].key, length) != 0) continue;
+    uint64_t value = 0;
+    const char *end = "?";
+    if (*options[i].value != 0) return refuse(in, "\"%s\" is said twice", word);
+    if (!read_number(word + length, options[i].most, &value, &end) || *end != '\0' ||
+        value < options[i].least)
+      return refuse(in, "\"%s\": it must be a whole number from %" PRIu64 " to %" PRIu64, word,
+                    options[i].least, options[i].most);
+    *options[i].value = (uint32_t)value;
+    return 1;
+  }
+  return refuse(in, "\"%s\" is none of blocks=, slot=, split=", word);
+}
+
+static int read_rule(const reader *in, char **words, int n, df_rule *rule) {
+  uint64_t from, to;
+  memset(rule, 0, sizeof *rule);
+  if (n < FIELDS)
+    return refuse(in,
+                  "a rule has %d words or more (operation, ranks, bytes, memory, algorithm), "
+                  "not %d",
+                  FIELDS, n);
+  int operation = df_operation_by_word(words[0]);
+  if (operation < 0)
+    return refuse(in,
+                  "operation \"%s\" is none of allreduce, reduce, broadcast, allgather, "
+                  "reducescatter, alltoall",
+                  words[0]);
+  rule->operation = (df_operation)operation;
+  if (!read_range(words[1], 1, DF_MAX_RANKS, &from, &to))
+    return refuse(in, "ranks \"%s\" is no number or range from 1 to %d, and not *", words[1],
+                  DF_MAX_RANKS);
+  rule->ranks_least = (uint32_t)from;
+  rule->ranks_most = (uint32_t)to;
+  if (!read_range(words[2], 0, UINT64_MAX, &rule->bytes_least, &rule->bytes_most))
+    return refuse(in, "bytes \"%s\" is no number or range such as 0-16K or 1M-, and not *",
+                  words[2]);
+  int memory = word_at(memory_words, DF_COUNT_OF(memory_words), words[3]);
+  if (memory < 0)
+    return refuse(in, "memory \"%s\" is none of any, process, host, crowded", words[3]);
+  rule->memory = (df_memory_kind)memory;
+  int algorithm = df_algorithm_by_name(words[4]);
+  if (algorithm < 0) return refuse(in, "there is no algorithm \"%s\"", words[4]);
+  if (!df_algorithm_has(algorithm, rule->operation))
+    return refuse(in, "algorithm \"%s\" has no %s", words[4], words[0]);
+  rule->algorithm = (df_algorithm)algorithm;
+  for (int i = FIELDS; i < n; i++)
+    if (!read_option(in, words[i], rule)) return 0;
+  return 1;
+}
+
+/* Cuts a line into words in place; more than `most` count as most + 1. */
+static int split_words(char *line, char **words, int most) {
+  int n = 0;
+  for (char *at = line; *at != '\0';) {
+    while (*at == ' ' || *at == '\t') *at++ = '\0';
+    if (*at == '\0') break;
+    if (n == most) return most + 1;
+    words[n++] = at;
+    while (*at != '\0' && *at != ' ' && *at != '\t') at++;
+  }
+  return n;
+}
+
+static int read_line(const reader *in, char *line, int *headed, df_tuning *tuning) {
+  char *words[MAX_WORDS], *comment = strchr(line, '#');
+  if (comment) *comment = '\0';
+  int n = split_words(line, words, MAX_WORDS);
+  if (n == 0) return 1;
+  if (!*headed) {
+    *headed = 1;
+    if (n == 2 && strcmp(words[0], "dfccl-tuning") == 0 && strcmp(words[1], "1") == 0) return 1;
+    return refuse(in, "the table must begin with \"" DF_TUNING_HEADER "\", not with \"%s\"",
+                  words[0]);
+  }
+  if (n > MAX_WORDS) return refuse(in, "more than %d words", MAX_WORDS);
+  if (tuning->n_rules == DF_MAX_TUNING_RULES)
+    return refuse(in, "more than %d rules", DF_MAX_TUNING_RULES);
+  if (!read_rule(in, words, n, &tuning->rules[tuning->n_rules])) return 0;
+  tuning->n_rules++;
+  return 1;
+}
+
+int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const char *name,
+                    char *sentence, size_t sentence_bytes) {
+  reader in = {.name = name, .sentence = sentence, .sentence_bytes = sentence_bytes};
+  int headed = 0, fine = 1;
+  memset(tuning, 0, sizeof *tuning);
+  for (size_t at = 0; fine && at < bytes;) {
+    char line[MAX_LINE];
+    const char *end = memchr(text + at, '\n', bytes - at);
+    size_t length = end ? (size_t)(end - (text + at)) : bytes - at;
+    in.line++;
+    if (length >= sizeof line) {
+      fine = refuse(&in, "a line of %zu characters; at most %d are possible", length, MAX_LINE - 1);
+      break;
+    }
+    memcpy(line, text + at, length);
+    line[length] = '\0';
+    for (size_t i = 0; fine && i < length; i++) /* comments may be in any language, as UTF-8 */
+      if ((uint8_t)line[i] < ' ' && line[i] != '\t')
+        fine = refuse(&in, "a character with code %d", line[i]);
+    if (fine) fine = read_line(&in, line, &headed, tuning);
+    at += length + (end != NULL);
+  }
+  if (fine && !headed) {
+    in.line++;
+    fine = refuse(&in, "the table must begin with \"" DF_TUNING_HEADER "\"; it is empty");
+  }
+  if (!fine) memset(tuning, 0, sizeof *tuning);
+  return fine;
+}
+
+/* ---- writing ---- */
+
+/* In the largest unit that is exact. */
+static void print_size(uint64_t value, char *text, size_t bytes) {
+  static const char *const units[] = {"", "K", "M", "G"};
+  int unit = 0;
+  while (unit < 3 && value != 0 && value % 1024 == 0) {
+    value /= 1024;
+    unit++;
+  }
+  snprintf(text, bytes, "%" PRIu64 "%s", value, units[unit]);
+}
+
+static void print_range(uint64_t from, uint64_t to, uint64_t least, uint64_t most, char *text,
+                        size_t bytes) {
+  char first[32], last[32];
+  print_size(from, first, sizeof first);
+  print_size(to, last, sizeof last);
+  if (from == least && to == most)
+    snprintf(text, bytes, "*");
+  else if (from == to)
+    snprintf(text, bytes, "%s", first);
+  else
+    snprintf(text, bytes, "%s-%s", first, to == most ? "" : last);
+}
+
+int df_rule_print(const df_rule *rule, char *line, size_t bytes) {
+  char ranks[72], sizes[72], options[3][40] = {"", "", ""};
+  print_range(rule->ranks_least, rule->ranks_most, 1, DF_MAX_RANKS, ranks, sizeof ranks);
+  print_range(rule->bytes_least, rule->bytes_most, 0, UINT64_MAX, sizes, sizeof sizes);
+  if (rule->blocks) snprintf(options[0], sizeof options[0], " blocks=%u", rule->blocks);
+  if (rule->slot_bytes) {
+    char size[32];
+    print_size(rule->slot_bytes, size, sizeof size);
+    snprintf(options[1], sizeof options[1], " slot=%s", size);
+  }
+  if (rule->split) snprintf(options[2], sizeof options[2], " split=%u", rule->split);
+  return snprintf(line, bytes, "%-13s %-6s %-11s %-7s %s%s%s%s", df_operation_word(rule->operation),
+                  ranks, sizes, memory_words[rule->memory], df_algorithm_name((int)rule->algorithm),
+                  options[0], options[1], options[2]);
+}
+
+/* ---- the built-in table ---- */
+
+enum { K = 1024 };
+#define NO_LIMIT UINT64_MAX
+#define RULE(operation, least, most, memory, from, to, algorithm, slot_bytes)                      \
+  { DF_OP_##operation, DF_##algorithm, DF_MEMORY_##memory, least, most, from, to, 0, slot_bytes, 0 }
+
+/* Up to 8 ranks measured with `dfccl-bench tune` (docs/PERFORMANCE.md), and rounded off; beyond, by
+ * the number of crossings. Where a rank has links to all others their slots are smaller, so that
+ * their memory does not grow with the group. Where ranks share cores, the least work of all of them
+ * together counts, not the longest way of one: whoever wants data reads it where it was first, in
+ * large pieces, so that ranks take turns seldom. */
+const df_rule df_built_in_rules[] = {
+    RULE(ALL_REDUCE, 1, 2, PROCESS, 0, 512 * K, DOUBLING, 0),
+    RULE(ALL_REDUCE, 1, 2, ANY, 0, 512 * K, ALL_PAIRS, 0),
+    RULE(ALL_REDUCE, 3, 16, ANY, 0, 1536, ALL_PAIRS, 0),
+    RULE(ALL_REDUCE, 3, 16, ANY, 1537, 64 * K, FLAT, 32 * K),
+    RULE(ALL_REDUCE, 17, DF_MAX_RANKS, ANY, 0, 32 * K, DOUBLING, 0),
+    RULE(ALL_REDUCE, 5, 16, CROWDED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
+    RULE(ALL_REDUCE, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
+    RULE(ALL_REDUCE, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(ALL_REDUCE, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
+    RULE(ALL_REDUCE, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
+    RULE(ALL_REDUCE, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(REDUCE, 1, 16, PROCESS, 0, 2048 * K, FLAT, 32 * K),
+    RULE(REDUCE, 1, 16, ANY, 0, 64 * K, FLAT, 32 * K),
+    RULE(REDUCE, 17, DF_MAX_RANKS, ANY, 0, 64 * K, BINOMIAL, 0),
+    RULE(REDUCE, 1, DF_MAX_RANKS, PROCESS, 0, NO_LIMIT, BINOMIAL, 0),
+    RULE(REDUCE, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(BROADCAST, 3, 16, CROWDED, 0, 16 * K, BINOMIAL, 0),
+    RULE(BROADCAST, 3, 16, CROWDED, 0, NO_LIMIT, FLAT, 128 * K),
+    RULE(BROADCAST, 1, 16, ANY, 0, 16 * K, FLAT, 0),
+    RULE(BROADCAST, 3, 16, PROCESS, 0, NO_LIMIT, TWO_LEVEL, 0),
+    RULE(BROADCAST, 5, 64, HOST, 128 * K, NO_LIMIT, SCATTER_ALL_GATHER, 0),
+    RULE(BROADCAST, 17, DF_MAX_RANKS, ANY, 0, 64 * K, BINOMIAL, 0),
+    RULE(BROADCAST, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(ALL_GATHER, 5, 16, CROWDED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
+    RULE(ALL_GATHER, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
+    RULE(ALL_GATHER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(ALL_GATHER, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
+    RULE(ALL_GATHER, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
+    RULE(ALL_GATHER, 65, DF_MAX_RANKS, ANY, 0, 64 * K, BRUCK, 0),
+    RULE(ALL_GATHER, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(REDUCE_SCATTER, 5, 16, CROWDED, 256 * K, 4096 * K, DIRECT, 128 * K),
+    RULE(REDUCE_SCATTER, 3, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
+    RULE(REDUCE_SCATTER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(REDUCE_SCATTER, 3, 4, ANY, 0, NO_LIMIT, DIRECT, 64 * K),
+    RULE(REDUCE_SCATTER, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
+    RULE(REDUCE_SCATTER, 65, DF_MAX_RANKS, ANY, 0, 64 * K, HALVING, 0),
+    RULE(REDUCE_SCATTER, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+
+    RULE(ALL_TO_ALL, 5, 16, CROWDED, 256 * K, 2048 * K, DIRECT, 64 * K),
+    RULE(ALL_TO_ALL, 5, 16, CROWDED, 2048 * K + 1, NO_LIMIT, DIRECT, 128 * K),
+    RULE(ALL_TO_ALL, 1, 4, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(ALL_TO_ALL, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
+    RULE(ALL_TO_ALL, 65, DF_MAX_RANKS, ANY, 0, 16 * K, BRUCK, 0),
+    RULE(ALL_TO_ALL, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, PAIRWISE, 32 * K),
+};
+const uint32_t df_n_built_in_rules = DF_COUNT_OF(df_built_in_rules);
