@@ -38,8 +38,8 @@ static int run(const df_bench_options *options) {
                         .reports = reports};
   launch.config.backend = options->backend;
   launch.config.timeoutMs = RUN_TIMEOUT_MS;
-  if (!options->json) df_bench_print_header(options);
-  bool fine = reports != NULL && df_tool_launch(&launch);
+  bool headed = options->json || df_bench_print_header(options);
+  bool fine = headed && reports != NULL && df_tool_launch(&launch);
   if (options->json)
     fine = df_bench_print_json(options, job.shared) && fine;
   else if (fine)
@@ -52,8 +52,9 @@ static int run(const df_bench_options *options) {
 int main(int argc, char **argv) {
   df_tool_set_name("dfccl-bench");
   df_bench_options options = df_bench_parse(argc, argv);
-  if (options.operation == DF_BENCH_OVERHEAD) return df_bench_overhead(&options);
-  if (options.operation == DF_BENCH_TUNE) return df_bench_tune(&options, argc, argv);
-  if (options.operation == DF_BENCH_DISORDER) return df_bench_disorder(&options);
-  return run(&options);
+  int status = options.operation == DF_BENCH_OVERHEAD   ? df_bench_overhead(&options)
+               : options.operation == DF_BENCH_TUNE     ? df_bench_tune(&options, argc, argv)
+               : options.operation == DF_BENCH_DISORDER ? df_bench_disorder(&options)
+                                                        : run(&options);
+  return df_tool_end_output(status);
 }

@@ -242,9 +242,10 @@ static bool measure_size(disorder_rank *rank, size_t bytes, int number) {
   if (!delist(rank, &rank->automatic) || !delist(rank, &rank->patient)) return false;
   if (rank->self->rank != 0) return true;
   rank->job->shared->rows_done = number + 1;
-  if (!options->json) df_disorder_print_row(options, row);
+  if (!options->json && !df_disorder_print_row(options, row))
+    df_tool_rank_fail(rank->self, -1, "standard output cannot be written");
   if (options->json && options->progress) df_tool_progress("%zu bytes measured", bytes);
-  return true;
+  return rank->self->outcome.code == 0;
 }
 
 /* ---- one rank ---- */
@@ -352,8 +353,8 @@ static bool measure(disorder_job *job) {
                         .reports = reports};
   launch.config.backend = options->backend;
   launch.config.timeoutMs = RUN_TIMEOUT_MS;
-  if (!options->json) df_disorder_print_header(options);
-  bool fine = reports != NULL && df_tool_launch(&launch);
+  bool headed = options->json || df_disorder_print_header(options);
+  bool fine = headed && reports != NULL && df_tool_launch(&launch);
   if (options->json)
     fine = df_disorder_print_json(options, job->shared->rows, job->shared->rows_done) && fine;
   free(reports);

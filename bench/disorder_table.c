@@ -42,7 +42,7 @@ static spread ratios_of(const disorder_row *row, disorder_mode which, int rounds
   return spread_of(ratios, rounds);
 }
 
-void df_disorder_print_header(const df_bench_options *options) {
+bool df_disorder_print_header(const df_bench_options *options) {
   printf("# dfccl-bench disorder: ranks %d (%s) backend %s memory %s\n", options->n_ranks,
          options->processes ? "processes" : "threads", df_tool_backend_name(options->backend),
          options->library_memory ? "dfccl" : "user");
@@ -53,10 +53,10 @@ void df_disorder_print_header(const df_bench_options *options) {
          "ratio (quartiles)", "preemptions", "quits", "#wrong");
   printf("# %10s  %7s  %10s  %9s  %20s  %11s  %9s  %6s\n", "(B)", "a turn", "", "(us)",
          "of one round", "a batch", "a batch", "");
-  fflush(stdout);
+  return df_tool_flush_or_say();
 }
 
-void df_disorder_print_row(const df_bench_options *options, const disorder_row *row) {
+bool df_disorder_print_row(const df_bench_options *options, const disorder_row *row) {
   for (disorder_mode which = 0; which < MODES; which++) {
     const disorder_result *result = &row->modes[which];
     spread ratios = ratios_of(row, which, options->rounds);
@@ -70,7 +70,7 @@ void df_disorder_print_row(const df_bench_options *options, const disorder_row *
       printf("%6lld", (long long)result->wrong);
     printf("  of %s\n", mode_names[compared_with[which]]);
   }
-  fflush(stdout);
+  return df_tool_flush();
 }
 
 bool df_disorder_print_json(const df_bench_options *options, const disorder_row *rows, int count) {

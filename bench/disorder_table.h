@@ -26,9 +26,10 @@ typedef struct {
   disorder_result modes[MODES];
 } disorder_row;
 
-void df_disorder_print_header(const df_bench_options *options);
-void df_disorder_print_row(const df_bench_options *options, const disorder_row *row);
-/* false: it could not be printed. */
+/* Both return false if standard output cannot be written; the header then says so, a row does not.
+ */
+bool df_disorder_print_header(const df_bench_options *options);
+bool df_disorder_print_row(const df_bench_options *options, const disorder_row *row);
 bool df_disorder_print_json(const df_bench_options *options, const disorder_row *rows, int count);
 /* No element was wrong where elements were checked. */
 bool df_disorder_all_right(const disorder_row *rows, int count);

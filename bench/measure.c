@@ -159,10 +159,11 @@ static bool measure_size(df_bench_rank *bench, size_t bytes, int number) {
   if (!df_tool_rank_check(bench->self, result, "dfcclDeregister")) return false;
   if (bench->self->rank == 0) {
     bench->job->shared->rows_done = number + 1;
-    if (!options->json) df_bench_print_row(options, row);
+    if (!options->json && !df_bench_print_row(options, row))
+      df_tool_rank_fail(bench->self, -1, "standard output cannot be written");
     if (options->json && options->progress) df_tool_progress("%zu bytes measured", bytes);
   }
-  return true;
+  return bench->self->outcome.code == 0;
 }
 
 static bool make_buffers(df_bench_rank *bench) {

@@ -173,10 +173,10 @@ static void apply(df_bench_options *options, int option, char **argv) {
     break;
   case OPTION_HELP:
     print_help();
-    exit(DF_TOOL_SUCCESS);
+    exit(df_tool_end_output(DF_TOOL_SUCCESS));
   case OPTION_VERSION:
     df_tool_print_version();
-    exit(DF_TOOL_SUCCESS);
+    exit(df_tool_end_output(DF_TOOL_SUCCESS));
   default:
     df_tool_bad_option(option, argv);
   }

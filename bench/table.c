@@ -5,7 +5,7 @@
 #include "common/cli.h"
 #include "common/element.h"
 
-void df_bench_print_header(const df_bench_options *options) {
+bool df_bench_print_header(const df_bench_options *options) {
   printf("# dfccl-bench %s: ranks %d (%s) backend %s memory %s\n",
          df_bench_operation_name(options->operation), options->n_ranks,
          options->processes ? "processes" : "threads", df_tool_backend_name(options->backend),
@@ -25,7 +25,7 @@ void df_bench_print_header(const df_bench_options *options) {
          "#wrong");
   printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %5s  %7s  %6s  %6s  %5s\n", "(B)",
          "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
-  fflush(stdout);
+  return df_tool_flush_or_say();
 }
 
 static void print_timing(const df_bench_timing *timing) {
@@ -42,7 +42,7 @@ static void print_timing(const df_bench_timing *timing) {
     printf("  %5lld", (long long)timing->wrong);
 }
 
-void df_bench_print_row(const df_bench_options *options, const df_bench_row *row) {
+bool df_bench_print_row(const df_bench_options *options, const df_bench_row *row) {
   printf("%12zu  %12zu  %8s  %6s  %6d", row->shape.bytes, row->shape.count,
          df_tool_type_of(options->type)->name,
          df_bench_has_operator(options->operation) ? df_tool_operator_name(options->op) : "none",
@@ -50,7 +50,7 @@ void df_bench_print_row(const df_bench_options *options, const df_bench_row *row
   print_timing(&row->out_of_place);
   print_timing(&row->in_place);
   putchar('\n');
-  fflush(stdout);
+  return df_tool_flush();
 }
 
 bool df_bench_print_end(const df_bench_options *options, const df_bench_shared *shared) {

@@ -4,8 +4,10 @@
 
 #include "measure.h"
 
-void df_bench_print_header(const df_bench_options *options);
-void df_bench_print_row(const df_bench_options *options, const df_bench_row *row);
+/* Both return false if standard output cannot be written; the header then says so, a row does not.
+ */
+bool df_bench_print_header(const df_bench_options *options);
+bool df_bench_print_row(const df_bench_options *options, const df_bench_row *row);
 
 /* The lines after the table. Returns false when a result was wrong. */
 bool df_bench_print_end(const df_bench_options *options, const df_bench_shared *shared);

@@ -262,10 +262,10 @@ int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
       fine = measure_job(options, sizes[g], kind == 1, all[kind * MAX_GROUPS + g]);
   if (options->progress) df_tool_progress("%s", "");
   if (fine) write_table(file, sizes, n_sizes, all, argc, argv);
-  if (file != NULL && (file == stdout ? fflush(file) : fclose(file)) != 0) {
-    df_tool_error("cannot write the table");
-    fine = false;
-  }
+  bool written = file != NULL && fflush(file) == 0 && !ferror(file);
+  if (file != NULL && file != stdout && fclose(file) != 0) written = false;
+  if (fine && !written) df_tool_error("cannot write the table");
+  fine = fine && written;
   free(all);
   return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
 }

@@ -99,10 +99,10 @@ static demo_options parse(int argc, char **argv) {
       break;
     case OPTION_HELP:
       print_help();
-      exit(DF_TOOL_SUCCESS);
+      exit(df_tool_end_output(DF_TOOL_SUCCESS));
     case OPTION_VERSION:
       df_tool_print_version();
-      exit(DF_TOOL_SUCCESS);
+      exit(df_tool_end_output(DF_TOOL_SUCCESS));
     default:
       df_tool_bad_option(option, argv);
     }
@@ -175,5 +175,5 @@ static int run(demo_job *job) {
 int main(int argc, char **argv) {
   df_tool_set_name("dfccl-demo");
   demo_job job = {.options = parse(argc, argv)};
-  return run(&job);
+  return df_tool_end_output(run(&job));
 }

@@ -124,11 +124,12 @@ static dfcclResult_t write_file(const df_sweep *sweep, const char *file,
                                 void (*write)(const df_sweep *sweep, FILE *stream)) {
   bool standard = strcmp(file, "-") == 0;
   FILE *stream = standard ? stdout : fopen(file, "w");
-  if (!stream) return df_fail(dfcclSystemError, "%s: cannot be written: %s", file, strerror(errno));
+  const char *shown = standard ? "standard output" : file;
+  if (!stream) return df_fail(dfcclSystemError, "%s cannot be written: %s", shown, strerror(errno));
   write(sweep, stream);
   bool failed = fflush(stream) != 0 || ferror(stream);
   if (!standard && fclose(stream) != 0) failed = true;
-  return failed ? df_fail(dfcclSystemError, "%s: cannot be written: %s", file, strerror(errno))
+  return failed ? df_fail(dfcclSystemError, "%s cannot be written: %s", shown, strerror(errno))
                 : dfcclSuccess;
 }
 

@@ -91,11 +91,27 @@ const char *df_tool_backend_name(dfcclBackend_t backend) {
 
 bool df_tool_print_json(cJSON *object) {
   char *text = object == NULL ? NULL : cJSON_PrintUnformatted(object);
-  bool written = text != NULL && puts(text) != EOF && fflush(stdout) == 0;
-  cJSON_free(text);
   cJSON_Delete(object);
-  if (!written) df_tool_error("the JSON object could not be written to standard output");
-  return written;
+  if (text == NULL) {
+    df_tool_error("out of memory for the JSON object");
+    return false;
+  }
+  puts(text);
+  cJSON_free(text);
+  return df_tool_flush_or_say();
+}
+
+bool df_tool_flush(void) { return fflush(stdout) == 0 && !ferror(stdout); }
+
+bool df_tool_flush_or_say(void) {
+  if (df_tool_flush()) return true;
+  df_tool_error("standard output cannot be written");
+  return false;
+}
+
+int df_tool_end_output(int status) {
+  if (status == DF_TOOL_FAILED || status == DF_TOOL_USAGE) return status;
+  return df_tool_flush_or_say() ? status : DF_TOOL_FAILED;
 }
 
 bool df_tool_progress_wanted(void) { return isatty(STDERR_FILENO) == 1; }

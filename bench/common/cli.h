@@ -51,6 +51,16 @@ const char *df_tool_backend_name(dfcclBackend_t backend);
  * that could not be made. Returns false, after an error message, where that failed. */
 bool df_tool_print_json(cJSON *object);
 
+/* Writes out what standard output holds; false once any output was lost. */
+bool df_tool_flush(void);
+
+/* df_tool_flush, with an error message if output was lost. */
+bool df_tool_flush_or_say(void);
+
+/* The last call before a tool ends: status; or DF_TOOL_FAILED, after an error message, if the tool
+ * has not failed but its output was lost. */
+int df_tool_end_output(int status);
+
 /* Whether a progress line on standard error would be seen by a person. */
 bool df_tool_progress_wanted(void);
 

@@ -115,11 +115,19 @@ fi
 
 # ---- output that goes nowhere is a failed run
 if [ -c /dev/full ]; then
-  for arguments in --help 'table1 --rounds 10' 'table1 --rounds 10 --json' "check $examples/schedule-opposite.json"; do
+  config=$examples/3d-64-gpus.json sweep="--disorder 1e-3:1e-2:2 --rounds 10"
+  for arguments in --help --version 'table1 --rounds 10' 'table1 --rounds 10 --json' \
+    "check $examples/schedule-opposite.json" "check $examples/schedule-opposite.json --json" \
+    "run $config --rounds 10" "run $config --rounds 10 --json" "explain $config" \
+    "sweep $config $sweep" "sweep $config $sweep --csv" "sweep $config $sweep --csv /dev/full" \
+    "sweep $config $sweep --svg /dev/full" "sweep $config $sweep --svg -"; do
     # shellcheck disable=SC2086
     "$sim" $arguments >/dev/full 2>"$work/err"
     status=$?
     [ "$status" = 1 ] || fail "status $status with a full disk: $arguments"
+    [ "$(wc -l <"$work/err")" = 1 ] || fail "not one sentence about a full disk: $arguments"
+    says 'cannot be written'
+    grep -q ' -: ' "$work/err" && fail "standard output is called \"-\": $arguments"
   done
 fi
 

@@ -49,6 +49,16 @@ if not eval(sys.argv[2]):
 PYTHON
 }
 
+# lost_output TOOL ARGUMENTS...: on a full device the tool fails, with one sentence.
+lost_output() {
+  [ -c /dev/full ] || return 0
+  timeout 100 "$@" >/dev/full 2>"$work/err" </dev/null
+  status=$?
+  [ "$status" -eq 1 ] || fail "status $status with a full device: $*"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one sentence about a full device: $*: $(cat "$work/err")"
+  grep -q "^$(basename "$1"): ." "$work/err" || fail "the message does not begin with the name: $*"
+}
+
 finish() {
   [ "$failures" -eq 0 ] || { echo "$failures checks failed"; exit 1; }
   echo "all checks passed"

@@ -120,4 +120,30 @@ for mode in 'ordered .* N/A  of patient' 'disordered .* of ordered' 'patient .* 
   'blocking .* of ordered'; do
   out_has "^ +256 +[0-9]+ +$mode$"
 done
+
+# Output that is lost is a failed run. The launcher prints the table's head; the process of rank 0 prints its rows.
+lost_output "$bench" --help
+lost_output "$bench" --version
+for mode in '' '--json' '--processes' '--processes --json'; do
+  # shellcheck disable=SC2086
+  lost_output "$bench" allreduce -b 8 -e 8 -i 1 $mode
+done
+for mode in '' '--json'; do
+  # shellcheck disable=SC2086
+  lost_output "$bench" disorder -b 256 -e 256 -i 1 --rounds 1 $mode
+  # shellcheck disable=SC2086
+  lost_output "$bench" overhead -i 3 $mode
+done
+lost_output "$bench" tune -n 2 -b 8 -e 8 -i 1
+if [ -c /dev/full ]; then
+  run 1 "$bench" tune -n 2 -b 8 -e 8 -i 1 --out /dev/full
+  err_has 'cannot write the table'
+fi
+for command in 'allreduce -b 8 -e 1M' 'disorder -b 256 -e 1M -f 2 -i 3 --rounds 3'; do
+  # The reader leaves after the table's head: a write then fails, as the signal is ignored.
+  # shellcheck disable=SC2086
+  (trap '' PIPE; timeout 100 "$bench" $command --processes 2>"$work/err" </dev/null; echo $? >"$work/status") | head -n 6 >"$work/out"
+  [ "$(cat "$work/status")" -eq 1 ] || fail "status $(cat "$work/status") when the reader of the table leaves: $command"
+  err_has 'standard output cannot be written'
+done
 finish

@@ -59,4 +59,13 @@ run 0 "$demo" disorder --in-order-baseline -c 1 -i 5 --json
 json "o['completed'] == 8 * 5 and o['wrong'] == 0"
 run 0 "$demo" disorder --in-order-baseline -n 1 -i 5 --json
 json "o['completed'] == 8 * 5"
+
+# Output that is lost is a failed run, whatever it would have said.
+lost_output "$demo" --help
+lost_output "$demo" --version
+for mode in '' '--json' '--processes' '--in-order-baseline' '--in-order-baseline --json'; do
+  # shellcheck disable=SC2086
+  lost_output "$demo" disorder -n 2 -i 1 $mode
+done
+lost_output "$demo" disorder --in-order-baseline
 finish
