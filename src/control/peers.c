@@ -10,13 +10,15 @@
 
 #include "base/clock.h"
 #include "host/context.h"
+#include "control/peers.h"
+#include "host/failure.h"
 
 dfcclResult_t df_peers_init(dfcclContext_t context) {
-  context->peers = calloc(context->n_ranks, sizeof *context->peers);
-  if (context->peers == NULL)
+  context->control.peers = calloc(context->n_ranks, sizeof *context->control.peers);
+  if (context->control.peers == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", context->n_ranks);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    df_peer *peer = &context->peers[r];
+    df_peer *peer = &context->control.peers[r];
     peer->local = context->mesh.local[r];
     peer->socket = context->mesh.sockets[r];
     peer->last = &peer->first;
@@ -38,9 +40,9 @@ static void free_outgoing(df_peer *peer) {
 }
 
 void df_peers_free(dfcclContext_t context) {
-  if (context->peers == NULL) return;
+  if (context->control.peers == NULL) return;
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    df_peer *peer = &context->peers[r];
+    df_peer *peer = &context->control.peers[r];
     free_outgoing(peer);
     free(peer->told);
     free(peer->cause);
@@ -51,8 +53,8 @@ void df_peers_free(dfcclContext_t context) {
       peer->segments = next;
     }
   }
-  free(context->peers);
-  context->peers = NULL;
+  free(context->control.peers);
+  context->control.peers = NULL;
 }
 
 /* Returns 1 sent, 0 not now, -1 the connection is lost. */
@@ -85,11 +87,11 @@ static int send_one(int socket, const df_outgoing *outgoing) {
 }
 
 static void want_writable(dfcclContext_t context, uint32_t rank, int wanted) {
-  df_peer *peer = &context->peers[rank];
+  df_peer *peer = &context->control.peers[rank];
   if (peer->writable_wanted == wanted || peer->socket < 0) return;
   peer->writable_wanted = wanted;
   struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.u32 = rank};
-  epoll_ctl(context->epoll_fd, EPOLL_CTL_MOD, peer->socket, &event);
+  epoll_ctl(context->control.epoll_fd, EPOLL_CTL_MOD, peer->socket, &event);
 }
 
 static void end_connection(df_peer *peer) {
@@ -102,7 +104,7 @@ void df_peer_cut_off(df_peer *peer) {
 }
 
 void df_peer_flush(dfcclContext_t context, uint32_t rank) {
-  df_peer *peer = &context->peers[rank];
+  df_peer *peer = &context->control.peers[rank];
   while (peer->first && peer->socket >= 0) {
     int sent = send_one(peer->socket, peer->first);
     if (sent == 0) break;
@@ -127,21 +129,23 @@ void df_peer_flush(dfcclContext_t context, uint32_t rank) {
 /* After a goodbye, ours or the peer's, only what its device's memory still waits for. */
 static int is_told(dfcclContext_t context, const df_peer *peer, uint32_t kind) {
   if (peer->state == DF_PEER_DEAD) return 0;
-  return kind == DF_MESSAGE_UNMAPPED || (!context->said_goodbye && peer->state != DF_PEER_LEFT);
+  return kind == DF_MESSAGE_UNMAPPED ||
+         (!context->failure.said_goodbye && peer->state != DF_PEER_LEFT);
 }
 
 /* For want of memory a message may be lost, and those that give everything up for it, too: so the
  * peer sees an end, which needs none. */
 void df_send(dfcclContext_t context, uint32_t rank, const df_message *message, const void *payload,
              int fd) {
-  df_peer *peer = &context->peers[rank];
+  df_peer *peer = &context->control.peers[rank];
   df_message header = *message;
   header.magic = DF_MESSAGE_MAGIC;
   if (!is_told(context, peer, header.kind)) return;
   if (peer->local) {
-    if (df_world_post(context->world, rank, context->rank, &header, payload) != dfcclSuccess) {
+    if (df_world_post(context->control.world, rank, context->rank, &header, payload) !=
+        dfcclSuccess) {
       df_give_up(context, dfcclOutOfMemory, df_last_sentence());
-      df_world_mute(context->world, context->rank);
+      df_world_mute(context->control.world, context->rank);
     }
     return;
   }
@@ -171,9 +175,10 @@ int df_send_segment(dfcclContext_t context, uint32_t rank, const df_segment *seg
                     uint64_t use) {
   df_message message = {
       .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = use};
-  int maps = segment->has_handle && is_told(context, &context->peers[rank], DF_MESSAGE_SEGMENT);
+  int maps =
+      segment->has_handle && is_told(context, &context->control.peers[rank], DF_MESSAGE_SEGMENT);
   if (segment->has_handle) message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
-  context->peers[rank].maps |= maps;
+  context->control.peers[rank].maps |= maps;
   df_send(context, rank, &message, segment->handle, segment->fd);
   return maps;
 }
@@ -187,12 +192,13 @@ void df_peers_say_goodbye(dfcclContext_t context) {
   df_message bye = {.kind = DF_MESSAGE_BYE};
   for (uint32_t rank = 0; rank < context->n_ranks; rank++)
     if (rank != context->rank) df_send(context, rank, &bye, NULL, -1);
-  context->said_goodbye = 1;
+  context->failure.said_goodbye = 1;
   for (int waiting = 1; waiting;) {
     waiting = 0;
     for (uint32_t rank = 0; rank < context->n_ranks; rank++) {
       df_peer_flush(context, rank);
-      if (context->peers[rank].first && context->peers[rank].state == DF_PEER_ALIVE) waiting = 1;
+      if (context->control.peers[rank].first && context->control.peers[rank].state == DF_PEER_ALIVE)
+        waiting = 1;
     }
     if (df_clock_ns() - begin >= DF_GOODBYE_NS) break;
     if (waiting) {

@@ -14,12 +14,24 @@
 
 #include "base/clock.h"
 #include "host/context.h"
+#include "control/peers.h"
+#include "control/service.h"
+#include "host/dump.h"
+#include "host/failure.h"
+#include "host/link_setup.h"
+#include "host/match.h"
+#include "host/memory.h"
+#include "host/record.h"
+#include "host/registry.h"
+#include "host/runs.h"
+#include "transports/ipc/unmap.h"
+#include "transports/shm/common_slots.h"
 
 enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
 
 void df_service_wake(dfcclContext_t context) {
   uint64_t one = 1;
-  ssize_t written = write(context->event_fd, &one, sizeof one);
+  ssize_t written = write(context->control.event_fd, &one, sizeof one);
   (void)written; /* a full counter wakes as well */
 }
 
@@ -46,7 +58,7 @@ static int may_lend(dfcclContext_t context, df_peer *peer, const df_segment *seg
 
 static void handle_segment(dfcclContext_t context, uint32_t from, const df_message *message,
                            int fd) {
-  df_peer *peer = &context->peers[from];
+  df_peer *peer = &context->control.peers[from];
   df_segment *segment;
   char sentence[DF_SENTENCE_BYTES];
   if (fd < 0 && message->payload_bytes == 0) {
@@ -94,13 +106,14 @@ static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id, int
     return;
   }
   /* Its owner says so when nobody reads it; who is broken keeps everything until the end. */
-  if (context->broken != dfcclSuccess) return;
-  df_segment **at = &context->peers[from].segments;
+  if (context->failure.broken != dfcclSuccess) return;
+  df_segment **at = &context->control.peers[from].segments;
   while (*at && (*at)->id != id) at = &(*at)->next;
   df_segment *segment = *at;
   if (segment == NULL) return;
   *at = segment->next;
-  if (context->peers[from].windows) df_windows_close(context->peers[from].windows, segment->base);
+  if (context->control.peers[from].windows)
+    df_windows_close(context->control.peers[from].windows, segment->base);
   df_segment_destroy(segment);
 }
 
@@ -133,13 +146,13 @@ static void handle_failure(dfcclContext_t context, uint32_t from, const df_messa
 
 void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *message, int fd) {
   df_remote *remote;
-  df_peer *peer = &context->peers[from];
+  df_peer *peer = &context->control.peers[from];
   if (peer->state == DF_PEER_LEFT) { /* after its goodbye it knows no more about us or others */
     if (fd >= 0) close(fd);
     if (message->kind == DF_MESSAGE_UNMAPPED) df_unmapped(context, from, message->id);
     return;
   }
-  if (peer->local && peer->bell == NULL) peer->bell = df_world_bell(context->world, from);
+  if (peer->local && peer->bell == NULL) peer->bell = df_world_bell(context->control.world, from);
   switch ((df_message_kind)message->kind) {
   case DF_MESSAGE_SEGMENT:
     handle_segment(context, from, message, fd);
@@ -196,20 +209,20 @@ void df_service_handle(dfcclContext_t context, uint32_t from, const df_message *
 
 /* Ranks of this process that have gone: looked up before their last letters are read. */
 static int note_departing(dfcclContext_t context) {
-  uint32_t departures = df_world_departures(context->world);
-  if (departures == context->departures_seen) return 0;
-  context->departures_seen = departures;
+  uint32_t departures = df_world_departures(context->control.world);
+  if (departures == context->control.departures_seen) return 0;
+  context->control.departures_seen = departures;
   for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (context->peers[r].local && r != context->rank) {
-      context->peers[r].departing = df_world_has_left(context->world, r);
-      context->peers[r].is_mute = df_world_is_mute(context->world, r);
+    if (context->control.peers[r].local && r != context->rank) {
+      context->control.peers[r].departing = df_world_has_left(context->control.world, r);
+      context->control.peers[r].is_mute = df_world_is_mute(context->control.world, r);
     }
   return 1;
 }
 
 static void collect_letters(dfcclContext_t context) {
   int departures = note_departing(context);
-  df_letter *letter = df_world_collect(context->world, context->rank);
+  df_letter *letter = df_world_collect(context->control.world, context->rank);
   pthread_mutex_lock(&context->lock);
   while (letter) {
     df_letter *next = letter->next;
@@ -218,9 +231,9 @@ static void collect_letters(dfcclContext_t context) {
     letter = next;
   }
   for (uint32_t r = 0; departures && r < context->n_ranks; r++) {
-    if (context->peers[r].is_mute)
+    if (context->control.peers[r].is_mute)
       df_peer_lost(context, r, DF_PEER_GIVEN_UP, "had no memory to tell what it has given up");
-    if (context->peers[r].departing) df_peer_left(context, r); /* if its BYE was lost */
+    if (context->control.peers[r].departing) df_peer_left(context, r); /* if its BYE was lost */
   }
   pthread_mutex_unlock(&context->lock);
 }
@@ -248,14 +261,15 @@ static int passed_descriptor(struct msghdr *header) {
 
 /* unreadable: reading failed, and the peer may live. */
 static void connection_lost(dfcclContext_t context, uint32_t rank, int unreadable) {
-  df_peer *peer = &context->peers[rank];
+  df_peer *peer = &context->control.peers[rank];
   pthread_mutex_lock(&context->lock);
-  epoll_ctl(context->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
+  epoll_ctl(context->control.epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
   shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
   peer->socket = -1;                 /* closed with the mesh */
   peer->cut_off |= unreadable;
-  context->unmaps_due = context->ops->exports_memory;
-  if (context->said_goodbye) /* who knows that we leave need not tell us that it leaves too */
+  context->endpoint.unmaps_due = context->ops->exports_memory;
+  if (context->failure
+          .said_goodbye) /* who knows that we leave need not tell us that it leaves too */
     df_peer_left(context, rank);
   else if (peer->state != DF_PEER_LEFT)
     df_peer_lost(context, rank, DF_PEER_DEAD, "died: its connection was lost");
@@ -275,7 +289,8 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
                             .msg_iovlen = 1,
                             .msg_control = control.bytes,
                             .msg_controllen = sizeof control.bytes};
-    ssize_t length = recvmsg(context->peers[rank].socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t length =
+        recvmsg(context->control.peers[rank].socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     /* A peer that left with messages from us unread: what it sent before is still to be read. */
     if (length < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
@@ -296,7 +311,7 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
       df_service_handle(context, rank, (const df_message *)buffer, fd);
     } else {
       if (fd >= 0) close(fd);
-      if (context->peers[rank].state != DF_PEER_LEFT) df_peer_refuse(context, rank);
+      if (context->control.peers[rank].state != DF_PEER_LEFT) df_peer_refuse(context, rank);
     }
     pthread_mutex_unlock(&context->lock);
   }
@@ -306,31 +321,31 @@ static void receive(dfcclContext_t context, uint32_t rank, uint8_t *buffer) {
 
 /* Milliseconds until something may be due; -1: nothing can be. */
 static int tick_ms(dfcclContext_t context) {
-  if (context->unmaps_due) return 1;
+  if (context->endpoint.unmaps_due) return 1;
   if (context->recorder && df_has_outstanding(context)) return 100;
   if (context->settings.timeout_ms == 0) return -1;
-  df_store_relaxed_u32(&context->service_idle, 1);
+  df_store_relaxed_u32(&context->control.service_idle, 1);
   df_wake_fence();
   if (!df_has_outstanding(context)) return -1;
-  df_store_relaxed_u32(&context->service_idle, 0);
+  df_store_relaxed_u32(&context->control.service_idle, 0);
   long long ms = context->settings.timeout_ms / 8;
   return (int)DF_MAX(1, DF_MIN(ms, 100));
 }
 
 static void do_due(dfcclContext_t context) {
-  df_store_relaxed_u32(&context->service_idle, 0);
+  df_store_relaxed_u32(&context->control.service_idle, 0);
   pthread_mutex_lock(&context->lock);
   df_check_deadlines(context);
   df_tell_broken(context);
   if (context->recorder) df_record_flush(context);
-  char *late = context->timeout_dump;
-  context->timeout_dump = NULL;
+  char *late = context->failure.timeout_dump;
+  context->failure.timeout_dump = NULL;
   pthread_mutex_unlock(&context->lock);
   if (late) df_dump_write(late, STDERR_FILENO);
   uint32_t signals =
-      context->settings.debug_signal ? df_dump_signals_seen() : context->signals_handled;
-  if (signals != context->signals_handled) {
-    context->signals_handled = signals;
+      context->settings.debug_signal ? df_dump_signals_seen() : context->control.signals_handled;
+  if (signals != context->control.signals_handled) {
+    context->control.signals_handled = signals;
     df_dump(context, STDERR_FILENO);
   }
 }
@@ -338,24 +353,24 @@ static void do_due(dfcclContext_t context) {
 static void *service(void *argument) {
   dfcclContext_t context = argument;
   struct epoll_event events[DF_EVENTS_AT_ONCE];
-  while (!df_load_relaxed_u32(&context->stopping)) {
-    int n = epoll_wait(context->epoll_fd, events, DF_EVENTS_AT_ONCE, tick_ms(context));
+  while (!df_load_relaxed_u32(&context->control.stopping)) {
+    int n = epoll_wait(context->control.epoll_fd, events, DF_EVENTS_AT_ONCE, tick_ms(context));
     for (int i = 0; i < n; i++) {
       uint32_t who = events[i].data.u32;
       if (who == DF_SERVICE_EVENT) {
         uint64_t count;
-        ssize_t got = read(context->event_fd, &count, sizeof count);
+        ssize_t got = read(context->control.event_fd, &count, sizeof count);
         (void)got;
         continue;
       }
-      if (context->peers[who].socket < 0) continue;
+      if (context->control.peers[who].socket < 0) continue;
       if (events[i].events & EPOLLOUT) {
         pthread_mutex_lock(&context->lock);
         df_peer_flush(context, who);
         pthread_mutex_unlock(&context->lock);
       }
       if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-        receive(context, who, context->receive_buffer);
+        receive(context, who, context->control.receive_buffer);
     }
     collect_letters(context);
     df_links_progress_due(context);
@@ -366,36 +381,37 @@ static void *service(void *argument) {
 }
 
 static dfcclResult_t watch(dfcclContext_t context, int fd, uint32_t who) {
-  int waiting = who < context->n_ranks && context->peers[who].writable_wanted;
+  int waiting = who < context->n_ranks && context->control.peers[who].writable_wanted;
   struct epoll_event event = {.events = EPOLLIN | (waiting ? EPOLLOUT : 0u), .data.u32 = who};
-  if (epoll_ctl(context->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) return dfcclSuccess;
+  if (epoll_ctl(context->control.epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) return dfcclSuccess;
   return df_fail(dfcclSystemError, "epoll refused descriptor %d: %s", fd, strerror(errno));
 }
 
 dfcclResult_t df_service_start(dfcclContext_t context) {
-  context->signals_handled = df_dump_signals_seen(); /* the thread's from here on */
-  context->receive_buffer = malloc(DF_MAX_MESSAGE_BYTES);
-  if (context->receive_buffer == NULL)
+  context->control.signals_handled = df_dump_signals_seen(); /* the thread's from here on */
+  context->control.receive_buffer = malloc(DF_MAX_MESSAGE_BYTES);
+  if (context->control.receive_buffer == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the service thread's receive buffer");
-  dfcclResult_t result = watch(context, context->event_fd, DF_SERVICE_EVENT);
+  dfcclResult_t result = watch(context, context->control.event_fd, DF_SERVICE_EVENT);
   for (uint32_t r = 0; r < context->n_ranks && result == dfcclSuccess; r++)
-    if (context->peers[r].socket >= 0) result = watch(context, context->peers[r].socket, r);
+    if (context->control.peers[r].socket >= 0)
+      result = watch(context, context->control.peers[r].socket, r);
   if (result != dfcclSuccess) return result;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, DF_SERVICE_STACK_BYTES);
-  int error = pthread_create(&context->service, &attributes, service, context);
+  int error = pthread_create(&context->control.thread, &attributes, service, context);
   pthread_attr_destroy(&attributes);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the service thread: %s", strerror(error));
-  context->service_started = 1;
+  context->control.service_started = 1;
   return dfcclSuccess;
 }
 
 void df_service_stop(dfcclContext_t context) {
-  if (!context->service_started) return;
-  df_publish_u32(&context->stopping, 1);
+  if (!context->control.service_started) return;
+  df_publish_u32(&context->control.stopping, 1);
   df_service_wake(context);
-  pthread_join(context->service, NULL);
-  context->service_started = 0;
+  pthread_join(context->control.thread, NULL);
+  context->control.service_started = 0;
 }

@@ -1,4 +1,5 @@
 #include "control/world.h"
+#include "host/registry.h"
 
 #include <stdlib.h>
 #include <string.h>

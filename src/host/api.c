@@ -6,6 +6,11 @@
 #include <string.h>
 
 #include "host/context.h"
+#include "host/dump.h"
+#include "host/failure.h"
+#include "host/memory.h"
+#include "host/registry.h"
+#include "host/runs.h"
 #include "host/growing.h"
 #include "bootstrap/launcher.h"
 
@@ -154,7 +159,7 @@ const char *dfcclGetLastError(dfcclContext_t ctx) {
   static _Thread_local char text[DF_SENTENCE_BYTES];
   if (ctx == NULL || ctx->magic != DF_CONTEXT_MAGIC) return df_last_sentence();
   pthread_mutex_lock(&ctx->lock);
-  snprintf(text, sizeof text, "%s", ctx->sentence);
+  snprintf(text, sizeof text, "%s", ctx->failure.sentence);
   pthread_mutex_unlock(&ctx->lock);
   return text;
 }

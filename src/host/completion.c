@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "host/context.h"
+#include "host/failure.h"
+#include "host/registry.h"
+#include "host/runs.h"
 
 enum {
   DF_POLLER_STACK_BYTES = 1024 * 1024,
@@ -23,19 +26,19 @@ int df_in_callback(void) { return callback_depth; }
 int df_has_outstanding(void *host) {
   dfcclContext_t context = host;
   /* In this order: a callback submits before it is complete, so that a chain is never missed. */
-  uint64_t completed = df_observe_u64(&context->runs_completed);
-  return df_observe_u64(&context->runs_accepted) != completed;
+  uint64_t completed = df_observe_u64(&context->runs.completed);
+  return df_observe_u64(&context->runs.accepted) != completed;
 }
 
 void df_ring_poller(void *host) {
   dfcclContext_t context = host;
-  df_bell_ring(&context->poller_bell);
+  df_bell_ring(&context->runs.poller_bell);
 }
 
 /* [lock] A failed collective's run that never went to the daemon; only after those that did have
  * come back. */
 static df_coll *failed_waiting(dfcclContext_t context) {
-  for (df_coll *coll = context->listed_first; coll; coll = coll->next_listed)
+  for (df_coll *coll = context->runs.listed_first; coll; coll = coll->next_listed)
     if (coll->failed != dfcclSuccess && df_runs_in_device(coll) == 0 && coll->backlog_length > 0)
       return coll;
   return NULL;
@@ -43,8 +46,8 @@ static df_coll *failed_waiting(dfcclContext_t context) {
 
 /* [lock] A failed collective with a run in a daemon that will not complete it. */
 static df_coll *stranded(dfcclContext_t context) {
-  for (uint32_t i = 0; i < context->n_indices; i++) {
-    df_coll *coll = context->by_index[i];
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = context->registry.by_index[i];
     if (coll && coll->failed != dfcclSuccess && df_runs_in_device(coll) > 0) return coll;
   }
   return NULL;
@@ -55,7 +58,7 @@ static df_coll *stranded(dfcclContext_t context) {
 static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(coll->retired < coll->admitted);
   df_run run = coll->in_device[coll->retired % DF_RUNS_AHEAD];
-  if (df_runs_in_device(coll) > 1) context->surplus--;
+  if (df_runs_in_device(coll) > 1) context->runs.surplus--;
   coll->retired++;
   if (DF_UNLIKELY(coll->submitted > coll->run_limit)) df_check_run_limit(context, coll);
   if (coll->backlog_length > 0) {
@@ -70,19 +73,19 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
                               dfcclResult_t status) {
   if (run->ticket) context->ops->stream_release(context, run->ticket);
   coll->taken++;
-  df_publish_u64(&context->runs_taken, context->runs_taken + 1);
+  df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
   if (coll->words->status == dfcclSuccess)
     df_store_relaxed_u32(&coll->words->status, (uint32_t)status);
-  if (context->wait_all_status == dfcclSuccess) context->wait_all_status = status;
+  if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
 }
 
 /* [lock] The next CQE. A device that counts as lost may still write some: it was an error that made
  * it count so, and its kernel may run on. The host completes its runs, and only once. */
 static int pop(dfcclContext_t context, df_cqe *cqe) {
   while (df_cq_pop_mpsc(&context->device->cq, cqe)) {
-    df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
-    if (!context->device_lost) return 1;
+    df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
+    if (!context->runs.device_lost) return 1;
   }
   return 0;
 }
@@ -90,17 +93,17 @@ static int pop(dfcclContext_t context, df_cqe *cqe) {
 /* [lock] The run's callback, if any, has returned. The context's count goes first: a thread that
  * sees its collective complete, without the lock, finds the context no busier than that. */
 static inline void finish(dfcclContext_t context, df_coll *coll) {
-  df_publish_u64(&context->runs_completed, context->runs_completed + 1);
+  df_publish_u64(&context->runs.completed, context->runs.completed + 1);
   df_publish_u64(&coll->words->completed, coll->words->completed + 1);
 }
 
 DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
-  df_callback_queue *queue = &context->callbacks;
+  df_callback_queue *queue = &context->runs.callbacks;
   uint64_t capacity = queue->capacity ? queue->capacity * 2 : 64;
   df_pending_callback *larger = malloc(capacity * sizeof *larger);
   if (larger == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the callbacks of %llu outstanding runs",
-                   (unsigned long long)(context->runs_accepted - context->runs_completed));
+                   (unsigned long long)(context->runs.accepted - context->runs.completed));
   for (uint64_t i = queue->head; i != queue->tail; i++)
     larger[i % capacity] = queue->entries[i % queue->capacity];
   free(queue->entries);
@@ -112,7 +115,7 @@ DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
 /* [lock] Behind those that wait already. */
 static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfcclCallback_t callback,
                                     void *argument, dfcclResult_t status) {
-  df_callback_queue *queue = &context->callbacks;
+  df_callback_queue *queue = &context->runs.callbacks;
   DF_ASSERT(queue->tail - queue->head < queue->capacity);
   coll->references++; /* the callback may deregister it */
   queue->entries[queue->tail % queue->capacity] = (df_pending_callback){
@@ -127,7 +130,7 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
  */
 static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
                                 dfcclResult_t status) {
-  df_callback_queue *queue = &context->callbacks;
+  df_callback_queue *queue = &context->runs.callbacks;
   if (run->callback == NULL && queue->head == queue->tail && !queue->running) {
     finish(context, coll);
     return 1;
@@ -181,13 +184,13 @@ static int take(dfcclContext_t context, uint32_t *finished) {
   df_cqe cqe;
   df_coll *coll;
   if (pop(context, &cqe)) {
-    coll = context->by_index[cqe.collective];
+    coll = context->registry.by_index[cqe.collective];
     DF_ASSERT(coll != NULL);
     *finished +=
         DF_LIKELY(cqe.status == 0) ? end_success(context, coll) : end_failure(context, coll, &cqe);
-  } else if (context->device_lost && (coll = stranded(context)) != NULL) {
+  } else if (context->runs.device_lost && (coll = stranded(context)) != NULL) {
     *finished += end_oldest(context, coll, coll->failed);
-  } else if (context->has_listed && (coll = failed_waiting(context)) != NULL) {
+  } else if (context->runs.has_listed && (coll = failed_waiting(context)) != NULL) {
     df_run run = df_backlog_pop(context, coll);
     note_taken(context, coll, &run, coll->failed);
     *finished += conclude(context, coll, &run, coll->failed);
@@ -200,8 +203,8 @@ static int take(dfcclContext_t context, uint32_t *finished) {
 /* Takes everything that is through. Returns how many runs were finished. */
 static uint32_t reap(dfcclContext_t context) {
   uint32_t finished = 0;
-  if (!df_cq_has_entry(&context->device->cq) && !df_load_relaxed_u32(&context->has_listed) &&
-      !df_load_relaxed_u32(&context->device_lost))
+  if (!df_cq_has_entry(&context->device->cq) && !df_load_relaxed_u32(&context->runs.has_listed) &&
+      !df_load_relaxed_u32(&context->runs.device_lost))
     return 0;
   pthread_mutex_lock(&context->lock);
   while (take(context, &finished)) continue;
@@ -212,40 +215,41 @@ static uint32_t reap(dfcclContext_t context) {
 /* What has no CQE. */
 static uint32_t reap_untold(dfcclContext_t context, uint32_t collective) {
   pthread_mutex_lock(&context->lock);
-  df_store_relaxed_u64(&context->cqes_seen, context->cqes_seen + 1);
-  uint32_t finished = end_success(context, context->by_index[collective]);
+  df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
+  uint32_t finished = end_success(context, context->registry.by_index[collective]);
   pthread_mutex_unlock(&context->lock);
   return finished;
 }
 
 static int has_callbacks(const dfcclContext_t context) {
-  return df_observe_u64(&context->callbacks.head) != df_observe_u64(&context->callbacks.tail);
+  return df_observe_u64(&context->runs.callbacks.head) !=
+         df_observe_u64(&context->runs.callbacks.tail);
 }
 
 static void wake_waiters(dfcclContext_t context) {
   df_wake_fence();
-  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->work_bell);
 }
 
 /* The same by a thread that has let go of the lock since. */
 static void wake_waiters_unlocked(dfcclContext_t context) {
   df_wake_fence_unlocked();
-  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_wake(context->work_bell);
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->work_bell);
 }
 
 int df_complete_untold(dfcclContext_t context, uint32_t collective, const df_noted_bells *bells) {
   uint32_t finished = reap_untold(context, collective);
   df_wake_fence_unlocked(); /* before the looks at who sleeps: reaping has let go of the lock */
   df_ring_noted(bells);
-  if (finished > 0 && df_load_relaxed_u32(&context->sleeping_waiters))
+  if (finished > 0 && df_load_relaxed_u32(&context->runs.sleeping_waiters))
     df_bell_wake(context->work_bell);
   /* Runs of a failed collective may have waited for this one: listed, or given up. */
-  return finished > 0 && !df_load_relaxed_u32(&context->has_listed) && !has_callbacks(context);
+  return finished > 0 && !df_load_relaxed_u32(&context->runs.has_listed) && !has_callbacks(context);
 }
 
 /* The completer only: runs the oldest callback. Returns 0 when there is none. */
 static int run_callback(dfcclContext_t context, df_driver *driver) {
-  df_callback_queue *queue = &context->callbacks;
+  df_callback_queue *queue = &context->runs.callbacks;
   pthread_mutex_lock(&context->lock);
   if (queue->head == queue->tail) {
     pthread_mutex_unlock(&context->lock);
@@ -269,7 +273,8 @@ static int run_callback(dfcclContext_t context, df_driver *driver) {
 
   pthread_mutex_lock(&context->lock);
   queue->running = 0;
-  if (next.callback) df_store_relaxed_u64(&context->callbacks_run, context->callbacks_run + 1);
+  if (next.callback)
+    df_store_relaxed_u64(&context->runs.callbacks_run, context->runs.callbacks_run + 1);
   finish(context, next.coll);
   df_coll_unreference(context, next.coll);
   pthread_mutex_unlock(&context->lock);
@@ -279,13 +284,14 @@ static int run_callback(dfcclContext_t context, df_driver *driver) {
 
 uint32_t df_complete(dfcclContext_t context, df_driver *driver) {
   uint32_t n = reap(context), left = driver ? DF_CALLBACKS_AT_ONCE : UINT32_MAX;
-  while (left > 0 && has_callbacks(context) && df_system_claim_u32(&context->completer, 0, 1)) {
+  while (left > 0 && has_callbacks(context) &&
+         df_system_claim_u32(&context->runs.completer, 0, 1)) {
     while (left > 0 && run_callback(context, driver)) {
       left--;
       n++;
       n += reap(context);
     }
-    df_publish_u32(&context->completer, 0);
+    df_publish_u32(&context->runs.completer, 0);
     df_wake_fence(); /* before the next look: the poller may have left a callback to us (store
                         buffering) */
   }
@@ -298,18 +304,18 @@ void df_reap_and_ring(void *host) {
   dfcclContext_t context = host;
   uint32_t finished = reap(context);
   if (finished > 0) wake_waiters(context);
-  if (has_callbacks(context)) df_bell_ring(&context->poller_bell);
+  if (has_callbacks(context)) df_bell_ring(&context->runs.poller_bell);
 }
 
 int df_completion_is_due(dfcclContext_t context) {
   return df_cq_has_entry(&context->device->cq) ||
-         (has_callbacks(context) && !df_load_relaxed_u32(&context->completer));
+         (has_callbacks(context) && !df_load_relaxed_u32(&context->runs.completer));
 }
 
 static void *poller(void *argument) {
   dfcclContext_t context = argument;
   uint32_t spins = 0;
-  while (!df_load_relaxed_u32(&context->stopping)) {
+  while (!df_load_relaxed_u32(&context->control.stopping)) {
     if (df_complete(context, NULL) > 0) {
       spins = 0;
       continue;
@@ -318,14 +324,15 @@ static void *poller(void *argument) {
       df_pause();
       continue;
     }
-    uint32_t ticket = df_bell_prepare(&context->poller_bell);
+    uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
     /* The last look reaps: runs of a failed collective that wait on the host have no CQE. */
     uint32_t finished = reap(context);
     if (finished > 0) wake_waiters(context);
-    if (finished > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->stopping))
-      df_bell_cancel(&context->poller_bell);
+    if (finished > 0 || df_completion_is_due(context) ||
+        df_load_relaxed_u32(&context->control.stopping))
+      df_bell_cancel(&context->runs.poller_bell);
     else
-      df_bell_sleep(&context->poller_bell, ticket, UINT64_MAX);
+      df_bell_sleep(&context->runs.poller_bell, ticket, UINT64_MAX);
     spins = 0;
   }
   return NULL;
@@ -335,18 +342,18 @@ dfcclResult_t df_poller_start(dfcclContext_t context) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, DF_POLLER_STACK_BYTES);
-  int error = pthread_create(&context->poller, &attributes, poller, context);
+  int error = pthread_create(&context->runs.poller, &attributes, poller, context);
   pthread_attr_destroy(&attributes);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the poller's thread: %s", strerror(error));
-  context->poller_started = 1;
+  context->runs.poller_started = 1;
   return dfcclSuccess;
 }
 
 void df_poller_stop(dfcclContext_t context) {
-  if (!context->poller_started) return;
-  df_publish_u32(&context->stopping, 1);
-  df_bell_wake(&context->poller_bell);
-  pthread_join(context->poller, NULL);
-  context->poller_started = 0;
+  if (!context->runs.poller_started) return;
+  df_publish_u32(&context->control.stopping, 1);
+  df_bell_wake(&context->runs.poller_bell);
+  pthread_join(context->runs.poller, NULL);
+  context->runs.poller_started = 0;
 }

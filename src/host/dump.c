@@ -11,6 +11,10 @@
 #include <unistd.h>
 
 #include "host/context.h"
+#include "host/dump.h"
+#include "host/failure.h"
+#include "host/registry.h"
+#include "host/runs.h"
 
 /* ---- what a collective waits for ---- */
 
@@ -114,8 +118,8 @@ static void say_state(const dfcclContext_t context, df_text *text, const df_coll
     say(text, "it waits until it is run by ");
     if (say_ranks(text, coll, has_not_run) == 0) say(text, "nobody (its links are being made)");
   } else if (df_runs_in_device(coll) == 0) {
-    say(text, context->held ? "it waits for the end of a device synchronisation"
-                            : "it waits on the host for room in the submission queue");
+    say(text, context->runs.held ? "it waits for the end of a device synchronisation"
+                                 : "it waits on the host for room in the submission queue");
   } else {
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++) {
       if (block) say(text, "; ");
@@ -147,8 +151,8 @@ static void say_coll(const dfcclContext_t context, df_text *text, const df_coll 
  * the task queue. */
 static uint64_t memory_per_block(const dfcclContext_t context) {
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < context->n_indices; i++) {
-    const df_coll *coll = context->by_index[i];
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = context->registry.by_index[i];
     if (coll == NULL) continue;
     bytes += (sizeof(df_descriptor) + sizeof(df_run_words) + sizeof(df_run_counters)) /
                  coll->shape.n_blocks +
@@ -161,8 +165,8 @@ static uint64_t memory_per_block(const dfcclContext_t context) {
 /* Bytes of this rank's ends of all links; their rings are in the arena. */
 static uint64_t link_ends(const dfcclContext_t context) {
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < context->n_indices; i++) {
-    const df_coll *coll = context->by_index[i];
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = context->registry.by_index[i];
     if (coll) bytes += (uint64_t)coll->shape.n_blocks * coll->plan->n_links * sizeof(df_link);
   }
   return bytes;
@@ -172,10 +176,10 @@ static void say_context(const dfcclContext_t context, df_text *text) {
   say(text,
       "dfccl rank %u of %u, process %d: %u collectives registered, %" PRIu64
       " runs outstanding, %" PRIu64 " waiting on the host%s%s\n",
-      context->rank, context->n_ranks, (int)getpid(), context->n_colls,
-      df_observe_u64(&context->runs_accepted) - df_observe_u64(&context->runs_completed),
-      context->backlog_length, context->broken != dfcclSuccess ? ", broken: " : "",
-      context->broken_sentence);
+      context->rank, context->n_ranks, (int)getpid(), context->registry.n_colls,
+      df_observe_u64(&context->runs.accepted) - df_observe_u64(&context->runs.completed),
+      context->runs.backlog_length, context->failure.broken != dfcclSuccess ? ", broken: " : "",
+      context->failure.broken_sentence);
   for (uint32_t b = 0; b < context->device->n_blocks; b++) {
     const df_block *block = &context->blocks[b];
     say(text,
@@ -191,7 +195,8 @@ static void say_context(const dfcclContext_t context, df_text *text) {
       " bytes of contexts, %zu bytes of context cache; links: %" PRIu64 " bytes of ends, %" PRIu64
       " bytes of rings\n",
       memory_per_block(context), (size_t)context->settings.context_slots * sizeof(df_context_slot),
-      link_ends(context), context->arena.used_bytes + context->commons.used_bytes);
+      link_ends(context),
+      context->endpoint.arena.used_bytes + context->endpoint.commons.used_bytes);
 }
 
 /* Returns 0, or the number of the error. A pipe that nobody reads is an error, never the end of the
@@ -223,15 +228,17 @@ enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
 
 char *df_dump_text(const dfcclContext_t context) {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < context->n_indices; i++)
-    if (context->by_index[i] && context->by_index[i]->taken < context->by_index[i]->submitted) n++;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
+    if (context->registry.by_index[i] &&
+        context->registry.by_index[i]->taken < context->registry.by_index[i]->submitted)
+      n++;
   size_t bytes = DF_DUMP_HEAD_BYTES + (size_t)n * DF_DUMP_COLL_BYTES;
   char *text = malloc(bytes);
   if (text == NULL) return NULL;
   df_text out = {.at = text, .left = bytes};
   say_context(context, &out);
-  for (uint32_t i = 0; i < context->n_indices; i++) {
-    const df_coll *coll = context->by_index[i];
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = context->registry.by_index[i];
     if (coll && coll->taken < coll->submitted) say_coll(context, &out, coll);
   }
   return text;
@@ -258,8 +265,8 @@ dfcclResult_t df_dump(dfcclContext_t context, int fd) {
 
 dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
   dfcclStats_t s = DFCCL_STATS_INITIALIZER;
-  s.sqesSubmitted = df_load_relaxed_u64(&context->sqes_submitted);
-  s.callbacksRun = df_load_relaxed_u64(&context->callbacks_run);
+  s.sqesSubmitted = df_load_relaxed_u64(&context->runs.sqes_submitted);
+  s.callbacksRun = df_load_relaxed_u64(&context->runs.callbacks_run);
   s.blocks = context->device->n_blocks;
   for (uint32_t b = 0; b < context->device->n_blocks; b++) {
     const df_block *block = &context->blocks[b];
@@ -278,7 +285,7 @@ dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
         DF_MAX(s.taskQueueHighWater, df_load_relaxed_u32(&block->tasks.high_water));
   }
   /* A GPU's blocks write their counters back now and then; what was taken was written. */
-  s.cqesWritten = DF_MAX(s.cqesWritten, df_load_relaxed_u64(&context->cqes_seen));
+  s.cqesWritten = DF_MAX(s.cqesWritten, df_load_relaxed_u64(&context->runs.cqes_seen));
   s.size = stats->size; /* the caller's struct may be shorter or longer than ours */
   s.version = stats->version;
   memcpy(stats, &s, DF_MIN(s.size, sizeof s));
@@ -333,13 +340,13 @@ dfcclResult_t df_dump_signal_enable(dfcclContext_t context) {
   }
   pthread_mutex_unlock(&once);
   for (uint32_t i = 0; i < DF_MAX_WATCHED && result == dfcclSuccess; i++)
-    if (df_system_claim_u32(&watched_fds[i], 0, (uint32_t)context->event_fd + 1)) break;
+    if (df_system_claim_u32(&watched_fds[i], 0, (uint32_t)context->control.event_fd + 1)) break;
   return result;
 }
 
 void df_dump_signal_disable(dfcclContext_t context) {
   for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
-    if (df_system_claim_u32(&watched_fds[i], (uint32_t)context->event_fd + 1, 0)) break;
+    if (df_system_claim_u32(&watched_fds[i], (uint32_t)context->control.event_fd + 1, 0)) break;
   /* A handler that has seen the descriptor writes to it: not to a file that gets its number next.
    */
   df_wake_fence();

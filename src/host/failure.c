@@ -11,6 +11,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "host/context.h"
+#include "control/peers.h"
+#include "control/service.h"
+#include "host/dump.h"
+#include "host/failure.h"
+#include "host/match.h"
+#include "host/memory.h"
+#include "host/registry.h"
+#include "host/runs.h"
 
 const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
   char number[24];
@@ -24,18 +32,19 @@ const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
 
 DF_COLD dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t result) {
   pthread_mutex_lock(&context->lock);
-  snprintf(context->sentence, sizeof context->sentence, "%s", df_last_sentence());
+  snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", df_last_sentence());
   pthread_mutex_unlock(&context->lock);
   return result;
 }
 
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
-  if (context->broken != dfcclSuccess) return;
-  context->broken = status;
-  context->cause = (df_cause){.lost = DF_NOBODY, .witness = context->rank};
-  snprintf(context->cause.why, sizeof context->cause.why, "%s", sentence);
-  snprintf(context->broken_sentence, sizeof context->broken_sentence, "%s", sentence);
-  snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
+  if (context->failure.broken != dfcclSuccess) return;
+  context->failure.broken = status;
+  context->failure.cause = (df_cause){.lost = DF_NOBODY, .witness = context->rank};
+  snprintf(context->failure.cause.why, sizeof context->failure.cause.why, "%s", sentence);
+  snprintf(context->failure.broken_sentence, sizeof context->failure.broken_sentence, "%s",
+           sentence);
+  snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
   df_service_wake(context); /* which tells the others (df_tell_broken) */
 }
 
@@ -52,7 +61,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   coll->failed = status;
   df_memory_keep_lent(context, coll);
   snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
-  snprintf(context->sentence, sizeof context->sentence, "%s", sentence);
+  snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
   df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
   df_publish_u32(&coll->descriptor->words->cancel, (uint32_t)status);
   df_publish_u32(&context->device->failures, context->device->failures + 1);
@@ -70,9 +79,9 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
 /* What was lost may be the message that a collective had failed: those that have are told again. */
 void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   df_break(context, status, sentence);
-  if (context->given_up) return;
-  context->given_up = 1;
-  for (uint32_t i = 0; i < context->n_indices; i++) {
+  if (context->failure.given_up) return;
+  context->failure.given_up = 1;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
     if (coll->failed != dfcclSuccess) {
@@ -85,7 +94,7 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
 
 dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
                                 size_t bytes) {
-  const df_peer *peer = &context->peers[coll->limit_rank];
+  const df_peer *peer = &context->control.peers[coll->limit_rank];
   char label[DF_MAX_NAME + 40];
   int because = coll->limit_rank_leaves && peer->cause != NULL;
   const char *did = "deregistered it";
@@ -121,7 +130,7 @@ static void tell_cause(dfcclContext_t context, const df_cause *cause) {
   df_message message = {.kind = DF_MESSAGE_CAUSE,
                         .payload_bytes = (uint32_t)strlen(cause->why) + 1,
                         .id = cause->lost,
-                        .a = (uint64_t)context->broken,
+                        .a = (uint64_t)context->failure.broken,
                         .b = cause->witness};
   for (uint32_t peer = 0; peer < context->n_ranks; peer++)
     if (peer != context->rank) df_send(context, peer, &message, cause->why, -1);
@@ -132,20 +141,21 @@ static void tell_cause(dfcclContext_t context, const df_cause *cause) {
 static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state, uint32_t witness,
                       int tell_it, const char *why) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
-  df_peer_state before = context->peers[peer].state;
+  df_peer_state before = context->control.peers[peer].state;
   int is_later = 0, gave_up = 0;
   if (before == DF_PEER_DEAD || before == state) return;
-  context->peers[peer].state = state;
+  context->control.peers[peer].state = state;
   snprintf(sentence, sizeof sentence, "rank %u %.400s (seen by rank %u)", peer, why, witness);
   df_cause cause = {.lost = peer, .witness = witness};
   snprintf(cause.why, sizeof cause.why, "%s", why);
-  if (context->broken == dfcclSuccess) {
+  if (context->failure.broken == dfcclSuccess) {
     df_break(context, dfcclRemoteError, sentence);
-    context->cause = cause; /* which df_tell_broken tells */
-  } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE && context->broken != dfcclAborted) {
+    context->failure.cause = cause; /* which df_tell_broken tells */
+  } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE &&
+             context->failure.broken != dfcclAborted) {
     is_later = 1;
   }
-  for (uint32_t i = 0; i < context->n_indices; i++) {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL || position_of(coll, peer) == coll->n) continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
@@ -165,13 +175,14 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
 void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
   df_cause cause = {
       .lost = peer, .witness = context->rank, .why = "sent a message that makes no sense"};
-  int known = context->peers[peer].state != DF_PEER_ALIVE || context->broken == dfcclSuccess;
+  int known = context->control.peers[peer].state != DF_PEER_ALIVE ||
+              context->failure.broken == dfcclSuccess;
   lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, cause.why);
   if (!known) {
     df_tell_broken(context);
     tell_cause(context, &cause);
   }
-  df_peer_cut_off(&context->peers[peer]);
+  df_peer_cut_off(&context->control.peers[peer]);
 }
 
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
@@ -179,11 +190,12 @@ void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, co
 }
 
 void df_tell_broken(dfcclContext_t context) {
-  if (context->broken == dfcclSuccess || context->broken == dfcclAborted) return; /* all know */
-  if (context->told_broken) return;
-  context->told_broken = 1;
-  tell_cause(context, &context->cause);
-  for (uint32_t i = 0; i < context->n_indices; i++) {
+  if (context->failure.broken == dfcclSuccess || context->failure.broken == dfcclAborted)
+    return; /* all know */
+  if (context->failure.told_broken) return;
+  context->failure.told_broken = 1;
+  tell_cause(context, &context->failure.cause);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
     df_message limit = {.kind = DF_MESSAGE_LIMIT, .id = coll->id, .a = coll->submitted};
@@ -193,7 +205,7 @@ void df_tell_broken(dfcclContext_t context) {
 
 void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
-  const df_peer *p = &context->peers[peer];
+  const df_peer *p = &context->control.peers[peer];
   snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u has %s%s%.300s",
            df_coll_label(coll, label, sizeof label), context->rank, peer,
            p->state == DF_PEER_ALIVE ? "given up" : "left the job", p->cause ? ", because: " : "",
@@ -205,7 +217,7 @@ void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer) {
 
 /* What the peer has not registered by now, it never will. */
 static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
-  for (uint32_t i = 0; i < context->n_indices; i++) {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
     uint32_t position = position_of(coll, peer);
@@ -215,7 +227,7 @@ static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
 }
 
 void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message) {
-  df_peer *peer = &context->peers[from];
+  df_peer *peer = &context->control.peers[from];
   const char *why = df_message_payload(message);
   char cause[DF_SENTENCE_BYTES];
   uint64_t lost = message->id;
@@ -238,10 +250,10 @@ void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *mess
 }
 
 void df_peer_left(dfcclContext_t context, uint32_t peer) {
-  if (context->peers[peer].state != DF_PEER_ALIVE) return;
-  context->peers[peer].state = DF_PEER_LEFT;
+  if (context->control.peers[peer].state != DF_PEER_ALIVE) return;
+  context->control.peers[peer].state = DF_PEER_LEFT;
   fail_all_unannounced(context, peer);
-  for (uint32_t i = 0; i < context->n_indices; i++) {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     uint32_t position = coll ? position_of(coll, peer) : 0;
     if (coll && position < coll->n && coll->remotes[position])
@@ -266,8 +278,8 @@ static void time_out(dfcclContext_t context, df_coll *coll) {
            df_coll_label(coll, label, sizeof label), coll->taken, context->rank,
            context->settings.timeout_ms, state);
   /* Before anything ends: afterwards nobody knows what it waited for. */
-  if (df_log_get_level() >= DF_LOG_ERROR && context->timeout_dump == NULL)
-    context->timeout_dump = df_dump_text(context);
+  if (df_log_get_level() >= DF_LOG_ERROR && context->failure.timeout_dump == NULL)
+    context->failure.timeout_dump = df_dump_text(context);
   df_break(context, dfcclTimeout, sentence);
   df_fail_collective(context, coll, dfcclTimeout, 1, sentence);
 }
@@ -275,7 +287,7 @@ static void time_out(dfcclContext_t context, df_coll *coll) {
 void df_check_deadlines(dfcclContext_t context) {
   if (context->settings.timeout_ms == 0) return;
   uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
-  for (uint32_t i = 0; i < context->n_indices; i++) {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL || coll->failed != dfcclSuccess) continue;
     uint64_t since = oldest_submission_ns(coll);
@@ -287,20 +299,20 @@ void df_check_deadlines(dfcclContext_t context) {
 
 dfcclResult_t df_abort(dfcclContext_t context) {
   char sentence[DF_SENTENCE_BYTES];
-  df_system_add_u32(&context->visitors, 1);
+  df_system_add_u32(&context->runs.visitors, 1);
   snprintf(sentence, sizeof sentence, "dfcclAbort was called on rank %u", context->rank);
   pthread_mutex_lock(&context->lock);
   df_break(context, dfcclAborted, sentence);
   df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
   for (uint32_t peer = 0; peer < context->n_ranks; peer++)
     if (peer != context->rank) df_send(context, peer, &message, sentence, -1);
-  for (uint32_t i = 0; i < context->n_indices; i++)
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
     if (df_registered(context, i))
-      df_fail_collective(context, context->by_index[i], dfcclAborted, 0, sentence);
+      df_fail_collective(context, context->registry.by_index[i], dfcclAborted, 0, sentence);
   pthread_mutex_unlock(&context->lock);
   /* Cancellations take effect at each block's next step; user code that blocks in a callback is not
    * waited for. */
   if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);
-  df_system_sub_u32(&context->visitors, 1);
+  df_system_sub_u32(&context->runs.visitors, 1);
   return dfcclSuccess;
 }

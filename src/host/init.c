@@ -11,6 +11,17 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "host/context.h"
+#include "control/peers.h"
+#include "control/service.h"
+#include "host/dump.h"
+#include "host/failure.h"
+#include "host/match.h"
+#include "host/memory.h"
+#include "host/record.h"
+#include "host/registry.h"
+#include "host/runs.h"
+#include "transports/ipc/unmap.h"
+#include "transports/shm/common_slots.h"
 
 enum { DF_CARD_CPU_WORDS = 16 };
 
@@ -80,27 +91,27 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
 
 /* keeps_memory: other processes still have memory of the device mapped. */
 static void free_context(dfcclContext_t context, int keeps_memory) {
-  df_segment *links = df_arena_dissolve(&context->arena);
+  df_segment *links = df_arena_dissolve(&context->endpoint.arena);
   if (keeps_memory) {
     df_segment_abandon(links);
     links = NULL;
   }
   df_segment *commons = df_common_dissolve(context);
-  if (context->world) {
+  if (context->control.world) {
     /* Peers of this process may still point into these. */
-    df_world_bury(context->world, links);
-    df_world_bury(context->world, commons);
-    if (context->home) df_world_bury(context->world, context->home);
+    df_world_bury(context->control.world, links);
+    df_world_bury(context->control.world, commons);
+    if (context->endpoint.home) df_world_bury(context->control.world, context->endpoint.home);
   }
-  free(context->receive_buffer);
-  free(context->callbacks.entries);
+  free(context->control.receive_buffer);
+  free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
   df_peers_free(context);
   if (context->ops) context->ops->close(context);
-  if (context->event_fd >= 0) close(context->event_fd);
-  if (context->epoll_fd >= 0) close(context->epoll_fd);
+  if (context->control.event_fd >= 0) close(context->control.event_fd);
+  if (context->control.epoll_fd >= 0) close(context->control.epoll_fd);
   df_mesh_close(&context->mesh);
-  if (context->world) df_world_release(context->world);
+  if (context->control.world) df_world_release(context->control.world);
   pthread_mutex_destroy(&context->lock);
   context->magic = 0;
   free(context);
@@ -117,12 +128,13 @@ static void tell_failed_init(dfcclContext_t context) {
   df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (r != context->rank && context->mesh.local[r])
-      df_world_post(context->world, r, context->rank, &bye, NULL);
+      df_world_post(context->control.world, r, context->rank, &bye, NULL);
 }
 
 static dfcclResult_t acquire_memory(dfcclContext_t context) {
-  context->world = df_world_join(context->mesh.job, context->n_ranks, count_local(&context->mesh));
-  if (context->world == NULL) {
+  context->control.world =
+      df_world_join(context->mesh.job, context->n_ranks, count_local(&context->mesh));
+  if (context->control.world == NULL) {
     df_world_miss(&context->mesh);
     return dfcclOutOfMemory;
   }
@@ -130,15 +142,15 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   if (result != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = df_peers_init(context)) != dfcclSuccess) return result;
-  context->next_segment_id = 1; /* 0: home */
-  context->arena.next_id = DF_FIRST_LINKS_SEGMENT;
-  if ((result = df_segment_create(&context->home, 0, sizeof(df_bell))) != dfcclSuccess)
+  context->endpoint.next_segment_id = 1; /* 0: home */
+  context->endpoint.arena.next_id = DF_FIRST_LINKS_SEGMENT;
+  if ((result = df_segment_create(&context->endpoint.home, 0, sizeof(df_bell))) != dfcclSuccess)
     return result;
-  context->work_bell = (df_bell *)context->home->base;
+  context->work_bell = (df_bell *)context->endpoint.home->base;
   if ((result = context->ops->open(context)) != dfcclSuccess) return result;
-  context->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  context->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  if (context->event_fd < 0 || context->epoll_fd < 0)
+  context->control.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  context->control.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (context->control.event_fd < 0 || context->control.epoll_fd < 0)
     return df_fail(errno == EMFILE || errno == ENFILE ? dfcclOutOfMemory : dfcclSystemError,
                    "no descriptor for the service thread: %s", strerror(errno));
   return dfcclSuccess;
@@ -147,7 +159,8 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
 static void tell_home(dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
   for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (!context->peers[r].local) df_send_segment(context, r, context->home, DF_SEGMENT_HOME);
+    if (!context->control.peers[r].local)
+      df_send_segment(context, r, context->endpoint.home, DF_SEGMENT_HOME);
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -179,13 +192,13 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->settings = *settings;
   context->mesh = *mesh;
   context->ops = df_device_of(settings);
-  context->event_fd = context->epoll_fd = -1;
-  snprintf(context->sentence, sizeof context->sentence, "no error");
+  context->control.event_fd = context->control.epoll_fd = -1;
+  snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
   pthread_mutex_init(&context->lock, NULL);
 
   dfcclResult_t result = acquire_memory(context);
   if (result != dfcclSuccess) goto free_memory;
-  df_world_attach(context->world, rank, context->event_fd, context->work_bell);
+  df_world_attach(context->control.world, rank, context->control.event_fd, context->work_bell);
   tell_home(context);
   if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
@@ -199,9 +212,9 @@ stop:
   stop_threads(context);
   df_recorder_close(context);
 free_memory:
-  if (context->world) {
+  if (context->control.world) {
     tell_failed_init(context);
-    df_world_detach(context->world, rank);
+    df_world_detach(context->control.world, rank);
   }
   df_match_free(context);
   df_registry_free(context);
@@ -219,7 +232,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   if (context->settings.debug_signal) df_dump_signal_disable(context);
   pthread_mutex_lock(&context->lock);
   df_tell_broken(context);
-  for (uint32_t i = 0; i < context->n_indices; i++) {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
     df_message message = {
@@ -231,7 +244,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   int keeps_memory = context->ops->exports_memory && !df_await_unmapped(context);
   stop_threads(context);
   df_recorder_close(context);
-  df_world_detach(context->world, context->rank);
+  df_world_detach(context->control.world, context->rank);
   df_match_free(context);
   df_registry_free(context);
   free_context(context, keeps_memory);

@@ -15,6 +15,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "host/context.h"
+#include "control/peers.h"
+#include "control/service.h"
+#include "host/failure.h"
+#include "host/link_setup.h"
+#include "host/match.h"
+#include "host/registry.h"
+#include "host/runs.h"
+#include "transports/shm/common_slots.h"
 #include "host/registry_check.h"
 
 /* Payloads of a few lines cost their crossing, not their bytes: rings of so much let a rank that
@@ -70,7 +78,7 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
                  ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
                  : 0;
   if (!context->ops->host_sees_links || settings->slots == DF_MIN_LINK_SLOTS ||
-      context->arena.used_bytes >= (uint64_t)settings->ring_budget)
+      context->endpoint.arena.used_bytes >= (uint64_t)settings->ring_budget)
     return n_slots;
   /* The power of two nearest to the target, in proportion. */
   while (n_slots < DF_MAX_LINK_SLOTS && 4ull * n_slots * shape->stride <= 3 * target) n_slots *= 2;
@@ -122,7 +130,7 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   uint8_t *ring = rings + block * ring_bytes(coll, n_slots);
   link->slots = ring;
   link->credit = (uint64_t *)(ring + (uint64_t)coll->shape.stride * n_slots);
-  link->peer_bell = context->peers[peer].bell;
+  link->peer_bell = context->control.peers[peer].bell;
   link->stride = coll->shape.stride;
   link->slot_mask = n_slots - 1;
   link->release_mask = release_mask(coll, n_slots);
@@ -134,12 +142,12 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->far_ns =
       context->ops->host_sees_links && link->stride > DF_DEEP_RING_STRIDE ? far_ns(context) : 0;
   /* A device that follows addresses of its own mappings does not see the host's table. */
-  link->windows = context->ops->host_sees_links ? context->peers[peer].windows : NULL;
+  link->windows = context->ops->host_sees_links ? context->control.peers[peer].windows : NULL;
 }
 
 /* [lock] The peer must have the segment before it hears of a range in it. */
 static void tell_segment(dfcclContext_t context, uint32_t peer_rank, const df_segment *segment) {
-  df_peer *peer = &context->peers[peer_rank];
+  df_peer *peer = &context->control.peers[peer_rank];
   if (peer->local) return;
   for (uint32_t i = 0; i < peer->n_told; i++)
     if (peer->told[i] == segment->id) return;
@@ -158,7 +166,7 @@ static int is_given_up(const df_coll *coll) {
 }
 
 dfcclResult_t df_take_range(dfcclContext_t context, uint64_t bytes, df_range *range) {
-  df_arena *arena = &context->arena;
+  df_arena *arena = &context->endpoint.arena;
   dfcclResult_t result;
   while ((result = df_arena_take(arena, bytes, range)) == dfcclInProgress) {
     df_segment *segment;
@@ -223,7 +231,7 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in
     place.bytes = bytes;
     if (!is_given_up(coll)) result = prepare(context, coll, &place, in_background);
     if (result != dfcclSuccess || is_given_up(coll)) {
-      df_arena_give(&context->arena, &reserved);
+      df_arena_give(&context->endpoint.arena, &reserved);
       return result;
     }
     df_remote *remote = coll->remotes[planned->peer];
@@ -236,7 +244,7 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in
     tell_segment(context, remote->peer, reserved.segment);
     df_message message = {.kind = DF_MESSAGE_LINKS,
                           .id = coll->id,
-                          .a = context->peers[remote->peer].local
+                          .a = context->control.peers[remote->peer].local
                                    ? (uint64_t)(uintptr_t)reserved.segment
                                    : reserved.segment->id,
                           .b = place.offset | log2_of(n_slots) | (in_lines ? DF_TOLD_LINES : 0)};
@@ -294,7 +302,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (!in_background && reserves && coll->ring_slots != 0) return; /* the service thread is at it */
   if (!in_background &&
       (context->ops->sets_up_in_background || (reserves && takes_long(context, coll)))) {
-    df_store_relaxed_u32(&context->links_due, 1);
+    df_store_relaxed_u32(&context->endpoint.links_due, 1);
     df_service_wake(context);
     return;
   }
@@ -325,12 +333,12 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
 void df_links_progress(dfcclContext_t context, df_coll *coll) { progress(context, coll, 0); }
 
 void df_links_progress_due(dfcclContext_t context) {
-  if (!df_load_relaxed_u32(&context->links_due)) return;
+  if (!df_load_relaxed_u32(&context->endpoint.links_due)) return;
   pthread_mutex_lock(&context->lock);
-  df_store_relaxed_u32(&context->links_due, 0);
-  for (uint32_t i = 0; i < context->n_indices; i++)
-    if (df_registered(context, i) && !context->by_index[i]->ready) {
-      df_coll *coll = context->by_index[i];
+  df_store_relaxed_u32(&context->endpoint.links_due, 0);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
+    if (df_registered(context, i) && !context->registry.by_index[i]->ready) {
+      df_coll *coll = context->registry.by_index[i];
       coll->references++; /* the lock is let go in between */
       progress(context, coll, 1);
       df_coll_unreference(context, coll);
@@ -344,7 +352,7 @@ static int find_offered(const dfcclContext_t context, const df_remote *remote, u
   uint64_t offset = place / DF_CACHE_LINE * DF_CACHE_LINE;
   uint64_t n_slots = 1ull << (place & DF_TOLD_SLOTS);
   int in_lines = (place & DF_TOLD_LINES) != 0;
-  const df_peer *peer = &context->peers[remote->peer];
+  const df_peer *peer = &context->control.peers[remote->peer];
   df_segment *segment = peer->local ? (df_segment *)(uintptr_t)segment_id : peer->segments;
   if (!peer->local) {
     while (segment && segment->id != segment_id) segment = segment->next;
@@ -366,7 +374,8 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
   df_range offered;
   uint64_t n_slots;
   int possible = find_offered(context, remote, segment_id, place, &offered, &n_slots);
-  if (possible && n_slots > remote->announcement.n_slots && !context->peers[remote->peer].local) {
+  if (possible && n_slots > remote->announcement.n_slots &&
+      !context->control.peers[remote->peer].local) {
     uint32_t peer = remote->peer;
     dfcclCollId_t id = remote->id;
     pthread_mutex_unlock(&context->lock);

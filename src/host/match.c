@@ -9,6 +9,10 @@
 #include <string.h>
 
 #include "host/context.h"
+#include "host/failure.h"
+#include "host/link_setup.h"
+#include "host/match.h"
+#include "host/registry.h"
 
 df_announcement df_coll_announcement(const df_coll *coll) {
   return (df_announcement){.operation = coll->operation,
@@ -117,7 +121,8 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
 
 static df_remote *oldest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
   df_remote key = {.id = id, .peer = peer};
-  return ck_hs_get(&context->remotes, CK_HS_HASH(&context->remotes, context->remotes.hf, &key),
+  return ck_hs_get(&context->registry.remotes,
+                   CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, &key),
                    &key);
 }
 
@@ -136,7 +141,8 @@ static int enter(dfcclContext_t context, df_remote *remote) {
     last->next = remote;
     return 1;
   }
-  return ck_hs_put(&context->remotes, CK_HS_HASH(&context->remotes, context->remotes.hf, remote),
+  return ck_hs_put(&context->registry.remotes,
+                   CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, remote),
                    remote);
 }
 
@@ -189,7 +195,7 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
     df_match_deregistered(context, remote, remote->runs, remote->leaves);
   } else if (remote->limited) {
     df_match_limited(context, remote, remote->runs);
-  } else if (context->peers[remote->peer].state == DF_PEER_LEFT) {
+  } else if (context->control.peers[remote->peer].state == DF_PEER_LEFT) {
     df_match_left(context, remote);
   }
 }
@@ -219,7 +225,8 @@ void df_match_bind(dfcclContext_t context, df_coll *coll) {
     df_remote *remote = first_unbound(context, peer, coll->id);
     if (remote)
       bind(context, coll, remote);
-    else if (context->peers[peer].state != DF_PEER_ALIVE || context->peers[peer].broken)
+    else if (context->control.peers[peer].state != DF_PEER_ALIVE ||
+             context->control.peers[peer].broken)
       df_fail_unannounced(context, coll, peer);
   }
 }
@@ -268,11 +275,11 @@ no_memory:
 
 /* Takes a remote off its list and frees it: both sides are through with it. */
 static void drop(dfcclContext_t context, df_remote *remote) {
-  unsigned long hash = CK_HS_HASH(&context->remotes, context->remotes.hf, remote);
-  df_remote *first = ck_hs_get(&context->remotes, hash, remote);
+  unsigned long hash = CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, remote);
+  df_remote *first = ck_hs_get(&context->registry.remotes, hash, remote);
   if (first == remote) {
-    ck_hs_remove(&context->remotes, hash, remote);
-    if (remote->next && !ck_hs_put(&context->remotes, hash, remote->next))
+    ck_hs_remove(&context->registry.remotes, hash, remote);
+    if (remote->next && !ck_hs_put(&context->registry.remotes, hash, remote->next))
       df_give_up(context, dfcclOutOfMemory, "no memory to keep the table of announcements");
   } else {
     while (first->next != remote) first = first->next;
@@ -282,7 +289,7 @@ static void drop(dfcclContext_t context, df_remote *remote) {
 }
 
 void df_remote_free(dfcclContext_t context, df_remote *remote) {
-  if (remote->has_reserved) df_arena_give(&context->arena, &remote->reserved);
+  if (remote->has_reserved) df_arena_give(&context->endpoint.arena, &remote->reserved);
   free(remote->sentence);
   free(remote->ranks);
   free(remote);
@@ -291,7 +298,7 @@ void df_remote_free(dfcclContext_t context, df_remote *remote) {
 /* The peer writes no more into our links, and we no more into its: the record and the links' memory
  * may go. */
 static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
-  df_peer_state state = context->peers[remote->peer].state;
+  df_peer_state state = context->control.peers[remote->peer].state;
   int peer_gone = remote->deregistered || state == DF_PEER_LEFT || state == DF_PEER_DEAD;
   if (peer_gone && remote->met && remote->bound == NULL) drop(context, remote);
 }
@@ -299,7 +306,7 @@ static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
 /* The peer's announcement of this turn is still to come: keeps its place, so that later ones meet
  * later registrations. */
 static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) {
-  df_peer_state state = context->peers[peer].state;
+  df_peer_state state = context->control.peers[peer].state;
   if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* nothing comes any more */
   df_remote *place = calloc(1, sizeof *place);
   if (place) *place = (df_remote){.id = coll->id, .peer = peer, .met = 1, .expected = 1};
@@ -354,10 +361,10 @@ void df_match_left(dfcclContext_t context, df_remote *remote) {
 }
 
 void df_match_free(dfcclContext_t context) {
-  if (context->remotes.map == NULL) return;
+  if (context->registry.remotes.map == NULL) return;
   ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
   void *entry;
-  while (ck_hs_next(&context->remotes, &iterator, &entry)) {
+  while (ck_hs_next(&context->registry.remotes, &iterator, &entry)) {
     df_remote *remote = entry;
     while (remote) {
       df_remote *next = remote->next;
@@ -365,5 +372,5 @@ void df_match_free(dfcclContext_t context) {
       remote = next;
     }
   }
-  ck_hs_destroy(&context->remotes);
+  ck_hs_destroy(&context->registry.remotes);
 }

@@ -8,13 +8,16 @@
 #include <stdlib.h>
 
 #include "host/context.h"
+#include "control/peers.h"
+#include "host/memory.h"
+#include "transports/ipc/unmap.h"
 
 /* [lock] Gives the memory a number that runs can carry; entry 0 is never used. */
 static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
   uint32_t entry = 1;
-  while (entry < DF_MAX_REACHES && context->reaches[entry]) entry++;
+  while (entry < DF_MAX_REACHES && context->endpoint.reaches[entry]) entry++;
   if (entry == DF_MAX_REACHES) return; /* it is copied through slots then */
-  context->reaches[entry] = memory->reach;
+  context->endpoint.reaches[entry] = memory->reach;
   memory->entry = entry;
 }
 
@@ -26,21 +29,21 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
     return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
   }
   pthread_mutex_lock(&context->lock);
-  uint64_t id = context->next_segment_id++;
+  uint64_t id = context->endpoint.next_segment_id++;
   pthread_mutex_unlock(&context->lock);
   dfcclResult_t result = context->ops->create_memory(context, &memory->segment, id, bytes);
   pthread_mutex_lock(&context->lock);
   if (result == dfcclSuccess) {
     memory->reach = context->ops->take_reach(context);
     for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
-      int reads = context->peers[r].local && context->ops->lends_memory_to(context, r);
+      int reads = context->control.peers[r].local && context->ops->lends_memory_to(context, r);
       memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
     }
     if (memory->reach) enter_reach(context, memory); /* else it is copied through slots */
-    memory->next = context->user_memory;
-    context->user_memory = memory;
+    memory->next = context->endpoint.user_memory;
+    context->endpoint.user_memory = memory;
     for (uint32_t r = 0; r < context->n_ranks; r++)
-      if (!context->peers[r].local) {
+      if (!context->control.peers[r].local) {
         int maps = df_send_segment(context, r, memory->segment, DF_SEGMENT_USER);
         if (memory->mapped) memory->mapped[r] = (uint8_t)maps;
       }
@@ -69,13 +72,13 @@ static void free_record(df_user_memory *memory) {
 /* [lock] Runs that succeeded were drained: nobody reads what they lent. What a failed one has lent
  * a peer may read, and may not have heard of it. */
 static int may_be_read(const dfcclContext_t context, const df_user_memory *memory) {
-  return context->broken != dfcclSuccess || memory->may_be_read;
+  return context->failure.broken != dfcclSuccess || memory->may_be_read;
 }
 
 /* What a rank of this process may be reading stays until they have all gone. */
 static void free_memory(dfcclContext_t context, df_user_memory *memory) {
   if (memory->buried)
-    df_world_bury(context->world, memory->segment);
+    df_world_bury(context->control.world, memory->segment);
   else
     df_segment_destroy(memory->segment);
   free_record(memory);
@@ -83,23 +86,23 @@ static void free_memory(dfcclContext_t context, df_user_memory *memory) {
 
 dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   pthread_mutex_lock(&context->lock);
-  df_user_memory **at = &context->user_memory;
+  df_user_memory **at = &context->endpoint.user_memory;
   while (*at && (*at)->segment->base != ptr) at = &(*at)->next;
   df_user_memory *memory = *at;
   if (memory) {
     *at = memory->next;
-    if (memory->entry) context->reaches[memory->entry] = NULL;
+    if (memory->entry) context->endpoint.reaches[memory->entry] = NULL;
     int read = may_be_read(context, memory), exported = context->ops->exports_memory;
     df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id, .a = (uint64_t)read};
     /* Who may read it keeps its mapping until its end, where it is the host's. */
     for (uint32_t r = 0; r < context->n_ranks && (exported || !read); r++)
-      if (!context->peers[r].local) df_send(context, r, &message, NULL, -1);
+      if (!context->control.peers[r].local) df_send(context, r, &message, NULL, -1);
     memory->buried = exported && read;
   }
   int retires = memory && df_is_mapped(context, memory);
   if (retires) {
-    memory->next = context->retired;
-    context->retired = memory;
+    memory->next = context->endpoint.retired;
+    context->endpoint.retired = memory;
   } else if (memory) {
     give_reach(context, memory);
   }
@@ -113,7 +116,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
 }
 
 void df_memory_free_unmapped(dfcclContext_t context) {
-  df_user_memory *unmapped = NULL, **at = &context->retired;
+  df_user_memory *unmapped = NULL, **at = &context->endpoint.retired;
   pthread_mutex_lock(&context->lock);
   while (*at) {
     df_user_memory *memory = *at;
@@ -140,7 +143,7 @@ static int is_within(const df_user_memory *memory, const void *ptr) {
 }
 
 uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
-  for (df_user_memory *memory = context->user_memory; memory; memory = memory->next)
+  for (df_user_memory *memory = context->endpoint.user_memory; memory; memory = memory->next)
     if (is_within(memory, ptr)) return memory->entry;
   return 0;
 }
@@ -148,13 +151,13 @@ uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
 void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
   for (uint64_t number = coll->retired; number != coll->admitted; number++) {
     const df_run *run = &coll->in_device[number % DF_RUNS_AHEAD];
-    for (df_user_memory *memory = context->user_memory; memory; memory = memory->next)
+    for (df_user_memory *memory = context->endpoint.user_memory; memory; memory = memory->next)
       memory->may_be_read |= is_within(memory, run->send) || is_within(memory, run->recv);
   }
 }
 
 void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment, uint64_t address) {
-  for (df_user_memory *memory = context->user_memory; memory; memory = memory->next)
+  for (df_user_memory *memory = context->endpoint.user_memory; memory; memory = memory->next)
     if (memory->segment->id == segment && memory->reach)
       df_publish_u64(&memory->reach[peer], address - (uint64_t)(uintptr_t)memory->segment->base);
 }
@@ -176,7 +179,7 @@ static void release_list(dfcclContext_t context, df_user_memory *memory, int kee
 }
 
 void df_memory_release(dfcclContext_t context, int keep) {
-  release_list(context, context->user_memory, keep);
-  release_list(context, context->retired, keep);
-  context->user_memory = context->retired = NULL;
+  release_list(context, context->endpoint.user_memory, keep);
+  release_list(context, context->endpoint.retired, keep);
+  context->endpoint.user_memory = context->endpoint.retired = NULL;
 }

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "host/context.h"
+#include "host/record.h"
 
 typedef struct df_buffer_text {
   char *bytes;

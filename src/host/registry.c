@@ -9,6 +9,12 @@
 
 #include "base/log.h"
 #include "host/context.h"
+#include "control/peers.h"
+#include "host/link_setup.h"
+#include "host/match.h"
+#include "host/registry.h"
+#include "host/runs.h"
+#include "transports/shm/common_slots.h"
 #include "host/growing.h"
 
 /* ---- hash set of collectives, keyed by id ---- */
@@ -45,35 +51,37 @@ static bool remote_same(const void *a, const void *b) {
 }
 
 dfcclResult_t df_registry_init(dfcclContext_t context) {
-  context->by_index = calloc(DF_MAX_COLLECTIVES, sizeof *context->by_index);
+  context->registry.by_index = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.by_index);
   /* By calloc, whose pages cost nothing until they are used; it does not know of cache lines. */
-  context->wait_words_memory = calloc(DF_MAX_COLLECTIVES + 1, sizeof *context->wait_words);
-  context->wait_words =
-      (df_wait_words *)DF_ALIGN_UP((uintptr_t)context->wait_words_memory, sizeof(df_wait_words));
-  context->generations = calloc(DF_MAX_COLLECTIVES, sizeof *context->generations);
-  context->free_indices = calloc(DF_MAX_COLLECTIVES, sizeof *context->free_indices);
-  context->listed_last = &context->listed_first;
-  if (!context->by_index || !context->wait_words_memory || !context->generations ||
-      !context->free_indices ||
-      !ck_hs_init(&context->colls, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, coll_hash, coll_same,
-                  &set_allocator, 64, 1))
+  context->registry.wait_words_memory =
+      calloc(DF_MAX_COLLECTIVES + 1, sizeof *context->registry.wait_words);
+  context->registry.wait_words = (df_wait_words *)DF_ALIGN_UP(
+      (uintptr_t)context->registry.wait_words_memory, sizeof(df_wait_words));
+  context->registry.generations = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.generations);
+  context->registry.free_indices =
+      calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.free_indices);
+  context->runs.listed_last = &context->runs.listed_first;
+  if (!context->registry.by_index || !context->registry.wait_words_memory ||
+      !context->registry.generations || !context->registry.free_indices ||
+      !ck_hs_init(&context->registry.colls, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, coll_hash,
+                  coll_same, &set_allocator, 64, 1))
     return df_fail(dfcclOutOfMemory, "no memory for the table of collectives");
-  if (ck_hs_init(&context->remotes, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, remote_hash, remote_same,
-                 &set_allocator, 64, 1))
+  if (ck_hs_init(&context->registry.remotes, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, remote_hash,
+                 remote_same, &set_allocator, 64, 1))
     return dfcclSuccess;
-  ck_hs_destroy(&context->colls);
-  memset(&context->colls, 0, sizeof context->colls);
+  ck_hs_destroy(&context->registry.colls);
+  memset(&context->registry.colls, 0, sizeof context->registry.colls);
   return df_fail(dfcclOutOfMemory, "no memory for the table of announcements");
 }
 
 DF_APART df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id) {
-  df_coll *coll = ck_hs_get(&context->colls, coll_hash(&id, 0), &id);
-  if (coll) context->latest = coll;
+  df_coll *coll = ck_hs_get(&context->registry.colls, coll_hash(&id, 0), &id);
+  if (coll) context->registry.latest = coll;
   return coll;
 }
 
 static uint32_t *recent_of(dfcclContext_t context, dfcclCollId_t id) {
-  return &context->recent[id % DF_RECENT_IDS];
+  return &context->registry.recent[id % DF_RECENT_IDS];
 }
 
 DF_APART const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
@@ -93,26 +101,27 @@ DF_APART const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclColl
 /* ---- making and freeing a record ---- */
 
 static uint32_t take_index(dfcclContext_t context) {
-  return context->n_free ? context->free_indices[--context->n_free] : context->n_indices++;
+  return context->registry.n_free ? context->registry.free_indices[--context->registry.n_free]
+                                  : context->registry.n_indices++;
 }
 
 /* [lock] The line is the collective's from here on. Whoever still looks at it for an earlier one
  * sees that there was none in between before it sees anything that is new. */
 static void take_words(dfcclContext_t context, df_coll *coll) {
-  df_wait_words *words = coll->words = &context->wait_words[coll->index];
+  df_wait_words *words = coll->words = &context->registry.wait_words[coll->index];
   DF_ASSERT(words->registration == 0);
   df_publish_u64(&words->id, coll->id);
   df_publish_u64(&words->submitted, 0);
   df_publish_u64(&words->completed, 0);
   df_store_relaxed_u32(&words->status, dfcclSuccess);
-  words->latest = ++context->registrations;
+  words->latest = ++context->registry.registrations;
   df_publish_u64(&words->registration, words->latest);
 }
 
 static void give_index(dfcclContext_t context, uint32_t index) {
-  df_publish_u64(&context->wait_words[index].registration, 0);
-  context->by_index[index] = NULL;
-  context->free_indices[context->n_free++] = index;
+  df_publish_u64(&context->registry.wait_words[index].registration, 0);
+  context->registry.by_index[index] = NULL;
+  context->registry.free_indices[context->registry.n_free++] = index;
 }
 
 static void free_record(df_coll *coll) {
@@ -156,7 +165,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   int has_flags = coll->shape.payload_offset & (DF_LINK_WORDS | DF_LINK_LINES);
   d->direct_min = settings->direct && !has_flags ? (uint64_t)settings->direct_min : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
-  d->reaches = context->reaches;
+  d->reaches = context->endpoint.reaches;
   DF_ASSERT(plan->n_primitives <= UINT16_MAX);
   DF_ASSERT(plan->pieces <= UINT16_MAX);
   d->n_primitives = (uint16_t)plan->n_primitives;
@@ -165,7 +174,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->n_blocks = (uint8_t)coll->shape.n_blocks;
   d->priority = coll->priority;
   d->divisor = (uint16_t)coll->n;
-  d->generation = ++context->generations[coll->index];
+  d->generation = ++context->registry.generations[coll->index];
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)coll->type;
   d->op = (uint8_t)(coll->op == dfcclAvg ? dfcclSum : coll->op);
@@ -239,7 +248,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
                      .split = choice->split,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
                                 coll->n > 1};
-  coll->plan = df_plan_acquire(context, &key);
+  coll->plan = df_plan_acquire(&context->plans, &key);
   if (coll->plan == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
   df_shape_limits limits = df_choice_limits(choice, context->shape_limits);
@@ -263,14 +272,14 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
   coll->index = take_index(context);
   result = make_descriptor(context, coll);
   if (result != dfcclSuccess) goto give_back_index;
-  if (!ck_hs_put(&context->colls, coll_hash(coll, 0), coll)) {
+  if (!ck_hs_put(&context->registry.colls, coll_hash(coll, 0), coll)) {
     result = df_fail(dfcclOutOfMemory, "no memory to enter collective %" PRIu64 " in the table",
                      coll->id);
     goto forget;
   }
   take_words(context, coll);
-  context->by_index[coll->index] = coll;
-  context->n_colls++;
+  context->registry.by_index[coll->index] = coll;
+  context->registry.n_colls++;
   coll->references = 1;
   if (coll->priority != 0) df_store_relaxed_u32(&context->device->by_priority, 1);
   return dfcclSuccess;
@@ -279,7 +288,7 @@ forget:
 give_back_index:
   give_index(context, coll->index);
 release_plan:
-  df_plan_release(context, coll->plan);
+  df_plan_release(&context->plans, coll->plan);
   return result;
 }
 
@@ -302,15 +311,15 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   if (result != dfcclSuccess) return result;
 
   pthread_mutex_lock(&context->lock);
-  if (context->broken != dfcclSuccess)
-    result = df_fail(context->broken, "%s", context->broken_sentence);
+  if (context->failure.broken != dfcclSuccess)
+    result = df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
   else if (df_find(context, registration->id) != NULL)
     result = df_fail(dfcclInvalidUsage, "collective %" PRIu64 " is registered already on rank %u",
                      registration->id, context->rank);
-  else if (context->n_colls >= context->capacity)
+  else if (context->registry.n_colls >= context->capacity)
     result =
         df_fail(dfcclInvalidUsage, "%u collectives are registered on rank %u; no more are possible",
-                context->n_colls, context->rank);
+                context->registry.n_colls, context->rank);
   else
     result = install(context, coll, &choice);
   if (result == dfcclSuccess) {
@@ -349,8 +358,8 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
   } else {
     df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = id, .a = coll->submitted};
     df_coll_send(context, coll, &message, NULL);
-    ck_hs_remove(&context->colls, coll_hash(coll, 0), coll);
-    context->latest = NULL; /* it was looked up just now */
+    ck_hs_remove(&context->registry.colls, coll_hash(coll, 0), coll);
+    context->registry.latest = NULL; /* it was looked up just now */
     if (*recent_of(context, id) == coll->index + 1) df_store_relaxed_u32(recent_of(context, id), 0);
     df_unlist(context, coll);
     df_match_unbind(context, coll);
@@ -368,8 +377,8 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   df_common_give(context, coll);
   context->ops->forget(context, coll);
   give_index(context, coll->index);
-  context->n_colls--;
-  df_plan_release(context, coll->plan);
+  context->registry.n_colls--;
+  df_plan_release(&context->plans, coll->plan);
   free_record(coll);
 }
 
@@ -380,17 +389,17 @@ void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *messa
 }
 
 void df_registry_free(dfcclContext_t context) {
-  if (context->by_index) {
-    for (uint32_t i = 0; i < context->n_indices; i++)
-      if (context->by_index[i]) {
-        context->ops->forget(context, context->by_index[i]);
-        df_plan_release(context, context->by_index[i]->plan);
-        free_record(context->by_index[i]);
+  if (context->registry.by_index) {
+    for (uint32_t i = 0; i < context->registry.n_indices; i++)
+      if (context->registry.by_index[i]) {
+        context->ops->forget(context, context->registry.by_index[i]);
+        df_plan_release(&context->plans, context->registry.by_index[i]->plan);
+        free_record(context->registry.by_index[i]);
       }
   }
-  if (context->colls.map) ck_hs_destroy(&context->colls);
-  free(context->by_index);
-  free(context->wait_words_memory);
-  free(context->generations);
-  free(context->free_indices);
+  if (context->registry.colls.map) ck_hs_destroy(&context->registry.colls);
+  free(context->registry.by_index);
+  free(context->registry.wait_words_memory);
+  free(context->registry.generations);
+  free(context->registry.free_indices);
 }

@@ -1,4 +1,5 @@
 #include "host/registry_check.h"
+#include "host/registry.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static dfcclResult_t check_options(dfcclContext_t context, const dfcclCollOption
 static int in_one_process(dfcclContext_t context, const dfcclCollOptions_t *options, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t rank = options && options->ranks ? (uint32_t)options->ranks[i] : i;
-    if (rank != context->rank && !context->peers[rank].local) return 0;
+    if (rank != context->rank && !context->control.peers[rank].local) return 0;
   }
   return 1;
 }

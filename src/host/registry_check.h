@@ -3,6 +3,7 @@
 #define DF_HOST_REGISTRY_CHECK_H
 
 #include "host/context.h"
+#include "host/registry.h"
 #include "tuning/choice.h"
 
 uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options);

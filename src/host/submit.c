@@ -10,6 +10,13 @@
 
 #include "base/clock.h"
 #include "host/context.h"
+#include "control/service.h"
+#include "host/failure.h"
+#include "host/link_setup.h"
+#include "host/memory.h"
+#include "host/record.h"
+#include "host/registry.h"
+#include "host/runs.h"
 
 /* ---- lists ---- */
 
@@ -28,7 +35,7 @@ static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, const d
     coll->backlog_head = 0;
   }
   coll->backlog[(coll->backlog_head + coll->backlog_length++) % coll->backlog_capacity] = *run;
-  context->backlog_length++;
+  context->runs.backlog_length++;
   return dfcclSuccess;
 }
 
@@ -36,7 +43,7 @@ df_run df_backlog_pop(dfcclContext_t context, df_coll *coll) {
   df_run run = coll->backlog[coll->backlog_head];
   coll->backlog_head = (coll->backlog_head + 1) % coll->backlog_capacity;
   coll->backlog_length--;
-  context->backlog_length--;
+  context->runs.backlog_length--;
   return run;
 }
 
@@ -44,26 +51,26 @@ void df_list(dfcclContext_t context, df_coll *coll) {
   if (coll->listed || coll->backlog_length == 0) return;
   coll->listed = 1;
   coll->next_listed = NULL;
-  *context->listed_last = coll;
-  context->listed_last = &coll->next_listed;
-  df_store_relaxed_u32(&context->has_listed, 1);
+  *context->runs.listed_last = coll;
+  context->runs.listed_last = &coll->next_listed;
+  df_store_relaxed_u32(&context->runs.has_listed, 1);
 }
 
 static df_coll *unlist_first(dfcclContext_t context) {
-  df_coll *coll = context->listed_first;
-  context->listed_first = coll->next_listed;
-  if (context->listed_first == NULL) context->listed_last = &context->listed_first;
+  df_coll *coll = context->runs.listed_first;
+  context->runs.listed_first = coll->next_listed;
+  if (context->runs.listed_first == NULL) context->runs.listed_last = &context->runs.listed_first;
   coll->listed = 0;
   return coll;
 }
 
 void df_unlist(dfcclContext_t context, df_coll *coll) {
   if (!coll->listed) return;
-  df_coll **at = &context->listed_first;
+  df_coll **at = &context->runs.listed_first;
   while (*at != coll) at = &(*at)->next_listed;
   *at = coll->next_listed;
-  if (*at == NULL) context->listed_last = at;
-  if (context->listed_first == NULL) df_store_relaxed_u32(&context->has_listed, 0);
+  if (*at == NULL) context->runs.listed_last = at;
+  if (context->runs.listed_first == NULL) df_store_relaxed_u32(&context->runs.has_listed, 0);
   coll->listed = 0;
 }
 
@@ -73,7 +80,8 @@ void df_unlist(dfcclContext_t context, df_coll *coll) {
  * another's completion. */
 static inline int has_room(const dfcclContext_t context, const df_coll *coll) {
   uint32_t in_device = df_runs_in_device(coll);
-  return in_device == 0 || (in_device < DF_RUNS_AHEAD && context->surplus < DF_RUNS_AHEAD_POOL);
+  return in_device == 0 ||
+         (in_device < DF_RUNS_AHEAD && context->runs.surplus < DF_RUNS_AHEAD_POOL);
 }
 
 /* The callback and the arguments of the next run are recorded before the daemon can see them. */
@@ -88,9 +96,9 @@ static inline void record_admission(df_coll *coll, const df_run *run) {
 }
 
 static inline void count_admission(dfcclContext_t context, df_coll *coll) {
-  if (df_runs_in_device(coll) > 0) context->surplus++;
+  if (df_runs_in_device(coll) > 0) context->runs.surplus++;
   coll->admitted++;
-  df_store_relaxed_u64(&context->sqes_submitted, context->sqes_submitted + 1);
+  df_store_relaxed_u64(&context->runs.sqes_submitted, context->runs.sqes_submitted + 1);
 }
 
 /* The recorded run goes to the daemon. Returns 0 when the SQ is full. */
@@ -139,9 +147,9 @@ void df_admit_listed(dfcclContext_t context) {
   uint32_t admitted = 0;
   df_coll *kept_first = NULL, **kept_last = &kept_first;
   int sq_full = 0;
-  while (context->listed_first) {
+  while (context->runs.listed_first) {
     df_coll *coll = unlist_first(context);
-    while (!sq_full && !context->held && coll->failed == dfcclSuccess && coll->ready &&
+    while (!sq_full && !context->runs.held && coll->failed == dfcclSuccess && coll->ready &&
            coll->backlog_length > 0 && has_room(context, coll)) {
       record_admission(coll, &coll->backlog[coll->backlog_head]);
       if (!push(context, coll)) {
@@ -164,17 +172,17 @@ void df_admit_listed(dfcclContext_t context) {
     }
   }
   if (kept_first) {
-    context->listed_first = kept_first;
-    context->listed_last = kept_last;
-  } else if (df_load_relaxed_u32(&context->has_listed)) {
-    df_store_relaxed_u32(&context->has_listed, 0);
+    context->runs.listed_first = kept_first;
+    context->runs.listed_last = kept_last;
+  } else if (df_load_relaxed_u32(&context->runs.has_listed)) {
+    df_store_relaxed_u32(&context->runs.has_listed, 0);
   }
   if (admitted > 0 || sq_full) context->ops->submitted(context, 0, 0);
 }
 
 void df_between_turns(void *host) {
   dfcclContext_t context = host;
-  if (DF_LIKELY(!df_load_relaxed_u32(&context->has_listed))) return;
+  if (DF_LIKELY(!df_load_relaxed_u32(&context->runs.has_listed))) return;
   pthread_mutex_lock(&context->lock); /* no try: this may be the last turn after the last fetch */
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);
@@ -208,8 +216,8 @@ static inline dfcclResult_t check_buffers(const df_coll *coll, const df_run *run
 
 static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll,
                                         df_operation operation, dfcclCollId_t id) {
-  if (context->broken != dfcclSuccess)
-    return df_fail(context->broken, "%s", context->broken_sentence);
+  if (context->failure.broken != dfcclSuccess)
+    return df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
   if (coll == NULL)
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
                    context->rank);
@@ -226,8 +234,9 @@ static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll,
 
 static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operation operation,
                                       dfcclCollId_t id) {
-  if (DF_LIKELY(context->broken == dfcclSuccess && coll != NULL && coll->operation == operation &&
-                coll->failed == dfcclSuccess && coll->submitted < coll->run_limit))
+  if (DF_LIKELY(context->failure.broken == dfcclSuccess && coll != NULL &&
+                coll->operation == operation && coll->failed == dfcclSuccess &&
+                coll->submitted < coll->run_limit))
     return dfcclSuccess;
   return refuse_run(context, coll, operation, id);
 }
@@ -242,12 +251,12 @@ typedef enum {
 /* [lock] The run waits in its collective's list. */
 static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll,
                                            const df_run *run) {
-  if (context->backlog_length >= (uint64_t)context->settings.backlog)
+  if (context->runs.backlog_length >= (uint64_t)context->settings.backlog)
     return df_fail(dfcclInvalidUsage,
                    "%" PRIu64
                    " requests wait on rank %u already (DFCCL_BACKLOG is %lld): run %" PRIu64
                    " of collective %" PRIu64 " was refused",
-                   context->backlog_length, context->rank, context->settings.backlog,
+                   context->runs.backlog_length, context->rank, context->settings.backlog,
                    coll->submitted, coll->id);
   return backlog_push(context, coll, run);
 }
@@ -267,8 +276,8 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
                                    df_aftermath *after) {
   dfcclResult_t result = df_reserve_callback(context);
   if (result != dfcclSuccess) return result;
-  int straight = coll->ready && coll->backlog_length == 0 && !context->held &&
-                 has_room(context, coll) && !context->has_listed;
+  int straight = coll->ready && coll->backlog_length == 0 && !context->runs.held &&
+                 has_room(context, coll) && !context->runs.has_listed;
   if (DF_LIKELY(straight)) {
     record_admission(coll, run);
     if (claim_first_turn(context, coll, run->callback != NULL))
@@ -279,7 +288,7 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
       straight = 0;
   }
   if (!straight && (result = keep_waiting(context, coll, run)) != dfcclSuccess) return result;
-  df_publish_u64(&context->runs_accepted, context->runs_accepted + 1);
+  df_publish_u64(&context->runs.accepted, context->runs.accepted + 1);
   uint64_t number = coll->submitted++;
   df_publish_u64(&coll->words->submitted, coll->submitted);
   if (context->recorder) df_record_run(context, coll, number);
@@ -296,7 +305,7 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
   dfcclResult_t result = check_run(context, coll, operation, id);
   if (DF_LIKELY(result == dfcclSuccess)) result = check_buffers(coll, run);
   if (DF_LIKELY(result == dfcclSuccess)) {
-    if (context->user_memory) {
+    if (context->endpoint.user_memory) {
       run->send_reach = df_memory_reach(context, run->send);
       run->recv_reach = df_memory_reach(context, run->recv);
     }
@@ -309,7 +318,7 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
     context->ops->submitted(context, 0, 1);
   if (run->submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
-    if (df_load_relaxed_u32(&context->service_idle)) df_service_wake(context);
+    if (df_load_relaxed_u32(&context->control.service_idle)) df_service_wake(context);
   }
   return result;
 }

@@ -8,6 +8,10 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "host/context.h"
+#include "host/failure.h"
+#include "host/record.h"
+#include "host/registry.h"
+#include "host/runs.h"
 
 enum { DF_VISIT_TURNS = 16 }; /* of a thread that drives, until it counts as a visitor */
 
@@ -30,7 +34,7 @@ static int is_settled(const df_condition *condition) {
 }
 
 static int is_decided(const df_condition *condition) {
-  return df_observe_u64(&condition->context->runs_taken) >= condition->target ||
+  return df_observe_u64(&condition->context->runs.taken) >= condition->target ||
          df_clock_ns() > condition->deadline_ns;
 }
 
@@ -41,27 +45,27 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
   uint64_t nap = context->ops->nap_ns; /* others execute some of the blocks */
   uint64_t most = condition->deadline_ns ? nap : DF_LONGEST_SLEEP_NS;
   uint64_t limit = context->ops->drive_holds_all(context, driver) ? most : nap;
-  df_system_add_u32(&context->sleeping_waiters, 1); /* before the bell's fence */
+  df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
   if (is_true(condition) || context->ops->drive_has_reason(context, driver) ||
       df_completion_is_due(context))
     df_bell_cancel(bell);
   else
     df_bell_sleep(bell, ticket, limit);
-  df_system_sub_u32(&context->sleeping_waiters, 1);
+  df_system_sub_u32(&context->runs.sleeping_waiters, 1);
 }
 
 /* The end of a call that waits: the context may be gone as soon as its visits are given back. */
 static dfcclResult_t leave(dfcclContext_t context, uint32_t visits, dfcclResult_t result) {
   df_remember(context, result);
-  if (visits > 0) df_system_sub_u32(&context->visitors, visits);
+  if (visits > 0) df_system_sub_u32(&context->runs.visitors, visits);
   return result;
 }
 
 void df_visit(dfcclContext_t context, df_driver *driver) {
   if (driver->visits) return;
   driver->visits = 1;
-  df_system_add_u32(&context->visitors, 1);
+  df_system_add_u32(&context->runs.visitors, 1);
 }
 
 /* What the daemon has to do next may well be what is waited for. Returns whether it was done and
@@ -110,7 +114,7 @@ static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condi
   }
   ops->drive_end(context, &driver);
   if (df_completion_is_due(context)) df_ring_poller(context); /* which may have left it to us */
-  if (df_load_relaxed_u32(&context->sleeping_waiters)) df_bell_ring(context->work_bell);
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_ring(context->work_bell);
   return driver.visits;
 }
 
@@ -125,12 +129,14 @@ static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
                                  const df_condition *condition) {
   dfcclResult_t status = dfcclSuccess;
   pthread_mutex_lock(&context->lock);
-  df_wait_words *words = &context->wait_words[condition->words - context->wait_words];
+  df_wait_words *words =
+      &context->registry.wait_words[condition->words - context->registry.wait_words];
   if (words->latest == condition->registration) {
     const df_coll *coll = words->registration ? df_find(context, id) : NULL;
     status = (dfcclResult_t)words->status;
     df_store_relaxed_u32(&words->status, dfcclSuccess);
-    if (status != dfcclSuccess) df_fail(status, "%s", coll ? coll->sentence : context->sentence);
+    if (status != dfcclSuccess)
+      df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
   }
   pthread_mutex_unlock(&context->lock);
   return status;
@@ -171,8 +177,8 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
   uint32_t visits = 0;
   pthread_mutex_lock(&context->lock);
   /* One by one: what is submitted meanwhile may complete before what we wait for. */
-  for (uint32_t i = 0; i < context->n_indices; i++) {
-    df_coll *coll = context->by_index[i];
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = context->registry.by_index[i];
     if (coll == NULL || coll->words->completed == coll->submitted) continue;
     df_condition condition = {.context = context,
                               .words = coll->words,
@@ -184,9 +190,9 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
     pthread_mutex_lock(&context->lock);
     df_coll_unreference(context, coll);
   }
-  dfcclResult_t status = context->wait_all_status;
-  context->wait_all_status = dfcclSuccess;
-  if (status != dfcclSuccess) df_fail(status, "%s", context->sentence);
+  dfcclResult_t status = context->runs.wait_all_status;
+  context->runs.wait_all_status = dfcclSuccess;
+  if (status != dfcclSuccess) df_fail(status, "%s", context->failure.sentence);
   pthread_mutex_unlock(&context->lock);
   return leave(context, visits, status);
 }
@@ -195,12 +201,12 @@ void df_wait_settled(dfcclContext_t context) {
   uint32_t visits = drive_until(is_settled, &(df_condition){.context = context}, 1);
   leave(context, visits, dfcclSuccess);
   /* What they waited for is true. */
-  while (df_observe_u32(&context->visitors) != 0) df_cpu_yield();
+  while (df_observe_u32(&context->runs.visitors) != 0) df_cpu_yield();
 }
 
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
   df_condition condition = {.context = context,
-                            .target = df_observe_u64(&context->runs_accepted),
+                            .target = df_observe_u64(&context->runs.accepted),
                             .deadline_ns = df_clock_ns() + most_ns};
   leave(context, drive_until(is_decided, &condition, 0), dfcclSuccess);
 }
@@ -210,14 +216,14 @@ void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
 dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   if (df_in_callback()) return refuse_in_callback(context, "dfcclDeviceSynchronize");
   uint32_t holds = (uint32_t)context->ops->holds_while_synchronizing;
-  df_system_add_u32(&context->visitors, 1);
+  df_system_add_u32(&context->runs.visitors, 1);
   pthread_mutex_lock(&context->lock);
-  context->held += holds; /* what is submitted from here on waits on the host */
+  context->runs.held += holds; /* what is submitted from here on waits on the host */
   if (context->recorder) df_record_sync(context);
   pthread_mutex_unlock(&context->lock);
   dfcclResult_t result = context->ops->synchronize(context);
   pthread_mutex_lock(&context->lock);
-  context->held -= holds;
+  context->runs.held -= holds;
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);
   /* Work that the daemon left behind is taken up again. */

@@ -16,6 +16,9 @@
 #include <unistd.h>
 
 #include "host/context.h"
+#include "control/service.h"
+#include "host/match.h"
+#include "host/registry.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -15,6 +15,10 @@
 #include <unistd.h>
 
 #include "host/context.h"
+#include "control/peers.h"
+#include "control/service.h"
+#include "host/match.h"
+#include "host/registry.h"
 #include "support/harness.h"
 
 enum { RANKS = 3, DEAD = 2, COUNT = 100, ALL = 5, PAIR = 6 };
@@ -68,14 +72,14 @@ static scene make_scene(int timeout_ms) {
 
 static int peer_socket(dfcclContext_t ctx, int peer) {
   pthread_mutex_lock(&ctx->lock);
-  int socket = ctx->peers[peer].socket;
+  int socket = ctx->control.peers[peer].socket;
   pthread_mutex_unlock(&ctx->lock);
   return socket;
 }
 
 static df_peer_state state_of_peer(dfcclContext_t ctx, int peer) {
   pthread_mutex_lock(&ctx->lock);
-  df_peer_state state = ctx->peers[peer].state;
+  df_peer_state state = ctx->control.peers[peer].state;
   pthread_mutex_unlock(&ctx->lock);
   return state;
 }

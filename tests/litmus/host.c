@@ -7,6 +7,8 @@
 #include "host/completion.c"
 #include "host/registry.c"
 #include "host/wait.c"
+#include "host/registry.h"
+#include "host/runs.h"
 
 typedef struct host_state {
   struct dfcclContext context;
@@ -54,12 +56,12 @@ static void host_prepare(void *state) {
   context->ops = &s->ops;
   context->device = &s->device;
   context->work_bell = &s->work_bell;
-  context->wait_words = &s->words;
-  context->by_index = &s->by_index;
-  context->free_indices = &s->free_index;
-  context->n_indices = 1;
-  context->listed_last = &context->listed_first;
-  context->callbacks = (df_callback_queue){.entries = s->callbacks, .capacity = 4};
+  context->registry.wait_words = &s->words;
+  context->registry.by_index = &s->by_index;
+  context->registry.free_indices = &s->free_index;
+  context->registry.n_indices = 1;
+  context->runs.listed_last = &context->runs.listed_first;
+  context->runs.callbacks = (df_callback_queue){.entries = s->callbacks, .capacity = 4};
   s->coll = (df_coll){.id = 1, .references = 100, .run_limit = UINT64_MAX};
   s->by_index = &s->coll;
   take_words(context, &s->coll);
@@ -67,8 +69,8 @@ static void host_prepare(void *state) {
 
 /* So many runs with callbacks: accepted, and given to the daemon. */
 static void accept_runs(host_state *s, uint32_t n, dfcclCallback_t callback) {
-  s->context.runs_accepted = s->coll.submitted = s->coll.admitted = n;
-  s->context.surplus = n - 1;
+  s->context.runs.accepted = s->coll.submitted = s->coll.admitted = n;
+  s->context.runs.surplus = n - 1;
   for (uint32_t i = 0; i < n; i++)
     s->coll.in_device[i] = (df_run){.callback = callback, .argument = s};
 }
@@ -88,11 +90,11 @@ static litmus_outcome host_judge(const void *state) {
 static void chain_prepare(void *state) {
   host_state *s = state;
   host_prepare(state);
-  s->context.runs_accepted = 1;
+  s->context.runs.accepted = 1;
 }
 static void chain_callback(void *state) {
   host_state *s = state;
-  df_publish_u64(&s->context.runs_accepted, 2); /* as submit() of submit.c */
+  df_publish_u64(&s->context.runs.accepted, 2); /* as submit() of submit.c */
   pthread_mutex_lock(&s->context.lock);
   finish(&s->context, &s->coll);
   pthread_mutex_unlock(&s->context.lock);
@@ -152,7 +154,7 @@ static void recent_prepare(void *state) {
   host_state *s = state;
   tenant_prepare(state);
   s->again = (df_coll){.id = 1, .index = 1, .words = &s->other_words};
-  s->context.latest = &s->again;
+  s->context.registry.latest = &s->again;
   df_store_relaxed_u32(recent_of(&s->context, 1), 1);
 }
 static void recent_find(void *state) {
@@ -176,7 +178,7 @@ static void note_callback(dfcclCollId_t id, dfcclResult_t status, void *argument
   df_store_relaxed_u64(&s->inside, 0);
 }
 static void queue_callback(host_state *s) {
-  df_callback_queue *queue = &s->context.callbacks;
+  df_callback_queue *queue = &s->context.runs.callbacks;
   s->coll.taken++;
   s->coll.retired++;
   s->callbacks[queue->tail++] =
@@ -204,12 +206,12 @@ static litmus_outcome completer_judge(const void *state) {
 
 static void poll_once(dfcclContext_t context) { /* poller() of completion.c, about to sleep */
   df_complete(context, NULL);
-  uint32_t ticket = df_bell_prepare(&context->poller_bell);
+  uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
   uint32_t finished = reap(context);
   if (finished > 0 || df_completion_is_due(context))
-    df_bell_cancel(&context->poller_bell);
+    df_bell_cancel(&context->runs.poller_bell);
   else
-    df_bell_sleep(&context->poller_bell, ticket, UINT64_MAX);
+    df_bell_sleep(&context->runs.poller_bell, ticket, UINT64_MAX);
 }
 static void poll(void *state) {
   host_state *s = state;
@@ -234,9 +236,10 @@ static void left_wait(void *state) { /* drive_until() of wait.c, about to return
 }
 static litmus_outcome callbacks_judge(const void *state) {
   const host_state *s = state;
-  const df_callback_queue *queue = &s->context.callbacks;
+  const df_callback_queue *queue = &s->context.runs.callbacks;
   int due = queue->head != queue->tail || df_cq_has_entry(&s->device.cq);
-  if (due && litmus_sleeps_for_ever(&s->sleep, &s->context.poller_bell)) return LITMUS_FORBIDDEN;
+  if (due && litmus_sleeps_for_ever(&s->sleep, &s->context.runs.poller_bell))
+    return LITMUS_FORBIDDEN;
   return s->sleep.sleeps ? LITMUS_NOTHING : LITMUS_SEEN;
 }
 

@@ -3,6 +3,9 @@
 #include "primitives/step.h"
 
 #include "host/memory.c"
+#include "control/service.h"
+#include "host/memory.h"
+#include "host/registry.h"
 
 typedef struct link_state {
   df_link sender, receiver;
@@ -185,7 +188,7 @@ static void reach_prepare(void *state) {
       .id = REACH_SEGMENT, .base = (void *)(uintptr_t)REACH_OWNED_AT, .bytes = WINDOW_BYTES};
   s->reach[0] = DF_OUT_OF_REACH;
   s->memory = (df_user_memory){.segment = &s->segment, .reach = s->reach};
-  s->context.user_memory = &s->memory;
+  s->context.endpoint.user_memory = &s->memory;
   s->cursor.send_reach = 1;
   s->reaches[1] = s->reach;
   s->descriptor = (df_descriptor){.element_bytes = 4, .reaches = s->reaches};

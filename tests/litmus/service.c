@@ -7,6 +7,8 @@
 static void note_wake(dfcclContext_t context);
 #define df_service_wake note_wake
 #include "host/submit.c"
+#include "control/service.h"
+#include "host/runs.h"
 #undef df_service_wake
 
 typedef struct service_state {
@@ -47,9 +49,9 @@ static void deadline_prepare(void *state) {
   pthread_mutex_init(&context->lock, NULL);
   context->ops = &s->ops;
   context->device = &s->device;
-  context->latest = &s->coll;
-  context->listed_last = &context->listed_first;
-  context->callbacks = (df_callback_queue){.entries = s->callbacks, .capacity = 1};
+  context->registry.latest = &s->coll;
+  context->runs.listed_last = &context->runs.listed_first;
+  context->runs.callbacks = (df_callback_queue){.entries = s->callbacks, .capacity = 1};
   context->settings.timeout_ms = 1000;
 }
 static void deadline_submit(void *state) {

@@ -1,6 +1,7 @@
 /* The application: its threads submit the runs of a schedule in any order, and wait in several
  * ways. */
 #include "world.h"
+#include "host/runs.h"
 
 static void app_submit(app_run *run);
 

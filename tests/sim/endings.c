@@ -10,6 +10,9 @@
 #include <stdlib.h>
 
 #include "endings.h"
+#include "host/failure.h"
+#include "host/registry.h"
+#include "host/runs.h"
 endings *sim_endings_now;
 int32_t *sim_between_send[MAX_RANKS][MAX_COLLS], *sim_between_recv[MAX_RANKS][MAX_COLLS];
 

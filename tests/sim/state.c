@@ -67,12 +67,12 @@ static void print_block(const df_device *device, const df_block *block, uint32_t
 
 void sim_state_print(const struct dfcclContext *context) {
   printf("rank %u: accepted %llu, completed %llu, waiting on the host %llu, held %u\n",
-         context->rank, (unsigned long long)context->runs_accepted,
-         (unsigned long long)context->runs_completed, (unsigned long long)context->backlog_length,
-         context->held);
+         context->rank, (unsigned long long)context->runs.accepted,
+         (unsigned long long)context->runs.completed,
+         (unsigned long long)context->runs.backlog_length, context->runs.held);
   if (context->device == NULL) return;
   print_submission_queue(&context->device->sq);
   print_completion_queue(&context->device->cq);
   for (uint32_t b = 0; b < context->device->n_blocks; b++)
-    print_block(context->device, &context->blocks[b], context->n_indices);
+    print_block(context->device, &context->blocks[b], context->registry.n_indices);
 }

@@ -8,6 +8,9 @@
 
 #include "prelude_declarations.h"
 #include "world.h"
+#include "host/memory.h"
+#include "host/registry.h"
+#include "host/runs.h"
 
 app *sim_app;
 int sim_world_stands;

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "control/service.h"
+#include "host/registry.h"
 
 enum { COLL = 7, COUNT = 1 << 16, COMMONS = 1, RINGS = 1 };
 
@@ -150,9 +152,9 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
       CHECK(take(&r, rank, number) != 0, "run %d", (int)number);
     OK(dfcclWait(s.context, COLL));
   }
-  CHECK(s.context->commons.used_bytes != 0, "they are taken");
+  CHECK(s.context->endpoint.commons.used_bytes != 0, "they are taken");
   OK(dfcclDeregister(s.context, COLL));
-  CHECK(s.context->commons.used_bytes == 0, "they have gone back");
+  CHECK(s.context->endpoint.commons.used_bytes == 0, "they have gone back");
   stage_close(&s);
 }
 

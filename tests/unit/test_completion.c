@@ -7,6 +7,9 @@
 #include <stdlib.h>
 
 #include "host/context.h"
+#include "host/failure.h"
+#include "host/registry.h"
+#include "host/runs.h"
 #include "two_ranks.h"
 
 enum { RANKS = 2, COLL = 7, COUNT = 4, CQES = 3, MOST_RUNS = 6 };
@@ -89,12 +92,13 @@ static void tell_late(dfcclCallback_t callback, uint32_t later) {
   pthread_mutex_lock(&ctx->lock);
   give_up(&j);
   pthread_mutex_unlock(&ctx->lock);
-  while (df_load_relaxed_u64(&ctx->cqes_seen) < 1 + in_device) { /* the first run's, and these */
+  while (df_load_relaxed_u64(&ctx->runs.cqes_seen) <
+         1 + in_device) { /* the first run's, and these */
     drive(&j);
     df_reap_and_ring(ctx); /* or the poller does */
   }
   df_sleep_ms(10); /* the poller has heard that the collective failed, and sleeps again */
-  EVENTUALLY(df_load_relaxed_u32(&ctx->poller_bell.sleepers) == 1);
+  EVENTUALLY(df_load_relaxed_u32(&ctx->runs.poller_bell.sleepers) == 1);
   CHECK(df_observe_u32(&j.ended) == 0, "a run was told before an earlier one");
   if (!df_complete_untold(ctx, collective, &bells)) df_ring_poller(ctx);
   expect_statuses(&j, later + (callback != NULL), callback != NULL);
@@ -119,11 +123,11 @@ DF_TEST(completion, a_last_turn_wakes_who_waits, 30) {
   run(&j, 1, NULL);
   let_go(&j);
   EVENTUALLY(ctx->ops->last_turn(ctx, &collective, &bells));
-  df_system_add_u32(&ctx->sleeping_waiters, 1);
+  df_system_add_u32(&ctx->runs.sleeping_waiters, 1);
   uint32_t before = df_load_relaxed_u32(&ctx->work_bell->sequence);
   CHECK(df_complete_untold(ctx, collective, &bells), "something is left to do");
   CHECK(df_load_relaxed_u32(&ctx->work_bell->sequence) != before, "nobody rang");
-  df_system_sub_u32(&ctx->sleeping_waiters, 1);
+  df_system_sub_u32(&ctx->runs.sleeping_waiters, 1);
   OK(dfcclWait(ctx, COLL));
   free_job(&j);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "stage.h"
+#include "host/registry.h"
 
 enum { COLL = 1, STREAM_MIN = 4 << 20, SHORT = 64, LARGE = 1 << 20 };
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "host/context.h"
+#include "host/registry.h"
 #include "two_ranks.h"
 
 enum { LARGE = 1 << 20 };

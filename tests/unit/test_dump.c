@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "host/dump.h"
 
 static int has_pending_pipe_signal(void) {
   sigset_t pending;

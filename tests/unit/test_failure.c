@@ -22,6 +22,8 @@
 
 #include "stage.h"
 #include "two_ranks.h"
+#include "host/failure.h"
+#include "host/registry.h"
 
 enum { RANKS = STAGE_RANKS, COLL = 7, COUNT = STAGE_COUNT };
 
@@ -195,8 +197,8 @@ DF_TEST(failure, who_has_left_takes_no_memory, 30) {
     OK(stage_register_of_two(&s, id));
     OK(dfcclDeregister(s.context, id));
   }
-  CHECK(ck_hs_count(&s.context->remotes) == 0, "%lu records are kept",
-        (unsigned long)ck_hs_count(&s.context->remotes));
+  CHECK(ck_hs_count(&s.context->registry.remotes) == 0, "%lu records are kept",
+        (unsigned long)ck_hs_count(&s.context->registry.remotes));
   stage_close(&s);
 }
 
@@ -266,14 +268,14 @@ static void deregister_and_stay(dfcclCollId_t coll, dfcclResult_t status, void *
 
 static int has_heard(dfcclContext_t context, uint32_t peer) {
   pthread_mutex_lock(&context->lock);
-  int broken = context->peers[peer].broken;
+  int broken = context->control.peers[peer].broken;
   pthread_mutex_unlock(&context->lock);
   return broken;
 }
 
 static df_peer_state state_of(dfcclContext_t context, uint32_t peer) {
   pthread_mutex_lock(&context->lock);
-  df_peer_state state = context->peers[peer].state;
+  df_peer_state state = context->control.peers[peer].state;
   pthread_mutex_unlock(&context->lock);
   return state;
 }
@@ -285,7 +287,7 @@ DF_TEST(failure, who_had_no_memory_for_a_message_is_given_up, 30) {
   for (int r = 0; r < 2; r++)
     OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));
   OK(dfcclRunAllReduce(ctxs[1], COLL, send, recv, NULL, NULL));
-  df_world_mute(ctxs[0]->world, 0);
+  df_world_mute(ctxs[0]->control.world, 0);
   RESULT(dfcclWait(ctxs[1], COLL), dfcclRemoteError);
   CHECK(state_of(ctxs[1], 0) == DF_PEER_GIVEN_UP, "it is not given up");
   two_ranks_close(ctxs);

@@ -12,6 +12,7 @@
 
 #include "stage.h"
 #include "two_ranks.h"
+#include "host/registry.h"
 
 enum { SHORT = 1, LARGE = 2, OTHER = 3, ROOT = 0, COUNT = 1 << 20, POPULATE = 23, LINKS = 1 };
 
@@ -113,7 +114,7 @@ DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
   open_two(ctxs);
   run_short(ctxs);
   pthread_mutex_lock(&ctxs[0]->lock);
-  uint64_t used = ctxs[0]->arena.used_bytes;
+  uint64_t used = ctxs[0]->endpoint.arena.used_bytes;
   pthread_mutex_unlock(&ctxs[0]->lock);
   atomic_store(&is_closed, true);
   run_large(ctxs);
@@ -127,7 +128,7 @@ DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
   do { /* the range goes back once the thread that had it has the lock */
     df_nap();
     pthread_mutex_lock(&ctxs[0]->lock);
-    now = ctxs[0]->arena.used_bytes;
+    now = ctxs[0]->endpoint.arena.used_bytes;
     pthread_mutex_unlock(&ctxs[0]->lock);
   } while (now != used);
   two_ranks_close(ctxs);

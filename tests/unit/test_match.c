@@ -56,7 +56,7 @@ static unsigned long records(const df_stage *s) {
   pthread_mutex_lock(&s->context->lock);
   ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
   void *entry;
-  while (ck_hs_next(&s->context->remotes, &iterator, &entry))
+  while (ck_hs_next(&s->context->registry.remotes, &iterator, &entry))
     for (const df_remote *remote = entry; remote; remote = remote->next) n++;
   pthread_mutex_unlock(&s->context->lock);
   return n;

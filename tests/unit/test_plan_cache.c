@@ -23,17 +23,18 @@ DF_TEST(plan_cache, what_differs_in_anything_is_another_plan, 30) {
   df_plan *plans[KEYS];
   CHECK(context != NULL, "no memory");
   for (int i = 0; i < KEYS; i++) {
-    plans[i] = df_plan_acquire(context, &keys[i]);
+    plans[i] = df_plan_acquire(&context->plans, &keys[i]);
     CHECK(plans[i] != NULL, "no plan %d", i);
     for (int k = 0; k < i; k++) CHECK(plans[k] != plans[i], "%d and %d share a plan", k, i);
   }
   for (int i = 0; i < KEYS; i++) /* in whatever order they were made */
-    CHECK(df_plan_acquire(context, &keys[i]) == plans[i], "%d does not share its plan", i);
-  for (int i = 0; i < KEYS; i++) df_plan_release(context, plans[i]);
+    CHECK(df_plan_acquire(&context->plans, &keys[i]) == plans[i], "%d does not share its plan", i);
+  for (int i = 0; i < KEYS; i++) df_plan_release(&context->plans, plans[i]);
   for (int i = 0; i < KEYS; i++) /* each is there still */
-    CHECK(df_plan_acquire(context, &keys[i]) == plans[i], "%d has gone before its collective", i);
-  for (int i = 0; i < KEYS; i++) df_plan_release(context, plans[i]);
-  for (int i = 0; i < KEYS; i++) df_plan_release(context, plans[i]);
-  CHECK(context->plans == NULL, "a plan is left");
+    CHECK(df_plan_acquire(&context->plans, &keys[i]) == plans[i],
+          "%d has gone before its collective", i);
+  for (int i = 0; i < KEYS; i++) df_plan_release(&context->plans, plans[i]);
+  for (int i = 0; i < KEYS; i++) df_plan_release(&context->plans, plans[i]);
+  CHECK(context->plans.entries == NULL, "a plan is left");
   free(context);
 }

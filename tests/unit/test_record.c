@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "host/context.h"
+#include "host/record.h"
 #include "support/harness.h"
 
 typedef struct recording {

@@ -1,6 +1,6 @@
 /*
- * Promises of src/transports/ipc/unmap.c, seen from a rank whose peers are played by this test. Its device is
- * the CPU's, but its memory must be unmapped by peers before it goes back, as a GPU's:
+ * Promises of src/transports/ipc/unmap.c, seen from a rank whose peers are played by this test. Its
+ * device is the CPU's, but its memory must be unmapped by peers before it goes back, as a GPU's:
  *   - What a peer has mapped is given back when the peer says that it has unmapped it, not before.
  *   - A peer that died has nothing mapped any more.
  *   - A peer that this rank cuts off may live: it keeps what it has mapped, for ever.
@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "control/peers.h"
+#include "host/registry.h"
 
 enum { BYTES = 1 << 16 };
 
@@ -87,7 +89,7 @@ static void let_it_look(const df_stage *s) {
 
 static int is_connected(const df_stage *s, uint32_t peer) {
   pthread_mutex_lock(&s->context->lock);
-  int connected = s->context->peers[peer].socket >= 0;
+  int connected = s->context->control.peers[peer].socket >= 0;
   pthread_mutex_unlock(&s->context->lock);
   return connected;
 }
@@ -96,7 +98,7 @@ static int is_connected(const df_stage *s, uint32_t peer) {
 static uint64_t free_what_is_mapped(const df_stage *s) {
   void *memory;
   OK(dfcclMemAlloc(s->context, &memory, BYTES));
-  uint64_t id = s->context->user_memory->segment->id;
+  uint64_t id = s->context->endpoint.user_memory->segment->id;
   for (int peer = 1; peer < STAGE_RANKS; peer++)
     CHECK(stage_hears(s, peer, DF_MESSAGE_SEGMENT, id), "rank %d was not offered it", peer);
   OK(dfcclMemFree(s->context, memory));

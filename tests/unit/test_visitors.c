@@ -29,7 +29,7 @@ static void run(job *j, int rank, dfcclCallback_t callback, void *argument) {
   OK(dfcclRunAllReduce(j->ctxs[rank], 1, j->send, j->recv[rank], callback, argument));
 }
 
-static uint32_t visitors(job *j) { return df_observe_u32(&j->ctxs[0]->visitors); }
+static uint32_t visitors(job *j) { return df_observe_u32(&j->ctxs[0]->runs.visitors); }
 
 static void *wait_for_one(void *ctx) {
   OK(dfcclWait(ctx, 1));
@@ -95,11 +95,11 @@ DF_TEST(visitors, destroy_lets_them_leave, 30) {
   job j;
   pthread_t destroyer;
   make(&j);
-  df_system_add_u32(&j.ctxs[0]->visitors, 1);
+  df_system_add_u32(&j.ctxs[0]->runs.visitors, 1);
   pthread_create(&destroyer, NULL, destroy_and_look, j.ctxs[0]);
   usleep(50 * 1000);
   df_publish_u32(&has_left, 1);
-  df_system_sub_u32(&j.ctxs[0]->visitors, 1);
+  df_system_sub_u32(&j.ctxs[0]->runs.visitors, 1);
   pthread_join(destroyer, NULL);
   two_ranks_destroy(j.ctxs[1]);
 }

@@ -9,6 +9,8 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "host/context.h"
+#include "host/registry.h"
+#include "host/runs.h"
 
 typedef struct df_cpu_state {
   DF_ALIGNED(64) df_executor executor;
@@ -29,7 +31,7 @@ static void lay_out(dfcclContext_t context, df_layout *layout) {
   df_cq_ring *rings = df_lay(layout, n_rings * sizeof *rings);
   df_descriptor **descriptors = df_lay(layout, DF_MAX_COLLECTIVES * sizeof *descriptors);
   df_block *blocks = df_lay(layout, n_blocks * sizeof *blocks);
-  context->reaches = df_lay(layout, DF_MAX_REACHES * sizeof *context->reaches);
+  context->endpoint.reaches = df_lay(layout, DF_MAX_REACHES * sizeof *context->endpoint.reaches);
   if (layout->base) {
     *device = (df_device){
         .descriptors = descriptors, .n_blocks = n_blocks, .tunables = df_settings_tunables(s)};
@@ -94,7 +96,7 @@ static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   dfcclContext_t context = host;
   pthread_mutex_lock(&context->lock);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    const df_bell *bell = r == context->rank ? context->work_bell : context->peers[r].bell;
+    const df_bell *bell = r == context->rank ? context->work_bell : context->control.peers[r].bell;
     uint32_t cpu = bell ? df_load_relaxed_u32(&bell->cpu) : 0;
     if (cpu != 0) ranks[(cpu - 1) % DF_CORES_SEEN]++;
   }
@@ -260,7 +262,9 @@ static dfcclResult_t clear(dfcclContext_t context, const df_coll *coll, uint8_t 
   return dfcclSuccess;
 }
 
-static int lends_to(dfcclContext_t context, uint32_t peer) { return context->peers[peer].local; }
+static int lends_to(dfcclContext_t context, uint32_t peer) {
+  return context->control.peers[peer].local;
+}
 
 static dfcclResult_t create_memory(dfcclContext_t context, df_segment **segment, uint64_t id,
                                    size_t bytes) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "devices/cuda/state.h"
+#include "host/link_setup.h"
 
 /* What the host keeps: the arrays as they will be uploaded, and where they go. */
 typedef struct df_cuda_part {
@@ -66,7 +67,7 @@ no_memory:
 
 void df_cuda_forget(dfcclContext_t context, df_coll *coll) {
   df_cuda_part *part = coll->device_part;
-  if (part->range.segment) df_arena_give(&context->arena, &part->range);
+  if (part->range.segment) df_arena_give(&context->endpoint.arena, &part->range);
   free(part->image);
   free(part);
   free(coll->descriptor);

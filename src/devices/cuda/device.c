@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "devices/cuda/state.h"
+#include "host/runs.h"
 
 /* ---- mapped memory ---- */
 
@@ -49,7 +50,7 @@ static void lay_out_mapped(dfcclContext_t context, df_layout *layout) {
     blocks[b].cache.mask = (uint32_t)s->context_slots - 1;
   }
   context->device = device;
-  context->reaches = state->reaches;
+  context->endpoint.reaches = state->reaches;
 }
 
 /* ---- device memory ---- */
@@ -153,7 +154,7 @@ static dfcclResult_t create_for_arena(void *owner, df_segment **segment, uint64_
 
 static dfcclResult_t make_arena(dfcclContext_t context) {
   df_range range;
-  df_arena *arena = &context->arena;
+  df_arena *arena = &context->endpoint.arena;
   arena->create = create_for_arena;
   arena->owner = context;
   arena->segment_bytes = (uint64_t)context->settings.cuda_arena_mb << 20;
@@ -256,7 +257,7 @@ static void drive_release(dfcclContext_t context, df_driver *driver) {
 /* Any buffer, the application's included: only on the same GPU. */
 static int lends_to(dfcclContext_t context, uint32_t peer) {
   df_cuda_state *state = df_cuda_state_of(context);
-  return context->peers[peer].local && state->peer_devices[peer] == state->facts.ordinal;
+  return context->control.peers[peer].local && state->peer_devices[peer] == state->facts.ordinal;
 }
 
 static int lends_memory_to(dfcclContext_t context, uint32_t peer) {

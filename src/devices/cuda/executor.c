@@ -16,6 +16,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "devices/cuda/state.h"
+#include "host/failure.h"
+#include "host/registry.h"
+#include "host/runs.h"
 
 enum {
   DF_CUDA_WATCH_SPINS = 500,   /* looks before the launcher naps between them */
@@ -31,8 +34,9 @@ enum {
 
 /* Runs that the daemon has been given and has not completed. */
 static uint64_t runs_in_device(dfcclContext_t context) {
-  uint64_t seen = df_load_relaxed_u64(&context->cqes_seen); /* first: never more than submitted */
-  return df_load_relaxed_u64(&context->sqes_submitted) - seen;
+  uint64_t seen =
+      df_load_relaxed_u64(&context->runs.cqes_seen); /* first: never more than submitted */
+  return df_load_relaxed_u64(&context->runs.sqes_submitted) - seen;
 }
 
 static int is_running(dfcclContext_t context, df_cuda_state *state) {
@@ -43,7 +47,7 @@ static int is_running(dfcclContext_t context, df_cuda_state *state) {
 
 /* A block of the next launch has entries of the SQ before it. */
 static int has_unread(dfcclContext_t context, df_cuda_state *state) {
-  uint64_t pushed = df_load_relaxed_u64(&context->sqes_submitted);
+  uint64_t pushed = df_load_relaxed_u64(&context->runs.sqes_submitted);
   uint32_t grid = df_load_relaxed_u32(&state->grid);
   for (uint32_t b = 0; b < grid; b++)
     if (df_load_relaxed_u64(&context->blocks[b].read_index) != pushed) return 1;
@@ -71,10 +75,11 @@ static void lose(dfcclContext_t context, df_cuda_state *state, const char *why) 
   df_reap_and_ring(context); /* what it has completed: its CQEs count for nothing afterwards */
   pthread_mutex_lock(&context->lock);
   df_break(context, dfcclUnhandledCudaError, sentence);
-  df_store_relaxed_u32(&context->device_lost, 1);
-  for (uint32_t i = 0; i < context->n_indices; i++)
+  df_store_relaxed_u32(&context->runs.device_lost, 1);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
     if (df_registered(context, i))
-      df_fail_collective(context, context->by_index[i], dfcclUnhandledCudaError, 1, sentence);
+      df_fail_collective(context, context->registry.by_index[i], dfcclUnhandledCudaError, 1,
+                         sentence);
   pthread_mutex_unlock(&context->lock);
   df_reap_and_ring(context);
 }

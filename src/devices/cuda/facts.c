@@ -109,7 +109,7 @@ static dfcclResult_t join(dfcclContext_t context, uint32_t rank, int theirs) {
                    "rank %u uses CUDA device %d and rank %u device %d, which cannot access each "
                    "other's memory; there is no transport between them yet",
                    context->rank, mine, rank, theirs);
-  if (context->peers[rank].local) { /* else opening a handle of its memory does it */
+  if (context->control.peers[rank].local) { /* else opening a handle of its memory does it */
     error = cudaDeviceEnablePeerAccess(theirs, 0);
     if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
       return df_cuda_fail(error, "enabling peer access between GPUs");
@@ -137,7 +137,8 @@ dfcclResult_t df_cuda_find_peers(dfcclContext_t context) {
   }
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     df_device_card card = df_context_peer_card(context, r);
-    int theirs = context->peers[r].local ? card.ordinal : find_device(&card, ordinals, uuids, n);
+    int theirs =
+        context->control.peers[r].local ? card.ordinal : find_device(&card, ordinals, uuids, n);
     dfcclResult_t result = join(context, r, theirs);
     if (result != dfcclSuccess) return result;
   }

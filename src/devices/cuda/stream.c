@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "devices/cuda/state.h"
+#include "host/registry.h"
 
 void df_cuda_find_stream_operations(df_cuda_state *state) {
   typedef CUresult (*attribute_function)(int *, CUdevice_attribute, CUdevice);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "devices/cuda/state.h"
+#include "host/registry.h"
 
 enum { DF_CUDA_CLOCK_ROUNDS = 32 };
 #define DF_CUDA_CLOCK_PATIENCE_NS ((uint64_t)10 * 1000 * 1000 * 1000)

@@ -15,6 +15,10 @@
 
 #include "base/log.h"
 #include "host/context.h"
+#include "control/peers.h"
+#include "host/memory.h"
+#include "host/runs.h"
+#include "transports/ipc/unmap.h"
 
 enum { DF_UNMAP_WAIT_MS = 2000 };
 
@@ -22,8 +26,8 @@ enum { DF_UNMAP_WAIT_MS = 2000 };
 
 /* [lock] No run of a collective with that member is in the daemon. */
 static int is_quiet(dfcclContext_t context, uint32_t member) {
-  for (uint32_t i = 0; i < context->n_indices; i++) {
-    const df_coll *coll = context->by_index[i];
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = context->registry.by_index[i];
     if (coll == NULL || df_runs_in_device(coll) == 0) continue;
     for (uint32_t m = 0; m < coll->n; m++)
       if (coll->ranks[m] == member) return 0;
@@ -48,16 +52,16 @@ static void say_unmapped(dfcclContext_t context, uint32_t rank, uint64_t id) {
 
 /* Closing a mapping waits for the device, perhaps. */
 static void unmap_due(dfcclContext_t context, uint32_t rank) {
-  df_peer *peer = &context->peers[rank];
+  df_peer *peer = &context->control.peers[rank];
   pthread_mutex_lock(&context->lock);
   int quiet = is_quiet(context, rank);
-  int broken = context->broken != dfcclSuccess;
+  int broken = context->failure.broken != dfcclSuccess;
   pthread_mutex_unlock(&context->lock);
   for (df_segment *segment = peer->segments; segment; segment = segment->next) {
     if (segment->destroy == NULL || !(segment->closing || peer->closing)) continue;
     /* No run uses freed memory, unless one that failed has left a block reading it. */
     if (!quiet && (peer->closing || segment->may_be_read || broken)) {
-      context->unmaps_due = 1;
+      context->endpoint.unmaps_due = 1;
       continue;
     }
     close_mapping(segment);
@@ -68,27 +72,27 @@ static void unmap_due(dfcclContext_t context, uint32_t rank) {
     peer->closing = 0;
     say_unmapped(context, rank, 0);
   } else {
-    context->unmaps_due = 1;
+    context->endpoint.unmaps_due = 1;
   }
 }
 
 void df_unmap_due(dfcclContext_t context) {
-  if (!context->unmaps_due) return;
+  if (!context->endpoint.unmaps_due) return;
   if (!context->ops->begin_waiting()) return; /* the next look is soon */
-  context->unmaps_due = 0;
+  context->endpoint.unmaps_due = 0;
   for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (!context->peers[r].local) unmap_due(context, r);
+    if (!context->control.peers[r].local) unmap_due(context, r);
   df_memory_free_unmapped(context);
   context->ops->end_waiting();
 }
 
 void df_unmap(dfcclContext_t context, uint32_t rank, uint64_t id, int may_be_read) {
-  df_segment *segment = context->peers[rank].segments;
+  df_segment *segment = context->control.peers[rank].segments;
   while (segment && !(segment->id == id && segment->destroy)) segment = segment->next;
   if (segment) {
     segment->closing = 1;
     segment->may_be_read = may_be_read;
-    context->unmaps_due = 1;
+    context->endpoint.unmaps_due = 1;
   } else { /* it could not be mapped, or may not be */
     df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
     df_send(context, rank, &message, NULL, -1);
@@ -96,9 +100,9 @@ void df_unmap(dfcclContext_t context, uint32_t rank, uint64_t id, int may_be_rea
 }
 
 void df_unmap_all(dfcclContext_t context, uint32_t rank) {
-  if (!context->ops->exports_memory || context->peers[rank].local) return;
-  context->peers[rank].closing = 1;
-  context->unmaps_due = 1;
+  if (!context->ops->exports_memory || context->control.peers[rank].local) return;
+  context->control.peers[rank].closing = 1;
+  context->endpoint.unmaps_due = 1;
 }
 
 /* ---- own memory, mapped by others */
@@ -110,15 +114,15 @@ static int has_mappings(const df_peer *peer) {
 
 void df_unmapped(dfcclContext_t context, uint32_t rank, uint64_t id) {
   if (!context->ops->exports_memory) return; /* the peer is mistaken */
-  if (id == 0) context->peers[rank].maps = 0;
-  for (df_user_memory *memory = context->retired; memory; memory = memory->next)
+  if (id == 0) context->control.peers[rank].maps = 0;
+  for (df_user_memory *memory = context->endpoint.retired; memory; memory = memory->next)
     if (memory->segment->id == id) memory->mapped[rank] = 0;
-  context->unmaps_due = 1; /* what nobody has mapped any more is freed */
+  context->endpoint.unmaps_due = 1; /* what nobody has mapped any more is freed */
 }
 
 int df_is_mapped(dfcclContext_t context, const df_user_memory *memory) {
   for (uint32_t r = 0; r < context->n_ranks && memory->mapped; r++)
-    if (memory->mapped[r] && has_mappings(&context->peers[r])) return 1;
+    if (memory->mapped[r] && has_mappings(&context->control.peers[r])) return 1;
   return 0;
 }
 
@@ -126,7 +130,8 @@ int df_await_unmapped(dfcclContext_t context) {
   for (int ms = 0; ms < DF_UNMAP_WAIT_MS; ms++) {
     int waiting = 0;
     pthread_mutex_lock(&context->lock);
-    for (uint32_t r = 0; r < context->n_ranks; r++) waiting |= has_mappings(&context->peers[r]);
+    for (uint32_t r = 0; r < context->n_ranks; r++)
+      waiting |= has_mappings(&context->control.peers[r]);
     pthread_mutex_unlock(&context->lock);
     if (!waiting) return 1;
     usleep(1000);

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 
 #include "host/context.h"
+#include "control/peers.h"
+#include "host/registry.h"
+#include "transports/shm/common_slots.h"
 #include "host/registry_check.h"
 
 /* Primitive i sends by way of a common slot. Its receiver's rank. */
@@ -44,7 +47,7 @@ static uint32_t count_readers(const dfcclContext_t context, const df_coll *coll)
   uint32_t readers = 0;
   for (uint32_t i = 0; i < coll->plan->n_primitives; i++)
     readers += coll->plan->primitives[i].common != DF_COMMON_NONE &&
-               !context->peers[reader_of(coll, i)].local;
+               !context->control.peers[reader_of(coll, i)].local;
   return readers;
 }
 
@@ -78,7 +81,7 @@ static uint32_t depth_of(const dfcclContext_t context, const df_coll *coll, uint
 }
 
 static df_common_segment *find(const dfcclContext_t context, const df_segment *segment) {
-  df_common_segment *at = context->common_segments;
+  df_common_segment *at = context->endpoint.common_segments;
   while (at && at->segment != segment) at = at->next;
   return at;
 }
@@ -97,9 +100,9 @@ static df_common_segment *enter(dfcclContext_t context, const df_segment *segmen
     return NULL;
   }
   for (uint32_t r = 0; r < context->n_ranks; r++)
-    record->reach[r] = context->peers[r].local ? 0 : DF_OUT_OF_REACH;
-  record->next = context->common_segments;
-  context->common_segments = record;
+    record->reach[r] = context->control.peers[r].local ? 0 : DF_OUT_OF_REACH;
+  record->next = context->endpoint.common_segments;
+  context->endpoint.common_segments = record;
   return record;
 }
 
@@ -119,15 +122,17 @@ static void publish_if_mapped(const df_coll *coll, const df_common_segment *reco
 void df_common_reserve(dfcclContext_t context, df_coll *coll) {
   uint32_t readers = count_readers(context, coll);
   if (coll->common.segment || !has_use(context, coll, readers)) return;
-  df_arena *arena = &context->commons;
-  if (context->arena.used_bytes + arena->used_bytes >= (uint64_t)context->settings.ring_budget)
+  df_arena *arena = &context->endpoint.commons;
+  if (context->endpoint.arena.used_bytes + arena->used_bytes >=
+      (uint64_t)context->settings.ring_budget)
     return;
   uint32_t depth = depth_of(context, coll, readers);
   uint64_t bytes = (uint64_t)coll->shape.stride * depth * coll->shape.n_blocks;
   df_range range;
-  arena->next_id = context->next_segment_id; /* they are not links: peers may read, not write */
+  arena->next_id =
+      context->endpoint.next_segment_id; /* they are not links: peers may read, not write */
   dfcclResult_t result = df_arena_take(arena, bytes, &range);
-  context->next_segment_id = arena->next_id;
+  context->endpoint.next_segment_id = arena->next_id;
   if (result != dfcclSuccess) return;
   df_common_segment *record = find(context, range.segment);
   if (record == NULL) record = enter(context, range.segment);
@@ -140,7 +145,7 @@ void df_common_reserve(dfcclContext_t context, df_coll *coll) {
   for (uint32_t i = 0; i < coll->plan->n_primitives; i++) {
     if (coll->plan->primitives[i].common == DF_COMMON_NONE) continue;
     uint32_t reader = reader_of(coll, i);
-    if (context->peers[reader].local || record->told[reader]) continue;
+    if (context->control.peers[reader].local || record->told[reader]) continue;
     record->told[reader] = 1;
     df_send_segment(context, reader, range.segment, DF_SEGMENT_USER);
   }
@@ -148,28 +153,28 @@ void df_common_reserve(dfcclContext_t context, df_coll *coll) {
 }
 
 void df_common_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment, uint64_t address) {
-  df_common_segment *record = context->common_segments;
+  df_common_segment *record = context->endpoint.common_segments;
   while (record && record->segment->id != segment) record = record->next;
   if (record == NULL || record->reach[peer] != DF_OUT_OF_REACH) return;
   record->reach[peer] = address - (uint64_t)(uintptr_t)record->segment->base;
-  for (uint32_t i = 0; i < context->n_indices; i++) {
-    const df_coll *coll = context->by_index[i];
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = context->registry.by_index[i];
     if (coll && coll->common.segment == record->segment) publish_if_mapped(coll, record);
   }
 }
 
 void df_common_give(dfcclContext_t context, df_coll *coll) {
-  if (coll->common.segment) df_arena_give(&context->commons, &coll->common);
+  if (coll->common.segment) df_arena_give(&context->endpoint.commons, &coll->common);
   coll->common.segment = NULL;
 }
 
 df_segment *df_common_dissolve(dfcclContext_t context) {
-  while (context->common_segments) {
-    df_common_segment *next = context->common_segments->next;
-    free(context->common_segments->reach);
-    free(context->common_segments->told);
-    free(context->common_segments);
-    context->common_segments = next;
+  while (context->endpoint.common_segments) {
+    df_common_segment *next = context->endpoint.common_segments->next;
+    free(context->endpoint.common_segments->reach);
+    free(context->endpoint.common_segments->told);
+    free(context->endpoint.common_segments);
+    context->endpoint.common_segments = next;
   }
-  return df_arena_dissolve(&context->commons);
+  return df_arena_dissolve(&context->endpoint.commons);
 }

@@ -1,0 +1,22 @@
+/* How local registrations meet those that peers announce. [lock]: the caller holds context->lock. */
+#ifndef DF_HOST_MATCH_H
+#define DF_HOST_MATCH_H
+
+#include "host/context.h"
+
+dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer,
+                                 const df_message *message); /* [lock] */
+void df_match_bind(dfcclContext_t context,
+                   df_coll *coll); /* [lock] binds what peers have announced */
+void df_match_unbind(dfcclContext_t context, df_coll *coll); /* [lock] local deregistration */
+df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id); /* [lock] */
+void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs,
+                           int leaves); /* [lock] */
+void df_match_limited(dfcclContext_t context, df_remote *remote,
+                      uint64_t runs); /* [lock] its context is broken: it runs no more */
+void df_match_left(dfcclContext_t context, df_remote *remote); /* [lock] its rank has left */
+void df_match_free(dfcclContext_t context);
+void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */
+df_announcement df_coll_announcement(const df_coll *coll);
+
+#endif

@@ -1,0 +1,13 @@
+/* Recordings of runs. [lock]: the caller holds context->lock. */
+#ifndef DF_HOST_RECORD_H
+#define DF_HOST_RECORD_H
+
+#include "host/context.h"
+
+dfcclResult_t df_recorder_open(dfcclContext_t context);
+void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run); /* [lock] */
+void df_record_sync(dfcclContext_t context);                                   /* [lock] */
+void df_record_flush(dfcclContext_t context);                                  /* [lock] */
+void df_recorder_close(dfcclContext_t context);
+
+#endif

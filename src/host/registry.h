@@ -1,0 +1,52 @@
+/* Registration, and looking collectives up. [lock]: the caller holds context->lock. */
+#ifndef DF_HOST_REGISTRY_H
+#define DF_HOST_REGISTRY_H
+
+#include "host/context.h"
+
+typedef struct df_registration {
+  df_operation operation;
+  dfcclCollId_t id;
+  uint64_t count;
+  dfcclDataType_t type;
+  dfcclRedOp_t op;
+  int root;
+  const dfcclCollOptions_t *options;
+} df_registration;
+dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration);
+dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
+df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id); /* [lock] */
+/* [lock] NULL: not registered. */
+static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
+  if (DF_LIKELY(context->registry.latest && context->registry.latest->id == id))
+    return context->registry.latest;
+  return df_look_up(context, id);
+}
+/* [lock] NULL: none, or one that is deregistered and kept by its callback. */
+static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) {
+  df_coll *coll = context->registry.by_index[index];
+  return coll && !coll->deregistered ? coll : NULL;
+}
+const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
+                                      uint64_t *registration);
+/* What to look at to wait for a collective; *registration tells it from others that use the line
+ * later. Takes the lock only for one that was not looked up lately. NULL: not registered. */
+static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
+                                                 uint64_t *registration) {
+  uint32_t index = df_load_relaxed_u32(&context->registry.recent[id % DF_RECENT_IDS]);
+  if (DF_LIKELY(index != 0)) {
+    const df_wait_words *words = &context->registry.wait_words[index - 1];
+    *registration = df_observe_u64(&words->registration);
+    if (DF_LIKELY(*registration != 0 && df_load_relaxed_u64(&words->id) == id)) return words;
+  }
+  return df_look_up_words(context, id, registration);
+}
+void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
+/* [lock] To the members from this position on, strangers included. */
+void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from);
+void df_registry_free(dfcclContext_t context);
+dfcclResult_t df_registry_init(dfcclContext_t context);
+void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
+                  const void *payload); /* [lock] to all other members */
+
+#endif

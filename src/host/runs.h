@@ -1,0 +1,71 @@
+/* Runs: submission (submit.c), completion (completion.c) and waiting (wait.c). [lock]: the caller
+ * holds context->lock. */
+#ifndef DF_HOST_RUNS_H
+#define DF_HOST_RUNS_H
+
+#include "host/context.h"
+
+/* ---- submission ---- */
+
+/* Fills in what the run's record lacks. */
+dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                            df_run *run);
+static inline dfcclResult_t df_submit(dfcclContext_t context, df_operation operation,
+                                      dfcclCollId_t id, const void *send, void *recv,
+                                      dfcclCallback_t callback, void *argument) {
+  df_run run = {.send = send, .recv = recv, .callback = callback, .argument = argument};
+  return df_submit_run(context, operation, id, &run);
+}
+/* Begins when the stream comes to this call; the stream then waits until it is through. */
+dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
+                                  const void *send, void *recv, void *stream,
+                                  dfcclCallback_t callback, void *argument);
+void df_list(dfcclContext_t context, df_coll *coll); /* [lock] has something to admit or to fail */
+void df_unlist(dfcclContext_t context, df_coll *coll); /* [lock] */
+void df_admit_listed(dfcclContext_t context);          /* [lock] */
+void df_between_turns(void *context);
+/* [lock] */
+static inline uint32_t df_runs_in_device(const df_coll *coll) {
+  return (uint32_t)(coll->admitted - coll->retired);
+}
+df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
+
+/* ---- completion ---- */
+
+dfcclResult_t df_poller_start(dfcclContext_t context);
+void df_poller_stop(dfcclContext_t context);
+/* Reaps, and runs callbacks if nobody else does; returns how many runs were finished. driver (may
+ * be NULL) is released around user code; a thread that drives leaves callbacks beyond some number
+ * for its next call, or rings the poller. */
+uint32_t df_complete(dfcclContext_t context, df_driver *driver);
+void df_reap_and_ring(void *context);             /* reaps, and leaves callbacks to the poller */
+int df_completion_is_due(dfcclContext_t context); /* would df_complete find something? */
+/* A run of this collective is through, and no CQE tells of it: what reaping one does, and rings
+ * the bells. Returns whether the run was finished and nothing is left to do; 0: df_complete will
+ * find something, as its callback. */
+int df_complete_untold(dfcclContext_t context, uint32_t collective, const df_noted_bells *bells);
+dfcclResult_t df_grow_callbacks(dfcclContext_t context); /* [lock] */
+/* [lock] Room for one more outstanding run's callback, made before the run is accepted: completing
+ * needs no memory. */
+static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) {
+  uint64_t outstanding = context->runs.accepted - context->runs.completed;
+  if (DF_LIKELY(outstanding < context->runs.callbacks.capacity)) return dfcclSuccess;
+  return df_grow_callbacks(context);
+}
+int df_has_outstanding(void *context);
+void df_ring_poller(void *context);
+int df_in_callback(void); /* the calling thread is inside a callback */
+
+/* ---- waiting ---- */
+
+dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id);
+dfcclResult_t df_wait_all(dfcclContext_t context);
+dfcclResult_t df_device_synchronize(dfcclContext_t context);
+/* Until nothing is outstanding and nobody is inside a call that waits. */
+void df_wait_settled(dfcclContext_t context);
+/* The driving thread counts among the context's visitors from here on. */
+void df_visit(dfcclContext_t context, df_driver *driver);
+/* Until every run's status is known, or so long; callbacks are left to the poller. */
+void df_wait_decided(dfcclContext_t context, uint64_t most_ns);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * Collectives with equal keys (operation, algorithm, group size, position, root) share one plan.
+ * Callers hold the lock of whoever owns the cache.
+ */
+#ifndef DF_PLANS_CACHE_H
+#define DF_PLANS_CACHE_H
+
+#include "plans/plan.h"
+
+typedef struct df_plan_entry {
+  struct df_plan_entry *next;
+  df_plan *plan;
+  uint32_t users;
+} df_plan_entry;
+
+typedef struct df_plan_cache {
+  df_plan_entry *entries;
+} df_plan_cache;
+
+/* The caller's until df_plan_release. NULL: no memory. */
+df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key);
+void df_plan_release(df_plan_cache *cache, df_plan *plan);
+
+#endif
