@@ -49,8 +49,6 @@ typedef struct df_device_ops {
   int sets_up_in_background;
   /* May the host look at rings and credits? */
   int host_sees_links;
-  /* May messages from a peer come in lines (primitives/link.h)? NULL: never. */
-  int (*takes_lines)(dfcclContext_t context, uint32_t peer);
   /* Can a peer of this process read any buffer of this rank? */
   int (*lends_to)(dfcclContext_t context, uint32_t peer);
 

@@ -36,7 +36,6 @@ typedef struct df_remote {
   df_segment *links_segment; /* where this rank writes for the peer; NULL until told */
   uint32_t links_slots;      /* of each of those rings */
   uint64_t links_offset;
-  int links_in_lines;
   df_range
       reserved; /* where the peer writes for this rank; kept until the peer cannot write any more */
   int has_reserved;

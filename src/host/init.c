@@ -81,7 +81,6 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
       .flagged_max = (uint32_t)s->flagged_max,
       .packed_max = s->backend == dfcclBackendCuda ? 0 : DF_PACKED_MAX,
       .words_max = s->backend == dfcclBackendCuda ? (uint32_t)s->cuda_words_max : 0,
-      .lines_max = s->backend == dfcclBackendCuda ? (uint32_t)s->cuda_lines_max : 0,
       .block_min = (uint64_t)s->block_min,
       .max_blocks = blocks};
   return dfcclSuccess;

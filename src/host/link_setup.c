@@ -37,9 +37,9 @@ enum { DF_QUARTERED_SLOTS = 8 }; /* least slots of which three quarters do as we
 
 enum { DF_FIRST_TURN_STEPS = 32 }; /* most primitives of a run that its submitter executes */
 
-/* Where rings are, in one word: their offset in the segment, a multiple of a cache line, whether
- * their messages are to come in lines, and the logarithm of their slots. */
-enum { DF_TOLD_LINES = 32, DF_TOLD_SLOTS = 31 };
+/* Where rings are, in one word: their offset in the segment, a multiple of a cache line, and
+ * the logarithm of their slots. */
+enum { DF_TOLD_SLOTS = DF_CACHE_LINE - 1 };
 
 static uint64_t log2_of(uint32_t power_of_two) {
   return 31u - (uint32_t)__builtin_clz(power_of_two);
@@ -86,10 +86,10 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
 }
 
 /* In a ring that is deep so that its sender can run ahead, slots are given back a quarter at a
- * time; so are those of words and lines, where giving back is all that costs a fence. Both ends
+ * time; so are those of words, where giving back is all that costs a fence. Both ends
  * find the same. */
 static uint16_t release_mask(const df_coll *coll, uint32_t n_slots) {
-  if (coll->shape.payload_offset & (DF_LINK_WORDS | DF_LINK_LINES))
+  if (coll->shape.payload_offset == DF_LINK_WORDS)
     return n_slots >= DF_QUARTERED_SLOTS ? (uint16_t)(n_slots / 4 - 1) : 0;
   int is_ahead = coll->shape.stride <= DF_DEEP_RING_STRIDE && n_slots > coll->shape.n_slots;
   return is_ahead ? (uint16_t)(n_slots / 4 - 1) : 0;
@@ -114,16 +114,9 @@ static uint16_t far_ns(const dfcclContext_t context) {
   return clock == CHEAP ? (uint16_t)context->settings.far_ns : 0;
 }
 
-/* What a link's ends have in place of an offset, or the offset. */
-static uint8_t payload_offset(const df_coll *coll, int in_lines) {
-  uint32_t offset = coll->shape.payload_offset;
-  if (!(offset & DF_LINK_LINES)) return (uint8_t)offset;
-  return (uint8_t)(in_lines ? DF_LINK_LINES : offset - DF_LINK_LINES);
-}
-
 /* Fills one link end of one block. `rings` is where the pair's rings of n_slots begin. */
 static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
-                      uint8_t *rings, uint32_t n_slots, int in_lines) {
+                      uint8_t *rings, uint32_t n_slots) {
   const df_plan_link *planned = &coll->plan->links[which];
   df_link *link = &coll->links[block * coll->plan->n_links + which];
   uint32_t peer = coll->ranks[planned->peer];
@@ -136,7 +129,7 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->release_mask = release_mask(coll, n_slots);
   link->messages = planned->messages;
   link->peer = peer;
-  link->payload_offset = payload_offset(coll, in_lines);
+  link->payload_offset = (uint8_t)coll->shape.payload_offset;
   link->same_process = (uint8_t)context->ops->lends_to(context, peer);
   link->sends = (uint8_t)planned->sends;
   link->far_ns =
@@ -208,28 +201,18 @@ static dfcclResult_t prepare(dfcclContext_t context, const df_coll *coll, const 
   return result;
 }
 
-/* Does this rank take the peer's messages in lines? */
-static int takes_lines(const dfcclContext_t context, const df_coll *coll, uint32_t peer) {
-  return coll->shape.payload_offset & DF_LINK_LINES && context->ops->takes_lines &&
-         context->ops->takes_lines(context, peer);
-}
-
 /* [lock], which is let go in the background. Reserves what peers will write for us and tells them.
  */
 static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in_background) {
   uint32_t n_slots = coll->ring_slots = ring_slots(context, coll);
-  uint32_t alignment = coll->shape.payload_offset & DF_LINK_LINES ? DF_LINK_LINE : DF_CACHE_LINE;
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_plan_link *planned = &coll->plan->links[which];
     if (planned->sends) continue;
     uint64_t bytes = ring_bytes(coll, n_slots) * coll->shape.n_blocks;
     df_range reserved = {0};
-    dfcclResult_t result = df_take_range(context, bytes + alignment - DF_CACHE_LINE, &reserved);
+    dfcclResult_t result = df_take_range(context, bytes, &reserved);
     if (result != dfcclSuccess) return result;
-    df_range place = reserved; /* of the rings themselves */
-    place.offset = DF_ALIGN_UP(reserved.offset, (uint64_t)alignment);
-    place.bytes = bytes;
-    if (!is_given_up(coll)) result = prepare(context, coll, &place, in_background);
+    if (!is_given_up(coll)) result = prepare(context, coll, &reserved, in_background);
     if (result != dfcclSuccess || is_given_up(coll)) {
       df_arena_give(&context->endpoint.arena, &reserved);
       return result;
@@ -237,17 +220,16 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in
     df_remote *remote = coll->remotes[planned->peer];
     remote->reserved = reserved;
     remote->has_reserved = 1;
-    const int in_lines = takes_lines(context, coll, remote->peer);
-    uint8_t *rings = place.segment->base + place.offset;
+    uint8_t *rings = reserved.segment->base + reserved.offset;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
-      fill_link(context, coll, block, which, rings, n_slots, in_lines);
+      fill_link(context, coll, block, which, rings, n_slots);
     tell_segment(context, remote->peer, reserved.segment);
     df_message message = {.kind = DF_MESSAGE_LINKS,
                           .id = coll->id,
                           .a = context->control.peers[remote->peer].local
                                    ? (uint64_t)(uintptr_t)reserved.segment
                                    : reserved.segment->id,
-                          .b = place.offset | log2_of(n_slots) | (in_lines ? DF_TOLD_LINES : 0)};
+                          .b = reserved.offset | log2_of(n_slots)};
     df_send(context, remote->peer, &message, NULL, -1);
   }
   coll->links_reserved = 1;
@@ -268,7 +250,7 @@ static int connect_links(dfcclContext_t context, df_coll *coll) {
     df_remote *remote = coll->remotes[planned->peer];
     uint8_t *rings = remote->links_segment->base + remote->links_offset;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
-      fill_link(context, coll, block, which, rings, remote->links_slots, remote->links_in_lines);
+      fill_link(context, coll, block, which, rings, remote->links_slots);
   }
   return 1;
 }
@@ -351,7 +333,6 @@ static int find_offered(const dfcclContext_t context, const df_remote *remote, u
                         uint64_t place, df_range *offered, uint64_t *slots) {
   uint64_t offset = place / DF_CACHE_LINE * DF_CACHE_LINE;
   uint64_t n_slots = 1ull << (place & DF_TOLD_SLOTS);
-  int in_lines = (place & DF_TOLD_LINES) != 0;
   const df_peer *peer = &context->control.peers[remote->peer];
   df_segment *segment = peer->local ? (df_segment *)(uintptr_t)segment_id : peer->segments;
   if (!peer->local) {
@@ -360,8 +341,7 @@ static int find_offered(const dfcclContext_t context, const df_remote *remote, u
   }
   const df_announcement *a = &remote->announcement;
   int possible = n_slots >= a->n_slots && n_slots <= DF_MAX_LINK_SLOTS &&
-                 a->n_blocks <= DF_MAX_BLOCKS && /* so that the product is exact */
-                 (!in_lines || (a->payload_offset & DF_LINK_LINES && offset % DF_LINK_LINE == 0));
+                 a->n_blocks <= DF_MAX_BLOCKS; /* so that the product is exact */
   uint64_t bytes = possible ? df_link_ring_bytes(a->stride, (uint32_t)n_slots) * a->n_blocks : 0;
   *offered = (df_range){.segment = segment, .offset = offset, .bytes = bytes};
   *slots = n_slots;
@@ -397,6 +377,5 @@ void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_i
   remote->links_segment = offered.segment;
   remote->links_offset = offered.offset;
   remote->links_slots = (uint32_t)n_slots;
-  remote->links_in_lines = (place & DF_TOLD_LINES) != 0;
   if (remote->bound) df_links_progress(context, remote->bound);
 }

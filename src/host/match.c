@@ -105,10 +105,10 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
   } shapes[] = {
       {"number of blocks (DFCCL_BLOCK_MIN or DFCCL_TUNING)", here->n_blocks, there->n_blocks},
       {"number of link slots (DFCCL_SLOTS)", here->n_slots, there->n_slots},
-      {"slot size (DFCCL_SLOT_BYTES, DFCCL_CUDA_WORDS_MAX, DFCCL_CUDA_LINES_MAX or DFCCL_TUNING)",
-       here->stride, there->stride},
-      {"payload offset (DFCCL_FLAGGED_MAX, DFCCL_CUDA_WORDS_MAX or DFCCL_CUDA_LINES_MAX)",
-       here->payload_offset, there->payload_offset},
+      {"slot size (DFCCL_SLOT_BYTES, DFCCL_CUDA_WORDS_MAX or DFCCL_TUNING)", here->stride,
+       there->stride},
+      {"payload offset (DFCCL_FLAGGED_MAX or DFCCL_CUDA_WORDS_MAX)", here->payload_offset,
+       there->payload_offset},
       {"chunk (DFCCL_SLOT_BYTES or DFCCL_TUNING)", here->chunk, there->chunk},
       {"number of loops (DFCCL_SLOT_BYTES or DFCCL_TUNING)", here->loops, there->loops},
       {"split of the group (DFCCL_SPLIT or DFCCL_TUNING)", here->split, there->split}};

@@ -160,10 +160,10 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
   const df_settings *settings = &context->settings;
   d->count = coll->count;
-  /* Words and lines say of nothing but themselves that it has come: a buffer that was lent is
+  /* Words say of nothing but themselves that they have come: a buffer that was lent is
    * overwritten only after what its reader has sent later, which must then be in order. */
-  int has_flags = coll->shape.payload_offset & (DF_LINK_WORDS | DF_LINK_LINES);
-  d->direct_min = settings->direct && !has_flags ? (uint64_t)settings->direct_min : UINT64_MAX;
+  int in_words = coll->shape.payload_offset == DF_LINK_WORDS;
+  d->direct_min = settings->direct && !in_words ? (uint64_t)settings->direct_min : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
   d->reaches = context->endpoint.reaches;
   DF_ASSERT(plan->n_primitives <= UINT16_MAX);

@@ -88,10 +88,6 @@
     "CUDA: how long the launcher naps between looks at a running daemon")                          \
   X(cuda_words_max, "DFCCL_CUDA_WORDS_MAX", 4096, 0, 65536,                                        \
     "CUDA: payload bytes up to which messages travel in words that carry a flag each")             \
-  X(cuda_lines_max, "DFCCL_CUDA_LINES_MAX", 0, 0, DF_MAX_SLOT_BYTES,                               \
-    "CUDA: payload bytes up to which messages that are not in words travel in lines of 128 "       \
-    "bytes, "                                                                                      \
-    "8 of them a flag, within a GPU and between GPUs whose link has atomics (NVLink); 0: never")   \
   X(cuda_timers, "DFCCL_CUDA_TIMERS", 0, 0, 1,                                                     \
     "CUDA: 1: the daemon notes how long its parts take (dfcclGetTimes); else it has no timers")    \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")

@@ -195,11 +195,7 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
       payload <= limits->flagged_max ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;
   if (payload <= limits->words_max && loops <= DF_LINK_WORDS_LOOPS)
     shape->payload_offset = DF_LINK_WORDS;
-  else if (payload <= limits->lines_max)
-    shape->payload_offset |= DF_LINK_LINES;
-  /* Of what has flags, slots are given back several at a time. */
-  int is_deep = payload <= 4096 || shape->payload_offset & DF_LINK_LINES;
-  shape->n_slots = is_deep ? DF_MAX(limits->slots, 8u) : limits->slots;
+  shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
   if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
   payload = DF_MAX(payload, 8u);
   int is_packed = payload <= limits->packed_max && shape->n_slots >= DF_PACKED_SLOTS &&

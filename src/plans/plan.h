@@ -115,15 +115,13 @@ typedef struct df_shape_limits {
   uint32_t flagged_max; /* bytes up to which a link is flagged */
   uint32_t packed_max;  /* ... and such slots may share their lines */
   uint32_t words_max;   /* bytes up to which payload travels in words; 0: the device has none */
-  uint32_t lines_max;   /* ... and beyond in lines, where a receiver can; 0: never */
   uint64_t block_min;   /* bytes below which another block is not worth it */
   uint32_t max_blocks;
 } df_shape_limits;
 
 typedef struct df_shape {
   uint32_t n_blocks;
-  uint32_t n_slots, stride, payload_offset; /* of every link; where lines may be used, the offset of
-                                               those that do not, and DF_LINK_LINES */
+  uint32_t n_slots, stride, payload_offset; /* of every link */
   uint64_t scratch_bytes;                   /* of each block */
   df_part parts[DF_MAX_BLOCKS];
 } df_shape;

@@ -31,11 +31,10 @@ typedef struct df_move {
   uint32_t announces; /* 0: an empty message, which is not sent */
   uint32_t borrows;   /* what was received is a lent buffer */
   uint32_t attends;   /* across steps: the host has given up a collective (df_lanes_attend) */
-  /* CUDA: the slot that was received, where its words or lines have flags, and their flag; the flag
-   * of those to be written to the other slot, 0: it has none. */
+  /* CUDA: the slot that was received, where its words have flags, and their flag; the flag of
+   * those to be written to the other slot, 0: it has none. */
   const void *recv_flagged;
-  uint64_t recv_flag, send_flag;
-  uint32_t in_lines;      /* not in words: no collective has both */
+  uint32_t recv_flag, send_flag;
   df_prepared worked_out; /* the primitive's record, where none is kept: the leader's */
 } df_move;
 
@@ -79,18 +78,16 @@ DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
   return fact; /* one lane after the other */
 #endif
 }
-DF_CORE uint64_t df_lanes_flag(const df_link *link, uint64_t sequence) {
-  if (link == NULL || !df_link_has_flags(link)) return 0;
-  return df_link_has_lines(link) ? df_link_line_flag(sequence) : df_link_flag(sequence);
+DF_CORE uint32_t df_lanes_flag(const df_link *link, uint64_t sequence) {
+  return link && df_link_has_words(link) ? df_link_flag(sequence) : 0;
 }
-/* Leader: what is in words, or lines? After the links have been found ready. */
+/* Leader: what is in words? After the links have been found ready. */
 DF_CORE void df_lanes_note_flags(df_move *move) {
   const df_link *from = move->announces ? move->recv_link : NULL;
   const df_link *to = move->announces ? move->send_link : NULL;
   move->recv_flag = df_lanes_flag(from, move->recv_sequence);
   move->send_flag = df_lanes_flag(to, move->send_sequence);
   move->recv_flagged = move->recv_flag ? df_link_slot(from, move->recv_sequence) : NULL;
-  move->in_lines = (from && df_link_has_lines(from)) || (to && df_link_has_lines(to));
 }
 /* Will the leader announce anything by df_publish_fenced? */
 DF_CORE int df_lanes_announces(const df_move *move) {
@@ -99,7 +96,7 @@ DF_CORE int df_lanes_announces(const df_move *move) {
 }
 /* After the bulk of a move, before the leader announces it by df_publish_fenced. One fence is
  * enough for all lanes: what they loaded and stored happens before the barrier, and the leader's
- * fence behind it, of system scope, is cumulative. Words and lines need none. */
+ * fence behind it, of system scope, is cumulative. Words need none. */
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   df_lanes_sync(lanes);
   if (df_lanes_leads(lanes) && df_lanes_announces(lanes->move)) df_release_fence();

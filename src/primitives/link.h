@@ -14,10 +14,10 @@
  * A CUDA device's small payloads travel in words instead: the slot has no commit word, and each of
  * its 8-byte words is 4 bytes of payload and, above them, a flag that follows from the sequence
  * number. So a word that has come tells of itself, in whatever order words come: nothing stands
- * between the payload and its announcement, and one crossing brings both. Between GPUs that keep
- * what a warp stores to one line together, larger payloads may travel in lines: 120 bytes of
- * payload and a flag of 8. Sequence numbers follow from the cursor: ((run * loops + loop) *
- * messages + ordinal) + 1, modulo 2^63.
+ * between the payload and its announcement, and one crossing brings both.
+ *
+ * Sequence numbers follow from the cursor: ((run * loops + loop) * messages + ordinal) + 1, modulo
+ * 2^63.
  */
 #ifndef DF_PRIMITIVES_LINK_H
 #define DF_PRIMITIVES_LINK_H
@@ -52,9 +52,7 @@ typedef struct DF_ALIGNED(64) df_link {
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
 
 enum {
-  DF_LINK_WORDS = 1, /* in place of an offset: payload in words */
-  DF_LINK_LINES = 2, /* in place of an offset: payload in lines. In a shape beside one: each
-                        receiver chooses between lines and that offset */
+  DF_LINK_WORDS = 1,          /* in place of an offset: payload in words */
   DF_LINK_FLAGGED_OFFSET = 8, /* payload behind the commit word */
   DF_LINK_STAGED_OFFSET = 64  /* payload at the next line */
 };
@@ -79,43 +77,14 @@ DF_STATIC_ASSERT((uint64_t)DF_LINK_WORDS_LOOPS *(UINT16_MAX + 1) * DF_MAX_LINK_S
 
 DF_CORE uint32_t df_link_flag(uint64_t sequence) { return (uint32_t)sequence | DF_LINK_FLAG; }
 
-/*
- * Lines come in pairs, so that what eight lanes load and store of buffers are whole vectors at
- * aligned addresses: 240 bytes of payload are 15 vectors of 16 bytes. Vectors 0 to 6 are the first
- * line's, 7 to 13 the second's, and the last one's halves lie before the lines' flags. The flag is
- * the message's whole sequence number: no line that an earlier message left has it.
- *
- * A line is looked at by its flag alone. So the form relies on the eight stores of a line arriving
- * together, or the flag's not before the others, which PTX does not promise: lines are used only
- * where they have been asked for (DFCCL_CUDA_LINES_MAX), and only between GPUs whose link knows
- * atomic accesses (NVLink approximately), or within one.
- */
-enum {
-  DF_LINK_LINE = 128,
-  DF_LINK_LINE_FLAG = 120,   /* where a line's flag is */
-  DF_LINK_PAIR_PAYLOAD = 240 /* of two lines */
-};
-#define DF_LINK_LINE_WRITTEN (1ull << 63) /* in every flag: a cleared line has none */
-
-DF_CORE uint64_t df_link_line_flag(uint64_t sequence) { return sequence | DF_LINK_LINE_WRITTEN; }
-
 #if defined(__CUDACC__)
 DF_CORE int df_link_has_words(const df_link *link) { return link->payload_offset == DF_LINK_WORDS; }
-DF_CORE int df_link_has_lines(const df_link *link) { return link->payload_offset == DF_LINK_LINES; }
-#else /* the CPU device has neither: it publishes by a release, which is no fence */
+#else /* the CPU device has none: it publishes by a release, which is no fence */
 DF_CORE int df_link_has_words(const df_link *link) {
   (void)link;
   return 0;
 }
-DF_CORE int df_link_has_lines(const df_link *link) {
-  (void)link;
-  return 0;
-}
 #endif
-/* Does the payload announce itself? Then there is no commit word, and nothing is lent. */
-DF_CORE int df_link_has_flags(const df_link *link) {
-  return df_link_has_words(link) || df_link_has_lines(link);
-}
 
 DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
   return link->slots + (sequence & link->slot_mask) * (uint64_t)link->stride;
@@ -153,10 +122,10 @@ DF_CORE uint64_t df_link_look_at_credit(df_link *link) {
   return df_observe_u64(link->credit);
 }
 
-/* Where a slot's payload, or its words or lines, are. */
+/* Where a slot's payload, or its words, are. */
 DF_CORE uint8_t *df_link_payload(const df_link *link, uint64_t sequence) {
   uint8_t *slot = df_link_slot(link, sequence);
-  return df_link_has_flags(link) ? slot : slot + link->payload_offset;
+  return df_link_has_words(link) ? slot : slot + link->payload_offset;
 }
 
 /* Sender: may message `sequence` be written? The receiver is done with the slot's former message.
@@ -177,26 +146,20 @@ DF_CORE int df_link_is_drained(df_link *link, uint64_t sequence) {
 }
 
 DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
-  if (df_link_has_flags(link)) return; /* each word, or line, has published itself */
+  if (df_link_has_words(link)) return; /* each word has published itself */
   /* Publishes the payload (or the lent buffer) written before df_lanes_complete_move. */
   df_publish_fenced_u64((uint64_t *)df_link_slot(link, sequence),
                         sequence << 1 | (is_direct ? 1 : 0));
 }
 
-/* Receiver: is message `sequence` there? *is_direct tells what the payload is. In words or lines:
- * may it be there? The first is; all lanes look at the rest (df_move_has_arrived), and what they
+/* Receiver: is message `sequence` there? *is_direct tells what the payload is. In words: may
+ * it be there? The first is; all lanes look at the rest (df_move_has_arrived), and what they
  * find orders nothing but itself. */
 DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_direct) {
   if (df_link_has_words(link)) {
     *is_direct = 0;
     return df_load_relaxed_u64((const uint64_t *)df_link_slot(link, sequence)) >> 32 ==
            df_link_flag(sequence);
-  }
-  if (df_link_has_lines(link)) {
-    *is_direct = 0;
-    return df_load_relaxed_u64(
-               (const uint64_t *)(df_link_slot(link, sequence) + DF_LINK_LINE_FLAG)) ==
-           df_link_line_flag(sequence);
   }
   uint64_t commit = df_observe_u64((const uint64_t *)df_link_slot(link, sequence));
   *is_direct = (int)(commit & 1);
@@ -248,17 +211,11 @@ DF_CORE int df_link_seize(const df_link *link) {
 }
 
 /* Bytes of one slot, and of a whole ring with its credit line, for payloads of at most
- * payload_bytes. Slots for lines have room for either form. */
+ * payload_bytes. */
 static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_offset) {
   if (payload_offset == DF_LINK_WORDS) /* pairs of words */
     return (uint32_t)DF_ALIGN_UP(2 * DF_ALIGN_UP(payload_bytes, 2u * DF_LINK_WORD_PAYLOAD),
                                  DF_CACHE_LINE);
-  if (payload_offset & DF_LINK_LINES) {
-    const uint64_t other = payload_offset - DF_LINK_LINES;
-    const uint64_t lines =
-        2 * DF_LINK_LINE * DF_DIV_UP(payload_bytes, (uint64_t)DF_LINK_PAIR_PAYLOAD);
-    return (uint32_t)DF_MAX(lines, DF_ALIGN_UP(payload_bytes + other, (uint64_t)DF_LINK_LINE));
-  }
   return (uint32_t)DF_ALIGN_UP(payload_bytes + payload_offset, DF_CACHE_LINE);
 }
 /* Slots one right behind the other. What a small message costs beyond instructions is the lines

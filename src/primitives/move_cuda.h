@@ -6,14 +6,12 @@
 #ifndef DF_PRIMITIVES_MOVE_CUDA_H
 #define DF_PRIMITIVES_MOVE_CUDA_H
 
-#include "primitives/lines_cuda.h"
 #include "primitives/words_cuda.h"
 
 /* All lanes: has all of the message come? Nothing of it is used before. */
 DF_CORE int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   if (move->recv_flagged == NULL) return 1;
-  return df_lanes_all(lanes, move->in_lines ? df_lines_have_arrived(lanes, move)
-                                            : df_words_have_arrived(lanes, move));
+  return df_lanes_all(lanes, df_words_have_arrived(lanes, move));
 }
 
 /* Whole vectors at aligned addresses: each lane loads `in_flight` of them before it uses the first.
@@ -83,10 +81,6 @@ DF_CORE void df_move_span(const df_lanes *lanes, const Operation &operation, df_
                           uint64_t count) {
   enum { elements = DF_VECTOR_BYTES / sizeof(typename Operation::element) };
   const uint64_t vectors = count / elements;
-  if (span.in_lines) {
-    df_move_lines(lanes, operation, span, count);
-    return;
-  }
   if (span.received || span.flag) {
     df_move_words(lanes, operation, span, count);
     return;

@@ -80,9 +80,8 @@ DF_CORE void df_store_vector(uint8_t *p, uint4 v, uint32_t grain) {
 typedef struct df_span {
   const uint8_t *a, *b;
   uint8_t *store, *slot;
-  const uint8_t *received; /* the one of a and b whose words or lines have flags, NULL: neither */
-  uint64_t flag;           /* of the words or lines to write to slot; 0: it has none */
-  uint32_t in_lines;
+  const uint8_t *received; /* the one of a and b whose words have flags, NULL: neither */
+  uint32_t flag;           /* of the words to write to slot; 0: it has none */
 } df_span;
 
 DF_CORE df_span df_span_of(const df_move *move) {
@@ -93,7 +92,6 @@ DF_CORE df_span df_span_of(const df_move *move) {
   span.slot = (uint8_t *)move->slot;
   span.received = (const uint8_t *)move->recv_flagged;
   span.flag = move->send_flag;
-  span.in_lines = move->in_lines;
   return span;
 }
 

@@ -32,7 +32,7 @@ DF_CORE int df_words_have_arrived(df_lanes *lanes, const df_move *move) {
   for (uint64_t i = lanes->index; i < pairs && arrived; i += lanes->count) {
     const df_word_pair pair = df_load_pair((const uint8_t *)move->recv_flagged, i);
     if (i == lanes->index) lanes->held = df_pair_payload(pair);
-    arrived = df_pair_has(pair, (uint32_t)move->recv_flag);
+    arrived = df_pair_has(pair, move->recv_flag);
   }
   return arrived;
 }
@@ -89,7 +89,7 @@ DF_CORE void df_move_words(const df_lanes *lanes, const Operation &operation, df
     memcpy(&payload, x, sizeof payload);
     if (span.slot) /* in words: so are all of a collective's links, or none */
       df_store_relaxed_pair(df_global((df_word_pair *)span.slot + i),
-                            df_pair_of(payload, (uint32_t)span.flag));
+                            df_pair_of(payload, span.flag));
     if (span.store) df_store_payload<element>(span.store + i * DF_PAIR_PAYLOAD, payload, n);
   }
 }

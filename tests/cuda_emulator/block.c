@@ -295,19 +295,6 @@ void cuda_emulator_meet_warp(uint32_t mask, const char *file, int line) {
   cuda_emulator_exchange(mask, 0, NULL, file, line);
 }
 
-static int tearing;
-
-void cuda_emulator_set_tearing(int now) { __atomic_store_n(&tearing, now, __ATOMIC_RELAXED); }
-
-int cuda_emulator_tears_lines(void) { return __atomic_load_n(&tearing, __ATOMIC_RELAXED); }
-
-void cuda_emulator_meet_lines(const char *file, int line) {
-  const struct timespec moment = {.tv_nsec = 20000};
-  __atomic_fetch_add(&emulator.counts.line_stores, 1, __ATOMIC_RELAXED);
-  if (cuda_emulator_tears_lines()) nanosleep(&moment, NULL);
-  cuda_emulator_meet_warp(~0u, file, line);
-}
-
 void cuda_emulator_rest(void) {
   block *self = this_block;
   if (++self->resting >= self->n_lanes - self->ended - self->at_barrier) {

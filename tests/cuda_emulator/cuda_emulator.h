@@ -16,8 +16,6 @@
  *
  *   CUDA_EMULATOR_MEMORY_OPS=0     no stream memory operations
  *
- *   CUDA_EMULATOR_TEAR=1           as cuda_emulator_set_tearing
- *
  *   CUDA_EMULATOR_TRACE=1          each call on standard error
  *
  * What it is stricter in than a GPU may be: every allocation and every release of memory waits for
@@ -53,7 +51,6 @@ typedef struct cuda_emulator_counts {
   uint64_t device_allocations, device_bytes, host_allocations, ipc_mappings, streams, events;
   uint64_t calls, launches, resident_blocks, most_resident_blocks;
   uint64_t loading_launches; /* of a kernel that was not loaded before */
-  uint64_t line_stores;      /* of a lane to two lines at a time (DF_LINES_MEET) */
   uint64_t waiting_grids;    /* no block of which has started */
   uint32_t primary_contexts; /* a bit for each device whose context exists */
 } cuda_emulator_counts;
@@ -76,9 +73,6 @@ CUDA_EMULATOR_API void cuda_emulator_set_memory_operations(int enabled);
 CUDA_EMULATOR_API void cuda_emulator_set_capturing(int capturing);
 /* Do links between devices know atomic accesses? They do. */
 CUDA_EMULATOR_API void cuda_emulator_set_native_atomics(int native);
-/* What a warp stores to a line does not arrive together: the last of eight lanes' part is there for
- * some time before the others. */
-CUDA_EMULATOR_API void cuda_emulator_set_tearing(int tearing);
 /* Memory that the host must not touch is poisoned for AddressSanitizer; 1 where that is checked. */
 CUDA_EMULATOR_API int cuda_emulator_guards_device_memory(void);
 

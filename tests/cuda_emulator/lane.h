@@ -36,9 +36,6 @@ CUDA_EMULATOR_API emulator_lane_view *cuda_emulator_lane(void);
 CUDA_EMULATOR_API void cuda_emulator_meet_block(const char *file, int line);
 /* The lanes of the mask meet in their warp; line tells meetings apart. */
 CUDA_EMULATOR_API void cuda_emulator_meet_warp(uint32_t mask, const char *file, int line);
-/* The same, between two parts of what a warp stores to lines. */
-CUDA_EMULATOR_API void cuda_emulator_meet_lines(const char *file, int line);
-CUDA_EMULATOR_API int cuda_emulator_tears_lines(void);
 /* The lanes of the mask each give a value; afterwards values[i] is that of the warp's lane i. */
 CUDA_EMULATOR_API void cuda_emulator_exchange(uint32_t mask, uint64_t value, uint64_t values[32],
                                               const char *file, int line);

@@ -58,7 +58,6 @@ static void read_fault(void) {
 static void begin(void) {
   emulator.process = getpid();
   emulator.n_devices = (int)number_of("CUDA_EMULATOR_DEVICES", 2, 0, EMULATOR_DEVICES);
-  if (number_of("CUDA_EMULATOR_TEAR", 0, 0, 1)) cuda_emulator_set_tearing(1);
   emulator.multiprocessors = (uint32_t)number_of("CUDA_EMULATOR_MULTIPROCESSORS", 8, 1, 1024);
   emulator.seed = number_of("CUDA_EMULATOR_SEED", 1, 0, UINT64_MAX);
   emulator.memory_operations = number_of("CUDA_EMULATOR_MEMORY_OPS", 1, 0, 1) != 0;

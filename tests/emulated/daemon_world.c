@@ -79,7 +79,7 @@ static uint8_t *ring_of(world *w, uint32_t c, uint32_t from, uint32_t to, const 
   arena *a = &w->ranks[to].memory;
   uint8_t **ring = &w->rings[c][from][to];
   if (*ring) return *ring;
-  a->used = DF_ALIGN_UP(a->used, (size_t)DF_LINK_LINE);
+  a->used = DF_ALIGN_UP(a->used, (size_t)DF_CACHE_LINE);
   *ring = put(a, NULL, bytes * shape->n_blocks);
   for (uint32_t b = 0; b < shape->n_blocks; b++) {
     const uint64_t before = sent_before(w, c, b, link);
@@ -88,13 +88,6 @@ static uint8_t *ring_of(world *w, uint32_t c, uint32_t from, uint32_t to, const 
     memcpy(credit, &before, sizeof before);
   }
   return *ring;
-}
-
-/* Of a collective that may use lines, some ranks take what they receive in them, and some not. */
-static uint8_t form_of(const world *w, uint32_t c, uint32_t receiver, uint32_t offset) {
-  if (!(offset & DF_LINK_LINES)) return (uint8_t)offset;
-  const int takes_lines = (w->o.seed + c) % 3 != 0 || receiver % 2 == 0;
-  return (uint8_t)(takes_lines ? DF_LINK_LINES : offset - DF_LINK_LINES);
 }
 
 static void describe(world *w, uint32_t r, uint32_t c) {
@@ -115,8 +108,8 @@ static void describe(world *w, uint32_t r, uint32_t c) {
     link->credit = (uint64_t *)(link->slots + (size_t)link->stride * shape->n_slots);
     link->credit_seen = sent_before(w, c, i / plan->n_links, link);
     link->peer_bell = NULL;
-    link->payload_offset = form_of(w, c, link->sends ? link->peer : r, shape->payload_offset);
-    if (shape->payload_offset & (DF_LINK_WORDS | DF_LINK_LINES) && shape->n_slots >= 8)
+    link->payload_offset = (uint8_t)shape->payload_offset;
+    if (shape->payload_offset == DF_LINK_WORDS && shape->n_slots >= 8)
       link->release_mask = (uint16_t)(shape->n_slots / 4 - 1);
   }
   desc.links = put(&me->memory, links, (size_t)n * plan->n_links * sizeof *links);
@@ -127,7 +120,7 @@ static void describe(world *w, uint32_t r, uint32_t c) {
   desc.counters = put(&me->memory, NULL, sizeof *desc.counters);
   desc.progress = put(&me->mapped, NULL, n * sizeof *desc.progress);
   desc.words = me->words[c] = put(&me->mapped, NULL, sizeof *desc.words);
-  if (w->shapes[c].payload_offset & (DF_LINK_WORDS | DF_LINK_LINES)) desc.direct_min = UINT64_MAX;
+  if (w->shapes[c].payload_offset == DF_LINK_WORDS) desc.direct_min = UINT64_MAX;
   desc.priority = w->o.by_priority ? df_random_below(&w->random, 3) - 1 : 0;
   me->descriptors[c] = put(&me->memory, &desc, sizeof desc);
 }
@@ -204,22 +197,16 @@ static void close_arena(world *w, uint32_t r) { /* nothing is put any more */
   me->left = COLLECTIVES * RUNS;
 }
 
-/* How the device cuts it, and a run to begin with: half of them so that during the next ones flags,
- * or sequence numbers, come to their end and begin again. */
+/* How the device cuts it, and a run to begin with: half of them so that during the next ones flags
+ * come to their end and begin again. */
 static void shape_on_device(world *w, uint32_t c, const df_shape_limits *limits) {
   const group *g = &w->groups[c];
   const df_plan *plan = g->ranks[df_random_below(&w->random, (int)w->o.ranks)].plan;
   df_shape_limits with_flags = *limits;
-  if (w->o.in_lines) {
-    with_flags.words_max = df_random_chance(&w->random, 20) ? 128 : 0;
-    with_flags.lines_max = 4096;
-  } else {
-    with_flags.words_max = df_random_chance(&w->random, 70) ? 4096 : 0;
-  }
+  with_flags.words_max = df_random_chance(&w->random, 70) ? 4096 : 0;
   df_shape_make(&w->shapes[c], plan, g->o.count, g->element, &with_flags);
   const uint32_t offset = w->shapes[c].payload_offset;
   w->in_words += offset == DF_LINK_WORDS;
-  w->in_lines += offset & DF_LINK_LINES;
   const uint64_t each =
       (uint64_t)w->shapes[c].parts[0].loops * (plan->n_links ? plan->links[0].messages : 0);
   if (each == 0 || df_random_chance(&w->random, 50)) return;

@@ -27,7 +27,7 @@ typedef struct options {
   const char *multiprocessors;
   df_tunables tunables;
   df_cq_variant cq;
-  int synchronise, by_priority, relays, in_lines;
+  int synchronise, by_priority, relays;
   uint64_t seed;
 } options;
 
@@ -52,9 +52,9 @@ typedef struct world {
   options o;
   df_random random;
   group groups[COLLECTIVES];
-  df_shape shapes[COLLECTIVES];    /* the device's, whose payloads may travel in words or lines */
+  df_shape shapes[COLLECTIVES];    /* the device's, whose payloads may travel in words */
   uint64_t first_run[COLLECTIVES]; /* of the device: where flags and sequence numbers begin */
-  uint32_t in_words, in_lines;     /* collectives */
+  uint32_t in_words;               /* collectives */
   uint8_t *rings[COLLECTIVES][MAX_RANKS][MAX_RANKS]; /* [from][to], in the receiver's memory */
   rank ranks[MAX_RANKS];
 } world;

@@ -15,7 +15,7 @@ static const df_tunables usual = {
     .spin_front = 64, .spin_min = 4, .spin_boost = 4, .fetch_polls = 64, .quit_polls = 256};
 
 static void run_worlds(options o, uint32_t worlds) {
-  uint64_t preemptions = 0, quits = 0, in_words = 0, in_lines = 0;
+  uint64_t preemptions = 0, quits = 0, in_words = 0;
   o.multiprocessors = o.multiprocessors ? o.multiprocessors : "8";
   for (uint32_t i = 0; i < worlds; i++) {
     o.seed = 1000 * o.seed + i + 1;
@@ -28,12 +28,10 @@ static void run_worlds(options o, uint32_t worlds) {
     preemptions += SUM_OF(w, preemptions);
     quits += SUM_OF(w, quits);
     in_words += w->in_words;
-    in_lines += w->in_lines;
     close_world(w);
     o.seed /= 1000;
   }
   CHECK(in_words > 0, "no collective's payload has travelled in words");
-  CHECK(!o.in_lines || in_lines > 0, "no collective's payload has travelled in lines");
   CHECK(preemptions > 0 && quits > 0, "%llu preemptions, %llu quits",
         (unsigned long long)preemptions, (unsigned long long)quits);
 }
@@ -50,50 +48,6 @@ DF_TEST(emulated_daemon, preempted_after_every_step, 120) {
 
 DF_TEST(emulated_daemon, peers_on_two_devices, 120) {
   run_worlds((options){.ranks = 4, .devices = 2, .blocks = 3, .tunables = usual, .seed = 3}, 4);
-}
-
-DF_TEST(emulated_daemon, in_lines, 120) {
-  run_worlds(
-      (options){.ranks = 3, .devices = 2, .blocks = 2, .tunables = usual, .in_lines = 1, .seed = 9},
-      8);
-}
-
-DF_TEST(emulated_daemon, in_lines_preempted_after_every_step, 120) {
-  df_tunables tunables = usual;
-  tunables.preempt_every = 1;
-  run_worlds(
-      (options){
-          .ranks = 2, .devices = 1, .blocks = 2, .tunables = tunables, .in_lines = 1, .seed = 10},
-      6);
-}
-
-/* What lines rely on, and words do not: a warp's store of a line is seen as a whole. */
-DF_TEST(emulated_daemon, torn_lines_are_taken_and_torn_words_are_not, 120) {
-  enum { WORLDS = 60 };
-  options o = {.ranks = 2,
-               .devices = 2,
-               .blocks = 2,
-               .lanes = 32,
-               .multiprocessors = "8",
-               .tunables = usual,
-               .cq = DF_CQ_PACKED,
-               .in_lines = 1};
-  uint64_t wrong = 0;
-  cuda_emulator_set_tearing(1);
-  for (o.seed = 11; o.seed < 11 + WORLDS && wrong == 0; o.seed++) {
-    world *w = open_world(&o);
-    finish(w, 0);
-    wrong = count_wrong_bytes(w);
-    close_world(w);
-  }
-  CHECK(wrong > 0, "lines that come in parts were never taken for whole ones");
-  o.in_lines = 0;
-  for (o.seed = 11; o.seed < 15; o.seed++) {
-    world *w = open_world(&o);
-    finish(w, 0);
-    check_results(w);
-    close_world(w);
-  }
 }
 
 DF_TEST(emulated_daemon, by_priority_on_short_thresholds, 120) {

@@ -52,8 +52,6 @@ if [ "$part" = runs ]; then
   right DFCCL_CUDA_WORDS_MAX=65536 -n 3 -c 3 -i 2
   right DFCCL_CUDA_RELAY=0 -n 2 -c 3 -i 2
   right DFCCL_CUDA_WORDS_MAX=0 -n 2 -c 3 -i 2
-  right DFCCL_CUDA_WORDS_MAX=64 DFCCL_CUDA_LINES_MAX=65536 -n 3 -c 3 -i 2
-  right DFCCL_CUDA_LINES_MAX=65536 DFCCL_PREEMPT_EVERY=1 -n 2 -c 3 -i 2 --processes
   right DFCCL_PREEMPT_EVERY=1 -n 2 -c 3 -i 2
   right CUDA_EMULATOR_MULTIPROCESSORS=1 -n 2 -c 3 -i 2
   right CUDA_EMULATOR_MULTIPROCESSORS=1 DFCCL_MAX_BLOCKS=2 -n 2 -c 3 -i 2

@@ -9,8 +9,8 @@
  * not wait for the default one, as wide as the widest collective that has run, in the remote
  * domain; every kernel is loaded before it is first launched.
  *   - A process whose launches wait for what they launch is told so.
- *   - Messages travel in lines where that is asked for, within a device and between devices whose
- *     link knows atomic accesses, and nowhere else; members that do not ask alike are told so.
+ *   - Memory of another device is mapped where the link between the two knows atomic accesses, and
+ *     nowhere else.
  *   - When a device is lost every run ends, once, with an error.
  */
 #include <stdlib.h>
@@ -178,102 +178,55 @@ DF_TEST(emulated_devices, memory_goes_back_when_other_processes_have_unmapped_it
   }
 }
 
-/* ---- lines */
+/* ---- lent memory */
 
-static uint64_t line_stores(void) {
+static uint64_t mappings(void) {
   cuda_emulator_counts counts;
   cuda_emulator_count(&counts);
-  return counts.line_stores;
+  return counts.ipc_mappings;
 }
 
-static void ask_for_lines(void) {
-  setenv("DFCCL_CUDA_LINES_MAX", "65536", 1);
-  setenv("DFCCL_CUDA_WORDS_MAX", "64", 1);
-}
-
-static void run_rounds(dfcclContext_t *ctxs, int first, int n) {
-  uint32_t *memory;
-  CUDA(cudaHostAlloc((void **)&memory, (size_t)2 * RANKS * BYTES, cudaHostAllocMapped));
-  for (int round = 0; round < ROUNDS; round++) {
-    for (int i = 0; i < n; i++) {
-      uint32_t *input = memory + 2 * i * COUNT;
-      df_round_fill(input, COUNT, first + i, 0, round);
-      OK(dfcclRunAllReduce(ctxs[i], 0, input, input + COUNT, NULL, NULL));
-    }
-    df_waiting_for("dfcclWait");
-    for (int i = 0; i < n; i++) {
-      OK(dfcclWait(ctxs[i], 0));
-      df_round_check(memory + (2 * i + 1) * COUNT, COUNT, RANKS, 0, round);
-    }
-    df_waiting_for(NULL);
-  }
-  CUDA(cudaFreeHost(memory));
-}
-
-DF_TEST(emulated_devices, lines_within_a_device, 120) {
+static void reduce(dfcclContext_t ctx, dfcclCollId_t id, int rank, uint32_t *memory) {
   df_collective coll = df_simple(COUNT, RANKS);
   coll.type = dfcclUint32;
-  for (int asks = 0; asks < 2; asks++) {
-    dfcclContext_t ctxs[RANKS];
-    if (asks) ask_for_lines();
-    df_make_contexts(ctxs, RANKS, NULL);
-    df_register_all(ctxs, 0, &coll);
-    run_rounds(ctxs, 0, RANKS);
-    df_free_contexts(ctxs, RANKS);
-    CHECK((line_stores() > 0) == asks, "%llu line stores", (unsigned long long)line_stores());
+  OK(df_register(ctx, id, &coll));
+  df_waiting_for("dfcclWait");
+  for (int round = 0; round < ROUNDS; round++) {
+    df_round_fill(memory, COUNT, rank, 0, round);
+    OK(dfcclRunAllReduce(ctx, id, memory, memory + COUNT, NULL, NULL));
+    OK(dfcclWait(ctx, id));
+    df_round_check(memory + COUNT, COUNT, RANKS, 0, round);
   }
-  nothing_is_left();
+  df_waiting_for(NULL);
 }
 
 static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   int native = *(const int *)arg;
-  df_collective coll = df_simple(COUNT, ranks);
   dfcclConfig_t config = df_config();
   config.device = rank;
-  coll.type = dfcclUint32;
-  ask_for_lines();
   cuda_emulator_set_native_atomics(native);
   dfcclContext_t ctx = df_init(rank, ranks, id, &config);
-  OK(df_register(ctx, 0, &coll));
-  run_rounds(&ctx, rank, 1);
+  uint32_t *memory;
+  CUDA(cudaHostAlloc((void **)&memory, (size_t)2 * BYTES, cudaHostAllocMapped));
+  reduce(ctx, 0, rank, memory);
+  const uint64_t before = mappings();
+  void *shared;
+  OK(dfcclMemAlloc(ctx, &shared, (size_t)2 * BYTES));
+  reduce(ctx, 1, rank, memory); /* its peer has been told of the memory before its links stand */
+  CHECK(mappings() == before + (uint64_t)native, "%llu mappings before, %llu now",
+        (unsigned long long)before, (unsigned long long)mappings());
+  OK(dfcclMemFree(ctx, shared));
   df_finish(ctx);
-  CHECK((line_stores() > 0) == native, "%llu line stores", (unsigned long long)line_stores());
+  CUDA(cudaFreeHost(memory));
   nothing_is_left();
 }
 
-DF_TEST(emulated_devices, lines_between_devices_with_native_atomics_only, 120) {
+DF_TEST(emulated_devices, memory_is_mapped_between_devices_with_native_atomics_only, 120) {
   for (int native = 0; native < 2; native++) {
     df_family family;
     df_fork(&family, RANKS, 100, reduce_across_devices, &native);
     df_join(&family);
   }
-}
-
-static void ask_alone(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
-  (void)arg;
-  df_collective coll = df_simple(COUNT, ranks);
-  if (rank == 0) ask_for_lines();
-  setenv("DFCCL_CUDA_WORDS_MAX", "64", 1);
-  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
-  OK(df_register(ctx, 0, &coll));
-  void *memory;
-  CUDA(cudaHostAlloc(&memory, (size_t)2 * BYTES, cudaHostAllocMapped));
-  dfcclResult_t result = dfcclRunAllReduce(ctx, 0, memory, (char *)memory + BYTES, NULL, NULL);
-  df_waiting_for("dfcclWait");
-  if (result == dfcclSuccess) result = dfcclWait(ctx, 0);
-  df_waiting_for(NULL);
-  RESULT(result, dfcclMismatch);
-  CHECK(strstr(dfcclGetLastError(ctx), "DFCCL_CUDA_LINES_MAX") != NULL, "%s",
-        dfcclGetLastError(ctx));
-  df_unwatch(ctx);
-  (void)dfcclDestroy(ctx);
-  CUDA(cudaFreeHost(memory));
-}
-
-DF_TEST(emulated_devices, members_must_ask_for_lines_alike, 120) {
-  df_family family;
-  df_fork(&family, RANKS, 100, ask_alone, NULL);
-  df_join(&family);
 }
 
 /* ---- a lost device */

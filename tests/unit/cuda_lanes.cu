@@ -8,7 +8,7 @@
  *   - Shared memory need not be initialised, and nothing is lost with it at the end of a launch.
  *   - Collectives submitted in opposite orders on two ranks complete, each run once, with the right
  *     results, through preemption, parking and new launches.
- *   - So it is with messages in words, whose lanes each find what they move, and in lines.
+ *   - So it is with messages in words, whose lanes each find what they move.
  *   - A block that has parked goes back to work when there is something for it while others stay.
  *
  * What it cannot show: how a GPU orders memory, schedules warps or performs.
@@ -111,24 +111,20 @@ static df_primitive primitives[RANKS][2];
 static uint8_t *make_ring(uint32_t stride) {
   void *ring = NULL;
   const size_t bytes = df_link_ring_bytes(stride, LINK_SLOTS);
-  CHECK(posix_memalign(&ring, DF_LINK_LINE, bytes) == 0);
+  CHECK(posix_memalign(&ring, DF_CACHE_LINE, bytes) == 0);
   memset(ring, 0, bytes);
   return (uint8_t *)ring;
 }
 
 /* Both ends of the link from one rank to the other. */
 static void make_links(uint32_t from, uint32_t collective, uint32_t block) {
-  /* In one of four collectives payload is behind the commit word, aligned to 8 bytes only; in one
-   * it travels in words; in one in lines, on one of its two ranks' links only. */
-  const uint32_t staged_or_lines =
-      from == 0 ? (uint32_t)DF_LINK_LINES : (uint32_t)DF_LINK_STAGED_OFFSET;
-  const uint32_t offsets[] = {DF_LINK_FLAGGED_OFFSET, DF_LINK_WORDS, staged_or_lines,
-                              DF_LINK_LINES};
-  const uint32_t offset = offsets[collective % 4];
+  /* In some collectives payload is behind the commit word, aligned to 8 bytes only, or at the next
+   * line; in others it travels in words. */
+  const uint32_t offsets[] = {DF_LINK_FLAGGED_OFFSET, DF_LINK_WORDS, DF_LINK_STAGED_OFFSET};
+  const uint32_t offset = offsets[collective % 3];
   df_link link;
   memset(&link, 0, sizeof link);
-  link.stride = df_link_stride(CHUNK * sizeof(float),
-                               offset == DF_LINK_LINES ? offset | DF_LINK_STAGED_OFFSET : offset);
+  link.stride = df_link_stride(CHUNK * sizeof(float), offset);
   link.slots = make_ring(link.stride);
   link.credit = (uint64_t *)(link.slots + (size_t)link.stride * LINK_SLOTS);
   link.slot_mask = LINK_SLOTS - 1;

@@ -221,14 +221,13 @@ DF_TEST(failure, an_offer_of_more_than_can_be_counted_is_refused, 30) {
   stage_close(&s);
 }
 
-/* What rings in lines would be is not what they are. */
-static dfcclResult_t register_after_offer(uint32_t payload_offset, uint64_t place) {
+static dfcclResult_t register_after_offer(uint64_t place) {
   df_stage s;
   const df_announcement announcement = {.group_size = 2,
                                         .n_blocks = 1,
                                         .n_slots = 8,
                                         .stride = 128,
-                                        .payload_offset = payload_offset};
+                                        .payload_offset = DF_LINK_STAGED_OFFSET};
   stage_open(&s);
   stage_offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
   stage_offer_segment(&s, DF_FIRST_LINKS_SEGMENT, DF_PAGE, DF_SEGMENT_LINKS);
@@ -242,13 +241,13 @@ static dfcclResult_t register_after_offer(uint32_t payload_offset, uint64_t plac
   return result;
 }
 
-DF_TEST(failure, an_offer_of_lines_is_refused_where_there_are_none, 30) {
-  enum { EIGHT_SLOTS = 3, IN_LINES = 32 };
-  const uint32_t lines = DF_LINK_STAGED_OFFSET | DF_LINK_LINES;
-  RESULT(register_after_offer(DF_LINK_STAGED_OFFSET, EIGHT_SLOTS), dfcclSuccess);
-  RESULT(register_after_offer(DF_LINK_STAGED_OFFSET, EIGHT_SLOTS | IN_LINES), dfcclRemoteError);
-  RESULT(register_after_offer(lines, EIGHT_SLOTS | IN_LINES), dfcclSuccess);
-  RESULT(register_after_offer(lines, 64 | EIGHT_SLOTS | IN_LINES), dfcclRemoteError);
+/* The slots' logarithm is any number of six bits. */
+DF_TEST(failure, an_offer_of_too_many_slots_is_refused, 30) {
+  enum { EIGHT_SLOTS = 3, OFFSET = 64 };
+  RESULT(register_after_offer(EIGHT_SLOTS), dfcclSuccess);
+  RESULT(register_after_offer(OFFSET | EIGHT_SLOTS), dfcclSuccess);
+  for (uint64_t slots = 16; slots < OFFSET; slots++)
+    RESULT(register_after_offer(slots), dfcclRemoteError);
 }
 
 /* ---- deregistered inside its callback, which has not returned */

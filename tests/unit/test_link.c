@@ -267,32 +267,6 @@ static void follow_flags(df_random *random, uint32_t period, uint32_t n_slots, u
   }
 }
 
-/* The flag of a line is no other message's, nor a cleared line's, also where sequence numbers begin
- * again; a slot has room for its lines, and for the same payload behind a commit word. */
-DF_TEST(link, lines, 30) {
-  const uint64_t firsts[] = {1, UINT32_MAX - 500ull, DF_SEQUENCE_MASK - 500};
-  for (size_t f = 0; f < DF_COUNT_OF(firsts); f++)
-    for (uint64_t k = 0; k < 1000; k++) {
-      const uint64_t sequence = (firsts[f] + k) & DF_SEQUENCE_MASK;
-      CHECK(df_link_line_flag(sequence) != 0, "a cleared line would be taken for it");
-      for (uint64_t before = 1; before <= DF_MAX_LINK_SLOTS; before++)
-        CHECK(df_link_line_flag(sequence) !=
-                  df_link_line_flag((sequence - before) & DF_SEQUENCE_MASK),
-              "message %llu has an earlier one's flag", (unsigned long long)sequence);
-    }
-  for (uint64_t payload = 1; payload <= 70000; payload += 1 + payload / 9) {
-    const uint32_t offsets[] = {DF_LINK_FLAGGED_OFFSET, DF_LINK_STAGED_OFFSET};
-    for (int i = 0; i < 2; i++) {
-      const uint32_t stride = df_link_stride(payload, offsets[i] | DF_LINK_LINES);
-      CHECK(stride % DF_LINK_LINE == 0, "lines are no lines");
-      CHECK(stride / DF_LINK_LINE / 2 * (uint64_t)DF_LINK_PAIR_PAYLOAD >= payload,
-            "a slot of %u bytes for %llu in lines", stride, (unsigned long long)payload);
-      CHECK(stride >= payload + offsets[i], "a slot of %u bytes for %llu", stride,
-            (unsigned long long)payload);
-    }
-  }
-}
-
 DF_TEST(link, flags_of_words, 30) {
   df_random random = {31};
   const uint64_t ends[] = {1, DF_LINK_FLAG, 2ull * DF_LINK_FLAG, DF_SEQUENCE_MASK};

@@ -5,10 +5,9 @@
  *     and special ones for the rest.
  *   - Any number of lanes, any count, any element-aligned addresses, one destination or two, a
  *     destination that is a source; nothing beyond the end is touched.
- *   - The same where what was received is in words or lines (link.h), or what is sent. Nothing is
- * moved where one word or line has another message's flag.
- *   - Of a message in words nothing is taken while one lane's part is missing, whichever. Of one in
- * lines it is, where a line's flag is there without the rest: lines rely on that never happening.
+ *   - The same where what was received is in words (link.h), or what is sent. Nothing is moved
+ *     where one word has another message's flag.
+ *   - Of a message in words nothing is taken while one lane's part is missing, whichever.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -285,146 +284,40 @@ DF_TEST(move_cuda, words, 120) {
   free(out);
 }
 
-/* ---- Lines */
-
-#define LINE_FLAG ((1ull << 63) | 77)
-enum { PAIRS_OF_LINES = MOST * 8 / DF_LINK_PAIR_PAYLOAD + 2, LINES = 2 * PAIRS_OF_LINES };
-
-/* Where byte i of a payload is among the bytes of its lines. */
-static size_t in_lines(size_t i) {
-  const size_t at = i % 240, vector = at / 16;
-  const size_t line = vector < 14 ? vector / 7 : (at - 224) / 8;
-  const size_t within = vector < 14 ? vector % 7 * 16 + at % 16 : 112 + at % 8;
-  return i / 240 * 256 + line * 128 + within;
-}
-
-static size_t lines_of(size_t bytes) { return 2 * DF_DIV_UP(bytes, (size_t)240); }
-
-static uint64_t *flag_of(uint8_t *lines, size_t line) {
-  return (uint64_t *)(lines + line * 128 + 120);
-}
-
-static void pack_lines(uint8_t *lines, const uint8_t *payload, size_t bytes, uint64_t flag) {
-  for (size_t i = 0; i < bytes; i++) lines[in_lines(i)] = payload[i];
-  for (size_t line = 0; line < lines_of(bytes); line++) *flag_of(lines, line) = flag;
-}
-
-static void check_lines(const df_move *move, uint8_t *lines, const uint8_t *expected) {
-  const size_t bytes = move->count * move->element_bytes;
-  for (size_t line = 0; line < lines_of(bytes); line++)
-    CHECK(*flag_of(lines, line) == move->send_flag, "line %zu has flag %llx", line,
-          (unsigned long long)*flag_of(lines, line));
-  for (size_t i = 0; i < bytes; i++)
-    CHECK(lines[in_lines(i)] == expected[i], "%s, kind %u, operator %u: byte %zu of %zu in lines",
-          df_type_name((dfcclDataType_t)move->type), move->kind, move->op, i, bytes);
-  CHECK(lines[lines_of(bytes) * 128] == GUARD, "a line behind the end is touched");
-}
-
-static void check_lines_shape(df_random *random, area *m, uint8_t *in, uint8_t *out,
-                              dfcclDataType_t type, int op) {
-  static const uint32_t lanes[] = {1, 3, 32, 96};
-  const size_t size = df_type_size(type);
-  const uint64_t count =
-      1 + (uint64_t)df_random_below(random, df_random_chance(random, 50) ? 80 : MOST - 1);
-  const uint32_t n_lanes = lanes[df_random_below(random, (int)DF_COUNT_OF(lanes))];
-  const bool odd = df_random_chance(random, 60);
-  uint8_t *local =
-      m->a + (odd ? (size_t)df_random_below(random, (int)(GUARD_BYTES / size)) * size : 0);
-  uint8_t *store = m->store + (odd ? size : 0), *slot = m->slot + (odd ? 8 : 0);
-  const int receives = df_random_below(random, 3); /* 0: nothing in lines; 1: a; 2: b */
-  const bool two = op != DIVIDE && op != COPY;
-  memset(m->store, GUARD, MOST * 8 + 2 * GUARD_BYTES);
-  memset(m->slot, GUARD, MOST * 8 + 2 * GUARD_BYTES);
-  memset(in, 0, LINES * 128);
-  memset(out, GUARD, LINES * 128);
-  fill(random, type, local, count);
-  fill(random, type, m->b, count); /* what comes in lines, or another source */
-  df_move move =
-      make_move(type, op, receives == 2 ? local : m->b, receives == 2 ? m->b : local, count, 3);
-  if (receives == 2 && !two) move.a = m->b;
-  reference(m->expected, &move);
-  move.in_lines = 1;
-  if (receives) {
-    pack_lines(in, m->b, count * size, LINE_FLAG);
-    move.recv_flagged = in;
-    move.recv_flag = LINE_FLAG;
-    if (move.a == m->b) move.a = in;
-    if (move.b == m->b) move.b = in;
-  }
-  const int to = 1 + df_random_below(random, 3);
-  if (to & STORE) move.store = df_random_chance(random, 30) && two ? local : store;
-  /* Of a collective's links some may be in lines and others not. */
-  if (to & SLOT) move.slot = receives && df_random_chance(random, 30) ? slot : out;
-  if (move.slot == out) move.send_flag = LINE_FLAG + 1;
-  if (receives && df_random_chance(random, 30)) {
-    uint64_t *flag = flag_of(in, (size_t)df_random_below(random, (int)lines_of(count * size)));
-    *flag -= 4; /* a round of four slots before */
-    CHECK(!df_test_move_cuda(&move, n_lanes), "a line of the round before was taken");
-    CHECK(move.store != store || store[0] == GUARD, "it was moved");
-    CHECK(out[0] == GUARD && slot[0] == GUARD, "it was sent on");
-    *flag += 4;
-  }
-  CHECK(df_test_move_cuda(&move, n_lanes), "a message was not seen");
-  if (move.store == store) check_bytes(&move, "store", move.store, m->expected);
-  if (move.store == local)
-    CHECK(memcmp(local, m->expected, count * size) == 0, "in place: another result");
-  if (move.slot == slot) check_bytes(&move, "slot", move.slot, m->expected);
-  if (move.slot == out) check_lines(&move, out, m->expected);
-}
-
-static uint8_t *allocate_lines(void) {
-  uint8_t *lines = aligned_alloc(128, LINES * 128);
-  CHECK(lines != NULL, "out of memory");
-  return lines;
-}
-
-DF_TEST(move_cuda, lines, 120) {
-  df_random random = {23};
-  area m = allocate_area();
-  uint8_t *in = allocate_lines(), *out = allocate_lines();
-  for (int type = 0; type < DF_DATA_TYPES; type++)
-    for (int op = 0; op < OPERATORS; op++)
-      for (int i = 0; i < 150; i++)
-        check_lines_shape(&random, &m, in, out, (dfcclDataType_t)type, op);
-  free_area(&m);
-  free(in);
-  free(out);
-}
-
 /* ---- Torn messages: some lanes of a warp have stored their parts, and others not yet. */
 
-enum { TORN_LANES = 32, TORN_BYTES = 4 * 240 }; /* a part, or several words, for each lane */
+enum { TORN_LANES = 32, TORN_BYTES = 960 }; /* several words for each lane */
 
 typedef struct torn {
   uint8_t payload[TORN_BYTES], got[TORN_BYTES + GUARD_BYTES], *slot;
   df_move send, receive;
 } torn;
 
-static void make_torn(torn *t, int in_lines) {
-  t->slot = allocate_lines();
+static void make_torn(torn *t) {
+  t->slot = aligned_alloc(DF_CACHE_LINE, 2 * TORN_BYTES);
+  CHECK(t->slot != NULL, "out of memory");
   for (int i = 0; i < TORN_BYTES; i++) t->payload[i] = (uint8_t)(1 + i % 251);
   t->send = make_move(dfcclUint8, COPY, t->payload, t->payload, TORN_BYTES, 1);
   t->send.slot = t->slot;
   t->receive = make_move(dfcclUint8, COPY, t->slot, t->slot, TORN_BYTES, 1);
   t->receive.store = t->got;
   t->receive.recv_flagged = t->slot;
-  t->send.in_lines = t->receive.in_lines = (uint32_t)in_lines;
-  t->send.send_flag = t->receive.recv_flag = in_lines ? LINE_FLAG : FLAG;
+  t->send.send_flag = t->receive.recv_flag = FLAG;
 }
 
 /* What these lanes store, of a slot that was cleared. Returns whether the receiver takes it. */
 static int takes(torn *t, uint64_t stored) {
-  memset(t->slot, 0, LINES * 128);
+  memset(t->slot, 0, 2 * TORN_BYTES);
   memset(t->got, GUARD, sizeof t->got);
   df_test_move_cuda_some(&t->send, TORN_LANES, stored);
   return df_test_move_cuda(&t->receive, TORN_LANES);
 }
 
-DF_TEST(move_cuda, words_survive_what_tears_lines, 30) {
-  const uint64_t all = (1ull << TORN_LANES) - 1, flags = 0x80808080; /* each eighth lane */
+DF_TEST(move_cuda, torn_messages_are_not_taken, 30) {
+  const uint64_t all = (1ull << TORN_LANES) - 1;
   df_random random = {24};
   torn t;
-  make_torn(&t, 0);
+  make_torn(&t);
   for (int i = 0; i < 2000; i++) {
     const uint64_t missing = df_random_next(&random) & df_random_next(&random) & all;
     if (missing == 0) continue;
@@ -432,18 +325,8 @@ DF_TEST(move_cuda, words_survive_what_tears_lines, 30) {
           (unsigned long long)missing);
     CHECK(t.got[0] == GUARD, "and moved");
   }
-  CHECK(!takes(&t, flags), "words were taken without most of them");
+  for (int lane = 0; lane < TORN_LANES; lane++)
+    CHECK(!takes(&t, all & ~(1ull << lane)), "words were taken without those of lane %d", lane);
   CHECK(takes(&t, all) && memcmp(t.got, t.payload, TORN_BYTES) == 0, "another message");
-  free(t.slot);
-
-  make_torn(&t, 1);
-  CHECK(takes(&t, all) && memcmp(t.got, t.payload, TORN_BYTES) == 0, "another message");
-  for (int lane = 0; lane < TORN_LANES; lane++) {
-    const int tells = takes(&t, all & ~(1ull << lane));
-    if (lane % 8 == 7)
-      CHECK(!tells, "lines were taken without their flags");
-    else /* what a warp's store of a line must not do, and is not seen to have done */
-      CHECK(tells && memcmp(t.got, t.payload, TORN_BYTES) != 0, "a torn line was not taken");
-  }
   free(t.slot);
 }

@@ -338,7 +338,7 @@ DF_TEST(plans, every_algorithm_is_tested, 30) {
 /* Every element of the buffer belongs to exactly one message of one loop of one block. */
 DF_TEST(plans, shapes_cover_the_buffer, 30) {
   df_random random = {3};
-  uint64_t packed = 0, in_words = 0, in_lines = 0;
+  uint64_t packed = 0, in_words = 0;
   for (int i = 0; i < 20000; i++) {
     uint64_t count = df_random_next(&random) % (i % 3 ? 300 : 1 << 20);
     uint32_t element = 1u << df_random_below(&random, 4);
@@ -350,7 +350,6 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
                               .flagged_max = (uint32_t)df_random_below(&random, 5000),
                               .packed_max = i % 3 ? (uint32_t)df_random_below(&random, 300) : 0,
                               .words_max = i % 5 ? 0 : (uint32_t)df_random_below(&random, 5000),
-                              .lines_max = i % 7 ? 0 : (uint32_t)df_random_below(&random, 5000),
                               .block_min = 1 + df_random_next(&random) % 5000,
                               .max_blocks = 1 + (uint32_t)df_random_below(&random, DF_MAX_BLOCKS)};
     df_shape s;
@@ -373,12 +372,6 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
               "%llu bytes in each of %u loops travel in words", (unsigned long long)most,
               part->loops);
         CHECK(DF_ALIGN_UP(most, (uint64_t)8) * 2 <= s.stride, "words that do not fit their slot");
-      } else if (s.payload_offset & DF_LINK_LINES) {
-        CHECK(most <= limits.lines_max, "%llu bytes travel in lines", (unsigned long long)most);
-        CHECK(most + s.payload_offset - DF_LINK_LINES <= s.stride,
-              "a message that does not fit its slot");
-        CHECK(DF_DIV_UP(most, (uint64_t)DF_LINK_PAIR_PAYLOAD) * 2 * DF_LINK_LINE <= s.stride,
-              "lines that do not fit their slot");
       } else {
         CHECK(most + s.payload_offset <= s.stride, "a message that does not fit its slot");
       }
@@ -387,7 +380,6 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
             s.n_slots, s.stride);
       packed += s.stride % DF_CACHE_LINE != 0;
       in_words += s.payload_offset == DF_LINK_WORDS;
-      in_lines += s.payload_offset != DF_LINK_WORDS && s.payload_offset & DF_LINK_LINES;
       CHECK((uint64_t)part->chunk * element <= s.scratch_bytes || part->elements == 0,
             "block %u: a chunk of %u elements in %llu bytes of scratch memory", b, part->chunk,
             (unsigned long long)s.scratch_bytes);
@@ -397,7 +389,6 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
   }
   CHECK(packed > 1000, "%llu parts have slots that share lines", (unsigned long long)packed);
   CHECK(in_words > 1000, "%llu parts travel in words", (unsigned long long)in_words);
-  CHECK(in_lines > 1000, "%llu parts travel in lines", (unsigned long long)in_lines);
 }
 
 /* ---- invariant 6 ---- */

@@ -305,7 +305,6 @@ const df_device_ops df_device_cuda = {
     .sets_up_in_background = 1,
     .lends_to = lends_to,
     .lends_memory_to = lends_memory_to,
-    .takes_lines = lends_memory_to, /* the same GPU, or one whose link knows atomic accesses */
     .exports_memory = 1,
     .begin_waiting = df_cuda_pause_streams,
     .end_waiting = df_cuda_resume_streams,

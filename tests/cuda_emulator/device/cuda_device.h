@@ -63,9 +63,6 @@ static inline void emulator_sync_warp(const char *file, int line, uint32_t mask 
 }
 #define __syncwarp(...) emulator_sync_warp(__FILE__, __LINE__, ##__VA_ARGS__)
 
-#define DF_LINES_MEET() cuda_emulator_meet_lines(__FILE__, __LINE__)
-#define DF_LINES_ARE_TORN() cuda_emulator_tears_lines()
-
 static inline uint32_t emulator_lane_in_warp() {
   const emulator_lane_view *lane = cuda_emulator_lane();
   const emulator_index size = lane->place->block_size;
