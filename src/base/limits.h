@@ -60,4 +60,7 @@ enum {
 
 #define DF_MAX_COUNT ((uint64_t)1 << 48) /* elements of one buffer */
 
+/* What a process is told in place of a descriptor, to map memory of a device. */
+enum { DF_SEGMENT_HANDLE_BYTES = 64 };
+
 #endif

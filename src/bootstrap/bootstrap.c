@@ -14,7 +14,6 @@
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_root.h"
 #include "bootstrap/sockets.h"
-#include "control/world.h"
 
 enum {
   ID_LIFETIME_MS = 10 * 60 * 1000, /* of an id that nobody uses */
@@ -157,6 +156,7 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
   for (size_t i = 0; i < n; i++) {
     mesh->cards[i] = r->records[i].card;
     mesh->local[i] = memcmp(r->records[i].token, r->own.token, DF_TOKEN_BYTES) == 0;
+    mesh->n_local += mesh->local[i];
   }
   if (memcmp(&r->records[r->rank], &r->own, sizeof r->own) != 0)
     return df_fail(dfcclRemoteError, "the root's table does not tell of rank %d what it said",
@@ -184,14 +184,15 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
   if (result == dfcclSuccess) result = df_mesh_connect(r, made.local, made.sockets);
   df_listener_close(&r->listener);
   if (result == dfcclSuccess) result = df_rendezvous_finish(r);
-  /* Ranks of this process that have heard the last word have no socket that would tell them. */
-  if (result != dfcclSuccess && r->others_may_go)
-    df_world_miss(&made);
-  else if (result != dfcclSuccess && made.local != NULL)
-    df_world_expect_less(made.job, 1);
-  if (result == dfcclSuccess)
+  if (result == dfcclSuccess) {
     *mesh = made;
-  else {
+  } else {
+    /* Ranks of this process that have heard the last word have no socket that would tell them. */
+    *mesh = (df_mesh){.n_ranks = r->n_ranks, .rank = r->rank, .n_local = made.n_local};
+    memcpy(mesh->job, made.job, sizeof mesh->job);
+    mesh->absence = r->others_may_go     ? DF_ABSENCE_AWAITED
+                    : made.local != NULL ? DF_ABSENCE_COUNTED
+                                         : DF_ABSENCE_UNNOTICED;
     df_mesh_close(&made);
     df_rendezvous_leave(r, result);
   }

@@ -27,10 +27,19 @@ typedef struct {
   unsigned char bytes[DF_CARD_BYTES];
 } df_card;
 
+/* What the other ranks of this process expect of a rank whose join failed. */
+typedef enum {
+  DF_ABSENCE_UNNOTICED, /* nothing: they know of no job */
+  DF_ABSENCE_COUNTED,   /* they may have counted it in, and do not wait for it */
+  DF_ABSENCE_AWAITED    /* they may have a mesh, and wait for it */
+} df_absence;
+
 /* What a rank has after the join. Belongs to the caller, who hands it to df_mesh_close. */
 typedef struct df_mesh {
   int n_ranks, rank;
-  df_card *cards; /* [n_ranks]: every rank's card, the own one included */
+  uint32_t n_local;   /* ranks of the job in this process, the own one included */
+  df_absence absence; /* after a join that failed */
+  df_card *cards;     /* [n_ranks]: every rank's card, the own one included */
   int *sockets; /* [n_ranks]: a connected, non-blocking, close-on-exec AF_UNIX SOCK_SEQPACKET socket
                    to that rank; -1 for itself and for ranks of this process */
   unsigned char *local; /* [n_ranks]: 1 where that rank lives in this very process (own rank too) */
@@ -49,8 +58,9 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id);
 /*
  * Joins the job of id as rank (0 to n_ranks-1) of n_ranks (1 to DF_MAX_RANKS). Blocks
  * until all ranks are there and the mesh stands, at most timeout_ms (1 or more). Several ranks may
- * live in one process, each calling from a thread of its own. *mesh is written on success only; on
- * failure nothing is left open, and the sentence names what or which ranks are missing or wrong.
+ * live in one process, each calling from a thread of its own. On failure nothing is left open: of
+ * *mesh only numbers, job and absence are set, so that the caller can tell the other ranks of this
+ * process. The sentence names what or which ranks are missing or wrong.
  * Errors: dfcclInvalidArgument (a value, a damaged id, a number of ranks or a rank that contradicts
  * another process), dfcclInvalidUsage (an id of another version), dfcclRemoteError (a rank died,
  * failed or is contradicted by another; the id was used up), dfcclTimeout, dfcclSystemError,

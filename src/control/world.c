@@ -1,5 +1,4 @@
 #include "control/world.h"
-#include "host/registry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +46,8 @@ static void free_world(df_world *world) {
     pthread_mutex_destroy(&world->inboxes[r].lock);
   }
   while (world->graveyard) {
-    df_segment *next = world->graveyard->next;
-    df_segment_destroy(world->graveyard);
+    df_remains *next = world->graveyard->next;
+    world->graveyard->destroy(world->graveyard);
     world->graveyard = next;
   }
   pthread_mutex_destroy(&world->lock);
@@ -140,12 +139,15 @@ void df_world_arrived(void) {
 }
 
 void df_world_miss(const df_mesh *mesh) {
-  uint32_t n_local = 0;
-  for (int r = 0; r < mesh->n_ranks; r++) n_local += mesh->local[r] != 0;
-  df_world *world = df_world_join(mesh->job, (uint32_t)mesh->n_ranks, n_local);
+  df_world *world = df_world_join(mesh->job, (uint32_t)mesh->n_ranks, mesh->n_local);
   if (world == NULL) return;
   df_world_detach(world, (uint32_t)mesh->rank);
   df_world_release(world);
+}
+
+void df_world_tell_absence(const df_mesh *mesh) {
+  if (mesh->absence == DF_ABSENCE_AWAITED) df_world_miss(mesh);
+  if (mesh->absence == DF_ABSENCE_COUNTED) df_world_expect_less(mesh->job, 1);
 }
 
 /* [inbox->lock] */
@@ -215,14 +217,10 @@ int df_world_is_mute(df_world *world, uint32_t rank) {
   return is_mute;
 }
 
-void df_world_bury(df_world *world, df_segment *segments) {
+void df_world_bury(df_world *world, df_remains *remains) {
   pthread_mutex_lock(&world->lock);
-  while (segments) {
-    df_segment *next = segments->next;
-    segments->next = world->graveyard;
-    world->graveyard = segments;
-    segments = next;
-  }
+  remains->next = world->graveyard;
+  world->graveyard = remains;
   pthread_mutex_unlock(&world->lock);
 }
 

@@ -11,7 +11,12 @@
 #include "base/bell.h"
 #include "bootstrap/bootstrap.h"
 #include "control/message.h"
-#include "transports/shm/segment.h"
+
+/* What a rank leaves behind, because ranks of this process may still look at it. */
+typedef struct df_remains {
+  struct df_remains *next;
+  void (*destroy)(struct df_remains *remains); /* when the last rank has gone */
+} df_remains;
 
 typedef struct df_letter {
   struct df_letter *next;
@@ -37,7 +42,7 @@ typedef struct df_world {
   uint32_t to_come;    /* ranks of this process that have not joined yet: letters wait for them */
   df_inbox *inboxes;   /* [n_ranks] */
   uint32_t departures; /* how many ranks have gone, or become mute */
-  df_segment *graveyard;
+  df_remains *graveyard;
   pthread_mutex_t lock; /* graveyard */
 } df_world;
 
@@ -54,6 +59,8 @@ void df_world_arriving(void);
 void df_world_arrived(void);
 /* The rank of this mesh will not come, though others of its process may have a mesh and wait. */
 void df_world_miss(const df_mesh *mesh);
+/* The same for a rank whose join failed, if others expect it. */
+void df_world_tell_absence(const df_mesh *mesh);
 
 void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell);
 /* The rank has gone: later letters to it are dropped, and all others are woken to see it. */
@@ -63,7 +70,7 @@ int df_world_has_left(df_world *world, uint32_t rank);
 /* All others are woken to see that the rank could not tell them something. */
 void df_world_mute(df_world *world, uint32_t rank);
 int df_world_is_mute(df_world *world, uint32_t rank);
-void df_world_bury(df_world *world, df_segment *segments); /* takes the list */
+void df_world_bury(df_world *world, df_remains *remains); /* takes it */
 df_bell *df_world_bell(df_world *world, uint32_t rank);
 
 /* A copy of message and payload goes to the rank's inbox. dfcclOutOfMemory if there is no memory

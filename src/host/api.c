@@ -61,6 +61,8 @@ dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int r
   result = df_bootstrap_join(&id, nRanks, rank, &card, (int)settings.init_timeout_ms, &mesh);
   if (result == dfcclSuccess)
     result = df_context_open(ctx, (uint32_t)nRanks, (uint32_t)rank, &settings, &mesh);
+  else
+    df_world_tell_absence(&mesh);
   df_world_arrived();
   return result;
 }
@@ -85,6 +87,8 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
   if (result == dfcclSuccess)
     result =
         df_context_open(ctx, (uint32_t)launch.n_ranks, (uint32_t)launch.rank, &settings, &mesh);
+  else
+    df_world_tell_absence(&mesh);
   df_world_arrived();
   return result;
 }
@@ -92,7 +96,7 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
 /* A mesh of one process: everybody is local. */
 static dfcclResult_t local_mesh(df_mesh *mesh, const unsigned char job[16], int n_ranks, int rank,
                                 const df_card *card) {
-  *mesh = (df_mesh){.n_ranks = n_ranks, .rank = rank};
+  *mesh = (df_mesh){.n_ranks = n_ranks, .rank = rank, .n_local = (uint32_t)n_ranks};
   mesh->cards = calloc((size_t)n_ranks, sizeof *mesh->cards);
   mesh->sockets = calloc((size_t)n_ranks, sizeof *mesh->sockets);
   mesh->local = calloc((size_t)n_ranks, sizeof *mesh->local);

@@ -98,9 +98,9 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   df_segment *commons = df_common_dissolve(context);
   if (context->control.world) {
     /* Peers of this process may still point into these. */
-    df_world_bury(context->control.world, links);
-    df_world_bury(context->control.world, commons);
-    if (context->endpoint.home) df_world_bury(context->control.world, context->endpoint.home);
+    df_segment_bury(context->control.world, links);
+    df_segment_bury(context->control.world, commons);
+    if (context->endpoint.home) df_segment_bury(context->control.world, context->endpoint.home);
   }
   free(context->control.receive_buffer);
   free(context->runs.callbacks.entries);
@@ -116,12 +116,6 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   free(context);
 }
 
-static uint32_t count_local(const df_mesh *mesh) {
-  uint32_t n = 0;
-  for (int r = 0; r < mesh->n_ranks; r++) n += mesh->local[r] != 0;
-  return n;
-}
-
 /* The ranks of this process must hear that this one will not come; others see its sockets close. */
 static void tell_failed_init(dfcclContext_t context) {
   df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
@@ -132,7 +126,7 @@ static void tell_failed_init(dfcclContext_t context) {
 
 static dfcclResult_t acquire_memory(dfcclContext_t context) {
   context->control.world =
-      df_world_join(context->mesh.job, context->n_ranks, count_local(&context->mesh));
+      df_world_join(context->mesh.job, context->n_ranks, context->mesh.n_local);
   if (context->control.world == NULL) {
     df_world_miss(&context->mesh);
     return dfcclOutOfMemory;

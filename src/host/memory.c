@@ -78,7 +78,7 @@ static int may_be_read(const dfcclContext_t context, const df_user_memory *memor
 /* What a rank of this process may be reading stays until they have all gone. */
 static void free_memory(dfcclContext_t context, df_user_memory *memory) {
   if (memory->buried)
-    df_world_bury(context->control.world, memory->segment);
+    df_segment_bury(context->control.world, memory->segment);
   else
     df_segment_destroy(memory->segment);
   free_record(memory);

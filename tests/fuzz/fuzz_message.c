@@ -64,6 +64,7 @@ static dfcclContext_t open_rank(int ends[RANKS], input *in) {
     for (size_t i = next_byte(in) % 64; i < sizeof mesh.cards[1].bytes && in->size > 0; i++)
       mesh.cards[1].bytes[i] = next_byte(in);
   mesh.local[0] = 1;
+  mesh.n_local = 1;
   mesh.sockets[0] = -1;
   for (int r = 1; r < RANKS; r++) {
     int pair[2];

@@ -47,6 +47,7 @@ static dfcclContext_t open_rank(int rank, int to_other, int to_dead, const dfccl
   for (int r = 0; r < RANKS; r++) mesh.cards[r] = df_context_card(&settings);
   memset(mesh.job, rank + 1, sizeof mesh.job); /* strangers within this process */
   mesh.local[rank] = 1;
+  mesh.n_local = 1;
   mesh.sockets[rank] = -1;
   mesh.sockets[1 - rank] = to_other;
   mesh.sockets[DEAD] = to_dead;

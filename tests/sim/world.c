@@ -80,6 +80,7 @@ static void open_rank(uint32_t rank) {
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
     mesh.cards[r] = df_context_card(&sim_plan.settings);
     mesh.local[r] = !sim_plan.processes || r == rank;
+    mesh.n_local += mesh.local[r];
     mesh.sockets[r] = mesh.local[r] ? -1 : sockets[rank][r];
   }
   df_settings settings = sim_plan.settings;

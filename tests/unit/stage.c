@@ -25,6 +25,7 @@ dfcclResult_t stage_open_with(df_stage *s, void (*change)(df_card *cards)) {
     int pair[2];
     mesh.cards[r] = df_context_card(&settings);
     mesh.local[r] = r == 0;
+    mesh.n_local += mesh.local[r];
     mesh.sockets[r] = s->peers[r] = -1;
     if (r == 0) continue;
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "no sockets");

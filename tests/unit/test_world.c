@@ -18,8 +18,7 @@ static int has_left(const unsigned char *job, uint32_t rank) {
 }
 
 DF_TEST(world, of_a_job_that_failed_while_it_formed, 30) {
-  unsigned char local[RANKS] = {1, 1, 1, 1};
-  df_mesh mesh = {.job = {42}, .n_ranks = RANKS, .local = local};
+  df_mesh mesh = {.job = {42}, .n_ranks = RANKS, .n_local = RANKS};
   for (int i = 0; i < 2; i++) df_world_arriving();
   df_world_miss(&mesh); /* rank 0, which does not know what others have heard */
   df_world_arrived();

@@ -113,6 +113,17 @@ void df_segment_destroy(df_segment *segment) {
   free(segment);
 }
 
+static void destroy_remains(df_remains *remains) { df_segment_destroy((df_segment *)remains); }
+
+void df_segment_bury(df_world *world, df_segment *segments) {
+  while (segments) {
+    df_segment *next = segments->next;
+    segments->remains.destroy = destroy_remains;
+    df_world_bury(world, &segments->remains);
+    segments = next;
+  }
+}
+
 void df_segment_abandon(df_segment *segments) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static df_segment *abandoned; /* so that they are not taken for a leak */

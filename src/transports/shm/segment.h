@@ -9,11 +9,11 @@
 
 #include "base/limits.h"
 #include "base/result.h"
-
-enum { DF_SEGMENT_HANDLE_BYTES = 64 };
+#include "control/world.h"
 
 typedef struct df_segment {
-  uint64_t id; /* unique in its context */
+  df_remains remains; /* first: of one that is buried */
+  uint64_t id;        /* unique in its context */
   uint8_t *base;
   size_t bytes;
   int fd;                  /* -1: a mapping, or a device's memory */
@@ -33,6 +33,8 @@ dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes)
  * and its seals. */
 dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
 void df_segment_destroy(df_segment *segment);
+/* Hands a list of them to the ranks of this process, who may still point into them. */
+void df_segment_bury(df_world *world, df_segment *segments);
 /* Keeps a list of them until the process ends. */
 void df_segment_abandon(df_segment *segments);
 /* Gives the range its pages now, in this process, so that the first lap of a ring takes no page
