@@ -1,7 +1,9 @@
 """Figures of comparisons: files, merging, statistics, tables as text and for docs/PERFORMANCE.md."""
 import json
 import math
+import re
 import statistics
+import textwrap
 
 import machine
 
@@ -159,10 +161,23 @@ def text(data):
     return "\n".join(lines) + "\n"
 
 
-# ---- the tables of docs/PERFORMANCE.md
+# ---- the tables of docs/PERFORMANCE.md and of the note behind it; a document has any of these, between markers
 
 TABLES = "compare"
+POINTS = "compare-points"
 SUMMARY = "compare-summary"
+COLUMNS = 120
+
+
+def filled(sentence):
+    return textwrap.wrap(sentence, COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
+def code(command):
+    """A command as indented code; a shell takes its lines as one. An option and its value stay on one line."""
+    bound = re.sub(r" (-\S+) (?=[^-])", " \\1\a", command)
+    lines = [line.replace("\a", " ") for line in textwrap.wrap(bound, COLUMNS - 10, break_long_words=False, break_on_hyphens=False)]
+    return ("    " + " \\\n        ".join(lines)).split("\n")
 
 
 def cell(point, name):
@@ -173,13 +188,21 @@ def cell(point, name):
     return number(point.median[name]) + (f" ({ratio:.2f})" if ratio is not None else "")
 
 
+def both_memories(point):
+    """'12.3 (0.45, 0.40)': microseconds with ordinary memory, and the ratios to the best peer with either memory."""
+    if point is None or point.best is None or "dfccl" not in point.median:
+        return cell(point, "dfccl")
+    ratios = [point.ratio(name, point.best) for name, _ in MEMORIES]
+    return number(point.median["dfccl"]) + f" ({', '.join('-' if ratio is None else f'{ratio:.2f}' for ratio in ratios)})"
+
+
 def against_bound(point):
     """'1.2': how many times the bound's time ours takes, with dfcclMemAlloc memory."""
     ratio = point.ratio("dfccl-mem", "bound") if point is not None else None
     return f"{number(point.median['bound'])} ({ratio:.2f})" if ratio is not None else ""
 
 
-def docs_table(points, ranks, content):
+def docs_table(points, content):
     operations = [name for name in machine.OPERATIONS if any(point.operation == name for point in points)]
     sizes = sorted({point.bytes for point in points})
     found = {(point.operation, point.bytes): point for point in points}
@@ -236,29 +259,57 @@ def reliability(points):
             "all figures; largest - smallest): differences below that mean little.")
 
 
+def origin(data, files):
+    """Where the figures come from, as sentences."""
+    names = ", ".join(f"`bench/results/{file.name}`" for file in files)
+    out = [""]
+    for line in [line + "." for line in described(data)] + [f"Raw figures: {names}."]:
+        out += filled(line)
+    return out
+
+
+def mishaps(data, points):
+    failed = "; ".join(f"{one['library']} ({one['where']}: {one['reason']})" for one in data["failures"])
+    wrong = sum(len(point.wrong) for point in points)
+    return ["", *filled(f"Points with wrong elements: {wrong}. " + (f"Failed: {failed}." if failed else "Nothing failed.")), ""]
+
+
 def docs(data, files):
+    """All tables."""
     points = points_of(data)
-    lines = described(data)
-    out = ["", lines[0] + ".", lines[1] + ".", lines[2] + ".", "Raw figures: "
-           + ", ".join(f"`bench/results/{file.name}`" for file in files) + ". Commands:", ""]
-    out += ["    " + command for command in dict.fromkeys(run["command"] for run in data["runs"])]
-    out += ["", "Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at that point (below 1: "
-            "DFCCL is faster). " + reliability(points)]
+    out = [*origin(data, files), "Commands:", ""]
+    for command in dict.fromkeys(run["command"] for run in data["runs"]):
+        out += code(command)
+    out += ["", *filled("Cells: microseconds a call, and in brackets the ratio to the fastest of the peers at that point (below 1: "
+                        "DFCCL is faster). " + reliability(points))]
     for ranks in sorted({point.ranks for point in points}):
         here = [point for point in points if point.ranks == ranks]
         for name, memory in MEMORIES:
             if any(name in point.median for point in here):
-                out += ["", f"**{ranks} ranks, {memory}**: {summary(here, name)}.", ""]
-                out += docs_table(here, ranks, lambda point, name=name: cell(point, name))
+                out += ["", *filled(f"**{ranks} ranks, {memory}**: {summary(here, name)}."), ""]
+                out += docs_table(here, lambda point, name=name: cell(point, name))
         if any("bound" in point.median for point in here):
-            out += ["", f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the ratio of DFCCL with "
-                    "dfcclMemAlloc memory to it.", ""]
-            out += docs_table(here, ranks, against_bound)
-    wrong = sum(len(point.wrong) for point in points)
-    out += ["", f"Points with wrong elements: {wrong}. "
-            + ("Nothing failed." if not data["failures"] else "Failed: " + "; ".join(
-                f"{one['library']} ({one['where']}: {one['reason']})" for one in data["failures"]) + "."), ""]
-    return "\n".join(out)
+            out += ["", *filled(f"**{ranks} ranks, bound**: microseconds of the zero-copy program, and the ratio of DFCCL with "
+                                "dfcclMemAlloc memory to it."), ""]
+            out += docs_table(here, against_bound)
+    return "\n".join(out + mishaps(data, points))
+
+
+def docs_points(data, files):
+    """One table of every second size and the largest; a document that shows more has the whole tables."""
+    points = points_of(data)
+    out = [*origin(data, files), "", *filled("Cells: microseconds a call with ordinary memory, and in brackets the ratio to the "
+                                             "fastest peer at that point with ordinary memory and with dfcclMemAlloc memory (below 1: "
+                                             "DFCCL is faster). " + reliability(points)), ""]
+    for ranks in sorted({point.ranks for point in points}):
+        here = [point for point in points if point.ranks == ranks]
+        sizes = sorted({point.bytes for point in here})
+        shown = {*sizes[::2], sizes[-1]}
+        head, rule, *rows = docs_table([point for point in here if point.bytes in shown], both_memories)
+        if out[-1] == "":
+            out += ["| ranks " + head, "| ---: " + rule]
+        out += [f"| {ranks} " + row for row in rows]
+    return "\n".join(out + mishaps(data, points))
 
 
 def replaced(path, whole, name, content):
@@ -271,9 +322,13 @@ def replaced(path, whole, name, content):
 
 
 def render_docs(data, path, files):
-    whole = replaced(path, path.read_text(), TABLES, docs(data, files))
-    if f"<!-- {SUMMARY}: begin -->" in whole:
-        whole = replaced(path, whole, SUMMARY, summary_table(data))
+    whole = path.read_text()
+    found = {name: content for name, content in ((TABLES, docs), (POINTS, docs_points), (SUMMARY, lambda data, _: summary_table(data)))
+             if f"<!-- {name}: " in whole}
+    if not found:
+        raise SystemExit(f"compare: {path} has no markers for tables: <!-- {TABLES}: begin --> and end, or {POINTS}, or {SUMMARY}")
+    for name, content in found.items():
+        whole = replaced(path, whole, name, content(data, files))
     path.write_text(whole)
 
 

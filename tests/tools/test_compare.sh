@@ -60,6 +60,19 @@ out_has '^after$'
 out_has '^\| bytes \| allreduce \| broadcast \| alltoall \|$'
 out_has '^\| 2 ranks, ordinary memory \| [0-9]* of [0-9]* points \| '
 if grep -q '^old$' "$work/out"; then fail "the old table is still there"; fi
+
+# The short table of another document, at the same time; no line of prose or command over 120 columns; a document without markers.
+printf '<!-- compare-points: begin -->\nold\n<!-- compare-points: end -->\n' >"$work/short"
+run 0 "$compare" report "$work/figures" --docs "$work/docs" --docs "$work/short"
+run 0 cat "$work/short"
+out_has '^\| ranks \| bytes \| allreduce \| broadcast \| alltoall \|$'
+out_has '^\| 2 \| [0-9]* K*B \| [0-9.]* \([0-9.]*, [0-9.]*\) \| '
+if grep -q '^old$' "$work/out"; then fail "the old short table is still there"; fi
+long=$(grep -hv '^|' "$work/docs" "$work/short" | awk 'length > 120')
+[ -z "$long" ] || fail "lines over 120 columns: $long"
+echo 'no marker' >"$work/bare"
+run 1 "$compare" report "$work/figures" --docs "$work/bare"
+grep -q 'has no markers' "$work/err" || fail "not said that the document has no markers"
 run 0 cat "$work/merged"
 json "all(len(p['rounds']) in (2, 4) for p in o['points'].values()) and len(o['runs']) == 6"
 run 0 python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$work/svg"
