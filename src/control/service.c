@@ -52,7 +52,7 @@ static int is_sound_segment(const df_message *message) {
 /* Without a window the memory is copied through slots: the peer is not told that it may be lent. A
  * device does not see windows. */
 static int may_lend(dfcclContext_t context, df_peer *peer, const df_segment *segment) {
-  if (!context->ops->host_sees_links) return 1;
+  if (!context->device.memory->host_sees_links) return 1;
   return peer->windows && df_windows_open(peer->windows, segment->base, segment->bytes);
 }
 
@@ -80,7 +80,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
     }
   /* The device may let the call wait; nobody else changes the list of segments. */
   pthread_mutex_unlock(&context->lock);
-  dfcclResult_t result = context->ops->map_memory(context, from, &segment, message, fd);
+  dfcclResult_t result = context->device.memory->map(context, from, &segment, message, fd);
   pthread_mutex_lock(&context->lock);
   if (result != dfcclSuccess) {
     snprintf(sentence, sizeof sentence, "rank %u cannot map rank %u's memory: %.300s",
@@ -101,7 +101,7 @@ static void handle_segment(dfcclContext_t context, uint32_t from, const df_messa
 
 static void handle_unmap(dfcclContext_t context, uint32_t from, uint64_t id, int may_be_read) {
   if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT) return; /* home and links stay mapped */
-  if (context->ops->exports_memory) {
+  if (context->device.memory->exports_memory) {
     df_unmap(context, from, id, may_be_read);
     return;
   }
@@ -267,7 +267,7 @@ static void connection_lost(dfcclContext_t context, uint32_t rank, int unreadabl
   shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
   peer->socket = -1;                 /* closed with the mesh */
   peer->cut_off |= unreadable;
-  context->endpoint.unmaps_due = context->ops->exports_memory;
+  context->endpoint.unmaps_due = context->device.memory->exports_memory;
   if (context->failure
           .said_goodbye) /* who knows that we leave need not tell us that it leaves too */
     df_peer_left(context, rank);

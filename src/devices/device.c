@@ -3,12 +3,14 @@
 
 #include "host/context.h"
 
-const df_device_ops *df_device_of(const df_settings *settings) {
+void df_device_init(df_rank_device *device, const df_settings *settings) {
+  const df_device_kind *kind = &df_device_cpu;
 #if defined(DF_WITH_CUDA)
-  if (settings->backend == dfcclBackendCuda) return &df_device_cuda;
+  if (settings->backend == dfcclBackendCuda) kind = &df_device_cuda;
 #endif
   (void)settings;
-  return &df_device_cpu;
+  *device = (df_rank_device){
+      .kind = kind, .executor = kind->executor, .memory = kind->memory, .streams = kind->streams};
 }
 
 dfcclResult_t df_device_choose(df_settings *settings) {

@@ -303,11 +303,12 @@ dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *dura
   if ((int)kind < 0 || (int)kind >= DF_TIMED_KINDS)
     return df_remember(ctx, df_fail(dfcclInvalidArgument, "kind is %d; it must be from 0 to %d",
                                     (int)kind, DF_TIMED_KINDS - 1));
-  if (ctx->ops->get_times == NULL || !ctx->settings.cuda_timers)
+  if (ctx->device.executor->get_times == NULL || !ctx->settings.cuda_timers)
     return df_remember(ctx, df_fail(dfcclInvalidUsage,
                                     "there are no timers: the device is not a GPU, or environment "
                                     "variable DFCCL_CUDA_TIMERS is not 1"));
-  return df_remember(ctx, ctx->ops->get_times(ctx, (df_timed)kind, durations, moments, count));
+  return df_remember(
+      ctx, ctx->device.executor->get_times(ctx, (df_timed)kind, durations, moments, count));
 }
 
 dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd) {

@@ -71,7 +71,7 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) {
 /* [lock] */
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
                               dfcclResult_t status) {
-  if (run->ticket) context->ops->stream_release(context, run->ticket);
+  if (run->ticket) context->device.streams->release(context, run->ticket);
   coll->taken++;
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
@@ -83,7 +83,7 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
 /* [lock] The next CQE. A device that counts as lost may still write some: it was an error that made
  * it count so, and its kernel may run on. The host completes its runs, and only once. */
 static int pop(dfcclContext_t context, df_cqe *cqe) {
-  while (df_cq_pop_mpsc(&context->device->cq, cqe)) {
+  while (df_cq_pop_mpsc(&context->device.shared->cq, cqe)) {
     df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
     if (!context->runs.device_lost) return 1;
   }
@@ -203,7 +203,8 @@ static int take(dfcclContext_t context, uint32_t *finished) {
 /* Takes everything that is through. Returns how many runs were finished. */
 static uint32_t reap(dfcclContext_t context) {
   uint32_t finished = 0;
-  if (!df_cq_has_entry(&context->device->cq) && !df_load_relaxed_u32(&context->runs.has_listed) &&
+  if (!df_cq_has_entry(&context->device.shared->cq) &&
+      !df_load_relaxed_u32(&context->runs.has_listed) &&
       !df_load_relaxed_u32(&context->runs.device_lost))
     return 0;
   pthread_mutex_lock(&context->lock);
@@ -228,13 +229,13 @@ static int has_callbacks(const dfcclContext_t context) {
 
 static void wake_waiters(dfcclContext_t context) {
   df_wake_fence();
-  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->work_bell);
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
 }
 
 /* The same by a thread that has let go of the lock since. */
 static void wake_waiters_unlocked(dfcclContext_t context) {
   df_wake_fence_unlocked();
-  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->work_bell);
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
 }
 
 int df_complete_untold(dfcclContext_t context, uint32_t collective, const df_noted_bells *bells) {
@@ -242,7 +243,7 @@ int df_complete_untold(dfcclContext_t context, uint32_t collective, const df_not
   df_wake_fence_unlocked(); /* before the looks at who sleeps: reaping has let go of the lock */
   df_ring_noted(bells);
   if (finished > 0 && df_load_relaxed_u32(&context->runs.sleeping_waiters))
-    df_bell_wake(context->work_bell);
+    df_bell_wake(context->device.work_bell);
   /* Runs of a failed collective may have waited for this one: listed, or given up. */
   return finished > 0 && !df_load_relaxed_u32(&context->runs.has_listed) && !has_callbacks(context);
 }
@@ -263,7 +264,7 @@ static int run_callback(dfcclContext_t context, df_driver *driver) {
 
   if (next.callback) {
     if (driver) {
-      context->ops->drive_release(context, driver);
+      context->device.executor->drive_release(context, driver);
       df_visit(context, driver); /* the callback may tell others where it is */
     }
     callback_depth++;
@@ -308,7 +309,7 @@ void df_reap_and_ring(void *host) {
 }
 
 int df_completion_is_due(dfcclContext_t context) {
-  return df_cq_has_entry(&context->device->cq) ||
+  return df_cq_has_entry(&context->device.shared->cq) ||
          (has_callbacks(context) && !df_load_relaxed_u32(&context->runs.completer));
 }
 

@@ -192,14 +192,7 @@ struct dfcclContext {
   df_plan_cache plans;
   df_runs runs;
 
-  /* device */
-  const df_device_ops *ops;
-  void *device_state; /* the device's own */
-  df_device *device;
-  df_block *blocks;
-  uint32_t capacity; /* collectives that it has room for */
-  df_bell *work_bell;
-
+  df_rank_device device;
   df_control control;
   df_endpoint endpoint;
   df_failure failure;

@@ -90,7 +90,7 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
   const df_link *links = &coll->links[block * d->n_links];
   uint32_t loops = coll->shape.parts[block].loops;
   /* Of links in a device's memory only the ranks are known. */
-  if (!context->ops->host_sees_links) {
+  if (!context->device.memory->host_sees_links) {
     if (prim->flags & DF_PRIM_RECV)
       say(text, ", receives from rank %u", links[prim->recv_link].peer);
     if (prim->flags & DF_PRIM_SEND) say(text, ", sends to rank %u", links[prim->send_link].peer);
@@ -180,8 +180,8 @@ static void say_context(const dfcclContext_t context, df_text *text) {
       df_observe_u64(&context->runs.accepted) - df_observe_u64(&context->runs.completed),
       context->runs.backlog_length, context->failure.broken != dfcclSuccess ? ", broken: " : "",
       context->failure.broken_sentence);
-  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
-    const df_block *block = &context->blocks[b];
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
+    const df_block *block = &context->device.blocks[b];
     say(text,
         "  block %u: %s, task queue %u (most %u), %" PRIu64 " preemptions, %" PRIu64
         " starts, %" PRIu64 " quits\n",
@@ -267,9 +267,9 @@ dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
   dfcclStats_t s = DFCCL_STATS_INITIALIZER;
   s.sqesSubmitted = df_load_relaxed_u64(&context->runs.sqes_submitted);
   s.callbacksRun = df_load_relaxed_u64(&context->runs.callbacks_run);
-  s.blocks = context->device->n_blocks;
-  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
-    const df_block *block = &context->blocks[b];
+  s.blocks = context->device.shared->n_blocks;
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
+    const df_block *block = &context->device.blocks[b];
     const df_block_stats *from = &block->stats;
     s.sqesFetched += df_load_relaxed_u64(&from->sqes_fetched);
     s.cqesWritten += df_load_relaxed_u64(&from->cqes_written);

@@ -67,7 +67,7 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
     if (content.device.backend != (uint32_t)context->settings.backend)
       return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, rank %u the %s device", r,
                      content.device.backend == dfcclBackendCuda ? "CUDA" : "CPU", context->rank,
-                     context->ops->name);
+                     context->device.kind->name);
     blocks = DF_MIN(blocks, content.max_blocks);
     for (uint32_t w = 0; w < DF_CARD_CPU_WORDS; w++) cpus[w] |= content.cpus[w];
   }
@@ -106,7 +106,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
   df_peers_free(context);
-  if (context->ops) context->ops->close(context);
+  if (context->device.kind) context->device.kind->close(context);
   if (context->control.event_fd >= 0) close(context->control.event_fd);
   if (context->control.epoll_fd >= 0) close(context->control.epoll_fd);
   df_mesh_close(&context->mesh);
@@ -139,8 +139,8 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   context->endpoint.arena.next_id = DF_FIRST_LINKS_SEGMENT;
   if ((result = df_segment_create(&context->endpoint.home, 0, sizeof(df_bell))) != dfcclSuccess)
     return result;
-  context->work_bell = (df_bell *)context->endpoint.home->base;
-  if ((result = context->ops->open(context)) != dfcclSuccess) return result;
+  context->device.work_bell = (df_bell *)context->endpoint.home->base;
+  if ((result = context->device.kind->open(context)) != dfcclSuccess) return result;
   context->control.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   context->control.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (context->control.event_fd < 0 || context->control.epoll_fd < 0)
@@ -158,7 +158,7 @@ static void tell_home(dfcclContext_t context) {
 }
 
 static dfcclResult_t start_threads(dfcclContext_t context) {
-  dfcclResult_t result = context->ops->start(context);
+  dfcclResult_t result = context->device.executor->start(context);
   if (result != dfcclSuccess) return result;
   if ((result = df_poller_start(context)) != dfcclSuccess) return result;
   return df_service_start(context);
@@ -167,7 +167,7 @@ static dfcclResult_t start_threads(dfcclContext_t context) {
 static void stop_threads(dfcclContext_t context) {
   df_service_stop(context);
   df_poller_stop(context);
-  context->ops->stop(context);
+  context->device.executor->stop(context);
 }
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
@@ -184,14 +184,15 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->n_ranks = n_ranks;
   context->settings = *settings;
   context->mesh = *mesh;
-  context->ops = df_device_of(settings);
+  df_device_init(&context->device, settings);
   context->control.event_fd = context->control.epoll_fd = -1;
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
   pthread_mutex_init(&context->lock, NULL);
 
   dfcclResult_t result = acquire_memory(context);
   if (result != dfcclSuccess) goto free_memory;
-  df_world_attach(context->control.world, rank, context->control.event_fd, context->work_bell);
+  df_world_attach(context->control.world, rank, context->control.event_fd,
+                  context->device.work_bell);
   tell_home(context);
   if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
@@ -234,7 +235,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   }
   pthread_mutex_unlock(&context->lock);
   df_peers_say_goodbye(context);
-  int keeps_memory = context->ops->exports_memory && !df_await_unmapped(context);
+  int keeps_memory = context->device.memory->exports_memory && !df_await_unmapped(context);
   stop_threads(context);
   df_recorder_close(context);
   df_world_detach(context->control.world, context->rank);

@@ -77,7 +77,7 @@ static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
     target = df_runs_ahead(coll) && coll->descriptor->direct_min > shape->stride
                  ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
                  : 0;
-  if (!context->ops->host_sees_links || settings->slots == DF_MIN_LINK_SLOTS ||
+  if (!context->device.memory->host_sees_links || settings->slots == DF_MIN_LINK_SLOTS ||
       context->endpoint.arena.used_bytes >= (uint64_t)settings->ring_budget)
     return n_slots;
   /* The power of two nearest to the target, in proportion. */
@@ -130,12 +130,14 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->messages = planned->messages;
   link->peer = peer;
   link->payload_offset = (uint8_t)coll->shape.payload_offset;
-  link->same_process = (uint8_t)context->ops->lends_to(context, peer);
+  link->same_process = (uint8_t)context->device.memory->lends_to(context, peer);
   link->sends = (uint8_t)planned->sends;
-  link->far_ns =
-      context->ops->host_sees_links && link->stride > DF_DEEP_RING_STRIDE ? far_ns(context) : 0;
+  link->far_ns = context->device.memory->host_sees_links && link->stride > DF_DEEP_RING_STRIDE
+                     ? far_ns(context)
+                     : 0;
   /* A device that follows addresses of its own mappings does not see the host's table. */
-  link->windows = context->ops->host_sees_links ? context->control.peers[peer].windows : NULL;
+  link->windows =
+      context->device.memory->host_sees_links ? context->control.peers[peer].windows : NULL;
 }
 
 /* [lock] The peer must have the segment before it hears of a range in it. */
@@ -165,7 +167,7 @@ dfcclResult_t df_take_range(dfcclContext_t context, uint64_t bytes, df_range *ra
     df_segment *segment;
     uint64_t id = arena->next_id++, wanted = df_arena_wants(arena, bytes);
     pthread_mutex_unlock(&context->lock);
-    result = context->ops->create_memory(context, &segment, id, wanted);
+    result = context->device.memory->create(context, &segment, id, wanted);
     pthread_mutex_lock(&context->lock);
     if (result != dfcclSuccess) return result;
     result = df_arena_add(arena, segment);
@@ -196,7 +198,8 @@ static dfcclResult_t prepare(dfcclContext_t context, const df_coll *coll, const 
   if (in_background) pthread_mutex_unlock(&context->lock);
   if (is_deep(coll, coll->ring_slots))
     df_segment_populate(range->segment, range->offset, range->bytes);
-  dfcclResult_t result = context->ops->clear(context, coll, range->segment->base + range->offset);
+  dfcclResult_t result =
+      context->device.memory->clear(context, coll, range->segment->base + range->offset);
   if (in_background) pthread_mutex_lock(&context->lock);
   return result;
 }
@@ -269,7 +272,7 @@ static int is_short(const dfcclContext_t context, const df_coll *coll) {
   const df_descriptor *d = coll->descriptor;
   uint64_t most = (uint64_t)context->settings.first_turn_max;
   uint64_t pieces = d->geometry == DF_GEOMETRY_PIECES ? d->pieces : 1;
-  return most != 0 && context->ops->first_turn != NULL && coll->shape.n_blocks == 1 &&
+  return most != 0 && context->device.executor->first_turn != NULL && coll->shape.n_blocks == 1 &&
          coll->count <= most && pieces <= DF_FIRST_TURN_STEPS &&
          coll->count * pieces * df_type_size(coll->type) <= most &&
          (uint64_t)coll->shape.parts[0].loops * coll->plan->n_primitives <= DF_FIRST_TURN_STEPS;
@@ -283,7 +286,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   int reserves = has_links && !coll->links_reserved;
   if (!in_background && reserves && coll->ring_slots != 0) return; /* the service thread is at it */
   if (!in_background &&
-      (context->ops->sets_up_in_background || (reserves && takes_long(context, coll)))) {
+      (context->device.memory->sets_up_in_background || (reserves && takes_long(context, coll)))) {
     df_store_relaxed_u32(&context->endpoint.links_due, 1);
     df_service_wake(context);
     return;
@@ -298,7 +301,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   }
   if (has_links && !connect_links(context, coll)) return;
   if (has_links) df_common_reserve(context, coll);
-  dfcclResult_t result = context->ops->publish(context, coll);
+  dfcclResult_t result = context->device.memory->publish(context, coll);
   if (result != dfcclSuccess) {
     give_up(context, coll, result);
     return;

@@ -23,20 +23,22 @@ static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
 
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
   df_user_memory *memory = calloc(1, sizeof *memory);
-  if (memory && context->ops->exports_memory) memory->mapped = calloc(context->n_ranks, 1);
-  if (memory == NULL || (context->ops->exports_memory && memory->mapped == NULL)) {
+  if (memory && context->device.memory->exports_memory)
+    memory->mapped = calloc(context->n_ranks, 1);
+  if (memory == NULL || (context->device.memory->exports_memory && memory->mapped == NULL)) {
     free(memory);
     return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
   }
   pthread_mutex_lock(&context->lock);
   uint64_t id = context->endpoint.next_segment_id++;
   pthread_mutex_unlock(&context->lock);
-  dfcclResult_t result = context->ops->create_memory(context, &memory->segment, id, bytes);
+  dfcclResult_t result = context->device.memory->create(context, &memory->segment, id, bytes);
   pthread_mutex_lock(&context->lock);
   if (result == dfcclSuccess) {
-    memory->reach = context->ops->take_reach(context);
+    memory->reach = context->device.memory->take_reach(context);
     for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
-      int reads = context->control.peers[r].local && context->ops->lends_memory_to(context, r);
+      int reads =
+          context->control.peers[r].local && context->device.memory->lends_memory_to(context, r);
       memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
     }
     if (memory->reach) enter_reach(context, memory); /* else it is copied through slots */
@@ -59,7 +61,7 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
 
 /* [lock] */
 static void give_reach(dfcclContext_t context, df_user_memory *memory) {
-  if (memory->reach) context->ops->give_reach(context, memory->reach);
+  if (memory->reach) context->device.memory->give_reach(context, memory->reach);
   memory->reach = NULL;
 }
 
@@ -92,7 +94,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   if (memory) {
     *at = memory->next;
     if (memory->entry) context->endpoint.reaches[memory->entry] = NULL;
-    int read = may_be_read(context, memory), exported = context->ops->exports_memory;
+    int read = may_be_read(context, memory), exported = context->device.memory->exports_memory;
     df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id, .a = (uint64_t)read};
     /* Who may read it keeps its mapping until its end, where it is the host's. */
     for (uint32_t r = 0; r < context->n_ranks && (exported || !read); r++)
@@ -171,7 +173,7 @@ static void release_list(dfcclContext_t context, df_user_memory *memory, int kee
       df_segment_abandon(memory->segment);
       free_record(memory);
     } else {
-      memory->buried |= context->ops->exports_memory && may_be_read(context, memory);
+      memory->buried |= context->device.memory->exports_memory && may_be_read(context, memory);
       free_memory(context, memory);
     }
     memory = next;

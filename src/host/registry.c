@@ -154,7 +154,7 @@ static int passes_results(const dfcclContext_t context, const df_coll *coll) {
 /* The daemon's view, in memory of the device's choice; links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   const df_plan *plan = coll->plan;
-  dfcclResult_t result = context->ops->describe(context, coll);
+  dfcclResult_t result = context->device.memory->describe(context, coll);
   if (result != dfcclSuccess) return result;
   df_descriptor *d = coll->descriptor;
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
@@ -281,10 +281,10 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
   context->registry.by_index[coll->index] = coll;
   context->registry.n_colls++;
   coll->references = 1;
-  if (coll->priority != 0) df_store_relaxed_u32(&context->device->by_priority, 1);
+  if (coll->priority != 0) df_store_relaxed_u32(&context->device.shared->by_priority, 1);
   return dfcclSuccess;
 forget:
-  context->ops->forget(context, coll);
+  context->device.memory->forget(context, coll);
 give_back_index:
   give_index(context, coll->index);
 release_plan:
@@ -316,7 +316,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   else if (df_find(context, registration->id) != NULL)
     result = df_fail(dfcclInvalidUsage, "collective %" PRIu64 " is registered already on rank %u",
                      registration->id, context->rank);
-  else if (context->registry.n_colls >= context->capacity)
+  else if (context->registry.n_colls >= context->device.capacity)
     result =
         df_fail(dfcclInvalidUsage, "%u collectives are registered on rank %u; no more are possible",
                 context->registry.n_colls, context->rank);
@@ -375,7 +375,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(!coll->listed);
   DF_ASSERT(coll->backlog_length == 0);
   df_common_give(context, coll);
-  context->ops->forget(context, coll);
+  context->device.memory->forget(context, coll);
   give_index(context, coll->index);
   context->registry.n_colls--;
   df_plan_release(&context->plans, coll->plan);
@@ -392,7 +392,7 @@ void df_registry_free(dfcclContext_t context) {
   if (context->registry.by_index) {
     for (uint32_t i = 0; i < context->registry.n_indices; i++)
       if (context->registry.by_index[i]) {
-        context->ops->forget(context, context->registry.by_index[i]);
+        context->device.memory->forget(context, context->registry.by_index[i]);
         df_plan_release(&context->plans, context->registry.by_index[i]->plan);
         free_record(context->registry.by_index[i]);
       }

@@ -103,7 +103,7 @@ static inline void count_admission(dfcclContext_t context, df_coll *coll) {
 
 /* The recorded run goes to the daemon. Returns 0 when the SQ is full. */
 static inline int push(dfcclContext_t context, df_coll *coll) {
-  if (!df_sq_push_spmc(&context->device->sq,
+  if (!df_sq_push_spmc(&context->device.shared->sq,
                        (df_sqe){.collective = coll->index, .blocks = coll->shape.n_blocks}))
     return 0;
   count_admission(context, coll);
@@ -117,7 +117,8 @@ static inline int push(dfcclContext_t context, df_coll *coll) {
  * submitter's.
  */
 static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int has_callback) {
-  if (!coll->first_turn || has_callback || !context->ops->claim_first_turn(context, coll->index))
+  if (!coll->first_turn || has_callback ||
+      !context->device.executor->claim_first_turn(context, coll->index))
     return 0;
   count_admission(context, coll);
   return 1;
@@ -127,10 +128,10 @@ static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int ha
  * dfcclRun* has returned, whatever becomes of the run (dfcclDestroy). */
 static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
   df_noted_bells bells;
-  if (!context->ops->first_turn(context, coll->index, &bells)) {
+  if (!context->device.executor->first_turn(context, coll->index, &bells)) {
     df_wake_fence(); /* after what it has published and queued, before the looks at who sleeps */
     df_ring_noted(&bells);
-    context->ops->submitted(context, 0, 1); /* the fence is as good as an unlock's */
+    context->device.executor->submitted(context, 0, 1); /* the fence is as good as an unlock's */
     return;
   }
   if (!df_complete_untold(context, coll->index, &bells)) df_ring_poller(context);
@@ -177,7 +178,7 @@ void df_admit_listed(dfcclContext_t context) {
   } else if (df_load_relaxed_u32(&context->runs.has_listed)) {
     df_store_relaxed_u32(&context->runs.has_listed, 0);
   }
-  if (admitted > 0 || sq_full) context->ops->submitted(context, 0, 0);
+  if (admitted > 0 || sq_full) context->device.executor->submitted(context, 0, 0);
 }
 
 void df_between_turns(void *host) {
@@ -315,7 +316,7 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
   if (after == DF_AFTER_FIRST_TURN)
     take_first_turn(context, coll);
   else if (after == DF_AFTER_PUSH)
-    context->ops->submitted(context, 0, 1);
+    context->device.executor->submitted(context, 0, 1);
   if (run->submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
     if (df_load_relaxed_u32(&context->control.service_idle)) df_service_wake(context);
@@ -326,12 +327,12 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
 dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
                                   const void *send, void *recv, void *stream,
                                   dfcclCallback_t callback, void *argument) {
-  const df_device_ops *ops = context->ops;
+  const df_stream_ops *streams = context->device.streams;
   df_stream_run on_stream = {0};
-  if (ops->stream_begin == NULL)
+  if (streams == NULL)
     return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, which has no streams",
-                   context->rank, ops->name);
-  dfcclResult_t result = ops->stream_begin(context, stream, &on_stream);
+                   context->rank, context->device.kind->name);
+  dfcclResult_t result = streams->begin(context, stream, &on_stream);
   if (result != dfcclSuccess) return result;
   df_run run = {.send = send,
                 .recv = recv,
@@ -340,10 +341,10 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation
                 .argument = argument};
   result = df_submit_run(context, operation, id, &run);
   if (result != dfcclSuccess) {
-    ops->stream_release(context, on_stream.ticket);
+    streams->release(context, on_stream.ticket);
     return result;
   }
-  if (ops->stream_end(context, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;
+  if (streams->end(context, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;
   /* The run is accepted, so its callback tells: the stream will not wait for it. */
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, id);

@@ -12,7 +12,7 @@
 
 typedef struct host_state {
   struct dfcclContext context;
-  df_device_ops ops;
+  df_executor_ops ops;
   df_device device;
   df_cq_ring ring;
   DF_ALIGNED(64) uint64_t cq_words[4];
@@ -47,15 +47,15 @@ static int drive_holds(dfcclContext_t context, const df_driver *driver) {
 static void host_prepare(void *state) {
   host_state *s = state;
   dfcclContext_t context = &s->context;
-  s->ops = (df_device_ops){.drive_release = drive_nothing,
-                           .drive_has_reason = drive_has_no_reason,
-                           .drive_holds_all = drive_holds};
+  s->ops = (df_executor_ops){.drive_release = drive_nothing,
+                             .drive_has_reason = drive_has_no_reason,
+                             .drive_holds_all = drive_holds};
   s->ring.words = s->cq_words;
   s->device.cq = (df_cq){.variant = DF_CQ_PACKED, .n_rings = 1, .mask = 3, .rings = &s->ring};
   pthread_mutex_init(&context->lock, NULL);
-  context->ops = &s->ops;
-  context->device = &s->device;
-  context->work_bell = &s->work_bell;
+  context->device.executor = &s->ops;
+  context->device.shared = &s->device;
+  context->device.work_bell = &s->work_bell;
   context->registry.wait_words = &s->words;
   context->registry.by_index = &s->by_index;
   context->registry.free_indices = &s->free_index;

@@ -13,7 +13,7 @@ static void note_wake(dfcclContext_t context);
 
 typedef struct service_state {
   struct dfcclContext context;
-  df_device_ops ops;
+  df_executor_ops ops;
   df_device device;
   df_sq_slot sq_slot;
   df_coll coll;
@@ -47,8 +47,8 @@ static void deadline_prepare(void *state) {
                       .run_limit = UINT64_MAX};
   s->coll.shape.n_blocks = 1;
   pthread_mutex_init(&context->lock, NULL);
-  context->ops = &s->ops;
-  context->device = &s->device;
+  context->device.executor = &s->ops;
+  context->device.shared = &s->device;
   context->registry.latest = &s->coll;
   context->runs.listed_last = &context->runs.listed_first;
   context->runs.callbacks = (df_callback_queue){.entries = s->callbacks, .capacity = 1};

@@ -112,9 +112,9 @@ static void leave_out_counters(void) {
   memset(left_out, 0, sizeof left_out);
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
     dfcclContext_t context = sim_app->rank[r].context;
-    const df_executor *executor = context->device_state; /* it begins with it */
-    for (uint32_t b = 0; b < context->device->n_blocks; b++) {
-      const df_block *block = &context->blocks[b];
+    const df_executor *executor = context->device.state; /* it begins with it */
+    for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
+      const df_block *block = &context->device.blocks[b];
       leave_out(&block->stats, offsetof(df_block_stats, quits));
       leave_out(&block->stats.primitives, sizeof(uint64_t) * 2);
       leave_out(&block->cache.saves, sizeof block->cache.saves);
@@ -124,7 +124,7 @@ static void leave_out_counters(void) {
       leave_out(&eb->cores.looks, sizeof eb->cores.looks + sizeof eb->cores.yields);
     }
     for (uint32_t c = 0; c < sim_plan.n_colls; c++) { /* for dumps */
-      const df_descriptor *desc = context->device->descriptors[c];
+      const df_descriptor *desc = context->device.shared->descriptors[c];
       if (desc) leave_out(desc->progress, sizeof(uint64_t) * desc->n_blocks);
     }
   }

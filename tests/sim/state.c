@@ -70,9 +70,9 @@ void sim_state_print(const struct dfcclContext *context) {
          context->rank, (unsigned long long)context->runs.accepted,
          (unsigned long long)context->runs.completed,
          (unsigned long long)context->runs.backlog_length, context->runs.held);
-  if (context->device == NULL) return;
-  print_submission_queue(&context->device->sq);
-  print_completion_queue(&context->device->cq);
-  for (uint32_t b = 0; b < context->device->n_blocks; b++)
-    print_block(context->device, &context->blocks[b], context->registry.n_indices);
+  if (context->device.shared == NULL) return;
+  print_submission_queue(&context->device.shared->sq);
+  print_completion_queue(&context->device.shared->cq);
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++)
+    print_block(context->device.shared, &context->device.blocks[b], context->registry.n_indices);
 }

@@ -34,7 +34,7 @@ static void run(job *j, int rank, dfcclCallback_t callback) {
   OK(dfcclRunAllReduce(j->ctxs[rank], COLL, j->buffers[rank], j->buffers[rank], callback, j));
 }
 
-static void drive(job *j) { j->ctxs[0]->ops->drive_turn(j->ctxs[0], &j->driver, 1); }
+static void drive(job *j) { j->ctxs[0]->device.executor->drive_turn(j->ctxs[0], &j->driver, 1); }
 
 /* Rank 0's daemon is on its device, and is executed by this thread only, since it wants to drive.
  */
@@ -47,7 +47,7 @@ static void make(job *j) {
     OK(dfcclRegisterAllReduce(j->ctxs[r], COLL, COUNT, dfcclInt32, dfcclSum, NULL));
   for (int r = 0; r < RANKS; r++) run(j, r, NULL);
   for (int r = 0; r < RANKS; r++) OK(dfcclWait(j->ctxs[r], COLL));
-  j->ctxs[0]->ops->drive_begin(j->ctxs[0], &j->driver);
+  j->ctxs[0]->device.executor->drive_begin(j->ctxs[0], &j->driver);
   while (!j->driver.held) drive(j);
 }
 
@@ -57,7 +57,7 @@ static void let_go(job *j) {
   df_publish_u32(&j->driver.executor->blocks[0].owner, 0);
 }
 
-static int has_entry(const job *j) { return df_cq_has_entry(&j->ctxs[0]->device->cq); }
+static int has_entry(const job *j) { return df_cq_has_entry(&j->ctxs[0]->device.shared->cq); }
 
 /* [lock] The runs that rank 1 does not meet. */
 static void give_up(job *j) {
@@ -71,7 +71,7 @@ static void expect_statuses(job *j, uint32_t runs, uint32_t succeed) {
 }
 
 static void free_job(job *j) {
-  j->ctxs[0]->ops->drive_end(j->ctxs[0], &j->driver);
+  j->ctxs[0]->device.executor->drive_end(j->ctxs[0], &j->driver);
   two_ranks_close(j->ctxs);
 }
 
@@ -86,7 +86,7 @@ static void tell_late(dfcclCallback_t callback, uint32_t later) {
   run(&j, 0, callback);
   run(&j, 1, NULL);
   let_go(&j);
-  EVENTUALLY(ctx->ops->last_turn(ctx, &collective, &bells));
+  EVENTUALLY(ctx->device.executor->last_turn(ctx, &collective, &bells));
   for (uint32_t i = 0; i < later; i++) run(&j, 0, note); /* rank 1 does not */
   drive(&j);
   pthread_mutex_lock(&ctx->lock);
@@ -122,11 +122,11 @@ DF_TEST(completion, a_last_turn_wakes_who_waits, 30) {
   run(&j, 0, NULL);
   run(&j, 1, NULL);
   let_go(&j);
-  EVENTUALLY(ctx->ops->last_turn(ctx, &collective, &bells));
+  EVENTUALLY(ctx->device.executor->last_turn(ctx, &collective, &bells));
   df_system_add_u32(&ctx->runs.sleeping_waiters, 1);
-  uint32_t before = df_load_relaxed_u32(&ctx->work_bell->sequence);
+  uint32_t before = df_load_relaxed_u32(&ctx->device.work_bell->sequence);
   CHECK(df_complete_untold(ctx, collective, &bells), "something is left to do");
-  CHECK(df_load_relaxed_u32(&ctx->work_bell->sequence) != before, "nobody rang");
+  CHECK(df_load_relaxed_u32(&ctx->device.work_bell->sequence) != before, "nobody rang");
   df_system_sub_u32(&ctx->runs.sleeping_waiters, 1);
   OK(dfcclWait(ctx, COLL));
   free_job(&j);
@@ -149,8 +149,8 @@ DF_TEST(completion, cqes_in_any_order, 30) {
     while (!has_entry(&j)) drive(&j); /* the first one; the second has no peer */
     give_up(&j);
     for (int k = 0; k < CQES; k++)
-      while (!df_cq_pop_mpsc(&ctx->device->cq, &cqes[k])) drive(&j);
-    for (int k = 0; k < CQES; k++) df_cq_push_mpsc(&ctx->device->cq, 0, cqes[orders[i][k]]);
+      while (!df_cq_pop_mpsc(&ctx->device.shared->cq, &cqes[k])) drive(&j);
+    for (int k = 0; k < CQES; k++) df_cq_push_mpsc(&ctx->device.shared->cq, 0, cqes[orders[i][k]]);
     pthread_mutex_unlock(&ctx->lock);
     df_ring_poller(ctx);
     expect_statuses(&j, CQES, 1);

@@ -61,16 +61,17 @@ static int begin_waiting(void) { return df_system_add_u32(&attempts, 1) % 3 == 2
 static void end_waiting(void) { df_system_add_u32(&rounds, 1); }
 
 static void open_with_exports(df_stage *s) {
-  static df_device_ops ops;
+  static df_memory_ops memory;
+  static df_stream_ops streams;
   stage_open(s);
   pthread_mutex_lock(&s->context->lock);
-  ops = *s->context->ops;
-  ops.exports_memory = 1;
-  ops.begin_waiting = begin_waiting;
-  ops.end_waiting = end_waiting;
-  ops.create_memory = create_memory;
-  ops.map_memory = map_memory;
-  s->context->ops = &ops;
+  memory = *s->context->device.memory;
+  memory.exports_memory = 1;
+  memory.create = create_memory;
+  memory.map = map_memory;
+  streams = (df_stream_ops){.pause = begin_waiting, .resume = end_waiting};
+  s->context->device.memory = &memory;
+  s->context->device.streams = &streams;
   pthread_mutex_unlock(&s->context->lock);
 }
 

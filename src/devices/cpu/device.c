@@ -19,7 +19,7 @@ typedef struct df_cpu_state {
   size_t bytes;
 } df_cpu_state;
 
-static df_cpu_state *state_of(dfcclContext_t context) { return context->device_state; }
+static df_cpu_state *state_of(dfcclContext_t context) { return context->device.state; }
 
 /* ---- memory ---- */
 
@@ -38,7 +38,7 @@ static void lay_out(dfcclContext_t context, df_layout *layout) {
     df_sq_init(&device->sq, sq_slots, (uint32_t)s->queue_depth, n_blocks);
     device->cq =
         (df_cq){.variant = s->cq, .n_rings = n_rings, .mask = DF_CQ_SLOTS - 1, .rings = rings};
-    context->blocks = blocks;
+    context->device.blocks = blocks;
   }
   for (uint32_t r = 0; r < n_rings; r++) {
     uint64_t *words = df_lay(layout, DF_CQ_SLOTS * sizeof *words);
@@ -64,9 +64,9 @@ static dfcclResult_t open_device(dfcclContext_t context) {
   df_cpu_state *state = aligned_alloc(DF_CACHE_LINE, bytes);
   if (state == NULL) return df_fail(dfcclOutOfMemory, "no memory for the device's record");
   memset(state, 0, bytes);
-  context->device_state = state;
-  context->device = &state->device;
-  context->capacity = DF_MAX_COLLECTIVES;
+  context->device.state = state;
+  context->device.shared = &state->device;
+  context->device.capacity = DF_MAX_COLLECTIVES;
   df_layout layout = {0};
   lay_out(context, &layout);
   state->bytes = DF_ALIGN_UP(layout.used, (size_t)DF_PAGE);
@@ -86,7 +86,7 @@ static void close_device(dfcclContext_t context) {
   if (state == NULL) return;
   if (state->memory) munmap(state->memory, state->bytes);
   free(state);
-  context->device_state = NULL;
+  context->device.state = NULL;
 }
 
 /* ---- executors ---- */
@@ -96,7 +96,8 @@ static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   dfcclContext_t context = host;
   pthread_mutex_lock(&context->lock);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    const df_bell *bell = r == context->rank ? context->work_bell : context->control.peers[r].bell;
+    const df_bell *bell =
+        r == context->rank ? context->device.work_bell : context->control.peers[r].bell;
     uint32_t cpu = bell ? df_load_relaxed_u32(&bell->cpu) : 0;
     if (cpu != 0) ranks[(cpu - 1) % DF_CORES_SEEN]++;
   }
@@ -112,10 +113,11 @@ static dfcclResult_t start(dfcclContext_t context) {
                            .count_ranks = s->spread ? count_ranks : NULL};
   const df_mover_cpu *mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
   df_log(DF_LOG_INFO, "rank %u of %u: CPU device, %u block(s), queue of %lld, mover %s",
-         context->rank, context->n_ranks, context->device->n_blocks, s->queue_depth, mover->name);
-  return df_executor_start(&state_of(context)->executor, context->device, context->blocks, mover,
-                           (uint32_t)s->yield_polls, (uint64_t)s->nap_us * 1000, context->work_bell,
-                           host);
+         context->rank, context->n_ranks, context->device.shared->n_blocks, s->queue_depth,
+         mover->name);
+  return df_executor_start(&state_of(context)->executor, context->device.shared,
+                           context->device.blocks, mover, (uint32_t)s->yield_polls,
+                           (uint64_t)s->nap_us * 1000, context->device.work_bell, host);
 }
 
 static void stop(dfcclContext_t context) {
@@ -150,7 +152,7 @@ static int drive_has_reason(dfcclContext_t context, const df_driver *driver) {
   return df_driver_has_reason(driver);
 }
 static int drive_holds_all(dfcclContext_t context, const df_driver *driver) {
-  return driver->held + 1 == 1ull << context->device->n_blocks;
+  return driver->held + 1 == 1ull << context->device.shared->n_blocks;
 }
 static void drive_release(dfcclContext_t context, df_driver *driver) {
   (void)context;
@@ -163,8 +165,8 @@ static void drive_end(dfcclContext_t context, df_driver *driver) {
 
 /* Every block that ran when we began has left since. */
 static int all_have_left(dfcclContext_t context, const uint64_t *quits) {
-  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
-    const df_block *block = &context->blocks[b];
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
+    const df_block *block = &context->device.blocks[b];
     if (df_observe_u32(&block->running) && df_load_relaxed_u64(&block->stats.quits) == quits[b])
       return 0;
   }
@@ -174,8 +176,8 @@ static int all_have_left(dfcclContext_t context, const uint64_t *quits) {
 static dfcclResult_t synchronize(dfcclContext_t context) {
   uint64_t quits[DF_MAX_BLOCKS];
   df_driver driver;
-  for (uint32_t b = 0; b < context->device->n_blocks; b++)
-    quits[b] = df_load_relaxed_u64(&context->blocks[b].stats.quits);
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++)
+    quits[b] = df_load_relaxed_u64(&context->device.blocks[b].stats.quits);
   drive_begin(context, &driver);
   while (!all_have_left(context, quits)) {
     int happened = df_driver_turn(&driver, 0);
@@ -225,12 +227,12 @@ static dfcclResult_t describe(dfcclContext_t context, df_coll *coll) {
   d->links = coll->links = links;
   d->scratch = scratch;
   memcpy(d->parts, coll->shape.parts, n_blocks * sizeof *d->parts);
-  context->device->descriptors[coll->index] = coll->descriptor = d;
+  context->device.shared->descriptors[coll->index] = coll->descriptor = d;
   return dfcclSuccess;
 }
 
 static void forget(dfcclContext_t context, df_coll *coll) {
-  context->device->descriptors[coll->index] = NULL;
+  context->device.shared->descriptors[coll->index] = NULL;
   free((void *)(uintptr_t)coll->descriptor->prepared);
   free(coll->descriptor->scratch);
   free(coll->descriptor);
@@ -266,14 +268,14 @@ static int lends_to(dfcclContext_t context, uint32_t peer) {
   return context->control.peers[peer].local;
 }
 
-static dfcclResult_t create_memory(dfcclContext_t context, df_segment **segment, uint64_t id,
-                                   size_t bytes) {
+static dfcclResult_t create(dfcclContext_t context, df_segment **segment, uint64_t id,
+                            size_t bytes) {
   (void)context;
   return df_segment_create(segment, id, bytes);
 }
 
-static dfcclResult_t map_memory(dfcclContext_t context, uint32_t peer, df_segment **segment,
-                                const df_message *message, int fd) {
+static dfcclResult_t map(dfcclContext_t context, uint32_t peer, df_segment **segment,
+                         const df_message *message, int fd) {
   (void)context;
   (void)peer;
   return df_segment_map(segment, message->id, message->a, fd);
@@ -287,25 +289,11 @@ static void give_reach(dfcclContext_t context, uint64_t *reach) {
   free(reach);
 }
 
-const df_device_ops df_device_cpu = {
-    .name = "CPU",
+static const df_executor_ops executor_ops = {
     .yields_before_nap = 100,
     .nap_ns = 100 * 1000,
-    .open = open_device,
-    .close = close_device,
     .start = start,
     .stop = stop,
-    .describe = describe,
-    .forget = forget,
-    .publish = publish,
-    .clear = clear,
-    .host_sees_links = 1,
-    .lends_to = lends_to,
-    .lends_memory_to = lends_to,
-    .take_reach = take_reach,
-    .give_reach = give_reach,
-    .create_memory = create_memory,
-    .map_memory = map_memory,
     .claim_first_turn = claim_first_turn,
     .first_turn = first_turn,
     .last_turn = last_turn,
@@ -318,4 +306,26 @@ const df_device_ops df_device_cpu = {
     .drive_end = drive_end,
     .synchronize = synchronize,
     .holds_while_synchronizing = 1,
+};
+
+static const df_memory_ops memory_ops = {
+    .describe = describe,
+    .forget = forget,
+    .publish = publish,
+    .clear = clear,
+    .host_sees_links = 1,
+    .lends_to = lends_to,
+    .create = create,
+    .map = map,
+    .lends_memory_to = lends_to,
+    .take_reach = take_reach,
+    .give_reach = give_reach,
+};
+
+const df_device_kind df_device_cpu = {
+    .name = "CPU",
+    .executor = &executor_ops,
+    .memory = &memory_ops,
+    .open = open_device,
+    .close = close_device,
 };

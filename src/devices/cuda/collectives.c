@@ -50,10 +50,10 @@ dfcclResult_t df_cuda_describe(dfcclContext_t context, df_coll *coll) {
          coll->plan->n_primitives * sizeof *host.primitives);
   coll->links = host.links;
   d->words = &state->words[coll->index];
-  d->progress = &state->progress[(size_t)coll->index * context->device->n_blocks];
+  d->progress = &state->progress[(size_t)coll->index * context->device.shared->n_blocks];
   d->tickets = state->tickets;
   memset(d->words, 0, sizeof *d->words);
-  memset(d->progress, 0, context->device->n_blocks * sizeof *d->progress);
+  memset(d->progress, 0, context->device.shared->n_blocks * sizeof *d->progress);
   coll->descriptor = d;
   coll->device_part = part;
   return dfcclSuccess;

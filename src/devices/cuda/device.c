@@ -20,9 +20,9 @@ static void lay_out_mapped(dfcclContext_t context, df_layout *layout) {
   df_device *device = state->device = df_lay(layout, sizeof *device);
   df_sq_slot *sq_slots = df_lay(layout, (size_t)s->queue_depth * sizeof *sq_slots);
   df_cq_ring *rings = df_lay(layout, n_rings * sizeof *rings);
-  df_block *blocks = context->blocks = df_lay(layout, n_blocks * sizeof *blocks);
-  state->words = df_lay(layout, context->capacity * sizeof *state->words);
-  state->progress = df_lay(layout, (size_t)context->capacity * n_blocks * sizeof(uint64_t));
+  df_block *blocks = context->device.blocks = df_lay(layout, n_blocks * sizeof *blocks);
+  state->words = df_lay(layout, context->device.capacity * sizeof *state->words);
+  state->progress = df_lay(layout, (size_t)context->device.capacity * n_blocks * sizeof(uint64_t));
   state->tickets = df_lay(layout, DF_CUDA_TICKETS * sizeof *state->tickets);
   state->reaches = df_lay(layout, DF_MAX_REACHES * sizeof *state->reaches);
   state->reach_rows = df_lay(layout, (size_t)DF_CUDA_REACHES * context->n_ranks * sizeof(uint64_t));
@@ -32,7 +32,7 @@ static void lay_out_mapped(dfcclContext_t context, df_layout *layout) {
     state->clock = df_lay(layout, sizeof *state->clock);
   }
   uint64_t cq_words = 1; /* all runs that the daemon may hold at one time */
-  while (cq_words < (uint64_t)context->capacity + DF_RUNS_AHEAD_POOL) cq_words *= 2;
+  while (cq_words < (uint64_t)context->device.capacity + DF_RUNS_AHEAD_POOL) cq_words *= 2;
   for (uint32_t r = 0; r < n_rings; r++) {
     uint64_t *words = df_lay(layout, cq_words * sizeof *words);
     if (layout->base) rings[r].words = words;
@@ -49,7 +49,7 @@ static void lay_out_mapped(dfcclContext_t context, df_layout *layout) {
     blocks[b].index = b;
     blocks[b].cache.mask = (uint32_t)s->context_slots - 1;
   }
-  context->device = device;
+  context->device.shared = device;
   context->endpoint.reaches = state->reaches;
 }
 
@@ -66,20 +66,20 @@ static void lay_out_memory(dfcclContext_t context, df_layout *layout, df_cuda_fi
   df_cuda_state *state = df_cuda_state_of(context);
   df_device *device = state->device;
   state->gate = df_lay(layout, sizeof *state->gate);
-  state->constants = df_lay(layout, context->capacity * sizeof *state->constants);
-  device->descriptors = df_lay(layout, context->capacity * sizeof *device->descriptors);
+  state->constants = df_lay(layout, context->device.capacity * sizeof *state->constants);
+  device->descriptors = df_lay(layout, context->device.capacity * sizeof *device->descriptors);
   device->cq.ticket = df_lay(layout, sizeof *device->cq.ticket);
   state->relay = df_lay(layout, sizeof *state->relay);
   df_sq_slot *slots = df_lay(layout, (size_t)s->queue_depth * sizeof *slots);
   df_sq_init(&first->relay.queue, slots, (uint32_t)s->queue_depth, 0);
   for (uint32_t b = 0; b < device->n_blocks; b++) {
-    df_block *block = &context->blocks[b];
-    block->tasks.order = df_lay(layout, context->capacity * sizeof *block->tasks.order);
-    block->tasks.pending = df_lay(layout, context->capacity * sizeof *block->tasks.pending);
-    block->cache.memory = df_lay(layout, context->capacity * sizeof *block->cache.memory);
+    df_block *block = &context->device.blocks[b];
+    block->tasks.order = df_lay(layout, context->device.capacity * sizeof *block->tasks.order);
+    block->tasks.pending = df_lay(layout, context->device.capacity * sizeof *block->tasks.pending);
+    block->cache.memory = df_lay(layout, context->device.capacity * sizeof *block->cache.memory);
   }
   if (layout->base == NULL) return;
-  for (uint32_t i = 0; i < context->capacity; i++) first->table[i] = &state->constants[i];
+  for (uint32_t i = 0; i < context->device.capacity; i++) first->table[i] = &state->constants[i];
 }
 
 dfcclResult_t df_cuda_upload(df_cuda_state *state, void *to, const void *from, size_t bytes) {
@@ -116,7 +116,7 @@ static dfcclResult_t make_memory(dfcclContext_t context) {
   df_layout layout = {0};
   void *base = NULL;
   lay_out_memory(context, &layout, &first);
-  first.table = calloc(context->capacity, sizeof *first.table);
+  first.table = calloc(context->device.capacity, sizeof *first.table);
   if (first.table == NULL) return df_fail(dfcclOutOfMemory, "no memory for the device's tables");
   cudaError_t error = cudaMalloc(&base, layout.used);
   if (error == cudaSuccess) {
@@ -131,7 +131,7 @@ static dfcclResult_t make_memory(dfcclContext_t context) {
     layout = (df_layout){.base = base};
     lay_out_memory(context, &layout, &first);
     result = df_cuda_upload(state, state->device->descriptors, first.table,
-                            context->capacity * sizeof *first.table);
+                            context->device.capacity * sizeof *first.table);
   }
   if (result == dfcclSuccess)
     result = df_cuda_upload(state, state->relay, &first.relay, sizeof first.relay);
@@ -142,14 +142,14 @@ static dfcclResult_t make_memory(dfcclContext_t context) {
 
 /* ---- the arena ---- */
 
-static dfcclResult_t create_memory(dfcclContext_t context, df_segment **segment, uint64_t id,
-                                   size_t bytes) {
+static dfcclResult_t create(dfcclContext_t context, df_segment **segment, uint64_t id,
+                            size_t bytes) {
   return df_segment_cuda_create(segment, id, bytes, df_cuda_state_of(context)->facts.ordinal);
 }
 
 static dfcclResult_t create_for_arena(void *owner, df_segment **segment, uint64_t id,
                                       size_t bytes) {
-  return create_memory(owner, segment, id, bytes);
+  return create(owner, segment, id, bytes);
 }
 
 static dfcclResult_t make_arena(dfcclContext_t context) {
@@ -196,8 +196,8 @@ static dfcclResult_t open_device(dfcclContext_t context) {
   df_cuda_state *state = aligned_alloc(DF_CACHE_LINE, bytes);
   if (state == NULL) return df_fail(dfcclOutOfMemory, "no memory for the device's record");
   memset(state, 0, bytes);
-  context->device_state = state;
-  context->capacity = (uint32_t)context->settings.cuda_collectives;
+  context->device.state = state;
+  context->device.capacity = (uint32_t)context->settings.cuda_collectives;
   state->peer_devices = calloc(context->n_ranks, sizeof *state->peer_devices);
   state->peer_lends = calloc(context->n_ranks, sizeof *state->peer_lends);
   if (state->peer_devices == NULL || state->peer_lends == NULL)
@@ -227,7 +227,7 @@ static void close_device(dfcclContext_t context) {
   free(state->peer_devices);
   free(state->peer_lends);
   free(state);
-  context->device_state = NULL;
+  context->device.state = NULL;
 }
 
 /* ---- waiting: the GPU drives, a waiter looks at the CQ ---- */
@@ -264,8 +264,8 @@ static int lends_memory_to(dfcclContext_t context, uint32_t peer) {
   return df_cuda_state_of(context)->peer_lends[peer];
 }
 
-static dfcclResult_t map_memory(dfcclContext_t context, uint32_t peer, df_segment **segment,
-                                const df_message *message, int fd) {
+static dfcclResult_t map(dfcclContext_t context, uint32_t peer, df_segment **segment,
+                         const df_message *message, int fd) {
   if (fd >= 0) return df_segment_map(segment, message->id, message->a, fd);
   if (message->payload_bytes != DF_SEGMENT_HANDLE_BYTES)
     return df_fail(dfcclRemoteError, "a peer's memory came without its handle");
@@ -290,28 +290,11 @@ static void give_reach(dfcclContext_t context, uint64_t *reach) {
   if (reach) state->reach_taken[(size_t)(reach - state->reach_rows) / context->n_ranks] = 0;
 }
 
-const df_device_ops df_device_cuda = {
-    .name = "CUDA",
+static const df_executor_ops executor_ops = {
     .yields_before_nap = 2000,
     .nap_ns = 20 * 1000,
-    .open = open_device,
-    .close = close_device,
     .start = df_cuda_start,
     .stop = df_cuda_stop,
-    .describe = df_cuda_describe,
-    .forget = df_cuda_forget,
-    .publish = df_cuda_publish,
-    .clear = df_cuda_clear,
-    .sets_up_in_background = 1,
-    .lends_to = lends_to,
-    .lends_memory_to = lends_memory_to,
-    .exports_memory = 1,
-    .begin_waiting = df_cuda_pause_streams,
-    .end_waiting = df_cuda_resume_streams,
-    .create_memory = create_memory,
-    .map_memory = map_memory,
-    .take_reach = take_reach,
-    .give_reach = give_reach,
     .submitted = df_cuda_submitted,
     .drive_begin = drive_begin,
     .drive_turn = drive_turn,
@@ -320,8 +303,37 @@ const df_device_ops df_device_cuda = {
     .drive_release = drive_release,
     .drive_end = drive_release,
     .synchronize = df_cuda_synchronize,
-    .stream_begin = df_cuda_stream_begin,
-    .stream_end = df_cuda_stream_end,
-    .stream_release = df_cuda_stream_release,
     .get_times = df_cuda_get_times,
+};
+
+static const df_memory_ops memory_ops = {
+    .describe = df_cuda_describe,
+    .forget = df_cuda_forget,
+    .publish = df_cuda_publish,
+    .clear = df_cuda_clear,
+    .sets_up_in_background = 1,
+    .lends_to = lends_to,
+    .exports_memory = 1,
+    .create = create,
+    .map = map,
+    .lends_memory_to = lends_memory_to,
+    .take_reach = take_reach,
+    .give_reach = give_reach,
+};
+
+static const df_stream_ops stream_ops = {
+    .begin = df_cuda_stream_begin,
+    .end = df_cuda_stream_end,
+    .release = df_cuda_stream_release,
+    .pause = df_cuda_pause_streams,
+    .resume = df_cuda_resume_streams,
+};
+
+const df_device_kind df_device_cuda = {
+    .name = "CUDA",
+    .executor = &executor_ops,
+    .memory = &memory_ops,
+    .streams = &stream_ops,
+    .open = open_device,
+    .close = close_device,
 };

@@ -41,7 +41,7 @@ static uint64_t runs_in_device(dfcclContext_t context) {
 
 static int is_running(dfcclContext_t context, df_cuda_state *state) {
   for (uint32_t b = 0; b < state->launched_grid; b++)
-    if (df_observe_u32(&context->blocks[b].running)) return 1;
+    if (df_observe_u32(&context->device.blocks[b].running)) return 1;
   return 0;
 }
 
@@ -50,14 +50,14 @@ static int has_unread(dfcclContext_t context, df_cuda_state *state) {
   uint64_t pushed = df_load_relaxed_u64(&context->runs.sqes_submitted);
   uint32_t grid = df_load_relaxed_u32(&state->grid);
   for (uint32_t b = 0; b < grid; b++)
-    if (df_load_relaxed_u64(&context->blocks[b].read_index) != pushed) return 1;
+    if (df_load_relaxed_u64(&context->device.blocks[b].read_index) != pushed) return 1;
   return 0;
 }
 
 static uint64_t progress_of(dfcclContext_t context) {
   uint64_t sum = 0;
-  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
-    const df_block_stats *stats = &context->blocks[b].stats;
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
+    const df_block_stats *stats = &context->device.blocks[b].stats;
     sum += df_load_relaxed_u64(&stats->primitives) + df_load_relaxed_u64(&stats->cqes_written) +
            df_load_relaxed_u64(&stats->sqes_fetched);
   }
@@ -87,8 +87,8 @@ static void lose(dfcclContext_t context, df_cuda_state *state, const char *why) 
 /* ---- launching ---- */
 
 static cudaError_t launch_kernel(dfcclContext_t context, df_cuda_state *state, uint32_t grid) {
-  df_cuda_daemon daemon = {.device = context->device,
-                           .blocks = context->blocks,
+  df_cuda_daemon daemon = {.device = context->device.shared,
+                           .blocks = context->device.blocks,
                            .gate = state->gate,
                            .relay = state->relay,
                            .launch = state->launch,
@@ -114,29 +114,30 @@ static void launch(dfcclContext_t context, df_cuda_state *state) {
   uint32_t grid = df_observe_u32(&state->grid);
   df_store_relaxed_u32(&state->urgent, 0);
   state->progress_seen = progress_of(context);
-  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->blocks[b].running, 1);
+  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->device.blocks[b].running, 1);
   state->launched_grid = grid;
   cudaError_t error = launch_kernel(context, state, grid);
   state->launched_ns = df_clock_ns();
   state->query_at_ns = state->launched_ns + DF_CUDA_QUERY_NS;
   if (error == cudaSuccess) return;
   df_cuda_fail(error, "launching the daemon");
-  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->blocks[b].running, 0);
+  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->device.blocks[b].running, 0);
   lose(context, state, df_last_sentence());
 }
 
 void df_cuda_grow(dfcclContext_t context, uint32_t blocks) {
   df_cuda_state *state = df_cuda_state_of(context);
-  df_sq *sq = &context->device->sq;
+  df_sq *sq = &context->device.shared->sq;
   if (blocks <= state->grid) return;
   for (uint32_t b = state->grid; b < blocks; b++)
-    df_store_relaxed_u64(&context->blocks[b].read_index, sq->ticket); /* earlier ones are not its */
+    df_store_relaxed_u64(&context->device.blocks[b].read_index,
+                         sq->ticket); /* earlier ones are not its */
   sq->n_readers = state->relay ? 1 : blocks;
   sq->passes_to = blocks;
   df_publish_u32(&state->grid, blocks);
   df_wake_fence();
   /* A launch that has fewer blocks must end before the new ones can work. */
-  df_store_relaxed_u32(&context->device->recalled, df_load_relaxed_u32(&state->launch));
+  df_store_relaxed_u32(&context->device.shared->recalled, df_load_relaxed_u32(&state->launch));
 }
 
 /* ---- the launcher ---- */
@@ -149,7 +150,7 @@ static void nap(uint64_t ns) {
 /* Runs go on in the next launch. */
 static void recall_if_due(dfcclContext_t context, df_cuda_state *state, uint64_t now) {
   if (now - state->launched_ns >= DF_CUDA_LIFE_NS)
-    df_store_relaxed_u32(&context->device->recalled, state->launch);
+    df_store_relaxed_u32(&context->device.shared->recalled, state->launch);
 }
 
 static void ask_device(dfcclContext_t context, df_cuda_state *state, uint64_t now) {
@@ -199,7 +200,7 @@ static void sleep_until_due(dfcclContext_t context, df_cuda_state *state) {
     limit = state->restart_at_ns > now ? state->restart_at_ns - now : 1;
   uint32_t ticket = df_bell_prepare(&state->bell);
   if (df_load_relaxed_u32(&state->stopping) || may_launch(context, state) ||
-      df_cq_has_entry(&context->device->cq))
+      df_cq_has_entry(&context->device.shared->cq))
     df_bell_cancel(&state->bell);
   else
     df_bell_sleep(&state->bell, ticket, limit);
@@ -215,7 +216,7 @@ static void *launcher(void *argument) {
     lose(context, state, df_last_sentence());
   while (!df_load_relaxed_u32(&state->stopping)) {
     df_between_turns(context);
-    if (df_cq_has_entry(&context->device->cq)) {
+    if (df_cq_has_entry(&context->device.shared->cq)) {
       df_reap_and_ring(context);
       looks = 0;
     }
@@ -231,7 +232,7 @@ static void *launcher(void *argument) {
     if (may_launch(context, state)) {
       launch(context, state);
       looks = 0;
-    } else if (!df_cq_has_entry(&context->device->cq)) {
+    } else if (!df_cq_has_entry(&context->device.shared->cq)) {
       sleep_until_due(context, state);
     }
   }
@@ -253,15 +254,15 @@ dfcclResult_t df_cuda_start(dfcclContext_t context) {
       "rank %u of %u: CUDA device %d (%s, compute capability %d.%d, %d multiprocessors), at most "
       "%u block(s) of %lld threads, queue of %lld%s",
       context->rank, context->n_ranks, state->facts.ordinal, state->facts.name, state->facts.major,
-      state->facts.minor, state->facts.multiprocessors, context->device->n_blocks,
+      state->facts.minor, state->facts.multiprocessors, context->device.shared->n_blocks,
       context->settings.cuda_threads, context->settings.queue_depth,
       state->relay ? ", relayed" : "");
-  uint32_t n_blocks = context->device->n_blocks;
+  uint32_t n_blocks = context->device.shared->n_blocks;
   df_log(
       DF_LOG_INFO,
       "rank %u: room for %u collectives: %zu bytes of shared memory a block, %zu bytes of device "
       "memory a block (%zu in all), and %lld MiB for links, plans and scratch",
-      context->rank, context->capacity, state->shared_bytes, state->memory_bytes / n_blocks,
+      context->rank, context->device.capacity, state->shared_bytes, state->memory_bytes / n_blocks,
       state->memory_bytes, context->settings.cuda_arena_mb);
   return dfcclSuccess;
 }
@@ -269,7 +270,7 @@ dfcclResult_t df_cuda_start(dfcclContext_t context) {
 void df_cuda_stop(dfcclContext_t context) {
   df_cuda_state *state = df_cuda_state_of(context);
   if (state == NULL || !state->launcher_started) return;
-  df_publish_u32(&context->device->exit, 1);
+  df_publish_u32(&context->device.shared->exit, 1);
   df_publish_u32(&state->stopping, 1);
   df_bell_wake(&state->bell);
   pthread_join(state->launcher, NULL);

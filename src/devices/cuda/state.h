@@ -41,7 +41,7 @@ typedef struct df_cuda_state {
   df_cuda_facts facts;
   void *primary;     /* the device's context */
   int *peer_devices; /* [n_ranks] ordinal here; -1: not visible */
-  int *peer_lends;   /* [n_ranks] df_device_ops.lends_memory_to */
+  int *peer_lends;   /* [n_ranks] df_memory_ops.lends_memory_to */
 
   /* mapped page-locked memory */
   void *mapped;
@@ -59,7 +59,7 @@ typedef struct df_cuda_state {
   /* device memory: addresses that the host does not follow */
   uint8_t *memory;
   size_t memory_bytes, shared_bytes; /* in all; of a block */
-  df_descriptor *constants; /* [capacity] */
+  df_descriptor *constants;          /* [capacity] */
   df_cuda_gate *gate;
   df_cuda_relay *relay; /* NULL: blocks poll the SQ themselves */
 
@@ -83,7 +83,7 @@ typedef struct df_cuda_state {
 } df_cuda_state;
 
 static inline df_cuda_state *df_cuda_state_of(dfcclContext_t context) {
-  return context->device_state;
+  return context->device.state;
 }
 
 /* facts_cuda.c */
@@ -120,7 +120,7 @@ void df_cuda_find_stream_operations(df_cuda_state *state);
 dfcclResult_t df_cuda_stream_begin(dfcclContext_t context, void *stream, df_stream_run *run);
 dfcclResult_t df_cuda_stream_end(dfcclContext_t context, void *stream, const df_stream_run *run);
 void df_cuda_stream_release(dfcclContext_t context, uint32_t ticket);
-/* df_device_ops.begin_waiting and end_waiting. */
+/* df_stream_ops.pause and resume. */
 int df_cuda_pause_streams(void);
 void df_cuda_resume_streams(void);
 

@@ -92,7 +92,7 @@ dfcclResult_t df_cuda_get_times(dfcclContext_t context, df_timed kind, uint64_t 
   dfcclResult_t result = df_cuda_compare_clocks(state, &now);
   if (result != dfcclSuccess) return result;
   size_t room = *count, n = 0;
-  for (uint32_t b = 0; b < context->device->n_blocks; b++) {
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
     const df_time_log *log = &state->times[b];
     uint64_t noted = df_observe_u64(&log->noted[kind]), cycles = df_load_relaxed_u64(&log->cycles);
     double ns = cycles ? (double)df_load_relaxed_u64(&log->ns) / (double)cycles : 1;

@@ -78,12 +78,12 @@ static void unmap_due(dfcclContext_t context, uint32_t rank) {
 
 void df_unmap_due(dfcclContext_t context) {
   if (!context->endpoint.unmaps_due) return;
-  if (!context->ops->begin_waiting()) return; /* the next look is soon */
+  if (!context->device.streams->pause()) return; /* the next look is soon */
   context->endpoint.unmaps_due = 0;
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (!context->control.peers[r].local) unmap_due(context, r);
   df_memory_free_unmapped(context);
-  context->ops->end_waiting();
+  context->device.streams->resume();
 }
 
 void df_unmap(dfcclContext_t context, uint32_t rank, uint64_t id, int may_be_read) {
@@ -100,7 +100,7 @@ void df_unmap(dfcclContext_t context, uint32_t rank, uint64_t id, int may_be_rea
 }
 
 void df_unmap_all(dfcclContext_t context, uint32_t rank) {
-  if (!context->ops->exports_memory || context->control.peers[rank].local) return;
+  if (!context->device.memory->exports_memory || context->control.peers[rank].local) return;
   context->control.peers[rank].closing = 1;
   context->endpoint.unmaps_due = 1;
 }
@@ -113,7 +113,7 @@ static int has_mappings(const df_peer *peer) {
 }
 
 void df_unmapped(dfcclContext_t context, uint32_t rank, uint64_t id) {
-  if (!context->ops->exports_memory) return; /* the peer is mistaken */
+  if (!context->device.memory->exports_memory) return; /* the peer is mistaken */
   if (id == 0) context->control.peers[rank].maps = 0;
   for (df_user_memory *memory = context->endpoint.retired; memory; memory = memory->next)
     if (memory->segment->id == id) memory->mapped[rank] = 0;

@@ -59,8 +59,9 @@ static uint32_t count_readers(const dfcclContext_t context, const df_coll *coll)
  */
 static int has_use(const dfcclContext_t context, const df_coll *coll, uint32_t readers) {
   enum { NEVER, WHERE_IT_GAINS };
-  if (context->settings.common == NEVER || !context->ops->host_sees_links || readers < 2 ||
-      longest_message(coll) < coll->descriptor->direct_min || has_link_that_lends_nothing(coll))
+  if (context->settings.common == NEVER || !context->device.memory->host_sees_links ||
+      readers < 2 || longest_message(coll) < coll->descriptor->direct_min ||
+      has_link_that_lends_nothing(coll))
     return 0;
   uint64_t copies = (uint64_t)readers * (df_runs_ahead(coll) ? 1 : coll->n);
   return context->settings.common != WHERE_IT_GAINS ||

@@ -1,0 +1,49 @@
+/*
+ * The executor of a rank's device: who executes the daemon's blocks, and what a thread that submits
+ * or waits does for it. devices/cpu/device.c and devices/cuda/device.c each fill one table.
+ */
+#ifndef DF_DEVICES_EXECUTOR_H
+#define DF_DEVICES_EXECUTOR_H
+
+#include "base/result.h"
+#include "devices/cpu/executor.h"
+#include "primitives/timers.h"
+
+typedef struct df_executor_ops {
+  /* A waiter that does not hold all blocks yields so often before it naps, so long each time. */
+  uint32_t yields_before_nap;
+  uint64_t nap_ns;
+
+  /* stop: final exit; nothing is outstanding. Safe if start failed or was not called. */
+  dfcclResult_t (*start)(dfcclContext_t context);
+  void (*stop)(dfcclContext_t context);
+
+  /* The first turn of a run by its submitter, see cpu/executor.h: claimed under the lock, taken
+   * without it. NULL: none. */
+  int (*claim_first_turn)(dfcclContext_t context, uint32_t collective);
+  int (*first_turn)(dfcclContext_t context, uint32_t collective, df_noted_bells *bells);
+  /* The last turn by who waits; the same without the lock. NULL: none. */
+  int (*last_turn)(dfcclContext_t context, uint32_t *collective, df_noted_bells *bells);
+  /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. unlocked:
+   * the lock was let go since. */
+  void (*submitted)(dfcclContext_t context, int urgent, int unlocked);
+
+  /* A thread that waits: see cpu/executor.h. */
+  void (*drive_begin)(dfcclContext_t context, df_driver *driver);
+  int (*drive_turn)(dfcclContext_t context, df_driver *driver, int start);
+  int (*drive_has_reason)(dfcclContext_t context, const df_driver *driver);
+  int (*drive_holds_all)(dfcclContext_t context, const df_driver *driver);
+  void (*drive_release)(dfcclContext_t context, df_driver *driver);
+  void (*drive_end)(dfcclContext_t context, df_driver *driver);
+
+  /* Until every block that ran has left the device once. */
+  dfcclResult_t (*synchronize)(dfcclContext_t context);
+  /* The host keeps back what is submitted meanwhile. 0: synchronize may wait for runs. */
+  int holds_while_synchronizing;
+
+  /* dfcclGetTimes; NULL: the device has no timers. */
+  dfcclResult_t (*get_times)(dfcclContext_t context, df_timed kind, uint64_t *durations,
+                             uint64_t *moments, size_t *count);
+} df_executor_ops;
+
+#endif
