@@ -37,13 +37,17 @@ DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache l
 enum { DF_PREPARED_MOST = 16 };
 
 /* Elements of the message about `piece` in this loop. */
-DF_CORE uint32_t df_piece_elements(const df_descriptor *desc, const df_part *part, uint32_t loop,
-                                   uint32_t piece) {
-  uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
-                       ? ((uint64_t)loop * desc->pieces + piece) * part->chunk
+DF_CORE uint32_t df_chunk_elements(uint8_t geometry, uint32_t pieces, const df_part *part,
+                                   uint32_t loop, uint32_t piece) {
+  uint64_t start = geometry == DF_GEOMETRY_PARTITION
+                       ? ((uint64_t)loop * pieces + piece) * part->chunk
                        : (uint64_t)loop * part->chunk;
   if (start >= part->elements) return 0;
   return (uint32_t)DF_MIN(part->elements - start, (uint64_t)part->chunk);
+}
+DF_CORE uint32_t df_piece_elements(const df_descriptor *desc, const df_part *part, uint32_t loop,
+                                   uint32_t piece) {
+  return df_chunk_elements(desc->geometry, desc->pieces, part, loop, piece);
 }
 
 /* Byte offset of a piece's chunk in the input or output buffer. */

@@ -1,0 +1,173 @@
+/*
+ * What a peer process can send through a connection's stream: frames that make no sense, in any
+ * pieces. Whatever comes, the pump stays within its rings, returns, and after the first frame that
+ * makes no sense does nothing more. What a block finds published has its length and its number.
+ *
+ * The input says in turn what the far pump sends (mostly sound frames, so that the connection goes
+ * on) and what this process's blocks do.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "input.h"
+#include "transports/wire/wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+  SLOTS = 8,
+  CHUNK = 40,
+  SHORT = 7,
+  LOOPS = 2,
+  MESSAGES = 2,
+  GUARD_BYTES = 64,
+  PIPE_BYTES = 4096
+};
+enum { INCOMING, OUTGOING, BOTH };
+
+typedef struct victim {
+  df_stream stream;
+  uint8_t pipe[PIPE_BYTES];
+  size_t at, end;
+  uint8_t portion;
+  df_wire *wire;
+  df_wire_link *links[BOTH];
+  uint8_t *rings[BOTH];
+  df_link blocks[BOTH]; /* the ends of this process's blocks */
+  df_bell bell;
+  uint64_t done[BOTH]; /* messages that they have received, or sent */
+} victim;
+
+static int64_t victim_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
+  victim *v = (victim *)stream;
+  size_t length = 0;
+  for (uint32_t i = 0; i < n_parts; i++) length += parts[i].length;
+  return (int64_t)DF_MIN(length, (size_t)v->portion);
+}
+
+static int64_t victim_read(df_stream *stream, void *bytes, size_t most) {
+  victim *v = (victim *)stream;
+  size_t given = DF_MIN(DF_MIN(most, v->end - v->at), 1 + (size_t)v->portion);
+  memcpy(bytes, v->pipe + v->at, given);
+  v->at += given;
+  return (int64_t)given;
+}
+
+static const char *no_reason(df_stream *stream) {
+  (void)stream;
+  return "";
+}
+
+static void make_link(victim *v, int which) {
+  static const uint16_t piece_of[MESSAGES] = {1, 0};
+  const df_part part = {.elements = 3 * CHUNK + SHORT, .chunk = CHUNK, .loops = LOOPS};
+  const uint32_t stride = df_link_stride(CHUNK, DF_LINK_FLAGGED_OFFSET);
+  const size_t bytes = df_link_ring_bytes(stride, SLOTS);
+  uint8_t *ring = aligned_alloc(64, bytes + GUARD_BYTES);
+  DF_ASSERT(ring != NULL);
+  memset(ring, 0, bytes + GUARD_BYTES);
+  v->rings[which] = ring;
+  v->blocks[which] = (df_link){.slots = ring,
+                               .credit = (uint64_t *)(ring + (size_t)stride * SLOTS),
+                               .peer_bell = &v->bell,
+                               .stride = stride,
+                               .slot_mask = SLOTS - 1,
+                               .messages = MESSAGES,
+                               .payload_offset = DF_LINK_FLAGGED_OFFSET};
+  const df_wire_route route = {.ends = &v->blocks[which],
+                               .parts = &part,
+                               .piece_of = piece_of,
+                               .messages = MESSAGES,
+                               .n_blocks = 1,
+                               .pieces = MESSAGES,
+                               .element_bytes = 1};
+  dfcclResult_t result = which == INCOMING
+                             ? df_wire_accept(v->wire, &route, &v->links[which])
+                             : df_wire_connect(v->wire, &route, 0, SLOTS, &v->links[which]);
+  DF_ASSERT(result == dfcclSuccess);
+}
+
+static void append(victim *v, const void *bytes, size_t length) {
+  if (v->at == v->end) v->at = v->end = 0;
+  length = DF_MIN(length, PIPE_BYTES - v->end);
+  memcpy(v->pipe + v->end, bytes, length);
+  v->end += length;
+}
+
+/* As the far pump would, when all that it has sent has been read; but for what the input changes.
+ */
+static void send_frame(victim *v, input *in) {
+  static const uint8_t payload[256];
+  const df_wire_link *incoming = v->links[INCOMING], *outgoing = v->links[OUTGOING];
+  const uint8_t choice = next_byte(in);
+  df_frame frame = {.magic = DF_FRAME_MAGIC};
+  if (v->at != v->end || v->wire->rest) return;
+  if (!incoming->is_open) {
+    frame.kind = DF_FRAME_OPEN;
+    frame.sequence = choice;
+  } else if (choice % 2) {
+    frame.kind = DF_FRAME_CREDIT;
+    frame.link = outgoing->id;
+    frame.sequence = DF_MIN(outgoing->rings[0].credit + choice / 64, outgoing->rings[0].next - 1);
+  } else {
+    frame.kind = DF_FRAME_DATA;
+    frame.link = incoming->id;
+    frame.sequence = incoming->rings[0].next;
+    frame.at = incoming->rings[0].at;
+    const uint32_t length = frame.sequence % 4 == 3 ? SHORT : CHUNK; /* as make_link says */
+    frame.bytes = choice % 8 < 4 ? length - frame.at : 1;
+  }
+  if (choice == 11) ((uint8_t *)&frame)[next_byte(in) % sizeof frame] = next_byte(in);
+  append(v, &frame, sizeof frame);
+  append(v, payload, DF_MIN(frame.bytes, (uint32_t)sizeof payload));
+}
+
+static void be_block(victim *v, int which) {
+  df_link *block = &v->blocks[which];
+  const uint64_t sequence = v->done[which] + 1;
+  int is_direct;
+  if (which == INCOMING) {
+    if (!df_link_has_message(block, sequence, &is_direct)) return;
+    DF_ASSERT(!is_direct);
+    df_link_release(block, sequence);
+  } else {
+    if (!df_link_may_send(block, sequence)) return;
+    df_link_publish(block, sequence, 0);
+  }
+  v->done[which] = sequence;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  input in = {data, size};
+  victim *v = aligned_alloc(64, DF_ALIGN_UP(sizeof *v, (size_t)64));
+  DF_ASSERT(v != NULL);
+  memset(v, 0, sizeof *v);
+  v->stream = (df_stream){.write = victim_write, .read = victim_read, .reason = no_reason};
+  DF_ASSERT(df_wire_make(&v->wire, &v->stream, 16) == dfcclSuccess);
+  for (int which = 0; which < BOTH; which++) make_link(v, which);
+  while (in.size > 0) {
+    const uint8_t what = next_byte(&in), was_lost = (uint8_t)v->wire->is_lost;
+    v->portion = next_byte(&in);
+    if (what % 4 == 0)
+      be_block(v, what / 4 % BOTH);
+    else if (what % 4 < 3)
+      send_frame(v, &in);
+    else if (what % 64 == 3)
+      append(v, &v->portion, 1);
+    const int did = df_wire_pump(v->wire);
+    DF_ASSERT(!did || !was_lost);
+    DF_ASSERT(!v->wire->is_lost || v->wire->reason[0] != 0);
+  }
+  df_wire_free(v->wire);
+  for (int which = 0; which < BOTH; which++) {
+    const uint8_t *guard = (const uint8_t *)(v->blocks[which].credit + 2);
+    for (size_t i = 0;
+         guard + i <
+         v->rings[which] + df_link_ring_bytes(v->blocks[which].stride, SLOTS) + GUARD_BYTES;
+         i++)
+      DF_ASSERT(guard[i] == 0);
+    free(v->rings[which]);
+  }
+  free(v);
+  return 0;
+}

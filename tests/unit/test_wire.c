@@ -1,0 +1,311 @@
+/*
+ * Promises of src/transports/wire/wire.h:
+ *   - Whatever the stream splits and delays, each message comes once, whole, in its slot, and no
+ * slot is written before the block that reads it has released it. No message is sent without
+ * credit.
+ *   - Every link goes on as long as its blocks do, however the others stand.
+ *   - A lent buffer is not read after it was given back or taken back, and can be taken back
+ * between calls whatever the stream does.
+ *   - A link can be released at any time; its memory is not touched any more, others go on.
+ *   - A frame that makes no sense ends the connection with a sentence, and writes nothing.
+ *   - A pump that says that nothing is due would do nothing, unless the stream moves.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire_stage.h"
+
+enum { FLOWS = 6 };
+
+static void pump(wire_stage *stage, int which) {
+  wire_side *side = &stage->sides[which];
+  const int bytes_wait = side->in->at != side->in->end;
+  const int is_full = side->wire->output_at != side->wire->output_end;
+  const int is_due = df_wire_is_due(side->wire);
+  const int did = df_wire_pump(side->wire);
+  CHECK(!side->wire->is_lost, "%s", side->wire->reason);
+  CHECK(!did || is_due || bytes_wait || is_full, "it worked, and said that nothing was due");
+}
+
+/* One turn of somebody. */
+static void turn(wire_stage *stage, wire_flow *flows, int n_flows) {
+  const int who = df_random_below(&stage->random, 2 + 2 * n_flows);
+  if (who < 2)
+    pump(stage, who);
+  else if (who % 2)
+    wire_flow_send(&flows[(who - 2) / 2]);
+  else
+    wire_flow_receive(&flows[(who - 2) / 2]);
+}
+
+static int all_are_through(const wire_flow *flows, int n_flows) {
+  for (int i = 0; i < n_flows; i++)
+    if (!wire_flow_is_through(&flows[i])) return 0;
+  return 1;
+}
+
+static void run(wire_stage *stage, wire_flow *flows, int n_flows) {
+  for (uint64_t turns = 0; !all_are_through(flows, n_flows); turns++) {
+    CHECK(turns < 20000000, "messages are stuck");
+    turn(stage, flows, n_flows);
+  }
+}
+
+static void go_through(uint64_t seed, int most, int refusals, uint32_t frame_bytes,
+                       uint64_t messages) {
+  wire_stage stage;
+  wire_flow flows[FLOWS];
+  wire_stage_make(&stage, seed, frame_bytes);
+  stage.most = most;
+  stage.refusals = refusals;
+  const int n_flows = 1 + df_random_below(&stage.random, FLOWS);
+  for (int i = 0; i < n_flows; i++) {
+    wire_form form = wire_form_draw(&stage.random);
+    wire_flow_make(&flows[i], &stage, df_random_below(&stage.random, 2), (uint32_t)i, &form,
+                   messages);
+  }
+  run(&stage, flows, n_flows);
+  for (int i = 0; i < n_flows; i++) {
+    wire_flow_release(&flows[i]);
+    wire_flow_free(&flows[i]);
+  }
+  wire_stage_free(&stage);
+}
+
+DF_TEST(wire, every_byte_comes_once_and_in_its_place, 60) {
+  for (uint64_t seed = 1; seed <= 150; seed++) go_through(seed, 400, 30, 256, 200);
+}
+
+DF_TEST(wire, one_byte_at_a_time, 60) {
+  for (uint64_t seed = 1; seed <= 20; seed++) go_through(seed, 1, 10, 64, 30);
+}
+
+DF_TEST(wire, whole_frames, 60) {
+  for (uint64_t seed = 1; seed <= 50; seed++) go_through(seed, 0, 0, DF_WIRE_FRAME_BYTES, 400);
+}
+
+/* Messages of several frames, read past the input that is read ahead. */
+DF_TEST(wire, long_messages, 60) {
+  for (int lends = 0; lends < 2; lends++) {
+    wire_stage stage;
+    wire_flow flow;
+    wire_stage_make(&stage, 5, DF_WIRE_FRAME_BYTES);
+    stage.most = 30000;
+    const wire_form form = {.chunk = 50000,
+                            .loops = 2,
+                            .n_messages = 2,
+                            .local_slots = 2,
+                            .far_slots = 2,
+                            .element_bytes = 4,
+                            .missing = 12345,
+                            .offset = DF_LINK_STAGED_OFFSET,
+                            .lends = lends};
+    wire_flow_make(&flow, &stage, 0, 1, &form, 40);
+    run(&stage, &flow, 1);
+    wire_flow_release(&flow);
+    wire_flow_free(&flow);
+    wire_stage_free(&stage);
+  }
+}
+
+static const wire_form plain = {.chunk = 100,
+                                .loops = 1,
+                                .n_messages = 1,
+                                .local_slots = 4,
+                                .far_slots = 4,
+                                .element_bytes = 4,
+                                .offset = DF_LINK_STAGED_OFFSET};
+
+static void pump_both(wire_stage *stage) {
+  for (int i = 0; i < 4; i++)
+    for (int side = 0; side < 2; side++) pump(stage, side);
+}
+
+/* A receiver that does not receive: as many messages are under way as slots are free, no more. */
+DF_TEST(wire, sends_no_more_than_the_credit, 30) {
+  wire_stage stage;
+  wire_flow flow;
+  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+  wire_flow_make(&flow, &stage, 0, 1, &plain, 100);
+  for (int i = 0; i < 30; i++) {
+    wire_flow_send(&flow);
+    pump_both(&stage);
+  }
+  CHECK(flow.sent == 8, "%llu messages were sent into 4 slots here and 4 there",
+        (unsigned long long)flow.sent);
+  wire_flow_receive(&flow);
+  pump_both(&stage);
+  CHECK(wire_flow_send(&flow) && !wire_flow_send(&flow), "a slot is given back for another");
+  wire_flow_release(&flow);
+  wire_flow_free(&flow);
+  wire_stage_free(&stage);
+}
+
+DF_TEST(wire, a_stuck_stream_holds_no_lent_buffer, 30) {
+  wire_stage stage;
+  wire_flow flows[2];
+  wire_form form = plain;
+  wire_stage_make(&stage, 2, 100);
+  form.lends = 1;
+  wire_flow_make(&flows[0], &stage, 0, 1, &form, 100);
+  wire_flow_make(&flows[1], &stage, 0, 2, &plain, 100);
+  pump_both(&stage);
+  wire_flow_send(&flows[0]);
+  stage.most = 50;
+  pump(&stage, 0); /* a part of the first frame */
+  CHECK(stage.sides[0].wire->output_at != stage.sides[0].wire->output_end, "the frame is gone");
+  stage.sides[0].is_stuck = 1;
+  while (df_wire_pump(stage.sides[0].wire)) continue;
+  CHECK(!df_wire_is_due(stage.sides[0].wire), "a stuck stream keeps its pump awake");
+  CHECK(df_link_revoke(&flows[0].writer), "the buffer is held while nothing moves");
+  memset(flows[0].lent[1], 0xee, 400); /* as its owner may */
+  stage.sides[0].is_stuck = 0;
+  stage.most = 0;
+  pump_both(&stage);
+  CHECK(!wire_flow_receive(&flows[0]), "a message has come that was taken back");
+  while (!wire_flow_is_through(&flows[1])) turn(&stage, &flows[1], 1);
+  for (int i = 0; i < 2; i++) {
+    wire_flow_release(&flows[i]);
+    wire_flow_free(&flows[i]);
+  }
+  wire_stage_free(&stage);
+}
+
+static void release_one_end(wire_flow *flow, int at_sender) {
+  df_wire_link **link = at_sender ? &flow->out : &flow->in;
+  df_wire_release(flow->stage->sides[at_sender ? flow->from : 1 - flow->from].wire, *link);
+  *link = NULL;
+}
+
+/* Links come and go at any moment, on one side before the other, and entries are used again. */
+DF_TEST(wire, links_are_released_at_any_time, 60) {
+  for (uint64_t seed = 1; seed <= 40; seed++) {
+    wire_stage stage;
+    wire_flow flows[2]; /* the first stays */
+    wire_stage_make(&stage, seed, 128);
+    stage.most = 300;
+    stage.refusals = 20;
+    wire_form form = wire_form_draw(&stage.random);
+    wire_flow_make(&flows[0], &stage, 0, 1, &form, 1500);
+    for (uint32_t number = 2; !wire_flow_is_through(&flows[0]); number++) {
+      form = wire_form_draw(&stage.random);
+      wire_flow_make(&flows[1], &stage, df_random_below(&stage.random, 2), number, &form, 100);
+      for (int i = df_random_below(&stage.random, 400); i > 0; i--) turn(&stage, flows, 2);
+      release_one_end(&flows[1], df_random_below(&stage.random, 2));
+      for (int i = df_random_below(&stage.random, 50); i > 0; i--) turn(&stage, flows, 1);
+      wire_flow_release(&flows[1]);
+      wire_flow_free(&flows[1]);
+    }
+    wire_flow_release(&flows[0]);
+    wire_flow_free(&flows[0]);
+    wire_stage_free(&stage);
+  }
+}
+
+/* ---- frames that make no sense ---- */
+
+typedef struct bad_frame {
+  const char *reason;
+  df_frame frame;
+  int to_sender; /* of the link; else to its receiver */
+} bad_frame;
+
+#define FRAME(...)                                                                                 \
+  { .magic = DF_FRAME_MAGIC, __VA_ARGS__ }
+static const bad_frame bad_frames[] = {
+    {"no frame", {.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 1}, 0},
+    {"no frame", FRAME(.kind = 0, .sequence = 1), 0},
+    {"no frame", FRAME(.kind = DF_FRAME_KINDS, .sequence = 1), 0},
+    {"no frame", FRAME(.kind = DF_FRAME_DATA, .link = 1, .bytes = 400, .sequence = 1), 0},
+    {"a block", FRAME(.kind = DF_FRAME_DATA, .block = 1, .bytes = 400, .sequence = 1), 0},
+    {"cannot open", FRAME(.kind = DF_FRAME_OPEN), 0}, /* a second time */
+    {"cannot open", FRAME(.kind = DF_FRAME_OPEN), 1},
+    {"carries none", FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 1), 1},
+    {"in place of", FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 0), 0},
+    {"in place of", FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 2), 0},
+    {"in place of", FRAME(.kind = DF_FRAME_DATA, .at = 4, .bytes = 4, .sequence = 1), 0},
+    {"of a message of 400", FRAME(.kind = DF_FRAME_DATA, .bytes = 404, .sequence = 1), 0},
+    {"of a message of 400", FRAME(.kind = DF_FRAME_DATA, .bytes = UINT32_MAX, .sequence = 1), 0},
+    {"of a message of 400", FRAME(.kind = DF_FRAME_DATA, .sequence = 1), 0},
+    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .sequence = 1), 1},
+    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .sequence = UINT64_MAX), 1},
+    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .bytes = 4, .sequence = 0), 1},
+    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .sequence = 0), 0},
+};
+
+/* As if the other pump had sent it. */
+static void forge(wire_side *victim, const df_frame *frame, const void *payload) {
+  wire_pipe *pipe = victim->in;
+  memcpy(pipe->bytes + pipe->end, frame, sizeof *frame);
+  pipe->end += sizeof *frame;
+  for (uint32_t i = 0; payload && i < frame->bytes && i < 4096; i++)
+    pipe->bytes[pipe->end++] = ((const uint8_t *)payload)[i % 64];
+}
+
+static int is_zero(const uint8_t *bytes, size_t length) {
+  for (size_t i = 0; i < length; i++)
+    if (bytes[i]) return 0;
+  return 1;
+}
+
+DF_TEST(wire, frames_that_make_no_sense_end_the_connection, 30) {
+  static const uint8_t payload[64] = {1, 2, 3};
+  for (size_t i = 0; i < DF_COUNT_OF(bad_frames); i++) {
+    const bad_frame *bad = &bad_frames[i];
+    wire_stage stage;
+    wire_flow flow;
+    wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+    wire_flow_make(&flow, &stage, 0, 1, &plain, 10);
+    pump_both(&stage);
+    wire_side *victim = &stage.sides[bad->to_sender ? 0 : 1];
+    forge(victim, &bad->frame, payload);
+    df_wire_pump(victim->wire);
+    CHECK(victim->wire->is_lost && strstr(victim->wire->reason, bad->reason), "frame %zu: \"%s\"",
+          i, victim->wire->reason);
+    CHECK(!df_wire_pump(victim->wire) && !df_wire_is_due(victim->wire), "it goes on");
+    CHECK(is_zero(flow.far, (size_t)flow.reader.stride * 4), "frame %zu was written", i);
+    wire_flow_release(&flow);
+    wire_flow_free(&flow);
+    wire_stage_free(&stage);
+  }
+}
+
+DF_TEST(wire, messages_without_credit_end_the_connection, 30) {
+  static const uint8_t payload[64] = {1, 2, 3};
+  wire_stage stage;
+  wire_flow flow;
+  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+  wire_flow_make(&flow, &stage, 0, 1, &plain, 10);
+  pump_both(&stage);
+  wire_side *victim = &stage.sides[1];
+  for (uint64_t sequence = 1; sequence <= 5; sequence++) {
+    df_frame frame = FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = sequence);
+    CHECK(!victim->wire->is_lost, "%s", victim->wire->reason);
+    forge(victim, &frame, payload);
+    df_wire_pump(victim->wire);
+  }
+  CHECK(victim->wire->is_lost && strstr(victim->wire->reason, "without credit"), "\"%s\"",
+        victim->wire->reason);
+  wire_flow_release(&flow);
+  wire_flow_free(&flow);
+  wire_stage_free(&stage);
+}
+
+/* What was sent before its sender heard of the release goes nowhere, and the connection goes on. */
+DF_TEST(wire, frames_for_released_links_go_nowhere, 30) {
+  wire_stage stage;
+  wire_flow flows[2];
+  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+  for (int i = 0; i < 2; i++) wire_flow_make(&flows[i], &stage, 0, 1, &plain, 10);
+  pump_both(&stage);
+  wire_flow_send(&flows[0]);
+  wire_flow_send(&flows[1]);
+  release_one_end(&flows[0], 0);
+  pump_both(&stage);
+  CHECK(!wire_flow_receive(&flows[0]) && wire_flow_receive(&flows[1]), "only the second comes");
+  for (int i = 0; i < 2; i++) {
+    wire_flow_release(&flows[i]);
+    wire_flow_free(&flows[i]);
+  }
+  wire_stage_free(&stage);
+}
