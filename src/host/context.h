@@ -155,7 +155,7 @@ typedef struct df_control {
 } df_control;
 
 /* This rank's share of the memory that ranks write to and read from. */
-typedef struct df_endpoint {
+typedef struct df_shm_endpoint {
   df_segment *home; /* holds the work bell */
   df_arena arena;
   df_arena commons; /* common slots */
@@ -166,7 +166,7 @@ typedef struct df_endpoint {
   uint64_t next_segment_id;
   uint32_t links_due; /* link set-up for the service thread */
   int unmaps_due;     /* the service thread's: a device's memory may be unmapped or go back */
-} df_endpoint;
+} df_shm_endpoint;
 
 /* What went wrong last, and whether the context goes on. */
 typedef struct df_failure {
@@ -194,7 +194,7 @@ struct dfcclContext {
 
   df_rank_device device;
   df_control control;
-  df_endpoint endpoint;
+  df_shm_endpoint endpoint;
   df_failure failure;
   struct df_recorder *recorder;
 };
