@@ -113,6 +113,12 @@ typedef enum {
   DF_STREAM_ALWAYS /* the operation reads nothing that it overwrites */
 } df_stream_results;
 
+/* What a run may lend besides the buffers that it only reads. */
+typedef enum {
+  DF_LENDS_IN_PLACE = 1, /* buffers of a run in place */
+  DF_LENDS_STREAMED = 2  /* results that could be written past the caches; they are not if lent */
+} df_may_lend;
+
 typedef struct df_descriptor {
   const df_primitive *primitives;
   struct df_link *links; /* [n_blocks][n_links] */
@@ -137,9 +143,8 @@ typedef struct df_descriptor {
   uint8_t geometry, type;
   uint8_t op; /* dfcclSum for dfcclAvg: plans divide */
   uint8_t element_bytes;
-  uint8_t direct_in_place; /* 0: an in-place run must not lend buffers */
-  uint8_t stream;          /* df_stream_results */
-  uint8_t passes_results;  /* 1: what is written past the caches is sent through slots, not lent */
+  uint8_t lends;  /* df_may_lend */
+  uint8_t stream; /* df_stream_results */
 } df_descriptor;
 DF_STATIC_ASSERT(sizeof(df_descriptor) == 128, "1,000 collectives fit the design's limit");
 

@@ -143,12 +143,13 @@ static uint64_t stream_min_of(const dfcclContext_t context, const df_coll *coll)
   return df_is_crowded(context, coll->n) ? least / df_ranks_on_a_core(context, coll->n) : least;
 }
 
-/* A result that has one reader besides its owner, each with a processor of its own, and is larger
- * than the caches by far (docs/PERFORMANCE.md). With more readers, lending it saves copies. */
-static int passes_results(const dfcclContext_t context, const df_coll *coll) {
+/* Is a result lent although it could be written past the caches? Not if it has one reader, each of
+ * the two ranks has a processor, and it is larger than the caches by far.
+ * With more readers, lending it saves copies. */
+static int lends_streamed(const dfcclContext_t context, const df_coll *coll) {
   enum { STREAMS = 4 };
-  return context->settings.backend == dfcclBackendCpu && coll->n == 2 && context->n_cores >= 2 &&
-         result_bytes_of(coll) / STREAMS >= (uint64_t)context->settings.stream_min;
+  return context->settings.backend != dfcclBackendCpu || coll->n != 2 || context->n_cores < 2 ||
+         result_bytes_of(coll) / STREAMS < (uint64_t)context->settings.stream_min;
 }
 
 /* The daemon's view, in memory of the device's choice; links are filled in when they stand. */
@@ -182,13 +183,14 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   uint64_t result_bytes = result_bytes_of(coll);
   /* A buffer that peers read while it is rewritten changes caches with every chunk: below the size
    * where it comes from memory anyway, slots are faster. */
-  d->direct_in_place = plan->direct_in_place && (coll->operation != DF_OP_ALL_REDUCE ||
+  int lends_in_place = plan->direct_in_place && (coll->operation != DF_OP_ALL_REDUCE ||
                                                  result_bytes >= (uint64_t)settings->in_place_min);
+  d->lends = (uint8_t)((lends_in_place ? DF_LENDS_IN_PLACE : 0) |
+                       (lends_streamed(context, coll) ? DF_LENDS_STREAMED : 0));
   int only_overwrites = coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_ALL_GATHER;
   d->stream = result_bytes < stream_min_of(context, coll) ? DF_STREAM_NEVER
               : only_overwrites                           ? DF_STREAM_ALWAYS
                                                           : DF_STREAM_OUT_OF_PLACE;
-  d->passes_results = passes_results(context, coll);
   return dfcclSuccess;
 }
 

@@ -143,7 +143,7 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
                              const df_link *link, uint8_t buffer, const uint8_t *address,
                              uint64_t *there) {
   if (address == NULL) return 0;
-  if ((cursor->flags & DF_CURSOR_IN_PLACE) && !desc->direct_in_place) return 0;
+  if ((cursor->flags & DF_CURSOR_IN_PLACE) && !(desc->lends & DF_LENDS_IN_PLACE)) return 0;
   uint64_t delta = 0;
   if (!link->same_process) {
     uint16_t number = buffer == DF_BUFFER_INPUT ? cursor->send_reach : cursor->recv_reach;
@@ -156,12 +156,12 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
   return 1;
 }
 
-/* Is a result that this rank computes passed on through the slot, wherever it may be lent from? It
- * is written past the caches then, and the slot, which stays in them, is where the peer finds it.
- * Lent, it would be written into the caches, for which its lines are first read from memory. What
- * is computed in place has just been read. */
-DF_CORE int df_step_passes_on(const df_descriptor *desc, const df_move *move) {
-  return desc->passes_results && move->stream && move->store != move->a && move->store != move->b;
+/* Is a result of this rank written past the caches, unless it is lent? What is computed in place
+ * has just been read. A result that is lent is written into the caches, where its reader finds it:
+ * then its lines are first read from memory. In a slot, which stays in the caches, the reader finds
+ * it too. */
+DF_CORE int df_step_is_streamed(const df_move *move) {
+  return move->stream && move->store != move->a && move->store != move->b;
 }
 
 /* May the buffer that a message lends be read? Its address is read once, here: the peer could write
@@ -257,7 +257,7 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
 DF_CORE_APART int df_step_lend(const df_descriptor *desc, const df_cursor *cursor,
                                const df_prepared *prim, const df_move *move) {
   int computed = df_prim_computes(prim->flags);
-  if (computed && df_step_passes_on(desc, move)) return 0;
+  if (!(desc->lends & DF_LENDS_STREAMED) && computed && df_step_is_streamed(move)) return 0;
   uint8_t buffer = computed ? prim->destination : prim->source;
   const uint8_t *address =
       df_step_locate(cursor, buffer, computed ? prim->destination_at : prim->source_at);

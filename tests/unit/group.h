@@ -155,7 +155,7 @@ static inline void group_describe(group *g, uint32_t rank) {
   d->type = (uint8_t)g->o.type;
   d->op = (uint8_t)(g->o.op == dfcclAvg ? dfcclSum : g->o.op);
   d->element_bytes = (uint8_t)g->element;
-  d->direct_in_place = (uint8_t)plan->direct_in_place;
+  d->lends = DF_LENDS_STREAMED | (plan->direct_in_place ? DF_LENDS_IN_PLACE : 0);
   d->generation = 1;
   me->saved = group_allocate(blocks * sizeof *me->saved);
   me->done = group_allocate(blocks * sizeof *me->done);

@@ -62,7 +62,7 @@ static inline void make(fixture *f, const df_primitive *primitives, uint32_t n) 
   d->op = dfcclSum;
   d->element_bytes = 4;
   d->direct_min = UINT64_MAX;
-  d->direct_in_place = 1;
+  d->lends = DF_LENDS_IN_PLACE | DF_LENDS_STREAMED;
   d->words = &f->words;
   d->counters = &f->counters;
   f->words.runs[0] = (df_run_arguments){.send = f->input, .recv = f->output};

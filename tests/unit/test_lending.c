@@ -47,7 +47,7 @@ STEP_TEST(lending, what_must_not_be_lent_is_copied) {
   CHECK(lends(&f), "in place, and the plan allows it");
   make(&f, &p, 1);
   f.desc.direct_min = 1;
-  f.desc.direct_in_place = 0;
+  f.desc.lends = DF_LENDS_STREAMED;
   f.words.runs[0].recv = f.input;
   CHECK(!lends(&f), "in place, and the plan forbids it");
   make(&f, &p, 1);
@@ -113,7 +113,7 @@ static int lends_large(fixture *f, uint32_t flags, int in_place, int passes) {
   make(f, &p, 1);
   f->desc.direct_min = 1;
   f->desc.stream = DF_STREAM_OUT_OF_PLACE;
-  f->desc.passes_results = (uint8_t)passes;
+  if (passes) f->desc.lends = DF_LENDS_IN_PLACE;
   if (in_place) f->words.runs[0].recv = f->input;
   arrive(f, 1, 100);
   return lends(f);
