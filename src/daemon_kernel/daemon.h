@@ -46,7 +46,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
     if (result == DF_STEP_CANCELLED) return result;
     *progressed = 1;
     if (df_lanes_leads(lanes)) {
-      slot->dirty = 1;
+      /* plant: progress */ slot->dirty = 1;
       block->quiet_polls = block->blocked_polls = 0;
       block->swept = 0;
       df_count(&block->stats.primitives, 1);
