@@ -9,6 +9,7 @@
 #include "control/message.h"
 #include "plans/plan.h"
 #include "transports/shm/segment.h"
+#include "transports/transport.h"
 
 struct df_coll;
 
@@ -86,7 +87,7 @@ typedef struct df_coll {
   df_descriptor *descriptor; /* the host's; its arrays' addresses are the daemon's */
   df_link *links;            /* [n_blocks][n_links] the host's copy of the ends */
   void *device_part;         /* what the device keeps about it */
-  uint32_t ring_slots;       /* of each ring in which this rank receives: at least shape.n_slots */
+  df_ring ring;              /* each in which this rank receives; no slots: not chosen yet */
   int links_reserved;        /* this rank's receive rings exist and were told to the peers */
   int ready;                 /* all links stand: runs may be admitted */
   int first_turn;            /* ... and its submitter may take a run's first turn: it is short */

@@ -25,81 +25,79 @@
 #include "transports/shm/common_slots.h"
 #include "host/registry_check.h"
 
-/* Payloads of a few lines cost their crossing, not their bytes: rings of so much let a rank that
- * waits for nobody run ahead. */
+/* ---- how the rings of a collective are made ---- */
+
+typedef struct df_ring_question {
+  const df_settings *settings;
+  const df_shape *shape;
+  uint64_t direct_min;      /* bytes from which messages are lent */
+  uint64_t used_bytes;      /* that rings of this rank have taken so far */
+  uint32_t n_incoming;      /* links on which this rank receives */
+  uint32_t ranks_on_a_core; /* members of the group */
+  int runs_ahead;           /* some members wait for nobody */
+  int host_sees;            /* the host's processors write the rings */
+} df_ring_question;
+
 enum {
+  /* Payloads of a few lines cost their crossing, not their bytes. Rings of this many bytes let a
+   * rank that waits for nobody run ahead. */
   DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE,
   DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
-  DF_AHEAD_RING_BYTES = 8192
+  DF_AHEAD_RING_BYTES = 8192,
+  DF_QUARTERED_SLOTS = 8 /* least slots of which three quarters do as well */
 };
 
-enum { DF_QUARTERED_SLOTS = 8 }; /* least slots of which three quarters do as well */
-
-enum { DF_FIRST_TURN_STEPS = 32 }; /* most primitives of a run that its submitter executes */
-
-/* Where rings are, in one word: their offset in the segment, a multiple of a cache line, and
- * the logarithm of their slots. */
-enum { DF_TOLD_SLOTS = DF_CACHE_LINE - 1 };
-
-static uint64_t log2_of(uint32_t power_of_two) {
-  return 31u - (uint32_t)__builtin_clz(power_of_two);
-}
-
-static uint64_t ring_bytes(const df_coll *coll, uint32_t n_slots) {
-  return df_link_ring_bytes(coll->shape.stride, n_slots);
-}
-
 /*
- * Slots of each ring in which this rank receives for the collective: the members agreed on the
- * least; the receiver takes more
- * - where messages are large, until the ring is deep enough that the sender finds a slot's lines in
- *   the shared cache again and not in the receiver's own: taking lines away from the cache that has
- *   read them is several times slower. Ranks that share a core share its caches, which their rings
- *   together go through, so that each has its part of the depth: more only makes the shared cache
- *   too small. So do rings of messages up to a page, where all wait for all and few slots do;
- * - where messages are small, and not lent, and the sender may run ahead: ranks that share a core
- *   take turns less often.
- * docs/PERFORMANCE.md has the measurements.
+ * Bytes that each ring should have; the members agreed on the least slots, and the receiver takes
+ * more.
+ *   - Large messages: as many slots as it takes until the sender finds a slot's lines in the shared
+ *     cache, and no longer in the receiver's own. To take lines away from the cache that has read
+ *     them is several times slower. Ranks that share a core share its caches, so each has a part of
+ *     the depth.
+ *   - Messages up to a page, in collectives where all wait for all: few slots, if ranks share
+ * cores.
+ *   - Small messages that are not lent: deep if the sender may run ahead, because ranks that share
+ * a core then take turns less often. docs/PERFORMANCE.md has the measurements.
  */
-static uint32_t ring_slots(const dfcclContext_t context, const df_coll *coll) {
-  const df_settings *settings = &context->settings;
-  const df_shape *shape = &coll->shape;
-  uint32_t rings = 0, n_slots = shape->n_slots;
-  for (uint32_t which = 0; which < coll->plan->n_links; which++)
-    rings += !coll->plan->links[which].sends;
-  uint64_t each =
-      DF_MAX(rings, 1u) * (uint64_t)shape->n_blocks * df_ranks_on_a_core(context, coll->n);
-  uint64_t target = (uint64_t)settings->ring_bytes / each;
-  if (shape->stride <= DF_PAGE_RING_STRIDE && !df_runs_ahead(coll) &&
-      df_ranks_on_a_core(context, coll->n) > 1)
-    target = 0;
-  if (shape->stride <= DF_DEEP_RING_STRIDE)
-    target = df_runs_ahead(coll) && coll->descriptor->direct_min > shape->stride
-                 ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
-                 : 0;
-  if (!context->device.memory->host_sees_links || settings->slots == DF_MIN_LINK_SLOTS ||
-      context->endpoint.arena.used_bytes >= (uint64_t)settings->ring_budget)
+static uint64_t ring_target(const df_ring_question *q) {
+  const uint64_t stride = q->shape->stride;
+  uint64_t each = DF_MAX(q->n_incoming, 1u) * (uint64_t)q->shape->n_blocks * q->ranks_on_a_core;
+  uint64_t target = (uint64_t)q->settings->ring_bytes / each;
+  if (stride <= DF_DEEP_RING_STRIDE)
+    return q->runs_ahead && q->direct_min > stride ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
+                                                   : 0;
+  if (stride <= DF_PAGE_RING_STRIDE && !q->runs_ahead && q->ranks_on_a_core > 1) return 0;
+  return target;
+}
+
+static uint32_t ring_slots(const df_ring_question *q) {
+  uint32_t n_slots = q->shape->n_slots;
+  const uint64_t target = ring_target(q);
+  if (!q->host_sees || q->settings->slots == DF_MIN_LINK_SLOTS ||
+      q->used_bytes >= (uint64_t)q->settings->ring_budget)
     return n_slots;
   /* The power of two nearest to the target, in proportion. */
-  while (n_slots < DF_MAX_LINK_SLOTS && 4ull * n_slots * shape->stride <= 3 * target) n_slots *= 2;
+  while (n_slots < DF_MAX_LINK_SLOTS && 4ull * n_slots * q->shape->stride <= 3 * target)
+    n_slots *= 2;
   return n_slots;
 }
 
-/* In a ring that is deep so that its sender can run ahead, slots are given back a quarter at a
- * time; so are those of words, where giving back is all that costs a fence. Both ends
- * find the same. */
-static uint16_t release_mask(const df_coll *coll, uint32_t n_slots) {
-  if (coll->shape.payload_offset == DF_LINK_WORDS)
+/* A quarter of the slots at a time is given back in a ring that is deep so that its sender can run
+ * ahead, and in a ring of words, where giving back is all that costs a fence. Both ends find the
+ * same. */
+static uint16_t release_mask(const df_shape *shape, uint32_t n_slots) {
+  if (shape->payload_offset == DF_LINK_WORDS)
     return n_slots >= DF_QUARTERED_SLOTS ? (uint16_t)(n_slots / 4 - 1) : 0;
-  int is_ahead = coll->shape.stride <= DF_DEEP_RING_STRIDE && n_slots > coll->shape.n_slots;
+  int is_ahead = shape->stride <= DF_DEEP_RING_STRIDE && n_slots > shape->n_slots;
   return is_ahead ? (uint16_t)(n_slots / 4 - 1) : 0;
 }
 
-/* Where asking for the time costs more than a line takes to come, as where it is a call to the
- * system, nothing is looked at. */
-static uint16_t far_ns(const dfcclContext_t context) {
+/* 0, nothing is looked at, if asking for the time costs more than a line takes to come: on some
+ * machines it is a call to the system. */
+static uint16_t far_ns(const df_ring_question *q) {
   enum { UNKNOWN, DEAR, CHEAP, TRIES = 64, MOST_NS = 60 };
   static uint32_t known;
+  if (!q->host_sees || q->shape->stride <= DF_DEEP_RING_STRIDE) return 0;
   uint32_t clock = df_load_relaxed_u32(&known);
   if (clock == UNKNOWN) {
     uint64_t least = UINT64_MAX, before = df_clock_ns();
@@ -111,30 +109,67 @@ static uint16_t far_ns(const dfcclContext_t context) {
     clock = least <= MOST_NS ? CHEAP : DEAR;
     df_store_relaxed_u32(&known, clock);
   }
-  return clock == CHEAP ? (uint16_t)context->settings.far_ns : 0;
+  return clock == CHEAP ? (uint16_t)q->settings->far_ns : 0;
 }
 
-/* Fills one link end of one block. `rings` is where the pair's rings of n_slots begin. */
+/* n_slots: as the receiver has made them; 0: this rank is the receiver. */
+static df_ring choose_ring(const df_ring_question *q, uint32_t n_slots) {
+  if (n_slots == 0) n_slots = ring_slots(q);
+  return (df_ring){.stride = q->shape->stride,
+                   .n_slots = n_slots,
+                   .release_mask = release_mask(q->shape, n_slots),
+                   .far_ns = far_ns(q)};
+}
+
+/* ---- set-up ---- */
+
+static df_ring_question ring_question(const dfcclContext_t context, const df_coll *coll) {
+  uint32_t n_incoming = 0;
+  for (uint32_t which = 0; which < coll->plan->n_links; which++)
+    n_incoming += !coll->plan->links[which].sends;
+  return (df_ring_question){.settings = &context->settings,
+                            .shape = &coll->shape,
+                            .direct_min = coll->descriptor->direct_min,
+                            .used_bytes = context->endpoint.arena.used_bytes,
+                            .n_incoming = n_incoming,
+                            .ranks_on_a_core = df_ranks_on_a_core(context, coll->n),
+                            .runs_ahead = df_runs_ahead(coll),
+                            .host_sees = context->device.memory->host_sees_links};
+}
+
+enum { DF_FIRST_TURN_STEPS = 32 }; /* most primitives of a run that its submitter executes */
+
+/* Where rings are, in one word: their offset in the segment, a multiple of a cache line, and
+ * the logarithm of their slots. */
+enum { DF_TOLD_SLOTS = DF_CACHE_LINE - 1 };
+
+static uint64_t log2_of(uint32_t power_of_two) {
+  return 31u - (uint32_t)__builtin_clz(power_of_two);
+}
+
+static uint64_t ring_bytes(const df_ring *ring) {
+  return df_link_ring_bytes(ring->stride, ring->n_slots);
+}
+
+/* Fills one link end of one block. `rings` is where the pair's rings begin. */
 static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
-                      uint8_t *rings, uint32_t n_slots) {
+                      uint8_t *rings, const df_ring *made) {
   const df_plan_link *planned = &coll->plan->links[which];
   df_link *link = &coll->links[block * coll->plan->n_links + which];
   uint32_t peer = coll->ranks[planned->peer];
-  uint8_t *ring = rings + block * ring_bytes(coll, n_slots);
+  uint8_t *ring = rings + block * ring_bytes(made);
   link->slots = ring;
-  link->credit = (uint64_t *)(ring + (uint64_t)coll->shape.stride * n_slots);
+  link->credit = (uint64_t *)(ring + (uint64_t)made->stride * made->n_slots);
   link->peer_bell = context->control.peers[peer].bell;
-  link->stride = coll->shape.stride;
-  link->slot_mask = n_slots - 1;
-  link->release_mask = release_mask(coll, n_slots);
+  link->stride = made->stride;
+  link->slot_mask = made->n_slots - 1;
+  link->release_mask = made->release_mask;
   link->messages = planned->messages;
   link->peer = peer;
   link->payload_offset = (uint8_t)coll->shape.payload_offset;
   link->same_process = (uint8_t)context->device.memory->lends_to(context, peer);
   link->sends = (uint8_t)planned->sends;
-  link->far_ns = context->device.memory->host_sees_links && link->stride > DF_DEEP_RING_STRIDE
-                     ? far_ns(context)
-                     : 0;
+  link->far_ns = made->far_ns;
   /* A device that follows addresses of its own mappings does not see the host's table. */
   link->windows =
       context->device.memory->host_sees_links ? context->control.peers[peer].windows : NULL;
@@ -179,25 +214,25 @@ dfcclResult_t df_take_range(dfcclContext_t context, uint64_t bytes, df_range *ra
 }
 
 /* Deeper than the members agreed on: such a ring gets all of its pages before it is used. */
-static int is_deep(const df_coll *coll, uint32_t n_slots) { return n_slots > coll->shape.n_slots; }
+static int is_deep(const df_coll *coll, const df_ring *ring) {
+  return ring->n_slots > coll->shape.n_slots;
+}
 
 /* Does set-up write to more pages than the lock may be held for? Of a ring that is not deep, to
  * where its slots begin. */
 static int takes_long(const dfcclContext_t context, const df_coll *coll) {
-  uint32_t n_slots = ring_slots(context, coll);
-  uint64_t pages = DF_ALIGN_UP(ring_bytes(coll, n_slots), (uint64_t)DF_PAGE) / DF_PAGE, rings = 0;
-  if (!is_deep(coll, n_slots)) pages = DF_MIN(pages, n_slots + 1ull);
-  for (uint32_t which = 0; which < coll->plan->n_links; which++)
-    rings += !coll->plan->links[which].sends;
-  return rings * coll->shape.n_blocks * pages > DF_PAGES_UNDER_LOCK;
+  const df_ring_question question = ring_question(context, coll);
+  const df_ring ring = choose_ring(&question, 0);
+  uint64_t pages = DF_ALIGN_UP(ring_bytes(&ring), (uint64_t)DF_PAGE) / DF_PAGE;
+  if (!is_deep(coll, &ring)) pages = DF_MIN(pages, ring.n_slots + 1ull);
+  return question.n_incoming * coll->shape.n_blocks * pages > DF_PAGES_UNDER_LOCK;
 }
 
 /* [lock], which is let go in the background. Writes to a range that nobody has been told of yet. */
 static dfcclResult_t prepare(dfcclContext_t context, const df_coll *coll, const df_range *range,
                              int in_background) {
   if (in_background) pthread_mutex_unlock(&context->lock);
-  if (is_deep(coll, coll->ring_slots))
-    df_segment_populate(range->segment, range->offset, range->bytes);
+  if (is_deep(coll, &coll->ring)) df_segment_populate(range->segment, range->offset, range->bytes);
   dfcclResult_t result =
       context->device.memory->clear(context, coll, range->segment->base + range->offset);
   if (in_background) pthread_mutex_lock(&context->lock);
@@ -207,11 +242,12 @@ static dfcclResult_t prepare(dfcclContext_t context, const df_coll *coll, const 
 /* [lock], which is let go in the background. Reserves what peers will write for us and tells them.
  */
 static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in_background) {
-  uint32_t n_slots = coll->ring_slots = ring_slots(context, coll);
+  const df_ring_question question = ring_question(context, coll);
+  coll->ring = choose_ring(&question, 0);
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_plan_link *planned = &coll->plan->links[which];
     if (planned->sends) continue;
-    uint64_t bytes = ring_bytes(coll, n_slots) * coll->shape.n_blocks;
+    uint64_t bytes = ring_bytes(&coll->ring) * coll->shape.n_blocks;
     df_range reserved = {0};
     dfcclResult_t result = df_take_range(context, bytes, &reserved);
     if (result != dfcclSuccess) return result;
@@ -225,14 +261,14 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in
     remote->has_reserved = 1;
     uint8_t *rings = reserved.segment->base + reserved.offset;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
-      fill_link(context, coll, block, which, rings, n_slots);
+      fill_link(context, coll, block, which, rings, &coll->ring);
     tell_segment(context, remote->peer, reserved.segment);
     df_message message = {.kind = DF_MESSAGE_LINKS,
                           .id = coll->id,
                           .a = context->control.peers[remote->peer].local
                                    ? (uint64_t)(uintptr_t)reserved.segment
                                    : reserved.segment->id,
-                          .b = reserved.offset | log2_of(n_slots)};
+                          .b = reserved.offset | log2_of(coll->ring.n_slots)};
     df_send(context, remote->peer, &message, NULL, -1);
   }
   coll->links_reserved = 1;
@@ -247,13 +283,15 @@ static int connect_links(dfcclContext_t context, df_coll *coll) {
     const df_segment *segment = coll->remotes[planned->peer]->links_segment;
     if (segment == NULL || segment->base == NULL) return 0; /* not told yet, or unmapped again */
   }
+  const df_ring_question question = ring_question(context, coll);
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_plan_link *planned = &coll->plan->links[which];
     if (!planned->sends) continue;
     df_remote *remote = coll->remotes[planned->peer];
+    const df_ring made = choose_ring(&question, remote->links_slots);
     uint8_t *rings = remote->links_segment->base + remote->links_offset;
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
-      fill_link(context, coll, block, which, rings, remote->links_slots);
+      fill_link(context, coll, block, which, rings, &made);
   }
   return 1;
 }
@@ -284,7 +322,8 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (coll->submitted == 0) return; /* memory is taken when it is first needed */
   int has_links = coll->count != 0 && coll->n > 1;
   int reserves = has_links && !coll->links_reserved;
-  if (!in_background && reserves && coll->ring_slots != 0) return; /* the service thread is at it */
+  if (!in_background && reserves && coll->ring.n_slots != 0)
+    return; /* the service thread is at it */
   if (!in_background &&
       (context->device.memory->sets_up_in_background || (reserves && takes_long(context, coll)))) {
     df_store_relaxed_u32(&context->endpoint.links_due, 1);

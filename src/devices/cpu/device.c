@@ -253,7 +253,7 @@ static dfcclResult_t publish(dfcclContext_t context, df_coll *coll) {
 static dfcclResult_t clear(dfcclContext_t context, const df_coll *coll, uint8_t *rings) {
   (void)context;
   const df_shape *shape = &coll->shape;
-  uint32_t n_slots = coll->ring_slots;
+  uint32_t n_slots = coll->ring.n_slots;
   for (uint32_t block = 0; block < shape->n_blocks; block++) {
     uint8_t *ring = rings + block * df_link_ring_bytes(shape->stride, n_slots);
     for (uint32_t slot = 0; slot <= n_slots; slot++)
