@@ -9,7 +9,7 @@
 #include "schedule.h"
 #include "wait_graph.h"
 
-enum { MAX_FILES = 65536, MAX_MISSING_SHOWN = 20 };
+enum { MAX_FILES = 65536, MAX_SHOWN = 20 };
 
 typedef struct {
   int model; /* df_model; -1: by the schedule */
@@ -21,13 +21,16 @@ typedef struct {
 /* A collective that some members run and others never do. */
 typedef struct {
   uint32_t collective, waiting, absent; /* GPUs; waiting + absent are its group */
+  uint32_t perhaps;                     /* the absent whose recordings end early */
 } missing_collective;
 
 typedef struct {
   df_schedule schedule;
   df_dense dense;
   df_circle circle;
-  bool deadlock;
+  bool stuck;                  /* not every recorded event completes */
+  bool deadlock;               /* and what is not recorded cannot change that */
+  uint32_t unfinished;         /* GPUs whose recordings end before their programs */
   missing_collective *missing; /* those that GPUs wait for, by collective */
   uint32_t missing_count;
   uint64_t *runners_first; /* collective -> its range in runner[] */
@@ -62,23 +65,52 @@ static bool find_missing(judgement *judged) {
     uint32_t members = df_sequences_members(sequences, c);
     if (runners == members || judged->dense.executing[c] == 0) continue;
     judged->missing[judged->missing_count++] =
-        (missing_collective){c, judged->dense.executing[c], members - runners};
+        (missing_collective){c, judged->dense.executing[c], members - runners, 0};
   }
   return true;
 }
 
-/* The first member, in the group's order, that never runs the collective. */
+static bool runs(const judgement *judged, uint32_t collective, uint32_t gpu) {
+  uint64_t low = judged->runners_first[collective], high = judged->runners_first[collective + 1];
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (judged->runner[middle] == gpu) return true;
+    if (judged->runner[middle] < gpu)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return false;
+}
+
+static bool ends_early(const judgement *judged, uint32_t gpu) {
+  return judged->schedule.recorded[gpu] > DF_RECORDED_WHOLE;
+}
+
+/* The n-th member, in the group's order, that never runs the collective. */
 static uint32_t absent_member(const judgement *judged, uint32_t collective, uint32_t nth) {
   const df_sequences *sequences = &judged->schedule.sequences;
   uint32_t group = sequences->group_of[collective];
-  for (uint32_t i = sequences->member_first[group]; i < sequences->member_first[group + 1]; i++) {
-    bool runs = false;
-    for (uint64_t k = judged->runners_first[collective];
-         k < judged->runners_first[collective + 1] && !runs; k++)
-      runs = judged->runner[k] == sequences->member[i];
-    if (!runs && nth-- == 0) return sequences->member[i];
-  }
+  for (uint32_t i = sequences->member_first[group]; i < sequences->member_first[group + 1]; i++)
+    if (!runs(judged, collective, sequences->member[i]) && nth-- == 0) return sequences->member[i];
   return UINT32_MAX;
+}
+
+/* A circle stays one whatever comes after it; a member that is missing may come after the end of
+ * its recording. */
+static bool is_certain(judgement *judged) {
+  const df_sequences *sequences = &judged->schedule.sequences;
+  bool certain = judged->circle.count > 0;
+  for (uint32_t m = 0; m < judged->missing_count; m++) {
+    missing_collective *missing = &judged->missing[m];
+    uint32_t group = sequences->group_of[missing->collective];
+    for (uint32_t i = sequences->member_first[group];
+         judged->unfinished > 0 && i < sequences->member_first[group + 1]; i++)
+      missing->perhaps += ends_early(judged, sequences->member[i]) &&
+                          !runs(judged, missing->collective, sequences->member[i]);
+    certain = certain || missing->perhaps < missing->absent;
+  }
+  return certain;
 }
 
 static dfcclResult_t judge_schedule(const check_options *check, judgement *judged) {
@@ -89,10 +121,14 @@ static dfcclResult_t judge_schedule(const check_options *check, judgement *judge
   sequences->single_queue = check->model >= 0 ? check->model == 0 : !judged->schedule.has_sync;
   result = df_dense_create(&judged->dense, sequences->gpu_count, sequences->coll_count);
   if (result != dfcclSuccess) return result;
-  judged->deadlock = df_dense_deadlocks(&judged->dense, sequences);
-  if (!judged->deadlock) return dfcclSuccess;
+  for (uint32_t gpu = 0; gpu < sequences->gpu_count; gpu++)
+    judged->unfinished += ends_early(judged, gpu);
+  judged->stuck = df_dense_deadlocks(&judged->dense, sequences);
+  if (!judged->stuck) return dfcclSuccess;
   if (!find_missing(judged)) return df_fail(dfcclOutOfMemory, "no memory for the answer");
-  return df_wait_graph_circle(sequences, &judged->dense, &judged->circle);
+  result = df_wait_graph_circle(sequences, &judged->dense, &judged->circle);
+  judged->deadlock = is_certain(judged);
+  return result;
 }
 
 static void destroy_judgement(judgement *judged) {
@@ -106,19 +142,33 @@ static void destroy_judgement(judgement *judged) {
 
 static void add_missing(const judgement *judged, cJSON *object) {
   cJSON *list = cJSON_AddArrayToObject(object, "missing");
-  for (uint32_t i = 0; i < judged->missing_count && i < MAX_MISSING_SHOWN; i++) {
+  for (uint32_t i = 0; i < judged->missing_count && i < MAX_SHOWN; i++) {
     const missing_collective *missing = &judged->missing[i];
     cJSON *entry = cJSON_CreateObject();
     cJSON_AddStringToObject(entry, "coll", collective_name(judged, missing->collective));
     cJSON_AddStringToObject(entry, "group", group_name(judged, missing->collective));
     cJSON_AddNumberToObject(entry, "waiting", missing->waiting);
     cJSON *absent = cJSON_AddArrayToObject(entry, "never_invoked_by");
-    for (uint32_t n = 0; n < missing->absent && n < MAX_MISSING_SHOWN; n++)
+    for (uint32_t n = 0; n < missing->absent && n < MAX_SHOWN; n++)
       cJSON_AddItemToArray(absent,
                            cJSON_CreateNumber(absent_member(judged, missing->collective, n)));
     cJSON_AddItemToArray(list, entry);
   }
   cJSON_AddNumberToObject(object, "missing_count", judged->missing_count);
+}
+
+static void add_unfinished(const judgement *judged, cJSON *object) {
+  cJSON *list = cJSON_AddArrayToObject(object, "unfinished");
+  uint32_t shown = 0;
+  for (uint32_t gpu = 0; shown < judged->unfinished && shown < MAX_SHOWN; gpu++) {
+    if (!ends_early(judged, gpu)) continue;
+    cJSON *entry = cJSON_CreateObject();
+    cJSON_AddNumberToObject(entry, "gpu", gpu);
+    cJSON_AddStringToObject(entry, "recorded", df_recorded_names[judged->schedule.recorded[gpu]]);
+    cJSON_AddItemToArray(list, entry);
+    shown++;
+  }
+  cJSON_AddNumberToObject(object, "unfinished_count", judged->unfinished);
 }
 
 static bool print_json(const judgement *judged) {
@@ -137,23 +187,40 @@ static bool print_json(const judgement *judged) {
   cJSON_AddStringToObject(object, "model",
                           judged->schedule.sequences.single_queue ? "single" : "sync");
   add_missing(judged, object);
+  add_unfinished(judged, object);
   return df_json_print(object);
 }
 
 static void print_missing(const judgement *judged) {
-  for (uint32_t i = 0; i < judged->missing_count && i < MAX_MISSING_SHOWN; i++) {
+  for (uint32_t i = 0; i < judged->missing_count && i < MAX_SHOWN; i++) {
     const missing_collective *missing = &judged->missing[i];
     uint32_t absent = absent_member(judged, missing->collective, 0);
     printf("  %u GPU%s wait%s for \"%s\" of group \"%s\", which GPU %u", missing->waiting,
            missing->waiting == 1 ? "" : "s", missing->waiting == 1 ? "s" : "",
            collective_name(judged, missing->collective), group_name(judged, missing->collective),
            absent);
-    if (missing->absent > 1) printf(" and %u other members", missing->absent - 1);
-    printf(" never invoke%s%s\n", missing->absent > 1 ? "" : "s",
+    if (missing->absent > 1)
+      printf(" and %u other member%s", missing->absent - 1, missing->absent > 2 ? "s" : "");
+    printf(" never invoke%s%s%s\n", missing->absent > 1 ? "" : "s",
+           missing->perhaps > 0 ? " as far as recorded" : "",
            judged->schedule.recorded[absent] ? "" : " (it has no events at all)");
   }
-  if (judged->missing_count > MAX_MISSING_SHOWN)
-    printf("  and %u more\n", judged->missing_count - MAX_MISSING_SHOWN);
+  if (judged->missing_count > MAX_SHOWN)
+    printf("  and %u more\n", judged->missing_count - MAX_SHOWN);
+}
+
+static void print_unfinished(const judgement *judged) {
+  uint32_t shown = 0;
+  for (uint32_t gpu = 0; shown < judged->unfinished && shown < MAX_SHOWN; gpu++) {
+    if (!ends_early(judged, gpu)) continue;
+    printf("the recording of GPU %u %s\n", gpu,
+           judged->schedule.recorded[gpu] == DF_RECORDED_CUT_SHORT
+               ? "is cut short: there was no more room on its disk or in its memory"
+               : "has no end: its program was still running, or was killed");
+    shown++;
+  }
+  if (judged->unfinished > MAX_SHOWN)
+    printf("and %u more recordings end early\n", judged->unfinished - MAX_SHOWN);
 }
 
 static void print_text(const judgement *judged) {
@@ -163,14 +230,22 @@ static void print_text(const judgement *judged) {
          (unsigned long long)sequences->coll_count,
          (unsigned long long)sequences->first[sequences->gpu_count],
          sequences->single_queue ? "single-queue" : "synchronisation");
+  print_unfinished(judged);
+  if (!judged->stuck) {
+    printf("no deadlock%s: every collective completes, whatever the timing\n",
+           judged->unfinished > 0 ? " as far as recorded" : "");
+    return;
+  }
   if (!judged->deadlock) {
-    puts("no deadlock: every collective completes, whatever the timing");
+    puts("no deadlock as far as recorded, but GPUs wait for members whose recordings end early:");
+    print_missing(judged);
     return;
   }
   uint32_t stuck = 0;
   for (uint32_t gpu = 0; gpu < sequences->gpu_count; gpu++)
     stuck += judged->dense.pending[gpu] > 0 || judged->dense.next[gpu] < sequences->first[gpu + 1];
-  printf("DEADLOCK, whatever the timing: %u GPU%s never finish%s\n", stuck, stuck == 1 ? "" : "s",
+  printf("DEADLOCK, whatever the timing: %s%u GPU%s never finish%s\n",
+         judged->unfinished > 0 ? "as far as recorded, " : "", stuck, stuck == 1 ? "" : "s",
          stuck == 1 ? "es" : "");
   if (judged->circle.count > 0)
     printf("%s:\n", judged->circle.shortest ? "a shortest circular wait" : "a circular wait");

@@ -23,7 +23,7 @@ typedef struct {
   uint64_t event_count, event_room;
   uint32_t *event;
   uint64_t *first, *count; /* GPU -> its events */
-  int *file_of;            /* GPU -> index of the file that has its events + 1 */
+  uint8_t *recorded;       /* GPU -> df_recorded */
   uint32_t *last_gpu;      /* collective -> the GPU + 1 that ran it last */
   uint32_t *group_of;
   uint32_t collective_room;
@@ -143,8 +143,10 @@ static dfcclResult_t read_groups(builder *build, const char *file, const cJSON *
   const cJSON *groups;
   TRY(df_json_reject_duplicates(file, "", root));
   for (const cJSON *member = root->child; member; member = member->next)
-    if (strcmp(member->string, "groups") != 0 && strcmp(member->string, "gpus") != 0)
-      return df_fail(dfcclInvalidArgument, "%s: %s: unknown key; expected groups and gpus", file,
+    if (strcmp(member->string, "groups") != 0 && strcmp(member->string, "gpus") != 0 &&
+        strcmp(member->string, "recorded") != 0)
+      return df_fail(dfcclInvalidArgument,
+                     "%s: %s: unknown key; expected groups, gpus and perhaps recorded", file,
                      df_show_text(member->string, shown));
   TRY(find_object(file, root, "groups", &groups));
   for (const cJSON *list = groups->child; list; list = list->next)
@@ -243,7 +245,7 @@ static dfcclResult_t read_event(builder *build, const event_place *place, const 
   return read_collective(build, place, coll, group, event);
 }
 
-static dfcclResult_t read_gpu(builder *build, const char *file, int file_index,
+static dfcclResult_t read_gpu(builder *build, const char *file, df_recorded recorded,
                               const cJSON *events) {
   char shown[DF_JSON_SHOWN_BYTES], value[DF_JSON_SHOWN_BYTES];
   const char *id = events->string;
@@ -258,10 +260,10 @@ static dfcclResult_t read_gpu(builder *build, const char *file, int file_index,
   if (!cJSON_IsArray(events))
     return df_fail(dfcclInvalidArgument, "%s: gpus.%u: expected a list of events, not %s", file,
                    gpu, df_json_show(events, value));
-  if (build->file_of[gpu] != 0)
+  if (build->recorded[gpu] != DF_RECORDED_NOTHING)
     return df_fail(dfcclInvalidArgument, "%s: gpus.%u: a file before it has this GPU's events",
                    file, gpu);
-  build->file_of[gpu] = file_index + 1;
+  build->recorded[gpu] = (uint8_t)recorded;
   build->gpu_count = DF_MAX(build->gpu_count, gpu + 1);
   build->first[gpu] = build->event_count;
   event_place place = {file, gpu, 0};
@@ -283,12 +285,28 @@ static dfcclResult_t read_gpu(builder *build, const char *file, int file_index,
   return dfcclSuccess;
 }
 
-static dfcclResult_t read_gpus(builder *build, const char *file, int file_index,
-                               const cJSON *root) {
+const char *const df_recorded_names[] = {NULL, "whole", "so far", "cut short"};
+
+static dfcclResult_t read_recorded(const char *file, const cJSON *root, df_recorded *recorded) {
+  char shown[DF_JSON_SHOWN_BYTES];
+  const cJSON *word = cJSON_GetObjectItemCaseSensitive(root, "recorded");
+  *recorded = DF_RECORDED_WHOLE;
+  if (!word) return dfcclSuccess;
+  for (; *recorded <= DF_RECORDED_CUT_SHORT; ++*recorded)
+    if (cJSON_IsString(word) && strcmp(word->valuestring, df_recorded_names[*recorded]) == 0)
+      return dfcclSuccess;
+  return df_fail(dfcclInvalidArgument,
+                 "%s: recorded: expected \"whole\", \"so far\" or \"cut short\", not %s", file,
+                 df_json_show(word, shown));
+}
+
+static dfcclResult_t read_gpus(builder *build, const char *file, const cJSON *root) {
   const cJSON *gpus;
+  df_recorded recorded;
+  TRY(read_recorded(file, root, &recorded));
   TRY(find_object(file, root, "gpus", &gpus));
   for (const cJSON *events = gpus->child; events; events = events->next)
-    TRY(read_gpu(build, file, file_index, events));
+    TRY(read_gpu(build, file, recorded, events));
   return dfcclSuccess;
 }
 
@@ -303,7 +321,7 @@ static dfcclResult_t finish(builder *build, const char *file) {
   uint64_t done = 0;
   for (uint32_t gpu = 0; gpu < build->gpu_count; gpu++) {
     sequences->first[gpu] = done;
-    schedule->recorded[gpu] = build->file_of[gpu] != 0;
+    schedule->recorded[gpu] = build->recorded[gpu];
     if (build->count[gpu] > 0)
       memcpy(sequences->event + done, build->event + build->first[gpu],
              build->count[gpu] * sizeof *sequences->event);
@@ -327,12 +345,12 @@ static dfcclResult_t build_schedule(builder *build, const char *const *files, co
                                     int count) {
   build->first = calloc(DF_SIM_MAX_GPUS, sizeof *build->first);
   build->count = calloc(DF_SIM_MAX_GPUS, sizeof *build->count);
-  build->file_of = calloc(DF_SIM_MAX_GPUS, sizeof *build->file_of);
-  if (!build->first || !build->count || !build->file_of) return no_memory(files[0]);
+  build->recorded = calloc(DF_SIM_MAX_GPUS, sizeof *build->recorded);
+  if (!build->first || !build->count || !build->recorded) return no_memory(files[0]);
   TRY(df_names_create(&build->schedule->groups));
   TRY(df_names_create(&build->schedule->collectives));
   for (int i = 0; i < count; i++) TRY(read_groups(build, files[i], json[i].root));
-  for (int i = 0; i < count; i++) TRY(read_gpus(build, files[i], i, json[i].root));
+  for (int i = 0; i < count; i++) TRY(read_gpus(build, files[i], json[i].root));
   return finish(build, files[0]);
 }
 
@@ -347,7 +365,7 @@ static dfcclResult_t take_json(df_schedule *schedule, const char *const *files, 
   free(build.event);
   free(build.first);
   free(build.count);
-  free(build.file_of);
+  free(build.recorded);
   free(build.last_gpu);
   free(build.group_of);
   if (result != dfcclSuccess) df_schedule_destroy(schedule);

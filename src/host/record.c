@@ -1,8 +1,10 @@
 /*
  * Recording (DFCCL_RECORD=DIR): the order in which this rank invoked its collectives and
  * synchronisations, as a schedule for the simulator, in DIR/rank-<R>.json. After every flush the
- * file is a complete JSON object. Where memory or the disk runs out the recording ends, with the
- * last event that it had room for: a schedule with gaps would be another program's.
+ * file is a complete JSON object, and its "recorded" says how much of the program it holds: "so
+ * far" while the program runs (and after it was killed), "whole" once the context is gone. If
+ * memory or the disk runs out the recording ends with the last event that it had room for, and is
+ * "cut short": a schedule with gaps would be another program's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,10 +33,12 @@ typedef struct df_recorded_id {
 
 typedef struct df_recorder {
   int fd;
-  off_t end;   /* of the events in the file */
-  size_t head; /* bytes before the first event */
+  off_t end;             /* of the events in the file */
+  size_t head;           /* bytes before the first event */
+  size_t groups_in_file; /* bytes */
   int any_event;
-  int ended; /* before its time: nothing is added any more */
+  int ended;  /* before its time: nothing is added any more */
+  int sealed; /* nor is the file written again */
   df_buffer_text events, groups;
   df_recorded_id *ids; /* open addressing, capacity a power of two */
   uint8_t *taken;
@@ -165,7 +169,6 @@ dfcclResult_t df_recorder_open(dfcclContext_t context) {
   recorder->head = recorder->events.length;
   context->recorder = recorder;
   if (recorder->events.failed) {
-    recorder->events.length = 0;
     df_recorder_close(context);
     return df_fail(dfcclOutOfMemory, "no memory for the recorder");
   }
@@ -228,42 +231,62 @@ void df_record_sync(dfcclContext_t context) {
   conclude_event(context, before);
 }
 
-/* Writes the events, and after them all that makes the file complete. Returns 1 when all is
- * written, and nothing else follows. */
-static int write_end(const df_recorder *recorder, size_t length) {
-  static const char between[] = "\n]},\"groups\":{", last[] = "}}\n";
-  const struct iovec parts[] = {{recorder->events.bytes, length},
+/* All of one length: a mark replaces another in its place, even on a full disk. */
+#define RECORDED "},\"recorded\":"
+static const char so_far[] = RECORDED "\"so far\"   }\n", whole[] = RECORDED "\"whole\"    }\n",
+                  cut_short[] = RECORDED "\"cut short\"}\n";
+DF_STATIC_ASSERT(sizeof so_far == sizeof whole && sizeof so_far == sizeof cut_short,
+                 "a mark takes another one's place");
+
+/* Writes the events, and after them all that makes the file complete. Returns NULL when all is
+ * written, and nothing else follows; else why not. */
+static const char *write_end(const df_recorder *recorder, size_t events, size_t groups,
+                             const char *mark) {
+  static const char between[] = "\n]},\"groups\":{";
+  const struct iovec parts[] = {{recorder->events.bytes, events},
                                 {(void *)between, sizeof between - 1},
-                                {recorder->groups.bytes, recorder->groups.length},
-                                {(void *)last, sizeof last - 1}};
+                                {recorder->groups.bytes, groups},
+                                {(void *)mark, sizeof so_far - 1}};
   ssize_t wanted = 0, written;
   for (size_t i = 0; i < DF_COUNT_OF(parts); i++) wanted += (ssize_t)parts[i].iov_len;
   do written = pwritev(recorder->fd, parts, DF_COUNT_OF(parts), recorder->end);
   while (written < 0 && errno == EINTR);
-  return written == wanted && ftruncate(recorder->fd, recorder->end + wanted) == 0;
+  if (written >= 0 && written < wanted) return "its file cannot grow";
+  return written == wanted && ftruncate(recorder->fd, recorder->end + wanted) == 0
+             ? NULL
+             : strerror(errno);
+}
+
+static void write_recording(dfcclContext_t context, const char *mark) {
+  df_recorder *recorder = context->recorder;
+  df_buffer_text *events = &recorder->events;
+  const char *why = write_end(recorder, events->length, recorder->groups.length, mark);
+  if (why == NULL) {
+    recorder->end += (off_t)events->length;
+    recorder->groups_in_file = recorder->groups.length;
+  } else {
+    /* A disk that is full costs the recording's end, never the job. What ended the file before has
+     * its place on the disk. */
+    size_t head = recorder->end == 0 ? recorder->head : 0;
+    if (write_end(recorder, head, recorder->groups_in_file, cut_short) != NULL &&
+        ftruncate(recorder->fd, 0) != 0)
+      df_log(DF_LOG_WARN, "rank %u: the recording is not complete JSON", context->rank);
+    recorder->sealed = 1;
+    end_early(recorder, context, why);
+  }
+  events->length = 0;
 }
 
 void df_record_flush(dfcclContext_t context) {
   df_recorder *recorder = context->recorder;
-  df_buffer_text *events = &recorder->events;
-  if (events->length == 0) return;
-  if (write_end(recorder, events->length)) {
-    recorder->end += (off_t)events->length;
-  } else {
-    /* A disk that is full costs the recording's end, never the job. What ended the file before has
-     * its place on the disk; a group may have come since. */
-    if (!write_end(recorder, recorder->end == 0 ? recorder->head : 0) &&
-        ftruncate(recorder->fd, 0) != 0)
-      df_log(DF_LOG_WARN, "rank %u: the recording is not complete JSON", context->rank);
-    end_early(recorder, context, "it could not be written");
-  }
-  events->length = 0;
+  if (recorder->events.length > 0) write_recording(context, recorder->ended ? cut_short : so_far);
 }
 
 void df_recorder_close(dfcclContext_t context) {
   df_recorder *recorder = context->recorder;
   if (recorder == NULL) return;
-  df_record_flush(context);
+  if (recorder->head > 0 && !recorder->sealed)
+    write_recording(context, recorder->ended ? cut_short : whole);
   close(recorder->fd);
   free(recorder->events.bytes);
   free(recorder->groups.bytes);

@@ -88,6 +88,33 @@ echo '{"gpus":{"1":[{"coll":"y#0","group":"all"},{"sync":true},{"coll":"x#0","gr
 expect 3 "$sim" check "$work/rank-0.json" "$work/rank-1.json"; has '2 GPUs, 1 group,'
 expect 3 "$sim" check "$work/rank-0.json"; has 'which GPU 1 never invokes (it has no events at all)'
 expect 3 "$sim" check "$work/rank-0.json" --json; has '"never_invoked_by":\[1\]'; has '"cycle":\[\]'
+# Recordings that end before their programs: only a circle, or a member whose list is whole, makes a deadlock.
+recording() { # FILE GPU RECORDED EVENT...
+  file=$1 gpu=$2 recorded=$3 events=
+  shift 3
+  for event; do events="$events${events:+,}{\"coll\":\"$event#0\",\"group\":\"all\"}"; done
+  echo "{\"gpus\":{\"$gpu\":[$events]},\"groups\":{\"all\":[0,1,2]},\"recorded\":\"$recorded\"}" >"$work/$file.json"
+}
+cut() { expect "$1" "$sim" check "$work/r0.json" "$work/r1.json" "$work/r2.json" ${2-}; }
+recording r0 0 whole a b; recording r1 1 'cut short' a; recording r2 2 whole a b
+cut 0
+has '^the recording of GPU 1 is cut short: '; has '^no deadlock as far as recorded, but GPUs wait'
+has '2 GPUs wait for "b#0" of group "all", which GPU 1 never invokes as far as recorded'
+cut 0 --json
+has '"deadlock":false'; has '"unfinished":\[{"gpu":1,"recorded":"cut short"}\],"unfinished_count":1'
+has '"never_invoked_by":\[1\]'
+recording r1 1 'so far' a b
+cut 0; has '^the recording of GPU 1 has no end: '; has '^no deadlock as far as recorded: every collective completes'
+recording r1 1 'cut short' b a
+cut 3; has '^the recording of GPU 1 is cut short: '; has '^DEADLOCK, whatever the timing: as far as recorded, 3 GPUs never'
+has 'GPU 0 waits for "a#0"'
+recording r1 1 'cut short' a; recording r2 2 whole a
+cut 3; has '"b#0" of group "all", which GPU 1 and 1 other member never invoke as far as recorded'
+recording r1 1 whole a b; recording r2 2 whole a b
+cut 0; has '^no deadlock: every'; grep -q recording "$work/out" && fail "a whole recording is called something else"
+cut 0 --json; has '"unfinished":\[\],"unfinished_count":0'
+recording r1 1 'half' a b
+refuse "$sim" check "$work/r1.json"; says 'recorded: expected "whole", "so far" or "cut short", not "half"'
 refuse "$sim" check "$work/rank-0.json" "$work/rank-0.json"; says 'gpus.0: a file before it'
 echo '{"gpus":{},"groups":{"all":[1,0]}}' >"$work/other.json"
 refuse "$sim" check "$work/rank-0.json" "$work/other.json"; says 'groups.all: the members differ'

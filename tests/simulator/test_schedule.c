@@ -176,7 +176,7 @@ DF_TEST(schedule, errors_name_the_key, 30) {
       {"[]", "text: expected an object, not a list"},
       {"{\"groups\":{}}", "text: gpus is missing"},
       {"{\"gpus\":{}}", "text: groups is missing"},
-      {"{\"groups\":{},\"gpus\":{},\"x\":1}", "text: x: unknown key; expected groups and gpus"},
+      {"{\"groups\":{},\"gpus\":{},\"x\":1}", "text: x: unknown key; expected groups, gpus and perhaps recorded"},
       {"{\"groups\":{},\"gpus\":{},\"gpus\":{}}", "text: gpus appears twice"},
       {"{\"groups\":{\"g\":[0],\"g\":[0]},\"gpus\":{}}", "text: groups.g appears twice"},
       {"{\"groups\":[],\"gpus\":{}}", "text: groups: expected an object, not a list"},

@@ -4,7 +4,10 @@
  * is the character of its number.
  *   - Every run has a name of its own, over all registrations of its id; groups are named once.
  *   - After every flush the file is a complete JSON object.
- *   - Where the file cannot grow the recording ends, complete, with the last flush that had room.
+ *   - Where the file cannot grow the recording ends, complete, with the last flush that had room,
+ *     and says that it is cut short; the log says so too.
+ *   - A recording that still goes on, or whose program was killed, holds the program "so far"; once
+ *     it is closed it is "whole".
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -12,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "host/context.h"
 #include "host/record.h"
 #include "support/harness.h"
@@ -39,9 +44,13 @@ static void start(uint32_t n_ranks) {
   OK(df_recorder_open(r.context));
 }
 
-static void end(void) {
+static void close_it(void) {
   df_recorder_close(r.context);
   CHECK(r.context->recorder == NULL, "it is closed");
+}
+
+static void end(void) {
+  close_it();
   free(r.context);
   unlink(r.path);
   rmdir(r.directory);
@@ -92,6 +101,14 @@ static const char *decode(const char *at, unsigned char *out, size_t *length) {
     out[(*length)++] = (unsigned char)value;
   }
   return at;
+}
+
+static void expect_mark(const char *mark) {
+  char wanted[64];
+  snprintf(wanted, sizeof wanted, "\"recorded\":\"%s\"", mark);
+  const char *text = read_file();
+  check_complete(text);
+  CHECK(strstr(text, wanted) != NULL, "no %s in: %s", wanted, text);
 }
 
 static df_coll collective(dfcclCollId_t id, const char *name, uint32_t *ranks, uint32_t n) {
@@ -169,6 +186,21 @@ DF_TEST(record, groups_are_named_once, 30) {
   end();
 }
 
+DF_TEST(record, it_says_whether_it_is_whole, 30) {
+  uint32_t ranks[] = {0, 1};
+  start(2);
+  df_coll coll = collective(5, "name", ranks, 2);
+  df_record_run(r.context, &coll, 0);
+  df_record_flush(r.context);
+  expect_mark("so far");
+  off_t before = (off_t)strlen(read_file());
+  close_it();
+  expect_mark("whole");
+  CHECK((off_t)strlen(read_file()) == before, "the last mark needs room of its own");
+  OK(df_recorder_open(r.context)); /* nothing ever runs */
+  end();
+}
+
 DF_TEST(record, complete_after_every_flush, 30) {
   uint32_t ranks[] = {0, 1};
   start(2);
@@ -200,7 +232,8 @@ static const char *record_with_little_room(uint64_t first, size_t room) {
     CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0, "setrlimit");
     df_record_flush(r.context);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0, "setrlimit");
-    if (first > 0) check_complete(read_file());
+    if (first > 0 && run < first) expect_mark("so far"); /* run `first` itself may have room */
+    if (first > 0 && run > first) expect_mark("cut short");
     df_record_sync(r.context);
   }
   return r.path;
@@ -212,18 +245,43 @@ DF_TEST(record, ends_complete_where_the_file_cannot_grow, 30) {
     const char *text = read_file();
     CHECK(strstr(text, "\"name[5]#49\"") != NULL, "what had room is gone");
     CHECK(strstr(text, "\"name[5]#99\"") == NULL, "after what had no room");
+    close_it();
+    expect_mark("cut short");
     end();
   }
 }
 
+DF_TEST(record, the_log_says_that_it_is_cut_short, 30) {
+  char name[] = "/tmp/dfccl-record-log-XXXXXX", line[1024] = "";
+  int log = mkstemp(name), error = dup(STDERR_FILENO);
+  CHECK(log >= 0 && error >= 0, "no log");
+  df_log_set_level(DF_LOG_WARN);
+  dup2(log, STDERR_FILENO);
+  record_with_little_room(50, 0);
+  dup2(error, STDERR_FILENO);
+  df_log_set_level(DF_LOG_NONE);
+  ssize_t length = pread(log, line, sizeof line - 1, 0);
+  CHECK(length > 0 && strstr(line, "rank 1: the recording in /tmp/dfccl-record-") != NULL &&
+            strstr(line, "ends here: its file cannot grow\n") != NULL,
+        "the log: %s", line);
+  CHECK(strchr(line, '\n') == line + length - 1, "more than one line: %s", line);
+  close(log);
+  close(error);
+  unlink(name);
+  end();
+}
+
 DF_TEST(record, is_whole_or_empty_where_the_file_cannot_begin, 30) {
   for (size_t room = 0; room < 200; room += 10) {
+    struct stat after;
     const char *path = record_with_little_room(0, room);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     off_t length = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1;
     CHECK(length >= 0, "%s cannot be looked at", path);
     close(fd);
-    if (length > 0) check_complete(read_file());
+    if (length > 0) expect_mark("cut short");
+    close_it();
+    CHECK(stat(path, &after) == 0 && after.st_size == length, "it is written again");
     end();
   }
 }
