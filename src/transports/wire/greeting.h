@@ -1,0 +1,47 @@
+/*
+ * Greeting: how the two ends of a new connection prove who they are, with the messages of the mesh
+ * (bootstrap/handshake.h). The key is the listener's, one for each peer. It has gone to that peer
+ * in an offer, by way of control's connection, which nobody else reads.
+ *
+ *   caller   -> listener   GREETING   who it is, a nonce
+ *   listener -> caller     ANSWER     a nonce, and the proof
+ *   caller   -> listener   PROOF      the other proof; frames follow
+ */
+#ifndef DF_TRANSPORTS_WIRE_GREETING_H
+#define DF_TRANSPORTS_WIRE_GREETING_H
+
+#include "bootstrap/handshake.h"
+#include "transports/wire/stream.h"
+
+typedef enum {
+  DF_GREETING_REFUSED = -1,
+  DF_GREETING_GOES_ON,
+  DF_GREETING_STANDS
+} df_greeting_state;
+
+typedef struct df_greeter {
+  df_stream *stream;
+  uint32_t rank, peer; /* the listener's peer is a claim until the greeting stands */
+  int calls;           /* 1: this end has called */
+  int is_proven;       /* the other end is who it says */
+  unsigned char nonce[DF_NONCE_BYTES];
+  unsigned char key[DF_KEY_BYTES]; /* caller: as offered. Of this connection, once both nonces are
+                                      known */
+  uint8_t in[sizeof(df_answer)], out[sizeof(df_answer)];
+  uint32_t in_have, out_at, out_end;
+} df_greeter;
+
+/* key: the listener's for this peer. */
+void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uint32_t peer,
+                      const unsigned char key[DF_KEY_BYTES]);
+/* secret: of which the keys for all peers are made (df_greeting_key). */
+void df_greeting_listen(df_greeter *greeter, df_stream *stream, uint32_t rank,
+                        const unsigned char secret[DF_KEY_BYTES]);
+void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret[DF_KEY_BYTES],
+                     uint32_t peer);
+
+/* Goes on as far as the stream lets it. The reason of a refusal is the stream's, or that the other
+ * end has not proven itself. Reads nothing that comes after the greeting. */
+df_greeting_state df_greeting_progress(df_greeter *greeter, uint32_t n_ranks);
+
+#endif

@@ -1,0 +1,161 @@
+#include "transports/wire/tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bootstrap/handshake.h"
+#include "bootstrap/sockets.h"
+
+enum { EVENTS_AT_ONCE = 32 };
+
+static dfcclResult_t failure(const char *what, int error) {
+  const int is_shortage = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+  return df_fail(is_shortage ? dfcclOutOfMemory : dfcclSystemError, "%s on 127.0.0.1 failed: %s",
+                 what, strerror(error));
+}
+
+static int watch(const df_tcp *tcp, int fd, uint32_t events, void *who) {
+  struct epoll_event event = {.events = events, .data.ptr = who};
+  return epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+dfcclResult_t df_tcp_open(df_tcp *tcp) {
+  *tcp = (df_tcp){.listener.fd = -1, .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
+  if (tcp->epoll_fd < 0) return failure("watching for connections", errno);
+  int fd = df_listen_loopback(&tcp->port);
+  if (fd < 0) {
+    close(tcp->epoll_fd);
+    return failure("listening", -fd);
+  }
+  df_listener_open(&tcp->listener, fd);
+  if (watch(tcp, fd, EPOLLIN | EPOLLET, NULL)) return dfcclSuccess;
+  const int error = errno;
+  df_tcp_close(tcp);
+  return failure("watching for connections", error);
+}
+
+void df_tcp_close(df_tcp *tcp) {
+  df_listener_close(&tcp->listener);
+  close(tcp->epoll_fd);
+}
+
+static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
+  df_tcp_stream *tcp = (df_tcp_stream *)stream;
+  struct iovec pieces[2];
+  struct msghdr header = {.msg_iov = pieces, .msg_iovlen = n_parts};
+  for (uint32_t i = 0; i < n_parts; i++)
+    pieces[i] =
+        (struct iovec){.iov_base = (void *)(uintptr_t)parts[i].bytes, .iov_len = parts[i].length};
+  ssize_t sent;
+  do sent = sendmsg(tcp->socket.fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return sent;
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return 0;
+  tcp->error = errno;
+  return DF_STREAM_ENDED;
+}
+
+static int64_t tcp_read(df_stream *stream, void *bytes, size_t most) {
+  df_tcp_stream *tcp = (df_tcp_stream *)stream;
+  ssize_t came;
+  do came = recv(tcp->socket.fd, bytes, most, MSG_DONTWAIT);
+  while (came < 0 && errno == EINTR);
+  if (came > 0) return came;
+  if (came < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+  tcp->error = came < 0 ? errno : 0;
+  return DF_STREAM_ENDED;
+}
+
+static const char *tcp_reason(df_stream *stream) {
+  const df_tcp_stream *tcp = (const df_tcp_stream *)stream;
+  return tcp->error ? strerror(tcp->error) : "the other end closed it";
+}
+
+void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
+  /* While a forked child has a copy, closing alone does not. */
+  epoll_ctl(tcp->epoll_fd, EPOLL_CTL_DEL, stream->socket.fd, NULL);
+  df_listener_close(&stream->socket);
+  free(stream);
+}
+
+/* Takes fd. */
+static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
+  df_tcp_stream *stream = calloc(1, sizeof *stream);
+  if (stream == NULL) {
+    close(fd);
+    return df_fail(dfcclOutOfMemory, "no memory for a connection");
+  }
+  stream->stream = (df_stream){.write = tcp_write, .read = tcp_read, .reason = tcp_reason};
+  df_listener_open(&stream->socket, fd);
+  if (!watch(tcp, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, stream)) {
+    const int error = errno;
+    df_tcp_end(tcp, stream);
+    return failure("watching a connection", error);
+  }
+  *out = stream;
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_tcp_connect(df_tcp *tcp, uint16_t port, df_tcp_stream **stream) {
+  int fd = df_connect_loopback(port);
+  if (fd < 0) return failure("connecting", -fd);
+  return make_stream(tcp, fd, stream);
+}
+
+df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
+  df_tcp_stream *stream = NULL;
+  while (tcp->has_callers && stream == NULL) {
+    int fd = df_accept(tcp->listener.fd);
+    if (fd == -EAGAIN || fd == -EWOULDBLOCK) tcp->has_callers = 0;
+    if (fd < 0 && fd != -EINTR && fd != -ECONNABORTED) break; /* no descriptor: another time */
+    if (fd >= 0) (void)make_stream(tcp, fd, &stream);
+  }
+  if (stream) stream->is_ready = 1; /* what it has said came before it was watched, perhaps */
+  return stream;
+}
+
+void df_tcp_look(df_tcp *tcp) {
+  struct epoll_event events[EVENTS_AT_ONCE];
+  int n;
+  do {
+    n = epoll_wait(tcp->epoll_fd, events, EVENTS_AT_ONCE, 0);
+    for (int i = 0; i < n; i++) {
+      df_tcp_stream *stream = events[i].data.ptr;
+      if (stream)
+        stream->is_ready = 1;
+      else
+        tcp->has_callers = 1;
+    }
+  } while (n == EVENTS_AT_ONCE);
+}
+
+/* "127.0.0.1:1234", or as much of it as is known. */
+static void describe_end(int (*name)(int, struct sockaddr *, socklen_t *), int fd, char *text,
+                         size_t bytes) {
+  struct sockaddr_in address = {0};
+  socklen_t length = sizeof address;
+  if (name(fd, (struct sockaddr *)&address, &length) != 0 || address.sin_port == 0)
+    snprintf(text, bytes, "127.0.0.1");
+  else
+    snprintf(text, bytes, "127.0.0.1:%u", ntohs(address.sin_port));
+}
+
+static int name_here(int fd, struct sockaddr *address, socklen_t *length) {
+  return getsockname(fd, address, length);
+}
+static int name_there(int fd, struct sockaddr *address, socklen_t *length) {
+  return getpeername(fd, address, length);
+}
+
+void df_tcp_describe(const df_tcp_stream *stream, char text[DF_TCP_ENDS_BYTES]) {
+  char here[24], there[24];
+  describe_end(name_here, stream->socket.fd, here, sizeof here);
+  describe_end(name_there, stream->socket.fd, there, sizeof there);
+  snprintf(text, DF_TCP_ENDS_BYTES, "%s to %s", here, there);
+}

@@ -1,0 +1,125 @@
+/*
+ * Promises of src/transports/wire/greeting.h:
+ *   - Two ends with the same key prove themselves to each other, however the stream splits.
+ *   - Nothing behind the greeting is read: frames may follow at once.
+ *   - Who has another peer's key, calls another rank, replays, or says something else, is refused.
+ */
+#include "transports/wire/greeting.h"
+
+#include <string.h>
+
+#include "wire_stage.h"
+
+enum { RANKS = 4, CALLER = 2, LISTENER = 1 };
+
+static const unsigned char secret[DF_KEY_BYTES] = {1, 2, 3}, other_secret[DF_KEY_BYTES] = {1, 2};
+
+typedef struct ends {
+  wire_stage stage;
+  df_greeter caller, listener;
+} ends;
+
+static void make(ends *e, uint64_t seed, const unsigned char *callers_secret, uint32_t key_of,
+                 uint32_t called) {
+  unsigned char key[DF_KEY_BYTES];
+  OK(df_handshake_ready());
+  wire_stage_make(&e->stage, seed, 64);
+  df_greeting_key(key, callers_secret, key_of);
+  df_greeting_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, key);
+  df_greeting_listen(&e->listener, &e->stage.sides[1].stream, LISTENER, secret);
+}
+
+/* Until both have come to an end, or nothing can move. */
+static void go_on(ends *e, df_greeting_state *caller, df_greeting_state *listener) {
+  *caller = *listener = DF_GREETING_GOES_ON;
+  for (int i = 0; i < 3000; i++) {
+    if (*caller == DF_GREETING_GOES_ON) *caller = df_greeting_progress(&e->caller, RANKS);
+    if (*listener == DF_GREETING_GOES_ON) *listener = df_greeting_progress(&e->listener, RANKS);
+  }
+}
+
+DF_TEST(greeting, both_ends_prove_themselves, 30) {
+  for (uint64_t seed = 1; seed <= 50; seed++) {
+    ends e;
+    df_greeting_state caller, listener;
+    make(&e, seed, secret, CALLER, LISTENER);
+    e.stage.most = (int)(seed % 100);
+    e.stage.refusals = (int)(seed % 3) * 20;
+    go_on(&e, &caller, &listener);
+    CHECK(caller == DF_GREETING_STANDS && listener == DF_GREETING_STANDS, "%d, %d", caller,
+          listener);
+    CHECK(e.listener.peer == CALLER, "it was taken for rank %u", e.listener.peer);
+    wire_stage_free(&e.stage);
+  }
+}
+
+DF_TEST(greeting, what_follows_is_not_read, 30) {
+  ends e;
+  df_greeting_state caller, listener;
+  make(&e, 1, secret, CALLER, LISTENER);
+  for (int i = 0; i < 2; i++) {
+    df_greeting_progress(&e.caller, RANKS);
+    if (i == 0) df_greeting_progress(&e.listener, RANKS);
+  }
+  df_stream *stream = &e.stage.sides[0].stream;
+  df_stream_part part = {"frame", 5};
+  CHECK(stream->write(stream, &part, 1) == 5, "there is room");
+  go_on(&e, &caller, &listener);
+  CHECK(listener == DF_GREETING_STANDS, "%d", listener);
+  char rest[8];
+  stream = &e.stage.sides[1].stream;
+  CHECK(stream->read(stream, rest, sizeof rest) == 5 && memcmp(rest, "frame", 5) == 0,
+        "a part of what follows has gone");
+  wire_stage_free(&e.stage);
+}
+
+static void is_refused(const unsigned char *callers_secret, uint32_t key_of, uint32_t called) {
+  ends e;
+  df_greeting_state caller, listener;
+  make(&e, 1, callers_secret, key_of, called);
+  go_on(&e, &caller, &listener);
+  CHECK(caller != DF_GREETING_STANDS && listener != DF_GREETING_STANDS, "%d, %d", caller, listener);
+  CHECK(caller == DF_GREETING_REFUSED || listener == DF_GREETING_REFUSED, "nobody says so");
+  wire_stage_free(&e.stage);
+}
+
+DF_TEST(greeting, who_lacks_the_key_is_refused, 30) {
+  is_refused(other_secret, CALLER, LISTENER);
+  is_refused(secret, CALLER + 1, LISTENER);
+  is_refused(secret, CALLER, LISTENER + 2);
+}
+
+/* A caller that knows no key, and says what another one has said. */
+DF_TEST(greeting, replays_are_refused, 30) {
+  ends e;
+  df_greeting_state caller, listener;
+  uint8_t said[sizeof(df_greeting) + sizeof(df_signal)];
+  make(&e, 1, secret, CALLER, LISTENER);
+  go_on(&e, &caller, &listener);
+  CHECK(listener == DF_GREETING_STANDS, "%d", listener);
+  memcpy(said, e.stage.pipes[0].bytes, sizeof(df_greeting));
+  memcpy(said + sizeof(df_greeting), e.caller.out, sizeof(df_signal));
+  df_greeting_listen(&e.listener, &e.stage.sides[1].stream, LISTENER, secret);
+  df_stream *stream = &e.stage.sides[0].stream;
+  df_stream_part part = {said, sizeof said};
+  CHECK(stream->write(stream, &part, 1) == sizeof said, "there is room");
+  listener = DF_GREETING_GOES_ON;
+  for (int i = 0; i < 10 && listener == DF_GREETING_GOES_ON; i++)
+    listener = df_greeting_progress(&e.listener, RANKS);
+  CHECK(listener == DF_GREETING_REFUSED, "%d", listener);
+  wire_stage_free(&e.stage);
+}
+
+DF_TEST(greeting, nonsense_is_refused, 30) {
+  for (uint32_t bent = 0; bent < sizeof(df_greeting); bent++) {
+    ends e;
+    df_greeting_state caller, listener;
+    if (bent >= offsetof(df_greeting, nonce) + 1) bent = sizeof(df_greeting) - 1;
+    make(&e, 1, secret, CALLER, LISTENER);
+    e.caller.out[bent] ^= 0x40;
+    go_on(&e, &caller, &listener);
+    CHECK(caller != DF_GREETING_STANDS && listener != DF_GREETING_STANDS, "byte %u: %d, %d", bent,
+          caller, listener);
+    wire_stage_free(&e.stage);
+  }
+}

@@ -1,0 +1,118 @@
+/*
+ * Promises of src/transports/wire/tcp.h:
+ *   - Streams carry what pumps give them, and the descriptor is readable whenever a pump can go on.
+ *   - A stream whose other end has gone says so, and why; one that nobody answers, too.
+ */
+#include "transports/wire/tcp.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include "wire_stage.h"
+
+typedef struct pair {
+  df_tcp tcp[2];
+  df_tcp_stream *streams[2];
+} pair;
+
+static int is_readable(const df_tcp *tcp, int ms) {
+  struct pollfd entry = {.fd = tcp->epoll_fd, .events = POLLIN};
+  return poll(&entry, 1, ms) == 1;
+}
+
+static void make(pair *p) {
+  for (int i = 0; i < 2; i++) OK(df_tcp_open(&p->tcp[i]));
+  OK(df_tcp_connect(&p->tcp[0], p->tcp[1].port, &p->streams[0]));
+  CHECK(is_readable(&p->tcp[1], 10000), "nobody calls");
+  df_tcp_look(&p->tcp[1]);
+  p->streams[1] = df_tcp_accept(&p->tcp[1]);
+  CHECK(p->streams[1] != NULL, "nobody calls");
+  CHECK(df_tcp_accept(&p->tcp[1]) == NULL, "two call");
+}
+
+static void unmake(pair *p) {
+  for (int i = 0; i < 2; i++) {
+    if (p->streams[i]) df_tcp_end(&p->tcp[i], p->streams[i]);
+    df_tcp_close(&p->tcp[i]);
+  }
+}
+
+/* Two pumps that are called only if something is due or the descriptor says so. */
+DF_TEST(tcp, carries_what_pumps_send, 60) {
+  pair p;
+  wire_stage stage;
+  wire_flow flows[2];
+  make(&p);
+  wire_stage_make(&stage, 3, DF_WIRE_FRAME_BYTES);
+  for (int i = 0; i < 2; i++) {
+    const wire_form form = {.chunk = i ? 300000 : 64,
+                            .loops = 2,
+                            .n_messages = 2,
+                            .local_slots = 4,
+                            .far_slots = 4,
+                            .element_bytes = 4,
+                            .missing = 10,
+                            .offset = DF_LINK_STAGED_OFFSET,
+                            .lends = i};
+    stage.sides[i].wire->stream = &p.streams[i]->stream;
+    wire_flow_make(&flows[i], &stage, i, (uint32_t)i, &form, 200);
+  }
+  while (!wire_flow_is_through(&flows[0]) || !wire_flow_is_through(&flows[1])) {
+    int did = 0;
+    for (int i = 0; i < 2; i++) {
+      did |= wire_flow_send(&flows[i]) | wire_flow_receive(&flows[i]);
+      df_tcp_look(&p.tcp[i]);
+      if (!p.streams[i]->is_ready && !df_wire_is_due(stage.sides[i].wire)) continue;
+      p.streams[i]->is_ready = 0;
+      df_wire_pump(stage.sides[i].wire);
+      CHECK(!stage.sides[i].wire->is_lost, "%s", stage.sides[i].wire->reason);
+      did = 1;
+    }
+    if (!did)
+      CHECK(is_readable(&p.tcp[0], 10000) || is_readable(&p.tcp[1], 0), "nothing wakes anybody");
+  }
+  for (int i = 0; i < 2; i++) {
+    wire_flow_release(&flows[i]);
+    wire_flow_free(&flows[i]);
+  }
+  wire_stage_free(&stage);
+  unmake(&p);
+}
+
+static const char *reason_of_end(df_tcp *tcp, df_tcp_stream *stream) {
+  char bytes[16];
+  int64_t came = 0;
+  while (came != DF_STREAM_ENDED) {
+    CHECK(is_readable(tcp, 10000), "nothing tells of the end");
+    df_tcp_look(tcp);
+    came = stream->stream.read(&stream->stream, bytes, sizeof bytes);
+  }
+  return stream->stream.reason(&stream->stream);
+}
+
+DF_TEST(tcp, says_when_the_other_end_goes, 30) {
+  pair p;
+  make(&p);
+  char ends[DF_TCP_ENDS_BYTES];
+  df_tcp_describe(p.streams[0], ends);
+  CHECK(strncmp(ends, "127.0.0.1:", 10) == 0 && strstr(ends, " to 127.0.0.1:"), "%s", ends);
+  df_tcp_end(&p.tcp[1], p.streams[1]);
+  p.streams[1] = NULL;
+  const char *reason = reason_of_end(&p.tcp[0], p.streams[0]);
+  CHECK(strcmp(reason, "the other end closed it") == 0, "%s", reason);
+  unmake(&p);
+}
+
+DF_TEST(tcp, says_when_nobody_answers, 30) {
+  df_tcp mine, gone;
+  df_tcp_stream *stream;
+  OK(df_tcp_open(&mine));
+  OK(df_tcp_open(&gone));
+  const uint16_t port = gone.port;
+  df_tcp_close(&gone);
+  OK(df_tcp_connect(&mine, port, &stream));
+  const char *reason = reason_of_end(&mine, stream);
+  CHECK(strcmp(reason, "Connection refused") == 0, "%s", reason);
+  df_tcp_end(&mine, stream);
+  df_tcp_close(&mine);
+}
