@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-
 uint32_t df_group_step(const uint32_t *ranks, uint32_t n) {
   if (n < 2 || ranks[1] <= ranks[0]) return 0;
   uint32_t step = ranks[1] - ranks[0];

@@ -316,7 +316,7 @@ int df_completion_is_due(dfcclContext_t context) {
 static void *poller(void *argument) {
   dfcclContext_t context = argument;
   uint32_t spins = 0;
-  while (!df_load_relaxed_u32(&context->control.stopping)) {
+  while (!df_load_relaxed_u32(&context->runs.stopping)) {
     if (df_complete(context, NULL) > 0) {
       spins = 0;
       continue;
@@ -330,7 +330,7 @@ static void *poller(void *argument) {
     uint32_t finished = reap(context);
     if (finished > 0) wake_waiters(context);
     if (finished > 0 || df_completion_is_due(context) ||
-        df_load_relaxed_u32(&context->control.stopping))
+        df_load_relaxed_u32(&context->runs.stopping))
       df_bell_cancel(&context->runs.poller_bell);
     else
       df_bell_sleep(&context->runs.poller_bell, ticket, UINT64_MAX);
@@ -353,7 +353,7 @@ dfcclResult_t df_poller_start(dfcclContext_t context) {
 
 void df_poller_stop(dfcclContext_t context) {
   if (!context->runs.poller_started) return;
-  df_publish_u32(&context->control.stopping, 1);
+  df_publish_u32(&context->runs.stopping, 1);
   df_bell_wake(&context->runs.poller_bell);
   pthread_join(context->runs.poller, NULL);
   context->runs.poller_started = 0;

@@ -18,7 +18,7 @@
 #include "devices/device.h"
 #include "control/message.h"
 #include "host/settings.h"
-#include "control/world.h"
+#include "control/post.h"
 #include "plans/cache.h"
 #include "plans/plan.h"
 #include "primitives/windows.h"
@@ -40,43 +40,11 @@ typedef struct df_callback_queue {
   int running; /* the completer has taken one that is not finished yet */
 } df_callback_queue;
 
-/* Given up: it called dfcclAbort, sends nonsense, or another rank says that it died. It may still
- * write to us. */
-typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_GIVEN_UP, DF_PEER_DEAD } df_peer_state;
-
 /* Why a context is broken, as it is passed on. */
 typedef struct df_cause {
   uint32_t lost, witness; /* the rank that was lost, DF_NOBODY: none; and who saw it */
   char why[DF_SENTENCE_BYTES];
 } df_cause;
-
-typedef struct df_outgoing {
-  struct df_outgoing *next;
-  int fd; /* to pass along; -1; borrowed from its segment */
-  size_t bytes;
-  df_message message;
-} df_outgoing;
-
-typedef struct df_peer {
-  df_peer_state state;
-  int local;  /* lives in this process */
-  int socket; /* -1 when local */
-  int writable_wanted;
-  int departing; /* its BYE may be among the letters that are being read, or was lost */
-  int is_mute;   /* it had no memory for a message */
-  df_outgoing *first, **last;
-  df_bell *bell;        /* its work bell, once known */
-  df_segment *segments; /* mapped here */
-  df_windows *windows;  /* those of them that it may lend from; NULL when local */
-  uint64_t *told;       /* ids of our link segments that it has been told */
-  uint32_t n_told;
-  int maps;    /* it was told of memory of our device, and has not unmapped all of it */
-  int cut_off; /* we ended the connection, and it may live: what it has mapped, it keeps */
-  int closing; /* our mappings of its device's memory are to be closed; service thread */
-  int broken;  /* its context is: what it has not registered, it never will */
-  char *cause; /* what broke it */
-  dfcclResult_t cause_status;
-} df_peer;
 
 /* Memory from dfcclMemAlloc. */
 typedef struct df_user_memory {
@@ -137,22 +105,11 @@ typedef struct df_runs {
   int poller_started;
   dfcclResult_t wait_all_status;
   uint64_t callbacks_run, sqes_submitted, cqes_seen;
-  uint32_t device_lost; /* the daemon will complete nothing any more: the host does */
+  uint32_t stopping;       /* the poller ends */
+  uint32_t deadlines_idle; /* the service thread sleeps without a limit: wake it when a deadline
+                              begins to run */
+  uint32_t device_lost;    /* the daemon will complete nothing any more: the host does */
 } df_runs;
-
-/* The service thread, and the ranks that it hears from. */
-typedef struct df_control {
-  df_world *world;
-  df_peer *peers;
-  pthread_t thread;
-  int service_started;
-  int epoll_fd, event_fd;
-  uint8_t *receive_buffer; /* the service thread's */
-  uint32_t departures_seen;
-  uint32_t stopping;
-  uint32_t service_idle; /* it sleeps without a limit: wake it when a deadline begins to run */
-  uint32_t signals_handled;
-} df_control;
 
 /* This rank's share of the memory that ranks write to and read from. */
 typedef struct df_shm_endpoint {
@@ -175,9 +132,9 @@ typedef struct df_failure {
   df_cause cause;                   /* meaningful while broken */
   int told_broken;                  /* df_tell_broken was here */
   int given_up;                     /* df_give_up was here */
-  int said_goodbye;                 /* df_peers_say_goodbye was here: no message leaves any more */
   char sentence[DF_SENTENCE_BYTES]; /* latest failure */
-  char *timeout_dump; /* [lock] what there was to say when a run timed out; not written yet */
+  char *timeout_dump;       /* [lock] what there was to say when a run timed out; not written yet */
+  uint32_t signals_handled; /* of those that ask for a dump */
 } df_failure;
 
 struct dfcclContext {

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "host/context.h"
-#include "control/peers.h"
+#include "control/post.h"
 #include "control/service.h"
 #include "host/dump.h"
 #include "host/failure.h"
@@ -45,7 +45,7 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
   snprintf(context->failure.broken_sentence, sizeof context->failure.broken_sentence, "%s",
            sentence);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
-  df_service_wake(context); /* which tells the others (df_tell_broken) */
+  df_service_wake(&context->control); /* which tells the others (df_tell_broken) */
 }
 
 static df_message failure_of(const df_coll *coll) {
@@ -133,7 +133,7 @@ static void tell_cause(dfcclContext_t context, const df_cause *cause) {
                         .a = (uint64_t)context->failure.broken,
                         .b = cause->witness};
   for (uint32_t peer = 0; peer < context->n_ranks; peer++)
-    if (peer != context->rank) df_send(context, peer, &message, cause->why, -1);
+    if (peer != context->rank) df_post_send(&context->control, peer, &message, cause->why, -1);
 }
 
 /* tell_it: the lost one may be alive, and wait for what this rank has given up. Others that share a
@@ -165,7 +165,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
     gave_up = 1;
     if (!tell_it) continue;
     df_message message = failure_of(coll);
-    df_send(context, peer, &message, coll->sentence, -1);
+    df_post_send(&context->control, peer, &message, coll->sentence, -1);
   }
   if (!is_later || !gave_up) return;
   df_tell_broken(context);     /* the first cause first */
@@ -305,7 +305,7 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   df_break(context, dfcclAborted, sentence);
   df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
   for (uint32_t peer = 0; peer < context->n_ranks; peer++)
-    if (peer != context->rank) df_send(context, peer, &message, sentence, -1);
+    if (peer != context->rank) df_post_send(&context->control, peer, &message, sentence, -1);
   for (uint32_t i = 0; i < context->registry.n_indices; i++)
     if (df_registered(context, i))
       df_fail_collective(context, context->registry.by_index[i], dfcclAborted, 0, sentence);

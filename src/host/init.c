@@ -1,24 +1,22 @@
 /* A context's life: what is acquired in which order, and released in the reverse. */
-#include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/cpu.h"
 #include "base/log.h"
 #include "host/context.h"
-#include "control/peers.h"
+#include "control/post.h"
 #include "control/service.h"
 #include "host/dump.h"
 #include "host/failure.h"
 #include "host/match.h"
 #include "host/memory.h"
 #include "host/record.h"
+#include "host/jobs.h"
 #include "host/registry.h"
+#include "host/subscriptions.h"
 #include "host/runs.h"
 #include "transports/ipc/unmap.h"
 #include "transports/shm/common_slots.h"
@@ -88,6 +86,19 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
 
 /* ---- opening and closing ---- */
 
+static void close_peers(dfcclContext_t context) {
+  for (uint32_t r = 0; context->control.peers && r < context->n_ranks; r++) {
+    df_peer *peer = &context->control.peers[r];
+    free(peer->told);
+    free(peer->windows);
+    while (peer->segments) {
+      df_segment *next = peer->segments->next;
+      df_segment_destroy(peer->segments);
+      peer->segments = next;
+    }
+  }
+}
+
 /* keeps_memory: other processes still have memory of the device mapped. */
 static void free_context(dfcclContext_t context, int keeps_memory) {
   df_segment *links = df_arena_dissolve(&context->endpoint.arena);
@@ -102,13 +113,12 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
     df_segment_bury(context->control.world, commons);
     if (context->endpoint.home) df_segment_bury(context->control.world, context->endpoint.home);
   }
-  free(context->control.receive_buffer);
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
-  df_peers_free(context);
+  close_peers(context);
+  df_post_close(&context->control);
   if (context->device.kind) context->device.kind->close(context);
-  if (context->control.event_fd >= 0) close(context->control.event_fd);
-  if (context->control.epoll_fd >= 0) close(context->control.epoll_fd);
+  df_service_close(&context->control);
   df_mesh_close(&context->mesh);
   if (context->control.world) df_world_release(context->control.world);
   pthread_mutex_destroy(&context->lock);
@@ -124,6 +134,20 @@ static void tell_failed_init(dfcclContext_t context) {
       df_world_post(context->control.world, r, context->rank, &bye, NULL);
 }
 
+static dfcclResult_t open_control(dfcclContext_t context) {
+  const df_control_events events = df_control_events_of(context);
+  dfcclResult_t result = df_post_open(&context->control, &context->lock, &context->mesh, &events);
+  for (uint32_t r = 0; result == dfcclSuccess && r < context->n_ranks; r++) {
+    df_peer *peer = &context->control.peers[r];
+    peer->windows = peer->local ? NULL : calloc(1, sizeof *peer->windows);
+    if (!peer->local && peer->windows == NULL)
+      result = df_fail(dfcclOutOfMemory, "no memory for what rank %u may lend", r);
+  }
+  df_subscribe(context);
+  df_jobs_add(context);
+  return result;
+}
+
 static dfcclResult_t acquire_memory(dfcclContext_t context) {
   context->control.world =
       df_world_join(context->mesh.job, context->n_ranks, context->mesh.n_local);
@@ -134,26 +158,21 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   dfcclResult_t result = read_cards(context);
   if (result != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
-  if ((result = df_peers_init(context)) != dfcclSuccess) return result;
+  if ((result = open_control(context)) != dfcclSuccess) return result;
   context->endpoint.next_segment_id = 1; /* 0: home */
   context->endpoint.arena.next_id = DF_FIRST_LINKS_SEGMENT;
   if ((result = df_segment_create(&context->endpoint.home, 0, sizeof(df_bell))) != dfcclSuccess)
     return result;
   context->device.work_bell = (df_bell *)context->endpoint.home->base;
   if ((result = context->device.kind->open(context)) != dfcclSuccess) return result;
-  context->control.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  context->control.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  if (context->control.event_fd < 0 || context->control.epoll_fd < 0)
-    return df_fail(errno == EMFILE || errno == ENFILE ? dfcclOutOfMemory : dfcclSystemError,
-                   "no descriptor for the service thread: %s", strerror(errno));
-  return dfcclSuccess;
+  return df_service_open(&context->control);
 }
 
 static void tell_home(dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (!context->control.peers[r].local)
-      df_send_segment(context, r, context->endpoint.home, DF_SEGMENT_HOME);
+      df_segment_offer(&context->control, r, context->endpoint.home, DF_SEGMENT_HOME);
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -161,11 +180,11 @@ static dfcclResult_t start_threads(dfcclContext_t context) {
   dfcclResult_t result = context->device.executor->start(context);
   if (result != dfcclSuccess) return result;
   if ((result = df_poller_start(context)) != dfcclSuccess) return result;
-  return df_service_start(context);
+  return df_service_start(&context->control);
 }
 
 static void stop_threads(dfcclContext_t context) {
-  df_service_stop(context);
+  df_service_stop(&context->control);
   df_poller_stop(context);
   context->device.executor->stop(context);
 }
@@ -234,7 +253,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
     df_coll_send(context, coll, &message, NULL);
   }
   pthread_mutex_unlock(&context->lock);
-  df_peers_say_goodbye(context);
+  df_post_goodbye(&context->control);
   int keeps_memory = context->device.memory->exports_memory && !df_await_unmapped(context);
   stop_threads(context);
   df_recorder_close(context);

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "host/context.h"
-#include "control/peers.h"
+#include "control/post.h"
 #include "control/service.h"
 #include "host/failure.h"
 #include "host/link_setup.h"
@@ -186,7 +186,7 @@ static void tell_segment(dfcclContext_t context, uint32_t peer_rank, const df_se
     peer->told = told;
     peer->told[peer->n_told++] = segment->id;
   }
-  df_send_segment(context, peer_rank, segment, DF_SEGMENT_LINKS);
+  df_segment_offer(&context->control, peer_rank, segment, DF_SEGMENT_LINKS);
 }
 
 /* [lock] The collective has failed, or has been deregistered: its links are of no use any more, and
@@ -269,7 +269,7 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in
                                    ? (uint64_t)(uintptr_t)reserved.segment
                                    : reserved.segment->id,
                           .b = reserved.offset | log2_of(coll->ring.n_slots)};
-    df_send(context, remote->peer, &message, NULL, -1);
+    df_post_send(&context->control, remote->peer, &message, NULL, -1);
   }
   coll->links_reserved = 1;
   return dfcclSuccess;
@@ -327,7 +327,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (!in_background &&
       (context->device.memory->sets_up_in_background || (reserves && takes_long(context, coll)))) {
     df_store_relaxed_u32(&context->endpoint.links_due, 1);
-    df_service_wake(context);
+    df_service_wake(&context->control);
     return;
   }
   if (reserves) {

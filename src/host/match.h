@@ -1,4 +1,5 @@
-/* How local registrations meet those that peers announce. [lock]: the caller holds context->lock. */
+/* How local registrations meet those that peers announce. [lock]: the caller holds context->lock.
+ */
 #ifndef DF_HOST_MATCH_H
 #define DF_HOST_MATCH_H
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "host/context.h"
-#include "control/peers.h"
+#include "control/post.h"
 #include "host/memory.h"
 #include "transports/ipc/unmap.h"
 
@@ -46,7 +46,7 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
     context->endpoint.user_memory = memory;
     for (uint32_t r = 0; r < context->n_ranks; r++)
       if (!context->control.peers[r].local) {
-        int maps = df_send_segment(context, r, memory->segment, DF_SEGMENT_USER);
+        int maps = df_segment_offer(&context->control, r, memory->segment, DF_SEGMENT_USER);
         if (memory->mapped) memory->mapped[r] = (uint8_t)maps;
       }
     *ptr = memory->segment->base;
@@ -98,7 +98,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
     df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id, .a = (uint64_t)read};
     /* Who may read it keeps its mapping until its end, where it is the host's. */
     for (uint32_t r = 0; r < context->n_ranks && (exported || !read); r++)
-      if (!context->control.peers[r].local) df_send(context, r, &message, NULL, -1);
+      if (!context->control.peers[r].local) df_post_send(&context->control, r, &message, NULL, -1);
     memory->buried = exported && read;
   }
   int retires = memory && df_is_mapped(context, memory);

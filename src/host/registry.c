@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "host/context.h"
-#include "control/peers.h"
+#include "control/post.h"
 #include "host/link_setup.h"
 #include "host/match.h"
 #include "host/registry.h"
@@ -300,7 +300,7 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
   df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id};
   message.payload_bytes = df_announcement_write(&announcement, coll->ranks, payload);
   for (uint32_t i = from; i < coll->n_paired; i++)
-    if (i != coll->position) df_send(context, coll->ranks[i], &message, payload, -1);
+    if (i != coll->position) df_post_send(&context->control, coll->ranks[i], &message, payload, -1);
 }
 
 /* With whole options: what a program of an older version did not give has its default. */
@@ -387,7 +387,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
                   const void *payload) {
   for (uint32_t i = 0; i < coll->n_paired; i++)
-    if (i != coll->position) df_send(context, coll->ranks[i], message, payload, -1);
+    if (i != coll->position) df_post_send(&context->control, coll->ranks[i], message, payload, -1);
 }
 
 void df_registry_free(dfcclContext_t context) {

@@ -319,7 +319,7 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
     context->device.executor->submitted(context, 0, 1);
   if (run->submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
-    if (df_load_relaxed_u32(&context->control.service_idle)) df_service_wake(context);
+    if (df_load_relaxed_u32(&context->runs.deadlines_idle)) df_service_wake(&context->control);
   }
   return result;
 }

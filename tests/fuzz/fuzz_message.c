@@ -162,7 +162,7 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
   }
   DF_ASSERT(df_message_is_valid(message, sizeof *message + message->payload_bytes));
   pthread_mutex_lock(&context->lock);
-  df_service_handle(context, peer, message, fd);
+  df_post_deliver(&context->control, peer, message, fd);
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -195,7 +195,7 @@ static void say_soundly(dfcclContext_t context, uint32_t peer, uint32_t step) {
     }
   }
   pthread_mutex_lock(&context->lock);
-  df_service_handle(context, peer, message, fd);
+  df_post_deliver(&context->control, peer, message, fd);
   pthread_mutex_unlock(&context->lock);
 }
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "host/context.h"
-#include "control/peers.h"
+#include "control/post.h"
 #include "control/service.h"
 #include "host/match.h"
 #include "host/registry.h"
@@ -199,7 +199,7 @@ DF_TEST(first_cause, nobody_waits_for_a_registration_that_is_refused, 30) {
 DF_TEST(first_cause, who_has_left_sees_nobody_die, 30) {
   scene s = make_scene(0);
   register_both(&s);
-  df_peers_say_goodbye(s.ctxs[0]);
+  df_post_goodbye(&s.ctxs[0]->control);
   close(s.dead_ends[0]); /* rank 2 has heard it, and leaves */
   df_waiting_for("rank 0 to see the end of its connection to rank 2");
   while (peer_socket(s.ctxs[0], DEAD) >= 0) df_nap();
@@ -220,7 +220,7 @@ static void be_told(dfcclContext_t ctx, df_message message, const void *payload,
   if (message.payload_bytes > 0) memcpy(bytes + sizeof message, payload, message.payload_bytes);
   CHECK(df_message_is_valid(bytes, sizeof message + message.payload_bytes), "no message");
   pthread_mutex_lock(&ctx->lock);
-  df_service_handle(ctx, DEAD, (const df_message *)bytes, fd);
+  df_post_deliver(&ctx->control, DEAD, (const df_message *)bytes, fd);
   pthread_mutex_unlock(&ctx->lock);
 }
 

@@ -1,10 +1,12 @@
 /* The service thread, which sleeps without a limit when no deadline runs. */
+#include <stddef.h>
+
 #include "litmus.h"
 
-#include "control/service.c"
+#include "host/jobs.c"
 
 /* submit.c's call of it is noted, instead of a descriptor that is written. */
-static void note_wake(dfcclContext_t context);
+static void note_wake(df_control *control);
 #define df_service_wake note_wake
 #include "host/submit.c"
 #include "control/service.h"
@@ -25,7 +27,10 @@ typedef struct service_state {
   DF_ALIGNED(64) int tick_ms;
 } service_state;
 
-static void note_wake(dfcclContext_t context) { ((service_state *)(void *)context)->woken = 1; }
+static void note_wake(df_control *control) {
+  uint8_t *context = (uint8_t *)control - offsetof(struct dfcclContext, control);
+  ((service_state *)(void *)context)->woken = 1;
+}
 static void submitted(dfcclContext_t context, int urgent, int unlocked) {
   (void)context;
   (void)urgent;
@@ -58,9 +63,9 @@ static void deadline_submit(void *state) {
   service_state *s = state;
   df_submit(&s->context, s->coll.operation, 1, NULL, NULL, NULL, NULL);
 }
-static void deadline_tick(void *state) {
+static void deadline_look(void *state) {
   service_state *s = state;
-  s->tick_ms = tick_ms(&s->context);
+  s->tick_ms = deadline_tick(&s->context);
 }
 static litmus_outcome deadline_judge(const void *state) {
   const service_state *s = state;
@@ -74,7 +79,7 @@ static const litmus_test tests[] = {
      "the service thread sleeps without a limit, and a deadline runs",
      sizeof(service_state),
      deadline_prepare,
-     {deadline_submit, deadline_tick},
+     {deadline_submit, deadline_look},
      deadline_judge,
      {{0, LITMUS_FENCE}, {1, LITMUS_FENCE}},
      {{0}}},

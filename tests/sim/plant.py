@@ -149,12 +149,12 @@ BUGS = [
     ("runs beyond a member's last are looked at before it is counted", [
         ("df_check_run_limit", "{", "if (PLANTED && coll->taken < coll->run_limit) return;")], ENDINGS),
     ("runs beyond a member's last wait for it", [without("limit_runs", "df_check_run_limit")], ENDINGS),
-    ("an abort is not told", [without("df_abort", "df_send")], ENDINGS),
+    ("an abort is not told", [without("df_abort", "df_post_send")], ENDINGS),
     # Was real: the failure's own message was the one that was lost for want of memory.
     ("what had failed before all is given up is not told again", [without("df_give_up", "df_coll_send")], ENDINGS),
     ("a broken context does not tell its runs", [without("df_tell_broken", "df_coll_send")], ENDINGS),
-    ("the end of a connection is not told", [without("connection_lost", "df_peer_lost")], ENDINGS),
-    ("the service thread does not look at deadlines", [("tick_ms", "if timeout_ms", "PLANTED || (CONDITION)")], ENDINGS),
+    ("the end of a connection is not told", [without("connection_lost", "lost")], ENDINGS),
+    ("the service thread does not look at deadlines", [("deadline_tick", "if timeout_ms", "PLANTED || (CONDITION)")], ENDINGS),
     ("a deadline begins, and nobody is woken", [without("df_submit_run", "df_service_wake")], ENDINGS),
     ("a deadline begins without a fence", [without("df_submit_run", "df_wake_fence")], ENDINGS),
     ("a callback's collective is not kept", [
@@ -168,7 +168,7 @@ BUGS = [
     ("a place in the order of registrations is not kept", [without("df_match_unbind", "expect")], ENDINGS),
     ("registrations are not compared", [never("bind_one", "describe_difference")], ENDINGS),
     ("a mismatch is told as another error", [
-        ("handle_failure", "df_message_payload",
+        ("hear_failure", "df_message_payload",
          "(status = PLANTED && status == dfcclMismatch ? dfcclRemoteError : status, CALL)")], ENDINGS),
     # For the simulation's watchdog.
     ("an endless loop without any access", [("df_coll_step", "df_move_execute", "if (PLANTED) for (;;) __asm__ volatile(\"\"); CALL")]),

@@ -78,7 +78,7 @@ void stage_say(const df_stage *s, int peer, df_message message, const char *text
 void stage_handle(const df_stage *s, df_message *message, int fd) {
   message->magic = DF_MESSAGE_MAGIC;
   pthread_mutex_lock(&s->context->lock);
-  df_service_handle(s->context, 1, message, fd);
+  df_post_deliver(&s->context->control, 1, message, fd);
   pthread_mutex_unlock(&s->context->lock);
 }
 

@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 #include "host/context.h"
-#include "control/peers.h"
+#include "control/post.h"
 #include "host/memory.h"
 #include "host/runs.h"
 #include "transports/ipc/unmap.h"
@@ -46,7 +46,7 @@ static void close_mapping(df_segment *segment) {
 static void say_unmapped(dfcclContext_t context, uint32_t rank, uint64_t id) {
   df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
   pthread_mutex_lock(&context->lock);
-  df_send(context, rank, &message, NULL, -1);
+  df_post_send(&context->control, rank, &message, NULL, -1);
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -95,7 +95,7 @@ void df_unmap(dfcclContext_t context, uint32_t rank, uint64_t id, int may_be_rea
     context->endpoint.unmaps_due = 1;
   } else { /* it could not be mapped, or may not be */
     df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
-    df_send(context, rank, &message, NULL, -1);
+    df_post_send(&context->control, rank, &message, NULL, -1);
   }
 }
 

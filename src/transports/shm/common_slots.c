@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "host/context.h"
-#include "control/peers.h"
+#include "control/post.h"
 #include "host/registry.h"
 #include "transports/shm/common_slots.h"
 #include "host/registry_check.h"
@@ -148,7 +148,7 @@ void df_common_reserve(dfcclContext_t context, df_coll *coll) {
     uint32_t reader = reader_of(coll, i);
     if (context->control.peers[reader].local || record->told[reader]) continue;
     record->told[reader] = 1;
-    df_send_segment(context, reader, range.segment, DF_SEGMENT_USER);
+    df_segment_offer(&context->control, reader, range.segment, DF_SEGMENT_USER);
   }
   publish_if_mapped(coll, record);
 }

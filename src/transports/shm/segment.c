@@ -113,6 +113,16 @@ void df_segment_destroy(df_segment *segment) {
   free(segment);
 }
 
+int df_segment_offer(df_control *control, uint32_t rank, const df_segment *segment, uint64_t use) {
+  df_message message = {
+      .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = use};
+  int maps = segment->has_handle && df_post_reaches(control, rank, DF_MESSAGE_SEGMENT);
+  if (segment->has_handle) message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
+  control->peers[rank].maps |= maps;
+  df_post_send(control, rank, &message, segment->handle, segment->fd);
+  return maps;
+}
+
 static void destroy_remains(df_remains *remains) { df_segment_destroy((df_segment *)remains); }
 
 void df_segment_bury(df_world *world, df_segment *segments) {

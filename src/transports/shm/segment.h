@@ -9,7 +9,7 @@
 
 #include "base/limits.h"
 #include "base/result.h"
-#include "control/world.h"
+#include "control/post.h"
 
 typedef struct df_segment {
   df_remains remains; /* first: of one that is buried */
@@ -33,6 +33,8 @@ dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes)
  * and its seals. */
 dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
 void df_segment_destroy(df_segment *segment);
+/* [lock] Tells a rank of another process of it. 1: the peer will map memory of our device. */
+int df_segment_offer(df_control *control, uint32_t rank, const df_segment *segment, uint64_t use);
 /* Hands a list of them to the ranks of this process, who may still point into them. */
 void df_segment_bury(df_world *world, df_segment *segments);
 /* Keeps a list of them until the process ends. */

@@ -1,0 +1,238 @@
+#include "control/post.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "control/service.h"
+
+dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
+                           const df_control_events *events) {
+  control->rank = (uint32_t)mesh->rank;
+  control->n_ranks = (uint32_t)mesh->n_ranks;
+  control->lock = lock;
+  control->events = *events;
+  control->peers = calloc(control->n_ranks, sizeof *control->peers);
+  if (control->peers == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", control->n_ranks);
+  for (uint32_t r = 0; r < control->n_ranks; r++) {
+    df_peer *peer = &control->peers[r];
+    peer->local = mesh->local[r];
+    peer->socket = mesh->sockets[r];
+    peer->last = &peer->first;
+  }
+  return dfcclSuccess;
+}
+
+static void free_outgoing(df_peer *peer) {
+  while (peer->first) {
+    df_outgoing *next = peer->first->next;
+    if (peer->first->fd >= 0) close(peer->first->fd);
+    free(peer->first);
+    peer->first = next;
+  }
+  peer->last = &peer->first;
+}
+
+void df_post_close(df_control *control) {
+  for (uint32_t r = 0; control->peers && r < control->n_ranks; r++) {
+    free_outgoing(&control->peers[r]);
+    free(control->peers[r].cause);
+  }
+  free(control->peers);
+  control->peers = NULL;
+}
+
+void df_post_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
+                       void *room, int takes_fd) {
+  DF_ASSERT(control->subscriptions[kind].handle == NULL);
+  control->subscriptions[kind] =
+      (df_subscription){.handle = handle, .room = room, .takes_fd = takes_fd};
+}
+
+/* ---- sending ---- */
+
+/* Returns 1 sent, 0 not now, -1 the connection is lost. */
+static int send_one(int socket, const df_outgoing *outgoing) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control;
+  struct iovec part = {.iov_base = (void *)&outgoing->message, .iov_len = outgoing->bytes};
+  struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+  if (outgoing->fd >= 0) {
+    memset(&control, 0, sizeof control);
+    header.msg_control = control.bytes;
+    header.msg_controllen = sizeof control.bytes;
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &outgoing->fd, sizeof(int));
+  }
+  ssize_t sent;
+  do sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return 1;
+  /* Too many descriptors in flight, or no buffers: the receiver will take some. */
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS ||
+                 errno == ENOMEM
+             ? 0
+             : -1;
+}
+
+static void want_writable(df_control *control, uint32_t rank, int wanted) {
+  df_peer *peer = &control->peers[rank];
+  if (peer->writable_wanted == wanted || peer->socket < 0) return;
+  peer->writable_wanted = wanted;
+  struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.u32 = rank};
+  epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, peer->socket, &event);
+}
+
+static void end_connection(df_peer *peer) {
+  if (peer->socket >= 0) shutdown(peer->socket, SHUT_RDWR);
+}
+
+void df_peer_cut_off(df_peer *peer) {
+  peer->cut_off = 1;
+  end_connection(peer);
+}
+
+void df_post_flush(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  while (peer->first && peer->socket >= 0) {
+    int sent = send_one(peer->socket, peer->first);
+    if (sent == 0) break;
+    if (sent < 0) {
+      int by_peer = errno == EPIPE || errno == ECONNRESET;
+      free_outgoing(peer);
+      /* A connection that loses messages is worse than none: both ends see it end. What the peer
+       * has sent can still be read. */
+      if (!by_peer) peer->cut_off = 1; /* else it had ended, as if we had only read */
+      end_connection(peer);
+      break;
+    }
+    df_outgoing *done = peer->first;
+    peer->first = done->next;
+    if (peer->first == NULL) peer->last = &peer->first;
+    if (done->fd >= 0) close(done->fd);
+    free(done);
+  }
+  want_writable(control, rank, peer->first != NULL);
+}
+
+/* After a goodbye, ours or the peer's, only what its device's memory still waits for. */
+int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
+  const df_peer *peer = &control->peers[rank];
+  if (peer->state == DF_PEER_DEAD) return 0;
+  return kind == DF_MESSAGE_UNMAPPED || (!control->said_goodbye && peer->state != DF_PEER_LEFT);
+}
+
+/* Whoever sends may be in the middle of anything: so the owner hears of it later, from the service
+ * thread. Until then nothing follows what was lost. */
+static void lose_message(df_control *control, uint32_t rank) {
+  control->peers[rank].message_lost = DF_LOST;
+  if (control->loss == dfcclSuccess)
+    snprintf(control->loss_sentence, sizeof control->loss_sentence,
+             "no memory or descriptor for a message from rank %u to rank %u", control->rank, rank);
+  control->loss = dfcclOutOfMemory;
+  df_service_wake(control);
+}
+
+void df_post_send(df_control *control, uint32_t rank, const df_message *message,
+                  const void *payload, int fd) {
+  df_peer *peer = &control->peers[rank];
+  df_message header = *message;
+  header.magic = DF_MESSAGE_MAGIC;
+  if (!df_post_reaches(control, rank, (df_message_kind)header.kind) ||
+      peer->message_lost == DF_LOST)
+    return;
+  if (peer->local) {
+    if (df_world_post(control->world, rank, control->rank, &header, payload) != dfcclSuccess)
+      lose_message(control, rank);
+    return;
+  }
+  df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
+  int copy = fd >= 0 ? dup(fd) : -1;
+  if (outgoing == NULL || (fd >= 0 && copy < 0)) {
+    if (copy >= 0) close(copy);
+    free(outgoing);
+    lose_message(control, rank);
+    return;
+  }
+  outgoing->next = NULL;
+  outgoing->fd = copy;
+  outgoing->bytes = sizeof header + header.payload_bytes;
+  outgoing->message = header;
+  if (header.payload_bytes) memcpy(&outgoing->message + 1, payload, header.payload_bytes);
+  *peer->last = outgoing;
+  peer->last = &outgoing->next;
+  if (peer->first == outgoing) df_post_flush(control, rank);
+}
+
+/* The messages with which the owner gives everything up may be lost as well: so the peer sees an
+ * end, which needs no memory. */
+void df_post_tell_losses(df_control *control) {
+  if (control->loss == dfcclSuccess) return;
+  dfcclResult_t status = control->loss;
+  char sentence[DF_SENTENCE_BYTES];
+  memcpy(sentence, control->loss_sentence, sizeof sentence);
+  control->loss = dfcclSuccess;
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (control->peers[r].message_lost == DF_LOST) control->peers[r].message_lost = DF_LOSS_IS_TOLD;
+  control->events.message_lost(control->events.owner, status, sentence);
+  int mute = 0;
+  for (uint32_t r = 0; r < control->n_ranks; r++) {
+    df_peer *peer = &control->peers[r];
+    if (peer->message_lost == DF_NOTHING_LOST) continue;
+    peer->message_lost = DF_NOTHING_LOST;
+    mute |= peer->local;
+    if (!peer->local) df_peer_cut_off(peer);
+  }
+  if (mute) df_world_mute(control->world, control->rank);
+}
+
+/* ---- receiving ---- */
+
+void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
+  const df_subscription *subscription = &control->subscriptions[message->kind];
+  /* After its goodbye a peer knows no more about us or others. */
+  int is_heard = control->peers[from].state != DF_PEER_LEFT || message->kind == DF_MESSAGE_UNMAPPED;
+  if (is_heard && subscription->takes_fd) {
+    subscription->handle(subscription->room, from, message, fd);
+    return;
+  }
+  if (fd >= 0) close(fd);
+  if (is_heard && subscription->handle) subscription->handle(subscription->room, from, message, -1);
+}
+
+/* ---- leaving ---- */
+
+void df_post_goodbye(df_control *control) {
+  uint64_t begin = df_clock_ns();
+  pthread_mutex_lock(control->lock);
+  df_message bye = {.kind = DF_MESSAGE_BYE};
+  for (uint32_t rank = 0; rank < control->n_ranks; rank++)
+    if (rank != control->rank) df_post_send(control, rank, &bye, NULL, -1);
+  control->said_goodbye = 1;
+  for (int waiting = 1; waiting;) {
+    waiting = 0;
+    for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
+      df_post_flush(control, rank);
+      if (control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE) waiting = 1;
+    }
+    if (df_clock_ns() - begin >= DF_GOODBYE_NS) break;
+    if (waiting) {
+      pthread_mutex_unlock(control->lock);
+      usleep(1000);
+      pthread_mutex_lock(control->lock);
+    }
+  }
+  pthread_mutex_unlock(control->lock);
+}
