@@ -1,39 +1,58 @@
-/* The choice of the device, and what ranks tell each other about theirs. */
+/* The choice of the device, and what does not depend on its kind. */
+#include "devices/device.h"
+
 #include <string.h>
 
-#include "host/context.h"
-
-void df_device_init(df_rank_device *device, const df_settings *settings) {
+void df_device_init(df_rank_device *device, dfcclBackend_t backend) {
   const df_device_kind *kind = &df_device_cpu;
 #if defined(DF_WITH_CUDA)
-  if (settings->backend == dfcclBackendCuda) kind = &df_device_cuda;
+  if (backend == dfcclBackendCuda) kind = &df_device_cuda;
 #endif
-  (void)settings;
+  (void)backend;
   *device = (df_rank_device){
       .kind = kind, .executor = kind->executor, .memory = kind->memory, .streams = kind->streams};
 }
 
-dfcclResult_t df_device_choose(df_settings *settings) {
+dfcclResult_t df_device_choose(df_device_choice *choice) {
 #if defined(DF_WITH_CUDA)
-  if (settings->backend != dfcclBackendCpu) {
-    dfcclResult_t result = df_cuda_choose(settings);
-    if (result == dfcclSuccess) settings->backend = dfcclBackendCuda;
-    if (result == dfcclSuccess || settings->backend == dfcclBackendCuda) return result;
+  if (choice->backend != dfcclBackendCpu) {
+    dfcclResult_t result = df_cuda_choose(choice);
+    if (result == dfcclSuccess) choice->backend = dfcclBackendCuda;
+    if (result == dfcclSuccess || choice->backend == dfcclBackendCuda) return result;
   }
 #else
-  if (settings->backend == dfcclBackendCuda)
+  if (choice->backend == dfcclBackendCuda)
     return df_fail(dfcclInvalidUsage,
                    "config.backend is cuda, but this library was built without CUDA");
 #endif
-  settings->backend = dfcclBackendCpu;
-  if (settings->max_blocks == 0) settings->max_blocks = 1;
+  choice->backend = dfcclBackendCpu;
+  if (choice->max_blocks == 0) choice->max_blocks = 1;
   return dfcclSuccess;
 }
 
-void df_device_fill_card(const df_settings *settings, df_device_card *card) {
+void df_device_fill_card(dfcclBackend_t backend, int ordinal, df_device_card *card) {
   memset(card, 0, sizeof *card);
-  card->backend = (uint32_t)settings->backend;
+  card->backend = (uint32_t)backend;
+  (void)ordinal;
 #if defined(DF_WITH_CUDA)
-  if (settings->backend == dfcclBackendCuda) df_cuda_fill_card(settings, card);
+  if (backend == dfcclBackendCuda) df_cuda_fill_card(ordinal, card);
 #endif
+}
+
+dfcclResult_t df_device_take_range(df_rank_device *device, uint64_t bytes, df_range *range) {
+  df_arena *arena = device->arena;
+  dfcclResult_t result;
+  while ((result = df_arena_take(arena, bytes, range)) == dfcclInProgress) {
+    df_segment *segment;
+    uint64_t id = arena->next_id++, wanted = df_arena_wants(arena, bytes);
+    pthread_mutex_unlock(device->host.lock);
+    result = device->memory->create(device, &segment, id, wanted);
+    pthread_mutex_lock(device->host.lock);
+    if (result != dfcclSuccess) return result;
+    result = df_arena_add(arena, segment);
+    if (result == dfcclSuccess) continue;
+    df_segment_destroy(segment);
+    return result;
+  }
+  return result;
 }

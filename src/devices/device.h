@@ -1,6 +1,6 @@
 /*
  * A rank's device: the CPU (devices/cpu) or a GPU (devices/cuda). The host knows it by three
- * interfaces: executor.h, memory.h, stream.h.
+ * interfaces, executor.h, memory.h and stream.h; the device knows the host by one, upward.h.
  */
 #ifndef DF_DEVICES_DEVICE_H
 #define DF_DEVICES_DEVICE_H
@@ -10,50 +10,80 @@
 #include "devices/executor.h"
 #include "devices/memory.h"
 #include "devices/stream.h"
-
-struct df_settings;
+#include "devices/upward.h"
 
 typedef struct df_device_kind {
   const char *name;
   const df_executor_ops *executor;
   const df_memory_ops *memory;
   const df_stream_ops *streams; /* NULL: the device has none */
-  /* open: fills in all that a df_rank_device lacks; the shared memory is laid out and zeroed.
-   * close undoes it, also if open failed half-way. */
-  dfcclResult_t (*open)(dfcclContext_t context);
-  void (*close)(dfcclContext_t context);
+  /* open: the device's memory, laid out and zeroed. close undoes it, also if open failed half-way.
+   */
+  dfcclResult_t (*open)(df_rank_device *device);
+  void (*close)(df_rank_device *device);
 } df_device_kind;
 
+typedef struct df_device_options {
+  uint32_t n_blocks, queue_depth, context_slots;
+  df_cq_variant cq;
+  df_tunables tunables;
+  struct {
+    const df_mover_cpu *mover;
+    uint32_t yield_polls;
+    uint64_t nap_ns; /* of a background thread while others drive */
+  } cpu;
+  struct {
+    int ordinal;
+    uint32_t threads, collectives;
+    int relays, has_timers;
+    uint64_t arena_bytes; /* least of a segment */
+    uint64_t restart_ns, nap_ns;
+  } cuda;
+} df_device_options;
+
 /* One rank's device. */
-typedef struct df_rank_device {
+struct df_rank_device {
   const df_device_kind *kind;
   const df_executor_ops *executor; /* the kind's, one step nearer */
   const df_memory_ops *memory;
   const df_stream_ops *streams;
-  void *state;        /* the device's own */
-  df_device *shared;  /* what the daemon's blocks share */
-  df_block *blocks;   /* [shared->n_blocks] */
-  uint32_t capacity;  /* collectives that the device has room for */
-  df_bell *work_bell; /* the host's, in memory that peers map */
-} df_rank_device;
+
+  /* open's */
+  void *state;              /* the kind's own */
+  df_device *shared;        /* what the daemon's blocks share */
+  df_block *blocks;         /* [shared->n_blocks] */
+  const uint64_t **reaches; /* [DF_MAX_REACHES] what to add to addresses, where the daemon looks */
+  uint32_t capacity;        /* collectives that the device has room for */
+
+  /* the host's, before open */
+  uint32_t rank, n_ranks;
+  df_bell *work_bell; /* in memory that peers map */
+  df_arena *arena;    /* [lock] rings of links; and what of a collective lies in device memory */
+  df_device_host host;
+  df_device_options options;
+};
 
 extern const df_device_kind df_device_cpu;
-/* Of a library that was built with CUDA. */
-extern const df_device_kind df_device_cuda;
+extern const df_device_kind df_device_cuda; /* of a library that was built with CUDA */
 
-/* Chooses the kind. The device is not open. */
-void df_device_init(df_rank_device *device, const struct df_settings *settings);
+/* What a caller may leave open: the automatic backend, ordinal -1, and 0 blocks. */
+typedef struct df_device_choice {
+  dfcclBackend_t backend;
+  int ordinal;
+  int max_blocks;
+  int launches_block; /* CUDA_LAUNCH_BLOCKING is on */
+} df_device_choice;
+dfcclResult_t df_device_choose(df_device_choice *choice);
 
-/* Part of a rank's card: what its peers must know about its device. */
-typedef struct df_device_card {
-  uint32_t backend; /* dfcclBackend_t */
-  int32_t ordinal;  /* in its process */
-  uint8_t uuid[16]; /* CUDA */
-} df_device_card;
-void df_device_fill_card(const struct df_settings *settings, df_device_card *card);
+void df_device_init(df_rank_device *device, dfcclBackend_t backend);
+
+void df_device_fill_card(dfcclBackend_t backend, int ordinal, df_device_card *card);
+
+/* [lock], which is let go while the arena grows. */
+dfcclResult_t df_device_take_range(df_rank_device *device, uint64_t bytes, df_range *range);
 
 /* Of a library that was built with CUDA: cuda/facts.c. */
-dfcclResult_t df_cuda_choose(struct df_settings *settings);
-void df_cuda_fill_card(const struct df_settings *settings, df_device_card *card);
+dfcclResult_t df_cuda_choose(df_device_choice *choice);
+void df_cuda_fill_card(int ordinal, df_device_card *card);
 
 #endif

@@ -9,40 +9,42 @@
 #include "devices/cpu/executor.h"
 #include "primitives/timers.h"
 
+typedef struct df_rank_device df_rank_device;
+
 typedef struct df_executor_ops {
   /* A waiter that does not hold all blocks yields so often before it naps, so long each time. */
   uint32_t yields_before_nap;
   uint64_t nap_ns;
 
   /* stop: final exit; nothing is outstanding. Safe if start failed or was not called. */
-  dfcclResult_t (*start)(dfcclContext_t context);
-  void (*stop)(dfcclContext_t context);
+  dfcclResult_t (*start)(df_rank_device *device);
+  void (*stop)(df_rank_device *device);
 
   /* The first turn of a run by its submitter, see cpu/executor.h: claimed under the lock, taken
    * without it. NULL: none. */
-  int (*claim_first_turn)(dfcclContext_t context, uint32_t collective);
-  int (*first_turn)(dfcclContext_t context, uint32_t collective, df_noted_bells *bells);
+  int (*claim_first_turn)(df_rank_device *device, uint32_t collective);
+  int (*first_turn)(df_rank_device *device, uint32_t collective, df_noted_bells *bells);
   /* The last turn by who waits; the same without the lock. NULL: none. */
-  int (*last_turn)(dfcclContext_t context, uint32_t *collective, df_noted_bells *bells);
+  int (*last_turn)(df_rank_device *device, uint32_t *collective, df_noted_bells *bells);
   /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. unlocked:
    * the lock was let go since. */
-  void (*submitted)(dfcclContext_t context, int urgent, int unlocked);
+  void (*submitted)(df_rank_device *device, int urgent, int unlocked);
 
   /* A thread that waits: see cpu/executor.h. */
-  void (*drive_begin)(dfcclContext_t context, df_driver *driver);
-  int (*drive_turn)(dfcclContext_t context, df_driver *driver, int start);
-  int (*drive_has_reason)(dfcclContext_t context, const df_driver *driver);
-  int (*drive_holds_all)(dfcclContext_t context, const df_driver *driver);
-  void (*drive_release)(dfcclContext_t context, df_driver *driver);
-  void (*drive_end)(dfcclContext_t context, df_driver *driver);
+  void (*drive_begin)(df_rank_device *device, df_driver *driver);
+  int (*drive_turn)(df_rank_device *device, df_driver *driver, int start);
+  int (*drive_has_reason)(df_rank_device *device, const df_driver *driver);
+  int (*drive_holds_all)(df_rank_device *device, const df_driver *driver);
+  void (*drive_release)(df_rank_device *device, df_driver *driver);
+  void (*drive_end)(df_rank_device *device, df_driver *driver);
 
   /* Until every block that ran has left the device once. */
-  dfcclResult_t (*synchronize)(dfcclContext_t context);
+  dfcclResult_t (*synchronize)(df_rank_device *device);
   /* The host keeps back what is submitted meanwhile. 0: synchronize may wait for runs. */
   int holds_while_synchronizing;
 
   /* dfcclGetTimes; NULL: the device has no timers. */
-  dfcclResult_t (*get_times)(dfcclContext_t context, df_timed kind, uint64_t *durations,
+  dfcclResult_t (*get_times)(df_rank_device *device, df_timed kind, uint64_t *durations,
                              uint64_t *moments, size_t *count);
 } df_executor_ops;
 

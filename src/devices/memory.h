@@ -6,43 +6,63 @@
 #define DF_DEVICES_MEMORY_H
 
 #include "base/result.h"
+#include "context/descriptor.h"
 #include "control/message.h"
+#include "plans/plan.h"
+#include "primitives/link.h"
 #include "transports/shm/segment.h"
 
-struct df_coll;
+typedef struct df_rank_device df_rank_device;
+
+/* What a device knows and keeps of a collective; the host's record embeds it. */
+typedef struct df_device_coll {
+  /* the host's, before describe */
+  uint32_t index;
+  const df_plan *plan;
+  const df_shape *shape;
+  /* describe's */
+  df_descriptor *descriptor; /* the host's; its arrays' addresses are the daemon's */
+  df_link *links;            /* [n_blocks][n_links] the host's copy of the ends */
+  void *part;                /* the device's own */
+} df_device_coll;
+
+/* Rings in which a rank receives, one behind another. */
+typedef struct df_device_rings {
+  uint8_t *base;
+  uint32_t n_blocks, n_slots, stride;
+} df_device_rings;
 
 typedef struct df_memory_ops {
-  /* [lock] Memory of a collective: coll->descriptor, with its arrays' addresses as the daemon sees
-   * them, and coll->links, the host's copy of the link ends. coll->index is taken. */
-  dfcclResult_t (*describe)(dfcclContext_t context, struct df_coll *coll);
-  void (*forget)(dfcclContext_t context, struct df_coll *coll);
+  /* [lock] Memory of a collective. Fails only for want of it, and says no sentence. */
+  dfcclResult_t (*describe)(df_rank_device *device, df_device_coll *coll);
+  void (*forget)(df_rank_device *device, df_device_coll *coll);
   /* [lock] The daemon may be given runs from here on: descriptor and link ends are complete. A
    * device that sets_up_in_background may let the lock go: the collective may be given up
    * meanwhile. */
-  dfcclResult_t (*publish)(dfcclContext_t context, struct df_coll *coll);
-  /* Rings in which this rank receives: no commit word, credit or hold of an earlier collective may
-   * be taken for one of this. With the lock, or without it if the device sets_up_in_background. */
-  dfcclResult_t (*clear)(dfcclContext_t context, const struct df_coll *coll, uint8_t *rings);
+  dfcclResult_t (*publish)(df_rank_device *device, df_device_coll *coll);
+  /* Afterwards no commit word, credit or hold of an earlier collective can be taken for one of the
+   * rings' new collective. With the lock, or without it if the device sets_up_in_background. */
+  dfcclResult_t (*clear)(df_rank_device *device, const df_device_rings *rings);
   /* Link set-up calls the device: the service thread does it, never a thread that submits. */
   int sets_up_in_background;
   /* May the host look at rings and credits? */
   int host_sees_links;
   /* Can a peer of this process read any buffer of this rank? */
-  int (*lends_to)(dfcclContext_t context, uint32_t peer);
+  int (*lends_to)(df_rank_device *device, uint32_t peer);
 
   /* Other processes' mappings of a device's memory must be closed before it goes back. */
   int exports_memory;
   /* Memory that peers can map; also for dfcclMemAlloc. */
-  dfcclResult_t (*create)(dfcclContext_t context, df_segment **segment, uint64_t id, size_t bytes);
+  dfcclResult_t (*create)(df_rank_device *device, df_segment **segment, uint64_t id, size_t bytes);
   /* A peer process's memory, as announced; takes fd (-1: none). */
-  dfcclResult_t (*map)(dfcclContext_t context, uint32_t peer, df_segment **segment,
+  dfcclResult_t (*map)(df_rank_device *device, uint32_t peer, df_segment **segment,
                        const df_message *message, int fd);
   /* Can a peer of this process whom lends_to refuses read dfcclMemAlloc memory? */
-  int (*lends_memory_to)(dfcclContext_t context, uint32_t peer);
+  int (*lends_memory_to)(df_rank_device *device, uint32_t peer);
   /* [lock] Room for what to add to an address for each rank, where the daemon sees it. NULL: none.
    */
-  uint64_t *(*take_reach)(dfcclContext_t context);
-  void (*give_reach)(dfcclContext_t context, uint64_t *reach);
+  uint64_t *(*take_reach)(df_rank_device *device);
+  void (*give_reach)(df_rank_device *device, uint64_t *reach);
 } df_memory_ops;
 
 /* ---- One region of memory, laid out twice: to measure it, and to place things in it. */

@@ -307,8 +307,8 @@ dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *dura
     return df_remember(ctx, df_fail(dfcclInvalidUsage,
                                     "there are no timers: the device is not a GPU, or environment "
                                     "variable DFCCL_CUDA_TIMERS is not 1"));
-  return df_remember(
-      ctx, ctx->device.executor->get_times(ctx, (df_timed)kind, durations, moments, count));
+  return df_remember(ctx, ctx->device.executor->get_times(&ctx->device, (df_timed)kind, durations,
+                                                          moments, count));
 }
 
 dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd) {

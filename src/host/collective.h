@@ -7,6 +7,7 @@
 #define DF_HOST_COLLECTIVE_H
 
 #include "control/message.h"
+#include "devices/memory.h"
 #include "plans/plan.h"
 #include "transports/shm/segment.h"
 #include "transports/transport.h"
@@ -84,14 +85,12 @@ typedef struct df_coll {
   char name[DF_MAX_NAME];
   df_plan *plan;
   df_shape shape;
-  df_descriptor *descriptor; /* the host's; its arrays' addresses are the daemon's */
-  df_link *links;            /* [n_blocks][n_links] the host's copy of the ends */
-  void *device_part;         /* what the device keeps about it */
-  df_ring ring;              /* each in which this rank receives; no slots: not chosen yet */
-  int links_reserved;        /* this rank's receive rings exist and were told to the peers */
-  int ready;                 /* all links stand: runs may be admitted */
-  int first_turn;            /* ... and its submitter may take a run's first turn: it is short */
-  df_range common;           /* its common slots; no segment: it has none */
+  df_device_coll device;
+  df_ring ring;       /* each in which this rank receives; no slots: not chosen yet */
+  int links_reserved; /* this rank's receive rings exist and were told to the peers */
+  int ready;          /* all links stand: runs may be admitted */
+  int first_turn;     /* ... and its submitter may take a run's first turn: it is short */
+  df_range common;    /* its common slots; no segment: it has none */
 
   dfcclResult_t failed;
   char sentence[DF_SENTENCE_BYTES];

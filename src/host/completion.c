@@ -71,7 +71,7 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) {
 /* [lock] */
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
                               dfcclResult_t status) {
-  if (run->ticket) context->device.streams->release(context, run->ticket);
+  if (run->ticket) context->device.streams->release(&context->device, run->ticket);
   coll->taken++;
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
@@ -264,7 +264,7 @@ static int run_callback(dfcclContext_t context, df_driver *driver) {
 
   if (next.callback) {
     if (driver) {
-      context->device.executor->drive_release(context, driver);
+      context->device.executor->drive_release(&context->device, driver);
       df_visit(context, driver); /* the callback may tell others where it is */
     }
     callback_depth++;

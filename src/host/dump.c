@@ -72,7 +72,7 @@ static int credit_is_missing(const df_link *link, uint64_t sequence) {
 
 static void say_block(const dfcclContext_t context, df_text *text, const df_coll *coll,
                       uint32_t block) {
-  const df_descriptor *d = coll->descriptor;
+  const df_descriptor *d = coll->device.descriptor;
   uint64_t progress = df_load_relaxed_u64(&d->progress[block]);
   df_cursor cursor = {.run = coll->retired,
                       .loop = (uint32_t)(progress >> 20 & 0xffffff),
@@ -87,7 +87,7 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
   if (cursor.phase == DF_PHASE_DRAIN) say(text, ", waits until its peers have read its buffers");
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
   const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
-  const df_link *links = &coll->links[block * d->n_links];
+  const df_link *links = &coll->device.links[block * d->n_links];
   uint32_t loops = coll->shape.parts[block].loops;
   /* Of links in a device's memory only the ranks are known. */
   if (!context->device.memory->host_sees_links) {

@@ -63,7 +63,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
   df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
-  df_publish_u32(&coll->descriptor->words->cancel, (uint32_t)status);
+  df_publish_u32(&coll->device.descriptor->words->cancel, (uint32_t)status);
   df_publish_u32(&context->device.shared->failures, context->device.shared->failures + 1);
   if (tell) {
     df_message message = failure_of(coll);
@@ -71,7 +71,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   }
   df_list(context, coll);
   if (coll->taken < coll->submitted) {
-    context->device.executor->submitted(context, 1, 0);
+    context->device.executor->submitted(&context->device, 1, 0);
     df_ring_poller(context);
   }
 }

@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "host/context.h"
+#include "host/device.h"
 #include "control/post.h"
 #include "control/service.h"
 #include "host/dump.h"
@@ -35,7 +36,7 @@ df_card df_context_card(const df_settings *settings) {
   df_card card;
   df_card_content content = {.version = DFCCL_VERSION_CODE,
                              .max_blocks = (uint32_t)settings->max_blocks};
-  df_device_fill_card(settings, &content.device);
+  df_device_fill_card(settings->backend, (int)settings->device, &content.device);
   df_cpu_allowed(content.cpus, DF_CARD_CPU_WORDS);
   memset(&card, 0, sizeof card);
   memcpy(card.bytes, &content, sizeof content);
@@ -117,7 +118,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   df_memory_release(context, keeps_memory);
   close_peers(context);
   df_post_close(&context->control);
-  if (context->device.kind) context->device.kind->close(context);
+  if (context->device.kind) context->device.kind->close(&context->device);
   df_service_close(&context->control);
   df_mesh_close(&context->mesh);
   if (context->control.world) df_world_release(context->control.world);
@@ -164,7 +165,7 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   if ((result = df_segment_create(&context->endpoint.home, 0, sizeof(df_bell))) != dfcclSuccess)
     return result;
   context->device.work_bell = (df_bell *)context->endpoint.home->base;
-  if ((result = context->device.kind->open(context)) != dfcclSuccess) return result;
+  if ((result = df_host_open_device(context)) != dfcclSuccess) return result;
   return df_service_open(&context->control);
 }
 
@@ -177,7 +178,7 @@ static void tell_home(dfcclContext_t context) {
 }
 
 static dfcclResult_t start_threads(dfcclContext_t context) {
-  dfcclResult_t result = context->device.executor->start(context);
+  dfcclResult_t result = context->device.executor->start(&context->device);
   if (result != dfcclSuccess) return result;
   if ((result = df_poller_start(context)) != dfcclSuccess) return result;
   return df_service_start(&context->control);
@@ -186,7 +187,7 @@ static dfcclResult_t start_threads(dfcclContext_t context) {
 static void stop_threads(dfcclContext_t context) {
   df_service_stop(&context->control);
   df_poller_stop(context);
-  context->device.executor->stop(context);
+  context->device.executor->stop(&context->device);
 }
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
@@ -203,7 +204,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->n_ranks = n_ranks;
   context->settings = *settings;
   context->mesh = *mesh;
-  df_device_init(&context->device, settings);
+  df_device_init(&context->device, settings->backend);
   context->control.event_fd = context->control.epoll_fd = -1;
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
   pthread_mutex_init(&context->lock, NULL);

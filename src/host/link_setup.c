@@ -129,7 +129,7 @@ static df_ring_question ring_question(const dfcclContext_t context, const df_col
     n_incoming += !coll->plan->links[which].sends;
   return (df_ring_question){.settings = &context->settings,
                             .shape = &coll->shape,
-                            .direct_min = coll->descriptor->direct_min,
+                            .direct_min = coll->device.descriptor->direct_min,
                             .used_bytes = context->endpoint.arena.used_bytes,
                             .n_incoming = n_incoming,
                             .ranks_on_a_core = df_ranks_on_a_core(context, coll->n),
@@ -155,7 +155,7 @@ static uint64_t ring_bytes(const df_ring *ring) {
 static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
                       uint8_t *rings, const df_ring *made) {
   const df_plan_link *planned = &coll->plan->links[which];
-  df_link *link = &coll->links[block * coll->plan->n_links + which];
+  df_link *link = &coll->device.links[block * coll->plan->n_links + which];
   uint32_t peer = coll->ranks[planned->peer];
   uint8_t *ring = rings + block * ring_bytes(made);
   link->slots = ring;
@@ -167,7 +167,8 @@ static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t bloc
   link->messages = planned->messages;
   link->peer = peer;
   link->payload_offset = (uint8_t)coll->shape.payload_offset;
-  link->same_process = (uint8_t)context->device.memory->lends_to(context, peer);
+  link->same_process = context->control.peers[peer].local &&
+                       context->device.memory->lends_to(&context->device, peer);
   link->sends = (uint8_t)planned->sends;
   link->far_ns = made->far_ns;
   /* A device that follows addresses of its own mappings does not see the host's table. */
@@ -195,24 +196,6 @@ static int is_given_up(const df_coll *coll) {
   return coll->deregistered || coll->failed != dfcclSuccess;
 }
 
-dfcclResult_t df_take_range(dfcclContext_t context, uint64_t bytes, df_range *range) {
-  df_arena *arena = &context->endpoint.arena;
-  dfcclResult_t result;
-  while ((result = df_arena_take(arena, bytes, range)) == dfcclInProgress) {
-    df_segment *segment;
-    uint64_t id = arena->next_id++, wanted = df_arena_wants(arena, bytes);
-    pthread_mutex_unlock(&context->lock);
-    result = context->device.memory->create(context, &segment, id, wanted);
-    pthread_mutex_lock(&context->lock);
-    if (result != dfcclSuccess) return result;
-    result = df_arena_add(arena, segment);
-    if (result == dfcclSuccess) continue;
-    df_segment_destroy(segment);
-    return result;
-  }
-  return result;
-}
-
 /* Deeper than the members agreed on: such a ring gets all of its pages before it is used. */
 static int is_deep(const df_coll *coll, const df_ring *ring) {
   return ring->n_slots > coll->shape.n_slots;
@@ -233,8 +216,11 @@ static dfcclResult_t prepare(dfcclContext_t context, const df_coll *coll, const 
                              int in_background) {
   if (in_background) pthread_mutex_unlock(&context->lock);
   if (is_deep(coll, &coll->ring)) df_segment_populate(range->segment, range->offset, range->bytes);
-  dfcclResult_t result =
-      context->device.memory->clear(context, coll, range->segment->base + range->offset);
+  df_device_rings rings = {.base = range->segment->base + range->offset,
+                           .n_blocks = coll->shape.n_blocks,
+                           .n_slots = coll->ring.n_slots,
+                           .stride = coll->ring.stride};
+  dfcclResult_t result = context->device.memory->clear(&context->device, &rings);
   if (in_background) pthread_mutex_lock(&context->lock);
   return result;
 }
@@ -249,7 +235,7 @@ static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in
     if (planned->sends) continue;
     uint64_t bytes = ring_bytes(&coll->ring) * coll->shape.n_blocks;
     df_range reserved = {0};
-    dfcclResult_t result = df_take_range(context, bytes, &reserved);
+    dfcclResult_t result = df_device_take_range(&context->device, bytes, &reserved);
     if (result != dfcclSuccess) return result;
     if (!is_given_up(coll)) result = prepare(context, coll, &reserved, in_background);
     if (result != dfcclSuccess || is_given_up(coll)) {
@@ -307,7 +293,7 @@ static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status)
 
 /* Are its runs so short that a submitter may execute them, as far as they come without waiting? */
 static int is_short(const dfcclContext_t context, const df_coll *coll) {
-  const df_descriptor *d = coll->descriptor;
+  const df_descriptor *d = coll->device.descriptor;
   uint64_t most = (uint64_t)context->settings.first_turn_max;
   uint64_t pieces = d->geometry == DF_GEOMETRY_PIECES ? d->pieces : 1;
   return most != 0 && context->device.executor->first_turn != NULL && coll->shape.n_blocks == 1 &&
@@ -340,7 +326,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   }
   if (has_links && !connect_links(context, coll)) return;
   if (has_links) df_common_reserve(context, coll);
-  dfcclResult_t result = context->device.memory->publish(context, coll);
+  dfcclResult_t result = context->device.memory->publish(&context->device, &coll->device);
   if (result != dfcclSuccess) {
     give_up(context, coll, result);
     return;

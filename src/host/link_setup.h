@@ -7,9 +7,6 @@
 void df_links_progress(dfcclContext_t context,
                        df_coll *coll);              /* [lock] reserves, tells, and becomes ready */
 void df_links_progress_due(dfcclContext_t context); /* the service thread, where devices want it */
-/* [lock] A range of the arena. Where a device must allocate for it the lock is let go meanwhile.
- * Not zeroed. */
-dfcclResult_t df_take_range(dfcclContext_t context, uint64_t bytes, df_range *range);
 void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment,
                    uint64_t offset); /* [lock] */
 

@@ -15,9 +15,9 @@
 /* [lock] Gives the memory a number that runs can carry; entry 0 is never used. */
 static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
   uint32_t entry = 1;
-  while (entry < DF_MAX_REACHES && context->endpoint.reaches[entry]) entry++;
+  while (entry < DF_MAX_REACHES && context->device.reaches[entry]) entry++;
   if (entry == DF_MAX_REACHES) return; /* it is copied through slots then */
-  context->endpoint.reaches[entry] = memory->reach;
+  context->device.reaches[entry] = memory->reach;
   memory->entry = entry;
 }
 
@@ -32,13 +32,14 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
   pthread_mutex_lock(&context->lock);
   uint64_t id = context->endpoint.next_segment_id++;
   pthread_mutex_unlock(&context->lock);
-  dfcclResult_t result = context->device.memory->create(context, &memory->segment, id, bytes);
+  dfcclResult_t result =
+      context->device.memory->create(&context->device, &memory->segment, id, bytes);
   pthread_mutex_lock(&context->lock);
   if (result == dfcclSuccess) {
-    memory->reach = context->device.memory->take_reach(context);
+    memory->reach = context->device.memory->take_reach(&context->device);
     for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
-      int reads =
-          context->control.peers[r].local && context->device.memory->lends_memory_to(context, r);
+      int reads = context->control.peers[r].local &&
+                  context->device.memory->lends_memory_to(&context->device, r);
       memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
     }
     if (memory->reach) enter_reach(context, memory); /* else it is copied through slots */
@@ -61,7 +62,7 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
 
 /* [lock] */
 static void give_reach(dfcclContext_t context, df_user_memory *memory) {
-  if (memory->reach) context->device.memory->give_reach(context, memory->reach);
+  if (memory->reach) context->device.memory->give_reach(&context->device, memory->reach);
   memory->reach = NULL;
 }
 
@@ -93,7 +94,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   df_user_memory *memory = *at;
   if (memory) {
     *at = memory->next;
-    if (memory->entry) context->endpoint.reaches[memory->entry] = NULL;
+    if (memory->entry) context->device.reaches[memory->entry] = NULL;
     int read = may_be_read(context, memory), exported = context->device.memory->exports_memory;
     df_message message = {.kind = DF_MESSAGE_UNMAP, .id = memory->segment->id, .a = (uint64_t)read};
     /* Who may read it keeps its mapping until its end, where it is the host's. */

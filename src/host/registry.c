@@ -155,9 +155,12 @@ static int lends_streamed(const dfcclContext_t context, const df_coll *coll) {
 /* The daemon's view, in memory of the device's choice; links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   const df_plan *plan = coll->plan;
-  dfcclResult_t result = context->device.memory->describe(context, coll);
-  if (result != dfcclSuccess) return result;
-  df_descriptor *d = coll->descriptor;
+  coll->device = (df_device_coll){.index = coll->index, .plan = plan, .shape = &coll->shape};
+  dfcclResult_t result = context->device.memory->describe(&context->device, &coll->device);
+  if (result != dfcclSuccess)
+    return df_fail(result, "no memory for collective %" PRIu64 " with %u links", coll->id,
+                   plan->n_links * coll->shape.n_blocks);
+  df_descriptor *d = coll->device.descriptor;
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
   const df_settings *settings = &context->settings;
   d->count = coll->count;
@@ -166,7 +169,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   int in_words = coll->shape.payload_offset == DF_LINK_WORDS;
   d->direct_min = settings->direct && !in_words ? (uint64_t)settings->direct_min : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
-  d->reaches = context->endpoint.reaches;
+  d->reaches = context->device.reaches;
   DF_ASSERT(plan->n_primitives <= UINT16_MAX);
   DF_ASSERT(plan->pieces <= UINT16_MAX);
   d->n_primitives = (uint16_t)plan->n_primitives;
@@ -286,7 +289,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
   if (coll->priority != 0) df_store_relaxed_u32(&context->device.shared->by_priority, 1);
   return dfcclSuccess;
 forget:
-  context->device.memory->forget(context, coll);
+  context->device.memory->forget(&context->device, &coll->device);
 give_back_index:
   give_index(context, coll->index);
 release_plan:
@@ -377,7 +380,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(!coll->listed);
   DF_ASSERT(coll->backlog_length == 0);
   df_common_give(context, coll);
-  context->device.memory->forget(context, coll);
+  context->device.memory->forget(&context->device, &coll->device);
   give_index(context, coll->index);
   context->registry.n_colls--;
   df_plan_release(&context->plans, coll->plan);
@@ -394,7 +397,7 @@ void df_registry_free(dfcclContext_t context) {
   if (context->registry.by_index) {
     for (uint32_t i = 0; i < context->registry.n_indices; i++)
       if (context->registry.by_index[i]) {
-        context->device.memory->forget(context, context->registry.by_index[i]);
+        context->device.memory->forget(&context->device, &context->registry.by_index[i]->device);
         df_plan_release(&context->plans, context->registry.by_index[i]->plan);
         free_record(context->registry.by_index[i]);
       }

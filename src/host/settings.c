@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "devices/device.h"
 #include "host/growing.h"
 #include "primitives/mover_cpu.h"
 
@@ -162,7 +163,14 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
   if (result == dfcclSuccess && config != NULL) result = apply_config(&s, config);
   if (result != dfcclSuccess) return result;
   s.queue_depth = s.queue_depth ? power_of_two_from(s.queue_depth, DF_MIN_QUEUE_DEPTH) : 1024;
-  if ((result = df_device_choose(&s)) != dfcclSuccess) return result;
+  df_device_choice choice = {.backend = s.backend,
+                             .ordinal = (int)s.device,
+                             .max_blocks = (int)s.max_blocks,
+                             .launches_block = s.launches_block};
+  if ((result = df_device_choose(&choice)) != dfcclSuccess) return result;
+  s.backend = choice.backend;
+  s.device = choice.ordinal;
+  s.max_blocks = choice.max_blocks;
   *settings = s;
   return dfcclSuccess;
 }

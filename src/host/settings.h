@@ -115,9 +115,6 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
  * share so many cores. */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores);
 
-/* device.c: resolves backend, device and max_blocks where they were left to the library. */
-dfcclResult_t df_device_choose(df_settings *settings);
-
 df_tunables df_settings_tunables(const df_settings *settings);
 
 #endif

@@ -88,11 +88,12 @@ static inline int has_room(const dfcclContext_t context, const df_coll *coll) {
 static inline void record_admission(df_coll *coll, const df_run *run) {
   uint32_t slot = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
   coll->in_device[slot] = *run;
-  coll->descriptor->words->runs[slot] = (df_run_arguments){.send = run->send,
-                                                           .recv = run->recv,
-                                                           .send_reach = (uint16_t)run->send_reach,
-                                                           .recv_reach = (uint16_t)run->recv_reach,
-                                                           .ticket = run->ticket};
+  coll->device.descriptor->words->runs[slot] =
+      (df_run_arguments){.send = run->send,
+                         .recv = run->recv,
+                         .send_reach = (uint16_t)run->send_reach,
+                         .recv_reach = (uint16_t)run->recv_reach,
+                         .ticket = run->ticket};
 }
 
 static inline void count_admission(dfcclContext_t context, df_coll *coll) {
@@ -118,7 +119,7 @@ static inline int push(dfcclContext_t context, df_coll *coll) {
  */
 static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int has_callback) {
   if (!coll->first_turn || has_callback ||
-      !context->device.executor->claim_first_turn(context, coll->index))
+      !context->device.executor->claim_first_turn(&context->device, coll->index))
     return 0;
   count_admission(context, coll);
   return 1;
@@ -128,10 +129,11 @@ static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int ha
  * dfcclRun* has returned, whatever becomes of the run (dfcclDestroy). */
 static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
   df_noted_bells bells;
-  if (!context->device.executor->first_turn(context, coll->index, &bells)) {
+  if (!context->device.executor->first_turn(&context->device, coll->index, &bells)) {
     df_wake_fence(); /* after what it has published and queued, before the looks at who sleeps */
     df_ring_noted(&bells);
-    context->device.executor->submitted(context, 0, 1); /* the fence is as good as an unlock's */
+    context->device.executor->submitted(&context->device, 0,
+                                        1); /* the fence is as good as an unlock's */
     return;
   }
   if (!df_complete_untold(context, coll->index, &bells)) df_ring_poller(context);
@@ -178,7 +180,7 @@ void df_admit_listed(dfcclContext_t context) {
   } else if (df_load_relaxed_u32(&context->runs.has_listed)) {
     df_store_relaxed_u32(&context->runs.has_listed, 0);
   }
-  if (admitted > 0 || sq_full) context->device.executor->submitted(context, 0, 0);
+  if (admitted > 0 || sq_full) context->device.executor->submitted(&context->device, 0, 0);
 }
 
 void df_between_turns(void *host) {
@@ -316,7 +318,7 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
   if (after == DF_AFTER_FIRST_TURN)
     take_first_turn(context, coll);
   else if (after == DF_AFTER_PUSH)
-    context->device.executor->submitted(context, 0, 1);
+    context->device.executor->submitted(&context->device, 0, 1);
   if (run->submitted_ns) {
     df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
     if (df_load_relaxed_u32(&context->runs.deadlines_idle)) df_service_wake(&context->control);
@@ -327,12 +329,13 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
 dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
                                   const void *send, void *recv, void *stream,
                                   dfcclCallback_t callback, void *argument) {
-  const df_stream_ops *streams = context->device.streams;
+  df_rank_device *device = &context->device;
+  const df_stream_ops *streams = device->streams;
   df_stream_run on_stream = {0};
   if (streams == NULL)
     return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, which has no streams",
-                   context->rank, context->device.kind->name);
-  dfcclResult_t result = streams->begin(context, stream, &on_stream);
+                   context->rank, device->kind->name);
+  dfcclResult_t result = streams->begin(device, stream, &on_stream);
   if (result != dfcclSuccess) return result;
   df_run run = {.send = send,
                 .recv = recv,
@@ -341,10 +344,10 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation
                 .argument = argument};
   result = df_submit_run(context, operation, id, &run);
   if (result != dfcclSuccess) {
-    streams->release(context, on_stream.ticket);
+    streams->release(device, on_stream.ticket);
     return result;
   }
-  if (streams->end(context, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;
+  if (streams->end(device, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;
   /* The run is accepted, so its callback tells: the stream will not wait for it. */
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, id);

@@ -58,7 +58,7 @@ static void hear_segment(void *room, uint32_t from, const df_message *message, i
     }
   /* The device may let the call wait; nobody else changes the list of segments. */
   pthread_mutex_unlock(&context->lock);
-  dfcclResult_t result = context->device.memory->map(context, from, &segment, message, fd);
+  dfcclResult_t result = context->device.memory->map(&context->device, from, &segment, message, fd);
   pthread_mutex_lock(&context->lock);
   if (result != dfcclSuccess) {
     snprintf(sentence, sizeof sentence, "rank %u cannot map rank %u's memory: %.300s",

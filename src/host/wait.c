@@ -44,10 +44,10 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
   df_bell *bell = context->device.work_bell;
   uint64_t nap = context->device.executor->nap_ns; /* others execute some of the blocks */
   uint64_t most = condition->deadline_ns ? nap : DF_LONGEST_SLEEP_NS;
-  uint64_t limit = context->device.executor->drive_holds_all(context, driver) ? most : nap;
+  uint64_t limit = context->device.executor->drive_holds_all(&context->device, driver) ? most : nap;
   df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
-  if (is_true(condition) || context->device.executor->drive_has_reason(context, driver) ||
+  if (is_true(condition) || context->device.executor->drive_has_reason(&context->device, driver) ||
       df_completion_is_due(context))
     df_bell_cancel(bell);
   else
@@ -74,7 +74,7 @@ static inline int take_last_turn(dfcclContext_t context) {
   uint32_t collective;
   df_noted_bells bells;
   return context->device.executor->last_turn &&
-         context->device.executor->last_turn(context, &collective, &bells) &&
+         context->device.executor->last_turn(&context->device, &collective, &bells) &&
          df_complete_untold(context, collective, &bells);
 }
 
@@ -85,7 +85,8 @@ static inline int take_last_turn(dfcclContext_t context) {
 static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condition *condition,
                             int runs_callbacks) {
   dfcclContext_t context = condition->context;
-  const df_executor_ops *executor = context->device.executor;
+  df_rank_device *device = &context->device;
+  const df_executor_ops *executor = device->executor;
   df_driver driver;
   uint32_t yields = 0, turns = 0;
   if (is_true(condition)) return 0;
@@ -93,9 +94,9 @@ static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condi
     if (is_true(condition)) return 0;
   turns = 0;
   driver.visits = 0;
-  executor->drive_begin(context, &driver);
+  executor->drive_begin(device, &driver);
   for (;;) {
-    int happened = executor->drive_turn(context, &driver, 1);
+    int happened = executor->drive_turn(device, &driver, 1);
     uint32_t completed = 0;
     if (runs_callbacks)
       completed = df_complete(context, &driver);
@@ -106,7 +107,7 @@ static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condi
     if (idle || ++turns == DF_VISIT_TURNS) df_visit(context, &driver);
     if (!idle) {
       yields = 0;
-    } else if (!executor->drive_holds_all(context, &driver) &&
+    } else if (!executor->drive_holds_all(device, &driver) &&
                yields < executor->yields_before_nap) {
       yields++;
       df_cpu_yield();
@@ -114,7 +115,7 @@ static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condi
       sleep_until_news(&driver, is_true, condition);
     }
   }
-  executor->drive_end(context, &driver);
+  executor->drive_end(device, &driver);
   if (df_completion_is_due(context)) df_ring_poller(context); /* which may have left it to us */
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_ring(context->device.work_bell);
   return driver.visits;
@@ -223,12 +224,12 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   context->runs.held += holds; /* what is submitted from here on waits on the host */
   if (context->recorder) df_record_sync(context);
   pthread_mutex_unlock(&context->lock);
-  dfcclResult_t result = context->device.executor->synchronize(context);
+  dfcclResult_t result = context->device.executor->synchronize(&context->device);
   pthread_mutex_lock(&context->lock);
   context->runs.held -= holds;
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);
   /* Work that the daemon left behind is taken up again. */
-  if (df_has_outstanding(context)) context->device.executor->submitted(context, 0, 1);
+  if (df_has_outstanding(context)) context->device.executor->submitted(&context->device, 0, 1);
   return leave(context, 1, result);
 }

@@ -28,17 +28,17 @@ typedef struct host_state {
   DF_ALIGNED(64) uint64_t inside, ran, in_turn;
 } host_state;
 
-static void drive_nothing(dfcclContext_t context, df_driver *driver) {
-  (void)context;
+static void drive_nothing(df_rank_device *device, df_driver *driver) {
+  (void)device;
   (void)driver;
 }
-static int drive_has_no_reason(dfcclContext_t context, const df_driver *driver) {
-  (void)context;
+static int drive_has_no_reason(df_rank_device *device, const df_driver *driver) {
+  (void)device;
   (void)driver;
   return 0;
 }
-static int drive_holds(dfcclContext_t context, const df_driver *driver) {
-  (void)context;
+static int drive_holds(df_rank_device *device, const df_driver *driver) {
+  (void)device;
   (void)driver;
   return 1;
 }

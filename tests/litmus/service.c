@@ -31,8 +31,8 @@ static void note_wake(df_control *control) {
   uint8_t *context = (uint8_t *)control - offsetof(struct dfcclContext, control);
   ((service_state *)(void *)context)->woken = 1;
 }
-static void submitted(dfcclContext_t context, int urgent, int unlocked) {
-  (void)context;
+static void submitted(df_rank_device *device, int urgent, int unlocked) {
+  (void)device;
   (void)urgent;
   (void)unlocked;
 }
@@ -46,7 +46,7 @@ static void deadline_prepare(void *state) {
   df_sq_init(&s->device.sq, &s->sq_slot, 1, 1);
   s->descriptor.words = &s->run_words;
   s->coll = (df_coll){.id = 1,
-                      .descriptor = &s->descriptor,
+                      .device.descriptor = &s->descriptor,
                       .words = &s->wait_words,
                       .ready = 1,
                       .run_limit = UINT64_MAX};

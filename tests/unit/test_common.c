@@ -88,7 +88,7 @@ static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
   EVENTUALLY(is_ready(s));
   const df_coll *coll = find(s);
   for (uint32_t i = 0; i < coll->plan->n_links; i++)
-    r.rings[coll->links[i].peer] = coll->links[i].slots;
+    r.rings[coll->device.links[i].peer] = coll->device.links[i].slots;
   return r;
 }
 

@@ -34,7 +34,9 @@ static void run(job *j, int rank, dfcclCallback_t callback) {
   OK(dfcclRunAllReduce(j->ctxs[rank], COLL, j->buffers[rank], j->buffers[rank], callback, j));
 }
 
-static void drive(job *j) { j->ctxs[0]->device.executor->drive_turn(j->ctxs[0], &j->driver, 1); }
+static void drive(job *j) {
+  j->ctxs[0]->device.executor->drive_turn(&j->ctxs[0]->device, &j->driver, 1);
+}
 
 /* Rank 0's daemon is on its device, and is executed by this thread only, since it wants to drive.
  */
@@ -47,7 +49,7 @@ static void make(job *j) {
     OK(dfcclRegisterAllReduce(j->ctxs[r], COLL, COUNT, dfcclInt32, dfcclSum, NULL));
   for (int r = 0; r < RANKS; r++) run(j, r, NULL);
   for (int r = 0; r < RANKS; r++) OK(dfcclWait(j->ctxs[r], COLL));
-  j->ctxs[0]->device.executor->drive_begin(j->ctxs[0], &j->driver);
+  j->ctxs[0]->device.executor->drive_begin(&j->ctxs[0]->device, &j->driver);
   while (!j->driver.held) drive(j);
 }
 
@@ -71,7 +73,7 @@ static void expect_statuses(job *j, uint32_t runs, uint32_t succeed) {
 }
 
 static void free_job(job *j) {
-  j->ctxs[0]->device.executor->drive_end(j->ctxs[0], &j->driver);
+  j->ctxs[0]->device.executor->drive_end(&j->ctxs[0]->device, &j->driver);
   two_ranks_close(j->ctxs);
 }
 
@@ -86,7 +88,7 @@ static void tell_late(dfcclCallback_t callback, uint32_t later) {
   run(&j, 0, callback);
   run(&j, 1, NULL);
   let_go(&j);
-  EVENTUALLY(ctx->device.executor->last_turn(ctx, &collective, &bells));
+  EVENTUALLY(ctx->device.executor->last_turn(&ctx->device, &collective, &bells));
   for (uint32_t i = 0; i < later; i++) run(&j, 0, note); /* rank 1 does not */
   drive(&j);
   pthread_mutex_lock(&ctx->lock);
@@ -122,7 +124,7 @@ DF_TEST(completion, a_last_turn_wakes_who_waits, 30) {
   run(&j, 0, NULL);
   run(&j, 1, NULL);
   let_go(&j);
-  EVENTUALLY(ctx->device.executor->last_turn(ctx, &collective, &bells));
+  EVENTUALLY(ctx->device.executor->last_turn(&ctx->device, &collective, &bells));
   df_system_add_u32(&ctx->runs.sleeping_waiters, 1);
   uint32_t before = df_load_relaxed_u32(&ctx->device.work_bell->sequence);
   CHECK(df_complete_untold(ctx, collective, &bells), "something is left to do");

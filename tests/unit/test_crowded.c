@@ -17,7 +17,7 @@ static uint8_t stores_of(uint32_t cores, size_t bytes) {
   s.context->n_cores = cores;
   OK(dfcclRegisterBroadcast(s.context, COLL, bytes, dfcclInt8, 0, NULL));
   pthread_mutex_lock(&s.context->lock);
-  uint8_t stream = df_find(s.context, COLL)->descriptor->stream;
+  uint8_t stream = df_find(s.context, COLL)->device.descriptor->stream;
   pthread_mutex_unlock(&s.context->lock);
   stage_close(&s);
   return stream;

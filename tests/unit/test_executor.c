@@ -39,9 +39,9 @@ DF_TEST(executor, first_turns_leave_room_for_others, 30) {
   for (int r = 0; r < RANKS; r++) run_shared(ctxs, r);
   for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], SHARED));
   run_alone(ctxs[0]);
-  ctxs[0]->device.executor->drive_begin(ctxs[0], &wish);
-  while (!ctxs[0]->device.executor->drive_holds_all(ctxs[0], &wish))
-    ctxs[0]->device.executor->drive_turn(ctxs[0], &wish, 1);
+  ctxs[0]->device.executor->drive_begin(&ctxs[0]->device, &wish);
+  while (!ctxs[0]->device.executor->drive_holds_all(&ctxs[0]->device, &wish))
+    ctxs[0]->device.executor->drive_turn(&ctxs[0]->device, &wish, 1);
   wish.held = 0; /* let go of them, and still want them */
   for (uint32_t b = 0; b < wish.executor->n_blocks; b++)
     df_publish_u32(&wish.executor->blocks[b].owner, 0);
@@ -53,6 +53,6 @@ DF_TEST(executor, first_turns_leave_room_for_others, 30) {
     OK(dfcclTest(ctxs[0], SHARED, &done));
   }
   CHECK(done, "not executed beside %d short runs", runs);
-  ctxs[0]->device.executor->drive_end(ctxs[0], &wish);
+  ctxs[0]->device.executor->drive_end(&ctxs[0]->device, &wish);
   two_ranks_close(ctxs);
 }

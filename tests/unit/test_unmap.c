@@ -42,15 +42,15 @@ static dfcclResult_t make(df_segment **segment, uint64_t id, size_t bytes, int i
   return dfcclSuccess;
 }
 
-static dfcclResult_t create_memory(dfcclContext_t context, df_segment **segment, uint64_t id,
+static dfcclResult_t create_memory(df_rank_device *device, df_segment **segment, uint64_t id,
                                    size_t bytes) {
-  (void)context;
+  (void)device;
   return make(segment, id, bytes, 0);
 }
 
-static dfcclResult_t map_memory(dfcclContext_t context, uint32_t peer, df_segment **segment,
+static dfcclResult_t map_memory(df_rank_device *device, uint32_t peer, df_segment **segment,
                                 const df_message *message, int fd) {
-  (void)context;
+  (void)device;
   (void)peer;
   (void)fd;
   return make(segment, message->id, message->a, 1);

@@ -136,7 +136,7 @@ static void stop_threads(df_executor *executor) {
 
 dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_block *blocks,
                                 const df_mover_cpu *mover, uint32_t yield_polls, uint64_t nap_ns,
-                                df_bell *work_bell, df_executor_host host) {
+                                df_bell *work_bell, df_device_host host) {
   memset(executor, 0, sizeof *executor);
   executor->device = device;
   executor->n_blocks = device->n_blocks;

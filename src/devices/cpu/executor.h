@@ -16,23 +16,11 @@
 #include "base/bell.h"
 #include "base/result.h"
 #include "devices/cpu/cores.h"
+#include "devices/upward.h"
 #include "daemon_kernel/daemon.h"
 
 /* Every waker rings; this only bounds what a lost wake-up would cost while work is outstanding. */
 #define DF_LONGEST_SLEEP_NS ((uint64_t)100 * 1000 * 1000)
-
-/* What the executor tells the host between two turns; called by whoever executes, with no block in
- * mid-step. */
-typedef struct df_executor_host {
-  void *host;
-  void (*completed)(void *host); /* a CQE may have been written, by a background thread */
-  void (*between_turns)(
-      void *host); /* moves waiting requests into the SQ; cheap when there are none */
-  int (*has_outstanding)(void *host); /* runs submitted and not completed */
-  /* Ranks by the processor that they were last seen on; NULL: executors do not look for emptier
-   * cores. */
-  void (*count_ranks)(void *host, uint16_t ranks[DF_CORES_SEEN]);
-} df_executor_host;
 
 typedef struct DF_ALIGNED(64) df_executor_block {
   uint32_t owner; /* 0: nobody, 1: somebody executes the block */
@@ -49,7 +37,7 @@ typedef struct df_executor {
   df_device *device;
   df_executor_block *blocks;
   uint32_t n_blocks, n_threads;
-  df_executor_host host;
+  df_device_host host;
   df_bell *work_bell;
   uint64_t nap_ns;
   DF_ALIGNED(64) df_bell idle_bell;
@@ -64,7 +52,7 @@ typedef struct df_executor {
  */
 dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_block *blocks,
                                 const df_mover_cpu *mover, uint32_t yield_polls, uint64_t nap_ns,
-                                df_bell *work_bell, df_executor_host host);
+                                df_bell *work_bell, df_device_host host);
 /* Final exit: blocks leave, threads end. Nothing is outstanding. */
 void df_executor_stop(df_executor *executor);
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "devices/cuda/state.h"
-#include "host/link_setup.h"
 
 /* What the host keeps: the arrays as they will be uploaded, and where they go. */
 typedef struct df_cuda_part {
@@ -19,20 +18,21 @@ typedef struct df_cuda_part {
 } df_cuda_part;
 
 /* The arrays at `layout`, for the descriptor. Scratch comes last: it is not uploaded. */
-static void lay_out(const df_coll *coll, df_layout *layout, df_descriptor *d, size_t *uploaded) {
-  uint32_t n_blocks = coll->shape.n_blocks;
+static void lay_out(const df_device_coll *coll, df_layout *layout, df_descriptor *d,
+                    size_t *uploaded) {
+  uint32_t n_blocks = coll->shape->n_blocks;
   d->counters = df_lay(layout, sizeof *d->counters);
   d->parts = df_lay(layout, n_blocks * sizeof *d->parts);
   d->links = df_lay(layout, (size_t)n_blocks * coll->plan->n_links * sizeof *d->links);
   d->primitives = df_lay(layout, coll->plan->n_primitives * sizeof *d->primitives);
   *uploaded = layout->used;
   d->scratch =
-      coll->shape.scratch_bytes ? df_lay(layout, n_blocks * coll->shape.scratch_bytes) : NULL;
+      coll->shape->scratch_bytes ? df_lay(layout, n_blocks * coll->shape->scratch_bytes) : NULL;
   layout->used = DF_ALIGN_UP(DF_MAX(layout->used, (size_t)1), (size_t)DF_CACHE_LINE);
 }
 
-dfcclResult_t df_cuda_describe(dfcclContext_t context, df_coll *coll) {
-  df_cuda_state *state = df_cuda_state_of(context);
+dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll) {
+  df_cuda_state *state = df_cuda_state_of(device);
   df_descriptor *d = calloc(1, sizeof *d);
   df_cuda_part *part = calloc(1, sizeof *part);
   df_layout layout = {0};
@@ -45,29 +45,29 @@ dfcclResult_t df_cuda_describe(dfcclContext_t context, df_coll *coll) {
   df_descriptor host; /* the same arrays in the image */
   layout = (df_layout){.base = part->image};
   lay_out(coll, &layout, &host, &part->uploaded_bytes);
-  memcpy(host.parts, coll->shape.parts, coll->shape.n_blocks * sizeof *host.parts);
+  memcpy(host.parts, coll->shape->parts, coll->shape->n_blocks * sizeof *host.parts);
   memcpy((void *)(uintptr_t)host.primitives, coll->plan->primitives,
          coll->plan->n_primitives * sizeof *host.primitives);
   coll->links = host.links;
   d->words = &state->words[coll->index];
-  d->progress = &state->progress[(size_t)coll->index * context->device.shared->n_blocks];
+  d->progress = &state->progress[(size_t)coll->index * device->shared->n_blocks];
   d->tickets = state->tickets;
   memset(d->words, 0, sizeof *d->words);
-  memset(d->progress, 0, context->device.shared->n_blocks * sizeof *d->progress);
+  memset(d->progress, 0, device->shared->n_blocks * sizeof *d->progress);
   coll->descriptor = d;
-  coll->device_part = part;
+  coll->part = part;
   return dfcclSuccess;
 
 no_memory:
   if (part) free(part->image);
   free(part);
   free(d);
-  return df_fail(dfcclOutOfMemory, "no memory for collective %llu", (unsigned long long)coll->id);
+  return dfcclOutOfMemory;
 }
 
-void df_cuda_forget(dfcclContext_t context, df_coll *coll) {
-  df_cuda_part *part = coll->device_part;
-  if (part->range.segment) df_arena_give(&context->endpoint.arena, &part->range);
+void df_cuda_forget(df_rank_device *device, df_device_coll *coll) {
+  df_cuda_part *part = coll->part;
+  if (part->range.segment) df_arena_give(device->arena, &part->range);
   free(part->image);
   free(part);
   free(coll->descriptor);
@@ -75,8 +75,8 @@ void df_cuda_forget(dfcclContext_t context, df_coll *coll) {
 
 /* Without the lock. Uploads use a stream of their own and wait for nothing but themselves, unless
  * the application is in a call that waits for the whole device. */
-static dfcclResult_t upload(df_cuda_state *state, const df_coll *coll) {
-  const df_cuda_part *part = coll->device_part;
+static dfcclResult_t upload(df_cuda_state *state, const df_device_coll *coll) {
+  const df_cuda_part *part = coll->part;
   df_cuda_visit visit;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
@@ -91,26 +91,26 @@ static dfcclResult_t upload(df_cuda_state *state, const df_coll *coll) {
 
 /* The service thread's. The caller holds a reference to the collective: neither its index nor its
  * range is another's meanwhile. */
-dfcclResult_t df_cuda_publish(dfcclContext_t context, df_coll *coll) {
-  df_cuda_part *part = coll->device_part;
-  dfcclResult_t result = df_take_range(context, part->bytes, &part->range);
+dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll) {
+  df_cuda_part *part = coll->part;
+  dfcclResult_t result = df_device_take_range(device, part->bytes, &part->range);
   if (result != dfcclSuccess) return result;
   df_layout layout = {.base = part->range.segment->base + part->range.offset};
   lay_out(coll, &layout, coll->descriptor, &part->uploaded_bytes);
-  pthread_mutex_unlock(&context->lock);
-  result = upload(df_cuda_state_of(context), coll);
-  pthread_mutex_lock(&context->lock);
-  if (result == dfcclSuccess) df_cuda_grow(context, coll->shape.n_blocks);
+  pthread_mutex_unlock(device->host.lock);
+  result = upload(df_cuda_state_of(device), coll);
+  pthread_mutex_lock(device->host.lock);
+  if (result == dfcclSuccess) df_cuda_grow(device, coll->shape->n_blocks);
   return result;
 }
 
-dfcclResult_t df_cuda_clear(dfcclContext_t context, const df_coll *coll, uint8_t *rings) {
-  df_cuda_state *state = df_cuda_state_of(context);
+dfcclResult_t df_cuda_clear(df_rank_device *device, const df_device_rings *rings) {
+  df_cuda_state *state = df_cuda_state_of(device);
   df_cuda_visit visit;
-  size_t bytes = df_link_ring_bytes(coll->shape.stride, coll->shape.n_slots) * coll->shape.n_blocks;
+  size_t bytes = df_link_ring_bytes(rings->stride, rings->n_slots) * rings->n_blocks;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
-  cudaError_t error = cudaMemsetAsync(rings, 0, bytes, state->upload_stream);
+  cudaError_t error = cudaMemsetAsync(rings->base, 0, bytes, state->upload_stream);
   if (error == cudaSuccess) error = cudaStreamSynchronize(state->upload_stream);
   if (error != cudaSuccess) result = df_cuda_fail(error, "clearing the rings of links");
   df_cuda_leave_device(&visit);

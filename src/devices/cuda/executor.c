@@ -16,9 +16,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "devices/cuda/state.h"
-#include "host/failure.h"
-#include "host/registry.h"
-#include "host/runs.h"
 
 enum {
   DF_CUDA_WATCH_SPINS = 500,   /* looks before the launcher naps between them */
@@ -33,31 +30,30 @@ enum {
 #define DF_CUDA_LIFE_NS ((uint64_t)20 * 1000 * 1000)
 
 /* Runs that the daemon has been given and has not completed. */
-static uint64_t runs_in_device(dfcclContext_t context) {
-  uint64_t seen =
-      df_load_relaxed_u64(&context->runs.cqes_seen); /* first: never more than submitted */
-  return df_load_relaxed_u64(&context->runs.sqes_submitted) - seen;
+static uint64_t runs_in_device(df_rank_device *device) {
+  df_device_runs runs = device->host.count_runs(device->host.host);
+  return runs.pushed - runs.seen;
 }
 
-static int is_running(dfcclContext_t context, df_cuda_state *state) {
+static int is_running(df_rank_device *device, df_cuda_state *state) {
   for (uint32_t b = 0; b < state->launched_grid; b++)
-    if (df_observe_u32(&context->device.blocks[b].running)) return 1;
+    if (df_observe_u32(&device->blocks[b].running)) return 1;
   return 0;
 }
 
 /* A block of the next launch has entries of the SQ before it. */
-static int has_unread(dfcclContext_t context, df_cuda_state *state) {
-  uint64_t pushed = df_load_relaxed_u64(&context->runs.sqes_submitted);
+static int has_unread(df_rank_device *device, df_cuda_state *state) {
+  uint64_t pushed = device->host.count_runs(device->host.host).pushed;
   uint32_t grid = df_load_relaxed_u32(&state->grid);
   for (uint32_t b = 0; b < grid; b++)
-    if (df_load_relaxed_u64(&context->device.blocks[b].read_index) != pushed) return 1;
+    if (df_load_relaxed_u64(&device->blocks[b].read_index) != pushed) return 1;
   return 0;
 }
 
-static uint64_t progress_of(dfcclContext_t context) {
+static uint64_t progress_of(df_rank_device *device) {
   uint64_t sum = 0;
-  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
-    const df_block_stats *stats = &context->device.blocks[b].stats;
+  for (uint32_t b = 0; b < device->shared->n_blocks; b++) {
+    const df_block_stats *stats = &device->blocks[b].stats;
     sum += df_load_relaxed_u64(&stats->primitives) + df_load_relaxed_u64(&stats->cqes_written) +
            df_load_relaxed_u64(&stats->sqes_fetched);
   }
@@ -66,29 +62,19 @@ static uint64_t progress_of(dfcclContext_t context) {
 
 /* ---- a device that is lost ---- */
 
-/* Every run fails; those in the daemon are completed by the host, as it will not. */
-static void lose(dfcclContext_t context, df_cuda_state *state, const char *why) {
+static void lose(df_rank_device *device, df_cuda_state *state, const char *why) {
   char sentence[DF_SENTENCE_BYTES];
-  snprintf(sentence, sizeof sentence, "rank %u has lost CUDA device %d: %.350s", context->rank,
+  snprintf(sentence, sizeof sentence, "rank %u has lost CUDA device %d: %.350s", device->rank,
            state->facts.ordinal, why);
   df_store_relaxed_u32(&state->lost, 1);
-  df_reap_and_ring(context); /* what it has completed: its CQEs count for nothing afterwards */
-  pthread_mutex_lock(&context->lock);
-  df_break(context, dfcclUnhandledCudaError, sentence);
-  df_store_relaxed_u32(&context->runs.device_lost, 1);
-  for (uint32_t i = 0; i < context->registry.n_indices; i++)
-    if (df_registered(context, i))
-      df_fail_collective(context, context->registry.by_index[i], dfcclUnhandledCudaError, 1,
-                         sentence);
-  pthread_mutex_unlock(&context->lock);
-  df_reap_and_ring(context);
+  device->host.lost(device->host.host, sentence);
 }
 
 /* ---- launching ---- */
 
-static cudaError_t launch_kernel(dfcclContext_t context, df_cuda_state *state, uint32_t grid) {
-  df_cuda_daemon daemon = {.device = context->device.shared,
-                           .blocks = context->device.blocks,
+static cudaError_t launch_kernel(df_rank_device *device, df_cuda_state *state, uint32_t grid) {
+  df_cuda_daemon daemon = {.device = device->shared,
+                           .blocks = device->blocks,
                            .gate = state->gate,
                            .relay = state->relay,
                            .launch = state->launch,
@@ -96,10 +82,9 @@ static cudaError_t launch_kernel(dfcclContext_t context, df_cuda_state *state, u
   void *arguments[] = {&daemon};
   cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeMemSyncDomain};
   attribute.val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
-  cudaLaunchConfig_t config = {
-      .gridDim = {.x = grid, .y = 1, .z = 1},
-      .blockDim = {.x = (unsigned)context->settings.cuda_threads, .y = 1, .z = 1},
-      .stream = state->daemon_stream};
+  cudaLaunchConfig_t config = {.gridDim = {.x = grid, .y = 1, .z = 1},
+                               .blockDim = {.x = device->options.cuda.threads, .y = 1, .z = 1},
+                               .stream = state->daemon_stream};
   if (state->facts.major >= 9) { /* its fences need not wait for the application's stores */
     config.attrs = &attribute;
     config.numAttrs = 1;
@@ -108,36 +93,35 @@ static cudaError_t launch_kernel(dfcclContext_t context, df_cuda_state *state, u
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
-static void launch(dfcclContext_t context, df_cuda_state *state) {
+static void launch(df_rank_device *device, df_cuda_state *state) {
   df_store_relaxed_u32(&state->launch, state->launch + 1);
   df_wake_fence(); /* against df_cuda_grow: it sees this launch, or we see its grid */
   uint32_t grid = df_observe_u32(&state->grid);
   df_store_relaxed_u32(&state->urgent, 0);
-  state->progress_seen = progress_of(context);
-  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->device.blocks[b].running, 1);
+  state->progress_seen = progress_of(device);
+  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 1);
   state->launched_grid = grid;
-  cudaError_t error = launch_kernel(context, state, grid);
+  cudaError_t error = launch_kernel(device, state, grid);
   state->launched_ns = df_clock_ns();
   state->query_at_ns = state->launched_ns + DF_CUDA_QUERY_NS;
   if (error == cudaSuccess) return;
   df_cuda_fail(error, "launching the daemon");
-  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&context->device.blocks[b].running, 0);
-  lose(context, state, df_last_sentence());
+  for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 0);
+  lose(device, state, df_last_sentence());
 }
 
-void df_cuda_grow(dfcclContext_t context, uint32_t blocks) {
-  df_cuda_state *state = df_cuda_state_of(context);
-  df_sq *sq = &context->device.shared->sq;
+void df_cuda_grow(df_rank_device *device, uint32_t blocks) {
+  df_cuda_state *state = df_cuda_state_of(device);
+  df_sq *sq = &device->shared->sq;
   if (blocks <= state->grid) return;
   for (uint32_t b = state->grid; b < blocks; b++)
-    df_store_relaxed_u64(&context->device.blocks[b].read_index,
-                         sq->ticket); /* earlier ones are not its */
+    df_store_relaxed_u64(&device->blocks[b].read_index, sq->ticket); /* earlier ones are not its */
   sq->n_readers = state->relay ? 1 : blocks;
   sq->passes_to = blocks;
   df_publish_u32(&state->grid, blocks);
   df_wake_fence();
   /* A launch that has fewer blocks must end before the new ones can work. */
-  df_store_relaxed_u32(&context->device.shared->recalled, df_load_relaxed_u32(&state->launch));
+  df_store_relaxed_u32(&device->shared->recalled, df_load_relaxed_u32(&state->launch));
 }
 
 /* ---- the launcher ---- */
@@ -148,103 +132,103 @@ static void nap(uint64_t ns) {
 }
 
 /* Runs go on in the next launch. */
-static void recall_if_due(dfcclContext_t context, df_cuda_state *state, uint64_t now) {
+static void recall_if_due(df_rank_device *device, df_cuda_state *state, uint64_t now) {
   if (now - state->launched_ns >= DF_CUDA_LIFE_NS)
-    df_store_relaxed_u32(&context->device.shared->recalled, state->launch);
+    df_store_relaxed_u32(&device->shared->recalled, state->launch);
 }
 
-static void ask_device(dfcclContext_t context, df_cuda_state *state, uint64_t now) {
+static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t now) {
   if (now < state->query_at_ns) return;
   state->query_at_ns = now + DF_CUDA_QUERY_NS;
   cudaError_t error = cudaStreamQuery(state->daemon_stream);
-  if (error == cudaSuccess && is_running(context, state)) {
-    lose(context, state, "the daemon's kernel ended without saying so");
+  if (error == cudaSuccess && is_running(device, state)) {
+    lose(device, state, "the daemon's kernel ended without saying so");
   } else if (error != cudaSuccess && error != cudaErrorNotReady) {
     df_cuda_fail(error, "asking for the daemon's kernel");
-    lose(context, state, df_last_sentence());
+    lose(device, state, df_last_sentence());
   }
 }
 
 /* The daemon is on the device: is it, still? */
-static void watch(dfcclContext_t context, df_cuda_state *state, uint32_t *looks) {
+static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks) {
   uint64_t now = df_clock_ns();
-  recall_if_due(context, state, now);
-  ask_device(context, state, now);
+  recall_if_due(device, state, now);
+  ask_device(device, state, now);
   if (++*looks < DF_CUDA_WATCH_SPINS)
     sched_yield();
   else
-    nap((uint64_t)context->settings.cuda_nap_us * 1000);
+    nap(device->options.cuda.nap_ns);
 }
 
 /* It has left. Chooses when it is launched again if nobody submits anything. */
-static void note_left(dfcclContext_t context, df_cuda_state *state) {
-  uint64_t shortest = (uint64_t)context->settings.cuda_restart_us * 1000;
-  int progressed = progress_of(context) != state->progress_seen;
+static void note_left(df_rank_device *device, df_cuda_state *state) {
+  uint64_t shortest = device->options.cuda.restart_ns;
+  int progressed = progress_of(device) != state->progress_seen;
   state->restart_ns = progressed || state->restart_ns == 0
                           ? shortest
                           : DF_MIN(state->restart_ns * 2, shortest * DF_CUDA_RESTART_GROWTH);
   state->restart_at_ns = df_clock_ns() + state->restart_ns;
 }
 
-static int may_launch(dfcclContext_t context, df_cuda_state *state) {
+static int may_launch(df_rank_device *device, df_cuda_state *state) {
   if (df_load_relaxed_u32(&state->lost)) return 0;
-  if (runs_in_device(context) == 0) return 0;
-  return df_load_relaxed_u32(&state->urgent) || has_unread(context, state) ||
+  if (runs_in_device(device) == 0) return 0;
+  return df_load_relaxed_u32(&state->urgent) || has_unread(device, state) ||
          df_clock_ns() >= state->restart_at_ns;
 }
 
 /* Until somebody submits, or it is time to launch again. */
-static void sleep_until_due(dfcclContext_t context, df_cuda_state *state) {
+static void sleep_until_due(df_rank_device *device, df_cuda_state *state) {
   uint64_t limit = DF_LONGEST_SLEEP_NS, now = df_clock_ns();
-  if (runs_in_device(context) > 0 && !df_load_relaxed_u32(&state->lost))
+  if (runs_in_device(device) > 0 && !df_load_relaxed_u32(&state->lost))
     limit = state->restart_at_ns > now ? state->restart_at_ns - now : 1;
   uint32_t ticket = df_bell_prepare(&state->bell);
-  if (df_load_relaxed_u32(&state->stopping) || may_launch(context, state) ||
-      df_cq_has_entry(&context->device.shared->cq))
+  if (df_load_relaxed_u32(&state->stopping) || may_launch(device, state) ||
+      df_cq_has_entry(&device->shared->cq))
     df_bell_cancel(&state->bell);
   else
     df_bell_sleep(&state->bell, ticket, limit);
 }
 
 static void *launcher(void *argument) {
-  dfcclContext_t context = argument;
-  df_cuda_state *state = df_cuda_state_of(context);
+  df_rank_device *device = argument;
+  df_cuda_state *state = df_cuda_state_of(device);
   df_cuda_visit visit;
   uint32_t looks = 0, was_running = 0;
   prctl(PR_SET_TIMERSLACK, DF_CUDA_TIMER_SLACK_NS);
   if (df_cuda_enter_device(&visit, state->primary) != dfcclSuccess)
-    lose(context, state, df_last_sentence());
+    lose(device, state, df_last_sentence());
   while (!df_load_relaxed_u32(&state->stopping)) {
-    df_between_turns(context);
-    if (df_cq_has_entry(&context->device.shared->cq)) {
-      df_reap_and_ring(context);
+    device->host.between_turns(device->host.host);
+    if (df_cq_has_entry(&device->shared->cq)) {
+      device->host.completed(device->host.host);
       looks = 0;
     }
-    if (!df_load_relaxed_u32(&state->lost) && is_running(context, state)) {
+    if (!df_load_relaxed_u32(&state->lost) && is_running(device, state)) {
       was_running = 1;
-      watch(context, state, &looks);
+      watch(device, state, &looks);
       continue;
     }
-    if (was_running) note_left(context, state);
+    if (was_running) note_left(device, state);
     was_running = 0;
-    if (!df_load_relaxed_u32(&state->lost) && df_has_outstanding(context))
-      ask_device(context, state, df_clock_ns()); /* its runs may wait for peers, outside */
-    if (may_launch(context, state)) {
-      launch(context, state);
+    if (!df_load_relaxed_u32(&state->lost) && device->host.has_outstanding(device->host.host))
+      ask_device(device, state, df_clock_ns()); /* its runs may wait for peers, outside */
+    if (may_launch(device, state)) {
+      launch(device, state);
       looks = 0;
-    } else if (!df_cq_has_entry(&context->device.shared->cq)) {
-      sleep_until_due(context, state);
+    } else if (!df_cq_has_entry(&device->shared->cq)) {
+      sleep_until_due(device, state);
     }
   }
   return NULL;
 }
 
-dfcclResult_t df_cuda_start(dfcclContext_t context) {
-  df_cuda_state *state = df_cuda_state_of(context);
+dfcclResult_t df_cuda_start(df_rank_device *device) {
+  df_cuda_state *state = df_cuda_state_of(device);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, DF_CUDA_STACK_BYTES);
-  int error = pthread_create(&state->launcher, &attributes, launcher, context);
+  int error = pthread_create(&state->launcher, &attributes, launcher, device);
   pthread_attr_destroy(&attributes);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the launcher's thread: %s", strerror(error));
@@ -252,25 +236,24 @@ dfcclResult_t df_cuda_start(dfcclContext_t context) {
   df_log(
       DF_LOG_INFO,
       "rank %u of %u: CUDA device %d (%s, compute capability %d.%d, %d multiprocessors), at most "
-      "%u block(s) of %lld threads, queue of %lld%s",
-      context->rank, context->n_ranks, state->facts.ordinal, state->facts.name, state->facts.major,
-      state->facts.minor, state->facts.multiprocessors, context->device.shared->n_blocks,
-      context->settings.cuda_threads, context->settings.queue_depth,
-      state->relay ? ", relayed" : "");
-  uint32_t n_blocks = context->device.shared->n_blocks;
+      "%u block(s) of %u threads, queue of %u%s",
+      device->rank, device->n_ranks, state->facts.ordinal, state->facts.name, state->facts.major,
+      state->facts.minor, state->facts.multiprocessors, device->shared->n_blocks,
+      device->options.cuda.threads, device->options.queue_depth, state->relay ? ", relayed" : "");
+  uint32_t n_blocks = device->shared->n_blocks;
   df_log(
       DF_LOG_INFO,
       "rank %u: room for %u collectives: %zu bytes of shared memory a block, %zu bytes of device "
-      "memory a block (%zu in all), and %lld MiB for links, plans and scratch",
-      context->rank, context->device.capacity, state->shared_bytes, state->memory_bytes / n_blocks,
-      state->memory_bytes, context->settings.cuda_arena_mb);
+      "memory a block (%zu in all), and %llu MiB for links, plans and scratch",
+      device->rank, device->capacity, state->shared_bytes, state->memory_bytes / n_blocks,
+      state->memory_bytes, (unsigned long long)device->options.cuda.arena_bytes >> 20);
   return dfcclSuccess;
 }
 
-void df_cuda_stop(dfcclContext_t context) {
-  df_cuda_state *state = df_cuda_state_of(context);
+void df_cuda_stop(df_rank_device *device) {
+  df_cuda_state *state = df_cuda_state_of(device);
   if (state == NULL || !state->launcher_started) return;
-  df_publish_u32(&context->device.shared->exit, 1);
+  df_publish_u32(&device->shared->exit, 1);
   df_publish_u32(&state->stopping, 1);
   df_bell_wake(&state->bell);
   pthread_join(state->launcher, NULL);
@@ -281,8 +264,8 @@ void df_cuda_stop(dfcclContext_t context) {
   df_cuda_leave_device(&visit);
 }
 
-void df_cuda_submitted(dfcclContext_t context, int urgent, int unlocked) {
-  df_cuda_state *state = df_cuda_state_of(context);
+void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked) {
+  df_cuda_state *state = df_cuda_state_of(device);
   (void)unlocked; /* the fence that it would save is nothing beside a word across the bus */
   if (urgent) df_store_relaxed_u32(&state->urgent, 1);
   df_bell_ring(&state->bell); /* its fence: after the push, before the look */
@@ -292,8 +275,8 @@ void df_cuda_submitted(dfcclContext_t context, int urgent, int unlocked) {
 
 /* Nothing is held back meanwhile: the call waits for streams, too, those of other ranks of the
  * process included, and what they wait for may be any run of any rank. */
-dfcclResult_t df_cuda_synchronize(dfcclContext_t context) {
-  df_cuda_state *state = df_cuda_state_of(context);
+dfcclResult_t df_cuda_synchronize(df_rank_device *device) {
+  df_cuda_state *state = df_cuda_state_of(device);
   df_cuda_visit visit;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;

@@ -45,26 +45,26 @@ static dfcclResult_t choose_ordinal(int wish, int *ordinal) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_cuda_choose(df_settings *settings) {
+dfcclResult_t df_cuda_choose(df_device_choice *choice) {
   df_cuda_facts facts;
   int ordinal = 0;
-  dfcclResult_t result = choose_ordinal(settings->device, &ordinal);
+  dfcclResult_t result = choose_ordinal(choice->ordinal, &ordinal);
   if (result == dfcclSuccess) result = df_cuda_read_facts(&facts, ordinal);
   if (result != dfcclSuccess) return result;
-  if (settings->launches_block)
+  if (choice->launches_block)
     return df_fail(dfcclInvalidUsage, "environment variable CUDA_LAUNCH_BLOCKING is set: a launch "
                                       "would wait until the daemon leaves; unset it");
-  settings->device = ordinal;
-  if (settings->max_blocks == 0)
-    settings->max_blocks = DF_MIN((int)DF_CUDA_MOST_BLOCKS,
-                                  DF_MAX(1, facts.multiprocessors / (int)DF_CUDA_BLOCK_SHARE));
+  choice->ordinal = ordinal;
+  if (choice->max_blocks == 0)
+    choice->max_blocks = DF_MIN((int)DF_CUDA_MOST_BLOCKS,
+                                DF_MAX(1, facts.multiprocessors / (int)DF_CUDA_BLOCK_SHARE));
   return dfcclSuccess;
 }
 
-void df_cuda_fill_card(const df_settings *settings, df_device_card *card) {
+void df_cuda_fill_card(int ordinal, df_device_card *card) {
   df_cuda_facts facts;
-  card->ordinal = (int32_t)settings->device;
-  if (df_cuda_read_facts(&facts, (int)settings->device) == dfcclSuccess)
+  card->ordinal = ordinal;
+  if (df_cuda_read_facts(&facts, ordinal) == dfcclSuccess)
     memcpy(card->uuid, facts.uuid, sizeof card->uuid);
 }
 
@@ -94,8 +94,8 @@ static int find_device(const df_device_card *card, const int *ordinals, uint8_t 
 }
 
 /* What this rank's GPU and a peer's can do to each other's memory. */
-static dfcclResult_t join(dfcclContext_t context, uint32_t rank, int theirs) {
-  df_cuda_state *state = df_cuda_state_of(context);
+static dfcclResult_t join(df_rank_device *device, uint32_t rank, int is_local, int theirs) {
+  df_cuda_state *state = df_cuda_state_of(device);
   int mine = state->facts.ordinal, can = 0, atomics = 0;
   state->peer_devices[rank] = theirs;
   state->peer_lends[rank] = 1;
@@ -108,8 +108,8 @@ static dfcclResult_t join(dfcclContext_t context, uint32_t rank, int theirs) {
     return df_fail(dfcclInvalidUsage,
                    "rank %u uses CUDA device %d and rank %u device %d, which cannot access each "
                    "other's memory; there is no transport between them yet",
-                   context->rank, mine, rank, theirs);
-  if (context->control.peers[rank].local) { /* else opening a handle of its memory does it */
+                   device->rank, mine, rank, theirs);
+  if (is_local) { /* else opening a handle of its memory does it */
     error = cudaDeviceEnablePeerAccess(theirs, 0);
     if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
       return df_cuda_fail(error, "enabling peer access between GPUs");
@@ -122,7 +122,7 @@ static dfcclResult_t join(dfcclContext_t context, uint32_t rank, int theirs) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_cuda_find_peers(dfcclContext_t context) {
+dfcclResult_t df_cuda_find_peers(df_rank_device *device) {
   enum { MOST = 128 };
   int ordinals[MOST], count = 0, n = 0;
   uint8_t uuids[MOST][16];
@@ -135,11 +135,11 @@ dfcclResult_t df_cuda_find_peers(dfcclContext_t context) {
     memcpy(uuids[n], &properties.uuid, sizeof uuids[n]);
     ordinals[n++] = d;
   }
-  for (uint32_t r = 0; r < context->n_ranks; r++) {
-    df_device_card card = df_context_peer_card(context, r);
-    int theirs =
-        context->control.peers[r].local ? card.ordinal : find_device(&card, ordinals, uuids, n);
-    dfcclResult_t result = join(context, r, theirs);
+  for (uint32_t r = 0; r < device->n_ranks; r++) {
+    df_device_card card;
+    int is_local = device->host.read_card(device->host.host, r, &card);
+    int theirs = is_local ? card.ordinal : find_device(&card, ordinals, uuids, n);
+    dfcclResult_t result = join(device, r, is_local, theirs);
     if (result != dfcclSuccess) return result;
   }
   return dfcclSuccess;

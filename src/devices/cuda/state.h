@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "daemon_kernel/daemon_cuda.h"
-#include "host/context.h"
+#include "devices/device.h"
 #include "transports/ipc/segment_cuda.h"
 
 enum {
@@ -82,44 +82,42 @@ typedef struct df_cuda_state {
   df_cuda_moment opened; /* timers: the clocks at the beginning */
 } df_cuda_state;
 
-static inline df_cuda_state *df_cuda_state_of(dfcclContext_t context) {
-  return context->device.state;
-}
+static inline df_cuda_state *df_cuda_state_of(df_rank_device *device) { return device->state; }
 
 /* facts_cuda.c */
 dfcclResult_t df_cuda_fail(cudaError_t error, const char *what); /* records the sentence */
 dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal);
 /* Loads every kernel and every copy's code: a load while the daemon runs would wait for it. */
 dfcclResult_t df_cuda_load_everything(df_cuda_state *state);
-dfcclResult_t df_cuda_find_peers(dfcclContext_t context);
+dfcclResult_t df_cuda_find_peers(df_rank_device *device);
 
 /* device_cuda.c */
 dfcclResult_t df_cuda_upload(df_cuda_state *state, void *to, const void *from, size_t bytes);
 
 /* collectives_cuda.c */
-dfcclResult_t df_cuda_describe(dfcclContext_t context, df_coll *coll);
-void df_cuda_forget(dfcclContext_t context, df_coll *coll);
-dfcclResult_t df_cuda_publish(dfcclContext_t context, df_coll *coll);
-dfcclResult_t df_cuda_clear(dfcclContext_t context, const df_coll *coll, uint8_t *rings);
+dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll);
+void df_cuda_forget(df_rank_device *device, df_device_coll *coll);
+dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll);
+dfcclResult_t df_cuda_clear(df_rank_device *device, const df_device_rings *rings);
 
 /* executor_cuda.c */
-dfcclResult_t df_cuda_start(dfcclContext_t context);
-void df_cuda_stop(dfcclContext_t context);
-void df_cuda_submitted(dfcclContext_t context, int urgent, int unlocked);
-void df_cuda_grow(dfcclContext_t context,
+dfcclResult_t df_cuda_start(df_rank_device *device);
+void df_cuda_stop(df_rank_device *device);
+void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked);
+void df_cuda_grow(df_rank_device *device,
                   uint32_t blocks); /* [lock] the grid, to at least so many */
-dfcclResult_t df_cuda_synchronize(dfcclContext_t context);
+dfcclResult_t df_cuda_synchronize(df_rank_device *device);
 
 /* times_cuda.c */
 dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now);
-dfcclResult_t df_cuda_get_times(dfcclContext_t context, df_timed kind, uint64_t *durations,
+dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t *durations,
                                 uint64_t *moments, size_t *count);
 
 /* stream_cuda.c */
 void df_cuda_find_stream_operations(df_cuda_state *state);
-dfcclResult_t df_cuda_stream_begin(dfcclContext_t context, void *stream, df_stream_run *run);
-dfcclResult_t df_cuda_stream_end(dfcclContext_t context, void *stream, const df_stream_run *run);
-void df_cuda_stream_release(dfcclContext_t context, uint32_t ticket);
+dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run);
+dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run);
+void df_cuda_stream_release(df_rank_device *device, uint32_t ticket);
 /* df_stream_ops.pause and resume. */
 int df_cuda_pause_streams(void);
 void df_cuda_resume_streams(void);

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "devices/cuda/state.h"
-#include "host/registry.h"
 
 void df_cuda_find_stream_operations(df_cuda_state *state) {
   typedef CUresult (*attribute_function)(int *, CUdevice_attribute, CUdevice);
@@ -90,38 +89,38 @@ static uint32_t take_ticket(df_cuda_state *state) {
   return 0;
 }
 
-dfcclResult_t df_cuda_stream_begin(dfcclContext_t context, void *stream, df_stream_run *run) {
-  df_cuda_state *state = df_cuda_state_of(context);
+dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run) {
+  df_cuda_state *state = df_cuda_state_of(device);
   dfcclResult_t result = refuse_capture(stream);
   if (result != dfcclSuccess) return result;
-  pthread_mutex_lock(&context->lock);
+  pthread_mutex_lock(device->host.lock);
   run->ticket = take_ticket(state);
   df_stream_ticket *ticket = &state->tickets[run->ticket];
   if (run->ticket) df_store_relaxed_u64(&ticket->wanted, ticket->wanted + 1);
   run->number = ticket->wanted;
-  pthread_mutex_unlock(&context->lock);
+  pthread_mutex_unlock(device->host.lock);
   if (run->ticket == 0)
     return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
-                   DF_CUDA_TICKETS - 1, context->rank);
+                   DF_CUDA_TICKETS - 1, device->rank);
   count_run(); /* before anything waits on the stream */
   cudaError_t error = enqueue(state->write_value, CU_STREAM_WRITE_VALUE_DEFAULT,
                               df_cuda_write_kernel(), stream, &ticket->input, run->number);
   if (error == cudaSuccess) return dfcclSuccess;
   df_publish_u64(&ticket->input, run->number); /* no stream will */
-  df_cuda_stream_release(context, run->ticket);
+  df_cuda_stream_release(device, run->ticket);
   return df_cuda_fail(error, "enqueueing a write on the stream");
 }
 
-dfcclResult_t df_cuda_stream_end(dfcclContext_t context, void *stream, const df_stream_run *run) {
-  df_cuda_state *state = df_cuda_state_of(context);
+dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run) {
+  df_cuda_state *state = df_cuda_state_of(device);
   cudaError_t error = enqueue(state->wait_value, CU_STREAM_WAIT_VALUE_GEQ, df_cuda_wait_kernel(),
                               stream, &state->tickets[run->ticket].output, run->number);
   return error == cudaSuccess ? dfcclSuccess
                               : df_cuda_fail(error, "enqueueing a wait on the stream");
 }
 
-void df_cuda_stream_release(dfcclContext_t context, uint32_t number) {
-  df_stream_ticket *ticket = &df_cuda_state_of(context)->tickets[number];
+void df_cuda_stream_release(df_rank_device *device, uint32_t number) {
+  df_stream_ticket *ticket = &df_cuda_state_of(device)->tickets[number];
   df_bus_release();
   df_publish_u64(&ticket->output, ticket->wanted);
   df_system_sub_u32(&outstanding, 1);

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "devices/cuda/state.h"
-#include "host/registry.h"
 
 enum { DF_CUDA_CLOCK_ROUNDS = 32 };
 #define DF_CUDA_CLOCK_PATIENCE_NS ((uint64_t)10 * 1000 * 1000 * 1000)
@@ -85,14 +84,14 @@ static uint64_t to_host(const df_cuda_moment *first, const df_cuda_moment *last,
   return first->host_ns + (uint64_t)(int64_t)(since * rate);
 }
 
-dfcclResult_t df_cuda_get_times(dfcclContext_t context, df_timed kind, uint64_t *durations,
+dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t *durations,
                                 uint64_t *moments, size_t *count) {
-  df_cuda_state *state = df_cuda_state_of(context);
+  df_cuda_state *state = df_cuda_state_of(device);
   df_cuda_moment now;
   dfcclResult_t result = df_cuda_compare_clocks(state, &now);
   if (result != dfcclSuccess) return result;
   size_t room = *count, n = 0;
-  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
+  for (uint32_t b = 0; b < device->shared->n_blocks; b++) {
     const df_time_log *log = &state->times[b];
     uint64_t noted = df_observe_u64(&log->noted[kind]), cycles = df_load_relaxed_u64(&log->cycles);
     double ns = cycles ? (double)df_load_relaxed_u64(&log->ns) / (double)cycles : 1;

@@ -38,7 +38,7 @@ static int has_link_that_lends_nothing(const df_coll *coll) {
   const df_plan *plan = coll->plan;
   for (uint32_t i = 0; i < plan->n_primitives; i++)
     if (plan->primitives[i].common != DF_COMMON_NONE &&
-        coll->links[plan->primitives[i].send_link].release_mask)
+        coll->device.links[plan->primitives[i].send_link].release_mask)
       return 1;
   return 0;
 }
@@ -60,7 +60,7 @@ static uint32_t count_readers(const dfcclContext_t context, const df_coll *coll)
 static int has_use(const dfcclContext_t context, const df_coll *coll, uint32_t readers) {
   enum { NEVER, WHERE_IT_GAINS };
   if (context->settings.common == NEVER || !context->device.memory->host_sees_links ||
-      readers < 2 || longest_message(coll) < coll->descriptor->direct_min ||
+      readers < 2 || longest_message(coll) < coll->device.descriptor->direct_min ||
       has_link_that_lends_nothing(coll))
     return 0;
   uint64_t copies = (uint64_t)readers * (df_runs_ahead(coll) ? 1 : coll->n);
@@ -109,7 +109,7 @@ static df_common_segment *enter(dfcclContext_t context, const df_segment *segmen
 
 /* Uses them from the next run on, if all readers have mapped them. */
 static void publish_if_mapped(const df_coll *coll, const df_common_segment *record) {
-  df_run_words *words = coll->descriptor->words;
+  df_run_words *words = coll->device.descriptor->words;
   if (df_load_relaxed_u64(&words->common) != 0) return; /* they are in use already */
   for (uint32_t i = 0; i < coll->plan->n_primitives; i++)
     if (coll->plan->primitives[i].common != DF_COMMON_NONE &&
@@ -142,7 +142,7 @@ void df_common_reserve(dfcclContext_t context, df_coll *coll) {
     return;
   }
   coll->common = range;
-  coll->descriptor->words->common_mask = depth - 1;
+  coll->device.descriptor->words->common_mask = depth - 1;
   for (uint32_t i = 0; i < coll->plan->n_primitives; i++) {
     if (coll->plan->primitives[i].common == DF_COMMON_NONE) continue;
     uint32_t reader = reader_of(coll, i);

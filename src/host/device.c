@@ -1,0 +1,86 @@
+/* What the host gives to a rank's device, and what the device asks of the host. */
+#include "host/device.h"
+
+#include "host/failure.h"
+#include "host/registry.h"
+#include "host/runs.h"
+
+/* By executors between two turns, seldom. */
+static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
+  dfcclContext_t context = host;
+  pthread_mutex_lock(&context->lock);
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    const df_bell *bell =
+        r == context->rank ? context->device.work_bell : context->control.peers[r].bell;
+    uint32_t cpu = bell ? df_load_relaxed_u32(&bell->cpu) : 0;
+    if (cpu != 0) ranks[(cpu - 1) % DF_CORES_SEEN]++;
+  }
+  pthread_mutex_unlock(&context->lock);
+}
+
+static df_device_runs count_runs(void *host) {
+  dfcclContext_t context = host;
+  /* First, so that there are never more of them than pushed. */
+  uint64_t seen = df_load_relaxed_u64(&context->runs.cqes_seen);
+  return (df_device_runs){.pushed = df_load_relaxed_u64(&context->runs.sqes_submitted),
+                          .seen = seen};
+}
+
+static int read_card(void *host, uint32_t rank, df_device_card *card) {
+  dfcclContext_t context = host;
+  *card = df_context_peer_card(context, rank);
+  return context->control.peers[rank].local;
+}
+
+/* Every run fails; those in the device are completed by the host. */
+static void lose_device(void *host, const char *sentence) {
+  dfcclContext_t context = host;
+  df_reap_and_ring(context); /* what it has completed: its CQEs count for nothing afterwards */
+  pthread_mutex_lock(&context->lock);
+  df_break(context, dfcclUnhandledCudaError, sentence);
+  df_store_relaxed_u32(&context->runs.device_lost, 1);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
+    if (df_registered(context, i))
+      df_fail_collective(context, context->registry.by_index[i], dfcclUnhandledCudaError, 1,
+                         sentence);
+  pthread_mutex_unlock(&context->lock);
+  df_reap_and_ring(context);
+}
+
+static df_device_options options_of(const df_settings *s) {
+  df_device_options options = {.n_blocks = (uint32_t)s->max_blocks,
+                               .queue_depth = (uint32_t)s->queue_depth,
+                               .context_slots = (uint32_t)s->context_slots,
+                               .cq = s->cq,
+                               .tunables = df_settings_tunables(s)};
+  options.cpu.mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
+  options.cpu.yield_polls = (uint32_t)s->yield_polls;
+  options.cpu.nap_ns = (uint64_t)s->nap_us * 1000;
+  options.cuda.ordinal = (int)s->device;
+  options.cuda.threads = (uint32_t)s->cuda_threads;
+  options.cuda.collectives = (uint32_t)s->cuda_collectives;
+  options.cuda.relays = s->cuda_relay != 0;
+  options.cuda.has_timers = s->cuda_timers != 0;
+  options.cuda.arena_bytes = (uint64_t)s->cuda_arena_mb << 20;
+  options.cuda.restart_ns = (uint64_t)s->cuda_restart_us * 1000;
+  options.cuda.nap_ns = (uint64_t)s->cuda_nap_us * 1000;
+  return options;
+}
+
+dfcclResult_t df_host_open_device(dfcclContext_t context) {
+  df_rank_device *device = &context->device;
+  device->rank = context->rank;
+  device->n_ranks = context->n_ranks;
+  device->arena = &context->endpoint.arena;
+  device->options = options_of(&context->settings);
+  device->host = (df_device_host){.host = context,
+                                  .lock = &context->lock,
+                                  .completed = df_reap_and_ring,
+                                  .between_turns = df_between_turns,
+                                  .has_outstanding = df_has_outstanding,
+                                  .count_runs = count_runs,
+                                  .count_ranks = context->settings.spread ? count_ranks : NULL,
+                                  .read_card = read_card,
+                                  .lost = lose_device};
+  return device->kind->open(device);
+}
