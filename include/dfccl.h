@@ -12,8 +12,8 @@
  *     wrong, with the values.
  *   - A NULL or destroyed-looking context gives dfcclInvalidArgument.
  *   - After a peer died, a run timed out or dfcclAbort was called, the context is broken: every
- *     later dfcclRegister* and dfcclRun* returns that failure's code at once. Only dfcclDestroy
- *     mends it.
+ *     later dfcclRegister*, dfcclRun* and dfcclMemAlloc returns that failure's code at once. Only
+ *     dfcclDestroy mends it.
  *   - What a callback may call is said at dfcclCallback_t.
  */
 #ifndef DFCCL_H
@@ -393,9 +393,12 @@ DFCCL_API dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx);
 /*
  * Memory that peers can reach: collectives on buffers inside it move with zero copies. *ptr is
  * zeroed, aligned to a page, and belongs to the caller until dfcclMemFree; no run that uses it may
- * be outstanding then. bytes >= 1. dfcclDestroy frees what was not freed.
+ * be outstanding then. bytes >= 1. dfcclDestroy frees what was not freed. dfcclMemFree of NULL does
+ * nothing, and a broken context still frees.
  *
- * Errors: dfcclInvalidArgument, dfcclOutOfMemory, dfcclSystemError.
+ * Errors of dfcclMemAlloc: dfcclInvalidArgument, dfcclOutOfMemory, dfcclSystemError,
+ * dfcclUnhandledCudaError, and the failure of a broken context. Of dfcclMemFree:
+ * dfcclInvalidArgument (not from dfcclMemAlloc on this context, or freed already).
  */
 DFCCL_API dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes);
 DFCCL_API dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr);

@@ -284,7 +284,7 @@ dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes) {
 }
 dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr) {
   DF_CHECK_CONTEXT(ctx);
-  if (ptr == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "ptr is NULL"));
+  if (ptr == NULL) return dfcclSuccess;
   return df_remember(ctx, df_memory_free(ctx, ptr));
 }
 

@@ -21,55 +21,64 @@ static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
   memory->entry = entry;
 }
 
-dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
+static void free_record(df_user_memory *memory) {
+  free(memory->mapped);
+  free(memory);
+}
+
+static df_user_memory *make_memory_record(dfcclContext_t context) {
+  const int exported = context->device.memory->exports_memory;
   df_user_memory *memory = calloc(1, sizeof *memory);
-  if (memory && context->device.memory->exports_memory)
-    memory->mapped = calloc(context->n_ranks, 1);
-  if (memory == NULL || (context->device.memory->exports_memory && memory->mapped == NULL)) {
-    free(memory);
-    return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
+  if (memory && exported) memory->mapped = calloc(context->n_ranks, 1);
+  if (memory && (memory->mapped || !exported)) return memory;
+  free(memory);
+  df_fail(dfcclOutOfMemory, "no memory for the record of an allocation");
+  return NULL;
+}
+
+/* [lock] */
+static void offer_memory(dfcclContext_t context, df_user_memory *memory) {
+  memory->reach = context->device.memory->take_reach(&context->device);
+  for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
+    int reads = context->control.peers[r].local &&
+                context->device.memory->lends_memory_to(&context->device, r);
+    memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
   }
+  if (memory->reach) enter_reach(context, memory); /* else it is copied through slots */
+  memory->next = context->endpoint.user_memory;
+  context->endpoint.user_memory = memory;
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (!context->control.peers[r].local) {
+      int maps = df_segment_offer(&context->control, r, memory->segment, DF_SEGMENT_USER);
+      if (memory->mapped) memory->mapped[r] = (uint8_t)maps;
+    }
+}
+
+dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
+  df_user_memory *memory = make_memory_record(context);
+  if (memory == NULL) return dfcclOutOfMemory;
   pthread_mutex_lock(&context->lock);
+  dfcclResult_t result = context->failure.broken;
+  if (result != dfcclSuccess) df_fail(result, "%s", context->failure.broken_sentence);
   uint64_t id = context->endpoint.next_segment_id++;
   pthread_mutex_unlock(&context->lock);
-  dfcclResult_t result =
-      context->device.memory->create(&context->device, &memory->segment, id, bytes);
-  pthread_mutex_lock(&context->lock);
-  if (result == dfcclSuccess) {
-    memory->reach = context->device.memory->take_reach(&context->device);
-    for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
-      int reads = context->control.peers[r].local &&
-                  context->device.memory->lends_memory_to(&context->device, r);
-      memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
-    }
-    if (memory->reach) enter_reach(context, memory); /* else it is copied through slots */
-    memory->next = context->endpoint.user_memory;
-    context->endpoint.user_memory = memory;
-    for (uint32_t r = 0; r < context->n_ranks; r++)
-      if (!context->control.peers[r].local) {
-        int maps = df_segment_offer(&context->control, r, memory->segment, DF_SEGMENT_USER);
-        if (memory->mapped) memory->mapped[r] = (uint8_t)maps;
-      }
-    *ptr = memory->segment->base;
-  }
-  pthread_mutex_unlock(&context->lock);
+  if (result == dfcclSuccess)
+    result = context->device.memory->create(&context->device, &memory->segment, id, bytes);
   if (result != dfcclSuccess) {
-    free(memory->mapped);
-    free(memory);
+    free_record(memory);
+    return result;
   }
-  return result;
+  pthread_mutex_lock(&context->lock);
+  offer_memory(context, memory);
+  *ptr = memory->segment->base;
+  pthread_mutex_unlock(&context->lock);
+  return dfcclSuccess;
 }
 
 /* [lock] */
 static void give_reach(dfcclContext_t context, df_user_memory *memory) {
   if (memory->reach) context->device.memory->give_reach(&context->device, memory->reach);
   memory->reach = NULL;
-}
-
-/* Without the segment. */
-static void free_record(df_user_memory *memory) {
-  free(memory->mapped);
-  free(memory);
 }
 
 /* [lock] Runs that succeeded were drained: nobody reads what they lent. What a failed one has lent

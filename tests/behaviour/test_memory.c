@@ -2,7 +2,8 @@
  * Promise: dfcclMemAlloc memory is zeroed, page-aligned, belongs to the caller until dfcclMemFree,
  * and collectives on it give the same results as on any other, within a process and across
  * processes, in any mixture with other memory; it may be freed while a collective that used it is
- * registered, and what is not freed dfcclDestroy frees.
+ * registered, and what is not freed dfcclDestroy frees. To free NULL does nothing, and a broken
+ * context gives no memory, but takes back what it gave.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -31,6 +32,22 @@ DF_TEST(memory, is_zeroed_and_aligned, 30) {
     for (int i = 0; i < 2 * N; i++) OK(dfcclMemFree(ctxs[i % 2], pointers[i % 2][i / 2]));
   }
   RESULT(dfcclMemFree(ctxs[0], pointers[0][0]), dfcclInvalidArgument); /* a second time */
+  df_free_contexts(ctxs, 2);
+}
+
+DF_TEST(memory, of_a_broken_context, 30) {
+  dfcclContext_t ctxs[2];
+  void *before = NULL, *after = &ctxs;
+  df_make_contexts(ctxs, 2, NULL);
+  OK(dfcclMemFree(ctxs[0], NULL));
+  OK(dfcclMemAlloc(ctxs[0], &before, 100));
+  OK(dfcclAbort(ctxs[0]));
+  RESULT(dfcclMemAlloc(ctxs[0], &after, 100), dfcclAborted);
+  CHECK(strstr(dfcclGetLastError(ctxs[0]), "dfcclAbort") != NULL, "it says \"%s\"",
+        dfcclGetLastError(ctxs[0]));
+  CHECK(after == (void *)&ctxs, "memory of a broken context");
+  OK(dfcclMemFree(ctxs[0], NULL));
+  OK(dfcclMemFree(ctxs[0], before));
   df_free_contexts(ctxs, 2);
 }
 
