@@ -95,9 +95,9 @@ DF_TEST(greeting, replays_are_refused, 30) {
   df_greeting_state caller, listener;
   uint8_t said[sizeof(df_greeting) + sizeof(df_signal)];
   make(&e, 1, secret, CALLER, LISTENER);
+  memcpy(said, e.caller.out, sizeof(df_greeting));
   go_on(&e, &caller, &listener);
   CHECK(listener == DF_GREETING_STANDS, "%d", listener);
-  memcpy(said, e.stage.pipes[0].bytes, sizeof(df_greeting));
   memcpy(said + sizeof(df_greeting), e.caller.out, sizeof(df_signal));
   df_greeting_listen(&e.listener, &e.stage.sides[1].stream, LISTENER, secret);
   df_stream *stream = &e.stage.sides[0].stream;
