@@ -41,7 +41,7 @@ typedef struct df_transport df_transport;
 typedef struct df_transport_card {
   uint64_t host;    /* the same number: ranks of one host, which can share memory */
   uint32_t backend; /* dfcclBackend_t: whose memory the rings are in */
-  uint32_t reserved;
+  uint32_t wants_wire; /* 1: the rank shares no memory with other processes (DFCCL_NET=tcp) */
 } df_transport_card;
 
 /* Where a sender finds the rings that a receiver has reserved. Opaque to all but the transport. It

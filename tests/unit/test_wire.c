@@ -171,6 +171,29 @@ DF_TEST(wire, a_stuck_stream_holds_no_lent_buffer, 30) {
   wire_stage_free(&stage);
 }
 
+/* Its sender goes through its run at once, and finds it drained. */
+DF_TEST(wire, a_link_of_empty_messages_holds_up_nobody, 30) {
+  wire_stage stage;
+  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+  const df_part part = {.elements = 10, .chunk = 10, .loops = 1};
+  const uint16_t piece_of = 1; /* of two, of which the first has all elements */
+  DF_ALIGNED(64) uint64_t ring[2 * 8 + 16] = {0};
+  df_link block = {.slots = (uint8_t *)ring, .credit = &ring[16], .stride = 64, .slot_mask = 1};
+  const df_wire_route route = {.ends = &block,
+                               .parts = &part,
+                               .piece_of = &piece_of,
+                               .messages = 1,
+                               .n_blocks = 1,
+                               .pieces = 2,
+                               .geometry = DF_GEOMETRY_PARTITION,
+                               .element_bytes = 4};
+  df_wire_link *link;
+  OK(df_wire_connect(stage.sides[0].wire, &route, 0, 2, &link));
+  CHECK(df_link_is_drained(&block, 1) && df_link_is_drained(&block, 1u << 30), "it is not drained");
+  df_wire_release(stage.sides[0].wire, link);
+  wire_stage_free(&stage);
+}
+
 static void release_one_end(wire_flow *flow, int at_sender) {
   df_wire_link **link = at_sender ? &flow->out : &flow->in;
   df_wire_release(flow->stage->sides[at_sender ? flow->from : 1 - flow->from].wire, *link);

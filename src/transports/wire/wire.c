@@ -11,6 +11,9 @@
  * was released does not meet the next one. */
 enum { ENTRY_BITS = 20, ENTRIES_MOST = 1 << ENTRY_BITS, GENERATIONS = 1 << (32 - ENTRY_BITS) };
 
+/* Credit for a link that carries nothing: its sender has no message to wait for. */
+#define FOR_EVER (DF_SEQUENCE_MASK / 2 - 1)
+
 /* ---- links ---- */
 
 dfcclResult_t df_wire_make(df_wire **out, df_stream *stream, uint32_t frame_bytes) {
@@ -131,8 +134,10 @@ dfcclResult_t df_wire_connect(df_wire *wire, const df_wire_route *route, uint32_
   if (result != dfcclSuccess) return result;
   (*link)->far_id = far_id;
   (*link)->far_slots = far_slots;
-  for (uint32_t block = 0; block < route->n_blocks; block++)
-    df_link_release(&(*link)->rings[block].end, (*link)->rings[block].next - 1);
+  for (uint32_t block = 0; block < route->n_blocks; block++) {
+    df_wire_ring *ring = &(*link)->rings[block];
+    df_link_release(&ring->end, ring->has_messages ? ring->next - 1 : FOR_EVER);
+  }
   return dfcclSuccess;
 }
 
@@ -361,10 +366,6 @@ static int take_credit(df_wire *wire, df_wire_link *link, const df_frame *frame)
     return 0;
   }
   ring->credit = credit;
-  if (!ring->has_messages) { /* all of them are empty: nothing else tells the block */
-    df_link_release(&ring->end, credit);
-    note_bell(wire, ring->end.peer_bell);
-  }
   return 1;
 }
 

@@ -31,9 +31,15 @@
 #include "transports/wire/frame.h"
 #include "transports/wire/stream.h"
 
+#if defined(DF_SIMULATION) /* small worlds have messages of several frames, too */
+enum { DF_WIRE_FRAME_BYTES = 24, DF_WIRE_INPUT_BYTES = 32 };
+#else
 enum {
   DF_WIRE_FRAME_BYTES = 64 << 10, /* of payload: what stays in a private cache on its way */
-  DF_WIRE_INPUT_BYTES = 4 << 10,  /* read ahead, so that small frames come many at a time */
+  DF_WIRE_INPUT_BYTES = 4 << 10   /* read ahead, so that small frames come many at a time */
+};
+#endif
+enum {
   DF_WIRE_BUDGET = 4,             /* frames of full length in one call, each way */
   DF_WIRE_REASON_BYTES = 160
 };

@@ -1,0 +1,344 @@
+#include "transports/wire/endpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "transports/wire/connections.h"
+
+enum {
+  STACK_BYTES = 256 << 10,
+  COST = 1000, /* any shared memory costs less */
+  COST_WHERE_WANTED = 1,
+  OFFER_MAGIC = 0x0fe7dfcc
+};
+
+/* What stands in an offer. */
+typedef struct wire_offer {
+  uint32_t magic;
+  uint32_t link; /* the receiver's number of it */
+  uint32_t n_slots;
+  uint16_t port, reserved;
+  uint8_t padding[16];
+  unsigned char key[DF_KEY_BYTES];
+} wire_offer;
+DF_STATIC_ASSERT(sizeof(wire_offer) == DF_OFFER_BYTES, "an offer is as long as any");
+
+typedef struct endpoint {
+  df_endpoint base;
+  pthread_mutex_t lock; /* of all that follows; taken after the context's */
+  df_connections connections;
+  struct df_ticket *tickets;
+  uint32_t asked; /* somebody wanted to pump while another did */
+  uint32_t stopping;
+  pthread_t thread;
+  df_bell bell; /* blocks ring it */
+} endpoint;
+
+struct df_ticket {
+  df_ticket *next, **at; /* in the endpoint's list */
+  df_wire *wire;
+  df_wire_link *link;
+  uint8_t *rings;
+};
+
+static endpoint *endpoint_of(df_endpoint *base) { return (endpoint *)(void *)base; }
+
+static uint32_t wire_cost(const df_transport_card *mine, const df_transport_card *theirs) {
+  if (mine->backend != dfcclBackendCpu || theirs->backend != dfcclBackendCpu) return 0;
+  if (mine->host != theirs->host) return 0; /* its addresses are the loopback's */
+  return mine->wants_wire || theirs->wants_wire ? COST_WHERE_WANTED : COST;
+}
+
+/* ---- the pump */
+
+/* [endpoint's lock] */
+static int carry(endpoint *ep) {
+  int did = df_connections_carry(&ep->connections);
+  if (ep->connections.has_lost) ep->base.owner.wake(ep->base.owner.owner);
+  ep->connections.has_lost = 0;
+  return did;
+}
+
+/* Who cannot have the lock says that there is news, and who has it looks once more. */
+static int wire_pump(df_endpoint *base) {
+  endpoint *ep = endpoint_of(base);
+  int did = 0;
+  df_store_relaxed_u32(&ep->asked, 1);
+  df_wake_fence(); /* before trying: else both may leave the news to the other */
+  while (df_load_relaxed_u32(&ep->asked) && pthread_mutex_trylock(&ep->lock) == 0) {
+    df_store_relaxed_u32(&ep->asked, 0);
+    did |= carry(ep);
+    pthread_mutex_unlock(&ep->lock);
+    df_wake_fence();
+  }
+  return did;
+}
+
+/* 1, too, if another thread is at it: the caller looks again. */
+static int wire_is_due(df_endpoint *base) {
+  endpoint *ep = endpoint_of(base);
+  if (pthread_mutex_trylock(&ep->lock) != 0) return 1;
+  int due = df_connections_are_due(&ep->connections);
+  pthread_mutex_unlock(&ep->lock);
+  return due;
+}
+
+static void *pump_for_blocks(void *argument) {
+  endpoint *ep = argument;
+  while (!df_load_relaxed_u32(&ep->stopping)) {
+    uint32_t ticket = df_bell_prepare(&ep->bell);
+    if (!df_load_relaxed_u32(&ep->stopping) && !wire_is_due(&ep->base)) {
+      df_bell_sleep(&ep->bell, ticket, UINT64_MAX);
+      continue;
+    }
+    df_bell_cancel(&ep->bell);
+    if (!wire_pump(&ep->base)) df_cpu_yield();
+  }
+  return NULL;
+}
+
+/* The lock was held for another reason: what was asked for meanwhile is the thread's. */
+static void unlock(endpoint *ep) {
+  pthread_mutex_unlock(&ep->lock);
+  df_bell_ring(&ep->bell);
+}
+
+static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t bytes) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  int found = df_connections_take_lost(&ep->connections, peer, why, bytes);
+  unlock(ep);
+  return found;
+}
+
+/* ---- links */
+
+/* [lock], which is let go if that may be. Zeroed memory for the rings of all blocks. */
+static dfcclResult_t make_rings(endpoint *ep, const df_route *route, df_patience *patience,
+                                uint8_t **rings) {
+  const uint64_t bytes =
+      df_link_ring_bytes(route->ring.stride, route->ring.n_slots) * route->n_blocks;
+  const uint32_t pages = (uint32_t)DF_DIV_UP(bytes, (uint64_t)DF_PAGE);
+  if (!patience->may_wait && pages > patience->pages_left) return dfcclInProgress;
+  if (!patience->may_wait) patience->pages_left -= pages;
+  if (patience->may_wait) pthread_mutex_unlock(ep->base.owner.lock);
+  *rings = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(bytes, (uint64_t)DF_CACHE_LINE));
+  if (*rings) memset(*rings, 0, bytes);
+  if (patience->may_wait) pthread_mutex_lock(ep->base.owner.lock);
+  if (*rings) return dfcclSuccess;
+  return df_fail(dfcclOutOfMemory, "no memory for rings of %llu bytes", (unsigned long long)bytes);
+}
+
+/* Both ends of a local ring: the block's, and the pump's. */
+static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_link *pumps) {
+  const df_plan_link *planned = &route->plan->links[route->which];
+  const uint64_t ring_bytes = df_link_ring_bytes(route->ring.stride, route->ring.n_slots);
+  for (uint32_t block = 0; block < route->n_blocks; block++) {
+    uint8_t *ring = rings + block * ring_bytes;
+    df_link *end = &route->ends[block * route->end_step];
+    *end =
+        (df_link){.slots = ring,
+                  .credit = (uint64_t *)(ring + (uint64_t)route->ring.stride * route->ring.n_slots),
+                  .peer_bell = &ep->bell,
+                  .stride = route->ring.stride,
+                  .slot_mask = route->ring.n_slots - 1,
+                  .messages = planned->messages,
+                  .peer = route->peer,
+                  .payload_offset = route->payload_offset,
+                  .same_process = 1, /* the pump, which reads what is lent */
+                  .sends = (uint8_t)planned->sends,
+                  .release_mask = route->ring.release_mask};
+    pumps[block] = *end;
+    pumps[block].sends = !planned->sends;
+    pumps[block].peer_bell = ep->base.owner.bell;
+  }
+}
+
+/* What each message of a loop is about. */
+static void find_pieces(const df_route *route, uint16_t *piece_of) {
+  const df_plan *plan = route->plan;
+  const int sends = plan->links[route->which].sends;
+  for (uint32_t i = 0; i < plan->n_primitives; i++) {
+    const df_primitive *prim = &plan->primitives[i];
+    if (sends && prim->flags & DF_PRIM_SEND && prim->send_link == route->which)
+      piece_of[prim->send_ordinal] = prim->piece;
+    if (!sends && prim->flags & DF_PRIM_RECV && prim->recv_link == route->which)
+      piece_of[prim->recv_ordinal] = prim->piece;
+  }
+}
+
+/* [endpoint's lock] The link with its rings, which it takes. offer: the sender's. */
+static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_offer *offer,
+                               uint8_t *rings, df_ticket **out) {
+  const df_plan_link *planned = &route->plan->links[route->which];
+  df_connections *all = &ep->connections;
+  df_connection *c = planned->sends ? &all->to[route->peer] : &all->from[route->peer];
+  df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
+  uint16_t *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
+  df_ticket *ticket = calloc(1, sizeof *ticket);
+  dfcclResult_t result = dfcclSuccess;
+  if (ends == NULL || piece_of == NULL || ticket == NULL)
+    result = df_fail(dfcclOutOfMemory, "no memory for the record of a link");
+  if (result == dfcclSuccess && c->wire == NULL)
+    result = df_wire_make(&c->wire, NULL, DF_WIRE_FRAME_BYTES);
+  if (result == dfcclSuccess) {
+    fill_ends(ep, route, rings, ends);
+    find_pieces(route, piece_of);
+    const df_wire_route wire_route = {.ends = ends,
+                                      .parts = route->parts,
+                                      .piece_of = piece_of,
+                                      .messages = planned->messages,
+                                      .n_blocks = route->n_blocks,
+                                      .pieces = (uint16_t)route->plan->pieces,
+                                      .geometry = (uint8_t)route->plan->geometry,
+                                      .element_bytes = route->element_bytes};
+    result = offer
+                 ? df_wire_connect(c->wire, &wire_route, offer->link, offer->n_slots, &ticket->link)
+                 : df_wire_accept(c->wire, &wire_route, &ticket->link);
+  }
+  free(ends);
+  free(piece_of);
+  if (result != dfcclSuccess) {
+    free(ticket);
+    free(rings);
+    return result;
+  }
+  ticket->wire = c->wire;
+  ticket->rings = rings;
+  ticket->next = ep->tickets;
+  ticket->at = &ep->tickets;
+  if (ep->tickets) ep->tickets->at = &ticket->next;
+  ep->tickets = ticket;
+  *out = ticket;
+  return dfcclSuccess;
+}
+
+static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_patience *patience,
+                                 df_offer *offer, df_ticket **ticket) {
+  endpoint *ep = endpoint_of(base);
+  uint8_t *rings;
+  dfcclResult_t result = make_rings(ep, route, patience, &rings);
+  if (result != dfcclSuccess) return result;
+  pthread_mutex_lock(&ep->lock);
+  result = make_link(ep, route, NULL, rings, ticket);
+  if (result == dfcclSuccess) {
+    wire_offer mine = {.magic = OFFER_MAGIC,
+                       .link = (*ticket)->link->id,
+                       .n_slots = route->ring.n_slots,
+                       .port = ep->connections.tcp.port};
+    df_greeting_key(mine.key, ep->connections.secret, route->peer);
+    memcpy(offer->bytes, &mine, sizeof mine);
+  }
+  unlock(ep);
+  return result;
+}
+
+static void wire_release(df_endpoint *base, df_ticket *ticket) {
+  endpoint *ep = endpoint_of(base);
+  if (ticket == NULL) return;
+  pthread_mutex_lock(&ep->lock);
+  df_wire_release(ticket->wire, ticket->link);
+  *ticket->at = ticket->next;
+  if (ticket->next) ticket->next->at = ticket->at;
+  unlock(ep);
+  free(ticket->rings);
+  free(ticket);
+}
+
+static dfcclResult_t wire_connect(df_endpoint *base, const df_route *route, df_patience *patience,
+                                  const df_offer *offer, df_ticket **ticket) {
+  endpoint *ep = endpoint_of(base);
+  wire_offer theirs;
+  memcpy(&theirs, offer->bytes, sizeof theirs);
+  if (theirs.magic != OFFER_MAGIC || theirs.port == 0 || theirs.n_slots < route->slots_min ||
+      theirs.n_slots > DF_MAX_LINK_SLOTS || (theirs.n_slots & (theirs.n_slots - 1)))
+    return df_fail(dfcclRemoteError, "rank %u offered rank %u a connection that makes no sense",
+                   route->peer, ep->base.owner.rank);
+  uint8_t *rings;
+  dfcclResult_t result = make_rings(ep, route, patience, &rings);
+  if (result != dfcclSuccess) return result;
+  pthread_mutex_lock(&ep->lock);
+  result = make_link(ep, route, &theirs, rings, ticket);
+  if (result == dfcclSuccess)
+    result = df_connections_call(&ep->connections, route->peer, theirs.port, theirs.key);
+  unlock(ep);
+  if (result == dfcclSuccess) return dfcclSuccess;
+  if (*ticket) wire_release(base, *ticket);
+  *ticket = NULL;
+  return result;
+}
+
+/* ---- memory: what is lent is read here */
+
+static void wire_share(df_endpoint *base, struct df_segment *segment, uint64_t *reach) {
+  (void)segment;
+  for (uint32_t r = 0; r < base->owner.n_ranks; r++)
+    if (base->owner.serves[r]) df_publish_u64(&reach[r], 0);
+}
+
+static int wire_unshare(df_endpoint *base, struct df_segment *segment, int may_be_read) {
+  (void)base;
+  (void)segment;
+  (void)may_be_read;
+  return 1;
+}
+
+/* ---- opening and closing */
+
+static dfcclResult_t start(endpoint *ep) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  int error = pthread_create(&ep->thread, &attributes, pump_for_blocks, ep);
+  pthread_attr_destroy(&attributes);
+  if (error == 0) return dfcclSuccess;
+  return df_fail(dfcclOutOfMemory, "could not start the thread of connections: %s",
+                 strerror(error));
+}
+
+static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner) {
+  endpoint *ep = aligned_alloc(DF_CACHE_LINE, sizeof *ep);
+  if (ep == NULL) return df_fail(dfcclOutOfMemory, "no memory for an endpoint");
+  memset(ep, 0, sizeof *ep);
+  ep->base = (df_endpoint){.transport = &df_transport_wire, .owner = *owner};
+  dfcclResult_t result = df_connections_open(&ep->connections, owner->rank, owner->n_ranks);
+  if (result != dfcclSuccess) goto free_memory;
+  ep->base.fd = ep->connections.tcp.epoll_fd;
+  pthread_mutex_init(&ep->lock, NULL);
+  result = start(ep);
+  if (result != dfcclSuccess) goto close_connections;
+  *out = &ep->base;
+  return dfcclSuccess;
+close_connections:
+  pthread_mutex_destroy(&ep->lock);
+  df_connections_close(&ep->connections);
+free_memory:
+  free(ep);
+  return result;
+}
+
+static void wire_close(df_endpoint *base, int keep) {
+  (void)keep; /* no peer maps anything */
+  endpoint *ep = endpoint_of(base);
+  df_store_relaxed_u32(&ep->stopping, 1);
+  df_bell_ring(&ep->bell);
+  pthread_join(ep->thread, NULL);
+  while (ep->tickets) wire_release(base, ep->tickets);
+  df_connections_close(&ep->connections);
+  pthread_mutex_destroy(&ep->lock);
+  free(ep);
+}
+
+const df_transport df_transport_wire = {.name = "wire",
+                                        .cost = wire_cost,
+                                        .open = wire_open,
+                                        .close = wire_close,
+                                        .share = wire_share,
+                                        .unshare = wire_unshare,
+                                        .accept = wire_accept,
+                                        .connect = wire_connect,
+                                        .release = wire_release,
+                                        .pump = wire_pump,
+                                        .is_due = wire_is_due,
+                                        .take_lost = wire_take_lost};

@@ -1,0 +1,276 @@
+/*
+ * Promises of src/transports/wire/endpoint.h:
+ *   - What a block of one rank publishes comes to a block of another, whoever pumps; a link may be
+ *     made before and after its connection.
+ *   - While blocks do nothing, the endpoint's thread sleeps.
+ *   - Strangers get nowhere: neither frames nor a connection that stands.
+ *   - An offer that makes no sense is refused. A connection that is lost is told once, with both
+ * ends.
+ */
+#include "transports/wire/endpoint.h"
+
+#include <pthread.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bootstrap/sockets.h"
+#include "support/harness.h"
+#include "transports/shm/segment.h"
+
+enum { RANKS = 2, ELEMENTS = 1000, RUNS = 300 };
+
+typedef struct rank {
+  df_endpoint *endpoint;
+  pthread_mutex_t lock;
+  df_bell bell;
+  uint32_t wakes;
+} rank;
+
+typedef struct link_of_two {
+  df_plan *plans[RANKS]; /* a broadcast: rank 0 to rank 1 */
+  df_link ends[RANKS];
+  df_part part;
+  df_ticket *tickets[RANKS];
+  df_offer offer;
+} link_of_two;
+
+static const uint8_t serves[RANKS] = {1, 1}, local[RANKS];
+
+static void wake(void *owner) { df_system_add_u32(&((rank *)owner)->wakes, 1); }
+
+static void open_both(rank *ranks) {
+  for (uint32_t r = 0; r < RANKS; r++) {
+    ranks[r] = (rank){.wakes = 0};
+    pthread_mutex_init(&ranks[r].lock, NULL);
+    df_endpoint_owner owner = {.owner = &ranks[r],
+                               .rank = r,
+                               .n_ranks = RANKS,
+                               .lock = &ranks[r].lock,
+                               .serves = serves,
+                               .local = local,
+                               .bell = &ranks[r].bell,
+                               .wake = wake};
+    OK(df_transport_wire.open(&ranks[r].endpoint, &owner));
+  }
+}
+
+static df_route route_of(link_of_two *link, uint32_t r) {
+  const uint32_t stride = df_link_stride(ELEMENTS * 4, DF_LINK_STAGED_OFFSET);
+  return (df_route){.peer = 1 - r,
+                    .n_blocks = 1,
+                    .ends = &link->ends[r],
+                    .end_step = 1,
+                    .ring = {.stride = stride, .n_slots = 4},
+                    .slots_min = 2,
+                    .payload_offset = DF_LINK_STAGED_OFFSET,
+                    .plan = link->plans[r],
+                    .parts = &link->part,
+                    .element_bytes = 4};
+}
+
+static dfcclResult_t accept_link(rank *ranks, link_of_two *link) {
+  for (uint32_t r = 0; r < RANKS; r++) {
+    df_plan_key key = {.operation = DF_OP_BROADCAST, .algorithm = DF_FLAT, .n = 2, .position = r};
+    link->plans[r] = df_plan_make(&key);
+    CHECK(link->plans[r] && link->plans[r]->n_links == 1, "another plan");
+    link->tickets[r] = NULL;
+  }
+  link->part = (df_part){.elements = ELEMENTS, .chunk = ELEMENTS, .loops = 1};
+  df_patience patience = {.may_wait = 1};
+  df_route route = route_of(link, 1);
+  pthread_mutex_lock(&ranks[1].lock);
+  dfcclResult_t result = df_transport_wire.accept(ranks[1].endpoint, &route, &patience,
+                                                  &link->offer, &link->tickets[1]);
+  pthread_mutex_unlock(&ranks[1].lock);
+  return result;
+}
+
+static dfcclResult_t connect_link(rank *ranks, link_of_two *link) {
+  df_patience patience = {.pages_left = 100};
+  df_route route = route_of(link, 0);
+  pthread_mutex_lock(&ranks[0].lock);
+  dfcclResult_t result = df_transport_wire.connect(ranks[0].endpoint, &route, &patience,
+                                                   &link->offer, &link->tickets[0]);
+  pthread_mutex_unlock(&ranks[0].lock);
+  return result;
+}
+
+static void release_link(rank *ranks, link_of_two *link) {
+  for (uint32_t r = 0; r < RANKS; r++) {
+    df_transport_wire.release(ranks[r].endpoint, link->tickets[r]);
+    df_plan_free(link->plans[r]);
+  }
+}
+
+static void close_both(rank *ranks) {
+  for (uint32_t r = 0; r < RANKS; r++) {
+    if (ranks[r].endpoint) df_transport_wire.close(ranks[r].endpoint, 0);
+    pthread_mutex_destroy(&ranks[r].lock);
+  }
+}
+
+/* The service thread's part. */
+static void serve(rank *ranks) {
+  for (uint32_t r = 0; r < RANKS; r++) {
+    struct pollfd entry = {.fd = ranks[r].endpoint->fd, .events = POLLIN};
+    if (poll(&entry, 1, 0) == 1) df_transport_wire.pump(ranks[r].endpoint);
+  }
+}
+
+static void send_one(rank *ranks, link_of_two *link, uint64_t sequence) {
+  df_link *end = &link->ends[0];
+  df_waiting_for("room for a message");
+  while (!df_link_may_send(end, sequence)) serve(ranks);
+  uint32_t *payload = (uint32_t *)(void *)df_link_payload(end, sequence);
+  for (uint32_t i = 0; i < ELEMENTS; i++) payload[i] = (uint32_t)sequence * 1000003 + i;
+  df_link_publish(end, sequence, 0);
+  df_bell_ring(end->peer_bell);
+}
+
+static void receive_one(rank *ranks, link_of_two *link, uint64_t sequence) {
+  df_link *end = &link->ends[1];
+  int direct;
+  df_waiting_for("a message");
+  while (!df_link_has_message(end, sequence, &direct)) serve(ranks);
+  const uint32_t *payload = (const uint32_t *)(const void *)df_link_payload(end, sequence);
+  for (uint32_t i = 0; i < ELEMENTS; i++)
+    CHECK(payload[i] == (uint32_t)sequence * 1000003 + i, "message %llu, element %u: %u",
+          (unsigned long long)sequence, i, payload[i]);
+  df_link_release(end, sequence);
+  df_bell_ring(end->peer_bell);
+}
+
+DF_TEST(wire_endpoint, carries_messages_of_several_links, 60) {
+  rank ranks[RANKS];
+  link_of_two links[2];
+  open_both(ranks);
+  for (int i = 0; i < 2; i++) { /* the second when the connection stands */
+    OK(accept_link(ranks, &links[i]));
+    OK(connect_link(ranks, &links[i]));
+    for (uint64_t sequence = 1; sequence <= RUNS; sequence++)
+      for (int k = 0; k <= i; k++) {
+        const uint64_t number = sequence + (k == 0 && i == 1 ? RUNS : 0);
+        send_one(ranks, &links[k], number);
+        if (number > 2) receive_one(ranks, &links[k], number - 2);
+      }
+  }
+  for (int i = 0; i < 2; i++) release_link(ranks, &links[i]);
+  close_both(ranks);
+}
+
+static double processor_seconds(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+}
+
+DF_TEST(wire_endpoint, sleeps_while_nothing_happens, 60) {
+  rank ranks[RANKS];
+  link_of_two link;
+  open_both(ranks);
+  OK(accept_link(ranks, &link));
+  OK(connect_link(ranks, &link));
+  send_one(ranks, &link, 1);
+  receive_one(ranks, &link, 1);
+  for (int i = 0; i < 100; i++) {
+    serve(ranks);
+    df_sleep_ms(1);
+  }
+  const double before = processor_seconds();
+  df_sleep_ms(1000);
+  CHECK(processor_seconds() - before < 0.2, "%.3f s of processor time in an idle second",
+        processor_seconds() - before);
+  release_link(ranks, &link);
+  close_both(ranks);
+}
+
+/* Calls the listener of an offer, and says what it likes. Returns what it is told. */
+static ssize_t call_as_stranger(rank *ranks, const df_offer *offer, const void *said,
+                                size_t bytes) {
+  uint16_t port;
+  memcpy(&port, offer->bytes + 12, sizeof port);
+  int fd = df_connect_loopback(port);
+  CHECK(fd >= 0, "nobody listens");
+  CHECK(df_socket_wait(fd, POLLOUT, UINT64_MAX / 2) == 1, "it does not stand");
+  CHECK(bytes == 0 || send(fd, said, bytes, MSG_NOSIGNAL) == (ssize_t)bytes, "it takes nothing");
+  char heard[512];
+  ssize_t all = 0, came = -1;
+  for (int i = 0; i < 200 && came != 0; i++) {
+    serve(ranks);
+    came = recv(fd, heard, sizeof heard, MSG_DONTWAIT);
+    if (came > 0) all += came;
+    df_sleep_ms(1);
+  }
+  close(fd);
+  return came == 0 ? all : -1; /* -1: the connection goes on */
+}
+
+DF_TEST(wire_endpoint, strangers_get_nowhere, 60) {
+  rank ranks[RANKS];
+  link_of_two link;
+  open_both(ranks);
+  OK(accept_link(ranks, &link));
+  static const char nonsense[256] = "GET / HTTP/1.1\r\n";
+  CHECK(call_as_stranger(ranks, &link.offer, nonsense, sizeof nonsense) == 0, "it was answered");
+  CHECK(call_as_stranger(ranks, &link.offer, NULL, 0) == -1, "it was told something");
+  for (int i = 0; i < 200; i++) { /* more than there is room for */
+    int fd = df_connect_loopback(*(const uint16_t *)(const void *)(link.offer.bytes + 12));
+    if (fd >= 0) close(fd);
+  }
+  OK(connect_link(ranks, &link));
+  send_one(ranks, &link, 1);
+  receive_one(ranks, &link, 1);
+  release_link(ranks, &link);
+  close_both(ranks);
+}
+
+DF_TEST(wire_endpoint, offers_that_make_no_sense_are_refused, 30) {
+  static const uint8_t bent[] = {0, 8, 11, 12};
+  rank ranks[RANKS];
+  open_both(ranks);
+  for (size_t i = 0; i < sizeof bent; i++) {
+    link_of_two link;
+    OK(accept_link(ranks, &link));
+    const df_offer good = link.offer;
+    if (bent[i] == 12)
+      memset(link.offer.bytes + 12, 0, 2);
+    else
+      link.offer.bytes[bent[i]] ^= 0x7f;
+    RESULT(connect_link(ranks, &link), dfcclRemoteError);
+    CHECK(link.tickets[0] == NULL, "something is left");
+    link.offer = good;
+    OK(connect_link(ranks, &link));
+    release_link(ranks, &link);
+  }
+  close_both(ranks);
+}
+
+DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
+  rank ranks[RANKS];
+  link_of_two link;
+  char why[256];
+  uint32_t peer = 9;
+  open_both(ranks);
+  OK(accept_link(ranks, &link));
+  OK(connect_link(ranks, &link));
+  send_one(ranks, &link, 1);
+  receive_one(ranks, &link, 1);
+  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
+  df_transport_wire.release(ranks[1].endpoint, link.tickets[1]);
+  df_transport_wire.close(ranks[1].endpoint, 0);
+  ranks[1].endpoint = NULL;
+  df_waiting_for("the loss");
+  while (!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why))
+    df_transport_wire.pump(ranks[0].endpoint);
+  CHECK(peer == 1 && strncmp(why, "the connection 127.0.0.1:", 25) == 0 &&
+            strstr(why, " to 127.0.0.1:") && strstr(why, " was lost: "),
+        "rank %u: %s", peer, why);
+  CHECK(df_load_relaxed_u32(&ranks[0].wakes) == 1, "the service thread was not woken");
+  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
+  df_transport_wire.release(ranks[0].endpoint, link.tickets[0]);
+  for (uint32_t r = 0; r < RANKS; r++) df_plan_free(link.plans[r]);
+  close_both(ranks);
+}
