@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sodium.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -166,10 +167,17 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
   return dfcclSuccess;
 }
 
+/* A child keeps no connection of a join that its parent is in: else peers would not see that die.
+ */
+static void give_up_in_child(df_fork_guard *guard) {
+  df_rendezvous *r = (df_rendezvous *)(void *)((char *)guard - offsetof(df_rendezvous, guard));
+  df_socket_close(&r->fd);
+  df_mesh_close_sockets(&r->made);
+}
+
 /* From the arguments in r to a mesh, or to nothing at all. r is on the heap because a listener
  * stays in the list of a child that is forked meanwhile, whose threads' stacks do not stay. */
 static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms, df_mesh *mesh) {
-  df_mesh made = {0};
   df_root *root = NULL;
   r->timeout_ms = timeout_ms;
   r->deadline_ns = df_clock_ns() + (uint64_t)timeout_ms * 1000000u;
@@ -178,24 +186,27 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
   r->own.pid = getpid();
   r->own.card = *card;
   df_process_token(r->own.token);
+  df_fork_guard_add(&r->guard, give_up_in_child);
   dfcclResult_t result = open_listener(r);
   if (result == dfcclSuccess) result = meet(r, &root);
-  if (result == dfcclSuccess) result = fill_mesh(&made, r);
-  if (result == dfcclSuccess) result = df_mesh_connect(r, made.local, made.sockets);
+  if (result == dfcclSuccess) result = fill_mesh(&r->made, r);
+  if (result == dfcclSuccess) result = df_mesh_connect(r, r->made.local, r->made.sockets);
   df_listener_close(&r->listener);
   if (result == dfcclSuccess) result = df_rendezvous_finish(r);
   if (result == dfcclSuccess) {
-    *mesh = made;
+    *mesh = r->made;
+    r->made = (df_mesh){0};
   } else {
     /* Ranks of this process that have heard the last word have no socket that would tell them. */
-    *mesh = (df_mesh){.n_ranks = r->n_ranks, .rank = r->rank, .n_local = made.n_local};
-    memcpy(mesh->job, made.job, sizeof mesh->job);
-    mesh->absence = r->others_may_go     ? DF_ABSENCE_AWAITED
-                    : made.local != NULL ? DF_ABSENCE_COUNTED
-                                         : DF_ABSENCE_UNNOTICED;
-    df_mesh_close(&made);
+    *mesh = (df_mesh){.n_ranks = r->n_ranks, .rank = r->rank, .n_local = r->made.n_local};
+    memcpy(mesh->job, r->made.job, sizeof mesh->job);
+    mesh->absence = r->others_may_go        ? DF_ABSENCE_AWAITED
+                    : r->made.local != NULL ? DF_ABSENCE_COUNTED
+                                            : DF_ABSENCE_UNNOTICED;
+    df_mesh_close(&r->made);
     df_rendezvous_leave(r, result);
   }
+  df_fork_guard_remove(&r->guard);
   df_socket_close(&r->fd);
   if (root != NULL) df_root_stop(root);
   return result;
@@ -252,9 +263,13 @@ dfcclResult_t df_bootstrap_join_key(const char *key, int n_ranks, int rank, cons
   return result;
 }
 
-void df_mesh_close(df_mesh *mesh) {
+void df_mesh_close_sockets(df_mesh *mesh) {
   for (int rank = 0; mesh->sockets != NULL && rank < mesh->n_ranks; rank++)
     df_socket_close(&mesh->sockets[rank]);
+}
+
+void df_mesh_close(df_mesh *mesh) {
+  df_mesh_close_sockets(mesh);
   free(mesh->sockets);
   free(mesh->cards);
   free(mesh->local);

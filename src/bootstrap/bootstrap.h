@@ -80,5 +80,7 @@ dfcclResult_t df_bootstrap_join_key(const char *key, int n_ranks, int rank, cons
 
 /* Closes the sockets and frees the tables. Safe on a zeroed struct, and twice. Does not block. */
 void df_mesh_close(df_mesh *mesh);
+/* The sockets only; async-signal-safe. */
+void df_mesh_close_sockets(df_mesh *mesh);
 
 #endif

@@ -37,6 +37,8 @@ typedef struct {
                        */
 
   df_listener listener; /* for ranks higher than this one */
+  df_fork_guard guard;
+  df_mesh made; /* so far */
 
   /* From the table. */
   unsigned char session[DF_SESSION_BYTES];

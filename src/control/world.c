@@ -4,9 +4,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bootstrap/process.h"
+
 static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER;
 static df_world *worlds;
 static uint32_t n_arriving; /* [worlds_lock] */
+
+static void watch_forks(void) { df_fork_waits_for(&worlds_lock); }
+
+static void lock_worlds(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+  pthread_mutex_lock(&worlds_lock);
+}
 
 static df_world *make_world(const unsigned char job[16], uint32_t n_ranks) {
   df_world *world = calloc(1, sizeof *world);
@@ -63,7 +73,7 @@ static df_world *find_world(const unsigned char job[16]) {
 }
 
 df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks, uint32_t n_local) {
-  pthread_mutex_lock(&worlds_lock);
+  lock_worlds();
   df_world *world = find_world(job);
   if (world == NULL) {
     world = make_world(job, n_ranks);
@@ -91,7 +101,7 @@ static int is_over(df_world *world) {
 }
 
 void df_world_release(df_world *world) {
-  pthread_mutex_lock(&worlds_lock);
+  lock_worlds();
   world->references--;
   int over = is_over(world);
   pthread_mutex_unlock(&worlds_lock);
@@ -99,7 +109,7 @@ void df_world_release(df_world *world) {
 }
 
 void df_world_expect_less(const unsigned char job[16], uint32_t n) {
-  pthread_mutex_lock(&worlds_lock);
+  lock_worlds();
   df_world *world = find_world(job);
   int over = 0;
   if (world) {
@@ -111,13 +121,13 @@ void df_world_expect_less(const unsigned char job[16], uint32_t n) {
 }
 
 void df_world_arriving(void) {
-  pthread_mutex_lock(&worlds_lock);
+  lock_worlds();
   n_arriving++;
   pthread_mutex_unlock(&worlds_lock);
 }
 
 void df_world_arrived(void) {
-  pthread_mutex_lock(&worlds_lock);
+  lock_worlds();
   df_world *over = NULL, **at = &worlds;
   n_arriving--;
   while (n_arriving == 0 && *at) {

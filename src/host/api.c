@@ -15,6 +15,11 @@
 #include "bootstrap/launcher.h"
 
 static DF_COLD dfcclResult_t refuse_context(const dfcclContext_t context) {
+  if (context != NULL && context->magic == DF_CONTEXT_MAGIC_IN_CHILD)
+    return df_fail(dfcclInvalidUsage,
+                   "ctx %p belongs to the process that forked this one (rank %u of its job); a "
+                   "forked child makes contexts of its own",
+                   (void *)context, context->rank);
   return df_fail(dfcclInvalidArgument,
                  context ? "ctx %p is not a context, or was destroyed" : "ctx is NULL",
                  (void *)context);

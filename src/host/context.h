@@ -18,6 +18,7 @@
 #include "devices/device.h"
 #include "control/message.h"
 #include "host/settings.h"
+#include "bootstrap/process.h"
 #include "control/post.h"
 #include "plans/cache.h"
 #include "plans/plan.h"
@@ -154,9 +155,11 @@ struct dfcclContext {
   df_shm_endpoint endpoint;
   df_failure failure;
   struct df_recorder *recorder;
+  df_fork_guard fork_guard;
 };
 
 #define DF_CONTEXT_MAGIC 0x64666363636f6e74ull
+#define DF_CONTEXT_MAGIC_IN_CHILD 0x6466636366726b64ull /* of a process that was forked since */
 
 /* [lock] in a header of this room: the function is called with context->lock held. */
 

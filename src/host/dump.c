@@ -325,23 +325,29 @@ static void on_signal(int number, siginfo_t *info, void *machine) {
 
 uint32_t df_dump_signals_seen(void) { return df_load_relaxed_u32(&signals_seen); }
 
+static int install_error;
+
+static void install(void) {
+  struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  if (sigaction(SIGUSR2, &action, &former_action) != 0) install_error = errno;
+}
+
 dfcclResult_t df_dump_signal_enable(dfcclContext_t context) {
-  static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-  static int installed;
-  dfcclResult_t result = dfcclSuccess;
-  pthread_mutex_lock(&once);
-  if (!installed) {
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    if (sigaction(SIGUSR2, &action, &former_action) == 0)
-      installed = 1;
-    else
-      result = df_fail(dfcclSystemError, "could not handle SIGUSR2: %s", strerror(errno));
-  }
-  pthread_mutex_unlock(&once);
-  for (uint32_t i = 0; i < DF_MAX_WATCHED && result == dfcclSuccess; i++)
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, install);
+  if (install_error)
+    return df_fail(dfcclSystemError, "could not handle SIGUSR2: %s", strerror(install_error));
+  for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
     if (df_system_claim_u32(&watched_fds[i], 0, (uint32_t)context->control.event_fd + 1)) break;
-  return result;
+  return dfcclSuccess;
+}
+
+void df_dump_signal_forget(int event_fd) {
+  for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
+    if (df_load_relaxed_u32(&watched_fds[i]) == (uint32_t)event_fd + 1)
+      df_store_relaxed_u32(&watched_fds[i], 0);
+  df_store_relaxed_u32(&handlers_running, 0); /* in the parent's other threads */
 }
 
 void df_dump_signal_disable(dfcclContext_t context) {

@@ -12,6 +12,8 @@ dfcclResult_t df_dump_write(char *text, int fd);  /* and frees it */
 dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats);
 dfcclResult_t df_dump_signal_enable(dfcclContext_t context); /* SIGUSR2 */
 void df_dump_signal_disable(dfcclContext_t context);
+/* In a forked child: the descriptor is the parent's. */
+void df_dump_signal_forget(int event_fd);
 uint32_t df_dump_signals_seen(void);
 
 #endif

@@ -1,8 +1,10 @@
 /* A context's life: what is acquired in which order, and released in the reverse. */
 #include <sodium.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cpu.h"
 #include "base/log.h"
@@ -102,6 +104,7 @@ static void close_peers(dfcclContext_t context) {
 
 /* keeps_memory: other processes still have memory of the device mapped. */
 static void free_context(dfcclContext_t context, int keeps_memory) {
+  df_fork_guard_remove(&context->fork_guard);
   df_segment *links = df_arena_dissolve(&context->endpoint.arena);
   if (keeps_memory) {
     df_segment_abandon(links);
@@ -190,6 +193,20 @@ static void stop_threads(dfcclContext_t context) {
   context->device.executor->stop(&context->device);
 }
 
+/* A child must not keep the connections, else peers would not see this process die; and must not
+ * use the context, whose threads it does not have. Its memory stays: threads of the parent, of
+ * which the child is a copy, may have been inside of it. */
+static void give_up_in_child(df_fork_guard *guard) {
+  dfcclContext_t context =
+      (dfcclContext_t)(void *)((uint8_t *)guard - offsetof(struct dfcclContext, fork_guard));
+  context->magic = DF_CONTEXT_MAGIC_IN_CHILD;
+  df_dump_signal_forget(context->control.event_fd);
+  if (context->recorder) df_recorder_close_in_child(context);
+  df_mesh_close_sockets(&context->mesh);
+  close(context->control.event_fd);
+  close(context->control.epoll_fd);
+}
+
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
                               const df_settings *settings, df_mesh *mesh) {
   dfcclContext_t context =
@@ -208,6 +225,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->control.event_fd = context->control.epoll_fd = -1;
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
   pthread_mutex_init(&context->lock, NULL);
+  df_fork_guard_add(&context->fork_guard, give_up_in_child);
 
   dfcclResult_t result = acquire_memory(context);
   if (result != dfcclSuccess) goto free_memory;

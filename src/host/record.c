@@ -295,3 +295,5 @@ void df_recorder_close(dfcclContext_t context) {
   free(recorder);
   context->recorder = NULL;
 }
+
+void df_recorder_close_in_child(dfcclContext_t context) { close(context->recorder->fd); }

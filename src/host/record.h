@@ -9,5 +9,7 @@ void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run); /
 void df_record_sync(dfcclContext_t context);                                   /* [lock] */
 void df_record_flush(dfcclContext_t context);                                  /* [lock] */
 void df_recorder_close(dfcclContext_t context);
+/* The file is the parent's. */
+void df_recorder_close_in_child(dfcclContext_t context);
 
 #endif

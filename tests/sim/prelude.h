@@ -74,4 +74,8 @@
 #define epoll_create1(flags) sim_epoll_create()
 #define epoll_ctl(epoll, operation, fd, event) sim_epoll_ctl(epoll, operation, fd, event)
 #define epoll_wait(epoll, events, n, timeout_ms) sim_epoll_wait(epoll, events, n, timeout_ms)
+/* Nobody forks in a simulation, and worlds are thrown away without being closed. */
+#define df_fork_guard_add sim_fork_guard_add
+#define df_fork_guard_remove sim_fork_guard_remove
+#define df_fork_waits_for sim_fork_waits_for
 #endif

@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "sim.h"
 #include "prelude_declarations.h"
+#include "bootstrap/process.h"
 
 uint8_t sim_arena[SIM_ARENA_BYTES] __attribute__((aligned(4096)));
 static uint8_t far_memory[SIM_FAR_BYTES] __attribute__((aligned(4096)));
@@ -141,3 +142,15 @@ void df_cpu_allowed(uint64_t *bits, uint32_t words) {
   memset(bits, 0, words * sizeof *bits);
   bits[0] = 3;
 }
+
+/* ---- forks: there are none ---- */
+
+void sim_fork_guard_add(df_fork_guard *guard, void (*in_child)(df_fork_guard *guard));
+void sim_fork_guard_remove(df_fork_guard *guard);
+void sim_fork_waits_for(pthread_mutex_t *lock);
+void sim_fork_guard_add(df_fork_guard *guard, void (*in_child)(df_fork_guard *guard)) {
+  (void)guard;
+  (void)in_child;
+}
+void sim_fork_guard_remove(df_fork_guard *guard) { (void)guard; }
+void sim_fork_waits_for(pthread_mutex_t *lock) { (void)lock; }

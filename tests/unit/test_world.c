@@ -5,6 +5,9 @@
  */
 #include "control/world.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "support/harness.h"
 
 enum { RANKS = 4 }; /* and each look at it counts as one that comes */
@@ -54,4 +57,35 @@ DF_TEST(world, in_which_somebody_is, 30) {
   CHECK(has_left(job, 0), "it was freed");
   df_world_expect_less(job, RANKS - 2);
   df_world_release(world);
+}
+
+static atomic_int stop_arriving;
+
+static void *arrive(void *arg) {
+  (void)arg;
+  while (!atomic_load(&stop_arriving)) {
+    df_world_arriving();
+    df_world_arrived();
+  }
+  return NULL;
+}
+
+/* A child has none of the threads that may have held the lock. */
+DF_TEST(world, a_forked_child_finds_it_unlocked, 60) {
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++)
+    CHECK(pthread_create(&threads[i], NULL, arrive, NULL) == 0, "no thread");
+  for (int i = 0; i < 300; i++) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(5); /* ends a child that waits for ever */
+      df_world_arriving();
+      df_world_arrived();
+      _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0, "fork %d: status 0x%x", i, status);
+  }
+  atomic_store(&stop_arriving, 1);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
 }
