@@ -2,7 +2,8 @@
  * Promises of src/host/completion.c: a run's status is what became of that run, in whatever order
  * the host hears of a collective's runs. They end in order, but several threads and several queues
  * tell of them: a run that succeeded is never told as failed, because a later one that failed was
- * heard of first, nor one that failed as a success.
+ * heard of first, nor one that failed as a success. Callbacks that a waiter does not come to run
+ * are run by the poller.
  */
 #include <stdlib.h>
 
@@ -38,19 +39,33 @@ static void drive(job *j) {
   j->ctxs[0]->device.executor->drive_turn(&j->ctxs[0]->device, &j->driver, 1);
 }
 
-/* Rank 0's daemon is on its device, and is executed by this thread only, since it wants to drive.
- */
-static void make(job *j) {
+static void open_job(job *j) {
   *j = (job){0};
   setenv("DFCCL_QUIT_POLLS", "1000000000", 1);
   setenv("DFCCL_SPREAD", "0", 1); /* to count the ranks of a processor takes the lock */
   two_ranks_open(j->ctxs);
+}
+
+/* After one run its links stand. */
+static void add(job *j, dfcclCollId_t coll) {
   for (int r = 0; r < RANKS; r++)
-    OK(dfcclRegisterAllReduce(j->ctxs[r], COLL, COUNT, dfcclInt32, dfcclSum, NULL));
-  for (int r = 0; r < RANKS; r++) run(j, r, NULL);
-  for (int r = 0; r < RANKS; r++) OK(dfcclWait(j->ctxs[r], COLL));
+    OK(dfcclRegisterAllReduce(j->ctxs[r], coll, COUNT, dfcclInt32, dfcclSum, NULL));
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRunAllReduce(j->ctxs[r], coll, j->buffers[r], j->buffers[r], NULL, NULL));
+  for (int r = 0; r < RANKS; r++) OK(dfcclWait(j->ctxs[r], coll));
+}
+
+/* Rank 0's daemon is on its device, and is executed by this thread only, since it wants to drive.
+ */
+static void hold(job *j) {
   j->ctxs[0]->device.executor->drive_begin(&j->ctxs[0]->device, &j->driver);
   while (!j->driver.held) drive(j);
+}
+
+static void make(job *j) {
+  open_job(j);
+  add(j, COLL);
+  hold(j);
 }
 
 /* Its block has no owner, as last turns want it. It is still wanted, so that nobody takes it. */
@@ -158,4 +173,48 @@ DF_TEST(completion, cqes_in_any_order, 30) {
     expect_statuses(&j, CQES, 1);
     free_job(&j);
   }
+}
+
+enum { OTHERS = 8, OTHER_RUNS = OTHERS * DF_RUNS_AHEAD };
+static int32_t other_buffers[RANKS][OTHERS][COUNT];
+static uint32_t others_ended;
+
+static void count_other(dfcclCollId_t coll, dfcclResult_t status, void *argument) {
+  (void)coll, (void)argument;
+  OK(status);
+  df_system_add_u32(&others_ended, 1);
+}
+
+static void run_others(job *j, int rank, dfcclCallback_t callback) {
+  for (uint32_t i = 0; i < OTHERS; i++)
+    for (int k = 0; k < DF_RUNS_AHEAD; k++) {
+      int32_t *buffer = other_buffers[rank][i];
+      OK(dfcclRunAllReduce(j->ctxs[rank], COLL + 1 + i, buffer, buffer, callback, NULL));
+    }
+}
+
+static uint64_t cqes_written(job *j) {
+  return df_load_relaxed_u64(&j->driver.executor->blocks[0].block->stats.cqes_written);
+}
+
+/* A waiter finds that many runs with callbacks have ended, its own among them, while the poller
+ * sleeps. It runs a few of the callbacks, and leaves: nothing else will wake the poller. */
+DF_TEST(completion, callbacks_that_a_waiter_leaves_are_run_by_the_poller, 30) {
+  job j;
+  open_job(&j);
+  for (dfcclCollId_t i = 0; i <= OTHERS; i++) add(&j, COLL + i);
+  hold(&j);
+  dfcclContext_t ctx = j.ctxs[0];
+  for (int r = 0; r < RANKS; r++) {
+    run(&j, r, r == 0 ? note : NULL);
+    run_others(&j, r, r == 0 ? count_other : NULL);
+  }
+  EVENTUALLY(df_load_relaxed_u32(&ctx->runs.poller_bell.sleepers) == 1);
+  pthread_mutex_lock(&ctx->lock);
+  for (uint64_t wanted = cqes_written(&j) + 1 + OTHER_RUNS; cqes_written(&j) < wanted;) drive(&j);
+  pthread_mutex_unlock(&ctx->lock);
+  OK(dfcclWait(ctx, COLL));
+  CHECK(df_observe_u32(&j.ended) == 1, "its own callback has not run");
+  EVENTUALLY(df_observe_u32(&others_ended) == OTHER_RUNS);
+  free_job(&j);
 }

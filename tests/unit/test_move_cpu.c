@@ -2,7 +2,8 @@
  * Promise of src/primitives/move_cpu.h: what a step moves past the caches are the same bytes as
  * what it moves through them, for every type, kind, count and address, with one destination or two,
  * in place or not, and nothing beyond the end is touched. A slot of a receiver far away, and no
- * other, is written past the caches.
+ * other, is written past the caches. A buffer that a peer lends is not read once it has been given
+ * back, which is between execution and the rest.
  */
 #include "primitives/move.h"
 
@@ -136,4 +137,48 @@ DF_TEST(move_cpu, only_slots_of_far_receivers_are_written_past_the_caches, 30) {
         CHECK(streamed_bytes == (far ? LONGEST : 0), "kind %u, far %d, %llu bytes", kind, far,
               (unsigned long long)streamed_bytes);
       }
+}
+
+static df_move borrowing(uint32_t kind, uint64_t count, const void *lent) {
+  return (df_move){.kind = kind,
+                   .type = dfcclInt32,
+                   .op = dfcclSum,
+                   .element_bytes = 4,
+                   .divisor = 3,
+                   .count = count,
+                   .borrows = 1,
+                   .a = lent,
+                   .b = inputs[1]};
+}
+
+/* The owner writes to it again as soon as it has it back. */
+static void execute_borrowing(destinations *to, uint32_t kind, uint64_t count, int stream,
+                              int where, int overwrite) {
+  static DF_ALIGNED(64) uint8_t lent[LONGEST];
+  df_lanes lanes = {.mover = df_mover_cpu_best()};
+  df_move move = borrowing(kind, count, lent);
+  memcpy(lent, inputs[0], sizeof lent);
+  memset(to, 0xa5, sizeof *to);
+  move.stream = (uint32_t)stream;
+  if (where & TO_STORE) move.store = to->store;
+  if (where & TO_SLOT) move.slot = to->slot;
+  move.send_link = &receivers[0];
+  df_move_execute(&lanes, &move);
+  if (overwrite) memset(lent, 0x5a, sizeof lent);
+  df_move_finish(&lanes, &move);
+}
+
+DF_TEST(move_cpu, a_lent_buffer_is_not_read_after_it_was_given_back, 30) {
+  const uint64_t counts[] = {1, DF_SHORT_BYTES / 4, DF_SHORT_BYTES / 4 + 1, DF_TILE_BYTES / 4,
+                             LONGEST / 4};
+  for (uint32_t kind = DF_MOVE_COPY; kind <= DF_MOVE_REDUCE; kind++)
+    for (size_t c = 0; c < DF_COUNT_OF(counts); c++)
+      for (int stream = 0; stream <= 1; stream++)
+        for (int where = TO_STORE; where <= (TO_STORE | TO_SLOT); where++) {
+          execute_borrowing(&cached, kind, counts[c], stream, where, 0);
+          execute_borrowing(&streamed, kind, counts[c], stream, where, 1);
+          CHECK(memcmp(&cached, &streamed, sizeof cached) == 0,
+                "kind %u, %llu elements, stream %d, destinations %d: read too late", kind,
+                (unsigned long long)counts[c], stream, where);
+        }
 }
