@@ -38,7 +38,8 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
           block->quiet_polls += polls;
           df_lanes_note_stuck(lanes);
         }
-        return polls >= limit ? DF_STEP_BLOCKED : DF_STEP_PROGRESSED;
+        return polls >= limit || df_lanes_told_to_leave(lanes) ? DF_STEP_BLOCKED
+                                                               : DF_STEP_PROGRESSED;
       }
       df_lanes_pause(lanes, polls);
       continue;

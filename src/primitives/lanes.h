@@ -105,6 +105,10 @@ DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   (void)lanes;
   return 0;
 }
+DF_CORE int df_lanes_told_to_leave(const df_lanes *lanes) {
+  (void)lanes;
+  return 0;
+}
 /* Is it worth while to look whether the host has given a collective up? That word is across the
  * bus: only if the host has given up any. */
 DF_CORE int df_lanes_attend(const df_lanes *lanes) { return lanes->move->attends != 0; }
@@ -141,10 +145,16 @@ DF_CORE void df_lanes_publish_times(const df_lanes *lanes) {
 
 enum { DF_NOTED_BELLS = 8, DF_RING_POLLS = 16 };
 
+/* What ends a turn before the collective's polls are at their end. */
+typedef enum {
+  DF_INTERRUPT_DRIVES = 1, /* somebody else wants to drive, and goes on with the collective */
+  DF_INTERRUPT_LEAVES = 2  /* this or more: the block is to leave, so the collective is set aside */
+} df_interrupt;
+
 typedef struct df_lanes {
   df_move *move;
   const df_mover_cpu *mover;
-  const uint32_t *interrupt; /* not 0: somebody else wants to drive this block */
+  const uint32_t *interrupt; /* 0: nothing; else df_interrupt */
   uint32_t yield_polls;      /* polls of one primitive between two yields of the core */
   uint32_t n_noted;
   uint64_t waits_on; /* bits, modulo 64: processors where peers that we wait for were last seen */
@@ -175,6 +185,9 @@ DF_CORE void df_lanes_note_flags(df_move *move) { (void)move; }
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) { (void)lanes; }
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   return df_load_relaxed_u32(lanes->interrupt) != 0;
+}
+DF_CORE int df_lanes_told_to_leave(const df_lanes *lanes) {
+  return df_load_relaxed_u32(lanes->interrupt) >= DF_INTERRUPT_LEAVES;
 }
 DF_CORE int df_lanes_attend(const df_lanes *lanes) {
   (void)lanes;

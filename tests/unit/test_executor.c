@@ -1,6 +1,7 @@
 /*
  * Promises of src/devices/cpu/executor.c: submitters that take first turns leave room for
- * what is in the task queue, however often they submit.
+ * what is in the task queue, however often they submit. A block leaves for a synchronisation,
+ * whoever drives it and whatever its patience.
  */
 #include <stdlib.h>
 
@@ -54,5 +55,32 @@ DF_TEST(executor, first_turns_leave_room_for_others, 30) {
   }
   CHECK(done, "not executed beside %d short runs", runs);
   ctxs[0]->device.executor->drive_end(&ctxs[0]->device, &wish);
+  two_ranks_close(ctxs);
+}
+
+static void *wait_for_shared(void *ctx) {
+  OK(dfcclWait(ctx, SHARED));
+  return NULL;
+}
+
+/* Rank 0's run is stuck until its peer comes, a waiter drives the block, and the block's patience
+ * has no end. The peer comes only when the synchronisation is over. */
+DF_TEST(executor, a_block_that_a_waiter_drives_leaves_for_a_synchronisation, 30) {
+  dfcclContext_t ctxs[RANKS];
+  pthread_t waiter;
+  setenv("DFCCL_QUIT_POLLS", "1000000000", 1);
+  setenv("DFCCL_SPIN_FRONT", "1000000000", 1);
+  two_ranks_open(ctxs);
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], SHARED, COUNT, dfcclInt32, dfcclSum, NULL));
+  for (int round = 0; round < 10; round++) {
+    run_shared(ctxs, 0);
+    CHECK(pthread_create(&waiter, NULL, wait_for_shared, ctxs[0]) == 0, "no thread");
+    for (int i = 0; i < 20; i++) df_nap(); /* most often it drives by now */
+    OK(dfcclDeviceSynchronize(ctxs[0]));
+    run_shared(ctxs, 1);
+    OK(dfcclWait(ctxs[1], SHARED));
+    pthread_join(waiter, NULL);
+  }
   two_ranks_close(ctxs);
 }

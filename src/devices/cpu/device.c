@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/cpu.h"
 #include "base/log.h"
 #include "devices/device.h"
 #include "primitives/prepared.h"
@@ -142,28 +141,8 @@ static void drive_end(df_rank_device *device, df_driver *driver) {
   df_driver_end(driver);
 }
 
-/* Every block that ran when we began has left since. */
-static int all_have_left(df_rank_device *device, const uint64_t *quits) {
-  for (uint32_t b = 0; b < device->shared->n_blocks; b++) {
-    const df_block *block = &device->blocks[b];
-    if (df_observe_u32(&block->running) && df_load_relaxed_u64(&block->stats.quits) == quits[b])
-      return 0;
-  }
-  return 1;
-}
-
 static dfcclResult_t synchronize(df_rank_device *device) {
-  uint64_t quits[DF_MAX_BLOCKS];
-  df_driver driver;
-  for (uint32_t b = 0; b < device->shared->n_blocks; b++)
-    quits[b] = df_load_relaxed_u64(&device->blocks[b].stats.quits);
-  drive_begin(device, &driver);
-  while (!all_have_left(device, quits)) {
-    int happened = df_driver_turn(&driver, 0);
-    device->host.completed(device->host.host);
-    if (!happened) df_cpu_yield();
-  }
-  df_driver_end(&driver);
+  df_executor_synchronize(&state_of(device)->executor);
   return dfcclSuccess;
 }
 

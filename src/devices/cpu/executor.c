@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
+
 /* Naps in a row without anybody driving before a background thread sleeps for good. */
 enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
 /* Within one collective, which is not given up yet, the core is not given away at every poll. */
@@ -313,18 +315,18 @@ int df_driver_turn(df_driver *driver, int start) {
     if (!(driver->held >> b & 1)) {
       if (!try_own(eb)) continue;
       driver->held |= 1ull << b;
-      /* The driver is wanted itself: it is not to be interrupted by its own wish. */
-      eb->lanes.interrupt = &executor->exit;
+      /* The driver is wanted itself: its own wish must not interrupt it. */
+      eb->lanes.interrupt = &executor->synchronizers;
     }
     df_turn turn = drive_once(eb, start);
     if (turn == DF_TURN_LEFT) continue;
     happened = 1;
-    /* A synchroniser waits for nothing but this: patience would only keep it. */
-    if (!start && turn == DF_TURN_WAITED && df_lifecycle_may_leave(eb->block)) {
+    int is_idle = turn == DF_TURN_WAITED && is_stuck(eb->block);
+    if (is_idle && df_load_relaxed_u32(&executor->synchronizers)) {
       df_lifecycle_leave(eb->block);
       continue;
     }
-    if (turn != DF_TURN_WAITED || !is_stuck(eb->block)) stuck = 0;
+    if (!is_idle) stuck = 0;
     if (turn != DF_TURN_WAITED) df_cores_progressed(&eb->cores);
     waits_on |= turn == DF_TURN_WAITED ? take_waits_on(eb) : 0;
   }
@@ -354,4 +356,30 @@ void df_driver_release(df_driver *driver) {
 void df_driver_end(df_driver *driver) {
   df_driver_release(driver);
   note_activity(driver->executor);
+}
+
+/* Every block that ran when the quits were counted has left since. */
+static int all_have_left(const df_executor *executor, const uint64_t *quits) {
+  for (uint32_t b = 0; b < executor->n_blocks; b++) {
+    const df_block *block = executor->blocks[b].block;
+    if (df_observe_u32(&block->running) && df_load_relaxed_u64(&block->stats.quits) == quits[b])
+      return 0;
+  }
+  return 1;
+}
+
+void df_executor_synchronize(df_executor *executor) {
+  uint64_t quits[DF_MAX_BLOCKS];
+  df_driver driver;
+  for (uint32_t b = 0; b < executor->n_blocks; b++)
+    quits[b] = df_load_relaxed_u64(&executor->blocks[b].block->stats.quits);
+  df_system_add_u32(&executor->synchronizers, DF_INTERRUPT_LEAVES);
+  df_driver_begin(&driver, executor);
+  while (!all_have_left(executor, quits)) {
+    int happened = df_driver_turn(&driver, 0);
+    executor->host.completed(executor->host.host);
+    if (!happened) df_cpu_yield();
+  }
+  df_driver_end(&driver);
+  df_system_sub_u32(&executor->synchronizers, DF_INTERRUPT_LEAVES);
 }

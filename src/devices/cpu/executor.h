@@ -42,6 +42,9 @@ typedef struct df_executor {
   uint64_t nap_ns;
   DF_ALIGNED(64) df_bell idle_bell;
   DF_ALIGNED(64) uint32_t wanted; /* 1: somebody wants to drive: background threads make way */
+  /* DF_INTERRUPT_LEAVES for each device synchronisation in progress: a driver's block that cannot
+   * go on leaves at once, for patience would only keep who synchronises. */
+  uint32_t synchronizers;
   uint32_t expects_waiter; /* the latest runs were waited for: a submission need not wake anybody */
   uint32_t deep_sleepers;  /* background threads that only the idle bell wakes */
   uint32_t activity;       /* changes whenever somebody drove */
@@ -105,5 +108,9 @@ void df_driver_release(df_driver *driver); /* lets go of the blocks, before user
 void df_driver_end(df_driver *driver);
 /* Is there a reason to start a held block? For the look between announcing sleep and sleeping. */
 int df_driver_has_reason(const df_driver *driver);
+
+/* Until every block that is on the device has left once, whoever executes it. The caller drives,
+ * and starts no block. */
+void df_executor_synchronize(df_executor *executor);
 
 #endif
