@@ -62,13 +62,18 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   }
 }
 
+/* Leader: for whoever asks how far the picked collective has come. */
+DF_CORE void df_daemon_show_progress(const df_block *block, df_descriptor *desc) {
+  df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
+}
+
 /* Leader: the picked collective's next run is the one to take up. */
 DF_CORE void df_daemon_end_run(df_block *block, df_descriptor *desc) {
   df_cursor *cursor = &block->picked->cursor;
   cursor->run++;
   cursor->phase = DF_PHASE_BEGIN;
   block->picked->dirty = 1;
-  df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(cursor));
+  df_daemon_show_progress(block, desc);
 }
 
 /* Leader: this block is through with the picked collective's run; the last block to be so writes
@@ -103,10 +108,10 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
 DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descriptor *desc,
                                 df_step_result result, const df_lanes *lanes) {
   if (result == DF_STEP_PROGRESSED) {
-    df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
+    df_daemon_show_progress(block, desc);
   } else if (result == DF_STEP_BLOCKED) { /* preempted */
     df_count(&block->stats.preemptions, 1);
-    df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
+    df_daemon_show_progress(block, desc);
     df_scheduler_set_aside(block);
     if (block->device->tunables.preempt_every) df_context_flush(&block->cache);
   } else {
@@ -118,56 +123,45 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
 
 #if !defined(__CUDACC__)
 /*
- * The first turn of a run that was not submitted by an SQE: its submitter executes the block, whose
- * SQ is empty and whose task queue does not have the collective, which has this one block. Nothing
- * is waited for: what cannot go on now goes into the task queue. So messages leave when runs are
- * submitted, and of several collectives it does not matter which one peers begin with. Whose turn
- * it is among those in the task queue stays as it was. Returns 1 when the run is done; no CQE tells
- * of it. The bells of peers are still to be rung.
+ * A borrowed turn: a thread that has the block without driving it executes one turn of one
+ * collective, which has no other block. Returns 1 when the run is done. Its CQE, which can tell of
+ * nothing but success, is then this very answer: none is pushed. The bells of peers are still to be
+ * rung.
+ *
+ * is_new: the run has just been submitted, and its SQE was not pushed either. Nothing is polled, so
+ * that messages leave when runs are submitted, and nothing is waited for: a run that cannot go on
+ * joins the task queue, which does not have its collective. Whose turn it is there stays as it was.
+ *
+ * Otherwise the collective is the one that df_scheduler_next tells.
  */
-static inline int df_daemon_first_turn(df_block *block, uint32_t collective, df_lanes *lanes) {
+static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, int is_new,
+                                          df_lanes *lanes) {
+  const df_tunables *tunables = &block->device->tunables;
   df_descriptor *desc = block->device->descriptors[collective];
   int progressed = 0;
-  DF_ASSERT(block->tasks.pending[collective] == 0);
+  DF_ASSERT(is_new ? block->tasks.pending[collective] == 0
+                   : block->tasks.order[block->place] == collective);
   DF_ASSERT(desc->n_blocks == 1);
-  df_scheduler_note_new(block);
+  if (is_new) df_scheduler_note_new(block);
   df_scheduler_choose(block, collective, lanes);
-  block->spin_limit = 0; /* nothing is polled, whatever has succeeded before */
-  if (df_daemon_execute(block, desc, lanes, &progressed) == DF_STEP_DONE) {
-    df_daemon_end_run(block, desc);
-    df_count(&block->stats.cqes_written, 1); /* as if */
-    return 1;
-  }
-  df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
-  df_scheduler_enqueue(block, collective);
-  if (block->device->tunables.preempt_every) {
-    df_count(&block->stats.preemptions, 1);
-    df_context_flush(&block->cache);
-  }
-  return 0;
-}
-
-/*
- * The last turn of a run, by a waiter: it executes the block, and the collective, which has no
- * other block, is the one that df_scheduler_next tells. A turn like any other, but if the run is
- * done no CQE tells of it, and the bells of peers are still to be rung. Returns 1 then.
- */
-static inline int df_daemon_last_turn(df_block *block, uint32_t collective, df_lanes *lanes) {
-  df_descriptor *desc = block->device->descriptors[collective];
-  int progressed = 0;
-  DF_ASSERT(block->tasks.order[block->place] == collective);
-  DF_ASSERT(desc->n_blocks == 1);
-  df_scheduler_choose(block, collective, lanes);
-  block->spin_limit = df_scheduler_spin_limit(&block->device->tunables, block->place);
+  block->spin_limit = is_new ? 0 : df_scheduler_spin_limit(tunables, block->place);
   df_step_result result = df_daemon_execute(block, desc, lanes, &progressed);
   if (result == DF_STEP_DONE) {
     df_daemon_end_run(block, desc);
-    df_scheduler_retire(block);
-    df_count(&block->stats.cqes_written, 1); /* as if */
+    if (!is_new) df_scheduler_retire(block);
+    df_count(&block->stats.cqes_written, 1);
     return 1;
   }
-  df_daemon_conclude(block, collective, desc, result, lanes);
-  df_lanes_ring_bells(lanes);
+  if (!is_new) {
+    df_daemon_conclude(block, collective, desc, result, lanes);
+    return 0;
+  }
+  df_daemon_show_progress(block, desc);
+  df_scheduler_enqueue(block, collective);
+  if (tunables->preempt_every) {
+    df_count(&block->stats.preemptions, 1);
+    df_context_flush(&block->cache);
+  }
   return 0;
 }
 #endif

@@ -20,12 +20,12 @@ typedef struct df_executor_ops {
   dfcclResult_t (*start)(df_rank_device *device);
   void (*stop)(df_rank_device *device);
 
-  /* The first turn of a run by its submitter, see cpu/executor.h: claimed under the lock, taken
-   * without it. NULL: none. */
+  /* Borrowed turns, see cpu/executor.h; NULL: none. A submitter claims a first turn under the lock,
+   * and takes it without. */
   int (*claim_first_turn)(df_rank_device *device, uint32_t collective);
-  int (*first_turn)(df_rank_device *device, uint32_t collective, df_noted_bells *bells);
-  /* The last turn by who waits; the same without the lock. NULL: none. */
-  int (*last_turn)(df_rank_device *device, uint32_t *collective, df_noted_bells *bells);
+  int (*first_turn)(df_rank_device *device, df_borrowed_turn *turn);
+  /* A waiter has no lock. */
+  int (*last_turn)(df_rank_device *device, df_borrowed_turn *turn);
   /* After an SQE was pushed, or a collective cancelled. urgent: do not count on waiters. unlocked:
    * the lock was let go since. */
   void (*submitted)(df_rank_device *device, int urgent, int unlocked);

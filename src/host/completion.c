@@ -160,9 +160,8 @@ static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
 
 /*
  * [lock] The daemon tells of a run. Runs end in order, and once one was given up all later ones
- * are; but what tells of them, two blocks' CQEs or a CQE and a thread's own last turn, comes in any
- * order. So a success is the oldest run's, whose ever it is, and a failure has to wait for its
- * turn.
+ * are. But their CQEs, of two blocks or of a block and a borrowed turn, come in any order. So a
+ * success is the oldest run's, whichever run it tells of, and a failure has to wait for its turn.
  */
 static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) {
   uint32_t finished = end_oldest(context, coll, dfcclSuccess);
@@ -213,15 +212,6 @@ static uint32_t reap(dfcclContext_t context) {
   return finished;
 }
 
-/* What has no CQE. */
-static uint32_t reap_untold(dfcclContext_t context, uint32_t collective) {
-  pthread_mutex_lock(&context->lock);
-  df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
-  uint32_t finished = end_success(context, context->registry.by_index[collective]);
-  pthread_mutex_unlock(&context->lock);
-  return finished;
-}
-
 static int has_callbacks(const dfcclContext_t context) {
   return df_observe_u64(&context->runs.callbacks.head) !=
          df_observe_u64(&context->runs.callbacks.tail);
@@ -238,10 +228,13 @@ static void wake_waiters_unlocked(dfcclContext_t context) {
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
 }
 
-int df_complete_untold(dfcclContext_t context, uint32_t collective, const df_noted_bells *bells) {
-  uint32_t finished = reap_untold(context, collective);
+int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
+  pthread_mutex_lock(&context->lock);
+  df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
+  uint32_t finished = end_success(context, context->registry.by_index[turn->collective]);
+  pthread_mutex_unlock(&context->lock);
   df_wake_fence_unlocked(); /* before the looks at who sleeps: reaping has let go of the lock */
-  df_ring_noted(bells);
+  df_ring_borrowed(turn);
   if (finished > 0 && df_load_relaxed_u32(&context->runs.sleeping_waiters))
     df_bell_wake(context->device.work_bell);
   /* Runs of a failed collective may have waited for this one: listed, or given up. */

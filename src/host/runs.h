@@ -40,10 +40,10 @@ void df_poller_stop(dfcclContext_t context);
 uint32_t df_complete(dfcclContext_t context, df_driver *driver);
 void df_reap_and_ring(void *context);             /* reaps, and leaves callbacks to the poller */
 int df_completion_is_due(dfcclContext_t context); /* would df_complete find something? */
-/* A run of this collective is through, and no CQE tells of it: what reaping one does, and rings
- * the bells. Returns whether the run was finished and nothing is left to do; 0: df_complete will
- * find something, as its callback. */
-int df_complete_untold(dfcclContext_t context, uint32_t collective, const df_noted_bells *bells);
+/* A borrowed turn has done a run: ends it as its CQE would, and rings the turn's bells. Returns
+ * whether the run was finished and nothing is left to do; 0: df_complete will find something, as
+ * its callback. */
+int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn);
 dfcclResult_t df_grow_callbacks(dfcclContext_t context); /* [lock] */
 /* [lock] Room for one more outstanding run's callback, made before the run is accepted: completing
  * needs no memory. */

@@ -128,15 +128,16 @@ static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int ha
 /* What was claimed. The collective has a run in the daemon, so it is there; the context is until
  * dfcclRun* has returned, whatever becomes of the run (dfcclDestroy). */
 static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
-  df_noted_bells bells;
-  if (!context->device.executor->first_turn(&context->device, coll->index, &bells)) {
+  df_borrowed_turn turn;
+  turn.collective = coll->index;
+  if (!context->device.executor->first_turn(&context->device, &turn)) {
     df_wake_fence(); /* after what it has published and queued, before the looks at who sleeps */
-    df_ring_noted(&bells);
+    df_ring_borrowed(&turn);
     context->device.executor->submitted(&context->device, 0,
                                         1); /* the fence is as good as an unlock's */
     return;
   }
-  if (!df_complete_untold(context, coll->index, &bells)) df_ring_poller(context);
+  if (!df_complete_borrowed(context, &turn)) df_ring_poller(context);
 }
 
 /*

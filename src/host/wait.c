@@ -71,11 +71,10 @@ void df_visit(dfcclContext_t context, df_driver *driver) {
 /* What the daemon has to do next may well be what is waited for. Returns whether it was done and
  * nothing is left to do for it, callbacks included. */
 static inline int take_last_turn(dfcclContext_t context) {
-  uint32_t collective;
-  df_noted_bells bells;
+  df_borrowed_turn turn;
   return context->device.executor->last_turn &&
-         context->device.executor->last_turn(&context->device, &collective, &bells) &&
-         df_complete_untold(context, collective, &bells);
+         context->device.executor->last_turn(&context->device, &turn) &&
+         df_complete_borrowed(context, &turn);
 }
 
 /* Returns how many visits the caller has to give back. None was made by a thread that found what it

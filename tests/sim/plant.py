@@ -126,13 +126,13 @@ BUGS = [
     ("a first turn is taken of a block that another thread executes", [always("df_executor_claim_first_turn", "try_own")]),
     ("a first turn is taken before earlier runs in the task queue", [("takes_first_turn", ".pending", "(PLANTED ? 0 : MEMBER)")]),
     ("peers are not rung after a first or last turn", [
-        without("take_first_turn", "df_ring_noted"), without("df_complete_untold", "df_ring_noted")]),
+        without("take_first_turn", "df_ring_borrowed"), without("df_complete_borrowed", "df_ring_borrowed")]),
     ("peers are rung without a fence after a first or last turn", [
-        without("take_first_turn", "df_wake_fence"), without("df_complete_untold", "df_wake_fence_unlocked")]),
-    ("a run that is stuck in its first turn is not queued", [without("df_daemon_first_turn", "df_scheduler_enqueue")]),
+        without("take_first_turn", "df_wake_fence"), without("df_complete_borrowed", "df_wake_fence_unlocked")]),
+    ("a run that is stuck in its first turn is not queued", [without("df_daemon_borrowed_turn", "df_scheduler_enqueue")]),
     # Last turns by waiters.
     ("a last turn is taken of a block that another thread executes", [always("df_executor_last_turn", "try_own")]),
-    ("a run stays in the task queue after its last turn", [without("df_daemon_last_turn", "df_scheduler_retire")]),
+    ("a run stays in the task queue after its last turn", [without("df_daemon_borrowed_turn", "df_scheduler_retire")]),
     # Of schedules that end (endings.c).
     ("a cancellation is not observed", [never("df_step_decide", "df_lanes_attend")], ENDINGS),
     ("a lent buffer is not taken back", [returns("df_step_take_back", "1")], ENDINGS),

@@ -96,14 +96,14 @@ static void free_job(job *j) {
  * ended too, and their CQEs are taken. */
 static void tell_late(dfcclCallback_t callback, uint32_t later) {
   job j;
-  df_noted_bells bells;
-  uint32_t collective, in_device = DF_MIN(later, (uint32_t)DF_RUNS_AHEAD - 1);
+  df_borrowed_turn turn;
+  uint32_t in_device = DF_MIN(later, (uint32_t)DF_RUNS_AHEAD - 1);
   make(&j);
   dfcclContext_t ctx = j.ctxs[0];
   run(&j, 0, callback);
   run(&j, 1, NULL);
   let_go(&j);
-  EVENTUALLY(ctx->device.executor->last_turn(&ctx->device, &collective, &bells));
+  EVENTUALLY(ctx->device.executor->last_turn(&ctx->device, &turn));
   for (uint32_t i = 0; i < later; i++) run(&j, 0, note); /* rank 1 does not */
   drive(&j);
   pthread_mutex_lock(&ctx->lock);
@@ -117,7 +117,7 @@ static void tell_late(dfcclCallback_t callback, uint32_t later) {
   df_sleep_ms(10); /* the poller has heard that the collective failed, and sleeps again */
   EVENTUALLY(df_load_relaxed_u32(&ctx->runs.poller_bell.sleepers) == 1);
   CHECK(df_observe_u32(&j.ended) == 0, "a run was told before an earlier one");
-  if (!df_complete_untold(ctx, collective, &bells)) df_ring_poller(ctx);
+  if (!df_complete_borrowed(ctx, &turn)) df_ring_poller(ctx);
   expect_statuses(&j, later + (callback != NULL), callback != NULL);
   free_job(&j);
 }
@@ -132,17 +132,16 @@ DF_TEST(completion, a_last_turn_that_is_told_late_before_many, 30) {
 /* Somebody sleeps, as far as the context knows. */
 DF_TEST(completion, a_last_turn_wakes_who_waits, 30) {
   job j;
-  df_noted_bells bells;
-  uint32_t collective;
+  df_borrowed_turn turn;
   make(&j);
   dfcclContext_t ctx = j.ctxs[0];
   run(&j, 0, NULL);
   run(&j, 1, NULL);
   let_go(&j);
-  EVENTUALLY(ctx->device.executor->last_turn(&ctx->device, &collective, &bells));
+  EVENTUALLY(ctx->device.executor->last_turn(&ctx->device, &turn));
   df_system_add_u32(&ctx->runs.sleeping_waiters, 1);
   uint32_t before = df_load_relaxed_u32(&ctx->device.work_bell->sequence);
-  CHECK(df_complete_untold(ctx, collective, &bells), "something is left to do");
+  CHECK(df_complete_borrowed(ctx, &turn), "something is left to do");
   CHECK(df_load_relaxed_u32(&ctx->device.work_bell->sequence) != before, "nobody rang");
   df_system_sub_u32(&ctx->runs.sleeping_waiters, 1);
   OK(dfcclWait(ctx, COLL));

@@ -106,12 +106,12 @@ static int claim_first_turn(df_rank_device *device, uint32_t collective) {
   return df_executor_claim_first_turn(&state_of(device)->executor, collective);
 }
 
-static int first_turn(df_rank_device *device, uint32_t collective, df_noted_bells *bells) {
-  return df_executor_first_turn(&state_of(device)->executor, collective, bells);
+static int first_turn(df_rank_device *device, df_borrowed_turn *turn) {
+  return df_executor_first_turn(&state_of(device)->executor, turn);
 }
 
-static int last_turn(df_rank_device *device, uint32_t *collective, df_noted_bells *bells) {
-  return df_executor_last_turn(&state_of(device)->executor, collective, bells);
+static int last_turn(df_rank_device *device, df_borrowed_turn *turn) {
+  return df_executor_last_turn(&state_of(device)->executor, turn);
 }
 
 static void submitted(df_rank_device *device, int urgent, int unlocked) {

@@ -236,17 +236,17 @@ int df_executor_claim_first_turn(df_executor *executor, uint32_t collective) {
 }
 
 /* What its lanes have noted is the caller's to ring. */
-static void take_bells(df_executor_block *eb, df_noted_bells *bells) {
-  bells->n = eb->lanes.n_noted;
-  for (uint32_t i = 0; i < bells->n; i++) bells->bells[i] = eb->lanes.noted[i];
+static void take_bells(df_executor_block *eb, df_borrowed_turn *turn) {
+  turn->n_bells = eb->lanes.n_noted;
+  for (uint32_t i = 0; i < turn->n_bells; i++) turn->bells[i] = eb->lanes.noted[i];
   eb->lanes.n_noted = 0;
 }
 
-int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells) {
+int df_executor_first_turn(df_executor *executor, df_borrowed_turn *turn) {
   df_executor_block *eb = &executor->blocks[0];
   eb->first_turns = eb->block->tasks.length > 0 ? eb->first_turns + 1 : 0;
-  int done = df_daemon_first_turn(eb->block, collective, &eb->lanes);
-  take_bells(eb, bells);
+  int done = df_daemon_borrowed_turn(eb->block, turn->collective, 1, &eb->lanes);
+  take_bells(eb, turn);
   disown(eb);
   return done;
 }
@@ -270,7 +270,7 @@ static int takes_last_turn(df_block *block, uint32_t *collective) {
   return device->descriptors[*collective]->n_blocks == 1;
 }
 
-int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_bells *bells) {
+int df_executor_last_turn(df_executor *executor, df_borrowed_turn *turn) {
   df_executor_block *eb = &executor->blocks[0];
   df_block *block = eb->block;
   int done = 0;
@@ -279,12 +279,14 @@ int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_
   if (df_load_relaxed_u32(&block->running)) {
     if (block->tasks.length == 0 && df_scheduler_fetch(block))
       executor->host.between_turns(executor->host.host);
-    if (takes_last_turn(block, collective)) {
+    if (takes_last_turn(block, &turn->collective)) {
       eb->first_turns = 0;
-      done = df_daemon_last_turn(block, *collective, &eb->lanes);
+      done = df_daemon_borrowed_turn(block, turn->collective, 0, &eb->lanes);
       if (done) {
         df_cores_progressed(&eb->cores);
-        take_bells(eb, bells);
+        take_bells(eb, turn);
+      } else {
+        df_lanes_ring_bells(&eb->lanes);
       }
     }
     note_activity(executor);

@@ -63,35 +63,41 @@ void df_executor_stop(df_executor *executor);
  * do not count on waiters. unlocked: the caller has let go of a mutex since. */
 void df_executor_submitted(df_executor *executor, int urgent, int unlocked);
 
-/* Peers to wake after a first or a last turn. */
-typedef struct df_noted_bells {
-  uint32_t n;
+/*
+ * A borrowed turn: a thread executes one turn of one collective without becoming its block's
+ * driver. A submitter borrows a run's first turn, a waiter the turn of what is next. When the run
+ * is done the caller is told, and no CQE is pushed. The caller rings the bells when it has given
+ * the block back.
+ */
+typedef struct df_borrowed_turn {
+  uint32_t collective;
+  uint32_t n_bells;
   df_bell *bells[DF_NOTED_BELLS];
-} df_noted_bells;
+} df_borrowed_turn;
 /* After a df_wake_fence. */
-static inline void df_ring_noted(const df_noted_bells *noted) {
-  for (uint32_t i = 0; i < noted->n; i++)
-    if (DF_UNLIKELY(df_load_relaxed_u32(&noted->bells[i]->sleepers) != 0))
-      df_bell_wake(noted->bells[i]);
+static inline void df_ring_borrowed(const df_borrowed_turn *turn) {
+  for (uint32_t i = 0; i < turn->n_bells; i++)
+    if (DF_UNLIKELY(df_load_relaxed_u32(&turn->bells[i]->sleepers) != 0))
+      df_bell_wake(turn->bells[i]);
 }
 
-/* May the caller take the first turn of a run, which goes through no SQ then? Returns 1 if block 0
+/* May the caller borrow the first turn of a run? Then its SQE is not pushed. Returns 1 if block 0
  * is on the device, was executed by nobody, and would lose no order: nothing is in the SQ, no
  * earlier run of the collective is in the task queue, and nothing else either where priorities
  * count. The block is the caller's now, and waits for df_executor_first_turn. Never waits. */
 int df_executor_claim_first_turn(df_executor *executor, uint32_t collective);
 
-/* Takes it: of a run whose arguments are recorded, of a collective that has one block, and
- * whose earlier runs are through. Gives the block back. Returns 1 when the run is done, and no CQE
- * tells of it; 0 when it is in the task queue, as if it had been fetched, which
- * df_executor_submitted is then to tell. The bells are to be rung. */
-int df_executor_first_turn(df_executor *executor, uint32_t collective, df_noted_bells *bells);
+/* Borrows the claimed turn: of a run of turn->collective, whose arguments are recorded. The
+ * collective has one block, and its earlier runs are through. Gives the block back. Returns 1 when
+ * the run is done. 0: it is in the task queue, and df_executor_submitted is to tell of it. The
+ * bells are to be rung in either case. */
+int df_executor_first_turn(df_executor *executor, df_borrowed_turn *turn);
 
-/* A waiter's attempt to finish what it waits for without becoming a driver: if block 0 is on the
- * device and is executed by nobody, and the collective that is next there has no other block, the
- * caller executes it for one turn. Returns 1 when that completed a run of *collective, and no CQE
- * tells of it: the bells are to be rung. 0: whatever happened is told as ever. */
-int df_executor_last_turn(df_executor *executor, uint32_t *collective, df_noted_bells *bells);
+/* A waiter's attempt to finish what it waits for: if block 0 is on the device and is executed by
+ * nobody, and the collective that is next there has no other block, the caller borrows its turn.
+ * Returns 1 when a run of turn->collective is done; the bells are to be rung. 0: nothing is left to
+ * the caller. */
+int df_executor_last_turn(df_executor *executor, df_borrowed_turn *turn);
 
 /* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
  * sleeping included. */
