@@ -23,10 +23,13 @@ typedef struct {
   bool reference, json;
 } table_options;
 
+typedef enum { AGREES_NOT, AGREES_PERHAPS, AGREES } agreement;
+
 typedef struct {
   const df_table1_row *row;
   df_estimate exact, reference;
-  bool has_reference, agrees;
+  bool has_reference;
+  agreement agrees;
 } table_row;
 
 static dfcclResult_t estimate_row(const table_options *table, const df_table1_row *row,
@@ -56,17 +59,14 @@ static dfcclResult_t estimate_row(const table_options *table, const df_table1_ro
   return result;
 }
 
-/* Within both sampling errors: the 95% intervals overlap. */
-static bool agrees_with(const df_table1_row *row, const df_estimate *estimate) {
+/* Within both sampling errors: the 95% intervals overlap. That says nothing if the interval is
+ * wider than the paper's ratio, after few rounds, or if the reading does not fit, as more rounds
+ * show. */
+static agreement agreement_of(const df_table1_row *row, const df_estimate *estimate, bool fits) {
   df_interval paper = df_wilson95_of_ratio(row->paper, (double)row->paper_rounds);
-  return df_intervals_overlap(paper, df_wilson95(estimate->deadlocks, estimate->rounds));
-}
-
-/* The reference check may have had far fewer rounds than the paper: an interval so wide that it
- * covers the figure says nothing. */
-static bool reference_agrees(const table_row *result) {
-  return result->has_reference && 2 * result->reference.rounds >= result->row->paper_rounds &&
-         agrees_with(result->row, &result->reference);
+  df_interval ours = df_wilson95(estimate->deadlocks, estimate->rounds);
+  if (!df_intervals_overlap(paper, ours)) return AGREES_NOT;
+  return ours.high - ours.low <= row->paper && fits ? AGREES : AGREES_PERHAPS;
 }
 
 static dfcclResult_t estimate_both(const table_options *table, const df_table1_row *row,
@@ -78,8 +78,13 @@ static dfcclResult_t estimate_both(const table_options *table, const df_table1_r
   if (result == dfcclSuccess && table->reference)
     result = estimate_row(table, row, DF_ENGINE_REFERENCE, &progress, &out->reference);
   df_progress_finish(&progress);
-  if (row->paper >= 0) out->agrees = agrees_with(row, &out->exact) || reference_agrees(out);
-  return result;
+  if (result != dfcclSuccess) return result;
+  out->agrees =
+      row->paper < 0 ? AGREES_PERHAPS : agreement_of(row, &out->exact, row->fits == DF_FITS_EXACT);
+  if (row->paper >= 0 && table->reference)
+    out->agrees =
+        DF_MAX(out->agrees, agreement_of(row, &out->reference, row->fits != DF_FITS_NONE));
+  return dfcclSuccess;
 }
 
 static double ratio_of(const df_estimate *estimate) {
@@ -114,7 +119,7 @@ static cJSON *json_row(const table_row *result) {
     cJSON_AddNullToObject(object, "reference_ratio");
     cJSON_AddNullToObject(object, "reference_ci95");
   }
-  cJSON_AddBoolToObject(object, "agrees", result->agrees);
+  cJSON_AddBoolToObject(object, "agrees", result->agrees == AGREES);
   if (row->note)
     cJSON_AddStringToObject(object, "note", row->note);
   else
@@ -141,9 +146,13 @@ static void print_estimate(const df_estimate *estimate) {
   printf(" %8.4f%% [%7.4f,%8.4f]", 100.0 * ratio_of(estimate), 100.0 * ci.low, 100.0 * ci.high);
 }
 
+static const char *const agreement_names[] = {"no", "?", "yes"};
+
 static void print_text(const table_options *table, const table_row *rows) {
   printf("Deadlock ratios (95%% intervals), %llu rounds a row, seed %llu.\n"
-         "exact: the definition, concat order.%s\n\n",
+         "exact: the definition, concat order.%s\n"
+         "agrees: within both sampling errors; ? if the paper's figure is not known, or so many "
+         "rounds cannot tell.\n\n",
          (unsigned long long)table->rounds, (unsigned long long)table->seed,
          table->reference ? " reference: the published program's check, roundrobin order." : "");
   printf("%-6s %-13s %7s %8s %6s %7s %29s%s agrees  note\n", "model", "grouping", "colls",
@@ -163,7 +172,7 @@ static void print_text(const table_options *table, const table_row *rows) {
            df_table1_grouping(row, grouping), colls, row->disorder, sync, paper);
     print_estimate(&rows[i].exact);
     if (rows[i].has_reference) print_estimate(&rows[i].reference);
-    printf(" %-7s %s\n", row->paper < 0 ? "?" : rows[i].agrees ? "yes" : "no", note);
+    printf(" %-7s %s\n", agreement_names[rows[i].agrees], note);
   }
   puts("");
   for (int i = 0, shown = 0; i < DF_TABLE1_ROWS; i++)

@@ -7,6 +7,9 @@
 
 enum { DF_TABLE1_ROWS = 18 };
 
+/* What many rounds have shown: the reading whose ratio is the paper's. */
+typedef enum { DF_FITS_NONE, DF_FITS_EXACT, DF_FITS_REFERENCE } df_table1_fit;
+
 typedef struct {
   const char *id;
   df_model model;
@@ -17,7 +20,8 @@ typedef struct {
   double disorder, sync;   /* sync: synchronisation model only */
   double paper;            /* the paper's ratio; negative: not known */
   uint64_t paper_rounds;   /* how many rounds that ratio is taken to come from */
-  const char *note;        /* or NULL */
+  df_table1_fit fits;
+  const char *note; /* or NULL */
 } df_table1_row;
 
 extern const df_table1_row df_table1_rows[DF_TABLE1_ROWS];

@@ -76,6 +76,16 @@ done
 expect 0 "$sim" table1
 yes=$(grep -c ' yes ' "$work/out")
 [ "$yes" -ge 5 ] || fail "only $yes rows agree with the paper: $(cat "$work/out")"
+# The column does not contradict the notes, however few the rounds; after very few it says nothing.
+for rounds in 30 300 1600 3000 32000; do
+  for seed in 1 2 3; do
+    expect 0 "$sim" table1 --rounds "$rounds" --seed "$seed"
+    for note in $(sed -n 's/^\(([0-9])\) .*\(no reading gives\|the reading that fits\).*/\1/p' "$work/out"); do
+      grep -q " yes *$note" "$work/out" && fail "agrees, and no reading does: $rounds rounds, seed $seed"
+    done
+    [ "$rounds" -gt 30 ] || ! grep -q ' yes ' "$work/out" || fail "$rounds rounds agree with the paper"
+  done
+done
 
 # ---- check
 expect 3 "$sim" check "$examples/schedule-opposite.json"; has 'GPU 0 waits for "layer0#0"'; has 'held back by GPU 1'
