@@ -101,10 +101,10 @@ static void write_csv(const df_sweep *sweep, FILE *stream) {
 
 /* Rows are sync probabilities, columns disorder probabilities. */
 static void write_table(const df_sweep *sweep) {
-  printf(
-      "deadlock ratio in %%, %llu rounds a cell, seed %llu; across: disorder probability%s\n\n%9s",
-      (unsigned long long)sweep->config->rounds, (unsigned long long)sweep->config->seed,
-      sweep->config->model == DF_MODEL_SYNC ? ", down: sync probability" : "", "");
+  printf("deadlock ratio in %%, %llu rounds a cell, seed %llu; across: disorder probability%s\n"
+         "(< : none seen; the ratio is likely to be below)\n\n%9s",
+         (unsigned long long)sweep->config->rounds, (unsigned long long)sweep->config->seed,
+         sweep->config->model == DF_MODEL_SYNC ? ", down: sync probability" : "", "");
   for (uint32_t d = 0; d < sweep->disorder.points; d++)
     printf(" %9.3g", df_sweep_value(&sweep->disorder, d));
   for (uint32_t s = 0; s < sweep->sync.points; s++) {
@@ -114,7 +114,12 @@ static void write_table(const df_sweep *sweep) {
       printf("\n%9s", "");
     for (uint32_t d = 0; d < sweep->disorder.points; d++) {
       const df_estimate *cell = df_sweep_cell(sweep, d, s);
-      printf(" %9.4g", 100.0 * (double)cell->deadlocks / (double)cell->rounds);
+      char none[32];
+      snprintf(none, sizeof none, "<%.3g", 100.0 * df_wilson95(0, cell->rounds).high);
+      if (cell->deadlocks > 0)
+        printf(" %9.4g", 100.0 * (double)cell->deadlocks / (double)cell->rounds);
+      else
+        printf(" %9s", none);
     }
   }
   puts("");

@@ -81,9 +81,9 @@ static dfcclResult_t estimate_both(const table_options *table, const df_table1_r
   if (result != dfcclSuccess) return result;
   out->agrees =
       row->paper < 0 ? AGREES_PERHAPS : agreement_of(row, &out->exact, row->fits == DF_FITS_EXACT);
-  if (row->paper >= 0 && table->reference)
-    out->agrees =
-        DF_MAX(out->agrees, agreement_of(row, &out->reference, row->fits != DF_FITS_NONE));
+  if (row->paper >= 0 && table->reference &&
+      agreement_of(row, &out->reference, row->fits != DF_FITS_NONE) == AGREES)
+    out->agrees = AGREES;
   return dfcclSuccess;
 }
 

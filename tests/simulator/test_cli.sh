@@ -139,6 +139,23 @@ grep -q 'synchronisation probability' "$work/map.svg" && grep -q '</svg>' "$work
 expect 0 "$sim" sweep "$examples/single-queue-64-gpus.json" --disorder 1e-7:1e-5:5 --rounds 200 --svg "$work/curve.svg" --csv "$work/curve.csv"
 grep -q '<polyline' "$work/curve.svg" || fail "no curve"
 [ "$(wc -l <"$work/curve.csv")" = 6 ] || fail "no table"
+# A picture labels both ends and the decades, shows small ratios on a logarithmic axis, and gives a 0 with its bound.
+labels() { sed -n "s/.*class=\"$1\".*>\\([^<]*\\)<\\/text>.*/\\1/p" "$2" | tr '\n' ' '; }
+expect 0 "$sim" sweep "$examples/single-queue-64-gpus.json" --disorder 3e-10:2e-6:6 --rounds 4000 --svg "$work/small.svg"
+[ "$(labels x "$work/small.svg")" = "3e-10 1e-9 1e-8 1e-7 1e-6 2e-6 " ] || fail "x labels: $(labels x "$work/small.svg")"
+[ "$(labels y "$work/small.svg")" = "0.001% 0.01% 0.1% 1% 10% 100% " ] || fail "y labels: $(labels y "$work/small.svg")"
+grep -q 'in % (log scale)' "$work/small.svg" || fail "small ratios on a linear axis"
+grep -q '0 of 4000, below 0.0959%</title></path>' "$work/small.svg" || fail "a 0 without its bound"
+grep -q '>0 of 4000:</text>' "$work/small.svg" || fail "the legend does not tell what none seen means"
+expect 0 "$sim" sweep "$examples/single-queue-64-gpus.json" --disorder 2e-6:1e-5:5 --rounds 400 --svg "$work/wide.svg"
+[ "$(labels x "$work/wide.svg")" = "2e-6 5e-6 1e-5 " ] || fail "x labels: $(labels x "$work/wide.svg")"
+grep -q 'in %</text>' "$work/wide.svg" || fail "ratios of one size on a logarithmic axis"
+expect 0 "$sim" sweep "$examples/3d-64-gpus.json" --disorder 1e-4:3e-2:6 --sync 1e-3:1e-2:4 --rounds 400 --svg "$work/map.svg"
+[ "$(labels x "$work/map.svg")" = "1e-4 0.001 0.01 0.03 " ] || fail "x labels: $(labels x "$work/map.svg")"
+[ "$(labels y "$work/map.svg")" = "0.001 0.002 0.005 0.01 " ] || fail "y labels: $(labels y "$work/map.svg")"
+grep -q '>&lt;0.95%</text>' "$work/map.svg" || fail "a cell's 0 without its bound"
+grep -q '>none seen</text>' "$work/map.svg" || fail "no legend of none seen"
+expect 0 "$sim" sweep "$examples/3d-64-gpus.json" --disorder 1e-6:3e-2:2 --rounds 400; has ' <0.951 '
 refuse "$sim" sweep "$examples/3d-64-gpus.json" --disorder 1:2; says 'FIRST:LAST:POINTS'
 refuse "$sim" sweep "$examples/3d-64-gpus.json" --disorder 0.1:0.01:3; says '--disorder'
 refuse "$sim" sweep "$examples/3d-64-gpus.json"; says '--disorder'
