@@ -279,10 +279,13 @@ DFCCL_API dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id);
 /* ---- Run */
 
 /*
- * Called exactly once for each accepted run, on a library thread or inside dfcclWait*, with no lock
- * held. It may call dfcclRun*, dfcclRegister*, dfcclDeregister, dfcclTest, dfcclAbort and
- * dfcclGet*; not dfcclWait*, dfcclDeviceSynchronize or dfcclDestroy (dfcclInvalidUsage). One that
- * blocks delays other callbacks only.
+ * Called exactly once for each accepted run, on a library thread, or inside a dfcclWait* that waits
+ * for it, with no lock held. Callbacks of one collective come one at a time, in the order of its
+ * runs; those of different collectives may overlap. A callback may call dfcclRun*, dfcclRegister*,
+ * dfcclDeregister, dfcclTest, dfcclAbort and dfcclGet*; not dfcclWait*, dfcclDeviceSynchronize or
+ * dfcclDestroy (dfcclInvalidUsage). A callback that blocks delays callbacks only: those of its own
+ * collective, and others until somebody waits for them. It never delays the daemon, a peer, or who
+ * waits for another collective.
  */
 typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *arg);
 
@@ -300,8 +303,13 @@ typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *
  *   callback           may be NULL; called once with arg. A run that is refused has none.
  *
  * Errors: dfcclInvalidArgument (id not registered, or of another kind; NULL or misaligned buffer),
- * dfcclInvalidUsage (submission queue and host-side list full), dfcclOutOfMemory, the failure of a
- * broken context or collective (dfcclMismatch, dfcclRemoteError, dfcclTimeout, dfcclAborted).
+ * dfcclInvalidUsage (DFCCL_BACKLOG requests wait on the host, some of this collective among them),
+ * dfcclOutOfMemory, the failure of a broken context or collective (dfcclMismatch, dfcclRemoteError,
+ * dfcclTimeout, dfcclAborted).
+ *
+ * While the submission queue is full, requests wait on the host in order. Of a collective with no
+ * request in that list one is always accepted. So after dfcclInvalidUsage a program goes on with
+ * its other collectives: peers may need those before the refused one can proceed.
  */
 DFCCL_API dfcclResult_t dfcclRunAllReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
                                           void *recvBuf, dfcclCallback_t callback, void *arg);
@@ -372,10 +380,10 @@ DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *don
 DFCCL_API dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id);
 
 /*
- * dfcclWait for every collective of the context. Returns the first failing status since the last
- * dfcclWaitAll.
+ * dfcclWait for every collective of the context: for the runs submitted before the call. Returns
+ * the first failing status since the last dfcclWaitAll.
  *
- * Errors: as dfcclWait's.
+ * Errors: as dfcclWait's, and dfcclOutOfMemory: nothing was waited for.
  */
 DFCCL_API dfcclResult_t dfcclWaitAll(dfcclContext_t ctx);
 

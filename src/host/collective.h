@@ -6,6 +6,8 @@
 #ifndef DF_HOST_COLLECTIVE_H
 #define DF_HOST_COLLECTIVE_H
 
+#include <sys/queue.h>
+
 #include "control/message.h"
 #include "devices/memory.h"
 #include "plans/plan.h"
@@ -61,6 +63,7 @@ typedef struct DF_ALIGNED(64) df_wait_words {
   uint64_t submitted; /* runs accepted */
   uint64_t completed; /* callbacks returned */
   uint32_t status;    /* dfcclResult_t: the first failure since the last dfcclWait */
+  uint32_t due;       /* it has callbacks to run, and no thread runs them */
 } df_wait_words;
 
 typedef struct df_coll {
@@ -111,6 +114,9 @@ typedef struct df_coll {
   uint32_t n_given_up;     /* how many of them CQEs have told of */
   int listed; /* on the context's list of collectives with something to admit or to fail */
   struct df_coll *next_listed;
+  uint32_t first_callback, last_callback; /* 1 + index in the pool; 0: none */
+  int calls_back;                         /* a thread runs one of its callbacks */
+  TAILQ_ENTRY(df_coll) next_due;
 } df_coll;
 
 /* Some ranks wait for nobody in it, and may be many runs ahead of the others. */

@@ -1,10 +1,12 @@
 /*
  * Completion, in two stages. Reaping takes CQEs, gives the daemon its next runs and is done by
  * whoever comes by: a thread inside dfcclWait*, the background threads between two turns, the
- * poller. Callbacks are run by one thread at a time, the completer (the poller, or a thread inside
- * dfcclWait*), in the order in which the runs were reaped. No lock is held while user code runs,
- * and a driver lets go of its blocks first, so that a callback that blocks delays other callbacks
- * only: not the daemon, not a later run, not a peer.
+ * poller. Callbacks wait in a list of their collective, in the order of its runs. One thread at a
+ * time runs those of a collective: the poller, or a thread inside dfcclWait* that waits for them.
+ * A waiter runs no others, since one that blocks would keep it. No lock is held while user code
+ * runs, and a driver lets go of its blocks first, so that a callback that blocks delays other
+ * callbacks only: not the daemon, not a later run, not a peer, not who waits for another
+ * collective.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +16,14 @@
 #include "host/registry.h"
 #include "host/runs.h"
 
-enum {
-  DF_POLLER_STACK_BYTES = 1024 * 1024,
-  DF_CALLBACKS_AT_ONCE = 16 /* of others, that a waiter runs before it looks for its own */
-};
+enum { DF_POLLER_STACK_BYTES = 1024 * 1024 };
 
-static _Thread_local int callback_depth;
+/* The collective whose callback this thread is inside. Callbacks may not wait, so they do not nest.
+ */
+static _Thread_local const df_wait_words *calling_back;
 
-int df_in_callback(void) { return callback_depth; }
+int df_in_callback(void) { return calling_back != NULL; }
+int df_in_callback_of(const df_wait_words *words) { return calling_back == words; }
 
 int df_has_outstanding(void *host) {
   dfcclContext_t context = host;
@@ -98,40 +100,62 @@ static inline void finish(dfcclContext_t context, df_coll *coll) {
 }
 
 DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
-  df_callback_queue *queue = &context->runs.callbacks;
-  uint64_t capacity = queue->capacity ? queue->capacity * 2 : 64;
-  df_pending_callback *larger = malloc(capacity * sizeof *larger);
+  df_callback_pool *pool = &context->runs.callbacks;
+  uint64_t capacity = pool->capacity ? pool->capacity * 2 : 64;
+  df_pending_callback *larger = realloc(pool->entries, capacity * sizeof *larger);
   if (larger == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the callbacks of %llu outstanding runs",
                    (unsigned long long)(context->runs.accepted - context->runs.completed));
-  for (uint64_t i = queue->head; i != queue->tail; i++)
-    larger[i % capacity] = queue->entries[i % queue->capacity];
-  free(queue->entries);
-  queue->entries = larger;
-  queue->capacity = capacity;
+  pool->entries = larger;
+  pool->capacity = capacity;
   return dfcclSuccess;
 }
 
-/* [lock] Behind those that wait already. */
+/* [lock] Somebody must run a callback of it. */
+static void note_due(dfcclContext_t context, df_coll *coll) {
+  TAILQ_INSERT_TAIL(&context->runs.due, coll, next_due);
+  df_publish_u32(&coll->words->due, 1);
+  df_publish_u32(&context->runs.n_due, context->runs.n_due + 1);
+}
+
+/* [lock] */
+static void note_not_due(dfcclContext_t context, df_coll *coll) {
+  TAILQ_REMOVE(&context->runs.due, coll, next_due);
+  df_publish_u32(&coll->words->due, 0);
+  df_publish_u32(&context->runs.n_due, context->runs.n_due - 1);
+}
+
+/* [lock] Behind those of the collective that wait already. */
 static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfcclCallback_t callback,
                                     void *argument, dfcclResult_t status) {
-  df_callback_queue *queue = &context->runs.callbacks;
-  DF_ASSERT(queue->tail - queue->head < queue->capacity);
+  df_callback_pool *pool = &context->runs.callbacks;
+  uint32_t number = pool->first_free;
+  if (number == 0) {
+    DF_ASSERT(pool->used < pool->capacity);
+    number = ++pool->used;
+  } else {
+    pool->first_free = pool->entries[number - 1].next;
+  }
+  pool->entries[number - 1] =
+      (df_pending_callback){.callback = callback, .argument = argument, .status = status};
   coll->references++; /* the callback may deregister it */
-  queue->entries[queue->tail % queue->capacity] = (df_pending_callback){
-      .coll = coll, .callback = callback, .argument = argument, .status = status};
-  df_publish_u64(&queue->tail, queue->tail + 1);
+  if (coll->first_callback == 0) {
+    coll->first_callback = number;
+    if (!coll->calls_back) note_due(context, coll);
+  } else {
+    pool->entries[coll->last_callback - 1].next = number;
+  }
+  coll->last_callback = number;
 }
 
 /*
  * [lock] A run that was taken. Without a callback it is finished on the spot, unless earlier ones
- * still wait for theirs: a count of finished runs must never run ahead of an unfinished one.
- * Returns 1 if it was finished.
+ * of its collective still wait for theirs: a count of finished runs must never run ahead of an
+ * unfinished one. Returns 1 if it was finished.
  */
 static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
                                 dfcclResult_t status) {
-  df_callback_queue *queue = &context->runs.callbacks;
-  if (run->callback == NULL && queue->head == queue->tail && !queue->running) {
+  if (run->callback == NULL && coll->words->completed + 1 == coll->taken) {
     finish(context, coll);
     return 1;
   }
@@ -179,44 +203,47 @@ static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll, cons
 }
 
 /* [lock] The next thing that tells of runs. Returns 0 when there is none. */
-static int take(dfcclContext_t context, uint32_t *finished) {
+static int take(dfcclContext_t context) {
   df_cqe cqe;
   df_coll *coll;
   if (pop(context, &cqe)) {
     coll = context->registry.by_index[cqe.collective];
     DF_ASSERT(coll != NULL);
-    *finished +=
-        DF_LIKELY(cqe.status == 0) ? end_success(context, coll) : end_failure(context, coll, &cqe);
+    if (DF_LIKELY(cqe.status == 0))
+      end_success(context, coll);
+    else
+      end_failure(context, coll, &cqe);
   } else if (context->runs.device_lost && (coll = stranded(context)) != NULL) {
-    *finished += end_oldest(context, coll, coll->failed);
+    end_oldest(context, coll, coll->failed);
   } else if (context->runs.has_listed && (coll = failed_waiting(context)) != NULL) {
     df_run run = df_backlog_pop(context, coll);
     note_taken(context, coll, &run, coll->failed);
-    *finished += conclude(context, coll, &run, coll->failed);
+    conclude(context, coll, &run, coll->failed);
   } else {
     return 0;
   }
   return 1;
 }
 
-/* Takes everything that is through. Returns how many runs were finished. */
+/* Takes everything that is through. Returns how much told of it. */
 static uint32_t reap(dfcclContext_t context) {
-  uint32_t finished = 0;
+  uint32_t taken = 0;
   if (!df_cq_has_entry(&context->device.shared->cq) &&
       !df_load_relaxed_u32(&context->runs.has_listed) &&
       !df_load_relaxed_u32(&context->runs.device_lost))
     return 0;
   pthread_mutex_lock(&context->lock);
-  while (take(context, &finished)) continue;
+  while (take(context)) taken++;
   pthread_mutex_unlock(&context->lock);
-  return finished;
+  return taken;
 }
 
 static int has_callbacks(const dfcclContext_t context) {
-  return df_observe_u64(&context->runs.callbacks.head) !=
-         df_observe_u64(&context->runs.callbacks.tail);
+  return df_observe_u32(&context->runs.n_due) != 0;
 }
 
+/* Runs are finished, or callbacks are due: a waiter that sleeps may have to run them, because the
+ * poller may be inside one that blocks. */
 static void wake_waiters(dfcclContext_t context) {
   df_wake_fence();
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
@@ -235,24 +262,69 @@ int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
   pthread_mutex_unlock(&context->lock);
   df_wake_fence_unlocked(); /* before the looks at who sleeps: reaping has let go of the lock */
   df_ring_borrowed(turn);
-  if (finished > 0 && df_load_relaxed_u32(&context->runs.sleeping_waiters))
-    df_bell_wake(context->device.work_bell);
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
   /* Runs of a failed collective may have waited for this one: listed, or given up. */
   return finished > 0 && !df_load_relaxed_u32(&context->runs.has_listed) && !has_callbacks(context);
 }
 
-/* The completer only: runs the oldest callback. Returns 0 when there is none. */
-static int run_callback(dfcclContext_t context, df_driver *driver) {
-  df_callback_queue *queue = &context->runs.callbacks;
+/* [lock] Does the thread wait for the oldest callback of this collective? */
+static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n) {
+  uint32_t first = 0;
+  while (n > 1) { /* they are in the order of their lines */
+    uint32_t half = n / 2;
+    if (awaited[first + half].words <= coll->words) first += half;
+    n -= half;
+  }
+  return n > 0 && awaited[first].words == coll->words &&
+         awaited[first].registration == coll->words->registration &&
+         coll->words->completed < awaited[first].target;
+}
+
+/* [lock] A collective whose callbacks the caller may run. NULL: there is none. */
+static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited, uint32_t n) {
+  df_coll *coll;
+  if (awaited == NULL) return TAILQ_FIRST(&context->runs.due);
+  if (n == 1) {
+    if (!awaited->words->due) return NULL;
+    coll = context->registry.by_index[awaited->words - context->registry.wait_words];
+    return is_awaited(coll, awaited, 1) ? coll : NULL;
+  }
+  TAILQ_FOREACH(coll, &context->runs.due, next_due)
+  if (is_awaited(coll, awaited, n)) return coll;
+  return NULL;
+}
+
+/* [lock] The oldest callback of a collective is the caller's to run. */
+static df_pending_callback take_callback(dfcclContext_t context, df_coll *coll) {
+  df_callback_pool *pool = &context->runs.callbacks;
+  uint32_t number = coll->first_callback;
+  df_pending_callback taken = pool->entries[number - 1];
+  coll->first_callback = taken.next;
+  pool->entries[number - 1].next = pool->first_free;
+  pool->first_free = number;
+  note_not_due(context, coll);
+  coll->calls_back = 1;
+  return taken;
+}
+
+/* [lock] It has returned. */
+static void give_back_turn(dfcclContext_t context, df_coll *coll) {
+  coll->calls_back = 0;
+  if (coll->first_callback != 0) note_due(context, coll);
+  finish(context, coll);
+  df_coll_unreference(context, coll);
+}
+
+/* Runs one callback. Returns 0 when there is none that the caller may run. */
+static int run_callback(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
+                        uint32_t n) {
   pthread_mutex_lock(&context->lock);
-  if (queue->head == queue->tail) {
+  df_coll *coll = find_due(context, awaited, n);
+  if (coll == NULL) {
     pthread_mutex_unlock(&context->lock);
     return 0;
   }
-  df_pending_callback next = queue->entries[queue->head % queue->capacity];
-  df_publish_u64(&queue->head, queue->head + 1);
-  queue->running = 1;
-  dfcclCollId_t id = next.coll->id;
+  df_pending_callback next = take_callback(context, coll);
   pthread_mutex_unlock(&context->lock);
 
   if (next.callback) {
@@ -260,35 +332,28 @@ static int run_callback(dfcclContext_t context, df_driver *driver) {
       context->device.executor->drive_release(&context->device, driver);
       df_visit(context, driver); /* the callback may tell others where it is */
     }
-    callback_depth++;
-    next.callback(id, next.status, next.argument);
-    callback_depth--;
+    calling_back = coll->words;
+    next.callback(coll->id, next.status, next.argument);
+    calling_back = NULL;
   }
 
   pthread_mutex_lock(&context->lock);
-  queue->running = 0;
   if (next.callback)
     df_store_relaxed_u64(&context->runs.callbacks_run, context->runs.callbacks_run + 1);
-  finish(context, next.coll);
-  df_coll_unreference(context, next.coll);
+  give_back_turn(context, coll);
   pthread_mutex_unlock(&context->lock);
   wake_waiters(context); /* now: the next callback may block */
   return 1;
 }
 
-uint32_t df_complete(dfcclContext_t context, df_driver *driver) {
-  uint32_t n = reap(context), left = driver ? DF_CALLBACKS_AT_ONCE : UINT32_MAX;
-  while (left > 0 && has_callbacks(context) &&
-         df_system_claim_u32(&context->runs.completer, 0, 1)) {
-    while (left > 0 && run_callback(context, driver)) {
-      left--;
-      n++;
-      n += reap(context);
-    }
-    df_publish_u32(&context->runs.completer, 0);
-    df_wake_fence(); /* before the next look: the poller may have left a callback to us (store
-                        buffering) */
+uint32_t df_complete(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
+                     uint32_t n_awaited) {
+  uint32_t n = reap(context);
+  while (has_callbacks(context) && run_callback(context, driver, awaited, n_awaited)) {
+    n++;
+    n += reap(context);
   }
+  if (awaited && has_callbacks(context)) df_bell_ring(&context->runs.poller_bell);
   if (n > 0) wake_waiters_unlocked(context);
   return n;
 }
@@ -296,21 +361,26 @@ uint32_t df_complete(dfcclContext_t context, df_driver *driver) {
 /* Background threads, between two turns: never runs user code. */
 void df_reap_and_ring(void *host) {
   dfcclContext_t context = host;
-  uint32_t finished = reap(context);
-  if (finished > 0) wake_waiters(context);
+  if (reap(context) > 0) wake_waiters(context);
   if (has_callbacks(context)) df_bell_ring(&context->runs.poller_bell);
 }
 
 int df_completion_is_due(dfcclContext_t context) {
-  return df_cq_has_entry(&context->device.shared->cq) ||
-         (has_callbacks(context) && !df_load_relaxed_u32(&context->runs.completer));
+  return df_cq_has_entry(&context->device.shared->cq) || has_callbacks(context);
+}
+
+int df_awaits_callbacks(dfcclContext_t context, const df_awaited *awaited, uint32_t n) {
+  if (!has_callbacks(context)) return 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (df_observe_u32(&awaited[i].words->due)) return 1;
+  return awaited == NULL;
 }
 
 static void *poller(void *argument) {
   dfcclContext_t context = argument;
   uint32_t spins = 0;
   while (!df_load_relaxed_u32(&context->runs.stopping)) {
-    if (df_complete(context, NULL) > 0) {
+    if (df_complete(context, NULL, NULL, 0) > 0) {
       spins = 0;
       continue;
     }
@@ -320,10 +390,9 @@ static void *poller(void *argument) {
     }
     uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
     /* The last look reaps: runs of a failed collective that wait on the host have no CQE. */
-    uint32_t finished = reap(context);
-    if (finished > 0) wake_waiters(context);
-    if (finished > 0 || df_completion_is_due(context) ||
-        df_load_relaxed_u32(&context->runs.stopping))
+    uint32_t taken = reap(context);
+    if (taken > 0) wake_waiters(context);
+    if (taken > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->runs.stopping))
       df_bell_cancel(&context->runs.poller_bell);
     else
       df_bell_sleep(&context->runs.poller_bell, ticket, UINT64_MAX);

@@ -27,19 +27,21 @@
 
 struct df_recorder;
 
-/* Runs that are through and whose callbacks have not run: a ring, sized when runs are accepted. */
+/* A run that is through and whose callback has not been called: in its collective's list. */
 typedef struct df_pending_callback {
-  df_coll *coll;
   dfcclCallback_t callback;
   void *argument;
   dfcclResult_t status;
+  uint32_t next; /* 1 + the index of the entry behind it; 0: none */
 } df_pending_callback;
 
-typedef struct df_callback_queue {
+/* Entries for all of a context's collectives; grown when runs are accepted. */
+typedef struct df_callback_pool {
   df_pending_callback *entries;
-  uint64_t capacity, head, tail;
-  int running; /* the completer has taken one that is not finished yet */
-} df_callback_queue;
+  uint64_t capacity;
+  uint32_t used;       /* entries that were in a list before */
+  uint32_t first_free; /* 1 + index, of those; 0: none */
+} df_callback_pool;
 
 /* Why a context is broken, as it is passed on. */
 typedef struct df_cause {
@@ -95,10 +97,11 @@ typedef struct df_runs {
   uint32_t has_listed; /* the list is not empty; looked at without the lock */
 
   /* completion */
-  uint32_t completer; /* 1: somebody runs callbacks */
-  df_callback_queue callbacks;
+  df_callback_pool callbacks;
+  TAILQ_HEAD(df_due_colls, df_coll) due; /* have callbacks, and no thread runs them */
+  uint32_t n_due;                        /* looked at without the lock */
   uint64_t taken;     /* their statuses are known, their callbacks may still run */
-  uint64_t completed; /* written by the completer; outstanding: accepted - completed */
+  uint64_t completed; /* written under the lock; outstanding: accepted - completed */
   uint32_t sleeping_waiters;
   uint32_t visitors; /* threads inside calls that wait: df_context_close lets them leave first */
   df_bell poller_bell;

@@ -1,7 +1,7 @@
 /*
  * Failure: how a collective, a peer or the whole context is given up. A failed collective's runs
- * complete with its status: those in the daemon when it sees the cancellation, those on the host by
- * the completer. Nothing here waits.
+ * complete with its status: those in the daemon when it sees the cancellation, those on the host
+ * when somebody reaps. Nothing here waits.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -61,6 +61,7 @@ dfcclResult_t df_registry_init(dfcclContext_t context) {
   context->registry.free_indices =
       calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.free_indices);
   context->runs.listed_last = &context->runs.listed_first;
+  TAILQ_INIT(&context->runs.due);
   if (!context->registry.by_index || !context->registry.wait_words_memory ||
       !context->registry.generations || !context->registry.free_indices ||
       !ck_hs_init(&context->registry.colls, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, coll_hash,
@@ -379,6 +380,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   if (--coll->references > 0) return;
   DF_ASSERT(!coll->listed);
   DF_ASSERT(coll->backlog_length == 0);
+  DF_ASSERT(coll->first_callback == 0);
   df_common_give(context, coll);
   context->device.memory->forget(&context->device, &coll->device);
   give_index(context, coll->index);

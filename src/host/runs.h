@@ -34,12 +34,20 @@ df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
 
 dfcclResult_t df_poller_start(dfcclContext_t context);
 void df_poller_stop(dfcclContext_t context);
-/* Reaps, and runs callbacks if nobody else does; returns how many runs were finished. driver (may
- * be NULL) is released around user code; a thread that drives leaves callbacks beyond some number
- * for its next call, or rings the poller. */
-uint32_t df_complete(dfcclContext_t context, df_driver *driver);
+/* Runs of one collective that a thread waits for. */
+typedef struct df_awaited {
+  const df_wait_words *words;
+  uint64_t registration, target;
+} df_awaited;
+/* Reaps, and runs callbacks of these collectives (in the order of their lines) that nobody else
+ * runs; the poller is rung for others. NULL: all callbacks are the caller's. driver (may be NULL)
+ * is released around user code. Returns how much happened. */
+uint32_t df_complete(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
+                     uint32_t n);
 void df_reap_and_ring(void *context);             /* reaps, and leaves callbacks to the poller */
-int df_completion_is_due(dfcclContext_t context); /* would df_complete find something? */
+int df_completion_is_due(dfcclContext_t context); /* would the poller find something? */
+/* Would df_complete find a callback for this waiter? */
+int df_awaits_callbacks(dfcclContext_t context, const df_awaited *awaited, uint32_t n);
 /* A borrowed turn has done a run: ends it as its CQE would, and rings the turn's bells. Returns
  * whether the run was finished and nothing is left to do; 0: df_complete will find something, as
  * its callback. */
@@ -55,6 +63,7 @@ static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) {
 int df_has_outstanding(void *context);
 void df_ring_poller(void *context);
 int df_in_callback(void); /* the calling thread is inside a callback */
+int df_in_callback_of(const df_wait_words *words);
 
 /* ---- waiting ---- */
 

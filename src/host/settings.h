@@ -22,7 +22,7 @@
   X(queue_depth, "DFCCL_QUEUE_DEPTH", 0, 0, DF_MAX_QUEUE_DEPTH,                                    \
     "queueDepth where the caller leaves it 0; 0: 1024")                                            \
   X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
-    "requests that may wait on the host while the SQ is full")                                     \
+    "requests that may wait on the host, of all collectives; beyond it one of each")               \
   X(spin_front, "DFCCL_SPIN_FRONT", 0, 1, 1000000000,                                              \
     "polls before the front of the task queue is set aside; 0: 4 on the CPU, 1000 on CUDA")        \
   X(spin_min, "DFCCL_SPIN_MIN", 0, 1, 1000000000,                                                  \

@@ -141,8 +141,8 @@ static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * Admits what can be admitted, in the order in which collectives were listed. Failed ones are the
- * completer's.
+ * Admits what can be admitted, in the order in which collectives were listed. Failed ones are left to
+ * whoever reaps.
  *
  * has_listed stays set while this looks for room: the block that reads an SQE last looks at it
  * after that, and either sees it or had made the room that is found here (df_sq_push_spmc).
@@ -252,10 +252,12 @@ typedef enum {
   DF_AFTER_FIRST_TURN /* it is to be taken */
 } df_aftermath;
 
-/* [lock] The run waits in its collective's list. */
+/* [lock] The run waits in its collective's list. The first one there always may: the runs that fill
+ * the others' lists may wait for peers that wait for this one. */
 static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll,
                                            const df_run *run) {
-  if (context->runs.backlog_length >= (uint64_t)context->settings.backlog)
+  if (coll->backlog_length > 0 &&
+      context->runs.backlog_length >= (uint64_t)context->settings.backlog)
     return df_fail(dfcclInvalidUsage,
                    "%" PRIu64
                    " requests wait on rank %u already (DFCCL_BACKLOG is %lld): run %" PRIu64

@@ -1,9 +1,11 @@
 /*
- * Waiting. A thread that waits drives: it executes the daemon's blocks, takes CQEs and runs
- * callbacks itself, until what it waits for is true; it sleeps only when no block can progress.
+ * Waiting. A thread that waits drives: it executes the daemon's blocks, takes CQEs and runs the
+ * callbacks that it waits for, until what it waits for is true; it sleeps only when no block can
+ * progress.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -13,33 +15,53 @@
 #include "host/registry.h"
 #include "host/runs.h"
 
-enum { DF_VISIT_TURNS = 16 }; /* of a thread that drives, until it counts as a visitor */
+enum {
+  DF_VISIT_TURNS = 16, /* of a thread that drives, until it counts as a visitor */
+  DF_FEW_AWAITED = 16  /* collectives that dfcclWaitAll waits for without asking for memory */
+};
 
 typedef struct df_condition {
   dfcclContext_t context;
-  const df_wait_words *words;
-  uint64_t registration, target;
+  df_awaited *awaited; /* [n], those that are complete by and by taken off; NULL: no collectives */
+  uint32_t n;
+  int leaves_callbacks; /* all of them, to the poller */
+  uint64_t target;
   uint64_t deadline_ns; /* 0: none */
 } df_condition;
 
-static int coll_done(const df_condition *condition) {
+static int coll_done(df_condition *condition) {
+  const df_awaited *awaited = condition->awaited;
   /* In this order: a count that has begun anew tells that the collective was gone before, and it
    * can only go when its last callback has returned. */
-  return df_observe_u64(&condition->words->completed) >= condition->target ||
-         df_observe_u64(&condition->words->registration) != condition->registration;
+  return df_observe_u64(&awaited->words->completed) >= awaited->target ||
+         df_observe_u64(&awaited->words->registration) != awaited->registration;
 }
 
-static int is_settled(const df_condition *condition) {
-  return !df_has_outstanding(condition->context);
+static int all_done(df_condition *condition) {
+  while (condition->n > 0 && coll_done(condition)) {
+    condition->awaited++;
+    condition->n--;
+  }
+  return condition->n == 0;
 }
 
-static int is_decided(const df_condition *condition) {
+static int is_settled(df_condition *condition) { return !df_has_outstanding(condition->context); }
+
+static int is_decided(df_condition *condition) {
   return df_observe_u64(&condition->context->runs.taken) >= condition->target ||
          df_clock_ns() > condition->deadline_ns;
 }
 
-static void sleep_until_news(df_driver *driver, int (*is_true)(const df_condition *),
-                             const df_condition *condition) {
+/* What the sleeper would do itself has come. */
+static int has_news(const df_condition *condition) {
+  dfcclContext_t context = condition->context;
+  return df_cq_has_entry(&context->device.shared->cq) ||
+         (!condition->leaves_callbacks &&
+          df_awaits_callbacks(context, condition->awaited, condition->n));
+}
+
+static void sleep_until_news(df_driver *driver, int (*is_true)(df_condition *),
+                             df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_bell *bell = context->device.work_bell;
   uint64_t nap = context->device.executor->nap_ns; /* others execute some of the blocks */
@@ -48,7 +70,7 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(const df_conditio
   df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
   if (is_true(condition) || context->device.executor->drive_has_reason(&context->device, driver) ||
-      df_completion_is_due(context))
+      has_news(condition))
     df_bell_cancel(bell);
   else
     df_bell_sleep(bell, ticket, limit);
@@ -79,10 +101,8 @@ static inline int take_last_turn(dfcclContext_t context) {
 
 /* Returns how many visits the caller has to give back. None was made by a thread that found what it
  * waits for without delay and ran no callback, as by a last turn: nobody can have known that it was
- * inside, so nobody may destroy the context before it has returned (dfcclDestroy).
- * runs_callbacks 0: they are left to the poller. */
-static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condition *condition,
-                            int runs_callbacks) {
+ * inside, so nobody may destroy the context before it has returned (dfcclDestroy). */
+static uint32_t drive_until(int (*is_true)(df_condition *), df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_rank_device *device = &context->device;
   const df_executor_ops *executor = device->executor;
@@ -97,10 +117,10 @@ static uint32_t drive_until(int (*is_true)(const df_condition *), const df_condi
   for (;;) {
     int happened = executor->drive_turn(device, &driver, 1);
     uint32_t completed = 0;
-    if (runs_callbacks)
-      completed = df_complete(context, &driver);
-    else
+    if (condition->leaves_callbacks)
       df_reap_and_ring(context);
+    else
+      completed = df_complete(context, &driver, condition->awaited, condition->n);
     if (is_true(condition)) break;
     int idle = !happened && !completed;
     if (idle || ++turns == DF_VISIT_TURNS) df_visit(context, &driver);
@@ -128,12 +148,12 @@ static dfcclResult_t refuse_in_callback(dfcclContext_t context, const char *func
 
 /* A failing status, which is told once; also of a collective that its callback has deregistered. */
 static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
-                                 const df_condition *condition) {
+                                 const df_awaited *awaited) {
   dfcclResult_t status = dfcclSuccess;
   pthread_mutex_lock(&context->lock);
   df_wait_words *words =
-      &context->registry.wait_words[condition->words - context->registry.wait_words];
-  if (words->latest == condition->registration) {
+      &context->registry.wait_words[awaited->words - context->registry.wait_words];
+  if (words->latest == awaited->registration) {
     const df_coll *coll = words->registration ? df_find(context, id) : NULL;
     status = (dfcclResult_t)words->status;
     df_store_relaxed_u32(&words->status, dfcclSuccess);
@@ -153,12 +173,12 @@ static DF_COLD dfcclResult_t refuse_unknown(dfcclContext_t context, dfcclCollId_
 static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
                                        const df_wait_words *words, uint64_t registration,
                                        uint64_t target) {
-  df_condition condition = {
-      .context = context, .words = words, .registration = registration, .target = target};
-  uint32_t visits = drive_until(coll_done, &condition, 1);
+  df_awaited awaited = {.words = words, .registration = registration, .target = target};
+  df_condition condition = {.context = context, .awaited = &awaited, .n = 1};
+  uint32_t visits = drive_until(coll_done, &condition);
   dfcclResult_t result = dfcclSuccess;
   if (DF_UNLIKELY(df_load_relaxed_u32(&words->status) != dfcclSuccess))
-    result = take_status(context, id, &condition);
+    result = take_status(context, id, &awaited);
   return leave(context, visits, result);
 }
 
@@ -174,25 +194,44 @@ dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
   return wait_for(context, id, words, registration, target);
 }
 
+/* [lock] The collectives with runs that are not complete, in the order of their lines. */
+static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited, uint32_t most) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = context->registry.by_index[i];
+    if (coll == NULL || coll->words->completed == coll->submitted) continue;
+    if (n < most)
+      awaited[n] = (df_awaited){.words = coll->words,
+                                .registration = coll->words->registration,
+                                .target = coll->submitted};
+    n++;
+  }
+  return n;
+}
+
+/* What was submitted before, and nothing that is submitted meanwhile. */
+static dfcclResult_t wait_for_outstanding(dfcclContext_t context, uint32_t *visits) {
+  df_awaited few[DF_FEW_AWAITED], *awaited = few;
+  pthread_mutex_lock(&context->lock);
+  uint32_t n = list_outstanding(context, few, DF_FEW_AWAITED);
+  if (n > DF_FEW_AWAITED && (awaited = malloc(n * sizeof *awaited)) != NULL)
+    list_outstanding(context, awaited, n);
+  pthread_mutex_unlock(&context->lock);
+  if (awaited == NULL) return df_fail(dfcclOutOfMemory, "no memory to wait for %u collectives", n);
+  if (n > 0)
+    *visits +=
+        drive_until(all_done, &(df_condition){.context = context, .awaited = awaited, .n = n});
+  if (awaited != few) free(awaited);
+  return dfcclSuccess;
+}
+
 dfcclResult_t df_wait_all(dfcclContext_t context) {
   if (df_in_callback()) return refuse_in_callback(context, "dfcclWaitAll");
   uint32_t visits = 0;
+  dfcclResult_t status = wait_for_outstanding(context, &visits);
+  if (status != dfcclSuccess) return leave(context, visits, status);
   pthread_mutex_lock(&context->lock);
-  /* One by one: what is submitted meanwhile may complete before what we wait for. */
-  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
-    df_coll *coll = context->registry.by_index[i];
-    if (coll == NULL || coll->words->completed == coll->submitted) continue;
-    df_condition condition = {.context = context,
-                              .words = coll->words,
-                              .registration = coll->words->registration,
-                              .target = coll->submitted};
-    coll->references++; /* its index is not another's meanwhile, so none is left out */
-    pthread_mutex_unlock(&context->lock);
-    visits += drive_until(coll_done, &condition, 1);
-    pthread_mutex_lock(&context->lock);
-    df_coll_unreference(context, coll);
-  }
-  dfcclResult_t status = context->runs.wait_all_status;
+  status = context->runs.wait_all_status;
   context->runs.wait_all_status = dfcclSuccess;
   if (status != dfcclSuccess) df_fail(status, "%s", context->failure.sentence);
   pthread_mutex_unlock(&context->lock);
@@ -200,7 +239,7 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
 }
 
 void df_wait_settled(dfcclContext_t context) {
-  uint32_t visits = drive_until(is_settled, &(df_condition){.context = context}, 1);
+  uint32_t visits = drive_until(is_settled, &(df_condition){.context = context});
   leave(context, visits, dfcclSuccess);
   /* What they waited for is true. */
   while (df_observe_u32(&context->runs.visitors) != 0) df_cpu_yield();
@@ -208,9 +247,10 @@ void df_wait_settled(dfcclContext_t context) {
 
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
   df_condition condition = {.context = context,
+                            .leaves_callbacks = 1,
                             .target = df_observe_u64(&context->runs.accepted),
                             .deadline_ns = df_clock_ns() + most_ns};
-  leave(context, drive_until(is_decided, &condition, 0), dfcclSuccess);
+  leave(context, drive_until(is_decided, &condition), dfcclSuccess);
 }
 
 /* ---- device synchronisation ---- */

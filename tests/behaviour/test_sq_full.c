@@ -95,3 +95,46 @@ DF_TEST(sq_full, order_is_kept, 60) {
   free(buffers);
   df_free_contexts(ctxs, 2);
 }
+
+/* Two collectives in opposite orders, more runs of each than the list takes. What was refused is
+ * tried again, after the other one. */
+enum { EACH = 70000, IDS = 2 };
+
+typedef struct {
+  dfcclContext_t *ctxs;
+  int32_t send[2], recv[2][IDS][2];
+  count_pair counts[2];
+} opposite;
+
+static void submit_in_turn(int rank, void *arg) {
+  opposite *o = arg;
+  long accepted[IDS] = {0};
+  while (accepted[0] + accepted[1] < IDS * EACH)
+    for (int i = 0; i < IDS; i++) {
+      int which = rank == 0 ? i : IDS - 1 - i;
+      dfcclResult_t result = dfcclSuccess;
+      while (accepted[which] < EACH && result == dfcclSuccess) {
+        result = dfcclRunAllReduce(o->ctxs[rank], (dfcclCollId_t)which, o->send,
+                                   o->recv[rank][which], count, &o->counts[rank]);
+        accepted[which] += result == dfcclSuccess;
+      }
+      if (result != dfcclSuccess) RESULT(result, dfcclInvalidUsage);
+    }
+}
+
+DF_TEST(sq_full, opposite_orders_of_more_than_the_list_takes, 120) {
+  static opposite o;
+  dfcclContext_t ctxs[2];
+  o.ctxs = ctxs;
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(2, 2);
+  for (dfcclCollId_t id = 0; id < IDS; id++) df_register_all(ctxs, id, &coll);
+  df_in_threads(2, submit_in_turn, &o);
+  for (int rank = 0; rank < 2; rank++) OK(dfcclWaitAll(ctxs[rank]));
+  for (int rank = 0; rank < 2; rank++)
+    CHECK(atomic_load(&o.counts[rank].calls) == IDS * EACH &&
+              atomic_load(&o.counts[rank].failures) == 0,
+          "rank %d: %ld callbacks, %ld failures", rank, atomic_load(&o.counts[rank].calls),
+          atomic_load(&o.counts[rank].failures));
+  df_free_contexts(ctxs, 2);
+}

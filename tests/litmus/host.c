@@ -21,6 +21,7 @@ typedef struct host_state {
   df_coll coll, next, again, *by_index;
   uint32_t free_index;
   df_pending_callback callbacks[4];
+  df_awaited awaited; /* one side's */
   litmus_payload results;
   DF_ALIGNED(64) litmus_sleep sleep;
   DF_ALIGNED(64) uint32_t looked, right;
@@ -61,7 +62,8 @@ static void host_prepare(void *state) {
   context->registry.free_indices = &s->free_index;
   context->registry.n_indices = 1;
   context->runs.listed_last = &context->runs.listed_first;
-  context->runs.callbacks = (df_callback_queue){.entries = s->callbacks, .capacity = 4};
+  context->runs.callbacks = (df_callback_pool){.entries = s->callbacks, .capacity = 4};
+  TAILQ_INIT(&context->runs.due);
   s->coll = (df_coll){.id = 1, .references = 100, .run_limit = UINT64_MAX};
   s->by_index = &s->coll;
   take_words(context, &s->coll);
@@ -76,7 +78,8 @@ static void accept_runs(host_state *s, uint32_t n, dfcclCallback_t callback) {
 }
 
 static df_condition condition_of(host_state *s) {
-  return (df_condition){.context = &s->context, .words = &s->words, .registration = 1, .target = 1};
+  s->awaited = (df_awaited){.words = &s->words, .registration = 1, .target = 1};
+  return (df_condition){.context = &s->context, .awaited = &s->awaited, .n = 1};
 }
 
 static litmus_outcome host_judge(const void *state) {
@@ -165,7 +168,7 @@ static void recent_find(void *state) {
   s->looked = words == &s->words || !s->right; /* else the lock has found it */
 }
 
-/* ---- 18: one completer at a time */
+/* ---- 18: one thread at a time runs a collective's callbacks */
 
 static void note_callback(dfcclCollId_t id, dfcclResult_t status, void *argument) {
   host_state *s = argument;
@@ -178,11 +181,9 @@ static void note_callback(dfcclCollId_t id, dfcclResult_t status, void *argument
   df_store_relaxed_u64(&s->inside, 0);
 }
 static void queue_callback(host_state *s) {
-  df_callback_queue *queue = &s->context.runs.callbacks;
   s->coll.taken++;
   s->coll.retired++;
-  s->callbacks[queue->tail++] =
-      (df_pending_callback){.coll = &s->coll, .callback = note_callback, .argument = s};
+  defer_callback(&s->context, &s->coll, note_callback, s, dfcclSuccess);
 }
 static void completer_prepare(void *state) {
   host_state *s = state;
@@ -193,7 +194,7 @@ static void completer_prepare(void *state) {
 }
 static void completer_run(void *state) {
   host_state *s = state;
-  df_complete(&s->context, NULL);
+  df_complete(&s->context, NULL, NULL, 0);
 }
 static litmus_outcome completer_judge(const void *state) {
   const host_state *s = state;
@@ -201,14 +202,14 @@ static litmus_outcome completer_judge(const void *state) {
   return LITMUS_SEEN;
 }
 
-/* ---- B4: a waiter runs a callback; meanwhile the poller finds the next one, and leaves it to it.
- * B5: a background thread rings for a callback. */
+/* ---- B4: a waiter runs the callback that it waits for, and leaves the next one to the poller,
+ * which found nothing while the waiter was inside. B5: a background thread rings for a callback. */
 
 static void poll_once(dfcclContext_t context) { /* poller() of completion.c, about to sleep */
-  df_complete(context, NULL);
+  df_complete(context, NULL, NULL, 0);
   uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
-  uint32_t finished = reap(context);
-  if (finished > 0 || df_completion_is_due(context))
+  uint32_t taken = reap(context);
+  if (taken > 0 || df_completion_is_due(context))
     df_bell_cancel(&context->runs.poller_bell);
   else
     df_bell_sleep(&context->runs.poller_bell, ticket, UINT64_MAX);
@@ -231,13 +232,13 @@ static void left_poll(void *state) {
 static void left_wait(void *state) { /* drive_until() of wait.c, about to return */
   host_state *s = state;
   df_driver driver = {0};
-  df_complete(&s->context, &driver);
+  df_awaited awaited = {.words = &s->words, .registration = 1, .target = 1};
+  df_complete(&s->context, &driver, &awaited, 1);
   if (df_completion_is_due(&s->context)) df_ring_poller(&s->context);
 }
 static litmus_outcome callbacks_judge(const void *state) {
   const host_state *s = state;
-  const df_callback_queue *queue = &s->context.runs.callbacks;
-  int due = queue->head != queue->tail || df_cq_has_entry(&s->device.cq);
+  int due = s->context.runs.n_due != 0 || df_cq_has_entry(&s->device.cq);
   if (due && litmus_sleeps_for_ever(&s->sleep, &s->context.runs.poller_bell))
     return LITMUS_FORBIDDEN;
   return s->sleep.sleeps ? LITMUS_NOTHING : LITMUS_SEEN;
@@ -326,13 +327,13 @@ static const litmus_test tests[] = {
      {{0}}},
     {"18",
      "completer",
-     "two callbacks run at a time, out of turn, or not at all",
+     "two callbacks of a collective run at a time, out of turn, or not at all",
      sizeof(host_state),
      completer_prepare,
      {completer_run, completer_run},
      completer_judge,
-     {{0, LITMUS_MODIFY}},
-     {{0}}},
+     {{0}},
+     {{0, LITMUS_MODIFY}}},
     {"B4",
      "left_behind",
      "the poller leaves a callback to a waiter, which leaves it to the poller",

@@ -56,7 +56,7 @@ static void deadline_prepare(void *state) {
   context->device.shared = &s->device;
   context->registry.latest = &s->coll;
   context->runs.listed_last = &context->runs.listed_first;
-  context->runs.callbacks = (df_callback_queue){.entries = s->callbacks, .capacity = 1};
+  context->runs.callbacks = (df_callback_pool){.entries = s->callbacks, .capacity = 1};
   context->settings.timeout_ms = 1000;
 }
 static void deadline_submit(void *state) {

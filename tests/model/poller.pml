@@ -1,117 +1,153 @@
 /*
- * Who runs the callbacks (src/host/completion.c): whoever comes by reaps what is through (CQEs, and
- * runs of failed collectives that have no CQE); callbacks are run by one completer at a time, the
- * poller or a thread that waits. The poller sleeps when it finds nothing due; a completer that lets
- * go looks once more, because the poller may have left something to it. A waiter runs only so many
- * callbacks of others; when it goes away, it rings the poller if it leaves some behind.
+ * Who runs the callbacks (src/host/completion.c). Whoever comes by reaps what is through: CQEs, and
+ * runs of failed collectives that have no CQE. Callbacks wait in a list of their collective, and
+ * one thread at a time runs those of a collective, claimed under the lock: the poller any, a thread
+ * that waits only those that it waits for. The poller sleeps when it finds nothing due.
  *
- * A background thread completes a run, the service thread fails a collective, a waiter completes
- * what is there and goes away. Memory is in order here: bell.pml checks the fences.
+ * A waiter waits for collective A. Each callback of collective B returns only when the waiter has
+ * returned. A background thread and the waiter drive and reap runs of both, the service thread fails one. Memory is in order
+ * here: bell.pml checks the fences.
  *
- * Holds: every callback is run, once, whoever sleeps.
+ * Holds: the waiter returns, and every callback is run, once, whoever sleeps.
  * Planted: NO_LAST_LOOK (about to sleep, the poller looks for CQEs and callbacks only, not for
- * failures), NO_HAND_OVER (a waiter goes away without a ring), NO_CLAIM (two completers). It holds
- * with NO_RELOOK too (a completer that has let go does not look again): then the ring, or the
- * poller's own last look, finds what was left; the second look saves that.
+ * failures), NO_HAND_OVER (a waiter rings nobody for what it leaves), NO_CLAIM (two threads run
+ * callbacks of one collective), FOREIGN (a waiter runs others' callbacks), NO_WAKE (a callback that
+ * becomes due wakes no waiter: the poller is inside one that blocks).
  */
-#define CQES 2
-#define FAILURES 1
+#define A 0
+#define B 1
+#define AWAITED 1 /* of A; one more run of A or B has no CQE */
+#define RUNS 3
 
-byte cq, listed, queued, ran; /* CQEs, failed runs that wait, callbacks to run, callbacks run */
-byte completer;
-byte sleepers, sequence;
-bool asleep;
-byte inside; /* completers that run callbacks */
+byte in_daemon[2] = 1;
+byte cq[2], listed[2], queued[2], ran[2]; /* CQEs, failed runs that wait, callbacks to run and run */
+bool running[2];
+byte inside[2]; /* threads in callbacks of it */
+bool returned;
+/* A bell: somebody has announced a sleep, and was rung since. */
+bool poller_sleeps, poller_rung, waiter_sleeps, waiter_rung;
 
-inline reap() { d_step { queued = queued + cq + listed; cq = 0; listed = 0 } }
+#ifdef NO_CLAIM
+#define IS_DUE(c) (queued[c] > 0)
+#else
+#define IS_DUE(c) (queued[c] > 0 && !running[c])
+#endif
+#define ALL_RAN (ran[A] + ran[B] == RUNS)
 
-inline ring() {
+inline ring_poller() {
   if
-  :: sleepers != 0 -> sequence++; asleep = false
+  :: poller_sleeps -> poller_rung = true
   :: else
   fi
 }
 
-/* left: callbacks that it runs at most. */
-inline complete(left) {
-  reap();
-  do
-  :: queued > 0 && left > 0 ->
-#ifndef NO_CLAIM
-    if
-    :: d_step { completer == 0 -> completer = 1 }
-    :: completer != 0 -> break
-    fi;
+inline wake_waiter() {
+  if
+  :: waiter_sleeps -> waiter_rung = true
+  :: else
+  fi
+}
+
+inline reap() {
+  d_step {
+    news = cq[A] + cq[B] + listed[A] + listed[B] > 0;
+    queued[A] = queued[A] + cq[A] + listed[A]; queued[B] = queued[B] + cq[B] + listed[B];
+    cq[A] = 0; cq[B] = 0; listed[A] = 0; listed[B] = 0
+  }
+#ifndef NO_WAKE
+  if :: news -> wake_waiter() :: else fi;
 #endif
-    inside++;
-    assert(inside == 1);
-    do
-    :: d_step { queued > 0 && left > 0 -> queued--; left-- }
-       ran++;
-       reap()
-    :: queued == 0 || left == 0 -> break
-    od;
-    inside--;
-    completer = 0
-#ifdef NO_RELOOK
-    ; break
-#endif
-  :: else -> break
-  od
+  news = false
+}
+
+#define DRIVE(c) d_step { in_daemon[c] > 0 -> in_daemon[c]--; cq[c]++ }
+#define CLAIM(c) d_step { IS_DUE(c) -> queued[c]--; running[c] = true }
+
+inline call(c) {
+  inside[c]++;
+  assert(inside[c] == 1);
+  if
+  :: c == B -> returned
+  :: else
+  fi;
+  inside[c]--;
+  d_step { ran[c]++; running[c] = false }
+  wake_waiter()
 }
 
 active proctype poller() {
-  byte ticket, all = 0;
+  bool news;
   do
-  :: ran < CQES + FAILURES ->
-    all = CQES + FAILURES;
-    complete(all);
-    ticket = sequence;
-    sleepers++;
-#ifndef NO_LAST_LOOK
+  :: !ALL_RAN ->
     reap();
-#endif
     if
-    :: cq > 0 || (queued > 0 && completer == 0)
+    :: CLAIM(A) -> call(A)
+    :: CLAIM(B) -> call(B)
     :: else ->
-      atomic { if :: sequence == ticket -> asleep = true :: else fi }
+      d_step { poller_rung = false; poller_sleeps = true }
+#ifndef NO_LAST_LOOK
+      reap();
+#endif
+      if
+      :: cq[A] + cq[B] > 0 || IS_DUE(A) || IS_DUE(B)
+      :: else ->
 end_asleep:
-      !asleep
-    fi;
-    sleepers--
+        poller_rung
+      fi;
+      poller_sleeps = false
+    fi
   :: else -> break
   od
 }
 
 active proctype background() {
-  byte n = 0;
+  bool news;
   do
-  :: n < CQES ->
-    cq++;
-    reap();
-    if :: queued > 0 -> ring() :: else fi;
-    n++
-  :: else -> break
+  :: DRIVE(A) -> reap(); if :: IS_DUE(A) || IS_DUE(B) -> ring_poller() :: else fi
+  :: DRIVE(B) -> reap(); if :: IS_DUE(A) || IS_DUE(B) -> ring_poller() :: else fi
+  :: in_daemon[A] + in_daemon[B] == 0 -> break
   od
 }
 
 active proctype service() {
-  listed++;
-  ring()
+  if :: listed[A]++ :: listed[B]++ fi;
+  wake_waiter();
+  ring_poller()
 }
 
 active proctype waiter() {
-  byte left = 1;
-  complete(left);
-#ifndef NO_HAND_OVER
-  if
-  :: cq > 0 || (queued > 0 && completer == 0) -> ring()
-  :: else
-  fi
+  bool news;
+  do
+  :: ran[A] < AWAITED ->
+    if :: DRIVE(A) :: DRIVE(B) :: true fi;
+    reap();
+    if
+    :: CLAIM(A) -> call(A)
+#ifdef FOREIGN
+    :: CLAIM(B) -> call(B)
 #endif
+    :: else ->
+#ifndef NO_HAND_OVER
+      if :: IS_DUE(B) -> ring_poller() :: else fi;
+#endif
+      d_step { waiter_rung = false; waiter_sleeps = true }
+      if
+      :: ran[A] >= AWAITED || cq[A] + cq[B] > 0 || IS_DUE(A)
+      :: else ->
+end_asleep:
+        waiter_rung
+      fi;
+      waiter_sleeps = false
+    fi
+  :: else -> break
+  od;
+#ifndef NO_HAND_OVER
+  if :: cq[A] + cq[B] > 0 || IS_DUE(B) -> ring_poller() :: else fi;
+#endif
+  returned = true
 }
 
 /* Nothing moves any more, and something has not run. */
 active proctype judge() {
-  timeout -> assert(ran == CQES + FAILURES && queued == 0 && cq == 0 && listed == 0)
+  timeout -> assert(ALL_RAN && returned)
 }

@@ -13,7 +13,7 @@ command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit
 # model: variants of it that must hold | bugs ("VARIANT+BUG" where a bug belongs to one variant)
 declare -A holds=(
   [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="- LAZY" [bell]="- DEEP"
-  [poller]="- NO_RELOOK" [lend]="- SEIZE" [preemption]="-" [full]="-" [limit]="-" [tenant]="-"
+  [poller]="-" [lend]="- SEIZE" [preemption]="-" [full]="-" [limit]="-" [tenant]="-"
   [unmap]="- TOLD_LATE EXPORTED"
 )
 declare -A bugs=(
@@ -23,7 +23,7 @@ declare -A bugs=(
   [completion]="RESET_LATE STATUS_LATE"
   [link]="PUBLISH_EARLY RELEASE_EARLY NO_CREDIT NO_LAP NO_DRAIN LAZY+NO_CREDIT LAZY+TOO_LAZY"
   [bell]="NO_FENCE_RINGER NO_FENCE_SLEEPER NO_RECHECK TICKET_LATE DEEP+DEEP_LATE DEEP+NO_FENCE_RINGER"
-  [poller]="NO_LAST_LOOK NO_HAND_OVER NO_CLAIM"
+  [poller]="NO_LAST_LOOK NO_HAND_OVER NO_CLAIM FOREIGN NO_WAKE"
   [lend]="NO_BORROW LOOK_FIRST NO_REVOKE REVOKE_ANYWAY SEIZE+UNCHECKED"
   [preemption]="IN_ORDER ONE_SLOT"
   [full]="LOAD CLEAR_EARLY LOOK_EARLY"
