@@ -219,7 +219,7 @@ void df_post_goodbye(df_control *control) {
   pthread_mutex_lock(control->lock);
   df_message bye = {.kind = DF_MESSAGE_BYE};
   for (uint32_t rank = 0; rank < control->n_ranks; rank++)
-    if (rank != control->rank) df_post_send(control, rank, &bye, NULL, -1);
+    if (!control->peers[rank].local) df_post_send(control, rank, &bye, NULL, -1);
   control->said_goodbye = 1;
   for (int waiting = 1; waiting;) {
     waiting = 0;

@@ -37,8 +37,6 @@ typedef struct df_peer {
   int local;  /* lives in this process */
   int socket; /* -1 when local, and once the connection has ended */
   int writable_wanted;
-  int departing;        /* its BYE may be among the letters that are being read, or was lost */
-  int is_mute;          /* it had no memory for a message */
   df_loss message_lost; /* for want of memory */
   int cut_off;          /* we ended the connection, and it may live: what it has mapped, it keeps */
   df_outgoing *first, **last;
@@ -130,7 +128,8 @@ void df_post_deliver(df_control *control, uint32_t from, const df_message *messa
 void df_post_tell_losses(df_control *control);
 /* [lock] Ends the connection of a peer that may live. */
 void df_peer_cut_off(df_peer *peer);
-/* Tells everybody that this rank leaves in order, and gives the messages that still wait time to go
+/* Tells ranks of other processes that this rank leaves in order (those of this process see it when
+ * it detaches, df_world_detach), and gives the messages that still wait time to go
  * out: at most DF_GOODBYE_NS, since a peer may be stopped for ever. A peer that does not get its
  * BYE takes the end of the connection for a death. */
 void df_post_goodbye(df_control *control);

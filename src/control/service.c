@@ -26,22 +26,11 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
 
 /* ---- letters of this process ---- */
 
-/* Ranks of this process that have gone: looked up before their last letters are read. */
-static int note_departing(df_control *control) {
-  uint32_t departures = df_world_departures(control->world);
-  if (departures == control->departures_seen) return 0;
-  control->departures_seen = departures;
-  for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (control->peers[r].local && r != control->rank) {
-      control->peers[r].departing = df_world_has_left(control->world, r);
-      control->peers[r].is_mute = df_world_is_mute(control->world, r);
-    }
-  return 1;
-}
-
 static void collect_letters(df_control *control) {
   const df_control_events *events = &control->events;
-  int departures = note_departing(control);
+  /* Ranks of this process that have gone: looked up before their last letters are read. */
+  uint32_t seen = control->departures_seen, departures = df_world_departures(control->world);
+  control->departures_seen = departures;
   df_letter *letter = df_world_collect(control->world, control->rank);
   pthread_mutex_lock(control->lock);
   while (letter) {
@@ -50,11 +39,14 @@ static void collect_letters(df_control *control) {
     free(letter);
     letter = next;
   }
-  for (uint32_t r = 0; departures && r < control->n_ranks; r++) {
-    if (control->peers[r].is_mute)
-      events->lost(events->owner, r, DF_PEER_GIVEN_UP,
+  for (uint32_t i = seen; i < departures; i++) {
+    df_departure departure = df_world_departed(control->world, i);
+    if (departure.rank == control->rank) continue;
+    if (departure.is_mute)
+      events->lost(events->owner, departure.rank, DF_PEER_GIVEN_UP,
                    "had no memory to tell what it has given up");
-    if (control->peers[r].departing) events->left(events->owner, r); /* if its BYE was lost */
+    else
+      events->left(events->owner, departure.rank); /* if its BYE was lost */
   }
   pthread_mutex_unlock(control->lock);
 }

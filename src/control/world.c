@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "bootstrap/process.h"
 
 static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -21,15 +22,18 @@ static void lock_worlds(void) {
 static df_world *make_world(const unsigned char job[16], uint32_t n_ranks) {
   df_world *world = calloc(1, sizeof *world);
   df_inbox *inboxes = calloc(n_ranks, sizeof *inboxes);
-  if (world == NULL || inboxes == NULL) {
+  df_departure *departed = calloc(2 * (size_t)n_ranks, sizeof *departed);
+  if (world == NULL || inboxes == NULL || departed == NULL) {
     free(world);
     free(inboxes);
+    free(departed);
     df_fail(dfcclOutOfMemory, "no memory for the records of %u ranks", n_ranks);
     return NULL;
   }
   memcpy(world->job, job, sizeof world->job);
   world->n_ranks = n_ranks;
   world->inboxes = inboxes;
+  world->departed = departed;
   pthread_mutex_init(&world->lock, NULL);
   for (uint32_t r = 0; r < n_ranks; r++) {
     df_inbox *inbox = &inboxes[r];
@@ -62,6 +66,7 @@ static void free_world(df_world *world) {
   }
   pthread_mutex_destroy(&world->lock);
   free(world->inboxes);
+  free(world->departed);
   free(world);
 }
 
@@ -177,8 +182,15 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
   pthread_mutex_unlock(&inbox->lock);
 }
 
-static void tell_of_departure(df_world *world) {
-  df_system_add_u32(&world->departures, 1);
+/* Who looks at departures reads only new ones: when all of many ranks leave, each of them looks
+ * once at each other one. */
+static void tell_of_departure(df_world *world, uint32_t rank, int is_mute) {
+  pthread_mutex_lock(&world->lock);
+  uint32_t n = world->departures;
+  DF_ASSERT(n < 2 * world->n_ranks);
+  world->departed[n] = (df_departure){.rank = rank, .is_mute = is_mute};
+  df_publish_u32(&world->departures, n + 1);
+  pthread_mutex_unlock(&world->lock);
   for (uint32_t r = 0; r < world->n_ranks; r++) {
     pthread_mutex_lock(&world->inboxes[r].lock);
     wake(&world->inboxes[r]);
@@ -191,16 +203,21 @@ void df_world_detach(df_world *world, uint32_t rank) {
   pthread_mutex_lock(&inbox->lock);
   inbox->event_fd = -1;
   inbox->open = 0;
+  int had_left = inbox->left;
   inbox->left = 1;
   df_letter *letters = inbox->first;
   inbox->first = NULL;
   inbox->last = &inbox->first;
   pthread_mutex_unlock(&inbox->lock);
   free_letters(letters);
-  tell_of_departure(world);
+  if (!had_left) tell_of_departure(world, rank, 0);
 }
 
-uint32_t df_world_departures(df_world *world) { return df_load_relaxed_u32(&world->departures); }
+uint32_t df_world_departures(df_world *world) { return df_observe_u32(&world->departures); }
+
+df_departure df_world_departed(const df_world *world, uint32_t departure) {
+  return world->departed[departure];
+}
 
 int df_world_has_left(df_world *world, uint32_t rank) {
   df_inbox *inbox = &world->inboxes[rank];
@@ -216,7 +233,7 @@ void df_world_mute(df_world *world, uint32_t rank) {
   int was_mute = inbox->is_mute;
   inbox->is_mute = 1;
   pthread_mutex_unlock(&inbox->lock);
-  if (!was_mute) tell_of_departure(world);
+  if (!was_mute) tell_of_departure(world, rank, 1);
 }
 
 int df_world_is_mute(df_world *world, uint32_t rank) {

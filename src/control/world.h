@@ -35,15 +35,21 @@ typedef struct df_inbox {
   df_bell *bell; /* the rank's work bell */
 } df_inbox;
 
+typedef struct df_departure {
+  uint32_t rank;
+  int is_mute; /* it had no memory to say something; 0: it has gone */
+} df_departure;
+
 typedef struct df_world {
   struct df_world *next;
   unsigned char job[16];
   uint32_t n_ranks, references;
   uint32_t to_come;    /* ranks of this process that have not joined yet: letters wait for them */
   df_inbox *inboxes;   /* [n_ranks] */
-  uint32_t departures; /* how many ranks have gone, or become mute */
+  uint32_t departures; /* times that a rank has gone, or become mute: each does so at most once */
+  df_departure *departed; /* [2 * n_ranks] what it was each time */
   df_remains *graveyard;
-  pthread_mutex_t lock; /* graveyard */
+  pthread_mutex_t lock; /* graveyard, and who departs */
 } df_world;
 
 /* Finds or makes the world of a job, of whose ranks n_local live in this process; each of them
@@ -66,6 +72,8 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
 /* The rank has gone: later letters to it are dropped, and all others are woken to see it. */
 void df_world_detach(df_world *world, uint32_t rank);
 uint32_t df_world_departures(df_world *world);
+/* What it was, of the first df_world_departures. */
+df_departure df_world_departed(const df_world *world, uint32_t departure);
 int df_world_has_left(df_world *world, uint32_t rank);
 /* All others are woken to see that the rank could not tell them something. */
 void df_world_mute(df_world *world, uint32_t rank);
