@@ -5,11 +5,41 @@
 #ifndef DF_DEVICES_EXECUTOR_H
 #define DF_DEVICES_EXECUTOR_H
 
+#include "base/bell.h"
 #include "base/result.h"
-#include "devices/cpu/executor.h"
+#include "primitives/lanes.h"
 #include "primitives/timers.h"
 
 typedef struct df_rank_device df_rank_device;
+
+/* Every waker rings; this only bounds what a lost wake-up would cost while work is outstanding. */
+#define DF_LONGEST_SLEEP_NS ((uint64_t)100 * 1000 * 1000)
+
+/*
+ * A borrowed turn: a thread executes one turn of one collective without becoming its block's
+ * driver. A submitter borrows a run's first turn, a waiter the turn of what is next. When the run
+ * is done the caller is told, and no CQE is pushed. The caller rings the bells when it has given
+ * the block back.
+ */
+typedef struct df_borrowed_turn {
+  uint32_t collective;
+  uint32_t n_bells;
+  df_bell *bells[DF_NOTED_BELLS];
+} df_borrowed_turn;
+/* After a df_wake_fence. */
+static inline void df_ring_borrowed(const df_borrowed_turn *turn) {
+  for (uint32_t i = 0; i < turn->n_bells; i++)
+    if (DF_UNLIKELY(df_load_relaxed_u32(&turn->bells[i]->sleepers) != 0))
+      df_bell_wake(turn->bells[i]);
+}
+
+/* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
+ * sleeping included. */
+typedef struct df_driver {
+  struct df_executor *executor; /* the CPU's; NULL: the device needs no driver */
+  uint64_t held;                /* bit by block */
+  int visits;                   /* the host counts it among those that are inside its calls */
+} df_driver;
 
 typedef struct df_executor_ops {
   /* A waiter that does not hold all blocks yields so often before it naps, so long each time. */

@@ -15,6 +15,7 @@
 #include "host/failure.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "primitives/step.h"
 
 /* ---- what a collective waits for ---- */
 

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "devices/cpu/executor.h"
 #include "host/context.h"
 #include "host/failure.h"
 #include "host/registry.h"

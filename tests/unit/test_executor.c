@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "devices/cpu/executor.h"
 #include "host/context.h"
 #include "two_ranks.h"
 

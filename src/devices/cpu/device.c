@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "devices/cpu/executor.h"
 #include "devices/device.h"
 #include "primitives/prepared.h"
 

@@ -15,12 +15,10 @@
 
 #include "base/bell.h"
 #include "base/result.h"
-#include "devices/cpu/cores.h"
-#include "devices/upward.h"
 #include "daemon_kernel/daemon.h"
-
-/* Every waker rings; this only bounds what a lost wake-up would cost while work is outstanding. */
-#define DF_LONGEST_SLEEP_NS ((uint64_t)100 * 1000 * 1000)
+#include "devices/cpu/cores.h"
+#include "devices/executor.h"
+#include "devices/upward.h"
 
 typedef struct DF_ALIGNED(64) df_executor_block {
   uint32_t owner; /* 0: nobody, 1: somebody executes the block */
@@ -63,24 +61,6 @@ void df_executor_stop(df_executor *executor);
  * do not count on waiters. unlocked: the caller has let go of a mutex since. */
 void df_executor_submitted(df_executor *executor, int urgent, int unlocked);
 
-/*
- * A borrowed turn: a thread executes one turn of one collective without becoming its block's
- * driver. A submitter borrows a run's first turn, a waiter the turn of what is next. When the run
- * is done the caller is told, and no CQE is pushed. The caller rings the bells when it has given
- * the block back.
- */
-typedef struct df_borrowed_turn {
-  uint32_t collective;
-  uint32_t n_bells;
-  df_bell *bells[DF_NOTED_BELLS];
-} df_borrowed_turn;
-/* After a df_wake_fence. */
-static inline void df_ring_borrowed(const df_borrowed_turn *turn) {
-  for (uint32_t i = 0; i < turn->n_bells; i++)
-    if (DF_UNLIKELY(df_load_relaxed_u32(&turn->bells[i]->sleepers) != 0))
-      df_bell_wake(turn->bells[i]);
-}
-
 /* May the caller borrow the first turn of a run? Then its SQE is not pushed. Returns 1 if block 0
  * is on the device, was executed by nobody, and would lose no order: nothing is in the SQ, no
  * earlier run of the collective is in the task queue, and nothing else either where priorities
@@ -99,13 +79,6 @@ int df_executor_first_turn(df_executor *executor, df_borrowed_turn *turn);
  * the caller. */
 int df_executor_last_turn(df_executor *executor, df_borrowed_turn *turn);
 
-/* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
- * sleeping included. */
-typedef struct df_driver {
-  df_executor *executor;
-  uint64_t held; /* bit by block */
-  int visits;    /* the host counts it among those that are inside its calls */
-} df_driver;
 void df_driver_begin(df_driver *driver, df_executor *executor);
 /* One turn of every block that could be had. start: blocks that have left are started if they have
  * a reason. Returns 1 when anything happened, 0 when nothing can progress at the moment. */
