@@ -64,10 +64,10 @@ static int carry(endpoint *ep) {
 static int wire_pump(df_endpoint *base) {
   endpoint *ep = endpoint_of(base);
   int did = 0;
-  df_store_relaxed_u32(&ep->asked, 1);
+  df_system_exchange_u32(&ep->asked, 1); /* a store would hide what others had to tell */
   df_wake_fence(); /* before trying: else both may leave the news to the other */
   while (df_load_relaxed_u32(&ep->asked) && pthread_mutex_trylock(&ep->lock) == 0) {
-    df_store_relaxed_u32(&ep->asked, 0);
+    df_system_exchange_u32(&ep->asked, 0); /* observes the news of all who have asked */
     did |= carry(ep);
     pthread_mutex_unlock(&ep->lock);
     df_wake_fence();

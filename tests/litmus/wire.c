@@ -1,0 +1,48 @@
+/* The pump of a wire's endpoint: whoever finds it busy leaves its news to who is at it. */
+#include "litmus.h"
+
+#define df_transport_wire litmus_transport_wire
+#define df_connections_carry note_carry
+#include "transports/wire/endpoint.c"
+#undef df_connections_carry
+
+typedef struct wire_state {
+  endpoint ep;
+  DF_ALIGNED(64) uint32_t news; /* what the second side has to tell */
+  DF_ALIGNED(64) uint32_t carried;
+} wire_state;
+
+/* Under the endpoint's lock. */
+int note_carry(df_connections *all) {
+  wire_state *s = (wire_state *)(void *)((uint8_t *)all - offsetof(endpoint, connections));
+  if (df_load_relaxed_u32(&s->news)) s->carried = 1;
+  return 0;
+}
+
+static void asked_prepare(void *state) {
+  wire_state *s = state;
+  pthread_mutex_init(&s->ep.lock, NULL);
+}
+static void asked_pump(void *state) { wire_pump(&((wire_state *)state)->ep.base); }
+static void asked_tell(void *state) {
+  wire_state *s = state;
+  df_store_relaxed_u32(&s->news, 1);
+  wire_pump(&s->ep.base);
+}
+static litmus_outcome asked_judge(const void *state) {
+  const wire_state *s = state;
+  return s->carried ? LITMUS_SEEN : LITMUS_FORBIDDEN;
+}
+
+static const litmus_test tests[] = {
+    {"B7w",
+     "wire_asked",
+     "two threads want to pump, and neither carries what the second has to tell",
+     sizeof(wire_state),
+     asked_prepare,
+     {asked_pump, asked_tell},
+     asked_judge,
+     {{0, LITMUS_FENCE}, {1, LITMUS_FENCE}},
+     {{0}}},
+};
+const litmus_tests litmus_wire = {tests, DF_COUNT_OF(tests)};

@@ -1,0 +1,259 @@
+/*
+ * TCP between simulated ranks of different processes, in the place of src/transports/wire/tcp.c.
+ * An agent of its own carries what was written: in pieces and after delays, as the adversary likes.
+ * A stream takes few bytes, so that pumps often find it full.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "prelude_declarations.h"
+#include "sim.h"
+#include "transports/wire/tcp.h"
+
+enum { TUBE_BYTES = 80, MAX_PORTS = 4, MAX_STREAMS = 64, FIRST_PORT = 1000 };
+
+/* One direction of a connection: bytes from `read` to `arrived` can be read, those behind it up to
+ * `written` are under way. Numbers of bytes, not places. */
+typedef struct tube {
+  uint8_t bytes[TUBE_BYTES];
+  uint64_t read, arrived, written;
+  int is_ended; /* nobody writes any more */
+} tube;
+
+typedef struct end {
+  df_tcp_stream tcp; /* what the library has */
+  df_tcp *owner;
+  tube *in, *out;
+  struct end *other; /* NULL: it has gone */
+  int has_news, waits_for_room, is_refused;
+} end;
+
+typedef struct port {
+  df_tcp *tcp;
+  int rank;
+  end *callers[MAX_STREAMS];
+  uint32_t n_callers;
+} port;
+
+/* In the arena: a new schedule finds it as it was. */
+static struct net {
+  port ports[MAX_PORTS];
+  end *ends[MAX_STREAMS];
+  uint32_t n_ports;
+} * net;
+
+static void signal_news(const df_tcp *tcp) {
+  const uint64_t one = 1;
+  sim_write(tcp->epoll_fd, &one, sizeof one);
+}
+
+static void tell(end *e) {
+  if (e == NULL || e->owner == NULL) return;
+  e->has_news = 1;
+  signal_news(e->owner);
+}
+
+/* ---- the agent */
+
+/* Returns 0 when nothing is under way. */
+static int carry_something(void) {
+  end *found[MAX_STREAMS];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < MAX_STREAMS; i++) {
+    end *e = net->ends[i];
+    if (e && e->in && e->in->written != e->in->arrived) found[n++] = e;
+  }
+  if (n == 0) return 0;
+  end *e = found[sim_below(&sim_random_now, n)];
+  const uint64_t under_way = e->in->written - e->in->arrived;
+  e->in->arrived += 1 + sim_below(&sim_random_now, (uint32_t)under_way);
+  SIM_TRACE("carries to", e, e->in->arrived, 0);
+  tell(e);
+  return 1;
+}
+
+static void *carry(void *unused) {
+  (void)unused;
+  for (;;) {
+    if (carry_something())
+      sim_yield();
+    else
+      sim_block(SIM_WAITS_EVENT, &net, UINT64_MAX);
+  }
+  return NULL;
+}
+
+void sim_wire_begin(void) {
+  net = sim_hidden_alloc(sizeof *net);
+  memset(net, 0, sizeof *net);
+  sim_agents_now.agent[sim_spawn("wire", -1, carry, NULL)].daemon = 1;
+}
+
+/* Its connections end; what it has written before still arrives. */
+static void cut(end *e) {
+  e->out->is_ended = 1;
+  if (e->other) e->other->other = NULL;
+  tell(e->other);
+  e->other = NULL;
+  e->owner = NULL;
+}
+
+void sim_wire_die(int rank) {
+  for (uint32_t p = 0; net && p < net->n_ports; p++) {
+    if (net->ports[p].rank != rank) continue;
+    for (uint32_t i = 0; i < MAX_STREAMS; i++)
+      if (net->ends[i] && net->ends[i]->owner == net->ports[p].tcp) cut(net->ends[i]);
+    net->ports[p].tcp = NULL;
+  }
+}
+
+/* ---- streams */
+
+static uint64_t at_most(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static int64_t write_some(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
+  end *e = (end *)(void *)stream;
+  sim_point_at(&sim_system_now, SIM_WRITES);
+  if (e->is_refused || e->other == NULL) {
+    e->tcp.error = e->is_refused ? ECONNREFUSED : EPIPE;
+    return DF_STREAM_ENDED;
+  }
+  tube *out = e->out;
+  uint64_t room = TUBE_BYTES - (out->written - out->read), taken = 0;
+  if (room > 1 && sim_one_in(&sim_random_now, 2))
+    room = 1 + sim_below(&sim_random_now, (uint32_t)room);
+  for (uint32_t i = 0; i < n_parts; i++) {
+    const uint64_t now = at_most(parts[i].length, room - taken);
+    const uint8_t *bytes = parts[i].bytes;
+    if (now) sim_touch(bytes, now, 0);
+    for (uint64_t k = 0; k < now; k++) out->bytes[out->written++ % TUBE_BYTES] = bytes[k];
+    taken += now;
+    sim_midway();
+  }
+  e->waits_for_room = taken == 0;
+  SIM_TRACE("writes", e, taken, 0);
+  sim_wake_those(SIM_WAITS_EVENT, &net);
+  return (int64_t)taken;
+}
+
+static int64_t read_some(df_stream *stream, void *bytes, size_t most) {
+  end *e = (end *)(void *)stream;
+  sim_point_at(&sim_system_now, SIM_WRITES);
+  tube *in = e->in;
+  const uint64_t there = at_most(in->arrived - in->read, most);
+  if (there == 0 && !e->is_refused && !(in->is_ended && in->read == in->written)) return 0;
+  if (there == 0) {
+    e->tcp.error = e->is_refused ? ECONNREFUSED : 0;
+    return DF_STREAM_ENDED;
+  }
+  const uint64_t half = there / 2;
+  for (uint64_t part = 0; part < 2; part++) {
+    const uint64_t first = part ? half : 0, n = part ? there - half : half;
+    uint8_t *to = (uint8_t *)bytes + first;
+    if (n) sim_touch(to, n, 1);
+    for (uint64_t k = 0; k < n; k++) to[k] = in->bytes[in->read++ % TUBE_BYTES];
+    sim_midway();
+  }
+  SIM_TRACE("reads", e, there, 0);
+  if (e->other && e->other->waits_for_room) tell(e->other);
+  return (int64_t)there;
+}
+
+static const char *reason(df_stream *stream) {
+  const end *e = (const end *)(const void *)stream;
+  return e->tcp.error ? strerror(e->tcp.error) : "the other end closed it";
+}
+
+/* NULL: no memory. */
+static end *make_end(df_tcp *owner) {
+  uint32_t i = 0;
+  while (i < MAX_STREAMS && net->ends[i]) i++;
+  if (i == MAX_STREAMS) sim_fail("the world has too many connections");
+  end *e = sim_calloc(1, sizeof *e);
+  if (e == NULL) return NULL;
+  e->tcp.stream = (df_stream){.write = write_some, .read = read_some, .reason = reason};
+  e->owner = owner;
+  e->in = sim_hidden_alloc(sizeof *e->in);
+  memset(e->in, 0, sizeof *e->in);
+  net->ends[i] = e;
+  return e;
+}
+
+/* ---- what tcp.h promises */
+
+dfcclResult_t df_tcp_open(df_tcp *tcp) {
+  if (net->n_ports == MAX_PORTS) sim_fail("the world has too many listeners");
+  memset(tcp, 0, sizeof *tcp);
+  tcp->epoll_fd = sim_eventfd();
+  tcp->port = (uint16_t)(FIRST_PORT + net->n_ports);
+  net->ports[net->n_ports++] =
+      (port){.tcp = tcp, .rank = sim_agents_now.agent[sim_agents_now.current].rank};
+  return dfcclSuccess;
+}
+
+void df_tcp_close(df_tcp *tcp) {
+  port *p = &net->ports[tcp->port - FIRST_PORT];
+  for (uint32_t i = 0; i < p->n_callers; i++) df_tcp_end(tcp, &p->callers[i]->tcp);
+  p->tcp = NULL;
+  p->n_callers = 0;
+  sim_close(tcp->epoll_fd);
+}
+
+dfcclResult_t df_tcp_connect(df_tcp *tcp, uint16_t number, df_tcp_stream **stream) {
+  port *p = &net->ports[number - FIRST_PORT];
+  end *mine = make_end(tcp), *theirs = p->tcp && mine ? make_end(p->tcp) : NULL;
+  if (mine == NULL || (p->tcp && theirs == NULL)) {
+    if (mine) df_tcp_end(tcp, &mine->tcp);
+    return df_fail(dfcclOutOfMemory, "no memory for a connection");
+  }
+  *stream = &mine->tcp;
+  mine->is_refused = theirs == NULL;
+  tell(mine);
+  if (theirs == NULL) return dfcclSuccess;
+  *mine = (end){.tcp = mine->tcp,
+                .owner = tcp,
+                .in = mine->in,
+                .out = theirs->in,
+                .other = theirs,
+                .has_news = 1};
+  theirs->out = mine->in;
+  theirs->other = mine;
+  p->callers[p->n_callers++] = theirs;
+  tell(theirs);
+  return dfcclSuccess;
+}
+
+df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
+  port *p = &net->ports[tcp->port - FIRST_PORT];
+  sim_point_at(&sim_system_now, SIM_WRITES);
+  if (p->n_callers == 0) return NULL;
+  end *e = p->callers[--p->n_callers];
+  e->tcp.is_ready = 1;
+  return &e->tcp;
+}
+
+void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
+  (void)tcp;
+  end *e = (end *)(void *)stream;
+  sim_point_at(&sim_system_now, SIM_WRITES);
+  for (uint32_t i = 0; i < MAX_STREAMS; i++)
+    if (net->ends[i] == e) net->ends[i] = NULL;
+  if (e->out) cut(e);
+  sim_free(e);
+}
+
+void df_tcp_look(df_tcp *tcp) {
+  uint64_t count;
+  sim_read(tcp->epoll_fd, &count, sizeof count);
+  for (uint32_t i = 0; i < MAX_STREAMS; i++) {
+    end *e = net->ends[i];
+    if (e == NULL || e->owner != tcp || !e->has_news) continue;
+    e->has_news = 0;
+    e->tcp.is_ready = 1;
+  }
+}
+
+void df_tcp_describe(const df_tcp_stream *stream, char text[DF_TCP_ENDS_BYTES]) {
+  (void)stream;
+  strcpy(text, "here to there");
+}
