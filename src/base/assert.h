@@ -13,8 +13,7 @@ extern "C"
 #endif
     void
     df_assert_failed(const char *fact, const char *file, int line);
-/* A broken invariant means that memory can no longer be trusted: the one case in which the process
- * is stopped. */
+/* A broken invariant means that memory cannot be trusted: only then the process is stopped. */
 #define DF_ASSERT(fact) (DF_LIKELY(fact) ? (void)0 : df_assert_failed(#fact, __FILE__, __LINE__))
 #endif
 

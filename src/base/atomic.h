@@ -1,16 +1,16 @@
 /*
  * The only atomics and fences of the library, named by use.
  *
- *   publish / observe   a store that orders everything before it, and the load that sees it:
- * release and acquire. Scope: the whole system, the other side of the bus included. relaxed a value
- * that is only counted or looked at: orders nothing. device_*            read-modify-write among
- * the blocks of one device. system_*            read-modify-write that host and device, or two
- * processes, share. wake fence          the full fence of every "I have published; is anybody
- * asleep?" and its counterpart "I am about to sleep; has anything been published?" (store
- * buffering). bus_release, bus_acquire  what the host adds where the other side is a device across
- * the bus.
+ *   publish, observe          release and acquire, of system scope (the far side of the bus
+ *                             included): who observes the value sees all that came before it
+ *   relaxed                   orders nothing: counters, and values that are only looked at
+ *   device_*                  read-modify-write among the blocks of one device
+ *   system_*                  read-modify-write between host and device, or two processes
+ *   wake fence                full fence between "I have published" and "is anybody asleep?", and
+ *                             between "I am about to sleep" and "is there news?" (store buffering)
+ *   bus_release, bus_acquire  what the host adds if the other side is a device across the bus
  *
- * docs/MEMORY_MODEL.md lists every pair, what it orders and why nothing stronger is needed.
+ * docs/MEMORY_MODEL.md lists every pair: what it orders, and why nothing stronger is needed.
  */
 #ifndef DF_BASE_ATOMIC_H
 #define DF_BASE_ATOMIC_H
@@ -50,7 +50,7 @@ DF_CORE void df_publish_u32(uint32_t *p, uint32_t v) {
 DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) {
   DF_ATOMIC_SYSTEM(uint64_t, p).store(v, cuda::memory_order_release);
 }
-/* One fence for several words: see the note in the C half. */
+/* One fence for several words, as in the C half. */
 DF_CORE void df_release_fence(void) {
 #if DF_ON_DEVICE
   cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_system);
@@ -63,8 +63,8 @@ DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
   df_publish_u64(p, v);
 #endif
 }
-/* Two words by one access of 16 bytes. Each by itself is a relaxed load or store, and they have no
- * order: PTX takes a vector's elements for accesses of their own. */
+/* Two words in one access of 16 bytes. Each word is a relaxed load or store of its own: PTX gives a
+ * vector's elements no order. */
 typedef struct DF_ALIGNED(16) df_word_pair {
   uint64_t first, second;
 } df_word_pair;
@@ -75,7 +75,7 @@ DF_CORE df_word_pair df_load_relaxed_pair(const df_word_pair *p) {
                : "=l"(v.first), "=l"(v.second)
                : "l"(__cvta_generic_to_global(p))
                : "memory");
-#else /* on a processor: in an order that differs from pair to pair, and from the stores' */
+#else /* a processor: each pair has an order of its own */
   const int turned = (uintptr_t)p / sizeof *p & 1;
   if (turned) v.second = df_load_relaxed_u64(&p->second);
   v.first = df_load_relaxed_u64(&p->first);
@@ -144,9 +144,9 @@ DF_CORE uint32_t df_observe_u32(const uint32_t *p) { return __atomic_load_n(p, _
 DF_CORE uint64_t df_observe_u64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 DF_CORE void df_publish_u32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
-/* Where a fence is expensive it is executed once for several words that are then published:
- * df_release_fence, df_publish_fenced, df_publish_fenced. On the CPU the fence is nothing and each
- * store a release, which costs the same and is what ThreadSanitizer understands. */
+/* One fence, then several words that are published: df_release_fence, df_publish_fenced,
+ * df_publish_fenced. On the CPU the fence is nothing and each store a release: this costs the same,
+ * and ThreadSanitizer understands it. */
 DF_CORE void df_release_fence(void) {}
 DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
   __atomic_store_n(p, v, __ATOMIC_RELEASE);
@@ -175,17 +175,17 @@ DF_CORE uint32_t df_system_exchange_u32(uint32_t *p, uint32_t v) {
 }
 DF_CORE void df_wake_fence(void) {
 #if defined(__SANITIZE_THREAD__) || defined(DF_THREAD_SANITIZER)
-  /* The sanitizer does not model fences; a sequentially consistent read-modify-write is one on
-   * every machine it runs on. */
+  /* The sanitizer does not model fences. A sequentially consistent read-modify-write is a fence on
+   * every machine that the sanitizer runs on. */
   static uint32_t fence_word;
   __atomic_fetch_add(&fence_word, 0, __ATOMIC_SEQ_CST);
 #else
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* The same fence, for a thread that has let go of a mutex since it published. On x86 that took a
- * locked instruction, which is a full fence. (A C library may do without it while a process has one
- * thread; then nobody sleeps.) */
+/* The same fence, for a thread that has let go of a mutex since it published. On x86 the unlock was
+ * a locked instruction, which is a full fence. (A C library may leave the lock out while a process
+ * has one thread; then nobody sleeps.) */
 DF_CORE void df_wake_fence_unlocked(void) {
 #if (defined(__x86_64__) || defined(__i386__)) && !defined(__SANITIZE_THREAD__) &&                 \
     !defined(DF_THREAD_SANITIZER) && !defined(DF_SIMULATION)
@@ -194,9 +194,9 @@ DF_CORE void df_wake_fence_unlocked(void) {
   df_wake_fence();
 #endif
 }
-/* The host's side of what a device across the bus observes, or has published: page-locked memory is
- * ordinary memory to the host, but not every processor's fences reach beyond its own cores. x86
- * orders stores, and loads, for the bus as for itself; Arm's inner-shareable fences do not. */
+/* The host's side of what a device across the bus observes or publishes. Page-locked memory is
+ * ordinary memory to the host, but some processors' fences do not reach beyond their cores. x86
+ * orders the bus's accesses like its own; Arm's inner-shareable fences do not. */
 DF_CORE void df_bus_release(void) {
 #if defined(__aarch64__)
   __asm__ __volatile__("dmb oshst" ::: "memory");
@@ -216,7 +216,7 @@ DF_CORE void df_pause(void) {
 }
 
 #endif
-/* A counter with one writer, which anybody may look at. */
+/* A counter with one writer. Anybody may look at it. */
 DF_CORE void df_count(uint64_t *counter, uint64_t n) {
   df_store_relaxed_u64(counter, df_load_relaxed_u64(counter) + n);
 }

@@ -1,4 +1,4 @@
-/* Compiler attributes, and the few words that let one source be C11 and CUDA C++. */
+/* Compiler attributes, and the macros that let one source be C11 and CUDA C++. */
 #ifndef DF_BASE_ATTRIBUTES_H
 #define DF_BASE_ATTRIBUTES_H
 
@@ -10,8 +10,7 @@
 #define DF_CORE_APART DF_CORE
 #else
 #define DF_CORE static inline
-/* The same of what short messages do not come to: there the code around its call keeps its
- * registers to itself. */
+/* The same, for code that short messages do not reach: the caller keeps its registers. */
 #define DF_CORE_APART __attribute__((noinline, unused)) static
 #endif
 
@@ -32,9 +31,9 @@
 #define DF_ALIGNED(n) __attribute__((aligned(n)))
 #define DF_LIKELY(x) __builtin_expect(!!(x), 1)
 #define DF_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Out of the way of the code around its call, which is never or seldom reached. */
+/* Seldom or never reached: kept away from the caller's code. */
 #define DF_COLD __attribute__((cold, noinline))
-/* The same of what is reached often, but not on the shortest way. */
+/* Reached often, but not on the shortest way. */
 #define DF_APART __attribute__((noinline))
 #define DF_PRINTF(text, first) __attribute__((format(printf, text, first)))
 

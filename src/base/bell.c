@@ -18,7 +18,7 @@ void df_bell_cancel(df_bell *bell) { df_system_sub_u32(&bell->sleepers, 1); }
 void df_bell_sleep(df_bell *bell, uint32_t ticket, uint64_t timeout_ns) {
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                              .tv_nsec = (long)(timeout_ns % 1000000000u)};
-  /* Not FUTEX_PRIVATE: the bell may be shared between processes. A wrong ticket returns at once. */
+  /* Not FUTEX_PRIVATE: processes may share the bell. A wrong ticket returns at once. */
   syscall(SYS_futex, &bell->sequence, FUTEX_WAIT, ticket,
           timeout_ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
   df_system_sub_u32(&bell->sleepers, 1);

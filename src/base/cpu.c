@@ -11,7 +11,7 @@ uint32_t df_cpu_current(void) {
 
 void df_cpu_yield(void) { sched_yield(); }
 
-enum { MOST_CPUS = 16384 }; /* the kernel refuses a set that is smaller than its own */
+enum { MOST_CPUS = 16384 }; /* the kernel refuses a set smaller than its own */
 
 typedef struct cpu_bits {
   uint64_t words[MOST_CPUS / 64];
@@ -40,8 +40,8 @@ int df_cpu_move(uint32_t cpu) {
   one.words[cpu / 64] = 1ull << cpu % 64;
   if (sched_setaffinity(0, sizeof one, (const cpu_set_t *)&one) != 0) return 0;
   if (sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all) == 0) return 1;
-  /* The processors that it may use were changed meanwhile: all that there are, of which the kernel
-   * takes those. It must not stay on this one for good. */
+  /* Another thread has changed the allowed processors meanwhile. Allow all (the kernel takes those
+   * that exist): this thread must not stay on one processor for good. */
   memset(&all, 0xff, sizeof all);
   sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all);
   return 1;

@@ -1,8 +1,8 @@
-/* Every limit of the library, in one place. Each is checked where it is used. */
+/* Every limit of the library. The code that uses a limit checks it. */
 #ifndef DF_BASE_LIMITS_H
 #define DF_BASE_LIMITS_H
 
-/* tests/sim: small tables, so that a world is cheap to copy; little patience */
+/* tests/sim: small tables make a world cheap to copy */
 #if defined(DF_SIMULATION)
 enum {
   DF_MAX_RANKS = 16,
@@ -16,15 +16,13 @@ enum {
 };
 #else
 enum {
-  DF_MAX_RANKS = 1024,        /* of a job on one host; tables grow with what is used */
+  DF_MAX_RANKS = 1024,        /* of a job on one host; tables grow with use */
   DF_MAX_COLLECTIVES = 65536, /* registered at one time on one context */
-  DF_POLLER_SPINS = 200,      /* looks of the poller in vain before it sleeps */
-  DF_RUNS_AHEAD_POOL =
-      8192, /* runs beyond the first of their collective that daemons may hold, in sum */
-  DF_CQ_SLOTS = 131072, /* >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL: so a CQ cannot be full */
-  DF_MAX_REACHES =
-      4096, /* allocations of dfcclMemAlloc that can be lent at one time; more are copied */
-  DF_PAGES_UNDER_LOCK = 16,        /* that a collective's rings get with the context's lock held */
+  DF_POLLER_SPINS = 200,      /* of the poller in vain before it sleeps */
+  DF_RUNS_AHEAD_POOL = 8192,  /* that daemons may hold, in sum, beyond each collective's first */
+  DF_CQ_SLOTS = 131072,       /* >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL: a CQ cannot be full */
+  DF_MAX_REACHES = 4096,      /* of dfcclMemAlloc memory, lent at one time; more are copied */
+  DF_PAGES_UNDER_LOCK = 16,   /* that a collective's rings get with the context's lock held */
   DF_ARENA_SEGMENT_BYTES = 4 << 20 /* of shared memory for links, at a time */
 };
 #endif
@@ -35,32 +33,33 @@ enum {
   DF_HUGE_PAGE = 2 << 20,
 
   DF_MAX_BLOCKS = 32, /* of one daemon */
-  DF_MAX_NAME = 64,   /* bytes of a collective's name, the final zero included */
+  DF_MAX_NAME = 64,   /* bytes, the final zero included */
 
-  DF_RUNS_AHEAD = 4, /* most runs of one collective that the daemon may hold at one time */
+  DF_RUNS_AHEAD = 4, /* of one collective that the daemon may hold at one time */
 
   DF_MIN_QUEUE_DEPTH = 2,
   DF_MAX_QUEUE_DEPTH = 65536,
   DF_MAX_BACKLOG = 1 << 24,
   DF_MAX_CONTEXT_SLOTS = 64, /* of the direct-mapped context cache */
-  DF_MIN_LINK_SLOTS = 2,     /* of one link. With one slot a ring deadlocks: a primitive that
-                                receives and sends needs a free slot before it frees one */
-  DF_MAX_LINK_SLOTS = 256,   /* slots of one link */
+  /* Of one link. With one slot a ring deadlocks: a primitive that receives and sends needs a free
+   * slot before it frees one. */
+  DF_MIN_LINK_SLOTS = 2,
+  DF_MAX_LINK_SLOTS = 256, /* of one link */
   DF_MAX_SLOT_BYTES = 4 << 20,
-  DF_PACKED_MAX = 256,      /* payload of slots that share their lines: more gained nothing ... */
-  DF_PACKED_WHOLE_MAX = 24, /* ... up to here each lies within one line. Where ranks wait for each
-                               other message by message, only such slots gain */
-  DF_MAX_SCRATCH_BYTES = 1 << 20, /* of a block for one collective: chunks are cut accordingly, down
-                                     to a cache line */
+  DF_PACKED_MAX = 256, /* payload of slots that share lines: more gained nothing */
+  /* Up to here each slot lies within one line. If ranks wait for each other message by message,
+   * only such slots gain. */
+  DF_PACKED_WHOLE_MAX = 24,
+  DF_MAX_SCRATCH_BYTES = 1 << 20, /* of a block for one collective; chunks are cut to fit */
   DF_MAX_MESSAGE_BYTES = 64 << 10 /* of the control plane */
 };
 
-/* Longest that dfcclDestroy gives its last messages while a peer that lives does not read them. */
+/* How long dfcclDestroy waits for a live peer that does not read the last messages. */
 #define DF_GOODBYE_NS 10000000000u
 
 #define DF_MAX_COUNT ((uint64_t)1 << 48) /* elements of one buffer */
 
-/* What a process is told in place of a descriptor, to map memory of a device. */
+/* A process that maps a device's memory is told a handle in place of a descriptor. */
 enum { DF_SEGMENT_HANDLE_BYTES = 64 };
 
 #endif

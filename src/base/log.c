@@ -24,5 +24,5 @@ void df_log(df_log_level level, const char *format, ...) {
   size_t length = DF_MIN((size_t)head + (size_t)(body < 0 ? 0 : body), sizeof line - 2);
   line[length++] = '\n';
   ssize_t written = write(STDERR_FILENO, line, length);
-  (void)written; /* a log line that cannot be written has nowhere else to go */
+  (void)written; /* there is nowhere else to say so */
 }

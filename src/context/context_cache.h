@@ -1,7 +1,7 @@
 /*
- * Context cache: a few direct-mapped slots near the executor hold the dynamic contexts in use.
- * Loading one evicts the slot's former tenant, which is saved to memory only if it has progressed
- * since (lazy saving). One for each block.
+ * Context cache, one for each block: a few direct-mapped slots near the executor hold the dynamic
+ * contexts in use. Loading a context evicts the slot's former one, which is saved to memory only if
+ * it has progressed (lazy saving).
  */
 #ifndef DF_CONTEXT_CONTEXT_CACHE_H
 #define DF_CONTEXT_CONTEXT_CACHE_H
@@ -56,7 +56,7 @@ DF_CORE df_context_slot *df_context_slot_of(const df_context_cache *cache, uint3
   return &cache->slots[collective & cache->mask];
 }
 
-/* The slot's former tenant has been saved. */
+/* The slot's former context has been saved. */
 DF_CORE void df_context_fill(df_context_cache *cache, df_context_slot *slot, uint32_t collective) {
   DF_ASSERT(!slot->dirty);
   slot->cursor = cache->memory[collective];
@@ -64,7 +64,7 @@ DF_CORE void df_context_fill(df_context_cache *cache, df_context_slot *slot, uin
   df_count(&cache->loads, 1);
 }
 
-/* Returns the slot that holds the collective's context; it stays valid until another collective is
+/* Returns the slot that holds the collective's context. It stays valid until another collective is
  * loaded. */
 DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t collective) {
   df_context_slot *slot = df_context_slot_of(cache, collective);
@@ -74,7 +74,7 @@ DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t colle
   return slot;
 }
 
-/* Before the daemon leaves the device: nothing may be left near the executor only. */
+/* Before the daemon leaves the device: saves all contexts to memory. */
 DF_CORE void df_context_flush(df_context_cache *cache) {
   for (uint32_t i = 0; i <= cache->mask; i++) df_context_save(cache, &cache->slots[i]);
 }

@@ -1,13 +1,16 @@
 /*
  * Completion queue: daemon -> host. Any block writes, one consumer at a time reads. A CQE is one
- * 64-bit word. Sized so that it cannot be full: the host admits at most DF_MAX_COLLECTIVES +
+ * word of 64 bits. The queue cannot be full: the host admits at most DF_MAX_COLLECTIVES +
  * DF_RUNS_AHEAD_POOL runs to a daemon.
  *
- * Three variants, chosen by configuration (host-memory operations of the producer in brackets):
- *   ring    a ring for each block: read head, read tail, write entry, fence, write tail [5]
- *   packed  a ring for each block whose word carries its lap: read head, read own tail, write word
- * [3, no fence] slots   one array for all blocks: ticket in device memory, then one
- * compare-and-swap into the slot [1]
+ * Three variants, chosen by configuration; in brackets the producer's accesses to host memory:
+ *
+ *   ring    a ring for each block:                      [5]
+ *           read head, read tail, write entry, fence, write tail
+ *   packed  a ring for each block, laps in its words:   [3, no fence]
+ *           read head, read own tail, write word
+ *   slots   one array for all blocks:                   [1]
+ *           ticket in device memory, then a compare-and-swap into the slot
  */
 #ifndef DF_QUEUES_CQ_H
 #define DF_QUEUES_CQ_H
@@ -24,12 +27,12 @@ typedef struct df_cqe {
   uint32_t run;    /* modulo DF_RUNS_AHEAD */
 } df_cqe;
 
-/* One producer's ring; the members of the two sides are a cache line apart. */
+/* One producer's ring. Each side's members have a cache line of their own. */
 typedef struct df_cq_ring {
   DF_ALIGNED(64) uint64_t head; /* entries consumed; the consumer's */
   DF_ALIGNED(64) uint64_t tail; /* entries written; the producer's */
   DF_ALIGNED(64) uint64_t *words;
-  uint64_t consumer_index; /* the consumer's own copy of head */
+  uint64_t consumer_index; /* the consumer's copy of head */
 } df_cq_ring;
 
 typedef struct df_cq {
@@ -49,8 +52,7 @@ DF_STATIC_ASSERT(DF_RUNS_AHEAD <= 1 << (DF_CQE_LAP_SHIFT - DF_CQE_RUN_SHIFT),
                  "which of its collective's runs it is fits a CQE");
 DF_STATIC_ASSERT(DF_CQ_SLOTS >= DF_MAX_COLLECTIVES + DF_RUNS_AHEAD_POOL, "a CQ cannot be full");
 
-/* Word layout: lap (36 bits, never 0 for a written word) | run (2) | status (6) | collective (20).
- */
+/* Layout: lap (36 bits, never 0 in a written word) | run (2) | status (6) | collective (20). */
 DF_CORE uint64_t df_cqe_encode(df_cqe cqe, uint64_t lap) {
   DF_ASSERT(cqe.collective < DF_MAX_COLLECTIVES);
   DF_ASSERT(cqe.status < 1u << (DF_CQE_RUN_SHIFT - DF_CQE_STATUS_SHIFT));
@@ -74,7 +76,7 @@ DF_CORE void df_cq_push_ring(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
   uint64_t tail = df_load_relaxed_u64(&ring->tail);
   DF_ASSERT(tail - head <= mask); /* cannot be full */
   df_store_relaxed_u64(&ring->words[tail & mask], df_cqe_encode(cqe, 1));
-  df_wake_fence(); /* the plain variant's fence: it costs what the other two save */
+  df_wake_fence(); /* the ring's fence: the other two variants save it */
   df_publish_u64(&ring->tail, tail + 1);
 }
 
@@ -83,7 +85,7 @@ DF_CORE void df_cq_push_packed(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
   uint64_t tail = df_load_relaxed_u64(&ring->tail);
   DF_ASSERT(tail - head <= mask);
   df_store_relaxed_u64(&ring->tail, tail + 1); /* only this block reads it */
-  /* The word is its own commit: publishes the collective's results. */
+  /* The word commits itself: it publishes the collective's results. */
   df_publish_u64(&ring->words[tail & mask], df_cqe_encode(cqe, (tail + 1) & DF_CQE_LAP_MASK));
 }
 
@@ -94,8 +96,8 @@ DF_CORE void df_cq_push_slots(df_cq_ring *ring, uint64_t *next, uint64_t mask, d
   (void)claimed;
 }
 
-/* Any block. Publishes everything that the block, and through the completion counter its fellows,
- * did before. */
+/* Any block. Publishes what the block did before and, through the completion counter, its fellows.
+ */
 DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
   switch (cq->variant) {
   case DF_CQ_RING:
@@ -110,7 +112,7 @@ DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
   }
 }
 
-/* Is the next word of this ring there? Consumer's side. */
+/* Consumer: is the next word of this ring there? */
 static inline int df_cq_ring_peek(const df_cq *cq, const df_cq_ring *ring, uint64_t *word) {
   uint64_t index = df_load_relaxed_u64(&ring->consumer_index);
   if (cq->variant == DF_CQ_RING && df_observe_u64(&ring->tail) == index) return 0;
@@ -120,8 +122,8 @@ static inline int df_cq_ring_peek(const df_cq *cq, const df_cq_ring *ring, uint6
   return *word != 0;
 }
 
-/* Consumer (one at a time). Returns 0 when the queue is empty. Rings take turns: one that is never
- * empty, because callbacks submit again, does not hold up the others. */
+/* Consumer (one at a time). Returns 0 when the queue is empty. Rings take turns: a ring that is
+ * never empty, because callbacks submit again, does not hold up the others. */
 static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
   uint32_t which = cq->next_ring;
   for (uint32_t r = 0; r < cq->n_rings; r++) {
@@ -135,7 +137,7 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
     df_store_relaxed_u64(&ring->consumer_index, consumed);
     df_publish_u64(&ring->head, consumed);
     cq->next_ring = which;
-    df_bus_acquire(); /* results that a device has written, behind the word that says so */
+    df_bus_acquire(); /* for results that a device has written before this word */
     *cqe = df_cqe_decode(word);
     return 1;
   }
@@ -143,10 +145,10 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
 }
 
 /*
- * Anybody: would a pop find something? Only a hint when somebody else consumes, but never no to a
- * thread whose own CQE has not been taken, however old the index of the consumer that it sees. Of
- * slots an older one is free, so what counts is the ticket, where it is the host's (another block's
- * CQE may still be on its way then).
+ * Anybody: would a pop find something? A hint while another thread consumes, but never 0 for a
+ * thread whose own CQE has not been taken, however old the consumer's index that it sees. An older
+ * slot is free again, so for slots the ticket counts, if it is the host's. (Another block's CQE may
+ * still be on its way then.)
  */
 static inline int df_cq_has_entry(const df_cq *cq) {
   uint64_t word;

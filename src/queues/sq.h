@@ -2,9 +2,9 @@
  * Submission queue: host -> daemon. One producer at a time; every block reads each entry; the last
  * reader frees it.
  *
- * An entry is one 64-bit commit word {lap-carrying sequence, blocks, collective}: a reader knows by
- * the sequence whether the word belongs to the lap it expects, so no value is reserved and a stale
- * word cannot be taken for a new one. The arguments of the run lie in the collective's own ring
+ * An entry is one commit word of 64 bits: {sequence with its lap, blocks, collective}. The sequence
+ * tells a reader whether the word belongs to the expected lap: no value is reserved, and no stale
+ * word is taken for a new one. The run's arguments lie in the collective's own ring
  * (context/descriptor.h), written before the word is published.
  */
 #ifndef DF_QUEUES_SQ_H
@@ -20,8 +20,8 @@ DF_STATIC_ASSERT(DF_MAX_COLLECTIVES <= 1 << DF_SQE_BLOCKS_SHIFT,
 DF_STATIC_ASSERT(DF_MAX_BLOCKS < 1 << (32 - DF_SQE_BLOCKS_SHIFT),
                  "a number of blocks fits its SQE");
 
-/* blocks: the first so many blocks execute it; told here because a late reader must not look at a
- * collective that was deregistered meanwhile. */
+/* blocks: the first so many blocks execute the run. The entry says so because a late reader must
+ * not look at a collective that was deregistered meanwhile. */
 typedef struct df_sqe {
   uint32_t collective, blocks;
 } df_sqe;
@@ -29,16 +29,15 @@ typedef struct df_sqe {
 typedef struct df_sq_slot {
   uint64_t commit;       /* (uint32_t)(ticket + 1) << 32 | blocks << 20 | collective */
   uint32_t readers_left; /* blocks that have not read it yet; 0: free */
-  uint32_t passes_to;    /* relay: blocks that will read it where it is passed on to */
+  uint32_t passes_to;    /* relay: blocks that read the next queue */
 } df_sq_slot;
 
 typedef struct df_sq {
   df_sq_slot *slots;
   uint32_t mask;
   uint32_t n_readers;
-  uint32_t
-      passes_to;   /* relay: of the next entry (df_sq_pass_spsc); 0 where blocks read this queue */
-  uint64_t ticket; /* entries pushed; the producer's own */
+  uint32_t passes_to; /* relay: of the next entry (df_sq_pass_spsc); 0: blocks read this queue */
+  uint64_t ticket;    /* entries pushed; the producer's own */
 } df_sq;
 
 DF_STATIC_ASSERT(sizeof(df_sq_slot) == 16, "an SQ slot is 16 bytes on both sides of the bus");
@@ -51,15 +50,15 @@ static inline void df_sq_init(df_sq *sq, df_sq_slot *slots, uint32_t depth, uint
   sq->ticket = 0;
 }
 
-/* Producer (one at a time). Returns 0 when the queue is full: nothing was written, try again when a
- * block has read. */
+/* Producer (one at a time). Returns 0 when the queue is full and nothing was written: try again
+ * when a block has read. */
 static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
   DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
   df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
-  /* Observes the last reader's release of the slot: its read of the old word comes before our
-   * overwrite. "Full" is said by a read-modify-write, which is ordered with the blocks' own: the
-   * last reader sees what was written before the refusal, and so who is left waiting for room. (A
-   * relay frees slots by a store; its host looks again by itself.) */
+  /* Observes the last reader's release: its read of the old word comes before our overwrite. A
+   * read-modify-write says "full", in one order with the blocks' own. So the last reader sees what
+   * was written before the refusal, and who waits for room. (A relay frees slots by a store; its
+   * host looks again by itself.) */
   if (df_observe_u32(&slot->readers_left) != 0 &&
       (sq->passes_to != 0 || df_system_sub_u32(&slot->readers_left, 0) != 0))
     return 0;
@@ -79,9 +78,9 @@ DF_CORE int df_sq_has_entry(const df_sq *sq, uint64_t read_index) {
   return (uint32_t)(commit >> 32) == (uint32_t)(read_index + 1);
 }
 
-/* Relay: passes the oldest entry on, from a queue of which it is the only reader to one nearer to
- * the blocks, whose producer it is. Entries keep their numbers, so the word is passed as it is.
- * Returns 0 when there is none, or no room for it. */
+/* Relay: passes the oldest entry on, as its only reader, to a queue nearer to the blocks, as its
+ * producer. Entries keep their numbers, so the word stays as it is. Returns 0 if there is no entry,
+ * or no room. */
 DF_CORE int df_sq_pass_spsc(const df_sq *from, df_sq *to) {
   df_sq_slot *source = &from->slots[to->ticket & from->mask];
   df_sq_slot *target = &to->slots[to->ticket & to->mask];

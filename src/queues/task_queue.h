@@ -1,8 +1,7 @@
 /*
- * Task queue: one block's list of collectives that it has fetched and not completed, in order of
- * place. One entry for each collective however many of its runs are pending, so its capacity is the
- * number of registered collectives and it cannot be full. Private to its block; others only look at
- * length (relaxed).
+ * Task queue: collectives that one block has fetched and not completed, in order of place. A
+ * collective has one entry, however many of its runs are pending: so the queue cannot be full.
+ * Private to its block; others only look at length (relaxed).
  */
 #ifndef DF_QUEUES_TASK_QUEUE_H
 #define DF_QUEUES_TASK_QUEUE_H
