@@ -1,7 +1,7 @@
 /*
- * What one device's daemon works on (df_device, shared by its blocks) and what one block owns
- * (df_block). The host lays them out before the first start; afterwards a block's state belongs to
- * whoever executes the block.
+ * What one device's daemon works on: df_device, which its blocks share, and each block's own
+ * df_block. The host lays them out before the first start. From then on a block's state belongs to
+ * its executor.
  */
 #ifndef DF_DAEMON_KERNEL_BLOCK_H
 #define DF_DAEMON_KERNEL_BLOCK_H
@@ -14,20 +14,17 @@
 #include "queues/sq.h"
 #include "queues/task_queue.h"
 
-/* Scheduling numbers, all in polls of a blocked primitive (an empty look for work counts as one).
- */
+/* Scheduling numbers, in polls of a blocked primitive (an empty look for work counts as one). */
 typedef struct df_tunables {
-  uint32_t
-      spin_front;    /* threshold at the front of the task queue; halved at each later place ... */
-  uint32_t spin_min; /* ... down to this */
-  uint32_t
-      spin_boost; /* factor after a primitive has succeeded, until the collective is set aside */
-  uint32_t fetch_polls;   /* FIFO: polls without progress before another SQE is fetched */
-  uint32_t quit_polls;    /* polls without progress and without an SQE before the daemon leaves */
+  uint32_t spin_front;    /* threshold at the front; half as much at each later place */
+  uint32_t spin_min;      /* but no less than this */
+  uint32_t spin_boost;    /* factor after a success, until the collective is set aside */
+  uint32_t fetch_polls;   /* FIFO: polls without progress before the next fetch */
+  uint32_t quit_polls;    /* polls without progress or SQE before the daemon leaves */
   uint32_t preempt_every; /* 1: set aside after every step (a test mode) */
 } df_tunables;
 
-/* Counters of one block: written by its executor, looked at by anybody. */
+/* Counters of one block: its executor writes, anybody looks. */
 typedef struct df_block_stats {
   uint64_t sqes_fetched, cqes_written, preemptions, starts, quits, primitives, bytes_sent;
 } df_block_stats;
@@ -41,8 +38,8 @@ typedef struct df_device {
   /* Words that the host writes while blocks run. */
   DF_ALIGNED(16) uint32_t by_priority; /* a priority other than 0 has been registered */
   uint32_t exit;                       /* final exit: leave for good */
-  uint32_t failures; /* collectives that were given up: not 0: their cancel words matter */
-  uint32_t recalled; /* CUDA: the launch of this number is to end at its next turns */
+  uint32_t failures;                   /* collectives given up; not 0: their cancel words matter */
+  uint32_t recalled;                   /* CUDA: the launch that is to end at its next turns */
 } df_device;
 
 typedef struct df_block {
@@ -57,12 +54,12 @@ typedef struct df_block {
   uint32_t place;         /* of the next pick */
   uint32_t quiet_polls;   /* since the last progress or SQE */
   uint32_t blocked_polls; /* since the last progress or fetch */
-  uint32_t
-      swept; /* places visited since the last progress: every entry has been tried when >= length */
+  /* Places visited since the last progress: every entry has been tried when >= length. */
+  uint32_t swept;
   df_context_slot *picked;
   uint32_t spin_limit;
   uint32_t picks;     /* by priority: since the last one out of turn */
-  uint32_t fair_next; /* by priority: the collective to be picked out of turn, or the next larger */
+  uint32_t fair_next; /* by priority: out of turn comes this collective, or the next larger */
   uint32_t leaves;    /* the turn's last decision, for the lanes that did not take it */
 
   df_block_stats stats;

@@ -1,6 +1,6 @@
 /*
- * What one CUDA block does from its launch to its end: df_daemon_turn around shared memory, and
- * parking. CUDA C++; functions of host and device, so that a test can execute lanes as threads.
+ * One CUDA block from its launch to its end: df_daemon_turn on shared memory, and parking. CUDA
+ * C++, for host and device, so that a test can execute lanes as threads.
  */
 #ifndef DF_DAEMON_KERNEL_BLOCK_CUDA_H
 #define DF_DAEMON_KERNEL_BLOCK_CUDA_H
@@ -17,14 +17,14 @@ typedef struct df_cuda_shared {
   df_device device;
   df_block block;
   df_move move;
-  df_sq host_queue;       /* relay: the host's SQ; device.sq is then the queue in device memory */
+  df_sq host_queue;       /* relay: the host's SQ; device.sq is the one in device memory */
   uint32_t works;         /* the leader's decision after a turn */
   uint32_t stays;         /* the leader's decision after parking */
   uint32_t saved;         /* the image shows what the block has done */
-  uint32_t turns_to_look; /* until the words that the host writes are looked at again */
+  uint32_t turns_to_look; /* until the next look at the host's words */
 } df_cuda_shared;
 
-/* The design's limit for 1,000 collectives; the number of collectives does not matter here. */
+/* The design's limit for 1,000 collectives. Their number does not matter here. */
 static_assert(sizeof(df_cuda_shared) <= 13 * 1024, "a block's shared memory");
 static_assert(offsetof(df_block, read_index) % sizeof(uint64_t) == 0 &&
                   sizeof(df_block) % sizeof(uint64_t) == 0,
@@ -32,20 +32,19 @@ static_assert(offsetof(df_block, read_index) % sizeof(uint64_t) == 0 &&
 
 /* ---- The functions below are the leader's. */
 
-/* For whoever looks at the image, and for the next launch: all but the words before read_index,
- * which the host and df_cuda_enter and df_cuda_park look after. Posted writes: nothing waits for
- * them. */
+/* Posted writes: nothing waits for them. The image serves whoever looks at it, and the next launch.
+ * The words before read_index belong to the host, df_cuda_enter and df_cuda_park. */
 DF_CORE void df_cuda_save_block(df_block *image, df_block *block) {
   enum { FIRST = offsetof(df_block, read_index) / sizeof(uint64_t) };
-  block->picked = NULL; /* chosen anew in each turn; a slot's address means nothing to others */
+  block->picked = NULL; /* a slot's address means nothing to others */
   uint64_t *to = (uint64_t *)image;
   const uint64_t *from = (const uint64_t *)block;
   for (uint32_t i = FIRST; i < sizeof *block / sizeof *from; i++)
     df_store_relaxed_u64(&to[i], from[i]);
 }
 
-/* The words that the host writes while blocks run: side by side, and all asked for before the first
- * is stored, so that it costs one crossing of the bus. */
+/* The words that the host writes while blocks run. All loads are issued before the first store, so
+ * they cross the bus once. */
 DF_CORE void df_cuda_look_at_host(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
   df_device *copy = &shared->device;
   const uint32_t by_priority = df_load_relaxed_u32(&daemon->device->by_priority),
@@ -60,8 +59,8 @@ DF_CORE void df_cuda_look_at_host(const df_cuda_daemon *daemon, df_cuda_shared *
   shared->turns_to_look = DF_CUDA_LOOK_TURNS;
 }
 
-/* All but what is the producer's of the SQ and the consumer's of the CQ, who may be at work. Asked
- * for before the first is stored, too. */
+/* All but the words of the SQ's producer and the CQ's consumer, who may be at work. One crossing,
+ * too. */
 DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
   df_device *copy = &shared->device;
   const df_device *device = daemon->device;
@@ -92,7 +91,7 @@ DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *s
   df_cuda_look_at_host(daemon, shared);
 }
 
-/* Block 0 of a launch with a relay: the entries that there are, and room for. */
+/* Block 0 of a launch with a relay: passes on the entries that there are, and room for. */
 DF_CORE void df_cuda_relay_entries(const df_cuda_daemon *daemon, uint32_t index,
                                    df_cuda_shared *shared, const df_lanes *lanes) {
   if (daemon->relay == NULL || index != 0) return;
@@ -104,7 +103,7 @@ DF_CORE void df_cuda_relay_entries(const df_cuda_daemon *daemon, uint32_t index,
   daemon->relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
 }
 
-/* The host wants this launch to end, or a fellow has gone for good. */
+/* The host wants this launch to end, or another block has gone for good. */
 DF_CORE uint32_t df_cuda_is_ending(const df_cuda_daemon *daemon, const df_cuda_shared *shared) {
   return shared->device.recalled == daemon->launch ||
          df_load_relaxed_u32(&daemon->gate->left) == daemon->launch;
@@ -131,7 +130,7 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *daemon, uint32_t index, df_cuda
   shared->saved = 0;
 }
 
-/* After a turn that did not make the block leave. Returns 0 when it has left all the same. */
+/* After a turn that did not make the block leave. Returns 0 if it has left all the same. */
 DF_CORE uint32_t df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t index,
                                        df_cuda_shared *shared, df_turn turn,
                                        const df_lanes *lanes) {
@@ -166,8 +165,8 @@ DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index, df_c
   uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
   while (active != 0 && !df_cuda_is_ending(daemon, shared)) {
     df_cuda_relay_entries(daemon, index, shared, lanes);
-    /* Taking the place back fails when another block has parked or gone back meanwhile: look again,
-     * since it may have been the last. */
+    /* The claim fails if another block has parked or gone back meanwhile. Look again: this block
+     * may be the last. */
     if (!df_lifecycle_has_reason(block)) {
       df_cuda_look_at_host(daemon, shared);
       df_pause();
@@ -184,10 +183,9 @@ DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index, df_c
   return 0;
 }
 
-/* ---- All lanes, with the index of their block and one df_cuda_shared, which need not be
- * initialised. */
+/* ---- All lanes. *shared need not be initialised. */
 
-/* The block's image: a word for each lane, so that it costs one crossing of the bus. */
+/* The block's image: one word for each lane, so that it crosses the bus once. */
 DF_CORE void df_cuda_load_block(const df_cuda_daemon *daemon, uint32_t index,
                                 df_cuda_shared *shared, const df_lanes *lanes) {
   const uint64_t *from = (const uint64_t *)&daemon->blocks[index];

@@ -1,8 +1,7 @@
 /*
- * The daemon: Algorithm 1 of Pan et al. (EuroSys 2025) for one block. One turn fetches what is due,
- * picks a collective, and steps it until it completes or its spin threshold runs out. The CPU
- * device calls turns from threads that come and go; the CUDA device loops over them in a resident
- * kernel.
+ * The daemon: Algorithm 1 of Pan et al. (EuroSys 2025) for one block. A turn fetches what is due,
+ * picks a collective, and steps it until it completes or its spin threshold runs out. On the CPU
+ * device threads come, execute turns and go; on the CUDA device a resident kernel loops over turns.
  */
 #ifndef DF_DAEMON_KERNEL_DAEMON_H
 #define DF_DAEMON_KERNEL_DAEMON_H
@@ -14,20 +13,21 @@
 
 typedef enum {
   DF_TURN_WORKED,    /* some primitive was executed */
-  DF_TURN_COMPLETED, /* a run completed on this block: a CQE may have been written */
+  DF_TURN_COMPLETED, /* a run completed on this block: there may be a CQE */
   DF_TURN_WAITED,    /* nothing could progress */
   DF_TURN_LEFT       /* the block has quit: its executor must start it again */
 } df_turn;
 
 /* Steps the picked collective until it completes, is cancelled, must be set aside
- * (DF_STEP_BLOCKED), or somebody else wants to drive, who goes on with it (DF_STEP_PROGRESSED). */
+ * (DF_STEP_BLOCKED), or another thread wants to drive and goes on with it (DF_STEP_PROGRESSED). */
 DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *desc,
                                          df_lanes *lanes, int *progressed) {
   const df_tunables *tunables = &block->device->tunables;
   df_context_slot *slot = block->picked;
   uint32_t polls = 0, limit = block->spin_limit;
-  /* Taking up a run is progress, although its first primitive may be stuck: what is saved when the
-   * block leaves must tell a stuck run from one that has not been tried, or nobody could sleep. */
+  /* Taking up a run is progress, even if its first primitive is stuck. Else the context that is
+   * saved when the block leaves would look like a run that was never tried, and nobody could sleep.
+   */
   if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) slot->dirty = 1;
   for (;;) {
     df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
@@ -62,7 +62,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   }
 }
 
-/* Leader: for whoever asks how far the picked collective has come. */
+/* Leader: for dumps. */
 DF_CORE void df_daemon_show_progress(const df_block *block, df_descriptor *desc) {
   df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
 }
@@ -76,7 +76,7 @@ DF_CORE void df_daemon_end_run(df_block *block, df_descriptor *desc) {
   df_daemon_show_progress(block, desc);
 }
 
-/* Leader: this block is through with the picked collective's run; the last block to be so writes
+/* Leader: this block is through with the picked collective's run. The last block to be so writes
  * the CQE. */
 DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descriptor *desc,
                                 uint32_t status, const df_lanes *lanes) {
@@ -86,14 +86,14 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   df_scheduler_retire(block);
   uint32_t n_blocks = desc->n_blocks;
   if (n_blocks > 1) {
-    /* Each block's results, and its status, are released to the last one, which releases all to the
-     * host. From here on the descriptor is the last block's alone: once it has written the CQE, the
-     * application may deregister the collective. */
+    /* Each block releases its results and its status to the last one, which releases all to the
+     * host. From here on only the last block may touch the descriptor: the application may
+     * deregister the collective as soon as the CQE is written. */
     uint32_t before = df_device_add_u32(&desc->counters->blocks_done[slot], 1);
     DF_ASSERT(before < n_blocks);
     if (before + 1 < n_blocks) return;
     df_store_relaxed_u32(&desc->counters->blocks_done[slot],
-                         0); /* before the CQE: the host may reuse the slot from then on */
+                         0); /* before the CQE: then the host may reuse the slot */
     status = df_load_relaxed_u32(&desc->counters->blocks_gave_up[slot]);
   }
   df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], 0);
@@ -124,15 +124,13 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
 #if !defined(__CUDACC__)
 /*
  * A borrowed turn: a thread that has the block without driving it executes one turn of one
- * collective, which has no other block. Returns 1 when the run is done. Its CQE, which can tell of
- * nothing but success, is then this very answer: none is pushed. The bells of peers are still to be
- * rung.
+ * collective, which has no other block. Returns 1 when the run is done. This answer is the run's
+ * CQE, which could tell of nothing but success: none is pushed. The caller rings the bells.
  *
- * is_new: the run has just been submitted, and its SQE was not pushed either. Nothing is polled, so
- * that messages leave when runs are submitted, and nothing is waited for: a run that cannot go on
- * joins the task queue, which does not have its collective. Whose turn it is there stays as it was.
- *
- * Otherwise the collective is the one that df_scheduler_next tells.
+ * is_new: the run has just been submitted, and its SQE was not pushed either. Nothing is polled:
+ * messages leave when runs are submitted, and a run that cannot go on joins the task queue. The
+ * queue does not have its collective, and the turn of what it has stays as it was. Otherwise the
+ * collective is df_scheduler_next's.
  */
 static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, int is_new,
                                           df_lanes *lanes) {
@@ -167,7 +165,7 @@ static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, 
 #endif
 
 /* All lanes; so is every turn's result. The leader decides between the first and the second barrier
- * of a pair of them, in words that it does not touch again before all lanes have met once more. */
+ * of a pair. It does not touch the decision's words again before all lanes have met once more. */
 DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
   if (df_lanes_leads(lanes)) df_scheduler_pick(block, lanes);
   df_lanes_sync(lanes);

@@ -1,8 +1,8 @@
 /*
- * Lifecycle of one block on its device: start, voluntary quitting, final exit. A block that has
- * seen no new SQE and made no progress for a while, its task queue empty or stuck, saves its
- * contexts and leaves. It is started again when an SQE arrives, a peer has sent something, or
- * simply while fewer CQEs than SQEs have been seen.
+ * Lifecycle of one block on its device: start, voluntary quitting, final exit. A block quits if for
+ * a while no SQE has come and nothing has progressed, its task queue being empty or stuck: it saves
+ * its contexts and leaves. It is started again when an SQE or a peer's message arrives, or while
+ * fewer CQEs than SQEs have been seen.
  */
 #ifndef DF_DAEMON_KERNEL_LIFECYCLE_H
 #define DF_DAEMON_KERNEL_LIFECYCLE_H
@@ -21,26 +21,23 @@ DF_CORE void df_lifecycle_start(df_block *block) {
 DF_CORE void df_lifecycle_leave(df_block *block) {
   df_context_flush(&block->cache);
   if (!df_load_relaxed_u32(&block->device->exit)) df_count(&block->stats.quits, 1);
-  /* Everything that this block did precedes "it has left", which a device synchronisation observes.
-   */
+  /* Everything that this block did precedes "it has left"; a device synchronisation observes it. */
   df_publish_u32(&block->running, 0);
 }
 
-/* Every entry has been tried since the last progress, and no SQE is there that might be what its
- * peers wait for. */
+/* Every entry has been tried since the last progress, and no SQE is there that peers may wait for.
+ */
 DF_CORE int df_lifecycle_may_leave(const df_block *block) {
   return block->swept >= block->tasks.length &&
          !df_sq_has_entry(&block->device->sq, block->read_index);
 }
 
-/* After a turn: should the block leave? */
 DF_CORE int df_lifecycle_should_leave(const df_block *block) {
   if (df_load_relaxed_u32(&block->device->exit) && block->tasks.length == 0) return 1;
   return block->quiet_polls >= block->device->tunables.quit_polls && df_lifecycle_may_leave(block);
 }
 
-/* A block that has left looks before its executor sleeps: is there a reason to start it? Executor
- * only. */
+/* Executor of a block that has left, before it sleeps: is there a reason to start the block? */
 DF_CORE int df_lifecycle_has_reason(const df_block *block) {
   if (df_sq_has_entry(&block->device->sq, block->read_index)) return 1;
   for (uint32_t place = 0; place < block->tasks.length; place++) {

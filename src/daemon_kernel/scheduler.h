@@ -1,7 +1,7 @@
 /*
- * Scheduling: which collective next, how long it may spin, when to fetch. Each device decides
- * alone; because all follow the same rule they drift to the same collective (Pan et al., EuroSys
- * 2025, section 4.3, adaptive stickiness).
+ * Scheduling: which collective is next, how long it may spin, when to fetch. Each device decides
+ * alone. All follow one rule, and so drift to the same collective (Pan et al., EuroSys 2025,
+ * section 4.3, adaptive stickiness).
  */
 #ifndef DF_DAEMON_KERNEL_SCHEDULER_H
 #define DF_DAEMON_KERNEL_SCHEDULER_H
@@ -9,11 +9,11 @@
 #include "daemon_kernel/block.h"
 #include "primitives/lanes.h"
 
-/* Where a newly fetched collective goes: FIFO appends; by priority larger first, among equals the
- * newer first. */
+/* The place of a newly fetched collective. FIFO appends. By priority: larger first, among equals
+ * the newer first. */
 DF_CORE uint32_t df_scheduler_place_of(const df_block *block, uint32_t collective) {
   int32_t priority = block->device->descriptors[collective]->priority;
-  /* A priority other than 0 counts even where by_priority is a copy that comes a turn late. */
+  /* A priority counts even if by_priority is a copy that comes a turn late. */
   if (priority == 0 && !df_load_relaxed_u32(&block->device->by_priority))
     return block->tasks.length;
   uint32_t place = 0;
@@ -32,7 +32,7 @@ DF_CORE void df_scheduler_note_new(df_block *block) {
 
 /* A run of it is to be executed here. */
 DF_CORE void df_scheduler_enqueue(df_block *block, uint32_t collective) {
-  if (block->tasks.pending[collective]++ > 0) return; /* it is there already, for an earlier run */
+  if (block->tasks.pending[collective]++ > 0) return; /* for an earlier run */
   uint32_t place = df_scheduler_place_of(block, collective);
   df_task_queue_insert(&block->tasks, place, collective);
   if (place < block->place) block->place = place;
@@ -43,14 +43,14 @@ DF_CORE int df_scheduler_fetch(df_block *block) {
   df_sqe sqe;
   if (!df_sq_fetch_spmc(&block->device->sq, &block->read_index, &sqe)) return 0;
   block->quiet_polls = block->blocked_polls = 0;
-  if (block->index >= sqe.blocks) return 1; /* not ours to execute */
+  if (block->index >= sqe.blocks) return 1; /* not for this block */
   df_scheduler_note_new(block);
   df_scheduler_enqueue(block, sqe.collective);
   return 1;
 }
 
 /* FIFO fetches when it has nothing to do, when nothing has progressed for a while, and before it
- * would leave; by priority it fetches always. */
+ * would leave. By priority it fetches always. */
 DF_CORE void df_scheduler_fetch_if_due(df_block *block) {
   const df_tunables *tunables = &block->device->tunables;
   if (df_load_relaxed_u32(&block->device->by_priority))
@@ -72,13 +72,12 @@ DF_CORE uint32_t df_scheduler_boosted(const df_tunables *tunables, uint32_t limi
   return (uint32_t)DF_MIN(DF_MIN((uint64_t)limit * tunables->spin_boost, most), UINT32_MAX);
 }
 
-/* By priority, one of so many picks is out of turn: collectives that are submitted again as soon as
- * they complete would keep smaller ones from ever being picked. */
+/* By priority, one of so many picks is out of turn. Else collectives that are submitted again as
+ * soon as they complete would keep smaller ones waiting for ever. */
 enum { DF_FAIR_PICKS = 64 };
 
-/* The place to pick out of turn. In the order of the collectives' numbers, which no other entry's
- * coming and going changes: so each is picked once in DF_FAIR_PICKS times as many picks as there
- * are collectives. */
+/* The place to pick out of turn, in the order of the collectives' numbers: no other entry's coming
+ * and going changes it. So each entry is picked once in DF_FAIR_PICKS * entries picks. */
 DF_CORE uint32_t df_scheduler_fair_place(df_block *block) {
   uint32_t best = 0, least = UINT32_MAX;
   for (uint32_t place = 0; place < block->tasks.length; place++) {
@@ -108,7 +107,7 @@ DF_CORE df_context_slot *df_scheduler_load(df_block *block, uint32_t collective,
   return slot;
 }
 
-/* The collective is the picked one. */
+/* Makes the collective the picked one. */
 DF_CORE void df_scheduler_choose(df_block *block, uint32_t collective, const df_lanes *lanes) {
   const df_descriptor *desc = block->device->descriptors[collective];
   df_context_slot *slot = df_scheduler_load(block, collective, lanes);
@@ -120,7 +119,7 @@ DF_CORE void df_scheduler_choose(df_block *block, uint32_t collective, const df_
   block->picked = slot;
 }
 
-/* The collective at the place that is next, in turn; there is one. */
+/* The collective whose turn is next. There is one. */
 DF_CORE uint32_t df_scheduler_next(df_block *block) {
   if (block->place >= block->tasks.length) block->place = 0;
   return block->tasks.order[block->place];
@@ -150,8 +149,8 @@ DF_CORE void df_scheduler_set_aside(df_block *block) {
   block->swept++;
 }
 
-/* The picked collective completed a run. With another run pending it queues again, behind the
- * others when FIFO. */
+/* The picked collective completed a run. If another run is pending it queues again, when FIFO
+ * behind the others. */
 DF_CORE void df_scheduler_retire(df_block *block) {
   uint32_t collective = block->picked->collective;
   DF_ASSERT(block->tasks.order[block->place] == collective);

@@ -1,7 +1,7 @@
 /*
- * All-pairs all-reduce: everybody sends its whole buffer to everybody and reduces all of them, in
- * the order of the group, so that every rank gets the same bits. One crossing; n-1 times the bytes:
- * for small payloads.
+ * All-pairs all-reduce: each rank sends its whole buffer to all others and reduces all of them in
+ * the order of the group, so all ranks get the same bits. One crossing, n-1 times the bytes: for
+ * small payloads.
  */
 #include "plans/plan.h"
 

@@ -1,8 +1,8 @@
 /*
- * Binomial trees: broadcast and reduce in log2(n) rounds of whole chunks (Thakur, Rabenseifner and
- * Gropp, IJHPCA 2005, sections 4.2 and 4.4), for small buffers; the chunks of a large one follow
- * each other through the tree. Member v counts from the root; its parent is v without its lowest
- * bit.
+ * Binomial trees: broadcast and reduce in log2(n) rounds of whole chunks, for small buffers
+ * (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.2 and 4.4). Chunks of a large buffer
+ * follow each other through the tree. Member v counts from the root; its parent is v without its
+ * lowest bit.
  */
 #include "plans/build.h"
 

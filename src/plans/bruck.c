@@ -1,8 +1,7 @@
 /*
- * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient Algorithms for All-to-All
- * Communications in Multiport Message-Passing Systems", IEEE TPDS 1997, sections 3 and 4): log2(n)
- * rounds, rounded up, for any n. For small pieces in large groups. Pieces go to their place at
- * once, so the rotations of the original are not needed.
+ * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 1997, sections 3 and 4):
+ * log2(n) rounds, rounded up, for any n. For small pieces in large groups. Pieces go to their place
+ * at once, so the original's rotations are not needed.
  */
 #include "plans/build.h"
 
@@ -21,9 +20,9 @@ static void all_gather(df_plan *plan) {
 }
 
 /*
- * What has to travel j positions on is passed on in the rounds of j's bits. It waits in scratch
- * memory, place j; so does what has arrived, because in place its place in the output may still
- * hold what is to be sent.
+ * A piece that has to travel j positions moves in the rounds of j's bits, and waits in place j of
+ * scratch memory. So does a piece that has arrived: in place, its place in the output may still
+ * hold a piece to be sent.
  */
 static void all_to_all(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;

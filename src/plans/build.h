@@ -1,7 +1,6 @@
 /*
- * Words for builders of plans. A *place* is a piece of a buffer; each function appends one
- * primitive about `piece` (which decides its length) to the plan of one position. Peers are
- * positions.
+ * For builders of plans. A *place* is a piece of a buffer. Each function appends one primitive
+ * about `piece`, which decides its length, to the plan of one position. Peers are positions.
  */
 #ifndef DF_PLANS_BUILD_H
 #define DF_PLANS_BUILD_H
@@ -18,7 +17,7 @@ static inline df_place df_input(uint32_t piece) { return (df_place){DF_BUFFER_IN
 static inline df_place df_output(uint32_t piece) { return (df_place){DF_BUFFER_OUTPUT, piece}; }
 static inline df_place df_scratch(uint32_t piece) { return (df_place){DF_BUFFER_SCRATCH, piece}; }
 
-/* DF_PRIM_AVERAGE where the operator is dfcclAvg, for the last reduction. */
+/* DF_PRIM_AVERAGE if the operator is dfcclAvg, for the last reduction. */
 static inline uint32_t df_plan_average(const df_plan *plan) {
   return plan->key.average ? DF_PRIM_AVERAGE : 0;
 }
@@ -58,8 +57,8 @@ static inline void df_plan_receive(df_plan *plan, uint32_t piece, uint32_t from,
 
 /*
  * Reduces what it receives with a place; stores unless `into` is nowhere; passes on unless `to` is
- * DF_NO_PEER. flags: DF_PRIM_SOURCE_FIRST, DF_PRIM_AVERAGE. Passing on from the output lends it
- * where links allow it; what is lent must not be overwritten before the reader is done with it.
+ * DF_NO_PEER. flags: DF_PRIM_SOURCE_FIRST, DF_PRIM_AVERAGE. A message from the output may lend it:
+ * then nothing may overwrite it before its reader is done.
  */
 static inline void df_plan_reduce(df_plan *plan, uint32_t flags, uint32_t piece, uint32_t from,
                                   uint32_t to, df_place with, df_place into) {
@@ -81,9 +80,8 @@ static inline uint32_t df_plan_order(uint32_t r, uint32_t from) {
 }
 
 /*
- * Folding onto a power of two, for algorithms that need one (Rabenseifner, "Optimization of
- * Collective Reduction Operations", ICCS 2004, section 3): of the first 2 * extra members, each
- * even one, a *guest*, leaves its work to the odd one behind it, its *host*. The others are
+ * Folding onto a power of two (Rabenseifner, ICCS 2004, section 3): of the first 2 * extra members,
+ * each even one, a *guest*, leaves its work to the odd one behind it, its *host*. The others are
  * numbered 0 to size-1 in the order of the group, so that member i stands for a contiguous range.
  */
 typedef struct df_fold {
@@ -116,8 +114,8 @@ static inline uint32_t df_fold_count(df_fold fold, uint32_t index) {
   return index < fold.extra ? 2 : 1;
 }
 
-/* doubling.c: all-reduce by recursive doubling among the members stride * (0 .. n-1), of which this
- * rank is member `me` and brings `start` (input or scratch 0). Result: output. Needs scratch 0. */
+/* doubling.c: all-reduce by recursive doubling among the members stride * (0 .. n-1). This rank is
+ * member `me` and brings `start` (input or scratch 0). Result: output. Needs scratch 0. */
 void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t me,
                             df_place start);
 

@@ -1,6 +1,6 @@
 /*
  * Collectives with equal keys (operation, algorithm, group size, position, root) share one plan.
- * Callers hold the lock of whoever owns the cache.
+ * The cache's owner has the lock.
  */
 #ifndef DF_PLANS_CACHE_H
 #define DF_PLANS_CACHE_H

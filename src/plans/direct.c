@@ -1,10 +1,9 @@
 /*
  * Direct exchange: every piece goes straight from the rank that has it to the rank that wants it.
  * One crossing (all-reduce: two, a reduce-scatter and an all-gather), n-1 messages for each rank.
- * Links through memory make a message nearly free, so this is the fastest for all but tiny buffers
- * as long as ranks share the memory (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.3 and
- * 4.4: the linear algorithms; MSCCL++ calls them all-pairs). Peers are visited from the own
- * position on, so that not everybody meets at the same one.
+ * In shared memory a message is nearly free, so this is the fastest for all but tiny buffers
+ * (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.3 and 4.4: the linear algorithms). Each
+ * rank visits its peers from its own position on: not all meet at the same one.
  */
 #include "plans/build.h"
 
@@ -22,7 +21,7 @@ static void all_gather(df_plan *plan) {
   }
 }
 
-/* Sums up in scratch memory, which stays in the cache; the last sum goes to its place. */
+/* Sums up in scratch memory, which stays in the cache. The last sum goes to its place. */
 static void collect(df_plan *plan, df_place result, uint32_t then_to) {
   uint32_t n = plan->key.n, r = plan->key.position;
   df_place own = df_input(r);
@@ -40,8 +39,8 @@ static void scatter(df_plan *plan) {
     df_plan_send(plan, peer_of(plan, s), peer_of(plan, s), df_input(peer_of(plan, s)));
 }
 
-/* What is lent from the input in place is overwritten by the result of the same piece only, which
- * comes from the rank that has read it. */
+/* In place, only the same piece's result overwrites a lent input, and it comes from the rank that
+ * has read this input. */
 static void all_reduce(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   scatter(plan);
@@ -53,7 +52,7 @@ static void all_reduce(df_plan *plan) {
   }
 }
 
-/* In place, what is received overwrites what was sent: sent before, and never lent. */
+/* In place, what is received overwrites what was sent: so it is sent before, and never lent. */
 static void all_to_all(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   plan->direct_in_place = 0;

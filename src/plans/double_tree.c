@@ -1,11 +1,10 @@
 /*
- * Double binary trees (Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth
- * broadcast, reduction and scan", Parallel Computing 2009, sections 3 and 4): two trees over the
- * same members in which nobody is an inner node twice. Each carries every second chunk, so that
- * everybody sends and receives evenly, and the height is logarithmic.
+ * Double binary trees (Sanders, Speck and Traeff, Parallel Computing 2009, sections 3 and 4): two
+ * trees over the same members; no member is an inner node of both. Each tree carries every second
+ * chunk, so all members send and receive evenly, and the height is logarithmic.
  *
  * Tree 0 is the search tree of the numbers 1..m: odd numbers are leaves. Tree 1 is its mirror image
- * (m even) or shifted by one (m odd), in which odd numbers are inner nodes (but for one).
+ * (m even) or shifted by one (m odd): its inner nodes are odd (but for one).
  */
 #include "plans/build.h"
 
@@ -20,7 +19,7 @@ typedef struct node {
   uint32_t n_children;
 } node;
 
-/* The number of member x (from 1) in a tree; its own inverse for the mirror image. */
+/* The number of member x (from 1) in a tree. The mirror image is its own inverse. */
 static uint32_t number_in(uint32_t tree, uint32_t x, uint32_t m) {
   if (tree == 0) return x;
   return m % 2 == 0 ? m + 1 - x : x % m + 1;
@@ -30,7 +29,7 @@ static uint32_t member_at(uint32_t tree, uint32_t number, uint32_t m) {
   return m % 2 == 0 ? m + 1 - number : (number + m - 2) % m + 1;
 }
 
-/* Numbers beyond m do not exist; what would be their children belongs to the next above them. */
+/* Numbers beyond m do not exist: their children belong to the next one above them. */
 static uint32_t parent_of(uint32_t k, uint32_t m) {
   do {
     uint32_t low = k & -k;
@@ -50,7 +49,7 @@ static node node_of(uint32_t tree, uint32_t x, uint32_t m) {
   return self;
 }
 
-/* ---- all-reduce: all ranks are members; the root of each tree turns its chunks round ---- */
+/* ---- all-reduce: all ranks are members; each tree's root turns its chunks round ---- */
 
 static node all_reduce_node(uint32_t tree, uint32_t r, uint32_t n) {
   node self = node_of(tree, r + 1, n);
@@ -59,7 +58,7 @@ static node all_reduce_node(uint32_t tree, uint32_t r, uint32_t n) {
   return self;
 }
 
-/* Partial results live in scratch memory, where there are several children. */
+/* With several children, partial results live in scratch memory. */
 static void up(df_plan *plan, const node *self, uint32_t piece, uint32_t root_to, df_place result) {
   uint32_t to = self->parent == DF_NO_PEER ? root_to : self->parent;
   df_place own = df_input(piece);

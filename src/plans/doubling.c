@@ -1,15 +1,14 @@
 /*
- * Recursive doubling (Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication
- * Operations in MPICH", IJHPCA 2005, sections 4.1 and 4.5): in round k everybody exchanges all that
- * it has with the partner at distance 2^k. log2(n) rounds of whole buffers: for small ones. Groups
- * that are no power of two are folded onto one first.
+ * Recursive doubling (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.1 and 4.5): in round
+ * k partners at distance 2^k exchange all that they have. log2(n) rounds of whole buffers: for
+ * small ones. Groups that are no power of two are folded first.
  */
 #include "plans/build.h"
 
 /*
  * Both partners reduce in the order of the group, so all get the same bits. Partial results live in
- * scratch memory: a peer may still read them when the next round overwrites them, and scratch
- * memory is never lent.
+ * scratch memory, which is never lent: a peer may still read them when the next round overwrites
+ * them.
  */
 void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t me,
                             df_place start) {
@@ -43,8 +42,8 @@ void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t
   }
 }
 
-/* Passes the pieces for which `index` and the d-1 indices beside it stand to a member, or receives
- * them, one at a time so that two slots suffice. `at` counts from 0; 0 when there is none left. */
+/* Passes the pieces of `index` and the d-1 indices beside it to a member, or receives them. One at
+ * a time, so that two slots suffice. `at` counts from 0; returns 0 when there is none left. */
 static int piece_at(df_fold fold, uint32_t index, uint32_t d, uint32_t at, uint32_t *piece) {
   uint32_t first = df_fold_first(fold, index & ~(d - 1));
   uint32_t last = (index & ~(d - 1)) + d - 1;
@@ -92,7 +91,6 @@ void df_plan_doubling(df_plan *plan) {
   }
   plan->geometry = DF_GEOMETRY_PARTITION;
   plan->scratch_pieces = 1;
-  plan->direct_in_place =
-      0; /* the partner may still read the input when the result overwrites it */
+  plan->direct_in_place = 0; /* the partner may still read the input */
   df_plan_doubling_among(plan, plan->key.n, 1, plan->key.position, df_input(0));
 }

@@ -1,7 +1,7 @@
 /*
- * Flat trees: one rank exchanges with everybody (Thakur, Rabenseifner and Gropp, IJHPCA 2005,
+ * Flat trees: one rank exchanges with all others (Thakur, Rabenseifner and Gropp, IJHPCA 2005,
  * section 4: the linear algorithms). One crossing, all of it the root's work: for small buffers.
- * All-reduce has a root too, position 0: fewest messages in two crossings.
+ * All-reduce has a root too, position 0: fewest messages, two crossings.
  */
 #include "plans/build.h"
 

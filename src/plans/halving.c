@@ -1,16 +1,16 @@
 /*
  * Recursive halving. Reduce-scatter: Thakur, Rabenseifner and Gropp (IJHPCA 2005, section 4.3).
  * All-reduce: Rabenseifner's algorithm, a reduce-scatter by halving and an all-gather by doubling
- * (ICCS 2004, section 3; the same paper, section 4.5). 2 log2(n) rounds, and no rank moves more
- * bytes than in a ring. Groups that are no power of two are folded onto one first.
+ * (ICCS 2004, section 3). 2 log2(n) rounds; no rank moves more bytes than in a ring. Groups that
+ * are no power of two are folded first.
  */
 #include "plans/build.h"
 
 /* ---- all-reduce: piece i belongs to index i of the fold ---- */
 
 /*
- * Partial results live in the output. They are lent to the partner that takes over their piece, and
- * overwritten by the piece's final value only, which cannot come before that partner has read them.
+ * Partial results live in the output. They are lent to the partner that takes over their piece.
+ * Only the piece's final value overwrites them, and it cannot come before the partner has read.
  */
 static void reduce_scatter_pieces(df_plan *plan, df_fold fold, uint32_t v, int in_output) {
   for (uint32_t d = fold.size / 2; d >= 1; d /= 2) {
@@ -61,15 +61,14 @@ void df_plan_rabenseifner(df_plan *plan) {
 
 /* ---- reduce-scatter: piece i belongs to position i ---- */
 
-/* The at-th piece of the indices that agree with v from distance d on; 0 when there is none left.
- */
+/* The at-th piece of the indices that agree with v from distance d on; 0: there is none left. */
 static int piece_of(df_fold fold, uint32_t v, uint32_t d, uint32_t at, uint32_t *piece) {
   uint32_t last = (v & ~(d - 1)) + d - 1;
   *piece = df_fold_first(fold, v & ~(d - 1)) + at;
   return *piece < df_fold_first(fold, last) + df_fold_count(fold, last);
 }
 
-/* The last round: this rank's own piece is its result, its guest's is passed on to it. */
+/* The last round: this rank's piece is its result, its guest's is passed on. */
 static void finish(df_plan *plan, uint32_t order, uint32_t piece, uint32_t partner, df_place own) {
   int mine = piece == plan->key.position;
   df_plan_reduce(plan, order | df_plan_average(plan), piece, partner, mine ? DF_NO_PEER : piece,

@@ -1,7 +1,6 @@
 /*
- * Pairwise exchange for all-to-all: in round k every rank exchanges with the partner p for which r
- * + p = k (mod n), so that partners meet and each sends a chunk before it overwrites it: correct in
- * place, for any n.
+ * Pairwise exchange for all-to-all: in round k the partners are r and p with r + p = k (mod n).
+ * Partners meet, and each sends a chunk before it overwrites it: correct in place, for any n.
  */
 #include "plans/plan.h"
 
@@ -9,7 +8,7 @@ void df_plan_pairwise(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   plan->geometry = DF_GEOMETRY_PIECES;
   plan->pieces = n;
-  plan->direct_in_place = 0; /* what is lent would be overwritten by what is received */
+  plan->direct_in_place = 0; /* received chunks overwrite what would be lent */
   for (uint32_t k = 0; k < n; k++) {
     uint32_t partner = (k + n - r) % n;
     if (partner == r) {

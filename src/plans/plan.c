@@ -119,8 +119,7 @@ static void *grow(void *array, uint32_t used, uint32_t *capacity, size_t item, d
   return moved;
 }
 
-/* The link to or from a peer, made at its first use; its next message's ordinal goes to *ordinal.
- */
+/* The link to or from a peer, made at its first use. *ordinal is its next message's. */
 static uint16_t take_link(df_plan *plan, uint32_t peer, uint16_t sends, uint16_t *ordinal) {
   uint32_t i = 0;
   while (i < plan->n_links && !(plan->links[i].peer == peer && plan->links[i].sends == sends)) i++;
@@ -151,8 +150,8 @@ void df_plan_add(df_plan *plan, df_step_spec spec) {
   if (!plan->failed) plan->primitives[plan->n_primitives++] = prim;
 }
 
-/* Cuts `elements` into loops of `pieces` chunks, equal in all loops, so that the last loop is not a
- * small one. */
+/* Cuts `elements` into loops of `pieces` chunks, equal in all loops: the last loop is not a small
+ * one. */
 static void cut(df_part *part, uint64_t elements, uint32_t pieces, uint64_t chunk_max,
                 uint32_t grain) {
   part->elements = elements;
@@ -187,7 +186,7 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
     payload = DF_MAX(payload, (uint64_t)part->chunk * element_bytes);
     loops = DF_MAX(loops, part->loops);
   }
-  /* Of all blocks: a shorter part may be cut into fewer and larger chunks than a longer one. */
+  /* Of all blocks: a shorter part may have fewer and larger chunks than a longer one. */
   shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
   /* A message is never longer than the whole buffer, however its chunk was rounded up. */
   payload = DF_MIN(payload, DF_MAX(count * element_bytes, 1u));

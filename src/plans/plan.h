@@ -1,8 +1,8 @@
 /*
- * Plans: what each rank of a group does in one loop of a collective, as data that the step function
- * interprets. A plan depends on operation, algorithm, group size, position and root only, never on
- * the count, so collectives share it. Adding an algorithm: write one builder (build.h), name it in
- * plan.c's table. The daemon does not change.
+ * Plans: what each rank of a group does in one loop of a collective, as data for the step function.
+ * A plan depends on operation, algorithm, group size, position and root, never on the count:
+ * collectives share it. To add an algorithm, write a builder (build.h) and name it in plan.c's
+ * table. The daemon does not change.
  */
 #ifndef DF_PLANS_PLAN_H
 #define DF_PLANS_PLAN_H
@@ -24,7 +24,7 @@ typedef enum {
 const char *df_operation_name(df_operation operation); /* "AllReduce", ... */
 int df_operation_reduces(df_operation operation);
 
-/* Numbers are compared between members: they belong to the version of the library. */
+/* Members compare these numbers: they belong to the library's version. */
 typedef enum {
   DF_RING,
   DF_ALL_PAIRS,
@@ -50,7 +50,7 @@ typedef struct df_plan_key {
   df_operation operation;
   int algorithm; /* df_algorithm */
   uint32_t n, position, root;
-  uint32_t split; /* neighbours in a subgroup, for algorithms with two levels; otherwise 0 */
+  uint32_t split; /* neighbours in a subgroup, for algorithms with two levels; else 0 */
   int average;    /* dfcclAvg: the last reduction divides */
 } df_plan_key;
 
@@ -79,8 +79,8 @@ typedef struct df_plan {
 df_plan *df_plan_make(const df_plan_key *key);
 void df_plan_free(df_plan *plan);
 
-/* For builders: appends a primitive. peer arguments are positions, or DF_NO_PEER. Links and
- * ordinals follow from them. */
+/* For builders: appends a primitive. Peers are positions, or DF_NO_PEER. Links and ordinals follow.
+ */
 #define DF_NO_PEER UINT32_MAX
 typedef struct df_step_spec {
   uint32_t flags, piece;
@@ -92,7 +92,7 @@ typedef struct df_step_spec {
 } df_step_spec;
 void df_plan_add(df_plan *plan, df_step_spec spec);
 
-/* The builders, one file each; groups of one have a plan of their own. */
+/* The builders, one file each. Groups of one have a plan of their own. */
 void df_plan_ring(df_plan *plan);
 void df_plan_all_pairs(df_plan *plan);
 void df_plan_pairwise(df_plan *plan);
@@ -107,14 +107,13 @@ void df_plan_direct(df_plan *plan);
 void df_plan_flat(df_plan *plan);
 void df_plan_two_level(df_plan *plan);
 
-/* How the elements are cut: blocks, chunks, loops, slots. The same on every member, or their
- * registrations differ. */
+/* How the elements are cut: blocks, chunks, loops, slots. All members must agree. */
 typedef struct df_shape_limits {
   uint64_t slot_bytes;  /* most payload of a slot */
   uint32_t slots;       /* of a link for large payloads */
   uint32_t flagged_max; /* bytes up to which a link is flagged */
-  uint32_t packed_max;  /* ... and such slots may share their lines */
-  uint32_t words_max;   /* bytes up to which payload travels in words; 0: the device has none */
+  uint32_t packed_max;  /* bytes up to which flagged slots may share their lines */
+  uint32_t words_max;   /* bytes up to which payload travels in words; 0: never */
   uint64_t block_min;   /* bytes below which another block is not worth it */
   uint32_t max_blocks;
 } df_shape_limits;

@@ -1,8 +1,7 @@
 /*
- * Broadcast as a scatter and an all-gather (Barnett, Gupta, Payne, Shuler, van de Geijn and Watts,
- * "Interprocessor Collective Communication Library", SHPCC 1994; Thakur, Rabenseifner and Gropp,
- * IJHPCA 2005, section 4.2): the root gives each rank one piece, and the pieces go round in a ring.
- * The root sends its buffer less than twice, whatever the size of the group: for large buffers.
+ * Broadcast as a scatter and an all-gather (Barnett et al., SHPCC 1994; Thakur, Rabenseifner and
+ * Gropp, IJHPCA 2005, section 4.2): the root gives each rank one piece, and the pieces go round in
+ * a ring. The root sends its buffer less than twice, whatever the group's size: for large buffers.
  * Member v counts from the root.
  */
 #include "plans/build.h"
@@ -22,7 +21,7 @@ void df_plan_scatter_allgather(df_plan *plan) {
   uint32_t before = (plan->key.position + n - 1) % n, to = v + 1 < n ? next : DF_NO_PEER;
   df_plan_receive(plan, v, root, to, df_output(v));
   for (uint32_t s = 1; s < n; s++) {
-    uint32_t piece = (v + n - s) % n; /* the ring's last one is what the next member had first */
+    uint32_t piece = (v + n - s) % n; /* the ring's last one is the next member's own */
     df_plan_receive(plan, piece, before, s + 1 < n ? to : DF_NO_PEER, df_output(piece));
   }
 }

@@ -1,8 +1,7 @@
 /*
- * Two levels (Karonis et al., "Exploiting Hierarchy in Parallel Computer Networks to Optimize
- * Collective Operation Performance", IPDPS 2000, section 3): ranks that are close exchange with
- * their leader, and only leaders with each other, so that what is far is crossed by few. A subgroup
- * is `split` neighbours in the group's order (DFCCL_SPLIT); its leader is its first, or the root.
+ * Two levels (Karonis et al., IPDPS 2000, section 3): ranks that are close exchange with their
+ * leader, and only leaders exchange with each other, so few messages go far. A subgroup is `split`
+ * neighbours in the group's order (DFCCL_SPLIT); its leader is its first member, or the root.
  */
 #include "plans/build.h"
 
@@ -56,8 +55,8 @@ static void broadcast(df_plan *plan, const level *l) {
     if (m != r) df_plan_send(plan, 0, m, df_output(0));
 }
 
-/* The members that a leader sums up, one after the other; the last sum is the result, or goes on.
- */
+/* The members whose contributions a leader sums up, one after the other. The last sum is the
+ * result, or goes on. */
 static void reduce(df_plan *plan, const level *l) {
   uint32_t r = plan->key.position, root = plan->key.root, n_from = 0;
   uint32_t leaders = DF_DIV_UP(plan->key.n, plan->key.split);
