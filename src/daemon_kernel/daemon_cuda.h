@@ -1,9 +1,9 @@
 /*
- * The CUDA device: df_daemon_turn as a resident kernel, a CUDA block for each df_block, a thread for
- * each lane. What the host lays out for it, and how the blocks leave together.
+ * The CUDA device: df_daemon_turn as a resident kernel, a CUDA block for each df_block, a thread
+ * for each lane. What the host lays out for it, and how the blocks leave together.
  *
- *   mapped page-locked   SQ and CQ, df_device, the blocks' images, run words, tickets, progress: host
- *   host memory          and kernel write while the other runs, with plain stores
+ *   mapped page-locked   SQ and CQ, df_device, the blocks' images, run words, tickets, progress:
+ *   host memory          host and kernel write while the other runs, with plain stores
  *   device memory        descriptors, counters, task queues, saved contexts, plans, links and their
  *                        rings, the relay's queue, the gate
  *   shared memory, for   df_device's copy, df_block, the context slots, the step's decision: a step

@@ -1,17 +1,16 @@
 /*
  * Conversions between float32 and the narrow float types, in integer arithmetic and one float32
- * addition: no branches (compilers vectorise them), no hardware support needed, the same bits from
- * C11 and from CUDA C++.
+ * addition: no branches (compilers vectorise them), no special hardware, the same bits from C11 and
+ * CUDA C++.
  *
- * To a narrow type: rounded once, to nearest, ties to even; subnormals are kept; a value beyond the
- * largest finite one becomes infinity in float16 and bfloat16, the largest finite value (448,
- * 57344) in the float8 types, infinities included; a NaN becomes the type's canonical NaN. From a
- * narrow type: exact; a NaN becomes a NaN.
+ * To a narrow type: rounded once, to nearest, ties to even; subnormals are kept. A value beyond the
+ * largest finite one becomes infinity in float16 and bfloat16, and the largest finite value (448,
+ * 57344) in the float8 types, as infinities do. From a narrow type: exact.
  *
- * The canonical NaN has, in every type, the sign clear and every other bit set: the bits that
- * NVIDIA GPUs produce, and the only NaN that E4M3 has besides its negative.
+ * A NaN becomes the type's canonical NaN: the sign clear, every other bit set. NVIDIA GPUs produce
+ * these bits, and E4M3 has no other NaN besides its negative.
  *
- * The caller's rounding mode must be to nearest, as C and CUDA have it by default.
+ * The caller's rounding mode must be to nearest, the default of C and CUDA.
  */
 #ifndef DF_PRIMITIVES_CONVERT_H
 #define DF_PRIMITIVES_CONVERT_H
@@ -25,7 +24,7 @@
 #define DF_FLOAT32_NAN 0x7fffffffu
 #define DF_FLOAT64_NAN 0x7fffffffffffffffu
 
-/* Always inlined on the CPU too: a call in the middle of a loop keeps it from being vectorised. */
+/* Always inlined on the CPU too: a call inside a loop keeps it from being vectorised. */
 #if defined(__CUDACC__)
 #define DF_CONVERT DF_CORE
 #else
@@ -56,7 +55,7 @@ DF_CONVERT double df_float64_of_bits(uint64_t bits) {
   return value;
 }
 
-/* bits unless they are a NaN, which becomes the canonical one. */
+/* bits; the canonical NaN if they are a NaN. */
 DF_CONVERT uint32_t df_float32_canonical(uint32_t bits) {
   return (bits & 0x7fffffffu) > 0x7f800000u ? DF_FLOAT32_NAN : bits;
 }
@@ -66,19 +65,18 @@ DF_CONVERT uint64_t df_float64_canonical(uint64_t bits) {
 }
 
 /*
- * Rounds the magnitude (float32 bits without sign, no NaN) to a type of mantissa_bits whose
- * smallest normal number has the float32 exponent field lowest, after clamping it to limit (float32
- * bits of a power of two or of a number of that type), and returns its bits without sign.
+ * Rounds the magnitude (float32 bits without sign, no NaN) to a type of mantissa_bits, and returns
+ * that type's bits without sign. lowest: the float32 exponent field of the type's smallest normal
+ * number. limit: clamps the magnitude (float32 bits of a power of two or of a number of that type).
  *
- * The addition does the rounding: beside an anchor 2^(23 - mantissa_bits) times as large as the
- * number's power of two, the last bit of a float32 weighs what the last bit of the narrow number
- * does. Below the smallest normal number the anchor no longer shrinks: the subnormals. The mantissa
- * of the sum counts such last bits, the implicit one included, and so carries into the exponent by
- * itself.
+ * The addition rounds. The anchor is 2^(23 - mantissa_bits) times the number's power of two: beside
+ * it, a float32's last bit weighs what the narrow number's last bit does. Below the smallest normal
+ * number the anchor stops shrinking: subnormals. The sum's mantissa counts such last bits, the
+ * implicit one included, and so carries into the exponent.
  */
 DF_CONVERT uint32_t df_round_magnitude(uint32_t magnitude, int mantissa_bits, int lowest,
                                        int32_t limit) {
-  const int32_t bits = (int32_t)magnitude; /* signed, since SSE2 compares only signed integers */
+  const int32_t bits = (int32_t)magnitude; /* signed: SSE2 compares only signed integers */
   const int32_t clamped = bits < limit ? bits : limit;
   const int32_t field = clamped & 0x7f800000;
   const int32_t exponent = field > (lowest << 23) ? field : (lowest << 23);
@@ -90,10 +88,10 @@ DF_CONVERT uint32_t df_round_magnitude(uint32_t magnitude, int mantissa_bits, in
 }
 
 /*
- * Widens a magnitude that was shifted to the place of a float32 magnitude (no infinity, no NaN):
- * offset is the difference of the exponents' biases. Taken as a normal number it is right unless it
- * is subnormal; taken as one with an implicit bit of the smallest normal exponent, which is then
- * subtracted, it is right only if it is subnormal. The smaller of the two is always the right one.
+ * Widens a magnitude (no infinity, no NaN) that was shifted to a float32 magnitude's place. offset:
+ * the difference of the exponents' biases. Taken as a normal number it is right unless it is
+ * subnormal. Taken as a subnormal (an implicit bit of the smallest normal exponent, then
+ * subtracted) it is right only if it is subnormal. The smaller of the two is always the right one.
  */
 DF_CONVERT uint32_t df_widen_magnitude(uint32_t shifted, int offset) {
   const float implicit = df_float32_of_bits((uint32_t)(offset + 1) << 23);
@@ -104,10 +102,9 @@ DF_CONVERT uint32_t df_widen_magnitude(uint32_t shifted, int offset) {
 }
 
 /*
- * The conversions on 32-bit words, so that no lane of a vector is ever narrowed or widened.
- * From a narrow type: the element is at the top of the word, what is below it is ignored.
- * To a narrow type: the element is at the bottom of the result, the rest of which is zero.
- * "number": the operand is no NaN.
+ * The conversions on 32-bit words: no lane of a vector is ever narrowed or widened. From a narrow
+ * type: the element is at the top of the word, the rest is ignored. To a narrow type: the element
+ * is at the bottom, the rest is zero. "number": the operand is no NaN.
  */
 
 /* E5M2 is the upper byte of a float16, so this widens both; what is below must be zero. */

@@ -1,7 +1,7 @@
 /*
  * Lanes: the threads that execute one block. A CPU block has one and no barrier; a CUDA block has
  * many. One of them, the leader, takes every decision; all of them move data. The core is written
- * once against the functions below.
+ * once, on the functions below.
  */
 #ifndef DF_PRIMITIVES_LANES_H
 #define DF_PRIMITIVES_LANES_H
@@ -15,27 +15,27 @@
 /* What one step decided: the movement to execute and what to announce after it. */
 typedef struct df_move {
   uint32_t kind;       /* df_move_kind */
-  uint32_t decided[2]; /* df_step_result, for the lanes that did not decide: of every other step */
+  uint32_t decided[2]; /* df_step_result, for the other lanes: of every other step */
   uint32_t committed;  /* df_step_result of a step that moved something */
   void *store;         /* first destination, or NULL */
   void *slot;          /* second destination (a link's slot), or NULL */
   const void *a;       /* received, or the only source */
   const void *b;       /* local source of a reduction */
-  const void *lent;    /* the buffer that was received, where one was lent */
+  const void *lent;    /* the lent buffer that was received */
   uint64_t count;      /* elements */
   uint8_t type, op, stream, element_bytes;
   uint32_t divisor;
-  df_link *recv_link, *send_link; /* NULL where the primitive has none */
+  df_link *recv_link, *send_link; /* NULL: the primitive has none */
   uint64_t recv_sequence, send_sequence;
   uint32_t lends;     /* the message lends a buffer */
   uint32_t announces; /* 0: an empty message, which is not sent */
   uint32_t borrows;   /* what was received is a lent buffer */
-  uint32_t attends;   /* across steps: the host has given up a collective (df_lanes_attend) */
-  /* CUDA: the slot that was received, where its words have flags, and their flag; the flag of
-   * those to be written to the other slot, 0: it has none. */
+  uint32_t attends;   /* across steps: the host has given up a collective */
+  /* CUDA: the received slot, if its words have flags, and their flag; the flag for the words to be
+   * sent, 0: none. */
   const void *recv_flagged;
   uint32_t recv_flag, send_flag;
-  df_prepared worked_out; /* the primitive's record, where none is kept: the leader's */
+  df_prepared worked_out; /* the leader's: the primitive's record, if none is kept */
 } df_move;
 
 #if defined(__CUDACC__)
@@ -43,12 +43,12 @@ typedef struct df_move {
 typedef struct df_lanes {
   uint32_t index, count;
   df_move *move;      /* in shared memory */
-  df_timers *timers;  /* NULL: nothing is timed. A constant of each kernel, known to the compiler */
+  df_timers *timers;  /* NULL: nothing is timed. A constant of each kernel */
   uint32_t alternate; /* 0 or 1, the same for all lanes */
   uint64_t held;      /* payload of the first pair of words that this lane has found */
 } df_lanes;
 
-/* All lanes, before anything else but their index and count. */
+/* All lanes, first of all. Index and count are set. */
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) {
   lanes->move = move;
   lanes->alternate = 0;
@@ -64,10 +64,10 @@ DF_CORE void df_lanes_sync(df_lanes *lanes) {
 #if DF_ON_DEVICE
   __syncthreads();
 #elif defined(DF_LANES_MEET)
-  DF_LANES_MEET(); /* of a test that executes lanes as threads of the host */
+  DF_LANES_MEET(); /* a test executes lanes as threads of the host */
 #endif
 }
-/* All lanes meet. Returns whether the fact holds for each of them. */
+/* All lanes meet. Does the fact hold for each of them? */
 DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
   (void)lanes;
 #if DF_ON_DEVICE
@@ -81,7 +81,7 @@ DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
 DF_CORE uint32_t df_lanes_flag(const df_link *link, uint64_t sequence) {
   return link && df_link_has_words(link) ? df_link_flag(sequence) : 0;
 }
-/* Leader: what is in words? After the links have been found ready. */
+/* Leader, once the links are ready: what is in words? */
 DF_CORE void df_lanes_note_flags(df_move *move) {
   const df_link *from = move->announces ? move->recv_link : NULL;
   const df_link *to = move->announces ? move->send_link : NULL;
@@ -94,9 +94,9 @@ DF_CORE int df_lanes_announces(const df_move *move) {
   return (move->send_link && move->announces && !move->send_flag) ||
          (move->recv_link && df_link_releases(move->recv_link, move->recv_sequence));
 }
-/* After the bulk of a move, before the leader announces it by df_publish_fenced. One fence is
- * enough for all lanes: what they loaded and stored happens before the barrier, and the leader's
- * fence behind it, of system scope, is cumulative. Words need none. */
+/* After a move, before the leader announces it by df_publish_fenced. One fence is enough for all
+ * lanes: their loads and stores happen before the barrier, and the leader's fence behind it, of
+ * system scope, is cumulative. Words need no fence. */
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   df_lanes_sync(lanes);
   if (df_lanes_leads(lanes) && df_lanes_announces(lanes->move)) df_release_fence();
@@ -109,8 +109,8 @@ DF_CORE int df_lanes_told_to_leave(const df_lanes *lanes) {
   (void)lanes;
   return 0;
 }
-/* Is it worth while to look whether the host has given a collective up? That word is across the
- * bus: only if the host has given up any. */
+/* Is a look at the collective's cancel word worth while? The word is across the bus: only if the
+ * host has given up some collective. */
 DF_CORE int df_lanes_attend(const df_lanes *lanes) { return lanes->move->attends != 0; }
 DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   (void)lanes;
@@ -123,7 +123,7 @@ DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
 }
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) { (void)lanes; }
-/* Leader: what is done from here on takes time; ... and was done n times, or not at all (0). */
+/* Leader: begins to take a time; notes it for what was done n times (0: not at all). */
 DF_CORE void df_lanes_start_timer(const df_lanes *lanes) {
   if (lanes->timers) df_timers_start(lanes->timers);
 }
@@ -147,8 +147,8 @@ enum { DF_NOTED_BELLS = 8, DF_RING_POLLS = 16 };
 
 /* What ends a turn before the collective's polls are at their end. */
 typedef enum {
-  DF_INTERRUPT_DRIVES = 1, /* somebody else wants to drive, and goes on with the collective */
-  DF_INTERRUPT_LEAVES = 2  /* this or more: the block is to leave, so the collective is set aside */
+  DF_INTERRUPT_DRIVES = 1, /* another thread wants to drive, and goes on with the collective */
+  DF_INTERRUPT_LEAVES = 2  /* this or more: the block is to leave: sets the collective aside */
 } df_interrupt;
 
 typedef struct df_lanes {
@@ -157,9 +157,8 @@ typedef struct df_lanes {
   const uint32_t *interrupt; /* 0: nothing; else df_interrupt */
   uint32_t yield_polls;      /* polls of one primitive between two yields of the core */
   uint32_t n_noted;
-  uint64_t waits_on; /* bits, modulo 64: processors where peers that we wait for were last seen */
-  const void *late;  /* what the current step is to store when it has announced its message; NULL:
-                        nothing */
+  uint64_t waits_on; /* bits, modulo 64: where peers that we wait for were last seen */
+  const void *late;  /* what the step stores once its message is announced; NULL: nothing */
   df_bell *noted[DF_NOTED_BELLS]; /* peers to wake once we have nothing better to do */
 } df_lanes;
 
@@ -194,8 +193,8 @@ DF_CORE int df_lanes_attend(const df_lanes *lanes) {
   return 1;
 }
 
-/* Wakes the peers that sleep. Deferred to the moments when this block waits, completes or changes
- * its collective, so that a message between two awake ranks costs no fence. */
+/* Wakes the peers that sleep. Put off until this block waits, completes or changes its collective:
+ * a message between two awake ranks costs no fence. */
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) {
   if (lanes->n_noted == 0) return;
   df_wake_fence();
@@ -217,8 +216,8 @@ DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   else
     df_pause();
 }
-/* The last step was blocked, and its collective is set aside: notes where the peer is that could
- * help it. */
+/* The collective is set aside, being stuck: notes on which processor the peer is that could help
+ * it. */
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) {
   const df_move *move = lanes->move;
   const df_link *link = move->send_link ? move->send_link : move->recv_link;

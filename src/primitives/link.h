@@ -1,20 +1,19 @@
 /*
- * Link: joins two ranks for one collective, one block, one direction, so that a preempted,
- * half-finished collective never shares a slot with another. A ring of slots in the receiver's
+ * Link: joins two ranks for one collective, one block, one direction. So a preempted, half-finished
+ * collective never shares a slot with another one. A link is a ring of slots in the receiver's
  * memory, and one credit word beside it.
  *
  * Slot: [commit word][payload]. The commit word carries the message's sequence number, hence its
- * lap; the payload begins
- *   - right behind it (flagged: small payloads; data and flag share the line that is polled, and
- *     the smallest slots share lines), or
- *   - at the next line (staged: slots small enough to stay in cache while they travel), or
- *   - is an address (direct: the reader pulls from the sender's buffer; the credit gives the buffer
- * back).
+ * lap. The payload
+ *   - begins right behind it (flagged: small payloads; data and flag share the line that is polled,
+ *     and the smallest slots share lines), or
+ *   - begins at the next line (staged: slots stay in cache while they travel), or
+ *   - is an address (direct: the receiver reads the sender's buffer; the credit gives it back).
  *
- * A CUDA device's small payloads travel in words instead: the slot has no commit word, and each of
- * its 8-byte words is 4 bytes of payload and, above them, a flag that follows from the sequence
- * number. So a word that has come tells of itself, in whatever order words come: nothing stands
- * between the payload and its announcement, and one crossing brings both.
+ * On a CUDA device small payloads travel in words: the slot has no commit word, and each of its
+ * 8-byte words is 4 bytes of payload below a flag of 4, which follows from the sequence number. A
+ * word tells of its own arrival, in whatever order words come: payload and announcement need no
+ * order, and one crossing brings both.
  *
  * Sequence numbers follow from the cursor: ((run * loops + loop) * messages + ordinal) + 1, modulo
  * 2^63.
@@ -32,9 +31,9 @@
 
 typedef struct DF_ALIGNED(64) df_link {
   uint8_t *slots;
-  uint64_t *credit;     /* sequence number of the last message that the receiver is done with */
+  uint64_t *credit;     /* the last message that the receiver is done with */
   df_bell *peer_bell;   /* rung when the peer may be asleep */
-  uint64_t credit_seen; /* sender's cache of *credit: only ever behind it */
+  uint64_t credit_seen; /* the sender's copy of *credit, never ahead of it */
   uint32_t stride;      /* bytes from slot to slot */
   uint32_t slot_mask;
   uint32_t messages; /* in each loop */
@@ -43,10 +42,10 @@ typedef struct DF_ALIGNED(64) df_link {
   uint8_t same_process; /* the peer can read any address of ours */
   uint8_t sends;        /* 1: this end is the sender's */
   uint8_t far_looks;    /* the latest looks at the credit, a bit each: 1: its line came from afar */
-  uint16_t release_mask; /* not 0: the receiver gives slots back so many and one at a time, and
-                            nothing is lent; less than the ring's depth (df_link_release) */
-  uint16_t far_ns;       /* a line that takes so long to come is from afar (df_link_is_far); 0: not
-                            looked at */
+  /* Not 0: the receiver gives slots back so many and one at a time, and nothing is lent. Less than
+   * the ring's depth (df_link_release). */
+  uint16_t release_mask;
+  uint16_t far_ns; /* a line that takes so long comes from afar; 0: not looked at */
   const struct df_windows *windows; /* where the peer's lent buffers must lie; NULL: anywhere */
 } df_link;
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
@@ -57,15 +56,15 @@ enum {
   DF_LINK_STAGED_OFFSET = 64  /* payload at the next line */
 };
 
-#define DF_OUT_OF_REACH                                                                            \
-  1ull /* as a reach: the peer cannot see that memory (reaches are multiples of a page) */
+/* A reach (else a multiple of a page): the peer cannot see that memory. */
+#define DF_OUT_OF_REACH 1ull
 #define DF_SEQUENCE_MASK (~(uint64_t)0 >> 1)
 
 /*
- * Words. A slot's word may have been written by another message than the slot's latest, which was
- * shorter. But lengths repeat with each run, so a word that some message of its slot writes is
- * written again within loops * messages * slots messages at most, and as long as those are fewer
- * than there are flags, no word that was left there has the flag of a later message.
+ * Words. An older message than the slot's latest may have written a word, if the latest was
+ * shorter. Lengths repeat with each run, so each word that is ever written is written again within
+ * loops * messages * slots messages. As long as these are fewer than there are flags, no old word
+ * has the flag of a later message.
  */
 enum {
   DF_LINK_WORD_PAYLOAD = 4,
@@ -91,12 +90,11 @@ DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
 }
 
 /*
- * Distance. Where two ranks' processors have no cache in common (other parts of a large processor,
- * other sockets; and a virtual machine's processors may be such pairs at one moment and not at the
- * next), each line of a slot crosses between their caches twice, which is several times slower than
- * through the shared cache: there slots are better written past the caches (move_cpu.h). The sender
- * learns it from the credit: its line was written by the receiver, and the look that finds it
- * changed has fetched it.
+ * Distance. If two ranks' processors have no cache in common (other sockets, other parts of a large
+ * processor; a virtual machine's may change from moment to moment), each line of a slot crosses
+ * between their caches twice. It is several times faster to write such slots past the caches
+ * (move_cpu.h). The sender learns the distance from the credit: the receiver has written its line,
+ * and the look that finds it changed has fetched it.
  */
 DF_CORE int df_link_is_far(const df_link *link) {
   enum { LOOKS = 7 }; /* the latest three; two of them tell: one may have been interrupted */
@@ -122,14 +120,14 @@ DF_CORE uint64_t df_link_look_at_credit(df_link *link) {
   return df_observe_u64(link->credit);
 }
 
-/* Where a slot's payload, or its words, are. */
+/* The slot's payload, or its words. */
 DF_CORE uint8_t *df_link_payload(const df_link *link, uint64_t sequence) {
   uint8_t *slot = df_link_slot(link, sequence);
   return df_link_has_words(link) ? slot : slot + link->payload_offset;
 }
 
-/* Sender: may message `sequence` be written? The receiver is done with the slot's former message.
- */
+/* Sender: may message `sequence` be written? Then the receiver is done with the slot's former
+ * message. */
 DF_CORE int df_link_may_send(df_link *link, uint64_t sequence) {
   uint64_t depth = (uint64_t)link->slot_mask + 1;
   if (((sequence - link->credit_seen) & DF_SEQUENCE_MASK) <= depth) return 1;
@@ -152,9 +150,9 @@ DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
                         sequence << 1 | (is_direct ? 1 : 0));
 }
 
-/* Receiver: is message `sequence` there? *is_direct tells what the payload is. In words: may
- * it be there? The first is; all lanes look at the rest (df_move_has_arrived), and what they
- * find orders nothing but itself. */
+/* Receiver: is message `sequence` there? *is_direct: it lends a buffer. In words: may it be there?
+ * The first word is. All lanes look at the rest (df_move_has_arrived); a word orders nothing but
+ * itself. */
 DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_direct) {
   if (df_link_has_words(link)) {
     *is_direct = 0;
@@ -166,9 +164,9 @@ DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_
   return commit >> 1 == (sequence & DF_SEQUENCE_MASK);
 }
 
-/* Receiver: is done with message `sequence`, and in deep rings of small messages tells only with
- * every so many, so that sender and receiver do not pass the credit's line to and fro at each: a
- * sender that finds the ring full has sent more than that. Returns 1 when the sender was told. */
+/* Receiver: is done with message `sequence`. In deep rings of small messages it tells the sender
+ * once in so many messages, so that the credit's line does not go to and fro at each. A sender that
+ * finds the ring full has sent more than that. Returns 1 when the sender was told. */
 DF_CORE int df_link_releases(const df_link *link, uint64_t sequence) {
   return !(sequence & link->release_mask);
 }
@@ -181,13 +179,13 @@ DF_CORE int df_link_release(df_link *link, uint64_t sequence) {
 }
 
 /*
- * The hold word, behind the credit, guards lent buffers when a run fails at their owner: the
- * receiver holds it while it reads one, the sender takes it away for good before it gives its
+ * The hold word, behind the credit, guards lent buffers when a run fails at their owner. The
+ * receiver holds it while it reads a buffer. The sender takes it away for good before it gives its
  * buffers back to the application. Free: 0.
  */
 enum { DF_HOLD_READING = 1, DF_HOLD_REVOKED = 2 };
 
-/* Receiver: may the lent buffer be read? Given back by df_link_return. */
+/* Receiver: may the lent buffer be read? df_link_return gives it back. */
 DF_CORE int df_link_borrow(const df_link *link) {
   return df_system_claim_u64(link->credit + 1, 0, DF_HOLD_READING);
 }
@@ -198,13 +196,12 @@ DF_CORE int df_link_return(const df_link *link) {
 DF_CORE int df_link_is_revoked(const df_link *link) {
   return df_observe_u64(link->credit + 1) == DF_HOLD_REVOKED;
 }
-/* Sender: from 1 on, nothing that it has lent is read any more. 0: it is being read at the moment.
- */
+/* Sender: 1: nothing that it has lent is read any more. 0: it is being read at the moment. */
 DF_CORE int df_link_revoke(const df_link *link) {
   return df_link_is_revoked(link) || df_system_claim_u64(link->credit + 1, 0, DF_HOLD_REVOKED);
 }
-/* Sender, after df_link_revoke returned 0, for a receiver that can do no harm by reading on: does
- * not wait for it, for it may have died, whatever it left there. 0: the word changes just now. */
+/* Sender, after df_link_revoke returned 0, if the receiver can do no harm by reading on. Does not
+ * wait for the receiver: it may have died. 0: the word changes just now. */
 DF_CORE int df_link_seize(const df_link *link) {
   uint64_t held = df_observe_u64(link->credit + 1);
   return df_system_claim_u64(link->credit + 1, held, DF_HOLD_REVOKED);
@@ -218,10 +215,10 @@ static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_o
                                  DF_CACHE_LINE);
   return (uint32_t)DF_ALIGN_UP(payload_bytes + payload_offset, DF_CACHE_LINE);
 }
-/* Slots one right behind the other. What a small message costs beyond instructions is the lines
- * that cross between two processors, and a receiver that is some messages behind its sender finds
- * several in a line. The smallest lie within a line each. DF_PACKED_SLOTS of them end where a line
- * ends, so that the credit begins one. */
+/* Slots that share lines. Besides instructions, a small message costs the lines that cross between
+ * two processors; a receiver some messages behind its sender finds several in a line. The smallest
+ * lie within a line each. DF_PACKED_SLOTS of them end where a line ends, so that the credit begins
+ * one. */
 enum { DF_PACKED_SLOTS = DF_CACHE_LINE / 8 };
 static inline uint32_t df_link_packed_stride(uint64_t payload_bytes) {
   const uint64_t bytes = DF_ALIGN_UP(payload_bytes + DF_LINK_FLAGGED_OFFSET, (uint64_t)8);

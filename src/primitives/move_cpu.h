@@ -8,13 +8,12 @@
 enum {
   DF_TILE_BYTES = 16384, /* half of a first-level cache: written once, copied from there */
   DF_BLOCK_BYTES = 4096,
-  DF_SHORT_BYTES = 1024, /* is not worth the way past the caches, however far away the slot is */
+  DF_SHORT_BYTES = 1024, /* is not worth the way past the caches */
   DF_FAR_TILE_BYTES = 8192
 };
 
-/* Averages and divides past the caches: block by block through one that stays in the first-level
- * cache. The first block ends on a cache line of the destination, and so do all others but the
- * last. */
+/* Averages and divides past the caches, block by block through a block that stays in the
+ * first-level cache. Blocks end on a cache line of the destination. */
 static inline void df_move_divided_stream(const df_mover_cpu *mover, const df_move *move,
                                           uint8_t *destination, const uint8_t *a, const uint8_t *b,
                                           uint64_t count) {
@@ -58,8 +57,9 @@ static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, 
   }
 }
 
-/* Into a slot of a receiver far away (df_link_is_far), past the caches, and into the store: tile by
- * tile, computed where it stays in the first-level cache, which is the store itself in place. */
+/* Into a distant receiver's slot (df_link_is_far), past the caches, and into the store. Tile by
+ * tile, computed where the tile stays in the first-level cache: in place that is the store itself.
+ */
 static inline void df_move_far(const df_mover_cpu *mover, const df_move *move, const uint8_t *a,
                                const uint8_t *b) {
   DF_ALIGNED(64) uint8_t block[DF_FAR_TILE_BYTES];
@@ -102,15 +102,15 @@ DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
     df_move_far(mover, move, a, b);
     return;
   }
-  /* What fits a tile: the peer first, who may be waiting; the store when it has been told. A lent
-   * buffer is given back before that. */
+  /* What fits a tile: the peer first, who may be waiting; the store when the peer has been told. A
+   * lent buffer is given back before that. */
   if (move->count * move->element_bytes <= DF_TILE_BYTES && !move->borrows) {
     df_move_tile(mover, move, move->slot, a, b, move->count, 0);
     lanes->late = move->kind == DF_MOVE_COPY ? a : move->slot;
     return;
   }
-  /* Two destinations, tile by tile: compute into the slot, which the peer will read from cache,
-   * then copy the tile. An in-place store goes first: its destination is in cache already. */
+  /* Two destinations, tile by tile: compute into the slot, which the peer reads from cache, then
+   * copy the tile. An in-place store goes first: its destination is in cache already. */
   uint8_t *store = (uint8_t *)move->store, *slot = (uint8_t *)move->slot;
   int in_place = move->store == move->a || move->store == move->b;
   uint64_t tile = DF_TILE_BYTES / move->element_bytes;
@@ -126,8 +126,8 @@ DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
   }
 }
 
-/* What is to be there before the message is announced. Short copies at once; the store of one that
- * is sent, too, after it (see above). */
+/* What must be there before the message is announced. Short copies at once; the store of a message
+ * after it (see above). */
 static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   const uint64_t bytes = move->count * move->element_bytes;
   lanes->late = NULL;

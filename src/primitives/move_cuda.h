@@ -1,7 +1,7 @@
 /*
- * Movement on the CUDA device: all lanes of a block, 16 bytes an access where addresses allow, a
- * few accesses in flight in each lane. Elements are independent: an operation may have one or two
- * sources and one or two destinations, a destination may be a source.
+ * Movement on the CUDA device: all lanes of a block, accesses of 16 bytes if addresses allow, a few
+ * in flight in each lane. Elements are independent: one or two sources, one or two destinations; a
+ * destination may be a source.
  */
 #ifndef DF_PRIMITIVES_MOVE_CUDA_H
 #define DF_PRIMITIVES_MOVE_CUDA_H
@@ -110,8 +110,8 @@ DF_CORE void df_move_reduce(const df_lanes *lanes, const df_move *move, df_span 
   }
 }
 
-/* A function of its own for each type: what one type needs in registers and instructions burdens
- * neither the others nor the compiler. Arguments by value, so that they stay in registers. */
+/* One function for each type: its registers and instructions burden neither the others nor the
+ * compiler. Arguments by value, so that they stay in registers. */
 template <class Type>
 static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32_t count,
                                                           uint64_t held, const df_move *move) {
@@ -133,8 +133,8 @@ static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32
   }
 }
 
-/* All lanes, with the same move, after a barrier. A store past the caches (move->stream) is left to
- * the caches here: they are written through. */
+/* All lanes, with the same move, after a barrier. move->stream is ignored: the caches are written
+ * through. */
 DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
   if (move->kind == DF_MOVE_NOTHING) return;
   if (move->kind == DF_MOVE_COPY) {

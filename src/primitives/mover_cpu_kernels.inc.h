@@ -1,7 +1,7 @@
 /*
- * The movers' source, compiled once for each instruction set by mover_cpu_<isa>.c with that set's
- * compiler options. Plain loops, which the compiler turns into vectors; intrinsics only where there
- * is no other way to say it (non-temporal stores, the processor's float16 conversions).
+ * The movers' source: mover_cpu_<isa>.c compiles it once for each instruction set, with that set's
+ * options. Plain loops, which the compiler vectorises; intrinsics only where C has no words
+ * (non-temporal stores, the processor's float16 conversions).
  */
 #ifndef DF_PRIMITIVES_MOVER_CPU_KERNELS_INC_H
 #define DF_PRIMITIVES_MOVER_CPU_KERNELS_INC_H
@@ -20,7 +20,7 @@
 #include <arm_neon.h>
 #endif
 
-/* Of one register, with which lines are copied and streamed; 0: no such copies. */
+/* Bytes of a register, for copying and streaming lines; 0: no such copies. */
 #if defined(__AVX512F__)
 #define DF_MOVER_STREAM_BYTES 64
 #elif defined(__AVX2__)
@@ -31,8 +31,8 @@
 #define DF_MOVER_STREAM_BYTES 0
 #endif
 
-/* dst is a source itself or overlaps none: no iteration touches what another one does. Without
- * being told, the compiler would test for overlap at run time, and find dst == a to overlap. */
+/* dst is a source itself or overlaps none, so no iteration touches another one's elements. Without
+ * this the compiler would test for overlap at run time, and take dst == a for one. */
 #if defined(__clang__)
 #define DF_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -112,9 +112,9 @@ DF_DEFINE_INTEGER_ORDER(int64, DF_MAY_ALIAS_I64)
 DF_DEFINE_INTEGER_ORDER(uint64, DF_MAY_ALIAS_U64)
 
 /*
- * Division of 8 bits: n / d = (n * m) >> 16 with m = 65536 / d + 1. For n and d up to 255, n * m is
- * more than n * 65536 / d by at most n, so the result is more than n / d by less than 1/256: less
- * than the 1/d that is missing to the next integer. Beyond 255 every quotient is 0.
+ * Division of 8 bits: n / d = (n * m) >> 16 with m = 65536 / d + 1. For n and d up to 255, n * m
+ * exceeds n * 65536 / d by at most n. So the result exceeds n / d by less than 1/256, less than the
+ * 1/d that is missing to the next integer. Beyond 255 every quotient is 0.
  */
 static inline uint32_t df_reciprocal_8(uint32_t divisor) {
   return divisor > 255 ? 0 : 65536 / divisor + 1;
@@ -129,10 +129,9 @@ DF_DEFINE_DIVISIONS(int8, DF_MAY_ALIAS_I8, (uint8_t)x + (uint8_t)y, DF_QUOTIENT_
                     const uint32_t reciprocal = df_reciprocal_8(divisor))
 
 /*
- * Division of 32 bits, in float64: the half that is added keeps the product at least 0.5/d away
- * from every integer, and its error is below 2^32 * 2^-52 / d * 2, so truncating gives the
- * quotient. Divided by 2 or more, an unsigned number too fits the conversion to int32, which
- * vectors have.
+ * Division of 32 bits, in float64. The added half keeps the product at least 0.5/d away from every
+ * integer; its error is below 2^32 * 2^-52 / d * 2, so truncating gives the quotient. Divided by 2
+ * or more, an unsigned number too fits the conversion to int32, which vectors have.
  */
 static inline uint32_t df_quotient_uint32(uint32_t s, double reciprocal, int one) {
   const double value = (double)(int32_t)(s ^ 0x80000000u) + 2147483648.5;
@@ -202,7 +201,7 @@ DF_DEFINE_FLOAT_ORDER_LOOPS(float8e5m2, DF_MAY_ALIAS_U8)
 
 /* ---- The table. */
 
-/* Every type: its name in dfcclDataType_t after "dfccl", in the functions above, its bytes. */
+/* Every type: its name in dfcclDataType_t after "dfccl", its name here, its bytes. */
 #define DF_MOVER_TYPES(X)                                                                          \
   X(Int8, int8, 1)                                                                                 \
   X(Uint8, uint8, 1)                                                                               \

@@ -1,9 +1,9 @@
 /* Floats of 16 and 8 bits of one instruction set: part of mover_cpu_kernels.inc.h. */
 
 /*
- * Sum, product, average and quotient work on 32-bit words that hold 2 or 4 elements: each element
- * is cut out, converted, computed, and put back in its place, so that no lane of a vector ever
- * moves to another. (Which element is the first in the word does not matter.)
+ * Sum, product, average and quotient work on 32-bit words of 2 or 4 elements. Each element is cut
+ * out, converted, computed and put back in its place: no lane of a vector ever moves to another.
+ * (Which element of the word is the first does not matter.)
  *
  * lane(v, w) computes the elements at the top of two words; the result is in the low bits.
  */
@@ -16,9 +16,8 @@ typedef uint32_t DF_UNALIGNED_U32 __attribute__((aligned(1), may_alias));
    (lane((v) << 8 & 0xff000000u, (w) << 8 & 0xff000000u) << 16) |                                  \
    (lane((v)&0xff000000u, (w)&0xff000000u) << 24))
 
-/* A word of E4M3: NaNs are dealt with for all four elements at once. Neither an infinity nor a NaN
- * can come from anything but a NaN. Adding 1 to a byte without its sign carries into the sign's
- * place only from a NaN. */
+/* A word of E4M3: the NaNs of all four elements at once. Only a NaN can give an infinity or a NaN.
+ * Adding 1 to a byte without its sign carries into the sign's place only from a NaN. */
 static inline uint32_t df_float8e4m3_nans(uint32_t word) {
   return ((word & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u;
 }
@@ -34,8 +33,8 @@ static inline uint32_t df_float8e4m3_set_nans(uint32_t word, uint32_t nans) {
   (void *dst, const void *a, const void *b, size_t count, uint32_t divisor)
 #define DF_DIVIDE_PARAMETERS (void *dst, const void *a, size_t count, uint32_t divisor)
 
-/* d[i] = word(lane, x[i], y[i]); lane is a macro and may use what prologue defines. The elements of
- * the last word, if it is not whole, go through whole ones. */
+/* d[i] = word(lane, x[i], y[i]). lane is a macro and may use what prologue defines. The last word,
+ * if it is not whole, goes through whole ones. */
 #define DF_DEFINE_NARROW_LOOP(name, parameters, bytes, word, lane, prologue)                       \
   static void name parameters {                                                                    \
     prologue;                                                                                      \
@@ -102,7 +101,7 @@ DF_NARROW_ARITHMETIC(float16, 2, DF_WORD_OF_2, DF_HALF_SUM, DF_HALF_PROD, DF_HAL
 
 #else /* the processor converts */
 
-/* Infinities and numbers come out right of the processor's conversion; NaNs are made canonical. */
+/* The processor's conversion is right for infinities and numbers; NaNs are made canonical. */
 #if defined(__AVX512F__)
 enum { DF_HALF_LANES = 16 };
 typedef __m512 df_half_vector;

@@ -1,5 +1,5 @@
-/* Advanced SIMD of 64-bit Arm, which every such processor with a Linux C library has: no options of
- * the compiler's (see meson.build). */
+/* Advanced SIMD of 64-bit Arm. Every such processor with a Linux C library has it: no compiler
+ * options. */
 #if defined(__aarch64__) && defined(__ARM_NEON)
 #define DF_MOVER_NEON 1
 #include "primitives/mover_cpu_kernels.inc.h"

@@ -1,9 +1,8 @@
 /*
  * Arithmetic of one element on the CUDA device, for every data type: the rules of mover_cpu.h, bit
- * for bit. The conversions and the order of floats are the same source (convert.h, element.h); only
- * float16 uses the processor's conversions, which round as convert.h does, with NaNs made canonical
- * here. Functions of host and device, so that a machine without a GPU can check them against the
- * CPU movers.
+ * for bit. Conversions and the order of floats are the same source (convert.h, element.h). Only
+ * float16 uses the processor's conversions, which round alike; NaNs are made canonical here. For
+ * host and device, so that a machine without a GPU can check them.
  */
 #ifndef DF_PRIMITIVES_MOVER_CUDA_H
 #define DF_PRIMITIVES_MOVER_CUDA_H
@@ -66,7 +65,7 @@ DF_CUDA_FLOAT_TYPE(float32, uint32_t, float, df_float32_of_bits, df_cuda_round_f
 DF_CUDA_FLOAT_TYPE(float64, uint64_t, double, df_float64_of_bits, df_cuda_round_float64)
 
 /* ---- Integers: wrapped around; divided by magnitudes, toward zero. `magnitude` holds the type's
- * and the divisor's values; sums and products are taken unsigned, where wrapping is defined. */
+ * and the divisor's values. Sums and products are unsigned, so that wrapping is defined. */
 
 template <class Integer, class Magnitude> struct df_cuda_integer {
   typedef Integer element;
@@ -98,9 +97,8 @@ typedef df_cuda_integer<uint64_t, uint64_t> df_cuda_uint64;
 
 /* ---- What a move computes from the elements of its sources. */
 
-/* in_flight: vectors of each source that a lane loads before it uses the first. One where a vector
- * is so much arithmetic that it, not the latency of memory, is what takes time: elements of one
- * byte, divisions. */
+/* in_flight: vectors of each source that a lane loads before it uses the first. One if a vector's
+ * arithmetic takes longer than memory does: elements of one byte, divisions. */
 #define DF_CUDA_OPERATION(name, n_sources, vectors, member, expression)                            \
   template <class Type> struct df_cuda_##name {                                                    \
     typedef typename Type::element element;                                                        \

@@ -1,8 +1,8 @@
 /*
- * What one primitive does in one loop of one block, as far as it does not depend on the run:
- * links, lengths, offsets, what is computed. The step function decides from such a record. Most
- * are worked out when they are needed; those of short collectives of a CPU device are kept
- * (df_descriptor.prepared), since there the instructions count.
+ * What one primitive does in one loop of one block, as far as it does not depend on the run: links,
+ * lengths, offsets, computation. The step function decides from such a record. Most are worked out
+ * when needed. A CPU device keeps those of short collectives (df_descriptor.prepared): there
+ * instructions count.
  */
 #ifndef DF_PRIMITIVES_PREPARED_H
 #define DF_PRIMITIVES_PREPARED_H
@@ -20,7 +20,7 @@ typedef enum {
 } df_move_kind;
 
 typedef struct DF_ALIGNED(64) df_prepared {
-  df_link *recv_link, *send_link;      /* NULL where the primitive has none */
+  df_link *recv_link, *send_link;      /* NULL: the primitive has none */
   uint64_t source_at, destination_at;  /* bytes from the beginning of their buffers */
   uint32_t count;                      /* elements; 0: an empty message, which is not sent */
   uint32_t loops;                      /* of the block */
@@ -73,13 +73,12 @@ DF_CORE uint8_t df_move_kind_of(uint8_t flags) {
   return flags & DF_PRIM_AVERAGE ? DF_MOVE_DIVIDE : DF_MOVE_COPY;
 }
 
-/* Does a message carry a result, which it lends from its destination, and not the source as it is?
- */
+/* Does a message carry a computed result? It then lends its destination, else its source. */
 DF_CORE int df_prim_computes(uint8_t flags) {
   return (flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
 }
 
-/* Does the message have a use for common slots? What lends nothing has none. */
+/* Does the message have a use for common slots? Not if it never lends. */
 DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive *prim,
                                   const df_prepared *p) {
 #if defined(__CUDACC__)
@@ -94,8 +93,7 @@ DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive 
 #endif
 }
 
-/* A record is worked out in two halves: what tells whether the primitive can be executed, and how
- * it is. */
+/* A record is worked out in two halves: whether the primitive can be executed, and how. */
 DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
                                        uint32_t primitive, df_prepared *p) {
   const df_part *part = &desc->parts[block];
@@ -128,8 +126,8 @@ DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, ui
 }
 
 #if !defined(__CUDACC__)
-/* Are its records to be kept? So are those of a collective of one block, with one loop of few
- * primitives: they are the same in each run. */
+/* Are its records kept? So are those of a collective of one block and one loop of few primitives:
+ * each run has the same. */
 static inline int df_prepared_is_kept(const df_descriptor *desc) {
   return desc->n_blocks == 1 && desc->parts[0].loops == 1 && desc->n_primitives > 0 &&
          desc->n_primitives <= DF_PREPARED_MOST;

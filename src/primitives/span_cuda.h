@@ -1,9 +1,8 @@
 /*
- * What one move on the CUDA device touches, and single accesses to it: 16 bytes where addresses
- * allow.
+ * What one move on the CUDA device touches, and its accesses: 16 bytes if addresses allow.
  *
- * Loads are plain loads, never through the read-only path: peers write what is read here while the
- * kernel runs. The leader has observed them, and the lanes have met at a barrier since.
+ * Loads are plain loads, never through the read-only path: peers write this memory while the kernel
+ * runs. The leader has observed their writes, and the lanes have met at a barrier since.
  */
 #ifndef DF_PRIMITIVES_SPAN_CUDA_H
 #define DF_PRIMITIVES_SPAN_CUDA_H
@@ -21,7 +20,7 @@ enum { DF_VECTOR_BYTES = 16 };
 #define DF_ROLLED
 #endif
 
-/* Buffers and slots are in global memory (the other device's, or the host's, included): knowing so
+/* Buffers and slots are in global memory (another device's, or the host's, included): the compiler
  * saves a test at each access. */
 template <class T> DF_CORE T *df_global(T *p) {
 #if DF_ON_DEVICE
@@ -53,7 +52,7 @@ template <class Unit> DF_CORE void df_store_units(uint8_t *p, uint4 v) {
   for (uint32_t i = 0; i < DF_VECTOR_BYTES / sizeof(Unit); i++) ((Unit *)df_global(p))[i] = unit[i];
 }
 
-/* 16 bytes at an address of that grain, which is the same for all lanes and the whole move. */
+/* 16 bytes at an address of that grain. All lanes of a move have the same grain. */
 template <uint32_t element_bytes> DF_CORE uint4 df_load_vector(const uint8_t *p, uint32_t grain) {
   if (grain == 16) return *(const uint4 *)df_global(p);
   if (element_bytes == 8 || grain == 8) return df_load_units<uint64_t>(p);
@@ -76,12 +75,12 @@ DF_CORE void df_store_vector(uint8_t *p, uint4 v, uint32_t grain) {
     df_store_units<uint8_t>(p, v);
 }
 
-/* One move's addresses; b is not used by operations of one source, store or slot may be NULL. */
+/* One move's addresses. Operations of one source do not use b; store or slot may be NULL. */
 typedef struct df_span {
   const uint8_t *a, *b;
   uint8_t *store, *slot;
   const uint8_t *received; /* the one of a and b whose words have flags, NULL: neither */
-  uint32_t flag;           /* of the words to write to slot; 0: it has none */
+  uint32_t flag;           /* of the words to write to slot; 0: none */
 } df_span;
 
 DF_CORE df_span df_span_of(const df_move *move) {

@@ -1,7 +1,6 @@
 /*
- * The step function: one attempt at one primitive of one collective. It never waits. Polling is the
- * daemon calling it again, preemption is the daemon no longer calling it, a context switch is
- * another cursor.
+ * The step function: one attempt at one primitive of one collective. It never waits. To poll, the
+ * daemon calls it again; to preempt, it does not; a context switch is another cursor.
  */
 #ifndef DF_PRIMITIVES_STEP_H
 #define DF_PRIMITIVES_STEP_H
@@ -16,7 +15,7 @@
 
 typedef enum {
   DF_STEP_PROGRESSED, /* the primitive was executed; call again */
-  DF_STEP_BLOCKED,    /* a peer has not sent, or not released, yet; nothing was changed */
+  DF_STEP_BLOCKED,    /* a peer has not sent, or released, yet; nothing was changed */
   DF_STEP_DONE,       /* the run is complete on this block */
   DF_STEP_CANCELLED,  /* the host gave the collective up; nothing was changed */
   DF_STEP_MOVE        /* internal: decided, now execute */
@@ -27,7 +26,7 @@ DF_CORE uint64_t df_sequence(const df_cursor *cursor, uint32_t loops, const df_l
   return (cursor->run * loops + cursor->loop) * link->messages + ordinal + 1;
 }
 
-/* Are the primitives' records kept? Not on the CUDA device, whose compiler is to know it. */
+/* Are the primitives' records kept? Not on the CUDA device, and its compiler must know it. */
 DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -37,8 +36,8 @@ DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #endif
 }
 
-/* The current primitive's record: the one that is kept, or the first half of one that is worked out
- * into *worked_out. */
+/* The current primitive's record: the kept one, or the first half of one worked out in *worked_out.
+ */
 DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, df_prepared *worked_out) {
   if (df_step_keeps(desc)) return &desc->prepared[cursor->primitive];
@@ -49,24 +48,23 @@ DF_CORE uint8_t *df_step_locate(const df_cursor *cursor, uint8_t buffer, uint64_
   return (uint8_t *)((uintptr_t)cursor->buffers[buffer] + at);
 }
 
-/* The next run's arguments, which were published with its SQE. All of them are read before one is
- * used: to a GPU they are across the bus. */
+/* The next run's arguments, published with its SQE. All are read before one is used: for a GPU they
+ * are across the bus. */
 DF_CORE df_run_arguments df_step_arguments(const df_descriptor *desc, const df_cursor *cursor) {
   return desc->words->runs[cursor->run % DF_RUNS_AHEAD];
 }
 
-/* Is the next run's input there? Not yet, where a stream produces it and has not come to it. */
+/* Is the next run's input there? Not yet if a stream produces it and has not come to the run. */
 DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments *run) {
   uint32_t number = run->ticket;
   if (DF_LIKELY(number == 0)) return 1;
   const df_stream_ticket *ticket = &desc->tickets[number];
-  /* Observes the stream's write: what the stream did before it precedes our reads of the input. */
+  /* Observes the stream's write: what the stream did before precedes our reads of the input. */
   return (int64_t)(df_observe_u64(&ticket->input) - df_load_relaxed_u64(&ticket->wanted)) >= 0;
 }
 
-/* Do the run's messages to several peers go through common slots? Where its buffers may be lent
- * themselves, nothing need be copied. Observes what the host has filled in beside the address, and
- * that the peers have mapped it. */
+/* Do the run's messages to several peers go through common slots? Not if its buffers may be lent.
+ * Observes what the host has filled in beside the address, and that the peers have mapped it. */
 DF_CORE int df_step_has_common(const df_descriptor *desc, const df_run_arguments *run) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -96,7 +94,7 @@ DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor 
                       : DF_PHASE_DRAIN;
 }
 
-/* The first link whose peer has not given back every buffer that this run lent; NULL: all have. */
+/* The first link whose peer has not given back every buffer that this run lent. NULL: all have. */
 DF_CORE_APART df_link *df_step_undrained(const df_descriptor *desc, uint32_t block,
                                          const df_cursor *cursor) {
   if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return NULL;
@@ -109,10 +107,10 @@ DF_CORE_APART df_link *df_step_undrained(const df_descriptor *desc, uint32_t blo
   return NULL;
 }
 
-/* The collective was given up: peers of this process must not read this run's buffers any more, for
- * the application may unmap them. Returns 0 while one of them is in the middle of reading. Others
- * read by mappings of their own (processes), or what stays until they have gone (other GPUs of this
- * process): what they are reading, and the application may overwrite, they learn to forget. */
+/* The collective was given up. Peers of this process must not read this run's buffers any more: the
+ * application may unmap them. Returns 0 while one of them is reading. Other processes read by their
+ * own mappings, and other GPUs of this process read memory that stays until they are gone: they
+ * learn to forget what they are reading. */
 DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
                                     const df_cursor *cursor) {
   if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
@@ -137,8 +135,8 @@ DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part 
   return DF_STEP_DONE;
 }
 
-/* May a message of this run lend the buffer at `address`, which its primitive may lend, to its
- * receiver? Sets *there to its address at the receiver's. */
+/* May this message lend the buffer at `address` to its receiver? Its primitive may. *there: the
+ * buffer's address at the receiver's. */
 DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
                              const df_link *link, uint8_t buffer, const uint8_t *address,
                              uint64_t *there) {
@@ -157,16 +155,15 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
 }
 
 /* Is a result of this rank written past the caches, unless it is lent? What is computed in place
- * has just been read. A result that is lent is written into the caches, where its reader finds it:
- * then its lines are first read from memory. In a slot, which stays in the caches, the reader finds
- * it too. */
+ * has just been read. A lent result is written into the caches for its reader, and its lines are
+ * first read from memory. A slot stays in the caches: the reader finds it there. */
 DF_CORE int df_step_is_streamed(const df_move *move) {
   return move->stream && move->store != move->a && move->store != move->b;
 }
 
-/* May the buffer that a message lends be read? Its address is read once, here: the peer could write
- * another one after the check. An address outside of what the peer has shared, or one that no
- * element can have, is no message: this end goes on waiting. */
+/* May the buffer that a message lends be read? Its address is read once: the peer could change it
+ * after the check. An address outside of the peer's shared memory, or a misaligned one, is no
+ * message: this end goes on waiting. */
 DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, uint64_t sequence,
                                df_move *move) {
   const uint8_t *slot = df_link_slot(link, sequence);
@@ -198,8 +195,8 @@ DF_CORE uint8_t *df_step_common_slot(const df_descriptor *desc, uint32_t block,
   return (uint8_t *)(uintptr_t)(df_load_relaxed_u64(&words->common) + slot * link->stride);
 }
 
-/* The first link whose peer may be reading what this loop's common slot held before; NULL: none
- * does. What former runs wrote there has been given back: they were drained. */
+/* The first link whose peer may still be reading this loop's common slot. NULL: none is. Former
+ * runs' slots have been given back: those runs were drained. */
 DF_CORE_APART df_link *df_step_common_reader(const df_descriptor *desc, uint32_t block,
                                              const df_cursor *cursor) {
   uint64_t depth = (uint64_t)desc->words->common_mask + 1;
@@ -214,7 +211,7 @@ DF_CORE_APART df_link *df_step_common_reader(const df_descriptor *desc, uint32_t
   return NULL;
 }
 
-/* Lends the common slot. Returns it where this message is the one to write it. */
+/* Lends the common slot. Returns it if this message is the one to write it. */
 DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, const df_prepared *prim,
                                            const df_move *move) {
@@ -271,7 +268,7 @@ DF_CORE_APART int df_step_lend(const df_descriptor *desc, const df_cursor *curso
 /* Leader: decides the step. Fills *move when the result is DF_STEP_MOVE. */
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       df_move *move, const df_lanes *lanes) {
-  move->recv_link = move->send_link = NULL; /* also where the step does not come to any */
+  move->recv_link = move->send_link = NULL; /* also if the step does not come to any */
   if (DF_UNLIKELY(df_lanes_attend(lanes) && df_load_relaxed_u32(&desc->words->cancel) != 0))
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
   if (cursor->phase == DF_PHASE_BEGIN) {
@@ -318,7 +315,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->op = desc->op;
   move->element_bytes = desc->element_bytes;
   move->divisor = desc->divisor;
-  /* What is pulled from a lent buffer replaces lines that this rank has not read, in place too. */
+  /* Lines that are pulled from a lent buffer have not been read by this rank, in place neither. */
   move->stream =
       desc->stream != DF_STREAM_NEVER && (desc->stream == DF_STREAM_ALWAYS || received_direct ||
                                           !(cursor->flags & DF_CURSOR_IN_PLACE));
@@ -364,10 +361,10 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
 /*
  * All lanes. The block's links and parts are those of `block`.
  *
- * The leader's words need no barrier of their own behind their readers: a decision's word is
- * written again in the step after the next, and `committed` behind the next decision's barrier.
- * Either is behind a barrier that every lane comes to after it has read the word. What else the
- * leader writes to *move for the next step is read by others between its two first barriers only.
+ * The leader's words need no barrier behind their readers. A decision's word is written again in
+ * the step after the next, `committed` behind the next decision's barrier: either way behind a
+ * barrier that every lane reaches after reading. The other lanes read the rest of *move between the
+ * step's first two barriers only.
  */
 DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                     df_lanes *lanes) {
@@ -385,7 +382,7 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
   return (df_step_result)move->committed;
 }
 
-/* Would a step do something? Looks without changing anything, for a daemon about to sleep. */
+/* Would a step do something? Changes nothing; for a daemon about to sleep. */
 DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const df_cursor *saved) {
   if (df_load_relaxed_u32(&desc->words->cancel) != 0) return 1;
   df_cursor cursor = *saved;

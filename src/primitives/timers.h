@@ -1,10 +1,8 @@
 /*
- * Timers of a daemon on a GPU: how long a block's leader takes to read an SQE, to load and to save
- * a context, to write a CQE, and when. A timed kernel keeps them; in the other one, and on the CPU,
- * the calls are nothing at all. The latest samples of each kind are in memory that the host reads.
- *
- * Durations are of the leader's instructions: a store that is posted across the bus takes as long
- * as it takes to issue it.
+ * Timers of a daemon on a GPU: how long a block's leader takes to read an SQE, to load and save a
+ * context, to write a CQE, and when. Only a timed kernel keeps them; elsewhere the calls are
+ * nothing. The host reads the latest samples of each kind. A posted store takes as long as its
+ * instruction.
  */
 #ifndef DF_PRIMITIVES_TIMERS_H
 #define DF_PRIMITIVES_TIMERS_H

@@ -7,7 +7,7 @@
 
 enum {
   DF_DATA_TYPES = 12,     /* values of dfcclDataType_t */
-  DF_REDUCE_OPERATORS = 4 /* values of dfcclRedOp_t with a kernel: Avg is Sum, then a division */
+  DF_REDUCE_OPERATORS = 4 /* of dfcclRedOp_t with a kernel: Avg is Sum, then a division */
 };
 
 /* Bytes of one element; 0 for a value that is no data type. */

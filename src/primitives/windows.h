@@ -1,7 +1,7 @@
 /*
- * Windows: the memory of one peer process that this one has mapped, so that a message that lends a
- * buffer can be checked before its address is followed. Written by the host under the context's
- * lock, read by the daemon without one: each window is one word, open or not.
+ * Windows: a peer process's memory that this one has mapped. The address of a lent buffer is
+ * checked against them before it is followed. The host writes them under the context's lock, the
+ * daemon reads them without: each window is one word, open or not.
  */
 #ifndef DF_PRIMITIVES_WINDOWS_H
 #define DF_PRIMITIVES_WINDOWS_H
@@ -28,7 +28,7 @@ DF_CORE int df_windows_cover(const df_windows *windows, uint64_t address, uint64
   return 0;
 }
 
-/* One writer at a time. Returns 0 when there is no room for it, or it is none. */
+/* One writer at a time. Returns 0 if there is no room for it, or it is none. */
 static inline int df_windows_open(df_windows *windows, const void *memory, uint64_t bytes) {
   uint64_t page = (uint64_t)(uintptr_t)memory / DF_PAGE, pages = bytes / DF_PAGE, i = 0;
   if (pages == 0 || pages >> DF_WINDOW_SIZE_BITS || page >> (64 - DF_WINDOW_SIZE_BITS)) return 0;
