@@ -12,7 +12,7 @@
 
 typedef struct df_rank_device df_rank_device;
 
-/* Every waker rings; this only bounds what a lost wake-up would cost while work is outstanding. */
+/* Every waker rings. The limit bounds the cost of a lost wake-up while work is outstanding. */
 #define DF_LONGEST_SLEEP_NS ((uint64_t)100 * 1000 * 1000)
 
 /*
@@ -33,8 +33,8 @@ static inline void df_ring_borrowed(const df_borrowed_turn *turn) {
       df_bell_wake(turn->bells[i]);
 }
 
-/* A thread that drives: begin, any number of turns, end. It holds the blocks that it could get,
- * sleeping included. */
+/* A thread that drives: begin, any number of turns, end. The thread holds the blocks that it could
+ * get, also while it sleeps. */
 typedef struct df_driver {
   struct df_executor *executor; /* the CPU's; NULL: the device needs no driver */
   uint64_t held;                /* bit by block */
@@ -51,7 +51,7 @@ typedef struct df_executor_ops {
   void (*stop)(df_rank_device *device);
 
   /* Borrowed turns, see cpu/executor.h; NULL: none. A submitter claims a first turn under the lock,
-   * and takes it without. */
+   * and takes the turn without it. */
   int (*claim_first_turn)(df_rank_device *device, uint32_t collective);
   int (*first_turn)(df_rank_device *device, df_borrowed_turn *turn);
   /* A waiter has no lock. */
@@ -68,7 +68,7 @@ typedef struct df_executor_ops {
   void (*drive_release)(df_rank_device *device, df_driver *driver);
   void (*drive_end)(df_rank_device *device, df_driver *driver);
 
-  /* Until every block that ran has left the device once. */
+  /* Waits until every block that ran has left the device once. */
   dfcclResult_t (*synchronize)(df_rank_device *device);
   /* The host keeps back what is submitted meanwhile. 0: synchronize may wait for runs. */
   int holds_while_synchronizing;

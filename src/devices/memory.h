@@ -50,7 +50,7 @@ typedef struct df_memory_ops {
   /* Can a peer of this process read any buffer of this rank? */
   int (*lends_to)(df_rank_device *device, uint32_t peer);
 
-  /* Other processes' mappings of a device's memory must be closed before it goes back. */
+  /* 1: other processes must close their mappings of the device's memory before it is freed. */
   int exports_memory;
   /* Memory that peers can map; also for dfcclMemAlloc. */
   dfcclResult_t (*create)(df_rank_device *device, df_segment **segment, uint64_t id, size_t bytes);
@@ -59,7 +59,7 @@ typedef struct df_memory_ops {
                        const df_message *message, int fd);
   /* Can a peer of this process whom lends_to refuses read dfcclMemAlloc memory? */
   int (*lends_memory_to)(df_rank_device *device, uint32_t peer);
-  /* [lock] Room for what to add to an address for each rank, where the daemon sees it. NULL: none.
+  /* [lock] A row of what to add to an address for each rank, in memory of the daemon. NULL: none.
    */
   uint64_t *(*take_reach)(df_rank_device *device);
   void (*give_reach)(df_rank_device *device, uint64_t *reach);

@@ -9,8 +9,7 @@
 uint32_t df_cores_better(const uint16_t ranks[DF_CORES_SEEN],
                          const uint64_t allowed[DF_CORES_SEEN / 64], uint32_t cpu) {
   uint32_t best = DF_NO_CPU, fewest = ranks[cpu % DF_CORES_SEEN];
-  for (uint32_t i = 1; i < DF_CORES_SEEN;
-       i++) { /* beginning behind the own one: neighbours first */
+  for (uint32_t i = 1; i < DF_CORES_SEEN; i++) { /* neighbours first */
     uint32_t other = (cpu + i) % DF_CORES_SEEN;
     if (!(allowed[other / 64] >> other % 64 & 1) || ranks[other] + 1u >= fewest) continue;
     best = other;
@@ -26,7 +25,7 @@ static void spread(df_cores *cores, uint32_t cpu) {
   cores->host.count_ranks(cores->host.host, ranks);
   df_cpu_allowed(allowed, DF_CORES_SEEN / 64);
   uint32_t better = df_cores_better(ranks, allowed, cpu);
-  /* Told before it is true, so that of two ranks that leave one core at a time not both do. */
+  /* Published before the move, so that of two ranks that want to leave the core only one does. */
   if (better == DF_NO_CPU) return;
   df_store_relaxed_u32(&cores->own->cpu, better + 1);
   df_cpu_move(better);

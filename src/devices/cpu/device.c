@@ -1,5 +1,4 @@
-/* The CPU device: everything is ordinary memory, and threads execute the daemon (executor_cpu.c).
- */
+/* The CPU device: everything is ordinary memory, and threads execute the daemon (executor.c). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 typedef struct df_cpu_state {
   DF_ALIGNED(64) df_executor executor;
   df_device device;
-  void *memory; /* one zeroed region, of which only the pages that are used become resident */
+  void *memory; /* one zeroed region; only pages in use become resident */
   size_t bytes;
 } df_cpu_state;
 
@@ -158,7 +157,7 @@ static dfcclResult_t describe(df_rank_device *device, df_device_coll *coll) {
                          ? aligned_alloc(DF_CACHE_LINE, n_blocks * coll->shape->scratch_bytes)
                          : NULL;
   for (int pass = 0; pass < 2; pass++) {
-    /* The words that the host writes begin a line of their own, the counters another one. */
+    /* The host's words begin a cache line, and the counters another one. */
     d = df_lay(&layout, sizeof *d + n_blocks * sizeof(df_part));
     df_run_words *words = df_lay(&layout, sizeof *words);
     df_run_counters *counters = df_lay(&layout, sizeof *counters + n_blocks * sizeof(uint64_t));
@@ -197,8 +196,8 @@ static void forget(df_rank_device *device, df_device_coll *coll) {
   free(coll->links);
 }
 
-/* Everything is where the daemon sees it. Without memory for records their primitives are worked
- * out at each step. */
+/* The daemon sees everything already. Without memory for records, each step works its primitive
+ * out. */
 static dfcclResult_t publish(df_rank_device *device, df_device_coll *coll) {
   (void)device;
   df_descriptor *d = coll->descriptor;

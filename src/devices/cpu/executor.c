@@ -7,13 +7,12 @@
 
 /* Naps in a row without anybody driving before a background thread sleeps for good. */
 enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
-/* Within one collective, which is not given up yet, the core is not given away at every poll. */
+/* Least polls of one primitive between two yields of the core. */
 enum { DF_LEAST_YIELD_POLLS = 16 };
-/* Collectives in the task queue before submitters leave theirs to those who drive. */
+/* With so many collectives in the task queue, submitters borrow no turns. */
 enum { DF_FIRST_TURNS_AHEAD = 16 };
-/* First turns beside what is in the task queue, with no turn of that between them. Their submitter
- * has the block's owner word in its cache: to a thread that comes for the block it is hardly ever
- * free. */
+/* Most first turns in a row while the task queue has work. A submitter has the owner word in its
+ * cache, so a thread that comes for the block hardly ever finds it free. */
 enum { DF_FIRST_TURNS_IN_A_ROW = 64 };
 
 static int try_own(df_executor_block *eb) {
@@ -23,8 +22,7 @@ static int try_own(df_executor_block *eb) {
 /* Publishes the block's state to its next executor. */
 static void disown(df_executor_block *eb) { df_publish_u32(&eb->owner, 0); }
 
-/* One turn, starting the block if it has left and there is a reason to. Returns the turn, or LEFT
- * if there was none. */
+/* One turn. A block that has left starts again if it may, and has a reason. LEFT: no turn. */
 static df_turn drive_once(df_executor_block *eb, int start) {
   df_block *block = eb->block;
   if (!df_load_relaxed_u32(&block->running)) {
@@ -37,18 +35,18 @@ static df_turn drive_once(df_executor_block *eb, int start) {
   return turn;
 }
 
-/* After a turn in which the block waited: has everything in its queue been tried since the last
+/* After a turn in which the block waited: was every entry of its queue tried since the last
  * progress? */
 static int is_stuck(const df_block *block) { return block->swept >= block->tasks.length; }
 
-/* The processors of the peers that a stuck block waits for; starts anew. */
+/* Processors of the peers that a stuck block waits for, since the last call. */
 static uint64_t take_waits_on(df_executor_block *eb) {
   uint64_t waits_on = eb->lanes.waits_on;
   eb->lanes.waits_on = 0;
   return waits_on;
 }
 
-/* Background: executes the block until it leaves or somebody else wants it. The caller owns it. */
+/* [owner] Background: executes the block until it leaves or somebody else wants it. */
 static void drive_background(df_executor_block *eb) {
   df_executor *executor = eb->executor;
   while (!df_load_relaxed_u32(&executor->wanted)) {
@@ -62,8 +60,8 @@ static void drive_background(df_executor_block *eb) {
   }
 }
 
-/* The block is stuck and ours: sleeps until a peer or a submission rings. Owning it while looking,
- * not while asleep. */
+/* [owner] The block is stuck: sleeps until a peer or a submission rings. The thread owns the block
+ * during the last look, not while asleep. */
 static void sleep_stuck(df_executor_block *eb) {
   df_executor *executor = eb->executor;
   uint32_t ticket = df_bell_prepare(executor->work_bell);
@@ -76,8 +74,7 @@ static void sleep_stuck(df_executor_block *eb) {
     df_bell_sleep(executor->work_bell, ticket, DF_LONGEST_SLEEP_NS);
 }
 
-/* Nothing to do here: naps while others drive or something is outstanding, sleeps deeply otherwise.
- */
+/* Nothing to do: naps while others drive or runs are outstanding, else sleeps deeply. */
 static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *seen_activity,
                        int owned) {
   df_executor *executor = eb->executor;
@@ -116,8 +113,8 @@ static void *background(void *argument) {
       drive_background(eb);
       executor->host.completed(executor->host.host);
     }
-    /* A block that has not left, since somebody wanted it for a moment, is not looked at: its
-     * newest contexts are in its cache. */
+    /* Somebody wanted the block for a moment, so it has not left. Its newest contexts are in its
+     * cache, where df_lifecycle_has_reason does not look. */
     if (df_load_relaxed_u32(&executor->wanted) || df_load_relaxed_u32(&eb->block->running))
       disown(eb);
     else if (eb->block->tasks.length > 0)
@@ -194,7 +191,7 @@ void df_executor_stop(df_executor *executor) {
 }
 
 void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
-  /* After the push, before the looks: store buffering against the sleepers' last look. */
+  /* Between the push and the looks: store buffering against the sleepers' last look. */
   if (unlocked)
     df_wake_fence_unlocked();
   else
@@ -202,17 +199,18 @@ void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
   if (DF_UNLIKELY(df_load_relaxed_u32(&executor->work_bell->sleepers) != 0))
     df_bell_wake(executor->work_bell);
   if (df_load_relaxed_u32(&executor->idle_bell.sleepers) == 0) return;
-  /* A napping thread will look by itself within nap_ns; the waiter that we expect comes sooner. */
+  /* A napping thread looks by itself within nap_ns, and the expected waiter comes sooner. */
   if (!urgent && df_load_relaxed_u32(&executor->expects_waiter) &&
       !df_load_relaxed_u32(&executor->deep_sleepers))
     return;
   df_bell_wake(&executor->idle_bell);
 }
 
-/* [owner] May a submitter execute a run of the collective here and now? Not before what is in the
- * SQ, first in, first out; not while an earlier run of it is in the task queue, for that is the one
- * that a turn would execute; by priority only where nothing else is; and not so often that what is
- * in the task queue would have to wait for as long as somebody submits. */
+/* [owner] May a submitter execute a run of the collective now?
+ *   - Entries of the SQ come first.
+ *   - While an earlier run of the collective is in the task queue, a turn would execute that run.
+ *   - If priorities count, the task queue must be empty.
+ *   - After many first turns in a row, the task queue has its turn. */
 static int takes_first_turn(const df_executor_block *eb, uint32_t collective) {
   const df_block *block = eb->block;
   if (!df_load_relaxed_u32(&block->running) ||
@@ -235,7 +233,7 @@ int df_executor_claim_first_turn(df_executor *executor, uint32_t collective) {
   return 0;
 }
 
-/* What its lanes have noted is the caller's to ring. */
+/* The caller rings what the lanes have noted. */
 static void take_bells(df_executor_block *eb, df_borrowed_turn *turn) {
   turn->n_bells = eb->lanes.n_noted;
   for (uint32_t i = 0; i < turn->n_bells; i++) turn->bells[i] = eb->lanes.noted[i];
@@ -251,7 +249,7 @@ int df_executor_first_turn(df_executor *executor, df_borrowed_turn *turn) {
   return done;
 }
 
-/* A waiter is there: submissions can do without waking background threads. */
+/* A waiter is there: submissions need not wake background threads. */
 static void expect_waiter(df_executor *executor) {
   if (!df_load_relaxed_u32(&executor->expects_waiter))
     df_store_relaxed_u32(&executor->expects_waiter, 1);
@@ -261,8 +259,7 @@ static void note_activity(df_executor *executor) {
   df_store_relaxed_u32(&executor->activity, df_load_relaxed_u32(&executor->activity) + 1);
 }
 
-/* [owner] Is what the block, which is on the device, would pick next a collective that has no other
- * block? */
+/* [owner] The block is on the device. Would it pick a collective that has no other block? */
 static int takes_last_turn(df_block *block, uint32_t *collective) {
   const df_device *device = block->device;
   if (block->tasks.length == 0 || df_load_relaxed_u32(&device->by_priority)) return 0;
@@ -295,7 +292,7 @@ int df_executor_last_turn(df_executor *executor, df_borrowed_turn *turn) {
   return done;
 }
 
-/* At each turn anew: another driver that ends takes the wish back for all. */
+/* At each turn anew, because a driver that ends takes the wish back for all. */
 static void want(df_executor *executor) {
   if (!df_load_relaxed_u32(&executor->wanted)) df_store_relaxed_u32(&executor->wanted, 1);
 }
@@ -317,7 +314,7 @@ int df_driver_turn(df_driver *driver, int start) {
     if (!(driver->held >> b & 1)) {
       if (!try_own(eb)) continue;
       driver->held |= 1ull << b;
-      /* The driver is wanted itself: its own wish must not interrupt it. */
+      /* The driver's own wish must not interrupt it. */
       eb->lanes.interrupt = &executor->synchronizers;
     }
     df_turn turn = drive_once(eb, start);
@@ -360,7 +357,7 @@ void df_driver_end(df_driver *driver) {
   note_activity(driver->executor);
 }
 
-/* Every block that ran when the quits were counted has left since. */
+/* Has every block that ran when the quits were counted left since? */
 static int all_have_left(const df_executor *executor, const uint64_t *quits) {
   for (uint32_t b = 0; b < executor->n_blocks; b++) {
     const df_block *block = executor->blocks[b].block;

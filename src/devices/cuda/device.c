@@ -1,8 +1,7 @@
 /*
- * The CUDA device: its memory, and the table of what it does for the host. A rank has one region of
- * mapped page-locked host memory and one of device memory, both allocated when the context is
- * opened; links and collectives' arrays come from an arena of device memory, of which a first
- * segment is allocated then, too.
+ * The CUDA device: its memory, and its tables of functions. A rank has one region of mapped
+ * page-locked host memory, one region of device memory, and an arena of device memory for links and
+ * collectives' arrays. Opening the device allocates both regions and the arena's first segment.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
 
 /* ---- device memory ---- */
 
-/* What the host uploads of it, once. */
+/* What the host uploads once, when the device opens. */
 typedef struct df_cuda_first {
   df_cuda_relay relay;
   df_descriptor **table;
@@ -159,7 +158,7 @@ static dfcclResult_t make_arena(df_rank_device *device) {
   arena->segment_bytes = device->options.cuda.arena_bytes;
   dfcclResult_t result = df_arena_take(arena, DF_CACHE_LINE, &range);
   if (result == dfcclSuccess) df_arena_give(arena, &range);
-  arena->grows_apart = 1; /* from here on the lock protects it */
+  arena->grows_apart = 1; /* from here on the lock protects the arena */
   return result;
 }
 

@@ -1,11 +1,11 @@
 /*
- * Launching the daemon. One thread of each rank, the launcher, launches the kernel when there is a
- * reason to, watches its words while it runs, and launches it again while work remains: at once for
- * a submission that no block has fetched, after a pause that grows when nothing came of the last
- * launch where only a peer can make progress possible. Between two launches the device is free for
- * whoever waits for it: cudaDeviceSynchronize, cudaMalloc, a kernel that needs the multiprocessors.
+ * Launching the daemon. One thread of each rank, the launcher, launches the kernel, watches its
+ * words while it runs, and launches it again while work remains. A submission that no block has
+ * fetched causes a launch at once. If only a peer can make progress possible, a pause precedes the
+ * launch, and grows while launches achieve nothing. Between two launches the device is free for
+ * cudaDeviceSynchronize, cudaMalloc, or a kernel that needs the multiprocessors.
  *
- * Who submits or completes calls no CUDA function: he pushes, and rings the launcher if it sleeps.
+ * Submitting and completing threads call no CUDA function: they push, and ring the launcher.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -25,8 +25,8 @@ enum {
 };
 #define DF_CUDA_QUERY_NS                                                                           \
   ((uint64_t)2 * 1000 * 1000) /* between two questions whether it still lives */
-/* A launch that makes progress is recalled after so long, and launched again: whoever waits for
- * the device waits for this launch, and not for the traffic to end. */
+/* The launcher recalls a launch that makes progress after so long, and launches again. Whoever
+ * waits for the device then waits for one launch, and not for the traffic to end. */
 #define DF_CUDA_LIFE_NS ((uint64_t)20 * 1000 * 1000)
 
 /* Runs that the daemon has been given and has not completed. */
@@ -41,7 +41,7 @@ static int is_running(df_rank_device *device, df_cuda_state *state) {
   return 0;
 }
 
-/* A block of the next launch has entries of the SQ before it. */
+/* A block of the next launch has unread entries in the SQ. */
 static int has_unread(df_rank_device *device, df_cuda_state *state) {
   uint64_t pushed = device->host.count_runs(device->host.host).pushed;
   uint32_t grid = df_load_relaxed_u32(&state->grid);
@@ -95,7 +95,7 @@ static cudaError_t launch_kernel(df_rank_device *device, df_cuda_state *state, u
 
 static void launch(df_rank_device *device, df_cuda_state *state) {
   df_store_relaxed_u32(&state->launch, state->launch + 1);
-  df_wake_fence(); /* against df_cuda_grow: it sees this launch, or we see its grid */
+  df_wake_fence(); /* df_cuda_grow sees this launch, or this launch sees the new grid */
   uint32_t grid = df_observe_u32(&state->grid);
   df_store_relaxed_u32(&state->urgent, 0);
   state->progress_seen = progress_of(device);
@@ -115,7 +115,8 @@ void df_cuda_grow(df_rank_device *device, uint32_t blocks) {
   df_sq *sq = &device->shared->sq;
   if (blocks <= state->grid) return;
   for (uint32_t b = state->grid; b < blocks; b++)
-    df_store_relaxed_u64(&device->blocks[b].read_index, sq->ticket); /* earlier ones are not its */
+    df_store_relaxed_u64(&device->blocks[b].read_index,
+                         sq->ticket); /* earlier entries are others' */
   sq->n_readers = state->relay ? 1 : blocks;
   sq->passes_to = blocks;
   df_publish_u32(&state->grid, blocks);
@@ -131,7 +132,7 @@ static void nap(uint64_t ns) {
   nanosleep(&time, NULL);
 }
 
-/* Runs go on in the next launch. */
+/* The runs continue in the next launch. */
 static void recall_if_due(df_rank_device *device, df_cuda_state *state, uint64_t now) {
   if (now - state->launched_ns >= DF_CUDA_LIFE_NS)
     df_store_relaxed_u32(&device->shared->recalled, state->launch);
@@ -149,7 +150,7 @@ static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t no
   }
 }
 
-/* The daemon is on the device: is it, still? */
+/* The daemon was on the device at the last look. */
 static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks) {
   uint64_t now = df_clock_ns();
   recall_if_due(device, state, now);
@@ -160,7 +161,7 @@ static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks)
     nap(device->options.cuda.nap_ns);
 }
 
-/* It has left. Chooses when it is launched again if nobody submits anything. */
+/* The daemon has left. Chooses the time of the next launch for the case that nobody submits. */
 static void note_left(df_rank_device *device, df_cuda_state *state) {
   uint64_t shortest = device->options.cuda.restart_ns;
   int progressed = progress_of(device) != state->progress_seen;
@@ -177,7 +178,7 @@ static int may_launch(df_rank_device *device, df_cuda_state *state) {
          df_clock_ns() >= state->restart_at_ns;
 }
 
-/* Until somebody submits, or it is time to launch again. */
+/* Sleeps until somebody submits, or the next launch is due. */
 static void sleep_until_due(df_rank_device *device, df_cuda_state *state) {
   uint64_t limit = DF_LONGEST_SLEEP_NS, now = df_clock_ns();
   if (runs_in_device(device) > 0 && !df_load_relaxed_u32(&state->lost))
@@ -273,8 +274,8 @@ void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked) {
 
 /* ---- device synchronisation ---- */
 
-/* Nothing is held back meanwhile: the call waits for streams, too, those of other ranks of the
- * process included, and what they wait for may be any run of any rank. */
+/* The host holds nothing back meanwhile. The call waits for all streams of the process, and a
+ * stream may wait for any run of any rank. */
 dfcclResult_t df_cuda_synchronize(df_rank_device *device) {
   df_cuda_state *state = df_cuda_state_of(device);
   df_cuda_visit visit;

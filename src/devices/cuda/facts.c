@@ -1,4 +1,4 @@
-/* Which GPU a rank uses, what it can do, and which other ranks' GPUs it reaches. */
+/* Which GPU a rank uses, what the GPU can do, and which other ranks' GPUs it reaches. */
 #include <stdio.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ dfcclResult_t df_cuda_load_everything(df_cuda_state *state) {
     if (error != cudaSuccess) return df_cuda_fail(error, "loading the library's kernels");
     if (i == 0) state->shared_bytes = attributes.sharedSizeBytes;
   }
-  /* So may the first copy and the first fill. */
+  /* The first copy and the first fill may load code, too. */
   uint64_t word = 0;
   cudaError_t error = cudaMemsetAsync(state->gate, 0, sizeof *state->gate, state->upload_stream);
   if (error != cudaSuccess) return df_cuda_fail(error, "the first fill");

@@ -1,8 +1,7 @@
 /*
- * The CUDA device of one rank, as its files know it: facts_cuda.c (which GPU, what it can do,
- * errors), device_cuda.c (memory, and the table of functions), collectives_cuda.c, executor_cuda.c
- * (launching the daemon), stream_cuda.c, times_cuda.c. All CUDA calls of the library are in these
- * and in transports/ipc/segment_cuda.c.
+ * The CUDA device of one rank, shared by the files of this folder: facts.c (the GPU, and errors),
+ * device.c (memory, and the tables of functions), collectives.c, executor.c (launching the daemon),
+ * stream.c, times.c. All CUDA calls of the library are here and in transports/ipc/segment_cuda.c.
  */
 #ifndef DF_DEVICES_CUDA_STATE_H
 #define DF_DEVICES_CUDA_STATE_H
@@ -17,7 +16,7 @@ enum {
   DF_CUDA_REACHES = 256,         /* allocations of dfcclMemAlloc that other GPUs can be lent */
   DF_CUDA_TICKETS = 4096,        /* runs on streams at one time, of one rank */
   DF_CUDA_STAGING_BYTES = 65536, /* of one upload */
-  DF_CUDA_MOST_BLOCKS = 8,       /* where the caller leaves the number to the library */
+  DF_CUDA_MOST_BLOCKS = 8,       /* if the caller leaves the number to the library */
   DF_CUDA_BLOCK_SHARE = 8        /* ... and at most one of so many multiprocessors */
 };
 
@@ -65,7 +64,7 @@ typedef struct df_cuda_state {
 
   cudaStream_t daemon_stream, upload_stream;
 
-  /* launching: executor_cuda.c */
+  /* launching: executor.c */
   pthread_t launcher;
   int launcher_started;
   uint32_t stopping, lost;
@@ -84,23 +83,23 @@ typedef struct df_cuda_state {
 
 static inline df_cuda_state *df_cuda_state_of(df_rank_device *device) { return device->state; }
 
-/* facts_cuda.c */
+/* facts.c */
 dfcclResult_t df_cuda_fail(cudaError_t error, const char *what); /* records the sentence */
 dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal);
 /* Loads every kernel and every copy's code: a load while the daemon runs would wait for it. */
 dfcclResult_t df_cuda_load_everything(df_cuda_state *state);
 dfcclResult_t df_cuda_find_peers(df_rank_device *device);
 
-/* device_cuda.c */
+/* device.c */
 dfcclResult_t df_cuda_upload(df_cuda_state *state, void *to, const void *from, size_t bytes);
 
-/* collectives_cuda.c */
+/* collectives.c */
 dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll);
 void df_cuda_forget(df_rank_device *device, df_device_coll *coll);
 dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll);
 dfcclResult_t df_cuda_clear(df_rank_device *device, const df_device_rings *rings);
 
-/* executor_cuda.c */
+/* executor.c */
 dfcclResult_t df_cuda_start(df_rank_device *device);
 void df_cuda_stop(df_rank_device *device);
 void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked);
@@ -108,12 +107,12 @@ void df_cuda_grow(df_rank_device *device,
                   uint32_t blocks); /* [lock] the grid, to at least so many */
 dfcclResult_t df_cuda_synchronize(df_rank_device *device);
 
-/* times_cuda.c */
+/* times.c */
 dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now);
 dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t *durations,
                                 uint64_t *moments, size_t *count);
 
-/* stream_cuda.c */
+/* stream.c */
 void df_cuda_find_stream_operations(df_cuda_state *state);
 dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run);
 dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run);

@@ -1,11 +1,11 @@
 /*
- * Runs in the order of a stream. A run takes a ticket: the stream writes the ticket's number when
- * it comes to the call (the input is ready), and waits for another word, which the host writes when
- * the run is through, with whatever status. Numbers grow, and an entry is used again only when both
- * words have come to its number; so a late write, or a wait that is looked at late, does no harm.
+ * Runs in the order of a stream. A run takes a ticket, which has a number and two words. The stream
+ * writes the number to the first word when it comes to the call: the input is ready. It then waits
+ * for the second word, which the host writes when the run has ended, with whatever status. Numbers
+ * grow, and an entry serves again only when both words have its number. So a late write or a late
+ * look does no harm.
  *
- * The driver's stream memory operations do this without a kernel; where a device does not have them
- * two small kernels do.
+ * The driver's stream memory operations need no kernel. Devices without them use two small kernels.
  */
 #include <cuda.h>
 #include <string.h>
@@ -30,7 +30,7 @@ void df_cuda_find_stream_operations(df_cuda_state *state) {
   state->facts.has_stream_operations = 1;
 }
 
-/* On a stream: writes the word, or waits until it is not less than the value. */
+/* On a stream: writes the word, or waits until the word is not less than the value. */
 static cudaError_t enqueue(df_cuda_stream_operation operation, unsigned flags, const void *kernel,
                            cudaStream_t stream, uint64_t *word, uint64_t value) {
   if (operation) {
@@ -75,7 +75,7 @@ void df_cuda_resume_streams(void) { pthread_mutex_unlock(&beginning); }
 
 /* ---- one run */
 
-/* [lock] 0: none is free. Entry 0 is never used. */
+/* [lock] 0: no ticket is free. */
 static uint32_t take_ticket(df_cuda_state *state) {
   for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++) {
     uint32_t number = (state->next_ticket + i) % DF_CUDA_TICKETS;

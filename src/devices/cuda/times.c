@@ -1,7 +1,7 @@
 /*
- * What the daemon's timers have noted, in the host's units: durations by how many cycles the
- * blocks' launches took in how many nanoseconds, moments by comparing the device's clock with the
- * host's when the context was opened and now, since they drift apart.
+ * What the daemon's timers have noted, in the host's units. Durations: the blocks' launches took so
+ * many cycles in so many nanoseconds. Moments: the device's clock beside the host's, once when the
+ * device opened and once now, because the clocks drift apart.
  */
 #include <sched.h>
 
@@ -13,7 +13,7 @@ enum { DF_CUDA_CLOCK_ROUNDS = 32 };
 
 static pthread_mutex_t comparing = PTHREAD_MUTEX_INITIALIZER; /* the clock's words */
 
-/* One question and its answer. Returns how long it took; 0: none came. */
+/* One question and its answer. Returns the time between them; 0: no answer. */
 static uint64_t ask(df_cuda_clock *clock, uint64_t round, df_cuda_moment *moment) {
   uint64_t before = df_clock_ns(), after = before;
   df_bus_release();
@@ -30,7 +30,7 @@ static uint64_t ask(df_cuda_clock *clock, uint64_t round, df_cuda_moment *moment
   return DF_MAX(after - before, (uint64_t)1);
 }
 
-/* The answer that came soonest is the one that says most. */
+/* The fastest answer is the most exact one. */
 static int ask_often(df_cuda_clock *clock, uint64_t first, uint64_t last, df_cuda_moment *best) {
   uint64_t least = UINT64_MAX;
   for (uint64_t round = first; round <= last; round++) {
