@@ -292,7 +292,8 @@ typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *
 /*
  * dfcclRun*: submit one run of a registered collective of that kind. Never blocks; from any thread
  * and from a callback. The i-th run of a collective on one rank meets its i-th run on each other
- * member; it may be run again before earlier runs complete.
+ * member; it may be run again before earlier runs complete. Error sentences and dumps number the
+ * runs of a collective on a rank from 0.
  *
  *   sendBuf, recvBuf   aligned to the element; they belong to the library until the run's callback
  *                      is called, or dfcclWait returns. Reduce: recvBuf only matters on the root,

@@ -100,11 +100,11 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
   const char *did = "deregistered it";
   if (coll->limit_rank_leaves) did = because || peer->broken ? "gave up" : "left the job";
   snprintf(text, bytes,
-           "%s: rank %u %s after %" PRIu64 " runs; run %" PRIu64
+           "%s: rank %u %s after %" PRIu64 " run%s; run %" PRIu64
            " of rank %u can never complete%s%.400s",
            df_coll_label(coll, label, sizeof label), coll->limit_rank, did, coll->run_limit,
-           coll->run_limit + 1, context->rank, because ? "; because: " : "",
-           because ? peer->cause : "");
+           coll->run_limit == 1 ? "" : "s", coll->run_limit, context->rank,
+           because ? "; because: " : "", because ? peer->cause : "");
   return because ? peer->cause_status : dfcclRemoteError;
 }
 

@@ -1,7 +1,8 @@
 /*
  * Promise: a rank that leaves, in order or by a failing dfcclInit, leaves nobody waiting for it:
  * the runs that need it end with dfcclRemoteError, whenever it left and whatever it had registered.
- * Who does not need it goes on.
+ * Who does not need it goes on. The sentence numbers a collective's runs from 0, as every other
+ * sentence does.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -27,6 +28,42 @@ DF_TEST(departures, without_having_registered, 30) {
         df_test_result_name((dfcclResult_t)atomic_load(&tally.status)));
   CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "rank 1"), "\"%s\"", dfcclGetLastError(ctxs[0]));
   df_free_contexts(ctxs, 1);
+}
+
+/* Two ranks run the collective `before` times; then rank 1 leaves, or only stays away until rank
+ * 0's next run has waited too long. Returns what rank 0 is told. */
+static const char *told_after(int before, int leaves, dfcclContext_t ctxs[2]) {
+  static int32_t send[2][10], recv[2][10];
+  df_collective coll = df_simple(10, 2);
+  dfcclConfig_t config = df_config();
+  if (!leaves) config.timeoutMs = 200;
+  df_make_contexts(ctxs, 2, &config);
+  for (int rank = 0; rank < 2; rank++) OK(df_register(ctxs[rank], 7, &coll));
+  for (int run = 0; run < before; run++) {
+    for (int rank = 0; rank < 2; rank++)
+      OK(dfcclRunAllReduce(ctxs[rank], 7, send[rank], recv[rank], NULL, NULL));
+    for (int rank = 0; rank < 2; rank++) OK(dfcclWait(ctxs[rank], 7));
+  }
+  OK(dfcclRunAllReduce(ctxs[0], 7, send[0], recv[0], NULL, NULL));
+  if (leaves) {
+    df_unwatch(ctxs[1]);
+    OK(dfcclDestroy(ctxs[1]));
+  }
+  RESULT(dfcclWait(ctxs[0], 7), leaves ? dfcclRemoteError : dfcclTimeout);
+  return dfcclGetLastError(ctxs[0]);
+}
+
+DF_TEST(departures, runs_are_numbered_from_0, 30) {
+  for (int before = 0; before < 3; before++)
+    for (int leaves = 0; leaves < 2; leaves++) {
+      char wanted[64];
+      dfcclContext_t ctxs[2];
+      const char *told = told_after(before, leaves, ctxs);
+      snprintf(wanted, sizeof wanted, "run %d of rank 0 %s", before,
+               leaves ? "can never complete" : "did not complete within");
+      CHECK(df_mentions(told, wanted), "no \"%s\" in \"%s\"", wanted, told);
+      df_free_contexts(ctxs, leaves ? 1 : 2);
+    }
 }
 
 static void join_and_leave(int rank, void *arg) {
