@@ -24,8 +24,8 @@ import functions  # noqa: E402
 SEEDS, MOST, WANTED, LIMIT_S = (1,), 8_000, 20, int(os.environ.get("DF_PLANT_LIMIT_S", "120"))
 
 
-# In --quick: so many schedules for each (of those that end: some bugs are rarer there), and what they do not suffice for.
-SOON, SOON_WITH_ENDINGS = 4_000, 20_000
+# In --quick: so many schedules for each (of chosen ones: some bugs are rarer there), and what they do not suffice for.
+SOON, SOON_WITH_FLAGS = 4_000, 40_000
 SLOW = {
     "a full SQ is told by a load", "between two turns the lock is only tried", "the completion counter is set back after the CQE",
     "the poller and the waiters' bell are rung without a fence", "a waiting run is no longer listed while room is looked for",
@@ -59,7 +59,7 @@ def never(function, call):
     return (function, call, "(!PLANTED && CALL)")
 
 
-CROWDS, ENDINGS = "--crowds", "--endings"  # of schedules without room; that end (endings.c): only these can find it
+CROWDS, ENDINGS, LARGE = "--crowds", "--endings", "--large"  # looked for in worlds without room, that end (endings.c), large ones
 
 # Name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
@@ -124,7 +124,7 @@ BUGS = [
     ("a free slot of the CQ is taken for the next one", [("df_cq_has_entry", "if DF_CQ_SLOTS_CAS", "!PLANTED && (CONDITION)")]),
     # First turns by submitters.
     ("a first turn is taken of a block that another thread executes", [always("df_executor_claim_first_turn", "try_own")]),
-    ("a first turn is taken before earlier runs in the task queue", [("takes_first_turn", ".pending", "(PLANTED ? 0 : MEMBER)")]),
+    ("a first turn is taken before earlier runs in the task queue", [("takes_first_turn", ".pending", "(PLANTED ? 0 : MEMBER)")], LARGE),
     ("peers are not rung after a first or last turn", [
         without("take_first_turn", "df_ring_borrowed"), without("df_complete_borrowed", "df_ring_borrowed")]),
     ("peers are rung without a fence after a first or last turn", [
@@ -276,7 +276,7 @@ def check(simulate, root, quick):
             continue
         looked += 1
         for seed in SEEDS:
-            needed, how = look_for(simulate, number, seed, (SOON_WITH_ENDINGS if flags else SOON) if quick else MOST, flags)
+            needed, how = look_for(simulate, number, seed, (SOON_WITH_FLAGS if flags else SOON) if quick else MOST, flags)
             if needed is not None:
                 print("found: %2d %-58s after %6d schedules: %s" % (number, name, needed, how), flush=True)
                 found += 1
