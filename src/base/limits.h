@@ -2,7 +2,7 @@
 #ifndef DF_BASE_LIMITS_H
 #define DF_BASE_LIMITS_H
 
-/* tests/sim: small tables make a world cheap to copy */
+/* tests/schedules: small tables make a world cheap to copy */
 #if defined(DF_SIMULATION)
 enum {
   DF_MAX_RANKS = 16,

@@ -1,5 +1,7 @@
 /*
- * The litmus tests under tests/sim's memory and scheduler: [--schedules N] [--seed S] [--test NAME]
+ * The litmus tests under the memory and scheduler of tests/schedules:
+ *
+ *   schedules_litmus [--schedules N] [--seed S] [--test NAME]
  *
  * A schedule is one round. What is forbidden must not be seen in any of N schedules; and it must be
  * seen soon when an order that the test needs is taken away from one side. The linker leads the
@@ -9,8 +11,8 @@
 #include <unistd.h>
 
 /* The simulated calls' own names; not what prelude.h makes of them. */
-#include "../sim/prelude_declarations.h"
-#include "../sim/sim.h"
+#include "../schedules/prelude_declarations.h"
+#include "../schedules/sim.h"
 #include "tests.h"
 
 enum { LIMIT_S = 170, SOON = 100000, QUIET_QUANTUM = 1 << 30 };

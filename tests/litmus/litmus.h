@@ -4,9 +4,9 @@
  * written once:
  *
  *   on_machine.c     executes it on threads of this machine, round after round
- *   in_simulation.c  executes it under tests/sim's memory and scheduler, which allow all that C11
- *                    allows; and again with each order that it needs taken away from one side,
- * which must then be seen to go wrong
+ *   in_simulation.c  executes it under the memory and scheduler of tests/schedules, which allow all
+ *                    that C11 allows; and again with each order that it needs taken away from
+ *                    one side, which must then be seen to go wrong
  */
 #ifndef DF_TESTS_LITMUS_LITMUS_H
 #define DF_TESTS_LITMUS_LITMUS_H

@@ -218,7 +218,7 @@ def amalgamate(root, texts, path, seen):
         match = re.match(r'#include "([^"]+)"', line)
         found = None
         if match:
-            for folder in ("src", "include", "tests/sim"):
+            for folder in ("src", "include", "tests/schedules"):
                 if os.path.exists(os.path.join(root, folder, match[1])):
                     found = os.path.join(root, folder, match[1])
         if not found:
@@ -262,7 +262,7 @@ def places(root):
     """The numbers of the bugs that cannot be planted: each is named."""
     _, why = planted_sources(root)
     for number, reason in why.items():
-        print("NOT PLANTED: %2d %s: plant it anew in tests/sim/plant.py (%s)" % (number, BUGS[number - 1][0], reason))
+        print("NOT PLANTED: %2d %s: plant it anew in tests/schedules/plant.py (%s)" % (number, BUGS[number - 1][0], reason))
     return why
 
 

@@ -124,7 +124,7 @@ int sim_explore(uint64_t first, uint64_t variants, uint32_t bound) {
     }
     if (!explore_variant(v, bound, &schedules)) {
       explain(v);
-      printf("  again: simulate --explore %u --variants 1 --first-world %llu\n", bound,
+      printf("  again: schedules --explore %u --variants 1 --first-world %llu\n", bound,
              (unsigned long long)v);
       return 0;
     }

@@ -1,16 +1,16 @@
 /*
  * Deterministic simulation of the library: see sim.h.
  *
- *   simulate [--schedules N] [--seed S] [--jobs J] [--each M]     N schedules, M of each world
- *   ... --small, --large                                          of such worlds only: world.c
- *   ... --crowds                                                  of worlds without room: world.c
- *   ... --endings, --some-endings PERCENT                         of worlds that end: endings.c
- *   ... --failures N                                              does not end before the N-th
- *   simulate --explore BOUND --variants V [--first-world W]       see explore.c
- *   simulate --exhaust COLLECTIVES [--chunks C] [--runs R] [--depth D] [--callbacks] [--background]
- * [--naps]
- *            [--first-turns] [--lends] [--cq V] [--most-states N] see exhaust.c
- *   simulate --world W --schedule K                               one of them again, with its trace
+ *   schedules [--schedules N] [--seed S] [--jobs J] [--each M]   N schedules, M of each world
+ *   ... --small, --large                                         of such worlds only: world.c
+ *   ... --crowds                                                 of worlds without room: world.c
+ *   ... --endings, --some-endings PERCENT                        of worlds that end: endings.c
+ *   ... --failures N                                             does not end before the N-th
+ *   schedules --world W --schedule K                             one again, with its trace
+ *   schedules --explore BOUND --variants V [--first-world W]     see explore.c
+ *   schedules --exhaust COLLECTIVES                              see exhaust.c
+ *   ... [--chunks C] [--runs R] [--depth D] [--callbacks] [--background] [--naps]
+ *   ... [--first-turns] [--lends] [--cq V] [--most-states N]
  */
 #include <errno.h>
 #include <signal.h>
@@ -120,7 +120,7 @@ static uint64_t schedule_seed(const options *o, uint64_t world, uint64_t schedul
 /* Repeats it with everything that can be said about it. */
 static void explain(const options *o, uint64_t world, uint64_t schedule) {
   printf("FAILED: %s\n", sim_failure);
-  printf("  seed %llu, world %llu, schedule %llu; again: simulate --seed %llu --world %llu "
+  printf("  seed %llu, world %llu, schedule %llu; again: schedules --seed %llu --world %llu "
          "--schedule %llu",
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule,
          (unsigned long long)o->seed, (unsigned long long)world, (unsigned long long)schedule);
