@@ -59,6 +59,9 @@ enum {
 
 #define DF_MAX_COUNT ((uint64_t)1 << 48) /* elements of one buffer */
 
+/* Of a transport (transports/transport.h), as a message carries it. */
+enum { DF_OFFER_BYTES = 64 };
+
 /* A process that maps a device's memory is told a handle in place of a descriptor. */
 enum { DF_SEGMENT_HANDLE_BYTES = 64 };
 

@@ -42,6 +42,8 @@ static int payload_fits(const df_message *message) {
   case DF_MESSAGE_CAUSE:
     return message->payload_bytes >= 1 && message->payload_bytes <= DF_SENTENCE_BYTES &&
            payload[message->payload_bytes - 1] == 0;
+  case DF_MESSAGE_LINKS:
+    return message->payload_bytes == DF_OFFER_BYTES;
   case DF_MESSAGE_SEGMENT: /* a device's memory: its handle in place of a descriptor */
     return message->payload_bytes == 0 || message->payload_bytes == DF_SEGMENT_HANDLE_BYTES;
   default:

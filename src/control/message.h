@@ -15,9 +15,8 @@ typedef enum {
   DF_MESSAGE_UNMAP,    /* id: segment, a: a run that failed may still read it */
   DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement and the group's ranks, as its
                           group_step says */
-  DF_MESSAGE_LINKS, /* id: collective, a: segment, b: offset (a multiple of a cache line) + log2 of
-                       the slots of each ring: rings for every block, to be written by the receiver
-                     */
+  DF_MESSAGE_LINKS,      /* id: collective; payload: a transport's offer of rings for every block, to
+                            be written by the receiver */
   DF_MESSAGE_DEREGISTER, /* id: collective, a: runs executed before, b: 1 when the sender leaves */
   DF_MESSAGE_FAIL,       /* id: collective, a: dfcclResult_t; payload: sentence */
   DF_MESSAGE_ABORT,      /* payload: sentence */

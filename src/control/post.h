@@ -13,9 +13,6 @@
 
 #include "control/message.h"
 #include "control/world.h"
-#include "primitives/windows.h"
-
-struct df_segment;
 
 /* Given up: it called dfcclAbort, sends nonsense, or another rank says that it died. It may still
  * write to us. */
@@ -43,14 +40,6 @@ typedef struct df_peer {
   int broken;  /* its context is: what it has not registered, it never will */
   char *cause; /* what broke it; NULL: nothing, or no memory to keep it */
   dfcclResult_t cause_status;
-
-  df_bell *bell;               /* its work bell, once known */
-  struct df_segment *segments; /* mapped here */
-  df_windows *windows;         /* those of them that it may lend from; NULL when local */
-  uint64_t *told;              /* ids of our link segments that it has been told */
-  uint32_t n_told;
-  int maps;    /* it was told of memory of our device, and has not unmapped all of it */
-  int closing; /* our mappings of its device's memory are to be closed; service thread */
 } df_peer;
 
 /* Takes fd if the subscription says so. */

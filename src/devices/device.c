@@ -40,19 +40,5 @@ void df_device_fill_card(dfcclBackend_t backend, int ordinal, df_device_card *ca
 }
 
 dfcclResult_t df_device_take_range(df_rank_device *device, uint64_t bytes, df_range *range) {
-  df_arena *arena = device->arena;
-  dfcclResult_t result;
-  while ((result = df_arena_take(arena, bytes, range)) == dfcclInProgress) {
-    df_segment *segment;
-    uint64_t id = arena->next_id++, wanted = df_arena_wants(arena, bytes);
-    pthread_mutex_unlock(device->host.lock);
-    result = device->memory->create(device, &segment, id, wanted);
-    pthread_mutex_lock(device->host.lock);
-    if (result != dfcclSuccess) return result;
-    result = df_arena_add(arena, segment);
-    if (result == dfcclSuccess) continue;
-    df_segment_destroy(segment);
-    return result;
-  }
-  return result;
+  return df_arena_take_apart(device->arena, device->host.lock, bytes, range);
 }

@@ -10,7 +10,7 @@
 #include "control/message.h"
 #include "plans/plan.h"
 #include "primitives/link.h"
-#include "transports/shm/segment.h"
+#include "transports/shm/shared_memory.h"
 
 typedef struct df_rank_device df_rank_device;
 
@@ -25,12 +25,6 @@ typedef struct df_device_coll {
   df_link *links;            /* [n_blocks][n_links] the host's copy of the ends */
   void *part;                /* the device's own */
 } df_device_coll;
-
-/* Rings in which a rank receives, one behind another. */
-typedef struct df_device_rings {
-  uint8_t *base;
-  uint32_t n_blocks, n_slots, stride;
-} df_device_rings;
 
 typedef struct df_memory_ops {
   /* [lock] Memory of a collective. Fails only for want of it, and says no sentence. */

@@ -11,7 +11,7 @@
 #include "control/message.h"
 #include "devices/memory.h"
 #include "plans/plan.h"
-#include "transports/shm/segment.h"
+#include "transports/shm/common_slots.h"
 #include "transports/transport.h"
 
 struct df_coll;
@@ -34,15 +34,14 @@ typedef struct df_remote {
   uint32_t peer;
   df_announcement announcement;
   uint32_t first_rank;
-  uint32_t *ranks;           /* [announcement.group_size]; NULL: told by a step */
-  struct df_coll *bound;     /* the local registration that it meets */
-  int met;                   /* it has met one, which may be deregistered by now */
-  df_segment *links_segment; /* where this rank writes for the peer; NULL until told */
-  uint32_t links_slots;      /* of each of those rings */
-  uint64_t links_offset;
-  df_range
-      reserved; /* where the peer writes for this rank; kept until the peer cannot write any more */
-  int has_reserved;
+  uint32_t *ranks;       /* [announcement.group_size]; NULL: told by a step */
+  struct df_coll *bound; /* the local registration that it meets */
+  int met;               /* it has met one, which may be deregistered by now */
+  df_offer offer;        /* where this rank writes for the peer; meaningful if has_offer */
+  int has_offer;
+  int is_connected;
+  df_ticket *connected; /* the transport's, if it holds anything for what this rank writes */
+  df_ticket *accepted;  /* rings in which the peer writes for this rank, until it no longer can */
   int expected;     /* only its place: the announcement is still to come, the local registration has
                        left */
   int deregistered; /* the peer has deregistered it, after `runs` runs */
@@ -89,11 +88,11 @@ typedef struct df_coll {
   df_plan *plan;
   df_shape shape;
   df_device_coll device;
-  df_ring ring;       /* each in which this rank receives; no slots: not chosen yet */
-  int links_reserved; /* this rank's receive rings exist and were told to the peers */
-  int ready;          /* all links stand: runs may be admitted */
-  int first_turn;     /* ... and its submitter may take a run's first turn: it is short */
-  df_range common;    /* its common slots; no segment: it has none */
+  df_ring ring;     /* each in which this rank receives; no slots: not chosen yet */
+  int setting_up;   /* a transport is at it, and may have let go of the lock */
+  int ready;        /* all links stand: runs may be admitted */
+  int first_turn;   /* ... and its submitter may take a run's first turn: it is short */
+  df_common common; /* its common slots */
 
   dfcclResult_t failed;
   char sentence[DF_SENTENCE_BYTES];

@@ -22,8 +22,8 @@
 #include "control/post.h"
 #include "plans/cache.h"
 #include "plans/plan.h"
-#include "primitives/windows.h"
-#include "transports/shm/segment.h"
+#include "transports/shm/common_slots.h"
+#include "transports/shm/endpoint.h"
 
 struct df_recorder;
 
@@ -55,18 +55,21 @@ typedef struct df_user_memory {
   df_segment *segment;
   uint64_t *reach; /* [n_ranks] what to add to an address for that peer */
   uint32_t entry;  /* in the context's table of reaches; 0: none was left */
-  uint8_t *mapped; /* [n_ranks] told of it, and has not unmapped it; NULL: host memory */
   int buried;      /* freed, but ranks of this process may read it until they leave */
   int may_be_read; /* a run of it has failed: peers may still read it, and not know */
 } df_user_memory;
 
-/* A segment of common slots. */
-typedef struct df_common_segment {
-  struct df_common_segment *next;
-  const df_segment *segment;
-  uint64_t *reach; /* [n_ranks] what to add to an address for that peer */
-  uint8_t *told;   /* [n_ranks] the segment was offered to it */
-} df_common_segment;
+typedef struct df_memory {
+  df_user_memory *in_use;
+  df_user_memory *retired; /* freed, and still mapped by peers */
+} df_memory;
+
+/* The ways to other ranks. */
+typedef struct df_transports {
+  df_shm_endpoint *shm; /* this rank's memory; always open */
+  df_endpoint **to;     /* [n_ranks] what joins the pair */
+  uint8_t *serves;      /* [n_ranks] 1: shm does */
+} df_transports;
 
 enum { DF_RECENT_IDS = 64 };
 
@@ -115,20 +118,6 @@ typedef struct df_runs {
   uint32_t device_lost;    /* the daemon will complete nothing any more: the host does */
 } df_runs;
 
-/* This rank's share of the memory that ranks write to and read from. */
-typedef struct df_shm_endpoint {
-  df_segment *home; /* holds the work bell */
-  df_arena arena;
-  df_arena commons; /* common slots */
-  df_common_segment *common_segments;
-  df_user_memory *user_memory;
-  df_user_memory *retired;  /* freed, and still mapped by peers */
-  const uint64_t **reaches; /* [DF_MAX_REACHES] by entry */
-  uint64_t next_segment_id;
-  uint32_t links_due; /* link set-up for the service thread */
-  int unmaps_due;     /* the service thread's: a device's memory may be unmapped or go back */
-} df_shm_endpoint;
-
 /* What went wrong last, and whether the context goes on. */
 typedef struct df_failure {
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
@@ -155,7 +144,9 @@ struct dfcclContext {
 
   df_rank_device device;
   df_control control;
-  df_shm_endpoint endpoint;
+  df_transports transports;
+  df_memory memory;
+  uint32_t links_due; /* link set-up for the service thread */
   df_failure failure;
   struct df_recorder *recorder;
   df_fork_guard fork_guard;
@@ -171,5 +162,6 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
 dfcclResult_t df_context_close(dfcclContext_t context);
 df_card df_context_card(const df_settings *settings);
 df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank);
+df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t rank);
 
 #endif

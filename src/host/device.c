@@ -11,7 +11,7 @@ static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   pthread_mutex_lock(&context->lock);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     const df_bell *bell =
-        r == context->rank ? context->device.work_bell : context->control.peers[r].bell;
+        r == context->rank ? context->device.work_bell : context->transports.shm->peers[r].bell;
     uint32_t cpu = bell ? df_load_relaxed_u32(&bell->cpu) : 0;
     if (cpu != 0) ranks[(cpu - 1) % DF_CORES_SEEN]++;
   }
@@ -71,7 +71,7 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
   df_rank_device *device = &context->device;
   device->rank = context->rank;
   device->n_ranks = context->n_ranks;
-  device->arena = &context->endpoint.arena;
+  device->arena = &context->transports.shm->arena;
   device->options = options_of(&context->settings);
   device->host = (df_device_host){.host = context,
                                   .lock = &context->lock,

@@ -56,7 +56,7 @@ static int has_not_registered(const df_coll *coll, uint32_t position) {
 static int has_not_run(const df_coll *coll, uint32_t position) {
   for (uint32_t i = 0; i < coll->plan->n_links; i++)
     if (coll->plan->links[i].sends && coll->plan->links[i].peer == position)
-      return coll->remotes[position]->links_segment == NULL;
+      return !coll->remotes[position]->has_offer;
   return 0;
 }
 
@@ -197,7 +197,7 @@ static void say_context(const dfcclContext_t context, df_text *text) {
       " bytes of rings\n",
       memory_per_block(context), (size_t)context->settings.context_slots * sizeof(df_context_slot),
       link_ends(context),
-      context->endpoint.arena.used_bytes + context->endpoint.commons.used_bytes);
+      context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
 }
 
 /* Returns 0, or the number of the error. A pipe that nobody reads is an error, never the end of the

@@ -21,8 +21,8 @@
 #include "host/registry.h"
 #include "host/subscriptions.h"
 #include "host/runs.h"
+#include "host/transports.h"
 #include "transports/ipc/unmap.h"
-#include "transports/shm/common_slots.h"
 
 enum { DF_CARD_CPU_WORDS = 16 };
 
@@ -30,6 +30,7 @@ enum { DF_CARD_CPU_WORDS = 16 };
 typedef struct df_card_content {
   uint32_t version, max_blocks;
   df_device_card device;
+  df_transport_card transport;
   uint64_t cpus[DF_CARD_CPU_WORDS]; /* that its process may use, modulo the number of these bits */
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
@@ -39,6 +40,7 @@ df_card df_context_card(const df_settings *settings) {
   df_card_content content = {.version = DFCCL_VERSION_CODE,
                              .max_blocks = (uint32_t)settings->max_blocks};
   df_device_fill_card(settings->backend, (int)settings->device, &content.device);
+  content.transport.backend = (uint32_t)settings->backend; /* all ranks are on one host */
   df_cpu_allowed(content.cpus, DF_CARD_CPU_WORDS);
   memset(&card, 0, sizeof card);
   memcpy(card.bytes, &content, sizeof content);
@@ -49,6 +51,12 @@ df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank) {
   df_card_content content;
   memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
   return content.device;
+}
+
+df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t rank) {
+  df_card_content content;
+  memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
+  return content.transport;
 }
 
 /* Blocks of a collective must be the same everywhere: the least that any rank allows. The cores
@@ -89,37 +97,12 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
 
 /* ---- opening and closing ---- */
 
-static void close_peers(dfcclContext_t context) {
-  for (uint32_t r = 0; context->control.peers && r < context->n_ranks; r++) {
-    df_peer *peer = &context->control.peers[r];
-    free(peer->told);
-    free(peer->windows);
-    while (peer->segments) {
-      df_segment *next = peer->segments->next;
-      df_segment_destroy(peer->segments);
-      peer->segments = next;
-    }
-  }
-}
-
 /* keeps_memory: other processes still have memory of the device mapped. */
 static void free_context(dfcclContext_t context, int keeps_memory) {
   df_fork_guard_remove(&context->fork_guard);
-  df_segment *links = df_arena_dissolve(&context->endpoint.arena);
-  if (keeps_memory) {
-    df_segment_abandon(links);
-    links = NULL;
-  }
-  df_segment *commons = df_common_dissolve(context);
-  if (context->control.world) {
-    /* Peers of this process may still point into these. */
-    df_segment_bury(context->control.world, links);
-    df_segment_bury(context->control.world, commons);
-    if (context->endpoint.home) df_segment_bury(context->control.world, context->endpoint.home);
-  }
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
-  close_peers(context);
+  df_transports_close(context, keeps_memory);
   df_post_close(&context->control);
   if (context->device.kind) context->device.kind->close(&context->device);
   df_service_close(&context->control);
@@ -141,12 +124,6 @@ static void tell_failed_init(dfcclContext_t context) {
 static dfcclResult_t open_control(dfcclContext_t context) {
   const df_control_events events = df_control_events_of(context);
   dfcclResult_t result = df_post_open(&context->control, &context->lock, &context->mesh, &events);
-  for (uint32_t r = 0; result == dfcclSuccess && r < context->n_ranks; r++) {
-    df_peer *peer = &context->control.peers[r];
-    peer->windows = peer->local ? NULL : calloc(1, sizeof *peer->windows);
-    if (!peer->local && peer->windows == NULL)
-      result = df_fail(dfcclOutOfMemory, "no memory for what rank %u may lend", r);
-  }
   df_subscribe(context);
   df_jobs_add(context);
   return result;
@@ -163,20 +140,15 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   if (result != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = open_control(context)) != dfcclSuccess) return result;
-  context->endpoint.next_segment_id = 1; /* 0: home */
-  context->endpoint.arena.next_id = DF_FIRST_LINKS_SEGMENT;
-  if ((result = df_segment_create(&context->endpoint.home, 0, sizeof(df_bell))) != dfcclSuccess)
-    return result;
-  context->device.work_bell = (df_bell *)context->endpoint.home->base;
+  if ((result = df_transports_open(context)) != dfcclSuccess) return result;
+  context->device.work_bell = (df_bell *)context->transports.shm->home->base;
   if ((result = df_host_open_device(context)) != dfcclSuccess) return result;
   return df_service_open(&context->control);
 }
 
 static void tell_home(dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
-  for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (!context->control.peers[r].local)
-      df_segment_offer(&context->control, r, context->endpoint.home, DF_SEGMENT_HOME);
+  df_shm_tell_home(context->transports.shm);
   pthread_mutex_unlock(&context->lock);
 }
 
@@ -273,7 +245,8 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   }
   pthread_mutex_unlock(&context->lock);
   df_post_goodbye(&context->control);
-  int keeps_memory = context->device.memory->exports_memory && !df_await_unmapped(context);
+  int keeps_memory =
+      context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);
   df_recorder_close(context);
   df_world_detach(context->control.world, context->rank);

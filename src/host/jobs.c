@@ -8,17 +8,10 @@
 #include "host/link_setup.h"
 #include "host/record.h"
 #include "host/runs.h"
-#include "transports/ipc/unmap.h"
 
 enum { DF_RECORD_TICK_MS = 100, DF_LONGEST_DEADLINE_TICK_MS = 100 };
 
 static void set_links_up(void *context) { df_links_progress_due(context); }
-
-static int unmap_tick(void *room) {
-  const dfcclContext_t context = room;
-  return context->endpoint.unmaps_due ? 1 : -1;
-}
-static void unmap(void *context) { df_unmap_due(context); }
 
 /* While nothing is outstanding no deadline runs; who submits the next run sees deadlines_idle and
  * wakes this thread (store buffering: a fence on both sides). */
@@ -70,7 +63,6 @@ void df_jobs_add(dfcclContext_t context) {
   df_control *control = &context->control;
   context->failure.signals_handled = df_dump_signals_seen(); /* this thread's from here on */
   df_service_add_job(control, context, NULL, set_links_up);
-  df_service_add_job(control, context, unmap_tick, unmap);
   df_service_add_job(control, context, deadline_tick, check_deadlines);
   df_service_add_job(control, context, record_tick, flush_recording);
   df_service_add_job(control, context, NULL, write_dumps);

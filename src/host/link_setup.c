@@ -1,29 +1,25 @@
 /*
  * Link set-up, in the background. When all members' registrations agree and this rank has submitted
- * a first run, it reserves the rings in which it will receive and tells each sender where they are.
- * It is ready when it has done so and has been told where to write for each of its own receivers.
- * Nobody waits: each message makes what progress it can.
- *
- * Memory gets its pages when it is first written, which takes far longer than all else here. Where
- * rings have more than a few, the service thread sets them up, and writes to them without the lock:
- * nobody else knows of a range before its peer is told.
+ * a first run, each transport reserves the rings in which this rank receives, and the host sends
+ * its offer to the sender. The collective is ready when that is done, and when its own receivers'
+ * offers have come and were taken. Nobody waits: each message makes what progress it can, and what
+ * takes long is left to the service thread.
  */
+#include "host/link_setup.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "host/context.h"
 #include "control/post.h"
 #include "control/service.h"
 #include "host/failure.h"
-#include "host/link_setup.h"
 #include "host/match.h"
 #include "host/registry.h"
-#include "host/runs.h"
-#include "transports/shm/common_slots.h"
 #include "host/registry_check.h"
+#include "host/runs.h"
 
 /* ---- how the rings of a collective are made ---- */
 
@@ -112,13 +108,67 @@ static uint16_t far_ns(const df_ring_question *q) {
   return clock == CHEAP ? (uint16_t)q->settings->far_ns : 0;
 }
 
-/* n_slots: as the receiver has made them; 0: this rank is the receiver. */
-static df_ring choose_ring(const df_ring_question *q, uint32_t n_slots) {
-  if (n_slots == 0) n_slots = ring_slots(q);
+static df_ring choose_ring(const df_ring_question *q) {
+  const uint32_t n_slots = ring_slots(q);
   return (df_ring){.stride = q->shape->stride,
                    .n_slots = n_slots,
                    .release_mask = release_mask(q->shape, n_slots),
                    .far_ns = far_ns(q)};
+}
+
+/* ---- whether a collective has common slots ---- */
+
+/* Bytes that one peer is sent by way of common slots in a run, about. */
+static uint64_t common_bytes_of(const df_coll *coll) {
+  uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;
+  return coll->count * df_type_size(coll->type) / pieces;
+}
+
+static uint64_t longest_message(const df_coll *coll) {
+  uint64_t elements = 0;
+  for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
+    elements = DF_MAX(elements, (uint64_t)coll->shape.parts[block].chunk);
+  return elements * df_type_size(coll->type);
+}
+
+/* Of the messages that a common slot is lent to, either all are lent or none. */
+static int has_link_that_lends_nothing(const df_coll *coll) {
+  const df_plan *plan = coll->plan;
+  for (uint32_t i = 0; i < plan->n_primitives; i++)
+    if (plan->primitives[i].common != DF_COMMON_NONE &&
+        coll->device.links[plan->primitives[i].send_link].release_mask)
+      return 1;
+  return 0;
+}
+
+/*
+ * Is anything gained? Ranks of this process read the buffer itself. If all members' messages of a
+ * run fit the caches in slots of their own, those are as fast, and a root need not wait for its
+ * readers at the end of each run: docs/PERFORMANCE.md has the measurements, all with several ranks
+ * a core.
+ */
+static int common_has_use(const dfcclContext_t context, const df_coll *coll, uint32_t readers) {
+  enum { NEVER, WHERE_IT_GAINS };
+  if (context->settings.common == NEVER || !context->device.memory->host_sees_links ||
+      readers < 2 || longest_message(coll) < coll->device.descriptor->direct_min ||
+      has_link_that_lends_nothing(coll))
+    return 0;
+  uint64_t copies = (uint64_t)readers * (df_runs_ahead(coll) ? 1 : coll->n);
+  return context->settings.common != WHERE_IT_GAINS ||
+         (df_is_crowded(context, coll->n) &&
+          common_bytes_of(coll) > (uint64_t)context->settings.ring_bytes / copies);
+}
+
+/* Slots of each block: in proportion the nearest power of two to what the readers' rings would
+ * have, for which they stand. */
+static uint32_t common_depth(const dfcclContext_t context, const df_coll *coll, uint32_t readers) {
+  uint64_t ring = (uint64_t)context->settings.ring_bytes / df_ranks_on_a_core(context, coll->n) /
+                  (df_runs_ahead(coll) ? 1 : coll->n - 1);
+  uint64_t target = ring * readers / coll->shape.n_blocks;
+  uint32_t depth = DF_MIN_LINK_SLOTS;
+  if (context->settings.slots == DF_MIN_LINK_SLOTS) return 1; /* the tightest */
+  while (depth < DF_MAX_LINK_SLOTS && 4ull * depth * coll->shape.stride <= 3 * target) depth *= 2;
+  return depth;
 }
 
 /* ---- set-up ---- */
@@ -130,64 +180,31 @@ static df_ring_question ring_question(const dfcclContext_t context, const df_col
   return (df_ring_question){.settings = &context->settings,
                             .shape = &coll->shape,
                             .direct_min = coll->device.descriptor->direct_min,
-                            .used_bytes = context->endpoint.arena.used_bytes,
+                            .used_bytes = context->transports.shm->arena.used_bytes,
                             .n_incoming = n_incoming,
                             .ranks_on_a_core = df_ranks_on_a_core(context, coll->n),
                             .runs_ahead = df_runs_ahead(coll),
                             .host_sees = context->device.memory->host_sees_links};
 }
 
-enum { DF_FIRST_TURN_STEPS = 32 }; /* most primitives of a run that its submitter executes */
-
-/* Where rings are, in one word: their offset in the segment, a multiple of a cache line, and
- * the logarithm of their slots. */
-enum { DF_TOLD_SLOTS = DF_CACHE_LINE - 1 };
-
-static uint64_t log2_of(uint32_t power_of_two) {
-  return 31u - (uint32_t)__builtin_clz(power_of_two);
+static void choose_ring_once(const dfcclContext_t context, df_coll *coll) {
+  if (coll->ring.n_slots != 0) return;
+  const df_ring_question question = ring_question(context, coll);
+  coll->ring = choose_ring(&question);
 }
 
-static uint64_t ring_bytes(const df_ring *ring) {
-  return df_link_ring_bytes(ring->stride, ring->n_slots);
-}
-
-/* Fills one link end of one block. `rings` is where the pair's rings begin. */
-static void fill_link(const dfcclContext_t context, df_coll *coll, uint32_t block, uint32_t which,
-                      uint8_t *rings, const df_ring *made) {
-  const df_plan_link *planned = &coll->plan->links[which];
-  df_link *link = &coll->device.links[block * coll->plan->n_links + which];
-  uint32_t peer = coll->ranks[planned->peer];
-  uint8_t *ring = rings + block * ring_bytes(made);
-  link->slots = ring;
-  link->credit = (uint64_t *)(ring + (uint64_t)made->stride * made->n_slots);
-  link->peer_bell = context->control.peers[peer].bell;
-  link->stride = made->stride;
-  link->slot_mask = made->n_slots - 1;
-  link->release_mask = made->release_mask;
-  link->messages = planned->messages;
-  link->peer = peer;
-  link->payload_offset = (uint8_t)coll->shape.payload_offset;
-  link->same_process = context->control.peers[peer].local &&
-                       context->device.memory->lends_to(&context->device, peer);
-  link->sends = (uint8_t)planned->sends;
-  link->far_ns = made->far_ns;
-  /* A device that follows addresses of its own mappings does not see the host's table. */
-  link->windows =
-      context->device.memory->host_sees_links ? context->control.peers[peer].windows : NULL;
-}
-
-/* [lock] The peer must have the segment before it hears of a range in it. */
-static void tell_segment(dfcclContext_t context, uint32_t peer_rank, const df_segment *segment) {
-  df_peer *peer = &context->control.peers[peer_rank];
-  if (peer->local) return;
-  for (uint32_t i = 0; i < peer->n_told; i++)
-    if (peer->told[i] == segment->id) return;
-  uint64_t *told = realloc(peer->told, (peer->n_told + 1) * sizeof *told);
-  if (told) { /* otherwise it is told again, which is only redundant */
-    peer->told = told;
-    peer->told[peer->n_told++] = segment->id;
-  }
-  df_segment_offer(&context->control, peer_rank, segment, DF_SEGMENT_LINKS);
+static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *ring) {
+  return (df_route){.peer = coll->ranks[coll->plan->links[which].peer],
+                    .n_blocks = coll->shape.n_blocks,
+                    .ends = &coll->device.links[which],
+                    .end_step = coll->plan->n_links,
+                    .ring = *ring,
+                    .slots_min = coll->shape.n_slots,
+                    .payload_offset = (uint8_t)coll->shape.payload_offset,
+                    .plan = coll->plan,
+                    .which = which,
+                    .parts = coll->shape.parts,
+                    .element_bytes = (uint8_t)df_type_size(coll->type)};
 }
 
 /* [lock] The collective has failed, or has been deregistered: its links are of no use any more, and
@@ -196,100 +213,116 @@ static int is_given_up(const df_coll *coll) {
   return coll->deregistered || coll->failed != dfcclSuccess;
 }
 
-/* Deeper than the members agreed on: such a ring gets all of its pages before it is used. */
-static int is_deep(const df_coll *coll, const df_ring *ring) {
-  return ring->n_slots > coll->shape.n_slots;
+static df_remote *remote_of(const df_coll *coll, uint32_t which) {
+  return coll->remotes[coll->plan->links[which].peer];
 }
 
-/* Does set-up write to more pages than the lock may be held for? Of a ring that is not deep, to
- * where its slots begin. */
-static int takes_long(const dfcclContext_t context, const df_coll *coll) {
-  const df_ring_question question = ring_question(context, coll);
-  const df_ring ring = choose_ring(&question, 0);
-  uint64_t pages = DF_ALIGN_UP(ring_bytes(&ring), (uint64_t)DF_PAGE) / DF_PAGE;
-  if (!is_deep(coll, &ring)) pages = DF_MIN(pages, ring.n_slots + 1ull);
-  return question.n_incoming * coll->shape.n_blocks * pages > DF_PAGES_UNDER_LOCK;
-}
-
-/* [lock], which is let go in the background. Writes to a range that nobody has been told of yet. */
-static dfcclResult_t prepare(dfcclContext_t context, const df_coll *coll, const df_range *range,
-                             int in_background) {
-  if (in_background) pthread_mutex_unlock(&context->lock);
-  if (is_deep(coll, &coll->ring)) df_segment_populate(range->segment, range->offset, range->bytes);
-  df_device_rings rings = {.base = range->segment->base + range->offset,
-                           .n_blocks = coll->shape.n_blocks,
-                           .n_slots = coll->ring.n_slots,
-                           .stride = coll->ring.stride};
-  dfcclResult_t result = context->device.memory->clear(&context->device, &rings);
-  if (in_background) pthread_mutex_lock(&context->lock);
-  return result;
-}
-
-/* [lock], which is let go in the background. Reserves what peers will write for us and tells them.
- */
-static dfcclResult_t reserve_links(dfcclContext_t context, df_coll *coll, int in_background) {
-  const df_ring_question question = ring_question(context, coll);
-  coll->ring = choose_ring(&question, 0);
-  for (uint32_t which = 0; which < coll->plan->n_links; which++) {
-    const df_plan_link *planned = &coll->plan->links[which];
-    if (planned->sends) continue;
-    uint64_t bytes = ring_bytes(&coll->ring) * coll->shape.n_blocks;
-    df_range reserved = {0};
-    dfcclResult_t result = df_device_take_range(&context->device, bytes, &reserved);
-    if (result != dfcclSuccess) return result;
-    if (!is_given_up(coll)) result = prepare(context, coll, &reserved, in_background);
-    if (result != dfcclSuccess || is_given_up(coll)) {
-      df_arena_give(&context->endpoint.arena, &reserved);
-      return result;
-    }
-    df_remote *remote = coll->remotes[planned->peer];
-    remote->reserved = reserved;
-    remote->has_reserved = 1;
-    uint8_t *rings = reserved.segment->base + reserved.offset;
-    for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
-      fill_link(context, coll, block, which, rings, &coll->ring);
-    tell_segment(context, remote->peer, reserved.segment);
-    df_message message = {.kind = DF_MESSAGE_LINKS,
-                          .id = coll->id,
-                          .a = context->control.peers[remote->peer].local
-                                   ? (uint64_t)(uintptr_t)reserved.segment
-                                   : reserved.segment->id,
-                          .b = reserved.offset | log2_of(coll->ring.n_slots)};
-    df_post_send(&context->control, remote->peer, &message, NULL, -1);
+/* [lock], which a patient call lets go. Reserves what the peer will write for this rank, and tells
+ * the peer. */
+static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t which,
+                                 df_patience *patience) {
+  df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
+  choose_ring_once(context, coll);
+  const df_route route = route_of(coll, which, &coll->ring);
+  df_ticket *ticket = NULL;
+  df_offer offer = {0};
+  coll->setting_up = 1;
+  dfcclResult_t result = endpoint->transport->accept(endpoint, &route, patience, &offer, &ticket);
+  coll->setting_up = 0;
+  if (result != dfcclSuccess) return result;
+  if (is_given_up(coll)) {
+    endpoint->transport->release(endpoint, ticket);
+    return dfcclSuccess;
   }
-  coll->links_reserved = 1;
+  remote_of(coll, which)->accepted = ticket;
+  df_message message = {.kind = DF_MESSAGE_LINKS, .payload_bytes = sizeof offer, .id = coll->id};
+  df_post_send(&context->control, route.peer, &message, &offer, -1);
   return dfcclSuccess;
 }
 
-/* [lock] All rings that we write into are known? Fills the sending ends. */
-static int connect_links(dfcclContext_t context, df_coll *coll) {
-  for (uint32_t which = 0; which < coll->plan->n_links; which++) {
-    const df_plan_link *planned = &coll->plan->links[which];
-    if (!planned->sends) continue;
-    const df_segment *segment = coll->remotes[planned->peer]->links_segment;
-    if (segment == NULL || segment->base == NULL) return 0; /* not told yet, or unmapped again */
+/* [lock], which a patient call lets go. Takes the peer's offer. */
+static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_t which,
+                                  df_patience *patience) {
+  df_remote *remote = remote_of(coll, which);
+  df_endpoint *endpoint = context->transports.to[remote->peer];
+  choose_ring_once(context, coll);
+  const df_route route = route_of(coll, which, &coll->ring);
+  const df_offer offer = remote->offer; /* the record may go while the lock is let go */
+  df_ticket *ticket = NULL;
+  coll->setting_up = 1;
+  dfcclResult_t result = endpoint->transport->connect(endpoint, &route, patience, &offer, &ticket);
+  coll->setting_up = 0;
+  if (result != dfcclSuccess) return result;
+  if (is_given_up(coll)) {
+    endpoint->transport->release(endpoint, ticket);
+    return dfcclSuccess;
   }
-  const df_ring_question question = ring_question(context, coll);
+  remote = remote_of(coll, which);
+  remote->connected = ticket;
+  remote->is_connected = 1;
+  return dfcclSuccess;
+}
+
+/* [lock] What can be done now. dfcclInProgress: something takes longer than patience allows. */
+static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll, df_patience *patience) {
+  dfcclResult_t all = dfcclSuccess;
+  for (uint32_t which = 0; which < coll->plan->n_links && !is_given_up(coll); which++) {
+    const df_remote *remote = remote_of(coll, which);
+    dfcclResult_t result = dfcclSuccess;
+    if (coll->plan->links[which].sends) {
+      if (remote->has_offer && !remote->is_connected)
+        result = connect_link(context, coll, which, patience);
+    } else if (remote->accepted == NULL && coll->submitted != 0) {
+      result = accept_link(context, coll, which, patience);
+    }
+    if (result == dfcclInProgress)
+      all = result;
+    else if (result != dfcclSuccess)
+      return result;
+  }
+  return all;
+}
+
+/* [lock] */
+static int links_stand(const df_coll *coll) {
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
-    const df_plan_link *planned = &coll->plan->links[which];
-    if (!planned->sends) continue;
-    df_remote *remote = coll->remotes[planned->peer];
-    const df_ring made = choose_ring(&question, remote->links_slots);
-    uint8_t *rings = remote->links_segment->base + remote->links_offset;
-    for (uint32_t block = 0; block < coll->shape.n_blocks; block++)
-      fill_link(context, coll, block, which, rings, &made);
+    const df_remote *remote = remote_of(coll, which);
+    if (coll->plan->links[which].sends ? !remote->is_connected : remote->accepted == NULL) return 0;
   }
   return 1;
 }
 
 /* [lock] */
+static void reserve_common(dfcclContext_t context, df_coll *coll) {
+  df_shm_endpoint *shm = context->transports.shm;
+  const uint32_t readers = df_common_count_readers(shm, coll->plan, coll->ranks);
+  if (coll->common.range.segment || !common_has_use(context, coll, readers)) return;
+  if (shm->arena.used_bytes + shm->commons.used_bytes >= (uint64_t)context->settings.ring_budget)
+    return;
+  const uint32_t depth = common_depth(context, coll, readers);
+  df_common_reserve(shm, &coll->common, coll->plan, coll->ranks,
+                    (uint64_t)coll->shape.stride * depth * coll->shape.n_blocks, depth,
+                    coll->device.descriptor->words);
+}
+
+/* [lock] Only a peer that makes no sense ends more than the collective. */
 static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
   if (is_given_up(coll)) return;
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   snprintf(sentence, sizeof sentence, "%s on rank %u: %.300s",
            df_coll_label(coll, label, sizeof label), context->rank, df_last_sentence());
-  df_fail_collective(context, coll, status, 1, sentence);
+  if (status == dfcclRemoteError)
+    df_give_up(context, status, sentence);
+  else
+    df_fail_collective(context, coll, status, 1, sentence);
 }
+
+static void ask_service(dfcclContext_t context) {
+  df_store_relaxed_u32(&context->links_due, 1);
+  df_service_wake(&context->control);
+}
+
+enum { DF_FIRST_TURN_STEPS = 32 }; /* most primitives of a run that its submitter executes */
 
 /* Are its runs so short that a submitter may execute them, as far as they come without waiting? */
 static int is_short(const dfcclContext_t context, const df_coll *coll) {
@@ -305,28 +338,30 @@ static int is_short(const dfcclContext_t context, const df_coll *coll) {
 /* [lock], which is let go in the background: on the service thread. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (coll->ready || coll->failed != dfcclSuccess || coll->n_bound + 1 < coll->n) return;
-  if (coll->submitted == 0) return; /* memory is taken when it is first needed */
-  int has_links = coll->count != 0 && coll->n > 1;
-  int reserves = has_links && !coll->links_reserved;
-  if (!in_background && reserves && coll->ring.n_slots != 0)
-    return; /* the service thread is at it */
-  if (!in_background &&
-      (context->device.memory->sets_up_in_background || (reserves && takes_long(context, coll)))) {
-    df_store_relaxed_u32(&context->endpoint.links_due, 1);
-    df_service_wake(&context->control);
+  if (coll->setting_up) return; /* the service thread is at it */
+  const int has_links = coll->count != 0 && coll->n > 1;
+  df_patience patience = {.may_wait = in_background, .pages_left = DF_PAGES_UNDER_LOCK};
+  dfcclResult_t result = dfcclSuccess;
+  uint64_t submitted;
+  do { /* a first run may have been submitted while the lock was let go */
+    submitted = coll->submitted;
+    if (has_links) result = set_up_links(context, coll, &patience);
+  } while (result == dfcclSuccess && submitted == 0 && coll->submitted != 0);
+  if (result == dfcclInProgress && !in_background) ask_service(context);
+  if (result == dfcclInProgress) return;
+  if (result != dfcclSuccess) {
+    give_up(context, coll, result);
     return;
   }
-  if (reserves) {
-    dfcclResult_t result = reserve_links(context, coll, in_background);
-    if (result != dfcclSuccess) {
-      give_up(context, coll, result);
-      return;
-    }
-    if (is_given_up(coll)) return;
+  if (is_given_up(coll)) return;
+  if (coll->submitted == 0) return; /* memory is taken when it is first needed */
+  if (has_links && !links_stand(coll)) return;
+  if (!in_background && context->device.memory->sets_up_in_background) {
+    ask_service(context);
+    return;
   }
-  if (has_links && !connect_links(context, coll)) return;
-  if (has_links) df_common_reserve(context, coll);
-  dfcclResult_t result = context->device.memory->publish(&context->device, &coll->device);
+  if (has_links) reserve_common(context, coll);
+  result = context->device.memory->publish(&context->device, &coll->device);
   if (result != dfcclSuccess) {
     give_up(context, coll, result);
     return;
@@ -342,68 +377,26 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
 
 void df_links_progress(dfcclContext_t context, df_coll *coll) { progress(context, coll, 0); }
 
+/* [lock], which is let go: the collective stays meanwhile. */
+static void progress_in_background(dfcclContext_t context, df_coll *coll) {
+  coll->references++;
+  progress(context, coll, 1);
+  df_coll_unreference(context, coll);
+}
+
 void df_links_progress_due(dfcclContext_t context) {
-  if (!df_load_relaxed_u32(&context->endpoint.links_due)) return;
+  if (!df_load_relaxed_u32(&context->links_due)) return;
   pthread_mutex_lock(&context->lock);
-  df_store_relaxed_u32(&context->endpoint.links_due, 0);
+  df_store_relaxed_u32(&context->links_due, 0);
   for (uint32_t i = 0; i < context->registry.n_indices; i++)
-    if (df_registered(context, i) && !context->registry.by_index[i]->ready) {
-      df_coll *coll = context->registry.by_index[i];
-      coll->references++; /* the lock is let go in between */
-      progress(context, coll, 1);
-      df_coll_unreference(context, coll);
-    }
+    if (df_registered(context, i) && !context->registry.by_index[i]->ready)
+      progress_in_background(context, context->registry.by_index[i]);
   pthread_mutex_unlock(&context->lock);
 }
 
-/* [lock] Where a peer offers rings, and of how many slots. Returns 0 where it cannot. */
-static int find_offered(const dfcclContext_t context, const df_remote *remote, uint64_t segment_id,
-                        uint64_t place, df_range *offered, uint64_t *slots) {
-  uint64_t offset = place / DF_CACHE_LINE * DF_CACHE_LINE;
-  uint64_t n_slots = 1ull << (place & DF_TOLD_SLOTS);
-  const df_peer *peer = &context->control.peers[remote->peer];
-  df_segment *segment = peer->local ? (df_segment *)(uintptr_t)segment_id : peer->segments;
-  if (!peer->local) {
-    while (segment && segment->id != segment_id) segment = segment->next;
-    if (segment_id < DF_FIRST_LINKS_SEGMENT) segment = NULL; /* that memory may be unmapped */
-  }
-  const df_announcement *a = &remote->announcement;
-  int possible = n_slots >= a->n_slots && n_slots <= DF_MAX_LINK_SLOTS &&
-                 a->n_blocks <= DF_MAX_BLOCKS; /* so that the product is exact */
-  uint64_t bytes = possible ? df_link_ring_bytes(a->stride, (uint32_t)n_slots) * a->n_blocks : 0;
-  *offered = (df_range){.segment = segment, .offset = offset, .bytes = bytes};
-  *slots = n_slots;
-  return possible && segment != NULL && bytes <= segment->bytes && offset <= segment->bytes - bytes;
-}
-
-/* [lock], which is let go where the mapping gets its pages. Segments stay meanwhile: only the
- * service thread, which this is, takes them away. The announcement may not. */
-void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment_id, uint64_t place) {
-  df_range offered;
-  uint64_t n_slots;
-  int possible = find_offered(context, remote, segment_id, place, &offered, &n_slots);
-  if (possible && n_slots > remote->announcement.n_slots &&
-      !context->control.peers[remote->peer].local) {
-    uint32_t peer = remote->peer;
-    dfcclCollId_t id = remote->id;
-    pthread_mutex_unlock(&context->lock);
-    df_segment_populate(offered.segment, offered.offset, offered.bytes);
-    pthread_mutex_lock(&context->lock);
-    remote = df_match_newest(context, peer, id);
-    if (remote == NULL) return;
-    possible = find_offered(context, remote, segment_id, place, &offered, &n_slots);
-  }
-  if (!possible) {
-    char sentence[DF_SENTENCE_BYTES];
-    snprintf(sentence, sizeof sentence,
-             "rank %u offered links for collective %llu outside of the memory that it shares with "
-             "rank %u",
-             remote->peer, (unsigned long long)remote->id, context->rank);
-    df_give_up(context, dfcclRemoteError, sentence);
-    return;
-  }
-  remote->links_segment = offered.segment;
-  remote->links_offset = offered.offset;
-  remote->links_slots = (uint32_t)n_slots;
-  if (remote->bound) df_links_progress(context, remote->bound);
+void df_links_told(dfcclContext_t context, df_remote *remote, const df_offer *offer) {
+  if (remote->has_offer) return; /* the peer is mistaken */
+  remote->offer = *offer;
+  remote->has_offer = 1;
+  if (remote->bound) progress_in_background(context, remote->bound);
 }

@@ -4,10 +4,11 @@
 
 #include "host/context.h"
 
-void df_links_progress(dfcclContext_t context,
-                       df_coll *coll);              /* [lock] reserves, tells, and becomes ready */
-void df_links_progress_due(dfcclContext_t context); /* the service thread, where devices want it */
-void df_links_told(dfcclContext_t context, df_remote *remote, uint64_t segment,
-                   uint64_t offset); /* [lock] */
+/* [lock] Reserves, tells, connects, and becomes ready, as far as it can. */
+void df_links_progress(dfcclContext_t context, df_coll *coll);
+/* The service thread: for all collectives, if somebody has asked for it. */
+void df_links_progress_due(dfcclContext_t context);
+/* [lock], which is let go. The service thread: the peer has told where this rank shall write. */
+void df_links_told(dfcclContext_t context, df_remote *remote, const df_offer *offer);
 
 #endif

@@ -289,7 +289,9 @@ static void drop(dfcclContext_t context, df_remote *remote) {
 }
 
 void df_remote_free(dfcclContext_t context, df_remote *remote) {
-  if (remote->has_reserved) df_arena_give(&context->endpoint.arena, &remote->reserved);
+  df_endpoint *endpoint = context->transports.to[remote->peer];
+  endpoint->transport->release(endpoint, remote->accepted);
+  endpoint->transport->release(endpoint, remote->connected);
   free(remote->sentence);
   free(remote->ranks);
   free(remote);

@@ -7,8 +7,6 @@
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes);
 dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr);
 uint32_t df_memory_reach(dfcclContext_t context, const void *ptr); /* [lock] 0: not reachable */
-void df_memory_mapped(dfcclContext_t context, uint32_t peer, uint64_t segment,
-                      uint64_t address);              /* [lock] */
 void df_memory_free_unmapped(dfcclContext_t context); /* what peers have unmapped meanwhile */
 /* [lock] The collective fails: what its runs in the daemon have lent may still be read. */
 void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll);

@@ -381,7 +381,7 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(!coll->listed);
   DF_ASSERT(coll->backlog_length == 0);
   DF_ASSERT(coll->first_callback == 0);
-  df_common_give(context, coll);
+  df_common_give(context->transports.shm, &coll->common);
   context->device.memory->forget(&context->device, &coll->device);
   give_index(context, coll->index);
   context->registry.n_colls--;
@@ -399,6 +399,7 @@ void df_registry_free(dfcclContext_t context) {
   if (context->registry.by_index) {
     for (uint32_t i = 0; i < context->registry.n_indices; i++)
       if (context->registry.by_index[i]) {
+        df_common_give(context->transports.shm, &context->registry.by_index[i]->common);
         context->device.memory->forget(&context->device, &context->registry.by_index[i]->device);
         df_plan_release(&context->plans, context->registry.by_index[i]->plan);
         free_record(context->registry.by_index[i]);

@@ -311,7 +311,7 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
   dfcclResult_t result = check_run(context, coll, operation, id);
   if (DF_LIKELY(result == dfcclSuccess)) result = check_buffers(coll, run);
   if (DF_LIKELY(result == dfcclSuccess)) {
-    if (context->endpoint.user_memory) {
+    if (context->memory.in_use) {
       run->send_reach = df_memory_reach(context, run->send);
       run->recv_reach = df_memory_reach(context, run->recv);
     }

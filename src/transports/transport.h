@@ -28,25 +28,24 @@
 
 #include <pthread.h>
 
-#include "control/message.h"
+#include "control/post.h"
 #include "plans/plan.h"
 #include "primitives/link.h"
 
-struct df_segment;     /* transports/shm/segment.h */
-struct df_memory_kind; /* transports/shm/endpoint.h */
+struct df_segment;                                /* transports/shm/segment.h */
+typedef struct df_shared_memory df_shared_memory; /* transports/shm/shared_memory.h */
 
 typedef struct df_transport df_transport;
 
 /* What a rank tells all others at start, so that each pair finds its transport. */
 typedef struct df_transport_card {
-  uint64_t host;    /* the same number: ranks of one host, which can share memory */
-  uint32_t backend; /* dfcclBackend_t: whose memory the rings are in */
+  uint64_t host;       /* the same number: ranks of one host, which can share memory */
+  uint32_t backend;    /* dfcclBackend_t: whose memory the rings are in */
   uint32_t wants_wire; /* 1: the rank shares no memory with other processes (DFCCL_NET=tcp) */
 } df_transport_card;
 
 /* Where a sender finds the rings that a receiver has reserved. Opaque to all but the transport. It
  * comes from another process: connect checks it. */
-enum { DF_OFFER_BYTES = 64 };
 typedef struct df_offer {
   uint8_t bytes[DF_OFFER_BYTES];
 } df_offer;
@@ -91,21 +90,23 @@ typedef struct df_ticket df_ticket;
 typedef struct df_endpoint_owner {
   void *owner; /* first argument of the functions */
   uint32_t rank, n_ranks;
-  pthread_mutex_t *lock;               /* the context's */
-  const uint8_t *serves;               /* [n_ranks] 1: this transport joins the pair */
-  const uint8_t *local;                /* [n_ranks] 1: the rank lives in this process */
-  df_bell *bell;                       /* the rank's work bell: wakes its blocks */
-  const struct df_memory_kind *memory; /* rings that both ranks map lie in such memory */
+  pthread_mutex_t *lock;          /* the context's */
+  const uint8_t *serves;          /* [n_ranks] 1: this transport joins the pair */
+  df_bell *bell;                  /* the rank's work bell: wakes its blocks. NULL: shm makes it */
+  df_control *control;            /* messages, the service thread, and which ranks are local */
+  const df_shared_memory *memory; /* rings that both ranks map lie in such memory */
 
-  /* [lock] A control message to a peer. fd: passed along, the caller's; -1: none. Losing it is the
-   * owner's affair. */
-  void (*send)(void *owner, uint32_t peer, const df_message *message, const void *payload, int fd);
   /* The service thread shall look at what is due. Any thread. */
   void (*wake)(void *owner);
   /* [lock] 1: no run of a collective with that member is in the daemon. */
   int (*is_quiet)(void *owner, uint32_t peer);
   /* [lock] 1: runs have failed, and blocks of peers may still read what they were lent. */
   int (*is_broken)(void *owner);
+  /* [lock] Nothing goes on without what has just failed. The service thread. */
+  void (*failed)(void *owner, dfcclResult_t status, const char *sentence);
+  /* unshare may return 1 now for memory that peers had mapped, and the device may be waited for.
+   * The service thread. */
+  void (*unmapped)(void *owner);
 } df_endpoint_owner;
 
 /* What every endpoint begins with. */

@@ -157,6 +157,13 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     const uint8_t *text = next_bytes(in, next_byte(in) % 64, &taken);
     if (taken > 0) memcpy(message + 1, text, taken);
     message->payload_bytes = (uint32_t)taken + 1;
+  } else if (message->kind == DF_MESSAGE_LINKS) {
+    const df_shm_offer offer = {.segment = next_number(in),
+                                .offset = next_number(in),
+                                .n_slots = (uint32_t)next_number(in),
+                                .release_mask = next_byte(in)};
+    memcpy(message + 1, &offer, sizeof offer);
+    message->payload_bytes = sizeof offer;
   } else if (message->kind == DF_MESSAGE_SEGMENT) {
     fd = next_descriptor(in, message);
   }
@@ -189,9 +196,11 @@ static void say_soundly(dfcclContext_t context, uint32_t peer, uint32_t step) {
       message->kind = DF_MESSAGE_ANNOUNCE;
       message->payload_bytes = (uint32_t)announce(&none, context, message, 3);
     } else {
+      const df_shm_offer offer = {
+          .segment = DF_FIRST_LINKS_SEGMENT, .offset = message->id * (256 << 10), .n_slots = 8};
       message->kind = DF_MESSAGE_LINKS;
-      message->a = DF_FIRST_LINKS_SEGMENT;
-      message->b = message->id * (256 << 10) + 3; /* rings of eight slots */
+      message->payload_bytes = sizeof offer;
+      memcpy(message + 1, &offer, sizeof offer);
     }
   }
   pthread_mutex_lock(&context->lock);

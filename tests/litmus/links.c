@@ -2,10 +2,7 @@
 #include "litmus.h"
 #include "primitives/step.h"
 
-#include "host/memory.c"
-#include "control/service.h"
-#include "host/memory.h"
-#include "host/registry.h"
+#include "transports/shm/sharing.c"
 
 typedef struct link_state {
   df_link sender, receiver;
@@ -166,8 +163,8 @@ static litmus_outcome window_judge(const void *state) {
  * (and its message passes the kernel), the owner lends, the reader's block follows. */
 
 typedef struct reach_state {
-  struct dfcclContext context; /* the owner's */
-  df_user_memory memory;
+  df_shm_endpoint endpoint; /* the owner's */
+  df_shared shared;
   df_segment segment;
   uint64_t reach[1];
   const uint64_t *reaches[2];
@@ -183,12 +180,12 @@ enum { REACH_OWNED_AT = 64 * DF_PAGE, REACH_SEGMENT = 9 };
 
 static void reach_prepare(void *state) {
   reach_state *s = state;
-  pthread_mutex_init(&s->context.lock, NULL);
   s->segment = (df_segment){
       .id = REACH_SEGMENT, .base = (void *)(uintptr_t)REACH_OWNED_AT, .bytes = WINDOW_BYTES};
   s->reach[0] = DF_OUT_OF_REACH;
-  s->memory = (df_user_memory){.segment = &s->segment, .reach = s->reach};
-  s->context.endpoint.user_memory = &s->memory;
+  s->shared.segment = &s->segment;
+  s->shared.reach = s->reach;
+  s->endpoint.shared = &s->shared;
   s->cursor.send_reach = 1;
   s->reaches[1] = s->reach;
   s->descriptor = (df_descriptor){.element_bytes = 4, .reaches = s->reaches};
@@ -196,10 +193,10 @@ static void reach_prepare(void *state) {
   s->receiver = s->sender;
   s->receiver.windows = &s->windows;
 }
-static void reach_map(void *state) { /* handle_segment, and the owner's df_service_handle */
+static void reach_map(void *state) { /* hear_segment, and the owner's hear_mapped */
   reach_state *s = state;
   df_windows_open(&s->windows, (const void *)(uintptr_t)WINDOW_AT, WINDOW_BYTES);
-  df_memory_mapped(&s->context, 0, REACH_SEGMENT, WINDOW_AT);
+  df_shm_mapped(&s->endpoint, 0, REACH_SEGMENT, WINDOW_AT);
 }
 static void reach_lend(void *state) {
   reach_state *s = state;

@@ -162,8 +162,8 @@ BUGS = [
     ("a context is closed with runs outstanding", [without("df_context_close", "df_wait_settled")], ENDINGS),
     ("a leaving rank does not deregister", [without("df_context_close", "df_coll_send")], ENDINGS),
     ("links of a closed context go while peers write to them", [
-        ("free_context", "df_segment_bury links",
-         "for (df_segment *next; links && PLANTED; links = next) { next = links->next; df_segment_destroy(links); } CALL")], ENDINGS),
+        ("df_shm_close", "df_segment_bury rings",
+         "for (df_segment *next; rings && PLANTED; rings = next) { next = rings->next; df_segment_destroy(rings); } CALL")], ENDINGS),
     ("a service thread that stops is not woken", [without("df_service_stop", "df_service_wake")], ENDINGS),
     ("a place in the order of registrations is not kept", [without("df_match_unbind", "expect")], ENDINGS),
     ("registrations are not compared", [never("bind_one", "describe_difference")], ENDINGS),

@@ -90,6 +90,19 @@ void stage_offer_segment(const df_stage *s, uint64_t id, uint64_t bytes, uint64_
   stage_handle(s, &message, fd);
 }
 
+void stage_offer_rings(const df_stage *s, uint32_t peer, dfcclCollId_t id,
+                       const df_shm_offer *offer) {
+  union {
+    df_message message;
+    uint8_t bytes[sizeof(df_message) + DF_OFFER_BYTES];
+  } d = {.message = {.magic = DF_MESSAGE_MAGIC,
+                     .kind = DF_MESSAGE_LINKS,
+                     .payload_bytes = DF_OFFER_BYTES,
+                     .id = id}};
+  memcpy(&d.message + 1, offer, DF_OFFER_BYTES);
+  CHECK(send(s->peers[peer], &d, sizeof d, MSG_NOSIGNAL) == sizeof d, "peer %u cannot speak", peer);
+}
+
 void stage_announce(const df_stage *s, dfcclCollId_t id, const df_announcement *announcement) {
   union {
     df_message message;

@@ -39,6 +39,9 @@ void stage_say(const df_stage *s, int peer, df_message message, const char *text
 void stage_handle(const df_stage *s, df_message *message, int fd);
 /* Ordinary shared memory. */
 void stage_offer_segment(const df_stage *s, uint64_t id, uint64_t bytes, uint64_t use);
+/* Rings in which that peer receives for the collective. */
+void stage_offer_rings(const df_stage *s, uint32_t peer, dfcclCollId_t id,
+                       const df_shm_offer *offer);
 /* A collective of ranks 0 and 1, as rank 1 announces it. */
 void stage_announce(const df_stage *s, dfcclCollId_t id, const df_announcement *announcement);
 /* An all-reduce of ranks 0 and 1, of STAGE_COUNT bytes. */

@@ -49,9 +49,10 @@ static void few_blocks(df_card *cards) {
   set_word(&cards[2], 1, DF_MAX_BLOCKS);
 }
 
-/* Behind the device's part. */
+/* Behind the device's part, and the transports'. */
 static void set_cpus(df_card *card, uint64_t first) {
-  const size_t at = DF_ALIGN_UP(2 * sizeof(uint32_t) + sizeof(df_device_card), sizeof first);
+  const size_t at = DF_ALIGN_UP(2 * sizeof(uint32_t) + sizeof(df_device_card), sizeof first) +
+                    sizeof(df_transport_card);
   memset(card->bytes + at, 0, sizeof card->bytes - at);
   memcpy(card->bytes + at, &first, sizeof first);
 }

@@ -78,12 +78,12 @@ static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
     uint64_t bytes_of_rings = df_link_ring_bytes(a.stride, n_slots) * a.n_blocks;
     offer(s, rank, DF_FIRST_LINKS_SEGMENT + RINGS, DF_ALIGN_UP(bytes_of_rings, (uint64_t)DF_PAGE),
           DF_SEGMENT_LINKS);
-    handle(s, rank,
-           (df_message){.kind = DF_MESSAGE_LINKS,
-                        .id = COLL,
-                        .a = DF_FIRST_LINKS_SEGMENT + RINGS,
-                        .b = 31u - (uint32_t)__builtin_clz(n_slots)},
-           -1);
+    /* A small ring that is deep gives back a quarter of its slots at a time. */
+    const uint16_t mask = n_slots > a.n_slots ? (uint16_t)(n_slots / 4 - 1) : 0;
+    stage_offer_rings(s, rank, COLL,
+                      &(df_shm_offer){.segment = DF_FIRST_LINKS_SEGMENT + RINGS,
+                                      .n_slots = n_slots,
+                                      .release_mask = mask});
   }
   EVENTUALLY(is_ready(s));
   const df_coll *coll = find(s);
@@ -120,7 +120,7 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
   for (size_t i = 0; i < COUNT; i++) input[i] = (int8_t)(i * 7 % 101);
   readers r = begin(&s, COUNT, 1);
   const df_coll *coll = find(&s);
-  CHECK(coll->common.segment != NULL, "it has common slots");
+  CHECK(coll->common.range.segment != NULL, "it has common slots");
   for (int rank = 1; rank < STAGE_RANKS; rank++)
     CHECK(stage_hears(&s, rank, DF_MESSAGE_SEGMENT, COMMONS), "rank %d is not told", rank);
   uint64_t number = 1;
@@ -141,9 +141,11 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
       const uint8_t *slot = r.rings[rank] + (number & (r.n_slots - 1)) * r.stride;
       EVENTUALLY(df_observe_u64((const uint64_t *)slot) == (number << 1 | 1));
       uint64_t at = *(const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET) - views[rank];
-      CHECK(at >= coll->common.offset && at + COUNT <= coll->common.offset + coll->common.bytes,
+      CHECK(at >= coll->common.range.offset &&
+                at + COUNT <= coll->common.range.offset + coll->common.range.bytes,
             "rank %u is lent %llu", rank, (unsigned long long)at);
-      CHECK(memcmp(coll->common.segment->base + at, input, COUNT) == 0, "what rank %u reads", rank);
+      CHECK(memcmp(coll->common.range.segment->base + at, input, COUNT) == 0, "what rank %u reads",
+            rank);
     }
     int done;
     OK(dfcclTest(s.context, COLL, &done));
@@ -152,9 +154,9 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
       CHECK(take(&r, rank, number) != 0, "run %d", (int)number);
     OK(dfcclWait(s.context, COLL));
   }
-  CHECK(s.context->endpoint.commons.used_bytes != 0, "they are taken");
+  CHECK(s.context->transports.shm->commons.used_bytes != 0, "they are taken");
   OK(dfcclDeregister(s.context, COLL));
-  CHECK(s.context->endpoint.commons.used_bytes == 0, "they have gone back");
+  CHECK(s.context->transports.shm->commons.used_bytes == 0, "they have gone back");
   stage_close(&s);
 }
 
@@ -165,7 +167,7 @@ static int has_common_if(const char *setting, uint32_t cores, size_t bytes, uint
   stage_open(&s);
   s.context->n_cores = cores;
   begin(&s, bytes, deeper_by);
-  int has = find(&s)->common.segment != NULL;
+  int has = find(&s)->common.range.segment != NULL;
   for (int rank = 1; rank < STAGE_RANKS; rank++) stage_die(&s, rank);
   (void)dfcclWait(s.context, COLL);
   stage_close(&s);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "host/match.h"
 #include "two_ranks.h"
 #include "host/failure.h"
 #include "host/registry.h"
@@ -204,50 +205,55 @@ DF_TEST(failure, who_has_left_takes_no_memory, 30) {
 
 /* ---- offers that make no sense */
 
-/* Rings whose bytes, all blocks together, are a multiple of 2^64. */
-DF_TEST(failure, an_offer_of_more_than_can_be_counted_is_refused, 30) {
-  df_stage s;
-  const df_announcement announcement = {
-      .group_size = 2, .n_blocks = 1u << 31, .n_slots = 8, .stride = (1u << 30) - 16};
-  CHECK(df_link_ring_bytes(announcement.stride, 8) << 31 == 0, "the product is no such multiple");
-  stage_open(&s);
-  stage_offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
-  stage_offer_segment(&s, DF_FIRST_LINKS_SEGMENT, DF_PAGE, DF_SEGMENT_LINKS);
-  stage_announce(&s, COLL, &announcement);
-  stage_handle(
-      &s, &(df_message){.kind = DF_MESSAGE_LINKS, .id = COLL, .a = DF_FIRST_LINKS_SEGMENT, .b = 3},
-      -1);
-  RESULT(dfcclRegisterAllReduce(s.context, 1, 1, dfcclInt8, dfcclSum, NULL), dfcclRemoteError);
-  stage_close(&s);
+static int has_offer(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  int has = df_match_newest(s->context, 1, COLL)->has_offer;
+  pthread_mutex_unlock(&s->context->lock);
+  return has;
 }
 
-static dfcclResult_t register_after_offer(uint64_t place) {
+/* Rank 1 offers rings for a collective of both, in two pages. */
+static dfcclResult_t register_after_offer(df_shm_offer offer) {
   df_stage s;
-  const df_announcement announcement = {.group_size = 2,
-                                        .n_blocks = 1,
-                                        .n_slots = 8,
-                                        .stride = 128,
-                                        .payload_offset = DF_LINK_STAGED_OFFSET};
   stage_open(&s);
   stage_offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
-  stage_offer_segment(&s, DF_FIRST_LINKS_SEGMENT, DF_PAGE, DF_SEGMENT_LINKS);
+  stage_offer_segment(&s, 1, 2 * DF_PAGE, DF_SEGMENT_USER);
+  stage_offer_segment(&s, DF_FIRST_LINKS_SEGMENT, 2 * DF_PAGE, DF_SEGMENT_LINKS);
+  OK(stage_register_of_two(&s, COLL));
+  const df_announcement announcement = stage_announcement_of(&s, COLL);
+  CHECK(df_link_ring_bytes(announcement.stride, 2 * announcement.n_slots) <= DF_PAGE,
+        "rings of %u slots of %u bytes", announcement.n_slots, announcement.stride);
   stage_announce(&s, COLL, &announcement);
-  stage_handle(
-      &s,
-      &(df_message){.kind = DF_MESSAGE_LINKS, .id = COLL, .a = DF_FIRST_LINKS_SEGMENT, .b = place},
-      -1);
+  offer.n_slots *= announcement.n_slots;
+  stage_offer_rings(&s, 1, COLL, &offer);
+  EVENTUALLY(has_offer(&s));
   dfcclResult_t result = dfcclRegisterAllReduce(s.context, 1, 1, dfcclInt8, dfcclSum, NULL);
   stage_close(&s);
   return result;
 }
 
-/* The slots' logarithm is any number of six bits. */
-DF_TEST(failure, an_offer_of_too_many_slots_is_refused, 30) {
-  enum { EIGHT_SLOTS = 3, OFFSET = 64 };
-  RESULT(register_after_offer(EIGHT_SLOTS), dfcclSuccess);
-  RESULT(register_after_offer(OFFSET | EIGHT_SLOTS), dfcclSuccess);
-  for (uint64_t slots = 16; slots < OFFSET; slots++)
-    RESULT(register_after_offer(slots), dfcclRemoteError);
+/* n_slots: times what was agreed on. */
+DF_TEST(failure, an_offer_that_makes_no_sense_is_refused, 60) {
+  const df_shm_offer good = {.segment = DF_FIRST_LINKS_SEGMENT, .n_slots = 1};
+  df_shm_offer offers[] = {good, good, good, good, good, good, good, good, good, good};
+  RESULT(register_after_offer(good), dfcclSuccess);
+  offers[0].segment++;                /* never heard of */
+  offers[1].segment = 1;              /* memory that may be unmapped */
+  offers[2].n_slots = 0;              /* less than was agreed on */
+  offers[3].n_slots = 3;              /* no power of two */
+  offers[4].n_slots = 1 << 16;        /* more than are possible */
+  offers[5].offset = 32;              /* within a line */
+  offers[6].offset = 2 * DF_PAGE;     /* behind the segment */
+  offers[7].offset = UINT64_MAX - 63; /* whose end is within it */
+  offers[8].release_mask = 2;         /* of no power of two */
+  offers[9].release_mask = 1023;      /* more than the ring has */
+  for (size_t i = 0; i < DF_COUNT_OF(offers); i++)
+    CHECK(register_after_offer(offers[i]) == dfcclRemoteError, "offer %zu", i);
+  offers[0] = good;
+  offers[0].offset = DF_PAGE;
+  offers[0].n_slots = 2;
+  offers[0].release_mask = 1;
+  RESULT(register_after_offer(offers[0]), dfcclSuccess);
 }
 
 /* ---- deregistered inside its callback, which has not returned */

@@ -114,7 +114,7 @@ DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
   open_two(ctxs);
   run_short(ctxs);
   pthread_mutex_lock(&ctxs[0]->lock);
-  uint64_t used = ctxs[0]->endpoint.arena.used_bytes;
+  uint64_t used = ctxs[0]->transports.shm->arena.used_bytes;
   pthread_mutex_unlock(&ctxs[0]->lock);
   atomic_store(&is_closed, true);
   run_large(ctxs);
@@ -128,7 +128,7 @@ DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
   do { /* the range goes back once the thread that had it has the lock */
     df_nap();
     pthread_mutex_lock(&ctxs[0]->lock);
-    now = ctxs[0]->endpoint.arena.used_bytes;
+    now = ctxs[0]->transports.shm->arena.used_bytes;
     pthread_mutex_unlock(&ctxs[0]->lock);
   } while (now != used);
   two_ranks_close(ctxs);
@@ -164,12 +164,7 @@ static void offer_deep_rings(const df_stage *s, const df_announcement *a) {
   uint32_t n_slots = 2 * a->n_slots;
   uint64_t bytes = df_link_ring_bytes(a->stride, n_slots) * a->n_blocks;
   stage_offer_segment(s, id, DF_ALIGN_UP(bytes, (uint64_t)DF_PAGE), DF_SEGMENT_LINKS);
-  stage_say(s, 1,
-            (df_message){.kind = DF_MESSAGE_LINKS,
-                         .id = LARGE,
-                         .a = id,
-                         .b = 31u - (uint32_t)__builtin_clz(n_slots)},
-            NULL);
+  stage_offer_rings(s, 1, LARGE, &(df_shm_offer){.segment = id, .n_slots = n_slots});
   EVENTUALLY(atomic_load(&waiting) == 1);
 }
 

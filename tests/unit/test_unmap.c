@@ -62,16 +62,18 @@ static void end_waiting(void) { df_system_add_u32(&rounds, 1); }
 
 static void open_with_exports(df_stage *s) {
   static df_memory_ops memory;
-  static df_stream_ops streams;
   stage_open(s);
+  df_shared_memory *shared = &s->context->transports.shm->memory;
   pthread_mutex_lock(&s->context->lock);
   memory = *s->context->device.memory;
   memory.exports_memory = 1;
   memory.create = create_memory;
   memory.map = map_memory;
-  streams = (df_stream_ops){.pause = begin_waiting, .resume = end_waiting};
   s->context->device.memory = &memory;
-  s->context->device.streams = &streams;
+  shared->exports_memory = 1;
+  shared->map = map_memory;
+  shared->pause = begin_waiting;
+  shared->resume = end_waiting;
   pthread_mutex_unlock(&s->context->lock);
 }
 
@@ -99,7 +101,7 @@ static int is_connected(const df_stage *s, uint32_t peer) {
 static uint64_t free_what_is_mapped(const df_stage *s) {
   void *memory;
   OK(dfcclMemAlloc(s->context, &memory, BYTES));
-  uint64_t id = s->context->endpoint.user_memory->segment->id;
+  uint64_t id = s->context->memory.in_use->segment->id;
   for (int peer = 1; peer < STAGE_RANKS; peer++)
     CHECK(stage_hears(s, peer, DF_MESSAGE_SEGMENT, id), "rank %d was not offered it", peer);
   OK(dfcclMemFree(s->context, memory));

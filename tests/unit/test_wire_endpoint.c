@@ -37,7 +37,7 @@ typedef struct link_of_two {
   df_offer offer;
 } link_of_two;
 
-static const uint8_t serves[RANKS] = {1, 1}, local[RANKS];
+static const uint8_t serves[RANKS] = {1, 1};
 
 static void wake(void *owner) { df_system_add_u32(&((rank *)owner)->wakes, 1); }
 
@@ -50,7 +50,6 @@ static void open_both(rank *ranks) {
                                .n_ranks = RANKS,
                                .lock = &ranks[r].lock,
                                .serves = serves,
-                               .local = local,
                                .bell = &ranks[r].bell,
                                .wake = wake};
     OK(df_transport_wire.open(&ranks[r].endpoint, &owner));

@@ -10,30 +10,17 @@
  *
  * Memory of the host needs none of it: each process has pages of its own reference.
  */
+#include "transports/ipc/unmap.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "host/context.h"
 #include "control/post.h"
-#include "host/memory.h"
-#include "host/runs.h"
-#include "transports/ipc/unmap.h"
 
 enum { DF_UNMAP_WAIT_MS = 2000 };
 
 /* ---- mappings of others' memory: the service thread's */
-
-/* [lock] No run of a collective with that member is in the daemon. */
-static int is_quiet(dfcclContext_t context, uint32_t member) {
-  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
-    const df_coll *coll = context->registry.by_index[i];
-    if (coll == NULL || df_runs_in_device(coll) == 0) continue;
-    for (uint32_t m = 0; m < coll->n; m++)
-      if (coll->ranks[m] == member) return 0;
-  }
-  return 1;
-}
 
 /* The record stays: collectives' records point to it. */
 static void close_mapping(df_segment *segment) {
@@ -43,102 +30,112 @@ static void close_mapping(df_segment *segment) {
   segment->bytes = 0;
 }
 
-static void say_unmapped(dfcclContext_t context, uint32_t rank, uint64_t id) {
+static void say_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id) {
+  df_control *control = endpoint->base.owner.control;
   df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
-  pthread_mutex_lock(&context->lock);
-  df_post_send(&context->control, rank, &message, NULL, -1);
-  pthread_mutex_unlock(&context->lock);
+  pthread_mutex_lock(control->lock);
+  df_post_send(control, rank, &message, NULL, -1);
+  pthread_mutex_unlock(control->lock);
 }
 
 /* Closing a mapping waits for the device, perhaps. */
-static void unmap_due(dfcclContext_t context, uint32_t rank) {
-  df_peer *peer = &context->control.peers[rank];
-  pthread_mutex_lock(&context->lock);
-  int quiet = is_quiet(context, rank);
-  int broken = context->failure.broken != dfcclSuccess;
-  pthread_mutex_unlock(&context->lock);
+static void unmap_due(df_shm_endpoint *endpoint, uint32_t rank) {
+  const df_endpoint_owner *owner = &endpoint->base.owner;
+  df_shm_peer *peer = &endpoint->peers[rank];
+  pthread_mutex_lock(owner->control->lock);
+  int quiet = owner->is_quiet(owner->owner, rank);
+  int broken = owner->is_broken(owner->owner);
+  pthread_mutex_unlock(owner->control->lock);
   for (df_segment *segment = peer->segments; segment; segment = segment->next) {
     if (segment->destroy == NULL || !(segment->closing || peer->closing)) continue;
     /* No run uses freed memory, unless one that failed has left a block reading it. */
     if (!quiet && (peer->closing || segment->may_be_read || broken)) {
-      context->endpoint.unmaps_due = 1;
+      endpoint->unmaps_due = 1;
       continue;
     }
     close_mapping(segment);
-    if (!peer->closing) say_unmapped(context, rank, segment->id);
+    if (!peer->closing) say_unmapped(endpoint, rank, segment->id);
   }
   if (!peer->closing) return;
   if (quiet) {
     peer->closing = 0;
-    say_unmapped(context, rank, 0);
+    say_unmapped(endpoint, rank, 0);
   } else {
-    context->endpoint.unmaps_due = 1;
+    endpoint->unmaps_due = 1;
   }
 }
 
-void df_unmap_due(dfcclContext_t context) {
-  if (!context->endpoint.unmaps_due) return;
-  if (!context->device.streams->pause()) return; /* the next look is soon */
-  context->endpoint.unmaps_due = 0;
-  for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (!context->control.peers[r].local) unmap_due(context, r);
-  df_memory_free_unmapped(context);
-  context->device.streams->resume();
+void df_unmap_due(df_shm_endpoint *endpoint) {
+  const df_endpoint_owner *owner = &endpoint->base.owner;
+  const df_shared_memory *memory = &endpoint->memory;
+  if (!endpoint->unmaps_due) return;
+  if (memory->pause && !memory->pause()) return; /* the next look is soon */
+  endpoint->unmaps_due = 0;
+  for (uint32_t r = 0; r < owner->control->n_ranks; r++)
+    if (!owner->control->peers[r].local) unmap_due(endpoint, r);
+  owner->unmapped(owner->owner);
+  if (memory->pause) memory->resume();
 }
 
-void df_unmap(dfcclContext_t context, uint32_t rank, uint64_t id, int may_be_read) {
-  df_segment *segment = context->control.peers[rank].segments;
+void df_unmap(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id, int may_be_read) {
+  df_segment *segment = endpoint->peers[rank].segments;
   while (segment && !(segment->id == id && segment->destroy)) segment = segment->next;
   if (segment) {
     segment->closing = 1;
     segment->may_be_read = may_be_read;
-    context->endpoint.unmaps_due = 1;
+    endpoint->unmaps_due = 1;
   } else { /* it could not be mapped, or may not be */
     df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
-    df_post_send(&context->control, rank, &message, NULL, -1);
+    df_post_send(endpoint->base.owner.control, rank, &message, NULL, -1);
   }
 }
 
-void df_unmap_all(dfcclContext_t context, uint32_t rank) {
-  if (!context->device.memory->exports_memory || context->control.peers[rank].local) return;
-  context->control.peers[rank].closing = 1;
-  context->endpoint.unmaps_due = 1;
+void df_unmap_all(df_shm_endpoint *endpoint, uint32_t rank) {
+  if (!endpoint->memory.exports_memory || endpoint->base.owner.control->peers[rank].local) return;
+  endpoint->peers[rank].closing = 1;
+  endpoint->unmaps_due = 1;
 }
 
 /* ---- own memory, mapped by others */
 
 /* [lock] */
-static int has_mappings(const df_peer *peer) {
-  return peer->maps && (peer->cut_off || (peer->socket >= 0 && peer->state != DF_PEER_DEAD));
+static int has_mappings(const df_shm_endpoint *endpoint, uint32_t rank) {
+  const df_peer *peer = &endpoint->base.owner.control->peers[rank];
+  return endpoint->peers[rank].maps &&
+         (peer->cut_off || (peer->socket >= 0 && peer->state != DF_PEER_DEAD));
 }
 
-void df_unmapped(dfcclContext_t context, uint32_t rank, uint64_t id) {
-  if (!context->device.memory->exports_memory) return; /* the peer is mistaken */
-  if (id == 0) context->control.peers[rank].maps = 0;
-  for (df_user_memory *memory = context->endpoint.retired; memory; memory = memory->next)
-    if (memory->segment->id == id) memory->mapped[rank] = 0;
-  context->endpoint.unmaps_due = 1; /* what nobody has mapped any more is freed */
+void df_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id) {
+  if (!endpoint->memory.exports_memory) return; /* the peer is mistaken */
+  if (id == 0) endpoint->peers[rank].maps = 0;
+  for (df_shared *shared = endpoint->shared; shared; shared = shared->next)
+    if (shared->is_unshared && shared->segment->id == id) shared->is_mapped[rank] = 0;
+  endpoint->unmaps_due = 1; /* what nobody has mapped any more is freed */
 }
 
-int df_is_mapped(dfcclContext_t context, const df_user_memory *memory) {
-  for (uint32_t r = 0; r < context->n_ranks && memory->mapped; r++)
-    if (memory->mapped[r] && has_mappings(&context->control.peers[r])) return 1;
+void df_unmap_disconnected(df_shm_endpoint *endpoint) {
+  endpoint->unmaps_due = endpoint->memory.exports_memory;
+}
+
+int df_is_mapped(const df_shm_endpoint *endpoint, const df_shared *shared) {
+  for (uint32_t r = 0; r < endpoint->base.owner.control->n_ranks; r++)
+    if (shared->is_mapped[r] && has_mappings(endpoint, r)) return 1;
   return 0;
 }
 
-int df_await_unmapped(dfcclContext_t context) {
+int df_await_unmapped(df_shm_endpoint *endpoint) {
+  const df_control *control = endpoint->base.owner.control;
   for (int ms = 0; ms < DF_UNMAP_WAIT_MS; ms++) {
     int waiting = 0;
-    pthread_mutex_lock(&context->lock);
-    for (uint32_t r = 0; r < context->n_ranks; r++)
-      waiting |= has_mappings(&context->control.peers[r]);
-    pthread_mutex_unlock(&context->lock);
+    pthread_mutex_lock(control->lock);
+    for (uint32_t r = 0; r < control->n_ranks; r++) waiting |= has_mappings(endpoint, r);
+    pthread_mutex_unlock(control->lock);
     if (!waiting) return 1;
     usleep(1000);
   }
   df_log(DF_LOG_WARN,
          "rank %u: other processes still have memory of its device mapped; it is kept until this "
          "process ends",
-         context->rank);
+         control->rank);
   return 0;
 }

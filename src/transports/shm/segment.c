@@ -113,16 +113,6 @@ void df_segment_destroy(df_segment *segment) {
   free(segment);
 }
 
-int df_segment_offer(df_control *control, uint32_t rank, const df_segment *segment, uint64_t use) {
-  df_message message = {
-      .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = use};
-  int maps = segment->has_handle && df_post_reaches(control, rank, DF_MESSAGE_SEGMENT);
-  if (segment->has_handle) message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
-  control->peers[rank].maps |= maps;
-  df_post_send(control, rank, &message, segment->handle, segment->fd);
-  return maps;
-}
-
 static void destroy_remains(df_remains *remains) { df_segment_destroy((df_segment *)remains); }
 
 void df_segment_bury(df_world *world, df_segment *segments) {
@@ -208,6 +198,24 @@ dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range) {
   }
   arena->used_bytes += bytes;
   return dfcclSuccess;
+}
+
+dfcclResult_t df_arena_take_apart(df_arena *arena, pthread_mutex_t *lock, uint64_t bytes,
+                                  df_range *range) {
+  dfcclResult_t result;
+  while ((result = df_arena_take(arena, bytes, range)) == dfcclInProgress) {
+    df_segment *segment;
+    uint64_t id = arena->next_id++, wanted = df_arena_wants(arena, bytes);
+    pthread_mutex_unlock(lock);
+    result = arena->create(arena->owner, &segment, id, wanted);
+    pthread_mutex_lock(lock);
+    if (result != dfcclSuccess) return result;
+    result = df_arena_add(arena, segment);
+    if (result == dfcclSuccess) continue;
+    df_segment_destroy(segment);
+    return result;
+  }
+  return result;
 }
 
 void df_arena_give(df_arena *arena, const df_range *range) {

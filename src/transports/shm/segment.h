@@ -9,7 +9,7 @@
 
 #include "base/limits.h"
 #include "base/result.h"
-#include "control/post.h"
+#include "control/world.h"
 
 typedef struct df_segment {
   df_remains remains; /* first: of one that is buried */
@@ -33,8 +33,6 @@ dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes)
  * and its seals. */
 dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
 void df_segment_destroy(df_segment *segment);
-/* [lock] Tells a rank of another process of it. 1: the peer will map memory of our device. */
-int df_segment_offer(df_control *control, uint32_t rank, const df_segment *segment, uint64_t use);
 /* Hands a list of them to the ranks of this process, who may still point into them. */
 void df_segment_bury(df_world *world, df_segment *segments);
 /* Keeps a list of them until the process ends. */
@@ -65,6 +63,9 @@ typedef struct df_arena {
 /* A range of `bytes` (a multiple of a cache line), not zeroed. dfcclInProgress: the arena has none
  * and grows_apart: a segment of df_arena_wants bytes is to be added. */
 dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range);
+/* The same, for an arena that grows_apart: the lock, which is held, is let go while it grows. */
+dfcclResult_t df_arena_take_apart(df_arena *arena, pthread_mutex_t *lock, uint64_t bytes,
+                                  df_range *range);
 uint64_t df_arena_wants(const df_arena *arena, uint64_t bytes);
 /* The segment is the arena's after dfcclSuccess; else dfcclOutOfMemory. */
 dfcclResult_t df_arena_add(df_arena *arena, df_segment *segment);

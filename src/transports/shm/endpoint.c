@@ -1,0 +1,128 @@
+#include "transports/shm/endpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/post.h"
+#include "control/service.h"
+#include "transports/ipc/unmap.h"
+#include "transports/shm/common_slots.h"
+
+static uint32_t cost(const df_transport_card *mine, const df_transport_card *theirs) {
+  return mine->host == theirs->host && !mine->wants_wire && !theirs->wants_wire &&
+         mine->backend == dfcclBackendCpu && theirs->backend == dfcclBackendCpu;
+}
+
+const df_transport df_transport_shm = {.name = "shm",
+                                       .cost = cost,
+                                       .open = df_shm_open,
+                                       .close = df_shm_close,
+                                       .share = df_shm_share,
+                                       .unshare = df_shm_unshare,
+                                       .accept = df_shm_accept,
+                                       .connect = df_shm_connect,
+                                       .release = df_shm_release};
+
+/* ---- opening and closing ---- */
+
+static int unmap_tick(void *room) {
+  const df_shm_endpoint *endpoint = room;
+  return endpoint->unmaps_due ? 1 : -1;
+}
+static void unmap(void *endpoint) { df_unmap_due(endpoint); }
+
+static dfcclResult_t make_peers(df_shm_endpoint *endpoint) {
+  const df_control *control = endpoint->base.owner.control;
+  endpoint->peers = calloc(control->n_ranks, sizeof *endpoint->peers);
+  if (endpoint->peers == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", control->n_ranks);
+  for (uint32_t r = 0; r < control->n_ranks; r++) {
+    if (control->peers[r].local) continue;
+    endpoint->peers[r].windows = calloc(1, sizeof *endpoint->peers[r].windows);
+    if (endpoint->peers[r].windows == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory for what rank %u may lend", r);
+  }
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
+  df_shm_endpoint *endpoint = calloc(1, sizeof *endpoint);
+  if (endpoint == NULL) return df_fail(dfcclOutOfMemory, "no memory for the record of rings");
+  endpoint->base = (df_endpoint){.owner = *owner, .fd = -1};
+  endpoint->memory = *owner->memory;
+  endpoint->next_segment_id = 1; /* 0: home */
+  endpoint->arena.next_id = DF_FIRST_LINKS_SEGMENT;
+  dfcclResult_t result = make_peers(endpoint);
+  if (result == dfcclSuccess) result = df_segment_create(&endpoint->home, 0, sizeof(df_bell));
+  if (result != dfcclSuccess) {
+    df_shm_close(&endpoint->base, 0);
+    return result;
+  }
+  df_shm_subscribe(endpoint);
+  df_service_add_job(owner->control, endpoint, unmap_tick, unmap);
+  *out = &endpoint->base;
+  return dfcclSuccess;
+}
+
+static void close_peers(df_shm_endpoint *endpoint) {
+  for (uint32_t r = 0; endpoint->peers && r < endpoint->base.owner.control->n_ranks; r++) {
+    df_shm_peer *peer = &endpoint->peers[r];
+    free(peer->told);
+    free(peer->windows);
+    while (peer->segments) {
+      df_segment *next = peer->segments->next;
+      df_segment_destroy(peer->segments);
+      peer->segments = next;
+    }
+  }
+  free(endpoint->peers);
+}
+
+void df_shm_close(df_endpoint *base, int keep) {
+  df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
+  df_world *world = base->owner.control->world;
+  df_segment *rings = df_arena_dissolve(&endpoint->arena);
+  if (keep)
+    df_segment_abandon(rings);
+  else
+    df_segment_bury(world, rings);
+  /* Peers of this process may still point into these. */
+  df_segment_bury(world, df_common_dissolve(endpoint));
+  if (endpoint->home) df_segment_bury(world, endpoint->home);
+  while (endpoint->shared) {
+    df_shared *next = endpoint->shared->next;
+    free(endpoint->shared);
+    endpoint->shared = next;
+  }
+  close_peers(endpoint);
+  free(endpoint);
+}
+
+/* ---- segments and bells ---- */
+
+int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment,
+                         uint64_t use) {
+  df_control *control = endpoint->base.owner.control;
+  df_message message = {
+      .kind = DF_MESSAGE_SEGMENT, .id = segment->id, .a = segment->bytes, .b = use};
+  int maps = segment->has_handle && df_post_reaches(control, rank, DF_MESSAGE_SEGMENT);
+  if (segment->has_handle) message.payload_bytes = DF_SEGMENT_HANDLE_BYTES;
+  endpoint->peers[rank].maps |= maps;
+  df_post_send(control, rank, &message, segment->handle, segment->fd);
+  return maps;
+}
+
+void df_shm_tell_home(df_shm_endpoint *endpoint) {
+  const df_control *control = endpoint->base.owner.control;
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (!control->peers[r].local)
+      df_shm_offer_segment(endpoint, r, endpoint->home, DF_SEGMENT_HOME);
+}
+
+df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank) {
+  const df_control *control = endpoint->base.owner.control;
+  df_shm_peer *peer = &endpoint->peers[rank];
+  if (peer->bell == NULL && control->peers[rank].local)
+    peer->bell = df_world_bell(control->world, rank);
+  return peer->bell;
+}

@@ -1,0 +1,181 @@
+/* Rings in memory that both ranks have mapped: the receiver's, to which the sender writes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/post.h"
+#include "transports/shm/endpoint.h"
+
+/* What accept has reserved. */
+struct df_ticket {
+  df_range range;
+};
+
+static uint64_t bytes_of(const df_ring *ring, uint32_t n_blocks) {
+  return df_link_ring_bytes(ring->stride, ring->n_slots) * n_blocks;
+}
+
+/* Deeper than the members agreed on: such a ring gets all of its pages before it is used. */
+static int is_deep(const df_route *route, uint32_t n_slots) { return n_slots > route->slots_min; }
+
+/* Fills the ends of all blocks. `rings` is where the pair's rings begin. */
+static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, const df_ring *ring,
+                      uint8_t *rings) {
+  const df_plan_link *planned = &route->plan->links[route->which];
+  const df_shared_memory *memory = &endpoint->memory;
+  const df_shm_peer *peer = &endpoint->peers[route->peer];
+  const int reads_all = endpoint->base.owner.control->peers[route->peer].local &&
+                        memory->lends_to(memory->device, route->peer);
+  for (uint32_t block = 0; block < route->n_blocks; block++) {
+    df_link *link = &route->ends[block * route->end_step];
+    uint8_t *at = rings + block * df_link_ring_bytes(ring->stride, ring->n_slots);
+    link->slots = at;
+    link->credit = (uint64_t *)(at + (uint64_t)ring->stride * ring->n_slots);
+    link->peer_bell = peer->bell;
+    link->stride = ring->stride;
+    link->slot_mask = ring->n_slots - 1;
+    link->release_mask = ring->release_mask;
+    link->messages = planned->messages;
+    link->peer = route->peer;
+    link->payload_offset = route->payload_offset;
+    link->same_process = (uint8_t)reads_all;
+    link->sends = (uint8_t)planned->sends;
+    link->far_ns = ring->far_ns;
+    /* A device that follows addresses of its own mappings does not see the host's table. */
+    link->windows = memory->host_sees_links ? peer->windows : NULL;
+  }
+}
+
+/* ---- receiving ---- */
+
+/* The peer must have the segment before it hears of a range in it. */
+static void tell_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment) {
+  df_shm_peer *peer = &endpoint->peers[rank];
+  if (endpoint->base.owner.control->peers[rank].local) return;
+  for (uint32_t i = 0; i < peer->n_told; i++)
+    if (peer->told[i] == segment->id) return;
+  uint64_t *told = realloc(peer->told, (peer->n_told + 1) * sizeof *told);
+  if (told) { /* otherwise it is told again, which is only redundant */
+    peer->told = told;
+    peer->told[peer->n_told++] = segment->id;
+  }
+  df_shm_offer_segment(endpoint, rank, segment, DF_SEGMENT_LINKS);
+}
+
+/* Pages that accept writes to. Of a ring that is not deep, to where its slots begin. */
+static uint64_t pages_of(const df_route *route) {
+  const df_ring *ring = &route->ring;
+  uint64_t bytes = df_link_ring_bytes(ring->stride, ring->n_slots);
+  uint64_t pages = DF_ALIGN_UP(bytes, (uint64_t)DF_PAGE) / DF_PAGE;
+  if (!is_deep(route, ring->n_slots)) pages = DF_MIN(pages, ring->n_slots + 1ull);
+  return pages * route->n_blocks;
+}
+
+/* Writes to a range that nobody has been told of yet: without the lock, if that may be let go. */
+static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
+                             const df_range *range, int may_wait) {
+  pthread_mutex_t *lock = endpoint->base.owner.control->lock;
+  const df_shared_memory *memory = &endpoint->memory;
+  const df_device_rings rings = {.base = range->segment->base + range->offset,
+                                 .n_blocks = route->n_blocks,
+                                 .n_slots = route->ring.n_slots,
+                                 .stride = route->ring.stride};
+  if (may_wait) pthread_mutex_unlock(lock);
+  if (is_deep(route, route->ring.n_slots))
+    df_segment_populate(range->segment, range->offset, range->bytes);
+  dfcclResult_t result = memory->clear(memory->device, &rings);
+  if (may_wait) pthread_mutex_lock(lock);
+  return result;
+}
+
+dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patience *patience,
+                            df_offer *offer, df_ticket **out) {
+  df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
+  const uint64_t pages = pages_of(route);
+  if (!patience->may_wait &&
+      (endpoint->memory.sets_up_in_background || pages > patience->pages_left))
+    return dfcclInProgress;
+  df_ticket *ticket = malloc(sizeof *ticket);
+  if (ticket == NULL) return df_fail(dfcclOutOfMemory, "no memory for the record of rings");
+  dfcclResult_t result =
+      df_arena_take_apart(&endpoint->arena, base->owner.control->lock,
+                          bytes_of(&route->ring, route->n_blocks), &ticket->range);
+  if (result != dfcclSuccess) {
+    free(ticket);
+    return result;
+  }
+  result = prepare(endpoint, route, &ticket->range, patience->may_wait);
+  if (result != dfcclSuccess) {
+    df_shm_release(base, ticket);
+    return result;
+  }
+  if (!patience->may_wait) patience->pages_left -= (uint32_t)pages;
+  const df_range *range = &ticket->range;
+  fill_ends(endpoint, route, &route->ring, range->segment->base + range->offset);
+  tell_segment(endpoint, route->peer, range->segment);
+  const int is_local = base->owner.control->peers[route->peer].local;
+  const df_shm_offer made = {.segment = is_local ? (uint64_t)(uintptr_t)range->segment
+                                                 : range->segment->id,
+                             .offset = range->offset,
+                             .n_slots = route->ring.n_slots,
+                             .release_mask = route->ring.release_mask};
+  memcpy(offer, &made, sizeof made);
+  *out = ticket;
+  return dfcclSuccess;
+}
+
+void df_shm_release(df_endpoint *base, df_ticket *ticket) {
+  if (ticket == NULL) return;
+  df_arena_give(&((df_shm_endpoint *)base)->arena, &ticket->range);
+  free(ticket);
+}
+
+/* ---- sending ---- */
+
+/* Where a peer offers rings, and what they are. Returns 0 if that cannot be. */
+static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
+                        const df_shm_offer *offer, df_ring *ring, df_range *offered) {
+  df_segment *segment = endpoint->peers[route->peer].segments;
+  if (endpoint->base.owner.control->peers[route->peer].local) {
+    segment = (df_segment *)(uintptr_t)offer->segment;
+  } else {
+    while (segment && segment->id != offer->segment) segment = segment->next;
+    if (offer->segment < DF_FIRST_LINKS_SEGMENT) segment = NULL; /* that may be unmapped */
+  }
+  const uint32_t n_slots = offer->n_slots, mask = offer->release_mask;
+  if (segment == NULL || n_slots < route->slots_min || n_slots > DF_MAX_LINK_SLOTS ||
+      (n_slots & (n_slots - 1)) != 0 || mask >= n_slots || (mask & (mask + 1)) != 0 ||
+      offer->offset % DF_CACHE_LINE != 0)
+    return 0;
+  *ring = route->ring;
+  ring->n_slots = n_slots;
+  ring->release_mask = offer->release_mask;
+  uint64_t bytes = bytes_of(ring, route->n_blocks);
+  *offered = (df_range){.segment = segment, .offset = offer->offset, .bytes = bytes};
+  return segment->base == NULL || /* unmapped again: its owner leaves */
+         (bytes <= segment->bytes && offer->offset <= segment->bytes - bytes);
+}
+
+dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patience *patience,
+                             const df_offer *offer, df_ticket **ticket) {
+  df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
+  const df_control *control = base->owner.control;
+  df_shm_offer theirs;
+  df_range offered;
+  df_ring ring;
+  memcpy(&theirs, offer, sizeof theirs);
+  if (!find_offered(endpoint, route, &theirs, &ring, &offered))
+    return df_fail(dfcclRemoteError,
+                   "rank %u offered links outside of the memory that it shares with rank %u",
+                   route->peer, control->rank);
+  if (offered.segment->base == NULL) return dfcclInProgress;
+  if (is_deep(route, ring.n_slots) && !control->peers[route->peer].local) {
+    if (!patience->may_wait) return dfcclInProgress;
+    /* Segments of rings stay: only the service thread, which this is, takes them away. */
+    pthread_mutex_unlock(control->lock);
+    df_segment_populate(offered.segment, offered.offset, offered.bytes);
+    pthread_mutex_lock(control->lock);
+  }
+  fill_ends(endpoint, route, &ring, offered.segment->base + offered.offset);
+  *ticket = NULL; /* the mapping stays */
+  return dfcclSuccess;
+}

@@ -1,0 +1,41 @@
+/* How the memory is made that ranks share: a device's business, which fills in this table. */
+#ifndef DF_TRANSPORTS_SHM_SHARED_MEMORY_H
+#define DF_TRANSPORTS_SHM_SHARED_MEMORY_H
+
+#include "base/result.h"
+#include "control/message.h"
+#include "transports/shm/segment.h"
+#include "transports/transport.h"
+
+struct df_rank_device; /* devices/device.h; only passed on here */
+
+/* Rings in which a rank receives, one behind another. */
+typedef struct df_device_rings {
+  uint8_t *base;
+  uint32_t n_blocks, n_slots, stride;
+} df_device_rings;
+
+struct df_shared_memory {
+  struct df_rank_device *device;
+  /* Set-up calls the device, which may wait: it is done by the service thread, without the lock. */
+  int sets_up_in_background;
+  int host_sees_links; /* the host may look at rings and credits */
+  int exports_memory;  /* peers' mappings must be closed before the memory goes back */
+
+  dfcclResult_t (*create)(struct df_rank_device *device, df_segment **segment, uint64_t id,
+                          size_t bytes);
+  /* A peer process's memory, as announced; takes fd (-1: none). */
+  dfcclResult_t (*map)(struct df_rank_device *device, uint32_t peer, df_segment **segment,
+                       const df_message *message, int fd);
+  /* Afterwards no commit word, credit or hold of an earlier collective can be taken for one of the
+   * rings' new collective. With the lock, or without it if the device sets_up_in_background. */
+  dfcclResult_t (*clear)(struct df_rank_device *device, const df_device_rings *rings);
+  /* Can a peer of this process read any buffer of this rank? */
+  int (*lends_to)(struct df_rank_device *device, uint32_t peer);
+
+  /* Around calls that wait for the device. pause returns 0: not now. NULL: nothing to pause. */
+  int (*pause)(void);
+  void (*resume)(void);
+};
+
+#endif

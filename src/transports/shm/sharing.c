@@ -1,0 +1,179 @@
+/*
+ * Memory that peers map: what this rank offers, and what it hears of the peers'. A peer that has
+ * mapped memory answers with its address there; from then on messages to that peer may lend it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "control/post.h"
+#include "transports/ipc/unmap.h"
+#include "transports/shm/common_slots.h"
+#include "transports/shm/endpoint.h"
+
+/* ---- this rank's ---- */
+
+static df_shared *find_shared(const df_shm_endpoint *endpoint, uint64_t id) {
+  df_shared *shared = endpoint->shared;
+  while (shared && shared->segment->id != id) shared = shared->next;
+  return shared;
+}
+
+/* Without memory for the record nobody is told: messages are copied through slots. */
+void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *reach) {
+  df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
+  const df_control *control = base->owner.control;
+  df_shared *shared = calloc(1, sizeof *shared + control->n_ranks);
+  if (shared == NULL) return;
+  shared->is_mapped = (uint8_t *)(shared + 1);
+  shared->segment = segment;
+  shared->reach = reach;
+  shared->next = endpoint->shared;
+  endpoint->shared = shared;
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (!control->peers[r].local)
+      shared->is_mapped[r] = (uint8_t)df_shm_offer_segment(endpoint, r, segment, DF_SEGMENT_USER);
+}
+
+static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared, int may_be_read) {
+  df_control *control = endpoint->base.owner.control;
+  df_message message = {
+      .kind = DF_MESSAGE_UNMAP, .id = shared->segment->id, .a = (uint64_t)may_be_read};
+  shared->is_unshared = 1;
+  /* Each process holds memory of the host itself: a peer that may read it keeps its mapping. */
+  if (may_be_read && !endpoint->memory.exports_memory) return;
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (!control->peers[r].local) df_post_send(control, r, &message, NULL, -1);
+}
+
+int df_shm_unshare(df_endpoint *base, df_segment *segment, int may_be_read) {
+  df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
+  df_shared *shared = find_shared(endpoint, segment->id);
+  if (shared == NULL) return 1;
+  if (!shared->is_unshared) tell_unshared(endpoint, shared, may_be_read);
+  if (df_is_mapped(endpoint, shared)) return 0;
+  df_shared **at = &endpoint->shared;
+  while (*at != shared) at = &(*at)->next;
+  *at = shared->next;
+  free(shared);
+  return 1;
+}
+
+void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, uint64_t address) {
+  df_shared *shared = find_shared(endpoint, segment);
+  if (shared && !shared->is_unshared && shared->reach)
+    df_publish_u64(&shared->reach[peer], address - (uint64_t)(uintptr_t)shared->segment->base);
+}
+
+/* ---- the peers' ---- */
+
+/* A segment's number says what it is for: so it cannot be unmapped while links point into it. */
+static int is_sound_segment(const df_message *message) {
+  switch (message->b) {
+  case DF_SEGMENT_HOME:
+    return message->id == 0 && message->a >= sizeof(df_bell);
+  case DF_SEGMENT_LINKS:
+    return message->id >= DF_FIRST_LINKS_SEGMENT;
+  default:
+    return message->b == DF_SEGMENT_USER && message->id > 0 && message->id < DF_FIRST_LINKS_SEGMENT;
+  }
+}
+
+/* Without a window the memory is copied through slots: the peer is not told that it may be lent. A
+ * device does not see windows. */
+static int may_lend(const df_shm_endpoint *endpoint, df_shm_peer *peer, const df_segment *segment) {
+  if (!endpoint->memory.host_sees_links) return 1;
+  return peer->windows && df_windows_open(peer->windows, segment->base, segment->bytes);
+}
+
+/* Memory that cannot be lent is copied through slots; nothing goes without rings and bells. */
+static void not_mapped(df_shm_endpoint *endpoint, uint32_t from, const df_message *message,
+                       dfcclResult_t result) {
+  const df_endpoint_owner *owner = &endpoint->base.owner;
+  char sentence[DF_SENTENCE_BYTES];
+  if (message->b == DF_SEGMENT_USER) return;
+  snprintf(sentence, sizeof sentence, "rank %u cannot map rank %u's memory: %.300s",
+           owner->control->rank, from, df_last_sentence());
+  owner->failed(owner->owner, result, sentence);
+}
+
+static void hear_segment(void *room, uint32_t from, const df_message *message, int fd) {
+  df_shm_endpoint *endpoint = room;
+  const df_endpoint_owner *owner = &endpoint->base.owner;
+  df_shm_peer *peer = &endpoint->peers[from];
+  df_segment *segment;
+  if (fd < 0 && message->payload_bytes == 0) {
+    char sentence[DF_SENTENCE_BYTES];
+    snprintf(sentence, sizeof sentence,
+             "rank %u announced shared memory to rank %u without its descriptor", from,
+             owner->control->rank);
+    owner->failed(owner->owner, dfcclRemoteError, sentence);
+    return;
+  }
+  if (!is_sound_segment(message)) {
+    if (fd >= 0) close(fd);
+    owner->control->events.refused(owner->control->events.owner, from);
+    return;
+  }
+  for (segment = peer->segments; segment; segment = segment->next)
+    if (segment->id == message->id) { /* told again */
+      if (fd >= 0) close(fd);
+      return;
+    }
+  /* The device may let the call wait; nobody else changes the list of segments. */
+  pthread_mutex_unlock(owner->control->lock);
+  dfcclResult_t result = endpoint->memory.map(endpoint->memory.device, from, &segment, message, fd);
+  pthread_mutex_lock(owner->control->lock);
+  if (result != dfcclSuccess) {
+    not_mapped(endpoint, from, message, result);
+    return;
+  }
+  segment->next = peer->segments;
+  peer->segments = segment;
+  if (message->b == DF_SEGMENT_HOME) peer->bell = (df_bell *)segment->base;
+  if (message->b == DF_SEGMENT_USER && may_lend(endpoint, peer, segment)) {
+    df_message reply = {
+        .kind = DF_MESSAGE_MAPPED, .id = message->id, .a = (uint64_t)(uintptr_t)segment->base};
+    df_post_send(owner->control, from, &reply, NULL, -1);
+  }
+}
+
+static void hear_unmap(void *room, uint32_t from, const df_message *message, int fd) {
+  (void)fd;
+  df_shm_endpoint *endpoint = room;
+  const df_endpoint_owner *owner = &endpoint->base.owner;
+  uint64_t id = message->id;
+  if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT) return; /* home and links stay mapped */
+  if (endpoint->memory.exports_memory) {
+    df_unmap(endpoint, from, id, message->a != 0);
+    return;
+  }
+  /* Its owner says so when nobody reads it; who is broken keeps everything until the end. */
+  if (owner->is_broken(owner->owner)) return;
+  df_segment **at = &endpoint->peers[from].segments;
+  while (*at && (*at)->id != id) at = &(*at)->next;
+  df_segment *segment = *at;
+  if (segment == NULL) return;
+  *at = segment->next;
+  if (endpoint->peers[from].windows) df_windows_close(endpoint->peers[from].windows, segment->base);
+  df_segment_destroy(segment);
+}
+
+static void hear_mapped(void *room, uint32_t from, const df_message *message, int fd) {
+  (void)fd;
+  df_shm_mapped(room, from, message->id, message->a);
+  df_common_mapped(room, from, message->id, message->a);
+}
+
+static void hear_unmapped(void *room, uint32_t from, const df_message *message, int fd) {
+  (void)fd;
+  df_unmapped(room, from, message->id);
+}
+
+void df_shm_subscribe(df_shm_endpoint *endpoint) {
+  df_control *control = endpoint->base.owner.control;
+  df_post_subscribe(control, DF_MESSAGE_SEGMENT, hear_segment, endpoint, 1);
+  df_post_subscribe(control, DF_MESSAGE_MAPPED, hear_mapped, endpoint, 0);
+  df_post_subscribe(control, DF_MESSAGE_UNMAP, hear_unmap, endpoint, 0);
+  df_post_subscribe(control, DF_MESSAGE_UNMAPPED, hear_unmapped, endpoint, 0);
+}
