@@ -265,6 +265,54 @@ DF_CORE_APART int df_step_lend(const df_descriptor *desc, const df_cursor *curso
   return 1;
 }
 
+/* What the move reads and stores; its slot is df_step_set_message's. */
+DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cursor,
+                                  const df_prepared *prim, df_move *move) {
+  const uint8_t *source = df_step_locate(cursor, prim->source, prim->source_at);
+  uint8_t *destination = df_step_locate(cursor, prim->destination, prim->destination_at);
+  const uint8_t *a = source, *b = source;
+  uint8_t *store = prim->flags & DF_PRIM_STORE ? destination : NULL;
+  if (prim->recv_link) {
+    a = move->borrows ? (const uint8_t *)move->lent
+                      : df_link_payload(prim->recv_link, move->recv_sequence);
+    if (prim->flags & DF_PRIM_SOURCE_FIRST) {
+      b = a;
+      a = source;
+    }
+  } else if (prim->flags & DF_PRIM_REDUCE) {
+    a = destination;
+  }
+  if (store == a && prim->kind == DF_MOVE_COPY) store = NULL; /* in place */
+  move->type = desc->type;
+  move->op = desc->op;
+  move->element_bytes = desc->element_bytes;
+  move->divisor = desc->divisor;
+  /* Lines that are pulled from a lent buffer have not been read by this rank, in place neither. */
+  move->stream =
+      desc->stream != DF_STREAM_NEVER &&
+      (desc->stream == DF_STREAM_ALWAYS || move->borrows || !(cursor->flags & DF_CURSOR_IN_PLACE));
+  move->a = a;
+  move->b = b;
+  move->store = store;
+}
+
+/* Does the message lend a buffer? Returns the slot to be written, NULL if none is. */
+DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
+                                     const df_cursor *cursor, const df_prepared *prim,
+                                     df_move *move) {
+  if (df_step_uses_common(cursor, prim)) {
+    move->lends = 1;
+    return df_step_lend_common(desc, block, cursor, prim, move);
+  }
+  if (!prim->may_lend || !df_step_lend(desc, cursor, prim, move))
+    return df_link_payload(prim->send_link, move->send_sequence);
+  move->lends = 1;
+  if (df_prim_computes(prim->flags)) move->stream = 0; /* the peer reads it next */
+  if (prim->flags & DF_PRIM_STORE_TO_LEND)
+    move->store = df_step_locate(cursor, prim->destination, prim->destination_at);
+  return NULL;
+}
+
 /* Leader: decides the step. Fills *move when the result is DF_STEP_MOVE. */
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       df_move *move, const df_lanes *lanes) {
@@ -296,47 +344,9 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   if (prim->count == 0) return DF_STEP_MOVE;
   if (DF_UNLIKELY(prim == &move->worked_out))
     df_prepare_move(desc, block, cursor->loop, cursor->primitive, &move->worked_out);
-  const uint8_t *source = df_step_locate(cursor, prim->source, prim->source_at);
-  uint8_t *destination = df_step_locate(cursor, prim->destination, prim->destination_at);
-  const uint8_t *a = source, *b = source;
-  uint8_t *store = prim->flags & DF_PRIM_STORE ? destination : NULL, *slot = NULL;
-  if (prim->recv_link) {
-    a = received_direct ? (const uint8_t *)move->lent
-                        : df_link_payload(prim->recv_link, move->recv_sequence);
-    if (prim->flags & DF_PRIM_SOURCE_FIRST) {
-      b = a;
-      a = source;
-    }
-  } else if (prim->flags & DF_PRIM_REDUCE) {
-    a = destination;
-  }
-  if (store == a && prim->kind == DF_MOVE_COPY) store = NULL; /* in place */
-  move->type = desc->type;
-  move->op = desc->op;
-  move->element_bytes = desc->element_bytes;
-  move->divisor = desc->divisor;
-  /* Lines that are pulled from a lent buffer have not been read by this rank, in place neither. */
-  move->stream =
-      desc->stream != DF_STREAM_NEVER && (desc->stream == DF_STREAM_ALWAYS || received_direct ||
-                                          !(cursor->flags & DF_CURSOR_IN_PLACE));
-
-  move->a = a;
-  move->b = b;
-  move->store = store;
-  if (prim->send_link) {
-    if (df_step_uses_common(cursor, prim)) {
-      move->lends = 1;
-      slot = df_step_lend_common(desc, block, cursor, prim, move);
-    } else if (prim->may_lend && df_step_lend(desc, cursor, prim, move)) {
-      move->lends = 1;
-      if (df_prim_computes(prim->flags)) move->stream = 0; /* the peer reads it next */
-      if (prim->flags & DF_PRIM_STORE_TO_LEND) move->store = store = destination;
-    } else {
-      slot = df_link_payload(prim->send_link, move->send_sequence);
-    }
-  }
-  move->slot = slot;
-  if (store || slot) move->kind = prim->kind;
+  df_step_set_operands(desc, cursor, prim, move);
+  move->slot = prim->send_link ? df_step_set_message(desc, block, cursor, prim, move) : NULL;
+  if (move->store || move->slot) move->kind = prim->kind;
   return DF_STEP_MOVE;
 }
 
