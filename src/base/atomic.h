@@ -184,8 +184,8 @@ DF_CORE void df_wake_fence(void) {
 #endif
 }
 /* The same fence, for a thread that has let go of a mutex since it published. On x86 the unlock was
- * a locked instruction, which is a full fence. (A C library may leave the lock out while a process
- * has one thread; then nobody sleeps.) */
+ * a locked instruction, hence a full fence. (If a C library leaves it out, the process has one
+ * thread, and nobody sleeps.) */
 DF_CORE void df_wake_fence_unlocked(void) {
 #if (defined(__x86_64__) || defined(__i386__)) && !defined(__SANITIZE_THREAD__) &&                 \
     !defined(DF_THREAD_SANITIZER) && !defined(DF_SIMULATION)
@@ -194,9 +194,9 @@ DF_CORE void df_wake_fence_unlocked(void) {
   df_wake_fence();
 #endif
 }
-/* The host's side of what a device across the bus observes or publishes. Page-locked memory is
- * ordinary memory to the host, but some processors' fences do not reach beyond their cores. x86
- * orders the bus's accesses like its own; Arm's inner-shareable fences do not. */
+/* The host's side of what a device across the bus observes or publishes: some processors' fences do
+ * not reach beyond their cores. x86 orders the bus's accesses like its own; Arm's inner-shareable
+ * fences do not. */
 DF_CORE void df_bus_release(void) {
 #if defined(__aarch64__)
   __asm__ __volatile__("dmb oshst" ::: "memory");

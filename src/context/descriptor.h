@@ -94,8 +94,7 @@ typedef struct df_run_counters {
 
 /* A run whose buffers belong to a stream, which the daemon cannot see. The stream writes `input`
  * when it has reached the run; the run begins once input >= wanted (modulo 2^64). The host writes
- * `output` when the run is through; the stream waits for it. Numbers only grow, so an entry can be
- * used again. */
+ * `output` when the run is through. Numbers only grow, so an entry can be used again. */
 typedef struct df_stream_ticket {
   uint64_t input, wanted, output;
   uint64_t reserved;

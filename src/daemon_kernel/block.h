@@ -1,7 +1,7 @@
 /*
  * What one device's daemon works on: df_device, which its blocks share, and each block's own
- * df_block. The host lays them out before the first start. From then on a block's state belongs to
- * its executor.
+ * df_block. The host lays them out before the first start. From then on a block's state is its
+ * executor's.
  */
 #ifndef DF_DAEMON_KERNEL_BLOCK_H
 #define DF_DAEMON_KERNEL_BLOCK_H

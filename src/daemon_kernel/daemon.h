@@ -1,7 +1,7 @@
 /*
  * The daemon: Algorithm 1 of Pan et al. (EuroSys 2025) for one block. A turn fetches what is due,
  * picks a collective, and steps it until it completes or its spin threshold runs out. On the CPU
- * device threads come, execute turns and go; on the CUDA device a resident kernel loops over turns.
+ * device threads come and go; on the CUDA device a resident kernel loops over turns.
  */
 #ifndef DF_DAEMON_KERNEL_DAEMON_H
 #define DF_DAEMON_KERNEL_DAEMON_H
@@ -25,9 +25,8 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   const df_tunables *tunables = &block->device->tunables;
   df_context_slot *slot = block->picked;
   uint32_t polls = 0, limit = block->spin_limit;
-  /* Taking up a run is progress, even if its first primitive is stuck. Else the context that is
-   * saved when the block leaves would look like a run that was never tried, and nobody could sleep.
-   */
+  /* Taking up a run is progress, even if its first primitive is stuck. Else the saved context would
+   * look like a run that was never tried, and nobody could sleep. */
   if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) slot->dirty = 1;
   for (;;) {
     df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
@@ -87,7 +86,7 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   uint32_t n_blocks = desc->n_blocks;
   if (n_blocks > 1) {
     /* Each block releases its results and its status to the last one, which releases all to the
-     * host. From here on only the last block may touch the descriptor: the application may
+     * host. Only the last block may touch the descriptor from here on: the application may
      * deregister the collective as soon as the CQE is written. */
     uint32_t before = df_device_add_u32(&desc->counters->blocks_done[slot], 1);
     DF_ASSERT(before < n_blocks);

@@ -23,11 +23,11 @@ extern "C" {
 enum { DF_CUDA_MAX_LANES = 512 };
 
 /*
- * Blocks leave the device together. A block that has left its turns parks, and goes back to work if
+ * Blocks leave the device together: a block that has left its turns parks, and goes back to work if
  * it has a reason to, until no block is active. If it left alone, its collectives would wait for
- * all of the busy blocks' work.
+ * the busy blocks.
  *
- * Nothing here waits for a block that has not started: it may not get a multiprocessor before other
+ * Nothing waits for a block that has not started: it may not get a multiprocessor before other
  * kernels end. It then finds that its launch is ending, makes one turn and leaves too. In device
  * memory, zeroed before the first launch.
  */

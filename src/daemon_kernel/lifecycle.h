@@ -1,8 +1,7 @@
 /*
  * Lifecycle of one block on its device: start, voluntary quitting, final exit. A block quits if for
- * a while no SQE has come and nothing has progressed, its task queue being empty or stuck: it saves
- * its contexts and leaves. It is started again when an SQE or a peer's message arrives, or while
- * fewer CQEs than SQEs have been seen.
+ * a while no SQE has come and nothing has progressed. It is started again when an SQE or a peer's
+ * message arrives, or while fewer CQEs than SQEs have been seen.
  */
 #ifndef DF_DAEMON_KERNEL_LIFECYCLE_H
 #define DF_DAEMON_KERNEL_LIFECYCLE_H

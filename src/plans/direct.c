@@ -1,9 +1,9 @@
 /*
- * Direct exchange: every piece goes straight from the rank that has it to the rank that wants it.
- * One crossing (all-reduce: two, a reduce-scatter and an all-gather), n-1 messages for each rank.
- * In shared memory a message is nearly free, so this is the fastest for all but tiny buffers
- * (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.3 and 4.4: the linear algorithms). Each
- * rank visits its peers from its own position on: not all meet at the same one.
+ * Direct exchange: every piece goes straight from the rank that has it to the rank that wants it
+ * (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.3 and 4.4: the linear algorithms). One
+ * crossing (all-reduce: two), n-1 messages for each rank. In shared memory a message is nearly
+ * free, so this is the fastest for all but tiny buffers. Each rank visits its peers from its own
+ * position on.
  */
 #include "plans/build.h"
 

@@ -1,7 +1,7 @@
 /*
  * Double binary trees (Sanders, Speck and Traeff, Parallel Computing 2009, sections 3 and 4): two
  * trees over the same members; no member is an inner node of both. Each tree carries every second
- * chunk, so all members send and receive evenly, and the height is logarithmic.
+ * chunk.
  *
  * Tree 0 is the search tree of the numbers 1..m: odd numbers are leaves. Tree 1 is its mirror image
  * (m even) or shifted by one (m odd): its inner nodes are odd (but for one).

@@ -1,8 +1,7 @@
 /*
  * Recursive halving. Reduce-scatter: Thakur, Rabenseifner and Gropp (IJHPCA 2005, section 4.3).
- * All-reduce: Rabenseifner's algorithm, a reduce-scatter by halving and an all-gather by doubling
- * (ICCS 2004, section 3). 2 log2(n) rounds; no rank moves more bytes than in a ring. Groups that
- * are no power of two are folded first.
+ * All-reduce: Rabenseifner's algorithm (ICCS 2004, section 3). 2 log2(n) rounds; no rank moves more
+ * bytes than in a ring. Groups that are no power of two are folded first.
  */
 #include "plans/build.h"
 

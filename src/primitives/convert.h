@@ -1,16 +1,13 @@
 /*
  * Conversions between float32 and the narrow float types, in integer arithmetic and one float32
- * addition: no branches (compilers vectorise them), no special hardware, the same bits from C11 and
- * CUDA C++.
+ * addition: no branches (compilers vectorise them), the same bits from C11 and CUDA C++.
  *
  * To a narrow type: rounded once, to nearest, ties to even; subnormals are kept. A value beyond the
  * largest finite one becomes infinity in float16 and bfloat16, and the largest finite value (448,
  * 57344) in the float8 types, as infinities do. From a narrow type: exact.
  *
- * A NaN becomes the type's canonical NaN: the sign clear, every other bit set. NVIDIA GPUs produce
- * these bits, and E4M3 has no other NaN besides its negative.
- *
- * The caller's rounding mode must be to nearest, the default of C and CUDA.
+ * A NaN becomes the type's canonical NaN: the sign clear, every other bit set, as on NVIDIA GPUs.
+ * The rounding mode must be to nearest.
  */
 #ifndef DF_PRIMITIVES_CONVERT_H
 #define DF_PRIMITIVES_CONVERT_H
@@ -65,9 +62,9 @@ DF_CONVERT uint64_t df_float64_canonical(uint64_t bits) {
 }
 
 /*
- * Rounds the magnitude (float32 bits without sign, no NaN) to a type of mantissa_bits, and returns
- * that type's bits without sign. lowest: the float32 exponent field of the type's smallest normal
- * number. limit: clamps the magnitude (float32 bits of a power of two or of a number of that type).
+ * Rounds a magnitude (float32 bits without sign, no NaN) to a type of mantissa_bits; returns that
+ * type's bits without sign. lowest: float32 exponent field of the type's smallest normal number.
+ * limit: clamps the magnitude.
  *
  * The addition rounds. The anchor is 2^(23 - mantissa_bits) times the number's power of two: beside
  * it, a float32's last bit weighs what the narrow number's last bit does. Below the smallest normal
@@ -89,9 +86,8 @@ DF_CONVERT uint32_t df_round_magnitude(uint32_t magnitude, int mantissa_bits, in
 
 /*
  * Widens a magnitude (no infinity, no NaN) that was shifted to a float32 magnitude's place. offset:
- * the difference of the exponents' biases. Taken as a normal number it is right unless it is
- * subnormal. Taken as a subnormal (an implicit bit of the smallest normal exponent, then
- * subtracted) it is right only if it is subnormal. The smaller of the two is always the right one.
+ * the difference of the exponents' biases. Read as a normal number it is too large if it is
+ * subnormal; read as a subnormal, too large if it is normal. So the smaller one is right.
  */
 DF_CONVERT uint32_t df_widen_magnitude(uint32_t shifted, int offset) {
   const float implicit = df_float32_of_bits((uint32_t)(offset + 1) << 23);

@@ -1,13 +1,11 @@
 /*
- * Max and Min of two floats on their bits: one rule for every type, instruction set and device,
- * without conversion.
+ * Max and Min of two floats on their bits: one rule for every type, instruction set and device.
  *
  * - A NaN loses against a number; two NaNs give the canonical NaN (convert.h).
  *   - An infinity of E5M2 becomes the largest finite value, as in every result of that type.
  *   - -0 is smaller than +0, so the order of the operands does not matter.
  *
- * The same as CUDA's fmaxf and fminf on the converted values, converted back. Floats are sign and
- * magnitude: as signed integers they are in order, unless both are negative, which reverses it.
+ * As signed integers floats are in order, unless both are negative, which reverses it.
  */
 #ifndef DF_PRIMITIVES_ELEMENT_H
 #define DF_PRIMITIVES_ELEMENT_H

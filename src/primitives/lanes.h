@@ -1,7 +1,6 @@
 /*
  * Lanes: the threads that execute one block. A CPU block has one and no barrier; a CUDA block has
- * many. One of them, the leader, takes every decision; all of them move data. The core is written
- * once, on the functions below.
+ * many. One, the leader, decides; all of them move data.
  */
 #ifndef DF_PRIMITIVES_LANES_H
 #define DF_PRIMITIVES_LANES_H
@@ -95,8 +94,8 @@ DF_CORE int df_lanes_announces(const df_move *move) {
          (move->recv_link && df_link_releases(move->recv_link, move->recv_sequence));
 }
 /* After a move, before the leader announces it by df_publish_fenced. One fence is enough for all
- * lanes: their loads and stores happen before the barrier, and the leader's fence behind it, of
- * system scope, is cumulative. Words need no fence. */
+ * lanes: the barrier orders their accesses before it, and a fence of system scope is cumulative.
+ * Words need none. */
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   df_lanes_sync(lanes);
   if (df_lanes_leads(lanes) && df_lanes_announces(lanes->move)) df_release_fence();
@@ -109,8 +108,8 @@ DF_CORE int df_lanes_told_to_leave(const df_lanes *lanes) {
   (void)lanes;
   return 0;
 }
-/* Is a look at the collective's cancel word worth while? The word is across the bus: only if the
- * host has given up some collective. */
+/* Is a look at the cancel word worth while? It is across the bus: only if the host has given up
+ * some collective. */
 DF_CORE int df_lanes_attend(const df_lanes *lanes) { return lanes->move->attends != 0; }
 DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   (void)lanes;
@@ -193,8 +192,8 @@ DF_CORE int df_lanes_attend(const df_lanes *lanes) {
   return 1;
 }
 
-/* Wakes the peers that sleep. Put off until this block waits, completes or changes its collective:
- * a message between two awake ranks costs no fence. */
+/* Wakes the peers that sleep, once this block waits, completes or changes its collective: a message
+ * between two awake ranks costs no fence. */
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) {
   if (lanes->n_noted == 0) return;
   df_wake_fence();

@@ -61,10 +61,9 @@ enum {
 #define DF_SEQUENCE_MASK (~(uint64_t)0 >> 1)
 
 /*
- * Words. An older message than the slot's latest may have written a word, if the latest was
- * shorter. Lengths repeat with each run, so each word that is ever written is written again within
- * loops * messages * slots messages. As long as these are fewer than there are flags, no old word
- * has the flag of a later message.
+ * An older, longer message than the slot's latest may have written a word. Lengths repeat with each
+ * run, so such a word is written again within loops * messages * slots messages. As long as these
+ * are fewer than there are flags, no old word has a later message's flag.
  */
 enum {
   DF_LINK_WORD_PAYLOAD = 4,
@@ -90,11 +89,10 @@ DF_CORE uint8_t *df_link_slot(const df_link *link, uint64_t sequence) {
 }
 
 /*
- * Distance. If two ranks' processors have no cache in common (other sockets, other parts of a large
- * processor; a virtual machine's may change from moment to moment), each line of a slot crosses
- * between their caches twice. It is several times faster to write such slots past the caches
- * (move_cpu.h). The sender learns the distance from the credit: the receiver has written its line,
- * and the look that finds it changed has fetched it.
+ * Distance. If two ranks' processors have no cache in common, each line of a slot crosses between
+ * their caches twice: such slots are better written past the caches (move_cpu.h). The sender learns
+ * the distance from the credit: the receiver has written its line, and the look that finds it
+ * changed has fetched it.
  */
 DF_CORE int df_link_is_far(const df_link *link) {
   enum { LOOKS = 7 }; /* the latest three; two of them tell: one may have been interrupted */
@@ -150,9 +148,8 @@ DF_CORE void df_link_publish(df_link *link, uint64_t sequence, int is_direct) {
                         sequence << 1 | (is_direct ? 1 : 0));
 }
 
-/* Receiver: is message `sequence` there? *is_direct: it lends a buffer. In words: may it be there?
- * The first word is. All lanes look at the rest (df_move_has_arrived); a word orders nothing but
- * itself. */
+/* Receiver: is message `sequence` there? *is_direct: it lends a buffer. In words only the first one
+ * is looked at; df_move_has_arrived looks at the rest. */
 DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_direct) {
   if (df_link_has_words(link)) {
     *is_direct = 0;
@@ -165,8 +162,8 @@ DF_CORE int df_link_has_message(const df_link *link, uint64_t sequence, int *is_
 }
 
 /* Receiver: is done with message `sequence`. In deep rings of small messages it tells the sender
- * once in so many messages, so that the credit's line does not go to and fro at each. A sender that
- * finds the ring full has sent more than that. Returns 1 when the sender was told. */
+ * once in so many messages, so that the credit's line does not go to and fro at each. Returns 1
+ * when the sender was told. */
 DF_CORE int df_link_releases(const df_link *link, uint64_t sequence) {
   return !(sequence & link->release_mask);
 }
@@ -179,9 +176,9 @@ DF_CORE int df_link_release(df_link *link, uint64_t sequence) {
 }
 
 /*
- * The hold word, behind the credit, guards lent buffers when a run fails at their owner. The
- * receiver holds it while it reads a buffer. The sender takes it away for good before it gives its
- * buffers back to the application. Free: 0.
+ * The hold word, behind the credit, guards lent buffers when a run fails. The receiver holds it
+ * while it reads. The sender takes it away for good before its buffers go back to the application.
+ * Free: 0.
  */
 enum { DF_HOLD_READING = 1, DF_HOLD_REVOKED = 2 };
 
@@ -200,8 +197,8 @@ DF_CORE int df_link_is_revoked(const df_link *link) {
 DF_CORE int df_link_revoke(const df_link *link) {
   return df_link_is_revoked(link) || df_system_claim_u64(link->credit + 1, 0, DF_HOLD_REVOKED);
 }
-/* Sender, after df_link_revoke returned 0, if the receiver can do no harm by reading on. Does not
- * wait for the receiver: it may have died. 0: the word changes just now. */
+/* Sender, after df_link_revoke returned 0: does not wait for the receiver, which may have died, and
+ * can do no harm by reading on. 0: the word changes just now. */
 DF_CORE int df_link_seize(const df_link *link) {
   uint64_t held = df_observe_u64(link->credit + 1);
   return df_system_claim_u64(link->credit + 1, held, DF_HOLD_REVOKED);
@@ -215,10 +212,9 @@ static inline uint32_t df_link_stride(uint64_t payload_bytes, uint32_t payload_o
                                  DF_CACHE_LINE);
   return (uint32_t)DF_ALIGN_UP(payload_bytes + payload_offset, DF_CACHE_LINE);
 }
-/* Slots that share lines. Besides instructions, a small message costs the lines that cross between
- * two processors; a receiver some messages behind its sender finds several in a line. The smallest
- * lie within a line each. DF_PACKED_SLOTS of them end where a line ends, so that the credit begins
- * one. */
+/* Slots that share lines: a receiver some messages behind its sender finds several in a line. The
+ * smallest lie within a line each. DF_PACKED_SLOTS of them end where a line ends, so that the
+ * credit begins one. */
 enum { DF_PACKED_SLOTS = DF_CACHE_LINE / 8 };
 static inline uint32_t df_link_packed_stride(uint64_t payload_bytes) {
   const uint64_t bytes = DF_ALIGN_UP(payload_bytes + DF_LINK_FLAGGED_OFFSET, (uint64_t)8);

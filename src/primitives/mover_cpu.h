@@ -3,13 +3,12 @@
  * each instruction set. All variants give the same bits (tests/unit/test_mover_cpu.c):
  *
  * - Integers wrap around. Their division truncates toward zero.
- *   - float32 and float64 are computed in their own precision, the narrow floats in float32 and
- *     rounded once (convert.h). Nothing is flushed to zero, nothing is contracted.
- *   - Max and Min: element.h. A NaN result is the type's canonical NaN (convert.h).
+ *   - float32 and float64 are computed as they are, the narrow floats in float32 and rounded once
+ *     (convert.h). Nothing is flushed to zero or contracted. Max and Min: element.h.
  *
- * For all functions: pointers need the element's alignment only; count may be 0; dst may be equal
- * to a source, any other overlap is undefined. They have no state, never fail or block, and any
- * thread may call them. The floating-point environment must be C's default.
+ * Pointers need the element's alignment only; count may be 0; dst may be equal to a source, but not
+ * overlap one otherwise. Functions have no state, never fail or block. The floating-point
+ * environment must be C's default.
  */
 #ifndef DF_PRIMITIVES_MOVER_CPU_H
 #define DF_PRIMITIVES_MOVER_CPU_H
@@ -20,9 +19,9 @@
 /* dst[i] = a[i] op b[i] for count elements. */
 typedef void (*df_reduce_fn)(void *dst, const void *a, const void *b, size_t count);
 
-/* dst[i] = (a[i] + b[i]) / divisor, the last reduction step of dfcclAvg. Floats: sum and quotient
- * in float32 (float64 for float64), then one rounding to the type. Integers: the type's wrapped
- * sum, then the division. divisor is at least 1. */
+/* dst[i] = (a[i] + b[i]) / divisor, the last step of dfcclAvg. Floats: sum and quotient in float32
+ * (float64 for float64), one rounding. Integers: the wrapped sum, then the division. divisor is at
+ * least 1. */
 typedef void (*df_reduce_average_fn)(void *dst, const void *a, const void *b, size_t count,
                                      uint32_t divisor);
 

@@ -1,11 +1,9 @@
 /* Floats of 16 and 8 bits of one instruction set: part of mover_cpu_kernels.inc.h. */
 
 /*
- * Sum, product, average and quotient work on 32-bit words of 2 or 4 elements. Each element is cut
- * out, converted, computed and put back in its place: no lane of a vector ever moves to another.
- * (Which element of the word is the first does not matter.)
- *
- * lane(v, w) computes the elements at the top of two words; the result is in the low bits.
+ * Words of 32 bits hold 2 or 4 elements. Each element is cut out, converted, computed and put back
+ * in its place: no lane of a vector ever moves to another. lane(v, w) computes the elements at the
+ * top of two words; the result is in the low bits.
  */
 typedef uint32_t DF_UNALIGNED_U32 __attribute__((aligned(1), may_alias));
 

@@ -1,8 +1,7 @@
 /*
- * Arithmetic of one element on the CUDA device, for every data type: the rules of mover_cpu.h, bit
- * for bit. Conversions and the order of floats are the same source (convert.h, element.h). Only
- * float16 uses the processor's conversions, which round alike; NaNs are made canonical here. For
- * host and device, so that a machine without a GPU can check them.
+ * Arithmetic of one element on the CUDA device: the rules of mover_cpu.h, bit for bit. Only float16
+ * uses the processor's conversions, which round alike; NaNs are made canonical here. For host and
+ * device, so that a machine without a GPU can check them.
  */
 #ifndef DF_PRIMITIVES_MOVER_CUDA_H
 #define DF_PRIMITIVES_MOVER_CUDA_H

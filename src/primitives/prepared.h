@@ -1,8 +1,7 @@
 /*
- * What one primitive does in one loop of one block, as far as it does not depend on the run: links,
- * lengths, offsets, computation. The step function decides from such a record. Most are worked out
- * when needed. A CPU device keeps those of short collectives (df_descriptor.prepared): there
- * instructions count.
+ * What one primitive does in one loop of one block, as far as it does not depend on the run. The
+ * step function decides from such a record. Most are worked out when needed. A CPU device keeps
+ * those of short collectives (df_descriptor.prepared): there instructions count.
  */
 #ifndef DF_PRIMITIVES_PREPARED_H
 #define DF_PRIMITIVES_PREPARED_H

@@ -1,8 +1,7 @@
 /*
  * What one move on the CUDA device touches, and its accesses: 16 bytes if addresses allow.
  *
- * Loads are plain loads, never through the read-only path: peers write this memory while the kernel
- * runs. The leader has observed their writes, and the lanes have met at a barrier since.
+ * Plain loads, never through the read-only path: peers write this memory while the kernel runs.
  */
 #ifndef DF_PRIMITIVES_SPAN_CUDA_H
 #define DF_PRIMITIVES_SPAN_CUDA_H

@@ -1,6 +1,6 @@
 /*
  * The step function: one attempt at one primitive of one collective. It never waits. To poll, the
- * daemon calls it again; to preempt, it does not; a context switch is another cursor.
+ * daemon calls it again; to preempt, it does not.
  */
 #ifndef DF_PRIMITIVES_STEP_H
 #define DF_PRIMITIVES_STEP_H
@@ -36,8 +36,7 @@ DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #endif
 }
 
-/* The current primitive's record: the kept one, or the first half of one worked out in *worked_out.
- */
+/* The current primitive's record: the kept one, or the first half of one worked out. */
 DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, df_prepared *worked_out) {
   if (df_step_keeps(desc)) return &desc->prepared[cursor->primitive];
@@ -64,7 +63,7 @@ DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments 
 }
 
 /* Do the run's messages to several peers go through common slots? Not if its buffers may be lent.
- * Observes what the host has filled in beside the address, and that the peers have mapped it. */
+ * Observes what the host filled in beside the address, and that the peers have mapped it. */
 DF_CORE int df_step_has_common(const df_descriptor *desc, const df_run_arguments *run) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -75,7 +74,6 @@ DF_CORE int df_step_has_common(const df_descriptor *desc, const df_run_arguments
 #endif
 }
 
-/* Takes up the next run. */
 DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                            const df_run_arguments *run) {
   cursor->buffers[DF_BUFFER_NONE] = NULL;
@@ -108,9 +106,8 @@ DF_CORE_APART df_link *df_step_undrained(const df_descriptor *desc, uint32_t blo
 }
 
 /* The collective was given up. Peers of this process must not read this run's buffers any more: the
- * application may unmap them. Returns 0 while one of them is reading. Other processes read by their
- * own mappings, and other GPUs of this process read memory that stays until they are gone: they
- * learn to forget what they are reading. */
+ * application may unmap them. Returns 0 while one of them is reading. Others read mappings that
+ * stay: they learn to forget what they are reading. */
 DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
                                     const df_cursor *cursor) {
   if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
@@ -122,7 +119,6 @@ DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
   return 1;
 }
 
-/* Moves the cursor behind the current primitive. */
 DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part *part,
                                        df_cursor *cursor) {
   if (++cursor->primitive < desc->n_primitives) return DF_STEP_PROGRESSED;
@@ -155,15 +151,15 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
 }
 
 /* Is a result of this rank written past the caches, unless it is lent? What is computed in place
- * has just been read. A lent result is written into the caches for its reader, and its lines are
- * first read from memory. A slot stays in the caches: the reader finds it there. */
+ * has just been read. A lent result's lines are first read from memory, since it is written into
+ * the caches for its reader. */
 DF_CORE int df_step_is_streamed(const df_move *move) {
   return move->stream && move->store != move->a && move->store != move->b;
 }
 
-/* May the buffer that a message lends be read? Its address is read once: the peer could change it
- * after the check. An address outside of the peer's shared memory, or a misaligned one, is no
- * message: this end goes on waiting. */
+/* May the lent buffer be read? Its address is read once: the peer could change it after the check.
+ * An address outside of the peer's shared memory, or a misaligned one, is no message: this end goes
+ * on waiting. */
 DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, uint64_t sequence,
                                df_move *move) {
   const uint8_t *slot = df_link_slot(link, sequence);
@@ -185,7 +181,6 @@ DF_CORE int df_step_uses_common(const df_cursor *cursor, const df_prepared *prim
 #endif
 }
 
-/* The common slot of this loop. */
 DF_CORE uint8_t *df_step_common_slot(const df_descriptor *desc, uint32_t block,
                                      const df_cursor *cursor, const df_link *link) {
   const df_run_words *words = desc->words;
@@ -195,8 +190,8 @@ DF_CORE uint8_t *df_step_common_slot(const df_descriptor *desc, uint32_t block,
   return (uint8_t *)(uintptr_t)(df_load_relaxed_u64(&words->common) + slot * link->stride);
 }
 
-/* The first link whose peer may still be reading this loop's common slot. NULL: none is. Former
- * runs' slots have been given back: those runs were drained. */
+/* The first link whose peer may still be reading this loop's common slot. NULL: none. (Former runs'
+ * slots were drained.) */
 DF_CORE_APART df_link *df_step_common_reader(const df_descriptor *desc, uint32_t block,
                                              const df_cursor *cursor) {
   uint64_t depth = (uint64_t)desc->words->common_mask + 1;
@@ -223,7 +218,6 @@ DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t b
   return prim->common == DF_COMMON_WRITES ? common : NULL;
 }
 
-/* The links' side of the decision: is what this primitive needs there? */
 DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const df_cursor *cursor,
                                 const df_prepared *prim, df_move *move, int *received_direct) {
   if (prim->recv_link) {

@@ -1,8 +1,7 @@
 /*
- * Timers of a daemon on a GPU: how long a block's leader takes to read an SQE, to load and save a
- * context, to write a CQE, and when. Only a timed kernel keeps them; elsewhere the calls are
- * nothing. The host reads the latest samples of each kind. A posted store takes as long as its
- * instruction.
+ * Timers of a daemon on a GPU: when a block's leader reads an SQE, loads and saves a context,
+ * writes a CQE, and how long it takes. Only a timed kernel keeps them; elsewhere the calls are
+ * nothing. The host reads the latest samples. A posted store takes as long as its instruction.
  */
 #ifndef DF_PRIMITIVES_TIMERS_H
 #define DF_PRIMITIVES_TIMERS_H

@@ -1,7 +1,7 @@
 /*
- * Windows: a peer process's memory that this one has mapped. The address of a lent buffer is
- * checked against them before it is followed. The host writes them under the context's lock, the
- * daemon reads them without: each window is one word, open or not.
+ * Windows: a peer process's memory that this one has mapped; a lent buffer's address is checked
+ * against them. The host writes them under the context's lock, the daemon reads them without: each
+ * window is one word, open or not.
  */
 #ifndef DF_PRIMITIVES_WINDOWS_H
 #define DF_PRIMITIVES_WINDOWS_H

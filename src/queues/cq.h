@@ -146,9 +146,8 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
 
 /*
  * Anybody: would a pop find something? A hint while another thread consumes, but never 0 for a
- * thread whose own CQE has not been taken, however old the consumer's index that it sees. An older
- * slot is free again, so for slots the ticket counts, if it is the host's. (Another block's CQE may
- * still be on its way then.)
+ * thread whose own CQE has not been taken, however old the consumer's index that it sees. For
+ * slots, of which an older one is free again, the ticket counts, if it is the host's.
  */
 static inline int df_cq_has_entry(const df_cq *cq) {
   uint64_t word;

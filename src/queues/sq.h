@@ -56,9 +56,9 @@ static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
   DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
   df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
   /* Observes the last reader's release: its read of the old word comes before our overwrite. A
-   * read-modify-write says "full", in one order with the blocks' own. So the last reader sees what
-   * was written before the refusal, and who waits for room. (A relay frees slots by a store; its
-   * host looks again by itself.) */
+   * read-modify-write says "full", in one order with the blocks' own: the last reader sees what was
+   * written before the refusal, and who waits for room. (A relay frees slots by a store; its host
+   * looks again.) */
   if (df_observe_u32(&slot->readers_left) != 0 &&
       (sq->passes_to != 0 || df_system_sub_u32(&slot->readers_left, 0) != 0))
     return 0;

@@ -1,7 +1,7 @@
 /*
- * Task queue: collectives that one block has fetched and not completed, in order of place. A
- * collective has one entry, however many of its runs are pending: so the queue cannot be full.
- * Private to its block; others only look at length (relaxed).
+ * Task queue: collectives that one block has fetched and not completed, in order of place. Each has
+ * one entry, however many of its runs are pending: the queue cannot be full. Others only look at
+ * length (relaxed).
  */
 #ifndef DF_QUEUES_TASK_QUEUE_H
 #define DF_QUEUES_TASK_QUEUE_H
