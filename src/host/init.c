@@ -85,12 +85,12 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
   context->n_cores = cores;
   const df_settings *s = &context->settings;
   context->shape_limits = (df_shape_limits){
-      .slot_bytes = (uint64_t)s->slot_bytes,
-      .slots = (uint32_t)s->slots,
-      .flagged_max = (uint32_t)s->flagged_max,
+      .slot_bytes = (uint64_t)s->tuning.policy.slot_bytes,
+      .slots = (uint32_t)s->tuning.policy.slots,
+      .flagged_max = (uint32_t)s->tuning.policy.flagged_max,
       .packed_max = s->backend == dfcclBackendCuda ? 0 : DF_PACKED_MAX,
-      .words_max = s->backend == dfcclBackendCuda ? (uint32_t)s->cuda_words_max : 0,
-      .block_min = (uint64_t)s->block_min,
+      .words_max = s->backend == dfcclBackendCuda ? (uint32_t)s->tuning.policy.words_max : 0,
+      .block_min = (uint64_t)s->tuning.policy.block_min,
       .max_blocks = blocks};
   return dfcclSuccess;
 }

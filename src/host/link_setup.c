@@ -58,7 +58,7 @@ enum {
 static uint64_t ring_target(const df_ring_question *q) {
   const uint64_t stride = q->shape->stride;
   uint64_t each = DF_MAX(q->n_incoming, 1u) * (uint64_t)q->shape->n_blocks * q->ranks_on_a_core;
-  uint64_t target = (uint64_t)q->settings->ring_bytes / each;
+  uint64_t target = (uint64_t)q->settings->tuning.policy.ring_bytes / each;
   if (stride <= DF_DEEP_RING_STRIDE)
     return q->runs_ahead && q->direct_min > stride ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
                                                    : 0;
@@ -69,8 +69,8 @@ static uint64_t ring_target(const df_ring_question *q) {
 static uint32_t ring_slots(const df_ring_question *q) {
   uint32_t n_slots = q->shape->n_slots;
   const uint64_t target = ring_target(q);
-  if (!q->host_sees || q->settings->slots == DF_MIN_LINK_SLOTS ||
-      q->used_bytes >= (uint64_t)q->settings->ring_budget)
+  if (!q->host_sees || q->settings->tuning.policy.slots == DF_MIN_LINK_SLOTS ||
+      q->used_bytes >= (uint64_t)q->settings->tuning.policy.ring_budget)
     return n_slots;
   /* The power of two nearest to the target, in proportion. */
   while (n_slots < DF_MAX_LINK_SLOTS && 4ull * n_slots * q->shape->stride <= 3 * target)
@@ -105,7 +105,7 @@ static uint16_t far_ns(const df_ring_question *q) {
     clock = least <= MOST_NS ? CHEAP : DEAR;
     df_store_relaxed_u32(&known, clock);
   }
-  return clock == CHEAP ? (uint16_t)q->settings->far_ns : 0;
+  return clock == CHEAP ? (uint16_t)q->settings->tuning.policy.far_ns : 0;
 }
 
 static df_ring choose_ring(const df_ring_question *q) {
@@ -149,24 +149,24 @@ static int has_link_that_lends_nothing(const df_coll *coll) {
  */
 static int common_has_use(const dfcclContext_t context, const df_coll *coll, uint32_t readers) {
   enum { NEVER, WHERE_IT_GAINS };
-  if (context->settings.common == NEVER || !context->device.memory->host_sees_links ||
+  if (context->settings.tuning.policy.common == NEVER || !context->device.memory->host_sees_links ||
       readers < 2 || longest_message(coll) < coll->device.descriptor->direct_min ||
       has_link_that_lends_nothing(coll))
     return 0;
   uint64_t copies = (uint64_t)readers * (df_runs_ahead(coll) ? 1 : coll->n);
-  return context->settings.common != WHERE_IT_GAINS ||
+  return context->settings.tuning.policy.common != WHERE_IT_GAINS ||
          (df_is_crowded(context, coll->n) &&
-          common_bytes_of(coll) > (uint64_t)context->settings.ring_bytes / copies);
+          common_bytes_of(coll) > (uint64_t)context->settings.tuning.policy.ring_bytes / copies);
 }
 
 /* Slots of each block: in proportion the nearest power of two to what the readers' rings would
  * have, for which they stand. */
 static uint32_t common_depth(const dfcclContext_t context, const df_coll *coll, uint32_t readers) {
-  uint64_t ring = (uint64_t)context->settings.ring_bytes / df_ranks_on_a_core(context, coll->n) /
+  uint64_t ring = (uint64_t)context->settings.tuning.policy.ring_bytes / df_ranks_on_a_core(context, coll->n) /
                   (df_runs_ahead(coll) ? 1 : coll->n - 1);
   uint64_t target = ring * readers / coll->shape.n_blocks;
   uint32_t depth = DF_MIN_LINK_SLOTS;
-  if (context->settings.slots == DF_MIN_LINK_SLOTS) return 1; /* the tightest */
+  if (context->settings.tuning.policy.slots == DF_MIN_LINK_SLOTS) return 1; /* the tightest */
   while (depth < DF_MAX_LINK_SLOTS && 4ull * depth * coll->shape.stride <= 3 * target) depth *= 2;
   return depth;
 }
@@ -297,7 +297,7 @@ static void reserve_common(dfcclContext_t context, df_coll *coll) {
   df_shm_endpoint *shm = context->transports.shm;
   const uint32_t readers = df_common_count_readers(shm, coll->plan, coll->ranks);
   if (coll->common.range.segment || !common_has_use(context, coll, readers)) return;
-  if (shm->arena.used_bytes + shm->commons.used_bytes >= (uint64_t)context->settings.ring_budget)
+  if (shm->arena.used_bytes + shm->commons.used_bytes >= (uint64_t)context->settings.tuning.policy.ring_budget)
     return;
   const uint32_t depth = common_depth(context, coll, readers);
   df_common_reserve(shm, &coll->common, coll->plan, coll->ranks,
@@ -327,7 +327,7 @@ enum { DF_FIRST_TURN_STEPS = 32 }; /* most primitives of a run that its submitte
 /* Are its runs so short that a submitter may execute them, as far as they come without waiting? */
 static int is_short(const dfcclContext_t context, const df_coll *coll) {
   const df_descriptor *d = coll->device.descriptor;
-  uint64_t most = (uint64_t)context->settings.first_turn_max;
+  uint64_t most = (uint64_t)context->settings.tuning.policy.borrowed_turn_max;
   uint64_t pieces = d->geometry == DF_GEOMETRY_PIECES ? d->pieces : 1;
   return most != 0 && context->device.executor->first_turn != NULL && coll->shape.n_blocks == 1 &&
          coll->count <= most && pieces <= DF_FIRST_TURN_STEPS &&

@@ -103,15 +103,14 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
     const char *what;
     uint32_t a, b;
   } shapes[] = {
-      {"number of blocks (DFCCL_BLOCK_MIN or DFCCL_TUNING)", here->n_blocks, there->n_blocks},
-      {"number of link slots (DFCCL_SLOTS)", here->n_slots, there->n_slots},
-      {"slot size (DFCCL_SLOT_BYTES, DFCCL_CUDA_WORDS_MAX or DFCCL_TUNING)", here->stride,
-       there->stride},
-      {"payload offset (DFCCL_FLAGGED_MAX or DFCCL_CUDA_WORDS_MAX)", here->payload_offset,
+      {"number of blocks (block_min or blocks of DFCCL_TUNING)", here->n_blocks, there->n_blocks},
+      {"number of link slots (slots of DFCCL_TUNING)", here->n_slots, there->n_slots},
+      {"slot size (slot_bytes, words_max or slot of DFCCL_TUNING)", here->stride, there->stride},
+      {"payload offset (flagged_max or words_max of DFCCL_TUNING)", here->payload_offset,
        there->payload_offset},
-      {"chunk (DFCCL_SLOT_BYTES or DFCCL_TUNING)", here->chunk, there->chunk},
-      {"number of loops (DFCCL_SLOT_BYTES or DFCCL_TUNING)", here->loops, there->loops},
-      {"split of the group (DFCCL_SPLIT or DFCCL_TUNING)", here->split, there->split}};
+      {"chunk (slot_bytes or slot of DFCCL_TUNING)", here->chunk, there->chunk},
+      {"number of loops (slot_bytes or slot of DFCCL_TUNING)", here->loops, there->loops},
+      {"split of the group (split of DFCCL_TUNING)", here->split, there->split}};
   for (size_t i = 0; i < DF_COUNT_OF(shapes); i++)
     if (shapes[i].a != shapes[i].b)
       return snprintf(text, bytes, "%s is %u here and %u there", shapes[i].what, shapes[i].a,

@@ -140,7 +140,7 @@ static uint64_t result_bytes_of(const df_coll *coll) {
 /* Result bytes from which results are written past the caches. Ranks that share a core share its
  * caches, which the results of all of them go through: each has its part. */
 static uint64_t stream_min_of(const dfcclContext_t context, const df_coll *coll) {
-  uint64_t least = (uint64_t)context->settings.stream_min;
+  uint64_t least = (uint64_t)context->settings.tuning.policy.stream_min;
   return df_is_crowded(context, coll->n) ? least / df_ranks_on_a_core(context, coll->n) : least;
 }
 
@@ -150,7 +150,7 @@ static uint64_t stream_min_of(const dfcclContext_t context, const df_coll *coll)
 static int lends_streamed(const dfcclContext_t context, const df_coll *coll) {
   enum { STREAMS = 4 };
   return context->settings.backend != dfcclBackendCpu || coll->n != 2 || context->n_cores < 2 ||
-         result_bytes_of(coll) / STREAMS < (uint64_t)context->settings.stream_min;
+         result_bytes_of(coll) / STREAMS < (uint64_t)context->settings.tuning.policy.stream_min;
 }
 
 /* The daemon's view, in memory of the device's choice; links are filled in when they stand. */
@@ -168,7 +168,9 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   /* Words say of nothing but themselves that they have come: a buffer that was lent is
    * overwritten only after what its reader has sent later, which must then be in order. */
   int in_words = coll->shape.payload_offset == DF_LINK_WORDS;
-  d->direct_min = settings->direct && !in_words ? (uint64_t)settings->direct_min : UINT64_MAX;
+  d->direct_min = settings->tuning.policy.lend && !in_words
+                      ? (uint64_t)settings->tuning.policy.lend_min
+                      : UINT64_MAX;
   d->scratch_bytes = coll->shape.scratch_bytes;
   d->reaches = context->device.reaches;
   DF_ASSERT(plan->n_primitives <= UINT16_MAX);
@@ -187,8 +189,9 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   uint64_t result_bytes = result_bytes_of(coll);
   /* A buffer that peers read while it is rewritten changes caches with every chunk: below the size
    * where it comes from memory anyway, slots are faster. */
-  int lends_in_place = plan->direct_in_place && (coll->operation != DF_OP_ALL_REDUCE ||
-                                                 result_bytes >= (uint64_t)settings->in_place_min);
+  int lends_in_place = plan->direct_in_place &&
+                       (coll->operation != DF_OP_ALL_REDUCE ||
+                        result_bytes >= (uint64_t)settings->tuning.policy.lend_in_place_min);
   d->lends = (uint8_t)((lends_in_place ? DF_LENDS_IN_PLACE : 0) |
                        (lends_streamed(context, coll) ? DF_LENDS_STREAMED : 0));
   int only_overwrites = coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_ALL_GATHER;
@@ -268,11 +271,11 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
   const df_part *part = &coll->shape.parts[0];
   uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;
   if ((uint64_t)part->loops * part->chunk * pieces < part->elements) {
-    result =
-        df_fail(dfcclInvalidArgument,
-                "collective %" PRIu64 ": count %" PRIu64
-                " needs more loops than can be counted with slots of %lld bytes (DFCCL_SLOT_BYTES)",
-                coll->id, coll->count, (long long)limits.slot_bytes);
+    result = df_fail(dfcclInvalidArgument,
+                     "collective %" PRIu64 ": count %" PRIu64
+                     " needs more loops than can be counted with slots of %lld bytes (slot_bytes "
+                     "of DFCCL_TUNING)",
+                     coll->id, coll->count, (long long)limits.slot_bytes);
     goto release_plan;
   }
   coll->index = take_index(context);

@@ -87,7 +87,7 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
                           .memory = in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS
                                                                            : DF_MEMORY_HOST,
                           .crowded = df_is_crowded(context, n),
-                          .split = (uint32_t)context->settings.split};
+                          .split = (uint32_t)context->settings.tuning.policy.split};
   if (!df_choose(&context->settings.tuning, &question, choice))
     return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have",
                    question.name, df_operation_name(r->operation));

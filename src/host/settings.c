@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "devices/device.h"
@@ -32,7 +34,7 @@ static int read_word(const char *variable, const char *const *words, int n, int 
   const char *text = getenv(variable);
   if (text == NULL) return standard;
   for (int i = 0; i < n; i++)
-    if (strcmp(text, words[i]) == 0) return i;
+    if (strcasecmp(text, words[i]) == 0) return i;
   df_fail(dfcclInvalidUsage, "environment variable %s is \"%s\"; it must be one of: %s", variable,
           text, list);
   return -1;
@@ -61,9 +63,30 @@ static int cuda_launches_block(void) {
   return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 
+/* Numbers in place of a file's name: "set:NAME=VALUE,NAME=VALUE". */
+static dfcclResult_t read_tuning_numbers(df_tuning *tuning, const char *numbers) {
+  char text[4096] = DF_TUNING_HEADER "\nset ", sentence[DF_SENTENCE_BYTES];
+  size_t used = strlen(text);
+  for (const char *at = numbers; *at != '\0' && used + 8 < sizeof text; at++) {
+    int written = snprintf(text + used, 8, *at == ',' ? "\nset " : "%c", *at == '=' ? ' ' : *at);
+    used += (size_t)written;
+  }
+  if (used + 8 >= sizeof text)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_TUNING has %zu characters; a table so long must be "
+                   "a file",
+                   strlen(numbers));
+  if (!df_tuning_parse(tuning, text, used, numbers, sentence, sizeof sentence))
+    return df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
+  return dfcclSuccess;
+}
+
 /* The table is read whole: it is small. */
 static dfcclResult_t read_tuning(df_tuning *tuning) {
   char path[512] = "", sentence[DF_SENTENCE_BYTES];
+  df_tuning_default(tuning);
+  const char *value = getenv("DFCCL_TUNING");
+  if (value && strncmp(value, "set:", 4) == 0) return read_tuning_numbers(tuning, value + 4);
   dfcclResult_t result = read_text("DFCCL_TUNING", path, sizeof path);
   if (result != dfcclSuccess || path[0] == '\0') return result;
   FILE *file = fopen(path, "rb");
@@ -87,16 +110,69 @@ static dfcclResult_t read_tuning(df_tuning *tuning) {
   return result;
 }
 
+/* ---- variables that there are not ---- */
+
+static const char *const known_variables[] = {
+#define X(field, variable, standard, least, most, meaning) variable,
+    DF_SETTINGS_MAP(X)
+#undef X
+        "DFCCL_CQ",
+    "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_TUNING", "DFCCL_RECORD"};
+
+/* How many letters must be put in, left out or changed (Wagner and Fischer, 1974). */
+static int distance(const char *a, size_t a_length, const char *b) {
+  enum { LONGEST = 64 };
+  int row[LONGEST];
+  size_t b_length = strlen(b);
+  if (b_length >= LONGEST || a_length >= LONGEST) return LONGEST;
+  for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
+  for (size_t i = 1; i <= a_length; i++) {
+    int diagonal = row[0];
+    row[0] = (int)i;
+    for (size_t j = 1; j <= b_length; j++) {
+      int changed = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = DF_MIN(changed, DF_MIN(row[j], row[j - 1]) + 1);
+    }
+  }
+  return row[b_length];
+}
+
+/* A variable that is misspelt would be ignored without a word. DFCCL_TEST_ is the tests' own. */
+static dfcclResult_t check_names(void) {
+  static const char prefix[] = "DFCCL_", tests[] = "DFCCL_TEST_";
+  for (char **at = environ; at && *at; at++) {
+    if (strncmp(*at, prefix, strlen(prefix)) != 0 || strncmp(*at, tests, strlen(tests)) == 0)
+      continue;
+    size_t length = strcspn(*at, "=");
+    const char *nearest = NULL;
+    int least = 4; /* farther away it is another word */
+    for (size_t i = 0; i < DF_COUNT_OF(known_variables); i++) {
+      int away = distance(*at, length, known_variables[i]);
+      if (away < least) nearest = known_variables[i];
+      least = DF_MIN(least, away);
+    }
+    if (least == 0) continue;
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable %.*s=%s is not one of the library's%s%s; "
+                   "docs/CONFIGURATION.md lists them, docs/TUNING.md the numbers of the table",
+                   (int)DF_MIN(length, (size_t)64), *at, (*at)[length] ? *at + length + 1 : "",
+                   nearest ? "; perhaps it should be " : "", nearest ? nearest : "");
+  }
+  return dfcclSuccess;
+}
+
 static dfcclResult_t read_environment(df_settings *s) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
   static const char *const variants[] = {"ring", "packed", "slots"};
+  dfcclResult_t result = check_names();
+  if (result != dfcclSuccess) return result;
   int level = read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
   if (level < 0) return dfcclInvalidUsage;
   df_log_set_level((df_log_level)level);
   int cq = read_word("DFCCL_CQ", variants, 3, DF_CQ_PACKED, "ring, packed, slots");
   if (cq < 0) return dfcclInvalidUsage;
   s->cq = (df_cq_variant)cq;
-  dfcclResult_t result;
 #define X(field, variable, standard, least, most, meaning)                                         \
   s->field = (standard);                                                                           \
   if ((result = read_number(variable, (least), (most), &s->field)) != dfcclSuccess) return result;
@@ -104,7 +180,6 @@ static dfcclResult_t read_environment(df_settings *s) {
 #undef X
   if ((result = check_power("DFCCL_CONTEXT_SLOTS", s->context_slots)) != dfcclSuccess)
     return result;
-  if ((result = check_power("DFCCL_SLOTS", s->slots)) != dfcclSuccess) return result;
   if (s->cuda_threads % 32 != 0)
     return df_fail(dfcclInvalidUsage,
                    "environment variable DFCCL_CUDA_THREADS is %lld; it must be a multiple of 32",

@@ -42,35 +42,6 @@
   X(preempt_every, "DFCCL_PREEMPT_EVERY", 0, 0, 1, "1: preempt after every step (test mode)")      \
   X(context_slots, "DFCCL_CONTEXT_SLOTS", 8, 1, DF_MAX_CONTEXT_SLOTS,                              \
     "context cache slots; a power of two")                                                         \
-  X(slot_bytes, "DFCCL_SLOT_BYTES", 131072, 64, DF_MAX_SLOT_BYTES, "most payload of a link slot")  \
-  X(slots, "DFCCL_SLOTS", 4, DF_MIN_LINK_SLOTS, DF_MAX_LINK_SLOTS,                                 \
-    "least slots of a link; a power of two")                                                       \
-  X(ring_bytes, "DFCCL_RING_BYTES", 2 << 20, 0, 1ll << 30,                                         \
-    "size up to which a collective's rings of slots grow, all that one rank receives in")          \
-  X(ring_budget, "DFCCL_RING_BUDGET", 64 << 20, 0, 1ll << 40,                                      \
-    "bytes of a context's rings beyond which further ones get the least slots")                    \
-  X(flagged_max, "DFCCL_FLAGGED_MAX", 4096, 0, DF_MAX_SLOT_BYTES,                                  \
-    "payload bytes up to which links are flagged")                                                 \
-  X(direct_min, "DFCCL_DIRECT_MIN", 16384, 1, 1ll << 40,                                           \
-    "message bytes from which reachable buffers are lent")                                         \
-  X(direct, "DFCCL_DIRECT", 1, 0, 1, "0: never lend buffers (always copy through slots)")          \
-  X(common, "DFCCL_COMMON", 1, 0, 2,                                                               \
-    "CPU: what goes to several processes is copied once, to memory that all of them map: 0: "      \
-    "never, 1: where ranks share cores and it is more than their caches, 2: always (test mode)")   \
-  X(in_place_min, "DFCCL_DIRECT_IN_PLACE_MIN", 8ll << 20, 0, 1ll << 40,                            \
-    "bytes from which an all-reduce in place lends its buffer")                                    \
-  X(stream_min, "DFCCL_STREAM_MIN", 4ll << 20, 0, 1ll << 40,                                       \
-    "result bytes from which stores out of place bypass the caches")                               \
-  X(far_ns, "DFCCL_FAR_NS", 110, 0, 65535,                                                         \
-    "CPU: a line from a peer's cache that takes so long comes from afar: large slots are written " \
-    "past the caches; 0: never")                                                                   \
-  X(first_turn_max, "DFCCL_FIRST_TURN_MAX", 4096, 0, DF_MAX_SLOT_BYTES,                            \
-    "CPU: bytes up to which the thread that submits a run executes its first turn itself; 0: "     \
-    "never")                                                                                       \
-  X(block_min, "DFCCL_BLOCK_MIN", 65536, 1, 1ll << 40,                                             \
-    "bytes of a collective for each block it uses")                                                \
-  X(split, "DFCCL_SPLIT", 0, 1, DF_MAX_RANKS,                                                      \
-    "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")             \
   X(nap_us, "DFCCL_NAP_US", 1000, 10, 1000000,                                                     \
     "how long a background thread naps while others drive")                                        \
   X(cuda_threads, "DFCCL_CUDA_THREADS", 512, 32, DF_CUDA_THREADS_LIMIT,                            \
@@ -86,8 +57,6 @@
     "up to 20 times as long while nothing comes of it")                                            \
   X(cuda_nap_us, "DFCCL_CUDA_NAP_US", 20, 1, 100000,                                               \
     "CUDA: how long the launcher naps between looks at a running daemon")                          \
-  X(cuda_words_max, "DFCCL_CUDA_WORDS_MAX", 4096, 0, 65536,                                        \
-    "CUDA: payload bytes up to which messages travel in words that carry a flag each")             \
   X(cuda_timers, "DFCCL_CUDA_TIMERS", 0, 0, 1,                                                     \
     "CUDA: 1: the daemon notes how long its parts take (dfcclGetTimes); else it has no timers")    \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")

@@ -141,8 +141,8 @@ static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * Admits what can be admitted, in the order in which collectives were listed. Failed ones are left to
- * whoever reaps.
+ * Admits what can be admitted, in the order in which collectives were listed. Failed ones are left
+ * to whoever reaps.
  *
  * has_listed stays set while this looks for room: the block that reads an SQE last looks at it
  * after that, and either sees it or had made the room that is found here (df_sq_push_spmc).

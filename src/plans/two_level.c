@@ -1,7 +1,7 @@
 /*
  * Two levels (Karonis et al., IPDPS 2000, section 3): ranks that are close exchange with their
  * leader, and only leaders exchange with each other, so few messages go far. A subgroup is `split`
- * neighbours in the group's order (DFCCL_SPLIT); its leader is its first member, or the root.
+ * neighbours in the group's order (split of the tuning table); its leader is its first member, or the root.
  */
 #include "plans/build.h"
 

@@ -134,6 +134,41 @@ static int read_rule(const reader *in, char **words, int n, df_rule *rule) {
   return 1;
 }
 
+void df_tuning_default(df_tuning *tuning) {
+  memset(tuning, 0, sizeof *tuning);
+#define X(name, standard, least, most, meaning) tuning->policy.name = (standard);
+  DF_POLICY_MAP(X)
+#undef X
+}
+
+/* set NAME VALUE */
+static int read_set(const reader *in, char **words, int n, df_policy *policy) {
+  static const struct {
+    const char *name;
+    size_t offset;
+    long long least, most;
+  } numbers[] = {
+#define X(name, standard, least, most, meaning) {#name, offsetof(df_policy, name), (least), (most)},
+      DF_POLICY_MAP(X)
+#undef X
+  };
+  if (n != 3) return refuse(in, "\"set\" needs a name and a value, not %d words", n - 1);
+  for (size_t i = 0; i < DF_COUNT_OF(numbers); i++) {
+    if (strcmp(words[1], numbers[i].name) != 0) continue;
+    uint64_t value;
+    const char *end;
+    if (!read_number(words[2], (uint64_t)numbers[i].most, &value, &end) || *end != '\0' ||
+        (long long)value < numbers[i].least)
+      return refuse(in, "%s is \"%s\": it must be a whole number from %lld to %lld", words[1],
+                    words[2], numbers[i].least, numbers[i].most);
+    if (numbers[i].offset == offsetof(df_policy, slots) && (value & (value - 1)) != 0)
+      return refuse(in, "%s is %s: it must be a power of two", words[1], words[2]);
+    *(long long *)(void *)((char *)policy + numbers[i].offset) = (long long)value;
+    return 1;
+  }
+  return refuse(in, "there is no \"%s\" to set", words[1]);
+}
+
 /* Cuts a line into words in place; more than `most` count as most + 1. */
 static int split_words(char *line, char **words, int most) {
   int n = 0;
@@ -159,6 +194,7 @@ static int read_line(const reader *in, char *line, int *headed, df_tuning *tunin
                   words[0]);
   }
   if (n > MAX_WORDS) return refuse(in, "more than %d words", MAX_WORDS);
+  if (strcmp(words[0], "set") == 0) return read_set(in, words, n, &tuning->policy);
   if (tuning->n_rules == DF_MAX_TUNING_RULES)
     return refuse(in, "more than %d rules", DF_MAX_TUNING_RULES);
   if (!read_rule(in, words, n, &tuning->rules[tuning->n_rules])) return 0;
@@ -170,7 +206,7 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
                     char *sentence, size_t sentence_bytes) {
   reader in = {.name = name, .sentence = sentence, .sentence_bytes = sentence_bytes};
   int headed = 0, fine = 1;
-  memset(tuning, 0, sizeof *tuning);
+  df_tuning_default(tuning);
   for (size_t at = 0; fine && at < bytes;) {
     char line[MAX_LINE];
     const char *end = memchr(text + at, '\n', bytes - at);
@@ -192,7 +228,7 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
     in.line++;
     fine = refuse(&in, "the table must begin with \"" DF_TUNING_HEADER "\"; it is empty");
   }
-  if (!fine) memset(tuning, 0, sizeof *tuning);
+  if (!fine) df_tuning_default(tuning);
   return fine;
 }
 

@@ -7,6 +7,7 @@
 #define DF_TUNING_TABLE_H
 
 #include "plans/plan.h"
+#include "tuning/policy.h"
 
 typedef enum {
   DF_MEMORY_ANY,
@@ -29,6 +30,7 @@ typedef struct df_rule {
 enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_BYTES = 64 << 10 };
 
 typedef struct df_tuning {
+  df_policy policy;
   uint32_t n_rules;
   df_rule rules[DF_MAX_TUNING_RULES];
 } df_tuning;
@@ -36,9 +38,12 @@ typedef struct df_tuning {
 extern const df_rule df_built_in_rules[];
 extern const uint32_t df_n_built_in_rules;
 
+/* No rules, and each number as the library has it. */
+void df_tuning_default(df_tuning *tuning);
+
 /*
- * Reads a table. Returns 0 when it is not one: then *tuning is empty and *sentence says what is
- * wrong as "NAME:LINE: ...", with the value.
+ * Reads a table. Returns 0 when it is not one: then *tuning is the default and *sentence says what
+ * is wrong as "NAME:LINE: ...", with the value.
  */
 int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const char *name,
                     char *sentence, size_t sentence_bytes);

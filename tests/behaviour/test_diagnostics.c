@@ -80,10 +80,10 @@ DF_TEST(diagnostics, dump_names_who_does_not_take_messages, 30) {
   dfcclContext_t ctxs[2];
   df_collective coll = df_simple(20000, 2);
   coll.kind = DF_BROADCAST;
-  setenv("DFCCL_SLOTS", "2", 1);
-  setenv("DFCCL_SLOT_BYTES", "4096", 1);
-  setenv("DFCCL_RING_BYTES", "0", 1);
-  setenv("DFCCL_DIRECT", "0", 1);
+  df_tune("slots", "2");
+  df_tune("slot_bytes", "4096");
+  df_tune("ring_bytes", "0");
+  df_tune("lend", "0");
   df_make_contexts(ctxs, 2, NULL);
   df_register_all(ctxs, 1, &coll);
   df_exchange(ctxs, 1, &coll, 0, 0); /* the links stand */

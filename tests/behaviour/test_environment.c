@@ -14,8 +14,8 @@ static const struct {
   bool number;
   const char *bad[3], *good[3], *edge;
 } table[] = {
-    {"DFCCL_DEBUG", false, {"loud", ""}, {"none"}, NULL},
-    {"DFCCL_CQ", false, {"heap", "Ring"}, {"ring", "packed", "slots"}, NULL},
+    {"DFCCL_DEBUG", false, {"loud", ""}, {"none", "NONE", "None"}, NULL},
+    {"DFCCL_CQ", false, {"heap", "rings"}, {"ring", "packed", "SLOTS"}, NULL},
     {"DFCCL_ISA", false, {"mmx"}, {"plain"}, NULL},
     {"DFCCL_INIT_TIMEOUT_MS", true, {"0"}, {"5000"}, NULL},
     {"DFCCL_TIMEOUT_MS", true, {NULL}, {"0", "60000"}, NULL},
@@ -30,21 +30,7 @@ static const struct {
     {"DFCCL_YIELD_POLLS", true, {NULL}, {"1", "1000"}, "0"},
     {"DFCCL_PREEMPT_EVERY", true, {"2"}, {"0", "1"}, NULL},
     {"DFCCL_CONTEXT_SLOTS", true, {"0", "3"}, {"2", "4"}, "1"},
-    {"DFCCL_SLOT_BYTES", true, {"0", "1k"}, {"256", "4096"}, "64"},
-    {"DFCCL_SLOTS", true, {"0", "3"}, {"2", "8"}, "1"},
-    {"DFCCL_FLAGGED_MAX", true, {NULL}, {"0", "100"}, "1"},
-    {"DFCCL_DIRECT_MIN", true, {NULL}, {"1", "1000000"}, "0"},
-    {"DFCCL_DIRECT", true, {"2"}, {"0", "1"}, NULL},
-    {"DFCCL_RING_BYTES", true, {NULL}, {"0", "100000"}, "0"},
-    {"DFCCL_RING_BUDGET", true, {NULL}, {"0", "100000"}, "0"},
-    {"DFCCL_COMMON", true, {"3"}, {"0", "2"}, NULL},
-    {"DFCCL_DIRECT_IN_PLACE_MIN", true, {NULL}, {"0", "1000"}, "0"},
-    {"DFCCL_STREAM_MIN", true, {NULL}, {"0", "1000"}, "0"},
     {"DFCCL_SPREAD", true, {"2"}, {"0", "1"}, NULL},
-    {"DFCCL_FAR_NS", true, {"65536"}, {"0", "65535"}, "1"},
-    {"DFCCL_FIRST_TURN_MAX", true, {NULL}, {"0", "1000000"}, "1"},
-    {"DFCCL_BLOCK_MIN", true, {"0"}, {"1", "1000000"}, NULL},
-    {"DFCCL_SPLIT", true, {"0"}, {"1", "3"}, "1024"},
     {"DFCCL_NAP_US", true, {"9"}, {"10", "10000"}, NULL},
     {"DFCCL_DEBUG_SIGNAL", true, {"2"}, {"0", "1"}, NULL},
 };
@@ -112,9 +98,62 @@ DF_TEST(environment, values_at_the_edge_work_or_are_refused, 60) {
 DF_TEST(environment, is_read_at_initialisation, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
-  setenv("DFCCL_SLOTS", "nonsense", 1);
+  df_tune("slots", "nonsense");
   setenv("DFCCL_SPIN_FRONT", "nonsense", 1);
   df_collective coll = df_simple(5000, 2);
   df_once(ctxs, 1, &coll, 0);
   df_free_contexts(ctxs, 2);
+}
+
+/* A name that the library does not know would be ignored without a word. */
+DF_TEST(environment, misspelt_names_are_refused, 30) {
+  expect_refused("DFCCL_QUEUE_DEPHT", "64");
+  CHECK(df_mentions(dfcclGetLastError(NULL), "DFCCL_QUEUE_DEPTH"), "\"%s\"",
+        dfcclGetLastError(NULL));
+  expect_refused("DFCCL_SLOTS", "4"); /* it is a number of the tuning table */
+  CHECK(df_mentions(dfcclGetLastError(NULL), "TUNING"), "\"%s\"", dfcclGetLastError(NULL));
+  expect_works("DFCCL_TEST_ANYTHING", "x", false);
+}
+
+/* Numbers of the tuning table without a file. */
+static const struct {
+  const char *name, *bad[3], *good[3];
+} numbers[] = {
+    {"slot_bytes", {"0", "1x"}, {"256", "4096", "4K"}},
+    {"slots", {"0", "3", "many"}, {"2", "8"}},
+    {"flagged_max", {"-1"}, {"0", "100"}},
+    {"lend_min", {"0"}, {"1", "1000000"}},
+    {"lend", {"2"}, {"0", "1"}},
+    {"ring_bytes", {"2T"}, {"0", "100000"}},
+    {"ring_budget", {"x"}, {"0", "100000"}},
+    {"common", {"3"}, {"0", "2"}},
+    {"lend_in_place_min", {""}, {"0", "1000"}},
+    {"stream_min", {"1,"}, {"0", "1000"}},
+    {"far_ns", {"65536"}, {"0", "65535"}},
+    {"borrowed_turn_max", {"8M"}, {"0", "1000000"}},
+    {"block_min", {"0"}, {"1", "1000000"}},
+    {"split", {"1025"}, {"0", "1", "3"}},
+    {"words_max", {"65537"}, {"0", "65536"}},
+    {"no_such_name", {"1"}, {NULL}},
+};
+
+DF_TEST(environment, numbers_of_the_tuning_table, 120) {
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    char value[64];
+    for (int k = 0; k < 3; k++) {
+      if (numbers[i].bad[k] != NULL) {
+        dfcclContext_t ctxs[2];
+        dfcclConfig_t config = df_config();
+        df_tune(numbers[i].name, numbers[i].bad[k][0] ? numbers[i].bad[k] : " ");
+        RESULT(dfcclInitAll(ctxs, 2, &config), dfcclInvalidUsage);
+        CHECK(df_mentions(dfcclGetLastError(NULL), "DFCCL_TUNING"), "%s: \"%s\"", numbers[i].name,
+              dfcclGetLastError(NULL));
+        df_tune(numbers[i].name, NULL);
+      }
+      if (numbers[i].good[k] != NULL) {
+        snprintf(value, sizeof value, "set:%s=%s", numbers[i].name, numbers[i].good[k]);
+        expect_works("DFCCL_TUNING", value, false);
+      }
+    }
+  }
 }

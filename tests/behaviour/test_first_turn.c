@@ -1,6 +1,6 @@
 /*
  * Promise: a short run is begun by the thread that submits it, whatever else is under way, and is
- * done when dfcclRun* returns if it needs nothing more (DFCCL_FIRST_TURN_MAX). What it lacks is
+ * done when dfcclRun* returns if it needs nothing more (borrowed_turn_max). What it lacks is
  * waited for by the daemon, whether or not anybody waits for the run. Results, order and counters
  * are those of any other run.
  */
@@ -55,7 +55,7 @@ static int is_done(dfcclContext_t ctx) {
 static void nobody_waits(const char *most_bytes) {
   enum { ROUNDS = 100 };
   dfcclContext_t ctxs[2];
-  setenv("DFCCL_FIRST_TURN_MAX", most_bytes, 1);
+  df_tune("borrowed_turn_max", most_bytes);
   df_make_contexts(ctxs, 2, NULL);
   for (int rank = 0; rank < 2; rank++)
     OK(dfcclRegisterBroadcast(ctxs[rank], 1, 2, dfcclInt32, 0, NULL));
@@ -195,9 +195,9 @@ DF_TEST(first_turn, does_not_poll, 30) {
   dfcclContext_t ctxs[2];
   setenv("DFCCL_SPIN_FRONT", "1000000000", 1);
   setenv("DFCCL_SPIN_BOOST", "1000", 1);
-  setenv("DFCCL_SLOT_BYTES", "64", 1); /* so that it takes 16 messages, */
-  setenv("DFCCL_SLOTS", "4", 1);       /* of which 4 have room */
-  setenv("DFCCL_RING_BYTES", "0", 1);
+  df_tune("slot_bytes", "64"); /* so that it takes 16 messages, */
+  df_tune("slots", "4");       /* of which 4 have room */
+  df_tune("ring_bytes", "0");
   df_make_contexts(ctxs, 2, NULL);
   for (int rank = 0; rank < 2; rank++)
     OK(dfcclRegisterBroadcast(ctxs[rank], 1, COUNT, dfcclInt32, 0, NULL));

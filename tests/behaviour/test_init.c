@@ -195,8 +195,8 @@ DF_TEST(init, from_an_environment_that_makes_no_sense, 30) {
   setenv("MASTER_PORT", "70000", 1);
   expect_refused("70000");
   setenv("MASTER_PORT", "29500", 1);
-  setenv("DFCCL_SLOTS", "3", 1);
-  expect_refused("DFCCL_SLOTS");
+  df_tune("slots", "3");
+  expect_refused("slots");
 }
 
 DF_TEST(init, alone_in_the_environment_of_torchrun, 30) {

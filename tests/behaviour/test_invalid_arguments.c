@@ -283,9 +283,9 @@ DF_TEST(invalid_arguments, the_latest_sentence, 30) {
 /* A count that tiny slots would cut into more loops than can be counted is refused, not wrapped. */
 DF_TEST(invalid_arguments, too_many_loops, 30) {
   dfcclContext_t pair[2];
-  setenv("DFCCL_SLOT_BYTES", "64", 1);
+  df_tune("slot_bytes", "64");
   df_make_contexts(pair, 2, NULL);
-  unsetenv("DFCCL_SLOT_BYTES");
+  df_tune("slot_bytes", NULL);
   RESULT(dfcclRegisterAllReduce(pair[0], 1, (size_t)1 << 46, dfcclInt8, dfcclSum, NULL),
          dfcclInvalidArgument);
   CHECK(df_mentions(dfcclGetLastError(pair[0]), "70368744177664"), "\"%s\"",

@@ -101,15 +101,15 @@ DF_TEST(memory, across_processes, 60) {
 /* From one byte on everything reachable is lent, or nothing at all. */
 DF_TEST(memory, always_direct_across_processes, 60) {
   df_family family;
-  setenv("DFCCL_DIRECT_MIN", "1", 1);
-  setenv("DFCCL_DIRECT_IN_PLACE_MIN", "0", 1);
+  df_tune("lend_min", "1");
+  df_tune("lend_in_place_min", "0");
   df_fork(&family, 3, 50, mixed_process, NULL);
   df_join(&family);
 }
 
 DF_TEST(memory, never_direct, 60) {
   dfcclContext_t ctxs[3];
-  setenv("DFCCL_DIRECT", "0", 1);
+  df_tune("lend", "0");
   df_make_contexts(ctxs, 3, NULL);
   df_in_threads(3, mixed_thread, ctxs);
   df_free_contexts(ctxs, 3);
@@ -117,8 +117,8 @@ DF_TEST(memory, never_direct, 60) {
 
 DF_TEST(memory, always_direct, 60) {
   dfcclContext_t ctxs[3];
-  setenv("DFCCL_DIRECT_MIN", "1", 1);
-  setenv("DFCCL_DIRECT_IN_PLACE_MIN", "0", 1);
+  df_tune("lend_min", "1");
+  df_tune("lend_in_place_min", "0");
   df_make_contexts(ctxs, 3, NULL);
   df_in_threads(3, mixed_thread, ctxs);
   df_free_contexts(ctxs, 3);
@@ -203,9 +203,9 @@ DF_TEST(memory, rings_grow_within_their_budget, 60) {
   static int32_t send[2][COUNT], recv[2][COUNT];
   unsigned long long before = 0, grown[COLLECTIVES];
   if (df_on_cuda()) return; /* rings in a device's memory have the least slots */
-  setenv("DFCCL_SLOT_BYTES", "8192", 1);
-  setenv("DFCCL_RING_BYTES", "131072", 1);
-  setenv("DFCCL_RING_BUDGET", "262144", 1);
+  df_tune("slot_bytes", "8192");
+  df_tune("ring_bytes", "131072");
+  df_tune("ring_budget", "262144");
   df_make_contexts(ctxs, 2, NULL);
   df_collective coll = df_simple(COUNT, 2);
   for (int i = 0; i < COLLECTIVES; i++) {
@@ -268,8 +268,8 @@ DF_TEST(memory, rings_share_what_a_core_has, 60) {
   for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++)
     if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
   CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "the affinity cannot be set");
-  setenv("DFCCL_SLOT_BYTES", "8192", 1);
-  setenv("DFCCL_RING_BYTES", "131072", 1);
+  df_tune("slot_bytes", "8192");
+  df_tune("ring_bytes", "131072");
   unsigned long long two = ring_on_one_core(2), four = ring_on_one_core(4);
   CHECK(two > RING * 2 / 5 && two < RING * 3 / 5, "one of two ranks: %llu bytes", two);
   CHECK(four > RING / 5 && four < RING * 3 / 10, "one of four ranks: %llu bytes", four);

@@ -138,7 +138,7 @@ static void one_algorithm(dfcclContext_t *ctxs, int ranks, const char *name, df_
 
 static void named_algorithms(int ranks, const char *slot_bytes) {
   dfcclContext_t ctxs[RANKS + 1];
-  if (slot_bytes) setenv("DFCCL_SLOT_BYTES", slot_bytes, 1);
+  if (slot_bytes) df_tune("slot_bytes", slot_bytes);
   df_make_contexts(ctxs, ranks, NULL);
   for (int a = 0; a < df_algorithm_names_count; a++) {
     int accepted = 0;
@@ -147,7 +147,7 @@ static void named_algorithms(int ranks, const char *slot_bytes) {
     CHECK(accepted > 0, "\"%s\" applies to nothing", df_algorithm_names[a]);
   }
   df_free_contexts(ctxs, ranks);
-  unsetenv("DFCCL_SLOT_BYTES");
+  df_tune("slot_bytes", NULL);
 }
 
 DF_TEST(results, named_algorithms, 120) { named_algorithms(4, NULL); }

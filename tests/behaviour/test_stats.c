@@ -83,7 +83,7 @@ static void play(int blocks) {
 DF_TEST(stats, exactly_once, 60) { play(0); }
 
 DF_TEST(stats, exactly_once_four_blocks, 60) {
-  setenv("DFCCL_BLOCK_MIN", "64", 1);
+  df_tune("block_min", "64");
   play(4);
 }
 

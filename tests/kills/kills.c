@@ -102,7 +102,10 @@ static void draw_death(df_random *random, kills_job *job) {
 }
 
 static void draw_setting(df_random *random, const char *name, int percent, const char *value) {
-  if (df_random_chance(random, percent))
+  int is_set = df_random_chance(random, percent);
+  if (strncmp(name, "DFCCL_", 6) != 0)
+    df_tune(name, is_set ? value : NULL);
+  else if (is_set)
     setenv(name, value, 1);
   else
     unsetenv(name);
@@ -110,15 +113,15 @@ static void draw_setting(df_random *random, const char *name, int percent, const
 
 /* Link kinds, and how often collectives are set aside. */
 static void draw_settings(df_random *random) {
-  draw_setting(random, "DFCCL_SLOT_BYTES", 40, "1024");
-  draw_setting(random, "DFCCL_SLOTS", 30, "2");
-  draw_setting(random, "DFCCL_RING_BYTES", 50, "65536");
-  draw_setting(random, "DFCCL_FLAGGED_MAX", 30, "0");
-  draw_setting(random, "DFCCL_DIRECT_MIN", 40, "64");
-  draw_setting(random, "DFCCL_COMMON", 50, "2");
-  draw_setting(random, "DFCCL_DIRECT_IN_PLACE_MIN", 50, "0");
-  draw_setting(random, "DFCCL_STREAM_MIN", 30, "4096");
-  draw_setting(random, "DFCCL_BLOCK_MIN", 50, "4096");
+  draw_setting(random, "slot_bytes", 40, "1024");
+  draw_setting(random, "slots", 30, "2");
+  draw_setting(random, "ring_bytes", 50, "65536");
+  draw_setting(random, "flagged_max", 30, "0");
+  draw_setting(random, "lend_min", 40, "64");
+  draw_setting(random, "common", 50, "2");
+  draw_setting(random, "lend_in_place_min", 50, "0");
+  draw_setting(random, "stream_min", 30, "4096");
+  draw_setting(random, "block_min", 50, "4096");
   draw_setting(random, "DFCCL_PREEMPT_EVERY", 20, "1");
 }
 

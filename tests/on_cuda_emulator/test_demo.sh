@@ -49,9 +49,9 @@ if [ "$part" = runs ]; then
   right -n 3 -c 4 -i 2 --sync
   right -n 2 -c 3 -i 2 --processes
   right -n 2 -c 3 -i 2 --processes --sync
-  right DFCCL_CUDA_WORDS_MAX=65536 -n 3 -c 3 -i 2
+  right DFCCL_TUNING=set:words_max=65536 -n 3 -c 3 -i 2
   right DFCCL_CUDA_RELAY=0 -n 2 -c 3 -i 2
-  right DFCCL_CUDA_WORDS_MAX=0 -n 2 -c 3 -i 2
+  right DFCCL_TUNING=set:words_max=0 -n 2 -c 3 -i 2
   right DFCCL_PREEMPT_EVERY=1 -n 2 -c 3 -i 2
   right CUDA_EMULATOR_MULTIPROCESSORS=1 -n 2 -c 3 -i 2
   right CUDA_EMULATOR_MULTIPROCESSORS=1 DFCCL_MAX_BLOCKS=2 -n 2 -c 3 -i 2

@@ -91,7 +91,7 @@ DF_TEST(emulated_devices, the_daemon_is_launched_as_promised, 60) {
   void *memory;
   df_collective narrow = df_simple(COUNT / 10, RANKS), wide = df_simple(WIDE, RANKS);
   setenv("DFCCL_MAX_BLOCKS", "3", 1);
-  setenv("DFCCL_BLOCK_MIN", "4096", 1);
+  df_tune("block_min", "4096");
   CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   df_make_contexts(ctxs, RANKS, NULL);
   df_register_all(ctxs, 0, &narrow);

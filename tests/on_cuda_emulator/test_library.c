@@ -175,8 +175,8 @@ static void count_callback(dfcclCollId_t id, dfcclResult_t status, void *arg) {
  */
 static void let_set_up_wait(occupation *o) {
   df_collective coll = df_simple(COUNT, RANKS);
-  setenv("DFCCL_SLOTS", "256", 1);
-  setenv("DFCCL_SLOT_BYTES", "65536", 1);
+  df_tune("slots", "256");
+  df_tune("slot_bytes", "65536");
   df_make_contexts(o->ctxs, RANKS, NULL);
   df_register_all(o->ctxs, 1, &coll);
   for (int rank = 0; rank < RANKS; rank++) open_lane(&o->lanes[rank]);

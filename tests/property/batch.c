@@ -19,21 +19,21 @@ static const struct {
     {"DFCCL_YIELD_POLLS", {"1", "100", "1000000000"}},
     {"DFCCL_CONTEXT_SLOTS", {"1", "2", "4"}},
     {"DFCCL_CQ", {"ring", "packed", "slots"}},
-    {"DFCCL_SLOT_BYTES", {"64", "192", "1000", "8192"}},
-    {"DFCCL_SLOTS", {"2", "4", "8"}},
-    {"DFCCL_FLAGGED_MAX", {"0", "64", "1000", "100000"}},
-    {"DFCCL_DIRECT_MIN", {"1", "100", "4000", "100000000"}},
-    {"DFCCL_DIRECT", {"0", "1"}},
-    {"DFCCL_BLOCK_MIN", {"1", "256", "4096"}},
-    {"DFCCL_SPLIT", {"1", "2", "3", "5"}},
+    {"slot_bytes", {"64", "192", "1000", "8192"}},
+    {"slots", {"2", "4", "8"}},
+    {"flagged_max", {"0", "64", "1000", "100000"}},
+    {"lend_min", {"1", "100", "4000", "100000000"}},
+    {"lend", {"0", "1"}},
+    {"block_min", {"1", "256", "4096"}},
+    {"split", {"1", "2", "3", "5"}},
     {"DFCCL_ISA", {"plain"}},
-    {"DFCCL_RING_BYTES", {"0", "20000", "1000000"}},
-    {"DFCCL_RING_BUDGET", {"0", "100000"}},
-    {"DFCCL_DIRECT_IN_PLACE_MIN", {"0", "10000"}},
-    {"DFCCL_STREAM_MIN", {"0", "10000"}},
-    {"DFCCL_FAR_NS", {"0", "1"}},
-    {"DFCCL_COMMON", {"0", "2", "2"}},
-    {"DFCCL_FIRST_TURN_MAX", {"0", "16", "1000", "4194304"}},
+    {"ring_bytes", {"0", "20000", "1000000"}},
+    {"ring_budget", {"0", "100000"}},
+    {"lend_in_place_min", {"0", "10000"}},
+    {"stream_min", {"0", "10000"}},
+    {"far_ns", {"0", "1"}},
+    {"common", {"0", "2", "2"}},
+    {"borrowed_turn_max", {"0", "16", "1000", "4194304"}},
 };
 enum { CHOICES = sizeof choices / sizeof choices[0] };
 
@@ -54,7 +54,7 @@ void batch_make(batch *b, uint64_t seed, bool preempt, int ranks) {
     bool set = df_random_chance(&random, 50) || df_on_cuda();
     b->tunables[b->tunable_count].variable = choices[i].variable;
     b->tunables[b->tunable_count++].value = set ? value : NULL;
-    if (set && strcmp(choices[i].variable, "DFCCL_SLOT_BYTES") == 0)
+    if (set && strcmp(choices[i].variable, "slot_bytes") == 0)
       b->largest_bytes = 300 * (size_t)atoi(value);
   }
   bool by_chance = df_random_chance(&random, 5);
@@ -73,7 +73,9 @@ void batch_print(const batch *b) {
 
 dfcclConfig_t batch_apply(const batch *b) {
   for (int i = 0; i < b->tunable_count; i++) {
-    if (b->tunables[i].value != NULL)
+    if (strncmp(b->tunables[i].variable, "DFCCL_", 6) != 0)
+      df_tune(b->tunables[i].variable, b->tunables[i].value);
+    else if (b->tunables[i].value != NULL)
       setenv(b->tunables[i].variable, b->tunables[i].value, 1);
     else
       unsetenv(b->tunables[i].variable);

@@ -268,9 +268,9 @@ void sim_world_print(void) {
          sim_plan.n_ranks, sim_plan.n_threads, s->max_blocks, s->queue_depth, cqs[s->cq],
          s->spin_front, s->spin_min, s->quit_polls,
          sim_plan.warm ? "links stand, " : "links to be made, ",
-         s->direct ? "buffers are lent" : "buffers are copied",
+         s->tuning.policy.lend ? "buffers are lent" : "buffers are copied",
          s->preempt_every ? ", preempted at every step" : "",
-         s->first_turn_max ? ", first turns by submitters" : "");
+         s->tuning.policy.borrowed_turn_max ? ", first turns by submitters" : "");
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
     printf("  collective %u: %s of %u int32, members 0x%x, root %u, %u run(s), priority %d, %s\n",
            c, df_operation_name(sim_plan.coll[c].operation), sim_plan.coll[c].count,

@@ -21,7 +21,7 @@ static void draw_settings(sim_random *random) {
   s->backend = dfcclBackendCpu;
   s->cq = (df_cq_variant)sim_below(random, 3);
   s->max_blocks = sim_one_in(random, 4) ? 2 : 1;
-  s->block_min = 64;
+  s->tuning.policy.block_min = 64;
   s->queue_depth = 2 << sim_below(random, 2);
   s->spin_front = 1 + sim_below(random, 6);
   s->spin_min = 1 + sim_below(random, 2);
@@ -32,13 +32,13 @@ static void draw_settings(sim_random *random) {
   s->preempt_every = sim_one_in(random, 6);
   /* Not from the same sequence: worlds that are on record stay what they are. */
   sim_random apart = {.state = random->state ^ 0x2545f4914f6cdd1dull};
-  if (sim_one_in(&apart, 3)) s->first_turn_max = 0;
+  if (sim_one_in(&apart, 3)) s->tuning.policy.borrowed_turn_max = 0;
   s->context_slots = 1 << sim_below(random, 2);
-  s->slot_bytes = 64;
-  s->slots = 2;
-  s->flagged_max = sim_one_in(random, 2) ? 4096 : 0;
-  s->direct = sim_one_in(random, 2);
-  s->direct_min = 1;
+  s->tuning.policy.slot_bytes = 64;
+  s->tuning.policy.slots = 2;
+  s->tuning.policy.flagged_max = sim_one_in(random, 2) ? 4096 : 0;
+  s->tuning.policy.lend = sim_one_in(random, 2);
+  s->tuning.policy.lend_min = 1;
   s->nap_us = 10;
   s->backlog = 64;
   snprintf(s->isa, sizeof s->isa, "plain");
@@ -174,9 +174,9 @@ static void make_exhaustible(void) {
   settings->yield_polls = 1000;
   settings->preempt_every = 0;
   settings->context_slots = 1;
-  settings->first_turn_max = s->first_turns ? 4096 : 0;
-  settings->flagged_max = 4096;
-  settings->direct = s->lends;
+  settings->tuning.policy.borrowed_turn_max = s->first_turns ? 4096 : 0;
+  settings->tuning.policy.flagged_max = 4096;
+  settings->tuning.policy.lend = s->lends;
   settings->spread = 0;
   settings->cq = (df_cq_variant)s->cq;
   /* A ring of 2 ranks has 2 pieces: of one element, one is empty. */
@@ -214,7 +214,7 @@ static void draw_endings(uint64_t seed) {
   sim_random apart = {.state = seed ^ VISITS}; /* worlds on record stay what they are */
   sim_random commons = {.state = seed ^ COMMONS};
   if (sim_plan.processes && sim_one_in(&commons, 2))
-    sim_plan.settings.common = 2, sim_plan.settings.direct = 1;
+    sim_plan.settings.tuning.policy.common = 2, sim_plan.settings.tuning.policy.lend = 1;
   sim_plan.visits = sim_percent_small != 0 && sim_one_in(&apart, 2);
   if (sim_one_in(&random, 4)) sim_plan.settings.timeout_ms = 1 + sim_below(&random, 4);
   sim_plan.impatient = sim_one_in(&random, 2) ? UINT32_MAX : 1 + sim_below(&random, 14);

@@ -140,3 +140,25 @@ void df_random_shuffle(df_random *random, int *items, int count) {
     items[other] = kept;
   }
 }
+
+/* ---- DFCCL_TUNING=set:NAME=VALUE,... */
+
+enum { TUNED_MAX = 32, TUNED_BYTES = 64 };
+
+void df_tune(const char *name, const char *value) {
+  static char names[TUNED_MAX][TUNED_BYTES], values[TUNED_MAX][TUNED_BYTES];
+  char all[TUNED_MAX * 2 * TUNED_BYTES] = "set:";
+  int i = 0;
+  while (i < TUNED_MAX - 1 && names[i][0] != '\0' && strcmp(names[i], name) != 0) i++;
+  snprintf(names[i], sizeof names[i], "%s", name);
+  snprintf(values[i], sizeof values[i], "%s", value ? value : "");
+  size_t used = strlen(all);
+  for (i = 0; i < TUNED_MAX; i++)
+    if (values[i][0] != '\0')
+      used += (size_t)snprintf(all + used, sizeof all - used, "%s%s=%s", used > 4 ? "," : "",
+                               names[i], values[i]);
+  if (used > 4)
+    setenv("DFCCL_TUNING", all, 1);
+  else
+    unsetenv("DFCCL_TUNING");
+}

@@ -69,6 +69,9 @@ void df_watchdog_stop(void);
  * repeat the case.
  */
 void df_on_failure(void (*print)(void));
+/* A number of the tuning table, for the contexts that this process makes from here on; value NULL:
+ * the library's. */
+void df_tune(const char *name, const char *value);
 /* For the watchdog's report: what the calling thread is waiting for at the moment; NULL: nothing.
  */
 void df_waiting_for(const char *what);

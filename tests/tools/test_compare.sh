@@ -12,7 +12,7 @@ usage_error "$compare" run --ranks 1
 usage_error "$compare" run -b 2
 usage_error "$compare" run --operations scan
 usage_error "$compare" run --libraries nccl
-for variant in nameless dfccl:DFCCL_SLOTS=4 openmpi-mem:DFCCL_SLOTS=4 :DFCCL_SLOTS=4; do
+for variant in nameless dfccl:DFCCL_NAP_US=400 openmpi-mem:DFCCL_NAP_US=400 :DFCCL_NAP_US=400; do
   usage_error "$compare" run --variant "$variant"
 done
 
@@ -42,11 +42,11 @@ json "len(o['runs']) == 2 and o['runs'][0]['machine']['cores'] > 0"
 
 # DFCCL once more: with another setting, of a build that is named, of one that does not exist, and with a
 # setting that the library refuses, which shows that settings reach the ranks.
-measure 0 --operations broadcast --append --variant few:DFCCL_SLOTS=2 --variant named:"$build" \
-  --variant none:"$work/none" --variant bad:DFCCL_SLOTS=many
+measure 0 --operations broadcast --append --variant few:DFCCL_TUNING=set:slots=2 --variant named:"$build" \
+  --variant none:"$work/none" --variant bad:DFCCL_TUNING=set:slots=many
 out_has '^ *bytes .* few .* few-mem .* named .* named-mem '
 grep -q "^left out: none: $work/none/bench/compare/compare-dfccl does not exist$" "$work/err" || fail "not said what is left out"
-grep -q '^bad, 2 ranks: .*DFCCL_SLOTS is "many"' "$work/err" || fail "a setting did not reach the ranks"
+grep -q '^bad, 2 ranks: .*slots is "many"' "$work/err" || fail "a setting did not reach the ranks"
 run 0 cat "$work/figures"
 json "all(r['us'][n] > 0 for p in o['points'].values() if p['operation'] == 'broadcast' for r in p['rounds'] \
   for n in ('few', 'few-mem', 'named', 'named-mem')) \

@@ -2,7 +2,7 @@
  * Promises of src/transports/shm/common_slots.c:
  *   - What goes to several processes goes through common slots from the run on that begins after
  *     all of them have mapped those, and not before; each peer reads it at an address of its own.
- *   - Common slots are there where DFCCL_COMMON says so, and go back with the collective.
+ *   - Common slots are there where common says so, and go back with the collective.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -115,7 +115,7 @@ static void say_mapped(const df_stage *s, uint32_t rank, uint64_t at) {
 DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
   const uint64_t views[] = {0, 0x10000000, 0x20000000};
   df_stage s;
-  setenv("DFCCL_COMMON", "2", 1);
+  df_tune("common", "2");
   stage_open(&s);
   for (size_t i = 0; i < COUNT; i++) input[i] = (int8_t)(i * 7 % 101);
   readers r = begin(&s, COUNT, 1);
@@ -163,7 +163,7 @@ DF_TEST(common, slots_are_lent_when_all_have_mapped_them, 60) {
 /* Have so large a broadcast's messages, with so many cores for three ranks, common slots? */
 static int has_common_if(const char *setting, uint32_t cores, size_t bytes, uint32_t deeper_by) {
   df_stage s;
-  setenv("DFCCL_COMMON", setting, 1);
+  df_tune("common", setting);
   stage_open(&s);
   s.context->n_cores = cores;
   begin(&s, bytes, deeper_by);
@@ -179,7 +179,7 @@ static int has_common(const char *setting, uint32_t cores, size_t bytes) {
 }
 
 DF_TEST(common, slots_are_where_they_gain, 60) {
-  const size_t most = 1 << 20; /* both readers' copies fill DFCCL_RING_BYTES */
+  const size_t most = 1 << 20; /* both readers' copies fill ring_bytes */
   CHECK(has_common("1", 1, most + 4096), "three ranks on one core");
   CHECK(!has_common("1", 1, most), "no more than the rings' part of the caches");
   CHECK(!has_common("1", 2, most + 4096), "a core for most of them");
@@ -191,7 +191,7 @@ DF_TEST(common, slots_are_where_they_gain, 60) {
 /* A ring that is deep so that its sender can run ahead lends nothing. That of one reader is, since
  * its settings are others: what the other one would be lent, nobody would have written. */
 DF_TEST(common, slots_are_lent_to_all_or_none, 60) {
-  setenv("DFCCL_DIRECT_MIN", "1", 1);
+  df_tune("lend_min", "1");
   CHECK(has_common_if("2", 3, 512, 1), "both rings as agreed on");
   CHECK(!has_common_if("2", 3, 512, 2), "a deep ring");
 }

@@ -1,6 +1,6 @@
 /*
  * Promise of src/host: ranks that share a core have its caches in parts. Where each core has k of a
- * group's members, results are written past the caches from a k-th of DFCCL_STREAM_MIN on. Where
+ * group's members, results are written past the caches from a k-th of stream_min on. Where
  * there are two or more, links of large messages have half of the least slots, and two at least.
  */
 #include <stdlib.h>
@@ -35,7 +35,7 @@ DF_TEST(crowded, results_go_past_the_caches, 60) {
 
 static void expect_slots(uint32_t cores, const char *least, size_t bytes, uint32_t slots) {
   df_stage s;
-  setenv("DFCCL_SLOTS", least, 1);
+  df_tune("slots", least);
   stage_open(&s);
   s.context->n_cores = cores;
   OK(dfcclRegisterAllReduce(s.context, COLL, bytes, dfcclInt8, dfcclSum, NULL));

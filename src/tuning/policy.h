@@ -1,0 +1,47 @@
+/*
+ * Policy: the numbers behind how collectives travel. They must be equal on all ranks, so they come
+ * from the tuning table ("set NAME VALUE"), which is one file for the whole job, and not from each
+ * rank's environment. docs/TUNING.md prints the list; a test compares it with this one.
+ */
+#ifndef DF_TUNING_POLICY_H
+#define DF_TUNING_POLICY_H
+
+#include "base/limits.h"
+#include "primitives/link.h"
+
+/* X(name, default, least, most, meaning) */
+#define DF_POLICY_MAP(X)                                                                           \
+  X(slot_bytes, 131072, 64, DF_MAX_SLOT_BYTES, "most payload of a link slot")                      \
+  X(slots, 4, DF_MIN_LINK_SLOTS, DF_MAX_LINK_SLOTS, "least slots of a link; a power of two")       \
+  X(ring_bytes, 2 << 20, 0, 1ll << 30,                                                             \
+    "size up to which a collective's rings of slots grow, all that one rank receives in")          \
+  X(ring_budget, 64 << 20, 0, 1ll << 40,                                                           \
+    "bytes of a context's rings beyond which further ones get the least slots")                    \
+  X(flagged_max, 4096, 0, DF_MAX_SLOT_BYTES, "payload bytes up to which links are flagged")        \
+  X(words_max, 4096, 0, 65536,                                                                     \
+    "CUDA: payload bytes up to which messages travel in words that carry a flag each")             \
+  X(lend, 1, 0, 1, "0: buffers are never lent, always copied through slots")                       \
+  X(lend_min, 16384, 1, 1ll << 40, "message bytes from which buffers within reach are lent")       \
+  X(lend_in_place_min, 8ll << 20, 0, 1ll << 40,                                                    \
+    "bytes from which an all-reduce in place lends its buffer")                                    \
+  X(common, 1, 0, 2,                                                                               \
+    "CPU: what goes to several processes is copied once, to memory that all of them map; 0: "      \
+    "never, 1: if ranks share cores and it is more than their caches, 2: always (test mode)")      \
+  X(stream_min, 4ll << 20, 0, 1ll << 40,                                                           \
+    "result bytes from which stores out of place bypass the caches")                               \
+  X(far_ns, 110, 0, 65535,                                                                         \
+    "CPU: if a line from a peer's cache takes so long, large slots are written past the caches; "  \
+    "0: never")                                                                                    \
+  X(borrowed_turn_max, 4096, 0, DF_MAX_SLOT_BYTES,                                                 \
+    "CPU: bytes up to which the thread that submits a run executes its first turn; 0: never")      \
+  X(block_min, 65536, 1, 1ll << 40, "bytes of a collective for each block it uses")                \
+  X(split, 0, 0, DF_MAX_RANKS,                                                                     \
+    "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")
+
+typedef struct df_policy {
+#define X(name, standard, least, most, meaning) long long name;
+  DF_POLICY_MAP(X)
+#undef X
+} df_policy;
+
+#endif
