@@ -11,7 +11,7 @@ typedef struct {
   size_t buffer_bytes; /* of each */
 } df_bench_rank;
 
-/* One registered collective and where its data lies. */
+/* One registered collective and its buffers. */
 typedef struct {
   dfcclCollId_t id;
   df_bench_shape shape;
@@ -21,7 +21,7 @@ typedef struct {
 /* Sets both buffers to zero. These return false (-1) after df_tool_rank_fail. */
 bool df_bench_clear(df_bench_rank *bench);
 
-/* Puts this rank's input where the collective reads it; what it will write is cleared first. */
+/* Puts this rank's input into the collective's send buffer; what it will write is cleared first. */
 bool df_bench_prepare(df_bench_rank *bench, const df_bench_case *one);
 
 /* The number of wrong elements in this rank's result; -1: failed. */

@@ -12,15 +12,15 @@ static uint64_t hash(int rank, size_t position) {
   return df_tool_mix3(UINT64_C(0x5eed), (uint64_t)rank, position);
 }
 
-/* A window of ranks, placed at random for each position: those in it contribute something that
- * matters, so that even a type with very few exact numbers can be used by many ranks. */
+/* A window of ranks, placed at random for each position. Only ranks inside contribute more than a
+ * neutral value: a type with very few exact numbers then serves many ranks. */
 static bool in_window(const df_bench_data *data, int rank, size_t position, int width) {
   uint64_t n = (uint64_t)data->n_ranks;
   uint64_t start = df_tool_mix(position) % n;
   return ((uint64_t)rank + n - start) % n < (uint64_t)width;
 }
 
-/* Numbers of either sign whose sum over all ranks has at most the magnitude limit. */
+/* Numbers of either sign; the sum over all ranks has at most the magnitude limit. */
 static int64_t small_summand(const df_bench_data *data, int rank, size_t position, int64_t limit,
                              bool negative_too) {
   uint64_t bits = hash(rank, position);
@@ -47,7 +47,7 @@ static uint64_t to_width(const df_tool_type *type, uint64_t value) {
 
 static uint64_t integer_input(const df_bench_data *data, int rank, size_t position) {
   const df_tool_type *type = df_tool_type_of(data->type);
-  if (data->op == dfcclAvg) /* without overflow: what avg of a wrapped sum is, nobody needs */
+  if (data->op == dfcclAvg) /* without overflow: nobody needs the average of a wrapped sum */
     return (uint64_t)small_summand(data, rank, position, type->bytes == 1 ? 127 : 1 << 24,
                                    type->is_signed);
   uint64_t value = hash(rank, position);
@@ -160,7 +160,7 @@ void *df_bench_table(const df_bench_data *data, int rank) {
   return table;
 }
 
-/* A run of at most one period, from element number done on: where it is in the table. */
+/* A run of at most one period, from element number done on: its place in the table. */
 static const char *piece(const void *table, size_t bytes, size_t first, size_t done, size_t count,
                          size_t *length) {
   size_t left = count - done;

@@ -1,11 +1,10 @@
 /*
- * What the measured collectives carry, and what must come out. Values are random but chosen for
- * each type and operator so that every intermediate result is exactly representable, whatever the
- * order of the reduction: results are compared bit for bit. Integers use their whole range (and
- * wrap), except for avg.
+ * The data of measured collectives, and their results. Values are random, but for each type and
+ * operator every intermediate result is exact in any order of the reduction: results are compared
+ * bit for bit. Integers use their whole range (and wrap), except for avg.
  *
- * Values repeat after DF_BENCH_PERIOD elements, a prime number, so that no exchange of chunks of
- * any usual size goes unnoticed, while filling and checking are copying and comparing memory.
+ * Values repeat after DF_BENCH_PERIOD elements. The period is a prime number: exchanged chunks of
+ * any usual size are noticed. Filling is copying, and checking is comparing memory.
  */
 #ifndef DF_BENCH_DATA_H
 #define DF_BENCH_DATA_H
@@ -29,12 +28,12 @@ uint64_t df_bench_input(const df_bench_data *data, int rank, size_t position);
 /* The encoding of the reduction of all ranks' elements at position. */
 uint64_t df_bench_reduced(const df_bench_data *data, size_t position);
 
-/* A table of two periods, so that any run of one period can be taken from it in one piece. The
+/* A table of two periods: any run of one period is one piece of the table. The
  * caller frees it; NULL: out of memory. rank -1: the reduction of all ranks, else its input. */
 void *df_bench_table(const df_bench_data *data, int rank);
 
 /* Fills a device buffer of count elements with a table's values, from position first on. Returns 0,
- * or -1 where the device refused. */
+ * or -1 if the device refused. */
 int df_bench_fill(const df_bench_data *data, const void *table, void *buffer, size_t first,
                   size_t count);
 

@@ -1,8 +1,8 @@
 /*
  * Batches of the same all-reduces: each rank submits all of a batch, then waits for all (blocking:
- * for each one before it submits the next). Four modes take turns in one run; a turn is many
- * batches back to back, and its time divided by their number, of the slowest rank. Ratios are of
- * turns of the same round, so that a machine whose speed changes changes both.
+ * for each one before it submits the next). Four modes take turns in one run. A turn is many
+ * batches back to back; a batch's time is the turn's, of the slowest rank, divided by their number.
+ * Ratios compare turns of one round: a machine that changes its speed changes both.
  */
 #include "disorder.h"
 
@@ -27,13 +27,13 @@ enum {
   TURN_NS = 4000000, /* without -i, about so much time for a turn */
   MIN_BATCHES = 2,
   MAX_BATCHES = 2000,
-  ESTIMATES = 3, /* batches, of which the last one counts */
+  ESTIMATES = 3, /* batches; the last count stands */
   RUN_TIMEOUT_MS = 120000
 };
 /* The largest threshold that the library accepts (docs/CONFIGURATION.md). */
 #define NEVER_SET_ASIDE "1000000000"
 
-/* What one rank says of one turn. */
+/* One rank's report of one turn. */
 typedef struct {
   _Alignas(64) uint64_t ns;
   uint64_t preemptions, quits;
@@ -205,9 +205,8 @@ static bool enlist(disorder_rank *rank, const rank_side *side) {
   return true;
 }
 
-/* Each collective's first run waits until its links stand, in whatever order they come: they are
- * made one by one, since what is never set aside would wait for ever where two of them changed
- * places. */
+/* Each collective's first run waits until its links stand. The first runs come one by one:
+ * collectives that are never set aside would wait for ever if two of them changed places. */
 static bool make_links(disorder_rank *rank, const rank_side *side) {
   draw_orders(rank, MODE_BLOCKING, 1, 0);
   return df_tool_rank_check(rank->self, run_batches(side, rank->orders, 1, true), "a first run");
@@ -234,7 +233,7 @@ static bool measure_size(disorder_rank *rank, size_t bytes, int number) {
   for (int round = 0; round < options->rounds; round++)
     for (int i = 0; i < MODES; i++) {
       disorder_mode which =
-          (disorder_mode)((i + round) % MODES); /* each follows on each of the others' places */
+          (disorder_mode)((i + round) % MODES); /* each mode takes each place in turn */
       if (!take_turn(rank, which, row->batches, round)) return false;
       if (rank->self->rank == 0) note_turn(rank, row, which, round);
     }

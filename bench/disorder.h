@@ -1,5 +1,5 @@
-/* dfccl-bench disorder: what it costs that ranks submit the same collectives in different orders,
- * and what preemption costs where they do not. */
+/* dfccl-bench disorder: the price of submitting the same collectives in different orders, and the
+ * price of preemption in one order. */
 #ifndef DF_BENCH_DISORDER_H
 #define DF_BENCH_DISORDER_H
 

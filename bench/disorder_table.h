@@ -31,7 +31,7 @@ typedef struct {
 bool df_disorder_print_header(const df_bench_options *options);
 bool df_disorder_print_row(const df_bench_options *options, const disorder_row *row);
 bool df_disorder_print_json(const df_bench_options *options, const disorder_row *rows, int count);
-/* No element was wrong where elements were checked. */
+/* True if no checked element was wrong. */
 bool df_disorder_all_right(const disorder_row *rows, int count);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * How far two processors are from each other, again and again, for it may change: a virtual
- * machine's are placed anew by its host at any time. Prints for each measurement how long a cache
- * line takes to go to the other processor and back (least of 20 batches), and how fast messages of
- * 128 KB go through a ring of 2 MB in shared memory, slots written through the caches and past them
- * (docs/PERFORMANCE.md); medians of 21. Other programs on the two processors disturb it.
+ * How far two processors are from each other, measured again and again: a host may move the
+ * processors of a virtual machine at any time. Each measurement prints the time of a cache line to
+ * the other processor and back (least of 20 batches). Then the bandwidth of messages of 128 KB
+ * through a ring of 2 MB in shared memory, with slots written through the caches and past the
+ * caches (docs/PERFORMANCE.md); medians of 21. Other programs on the two processors disturb the
+ * figures.
  */
 #include <getopt.h>
 #include <sched.h>
@@ -59,7 +60,7 @@ static uint64_t least_round_trip(int is_first) {
   return least;
 }
 
-/* One transfer of as much as the ring holds; GB/s. */
+/* One transfer of a ring's capacity; GB/s. */
 static double transfer(int is_first, copy_fn fill, copy_fn empty) {
   uint64_t start = df_clock_ns();
   for (uint32_t i = 0; i < SLOTS; i++, messages++) {

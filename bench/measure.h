@@ -42,7 +42,7 @@ typedef struct {
   df_bench_shared *shared;
   size_t shared_bytes;
   void **inputs; /* each rank's table; NULL without a check */
-  void *reduced; /* the table of results; NULL without a check, or where nothing is reduced */
+  void *reduced; /* the table of results; NULL without a check, or if nothing is reduced */
 } df_bench_job;
 
 /* Makes the tables and the shared memory for options. false: out of memory. */

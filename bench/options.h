@@ -33,7 +33,7 @@ typedef struct {
   const char *algorithm; /* NULL: the library's choice */
   int rounds;            /* disorder; 0: its own choice */
   uint64_t seed;         /* disorder: of the orders */
-  const char *out;       /* tune: where the table goes; NULL: standard output */
+  const char *out;       /* tune: file for the table; NULL: standard output */
   bool library_memory;   /* dfcclMemAlloc */
   bool in_place;         /* only in place */
   bool check, json, progress;

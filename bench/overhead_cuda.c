@@ -1,7 +1,7 @@
 /*
  * The phases of an empty collective as the GPU's own timers see them (DFCCL_CUDA_TIMERS), in jobs
- * of their own: the daemon that gives "submit to callback" has no timers. One context slot and two
- * collectives in turn, so that each run saves one context and loads the other.
+ * of their own: the daemon that gives "submit to callback" has no timers. With one context slot and
+ * two collectives in turn, each run saves one context and loads the other.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static void timed_rank_main(df_tool_rank *self) {
     if (!run_once(self, i, &job->submitted_ns[0], &job->called_ns[0])) return;
   for (int i = 0; i < job->runs; i++)
     if (!run_once(self, i, &job->submitted_ns[i], &job->called_ns[i])) return;
-  /* It shows what it has noted when it leaves. */
+  /* The daemon shows its notes when it leaves. */
   if (!df_tool_rank_check(self, dfcclDeviceSynchronize(self->context), "dfcclDeviceSynchronize"))
     return;
   for (int kind = 0; kind < KINDS; kind++)

@@ -25,7 +25,7 @@ typedef struct {
 /* Measures, and writes the table. Returns the program's exit status. */
 int df_bench_tune(const df_bench_options *options, int argc, char **argv);
 
-/* tune_table.c: where the table comes from, in comments; the rules of each series, in the order of
+/* tune_table.c: the table's origin, in comments; the rules of each series, in the order of
  * their sizes; and all that was measured, in comments (microseconds). */
 void df_tune_write_header(FILE *file, int argc, char **argv);
 void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t ranks_least,

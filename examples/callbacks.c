@@ -1,7 +1,7 @@
 /*
  * Asynchronous use: nobody waits. Each run ends in a callback, which may start the next one. Two
- * ranks in one process start two collectives in opposite orders, and each callback runs its
- * collective again until it has run ten times.
+ * ranks in one process start two collectives in opposite orders. Each callback runs its collective
+ * again, ten times in all.
  */
 #include <dfccl.h>
 #include <semaphore.h>

@@ -66,8 +66,8 @@ static void lock(demo_baseline *baseline) {
 
 static void unlock(demo_baseline *baseline) { pthread_mutex_unlock(&baseline->mutex); }
 
-/* Lets the others move. Looked at again and again, not a condition variable: that would not survive
- * the death of a process that waits at it. */
+/* Lets the others move. Polling, since a condition variable does not survive the death of a waiting
+ * process. */
 static void wait_for_move(demo_baseline *baseline, int times_before) {
   unlock(baseline);
   if (times_before < 1000)
@@ -100,9 +100,9 @@ static void execute(demo_baseline *baseline, int collective) {
 }
 
 /*
- * Blocks until the collective has been executed. A rank that waits can be freed only by the others
- * coming to its collective, so once every rank waits, and not all at the same one, none ever moves
- * again: that is a deadlock for certain, and no time needs to pass to know it.
+ * Blocks until the collective has been executed. Only the others, coming to its collective, free a
+ * rank that waits. Once every rank waits, and not all in one collective, none ever moves again.
+ * That is a deadlock for certain, without a timeout.
  */
 static bool baseline_run(demo_engine *base, int collective) {
   baseline_engine *engine = (baseline_engine *)base;

@@ -1,6 +1,6 @@
 /*
  * The demo's own in-order engine, without any preemption: what a blocking collective library does.
- * Each rank executes its collectives strictly one at a time, in its order; a collective executes
+ * Each rank executes its collectives one at a time, in its order; a collective executes
  * when every rank has come to it. With different orders ranks wait for each other in a circle.
  */
 #ifndef DFCCL_DEMO_BASELINE_H

@@ -105,7 +105,7 @@ static void report_statistics(library_engine *engine) {
   report->voluntary_quits = stats.voluntaryQuits;
 }
 
-/* Buffers where the device works, and beside them host memory unless that is the same. */
+/* Buffers in the device's memory, and beside them host memory unless that is the same. */
 static bool make_buffers(library_engine *engine) {
   bool host = df_tool_memory_is_host();
   engine->called = calloc((size_t)engine->job->options.collectives, sizeof *engine->called);

@@ -26,10 +26,9 @@ void demo_layout_destroy(demo_layout *layout) {
 }
 
 /*
- * The value that a rank contributes to element number e of a collective in an iteration is
- * factor * e + term, modulo 2^32. Both are random and differ for every rank, collective and
- * iteration, and the factor is odd, so that no two elements of a buffer are equal: a contribution
- * taken from elsewhere, left out, or counted twice changes the sum.
+ * Element number e of a rank's contribution is factor * e + term, modulo 2^32. Both are random and
+ * differ for every rank, collective and iteration. The factor is odd, so no two elements of a
+ * buffer are equal: a contribution that is misplaced, left out or counted twice changes the sum.
  */
 typedef struct {
   uint32_t factor, term;

@@ -26,7 +26,7 @@ typedef struct {
 /* Everything is an unsigned 32-bit number: any error in any bit of any contribution changes the
  * sum, and no rounding hides it. */
 typedef struct {
-  size_t *offsets; /* collectives + 1: where each collective's elements begin in a rank's buffers */
+  size_t *offsets; /* collectives + 1: the first element of each collective in a rank's buffers */
   size_t elements; /* of all collectives together */
 } demo_layout;
 
@@ -41,7 +41,7 @@ typedef struct {
     int64_t iteration;
     size_t element;
     uint32_t got, expected;
-  } first_wrong; /* where wrong > 0 */
+  } first_wrong; /* if wrong > 0 */
 } demo_report;
 
 /* One rank's side of an engine. The functions return false when the rank must stop: after a

@@ -1,4 +1,4 @@
-/* dfccl-sim check: will this schedule deadlock, and where is the circle? */
+/* dfccl-sim check: whether a schedule deadlocks, and the circle. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ typedef struct {
 /* A collective that some members run and others never do. */
 typedef struct {
   uint32_t collective, waiting, absent; /* GPUs; waiting + absent are its group */
-  uint32_t perhaps;                     /* the absent whose recordings end early */
+  uint32_t perhaps;                     /* absent GPUs with a recording that ends early */
 } missing_collective;
 
 typedef struct {
@@ -30,11 +30,11 @@ typedef struct {
   df_circle circle;
   bool stuck;                  /* not every recorded event completes */
   bool deadlock;               /* and what is not recorded cannot change that */
-  uint32_t unfinished;         /* GPUs whose recordings end before their programs */
+  uint32_t unfinished;         /* GPUs with a recording that ends before the program */
   missing_collective *missing; /* those that GPUs wait for, by collective */
   uint32_t missing_count;
   uint64_t *runners_first; /* collective -> its range in runner[] */
-  uint32_t *runner;        /* the GPUs whose schedules have it, ascending */
+  uint32_t *runner;        /* the GPUs that run the collective, ascending */
 } judgement;
 
 static const char *collective_name(const judgement *judged, uint32_t collective) {
@@ -45,7 +45,7 @@ static const char *group_name(const judgement *judged, uint32_t collective) {
   return df_names_text(&judged->schedule.groups, judged->schedule.group_of[collective]);
 }
 
-/* Who runs what at all, and which awaited collectives lack a member. */
+/* Lists the GPUs that run each collective, and the awaited collectives that lack a member. */
 static bool find_missing(judgement *judged) {
   const df_sequences *sequences = &judged->schedule.sequences;
   uint64_t colls = sequences->coll_count, events = sequences->first[sequences->gpu_count];

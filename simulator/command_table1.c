@@ -11,9 +11,8 @@
 #include "wilson.h"
 
 /* The reference check costs time for every event (exact engines do not), so its rounds are bounded
- * by a row's events; more tightly where a round alone is more than a cache holds, and for
- * stand-ins, which have no figure to be compared with. The bounds are fixed: results depend on seed
- * and rounds alone. */
+ * by a row's events. More tightly if one round exceeds a cache, and for stand-ins: nobody compares
+ * those. The bounds are fixed: results depend on seed and rounds alone. */
 static const uint64_t reference_events = 3300000000u, large_round = 1u << 20,
                       rough_reference_events = 1100000000u;
 enum { REFERENCE_STREAMS = 64 };
@@ -59,9 +58,9 @@ static dfcclResult_t estimate_row(const table_options *table, const df_table1_ro
   return result;
 }
 
-/* Within both sampling errors: the 95% intervals overlap. That says nothing if the interval is
- * wider than the paper's ratio, after few rounds, or if the reading does not fit, as more rounds
- * show. */
+/* Within both sampling errors: the 95% intervals overlap. After few rounds the interval is wider
+ * than the paper's ratio: an overlap then says nothing. Neither does the overlap of a reading that
+ * more rounds refute. */
 static agreement agreement_of(const df_table1_row *row, const df_estimate *estimate, bool fits) {
   df_interval paper = df_wilson95_of_ratio(row->paper, (double)row->paper_rounds);
   df_interval ours = df_wilson95(estimate->deadlocks, estimate->rounds);

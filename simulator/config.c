@@ -87,7 +87,7 @@ static dfcclResult_t need(const reader *input, key name, const char *why) {
   return df_fail(dfcclInvalidArgument, "%s: %s is missing%s", input->file, key_names[name], why);
 }
 
-/* An optional whole number: *out keeps its value where the key is absent. */
+/* An optional whole number: *out keeps its value if the key is absent. */
 static dfcclResult_t whole(const reader *input, key name, int64_t low, int64_t high, int64_t *out) {
   if (!input->value[name]) return dfcclSuccess;
   return df_json_whole(input->file, key_names[name], input->value[name], low, high, out);

@@ -28,7 +28,7 @@ typedef struct {
 struct df_cluster_work {
   const df_layout *layout;
   const df_field *field;
-  gpu_part *gpu;         /* by GPU number; meaningful where gpu_stamp says so */
+  gpu_part *gpu;         /* by GPU number; valid if gpu_stamp says so */
   uint64_t *gpu_stamp;   /* the cluster that last touched a GPU */
   uint32_t *group_place; /* group -> its entry in part[]; valid for the groups of the cluster */
   uint64_t stamp;

@@ -1,10 +1,10 @@
 /* The oracle: the paper's definition to the letter, for small configurations and tests.
  *
- * A collective part is one collective on one GPU. It is invoked when the GPU submits it, executing
- * when the GPU's queue lets it run, successful when it executes on every member. Two kinds of edge:
- * an executing part depends on the same collective's parts that do not execute yet; a part that is
- * invoked and does not execute depends on the executing parts that it queues behind. After every
- * event a depth-first search looks for a circle. */
+ * A collective part is one collective on one GPU. A part is invoked once the GPU submits it, and
+ * executing once the GPU's queue lets it run. The collective is successful once it executes on
+ * every member. Two kinds of edge: an executing part depends on those parts of the same collective
+ * that do not execute yet; an invoked part depends on the executing parts ahead in the queue. After
+ * every event a depth-first search looks for a circle. */
 #ifndef DF_SIM_ENGINE_ORACLE_H
 #define DF_SIM_ENGINE_ORACLE_H
 

@@ -6,7 +6,7 @@
 
 #include "sim_limits.h"
 
-/* A double is k / 2^53; it is below probability p exactly where k is below p * 2^53 rounded up. */
+/* A double is k / 2^53; it is below p exactly if k is below p * 2^53 rounded up. */
 static uint64_t bound_of(double probability) { return (uint64_t)ceil(probability * 0x1p53); }
 
 static inline bool chance(df_reference *reference, uint64_t bound) {
@@ -133,7 +133,7 @@ static bool add_hole(df_reference_gpu *gpu, uint32_t position) {
   return true;
 }
 
-/* decide() once the first draw said to skip, or where elements were skipped before. */
+/* decide() after a first draw that skips, or if elements were skipped before. */
 static uint64_t decide_disordered(df_reference *reference, df_reference_gpu *gpu, bool skip) {
   uint64_t index = 0;
   while (skip && index + 1 < gpu->left) {
@@ -161,7 +161,7 @@ static inline uint64_t decide(df_reference *reference, df_reference_gpu *gpu) {
   return gpu->next++;
 }
 
-/* Single queue: true where a group's outstanding list now holds two different collectives. A
+/* Single queue: true if a group's outstanding list now holds two different collectives. A
  * collective decided while the GPU is in that list is dropped. */
 static bool submit_single(df_reference *reference, df_reference_slot slot) {
   uint32_t group = reference->layout->gpu_group[slot.place];
@@ -176,8 +176,8 @@ static bool submit_single(df_reference *reference, df_reference_slot slot) {
   return false;
 }
 
-/* GPUs take turns, and each GPU's next slot is far from its neighbour's: it is fetched ahead, while
- * those before it have theirs. */
+/* GPUs take turns, and each GPU's next slot is far from its neighbour's: slots are fetched ahead,
+ * during other GPUs' turns. */
 static inline void fetch_ahead(const df_reference *reference, uint32_t gpu) {
   enum { AHEAD = 6 };
   if (gpu + AHEAD >= reference->layout->gpu_count) return;
@@ -221,7 +221,7 @@ bool df_reference_single_orders(df_reference *reference, const uint32_t *orders)
   return false;
 }
 
-/* Keeps account of GPUs whose undone collectives reach the resource limit. */
+/* Keeps count of the GPUs at the resource limit. */
 static void count_full(df_reference *reference, uint32_t gpu, uint32_t before) {
   const df_layout *layout = reference->layout;
   uint32_t after = reference->gpu[gpu].undone;
@@ -262,8 +262,8 @@ static bool has_submitted(const df_reference_gpu *gpu, uint64_t position) {
   return true;
 }
 
-/* Does some collective that `from` submitted and that is undone remain unsubmitted on a hung GPU
- * other than `from` (on `only`, unless that is UINT32_MAX)? */
+/* True if `from` has submitted an undone collective that another hung GPU has not submitted.
+ * `only`: look at that GPU alone, unless UINT32_MAX. */
 static bool awaits_hung(df_reference *reference, uint32_t from, uint32_t only) {
   const df_layout *layout = reference->layout;
   df_reference_gpu *gpu = &reference->gpu[from];

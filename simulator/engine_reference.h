@@ -1,6 +1,6 @@
 /* The reference check: the published Python program's verdicts, reproduced draw for draw.
  *
- * It is not the definition (docs/SIMULATOR.md shows where it differs); it exists to compare with
+ * The check differs from the definition (docs/SIMULATOR.md shows how). It exists to compare with
  * published numbers. GPUs are swept 0 .. n - 1, one event each a sweep; doubles are MT19937's, in
  * the published order: in the synchronisation model one for the sync, then one for each element
  * examined, the last included. */

@@ -1,9 +1,10 @@
 /* The sparse engine: rare events first.
  *
  * A round's rare slots (field.h) are grown into blocks; only a block with a barrier strictly inside
- * can turn an order around. A circle goes back through such blocks only, so it lies within blocks
- * whose intervals of the global order (layout.h, keys) overlap: a cluster. The worklist runs on
- * each cluster's collectives alone. A round without such a block cannot deadlock. */
+ * can turn an order around. Only such blocks lead a circle back in the global order (layout.h,
+ * keys). So a circle lies within blocks with overlapping intervals of that order: a cluster. The
+ * worklist runs on each cluster's collectives alone. A round without such a block cannot deadlock.
+ */
 #ifndef DF_SIM_ENGINE_SPARSE_H
 #define DF_SIM_ENGINE_SPARSE_H
 

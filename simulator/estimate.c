@@ -156,7 +156,7 @@ dfcclResult_t df_estimate_run(const df_config *config, const df_layout *layout,
   while (thread && started + 1 < threads &&
          pthread_create(&thread[started], NULL, worker, &work) == 0)
     started++;
-  worker(&work); /* this thread works too, and alone where no other could be started */
+  worker(&work); /* this thread works too, and alone if no other could be started */
   for (unsigned i = 0; i < started; i++) pthread_join(thread[i], NULL);
   free(thread);
   pthread_mutex_destroy(&work.lock);

@@ -25,7 +25,7 @@ typedef struct {
 } df_estimate;
 
 /* Counts the deadlocks in rounds 0 .. rounds - 1. The result depends on config (with its seed) and
- * rounds, not on threads, nor, for the exact engines, on which one it is. */
+ * rounds, not on threads. All exact engines give the same result. */
 dfcclResult_t df_estimate_run(const df_config *config, const df_layout *layout,
                               const df_estimate_options *options, df_estimate *estimate);
 

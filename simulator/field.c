@@ -6,7 +6,7 @@
 #include "philox.h"
 #include "portable_log.h"
 
-/* Draws of different purposes must not meet: the counter's highest byte says which one it is. */
+/* Draws of different purposes must not meet: the counter's highest byte says which. */
 typedef enum { DRAW_GAP = 0, DRAW_RARE = 1, DRAW_COMMON = 2 } purpose;
 
 static df_philox_block draw(const df_field *field, uint64_t round, purpose why, uint64_t index) {

@@ -1,12 +1,12 @@
 /* Field: the chances of one round, independent for each slot.
  *
- * The model's generator ("skip elements of the remainder with probability d, then emit one") is the
- * same as drawing, for each slot independently, a *skip* K (K >= j with probability d^j) and
- * whether a *barrier* follows (probability s; always in the single-queue model): slot t emits
- * rem[K], and the skip disturbs slots t .. t + K, clipped to the GPU's last slot. Slots t and t + 1
- * of a GPU belong to one *block* where some skip reaches over the gap between them; outside blocks
- * a GPU runs in its expected order. Because slots are independent, the rare ones can be drawn
- * first, by geometric skips over all slots of all GPUs, and the others when (and if) somebody asks:
+ * The model's generator is: skip elements of the remainder with probability d, then emit one. The
+ * same comes of two independent draws for each slot: a *skip* K (K >= j with probability d^j), and
+ * a *barrier* behind the slot (probability s; always in the single-queue model). Slot t emits
+ * rem[K]. The skip disturbs slots t .. t + K, clipped to the GPU's last slot. Slots t and t + 1 of
+ * a GPU belong to one *block* if some skip reaches over the gap between them. Outside blocks a GPU
+ * runs in its expected order. Slots are independent, so rare slots can be drawn first, by geometric
+ * skips over all slots of all GPUs. Common slots are drawn if somebody asks:
  *
  *   rare     K >= 2 (probability d^2), or K = 1 with a barrier behind it (probability (d - d^2) s)
  *   common   everything else: K = 1 without a barrier, or K = 0 with or without one
@@ -54,7 +54,7 @@ typedef struct {
 dfcclResult_t df_field_rare(const df_field *field, uint64_t round, df_rare_slots *rare);
 
 typedef struct {
-  uint64_t round, pair; /* the two slots whose draws are held: 2 * pair and 2 * pair + 1 */
+  uint64_t round, pair; /* the draws at hand are of slots 2 * pair and 2 * pair + 1 */
   uint64_t draw[2];
 } df_field_cursor;
 

@@ -190,7 +190,7 @@ static char *allocate_text(size_t bytes) {
   return text;
 }
 
-/* Reads at most max_bytes of stream; *bytes becomes max_bytes + 1 where there is more. */
+/* Reads at most max_bytes of stream; *bytes becomes max_bytes + 1 if there is more. */
 static dfcclResult_t read_stream(const char *file, FILE *stream, uint64_t max_bytes, char **text,
                                  size_t *bytes) {
   struct stat about;

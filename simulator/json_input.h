@@ -1,6 +1,6 @@
 /* JSON files from outside: loaded whole within a limit, and every complaint names file, key path
- * and value. All functions return dfcclInvalidArgument for bad input (dfcclSystemError where a file
- * cannot be read, dfcclOutOfMemory), with the sentence recorded by df_fail. */
+ * and value. All functions return dfcclInvalidArgument for bad input, dfcclSystemError for a file
+ * that cannot be read, or dfcclOutOfMemory; df_fail keeps the sentence. */
 #ifndef DF_SIM_JSON_INPUT_H
 #define DF_SIM_JSON_INPUT_H
 

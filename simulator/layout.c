@@ -47,7 +47,7 @@ void df_layout_destroy(df_layout *layout) {
   memset(layout, 0, sizeof *layout);
 }
 
-/* Each GPU's groups, ascending, and where each begins in a concatenated order. */
+/* Each GPU's groups, ascending, and the first position of each in a concatenated order. */
 static void list_groups_of_gpus(df_layout *layout) {
   uint32_t *first = layout->gpu_group_first;
   uint32_t memberships = layout->member_first[layout->group_count];

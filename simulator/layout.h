@@ -1,13 +1,14 @@
-/* Layout: who is in which group, and in which order each GPU is expected to run its collectives.
+/* Layout: the members of each group, and the order in which each GPU is expected to run its
+ * collectives.
  *
- * Group g's collectives are numbered coll_first[g] .. coll_first[g + 1] - 1. A GPU's *slot* is a
- * place in its event sequence; slots of all GPUs are numbered one after the other (slot_first), so
- * that chance can be drawn over all of them at once.
+ * Group g's collectives are numbered coll_first[g] .. coll_first[g + 1] - 1. A *slot* is a place in
+ * a GPU's event sequence. The slots of all GPUs have one numbering (slot_first): chance is drawn
+ * over all slots at once.
  *
- * A *key* places a collective in one order of all collectives that every GPU's expected order
- * follows: (group, index) for concat, (index, group) for roundrobin, after the group's component.
- * A component is a set of groups that share GPUs, directly or through others; nothing in one
- * component can wait for anything in another. */
+ * A *key* is a collective's place in one order of all collectives. Every GPU's expected order
+ * follows that order: (group, index) for concat, (index, group) for roundrobin, after the group's
+ * component. A component is a set of groups that share GPUs, directly or through others; nothing in
+ * one component can wait for anything in another. */
 #ifndef DF_SIM_LAYOUT_H
 #define DF_SIM_LAYOUT_H
 
@@ -25,14 +26,14 @@ typedef struct {
 
   uint32_t *member_first; /* group -> its range in member[]; group_count + 1 entries */
   uint32_t *member;       /* GPUs, in the group's own order */
-  uint32_t *member_place; /* parallel to member[]: where that GPU lists this group in gpu_group[] */
+  uint32_t *member_place; /* parallel to member[]: the group's place in that GPU's gpu_group[] */
   uint32_t *coll_first;   /* group -> its first collective; group_count + 1 entries */
 
   uint32_t *gpu_group_first; /* GPU -> its range in gpu_group[]; gpu_count + 1 entries */
   uint32_t *gpu_group;       /* groups, ascending */
   uint64_t *gpu_group_start; /* concat: the position of that group's first collective */
   uint64_t *slot_first;      /* GPU -> its first slot; gpu_count + 1 entries */
-  uint64_t uniform_slots;    /* slots of every GPU where all have equally many, else 0 */
+  uint64_t uniform_slots;    /* slots of each GPU if all have equally many, else 0 */
 
   uint32_t *component_of;    /* group -> component */
   uint32_t *component_first; /* component -> its range in sorted_group[] */
@@ -80,8 +81,8 @@ void df_layout_expected(const df_layout *layout, uint32_t gpu, uint32_t *collect
 /* Orders collectives; see above. */
 uint64_t df_layout_key(const df_layout *layout, df_collective collective);
 
-/* The part of sorted_group[] that can hold keys between low and high, and within one of those
- * groups the first and last index with such a key (false: none). */
+/* The part of sorted_group[] that can hold keys between low and high. Then, within one group there,
+ * the first and last index with such a key (false: none). */
 void df_layout_groups_between(const df_layout *layout, uint64_t low, uint64_t high, uint32_t *first,
                               uint32_t *last);
 bool df_layout_indices_between(const df_layout *layout, uint64_t low, uint64_t high, uint32_t group,

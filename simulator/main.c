@@ -1,4 +1,4 @@
-/* dfccl-sim: how likely is a job to deadlock, would this schedule deadlock, what would change it?
+/* dfccl-sim: the risk of a job's deadlock, the deadlock of a schedule, and what would change it.
  */
 #include <stdio.h>
 #include <string.h>

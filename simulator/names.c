@@ -37,7 +37,7 @@ void df_names_destroy(df_names *names) {
   memset(names, 0, sizeof *names);
 }
 
-/* The slot that holds the name, or the empty one where it belongs. */
+/* The slot that holds the name, or the empty slot for it. */
 static uint32_t *locate(const df_names *names, uint32_t scope, const char *text, size_t length) {
   uint64_t place = hash(names, scope, text, length) & (names->slots - 1);
   while (names->slot[place] != 0) {

@@ -1,6 +1,6 @@
 /* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"): a counter-based
- * generator. A draw is a function of (key, counter) alone, so a round's chances do not depend on
- * which thread simulates it, in which order, or how many draws anything else took. */
+ * generator. A draw is a function of (key, counter) alone. So a round's chances depend neither on
+ * threads nor on the order of rounds nor on other draws. */
 #ifndef DF_SIM_PHILOX_H
 #define DF_SIM_PHILOX_H
 

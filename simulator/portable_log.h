@@ -1,9 +1,9 @@
 /* A natural logarithm that gives the same bits on every machine.
  *
- * The C library's log may differ in the last bit from one processor to the next (it picks a variant
- * with fused multiply-add where there is one), and the last bit can decide which slot a geometric
- * skip lands on. This one uses only operations that IEEE 754 fixes; the simulator is compiled with
- * -ffp-contract=off. Relative error below 1e-15 for arguments in (0, 1]. */
+ * The C library's log may differ in the last bit between processors: some have fused multiply-add.
+ * The last bit can move a geometric skip to another slot. This logarithm uses only operations that
+ * IEEE 754 fixes; the simulator is compiled with -ffp-contract=off. Relative error below 1e-15 for
+ * arguments in (0, 1]. */
 #ifndef DF_SIM_PORTABLE_LOG_H
 #define DF_SIM_PORTABLE_LOG_H
 

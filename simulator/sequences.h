@@ -16,7 +16,7 @@ typedef struct {
   uint64_t coll_count;
   bool single_queue; /* one collective at a time on a GPU; else barriers are DF_EVENT_SYNC events */
 
-  /* Groups and whose collective is whose; borrowed from a layout or a schedule. */
+  /* Groups, and the group of each collective; borrowed from a layout or a schedule. */
   const uint32_t *member_first, *member;
   const uint32_t *group_of; /* collective -> group */
 
@@ -41,7 +41,7 @@ typedef struct {
   df_rare_slots rare;
 } df_expansion;
 
-/* layout and field must outlive the expansion. Fails where the events would not fit in memory. */
+/* layout and field must outlive the expansion. Fails if the events do not fit in memory. */
 dfcclResult_t df_expansion_create(df_expansion *expansion, const df_layout *layout,
                                   const df_field *field, bool single_queue);
 

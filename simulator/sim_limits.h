@@ -1,5 +1,5 @@
-/* Every limit of the simulator, in one place. Each is checked where input is read, and the sentence
- * says which limit was passed. */
+/* Every limit of the simulator, in one place. Input is checked against them, and the sentence names
+ * the limit. */
 #ifndef DF_SIM_SIM_LIMITS_H
 #define DF_SIM_SIM_LIMITS_H
 
@@ -19,8 +19,7 @@
 #define DF_SIM_MAX_CONFIG_BYTES (UINT64_C(64) << 20)
 #define DF_SIM_MAX_SCHEDULE_BYTES (UINT64_C(512) << 20)
 #define DF_SIM_MAX_VALUE_BYTES (UINT64_C(2) << 30) /* memory for the values of one file */
-#define DF_SIM_MAX_NAME_BYTES                                                                      \
-  (1 << 20) /* a recorded group is named by its ranks: long is normal                              \
-             */
+/* A recorded group is named by its ranks: long names are normal. */
+#define DF_SIM_MAX_NAME_BYTES (1 << 20)
 
 #endif

@@ -29,8 +29,8 @@ static inline const df_estimate *df_sweep_cell(const df_sweep *sweep, uint32_t d
   return &sweep->cell[(size_t)sync * sweep->disorder.points + disorder];
 }
 
-/* Writes the picture: a map in colours where both axes have several points, else a curve with its
- * 95% intervals. The stream is the caller's; whether writing worked is ferror's to tell. */
+/* Writes the picture: a map in colours if both axes have several points, else a curve with its 95%
+ * intervals. The stream is the caller's; whether writing worked is ferror's to tell. */
 void df_sweep_write_svg(const df_sweep *sweep, FILE *stream);
 
 #endif

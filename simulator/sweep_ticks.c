@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The most decades whose digits between 1 and 10 are marked, and of them 2 and 5 labelled. */
+/* An axis of at most so many decades has marks at 2 to 9; of at most so many, labels at 2 and 5. */
 enum { DECADES_WITH_DIGITS = 4, DECADES_WITH_LABELS = 2 };
 
 double df_place_on_axis(double low, double high, bool logarithmic, double value) {

@@ -1,4 +1,4 @@
-/* Ticks: where an axis of a picture is marked, and how its numbers are written. */
+/* Ticks: the marks of a picture's axis, and the text of their numbers. */
 #ifndef DF_SIM_SWEEP_TICKS_H
 #define DF_SIM_SWEEP_TICKS_H
 

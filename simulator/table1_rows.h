@@ -7,7 +7,7 @@
 
 enum { DF_TABLE1_ROWS = 18 };
 
-/* What many rounds have shown: the reading whose ratio is the paper's. */
+/* The reading that gives the paper's ratio, as many rounds have shown. */
 typedef enum { DF_FITS_NONE, DF_FITS_EXACT, DF_FITS_REFERENCE } df_table1_fit;
 
 typedef struct {

@@ -6,7 +6,8 @@
 /* Steps along edges before the search for a shorter circle is cut short. */
 static const uint64_t search_budget = 300000000u;
 
-/* Two kinds of node: GPU -> the collectives it waits for -> the members that hold them back. */
+/* Two kinds of node: GPU -> collectives that the GPU waits for -> members that hold the collective
+ * back. */
 typedef struct {
   const df_sequences *sequences;
   uint64_t *awaits_first; /* GPU -> its range in awaits[] */
@@ -24,7 +25,7 @@ static bool incomplete(const wait_graph *graph, const df_dense *dense, uint32_t 
          dense->executing[event] < df_sequences_members(graph->sequences, event);
 }
 
-/* The collectives that begun on a GPU and are not successful are those it waits for. */
+/* A GPU waits for the collectives that began there and are not successful. */
 static bool list_awaited(wait_graph *graph, const df_dense *dense) {
   const df_sequences *sequences = graph->sequences;
   uint64_t total = 0;
@@ -44,7 +45,7 @@ static bool list_awaited(wait_graph *graph, const df_dense *dense) {
   return true;
 }
 
-/* The holders of a collective: its members except those on which it executes. */
+/* The holders of a collective: the members on which it does not execute. */
 static bool list_holders(wait_graph *graph, const df_dense *dense) {
   const df_sequences *sequences = graph->sequences;
   uint64_t colls = sequences->coll_count, total = 0;

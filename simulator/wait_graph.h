@@ -1,4 +1,4 @@
-/* Wait graph: at a standstill, which GPU waits for which collective, and which GPU holds that back.
+/* Wait graph of a standstill: GPUs wait for collectives, and members hold the collectives back.
  */
 #ifndef DF_SIM_WAIT_GRAPH_H
 #define DF_SIM_WAIT_GRAPH_H

@@ -11,7 +11,7 @@ typedef struct {
 /* The 95% interval for hits out of trials (trials >= 1). */
 df_interval df_wilson95(uint64_t hits, uint64_t trials);
 
-/* The same for a ratio of which only the rounded value was published. */
+/* The same for a published ratio. */
 df_interval df_wilson95_of_ratio(double ratio, double trials);
 
 static inline int df_intervals_overlap(df_interval a, df_interval b) {

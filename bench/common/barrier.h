@@ -1,5 +1,5 @@
-/* Memory that forked processes share, and a barrier in it that spins: ranks leave it within
- * microseconds of each other, where a futex would wake them one by one. */
+/* Memory that forked processes share, and a spinning barrier for it. Ranks leave the barrier within
+ * microseconds of each other; a futex would wake them one by one. */
 #ifndef DF_BENCH_COMMON_BARRIER_H
 #define DF_BENCH_COMMON_BARRIER_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Zeroed memory that children forked later share with their parent; NULL where there is none left.
+/* Zeroed memory that children forked later share with their parent; NULL if there is none left.
  * Pages that nobody touches cost nothing. */
 void *df_tool_shared_alloc(size_t bytes);
 void df_tool_shared_free(void *memory, size_t bytes);
@@ -19,7 +19,7 @@ typedef struct {
   unsigned members;
 } df_tool_barrier;
 
-/* barrier lies in df_tool_shared_alloc memory where the members are processes. */
+/* If the members are processes, barrier lies in df_tool_shared_alloc memory. */
 void df_tool_barrier_init(df_tool_barrier *barrier, unsigned members);
 
 /* Waits until every member has called it. What a member wrote before is seen by all after. Returns

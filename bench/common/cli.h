@@ -48,7 +48,7 @@ dfcclBackend_t df_tool_parse_backend(const char *text);
 const char *df_tool_backend_name(dfcclBackend_t backend);
 
 /* Writes the object and a line feed to standard output, and deletes the object. NULL stands for one
- * that could not be made. Returns false, after an error message, where that failed. */
+ * that could not be made. Returns false, after an error message, if that failed. */
 bool df_tool_print_json(cJSON *object);
 
 /* Writes out what standard output holds; false once any output was lost. */

@@ -1,5 +1,5 @@
-/* Runs the ranks of a job on this machine, as threads of this process or as processes of their
- * own, and collects what each of them reports. */
+/* Runs the ranks of a job on this machine, as threads or as processes, and collects their reports.
+ */
 #ifndef DF_BENCH_COMMON_LAUNCH_H
 #define DF_BENCH_COMMON_LAUNCH_H
 
@@ -31,8 +31,8 @@ typedef struct {
   bool without_library; /* no contexts are made */
   dfcclConfig_t config;
   void (*rank_main)(df_tool_rank *rank);
-  void *argument; /* processes see what it points to as it was at the fork, and share only
-                     df_tool_shared_alloc memory */
+  /* Processes have a copy of *argument, and share only df_tool_shared_alloc memory. */
+  void *argument;
   /* May be NULL. Called with argument when a rank failed or died, so that no other waits for it
    * outside the library. From any thread, perhaps several times. */
   void (*on_failure)(void *argument);
@@ -43,10 +43,10 @@ typedef struct {
 /*
  * Runs the job: makes the contexts (dfcclInitAll for threads; for processes a unique id that each
  * child reads from a pipe), calls rank_main for every rank, destroys the contexts. A rank that
- * fails aborts its context, so that the others end too. A process that dies is reported, and those
- * that do not end within ten seconds after it are killed. Blocks until all are gone. Returns true
- * when every rank was fine; otherwise the cause has been written to standard error. For processes:
- * must be called before any other call of the library, by the process's only thread.
+ * fails aborts its context, and so ends the others. A process that dies is reported; after ten
+ * seconds the remaining processes are killed. Blocks until all are gone. Returns true when every
+ * rank was fine; otherwise the cause has been written to standard error. For processes: must be
+ * called before any other call of the library, by the process's only thread.
  */
 bool df_tool_launch(const df_tool_job *job);
 
@@ -54,7 +54,7 @@ bool df_tool_launch(const df_tool_job *job);
 void df_tool_rank_fail(df_tool_rank *rank, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Waits until every rank has called it; false, and the rank has failed, where another one did. */
+/* Waits until every rank has called it; false, and the rank has failed, if another one did. */
 bool df_tool_rank_meet(df_tool_rank *rank, df_tool_barrier *barrier);
 
 /* Returns true for dfcclSuccess; otherwise records a failure: what, and the library's sentence. */

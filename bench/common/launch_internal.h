@@ -12,7 +12,7 @@ bool df_tool_launch_processes(const df_tool_job *job);
 void df_tool_rank_run(const df_tool_job *job, df_tool_rank *rank);
 
 /* Writes the failure that explains the others (a dead process or a local error rather than "a peer
- * failed") to standard error. Returns true where nobody failed. */
+ * failed") to standard error. Returns true if nobody failed. */
 bool df_tool_report_failures(const df_tool_outcome *outcomes, int n_ranks);
 
 #endif

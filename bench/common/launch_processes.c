@@ -89,7 +89,7 @@ static _Noreturn void child_main(const df_tool_job *job, int number, int id_pipe
   _exit(sent && rank.outcome.code == 0 ? DF_TOOL_SUCCESS : DF_TOOL_FAILED);
 }
 
-/* Forks rank number; false (with a message) where the system refuses. */
+/* Forks rank number; false (with a message) if the system refuses. */
 static bool start_child(launcher *self, int number) {
   int id_ends[2], report_ends[2];
   if (pipe(id_ends) != 0) {

@@ -17,7 +17,7 @@ const char *df_tool_memory_open(dfcclBackend_t backend, int wish, int *device);
 /* Whether the CPU may read and write the buffers directly. */
 bool df_tool_memory_is_host(void);
 
-/* A buffer of at least one byte, aligned to a page; NULL where there is no memory. The caller
+/* A buffer of at least one byte, aligned to a page; NULL if there is no memory. The caller
  * gives it back. Pages of host memory are touched, so that a measurement does not meet them. */
 void *df_tool_memory_alloc(size_t bytes);
 void df_tool_memory_free(void *buffer, size_t bytes);

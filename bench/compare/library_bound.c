@@ -1,8 +1,8 @@
 /*
- * No library: the least that must happen for each operation, in memory that all ranks map, as a
- * mark to measure libraries against. Nobody copies what can be read where it lies; ranks say
- * "ready" before and "done" after. Which way is fastest depends on the size, so there are several,
- * and the driver takes the best of them at each point:
+ * No library: the least that each operation must do, in memory that all ranks map. It is the mark
+ * for the libraries. Nobody copies data that can be read in place; ranks say "ready" before and
+ * "done" after. Each size has another fastest way, so there are several, and the driver takes the
+ * best at each point:
  *
  * 0, direct: reductions are divided among the ranks; each stores its part wherever it is wanted.
  *

@@ -243,7 +243,7 @@ int main(int argc, char **argv) {
   }
   bool fine = serve();
   release_buffers();
-  if (!fine) _exit(1); /* what the library would wait for may never come */
+  if (!fine) _exit(1); /* the library might wait for ever */
   peer_close();
   return 0;
 }

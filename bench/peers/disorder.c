@@ -7,7 +7,7 @@
  *
  * mixed: the first is a blocking call on every rank, at its place in the rank's order; the others
  * are started without waiting, and waited for at the end. (Blocking and non-blocking calls of MPI
- * do not match each other, so that a collective is the one or the other on all ranks.)
+ * do not match: a collective is blocking on all ranks or on none.)
  *
  * started: all are started, then all are waited for, in the same order.
  *
@@ -126,7 +126,7 @@ int main(int argc, char **argv) {
     int order[MOST_COLLECTIVES];
     choose_order(order, i);
     fill(i);
-    if (!run_once(program, order)) _exit(1); /* what the library would wait for may never come */
+    if (!run_once(program, order)) _exit(1); /* the library might wait for ever */
     wrong += wrong_elements(i);
   }
   bool told = report(iterations, wrong);
