@@ -296,12 +296,14 @@ void df_remote_free(dfcclContext_t context, df_remote *remote) {
   free(remote);
 }
 
-/* The peer writes no more into our links, and we no more into its: the record and the links' memory
- * may go. */
+/* If the peer writes no more to our rings, and we no more to its: the record and the rings may go.
+ * The end of a connection does not say so. The peer may live, if either end gave the connection up,
+ * and then its block goes on until it sees that the collective has failed. This context is broken,
+ * and makes few rings after these. */
 static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
-  df_peer_state state = context->control.peers[remote->peer].state;
-  int peer_gone = remote->deregistered || state == DF_PEER_LEFT || state == DF_PEER_DEAD;
-  if (peer_gone && remote->met && remote->bound == NULL) drop(context, remote);
+  int has_left = context->control.peers[remote->peer].state == DF_PEER_LEFT;
+  if ((remote->deregistered || has_left) && remote->met && remote->bound == NULL)
+    drop(context, remote);
 }
 
 /* The peer's announcement of this turn is still to come: keeps its place, so that later ones meet

@@ -12,6 +12,8 @@
  *   - Where only the reading of a connection failed, the peer sees it end.
  *   - Runs that a member which has left could have no part in are refused, whatever became of its
  *     last words, and registrations that it could have no part in cost nothing for ever.
+ *   - Rings are kept until their sender has deregistered or left in order: who lost its connection
+ *     may live, and write to them.
  *   - Links are refused that cannot lie in the memory that is offered for them.
  */
 #include <pthread.h>
@@ -254,6 +256,60 @@ DF_TEST(failure, an_offer_that_makes_no_sense_is_refused, 60) {
   offers[0].n_slots = 2;
   offers[0].release_mask = 1;
   RESULT(register_after_offer(offers[0]), dfcclSuccess);
+}
+
+/* ---- rings of a peer that may live */
+
+static int is_lost(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  int is = s->context->control.peers[1].state == DF_PEER_DEAD;
+  pthread_mutex_unlock(&s->context->lock);
+  return is;
+}
+
+static uint64_t ring_bytes_of(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  uint64_t bytes = s->context->transports.shm->arena.used_bytes;
+  pthread_mutex_unlock(&s->context->lock);
+  return bytes;
+}
+
+/* The end of its connection says nothing about what rank 1 writes to. */
+static void keeps_rings(void (*end)(df_stage *s)) {
+  static int8_t received[STAGE_COUNT];
+  df_stage s;
+  stage_open(&s);
+  stage_begin_broadcast(&s, COLL, STAGE_COUNT, NULL, received);
+  uint64_t bytes = ring_bytes_of(&s);
+  CHECK(bytes > 0, "rank 1 writes nowhere");
+  end(&s);
+  RESULT(dfcclWait(s.context, COLL), dfcclRemoteError);
+  EVENTUALLY(is_lost(&s));
+  OK(dfcclDeregister(s.context, COLL));
+  CHECK(ring_bytes_of(&s) == bytes, "somebody else may take the rings");
+  stage_close(&s);
+}
+
+static void talk_nonsense(df_stage *s) {
+  CHECK(send(s->peers[1], "nonsense", 8, MSG_NOSIGNAL) == 8, "rank 1 cannot speak");
+}
+static void hang_up(df_stage *s) { stage_die(s, 1); }
+
+DF_TEST(failure, rings_of_who_is_cut_off_are_kept, 30) { keeps_rings(talk_nonsense); }
+DF_TEST(failure, rings_of_who_ended_its_connection_are_kept, 30) { keeps_rings(hang_up); }
+
+/* It does not write any more. */
+DF_TEST(failure, rings_of_who_deregistered_go_back, 30) {
+  static int8_t received[STAGE_COUNT];
+  df_stage s;
+  stage_open(&s);
+  stage_begin_broadcast(&s, COLL, STAGE_COUNT, NULL, received);
+  df_message deregister = {.kind = DF_MESSAGE_DEREGISTER, .id = COLL};
+  stage_handle(&s, &deregister, -1);
+  RESULT(dfcclWait(s.context, COLL), dfcclRemoteError);
+  OK(dfcclDeregister(s.context, COLL));
+  CHECK(ring_bytes_of(&s) == 0, "nobody uses the rings");
+  stage_close(&s);
 }
 
 /* ---- deregistered inside its callback, which has not returned */
