@@ -49,7 +49,7 @@ typedef enum {
   dfcclInProgress = 7,         /* not complete yet */
   dfcclTimeout = 8,            /* not complete within the configured time */
   dfcclMismatch = 9,           /* members registered the same collective differently */
-  dfcclAborted = 10,           /* dfcclAbort was called */
+  dfcclAborted = 10,           /* dfcclAbort or dfcclAbortCollectives was called */
   dfcclOutOfMemory = 11        /* memory, or another resource of the system, is exhausted */
 } dfcclResult_t;
 
@@ -326,6 +326,44 @@ DFCCL_API dfcclResult_t dfcclRunReduceScatter(dfcclContext_t ctx, dfcclCollId_t 
 DFCCL_API dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
                                          void *recvBuf, dfcclCallback_t callback, void *arg);
 
+/* One run, for dfcclRun. */
+typedef struct {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  const void *sendBuf;
+  void *recvBuf;
+  size_t count; /* elements; 0, or what the collective is registered with */
+  const size_t *sendCounts, *sendDispls; /* for all-to-alls whose counts vary, which this version */
+  size_t *recvCounts;                    /* does not have: NULL */
+  const size_t *recvDispls;
+  void *stream;   /* a cudaStream_t; only with DFCCL_RUN_ON_STREAM. NULL: the default stream */
+  unsigned flags; /* 0, or DFCCL_RUN_ON_STREAM */
+  dfcclCallback_t callback; /* may be NULL */
+  void *arg;
+  uint64_t run; /* out: the number of this run of this collective on this rank, from 0 */
+} dfcclRun_t;
+
+#define DFCCL_RUN_ON_STREAM 1u /* the run has its place in a stream, as with dfcclRun*OnStream */
+#define DFCCL_RUN_MAGIC 0xdfcc4089u
+#define DFCCL_RUN_INITIALIZER                                                                      \
+  {                                                                                                \
+    sizeof(dfcclRun_t), DFCCL_RUN_MAGIC, DFCCL_VERSION_CODE, NULL, NULL, 0, NULL, NULL, NULL,      \
+        NULL, NULL, 0, NULL, NULL, 0                                                               \
+  }
+
+/*
+ * Submits one run of a registered collective of any kind. The functions named after a kind are
+ * shorthands of it. Does not block; from any thread and from a callback. *run belongs to the
+ * caller, and is not looked at after the call. Sets run->run if the run is accepted, before or
+ * after its callback is called.
+ *
+ * Errors: those of dfcclRun* and, with DFCCL_RUN_ON_STREAM, of dfcclRun*OnStream;
+ * dfcclInvalidArgument (run is NULL or was not initialised; a count that is not the registered one;
+ * counts of single peers; unknown flags; a stream without the flag).
+ */
+DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_t *run);
+
 /*
  * dfcclRun*OnStream: the same, in the order of a CUDA stream (`stream` is a cudaStream_t; NULL: the
  * default stream). The run begins when the stream has come to this call, so that what is enqueued
@@ -381,12 +419,43 @@ DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *don
 DFCCL_API dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id);
 
 /*
+ * Waits until one run of the collective has completed and its callback has returned; returns that
+ * run's status. The calling thread drives the device meanwhile. The run's status stays known until
+ * the collective is deregistered, on a broken context too, and dfcclWait still tells of it. Not
+ * from a callback (dfcclInvalidUsage).
+ *
+ *   run         as dfcclRun counts: the first run that was accepted since the registration is 0
+ *   timeoutMs   after so long: dfcclInProgress, and the run goes on. 0: looks once, and drives
+ *               nothing; negative: no limit
+ *
+ * A callback that the calling thread itself runs may take longer than timeoutMs.
+ *
+ * Errors: dfcclInvalidArgument (id not registered, or deregistered meanwhile; no such run),
+ * dfcclInvalidUsage, dfcclInProgress, and any status of a run.
+ */
+DFCCL_API dfcclResult_t dfcclWaitRun(dfcclContext_t ctx, dfcclCollId_t id, uint64_t run,
+                                     int timeoutMs);
+
+/*
  * dfcclWait for every collective of the context: for the runs submitted before the call. Returns
  * the first failing status since the last dfcclWaitAll.
  *
  * Errors: as dfcclWait's, and dfcclOutOfMemory: nothing was waited for.
  */
 DFCCL_API dfcclResult_t dfcclWaitAll(dfcclContext_t ctx);
+
+/*
+ * Gives up single collectives: their outstanding runs end with dfcclAborted here and with
+ * dfcclRemoteError on the other members, callbacks included. Later runs of them are refused with
+ * the same codes, until each member has deregistered and registered them anew. A run that is
+ * through here may fail on a member that still needs this rank for it. All other collectives go on,
+ * and the context lives. Does not block or wait for user code; from any thread and from a callback.
+ *
+ *   ids   n collectives, all registered on this context: otherwise none is given up. n may be 0
+ *
+ * Errors: dfcclInvalidArgument.
+ */
+DFCCL_API dfcclResult_t dfcclAbortCollectives(dfcclContext_t ctx, const dfcclCollId_t *ids, int n);
 
 /*
  * Blocks until the device is idle. On the CPU device nothing submitted after it starts on this

@@ -164,6 +164,14 @@ dfcclResult_t dfcclAbort(dfcclContext_t ctx) {
   return df_abort(ctx);
 }
 
+dfcclResult_t dfcclAbortCollectives(dfcclContext_t ctx, const dfcclCollId_t *ids, int n) {
+  DF_CHECK_CONTEXT(ctx);
+  if (n < 0) return df_remember(ctx, df_fail(dfcclInvalidArgument, "n is %d", n));
+  if (ids == NULL && n > 0)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "ids is NULL, but n is %d", n));
+  return df_remember(ctx, df_abort_collectives(ctx, ids, n));
+}
+
 const char *dfcclGetLastError(dfcclContext_t ctx) {
   static _Thread_local char text[DF_SENTENCE_BYTES];
   if (ctx == NULL || ctx->magic != DF_CONTEXT_MAGIC) return df_last_sentence();
@@ -228,25 +236,92 @@ dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
 
 /* ---- runs ---- */
 
-#define DF_DEFINE_RUN(Name, operation)                                                             \
-  dfcclResult_t dfcclRun##Name(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,          \
-                               void *recvBuf, dfcclCallback_t callback, void *arg) {               \
-    DF_CHECK_CONTEXT(ctx);                                                                         \
-    return df_remember(ctx, df_submit(ctx, operation, id, sendBuf, recvBuf, callback, arg));       \
-  }                                                                                                \
-  dfcclResult_t dfcclRun##Name##OnStream(dfcclContext_t ctx, dfcclCollId_t id,                     \
-                                         const void *sendBuf, void *recvBuf, void *stream,         \
-                                         dfcclCallback_t callback, void *arg) {                    \
-    DF_CHECK_CONTEXT(ctx);                                                                         \
-    return df_remember(                                                                            \
-        ctx, df_submit_on_stream(ctx, operation, id, sendBuf, recvBuf, stream, callback, arg));    \
-  }
-DF_DEFINE_RUN(AllReduce, DF_OP_ALL_REDUCE)
-DF_DEFINE_RUN(Reduce, DF_OP_REDUCE)
-DF_DEFINE_RUN(Broadcast, DF_OP_BROADCAST)
-DF_DEFINE_RUN(AllGather, DF_OP_ALL_GATHER)
-DF_DEFINE_RUN(ReduceScatter, DF_OP_REDUCE_SCATTER)
-DF_DEFINE_RUN(AllToAll, DF_OP_ALL_TO_ALL)
+dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_t *run) {
+  DF_CHECK_CONTEXT(ctx);
+  if (run == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "run is NULL"));
+  return df_remember(ctx, df_submit_given(ctx, id, run));
+}
+
+dfcclResult_t dfcclRunAllReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_REDUCE, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                             void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_REDUCE, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunBroadcast(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_BROADCAST, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunAllGather(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_GATHER, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunReduceScatter(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                    void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx,
+                     df_submit(ctx, DF_OP_REDUCE_SCATTER, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                               void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_TO_ALL, id, sendBuf, recvBuf, callback, arg));
+}
+
+static dfcclResult_t run_on_stream(dfcclContext_t ctx, df_operation operation, dfcclCollId_t id,
+                                   df_run *run, void *stream) {
+  uint64_t number;
+  return df_remember(ctx,
+                     df_submit_on_stream(ctx, DF_OF_KIND(operation), id, run, stream, &number));
+}
+dfcclResult_t dfcclRunAllReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                        void *recvBuf, void *stream, dfcclCallback_t callback,
+                                        void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_ALL_REDUCE, id, &run, stream);
+}
+dfcclResult_t dfcclRunReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                     void *recvBuf, void *stream, dfcclCallback_t callback,
+                                     void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_REDUCE, id, &run, stream);
+}
+dfcclResult_t dfcclRunBroadcastOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                        void *recvBuf, void *stream, dfcclCallback_t callback,
+                                        void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_BROADCAST, id, &run, stream);
+}
+dfcclResult_t dfcclRunAllGatherOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                        void *recvBuf, void *stream, dfcclCallback_t callback,
+                                        void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_ALL_GATHER, id, &run, stream);
+}
+dfcclResult_t dfcclRunReduceScatterOnStream(dfcclContext_t ctx, dfcclCollId_t id,
+                                            const void *sendBuf, void *recvBuf, void *stream,
+                                            dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_REDUCE_SCATTER, id, &run, stream);
+}
+dfcclResult_t dfcclRunAllToAllOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                       void *recvBuf, void *stream, dfcclCallback_t callback,
+                                       void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_ALL_TO_ALL, id, &run, stream);
+}
 
 dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
   DF_CHECK_CONTEXT(ctx);
@@ -268,6 +343,10 @@ dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
 dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id) {
   DF_CHECK_CONTEXT(ctx);
   return df_wait(ctx, id);
+}
+dfcclResult_t dfcclWaitRun(dfcclContext_t ctx, dfcclCollId_t id, uint64_t run, int timeoutMs) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_wait_run(ctx, id, run, timeoutMs);
 }
 dfcclResult_t dfcclWaitAll(dfcclContext_t ctx) {
   DF_CHECK_CONTEXT(ctx);

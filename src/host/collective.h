@@ -20,6 +20,7 @@ struct df_coll;
 typedef struct df_run {
   const void *send;
   void *recv;
+  uint64_t count; /* elements; 0: as registered */
   uint32_t send_reach, recv_reach;
   uint32_t ticket; /* of a stream; 0: none */
   dfcclCallback_t callback;
@@ -59,10 +60,12 @@ typedef struct DF_ALIGNED(64) df_wait_words {
                             one to none only when no callback of it is still to return */
   uint64_t latest;       /* which it belonged to last; [lock] */
   uint64_t id;
-  uint64_t submitted; /* runs accepted */
-  uint64_t completed; /* callbacks returned */
-  uint32_t status;    /* dfcclResult_t: the first failure since the last dfcclWait */
-  uint32_t due;       /* it has callbacks to run, and no thread runs them */
+  uint64_t submitted;    /* runs accepted */
+  uint64_t completed;    /* callbacks returned */
+  uint32_t status;       /* dfcclResult_t: the first failure since the last dfcclWait */
+  uint32_t due;          /* it has callbacks to run, and no thread runs them */
+  uint64_t first_failed; /* the first run that failed; all later ones do. UINT64_MAX: none */
+  uint32_t failed;       /* their status */
 } df_wait_words;
 
 typedef struct df_coll {

@@ -77,6 +77,10 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
   coll->taken++;
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
+  if (coll->words->first_failed == UINT64_MAX) {
+    df_store_relaxed_u32(&coll->words->failed, (uint32_t)status);
+    df_store_relaxed_u64(&coll->words->first_failed, coll->taken - 1);
+  }
   if (coll->words->status == dfcclSuccess)
     df_store_relaxed_u32(&coll->words->status, (uint32_t)status);
   if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;

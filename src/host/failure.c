@@ -316,3 +316,22 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   df_system_sub_u32(&context->runs.visitors, 1);
   return dfcclSuccess;
 }
+
+dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  dfcclResult_t result = dfcclSuccess;
+  pthread_mutex_lock(&context->lock);
+  for (int i = 0; i < n && result == dfcclSuccess; i++)
+    if (df_find(context, ids[i]) == NULL)
+      result = df_fail(dfcclInvalidArgument,
+                       "ids[%d]: collective %" PRIu64 " is not registered on rank %u", i, ids[i],
+                       context->rank);
+  for (int i = 0; i < n && result == dfcclSuccess; i++) {
+    df_coll *coll = df_find(context, ids[i]);
+    snprintf(sentence, sizeof sentence, "%s: dfcclAbortCollectives was called on rank %u",
+             df_coll_label(coll, label, sizeof label), context->rank);
+    df_fail_collective(context, coll, dfcclAborted, 1, sentence);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return result;
+}

@@ -34,6 +34,8 @@ void df_peer_left(dfcclContext_t context, uint32_t peer); /* [lock] in order */
 /* [lock] A member that has left, or whose context is broken, never announced it. */
 void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer);
 dfcclResult_t df_abort(dfcclContext_t context);
+/* All of these or, if one is not registered, none. Does not wait. */
+dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n);
 const char *df_coll_label(const df_coll *coll, char *text,
                           size_t bytes); /* "collective 7 (\"grad\")" */
 

@@ -20,6 +20,8 @@ const df_growing df_growing_config =
 const df_growing df_growing_options =
     GROWING("options", dfcclCollOptions_t, "DFCCL_COLL_OPTIONS_INITIALIZER", ranks,
             DFCCL_COLL_OPTIONS_MAGIC);
+const df_growing df_growing_run =
+    GROWING("run", dfcclRun_t, "DFCCL_RUN_INITIALIZER", sendBuf, DFCCL_RUN_MAGIC);
 const df_growing df_growing_stats =
     GROWING("stats", dfcclStats_t, "DFCCL_STATS_INITIALIZER", sqesSubmitted, DFCCL_STATS_MAGIC);
 
@@ -29,6 +31,7 @@ typedef struct df_growing_head { /* what all of them begin with */
 } df_growing_head;
 DF_STATIC_ASSERT(offsetof(dfcclConfig_t, backend) == sizeof(df_growing_head), "config's head");
 DF_STATIC_ASSERT(offsetof(dfcclCollOptions_t, ranks) == sizeof(df_growing_head), "options' head");
+DF_STATIC_ASSERT(offsetof(dfcclRun_t, sendBuf) == sizeof(df_growing_head), "run's head");
 DF_STATIC_ASSERT(offsetof(dfcclStats_t, sqesSubmitted) == sizeof(df_growing_head), "stats' head");
 
 /*
@@ -37,6 +40,7 @@ DF_STATIC_ASSERT(offsetof(dfcclStats_t, sqesSubmitted) == sizeof(df_growing_head
  */
 DF_STATIC_ASSERT(sizeof(dfcclConfig_t) == 40, "version 0.1; its last four bytes are padding");
 DF_STATIC_ASSERT(sizeof(dfcclCollOptions_t) == 48, "version 0.1");
+DF_STATIC_ASSERT(sizeof(dfcclRun_t) == 112, "version 0.1; four bytes behind flags are padding");
 DF_STATIC_ASSERT(sizeof(dfcclStats_t) == 120, "version 0.1; its last four bytes are padding");
 DF_STATIC_ASSERT(offsetof(dfcclConfig_t, timeoutMs) + sizeof(int) == 36, "config's last member");
 DF_STATIC_ASSERT(offsetof(dfcclStats_t, blocks) + sizeof(uint32_t) == 116, "stats' last member");

@@ -115,6 +115,7 @@ static void take_words(dfcclContext_t context, df_coll *coll) {
   df_publish_u64(&words->submitted, 0);
   df_publish_u64(&words->completed, 0);
   df_store_relaxed_u32(&words->status, dfcclSuccess);
+  df_store_relaxed_u64(&words->first_failed, UINT64_MAX);
   words->latest = ++context->registry.registrations;
   df_publish_u64(&words->registration, words->latest);
 }

@@ -7,19 +7,24 @@
 
 /* ---- submission ---- */
 
-/* Fills in what the run's record lacks. */
-dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
-                            df_run *run);
+/* Kinds of collectives that a call may run: a bit each. */
+#define DF_OF_KIND(operation) (1u << (operation))
+#define DF_OF_ANY_KIND (~0u)
+/* Fills in what the run's record lacks. *number: of the accepted run. */
+dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
+                            uint64_t *number);
 static inline dfcclResult_t df_submit(dfcclContext_t context, df_operation operation,
                                       dfcclCollId_t id, const void *send, void *recv,
                                       dfcclCallback_t callback, void *argument) {
   df_run run = {.send = send, .recv = recv, .callback = callback, .argument = argument};
-  return df_submit_run(context, operation, id, &run);
+  uint64_t number;
+  return df_submit_run(context, DF_OF_KIND(operation), id, &run, &number);
 }
 /* Begins when the stream comes to this call; the stream then waits until it is through. */
-dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
-                                  const void *send, void *recv, void *stream,
-                                  dfcclCallback_t callback, void *argument);
+dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
+                                  df_run *run, void *stream, uint64_t *number);
+/* Checks what the caller has filled in, and sets given->run. */
+dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun_t *given);
 void df_list(dfcclContext_t context, df_coll *coll); /* [lock] has something to admit or to fail */
 void df_unlist(dfcclContext_t context, df_coll *coll); /* [lock] */
 void df_admit_listed(dfcclContext_t context);          /* [lock] */
@@ -68,6 +73,8 @@ int df_in_callback_of(const df_wait_words *words);
 /* ---- waiting ---- */
 
 dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id);
+/* timeout_ms 0: looks once; negative: no limit. */
+dfcclResult_t df_wait_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run, int timeout_ms);
 dfcclResult_t df_wait_all(dfcclContext_t context);
 dfcclResult_t df_device_synchronize(dfcclContext_t context);
 /* Until nothing is outstanding and nobody is inside a call that waits. */

@@ -12,6 +12,7 @@
 #include "host/context.h"
 #include "control/service.h"
 #include "host/failure.h"
+#include "host/growing.h"
 #include "host/link_setup.h"
 #include "host/memory.h"
 #include "host/record.h"
@@ -210,25 +211,37 @@ static inline int is_buffer(const df_coll *coll, const void *buffer) {
   return buffer != NULL && ((uintptr_t)buffer & coll->element_mask) == 0;
 }
 
-static inline dfcclResult_t check_buffers(const df_coll *coll, const df_run *run) {
+static DF_COLD dfcclResult_t check_count(const df_coll *coll, const df_run *run) {
+  if (run->count == coll->count) return dfcclSuccess;
+  return df_fail(dfcclInvalidArgument,
+                 "run.count is %" PRIu64 ", but collective %" PRIu64 " is registered with %" PRIu64
+                 " elements; 0 stands for these",
+                 run->count, coll->id, coll->count);
+}
+
+static inline dfcclResult_t check_arguments(const df_coll *coll, const df_run *run) {
   if (DF_UNLIKELY(coll->reads_input && !is_buffer(coll, run->send)))
     return refuse_buffer(coll, "sendBuf", run->send);
   if (DF_UNLIKELY(coll->writes_output && !is_buffer(coll, run->recv)))
     return refuse_buffer(coll, "recvBuf", run->recv);
+  if (DF_UNLIKELY(run->count != 0)) return check_count(coll, run);
   return dfcclSuccess;
 }
 
-static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll,
-                                        df_operation operation, dfcclCollId_t id) {
+/* The only kind among them. */
+static df_operation kind_of(uint32_t kinds) { return (df_operation)__builtin_ctz(kinds); }
+
+static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
+                                        dfcclCollId_t id) {
   if (context->failure.broken != dfcclSuccess)
     return df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
   if (coll == NULL)
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
                    context->rank);
-  if (coll->operation != operation)
+  if (!(kinds >> coll->operation & 1))
     return df_fail(dfcclInvalidArgument,
                    "collective %" PRIu64 " is registered as %s, and was run as %s", id,
-                   df_operation_name(coll->operation), df_operation_name(operation));
+                   df_operation_name(coll->operation), df_operation_name(kind_of(kinds)));
   if (coll->failed != dfcclSuccess) return df_fail(coll->failed, "%s", coll->sentence);
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
@@ -236,13 +249,13 @@ static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll,
   return df_fail(status, "%s", sentence);
 }
 
-static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, df_operation operation,
+static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
                                       dfcclCollId_t id) {
   if (DF_LIKELY(context->failure.broken == dfcclSuccess && coll != NULL &&
-                coll->operation == operation && coll->failed == dfcclSuccess &&
+                kinds >> coll->operation & 1 && coll->failed == dfcclSuccess &&
                 coll->submitted < coll->run_limit))
     return dfcclSuccess;
-  return refuse_run(context, coll, operation, id);
+  return refuse_run(context, coll, kinds, id);
 }
 
 /* What a submission leaves to be done when the lock has been let go of. */
@@ -279,7 +292,7 @@ static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) {
 
 /* [lock] */
 static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run *run,
-                                   df_aftermath *after) {
+                                   df_aftermath *after, uint64_t *number) {
   dfcclResult_t result = df_reserve_callback(context);
   if (result != dfcclSuccess) return result;
   int straight = coll->ready && coll->backlog_length == 0 && !context->runs.held &&
@@ -295,27 +308,27 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
   }
   if (!straight && (result = keep_waiting(context, coll, run)) != dfcclSuccess) return result;
   df_publish_u64(&context->runs.accepted, context->runs.accepted + 1);
-  uint64_t number = coll->submitted++;
+  *number = coll->submitted++;
   df_publish_u64(&coll->words->submitted, coll->submitted);
-  if (context->recorder) df_record_run(context, coll, number);
+  if (context->recorder) df_record_run(context, coll, *number);
   if (!straight) admit_waiting(context, coll);
   return dfcclSuccess;
 }
 
-dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
-                            df_run *run) {
+dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
+                            uint64_t *number) {
   df_aftermath after = DF_AFTER_NOTHING;
   if (context->settings.timeout_ms) run->submitted_ns = df_clock_ns();
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, id);
-  dfcclResult_t result = check_run(context, coll, operation, id);
-  if (DF_LIKELY(result == dfcclSuccess)) result = check_buffers(coll, run);
+  dfcclResult_t result = check_run(context, coll, kinds, id);
+  if (DF_LIKELY(result == dfcclSuccess)) result = check_arguments(coll, run);
   if (DF_LIKELY(result == dfcclSuccess)) {
     if (context->memory.in_use) {
       run->send_reach = df_memory_reach(context, run->send);
       run->recv_reach = df_memory_reach(context, run->recv);
     }
-    result = submit(context, coll, run, &after);
+    result = submit(context, coll, run, &after, number);
   }
   pthread_mutex_unlock(&context->lock);
   if (after == DF_AFTER_FIRST_TURN)
@@ -329,9 +342,8 @@ dfcclResult_t df_submit_run(dfcclContext_t context, df_operation operation, dfcc
   return result;
 }
 
-dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation, dfcclCollId_t id,
-                                  const void *send, void *recv, void *stream,
-                                  dfcclCallback_t callback, void *argument) {
+dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
+                                  df_run *run, void *stream, uint64_t *number) {
   df_rank_device *device = &context->device;
   const df_stream_ops *streams = device->streams;
   df_stream_run on_stream = {0};
@@ -340,12 +352,8 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation
                    context->rank, device->kind->name);
   dfcclResult_t result = streams->begin(device, stream, &on_stream);
   if (result != dfcclSuccess) return result;
-  df_run run = {.send = send,
-                .recv = recv,
-                .ticket = on_stream.ticket,
-                .callback = callback,
-                .argument = argument};
-  result = df_submit_run(context, operation, id, &run);
+  run->ticket = on_stream.ticket;
+  result = df_submit_run(context, kinds, id, run, number);
   if (result != dfcclSuccess) {
     streams->release(device, on_stream.ticket);
     return result;
@@ -358,4 +366,47 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, df_operation operation
   if (coll) df_fail_collective(context, coll, dfcclUnhandledCudaError, 1, df_last_sentence());
   pthread_mutex_unlock(&context->lock);
   return dfcclSuccess;
+}
+
+/* ---- dfcclRun ---- */
+
+static dfcclResult_t check_given(const dfcclRun_t *given) {
+  if (given->flags & ~DFCCL_RUN_ON_STREAM)
+    return df_fail(dfcclInvalidArgument, "run.flags is 0x%x; DFCCL_RUN_ON_STREAM (0x%x) is known",
+                   given->flags, DFCCL_RUN_ON_STREAM);
+  if (given->stream != NULL && !(given->flags & DFCCL_RUN_ON_STREAM))
+    return df_fail(dfcclInvalidArgument,
+                   "run.stream is %p, but run.flags lacks DFCCL_RUN_ON_STREAM", given->stream);
+  const struct {
+    const char *name;
+    const void *value;
+  } counts[] = {{"sendCounts", given->sendCounts},
+                {"sendDispls", given->sendDispls},
+                {"recvCounts", given->recvCounts},
+                {"recvDispls", given->recvDispls}};
+  for (size_t i = 0; i < DF_COUNT_OF(counts); i++)
+    if (counts[i].value)
+      return df_fail(dfcclInvalidArgument,
+                     "run.%s is set; it must be NULL, since no collective of this version has "
+                     "counts for each peer",
+                     counts[i].name);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun_t *given) {
+  dfcclRun_t whole = DFCCL_RUN_INITIALIZER;
+  dfcclResult_t result = df_growing_read(&df_growing_run, given, &whole);
+  if (result == dfcclSuccess) result = check_given(&whole);
+  if (result != dfcclSuccess) return result;
+  uint64_t number = 0;
+  df_run run = {.send = whole.sendBuf,
+                .recv = whole.recvBuf,
+                .count = whole.count,
+                .callback = whole.callback,
+                .argument = whole.arg};
+  result = whole.flags & DFCCL_RUN_ON_STREAM
+               ? df_submit_on_stream(context, DF_OF_ANY_KIND, id, &run, whole.stream, &number)
+               : df_submit_run(context, DF_OF_ANY_KIND, id, &run, &number);
+  if (result == dfcclSuccess) given->run = number;
+  return result;
 }

@@ -64,8 +64,10 @@ static void hear_failure(void *room, uint32_t from, const df_message *message, i
                              ? (dfcclResult_t)message->a
                              : dfcclRemoteError;
   const char *sentence = df_message_payload(message);
-  if (status != dfcclMismatch) df_break(context, status, sentence);
-  if (status != dfcclMismatch && (remote == NULL || remote->bound == NULL))
+  /* A mismatch or an aborted collective leaves the others alone. */
+  int breaks = status != dfcclMismatch && message->a != dfcclAborted;
+  if (breaks) df_break(context, status, sentence);
+  if (breaks && (remote == NULL || remote->bound == NULL))
     fail_unmet(context, from, message->id, status, sentence);
   if (remote == NULL) return;
   remote->failed = status;

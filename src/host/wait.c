@@ -37,6 +37,10 @@ static int coll_done(df_condition *condition) {
          df_observe_u64(&awaited->words->registration) != awaited->registration;
 }
 
+static int coll_done_or_late(df_condition *condition) {
+  return coll_done(condition) || df_clock_ns() > condition->deadline_ns;
+}
+
 static int all_done(df_condition *condition) {
   while (condition->n > 0 && coll_done(condition)) {
     condition->awaited++;
@@ -60,12 +64,18 @@ static int has_news(const df_condition *condition) {
           df_awaits_callbacks(context, condition->awaited, condition->n));
 }
 
+static uint64_t time_left(const df_condition *condition) {
+  uint64_t now = df_clock_ns();
+  return condition->deadline_ns > now ? condition->deadline_ns - now : 0;
+}
+
 static void sleep_until_news(df_driver *driver, int (*is_true)(df_condition *),
                              df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_bell *bell = context->device.work_bell;
   uint64_t nap = context->device.executor->nap_ns; /* others execute some of the blocks */
-  uint64_t most = condition->deadline_ns ? nap : DF_LONGEST_SLEEP_NS;
+  uint64_t most = DF_LONGEST_SLEEP_NS;
+  if (condition->deadline_ns) most = DF_MIN(most, time_left(condition));
   uint64_t limit = context->device.executor->drive_holds_all(&context->device, driver) ? most : nap;
   df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
@@ -180,6 +190,56 @@ static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
   if (DF_UNLIKELY(df_load_relaxed_u32(&words->status) != dfcclSuccess))
     result = take_status(context, id, &awaited);
   return leave(context, visits, result);
+}
+
+/* The line is the collective's, or was until its last callback returned. Otherwise another
+ * collective's numbers may be there. */
+static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awaited) {
+  dfcclResult_t status = dfcclSuccess;
+  const df_wait_words *words = awaited->words;
+  pthread_mutex_lock(&context->lock);
+  int is_known = words->latest == awaited->registration;
+  if (is_known && awaited->target > words->first_failed) {
+    const df_coll *coll = context->registry.by_index[words - context->registry.wait_words];
+    status = (dfcclResult_t)words->failed;
+    df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
+  }
+  pthread_mutex_unlock(&context->lock);
+  if (is_known) return status;
+  return df_fail(dfcclInvalidArgument,
+                 "the collective was deregistered, and its place taken, while run %" PRIu64
+                 " was waited for",
+                 awaited->target - 1);
+}
+
+static dfcclResult_t refuse_unknown_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run,
+                                        uint64_t submitted) {
+  df_fail(dfcclInvalidArgument,
+          "run %" PRIu64 " of collective %" PRIu64 " was not submitted on rank %u; %" PRIu64
+          " runs were, numbered from 0",
+          run, id, context->rank, submitted);
+  return df_remember(context, dfcclInvalidArgument);
+}
+
+dfcclResult_t df_wait_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run, int timeout_ms) {
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclWaitRun");
+  df_awaited awaited = {.target = run + 1};
+  awaited.words = df_find_words(context, id, &awaited.registration);
+  if (awaited.words == NULL) return refuse_unknown(context, id);
+  uint64_t submitted = df_observe_u64(&awaited.words->submitted);
+  if (run >= submitted) return refuse_unknown_run(context, id, run, submitted);
+  df_condition condition = {.context = context, .awaited = &awaited, .n = 1};
+  uint32_t visits = 0;
+  if (timeout_ms > 0) {
+    condition.deadline_ns = df_clock_ns() + (uint64_t)timeout_ms * 1000000u;
+    visits = drive_until(coll_done_or_late, &condition);
+  } else if (timeout_ms < 0) {
+    visits = drive_until(coll_done, &condition);
+  }
+  dfcclResult_t result = dfcclInProgress;
+  if (coll_done(&condition)) result = df_remember(context, status_of_run(context, &awaited));
+  if (visits > 0) df_system_sub_u32(&context->runs.visitors, visits);
+  return result;
 }
 
 dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {

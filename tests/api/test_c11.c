@@ -31,10 +31,12 @@ int main(void) {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+  dfcclRun_t run = DFCCL_RUN_INITIALIZER;
   dfcclCallback_t pointer = callback;
   int version = 0;
   if (config.size != sizeof config || options.size != sizeof options || stats.size != sizeof stats)
     return 1;
+  if (run.size != sizeof run || run.magic != DFCCL_RUN_MAGIC || run.flags != 0) return 1;
   if (config.device != -1 || pointer == NULL) return 1;
   if (dfcclGetVersion(&version) != dfcclSuccess || version != DFCCL_VERSION_CODE) {
     printf("version %d, header %d\n", version, DFCCL_VERSION_CODE);

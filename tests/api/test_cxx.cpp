@@ -11,6 +11,7 @@ template <typename Function> bool present(Function *function) { return function 
 int main() {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  dfcclRun_t run = DFCCL_RUN_INITIALIZER;
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
   bool all = present(dfcclGetVersion) && present(dfcclGetUniqueId) && present(dfcclInit) &&
              present(dfcclInitAll) && present(dfcclInitFromEnv) && present(dfcclDestroy) &&
@@ -21,13 +22,14 @@ int main() {
              present(dfcclRegisterAllToAll) && present(dfcclDeregister) &&
              present(dfcclRunAllReduce) && present(dfcclRunReduce) && present(dfcclRunBroadcast) &&
              present(dfcclRunAllGather) && present(dfcclRunReduceScatter) &&
-             present(dfcclRunAllToAll) && present(dfcclTest) && present(dfcclWait) &&
+             present(dfcclRunAllToAll) && present(dfcclRun) && present(dfcclWaitRun) &&
+             present(dfcclAbortCollectives) && present(dfcclTest) && present(dfcclWait) &&
              present(dfcclWaitAll) && present(dfcclDeviceSynchronize) && present(dfcclMemAlloc) &&
              present(dfcclMemFree) && present(dfcclGetStats) && present(dfcclDump);
   int version = 0;
   if (!all || dfcclGetVersion(&version) != dfcclSuccess) return 1;
   if (config.size != sizeof config || options.magic != DFCCL_COLL_OPTIONS_MAGIC ||
-      stats.version != DFCCL_VERSION_CODE)
+      stats.version != DFCCL_VERSION_CODE || run.run != 0)
     return 1;
   std::printf("version %d\n", version);
   return version == DFCCL_VERSION_CODE ? 0 : 1;

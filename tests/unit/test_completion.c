@@ -198,7 +198,7 @@ static uint64_t cqes_written(job *j) {
 }
 
 /* A waiter finds that many runs with callbacks have ended, its own among them, while the poller
- * sleeps. It runs a few of the callbacks, and leaves: nothing else will wake the poller. */
+ * sleeps. It runs its own callback, and leaves: nothing else will wake the poller. */
 DF_TEST(completion, callbacks_that_a_waiter_leaves_are_run_by_the_poller, 30) {
   job j;
   open_job(&j);

@@ -1,0 +1,160 @@
+/*
+ * Promise: dfcclAbortCollectives ends the outstanding runs of some collectives with dfcclAborted
+ * here and dfcclRemoteError on the other members, and refuses later ones. All other collectives go
+ * on, and the context lives. It works while the collectives are stuck, from any thread and from a
+ * callback, and an id that is registered anew works again.
+ */
+#include "support/buffers.h"
+
+enum { RANKS = 3, COUNT = 100, STUCK = 1, WAITING = 2, OTHER = 3 };
+
+typedef struct {
+  dfcclContext_t ctxs[RANKS];
+  df_collective coll;
+  df_tally stuck[RANKS], waiting[RANKS];
+  int32_t send[COUNT], recv[RANKS][4][COUNT];
+} job;
+
+static void make(job *j) {
+  df_make_contexts(j->ctxs, RANKS, NULL);
+  j->coll = df_simple(COUNT, RANKS);
+  for (dfcclCollId_t id = STUCK; id <= OTHER; id++) df_register_all(j->ctxs, id, &j->coll);
+  for (dfcclCollId_t id = STUCK; id <= OTHER; id++) df_exchange(j->ctxs, id, &j->coll, 0, 0);
+}
+
+/* Ranks 0 and 1 have runs, more than a daemon holds; rank 2 has none. */
+static void get_stuck(job *j, int runs) {
+  for (int rank = 0; rank < 2; rank++)
+    for (int i = 0; i < runs; i++) {
+      OK(dfcclRunAllReduce(j->ctxs[rank], STUCK, j->send, j->recv[rank][STUCK], df_tally_callback,
+                           &j->stuck[rank]));
+      OK(dfcclRunAllReduce(j->ctxs[rank], WAITING, j->send, j->recv[rank][WAITING],
+                           df_tally_callback, &j->waiting[rank]));
+    }
+}
+
+static void expect_ended(job *j, int runs) {
+  static const dfcclResult_t expected[] = {dfcclAborted, dfcclRemoteError};
+  for (int rank = 0; rank < 2; rank++) {
+    EVENTUALLY(atomic_load(&j->stuck[rank].calls) == runs);
+    EVENTUALLY(atomic_load(&j->waiting[rank].calls) == runs);
+    CHECK(atomic_load(&j->stuck[rank].failures) == runs, "a run succeeded");
+    CHECK(atomic_load(&j->stuck[rank].status) == (int)expected[rank] &&
+              atomic_load(&j->waiting[rank].status) == (int)expected[rank],
+          "rank %d: %s", rank,
+          df_test_result_name((dfcclResult_t)atomic_load(&j->stuck[rank].status)));
+    RESULT(dfcclWait(j->ctxs[rank], STUCK), expected[rank]);
+    CHECK(df_mentions(dfcclGetLastError(NULL), "dfcclAbortCollectives") &&
+              df_mentions(dfcclGetLastError(NULL), "rank 0"),
+          "\"%s\"", dfcclGetLastError(NULL));
+    RESULT(dfcclRunAllReduce(j->ctxs[rank], STUCK, j->send, j->recv[rank][STUCK], NULL, NULL),
+           expected[rank]);
+  }
+  /* Also the member that had not begun. */
+  EVENTUALLY(dfcclRunAllReduce(j->ctxs[2], STUCK, j->send, j->recv[2][STUCK], NULL, NULL) ==
+             dfcclRemoteError);
+  for (uint64_t run = 1; run < 4; run++) df_exchange(j->ctxs, OTHER, &j->coll, run, 0);
+}
+
+static void live_again(job *j) {
+  for (int rank = 0; rank < RANKS; rank++)
+    for (dfcclCollId_t id = STUCK; id <= WAITING; id++) {
+      dfcclWait(j->ctxs[rank], id);
+      OK(dfcclDeregister(j->ctxs[rank], id));
+      OK(df_register(j->ctxs[rank], id, &j->coll));
+    }
+  for (dfcclCollId_t id = STUCK; id <= WAITING; id++)
+    for (uint64_t run = 0; run < 3; run++) df_exchange(j->ctxs, id, &j->coll, run, 0);
+  df_free_contexts(j->ctxs, RANKS);
+}
+
+static void abort_both(dfcclContext_t ctx) {
+  static const dfcclCollId_t ids[] = {STUCK, WAITING};
+  OK(dfcclAbortCollectives(ctx, ids, 2));
+}
+
+DF_TEST(abort_collectives, while_stuck, 30) {
+  static job j;
+  make(&j);
+  get_stuck(&j, 10);
+  abort_both(j.ctxs[0]);
+  expect_ended(&j, 10);
+  live_again(&j);
+}
+
+static void wait_or_abort(int who, void *arg) {
+  job *j = arg;
+  if (who == 2) {
+    df_sleep_ms(20);
+    abort_both(j->ctxs[0]);
+  } else {
+    RESULT(dfcclWait(j->ctxs[who], STUCK), who == 0 ? dfcclAborted : dfcclRemoteError);
+  }
+}
+
+DF_TEST(abort_collectives, while_waited_for_by_others, 30) {
+  static job j;
+  make(&j);
+  get_stuck(&j, 1);
+  df_in_threads(3, wait_or_abort, &j);
+  for (int rank = 0; rank < 2; rank++) CHECK(atomic_load(&j.stuck[rank].calls) == 1, "no callback");
+  live_again(&j);
+}
+
+static void abort_inside(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  (void)coll;
+  OK(status);
+  abort_both(arg);
+}
+
+DF_TEST(abort_collectives, from_a_callback, 30) {
+  static job j;
+  make(&j);
+  get_stuck(&j, 2);
+  for (int rank = 0; rank < RANKS; rank++)
+    OK(dfcclRunAllReduce(j.ctxs[rank], OTHER, j.send, j.recv[rank][OTHER],
+                         rank == 0 ? abort_inside : NULL, j.ctxs[0]));
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(j.ctxs[rank], OTHER));
+  expect_ended(&j, 2);
+  live_again(&j);
+}
+
+/* The other members register it later: the i-th registration meets the i-th. */
+DF_TEST(abort_collectives, before_others_have_registered, 30) {
+  dfcclContext_t ctxs[2];
+  int32_t send[COUNT] = {0}, recv[COUNT];
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(COUNT, 2), other = df_simple(3, 2);
+  dfcclCollId_t id = 7;
+  OK(df_register(ctxs[0], 7, &coll));
+  OK(dfcclRunAllReduce(ctxs[0], 7, send, recv, NULL, NULL));
+  OK(dfcclAbortCollectives(ctxs[0], &id, 1));
+  RESULT(dfcclWait(ctxs[0], 7), dfcclAborted);
+  df_register_all(ctxs, 8, &other);
+  df_exchange(ctxs, 8, &other, 0, 0); /* by now rank 1 has heard of it */
+  OK(df_register(ctxs[1], 7, &coll));
+  dfcclResult_t result = dfcclRunAllReduce(ctxs[1], 7, send, recv, NULL, NULL);
+  if (result == dfcclSuccess) result = dfcclWait(ctxs[1], 7);
+  RESULT(result, dfcclRemoteError);
+  for (int rank = 0; rank < 2; rank++) {
+    OK(dfcclDeregister(ctxs[rank], 7));
+    OK(df_register(ctxs[rank], 7, &coll));
+  }
+  df_exchange(ctxs, 7, &coll, 0, 0);
+  df_free_contexts(ctxs, 2);
+}
+
+DF_TEST(abort_collectives, all_or_none, 30) {
+  static job j;
+  static const dfcclCollId_t ids[] = {STUCK, 99};
+  make(&j);
+  RESULT(dfcclAbortCollectives(j.ctxs[0], ids, 2), dfcclInvalidArgument);
+  CHECK(df_mentions(dfcclGetLastError(NULL), "ids[1]") &&
+            df_mentions(dfcclGetLastError(NULL), "99"),
+        "\"%s\"", dfcclGetLastError(NULL));
+  RESULT(dfcclAbortCollectives(j.ctxs[0], NULL, 1), dfcclInvalidArgument);
+  RESULT(dfcclAbortCollectives(j.ctxs[0], ids, -1), dfcclInvalidArgument);
+  OK(dfcclAbortCollectives(j.ctxs[0], NULL, 0));
+  df_exchange(j.ctxs, STUCK, &j.coll, 1, 0);
+  df_free_contexts(j.ctxs, RANKS);
+}
