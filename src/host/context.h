@@ -118,6 +118,14 @@ typedef struct df_runs {
   uint32_t device_lost;    /* the daemon will complete nothing any more: the host does */
 } df_runs;
 
+/* A dump on its way to standard error. */
+typedef struct df_pending_dump {
+  char *text; /* NULL: none */
+  size_t at;  /* what is before it is written */
+  int has_turn;
+  uint64_t give_up_ns; /* meaningful with the turn */
+} df_pending_dump;
+
 /* What went wrong last, and whether the context goes on. */
 typedef struct df_failure {
   dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
@@ -128,6 +136,7 @@ typedef struct df_failure {
   char sentence[DF_SENTENCE_BYTES]; /* latest failure */
   char *timeout_dump;       /* [lock] what there was to say when a run timed out; not written yet */
   uint32_t signals_handled; /* of those that ask for a dump */
+  df_pending_dump dump;     /* the service thread's */
 } df_failure;
 
 struct dfcclContext {

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "host/context.h"
 #include "host/dump.h"
 #include "host/failure.h"
@@ -200,31 +200,6 @@ static void say_context(const dfcclContext_t context, df_text *text) {
       context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
 }
 
-/* Returns 0, or the number of the error. A pipe that nobody reads is an error, never the end of the
- * process. */
-static int write_all(int fd, const char *text, size_t length) {
-  sigset_t broken_pipe, before, pending;
-  sigemptyset(&broken_pipe);
-  sigaddset(&broken_pipe, SIGPIPE);
-  sigpending(&pending);
-  pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
-  int error = 0;
-  while (length > 0 && error == 0) {
-    ssize_t written = write(fd, text, length);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      error = written < 0 ? errno : EIO;
-    } else {
-      text += written;
-      length -= (size_t)written;
-    }
-  }
-  if (error == EPIPE && !sigismember(&pending, SIGPIPE))
-    sigtimedwait(&broken_pipe, NULL, &(struct timespec){0});
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return error;
-}
-
 enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
 
 char *df_dump_text(const dfcclContext_t context) {
@@ -245,13 +220,16 @@ char *df_dump_text(const dfcclContext_t context) {
   return text;
 }
 
-dfcclResult_t df_dump_write(char *text, int fd) {
-  int error = write_all(fd, text, strlen(text));
-  free(text);
-  if (error)
-    return df_fail(dfcclSystemError, "could not write the dump to descriptor %d: %s", fd,
-                   strerror(error));
-  return dfcclSuccess;
+/* The caller's descriptor may wait for its reader. Returns 0, or the number of the error. */
+static int write_all(int fd, const char *text, size_t length) {
+  while (length > 0) {
+    ssize_t written = df_write(fd, text, length);
+    if (written == -EINTR) continue;
+    if (written <= 0) return written < 0 ? (int)-written : EIO;
+    text += written;
+    length -= (size_t)written;
+  }
+  return 0;
 }
 
 dfcclResult_t df_dump(dfcclContext_t context, int fd) {
@@ -259,7 +237,12 @@ dfcclResult_t df_dump(dfcclContext_t context, int fd) {
   char *text = df_dump_text(context);
   pthread_mutex_unlock(&context->lock);
   if (text == NULL) return df_fail(dfcclOutOfMemory, "no memory for a dump");
-  return df_dump_write(text, fd);
+  int error = write_all(fd, text, strlen(text));
+  free(text);
+  if (error)
+    return df_fail(dfcclSystemError, "could not write the dump to descriptor %d: %s", fd,
+                   strerror(error));
+  return dfcclSuccess;
 }
 
 /* ---- statistics ---- */

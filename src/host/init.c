@@ -100,6 +100,7 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
 /* keeps_memory: other processes still have memory of the device mapped. */
 static void free_context(dfcclContext_t context, int keeps_memory) {
   df_fork_guard_remove(&context->fork_guard);
+  df_jobs_close(context);
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
   df_transports_close(context, keeps_memory);

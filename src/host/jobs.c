@@ -1,7 +1,12 @@
 #include "host/jobs.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "control/service.h"
 #include "host/dump.h"
 #include "host/failure.h"
@@ -9,7 +14,13 @@
 #include "host/record.h"
 #include "host/runs.h"
 
-enum { DF_RECORD_TICK_MS = 100, DF_LONGEST_DEADLINE_TICK_MS = 100 };
+enum {
+  DF_RECORD_TICK_MS = 100,
+  DF_LONGEST_DEADLINE_TICK_MS = 100,
+  DF_DUMP_TICK_MS = 5,
+  DF_DUMP_PATIENCE_MS = 5000, /* with a standard error that takes nothing */
+  DF_LAST_TURN_MS = 100       /* of a dump at the end of its context */
+};
 
 static void set_links_up(void *context) { df_links_progress_due(context); }
 
@@ -45,18 +56,89 @@ static void flush_recording(void *room) {
   pthread_mutex_unlock(&context->lock);
 }
 
+/* ---- dumps to standard error, which may take nothing for a while ---- */
+
+/* The process whose turn it is, 0: none. One dump of a process is written at a time, or they would
+ * mix. A forked child takes the turn that its parent's thread had. */
+static uint32_t dump_turn;
+
+static int take_turn(void) {
+  uint32_t process = (uint32_t)getpid(), holder = df_load_relaxed_u32(&dump_turn);
+  return holder != process && df_system_claim_u32(&dump_turn, holder, process);
+}
+
+static void end_dump(df_pending_dump *dump) {
+  free(dump->text);
+  if (dump->has_turn) df_system_claim_u32(&dump_turn, (uint32_t)getpid(), 0);
+  *dump = (df_pending_dump){0};
+}
+
+/* Ends with a line if one ends in it: other processes may write in between. */
+static size_t piece_bytes(const char *text) {
+  size_t bytes = strnlen(text, DF_PIECE_BYTES);
+  const char *last = memrchr(text, '\n', bytes);
+  return last ? (size_t)(last - text) + 1 : bytes;
+}
+
+static uint64_t patience_ends_ns(void) {
+  return df_clock_ns() + (uint64_t)DF_DUMP_PATIENCE_MS * 1000000u;
+}
+
+/* Writes what standard error takes at once; gives up when that was nothing for too long. */
+static void write_dump(df_pending_dump *dump) {
+  if (!dump->has_turn) {
+    if (!take_turn()) return;
+    dump->has_turn = 1;
+    dump->give_up_ns = patience_ends_ns();
+  }
+  while (dump->text[dump->at]) {
+    const char *rest = dump->text + dump->at;
+    ssize_t written = df_write_now(STDERR_FILENO, rest, piece_bytes(rest));
+    if (written == -EINTR || (written == -EAGAIN && df_clock_ns() < dump->give_up_ns)) return;
+    if (written <= 0) break;
+    dump->at += (size_t)written;
+    dump->give_up_ns = patience_ends_ns();
+  }
+  end_dump(dump);
+}
+
+/* The next dump that was asked for; NULL: none, or no memory. */
+static char *next_dump(dfcclContext_t context) {
+  pthread_mutex_lock(&context->lock);
+  char *text = context->failure.timeout_dump;
+  context->failure.timeout_dump = NULL;
+  uint32_t signals = context->settings.debug_signal ? df_dump_signals_seen() : 0;
+  if (text == NULL && context->settings.debug_signal &&
+      signals != context->failure.signals_handled) {
+    context->failure.signals_handled = signals;
+    text = df_dump_text(context);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return text;
+}
+
+static int dump_tick(void *room) {
+  const dfcclContext_t context = room;
+  return context->failure.dump.text ? DF_DUMP_TICK_MS : -1;
+}
 static void write_dumps(void *room) {
   dfcclContext_t context = room;
-  pthread_mutex_lock(&context->lock);
-  char *late = context->failure.timeout_dump;
-  context->failure.timeout_dump = NULL;
-  pthread_mutex_unlock(&context->lock);
-  if (late) df_dump_write(late, STDERR_FILENO);
-  if (!context->settings.debug_signal) return;
-  uint32_t signals = df_dump_signals_seen();
-  if (signals == context->failure.signals_handled) return;
-  context->failure.signals_handled = signals;
-  df_dump(context, STDERR_FILENO);
+  df_pending_dump *dump = &context->failure.dump;
+  while (dump->text || (dump->text = next_dump(context)) != NULL) {
+    write_dump(dump);
+    if (dump->text) return;
+  }
+}
+
+void df_jobs_close(dfcclContext_t context) {
+  df_pending_dump *dump = &context->failure.dump;
+  /* Another rank of this process may be writing: its dump ends soon if anybody reads. */
+  for (uint32_t ms = 0; dump->text && !dump->has_turn && ms < DF_LAST_TURN_MS; ms++) {
+    write_dump(dump);
+    if (dump->text && !dump->has_turn) usleep(1000);
+  }
+  if (dump->text) end_dump(dump);
+  free(context->failure.timeout_dump);
 }
 
 void df_jobs_add(dfcclContext_t context) {
@@ -65,5 +147,5 @@ void df_jobs_add(dfcclContext_t context) {
   df_service_add_job(control, context, NULL, set_links_up);
   df_service_add_job(control, context, deadline_tick, check_deadlines);
   df_service_add_job(control, context, record_tick, flush_recording);
-  df_service_add_job(control, context, NULL, write_dumps);
+  df_service_add_job(control, context, dump_tick, write_dumps);
 }

@@ -7,5 +7,7 @@
 
 /* Before the service thread starts. */
 void df_jobs_add(dfcclContext_t context);
+/* When it has ended: frees what it has not written. */
+void df_jobs_close(dfcclContext_t context);
 
 #endif

@@ -2,7 +2,8 @@
  * Promise: one can see what it is doing: dfcclDump writes a paragraph for each collective that is
  * not complete, with its name and the rank it waits for; with DFCCL_DEBUG_SIGNAL=1 SIGUSR2 does so
  * for every context, and with DFCCL_DEBUG a run that times out for its own; otherwise no call
- * prints anything. DFCCL_RECORD leaves a well-formed schedule file.
+ * prints anything. A standard error that takes nothing holds up nobody: dumps wait for it in memory,
+ * lines are dropped and counted. DFCCL_RECORD leaves a well-formed schedule file.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -159,6 +160,94 @@ DF_TEST(diagnostics, silent, 30) {
   dup2(standard_output, 1);
   CHECK(refused == dfcclInvalidArgument, "%s", df_test_result_name(refused));
   CHECK(strlen(content(fd)) == 0, "printed:\n%s", content(fd));
+}
+
+/* Standard error becomes a pipe that is full; returns its reading end. */
+static int make_standard_error_full(int *standard_error) {
+  static const char filler[4096];
+  int ends[2];
+  CHECK(pipe(ends) == 0, "no pipe");
+  CHECK(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, "no flag");
+  while (write(ends[1], filler, sizeof filler) > 0) continue;
+  CHECK(fcntl(ends[1], F_SETFL, 0) == 0, "no flag"); /* as an application's is: it waits */
+  CHECK(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0, "no flag");
+  fflush(stderr);
+  *standard_error = dup(2);
+  dup2(ends[1], 2);
+  close(ends[1]);
+  return ends[0];
+}
+
+/* Adds what has come to text, zeros left out. */
+static void read_more(int fd, char *text, size_t bytes) {
+  char piece[4096];
+  size_t used = strlen(text);
+  for (ssize_t got; (got = read(fd, piece, sizeof piece)) > 0;)
+    for (ssize_t i = 0; i < got; i++)
+      if (piece[i] && used + 1 < bytes) text[used++] = piece[i];
+  text[used] = '\0';
+}
+
+DF_TEST(diagnostics, a_dump_that_nobody_reads_holds_up_nobody, 60) {
+  static char text[TEXT_BYTES];
+  dfcclContext_t ctxs[3];
+  df_collective coll;
+  int standard_error;
+  setenv("DFCCL_DEBUG_SIGNAL", "1", 1);
+  make_stuck(ctxs, &coll);
+  int fd = make_standard_error_full(&standard_error);
+  kill(getpid(), SIGUSR2);
+  df_sleep_ms(200); /* the service threads are at their dumps */
+  /* New links need all service threads. */
+  coll.name = "while it is full";
+  df_register_all(ctxs, 3, &coll);
+  df_waiting_for("a collective while standard error is full");
+  df_exchange(ctxs, 3, &coll, 0, 0);
+  df_waiting_for("the dump, when somebody reads");
+  for (int i = 1; !df_mentions(text, "gradients"); i++) {
+    read_more(fd, text, sizeof text);
+    df_sleep_ms(2);
+    if (i % 1000 == 0) kill(getpid(), SIGUSR2); /* the first was given up: the machine is slow */
+  }
+  df_waiting_for(NULL);
+  finish(ctxs);
+  dup2(standard_error, 2);
+  close(fd);
+}
+
+DF_TEST(diagnostics, lines_that_nobody_reads_are_counted, 60) {
+  static char text[TEXT_BYTES];
+  dfcclContext_t ctxs[2];
+  int standard_error;
+  df_collective coll = df_simple(10, 2);
+  setenv("DFCCL_DEBUG", "trace", 1);
+  int fd = make_standard_error_full(&standard_error);
+  df_waiting_for("a job while standard error is full");
+  df_make_contexts(ctxs, 2, NULL);
+  df_once(ctxs, 1, &coll, 0);
+  df_waiting_for(NULL);
+  read_more(fd, text, sizeof text);
+  CHECK(strlen(text) == 0, "written to a full pipe:\n%s", text);
+  df_free_contexts(ctxs, 2);
+  read_more(fd, text, sizeof text);
+  dup2(standard_error, 2);
+  CHECK(df_mentions(text, "lines before this one are lost"), "not counted:\n%s", text);
+  close(fd);
+}
+
+DF_TEST(diagnostics, lines_to_a_reader_that_has_gone_end_nobody, 30) {
+  dfcclContext_t ctxs[2];
+  int ends[2], standard_error = dup(2);
+  df_collective coll = df_simple(10, 2);
+  setenv("DFCCL_DEBUG", "trace", 1);
+  CHECK(pipe(ends) == 0, "no pipe");
+  close(ends[0]);
+  dup2(ends[1], 2);
+  df_make_contexts(ctxs, 2, NULL);
+  df_once(ctxs, 1, &coll, 0);
+  df_free_contexts(ctxs, 2);
+  dup2(standard_error, 2);
+  close(ends[1]);
 }
 
 /* Until runs of two collectives have timed out on rank 0; what that prints goes to the file. */
