@@ -134,9 +134,10 @@ typedef struct df_failure {
   int told_broken;                  /* df_tell_broken was here */
   int given_up;                     /* df_give_up was here */
   char sentence[DF_SENTENCE_BYTES]; /* latest failure */
-  char *timeout_dump;       /* [lock] what there was to say when a run timed out; not written yet */
+  int timed_out;            /* [lock] a run has, since the service thread looked */
   uint32_t signals_handled; /* of those that ask for a dump */
-  df_pending_dump dump;     /* the service thread's */
+  df_pending_dump dump;     /* the service thread's, as late_dump */
+  char *late_dump;          /* made when a run timed out, and to be written next; NULL: none */
 } df_failure;
 
 struct dfcclContext {
@@ -158,6 +159,7 @@ struct dfcclContext {
   uint32_t links_due; /* link set-up for the service thread */
   df_failure failure;
   struct df_recorder *recorder;
+  dfcclContext_t next_in_process; /* waits.c's */
   df_fork_guard fork_guard;
 };
 

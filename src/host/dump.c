@@ -15,17 +15,12 @@
 #include "host/failure.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/waits.h"
 #include "primitives/step.h"
 
 /* ---- what a collective waits for ---- */
 
-typedef struct df_text {
-  char *at;
-  size_t left;
-} df_text;
-
-static void say(df_text *text, const char *format, ...) DF_PRINTF(2, 3);
-static void say(df_text *text, const char *format, ...) {
+void df_say(df_text *text, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   int n = vsnprintf(text->at, text->left, format, arguments);
@@ -42,10 +37,10 @@ static uint32_t say_ranks(df_text *text, const df_coll *coll,
   for (uint32_t i = 0; i < coll->n; i++)
     if (i != coll->position && missing(coll, i)) n++;
   if (n == 0) return 0;
-  say(text, n == 1 ? "rank" : "ranks");
+  df_say(text, n == 1 ? "rank" : "ranks");
   for (uint32_t i = 0, said = 0; i < coll->n; i++)
     if (i != coll->position && missing(coll, i))
-      say(text, "%s%u", said++ ? ", " : " ", coll->ranks[i]);
+      df_say(text, "%s%u", said++ ? ", " : " ", coll->ranks[i]);
   return n;
 }
 
@@ -58,6 +53,10 @@ static int has_not_run(const df_coll *coll, uint32_t position) {
     if (coll->plan->links[i].sends && coll->plan->links[i].peer == position)
       return !coll->remotes[position]->has_offer;
   return 0;
+}
+
+int df_has_not_come(const df_coll *coll, uint32_t position) {
+  return has_not_registered(coll, position) || has_not_run(coll, position);
 }
 
 /* Is the link side of a primitive what holds it up? Looks at shared words only, never at the
@@ -80,12 +79,12 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
                       .primitive = (uint32_t)(progress >> 4 & 0xffff),
                       .phase = (uint32_t)(progress & 0xf)};
   if (progress >> 44 != (coll->retired & 0xfffff)) {
-    say(text, "block %u is through with run %" PRIu64, block, coll->retired);
+    df_say(text, "block %u is through with run %" PRIu64, block, coll->retired);
     return;
   }
-  say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
-      cursor.loop, coll->shape.parts[block].loops, cursor.primitive, d->n_primitives);
-  if (cursor.phase == DF_PHASE_DRAIN) say(text, ", waits until its peers have read its buffers");
+  df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
+         cursor.loop, coll->shape.parts[block].loops, cursor.primitive, d->n_primitives);
+  if (cursor.phase == DF_PHASE_DRAIN) df_say(text, ", waits until its peers have read its buffers");
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
   const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
   const df_link *links = &coll->device.links[block * d->n_links];
@@ -93,37 +92,37 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
   /* Of links in a device's memory only the ranks are known. */
   if (!context->device.memory->host_sees_links) {
     if (prim->flags & DF_PRIM_RECV)
-      say(text, ", receives from rank %u", links[prim->recv_link].peer);
-    if (prim->flags & DF_PRIM_SEND) say(text, ", sends to rank %u", links[prim->send_link].peer);
+      df_say(text, ", receives from rank %u", links[prim->recv_link].peer);
+    if (prim->flags & DF_PRIM_SEND) df_say(text, ", sends to rank %u", links[prim->send_link].peer);
     return;
   }
   if (prim->flags & DF_PRIM_RECV) {
     const df_link *link = &links[prim->recv_link];
     if (recv_is_missing(link, df_sequence(&cursor, loops, link, prim->recv_ordinal)))
-      say(text, ", waits for a message from rank %u", link->peer);
+      df_say(text, ", waits for a message from rank %u", link->peer);
   }
   if (prim->flags & DF_PRIM_SEND) {
     const df_link *link = &links[prim->send_link];
     if (credit_is_missing(link, df_sequence(&cursor, loops, link, prim->send_ordinal)))
-      say(text, ", waits until rank %u takes a message", link->peer);
+      df_say(text, ", waits until rank %u takes a message", link->peer);
   }
 }
 
 static void say_state(const dfcclContext_t context, df_text *text, const df_coll *coll) {
   if (coll->failed != dfcclSuccess) {
-    say(text, "it has failed: %s", coll->sentence);
+    df_say(text, "it has failed: %s", coll->sentence);
   } else if (coll->n_bound + 1 < coll->n) {
-    say(text, "it waits until it is registered by ");
+    df_say(text, "it waits until it is registered by ");
     say_ranks(text, coll, has_not_registered);
   } else if (!coll->ready) {
-    say(text, "it waits until it is run by ");
-    if (say_ranks(text, coll, has_not_run) == 0) say(text, "nobody (its links are being made)");
+    df_say(text, "it waits until it is run by ");
+    if (say_ranks(text, coll, has_not_run) == 0) df_say(text, "nobody (its links are being made)");
   } else if (df_runs_in_device(coll) == 0) {
-    say(text, context->runs.held ? "it waits for the end of a device synchronisation"
-                                 : "it waits on the host for room in the submission queue");
+    df_say(text, context->runs.held ? "it waits for the end of a device synchronisation"
+                                    : "it waits on the host for room in the submission queue");
   } else {
     for (uint32_t block = 0; block < coll->shape.n_blocks; block++) {
-      if (block) say(text, "; ");
+      if (block) df_say(text, "; ");
       say_block(context, text, coll, block);
     }
   }
@@ -138,14 +137,14 @@ void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, s
 
 static void say_coll(const dfcclContext_t context, df_text *text, const df_coll *coll) {
   char label[DF_MAX_NAME + 40];
-  say(text,
-      "  %s, %s of %" PRIu64 " elements, group of %u, %s, %u block(s): %" PRIu64 " of %" PRIu64
-      " runs complete, %u in the daemon, %u waiting on the host\n    ",
-      df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
-      coll->n, df_algorithm_name(coll->plan->key.algorithm), coll->shape.n_blocks, coll->taken,
-      coll->submitted, df_runs_in_device(coll), coll->backlog_length);
+  df_say(text,
+         "  %s, %s of %" PRIu64 " elements, group of %u, %s, %u block(s): %" PRIu64 " of %" PRIu64
+         " runs complete, %u in the daemon, %u waiting on the host\n    ",
+         df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
+         coll->n, df_algorithm_name(coll->plan->key.algorithm), coll->shape.n_blocks, coll->taken,
+         coll->submitted, df_runs_in_device(coll), coll->backlog_length);
   say_state(context, text, coll);
-  say(text, "\n");
+  df_say(text, "\n");
 }
 
 /* Bytes that the registered collectives take for each block: static and dynamic contexts, place in
@@ -174,49 +173,61 @@ static uint64_t link_ends(const dfcclContext_t context) {
 }
 
 static void say_context(const dfcclContext_t context, df_text *text) {
-  say(text,
-      "dfccl rank %u of %u, process %d: %u collectives registered, %" PRIu64
-      " runs outstanding, %" PRIu64 " waiting on the host%s%s\n",
-      context->rank, context->n_ranks, (int)getpid(), context->registry.n_colls,
-      df_observe_u64(&context->runs.accepted) - df_observe_u64(&context->runs.completed),
-      context->runs.backlog_length, context->failure.broken != dfcclSuccess ? ", broken: " : "",
-      context->failure.broken_sentence);
+  df_say(text,
+         "dfccl rank %u of %u, process %d: %u collectives registered, %" PRIu64
+         " runs outstanding, %" PRIu64 " waiting on the host%s%s\n",
+         context->rank, context->n_ranks, (int)getpid(), context->registry.n_colls,
+         df_observe_u64(&context->runs.accepted) - df_observe_u64(&context->runs.completed),
+         context->runs.backlog_length, context->failure.broken != dfcclSuccess ? ", broken: " : "",
+         context->failure.broken_sentence);
   for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
     const df_block *block = &context->device.blocks[b];
-    say(text,
-        "  block %u: %s, task queue %u (most %u), %" PRIu64 " preemptions, %" PRIu64
-        " starts, %" PRIu64 " quits\n",
-        b, df_load_relaxed_u32(&block->running) ? "running" : "left",
-        df_load_relaxed_u32(&block->tasks.length), df_load_relaxed_u32(&block->tasks.high_water),
-        df_load_relaxed_u64(&block->stats.preemptions), df_load_relaxed_u64(&block->stats.starts),
-        df_load_relaxed_u64(&block->stats.quits));
+    df_say(text,
+           "  block %u: %s, task queue %u (most %u), %" PRIu64 " preemptions, %" PRIu64
+           " starts, %" PRIu64 " quits\n",
+           b, df_load_relaxed_u32(&block->running) ? "running" : "left",
+           df_load_relaxed_u32(&block->tasks.length), df_load_relaxed_u32(&block->tasks.high_water),
+           df_load_relaxed_u64(&block->stats.preemptions),
+           df_load_relaxed_u64(&block->stats.starts), df_load_relaxed_u64(&block->stats.quits));
   }
-  say(text,
-      "  memory for each block: %" PRIu64
-      " bytes of contexts, %zu bytes of context cache; links: %" PRIu64 " bytes of ends, %" PRIu64
-      " bytes of rings\n",
-      memory_per_block(context), (size_t)context->settings.context_slots * sizeof(df_context_slot),
-      link_ends(context),
-      context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
+  df_say(text,
+         "  memory for each block: %" PRIu64
+         " bytes of contexts, %zu bytes of context cache; links: %" PRIu64
+         " bytes of ends, %" PRIu64 " bytes of rings\n",
+         memory_per_block(context),
+         (size_t)context->settings.context_slots * sizeof(df_context_slot), link_ends(context),
+         context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
 }
 
-enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
+enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_WAITS_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
 
-char *df_dump_text(const dfcclContext_t context) {
+static int is_dumped(const df_coll *coll) { return coll && coll->taken < coll->submitted; }
+
+/* [lock] */
+static char *make_text(const dfcclContext_t context, const char *waits) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < context->registry.n_indices; i++)
-    if (context->registry.by_index[i] &&
-        context->registry.by_index[i]->taken < context->registry.by_index[i]->submitted)
-      n++;
-  size_t bytes = DF_DUMP_HEAD_BYTES + (size_t)n * DF_DUMP_COLL_BYTES;
+    n += is_dumped(context->registry.by_index[i]) != 0;
+  size_t bytes = DF_DUMP_HEAD_BYTES + strlen(waits) + (size_t)n * DF_DUMP_COLL_BYTES;
   char *text = malloc(bytes);
   if (text == NULL) return NULL;
   df_text out = {.at = text, .left = bytes};
   say_context(context, &out);
-  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
-    const df_coll *coll = context->registry.by_index[i];
-    if (coll && coll->taken < coll->submitted) say_coll(context, &out, coll);
-  }
+  df_say(&out, "%s", waits);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
+    if (is_dumped(context->registry.by_index[i]))
+      say_coll(context, &out, context->registry.by_index[i]);
+  return text;
+}
+
+char *df_dump_text(dfcclContext_t context) {
+  char *waits = malloc(DF_DUMP_WAITS_BYTES);
+  if (waits == NULL) return NULL;
+  df_waits_describe(context, waits, DF_DUMP_WAITS_BYTES);
+  pthread_mutex_lock(&context->lock);
+  char *text = make_text(context, waits);
+  pthread_mutex_unlock(&context->lock);
+  free(waits);
   return text;
 }
 
@@ -233,9 +244,7 @@ static int write_all(int fd, const char *text, size_t length) {
 }
 
 dfcclResult_t df_dump(dfcclContext_t context, int fd) {
-  pthread_mutex_lock(&context->lock);
   char *text = df_dump_text(context);
-  pthread_mutex_unlock(&context->lock);
   if (text == NULL) return df_fail(dfcclOutOfMemory, "no memory for a dump");
   int error = write_all(fd, text, strlen(text));
   free(text);

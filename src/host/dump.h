@@ -4,10 +4,22 @@
 
 #include "host/context.h"
 
+/* Text that is written into a buffer and cut at its end. */
+typedef struct df_text {
+  char *at;
+  size_t left;
+} df_text;
+void df_say(df_text *text, const char *format, ...) DF_PRINTF(2, 3);
+
+/* [lock] The rank at that position has not registered the collective, or not run it, as far as it
+ * has announced. */
+int df_has_not_come(const df_coll *coll, uint32_t position);
+
 void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text,
                       size_t bytes); /* [lock] state and for whom it waits */
 dfcclResult_t df_dump(dfcclContext_t context, int fd);
-char *df_dump_text(const dfcclContext_t context); /* [lock] the caller's; NULL: no memory */
+/* The caller holds no lock, and frees the text; NULL: no memory. */
+char *df_dump_text(dfcclContext_t context);
 dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats);
 dfcclResult_t df_dump_signal_enable(dfcclContext_t context); /* SIGUSR2 */
 void df_dump_signal_disable(dfcclContext_t context);

@@ -277,22 +277,32 @@ static void time_out(dfcclContext_t context, df_coll *coll) {
            "%s: run %" PRIu64 " of rank %u did not complete within %lld ms; %s",
            df_coll_label(coll, label, sizeof label), coll->taken, context->rank,
            context->settings.timeout_ms, state);
-  /* Before anything ends: afterwards nobody knows what it waited for. */
-  if (df_log_get_level() >= DF_LOG_ERROR && context->failure.timeout_dump == NULL)
-    context->failure.timeout_dump = df_dump_text(context);
+  context->failure.timed_out = 1;
   df_break(context, dfcclTimeout, sentence);
   df_fail_collective(context, coll, dfcclTimeout, 1, sentence);
 }
 
-void df_check_deadlines(dfcclContext_t context) {
-  if (context->settings.timeout_ms == 0) return;
+/* The next collective from *at on with a run that is late; NULL: none. */
+static df_coll *next_late(dfcclContext_t context, uint32_t *at) {
+  if (context->settings.timeout_ms == 0) return NULL;
   uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
-  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
-    df_coll *coll = df_registered(context, i);
+  while (*at < context->registry.n_indices) {
+    df_coll *coll = df_registered(context, (*at)++);
     if (coll == NULL || coll->failed != dfcclSuccess) continue;
     uint64_t since = oldest_submission_ns(coll);
-    if (since != UINT64_MAX && now - since >= limit && now > since) time_out(context, coll);
+    if (since != UINT64_MAX && now - since >= limit && now > since) return coll;
   }
+  return NULL;
+}
+
+int df_is_late(dfcclContext_t context) {
+  uint32_t at = 0;
+  return next_late(context, &at) != NULL;
+}
+
+void df_check_deadlines(dfcclContext_t context) {
+  uint32_t at = 0;
+  for (df_coll *coll; (coll = next_late(context, &at)) != NULL;) time_out(context, coll);
 }
 
 /* ---- abort ---- */

@@ -19,6 +19,7 @@ void df_check_run_limit(dfcclContext_t context, df_coll *coll); /* [lock] */
 /* [lock] Why the run after the limit can never complete; returns its status. */
 dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
                                 size_t bytes);
+int df_is_late(dfcclContext_t context);          /* [lock] df_check_deadlines will find something */
 void df_check_deadlines(dfcclContext_t context); /* [lock] */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
                   const char *why); /* [lock] as this rank sees it */

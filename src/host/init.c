@@ -21,6 +21,7 @@
 #include "host/registry.h"
 #include "host/subscriptions.h"
 #include "host/runs.h"
+#include "host/waits.h"
 #include "host/transports.h"
 #include "transports/ipc/unmap.h"
 
@@ -209,6 +210,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
   if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
     goto stop;
+  df_waits_enter(context);
   context->magic = DF_CONTEXT_MAGIC;
   *out = context;
   return dfcclSuccess;
@@ -233,6 +235,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
         dfcclInvalidUsage,
         "dfcclDestroy was called from a callback; it would wait for the callback itself");
   df_wait_settled(context);
+  df_waits_leave(context);
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);
   pthread_mutex_lock(&context->lock);

@@ -38,11 +38,23 @@ static int deadline_tick(void *room) {
 }
 static void check_deadlines(void *room) {
   dfcclContext_t context = room;
+  char *text = NULL;
   df_store_relaxed_u32(&context->runs.deadlines_idle, 0);
   pthread_mutex_lock(&context->lock);
+  if (df_is_late(context) && df_log_get_level() >= DF_LOG_ERROR && !context->failure.late_dump) {
+    pthread_mutex_unlock(&context->lock);
+    text = df_dump_text(context); /* before anything ends: afterwards nobody waits for anything */
+    pthread_mutex_lock(&context->lock);
+  }
+  context->failure.timed_out = 0;
   df_check_deadlines(context);
   df_tell_broken(context);
+  if (context->failure.timed_out && text) {
+    context->failure.late_dump = text;
+    text = NULL;
+  }
   pthread_mutex_unlock(&context->lock);
+  free(text);
 }
 
 static int record_tick(void *room) {
@@ -104,17 +116,14 @@ static void write_dump(df_pending_dump *dump) {
 
 /* The next dump that was asked for; NULL: none, or no memory. */
 static char *next_dump(dfcclContext_t context) {
-  pthread_mutex_lock(&context->lock);
-  char *text = context->failure.timeout_dump;
-  context->failure.timeout_dump = NULL;
-  uint32_t signals = context->settings.debug_signal ? df_dump_signals_seen() : 0;
-  if (text == NULL && context->settings.debug_signal &&
-      signals != context->failure.signals_handled) {
-    context->failure.signals_handled = signals;
-    text = df_dump_text(context);
-  }
-  pthread_mutex_unlock(&context->lock);
-  return text;
+  df_failure *failure = &context->failure;
+  char *late = failure->late_dump;
+  failure->late_dump = NULL;
+  if (late) return late;
+  uint32_t signals = df_dump_signals_seen();
+  if (!context->settings.debug_signal || signals == failure->signals_handled) return NULL;
+  failure->signals_handled = signals;
+  return df_dump_text(context);
 }
 
 static int dump_tick(void *room) {
@@ -138,7 +147,7 @@ void df_jobs_close(dfcclContext_t context) {
     if (dump->text && !dump->has_turn) usleep(1000);
   }
   if (dump->text) end_dump(dump);
-  free(context->failure.timeout_dump);
+  free(context->failure.late_dump);
 }
 
 void df_jobs_add(dfcclContext_t context) {

@@ -14,6 +14,7 @@
 #include "host/record.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/waits.h"
 
 enum {
   DF_VISIT_TURNS = 16, /* of a thread that drives, until it counts as a visitor */
@@ -22,6 +23,7 @@ enum {
 
 typedef struct df_condition {
   dfcclContext_t context;
+  df_call call;
   df_awaited *awaited; /* [n], those that are complete by and by taken off; NULL: no collectives */
   uint32_t n;
   int leaves_callbacks; /* all of them, to the poller */
@@ -123,6 +125,7 @@ static uint32_t drive_until(int (*is_true)(df_condition *), df_condition *condit
     if (is_true(condition)) return 0;
   turns = 0;
   driver.visits = 0;
+  uint32_t sleeper = 0;
   executor->drive_begin(device, &driver);
   for (;;) {
     int happened = executor->drive_turn(device, &driver, 1);
@@ -141,9 +144,11 @@ static uint32_t drive_until(int (*is_true)(df_condition *), df_condition *condit
       yields++;
       df_cpu_yield();
     } else {
+      if (sleeper == 0) sleeper = df_sleeper_enter(context, &condition->call);
       sleep_until_news(&driver, is_true, condition);
     }
   }
+  df_sleeper_leave(sleeper);
   executor->drive_end(device, &driver);
   if (df_completion_is_due(context)) df_ring_poller(context); /* which may have left it to us */
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_ring(context->device.work_bell);
@@ -184,7 +189,10 @@ static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
                                        const df_wait_words *words, uint64_t registration,
                                        uint64_t target) {
   df_awaited awaited = {.words = words, .registration = registration, .target = target};
-  df_condition condition = {.context = context, .awaited = &awaited, .n = 1};
+  df_condition condition = {.context = context,
+                            .call = {.name = "dfcclWait", .is_of_one = 1, .id = id},
+                            .awaited = &awaited,
+                            .n = 1};
   uint32_t visits = drive_until(coll_done, &condition);
   dfcclResult_t result = dfcclSuccess;
   if (DF_UNLIKELY(df_load_relaxed_u32(&words->status) != dfcclSuccess))
@@ -228,7 +236,10 @@ dfcclResult_t df_wait_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run
   if (awaited.words == NULL) return refuse_unknown(context, id);
   uint64_t submitted = df_observe_u64(&awaited.words->submitted);
   if (run >= submitted) return refuse_unknown_run(context, id, run, submitted);
-  df_condition condition = {.context = context, .awaited = &awaited, .n = 1};
+  df_condition condition = {.context = context,
+                            .call = {.name = "dfcclWaitRun", .is_of_one = 1, .id = id},
+                            .awaited = &awaited,
+                            .n = 1};
   uint32_t visits = 0;
   if (timeout_ms > 0) {
     condition.deadline_ns = df_clock_ns() + (uint64_t)timeout_ms * 1000000u;
@@ -279,8 +290,10 @@ static dfcclResult_t wait_for_outstanding(dfcclContext_t context, uint32_t *visi
   pthread_mutex_unlock(&context->lock);
   if (awaited == NULL) return df_fail(dfcclOutOfMemory, "no memory to wait for %u collectives", n);
   if (n > 0)
-    *visits +=
-        drive_until(all_done, &(df_condition){.context = context, .awaited = awaited, .n = n});
+    *visits += drive_until(all_done, &(df_condition){.context = context,
+                                                     .call = {.name = "dfcclWaitAll"},
+                                                     .awaited = awaited,
+                                                     .n = n});
   if (awaited != few) free(awaited);
   return dfcclSuccess;
 }
@@ -299,7 +312,8 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
 }
 
 void df_wait_settled(dfcclContext_t context) {
-  uint32_t visits = drive_until(is_settled, &(df_condition){.context = context});
+  uint32_t visits = drive_until(
+      is_settled, &(df_condition){.context = context, .call = {.name = "dfcclDestroy"}});
   leave(context, visits, dfcclSuccess);
   /* What they waited for is true. */
   while (df_observe_u32(&context->runs.visitors) != 0) df_cpu_yield();
@@ -307,6 +321,7 @@ void df_wait_settled(dfcclContext_t context) {
 
 void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
   df_condition condition = {.context = context,
+                            .call = {.name = "dfcclAbort"},
                             .leaves_callbacks = 1,
                             .target = df_observe_u64(&context->runs.accepted),
                             .deadline_ns = df_clock_ns() + most_ns};
@@ -323,7 +338,9 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   context->runs.held += holds; /* what is submitted from here on waits on the host */
   if (context->recorder) df_record_sync(context);
   pthread_mutex_unlock(&context->lock);
+  uint32_t sleeper = df_sleeper_enter(context, &(df_call){.name = "dfcclDeviceSynchronize"});
   dfcclResult_t result = context->device.executor->synchronize(&context->device);
+  df_sleeper_leave(sleeper);
   pthread_mutex_lock(&context->lock);
   context->runs.held -= holds;
   df_admit_listed(context);

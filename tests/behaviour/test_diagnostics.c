@@ -1,6 +1,7 @@
 /*
  * Promise: one can see what it is doing: dfcclDump writes a paragraph for each collective that is
- * not complete, with its name and the rank it waits for; with DFCCL_DEBUG_SIGNAL=1 SIGUSR2 does so
+ * not complete, with its name and the rank it waits for, and names the calls that threads sleep in
+ * and the circles in which ranks of this process wait for each other; with DFCCL_DEBUG_SIGNAL=1 SIGUSR2 does so
  * for every context, and with DFCCL_DEBUG a run that times out for its own; otherwise no call
  * prints anything. A standard error that takes nothing holds up nobody: dumps wait for it in memory,
  * lines are dropped and counted. DFCCL_RECORD leaves a well-formed schedule file.
@@ -128,6 +129,57 @@ DF_TEST(diagnostics, dump_does_not_disturb, 60) {
   }
   close(fd);
   df_free_contexts(ctxs, 2);
+}
+
+enum { CIRCLE = 3 };
+
+/* Each rank waits for its own collective, which the next rank has not run; rank 3 looks. */
+static void wait_in_a_circle(int rank, void *arg) {
+  dfcclContext_t *ctxs = arg;
+  static int32_t send[10], recv[CIRCLE * CIRCLE][10];
+  if (rank < CIRCLE) {
+    OK(dfcclRunAllReduce(ctxs[rank], (dfcclCollId_t)rank, send, recv[rank], NULL, NULL));
+    if (rank == 1)
+      OK(dfcclWaitAll(ctxs[rank]));
+    else
+      OK(dfcclWait(ctxs[rank], (dfcclCollId_t)rank));
+    return;
+  }
+  const char *circle =
+      "rank 0 waits in collective 0 (\"a\") for rank 1, which waits in collective 1 "
+      "(\"b\") for rank 2, which waits in collective 2 (\"c\") for rank 0: a circle";
+  int fd = temporary_file();
+  df_waiting_for("a dump that names the circle");
+  do {
+    df_sleep_ms(2);
+    CHECK(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0, "no empty file");
+    OK(dfcclDump(ctxs[0], fd));
+  } while (!df_mentions(content(fd), circle));
+  df_waiting_for(NULL);
+  CHECK(df_mentions(content(fd), "sleeps in dfcclWait for "), "no sleeper:\n%s", content(fd));
+  close(fd);
+  for (int coll = 0; coll < CIRCLE; coll++) {
+    int next = (coll + 1) % CIRCLE;
+    OK(dfcclRunAllReduce(ctxs[next], (dfcclCollId_t)coll, send, recv[CIRCLE + coll], NULL, NULL));
+  }
+}
+
+DF_TEST(diagnostics, dump_names_circles_of_waits, 60) {
+  static const char *const names[CIRCLE] = {"a", "b", "c"};
+  dfcclContext_t ctxs[CIRCLE];
+  df_make_contexts(ctxs, CIRCLE, NULL);
+  for (int coll = 0; coll < CIRCLE; coll++) {
+    int ranks[2] = {coll, (coll + 1) % CIRCLE};
+    dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+    options.ranks = ranks;
+    options.nRanks = 2;
+    options.name = names[coll];
+    for (int i = 0; i < 2; i++)
+      OK(dfcclRegisterAllReduce(ctxs[ranks[i]], (dfcclCollId_t)coll, 10, dfcclInt32, dfcclSum,
+                                &options));
+  }
+  df_in_threads(CIRCLE + 1, wait_in_a_circle, ctxs);
+  df_free_contexts(ctxs, CIRCLE);
 }
 
 DF_TEST(diagnostics, signal, 30) {
