@@ -11,6 +11,7 @@
 #include "control/message.h"
 #include "devices/memory.h"
 #include "plans/plan.h"
+#include "tuning/manner.h"
 #include "transports/shm/common_slots.h"
 #include "transports/transport.h"
 
@@ -89,7 +90,7 @@ typedef struct df_coll {
   int32_t priority;
   char name[DF_MAX_NAME];
   df_plan *plan;
-  df_shape shape;
+  df_manner manner; /* how it travels, and its shape */
   df_device_coll device;
   df_ring ring;     /* each in which this rank receives; no slots: not chosen yet */
   int setting_up;   /* a transport is at it, and may have let go of the lock */
@@ -120,10 +121,5 @@ typedef struct df_coll {
   int calls_back;                         /* a thread runs one of its callbacks */
   TAILQ_ENTRY(df_coll) next_due;
 } df_coll;
-
-/* Some ranks wait for nobody in it, and may be many runs ahead of the others. */
-static inline int df_runs_ahead(const df_coll *coll) {
-  return coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_REDUCE;
-}
 
 #endif

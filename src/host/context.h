@@ -144,8 +144,8 @@ struct dfcclContext {
   uint64_t magic;
   uint32_t rank, n_ranks;
   df_settings settings;
-  df_shape_limits shape_limits;
-  uint32_t n_cores; /* that the ranks' processes may use, all together; the same on every rank */
+  uint32_t max_blocks; /* of a collective: the least that any rank allows */
+  df_topology topology;
   df_mesh mesh;
   pthread_mutex_t lock;
   df_registry registry;

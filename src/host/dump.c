@@ -83,12 +83,12 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
     return;
   }
   df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
-         cursor.loop, coll->shape.parts[block].loops, cursor.primitive, d->n_primitives);
+         cursor.loop, coll->manner.shape.parts[block].loops, cursor.primitive, d->n_primitives);
   if (cursor.phase == DF_PHASE_DRAIN) df_say(text, ", waits until its peers have read its buffers");
   if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
   const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
   const df_link *links = &coll->device.links[block * d->n_links];
-  uint32_t loops = coll->shape.parts[block].loops;
+  uint32_t loops = coll->manner.shape.parts[block].loops;
   /* Of links in a device's memory only the ranks are known. */
   if (!context->device.memory->host_sees_links) {
     if (prim->flags & DF_PRIM_RECV)
@@ -121,7 +121,7 @@ static void say_state(const dfcclContext_t context, df_text *text, const df_coll
     df_say(text, context->runs.held ? "it waits for the end of a device synchronisation"
                                     : "it waits on the host for room in the submission queue");
   } else {
-    for (uint32_t block = 0; block < coll->shape.n_blocks; block++) {
+    for (uint32_t block = 0; block < coll->manner.shape.n_blocks; block++) {
       if (block) df_say(text, "; ");
       say_block(context, text, coll, block);
     }
@@ -141,7 +141,7 @@ static void say_coll(const dfcclContext_t context, df_text *text, const df_coll 
          "  %s, %s of %" PRIu64 " elements, group of %u, %s, %u block(s): %" PRIu64 " of %" PRIu64
          " runs complete, %u in the daemon, %u waiting on the host\n    ",
          df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
-         coll->n, df_algorithm_name(coll->plan->key.algorithm), coll->shape.n_blocks, coll->taken,
+         coll->n, df_algorithm_name(coll->plan->key.algorithm), coll->manner.shape.n_blocks, coll->taken,
          coll->submitted, df_runs_in_device(coll), coll->backlog_length);
   say_state(context, text, coll);
   df_say(text, "\n");
@@ -155,7 +155,7 @@ static uint64_t memory_per_block(const dfcclContext_t context) {
     const df_coll *coll = context->registry.by_index[i];
     if (coll == NULL) continue;
     bytes += (sizeof(df_descriptor) + sizeof(df_run_words) + sizeof(df_run_counters)) /
-                 coll->shape.n_blocks +
+                 coll->manner.shape.n_blocks +
              sizeof(df_part) + sizeof(uint64_t) + sizeof(df_cursor) + 2 * sizeof(uint32_t) +
              sizeof(void *);
   }
@@ -167,7 +167,7 @@ static uint64_t link_ends(const dfcclContext_t context) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = context->registry.by_index[i];
-    if (coll) bytes += (uint64_t)coll->shape.n_blocks * coll->plan->n_links * sizeof(df_link);
+    if (coll) bytes += (uint64_t)coll->manner.shape.n_blocks * coll->plan->n_links * sizeof(df_link);
   }
   return bytes;
 }

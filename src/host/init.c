@@ -25,14 +25,13 @@
 #include "host/transports.h"
 #include "transports/ipc/unmap.h"
 
-enum { DF_CARD_CPU_WORDS = 16 };
-
 /* What every rank tells all others at start. */
 typedef struct df_card_content {
   uint32_t version, max_blocks;
   df_device_card device;
   df_transport_card transport;
-  uint64_t cpus[DF_CARD_CPU_WORDS]; /* that its process may use, modulo the number of these bits */
+  uint64_t
+      cpus[DF_TOPOLOGY_CPU_WORDS]; /* that its process may use, modulo the number of these bits */
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
 
@@ -42,7 +41,7 @@ df_card df_context_card(const df_settings *settings) {
                              .max_blocks = (uint32_t)settings->max_blocks};
   df_device_fill_card(settings->backend, (int)settings->device, &content.device);
   content.transport.backend = (uint32_t)settings->backend; /* all ranks are on one host */
-  df_cpu_allowed(content.cpus, DF_CARD_CPU_WORDS);
+  df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
   memset(&card, 0, sizeof card);
   memcpy(card.bytes, &content, sizeof content);
   return card;
@@ -63,8 +62,8 @@ df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t ran
 /* Blocks of a collective must be the same everywhere: the least that any rank allows. The cores
  * that the ranks share are all that any of them may use. */
 static dfcclResult_t read_cards(dfcclContext_t context) {
-  uint32_t blocks = (uint32_t)context->settings.max_blocks, cores = 0;
-  uint64_t cpus[DF_CARD_CPU_WORDS] = {0};
+  uint32_t blocks = (uint32_t)context->settings.max_blocks;
+  context->topology.runs_on_cores = context->settings.backend == dfcclBackendCpu;
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     df_card_content content;
     memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
@@ -79,20 +78,10 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
                      content.device.backend == dfcclBackendCuda ? "CUDA" : "CPU", context->rank,
                      context->device.kind->name);
     blocks = DF_MIN(blocks, content.max_blocks);
-    for (uint32_t w = 0; w < DF_CARD_CPU_WORDS; w++) cpus[w] |= content.cpus[w];
+    df_topology_add(&context->topology, content.cpus);
   }
-  for (uint32_t w = 0; w < DF_CARD_CPU_WORDS; w++) cores += (uint32_t)__builtin_popcountll(cpus[w]);
-  df_settings_complete(&context->settings, context->n_ranks, cores);
-  context->n_cores = cores;
-  const df_settings *s = &context->settings;
-  context->shape_limits = (df_shape_limits){
-      .slot_bytes = (uint64_t)s->tuning.policy.slot_bytes,
-      .slots = (uint32_t)s->tuning.policy.slots,
-      .flagged_max = (uint32_t)s->tuning.policy.flagged_max,
-      .packed_max = s->backend == dfcclBackendCuda ? 0 : DF_PACKED_MAX,
-      .words_max = s->backend == dfcclBackendCuda ? (uint32_t)s->tuning.policy.words_max : 0,
-      .block_min = (uint64_t)s->tuning.policy.block_min,
-      .max_blocks = blocks};
+  df_settings_complete(&context->settings, context->n_ranks, context->topology.n_cores);
+  context->max_blocks = blocks;
   return dfcclSuccess;
 }
 

@@ -22,13 +22,13 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .count = coll->count,
                            .group_size = coll->n,
                            .algorithm = (uint32_t)coll->plan->key.algorithm,
-                           .n_blocks = coll->shape.n_blocks,
-                           .n_slots = coll->shape.n_slots,
-                           .stride = coll->shape.stride,
-                           .payload_offset = coll->shape.payload_offset,
+                           .n_blocks = coll->manner.shape.n_blocks,
+                           .n_slots = coll->manner.shape.n_slots,
+                           .stride = coll->manner.shape.stride,
+                           .payload_offset = coll->manner.shape.payload_offset,
                            .split = coll->plan->key.split,
-                           .chunk = coll->shape.parts[0].chunk,
-                           .loops = coll->shape.parts[0].loops,
+                           .chunk = coll->manner.shape.parts[0].chunk,
+                           .loops = coll->manner.shape.parts[0].loops,
                            .group_step = coll->group_step};
 }
 

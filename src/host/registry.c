@@ -133,53 +133,27 @@ static void free_record(df_coll *coll) {
   free(coll);
 }
 
-static uint64_t result_bytes_of(const df_coll *coll) {
-  int gathers = coll->operation == DF_OP_ALL_GATHER || coll->operation == DF_OP_ALL_TO_ALL;
-  return coll->count * df_type_size(coll->type) * (gathers ? coll->n : 1);
-}
-
-/* Result bytes from which results are written past the caches. Ranks that share a core share its
- * caches, which the results of all of them go through: each has its part. */
-static uint64_t stream_min_of(const dfcclContext_t context, const df_coll *coll) {
-  uint64_t least = (uint64_t)context->settings.tuning.policy.stream_min;
-  return df_is_crowded(context, coll->n) ? least / df_ranks_on_a_core(context, coll->n) : least;
-}
-
-/* Is a result lent although it could be written past the caches? Not if it has one reader, each of
- * the two ranks has a processor, and it is larger than the caches by far.
- * With more readers, lending it saves copies. */
-static int lends_streamed(const dfcclContext_t context, const df_coll *coll) {
-  enum { STREAMS = 4 };
-  return context->settings.backend != dfcclBackendCpu || coll->n != 2 || context->n_cores < 2 ||
-         result_bytes_of(coll) / STREAMS < (uint64_t)context->settings.tuning.policy.stream_min;
-}
-
 /* The daemon's view, in memory of the device's choice; links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   const df_plan *plan = coll->plan;
-  coll->device = (df_device_coll){.index = coll->index, .plan = plan, .shape = &coll->shape};
+  coll->device = (df_device_coll){.index = coll->index, .plan = plan, .shape = &coll->manner.shape};
   dfcclResult_t result = context->device.memory->describe(&context->device, &coll->device);
   if (result != dfcclSuccess)
     return df_fail(result, "no memory for collective %" PRIu64 " with %u links", coll->id,
-                   plan->n_links * coll->shape.n_blocks);
+                   plan->n_links * coll->manner.shape.n_blocks);
   df_descriptor *d = coll->device.descriptor;
   uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
-  const df_settings *settings = &context->settings;
+  const df_manner *manner = &coll->manner;
   d->count = coll->count;
-  /* Words say of nothing but themselves that they have come: a buffer that was lent is
-   * overwritten only after what its reader has sent later, which must then be in order. */
-  int in_words = coll->shape.payload_offset == DF_LINK_WORDS;
-  d->direct_min = settings->tuning.policy.lend && !in_words
-                      ? (uint64_t)settings->tuning.policy.lend_min
-                      : UINT64_MAX;
-  d->scratch_bytes = coll->shape.scratch_bytes;
+  d->direct_min = manner->lend_min;
+  d->scratch_bytes = coll->manner.shape.scratch_bytes;
   d->reaches = context->device.reaches;
   DF_ASSERT(plan->n_primitives <= UINT16_MAX);
   DF_ASSERT(plan->pieces <= UINT16_MAX);
   d->n_primitives = (uint16_t)plan->n_primitives;
   d->n_links = (uint16_t)plan->n_links;
   d->pieces = (uint16_t)plan->pieces;
-  d->n_blocks = (uint8_t)coll->shape.n_blocks;
+  d->n_blocks = (uint8_t)coll->manner.shape.n_blocks;
   d->priority = coll->priority;
   d->divisor = (uint16_t)coll->n;
   d->generation = ++context->registry.generations[coll->index];
@@ -187,18 +161,8 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->type = (uint8_t)coll->type;
   d->op = (uint8_t)(coll->op == dfcclAvg ? dfcclSum : coll->op);
   d->element_bytes = (uint8_t)element_bytes;
-  uint64_t result_bytes = result_bytes_of(coll);
-  /* A buffer that peers read while it is rewritten changes caches with every chunk: below the size
-   * where it comes from memory anyway, slots are faster. */
-  int lends_in_place = plan->direct_in_place &&
-                       (coll->operation != DF_OP_ALL_REDUCE ||
-                        result_bytes >= (uint64_t)settings->tuning.policy.lend_in_place_min);
-  d->lends = (uint8_t)((lends_in_place ? DF_LENDS_IN_PLACE : 0) |
-                       (lends_streamed(context, coll) ? DF_LENDS_STREAMED : 0));
-  int only_overwrites = coll->operation == DF_OP_BROADCAST || coll->operation == DF_OP_ALL_GATHER;
-  d->stream = result_bytes < stream_min_of(context, coll) ? DF_STREAM_NEVER
-              : only_overwrites                           ? DF_STREAM_ALWAYS
-                                                          : DF_STREAM_OUT_OF_PLACE;
+  d->lends = manner->lends;
+  d->stream = manner->stream;
   return dfcclSuccess;
 }
 
@@ -248,8 +212,10 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
 }
 
 /* [lock] Plan, shape, descriptor, index, table. Undone in reverse. */
-static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_choice *choice) {
+static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
+                             const df_manner_question *question) {
   dfcclResult_t result = dfcclOutOfMemory;
+  const df_choice *choice = &coll->manner.choice;
   df_plan_key key = {.operation = coll->operation,
                      .algorithm = choice->algorithm,
                      .n = coll->n,
@@ -261,22 +227,16 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll, const df_cho
   coll->plan = df_plan_acquire(&context->plans, &key);
   if (coll->plan == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
-  df_shape_limits limits = df_choice_limits(choice, context->shape_limits);
-  if (!df_runs_ahead(coll)) limits.packed_max = DF_MIN(limits.packed_max, DF_PACKED_WHOLE_MAX);
-  df_shape_make(&coll->shape, coll->plan, coll->count, (uint32_t)df_type_size(coll->type), &limits);
-  /* Where ranks share cores, many rings of large slots are more than their part of the caches:
-   * receivers take more slots than these where they are not (ring_slots in link_setup.c). */
-  if (coll->shape.stride > DF_PAGE + DF_CACHE_LINE && df_is_crowded(context, coll->n))
-    coll->shape.n_slots = DF_MAX(coll->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
+  df_manner_decide(&coll->manner, question, coll->plan);
   /* Loops are counted in 32 bits: only tiny slots and enormous counts go beyond. */
-  const df_part *part = &coll->shape.parts[0];
+  const df_part *part = &coll->manner.shape.parts[0];
   uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;
   if ((uint64_t)part->loops * part->chunk * pieces < part->elements) {
     result = df_fail(dfcclInvalidArgument,
                      "collective %" PRIu64 ": count %" PRIu64
                      " needs more loops than can be counted with slots of %lld bytes (slot_bytes "
                      "of DFCCL_TUNING)",
-                     coll->id, coll->count, (long long)limits.slot_bytes);
+                     coll->id, coll->count, coll->manner.policy->slot_bytes);
     goto release_plan;
   }
   coll->index = take_index(context);
@@ -313,12 +273,14 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
 
 /* With whole options: what a program of an older version did not give has its default. */
 static dfcclResult_t register_whole(dfcclContext_t context, const df_registration *registration) {
-  df_choice choice;
-  dfcclResult_t result = df_registration_check(context, registration, &choice);
+  df_manner_question question;
+  df_manner manner;
+  dfcclResult_t result = df_registration_check(context, registration, &question, &manner);
   if (result != dfcclSuccess) return result;
   df_coll *coll = NULL;
   result = make_coll(context, registration, &coll);
   if (result != dfcclSuccess) return result;
+  coll->manner = manner;
 
   pthread_mutex_lock(&context->lock);
   if (context->failure.broken != dfcclSuccess)
@@ -331,11 +293,11 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
         df_fail(dfcclInvalidUsage, "%u collectives are registered on rank %u; no more are possible",
                 context->registry.n_colls, context->rank);
   else
-    result = install(context, coll, &choice);
+    result = install(context, coll, &question);
   if (result == dfcclSuccess) {
     df_log(DF_LOG_TRACE, "rank %u registers collective %" PRIu64 ": %s of %" PRIu64 " elements, %s",
            context->rank, coll->id, df_operation_name(coll->operation), coll->count,
-           df_algorithm_name(choice.algorithm));
+           df_algorithm_name(manner.choice.algorithm));
     df_coll_announce(context, coll, 0);
     df_match_bind(context, coll);
     df_links_progress(context, coll);

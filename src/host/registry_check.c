@@ -53,16 +53,30 @@ static int in_one_process(dfcclContext_t context, const dfcclCollOptions_t *opti
   return 1;
 }
 
-uint32_t df_is_crowded(const dfcclContext_t context, uint32_t n) {
-  return context->settings.backend == dfcclBackendCpu && n >= 2 * context->n_cores;
-}
-
-uint32_t df_ranks_on_a_core(const dfcclContext_t context, uint32_t n) {
-  return DF_MAX(n / DF_MAX(context->n_cores, 1u), 1u);
+df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r) {
+  uint32_t n = df_group_size(context, r->options);
+  uint32_t element_bytes = (uint32_t)df_type_size(r->type);
+  return (df_manner_question){
+      .tuning = &context->settings.tuning,
+      .topology = &context->topology,
+      .choice = {.name = r->options ? r->options->algorithm : NULL,
+                 .operation = r->operation,
+                 .n = n,
+                 .bytes = df_larger_buffer(r->operation, n, r->count, element_bytes),
+                 .memory =
+                     in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS : DF_MEMORY_HOST,
+                 .crowded = (uint32_t)df_topology_is_crowded(&context->topology, n),
+                 .split = (uint32_t)context->settings.tuning.policy.split},
+      .count = r->count,
+      .element_bytes = element_bytes,
+      .max_blocks = context->max_blocks,
+      .on_gpu = context->settings.backend == dfcclBackendCuda,
+      .host_sees_links = context->device.memory->host_sees_links,
+      .has_borrowed_turns = context->device.executor->first_turn != NULL};
 }
 
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *r,
-                                    df_choice *choice) {
+                                    df_manner_question *question, df_manner *manner) {
   dfcclResult_t result = check_options(context, r->options);
   if (result != dfcclSuccess) return result;
   size_t element = df_type_size(r->type);
@@ -80,16 +94,9 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   if (r->root < 0 || (uint32_t)r->root >= n)
     return df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
                    r->root, n - 1);
-  df_question question = {.name = r->options ? r->options->algorithm : NULL,
-                          .operation = r->operation,
-                          .n = n,
-                          .bytes = df_larger_buffer(r->operation, n, r->count, (uint32_t)element),
-                          .memory = in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS
-                                                                           : DF_MEMORY_HOST,
-                          .crowded = df_is_crowded(context, n),
-                          .split = (uint32_t)context->settings.tuning.policy.split};
-  if (!df_choose(&context->settings.tuning, &question, choice))
+  *question = df_manner_question_of(context, r);
+  if (!df_manner_choose(manner, question))
     return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have",
-                   question.name, df_operation_name(r->operation));
+                   question->choice.name, df_operation_name(r->operation));
   return dfcclSuccess;
 }

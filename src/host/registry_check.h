@@ -4,18 +4,15 @@
 
 #include "host/context.h"
 #include "host/registry.h"
-#include "tuning/choice.h"
+#include "tuning/manner.h"
 
 uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options);
 
-/* Do two or more of n ranks share each core? The same answer on every member: all have the cards of
- * all ranks. */
-uint32_t df_is_crowded(const dfcclContext_t context, uint32_t n);
-/* Members of a group of n for each core that the ranks may use. */
-uint32_t df_ranks_on_a_core(const dfcclContext_t context, uint32_t n);
+/* What the manner of a collective is decided from. */
+df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r);
 
 /* dfcclInvalidArgument with a sentence, or success with what will carry it out. */
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *registration,
-                                    df_choice *choice);
+                                    df_manner_question *question, df_manner *manner);
 
 #endif

@@ -106,7 +106,7 @@ static inline void count_admission(dfcclContext_t context, df_coll *coll) {
 /* The recorded run goes to the daemon. Returns 0 when the SQ is full. */
 static inline int push(dfcclContext_t context, df_coll *coll) {
   if (!df_sq_push_spmc(&context->device.shared->sq,
-                       (df_sqe){.collective = coll->index, .blocks = coll->shape.n_blocks}))
+                       (df_sqe){.collective = coll->index, .blocks = coll->manner.shape.n_blocks}))
     return 0;
   count_admission(context, coll);
   return 1;

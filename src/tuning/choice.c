@@ -44,6 +44,8 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
     choice->slot_bytes = rule->slot_bytes;
     choice->split = rule->split;
   }
+  choice->rule = rule;
+  choice->is_named = named >= 0;
   if (choice->algorithm != DF_TWO_LEVEL) {
     choice->split = 0;
   } else {

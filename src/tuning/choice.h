@@ -20,6 +20,8 @@ typedef struct df_choice {
   uint32_t split;      /* of a plan's key */
   uint32_t blocks;     /* most blocks; 0: no other than configured */
   uint32_t slot_bytes; /* most payload of a slot; 0: as configured */
+  const df_rule *rule; /* that fits, of the table or of the built-in one; NULL: named, no rule */
+  int is_named;
 } df_choice;
 
 /* 0: the operation has no algorithm of that name. */

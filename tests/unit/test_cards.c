@@ -67,13 +67,13 @@ DF_TEST(cards, the_least_number_of_blocks_counts, 30) {
   df_stage s;
   setenv("DFCCL_MAX_BLOCKS", "3", 1);
   OK(stage_open_with(&s, few_blocks));
-  CHECK(s.context->shape_limits.max_blocks == 2, "%u blocks", s.context->shape_limits.max_blocks);
+  CHECK(s.context->max_blocks == 2, "%u blocks", s.context->max_blocks);
   stage_close(&s);
 }
 
 DF_TEST(cards, all_processors_of_all_ranks_count, 30) {
   df_stage s;
   OK(stage_open_with(&s, few_processors));
-  CHECK(s.context->n_cores == 5, "%u processors", s.context->n_cores);
+  CHECK(s.context->topology.n_cores == 5, "%u processors", s.context->topology.n_cores);
   stage_close(&s);
 }

@@ -165,7 +165,7 @@ static int has_common_if(const char *setting, uint32_t cores, size_t bytes, uint
   df_stage s;
   df_tune("common", setting);
   stage_open(&s);
-  s.context->n_cores = cores;
+  s.context->topology.n_cores = cores;
   begin(&s, bytes, deeper_by);
   int has = find(&s)->common.range.segment != NULL;
   for (int rank = 1; rank < STAGE_RANKS; rank++) stage_die(&s, rank);

@@ -14,7 +14,7 @@ enum { COLL = 1, STREAM_MIN = 4 << 20, SHORT = 64, LARGE = 1 << 20 };
 static uint8_t stores_of(uint32_t cores, size_t bytes) {
   df_stage s;
   stage_open(&s);
-  s.context->n_cores = cores;
+  s.context->topology.n_cores = cores;
   OK(dfcclRegisterBroadcast(s.context, COLL, bytes, dfcclInt8, 0, NULL));
   pthread_mutex_lock(&s.context->lock);
   uint8_t stream = df_find(s.context, COLL)->device.descriptor->stream;
@@ -37,10 +37,10 @@ static void expect_slots(uint32_t cores, const char *least, size_t bytes, uint32
   df_stage s;
   df_tune("slots", least);
   stage_open(&s);
-  s.context->n_cores = cores;
+  s.context->topology.n_cores = cores;
   OK(dfcclRegisterAllReduce(s.context, COLL, bytes, dfcclInt8, dfcclSum, NULL));
   pthread_mutex_lock(&s.context->lock);
-  uint32_t has = df_find(s.context, COLL)->shape.n_slots;
+  uint32_t has = df_find(s.context, COLL)->manner.shape.n_slots;
   pthread_mutex_unlock(&s.context->lock);
   CHECK(has == slots, "%u cores, %zu bytes, at least %s slots: %u instead of %u", cores, bytes,
         least, has, slots);

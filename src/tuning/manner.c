@@ -1,0 +1,338 @@
+#include "tuning/manner.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum {
+  /* A payload of a few lines costs its crossing, not its bytes. */
+  DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE,
+  DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
+  DF_AHEAD_RING_BYTES = 8192, /* lets a rank that waits for nobody run ahead */
+  DF_QUARTERED_SLOTS = 8,     /* least slots of which three quarters do as well */
+  DF_BORROWED_STEPS = 32,     /* most primitives of a run that its submitter executes */
+  DF_STREAMS_TO_ONE = 4       /* times stream_min from which one reader's result is not lent */
+};
+
+int df_manner_choose(df_manner *manner, const df_manner_question *question) {
+  memset(manner, 0, sizeof *manner);
+  manner->policy = &question->tuning->policy;
+  return df_choose(question->tuning, &question->choice, &manner->choice);
+}
+
+static uint64_t result_bytes(const df_manner_question *q) {
+  df_operation operation = q->choice.operation;
+  int gathers = operation == DF_OP_ALL_GATHER || operation == DF_OP_ALL_TO_ALL;
+  return q->count * q->element_bytes * (gathers ? q->choice.n : 1);
+}
+
+/* Ranks that share a core share its caches, which the results of all of them go through. */
+static uint64_t stream_min(const df_manner *m) {
+  uint64_t least = (uint64_t)m->policy->stream_min;
+  return m->crowded ? least / m->ranks_on_a_core : least;
+}
+
+/* ---- the shape ---- */
+
+static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q) {
+  const df_policy *p = m->policy;
+  df_shape_limits limits = {.slot_bytes = (uint64_t)p->slot_bytes,
+                            .slots = (uint32_t)p->slots,
+                            .flagged_max = (uint32_t)p->flagged_max,
+                            .packed_max = q->on_gpu       ? 0
+                                          : m->runs_ahead ? DF_PACKED_MAX
+                                                          : DF_PACKED_WHOLE_MAX,
+                            .words_max = q->on_gpu ? (uint32_t)p->words_max : 0,
+                            .block_min = (uint64_t)p->block_min,
+                            .max_blocks = q->max_blocks};
+  return df_choice_limits(&m->choice, limits);
+}
+
+static void decide_shape(df_manner *m, const df_manner_question *q, const df_plan *plan) {
+  const df_shape_limits limits = limits_of(m, q);
+  df_shape_make(&m->shape, plan, q->count, q->element_bytes, &limits);
+  /* If ranks share cores, many rings of large slots are more than their part of the caches:
+   * receivers take more slots than these if they are not (df_manner_ring). */
+  if (m->shape.stride > DF_PAGE_RING_STRIDE && m->crowded)
+    m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
+}
+
+/* ---- lending, and stores past the caches ---- */
+
+/* A result that has one reader, each of the two ranks on a processor of its own, is faster through
+ * slots if it is larger than the caches by far. With more readers, lending it saves copies. */
+static int lends_streamed(const df_manner *m, const df_manner_question *q) {
+  return q->on_gpu || q->choice.n != 2 || q->topology->n_cores < 2 ||
+         result_bytes(q) / DF_STREAMS_TO_ONE < (uint64_t)m->policy->stream_min;
+}
+
+static void decide_lending(df_manner *m, const df_manner_question *q, const df_plan *plan) {
+  /* A word says of nothing but itself that it has come, but what a reader of lent memory sends later
+   * must be in order with its reading. */
+  int in_words = m->shape.payload_offset == DF_LINK_WORDS;
+  m->lend_min = m->policy->lend && !in_words ? (uint64_t)m->policy->lend_min : UINT64_MAX;
+  /* A buffer that peers read while it is rewritten changes caches with every chunk: below the size
+   * at which it comes from memory anyway, slots are faster. */
+  int in_place =
+      plan->direct_in_place && (q->choice.operation != DF_OP_ALL_REDUCE ||
+                                result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
+  m->lends = (uint8_t)((in_place ? DF_LENDS_IN_PLACE : 0) |
+                       (lends_streamed(m, q) ? DF_LENDS_STREAMED : 0));
+  int only_overwrites =
+      q->choice.operation == DF_OP_BROADCAST || q->choice.operation == DF_OP_ALL_GATHER;
+  m->stream = result_bytes(q) < stream_min(m) ? DF_STREAM_NEVER
+              : only_overwrites               ? DF_STREAM_ALWAYS
+                                              : DF_STREAM_OUT_OF_PLACE;
+}
+
+/* ---- borrowed turns ---- */
+
+static int is_short(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+  uint64_t most = (uint64_t)m->policy->borrowed_turn_max;
+  uint64_t pieces = plan->geometry == DF_GEOMETRY_PIECES ? plan->pieces : 1;
+  return most != 0 && q->has_borrowed_turns && m->shape.n_blocks == 1 && q->count <= most &&
+         pieces <= DF_BORROWED_STEPS && q->count * pieces * q->element_bytes <= most &&
+         (uint64_t)m->shape.parts[0].loops * plan->n_primitives <= DF_BORROWED_STEPS;
+}
+
+void df_manner_decide(df_manner *m, const df_manner_question *q, const df_plan *plan) {
+  df_operation operation = q->choice.operation;
+  m->runs_ahead = operation == DF_OP_BROADCAST || operation == DF_OP_REDUCE;
+  m->ranks_on_a_core = df_topology_ranks_on_a_core(q->topology, q->choice.n);
+  m->crowded = (uint32_t)df_topology_is_crowded(q->topology, q->choice.n);
+  decide_shape(m, q, plan);
+  decide_lending(m, q, plan);
+  m->borrowed_turn = is_short(m, q, plan);
+}
+
+/* ---- rings ---- */
+
+static uint32_t count_incoming(const df_plan *plan) {
+  uint32_t n = 0;
+  for (uint32_t which = 0; which < plan->n_links; which++) n += !plan->links[which].sends;
+  return n;
+}
+
+/*
+ * Bytes that each ring should have; members agreed on the least slots, and the receiver takes more.
+ *   - Large messages: so many slots that the sender finds a slot's lines in the shared cache, and no
+ *     longer in the receiver's own, from where they come several times slower.
+ *   - Messages up to a page, in collectives in which all wait for all: few, if ranks share cores.
+ *   - Small messages that are not lent: deep if the sender may run ahead, because ranks that share a
+ *     core then take turns less often.
+ */
+static uint64_t ring_target(const df_manner *m, const df_plan *plan) {
+  const uint64_t stride = m->shape.stride;
+  uint64_t each =
+      DF_MAX(count_incoming(plan), 1u) * (uint64_t)m->shape.n_blocks * m->ranks_on_a_core;
+  uint64_t target = (uint64_t)m->policy->ring_bytes / each;
+  if (stride <= DF_DEEP_RING_STRIDE)
+    return m->runs_ahead && m->lend_min > stride ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
+                                                 : 0;
+  if (stride <= DF_PAGE_RING_STRIDE && !m->runs_ahead && m->ranks_on_a_core > 1) return 0;
+  return target;
+}
+
+/* The power of two nearest to the target, in proportion. */
+static uint32_t nearest_slots(uint32_t least, uint64_t stride, uint64_t target) {
+  uint32_t n = least;
+  while (n < DF_MAX_LINK_SLOTS && 4ull * n * stride <= 3 * target) n *= 2;
+  return n;
+}
+
+static uint32_t ring_slots(const df_manner *m, const df_manner_question *q, const df_plan *plan,
+                           uint64_t used_bytes) {
+  if (!q->host_sees_links || m->policy->slots == DF_MIN_LINK_SLOTS ||
+      used_bytes >= (uint64_t)m->policy->ring_budget)
+    return m->shape.n_slots;
+  return nearest_slots(m->shape.n_slots, m->shape.stride, ring_target(m, plan));
+}
+
+/* A quarter of the slots at a time is given back in a ring that is deep so that its sender can run
+ * ahead, and in a ring of words, in which giving back is all that costs a fence. */
+static uint16_t release_mask(const df_shape *shape, uint32_t n_slots) {
+  int is_ahead = shape->payload_offset == DF_LINK_WORDS
+                     ? n_slots >= DF_QUARTERED_SLOTS
+                     : shape->stride <= DF_DEEP_RING_STRIDE && n_slots > shape->n_slots;
+  return is_ahead ? (uint16_t)(n_slots / 4 - 1) : 0;
+}
+
+/* On some machines asking for the time is a call to the system, and costs more than a line takes to
+ * come. */
+static int clock_is_cheap(void) {
+  enum { UNKNOWN, DEAR, CHEAP, TRIES = 64, MOST_NS = 60 };
+  static uint32_t known;
+  uint32_t clock = df_load_relaxed_u32(&known);
+  if (clock == UNKNOWN) {
+    uint64_t least = UINT64_MAX, before = df_clock_ns();
+    for (int i = 0; i < TRIES; i++) {
+      uint64_t now = df_clock_ns();
+      least = DF_MIN(least, now - before);
+      before = now;
+    }
+    clock = least <= MOST_NS ? CHEAP : DEAR;
+    df_store_relaxed_u32(&known, clock);
+  }
+  return clock == CHEAP;
+}
+
+df_ring df_manner_ring(const df_manner *m, const df_manner_question *q, const df_plan *plan,
+                       uint64_t used_bytes) {
+  const uint32_t n_slots = ring_slots(m, q, plan, used_bytes);
+  int looks_far = q->host_sees_links && m->shape.stride > DF_DEEP_RING_STRIDE && clock_is_cheap();
+  return (df_ring){.stride = m->shape.stride,
+                   .n_slots = n_slots,
+                   .release_mask = release_mask(&m->shape, n_slots),
+                   .far_ns = looks_far ? (uint16_t)m->policy->far_ns : 0};
+}
+
+/* ---- common slots ---- */
+
+static uint64_t longest_message(const df_manner *m, const df_manner_question *q) {
+  uint64_t elements = 0;
+  for (uint32_t block = 0; block < m->shape.n_blocks; block++)
+    elements = DF_MAX(elements, (uint64_t)m->shape.parts[block].chunk);
+  return elements * q->element_bytes;
+}
+
+/* Of the messages that a common slot is lent to, either all are lent or none. */
+static int has_link_that_lends_nothing(const df_plan *plan, const df_link *links) {
+  for (uint32_t i = 0; i < plan->n_primitives; i++)
+    if (plan->primitives[i].common != DF_COMMON_NONE &&
+        links[plan->primitives[i].send_link].release_mask)
+      return 1;
+  return 0;
+}
+
+/* If all members' messages of a run fit the caches in slots of their own, those are as fast, and a
+ * root need not wait for its readers at the end of each run. */
+static int common_gains(const df_manner *m, const df_manner_question *q, const df_plan *plan,
+                        uint32_t readers) {
+  uint32_t pieces = plan->geometry == DF_GEOMETRY_PARTITION ? plan->pieces : 1;
+  uint64_t to_each = q->count * q->element_bytes / pieces;
+  uint64_t copies = (uint64_t)readers * (m->runs_ahead ? 1 : q->choice.n);
+  return m->crowded && to_each > (uint64_t)m->policy->ring_bytes / copies;
+}
+
+uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
+                                const df_plan *plan, const df_link *links, uint32_t readers,
+                                uint64_t used_bytes) {
+  enum { NEVER, IF_IT_GAINS };
+  if (m->policy->common == NEVER || !q->host_sees_links || readers < 2 ||
+      longest_message(m, q) < m->lend_min || used_bytes >= (uint64_t)m->policy->ring_budget ||
+      has_link_that_lends_nothing(plan, links) ||
+      (m->policy->common == IF_IT_GAINS && !common_gains(m, q, plan, readers)))
+    return 0;
+  if (m->policy->slots == DF_MIN_LINK_SLOTS) return 1; /* the tightest */
+  /* As many as the readers' rings would have, for which they stand. */
+  uint64_t ring =
+      (uint64_t)m->policy->ring_bytes / m->ranks_on_a_core / (m->runs_ahead ? 1 : q->choice.n - 1);
+  return nearest_slots(DF_MIN_LINK_SLOTS, m->shape.stride, ring * readers / m->shape.n_blocks);
+}
+
+/* ---- in words ---- */
+
+typedef struct sentences {
+  char *at;
+  size_t left;
+} sentences;
+
+static void DF_PRINTF(2, 3) say(sentences *out, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int n = vsnprintf(out->at, out->left, format, arguments);
+  va_end(arguments);
+  size_t used = n < 0 ? 0 : DF_MIN((size_t)n, out->left ? out->left - 1 : 0);
+  out->at += used;
+  out->left -= used;
+}
+
+static void say_algorithm(const df_manner *m, sentences *out) {
+  const df_rule *rule = m->choice.rule;
+  char line[160] = "";
+  if (rule) df_rule_print(rule, line, sizeof line);
+  int is_built_in =
+      rule && rule >= df_built_in_rules && rule < df_built_in_rules + df_n_built_in_rules;
+  say(out, "algorithm: %s, since %s%s%s%s%s", df_algorithm_name(m->choice.algorithm),
+      m->choice.is_named ? "it is named" : "",
+      rule == NULL         ? ""
+      : m->choice.is_named ? "; limits from a rule of "
+                           : "this is the first rule that fits, of ",
+      rule == NULL  ? ""
+      : is_built_in ? "the built-in table: "
+                    : "DFCCL_TUNING: ",
+      line, "");
+  if (m->choice.split) say(out, "; subgroups of %u", m->choice.split);
+}
+
+static void say_form(const df_manner *m, sentences *out) {
+  const df_shape *s = &m->shape;
+  if (s->payload_offset == DF_LINK_WORDS)
+    say(out,
+        "form: words that carry a flag each, since messages have at most words_max %lld bytes\n",
+        m->policy->words_max);
+  else if (s->payload_offset == DF_LINK_FLAGGED_OFFSET)
+    say(out,
+        "form: flagged, commit word and payload in one slot%s, since messages have at most "
+        "flagged_max %lld bytes\n",
+        s->stride < DF_CACHE_LINE ? " that shares its line" : "", m->policy->flagged_max);
+  else
+    say(out,
+        "form: staged, the payload begins at a line of its own, since messages have more than "
+        "flagged_max %lld bytes\n",
+        m->policy->flagged_max);
+}
+
+static void say_lending(const df_manner *m, const df_manner_question *q, sentences *out) {
+  if (m->lend_min == UINT64_MAX)
+    say(out, "lend: nothing, since %s\n", m->policy->lend ? "words travel" : "lend is 0");
+  else if (longest_message(m, q) < m->lend_min)
+    say(out, "lend: nothing, since messages have fewer than lend_min %lld bytes\n",
+        m->policy->lend_min);
+  else
+    say(out, "lend: buffers within reach, since messages have lend_min %lld bytes or more%s%s\n",
+        m->policy->lend_min, m->lends & DF_LENDS_IN_PLACE ? "" : "; not of runs in place",
+        m->lends & DF_LENDS_STREAMED ? "" : "; no results, which have one reader");
+  say(out, "stores: %s, since the result has %" PRIu64 " bytes and stream_min is %" PRIu64 "%s\n",
+      m->stream == DF_STREAM_NEVER    ? "into the caches"
+      : m->stream == DF_STREAM_ALWAYS ? "past the caches"
+                                      : "past the caches, but of runs in place",
+      result_bytes(q), stream_min(m), m->crowded ? " for each of the ranks that share a core" : "");
+}
+
+void df_manner_explain(const df_manner *m, const df_manner_question *q, const df_plan *plan,
+                       const df_ring *ring, char *text, size_t bytes) {
+  sentences out = {.at = text, .left = bytes};
+  const df_shape *s = &m->shape;
+  const df_part *part = &s->parts[0];
+  say(&out,
+      "question: %s of %" PRIu64 " elements of %u bytes, %u ranks on %u cores (%u for each "
+      "core%s), %s\n",
+      df_operation_name(q->choice.operation), q->count, q->element_bytes, q->choice.n,
+      q->topology->n_cores, m->ranks_on_a_core, m->crowded ? ", crowded" : "",
+      q->choice.memory == DF_MEMORY_PROCESS ? "all in one process" : "in several processes");
+  say_algorithm(m, &out);
+  say(&out,
+      "\ncut: %u block%s, %u loop%s of %u primitives, chunks of %u elements, since a slot "
+      "holds %u bytes at most and a block is worth block_min %lld bytes\n",
+      s->n_blocks, s->n_blocks == 1 ? "" : "s", part->loops, part->loops == 1 ? "" : "s",
+      plan->n_primitives, part->chunk,
+      m->choice.slot_bytes ? m->choice.slot_bytes : (uint32_t)m->policy->slot_bytes,
+      m->policy->block_min);
+  say_form(m, &out);
+  say(&out, "rings: %u slots of %u bytes%s, since %s\n", ring->n_slots, ring->stride,
+      ring->release_mask ? ", given back a quarter at a time" : "",
+      ring->n_slots == s->n_slots ? "members agreed on so many"
+      : s->stride <= DF_DEEP_RING_STRIDE
+          ? "some ranks wait for nobody, and may run ahead"
+          : "slots that were read long ago are written faster (ring_bytes)");
+  say_lending(m, q, &out);
+  say(&out, "turns: %s\n",
+      m->borrowed_turn ? "the submitter executes the first turn, since the run is short "
+                         "(borrowed_turn_max)"
+                       : "the daemon's, since the run is not short (borrowed_turn_max, one block, "
+                         "few primitives)");
+}
