@@ -1,10 +1,11 @@
 /*
- * Promises of src/plans, proven symbolically (plan_check.h) for every operation, algorithm, group
+ * Promises of src/plans, proven symbolically (plans/check.h) for every operation, algorithm, group
  * of up to 16 ranks and some up to 64, root, in place or not, whatever messages lend their buffers,
  * with links of two slots, over several loops whose last may lack any number of pieces. The checker
- * itself finds mistakes that are planted in each way that a plan can be wrong.
+ * itself finds mistakes that are planted in each way that a plan can be wrong. Out of memory is a
+ * result, whichever allocation fails: it frees what it has, and calls no plan wrong.
  */
-#include "plan_check.h"
+#include "plans/check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "support/harness.h"
 
 typedef struct group_plans {
-  df_plan *plans[PLAN_CHECK_MAX_RANKS];
+  df_plan *plans[DF_PLAN_CHECK_MAX_RANKS];
   uint32_t n;
 } group_plans;
 
@@ -29,24 +30,32 @@ static void drop(group_plans *g) {
   for (uint32_t r = 0; r < g->n; r++) df_plan_free(g->plans[r]);
 }
 
+static int proven(const group_plans *g, const df_plan_check_options *o,
+                  char sentence[DF_SENTENCE_BYTES]) {
+  dfcclResult_t result = df_plan_check(g->plans, o, sentence, DF_SENTENCE_BYTES);
+  CHECK(result == dfcclSuccess || result == dfcclInvalidArgument, "%s: %s", df_result_name(result),
+        sentence);
+  return result == dfcclSuccess;
+}
+
 static int rooted(df_operation operation) {
   return operation == DF_OP_REDUCE || operation == DF_OP_BROADCAST;
 }
 
 /* All the ways in which one group's plans may be executed. */
 static void prove(df_plan_key key, df_random *random) {
-  char sentence[400];
+  char sentence[DF_SENTENCE_BYTES];
   group_plans g = make(key);
   for (int in_place = 0; in_place <= 1; in_place++)
-    for (plan_lending lending = PLAN_LENDS_NOTHING; lending <= PLAN_LENDS_SOME; lending++) {
-      plan_check_options o = {.slots = DF_MIN_LINK_SLOTS,
-                              .loops = key.n > 16 ? 2 : 3,
-                              .in_place = in_place,
-                              .lending = lending,
-                              .seed = df_random_next(random)};
+    for (df_plan_lending lending = DF_LENDS_NOTHING; lending <= DF_LENDS_SOME; lending++) {
+      df_plan_check_options o = {.slots = DF_MIN_LINK_SLOTS,
+                                 .loops = key.n > 16 ? 2 : 3,
+                                 .in_place = in_place,
+                                 .lending = lending,
+                                 .seed = df_random_next(random)};
       if (g.plans[0]->geometry == DF_GEOMETRY_PARTITION)
         o.last_pieces = 1 + (uint32_t)df_random_below(random, (int)g.plans[0]->pieces);
-      CHECK(plan_check(g.plans, &o, sentence, sizeof sentence), "%s", sentence);
+      CHECK(proven(&g, &o, sentence), "%s", sentence);
     }
   drop(&g);
 }
@@ -87,15 +96,15 @@ DF_TEST(plan_check, larger_groups, 300) {
 
 /* Never: links of one slot, for plans that receive and send in one primitive round a circle. */
 DF_TEST(plan_check, one_slot_is_too_few_for_circles_only, 60) {
-  char sentence[400];
+  char sentence[DF_SENTENCE_BYTES];
   for (int operation = 0; operation < DF_OP_COUNT; operation++)
     for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {
       if (!df_algorithm_has(algorithm, (df_operation)operation)) continue;
       df_plan_key key = {
           .operation = (df_operation)operation, .algorithm = algorithm, .n = 7, .split = 3};
       group_plans g = make(key);
-      plan_check_options o = {.slots = 1, .loops = 3};
-      int fine = plan_check(g.plans, &o, sentence, sizeof sentence);
+      df_plan_check_options o = {.slots = 1, .loops = 3};
+      int fine = proven(&g, &o, sentence);
       int circle = (algorithm == DF_RING && !rooted((df_operation)operation)) ||
                    algorithm == DF_RABENSEIFNER; /* partners, in the last round of halving */
       CHECK(fine || circle, "%s", sentence);
@@ -114,7 +123,7 @@ typedef struct mistake {
   int algorithm;
   uint32_t n;
   int in_place;
-  plan_lending lending;
+  df_plan_lending lending;
   void (*plant)(group_plans *g);
 } mistake;
 
@@ -147,6 +156,16 @@ static void count_twice(group_plans *g) { /* sends on what it got, instead of it
 static void wrong_piece(group_plans *g) {
   df_primitive *p = last_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_STORE);
   p->destination_piece = (uint16_t)((p->destination_piece + 1) % g->n);
+}
+static void no_such_buffer(group_plans *g) {
+  last_with(g->plans[1], DF_PRIM_STORE)->destination = DF_BUFFER_SCRATCH + 1;
+}
+static void no_such_link(group_plans *g) {
+  last_with(g->plans[1], DF_PRIM_SEND)->send_link = (uint16_t)g->plans[1]->n_links;
+}
+static void link_the_other_way(group_plans *g) {
+  df_primitive *p = first_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_SEND);
+  p->recv_link = p->send_link;
 }
 static void piece_beyond(group_plans *g) {
   last_with(g->plans[1], DF_PRIM_STORE)->destination_piece = (uint16_t)g->n;
@@ -202,6 +221,27 @@ static void divide_twice(group_plans *g) {
 static void never_divide(group_plans *g) {
   for (uint32_t r = 0; r < g->n; r++) g->plans[r]->key.average = 1;
 }
+static void divide_everything(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++)
+    for (uint32_t i = 0; i < g->plans[r]->n_primitives; i++)
+      g->plans[r]->primitives[i].flags |= DF_PRIM_AVERAGE;
+}
+static void send_another_piece(group_plans *g) { /* under the number of the right one */
+  df_primitive *p = first_with(g->plans[0], DF_PRIM_SEND);
+  p->source_piece = (uint16_t)((p->source_piece + 1) % g->n);
+}
+static void combine_another_piece(group_plans *g) {
+  df_primitive *p = first_with(g->plans[0], DF_PRIM_RECV | DF_PRIM_REDUCE);
+  p->source_piece = (uint16_t)((p->source_piece + 1) % g->n);
+}
+static void lend_without_storing(group_plans *g) {
+  first_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND)->flags &=
+      (uint8_t)~DF_PRIM_STORE;
+}
+static void do_nothing(group_plans *g) { g->plans[0]->n_primitives = 0; }
+static void link_to_oneself(group_plans *g) { g->plans[1]->links[0].peer = 1; }
+static void plan_more_messages(group_plans *g) { g->plans[1]->links[0].messages++; }
+static void other_scratch(group_plans *g) { g->plans[1]->scratch_pieces++; }
 static void other_pieces(group_plans *g) { g->plans[1]->pieces++; }
 static uint32_t peer_of(const df_plan *plan, const df_primitive *p) {
   if (!(p->flags & (DF_PRIM_RECV | DF_PRIM_SEND))) return UINT32_MAX;
@@ -224,55 +264,170 @@ static void send_all_first(group_plans *g) {
 }
 
 static const mistake mistakes[] = {
-    {"a contribution is forgotten", "instead of", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
-     PLAN_LENDS_NOTHING, forget_a_contribution},
-    {"a contribution counts twice", "twice", DF_OP_ALL_REDUCE, DF_ALL_PAIRS, 4, 0,
-     PLAN_LENDS_NOTHING, count_twice},
+    {"a contribution is forgotten", "instead of", DF_OP_ALL_REDUCE, DF_RING, 4, 0, DF_LENDS_NOTHING,
+     forget_a_contribution},
+    {"a contribution counts twice", "twice", DF_OP_ALL_REDUCE, DF_ALL_PAIRS, 4, 0, DF_LENDS_NOTHING,
+     count_twice},
     {"a piece goes to a wrong place", "instead of", DF_OP_ALL_GATHER, DF_DIRECT, 5, 0,
-     PLAN_LENDS_NOTHING, wrong_piece},
-    {"a piece that is none", "which has", DF_OP_ALL_GATHER, DF_BRUCK, 5, 0, PLAN_LENDS_NOTHING,
+     DF_LENDS_NOTHING, wrong_piece},
+    {"a piece that is none", "which has", DF_OP_ALL_GATHER, DF_BRUCK, 5, 0, DF_LENDS_NOTHING,
      piece_beyond},
+    {"a buffer that is none", "no buffer", DF_OP_ALL_GATHER, DF_DIRECT, 5, 0, DF_LENDS_NOTHING,
+     no_such_buffer},
+    {"a link that is none", "none that sends", DF_OP_ALL_REDUCE, DF_RING, 4, 0, DF_LENDS_NOTHING,
+     no_such_link},
+    {"a link is used the other way", "none that receives", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     DF_LENDS_NOTHING, link_the_other_way},
     {"a message is not sent", "waits for ever", DF_OP_BROADCAST, DF_BINOMIAL, 6, 0,
-     PLAN_LENDS_NOTHING, lost_message},
+     DF_LENDS_NOTHING, lost_message},
     {"everybody receives first", "waits for ever", DF_OP_ALL_REDUCE, DF_DOUBLING, 2, 0,
-     PLAN_LENDS_NOTHING, swapped_messages},
+     DF_LENDS_NOTHING, swapped_messages},
     {"a message has a wrong number", "out of turn", DF_OP_ALL_TO_ALL, DF_PAIRWISE, 3, 0,
-     PLAN_LENDS_NOTHING, wrong_number},
+     DF_LENDS_NOTHING, wrong_number},
     {"a message is longer than expected", "as piece", DF_OP_ALL_REDUCE, DF_DIRECT, 4, 0,
-     PLAN_LENDS_NOTHING, wrong_length},
+     DF_LENDS_NOTHING, wrong_length},
     {"something is read before it is written", "never written", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
-     PLAN_LENDS_NOTHING, read_before_written},
+     DF_LENDS_NOTHING, read_before_written},
     {"the input is overwritten", "stores to the input", DF_OP_ALL_REDUCE, DF_FLAT, 4, 0,
-     PLAN_LENDS_NOTHING, store_to_input},
+     DF_LENDS_NOTHING, store_to_input},
     {"in place, the result overwrites what is lent", "overwrites what it has lent",
-     DF_OP_ALL_REDUCE, DF_DOUBLING, 4, 1, PLAN_LENDS_ALL, lend_in_place},
+     DF_OP_ALL_REDUCE, DF_DOUBLING, 4, 1, DF_LENDS_ALL, lend_in_place},
     {"in place, an all-to-all lends", "overwrites what it has lent", DF_OP_ALL_TO_ALL, DF_DIRECT, 4,
-     1, PLAN_LENDS_ALL, lend_in_place},
+     1, DF_LENDS_ALL, lend_in_place},
     {"partial sums are lent", "overwrites what it has lent", DF_OP_ALL_REDUCE, DF_DOUBLING, 8, 0,
-     PLAN_LENDS_ALL, lend_partial_sums},
+     DF_LENDS_ALL, lend_partial_sums},
+    {"nothing orders a read before the lender writes", "may be reading", DF_OP_ALL_REDUCE,
+     DF_DOUBLING, 3, 0, DF_LENDS_ALL, lend_partial_sums},
     {"ranks combine in different orders", "another order", DF_OP_ALL_REDUCE, DF_DOUBLING, 4, 0,
-     PLAN_LENDS_NOTHING, own_operand_first},
+     DF_LENDS_NOTHING, own_operand_first},
     {"a sum is divided before it is complete", "after the division", DF_OP_ALL_REDUCE, DF_FLAT, 4,
-     0, PLAN_LENDS_NOTHING, divide_twice},
-    {"an average is not divided", "divided 0 times", DF_OP_REDUCE, DF_FLAT, 4, 0,
-     PLAN_LENDS_NOTHING, never_divide},
+     0, DF_LENDS_NOTHING, divide_twice},
+    {"an average is not divided", "divided 0 times", DF_OP_REDUCE, DF_FLAT, 4, 0, DF_LENDS_NOTHING,
+     never_divide},
+    {"every primitive divides", "a second time", DF_OP_ALL_GATHER, DF_RING, 4, 0, DF_LENDS_NOTHING,
+     divide_everything},
+    {"another piece is sent", "as element", DF_OP_ALL_REDUCE, DF_RING, 4, 0, DF_LENDS_NOTHING,
+     send_another_piece},
+    {"another piece is combined", "combines elements", DF_OP_REDUCE_SCATTER, DF_DIRECT, 4, 0,
+     DF_LENDS_NOTHING, combine_another_piece},
+    {"a place is lent and not stored to", "does not hold", DF_OP_ALL_GATHER, DF_RING, 4, 0,
+     DF_LENDS_ALL, lend_without_storing},
+    {"a rank does nothing", "waits for ever", DF_OP_BROADCAST, DF_FLAT, 2, 0, DF_LENDS_NOTHING,
+     do_nothing},
+    {"a rank has a link to itself", "a link to 1", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     DF_LENDS_NOTHING, link_to_oneself},
+    {"a link has more messages at one end", "differ in the messages", DF_OP_ALL_REDUCE, DF_RING, 4,
+     0, DF_LENDS_NOTHING, plan_more_messages},
+    {"ranks have different scratch memory", "another way", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     DF_LENDS_NOTHING, other_scratch},
     {"ranks cut in different ways", "another way", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
-     PLAN_LENDS_NOTHING, other_pieces},
+     DF_LENDS_NOTHING, other_pieces},
     {"a round sends everything first", "waits for ever", DF_OP_ALL_GATHER, DF_DOUBLING, 16, 0,
-     PLAN_LENDS_NOTHING, send_all_first},
+     DF_LENDS_NOTHING, send_all_first},
 };
 
 DF_TEST(plan_check, planted_mistakes_are_found, 60) {
   for (size_t i = 0; i < DF_COUNT_OF(mistakes); i++) {
     const mistake *m = &mistakes[i];
-    char sentence[400] = "";
+    char sentence[DF_SENTENCE_BYTES] = "";
     df_plan_key key = {.operation = m->operation, .algorithm = m->algorithm, .n = m->n};
-    plan_check_options o = {.slots = 2, .loops = 3, .in_place = m->in_place, .lending = m->lending};
+    df_plan_check_options o = {
+        .slots = 2, .loops = 3, .in_place = m->in_place, .lending = m->lending};
     group_plans g = make(key);
-    CHECK(plan_check(g.plans, &o, sentence, sizeof sentence), "without the mistake: %s", sentence);
+    CHECK(proven(&g, &o, sentence), "without the mistake: %s", sentence);
     m->plant(&g);
-    CHECK(!plan_check(g.plans, &o, sentence, sizeof sentence), "\"%s\" is not found", m->what);
+    CHECK(!proven(&g, &o, sentence), "\"%s\" is not found", m->what);
     CHECK(strstr(sentence, m->sentence) != NULL, "\"%s\" is found as \"%s\"", m->what, sentence);
     drop(&g);
   }
+}
+
+/* A link from rank 0 to rank 1, at both ends. */
+static void plan_messages(group_plans *g, uint32_t more) {
+  for (uint32_t r = 0; r < 2; r++)
+    for (uint32_t i = 0; i < g->plans[r]->n_links; i++)
+      if (g->plans[r]->links[i].peer == 1 - r) g->plans[r]->links[i].messages += more;
+}
+static void one_too_many_is_sent(group_plans *g) { plan_messages(g, UINT32_MAX); }
+static void one_too_many_is_received(group_plans *g) {
+  plan_messages(g, UINT32_MAX);
+  last_with(g->plans[0], DF_PRIM_SEND)->flags &= (uint8_t)~DF_PRIM_SEND;
+}
+static void one_is_missing(group_plans *g) { plan_messages(g, 1); }
+
+/* In the last loop nothing follows that would be out of turn. */
+DF_TEST(plan_check, both_ends_agree_on_too_few_or_too_many_messages, 60) {
+  static const struct {
+    void (*plant)(group_plans *g);
+    const char *sentence;
+  } cases[] = {{one_too_many_is_sent, "sends out of turn"},
+               {one_too_many_is_received, "receives out of turn"},
+               {one_is_missing, "messages planned"}};
+  for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
+    char sentence[DF_SENTENCE_BYTES] = "";
+    group_plans g =
+        make((df_plan_key){.operation = DF_OP_ALL_REDUCE, .algorithm = DF_RING, .n = 4});
+    df_plan_check_options o = {.slots = 2, .loops = 1};
+    cases[i].plant(&g);
+    CHECK(!proven(&g, &o, sentence), "\"%s\" is not found", cases[i].sentence);
+    CHECK(strstr(sentence, cases[i].sentence) != NULL, "%s", sentence);
+    drop(&g);
+  }
+}
+
+DF_TEST(plan_check, groups_that_are_too_large_are_refused, 60) {
+  char sentence[DF_SENTENCE_BYTES] = "";
+  df_plan_key key = {
+      .operation = DF_OP_ALL_REDUCE, .algorithm = DF_FLAT, .n = DF_PLAN_CHECK_MAX_RANKS + 1};
+  df_plan *plans[DF_PLAN_CHECK_MAX_RANKS + 1];
+  for (key.position = 0; key.position < key.n; key.position++)
+    CHECK((plans[key.position] = df_plan_make(&key)) != NULL, "no plan");
+  df_plan_check_options o = {.slots = 2, .loops = 1};
+  CHECK(df_plan_check(plans, &o, sentence, sizeof sentence) == dfcclInvalidArgument, "%s",
+        sentence);
+  CHECK(strstr(sentence, "more than 64 ranks") != NULL, "%s", sentence);
+  for (uint32_t r = 0; r < key.n; r++) df_plan_free(plans[r]);
+}
+
+/* ---- memory */
+
+static int failing_in = -1; /* allocations that succeed before one fails; -1: all succeed */
+static int allocated, released;
+
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes) {
+  if (failing_in == 0) return NULL;
+  if (failing_in > 0) failing_in--;
+  void *memory = __real_calloc(n, bytes);
+  allocated += memory != NULL;
+  return memory;
+}
+
+void __wrap_free(void *memory);
+void __real_free(void *memory);
+void __wrap_free(void *memory) {
+  released += memory != NULL;
+  __real_free(memory);
+}
+
+DF_TEST(plan_check, out_of_memory_is_a_result, 60) {
+  group_plans g = make((df_plan_key){.operation = DF_OP_ALL_REDUCE, .algorithm = DF_FLAT, .n = 3});
+  df_plan_check_options o = {.slots = 2, .loops = 2, .lending = DF_LENDS_ALL};
+  dfcclResult_t result = dfcclOutOfMemory;
+  int failures = 0;
+  for (; result != dfcclSuccess && failures < 1000; failures++) {
+    char sentence[DF_SENTENCE_BYTES] = "";
+    allocated = released = 0;
+    failing_in = failures;
+    result = df_plan_check(g.plans, &o, sentence, sizeof sentence);
+    failing_in = -1;
+    CHECK(result == dfcclSuccess || result == dfcclOutOfMemory, "%s: %s", df_result_name(result),
+          sentence);
+    CHECK(result == dfcclSuccess || strstr(sentence, "no memory") != NULL, "%s", sentence);
+    CHECK(allocated == released, "%d allocations, %d of them are freed", allocated, released);
+  }
+  CHECK(result == dfcclSuccess, "no end of allocations");
+  CHECK(failures > 12, "%d allocations, where each buffer and each pipe has one", failures - 1);
+  drop(&g);
 }

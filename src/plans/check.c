@@ -1,41 +1,39 @@
-#include "plan_check.h"
+#include "plans/check.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/harness.h"
+enum { N = DF_PLAN_CHECK_MAX_RANKS };
 
-enum { N = PLAN_CHECK_MAX_RANKS };
-
-/* When something happened: how many primitives of each rank precede it. */
+/* A vector clock: how many primitives of each rank precede an event. */
 typedef struct moment {
   uint32_t after[N];
 } moment;
 
-/* What a piece stands for. element 0: nothing was written. */
+/* The symbolic content of a piece. element 0: nothing was written. */
 typedef struct value {
   uint32_t element, divided;
-  uint64_t contributions; /* ranks */
-  uint64_t order;         /* a fingerprint of how they were combined */
+  uint64_t contributions; /* one bit for each rank */
+  uint64_t order;         /* a fingerprint of the order of reductions */
 } value;
 
 typedef struct cell {
   value value;
   uint32_t lent; /* readers that are not done yet */
-  /* when each rank has last read it while it was lent, in that rank's own time; NULL: never lent */
+  /* For each rank: its own time when it last read the cell on loan. NULL: never lent. */
   uint32_t *read;
 } cell;
 
 typedef struct message {
   value value;
-  cell *lent; /* the reader takes the value from there */
+  cell *lent; /* NULL, or the sender's place that the receiver reads */
   uint32_t piece;
   moment sent, released;
 } message;
 
-/* One direction of a pair of ranks. */
+/* All messages from one rank to another. */
 typedef struct pipe {
   message *messages;
   uint32_t total, sent, released; /* total: in all loops */
@@ -44,52 +42,74 @@ typedef struct pipe {
 typedef struct player {
   const df_plan *plan;
   cell *input, *output, *scratch;
-  cell *memory[3]; /* what they are in: allocations */
+  cell *memory[3]; /* the allocations behind input, output and scratch; NULL: there is none */
   uint32_t cells[3];
   uint32_t loop, primitive;
   moment now;
 } player;
 
+/* The messages of one primitive: from the pipe's rank, and their numbers. NULL: there is none. */
+typedef struct turn {
+  pipe *in, *out;
+  uint32_t from, in_at, out_at;
+  int there; /* 0: the piece is empty, so that neither message waits */
+} turn;
+
 typedef struct checker {
-  const plan_check_options *o;
+  const df_plan_check_options *o;
   df_plan_key key;
   uint32_t n, pieces, input_pieces, output_pieces;
   player players[N];
   pipe *pipes; /* [from][to] */
-  df_random random;
+  uint64_t random;
   char *sentence;
   size_t sentence_bytes;
-  int wrong;
+  dfcclResult_t result;
 } checker;
 
+/* Returns 0, as all functions here do that found the plans to be wrong. The first sentence stays. */
 DF_PRINTF(3, 4) static int complain(checker *c, uint32_t rank, const char *format, ...) {
   va_list arguments;
-  if (c->wrong) return 0;
+  if (c->result != dfcclSuccess) return 0;
   const player *p = &c->players[rank];
   int used = snprintf(
       c->sentence, c->sentence_bytes,
       "%s %s of %u, root %u, %u slots%s, lending %d: rank %u, loop %u, primitive %u: ",
       df_operation_name(c->key.operation), df_algorithm_name(c->key.algorithm), c->n, c->key.root,
       c->o->slots, c->o->in_place ? ", in place" : "", c->o->lending, rank, p->loop, p->primitive);
+  size_t at = DF_MIN((size_t)used, c->sentence_bytes);
   va_start(arguments, format);
-  vsnprintf(c->sentence + used, c->sentence_bytes - (size_t)used, format, arguments);
+  vsnprintf(c->sentence + at, c->sentence_bytes - at, format, arguments);
   va_end(arguments);
-  c->wrong = 1;
+  c->result = dfcclInvalidArgument;
   return 0;
 }
 
-static void *allocate(size_t n, size_t item) {
+/* NULL: out of memory, which is the result from here on. */
+static void *take_memory(checker *c, size_t n, size_t item) {
   void *memory = calloc(n ? n : 1, item);
-  if (memory == NULL) abort();
+  if (memory == NULL && c->result == dfcclSuccess) {
+    snprintf(c->sentence, c->sentence_bytes, "no memory to check the plans of %u ranks", c->n);
+    c->result = dfcclOutOfMemory;
+  }
   return memory;
 }
 
-/* ---- what is where at first, and at last ---- */
+/* splitmix64 */
+static int chance_of_half(checker *c) {
+  uint64_t v = c->random += 0x9e3779b97f4a7c15u;
+  v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
+  v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
+  return (int)((v ^ (v >> 31)) >> 63);
+}
+
+/* ---- the buffers */
 
 static int wide_input(df_operation o) { return o == DF_OP_REDUCE_SCATTER || o == DF_OP_ALL_TO_ALL; }
 static int wide_output(df_operation o) { return o == DF_OP_ALL_GATHER || o == DF_OP_ALL_TO_ALL; }
 
-/* The number of an element: the same in every buffer where it comes from or belongs. */
+/* The number of an element, the same in all inputs and outputs. from, to: the ranks whose piece of
+ * a wide buffer it is. */
 static uint32_t element_of(const checker *c, uint32_t loop, uint32_t from, uint32_t to,
                            uint32_t piece) {
   uint32_t width = c->n * c->n + c->pieces;
@@ -120,37 +140,42 @@ static void fill_input(checker *c, uint32_t rank) {
                     .order = (rank + 1) * 0x9e3779b97f4a7c15u};
 }
 
-static cell *take_cells(player *p, int which, uint32_t cells) {
-  p->cells[which] = cells;
-  return p->memory[which] = allocate(cells, sizeof(cell));
+static cell *take_cells(checker *c, player *p, int which, uint32_t cells) {
+  p->memory[which] = take_memory(c, cells, sizeof(cell));
+  if (p->memory[which]) p->cells[which] = cells;
+  return p->memory[which];
 }
 
-static void give_memory(checker *c, uint32_t rank) {
+static int give_memory(checker *c, uint32_t rank) {
   player *p = &c->players[rank];
   uint32_t loops = c->o->loops;
   df_operation operation = c->key.operation;
-  /* Only the root of a broadcast has an input, only that of a reduction an output. */
+  /* Only the root of a broadcast has an input, only the root of a reduction has an output. */
   int has_input = operation != DF_OP_BROADCAST || rank == c->key.root;
   int has_output = operation != DF_OP_REDUCE || rank == c->key.root;
-  p->scratch = take_cells(p, 2, p->plan->scratch_pieces);
-  if (has_input) p->input = take_cells(p, 0, loops * c->input_pieces);
-  if (has_output) p->output = take_cells(p, 1, loops * c->output_pieces);
+  p->scratch = take_cells(c, p, 2, p->plan->scratch_pieces);
+  if (has_input) p->input = take_cells(c, p, 0, loops * c->input_pieces);
+  if (has_output) p->output = take_cells(c, p, 1, loops * c->output_pieces);
+  if (c->result != dfcclSuccess) return 0;
   if (has_input) fill_input(c, rank);
   for (uint32_t loop = 0; operation == DF_OP_ALL_GATHER && c->o->in_place && loop < loops; loop++)
     p->output[loop * c->output_pieces + rank % c->output_pieces].value = p->input[loop].value;
+  return 1;
 }
 
+/* NULL: there is no such place, and the sentence says so. */
 static cell *place(checker *c, uint32_t rank, uint32_t buffer, uint32_t piece) {
   player *p = &c->players[rank];
   uint32_t limit = buffer == DF_BUFFER_INPUT    ? c->input_pieces
                    : buffer == DF_BUFFER_OUTPUT ? c->output_pieces
                                                 : p->plan->scratch_pieces;
-  if (buffer == DF_BUFFER_NONE) return complain(c, rank, "no buffer"), NULL;
+  if (buffer == DF_BUFFER_NONE || buffer > DF_BUFFER_SCRATCH)
+    return complain(c, rank, "no buffer"), NULL;
   if (piece >= limit)
     return complain(c, rank, "piece %u of buffer %u, which has %u", piece, buffer, limit), NULL;
   if (buffer == DF_BUFFER_SCRATCH) return &p->scratch[piece];
   df_operation operation = c->key.operation;
-  if (c->o->in_place && p->input && p->output) { /* where the two are one */
+  if (c->o->in_place && p->input && p->output) { /* the smaller buffer is a part of the larger */
     if (operation == DF_OP_ALL_GATHER && buffer == DF_BUFFER_INPUT)
       return &p->output[p->loop * c->output_pieces + rank % c->output_pieces];
     if (operation == DF_OP_REDUCE_SCATTER && buffer == DF_BUFFER_OUTPUT)
@@ -163,7 +188,7 @@ static cell *place(checker *c, uint32_t rank, uint32_t buffer, uint32_t piece) {
   return &cells[p->loop * pieces + piece];
 }
 
-/* ---- one primitive ---- */
+/* ---- one primitive */
 
 static int read_place(checker *c, uint32_t rank, const cell *from, uint32_t piece, value *v) {
   if (from == NULL) return 0;
@@ -207,21 +232,21 @@ static int reduce(checker *c, uint32_t rank, value *into, const value *first, co
   return 1;
 }
 
-/* What a message carries when it is read: lent places are read now. */
-static int open_message(checker *c, uint32_t rank, uint32_t from, message *m, value *v) {
+/* Reads a message. A lent place still has the message's value: write_place has refused all writes. */
+static int open_message(checker *c, uint32_t rank, message *m, value *v) {
   *v = m->value;
   if (m->lent == NULL) return 1;
-  if (memcmp(&m->lent->value, v, sizeof *v) != 0)
-    return complain(c, rank, "what rank %u has lent is not there any more", from);
   m->lent->lent--;
-  if (m->lent->read == NULL) m->lent->read = allocate(c->n, sizeof(uint32_t));
+  if (m->lent->read == NULL) m->lent->read = take_memory(c, c->n, sizeof(uint32_t));
+  if (m->lent->read == NULL) return 0;
   m->lent->read[rank] = c->players[rank].now.after[rank];
   return 1;
 }
 
-static int may_lend(const checker *c, uint32_t rank, const df_primitive *prim, uint32_t buffer) {
+/* A library that sees equal pointers knows that the run is in place. Of the wide collectives, only
+ * rank 0's pointers are equal. */
+static int buffer_may_be_lent(const checker *c, uint32_t rank, uint32_t buffer) {
   const player *p = &c->players[rank];
-  (void)prim;
   if (buffer != DF_BUFFER_INPUT && buffer != DF_BUFFER_OUTPUT) return 0;
   int gathers = c->key.operation == DF_OP_ALL_GATHER || c->key.operation == DF_OP_REDUCE_SCATTER;
   int known = c->o->in_place && p->input && p->output && (!gathers || rank == 0);
@@ -255,8 +280,39 @@ static int compute(checker *c, uint32_t rank, const df_primitive *prim, const va
   return 1;
 }
 
-static uint32_t sequence(const player *p, const df_plan_link *link, uint32_t ordinal) {
-  return p->loop * link->messages + ordinal;
+/* NULL: the plan has no such link, and the sentence says so. */
+static const df_plan_link *find_link(checker *c, uint32_t rank, uint32_t link, int sends) {
+  const df_plan *plan = c->players[rank].plan;
+  if (link < plan->n_links && plan->links[link].sends == sends) return &plan->links[link];
+  complain(c, rank, "link %u, which is none that %s", link, sends ? "sends" : "receives");
+  return NULL;
+}
+
+/* 1: the primitive can be executed. 0: it has to wait, or it is wrong. */
+static int take_turn(checker *c, uint32_t rank, const df_primitive *prim, turn *t) {
+  const player *p = &c->players[rank];
+  *t = (turn){.there = piece_is_there(c, p->loop, prim->piece)};
+  if (prim->piece >= c->pieces) return complain(c, rank, "piece %u of %u", prim->piece, c->pieces);
+  if (prim->flags & DF_PRIM_RECV) {
+    const df_plan_link *link = find_link(c, rank, prim->recv_link, 0);
+    if (link == NULL) return 0;
+    t->from = link->peer;
+    t->in = &c->pipes[t->from * c->n + rank];
+    t->in_at = p->loop * link->messages + prim->recv_ordinal;
+    if (t->in_at != t->in->released || t->in_at >= t->in->total)
+      return complain(c, rank, "receives out of turn from rank %u", t->from);
+    if (t->there && t->in->sent <= t->in_at) return 0;
+  }
+  if (prim->flags & DF_PRIM_SEND) {
+    const df_plan_link *link = find_link(c, rank, prim->send_link, 1);
+    if (link == NULL) return 0;
+    t->out = &c->pipes[rank * c->n + link->peer];
+    t->out_at = p->loop * link->messages + prim->send_ordinal;
+    if (t->out_at != t->out->sent || t->out_at >= t->out->total)
+      return complain(c, rank, "sends out of turn to rank %u", link->peer);
+    if (t->there && t->out_at >= t->out->released + c->o->slots) return 0;
+  }
+  return 1;
 }
 
 static int send_message(checker *c, uint32_t rank, const df_primitive *prim, pipe *out, uint32_t at,
@@ -264,8 +320,8 @@ static int send_message(checker *c, uint32_t rank, const df_primitive *prim, pip
   player *p = &c->players[rank];
   int computed = (prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
   uint32_t buffer = computed ? prim->destination : prim->source;
-  int lends = c->o->lending != PLAN_LENDS_NOTHING && may_lend(c, rank, prim, buffer) &&
-              (c->o->lending == PLAN_LENDS_ALL || df_random_chance(&c->random, 50));
+  int lends = c->o->lending != DF_LENDS_NOTHING && buffer_may_be_lent(c, rank, buffer) &&
+              (c->o->lending == DF_LENDS_ALL || chance_of_half(c));
   message *m = &out->messages[at];
   *m = (message){.value = *v, .piece = prim->piece, .sent = p->now};
   if (lends) {
@@ -280,57 +336,47 @@ static int send_message(checker *c, uint32_t rank, const df_primitive *prim, pip
   return 1;
 }
 
-/* 1: executed. 0: has to wait, or is wrong (c->wrong). */
+static int store(checker *c, uint32_t rank, const df_primitive *prim, const value *v) {
+  if (prim->destination == DF_BUFFER_INPUT) return complain(c, rank, "stores to the input");
+  cell *into = place(c, rank, prim->destination, prim->destination_piece);
+  const cell *source =
+      prim->flags & DF_PRIM_RECV ? NULL : place(c, rank, prim->source, prim->source_piece);
+  int copies_nothing = source == into && !(prim->flags & (DF_PRIM_REDUCE | DF_PRIM_AVERAGE));
+  return copies_nothing || write_place(c, rank, into, v);
+}
+
+static int move(checker *c, uint32_t rank, const df_primitive *prim, const turn *t) {
+  player *p = &c->players[rank];
+  value received = {0}, v;
+  /* The reader's release of the message that had the slot before happens before this send. */
+  if (t->in) join(&p->now, &t->in->messages[t->in_at].sent, c->n);
+  if (t->out && t->out_at >= c->o->slots)
+    join(&p->now, &t->out->messages[t->out_at - c->o->slots].released, c->n);
+  if (t->in) {
+    message *m = &t->in->messages[t->in_at];
+    if (m->piece != prim->piece && p->plan->geometry == DF_GEOMETRY_PARTITION)
+      return complain(c, rank, "receives piece %u from rank %u as piece %u", m->piece, t->from,
+                      prim->piece);
+    if (!open_message(c, rank, m, &received)) return 0;
+  }
+  if (!compute(c, rank, prim, &received, &v)) return 0;
+  if ((prim->flags & DF_PRIM_STORE) && !store(c, rank, prim, &v)) return 0;
+  return t->out == NULL || send_message(c, rank, prim, t->out, t->out_at, &v);
+}
+
+/* 1: executed. 0: has to wait, or is wrong (c->result). */
 static int step(checker *c, uint32_t rank) {
   player *p = &c->players[rank];
   const df_primitive *prim = &p->plan->primitives[p->primitive];
-  int there = piece_is_there(c, p->loop, prim->piece);
-  if (prim->piece >= c->pieces) return complain(c, rank, "piece %u of %u", prim->piece, c->pieces);
-  pipe *in = NULL, *out = NULL;
-  uint32_t from = 0, in_at = 0, out_at = 0;
-  if (prim->flags & DF_PRIM_RECV) {
-    const df_plan_link *link = &p->plan->links[prim->recv_link];
-    from = link->peer;
-    in = &c->pipes[from * c->n + rank];
-    in_at = sequence(p, link, prim->recv_ordinal);
-    if (in_at != in->released) return complain(c, rank, "receives out of turn from rank %u", from);
-    if (there && in->sent <= in_at) return 0;
-  }
-  if (prim->flags & DF_PRIM_SEND) {
-    const df_plan_link *link = &p->plan->links[prim->send_link];
-    out = &c->pipes[rank * c->n + link->peer];
-    out_at = sequence(p, link, prim->send_ordinal);
-    if (out_at != out->sent) return complain(c, rank, "sends out of turn to rank %u", link->peer);
-    if (there && out_at >= out->released + c->o->slots) return 0;
-  }
+  turn t;
+  if (!take_turn(c, rank, prim, &t)) return 0;
   p->now.after[rank]++;
-  if (there && in) join(&p->now, &in->messages[in_at].sent, c->n);
-  if (there && out && out_at >= c->o->slots)
-    join(&p->now, &out->messages[out_at - c->o->slots].released, c->n);
-  if (there) {
-    value received = {0}, v;
-    if (in && in->messages[in_at].piece != prim->piece &&
-        p->plan->geometry == DF_GEOMETRY_PARTITION)
-      return complain(c, rank, "receives piece %u from rank %u as piece %u",
-                      in->messages[in_at].piece, from, prim->piece);
-    if (in && !open_message(c, rank, from, &in->messages[in_at], &received)) return 0;
-    if (!compute(c, rank, prim, &received, &v)) return 0;
-    cell *into = NULL;
-    if (prim->flags & DF_PRIM_STORE) {
-      if (prim->destination == DF_BUFFER_INPUT) return complain(c, rank, "stores to the input");
-      into = place(c, rank, prim->destination, prim->destination_piece);
-      const cell *source =
-          prim->flags & DF_PRIM_RECV ? NULL : place(c, rank, prim->source, prim->source_piece);
-      int copies_nothing = source == into && !(prim->flags & (DF_PRIM_REDUCE | DF_PRIM_AVERAGE));
-      if (!copies_nothing && !write_place(c, rank, into, &v)) return 0;
-    }
-    if (out && !send_message(c, rank, prim, out, out_at, &v)) return 0;
+  if (t.there && !move(c, rank, prim, &t)) return 0;
+  if (t.in) {
+    t.in->messages[t.in_at].released = p->now;
+    t.in->released++;
   }
-  if (in) {
-    in->messages[in_at].released = p->now;
-    in->released++;
-  }
-  if (out) out->sent++;
+  if (t.out) t.out->sent++;
   if (++p->primitive == p->plan->n_primitives) {
     p->primitive = 0;
     p->loop++;
@@ -338,7 +384,7 @@ static int step(checker *c, uint32_t rank) {
   return 1;
 }
 
-/* ---- the group ---- */
+/* ---- the group */
 
 static int compare_plans(checker *c) {
   const df_plan *first = c->players[0].plan;
@@ -356,7 +402,8 @@ static int compare_plans(checker *c) {
       if (way->messages != NULL && way->total != total)
         return complain(c, r, "and rank %u differ in the messages between them, %u and %u",
                         link->peer, total, way->total);
-      if (way->messages == NULL) way->messages = allocate(total, sizeof(message));
+      if (way->messages == NULL) way->messages = take_memory(c, total, sizeof(message));
+      if (way->messages == NULL) return 0;
       way->total = total;
     }
   }
@@ -402,7 +449,7 @@ static int check_links(checker *c) {
 
 static int execute(checker *c) {
   for (uint32_t left = c->n, moved = 1; left > 0;) {
-    if (!moved) { /* who is the first to wait, for what */
+    if (!moved) {
       uint32_t r = 0;
       while (c->players[r].loop == c->o->loops) r++;
       return complain(c, r, "waits for ever, as %u ranks do", left);
@@ -412,37 +459,54 @@ static int execute(checker *c) {
       player *p = &c->players[r];
       if (p->plan->n_primitives == 0) p->loop = c->o->loops;
       while (p->loop < c->o->loops && step(c, r)) moved = 1;
-      if (c->wrong) return 0;
+      if (c->result != dfcclSuccess) return 0;
       left += p->loop < c->o->loops;
     }
   }
   return check_links(c) && check_results(c);
 }
 
-int plan_check(df_plan *const *plans, const plan_check_options *options, char *sentence,
-               size_t bytes) {
-  checker *c = allocate(1, sizeof *c);
+static int prepare(checker *c) {
+  if (c->n > N) return complain(c, 0, "a group of more than %d ranks", N);
+  const df_plan *first = c->players[0].plan;
+  int partition = first->geometry == DF_GEOMETRY_PARTITION;
+  c->pieces = first->pieces;
+  c->input_pieces = partition ? c->pieces : wide_input(c->key.operation) ? c->n : 1;
+  c->output_pieces = partition ? c->pieces : wide_output(c->key.operation) ? c->n : 1;
+  c->pipes = take_memory(c, (size_t)c->n * c->n, sizeof *c->pipes);
+  if (c->pipes == NULL) return 0;
+  for (uint32_t r = 0; r < c->n; r++)
+    if (!give_memory(c, r)) return 0;
+  return compare_plans(c);
+}
+
+static void free_checker(checker *c) {
+  for (uint32_t r = 0; r < DF_MIN(c->n, (uint32_t)N); r++)
+    for (int i = 0; i < 3; i++) {
+      for (uint32_t k = 0; k < c->players[r].cells[i]; k++) free(c->players[r].memory[i][k].read);
+      free(c->players[r].memory[i]);
+    }
+  for (uint32_t i = 0; c->pipes && i < c->n * c->n; i++) free(c->pipes[i].messages);
+  free(c->pipes);
+  free(c);
+}
+
+dfcclResult_t df_plan_check(df_plan *const *plans, const df_plan_check_options *options,
+                            char *sentence, size_t bytes) {
+  checker *c = calloc(1, sizeof *c);
+  if (c == NULL) {
+    snprintf(sentence, bytes, "no memory to check the plans of %u ranks", plans[0]->key.n);
+    return dfcclOutOfMemory;
+  }
   c->o = options;
   c->key = plans[0]->key;
   c->n = c->key.n;
   c->sentence = sentence;
   c->sentence_bytes = bytes;
-  c->random.state = options->seed;
-  c->pieces = plans[0]->pieces;
-  int partition = plans[0]->geometry == DF_GEOMETRY_PARTITION;
-  c->input_pieces = partition ? c->pieces : wide_input(c->key.operation) ? c->n : 1;
-  c->output_pieces = partition ? c->pieces : wide_output(c->key.operation) ? c->n : 1;
-  c->pipes = allocate((size_t)c->n * c->n, sizeof *c->pipes);
-  for (uint32_t r = 0; r < c->n; r++) c->players[r].plan = plans[r];
-  for (uint32_t r = 0; r < c->n; r++) give_memory(c, r);
-  int fine = compare_plans(c) && execute(c);
-  for (uint32_t r = 0; r < c->n; r++)
-    for (int i = 0; i < 3; i++) {
-      for (uint32_t k = 0; k < c->players[r].cells[i]; k++) free(c->players[r].memory[i][k].read);
-      free(c->players[r].memory[i]);
-    }
-  for (uint32_t i = 0; i < c->n * c->n; i++) free(c->pipes[i].messages);
-  free(c->pipes);
-  free(c);
-  return fine;
+  c->random = options->seed;
+  for (uint32_t r = 0; r < DF_MIN(c->n, (uint32_t)N); r++) c->players[r].plan = plans[r];
+  if (prepare(c)) execute(c);
+  dfcclResult_t result = c->result;
+  free_checker(c);
+  return result;
 }
