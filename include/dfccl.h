@@ -11,8 +11,11 @@
  *     never ends the process. After a failure dfcclGetLastError tells in one sentence what was
  *     wrong, with the values.
  *   - A NULL or destroyed-looking context gives dfcclInvalidArgument.
- *   - After a peer died, a run timed out or dfcclAbort was called, the context is broken: every
- *     later dfcclRegister*, dfcclRun* and dfcclMemAlloc returns that failure's code at once. Only
+ *   - After a peer died, a run timed out or dfcclAbort was called, the context is broken, and later
+ *     calls return that failure's code: dfcclRegister*, dfcclRun*, dfcclDeviceSynchronize and
+ *     dfcclMemAlloc at once; dfcclTest, which sets *done all the same; dfcclWait and dfcclWaitAll
+ *     when the runs that they wait for have ended, unless one of these has a failing status to
+ *     return. dfcclWaitRun returns its run's status. All other functions do what they do. Only
  *     dfcclDestroy mends it.
  *   - What a callback may call is said at dfcclCallback_t.
  */
@@ -90,7 +93,8 @@ typedef enum { dfcclBackendAuto = 0, dfcclBackendCpu = 1, dfcclBackendCuda = 2 }
 /*
  * Structs that begin with size, magic and version are filled by their ..._INITIALIZER and may grow.
  * One of an older header, shorter, has the defaults for what it lacks; one of a newer header,
- * longer, is refused with dfcclInvalidArgument unless what this library does not know is zero.
+ * longer, is refused with dfcclInvalidArgument unless what this library does not know is zero. So
+ * is one whose size, magic or version no library has.
  */
 typedef struct {
   size_t size;
@@ -135,9 +139,9 @@ DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
  *   rank     0 to nRanks-1
  *   config   may be NULL: every default
  *
- * Errors: dfcclInvalidArgument, dfcclInvalidUsage (environment variable, backend not built),
- * dfcclSystemError, dfcclRemoteError (a rank failed or disagrees), dfcclTimeout (names ranks that
- * did not come), dfcclOutOfMemory.
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage (environment variable, backend not built, ranks
+ * with different backends), dfcclSystemError, dfcclRemoteError (a rank failed or disagrees),
+ * dfcclTimeout (names ranks that did not come), dfcclOutOfMemory, dfcclUnhandledCudaError.
  */
 DFCCL_API dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int rank,
                                   const dfcclConfig_t *config);
@@ -153,8 +157,10 @@ DFCCL_API dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfc
 /*
  * dfcclInit with rank, number of ranks and rendezvous read from the launcher's environment:
  * torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else Open MPI's, MPICH's and Slurm's
- * variables. The i-th call in each process makes the i-th job. Blocks and fails as dfcclInit;
- * dfcclInvalidUsage where no launcher's variables are set, or one makes no sense.
+ * variables. The i-th call in each process makes the i-th job. Blocks as dfcclInit.
+ *
+ * Errors: as dfcclInit's; dfcclInvalidUsage also if no launcher's variables are set, or one makes
+ * no sense.
  */
 DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config);
 
@@ -213,7 +219,8 @@ typedef struct {
                        ranks */
   int nRanks;       /* entries in ranks */
   int priority;     /* larger first; 0 for all: FIFO ordering */
-  const char *name; /* for traces and diagnostics; copied; NULL: the id */
+  const char *name; /* for traces and diagnostics; copied, control characters as escapes; NULL:
+                       the id */
   const char *algorithm; /* NULL or "auto": library's choice; or, where it has the operation,
                             "ring", "allpairs", "pairwise", "doubling", "rabenseifner", "halving",
                             "binomial", "doubletree", "scatter-allgather", "bruck", "direct",
@@ -269,7 +276,9 @@ DFCCL_API dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t 
                                               const dfcclCollOptions_t *options);
 
 /*
- * Forgets a collective and returns its memory. Every run of it must have completed. Does not block.
+ * Forgets a collective and returns its memory. Every run of it must have completed, and its
+ * callback returned, as dfcclTest tells. In the callback of the last run that run counts as
+ * complete. Does not block.
  * Runs that peers have submitted beyond this rank's runs end there with dfcclRemoteError.
  *
  * Errors: dfcclInvalidArgument (id not registered), dfcclInvalidUsage (runs are not complete).
@@ -401,20 +410,24 @@ DFCCL_API dfcclResult_t dfcclRunAllToAllOnStream(dfcclContext_t ctx, dfcclCollId
                                                  dfcclCallback_t callback, void *arg);
 
 /*
- * *done = 1 when every run of the collective submitted before has completed and its callback has
- * returned, else 0. Does not block and does not drive progress.
+ * *done = 1 if every run of the collective submitted before has completed and its callback has
+ * returned, else 0. The callback that the calling thread is inside counts as returned. Does not
+ * block and does not drive progress: it runs no callback, so a run whose callback is behind one
+ * that blocks is done when somebody waits for it, or when that one returns.
  *
- * Errors: dfcclInvalidArgument.
+ * Errors: dfcclInvalidArgument, and the failure of a broken context.
  */
 DFCCL_API dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done);
 
 /*
  * Blocks until every run of the collective submitted before the call has completed and its callback
- * has returned; the calling thread drives the device meanwhile. Returns the first failing status
- * among the runs completed since the last dfcclWait on the collective. Not from a callback
+ * has returned; the calling thread drives the device meanwhile, and runs callbacks of this
+ * collective, no others. Returns the first failing status among the runs completed since the last
+ * dfcclWait on the collective; without one, the failure of a broken context. Not from a callback
  * (dfcclInvalidUsage).
  *
- * Errors: dfcclInvalidArgument, dfcclInvalidUsage, and any status of a run.
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage, any status of a run, and the failure of a broken
+ * context.
  */
 DFCCL_API dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id);
 
@@ -464,7 +477,8 @@ DFCCL_API dfcclResult_t dfcclAbortCollectives(dfcclContext_t ctx, const dfcclCol
  * which waits for runs on this process's streams, and for no others: the daemon is called back from
  * time to time and goes on in another launch. Not from a callback (dfcclInvalidUsage).
  *
- * Errors: dfcclInvalidArgument, dfcclInvalidUsage, dfcclUnhandledCudaError.
+ * Errors: dfcclInvalidArgument, dfcclInvalidUsage, dfcclUnhandledCudaError, and the failure of a
+ * broken context, which waits for nothing.
  */
 DFCCL_API dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx);
 

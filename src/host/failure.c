@@ -30,6 +30,13 @@ const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
   return text;
 }
 
+DF_COLD dfcclResult_t df_say_why_broken(dfcclContext_t context) {
+  pthread_mutex_lock(&context->lock);
+  df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
+  pthread_mutex_unlock(&context->lock);
+  return context->failure.broken;
+}
+
 DF_COLD dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t result) {
   pthread_mutex_lock(&context->lock);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", df_last_sentence());
@@ -39,7 +46,7 @@ DF_COLD dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t 
 
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   if (context->failure.broken != dfcclSuccess) return;
-  context->failure.broken = status;
+  df_store_relaxed_u32((uint32_t *)&context->failure.broken, (uint32_t)status);
   context->failure.cause = (df_cause){.lost = DF_NOBODY, .witness = context->rank};
   snprintf(context->failure.cause.why, sizeof context->failure.cause.why, "%s", sentence);
   snprintf(context->failure.broken_sentence, sizeof context->failure.broken_sentence, "%s",

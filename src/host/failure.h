@@ -9,6 +9,13 @@ dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t result);
 static inline dfcclResult_t df_remember(dfcclContext_t context, dfcclResult_t result) {
   return DF_LIKELY(result == dfcclSuccess) ? result : df_remember_failure(context, result);
 }
+dfcclResult_t df_say_why_broken(dfcclContext_t context);
+/* What broke the context, and its sentence as this thread's; without the lock. */
+static inline dfcclResult_t df_say_broken(dfcclContext_t context) {
+  if (DF_LIKELY(df_load_relaxed_u32((const uint32_t *)&context->failure.broken) == dfcclSuccess))
+    return dfcclSuccess;
+  return df_say_why_broken(context);
+}
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence);                                     /* [lock] */
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence); /* [lock] */

@@ -13,7 +13,11 @@
     .least = DF_ALIGN_UP(offsetof(type, first) + 1, ALIGNMENT), .magic = number                    \
   }
 #define ALIGNMENT _Alignof(uint64_t)
-enum { GROWN_MAX = 4096 }; /* no struct of ours will ever be larger: a size beyond it is nonsense */
+enum {
+  GROWN_MAX = 4096, /* no struct of ours will ever be larger: a size beyond it is nonsense */
+  FIRST_VERSION = 100,
+  LAST_VERSION = 999999 /* 99.99.99 */
+};
 
 const df_growing df_growing_config =
     GROWING("config", dfcclConfig_t, "DFCCL_CONFIG_INITIALIZER", backend, DFCCL_CONFIG_MAGIC);
@@ -58,6 +62,10 @@ dfcclResult_t df_growing_check(const df_growing *kind, const void *given) {
     return df_fail(dfcclInvalidArgument,
                    "%s has size %zu and magic 0x%x; fill it with %s (size %zu, magic 0x%x)",
                    kind->name, head.size, head.magic, kind->initializer, kind->size, kind->magic);
+  if (head.version < FIRST_VERSION || head.version > LAST_VERSION)
+    return df_fail(dfcclInvalidArgument,
+                   "%s has version %u, which no library has; fill it with %s (version %d)",
+                   kind->name, head.version, kind->initializer, DFCCL_VERSION_CODE);
   if (head.size > kind->size && !is_zero(given, kind->size, head.size))
     return df_fail(dfcclInvalidArgument,
                    "%s has size %zu and sets members that this library (version %d, size %zu) does "

@@ -220,9 +220,10 @@ free_memory:
 
 dfcclResult_t df_context_close(dfcclContext_t context) {
   if (df_in_callback())
-    return df_fail(
-        dfcclInvalidUsage,
-        "dfcclDestroy was called from a callback; it would wait for the callback itself");
+    return df_remember(
+        context,
+        df_fail(dfcclInvalidUsage,
+                "dfcclDestroy was called from a callback; it would wait for the callback itself"));
   df_wait_settled(context);
   df_waits_leave(context);
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/log.h"
 #include "host/context.h"
 #include "control/post.h"
@@ -168,7 +169,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
 
 static void name_it(df_coll *coll, const char *name) {
   if (name && *name)
-    snprintf(coll->name, sizeof coll->name, "%s", name);
+    df_escape(coll->name, sizeof coll->name, name);
   else
     snprintf(coll->name, sizeof coll->name, "%" PRIu64, coll->id);
 }
@@ -323,10 +324,10 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
   if (coll == NULL) {
     result = df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u",
                      id, context->rank);
-  } else if (coll->taken < coll->submitted) {
+  } else if (df_runs_unfinished(coll) > 0) {
     result = df_fail(dfcclInvalidUsage,
                      "collective %" PRIu64 " has %" PRIu64 " runs on rank %u that are not complete",
-                     id, coll->submitted - coll->taken, context->rank);
+                     id, df_runs_unfinished(coll), context->rank);
   } else {
     df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = id, .a = coll->submitted};
     df_coll_send(context, coll, &message, NULL);

@@ -1,5 +1,6 @@
 #include "host/registry_check.h"
 #include "host/registry.h"
+#include "base/escape.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -95,8 +96,9 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
     return df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
                    r->root, n - 1);
   *question = df_manner_question_of(context, r);
-  if (!df_manner_choose(manner, question))
-    return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have",
-                   question->choice.name, df_operation_name(r->operation));
-  return dfcclSuccess;
+  if (df_manner_choose(manner, question)) return dfcclSuccess;
+  char name[DF_MAX_NAME];
+  df_escape(name, sizeof name, question->choice.name);
+  return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have", name,
+                 df_operation_name(r->operation));
 }

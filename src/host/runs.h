@@ -69,6 +69,11 @@ int df_has_outstanding(void *context);
 void df_ring_poller(void *context);
 int df_in_callback(void); /* the calling thread is inside a callback */
 int df_in_callback_of(const df_wait_words *words);
+/* [lock] Runs that are not complete, or whose callbacks have not returned. The callback that the
+ * calling thread is inside does not count. */
+static inline uint64_t df_runs_unfinished(const df_coll *coll) {
+  return coll->submitted - coll->words->completed - (uint64_t)df_in_callback_of(coll->words);
+}
 
 /* ---- waiting ---- */
 

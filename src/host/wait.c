@@ -197,6 +197,7 @@ static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
   dfcclResult_t result = dfcclSuccess;
   if (DF_UNLIKELY(df_load_relaxed_u32(&words->status) != dfcclSuccess))
     result = take_status(context, id, &awaited);
+  if (result == dfcclSuccess) result = df_say_broken(context);
   return leave(context, visits, result);
 }
 
@@ -261,7 +262,7 @@ dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
   uint64_t target = df_observe_u64(&words->submitted);
   if (df_observe_u64(&words->completed) >= target &&
       DF_LIKELY(df_load_relaxed_u32(&words->status) == dfcclSuccess))
-    return dfcclSuccess;
+    return df_say_broken(context);
   return wait_for(context, id, words, registration, target);
 }
 
@@ -308,6 +309,7 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
   context->runs.wait_all_status = dfcclSuccess;
   if (status != dfcclSuccess) df_fail(status, "%s", context->failure.sentence);
   pthread_mutex_unlock(&context->lock);
+  if (status == dfcclSuccess) status = df_say_broken(context);
   return leave(context, visits, status);
 }
 
@@ -332,6 +334,8 @@ void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
 
 dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   if (df_in_callback()) return refuse_in_callback(context, "dfcclDeviceSynchronize");
+  dfcclResult_t broken = df_say_broken(context);
+  if (broken != dfcclSuccess) return broken;
   uint32_t holds = (uint32_t)context->device.executor->holds_while_synchronizing;
   df_system_add_u32(&context->runs.visitors, 1);
   pthread_mutex_lock(&context->lock);

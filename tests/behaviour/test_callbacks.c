@@ -81,7 +81,7 @@ static void register_next(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   int done = -1;
   bool good = status == dfcclSuccess;
   if (coll > 100) good = good && dfcclDeregister(self->ctx, coll - 1) == dfcclSuccess;
-  good = good && dfcclTest(self->ctx, coll, &done) == dfcclSuccess && done == 0;
+  good = good && dfcclTest(self->ctx, coll, &done) == dfcclSuccess && done == 1;
   if (atomic_load(&self->calls) + 1 < 100) {
     good = good && df_register(self->ctx, coll + 1, &next) == dfcclSuccess;
     good = good && dfcclRunAllReduce(self->ctx, coll + 1, self->send, self->recv, register_next,
@@ -248,4 +248,78 @@ DF_TEST(callbacks, may_abort, 30) {
         df_test_result_name((dfcclResult_t)atomic_load(&tally.status)));
   EVENTUALLY(atomic_load(&refusals) == 1);
   df_free_contexts(ctxs, 2);
+}
+
+/* What a refused call says is the context's latest failure, whichever call it was. */
+static void expect_latest(dfcclContext_t ctx, dfcclResult_t result, const char *function) {
+  RESULT(result, dfcclInvalidUsage);
+  CHECK(df_mentions(dfcclGetLastError(ctx), function), "\"%s\" does not name %s",
+        dfcclGetLastError(ctx), function);
+}
+
+static void refuse_each(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  dfcclContext_t ctx = arg;
+  OK(status);
+  RESULT(dfcclTest(ctx, 99, NULL), dfcclInvalidArgument); /* an older failure */
+  expect_latest(ctx, dfcclWait(ctx, coll), "dfcclWait ");
+  expect_latest(ctx, dfcclWaitAll(ctx), "dfcclWaitAll");
+  expect_latest(ctx, dfcclWaitRun(ctx, coll, 0, 0), "dfcclWaitRun");
+  expect_latest(ctx, dfcclDeviceSynchronize(ctx), "dfcclDeviceSynchronize");
+  expect_latest(ctx, dfcclDestroy(ctx), "dfcclDestroy");
+}
+
+DF_TEST(callbacks, a_refused_call_is_the_latest_failure, 30) {
+  dfcclContext_t ctx;
+  int32_t send[2] = {0}, recv[2];
+  df_make_contexts(&ctx, 1, NULL);
+  df_collective coll = df_simple(2, 1);
+  df_register_all(&ctx, 1, &coll);
+  OK(dfcclRunAllReduce(ctx, 1, send, recv, refuse_each, ctx));
+  OK(dfcclWait(ctx, 1));
+  df_free_contexts(&ctx, 1);
+}
+
+/* Whether runs are complete: dfcclTest and dfcclDeregister say the same, inside the last callback
+ * and elsewhere. */
+typedef struct {
+  dfcclContext_t ctx;
+  atomic_int entered, leave, done_inside;
+  dfcclResult_t deregistered;
+} asked;
+
+static void ask_inside(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  asked *a = arg;
+  int done = -1;
+  (void)status;
+  atomic_store(&a->entered, 1);
+  while (!atomic_load(&a->leave)) df_nap();
+  OK(dfcclTest(a->ctx, coll, &done));
+  a->deregistered = dfcclDeregister(a->ctx, coll);
+  atomic_store(&a->done_inside, done);
+}
+
+DF_TEST(callbacks, completeness_is_one_question, 30) {
+  static asked first, last;
+  dfcclContext_t ctx;
+  int32_t send[2] = {0}, recv[2];
+  int done = -1;
+  df_make_contexts(&ctx, 1, NULL);
+  first.ctx = last.ctx = ctx;
+  df_collective coll = df_simple(2, 1);
+  df_register_all(&ctx, 1, &coll);
+  OK(dfcclRunAllReduce(ctx, 1, send, recv, ask_inside, &first));
+  OK(dfcclRunAllReduce(ctx, 1, send, recv, ask_inside, &last));
+  EVENTUALLY(atomic_load(&first.entered));
+  atomic_store(&first.leave, 1); /* the other run's callback has not been called */
+  EVENTUALLY(atomic_load(&last.entered));
+  CHECK(atomic_load(&first.done_inside) == 0, "a later run's callback is still to come");
+  RESULT(first.deregistered, dfcclInvalidUsage);
+  OK(dfcclTest(ctx, 1, &done));
+  CHECK(done == 0, "another thread is inside the callback");
+  RESULT(dfcclDeregister(ctx, 1), dfcclInvalidUsage);
+  atomic_store(&last.leave, 1);
+  EVENTUALLY(atomic_load(&last.done_inside) == 1);
+  OK(last.deregistered);
+  RESULT(dfcclTest(ctx, 1, &done), dfcclInvalidArgument);
+  df_free_contexts(&ctx, 1);
 }

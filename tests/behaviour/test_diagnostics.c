@@ -351,3 +351,27 @@ DF_TEST(diagnostics, debug_output, 30) {
   dup2(standard_error, 2);
   CHECK(strlen(content(fd)) > 0, "DFCCL_DEBUG=trace printed nothing");
 }
+
+/* A name can forge no line of a log or of a dump. */
+DF_TEST(diagnostics, names_stay_on_one_line, 30) {
+  dfcclContext_t ctxs[2];
+  static int32_t send[4], recv[4];
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(4, 2);
+  coll.name = "a\nrank 7: all is well\x1b[2J";
+  df_register_all(ctxs, 1, &coll);
+  OK(dfcclRunAllReduce(ctxs[0], 1, send, recv, NULL, NULL));
+  int fd = temporary_file();
+  OK(dfcclDump(ctxs[0], fd));
+  const char *text = content(fd);
+  CHECK(df_mentions(text, "a\\nrank 7: all is well\\x1b[2J"), "not escaped:\n%s", text);
+  CHECK(!df_mentions(text, "\nrank 7") && !df_mentions(text, "\x1b"), "forged:\n%s", text);
+  close(fd);
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.algorithm = "ring\n";
+  RESULT(dfcclRegisterAllReduce(ctxs[0], 2, 4, dfcclInt32, dfcclSum, &options),
+         dfcclInvalidArgument);
+  CHECK(df_mentions(dfcclGetLastError(NULL), "ring\\n"), "\"%s\"", dfcclGetLastError(NULL));
+  OK(dfcclRunAllReduce(ctxs[1], 1, send, recv, NULL, NULL));
+  df_free_contexts(ctxs, 2);
+}

@@ -241,11 +241,11 @@ DF_TEST(invalid_arguments, structs_of_an_older_header, 30) {
   OK(dfcclRegisterAllReduce(ctx, 1, 1, dfcclInt8, dfcclSum, &options));
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
   stats.size = offsetof(dfcclStats_t, taskQueueLength);
-  stats.version = 3;
+  stats.version = DFCCL_VERSION_CODE + 1;
   stats.blocks = 12345;
   OK(dfcclGetStats(ctx, &stats));
   CHECK(stats.blocks == 12345, "written behind the struct");
-  CHECK(stats.size == offsetof(dfcclStats_t, taskQueueLength) && stats.version == 3,
+  CHECK(stats.size == offsetof(dfcclStats_t, taskQueueLength) && stats.version == DFCCL_VERSION_CODE + 1,
         "what the caller has set: size %zu, version %u", stats.size, stats.version);
   OK(dfcclDestroy(ctx));
 }

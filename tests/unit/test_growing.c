@@ -5,6 +5,7 @@
  */
 #include "host/growing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,4 +82,21 @@ DF_TEST(growing, sizes_that_make_no_sense_are_not_followed, 30) {
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
   stats.magic++;
   RESULT(df_growing_check(&df_growing_stats, &stats), dfcclInvalidArgument);
+}
+
+DF_TEST(growing, versions_that_make_no_sense_are_refused_by_their_value, 30) {
+  static const unsigned nonsense[] = {0, 1, 99, 1000000, 4294967295u};
+  static const unsigned sensible[] = {100, DFCCL_VERSION_CODE, DFCCL_VERSION_CODE + 1, 999999};
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER, whole = DFCCL_CONFIG_INITIALIZER;
+  for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+    char number[16];
+    snprintf(number, sizeof number, "%u", nonsense[i]);
+    config.version = nonsense[i];
+    RESULT(df_growing_read(&df_growing_config, &config, &whole), dfcclInvalidArgument);
+    CHECK(strstr(df_last_sentence(), number) != NULL, "%s", df_last_sentence());
+  }
+  for (size_t i = 0; i < sizeof sensible / sizeof *sensible; i++) {
+    config.version = sensible[i];
+    OK(df_growing_read(&df_growing_config, &config, &whole));
+  }
 }
