@@ -54,6 +54,7 @@ static void print_help(void) {
       "                            out-of-place results)\n"
       "      --backend cpu|cuda    (cpu)\n"
       "      --check[=0|1]         check every element of one more, untimed run (1)\n"
+      "      --explain             say what the library does for each size, and why; time nothing\n"
       "      --json                print one JSON object\n"
       "      --help, --version\n"
       "\n"
@@ -71,6 +72,7 @@ enum {
   OPTION_IN_PLACE,
   OPTION_BACKEND,
   OPTION_CHECK,
+  OPTION_EXPLAIN,
   OPTION_JSON,
   OPTION_HELP,
   OPTION_VERSION
@@ -94,6 +96,7 @@ static const struct option long_options[] = {
     {"in-place", no_argument, NULL, OPTION_IN_PLACE},
     {"backend", required_argument, NULL, OPTION_BACKEND},
     {"check", optional_argument, NULL, OPTION_CHECK},
+    {"explain", no_argument, NULL, OPTION_EXPLAIN},
     {"json", no_argument, NULL, OPTION_JSON},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
@@ -168,6 +171,9 @@ static void apply(df_bench_options *options, int option, char **argv) {
   case OPTION_CHECK:
     options->check = optarg == NULL || df_tool_parse_integer("--check", optarg, 0, 1) == 1;
     break;
+  case OPTION_EXPLAIN:
+    options->explain = true;
+    break;
   case OPTION_JSON:
     options->json = true;
     break;
@@ -194,6 +200,8 @@ static void complete(df_bench_options *options) {
   if (disorder && options->in_place)
     df_tool_usage_error("disorder measures out of place: --in-place is for the other operations");
   if (disorder && options->seed == 0) options->seed = 1;
+  if (options->explain && (tune || disorder || options->operation == DF_BENCH_OVERHEAD))
+    df_tool_usage_error("option --explain is for collectives only");
   if (options->n_ranks == 0) options->n_ranks = tune ? 8 : 2;
   if (options->max_bytes == 0) options->max_bytes = tune ? 8 << 20 : 128 << 20;
   if (options->factor == 0) options->factor = tune ? 4 : 2;

@@ -551,6 +551,48 @@ typedef enum {
 DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
                                       uint64_t *moments, size_t *count);
 
+/* How one registered collective travels, and why. Texts are cut to fit and end with 0. */
+typedef struct {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  char algorithm[24];     /* "ring", ... */
+  char form[16];          /* of messages: "flagged", "staged" or "words"; "none" without messages */
+  uint32_t blocks;        /* that execute it */
+  uint32_t loops;         /* of the plan, in one run */
+  uint32_t primitives;    /* of this rank, in one loop */
+  uint32_t subgroup;      /* neighbours in a subgroup, of "twolevel"; else 0 */
+  uint64_t chunkBytes;    /* longest message */
+  uint64_t slotBytes;     /* from slot to slot of a link */
+  uint32_t slots;         /* of each link on which this rank receives */
+  uint32_t lendsBuffers;  /* 1: messages may be lent instead of copied */
+  uint32_t pastCaches;    /* 1: results are stored past the caches, at least out of place */
+  uint32_t borrowedTurn;  /* 1: the thread that submits a run begins it */
+  double predictedUs;     /* 0: this version predicts no times */
+  double measuredUs;      /* 0: this version measures none by itself (dfccl-bench does) */
+  double boundUs;         /* 0: this version knows no lower bound */
+  char why[1536];         /* each decision and its reason, a line each */
+} dfcclConfiguration_t;
+
+#define DFCCL_CONFIGURATION_MAGIC 0x64666367u
+#define DFCCL_CONFIGURATION_INITIALIZER                                                            \
+  {                                                                                                \
+    sizeof(dfcclConfiguration_t), DFCCL_CONFIGURATION_MAGIC, DFCCL_VERSION_CODE, {0}, {0}, 0, 0,   \
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {                                                         \
+      0                                                                                            \
+    }                                                                                              \
+  }
+
+/*
+ * Fills *configuration, which the caller has set to DFCCL_CONFIGURATION_INITIALIZER. Any thread, at
+ * any time after the registration; does not block. The number of slots is final when a first run
+ * has been submitted: before, it is what an empty context would take.
+ *
+ * Errors: dfcclInvalidArgument (configuration is NULL or no such struct; no collective of this id).
+ */
+DFCCL_API dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t coll,
+                                              dfcclConfiguration_t *configuration);
+
 /*
  * Writes to file descriptor fd, as text, one paragraph for each collective of this rank that is not
  * complete: its state, the cursor of each block (run, loop, primitive), and for which rank it

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "host/context.h"
+#include "host/configuration.h"
 #include "host/dump.h"
 #include "host/failure.h"
 #include "host/memory.h"
@@ -378,6 +379,16 @@ dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats) {
   dfcclResult_t result = df_growing_check(&df_growing_stats, stats);
   if (result != dfcclSuccess) return df_remember(ctx, result);
   return df_stats(ctx, stats);
+}
+
+dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t coll,
+                                    dfcclConfiguration_t *configuration) {
+  DF_CHECK_CONTEXT(ctx);
+  if (configuration == NULL)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "configuration is NULL"));
+  dfcclResult_t result = df_growing_check(&df_growing_configuration, configuration);
+  if (result == dfcclSuccess) result = df_get_configuration(ctx, coll, configuration);
+  return df_remember(ctx, result);
 }
 
 dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,

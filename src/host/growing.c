@@ -29,6 +29,10 @@ const df_growing df_growing_run =
 const df_growing df_growing_stats =
     GROWING("stats", dfcclStats_t, "DFCCL_STATS_INITIALIZER", sqesSubmitted, DFCCL_STATS_MAGIC);
 
+const df_growing df_growing_configuration =
+    GROWING("configuration", dfcclConfiguration_t, "DFCCL_CONFIGURATION_INITIALIZER", algorithm,
+            DFCCL_CONFIGURATION_MAGIC);
+
 typedef struct df_growing_head { /* what all of them begin with */
   size_t size;
   unsigned magic, version;
@@ -37,6 +41,8 @@ DF_STATIC_ASSERT(offsetof(dfcclConfig_t, backend) == sizeof(df_growing_head), "c
 DF_STATIC_ASSERT(offsetof(dfcclCollOptions_t, ranks) == sizeof(df_growing_head), "options' head");
 DF_STATIC_ASSERT(offsetof(dfcclRun_t, sendBuf) == sizeof(df_growing_head), "run's head");
 DF_STATIC_ASSERT(offsetof(dfcclStats_t, sqesSubmitted) == sizeof(df_growing_head), "stats' head");
+DF_STATIC_ASSERT(offsetof(dfcclConfiguration_t, algorithm) == sizeof(df_growing_head),
+                 "configuration's head");
 
 /*
  * Callers leave padding as it is, so no member may begin where an earlier header had padding: one

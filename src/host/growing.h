@@ -16,7 +16,8 @@ typedef struct df_growing {
   unsigned magic;
 } df_growing;
 
-extern const df_growing df_growing_config, df_growing_options, df_growing_run, df_growing_stats;
+extern const df_growing df_growing_config, df_growing_options, df_growing_run, df_growing_stats,
+    df_growing_configuration;
 
 /*
  * May the struct be read (and written) up to the lesser of its size and ours? A smaller one must

@@ -20,6 +20,7 @@ enum {
 int df_manner_choose(df_manner *manner, const df_manner_question *question) {
   memset(manner, 0, sizeof *manner);
   manner->policy = &question->tuning->policy;
+  manner->memory = question->choice.memory;
   return df_choose(question->tuning, &question->choice, &manner->choice);
 }
 

@@ -32,6 +32,7 @@ typedef struct df_manner {
   int borrowed_turn; /* its runs are so short that their submitter executes the first turn */
   int runs_ahead;    /* some members wait for nobody, and may be many runs ahead */
   uint32_t ranks_on_a_core, crowded;
+  df_memory_kind memory; /* of the question */
   const df_policy *policy;
 } df_manner;
 

@@ -146,4 +146,16 @@ for command in 'allreduce -b 8 -e 1M' 'disorder -b 256 -e 1M -f 2 -i 3 --rounds 
   [ "$(cat "$work/status")" -eq 1 ] || fail "status $(cat "$work/status") when the reader of the table leaves: $command"
   err_has 'standard output cannot be written'
 done
+
+# --explain: what a 2 KB broadcast of 4 ranks does, and why.
+run 0 "$bench" broadcast -n 4 --processes -b 2K -e 2K --explain
+out_has '^2048 bytes$'
+out_has 'algorithm: .*, since '
+out_has 'form: .*, since '
+out_has 'lend: nothing, since '
+run 0 "$bench" allreduce -n 2 -b 8 -e 8K -f 1024 --explain --json
+json "list(o) == ['op', 'ranks', 'backend', 'explanations'] and [e['bytes'] for e in o['explanations']] == [8, 8192]"
+json "all(e['algorithm'] and 'since' in e['why'] for e in o['explanations'])"
+usage_error "$bench" tune --explain
+lost_output "$bench" allreduce -b 8 -e 8 --explain
 finish
