@@ -203,7 +203,6 @@ static int read_place(checker *c, uint32_t rank, const cell *from, uint32_t piec
 }
 
 static int write_place(checker *c, uint32_t rank, cell *into, const value *v) {
-  if (into == NULL) return 0;
   if (into->lent > 0)
     return complain(c, rank, "overwrites what it has lent, and %u ranks have not read", into->lent);
   for (uint32_t r = 0; into->read && r < c->n; r++)
@@ -339,6 +338,7 @@ static int send_message(checker *c, uint32_t rank, const df_primitive *prim, pip
 static int store(checker *c, uint32_t rank, const df_primitive *prim, const value *v) {
   if (prim->destination == DF_BUFFER_INPUT) return complain(c, rank, "stores to the input");
   cell *into = place(c, rank, prim->destination, prim->destination_piece);
+  if (into == NULL) return 0;
   const cell *source =
       prim->flags & DF_PRIM_RECV ? NULL : place(c, rank, prim->source, prim->source_piece);
   int copies_nothing = source == into && !(prim->flags & (DF_PRIM_REDUCE | DF_PRIM_AVERAGE));

@@ -151,7 +151,14 @@ static void count_twice(group_plans *g) { /* sends on what it got, instead of it
   again.source = DF_BUFFER_OUTPUT;
   again.flags &= (uint8_t)~DF_PRIM_RECV;
   again.source_piece = p->source_piece;
+  again.flags |= DF_PRIM_SOURCE_FIRST; /* of no meaning without a message */
   g->plans[1]->primitives[p - g->plans[1]->primitives + 1] = again;
+}
+static void combine_with_a_piece_beyond(group_plans *g) {
+  df_primitive *p = first_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_REDUCE);
+  p->flags = DF_PRIM_REDUCE | DF_PRIM_STORE;
+  p->destination = DF_BUFFER_OUTPUT;
+  p->destination_piece = (uint16_t)g->n;
 }
 static void wrong_piece(group_plans *g) {
   df_primitive *p = last_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_STORE);
@@ -183,6 +190,9 @@ static void swapped_messages(group_plans *g) { /* receives before it sends, ever
   }
 }
 static void wrong_number(group_plans *g) { last_with(g->plans[0], DF_PRIM_SEND)->send_ordinal++; }
+static void expect_wrong_number(group_plans *g) {
+  last_with(g->plans[0], DF_PRIM_RECV)->recv_ordinal++;
+}
 static void wrong_length(group_plans *g) {
   df_primitive *p = first_with(g->plans[0], DF_PRIM_SEND);
   p->piece = p->source_piece = (uint16_t)((p->piece + 1) % g->n);
@@ -238,6 +248,21 @@ static void lend_without_storing(group_plans *g) {
   first_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND)->flags &=
       (uint8_t)~DF_PRIM_STORE;
 }
+static void lend_a_place_beyond(group_plans *g) {
+  df_primitive *p = first_with(g->plans[1], DF_PRIM_RECV | DF_PRIM_STORE | DF_PRIM_SEND);
+  p->flags &= (uint8_t)~DF_PRIM_STORE;
+  p->destination_piece = (uint16_t)g->n;
+}
+static void divide_a_contribution(group_plans *g) {
+  first_with(g->plans[1], DF_PRIM_SEND)->flags |= DF_PRIM_AVERAGE;
+}
+static void send_a_piece_beyond(group_plans *g) {
+  first_with(g->plans[0], DF_PRIM_SEND)->piece = (uint16_t)g->n;
+}
+static void send_what_only_the_root_has(group_plans *g) {
+  first_with(g->plans[1], DF_PRIM_SEND)->source = DF_BUFFER_OUTPUT;
+}
+static void link_to_nobody(group_plans *g) { g->plans[1]->links[0].peer = (uint16_t)g->n; }
 static void do_nothing(group_plans *g) { g->plans[0]->n_primitives = 0; }
 static void link_to_oneself(group_plans *g) { g->plans[1]->links[0].peer = 1; }
 static void plan_more_messages(group_plans *g) { g->plans[1]->links[0].messages++; }
@@ -284,6 +309,8 @@ static const mistake mistakes[] = {
      DF_LENDS_NOTHING, swapped_messages},
     {"a message has a wrong number", "out of turn", DF_OP_ALL_TO_ALL, DF_PAIRWISE, 3, 0,
      DF_LENDS_NOTHING, wrong_number},
+    {"a message is expected under a wrong number", "receives out of turn", DF_OP_ALL_TO_ALL,
+     DF_PAIRWISE, 3, 0, DF_LENDS_NOTHING, expect_wrong_number},
     {"a message is longer than expected", "as piece", DF_OP_ALL_REDUCE, DF_DIRECT, 4, 0,
      DF_LENDS_NOTHING, wrong_length},
     {"something is read before it is written", "never written", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
@@ -312,6 +339,18 @@ static const mistake mistakes[] = {
      DF_LENDS_NOTHING, combine_another_piece},
     {"a place is lent and not stored to", "does not hold", DF_OP_ALL_GATHER, DF_RING, 4, 0,
      DF_LENDS_ALL, lend_without_storing},
+    {"a place is lent that is none", "which has", DF_OP_ALL_GATHER, DF_RING, 4, 0, DF_LENDS_ALL,
+     lend_a_place_beyond},
+    {"a piece is combined with one that is none", "which has", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     DF_LENDS_NOTHING, combine_with_a_piece_beyond},
+    {"a contribution is divided", "after the division", DF_OP_ALL_REDUCE, DF_FLAT, 4, 0,
+     DF_LENDS_NOTHING, divide_a_contribution},
+    {"a piece is sent that is none", "piece 4 of 4", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     DF_LENDS_NOTHING, send_a_piece_beyond},
+    {"a rank sends a result that it has not", "need not have", DF_OP_REDUCE, DF_FLAT, 4, 0,
+     DF_LENDS_NOTHING, send_what_only_the_root_has},
+    {"a rank has a link to nobody", "a link to 4", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
+     DF_LENDS_NOTHING, link_to_nobody},
     {"a rank does nothing", "waits for ever", DF_OP_BROADCAST, DF_FLAT, 2, 0, DF_LENDS_NOTHING,
      do_nothing},
     {"a rank has a link to itself", "a link to 1", DF_OP_ALL_REDUCE, DF_RING, 4, 0,
@@ -353,6 +392,11 @@ static void one_too_many_is_received(group_plans *g) {
   plan_messages(g, UINT32_MAX);
   last_with(g->plans[0], DF_PRIM_SEND)->flags &= (uint8_t)~DF_PRIM_SEND;
 }
+static void one_is_not_received(group_plans *g) { /* the last of rank 1 */
+  df_plan *plan = g->plans[1];
+  CHECK(plan->primitives[--plan->n_primitives].flags == (DF_PRIM_RECV | DF_PRIM_STORE),
+        "another plan");
+}
 static void one_is_missing(group_plans *g) { plan_messages(g, 1); }
 
 /* In the last loop nothing follows that would be out of turn. */
@@ -362,6 +406,7 @@ DF_TEST(plan_check, both_ends_agree_on_too_few_or_too_many_messages, 60) {
     const char *sentence;
   } cases[] = {{one_too_many_is_sent, "sends out of turn"},
                {one_too_many_is_received, "receives out of turn"},
+               {one_is_not_received, "messages planned"},
                {one_is_missing, "messages planned"}};
   for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
     char sentence[DF_SENTENCE_BYTES] = "";
