@@ -289,12 +289,13 @@ DFCCL_API dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id);
 
 /*
  * Called exactly once for each accepted run, on a library thread, or inside a dfcclWait* that waits
- * for it, with no lock held. Callbacks of one collective come one at a time, in the order of its
- * runs; those of different collectives may overlap. A callback may call dfcclRun*, dfcclRegister*,
- * dfcclDeregister, dfcclTest, dfcclAbort and dfcclGet*; not dfcclWait*, dfcclDeviceSynchronize or
- * dfcclDestroy (dfcclInvalidUsage). A callback that blocks delays callbacks only: those of its own
- * collective, and others until somebody waits for them. It never delays the daemon, a peer, or who
- * waits for another collective.
+ * for it, with no lock held. The library's thread has a stack of 1 MiB: larger arrays belong on the
+ * heap. Callbacks of one collective come one at a time, in the order of its runs; those of different
+ * collectives may overlap. A callback may call dfcclRun*, dfcclRegister*, dfcclDeregister,
+ * dfcclTest, dfcclAbort and dfcclGet*; not dfcclWait*, dfcclDeviceSynchronize or dfcclDestroy
+ * (dfcclInvalidUsage). A callback that blocks delays callbacks only: those of its own collective,
+ * and others until somebody waits for them. It never delays the daemon, a peer, or who waits for
+ * another collective.
  */
 typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *arg);
 

@@ -16,7 +16,7 @@
 #include "host/registry.h"
 #include "host/runs.h"
 
-enum { DF_POLLER_STACK_BYTES = 1024 * 1024 };
+enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* promised in dfccl.h, at dfcclCallback_t */
 
 /* The collective whose callback this thread is inside. Callbacks may not wait, so they do not nest.
  */

@@ -1,7 +1,7 @@
 /*
  * Promise: the callback runs exactly once for each accepted run, with no lock held: it may submit
  * further runs, register, deregister, test and ask; and one that blocks delays other callbacks
- * only, never the daemon and never a peer.
+ * only, never the daemon and never a peer. The library's thread gives it a stack of 1 MiB.
  */
 #include "support/buffers.h"
 
@@ -322,4 +322,32 @@ DF_TEST(callbacks, completeness_is_one_question, 30) {
   OK(last.deregistered);
   RESULT(dfcclTest(ctx, 1, &done), dfcclInvalidArgument);
   df_free_contexts(&ctx, 1);
+}
+
+static void measure_stack(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  (void)coll, (void)status;
+  pthread_attr_t attributes;
+  size_t bytes = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_destroy(&attributes);
+  }
+  atomic_store((atomic_size_t *)arg, bytes + 1);
+}
+
+DF_TEST(callbacks, have_a_stack_of_a_mebibyte, 30) {
+  dfcclContext_t ctxs[2];
+  int32_t send[2] = {0}, recv[2][2];
+  atomic_size_t sizes[2] = {0, 0};
+  df_make_contexts(ctxs, 2, NULL);
+  df_collective coll = df_simple(2, 2);
+  df_register_all(ctxs, 1, &coll);
+  for (int rank = 0; rank < 2; rank++)
+    OK(dfcclRunAllReduce(ctxs[rank], 1, send, recv[rank], measure_stack, &sizes[rank]));
+  for (int rank = 0; rank < 2; rank++) { /* nobody waits: the library's thread calls */
+    EVENTUALLY(atomic_load(&sizes[rank]) != 0);
+    size_t bytes = atomic_load(&sizes[rank]) - 1;
+    CHECK(bytes >= 1024 * 1024, "rank %d: a stack of %zu bytes", rank, bytes);
+  }
+  df_free_contexts(ctxs, 2);
 }
