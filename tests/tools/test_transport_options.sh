@@ -1,0 +1,21 @@
+#!/bin/sh
+# Promise: a transport that is not built yet is refused by name when somebody asks for it; auto and
+# disabled configure as ever.
+. "$(dirname "$0")/check.sh"
+root=$1
+command -v meson >/dev/null || { echo "meson is not in the path"; exit 77; }
+
+configure() { # STATUS OPTIONS...
+  expected=$1
+  shift
+  rm -rf "$work/build"
+  run "$expected" meson setup "$work/build" "$root" -Dtests=false -Dsimulator=false -Dcuda=disabled "$@"
+}
+
+configure 1 -Dverbs=enabled
+out_has 'ERROR: .*-Dverbs=enabled: the RDMA verbs transport is not built yet'
+configure 1 -Dnccl_net=enabled
+out_has 'ERROR: .*-Dnccl_net=enabled: the transport over NCCL network plugins is not built yet'
+configure 0 -Dverbs=auto -Dnccl_net=disabled
+configure 0 -Dverbs=disabled -Dnccl_net=auto
+finish
