@@ -1,4 +1,4 @@
-/* Assertions name one fact each. They stay on in every build: each costs a predictable branch. */
+/* Assertions stay on in every build: each costs a predictable branch. */
 #ifndef DF_BASE_ASSERT_H
 #define DF_BASE_ASSERT_H
 
@@ -13,7 +13,7 @@ extern "C"
 #endif
     void
     df_assert_failed(const char *fact, const char *file, int line);
-/* A broken invariant means that memory cannot be trusted: only then the process is stopped. */
+/* After a broken invariant, memory cannot be trusted. */
 #define DF_ASSERT(fact) (DF_LIKELY(fact) ? (void)0 : df_assert_failed(#fact, __FILE__, __LINE__))
 #endif
 

@@ -1,16 +1,10 @@
 /*
- * The only atomics and fences of the library, named by use.
- *
- *   publish, observe          release and acquire, of system scope (the far side of the bus
- *                             included): who observes the value sees all that came before it
- *   relaxed                   orders nothing: counters, and values that are only looked at
- *   device_*                  read-modify-write among the blocks of one device
- *   system_*                  read-modify-write between host and device, or two processes
- *   wake fence                full fence between "I have published" and "is anybody asleep?", and
- *                             between "I am about to sleep" and "is there news?" (store buffering)
- *   bus_release, bus_acquire  what the host adds if the other side is a device across the bus
- *
- * docs/MEMORY_MODEL.md lists every pair: what it orders, and why nothing stronger is needed.
+ * The library's only atomics and fences, named by use. docs/MEMORY_MODEL.md lists every pair.
+ *   publish, observe    release, acquire of system scope: across the bus too
+ *   relaxed             no order
+ *   device_*, system_*  read-modify-write: among blocks; with host or processes
+ *   wake fence          full: from "published" to "anybody asleep?", "going to sleep" to "news?"
+ *   bus_*               the host's part, towards a device
  */
 #ifndef DF_BASE_ATOMIC_H
 #define DF_BASE_ATOMIC_H
@@ -50,7 +44,6 @@ DF_CORE void df_publish_u32(uint32_t *p, uint32_t v) {
 DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) {
   DF_ATOMIC_SYSTEM(uint64_t, p).store(v, cuda::memory_order_release);
 }
-/* One fence for several words, as in the C half. */
 DF_CORE void df_release_fence(void) {
 #if DF_ON_DEVICE
   cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_system);
@@ -63,8 +56,7 @@ DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
   df_publish_u64(p, v);
 #endif
 }
-/* Two words in one access of 16 bytes. Each word is a relaxed load or store of its own: PTX gives a
- * vector's elements no order. */
+/* Two relaxed accesses: PTX gives a vector's elements no order. */
 typedef struct DF_ALIGNED(16) df_word_pair {
   uint64_t first, second;
 } df_word_pair;
@@ -75,7 +67,7 @@ DF_CORE df_word_pair df_load_relaxed_pair(const df_word_pair *p) {
                : "=l"(v.first), "=l"(v.second)
                : "l"(__cvta_generic_to_global(p))
                : "memory");
-#else /* a processor: each pair has an order of its own */
+#else /* either order, by the address */
   const int turned = (uintptr_t)p / sizeof *p & 1;
   if (turned) v.second = df_load_relaxed_u64(&p->second);
   v.first = df_load_relaxed_u64(&p->first);
@@ -144,8 +136,7 @@ DF_CORE uint32_t df_observe_u32(const uint32_t *p) { return __atomic_load_n(p, _
 DF_CORE uint64_t df_observe_u64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 DF_CORE void df_publish_u32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
-/* One fence, then several words that are published: df_release_fence, df_publish_fenced,
- * df_publish_fenced. On the CPU the fence is nothing and each store a release: this costs the same,
+/* One fence before several df_publish_fenced. On the CPU each store is a release: the same cost,
  * and ThreadSanitizer understands it. */
 DF_CORE void df_release_fence(void) {}
 DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
@@ -163,7 +154,7 @@ DF_CORE uint32_t df_system_sub_u32(uint32_t *p, uint32_t v) {
 DF_CORE int df_system_claim_u64(uint64_t *p, uint64_t expected, uint64_t v) {
   return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
-/* Host only: ownership words and sleepers' counts. */
+/* Host only. */
 DF_CORE int df_system_claim_u32(uint32_t *p, uint32_t expected, uint32_t v) {
   return __atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
@@ -175,17 +166,15 @@ DF_CORE uint32_t df_system_exchange_u32(uint32_t *p, uint32_t v) {
 }
 DF_CORE void df_wake_fence(void) {
 #if defined(__SANITIZE_THREAD__) || defined(DF_THREAD_SANITIZER)
-  /* The sanitizer does not model fences. A sequentially consistent read-modify-write is a fence on
-   * every machine that the sanitizer runs on. */
+  /* The sanitizer models no fences. This is one on all its machines. */
   static uint32_t fence_word;
   __atomic_fetch_add(&fence_word, 0, __ATOMIC_SEQ_CST);
 #else
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
-/* The same fence, for a thread that has let go of a mutex since it published. On x86 the unlock was
- * a locked instruction, hence a full fence. (If a C library leaves it out, the process has one
- * thread, and nobody sleeps.) */
+/* For a thread that has unlocked a mutex since it published: on x86 that was a full fence. (Left
+ * out only in a process of one thread.) */
 DF_CORE void df_wake_fence_unlocked(void) {
 #if (defined(__x86_64__) || defined(__i386__)) && !defined(__SANITIZE_THREAD__) &&                 \
     !defined(DF_THREAD_SANITIZER) && !defined(DF_SIMULATION)
@@ -194,9 +183,7 @@ DF_CORE void df_wake_fence_unlocked(void) {
   df_wake_fence();
 #endif
 }
-/* The host's side of what a device across the bus observes or publishes: some processors' fences do
- * not reach beyond their cores. x86 orders the bus's accesses like its own; Arm's inner-shareable
- * fences do not. */
+/* Arm's inner-shareable fences do not cross the bus; x86 orders it like memory. */
 DF_CORE void df_bus_release(void) {
 #if defined(__aarch64__)
   __asm__ __volatile__("dmb oshst" ::: "memory");
@@ -216,7 +203,7 @@ DF_CORE void df_pause(void) {
 }
 
 #endif
-/* A counter with one writer. Anybody may look at it. */
+/* One writer; anybody may look. */
 DF_CORE void df_count(uint64_t *counter, uint64_t n) {
   df_store_relaxed_u64(counter, df_load_relaxed_u64(counter) + n);
 }

@@ -1,4 +1,4 @@
-/* Compiler attributes, and the macros that let one source be C11 and CUDA C++. */
+/* Compiler attributes; macros that let one source be C11 and CUDA C++. */
 #ifndef DF_BASE_ATTRIBUTES_H
 #define DF_BASE_ATTRIBUTES_H
 
@@ -10,7 +10,7 @@
 #define DF_CORE_APART DF_CORE
 #else
 #define DF_CORE static inline
-/* The same, for code that short messages do not reach: the caller keeps its registers. */
+/* Short messages do not reach it: the caller keeps its registers. */
 #define DF_CORE_APART __attribute__((noinline, unused)) static
 #endif
 
@@ -31,9 +31,9 @@
 #define DF_ALIGNED(n) __attribute__((aligned(n)))
 #define DF_LIKELY(x) __builtin_expect(!!(x), 1)
 #define DF_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Seldom or never reached: kept away from the caller's code. */
+/* Seldom reached. */
 #define DF_COLD __attribute__((cold, noinline))
-/* Reached often, but not on the shortest way. */
+/* Often reached, yet not on the shortest way. */
 #define DF_APART __attribute__((noinline))
 #define DF_PRINTF(text, first) __attribute__((format(printf, text, first)))
 

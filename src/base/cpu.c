@@ -40,8 +40,7 @@ int df_cpu_move(uint32_t cpu) {
   one.words[cpu / 64] = 1ull << cpu % 64;
   if (sched_setaffinity(0, sizeof one, (const cpu_set_t *)&one) != 0) return 0;
   if (sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all) == 0) return 1;
-  /* Another thread has changed the allowed processors meanwhile. Allow all (the kernel takes those
-   * that exist): this thread must not stay on one processor for good. */
+  /* The allowed set has changed meanwhile: allow all, lest this thread stay on one processor. */
   memset(&all, 0xff, sizeof all);
   sched_setaffinity(0, sizeof all, (const cpu_set_t *)&all);
   return 1;

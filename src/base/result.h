@@ -1,4 +1,4 @@
-/* Result codes and the sentences behind them. Names, numbers and texts come from one list. */
+/* Result codes, names and sentences, from one list. */
 #ifndef DF_BASE_RESULT_H
 #define DF_BASE_RESULT_H
 
@@ -23,14 +23,12 @@
 
 enum { DF_SENTENCE_BYTES = 512 };
 
-/* Records the sentence as the calling thread's latest failure, and returns code. The function that
- * first finds something wrong calls it; callers pass the code on. */
+/* Records the calling thread's latest failure and returns code. Only the finder calls it. */
 dfcclResult_t df_fail(dfcclResult_t code, const char *format, ...) DF_PRINTF(2, 3);
 
-/* The calling thread's latest sentence ("no error" at first), valid until its next df_fail. */
+/* Valid until the thread's next df_fail. */
 const char *df_last_sentence(void);
 
-/* The code's name, as in dfccl.h. */
 const char *df_result_name(dfcclResult_t code);
 
 #endif

@@ -1,8 +1,5 @@
-/*
- * Context cache, one for each block: a few direct-mapped slots near the executor hold the dynamic
- * contexts in use. Loading a context evicts the slot's former one, which is saved to memory only if
- * it has progressed (lazy saving).
- */
+/* Context cache of one block: direct-mapped slots near the executor. An evicted context is saved
+ * only if it has progressed. */
 #ifndef DF_CONTEXT_CONTEXT_CACHE_H
 #define DF_CONTEXT_CONTEXT_CACHE_H
 
@@ -22,11 +19,11 @@ typedef struct df_context_slot {
 typedef struct df_context_cache {
   df_context_slot *slots;
   uint32_t mask;
-  df_cursor *memory; /* [DF_MAX_COLLECTIVES] saved contexts, by collective */
+  df_cursor *memory; /* [DF_MAX_COLLECTIVES] */
   uint64_t saves, loads;
 } df_context_cache;
 
-/* Gives the cache these slots, all empty. n_slots is a power of two. */
+/* n_slots is a power of two. */
 DF_CORE void df_context_cache_attach(df_context_cache *cache, df_context_slot *slots,
                                      uint32_t n_slots) {
   cache->slots = slots;
@@ -56,7 +53,6 @@ DF_CORE df_context_slot *df_context_slot_of(const df_context_cache *cache, uint3
   return &cache->slots[collective & cache->mask];
 }
 
-/* The slot's former context has been saved. */
 DF_CORE void df_context_fill(df_context_cache *cache, df_context_slot *slot, uint32_t collective) {
   DF_ASSERT(!slot->dirty);
   slot->cursor = cache->memory[collective];
@@ -64,8 +60,7 @@ DF_CORE void df_context_fill(df_context_cache *cache, df_context_slot *slot, uin
   df_count(&cache->loads, 1);
 }
 
-/* Returns the slot that holds the collective's context. It stays valid until another collective is
- * loaded. */
+/* Valid until another collective is loaded. */
 DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t collective) {
   df_context_slot *slot = df_context_slot_of(cache, collective);
   if (slot->collective == collective) return slot;
@@ -74,7 +69,6 @@ DF_CORE df_context_slot *df_context_load(df_context_cache *cache, uint32_t colle
   return slot;
 }
 
-/* Before the daemon leaves the device: saves all contexts to memory. */
 DF_CORE void df_context_flush(df_context_cache *cache) {
   for (uint32_t i = 0; i <= cache->mask; i++) df_context_save(cache, &cache->slots[i]);
 }

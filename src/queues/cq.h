@@ -1,16 +1,9 @@
 /*
- * Completion queue: daemon -> host. Any block writes, one consumer at a time reads. A CQE is one
- * word of 64 bits. The queue cannot be full: the host admits at most DF_MAX_COLLECTIVES +
- * DF_RUNS_AHEAD_POOL runs to a daemon.
- *
- * Three variants, chosen by configuration; in brackets the producer's accesses to host memory:
- *
- *   ring    a ring for each block:                      [5]
- *           read head, read tail, write entry, fence, write tail
- *   packed  a ring for each block, laps in its words:   [3, no fence]
- *           read head, read own tail, write word
- *   slots   one array for all blocks:                   [1]
- *           ticket in device memory, then a compare-and-swap into the slot
+ * Completion queue: daemon -> host. Any block writes, one consumer at a time reads; never full.
+ * Variants, with the producer's accesses to host memory:
+ *   ring    for each block: 5
+ *   packed  for each block, laps in words: 3, no fence
+ *   slots   one array: 1, a compare-and-swap; the ticket is in device memory
  */
 #ifndef DF_QUEUES_CQ_H
 #define DF_QUEUES_CQ_H
@@ -27,21 +20,20 @@ typedef struct df_cqe {
   uint32_t run;    /* modulo DF_RUNS_AHEAD */
 } df_cqe;
 
-/* One producer's ring. Each side's members have a cache line of their own. */
 typedef struct df_cq_ring {
-  DF_ALIGNED(64) uint64_t head; /* entries consumed; the consumer's */
-  DF_ALIGNED(64) uint64_t tail; /* entries written; the producer's */
+  DF_ALIGNED(64) uint64_t head; /* entries consumed */
+  DF_ALIGNED(64) uint64_t tail; /* entries written */
   DF_ALIGNED(64) uint64_t *words;
   uint64_t consumer_index; /* the consumer's copy of head */
 } df_cq_ring;
 
 typedef struct df_cq {
   df_cq_variant variant;
-  uint32_t n_rings; /* blocks; 1 for slots */
+  uint32_t n_rings; /* 1 for slots */
   uint64_t mask;
   df_cq_ring *rings;
-  uint64_t *ticket;   /* slots: the next entry, in the device's memory; NULL: the ring's tail */
-  uint32_t next_ring; /* the consumer's: where its next look begins */
+  uint64_t *ticket; /* slots: in device memory; NULL: the ring's tail */
+  uint32_t next_ring;
 } df_cq;
 
 enum { DF_CQE_STATUS_SHIFT = 20, DF_CQE_RUN_SHIFT = 26, DF_CQE_LAP_SHIFT = 28 };
@@ -74,9 +66,9 @@ DF_CORE df_cqe df_cqe_decode(uint64_t word) {
 DF_CORE void df_cq_push_ring(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
   uint64_t head = df_observe_u64(&ring->head);
   uint64_t tail = df_load_relaxed_u64(&ring->tail);
-  DF_ASSERT(tail - head <= mask); /* cannot be full */
+  DF_ASSERT(tail - head <= mask);
   df_store_relaxed_u64(&ring->words[tail & mask], df_cqe_encode(cqe, 1));
-  df_wake_fence(); /* the ring's fence: the other two variants save it */
+  df_wake_fence(); /* only this variant fences */
   df_publish_u64(&ring->tail, tail + 1);
 }
 
@@ -85,19 +77,18 @@ DF_CORE void df_cq_push_packed(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
   uint64_t tail = df_load_relaxed_u64(&ring->tail);
   DF_ASSERT(tail - head <= mask);
   df_store_relaxed_u64(&ring->tail, tail + 1); /* only this block reads it */
-  /* The word commits itself: it publishes the collective's results. */
+  /* Publishes the collective's results. */
   df_publish_u64(&ring->words[tail & mask], df_cqe_encode(cqe, (tail + 1) & DF_CQE_LAP_MASK));
 }
 
 DF_CORE void df_cq_push_slots(df_cq_ring *ring, uint64_t *next, uint64_t mask, df_cqe cqe) {
   uint64_t ticket = df_device_add_u64(next, 1);
   int claimed = df_system_claim_u64(&ring->words[ticket & mask], 0, df_cqe_encode(cqe, 1));
-  DF_ASSERT(claimed); /* an occupied slot would mean a full CQ */
+  DF_ASSERT(claimed); /* else the CQ is full */
   (void)claimed;
 }
 
-/* Any block. Publishes what the block did before and, through the completion counter, its fellows.
- */
+/* Publishes the block's work and, through the completion counter, its fellows'. */
 DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
   switch (cq->variant) {
   case DF_CQ_RING:
@@ -112,7 +103,6 @@ DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
   }
 }
 
-/* Consumer: is the next word of this ring there? */
 static inline int df_cq_ring_peek(const df_cq *cq, const df_cq_ring *ring, uint64_t *word) {
   uint64_t index = df_load_relaxed_u64(&ring->consumer_index);
   if (cq->variant == DF_CQ_RING && df_observe_u64(&ring->tail) == index) return 0;
@@ -122,8 +112,7 @@ static inline int df_cq_ring_peek(const df_cq *cq, const df_cq_ring *ring, uint6
   return *word != 0;
 }
 
-/* Consumer (one at a time). Returns 0 when the queue is empty. Rings take turns: a ring that is
- * never empty, because callbacks submit again, does not hold up the others. */
+/* Rings take turns: one that callbacks keep filling does not hold up others. */
 static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
   uint32_t which = cq->next_ring;
   for (uint32_t r = 0; r < cq->n_rings; r++) {
@@ -137,18 +126,15 @@ static inline int df_cq_pop_mpsc(df_cq *cq, df_cqe *cqe) {
     df_store_relaxed_u64(&ring->consumer_index, consumed);
     df_publish_u64(&ring->head, consumed);
     cq->next_ring = which;
-    df_bus_acquire(); /* for results that a device has written before this word */
+    df_bus_acquire(); /* for results written earlier by a device */
     *cqe = df_cqe_decode(word);
     return 1;
   }
   return 0;
 }
 
-/*
- * Anybody: would a pop find something? A hint while another thread consumes, but never 0 for a
- * thread whose own CQE has not been taken, however old the consumer's index that it sees. For
- * slots, of which an older one is free again, the ticket counts, if it is the host's.
- */
+/* A hint, but never 0 for a thread whose own CQE is not taken. An old index may point at a freed
+ * slot, so a ticket in host memory counts. */
 static inline int df_cq_has_entry(const df_cq *cq) {
   uint64_t word;
   if (cq->variant == DF_CQ_SLOTS_CAS && cq->ticket == NULL)

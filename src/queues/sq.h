@@ -1,12 +1,6 @@
-/*
- * Submission queue: host -> daemon. One producer at a time; every block reads each entry; the last
- * reader frees it.
- *
- * An entry is one commit word of 64 bits: {sequence with its lap, blocks, collective}. The sequence
- * tells a reader whether the word belongs to the expected lap: no value is reserved, and no stale
- * word is taken for a new one. The run's arguments lie in the collective's own ring
- * (context/descriptor.h), written before the word is published.
- */
+/* Submission queue: host -> daemon. One producer at a time; every block reads each entry; the last
+ * frees it. An entry is one commit word, whose sequence tells its lap. The run's arguments precede
+ * it. */
 #ifndef DF_QUEUES_SQ_H
 #define DF_QUEUES_SQ_H
 
@@ -20,24 +14,24 @@ DF_STATIC_ASSERT(DF_MAX_COLLECTIVES <= 1 << DF_SQE_BLOCKS_SHIFT,
 DF_STATIC_ASSERT(DF_MAX_BLOCKS < 1 << (32 - DF_SQE_BLOCKS_SHIFT),
                  "a number of blocks fits its SQE");
 
-/* blocks: the first so many blocks execute the run. The entry says so because a late reader must
- * not look at a collective that was deregistered meanwhile. */
+/* The first `blocks` blocks execute the run. A late reader must not ask the collective: it may be
+ * deregistered. */
 typedef struct df_sqe {
   uint32_t collective, blocks;
 } df_sqe;
 
 typedef struct df_sq_slot {
   uint64_t commit;       /* (uint32_t)(ticket + 1) << 32 | blocks << 20 | collective */
-  uint32_t readers_left; /* blocks that have not read it yet; 0: free */
-  uint32_t passes_to;    /* relay: blocks that read the next queue */
+  uint32_t readers_left; /* 0: free */
+  uint32_t passes_to;    /* relay: the next queue's readers */
 } df_sq_slot;
 
 typedef struct df_sq {
   df_sq_slot *slots;
   uint32_t mask;
   uint32_t n_readers;
-  uint32_t passes_to; /* relay: of the next entry (df_sq_pass_spsc); 0: blocks read this queue */
-  uint64_t ticket;    /* entries pushed; the producer's own */
+  uint32_t passes_to; /* relay: for the next entry */
+  uint64_t ticket;    /* entries pushed */
 } df_sq;
 
 DF_STATIC_ASSERT(sizeof(df_sq_slot) == 16, "an SQ slot is 16 bytes on both sides of the bus");
@@ -50,37 +44,33 @@ static inline void df_sq_init(df_sq *sq, df_sq_slot *slots, uint32_t depth, uint
   sq->ticket = 0;
 }
 
-/* Producer (one at a time). Returns 0 when the queue is full and nothing was written: try again
- * when a block has read. */
+/* Returns 0 when full. */
 static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
   DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
   df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
-  /* Observes the last reader's release: its read of the old word comes before our overwrite. A
-   * read-modify-write says "full", in one order with the blocks' own: the last reader sees what was
-   * written before the refusal, and who waits for room. (A relay frees slots by a store; its host
-   * looks again.) */
+  /* Observes the last reader's release: its read precedes our overwrite. A read-modify-write says
+   * "full", in one order with the readers': the last one sees who waits for room. A relay frees by
+   * a store; its host looks again. */
   if (df_observe_u32(&slot->readers_left) != 0 &&
       (sq->passes_to != 0 || df_system_sub_u32(&slot->readers_left, 0) != 0))
     return 0;
   df_store_relaxed_u32(&slot->passes_to, sq->passes_to);
   df_store_relaxed_u32(&slot->readers_left, sq->n_readers);
   df_bus_release();
-  /* Publishes the run's arguments, its callback record and readers_left. */
+  /* Publishes the run's arguments, callback record and readers_left. */
   df_publish_u64(&slot->commit, (uint64_t)(uint32_t)(sq->ticket + 1) << 32 |
                                     sqe.blocks << DF_SQE_BLOCKS_SHIFT | sqe.collective);
   sq->ticket++;
   return 1;
 }
 
-/* Block: is there an entry at its own read index? */
 DF_CORE int df_sq_has_entry(const df_sq *sq, uint64_t read_index) {
   uint64_t commit = df_observe_u64(&sq->slots[read_index & sq->mask].commit);
   return (uint32_t)(commit >> 32) == (uint32_t)(read_index + 1);
 }
 
-/* Relay: passes the oldest entry on, as its only reader, to a queue nearer to the blocks, as its
- * producer. Entries keep their numbers, so the word stays as it is. Returns 0 if there is no entry,
- * or no room. */
+/* Relay: alone reads `from` and fills `to`. Entries keep their numbers, hence the word. 0: no
+ * entry, or no room. */
 DF_CORE int df_sq_pass_spsc(const df_sq *from, df_sq *to) {
   df_sq_slot *source = &from->slots[to->ticket & from->mask];
   df_sq_slot *target = &to->slots[to->ticket & to->mask];
@@ -88,14 +78,13 @@ DF_CORE int df_sq_pass_spsc(const df_sq *from, df_sq *to) {
   uint64_t commit = df_observe_u64(&source->commit);
   if ((uint32_t)(commit >> 32) != (uint32_t)(to->ticket + 1)) return 0;
   df_store_relaxed_u32(&target->readers_left, df_load_relaxed_u32(&source->passes_to));
-  df_publish_u32(&source->readers_left, 0); /* releases the slot to the producer */
-  /* Publishes what the producer published to us, too. */
+  df_publish_u32(&source->readers_left, 0); /* frees the slot */
+  /* Publishes what the producer published. */
   df_publish_u64(&target->commit, commit);
   to->ticket++;
   return 1;
 }
 
-/* Block: takes the entry at *read_index. Returns 0 when there is none yet. */
 DF_CORE int df_sq_fetch_spmc(const df_sq *sq, uint64_t *read_index, df_sqe *sqe) {
   df_sq_slot *slot = &sq->slots[*read_index & sq->mask];
   uint64_t commit = df_observe_u64(&slot->commit);
@@ -104,8 +93,7 @@ DF_CORE int df_sq_fetch_spmc(const df_sq *sq, uint64_t *read_index, df_sqe *sqe)
   sqe->blocks = (uint32_t)commit >> DF_SQE_BLOCKS_SHIFT;
   DF_ASSERT(sqe->collective < DF_MAX_COLLECTIVES);
   *read_index += 1;
-  uint32_t before =
-      df_system_sub_u32(&slot->readers_left, 1); /* releases the slot to the producer */
+  uint32_t before = df_system_sub_u32(&slot->readers_left, 1); /* frees the slot */
   DF_ASSERT(before >= 1);
   (void)before;
   return 1;

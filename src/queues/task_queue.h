@@ -1,8 +1,5 @@
-/*
- * Task queue: collectives that one block has fetched and not completed, in order of place. Each has
- * one entry, however many of its runs are pending: the queue cannot be full. Others only look at
- * length (relaxed).
- */
+/* Task queue: one block's incomplete collectives in order of place, one entry each: never full.
+ * Others read length (relaxed). */
 #ifndef DF_QUEUES_TASK_QUEUE_H
 #define DF_QUEUES_TASK_QUEUE_H
 
@@ -11,8 +8,8 @@
 #include "base/limits.h"
 
 typedef struct df_task_queue {
-  uint32_t *order;   /* [DF_MAX_COLLECTIVES] collectives by place */
-  uint32_t *pending; /* [DF_MAX_COLLECTIVES] by collective: runs fetched and not completed */
+  uint32_t *order;   /* [DF_MAX_COLLECTIVES] by place */
+  uint32_t *pending; /* [DF_MAX_COLLECTIVES] incomplete runs by collective */
   uint32_t length;
   uint32_t high_water;
 } df_task_queue;
