@@ -1,7 +1,5 @@
-/*
- * Lanes: the threads that execute one block. A CPU block has one and no barrier; a CUDA block has
- * many. One, the leader, decides; all of them move data.
- */
+/* Lanes: the threads that execute one block, one on a CPU, many on CUDA. The leader decides; all
+ * move data. */
 #ifndef DF_PRIMITIVES_LANES_H
 #define DF_PRIMITIVES_LANES_H
 
@@ -11,30 +9,28 @@
 #include "primitives/prepared.h"
 #include "primitives/timers.h"
 
-/* What one step decided: the movement to execute and what to announce after it. */
 typedef struct df_move {
   uint32_t kind;       /* df_move_kind */
-  uint32_t decided[2]; /* df_step_result, for the other lanes: of every other step */
-  uint32_t committed;  /* df_step_result of a step that moved something */
-  void *store;         /* first destination, or NULL */
-  void *slot;          /* second destination (a link's slot), or NULL */
-  const void *a;       /* received, or the only source */
-  const void *b;       /* local source of a reduction */
-  const void *lent;    /* the lent buffer that was received */
-  uint64_t count;      /* elements */
+  uint32_t decided[2]; /* df_step_result of alternate steps */
+  uint32_t committed;  /* df_step_result */
+  void *store;         /* or NULL */
+  void *slot;          /* a link's, or NULL */
+  const void *a;       /* a (op) b, or a alone */
+  const void *b;
+  const void *lent; /* the borrowed buffer */
+  uint64_t count;   /* elements */
   uint8_t type, op, stream, element_bytes;
   uint32_t divisor;
-  df_link *recv_link, *send_link; /* NULL: the primitive has none */
+  df_link *recv_link, *send_link; /* NULL: none */
   uint64_t recv_sequence, send_sequence;
-  uint32_t lends;     /* the message lends a buffer */
-  uint32_t announces; /* 0: an empty message, which is not sent */
-  uint32_t borrows;   /* what was received is a lent buffer */
-  uint32_t attends;   /* across steps: the host has given up a collective */
-  /* CUDA: the received slot, if its words have flags, and their flag; the flag for the words to be
-   * sent, 0: none. */
+  uint32_t lends;
+  uint32_t announces; /* 0: empty, not sent */
+  uint32_t borrows;   /* what was received is lent */
+  uint32_t attends;   /* across steps: some collective was given up */
+  /* CUDA: the received slot and flag, if in words; the flag to send, or 0. */
   const void *recv_flagged;
   uint32_t recv_flag, send_flag;
-  df_prepared worked_out; /* the leader's: the primitive's record, if none is kept */
+  df_prepared worked_out; /* if no record is kept */
 } df_move;
 
 #if defined(__CUDACC__)
@@ -42,12 +38,11 @@ typedef struct df_move {
 typedef struct df_lanes {
   uint32_t index, count;
   df_move *move;      /* in shared memory */
-  df_timers *timers;  /* NULL: nothing is timed. A constant of each kernel */
-  uint32_t alternate; /* 0 or 1, the same for all lanes */
-  uint64_t held;      /* payload of the first pair of words that this lane has found */
+  df_timers *timers;  /* NULL: untimed; constant in a kernel */
+  uint32_t alternate; /* the same in all lanes */
+  uint64_t held;      /* the lane's first payload in words */
 } df_lanes;
 
-/* All lanes, first of all. Index and count are set. */
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) {
   lanes->move = move;
   lanes->alternate = 0;
@@ -56,17 +51,16 @@ DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) {
 DF_CORE int df_lanes_leads(const df_lanes *lanes) { return lanes->index == 0; }
 DF_CORE uint32_t df_lanes_index(const df_lanes *lanes) { return lanes->index; }
 DF_CORE uint32_t df_lanes_count(const df_lanes *lanes) { return lanes->count; }
-/* 0 and 1 in turn. All lanes call it equally often. */
+/* All lanes call it equally often. */
 DF_CORE uint32_t df_lanes_alternate(df_lanes *lanes) { return lanes->alternate ^= 1; }
 DF_CORE void df_lanes_sync(df_lanes *lanes) {
   (void)lanes;
 #if DF_ON_DEVICE
   __syncthreads();
 #elif defined(DF_LANES_MEET)
-  DF_LANES_MEET(); /* a test executes lanes as threads of the host */
+  DF_LANES_MEET(); /* a test's lanes are threads */
 #endif
 }
-/* All lanes meet. Does the fact hold for each of them? */
 DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
   (void)lanes;
 #if DF_ON_DEVICE
@@ -80,7 +74,7 @@ DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
 DF_CORE uint32_t df_lanes_flag(const df_link *link, uint64_t sequence) {
   return link && df_link_has_words(link) ? df_link_flag(sequence) : 0;
 }
-/* Leader, once the links are ready: what is in words? */
+/* Leader, once the links are ready. */
 DF_CORE void df_lanes_note_flags(df_move *move) {
   const df_link *from = move->announces ? move->recv_link : NULL;
   const df_link *to = move->announces ? move->send_link : NULL;
@@ -88,14 +82,13 @@ DF_CORE void df_lanes_note_flags(df_move *move) {
   move->send_flag = df_lanes_flag(to, move->send_sequence);
   move->recv_flagged = move->recv_flag ? df_link_slot(from, move->recv_sequence) : NULL;
 }
-/* Will the leader announce anything by df_publish_fenced? */
+/* Words announce themselves. */
 DF_CORE int df_lanes_announces(const df_move *move) {
   return (move->send_link && move->announces && !move->send_flag) ||
          (move->recv_link && df_link_releases(move->recv_link, move->recv_sequence));
 }
-/* After a move, before the leader announces it by df_publish_fenced. One fence is enough for all
- * lanes: the barrier orders their accesses before it, and a fence of system scope is cumulative.
- * Words need none. */
+/* One fence is enough: the barrier orders all lanes' accesses before it, and a fence of system
+ * scope is cumulative. */
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   df_lanes_sync(lanes);
   if (df_lanes_leads(lanes) && df_lanes_announces(lanes->move)) df_release_fence();
@@ -108,8 +101,7 @@ DF_CORE int df_lanes_told_to_leave(const df_lanes *lanes) {
   (void)lanes;
   return 0;
 }
-/* Is a look at the cancel word worth while? It is across the bus: only if the host has given up
- * some collective. */
+/* Across the bus: look only if some collective was given up. */
 DF_CORE int df_lanes_attend(const df_lanes *lanes) { return lanes->move->attends != 0; }
 DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   (void)lanes;
@@ -118,18 +110,17 @@ DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
 }
 DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
   (void)lanes;
-  (void)bell; /* a device's peers poll: they do not sleep */
+  (void)bell; /* a device's peers poll */
 }
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) { (void)lanes; }
-/* Leader: begins to take a time; notes it for what was done n times (0: not at all). */
+/* Leader. n actions share the time. */
 DF_CORE void df_lanes_start_timer(const df_lanes *lanes) {
   if (lanes->timers) df_timers_start(lanes->timers);
 }
 DF_CORE void df_lanes_note_time(const df_lanes *lanes, df_timed kind, uint64_t n) {
   if (lanes->timers) df_timers_note(lanes->timers, kind, n);
 }
-/* Leader: at the beginning of a launch; when the block begins to wait, or leaves. */
 DF_CORE void df_lanes_open_times(const df_lanes *lanes, df_time_log *logs, uint32_t block) {
   if (lanes->timers) df_timers_enter(lanes->timers, &logs[block]);
 }
@@ -144,21 +135,20 @@ DF_CORE void df_lanes_publish_times(const df_lanes *lanes) {
 
 enum { DF_NOTED_BELLS = 8, DF_RING_POLLS = 16 };
 
-/* What ends a turn before the collective's polls are at their end. */
 typedef enum {
-  DF_INTERRUPT_DRIVES = 1, /* another thread wants to drive, and goes on with the collective */
-  DF_INTERRUPT_LEAVES = 2  /* this or more: the block is to leave: sets the collective aside */
+  DF_INTERRUPT_DRIVES = 1, /* another thread wants to drive */
+  DF_INTERRUPT_LEAVES = 2  /* or more: set the collective aside */
 } df_interrupt;
 
 typedef struct df_lanes {
   df_move *move;
   const df_mover_cpu *mover;
-  const uint32_t *interrupt; /* 0: nothing; else df_interrupt */
-  uint32_t yield_polls;      /* polls of one primitive between two yields of the core */
+  const uint32_t *interrupt; /* 0, or df_interrupt */
+  uint32_t yield_polls;      /* between yields */
   uint32_t n_noted;
-  uint64_t waits_on; /* bits, modulo 64: where peers that we wait for were last seen */
-  const void *late;  /* what the step stores once its message is announced; NULL: nothing */
-  df_bell *noted[DF_NOTED_BELLS]; /* peers to wake once we have nothing better to do */
+  uint64_t waits_on;              /* processors (modulo 64) of awaited peers */
+  const void *late;               /* stored after the announcement; or NULL */
+  df_bell *noted[DF_NOTED_BELLS]; /* to wake later */
 } df_lanes;
 
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) { lanes->move = move; }
@@ -192,8 +182,7 @@ DF_CORE int df_lanes_attend(const df_lanes *lanes) {
   return 1;
 }
 
-/* Wakes the peers that sleep, once this block waits, completes or changes its collective: a message
- * between two awake ranks costs no fence. */
+/* Called late, so that messages between awake ranks cost no fence. */
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) {
   if (lanes->n_noted == 0) return;
   df_wake_fence();
@@ -215,8 +204,7 @@ DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   else
     df_pause();
 }
-/* The collective is set aside, being stuck: notes on which processor the peer is that could help
- * it. */
+/* Notes the processor of the awaited peer. */
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) {
   const df_move *move = lanes->move;
   const df_link *link = move->send_link ? move->send_link : move->recv_link;

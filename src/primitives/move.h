@@ -1,4 +1,4 @@
-/* Data movement of one step, by all lanes: the only part of a step that differs between devices. */
+/* The only part of a step that differs between devices. */
 #ifndef DF_PRIMITIVES_MOVE_H
 #define DF_PRIMITIVES_MOVE_H
 

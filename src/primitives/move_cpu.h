@@ -1,26 +1,24 @@
-/* Movement on the CPU device: one lane, the mover of the processor's instruction set, tiles that
- * stay in cache. */
+/* Movement on the CPU: one lane, tiles that stay in cache. */
 #ifndef DF_PRIMITIVES_MOVE_CPU_H
 #define DF_PRIMITIVES_MOVE_CPU_H
 
 #include "primitives/lanes.h"
 
 enum {
-  DF_TILE_BYTES = 16384, /* half of a first-level cache: written once, copied from there */
+  DF_TILE_BYTES = 16384, /* half of a first-level cache */
   DF_BLOCK_BYTES = 4096,
-  DF_SHORT_BYTES = 1024, /* is not worth the way past the caches */
+  DF_SHORT_BYTES = 1024, /* too short to bypass the caches */
   DF_FAR_TILE_BYTES = 8192
 };
 
-/* Averages and divides past the caches, block by block through a block that stays in the
- * first-level cache. Blocks end on a cache line of the destination. */
+/* Past the caches, through a block in the first-level cache. */
 static inline void df_move_divided_stream(const df_mover_cpu *mover, const df_move *move,
                                           uint8_t *destination, const uint8_t *a, const uint8_t *b,
                                           uint64_t count) {
   DF_ALIGNED(64) uint8_t block[DF_BLOCK_BYTES];
   uint64_t bytes = count * move->element_bytes;
   uint64_t part = DF_BLOCK_BYTES - (uintptr_t)destination % DF_CACHE_LINE;
-  part -= part % move->element_bytes; /* a destination that is not aligned to its elements */
+  part -= part % move->element_bytes; /* a misaligned destination */
   for (uint64_t at = 0; at < bytes; at += part, part = DF_BLOCK_BYTES) {
     part = DF_MIN(part, bytes - at);
     uint64_t elements = part / move->element_bytes;
@@ -32,7 +30,6 @@ static inline void df_move_divided_stream(const df_mover_cpu *mover, const df_mo
   }
 }
 
-/* Into one destination. */
 static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, void *destination,
                                 const uint8_t *a, const uint8_t *b, uint64_t count, int stream) {
   if (stream && (move->kind == DF_MOVE_REDUCE_AVERAGE || move->kind == DF_MOVE_DIVIDE)) {
@@ -57,9 +54,7 @@ static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, 
   }
 }
 
-/* Into a distant receiver's slot (df_link_is_far), past the caches, and into the store. Tile by
- * tile, computed where the tile stays in the first-level cache: in place that is the store itself.
- */
+/* To a distant receiver, past the caches. Tiles are computed where they stay cached. */
 static inline void df_move_far(const df_mover_cpu *mover, const df_move *move, const uint8_t *a,
                                const uint8_t *b) {
   DF_ALIGNED(64) uint8_t block[DF_FAR_TILE_BYTES];
@@ -78,14 +73,13 @@ static inline void df_move_far(const df_mover_cpu *mover, const df_move *move, c
   }
 }
 
-/* A CPU's messages are there as a whole. */
+/* A CPU's messages arrive whole. */
 static inline int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   (void)lanes;
   (void)move;
   return 1;
 }
 
-/* A move of any kind and length, to any distance. */
 DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
   const df_mover_cpu *mover = lanes->mover;
   const uint8_t *a = (const uint8_t *)move->a, *b = (const uint8_t *)move->b;
@@ -102,15 +96,15 @@ DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
     df_move_far(mover, move, a, b);
     return;
   }
-  /* What fits a tile: the peer first, who may be waiting; the store when the peer has been told. A
-   * lent buffer is given back before that. */
+  /* The slot now, for a waiting peer; the store after the announcement. A borrowed buffer is gone
+   * by then. */
   if (move->count * move->element_bytes <= DF_TILE_BYTES && !move->borrows) {
     df_move_tile(mover, move, move->slot, a, b, move->count, 0);
     lanes->late = move->kind == DF_MOVE_COPY ? a : move->slot;
     return;
   }
-  /* Two destinations, tile by tile: compute into the slot, which the peer reads from cache, then
-   * copy the tile. An in-place store goes first: its destination is in cache already. */
+  /* Tile by tile: the slot, which the peer reads from cache, then the store. In place the cached
+   * store goes first. */
   uint8_t *store = (uint8_t *)move->store, *slot = (uint8_t *)move->slot;
   int in_place = move->store == move->a || move->store == move->b;
   uint64_t tile = DF_TILE_BYTES / move->element_bytes;
@@ -126,8 +120,7 @@ DF_CORE_APART void df_move_any(df_lanes *lanes, const df_move *move) {
   }
 }
 
-/* What must be there before the message is announced. Short copies at once; the store of a message
- * after it (see above). */
+/* What precedes the announcement. */
 static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   const uint64_t bytes = move->count * move->element_bytes;
   lanes->late = NULL;
@@ -139,7 +132,7 @@ static inline void df_move_execute(df_lanes *lanes, const df_move *move) {
   lanes->mover->copy(move->slot ? move->slot : move->store, move->a, bytes);
 }
 
-/* The rest: behind the announcement, before what was received is released. */
+/* After the announcement, before what was received is released. */
 static inline void df_move_finish(df_lanes *lanes, const df_move *move) {
   if (lanes->late)
     (move->stream ? lanes->mover->copy_stream : lanes->mover->copy)(

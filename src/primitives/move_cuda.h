@@ -1,21 +1,16 @@
-/*
- * Movement on the CUDA device: all lanes of a block, accesses of 16 bytes if addresses allow, a few
- * in flight in each lane. Elements are independent: one or two sources, one or two destinations; a
- * destination may be a source.
- */
+/* Movement on CUDA: all lanes, 16-byte accesses if addresses allow. A destination may be a
+ * source. */
 #ifndef DF_PRIMITIVES_MOVE_CUDA_H
 #define DF_PRIMITIVES_MOVE_CUDA_H
 
 #include "primitives/words_cuda.h"
 
-/* All lanes: has all of the message come? Nothing of it is used before. */
+/* Nothing of a message is used before all of it has come. */
 DF_CORE int df_move_has_arrived(df_lanes *lanes, const df_move *move) {
   if (move->recv_flagged == NULL) return 1;
   return df_lanes_all(lanes, df_words_have_arrived(lanes, move));
 }
 
-/* Whole vectors at aligned addresses: each lane loads `in_flight` of them before it uses the first.
- */
 template <class Operation>
 DF_CORE void df_move_aligned(const df_lanes *lanes, const Operation &operation, df_span span,
                              uint64_t vectors) {
@@ -41,8 +36,7 @@ DF_CORE void df_move_aligned(const df_lanes *lanes, const Operation &operation, 
   }
 }
 
-/* Whole vectors, one in flight in each lane, in pieces as large as each address allows: payloads
- * behind a commit word, odd buffers, and operations that are more arithmetic than movement. */
+/* In pieces as large as addresses allow. */
 template <class Operation>
 DF_CORE void df_move_pieces(const df_lanes *lanes, const Operation &operation, df_span span,
                             uint64_t vectors) {
@@ -61,7 +55,6 @@ DF_CORE void df_move_pieces(const df_lanes *lanes, const Operation &operation, d
   }
 }
 
-/* One by one: what is left behind the last whole vector. */
 template <class Operation>
 DF_CORE void df_move_rest(const df_lanes *lanes, const Operation &operation, df_span span,
                           uint64_t first, uint64_t count) {
@@ -110,8 +103,7 @@ DF_CORE void df_move_reduce(const df_lanes *lanes, const df_move *move, df_span 
   }
 }
 
-/* One function for each type: its registers and instructions burden neither the others nor the
- * compiler. Arguments by value, so that they stay in registers. */
+/* Apart for each type, so that its registers burden no other. */
 template <class Type>
 static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32_t count,
                                                           uint64_t held, const df_move *move) {
@@ -133,8 +125,7 @@ static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32
   }
 }
 
-/* All lanes, with the same move, after a barrier. move->stream is ignored: the caches are written
- * through. */
+/* All lanes, after a barrier. move->stream is ignored: the caches are written through. */
 DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
   if (move->kind == DF_MOVE_NOTHING) return;
   if (move->kind == DF_MOVE_COPY) {
@@ -163,7 +154,6 @@ DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
 #undef DF_MOVE_CASE
 }
 
-/* Nothing is left for later. */
 DF_CORE void df_move_finish(df_lanes *lanes, const df_move *move) {
   (void)lanes;
   (void)move;

@@ -1,15 +1,11 @@
-/*
- * What one primitive does in one loop of one block, as far as it does not depend on the run. The
- * step function decides from such a record. Most are worked out when needed. A CPU device keeps
- * those of short collectives (df_descriptor.prepared): there instructions count.
- */
+/* What a step does in one loop of one block, whatever the run. A CPU device keeps the records of
+ * short collectives: there instructions count. */
 #ifndef DF_PRIMITIVES_PREPARED_H
 #define DF_PRIMITIVES_PREPARED_H
 
 #include "context/descriptor.h"
 #include "primitives/link.h"
 
-/* What is computed from what was received and the source. */
 typedef enum {
   DF_MOVE_NOTHING,
   DF_MOVE_COPY,
@@ -19,23 +15,22 @@ typedef enum {
 } df_move_kind;
 
 typedef struct DF_ALIGNED(64) df_prepared {
-  df_link *recv_link, *send_link;      /* NULL: the primitive has none */
-  uint64_t source_at, destination_at;  /* bytes from the beginning of their buffers */
-  uint32_t count;                      /* elements; 0: an empty message, which is not sent */
-  uint32_t loops;                      /* of the block */
-  uint16_t recv_ordinal, send_ordinal; /* which of the loop's messages on that link */
+  df_link *recv_link, *send_link;     /* NULL: none */
+  uint64_t source_at, destination_at; /* bytes into their buffers */
+  uint32_t count;                     /* 0: empty, not sent */
+  uint32_t loops;
+  uint16_t recv_ordinal, send_ordinal; /* message of the loop, on that link */
   uint8_t source, destination;         /* df_buffer */
   uint8_t flags;                       /* df_prim_flags */
   uint8_t kind;                        /* df_move_kind */
-  uint8_t may_lend;                    /* the message lends its buffer, if the run allows it */
-  uint8_t common;                      /* df_common_use, if the run has common slots */
+  uint8_t may_lend;                    /* if the run allows it */
+  uint8_t common;                      /* df_common_use, if the run allows it */
 } df_prepared;
 DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache line");
 
-/* Most primitives of a collective whose records are kept: 1 KB. */
+/* Of one collective: 1 KB. */
 enum { DF_PREPARED_MOST = 16 };
 
-/* Elements of the message about `piece` in this loop. */
 DF_CORE uint32_t df_chunk_elements(uint8_t geometry, uint32_t pieces, const df_part *part,
                                    uint32_t loop, uint32_t piece) {
   uint64_t start = geometry == DF_GEOMETRY_PARTITION
@@ -49,7 +44,7 @@ DF_CORE uint32_t df_piece_elements(const df_descriptor *desc, const df_part *par
   return df_chunk_elements(desc->geometry, desc->pieces, part, loop, piece);
 }
 
-/* Byte offset of a piece's chunk in the input or output buffer. */
+/* Bytes into the buffer. */
 DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
                                  uint32_t piece) {
   uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
@@ -58,7 +53,7 @@ DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part,
   return start * desc->element_bytes;
 }
 
-/* The same in any buffer; of scratch memory, in the block's. */
+/* Scratch: within the block's. */
 DF_CORE uint64_t df_buffer_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
                                   uint8_t buffer, uint32_t piece) {
   if (buffer == DF_BUFFER_NONE) return 0;
@@ -72,12 +67,12 @@ DF_CORE uint8_t df_move_kind_of(uint8_t flags) {
   return flags & DF_PRIM_AVERAGE ? DF_MOVE_DIVIDE : DF_MOVE_COPY;
 }
 
-/* Does a message carry a computed result? It then lends its destination, else its source. */
+/* A computed result lends its destination, others their source. */
 DF_CORE int df_prim_computes(uint8_t flags) {
   return (flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
 }
 
-/* Does the message have a use for common slots? Not if it never lends. */
+/* None if never lent. */
 DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive *prim,
                                   const df_prepared *p) {
 #if defined(__CUDACC__)
@@ -92,7 +87,6 @@ DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive 
 #endif
 }
 
-/* A record is worked out in two halves: whether the primitive can be executed, and how. */
 DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
                                        uint32_t primitive, df_prepared *p) {
   const df_part *part = &desc->parts[block];
@@ -125,13 +119,12 @@ DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, ui
 }
 
 #if !defined(__CUDACC__)
-/* Are its records kept? So are those of a collective of one block and one loop of few primitives:
- * each run has the same. */
+/* Every run has the same records. */
 static inline int df_prepared_is_kept(const df_descriptor *desc) {
   return desc->n_blocks == 1 && desc->parts[0].loops == 1 && desc->n_primitives > 0 &&
          desc->n_primitives <= DF_PREPARED_MOST;
 }
-/* Fills them in, when the links stand, and before the first run. */
+/* Once the links stand. */
 static inline void df_prepared_keep(df_descriptor *desc, df_prepared *records) {
   for (uint32_t i = 0; i < desc->n_primitives; i++) {
     df_prepare_messages(desc, 0, 0, i, &records[i]);

@@ -1,8 +1,4 @@
-/*
- * What one move on the CUDA device touches, and its accesses: 16 bytes if addresses allow.
- *
- * Plain loads, never through the read-only path: peers write this memory while the kernel runs.
- */
+/* Loads are plain, never read-only: peers write this memory while the kernel runs. */
 #ifndef DF_PRIMITIVES_SPAN_CUDA_H
 #define DF_PRIMITIVES_SPAN_CUDA_H
 
@@ -19,8 +15,7 @@ enum { DF_VECTOR_BYTES = 16 };
 #define DF_ROLLED
 #endif
 
-/* Buffers and slots are in global memory (another device's, or the host's, included): the compiler
- * saves a test at each access. */
+/* Buffers and slots are in global memory: saves a test at each access. */
 template <class T> DF_CORE T *df_global(T *p) {
 #if DF_ON_DEVICE
   __builtin_assume(__isGlobal(p));
@@ -28,7 +23,7 @@ template <class T> DF_CORE T *df_global(T *p) {
   return p;
 }
 
-/* The largest access, up to a vector, for which an address is aligned; at least `least` bytes. */
+/* The largest access for which p is aligned. */
 DF_CORE uint32_t df_vector_grain(const void *p, uint32_t least) {
   const uint32_t low = (uint32_t)(uintptr_t)p & (DF_VECTOR_BYTES - 1);
   return low == 0 ? (uint32_t)DF_VECTOR_BYTES : DF_MAX(low & (0 - low), least);
@@ -51,7 +46,6 @@ template <class Unit> DF_CORE void df_store_units(uint8_t *p, uint4 v) {
   for (uint32_t i = 0; i < DF_VECTOR_BYTES / sizeof(Unit); i++) ((Unit *)df_global(p))[i] = unit[i];
 }
 
-/* 16 bytes at an address of that grain. All lanes of a move have the same grain. */
 template <uint32_t element_bytes> DF_CORE uint4 df_load_vector(const uint8_t *p, uint32_t grain) {
   if (grain == 16) return *(const uint4 *)df_global(p);
   if (element_bytes == 8 || grain == 8) return df_load_units<uint64_t>(p);
@@ -74,12 +68,11 @@ DF_CORE void df_store_vector(uint8_t *p, uint4 v, uint32_t grain) {
     df_store_units<uint8_t>(p, v);
 }
 
-/* One move's addresses. Operations of one source do not use b; store or slot may be NULL. */
 typedef struct df_span {
   const uint8_t *a, *b;
   uint8_t *store, *slot;
-  const uint8_t *received; /* the one of a and b whose words have flags, NULL: neither */
-  uint32_t flag;           /* of the words to write to slot; 0: none */
+  const uint8_t *received; /* a or b, if its words have flags; or NULL */
+  uint32_t flag;           /* of slot's words; 0: none */
 } df_span;
 
 DF_CORE df_span df_span_of(const df_move *move) {
@@ -93,7 +86,6 @@ DF_CORE df_span df_span_of(const df_move *move) {
   return span;
 }
 
-/* Is every address of the move aligned for whole vectors? */
 template <class Operation> DF_CORE bool df_span_is_aligned(const df_span *span) {
   uint32_t low = (uint32_t)(uintptr_t)span->a | (uint32_t)(uintptr_t)span->store |
                  (uint32_t)(uintptr_t)span->slot;

@@ -1,7 +1,4 @@
-/*
- * The step function: one attempt at one primitive of one collective. It never waits. To poll, the
- * daemon calls it again; to preempt, it does not.
- */
+/* The step function: one attempt at one primitive. It never waits. */
 #ifndef DF_PRIMITIVES_STEP_H
 #define DF_PRIMITIVES_STEP_H
 
@@ -14,11 +11,11 @@
 #include "primitives/windows.h"
 
 typedef enum {
-  DF_STEP_PROGRESSED, /* the primitive was executed; call again */
-  DF_STEP_BLOCKED,    /* a peer has not sent, or released, yet; nothing was changed */
-  DF_STEP_DONE,       /* the run is complete on this block */
-  DF_STEP_CANCELLED,  /* the host gave the collective up; nothing was changed */
-  DF_STEP_MOVE        /* internal: decided, now execute */
+  DF_STEP_PROGRESSED,
+  DF_STEP_BLOCKED,   /* nothing was changed */
+  DF_STEP_DONE,      /* the run, on this block */
+  DF_STEP_CANCELLED, /* nothing was changed */
+  DF_STEP_MOVE       /* internal: decided, now execute */
 } df_step_result;
 
 DF_CORE uint64_t df_sequence(const df_cursor *cursor, uint32_t loops, const df_link *link,
@@ -26,7 +23,7 @@ DF_CORE uint64_t df_sequence(const df_cursor *cursor, uint32_t loops, const df_l
   return (cursor->run * loops + cursor->loop) * link->messages + ordinal + 1;
 }
 
-/* Are the primitives' records kept? Not on the CUDA device, and its compiler must know it. */
+/* CUDA's compiler must know that none are kept. */
 DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -36,7 +33,7 @@ DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #endif
 }
 
-/* The current primitive's record: the kept one, or the first half of one worked out. */
+/* The kept record, or the first half of a new one. */
 DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, df_prepared *worked_out) {
   if (df_step_keeps(desc)) return &desc->prepared[cursor->primitive];
@@ -47,23 +44,21 @@ DF_CORE uint8_t *df_step_locate(const df_cursor *cursor, uint8_t buffer, uint64_
   return (uint8_t *)((uintptr_t)cursor->buffers[buffer] + at);
 }
 
-/* The next run's arguments, published with its SQE. All are read before one is used: for a GPU they
- * are across the bus. */
+/* All are read before one is used: a GPU reads across the bus. */
 DF_CORE df_run_arguments df_step_arguments(const df_descriptor *desc, const df_cursor *cursor) {
   return desc->words->runs[cursor->run % DF_RUNS_AHEAD];
 }
 
-/* Is the next run's input there? Not yet if a stream produces it and has not come to the run. */
+/* A stream may yet have to produce it. */
 DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments *run) {
   uint32_t number = run->ticket;
   if (DF_LIKELY(number == 0)) return 1;
   const df_stream_ticket *ticket = &desc->tickets[number];
-  /* Observes the stream's write: what the stream did before precedes our reads of the input. */
+  /* Observes the stream's write: its earlier work precedes our reads. */
   return (int64_t)(df_observe_u64(&ticket->input) - df_load_relaxed_u64(&ticket->wanted)) >= 0;
 }
 
-/* Do the run's messages to several peers go through common slots? Not if its buffers may be lent.
- * Observes what the host filled in beside the address, and that the peers have mapped it. */
+/* Not if buffers may be lent. Observes what lies beside the address; the peers have mapped it. */
 DF_CORE int df_step_has_common(const df_descriptor *desc, const df_run_arguments *run) {
 #if defined(__CUDACC__)
   (void)desc;
@@ -92,7 +87,7 @@ DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor 
                       : DF_PHASE_DRAIN;
 }
 
-/* The first link whose peer has not given back every buffer that this run lent. NULL: all have. */
+/* NULL: all lent buffers are back. */
 DF_CORE_APART df_link *df_step_undrained(const df_descriptor *desc, uint32_t block,
                                          const df_cursor *cursor) {
   if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return NULL;
@@ -105,9 +100,8 @@ DF_CORE_APART df_link *df_step_undrained(const df_descriptor *desc, uint32_t blo
   return NULL;
 }
 
-/* The collective was given up. Peers of this process must not read this run's buffers any more: the
- * application may unmap them. Returns 0 while one of them is reading. Others read mappings that
- * stay: they learn to forget what they are reading. */
+/* Peers of this process must stop reading, since the buffers may be unmapped. Returns 0 while one
+ * reads. Others read mappings that stay, and learn to forget. */
 DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
                                     const df_cursor *cursor) {
   if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
@@ -131,8 +125,7 @@ DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part 
   return DF_STEP_DONE;
 }
 
-/* May this message lend the buffer at `address` to its receiver? Its primitive may. *there: the
- * buffer's address at the receiver's. */
+/* *there: the address at the receiver's. */
 DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
                              const df_link *link, uint8_t buffer, const uint8_t *address,
                              uint64_t *there) {
@@ -150,16 +143,13 @@ DF_CORE int df_step_may_lend(const df_descriptor *desc, const df_cursor *cursor,
   return 1;
 }
 
-/* Is a result of this rank written past the caches, unless it is lent? What is computed in place
- * has just been read. A lent result's lines are first read from memory, since it is written into
- * the caches for its reader. */
+/* What is computed in place has just been read: bypassing the caches gains nothing. */
 DF_CORE int df_step_is_streamed(const df_move *move) {
   return move->stream && move->store != move->a && move->store != move->b;
 }
 
-/* May the lent buffer be read? Its address is read once: the peer could change it after the check.
- * An address outside of the peer's shared memory, or a misaligned one, is no message: this end goes
- * on waiting. */
+/* Reads the address once: the peer could change it after the check. A bad one is no message: this
+ * end waits on. */
 DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, uint64_t sequence,
                                df_move *move) {
   const uint8_t *slot = df_link_slot(link, sequence);
@@ -170,7 +160,6 @@ DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, u
          (address % desc->element_bytes == 0 && df_windows_cover(link->windows, address, bytes));
 }
 
-/* Does the primitive's message go through a common slot? */
 DF_CORE int df_step_uses_common(const df_cursor *cursor, const df_prepared *prim) {
 #if defined(__CUDACC__)
   (void)cursor;
@@ -190,8 +179,8 @@ DF_CORE uint8_t *df_step_common_slot(const df_descriptor *desc, uint32_t block,
   return (uint8_t *)(uintptr_t)(df_load_relaxed_u64(&words->common) + slot * link->stride);
 }
 
-/* The first link whose peer may still be reading this loop's common slot. NULL: none. (Former runs'
- * slots were drained.) */
+/* A link whose peer may still read this loop's common slot, or NULL. Former runs' slots are
+ * drained. */
 DF_CORE_APART df_link *df_step_common_reader(const df_descriptor *desc, uint32_t block,
                                              const df_cursor *cursor) {
   uint64_t depth = (uint64_t)desc->words->common_mask + 1;
@@ -206,7 +195,7 @@ DF_CORE_APART df_link *df_step_common_reader(const df_descriptor *desc, uint32_t
   return NULL;
 }
 
-/* Lends the common slot. Returns it if this message is the one to write it. */
+/* Returns the common slot if this message writes it. */
 DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, const df_prepared *prim,
                                            const df_move *move) {
@@ -237,14 +226,14 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
     if (move->announces && !df_link_may_send(move->send_link, move->send_sequence)) return 0;
     if (prim->common == DF_COMMON_WRITES && df_step_uses_common(cursor, prim)) {
       df_link *reader = df_step_common_reader(desc, block, cursor);
-      if (reader) move->send_link = reader; /* whom this rank waits for */
+      if (reader) move->send_link = reader; /* the one to wait for */
       if (reader) return 0;
     }
   }
   return 1;
 }
 
-/* Is the message to lend its buffer? Then its address is in the slot. */
+/* If so, puts the address into the slot. */
 DF_CORE_APART int df_step_lend(const df_descriptor *desc, const df_cursor *cursor,
                                const df_prepared *prim, const df_move *move) {
   int computed = df_prim_computes(prim->flags);
@@ -259,7 +248,6 @@ DF_CORE_APART int df_step_lend(const df_descriptor *desc, const df_cursor *curso
   return 1;
 }
 
-/* What the move reads and stores; its slot is df_step_set_message's. */
 DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cursor,
                                   const df_prepared *prim, df_move *move) {
   const uint8_t *source = df_step_locate(cursor, prim->source, prim->source_at);
@@ -281,7 +269,7 @@ DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cu
   move->op = desc->op;
   move->element_bytes = desc->element_bytes;
   move->divisor = desc->divisor;
-  /* Lines that are pulled from a lent buffer have not been read by this rank, in place neither. */
+  /* Lines from a lent buffer are not in our caches, even in place. */
   move->stream =
       desc->stream != DF_STREAM_NEVER &&
       (desc->stream == DF_STREAM_ALWAYS || move->borrows || !(cursor->flags & DF_CURSOR_IN_PLACE));
@@ -290,7 +278,7 @@ DF_CORE void df_step_set_operands(const df_descriptor *desc, const df_cursor *cu
   move->store = store;
 }
 
-/* Does the message lend a buffer? Returns the slot to be written, NULL if none is. */
+/* Returns the slot to be written, or NULL. */
 DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
                                      const df_cursor *cursor, const df_prepared *prim,
                                      df_move *move) {
@@ -307,10 +295,10 @@ DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
   return NULL;
 }
 
-/* Leader: decides the step. Fills *move when the result is DF_STEP_MOVE. */
+/* Leader. Fills *move for DF_STEP_MOVE. */
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       df_move *move, const df_lanes *lanes) {
-  move->recv_link = move->send_link = NULL; /* also if the step does not come to any */
+  move->recv_link = move->send_link = NULL; /* for early returns */
   if (DF_UNLIKELY(df_lanes_attend(lanes) && df_load_relaxed_u32(&desc->words->cancel) != 0))
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
   if (cursor->phase == DF_PHASE_BEGIN) {
@@ -319,7 +307,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
     df_step_begin(desc, block, cursor, &run);
   }
   if (cursor->phase == DF_PHASE_DRAIN) {
-    move->send_link = df_step_undrained(desc, block, cursor); /* whom this rank waits for */
+    move->send_link = df_step_undrained(desc, block, cursor); /* the one to wait for */
     return move->send_link ? DF_STEP_BLOCKED : DF_STEP_DONE;
   }
 
@@ -344,10 +332,10 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   return DF_STEP_MOVE;
 }
 
-/* Leader: announces what was moved, moves what no peer waits for, and advances the cursor. */
+/* Leader: announces, then moves what no peer waits for. */
 DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                       const df_move *move, df_lanes *lanes) {
-  /* Its owner has given the run up while it was read: so will this rank. */
+  /* The owner gave the run up: so will this rank. */
   if (move->borrows && !df_link_return(move->recv_link)) return DF_STEP_BLOCKED;
   if (move->send_link && move->announces) {
     df_link_publish(move->send_link, move->send_sequence, (int)move->lends);
@@ -362,14 +350,8 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
   return df_step_advance(desc, &desc->parts[block], cursor);
 }
 
-/*
- * All lanes. The block's links and parts are those of `block`.
- *
- * The leader's words need no barrier behind their readers. A decision's word is written again in
- * the step after the next, `committed` behind the next decision's barrier: either way behind a
- * barrier that every lane reaches after reading. The other lanes read the rest of *move between the
- * step's first two barriers only.
- */
+/* All lanes. No barrier follows the lanes' reads of the leader's words: a later one precedes each
+ * rewrite. Other lanes read the rest of *move between the first two barriers only. */
 DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
                                     df_lanes *lanes) {
   df_move *move = lanes->move;
@@ -378,7 +360,7 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
   df_lanes_sync(lanes);
   df_step_result decided = (df_step_result)move->decided[word];
   if (decided != DF_STEP_MOVE) return decided;
-  if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED; /* a part of it is to come */
+  if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED; /* more is to come */
   df_move_execute(lanes, move);
   df_lanes_complete_move(lanes);
   if (df_lanes_leads(lanes)) move->committed = df_step_commit(desc, block, cursor, move, lanes);
@@ -386,7 +368,7 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
   return (df_step_result)move->committed;
 }
 
-/* Would a step do something? Changes nothing; for a daemon about to sleep. */
+/* For a daemon about to sleep. Changes nothing. */
 DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const df_cursor *saved) {
   if (df_load_relaxed_u32(&desc->words->cancel) != 0) return 1;
   df_cursor cursor = *saved;

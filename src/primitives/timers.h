@@ -1,8 +1,5 @@
-/*
- * Timers of a daemon on a GPU: when a block's leader reads an SQE, loads and saves a context,
- * writes a CQE, and how long it takes. Only a timed kernel keeps them; elsewhere the calls are
- * nothing. The host reads the latest samples. A posted store takes as long as its instruction.
- */
+/* Times of a GPU block's leader, in a timed kernel only. A posted store takes as long as its
+ * instruction. */
 #ifndef DF_PRIMITIVES_TIMERS_H
 #define DF_PRIMITIVES_TIMERS_H
 
@@ -10,7 +7,7 @@
 
 /* As dfcclTime_t. */
 typedef enum {
-  DF_TIMED_PASS, /* relay: an SQE is read across the bus and passed on */
+  DF_TIMED_PASS, /* relay: an SQE is passed on */
   DF_TIMED_FETCH,
   DF_TIMED_LOAD,
   DF_TIMED_SAVE,
@@ -18,17 +15,17 @@ typedef enum {
   DF_TIMED_KINDS
 } df_timed;
 
-enum { DF_TIMED_SAMPLES = 4096 }; /* kept of each kind */
+enum { DF_TIMED_SAMPLES = 4096 }; /* of each kind */
 
 typedef struct df_time_sample {
-  uint64_t moment; /* when it was over: ns of the device's clock */
+  uint64_t moment; /* its end: ns of the device's clock */
   uint64_t cycles;
 } df_time_sample;
 
-/* Of one block. Its leader writes, and publishes the counts when it begins to wait or leaves. */
+/* The leader publishes the counts when it begins to wait, or leaves. */
 typedef struct df_time_log {
-  uint64_t noted[DF_TIMED_KINDS]; /* since the beginning; the ring has the latest */
-  uint64_t cycles, ns;            /* the block's launches so far: how long a cycle is */
+  uint64_t noted[DF_TIMED_KINDS]; /* since the beginning */
+  uint64_t cycles, ns;            /* of the launches so far */
   df_time_sample samples[DF_TIMED_KINDS][DF_TIMED_SAMPLES];
 } df_time_log;
 
@@ -38,17 +35,16 @@ typedef struct df_time_log {
 #include <cuda/ptx>
 #endif
 
-/* The leader's, for a launch: in shared memory. */
 typedef struct df_timers {
   df_time_log *log;
   uint64_t begun;                      /* cycles */
-  uint64_t entered_cycles, entered_ns; /* the launch's beginning, less what was before */
+  uint64_t entered_cycles, entered_ns; /* the launch's beginning, less former launches */
   uint64_t noted[DF_TIMED_KINDS];
 } df_timers;
 
 DF_CORE uint64_t df_device_cycles(void) {
 #if DF_ON_DEVICE
-  __asm__ __volatile__("" ::: "memory"); /* neither side's accesses cross */
+  __asm__ __volatile__("" ::: "memory"); /* no access crosses */
   const uint64_t now = (uint64_t)clock64();
   __asm__ __volatile__("" ::: "memory");
   return now;
@@ -74,7 +70,7 @@ DF_CORE void df_timers_enter(df_timers *timers, df_time_log *log) {
 
 DF_CORE void df_timers_start(df_timers *timers) { timers->begun = df_device_cycles(); }
 
-/* Since the start: n times the same. */
+/* The time since the start, shared by n actions. */
 DF_CORE void df_timers_note(df_timers *timers, df_timed kind, uint64_t n) {
   if (n == 0) return;
   const uint64_t cycles = (df_device_cycles() - timers->begun) / n, now = df_device_ns();

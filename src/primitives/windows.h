@@ -1,24 +1,20 @@
-/*
- * Windows: a peer process's memory that this one has mapped; a lent buffer's address is checked
- * against them. The host writes them under the context's lock, the daemon reads them without: each
- * window is one word, open or not.
- */
+/* Windows: a peer's memory mapped here; lent addresses must lie in one. The host writes them under
+ * the context's lock, the daemon reads without: each is one word. */
 #ifndef DF_PRIMITIVES_WINDOWS_H
 #define DF_PRIMITIVES_WINDOWS_H
 
 #include "base/atomic.h"
 #include "base/limits.h"
 
-enum { DF_WINDOW_SIZE_BITS = 28 }; /* pages of a window; the rest is its first page's number */
+enum { DF_WINDOW_SIZE_BITS = 28 }; /* a window's pages */
 
 typedef struct df_windows {
-  uint64_t used;                  /* words that were ever open: only grows */
+  uint64_t used;                  /* words ever open: only grows */
   uint64_t words[DF_MAX_REACHES]; /* first page << 28 | pages; 0: closed */
 } df_windows;
 
-/* Is all of it in one open window? */
 DF_CORE int df_windows_cover(const df_windows *windows, uint64_t address, uint64_t bytes) {
-  uint64_t used = df_observe_u64(&windows->used); /* the words below it are open, or were */
+  uint64_t used = df_observe_u64(&windows->used); /* words below are, or were, open */
   for (uint64_t i = 0; i < used; i++) {
     uint64_t word = df_observe_u64(&windows->words[i]);
     uint64_t base = (word >> DF_WINDOW_SIZE_BITS) * DF_PAGE;
@@ -28,7 +24,7 @@ DF_CORE int df_windows_cover(const df_windows *windows, uint64_t address, uint64
   return 0;
 }
 
-/* One writer at a time. Returns 0 if there is no room for it, or it is none. */
+/* One writer at a time. 0: no room, or no window. */
 static inline int df_windows_open(df_windows *windows, const void *memory, uint64_t bytes) {
   uint64_t page = (uint64_t)(uintptr_t)memory / DF_PAGE, pages = bytes / DF_PAGE, i = 0;
   if (pages == 0 || pages >> DF_WINDOW_SIZE_BITS || page >> (64 - DF_WINDOW_SIZE_BITS)) return 0;

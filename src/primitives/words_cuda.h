@@ -1,5 +1,4 @@
-/* Words (link.h) on the CUDA device: each lane moves pairs of them, which are 8 bytes of payload.
- */
+/* Words (link.h): each lane moves pairs, 8 bytes of payload. */
 #ifndef DF_PRIMITIVES_WORDS_CUDA_H
 #define DF_PRIMITIVES_WORDS_CUDA_H
 
@@ -23,8 +22,7 @@ DF_CORE df_word_pair df_load_pair(const uint8_t *slot, uint64_t i) {
   return df_load_relaxed_pair(df_global((const df_word_pair *)slot + i));
 }
 
-/* Of the pairs that this lane looks at. It moves the same ones, the first as it was when it looked.
- */
+/* Of the pairs that this lane will move; it keeps the first. */
 DF_CORE int df_words_have_arrived(df_lanes *lanes, const df_move *move) {
   const uint64_t pairs = DF_DIV_UP(move->count * move->element_bytes, (uint64_t)DF_PAIR_PAYLOAD);
   int arrived = 1;
@@ -37,7 +35,7 @@ DF_CORE int df_words_have_arrived(df_lanes *lanes, const df_move *move) {
   return arrived;
 }
 
-/* n elements, which are a pair's payload or, at the end, less. */
+/* n elements: a pair's payload, or less at the end. */
 template <class Element> DF_CORE uint64_t df_load_payload(const uint8_t *p, uint32_t n) {
   enum { elements = DF_PAIR_PAYLOAD / sizeof(Element) };
   if (n == elements && (uintptr_t)p % DF_PAIR_PAYLOAD == 0) return *(const uint64_t *)df_global(p);
@@ -62,7 +60,6 @@ template <class Element> DF_CORE void df_store_payload(uint8_t *p, uint64_t payl
     if (k < n) ((Element *)df_global(p))[k] = x[k];
 }
 
-/* The i-th pair's payload of a source, of n elements. */
 template <class Element>
 DF_CORE uint64_t df_source_payload(const df_lanes *lanes, const df_span *span,
                                    const uint8_t *source, uint64_t i, uint32_t n) {
@@ -87,7 +84,7 @@ DF_CORE void df_move_words(const df_lanes *lanes, const Operation &operation, df
     DF_UNROLLED
     for (uint32_t k = 0; k < elements; k++) x[k] = operation(x[k], y[k]);
     memcpy(&payload, x, sizeof payload);
-    if (span.slot) /* in words: so are all of a collective's links, or none */
+    if (span.slot) /* a collective's links all have words, or none */
       df_store_relaxed_pair(df_global((df_word_pair *)span.slot + i),
                             df_pair_of(payload, span.flag));
     if (span.store) df_store_payload<element>(span.store + i * DF_PAIR_PAYLOAD, payload, n);
