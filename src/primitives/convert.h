@@ -1,14 +1,7 @@
-/*
- * Conversions between float32 and the narrow float types, in integer arithmetic and one float32
- * addition: no branches (compilers vectorise them), the same bits from C11 and CUDA C++.
- *
- * To a narrow type: rounded once, to nearest, ties to even; subnormals are kept. A value beyond the
- * largest finite one becomes infinity in float16 and bfloat16, and the largest finite value (448,
- * 57344) in the float8 types, as infinities do. From a narrow type: exact.
- *
- * A NaN becomes the type's canonical NaN: the sign clear, every other bit set, as on NVIDIA GPUs.
- * The rounding mode must be to nearest.
- */
+/* Conversions of narrow floats, without branches: compilers vectorise them. To narrow: one
+ * rounding, to nearest even, as the rounding mode must be. Overflow and infinities become infinity
+ * (16 bits) or the largest finite value (8 bits). NaNs become canonical, as on NVIDIA GPUs: sign
+ * clear, other bits set. */
 #ifndef DF_PRIMITIVES_CONVERT_H
 #define DF_PRIMITIVES_CONVERT_H
 
@@ -21,7 +14,7 @@
 #define DF_FLOAT32_NAN 0x7fffffffu
 #define DF_FLOAT64_NAN 0x7fffffffffffffffu
 
-/* Always inlined on the CPU too: a call inside a loop keeps it from being vectorised. */
+/* A call would keep a loop from being vectorised. */
 #if defined(__CUDACC__)
 #define DF_CONVERT DF_CORE
 #else
@@ -52,7 +45,6 @@ DF_CONVERT double df_float64_of_bits(uint64_t bits) {
   return value;
 }
 
-/* bits; the canonical NaN if they are a NaN. */
 DF_CONVERT uint32_t df_float32_canonical(uint32_t bits) {
   return (bits & 0x7fffffffu) > 0x7f800000u ? DF_FLOAT32_NAN : bits;
 }
@@ -61,19 +53,13 @@ DF_CONVERT uint64_t df_float64_canonical(uint64_t bits) {
   return (bits & 0x7fffffffffffffffu) > 0x7ff0000000000000u ? DF_FLOAT64_NAN : bits;
 }
 
-/*
- * Rounds a magnitude (float32 bits without sign, no NaN) to a type of mantissa_bits; returns that
- * type's bits without sign. lowest: float32 exponent field of the type's smallest normal number.
- * limit: clamps the magnitude.
- *
- * The addition rounds. The anchor is 2^(23 - mantissa_bits) times the number's power of two: beside
- * it, a float32's last bit weighs what the narrow number's last bit does. Below the smallest normal
- * number the anchor stops shrinking: subnormals. The sum's mantissa counts such last bits, the
- * implicit one included, and so carries into the exponent.
- */
+/* Rounds a magnitude (no sign, no NaN) to mantissa_bits. lowest: exponent field of the smallest
+ * normal number. The addition rounds: beside the anchor, a float32's last bit weighs what the
+ * narrow one's does. The anchor stops at `lowest`: subnormals. The implicit bit carries into the
+ * exponent. */
 DF_CONVERT uint32_t df_round_magnitude(uint32_t magnitude, int mantissa_bits, int lowest,
                                        int32_t limit) {
-  const int32_t bits = (int32_t)magnitude; /* signed: SSE2 compares only signed integers */
+  const int32_t bits = (int32_t)magnitude; /* SSE2 compares only signed integers */
   const int32_t clamped = bits < limit ? bits : limit;
   const int32_t field = clamped & 0x7f800000;
   const int32_t exponent = field > (lowest << 23) ? field : (lowest << 23);
@@ -84,11 +70,8 @@ DF_CONVERT uint32_t df_round_magnitude(uint32_t magnitude, int mantissa_bits, in
          ((uint32_t)(lowest + 23 - mantissa_bits) << mantissa_bits);
 }
 
-/*
- * Widens a magnitude (no infinity, no NaN) that was shifted to a float32 magnitude's place. offset:
- * the difference of the exponents' biases. Read as a normal number it is too large if it is
- * subnormal; read as a subnormal, too large if it is normal. So the smaller one is right.
- */
+/* Widens a shifted, finite magnitude. offset: difference of the biases. The wrong reading, normal
+ * or subnormal, is too large. */
 DF_CONVERT uint32_t df_widen_magnitude(uint32_t shifted, int offset) {
   const float implicit = df_float32_of_bits((uint32_t)(offset + 1) << 23);
   const float sum = df_float32_of_bits(shifted + ((uint32_t)(offset + 1) << 23));
@@ -97,13 +80,10 @@ DF_CONVERT uint32_t df_widen_magnitude(uint32_t shifted, int offset) {
   return (uint32_t)(subnormal < normal ? subnormal : normal);
 }
 
-/*
- * The conversions on 32-bit words: no lane of a vector is ever narrowed or widened. From a narrow
- * type: the element is at the top of the word, the rest is ignored. To a narrow type: the element
- * is at the bottom, the rest is zero. "number": the operand is no NaN.
- */
+/* On 32-bit words, so that vector lanes keep their size: read at the word's top, written at its
+ * bottom. "number": no NaN. */
 
-/* E5M2 is the upper byte of a float16, so this widens both; what is below must be zero. */
+/* E5M2 too: it is a float16's upper byte. What is below must be zero. */
 DF_CONVERT float df_widen_float16_top(uint32_t word) {
   const uint32_t shifted = (word & 0x7fffffffu) >> 3;
   const uint32_t finite = df_widen_magnitude(shifted, 112);
@@ -144,8 +124,6 @@ DF_CONVERT uint32_t df_round_to_float8e5m2(float value) {
   const uint32_t number = rounded | ((bits >> 24) & 0x80u);
   return (int32_t)magnitude > 0x7f800000 ? DF_FLOAT8_NAN : number;
 }
-
-/* ---- One element. */
 
 DF_CONVERT uint16_t df_float16_from_float32(float value) {
   return (uint16_t)df_round_to_float16(value);

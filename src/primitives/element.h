@@ -1,18 +1,12 @@
-/*
- * Max and Min of two floats on their bits: one rule for every type, instruction set and device.
- *
- * - A NaN loses against a number; two NaNs give the canonical NaN (convert.h).
- *   - An infinity of E5M2 becomes the largest finite value, as in every result of that type.
- *   - -0 is smaller than +0, so the order of the operands does not matter.
- *
- * As signed integers floats are in order, unless both are negative, which reverses it.
- */
+/* Max and Min on the floats' bits. A number beats a NaN; -0 is below +0; E5M2's infinity becomes
+ * the largest finite value. As signed integers floats are in order, unless both are negative: then
+ * reversed. */
 #ifndef DF_PRIMITIVES_ELEMENT_H
 #define DF_PRIMITIVES_ELEMENT_H
 
 #include "primitives/convert.h"
 
-/* type: the float type's name; bits: its size; infinity: magnitudes above it are NaNs. */
+/* infinity: magnitudes above it are NaNs. */
 #define DF_DEFINE_FLOAT_ORDER(type, bits, infinity)                                                \
   DF_CONVERT uint##bits##_t df_order_##type(uint##bits##_t a, uint##bits##_t b, int larger) {      \
     const uint##bits##_t mask = (uint##bits##_t)(((uint##bits##_t)1 << (bits - 1)) - 1);           \

@@ -9,8 +9,8 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* clang 14's __builtin_cpu_supports does not know F16C. "avx2" includes whether the operating
- * system saves the wide registers. */
+/* clang 14's builtin does not know F16C. "avx2" includes whether the system saves wide
+ * registers. */
 static int processor_has_f16c(void) {
   unsigned eax, ebx, ecx, edx;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;

@@ -1,4 +1,4 @@
-/* Compiled with -mavx2 -mf16c (see meson.build); run only if the processor has both. */
+/* Run only if the processor has both. */
 #if defined(__AVX2__) && defined(__F16C__)
 #include "primitives/mover_cpu_kernels.inc.h"
 

@@ -1,5 +1,4 @@
-/* Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq (see meson.build); run only if the
- * processor has all of them. */
+/* Run only if the processor has all of them. */
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 #include "primitives/mover_cpu_kernels.inc.h"
 

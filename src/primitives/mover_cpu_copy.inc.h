@@ -1,4 +1,4 @@
-/* Copies of one instruction set: part of mover_cpu_kernels.inc.h. */
+/* Part of mover_cpu_kernels.inc.h. */
 
 #define DF_COPY_PAIR(bytes_each)                                                                   \
   do {                                                                                             \
@@ -25,8 +25,8 @@ typedef uint8x16_t df_wide;
 #define DF_WIDE_STORE(to, value) vst1q_u8((uint8_t *)(to), value)
 #endif
 
-/* More than 64 bytes, whole lines of the destination after the first. The C library's memcpy would
- * use x86's string instructions, which are slower between two cores' caches. */
+/* More than 64 bytes. memcpy would use x86's string instructions, which are slower between two
+ * cores' caches. */
 static void df_copy_lines(char *to, const char *from, size_t bytes) {
   enum { WIDE = sizeof(df_wide) };
   const df_wide last = DF_WIDE_LOAD(from + bytes - WIDE);
@@ -53,8 +53,7 @@ static void df_copy_lines(char *to, const char *from, size_t bytes) {
 #define df_copy_lines(to, from, bytes) memcpy(to, from, bytes)
 #endif
 
-/* Up to 64 bytes: two loads and two stores of the largest power of two that fits. They overlap if
- * bytes is no power of two. */
+/* Up to 64 bytes: two loads and two stores, which overlap unless bytes is a power of two. */
 static void df_copy(void *dst, const void *src, size_t bytes) {
   char *to = dst;
   const char *from = src;
@@ -91,8 +90,7 @@ static void df_copy(void *dst, const void *src, size_t bytes) {
     _mm256_stream_si256((__m256i *)((to) + 32), high);                                             \
   } while (0)
 #else
-/* A hint that the pair will not be read soon. To memory order it is two plain stores, which later
- * plain stores may overtake on Arm. */
+/* To memory order these are two plain stores, which later plain stores may overtake on Arm. */
 static inline void df_store_pair_stream(char *to, df_wide low, df_wide high) {
   typedef struct {
     char bytes[32];
@@ -111,8 +109,7 @@ static inline void df_store_pair_stream(char *to, df_wide low, df_wide high) {
 #define DF_STREAM_FENCE() __asm__ volatile("dmb ishst" ::: "memory")
 #endif
 
-/* Copies past the caches without the fence. Streams whole cache lines only: a line written in part
- * would be read from memory first. */
+/* No fence. Streams whole lines only: a line written in part would first be read from memory. */
 static void df_stream(char *to, const char *from, size_t bytes) {
   const size_t head = DF_MIN((size_t)(-(uintptr_t)to & 63u), bytes);
   df_copy(to, from, head);
@@ -129,8 +126,7 @@ static void df_copy_stream(void *dst, const void *src, size_t bytes) {
   DF_STREAM_FENCE();
 }
 
-/* Reduces block by block into a buffer that stays in the first-level cache, and streams it out.
- * Blocks end on a cache line of dst. */
+/* Through a block that stays in the first-level cache. */
 static void df_reduce_blocks(df_reduce_fn reduce, size_t element, void *dst, const void *a,
                              const void *b, size_t count) {
   enum { BLOCK_BYTES = 4096 };

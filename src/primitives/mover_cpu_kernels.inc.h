@@ -1,8 +1,4 @@
-/*
- * The movers' source: mover_cpu_<isa>.c compiles it once for each instruction set, with that set's
- * options. Plain loops, which the compiler vectorises; intrinsics only where C has no words
- * (non-temporal stores, the processor's float16 conversions).
- */
+/* Compiled once for each instruction set, by mover_cpu_<isa>.c. */
 #ifndef DF_PRIMITIVES_MOVER_CPU_KERNELS_INC_H
 #define DF_PRIMITIVES_MOVER_CPU_KERNELS_INC_H
 
@@ -20,7 +16,7 @@
 #include <arm_neon.h>
 #endif
 
-/* Bytes of a register, for copying and streaming lines; 0: no such copies. */
+/* Bytes of a register, for line copies; 0: none. */
 #if defined(__AVX512F__)
 #define DF_MOVER_STREAM_BYTES 64
 #elif defined(__AVX2__)
@@ -31,15 +27,14 @@
 #define DF_MOVER_STREAM_BYTES 0
 #endif
 
-/* dst is a source itself or overlaps none, so no iteration touches another one's elements. Without
- * this the compiler would test for overlap at run time, and take dst == a for one. */
+/* dst is a source or overlaps none. Else compilers test for overlap, and take dst == a for one. */
 #if defined(__clang__)
 #define DF_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define DF_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* The application's buffers have types of their own. */
+/* Applications' buffers have types of their own. */
 typedef uint8_t __attribute__((may_alias)) DF_MAY_ALIAS_U8;
 typedef uint16_t __attribute__((may_alias)) DF_MAY_ALIAS_U16;
 typedef uint32_t __attribute__((may_alias)) DF_MAY_ALIAS_U32;
@@ -48,7 +43,6 @@ typedef int8_t __attribute__((may_alias)) DF_MAY_ALIAS_I8;
 typedef int32_t __attribute__((may_alias)) DF_MAY_ALIAS_I32;
 typedef int64_t __attribute__((may_alias)) DF_MAY_ALIAS_I64;
 
-/* d[i] = expression of x and y, both of the element type. */
 #define DF_DEFINE_REDUCE(name, element, expression)                                                \
   static void name(void *dst, const void *a, const void *b, size_t count) {                        \
     element *d = dst;                                                                              \
@@ -60,7 +54,6 @@ typedef int64_t __attribute__((may_alias)) DF_MAY_ALIAS_I64;
     }                                                                                              \
   }
 
-/* d[i] = quotient of s, which is the sum of two elements, or one element. */
 #define DF_DEFINE_DIVISIONS(type, element, sum, quotient, prologue)                                \
   static void df_average_##type(void *dst, const void *a, const void *b, size_t count,             \
                                 uint32_t divisor) {                                                \
@@ -86,7 +79,7 @@ typedef int64_t __attribute__((may_alias)) DF_MAY_ALIAS_I64;
     }                                                                                              \
   }
 
-/* ---- Integers. Sums and products are the same bits signed and unsigned. */
+/* ---- Integers. Sums and products are alike signed and unsigned. */
 
 DF_DEFINE_REDUCE(df_sum_int8, DF_MAY_ALIAS_U8, (unsigned)x + y)
 DF_DEFINE_REDUCE(df_sum_int32, DF_MAY_ALIAS_U32, x + y)
@@ -111,11 +104,8 @@ DF_DEFINE_INTEGER_ORDER(uint32, DF_MAY_ALIAS_U32)
 DF_DEFINE_INTEGER_ORDER(int64, DF_MAY_ALIAS_I64)
 DF_DEFINE_INTEGER_ORDER(uint64, DF_MAY_ALIAS_U64)
 
-/*
- * Division of 8 bits: n / d = (n * m) >> 16 with m = 65536 / d + 1. For n and d up to 255, n * m
- * exceeds n * 65536 / d by at most n. So the result exceeds n / d by less than 1/256, less than the
- * 1/d that is missing to the next integer. Beyond 255 every quotient is 0.
- */
+/* n / d = (n * m) >> 16 with m = 65536 / d + 1. For n, d <= 255 the excess is below 1/256; 1/d is
+ * missing to the next integer. Beyond 255 every quotient is 0. */
 static inline uint32_t df_reciprocal_8(uint32_t divisor) {
   return divisor > 255 ? 0 : 65536 / divisor + 1;
 }
@@ -128,11 +118,8 @@ DF_DEFINE_DIVISIONS(uint8, DF_MAY_ALIAS_U8, (unsigned)x + y, DF_QUOTIENT_U8((uin
 DF_DEFINE_DIVISIONS(int8, DF_MAY_ALIAS_I8, (uint8_t)x + (uint8_t)y, DF_QUOTIENT_I8(s),
                     const uint32_t reciprocal = df_reciprocal_8(divisor))
 
-/*
- * Division of 32 bits, in float64. The added half keeps the product at least 0.5/d away from every
- * integer; its error is below 2^32 * 2^-52 / d * 2, so truncating gives the quotient. Divided by 2
- * or more, an unsigned number too fits the conversion to int32, which vectors have.
- */
+/* In float64. The added half keeps the product 0.5/d away from integers; its error is below 2^32 *
+ * 2^-52 / d * 2. Divided by 2 or more, an unsigned number fits the vectors' conversion to int32. */
 static inline uint32_t df_quotient_uint32(uint32_t s, double reciprocal, int one) {
   const double value = (double)(int32_t)(s ^ 0x80000000u) + 2147483648.5;
   const uint32_t quotient = (uint32_t)(int32_t)(value * reciprocal);
@@ -149,10 +136,8 @@ DF_DEFINE_DIVISIONS(int32, DF_MAY_ALIAS_I32, (uint32_t)x + (uint32_t)y,
                     df_quotient_int32(s, reciprocal),
                     const double reciprocal = 1.0 / (double)divisor)
 
-/*
- * Division of 64 bits: the upper half of n * m with m = (2^64 - 1) / d rounded down is n / d or one
- * less, since 2^64 - m * d is at most d, and n times that / (d * 2^64) below 1.
- */
+/* The upper half of n * m with m = (2^64 - 1) / d is n / d or one less: 2^64 - m * d is at most d,
+ * and n times that / (d * 2^64) below 1. */
 __extension__ typedef unsigned __int128 df_uint128;
 static inline uint64_t df_quotient_uint64(uint64_t s, uint64_t divisor, uint64_t reciprocal) {
   const uint64_t low = (uint64_t)(((df_uint128)s * reciprocal) >> 64);
@@ -167,7 +152,7 @@ DF_DEFINE_DIVISIONS(uint64, DF_MAY_ALIAS_U64, x + y, df_quotient_uint64(s, divis
 DF_DEFINE_DIVISIONS(int64, DF_MAY_ALIAS_U64, x + y, df_quotient_int64(s, divisor, reciprocal),
                     const uint64_t reciprocal = UINT64_MAX / divisor)
 
-/* ---- float32 and float64, which are read and written as bits. */
+/* ---- float32 and float64, as bits. */
 
 #define DF_SINGLE(bits) df_float32_of_bits(bits)
 #define DF_SINGLE_BITS(value) df_float32_canonical(df_bits_of_float32(value))
@@ -199,9 +184,7 @@ DF_DEFINE_FLOAT_ORDER_LOOPS(float8e5m2, DF_MAY_ALIAS_U8)
 
 #include "primitives/mover_cpu_narrow.inc.h"
 
-/* ---- The table. */
-
-/* Every type: its name in dfcclDataType_t after "dfccl", its name here, its bytes. */
+/* The name in dfcclDataType_t, the name here, bytes. */
 #define DF_MOVER_TYPES(X)                                                                          \
   X(Int8, int8, 1)                                                                                 \
   X(Uint8, uint8, 1)                                                                               \

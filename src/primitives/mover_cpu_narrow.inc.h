@@ -1,10 +1,7 @@
-/* Floats of 16 and 8 bits of one instruction set: part of mover_cpu_kernels.inc.h. */
+/* Part of mover_cpu_kernels.inc.h: floats of 16 and 8 bits. */
 
-/*
- * Words of 32 bits hold 2 or 4 elements. Each element is cut out, converted, computed and put back
- * in its place: no lane of a vector ever moves to another. lane(v, w) computes the elements at the
- * top of two words; the result is in the low bits.
- */
+/* A 32-bit word holds 2 or 4 elements, each computed in its place: no vector lane moves. lane(v, w)
+ * takes the tops of two words; its result is in the low bits. */
 typedef uint32_t DF_UNALIGNED_U32 __attribute__((aligned(1), may_alias));
 
 #define DF_WORD_OF_2(lane, v, w)                                                                   \
@@ -14,8 +11,8 @@ typedef uint32_t DF_UNALIGNED_U32 __attribute__((aligned(1), may_alias));
    (lane((v) << 8 & 0xff000000u, (w) << 8 & 0xff000000u) << 16) |                                  \
    (lane((v)&0xff000000u, (w)&0xff000000u) << 24))
 
-/* A word of E4M3: the NaNs of all four elements at once. Only a NaN can give an infinity or a NaN.
- * Adding 1 to a byte without its sign carries into the sign's place only from a NaN. */
+/* A word's NaNs at once. Only a NaN can give an infinity or a NaN. Adding 1 without the sign
+ * carries into the sign's place only from a NaN. */
 static inline uint32_t df_float8e4m3_nans(uint32_t word) {
   return ((word & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u;
 }
@@ -25,14 +22,12 @@ static inline uint32_t df_float8e4m3_set_nans(uint32_t word, uint32_t nans) {
 #define DF_WORD_OF_E4M3(lane, v, w)                                                                \
   df_float8e4m3_set_nans(DF_WORD_OF_4(lane, v, w), df_float8e4m3_nans(v) | df_float8e4m3_nans(w))
 
-/* The function signatures of mover_cpu.h. */
 #define DF_REDUCE_PARAMETERS (void *dst, const void *a, const void *b, size_t count)
 #define DF_AVERAGE_PARAMETERS                                                                      \
   (void *dst, const void *a, const void *b, size_t count, uint32_t divisor)
 #define DF_DIVIDE_PARAMETERS (void *dst, const void *a, size_t count, uint32_t divisor)
 
-/* d[i] = word(lane, x[i], y[i]). lane is a macro and may use what prologue defines. The last word,
- * if it is not whole, goes through whole ones. */
+/* lane may use prologue's variables. The last word may be partial. */
 #define DF_DEFINE_NARROW_LOOP(name, parameters, bytes, word, lane, prologue)                       \
   static void name parameters {                                                                    \
     prologue;                                                                                      \
@@ -99,7 +94,7 @@ DF_NARROW_ARITHMETIC(float16, 2, DF_WORD_OF_2, DF_HALF_SUM, DF_HALF_PROD, DF_HAL
 
 #else /* the processor converts */
 
-/* The processor's conversion is right for infinities and numbers; NaNs are made canonical. */
+/* Only NaNs differ: they are made canonical. */
 #if defined(__AVX512F__)
 enum { DF_HALF_LANES = 16 };
 typedef __m512 df_half_vector;
@@ -114,7 +109,6 @@ static inline df_half_bits df_half_round(df_half_vector v) {
   v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan);
   return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-/* The first few elements of a vector. */
 static inline df_half_bits df_half_load_few(const void *src, size_t count) {
   return _mm256_maskz_loadu_epi16((__mmask16)((1u << count) - 1), src);
 }

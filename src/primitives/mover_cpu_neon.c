@@ -1,5 +1,4 @@
-/* Advanced SIMD of 64-bit Arm. Every such processor with a Linux C library has it: no compiler
- * options. */
+/* Every 64-bit Arm Linux has it: no options. */
 #if defined(__aarch64__) && defined(__ARM_NEON)
 #define DF_MOVER_NEON 1
 #include "primitives/mover_cpu_kernels.inc.h"

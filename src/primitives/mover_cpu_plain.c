@@ -1,4 +1,4 @@
-/* The reference: plain C for the compiler's baseline (SSE2, NEON, ...). */
+/* The reference, for the compiler's baseline. */
 #include "primitives/mover_cpu_kernels.inc.h"
 
 static const df_mover_cpu table = DF_MOVER_TABLE("plain");

@@ -1,8 +1,4 @@
-/*
- * Arithmetic of one element on the CUDA device: the rules of mover_cpu.h, bit for bit. Only float16
- * uses the processor's conversions, which round alike; NaNs are made canonical here. For host and
- * device, so that a machine without a GPU can check them.
- */
+/* The rules of mover_cpu.h for one element, bit for bit. For the host too: checks need no GPU. */
 #ifndef DF_PRIMITIVES_MOVER_CUDA_H
 #define DF_PRIMITIVES_MOVER_CUDA_H
 
@@ -14,7 +10,7 @@
 
 #define DF_METHOD __host__ __device__ __forceinline__
 
-/* ---- Floats: read and written as bits, computed in `wide`. */
+/* ---- Floats: bits outside, `wide` inside. */
 
 DF_CORE float df_cuda_widen_float16(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 DF_CORE uint16_t df_cuda_round_float16(float value) {
@@ -33,7 +29,6 @@ DF_CORE uint64_t df_cuda_round_float64(double value) {
   return df_float64_canonical(df_bits_of_float64(value));
 }
 
-/* Sum of an average and quotient: rounded to the type once, at the end. */
 #define DF_CUDA_FLOAT_TYPE(type, bits_type, wide, widen, round)                                    \
   struct df_cuda_##type {                                                                          \
     typedef bits_type element;                                                                     \
@@ -63,8 +58,7 @@ DF_CUDA_FLOAT_TYPE(float8e5m2, uint8_t, float, df_cuda_widen_float8e5m2, df_floa
 DF_CUDA_FLOAT_TYPE(float32, uint32_t, float, df_float32_of_bits, df_cuda_round_float32)
 DF_CUDA_FLOAT_TYPE(float64, uint64_t, double, df_float64_of_bits, df_cuda_round_float64)
 
-/* ---- Integers: wrapped around; divided by magnitudes, toward zero. `magnitude` holds the type's
- * and the divisor's values. Sums and products are unsigned, so that wrapping is defined. */
+/* ---- Integers: magnitudes are unsigned, so that wrapping is defined. */
 
 template <class Integer, class Magnitude> struct df_cuda_integer {
   typedef Integer element;
@@ -94,10 +88,8 @@ typedef df_cuda_integer<uint32_t, uint32_t> df_cuda_uint32;
 typedef df_cuda_integer<int64_t, uint64_t> df_cuda_int64;
 typedef df_cuda_integer<uint64_t, uint64_t> df_cuda_uint64;
 
-/* ---- What a move computes from the elements of its sources. */
-
-/* in_flight: vectors of each source that a lane loads before it uses the first. One if a vector's
- * arithmetic takes longer than memory does: elements of one byte, divisions. */
+/* in_flight: vectors that a lane loads before it uses the first; 1 if arithmetic is slower than
+ * memory. */
 #define DF_CUDA_OPERATION(name, n_sources, vectors, member, expression)                            \
   template <class Type> struct df_cuda_##name {                                                    \
     typedef typename Type::element element;                                                        \

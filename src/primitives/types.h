@@ -1,4 +1,4 @@
-/* Data types: what every mover and every plan must know about an element. */
+/* Data types of elements. */
 #ifndef DF_PRIMITIVES_TYPES_H
 #define DF_PRIMITIVES_TYPES_H
 
@@ -6,11 +6,11 @@
 #include "dfccl.h"
 
 enum {
-  DF_DATA_TYPES = 12,     /* values of dfcclDataType_t */
-  DF_REDUCE_OPERATORS = 4 /* of dfcclRedOp_t with a kernel: Avg is Sum, then a division */
+  DF_DATA_TYPES = 12,     /* of dfcclDataType_t */
+  DF_REDUCE_OPERATORS = 4 /* Avg is Sum, then a division */
 };
 
-/* Bytes of one element; 0 for a value that is no data type. */
+/* 0: no data type. */
 DF_CORE size_t df_type_size(dfcclDataType_t type) {
   switch (type) {
   case dfcclInt8:
