@@ -1,4 +1,4 @@
-/* Functions, so that a simulation can replace them. */
+/* Functions, for a simulation to replace. */
 #ifndef DF_BASE_CPU_H
 #define DF_BASE_CPU_H
 
@@ -14,7 +14,7 @@ void df_cpu_yield(void);
 /* The allowed processors as bits, modulo 64 * words. A hint. */
 void df_cpu_allowed(uint64_t *bits, uint32_t words);
 
-/* The allowed set stays. 0: failed. Two system calls at least. */
+/* The allowed set stays. 0: failed. */
 int df_cpu_move(uint32_t cpu);
 
 #endif

@@ -1,12 +1,11 @@
-/* Text that a program has given, for sentences and logs: on one line, without control characters.
- */
+/* Given text on one line, without control characters. */
 #ifndef DF_BASE_ESCAPE_H
 #define DF_BASE_ESCAPE_H
 
 #include <stddef.h>
 
-/* Writes at most bytes - 1 characters and a zero. A control character, or a backslash, becomes an
- * escape as in C: whole, or not at all. */
+/* Writes bytes - 1 characters and a zero at most. Control characters and backslashes become C's
+ * escapes, never cut. */
 void df_escape(char *to, size_t bytes, const char *text);
 
 #endif

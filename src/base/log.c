@@ -13,13 +13,11 @@
 #include "base/atomic.h"
 
 static uint32_t current_level = DF_LOG_NONE;
-static uint32_t lines_lost; /* since the last line that was written */
+static uint32_t lines_lost; /* since the latest written line */
 
 void df_log_set_level(df_log_level level) { df_store_relaxed_u32(&current_level, (uint32_t)level); }
 
 df_log_level df_log_get_level(void) { return (df_log_level)df_load_relaxed_u32(&current_level); }
-
-/* ---- writing ---- */
 
 static ssize_t write_waiting(int fd, const char *text, size_t bytes) {
   return write(fd, text, bytes);
@@ -33,8 +31,8 @@ static ssize_t write_if_ready(int fd, const char *text, size_t bytes) {
   return -1;
 }
 
-/* Other processes may fill a pipe between poll and write, so newer kernels are asked for a write
- * that never waits. Files refuse that write although nobody has to read them. */
+/* Others may fill a pipe between poll and write, so newer kernels are asked not to wait. Files
+ * refuse that, but never wait for a reader. */
 static ssize_t write_without_waiting(int fd, const char *text, size_t bytes) {
 #ifdef RWF_NOWAIT
   struct stat status;
@@ -71,8 +69,6 @@ ssize_t df_write(int fd, const char *text, size_t bytes) {
 ssize_t df_write_now(int fd, const char *text, size_t bytes) {
   return without_signal(write_without_waiting, fd, text, bytes);
 }
-
-/* ---- lines ---- */
 
 void df_log(df_log_level level, const char *format, ...) {
   static const char *const names[] = {"", "error", "warn", "info", "trace"};

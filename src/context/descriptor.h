@@ -27,10 +27,10 @@ typedef enum { DF_COMMON_NONE, DF_COMMON_WRITES, DF_COMMON_LENDS } df_common_use
 
 typedef struct df_primitive {
   uint8_t flags;
-  uint8_t source;      /* df_buffer */
-  uint8_t destination; /* df_buffer */
-  uint8_t common;      /* df_common_use */
-  uint16_t piece;      /* decides the length */
+  uint8_t source; /* df_buffer */
+  uint8_t destination;
+  uint8_t common; /* df_common_use */
+  uint16_t piece; /* decides the length */
   uint16_t source_piece;
   uint16_t destination_piece;
   uint16_t recv_link; /* of the block's links */

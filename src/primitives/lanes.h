@@ -68,7 +68,7 @@ DF_CORE int df_lanes_all(df_lanes *lanes, int fact) {
 #elif defined(DF_LANES_AGREE)
   return DF_LANES_AGREE(fact);
 #else
-  return fact; /* one lane after the other */
+  return fact;
 #endif
 }
 DF_CORE uint32_t df_lanes_flag(const df_link *link, uint64_t sequence) {

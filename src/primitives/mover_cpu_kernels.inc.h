@@ -184,7 +184,6 @@ DF_DEFINE_FLOAT_ORDER_LOOPS(float8e5m2, DF_MAY_ALIAS_U8)
 
 #include "primitives/mover_cpu_narrow.inc.h"
 
-/* The name in dfcclDataType_t, the name here, bytes. */
 #define DF_MOVER_TYPES(X)                                                                          \
   X(Int8, int8, 1)                                                                                 \
   X(Uint8, uint8, 1)                                                                               \

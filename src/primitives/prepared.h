@@ -53,7 +53,6 @@ DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part,
   return start * desc->element_bytes;
 }
 
-/* Scratch: within the block's. */
 DF_CORE uint64_t df_buffer_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
                                   uint8_t buffer, uint32_t piece) {
   if (buffer == DF_BUFFER_NONE) return 0;

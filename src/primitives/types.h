@@ -1,4 +1,3 @@
-/* Data types of elements. */
 #ifndef DF_PRIMITIVES_TYPES_H
 #define DF_PRIMITIVES_TYPES_H
 
