@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sodium.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,8 +29,10 @@ enum {
   NEW_ROOT_MS = 2000
 };
 
-static bool is_exhausted(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+static dfcclResult_t no_listener(const char *whose, int error) {
+  char why[DF_WHY_BYTES];
+  return df_fail(df_is_exhausted(error) ? dfcclOutOfMemory : dfcclSystemError,
+                 "no listening socket for %s: %s", whose, df_why(error, why));
 }
 
 dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id) {
@@ -38,9 +41,7 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id) {
   if (result != dfcclSuccess) return result;
   uint16_t port;
   int listener = df_listen_loopback(&port);
-  if (listener < 0)
-    return df_fail(is_exhausted(-listener) ? dfcclOutOfMemory : dfcclSystemError,
-                   "no listening socket on 127.0.0.1 for the unique id: %s", strerror(-listener));
+  if (listener < 0) return no_listener("the unique id, on 127.0.0.1", -listener);
   unsigned char secret[DF_SECRET_BYTES];
   randombytes_buf(secret, sizeof secret);
   df_root_options options = {
@@ -59,13 +60,11 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id) {
 static dfcclResult_t become_root(const df_rendezvous *r, df_root **root) {
   int listener = df_listen_abstract(SOCK_STREAM, r->name);
   if (listener == -EADDRINUSE) return dfcclInProgress;
-  if (listener < 0)
-    return df_fail(is_exhausted(-listener) ? dfcclOutOfMemory : dfcclSystemError,
-                   "no listening socket for rank 0: %s", strerror(-listener));
+  if (listener < 0) return no_listener("rank 0", -listener);
   df_root_options options = {.listener = listener,
                              .same_user_only = true,
                              .n_ranks = r->n_ranks,
-                             .idle_ms = (uint64_t)r->timeout_ms,
+                             .idle_ms = (uint64_t)r->timeout_ms + df_news_ms(r->timeout_ms),
                              .linger_ms = KEY_LINGER_MS};
   memcpy(options.key, r->key, sizeof options.key);
   dfcclResult_t result = df_root_start(&options, root);
@@ -135,9 +134,9 @@ static dfcclResult_t check_arguments(int n_ranks, int rank, const df_card *card,
 static dfcclResult_t open_listener(df_rendezvous *r) {
   randombytes_buf(r->own.name, sizeof r->own.name);
   int fd = df_listen_abstract(SOCK_SEQPACKET, r->own.name);
-  if (fd < 0)
-    return df_fail(is_exhausted(-fd) ? dfcclOutOfMemory : dfcclSystemError,
-                   "no listening socket for rank %d: %s", r->rank, strerror(-fd));
+  char whose[32];
+  snprintf(whose, sizeof whose, "rank %d", r->rank);
+  if (fd < 0) return no_listener(whose, -fd);
   df_listener_open(&r->listener, fd);
   return dfcclSuccess;
 }

@@ -56,9 +56,9 @@ typedef struct df_mesh {
 dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id);
 
 /*
- * Joins the job of id as rank (0 to n_ranks-1) of n_ranks (1 to DF_MAX_RANKS). Blocks
- * until all ranks are there and the mesh stands, at most timeout_ms (1 or more). Several ranks may
- * live in one process, each calling from a thread of its own. On failure nothing is left open: of
+ * Joins the job of id as rank (0 to n_ranks-1) of n_ranks (1 to DF_MAX_RANKS). Blocks until all ranks are there and the mesh
+ * stands, at most timeout_ms (1 or more); after that it waits up to two seconds for the root to say
+ * who is missing. Several ranks may live in one process, each calling from a thread of its own. On failure nothing is left open: of
  * *mesh only numbers, job and absence are set, so that the caller can tell the other ranks of this
  * process. The sentence names what or which ranks are missing or wrong.
  * Errors: dfcclInvalidArgument (a value, a damaged id, a number of ranks or a rank that contradicts

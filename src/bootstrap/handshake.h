@@ -84,7 +84,8 @@ typedef struct {
   df_header header;
   int32_t n_ranks;
   int32_t rank;
-  uint32_t timeout_ms; /* what is left of the rank's patience */
+  uint32_t timeout_ms; /* the rank's limit */
+  uint32_t left_ms;    /* of it */
   df_record record;
   unsigned char mac[DF_MAC_BYTES];
 } df_join_request;
@@ -127,7 +128,7 @@ DF_STATIC_ASSERT(sizeof(df_header) == 16, "the header has no padding");
 DF_STATIC_ASSERT(sizeof(df_hello) == 48, "HELLO has no padding");
 DF_STATIC_ASSERT(sizeof(df_challenge) == 80, "CHALLENGE has no padding");
 DF_STATIC_ASSERT(sizeof(df_record) == 292, "a record has no padding");
-DF_STATIC_ASSERT(sizeof(df_join_request) == 352, "JOIN has no padding");
+DF_STATIC_ASSERT(sizeof(df_join_request) == 356, "JOIN has no padding");
 DF_STATIC_ASSERT(sizeof(df_signal) == 48, "signals have no padding");
 DF_STATIC_ASSERT(sizeof(df_refusal) == 496, "FAILURE and LEAVE have no padding");
 DF_STATIC_ASSERT(sizeof(df_table) == 96, "TABLE has no padding");
@@ -173,10 +174,9 @@ void df_key_from_secret(unsigned char key[DF_KEY_BYTES],
                         const unsigned char secret[DF_SECRET_BYTES]);
 void df_key_from_text(unsigned char key[DF_KEY_BYTES], const char *text, uint32_t user);
 
-/* How long before the end of a rank's patience of timeout_ms its failure is declared, so that the
- * reason still reaches everybody. */
-static inline uint64_t df_news_margin_ns(uint32_t timeout_ms) {
-  return DF_MIN(timeout_ms / 4, 2000u) * (uint64_t)1000000;
+/* How long after its limit of timeout_ms a rank still waits for the root's reason. */
+static inline uint32_t df_news_ms(int timeout_ms) {
+  return DF_MIN((uint32_t)timeout_ms / 4, 2000u);
 }
 
 /* The unique id: writes port and secret into it, and reads them back. Errors of the latter:

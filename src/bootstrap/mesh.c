@@ -36,6 +36,7 @@ typedef struct {
   int *sockets;
   unsigned char key[DF_KEY_BYTES];
   int n_missing;        /* ranks without a socket */
+  int accept_error;     /* why a guest had to go; 0: none had */
   link_attempt *lower;  /* [rank]: connections to lower ranks */
   link_attempt *guests; /* [guests_max], oldest first */
   int n_guests, guests_max;
@@ -103,12 +104,11 @@ static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
   int fd = df_connect_abstract(SOCK_SEQPACKET, work->r->records[attempt->rank].name);
   if (fd == -EAGAIN || fd == -EINTR) return dfcclSuccess;
   if (fd == -ECONNREFUSED) return refused(work, attempt);
-  if (fd < 0) {
-    bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM;
-    return df_fail(exhausted ? dfcclOutOfMemory : dfcclSystemError,
+  char why[DF_WHY_BYTES];
+  if (fd < 0)
+    return df_fail(df_is_exhausted(-fd) ? dfcclOutOfMemory : dfcclSystemError,
                    "rank %d has no socket for rank %d of %d: %s", work->r->rank, attempt->rank,
-                   work->r->n_ranks, strerror(-fd));
-  }
+                   work->r->n_ranks, df_why(-fd, why));
   uid_t other;
   if (!df_socket_same_user(fd, &other)) {
     close(fd);
@@ -163,14 +163,15 @@ static dfcclResult_t admit_guests(mesh_work *work) {
     if (fd == -EINTR || fd == -ECONNABORTED) continue;
     if (fd == -EAGAIN) return dfcclSuccess;
     if (fd < 0) {
+      char why[DF_WHY_BYTES];
+      work->accept_error = -fd;
       if (work->n_guests > 0) {
         forget_guest(work, 0);
         continue;
       }
-      bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM;
-      return df_fail(exhausted ? dfcclOutOfMemory : dfcclSystemError,
+      return df_fail(df_is_exhausted(-fd) ? dfcclOutOfMemory : dfcclSystemError,
                      "rank %d of %d cannot accept a connection: %s", work->r->rank,
-                     work->r->n_ranks, strerror(-fd));
+                     work->r->n_ranks, df_why(-fd, why));
     }
     if (!df_socket_same_user(fd, NULL)) {
       close(fd);
@@ -277,8 +278,10 @@ static dfcclResult_t too_late(const mesh_work *work) {
   for (int rank = 0; rank < work->r->n_ranks; rank++)
     missing[rank] = !work->local[rank] && work->sockets[rank] < 0;
   df_rank_list(names, sizeof names, missing, work->r->n_ranks);
-  return df_fail(dfcclTimeout, "no connection between rank %d and %s within %d ms", work->r->rank,
-                 names, work->r->timeout_ms);
+  char why[DF_WHY_BYTES] = "";
+  if (work->accept_error) df_why(work->accept_error, why);
+  return df_fail(dfcclTimeout, "no connection between rank %d and %s within %d ms%s%s",
+                 work->r->rank, names, work->r->timeout_ms, work->accept_error ? "; " : "", why);
 }
 
 static dfcclResult_t prepare(mesh_work *work) {
@@ -302,8 +305,7 @@ static dfcclResult_t prepare(mesh_work *work) {
 
 dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *local, int *sockets) {
   mesh_work work = {.r = rendezvous, .local = local, .sockets = sockets};
-  uint64_t margin_ns = df_news_margin_ns((uint32_t)rendezvous->timeout_ms);
-  uint64_t deadline_ns = rendezvous->deadline_ns - margin_ns;
+  uint64_t deadline_ns = rendezvous->deadline_ns;
   dfcclResult_t result = prepare(&work);
   while (result == dfcclSuccess && work.n_missing > 0)
     result = df_clock_ns() < deadline_ns ? mesh_round(&work, deadline_ns) : too_late(&work);

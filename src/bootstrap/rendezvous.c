@@ -22,6 +22,12 @@ typedef enum {
   BROKEN    /* poll failed; errno tells */
 } arrival;
 
+/* Until when the root may tell why the job did not stand within the limit. */
+static uint64_t news_deadline_ns(const df_rendezvous *r) {
+  uint64_t news_ns = (uint64_t)df_news_ms(r->timeout_ms) * 1000000u;
+  return r->deadline_ns > UINT64_MAX - news_ns ? UINT64_MAX : r->deadline_ns + news_ns;
+}
+
 static void send_all(df_rendezvous *r, const void *message, size_t bytes) {
   const unsigned char *from = message;
   while (bytes > 0) {
@@ -30,7 +36,7 @@ static void send_all(df_rendezvous *r, const void *message, size_t bytes) {
       from += sent;
       bytes -= (size_t)sent;
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (df_socket_wait(r->fd, POLLOUT, r->deadline_ns) <= 0) return;
+      if (df_socket_wait(r->fd, POLLOUT, news_deadline_ns(r)) <= 0) return;
     } else if (errno != EINTR) {
       return; /* who reads next finds out, and learns what the root said before */
     }
@@ -116,8 +122,9 @@ static dfcclResult_t bad_arrival(df_rendezvous *r, arrival what) {
 static dfcclResult_t no_connection(const df_rendezvous *r, int error) {
   if (r->by_key && (error == ECONNREFUSED || error == EAGAIN)) return dfcclInProgress;
   if (error == EADDRNOTAVAIL) return dfcclInProgress; /* all ports are in use, for a moment */
-  if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
-    return df_fail(dfcclOutOfMemory, "no socket for rank %d: %s", r->rank, strerror(error));
+  char why[DF_WHY_BYTES];
+  if (df_is_exhausted(error))
+    return df_fail(dfcclOutOfMemory, "no socket for rank %d: %s", r->rank, df_why(error, why));
   if (r->by_key)
     return df_fail(dfcclSystemError, "rank %d cannot connect to rank 0: %s", r->rank,
                    strerror(error));
@@ -151,7 +158,7 @@ static dfcclResult_t prove_root(df_rendezvous *r) {
   df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
   randombytes_buf(hello.nonce, sizeof hello.nonce);
   send_all(r, &hello, sizeof hello);
-  arrival what = receive(r, DF_MESSAGE_CHALLENGE, sizeof(df_challenge), r->deadline_ns);
+  arrival what = receive(r, DF_MESSAGE_CHALLENGE, sizeof(df_challenge), news_deadline_ns(r));
   if (what == GONE) return dfcclInProgress;
   if (what != GOT) return bad_arrival(r, what);
   const df_challenge *challenge = &r->in.challenge;
@@ -167,11 +174,12 @@ static dfcclResult_t be_counted(df_rendezvous *r) {
   df_message_start(&join, DF_MESSAGE_JOIN, sizeof join);
   join.n_ranks = r->n_ranks;
   join.rank = r->rank;
-  join.timeout_ms = (uint32_t)df_remaining_ms(r->deadline_ns);
+  join.timeout_ms = (uint32_t)r->timeout_ms;
+  join.left_ms = (uint32_t)df_remaining_ms(r->deadline_ns);
   join.record = r->own;
   df_message_seal(&join, sizeof join, r->connection_key);
   send_all(r, &join, sizeof join);
-  arrival what = receive(r, DF_MESSAGE_WELCOME, sizeof(df_signal), r->deadline_ns);
+  arrival what = receive(r, DF_MESSAGE_WELCOME, sizeof(df_signal), news_deadline_ns(r));
   if (what == GOT) return dfcclSuccess;
   return what == GONE ? dfcclInProgress : bad_arrival(r, what);
 }
@@ -186,14 +194,14 @@ dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
 }
 
 dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
-  arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), r->deadline_ns);
+  arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
   if (what == GONE) return dfcclInProgress;
   if (what != GOT) return bad_arrival(r, what);
   df_table table = r->in.table;
   size_t bytes = (size_t)r->n_ranks * sizeof(df_record), used = 0;
   df_record *records = malloc(bytes);
   if (records == NULL) return df_fail(dfcclOutOfMemory, "no memory for %d ranks", r->n_ranks);
-  what = read_exactly(r, records, &used, bytes, r->deadline_ns);
+  what = read_exactly(r, records, &used, bytes, news_deadline_ns(r));
   unsigned char digest[DF_MAC_BYTES];
   if (what == GOT) {
     crypto_generichash(digest, sizeof digest, (const unsigned char *)records, bytes, NULL, 0);
@@ -220,7 +228,7 @@ dfcclResult_t df_rendezvous_finish(df_rendezvous *r) {
   df_message_start(&done, DF_MESSAGE_DONE, sizeof done);
   df_message_seal(&done, sizeof done, r->connection_key);
   send_all(r, &done, sizeof done);
-  arrival what = receive(r, DF_MESSAGE_GO, sizeof(df_signal), r->deadline_ns);
+  arrival what = receive(r, DF_MESSAGE_GO, sizeof(df_signal), news_deadline_ns(r));
   if (what == GOT) return dfcclSuccess;
   r->others_may_go = what != REFUSED;
   return what == GONE ? df_rendezvous_orphaned(r) : bad_arrival(r, what);

@@ -155,18 +155,20 @@ static bool contradicts(df_root *root, const df_join_request *join) {
   return true;
 }
 
-/* The least patient rank's deadline is everybody's, less what the news needs to arrive in time. */
-static void learn_deadline(df_root *root, uint32_t timeout_ms) {
-  uint64_t patience_ns = df_after_ms(timeout_ms);
+/* The least patient rank's limit is everybody's. */
+static void learn_deadline(df_root *root, const df_join_request *join) {
+  uint64_t patience_ns = df_after_ms(join->left_ms + df_news_ms((int)join->timeout_ms));
   if (root->n_joined > 0 && patience_ns >= root->patience_ns) return;
   root->patience_ns = patience_ns;
-  root->deadline_ns = patience_ns - df_news_margin_ns(timeout_ms);
+  root->deadline_ns = df_after_ms(join->left_ms);
+  root->limit_ms = join->timeout_ms;
 }
 
 static void on_join(df_root *root, df_caller *caller) {
   const df_join_request *join = &caller->in.join;
   bool makes_sense = join->n_ranks >= 1 && join->n_ranks <= DF_MAX_RANKS && join->rank >= 0 &&
-                     join->rank < join->n_ranks && join->timeout_ms <= INT32_MAX;
+                     join->rank < join->n_ranks && join->timeout_ms <= INT32_MAX &&
+                     join->left_ms <= INT32_MAX;
   if (!df_message_verify(join, sizeof *join, caller->key) || !makes_sense) {
     df_socket_close(&caller->fd);
     return;
@@ -186,7 +188,7 @@ static void on_join(df_root *root, df_caller *caller) {
     fail_job(root, dfcclRemoteError, caller, dfcclInvalidArgument);
     return;
   }
-  learn_deadline(root, join->timeout_ms);
+  learn_deadline(root, join);
   root->members[join->rank] = caller;
   root->records[join->rank] = join->record;
   caller->stage = DF_CALLER_JOINED;
@@ -256,10 +258,17 @@ static void name_the_missing(df_root *root) {
     missing[rank] = meshing ? caller->stage != DF_CALLER_MESHED : caller == NULL;
   }
   df_rank_list(names, sizeof names, missing, root->n_ranks);
+  if (!meshing && df_is_out_of_descriptors(root->accept_error)) {
+    char why[DF_WHY_BYTES];
+    snprintf(root->reason, sizeof root->reason,
+             "the root of the job could not accept %s of %d within %u ms: %s", names, root->n_ranks,
+             root->limit_ms, df_why(root->accept_error, why));
+    return;
+  }
   snprintf(root->reason, sizeof root->reason,
-           meshing ? "%s of %d did not get all connections in time"
-                   : "%s of %d did not come in time",
-           names, root->n_ranks);
+           meshing ? "%s of %d did not get all connections within %u ms"
+                   : "%s of %d did not come within %u ms",
+           names, root->n_ranks, root->limit_ms);
 }
 
 static bool all_said(const df_root *root) {

@@ -25,6 +25,7 @@ struct df_root {
   df_root_options options;
   df_listener listener;
   uint64_t accept_from_ns; /* accepting pauses until then */
+  int accept_error;        /* why callers wait to be accepted; 0: none do, as far as is known */
   int stop;                /* eventfd; -1 for a detached root */
   bool stopping;
   pthread_t thread;
@@ -33,6 +34,7 @@ struct df_root {
   uint64_t deadline_ns; /* of the phase: nobody came; patience of the ranks; last words said */
   uint64_t end_ns;      /* STARTED, FAILED: at the latest */
   uint64_t patience_ns; /* when the least patient rank gives up by itself */
+  uint32_t limit_ms;    /* of that rank */
   int n_ranks;          /* 0: not known yet */
   int n_joined, n_meshed, n_told, n_dead;
   uint64_t idle_end_ns;

@@ -95,11 +95,13 @@ static void accept_callers(df_root *root) {
     int fd = df_accept(root->listener.fd);
     if (fd >= 0) {
       df_root_adopt(root, fd);
-    } else if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
+    } else if (df_is_exhausted(-fd)) {
+      root->accept_error = -fd;
       drop_oldest_stranger(root, 1);
       root->accept_from_ns = df_after_ms(ACCEPT_PAUSE_MS);
       return;
     } else if (fd != -EINTR && fd != -ECONNABORTED) {
+      root->accept_error = 0; /* nobody waits any more */
       return;
     }
   }
@@ -160,8 +162,10 @@ dfcclResult_t df_root_start(const df_root_options *options, df_root **root) {
   if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for the root of the rendezvous");
   if (root != NULL) made->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (root != NULL && made->stop < 0) {
+    char why[DF_WHY_BYTES];
+    df_why(errno, why);
     df_root_destroy(made);
-    return df_fail(dfcclSystemError, "no event descriptor for the rendezvous: %s", strerror(errno));
+    return df_fail(dfcclSystemError, "no event descriptor for the rendezvous: %s", why);
   }
   pthread_attr_t attributes;
   sigset_t all, before;

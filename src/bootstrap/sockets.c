@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -121,6 +122,26 @@ int df_socket_wait(int fd, short events, uint64_t deadline_ns) {
     if (ready < 0 && errno != EINTR) return -errno;
     if (df_clock_ns() >= deadline_ns) return 0;
   }
+}
+
+bool df_is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+bool df_is_exhausted(int error) {
+  return df_is_out_of_descriptors(error) || error == ENOBUFS || error == ENOMEM;
+}
+
+const char *df_why(int error, char text[DF_WHY_BYTES]) {
+  struct rlimit limit;
+  if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+    snprintf(text, DF_WHY_BYTES,
+             "%s: process %d uses all %llu descriptors that it may (RLIMIT_NOFILE)",
+             strerror(error), (int)getpid(), (unsigned long long)limit.rlim_cur);
+  else if (error == ENFILE)
+    snprintf(text, DF_WHY_BYTES, "%s: the machine of process %d has no descriptors left",
+             strerror(error), (int)getpid());
+  else
+    snprintf(text, DF_WHY_BYTES, "%s", strerror(error));
+  return text;
 }
 
 void df_socket_close(int *fd) {

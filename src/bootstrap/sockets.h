@@ -41,6 +41,14 @@ int df_socket_wait(int fd, short events, uint64_t deadline_ns);
 /* The milliseconds until deadline_ns, rounded up, 0 when it has passed: a timeout for poll. */
 int df_remaining_ms(uint64_t deadline_ns);
 
+/* Whether an errno value tells that something ran out, and whether that is descriptors. */
+bool df_is_exhausted(int error);
+bool df_is_out_of_descriptors(int error);
+
+/* The words for an errno value. Of descriptors they say whose they were and how many. */
+enum { DF_WHY_BYTES = 160 };
+const char *df_why(int error, char text[DF_WHY_BYTES]);
+
 /* Closes *fd if it is one, and sets it to -1. */
 void df_socket_close(int *fd);
 

@@ -149,12 +149,27 @@ DF_TEST(bootstrap_faults, a_rank_that_cannot_go_on_tells_the_others, 60) {
     for (int i = 0; i < 24; i++) reap(c->pids[i]);
     check_code(c, 23, dfcclOutOfMemory);
     check_mentions(&c->members[23], "Too many open files");
+    check_mentions(&c->members[23], "RLIMIT_NOFILE");
     for (int i = 0; i < 23; i++) {
       check_code(c, i, dfcclRemoteError);
       check_mentions(&c->members[i], "rank 23");
       check_mentions(&c->members[i], "Too many open files");
     }
   }
+}
+
+/* Ranks that the root has no descriptor for have come: they are not to blame. */
+DF_TEST(bootstrap_faults, a_root_without_descriptors_says_so, 120) {
+  crew *c = make_crew(true, 24, 1);
+  for (int i = 0; i < 24; i++) c->members[i].timeout_ms = 2000;
+  c->members[0].descriptors = 12;
+  start_crew(c);
+  for (int i = 0; i < 24; i++) reap(c->pids[i]);
+  check_code(c, 0, dfcclTimeout);
+  check_mentions(&c->members[0], "Too many open files");
+  check_mentions(&c->members[0], "RLIMIT_NOFILE");
+  check_mentions(&c->members[0], "process ");
+  CHECK(strstr(c->members[0].sentence, "did not come") == NULL, "%s", c->members[0].sentence);
 }
 
 static bool make_no_connections(bool by_key, int timeout_ms) {
