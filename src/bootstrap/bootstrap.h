@@ -48,17 +48,19 @@ typedef struct df_mesh {
 } df_mesh;
 
 /*
- * Makes the identity of a new job and starts its root: a detached thread of this process that ends
- * once the job stands or has failed, and after ten minutes in which no rank came. The 128 bytes are
- * plain and may be sent by any means; who has them can join. Any thread; does not block.
+ * Makes the identity of a new job, and a root that ends once the job stands or has failed, and
+ * after ten minutes in which no rank came. Roots that no rank has called share one thread of this
+ * process; each other root has a detached thread. The 128 bytes are plain and may be sent by any
+ * means; who has them can join. Any thread; does not block.
  * Errors: dfcclInvalidArgument (id is NULL), dfcclSystemError, dfcclOutOfMemory.
  */
 dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id);
 
 /*
- * Joins the job of id as rank (0 to n_ranks-1) of n_ranks (1 to DF_MAX_RANKS). Blocks until all ranks are there and the mesh
- * stands, at most timeout_ms (1 or more); after that it waits up to two seconds for the root to say
- * who is missing. Several ranks may live in one process, each calling from a thread of its own. On failure nothing is left open: of
+ * Joins the job of id as rank (0 to n_ranks-1) of n_ranks (1 to DF_MAX_RANKS). Blocks until all
+ * ranks are there and the mesh stands, at most timeout_ms (1 or more); after that it waits up to two
+ * seconds for the root to say who is missing. Several ranks may live in one process, each calling
+ * from a thread of its own. On failure nothing is left open: of
  * *mesh only numbers, job and absence are set, so that the caller can tell the other ranks of this
  * process. The sentence names what or which ranks are missing or wrong.
  * Errors: dfcclInvalidArgument (a value, a damaged id, a number of ranks or a rank that contradicts

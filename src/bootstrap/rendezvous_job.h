@@ -22,6 +22,7 @@ enum {
 typedef enum { DF_ROOT_COLLECTING, DF_ROOT_MESHING, DF_ROOT_STARTED, DF_ROOT_FAILED } df_root_phase;
 
 struct df_root {
+  df_root *next; /* of the idle ones */
   df_root_options options;
   df_listener listener;
   uint64_t accept_from_ns; /* accepting pauses until then */
@@ -55,6 +56,11 @@ static inline uint64_t df_after_ms(uint64_t ms) { return df_clock_ns() + ms * 10
 static inline bool df_caller_is_stranger(const df_caller *caller) {
   return caller->stage == DF_CALLER_NEW || caller->stage == DF_CALLER_PROVEN;
 }
+
+/* Starts a thread of the rendezvous, which has all signals blocked. 0, or the number of the error. */
+int df_root_thread(pthread_t *thread, bool detached, void *(*run)(void *), void *argument);
+/* Starts the thread of a root that nobody stops: the thread frees the root. 0, or the error. */
+int df_root_run(df_root *root);
 
 /* Reads and handles what the caller has sent. */
 void df_job_serve(df_root *root, df_caller *caller);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "bootstrap/idle_roots.h"
 #include "bootstrap/process.h"
 #include "bootstrap/rendezvous_job.h"
 #include "bootstrap/sockets.h"
@@ -157,37 +158,44 @@ static void *run_root(void *argument) {
   return NULL;
 }
 
-dfcclResult_t df_root_start(const df_root_options *options, df_root **root) {
-  df_root *made = df_root_create(options);
-  if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for the root of the rendezvous");
-  if (root != NULL) made->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (root != NULL && made->stop < 0) {
-    char why[DF_WHY_BYTES];
-    df_why(errno, why);
-    df_root_destroy(made);
-    return df_fail(dfcclSystemError, "no event descriptor for the rendezvous: %s", why);
-  }
+int df_root_thread(pthread_t *thread, bool detached, void *(*run)(void *), void *argument) {
   pthread_attr_t attributes;
   sigset_t all, before;
   sigfillset(&all);
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  if (root == NULL) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  if (detached) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   /* The application's signals are for its own threads. */
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  int error = pthread_create(&thread, &attributes, run_root, made);
+  int error = pthread_create(thread, &attributes, run, argument);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
+  return error;
+}
+
+int df_root_run(df_root *root) {
+  pthread_t thread;
+  return df_root_thread(&thread, true, run_root, root);
+}
+
+dfcclResult_t df_root_start(const df_root_options *options, df_root **root) {
+  df_root *made = df_root_create(options);
+  if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for the root of the rendezvous");
+  if (root == NULL) return df_idle_root_add(made);
+  char why[DF_WHY_BYTES];
+  made->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (made->stop < 0) {
+    df_why(errno, why);
+    df_root_destroy(made);
+    return df_fail(dfcclSystemError, "no event descriptor for the rendezvous: %s", why);
+  }
+  int error = df_root_thread(&made->thread, false, run_root, made);
   if (error != 0) {
     df_root_destroy(made);
     return df_fail(error == EAGAIN ? dfcclOutOfMemory : dfcclSystemError,
                    "no thread for the root of the rendezvous: %s", strerror(error));
   }
-  if (root != NULL) {
-    made->thread = thread;
-    *root = made;
-  }
+  *root = made;
   return dfcclSuccess;
 }
 

@@ -22,8 +22,9 @@ typedef struct {
 } df_root_options;
 
 /*
- * Starts the thread. With root == NULL it is detached: it ends, and frees itself, when the job
- * stands, has failed, or nobody came. Otherwise *root is for df_root_stop.
+ * With root == NULL the root waits among the idle ones (idle_roots.h) until it is called, and then
+ * has a detached thread: it ends, and frees itself, when the job stands, has failed, or nobody came.
+ * Otherwise it has a thread from here on, and *root is for df_root_stop.
  * Errors: dfcclOutOfMemory, dfcclSystemError.
  */
 dfcclResult_t df_root_start(const df_root_options *options, df_root **root);

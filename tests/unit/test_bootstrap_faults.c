@@ -314,6 +314,45 @@ DF_TEST(bootstrap_faults, an_id_that_nobody_uses_comes_to_its_end, 30) {
   CHECK(df_descriptor_count() == descriptors, "%d descriptors", df_descriptor_count());
 }
 
+enum { IDS = 50 };
+
+static void join_alone(const dfcclUniqueId *id) {
+  df_mesh mesh;
+  df_card card = card_of(0);
+  OK(df_bootstrap_join(id, 1, 0, &card, LONG_MS, &mesh));
+  df_mesh_close(&mesh);
+}
+
+/* A forked child has ids of its own, and none of its parent's. */
+static void use_ids_in_a_child(const dfcclUniqueId *of_parent) {
+  dfcclUniqueId id;
+  fflush(NULL);
+  df_quiet_before_fork();
+  pid_t child = fork();
+  if (child == 0) {
+    df_watchdog_start("a child with ids", 20);
+    for (int i = 0; i < 3; i++) OK(df_bootstrap_create_id(&id));
+    join_alone(&id);
+    join_alone(of_parent);
+    df_watchdog_stop();
+    _exit(0);
+  }
+  df_watch_child(child);
+  CHECK(reap(child) == 0, "the child failed");
+}
+
+DF_TEST(bootstrap_faults, ids_that_nobody_uses_share_one_thread, 60) {
+  static dfcclUniqueId ids[IDS];
+  int threads = df_thread_count(), descriptors = df_descriptor_count();
+  for (int i = 0; i < IDS; i++) OK(df_bootstrap_create_id(&ids[i]));
+  CHECK(df_thread_count() <= threads + 1, "%d threads for %d ids", df_thread_count() - threads,
+        IDS);
+  use_ids_in_a_child(&ids[0]);
+  for (int i = IDS - 1; i > 0; i--) join_alone(&ids[i]);
+  EVENTUALLY(df_thread_count() == threads);
+  CHECK(df_descriptor_count() == descriptors, "%d descriptors", df_descriptor_count());
+}
+
 /* ---- Processes ---- */
 
 DF_TEST(bootstrap_faults, a_forked_child_is_another_process, 10) {

@@ -1,0 +1,154 @@
+#include "bootstrap/idle_roots.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bootstrap/process.h"
+#include "bootstrap/rendezvous_job.h"
+#include "bootstrap/sockets.h"
+
+enum { PAUSE_MS = 20 /* when there is no thread or memory for a moment */ };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static df_fork_guard guard;
+/* [lock] The watching thread takes roots out, others append: it knows the order of those it polls. */
+static df_root *first, **last = &first;
+static int wake_fd = -1; /* [lock] -1: no thread watches */
+
+/* The child has no thread that watches; its roots stay reachable from their listeners. */
+static void forget_in_child(df_fork_guard *unused) {
+  (void)unused;
+  if (wake_fd >= 0) close(wake_fd);
+  wake_fd = -1;
+  first = NULL;
+  last = &first;
+}
+
+static void watch_forks(void) {
+  df_fork_guard_add(&guard, forget_in_child);
+  df_fork_waits_for(&lock);
+}
+
+/* ---- the watching thread ---- */
+
+typedef struct {
+  struct pollfd *polled; /* [capacity] the first one is wake_fd */
+  size_t capacity, n;
+  uint64_t deadline_ns;
+} watch;
+
+/* [lock] As many roots as there is memory for. */
+static void fill(watch *w) {
+  size_t n = 1;
+  for (const df_root *root = first; root; root = root->next) n++;
+  if (n > w->capacity) {
+    struct pollfd *polled = realloc(w->polled, 2 * n * sizeof *polled);
+    if (polled) {
+      w->polled = polled;
+      w->capacity = 2 * n;
+    }
+  }
+  w->n = 0;
+  w->deadline_ns = w->capacity < n ? df_after_ms(PAUSE_MS) : UINT64_MAX;
+  if (w->capacity > 0) w->polled[w->n++] = (struct pollfd){.fd = wake_fd, .events = POLLIN};
+  for (const df_root *root = first; root && w->n < w->capacity; root = root->next) {
+    w->polled[w->n++] = (struct pollfd){.fd = root->listener.fd, .events = POLLIN};
+    w->deadline_ns = DF_MIN(w->deadline_ns, root->idle_end_ns);
+  }
+}
+
+/* [lock] Takes out the roots that were called, and those whose time is over. */
+static df_root *take_due(const watch *w) {
+  df_root *due = NULL, **at = &first;
+  uint64_t now = df_clock_ns();
+  for (size_t i = 1; i < w->n; i++) {
+    df_root *root = *at;
+    if (w->polled[i].revents == 0 && now < root->idle_end_ns) {
+      at = &root->next;
+      continue;
+    }
+    *at = root->next;
+    if (*at == NULL) last = at;
+    root->next = due;
+    due = root;
+  }
+  return due;
+}
+
+/* Without the lock. A root that finds no thread comes back, and is called again. */
+static void start_due(df_root *due) {
+  while (due) {
+    df_root *root = due;
+    due = root->next;
+    root->next = NULL;
+    if (df_root_run(root) == 0) continue;
+    poll(NULL, 0, PAUSE_MS);
+    pthread_mutex_lock(&lock);
+    *last = root;
+    last = &root->next;
+    pthread_mutex_unlock(&lock);
+  }
+}
+
+static void *watch_roots(void *unused) {
+  watch w = {0};
+  pthread_mutex_lock(&lock);
+  while (first) {
+    uint64_t count;
+    fill(&w);
+    pthread_mutex_unlock(&lock);
+    poll(w.polled, (nfds_t)w.n, df_remaining_ms(w.deadline_ns));
+    pthread_mutex_lock(&lock);
+    ssize_t got = read(wake_fd, &count, sizeof count); /* does not wait */
+    (void)got;
+    df_root *due = take_due(&w);
+    pthread_mutex_unlock(&lock);
+    start_due(due);
+    pthread_mutex_lock(&lock);
+  }
+  close(wake_fd);
+  wake_fd = -1;
+  pthread_mutex_unlock(&lock);
+  free(w.polled);
+  return unused;
+}
+
+/* [lock] 0, or the number of the error. */
+static int wake_or_start(void) {
+  uint64_t one = 1;
+  if (wake_fd >= 0) return write(wake_fd, &one, sizeof one) < 0 ? errno : 0;
+  wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd < 0) return errno;
+  pthread_t thread;
+  int error = df_root_thread(&thread, true, watch_roots, NULL);
+  if (error) {
+    close(wake_fd);
+    wake_fd = -1;
+  }
+  return error;
+}
+
+dfcclResult_t df_idle_root_add(df_root *root) {
+  pthread_once(&once, watch_forks);
+  pthread_mutex_lock(&lock);
+  df_root **before = last;
+  *last = root;
+  last = &root->next;
+  int error = wake_or_start();
+  if (error) {
+    *before = NULL;
+    last = before;
+  }
+  pthread_mutex_unlock(&lock);
+  if (error == 0) return dfcclSuccess;
+  char why[DF_WHY_BYTES];
+  df_root_destroy(root);
+  return df_fail(df_is_exhausted(error) || error == EAGAIN ? dfcclOutOfMemory : dfcclSystemError,
+                 "nobody to watch for the ranks of the unique id: %s", df_why(error, why));
+}
