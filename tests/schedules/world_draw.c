@@ -18,6 +18,9 @@ static void draw_settings(sim_random *random) {
 #define X(field, variable, standard, least, most, meaning) s->field = (standard);
   DF_SETTINGS_MAP(X)
 #undef X
+#define X(field, standard, least, most, meaning) s->tuning.policy.field = (standard);
+  DF_POLICY_MAP(X)
+#undef X
   s->backend = dfcclBackendCpu;
   s->cq = (df_cq_variant)sim_below(random, 3);
   s->max_blocks = sim_one_in(random, 4) ? 2 : 1;
