@@ -1,7 +1,6 @@
 /*
- * What one device's daemon works on: df_device, which its blocks share, and each block's own
- * df_block. The host lays them out before the first start. From then on a block's state is its
- * executor's.
+ * What one device's daemon works on. The host lays everything out; after the first start a block's
+ * state is its executor's.
  */
 #ifndef DF_DAEMON_KERNEL_BLOCK_H
 #define DF_DAEMON_KERNEL_BLOCK_H
@@ -14,17 +13,17 @@
 #include "queues/sq.h"
 #include "queues/task_queue.h"
 
-/* Scheduling numbers, in polls of a blocked primitive (an empty look for work counts as one). */
+/* In polls of a blocked primitive. An empty look for work is one poll. */
 typedef struct df_tunables {
-  uint32_t spin_front;    /* threshold at the front; half as much at each later place */
-  uint32_t spin_min;      /* but no less than this */
-  uint32_t spin_boost;    /* factor after a success, until the collective is set aside */
-  uint32_t fetch_polls;   /* FIFO: polls without progress before the next fetch */
-  uint32_t quit_polls;    /* polls without progress or SQE before the daemon leaves */
-  uint32_t preempt_every; /* 1: set aside after every step (a test mode) */
+  uint32_t spin_front;    /* at the front; half as much at each later place */
+  uint32_t spin_min;      /* at every place */
+  uint32_t spin_boost;    /* after a success, until set aside */
+  uint32_t fetch_polls;   /* FIFO: fruitless, before the next fetch */
+  uint32_t quit_polls;    /* fruitless, before the daemon leaves */
+  uint32_t preempt_every; /* test mode: set aside after every step */
 } df_tunables;
 
-/* Counters of one block: its executor writes, anybody looks. */
+/* Its executor writes, anybody reads. */
 typedef struct df_block_stats {
   uint64_t sqes_fetched, cqes_written, preemptions, starts, quits, primitives, bytes_sent;
 } df_block_stats;
@@ -35,32 +34,31 @@ typedef struct df_device {
   df_descriptor **descriptors; /* [DF_MAX_COLLECTIVES] */
   df_tunables tunables;
   uint32_t n_blocks;
-  /* Words that the host writes while blocks run. */
-  DF_ALIGNED(16) uint32_t by_priority; /* a priority other than 0 has been registered */
-  uint32_t exit;                       /* final exit: leave for good */
-  uint32_t failures;                   /* collectives given up; not 0: their cancel words matter */
-  uint32_t recalled;                   /* CUDA: the launch that is to end at its next turns */
+  /* The host writes these while blocks run. */
+  DF_ALIGNED(16) uint32_t by_priority; /* some priority is not 0 */
+  uint32_t exit;                       /* leave for good */
+  uint32_t failures;                   /* not 0: cancel words matter */
+  uint32_t recalled;                   /* CUDA: the launch that must end */
 } df_device;
 
 typedef struct df_block {
   df_device *device;
   uint32_t index;
-  uint32_t running; /* on the device: between start and leaving */
+  uint32_t running; /* between start and leaving */
   uint64_t read_index;
   df_task_queue tasks;
   df_context_cache cache;
 
-  /* the scheduler's */
-  uint32_t place;         /* of the next pick */
-  uint32_t quiet_polls;   /* since the last progress or SQE */
-  uint32_t blocked_polls; /* since the last progress or fetch */
-  /* Places visited since the last progress: every entry has been tried when >= length. */
+  uint32_t place;         /* next pick */
+  uint32_t quiet_polls;   /* since progress or SQE */
+  uint32_t blocked_polls; /* since progress or fetch */
+  /* places since progress; >= length: every entry was tried */
   uint32_t swept;
   df_context_slot *picked;
   uint32_t spin_limit;
-  uint32_t picks;     /* by priority: since the last one out of turn */
-  uint32_t fair_next; /* by priority: out of turn comes this collective, or the next larger */
-  uint32_t leaves;    /* the turn's last decision, for the lanes that did not take it */
+  uint32_t picks;     /* since the last one out of turn */
+  uint32_t fair_next; /* out of turn: this collective, or the next larger */
+  uint32_t leaves;    /* for the lanes that did not decide */
 
   df_block_stats stats;
 } df_block;

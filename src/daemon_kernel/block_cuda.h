@@ -1,6 +1,6 @@
 /*
- * One CUDA block from its launch to its end: df_daemon_turn on shared memory, and parking. CUDA
- * C++, for host and device, so that a test can execute lanes as threads.
+ * One CUDA block from launch to end. Also compiled for the host, where a test executes lanes as
+ * threads.
  */
 #ifndef DF_DAEMON_KERNEL_BLOCK_CUDA_H
 #define DF_DAEMON_KERNEL_BLOCK_CUDA_H
@@ -8,43 +8,41 @@
 #include "daemon_kernel/daemon.h"
 #include "daemon_kernel/daemon_cuda.h"
 
-/* Busy turns between two looks at what the host has written: a look crosses the bus. */
+/* Busy turns between looks at the host's words. A look crosses the bus. */
 enum { DF_CUDA_LOOK_TURNS = 16 };
 
-/* What one block keeps in shared memory. */
 typedef struct df_cuda_shared {
   df_context_slot slots[DF_MAX_CONTEXT_SLOTS];
   df_device device;
   df_block block;
   df_move move;
-  df_sq host_queue;       /* relay: the host's SQ; device.sq is the one in device memory */
-  uint32_t works;         /* the leader's decision after a turn */
-  uint32_t stays;         /* the leader's decision after parking */
-  uint32_t saved;         /* the image shows what the block has done */
-  uint32_t turns_to_look; /* until the next look at the host's words */
+  df_sq host_queue; /* with a relay: the host's */
+  uint32_t works;
+  uint32_t stays;
+  uint32_t saved; /* the image is up to date */
+  uint32_t turns_to_look;
 } df_cuda_shared;
 
-/* The design's limit for 1,000 collectives. Their number does not matter here. */
+/* Whatever the number of collectives. */
 static_assert(sizeof(df_cuda_shared) <= 13 * 1024, "a block's shared memory");
 static_assert(offsetof(df_block, read_index) % sizeof(uint64_t) == 0 &&
                   sizeof(df_block) % sizeof(uint64_t) == 0,
               "a block's image is written by words");
 
-/* ---- The functions below are the leader's. */
+/* ---- Leader only */
 
-/* Posted writes: nothing waits for them. The image serves whoever looks at it, and the next launch.
- * The words before read_index belong to the host, df_cuda_enter and df_cuda_park. */
+/* Posted writes: nothing waits for them. The words before read_index belong to the host,
+ * df_cuda_enter and df_cuda_park. */
 DF_CORE void df_cuda_save_block(df_block *image, df_block *block) {
   enum { FIRST = offsetof(df_block, read_index) / sizeof(uint64_t) };
-  block->picked = NULL; /* a slot's address means nothing to others */
+  block->picked = NULL; /* a slot's address means nothing outside */
   uint64_t *to = (uint64_t *)image;
   const uint64_t *from = (const uint64_t *)block;
   for (uint32_t i = FIRST; i < sizeof *block / sizeof *from; i++)
     df_store_relaxed_u64(&to[i], from[i]);
 }
 
-/* The words that the host writes while blocks run. All loads are issued before the first store, so
- * they cross the bus once. */
+/* All loads before the first store: one crossing of the bus. */
 DF_CORE void df_cuda_look_at_host(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
   df_device *copy = &shared->device;
   const uint32_t by_priority = df_load_relaxed_u32(&daemon->device->by_priority),
@@ -59,8 +57,7 @@ DF_CORE void df_cuda_look_at_host(const df_cuda_daemon *daemon, df_cuda_shared *
   shared->turns_to_look = DF_CUDA_LOOK_TURNS;
 }
 
-/* All but the words of the SQ's producer and the CQ's consumer, who may be at work. One crossing,
- * too. */
+/* All but the words of the SQ's producer and the CQ's consumer, who may be at work. */
 DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
   df_device *copy = &shared->device;
   const df_device *device = daemon->device;
@@ -91,7 +88,7 @@ DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *s
   df_cuda_look_at_host(daemon, shared);
 }
 
-/* Block 0 of a launch with a relay: passes on the entries that there are, and room for. */
+/* Block 0 with a relay. */
 DF_CORE void df_cuda_relay_entries(const df_cuda_daemon *daemon, uint32_t index,
                                    df_cuda_shared *shared, const df_lanes *lanes) {
   if (daemon->relay == NULL || index != 0) return;
@@ -103,7 +100,6 @@ DF_CORE void df_cuda_relay_entries(const df_cuda_daemon *daemon, uint32_t index,
   daemon->relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
 }
 
-/* The host wants this launch to end, or another block has gone for good. */
 DF_CORE uint32_t df_cuda_is_ending(const df_cuda_daemon *daemon, const df_cuda_shared *shared) {
   return shared->device.recalled == daemon->launch ||
          df_load_relaxed_u32(&daemon->gate->left) == daemon->launch;
@@ -130,7 +126,7 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *daemon, uint32_t index, df_cuda
   shared->saved = 0;
 }
 
-/* After a turn that did not make the block leave. Returns 0 if it has left all the same. */
+/* 0: the block has left. */
 DF_CORE uint32_t df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t index,
                                        df_cuda_shared *shared, df_turn turn,
                                        const df_lanes *lanes) {
@@ -156,7 +152,7 @@ DF_CORE uint32_t df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t in
   return 1;
 }
 
-/* The block has left its turns. Returns 1 when it is back, 0 when the launch is over for it. */
+/* 0: the launch is over for this block. */
 DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index, df_cuda_shared *shared,
                               const df_lanes *lanes) {
   df_block *block = &shared->block, *image = &daemon->blocks[index];
@@ -165,8 +161,7 @@ DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index, df_c
   uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
   while (active != 0 && !df_cuda_is_ending(daemon, shared)) {
     df_cuda_relay_entries(daemon, index, shared, lanes);
-    /* The claim fails if another block has parked or gone back meanwhile. Look again: this block
-     * may be the last. */
+    /* The claim fails if another block parked or came back. This block may now be the last. */
     if (!df_lifecycle_has_reason(block)) {
       df_cuda_look_at_host(daemon, shared);
       df_pause();
@@ -178,14 +173,14 @@ DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index, df_c
   }
   df_lanes_publish_times(lanes);
   df_store_relaxed_u32(&gate->left, daemon->launch);
-  /* Everything that this block did, its image included, precedes "it has left". */
+  /* All work of this block, and its image, precede "it has left". */
   df_publish_u32(&image->running, 0);
   return 0;
 }
 
 /* ---- All lanes. *shared need not be initialised. */
 
-/* The block's image: one word for each lane, so that it crosses the bus once. */
+/* One crossing of the bus. */
 DF_CORE void df_cuda_load_block(const df_cuda_daemon *daemon, uint32_t index,
                                 df_cuda_shared *shared, const df_lanes *lanes) {
   const uint64_t *from = (const uint64_t *)&daemon->blocks[index];

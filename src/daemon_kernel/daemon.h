@@ -1,7 +1,6 @@
 /*
  * The daemon: Algorithm 1 of Pan et al. (EuroSys 2025) for one block. A turn fetches what is due,
- * picks a collective, and steps it until it completes or its spin threshold runs out. On the CPU
- * device threads come and go; on the CUDA device a resident kernel loops over turns.
+ * picks a collective, and steps it until it completes or its spin threshold runs out.
  */
 #ifndef DF_DAEMON_KERNEL_DAEMON_H
 #define DF_DAEMON_KERNEL_DAEMON_H
@@ -12,21 +11,20 @@
 #include "primitives/step.h"
 
 typedef enum {
-  DF_TURN_WORKED,    /* some primitive was executed */
-  DF_TURN_COMPLETED, /* a run completed on this block: there may be a CQE */
-  DF_TURN_WAITED,    /* nothing could progress */
-  DF_TURN_LEFT       /* the block has quit: its executor must start it again */
+  DF_TURN_WORKED,
+  DF_TURN_COMPLETED, /* there may be a CQE */
+  DF_TURN_WAITED,
+  DF_TURN_LEFT /* to be started again */
 } df_turn;
 
-/* Steps the picked collective until it completes, is cancelled, must be set aside
- * (DF_STEP_BLOCKED), or another thread wants to drive and goes on with it (DF_STEP_PROGRESSED). */
+/* DF_STEP_BLOCKED: set it aside. DF_STEP_PROGRESSED: another thread wants to drive. */
 DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *desc,
                                          df_lanes *lanes, int *progressed) {
   const df_tunables *tunables = &block->device->tunables;
   df_context_slot *slot = block->picked;
   uint32_t polls = 0, limit = block->spin_limit;
-  /* Taking up a run is progress, even if its first primitive is stuck. Else the saved context would
-   * look like a run that was never tried, and nobody could sleep. */
+  /* Taking up a run is progress, even if its first primitive is stuck. Else the saved context
+   * looks untried, and nobody could sleep. */
   if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) slot->dirty = 1;
   for (;;) {
     df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
@@ -66,7 +64,7 @@ DF_CORE void df_daemon_show_progress(const df_block *block, df_descriptor *desc)
   df_store_relaxed_u64(&desc->progress[block->index], df_cursor_progress(&block->picked->cursor));
 }
 
-/* Leader: the picked collective's next run is the one to take up. */
+/* Leader: goes on to the collective's next run. */
 DF_CORE void df_daemon_end_run(df_block *block, df_descriptor *desc) {
   df_cursor *cursor = &block->picked->cursor;
   cursor->run++;
@@ -75,8 +73,7 @@ DF_CORE void df_daemon_end_run(df_block *block, df_descriptor *desc) {
   df_daemon_show_progress(block, desc);
 }
 
-/* Leader: this block is through with the picked collective's run. The last block to be so writes
- * the CQE. */
+/* Leader. The last block to be through writes the CQE. */
 DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descriptor *desc,
                                 uint32_t status, const df_lanes *lanes) {
   uint32_t slot = (uint32_t)(block->picked->cursor.run % DF_RUNS_AHEAD);
@@ -85,30 +82,29 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   df_scheduler_retire(block);
   uint32_t n_blocks = desc->n_blocks;
   if (n_blocks > 1) {
-    /* Each block releases its results and its status to the last one, which releases all to the
-     * host. Only the last block may touch the descriptor from here on: the application may
-     * deregister the collective as soon as the CQE is written. */
+    /* Each block releases its results to the last block, which releases all to the host. Only
+     * the last block may touch the descriptor now: after the CQE the application may deregister. */
     uint32_t before = df_device_add_u32(&desc->counters->blocks_done[slot], 1);
     DF_ASSERT(before < n_blocks);
     if (before + 1 < n_blocks) return;
     df_store_relaxed_u32(&desc->counters->blocks_done[slot],
-                         0); /* before the CQE: then the host may reuse the slot */
+                         0); /* before the CQE: the host may then reuse the slot */
     status = df_load_relaxed_u32(&desc->counters->blocks_gave_up[slot]);
   }
   df_store_relaxed_u32(&desc->counters->blocks_gave_up[slot], 0);
   df_cqe cqe = {collective, status, slot};
-  df_count(&block->stats.cqes_written, 1); /* before: who has seen the CQE finds it counted */
+  df_count(&block->stats.cqes_written, 1); /* before the CQE: who sees it finds it counted */
   df_lanes_start_timer(lanes);
   df_cq_push_mpsc(&block->device->cq, block->index, cqe);
   df_lanes_note_time(lanes, DF_TIMED_CQE, 1);
 }
 
-/* Leader: what becomes of the picked collective after df_daemon_execute. */
+/* Leader, after df_daemon_execute. */
 DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descriptor *desc,
                                 df_step_result result, const df_lanes *lanes) {
   if (result == DF_STEP_PROGRESSED) {
     df_daemon_show_progress(block, desc);
-  } else if (result == DF_STEP_BLOCKED) { /* preempted */
+  } else if (result == DF_STEP_BLOCKED) {
     df_count(&block->stats.preemptions, 1);
     df_daemon_show_progress(block, desc);
     df_scheduler_set_aside(block);
@@ -122,14 +118,12 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
 
 #if !defined(__CUDACC__)
 /*
- * A borrowed turn: a thread that has the block without driving it executes one turn of one
- * collective, which has no other block. Returns 1 when the run is done. This answer is the run's
- * CQE, which could tell of nothing but success: none is pushed. The caller rings the bells.
+ * A borrowed turn: a thread that does not drive executes one turn of a collective with one block.
+ * Returns 1 when the run is done: this answer is the CQE, of a success. The caller rings the bells.
  *
- * is_new: the run has just been submitted, and its SQE was not pushed either. Nothing is polled:
- * messages leave when runs are submitted, and a run that cannot go on joins the task queue. The
- * queue does not have its collective, and the turn of what it has stays as it was. Otherwise the
- * collective is df_scheduler_next's.
+ * is_new: the run's SQE was not pushed, and the task queue does not have the collective. A run that
+ * cannot go on joins the queue, whose own turn stays. Nothing is polled. 0: the collective is
+ * df_scheduler_next's.
  */
 static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, int is_new,
                                           df_lanes *lanes) {
@@ -163,8 +157,8 @@ static inline int df_daemon_borrowed_turn(df_block *block, uint32_t collective, 
 }
 #endif
 
-/* All lanes; so is every turn's result. The leader decides between the first and the second barrier
- * of a pair. It does not touch the decision's words again before all lanes have met once more. */
+/* All lanes. The leader decides between a pair's two barriers, and changes the decision's words
+ * only after all lanes have met again. */
 DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
   if (df_lanes_leads(lanes)) df_scheduler_pick(block, lanes);
   df_lanes_sync(lanes);

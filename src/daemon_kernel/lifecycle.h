@@ -1,7 +1,6 @@
 /*
- * Lifecycle of one block on its device: start, voluntary quitting, final exit. A block quits if for
- * a while no SQE has come and nothing has progressed. It is started again when an SQE or a peer's
- * message arrives, or while fewer CQEs than SQEs have been seen.
+ * Lifecycle of one block. A block quits if for a while no SQE comes and nothing progresses. It
+ * starts again when an SQE or a peer's message comes, or while CQEs are missing.
  */
 #ifndef DF_DAEMON_KERNEL_LIFECYCLE_H
 #define DF_DAEMON_KERNEL_LIFECYCLE_H
@@ -20,12 +19,11 @@ DF_CORE void df_lifecycle_start(df_block *block) {
 DF_CORE void df_lifecycle_leave(df_block *block) {
   df_context_flush(&block->cache);
   if (!df_load_relaxed_u32(&block->device->exit)) df_count(&block->stats.quits, 1);
-  /* Everything that this block did precedes "it has left"; a device synchronisation observes it. */
+  /* All work of this block precedes "it has left", which a device synchronisation observes. */
   df_publish_u32(&block->running, 0);
 }
 
-/* Every entry has been tried since the last progress, and no SQE is there that peers may wait for.
- */
+/* Every entry was tried, and no SQE is there that peers may wait for. */
 DF_CORE int df_lifecycle_may_leave(const df_block *block) {
   return block->swept >= block->tasks.length &&
          !df_sq_has_entry(&block->device->sq, block->read_index);
@@ -36,7 +34,7 @@ DF_CORE int df_lifecycle_should_leave(const df_block *block) {
   return block->quiet_polls >= block->device->tunables.quit_polls && df_lifecycle_may_leave(block);
 }
 
-/* Executor of a block that has left, before it sleeps: is there a reason to start the block? */
+/* Of a block that has left. */
 DF_CORE int df_lifecycle_has_reason(const df_block *block) {
   if (df_sq_has_entry(&block->device->sq, block->read_index)) return 1;
   for (uint32_t place = 0; place < block->tasks.length; place++) {

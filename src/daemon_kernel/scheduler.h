@@ -1,7 +1,6 @@
 /*
- * Scheduling: which collective is next, how long it may spin, when to fetch. Each device decides
- * alone. All follow one rule, and so drift to the same collective (Pan et al., EuroSys 2025,
- * section 4.3, adaptive stickiness).
+ * Each device decides alone. All follow one rule, and so drift to the same collective (Pan et al.,
+ * EuroSys 2025, section 4.3).
  */
 #ifndef DF_DAEMON_KERNEL_SCHEDULER_H
 #define DF_DAEMON_KERNEL_SCHEDULER_H
@@ -9,11 +8,10 @@
 #include "daemon_kernel/block.h"
 #include "primitives/lanes.h"
 
-/* The place of a newly fetched collective. FIFO appends. By priority: larger first, among equals
- * the newer first. */
+/* FIFO appends. By priority: larger first, among equals the newer first. */
 DF_CORE uint32_t df_scheduler_place_of(const df_block *block, uint32_t collective) {
   int32_t priority = block->device->descriptors[collective]->priority;
-  /* A priority counts even if by_priority is a copy that comes a turn late. */
+  /* by_priority may be a copy that comes a turn late. */
   if (priority == 0 && !df_load_relaxed_u32(&block->device->by_priority))
     return block->tasks.length;
   uint32_t place = 0;
@@ -23,14 +21,12 @@ DF_CORE uint32_t df_scheduler_place_of(const df_block *block, uint32_t collectiv
   return place;
 }
 
-/* A run has come to this block. */
 DF_CORE void df_scheduler_note_new(df_block *block) {
   block->quiet_polls = block->blocked_polls = 0;
   block->swept = 0;
   df_count(&block->stats.sqes_fetched, 1);
 }
 
-/* A run of it is to be executed here. */
 DF_CORE void df_scheduler_enqueue(df_block *block, uint32_t collective) {
   if (block->tasks.pending[collective]++ > 0) return; /* for an earlier run */
   uint32_t place = df_scheduler_place_of(block, collective);
@@ -38,7 +34,7 @@ DF_CORE void df_scheduler_enqueue(df_block *block, uint32_t collective) {
   if (place < block->place) block->place = place;
 }
 
-/* SQ -> task queue, one entry. Returns 0 when the SQ is empty. */
+/* Returns 0 when the SQ is empty. */
 DF_CORE int df_scheduler_fetch(df_block *block) {
   df_sqe sqe;
   if (!df_sq_fetch_spmc(&block->device->sq, &block->read_index, &sqe)) return 0;
@@ -49,8 +45,8 @@ DF_CORE int df_scheduler_fetch(df_block *block) {
   return 1;
 }
 
-/* FIFO fetches when it has nothing to do, when nothing has progressed for a while, and before it
- * would leave. By priority it fetches always. */
+/* FIFO fetches when idle, when blocked for a while, and before leaving. By priority it fetches
+ * always. */
 DF_CORE void df_scheduler_fetch_if_due(df_block *block) {
   const df_tunables *tunables = &block->device->tunables;
   if (df_load_relaxed_u32(&block->device->by_priority))
@@ -72,12 +68,12 @@ DF_CORE uint32_t df_scheduler_boosted(const df_tunables *tunables, uint32_t limi
   return (uint32_t)DF_MIN(DF_MIN((uint64_t)limit * tunables->spin_boost, most), UINT32_MAX);
 }
 
-/* By priority, one of so many picks is out of turn. Else collectives that are submitted again as
- * soon as they complete would keep smaller ones waiting for ever. */
+/* By priority, one of so many picks is out of turn: collectives that always come again would
+ * starve others. */
 enum { DF_FAIR_PICKS = 64 };
 
-/* The place to pick out of turn, in the order of the collectives' numbers: no other entry's coming
- * and going changes it. So each entry is picked once in DF_FAIR_PICKS * entries picks. */
+/* In the order of the collectives' numbers: each entry is picked once in DF_FAIR_PICKS * entries
+ * picks, whatever comes and goes. */
 DF_CORE uint32_t df_scheduler_fair_place(df_block *block) {
   uint32_t best = 0, least = UINT32_MAX;
   for (uint32_t place = 0; place < block->tasks.length; place++) {
@@ -91,7 +87,7 @@ DF_CORE uint32_t df_scheduler_fair_place(df_block *block) {
   return best;
 }
 
-/* df_context_load, its parts timed. */
+/* df_context_load with timers. */
 DF_CORE df_context_slot *df_scheduler_load(df_block *block, uint32_t collective,
                                            const df_lanes *lanes) {
   df_context_cache *cache = &block->cache;
@@ -107,7 +103,6 @@ DF_CORE df_context_slot *df_scheduler_load(df_block *block, uint32_t collective,
   return slot;
 }
 
-/* Makes the collective the picked one. */
 DF_CORE void df_scheduler_choose(df_block *block, uint32_t collective, const df_lanes *lanes) {
   const df_descriptor *desc = block->device->descriptors[collective];
   df_context_slot *slot = df_scheduler_load(block, collective, lanes);
@@ -119,13 +114,13 @@ DF_CORE void df_scheduler_choose(df_block *block, uint32_t collective, const df_
   block->picked = slot;
 }
 
-/* The collective whose turn is next. There is one. */
+/* The task queue is not empty. */
 DF_CORE uint32_t df_scheduler_next(df_block *block) {
   if (block->place >= block->tasks.length) block->place = 0;
   return block->tasks.order[block->place];
 }
 
-/* Chooses the next collective and loads its context. picked is NULL when there is none. */
+/* picked NULL: the task queue is empty. */
 DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
   uint64_t read = block->read_index;
   df_lanes_start_timer(lanes);
@@ -143,14 +138,12 @@ DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
   block->spin_limit = df_scheduler_spin_limit(&block->device->tunables, block->place);
 }
 
-/* The picked collective is stuck: it keeps its place, the next one is tried. */
 DF_CORE void df_scheduler_set_aside(df_block *block) {
   block->place++;
   block->swept++;
 }
 
-/* The picked collective completed a run. If another run is pending it queues again, when FIFO
- * behind the others. */
+/* A pending run queues again, when FIFO behind the others. */
 DF_CORE void df_scheduler_retire(df_block *block) {
   uint32_t collective = block->picked->collective;
   DF_ASSERT(block->tasks.order[block->place] == collective);

@@ -1,5 +1,4 @@
-/* Does this toolkit, with its host compiler, compile what daemon_cuda.cu needs? Tried when the build
- * is configured. */
+/* Does this toolkit compile what daemon_cuda.cu needs? */
 #include <cuda/atomic>
 #include <cuda_fp16.h>
 
