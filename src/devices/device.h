@@ -1,6 +1,6 @@
 /*
- * A rank's device: the CPU (devices/cpu) or a GPU (devices/cuda). The host knows it by three
- * interfaces, executor.h, memory.h and stream.h; the device knows the host by one, upward.h.
+ * A rank's device: CPU or GPU. The host calls it through executor.h, memory.h and stream.h; the
+ * device calls the host through upward.h.
  */
 #ifndef DF_DEVICES_DEVICE_H
 #define DF_DEVICES_DEVICE_H
@@ -16,9 +16,8 @@ typedef struct df_device_kind {
   const char *name;
   const df_executor_ops *executor;
   const df_memory_ops *memory;
-  const df_stream_ops *streams; /* NULL: the device has none */
-  /* open: the device's memory, laid out and zeroed. close undoes it, also if open failed half-way.
-   */
+  const df_stream_ops *streams; /* NULL: none */
+  /* close also undoes an open that failed half-way. */
   dfcclResult_t (*open)(df_rank_device *device);
   void (*close)(df_rank_device *device);
 } df_device_kind;
@@ -30,7 +29,7 @@ typedef struct df_device_options {
   struct {
     const df_mover_cpu *mover;
     uint32_t yield_polls;
-    uint64_t nap_ns; /* of a background thread while others drive */
+    uint64_t nap_ns; /* while others drive */
   } cpu;
   struct {
     int ordinal;
@@ -41,32 +40,31 @@ typedef struct df_device_options {
   } cuda;
 } df_device_options;
 
-/* One rank's device. */
 struct df_rank_device {
   const df_device_kind *kind;
-  const df_executor_ops *executor; /* the kind's, one step nearer */
+  const df_executor_ops *executor;
   const df_memory_ops *memory;
   const df_stream_ops *streams;
 
   /* open's */
-  void *state;              /* the kind's own */
-  df_device *shared;        /* what the daemon's blocks share */
+  void *state;
+  df_device *shared;
   df_block *blocks;         /* [shared->n_blocks] */
-  const uint64_t **reaches; /* [DF_MAX_REACHES] what to add to addresses, where the daemon looks */
-  uint32_t capacity;        /* collectives that the device has room for */
+  const uint64_t **reaches; /* [DF_MAX_REACHES] what to add to addresses */
+  uint32_t capacity;
 
   /* the host's, before open */
   uint32_t rank, n_ranks;
   df_bell *work_bell; /* in memory that peers map */
-  df_arena *arena;    /* [lock] rings of links; and what of a collective lies in device memory */
+  df_arena *arena;    /* [lock] rings; GPU: collectives' arrays, too */
   df_device_host host;
   df_device_options options;
 };
 
 extern const df_device_kind df_device_cpu;
-extern const df_device_kind df_device_cuda; /* of a library that was built with CUDA */
+extern const df_device_kind df_device_cuda;
 
-/* What a caller may leave open: the automatic backend, ordinal -1, and 0 blocks. */
+/* Open: the automatic backend, ordinal -1, 0 blocks. */
 typedef struct df_device_choice {
   dfcclBackend_t backend;
   int ordinal;
@@ -79,10 +77,10 @@ void df_device_init(df_rank_device *device, dfcclBackend_t backend);
 
 void df_device_fill_card(dfcclBackend_t backend, int ordinal, df_device_card *card);
 
-/* [lock], which is let go while the arena grows. */
+/* [lock], let go while the arena grows. */
 dfcclResult_t df_device_take_range(df_rank_device *device, uint64_t bytes, df_range *range);
 
-/* Of a library that was built with CUDA: cuda/facts.c. */
+/* Only with CUDA: cuda/facts.c. */
 dfcclResult_t df_cuda_choose(df_device_choice *choice);
 void df_cuda_fill_card(int ordinal, df_device_card *card);
 

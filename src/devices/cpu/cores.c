@@ -25,7 +25,7 @@ static void spread(df_cores *cores, uint32_t cpu) {
   cores->host.count_ranks(cores->host.host, ranks);
   df_cpu_allowed(allowed, DF_CORES_SEEN / 64);
   uint32_t better = df_cores_better(ranks, allowed, cpu);
-  /* Published before the move, so that of two ranks that want to leave the core only one does. */
+  /* Published before the move: of two ranks that want to leave, only one does. */
   if (better == DF_NO_CPU) return;
   df_store_relaxed_u32(&cores->own->cpu, better + 1);
   df_cpu_move(better);

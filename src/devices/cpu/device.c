@@ -1,4 +1,4 @@
-/* The CPU device: everything is ordinary memory, and threads execute the daemon (executor.c). */
+/* The CPU device: ordinary memory, and threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 typedef struct df_cpu_state {
   DF_ALIGNED(64) df_executor executor;
   df_device device;
-  void *memory; /* one zeroed region; only pages in use become resident */
+  void *memory; /* only pages in use become resident */
   size_t bytes;
 } df_cpu_state;
 
@@ -157,7 +157,7 @@ static dfcclResult_t describe(df_rank_device *device, df_device_coll *coll) {
                          ? aligned_alloc(DF_CACHE_LINE, n_blocks * coll->shape->scratch_bytes)
                          : NULL;
   for (int pass = 0; pass < 2; pass++) {
-    /* The host's words begin a cache line, and the counters another one. */
+    /* The host's words begin a cache line, as do the counters. */
     d = df_lay(&layout, sizeof *d + n_blocks * sizeof(df_part));
     df_run_words *words = df_lay(&layout, sizeof *words);
     df_run_counters *counters = df_lay(&layout, sizeof *counters + n_blocks * sizeof(uint64_t));
@@ -196,8 +196,7 @@ static void forget(df_rank_device *device, df_device_coll *coll) {
   free(coll->links);
 }
 
-/* The daemon sees everything already. Without memory for records, each step works its primitive
- * out. */
+/* Without records each step works its primitive out. */
 static dfcclResult_t publish(df_rank_device *device, df_device_coll *coll) {
   (void)device;
   df_descriptor *d = coll->descriptor;
@@ -219,7 +218,6 @@ static dfcclResult_t clear(df_rank_device *device, const df_device_rings *rings)
   return dfcclSuccess;
 }
 
-/* All memory of a process is one. */
 static int lends_to(df_rank_device *device, uint32_t peer) {
   (void)device;
   (void)peer;

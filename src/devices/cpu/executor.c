@@ -5,14 +5,14 @@
 
 #include "base/cpu.h"
 
-/* Naps in a row without anybody driving before a background thread sleeps for good. */
+/* Naps in a row, with nobody driving, before a thread sleeps for good. */
 enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
-/* Least polls of one primitive between two yields of the core. */
+/* Least polls between two yields. */
 enum { DF_LEAST_YIELD_POLLS = 16 };
-/* With so many collectives in the task queue, submitters borrow no turns. */
+/* With so many queued, submitters borrow no turns. */
 enum { DF_FIRST_TURNS_AHEAD = 16 };
-/* Most first turns in a row while the task queue has work. A submitter has the owner word in its
- * cache, so a thread that comes for the block hardly ever finds it free. */
+/* Most first turns in a row while the queue has work: submitters have the owner word in their
+ * cache, so others hardly ever get the block. */
 enum { DF_FIRST_TURNS_IN_A_ROW = 64 };
 
 static int try_own(df_executor_block *eb) {
@@ -22,7 +22,7 @@ static int try_own(df_executor_block *eb) {
 /* Publishes the block's state to its next executor. */
 static void disown(df_executor_block *eb) { df_publish_u32(&eb->owner, 0); }
 
-/* One turn. A block that has left starts again if it may, and has a reason. LEFT: no turn. */
+/* start: a block that has left may start again. LEFT: no turn. */
 static df_turn drive_once(df_executor_block *eb, int start) {
   df_block *block = eb->block;
   if (!df_load_relaxed_u32(&block->running)) {
@@ -35,18 +35,16 @@ static df_turn drive_once(df_executor_block *eb, int start) {
   return turn;
 }
 
-/* After a turn in which the block waited: was every entry of its queue tried since the last
- * progress? */
+/* After DF_TURN_WAITED. */
 static int is_stuck(const df_block *block) { return block->swept >= block->tasks.length; }
 
-/* Processors of the peers that a stuck block waits for, since the last call. */
 static uint64_t take_waits_on(df_executor_block *eb) {
   uint64_t waits_on = eb->lanes.waits_on;
   eb->lanes.waits_on = 0;
   return waits_on;
 }
 
-/* [owner] Background: executes the block until it leaves or somebody else wants it. */
+/* [owner] */
 static void drive_background(df_executor_block *eb) {
   df_executor *executor = eb->executor;
   while (!df_load_relaxed_u32(&executor->wanted)) {
@@ -60,8 +58,7 @@ static void drive_background(df_executor_block *eb) {
   }
 }
 
-/* [owner] The block is stuck: sleeps until a peer or a submission rings. The thread owns the block
- * during the last look, not while asleep. */
+/* [owner] The last look needs the block, sleep does not. */
 static void sleep_stuck(df_executor_block *eb) {
   df_executor *executor = eb->executor;
   uint32_t ticket = df_bell_prepare(executor->work_bell);
@@ -74,7 +71,7 @@ static void sleep_stuck(df_executor_block *eb) {
     df_bell_sleep(executor->work_bell, ticket, DF_LONGEST_SLEEP_NS);
 }
 
-/* Nothing to do: naps while others drive or runs are outstanding, else sleeps deeply. */
+/* Deeply if nobody drives and no run is outstanding. */
 static void sleep_idle(df_executor_block *eb, uint32_t *quiet_naps, uint32_t *seen_activity,
                        int owned) {
   df_executor *executor = eb->executor;
@@ -113,8 +110,8 @@ static void *background(void *argument) {
       drive_background(eb);
       executor->host.completed(executor->host.host);
     }
-    /* Somebody wanted the block for a moment, so it has not left. Its newest contexts are in its
-     * cache, where df_lifecycle_has_reason does not look. */
+    /* The block has not left, only somebody wanted it. df_lifecycle_has_reason does not see its
+     * cached contexts. */
     if (df_load_relaxed_u32(&executor->wanted) || df_load_relaxed_u32(&eb->block->running))
       disown(eb);
     else if (eb->block->tasks.length > 0)
@@ -191,7 +188,7 @@ void df_executor_stop(df_executor *executor) {
 }
 
 void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
-  /* Between the push and the looks: store buffering against the sleepers' last look. */
+  /* After the push, before the looks: store buffering against the sleepers' last look. */
   if (unlocked)
     df_wake_fence_unlocked();
   else
@@ -199,18 +196,15 @@ void df_executor_submitted(df_executor *executor, int urgent, int unlocked) {
   if (DF_UNLIKELY(df_load_relaxed_u32(&executor->work_bell->sleepers) != 0))
     df_bell_wake(executor->work_bell);
   if (df_load_relaxed_u32(&executor->idle_bell.sleepers) == 0) return;
-  /* A napping thread looks by itself within nap_ns, and the expected waiter comes sooner. */
+  /* Napping threads look within nap_ns, and the waiter comes sooner. */
   if (!urgent && df_load_relaxed_u32(&executor->expects_waiter) &&
       !df_load_relaxed_u32(&executor->deep_sleepers))
     return;
   df_bell_wake(&executor->idle_bell);
 }
 
-/* [owner] May a submitter execute a run of the collective now?
- *   - Entries of the SQ come first.
- *   - While an earlier run of the collective is in the task queue, a turn would execute that run.
- *   - If priorities count, the task queue must be empty.
- *   - After many first turns in a row, the task queue has its turn. */
+/* [owner] The SQ's entries and the collective's earlier runs come first. With priorities the
+ * queue must be empty. After many first turns, the queue has its turn. */
 static int takes_first_turn(const df_executor_block *eb, uint32_t collective) {
   const df_block *block = eb->block;
   if (!df_load_relaxed_u32(&block->running) ||
@@ -233,7 +227,6 @@ int df_executor_claim_first_turn(df_executor *executor, uint32_t collective) {
   return 0;
 }
 
-/* The caller rings what the lanes have noted. */
 static void take_bells(df_executor_block *eb, df_borrowed_turn *turn) {
   turn->n_bells = eb->lanes.n_noted;
   for (uint32_t i = 0; i < turn->n_bells; i++) turn->bells[i] = eb->lanes.noted[i];
@@ -249,7 +242,7 @@ int df_executor_first_turn(df_executor *executor, df_borrowed_turn *turn) {
   return done;
 }
 
-/* A waiter is there: submissions need not wake background threads. */
+/* Submissions need not wake background threads. */
 static void expect_waiter(df_executor *executor) {
   if (!df_load_relaxed_u32(&executor->expects_waiter))
     df_store_relaxed_u32(&executor->expects_waiter, 1);
@@ -259,7 +252,7 @@ static void note_activity(df_executor *executor) {
   df_store_relaxed_u32(&executor->activity, df_load_relaxed_u32(&executor->activity) + 1);
 }
 
-/* [owner] The block is on the device. Would it pick a collective that has no other block? */
+/* [owner] The block is running. */
 static int takes_last_turn(df_block *block, uint32_t *collective) {
   const df_device *device = block->device;
   if (block->tasks.length == 0 || df_load_relaxed_u32(&device->by_priority)) return 0;
@@ -292,7 +285,7 @@ int df_executor_last_turn(df_executor *executor, df_borrowed_turn *turn) {
   return done;
 }
 
-/* At each turn anew, because a driver that ends takes the wish back for all. */
+/* Each turn: a driver that ends takes the wish back for all. */
 static void want(df_executor *executor) {
   if (!df_load_relaxed_u32(&executor->wanted)) df_store_relaxed_u32(&executor->wanted, 1);
 }
@@ -357,7 +350,6 @@ void df_driver_end(df_driver *driver) {
   note_activity(driver->executor);
 }
 
-/* Has every block that ran when the quits were counted left since? */
 static int all_have_left(const df_executor *executor, const uint64_t *quits) {
   for (uint32_t b = 0; b < executor->n_blocks; b++) {
     const df_block *block = executor->blocks[b].block;

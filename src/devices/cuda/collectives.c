@@ -1,22 +1,20 @@
 /*
- * A collective on the CUDA device. The constants have a place in device memory. The arrays
- * (counters, parts, link ends, plan, scratch) share one range of the arena. The host keeps a copy,
- * and uploads everything when the links stand, before the first run: registering calls no CUDA
- * function. Words that the host writes later are in mapped memory.
+ * A collective's arrays share one range of the arena. The host keeps a copy and uploads all when
+ * the links stand: registering calls no CUDA function. Words that the host writes later are in
+ * mapped memory.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "devices/cuda/state.h"
 
-/* The host's copy: the arrays before their upload, and their range. */
 typedef struct df_cuda_part {
   df_range range; /* from df_cuda_publish on */
   size_t bytes, uploaded_bytes;
   uint8_t *image;
 } df_cuda_part;
 
-/* Lays the descriptor's arrays out. Scratch comes last, because the host does not upload it. */
+/* Scratch comes last: it is not uploaded. */
 static void lay_out(const df_device_coll *coll, df_layout *layout, df_descriptor *d,
                     size_t *uploaded) {
   uint32_t n_blocks = coll->shape->n_blocks;
@@ -72,8 +70,7 @@ void df_cuda_forget(df_rank_device *device, df_device_coll *coll) {
   free(coll->descriptor);
 }
 
-/* Without the lock. Uploads use a stream of their own, and wait for nothing else, unless the
- * application is in a call that waits for the whole device. */
+/* Without the lock. */
 static dfcclResult_t upload(df_cuda_state *state, const df_device_coll *coll) {
   const df_cuda_part *part = coll->part;
   df_cuda_visit visit;
@@ -88,8 +85,7 @@ static dfcclResult_t upload(df_cuda_state *state, const df_device_coll *coll) {
   return result;
 }
 
-/* The service thread's. The caller holds a reference to the collective, so nobody else gets its
- * index or its range meanwhile. */
+/* The caller's reference keeps the index and the range. */
 dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll) {
   df_cuda_part *part = coll->part;
   dfcclResult_t result = df_device_take_range(device, part->bytes, &part->range);

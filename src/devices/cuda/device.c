@@ -1,7 +1,6 @@
 /*
- * The CUDA device: its memory, and its tables of functions. A rank has one region of mapped
- * page-locked host memory, one region of device memory, and an arena of device memory for links and
- * collectives' arrays. Opening the device allocates both regions and the arena's first segment.
+ * The CUDA device: one region of mapped page-locked host memory, one of device memory, and an arena
+ * for links and collectives' arrays.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
     state->times = df_lay(layout, n_blocks * sizeof *state->times);
     state->clock = df_lay(layout, sizeof *state->clock);
   }
-  uint64_t cq_words = 1; /* all runs that the daemon may hold at one time */
+  uint64_t cq_words = 1; /* all runs that the daemon may hold */
   while (cq_words < (uint64_t)device->capacity + DF_RUNS_AHEAD_POOL) cq_words *= 2;
   for (uint32_t r = 0; r < n_rings; r++) {
     uint64_t *words = df_lay(layout, cq_words * sizeof *words);
@@ -53,7 +52,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
 
 /* ---- device memory ---- */
 
-/* What the host uploads once, when the device opens. */
+/* Uploaded when the device opens. */
 typedef struct df_cuda_first {
   df_cuda_relay relay;
   df_descriptor **table;
@@ -158,7 +157,7 @@ static dfcclResult_t make_arena(df_rank_device *device) {
   arena->segment_bytes = device->options.cuda.arena_bytes;
   dfcclResult_t result = df_arena_take(arena, DF_CACHE_LINE, &range);
   if (result == dfcclSuccess) df_arena_give(arena, &range);
-  arena->grows_apart = 1; /* from here on the lock protects the arena */
+  arena->grows_apart = 1; /* from here on the lock protects it */
   return result;
 }
 
@@ -252,7 +251,7 @@ static void drive_release(df_rank_device *device, df_driver *driver) {
 
 /* ---- peers' memory ---- */
 
-/* Any buffer, the application's included: only on the same GPU. */
+/* Any buffer: only on the same GPU. */
 static int lends_to(df_rank_device *device, uint32_t peer) {
   df_cuda_state *state = df_cuda_state_of(device);
   return state->peer_devices[peer] == state->facts.ordinal;

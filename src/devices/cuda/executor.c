@@ -1,11 +1,8 @@
 /*
- * Launching the daemon. One thread of each rank, the launcher, launches the kernel, watches its
- * words while it runs, and launches it again while work remains. A submission that no block has
- * fetched causes a launch at once. If only a peer can make progress possible, a pause precedes the
- * launch, and grows while launches achieve nothing. Between two launches the device is free for
- * cudaDeviceSynchronize, cudaMalloc, or a kernel that needs the multiprocessors.
- *
- * Submitting and completing threads call no CUDA function: they push, and ring the launcher.
+ * One launcher for each rank launches the kernel, watches it, and launches again while work
+ * remains. Unread submissions cause a launch at once. If only a peer can help, a pause comes first,
+ * and grows while launches achieve nothing. Between launches the device is free for cudaMalloc or
+ * other kernels. Submitting and completing threads call no CUDA function.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -18,18 +15,15 @@
 #include "devices/cuda/state.h"
 
 enum {
-  DF_CUDA_WATCH_SPINS = 500,   /* looks before the launcher naps between them */
-  DF_CUDA_RESTART_GROWTH = 20, /* the longest pause between launches, in shortest ones */
+  DF_CUDA_WATCH_SPINS = 500,   /* looks before naps */
+  DF_CUDA_RESTART_GROWTH = 20, /* longest pause, in shortest ones */
   DF_CUDA_TIMER_SLACK_NS = 1000,
   DF_CUDA_STACK_BYTES = 512 * 1024
 };
-#define DF_CUDA_QUERY_NS                                                                           \
-  ((uint64_t)2 * 1000 * 1000) /* between two questions whether it still lives */
-/* The launcher recalls a launch that makes progress after so long, and launches again. Whoever
- * waits for the device then waits for one launch, and not for the traffic to end. */
+#define DF_CUDA_QUERY_NS ((uint64_t)2 * 1000 * 1000)
+/* A launch's longest life: whoever waits for the device waits for one launch only. */
 #define DF_CUDA_LIFE_NS ((uint64_t)20 * 1000 * 1000)
 
-/* Runs that the daemon has been given and has not completed. */
 static uint64_t runs_in_device(df_rank_device *device) {
   df_device_runs runs = device->host.count_runs(device->host.host);
   return runs.pushed - runs.seen;
@@ -41,7 +35,7 @@ static int is_running(df_rank_device *device, df_cuda_state *state) {
   return 0;
 }
 
-/* A block of the next launch has unread entries in the SQ. */
+/* Of the next launch. */
 static int has_unread(df_rank_device *device, df_cuda_state *state) {
   uint64_t pushed = device->host.count_runs(device->host.host).pushed;
   uint32_t grid = df_load_relaxed_u32(&state->grid);
@@ -121,7 +115,7 @@ void df_cuda_grow(df_rank_device *device, uint32_t blocks) {
   sq->passes_to = blocks;
   df_publish_u32(&state->grid, blocks);
   df_wake_fence();
-  /* A launch that has fewer blocks must end before the new ones can work. */
+  /* A launch with fewer blocks must end before the new ones can work. */
   df_store_relaxed_u32(&device->shared->recalled, df_load_relaxed_u32(&state->launch));
 }
 
@@ -132,7 +126,6 @@ static void nap(uint64_t ns) {
   nanosleep(&time, NULL);
 }
 
-/* The runs continue in the next launch. */
 static void recall_if_due(df_rank_device *device, df_cuda_state *state, uint64_t now) {
   if (now - state->launched_ns >= DF_CUDA_LIFE_NS)
     df_store_relaxed_u32(&device->shared->recalled, state->launch);
@@ -150,7 +143,6 @@ static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t no
   }
 }
 
-/* The daemon was on the device at the last look. */
 static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks) {
   uint64_t now = df_clock_ns();
   recall_if_due(device, state, now);
@@ -161,7 +153,7 @@ static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks)
     nap(device->options.cuda.nap_ns);
 }
 
-/* The daemon has left. Chooses the time of the next launch for the case that nobody submits. */
+/* Sets the next launch's time if nobody submits. */
 static void note_left(df_rank_device *device, df_cuda_state *state) {
   uint64_t shortest = device->options.cuda.restart_ns;
   int progressed = progress_of(device) != state->progress_seen;
@@ -178,7 +170,6 @@ static int may_launch(df_rank_device *device, df_cuda_state *state) {
          df_clock_ns() >= state->restart_at_ns;
 }
 
-/* Sleeps until somebody submits, or the next launch is due. */
 static void sleep_until_due(df_rank_device *device, df_cuda_state *state) {
   uint64_t limit = DF_LONGEST_SLEEP_NS, now = df_clock_ns();
   if (runs_in_device(device) > 0 && !df_load_relaxed_u32(&state->lost))
@@ -213,7 +204,7 @@ static void *launcher(void *argument) {
     if (was_running) note_left(device, state);
     was_running = 0;
     if (!df_load_relaxed_u32(&state->lost) && device->host.has_outstanding(device->host.host))
-      ask_device(device, state, df_clock_ns()); /* its runs may wait for peers, outside */
+      ask_device(device, state, df_clock_ns()); /* it may be out, waiting for peers */
     if (may_launch(device, state)) {
       launch(device, state);
       looks = 0;
@@ -267,15 +258,14 @@ void df_cuda_stop(df_rank_device *device) {
 
 void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked) {
   df_cuda_state *state = df_cuda_state_of(device);
-  (void)unlocked; /* the fence that it would save is nothing beside a word across the bus */
+  (void)unlocked; /* nothing beside a word across the bus */
   if (urgent) df_store_relaxed_u32(&state->urgent, 1);
   df_bell_ring(&state->bell); /* its fence: after the push, before the look */
 }
 
 /* ---- device synchronisation ---- */
 
-/* The host holds nothing back meanwhile. The call waits for all streams of the process, and a
- * stream may wait for any run of any rank. */
+/* Nothing is held back: a stream that the call waits for may wait for any rank's run. */
 dfcclResult_t df_cuda_synchronize(df_rank_device *device) {
   df_cuda_state *state = df_cuda_state_of(device);
   df_cuda_visit visit;

@@ -77,7 +77,7 @@ dfcclResult_t df_cuda_load_everything(df_cuda_state *state) {
     if (error != cudaSuccess) return df_cuda_fail(error, "loading the library's kernels");
     if (i == 0) state->shared_bytes = attributes.sharedSizeBytes;
   }
-  /* The first copy and the first fill may load code, too. */
+  /* The first copy and fill may load code, too. */
   uint64_t word = 0;
   cudaError_t error = cudaMemsetAsync(state->gate, 0, sizeof *state->gate, state->upload_stream);
   if (error != cudaSuccess) return df_cuda_fail(error, "the first fill");
@@ -93,7 +93,6 @@ static int find_device(const df_device_card *card, const int *ordinals, uint8_t 
   return -1;
 }
 
-/* What this rank's GPU and a peer's can do to each other's memory. */
 static dfcclResult_t join(df_rank_device *device, uint32_t rank, int is_local, int theirs) {
   df_cuda_state *state = df_cuda_state_of(device);
   int mine = state->facts.ordinal, can = 0, atomics = 0;
@@ -101,7 +100,7 @@ static dfcclResult_t join(df_rank_device *device, uint32_t rank, int is_local, i
   state->peer_lends[rank] = 1;
   if (theirs == mine) return dfcclSuccess;
   state->peer_lends[rank] = 0;
-  if (theirs < 0) return dfcclSuccess; /* mapping its memory will tell */
+  if (theirs < 0) return dfcclSuccess; /* mapping will tell */
   cudaError_t error = cudaDeviceCanAccessPeer(&can, mine, theirs);
   if (error != cudaSuccess) return df_cuda_fail(error, "asking for peer access between GPUs");
   if (!can)
@@ -109,7 +108,7 @@ static dfcclResult_t join(df_rank_device *device, uint32_t rank, int is_local, i
                    "rank %u uses CUDA device %d and rank %u device %d, which cannot access each "
                    "other's memory; there is no transport between them yet",
                    device->rank, mine, rank, theirs);
-  if (is_local) { /* else opening a handle of its memory does it */
+  if (is_local) { /* else opening a handle does it */
     error = cudaDeviceEnablePeerAccess(theirs, 0);
     if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled)
       return df_cuda_fail(error, "enabling peer access between GPUs");

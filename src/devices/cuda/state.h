@@ -1,8 +1,4 @@
-/*
- * The CUDA device of one rank, shared by the files of this folder: facts.c (the GPU, and errors),
- * device.c (memory, and the tables of functions), collectives.c, executor.c (launching the daemon),
- * stream.c, times.c. All CUDA calls of the library are here and in transports/ipc/segment_cuda.c.
- */
+/* The CUDA device of one rank. All CUDA calls are here and in transports/ipc/segment_cuda.c. */
 #ifndef DF_DEVICES_CUDA_STATE_H
 #define DF_DEVICES_CUDA_STATE_H
 
@@ -13,11 +9,11 @@
 #include "transports/ipc/segment_cuda.h"
 
 enum {
-  DF_CUDA_REACHES = 256,         /* allocations of dfcclMemAlloc that other GPUs can be lent */
-  DF_CUDA_TICKETS = 4096,        /* runs on streams at one time, of one rank */
-  DF_CUDA_STAGING_BYTES = 65536, /* of one upload */
-  DF_CUDA_MOST_BLOCKS = 8,       /* if the caller leaves the number to the library */
-  DF_CUDA_BLOCK_SHARE = 8        /* ... and at most one of so many multiprocessors */
+  DF_CUDA_REACHES = 256,  /* allocations that can be lent */
+  DF_CUDA_TICKETS = 4096, /* runs on streams at once */
+  DF_CUDA_STAGING_BYTES = 65536,
+  DF_CUDA_MOST_BLOCKS = 8, /* by default */
+  DF_CUDA_BLOCK_SHARE = 8  /* ... one of so many multiprocessors */
 };
 
 typedef struct df_cuda_facts {
@@ -27,11 +23,9 @@ typedef struct df_cuda_facts {
   char name[64];
 } df_cuda_facts;
 
-typedef int (*df_cuda_stream_operation)(
-    cudaStream_t stream, uint64_t address, uint64_t value,
-    unsigned flags); /* as the driver's, with its types spelt out */
+typedef int (*df_cuda_stream_operation)(cudaStream_t stream, uint64_t address, uint64_t value,
+                                        unsigned flags); /* the driver's */
 
-/* The device's clock beside the host's, at one moment. */
 typedef struct df_cuda_moment {
   uint64_t device_ns, host_ns;
 } df_cuda_moment;
@@ -51,16 +45,16 @@ typedef struct df_cuda_state {
   const uint64_t **reaches; /* [DF_MAX_REACHES] */
   uint64_t *reach_rows;     /* [DF_CUDA_REACHES][n_ranks] */
   uint8_t *staging;
-  df_time_log *times; /* [max_blocks] NULL: the daemon has no timers */
+  df_time_log *times; /* [max_blocks] NULL: no timers */
   df_cuda_clock *clock;
   uint8_t reach_taken[DF_CUDA_REACHES];
 
-  /* device memory: addresses that the host does not follow */
+  /* device memory */
   uint8_t *memory;
   size_t memory_bytes, shared_bytes; /* in all; of a block */
   df_descriptor *constants;          /* [capacity] */
   df_cuda_gate *gate;
-  df_cuda_relay *relay; /* NULL: blocks poll the SQ themselves */
+  df_cuda_relay *relay; /* NULL: all poll the SQ */
 
   cudaStream_t daemon_stream, upload_stream;
 
@@ -68,17 +62,17 @@ typedef struct df_cuda_state {
   pthread_t launcher;
   int launcher_started;
   uint32_t stopping, lost;
-  uint32_t grid; /* blocks that the collectives published so far use */
+  uint32_t grid; /* blocks of the published collectives */
   uint32_t launch, launched_grid;
-  uint32_t urgent; /* start now: a collective was given up */
-  df_bell bell;    /* the launcher's */
+  uint32_t urgent; /* a collective was given up */
+  df_bell bell;
   uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, query_at_ns;
 
   /* streams */
   df_cuda_stream_operation write_value, wait_value; /* NULL: small kernels do it */
   uint32_t next_ticket;
 
-  df_cuda_moment opened; /* timers: the clocks at the beginning */
+  df_cuda_moment opened; /* timers */
 } df_cuda_state;
 
 static inline df_cuda_state *df_cuda_state_of(df_rank_device *device) { return device->state; }
@@ -86,7 +80,7 @@ static inline df_cuda_state *df_cuda_state_of(df_rank_device *device) { return d
 /* facts.c */
 dfcclResult_t df_cuda_fail(cudaError_t error, const char *what); /* records the sentence */
 dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal);
-/* Loads every kernel and every copy's code: a load while the daemon runs would wait for it. */
+/* A later load would wait for the daemon. */
 dfcclResult_t df_cuda_load_everything(df_cuda_state *state);
 dfcclResult_t df_cuda_find_peers(df_rank_device *device);
 
@@ -103,8 +97,7 @@ dfcclResult_t df_cuda_clear(df_rank_device *device, const df_device_rings *rings
 dfcclResult_t df_cuda_start(df_rank_device *device);
 void df_cuda_stop(df_rank_device *device);
 void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked);
-void df_cuda_grow(df_rank_device *device,
-                  uint32_t blocks); /* [lock] the grid, to at least so many */
+void df_cuda_grow(df_rank_device *device, uint32_t blocks); /* [lock] to at least so many */
 dfcclResult_t df_cuda_synchronize(df_rank_device *device);
 
 /* times.c */
@@ -117,7 +110,6 @@ void df_cuda_find_stream_operations(df_cuda_state *state);
 dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run);
 dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run);
 void df_cuda_stream_release(df_rank_device *device, uint32_t ticket);
-/* df_stream_ops.pause and resume. */
 int df_cuda_pause_streams(void);
 void df_cuda_resume_streams(void);
 

@@ -1,11 +1,8 @@
 /*
- * Runs in the order of a stream. A run takes a ticket, which has a number and two words. The stream
- * writes the number to the first word when it comes to the call: the input is ready. It then waits
- * for the second word, which the host writes when the run has ended, with whatever status. Numbers
- * grow, and an entry serves again only when both words have its number. So a late write or a late
- * look does no harm.
- *
- * The driver's stream memory operations need no kernel. Devices without them use two small kernels.
+ * A run's ticket has a number and two words. The stream writes the number to the first: the input
+ * is ready. It then waits for the second, which the host writes when the run has ended. Numbers
+ * grow, and an entry serves again only when both words have its number. So a late write or look
+ * does no harm. Devices without stream memory operations use two small kernels.
  */
 #include <cuda.h>
 #include <string.h>
@@ -30,7 +27,7 @@ void df_cuda_find_stream_operations(df_cuda_state *state) {
   state->facts.has_stream_operations = 1;
 }
 
-/* On a stream: writes the word, or waits until the word is not less than the value. */
+/* wait: until the word is not less. */
 static cudaError_t enqueue(df_cuda_stream_operation operation, unsigned flags, const void *kernel,
                            cudaStream_t stream, uint64_t *word, uint64_t value) {
   if (operation) {
@@ -102,7 +99,7 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
   if (run->ticket == 0)
     return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
                    DF_CUDA_TICKETS - 1, device->rank);
-  count_run(); /* before anything waits on the stream */
+  count_run(); /* before a stream waits */
   cudaError_t error = enqueue(state->write_value, CU_STREAM_WRITE_VALUE_DEFAULT,
                               df_cuda_write_kernel(), stream, &ticket->input, run->number);
   if (error == cudaSuccess) return dfcclSuccess;

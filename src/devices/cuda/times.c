@@ -1,7 +1,6 @@
 /*
- * What the daemon's timers have noted, in the host's units. Durations: the blocks' launches took so
- * many cycles in so many nanoseconds. Moments: the device's clock beside the host's, once when the
- * device opened and once now, because the clocks drift apart.
+ * The timers' notes in the host's units. Durations: by the launches' cycles and nanoseconds.
+ * Moments: by two comparisons of the clocks, which drift apart.
  */
 #include <sched.h>
 
@@ -13,7 +12,7 @@ enum { DF_CUDA_CLOCK_ROUNDS = 32 };
 
 static pthread_mutex_t comparing = PTHREAD_MUTEX_INITIALIZER; /* the clock's words */
 
-/* One question and its answer. Returns the time between them; 0: no answer. */
+/* Returns the time between; 0: no answer. */
 static uint64_t ask(df_cuda_clock *clock, uint64_t round, df_cuda_moment *moment) {
   uint64_t before = df_clock_ns(), after = before;
   df_bus_release();
@@ -30,7 +29,7 @@ static uint64_t ask(df_cuda_clock *clock, uint64_t round, df_cuda_moment *moment
   return DF_MAX(after - before, (uint64_t)1);
 }
 
-/* The fastest answer is the most exact one. */
+/* The fastest answer is the most exact. */
 static int ask_often(df_cuda_clock *clock, uint64_t first, uint64_t last, df_cuda_moment *best) {
   uint64_t least = UINT64_MAX;
   for (uint64_t round = first; round <= last; round++) {
@@ -47,7 +46,7 @@ static int ask_often(df_cuda_clock *clock, uint64_t first, uint64_t last, df_cud
 /* [comparing] On the current device. */
 static dfcclResult_t compare(df_cuda_state *state, df_cuda_moment *now) {
   df_cuda_clock *clock = state->clock;
-  /* Numbers that grow: a kernel that was given up answers no later question. */
+  /* A kernel that was given up must answer no later question. */
   uint64_t first = df_load_relaxed_u64(&clock->asked) + 1, last = first + DF_CUDA_CLOCK_ROUNDS - 1;
   void *arguments[] = {&clock, &first, &last};
   cudaLaunchConfig_t config = {.gridDim = {.x = 1, .y = 1, .z = 1},
@@ -75,7 +74,6 @@ dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now) 
   return result;
 }
 
-/* A moment of the device's clock, on the line through the two comparisons. */
 static uint64_t to_host(const df_cuda_moment *first, const df_cuda_moment *last, uint64_t moment) {
   double device = (double)(last->device_ns - first->device_ns);
   double host = (double)(last->host_ns - first->host_ns);
