@@ -1,11 +1,9 @@
 /*
- * All-pairs all-reduce: each rank sends its whole buffer to all others and reduces all of them in
- * the order of the group, so all ranks get the same bits. One crossing, n-1 times the bytes: for
- * small payloads.
+ * All-pairs all-reduce: each rank sends its whole buffer to all, and reduces in the group's order,
+ * so all get the same bits. One crossing, n-1 times the bytes: for small payloads.
  */
 #include "plans/plan.h"
 
-/* v = accumulator (op) contribution of position j, into `destination`. */
 static void fold(df_plan *plan, uint32_t j, df_buffer destination, uint32_t average) {
   if (j == plan->key.position)
     df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_REDUCE | DF_PRIM_STORE,
@@ -23,7 +21,7 @@ void df_plan_all_pairs(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   uint32_t average = plan->key.average ? DF_PRIM_AVERAGE : 0;
   plan->geometry = DF_GEOMETRY_PARTITION;
-  plan->direct_in_place = 0; /* the result overwrites what peers may still be reading */
+  plan->direct_in_place = 0; /* peers may still read what the result overwrites */
   for (uint32_t s = 1; s < n; s++)
     df_plan_add(
         plan,
@@ -45,7 +43,7 @@ void df_plan_all_pairs(df_plan *plan) {
   if (n == 2) return;
   plan->scratch_pieces = 1;
   for (uint32_t j = 2; j < n; j++) fold(plan, j, DF_BUFFER_SCRATCH, 0);
-  /* The division rounds once more, but on every rank alike. */
+  /* It rounds once more, on every rank alike. */
   df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE | average,
                                    .source = DF_BUFFER_SCRATCH,
                                    .destination = DF_BUFFER_OUTPUT});

@@ -1,8 +1,7 @@
 /*
- * Binomial trees: broadcast and reduce in log2(n) rounds of whole chunks, for small buffers
- * (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.2 and 4.4). Chunks of a large buffer
- * follow each other through the tree. Member v counts from the root; its parent is v without its
- * lowest bit.
+ * Binomial trees: log2(n) rounds of whole chunks, for small buffers (Thakur, Rabenseifner and
+ * Gropp, IJHPCA 2005, sections 4.2 and 4.4). Member v counts from the root; its parent is v without
+ * its lowest bit.
  */
 #include "plans/build.h"
 
@@ -10,7 +9,7 @@ static uint32_t position_of(const df_plan *plan, uint32_t v) {
   return (v + plan->key.root) % plan->key.n;
 }
 
-/* Children are v + 1, v + 2, v + 4, ... below this, each the root of a contiguous range. */
+/* Size of v's subtree. Children are v + 1, v + 2, v + 4, ... */
 static uint32_t span(uint32_t v, uint32_t n) {
   uint32_t reach = v ? v & -v : n;
   return v + reach < n ? reach : n - v;
@@ -30,7 +29,7 @@ static void broadcast(df_plan *plan, uint32_t v) {
     df_plan_send(plan, 0, position_of(plan, v + d), df_output(0));
 }
 
-/* In the order of the group from the root on. */
+/* In the group's order from the root on. */
 static void reduce(df_plan *plan, uint32_t v) {
   uint32_t n = plan->key.n;
   uint32_t parent = v ? position_of(plan, v & (v - 1)) : DF_NO_PEER;

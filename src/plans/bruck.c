@@ -1,11 +1,10 @@
 /*
- * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 1997, sections 3 and 4):
- * log2(n) rounds, rounded up, for any n. For small pieces in large groups. Pieces go to their place
- * at once, so the original's rotations are not needed.
+ * Bruck's algorithms (Bruck et al., IEEE TPDS 1997, sections 3 and 4): log2(n) rounds for any n,
+ * for small pieces in large groups. Pieces go to their place at once: no rotations.
  */
 #include "plans/build.h"
 
-/* After the round at distance d this rank has the pieces of positions r to r + 2d - 1. */
+/* After distance d this rank has the pieces r to r + 2d - 1. */
 static void all_gather(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   df_plan_copy(plan, 0, r, DF_NO_PEER, df_input(0), df_output(r));
@@ -20,9 +19,8 @@ static void all_gather(df_plan *plan) {
 }
 
 /*
- * A piece that has to travel j positions moves in the rounds of j's bits, and waits in place j of
- * scratch memory. So does a piece that has arrived: in place, its place in the output may still
- * hold a piece to be sent.
+ * A piece that travels j positions moves in the rounds of j's bits, and waits in place j of
+ * scratch. So does an arrived piece: in place, the output may still hold a piece to send.
  */
 static void all_to_all(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;

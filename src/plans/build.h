@@ -1,6 +1,6 @@
 /*
- * For builders of plans. A *place* is a piece of a buffer. Each function appends one primitive
- * about `piece`, which decides its length, to the plan of one position. Peers are positions.
+ * A *place* is a piece of a buffer. Each function appends one primitive; `piece` decides its
+ * length. `to` DF_NO_PEER: nothing is sent.
  */
 #ifndef DF_PLANS_BUILD_H
 #define DF_PLANS_BUILD_H
@@ -17,7 +17,6 @@ static inline df_place df_input(uint32_t piece) { return (df_place){DF_BUFFER_IN
 static inline df_place df_output(uint32_t piece) { return (df_place){DF_BUFFER_OUTPUT, piece}; }
 static inline df_place df_scratch(uint32_t piece) { return (df_place){DF_BUFFER_SCRATCH, piece}; }
 
-/* DF_PRIM_AVERAGE if the operator is dfcclAvg, for the last reduction. */
 static inline uint32_t df_plan_average(const df_plan *plan) {
   return plan->key.average ? DF_PRIM_AVERAGE : 0;
 }
@@ -30,7 +29,6 @@ static inline void df_plan_send(df_plan *plan, uint32_t piece, uint32_t to, df_p
                                    .source_piece = from.piece});
 }
 
-/* `to` DF_NO_PEER: only stores. */
 static inline void df_plan_copy(df_plan *plan, uint32_t flags, uint32_t piece, uint32_t to,
                                 df_place from, df_place into) {
   df_plan_add(plan,
@@ -43,7 +41,6 @@ static inline void df_plan_copy(df_plan *plan, uint32_t flags, uint32_t piece, u
                              .destination_piece = into.piece});
 }
 
-/* Receives, stores, and passes on unless `to` is DF_NO_PEER. */
 static inline void df_plan_receive(df_plan *plan, uint32_t piece, uint32_t from, uint32_t to,
                                    df_place into) {
   df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV | DF_PRIM_STORE |
@@ -56,9 +53,8 @@ static inline void df_plan_receive(df_plan *plan, uint32_t piece, uint32_t from,
 }
 
 /*
- * Reduces what it receives with a place; stores unless `into` is nowhere; passes on unless `to` is
- * DF_NO_PEER. flags: DF_PRIM_SOURCE_FIRST, DF_PRIM_AVERAGE. A message from the output may lend it:
- * then nothing may overwrite it before its reader is done.
+ * `into` nowhere: does not store. flags: DF_PRIM_SOURCE_FIRST, DF_PRIM_AVERAGE. A message from the
+ * output may lend it: nothing may overwrite it before its reader is done.
  */
 static inline void df_plan_reduce(df_plan *plan, uint32_t flags, uint32_t piece, uint32_t from,
                                   uint32_t to, df_place with, df_place into) {
@@ -80,9 +76,9 @@ static inline uint32_t df_plan_order(uint32_t r, uint32_t from) {
 }
 
 /*
- * Folding onto a power of two (Rabenseifner, ICCS 2004, section 3): of the first 2 * extra members,
- * each even one, a *guest*, leaves its work to the odd one behind it, its *host*. The others are
- * numbered 0 to size-1 in the order of the group, so that member i stands for a contiguous range.
+ * Folding onto a power of two (Rabenseifner, ICCS 2004, section 3). Of the first 2 * extra members
+ * each even one, a *guest*, leaves its work to the next, its *host*. The others are numbered in
+ * order: each stands for a contiguous range.
  */
 typedef struct df_fold {
   uint32_t size, extra;
@@ -106,7 +102,7 @@ static inline uint32_t df_fold_index(df_fold fold, uint32_t member) {
 static inline uint32_t df_fold_member(df_fold fold, uint32_t index) {
   return index < fold.extra ? 2 * index + 1 : index + fold.extra;
 }
-/* The members for which `index` stands: first to first + count - 1. */
+/* Members of `index`: first to first + count - 1. */
 static inline uint32_t df_fold_first(df_fold fold, uint32_t index) {
   return index < fold.extra ? 2 * index : index + fold.extra;
 }
@@ -114,8 +110,8 @@ static inline uint32_t df_fold_count(df_fold fold, uint32_t index) {
   return index < fold.extra ? 2 : 1;
 }
 
-/* doubling.c: all-reduce by recursive doubling among the members stride * (0 .. n-1). This rank is
- * member `me` and brings `start` (input or scratch 0). Result: output. Needs scratch 0. */
+/* doubling.c: all-reduce among the members stride * (0 .. n-1). This rank is `me` and brings
+ * `start` (input or scratch 0). Result: output. Needs scratch 0. */
 void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t me,
                             df_place start);
 

@@ -1,7 +1,4 @@
-/*
- * Collectives with equal keys (operation, algorithm, group size, position, root) share one plan.
- * The cache's owner has the lock.
- */
+/* Collectives with equal keys share one plan. The cache's owner has the lock. */
 #ifndef DF_PLANS_CACHE_H
 #define DF_PLANS_CACHE_H
 

@@ -1,9 +1,6 @@
 /*
- * Direct exchange: every piece goes straight from the rank that has it to the rank that wants it
- * (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.3 and 4.4: the linear algorithms). One
- * crossing (all-reduce: two), n-1 messages for each rank. In shared memory a message is nearly
- * free, so this is the fastest for all but tiny buffers. Each rank visits its peers from its own
- * position on.
+ * Direct exchange: each piece goes straight to the ranks that want it (Thakur, Rabenseifner and
+ * Gropp, IJHPCA 2005, sections 4.3 and 4.4: linear). One crossing (all-reduce: two), n-1 messages.
  */
 #include "plans/build.h"
 
@@ -21,7 +18,6 @@ static void all_gather(df_plan *plan) {
   }
 }
 
-/* Sums up in scratch memory, which stays in the cache. The last sum goes to its place. */
 static void collect(df_plan *plan, df_place result, uint32_t then_to) {
   uint32_t n = plan->key.n, r = plan->key.position;
   df_place own = df_input(r);
@@ -39,8 +35,8 @@ static void scatter(df_plan *plan) {
     df_plan_send(plan, peer_of(plan, s), peer_of(plan, s), df_input(peer_of(plan, s)));
 }
 
-/* In place, only the same piece's result overwrites a lent input, and it comes from the rank that
- * has read this input. */
+/* In place, only the same piece's result overwrites a lent input, and its sender has read this
+ * input. */
 static void all_reduce(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   scatter(plan);
@@ -52,7 +48,7 @@ static void all_reduce(df_plan *plan) {
   }
 }
 
-/* In place, what is received overwrites what was sent: so it is sent before, and never lent. */
+/* In place, what comes overwrites what was sent: so send first, and never lend. */
 static void all_to_all(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   plan->direct_in_place = 0;

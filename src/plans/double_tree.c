@@ -1,16 +1,13 @@
 /*
- * Double binary trees (Sanders, Speck and Traeff, Parallel Computing 2009, sections 3 and 4): two
- * trees over the same members; no member is an inner node of both. Each tree carries every second
- * chunk.
- *
- * Tree 0 is the search tree of the numbers 1..m: odd numbers are leaves. Tree 1 is its mirror image
- * (m even) or shifted by one (m odd): its inner nodes are odd (but for one).
+ * Double binary trees (Sanders, Speck and Traeff, Parallel Computing 2009, sections 3 and 4): each
+ * tree has every second chunk. No member is an inner node of both. Tree 0 is the search tree of
+ * 1..m: odd numbers are leaves. Tree 1 is its mirror image (m even) or shifted by one (m odd).
  */
 #include "plans/build.h"
 
 enum { TREES = 2, MAX_CHILDREN = 2 };
 
-/* Chunks of each tree in one loop of an all-reduce: they follow each other up, then down. */
+/* Each tree's chunks in one loop of an all-reduce: up, then down. */
 enum { DEPTH = 4 };
 
 typedef struct node {
@@ -19,7 +16,7 @@ typedef struct node {
   uint32_t n_children;
 } node;
 
-/* The number of member x (from 1) in a tree. The mirror image is its own inverse. */
+/* x counts from 1. The mirror image is its own inverse. */
 static uint32_t number_in(uint32_t tree, uint32_t x, uint32_t m) {
   if (tree == 0) return x;
   return m % 2 == 0 ? m + 1 - x : x % m + 1;
@@ -29,7 +26,7 @@ static uint32_t member_at(uint32_t tree, uint32_t number, uint32_t m) {
   return m % 2 == 0 ? m + 1 - number : (number + m - 2) % m + 1;
 }
 
-/* Numbers beyond m do not exist: their children belong to the next one above them. */
+/* Children of a number beyond m belong to the next number above it. */
 static uint32_t parent_of(uint32_t k, uint32_t m) {
   do {
     uint32_t low = k & -k;
@@ -39,7 +36,6 @@ static uint32_t parent_of(uint32_t k, uint32_t m) {
   return k;
 }
 
-/* Member x of m, both from 1. */
 static node node_of(uint32_t tree, uint32_t x, uint32_t m) {
   uint32_t k = number_in(tree, x, m), up = parent_of(k, m), half = (k & -k) / 2;
   node self = {.parent = up ? member_at(tree, up, m) : DF_NO_PEER};
@@ -49,7 +45,7 @@ static node node_of(uint32_t tree, uint32_t x, uint32_t m) {
   return self;
 }
 
-/* ---- all-reduce: all ranks are members; each tree's root turns its chunks round ---- */
+/* ---- all-reduce: all ranks are members; each root turns its chunks round ---- */
 
 static node all_reduce_node(uint32_t tree, uint32_t r, uint32_t n) {
   node self = node_of(tree, r + 1, n);
@@ -58,7 +54,6 @@ static node all_reduce_node(uint32_t tree, uint32_t r, uint32_t n) {
   return self;
 }
 
-/* With several children, partial results live in scratch memory. */
 static void up(df_plan *plan, const node *self, uint32_t piece, uint32_t root_to, df_place result) {
   uint32_t to = self->parent == DF_NO_PEER ? root_to : self->parent;
   df_place own = df_input(piece);
@@ -92,7 +87,7 @@ static void all_reduce(df_plan *plan) {
     down(plan, &trees[piece % TREES], piece, DF_NO_PEER);
 }
 
-/* ---- broadcast and reduce: the root feeds, or empties, both trees of the others ---- */
+/* ---- broadcast and reduce: the root feeds or empties both trees ---- */
 
 static node rooted_node(const df_plan *plan, uint32_t tree, uint32_t x) {
   uint32_t n = plan->key.n, root = plan->key.root;

@@ -1,14 +1,12 @@
 /*
  * Recursive doubling (Thakur, Rabenseifner and Gropp, IJHPCA 2005, sections 4.1 and 4.5): in round
- * k partners at distance 2^k exchange all that they have. log2(n) rounds of whole buffers: for
- * small ones. Groups that are no power of two are folded first.
+ * k partners at distance 2^k exchange all they have. log2(n) rounds, for small buffers.
  */
 #include "plans/build.h"
 
 /*
- * Both partners reduce in the order of the group, so all get the same bits. Partial results live in
- * scratch memory, which is never lent: a peer may still read them when the next round overwrites
- * them.
+ * Both partners reduce in the group's order, so all get the same bits. Scratch memory is never
+ * lent: peers may still read when the next round overwrites it.
  */
 void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t me,
                             df_place start) {
@@ -42,8 +40,8 @@ void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t
   }
 }
 
-/* Passes the pieces of `index` and the d-1 indices beside it to a member, or receives them. One at
- * a time, so that two slots suffice. `at` counts from 0; returns 0 when there is none left. */
+/* The at-th piece of `index` and the d-1 indices beside it; 0: none. One at a time, so two slots
+ * suffice. */
 static int piece_at(df_fold fold, uint32_t index, uint32_t d, uint32_t at, uint32_t *piece) {
   uint32_t first = df_fold_first(fold, index & ~(d - 1));
   uint32_t last = (index & ~(d - 1)) + d - 1;

@@ -1,11 +1,11 @@
 /*
- * Flat trees: one rank exchanges with all others (Thakur, Rabenseifner and Gropp, IJHPCA 2005,
- * section 4: the linear algorithms). One crossing, all of it the root's work: for small buffers.
- * All-reduce has a root too, position 0: fewest messages, two crossings.
+ * Flat trees: one rank exchanges with all (Thakur, Rabenseifner and Gropp, IJHPCA 2005, section 4:
+ * linear). One crossing, all the root's work: for small buffers. All-reduce: two crossings through
+ * position 0.
  */
 #include "plans/build.h"
 
-/* In the order of the group, from the root on. */
+/* In the group's order from the root on. */
 static void collect(df_plan *plan, uint32_t root) {
   uint32_t n = plan->key.n;
   df_place own = df_input(0);
@@ -17,7 +17,6 @@ static void collect(df_plan *plan, uint32_t root) {
   }
 }
 
-/* From the root's output, or with a copy to it. */
 static void spread(df_plan *plan, uint32_t root) {
   uint32_t n = plan->key.n, s = 1;
   if (plan->key.operation == DF_OP_BROADCAST)

@@ -1,15 +1,14 @@
 /*
  * Recursive halving. Reduce-scatter: Thakur, Rabenseifner and Gropp (IJHPCA 2005, section 4.3).
- * All-reduce: Rabenseifner's algorithm (ICCS 2004, section 3). 2 log2(n) rounds; no rank moves more
- * bytes than in a ring. Groups that are no power of two are folded first.
+ * All-reduce: Rabenseifner (ICCS 2004, section 3). 2 log2(n) rounds with no more bytes than a ring.
  */
 #include "plans/build.h"
 
 /* ---- all-reduce: piece i belongs to index i of the fold ---- */
 
 /*
- * Partial results live in the output. They are lent to the partner that takes over their piece.
- * Only the piece's final value overwrites them, and it cannot come before the partner has read.
+ * Sums live in the output, lent to the partner that takes their piece over. Only the final value
+ * overwrites them, after the partner has read.
  */
 static void reduce_scatter_pieces(df_plan *plan, df_fold fold, uint32_t v, int in_output) {
   for (uint32_t d = fold.size / 2; d >= 1; d /= 2) {
@@ -60,22 +59,20 @@ void df_plan_rabenseifner(df_plan *plan) {
 
 /* ---- reduce-scatter: piece i belongs to position i ---- */
 
-/* The at-th piece of the indices that agree with v from distance d on; 0: there is none left. */
+/* The at-th piece of v and the d-1 indices beside it; 0: none. */
 static int piece_of(df_fold fold, uint32_t v, uint32_t d, uint32_t at, uint32_t *piece) {
   uint32_t last = (v & ~(d - 1)) + d - 1;
   *piece = df_fold_first(fold, v & ~(d - 1)) + at;
   return *piece < df_fold_first(fold, last) + df_fold_count(fold, last);
 }
 
-/* The last round: this rank's piece is its result, its guest's is passed on. */
 static void finish(df_plan *plan, uint32_t order, uint32_t piece, uint32_t partner, df_place own) {
   int mine = piece == plan->key.position;
   df_plan_reduce(plan, order | df_plan_average(plan), piece, partner, mine ? DF_NO_PEER : piece,
                  own, mine ? df_output(0) : df_nowhere());
 }
 
-/* Scratch memory holds the sums of the pieces that this rank still cares about: the input must stay
- * as it is, and the output has room for one piece only. */
+/* Sums live in scratch: the input must stay, and the output has room for one piece. */
 void df_plan_halving(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position, piece;
   df_fold fold = df_fold_of(n);

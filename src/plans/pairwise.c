@@ -1,6 +1,6 @@
 /*
- * Pairwise exchange for all-to-all: in round k the partners are r and p with r + p = k (mod n).
- * Partners meet, and each sends a chunk before it overwrites it: correct in place, for any n.
+ * Pairwise exchange: in round k the partners are r and p with r + p = k (mod n). Each sends a chunk
+ * before it overwrites it: correct in place, for any n.
  */
 #include "plans/plan.h"
 

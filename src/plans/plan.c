@@ -55,7 +55,7 @@ int df_operation_reduces(df_operation operation) {
          operation == DF_OP_REDUCE_SCATTER;
 }
 
-/* Does `next` send on what `first` has sent, and nothing else? */
+/* Does `next` only send on what `first` has sent? */
 static int sends_again(const df_primitive *first, const df_primitive *next) {
   if (next->flags != DF_PRIM_SEND || next->piece != first->piece) return 0;
   int stores = (first->flags & DF_PRIM_STORE) && next->source == first->destination &&
@@ -65,7 +65,7 @@ static int sends_again(const df_primitive *first, const df_primitive *next) {
          (!computes && next->source == first->source && next->source_piece == first->source_piece);
 }
 
-/* Marks the longest row of primitives that send the same to one peer after the other. */
+/* The longest row that sends the same to one peer after the other. */
 static void mark_common(df_plan *plan) {
   uint32_t at = 0, longest = 1;
   for (uint32_t i = 0, n = 1; i < plan->n_primitives; i += n, n = 1) {
@@ -88,7 +88,7 @@ df_plan *df_plan_make(const df_plan_key *key) {
   plan->direct_in_place = 1;
   if (key->n > 1)
     algorithms[key->algorithm].build(plan);
-  else /* every collective of a group of one is a copy */
+  else
     df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
                                      .source = DF_BUFFER_INPUT,
                                      .destination = DF_BUFFER_OUTPUT});
@@ -119,7 +119,7 @@ static void *grow(void *array, uint32_t used, uint32_t *capacity, size_t item, d
   return moved;
 }
 
-/* The link to or from a peer, made at its first use. *ordinal is its next message's. */
+/* *ordinal is the next message's. */
 static uint16_t take_link(df_plan *plan, uint32_t peer, uint16_t sends, uint16_t *ordinal) {
   uint32_t i = 0;
   while (i < plan->n_links && !(plan->links[i].peer == peer && plan->links[i].sends == sends)) i++;
@@ -150,8 +150,7 @@ void df_plan_add(df_plan *plan, df_step_spec spec) {
   if (!plan->failed) plan->primitives[plan->n_primitives++] = prim;
 }
 
-/* Cuts `elements` into loops of `pieces` chunks, equal in all loops: the last loop is not a small
- * one. */
+/* Equal in all loops: the last one is not small. */
 static void cut(df_part *part, uint64_t elements, uint32_t pieces, uint64_t chunk_max,
                 uint32_t grain) {
   part->elements = elements;
@@ -186,9 +185,9 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
     payload = DF_MAX(payload, (uint64_t)part->chunk * element_bytes);
     loops = DF_MAX(loops, part->loops);
   }
-  /* Of all blocks: a shorter part may have fewer and larger chunks than a longer one. */
+  /* Of all blocks: a shorter part may have larger chunks. */
   shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
-  /* A message is never longer than the whole buffer, however its chunk was rounded up. */
+  /* However the chunk was rounded up. */
   payload = DF_MIN(payload, DF_MAX(count * element_bytes, 1u));
   shape->payload_offset =
       payload <= limits->flagged_max ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;

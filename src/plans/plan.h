@@ -1,8 +1,7 @@
 /*
- * Plans: what each rank of a group does in one loop of a collective, as data for the step function.
- * A plan depends on operation, algorithm, group size, position and root, never on the count:
- * collectives share it. To add an algorithm, write a builder (build.h) and name it in plan.c's
- * table. The daemon does not change.
+ * Plans: what each rank does in one loop of a collective, as data for the step. A plan does not
+ * depend on the count: collectives share it. For a new algorithm write a builder (build.h), and
+ * name it in plan.c.
  */
 #ifndef DF_PLANS_PLAN_H
 #define DF_PLANS_PLAN_H
@@ -21,10 +20,10 @@ typedef enum {
   DF_OP_COUNT
 } df_operation;
 
-const char *df_operation_name(df_operation operation); /* "AllReduce", ... */
+const char *df_operation_name(df_operation operation);
 int df_operation_reduces(df_operation operation);
 
-/* Members compare these numbers: they belong to the library's version. */
+/* Members compare these numbers. */
 typedef enum {
   DF_RING,
   DF_ALL_PAIRS,
@@ -50,13 +49,13 @@ typedef struct df_plan_key {
   df_operation operation;
   int algorithm; /* df_algorithm */
   uint32_t n, position, root;
-  uint32_t split; /* neighbours in a subgroup, for algorithms with two levels; else 0 */
-  int average;    /* dfcclAvg: the last reduction divides */
+  uint32_t split; /* neighbours in a subgroup; 0: one level */
+  int average;
 } df_plan_key;
 
 typedef struct df_plan_link {
   uint16_t peer;  /* position in the group */
-  uint16_t sends; /* 1: from this rank to the peer; 0: from the peer */
+  uint16_t sends; /* 1: to the peer; 0: from the peer */
   uint32_t messages;
 } df_plan_link;
 
@@ -67,20 +66,19 @@ typedef struct df_plan {
   uint32_t n_primitives, n_links;
   /* The same at all positions: */
   df_geometry geometry;
-  uint32_t pieces;         /* PARTITION: chunks that one loop covers */
-  uint32_t scratch_pieces; /* chunks of scratch memory for each block */
-  int direct_in_place;     /* an in-place run may lend buffers to peers */
+  uint32_t pieces;         /* PARTITION: chunks of one loop */
+  uint32_t scratch_pieces; /* chunks for each block */
+  int direct_in_place;     /* 1: an in-place run may lend */
   /* the builder's */
   uint32_t primitive_capacity, link_capacity;
   int failed;
 } df_plan;
 
-/* Makes a plan; the caller frees it. NULL: out of memory. */
+/* The caller frees it. NULL: out of memory. */
 df_plan *df_plan_make(const df_plan_key *key);
 void df_plan_free(df_plan *plan);
 
-/* For builders: appends a primitive. Peers are positions, or DF_NO_PEER. Links and ordinals follow.
- */
+/* For builders. Peers are positions, or DF_NO_PEER. */
 #define DF_NO_PEER UINT32_MAX
 typedef struct df_step_spec {
   uint32_t flags, piece;
@@ -92,7 +90,6 @@ typedef struct df_step_spec {
 } df_step_spec;
 void df_plan_add(df_plan *plan, df_step_spec spec);
 
-/* The builders, one file each. Groups of one have a plan of their own. */
 void df_plan_ring(df_plan *plan);
 void df_plan_all_pairs(df_plan *plan);
 void df_plan_pairwise(df_plan *plan);
@@ -107,14 +104,14 @@ void df_plan_direct(df_plan *plan);
 void df_plan_flat(df_plan *plan);
 void df_plan_two_level(df_plan *plan);
 
-/* How the elements are cut: blocks, chunks, loops, slots. All members must agree. */
+/* All members must agree. */
 typedef struct df_shape_limits {
   uint64_t slot_bytes;  /* most payload of a slot */
-  uint32_t slots;       /* of a link for large payloads */
-  uint32_t flagged_max; /* bytes up to which a link is flagged */
-  uint32_t packed_max;  /* bytes up to which flagged slots may share their lines */
-  uint32_t words_max;   /* bytes up to which payload travels in words; 0: never */
-  uint64_t block_min;   /* bytes below which another block is not worth it */
+  uint32_t slots;       /* for large payloads */
+  uint32_t flagged_max; /* most bytes of a flagged link */
+  uint32_t packed_max;  /* most bytes of slots that share lines */
+  uint32_t words_max;   /* most bytes in words; 0: never */
+  uint64_t block_min;   /* least bytes of a block */
   uint32_t max_blocks;
 } df_shape_limits;
 

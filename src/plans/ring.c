@@ -1,7 +1,6 @@
 /*
- * Ring plans for the paper's five collectives (Patarasuk and Yuan, 2009, for all-reduce): each rank
- * receives from the one before it and sends to the one behind it. Bandwidth-optimal; 2(n-1)
- * crossings for all-reduce.
+ * Ring plans (Patarasuk and Yuan, 2009, for all-reduce). Bandwidth-optimal; 2(n-1) crossings for
+ * all-reduce.
  */
 #include "plans/plan.h"
 

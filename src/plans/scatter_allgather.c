@@ -1,8 +1,7 @@
 /*
- * Broadcast as a scatter and an all-gather (Barnett et al., SHPCC 1994; Thakur, Rabenseifner and
- * Gropp, IJHPCA 2005, section 4.2): the root gives each rank one piece, and the pieces go round in
- * a ring. The root sends its buffer less than twice, whatever the group's size: for large buffers.
- * Member v counts from the root.
+ * Broadcast as scatter and all-gather in a ring (Barnett et al., SHPCC 1994; Thakur, Rabenseifner
+ * and Gropp, IJHPCA 2005, section 4.2). The root sends its buffer less than twice: for large
+ * buffers. Member v counts from the root.
  */
 #include "plans/build.h"
 

@@ -1,7 +1,7 @@
 /*
- * Two levels (Karonis et al., IPDPS 2000, section 3): ranks that are close exchange with their
- * leader, and only leaders exchange with each other, so few messages go far. A subgroup is `split`
- * neighbours in the group's order (split of the tuning table); its leader is its first member, or the root.
+ * Two levels (Karonis et al., IPDPS 2000, section 3): ranks exchange with their leader, leaders
+ * with each other, so few messages go far. A subgroup is `split` neighbours; its leader is its
+ * first member, or the root.
  */
 #include "plans/build.h"
 
@@ -55,8 +55,6 @@ static void broadcast(df_plan *plan, const level *l) {
     if (m != r) df_plan_send(plan, 0, m, df_output(0));
 }
 
-/* The members whose contributions a leader sums up, one after the other. The last sum is the
- * result, or goes on. */
 static void reduce(df_plan *plan, const level *l) {
   uint32_t r = plan->key.position, root = plan->key.root, n_from = 0;
   uint32_t leaders = DF_DIV_UP(plan->key.n, plan->key.split);

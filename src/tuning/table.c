@@ -42,8 +42,7 @@ DF_PRINTF(2, 3) static int refuse(const reader *in, const char *format, ...) {
   return 0;
 }
 
-/* Digits and perhaps K, M or G; the rest of the text is left in *end. 0: no number, or too large.
- */
+/* The rest is left in *end. 0: no number, or too large. */
 static int read_number(const char *text, uint64_t most, uint64_t *value, const char **end) {
   uint64_t number = 0;
   const char *at = text;
@@ -169,7 +168,7 @@ static int read_set(const reader *in, char **words, int n, df_policy *policy) {
   return refuse(in, "there is no \"%s\" to set", words[1]);
 }
 
-/* Cuts a line into words in place; more than `most` count as most + 1. */
+/* In place; more than `most`: most + 1. */
 static int split_words(char *line, char **words, int most) {
   int n = 0;
   for (char *at = line; *at != '\0';) {
@@ -281,11 +280,9 @@ enum { K = 1024 };
 #define RULE(operation, least, most, memory, from, to, algorithm, slot_bytes)                      \
   { DF_OP_##operation, DF_##algorithm, DF_MEMORY_##memory, least, most, from, to, 0, slot_bytes, 0 }
 
-/* Up to 8 ranks measured with `dfccl-bench tune` (docs/PERFORMANCE.md), and rounded off; beyond, by
- * the number of crossings. Where a rank has links to all others their slots are smaller, so that
- * their memory does not grow with the group. Where ranks share cores, the least work of all of them
- * together counts, not the longest way of one: whoever wants data reads it where it was first, in
- * large pieces, so that ranks take turns seldom. */
+/* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have
+ * smaller slots, so that memory does not grow with the group. With shared cores the sum of all
+ * work counts: ranks read data where it was first, in large pieces, and take turns seldom. */
 const df_rule df_built_in_rules[] = {
     RULE(ALL_REDUCE, 1, 2, PROCESS, 0, 512 * K, DOUBLING, 0),
     RULE(ALL_REDUCE, 1, 2, ANY, 0, 512 * K, ALL_PAIRS, 0),

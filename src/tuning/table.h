@@ -1,7 +1,6 @@
 /*
- * Tuning tables: rules that say which algorithm to use, and how to cut, for an operation, a size of
- * the group and a number of bytes. The first rule that fits counts. There is a built-in table, and
- * DFCCL_TUNING names a file whose rules come before it (docs/TUNING.md is its format).
+ * Which algorithm, and how to cut, by operation, group size and bytes. The first rule that fits
+ * counts. DFCCL_TUNING names a file whose rules come before the built-in ones (docs/TUNING.md).
  */
 #ifndef DF_TUNING_TABLE_H
 #define DF_TUNING_TABLE_H
@@ -11,9 +10,9 @@
 
 typedef enum {
   DF_MEMORY_ANY,
-  DF_MEMORY_PROCESS, /* all members in one process: any buffer may be lent */
+  DF_MEMORY_PROCESS, /* one process: any buffer may be lent */
   DF_MEMORY_HOST,    /* several processes */
-  DF_MEMORY_CROWDED  /* of a rule only: several processes, and two members or more for each core */
+  DF_MEMORY_CROWDED  /* rules only: HOST, two members or more for each core */
 } df_memory_kind;
 
 typedef struct df_rule {
@@ -21,9 +20,9 @@ typedef struct df_rule {
   df_algorithm algorithm;
   df_memory_kind memory;
   uint32_t ranks_least, ranks_most;
-  uint64_t bytes_least, bytes_most; /* of the larger of a rank's two buffers */
-  uint32_t blocks;                  /* most blocks; 0: as many as the settings allow */
-  uint32_t slot_bytes;              /* most payload of a slot; 0: as configured */
+  uint64_t bytes_least, bytes_most; /* of a rank's larger buffer */
+  uint32_t blocks;                  /* 0: as many as the settings allow */
+  uint32_t slot_bytes;              /* most payload; 0: as configured */
   uint32_t split;                   /* neighbours in a subgroup; 0: as configured */
 } df_rule;
 
@@ -38,20 +37,17 @@ typedef struct df_tuning {
 extern const df_rule df_built_in_rules[];
 extern const uint32_t df_n_built_in_rules;
 
-/* No rules, and each number as the library has it. */
+/* No rules, the library's numbers. */
 void df_tuning_default(df_tuning *tuning);
 
-/*
- * Reads a table. Returns 0 when it is not one: then *tuning is the default and *sentence says what
- * is wrong as "NAME:LINE: ...", with the value.
- */
+/* 0: it is no table. Then *tuning is the default, *sentence says why as "NAME:LINE: ...". */
 int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const char *name,
                     char *sentence, size_t sentence_bytes);
 
-/* Writes a rule as a line of a table, without the newline; returns what snprintf would. */
+/* No newline; returns what snprintf would. */
 int df_rule_print(const df_rule *rule, char *line, size_t bytes);
 
-/* Words of the table: "allreduce"; -1: there is none of that name. */
+/* "allreduce"; -1: no such name. */
 const char *df_operation_word(df_operation operation);
 int df_operation_by_word(const char *word);
 
