@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUESTS_SPARE = 64 /* callers beyond the ranks that have not proven themselves */ };
+enum { GUESTS_SPARE = 64 /* unproven callers beyond the ranks */ };
 
-/* A caller that has not proven itself. */
 typedef struct df_guest {
   struct df_guest *next;
   df_tcp_stream *stream;
@@ -57,10 +56,9 @@ static void drop_guest(df_connections *all, df_guest **at) {
   all->n_guests--;
 }
 
-/* It is the peer that it says, and waits for frames. */
 static void welcome(df_connections *all, df_guest *guest) {
   df_connection *c = &all->from[guest->greeter.peer];
-  if (c->wire == NULL || c->stream || c->is_lost) return; /* another one is there */
+  if (c->wire == NULL || c->stream || c->is_lost) return; /* there is another */
   c->stream = guest->stream;
   c->stream->is_ready = 1; /* frames may have come with the proof */
   c->stands = 1;

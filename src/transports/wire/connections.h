@@ -1,8 +1,7 @@
 /*
- * Connections of one rank: one to each peer that it sends to over the wire, and one from each that
- * sends to it. The sender calls. A caller is a guest until it has proven who it is; strangers can
- * do no more than take a place among the guests, of whom the oldest goes if there are too many. Not
- * thread-safe: the endpoint has a lock. Nothing waits.
+ * One connection to each peer that this rank sends to, and one from each that sends to it. The
+ * sender calls. A caller is a guest until it has proven who it is; of too many guests the oldest
+ * goes. Nothing waits. Not thread-safe: the endpoint has a lock.
  */
 #ifndef DF_TRANSPORTS_WIRE_CONNECTIONS_H
 #define DF_TRANSPORTS_WIRE_CONNECTIONS_H
@@ -12,9 +11,9 @@
 #include "transports/wire/wire.h"
 
 typedef struct df_connection {
-  df_wire *wire;         /* has the links; NULL: there was none yet */
+  df_wire *wire;         /* NULL: none yet */
   df_tcp_stream *stream; /* NULL: not called yet, or lost */
-  df_greeter greeter;    /* of a stream that does not stand */
+  df_greeter greeter;    /* until the stream stands */
   int stands;
   int is_lost, was_told; /* final */
   char why[DF_WIRE_REASON_BYTES + DF_TCP_ENDS_BYTES];
@@ -23,29 +22,27 @@ typedef struct df_connection {
 typedef struct df_connections {
   df_tcp tcp;
   uint32_t rank, n_ranks;
-  unsigned char secret[DF_KEY_BYTES]; /* of which each peer's key is made */
+  unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
   df_connection *to, *from;           /* [n_ranks] */
-  struct df_guest *guests;            /* the latest first */
+  struct df_guest *guests;            /* latest first */
   uint32_t n_guests;
-  int has_lost; /* a connection was lost since the owner cleared it */
+  int has_lost; /* since the owner cleared it */
 } df_connections;
 
 /* dfcclOutOfMemory, dfcclSystemError. */
 dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks);
 void df_connections_close(df_connections *all);
 
-/* Calls a peer, unless that was done. all->to[peer] has its pump. A peer that does not answer is a
- * connection that is lost. */
+/* Calls a peer once; all->to[peer] has its pump. No answer: the connection is lost. */
 dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, uint16_t port,
                                   const unsigned char key[DF_KEY_BYTES]);
 
-/* Receives callers and carries what there is, a bounded amount. Returns 1 when something was done.
- */
+/* A bounded amount. 0: nothing to do. */
 int df_connections_carry(df_connections *all);
-/* As df_wire_is_due. What the network has brought is told by tcp.epoll_fd. */
+/* As df_wire_is_due. tcp.epoll_fd tells what the network brings. */
 int df_connections_are_due(const df_connections *all);
 
-/* A connection that was lost and not told of yet. Returns 0: there is none. */
+/* Each once. 0: none. */
 int df_connections_take_lost(df_connections *all, uint32_t *peer, char *why, size_t bytes);
 
 #endif

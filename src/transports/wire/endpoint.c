@@ -13,10 +13,9 @@ enum {
   OFFER_MAGIC = 0x0fe7dfcc
 };
 
-/* What stands in an offer. */
 typedef struct wire_offer {
   uint32_t magic;
-  uint32_t link; /* the receiver's number of it */
+  uint32_t link; /* the receiver's number */
   uint32_t n_slots;
   uint16_t port, reserved;
   uint8_t padding[16];
@@ -26,17 +25,17 @@ DF_STATIC_ASSERT(sizeof(wire_offer) == DF_OFFER_BYTES, "an offer is as long as a
 
 typedef struct endpoint {
   df_endpoint base;
-  pthread_mutex_t lock; /* of all that follows; taken after the context's */
+  pthread_mutex_t lock; /* of what follows; taken after the context's */
   df_connections connections;
   struct df_ticket *tickets;
-  uint32_t asked; /* somebody wanted to pump while another did */
+  uint32_t asked; /* while another pumped */
   uint32_t stopping;
   pthread_t thread;
   df_bell bell; /* blocks ring it */
 } endpoint;
 
 struct df_ticket {
-  df_ticket *next, **at; /* in the endpoint's list */
+  df_ticket *next, **at;
   df_wire *wire;
   df_wire_link *link;
   uint8_t *rings;
@@ -60,14 +59,14 @@ static int carry(endpoint *ep) {
   return did;
 }
 
-/* Who cannot have the lock says that there is news, and who has it looks once more. */
+/* Who does not get the lock leaves news for who has it. */
 static int wire_pump(df_endpoint *base) {
   endpoint *ep = endpoint_of(base);
   int did = 0;
-  df_system_exchange_u32(&ep->asked, 1); /* a store would hide what others had to tell */
-  df_wake_fence(); /* before trying: else both may leave the news to the other */
+  df_system_exchange_u32(&ep->asked, 1); /* a store would hide others' news */
+  df_wake_fence();                       /* else each may leave the news to the other */
   while (df_load_relaxed_u32(&ep->asked) && pthread_mutex_trylock(&ep->lock) == 0) {
-    df_system_exchange_u32(&ep->asked, 0); /* observes the news of all who have asked */
+    df_system_exchange_u32(&ep->asked, 0); /* observes all who asked */
     did |= carry(ep);
     pthread_mutex_unlock(&ep->lock);
     df_wake_fence();
@@ -75,7 +74,7 @@ static int wire_pump(df_endpoint *base) {
   return did;
 }
 
-/* 1, too, if another thread is at it: the caller looks again. */
+/* 1 also while another thread is at it. */
 static int wire_is_due(df_endpoint *base) {
   endpoint *ep = endpoint_of(base);
   if (pthread_mutex_trylock(&ep->lock) != 0) return 1;
@@ -98,7 +97,7 @@ static void *pump_for_blocks(void *argument) {
   return NULL;
 }
 
-/* The lock was held for another reason: what was asked for meanwhile is the thread's. */
+/* The thread does what came meanwhile. */
 static void unlock(endpoint *ep) {
   pthread_mutex_unlock(&ep->lock);
   df_bell_ring(&ep->bell);
@@ -114,7 +113,7 @@ static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t b
 
 /* ---- links */
 
-/* [lock], which is let go if that may be. Zeroed memory for the rings of all blocks. */
+/* [lock], let go if it may. Zeroed, for all blocks. */
 static dfcclResult_t make_rings(endpoint *ep, const df_route *route, df_patience *patience,
                                 uint8_t **rings) {
   const uint64_t bytes =
@@ -130,7 +129,6 @@ static dfcclResult_t make_rings(endpoint *ep, const df_route *route, df_patience
   return df_fail(dfcclOutOfMemory, "no memory for rings of %llu bytes", (unsigned long long)bytes);
 }
 
-/* Both ends of a local ring: the block's, and the pump's. */
 static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_link *pumps) {
   const df_plan_link *planned = &route->plan->links[route->which];
   const uint64_t ring_bytes = df_link_ring_bytes(route->ring.stride, route->ring.n_slots);
@@ -155,7 +153,6 @@ static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_li
   }
 }
 
-/* What each message of a loop is about. */
 static void find_pieces(const df_route *route, uint16_t *piece_of) {
   const df_plan *plan = route->plan;
   const int sends = plan->links[route->which].sends;
@@ -168,7 +165,7 @@ static void find_pieces(const df_route *route, uint16_t *piece_of) {
   }
 }
 
-/* [endpoint's lock] The link with its rings, which it takes. offer: the sender's. */
+/* [endpoint's lock] Takes the rings. offer: the sender's. */
 static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_offer *offer,
                                uint8_t *rings, df_ticket **out) {
   const df_plan_link *planned = &route->plan->links[route->which];

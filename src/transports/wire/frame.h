@@ -1,8 +1,6 @@
 /*
- * Frames: what two pumps tell each other about their rings. A header of 24 bytes, little-endian as
- * every processor that is supported, and for DF_FRAME_DATA the payload right behind it.
- *
- * Each end numbers the links of a connection itself. A frame names a link by its receiver's number.
+ * A little-endian header of 24 bytes, then DF_FRAME_DATA's payload. A frame names a link by its
+ * receiver's number.
  */
 #ifndef DF_TRANSPORTS_WIRE_FRAME_H
 #define DF_TRANSPORTS_WIRE_FRAME_H
@@ -11,9 +9,9 @@
 #include "base/attributes.h"
 
 typedef enum {
-  DF_FRAME_OPEN = 1, /* sequence: the sender's number of the link. From here on it takes credits */
-  DF_FRAME_DATA,     /* `bytes` bytes of message `sequence`, from its byte `at` on */
-  DF_FRAME_CREDIT,   /* sequence: the last message that the receiving block is done with */
+  DF_FRAME_OPEN = 1, /* sequence: the sender's number; credits from now on */
+  DF_FRAME_DATA,     /* part of message `sequence`, from byte `at` on */
+  DF_FRAME_CREDIT,   /* sequence: the last message that the block is done with */
   DF_FRAME_KINDS
 } df_frame_kind;
 

@@ -41,7 +41,7 @@ void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret
   df_derive(key, DF_KEY_BYTES, secret, "dfccl wire to a peer", &peer, sizeof peer, NULL, 0);
 }
 
-/* Of this connection: of the peer's key, and of what the caller and the listener have said. */
+/* From the peer's key and both nonces. */
 static void derive(df_greeter *greeter, const unsigned char key[DF_KEY_BYTES],
                    const unsigned char *caller, const unsigned char *listener) {
   const uint32_t ranks[2] = {greeter->calls ? greeter->rank : greeter->peer,
@@ -53,7 +53,6 @@ static void derive(df_greeter *greeter, const unsigned char key[DF_KEY_BYTES],
   memcpy(greeter->key, derived, sizeof greeter->key);
 }
 
-/* Reads one message of exactly this type and length. */
 static df_greeting_state receive(df_greeter *greeter, df_message_type type, uint32_t bytes) {
   while (greeter->in_have < bytes) {
     int64_t came = greeter->stream->read(greeter->stream, greeter->in + greeter->in_have,
@@ -111,7 +110,6 @@ static df_greeting_state hear_proof(df_greeter *greeter) {
   return DF_GREETING_STANDS;
 }
 
-/* Sends what is to be sent. */
 static df_greeting_state flush(df_greeter *greeter) {
   while (greeter->out_at < greeter->out_end) {
     df_stream_part part = {greeter->out + greeter->out_at, greeter->out_end - greeter->out_at};
@@ -131,5 +129,5 @@ df_greeting_state df_greeting_progress(df_greeter *greeter, uint32_t n_ranks) {
   if (has_answered) return hear_proof(greeter);
   state = greeter->calls ? hear_answer(greeter) : hear_greeting(greeter, n_ranks);
   if (state != DF_GREETING_GOES_ON || greeter->out_at == greeter->out_end) return state;
-  return df_greeting_progress(greeter, n_ranks); /* with what is to be sent now */
+  return df_greeting_progress(greeter, n_ranks);
 }

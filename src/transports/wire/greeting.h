@@ -1,7 +1,6 @@
 /*
- * Greeting: how the two ends of a new connection prove who they are, with the messages of the mesh
- * (bootstrap/handshake.h). The key is the listener's, one for each peer. It has gone to that peer
- * in an offer, by way of control's connection, which nobody else reads.
+ * The ends of a connection prove who they are (bootstrap/handshake.h). The listener's key for this
+ * peer came in an offer, through control's connection, which nobody else reads.
  *
  *   caller   -> listener   GREETING   who it is, a nonce
  *   listener -> caller     ANSWER     a nonce, and the proof
@@ -21,12 +20,11 @@ typedef enum {
 
 typedef struct df_greeter {
   df_stream *stream;
-  uint32_t rank, peer; /* the listener's peer is a claim until the greeting stands */
-  int calls;           /* 1: this end has called */
-  int is_proven;       /* the other end is who it says */
+  uint32_t rank, peer; /* listener: peer is a claim until it stands */
+  int calls;           /* this end is the caller */
+  int is_proven;       /* the other end has proven itself */
   unsigned char nonce[DF_NONCE_BYTES];
-  unsigned char key[DF_KEY_BYTES]; /* caller: as offered. Of this connection, once both nonces are
-                                      known */
+  unsigned char key[DF_KEY_BYTES]; /* as offered; later the connection's */
   uint8_t in[sizeof(df_answer)], out[sizeof(df_answer)];
   uint32_t in_have, out_at, out_end;
 } df_greeter;
@@ -34,14 +32,13 @@ typedef struct df_greeter {
 /* key: the listener's for this peer. */
 void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uint32_t peer,
                       const unsigned char key[DF_KEY_BYTES]);
-/* secret: of which the keys for all peers are made (df_greeting_key). */
+/* secret: makes each peer's key (df_greeting_key). */
 void df_greeting_listen(df_greeter *greeter, df_stream *stream, uint32_t rank,
                         const unsigned char secret[DF_KEY_BYTES]);
 void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret[DF_KEY_BYTES],
                      uint32_t peer);
 
-/* Goes on as far as the stream lets it. The reason of a refusal is the stream's, or that the other
- * end has not proven itself. Reads nothing that comes after the greeting. */
+/* Goes as far as the stream lets it. Reads nothing after the greeting. */
 df_greeting_state df_greeting_progress(df_greeter *greeter, uint32_t n_ranks);
 
 #endif

@@ -116,7 +116,7 @@ df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
     if (fd < 0 && fd != -EINTR && fd != -ECONNABORTED) break; /* no descriptor: another time */
     if (fd >= 0) (void)make_stream(tcp, fd, &stream);
   }
-  if (stream) stream->is_ready = 1; /* what it has said came before it was watched, perhaps */
+  if (stream) stream->is_ready = 1; /* it may have spoken before it was watched */
   return stream;
 }
 
@@ -135,7 +135,6 @@ void df_tcp_look(df_tcp *tcp) {
   } while (n == EVENTS_AT_ONCE);
 }
 
-/* "127.0.0.1:1234", or as much of it as is known. */
 static void describe_end(int (*name)(int, struct sockaddr *, socklen_t *), int fd, char *text,
                          size_t bytes) {
   struct sockaddr_in address = {0};

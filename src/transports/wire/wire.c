@@ -7,11 +7,11 @@
 
 #include "primitives/prepared.h"
 
-/* A link's number: its entry, and how often the entry was used before. A late frame for a link that
- * was released does not meet the next one. */
+/* A link's number: its entry, and how often the entry was used. So late frames miss the next
+ * link. */
 enum { ENTRY_BITS = 20, ENTRIES_MOST = 1 << ENTRY_BITS, GENERATIONS = 1 << (32 - ENTRY_BITS) };
 
-/* Credit for a link that carries nothing: its sender has no message to wait for. */
+/* Credit for a link that carries nothing. */
 #define FOR_EVER (DF_SEQUENCE_MASK / 2 - 1)
 
 /* ---- links ---- */
@@ -75,12 +75,10 @@ static uint32_t message_bytes(const df_wire_link *link, const df_wire_ring *ring
          df_chunk_elements(link->geometry, link->pieces, &ring->part, loop, piece);
 }
 
-/* Goes on to the first message that is not empty. */
 static void pass_empty(const df_wire_link *link, df_wire_ring *ring) {
   while (message_bytes(link, ring, ring->next) == 0) ring->next++;
 }
 
-/* Message `next` has been carried. */
 static void finish_message(const df_wire_link *link, df_wire_ring *ring) {
   ring->at = 0;
   ring->next++;
@@ -162,7 +160,6 @@ static void lose(df_wire *wire, const char *format, ...) {
   wire->is_lost = 1;
 }
 
-/* The bell is rung once a call, as a block does. */
 static void note_bell(df_wire *wire, df_bell *bell) {
   if (wire->noted && wire->noted != bell) df_bell_ring(wire->noted);
   wire->noted = bell;
@@ -170,7 +167,6 @@ static void note_bell(df_wire *wire, df_bell *bell) {
 
 /* ---- outgoing ---- */
 
-/* Hands the parts to the stream. Returns how many bytes it took. */
 static uint32_t write_parts(df_wire *wire, const df_stream_part *parts, uint32_t n_parts) {
   int64_t taken = wire->stream->write(wire->stream, parts, n_parts);
   if (taken != DF_STREAM_ENDED) return (uint32_t)taken;
@@ -178,7 +174,7 @@ static uint32_t write_parts(df_wire *wire, const df_stream_part *parts, uint32_t
   return 0;
 }
 
-/* Sends what is left of the frame before. Returns 1 when all of it is gone. */
+/* 1: nothing is left. */
 static int flush(df_wire *wire) {
   if (wire->output_at == wire->output_end) return 1;
   df_stream_part rest = {wire->output + wire->output_at, wire->output_end - wire->output_at};
@@ -186,8 +182,7 @@ static int flush(df_wire *wire) {
   return wire->output_at == wire->output_end;
 }
 
-/* Sends a frame, or keeps a copy of what the stream does not take: the payload may be written again
- * when this returns. */
+/* Copies what the stream does not take: the payload may be written again. */
 static void send_frame(df_wire *wire, const df_frame *frame, const uint8_t *payload) {
   df_stream_part parts[2] = {{frame, sizeof *frame}, {payload, frame->bytes}};
   uint32_t taken = write_parts(wire, parts, frame->bytes ? 2 : 1);
@@ -201,7 +196,6 @@ static void send_frame(df_wire *wire, const df_frame *frame, const uint8_t *payl
   wire->output_end = header_left + payload_left;
 }
 
-/* Is there a message that may be sent? */
 static int has_message(const df_wire_link *link, df_wire_ring *ring, int *is_direct) {
   if (!ring->has_messages) return 0;
   if (ring->next > ring->credit + link->far_slots) return 0; /* no slot is free for it */
@@ -209,7 +203,7 @@ static int has_message(const df_wire_link *link, df_wire_ring *ring, int *is_dir
          !(*is_direct && df_link_is_revoked(&ring->end));
 }
 
-/* Sends a frame of the ring's next message, if there is one. Returns its bytes. */
+/* Returns its bytes. */
 static uint32_t send_part(df_wire *wire, df_wire_link *link, uint32_t block) {
   df_wire_ring *ring = &link->rings[block];
   int is_direct = 0;
@@ -229,18 +223,17 @@ static uint32_t send_part(df_wire *wire, df_wire_link *link, uint32_t block) {
                     .bytes = DF_MIN(bytes - ring->at, wire->frame_bytes),
                     .sequence = ring->next};
   send_frame(wire, &frame, payload + ring->at);
-  /* Its owner is in this process, which does not take a buffer away while it is read. */
+  /* The owner is in this process, and takes away nothing that is being read. */
   if (is_direct) DF_ASSERT(df_link_return(&ring->end));
   ring->at += frame.bytes;
   if (ring->at == bytes) {
     finish_message(link, ring);
-    df_link_release(&ring->end, ring->next - 1); /* empty ones behind it included */
+    df_link_release(&ring->end, ring->next - 1); /* with empty ones */
     note_bell(wire, ring->end.peer_bell);
   }
   return (uint32_t)sizeof frame + frame.bytes;
 }
 
-/* The block has been done with more messages than the far end has been told. */
 static int has_credit(const df_wire_link *link, const df_wire_ring *ring) {
   return link->is_open && df_observe_u64(ring->end.credit) != ring->credit;
 }
@@ -259,7 +252,7 @@ static uint32_t send_credit(df_wire *wire, df_wire_link *link, uint32_t block) {
   return (uint32_t)sizeof frame;
 }
 
-/* At most one frame for each of the link's blocks. Stops when the stream takes no more. */
+/* One frame for each block, while the stream takes more. */
 static uint32_t send_for(df_wire *wire, df_wire_link *link) {
   uint32_t sent = 0;
   if (!link->incoming && !link->is_open) {
@@ -274,7 +267,6 @@ static uint32_t send_for(df_wire *wire, df_wire_link *link) {
   return sent;
 }
 
-/* Takes links in turns, each as often as any other. */
 static int send_all(df_wire *wire) {
   const uint64_t most = (uint64_t)DF_WIRE_BUDGET * wire->frame_bytes;
   uint64_t sent = 0;
@@ -291,7 +283,6 @@ static int send_all(df_wire *wire) {
 
 /* ---- incoming ---- */
 
-/* Reads ahead, or straight to where the bytes belong. Returns how many came. */
 static uint32_t read_some(df_wire *wire, void *bytes, uint32_t most) {
   int64_t came = wire->stream->read(wire->stream, bytes, most);
   if (came == 0) wire->has_more = 0;
@@ -300,7 +291,7 @@ static uint32_t read_some(df_wire *wire, void *bytes, uint32_t most) {
   return 0;
 }
 
-/* Takes up to `most` bytes, and puts them there (NULL: nowhere). */
+/* there NULL: nowhere. */
 static uint32_t take(df_wire *wire, uint8_t *there, uint32_t most) {
   if (wire->input_at == wire->input_end) {
     if (there && most >= DF_WIRE_INPUT_BYTES) return read_some(wire, there, most);
@@ -313,7 +304,7 @@ static uint32_t take(df_wire *wire, uint8_t *there, uint32_t most) {
   return taken;
 }
 
-/* The link that a frame is for; NULL: it was released. *is_known 0: there never was one. */
+/* NULL: it was released. *is_known 0: there never was one. */
 static df_wire_link *find(const df_wire *wire, uint32_t id, int *is_known) {
   const uint32_t entry = id % ENTRIES_MOST;
   *is_known = entry < wire->n_links;
@@ -331,7 +322,7 @@ static int take_open(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   return 1;
 }
 
-/* Is it the beginning of the next message, or the next part of it, and is there a slot? */
+/* Only the next part of the next message, against credit. */
 static int take_data(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   df_wire_ring *ring = &link->rings[frame->block];
   if (!link->incoming || !link->is_open || !ring->has_messages) {
@@ -356,7 +347,7 @@ static int take_data(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   return 1;
 }
 
-/* What the far end's block is done with was sent, or is empty. */
+/* Only for messages that were sent, or empty. */
 static int take_credit(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   df_wire_ring *ring = &link->rings[frame->block];
   const uint64_t credit = frame->sequence;
@@ -388,7 +379,6 @@ static int take_frame(df_wire *wire, const df_frame *frame) {
   return take_credit(wire, link, frame);
 }
 
-/* Bytes of the payload. Returns how many came. */
 static uint32_t receive_payload(df_wire *wire) {
   df_wire_link *link = wire->target;
   df_wire_ring *ring = link ? &link->rings[wire->frame.block] : NULL;
@@ -406,7 +396,7 @@ static uint32_t receive_payload(df_wire *wire) {
   return came;
 }
 
-/* Bytes of a header, which may come one by one. Those that have come stay in front of the input. */
+/* May come byte by byte, and stays in front of the input. */
 static uint32_t receive_header(df_wire *wire) {
   const uint32_t had = wire->input_end - wire->input_at;
   if (had < sizeof(df_frame)) {
