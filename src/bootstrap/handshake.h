@@ -25,7 +25,7 @@
 
 #include <stdbool.h>
 
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/mesh_types.h"
 
 enum {
   DF_SECRET_BYTES = 16,
