@@ -1,4 +1,4 @@
-/* What goes wrong: collectives, ranks, the context. [lock]: the caller holds context->lock. */
+/* How a collective and the context fail. [lock]: the caller holds context->lock. */
 #ifndef DF_HOST_FAILURE_H
 #define DF_HOST_FAILURE_H
 
@@ -26,24 +26,10 @@ void df_check_run_limit(dfcclContext_t context, df_coll *coll); /* [lock] */
 /* [lock] Why the run after the limit can never complete; returns its status. */
 dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
                                 size_t bytes);
-int df_is_late(dfcclContext_t context);          /* [lock] df_check_deadlines will find something */
-void df_check_deadlines(dfcclContext_t context); /* [lock] */
-void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
-                  const char *why); /* [lock] as this rank sees it */
-/* [lock] It is alive, but says what makes no sense: nothing more is heard from it, and it is told.
- */
-void df_peer_refuse(dfcclContext_t context, uint32_t peer);
-/* [lock] Once, to all others: what broke this rank's context, and how many runs of each collective
- * it has accepted, since it will accept no more. Else peers would wait for those, and, when it
- * leaves, take that for the cause. */
-void df_tell_broken(dfcclContext_t context);
-void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */
-void df_peer_left(dfcclContext_t context, uint32_t peer); /* [lock] in order */
 /* [lock] A member that has left, or whose context is broken, never announced it. */
 void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer);
-dfcclResult_t df_abort(dfcclContext_t context);
-/* All of these or, if one is not registered, none. Does not wait. */
-dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n);
+/* The message that tells of it. */
+df_message df_failure_message(const df_coll *coll);
 const char *df_coll_label(const df_coll *coll, char *text,
                           size_t bytes); /* "collective 7 (\"grad\")" */
 

@@ -14,6 +14,7 @@
 #include "control/service.h"
 #include "host/dump.h"
 #include "host/failure.h"
+#include "host/losses.h"
 #include "host/match.h"
 #include "host/memory.h"
 #include "host/record.h"

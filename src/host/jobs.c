@@ -10,6 +10,7 @@
 #include "control/service.h"
 #include "host/dump.h"
 #include "host/failure.h"
+#include "host/losses.h"
 #include "host/link_setup.h"
 #include "host/record.h"
 #include "host/runs.h"

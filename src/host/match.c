@@ -32,6 +32,15 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .group_step = coll->group_step};
 }
 
+void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
+  uint8_t payload[sizeof(df_announcement) + DF_MAX_RANKS * sizeof(uint32_t)];
+  df_announcement announcement = df_coll_announcement(coll);
+  df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id};
+  message.payload_bytes = df_announcement_write(&announcement, coll->ranks, payload);
+  for (uint32_t i = from; i < coll->n_paired; i++)
+    if (i != coll->position) df_post_send(&context->control, coll->ranks[i], &message, payload, -1);
+}
+
 static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
   return remote->ranks ? remote->ranks[i]
                        : remote->first_rank + i * remote->announcement.group_step;

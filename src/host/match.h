@@ -20,4 +20,7 @@ void df_match_free(dfcclContext_t context);
 void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */
 df_announcement df_coll_announcement(const df_coll *coll);
 
+/* [lock] To the members from this position on, strangers included. */
+void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from);
+
 #endif

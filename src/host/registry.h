@@ -1,4 +1,4 @@
-/* Registration, and looking collectives up. [lock]: the caller holds context->lock. */
+/* The table of collectives. [lock]: the caller holds context->lock. */
 #ifndef DF_HOST_REGISTRY_H
 #define DF_HOST_REGISTRY_H
 
@@ -13,8 +13,7 @@ typedef struct df_registration {
   int root;
   const dfcclCollOptions_t *options;
 } df_registration;
-dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration);
-dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id);
+
 df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id); /* [lock] */
 /* [lock] NULL: not registered. */
 static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
@@ -42,8 +41,14 @@ static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCo
   return df_look_up_words(context, id, registration);
 }
 void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
-/* [lock] To the members from this position on, strangers included. */
-void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from);
+/* [lock] A new collective's index, given back if it is not entered. */
+uint32_t df_registry_take_index(dfcclContext_t context);
+void df_registry_give_index(dfcclContext_t context, uint32_t index);
+/* [lock] It can be looked up from here on, with one reference. 0: no memory. */
+int df_registry_enter(dfcclContext_t context, df_coll *coll);
+/* [lock] It cannot be looked up any more; its index stays its own until the last reference goes. */
+void df_registry_leave(dfcclContext_t context, df_coll *coll);
+void df_coll_free(df_coll *coll); /* the record alone */
 void df_registry_free(dfcclContext_t context);
 dfcclResult_t df_registry_init(dfcclContext_t context);
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "host/failure.h"
+#include "host/losses.h"
 #include "host/link_setup.h"
 #include "host/match.h"
 #include "host/registry.h"

@@ -138,7 +138,7 @@ static void tenant_prepare(void *state) {
 static void tenant_changes(void *state) {
   host_state *s = state;
   pthread_mutex_lock(&s->context.lock);
-  give_index(&s->context, 0);
+  df_registry_give_index(&s->context, 0);
   s->next.id = 2;
   take_words(&s->context, &s->next);
   pthread_mutex_unlock(&s->context.lock);

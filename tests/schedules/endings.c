@@ -11,7 +11,9 @@
 
 #include "endings.h"
 #include "host/failure.h"
+#include "host/losses.h"
 #include "host/registry.h"
+#include "host/registration.h"
 #include "host/runs.h"
 endings *sim_endings_now;
 int32_t *sim_between_send[MAX_RANKS][MAX_COLLS], *sim_between_recv[MAX_RANKS][MAX_COLLS];

@@ -10,6 +10,7 @@
 #include "world.h"
 #include "host/memory.h"
 #include "host/registry.h"
+#include "host/registration.h"
 #include "host/runs.h"
 
 app *sim_app;
