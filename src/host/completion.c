@@ -1,12 +1,9 @@
 /*
- * Completion, in two stages. Reaping takes CQEs, gives the daemon its next runs and is done by
- * whoever comes by: a thread inside dfcclWait*, the background threads between two turns, the
- * poller. Callbacks wait in a list of their collective, in the order of its runs. One thread at a
- * time runs those of a collective: the poller, or a thread inside dfcclWait* that waits for them.
- * A waiter runs no others, since one that blocks would keep it. No lock is held while user code
- * runs, and a driver lets go of its blocks first, so that a callback that blocks delays other
- * callbacks only: not the daemon, not a later run, not a peer, not who waits for another
- * collective.
+ * Completion has two stages. Whoever comes by reaps: takes CQEs and gives the daemon its next runs.
+ * Callbacks wait in their collective's list, in the order of runs, and one thread at a time runs
+ * them: the poller, or a thread in dfcclWait* that waits for them. A waiter runs no others, because
+ * a callback that blocks would keep it. Nobody holds a lock or a block while user code runs, so a
+ * callback that blocks delays only callbacks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +13,9 @@
 #include "host/registry.h"
 #include "host/runs.h"
 
-enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* promised in dfccl.h, at dfcclCallback_t */
+enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* promised in dfccl.h */
 
-/* The collective whose callback this thread is inside. Callbacks may not wait, so they do not nest.
- */
+/* Callbacks may not wait, so they do not nest. */
 static _Thread_local const df_wait_words *calling_back;
 
 int df_in_callback(void) { return calling_back != NULL; }
@@ -27,7 +23,7 @@ int df_in_callback_of(const df_wait_words *words) { return calling_back == words
 
 int df_has_outstanding(void *host) {
   dfcclContext_t context = host;
-  /* In this order: a callback submits before it is complete, so that a chain is never missed. */
+  /* In this order: a callback submits before it is complete, so a chain is never missed. */
   uint64_t completed = df_observe_u64(&context->runs.completed);
   return df_observe_u64(&context->runs.accepted) != completed;
 }
@@ -37,8 +33,7 @@ void df_ring_poller(void *host) {
   df_bell_ring(&context->runs.poller_bell);
 }
 
-/* [lock] A failed collective's run that never went to the daemon; only after those that did have
- * come back. */
+/* [lock] Those that did go to the daemon come back first. */
 static df_coll *failed_waiting(dfcclContext_t context) {
   for (df_coll *coll = context->runs.listed_first; coll; coll = coll->next_listed)
     if (coll->failed != dfcclSuccess && df_runs_in_device(coll) == 0 && coll->backlog_length > 0)
@@ -46,7 +41,7 @@ static df_coll *failed_waiting(dfcclContext_t context) {
   return NULL;
 }
 
-/* [lock] A failed collective with a run in a daemon that will not complete it. */
+/* [lock] A failed collective whose runs the lost daemon still holds. */
 static df_coll *stranded(dfcclContext_t context) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = context->registry.by_index[i];
@@ -55,8 +50,8 @@ static df_coll *stranded(dfcclContext_t context) {
   return NULL;
 }
 
-/* [lock] The daemon is through with the oldest run that it holds of this collective. Inline, so
- * that of the run's record only what is needed is read. */
+/* [lock] The daemon has ended its oldest run of the collective. Inline, so that the compiler
+ * copies only what callers use of the run. */
 static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(coll->retired < coll->admitted);
   df_run run = coll->in_device[coll->retired % DF_RUNS_AHEAD];
@@ -86,8 +81,8 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
   if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
 }
 
-/* [lock] The next CQE. A device that counts as lost may still write some: it was an error that made
- * it count so, and its kernel may run on. The host completes its runs, and only once. */
+/* [lock] A device that counts as lost may still write CQEs. The host completes its runs, and only
+ * once. */
 static int pop(dfcclContext_t context, df_cqe *cqe) {
   while (df_cq_pop_mpsc(&context->device.shared->cq, cqe)) {
     df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
@@ -96,8 +91,8 @@ static int pop(dfcclContext_t context, df_cqe *cqe) {
   return 0;
 }
 
-/* [lock] The run's callback, if any, has returned. The context's count goes first: a thread that
- * sees its collective complete, without the lock, finds the context no busier than that. */
+/* [lock] The context's count goes first: a thread that sees its collective complete, without the
+ * lock, finds the context no busier than that. */
 static inline void finish(dfcclContext_t context, df_coll *coll) {
   df_publish_u64(&context->runs.completed, context->runs.completed + 1);
   df_publish_u64(&coll->words->completed, coll->words->completed + 1);
@@ -115,7 +110,7 @@ DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
   return dfcclSuccess;
 }
 
-/* [lock] Somebody must run a callback of it. */
+/* [lock] */
 static void note_due(dfcclContext_t context, df_coll *coll) {
   TAILQ_INSERT_TAIL(&context->runs.due, coll, next_due);
   df_publish_u32(&coll->words->due, 1);
@@ -129,7 +124,7 @@ static void note_not_due(dfcclContext_t context, df_coll *coll) {
   df_publish_u32(&context->runs.n_due, context->runs.n_due - 1);
 }
 
-/* [lock] Behind those of the collective that wait already. */
+/* [lock] */
 static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfcclCallback_t callback,
                                     void *argument, dfcclResult_t status) {
   df_callback_pool *pool = &context->runs.callbacks;
@@ -153,9 +148,8 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
 }
 
 /*
- * [lock] A run that was taken. Without a callback it is finished on the spot, unless earlier ones
- * of its collective still wait for theirs: a count of finished runs must never run ahead of an
- * unfinished one. Returns 1 if it was finished.
+ * [lock] A run without a callback finishes at once, unless earlier runs of its collective wait for
+ * theirs: a count must not pass an unfinished run. Returns 1 if the run finished.
  */
 static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
                                 dfcclResult_t status) {
@@ -167,16 +161,14 @@ static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_
   return 0;
 }
 
-/* [lock] The oldest run that the daemon holds of this collective is through. Returns 1 if it was
- * finished. */
+/* [lock] Returns 1 if the run finished. */
 static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
   df_run run = retire(context, coll);
   note_taken(context, coll, &run, status);
   return conclude(context, coll, &run, status);
 }
 
-/* [lock] Runs that the daemon gave up follow those that succeeded: they are through when all before
- * them are. */
+/* [lock] A run that the daemon gave up ends when all before it have succeeded. */
 static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
   uint32_t finished = 0;
   while (coll->n_given_up > 0 && coll->retired >= coll->first_given_up) {
@@ -187,9 +179,9 @@ static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * [lock] The daemon tells of a run. Runs end in order, and once one was given up all later ones
- * are. But their CQEs, of two blocks or of a block and a borrowed turn, come in any order. So a
- * success is the oldest run's, whichever run it tells of, and a failure has to wait for its turn.
+ * [lock] Runs end in order, and after one that was given up all are. But CQEs, of two blocks or of
+ * a block and a borrowed turn, come in any order. So a success counts for the oldest run, and a
+ * failure waits for its turn.
  */
 static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) {
   uint32_t finished = end_oldest(context, coll, dfcclSuccess);
@@ -206,7 +198,7 @@ static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll, cons
   return end_given_up(context, coll);
 }
 
-/* [lock] The next thing that tells of runs. Returns 0 when there is none. */
+/* [lock] Returns 0 when nothing tells of a run. */
 static int take(dfcclContext_t context) {
   df_cqe cqe;
   df_coll *coll;
@@ -229,7 +221,7 @@ static int take(dfcclContext_t context) {
   return 1;
 }
 
-/* Takes everything that is through. Returns how much told of it. */
+/* Returns how much it took. */
 static uint32_t reap(dfcclContext_t context) {
   uint32_t taken = 0;
   if (!df_cq_has_entry(&context->device.shared->cq) &&
@@ -246,14 +238,13 @@ static int has_callbacks(const dfcclContext_t context) {
   return df_observe_u32(&context->runs.n_due) != 0;
 }
 
-/* Runs are finished, or callbacks are due: a waiter that sleeps may have to run them, because the
- * poller may be inside one that blocks. */
+/* A sleeping waiter may have to run callbacks: the poller may be inside one that blocks. */
 static void wake_waiters(dfcclContext_t context) {
   df_wake_fence();
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
 }
 
-/* The same by a thread that has let go of the lock since. */
+/* For a thread that has let go of the lock since. */
 static void wake_waiters_unlocked(dfcclContext_t context) {
   df_wake_fence_unlocked();
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
@@ -264,17 +255,17 @@ int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
   df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
   uint32_t finished = end_success(context, context->registry.by_index[turn->collective]);
   pthread_mutex_unlock(&context->lock);
-  df_wake_fence_unlocked(); /* before the looks at who sleeps: reaping has let go of the lock */
+  df_wake_fence_unlocked(); /* before the looks at who sleeps: the lock is released already */
   df_ring_borrowed(turn);
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
-  /* Runs of a failed collective may have waited for this one: listed, or given up. */
+  /* A failed collective's runs may have waited for this one. */
   return finished > 0 && !df_load_relaxed_u32(&context->runs.has_listed) && !has_callbacks(context);
 }
 
-/* [lock] Does the thread wait for the oldest callback of this collective? */
+/* [lock] Whether the thread waits for the collective's oldest callback. */
 static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n) {
   uint32_t first = 0;
-  while (n > 1) { /* they are in the order of their lines */
+  while (n > 1) { /* in the order of their lines */
     uint32_t half = n / 2;
     if (awaited[first + half].words <= coll->words) first += half;
     n -= half;
@@ -284,7 +275,7 @@ static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n
          coll->words->completed < awaited[first].target;
 }
 
-/* [lock] A collective whose callbacks the caller may run. NULL: there is none. */
+/* [lock] NULL: no collective has callbacks for the caller. */
 static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited, uint32_t n) {
   df_coll *coll;
   if (awaited == NULL) return TAILQ_FIRST(&context->runs.due);
@@ -298,7 +289,7 @@ static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited, uint
   return NULL;
 }
 
-/* [lock] The oldest callback of a collective is the caller's to run. */
+/* [lock] */
 static df_pending_callback take_callback(dfcclContext_t context, df_coll *coll) {
   df_callback_pool *pool = &context->runs.callbacks;
   uint32_t number = coll->first_callback;
@@ -311,7 +302,7 @@ static df_pending_callback take_callback(dfcclContext_t context, df_coll *coll) 
   return taken;
 }
 
-/* [lock] It has returned. */
+/* [lock] */
 static void give_back_turn(dfcclContext_t context, df_coll *coll) {
   coll->calls_back = 0;
   if (coll->first_callback != 0) note_due(context, coll);
@@ -319,7 +310,7 @@ static void give_back_turn(dfcclContext_t context, df_coll *coll) {
   df_coll_unreference(context, coll);
 }
 
-/* Runs one callback. Returns 0 when there is none that the caller may run. */
+/* Returns 0 when the caller may run none. */
 static int run_callback(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
                         uint32_t n) {
   pthread_mutex_lock(&context->lock);
@@ -334,7 +325,7 @@ static int run_callback(dfcclContext_t context, df_driver *driver, const df_awai
   if (next.callback) {
     if (driver) {
       context->device.executor->drive_release(&context->device, driver);
-      df_visit(context, driver); /* the callback may tell others where it is */
+      df_visit(context, driver); /* the callback may tell others where this thread is */
     }
     calling_back = coll->words;
     next.callback(coll->id, next.status, next.argument);
@@ -362,7 +353,7 @@ uint32_t df_complete(dfcclContext_t context, df_driver *driver, const df_awaited
   return n;
 }
 
-/* Background threads, between two turns: never runs user code. */
+/* For background threads, which never run user code. */
 void df_reap_and_ring(void *host) {
   dfcclContext_t context = host;
   if (reap(context) > 0) wake_waiters(context);
@@ -393,7 +384,7 @@ static void *poller(void *argument) {
       continue;
     }
     uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
-    /* The last look reaps: runs of a failed collective that wait on the host have no CQE. */
+    /* This last look reaps, because a failed collective's runs on the host have no CQE. */
     uint32_t taken = reap(context);
     if (taken > 0) wake_waiters(context);
     if (taken > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->runs.stopping))

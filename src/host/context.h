@@ -1,11 +1,10 @@
 /*
- * The host's view of one rank. One lock protects registry, peers, submission and memory tables; it
- * is held for short, bounded work only: never while the daemon executes or user code runs, never
- * across a system call that waits.
+ * The host's view of one rank. context->lock protects registry, peers, submission and memory
+ * tables. Nobody holds it while the daemon executes, while user code runs, or across a system call
+ * that waits.
  *
- * Threads of a context: a background thread for each block (executor_cpu), the service thread
- * (control messages, links, deadlines; service.c), the poller (CQ to callbacks; completion.c), and
- * every application thread that calls in.
+ * Threads: those of the device's executor (devices/cpu/executor.c, devices/cuda/executor.c), the
+ * service thread (control/service.c, jobs.c), the poller (completion.c), and each caller's.
  */
 #ifndef DF_HOST_CONTEXT_H
 #define DF_HOST_CONTEXT_H
@@ -27,25 +26,24 @@
 
 struct df_recorder;
 
-/* A run that is through and whose callback has not been called: in its collective's list. */
+/* A run that has ended, in its collective's list until its callback is called. */
 typedef struct df_pending_callback {
   dfcclCallback_t callback;
   void *argument;
   dfcclResult_t status;
-  uint32_t next; /* 1 + the index of the entry behind it; 0: none */
+  uint32_t next; /* 1 + index; 0: none */
 } df_pending_callback;
 
 /* Entries for all of a context's collectives; grown when runs are accepted. */
 typedef struct df_callback_pool {
   df_pending_callback *entries;
   uint64_t capacity;
-  uint32_t used;       /* entries that were in a list before */
-  uint32_t first_free; /* 1 + index, of those; 0: none */
+  uint32_t used;       /* entries ever used */
+  uint32_t first_free; /* 1 + index; 0: none */
 } df_callback_pool;
 
-/* Why a context is broken, as it is passed on. */
 typedef struct df_cause {
-  uint32_t lost, witness; /* the rank that was lost, DF_NOBODY: none; and who saw it */
+  uint32_t lost, witness; /* ranks; DF_NOBODY: none */
   char why[DF_SENTENCE_BYTES];
 } df_cause;
 
@@ -53,91 +51,85 @@ typedef struct df_cause {
 typedef struct df_user_memory {
   struct df_user_memory *next;
   df_segment *segment;
-  uint64_t *reach; /* [n_ranks] what to add to an address for that peer */
-  uint32_t entry;  /* in the context's table of reaches; 0: none was left */
-  int buried;      /* freed, but ranks of this process may read it until they leave */
-  int may_be_read; /* a run of it has failed: peers may still read it, and not know */
+  uint64_t *reach; /* [n_ranks] added to an address for that peer */
+  uint32_t entry;  /* index in device.reaches; 0: none was left */
+  int buried;      /* freed; ranks of this process may still read it */
+  int may_be_read; /* a run of it failed: peers that do not know may still read it */
 } df_user_memory;
 
 typedef struct df_memory {
   df_user_memory *in_use;
-  df_user_memory *retired; /* freed, and still mapped by peers */
+  df_user_memory *retired; /* freed, still mapped by peers */
 } df_memory;
 
-/* The ways to other ranks. */
 typedef struct df_transports {
-  df_shm_endpoint *shm; /* this rank's memory; always open */
-  df_endpoint **to;     /* [n_ranks] what joins the pair */
-  uint8_t *serves;      /* [n_ranks] 1: shm does */
+  df_shm_endpoint *shm; /* always open */
+  df_endpoint **to;
+  uint8_t *serves; /* [n_ranks] 1: shared memory joins the pair */
 } df_transports;
 
 enum { DF_RECENT_IDS = 64 };
 
-/* The registry: collectives by id and by index, and what peers have announced. */
 typedef struct df_registry {
-  ck_hs_t colls;   /* by id */
-  ck_hs_t remotes; /* by peer and id: the oldest that is not bound, and later ones behind it */
+  ck_hs_t colls;
+  ck_hs_t remotes; /* by peer and id: the oldest unbound one heads a list */
   df_coll **by_index;
-  uint32_t *generations; /* of each index */
+  uint32_t *generations;
   uint32_t *free_indices;
   uint32_t n_free, n_indices, n_colls;
-  df_coll *latest;           /* the collective looked up last */
+  df_coll *latest;           /* cache of the last look-up */
   df_wait_words *wait_words; /* [capacity] by index */
   void *wait_words_memory;
-  /* By id, modulo: 1 + the index looked up last; without the lock. */
+  /* By id, modulo: 1 + index of the last look-up. Read without the lock. */
   uint32_t recent[DF_RECENT_IDS];
-  uint64_t registrations; /* so far */
+  uint64_t registrations;
 } df_registry;
 
-/* Runs, from their submission to their callbacks. */
 typedef struct df_runs {
   /* submission */
-  uint64_t accepted;       /* written under the lock */
-  uint64_t surplus;        /* runs in the device beyond the first of their collective */
-  uint64_t backlog_length; /* waiting on the host */
+  uint64_t accepted;       /* [lock] to write */
+  uint64_t surplus;        /* runs in the device beyond each collective's first */
+  uint64_t backlog_length; /* runs that wait on the host */
   uint32_t held;           /* device synchronisations in progress: nothing is admitted */
   df_coll *listed_first, **listed_last;
-  uint32_t has_listed; /* the list is not empty; looked at without the lock */
+  uint32_t has_listed; /* read without the lock */
 
   /* completion */
   df_callback_pool callbacks;
-  TAILQ_HEAD(df_due_colls, df_coll) due; /* have callbacks, and no thread runs them */
-  uint32_t n_due;                        /* looked at without the lock */
-  uint64_t taken;     /* their statuses are known, their callbacks may still run */
-  uint64_t completed; /* written under the lock; outstanding: accepted - completed */
+  TAILQ_HEAD(df_due_colls, df_coll) due; /* have callbacks that no thread runs */
+  uint32_t n_due;                        /* read without the lock */
+  uint64_t taken;                        /* status known; the callback may still run */
+  uint64_t completed;                    /* [lock] to write; outstanding: accepted - completed */
   uint32_t sleeping_waiters;
-  uint32_t visitors; /* threads inside calls that wait: df_context_close lets them leave first */
+  uint32_t visitors; /* threads in calls that wait; df_context_close waits for them */
   df_bell poller_bell;
   pthread_t poller;
   int poller_started;
   dfcclResult_t wait_all_status;
   uint64_t callbacks_run, sqes_submitted, cqes_seen;
   uint32_t stopping;       /* the poller ends */
-  uint32_t deadlines_idle; /* the service thread sleeps without a limit: wake it when a deadline
-                              begins to run */
-  uint32_t device_lost;    /* the daemon will complete nothing any more: the host does */
+  uint32_t deadlines_idle; /* the service thread sleeps without limit; a deadline must wake it */
+  uint32_t device_lost;    /* the daemon completes nothing any more: the host does */
 } df_runs;
 
-/* A dump on its way to standard error. */
 typedef struct df_pending_dump {
   char *text; /* NULL: none */
-  size_t at;  /* what is before it is written */
+  size_t at;  /* bytes written so far */
   int has_turn;
-  uint64_t give_up_ns; /* meaningful with the turn */
+  uint64_t give_up_ns; /* valid if has_turn */
 } df_pending_dump;
 
-/* What went wrong last, and whether the context goes on. */
 typedef struct df_failure {
-  dfcclResult_t broken; /* not 0: every later registration and run is refused with it */
+  dfcclResult_t broken; /* not dfcclSuccess: refuses every later registration and run */
   char broken_sentence[DF_SENTENCE_BYTES];
-  df_cause cause;                   /* meaningful while broken */
-  int told_broken;                  /* df_tell_broken was here */
-  int given_up;                     /* df_give_up was here */
-  char sentence[DF_SENTENCE_BYTES]; /* latest failure */
-  int timed_out;            /* [lock] a run has, since the service thread looked */
-  uint32_t signals_handled; /* of those that ask for a dump */
-  df_pending_dump dump;     /* the service thread's, as late_dump */
-  char *late_dump;          /* made when a run timed out, and to be written next; NULL: none */
+  df_cause cause; /* valid if broken */
+  int told_broken;
+  int given_up;
+  char sentence[DF_SENTENCE_BYTES]; /* of the latest failure */
+  int timed_out;                    /* [lock] a run has, since the service thread last looked */
+  uint32_t signals_handled;
+  df_pending_dump dump; /* the service thread's, as is late_dump */
+  char *late_dump;      /* made when a run timed out, written next; NULL: none */
 } df_failure;
 
 struct dfcclContext {
@@ -156,17 +148,17 @@ struct dfcclContext {
   df_control control;
   df_transports transports;
   df_memory memory;
-  uint32_t links_due; /* link set-up for the service thread */
+  uint32_t links_due; /* the service thread has links to set up */
   df_failure failure;
   struct df_recorder *recorder;
-  dfcclContext_t next_in_process; /* waits.c's */
+  dfcclContext_t next_in_process; /* for waits.c */
   df_fork_guard fork_guard;
 };
 
 #define DF_CONTEXT_MAGIC 0x64666363636f6e74ull
-#define DF_CONTEXT_MAGIC_IN_CHILD 0x6466636366726b64ull /* of a process that was forked since */
+#define DF_CONTEXT_MAGIC_IN_CHILD 0x6466636366726b64ull /* in a forked child */
 
-/* [lock] in a header of this room: the function is called with context->lock held. */
+/* [lock] in this room's headers: the caller holds context->lock. */
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
                               const df_settings *settings, df_mesh *mesh);

@@ -1,8 +1,7 @@
 /*
- * Submission: checks, the run's record, and its way into the SQ. A run goes to the daemon when its
- * collective's links stand, the daemon holds few enough runs of it, and the SQ has room; until then
- * it waits in its collective's own list, so that a collective that waits never holds up another
- * one.
+ * Submission. A run goes to the daemon when its links stand, the daemon holds few enough runs of
+ * its collective, and the SQ has room. Until then it waits in its collective's own list, so that no
+ * collective holds up another.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -77,15 +76,14 @@ void df_unlist(dfcclContext_t context, df_coll *coll) {
 
 /* ---- admission ---- */
 
-/* May one more run of it go to the daemon? The first one always may: no collective waits for
- * another's completion. */
+/* The first run always has room: no collective waits for another's completion. */
 static inline int has_room(const dfcclContext_t context, const df_coll *coll) {
   uint32_t in_device = df_runs_in_device(coll);
   return in_device == 0 ||
          (in_device < DF_RUNS_AHEAD && context->runs.surplus < DF_RUNS_AHEAD_POOL);
 }
 
-/* The callback and the arguments of the next run are recorded before the daemon can see them. */
+/* Before the daemon can see the run. */
 static inline void record_admission(df_coll *coll, const df_run *run) {
   uint32_t slot = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
   coll->in_device[slot] = *run;
@@ -103,7 +101,7 @@ static inline void count_admission(dfcclContext_t context, df_coll *coll) {
   df_store_relaxed_u64(&context->runs.sqes_submitted, context->runs.sqes_submitted + 1);
 }
 
-/* The recorded run goes to the daemon. Returns 0 when the SQ is full. */
+/* Returns 0 when the SQ is full. */
 static inline int push(dfcclContext_t context, df_coll *coll) {
   if (!df_sq_push_spmc(&context->device.shared->sq,
                        (df_sqe){.collective = coll->index, .blocks = coll->manner.shape.n_blocks}))
@@ -113,10 +111,9 @@ static inline int push(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * [lock] A short run that keeps nothing from its turn is begun by its submitter, once it has let go
- * of the lock: it needs no SQE, and no CQE either where it is done without waiting. Runs with a
- * callback go the long way: whoever takes their CQE runs it. Returns 1 if the block is the
- * submitter's.
+ * [lock] The submitter of a short run takes its first turn, once it has let go of the lock. The run
+ * then needs no SQE, and no CQE if it ends without waiting. Runs with a callback go to the SQ,
+ * because whoever takes the CQE runs the callback. Returns 1 if the submitter has the block.
  */
 static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int has_callback) {
   if (!coll->first_turn || has_callback ||
@@ -126,13 +123,12 @@ static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int ha
   return 1;
 }
 
-/* What was claimed. The collective has a run in the daemon, so it is there; the context is until
- * dfcclRun* has returned, whatever becomes of the run (dfcclDestroy). */
+/* The claimed run keeps the collective. No dfcclDestroy may begin before dfcclRun* has returned. */
 static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
   df_borrowed_turn turn;
   turn.collective = coll->index;
   if (!context->device.executor->first_turn(&context->device, &turn)) {
-    df_wake_fence(); /* after what it has published and queued, before the looks at who sleeps */
+    df_wake_fence(); /* after publishing, before the looks at who sleeps */
     df_ring_borrowed(&turn);
     context->device.executor->submitted(&context->device, 0,
                                         1); /* the fence is as good as an unlock's */
@@ -142,11 +138,9 @@ static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * Admits what can be admitted, in the order in which collectives were listed. Failed ones are left
- * to whoever reaps.
- *
- * has_listed stays set while this looks for room: the block that reads an SQE last looks at it
- * after that, and either sees it or had made the room that is found here (df_sq_push_spmc).
+ * Admits in the order of the list, and leaves failed collectives to whoever reaps. has_listed stays
+ * set meanwhile: the block that reads the last SQE looks at has_listed after reading. Either the
+ * block sees it set, or push finds the room that the block made (df_sq_push_spmc).
  */
 void df_admit_listed(dfcclContext_t context) {
   uint32_t admitted = 0;
@@ -164,9 +158,8 @@ void df_admit_listed(dfcclContext_t context) {
       df_backlog_pop(context, coll);
       admitted++;
     }
-    /* It stays listed while it only waits for room in the SQ or for the end of a synchronisation,
-     * or must be failed. A full device lists it again when a run retires, missing links when they
-     * stand. */
+    /* It stays if it waits for the SQ or for the end of a synchronisation, or must be failed. Else
+     * a run that retires, or links that stand, list it again. */
     int stays = coll->backlog_length > 0 &&
                 (coll->failed != dfcclSuccess || (coll->ready && has_room(context, coll)));
     if (stays) {
@@ -228,7 +221,7 @@ static inline dfcclResult_t check_arguments(const df_coll *coll, const df_run *r
   return dfcclSuccess;
 }
 
-/* The only kind among them. */
+/* For a call of one kind. */
 static df_operation kind_of(uint32_t kinds) { return (df_operation)__builtin_ctz(kinds); }
 
 static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
@@ -258,15 +251,15 @@ static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, uin
   return refuse_run(context, coll, kinds, id);
 }
 
-/* What a submission leaves to be done when the lock has been let go of. */
+/* For after the unlock. */
 typedef enum {
   DF_AFTER_NOTHING,
-  DF_AFTER_PUSH,      /* the daemon's executors are to be told */
-  DF_AFTER_FIRST_TURN /* it is to be taken */
+  DF_AFTER_PUSH, /* tell the executors */
+  DF_AFTER_FIRST_TURN
 } df_aftermath;
 
-/* [lock] The run waits in its collective's list. The first one there always may: the runs that fill
- * the others' lists may wait for peers that wait for this one. */
+/* [lock] The first run may always wait: runs that fill other lists may wait for peers that wait
+ * for this one. */
 static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll,
                                            const df_run *run) {
   if (coll->backlog_length > 0 &&
@@ -280,7 +273,7 @@ static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll
   return backlog_push(context, coll, run);
 }
 
-/* [lock] It waits, and has been accepted: perhaps it need not wait. */
+/* [lock] The run is accepted: perhaps it need not wait. */
 static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) {
   if (!coll->ready) {
     df_links_progress(context, coll);
@@ -336,7 +329,7 @@ dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_
   else if (after == DF_AFTER_PUSH)
     context->device.executor->submitted(&context->device, 0, 1);
   if (run->submitted_ns) {
-    df_wake_fence(); /* after runs_accepted, before the look: store buffering against tick_ms */
+    df_wake_fence(); /* after runs.accepted, before the look: as in deadline_tick */
     if (df_load_relaxed_u32(&context->runs.deadlines_idle)) df_service_wake(&context->control);
   }
   return result;
