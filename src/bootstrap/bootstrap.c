@@ -19,12 +19,12 @@
 
 enum {
   ID_LIFETIME_MS = 10 * 60 * 1000, /* of an id that nobody uses */
-  LINGER_MS = 5000,                /* in which late ranks are told why the job of an id failed */
-  KEY_LINGER_MS = 500,             /* and of a key, while rank 0 waits to return its failure */
-  RETRY_MS = 5,                    /* between attempts to find the root */
-  /* Jobs of one key that follow each other closely: how long the address of rank 0 may be held by
-   * the earlier one before whoever holds it counts as a second rank 0, and how long a root that
-   * vanished is given to be replaced before it counts as dead. */
+  LINGER_MS = 5000,                /* in which late ranks learn why the job of an id failed */
+  KEY_LINGER_MS = 500,             /* the same for a key, while rank 0 waits to return */
+  RETRY_MS = 5,
+  /* Jobs of one key may follow each other closely. OLD_ROOT_MS: after that, whoever holds the
+   * address of rank 0 counts as a second rank 0. NEW_ROOT_MS: after that, a root that vanished
+   * counts as dead. */
   OLD_ROOT_MS = 3000,
   NEW_ROOT_MS = 2000
 };
@@ -56,7 +56,7 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id) {
 
 /* ---- Finding the root ---- */
 
-/* Becomes the root of a key's job. dfcclInProgress: the address is held by somebody else. */
+/* dfcclInProgress: somebody else holds the address. */
 static dfcclResult_t become_root(const df_rendezvous *r, df_root **root) {
   int listener = df_listen_abstract(SOCK_STREAM, r->name);
   if (listener == -EADDRINUSE) return dfcclInProgress;
@@ -83,10 +83,8 @@ static dfcclResult_t nobody_there(const df_rendezvous *r) {
   return df_fail(dfcclTimeout, "rank 0 of %d did not come within %d ms", r->n_ranks, r->timeout_ms);
 }
 
-/*
- * Until the table is there. A key's root may be that of an earlier job on its way out: it vanishes,
- * and one tries again. Rank 0 first tries to be the root itself.
- */
+/* Until the table is there. The root of an earlier job may still hold the key's address: it
+ * vanishes, and the rank tries again. */
 static dfcclResult_t meet(df_rendezvous *r, df_root **root) {
   uint64_t begin_ns = df_clock_ns(), orphaned_ns = 0;
   uint64_t patience_ns = DF_MIN(OLD_ROOT_MS, r->timeout_ms / 2) * (uint64_t)1000000;
@@ -130,7 +128,7 @@ static dfcclResult_t check_arguments(int n_ranks, int rank, const df_card *card,
   return df_handshake_ready();
 }
 
-/* The listener for higher ranks, at a random address that only the table tells. */
+/* The address is random: only the table tells it. */
 static dfcclResult_t open_listener(df_rendezvous *r) {
   randombytes_buf(r->own.name, sizeof r->own.name);
   int fd = df_listen_abstract(SOCK_SEQPACKET, r->own.name);
@@ -141,7 +139,6 @@ static dfcclResult_t open_listener(df_rendezvous *r) {
   return dfcclSuccess;
 }
 
-/* The mesh as far as the table tells. */
 static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
   size_t n = (size_t)r->n_ranks;
   mesh->n_ranks = r->n_ranks;
@@ -166,16 +163,15 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
   return dfcclSuccess;
 }
 
-/* A child keeps no connection of a join that its parent is in: else peers would not see that die.
- */
+/* If a child kept the connections, peers would not see its parent die. */
 static void give_up_in_child(df_fork_guard *guard) {
   df_rendezvous *r = (df_rendezvous *)(void *)((char *)guard - offsetof(df_rendezvous, guard));
   df_socket_close(&r->fd);
   df_mesh_close_sockets(&r->made);
 }
 
-/* From the arguments in r to a mesh, or to nothing at all. r is on the heap because a listener
- * stays in the list of a child that is forked meanwhile, whose threads' stacks do not stay. */
+/* r is on the heap: its listener stays in the list of a child forked meanwhile, and the stack of
+ * this thread does not. */
 static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms, df_mesh *mesh) {
   df_root *root = NULL;
   r->timeout_ms = timeout_ms;
@@ -196,7 +192,7 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
     *mesh = r->made;
     r->made = (df_mesh){0};
   } else {
-    /* Ranks of this process that have heard the last word have no socket that would tell them. */
+    /* Ranks of this process have no socket that tells them of the failure: the caller does. */
     *mesh = (df_mesh){.n_ranks = r->n_ranks, .rank = r->rank, .n_local = r->made.n_local};
     memcpy(mesh->job, r->made.job, sizeof mesh->job);
     mesh->absence = r->others_may_go        ? DF_ABSENCE_AWAITED

@@ -63,8 +63,8 @@ void df_derive(unsigned char *out, size_t out_bytes, const unsigned char key[DF_
                const char *purpose, const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
   crypto_generichash_state state;
   crypto_generichash_init(&state, key, DF_KEY_BYTES, out_bytes);
-  /* The terminating zero is part of the purpose, so no purpose is the start of another; a and b
-   * have the same length wherever one purpose is used. */
+  /* The terminating zero is part of the purpose, so no purpose is the start of another. For one
+   * purpose a and b always have the same lengths. */
   crypto_generichash_update(&state, (const unsigned char *)purpose, strlen(purpose) + 1);
   if (a_bytes > 0) crypto_generichash_update(&state, a, a_bytes);
   if (b_bytes > 0) crypto_generichash_update(&state, b, b_bytes);
@@ -90,7 +90,7 @@ typedef struct {
   uint32_t port;
   unsigned char secret[DF_SECRET_BYTES];
   unsigned char unused[80];
-  unsigned char check[16]; /* hash of all before: tells a damaged id from a wrong one */
+  unsigned char check[16]; /* tells a damaged id from a wrong one */
 } id_layout;
 
 DF_STATIC_ASSERT(sizeof(id_layout) == sizeof(dfcclUniqueId), "the id has 128 bytes");

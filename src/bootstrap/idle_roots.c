@@ -12,16 +12,16 @@
 #include "bootstrap/rendezvous_job.h"
 #include "bootstrap/sockets.h"
 
-enum { PAUSE_MS = 20 /* when there is no thread or memory for a moment */ };
+enum { PAUSE_MS = 20 /* while there is no thread or memory */ };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static df_fork_guard guard;
-/* [lock] The watching thread takes roots out, others append: it knows the order of those it polls. */
+/* [lock] Only the watching thread takes roots out, so the order of those it polls stays. */
 static df_root *first, **last = &first;
 static int wake_fd = -1; /* [lock] -1: no thread watches */
 
-/* The child has no thread that watches; its roots stay reachable from their listeners. */
+/* The child has no watching thread; its listeners still reach the roots. */
 static void forget_in_child(df_fork_guard *unused) {
   (void)unused;
   if (wake_fd >= 0) close(wake_fd);
@@ -43,7 +43,7 @@ typedef struct {
   uint64_t deadline_ns;
 } watch;
 
-/* [lock] As many roots as there is memory for. */
+/* [lock] As many roots as memory allows. */
 static void fill(watch *w) {
   size_t n = 1;
   for (const df_root *root = first; root; root = root->next) n++;
@@ -63,7 +63,7 @@ static void fill(watch *w) {
   }
 }
 
-/* [lock] Takes out the roots that were called, and those whose time is over. */
+/* [lock] Takes out the roots that were called or whose time is over. */
 static df_root *take_due(const watch *w) {
   df_root *due = NULL, **at = &first;
   uint64_t now = df_clock_ns();
@@ -105,7 +105,7 @@ static void *watch_roots(void *unused) {
     pthread_mutex_unlock(&lock);
     poll(w.polled, (nfds_t)w.n, df_remaining_ms(w.deadline_ns));
     pthread_mutex_lock(&lock);
-    ssize_t got = read(wake_fd, &count, sizeof count); /* does not wait */
+    ssize_t got = read(wake_fd, &count, sizeof count);
     (void)got;
     df_root *due = take_due(&w);
     pthread_mutex_unlock(&lock);

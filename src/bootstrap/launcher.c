@@ -11,20 +11,20 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/handshake.h"
 
-/* A variable that is set to the empty string counts as not set. */
+/* An empty variable counts as not set. */
 static const char *variable(const char *name) {
   const char *value = getenv(name);
   return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* The first of names (ended by NULL) that is set; NULL if none is. */
+/* names ends with NULL. */
 static const char *first_set(const char *const *names) {
   for (; *names != NULL; names++)
     if (variable(*names) != NULL) return *names;
   return NULL;
 }
 
-/* Decimal digits and nothing else; a sign, a space or a value beyond int makes no sense here. */
+/* Digits only: no sign and no space. */
 static bool parse_number(const char *text, int *number) {
   long long value = 0;
   for (const char *digit = text; *digit != '\0'; digit++) {
@@ -63,7 +63,6 @@ static dfcclResult_t read_ranks(const char *launcher, const char *rank_name, con
   return dfcclSuccess;
 }
 
-/* The name, where it is set, is the number of the job's ranks on this host: all of them. */
 static dfcclResult_t check_one_host(const char *launcher, const char *name,
                                     const df_launch *launch) {
   int here;
@@ -75,7 +74,7 @@ static dfcclResult_t check_one_host(const char *launcher, const char *name,
                  name, launcher, here, launch->n_ranks);
 }
 
-/* Takes text as the key; one that is too long is replaced by its hash, which is as unique. */
+/* A text that is too long is replaced by its hash. */
 static void set_key(df_launch *launch, const char *launcher, const char *text) {
   int length = snprintf(launch->key, sizeof launch->key, "%s %s", launcher, text);
   if ((size_t)length < sizeof launch->key) return;
@@ -86,8 +85,7 @@ static void set_key(df_launch *launch, const char *launcher, const char *text) {
   snprintf(launch->key, sizeof launch->key, "%s %s", launcher, hex);
 }
 
-/* Appends " name=value", or " name=" where it is not set, to text of bytes bytes. False: too long.
- */
+/* False: too long. */
 static bool append_variable(char *text, size_t bytes, const char *name) {
   size_t used = strlen(text);
   const char *value = variable(name);
@@ -95,7 +93,7 @@ static bool append_variable(char *text, size_t bytes, const char *name) {
   return (size_t)added < bytes - used;
 }
 
-/* The key from the values of variables (names, ended by NULL). */
+/* names ends with NULL. */
 static dfcclResult_t key_of_variables(df_launch *launch, const char *launcher,
                                       const char *const *names) {
   char text[8192] = "";
@@ -106,12 +104,8 @@ static dfcclResult_t key_of_variables(df_launch *launch, const char *launcher,
   return dfcclSuccess;
 }
 
-/*
- * torchrun. Address and port are where the job's own store listens, so no two jobs of a host share
- * them at one time; nobody connects there, the rendezvous only takes its name from them. Run id and
- * restart count tell a job that torchrun starts again from the one before, whose processes may
- * still be on their way out.
- */
+/* Address and port are those of the job's own store: no two jobs of a host share them at one time.
+ * Run id and restart count tell a restarted job from the one before. */
 static dfcclResult_t read_torchrun(df_launch *launch) {
   static const char *const names[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
                                       "TORCHELASTIC_RESTART_COUNT", NULL};
@@ -127,11 +121,8 @@ static dfcclResult_t read_torchrun(df_launch *launch) {
   return result == dfcclSuccess ? key_of_variables(launch, "torchrun", names) : result;
 }
 
-/*
- * Open MPI. The name space is the job's name (4: a number made of mpirun's process id, 5: mpirun's
- * host and process id); in 4 two mpiruns could draw the same number, so the address at which this
- * one listens is added, which no two have at one time.
- */
+/* The name space names the job. In Open MPI 4 two mpiruns can draw the same number, so the address
+ * at which mpirun listens is added. */
 static dfcclResult_t read_open_mpi(df_launch *launch) {
   static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
                                       "OMPI_MCA_orte_hnp_uri", NULL};
@@ -147,8 +138,7 @@ static dfcclResult_t read_open_mpi(df_launch *launch) {
 typedef struct {
   char name[64];
   int parent;
-  unsigned long long
-      start; /* in clock ticks since boot: with the pid, unique until the next boot */
+  unsigned long long start; /* clock ticks since boot: unique with the pid */
 } process_facts;
 
 static bool look_up_process(int pid, process_facts *facts) {
@@ -159,7 +149,7 @@ static bool look_up_process(int pid, process_facts *facts) {
   size_t bytes = fread(line, 1, sizeof line - 1, file);
   fclose(file);
   line[bytes] = '\0';
-  /* "pid (name) state parent ...", and a name may contain anything, parentheses included. */
+  /* "pid (name) state parent ...": a name may contain parentheses. */
   char *open = strchr(line, '('), *close = strrchr(line, ')');
   if (open == NULL || close == NULL || close < open) return false;
   snprintf(facts->name, sizeof facts->name, "%.*s", (int)(close - open - 1), open + 1);
@@ -168,13 +158,9 @@ static bool look_up_process(int pid, process_facts *facts) {
                 &facts->parent, &facts->start) == 2;
 }
 
-/*
- * MPICH. Hydra tells a process nothing that is the same on all ranks and on no other job: PMI_FD
- * and HYDI_CONTROL_FD are descriptors, different on each rank or alike on all jobs. But all ranks
- * of a job on one host are descendants of one hydra_pmi_proxy, and that process is of this job
- * alone; its process id and its start time are the key. Where no ancestor has that name (another
- * process manager that speaks PMI), the parent is taken: a launcher starts its ranks itself.
- */
+/* Hydra has no variable that names the job. But all ranks of a job on one host descend from one
+ * hydra_pmi_proxy, which serves this job alone: its pid and start time are the key. Other process
+ * managers that speak PMI: the parent, since a launcher starts its ranks itself. */
 static int find_proxy(void) {
   enum { GENERATIONS_MAX = 64 };
   process_facts facts;
@@ -206,7 +192,7 @@ static dfcclResult_t read_mpich(df_launch *launch) {
   return result == dfcclSuccess ? key_of_proxy(launch) : result;
 }
 
-/* Slurm. Job and step number name the job; the restart count tells a requeued job from before. */
+/* The restart count tells a requeued job from the one before. */
 static dfcclResult_t read_slurm(df_launch *launch) {
   static const char *const size_names[] = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", NULL};
   static const char *const node_names[] = {"SLURM_STEP_NUM_NODES", "SLURM_NNODES", NULL};
@@ -228,8 +214,8 @@ static dfcclResult_t read_slurm(df_launch *launch) {
   return key_of_variables(launch, "Slurm", key_names);
 }
 
-/* In this order: torchrun may run under mpirun or srun, and mpirun under Slurm; the innermost
- * launcher, the one that started this process, comes first. */
+/* The innermost launcher comes first: torchrun may run under mpirun or srun, and mpirun under
+ * Slurm. */
 dfcclResult_t df_launcher_read(df_launch *launch) {
   static const struct {
     const char *names[3];
@@ -240,7 +226,7 @@ dfcclResult_t df_launcher_read(df_launch *launch) {
       {{"PMI_RANK", "PMI_SIZE", NULL}, read_mpich},
       {{"SLURM_PROCID", NULL, NULL}, read_slurm},
   };
-  dfcclResult_t result = df_handshake_ready(); /* for the hash of a long key */
+  dfcclResult_t result = df_handshake_ready();
   if (result != dfcclSuccess) return result;
   for (size_t i = 0; i < DF_COUNT_OF(launchers); i++) {
     if (first_set(launchers[i].names) == NULL) continue;

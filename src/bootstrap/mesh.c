@@ -14,20 +14,19 @@
 #include "bootstrap/sockets.h"
 
 enum {
-  RETRY_MS = 2,      /* between attempts to connect to a rank that is swamped */
-  REFUSED_MS = 1000, /* a rank that nobody listens for is dead; its root says so earlier */
+  RETRY_MS = 2,      /* while a rank has too many callers */
+  REFUSED_MS = 1000, /* then a rank that refuses is dead; its root says so earlier */
   GUEST_MS = 5000,   /* for a caller to prove itself */
-  GUESTS_SPARE = 64  /* callers beyond the ranks that may come at the same time */
+  GUESTS_SPARE = 64  /* callers at one time, besides the ranks */
 };
 
-/* A connection on its way: to a lower rank, or from whoever called. */
 typedef struct {
-  int fd;        /* -1: none */
-  int rank;      /* the other end; a guest's is a claim until it is proven, -1 before GREETING */
-  bool standing; /* proven on this side */
-  uint64_t since_ns; /* guest: when it came; lower rank: when it first refused, 0: it has not */
+  int fd;            /* -1: none */
+  int rank;          /* the other end; a guest's is a claim until proven, -1 before GREETING */
+  bool standing;     /* proven on this side */
+  uint64_t since_ns; /* guest: when it came; lower rank: when it first refused, or 0 */
   unsigned char nonce[DF_NONCE_BYTES]; /* this side's */
-  unsigned char key[DF_KEY_BYTES];     /* of this pair, once both nonces are known */
+  unsigned char key[DF_KEY_BYTES];     /* of this pair, from both nonces */
 } link_attempt;
 
 typedef struct {
@@ -36,8 +35,8 @@ typedef struct {
   int *sockets;
   unsigned char key[DF_KEY_BYTES];
   int n_missing;        /* ranks without a socket */
-  int accept_error;     /* why a guest had to go; 0: none had */
-  link_attempt *lower;  /* [rank]: connections to lower ranks */
+  int accept_error;     /* why a guest had to go, or 0 */
+  link_attempt *lower;  /* [rank] */
   link_attempt *guests; /* [guests_max], oldest first */
   int n_guests, guests_max;
   struct pollfd *polled; /* [2 + rank + guests_max] */
@@ -50,8 +49,7 @@ static void stand(mesh_work *work, link_attempt *attempt) {
   attempt->standing = true;
 }
 
-/* Reads one message of exactly this type and length. 1: it is there; 0: not yet; -1: anything
- * else, the end of the connection included. */
+/* 1: the message is there; 0: not yet; -1: anything else, also the end of the connection. */
 static int receive_packet(int fd, df_message_type type, void *message, size_t bytes) {
   ssize_t got;
   do got = recv(fd, message, bytes, MSG_TRUNC);
@@ -76,7 +74,6 @@ static bool send_sealed_signal(int fd, df_message_type type, const unsigned char
   return send_packet(fd, &signal, sizeof signal);
 }
 
-/* The key of the pair that consists of a caller, with its greeting, and the rank it called. */
 static void derive_pair_key(unsigned char key[DF_KEY_BYTES], const mesh_work *work, int from,
                             int to, const unsigned char *from_nonce,
                             const unsigned char *to_nonce) {
@@ -99,7 +96,7 @@ static dfcclResult_t refused(const mesh_work *work, link_attempt *attempt) {
                  attempt->rank, work->r->records[attempt->rank].pid, work->r->rank);
 }
 
-/* Connects and greets. Success also when the rank is busy: the next round tries again. */
+/* Success also when the rank is busy: the next round tries again. */
 static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
   int fd = df_connect_abstract(SOCK_SEQPACKET, work->r->records[attempt->rank].name);
   if (fd == -EAGAIN || fd == -EINTR) return dfcclSuccess;
@@ -213,7 +210,7 @@ static bool on_proof(mesh_work *work, link_attempt *guest) {
 
 /* ---- Rounds ---- */
 
-/* True when some lower rank has to be called again after a pause. */
+/* again: some lower rank has to be called after a pause. */
 static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
   *again = false;
   for (int rank = 0; rank < work->r->rank; rank++) {
@@ -239,7 +236,7 @@ static int fill_polled(mesh_work *work) {
 
 static void serve_guests(mesh_work *work, const struct pollfd *polled) {
   uint64_t now = df_clock_ns();
-  for (int i = work->n_guests - 1; i >= 0; i--) { /* backwards: forgetting moves later ones */
+  for (int i = work->n_guests - 1; i >= 0; i--) { /* forgetting moves later ones */
     link_attempt *guest = &work->guests[i];
     bool welcome = now - guest->since_ns < (uint64_t)GUEST_MS * 1000000u;
     if (welcome && polled[i].revents != 0)

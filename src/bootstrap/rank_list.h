@@ -1,4 +1,4 @@
-/* Ranks as a person writes them: "rank 3", "ranks 0, 2-5 and 9". */
+/* Ranks in words: "rank 3", "ranks 0, 2-5 and 9". */
 #ifndef DF_BOOTSTRAP_RANK_LIST_H
 #define DF_BOOTSTRAP_RANK_LIST_H
 
@@ -6,8 +6,8 @@
 
 enum { DF_RANK_LIST_BYTES = 160 };
 
-/* Writes the ranks r < n_ranks with chosen[r] != 0 into text (bytes long, always terminated); what
- * does not fit is counted: "ranks 1, 3, 5 and 40 more". */
+/* Writes the ranks with chosen[r] != 0; text is always terminated. If text is too short, it ends
+ * like this: "ranks 1, 3, 5 and 40 more". */
 void df_rank_list(char *text, size_t bytes, const unsigned char *chosen, int n_ranks);
 
 #endif

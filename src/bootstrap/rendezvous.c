@@ -13,16 +13,16 @@
 #include "bootstrap/sockets.h"
 
 typedef enum {
-  GOT,      /* the expected message */
-  REFUSED,  /* a FAILURE */
-  LATE,     /* the deadline passed first */
-  GONE,     /* end of file, or a connection error */
-  FOREIGN,  /* another version speaks */
-  NONSENSE, /* something else */
-  BROKEN    /* poll failed; errno tells */
+  GOT,
+  REFUSED, /* a FAILURE */
+  LATE,    /* the deadline passed */
+  GONE,    /* end of file, or a connection error */
+  FOREIGN, /* another version speaks */
+  NONSENSE,
+  BROKEN /* poll failed; errno tells */
 } arrival;
 
-/* Until when the root may tell why the job did not stand within the limit. */
+/* Until then the root may tell why the job did not stand within the limit. */
 static uint64_t news_deadline_ns(const df_rendezvous *r) {
   uint64_t news_ns = (uint64_t)df_news_ms(r->timeout_ms) * 1000000u;
   return r->deadline_ns > UINT64_MAX - news_ns ? UINT64_MAX : r->deadline_ns + news_ns;
@@ -38,12 +38,12 @@ static void send_all(df_rendezvous *r, const void *message, size_t bytes) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (df_socket_wait(r->fd, POLLOUT, news_deadline_ns(r)) <= 0) return;
     } else if (errno != EINTR) {
-      return; /* who reads next finds out, and learns what the root said before */
+      return; /* the next reader finds out, and learns what the root said before */
     }
   }
 }
 
-/* Reads until *used is bytes. GOT, LATE, GONE or BROKEN. */
+/* GOT, LATE, GONE or BROKEN. */
 static arrival read_exactly(df_rendezvous *r, void *into, size_t *used, size_t bytes,
                             uint64_t deadline_ns) {
   while (*used < bytes) {
@@ -63,8 +63,8 @@ static arrival read_exactly(df_rendezvous *r, void *into, size_t *used, size_t b
   return GOT;
 }
 
-/* Reads one message into in: the expected one, or a FAILURE. What has arrived of it when the
- * deadline passes stays for the next call. */
+/* The message, or a FAILURE. After the deadline, the part that has arrived stays for the next
+ * call. */
 static arrival receive(df_rendezvous *r, df_message_type type, size_t bytes, uint64_t deadline_ns) {
   arrival what = read_exactly(r, r->in.bytes, &r->in_used, sizeof(df_header), deadline_ns);
   if (what != GOT) return what;
@@ -98,7 +98,7 @@ static dfcclResult_t not_the_root(const df_rendezvous *r) {
                  r->port);
 }
 
-/* The failure for an arrival that is neither GOT nor GONE. */
+/* what is neither GOT nor GONE. */
 static dfcclResult_t bad_arrival(df_rendezvous *r, arrival what) {
   switch (what) {
   case REFUSED:
@@ -152,7 +152,7 @@ static dfcclResult_t connect_to_root(df_rendezvous *r) {
   return ready > 0 ? dfcclSuccess : bad_arrival(r, LATE);
 }
 
-/* HELLO and CHALLENGE: who is there knows the secret, and the connection has a key. */
+/* HELLO and CHALLENGE: then the root has proved itself, and the connection has a key. */
 static dfcclResult_t prove_root(df_rendezvous *r) {
   df_hello hello;
   df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
@@ -216,7 +216,7 @@ dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
   return what == GONE ? dfcclInProgress : bad_arrival(r, what);
 }
 
-/* GO is what may come while connections are made only if the root is wrong. */
+/* Only a root that is wrong sends GO while connections are made. */
 dfcclResult_t df_rendezvous_news(df_rendezvous *r) {
   arrival what = receive(r, DF_MESSAGE_FAILURE, sizeof(df_refusal), 0);
   if (what == LATE) return dfcclInProgress;

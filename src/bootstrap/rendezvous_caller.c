@@ -6,19 +6,19 @@
 
 #include "base/assert.h"
 
-/* The length of the message whose header has arrived; 0 if it is not due. */
+/* 0: the message is not due. */
 static size_t due_bytes(const df_caller *caller) {
   const df_header *header = &caller->in.header;
   switch (caller->stage) {
   case DF_CALLER_NEW:
-    /* HELLO of another version has the same shape: the root answers it with its own version. */
+    /* HELLO of another version has the same shape: the root answers with its own version. */
     if (header->type == DF_MESSAGE_HELLO && df_header_is_foreign(header)) return sizeof(df_hello);
     return df_header_is(header, DF_MESSAGE_HELLO, sizeof(df_hello)) ? sizeof(df_hello) : 0;
   case DF_CALLER_PROVEN:
     return df_header_is(header, DF_MESSAGE_JOIN, sizeof(df_join_request)) ? sizeof(df_join_request)
                                                                           : 0;
   case DF_CALLER_JOINED:
-  case DF_CALLER_TOLD: /* DONE may have crossed with what it was told */
+  case DF_CALLER_TOLD: /* DONE may cross with FAILURE */
     if (df_header_is(header, DF_MESSAGE_DONE, sizeof(df_signal))) return sizeof(df_signal);
     break;
   case DF_CALLER_MESHED:

@@ -1,8 +1,5 @@
-/*
- * One connection of the root: bytes in, bytes out, never waiting. What arrives is only looked at
- * as far as a header that is due now allows: a caller cannot make the root store more than one
- * message of known length.
- */
+/* One connection of the root; nothing here waits. A caller cannot make the root store more than one
+ * message, and only one that is due. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_CALLER_H
 #define DF_BOOTSTRAP_RENDEZVOUS_CALLER_H
 
@@ -10,16 +7,16 @@
 
 typedef enum {
   DF_CALLER_NEW,    /* HELLO is due */
-  DF_CALLER_PROVEN, /* the root has proved itself, JOIN is due */
-  DF_CALLER_JOINED, /* counted in; DONE or LEAVE may come */
-  DF_CALLER_MESHED, /* DONE has come; LEAVE may come */
+  DF_CALLER_PROVEN, /* JOIN is due */
+  DF_CALLER_JOINED, /* DONE or LEAVE may come */
+  DF_CALLER_MESHED, /* LEAVE may come */
   DF_CALLER_TOLD    /* FAILURE or GO is queued: nothing that comes now matters */
 } df_caller_stage;
 
 typedef struct {
   int fd; /* -1: closed */
   df_caller_stage stage;
-  uint64_t deadline_ns; /* before JOIN is complete */
+  uint64_t deadline_ns; /* for a complete JOIN */
   unsigned char key[DF_KEY_BYTES];
   int rank, pid; /* from JOINED on */
 
@@ -33,8 +30,8 @@ typedef struct {
   } in;
   size_t in_used;
 
-  /* Out: small messages in order; the table's records are shared by all callers and go out when
-   * the byte at bulk_at is due. CHALLENGE, WELCOME, TABLE, GO or FAILURE: they all fit. */
+  /* Small messages in order: CHALLENGE, WELCOME, TABLE, GO or FAILURE all fit. The table's records
+   * go out when the byte at bulk_at is due; all callers share them. */
   unsigned char out[1024];
   size_t out_used, out_sent, bulk_at;
   const unsigned char *bulk;
@@ -43,21 +40,19 @@ typedef struct {
 
 typedef enum {
   DF_CALLER_NOTHING, /* no complete message yet */
-  DF_CALLER_MESSAGE, /* a message that was due is complete in in; clear in_used when done with it */
-  DF_CALLER_GONE,    /* end of file or a connection error */
+  DF_CALLER_MESSAGE, /* complete in in; clear in_used afterwards */
+  DF_CALLER_GONE,    /* end of file, or a connection error */
   DF_CALLER_NONSENSE /* bytes that are not due in this stage */
 } df_caller_event;
 
-/* Reads as much as completes one message. */
 df_caller_event df_caller_read(df_caller *caller);
 
-/* Appends to what is to be sent. */
 void df_caller_queue(df_caller *caller, const void *message, size_t bytes);
 
-/* Appends records that stay where they are until the caller is closed. */
+/* records stay where they are until the caller is closed. */
 void df_caller_queue_bulk(df_caller *caller, const void *records, size_t bytes);
 
-/* Sends what the socket takes. False when the connection is broken. */
+/* Sends what the socket takes. False: the connection is broken. */
 bool df_caller_flush(df_caller *caller);
 
 bool df_caller_has_output(const df_caller *caller);

@@ -21,7 +21,7 @@ static void tell_failure(df_root *root, df_caller *caller, dfcclResult_t code) {
   root->n_told++;
 }
 
-/* Ends the job for everybody with root->reason. offender, if not NULL, is told its own code. */
+/* Everybody gets root->reason; offender, if not NULL, gets its own code. */
 static void fail_job(df_root *root, dfcclResult_t code, df_caller *offender,
                      dfcclResult_t offender_code) {
   if (root->phase == DF_ROOT_FAILED || root->phase == DF_ROOT_STARTED) return;
@@ -46,7 +46,7 @@ static void member_gone(df_root *root, df_caller *caller) {
            "rank %d (process %d) died before the job of %d ranks stood", caller->rank, caller->pid,
            root->n_ranks);
   df_socket_close(&caller->fd);
-  caller->stage = DF_CALLER_TOLD; /* it needs no telling */
+  caller->stage = DF_CALLER_TOLD;
   fail_job(root, dfcclRemoteError, NULL, dfcclRemoteError);
 }
 
@@ -63,10 +63,10 @@ static void send_table(df_root *root) {
   randombytes_buf(root->table.session, sizeof root->table.session);
   crypto_generichash(root->table.digest, sizeof root->table.digest,
                      (const unsigned char *)root->records, bytes, NULL, 0);
-  /* From here on the address is free: the next job of this key cannot meet this one's root. */
+  /* The address is free now: ranks of the key's next job cannot meet this root. */
   df_listener_close(&root->listener);
   root->phase = DF_ROOT_MESHING;
-  root->deadline_ns = root->patience_ns; /* now ranks know better than the root who is missing */
+  root->deadline_ns = root->patience_ns; /* ranks now know better than the root who is missing */
   for (int rank = 0; rank < root->n_ranks; rank++) {
     df_caller *caller = root->members[rank];
     df_table table = root->table;
@@ -98,7 +98,7 @@ static void on_hello(df_root *root, df_caller *caller) {
   df_challenge challenge;
   df_message_start(&challenge, DF_MESSAGE_CHALLENGE, sizeof challenge);
   if (df_header_is_foreign(&hello->header)) {
-    /* Only a process of this user may learn the version; then it can say what is wrong. */
+    /* Only a process of this user may learn the version. */
     if (root->options.same_user_only) {
       df_caller_queue(caller, &challenge, sizeof challenge);
       df_caller_flush(caller);
@@ -114,7 +114,7 @@ static void on_hello(df_root *root, df_caller *caller) {
   caller->stage = DF_CALLER_PROVEN;
 }
 
-/* The number of ranks as the first one says; false when out of memory. */
+/* False: out of memory. */
 static bool learn_size(df_root *root, int n_ranks) {
   if (root->members != NULL) return true;
   root->members = calloc((size_t)n_ranks, sizeof *root->members);
@@ -130,7 +130,7 @@ static bool learn_size(df_root *root, int n_ranks) {
   return true;
 }
 
-/* Whether the caller contradicts those before it; the reason then tells how. */
+/* If so, the reason tells how. */
 static bool contradicts(df_root *root, const df_join_request *join) {
   const df_caller *other = NULL;
   for (int i = 0; i < root->n_callers && other == NULL; i++)
@@ -181,7 +181,7 @@ static void on_join(df_root *root, df_caller *caller) {
   }
   int n_ranks = root->options.n_ranks > 0 ? root->options.n_ranks : join->n_ranks;
   if (root->phase != DF_ROOT_COLLECTING || !learn_size(root, n_ranks)) {
-    df_socket_close(&caller->fd); /* it will try again, and find nobody once this job stands */
+    df_socket_close(&caller->fd); /* it tries again, and finds nobody once this job stands */
     return;
   }
   if (contradicts(root, join)) {
@@ -214,7 +214,7 @@ static void on_done(df_root *root, df_caller *caller) {
 
 static void on_leave(df_root *root, df_caller *caller) {
   const df_refusal *leave = &caller->in.refusal;
-  if (caller->stage == DF_CALLER_TOLD) return; /* too late to matter */
+  if (caller->stage == DF_CALLER_TOLD) return;
   if (!df_message_verify(leave, sizeof *leave, caller->key)) {
     df_job_close_caller(root, caller);
     return;

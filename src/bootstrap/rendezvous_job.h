@@ -1,8 +1,5 @@
-/*
- * What the root decides: who is counted in, when the job stands, when it has failed and with which
- * sentence. Told of messages and of time; what it has to say it queues at its callers. Connections,
- * the thread and poll are rendezvous_root.c's.
- */
+/* What the root decides: who is counted in, when the job stands, and why it fails. It queues its
+ * messages at its callers; rendezvous_root.c has the connections, the thread and poll. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_JOB_H
 #define DF_BOOTSTRAP_RENDEZVOUS_JOB_H
 
@@ -25,16 +22,16 @@ struct df_root {
   df_root *next; /* of the idle ones */
   df_root_options options;
   df_listener listener;
-  uint64_t accept_from_ns; /* accepting pauses until then */
-  int accept_error;        /* why callers wait to be accepted; 0: none do, as far as is known */
-  int stop;                /* eventfd; -1 for a detached root */
+  uint64_t accept_from_ns;
+  int accept_error; /* why callers wait to be accepted; 0: none is known to wait */
+  int stop;         /* eventfd; -1 for a detached root */
   bool stopping;
   pthread_t thread;
 
   df_root_phase phase;
-  uint64_t deadline_ns; /* of the phase: nobody came; patience of the ranks; last words said */
+  uint64_t deadline_ns; /* of the phase */
   uint64_t end_ns;      /* STARTED, FAILED: at the latest */
-  uint64_t patience_ns; /* when the least patient rank gives up by itself */
+  uint64_t patience_ns; /* when the least patient rank gives up */
   uint32_t limit_ms;    /* of that rank */
   int n_ranks;          /* 0: not known yet */
   int n_joined, n_meshed, n_told, n_dead;
@@ -57,18 +54,16 @@ static inline bool df_caller_is_stranger(const df_caller *caller) {
   return caller->stage == DF_CALLER_NEW || caller->stage == DF_CALLER_PROVEN;
 }
 
-/* Starts a thread of the rendezvous, which has all signals blocked. 0, or the number of the error. */
+/* The thread has all signals blocked. 0, or the error. */
 int df_root_thread(pthread_t *thread, bool detached, void *(*run)(void *), void *argument);
-/* Starts the thread of a root that nobody stops: the thread frees the root. 0, or the error. */
+/* The thread frees the root; nobody stops it. 0, or the error. */
 int df_root_run(df_root *root);
 
-/* Reads and handles what the caller has sent. */
 void df_job_serve(df_root *root, df_caller *caller);
-/* Closes it; the job fails if it was counted in. */
+/* The job fails if the caller was counted in. */
 void df_job_close_caller(df_root *root, df_caller *caller);
-/* Handles what has become due; false when the root has nothing more to do. */
+/* False: the root has nothing more to do. */
 bool df_job_check_time(df_root *root);
-/* When to wake up although nothing happened. */
 uint64_t df_job_next_deadline(const df_root *root);
 
 #endif

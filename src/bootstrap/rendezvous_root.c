@@ -16,7 +16,7 @@
 
 enum {
   PROOF_MS = 5000,      /* from accept to a complete JOIN */
-  ACCEPTS_MAX = 32,     /* before those that are here are served again */
+  ACCEPTS_MAX = 32,     /* before present callers are served again */
   ACCEPT_PAUSE_MS = 20, /* when the process has no descriptor left */
   STACK_BYTES = 256 * 1024
 };
@@ -51,7 +51,7 @@ void df_root_destroy(df_root *root) {
 
 /* ---- Connections come and go ---- */
 
-/* Closes the stranger that has been here longest, if there are at least so many. */
+/* If there are at least so many, closes the oldest. */
 static void drop_oldest_stranger(df_root *root, int if_at_least) {
   df_caller *oldest = NULL;
   int strangers = 0;
@@ -102,7 +102,7 @@ static void accept_callers(df_root *root) {
       root->accept_from_ns = df_after_ms(ACCEPT_PAUSE_MS);
       return;
     } else if (fd != -EINTR && fd != -ECONNABORTED) {
-      root->accept_error = 0; /* nobody waits any more */
+      root->accept_error = 0;
       return;
     }
   }
@@ -129,8 +129,7 @@ bool df_root_step(df_root *root, int wait_ms) {
   if (ready < 0 && errno != EINTR) return false;
   if (ready > 0) {
     root->stopping = root->stopping || root->polled[0].revents != 0;
-    /* Those who have joined first: if one of them is gone, a newcomer must not be taken for its
-     * double. */
+    /* Joined ones first: if one is gone, a newcomer must not be taken for its double. */
     for (int strangers = 0; strangers <= 1; strangers++)
       for (int i = 0; i < n_served; i++)
         if (root->polled[2 + i].revents != 0 &&

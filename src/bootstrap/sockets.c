@@ -29,7 +29,7 @@ static struct sockaddr_in loopback_address(uint16_t port) {
       .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-/* "\0dfccl-" and the name in hexadecimal, so that `ss -x` shows whose it is. */
+/* "\0dfccl-" and the name in hexadecimal: `ss -x` shows whose it is. */
 static socklen_t abstract_address(struct sockaddr_un *address, const unsigned char name[16]) {
   *address = (struct sockaddr_un){.sun_family = AF_UNIX};
   char *text = address->sun_path + 1;
@@ -40,7 +40,7 @@ static socklen_t abstract_address(struct sockaddr_un *address, const unsigned ch
   return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
-/* Small messages go at once, not when the one before is acknowledged (40 ms). */
+/* Else a small message waits until the one before is acknowledged (40 ms). */
 static void without_delay(int fd) {
   int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* failing, it is only slower */
