@@ -1,24 +1,23 @@
-/* Dumps and statistics. [lock]: the caller holds context->lock. */
+/* Dumps and statistics. */
 #ifndef DF_HOST_DUMP_H
 #define DF_HOST_DUMP_H
 
 #include "host/context.h"
 
-/* Text that is written into a buffer and cut at its end. */
+/* Text written into a buffer and cut at the buffer's end. */
 typedef struct df_text {
   char *at;
   size_t left;
 } df_text;
 void df_say(df_text *text, const char *format, ...) DF_PRINTF(2, 3);
 
-/* [lock] The rank at that position has not registered the collective, or not run it, as far as it
- * has announced. */
+/* [lock] As far as announced, the member has not registered or not run the collective. */
 int df_has_not_come(const df_coll *coll, uint32_t position);
 
 void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text,
-                      size_t bytes); /* [lock] state and for whom it waits */
+                      size_t bytes); /* [lock] state, and whom it waits for */
 dfcclResult_t df_dump(dfcclContext_t context, int fd);
-/* The caller holds no lock, and frees the text; NULL: no memory. */
+/* The caller holds no lock, and frees the text. NULL: no memory. */
 char *df_dump_text(dfcclContext_t context);
 dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats);
 dfcclResult_t df_dump_signal_enable(dfcclContext_t context); /* SIGUSR2 */

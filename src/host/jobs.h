@@ -1,5 +1,4 @@
-/* What the service thread does for this rank besides hearing messages: links, mappings, deadlines,
- * recordings and dumps. */
+/* The service thread's jobs for this rank: links, mappings, deadlines, recordings, dumps. */
 #ifndef DF_HOST_JOBS_H
 #define DF_HOST_JOBS_H
 
@@ -7,7 +6,7 @@
 
 /* Before the service thread starts. */
 void df_jobs_add(dfcclContext_t context);
-/* When it has ended: frees what it has not written. */
+/* After the service thread has ended: frees unwritten dumps. */
 void df_jobs_close(dfcclContext_t context);
 
 #endif

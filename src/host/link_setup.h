@@ -1,14 +1,14 @@
-/* Links of a collective: reserved at its first run. [lock]: the caller holds context->lock. */
+/* Links of a collective, reserved at its first run. */
 #ifndef DF_HOST_LINK_SETUP_H
 #define DF_HOST_LINK_SETUP_H
 
 #include "host/context.h"
 
-/* [lock] Reserves, tells, connects, and becomes ready, as far as it can. */
+/* [lock] Reserves, tells, connects, as far as possible without waiting. */
 void df_links_progress(dfcclContext_t context, df_coll *coll);
-/* The service thread: for all collectives, if somebody has asked for it. */
+/* On the service thread, for all collectives that need it. */
 void df_links_progress_due(dfcclContext_t context);
-/* [lock], which is let go. The service thread: the peer has told where this rank shall write. */
+/* On the service thread. [lock], which it lets go of: the peer told where this rank writes. */
 void df_links_told(dfcclContext_t context, df_remote *remote, const df_offer *offer);
 
 #endif

@@ -1,25 +1,22 @@
-/* What makes collectives fail: ranks that are lost or leave, deadlines, aborts. [lock]: the caller
- * holds context->lock. */
+/* What makes collectives fail: lost or leaving ranks, deadlines, aborts. */
 #ifndef DF_HOST_LOSSES_H
 #define DF_HOST_LOSSES_H
 
 #include "host/context.h"
 
-int df_is_late(dfcclContext_t context);          /* [lock] df_check_deadlines will find something */
+int df_is_late(dfcclContext_t context); /* [lock] df_check_deadlines would find something */
 void df_check_deadlines(dfcclContext_t context); /* [lock] */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
                   const char *why); /* [lock] as this rank sees it */
-/* [lock] It is alive, but says what makes no sense: nothing more is heard from it, and it is told.
- */
+/* [lock] A live peer that sends nonsense: this rank tells it, and hears it no more. */
 void df_peer_refuse(dfcclContext_t context, uint32_t peer);
 /* [lock] Once, to all others: what broke this rank's context, and how many runs of each collective
- * it has accepted, since it will accept no more. Else peers would wait for those, and, when it
- * leaves, take that for the cause. */
+ * it has accepted. Else peers would wait for more, and take this rank's leaving for the cause. */
 void df_tell_broken(dfcclContext_t context);
 void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */
 void df_peer_left(dfcclContext_t context, uint32_t peer); /* [lock] in order */
 dfcclResult_t df_abort(dfcclContext_t context);
-/* All of these or, if one is not registered, none. Does not wait. */
+/* All, or none if one is not registered. Does not wait. */
 dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n);
 
 #endif

@@ -1,5 +1,4 @@
-/* How local registrations meet those that peers announce. [lock]: the caller holds context->lock.
- */
+/* How local registrations meet those that peers announce. */
 #ifndef DF_HOST_MATCH_H
 #define DF_HOST_MATCH_H
 
@@ -7,20 +6,19 @@
 
 dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer,
                                  const df_message *message); /* [lock] */
-void df_match_bind(dfcclContext_t context,
-                   df_coll *coll); /* [lock] binds what peers have announced */
-void df_match_unbind(dfcclContext_t context, df_coll *coll); /* [lock] local deregistration */
+void df_match_bind(dfcclContext_t context, df_coll *coll); /* [lock] to what peers have announced */
+void df_match_unbind(dfcclContext_t context, df_coll *coll); /* [lock] at local deregistration */
 df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id); /* [lock] */
 void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs,
                            int leaves); /* [lock] */
 void df_match_limited(dfcclContext_t context, df_remote *remote,
-                      uint64_t runs); /* [lock] its context is broken: it runs no more */
+                      uint64_t runs); /* [lock] its context is broken: no run after these */
 void df_match_left(dfcclContext_t context, df_remote *remote); /* [lock] its rank has left */
 void df_match_free(dfcclContext_t context);
 void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */
 df_announcement df_coll_announcement(const df_coll *coll);
 
-/* [lock] To the members from this position on, strangers included. */
+/* [lock] To members at this position and later, strangers included. */
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from);
 
 #endif

@@ -1,4 +1,4 @@
-/* dfcclMemAlloc. [lock]: the caller holds context->lock. */
+/* dfcclMemAlloc. */
 #ifndef DF_HOST_MEMORY_H
 #define DF_HOST_MEMORY_H
 
@@ -7,10 +7,10 @@
 dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes);
 dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr);
 uint32_t df_memory_reach(dfcclContext_t context, const void *ptr); /* [lock] 0: not reachable */
-void df_memory_free_unmapped(dfcclContext_t context); /* what peers have unmapped meanwhile */
-/* [lock] The collective fails: what its runs in the daemon have lent may still be read. */
+void df_memory_free_unmapped(dfcclContext_t context);              /* once peers have unmapped it */
+/* [lock] The collective fails: peers may still read what its runs in the daemon have lent. */
 void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll);
-/* Everything; keep: until the process ends, since peers have some of it mapped. */
+/* Frees all; keep: what peers have mapped stays until the process ends. */
 void df_memory_release(dfcclContext_t context, int keep);
 
 #endif

@@ -1,4 +1,4 @@
-/* Recordings of runs. [lock]: the caller holds context->lock. */
+/* Recordings of runs. */
 #ifndef DF_HOST_RECORD_H
 #define DF_HOST_RECORD_H
 

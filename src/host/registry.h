@@ -1,4 +1,4 @@
-/* The table of collectives. [lock]: the caller holds context->lock. */
+/* The table of collectives. */
 #ifndef DF_HOST_REGISTRY_H
 #define DF_HOST_REGISTRY_H
 
@@ -21,15 +21,15 @@ static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
     return context->registry.latest;
   return df_look_up(context, id);
 }
-/* [lock] NULL: none, or one that is deregistered and kept by its callback. */
+/* [lock] NULL: none, or deregistered and kept by its callback. */
 static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) {
   df_coll *coll = context->registry.by_index[index];
   return coll && !coll->deregistered ? coll : NULL;
 }
 const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
                                       uint64_t *registration);
-/* What to look at to wait for a collective; *registration tells it from others that use the line
- * later. Takes the lock only for one that was not looked up lately. NULL: not registered. */
+/* What to read to wait for a collective. *registration tells it from later owners of the line.
+ * Takes the lock only if the id was not looked up lately. NULL: not registered. */
 static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
                                                  uint64_t *registration) {
   uint32_t index = df_load_relaxed_u32(&context->registry.recent[id % DF_RECENT_IDS]);
@@ -41,14 +41,14 @@ static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCo
   return df_look_up_words(context, id, registration);
 }
 void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
-/* [lock] A new collective's index, given back if it is not entered. */
+/* [lock] Give the index back if the collective is not entered. */
 uint32_t df_registry_take_index(dfcclContext_t context);
 void df_registry_give_index(dfcclContext_t context, uint32_t index);
-/* [lock] It can be looked up from here on, with one reference. 0: no memory. */
+/* [lock] From here on look-ups find it; one reference. 0: no memory. */
 int df_registry_enter(dfcclContext_t context, df_coll *coll);
-/* [lock] It cannot be looked up any more; its index stays its own until the last reference goes. */
+/* [lock] Look-ups no longer find it. It keeps its index until the last reference goes. */
 void df_registry_leave(dfcclContext_t context, df_coll *coll);
-void df_coll_free(df_coll *coll); /* the record alone */
+void df_coll_free(df_coll *coll); /* the record and its arrays */
 void df_registry_free(dfcclContext_t context);
 dfcclResult_t df_registry_init(dfcclContext_t context);
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,

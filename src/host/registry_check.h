@@ -1,4 +1,4 @@
-/* Checks of a registration's arguments, before anything is made. */
+/* Checks of a registration's arguments, before anything is allocated. */
 #ifndef DF_HOST_REGISTRY_CHECK_H
 #define DF_HOST_REGISTRY_CHECK_H
 
@@ -8,10 +8,9 @@
 
 uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options);
 
-/* What the manner of a collective is decided from. */
 df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r);
 
-/* dfcclInvalidArgument with a sentence, or success with what will carry it out. */
+/* dfcclInvalidArgument with a sentence, or success with the manner. */
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *registration,
                                     df_manner_question *question, df_manner *manner);
 

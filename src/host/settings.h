@@ -1,7 +1,6 @@
 /*
- * Settings of one context: the environment's DFCCL_ variables, read once at initialisation, and the
- * caller's dfcclConfig_t. The table below is the only list of variables; docs/CONFIGURATION.md
- * prints it with explanations.
+ * One context's settings: the environment's DFCCL_ variables, read once, and dfcclConfig_t. The
+ * table below is the only list of variables; docs/CONFIGURATION.md prints it.
  */
 #ifndef DF_HOST_SETTINGS_H
 #define DF_HOST_SETTINGS_H
@@ -69,19 +68,17 @@ typedef struct df_settings {
 #undef X
   df_cq_variant cq; /* DFCCL_CQ: ring, packed, slots */
   char isa[16];     /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
-  char record[512]; /* DFCCL_RECORD: directory; empty: no recording */
-  df_tuning tuning; /* DFCCL_TUNING: what the file says; empty: no rules but the built-in ones */
+  char record[512]; /* DFCCL_RECORD: folder; empty: no recording */
+  df_tuning tuning; /* DFCCL_TUNING: the file's text; empty: only built-in rules */
   dfcclBackend_t backend;
-  long long device;   /* CUDA ordinal; -1: the calling thread's current device */
-  int launches_block; /* CUDA's own CUDA_LAUNCH_BLOCKING is on */
+  long long device;   /* CUDA ordinal; -1: the calling thread's */
+  int launches_block; /* CUDA_LAUNCH_BLOCKING is on */
 } df_settings;
 
-/* Reads environment and config (may be NULL). dfcclInvalidUsage names a variable,
- * dfcclInvalidArgument a field. */
+/* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
 
-/* Thresholds that were left to the library: by the device's kind, and by the number of ranks that
- * share so many cores. */
+/* Sets what was left to the library, by device and by ranks for each core. */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores);
 
 df_tunables df_settings_tunables(const df_settings *settings);

@@ -1,13 +1,13 @@
-/* Which transport joins this rank with each other, and their endpoints. */
+/* The transport and endpoint to each other rank. */
 #ifndef DF_HOST_TRANSPORTS_H
 #define DF_HOST_TRANSPORTS_H
 
 #include "host/context.h"
 
-/* Cards and control are there, the device is not open. On failure df_transports_close undoes what
- * was done. dfcclOutOfMemory, dfcclSystemError, dfcclInvalidUsage (two ranks have no transport). */
+/* Needs cards and control, not the device. After a failure call df_transports_close.
+ * dfcclOutOfMemory, dfcclSystemError, dfcclInvalidUsage (two ranks have no transport). */
 dfcclResult_t df_transports_open(dfcclContext_t context);
-/* keep: what other processes may have mapped stays until this one ends. */
+/* keep: what other processes may have mapped stays until this process ends. */
 void df_transports_close(dfcclContext_t context, int keep);
 
 #endif

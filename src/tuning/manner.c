@@ -11,10 +11,10 @@ enum {
   /* A payload of a few lines costs its crossing, not its bytes. */
   DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE,
   DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
-  DF_AHEAD_RING_BYTES = 8192, /* lets a rank that waits for nobody run ahead */
-  DF_QUARTERED_SLOTS = 8,     /* least slots of which three quarters do as well */
-  DF_BORROWED_STEPS = 32,     /* most primitives of a run that its submitter executes */
-  DF_STREAMS_TO_ONE = 4       /* times stream_min from which one reader's result is not lent */
+  DF_AHEAD_RING_BYTES = 8192, /* a rank that waits for nobody runs ahead */
+  DF_QUARTERED_SLOTS = 8,     /* least slots of which three quarters are enough */
+  DF_BORROWED_STEPS = 32,     /* most primitives of a run that its submitter may execute */
+  DF_STREAMS_TO_ONE = 4       /* times stream_min: one reader's result is not lent from here */
 };
 
 int df_manner_choose(df_manner *manner, const df_manner_question *question) {
@@ -30,7 +30,7 @@ static uint64_t result_bytes(const df_manner_question *q) {
   return q->count * q->element_bytes * (gathers ? q->choice.n : 1);
 }
 
-/* Ranks that share a core share its caches, which the results of all of them go through. */
+/* Ranks on one core share its caches. */
 static uint64_t stream_min(const df_manner *m) {
   uint64_t least = (uint64_t)m->policy->stream_min;
   return m->crowded ? least / m->ranks_on_a_core : least;
@@ -55,28 +55,28 @@ static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q
 static void decide_shape(df_manner *m, const df_manner_question *q, const df_plan *plan) {
   const df_shape_limits limits = limits_of(m, q);
   df_shape_make(&m->shape, plan, q->count, q->element_bytes, &limits);
-  /* If ranks share cores, many rings of large slots are more than their part of the caches:
-   * receivers take more slots than these if they are not (df_manner_ring). */
+  /* Many rings of large slots may exceed a crowded rank's part of the caches. If they do not,
+   * receivers take more slots (df_manner_ring). */
   if (m->shape.stride > DF_PAGE_RING_STRIDE && m->crowded)
     m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
 }
 
 /* ---- lending, and stores past the caches ---- */
 
-/* A result that has one reader, each of the two ranks on a processor of its own, is faster through
- * slots if it is larger than the caches by far. With more readers, lending it saves copies. */
+/* If reader and writer each have a processor, a result far larger than the caches is faster through
+ * slots. With more readers, lending saves copies. */
 static int lends_streamed(const df_manner *m, const df_manner_question *q) {
   return q->on_gpu || q->choice.n != 2 || q->topology->n_cores < 2 ||
          result_bytes(q) / DF_STREAMS_TO_ONE < (uint64_t)m->policy->stream_min;
 }
 
 static void decide_lending(df_manner *m, const df_manner_question *q, const df_plan *plan) {
-  /* A word says of nothing but itself that it has come, but what a reader of lent memory sends later
-   * must be in order with its reading. */
+  /* A word orders only itself. What a reader of lent memory sends later must be ordered after its
+   * reading. */
   int in_words = m->shape.payload_offset == DF_LINK_WORDS;
   m->lend_min = m->policy->lend && !in_words ? (uint64_t)m->policy->lend_min : UINT64_MAX;
-  /* A buffer that peers read while it is rewritten changes caches with every chunk: below the size
-   * at which it comes from memory anyway, slots are faster. */
+  /* A buffer that peers read during rewriting changes caches with every chunk. Slots are faster
+   * until the result exceeds the caches anyway. */
   int in_place =
       plan->direct_in_place && (q->choice.operation != DF_OP_ALL_REDUCE ||
                                 result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
@@ -118,11 +118,11 @@ static uint32_t count_incoming(const df_plan *plan) {
 }
 
 /*
- * Bytes that each ring should have; members agreed on the least slots, and the receiver takes more.
- *   - Large messages: so many slots that the sender finds a slot's lines in the shared cache, and no
- *     longer in the receiver's own, from where they come several times slower.
- *   - Messages up to a page, in collectives in which all wait for all: few, if ranks share cores.
- *   - Small messages that are not lent: deep if the sender may run ahead, because ranks that share a
+ * Bytes for each ring. Members agreed on the least slots; the receiver may take more.
+ *   - Large messages: so many slots that the sender finds a slot's lines in the shared cache. From
+ *     the receiver's own cache they come several times slower.
+ *   - Messages up to a page, if all wait for all: few slots when ranks share cores.
+ *   - Small messages that are not lent: many slots if the sender may run ahead. Ranks that share a
  *     core then take turns less often.
  */
 static uint64_t ring_target(const df_manner *m, const df_plan *plan) {
@@ -137,7 +137,7 @@ static uint64_t ring_target(const df_manner *m, const df_plan *plan) {
   return target;
 }
 
-/* The power of two nearest to the target, in proportion. */
+/* The power of two nearest to the target, by ratio. */
 static uint32_t nearest_slots(uint32_t least, uint64_t stride, uint64_t target) {
   uint32_t n = least;
   while (n < DF_MAX_LINK_SLOTS && 4ull * n * stride <= 3 * target) n *= 2;
@@ -152,8 +152,8 @@ static uint32_t ring_slots(const df_manner *m, const df_manner_question *q, cons
   return nearest_slots(m->shape.n_slots, m->shape.stride, ring_target(m, plan));
 }
 
-/* A quarter of the slots at a time is given back in a ring that is deep so that its sender can run
- * ahead, and in a ring of words, in which giving back is all that costs a fence. */
+/* Some rings return a quarter of their slots at a time: deep ones, so that the sender runs ahead,
+ * and rings of words, where only returning costs a fence. */
 static uint16_t release_mask(const df_shape *shape, uint32_t n_slots) {
   int is_ahead = shape->payload_offset == DF_LINK_WORDS
                      ? n_slots >= DF_QUARTERED_SLOTS
@@ -161,8 +161,7 @@ static uint16_t release_mask(const df_shape *shape, uint32_t n_slots) {
   return is_ahead ? (uint16_t)(n_slots / 4 - 1) : 0;
 }
 
-/* On some machines asking for the time is a call to the system, and costs more than a line takes to
- * come. */
+/* On some machines reading the clock is a system call, and slower than fetching a line. */
 static int clock_is_cheap(void) {
   enum { UNKNOWN, DEAR, CHEAP, TRIES = 64, MOST_NS = 60 };
   static uint32_t known;
@@ -199,7 +198,7 @@ static uint64_t longest_message(const df_manner *m, const df_manner_question *q)
   return elements * q->element_bytes;
 }
 
-/* Of the messages that a common slot is lent to, either all are lent or none. */
+/* A common slot's messages are either all lent or none. */
 static int has_link_that_lends_nothing(const df_plan *plan, const df_link *links) {
   for (uint32_t i = 0; i < plan->n_primitives; i++)
     if (plan->primitives[i].common != DF_COMMON_NONE &&
@@ -208,8 +207,8 @@ static int has_link_that_lends_nothing(const df_plan *plan, const df_link *links
   return 0;
 }
 
-/* If all members' messages of a run fit the caches in slots of their own, those are as fast, and a
- * root need not wait for its readers at the end of each run. */
+/* If a run's messages fit the caches in slots of their own, those are as fast, and a root need not
+ * wait for its readers after each run. */
 static int common_gains(const df_manner *m, const df_manner_question *q, const df_plan *plan,
                         uint32_t readers) {
   uint32_t pieces = plan->geometry == DF_GEOMETRY_PARTITION ? plan->pieces : 1;
@@ -227,8 +226,8 @@ uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
       has_link_that_lends_nothing(plan, links) ||
       (m->policy->common == IF_IT_GAINS && !common_gains(m, q, plan, readers)))
     return 0;
-  if (m->policy->slots == DF_MIN_LINK_SLOTS) return 1; /* the tightest */
-  /* As many as the readers' rings would have, for which they stand. */
+  if (m->policy->slots == DF_MIN_LINK_SLOTS) return 1; /* the smallest */
+  /* As many as the readers' own rings would have. */
   uint64_t ring =
       (uint64_t)m->policy->ring_bytes / m->ranks_on_a_core / (m->runs_ahead ? 1 : q->choice.n - 1);
   return nearest_slots(DF_MIN_LINK_SLOTS, m->shape.stride, ring * readers / m->shape.n_blocks);

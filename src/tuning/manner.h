@@ -1,8 +1,7 @@
 /*
- * Manner: everything that is decided about how one collective travels, and why. It is made in one
- * place (manner.c) from one question, once for each registration; what depends on the moment (rings
- * that are in use already, who has mapped what) is asked for at link set-up by the functions below.
- * Members compare algorithm, split and shape; the rest is each rank's own.
+ * Manner: how one collective travels, and why. Decided once for each registration, from one
+ * question. What depends on the moment (rings in use, mappings) is decided at link set-up by the
+ * functions below. Members compare algorithm, split and shape; the rest is each rank's own.
  */
 #ifndef DF_TUNING_MANNER_H
 #define DF_TUNING_MANNER_H
@@ -14,7 +13,7 @@
 typedef struct df_manner_question {
   const df_tuning *tuning;
   const df_topology *topology;
-  df_question choice; /* operation, group, bytes, memory, name */
+  df_question choice;
   uint64_t count;
   uint32_t element_bytes;
   uint32_t max_blocks;
@@ -24,34 +23,34 @@ typedef struct df_manner_question {
 } df_manner_question;
 
 typedef struct df_manner {
-  df_choice choice;  /* algorithm, split, and limits of the shape */
-  df_shape shape;    /* blocks, chunks, slots, stride, where a payload begins */
-  uint64_t lend_min; /* message bytes from which buffers are lent; UINT64_MAX: never */
-  uint8_t lends;     /* DF_LENDS_IN_PLACE, DF_LENDS_STREAMED */
-  uint8_t stream;    /* DF_STREAM_*: whether results are written past the caches */
-  int borrowed_turn; /* its runs are so short that their submitter executes the first turn */
-  int runs_ahead;    /* some members wait for nobody, and may be many runs ahead */
+  df_choice choice;
+  df_shape shape;
+  uint64_t lend_min; /* bytes of a message; UINT64_MAX: never lends */
+  uint8_t lends;     /* DF_LENDS_* */
+  uint8_t stream;    /* DF_STREAM_*: which results are stored past the caches */
+  int borrowed_turn; /* runs are short: the submitter executes the first turn */
+  int runs_ahead;    /* some members wait for nobody */
   uint32_t ranks_on_a_core, crowded;
-  df_memory_kind memory; /* of the question */
+  df_memory_kind memory;
   const df_policy *policy;
 } df_manner;
 
-/* Algorithm and split, of which the plan follows. 0: the operation has no algorithm of that name. */
+/* Algorithm and split, for the plan. 0: the operation has no algorithm of that name. */
 int df_manner_choose(df_manner *manner, const df_manner_question *question);
-/* The rest. `plan` is the one that was chosen. */
+/* The rest, for the chosen plan. */
 void df_manner_decide(df_manner *manner, const df_manner_question *question, const df_plan *plan);
 
-/* The rings in which this rank receives, while its rings take used_bytes already. */
+/* The rings that this rank receives in; used_bytes: of its rings so far. */
 df_ring df_manner_ring(const df_manner *manner, const df_manner_question *question,
                        const df_plan *plan, uint64_t used_bytes);
 
-/* Slots of each block in memory that `readers` ranks of other processes map; 0: no common slots.
- * links: of block 0, as set up. */
+/* Slots of each block in memory that `readers` ranks of other processes map; 0: none. links: of
+ * block 0, as set up. */
 uint32_t df_manner_common_slots(const df_manner *manner, const df_manner_question *question,
                                 const df_plan *plan, const df_link *links, uint32_t readers,
                                 uint64_t used_bytes);
 
-/* The decisions and their reasons, one a line ("form: flagged, since ..."), cut to fit. */
+/* Decisions and reasons, one a line ("form: flagged, since ..."), cut to fit. */
 void df_manner_explain(const df_manner *manner, const df_manner_question *question,
                        const df_plan *plan, const df_ring *ring, char *text, size_t bytes);
 

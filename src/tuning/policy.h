@@ -1,7 +1,7 @@
 /*
- * Policy: the numbers behind how collectives travel. They must be equal on all ranks, so they come
- * from the tuning table ("set NAME VALUE"), which is one file for the whole job, and not from each
- * rank's environment. docs/TUNING.md prints the list; a test compares it with this one.
+ * Policy: numbers behind how collectives travel. All ranks need equal numbers, so they come from
+ * the job's tuning table ("set NAME VALUE"), not from a rank's environment. docs/TUNING.md prints
+ * the list; a test compares both.
  */
 #ifndef DF_TUNING_POLICY_H
 #define DF_TUNING_POLICY_H
