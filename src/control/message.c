@@ -18,7 +18,7 @@ uint32_t df_announcement_write(const df_announcement *announcement, const uint32
   return (uint32_t)sizeof *announcement + rank_bytes;
 }
 
-/* The last of ranks that are told by a step is one of the largest job's. */
+/* With a step, the last rank is a rank of the largest job. */
 static int announcement_fits(const uint8_t *payload, uint32_t bytes) {
   df_announcement announced;
   uint32_t first;
@@ -44,7 +44,7 @@ static int payload_fits(const df_message *message) {
            payload[message->payload_bytes - 1] == 0;
   case DF_MESSAGE_LINKS:
     return message->payload_bytes == DF_OFFER_BYTES;
-  case DF_MESSAGE_SEGMENT: /* a device's memory: its handle in place of a descriptor */
+  case DF_MESSAGE_SEGMENT: /* a device's memory has a handle instead of a descriptor */
     return message->payload_bytes == 0 || message->payload_bytes == DF_SEGMENT_HANDLE_BYTES;
   default:
     return message->payload_bytes == 0;

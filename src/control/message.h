@@ -1,8 +1,5 @@
-/*
- * Messages of the control plane: registrations, links, failures. Between processes they are the
- * datagrams of a SOCK_SEQPACKET socket, in order and with their boundaries; within a process they
- * are copied into the receiver's inbox.
- */
+/* Messages of the control plane. Between processes they are datagrams of a SOCK_SEQPACKET socket;
+ * within a process they are copied into the receiver's inbox. Both keep their order. */
 #ifndef DF_CONTROL_MESSAGE_H
 #define DF_CONTROL_MESSAGE_H
 
@@ -10,23 +7,19 @@
 #include "base/result.h"
 
 typedef enum {
-  DF_MESSAGE_SEGMENT = 1, /* id: segment, a: bytes, b: df_segment_use; carries its descriptor */
-  DF_MESSAGE_MAPPED,   /* id: segment (user memory), a: where the sender of this message sees it */
-  DF_MESSAGE_UNMAP,    /* id: segment, a: a run that failed may still read it */
-  DF_MESSAGE_ANNOUNCE, /* id: collective; payload: df_announcement and the group's ranks, as its
-                          group_step says */
-  DF_MESSAGE_LINKS,      /* id: collective; payload: a transport's offer of rings for every block, to
-                            be written by the receiver */
-  DF_MESSAGE_DEREGISTER, /* id: collective, a: runs executed before, b: 1 when the sender leaves */
-  DF_MESSAGE_FAIL,       /* id: collective, a: dfcclResult_t; payload: sentence */
-  DF_MESSAGE_ABORT,      /* payload: sentence */
-  DF_MESSAGE_CAUSE,      /* what broke the sender's context: it registers and runs nothing more;
-                            id: the rank that was lost, or DF_NOBODY, a: dfcclResult_t, b: who saw
-                            it; payload: sentence */
-  DF_MESSAGE_LIMIT,      /* after it, for each collective; id, a: runs accepted before */
-  DF_MESSAGE_BYE,        /* the sender leaves in order */
-  DF_MESSAGE_UNMAPPED,   /* id: segment of the receiver's device, 0: all of them; the sender's
-                            mapping of it is closed */
+  DF_MESSAGE_SEGMENT = 1, /* id: segment, a: bytes, b: df_segment_use; brings its descriptor */
+  DF_MESSAGE_MAPPED,      /* id: segment (user memory), a: where the sender sees it */
+  DF_MESSAGE_UNMAP,       /* id: segment, a: 1: a failed run may still read it */
+  DF_MESSAGE_ANNOUNCE,    /* id: collective; payload: df_announcement, then ranks (group_step) */
+  DF_MESSAGE_LINKS,       /* id: collective; payload: offer of rings for every block */
+  DF_MESSAGE_DEREGISTER,  /* id: collective, a: runs executed before, b: 1: the sender leaves */
+  DF_MESSAGE_FAIL,        /* id: collective, a: dfcclResult_t; payload: sentence */
+  DF_MESSAGE_ABORT,       /* payload: sentence */
+  DF_MESSAGE_CAUSE,       /* the sender's context is broken; id: the lost rank or DF_NOBODY,
+                             a: dfcclResult_t, b: who saw it; payload: sentence */
+  DF_MESSAGE_LIMIT,       /* after it, for each collective; id, a: runs accepted before */
+  DF_MESSAGE_BYE,         /* the sender leaves in order */
+  DF_MESSAGE_UNMAPPED,    /* id: segment of the receiver's device, 0: all; no longer mapped */
   DF_MESSAGE_KINDS
 } df_message_kind;
 
@@ -46,32 +39,29 @@ typedef struct df_message {
 } df_message;
 DF_STATIC_ASSERT(sizeof(df_message) == 32, "part of the protocol between processes");
 
-/* What members compare: equal in all fields, or the collective is mismatched. */
+/* What members compare: if one field differs, the collective is mismatched. */
 typedef struct df_announcement {
   uint32_t operation, type, op, root;
   uint64_t count;
   uint32_t group_size, algorithm;
-  uint32_t n_blocks, n_slots, stride,
-      payload_offset;    /* the shape: follows from the above and from settings */
-  uint32_t chunk, loops; /* of block 0 */
-  uint32_t split;        /* neighbours in a subgroup */
-  uint32_t group_step;   /* 0: each rank follows; else the first, and so much from one to the next:
-                            of many ranks, each tells each other of a collective of all */
+  uint32_t n_blocks, n_slots, stride, payload_offset; /* follow from the above and from settings */
+  uint32_t chunk, loops;                              /* of block 0 */
+  uint32_t split;                                     /* neighbours in a subgroup */
+  uint32_t group_step; /* 0: each rank follows; else the first rank, and the step to the next */
 } df_announcement;
 DF_STATIC_ASSERT(sizeof(df_announcement) == 64, "part of the protocol between processes");
 
-/* What can be said of these ranks as a step; 0: nothing. */
+/* The step between these ranks; 0: they have none. */
 uint32_t df_group_step(const uint32_t *ranks, uint32_t n);
 /* Ranks that follow an announcement. */
 static inline uint32_t df_announced_ranks(const df_announcement *announcement) {
   return announcement->group_step ? 1 : announcement->group_size;
 }
-/* An announcement's payload, in room for sizeof(df_announcement) + all ranks; returns its bytes. */
+/* payload has room for df_announcement and all ranks. Returns the payload's bytes. */
 uint32_t df_announcement_write(const df_announcement *announcement, const uint32_t *ranks,
                                void *payload);
 
-/* Is a datagram of so many bytes a well-formed message? The receiver trusts nothing else about it.
- */
+/* Is the datagram well-formed? The receiver trusts nothing else about it. */
 int df_message_is_valid(const void *bytes, size_t length);
 
 static inline const void *df_message_payload(const df_message *message) { return message + 1; }

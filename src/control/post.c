@@ -58,7 +58,7 @@ void df_post_subscribe(df_control *control, df_message_kind kind, df_message_han
 
 /* ---- sending ---- */
 
-/* Returns 1 sent, 0 not now, -1 the connection is lost. */
+/* 1: sent; 0: not now; -1: the connection is lost. */
 static int send_one(int socket, const df_outgoing *outgoing) {
   union {
     struct cmsghdr align;
@@ -112,9 +112,8 @@ void df_post_flush(df_control *control, uint32_t rank) {
     if (sent < 0) {
       int by_peer = errno == EPIPE || errno == ECONNRESET;
       free_outgoing(peer);
-      /* A connection that loses messages is worse than none: both ends see it end. What the peer
-       * has sent can still be read. */
-      if (!by_peer) peer->cut_off = 1; /* else it had ended, as if we had only read */
+      /* Both ends must see that messages are lost. What the peer has sent can still be read. */
+      if (!by_peer) peer->cut_off = 1; /* else the peer has ended it */
       end_connection(peer);
       break;
     }
@@ -134,8 +133,7 @@ int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind ki
   return kind == DF_MESSAGE_UNMAPPED || (!control->said_goodbye && peer->state != DF_PEER_LEFT);
 }
 
-/* Whoever sends may be in the middle of anything: so the owner hears of it later, from the service
- * thread. Until then nothing follows what was lost. */
+/* The caller may be in the middle of anything, so the service thread tells the owner later. */
 static void lose_message(df_control *control, uint32_t rank) {
   control->peers[rank].message_lost = DF_LOST;
   if (control->loss == dfcclSuccess)
@@ -176,8 +174,7 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   if (peer->first == outgoing) df_post_flush(control, rank);
 }
 
-/* The messages with which the owner gives everything up may be lost as well: so the peer sees an
- * end, which needs no memory. */
+/* The owner's own messages may be lost as well; ending the connection needs no memory. */
 void df_post_tell_losses(df_control *control) {
   if (control->loss == dfcclSuccess) return;
   dfcclResult_t status = control->loss;

@@ -96,7 +96,7 @@ df_world *df_world_join(const unsigned char job[16], uint32_t n_ranks, uint32_t 
   return world;
 }
 
-/* [worlds_lock] Takes it off the list when nobody uses it or will. */
+/* [worlds_lock] Unlists a world that nobody uses or will use. */
 static int is_over(df_world *world) {
   if (world->references > 0 || world->to_come > 0) return 0;
   df_world **at = &worlds;
@@ -178,12 +178,11 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
   pthread_mutex_lock(&inbox->lock);
   inbox->event_fd = event_fd;
   inbox->bell = bell;
-  wake(inbox); /* for what came before anybody could be woken */
+  wake(inbox); /* for letters that came before event_fd */
   pthread_mutex_unlock(&inbox->lock);
 }
 
-/* Who looks at departures reads only new ones: when all of many ranks leave, each of them looks
- * once at each other one. */
+/* Readers look only at new departures: when many ranks leave, each looks once at each other. */
 static void tell_of_departure(df_world *world, uint32_t rank, int is_mute) {
   pthread_mutex_lock(&world->lock);
   uint32_t n = world->departures;
