@@ -7,7 +7,7 @@ static uint32_t cost(const df_transport_card *mine, const df_transport_card *the
          mine->backend == dfcclBackendCuda && theirs->backend == dfcclBackendCuda;
 }
 
-/* As shared memory, but for its endpoint's kind of memory: that exports_memory (unmap.h). */
+/* As shm, but its kind of memory exports_memory (unmap.h). */
 const df_transport df_transport_ipc = {.name = "ipc",
                                        .cost = cost,
                                        .open = df_shm_open,

@@ -15,14 +15,14 @@ DF_STATIC_ASSERT(sizeof(cudaIpcMemHandle_t) == DF_SEGMENT_HANDLE_BYTES, "a handl
 
 dfcclResult_t df_cuda_call_failed(int error, const char *what) {
   cudaError_t code = (cudaError_t)error;
-  cudaGetLastError(); /* what is not sticky is told once */
+  cudaGetLastError(); /* clears the error */
   return df_fail(code == cudaErrorMemoryAllocation ? dfcclOutOfMemory : dfcclUnhandledCudaError,
                  "%s failed: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 /* ---- contexts ---- */
 
-/* Of the driver. Filled when a context is first retained, before anything uses them. */
+/* The driver's functions. Filled when a context is first retained, before any use. */
 static struct {
   CUresult (*get_current)(CUcontext *context);
   CUresult (*set_current)(CUcontext context);
@@ -135,7 +135,7 @@ static void free_record(df_segment *segment) {
   free(segment);
 }
 
-/* On a stream of its own: the legacy stream would wait for the application's streams, which may
+/* On a stream of its own: the legacy stream would wait for the application's streams. Those may
  * wait for collectives that wait for this memory. */
 static cudaError_t clear(void *base, size_t bytes) {
   cudaStream_t stream;
@@ -147,7 +147,7 @@ static cudaError_t clear(void *base, size_t bytes) {
   return error;
 }
 
-/* On the current device. Nothing is left allocated after a failure. */
+/* On the current device. A failure leaves nothing allocated. */
 static dfcclResult_t allocate(df_segment *segment) {
   void *base = NULL;
   cudaError_t error = cudaMalloc(&base, segment->bytes);
@@ -163,7 +163,7 @@ static dfcclResult_t allocate(df_segment *segment) {
     memcpy(segment->handle, &handle, sizeof handle);
     segment->has_handle = 1;
   } else {
-    cudaGetLastError(); /* ranks of one process do not need it; others are told when they do */
+    cudaGetLastError(); /* ranks of one process need no handle */
   }
   return dfcclSuccess;
 }

@@ -1,15 +1,10 @@
-/*
- * Memory of a device that peer processes have mapped goes back when they have closed their
- * mappings: what a kernel there still reads must not become somebody else's. The owner tells (an
- * UNMAP for one allocation, BYE for all of it), the peer's service thread closes the mapping as
- * soon as no run of its own can touch it and says so, and the owner's service thread gives the
- * memory back. A peer whose connection has ended is taken for dead, and has no mappings any more;
- * where this rank ended it, the peer may live, and keeps them. (So may one that ended it itself
- * without a goodbye.) Nobody waits for this but dfcclDestroy, and that for a bounded time: what is
- * still mapped then is kept until the process ends.
- *
- * Memory of the host needs none of it: each process has pages of its own reference.
- */
+/* A device's memory goes back only when peer processes have closed their mappings: a kernel there
+ * may still read it. The owner sends UNMAP (one allocation) or BYE (all). The peer's service thread
+ * closes the mapping when no run can touch it, and answers; the owner's then gives the memory back.
+ * A peer whose connection has ended counts as dead, without mappings. If this rank ended the
+ * connection, the peer may live, and keeps them. (So may a peer that ended it without a goodbye.)
+ * Only dfcclDestroy waits, for a bounded time: then what is still mapped stays until the process
+ * ends. Memory of the host needs none of this: each mapping keeps its pages. */
 #include "transports/ipc/unmap.h"
 
 #include <stdlib.h>
@@ -38,7 +33,7 @@ static void say_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id) 
   pthread_mutex_unlock(control->lock);
 }
 
-/* Closing a mapping waits for the device, perhaps. */
+/* May wait for the device. */
 static void unmap_due(df_shm_endpoint *endpoint, uint32_t rank) {
   const df_endpoint_owner *owner = &endpoint->base.owner;
   df_shm_peer *peer = &endpoint->peers[rank];

@@ -1,22 +1,16 @@
-/*
- * Common slots: what a rank sends to several peers of other processes, one after the other, it
- * writes once, to memory of its own that they have mapped, and lends to each. So it is copied once
- * for all of them and not once for each, and lies in the caches once. Each collective that has a
- * use for them takes a range of segments that are offered to its readers in the background, as
- * dfcclMemAlloc memory is; until all of them have mapped it, and without memory for it, messages go
- * through the links' slots.
- */
+/* A message for several peers of other processes is written once, to memory that they map, and lent
+ * to each. Each such collective takes a range of segments, which readers map in the background.
+ * Until then, and without memory, messages go through the links' slots. */
 #include "transports/shm/common_slots.h"
 
 #include <stdlib.h>
 
 #include "control/post.h"
 
-/* A segment of common slots. */
 typedef struct df_common_segment {
   struct df_common_segment *next;
   const df_segment *segment;
-  uint64_t *reach; /* [n_ranks] what to add to an address for that peer */
+  uint64_t *reach; /* [n_ranks] as in df_transport.share */
   uint8_t *told;   /* [n_ranks] the segment was offered to it */
 } df_common_segment;
 
@@ -26,7 +20,7 @@ static df_common_segment *find(const df_shm_endpoint *endpoint, const df_segment
   return at;
 }
 
-/* The record of a segment that the arena has just made. */
+/* The record of the arena's new segment. */
 static df_common_segment *enter(df_shm_endpoint *endpoint, const df_segment *segment) {
   const df_control *control = endpoint->base.owner.control;
   df_common_segment *record = calloc(1, sizeof *record);
@@ -47,7 +41,7 @@ static df_common_segment *enter(df_shm_endpoint *endpoint, const df_segment *seg
   return record;
 }
 
-/* Lists the ranks of other processes that read by way of common slots; NULL: only counts them. */
+/* Ranks of other processes that read common slots; NULL: only counts them. */
 static uint32_t list_readers(const df_shm_endpoint *endpoint, const df_plan *plan,
                              const uint32_t *ranks, uint32_t *readers) {
   uint32_t n = 0;
@@ -66,10 +60,10 @@ uint32_t df_common_count_readers(const df_shm_endpoint *endpoint, const df_plan 
   return list_readers(endpoint, plan, ranks, NULL);
 }
 
-/* Uses them from the next run on, if all readers have mapped them. */
+/* From the next run on. */
 static void publish_if_mapped(const df_common *common, const df_common_segment *record) {
   df_run_words *words = common->words;
-  if (df_load_relaxed_u64(&words->common) != 0) return; /* they are in use already */
+  if (df_load_relaxed_u64(&words->common) != 0) return; /* in use already */
   for (uint32_t i = 0; i < common->n_readers; i++)
     if (record->reach[common->readers[i]] == DF_OUT_OF_REACH) return;
   words->common_reach = record->reach;
@@ -77,10 +71,9 @@ static void publish_if_mapped(const df_common *common, const df_common_segment *
                  (uint64_t)(uintptr_t)(common->range.segment->base + common->range.offset));
 }
 
-/* A range of a segment that has a record. */
 static df_common_segment *take(df_shm_endpoint *endpoint, uint64_t bytes, df_range *range) {
   df_arena *arena = &endpoint->commons;
-  arena->next_id = endpoint->next_segment_id; /* they are not links: peers may read, not write */
+  arena->next_id = endpoint->next_segment_id; /* no links: peers may read them, not write */
   dfcclResult_t result = df_arena_take(arena, bytes, range);
   endpoint->next_segment_id = arena->next_id;
   if (result != dfcclSuccess) return NULL;

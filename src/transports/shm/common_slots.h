@@ -4,7 +4,7 @@
 
 #include "transports/shm/endpoint.h"
 
-/* Common slots of one collective, embedded in the host's record. */
+/* Common slots of one collective; the host's record embeds it. */
 typedef struct df_common {
   struct df_common *next; /* of the endpoint */
   df_range range;         /* no segment: there are none */
@@ -13,11 +13,11 @@ typedef struct df_common {
   uint32_t n_readers;
 } df_common;
 
-/* Messages of the plan that common slots would carry to other processes. ranks: of the group. */
+/* Messages that common slots would carry to other processes. ranks: of the group. */
 uint32_t df_common_count_readers(const df_shm_endpoint *endpoint, const df_plan *plan,
                                  const uint32_t *ranks);
-/* [lock] When the links stand. depth: slots of each block, a power of two. Without memory for it,
- * messages go through the links' slots. */
+/* [lock] When the links stand. depth: slots of each block, a power of two. Without memory, messages
+ * go through the links' slots. */
 void df_common_reserve(df_shm_endpoint *endpoint, df_common *common, const df_plan *plan,
                        const uint32_t *ranks, uint64_t bytes, uint32_t depth, df_run_words *words);
 /* [lock] The peer sees that segment at that address. */

@@ -1,9 +1,5 @@
-/*
- * Memory that ranks of one host map: this rank's share of it, and what of the peers' is mapped
- * here. An endpoint of the transports shm (memory of the host) and ipc (memory of a GPU).
- *
- * [lock]: the caller holds the context's lock, which protects all of this.
- */
+/* Memory that ranks of one host map, for the transports shm (of the host) and ipc (of a GPU).
+ * [lock]: the caller holds the context's lock, which protects all of this. */
 #ifndef DF_TRANSPORTS_SHM_ENDPOINT_H
 #define DF_TRANSPORTS_SHM_ENDPOINT_H
 
@@ -14,22 +10,22 @@
 
 /* Memory of one peer, as this rank sees it. */
 typedef struct df_shm_peer {
-  df_bell *bell;        /* its work bell, once known */
+  df_bell *bell;        /* once known */
   df_segment *segments; /* mapped here */
-  df_windows *windows;  /* those of them that it may lend from; NULL if the peer is local */
-  uint64_t *told;       /* ids of our segments of rings that it has been told */
+  df_windows *windows;  /* over segments it may lend from; NULL: a local peer */
+  uint64_t *told;       /* ids of our segments of rings that it knows */
   uint32_t n_told;
-  int maps;    /* it was told of memory of our device, and has not unmapped all of it */
-  int closing; /* our mappings of its device's memory are to be closed; service thread */
+  int maps;    /* it may have memory of our device mapped */
+  int closing; /* our mappings of its device's memory must go; service thread */
 } df_shm_peer;
 
-/* Memory that was shared, and of which peers may have mappings. */
+/* Memory of which peers may have mappings. */
 typedef struct df_shared {
   struct df_shared *next;
   const df_segment *segment;
   uint64_t *reach;    /* [n_ranks] the caller's */
   int is_unshared;    /* peers have been told that it goes */
-  uint8_t *is_mapped; /* [n_ranks] the peer was told of a device's memory and has not unmapped it */
+  uint8_t *is_mapped; /* [n_ranks] 1: the peer may have the device's memory mapped */
 } df_shared;
 
 typedef struct df_shm_endpoint {
@@ -43,15 +39,15 @@ typedef struct df_shm_endpoint {
   struct df_common *common_users; /* that have a range of them */
   df_shared *shared;
   uint64_t next_segment_id; /* of memory that is not for rings */
-  int unmaps_due; /* the service thread's: mappings may be closed, or memory may go back */
+  int unmaps_due;           /* the service thread's: close mappings, or give memory back */
 } df_shm_endpoint;
 
-/* How a sender finds rings of this transport, in an offer. */
+/* How a sender finds rings of this transport. */
 typedef struct df_shm_offer {
-  uint64_t segment; /* its number, and within a process its address */
+  uint64_t segment; /* its number; within a process its address */
   uint64_t offset;
   uint32_t n_slots;
-  uint16_t release_mask; /* as the receiver has it: both ends must agree */
+  uint16_t release_mask; /* the receiver's: both ends must agree */
   uint16_t reserved;
   uint8_t unused[40];
 } df_shm_offer;
@@ -59,14 +55,14 @@ DF_STATIC_ASSERT(sizeof(df_shm_offer) == DF_OFFER_BYTES, "an offer holds it");
 
 extern const df_transport df_transport_shm;
 
-/* endpoint.c: for the two transports' tables. */
+/* endpoint.c */
 dfcclResult_t df_shm_open(df_endpoint **endpoint, const df_endpoint_owner *owner);
 void df_shm_close(df_endpoint *endpoint, int keep);
 /* [lock] Every peer must have the home before it hears of anything else. */
 void df_shm_tell_home(df_shm_endpoint *endpoint);
 /* [lock] NULL: the peer has not said where its bell is. */
 df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank);
-/* [lock] Tells the peer of a segment. Returns 1 if it is a device's, which the peer will map. */
+/* [lock] 1: it is a device's, and the peer will map it. */
 int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment,
                          uint64_t use);
 

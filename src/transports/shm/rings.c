@@ -1,11 +1,10 @@
-/* Rings in memory that both ranks have mapped: the receiver's, to which the sender writes. */
+/* Rings that both ranks have mapped: the receiver owns them, the sender writes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/post.h"
 #include "transports/shm/endpoint.h"
 
-/* What accept has reserved. */
 struct df_ticket {
   df_range range;
 };
@@ -14,10 +13,10 @@ static uint64_t bytes_of(const df_ring *ring, uint32_t n_blocks) {
   return df_link_ring_bytes(ring->stride, ring->n_slots) * n_blocks;
 }
 
-/* Deeper than the members agreed on: such a ring gets all of its pages before it is used. */
+/* Such a ring gets all of its pages before its first use. */
 static int is_deep(const df_route *route, uint32_t n_slots) { return n_slots > route->slots_min; }
 
-/* Fills the ends of all blocks. `rings` is where the pair's rings begin. */
+/* `rings` is where the pair's rings begin. */
 static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, const df_ring *ring,
                       uint8_t *rings) {
   const df_plan_link *planned = &route->plan->links[route->which];
@@ -40,7 +39,7 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
     link->same_process = (uint8_t)reads_all;
     link->sends = (uint8_t)planned->sends;
     link->far_ns = ring->far_ns;
-    /* A device that follows addresses of its own mappings does not see the host's table. */
+    /* A device follows addresses of its own mappings, and does not see the host's table. */
     link->windows = memory->host_sees_links ? peer->windows : NULL;
   }
 }
@@ -54,14 +53,14 @@ static void tell_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segm
   for (uint32_t i = 0; i < peer->n_told; i++)
     if (peer->told[i] == segment->id) return;
   uint64_t *told = realloc(peer->told, (peer->n_told + 1) * sizeof *told);
-  if (told) { /* otherwise it is told again, which is only redundant */
+  if (told) { /* otherwise a second message tells it again */
     peer->told = told;
     peer->told[peer->n_told++] = segment->id;
   }
   df_shm_offer_segment(endpoint, rank, segment, DF_SEGMENT_LINKS);
 }
 
-/* Pages that accept writes to. Of a ring that is not deep, to where its slots begin. */
+/* Pages that accept writes to. If the ring is not deep, they end where its slots begin. */
 static uint64_t pages_of(const df_route *route) {
   const df_ring *ring = &route->ring;
   uint64_t bytes = df_link_ring_bytes(ring->stride, ring->n_slots);
@@ -70,7 +69,7 @@ static uint64_t pages_of(const df_route *route) {
   return pages * route->n_blocks;
 }
 
-/* Writes to a range that nobody has been told of yet: without the lock, if that may be let go. */
+/* Nobody else knows the range yet: so without the lock, if that may be let go. */
 static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
                              const df_range *range, int may_wait) {
   pthread_mutex_t *lock = endpoint->base.owner.control->lock;
@@ -131,7 +130,7 @@ void df_shm_release(df_endpoint *base, df_ticket *ticket) {
 
 /* ---- sending ---- */
 
-/* Where a peer offers rings, and what they are. Returns 0 if that cannot be. */
+/* 0: the offer makes no sense. */
 static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
                         const df_shm_offer *offer, df_ring *ring, df_range *offered) {
   df_segment *segment = endpoint->peers[route->peer].segments;
@@ -170,7 +169,7 @@ dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patien
   if (offered.segment->base == NULL) return dfcclInProgress;
   if (is_deep(route, ring.n_slots) && !control->peers[route->peer].local) {
     if (!patience->may_wait) return dfcclInProgress;
-    /* Segments of rings stay: only the service thread, which this is, takes them away. */
+    /* Only the service thread, which this is, takes segments of rings away. */
     pthread_mutex_unlock(control->lock);
     df_segment_populate(offered.segment, offered.offset, offered.bytes);
     pthread_mutex_lock(control->lock);

@@ -24,8 +24,7 @@ static dfcclResult_t system_failure(const char *what, size_t bytes) {
   return df_fail(code, "%s of %zu bytes of shared memory failed: %s", what, bytes, strerror(errno));
 }
 
-/* Where the administrator lets shared memory have huge pages, large segments take them: fewer
- * address translations, fewer faults. */
+/* If the system lets shared memory have huge pages, large segments take them: fewer faults. */
 static void *map_shared(size_t bytes, int fd) {
   void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base != MAP_FAILED && bytes >= DF_HUGE_PAGE) (void)madvise(base, bytes, MADV_HUGEPAGE);
@@ -126,7 +125,7 @@ void df_segment_bury(df_world *world, df_segment *segments) {
 
 void df_segment_abandon(df_segment *segments) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static df_segment *abandoned; /* so that they are not taken for a leak */
+  static df_segment *abandoned; /* so that leak checkers see them */
   df_segment **last = &segments;
   while (*last) last = &(*last)->next;
   pthread_mutex_lock(&lock);
@@ -240,8 +239,7 @@ void df_arena_give(df_arena *arena, const df_range *range) {
     return;
   }
   df_range *record = malloc(sizeof *record);
-  if (record == NULL)
-    return; /* the range is lost to reuse until the context ends; nothing else depends on it */
+  if (record == NULL) return; /* the range is lost until the context ends */
   *record = *range;
   record->next = after;
   if (before)

@@ -1,4 +1,4 @@
-/* How the memory is made that ranks share: a device's business, which fills in this table. */
+/* How ranks' shared memory is made: a device fills in this table. */
 #ifndef DF_TRANSPORTS_SHM_SHARED_MEMORY_H
 #define DF_TRANSPORTS_SHM_SHARED_MEMORY_H
 
@@ -9,7 +9,7 @@
 
 struct df_rank_device; /* devices/device.h; only passed on here */
 
-/* Rings in which a rank receives, one behind another. */
+/* Rings of one receiver, one behind another. */
 typedef struct df_device_rings {
   uint8_t *base;
   uint32_t n_blocks, n_slots, stride;
@@ -17,18 +17,18 @@ typedef struct df_device_rings {
 
 struct df_shared_memory {
   struct df_rank_device *device;
-  /* Set-up calls the device, which may wait: it is done by the service thread, without the lock. */
+  /* Set-up may wait for the device: the service thread does it, without the lock. */
   int sets_up_in_background;
   int host_sees_links; /* the host may look at rings and credits */
-  int exports_memory;  /* peers' mappings must be closed before the memory goes back */
+  int exports_memory;  /* peers must close their mappings before the memory goes back */
 
   dfcclResult_t (*create)(struct df_rank_device *device, df_segment **segment, uint64_t id,
                           size_t bytes);
-  /* A peer process's memory, as announced; takes fd (-1: none). */
+  /* Maps a peer process's memory; takes fd (-1: none). */
   dfcclResult_t (*map)(struct df_rank_device *device, uint32_t peer, df_segment **segment,
                        const df_message *message, int fd);
-  /* Afterwards no commit word, credit or hold of an earlier collective can be taken for one of the
-   * rings' new collective. With the lock, or without it if the device sets_up_in_background. */
+  /* No word of an earlier collective may be taken for one of the new collective. With the lock, or
+   * without it if the device sets_up_in_background. */
   dfcclResult_t (*clear)(struct df_rank_device *device, const df_device_rings *rings);
   /* Can a peer of this process read any buffer of this rank? */
   int (*lends_to)(struct df_rank_device *device, uint32_t peer);

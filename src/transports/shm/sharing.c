@@ -1,7 +1,5 @@
-/*
- * Memory that peers map: what this rank offers, and what it hears of the peers'. A peer that has
- * mapped memory answers with its address there; from then on messages to that peer may lend it.
- */
+/* Memory that peers map. A peer that has mapped memory answers with its address there; from then on
+ * messages to that peer may lend the memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -40,7 +38,7 @@ static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared, int may_
   df_message message = {
       .kind = DF_MESSAGE_UNMAP, .id = shared->segment->id, .a = (uint64_t)may_be_read};
   shared->is_unshared = 1;
-  /* Each process holds memory of the host itself: a peer that may read it keeps its mapping. */
+  /* A process that maps the host's memory keeps its pages alive. */
   if (may_be_read && !endpoint->memory.exports_memory) return;
   for (uint32_t r = 0; r < control->n_ranks; r++)
     if (!control->peers[r].local) df_post_send(control, r, &message, NULL, -1);
@@ -67,7 +65,7 @@ void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, u
 
 /* ---- the peers' ---- */
 
-/* A segment's number says what it is for: so it cannot be unmapped while links point into it. */
+/* The number says what the segment is for: links' segments are never unmapped. */
 static int is_sound_segment(const df_message *message) {
   switch (message->b) {
   case DF_SEGMENT_HOME:
@@ -79,8 +77,7 @@ static int is_sound_segment(const df_message *message) {
   }
 }
 
-/* Without a window the memory is copied through slots: the peer is not told that it may be lent. A
- * device does not see windows. */
+/* Without a window the peer's memory is copied through slots. A device does not see windows. */
 static int may_lend(const df_shm_endpoint *endpoint, df_shm_peer *peer, const df_segment *segment) {
   if (!endpoint->memory.host_sees_links) return 1;
   return peer->windows && df_windows_open(peer->windows, segment->base, segment->bytes);
@@ -148,7 +145,7 @@ static void hear_unmap(void *room, uint32_t from, const df_message *message, int
     df_unmap(endpoint, from, id, message->a != 0);
     return;
   }
-  /* Its owner says so when nobody reads it; who is broken keeps everything until the end. */
+  /* Who is broken keeps everything until the end; else the owner knows that nobody reads it. */
   if (owner->is_broken(owner->owner)) return;
   df_segment **at = &endpoint->peers[from].segments;
   while (*at && (*at)->id != id) at = &(*at)->next;
