@@ -238,7 +238,7 @@ static int has_callbacks(const dfcclContext_t context) {
   return df_observe_u32(&context->runs.n_due) != 0;
 }
 
-/* A sleeping waiter may have to run callbacks: the poller may be inside one that blocks. */
+/* The poller may be inside a callback that blocks. */
 static void wake_waiters(dfcclContext_t context) {
   df_wake_fence();
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);

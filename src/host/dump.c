@@ -1,5 +1,4 @@
-/* Seeing: statistics, the dump of everything that is not complete, and the signal that asks for it.
- */
+/* Statistics, the dump of everything incomplete, and the signal that asks for it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -30,7 +29,7 @@ void df_say(df_text *text, const char *format, ...) {
   text->left -= used;
 }
 
-/* Names the ranks for which `missing` is true; returns how many. */
+/* Names the ranks that are missing. Returns how many. */
 static uint32_t say_ranks(df_text *text, const df_coll *coll,
                           int (*missing)(const df_coll *, uint32_t position)) {
   uint32_t n = 0;
@@ -59,8 +58,7 @@ int df_has_not_come(const df_coll *coll, uint32_t position) {
   return has_not_registered(coll, position) || has_not_run(coll, position);
 }
 
-/* Is the link side of a primitive what holds it up? Looks at shared words only, never at the
- * executor's caches. */
+/* Whether the primitive waits for its link. Reads shared words, never the executor's caches. */
 static int recv_is_missing(const df_link *link, uint64_t sequence) {
   int direct;
   return !df_link_has_message(link, sequence, &direct);

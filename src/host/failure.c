@@ -1,7 +1,6 @@
 /*
- * Failure: how a collective, a peer or the whole context is given up. A failed collective's runs
- * complete with its status: those in the daemon when it sees the cancellation, those on the host
- * when somebody reaps. Nothing here waits.
+ * How a collective or the whole context fails. A failed collective's runs complete with its status:
+ * in the daemon when it sees the cancellation, on the host when somebody reaps. Nothing here waits.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,7 +49,7 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
   snprintf(context->failure.broken_sentence, sizeof context->failure.broken_sentence, "%s",
            sentence);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
-  df_service_wake(&context->control); /* which tells the others (df_tell_broken) */
+  df_service_wake(&context->control); /* for df_tell_broken */
 }
 
 df_message df_failure_message(const df_coll *coll) {
@@ -81,7 +80,7 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   }
 }
 
-/* What was lost may be the message that a collective had failed: those that have are told again. */
+/* The lost message may have told of a failure, so failed collectives are told again. */
 void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   df_break(context, status, sentence);
   if (context->failure.given_up) return;
@@ -113,13 +112,12 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
   return because ? peer->cause_status : dfcclRemoteError;
 }
 
-/* A member has deregistered, or its context is broken: runs beyond its own can never complete.
- * Those before it can, and are left alone. */
+/* A member deregistered, or its context is broken: only runs up to its last can complete. */
 void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
   if (coll->submitted <= coll->run_limit || coll->retired < coll->run_limit) return;
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
-  /* A member that leaves the job for good breaks it; one that only deregistered does not. */
+  /* Leaving the job breaks the context; deregistering does not. */
   if (coll->limit_rank_leaves) df_break(context, status, sentence);
   df_fail_collective(context, coll, status, 0, sentence);
 }

@@ -5,8 +5,8 @@
 
 #include "base/limits.h"
 
-/* A struct's size is a multiple of its alignment, and in all of ours a member ends at each such
- * multiple: an older struct's size is one of them. */
+/* In each of our structs a member ends at each multiple of the alignment, so one ends at
+ * every older size. */
 #define GROWING(argument, type, macro, first, number)                                              \
   {                                                                                                \
     .name = argument, .initializer = macro, .size = sizeof(type),                                  \
@@ -14,7 +14,7 @@
   }
 #define ALIGNMENT _Alignof(uint64_t)
 enum {
-  GROWN_MAX = 4096, /* no struct of ours will ever be larger: a size beyond it is nonsense */
+  GROWN_MAX = 4096, /* larger than any struct of ours will be */
   FIRST_VERSION = 100,
   LAST_VERSION = 999999 /* 99.99.99 */
 };
@@ -33,7 +33,7 @@ const df_growing df_growing_configuration =
     GROWING("configuration", dfcclConfiguration_t, "DFCCL_CONFIGURATION_INITIALIZER", algorithm,
             DFCCL_CONFIGURATION_MAGIC);
 
-typedef struct df_growing_head { /* what all of them begin with */
+typedef struct df_growing_head {
   size_t size;
   unsigned magic, version;
 } df_growing_head;
@@ -45,8 +45,8 @@ DF_STATIC_ASSERT(offsetof(dfcclConfiguration_t, algorithm) == sizeof(df_growing_
                  "configuration's head");
 
 /*
- * Callers leave padding as it is, so no member may begin where an earlier header had padding: one
- * that is added here begins at the size below, or later, behind a reserved word if need be.
+ * Callers leave padding unset, so no new member may begin in an older header's padding. It begins
+ * at the size below or later, if need be behind a reserved word.
  */
 DF_STATIC_ASSERT(sizeof(dfcclConfig_t) == 40, "version 0.1; its last four bytes are padding");
 DF_STATIC_ASSERT(sizeof(dfcclCollOptions_t) == 48, "version 0.1");

@@ -60,8 +60,8 @@ df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t ran
   return content.transport;
 }
 
-/* Blocks of a collective must be the same everywhere: the least that any rank allows. The cores
- * that the ranks share are all that any of them may use. */
+/* Blocks of a collective must be equal everywhere, so the least that any rank allows. The ranks'
+ * cores are all that any of them may use. */
 static dfcclResult_t read_cards(dfcclContext_t context) {
   uint32_t blocks = (uint32_t)context->settings.max_blocks;
   context->topology.runs_on_cores = context->settings.backend == dfcclBackendCpu;
@@ -88,7 +88,7 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
 
 /* ---- opening and closing ---- */
 
-/* keeps_memory: other processes still have memory of the device mapped. */
+/* keeps_memory: other processes still have device memory mapped. */
 static void free_context(dfcclContext_t context, int keeps_memory) {
   df_fork_guard_remove(&context->fork_guard);
   df_jobs_close(context);
@@ -105,7 +105,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   free(context);
 }
 
-/* The ranks of this process must hear that this one will not come; others see its sockets close. */
+/* Ranks of this process must be told; others see its sockets close. */
 static void tell_failed_init(dfcclContext_t context) {
   df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
   for (uint32_t r = 0; r < context->n_ranks; r++)
@@ -157,9 +157,8 @@ static void stop_threads(dfcclContext_t context) {
   context->device.executor->stop(&context->device);
 }
 
-/* A child must not keep the connections, else peers would not see this process die; and must not
- * use the context, whose threads it does not have. Its memory stays: threads of the parent, of
- * which the child is a copy, may have been inside of it. */
+/* The child closes the connections, else peers would not see this process die. It cannot use the
+ * context, and frees no memory: the parent's threads may have been using it at the fork. */
 static void give_up_in_child(df_fork_guard *guard) {
   dfcclContext_t context =
       (dfcclContext_t)(void *)((uint8_t *)guard - offsetof(struct dfcclContext, fork_guard));

@@ -19,14 +19,14 @@ enum {
   DF_RECORD_TICK_MS = 100,
   DF_LONGEST_DEADLINE_TICK_MS = 100,
   DF_DUMP_TICK_MS = 5,
-  DF_DUMP_PATIENCE_MS = 5000, /* with a standard error that takes nothing */
-  DF_LAST_TURN_MS = 100       /* of a dump at the end of its context */
+  DF_DUMP_PATIENCE_MS = 5000, /* standard error takes nothing for so long */
+  DF_LAST_TURN_MS = 100       /* for a dump when its context closes */
 };
 
 static void set_links_up(void *context) { df_links_progress_due(context); }
 
-/* While nothing is outstanding no deadline runs; who submits the next run sees deadlines_idle and
- * wakes this thread (store buffering: a fence on both sides). */
+/* While nothing is outstanding no deadline runs. The next submitter sees deadlines_idle and wakes
+ * this thread (store buffering: a fence on both sides). */
 static int deadline_tick(void *room) {
   dfcclContext_t context = room;
   if (context->settings.timeout_ms == 0) return -1;
@@ -44,7 +44,7 @@ static void check_deadlines(void *room) {
   pthread_mutex_lock(&context->lock);
   if (df_is_late(context) && df_log_get_level() >= DF_LOG_ERROR && !context->failure.late_dump) {
     pthread_mutex_unlock(&context->lock);
-    text = df_dump_text(context); /* before anything ends: afterwards nobody waits for anything */
+    text = df_dump_text(context); /* first: after a failure nobody waits for anything */
     pthread_mutex_lock(&context->lock);
   }
   context->failure.timed_out = 0;
@@ -69,10 +69,10 @@ static void flush_recording(void *room) {
   pthread_mutex_unlock(&context->lock);
 }
 
-/* ---- dumps to standard error, which may take nothing for a while ---- */
+/* ---- dumps to standard error ---- */
 
-/* The process whose turn it is, 0: none. One dump of a process is written at a time, or they would
- * mix. A forked child takes the turn that its parent's thread had. */
+/* The process that writes; 0: none. A process writes one dump at a time, or dumps would mix. A
+ * forked child takes over the turn of its parent's thread. */
 static uint32_t dump_turn;
 
 static int take_turn(void) {
@@ -86,7 +86,7 @@ static void end_dump(df_pending_dump *dump) {
   *dump = (df_pending_dump){0};
 }
 
-/* Ends with a line if one ends in it: other processes may write in between. */
+/* Whole lines if possible: other processes may write in between. */
 static size_t piece_bytes(const char *text) {
   size_t bytes = strnlen(text, DF_PIECE_BYTES);
   const char *last = memrchr(text, '\n', bytes);
@@ -97,7 +97,7 @@ static uint64_t patience_ends_ns(void) {
   return df_clock_ns() + (uint64_t)DF_DUMP_PATIENCE_MS * 1000000u;
 }
 
-/* Writes what standard error takes at once; gives up when that was nothing for too long. */
+/* Writes what standard error takes at once. Gives up after too long without progress. */
 static void write_dump(df_pending_dump *dump) {
   if (!dump->has_turn) {
     if (!take_turn()) return;
@@ -115,7 +115,7 @@ static void write_dump(df_pending_dump *dump) {
   end_dump(dump);
 }
 
-/* The next dump that was asked for; NULL: none, or no memory. */
+/* NULL: none asked for, or no memory. */
 static char *next_dump(dfcclContext_t context) {
   df_failure *failure = &context->failure;
   char *late = failure->late_dump;
@@ -142,7 +142,7 @@ static void write_dumps(void *room) {
 
 void df_jobs_close(dfcclContext_t context) {
   df_pending_dump *dump = &context->failure.dump;
-  /* Another rank of this process may be writing: its dump ends soon if anybody reads. */
+  /* Another rank of this process may be writing; that ends soon if anybody reads. */
   for (uint32_t ms = 0; dump->text && !dump->has_turn && ms < DF_LAST_TURN_MS; ms++) {
     write_dump(dump);
     if (dump->text && !dump->has_turn) usleep(1000);
@@ -153,7 +153,7 @@ void df_jobs_close(dfcclContext_t context) {
 
 void df_jobs_add(dfcclContext_t context) {
   df_control *control = &context->control;
-  context->failure.signals_handled = df_dump_signals_seen(); /* this thread's from here on */
+  context->failure.signals_handled = df_dump_signals_seen(); /* from here on this thread's */
   df_service_add_job(control, context, NULL, set_links_up);
   df_service_add_job(control, context, deadline_tick, check_deadlines);
   df_service_add_job(control, context, record_tick, flush_recording);

@@ -1,9 +1,9 @@
 /*
- * Link set-up, in the background. When all members' registrations agree and this rank has submitted
- * a first run, each transport reserves the rings in which this rank receives, and the host sends
- * its offer to the sender. The collective is ready when that is done, and when its own receivers'
- * offers have come and were taken. Nobody waits: each message makes what progress it can, and what
- * takes long is left to the service thread.
+ * Links are set up in the background, once all members' registrations agree and this rank has
+ * submitted a first run. Each transport reserves the rings that this rank receives in, and the host
+ * offers them to the senders. The collective is ready when this is done and its receivers' offers
+ * are taken. Nobody waits: each message makes what progress it can, and the service thread does
+ * what takes long.
  */
 #include "host/link_setup.h"
 
@@ -19,8 +19,6 @@
 #include "host/registry.h"
 #include "host/registry_check.h"
 #include "host/runs.h"
-
-/* ---- what the manner of the collective says ---- */
 
 static df_manner_question question_of(const dfcclContext_t context, const df_coll *coll) {
   df_question choice = {.operation = coll->operation, .n = coll->n};
@@ -55,8 +53,7 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .element_bytes = (uint8_t)df_type_size(coll->type)};
 }
 
-/* [lock] The collective has failed, or has been deregistered: its links are of no use any more, and
- * its remotes not its own. */
+/* [lock] The collective failed or was deregistered: its remotes are no longer its own. */
 static int is_given_up(const df_coll *coll) {
   return coll->deregistered || coll->failed != dfcclSuccess;
 }
@@ -65,8 +62,7 @@ static df_remote *remote_of(const df_coll *coll, uint32_t which) {
   return coll->remotes[coll->plan->links[which].peer];
 }
 
-/* [lock], which a patient call lets go. Reserves what the peer will write for this rank, and tells
- * the peer. */
+/* [lock], which a patient call lets go. Reserves what the peer writes, and tells the peer. */
 static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t which,
                                  df_patience *patience) {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
@@ -95,7 +91,7 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
   df_endpoint *endpoint = context->transports.to[remote->peer];
   choose_ring_once(context, coll);
   const df_route route = route_of(coll, which, &coll->ring);
-  const df_offer offer = remote->offer; /* the record may go while the lock is let go */
+  const df_offer offer = remote->offer; /* remote may go while the lock is let go */
   df_ticket *ticket = NULL;
   coll->setting_up = 1;
   dfcclResult_t result = endpoint->transport->connect(endpoint, &route, patience, &offer, &ticket);
@@ -111,7 +107,7 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
   return dfcclSuccess;
 }
 
-/* [lock] What can be done now. dfcclInProgress: something takes longer than patience allows. */
+/* [lock] dfcclInProgress: some step takes longer than patience allows. */
 static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll, df_patience *patience) {
   dfcclResult_t all = dfcclSuccess;
   for (uint32_t which = 0; which < coll->plan->n_links && !is_given_up(coll); which++) {
@@ -155,7 +151,7 @@ static void reserve_common(dfcclContext_t context, df_coll *coll) {
                     depth, coll->device.descriptor->words);
 }
 
-/* [lock] Only a peer that makes no sense ends more than the collective. */
+/* [lock] Only a peer that sends nonsense ends more than the collective. */
 static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
   if (is_given_up(coll)) return;
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
@@ -172,10 +168,10 @@ static void ask_service(dfcclContext_t context) {
   df_service_wake(&context->control);
 }
 
-/* [lock], which is let go in the background: on the service thread. */
+/* [lock], which it lets go of on the service thread. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   if (coll->ready || coll->failed != dfcclSuccess || coll->n_bound + 1 < coll->n) return;
-  if (coll->setting_up) return; /* the service thread is at it */
+  if (coll->setting_up) return; /* the service thread works on it */
   const int has_links = coll->count != 0 && coll->n > 1;
   df_patience patience = {.may_wait = in_background, .pages_left = DF_PAGES_UNDER_LOCK};
   dfcclResult_t result = dfcclSuccess;
@@ -214,7 +210,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
 
 void df_links_progress(dfcclContext_t context, df_coll *coll) { progress(context, coll, 0); }
 
-/* [lock], which is let go: the collective stays meanwhile. */
+/* [lock], which it lets go of; the reference keeps the collective. */
 static void progress_in_background(dfcclContext_t context, df_coll *coll) {
   coll->references++;
   progress(context, coll, 1);

@@ -1,7 +1,4 @@
-/*
- * Losses: ranks that die, leave or are given up, deadlines, and aborts: what makes collectives fail.
- * How one fails is failure.c's. Nothing here waits.
- */
+/* Nothing here waits. How one collective fails is in failure.c. */
 #include "host/losses.h"
 
 #include <inttypes.h>
@@ -38,8 +35,8 @@ static void tell_cause(dfcclContext_t context, const df_cause *cause) {
     if (peer != context->rank) df_post_send(&context->control, peer, &message, cause->why, -1);
 }
 
-/* tell_it: the lost one may be alive, and wait for what this rank has given up. Others that share a
- * collective with it have heard of it as this rank has, or hear its cause. */
+/* tell_it: the lost rank may be alive, and wait for what this rank has given up. Other members
+ * notice the loss, or hear its cause. */
 static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state, uint32_t witness,
                       int tell_it, const char *why) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
@@ -52,7 +49,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   snprintf(cause.why, sizeof cause.why, "%s", why);
   if (context->failure.broken == dfcclSuccess) {
     df_break(context, dfcclRemoteError, sentence);
-    context->failure.cause = cause; /* which df_tell_broken tells */
+    context->failure.cause = cause; /* for df_tell_broken */
   } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE &&
              context->failure.broken != dfcclAborted) {
     is_later = 1;
@@ -62,7 +59,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
     if (coll == NULL || position_of(coll, peer) == coll->n) continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
-    if (coll->failed != dfcclSuccess) continue; /* it has been told, or has told us */
+    if (coll->failed != dfcclSuccess) continue; /* one has told the other */
     df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
     gave_up = 1;
     if (!tell_it) continue;
@@ -93,7 +90,7 @@ void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, co
 
 void df_tell_broken(dfcclContext_t context) {
   if (context->failure.broken == dfcclSuccess || context->failure.broken == dfcclAborted)
-    return; /* all know */
+    return; /* no cause, or all know it */
   if (context->failure.told_broken) return;
   context->failure.told_broken = 1;
   tell_cause(context, &context->failure.cause);
@@ -105,7 +102,7 @@ void df_tell_broken(dfcclContext_t context) {
   }
 }
 
-/* What the peer has not registered by now, it never will. */
+/* The peer will register nothing more. */
 static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
@@ -121,7 +118,7 @@ void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *mess
   const char *why = df_message_payload(message);
   char cause[DF_SENTENCE_BYTES];
   uint64_t lost = message->id;
-  int names = lost < context->n_ranks && lost != from; /* perhaps us: it takes us for lost */
+  int names = lost < context->n_ranks && lost != from; /* the sender may take this rank for lost */
   int of_another = names && lost != context->rank;
   uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
   int first = !peer->broken;
@@ -130,11 +127,11 @@ void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *mess
   if (names)
     snprintf(cause, sizeof cause, "rank %u %.400s (seen by rank %u)", (uint32_t)lost, why, witness);
   if (first) {
-    peer->cause = strdup(cause); /* without memory for it the others hear less, and that is all */
+    peer->cause = strdup(cause); /* if NULL, others only learn less */
     peer->cause_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
   }
-  /* Also who has left in order, as we saw it: it died between two goodbyes, and the sender has
-   * given up runs with it that we wait for. */
+  /* Also a peer that left in order: it died between two goodbyes, and the sender gave up runs that
+   * this rank waits for. */
   if (of_another) lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, 1, why);
   if (first) fail_all_unannounced(context, from);
 }
@@ -172,7 +169,7 @@ static void time_out(dfcclContext_t context, df_coll *coll) {
   df_fail_collective(context, coll, dfcclTimeout, 1, sentence);
 }
 
-/* The next collective from *at on with a run that is late; NULL: none. */
+/* The next one from *at on with a late run; NULL: none. */
 static df_coll *next_late(dfcclContext_t context, uint32_t *at) {
   if (context->settings.timeout_ms == 0) return NULL;
   uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
@@ -210,8 +207,7 @@ dfcclResult_t df_abort(dfcclContext_t context) {
     if (df_registered(context, i))
       df_fail_collective(context, context->registry.by_index[i], dfcclAborted, 0, sentence);
   pthread_mutex_unlock(&context->lock);
-  /* Cancellations take effect at each block's next step; user code that blocks in a callback is not
-   * waited for. */
+  /* Cancellations take effect at each block's next step. Nobody waits for callbacks that block. */
   if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);
   df_system_sub_u32(&context->runs.visitors, 1);
   return dfcclSuccess;

@@ -1,7 +1,6 @@
 /*
- * Matching: the i-th registration of an id on this rank meets the i-th announcement of it by each
- * other member. They are compared field by field; a difference ends the collective with
- * dfcclMismatch on every member.
+ * The i-th registration of an id on this rank meets each other member's i-th announcement of it. A
+ * difference in any field ends the collective with dfcclMismatch on every member.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,7 +61,7 @@ static const char *algorithm_name(uint32_t algorithm) {
   return algorithm < DF_ALGORITHMS ? df_algorithm_name((int)algorithm) : "unknown";
 }
 
-/* The first position of two groups of one size at which they differ; their size: none. */
+/* The groups have one size. That size: no difference. */
 static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
   uint32_t i = 0;
   if (coll->group_step && coll->group_step == remote->announcement.group_step &&
@@ -72,7 +71,7 @@ static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
   return i;
 }
 
-/* Writes what differs to text; returns 0 when nothing does. */
+/* Returns 0 when nothing differs. */
 static int describe_difference(const df_coll *coll, const df_remote *remote, char *text,
                                size_t bytes) {
   const df_announcement announced = df_coll_announcement(coll);
@@ -141,7 +140,7 @@ df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t 
   return newest;
 }
 
-/* Appends to the list of its peer and id. Returns 0 when there is no memory for it. */
+/* Appends to the list of its peer and id. Returns 0 if there is no memory. */
 static int enter(dfcclContext_t context, df_remote *remote) {
   df_remote *last = oldest(context, remote->peer, remote->id);
   while (last && last->next) last = last->next;
@@ -154,7 +153,7 @@ static int enter(dfcclContext_t context, df_remote *remote) {
                    remote);
 }
 
-/* n_paired: not there. */
+/* n_paired: none. */
 static uint32_t position_of(const df_coll *coll, uint32_t rank) {
   uint32_t i = 0;
   while (i < coll->n_paired && coll->ranks[i] != rank) i++;
@@ -162,9 +161,9 @@ static uint32_t position_of(const df_coll *coll, uint32_t rank) {
 }
 
 /*
- * The member's group names ranks that ours does not: they have announced, or will, what meets this
- * registration, and wait for ours. Pairing with them keeps the turns of later registrations in step
- * on all of them. What they have announced is bound by who called.
+ * The member's group names ranks that ours does not. Their announcements meet this registration,
+ * and they wait for ours. Pairing with them keeps the turns of later registrations in step. The
+ * caller binds what they have announced.
  */
 static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_remote *member) {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
@@ -208,15 +207,14 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   }
 }
 
-/* The first announcement of this id by this peer that no local registration has met yet. */
+/* NULL: all are bound. */
 static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
   df_remote *remote = oldest(context, peer, id);
   while (remote && remote->met) remote = remote->next;
   return remote;
 }
 
-/* Joins a local registration and the announcement that it meets; and those of the strangers that
- * this one names, and that theirs name. */
+/* Also with the strangers that either of the two names. */
 static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   uint32_t next = coll->n_paired;
   bind_one(context, coll, remote);
@@ -239,7 +237,7 @@ void df_match_bind(dfcclContext_t context, df_coll *coll) {
   }
 }
 
-/* The place of an announcement whose local registration has come and gone before it; NULL: none. */
+/* The placeholder of a local registration that has come and gone; NULL: none. */
 static df_remote *first_expected(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
   df_remote *remote = oldest(context, peer, id);
   while (remote && !remote->expected) remote = remote->next;
@@ -248,7 +246,7 @@ static df_remote *first_expected(dfcclContext_t context, uint32_t peer, dfcclCol
 
 dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df_message *message) {
   df_remote *place = first_expected(context, peer, message->id);
-  if (place) { /* there is nobody left to compare it with */
+  if (place) { /* nobody is left to compare it with */
     place->expected = 0;
     return dfcclSuccess;
   }
@@ -281,7 +279,6 @@ no_memory:
                  peer, message->id);
 }
 
-/* Takes a remote off its list and frees it: both sides are through with it. */
 static void drop(dfcclContext_t context, df_remote *remote) {
   unsigned long hash = CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, remote);
   df_remote *first = ck_hs_get(&context->registry.remotes, hash, remote);
@@ -305,21 +302,19 @@ void df_remote_free(dfcclContext_t context, df_remote *remote) {
   free(remote);
 }
 
-/* If the peer writes no more to our rings, and we no more to its: the record and the rings may go.
- * The end of a connection does not say so. The peer may live, if either end gave the connection up,
- * and then its block goes on until it sees that the collective has failed. This context is broken,
- * and makes few rings after these. */
+/* Record and rings may go when neither side writes to the other's rings. The end of a connection
+ * proves nothing: either end may have given it up, and the peer's block goes on until it sees the
+ * failure. This context is then broken, and makes few more rings. */
 static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
   int has_left = context->control.peers[remote->peer].state == DF_PEER_LEFT;
   if ((remote->deregistered || has_left) && remote->met && remote->bound == NULL)
     drop(context, remote);
 }
 
-/* The peer's announcement of this turn is still to come: keeps its place, so that later ones meet
- * later registrations. */
+/* Keeps the place of an announcement still to come, so that later ones meet later registrations. */
 static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) {
   df_peer_state state = context->control.peers[peer].state;
-  if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* nothing comes any more */
+  if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* no announcement will come */
   df_remote *place = calloc(1, sizeof *place);
   if (place) *place = (df_remote){.id = coll->id, .peer = peer, .met = 1, .expected = 1};
   if (place && enter(context, place)) return;
@@ -365,8 +360,8 @@ void df_match_limited(dfcclContext_t context, df_remote *remote, uint64_t runs) 
   if (remote->bound) limit_runs(context, remote->bound, remote, 1);
 }
 
-/* What a rank had registered it deregisters before it leaves. Where that was lost (it had no memory
- * for the message), nothing tells which of our runs it took part in: those of now may complete. */
+/* A leaving rank deregisters first. If that message was lost, nothing tells which runs it took
+ * part in: those submitted so far may complete. */
 void df_match_left(dfcclContext_t context, df_remote *remote) {
   if (remote->deregistered || remote->limited) return;
   df_match_deregistered(context, remote, remote->bound ? remote->bound->submitted : 0, 1);

@@ -1,8 +1,7 @@
 /*
- * dfcclMemAlloc: a segment of its own for each allocation, offered to every peer process in the
- * background. A peer that has mapped it answers with its address; from then on messages to that
- * peer may lend the memory instead of copying it. Where a mapping must be closed before its memory
- * goes back, freeing is putting it on a list until the peers have done so.
+ * dfcclMemAlloc: each allocation is a segment, offered to every peer process in the background. A
+ * peer that has mapped it answers with its address; from then on messages to that peer may lend the
+ * memory. Memory that peers must unmap first is freed through a list.
  */
 #include "host/memory.h"
 
@@ -11,11 +10,11 @@
 
 #include "control/post.h"
 
-/* [lock] Gives the memory a number that runs can carry; entry 0 is never used. */
+/* [lock] Entry 0 is never used. */
 static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
   uint32_t entry = 1;
   while (entry < DF_MAX_REACHES && context->device.reaches[entry]) entry++;
-  if (entry == DF_MAX_REACHES) return; /* it is copied through slots then */
+  if (entry == DF_MAX_REACHES) return; /* messages copy it then */
   context->device.reaches[entry] = memory->reach;
   memory->entry = entry;
 }
@@ -29,7 +28,7 @@ static void offer_memory(dfcclContext_t context, df_user_memory *memory) {
                 context->device.memory->lends_memory_to(&context->device, r);
     memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
   }
-  if (memory->reach) enter_reach(context, memory); /* else it is copied through slots */
+  if (memory->reach) enter_reach(context, memory); /* else messages copy it */
   memory->next = context->memory.in_use;
   context->memory.in_use = memory;
   shm->transport->share(shm, memory->segment, memory->reach);
@@ -63,13 +62,12 @@ static void give_reach(dfcclContext_t context, df_user_memory *memory) {
   memory->reach = NULL;
 }
 
-/* [lock] Runs that succeeded were drained: nobody reads what they lent. What a failed one has lent
- * a peer may read, and may not have heard of it. */
+/* [lock] Successful runs were drained; a peer may still read what a failed run lent. */
 static int may_be_read(const dfcclContext_t context, const df_user_memory *memory) {
   return context->failure.broken != dfcclSuccess || memory->may_be_read;
 }
 
-/* What a rank of this process may be reading stays until they have all gone. */
+/* Ranks of this process may read it until all have gone. */
 static void free_memory(dfcclContext_t context, df_user_memory *memory) {
   if (memory->buried)
     df_segment_bury(context->control.world, memory->segment);
@@ -126,7 +124,7 @@ void df_memory_free_unmapped(dfcclContext_t context) {
     unmapped = memory;
   }
   pthread_mutex_unlock(&context->lock);
-  while (unmapped) { /* without the lock: it waits for the device */
+  while (unmapped) { /* without the lock: freeing waits for the device */
     df_user_memory *next = unmapped->next;
     free_memory(context, unmapped);
     unmapped = next;
@@ -155,7 +153,7 @@ void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
 static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) {
   while (memory) {
     df_user_memory *next = memory->next;
-    give_reach(context, memory); /* nobody else is left who would take the lock */
+    give_reach(context, memory); /* no other thread is left to need the lock */
     if (keep) {
       memory->segment->next = NULL;
       df_segment_abandon(memory->segment);

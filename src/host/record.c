@@ -1,10 +1,8 @@
 /*
- * Recording (DFCCL_RECORD=DIR): the order in which this rank invoked its collectives and
- * synchronisations, as a schedule for the simulator, in DIR/rank-<R>.json. After every flush the
- * file is a complete JSON object, and its "recorded" says how much of the program it holds: "so
- * far" while the program runs (and after it was killed), "whole" once the context is gone. If
- * memory or the disk runs out the recording ends with the last event that it had room for, and is
- * "cut short": a schedule with gaps would be another program's.
+ * Recording (DFCCL_RECORD): the order of this rank's collectives and synchronisations, as a
+ * schedule for the simulator, in DIR/rank-<R>.json. Each flush leaves a complete JSON object. Its
+ * "recorded" is "so far" while the program runs, "whole" after the context has gone, "cut short" if
+ * memory or disk ran out: a schedule with gaps would be another program's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +23,7 @@ typedef struct df_buffer_text {
   int failed;
 } df_buffer_text;
 
-/* Runs of an id so far, over all its registrations: instances need names of their own. */
+/* Over all registrations of the id, because instances need names of their own. */
 typedef struct df_recorded_id {
   dfcclCollId_t id;
   uint64_t runs;
@@ -37,8 +35,8 @@ typedef struct df_recorder {
   size_t head;           /* bytes before the first event */
   size_t groups_in_file; /* bytes */
   int any_event;
-  int ended;  /* before its time: nothing is added any more */
-  int sealed; /* nor is the file written again */
+  int ended;  /* too early: nothing more is added */
+  int sealed; /* the file is never written again */
   df_buffer_text events, groups;
   df_recorded_id *ids; /* open addressing, capacity a power of two */
   uint8_t *taken;
@@ -64,7 +62,7 @@ static void append_text(df_buffer_text *text, const char *string) {
   append(text, string, strlen(string));
 }
 
-/* A JSON string's inside: names are the application's and may hold anything. */
+/* Names come from the application, and may hold anything. */
 static void append_escaped(df_buffer_text *text, const char *string) {
   char escape[8];
   for (; *string; string++) {
@@ -91,8 +89,7 @@ static void append_group_name(df_buffer_text *text, const dfcclContext_t context
   }
 }
 
-/* Adds "NAME":[ranks] to the groups unless it is there. Returns 0 when there is no memory for it.
- */
+/* Adds "NAME":[ranks] once. Returns 0 if there is no memory. */
 static int note_group(df_recorder *recorder, const dfcclContext_t context, const df_coll *coll) {
   df_buffer_text entry = {0};
   char number[16];
@@ -186,7 +183,7 @@ static void add_event(df_recorder *recorder, const char *text) {
   append_text(&recorder->events, text);
 }
 
-/* After an event's last piece: whole, or not at all. */
+/* Keeps a whole event, or nothing of it. */
 static void conclude_event(dfcclContext_t context, size_t before) {
   df_recorder *recorder = context->recorder;
   if (recorder->events.failed) {
@@ -212,7 +209,7 @@ void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run) {
   add_event(recorder, "{\"coll\":\"");
   append_escaped(events, coll->name);
   snprintf(text, sizeof text, "%" PRIu64, coll->id);
-  int named = strcmp(text, coll->name) != 0; /* two collectives may share a name, not an id */
+  int named = strcmp(text, coll->name) != 0; /* two collectives may share a name, never an id */
   snprintf(text, sizeof text, named ? "[%" PRIu64 "]#%" PRIu64 : "%.0" PRIu64 "#%" PRIu64,
            named ? coll->id : 0, known->runs++);
   append_text(events, text);
@@ -231,15 +228,14 @@ void df_record_sync(dfcclContext_t context) {
   conclude_event(context, before);
 }
 
-/* All of one length: a mark replaces another in its place, even on a full disk. */
+/* Of one length: one replaces another in place, even on a full disk. */
 #define RECORDED "},\"recorded\":"
 static const char so_far[] = RECORDED "\"so far\"   }\n", whole[] = RECORDED "\"whole\"    }\n",
                   cut_short[] = RECORDED "\"cut short\"}\n";
 DF_STATIC_ASSERT(sizeof so_far == sizeof whole && sizeof so_far == sizeof cut_short,
                  "a mark takes another one's place");
 
-/* Writes the events, and after them all that makes the file complete. Returns NULL when all is
- * written, and nothing else follows; else why not. */
+/* Writes the events, and the end that makes the file complete. NULL: done; else why not. */
 static const char *write_end(const df_recorder *recorder, size_t events, size_t groups,
                              const char *mark) {
   static const char between[] = "\n]},\"groups\":{";
@@ -265,8 +261,7 @@ static void write_recording(dfcclContext_t context, const char *mark) {
     recorder->end += (off_t)events->length;
     recorder->groups_in_file = recorder->groups.length;
   } else {
-    /* A disk that is full costs the recording's end, never the job. What ended the file before has
-     * its place on the disk. */
+    /* A full disk costs the recording's end, never the job: the former end's place remains. */
     size_t head = recorder->end == 0 ? recorder->head : 0;
     if (write_end(recorder, head, recorder->groups_in_file, cut_short) != NULL &&
         ftruncate(recorder->fd, 0) != 0)

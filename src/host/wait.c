@@ -1,7 +1,6 @@
 /*
- * Waiting. A thread that waits drives: it executes the daemon's blocks, takes CQEs and runs the
- * callbacks that it waits for, until what it waits for is true; it sleeps only when no block can
- * progress.
+ * A thread that waits drives: it executes the daemon's blocks, takes CQEs and runs awaited
+ * callbacks. It sleeps only when no block can progress.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,24 +16,24 @@
 #include "host/waits.h"
 
 enum {
-  DF_VISIT_TURNS = 16, /* of a thread that drives, until it counts as a visitor */
-  DF_FEW_AWAITED = 16  /* collectives that dfcclWaitAll waits for without asking for memory */
+  DF_VISIT_TURNS = 16, /* turns until a driving thread counts as visitor */
+  DF_FEW_AWAITED = 16  /* dfcclWaitAll for more collectives allocates */
 };
 
 typedef struct df_condition {
   dfcclContext_t context;
   df_call call;
-  df_awaited *awaited; /* [n], those that are complete by and by taken off; NULL: no collectives */
+  df_awaited *awaited; /* [n], fewer as they complete; NULL: no collectives */
   uint32_t n;
-  int leaves_callbacks; /* all of them, to the poller */
+  int leaves_callbacks; /* to the poller */
   uint64_t target;
   uint64_t deadline_ns; /* 0: none */
 } df_condition;
 
 static int coll_done(df_condition *condition) {
   const df_awaited *awaited = condition->awaited;
-  /* In this order: a count that has begun anew tells that the collective was gone before, and it
-   * can only go when its last callback has returned. */
+  /* In this order: if the count has begun anew, the registration read next differs. A collective
+   * goes only after its last callback has returned. */
   return df_observe_u64(&awaited->words->completed) >= awaited->target ||
          df_observe_u64(&awaited->words->registration) != awaited->registration;
 }
@@ -58,7 +57,7 @@ static int is_decided(df_condition *condition) {
          df_clock_ns() > condition->deadline_ns;
 }
 
-/* What the sleeper would do itself has come. */
+/* Something to do for the sleeper. */
 static int has_news(const df_condition *condition) {
   dfcclContext_t context = condition->context;
   return df_cq_has_entry(&context->device.shared->cq) ||
@@ -89,7 +88,7 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(df_condition *),
   df_system_sub_u32(&context->runs.sleeping_waiters, 1);
 }
 
-/* The end of a call that waits: the context may be gone as soon as its visits are given back. */
+/* The context may be gone as soon as the visits are given back. */
 static dfcclResult_t leave(dfcclContext_t context, uint32_t visits, dfcclResult_t result) {
   df_remember(context, result);
   if (visits > 0) df_system_sub_u32(&context->runs.visitors, visits);
@@ -102,8 +101,8 @@ void df_visit(dfcclContext_t context, df_driver *driver) {
   df_system_add_u32(&context->runs.visitors, 1);
 }
 
-/* What the daemon has to do next may well be what is waited for. Returns whether it was done and
- * nothing is left to do for it, callbacks included. */
+/* The daemon's next step is often what the caller waits for. Returns whether the step is done and
+ * nothing of it is left, callbacks included. */
 static inline int take_last_turn(dfcclContext_t context) {
   df_borrowed_turn turn;
   return context->device.executor->last_turn &&
@@ -111,9 +110,9 @@ static inline int take_last_turn(dfcclContext_t context) {
          df_complete_borrowed(context, &turn);
 }
 
-/* Returns how many visits the caller has to give back. None was made by a thread that found what it
- * waits for without delay and ran no callback, as by a last turn: nobody can have known that it was
- * inside, so nobody may destroy the context before it has returned (dfcclDestroy). */
+/* Returns the visits that the caller must give back. It is 0 if the thread found its condition
+ * true without delay and ran no callback. Then nobody knew that the thread was inside, so nobody
+ * may destroy the context before it returns (dfcclDestroy). */
 static uint32_t drive_until(int (*is_true)(df_condition *), df_condition *condition) {
   dfcclContext_t context = condition->context;
   df_rank_device *device = &context->device;
@@ -150,7 +149,7 @@ static uint32_t drive_until(int (*is_true)(df_condition *), df_condition *condit
   }
   df_sleeper_leave(sleeper);
   executor->drive_end(device, &driver);
-  if (df_completion_is_due(context)) df_ring_poller(context); /* which may have left it to us */
+  if (df_completion_is_due(context)) df_ring_poller(context); /* drive_end may leave work */
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_ring(context->device.work_bell);
   return driver.visits;
 }
@@ -161,7 +160,7 @@ static dfcclResult_t refuse_in_callback(dfcclContext_t context, const char *func
   return df_remember(context, dfcclInvalidUsage);
 }
 
-/* A failing status, which is told once; also of a collective that its callback has deregistered. */
+/* Each failure is told once, also of a collective that its callback has deregistered. */
 static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
                                  const df_awaited *awaited) {
   dfcclResult_t status = dfcclSuccess;
@@ -201,8 +200,7 @@ static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
   return leave(context, visits, result);
 }
 
-/* The line is the collective's, or was until its last callback returned. Otherwise another
- * collective's numbers may be there. */
+/* Once the line has a new owner, it holds another collective's numbers. */
 static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awaited) {
   dfcclResult_t status = dfcclSuccess;
   const df_wait_words *words = awaited->words;
@@ -266,7 +264,7 @@ dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
   return wait_for(context, id, words, registration, target);
 }
 
-/* [lock] The collectives with runs that are not complete, in the order of their lines. */
+/* [lock] Collectives with incomplete runs, in the order of their lines. */
 static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited, uint32_t most) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
@@ -281,7 +279,7 @@ static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited, ui
   return n;
 }
 
-/* What was submitted before, and nothing that is submitted meanwhile. */
+/* What was submitted before, not meanwhile. */
 static dfcclResult_t wait_for_outstanding(dfcclContext_t context, uint32_t *visits) {
   df_awaited few[DF_FEW_AWAITED], *awaited = few;
   pthread_mutex_lock(&context->lock);
@@ -317,7 +315,7 @@ void df_wait_settled(dfcclContext_t context) {
   uint32_t visits = drive_until(
       is_settled, &(df_condition){.context = context, .call = {.name = "dfcclDestroy"}});
   leave(context, visits, dfcclSuccess);
-  /* What they waited for is true. */
+  /* Each visitor's condition is true by now. */
   while (df_observe_u32(&context->runs.visitors) != 0) df_cpu_yield();
 }
 
@@ -339,7 +337,7 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   uint32_t holds = (uint32_t)context->device.executor->holds_while_synchronizing;
   df_system_add_u32(&context->runs.visitors, 1);
   pthread_mutex_lock(&context->lock);
-  context->runs.held += holds; /* what is submitted from here on waits on the host */
+  context->runs.held += holds; /* from here on submitted runs wait on the host */
   if (context->recorder) df_record_sync(context);
   pthread_mutex_unlock(&context->lock);
   uint32_t sleeper = df_sleeper_enter(context, &(df_call){.name = "dfcclDeviceSynchronize"});
@@ -349,7 +347,7 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   context->runs.held -= holds;
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);
-  /* Work that the daemon left behind is taken up again. */
+  /* The daemon may have left work behind. */
   if (df_has_outstanding(context)) context->device.executor->submitted(&context->device, 0, 1);
   return leave(context, 1, result);
 }

@@ -16,12 +16,12 @@
 
 enum { DF_MAX_SLEEPERS = 256 };
 
-/* One line for each sleeping thread of the process: a line in the context would cost a lock. Who
- * reads a line while its thread leaves reads a mixture, and a dump may be wrong about it. */
+/* A table of the process, because a line in the context would cost a lock. A reader may see a
+ * mixture of two sleepers, and a dump may then be wrong. */
 typedef struct DF_ALIGNED(64) df_sleeper {
   uint32_t taken;
   uint32_t thread;
-  uint64_t context; /* published last; 0: the line says nothing */
+  uint64_t context; /* published last; 0: unused */
   uint64_t since_ns;
   uint64_t id, name;
   uint32_t is_of_one;
@@ -36,7 +36,7 @@ uint32_t df_sleeper_enter(dfcclContext_t context, const df_call *call) {
     uint32_t at = (last + i) % DF_MAX_SLEEPERS;
     df_sleeper *s = &sleepers[at];
     if (df_load_relaxed_u32(&s->taken) || !df_system_claim_u32(&s->taken, 0, 1)) continue;
-    last = at; /* likely free the next time */
+    last = at; /* likely free next time */
     df_store_relaxed_u32(&s->thread, thread);
     df_store_relaxed_u64(&s->since_ns, df_clock_ns());
     df_store_relaxed_u64(&s->id, call->id);
@@ -54,7 +54,7 @@ void df_sleeper_leave(uint32_t sleeper) {
   df_publish_u32(&sleepers[sleeper - 1].taken, 0);
 }
 
-/* The next sleeper of the context from *at on; 0: none. */
+/* The context's next sleeper from *at on; 0: none. */
 static int next_sleeper(const struct dfcclContext *context, uint32_t *at, df_sleeper *copy) {
   for (; *at < DF_MAX_SLEEPERS; (*at)++) {
     df_sleeper *s = &sleepers[*at];
@@ -72,7 +72,7 @@ static int next_sleeper(const struct dfcclContext *context, uint32_t *at, df_sle
 
 /* ---- contexts of this process ---- */
 
-/* Taken before a context's lock, never after it. */
+/* Taken before any context's lock. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static dfcclContext_t listed;
 
@@ -134,7 +134,7 @@ static void add_wait(df_wait_graph *graph, const struct dfcclContext *context,
   for (uint32_t i = 0; i < coll->n; i++) {
     uint32_t rank = coll->ranks[i];
     if (i == coll->position) continue;
-    /* Of ranks of other processes is known what they have announced. */
+    /* Of other processes' ranks only announcements are known. */
     if (context->control.peers[rank].local)
       wait->presence[rank] = DF_IS_ASKED;
     else if (df_has_not_come(coll, i))
@@ -156,7 +156,7 @@ static void collect_waits(df_wait_graph *graph, dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
 }
 
-/* Which of the runs that others wait for has this rank not submitted? */
+/* Marks awaited runs that this rank has not submitted. */
 static void answer(df_wait_graph *graph, dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
   for (uint32_t i = 0; i < graph->n; i++) {
@@ -192,9 +192,9 @@ static void say_path(df_text *text, const df_wait_graph *graph, uint32_t from, u
   df_say(text, "rank %u", last_rank);
 }
 
-/* The end of a path: a rank that has not come, and no thread of it is known to sleep. */
+/* The path ends at a rank that has not come, without a known sleeper. */
 static void say_chain(df_text *text, const df_wait_graph *graph, uint32_t rank) {
-  if (graph->depth < 2) return; /* the collective's own paragraph says so */
+  if (graph->depth < 2) return; /* the collective's own paragraph tells */
   say_path(text, graph, 0, rank);
   df_say(text, "\n");
 }
@@ -206,7 +206,7 @@ static void say_circle(df_text *text, const df_wait_graph *graph, uint32_t first
   df_say(text, ": a circle\n");
 }
 
-/* Each wait is left once, so this ends; it is as deep as there are waits. */
+/* Visits each wait once, so the depth is at most the number of waits. */
 static void follow(df_text *text, df_wait_graph *graph, uint32_t at) {
   df_wait_edge *wait = &graph->waits[at];
   wait->seen = wait->on_path = 1;
@@ -243,7 +243,7 @@ void df_waits_describe(dfcclContext_t context, char *buffer, size_t bytes) {
       df_say(&text, "all runs are complete\n");
   }
   df_wait_graph *graph = calloc(1, sizeof *graph);
-  if (graph == NULL) return; /* the dump is shorter */
+  if (graph == NULL) return; /* the dump is then shorter */
   collect_graph(graph, context);
   for (uint32_t i = 0; i < graph->n; i++)
     if (graph->waits[i].rank == context->rank && !graph->waits[i].seen) follow(&text, graph, i);
