@@ -43,8 +43,8 @@ typedef struct df_remote {
   int is_connected;
   df_ticket *connected; /* what the transport holds for this rank's writing; or NULL */
   df_ticket *accepted;  /* rings that the peer writes, until it no longer can */
-  int expected;     /* a placeholder: the local registration left before the announcement came */
-  int deregistered; /* by the peer, after `runs` runs */
+  int expected;         /* placeholder: the local registration left before it came */
+  int deregistered;     /* by the peer, after `runs` runs */
   uint64_t runs;
   int leaves;           /* ... because it leaves the job */
   int limited;          /* the peer's context is broken: no run after `runs` */
@@ -70,7 +70,7 @@ typedef struct df_coll {
   dfcclCollId_t id; /* first: key of the hash set */
   uint32_t index;
   int deregistered;    /* kept only by references */
-  uint32_t references; /* one of the registry, of each pending callback and of each dfcclWaitAll */
+  uint32_t references; /* of the registry, each pending callback and each dfcclWaitAll */
   df_operation operation;
   uint64_t count;
   dfcclDataType_t type;
@@ -96,7 +96,7 @@ typedef struct df_coll {
 
   dfcclResult_t failed;
   char sentence[DF_SENTENCE_BYTES];
-  uint64_t run_limit; /* runs that all members can meet: one has deregistered after so many */
+  uint64_t run_limit; /* runs that all members can meet; limit_rank ends after so many */
   uint32_t limit_rank;
   int limit_rank_leaves; /* limit_rank destroys its context, or that is broken */
 
@@ -108,7 +108,7 @@ typedef struct df_coll {
   df_run in_device[DF_RUNS_AHEAD]; /* by run, modulo */
   df_run *backlog;                 /* ring of runs that wait on the host */
   uint32_t backlog_capacity, backlog_head, backlog_length;
-  uint64_t first_given_up; /* the first run that the daemon gave up and that is not retired */
+  uint64_t first_given_up; /* first run that was given up and is not retired */
   uint32_t n_given_up;     /* CQEs of such runs */
   int listed;              /* in the context's list: has runs to admit or to fail */
   struct df_coll *next_listed;

@@ -1,9 +1,8 @@
 /*
- * Completion has two stages. Whoever comes by reaps: takes CQEs and gives the daemon its next runs.
- * Callbacks wait in their collective's list, in the order of runs, and one thread at a time runs
- * them: the poller, or a thread in dfcclWait* that waits for them. A waiter runs no others, because
- * a callback that blocks would keep it. Nobody holds a lock or a block while user code runs, so a
- * callback that blocks delays only callbacks.
+ * Whoever comes by reaps: takes CQEs and gives the daemon its next runs. Callbacks wait in their
+ * collective's list, in the order of runs. One thread at a time runs them: the poller, or a thread
+ * in dfcclWait* that waits for them. A waiter runs no others, because a callback that blocks would
+ * keep it. User code runs without locks and blocks: if it blocks, it delays only callbacks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +49,7 @@ static df_coll *stranded(dfcclContext_t context) {
   return NULL;
 }
 
-/* [lock] The daemon has ended its oldest run of the collective. Inline, so that the compiler
- * copies only what callers use of the run. */
+/* [lock] The daemon has ended its oldest run. Inline, so that callers copy only what they use. */
 static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(coll->retired < coll->admitted);
   df_run run = coll->in_device[coll->retired % DF_RUNS_AHEAD];
@@ -81,8 +79,7 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
   if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
 }
 
-/* [lock] A device that counts as lost may still write CQEs. The host completes its runs, and only
- * once. */
+/* [lock] A lost device may still write CQEs. The host completes its runs, and only once. */
 static int pop(dfcclContext_t context, df_cqe *cqe) {
   while (df_cq_pop_mpsc(&context->device.shared->cq, cqe)) {
     df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
@@ -91,8 +88,8 @@ static int pop(dfcclContext_t context, df_cqe *cqe) {
   return 0;
 }
 
-/* [lock] The context's count goes first: a thread that sees its collective complete, without the
- * lock, finds the context no busier than that. */
+/* [lock] The context's count first: who sees the collective complete, without the lock, finds the
+ * context no busier than that. */
 static inline void finish(dfcclContext_t context, df_coll *coll) {
   df_publish_u64(&context->runs.completed, context->runs.completed + 1);
   df_publish_u64(&coll->words->completed, coll->words->completed + 1);
@@ -148,8 +145,8 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
 }
 
 /*
- * [lock] A run without a callback finishes at once, unless earlier runs of its collective wait for
- * theirs: a count must not pass an unfinished run. Returns 1 if the run finished.
+ * [lock] Without a callback the run finishes at once, unless earlier runs of its collective wait
+ * for theirs: counts must not pass an unfinished run. Returns 1 if it finished.
  */
 static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
                                 dfcclResult_t status) {
@@ -168,7 +165,7 @@ static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll, dfcclRe
   return conclude(context, coll, &run, status);
 }
 
-/* [lock] A run that the daemon gave up ends when all before it have succeeded. */
+/* [lock] A run that was given up ends when all before it have. */
 static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
   uint32_t finished = 0;
   while (coll->n_given_up > 0 && coll->retired >= coll->first_given_up) {
@@ -179,9 +176,9 @@ static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * [lock] Runs end in order, and after one that was given up all are. But CQEs, of two blocks or of
- * a block and a borrowed turn, come in any order. So a success counts for the oldest run, and a
- * failure waits for its turn.
+ * [lock] Runs end in order, and after one that was given up all are. But their CQEs, of two blocks
+ * or of a block and a borrowed turn, come in any order. So a success counts for the oldest run, and
+ * a failure waits for its turn.
  */
 static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) {
   uint32_t finished = end_oldest(context, coll, dfcclSuccess);
@@ -384,7 +381,7 @@ static void *poller(void *argument) {
       continue;
     }
     uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
-    /* This last look reaps, because a failed collective's runs on the host have no CQE. */
+    /* This look reaps: a failed collective's runs on the host have no CQE. */
     uint32_t taken = reap(context);
     if (taken > 0) wake_waiters(context);
     if (taken > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->runs.stopping))

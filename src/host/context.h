@@ -34,7 +34,7 @@ typedef struct df_pending_callback {
   uint32_t next; /* 1 + index; 0: none */
 } df_pending_callback;
 
-/* Entries for all of a context's collectives; grown when runs are accepted. */
+/* For all collectives; grows when runs are accepted. */
 typedef struct df_callback_pool {
   df_pending_callback *entries;
   uint64_t capacity;
@@ -54,7 +54,7 @@ typedef struct df_user_memory {
   uint64_t *reach; /* [n_ranks] added to an address for that peer */
   uint32_t entry;  /* index in device.reaches; 0: none was left */
   int buried;      /* freed; ranks of this process may still read it */
-  int may_be_read; /* a run of it failed: peers that do not know may still read it */
+  int may_be_read; /* a run of it failed: peers may still read it */
 } df_user_memory;
 
 typedef struct df_memory {
@@ -72,7 +72,7 @@ enum { DF_RECENT_IDS = 64 };
 
 typedef struct df_registry {
   ck_hs_t colls;
-  ck_hs_t remotes; /* by peer and id: the oldest unbound one heads a list */
+  ck_hs_t remotes; /* by peer and id: the oldest heads a list */
   df_coll **by_index;
   uint32_t *generations;
   uint32_t *free_indices;
@@ -108,7 +108,7 @@ typedef struct df_runs {
   dfcclResult_t wait_all_status;
   uint64_t callbacks_run, sqes_submitted, cqes_seen;
   uint32_t stopping;       /* the poller ends */
-  uint32_t deadlines_idle; /* the service thread sleeps without limit; a deadline must wake it */
+  uint32_t deadlines_idle; /* the service thread sleeps without limit: a submitter wakes it */
   uint32_t device_lost;    /* the daemon completes nothing any more: the host does */
 } df_runs;
 

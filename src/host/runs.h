@@ -42,9 +42,9 @@ typedef struct df_awaited {
   const df_wait_words *words;
   uint64_t registration, target;
 } df_awaited;
-/* Reaps, then runs the awaited collectives' callbacks if no other thread does; rings the poller
- * for the rest. awaited: in the order of their lines; NULL: all callbacks. driver (or NULL) is
- * released around user code. Returns how much happened. */
+/* Reaps, runs awaited callbacks that no other thread runs, and rings the poller for the rest.
+ * awaited: in the order of their lines; NULL: all. driver (or NULL) is released around user code.
+ * Returns how much happened. */
 uint32_t df_complete(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
                      uint32_t n);
 void df_reap_and_ring(void *context);             /* leaves callbacks to the poller */

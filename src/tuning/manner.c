@@ -12,7 +12,7 @@ enum {
   DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE,
   DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
   DF_AHEAD_RING_BYTES = 8192, /* a rank that waits for nobody runs ahead */
-  DF_QUARTERED_SLOTS = 8,     /* least slots of which three quarters are enough */
+  DF_QUARTERED_SLOTS = 8,     /* least slots for a release by quarters */
   DF_BORROWED_STEPS = 32,     /* most primitives of a run that its submitter may execute */
   DF_STREAMS_TO_ONE = 4       /* times stream_min: one reader's result is not lent from here */
 };
@@ -56,7 +56,7 @@ static void decide_shape(df_manner *m, const df_manner_question *q, const df_pla
   const df_shape_limits limits = limits_of(m, q);
   df_shape_make(&m->shape, plan, q->count, q->element_bytes, &limits);
   /* Many rings of large slots may exceed a crowded rank's part of the caches. If they do not,
-   * receivers take more slots (df_manner_ring). */
+   * receivers take more (df_manner_ring). */
   if (m->shape.stride > DF_PAGE_RING_STRIDE && m->crowded)
     m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
 }
@@ -71,12 +71,11 @@ static int lends_streamed(const df_manner *m, const df_manner_question *q) {
 }
 
 static void decide_lending(df_manner *m, const df_manner_question *q, const df_plan *plan) {
-  /* A word orders only itself. What a reader of lent memory sends later must be ordered after its
-   * reading. */
+  /* A word orders only itself, but what a reader of lent memory sends must follow its reading. */
   int in_words = m->shape.payload_offset == DF_LINK_WORDS;
   m->lend_min = m->policy->lend && !in_words ? (uint64_t)m->policy->lend_min : UINT64_MAX;
-  /* A buffer that peers read during rewriting changes caches with every chunk. Slots are faster
-   * until the result exceeds the caches anyway. */
+  /* A buffer that is read and rewritten changes caches with every chunk. Slots are faster until it
+   * exceeds the caches anyway. */
   int in_place =
       plan->direct_in_place && (q->choice.operation != DF_OP_ALL_REDUCE ||
                                 result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
@@ -152,8 +151,8 @@ static uint32_t ring_slots(const df_manner *m, const df_manner_question *q, cons
   return nearest_slots(m->shape.n_slots, m->shape.stride, ring_target(m, plan));
 }
 
-/* Some rings return a quarter of their slots at a time: deep ones, so that the sender runs ahead,
- * and rings of words, where only returning costs a fence. */
+/* Two kinds of ring return a quarter of their slots at a time. Deep rings let the sender run
+ * ahead. In rings of words only returning costs a fence. */
 static uint16_t release_mask(const df_shape *shape, uint32_t n_slots) {
   int is_ahead = shape->payload_offset == DF_LINK_WORDS
                      ? n_slots >= DF_QUARTERED_SLOTS

@@ -25,7 +25,7 @@ typedef struct df_manner_question {
 typedef struct df_manner {
   df_choice choice;
   df_shape shape;
-  uint64_t lend_min; /* bytes of a message; UINT64_MAX: never lends */
+  uint64_t lend_min; /* messages from so many bytes are lent; UINT64_MAX: none */
   uint8_t lends;     /* DF_LENDS_* */
   uint8_t stream;    /* DF_STREAM_*: which results are stored past the caches */
   int borrowed_turn; /* runs are short: the submitter executes the first turn */
