@@ -20,11 +20,10 @@
 enum {
   ID_LIFETIME_MS = 10 * 60 * 1000, /* of an id that nobody uses */
   LINGER_MS = 5000,                /* in which late ranks learn why the job of an id failed */
-  KEY_LINGER_MS = 500,             /* the same for a key, while rank 0 waits to return */
+  KEY_LINGER_MS = 500,             /* for a key, while rank 0 waits to return */
   RETRY_MS = 5,
-  /* Jobs of one key may follow each other closely. OLD_ROOT_MS: after that, whoever holds the
-   * address of rank 0 counts as a second rank 0. NEW_ROOT_MS: after that, a root that vanished
-   * counts as dead. */
+  /* Then the holder of rank 0's address is a second rank 0, and a root that vanished is dead.
+   * Before that, an earlier job of the key may be on its way out. */
   OLD_ROOT_MS = 3000,
   NEW_ROOT_MS = 2000
 };
@@ -83,8 +82,7 @@ static dfcclResult_t nobody_there(const df_rendezvous *r) {
   return df_fail(dfcclTimeout, "rank 0 of %d did not come within %d ms", r->n_ranks, r->timeout_ms);
 }
 
-/* Until the table is there. The root of an earlier job may still hold the key's address: it
- * vanishes, and the rank tries again. */
+/* An earlier job's root may hold the key's address: it vanishes, and the rank tries again. */
 static dfcclResult_t meet(df_rendezvous *r, df_root **root) {
   uint64_t begin_ns = df_clock_ns(), orphaned_ns = 0;
   uint64_t patience_ns = DF_MIN(OLD_ROOT_MS, r->timeout_ms / 2) * (uint64_t)1000000;
@@ -163,15 +161,14 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
   return dfcclSuccess;
 }
 
-/* If a child kept the connections, peers would not see its parent die. */
+/* Else peers would not see the parent die. */
 static void give_up_in_child(df_fork_guard *guard) {
   df_rendezvous *r = (df_rendezvous *)(void *)((char *)guard - offsetof(df_rendezvous, guard));
   df_socket_close(&r->fd);
   df_mesh_close_sockets(&r->made);
 }
 
-/* r is on the heap: its listener stays in the list of a child forked meanwhile, and the stack of
- * this thread does not. */
+/* r is on the heap: a forked child keeps its listener in a list, but not this stack. */
 static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms, df_mesh *mesh) {
   df_root *root = NULL;
   r->timeout_ms = timeout_ms;
@@ -192,7 +189,7 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
     *mesh = r->made;
     r->made = (df_mesh){0};
   } else {
-    /* Ranks of this process have no socket that tells them of the failure: the caller does. */
+    /* Ranks of this process have no socket that tells them: the caller does. */
     *mesh = (df_mesh){.n_ranks = r->n_ranks, .rank = r->rank, .n_local = r->made.n_local};
     memcpy(mesh->job, r->made.job, sizeof mesh->job);
     mesh->absence = r->others_may_go        ? DF_ABSENCE_AWAITED

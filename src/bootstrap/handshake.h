@@ -51,7 +51,7 @@ typedef enum {
 
 typedef struct {
   uint32_t magic;
-  uint32_t version; /* cards are opaque: every rank runs the same version */
+  uint32_t version; /* cards are opaque, so versions must be equal */
   uint32_t type;
   uint32_t bytes; /* of the whole message */
 } df_header;
@@ -70,7 +70,7 @@ typedef struct {
 typedef struct {
   int32_t pid; /* for sentences only */
   unsigned char token[DF_TOKEN_BYTES];
-  unsigned char name[DF_NAME_BYTES]; /* where it listens for higher ranks */
+  unsigned char name[DF_NAME_BYTES]; /* for higher ranks */
   df_card card;
 } df_record;
 
@@ -98,7 +98,7 @@ typedef struct {
   unsigned char mac[DF_MAC_BYTES];
 } df_refusal;
 
-/* n_ranks df_record follow; digest is their hash, so they are hashed once and sent to all. */
+/* n_ranks df_record follow; digest is their hash, the same for all. */
 typedef struct {
   df_header header;
   unsigned char session[DF_SESSION_BYTES];
@@ -129,20 +129,20 @@ DF_STATIC_ASSERT(sizeof(df_table) == 96, "TABLE has no padding");
 DF_STATIC_ASSERT(sizeof(df_greeting) == 56, "GREETING has no padding");
 DF_STATIC_ASSERT(sizeof(df_answer) == 80, "ANSWER has no padding");
 
-/* The largest message between rank and root, without the records. */
+/* Of messages between rank and root, without the records. */
 enum { DF_MESSAGE_BYTES_MAX = sizeof(df_refusal) };
 
-/* Call before anything below; any thread, cheap. Errors: dfcclSystemError. */
+/* Before anything below; any thread, cheap. */
 dfcclResult_t df_handshake_ready(void);
 
 void df_message_start(void *message, df_message_type type, size_t bytes);
 
 bool df_header_is(const df_header *header, df_message_type type, size_t bytes);
 
-/* The protocol is this one, the version is another. */
+/* Of this protocol, but of another version. */
 bool df_header_is_foreign(const df_header *header);
 
-/* Writes the hash of a finished message into its last DF_MAC_BYTES. */
+/* Writes the hash into the last DF_MAC_BYTES. */
 void df_message_seal(void *message, size_t bytes, const unsigned char key[DF_KEY_BYTES]);
 
 /* Takes the same time wherever the hashes differ. */
@@ -152,11 +152,11 @@ bool df_message_verify(const void *message, size_t bytes, const unsigned char ke
 void df_refusal_write(df_refusal *refusal, df_message_type type, dfcclResult_t code,
                       const char *reason, const unsigned char key[DF_KEY_BYTES]);
 
-/* Passes a verified FAILURE or LEAVE to df_fail and returns its code, never success. who is put
- * before the sentence and may be "". */
+/* Passes a verified message to df_fail and returns its code, never success. who is put before the
+ * sentence. */
 dfcclResult_t df_refusal_read(const df_refusal *refusal, const char *who);
 
-/* out = hash of purpose, a and b under key: all keys and identities are made in this way. */
+/* out = hash of purpose, a and b under key: so are all keys and identities made. */
 void df_derive(unsigned char *out, size_t out_bytes, const unsigned char key[DF_KEY_BYTES],
                const char *purpose, const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
@@ -169,8 +169,7 @@ static inline uint32_t df_news_ms(int timeout_ms) {
   return DF_MIN((uint32_t)timeout_ms / 4, 2000u);
 }
 
-/* Errors of df_id_read: dfcclInvalidArgument (not an id, or damaged), dfcclInvalidUsage (of another
- * version). */
+/* df_id_read: dfcclInvalidArgument (not an id, or damaged), dfcclInvalidUsage (another version). */
 void df_id_write(dfcclUniqueId *id, uint16_t port, const unsigned char secret[DF_SECRET_BYTES]);
 dfcclResult_t df_id_read(const dfcclUniqueId *id, uint16_t *port,
                          unsigned char secret[DF_SECRET_BYTES]);

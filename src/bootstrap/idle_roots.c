@@ -17,7 +17,7 @@ enum { PAUSE_MS = 20 /* while there is no thread or memory */ };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static df_fork_guard guard;
-/* [lock] Only the watching thread takes roots out, so the order of those it polls stays. */
+/* [lock] Only the watching thread takes roots out, so the order it polls stays. */
 static df_root *first, **last = &first;
 static int wake_fd = -1; /* [lock] -1: no thread watches */
 
@@ -63,7 +63,7 @@ static void fill(watch *w) {
   }
 }
 
-/* [lock] Takes out the roots that were called or whose time is over. */
+/* [lock] Takes out roots that were called or whose time is over. */
 static df_root *take_due(const watch *w) {
   df_root *due = NULL, **at = &first;
   uint64_t now = df_clock_ns();
@@ -81,7 +81,7 @@ static df_root *take_due(const watch *w) {
   return due;
 }
 
-/* Without the lock. A root that finds no thread comes back, and is called again. */
+/* Without the lock. A root that finds no thread comes back. */
 static void start_due(df_root *due) {
   while (due) {
     df_root *root = due;
@@ -119,7 +119,7 @@ static void *watch_roots(void *unused) {
   return unused;
 }
 
-/* [lock] 0, or the number of the error. */
+/* [lock] 0, or the error. */
 static int wake_or_start(void) {
   uint64_t one = 1;
   if (wake_fd >= 0) return write(wake_fd, &one, sizeof one) < 0 ? errno : 0;

@@ -1,11 +1,11 @@
-/* Roots of ids that nobody has used yet: one thread watches all, so an id costs one socket. */
+/* Roots of unused ids: one thread watches all, so an id costs one socket. */
 #ifndef DF_BOOTSTRAP_IDLE_ROOTS_H
 #define DF_BOOTSTRAP_IDLE_ROOTS_H
 
 #include "bootstrap/rendezvous_root.h"
 
 /* Takes the root, also on failure. The first caller starts it; without one it is freed after
- * idle_ms. A forked child has no roots. Errors: dfcclOutOfMemory, dfcclSystemError. */
+ * idle_ms. A forked child has no roots. */
 dfcclResult_t df_idle_root_add(df_root *root);
 
 #endif

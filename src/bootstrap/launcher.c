@@ -24,7 +24,6 @@ static const char *first_set(const char *const *names) {
   return NULL;
 }
 
-/* Digits only: no sign and no space. */
 static bool parse_number(const char *text, int *number) {
   long long value = 0;
   for (const char *digit = text; *digit != '\0'; digit++) {
@@ -74,7 +73,7 @@ static dfcclResult_t check_one_host(const char *launcher, const char *name,
                  name, launcher, here, launch->n_ranks);
 }
 
-/* A text that is too long is replaced by its hash. */
+/* A text too long is replaced by its hash. */
 static void set_key(df_launch *launch, const char *launcher, const char *text) {
   int length = snprintf(launch->key, sizeof launch->key, "%s %s", launcher, text);
   if ((size_t)length < sizeof launch->key) return;
@@ -93,7 +92,6 @@ static bool append_variable(char *text, size_t bytes, const char *name) {
   return (size_t)added < bytes - used;
 }
 
-/* names ends with NULL. */
 static dfcclResult_t key_of_variables(df_launch *launch, const char *launcher,
                                       const char *const *names) {
   char text[8192] = "";
@@ -104,8 +102,8 @@ static dfcclResult_t key_of_variables(df_launch *launch, const char *launcher,
   return dfcclSuccess;
 }
 
-/* Address and port are those of the job's own store: no two jobs of a host share them at one time.
- * Run id and restart count tell a restarted job from the one before. */
+/* No two jobs of a host share address and port, the job's own store, at one time. Run id and
+ * restart count tell a restarted job from the one before. */
 static dfcclResult_t read_torchrun(df_launch *launch) {
   static const char *const names[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
                                       "TORCHELASTIC_RESTART_COUNT", NULL};
@@ -121,8 +119,7 @@ static dfcclResult_t read_torchrun(df_launch *launch) {
   return result == dfcclSuccess ? key_of_variables(launch, "torchrun", names) : result;
 }
 
-/* The name space names the job. In Open MPI 4 two mpiruns can draw the same number, so the address
- * at which mpirun listens is added. */
+/* In Open MPI 4 two mpiruns can draw the same name space, so mpirun's own address is added. */
 static dfcclResult_t read_open_mpi(df_launch *launch) {
   static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
                                       "OMPI_MCA_orte_hnp_uri", NULL};
@@ -159,8 +156,8 @@ static bool look_up_process(int pid, process_facts *facts) {
 }
 
 /* Hydra has no variable that names the job. But all ranks of a job on one host descend from one
- * hydra_pmi_proxy, which serves this job alone: its pid and start time are the key. Other process
- * managers that speak PMI: the parent, since a launcher starts its ranks itself. */
+ * hydra_pmi_proxy of this job alone: its pid and start time are the key. For other process managers
+ * with PMI it is the parent. */
 static int find_proxy(void) {
   enum { GENERATIONS_MAX = 64 };
   process_facts facts;
@@ -214,8 +211,7 @@ static dfcclResult_t read_slurm(df_launch *launch) {
   return key_of_variables(launch, "Slurm", key_names);
 }
 
-/* The innermost launcher comes first: torchrun may run under mpirun or srun, and mpirun under
- * Slurm. */
+/* The innermost launcher comes first: torchrun may run under mpirun or srun, mpirun under Slurm. */
 dfcclResult_t df_launcher_read(df_launch *launch) {
   static const struct {
     const char *names[3];

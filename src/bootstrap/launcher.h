@@ -1,4 +1,4 @@
-/* Rank, number of ranks and rendezvous key from the environment that the launcher set. */
+/* Rank, number of ranks and rendezvous key from the launcher's environment. */
 #ifndef DF_BOOTSTRAP_LAUNCHER_H
 #define DF_BOOTSTRAP_LAUNCHER_H
 
@@ -9,13 +9,13 @@ typedef struct df_launch {
   char key[256]; /* of this job alone, and the same on all its ranks */
 } df_launch;
 
-/* Reads the variables of the first launcher whose rank or size is set:
+/* The first launcher whose rank or size is set:
  *   torchrun       RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
  *   Open MPI       OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE
  *   MPICH (hydra)  PMI_RANK, PMI_SIZE
  *   Slurm          SLURM_PROCID, SLURM_NTASKS (in a step SLURM_STEP_NUM_TASKS), SLURM_JOB_ID
  * Any thread, while none changes the environment. *launch is written on success only.
- * Errors: dfcclInvalidUsage (no launcher, a variable is missing or wrong, or several hosts). */
+ * dfcclInvalidUsage: no launcher, a variable is missing or wrong, or several hosts. */
 dfcclResult_t df_launcher_read(df_launch *launch);
 
 #endif

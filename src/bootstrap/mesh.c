@@ -15,15 +15,15 @@
 
 enum {
   RETRY_MS = 2,      /* while a rank has too many callers */
-  REFUSED_MS = 1000, /* then a rank that refuses is dead; its root says so earlier */
+  REFUSED_MS = 1000, /* then a rank that refuses is dead */
   GUEST_MS = 5000,   /* for a caller to prove itself */
-  GUESTS_SPARE = 64  /* callers at one time, besides the ranks */
+  GUESTS_SPARE = 64  /* callers besides the ranks */
 };
 
 typedef struct {
-  int fd;            /* -1: none */
-  int rank;          /* the other end; a guest's is a claim until proven, -1 before GREETING */
-  bool standing;     /* proven on this side */
+  int fd;
+  int rank; /* the other end; a guest's is a claim until proven, -1 before GREETING */
+  bool standing;
   uint64_t since_ns; /* guest: when it came; lower rank: when it first refused, or 0 */
   unsigned char nonce[DF_NONCE_BYTES]; /* this side's */
   unsigned char key[DF_KEY_BYTES];     /* of this pair, from both nonces */
@@ -34,7 +34,7 @@ typedef struct {
   const unsigned char *local;
   int *sockets;
   unsigned char key[DF_KEY_BYTES];
-  int n_missing;        /* ranks without a socket */
+  int n_missing;
   int accept_error;     /* why a guest had to go, or 0 */
   link_attempt *lower;  /* [rank] */
   link_attempt *guests; /* [guests_max], oldest first */
@@ -49,7 +49,7 @@ static void stand(mesh_work *work, link_attempt *attempt) {
   attempt->standing = true;
 }
 
-/* 1: the message is there; 0: not yet; -1: anything else, also the end of the connection. */
+/* 1: the message is there; 0: not yet; -1: anything else, also the end. */
 static int receive_packet(int fd, df_message_type type, void *message, size_t bytes) {
   ssize_t got;
   do got = recv(fd, message, bytes, MSG_TRUNC);
@@ -59,7 +59,7 @@ static int receive_packet(int fd, df_message_type type, void *message, size_t by
   return df_header_is((const df_header *)message, type, bytes) ? 1 : -1;
 }
 
-/* A packet goes whole or not at all, and a new connection's buffer is empty. */
+/* A packet goes whole or not at all. */
 static bool send_packet(int fd, const void *message, size_t bytes) {
   ssize_t sent;
   do sent = send(fd, message, bytes, MSG_NOSIGNAL);
@@ -96,7 +96,7 @@ static dfcclResult_t refused(const mesh_work *work, link_attempt *attempt) {
                  attempt->rank, work->r->records[attempt->rank].pid, work->r->rank);
 }
 
-/* Success also when the rank is busy: the next round tries again. */
+/* Success also when the rank is busy. */
 static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
   int fd = df_connect_abstract(SOCK_SEQPACKET, work->r->records[attempt->rank].name);
   if (fd == -EAGAIN || fd == -EINTR) return dfcclSuccess;
@@ -130,8 +130,7 @@ static dfcclResult_t on_answer(mesh_work *work, link_attempt *attempt) {
   int got = receive_packet(attempt->fd, DF_MESSAGE_ANSWER, &answer, sizeof answer);
   if (got == 0) return dfcclSuccess;
   if (got < 0) {
-    df_socket_close(
-        &attempt->fd); /* dropped in a crowd, or dying: try again until the root knows */
+    df_socket_close(&attempt->fd); /* in a crowd, or dying: try again until the root knows */
     return refused(work, attempt);
   }
   derive_pair_key(attempt->key, work, work->r->rank, attempt->rank, attempt->nonce, answer.nonce);
@@ -180,7 +179,6 @@ static dfcclResult_t admit_guests(mesh_work *work) {
   }
 }
 
-/* False: not a rank that may call here. */
 static bool on_greeting(mesh_work *work, link_attempt *guest) {
   df_greeting greeting;
   int got = receive_packet(guest->fd, DF_MESSAGE_GREETING, &greeting, sizeof greeting);
@@ -210,7 +208,7 @@ static bool on_proof(mesh_work *work, link_attempt *guest) {
 
 /* ---- Rounds ---- */
 
-/* again: some lower rank has to be called after a pause. */
+/* again: after a pause. */
 static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
   *again = false;
   for (int rank = 0; rank < work->r->rank; rank++) {

@@ -1,4 +1,3 @@
-/* What the ranks of a job know of each other after the rendezvous. */
 #ifndef DF_BOOTSTRAP_MESH_TYPES_H
 #define DF_BOOTSTRAP_MESH_TYPES_H
 
@@ -7,7 +6,7 @@
 
 enum { DF_CARD_BYTES = 256 };
 
-/* What one rank tells all others; opaque here. */
+/* What one rank tells all others. */
 typedef struct {
   unsigned char bytes[DF_CARD_BYTES];
 } df_card;
@@ -15,19 +14,19 @@ typedef struct {
 /* What other ranks of this process expect of a rank whose join failed. */
 typedef enum {
   DF_ABSENCE_UNNOTICED, /* they know of no job */
-  DF_ABSENCE_COUNTED,   /* they may have counted it in, and do not wait for it */
+  DF_ABSENCE_COUNTED,   /* they may have counted it in, but do not wait */
   DF_ABSENCE_AWAITED    /* they may have a mesh, and wait for it */
 } df_absence;
 
-/* Belongs to the caller, who calls df_mesh_close. */
+/* The caller calls df_mesh_close. */
 typedef struct df_mesh {
   int n_ranks, rank;
-  uint32_t n_local;      /* ranks of the job in this process, with the own one */
+  uint32_t n_local;      /* of this process, with the own one */
   df_absence absence;    /* after a join that failed */
   df_card *cards;        /* [n_ranks], with the own one */
-  int *sockets;          /* [n_ranks]: non-blocking SOCK_SEQPACKET; -1 for ranks of this process */
-  unsigned char *local;  /* [n_ranks]: 1: the rank lives in this process */
-  unsigned char job[16]; /* public; a hash of the secret and of a number drawn for this join */
+  int *sockets;          /* [n_ranks]: non-blocking SOCK_SEQPACKET; -1: of this process */
+  unsigned char *local;  /* [n_ranks]: 1: of this process */
+  unsigned char job[16]; /* public; a hash of the secret and of the join's number */
 } df_mesh;
 
 #endif

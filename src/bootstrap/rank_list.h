@@ -6,8 +6,8 @@
 
 enum { DF_RANK_LIST_BYTES = 160 };
 
-/* Writes the ranks with chosen[r] != 0; text is always terminated. If text is too short, it ends
- * like this: "ranks 1, 3, 5 and 40 more". */
+/* Writes the ranks with chosen[r] != 0, terminated. A short text ends: "ranks 1, 3, 5 and 40
+ * more". */
 void df_rank_list(char *text, size_t bytes, const unsigned char *chosen, int n_ranks);
 
 #endif

@@ -15,14 +15,14 @@
 typedef enum {
   GOT,
   REFUSED, /* a FAILURE */
-  LATE,    /* the deadline passed */
+  LATE,
   GONE,    /* end of file, or a connection error */
   FOREIGN, /* another version speaks */
   NONSENSE,
   BROKEN /* poll failed; errno tells */
 } arrival;
 
-/* Until then the root may tell why the job did not stand within the limit. */
+/* Until then the root may tell why the job did not stand in time. */
 static uint64_t news_deadline_ns(const df_rendezvous *r) {
   uint64_t news_ns = (uint64_t)df_news_ms(r->timeout_ms) * 1000000u;
   return r->deadline_ns > UINT64_MAX - news_ns ? UINT64_MAX : r->deadline_ns + news_ns;
@@ -63,8 +63,7 @@ static arrival read_exactly(df_rendezvous *r, void *into, size_t *used, size_t b
   return GOT;
 }
 
-/* The message, or a FAILURE. After the deadline, the part that has arrived stays for the next
- * call. */
+/* The message, or a FAILURE. What has arrived by the deadline stays for the next call. */
 static arrival receive(df_rendezvous *r, df_message_type type, size_t bytes, uint64_t deadline_ns) {
   arrival what = read_exactly(r, r->in.bytes, &r->in_used, sizeof(df_header), deadline_ns);
   if (what != GOT) return what;
@@ -98,7 +97,6 @@ static dfcclResult_t not_the_root(const df_rendezvous *r) {
                  r->port);
 }
 
-/* what is neither GOT nor GONE. */
 static dfcclResult_t bad_arrival(df_rendezvous *r, arrival what) {
   switch (what) {
   case REFUSED:
@@ -152,7 +150,7 @@ static dfcclResult_t connect_to_root(df_rendezvous *r) {
   return ready > 0 ? dfcclSuccess : bad_arrival(r, LATE);
 }
 
-/* HELLO and CHALLENGE: then the root has proved itself, and the connection has a key. */
+/* HELLO and CHALLENGE: the root proves itself, and the connection gets a key. */
 static dfcclResult_t prove_root(df_rendezvous *r) {
   df_hello hello;
   df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
@@ -216,7 +214,7 @@ dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
   return what == GONE ? dfcclInProgress : bad_arrival(r, what);
 }
 
-/* Only a root that is wrong sends GO while connections are made. */
+/* GO at this time is wrong. */
 dfcclResult_t df_rendezvous_news(df_rendezvous *r) {
   arrival what = receive(r, DF_MESSAGE_FAILURE, sizeof(df_refusal), 0);
   if (what == LATE) return dfcclInProgress;

@@ -1,5 +1,4 @@
-/* A rank's side of the rendezvous. Call the functions in the order below; each blocks its caller
- * until deadline_ns at most. */
+/* A rank's side of the rendezvous, in the order of calls; each blocks until deadline_ns at most. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_H
 #define DF_BOOTSTRAP_RENDEZVOUS_H
 
@@ -10,9 +9,9 @@ typedef struct {
   int n_ranks, rank;
   int timeout_ms;
   uint64_t deadline_ns;
-  bool by_key; /* the root is rank 0, at the abstract Unix address name */
+  bool by_key; /* the root is rank 0, at the abstract address name */
   unsigned char name[DF_NAME_BYTES];
-  uint16_t port; /* else the root's, on the loopback address */
+  uint16_t port; /* else the root's */
   unsigned char key[DF_KEY_BYTES];
   df_record own;
 
@@ -27,7 +26,7 @@ typedef struct {
     unsigned char bytes[DF_MESSAGE_BYTES_MAX];
   } in;
   size_t in_used;
-  bool others_may_go; /* finish failed, and the root has not called the job off */
+  bool others_may_go; /* finish failed, but the root has not called the job off */
 
   df_listener listener; /* for higher ranks */
   df_fork_guard guard;
@@ -38,26 +37,25 @@ typedef struct {
   df_record *records; /* [n_ranks] */
 } df_rendezvous;
 
-/* One attempt to be counted in. dfcclInProgress: nobody is there yet, or left without a word; try
- * again later. Errors: dfcclRemoteError (not this job's root, or the job failed),
- * dfcclInvalidArgument (this rank contradicts others), dfcclInvalidUsage (another version),
- * dfcclTimeout, dfcclSystemError, dfcclOutOfMemory. */
+/* One attempt. dfcclInProgress: nobody is there yet, or left without a word; try again later.
+ * Errors: dfcclRemoteError (not this job's root, or the job failed), dfcclInvalidArgument (this
+ * rank contradicts others), dfcclInvalidUsage (another version), dfcclTimeout, dfcclSystemError,
+ * dfcclOutOfMemory. */
 dfcclResult_t df_rendezvous_enter(df_rendezvous *rendezvous);
 
-/* Waits for all ranks and allocates records. dfcclInProgress: the root vanished. Other errors as
- * above. */
+/* Waits for all ranks and allocates records. dfcclInProgress: the root vanished. Else as above. */
 dfcclResult_t df_rendezvous_table(df_rendezvous *rendezvous);
 
-/* Does not block: call it when fd is readable. dfcclInProgress: no news. */
+/* Does not block. dfcclInProgress: no news. */
 dfcclResult_t df_rendezvous_news(df_rendezvous *rendezvous);
 
-/* Tells the root that this rank's connections stand, and waits until everybody's do. */
+/* This rank's connections stand; waits until everybody's do. */
 dfcclResult_t df_rendezvous_finish(df_rendezvous *rendezvous);
 
-/* Tells the root, and so everybody, the code and this thread's last sentence. */
+/* Tells everybody the code and this thread's last sentence. */
 void df_rendezvous_leave(df_rendezvous *rendezvous, dfcclResult_t code);
 
-/* The failure when the root vanished while it was needed. */
+/* The failure when a root vanished that was needed. */
 dfcclResult_t df_rendezvous_orphaned(const df_rendezvous *rendezvous);
 
 #endif

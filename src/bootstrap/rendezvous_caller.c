@@ -11,7 +11,7 @@ static size_t due_bytes(const df_caller *caller) {
   const df_header *header = &caller->in.header;
   switch (caller->stage) {
   case DF_CALLER_NEW:
-    /* HELLO of another version has the same shape: the root answers with its own version. */
+    /* HELLO of another version has the same shape: the root answers with its version. */
     if (header->type == DF_MESSAGE_HELLO && df_header_is_foreign(header)) return sizeof(df_hello);
     return df_header_is(header, DF_MESSAGE_HELLO, sizeof(df_hello)) ? sizeof(df_hello) : 0;
   case DF_CALLER_PROVEN:

@@ -1,5 +1,5 @@
-/* One connection of the root; nothing here waits. A caller cannot make the root store more than one
- * message, and only one that is due. */
+/* One connection of the root; nothing waits. A caller can make the root store one message at most,
+ * and only one that is due. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_CALLER_H
 #define DF_BOOTSTRAP_RENDEZVOUS_CALLER_H
 
@@ -10,7 +10,7 @@ typedef enum {
   DF_CALLER_PROVEN, /* JOIN is due */
   DF_CALLER_JOINED, /* DONE or LEAVE may come */
   DF_CALLER_MESHED, /* LEAVE may come */
-  DF_CALLER_TOLD    /* FAILURE or GO is queued: nothing that comes now matters */
+  DF_CALLER_TOLD    /* FAILURE or GO is queued: nothing else matters */
 } df_caller_stage;
 
 typedef struct {
@@ -30,8 +30,8 @@ typedef struct {
   } in;
   size_t in_used;
 
-  /* Small messages in order: CHALLENGE, WELCOME, TABLE, GO or FAILURE all fit. The table's records
-   * go out when the byte at bulk_at is due; all callers share them. */
+  /* Small messages in order: all that a caller gets fit. The table's records, shared by all
+   * callers, go out when the byte at bulk_at is due. */
   unsigned char out[1024];
   size_t out_used, out_sent, bulk_at;
   const unsigned char *bulk;
@@ -39,20 +39,20 @@ typedef struct {
 } df_caller;
 
 typedef enum {
-  DF_CALLER_NOTHING, /* no complete message yet */
+  DF_CALLER_NOTHING,
   DF_CALLER_MESSAGE, /* complete in in; clear in_used afterwards */
   DF_CALLER_GONE,    /* end of file, or a connection error */
-  DF_CALLER_NONSENSE /* bytes that are not due in this stage */
+  DF_CALLER_NONSENSE /* bytes that are not due */
 } df_caller_event;
 
 df_caller_event df_caller_read(df_caller *caller);
 
 void df_caller_queue(df_caller *caller, const void *message, size_t bytes);
 
-/* records stay where they are until the caller is closed. */
+/* records stay until the caller is closed. */
 void df_caller_queue_bulk(df_caller *caller, const void *records, size_t bytes);
 
-/* Sends what the socket takes. False: the connection is broken. */
+/* False: the connection is broken. */
 bool df_caller_flush(df_caller *caller);
 
 bool df_caller_has_output(const df_caller *caller);

@@ -63,10 +63,10 @@ static void send_table(df_root *root) {
   randombytes_buf(root->table.session, sizeof root->table.session);
   crypto_generichash(root->table.digest, sizeof root->table.digest,
                      (const unsigned char *)root->records, bytes, NULL, 0);
-  /* The address is free now: ranks of the key's next job cannot meet this root. */
+  /* From now on, ranks of the key's next job cannot meet this root. */
   df_listener_close(&root->listener);
   root->phase = DF_ROOT_MESHING;
-  root->deadline_ns = root->patience_ns; /* ranks now know better than the root who is missing */
+  root->deadline_ns = root->patience_ns; /* ranks now know better who is missing */
   for (int rank = 0; rank < root->n_ranks; rank++) {
     df_caller *caller = root->members[rank];
     df_table table = root->table;
@@ -98,7 +98,7 @@ static void on_hello(df_root *root, df_caller *caller) {
   df_challenge challenge;
   df_message_start(&challenge, DF_MESSAGE_CHALLENGE, sizeof challenge);
   if (df_header_is_foreign(&hello->header)) {
-    /* Only a process of this user may learn the version. */
+    /* Only this user may learn the version. */
     if (root->options.same_user_only) {
       df_caller_queue(caller, &challenge, sizeof challenge);
       df_caller_flush(caller);
@@ -130,7 +130,6 @@ static bool learn_size(df_root *root, int n_ranks) {
   return true;
 }
 
-/* If so, the reason tells how. */
 static bool contradicts(df_root *root, const df_join_request *join) {
   const df_caller *other = NULL;
   for (int i = 0; i < root->n_callers && other == NULL; i++)
@@ -181,7 +180,7 @@ static void on_join(df_root *root, df_caller *caller) {
   }
   int n_ranks = root->options.n_ranks > 0 ? root->options.n_ranks : join->n_ranks;
   if (root->phase != DF_ROOT_COLLECTING || !learn_size(root, n_ranks)) {
-    df_socket_close(&caller->fd); /* it tries again, and finds nobody once this job stands */
+    df_socket_close(&caller->fd); /* it tries again, in vain once this job stands */
     return;
   }
   if (contradicts(root, join)) {

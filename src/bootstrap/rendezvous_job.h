@@ -1,5 +1,5 @@
-/* What the root decides: who is counted in, when the job stands, and why it fails. It queues its
- * messages at its callers; rendezvous_root.c has the connections, the thread and poll. */
+/* What the root decides: who is counted in, when the job stands, and why it fails.
+ * rendezvous_root.c has the connections, the thread and poll. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_JOB_H
 #define DF_BOOTSTRAP_RENDEZVOUS_JOB_H
 
@@ -12,7 +12,7 @@
 #include "bootstrap/rendezvous_root.h"
 
 enum {
-  DF_STRANGERS_MAX = 512, /* callers that have not joined; the oldest gives way */
+  DF_STRANGERS_MAX = 512, /* not joined; the oldest gives way */
   DF_CALLERS_MAX = DF_MAX_RANKS + DF_STRANGERS_MAX
 };
 
@@ -23,8 +23,8 @@ struct df_root {
   df_root_options options;
   df_listener listener;
   uint64_t accept_from_ns;
-  int accept_error; /* why callers wait to be accepted; 0: none is known to wait */
-  int stop;         /* eventfd; -1 for a detached root */
+  int accept_error; /* why callers wait; 0: none is known to wait */
+  int stop;         /* eventfd; -1: detached */
   bool stopping;
   pthread_t thread;
 
@@ -49,20 +49,19 @@ struct df_root {
 
 static inline uint64_t df_after_ms(uint64_t ms) { return df_clock_ns() + ms * 1000000u; }
 
-/* Has not proved to be of the job. */
 static inline bool df_caller_is_stranger(const df_caller *caller) {
   return caller->stage == DF_CALLER_NEW || caller->stage == DF_CALLER_PROVEN;
 }
 
 /* The thread has all signals blocked. 0, or the error. */
 int df_root_thread(pthread_t *thread, bool detached, void *(*run)(void *), void *argument);
-/* The thread frees the root; nobody stops it. 0, or the error. */
+/* The thread frees the root. 0, or the error. */
 int df_root_run(df_root *root);
 
 void df_job_serve(df_root *root, df_caller *caller);
 /* The job fails if the caller was counted in. */
 void df_job_close_caller(df_root *root, df_caller *caller);
-/* False: the root has nothing more to do. */
+/* False: nothing more to do. */
 bool df_job_check_time(df_root *root);
 uint64_t df_job_next_deadline(const df_root *root);
 

@@ -16,8 +16,8 @@
 
 enum {
   PROOF_MS = 5000,      /* from accept to a complete JOIN */
-  ACCEPTS_MAX = 32,     /* before present callers are served again */
-  ACCEPT_PAUSE_MS = 20, /* when the process has no descriptor left */
+  ACCEPTS_MAX = 32,     /* before others are served again */
+  ACCEPT_PAUSE_MS = 20, /* while no descriptor is left */
   STACK_BYTES = 256 * 1024
 };
 
@@ -51,7 +51,7 @@ void df_root_destroy(df_root *root) {
 
 /* ---- Connections come and go ---- */
 
-/* If there are at least so many, closes the oldest. */
+/* If there are so many, closes the oldest. */
 static void drop_oldest_stranger(df_root *root, int if_at_least) {
   df_caller *oldest = NULL;
   int strangers = 0;
@@ -129,7 +129,7 @@ bool df_root_step(df_root *root, int wait_ms) {
   if (ready < 0 && errno != EINTR) return false;
   if (ready > 0) {
     root->stopping = root->stopping || root->polled[0].revents != 0;
-    /* Joined ones first: if one is gone, a newcomer must not be taken for its double. */
+    /* Joined ones first: a newcomer must not be taken for the double of one that is gone. */
     for (int strangers = 0; strangers <= 1; strangers++)
       for (int i = 0; i < n_served; i++)
         if (root->polled[2 + i].revents != 0 &&
@@ -151,7 +151,6 @@ bool df_root_step(df_root *root, int wait_ms) {
 static void *run_root(void *argument) {
   df_root *root = argument;
   while (df_root_step(root, df_remaining_ms(df_job_next_deadline(root)))) continue;
-  /* Nobody may wait for a root that has ended. */
   df_listener_close(&root->listener);
   if (root->stop < 0) df_root_destroy(root);
   return NULL;

@@ -1,6 +1,6 @@
-/* The root of a rendezvous. One thread serves all connections with poll: a caller that is slow,
- * silent or talks nonsense holds up nobody. Only a caller that has proved to be of the job can
- * affect it; others are dropped in time. */
+/* The root of a rendezvous. One thread serves all connections with poll: a slow, silent or
+ * nonsensical caller holds up nobody. Only a caller that has proved to be of the job can affect
+ * it. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_ROOT_H
 #define DF_BOOTSTRAP_RENDEZVOUS_ROOT_H
 
@@ -11,24 +11,23 @@ typedef struct df_root df_root;
 typedef struct {
   int listener; /* taken over, also on failure */
   unsigned char key[DF_KEY_BYTES];
-  bool same_user_only; /* a Unix listener: turn other users away unheard */
+  bool same_user_only; /* turn other users away unheard */
   int n_ranks;         /* 0: as the first rank says */
-  uint64_t idle_ms;    /* it ends when no rank has come for so long */
-  uint64_t linger_ms;  /* how long it tells late ranks of a failure; not detached: within idle_ms */
+  uint64_t idle_ms;    /* it ends after so long without a rank */
+  uint64_t linger_ms;  /* late ranks hear of a failure for so long; not detached: within idle_ms */
 } df_root_options;
 
-/* root == NULL: the root waits idle (idle_roots.h) for its first caller, then has a detached thread
- * and frees itself. Otherwise it has a thread at once, and *root is for df_root_stop. Errors:
- * dfcclOutOfMemory, dfcclSystemError. */
+/* root == NULL: the root waits idle (idle_roots.h) for a caller, then has a detached thread and
+ * frees itself. Else it has a thread at once, and *root is for df_root_stop. */
 dfcclResult_t df_root_start(const df_root_options *options, df_root **root);
 
-/* Frees the root. If the job stands or has failed, blocks until all is said (linger_ms included).
- * Else ends at once, and ranks that have come see the root vanish. */
+/* Frees the root. If the job stands or has failed, blocks until all is said, linger_ms included.
+ * Else ends at once. */
 void df_root_stop(df_root *root);
 
 /* For tests that are the root's only caller. create: NULL when out of memory (the listener is
- * closed then too); listener may be -1. adopt takes a connected, non-blocking socket. step waits
- * wait_ms at most for one event; false: the root has ended. */
+ * closed); listener may be -1. adopt takes a connected, non-blocking socket. step waits wait_ms at
+ * most; false: the root has ended. */
 df_root *df_root_create(const df_root_options *options);
 void df_root_adopt(df_root *root, int fd);
 bool df_root_step(df_root *root, int wait_ms);

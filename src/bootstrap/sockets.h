@@ -1,6 +1,5 @@
-/* The socket calls of the rendezvous. Every socket is non-blocking and close-on-exec. Abstract Unix
- * addresses end with their socket; they have no owner, hence df_socket_same_user. Functions that
- * make a socket return it, or -errno. */
+/* Every socket is non-blocking and close-on-exec. Abstract Unix addresses end with their socket and
+ * have no owner, hence df_socket_same_user. Functions that make a socket return it, or -errno. */
 #ifndef DF_BOOTSTRAP_SOCKETS_H
 #define DF_BOOTSTRAP_SOCKETS_H
 
@@ -15,35 +14,34 @@ int df_listen_loopback(uint16_t *port);
 /* type: SOCK_STREAM or SOCK_SEQPACKET. -EADDRINUSE: another socket has the address. */
 int df_listen_abstract(int type, const unsigned char name[16]);
 
-/* -ECONNREFUSED: nobody listens; -EAGAIN: the listener has too many callers. The loopback connect
- * may still be under way: wait until it is writable, then ask df_socket_error. */
+/* -ECONNREFUSED: nobody listens; -EAGAIN: too many callers. A loopback connect may be under way:
+ * wait until it is writable, then ask df_socket_error. */
 int df_connect_loopback(uint16_t port);
 int df_connect_abstract(int type, const unsigned char name[16]);
 
-/* -EAGAIN: there is no caller. */
+/* -EAGAIN: no caller. */
 int df_accept(int listener);
 
 /* The pending errno value, or 0; asking clears it. */
 int df_socket_error(int fd);
 
-/* Compares the effective users at both ends; *other is the other end's, and may be NULL. */
+/* Compares effective users; *other is the other end's, and may be NULL. */
 bool df_socket_same_user(int fd, uid_t *other);
 
-/* events: poll's. 1: ready, or an error is pending; 0: too late; -errno. Carries on after
- * signals. */
+/* 1: ready, or an error is pending; 0: too late; -errno. Carries on after signals. */
 int df_socket_wait(int fd, short events, uint64_t deadline_ns);
 
-/* Rounded up; 0 after the deadline: a timeout for poll. */
+/* Rounded up; 0 after the deadline. */
 int df_remaining_ms(uint64_t deadline_ns);
 
 bool df_is_exhausted(int error);
 bool df_is_out_of_descriptors(int error);
 
-/* If descriptors ran out, the words say whose and how many. */
+/* Also says whose descriptors ran out, and how many there are. */
 enum { DF_WHY_BYTES = 160 };
 const char *df_why(int error, char text[DF_WHY_BYTES]);
 
-/* Sets *fd to -1; it may be -1 already. */
+/* And sets it to -1; it may be -1. */
 void df_socket_close(int *fd);
 
 #endif

@@ -1,5 +1,5 @@
-/* Messages of the control plane. Between processes they are datagrams of a SOCK_SEQPACKET socket;
- * within a process they are copied into the receiver's inbox. Both keep their order. */
+/* Control messages, in order: between processes datagrams of a SOCK_SEQPACKET socket, within a
+ * process copies in the receiver's inbox. */
 #ifndef DF_CONTROL_MESSAGE_H
 #define DF_CONTROL_MESSAGE_H
 
@@ -25,7 +25,7 @@ typedef enum {
 
 typedef enum { DF_SEGMENT_HOME, DF_SEGMENT_LINKS, DF_SEGMENT_USER } df_segment_use;
 
-/* Numbers of segments: 0 is home, user memory from 1 on, links from here on. */
+/* 0 is home, user memory from 1 on, links from here on. */
 #define DF_FIRST_LINKS_SEGMENT ((uint64_t)1 << 32)
 
 #define DF_NOBODY UINT32_MAX
@@ -39,29 +39,28 @@ typedef struct df_message {
 } df_message;
 DF_STATIC_ASSERT(sizeof(df_message) == 32, "part of the protocol between processes");
 
-/* What members compare: if one field differs, the collective is mismatched. */
+/* If one field differs, the collective is mismatched. */
 typedef struct df_announcement {
   uint32_t operation, type, op, root;
   uint64_t count;
   uint32_t group_size, algorithm;
-  uint32_t n_blocks, n_slots, stride, payload_offset; /* follow from the above and from settings */
+  uint32_t n_blocks, n_slots, stride, payload_offset; /* from the above and from settings */
   uint32_t chunk, loops;                              /* of block 0 */
   uint32_t split;                                     /* neighbours in a subgroup */
-  uint32_t group_step; /* 0: each rank follows; else the first rank, and the step to the next */
+  uint32_t group_step; /* 0: each rank follows; else the first rank, and the step */
 } df_announcement;
 DF_STATIC_ASSERT(sizeof(df_announcement) == 64, "part of the protocol between processes");
 
-/* The step between these ranks; 0: they have none. */
+/* 0: these ranks have no common step. */
 uint32_t df_group_step(const uint32_t *ranks, uint32_t n);
-/* Ranks that follow an announcement. */
 static inline uint32_t df_announced_ranks(const df_announcement *announcement) {
   return announcement->group_step ? 1 : announcement->group_size;
 }
-/* payload has room for df_announcement and all ranks. Returns the payload's bytes. */
+/* payload has room for all ranks. Returns the payload's bytes. */
 uint32_t df_announcement_write(const df_announcement *announcement, const uint32_t *ranks,
                                void *payload);
 
-/* Is the datagram well-formed? The receiver trusts nothing else about it. */
+/* Well-formed? The receiver trusts nothing else. */
 int df_message_is_valid(const void *bytes, size_t length);
 
 static inline const void *df_message_payload(const df_message *message) { return message + 1; }

@@ -112,7 +112,7 @@ void df_post_flush(df_control *control, uint32_t rank) {
     if (sent < 0) {
       int by_peer = errno == EPIPE || errno == ECONNRESET;
       free_outgoing(peer);
-      /* Both ends must see that messages are lost. What the peer has sent can still be read. */
+      /* Both ends must see the loss. What the peer has sent can still be read. */
       if (!by_peer) peer->cut_off = 1; /* else the peer has ended it */
       end_connection(peer);
       break;
@@ -126,14 +126,14 @@ void df_post_flush(df_control *control, uint32_t rank) {
   want_writable(control, rank, peer->first != NULL);
 }
 
-/* After a goodbye, ours or the peer's, only what its device's memory still waits for. */
+/* After a goodbye, ours or the peer's, only what device memory waits for. */
 int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
   const df_peer *peer = &control->peers[rank];
   if (peer->state == DF_PEER_DEAD) return 0;
   return kind == DF_MESSAGE_UNMAPPED || (!control->said_goodbye && peer->state != DF_PEER_LEFT);
 }
 
-/* The caller may be in the middle of anything, so the service thread tells the owner later. */
+/* The caller may be in the middle of anything: the service thread tells the owner later. */
 static void lose_message(df_control *control, uint32_t rank) {
   control->peers[rank].message_lost = DF_LOST;
   if (control->loss == dfcclSuccess)
@@ -174,7 +174,7 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   if (peer->first == outgoing) df_post_flush(control, rank);
 }
 
-/* The owner's own messages may be lost as well; ending the connection needs no memory. */
+/* The owner's own messages may be lost: ending the connection needs no memory. */
 void df_post_tell_losses(df_control *control) {
   if (control->loss == dfcclSuccess) return;
   dfcclResult_t status = control->loss;

@@ -1,6 +1,6 @@
-/* Post: control messages between the ranks of a job, through inboxes (world.h) or sockets. Other
- * rooms subscribe to kinds of messages. [lock]: the caller holds control->lock, the owner's, which
- * protects all state. Only df_post_goodbye waits. */
+/* Control messages between ranks, through inboxes (world.h) or sockets; other rooms subscribe to
+ * kinds. [lock]: the caller holds control->lock, which protects all state. Only df_post_goodbye
+ * waits. */
 #ifndef DF_CONTROL_POST_H
 #define DF_CONTROL_POST_H
 
@@ -9,8 +9,7 @@
 #include "control/message.h"
 #include "control/world.h"
 
-/* Given up: it called dfcclAbort, sends nonsense, or another rank says it died. It may still
- * write. */
+/* GIVEN_UP: called dfcclAbort, sends nonsense, or is dead for another rank. It may still write. */
 typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_GIVEN_UP, DF_PEER_DEAD } df_peer_state;
 
 /* After a lost message, only news of the loss goes out. */
@@ -25,8 +24,8 @@ typedef struct df_outgoing {
 
 typedef struct df_peer {
   df_peer_state state;
-  int local;  /* lives in this process */
-  int socket; /* -1: local, or the connection has ended */
+  int local;
+  int socket; /* -1: local, or ended */
   int writable_wanted;
   df_loss message_lost; /* for want of memory */
   int cut_off;          /* we ended the connection: a peer that lives keeps its mappings */
@@ -36,7 +35,6 @@ typedef struct df_peer {
   dfcclResult_t cause_status;
 } df_peer;
 
-/* Takes fd if takes_fd is 1. */
 typedef void df_message_handler(void *room, uint32_t from, const df_message *message, int fd);
 
 typedef struct df_subscription {
@@ -45,20 +43,20 @@ typedef struct df_subscription {
   int takes_fd;
 } df_subscription;
 
-/* The service thread runs it when it wakes, and after tick_ms at the latest. */
+/* Runs when the service thread wakes, and after tick_ms at the latest. */
 typedef struct df_service_job {
   void *room;
   int (*tick_ms)(void *room); /* -1 or NULL: nothing can be due */
   void (*run)(void *room);
 } df_service_job;
 
-/* Lives and losses: control notices them, the owner judges. All [lock], on the service thread. */
+/* Control notices lives and losses, the owner judges. All [lock], on the service thread. */
 typedef struct df_control_events {
   void *owner;
   void (*refused)(void *owner, uint32_t peer); /* it sent nonsense */
   void (*lost)(void *owner, uint32_t peer, df_peer_state state, const char *why);
   void (*left)(void *owner, uint32_t peer);         /* in order */
-  void (*disconnected)(void *owner, uint32_t peer); /* its connection has ended, however */
+  void (*disconnected)(void *owner, uint32_t peer); /* however its connection ended */
   /* For want of memory: ranks are no longer in step. */
   void (*message_lost)(void *owner, dfcclResult_t status, const char *sentence);
 } df_control_events;
@@ -75,7 +73,7 @@ typedef struct df_control {
   df_service_job jobs[DF_MAX_SERVICE_JOBS];
   uint32_t n_jobs;
   int said_goodbye;   /* no message leaves any more */
-  dfcclResult_t loss; /* of a message, if the owner has not been told */
+  dfcclResult_t loss; /* if the owner has not been told */
   char loss_sentence[DF_SENTENCE_BYTES];
 
   pthread_t thread;
@@ -86,8 +84,7 @@ typedef struct df_control {
   uint32_t stopping;
 } df_control;
 
-/* mesh stays the caller's, and stays open. After a failure, call df_post_close.
- * dfcclOutOfMemory. */
+/* mesh stays the caller's, and open. After a failure, call df_post_close. dfcclOutOfMemory. */
 dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
                            const df_control_events *events);
 void df_post_close(df_control *control);
@@ -96,23 +93,22 @@ void df_post_close(df_control *control);
 void df_post_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
                        void *room, int takes_fd);
 
-/* [lock] Sends a copy of message, payload and fd (-1: none), in order. Without memory the service
- * thread tells the owner of the loss. */
+/* [lock] Copies message, payload and fd (-1: none). Without memory the service thread tells the
+ * owner. */
 void df_post_send(df_control *control, uint32_t rank, const df_message *message,
                   const void *payload, int fd);
 /* [lock] Would a message of this kind go out? */
 int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind);
 /* [lock] Writes what the socket takes. */
 void df_post_flush(df_control *control, uint32_t rank);
-/* [lock] Calls the subscriber, as if `from` had sent the message. Takes fd. */
+/* [lock] As if `from` had sent the message. Takes fd. */
 void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd);
 /* [lock] Also ends the connections that lost messages. */
 void df_post_tell_losses(df_control *control);
-/* [lock] Ends the connection of a peer that may live. */
+/* [lock] Of a peer that may live. */
 void df_peer_cut_off(df_peer *peer);
-/* Tells ranks of other processes that this rank leaves in order. Waits for the last messages
- * DF_GOODBYE_NS at most, since a peer may be stopped for ever. A peer without BYE takes the end of
- * the connection for a death. */
+/* Tells other processes that this rank leaves in order. Waits DF_GOODBYE_NS at most, since a peer
+ * may be stopped for ever. A peer without BYE takes the end of the connection for a death. */
 void df_post_goodbye(df_control *control);
 
 #endif

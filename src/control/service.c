@@ -28,7 +28,7 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
 
 static void collect_letters(df_control *control) {
   const df_control_events *events = &control->events;
-  /* Looked up before reading, so that a rank that has gone has its last letters read. */
+  /* Before reading, so that a rank that has gone has its last letters read. */
   uint32_t seen = control->departures_seen, departures = df_world_departures(control->world);
   control->departures_seen = departures;
   df_letter *letter = df_world_collect(control->world, control->rank);
@@ -53,7 +53,7 @@ static void collect_letters(df_control *control) {
 
 /* ---- sockets ---- */
 
-/* The first descriptor, or -1. No message of ours has a second: others are closed. */
+/* The first descriptor, or -1. Others are closed: no message of ours has a second. */
 static int passed_descriptor(struct msghdr *header) {
   int first = -1;
   for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
@@ -81,7 +81,7 @@ static void connection_lost(df_control *control, uint32_t rank, int unreadable) 
   peer->socket = -1;                 /* closed with the mesh */
   peer->cut_off |= unreadable;
   events->disconnected(events->owner, rank);
-  if (control->said_goodbye) /* a rank that knows that we leave need not answer */
+  if (control->said_goodbye) /* it knows that we leave, and need not answer */
     events->left(events->owner, rank);
   else if (peer->state != DF_PEER_LEFT)
     events->lost(events->owner, rank, DF_PEER_DEAD, "died: its connection was lost");
@@ -104,11 +104,11 @@ static void receive(df_control *control, uint32_t rank) {
                             .msg_control = passed.bytes,
                             .msg_controllen = sizeof passed.bytes};
     ssize_t length = recvmsg(control->peers[rank].socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    /* The peer left with our messages unread. What it sent before can still be read. */
+    /* The peer left with our messages unread. Its own can still be read. */
     if (length < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     /* Linux looks for a message before it looks at the connection: a last message and an end in
-     * between look like an end alone. The next look finds the message. */
+     * between look like an end. The next look finds the message. */
     if (length == 0 && !ended) {
       ended = 1;
       continue;
@@ -132,7 +132,7 @@ static void receive(df_control *control, uint32_t rank) {
 
 /* ---- the loop ---- */
 
-/* Milliseconds until some job may be due; -1: none can be. */
+/* -1: nothing can be due. */
 static int tick_ms(df_control *control) {
   int least = -1;
   for (uint32_t i = 0; i < control->n_jobs; i++) {

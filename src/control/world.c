@@ -182,7 +182,7 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
   pthread_mutex_unlock(&inbox->lock);
 }
 
-/* Readers look only at new departures: when many ranks leave, each looks once at each other. */
+/* Readers look only at new departures: with many ranks, each looks once at each other. */
 static void tell_of_departure(df_world *world, uint32_t rank, int is_mute) {
   pthread_mutex_lock(&world->lock);
   uint32_t n = world->departures;

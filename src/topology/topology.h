@@ -1,5 +1,4 @@
-/* Topology: which ranks share what, by the cards of all ranks: all members of a group agree. It
- * knows one host's processors. */
+/* Which ranks share what, by all ranks' cards: all members of a group agree. It knows one host. */
 #ifndef DF_TOPOLOGY_TOPOLOGY_H
 #define DF_TOPOLOGY_TOPOLOGY_H
 

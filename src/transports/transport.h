@@ -1,8 +1,7 @@
-/* Transport: one way by which a link's messages reach another rank. A pair of ranks uses the
- * transport of the least cost. The receiver accepts, the host sends the offer to the sender, and
- * the sender connects; both release. Either both ends point into one ring that both ranks map (shm,
- * ipc); or a pump carries messages between two rings (wire).
- * [lock]: the caller holds the context's lock. A function that may wait lets the lock go meanwhile.
+/* One way by which a link's messages reach another rank; each pair uses the way of the least cost.
+ * The receiver accepts, the host sends the offer, and the sender connects; both release. Either
+ * both ranks map one ring (shm, ipc), or a pump carries messages between two rings (wire).
+ * [lock]: the caller holds the context's lock. A function that may wait lets it go meanwhile.
  * Failures record a sentence (df_fail), and leave nothing to release. */
 #ifndef DF_TRANSPORTS_TRANSPORT_H
 #define DF_TRANSPORTS_TRANSPORT_H
@@ -13,20 +12,19 @@
 #include "plans/plan.h"
 #include "primitives/link.h"
 
-struct df_segment;                                /* transports/shm/segment.h */
-typedef struct df_shared_memory df_shared_memory; /* transports/shm/shared_memory.h */
+struct df_segment;
+typedef struct df_shared_memory df_shared_memory;
 
 typedef struct df_transport df_transport;
 
 /* What a rank tells all others at start. */
 typedef struct df_transport_card {
-  uint64_t host;       /* the same number: these ranks can share memory */
-  uint32_t backend;    /* dfcclBackend_t: whose memory the rings are in */
+  uint64_t host;       /* equal: these ranks can share memory */
+  uint32_t backend;    /* dfcclBackend_t: whose memory rings are in */
   uint32_t wants_wire; /* 1: shares no memory with other processes (DFCCL_NET=tcp) */
 } df_transport_card;
 
-/* Where a receiver's rings are. Opaque to all but the transport. It comes from another process:
- * connect checks it. */
+/* A receiver's rings; opaque. It comes from another process: connect checks it. */
 typedef struct df_offer {
   uint8_t bytes[DF_OFFER_BYTES];
 } df_offer;
@@ -38,48 +36,47 @@ typedef struct df_ring {
   uint16_t far_ns;       /* the sender's, as in df_link */
 } df_ring;
 
-/* One link of a collective, seen from this rank. */
 typedef struct df_route {
   uint32_t peer; /* rank in the context */
   uint32_t n_blocks;
-  df_link *ends; /* to be filled: block b's end is ends[b * end_step] */
+  df_link *ends; /* block b's end is ends[b * end_step] */
   uint32_t end_step;
 
   df_ring ring;       /* the receiver's; with a pump, also the sender's */
-  uint32_t slots_min; /* the least slots that both have agreed on */
+  uint32_t slots_min; /* the least that both have agreed on */
   uint8_t payload_offset;
 
   /* For pumps only: what the messages are. */
   const df_plan *plan;
-  uint32_t which;       /* plan->links[which] */
+  uint32_t which;
   const df_part *parts; /* [n_blocks] */
   uint8_t element_bytes;
 } df_route;
 
-/* How long set-up may hold the lock. The first write of a ring's pages takes longest. */
+/* How long set-up may hold the lock. First writes to a ring's pages take longest. */
 typedef struct df_patience {
   int may_wait;        /* the lock may be let go */
-  uint32_t pages_left; /* else: pages that may be written; lessened by those that were */
+  uint32_t pages_left; /* else: pages that may still be written */
 } df_patience;
 
-/* Rings that were accepted or connected. Each transport defines its own. */
+/* Accepted or connected rings. Each transport defines its own. */
 typedef struct df_ticket df_ticket;
 
-/* Who opens an endpoint. All of it stays as it is until close. */
+/* All of it stays as it is until close. */
 typedef struct df_endpoint_owner {
-  void *owner; /* first argument of the functions */
+  void *owner;
   uint32_t rank, n_ranks;
   pthread_mutex_t *lock; /* the context's */
   const uint8_t *serves; /* [n_ranks] 1: this transport joins the pair */
   df_bell *bell;         /* wakes the rank's blocks. NULL: shm makes it */
   df_control *control;
-  const df_shared_memory *memory; /* rings that both ranks map are in such memory */
+  const df_shared_memory *memory; /* for rings that both ranks map */
 
   /* Makes the service thread look at what is due. Any thread. */
   void (*wake)(void *owner);
-  /* [lock] 1: the daemon has no run of a collective with that member. */
+  /* [lock] 1: the daemon has no run with that member. */
   int (*is_quiet)(void *owner, uint32_t peer);
-  /* [lock] 1: runs have failed, and peers' blocks may still read lent memory. */
+  /* [lock] 1: after failed runs, peers' blocks may still read lent memory. */
   int (*is_broken)(void *owner);
   /* [lock] Nothing goes on without what has failed. The service thread. */
   void (*failed)(void *owner, dfcclResult_t status, const char *sentence);
@@ -97,45 +94,42 @@ typedef struct df_endpoint {
 struct df_transport {
   const char *name;
 
-  /* Of sending between ranks with these cards; 0: impossible. */
+  /* 0: it cannot join ranks with these cards. */
   uint32_t (*cost)(const df_transport_card *mine, const df_transport_card *theirs);
 
-  /* Control messages may be sent from now on. dfcclOutOfMemory, dfcclSystemError,
-   * dfcclUnhandledCudaError. */
+  /* Control messages may be sent from now on. */
   dfcclResult_t (*open)(df_endpoint **endpoint, const df_endpoint_owner *owner);
-  /* No other thread uses the endpoint any more. Also releases all rings. keep: what peers may have
+  /* No other thread uses the endpoint any more. Releases all rings. keep: what peers may have
    * mapped stays until the process ends. */
   void (*close)(df_endpoint *endpoint, int keep);
 
-  /* [lock] Offers memory to all peers, so that messages may lend it instead of copying it. When a
-   * peer can read it, reach[peer] becomes the difference to add to an address; before, it is
-   * DF_OUT_OF_REACH. With a pump it is 0 at once. segment and reach stay the caller's. */
+  /* [lock] Offers memory to all peers, so that messages may lend it. When a peer can read it,
+   * reach[peer] becomes the difference to add to an address; until then it is DF_OUT_OF_REACH. With
+   * a pump it is 0 at once. segment and reach stay the caller's. */
   void (*share)(df_endpoint *endpoint, struct df_segment *segment, uint64_t *reach);
-  /* [lock] No run lends the memory any more. may_be_read: failed runs have lent it. 1: the caller
-   * may destroy segment and reach; 0: a peer has mapped it: call again later. */
+  /* [lock] No run lends the memory any more. may_be_read: failed runs have lent it. 1: destroy
+   * segment and reach; 0: a peer has mapped it: call again later. */
   int (*unshare)(df_endpoint *endpoint, struct df_segment *segment, int may_be_read);
 
-  /* [lock] Reserves and clears rings, fills the receiving ends, and writes the offer. The peer
-   * may write to the rings until release. dfcclInProgress: patience is too short, and nothing
-   * was done; call again when it may wait. Else dfcclOutOfMemory, dfcclSystemError,
-   * dfcclUnhandledCudaError. */
+  /* [lock] Clears rings, fills the receiving ends, and writes the offer. The peer may write until
+   * release. dfcclInProgress: patience is too short, and nothing was done; call again when it may
+   * wait. */
   dfcclResult_t (*accept)(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                           df_offer *offer, df_ticket **ticket);
-  /* [lock] Takes the peer's offer and fills the sending ends. *ticket: NULL if nothing is held.
-   * dfcclRemoteError: the offer makes no sense. Else as accept. */
+  /* [lock] Fills the sending ends. *ticket: NULL if nothing is held. dfcclRemoteError: the offer
+   * makes no sense. Else as accept. */
   dfcclResult_t (*connect)(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                            const df_offer *offer, df_ticket **ticket);
-  /* [lock] Neither rank's block uses the rings any more. NULL: does nothing. */
+  /* [lock] Neither rank's block uses the rings any more. ticket may be NULL. */
   void (*release)(df_endpoint *endpoint, df_ticket *ticket);
 
-  /* Carries a bounded amount, and never waits. Any thread, without the lock; if another thread is
-   * in it, does nothing. 1: something was done, and a further call may do more. NULL: there is no
-   * pump. */
+  /* Carries a bounded amount, and never waits. Any thread, without the lock; one at a time, for
+   * others it does nothing. 1: a further call may do more. NULL: there is no pump. */
   int (*pump)(df_endpoint *endpoint);
-  /* Would pump do something, as far as is known? Any thread, without the lock. NULL as pump. */
+  /* Would pump do something, as far as is known? Else as pump. */
   int (*is_due)(df_endpoint *endpoint);
-  /* Tells of each ended connection once: *peer, and why (part of a sentence). 0: none has ended.
-   * NULL: control's connection tells. The service thread. */
+  /* Tells of each ended connection once, and why (part of a sentence). 0: none has ended. NULL:
+   * control's connection tells. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);
 };
 

@@ -1,4 +1,4 @@
-/* The transport of ranks with GPUs of one host: peers map rings in a GPU's memory. */
+/* The transport of GPUs of one host: peers map rings in a GPU's memory. */
 #ifndef DF_TRANSPORTS_IPC_IPC_H
 #define DF_TRANSPORTS_IPC_IPC_H
 

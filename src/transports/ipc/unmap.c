@@ -1,10 +1,9 @@
-/* A device's memory goes back only when peer processes have closed their mappings: a kernel there
- * may still read it. The owner sends UNMAP (one allocation) or BYE (all). The peer's service thread
- * closes the mapping when no run can touch it, and answers; the owner's then gives the memory back.
- * A peer whose connection has ended counts as dead, without mappings. If this rank ended the
- * connection, the peer may live, and keeps them. (So may a peer that ended it without a goodbye.)
- * Only dfcclDestroy waits, for a bounded time: then what is still mapped stays until the process
- * ends. Memory of the host needs none of this: each mapping keeps its pages. */
+/* A device's memory goes back only when peers have closed their mappings: a kernel may still read
+ * it. The owner sends UNMAP or BYE. The peer's service thread closes the mapping when no run can
+ * touch it, and answers; the owner's gives the memory back. A peer whose connection has ended
+ * counts as dead, without mappings; if this rank ended the connection, the peer may live and keeps
+ * them. (So may a peer that ended it without a goodbye.) Only dfcclDestroy waits, for a bounded
+ * time: then the rest stays until the process ends. Host memory needs none of this. */
 #include "transports/ipc/unmap.h"
 
 #include <stdlib.h>
@@ -43,7 +42,7 @@ static void unmap_due(df_shm_endpoint *endpoint, uint32_t rank) {
   pthread_mutex_unlock(owner->control->lock);
   for (df_segment *segment = peer->segments; segment; segment = segment->next) {
     if (segment->destroy == NULL || !(segment->closing || peer->closing)) continue;
-    /* No run uses freed memory, unless one that failed has left a block reading it. */
+    /* No run uses freed memory, but a failed one may have left a block reading it. */
     if (!quiet && (peer->closing || segment->may_be_read || broken)) {
       endpoint->unmaps_due = 1;
       continue;
@@ -105,7 +104,7 @@ void df_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id) {
   if (id == 0) endpoint->peers[rank].maps = 0;
   for (df_shared *shared = endpoint->shared; shared; shared = shared->next)
     if (shared->is_unshared && shared->segment->id == id) shared->is_mapped[rank] = 0;
-  endpoint->unmaps_due = 1; /* what nobody has mapped any more is freed */
+  endpoint->unmaps_due = 1; /* to free what nobody has mapped */
 }
 
 void df_unmap_disconnected(df_shm_endpoint *endpoint) {

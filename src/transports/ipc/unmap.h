@@ -4,16 +4,16 @@
 
 #include "transports/shm/endpoint.h"
 
-/* [lock] Closes the mapping when possible. may_be_read: by a run that failed. */
+/* [lock] When possible. may_be_read: by a failed run. */
 void df_unmap(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id, int may_be_read);
 void df_unmap_all(df_shm_endpoint *endpoint, uint32_t rank); /* [lock] the same */
 void df_unmap_due(df_shm_endpoint *endpoint);                /* the service thread */
 /* [lock] The peer has unmapped it; id 0: all of it. */
 void df_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id);
-/* [lock] The connection to a peer has ended: a dead peer maps nothing. */
+/* [lock] A dead peer maps nothing. */
 void df_unmap_disconnected(df_shm_endpoint *endpoint);
 int df_is_mapped(const df_shm_endpoint *endpoint, const df_shared *shared); /* [lock] */
-/* After BYE: until no process maps our device's memory. 0: some still do. */
+/* After BYE. 0: some process still maps our device's memory. */
 int df_await_unmapped(df_shm_endpoint *endpoint);
 
 #endif

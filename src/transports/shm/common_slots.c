@@ -1,6 +1,6 @@
-/* A message for several peers of other processes is written once, to memory that they map, and lent
- * to each. Each such collective takes a range of segments, which readers map in the background.
- * Until then, and without memory, messages go through the links' slots. */
+/* A message for several other processes is written once, to memory that they map, and lent to each.
+ * Each such collective takes a range of segments, which readers map in the background. Until then,
+ * and without memory, messages go through the links' slots. */
 #include "transports/shm/common_slots.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ typedef struct df_common_segment {
   struct df_common_segment *next;
   const df_segment *segment;
   uint64_t *reach; /* [n_ranks] as in df_transport.share */
-  uint8_t *told;   /* [n_ranks] the segment was offered to it */
+  uint8_t *told;   /* [n_ranks] 1: offered */
 } df_common_segment;
 
 static df_common_segment *find(const df_shm_endpoint *endpoint, const df_segment *segment) {
@@ -20,7 +20,6 @@ static df_common_segment *find(const df_shm_endpoint *endpoint, const df_segment
   return at;
 }
 
-/* The record of the arena's new segment. */
 static df_common_segment *enter(df_shm_endpoint *endpoint, const df_segment *segment) {
   const df_control *control = endpoint->base.owner.control;
   df_common_segment *record = calloc(1, sizeof *record);
@@ -41,7 +40,7 @@ static df_common_segment *enter(df_shm_endpoint *endpoint, const df_segment *seg
   return record;
 }
 
-/* Ranks of other processes that read common slots; NULL: only counts them. */
+/* Ranks that read common slots; NULL: only counts them. */
 static uint32_t list_readers(const df_shm_endpoint *endpoint, const df_plan *plan,
                              const uint32_t *ranks, uint32_t *readers) {
   uint32_t n = 0;

@@ -4,23 +4,23 @@
 
 #include "transports/shm/endpoint.h"
 
-/* Common slots of one collective; the host's record embeds it. */
+/* Of one collective; the host's record embeds it. */
 typedef struct df_common {
   struct df_common *next; /* of the endpoint */
   df_range range;         /* no segment: there are none */
-  df_run_words *words;    /* where the daemon finds them */
-  uint32_t *readers;      /* [n_readers] ranks of other processes, one for each message */
+  df_run_words *words;
+  uint32_t *readers; /* [n_readers] in other processes, one for each message */
   uint32_t n_readers;
 } df_common;
 
-/* Messages that common slots would carry to other processes. ranks: of the group. */
+/* Messages for other processes. ranks: of the group. */
 uint32_t df_common_count_readers(const df_shm_endpoint *endpoint, const df_plan *plan,
                                  const uint32_t *ranks);
 /* [lock] When the links stand. depth: slots of each block, a power of two. Without memory, messages
  * go through the links' slots. */
 void df_common_reserve(df_shm_endpoint *endpoint, df_common *common, const df_plan *plan,
                        const uint32_t *ranks, uint64_t bytes, uint32_t depth, df_run_words *words);
-/* [lock] The peer sees that segment at that address. */
+/* [lock] address: the peer's. */
 void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, uint64_t address);
 void df_common_give(df_shm_endpoint *endpoint, df_common *common); /* [lock] */
 df_segment *df_common_dissolve(df_shm_endpoint *endpoint);

@@ -1,5 +1,5 @@
-/* Memory that ranks of one host map, for the transports shm (of the host) and ipc (of a GPU).
- * [lock]: the caller holds the context's lock, which protects all of this. */
+/* Memory that ranks of one host map, for shm (the host's) and ipc (a GPU's). [lock]: the caller
+ * holds the context's lock, which protects all of this. */
 #ifndef DF_TRANSPORTS_SHM_ENDPOINT_H
 #define DF_TRANSPORTS_SHM_ENDPOINT_H
 
@@ -8,24 +8,24 @@
 #include "transports/shm/segment.h"
 #include "transports/transport.h"
 
-/* Memory of one peer, as this rank sees it. */
+/* Of one peer, as this rank sees it. */
 typedef struct df_shm_peer {
   df_bell *bell;        /* once known */
   df_segment *segments; /* mapped here */
-  df_windows *windows;  /* over segments it may lend from; NULL: a local peer */
-  uint64_t *told;       /* ids of our segments of rings that it knows */
+  df_windows *windows;  /* over segments to lend from; NULL: a local peer */
+  uint64_t *told;       /* ids of our ring segments that it knows */
   uint32_t n_told;
-  int maps;    /* it may have memory of our device mapped */
-  int closing; /* our mappings of its device's memory must go; service thread */
+  int maps;    /* it may map memory of our device */
+  int closing; /* our mappings of its device must go */
 } df_shm_peer;
 
-/* Memory of which peers may have mappings. */
+/* Peers may have mappings of it. */
 typedef struct df_shared {
   struct df_shared *next;
   const df_segment *segment;
   uint64_t *reach;    /* [n_ranks] the caller's */
   int is_unshared;    /* peers have been told that it goes */
-  uint8_t *is_mapped; /* [n_ranks] 1: the peer may have the device's memory mapped */
+  uint8_t *is_mapped; /* [n_ranks] 1: the peer may map the device's memory */
 } df_shared;
 
 typedef struct df_shm_endpoint {
@@ -34,15 +34,14 @@ typedef struct df_shm_endpoint {
   df_segment *home;   /* holds the work bell */
   df_shm_peer *peers; /* [n_ranks] */
   df_arena arena;     /* rings; and what a device puts there */
-  df_arena commons;   /* common slots */
+  df_arena commons;
   struct df_common_segment *common_segments;
-  struct df_common *common_users; /* that have a range of them */
+  struct df_common *common_users; /* with a range */
   df_shared *shared;
-  uint64_t next_segment_id; /* of memory that is not for rings */
-  int unmaps_due;           /* the service thread's: close mappings, or give memory back */
+  uint64_t next_segment_id; /* of memory not for rings */
+  int unmaps_due;           /* close mappings, or give memory back */
 } df_shm_endpoint;
 
-/* How a sender finds rings of this transport. */
 typedef struct df_shm_offer {
   uint64_t segment; /* its number; within a process its address */
   uint64_t offset;
@@ -76,7 +75,7 @@ void df_shm_release(df_endpoint *endpoint, df_ticket *ticket);
 /* sharing.c */
 void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *reach);
 int df_shm_unshare(df_endpoint *endpoint, df_segment *segment, int may_be_read);
-/* [lock] The peer sees that segment at that address. */
+/* [lock] address: the peer's. */
 void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, uint64_t address);
 void df_shm_subscribe(df_shm_endpoint *endpoint);
 

@@ -39,7 +39,7 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
     link->same_process = (uint8_t)reads_all;
     link->sends = (uint8_t)planned->sends;
     link->far_ns = ring->far_ns;
-    /* A device follows addresses of its own mappings, and does not see the host's table. */
+    /* A device follows its own mappings' addresses, and does not see the host's table. */
     link->windows = memory->host_sees_links ? peer->windows : NULL;
   }
 }
@@ -53,14 +53,14 @@ static void tell_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segm
   for (uint32_t i = 0; i < peer->n_told; i++)
     if (peer->told[i] == segment->id) return;
   uint64_t *told = realloc(peer->told, (peer->n_told + 1) * sizeof *told);
-  if (told) { /* otherwise a second message tells it again */
+  if (told) { /* otherwise it is told again */
     peer->told = told;
     peer->told[peer->n_told++] = segment->id;
   }
   df_shm_offer_segment(endpoint, rank, segment, DF_SEGMENT_LINKS);
 }
 
-/* Pages that accept writes to. If the ring is not deep, they end where its slots begin. */
+/* That accept writes to. If the ring is not deep, they end where its slots begin. */
 static uint64_t pages_of(const df_route *route) {
   const df_ring *ring = &route->ring;
   uint64_t bytes = df_link_ring_bytes(ring->stride, ring->n_slots);
@@ -69,7 +69,7 @@ static uint64_t pages_of(const df_route *route) {
   return pages * route->n_blocks;
 }
 
-/* Nobody else knows the range yet: so without the lock, if that may be let go. */
+/* Nobody else knows the range yet, so the lock may be let go. */
 static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
                              const df_range *range, int may_wait) {
   pthread_mutex_t *lock = endpoint->base.owner.control->lock;
