@@ -1,5 +1,4 @@
-/* The public functions: argument checks, then the room that does the work. Documented in dfccl.h.
- */
+/* The public functions: argument checks, then the room that does the work. See dfccl.h. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -332,7 +331,7 @@ dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
   uint64_t registration;
   const df_wait_words *words = df_find_words(ctx, id, &registration);
   if (words) {
-    /* In this order: of two looks at runs that come and go, the first may only be too small. */
+    /* In this order: runs that come and go in between must not look incomplete. */
     uint64_t submitted = df_observe_u64(&words->submitted);
     uint64_t completed = df_observe_u64(&words->completed) + (uint64_t)df_in_callback_of(words);
     *done = completed >= submitted || df_observe_u64(&words->registration) != registration;

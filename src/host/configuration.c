@@ -55,7 +55,7 @@ dfcclResult_t df_get_configuration(dfcclContext_t context, dfcclCollId_t id,
   if (coll == NULL)
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
                    context->rank);
-  whole.size = configuration->size; /* the caller's struct may be shorter or longer than ours */
+  whole.size = configuration->size; /* the caller's struct may be shorter or longer */
   whole.version = configuration->version;
   memcpy(configuration, &whole, DF_MIN(whole.size, sizeof whole));
   return dfcclSuccess;

@@ -1,11 +1,11 @@
-/* What the host gives to a rank's device, and what the device asks of the host. */
+/* What the host gives a rank's device, and what the device asks of the host. */
 #include "host/device.h"
 
 #include "host/failure.h"
 #include "host/registry.h"
 #include "host/runs.h"
 
-/* By executors between two turns, seldom. */
+/* Executors call it seldom, between two turns. */
 static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   dfcclContext_t context = host;
   pthread_mutex_lock(&context->lock);
@@ -20,7 +20,7 @@ static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
 
 static df_device_runs count_runs(void *host) {
   dfcclContext_t context = host;
-  /* First, so that there are never more of them than pushed. */
+  /* First, so that seen never exceeds pushed. */
   uint64_t seen = df_load_relaxed_u64(&context->runs.cqes_seen);
   return (df_device_runs){.pushed = df_load_relaxed_u64(&context->runs.sqes_submitted),
                           .seen = seen};
@@ -32,10 +32,10 @@ static int read_card(void *host, uint32_t rank, df_device_card *card) {
   return context->control.peers[rank].local;
 }
 
-/* Every run fails; those in the device are completed by the host. */
+/* Every run fails. The host completes those in the device. */
 static void lose_device(void *host, const char *sentence) {
   dfcclContext_t context = host;
-  df_reap_and_ring(context); /* what it has completed: its CQEs count for nothing afterwards */
+  df_reap_and_ring(context); /* first: later CQEs count for nothing */
   pthread_mutex_lock(&context->lock);
   df_break(context, dfcclUnhandledCudaError, sentence);
   df_store_relaxed_u32(&context->runs.device_lost, 1);

@@ -1,5 +1,4 @@
-/* Registration: checks, the collective's record, its descriptor, and the announcement to the other
- * members. */
+/* Registration: checks, record, descriptor, and the announcement to the other members. */
 #include "host/registration.h"
 
 #include <inttypes.h>
@@ -19,7 +18,7 @@
 #include "transports/shm/common_slots.h"
 #include "host/growing.h"
 
-/* The daemon's view, in memory of the device's choice; links are filled in when they stand. */
+/* The daemon's view, in memory that the device chooses. Links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   const df_plan *plan = coll->plan;
   coll->device = (df_device_coll){.index = coll->index, .plan = plan, .shape = &coll->manner.shape};
@@ -86,7 +85,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
     coll->ranks[i] = options && options->ranks ? (uint32_t)options->ranks[i] : i;
     if (coll->ranks[i] == context->rank) coll->position = i;
   }
-  /* Neither where there are no elements. */
+  /* Without elements neither buffer is used. */
   coll->reads_input =
       coll->count != 0 && (coll->operation != DF_OP_BROADCAST || coll->position == coll->root);
   coll->writes_output =
@@ -97,7 +96,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   return dfcclSuccess;
 }
 
-/* [lock] Plan, shape, descriptor, index, table. Undone in reverse. */
+/* [lock] Undone in reverse. */
 static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                              const df_manner_question *question) {
   dfcclResult_t result = dfcclOutOfMemory;
@@ -114,7 +113,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
   if (coll->plan == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
   df_manner_decide(&coll->manner, question, coll->plan);
-  /* Loops are counted in 32 bits: only tiny slots and enormous counts go beyond. */
+  /* Loops have 32 bits: only tiny slots and enormous counts exceed them. */
   const df_part *part = &coll->manner.shape.parts[0];
   uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;
   if ((uint64_t)part->loops * part->chunk * pieces < part->elements) {
@@ -144,7 +143,7 @@ release_plan:
   return result;
 }
 
-/* With whole options: what a program of an older version did not give has its default. */
+/* Takes whole options: members that an older program lacks have their defaults. */
 static dfcclResult_t register_whole(dfcclContext_t context, const df_registration *registration) {
   df_manner_question question;
   df_manner manner;

@@ -41,7 +41,7 @@ static bool remote_same(const void *a, const void *b) {
 
 dfcclResult_t df_registry_init(dfcclContext_t context) {
   context->registry.by_index = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.by_index);
-  /* By calloc, whose pages cost nothing until they are used; it does not know of cache lines. */
+  /* calloc, because unused pages cost nothing. It does not align to cache lines. */
   context->registry.wait_words_memory =
       calloc(DF_MAX_COLLECTIVES + 1, sizeof *context->registry.wait_words);
   context->registry.wait_words = (df_wait_words *)DF_ALIGN_UP(
@@ -95,8 +95,7 @@ uint32_t df_registry_take_index(dfcclContext_t context) {
                                   : context->registry.n_indices++;
 }
 
-/* [lock] The line is the collective's from here on. Whoever still looks at it for an earlier one
- * sees that there was none in between before it sees anything that is new. */
+/* [lock] Whoever sees a new value in the line also sees that the last owner is gone. */
 static void take_words(dfcclContext_t context, df_coll *coll) {
   df_wait_words *words = coll->words = &context->registry.wait_words[coll->index];
   DF_ASSERT(words->registration == 0);

@@ -27,8 +27,7 @@ static dfcclResult_t read_number(const char *variable, long long least, long lon
   return dfcclSuccess;
 }
 
-/* Index of the variable's value among the words, or -1 after df_fail; `standard` when the variable
- * is not set. */
+/* Index among the words; `standard` if the variable is not set; -1 after df_fail. */
 static int read_word(const char *variable, const char *const *words, int n, int standard,
                      const char *list) {
   const char *text = getenv(variable);
@@ -81,7 +80,6 @@ static dfcclResult_t read_tuning_numbers(df_tuning *tuning, const char *numbers)
   return dfcclSuccess;
 }
 
-/* The table is read whole: it is small. */
 static dfcclResult_t read_tuning(df_tuning *tuning) {
   char path[512] = "", sentence[DF_SENTENCE_BYTES];
   df_tuning_default(tuning);
@@ -110,7 +108,7 @@ static dfcclResult_t read_tuning(df_tuning *tuning) {
   return result;
 }
 
-/* ---- variables that there are not ---- */
+/* ---- misspelt variables ---- */
 
 static const char *const known_variables[] = {
 #define X(field, variable, standard, least, most, meaning) variable,
@@ -119,7 +117,7 @@ static const char *const known_variables[] = {
         "DFCCL_CQ",
     "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_TUNING", "DFCCL_RECORD"};
 
-/* How many letters must be put in, left out or changed (Wagner and Fischer, 1974). */
+/* Letters to insert, delete or change (Wagner and Fischer, 1974). */
 static int distance(const char *a, size_t a_length, const char *b) {
   enum { LONGEST = 64 };
   int row[LONGEST];
@@ -138,7 +136,7 @@ static int distance(const char *a, size_t a_length, const char *b) {
   return row[b_length];
 }
 
-/* A variable that is misspelt would be ignored without a word. DFCCL_TEST_ is the tests' own. */
+/* Else a misspelt variable would be ignored. DFCCL_TEST_ belongs to the tests. */
 static dfcclResult_t check_names(void) {
   static const char prefix[] = "DFCCL_", tests[] = "DFCCL_TEST_";
   for (char **at = environ; at && *at; at++) {
@@ -146,7 +144,7 @@ static dfcclResult_t check_names(void) {
       continue;
     size_t length = strcspn(*at, "=");
     const char *nearest = NULL;
-    int least = 4; /* farther away it is another word */
+    int least = 4; /* farther away is another word */
     for (size_t i = 0; i < DF_COUNT_OF(known_variables); i++) {
       int away = distance(*at, length, known_variables[i]);
       if (away < least) nearest = known_variables[i];
@@ -264,9 +262,9 @@ static void complete(long long *setting, long long unset, long long value) {
 }
 
 /*
- * A poll of a CPU finds the peer's word in its own cache, and changing the collective costs less
- * than the message that it might miss: so low thresholds, which find what can run soonest
- * (docs/PERFORMANCE.md). Over the bus both cost more.
+ * A CPU polls in its own cache, and changing the collective costs less than the message that it
+ * might miss. So low thresholds, which find what can run soonest (docs/PERFORMANCE.md). Over the
+ * bus both cost more.
  */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores) {
   int crowded = ranks > cores, cuda = settings->backend == dfcclBackendCuda;

@@ -16,7 +16,7 @@
 static void hear_announcement(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   dfcclContext_t context = room;
-  /* Its home comes first: links need its bell. */
+  /* its home comes first: links need its bell */
   if (context->transports.serves[from] && df_shm_bell(context->transports.shm, from) == NULL)
     df_peer_refuse(context, from);
   else if (df_match_announced(context, from, message) != dfcclSuccess)
@@ -46,7 +46,7 @@ static void hear_limit(void *room, uint32_t from, const df_message *message, int
 
 /* ---- failures ---- */
 
-/* The sender's announcement of it may be what was lost: our registration would wait for it. */
+/* If the sender's announcement was lost, our registration would wait for it. */
 static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
                        dfcclResult_t status, const char *sentence) {
   df_coll *coll = df_find(context, id);
@@ -65,7 +65,7 @@ static void hear_failure(void *room, uint32_t from, const df_message *message, i
                              ? (dfcclResult_t)message->a
                              : dfcclRemoteError;
   const char *sentence = df_message_payload(message);
-  /* A mismatch or an aborted collective leaves the others alone. */
+  /* A mismatch or an abort leaves other collectives alone. */
   int breaks = status != dfcclMismatch && message->a != dfcclAborted;
   if (breaks) df_break(context, status, sentence);
   if (breaks && (remote == NULL || remote->bound == NULL))
