@@ -22,8 +22,8 @@ enum {
   LINGER_MS = 5000,                /* in which late ranks learn why the job of an id failed */
   KEY_LINGER_MS = 500,             /* for a key, while rank 0 waits to return */
   RETRY_MS = 5,
-  /* Then the holder of rank 0's address is a second rank 0, and a root that vanished is dead.
-   * Before that, an earlier job of the key may be on its way out. */
+  /* An earlier job of the key may be on its way out. After these times the holder of rank 0's
+   * address counts as a second rank 0, and a root that vanished as dead. */
   OLD_ROOT_MS = 3000,
   NEW_ROOT_MS = 2000
 };
@@ -52,8 +52,6 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id) {
   sodium_memzero(options.key, sizeof options.key);
   return result;
 }
-
-/* ---- Finding the root ---- */
 
 /* dfcclInProgress: somebody else holds the address. */
 static dfcclResult_t become_root(const df_rendezvous *r, df_root **root) {
@@ -108,8 +106,6 @@ static dfcclResult_t meet(df_rendezvous *r, df_root **root) {
     poll(NULL, 0, DF_MIN(RETRY_MS, df_remaining_ms(r->deadline_ns)));
   }
 }
-
-/* ---- Joining ---- */
 
 static dfcclResult_t check_arguments(int n_ranks, int rank, const df_card *card, int timeout_ms,
                                      const df_mesh *mesh) {

@@ -1,18 +1,18 @@
-/* What travels during the rendezvous, and how it is authenticated.
+/* The messages of the rendezvous.
  *
  *   rank -> root   HELLO      a nonce
- *   root -> rank   CHALLENGE  a nonce, and the proof that the root knows the secret
- *   rank -> root   JOIN       number of ranks, rank, card, where it listens
- *   root -> rank   WELCOME    the rank is counted in (until then it may try again)
- *   root -> rank   TABLE      every rank's record
- *   rank -> root   DONE       its sockets to all others stand
- *   root -> rank   GO         everybody's sockets stand
- *   root -> rank   FAILURE    after JOIN: the job is off, and why
- *   rank -> root   LEAVE      after WELCOME: this rank gives up, and why
+ *   root -> rank   CHALLENGE  a nonce, proof of the secret
+ *   rank -> root   JOIN       n_ranks, rank, card, address
+ *   root -> rank   WELCOME    counted in (before, it may try again)
+ *   root -> rank   TABLE      all records
+ *   rank -> root   DONE       its sockets stand
+ *   root -> rank   GO         all sockets stand
+ *   root -> rank   FAILURE    after JOIN: why the job is off
+ *   rank -> root   LEAVE      after WELCOME: why it gives up
  *
- *   rank j -> lower rank i   GREETING   who it is, a nonce
- *   rank i -> rank j         ANSWER     a nonce, and the proof
- *   rank j -> rank i         PROOF      the other proof
+ *   rank j -> lower rank i   GREETING   ranks, a nonce
+ *   rank i -> rank j         ANSWER     a nonce, proof
+ *   rank j -> rank i         PROOF      proof
  *
  * From CHALLENGE (ANSWER) on, each message ends in a hash, keyed by the secret and both nonces: no
  * stranger can forge or replay it. The hash covers the type, so nobody can send a message back. */
@@ -53,7 +53,7 @@ typedef struct {
   uint32_t magic;
   uint32_t version; /* cards are opaque, so versions must be equal */
   uint32_t type;
-  uint32_t bytes; /* of the whole message */
+  uint32_t bytes;
 } df_header;
 
 typedef struct {
@@ -68,7 +68,7 @@ typedef struct {
 } df_challenge;
 
 typedef struct {
-  int32_t pid; /* for sentences only */
+  int32_t pid;
   unsigned char token[DF_TOKEN_BYTES];
   unsigned char name[DF_NAME_BYTES]; /* for higher ranks */
   df_card card;
@@ -84,13 +84,11 @@ typedef struct {
   unsigned char mac[DF_MAC_BYTES];
 } df_join_request;
 
-/* WELCOME, DONE, GO, PROOF */
 typedef struct {
   df_header header;
   unsigned char mac[DF_MAC_BYTES];
 } df_signal;
 
-/* FAILURE, LEAVE */
 typedef struct {
   df_header header;
   uint32_t code;
@@ -129,7 +127,6 @@ DF_STATIC_ASSERT(sizeof(df_table) == 96, "TABLE has no padding");
 DF_STATIC_ASSERT(sizeof(df_greeting) == 56, "GREETING has no padding");
 DF_STATIC_ASSERT(sizeof(df_answer) == 80, "ANSWER has no padding");
 
-/* Of messages between rank and root, without the records. */
 enum { DF_MESSAGE_BYTES_MAX = sizeof(df_refusal) };
 
 /* Before anything below; any thread, cheap. */
@@ -148,7 +145,6 @@ void df_message_seal(void *message, size_t bytes, const unsigned char key[DF_KEY
 /* Takes the same time wherever the hashes differ. */
 bool df_message_verify(const void *message, size_t bytes, const unsigned char key[DF_KEY_BYTES]);
 
-/* reason is cut to DF_REASON_BYTES - 1. */
 void df_refusal_write(df_refusal *refusal, df_message_type type, dfcclResult_t code,
                       const char *reason, const unsigned char key[DF_KEY_BYTES]);
 
@@ -156,7 +152,7 @@ void df_refusal_write(df_refusal *refusal, df_message_type type, dfcclResult_t c
  * sentence. */
 dfcclResult_t df_refusal_read(const df_refusal *refusal, const char *who);
 
-/* out = hash of purpose, a and b under key: so are all keys and identities made. */
+/* out = hash of purpose, a and b under key. */
 void df_derive(unsigned char *out, size_t out_bytes, const unsigned char key[DF_KEY_BYTES],
                const char *purpose, const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 

@@ -35,8 +35,6 @@ static void watch_forks(void) {
   df_fork_waits_for(&lock);
 }
 
-/* ---- the watching thread ---- */
-
 typedef struct {
   struct pollfd *polled; /* [capacity] the first one is wake_fd */
   size_t capacity, n;
@@ -63,7 +61,7 @@ static void fill(watch *w) {
   }
 }
 
-/* [lock] Takes out roots that were called or whose time is over. */
+/* [lock] Called, or their time is over. */
 static df_root *take_due(const watch *w) {
   df_root *due = NULL, **at = &first;
   uint64_t now = df_clock_ns();

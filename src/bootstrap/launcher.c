@@ -11,7 +11,6 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/handshake.h"
 
-/* An empty variable counts as not set. */
 static const char *variable(const char *name) {
   const char *value = getenv(name);
   return value != NULL && value[0] != '\0' ? value : NULL;
@@ -84,7 +83,6 @@ static void set_key(df_launch *launch, const char *launcher, const char *text) {
   snprintf(launch->key, sizeof launch->key, "%s %s", launcher, hex);
 }
 
-/* False: too long. */
 static bool append_variable(char *text, size_t bytes, const char *name) {
   size_t used = strlen(text);
   const char *value = variable(name);

@@ -14,7 +14,7 @@ typedef struct df_launch {
  *   Open MPI       OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE
  *   MPICH (hydra)  PMI_RANK, PMI_SIZE
  *   Slurm          SLURM_PROCID, SLURM_NTASKS (in a step SLURM_STEP_NUM_TASKS), SLURM_JOB_ID
- * Any thread, while none changes the environment. *launch is written on success only.
+ * Any thread, while none changes the environment. Writes *launch on success only.
  * dfcclInvalidUsage: no launcher, a variable is missing or wrong, or several hosts. */
 dfcclResult_t df_launcher_read(df_launch *launch);
 

@@ -17,7 +17,7 @@ enum {
   RETRY_MS = 2,      /* while a rank has too many callers */
   REFUSED_MS = 1000, /* then a rank that refuses is dead */
   GUEST_MS = 5000,   /* for a caller to prove itself */
-  GUESTS_SPARE = 64  /* callers besides the ranks */
+  GUESTS_SPARE = 64
 };
 
 typedef struct {
@@ -25,8 +25,8 @@ typedef struct {
   int rank; /* the other end; a guest's is a claim until proven, -1 before GREETING */
   bool standing;
   uint64_t since_ns; /* guest: when it came; lower rank: when it first refused, or 0 */
-  unsigned char nonce[DF_NONCE_BYTES]; /* this side's */
-  unsigned char key[DF_KEY_BYTES];     /* of this pair, from both nonces */
+  unsigned char nonce[DF_NONCE_BYTES];
+  unsigned char key[DF_KEY_BYTES];
 } link_attempt;
 
 typedef struct {
@@ -86,8 +86,6 @@ static void derive_pair_key(unsigned char key[DF_KEY_BYTES], const mesh_work *wo
             DF_NONCE_BYTES);
 }
 
-/* ---- To lower ranks ---- */
-
 static dfcclResult_t refused(const mesh_work *work, link_attempt *attempt) {
   uint64_t now = df_clock_ns();
   if (attempt->since_ns == 0) attempt->since_ns = now;
@@ -143,8 +141,6 @@ static dfcclResult_t on_answer(mesh_work *work, link_attempt *attempt) {
     df_socket_close(&attempt->fd);
   return dfcclSuccess;
 }
-
-/* ---- From higher ranks ---- */
 
 static void forget_guest(mesh_work *work, int index) {
   df_socket_close(&work->guests[index].fd);
@@ -206,9 +202,6 @@ static bool on_proof(mesh_work *work, link_attempt *guest) {
   return true;
 }
 
-/* ---- Rounds ---- */
-
-/* again: after a pause. */
 static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
   *again = false;
   for (int rank = 0; rank < work->r->rank; rank++) {

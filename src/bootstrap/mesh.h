@@ -1,5 +1,4 @@
-/* The sockets between ranks. Before use both ends prove that they know the secret and are of the
- * same user. */
+/* Before a socket's use both ends prove that they know the secret and are of the same user. */
 #ifndef DF_BOOTSTRAP_MESH_H
 #define DF_BOOTSTRAP_MESH_H
 

@@ -6,7 +6,6 @@
 
 enum { DF_CARD_BYTES = 256 };
 
-/* What one rank tells all others. */
 typedef struct {
   unsigned char bytes[DF_CARD_BYTES];
 } df_card;
@@ -18,15 +17,15 @@ typedef enum {
   DF_ABSENCE_AWAITED    /* they may have a mesh, and wait for it */
 } df_absence;
 
-/* The caller calls df_mesh_close. */
+/* df_mesh_close frees all of it. */
 typedef struct df_mesh {
   int n_ranks, rank;
-  uint32_t n_local;      /* of this process, with the own one */
-  df_absence absence;    /* after a join that failed */
+  uint32_t n_local; /* with the own rank */
+  df_absence absence;
   df_card *cards;        /* [n_ranks], with the own one */
   int *sockets;          /* [n_ranks]: non-blocking SOCK_SEQPACKET; -1: of this process */
   unsigned char *local;  /* [n_ranks]: 1: of this process */
-  unsigned char job[16]; /* public; a hash of the secret and of the join's number */
+  unsigned char job[16]; /* public; a hash of the secret and a number drawn for the join */
 } df_mesh;
 
 #endif

@@ -25,7 +25,7 @@ void df_fork_waits_for(pthread_mutex_t *lock);
 /* Its owner embeds it: so a forked child, which has no thread to free the owner, still reaches
  * it. */
 typedef struct df_listener {
-  int fd; /* -1: none */
+  int fd;
   struct df_listener *next, **link;
 } df_listener;
 

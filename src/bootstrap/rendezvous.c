@@ -16,8 +16,8 @@ typedef enum {
   GOT,
   REFUSED, /* a FAILURE */
   LATE,
-  GONE,    /* end of file, or a connection error */
-  FOREIGN, /* another version speaks */
+  GONE, /* end of file, or a connection error */
+  FOREIGN,
   NONSENSE,
   BROKEN /* poll failed; errno tells */
 } arrival;
@@ -166,7 +166,6 @@ static dfcclResult_t prove_root(df_rendezvous *r) {
   return dfcclSuccess;
 }
 
-/* JOIN and WELCOME. */
 static dfcclResult_t be_counted(df_rendezvous *r) {
   df_join_request join;
   df_message_start(&join, DF_MESSAGE_JOIN, sizeof join);

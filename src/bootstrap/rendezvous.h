@@ -15,7 +15,7 @@ typedef struct {
   unsigned char key[DF_KEY_BYTES];
   df_record own;
 
-  int fd; /* to the root; -1: none */
+  int fd;
   unsigned char connection_key[DF_KEY_BYTES];
   union {
     df_header header;
@@ -28,19 +28,17 @@ typedef struct {
   size_t in_used;
   bool others_may_go; /* finish failed, but the root has not called the job off */
 
-  df_listener listener; /* for higher ranks */
+  df_listener listener;
   df_fork_guard guard;
   df_mesh made;
 
-  /* From the table. */
   unsigned char session[DF_SESSION_BYTES];
   df_record *records; /* [n_ranks] */
 } df_rendezvous;
 
 /* One attempt. dfcclInProgress: nobody is there yet, or left without a word; try again later.
  * Errors: dfcclRemoteError (not this job's root, or the job failed), dfcclInvalidArgument (this
- * rank contradicts others), dfcclInvalidUsage (another version), dfcclTimeout, dfcclSystemError,
- * dfcclOutOfMemory. */
+ * rank contradicts others), dfcclInvalidUsage (another version). */
 dfcclResult_t df_rendezvous_enter(df_rendezvous *rendezvous);
 
 /* Waits for all ranks and allocates records. dfcclInProgress: the root vanished. Else as above. */

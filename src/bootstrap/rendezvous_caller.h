@@ -14,11 +14,11 @@ typedef enum {
 } df_caller_stage;
 
 typedef struct {
-  int fd; /* -1: closed */
+  int fd;
   df_caller_stage stage;
   uint64_t deadline_ns; /* for a complete JOIN */
   unsigned char key[DF_KEY_BYTES];
-  int rank, pid; /* from JOINED on */
+  int rank, pid;
 
   union {
     df_header header;
@@ -42,7 +42,7 @@ typedef enum {
   DF_CALLER_NOTHING,
   DF_CALLER_MESSAGE, /* complete in in; clear in_used afterwards */
   DF_CALLER_GONE,    /* end of file, or a connection error */
-  DF_CALLER_NONSENSE /* bytes that are not due */
+  DF_CALLER_NONSENSE
 } df_caller_event;
 
 df_caller_event df_caller_read(df_caller *caller);

@@ -9,9 +9,7 @@
 #include "bootstrap/rank_list.h"
 #include "bootstrap/sockets.h"
 
-enum { FLUSH_MS = 1000 /* for the last message to leave */ };
-
-/* ---- The job fails, or stands ---- */
+enum { FLUSH_MS = 1000 };
 
 static void tell_failure(df_root *root, df_caller *caller, dfcclResult_t code) {
   df_refusal refusal;
@@ -90,8 +88,6 @@ static void send_go(df_root *root) {
     root->n_told++;
   }
 }
-
-/* ---- Messages ---- */
 
 static void on_hello(df_root *root, df_caller *caller) {
   const df_hello *hello = &caller->in.hello;
@@ -245,8 +241,6 @@ void df_job_serve(df_root *root, df_caller *caller) {
     caller->in_used = 0;
   }
 }
-
-/* ---- Time ---- */
 
 static void name_the_missing(df_root *root) {
   unsigned char missing[DF_MAX_RANKS] = {0};

@@ -19,7 +19,7 @@ enum {
 typedef enum { DF_ROOT_COLLECTING, DF_ROOT_MESHING, DF_ROOT_STARTED, DF_ROOT_FAILED } df_root_phase;
 
 struct df_root {
-  df_root *next; /* of the idle ones */
+  df_root *next;
   df_root_options options;
   df_listener listener;
   uint64_t accept_from_ns;
@@ -29,11 +29,11 @@ struct df_root {
   pthread_t thread;
 
   df_root_phase phase;
-  uint64_t deadline_ns; /* of the phase */
+  uint64_t deadline_ns;
   uint64_t end_ns;      /* STARTED, FAILED: at the latest */
   uint64_t patience_ns; /* when the least patient rank gives up */
-  uint32_t limit_ms;    /* of that rank */
-  int n_ranks;          /* 0: not known yet */
+  uint32_t limit_ms;
+  int n_ranks;
   int n_joined, n_meshed, n_told, n_dead;
   uint64_t idle_end_ns;
   df_caller **members; /* [n_ranks]; NULL: has not come, or is gone */

@@ -49,8 +49,6 @@ void df_root_destroy(df_root *root) {
   free(root);
 }
 
-/* ---- Connections come and go ---- */
-
 /* If there are so many, closes the oldest. */
 static void drop_oldest_stranger(df_root *root, int if_at_least) {
   df_caller *oldest = NULL;
@@ -107,8 +105,6 @@ static void accept_callers(df_root *root) {
     }
   }
 }
-
-/* ---- The loop ---- */
 
 static int fill_polled(df_root *root) {
   bool accepting = root->listener.fd >= 0 && df_clock_ns() >= root->accept_from_ns;

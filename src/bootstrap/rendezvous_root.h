@@ -1,6 +1,5 @@
-/* The root of a rendezvous. One thread serves all connections with poll: a slow, silent or
- * nonsensical caller holds up nobody. Only a caller that has proved to be of the job can affect
- * it. */
+/* One thread serves all connections with poll: a slow, silent or nonsensical caller holds up
+ * nobody. Only a caller that has proved to be of the job can affect it. */
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_ROOT_H
 #define DF_BOOTSTRAP_RENDEZVOUS_ROOT_H
 

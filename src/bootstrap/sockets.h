@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The system picks the port. */
 int df_listen_loopback(uint16_t *port);
 
 /* type: SOCK_STREAM or SOCK_SEQPACKET. -EADDRINUSE: another socket has the address. */

@@ -34,19 +34,19 @@ enum { DF_MESSAGE_MAGIC = 0xdfcc };
 
 typedef struct df_message {
   uint16_t magic, kind;
-  uint32_t payload_bytes; /* behind this header */
+  uint32_t payload_bytes;
   uint64_t id, a, b;
 } df_message;
 DF_STATIC_ASSERT(sizeof(df_message) == 32, "part of the protocol between processes");
 
-/* If one field differs, the collective is mismatched. */
+/* A difference in one field is a mismatch of the collective. */
 typedef struct df_announcement {
   uint32_t operation, type, op, root;
   uint64_t count;
   uint32_t group_size, algorithm;
   uint32_t n_blocks, n_slots, stride, payload_offset; /* from the above and from settings */
-  uint32_t chunk, loops;                              /* of block 0 */
-  uint32_t split;                                     /* neighbours in a subgroup */
+  uint32_t chunk, loops;
+  uint32_t split;      /* neighbours in a subgroup */
   uint32_t group_step; /* 0: each rank follows; else the first rank, and the step */
 } df_announcement;
 DF_STATIC_ASSERT(sizeof(df_announcement) == 64, "part of the protocol between processes");

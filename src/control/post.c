@@ -56,8 +56,6 @@ void df_post_subscribe(df_control *control, df_message_kind kind, df_message_han
       (df_subscription){.handle = handle, .room = room, .takes_fd = takes_fd};
 }
 
-/* ---- sending ---- */
-
 /* 1: sent; 0: not now; -1: the connection is lost. */
 static int send_one(int socket, const df_outgoing *outgoing) {
   union {
@@ -195,8 +193,6 @@ void df_post_tell_losses(df_control *control) {
   if (mute) df_world_mute(control->world, control->rank);
 }
 
-/* ---- receiving ---- */
-
 void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
   const df_subscription *subscription = &control->subscriptions[message->kind];
   /* After its goodbye a peer knows no more about us or others. */
@@ -208,8 +204,6 @@ void df_post_deliver(df_control *control, uint32_t from, const df_message *messa
   if (fd >= 0) close(fd);
   if (is_heard && subscription->handle) subscription->handle(subscription->room, from, message, -1);
 }
-
-/* ---- leaving ---- */
 
 void df_post_goodbye(df_control *control) {
   uint64_t begin = df_clock_ns();

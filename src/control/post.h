@@ -17,7 +17,7 @@ typedef enum { DF_NOTHING_LOST, DF_LOST, DF_LOSS_IS_TOLD } df_loss;
 
 typedef struct df_outgoing {
   struct df_outgoing *next;
-  int fd; /* to pass along; -1: none */
+  int fd;
   size_t bytes;
   df_message message;
 } df_outgoing;
@@ -27,8 +27,8 @@ typedef struct df_peer {
   int local;
   int socket; /* -1: local, or ended */
   int writable_wanted;
-  df_loss message_lost; /* for want of memory */
-  int cut_off;          /* we ended the connection: a peer that lives keeps its mappings */
+  df_loss message_lost;
+  int cut_off; /* we ended the connection: a peer that lives keeps its mappings */
   df_outgoing *first, **last;
   int broken;  /* its context is: it registers nothing more */
   char *cause; /* what broke it; NULL: nothing, or no memory */
@@ -53,9 +53,9 @@ typedef struct df_service_job {
 /* Control notices lives and losses, the owner judges. All [lock], on the service thread. */
 typedef struct df_control_events {
   void *owner;
-  void (*refused)(void *owner, uint32_t peer); /* it sent nonsense */
+  void (*refused)(void *owner, uint32_t peer);
   void (*lost)(void *owner, uint32_t peer, df_peer_state state, const char *why);
-  void (*left)(void *owner, uint32_t peer);         /* in order */
+  void (*left)(void *owner, uint32_t peer);
   void (*disconnected)(void *owner, uint32_t peer); /* however its connection ended */
   /* For want of memory: ranks are no longer in step. */
   void (*message_lost)(void *owner, dfcclResult_t status, const char *sentence);
@@ -72,14 +72,14 @@ typedef struct df_control {
   df_subscription subscriptions[DF_MESSAGE_KINDS];
   df_service_job jobs[DF_MAX_SERVICE_JOBS];
   uint32_t n_jobs;
-  int said_goodbye;   /* no message leaves any more */
-  dfcclResult_t loss; /* if the owner has not been told */
+  int said_goodbye; /* no message leaves any more */
+  dfcclResult_t loss;
   char loss_sentence[DF_SENTENCE_BYTES];
 
   pthread_t thread;
   int started;
-  int epoll_fd, event_fd;  /* -1: not open */
-  uint8_t *receive_buffer; /* the service thread's */
+  int epoll_fd, event_fd;
+  uint8_t *receive_buffer;
   uint32_t departures_seen;
   uint32_t stopping;
 } df_control;
@@ -99,13 +99,12 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
                   const void *payload, int fd);
 /* [lock] Would a message of this kind go out? */
 int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind);
-/* [lock] Writes what the socket takes. */
-void df_post_flush(df_control *control, uint32_t rank);
+void df_post_flush(df_control *control, uint32_t rank); /* [lock] */
 /* [lock] As if `from` had sent the message. Takes fd. */
 void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd);
 /* [lock] Also ends the connections that lost messages. */
 void df_post_tell_losses(df_control *control);
-/* [lock] Of a peer that may live. */
+/* [lock] The peer may live. */
 void df_peer_cut_off(df_peer *peer);
 /* Tells other processes that this rank leaves in order. Waits DF_GOODBYE_NS at most, since a peer
  * may be stopped for ever. A peer without BYE takes the end of the connection for a death. */

@@ -24,8 +24,6 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
   control->jobs[control->n_jobs++] = (df_service_job){.room = room, .tick_ms = tick_ms, .run = run};
 }
 
-/* ---- letters of this process ---- */
-
 static void collect_letters(df_control *control) {
   const df_control_events *events = &control->events;
   /* Before reading, so that a rank that has gone has its last letters read. */
@@ -50,8 +48,6 @@ static void collect_letters(df_control *control) {
   }
   pthread_mutex_unlock(control->lock);
 }
-
-/* ---- sockets ---- */
 
 /* The first descriptor, or -1. Others are closed: no message of ours has a second. */
 static int passed_descriptor(struct msghdr *header) {
@@ -107,8 +103,8 @@ static void receive(df_control *control, uint32_t rank) {
     /* The peer left with our messages unread. Its own can still be read. */
     if (length < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    /* Linux looks for a message before it looks at the connection: a last message and an end in
-     * between look like an end. The next look finds the message. */
+    /* Linux looks for a message first and at the connection then: a last message in between
+     * is missed. The next look finds it. */
     if (length == 0 && !ended) {
       ended = 1;
       continue;
@@ -129,8 +125,6 @@ static void receive(df_control *control, uint32_t rank) {
     pthread_mutex_unlock(control->lock);
   }
 }
-
-/* ---- the loop ---- */
 
 /* -1: nothing can be due. */
 static int tick_ms(df_control *control) {
@@ -176,11 +170,9 @@ static void *service(void *argument) {
     for (uint32_t i = 0; i < control->n_jobs; i++) control->jobs[i].run(control->jobs[i].room);
     tell_losses(control);
   }
-  tell_losses(control); /* of the last messages */
+  tell_losses(control);
   return NULL;
 }
-
-/* ---- its life ---- */
 
 dfcclResult_t df_service_open(df_control *control) {
   control->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -1,5 +1,4 @@
-/* A rank's service thread: receives messages, watches peers, and runs other rooms' jobs. It sleeps
- * in epoll while nothing is due. */
+/* Receives messages, watches peers, and runs other rooms' jobs; sleeps in epoll otherwise. */
 #ifndef DF_CONTROL_SERVICE_H
 #define DF_CONTROL_SERVICE_H
 
@@ -9,7 +8,6 @@
 void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *room),
                         void (*run)(void *room));
 
-/* dfcclOutOfMemory, dfcclSystemError. */
 dfcclResult_t df_service_open(df_control *control);
 dfcclResult_t df_service_start(df_control *control);
 /* Returns when the thread has ended. Safe without start. */

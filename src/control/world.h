@@ -1,5 +1,5 @@
-/* World: a job's ranks in this process, with an inbox each. Segments of a destroyed rank stay until
- * the last rank has gone: peers' links point into them. */
+/* World: a job's ranks in this process. Segments of a destroyed rank stay until the last rank has
+ * gone: peers' links point into them. */
 #ifndef DF_CONTROL_WORLD_H
 #define DF_CONTROL_WORLD_H
 
@@ -11,7 +11,7 @@
 
 typedef struct df_remains {
   struct df_remains *next;
-  void (*destroy)(struct df_remains *remains); /* when the last rank has gone */
+  void (*destroy)(struct df_remains *remains);
 } df_remains;
 
 typedef struct df_letter {
@@ -67,7 +67,6 @@ void df_world_attach(df_world *world, uint32_t rank, int event_fd, df_bell *bell
 /* Later letters are dropped; all others wake to see it. */
 void df_world_detach(df_world *world, uint32_t rank);
 uint32_t df_world_departures(df_world *world);
-/* departure: less than df_world_departures. */
 df_departure df_world_departed(const df_world *world, uint32_t departure);
 int df_world_has_left(df_world *world, uint32_t rank);
 /* All others wake: the rank could not tell them something. */

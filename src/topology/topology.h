@@ -8,11 +8,10 @@ enum { DF_TOPOLOGY_CPU_WORDS = 16 };
 
 typedef struct df_topology {
   uint64_t cpus[DF_TOPOLOGY_CPU_WORDS]; /* that any rank may use, modulo their number */
-  uint32_t n_cores;                     /* how many these are */
-  int runs_on_cores;                    /* the job's daemons run on these cores */
+  uint32_t n_cores;
+  int runs_on_cores; /* the job's daemons run on these cores */
 } df_topology;
 
-/* cpus: that the rank's process may use. */
 void df_topology_add(df_topology *topology, const uint64_t cpus[DF_TOPOLOGY_CPU_WORDS]);
 
 /* Two or more of n ranks share each core. */

@@ -1,6 +1,6 @@
 /* One way by which a link's messages reach another rank; each pair uses the way of the least cost.
- * The receiver accepts, the host sends the offer, and the sender connects; both release. Either
- * both ranks map one ring (shm, ipc), or a pump carries messages between two rings (wire).
+ * The receiver accepts, the host sends the offer, and the sender connects; both release. Both ranks
+ * map one ring (shm, ipc), or a pump carries messages between two rings (wire).
  * [lock]: the caller holds the context's lock. A function that may wait lets it go meanwhile.
  * Failures record a sentence (df_fail), and leave nothing to release. */
 #ifndef DF_TRANSPORTS_TRANSPORT_H
@@ -17,7 +17,6 @@ typedef struct df_shared_memory df_shared_memory;
 
 typedef struct df_transport df_transport;
 
-/* What a rank tells all others at start. */
 typedef struct df_transport_card {
   uint64_t host;       /* equal: these ranks can share memory */
   uint32_t backend;    /* dfcclBackend_t: whose memory rings are in */
@@ -37,7 +36,7 @@ typedef struct df_ring {
 } df_ring;
 
 typedef struct df_route {
-  uint32_t peer; /* rank in the context */
+  uint32_t peer;
   uint32_t n_blocks;
   df_link *ends; /* block b's end is ends[b * end_step] */
   uint32_t end_step;
@@ -59,14 +58,13 @@ typedef struct df_patience {
   uint32_t pages_left; /* else: pages that may still be written */
 } df_patience;
 
-/* Accepted or connected rings. Each transport defines its own. */
 typedef struct df_ticket df_ticket;
 
 /* All of it stays as it is until close. */
 typedef struct df_endpoint_owner {
   void *owner;
   uint32_t rank, n_ranks;
-  pthread_mutex_t *lock; /* the context's */
+  pthread_mutex_t *lock;
   const uint8_t *serves; /* [n_ranks] 1: this transport joins the pair */
   df_bell *bell;         /* wakes the rank's blocks. NULL: shm makes it */
   df_control *control;
@@ -84,7 +82,6 @@ typedef struct df_endpoint_owner {
   void (*unmapped)(void *owner);
 } df_endpoint_owner;
 
-/* What every endpoint begins with. */
 typedef struct df_endpoint {
   const df_transport *transport;
   df_endpoint_owner owner;
@@ -128,8 +125,8 @@ struct df_transport {
   int (*pump)(df_endpoint *endpoint);
   /* Would pump do something, as far as is known? Else as pump. */
   int (*is_due)(df_endpoint *endpoint);
-  /* Tells of each ended connection once, and why (part of a sentence). 0: none has ended. NULL:
-   * control's connection tells. The service thread. */
+  /* Tells once of an ended connection, and why. 0: none has ended. NULL: control's connection
+   * tells. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);
 };
 

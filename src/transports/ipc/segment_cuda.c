@@ -20,8 +20,6 @@ dfcclResult_t df_cuda_call_failed(int error, const char *what) {
                  "%s failed: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-/* ---- contexts ---- */
-
 /* Filled when a context is first retained, before any use. */
 static struct {
   CUresult (*get_current)(CUcontext *context);
@@ -99,8 +97,6 @@ void df_cuda_leave_device(const df_cuda_visit *visit) {
   driver.set_current(visit->before);
 }
 
-/* ---- segments ---- */
-
 static void destroy(df_segment *segment) {
   df_cuda_visit visit;
   if (df_cuda_enter_device(&visit, segment->primary) == dfcclSuccess) {
@@ -147,7 +143,6 @@ static cudaError_t clear(void *base, size_t bytes) {
   return error;
 }
 
-/* On the current device. A failure leaves nothing allocated. */
 static dfcclResult_t allocate(df_segment *segment) {
   void *base = NULL;
   cudaError_t error = cudaMalloc(&base, segment->bytes);

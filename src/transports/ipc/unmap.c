@@ -14,8 +14,6 @@
 
 enum { DF_UNMAP_WAIT_MS = 2000 };
 
-/* ---- mappings of others' memory: the service thread's */
-
 /* The record stays: collectives' records point to it. */
 static void close_mapping(df_segment *segment) {
   segment->destroy(segment);
@@ -89,8 +87,6 @@ void df_unmap_all(df_shm_endpoint *endpoint, uint32_t rank) {
   endpoint->peers[rank].closing = 1;
   endpoint->unmaps_due = 1;
 }
-
-/* ---- own memory, mapped by others */
 
 /* [lock] */
 static int has_mappings(const df_shm_endpoint *endpoint, uint32_t rank) {

@@ -1,10 +1,10 @@
-/* Mappings of device memory that must go. [lock]: the caller holds the context's lock. */
+/* [lock]: the caller holds the context's lock. */
 #ifndef DF_TRANSPORTS_IPC_UNMAP_H
 #define DF_TRANSPORTS_IPC_UNMAP_H
 
 #include "transports/shm/endpoint.h"
 
-/* [lock] When possible. may_be_read: by a failed run. */
+/* [lock] Closes the mapping when possible. may_be_read: by a failed run. */
 void df_unmap(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id, int may_be_read);
 void df_unmap_all(df_shm_endpoint *endpoint, uint32_t rank); /* [lock] the same */
 void df_unmap_due(df_shm_endpoint *endpoint);                /* the service thread */

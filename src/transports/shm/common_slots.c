@@ -62,7 +62,7 @@ uint32_t df_common_count_readers(const df_shm_endpoint *endpoint, const df_plan 
 /* From the next run on. */
 static void publish_if_mapped(const df_common *common, const df_common_segment *record) {
   df_run_words *words = common->words;
-  if (df_load_relaxed_u64(&words->common) != 0) return; /* in use already */
+  if (df_load_relaxed_u64(&words->common) != 0) return;
   for (uint32_t i = 0; i < common->n_readers; i++)
     if (record->reach[common->readers[i]] == DF_OUT_OF_REACH) return;
   words->common_reach = record->reach;

@@ -1,4 +1,4 @@
-/* Slots that several peers read. [lock]: the caller holds the context's lock. */
+/* [lock]: the caller holds the context's lock. */
 #ifndef DF_TRANSPORTS_SHM_COMMON_SLOTS_H
 #define DF_TRANSPORTS_SHM_COMMON_SLOTS_H
 
@@ -6,8 +6,8 @@
 
 /* Of one collective; the host's record embeds it. */
 typedef struct df_common {
-  struct df_common *next; /* of the endpoint */
-  df_range range;         /* no segment: there are none */
+  struct df_common *next;
+  df_range range;
   df_run_words *words;
   uint32_t *readers; /* [n_readers] in other processes, one for each message */
   uint32_t n_readers;

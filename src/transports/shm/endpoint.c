@@ -23,8 +23,6 @@ const df_transport df_transport_shm = {.name = "shm",
                                        .connect = df_shm_connect,
                                        .release = df_shm_release};
 
-/* ---- opening and closing ---- */
-
 static int unmap_tick(void *room) {
   const df_shm_endpoint *endpoint = room;
   return endpoint->unmaps_due ? 1 : -1;
@@ -97,8 +95,6 @@ void df_shm_close(df_endpoint *base, int keep) {
   close_peers(endpoint);
   free(endpoint);
 }
-
-/* ---- segments and bells ---- */
 
 int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment,
                          uint64_t use) {

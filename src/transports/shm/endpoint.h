@@ -8,12 +8,11 @@
 #include "transports/shm/segment.h"
 #include "transports/transport.h"
 
-/* Of one peer, as this rank sees it. */
 typedef struct df_shm_peer {
-  df_bell *bell;        /* once known */
-  df_segment *segments; /* mapped here */
-  df_windows *windows;  /* over segments to lend from; NULL: a local peer */
-  uint64_t *told;       /* ids of our ring segments that it knows */
+  df_bell *bell;
+  df_segment *segments;
+  df_windows *windows; /* over segments to lend from; NULL: a local peer */
+  uint64_t *told;      /* ids of our ring segments that it knows */
   uint32_t n_told;
   int maps;    /* it may map memory of our device */
   int closing; /* our mappings of its device must go */
@@ -33,10 +32,10 @@ typedef struct df_shm_endpoint {
   df_shared_memory memory;
   df_segment *home;   /* holds the work bell */
   df_shm_peer *peers; /* [n_ranks] */
-  df_arena arena;     /* rings; and what a device puts there */
+  df_arena arena;
   df_arena commons;
   struct df_common_segment *common_segments;
-  struct df_common *common_users; /* with a range */
+  struct df_common *common_users;
   df_shared *shared;
   uint64_t next_segment_id; /* of memory not for rings */
   int unmaps_due;           /* close mappings, or give memory back */
@@ -54,7 +53,6 @@ DF_STATIC_ASSERT(sizeof(df_shm_offer) == DF_OFFER_BYTES, "an offer holds it");
 
 extern const df_transport df_transport_shm;
 
-/* endpoint.c */
 dfcclResult_t df_shm_open(df_endpoint **endpoint, const df_endpoint_owner *owner);
 void df_shm_close(df_endpoint *endpoint, int keep);
 /* [lock] Every peer must have the home before it hears of anything else. */
@@ -65,14 +63,12 @@ df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank);
 int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment,
                          uint64_t use);
 
-/* rings.c */
 dfcclResult_t df_shm_accept(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                             df_offer *offer, df_ticket **ticket);
 dfcclResult_t df_shm_connect(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                              const df_offer *offer, df_ticket **ticket);
 void df_shm_release(df_endpoint *endpoint, df_ticket *ticket);
 
-/* sharing.c */
 void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *reach);
 int df_shm_unshare(df_endpoint *endpoint, df_segment *segment, int may_be_read);
 /* [lock] address: the peer's. */

@@ -16,7 +16,6 @@ static uint64_t bytes_of(const df_ring *ring, uint32_t n_blocks) {
 /* Such a ring gets all of its pages before its first use. */
 static int is_deep(const df_route *route, uint32_t n_slots) { return n_slots > route->slots_min; }
 
-/* `rings` is where the pair's rings begin. */
 static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, const df_ring *ring,
                       uint8_t *rings) {
   const df_plan_link *planned = &route->plan->links[route->which];
@@ -44,8 +43,6 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
   }
 }
 
-/* ---- receiving ---- */
-
 /* The peer must have the segment before it hears of a range in it. */
 static void tell_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment) {
   df_shm_peer *peer = &endpoint->peers[rank];
@@ -60,7 +57,7 @@ static void tell_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segm
   df_shm_offer_segment(endpoint, rank, segment, DF_SEGMENT_LINKS);
 }
 
-/* That accept writes to. If the ring is not deep, they end where its slots begin. */
+/* Pages that accept writes to. If the ring is not deep, they end where its slots begin. */
 static uint64_t pages_of(const df_route *route) {
   const df_ring *ring = &route->ring;
   uint64_t bytes = df_link_ring_bytes(ring->stride, ring->n_slots);
@@ -127,8 +124,6 @@ void df_shm_release(df_endpoint *base, df_ticket *ticket) {
   df_arena_give(&((df_shm_endpoint *)base)->arena, &ticket->range);
   free(ticket);
 }
-
-/* ---- sending ---- */
 
 /* 0: the offer makes no sense. */
 static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,

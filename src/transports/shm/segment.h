@@ -10,13 +10,12 @@
 
 typedef struct df_segment {
   df_remains remains; /* first: of one that is buried */
-  uint64_t id;        /* in its context */
+  uint64_t id;
   uint8_t *base;
   size_t bytes;
-  int fd;                  /* -1: a mapping, or a device's memory */
-  struct df_segment *next; /* owner's list */
+  int fd; /* -1: a mapping, or a device's memory */
+  struct df_segment *next;
 
-  /* A device's memory (segment_cuda.h). */
   void (*destroy)(struct df_segment *segment); /* gives base back; NULL: a memfd's mapping */
   int device, has_handle, is_mapping;
   int closing, may_be_read; /* a mapping that must go (transports/ipc/unmap.c) */
@@ -29,7 +28,7 @@ dfcclResult_t df_segment_create(df_segment **segment, uint64_t id, size_t bytes)
 /* Takes fd, closes it. Checks the file's size and seals. */
 dfcclResult_t df_segment_map(df_segment **segment, uint64_t id, size_t bytes, int fd);
 void df_segment_destroy(df_segment *segment);
-/* To the ranks of this process, who may still point into them. */
+/* Hands them to the ranks of this process, who may still point into them. */
 void df_segment_bury(df_world *world, df_segment *segments);
 /* Keeps them until the process ends. */
 void df_segment_abandon(df_segment *segments);

@@ -1,4 +1,4 @@
-/* How ranks' shared memory is made; a device fills in the table. */
+/* Each device makes shared memory in its way. */
 #ifndef DF_TRANSPORTS_SHM_SHARED_MEMORY_H
 #define DF_TRANSPORTS_SHM_SHARED_MEMORY_H
 

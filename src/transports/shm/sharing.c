@@ -1,5 +1,4 @@
-/* Memory that peers map. A peer that has mapped memory answers with its address there; from then on
- * messages to that peer may lend the memory. */
+/* A peer that has mapped memory answers with its address there; then messages may lend it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,15 +8,13 @@
 #include "transports/shm/common_slots.h"
 #include "transports/shm/endpoint.h"
 
-/* ---- this rank's ---- */
-
 static df_shared *find_shared(const df_shm_endpoint *endpoint, uint64_t id) {
   df_shared *shared = endpoint->shared;
   while (shared && shared->segment->id != id) shared = shared->next;
   return shared;
 }
 
-/* Without memory for the record nobody is told: messages are copied through slots. */
+/* Without memory for the record, messages are copied through slots. */
 void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *reach) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
   const df_control *control = base->owner.control;
@@ -62,8 +59,6 @@ void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, u
   if (shared && !shared->is_unshared && shared->reach)
     df_publish_u64(&shared->reach[peer], address - (uint64_t)(uintptr_t)shared->segment->base);
 }
-
-/* ---- the peers' ---- */
 
 /* The number says what the segment is for: links' segments are never unmapped. */
 static int is_sound_segment(const df_message *message) {
@@ -113,7 +108,7 @@ static void hear_segment(void *room, uint32_t from, const df_message *message, i
     return;
   }
   for (segment = peer->segments; segment; segment = segment->next)
-    if (segment->id == message->id) { /* told again */
+    if (segment->id == message->id) {
       if (fd >= 0) close(fd);
       return;
     }
