@@ -42,6 +42,7 @@ df_card df_context_card(const df_settings *settings) {
                              .max_blocks = (uint32_t)settings->max_blocks};
   df_device_fill_card(settings->backend, (int)settings->device, &content.device);
   content.transport.backend = (uint32_t)settings->backend; /* all ranks are on one host */
+  content.transport.wants_wire = settings->net == DF_NET_TCP;
   df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
   memset(&card, 0, sizeof card);
   memcpy(card.bytes, &content, sizeof content);
@@ -185,7 +186,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->settings = *settings;
   context->mesh = *mesh;
   df_device_init(&context->device, settings->backend);
-  context->control.event_fd = context->control.epoll_fd = -1;
+  context->control.event_fd = context->control.epoll_fd = context->control.watched_fd = -1;
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
   pthread_mutex_init(&context->lock, NULL);
   df_fork_guard_add(&context->fork_guard, give_up_in_child);
@@ -238,6 +239,9 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
     df_coll_send(context, coll, &message, NULL);
   }
   pthread_mutex_unlock(&context->lock);
+  /* Whoever hears the goodbye has all messages of this rank, or will have them. */
+  if (context->transports.wire)
+    context->transports.wire->transport->settle(context->transports.wire);
   df_post_goodbye(&context->control);
   int keeps_memory =
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);

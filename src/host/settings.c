@@ -115,7 +115,11 @@ static const char *const known_variables[] = {
     DF_SETTINGS_MAP(X)
 #undef X
         "DFCCL_CQ",
-    "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_TUNING", "DFCCL_RECORD"};
+    "DFCCL_NET",
+    "DFCCL_DEBUG",
+    "DFCCL_ISA",
+    "DFCCL_TUNING",
+    "DFCCL_RECORD"};
 
 /* Letters to insert, delete or change (Wagner and Fischer, 1974). */
 static int distance(const char *a, size_t a_length, const char *b) {
@@ -163,6 +167,7 @@ static dfcclResult_t check_names(void) {
 static dfcclResult_t read_environment(df_settings *s) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
   static const char *const variants[] = {"ring", "packed", "slots"};
+  static const char *const nets[] = {"auto", "tcp", "none"};
   dfcclResult_t result = check_names();
   if (result != dfcclSuccess) return result;
   int level = read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
@@ -171,6 +176,9 @@ static dfcclResult_t read_environment(df_settings *s) {
   int cq = read_word("DFCCL_CQ", variants, 3, DF_CQ_PACKED, "ring, packed, slots");
   if (cq < 0) return dfcclInvalidUsage;
   s->cq = (df_cq_variant)cq;
+  int net = read_word("DFCCL_NET", nets, 3, DF_NET_AUTO, "auto, tcp, none");
+  if (net < 0) return dfcclInvalidUsage;
+  s->net = (df_net)net;
 #define X(field, variable, standard, least, most, meaning)                                         \
   s->field = (standard);                                                                           \
   if ((result = read_number(variable, (least), (most), &s->field)) != dfcclSuccess) return result;

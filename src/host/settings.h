@@ -62,11 +62,14 @@
 
 enum { DF_CUDA_THREADS_LIMIT = 512 }; /* DF_CUDA_MAX_LANES */
 
+typedef enum { DF_NET_AUTO, DF_NET_TCP, DF_NET_NONE } df_net;
+
 typedef struct df_settings {
 #define X(field, variable, standard, least, most, meaning) long long field;
   DF_SETTINGS_MAP(X)
 #undef X
   df_cq_variant cq; /* DFCCL_CQ: ring, packed, slots */
+  df_net net;       /* DFCCL_NET: auto, tcp, none */
   char isa[16];     /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
   char record[512]; /* DFCCL_RECORD: folder; empty: no recording */
   df_tuning tuning; /* DFCCL_TUNING: the file's text; empty: only built-in rules */

@@ -7,7 +7,9 @@
 #include "host/memory.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/network.h"
 #include "transports/ipc/ipc.h"
+#include "transports/wire/endpoint.h"
 
 /* ---- what endpoints ask ---- */
 
@@ -36,7 +38,8 @@ static void unmapped(void *owner) { df_memory_free_unmapped(owner); }
 
 /* ---- choice ---- */
 
-static const df_transport *const known[] = {&df_transport_shm, &df_transport_ipc};
+static const df_transport *const known[] = {&df_transport_shm, &df_transport_ipc,
+                                            &df_transport_wire};
 
 /* The one of the least cost; NULL: none joins the two. */
 static const df_transport *cheapest(const df_transport_card *mine,
@@ -67,46 +70,84 @@ static df_shared_memory memory_of(dfcclContext_t context) {
                             .resume = streams ? streams->resume : NULL};
 }
 
-dfcclResult_t df_transports_open(dfcclContext_t context) {
+/* Ranks of one process have their process's memory, whatever they want of others. */
+static const df_transport *choose(dfcclContext_t context, uint32_t rank) {
+  df_transport_card mine = df_context_transport_card(context, context->rank);
+  df_transport_card theirs = df_context_transport_card(context, rank);
+  if (context->mesh.local[rank]) mine.wants_wire = theirs.wants_wire = 0;
+  return cheapest(&mine, &theirs);
+}
+
+static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves) {
+  return (df_endpoint_owner){.owner = context,
+                             .rank = context->rank,
+                             .n_ranks = context->n_ranks,
+                             .lock = &context->lock,
+                             .serves = serves,
+                             .control = &context->control,
+                             .wake = wake,
+                             .is_quiet = is_quiet,
+                             .is_broken = is_broken,
+                             .failed = failed,
+                             .unmapped = unmapped};
+}
+
+/* This rank's memory, which it has even if it shares it with nobody. */
+static dfcclResult_t open_shm(dfcclContext_t context, const df_transport *own) {
   df_transports *transports = &context->transports;
-  const df_transport_card mine = df_context_transport_card(context, context->rank);
-  const df_transport *own = cheapest(&mine, &mine);
   const df_shared_memory memory = memory_of(context);
+  df_endpoint_owner owner = owner_of(context, transports->serves);
+  owner.memory = &memory;
   df_endpoint *endpoint = NULL;
-  transports->to = calloc(context->n_ranks, sizeof *transports->to);
-  transports->serves = calloc(context->n_ranks, 1);
-  if (transports->to == NULL || transports->serves == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for the ways to %u ranks", context->n_ranks);
-  for (uint32_t r = 0; r < context->n_ranks; r++) {
-    const df_transport_card theirs = df_context_transport_card(context, r);
-    transports->serves[r] = cheapest(&mine, &theirs) == own;
-    if (own == NULL || !transports->serves[r])
-      return df_fail(dfcclInvalidUsage, "rank %u has no way to rank %u", context->rank, r);
-  }
-  const df_endpoint_owner owner = {.owner = context,
-                                   .rank = context->rank,
-                                   .n_ranks = context->n_ranks,
-                                   .lock = &context->lock,
-                                   .serves = transports->serves,
-                                   .control = &context->control,
-                                   .memory = &memory,
-                                   .wake = wake,
-                                   .is_quiet = is_quiet,
-                                   .is_broken = is_broken,
-                                   .failed = failed,
-                                   .unmapped = unmapped};
   dfcclResult_t result = own->open(&endpoint, &owner);
   if (result != dfcclSuccess) return result;
   endpoint->transport = own;
   transports->shm = (df_shm_endpoint *)endpoint;
-  for (uint32_t r = 0; r < context->n_ranks; r++) transports->to[r] = endpoint;
+  return dfcclSuccess;
+}
+
+static dfcclResult_t open_wire(dfcclContext_t context) {
+  df_transports *transports = &context->transports;
+  df_endpoint_owner owner = owner_of(context, transports->wire_serves);
+  owner.bell = (df_bell *)transports->shm->home->base;
+  dfcclResult_t result = df_transport_wire.open(&transports->wire, &owner);
+  if (result == dfcclSuccess) result = df_network_add(context);
+  return result;
+}
+
+dfcclResult_t df_transports_open(dfcclContext_t context) {
+  df_transports *transports = &context->transports;
+  const df_transport *own = choose(context, context->rank);
+  int has_wire = 0;
+  transports->to = calloc(context->n_ranks, sizeof *transports->to);
+  transports->serves = calloc(context->n_ranks, 1);
+  transports->wire_serves = calloc(context->n_ranks, 1);
+  if (transports->to == NULL || transports->serves == NULL || transports->wire_serves == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the ways to %u ranks", context->n_ranks);
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    const df_transport *way = choose(context, r);
+    transports->serves[r] = way == own;
+    transports->wire_serves[r] = way == &df_transport_wire;
+    has_wire |= transports->wire_serves[r];
+    if (own == NULL || (!transports->serves[r] && !transports->wire_serves[r]))
+      return df_fail(dfcclInvalidUsage, "rank %u has no way to rank %u", context->rank, r);
+  }
+  dfcclResult_t result = open_shm(context, own);
+  if (result == dfcclSuccess && has_wire) result = open_wire(context);
+  if (result != dfcclSuccess) return result;
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    transports->to[r] = transports->serves[r] ? &transports->shm->base : transports->wire;
   return dfcclSuccess;
 }
 
 void df_transports_close(dfcclContext_t context, int keep) {
   df_transports *transports = &context->transports;
+  if (transports->wire) transports->wire->transport->close(transports->wire, keep);
   if (transports->shm) df_shm_close(&transports->shm->base, keep);
+  transports->wire = NULL;
   transports->shm = NULL;
+  free(transports->loss);
   free(transports->to);
   free(transports->serves);
+  free(transports->wire_serves);
 }

@@ -41,7 +41,7 @@ typedef struct df_route {
   df_link *ends; /* block b's end is ends[b * end_step] */
   uint32_t end_step;
 
-  df_ring ring;       /* the receiver's; with a pump, also the sender's */
+  df_ring ring;       /* the receiver's */
   uint32_t slots_min; /* the least that both have agreed on */
   uint8_t payload_offset;
 
@@ -125,6 +125,9 @@ struct df_transport {
   int (*pump)(df_endpoint *endpoint);
   /* Would pump do something, as far as is known? Else as pump. */
   int (*is_due)(df_endpoint *endpoint);
+  /* Waits, at most DF_GOODBYE_NS, until what blocks have published has gone to the peers. NULL as
+   * pump. */
+  void (*settle)(df_endpoint *endpoint);
   /* Tells once of an ended connection, and why. 0: none has ended. NULL: control's connection
    * tells. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);

@@ -16,6 +16,7 @@ static const struct {
 } table[] = {
     {"DFCCL_DEBUG", false, {"loud", ""}, {"none", "NONE", "None"}, NULL},
     {"DFCCL_CQ", false, {"heap", "rings"}, {"ring", "packed", "SLOTS"}, NULL},
+    {"DFCCL_NET", false, {"ib", "udp"}, {"auto", "tcp", "NONE"}, NULL},
     {"DFCCL_ISA", false, {"mmx"}, {"plain"}, NULL},
     {"DFCCL_INIT_TIMEOUT_MS", true, {"0"}, {"5000"}, NULL},
     {"DFCCL_TIMEOUT_MS", true, {NULL}, {"0", "60000"}, NULL},

@@ -27,6 +27,7 @@ static const char *const names[] = {
 #undef X
         "DFCCL_DEBUG",
     "DFCCL_CQ",
+    "DFCCL_NET",
     "DFCCL_ISA",
     "DFCCL_RECORD",
     "DFCCL_TUNING",

@@ -138,14 +138,18 @@ int sim_fstat(int fd, struct stat *status) {
 
 /* ---- counters */
 
-ssize_t sim_write(int fd, const void *buffer, size_t bytes) {
-  if (fd < FIRST_FD) return write(fd, buffer, bytes);
+void sim_signal(int fd) {
   sim_descriptor *d = descriptor_of(fd);
-  sim_point_at(&sim_system_now, SIM_WRITES);
   SIM_TRACE("signals", NULL, (uint64_t)fd, 0);
   d->count++;
   sim_release_to(d->order);
   news(d);
+}
+
+ssize_t sim_write(int fd, const void *buffer, size_t bytes) {
+  if (fd < FIRST_FD) return write(fd, buffer, bytes);
+  sim_point_at(&sim_system_now, SIM_WRITES);
+  sim_signal(fd);
   return (ssize_t)bytes;
 }
 

@@ -341,6 +341,7 @@ void sim_world_death(void) {
   state->is_dead = 1;
   sim_stop_rank(sim_endings_now->dying);
   sim_sockets_die(sim_endings_now->dying);
+  sim_wire_die(sim_endings_now->dying);
 }
 
 /* ---- the end of a schedule */
@@ -384,7 +385,7 @@ void sim_endings_check(void) {
       if (sim_is_member(r, c)) check_runs(r, c);
   if (sim_endings_now->deaths) return;
   for (uint32_t a = 0; a < sim_agents_now.n; a++)
-    if (sim_agents_now.agent[a].state != SIM_DONE)
+    if (sim_agents_now.agent[a].state != SIM_DONE && sim_agents_now.agent[a].rank >= 0)
       sim_note_failure("rank %d: a thread is left", sim_agents_now.agent[a].rank);
   if (sim_system_now.allocations != sim_endings_now->allocations)
     sim_note_failure("%lld pieces of memory are left",

@@ -59,7 +59,7 @@ def never(function, call):
     return (function, call, "(!PLANTED && CALL)")
 
 
-CROWDS, ENDINGS, LARGE = "--crowds", "--endings", "--large"  # looked for in worlds without room, that end (endings.c), large ones
+CROWDS, ENDINGS, LARGE, WIRES = "--crowds", "--endings", "--large", "--wires"  # looked for in worlds without room, that end (endings.c), large ones, with wires
 
 # Name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
@@ -170,6 +170,16 @@ BUGS = [
     ("a mismatch is told as another error", [
         ("hear_failure", "df_message_payload",
          "(status = PLANTED && status == dfcclMismatch ? dfcclRemoteError : status, CALL)")], ENDINGS),
+    # Of ranks whose messages go over TCP (wire.c).
+    ("a pump sends without credit, and gives slots back early", [
+        ("has_sendable", "if next", "!PLANTED && (CONDITION)"),
+        ("send_part", "finish_message", "if (PLANTED) df_link_release(&ring->end, ring->next); CALL")], WIRES),
+    ("a pump publishes a message before its bytes have come", [
+        ("receive_payload", "take", "(PLANTED && link ? df_link_publish(&ring->end, ring->next, 0) : (void)0, CALL)")], WIRES),
+    ("a pump hands on no credit", [without("take_credit", "df_link_release")], WIRES),
+    ("a pump wakes no block", [returns("note_bell")], WIRES),
+    ("a pump's thread does not look again", [("pump_for_blocks", "wire_is_due", "(!PLANTED && CALL)")], WIRES),
+    ("what the stream did not take is lost", [("send_frame", "if payload_left", "!PLANTED && (CONDITION)")], WIRES),
     # For the simulation's watchdog.
     ("an endless loop without any access", [("df_coll_step", "df_move_execute", "if (PLANTED) for (;;) __asm__ volatile(\"\"); CALL")]),
 ]

@@ -52,6 +52,7 @@
 #define free(p) sim_free(p)
 #define memset(p, byte, bytes) sim_memset(p, byte, bytes)
 #define memcpy(to, from, bytes) sim_memcpy(to, from, bytes)
+#define memmove(to, from, bytes) sim_memmove(to, from, bytes)
 #define strdup(text) sim_strdup(text)
 #define mmap(at, bytes, protection, flags, fd, offset) sim_mmap(bytes, fd)
 #define munmap(p, bytes) ((void)(bytes), sim_munmap(p))

@@ -66,5 +66,6 @@ int sim_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
 int sim_epoll_wait(int epoll, struct epoll_event *events, int n, int timeout_ms);
 void *sim_memset(void *p, int byte, size_t bytes);
 void *sim_memcpy(void *to, const void *from, size_t bytes);
+void *sim_memmove(void *to, const void *from, size_t bytes);
 
 #endif

@@ -192,6 +192,12 @@ extern sim_system_state sim_system_now;
 void sim_socket_pair(int fds[2], const int ranks[2]);
 void sim_sockets_die(int rank);
 uint32_t sim_open_descriptors(void);
+void sim_signal(int fd); /* a counter; nobody else goes on meanwhile */
+
+/* ---- wire.c: TCP between ranks of different processes */
+
+void sim_wire_begin(void); /* of a new world that has it; it has an agent of its own */
+void sim_wire_die(int rank);
 
 /* ---- trace.c */
 
@@ -217,6 +223,7 @@ void sim_trace_print(void);
 
 extern uint32_t sim_percent_small, sim_percent_endings; /* of the worlds */
 extern int sim_is_crowd, sim_only_crowds;
+extern int sim_only_wires;          /* ranks of different processes share no memory */
 extern int sim_is_small;            /* this world */
 extern int sim_compare_next;        /* the schedule before left the arena in disorder, perhaps */
 extern int sim_endings;             /* worlds whose schedules end with closed contexts: endings.c */

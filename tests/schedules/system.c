@@ -134,6 +134,12 @@ void *sim_memcpy(void *to, const void *from, size_t bytes) {
   return memcpy(to, from, bytes);
 }
 
+void *sim_memmove(void *to, const void *from, size_t bytes) {
+  sim_touch(from, bytes, 0);
+  sim_touch(to, bytes, 1);
+  return memmove(to, from, bytes);
+}
+
 /* ---- processors: two, between which agents are spread */
 
 uint32_t df_cpu_current(void) { return sim_is_exhausting ? 0 : sim_agents_now.current & 1; }

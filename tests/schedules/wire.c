@@ -42,18 +42,24 @@ static struct net {
   uint32_t n_ports;
 } * net;
 
-static void signal_news(const df_tcp *tcp) {
-  const uint64_t one = 1;
-  sim_write(tcp->epoll_fd, &one, sizeof one);
-}
+/* To be copied back before the next schedule; said before it is written, since the schedule may end
+ * at any moment at which others go on. */
+#define CHANGED(thing) sim_written((thing), sizeof *(thing))
 
+/* Others do not go on meanwhile: a rank may be dying. */
 static void tell(end *e) {
   if (e == NULL || e->owner == NULL) return;
+  CHANGED(e);
   e->has_news = 1;
-  signal_news(e->owner);
+  sim_signal(e->owner->epoll_fd);
 }
 
 /* ---- the agent */
+
+/* A write that took less than it was given waits for this to be told. */
+static int has_room_again(const end *e) {
+  return e->waits_for_room && e->out && e->out->written - e->out->read < TUBE_BYTES;
+}
 
 /* Returns 0 when nothing is under way. */
 static int carry_something(void) {
@@ -61,12 +67,18 @@ static int carry_something(void) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < MAX_STREAMS; i++) {
     end *e = net->ends[i];
-    if (e && e->in && e->in->written != e->in->arrived) found[n++] = e;
+    if (e && (e->in->written != e->in->arrived || has_room_again(e))) found[n++] = e;
   }
   if (n == 0) return 0;
   end *e = found[sim_below(&sim_random_now, n)];
+  if (has_room_again(e)) {
+    e->waits_for_room = 0;
+    tell(e);
+    return 1;
+  }
   const uint64_t under_way = e->in->written - e->in->arrived;
   e->in->arrived += 1 + sim_below(&sim_random_now, (uint32_t)under_way);
+  CHANGED(e->in);
   SIM_TRACE("carries to", e, e->in->arrived, 0);
   tell(e);
   return 1;
@@ -86,14 +98,17 @@ static void *carry(void *unused) {
 void sim_wire_begin(void) {
   net = sim_hidden_alloc(sizeof *net);
   memset(net, 0, sizeof *net);
-  sim_agents_now.agent[sim_spawn("wire", -1, carry, NULL)].daemon = 1;
+  sim_spawn("wire", -1, carry, NULL);
 }
 
 /* Its connections end; what it has written before still arrives. */
 static void cut(end *e) {
+  CHANGED(e->out);
+  CHANGED(e);
   e->out->is_ended = 1;
   if (e->other) e->other->other = NULL;
   tell(e->other);
+  sim_wake_those(SIM_WAITS_EVENT, &net); /* its rank may have died in the middle of a write */
   e->other = NULL;
   e->owner = NULL;
 }
@@ -104,6 +119,7 @@ void sim_wire_die(int rank) {
     for (uint32_t i = 0; i < MAX_STREAMS; i++)
       if (net->ends[i] && net->ends[i]->owner == net->ports[p].tcp) cut(net->ends[i]);
     net->ports[p].tcp = NULL;
+    CHANGED(&net->ports[p]);
   }
 }
 
@@ -116,10 +132,13 @@ static int64_t write_some(df_stream *stream, const df_stream_part *parts, uint32
   sim_point_at(&sim_system_now, SIM_WRITES);
   if (e->is_refused || e->other == NULL) {
     e->tcp.error = e->is_refused ? ECONNREFUSED : EPIPE;
+    CHANGED(e);
     return DF_STREAM_ENDED;
   }
   tube *out = e->out;
-  uint64_t room = TUBE_BYTES - (out->written - out->read), taken = 0;
+  CHANGED(e);
+  CHANGED(out);
+  uint64_t room = TUBE_BYTES - (out->written - out->read), taken = 0, all = 0;
   if (room > 1 && sim_one_in(&sim_random_now, 2))
     room = 1 + sim_below(&sim_random_now, (uint32_t)room);
   for (uint32_t i = 0; i < n_parts; i++) {
@@ -128,9 +147,10 @@ static int64_t write_some(df_stream *stream, const df_stream_part *parts, uint32
     if (now) sim_touch(bytes, now, 0);
     for (uint64_t k = 0; k < now; k++) out->bytes[out->written++ % TUBE_BYTES] = bytes[k];
     taken += now;
+    all += parts[i].length;
     sim_midway();
   }
-  e->waits_for_room = taken == 0;
+  e->waits_for_room = taken < all;
   SIM_TRACE("writes", e, taken, 0);
   sim_wake_those(SIM_WAITS_EVENT, &net);
   return (int64_t)taken;
@@ -140,10 +160,12 @@ static int64_t read_some(df_stream *stream, void *bytes, size_t most) {
   end *e = (end *)(void *)stream;
   sim_point_at(&sim_system_now, SIM_WRITES);
   tube *in = e->in;
+  CHANGED(in);
   const uint64_t there = at_most(in->arrived - in->read, most);
   if (there == 0 && !e->is_refused && !(in->is_ended && in->read == in->written)) return 0;
   if (there == 0) {
     e->tcp.error = e->is_refused ? ECONNREFUSED : 0;
+    CHANGED(e);
     return DF_STREAM_ENDED;
   }
   const uint64_t half = there / 2;
@@ -155,7 +177,7 @@ static int64_t read_some(df_stream *stream, void *bytes, size_t most) {
     sim_midway();
   }
   SIM_TRACE("reads", e, there, 0);
-  if (e->other && e->other->waits_for_room) tell(e->other);
+  if (e->other && has_room_again(e->other)) sim_wake_those(SIM_WAITS_EVENT, &net);
   return (int64_t)there;
 }
 
@@ -176,6 +198,8 @@ static end *make_end(df_tcp *owner) {
   e->in = sim_hidden_alloc(sizeof *e->in);
   memset(e->in, 0, sizeof *e->in);
   net->ends[i] = e;
+  CHANGED(e);
+  CHANGED(net);
   return e;
 }
 
@@ -188,6 +212,7 @@ dfcclResult_t df_tcp_open(df_tcp *tcp) {
   tcp->port = (uint16_t)(FIRST_PORT + net->n_ports);
   net->ports[net->n_ports++] =
       (port){.tcp = tcp, .rank = sim_agents_now.agent[sim_agents_now.current].rank};
+  CHANGED(net);
   return dfcclSuccess;
 }
 
@@ -196,6 +221,7 @@ void df_tcp_close(df_tcp *tcp) {
   for (uint32_t i = 0; i < p->n_callers; i++) df_tcp_end(tcp, &p->callers[i]->tcp);
   p->tcp = NULL;
   p->n_callers = 0;
+  CHANGED(p);
   sim_close(tcp->epoll_fd);
 }
 
@@ -219,6 +245,8 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, uint16_t number, df_tcp_stream **strea
   theirs->out = mine->in;
   theirs->other = mine;
   p->callers[p->n_callers++] = theirs;
+  CHANGED(p);
+  CHANGED(mine);
   tell(theirs);
   return dfcclSuccess;
 }
@@ -229,6 +257,8 @@ df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
   if (p->n_callers == 0) return NULL;
   end *e = p->callers[--p->n_callers];
   e->tcp.is_ready = 1;
+  CHANGED(e);
+  CHANGED(p);
   return &e->tcp;
 }
 
@@ -238,8 +268,15 @@ void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
   sim_point_at(&sim_system_now, SIM_WRITES);
   for (uint32_t i = 0; i < MAX_STREAMS; i++)
     if (net->ends[i] == e) net->ends[i] = NULL;
+  CHANGED(net);
   if (e->out) cut(e);
   sim_free(e);
+}
+
+/* What was written arrives, even if the stream is ended. */
+int df_tcp_has_unsent(const df_tcp_stream *stream) {
+  (void)stream;
+  return 0;
 }
 
 void df_tcp_look(df_tcp *tcp) {
@@ -250,6 +287,7 @@ void df_tcp_look(df_tcp *tcp) {
     if (e == NULL || e->owner != tcp || !e->has_news) continue;
     e->has_news = 0;
     e->tcp.is_ready = 1;
+    CHANGED(e);
   }
 }
 

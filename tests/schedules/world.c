@@ -172,6 +172,7 @@ static void *set_up(void *unused) {
   sim_app = sim_calloc(1, sizeof *sim_app);
   fill_buffers();
   if (sim_plan.processes) make_sockets();
+  if (sim_plan.wires) sim_wire_begin();
   if (sim_endings) sim_endings_make();
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++) open_rank(rank);
   if (sim_plan.processes) share_buffers();
@@ -265,13 +266,14 @@ void sim_world_print(void) {
   static const char *const cqs[] = {"ring", "packed", "slots"};
   const df_settings *s = &sim_plan.settings;
   printf("world: %u ranks, %u thread(s) each, %lld block(s), queue of %lld, CQ %s, spin %lld/%lld, "
-         "quit after %lld polls, %s%s%s%s\n",
+         "quit after %lld polls, %s%s%s%s%s\n",
          sim_plan.n_ranks, sim_plan.n_threads, s->max_blocks, s->queue_depth, cqs[s->cq],
          s->spin_front, s->spin_min, s->quit_polls,
          sim_plan.warm ? "links stand, " : "links to be made, ",
          s->tuning.policy.lend ? "buffers are lent" : "buffers are copied",
          s->preempt_every ? ", preempted at every step" : "",
-         s->tuning.policy.borrowed_turn_max ? ", first turns by submitters" : "");
+         s->tuning.policy.borrowed_turn_max ? ", first turns by submitters" : "",
+         sim_plan.wires ? ", over wires" : "");
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
     printf("  collective %u: %s of %u int32, members 0x%x, root %u, %u run(s), priority %d, %s\n",
            c, df_operation_name(sim_plan.coll[c].operation), sim_plan.coll[c].count,

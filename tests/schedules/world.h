@@ -28,6 +28,7 @@ typedef struct world_plan {
   int warm, deep;
   int visits;         /* registrations between two lives may have a run */
   int processes;      /* each rank is in one of its own */
+  int wires;          /* ... and messages go over TCP */
   uint32_t impatient; /* ranks, by bit, that have the timeout; the others have none */
   uint32_t shared_from;
   coll_plan coll[MAX_COLLS];

@@ -10,7 +10,7 @@
 world_plan sim_plan;
 int sim_endings, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
-int sim_is_crowd, sim_only_crowds;
+int sim_is_crowd, sim_only_crowds, sim_only_wires;
 
 static void draw_settings(sim_random *random) {
   df_settings *s = &sim_plan.settings;
@@ -238,4 +238,8 @@ void sim_world_draw(uint64_t seed) {
   if (sim_smallest_now.colls) make_exhaustible();
   draw_groups(seed);
   if (sim_endings) draw_endings(seed);
+  sim_plan.wires = sim_only_wires && (sim_plan.processes || !sim_endings);
+  if (!sim_plan.wires) return;
+  sim_plan.processes = 1;
+  sim_plan.settings.net = DF_NET_TCP;
 }

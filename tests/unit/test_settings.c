@@ -123,6 +123,9 @@ DF_TEST(settings, words, 30) {
   refused("DFCCL_DEBUG", "");
   accepted("DFCCL_DEBUG", "None");
   accepted("DFCCL_DEBUG", "none");
+  refused("DFCCL_NET", "udp");
+  CHECK(accepted("DFCCL_NET", "tcp").net == DF_NET_TCP, "tcp");
+  CHECK(accepted("DFCCL_NET", "none").net == DF_NET_NONE, "none");
   refused("DFCCL_CQ", "rings");
   CHECK(accepted("DFCCL_CQ", "ring").cq == DF_CQ_RING, "ring");
   CHECK(accepted("DFCCL_CQ", "packed").cq == DF_CQ_PACKED, "packed");

@@ -121,21 +121,28 @@ static void pump_both(wire_stage *stage) {
     for (int side = 0; side < 2; side++) pump(stage, side);
 }
 
-/* A receiver that does not receive: as many messages are under way as slots are free, no more. */
+/* A receiver that does not receive: no more is sent than it has slots, whatever the block writes;
+ * and the block's slots are its own again when the receiver's are. */
 DF_TEST(wire, sends_no_more_than_the_credit, 30) {
   wire_stage stage;
   wire_flow flow;
+  wire_form form = plain;
   wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
-  wire_flow_make(&flow, &stage, 0, 1, &plain, 100);
+  form.local_slots = 8; /* as many as 4 would do: here the block runs ahead */
+  wire_flow_make(&flow, &stage, 0, 1, &form, 100);
   for (int i = 0; i < 30; i++) {
     wire_flow_send(&flow);
     pump_both(&stage);
   }
-  CHECK(flow.sent == 8, "%llu messages were sent into 4 slots here and 4 there",
-        (unsigned long long)flow.sent);
+  CHECK(flow.sent == 8, "%llu messages were written to 8 slots", (unsigned long long)flow.sent);
   wire_flow_receive(&flow);
   pump_both(&stage);
   CHECK(wire_flow_send(&flow) && !wire_flow_send(&flow), "a slot is given back for another");
+  while (flow.received < flow.sent) {
+    CHECK(wire_flow_receive(&flow), "message %llu is missing",
+          (unsigned long long)flow.received + 1);
+    pump_both(&stage);
+  }
   wire_flow_release(&flow);
   wire_flow_free(&flow);
   wire_stage_free(&stage);
@@ -171,26 +178,27 @@ DF_TEST(wire, a_stuck_stream_holds_no_lent_buffer, 30) {
   wire_stage_free(&stage);
 }
 
-/* Its sender goes through its run at once, and finds it drained. */
-DF_TEST(wire, a_link_of_empty_messages_holds_up_nobody, 30) {
+/* A far end that has closed its connection in order, as when its rank has left: a credit for it is
+ * the first thing that fails, and must not hide its last messages. */
+DF_TEST(wire, what_was_sent_before_the_end_still_comes, 30) {
   wire_stage stage;
+  wire_flow flow;
   wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
-  const df_part part = {.elements = 10, .chunk = 10, .loops = 1};
-  const uint16_t piece_of = 1; /* of two, of which the first has all elements */
-  DF_ALIGNED(64) uint64_t ring[2 * 8 + 16] = {0};
-  df_link block = {.slots = (uint8_t *)ring, .credit = &ring[16], .stride = 64, .slot_mask = 1};
-  const df_wire_route route = {.ends = &block,
-                               .parts = &part,
-                               .piece_of = &piece_of,
-                               .messages = 1,
-                               .n_blocks = 1,
-                               .pieces = 2,
-                               .geometry = DF_GEOMETRY_PARTITION,
-                               .element_bytes = 4};
-  df_wire_link *link;
-  OK(df_wire_connect(stage.sides[0].wire, &route, 0, 2, &link));
-  CHECK(df_link_is_drained(&block, 1) && df_link_is_drained(&block, 1u << 30), "it is not drained");
-  df_wire_release(stage.sides[0].wire, link);
+  stage.most = 300; /* less than a message at a time */
+  wire_flow_make(&flow, &stage, 1, 1, &plain, 100);
+  wire_flow_send(&flow);
+  pump_both(&stage);
+  while (!wire_flow_receive(&flow)) pump_both(&stage);
+  wire_flow_send(&flow);
+  wire_flow_send(&flow);
+  for (int i = 0; i < 100; i++) pump(&stage, 1);
+  stage.sides[0].has_left = 1; /* a credit has not been told */
+  while (!stage.sides[0].wire->is_lost) df_wire_pump(stage.sides[0].wire);
+  CHECK(wire_flow_receive(&flow) && wire_flow_receive(&flow), "%llu messages came",
+        (unsigned long long)flow.received);
+  CHECK(!df_wire_has_pending(stage.sides[0].wire), "something waits for who has left");
+  wire_flow_release(&flow);
+  wire_flow_free(&flow);
   wire_stage_free(&stage);
 }
 
@@ -311,6 +319,38 @@ DF_TEST(wire, messages_without_credit_end_the_connection, 30) {
         victim->wire->reason);
   wire_flow_release(&flow);
   wire_flow_free(&flow);
+  wire_stage_free(&stage);
+}
+
+/* A link whose messages are all empty: its sender learns how far the receiver is. */
+DF_TEST(wire, credit_of_empty_messages_is_handed_on, 30) {
+  wire_stage stage;
+  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+  const df_part part = {.elements = 10, .chunk = 10, .loops = 1};
+  const uint16_t piece_of = 1; /* of two, of which the first has all elements */
+  DF_ALIGNED(64) uint64_t ring[2 * 8 + 16] = {0};
+  df_link block = {.slots = (uint8_t *)ring,
+                   .credit = &ring[16],
+                   .peer_bell = &stage.sides[0].bell,
+                   .stride = 64,
+                   .slot_mask = 1};
+  const df_wire_route route = {.ends = &block,
+                               .parts = &part,
+                               .piece_of = &piece_of,
+                               .messages = 1,
+                               .n_blocks = 1,
+                               .pieces = 2,
+                               .geometry = DF_GEOMETRY_PARTITION,
+                               .element_bytes = 4};
+  df_wire_link *link;
+  OK(df_wire_connect(stage.sides[0].wire, &route, 0, 2, &link));
+  const df_frame frame = FRAME(.kind = DF_FRAME_CREDIT, .sequence = 700);
+  forge(&stage.sides[0], &frame, NULL);
+  df_wire_pump(stage.sides[0].wire);
+  CHECK(!stage.sides[0].wire->is_lost, "%s", stage.sides[0].wire->reason);
+  CHECK(df_link_is_drained(&block, 700) && !df_link_is_drained(&block, 701), "credit %llu",
+        (unsigned long long)ring[16]);
+  df_wire_release(stage.sides[0].wire, link);
   wire_stage_free(&stage);
 }
 

@@ -18,6 +18,7 @@ static int64_t pipe_write(df_stream *stream, const df_stream_part *parts, uint32
   wire_pipe *pipe = side->out;
   size_t length = 0;
   for (uint32_t i = 0; i < n_parts; i++) length += parts[i].length;
+  if (side->has_left) return DF_STREAM_ENDED;
   if (side->is_stuck) return 0;
   if (pipe->at == pipe->end) pipe->at = pipe->end = 0;
   const size_t room = pipe->capacity - pipe->end;
@@ -37,6 +38,7 @@ static int64_t pipe_read(df_stream *stream, void *bytes, size_t most) {
   wire_pipe *pipe = side->in;
   if (side->is_stuck) return 0;
   const size_t there = pipe->end - pipe->at;
+  if (side->has_left && there == 0) return DF_STREAM_ENDED;
   const size_t given = granted(side->stage, most < there ? most : there);
   memcpy(bytes, pipe->bytes + pipe->at, given);
   pipe->at += given;
@@ -77,14 +79,14 @@ wire_form wire_form_draw(df_random *random) {
   wire_form form = {.chunk = 1 + (uint32_t)df_random_below(random, 200),
                     .loops = 1 + (uint32_t)df_random_below(random, 4),
                     .n_messages = 1 + (uint32_t)df_random_below(random, WIRE_FLOW_MESSAGES),
-                    .local_slots = 2u << df_random_below(random, 4),
                     .far_slots = 2u << df_random_below(random, 4),
                     .element_bytes = sizes[df_random_below(random, 4)],
                     .geometry = df_random_below(random, 2),
                     .lends = df_random_chance(random, 50)};
+  form.local_slots = form.far_slots;
   form.offset = df_random_chance(random, 50) ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;
-  form.is_packed = form.offset == DF_LINK_FLAGGED_OFFSET && form.local_slots >= DF_PACKED_SLOTS &&
-                   form.far_slots >= DF_PACKED_SLOTS && df_random_chance(random, 50);
+  form.is_packed = form.offset == DF_LINK_FLAGGED_OFFSET && form.far_slots >= DF_PACKED_SLOTS &&
+                   df_random_chance(random, 50);
   form.release_mask = form.far_slots >= 8 && df_random_chance(random, 50) ? 3 : 0;
   if (form.release_mask) form.lends = 0; /* as prepared.h says */
   const uint32_t in_a_loop = form.geometry ? form.chunk : form.chunk * form.n_messages;

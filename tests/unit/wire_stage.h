@@ -24,6 +24,7 @@ typedef struct wire_side {
   df_wire *wire;
   df_bell bell;
   int is_stuck; /* takes and gives nothing */
+  int has_left; /* the other end: nothing can be written, and what there is to read ends */
 } wire_side;
 
 struct wire_stage {

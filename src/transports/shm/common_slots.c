@@ -47,6 +47,7 @@ static uint32_t list_readers(const df_shm_endpoint *endpoint, const df_plan *pla
   for (uint32_t i = 0; i < plan->n_primitives; i++) {
     if (plan->primitives[i].common == DF_COMMON_NONE) continue;
     uint32_t reader = ranks[plan->links[plan->primitives[i].send_link].peer];
+    if (!endpoint->base.owner.serves[reader]) return 0; /* it maps nothing of ours */
     if (endpoint->base.owner.control->peers[reader].local) continue;
     if (readers) readers[n] = reader;
     n++;

@@ -14,6 +14,11 @@ static df_shared *find_shared(const df_shm_endpoint *endpoint, uint64_t id) {
   return shared;
 }
 
+static int maps_ours(const df_shm_endpoint *endpoint, uint32_t rank) {
+  const df_endpoint_owner *owner = &endpoint->base.owner;
+  return owner->serves[rank] && !owner->control->peers[rank].local;
+}
+
 /* Without memory for the record, messages are copied through slots. */
 void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *reach) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
@@ -26,7 +31,7 @@ void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *reach) {
   shared->next = endpoint->shared;
   endpoint->shared = shared;
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (!control->peers[r].local)
+    if (maps_ours(endpoint, r))
       shared->is_mapped[r] = (uint8_t)df_shm_offer_segment(endpoint, r, segment, DF_SEGMENT_USER);
 }
 
@@ -38,7 +43,7 @@ static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared, int may_
   /* A process that maps the host's memory keeps its pages alive. */
   if (may_be_read && !endpoint->memory.exports_memory) return;
   for (uint32_t r = 0; r < control->n_ranks; r++)
-    if (!control->peers[r].local) df_post_send(control, r, &message, NULL, -1);
+    if (maps_ours(endpoint, r)) df_post_send(control, r, &message, NULL, -1);
 }
 
 int df_shm_unshare(df_endpoint *base, df_segment *segment, int may_be_read) {

@@ -14,21 +14,23 @@ typedef struct df_guest {
 } df_guest;
 
 static void lose(df_connections *all, df_connection *c, const char *reason) {
-  char ends[DF_TCP_ENDS_BYTES] = "127.0.0.1";
-  if (c->stream) {
-    df_tcp_describe(c->stream, ends);
-    df_tcp_end(&all->tcp, c->stream);
-  }
+  if (c->stream) df_tcp_end(&all->tcp, c->stream);
   c->stream = NULL;
   c->stands = 0;
   c->is_lost = 1;
-  snprintf(c->why, sizeof c->why, "the connection %s was lost: %s", ends, reason);
+  snprintf(c->why, sizeof c->why, "the connection %s was lost: %s", c->ends, reason);
   all->has_lost = 1;
+}
+
+/* Its ends are noted: of a connection that is lost the system tells but one. */
+static void stand(df_connection *c) {
+  c->stands = 1;
+  df_tcp_describe(c->stream, c->ends);
 }
 
 static void greet(df_connections *all, df_connection *c) {
   df_greeting_state state = df_greeting_progress(&c->greeter, all->n_ranks);
-  if (state == DF_GREETING_STANDS) c->stands = 1;
+  if (state == DF_GREETING_STANDS) stand(c);
   if (state == DF_GREETING_REFUSED) lose(all, c, "it did not stand");
 }
 
@@ -61,9 +63,9 @@ static void welcome(df_connections *all, df_guest *guest) {
   if (c->wire == NULL || c->stream || c->is_lost) return; /* there is another */
   c->stream = guest->stream;
   c->stream->is_ready = 1; /* frames may have come with the proof */
-  c->stands = 1;
   c->wire->stream = &c->stream->stream;
   guest->stream = NULL;
+  stand(c);
 }
 
 static void receive_guests(df_connections *all) {
@@ -139,6 +141,7 @@ dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, uint16_t p
   dfcclResult_t result = df_tcp_connect(&all->tcp, port, &c->stream);
   if (result != dfcclSuccess) return result;
   c->wire->stream = &c->stream->stream;
+  df_tcp_describe(c->stream, c->ends);
   df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer, key);
   return dfcclSuccess;
 }
@@ -157,6 +160,17 @@ int df_connections_carry(df_connections *all) {
 int df_connections_are_due(const df_connections *all) {
   for (uint32_t r = 0; r < all->n_ranks; r++)
     if (is_due(&all->to[r]) || is_due(&all->from[r])) return 1;
+  return 0;
+}
+
+static int has_pending(const df_connection *c) {
+  if (c->stream == NULL) return 0;
+  return df_wire_has_pending(c->wire) || (c->stands && df_tcp_has_unsent(c->stream));
+}
+
+int df_connections_have_pending(const df_connections *all) {
+  for (uint32_t r = 0; r < all->n_ranks; r++)
+    if (has_pending(&all->to[r]) || has_pending(&all->from[r])) return 1;
   return 0;
 }
 

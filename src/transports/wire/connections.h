@@ -15,8 +15,9 @@ typedef struct df_connection {
   df_tcp_stream *stream; /* NULL: not called yet, or lost */
   df_greeter greeter;    /* until the stream stands */
   int stands;
+  char ends[DF_TCP_ENDS_BYTES];
   int is_lost, was_told; /* final */
-  char why[DF_WIRE_REASON_BYTES + DF_TCP_ENDS_BYTES];
+  char why[DF_WIRE_REASON_BYTES + DF_TCP_ENDS_BYTES + 32];
 } df_connection;
 
 typedef struct df_connections {
@@ -41,6 +42,9 @@ dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, uint16_t p
 int df_connections_carry(df_connections *all);
 /* As df_wire_is_due. tcp.epoll_fd tells what the network brings. */
 int df_connections_are_due(const df_connections *all);
+
+/* Something that the peers have room for still waits. */
+int df_connections_have_pending(const df_connections *all);
 
 /* Each once. 0: none. */
 int df_connections_take_lost(df_connections *all, uint32_t *peer, char *why, size_t bytes);

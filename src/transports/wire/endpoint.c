@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "transports/wire/connections.h"
 
@@ -17,7 +19,8 @@ typedef struct wire_offer {
   uint32_t magic;
   uint32_t link; /* the receiver's number */
   uint32_t n_slots;
-  uint16_t port, reserved;
+  uint16_t port;
+  uint16_t release_mask; /* of its rings: both ends must agree */
   uint8_t padding[16];
   unsigned char key[DF_KEY_BYTES];
 } wire_offer;
@@ -101,6 +104,20 @@ static void *pump_for_blocks(void *argument) {
 static void unlock(endpoint *ep) {
   pthread_mutex_unlock(&ep->lock);
   df_bell_ring(&ep->bell);
+}
+
+/* Its threads go on meanwhile. */
+static void wire_settle(df_endpoint *base) {
+  endpoint *ep = endpoint_of(base);
+  const uint64_t begin = df_clock_ns();
+  int pending = 1;
+  while (pending && df_clock_ns() - begin < DF_GOODBYE_NS) {
+    wire_pump(base);
+    pthread_mutex_lock(&ep->lock);
+    pending = df_connections_have_pending(&ep->connections);
+    unlock(ep);
+    if (pending) usleep(100);
+  }
 }
 
 static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t bytes) {
@@ -223,7 +240,8 @@ static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_pa
     wire_offer mine = {.magic = OFFER_MAGIC,
                        .link = (*ticket)->link->id,
                        .n_slots = route->ring.n_slots,
-                       .port = ep->connections.tcp.port};
+                       .port = ep->connections.tcp.port,
+                       .release_mask = route->ring.release_mask};
     df_greeting_key(mine.key, ep->connections.secret, route->peer);
     memcpy(offer->bytes, &mine, sizeof mine);
   }
@@ -243,15 +261,20 @@ static void wire_release(df_endpoint *base, df_ticket *ticket) {
   free(ticket);
 }
 
-static dfcclResult_t wire_connect(df_endpoint *base, const df_route *route, df_patience *patience,
+/* The rings here are as deep as the receiver's. */
+static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_patience *patience,
                                   const df_offer *offer, df_ticket **ticket) {
   endpoint *ep = endpoint_of(base);
   wire_offer theirs;
   memcpy(&theirs, offer->bytes, sizeof theirs);
-  if (theirs.magic != OFFER_MAGIC || theirs.port == 0 || theirs.n_slots < route->slots_min ||
-      theirs.n_slots > DF_MAX_LINK_SLOTS || (theirs.n_slots & (theirs.n_slots - 1)))
+  if (theirs.magic != OFFER_MAGIC || theirs.port == 0 || theirs.n_slots < given->slots_min ||
+      theirs.n_slots > DF_MAX_LINK_SLOTS || (theirs.n_slots & (theirs.n_slots - 1)) ||
+      theirs.release_mask >= theirs.n_slots)
     return df_fail(dfcclRemoteError, "rank %u offered rank %u a connection that makes no sense",
-                   route->peer, ep->base.owner.rank);
+                   given->peer, ep->base.owner.rank);
+  df_route deep = *given, *route = &deep;
+  deep.ring.n_slots = theirs.n_slots;
+  deep.ring.release_mask = theirs.release_mask;
   uint8_t *rings;
   dfcclResult_t result = make_rings(ep, route, patience, &rings);
   if (result != dfcclSuccess) return result;
@@ -338,4 +361,5 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .release = wire_release,
                                         .pump = wire_pump,
                                         .is_due = wire_is_due,
+                                        .settle = wire_settle,
                                         .take_lost = wire_take_lost};

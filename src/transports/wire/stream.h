@@ -14,7 +14,8 @@ enum { DF_STREAM_ENDED = -1 };
 
 typedef struct df_stream df_stream;
 struct df_stream {
-  /* From the front of the parts. Returns how many, 0: none now, DF_STREAM_ENDED: never again. */
+  /* From the front of the parts. Returns how many; less than all: says when it takes more.
+   * DF_STREAM_ENDED: never again; what has come can still be read. */
   int64_t (*write)(df_stream *stream, const df_stream_part *parts, uint32_t n_parts);
   /* Returns how many came, 0: none now, DF_STREAM_ENDED. */
   int64_t (*read)(df_stream *stream, void *bytes, size_t most);

@@ -1,11 +1,13 @@
 #include "transports/wire/tcp.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -58,6 +60,7 @@ static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_
   if (sent >= 0) return sent;
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return 0;
   tcp->error = errno;
+  shutdown(tcp->socket.fd, SHUT_WR); /* the other end sees it, whatever went wrong */
   return DF_STREAM_ENDED;
 }
 
@@ -118,6 +121,11 @@ df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
   }
   if (stream) stream->is_ready = 1; /* it may have spoken before it was watched */
   return stream;
+}
+
+int df_tcp_has_unsent(const df_tcp_stream *stream) {
+  int bytes = 0;
+  return ioctl(stream->socket.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 void df_tcp_look(df_tcp *tcp) {

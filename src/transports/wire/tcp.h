@@ -35,6 +35,8 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, uint16_t port, df_tcp_stream **stream)
 df_tcp_stream *df_tcp_accept(df_tcp *tcp);
 void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream);
 
+/* The other end's system does not have all that was written. */
+int df_tcp_has_unsent(const df_tcp_stream *stream);
 void df_tcp_look(df_tcp *tcp);
 /* For sentences; this end first. */
 void df_tcp_describe(const df_tcp_stream *stream, char text[DF_TCP_ENDS_BYTES]);

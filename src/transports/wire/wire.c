@@ -11,9 +11,6 @@
  * link. */
 enum { ENTRY_BITS = 20, ENTRIES_MOST = 1 << ENTRY_BITS, GENERATIONS = 1 << (32 - ENTRY_BITS) };
 
-/* Credit for a link that carries nothing. */
-#define FOR_EVER (DF_SEQUENCE_MASK / 2 - 1)
-
 /* ---- links ---- */
 
 dfcclResult_t df_wire_make(df_wire **out, df_stream *stream, uint32_t frame_bytes) {
@@ -132,10 +129,6 @@ dfcclResult_t df_wire_connect(df_wire *wire, const df_wire_route *route, uint32_
   if (result != dfcclSuccess) return result;
   (*link)->far_id = far_id;
   (*link)->far_slots = far_slots;
-  for (uint32_t block = 0; block < route->n_blocks; block++) {
-    df_wire_ring *ring = &(*link)->rings[block];
-    df_link_release(&ring->end, ring->has_messages ? ring->next - 1 : FOR_EVER);
-  }
   return dfcclSuccess;
 }
 
@@ -167,25 +160,30 @@ static void note_bell(df_wire *wire, df_bell *bell) {
 
 /* ---- outgoing ---- */
 
-static uint32_t write_parts(df_wire *wire, const df_stream_part *parts, uint32_t n_parts) {
+/* A far end that has left takes nothing more, but its last bytes may be unread. So the connection is
+ * lost only when reading comes to the end. */
+static uint32_t write_parts(df_wire *wire, const df_stream_part *parts, uint32_t n_parts,
+                            uint32_t bytes) {
   int64_t taken = wire->stream->write(wire->stream, parts, n_parts);
   if (taken != DF_STREAM_ENDED) return (uint32_t)taken;
-  lose(wire, "%s", wire->stream->reason(wire->stream));
-  return 0;
+  wire->is_mute = 1;
+  return bytes;
 }
 
 /* 1: nothing is left. */
 static int flush(df_wire *wire) {
   if (wire->output_at == wire->output_end) return 1;
-  df_stream_part rest = {wire->output + wire->output_at, wire->output_end - wire->output_at};
-  wire->output_at += write_parts(wire, &rest, 1);
+  const uint32_t bytes = wire->output_end - wire->output_at;
+  const df_stream_part rest = {wire->output + wire->output_at, bytes};
+  wire->output_at += write_parts(wire, &rest, 1, bytes);
   return wire->output_at == wire->output_end;
 }
 
 /* Copies what the stream does not take: the payload may be written again. */
 static void send_frame(df_wire *wire, const df_frame *frame, const uint8_t *payload) {
   df_stream_part parts[2] = {{frame, sizeof *frame}, {payload, frame->bytes}};
-  uint32_t taken = write_parts(wire, parts, frame->bytes ? 2 : 1);
+  uint32_t taken =
+      write_parts(wire, parts, frame->bytes ? 2 : 1, (uint32_t)sizeof *frame + frame->bytes);
   uint32_t header = taken < sizeof *frame ? taken : (uint32_t)sizeof *frame;
   uint32_t header_left = (uint32_t)sizeof *frame - header;
   uint32_t payload_left = frame->bytes - (taken - header);
@@ -196,7 +194,7 @@ static void send_frame(df_wire *wire, const df_frame *frame, const uint8_t *payl
   wire->output_end = header_left + payload_left;
 }
 
-static int has_message(const df_wire_link *link, df_wire_ring *ring, int *is_direct) {
+static int has_sendable(const df_wire_link *link, df_wire_ring *ring, int *is_direct) {
   if (!ring->has_messages) return 0;
   if (ring->next > ring->credit + link->far_slots) return 0; /* no slot is free for it */
   return df_link_has_message(&ring->end, ring->next, is_direct) &&
@@ -207,7 +205,7 @@ static int has_message(const df_wire_link *link, df_wire_ring *ring, int *is_dir
 static uint32_t send_part(df_wire *wire, df_wire_link *link, uint32_t block) {
   df_wire_ring *ring = &link->rings[block];
   int is_direct = 0;
-  if (!has_message(link, ring, &is_direct)) return 0;
+  if (!has_sendable(link, ring, &is_direct)) return 0;
   if (is_direct && !df_link_borrow(&ring->end)) return 0;
   const uint8_t *payload = df_link_payload(&ring->end, ring->next);
   if (is_direct) {
@@ -226,11 +224,7 @@ static uint32_t send_part(df_wire *wire, df_wire_link *link, uint32_t block) {
   /* The owner is in this process, and takes away nothing that is being read. */
   if (is_direct) DF_ASSERT(df_link_return(&ring->end));
   ring->at += frame.bytes;
-  if (ring->at == bytes) {
-    finish_message(link, ring);
-    df_link_release(&ring->end, ring->next - 1); /* with empty ones */
-    note_bell(wire, ring->end.peer_bell);
-  }
+  if (ring->at == bytes) finish_message(link, ring);
   return (uint32_t)sizeof frame + frame.bytes;
 }
 
@@ -271,7 +265,7 @@ static int send_all(df_wire *wire) {
   const uint64_t most = (uint64_t)DF_WIRE_BUDGET * wire->frame_bytes;
   uint64_t sent = 0;
   for (uint32_t idle = 0; idle < wire->n_links && sent < most; idle++) {
-    if (!flush(wire) || wire->is_lost) break;
+    if (!flush(wire) || wire->is_mute) break;
     df_wire_link *link = wire->links[wire->turn % wire->n_links];
     wire->turn = (wire->turn + 1) % wire->n_links;
     uint32_t now = link ? send_for(wire, link) : 0;
@@ -357,6 +351,8 @@ static int take_credit(df_wire *wire, df_wire_link *link, const df_frame *frame)
     return 0;
   }
   ring->credit = credit;
+  df_link_release(&ring->end, credit);
+  note_bell(wire, ring->end.peer_bell);
   return 1;
 }
 
@@ -428,26 +424,39 @@ static int receive_all(df_wire *wire) {
 int df_wire_pump(df_wire *wire) {
   if (wire->is_lost) return 0;
   int received = receive_all(wire);
-  int sent = !wire->is_lost && send_all(wire);
+  int sent = !wire->is_lost && !wire->is_mute && send_all(wire);
   if (wire->noted) df_bell_ring(wire->noted);
   wire->noted = NULL;
   return received || sent;
 }
 
+/* A link has news for the far end. */
+static int has_news(df_wire_link *link) {
+  if (!link->incoming && !link->is_open) return 1;
+  for (uint32_t block = 0; block < link->n_blocks; block++) {
+    int is_direct;
+    if (link->incoming ? has_credit(link, &link->rings[block])
+                       : has_sendable(link, &link->rings[block], &is_direct))
+      return 1;
+  }
+  return 0;
+}
+
+static int any_has_news(df_wire *wire) {
+  for (uint32_t i = 0; i < wire->n_links; i++)
+    if (wire->links[i] && has_news(wire->links[i])) return 1;
+  return 0;
+}
+
 int df_wire_is_due(df_wire *wire) {
   if (wire->is_lost) return 0;
   if (wire->has_more) return 1;
+  if (wire->is_mute) return 0;
   if (wire->output_at != wire->output_end) return 0; /* the stream says when it takes more */
-  for (uint32_t i = 0; i < wire->n_links; i++) {
-    df_wire_link *link = wire->links[i];
-    if (link == NULL) continue;
-    if (!link->incoming && !link->is_open) return 1;
-    for (uint32_t block = 0; block < link->n_blocks; block++) {
-      int is_direct;
-      if (link->incoming ? has_credit(link, &link->rings[block])
-                         : has_message(link, &link->rings[block], &is_direct))
-        return 1;
-    }
-  }
-  return 0;
+  return any_has_news(wire);
+}
+
+int df_wire_has_pending(df_wire *wire) {
+  return !wire->is_lost && !wire->is_mute &&
+         (wire->output_at != wire->output_end || any_has_news(wire));
 }

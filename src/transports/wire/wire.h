@@ -2,9 +2,9 @@
  * The pump that joins two processes' rings over a stream. A link is two local rings, one at each
  * end. The pump plays each ring's far neighbour with link.h. So the step knows nothing of it.
  *
- *   outgoing  Sends only against the far ring's credit, and releases the slot when the stream has
- *             taken the message. A lent buffer is borrowed within one call: the rest is copied. So
- *             a cancelled run does not wait for the network.
+ *   outgoing  Sends only against the far ring's credit, and hands each credit on to the block. So a
+ *             run is through when it would be with shared memory. A lent buffer is borrowed within
+ *             one call: the rest is copied. So a cancelled run does not wait for the network.
  *   incoming  Bytes go straight into a slot, free because of the credit. Publishes the commit word
  *             after the last byte, and passes the block's credits on.
  *
@@ -86,6 +86,7 @@ typedef struct df_wire {
   uint32_t rest;        /* bytes not yet come */
   df_wire_link *target; /* NULL: nowhere */
 
+  int is_mute; /* the stream takes nothing more; it may still bring something */
   int is_lost;
   char reason[DF_WIRE_REASON_BYTES];
 } df_wire;
@@ -97,7 +98,8 @@ void df_wire_free(df_wire *wire);
 
 /* Incoming. The rings have not been written to. The link's id goes to the far end. */
 dfcclResult_t df_wire_accept(df_wire *wire, const df_wire_route *route, df_wire_link **link);
-/* Outgoing. far_id, far_slots: of the far end's df_wire_accept. */
+/* Outgoing. far_id, far_slots: of the far end's df_wire_accept. The rings here have as many slots:
+ * gaps of empty messages, and credits for several messages, are made for that. */
 dfcclResult_t df_wire_connect(df_wire *wire, const df_wire_route *route, uint32_t far_id,
                               uint32_t far_slots, df_wire_link **link);
 /* Does not touch the rings again. What still comes for them goes nowhere. */
@@ -106,6 +108,8 @@ void df_wire_release(df_wire *wire, df_wire_link *link);
 /* Returns 1 when something was done: call again. 0: wait until the stream is ready, or a block
  * publishes or releases. */
 int df_wire_pump(df_wire *wire);
+/* Something that the far end has room for waits for the stream. */
+int df_wire_has_pending(df_wire *wire);
 /* As far as the blocks and the latest call tell. */
 int df_wire_is_due(df_wire *wire);
 

@@ -1,0 +1,62 @@
+#include "host/network.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "control/service.h"
+#include "host/losses.h"
+
+enum { PUMPS_AT_ONCE = 16, GRACE_MS = 500 };
+
+/* A connection was lost. If its peer has died or left, control's connection tells so, a moment
+ * earlier or later, and says it better. */
+typedef struct df_loss_told {
+  int is_there;
+  uint32_t peer;
+  uint64_t since_ns;
+  char why[DF_SENTENCE_BYTES / 2];
+} df_loss_told;
+
+static int tick(void *room) {
+  const dfcclContext_t context = room;
+  return context->transports.loss->is_there ? GRACE_MS / 4 : -1;
+}
+
+/* Runs that wait for what the connection would have carried wait in vain. */
+static void judge_loss(dfcclContext_t context, df_loss_told *loss) {
+  pthread_mutex_lock(&context->lock);
+  const int is_alive = context->control.peers[loss->peer].state == DF_PEER_ALIVE;
+  const int is_late = df_clock_ns() - loss->since_ns >= GRACE_MS * (uint64_t)1000000;
+  if (is_alive && is_late && !context->control.said_goodbye) {
+    char why[DF_SENTENCE_BYTES];
+    snprintf(why, sizeof why, "cannot be reached: %s", loss->why);
+    df_peer_lost(context, loss->peer, DF_PEER_GIVEN_UP, why);
+  }
+  loss->is_there = is_alive && !is_late;
+  pthread_mutex_unlock(&context->lock);
+}
+
+static void run(void *room) {
+  dfcclContext_t context = room;
+  df_endpoint *wire = context->transports.wire;
+  df_loss_told *loss = context->transports.loss;
+  int did = 1;
+  for (int i = 0; i < PUMPS_AT_ONCE && did; i++) did = wire->transport->pump(wire);
+  if (did) df_service_wake(&context->control); /* others have their turn first */
+  if (!loss->is_there &&
+      wire->transport->take_lost(wire, &loss->peer, loss->why, sizeof loss->why)) {
+    loss->is_there = 1;
+    loss->since_ns = df_clock_ns();
+  }
+  if (loss->is_there) judge_loss(context, loss);
+}
+
+dfcclResult_t df_network_add(dfcclContext_t context) {
+  context->transports.loss = calloc(1, sizeof *context->transports.loss);
+  if (context->transports.loss == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the record of a lost connection");
+  df_service_watch(&context->control, context->transports.wire->fd);
+  df_service_add_job(&context->control, context, tick, run);
+  return dfcclSuccess;
+}

@@ -1,0 +1,13 @@
+/*
+ * The service thread's part of the wire: it pumps when the network has news, and tells what became
+ * of connections.
+ */
+#ifndef DF_HOST_NETWORK_H
+#define DF_HOST_NETWORK_H
+
+#include "host/context.h"
+
+/* The wire is open, the service thread is not started. dfcclOutOfMemory. */
+dfcclResult_t df_network_add(dfcclContext_t context);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * Promises of DFCCL_NET=tcp:
+ *   - Ranks of different processes exchange their messages over TCP on the loopback address, and
+ *     ranks of one process do not; without it no rank has a TCP connection. Only one rank need ask.
+ *   - A connection that is lost fails the collectives with a sentence that names both ends.
+ */
+#include "support/buffers.h"
+#include "support/processes.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { RANKS = 2, COUNT = 20000, FDS = 256 };
+
+/* Connected TCP sockets of this process, listed if sockets is not NULL. */
+static int count_connections(int *sockets) {
+  int n = 0;
+  for (int fd = 0; fd < FDS; fd++) {
+    struct sockaddr_in address = {0};
+    socklen_t bytes = sizeof address;
+    if (getpeername(fd, (struct sockaddr *)&address, &bytes) != 0) continue;
+    if (address.sin_family != AF_INET) continue;
+    if (sockets) sockets[n] = fd;
+    n++;
+  }
+  return n;
+}
+
+static void run_some(dfcclContext_t ctx, int rank) {
+  static int32_t send[COUNT], recv[COUNT];
+  for (int round = 0; round < 20; round++) {
+    for (int i = 0; i < COUNT; i++) send[i] = (rank + 1) * (i + round);
+    OK(dfcclRunAllReduce(ctx, 0, send, recv, NULL, NULL));
+    OK(dfcclWait(ctx, 0));
+    for (int i = 0; i < COUNT; i++) CHECK(recv[i] == 3 * (i + round), "element %d: %d", i, recv[i]);
+  }
+}
+
+static void count(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  const char *const *nets = arg;
+  setenv("DFCCL_NET", nets[rank], 1);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  OK(dfcclRegisterAllReduce(ctx, 0, COUNT, dfcclInt32, dfcclSum, NULL));
+  run_some(ctx, rank);
+  const int made = count_connections(NULL);
+  const int wanted = strcmp(nets[0], "tcp") == 0 ? 2 : 0; /* one each way */
+  CHECK(made == wanted, "rank %d has %d connections, and not %d", rank, made, wanted);
+  df_finish(ctx);
+}
+
+DF_TEST(wire, messages_go_over_tcp_if_a_rank_asks_for_it, 60) {
+  static const char *const settings[][RANKS] = {
+      {"tcp", "tcp"}, {"tcp", "auto"}, {"auto", "auto"}, {"none", "auto"}};
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+    df_family family;
+    df_fork(&family, RANKS, 30, count, (void *)settings[i]);
+    df_join(&family);
+  }
+}
+
+typedef struct {
+  atomic_int ran;
+} stage;
+
+static void lose(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  stage *scene = arg;
+  static int32_t send[COUNT], recv[COUNT];
+  int sockets[FDS];
+  setenv("DFCCL_NET", "tcp", 1);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  OK(dfcclRegisterAllReduce(ctx, 0, COUNT, dfcclInt32, dfcclSum, NULL));
+  run_some(ctx, rank);
+  atomic_fetch_add(&scene->ran, 1);
+  EVENTUALLY(atomic_load(&scene->ran) == ranks);
+  if (rank == 0)
+    for (int n = count_connections(sockets); n > 0; n--) shutdown(sockets[n - 1], SHUT_RDWR);
+  dfcclResult_t result = dfcclSuccess;
+  df_waiting_for("the loss");
+  while (result == dfcclSuccess) {
+    result = dfcclRunAllReduce(ctx, 0, send, recv, NULL, NULL);
+    if (result == dfcclSuccess) result = dfcclWait(ctx, 0);
+  }
+  CHECK(result == dfcclRemoteError, "%s", df_test_result_name(result));
+  const char *sentence = dfcclGetLastError(ctx);
+  CHECK(strstr(sentence, "the connection 127.0.0.1:") && strstr(sentence, " to 127.0.0.1:") &&
+            strstr(sentence, "was lost"),
+        "\"%s\"", sentence);
+  df_finish(ctx);
+}
+
+DF_TEST(wire, a_lost_connection_fails_the_collectives, 60) {
+  df_family family;
+  df_fork(&family, RANKS, 40, lose, df_shared(sizeof(stage)));
+  df_join(&family);
+}
