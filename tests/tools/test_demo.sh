@@ -1,6 +1,6 @@
 #!/bin/sh
 # Promise: dfccl-demo completes the disordered program with no wrong element, in threads and in
-# processes, with and without synchronisation; its in-order baseline deadlocks and says where; exit
+# processes, with and without synchronisation, and with processes that share no memory; its in-order baseline deadlocks and says where; exit
 # statuses and JSON keys are those of the contract.
 . "$(dirname "$0")/check.sh"
 demo=$1
@@ -30,6 +30,8 @@ for mode in '' '--sync' '--processes' '--processes --sync'; do
   json "o['ranks'] == 4 and o['collectives'] == 5 and o['iterations'] == 10"
   json "o['completed'] == 4 * 5 * 10 and o['wrong'] == 0 and o['seconds'] > 0"
 done
+run 0 env DFCCL_NET=tcp "$demo" disorder -n 4 -c 5 -i 10 --processes --sync --json
+json "o['completed'] == 4 * 5 * 10 and o['wrong'] == 0"
 run 0 "$demo" disorder -n 1 -c 1 -i 1
 out_has '0 of [0-9]+ result elements were wrong'
 run 0 "$demo" disorder -n 3 -c 3 -i 3 --seed 42
