@@ -355,12 +355,12 @@ DF_TEST(diagnostics, debug_output, 30) {
 /* A name can forge no line of a log or of a dump. */
 DF_TEST(diagnostics, names_stay_on_one_line, 30) {
   dfcclContext_t ctxs[2];
-  static int32_t send[4], recv[4];
+  static int32_t send[4], recv[2][4];
   df_make_contexts(ctxs, 2, NULL);
   df_collective coll = df_simple(4, 2);
   coll.name = "a\nrank 7: all is well\x1b[2J";
   df_register_all(ctxs, 1, &coll);
-  OK(dfcclRunAllReduce(ctxs[0], 1, send, recv, NULL, NULL));
+  OK(dfcclRunAllReduce(ctxs[0], 1, send, recv[0], NULL, NULL));
   int fd = temporary_file();
   OK(dfcclDump(ctxs[0], fd));
   const char *text = content(fd);
@@ -372,6 +372,6 @@ DF_TEST(diagnostics, names_stay_on_one_line, 30) {
   RESULT(dfcclRegisterAllReduce(ctxs[0], 2, 4, dfcclInt32, dfcclSum, &options),
          dfcclInvalidArgument);
   CHECK(df_mentions(dfcclGetLastError(NULL), "ring\\n"), "\"%s\"", dfcclGetLastError(NULL));
-  OK(dfcclRunAllReduce(ctxs[1], 1, send, recv, NULL, NULL));
+  OK(dfcclRunAllReduce(ctxs[1], 1, send, recv[1], NULL, NULL));
   df_free_contexts(ctxs, 2);
 }
