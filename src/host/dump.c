@@ -139,8 +139,8 @@ static void say_coll(const dfcclContext_t context, df_text *text, const df_coll 
          "  %s, %s of %" PRIu64 " elements, group of %u, %s, %u block(s): %" PRIu64 " of %" PRIu64
          " runs complete, %u in the daemon, %u waiting on the host\n    ",
          df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
-         coll->n, df_algorithm_name(coll->plan->key.algorithm), coll->manner.shape.n_blocks, coll->taken,
-         coll->submitted, df_runs_in_device(coll), coll->backlog_length);
+         coll->n, df_algorithm_name(coll->plan->key.algorithm), coll->manner.shape.n_blocks,
+         coll->taken, coll->submitted, df_runs_in_device(coll), coll->backlog_length);
   say_state(context, text, coll);
   df_say(text, "\n");
 }
@@ -165,7 +165,8 @@ static uint64_t link_ends(const dfcclContext_t context) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = context->registry.by_index[i];
-    if (coll) bytes += (uint64_t)coll->manner.shape.n_blocks * coll->plan->n_links * sizeof(df_link);
+    if (coll)
+      bytes += (uint64_t)coll->manner.shape.n_blocks * coll->plan->n_links * sizeof(df_link);
   }
   return bytes;
 }

@@ -4,7 +4,7 @@
  *
  * The input is a list of datagrams. Each begins with a byte that says how much of it is the
  * input's: raw bytes (df_message_is_valid), or a well-formed message whose fields are
- * (df_service_handle), with numbers mostly small, so that they name things that exist, and now and
+ * (df_post_deliver), with numbers mostly small, so that they name things that exist, and now and
  * then a descriptor. Built with libFuzzer where the compiler has it; otherwise fuzz_main.c makes
  * the inputs.
  */
