@@ -11,7 +11,7 @@
 #include "common/launch.h"
 #include "overhead.h"
 
-enum { COLLECTIVES = 2, MOST_RUNS = 4000, KINDS = dfcclTimeCqeWrite + 1 };
+enum { COLLECTIVES = 2, MOST_RUNS = 4000, KINDS = dfcclTimeExecute + 1 };
 
 typedef struct {
   int warmup, runs;
@@ -145,6 +145,10 @@ static void conclude(timed_job *job, df_bench_phase *phases, int *count) {
       job->noted[dfcclTimeContextLoad]);
   add(phases, count, "context save", job->durations_ns[dfcclTimeContextSave],
       job->noted[dfcclTimeContextSave]);
+  add(phases, count, "preparing: SQE fetched to first step", job->durations_ns[dfcclTimePrepare],
+      job->noted[dfcclTimePrepare]);
+  add(phases, count, "executing: first step to last", job->durations_ns[dfcclTimeExecute],
+      job->noted[dfcclTimeExecute]);
   if (inside) add(phases, count, "SQE fetch to CQE written", inside, job->runs);
   add(phases, count, "CQE written to callback", callback, job->runs);
   free(inside);

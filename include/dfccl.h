@@ -533,7 +533,10 @@ typedef enum {
   dfcclTimeFetch = 1,       /* one SQE taken by a block */
   dfcclTimeContextLoad = 2, /* one dynamic context brought into shared memory */
   dfcclTimeContextSave = 3, /* one written back */
-  dfcclTimeCqeWrite = 4     /* one CQE written to host memory */
+  dfcclTimeCqeWrite = 4,    /* one CQE written to host memory */
+  dfcclTimePrepare = 5,     /* from a run's fetch by a block to its first step there; of runs that
+                               found no earlier run of the collective in the block */
+  dfcclTimeExecute = 6      /* from there to the end of its last step, set aside or not */
 } dfcclTime_t;
 
 /*
@@ -541,7 +544,7 @@ typedef enum {
  * after block, each block's oldest first, and the moments at which each was over, in nanoseconds of
  * CLOCK_MONOTONIC (as exact as the two clocks could be compared: a crossing of the bus or two).
  * durations and moments are arrays of *count entries, or NULL. Sets *count to the entries there
- * are, at most 4,096 a block: more than before if the arrays were too short. A block shows what it
+ * are, at most 8,192 a block: more than before if the arrays were too short. A block shows what it
  * has noted when it runs out of work or leaves the device. Compares the clocks by a small kernel,
  * for which it waits; not while a stream is captured in global mode.
  *
@@ -552,27 +555,51 @@ typedef enum {
 DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
                                       uint64_t *moments, size_t *count);
 
+typedef enum {
+  dfcclEventLaunched = 0, /* the block entered a launch; collective means nothing */
+  dfcclEventFetched = 1,  /* it took a run */
+  dfcclEventBegun = 2,    /* it tries a run's first step; again while the run's input is missing */
+  dfcclEventSetAside = 3, /* preempted: the spin threshold ran out */
+  dfcclEventDone = 4      /* the block is through with a run, or was told to give it up */
+} dfcclEventKind_t;
+
+typedef struct {
+  uint64_t moment;          /* ns of CLOCK_MONOTONIC */
+  dfcclCollId_t collective; /* UINT64_MAX: deregistered since */
+  dfcclEventKind_t kind;
+  uint32_t block;
+  uint32_t queueLength; /* of the block's task queue, just then */
+  uint32_t pendingRuns; /* of the collective, in the block */
+} dfcclEvent_t;
+
+/*
+ * The latest events that this context's daemon has noted, block after block, each block's oldest
+ * first: at most 8,192 a block. events is an array of *count entries, or NULL. All else is as with
+ * dfcclGetTimes.
+ */
+DFCCL_API dfcclResult_t dfcclGetEvents(dfcclContext_t ctx, dfcclEvent_t *events, size_t *count);
+
 /* How one registered collective travels, and why. Texts are cut to fit and end with 0. */
 typedef struct {
   size_t size;
   unsigned magic;
   unsigned version;
-  char algorithm[24];     /* "ring", ... */
-  char form[16];          /* of messages: "flagged", "staged" or "words"; "none" without messages */
-  uint32_t blocks;        /* that execute it */
-  uint32_t loops;         /* of the plan, in one run */
-  uint32_t primitives;    /* of this rank, in one loop */
-  uint32_t subgroup;      /* neighbours in a subgroup, of "twolevel"; else 0 */
-  uint64_t chunkBytes;    /* longest message */
-  uint64_t slotBytes;     /* from slot to slot of a link */
-  uint32_t slots;         /* of each link on which this rank receives */
-  uint32_t lendsBuffers;  /* 1: messages may be lent instead of copied */
-  uint32_t pastCaches;    /* 1: results are stored past the caches, at least out of place */
-  uint32_t borrowedTurn;  /* 1: the thread that submits a run begins it */
-  double predictedUs;     /* 0: this version predicts no times */
-  double measuredUs;      /* 0: this version measures none by itself (dfccl-bench does) */
-  double boundUs;         /* 0: this version knows no lower bound */
-  char why[1536];         /* each decision and its reason, a line each */
+  char algorithm[24];    /* "ring", ... */
+  char form[16];         /* of messages: "flagged", "staged" or "words"; "none" without messages */
+  uint32_t blocks;       /* that execute it */
+  uint32_t loops;        /* of the plan, in one run */
+  uint32_t primitives;   /* of this rank, in one loop */
+  uint32_t subgroup;     /* neighbours in a subgroup, of "twolevel"; else 0 */
+  uint64_t chunkBytes;   /* longest message */
+  uint64_t slotBytes;    /* from slot to slot of a link */
+  uint32_t slots;        /* of each link on which this rank receives */
+  uint32_t lendsBuffers; /* 1: messages may be lent instead of copied */
+  uint32_t pastCaches;   /* 1: results are stored past the caches, at least out of place */
+  uint32_t borrowedTurn; /* 1: the thread that submits a run begins it */
+  double predictedUs;    /* 0: this version predicts no times */
+  double measuredUs;     /* 0: this version measures none by itself (dfccl-bench does) */
+  double boundUs;        /* 0: this version knows no lower bound */
+  char why[1536];        /* each decision and its reason, a line each */
 } dfcclConfiguration_t;
 
 #define DFCCL_CONFIGURATION_MAGIC 0x64666367u

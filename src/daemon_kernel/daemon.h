@@ -25,7 +25,10 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   uint32_t polls = 0, limit = block->spin_limit;
   /* Taking up a run is progress, even if its first primitive is stuck. Else the saved context
    * looks untried, and nobody could sleep. */
-  if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) slot->dirty = 1;
+  if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) {
+    slot->dirty = 1;
+    df_scheduler_note_event(block, DF_EVENT_BEGUN, slot->collective, lanes);
+  }
   for (;;) {
     df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
     if (result == DF_STEP_BLOCKED) {
@@ -108,8 +111,10 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
     df_count(&block->stats.preemptions, 1);
     df_daemon_show_progress(block, desc);
     df_scheduler_set_aside(block);
+    df_scheduler_note_event(block, DF_EVENT_SET_ASIDE, collective, lanes);
     if (block->device->tunables.preempt_every) df_context_flush(&block->cache);
   } else {
+    df_scheduler_note_event(block, DF_EVENT_DONE, collective, lanes);
     df_daemon_complete(block, collective, desc,
                        result == DF_STEP_CANCELLED ? df_observe_u32(&desc->words->cancel) : 0,
                        lanes);

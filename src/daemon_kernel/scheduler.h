@@ -34,27 +34,35 @@ DF_CORE void df_scheduler_enqueue(df_block *block, uint32_t collective) {
   if (place < block->place) block->place = place;
 }
 
+/* Of the timers; the kind's collective may have left the queue. */
+DF_CORE void df_scheduler_note_event(const df_block *block, df_event_kind kind, uint32_t collective,
+                                     const df_lanes *lanes) {
+  df_lanes_note_event(lanes, kind, collective, block->tasks.pending[collective],
+                      block->tasks.length);
+}
+
 /* Returns 0 when the SQ is empty. */
-DF_CORE int df_scheduler_fetch(df_block *block) {
+DF_CORE int df_scheduler_fetch(df_block *block, const df_lanes *lanes) {
   df_sqe sqe;
   if (!df_sq_fetch_spmc(&block->device->sq, &block->read_index, &sqe)) return 0;
   block->quiet_polls = block->blocked_polls = 0;
   if (block->index >= sqe.blocks) return 1; /* not for this block */
   df_scheduler_note_new(block);
   df_scheduler_enqueue(block, sqe.collective);
+  df_scheduler_note_event(block, DF_EVENT_FETCHED, sqe.collective, lanes);
   return 1;
 }
 
 /* FIFO fetches when idle, when blocked for a while, and before leaving. By priority it fetches
  * always. */
-DF_CORE void df_scheduler_fetch_if_due(df_block *block) {
+DF_CORE void df_scheduler_fetch_if_due(df_block *block, const df_lanes *lanes) {
   const df_tunables *tunables = &block->device->tunables;
   if (df_load_relaxed_u32(&block->device->by_priority))
-    while (df_scheduler_fetch(block)) continue;
+    while (df_scheduler_fetch(block, lanes)) continue;
   else if (block->blocked_polls >= tunables->fetch_polls ||
            block->quiet_polls >= tunables->quit_polls)
-    df_scheduler_fetch(block);
-  while (block->tasks.length == 0 && df_scheduler_fetch(block)) continue;
+    df_scheduler_fetch(block, lanes);
+  while (block->tasks.length == 0 && df_scheduler_fetch(block, lanes)) continue;
 }
 
 /* Stickiness: the front spins longest. */
@@ -124,7 +132,7 @@ DF_CORE uint32_t df_scheduler_next(df_block *block) {
 DF_CORE void df_scheduler_pick(df_block *block, const df_lanes *lanes) {
   uint64_t read = block->read_index;
   df_lanes_start_timer(lanes);
-  df_scheduler_fetch_if_due(block);
+  df_scheduler_fetch_if_due(block, lanes);
   df_lanes_note_time(lanes, DF_TIMED_FETCH, block->read_index - read);
   block->picked = NULL;
   if (block->tasks.length == 0) return;

@@ -68,6 +68,8 @@ typedef struct df_executor_ops {
   /* NULL: no timers. */
   dfcclResult_t (*get_times)(df_rank_device *device, df_timed kind, uint64_t *durations,
                              uint64_t *moments, size_t *count);
+  /* As dfcclGetEvents, but with the collectives' indices. */
+  dfcclResult_t (*get_events)(df_rank_device *device, dfcclEvent_t *events, size_t *count);
 } df_executor_ops;
 
 #endif

@@ -392,19 +392,35 @@ dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t coll,
   return df_remember(ctx, result);
 }
 
+static int has_timers(dfcclContext_t ctx) {
+  return ctx->device.executor->get_times != NULL && ctx->settings.cuda_timers;
+}
+
+static DF_COLD dfcclResult_t refuse_timers(void) {
+  return df_fail(dfcclInvalidUsage, "there are no timers: the device is not a GPU, or environment "
+                                    "variable DFCCL_CUDA_TIMERS is not 1");
+}
+
 dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
                             uint64_t *moments, size_t *count) {
   DF_CHECK_CONTEXT(ctx);
   if (count == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "count is NULL"));
-  if ((int)kind < 0 || (int)kind >= DF_TIMED_KINDS)
+  if ((int)kind < 0 || (int)kind >= DF_TIMED_ALL)
     return df_remember(ctx, df_fail(dfcclInvalidArgument, "kind is %d; it must be from 0 to %d",
-                                    (int)kind, DF_TIMED_KINDS - 1));
-  if (ctx->device.executor->get_times == NULL || !ctx->settings.cuda_timers)
-    return df_remember(ctx, df_fail(dfcclInvalidUsage,
-                                    "there are no timers: the device is not a GPU, or environment "
-                                    "variable DFCCL_CUDA_TIMERS is not 1"));
+                                    (int)kind, DF_TIMED_ALL - 1));
+  if (!has_timers(ctx)) return df_remember(ctx, refuse_timers());
   return df_remember(ctx, ctx->device.executor->get_times(&ctx->device, (df_timed)kind, durations,
                                                           moments, count));
+}
+
+dfcclResult_t dfcclGetEvents(dfcclContext_t ctx, dfcclEvent_t *events, size_t *count) {
+  DF_CHECK_CONTEXT(ctx);
+  if (count == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "count is NULL"));
+  if (!has_timers(ctx)) return df_remember(ctx, refuse_timers());
+  size_t room = *count;
+  dfcclResult_t result = ctx->device.executor->get_events(&ctx->device, events, count);
+  if (result == dfcclSuccess && events != NULL) df_name_events(ctx, events, DF_MIN(room, *count));
+  return df_remember(ctx, result);
 }
 
 dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd) {

@@ -156,6 +156,18 @@ void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *messa
     if (i != coll->position) df_post_send(&context->control, coll->ranks[i], message, payload, -1);
 }
 
+void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count) {
+  pthread_mutex_lock(&context->lock);
+  for (size_t i = 0; i < count; i++) {
+    uint32_t index = (uint32_t)events[i].collective;
+    const df_coll *coll =
+        index < context->registry.n_indices ? df_registered(context, index) : NULL;
+    if (events[i].kind == dfcclEventLaunched) coll = NULL;
+    events[i].collective = coll ? coll->id : UINT64_MAX;
+  }
+  pthread_mutex_unlock(&context->lock);
+}
+
 void df_registry_free(dfcclContext_t context) {
   if (context->registry.by_index) {
     for (uint32_t i = 0; i < context->registry.n_indices; i++)

@@ -51,6 +51,8 @@ void df_registry_leave(dfcclContext_t context, df_coll *coll);
 void df_coll_free(df_coll *coll); /* the record and its arrays */
 void df_registry_free(dfcclContext_t context);
 dfcclResult_t df_registry_init(dfcclContext_t context);
+/* Sets the ids of collectives that are given by index; UINT64_MAX: it has none any more. */
+void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count);
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
                   const void *payload); /* [lock] to all other members */
 

@@ -121,6 +121,11 @@ DF_CORE void df_lanes_start_timer(const df_lanes *lanes) {
 DF_CORE void df_lanes_note_time(const df_lanes *lanes, df_timed kind, uint64_t n) {
   if (lanes->timers) df_timers_note(lanes->timers, kind, n);
 }
+/* pending: the collective's runs in the block; length: of the task queue. */
+DF_CORE void df_lanes_note_event(const df_lanes *lanes, df_event_kind kind, uint32_t collective,
+                                 uint32_t pending, uint32_t length) {
+  if (lanes->timers) df_timers_note_event(lanes->timers, kind, collective, pending, length);
+}
 DF_CORE void df_lanes_open_times(const df_lanes *lanes, df_time_log *logs, uint32_t block) {
   if (lanes->timers) df_timers_enter(lanes->timers, &logs[block]);
 }
@@ -216,6 +221,14 @@ DF_CORE void df_lanes_note_time(const df_lanes *lanes, df_timed kind, uint64_t n
   (void)lanes;
   (void)kind;
   (void)n;
+}
+DF_CORE void df_lanes_note_event(const df_lanes *lanes, df_event_kind kind, uint32_t collective,
+                                 uint32_t pending, uint32_t length) {
+  (void)lanes;
+  (void)kind;
+  (void)collective;
+  (void)pending;
+  (void)length;
 }
 DF_CORE void df_lanes_open_times(const df_lanes *lanes, df_time_log *logs, uint32_t block) {
   (void)lanes;

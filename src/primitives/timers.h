@@ -12,21 +12,43 @@ typedef enum {
   DF_TIMED_LOAD,
   DF_TIMED_SAVE,
   DF_TIMED_CQE,
-  DF_TIMED_KINDS
+  DF_TIMED_KINDS, /* noted; what follows is told from events */
+  DF_TIMED_PREPARE = DF_TIMED_KINDS,
+  DF_TIMED_EXECUTE,
+  DF_TIMED_ALL
 } df_timed;
 
+/* As dfcclEventKind_t. */
+typedef enum {
+  DF_EVENT_LAUNCHED,
+  DF_EVENT_FETCHED,
+  DF_EVENT_BEGUN, /* again and again until the run's first step has its input */
+  DF_EVENT_SET_ASIDE,
+  DF_EVENT_DONE
+} df_event_kind;
+
 enum { DF_TIMED_SAMPLES = 4096 }; /* of each kind */
+enum { DF_TIMED_EVENTS = 8192, DF_EVENT_PENDING_SHIFT = 24, DF_EVENT_LENGTH_SHIFT = 40 };
+enum { DF_EVENT_KIND_SHIFT = 56, DF_EVENT_FIELD = 0xffff }; /* of pending and of length */
 
 typedef struct df_time_sample {
   uint64_t moment; /* its end: ns of the device's clock */
   uint64_t cycles;
 } df_time_sample;
 
+typedef struct df_timed_event {
+  uint64_t moment; /* ns of the device's clock */
+  uint64_t cycles; /* comparable within a launch only */
+  uint64_t what;   /* collective, its pending runs, the task queue's length, kind */
+} df_timed_event;
+
 /* The leader publishes the counts when it begins to wait, or leaves. */
 typedef struct df_time_log {
-  uint64_t noted[DF_TIMED_KINDS]; /* since the beginning */
-  uint64_t cycles, ns;            /* of the launches so far */
+  uint64_t noted[DF_TIMED_KINDS]; /* since the beginning, as are the events */
+  uint64_t events_noted;
+  uint64_t cycles, ns; /* of the launches so far */
   df_time_sample samples[DF_TIMED_KINDS][DF_TIMED_SAMPLES];
+  df_timed_event events[DF_TIMED_EVENTS];
 } df_time_log;
 
 #if defined(__CUDACC__)
@@ -40,6 +62,7 @@ typedef struct df_timers {
   uint64_t begun;                      /* cycles */
   uint64_t entered_cycles, entered_ns; /* the launch's beginning, less former launches */
   uint64_t noted[DF_TIMED_KINDS];
+  uint64_t events_noted;
 } df_timers;
 
 DF_CORE uint64_t df_device_cycles(void) {
@@ -60,12 +83,26 @@ DF_CORE uint64_t df_device_ns(void) {
 #endif
 }
 
+DF_CORE void df_timers_note_event(df_timers *timers, df_event_kind kind, uint32_t collective,
+                                  uint32_t pending, uint32_t length) {
+  df_timed_event *event = &timers->log->events[timers->events_noted++ % (uint64_t)DF_TIMED_EVENTS];
+  const uint64_t what =
+      (uint64_t)kind << DF_EVENT_KIND_SHIFT |
+      (uint64_t)DF_MIN(length, (uint32_t)DF_EVENT_FIELD) << DF_EVENT_LENGTH_SHIFT |
+      (uint64_t)DF_MIN(pending, (uint32_t)DF_EVENT_FIELD) << DF_EVENT_PENDING_SHIFT | collective;
+  df_store_relaxed_u64(&event->moment, df_device_ns());
+  df_store_relaxed_u64(&event->cycles, df_device_cycles());
+  df_store_relaxed_u64(&event->what, what);
+}
+
 DF_CORE void df_timers_enter(df_timers *timers, df_time_log *log) {
   timers->log = log;
   for (uint32_t kind = 0; kind < DF_TIMED_KINDS; kind++)
     timers->noted[kind] = df_load_relaxed_u64(&log->noted[kind]);
   timers->entered_cycles = df_device_cycles() - df_load_relaxed_u64(&log->cycles);
   timers->entered_ns = df_device_ns() - df_load_relaxed_u64(&log->ns);
+  timers->events_noted = df_load_relaxed_u64(&log->events_noted);
+  df_timers_note_event(timers, DF_EVENT_LAUNCHED, 0, 0, 0);
 }
 
 DF_CORE void df_timers_start(df_timers *timers) { timers->begun = df_device_cycles(); }
@@ -88,6 +125,7 @@ DF_CORE void df_timers_publish(df_timers *timers) {
   df_store_relaxed_u64(&log->ns, df_device_ns() - timers->entered_ns);
   for (uint32_t kind = 0; kind < DF_TIMED_KINDS; kind++)
     df_publish_u64(&log->noted[kind], timers->noted[kind]);
+  df_publish_u64(&log->events_noted, timers->events_noted);
 }
 
 #endif

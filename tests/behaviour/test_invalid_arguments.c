@@ -218,6 +218,9 @@ DF_TEST(invalid_arguments, the_others, 30) {
   REFUSED(dfcclGetTimes(ctxs[0], (dfcclTime_t)77, NULL, NULL, &count), dfcclInvalidArgument, "77");
   REFUSED(dfcclGetTimes(ctxs[0], (dfcclTime_t)-1, NULL, NULL, &count), dfcclInvalidArgument, "-1");
   REFUSED(dfcclGetTimes(ctxs[0], dfcclTimeFetch, NULL, NULL, &count), dfcclInvalidUsage, "timers");
+  REFUSED(dfcclGetEvents(NULL, NULL, &count), dfcclInvalidArgument, "NULL");
+  REFUSED(dfcclGetEvents(ctxs[0], NULL, NULL), dfcclInvalidArgument, "count");
+  REFUSED(dfcclGetEvents(ctxs[0], NULL, &count), dfcclInvalidUsage, "timers");
   stats.magic = 0x77;
   REFUSED(dfcclGetStats(ctxs[0], &stats), dfcclInvalidArgument, "77");
   REFUSED(dfcclDump(NULL, 2), dfcclInvalidArgument, "NULL");

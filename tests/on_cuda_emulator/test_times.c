@@ -1,7 +1,7 @@
 /*
- * Promises of dfcclGetTimes, by the public API on the emulated runtime: with timers each SQE, CQE,
- * load and save of a context is noted once, between the run's submission and its callback; without,
- * it says so.
+ * Promises of dfcclGetTimes and dfcclGetEvents, by the public API on the emulated runtime: with
+ * timers each SQE, CQE, load and save of a context is noted once, between the run's submission and
+ * its callback, and each run is fetched, prepared and executed once; without, they say so.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "calls.h"
 #include "support/buffers.h"
 
-enum { TIMED_RUNS = 30, MOST_TIMES = 1000 };
+enum { TIMED_RUNS = 30, MOST_TIMES = 1000, FIRST_ID = 7 };
 typedef struct {
   uint64_t submitted, called; /* CLOCK_MONOTONIC */
 } timed_run;
@@ -57,12 +57,45 @@ static void expect_times(dfcclContext_t ctx, dfcclTime_t kind, size_t expected,
 
 static void note_times(dfcclContext_t ctx, timed_run *runs) {
   for (int i = 0; i < TIMED_RUNS; i++) {
-    const dfcclCollId_t c = (dfcclCollId_t)(i % 2);
+    const dfcclCollId_t c = (dfcclCollId_t)(i % 2) + FIRST_ID;
     runs[i].submitted = df_now_ns();
     OK(dfcclRunAllReduce(ctx, c, NULL, NULL, note_call, &runs[i].called));
     OK(dfcclWait(ctx, c));
   }
   OK(dfcclDeviceSynchronize(ctx));
+}
+
+/* A block's run is fetched, begun (perhaps more than once), done; in this order, one after the other. */
+static void expect_events(dfcclContext_t ctx, const timed_run *runs) {
+  static const uint64_t slack = 2000000000u;
+  static dfcclEvent_t events[8 * MOST_TIMES];
+  size_t count = 1, fetched = 0, done = 0, launched = 0;
+  OK(dfcclGetEvents(ctx, NULL, &count));
+  CHECK(count >= 3 * TIMED_RUNS && count <= 8 * MOST_TIMES, "%zu events", count);
+  size_t all = count;
+  OK(dfcclGetEvents(ctx, events, &count));
+  CHECK(count == all, "%zu events, not %zu", count, all);
+  for (size_t i = 0; i < count; i++) {
+    const dfcclEvent_t *e = &events[i];
+    CHECK(e->block == 0, "block %u", e->block);
+    CHECK(i == 0 || e->moment >= events[i - 1].moment, "%zu is before its predecessor", i);
+    launched += e->kind == dfcclEventLaunched;
+    if (e->kind == dfcclEventLaunched) continue;
+    size_t run = e->kind == dfcclEventFetched ? fetched : done;
+    CHECK(run < TIMED_RUNS && e->collective == run % 2 + FIRST_ID,
+          "event %zu, kind %d, of run %zu: collective %llu", i, (int)e->kind, run,
+          (unsigned long long)e->collective);
+    CHECK(e->moment + slack >= runs[run].submitted && e->moment <= runs[run].called + slack,
+          "event %zu is not within its run", i);
+    fetched += e->kind == dfcclEventFetched;
+    done += e->kind == dfcclEventDone;
+    if (e->kind == dfcclEventFetched || e->kind == dfcclEventBegun)
+      CHECK(e->queueLength == 1 && e->pendingRuns == 1, "queue of %u, %u pending", e->queueLength,
+            e->pendingRuns);
+    CHECK(fetched - done <= 1, "run %zu is fetched before its predecessor is done", fetched);
+  }
+  CHECK(fetched == TIMED_RUNS && done == TIMED_RUNS && launched >= 1,
+        "%zu fetched, %zu done, %zu launches", fetched, done, launched);
 }
 
 static void times_with(const char *relay, size_t passed) {
@@ -73,13 +106,16 @@ static void times_with(const char *relay, size_t passed) {
   setenv("DFCCL_CUDA_RELAY", relay, 1);
   setenv("DFCCL_CONTEXT_SLOTS", "1", 1); /* two collectives in turn: each run saves and loads one */
   df_make_contexts(&ctx, 1, NULL);
-  for (dfcclCollId_t c = 0; c < 2; c++)
+  for (dfcclCollId_t c = FIRST_ID; c < FIRST_ID + 2; c++)
     OK(dfcclRegisterAllReduce(ctx, c, 0, dfcclFloat32, dfcclSum, NULL));
   note_times(ctx, runs);
   OK(dfcclGetStats(ctx, &stats));
   expect_times(ctx, dfcclTimePass, passed, passed ? runs : NULL);
   expect_times(ctx, dfcclTimeFetch, TIMED_RUNS, runs);
   expect_times(ctx, dfcclTimeCqeWrite, TIMED_RUNS, runs);
+  expect_times(ctx, dfcclTimePrepare, TIMED_RUNS, runs);
+  expect_times(ctx, dfcclTimeExecute, TIMED_RUNS, runs);
+  expect_events(ctx, runs);
   /* A launch begins with empty slots, and leaves by saving what is in them, which is not timed. */
   expect_times(ctx, dfcclTimeContextLoad, (size_t)stats.contextLoads, NULL);
   CHECK(stats.contextLoads >= TIMED_RUNS, "%llu loads", (unsigned long long)stats.contextLoads);
@@ -101,5 +137,6 @@ DF_TEST(emulated_times, no_times_without_timers, 60) {
   CHECK(dfcclGetTimes(ctx, dfcclTimeFetch, NULL, NULL, &count) == dfcclInvalidUsage,
         "there are times");
   CHECK(strstr(dfcclGetLastError(ctx), "DFCCL_CUDA_TIMERS") != NULL, "%s", dfcclGetLastError(ctx));
+  CHECK(dfcclGetEvents(ctx, NULL, &count) == dfcclInvalidUsage, "there are events");
   df_free_contexts(&ctx, 1);
 }

@@ -267,7 +267,7 @@ int df_executor_last_turn(df_executor *executor, df_borrowed_turn *turn) {
   if (!try_own(eb)) return 0;
   expect_waiter(executor);
   if (df_load_relaxed_u32(&block->running)) {
-    if (block->tasks.length == 0 && df_scheduler_fetch(block))
+    if (block->tasks.length == 0 && df_scheduler_fetch(block, &eb->lanes))
       executor->host.between_turns(executor->host.host);
     if (takes_last_turn(block, &turn->collective)) {
       eb->first_turns = 0;

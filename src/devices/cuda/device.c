@@ -301,6 +301,7 @@ static const df_executor_ops executor_ops = {
     .drive_end = drive_release,
     .synchronize = df_cuda_synchronize,
     .get_times = df_cuda_get_times,
+    .get_events = df_cuda_get_events,
 };
 
 static const df_memory_ops memory_ops = {

@@ -102,8 +102,15 @@ dfcclResult_t df_cuda_synchronize(df_rank_device *device);
 
 /* times.c */
 dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now);
+uint64_t df_cuda_host_ns(const df_cuda_moment *first, const df_cuda_moment *last, uint64_t moment);
+double df_cuda_ns_of_cycle(const df_time_log *log); /* of a block */
 dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t *durations,
                                 uint64_t *moments, size_t *count);
+
+/* events.c */
+dfcclResult_t df_cuda_told_times(df_rank_device *device, df_timed kind, const df_cuda_moment *now,
+                                 uint64_t *durations, uint64_t *moments, size_t *count);
+dfcclResult_t df_cuda_get_events(df_rank_device *device, dfcclEvent_t *events, size_t *count);
 
 /* stream.c */
 void df_cuda_find_stream_operations(df_cuda_state *state);

@@ -74,12 +74,17 @@ dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now) 
   return result;
 }
 
-static uint64_t to_host(const df_cuda_moment *first, const df_cuda_moment *last, uint64_t moment) {
+uint64_t df_cuda_host_ns(const df_cuda_moment *first, const df_cuda_moment *last, uint64_t moment) {
   double device = (double)(last->device_ns - first->device_ns);
   double host = (double)(last->host_ns - first->host_ns);
   double since = (double)(int64_t)(moment - first->device_ns);
   double rate = device > 0 ? host / device : 1;
   return first->host_ns + (uint64_t)(int64_t)(since * rate);
+}
+
+double df_cuda_ns_of_cycle(const df_time_log *log) {
+  uint64_t cycles = df_load_relaxed_u64(&log->cycles);
+  return cycles ? (double)df_load_relaxed_u64(&log->ns) / (double)cycles : 1;
 }
 
 dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t *durations,
@@ -88,18 +93,21 @@ dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t 
   df_cuda_moment now;
   dfcclResult_t result = df_cuda_compare_clocks(state, &now);
   if (result != dfcclSuccess) return result;
+  if (kind >= DF_TIMED_KINDS)
+    return df_cuda_told_times(device, kind, &now, durations, moments, count);
   size_t room = *count, n = 0;
   for (uint32_t b = 0; b < device->shared->n_blocks; b++) {
     const df_time_log *log = &state->times[b];
-    uint64_t noted = df_observe_u64(&log->noted[kind]), cycles = df_load_relaxed_u64(&log->cycles);
-    double ns = cycles ? (double)df_load_relaxed_u64(&log->ns) / (double)cycles : 1;
+    uint64_t noted = df_observe_u64(&log->noted[kind]);
+    double ns = df_cuda_ns_of_cycle(log);
     uint64_t i = noted > DF_TIMED_SAMPLES ? noted - DF_TIMED_SAMPLES : 0;
     for (; i < noted; i++, n++) {
       const df_time_sample *sample = &log->samples[kind][i % DF_TIMED_SAMPLES];
       if (n >= room) continue;
       if (durations)
         durations[n] = (uint64_t)((double)df_load_relaxed_u64(&sample->cycles) * ns + 0.5);
-      if (moments) moments[n] = to_host(&state->opened, &now, df_load_relaxed_u64(&sample->moment));
+      if (moments)
+        moments[n] = df_cuda_host_ns(&state->opened, &now, df_load_relaxed_u64(&sample->moment));
     }
   }
   *count = n;
