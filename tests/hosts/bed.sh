@@ -1,0 +1,66 @@
+# A bed of hosts for tests: network namespaces, each with its own host name, IPC namespace and /dev/shm, so that no
+# library takes two of them for one machine. Source it, then:
+#
+#   bed_up N [RATE]     N hosts, joined by two rails; RATE (as of tc, "4gbit") limits each host's sending on each rail
+#   bed_on I CMD...     runs CMD on host I, 1 to N
+#   bed_cut I RAIL      pulls host I's cable of a rail: no packet passes, nobody is told; bed_join I RAIL puts it back
+#   bed_down            takes it all away; runs at exit by itself
+#
+# Host I has 10.77.RAIL.I/24 and fd77:RAIL::I/64 on interface railRAIL. Names have the shell's process number in them,
+# so beds of several tests stand side by side. Exit status 77 (skipped) without the rights.
+
+bed_name=df$$
+bed_hosts=0
+
+bed_skip() {
+  echo "skipped: $1"
+  exit 77
+}
+
+bed_down() {
+  local i pid
+  for ((i = 0; i <= bed_hosts; i++)); do
+    for pid in $(ip netns pids "$bed_name-$i" 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
+    ip netns del "$bed_name-$i" 2>/dev/null
+  done
+  bed_hosts=0
+  return 0
+}
+
+# Namespace 0 is the switch: a bridge for each rail.
+bed_up() {
+  local n=$1 rate=${2:-} i rail
+  [ "$(id -u)" = 0 ] || bed_skip "network namespaces need root"
+  command -v ip >/dev/null && command -v unshare >/dev/null || bed_skip "ip or unshare is not installed"
+  ip netns add "$bed_name-0" 2>/dev/null || bed_skip "no right to make network namespaces"
+  trap bed_down EXIT
+  bed_hosts=$n
+  for rail in 0 1; do
+    ip -n "$bed_name-0" link add "rail$rail" type bridge && ip -n "$bed_name-0" link set "rail$rail" up ||
+      bed_skip "no right to make a bridge"
+  done
+  for ((i = 1; i <= n; i++)); do
+    ip netns add "$bed_name-$i"
+    ip -n "$bed_name-$i" link set lo up
+    for rail in 0 1; do
+      ip link add "rail$rail" netns "$bed_name-$i" type veth peer name "host$i-$rail" netns "$bed_name-0"
+      ip -n "$bed_name-0" link set "host$i-$rail" master "rail$rail" up
+      ip -n "$bed_name-$i" addr add "10.77.$rail.$i/24" dev "rail$rail"
+      ip -n "$bed_name-$i" addr add "fd77:$rail::$i/64" dev "rail$rail" nodad
+      ip -n "$bed_name-$i" link set "rail$rail" up
+      [ -z "$rate" ] ||
+        tc -n "$bed_name-$i" qdisc add dev "rail$rail" root tbf rate "$rate" burst 256kb latency 20ms
+    done
+  done
+}
+
+bed_on() {
+  local i=$1
+  shift
+  # shellcheck disable=SC2016
+  ip netns exec "$bed_name-$i" unshare --uts --ipc --mount --propagation private \
+    sh -c 'hostname "$0"; mount -t tmpfs none /dev/shm; exec "$@"' "host$i" "$@"
+}
+
+bed_cut() { ip -n "$bed_name-0" link set "host$1-$2" nomaster; }
+bed_join() { ip -n "$bed_name-0" link set "host$1-$2" master "rail$2"; }
