@@ -11,6 +11,7 @@
 
 bed_name=df$$
 bed_hosts=0
+bed_keepers=() # the process that keeps each host's namespaces
 
 bed_skip() {
   echo "skipped: $1"
@@ -20,10 +21,11 @@ bed_skip() {
 bed_down() {
   local i pid
   for ((i = 0; i <= bed_hosts; i++)); do
+    kill -KILL "${bed_keepers[$i]:-}" 2>/dev/null && wait "${bed_keepers[$i]}" 2>/dev/null
     for pid in $(ip netns pids "$bed_name-$i" 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
     ip netns del "$bed_name-$i" 2>/dev/null
   done
-  bed_hosts=0
+  bed_hosts=0 bed_keepers=()
   return 0
 }
 
@@ -42,6 +44,9 @@ bed_up() {
   for ((i = 1; i <= n; i++)); do
     ip netns add "$bed_name-$i"
     ip -n "$bed_name-$i" link set lo up
+    ip netns exec "$bed_name-$i" unshare --uts --ipc --mount --propagation private \
+      sh -c 'mount -t tmpfs none /dev/shm; hostname "$0"; exec sleep 100000' "host$i" </dev/null >/dev/null 2>&1 &
+    bed_keepers[$i]=$!
     for rail in 0 1; do
       ip link add "rail$rail" netns "$bed_name-$i" type veth peer name "host$i-$rail" netns "$bed_name-0"
       ip -n "$bed_name-0" link set "host$i-$rail" master "rail$rail" up
@@ -52,14 +57,16 @@ bed_up() {
         tc -n "$bed_name-$i" qdisc add dev "rail$rail" root tbf rate "$rate" burst 256kb latency 20ms
     done
   done
+  for ((i = 1; i <= n; i++)); do
+    until [ "$(bed_on "$i" hostname)" = "host$i" ]; do sleep 0.05; done
+  done
 }
 
 bed_on() {
   local i=$1
   shift
   # shellcheck disable=SC2016
-  ip netns exec "$bed_name-$i" unshare --uts --ipc --mount --propagation private \
-    sh -c 'hostname "$0"; mount -t tmpfs none /dev/shm; exec "$@"' "host$i" "$@"
+  nsenter --target "${bed_keepers[$i]}" --net --uts --ipc --mount sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 }
 
 bed_cut() { ip -n "$bed_name-0" link set "host$1-$2" nomaster; }
