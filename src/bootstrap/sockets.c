@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/attributes.h"
 #include "base/clock.h"
 
 static int make_socket(int domain, int type) {
@@ -57,6 +58,38 @@ int df_listen_loopback(uint16_t *port) {
     return close_with(fd, errno);
   *port = ntohs(address.sin_port);
   return fd;
+}
+
+int df_listen_network(const struct sockaddr_storage *address, socklen_t bytes) {
+  int fd = make_socket(address->ss_family, SOCK_STREAM), one = 1;
+  if (fd < 0) return fd;
+  without_delay(fd);
+  /* A port of DFCCL_NET_PORTS may still have connections of an earlier job that wait out. */
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  if (address->ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+  if (bind(fd, (const struct sockaddr *)address, bytes) != 0 || listen(fd, SOMAXCONN) != 0)
+    return close_with(fd, errno);
+  return fd;
+}
+
+int df_connect_network(const struct sockaddr_storage *address, socklen_t bytes) {
+  int fd = make_socket(address->ss_family, SOCK_STREAM);
+  if (fd < 0) return fd;
+  without_delay(fd);
+  if (connect(fd, (const struct sockaddr *)address, bytes) != 0 && errno != EINPROGRESS)
+    return close_with(fd, errno);
+  return fd;
+}
+
+/* Unacknowledged data ends by the user timeout, an idle connection by three unanswered probes. */
+void df_socket_set_silence(int fd, int silence_ms) {
+  unsigned int user_ms = (unsigned int)silence_ms;
+  int on = 1, third_s = DF_MAX(silence_ms / 3000, 1), probes = 2;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &third_s, sizeof third_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &third_s, sizeof third_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof user_ms);
 }
 
 int df_listen_abstract(int type, const unsigned char name[16]) {

@@ -1,0 +1,40 @@
+/* A rank's doors: listening sockets, one at each chosen address of its host and one at the loopback
+ * address, all with one port. Strangers come to them too. */
+#ifndef DF_BOOTSTRAP_DOORS_H
+#define DF_BOOTSTRAP_DOORS_H
+
+#include "base/result.h"
+#include "bootstrap/address.h"
+#include "bootstrap/process.h"
+
+enum { DF_DOORS_MAX = DF_ADDRESSES_MAX + 1, DF_NETWORK_TEXT = 512, DF_NETWORK_KEY = 32 };
+
+/* The settings DFCCL_NET_ and DFCCL_SECRET, read and checked. */
+typedef struct df_network {
+  char interfaces[DF_NETWORK_TEXT];
+  df_address advertised[DF_ADDRESSES_MAX]; /* port 0: the doors' */
+  int n_advertised;
+  uint16_t first_port, last_port; /* 0: any */
+  int is_off;                     /* DFCCL_NET=none: this host only */
+  int has_secret;
+  unsigned char secret[DF_NETWORK_KEY]; /* a hash of DFCCL_SECRET */
+  char root[DF_NETWORK_TEXT];           /* DFCCL_ROOT; "": none */
+  int silence_ms;                       /* how long a host may be silent: DFCCL_NET_TIMEOUT_MS */
+} df_network;
+
+typedef struct df_doors {
+  int n;
+  df_listener doors[DF_DOORS_MAX];
+  uint16_t port;
+  int n_offered;
+  df_address offered[DF_ADDRESSES_MAX]; /* what others are told */
+} df_doors;
+
+/* first to last: ports to try; 0: the network's. Loopback alone if the network is off or the host
+ * has no chosen interface. dfcclSystemError, dfcclOutOfMemory, dfcclInvalidUsage. */
+dfcclResult_t df_doors_open(df_doors **doors, const df_network *network, uint16_t first,
+                            uint16_t last, int most);
+/* Also of NULL. */
+void df_doors_close(df_doors *doors);
+
+#endif
