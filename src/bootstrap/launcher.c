@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/handshake.h"
 
@@ -24,14 +25,11 @@ static const char *first_set(const char *const *names) {
 }
 
 static bool parse_number(const char *text, int *number) {
-  long long value = 0;
-  for (const char *digit = text; *digit != '\0'; digit++) {
-    if (*digit < '0' || *digit > '9') return false;
-    value = value * 10 + (*digit - '0');
-    if (value > INT_MAX) return false;
-  }
+  uint64_t value;
+  const char *end;
+  if (!df_read_digits(text, INT_MAX, &value, &end) || *end != '\0') return false;
   *number = (int)value;
-  return text[0] != '\0';
+  return true;
 }
 
 static dfcclResult_t missing(const char *launcher, const char *name) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "host/context.h"
 #include "host/dump.h"
 #include "host/failure.h"
@@ -18,16 +19,6 @@
 #include "primitives/step.h"
 
 /* ---- what a collective waits for ---- */
-
-void df_say(df_text *text, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  int n = vsnprintf(text->at, text->left, format, arguments);
-  va_end(arguments);
-  size_t used = DF_MIN((size_t)(n < 0 ? 0 : n), text->left ? text->left - 1 : 0);
-  text->at += used;
-  text->left -= used;
-}
 
 /* Names the ranks that are missing. Returns how many. */
 static uint32_t say_ranks(df_text *text, const df_coll *coll,

@@ -4,13 +4,6 @@
 
 #include "host/context.h"
 
-/* Text written into a buffer and cut at the buffer's end. */
-typedef struct df_text {
-  char *at;
-  size_t left;
-} df_text;
-void df_say(df_text *text, const char *format, ...) DF_PRINTF(2, 3);
-
 /* [lock] As far as announced, the member has not registered or not run the collective. */
 int df_has_not_come(const df_coll *coll, uint32_t position);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "bootstrap/process.h"
 #include "host/dump.h"
 #include "host/failure.h"

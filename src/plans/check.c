@@ -1,9 +1,10 @@
 #include "plans/check.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/text.h"
 
 enum { N = DF_PLAN_CHECK_MAX_RANKS };
 
@@ -72,14 +73,13 @@ DF_PRINTF(3, 4) static int complain(checker *c, uint32_t rank, const char *forma
   va_list arguments;
   if (c->result != dfcclSuccess) return 0;
   const player *p = &c->players[rank];
-  int used = snprintf(
-      c->sentence, c->sentence_bytes,
-      "%s %s of %u, root %u, %u slots%s, lending %d: rank %u, loop %u, primitive %u: ",
-      df_operation_name(c->key.operation), df_algorithm_name(c->key.algorithm), c->n, c->key.root,
-      c->o->slots, c->o->in_place ? ", in place" : "", c->o->lending, rank, p->loop, p->primitive);
-  size_t at = DF_MIN((size_t)used, c->sentence_bytes);
+  df_text text = {.at = c->sentence, .left = c->sentence_bytes};
+  df_say(&text, "%s %s of %u, root %u, %u slots%s, lending %d: rank %u, loop %u, primitive %u: ",
+         df_operation_name(c->key.operation), df_algorithm_name(c->key.algorithm), c->n,
+         c->key.root, c->o->slots, c->o->in_place ? ", in place" : "", c->o->lending, rank, p->loop,
+         p->primitive);
   va_start(arguments, format);
-  vsnprintf(c->sentence + at, c->sentence_bytes - at, format, arguments);
+  df_say_list(&text, format, arguments);
   va_end(arguments);
   c->result = dfcclInvalidArgument;
   return 0;

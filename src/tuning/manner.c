@@ -1,11 +1,10 @@
 #include "tuning/manner.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 enum {
   /* A payload of a few lines costs its crossing, not its bytes. */
@@ -234,68 +233,54 @@ uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
 
 /* ---- in words ---- */
 
-typedef struct sentences {
-  char *at;
-  size_t left;
-} sentences;
-
-static void DF_PRINTF(2, 3) say(sentences *out, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  int n = vsnprintf(out->at, out->left, format, arguments);
-  va_end(arguments);
-  size_t used = n < 0 ? 0 : DF_MIN((size_t)n, out->left ? out->left - 1 : 0);
-  out->at += used;
-  out->left -= used;
-}
-
-static void say_algorithm(const df_manner *m, sentences *out) {
+static void say_algorithm(const df_manner *m, df_text *out) {
   const df_rule *rule = m->choice.rule;
   char line[160] = "";
   if (rule) df_rule_print(rule, line, sizeof line);
   int is_built_in =
       rule && rule >= df_built_in_rules && rule < df_built_in_rules + df_n_built_in_rules;
-  say(out, "algorithm: %s, since %s%s%s%s%s", df_algorithm_name(m->choice.algorithm),
-      m->choice.is_named ? "it is named" : "",
-      rule == NULL         ? ""
-      : m->choice.is_named ? "; limits from a rule of "
-                           : "this is the first rule that fits, of ",
-      rule == NULL  ? ""
-      : is_built_in ? "the built-in table: "
-                    : "DFCCL_TUNING: ",
-      line, "");
-  if (m->choice.split) say(out, "; subgroups of %u", m->choice.split);
+  df_say(out, "algorithm: %s, since %s%s%s%s%s", df_algorithm_name(m->choice.algorithm),
+         m->choice.is_named ? "it is named" : "",
+         rule == NULL         ? ""
+         : m->choice.is_named ? "; limits from a rule of "
+                              : "this is the first rule that fits, of ",
+         rule == NULL  ? ""
+         : is_built_in ? "the built-in table: "
+                       : "DFCCL_TUNING: ",
+         line, "");
+  if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
 }
 
-static void say_form(const df_manner *m, sentences *out) {
+static void say_form(const df_manner *m, df_text *out) {
   const df_shape *s = &m->shape;
   if (s->payload_offset == DF_LINK_WORDS)
-    say(out,
-        "form: words that carry a flag each, since messages have at most words_max %lld bytes\n",
-        m->policy->words_max);
+    df_say(out,
+           "form: words that carry a flag each, since messages have at most words_max %lld bytes\n",
+           m->policy->words_max);
   else if (s->payload_offset == DF_LINK_FLAGGED_OFFSET)
-    say(out,
-        "form: flagged, commit word and payload in one slot%s, since messages have at most "
-        "flagged_max %lld bytes\n",
-        s->stride < DF_CACHE_LINE ? " that shares its line" : "", m->policy->flagged_max);
+    df_say(out,
+           "form: flagged, commit word and payload in one slot%s, since messages have at most "
+           "flagged_max %lld bytes\n",
+           s->stride < DF_CACHE_LINE ? " that shares its line" : "", m->policy->flagged_max);
   else
-    say(out,
-        "form: staged, the payload begins at a line of its own, since messages have more than "
-        "flagged_max %lld bytes\n",
-        m->policy->flagged_max);
+    df_say(out,
+           "form: staged, the payload begins at a line of its own, since messages have more than "
+           "flagged_max %lld bytes\n",
+           m->policy->flagged_max);
 }
 
-static void say_lending(const df_manner *m, const df_manner_question *q, sentences *out) {
+static void say_lending(const df_manner *m, const df_manner_question *q, df_text *out) {
   if (m->lend_min == UINT64_MAX)
-    say(out, "lend: nothing, since %s\n", m->policy->lend ? "words travel" : "lend is 0");
+    df_say(out, "lend: nothing, since %s\n", m->policy->lend ? "words travel" : "lend is 0");
   else if (longest_message(m, q) < m->lend_min)
-    say(out, "lend: nothing, since messages have fewer than lend_min %lld bytes\n",
-        m->policy->lend_min);
+    df_say(out, "lend: nothing, since messages have fewer than lend_min %lld bytes\n",
+           m->policy->lend_min);
   else
-    say(out, "lend: buffers within reach, since messages have lend_min %lld bytes or more%s%s\n",
-        m->policy->lend_min, m->lends & DF_LENDS_IN_PLACE ? "" : "; not of runs in place",
-        m->lends & DF_LENDS_STREAMED ? "" : "; no results, which have one reader");
-  say(out, "stores: %s, since the result has %" PRIu64 " bytes and stream_min is %" PRIu64 "%s\n",
+    df_say(out, "lend: buffers within reach, since messages have lend_min %lld bytes or more%s%s\n",
+           m->policy->lend_min, m->lends & DF_LENDS_IN_PLACE ? "" : "; not of runs in place",
+           m->lends & DF_LENDS_STREAMED ? "" : "; no results, which have one reader");
+  df_say(
+      out, "stores: %s, since the result has %" PRIu64 " bytes and stream_min is %" PRIu64 "%s\n",
       m->stream == DF_STREAM_NEVER    ? "into the caches"
       : m->stream == DF_STREAM_ALWAYS ? "past the caches"
                                       : "past the caches, but of runs in place",
@@ -304,34 +289,35 @@ static void say_lending(const df_manner *m, const df_manner_question *q, sentenc
 
 void df_manner_explain(const df_manner *m, const df_manner_question *q, const df_plan *plan,
                        const df_ring *ring, char *text, size_t bytes) {
-  sentences out = {.at = text, .left = bytes};
+  df_text out = {.at = text, .left = bytes};
   const df_shape *s = &m->shape;
   const df_part *part = &s->parts[0];
-  say(&out,
-      "question: %s of %" PRIu64 " elements of %u bytes, %u ranks on %u cores (%u for each "
-      "core%s), %s\n",
-      df_operation_name(q->choice.operation), q->count, q->element_bytes, q->choice.n,
-      q->topology->n_cores, m->ranks_on_a_core, m->crowded ? ", crowded" : "",
-      q->choice.memory == DF_MEMORY_PROCESS ? "all in one process" : "in several processes");
+  df_say(&out,
+         "question: %s of %" PRIu64 " elements of %u bytes, %u ranks on %u cores (%u for each "
+         "core%s), %s\n",
+         df_operation_name(q->choice.operation), q->count, q->element_bytes, q->choice.n,
+         q->topology->n_cores, m->ranks_on_a_core, m->crowded ? ", crowded" : "",
+         q->choice.memory == DF_MEMORY_PROCESS ? "all in one process" : "in several processes");
   say_algorithm(m, &out);
-  say(&out,
-      "\ncut: %u block%s, %u loop%s of %u primitives, chunks of %u elements, since a slot "
-      "holds %u bytes at most and a block is worth block_min %lld bytes\n",
-      s->n_blocks, s->n_blocks == 1 ? "" : "s", part->loops, part->loops == 1 ? "" : "s",
-      plan->n_primitives, part->chunk,
-      m->choice.slot_bytes ? m->choice.slot_bytes : (uint32_t)m->policy->slot_bytes,
-      m->policy->block_min);
+  df_say(&out,
+         "\ncut: %u block%s, %u loop%s of %u primitives, chunks of %u elements, since a slot "
+         "holds %u bytes at most and a block is worth block_min %lld bytes\n",
+         s->n_blocks, s->n_blocks == 1 ? "" : "s", part->loops, part->loops == 1 ? "" : "s",
+         plan->n_primitives, part->chunk,
+         m->choice.slot_bytes ? m->choice.slot_bytes : (uint32_t)m->policy->slot_bytes,
+         m->policy->block_min);
   say_form(m, &out);
-  say(&out, "rings: %u slots of %u bytes%s, since %s\n", ring->n_slots, ring->stride,
-      ring->release_mask ? ", given back a quarter at a time" : "",
-      ring->n_slots == s->n_slots ? "members agreed on so many"
-      : s->stride <= DF_DEEP_RING_STRIDE
-          ? "some ranks wait for nobody, and may run ahead"
-          : "slots that were read long ago are written faster (ring_bytes)");
+  df_say(&out, "rings: %u slots of %u bytes%s, since %s\n", ring->n_slots, ring->stride,
+         ring->release_mask ? ", given back a quarter at a time" : "",
+         ring->n_slots == s->n_slots ? "members agreed on so many"
+         : s->stride <= DF_DEEP_RING_STRIDE
+             ? "some ranks wait for nobody, and may run ahead"
+             : "slots that were read long ago are written faster (ring_bytes)");
   say_lending(m, q, &out);
-  say(&out, "turns: %s\n",
-      m->borrowed_turn ? "the submitter executes the first turn, since the run is short "
-                         "(borrowed_turn_max)"
-                       : "the daemon's, since the run is not short (borrowed_turn_max, one block, "
-                         "few primitives)");
+  df_say(&out, "turns: %s\n",
+         m->borrowed_turn
+             ? "the submitter executes the first turn, since the run is short "
+               "(borrowed_turn_max)"
+             : "the daemon's, since the run is not short (borrowed_turn_max, one block, "
+               "few primitives)");
 }

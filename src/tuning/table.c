@@ -1,10 +1,10 @@
 #include "tuning/table.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "primitives/types.h"
 
 static const char *const operation_words[DF_OP_COUNT] = {"allreduce", "reduce",        "broadcast",
@@ -34,23 +34,19 @@ typedef struct reader {
 
 DF_PRINTF(2, 3) static int refuse(const reader *in, const char *format, ...) {
   va_list arguments;
-  int used = snprintf(in->sentence, in->sentence_bytes, "%.200s:%u: ", in->name, in->line);
-  if (used < 0 || (size_t)used >= in->sentence_bytes) return 0;
+  df_text text = {.at = in->sentence, .left = in->sentence_bytes};
+  df_say(&text, "%.200s:%u: ", in->name, in->line);
   va_start(arguments, format);
-  vsnprintf(in->sentence + used, in->sentence_bytes - (size_t)used, format, arguments);
+  df_say_list(&text, format, arguments);
   va_end(arguments);
   return 0;
 }
 
 /* The rest is left in *end. 0: no number, or too large. */
 static int read_number(const char *text, uint64_t most, uint64_t *value, const char **end) {
-  uint64_t number = 0;
-  const char *at = text;
-  while (*at >= '0' && *at <= '9') {
-    if (number > (UINT64_MAX - 9) / 10) return 0;
-    number = number * 10 + (uint64_t)(*at++ - '0');
-  }
-  if (at == text) return 0;
+  uint64_t number;
+  const char *at;
+  if (!df_read_digits(text, UINT64_MAX, &number, &at)) return 0;
   uint32_t shift = *at == 'K' ? 10 : *at == 'M' ? 20 : *at == 'G' ? 30 : 0;
   if (shift) at++;
   if (number > most >> shift) return 0;
