@@ -1,0 +1,140 @@
+#include "plans/check_places.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+
+int df_check_complain(df_checker *c, uint32_t rank, const char *format, ...) {
+  va_list arguments;
+  if (c->result != dfcclSuccess) return 0;
+  const df_check_player *p = &c->players[rank];
+  df_text text = {.at = c->sentence, .left = c->sentence_bytes};
+  df_say(&text, "%s %s of %u, root %u, %u slots%s, lending %d: rank %u, loop %u, primitive %u: ",
+         df_operation_name(c->key.operation), df_algorithm_name(c->key.algorithm), c->n,
+         c->key.root, c->o->slots, c->o->in_place ? ", in place" : "", c->o->lending, rank, p->loop,
+         p->primitive);
+  va_start(arguments, format);
+  df_say_list(&text, format, arguments);
+  va_end(arguments);
+  c->result = dfcclInvalidArgument;
+  return 0;
+}
+
+void *df_check_take_memory(df_checker *c, size_t n, size_t item) {
+  void *memory = calloc(n ? n : 1, item);
+  if (memory == NULL && c->result == dfcclSuccess) {
+    snprintf(c->sentence, c->sentence_bytes, "no memory to check the plans of %u ranks", c->n);
+    c->result = dfcclOutOfMemory;
+  }
+  return memory;
+}
+
+int df_check_wide_input(df_operation o) {
+  return o == DF_OP_REDUCE_SCATTER || o == DF_OP_ALL_TO_ALL;
+}
+int df_check_wide_output(df_operation o) { return o == DF_OP_ALL_GATHER || o == DF_OP_ALL_TO_ALL; }
+
+uint32_t df_check_element(const df_checker *c, uint32_t loop, uint32_t from, uint32_t to,
+                          uint32_t piece) {
+  uint32_t width = c->n * c->n + c->pieces;
+  switch (c->key.operation) {
+  case DF_OP_ALL_GATHER:
+    return 1 + loop * width + from;
+  case DF_OP_REDUCE_SCATTER:
+    return 1 + loop * width + to;
+  case DF_OP_ALL_TO_ALL:
+    return 1 + loop * width + from * c->n + to;
+  default:
+    return 1 + loop * width + piece;
+  }
+}
+
+int df_check_piece_is_there(const df_checker *c, uint32_t loop, uint32_t piece) {
+  if (c->players[0].plan->geometry != DF_GEOMETRY_PARTITION || c->o->last_pieces == 0) return 1;
+  return loop + 1 < c->o->loops || piece < c->o->last_pieces;
+}
+
+static void fill_input(df_checker *c, uint32_t rank) {
+  for (uint32_t loop = 0; loop < c->o->loops; loop++)
+    for (uint32_t piece = 0; piece < c->input_pieces; piece++)
+      if (df_check_piece_is_there(c, loop, piece))
+        c->players[rank].input[loop * c->input_pieces + piece].value =
+            (df_check_value){.element = df_check_element(c, loop, rank, piece, piece),
+                             .contributions = 1ull << rank,
+                             .order = (rank + 1) * 0x9e3779b97f4a7c15u};
+}
+
+static df_check_cell *take_cells(df_checker *c, df_check_player *p, int which, uint32_t cells) {
+  p->memory[which] = df_check_take_memory(c, cells, sizeof(df_check_cell));
+  if (p->memory[which]) p->cells[which] = cells;
+  return p->memory[which];
+}
+
+int df_check_give_memory(df_checker *c, uint32_t rank) {
+  df_check_player *p = &c->players[rank];
+  uint32_t loops = c->o->loops;
+  df_operation operation = c->key.operation;
+  /* Only the root of a broadcast has an input, only the root of a reduction has an output. */
+  int has_input = operation != DF_OP_BROADCAST || rank == c->key.root;
+  int has_output = operation != DF_OP_REDUCE || rank == c->key.root;
+  p->scratch = take_cells(c, p, 2, p->plan->scratch_pieces);
+  if (has_input) p->input = take_cells(c, p, 0, loops * c->input_pieces);
+  if (has_output) p->output = take_cells(c, p, 1, loops * c->output_pieces);
+  if (c->result != dfcclSuccess) return 0;
+  if (has_input) fill_input(c, rank);
+  for (uint32_t loop = 0; operation == DF_OP_ALL_GATHER && c->o->in_place && loop < loops; loop++)
+    p->output[loop * c->output_pieces + rank % c->output_pieces].value = p->input[loop].value;
+  return 1;
+}
+
+df_check_cell *df_check_place(df_checker *c, uint32_t rank, uint32_t buffer, uint32_t piece) {
+  df_check_player *p = &c->players[rank];
+  uint32_t limit = buffer == DF_BUFFER_INPUT    ? c->input_pieces
+                   : buffer == DF_BUFFER_OUTPUT ? c->output_pieces
+                                                : p->plan->scratch_pieces;
+  if (buffer == DF_BUFFER_NONE || buffer > DF_BUFFER_SCRATCH)
+    return df_check_complain(c, rank, "no buffer"), NULL;
+  if (piece >= limit)
+    return df_check_complain(c, rank, "piece %u of buffer %u, which has %u", piece, buffer, limit),
+           NULL;
+  if (buffer == DF_BUFFER_SCRATCH) return &p->scratch[piece];
+  df_operation operation = c->key.operation;
+  if (c->o->in_place && p->input && p->output) { /* the smaller buffer is a part of the larger */
+    if (operation == DF_OP_ALL_GATHER && buffer == DF_BUFFER_INPUT)
+      return &p->output[p->loop * c->output_pieces + rank % c->output_pieces];
+    if (operation == DF_OP_REDUCE_SCATTER && buffer == DF_BUFFER_OUTPUT)
+      return &p->input[p->loop * c->input_pieces + rank];
+    if (operation != DF_OP_ALL_GATHER) buffer = DF_BUFFER_INPUT;
+  }
+  df_check_cell *cells = buffer == DF_BUFFER_INPUT ? p->input : p->output;
+  uint32_t pieces = buffer == DF_BUFFER_INPUT ? c->input_pieces : c->output_pieces;
+  if (cells == NULL)
+    return df_check_complain(c, rank, "buffer %u, which it need not have", buffer), NULL;
+  return &cells[p->loop * pieces + piece];
+}
+
+int df_check_read(df_checker *c, uint32_t rank, const df_check_cell *from, uint32_t piece,
+                  df_check_value *v) {
+  if (from == NULL) return 0;
+  *v = from->value;
+  if (v->element == 0) return df_check_complain(c, rank, "reads what was never written");
+  if (c->players[rank].plan->geometry == DF_GEOMETRY_PARTITION) {
+    uint32_t right = df_check_element(c, c->players[rank].loop, rank, piece, piece);
+    if (v->element != right)
+      return df_check_complain(c, rank, "reads element %u as element %u", v->element, right);
+  }
+  return 1;
+}
+
+int df_check_write(df_checker *c, uint32_t rank, df_check_cell *into, const df_check_value *v) {
+  if (into->lent > 0)
+    return df_check_complain(c, rank, "overwrites what it has lent, and %u ranks have not read",
+                             into->lent);
+  for (uint32_t r = 0; into->read && r < c->n; r++)
+    if (into->read[r] > c->players[rank].now.after[r])
+      return df_check_complain(c, rank, "overwrites what it has lent, and rank %u may be reading",
+                               r);
+  into->value = *v;
+  return 1;
+}
