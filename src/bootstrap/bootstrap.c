@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sodium.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,13 +156,6 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
   return dfcclSuccess;
 }
 
-/* Else peers would not see the parent die. */
-static void give_up_in_child(df_fork_guard *guard) {
-  df_rendezvous *r = (df_rendezvous *)(void *)((char *)guard - offsetof(df_rendezvous, guard));
-  df_socket_close(&r->fd);
-  df_mesh_close_sockets(&r->made);
-}
-
 /* r is on the heap: a forked child keeps its listener in a list, but not this stack. */
 static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms, df_mesh *mesh) {
   df_root *root = NULL;
@@ -174,7 +166,6 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
   r->own.pid = getpid();
   r->own.card = *card;
   df_process_token(r->own.token);
-  df_fork_guard_add(&r->guard, give_up_in_child);
   dfcclResult_t result = open_listener(r);
   if (result == dfcclSuccess) result = meet(r, &root);
   if (result == dfcclSuccess) result = fill_mesh(&r->made, r);
@@ -194,7 +185,6 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
     df_mesh_close(&r->made);
     df_rendezvous_leave(r, result);
   }
-  df_fork_guard_remove(&r->guard);
   df_socket_close(&r->fd);
   if (root != NULL) df_root_stop(root);
   return result;
@@ -251,13 +241,9 @@ dfcclResult_t df_bootstrap_join_key(const char *key, int n_ranks, int rank, cons
   return result;
 }
 
-void df_mesh_close_sockets(df_mesh *mesh) {
+void df_mesh_close(df_mesh *mesh) {
   for (int rank = 0; mesh->sockets != NULL && rank < mesh->n_ranks; rank++)
     df_socket_close(&mesh->sockets[rank]);
-}
-
-void df_mesh_close(df_mesh *mesh) {
-  df_mesh_close_sockets(mesh);
   free(mesh->sockets);
   free(mesh->cards);
   free(mesh->local);

@@ -27,7 +27,5 @@ dfcclResult_t df_bootstrap_join_key(const char *key, int n_ranks, int rank, cons
 
 /* Safe on a zeroed struct, and twice. Does not block. */
 void df_mesh_close(df_mesh *mesh);
-/* Async-signal-safe. */
-void df_mesh_close_sockets(df_mesh *mesh);
 
 #endif

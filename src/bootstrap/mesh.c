@@ -106,7 +106,7 @@ static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
                    work->r->n_ranks, df_why(-fd, why));
   uid_t other;
   if (!df_socket_same_user(fd, &other)) {
-    close(fd);
+    df_socket_close(&fd);
     return df_fail(dfcclRemoteError, "rank %d runs as user %u, rank %d as user %u", attempt->rank,
                    other, work->r->rank, geteuid());
   }
@@ -119,7 +119,7 @@ static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
   if (send_packet(fd, &greeting, sizeof greeting))
     attempt->fd = fd;
   else
-    close(fd);
+    df_socket_close(&fd);
   return dfcclSuccess;
 }
 
@@ -166,7 +166,7 @@ static dfcclResult_t admit_guests(mesh_work *work) {
                      work->r->n_ranks, df_why(-fd, why));
     }
     if (!df_socket_same_user(fd, NULL)) {
-      close(fd);
+      df_socket_close(&fd);
       continue;
     }
     if (work->n_guests == work->guests_max) forget_guest(work, 0);

@@ -4,6 +4,7 @@
 #include <sodium.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,6 +17,9 @@ static unsigned char process_token[16];
 static pid_t
     token_owner; /* 0: no token yet; compared because a bare clone() runs no fork handler */
 static df_listener *listeners;
+enum { CONNECTIONS_MAX = 1 << 20, WORD_BITS = 64 };
+static uint64_t connections[CONNECTIONS_MAX / WORD_BITS]; /* a bit for each descriptor */
+static int connections_end;                               /* greater than each that was noted */
 static df_fork_guard *guards;
 enum { LOCKS_MAX = 8 };
 static pthread_mutex_t *locks[LOCKS_MAX]; /* held while a child is forked */
@@ -31,8 +35,19 @@ static void after_fork_in_parent(void) {
   pthread_mutex_unlock(&mutex);
 }
 
+static uint64_t *word_of(int fd) { return &connections[fd / WORD_BITS]; }
+static uint64_t bit_of(int fd) { return 1ull << fd % WORD_BITS; }
+static int is_noted(int fd) { return fd < connections_end && (*word_of(fd) & bit_of(fd)) != 0; }
+
+static void close_connection(int fd) {
+  if (is_noted(fd)) *word_of(fd) &= ~bit_of(fd);
+  close(fd);
+}
+
 static void after_fork_in_child(void) {
   token_owner = 0;
+  for (int fd = 0; fd < connections_end; fd++)
+    if (is_noted(fd)) close_connection(fd);
   for (df_listener *listener = listeners; listener != NULL; listener = listener->next) {
     close(listener->fd);
     listener->fd = -1;
@@ -83,6 +98,26 @@ void df_fork_waits_for(pthread_mutex_t *lock) {
   pthread_mutex_unlock(&mutex);
 }
 
+void df_forks_hold(void) {
+  pthread_once(&once, watch_forks);
+  pthread_mutex_lock(&mutex);
+}
+
+void df_forks_release(void) { pthread_mutex_unlock(&mutex); }
+
+int df_connection_note(int fd) {
+  if (fd >= CONNECTIONS_MAX) return 0;
+  *word_of(fd) |= bit_of(fd);
+  connections_end = DF_MAX(connections_end, fd + 1);
+  return 1;
+}
+
+void df_connection_close(int fd) {
+  pthread_mutex_lock(&mutex);
+  close_connection(fd);
+  pthread_mutex_unlock(&mutex);
+}
+
 void df_listener_open(df_listener *listener, int fd) {
   pthread_once(&once, watch_forks);
   pthread_mutex_lock(&mutex);
@@ -97,7 +132,7 @@ void df_listener_close(df_listener *listener) {
   if (listener->fd >= 0) {
     /* A child between fork and its handler still has a copy: shutdown ends listening for all. */
     shutdown(listener->fd, SHUT_RDWR);
-    close(listener->fd);
+    close_connection(listener->fd);
     listener->fd = -1;
     *listener->link = listener->next;
     if (listener->next != NULL) listener->next->link = listener->link;

@@ -22,6 +22,18 @@ void df_fork_guard_remove(df_fork_guard *guard); /* safe without add, and twice 
  * calls nothing of this header. Any thread; once for each lock. */
 void df_fork_waits_for(pthread_mutex_t *lock);
 
+/*
+ * Connections, which a forked child closes: else the other end would not see its parent die. A fork
+ * waits between df_forks_hold and df_forks_release, so that no child has a connection that is not
+ * noted yet. Any thread.
+ */
+void df_forks_hold(void); /* calls nothing of this header but df_connection_note */
+void df_forks_release(void);
+/* After df_forks_hold. 0: there is no room for such a number. */
+int df_connection_note(int fd);
+/* Also if it was never noted. */
+void df_connection_close(int fd);
+
 /* Its owner embeds it: so a forked child, which has no thread to free the owner, still reaches
  * it. */
 typedef struct df_listener {

@@ -29,7 +29,6 @@ typedef struct {
   bool others_may_go; /* finish failed, but the root has not called the job off */
 
   df_listener listener;
-  df_fork_guard guard;
   df_mesh made;
 
   unsigned char session[DF_SESSION_BYTES];

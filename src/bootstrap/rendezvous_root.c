@@ -81,7 +81,7 @@ void df_root_adopt(df_root *root, int fd) {
                      (root->options.same_user_only && !df_socket_same_user(fd, NULL));
   df_caller *caller = turned_away ? NULL : calloc(1, sizeof *caller);
   if (caller == NULL) {
-    close(fd);
+    df_socket_close(&fd);
     return;
   }
   caller->fd = fd;

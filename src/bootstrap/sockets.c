@@ -14,6 +14,7 @@
 
 #include "base/attributes.h"
 #include "base/clock.h"
+#include "bootstrap/process.h"
 
 static int make_socket(int domain, int type) {
   int fd = socket(domain, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -23,6 +24,13 @@ static int make_socket(int domain, int type) {
 static int close_with(int fd, int error) {
   close(fd);
   return -error;
+}
+
+/* After df_forks_hold, which it undoes. Returns the connection, or -errno. */
+static int note_and_release(int fd) {
+  if (fd >= 0 && !df_connection_note(fd)) fd = close_with(fd, EMFILE);
+  df_forks_release();
+  return fd;
 }
 
 static struct sockaddr_in loopback_address(uint16_t port) {
@@ -102,7 +110,7 @@ int df_listen_abstract(int type, const unsigned char name[16]) {
   return fd;
 }
 
-int df_connect_loopback(uint16_t port) {
+static int connect_loopback(uint16_t port) {
   int fd = make_socket(AF_INET, SOCK_STREAM);
   if (fd < 0) return fd;
   without_delay(fd);
@@ -112,7 +120,12 @@ int df_connect_loopback(uint16_t port) {
   return fd;
 }
 
-int df_connect_abstract(int type, const unsigned char name[16]) {
+int df_connect_loopback(uint16_t port) {
+  df_forks_hold();
+  return note_and_release(connect_loopback(port));
+}
+
+static int connect_abstract(int type, const unsigned char name[16]) {
   int fd = make_socket(AF_UNIX, type);
   if (fd < 0) return fd;
   struct sockaddr_un address;
@@ -121,9 +134,15 @@ int df_connect_abstract(int type, const unsigned char name[16]) {
   return fd;
 }
 
+int df_connect_abstract(int type, const unsigned char name[16]) {
+  df_forks_hold();
+  return note_and_release(connect_abstract(type, name));
+}
+
 int df_accept(int listener) {
+  df_forks_hold();
   int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  return fd >= 0 ? fd : -errno;
+  return note_and_release(fd >= 0 ? fd : -errno);
 }
 
 int df_socket_error(int fd) {
@@ -178,6 +197,6 @@ const char *df_why(int error, char text[DF_WHY_BYTES]) {
 }
 
 void df_socket_close(int *fd) {
-  if (*fd >= 0) close(*fd);
+  if (*fd >= 0) df_connection_close(*fd);
   *fd = -1;
 }

@@ -158,15 +158,14 @@ static void stop_threads(dfcclContext_t context) {
   context->device.executor->stop(&context->device);
 }
 
-/* The child closes the connections, else peers would not see this process die. It cannot use the
- * context, and frees no memory: the parent's threads may have been using it at the fork. */
+/* A child cannot use the context. It has closed the connections already (bootstrap/process.h). It
+ * frees no memory: the parent's threads may have been using it at the fork. */
 static void give_up_in_child(df_fork_guard *guard) {
   dfcclContext_t context =
       (dfcclContext_t)(void *)((uint8_t *)guard - offsetof(struct dfcclContext, fork_guard));
   context->magic = DF_CONTEXT_MAGIC_IN_CHILD;
   df_dump_signal_forget(context->control.event_fd);
   if (context->recorder) df_recorder_close_in_child(context);
-  df_mesh_close_sockets(&context->mesh);
   close(context->control.event_fd);
   close(context->control.epoll_fd);
 }

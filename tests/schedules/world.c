@@ -63,13 +63,9 @@ static void make_sockets(void) {
     }
 }
 
-void df_mesh_close_sockets(df_mesh *mesh) {
+void df_mesh_close(df_mesh *mesh) {
   for (int r = 0; r < mesh->n_ranks; r++)
     if (mesh->sockets[r] >= 0) sim_close(mesh->sockets[r]);
-}
-
-void df_mesh_close(df_mesh *mesh) {
-  df_mesh_close_sockets(mesh);
   sim_free(mesh->sockets);
   sim_free(mesh->cards);
   sim_free(mesh->local);

@@ -9,10 +9,12 @@
 #include "bootstrap/bootstrap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bootstrap_crew.h"
@@ -105,6 +107,44 @@ DF_TEST(bootstrap, jobs_of_one_process_and_one_key_follow_each_other, 60) {
     for (int other = 0; other < job; other++)
       CHECK(memcmp(jobs[job][0], jobs[other][0], 16) != 0, "jobs %d and %d are one", job, other);
   }
+}
+
+/* A rank whose join is through and whose context is not opened yet, forks. */
+static int child_has_sockets(const df_mesh *mesh, int n) {
+  int status;
+  pid_t child = fork();
+  if (child == 0) {
+    int open = 0;
+    for (int rank = 0; rank < n; rank++)
+      open += mesh->sockets[rank] >= 0 && fcntl(mesh->sockets[rank], F_GETFD) >= 0;
+    _exit(open);
+  }
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status), "a child ended by a signal");
+  return WEXITSTATUS(status);
+}
+
+DF_TEST(bootstrap, a_child_that_is_forked_after_the_join_has_no_connection, 60) {
+  enum { RANKS = 3 };
+  pid_t pids[RANKS];
+  char key[64];
+  snprintf(key, sizeof key, "the key of a parent, %d", (int)getpid());
+  fflush(NULL);
+  df_quiet_before_fork();
+  for (int rank = 0; rank < RANKS; rank++) {
+    pids[rank] = fork();
+    if (pids[rank] == 0) {
+      df_watchdog_start("a rank that forks", 50);
+      df_mesh mesh;
+      df_card card = card_of(rank);
+      OK(df_bootstrap_join_key(key, RANKS, rank, &card, LONG_MS, &mesh));
+      CHECK(child_has_sockets(&mesh, RANKS) == 0, "rank %d's child has a connection", rank);
+      df_mesh_close(&mesh);
+      df_watchdog_stop();
+      _exit(0);
+    }
+    df_watch_child(pids[rank]);
+  }
+  for (int rank = 0; rank < RANKS; rank++) CHECK(reap(pids[rank]) == 0, "rank %d failed", rank);
 }
 
 static void hold_address(crew *c) {

@@ -3,10 +3,13 @@
  *   - A forked child is another process: it has a token of its own.
  *   - A child that is forked while this process listens does not keep the address taken: it has no
  *     listening socket, and closes nothing else when it is told to.
+ *   - A child closes its parent's connections, whatever is made of them yet: else the other end would
+ *     not see the parent die.
  *   - What listens no more is forgotten, in whatever order, and ends listening for a child that has
  *     it still.
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -62,6 +65,29 @@ DF_TEST(process, a_child_listens_nowhere, 30) {
     CHECK(fcntl(fds[i], F_GETFD) < 0, "the parent listens still");
     df_listener_close(&listeners[i]);
   }
+}
+
+DF_TEST(process, a_child_has_no_connection, 30) {
+  uint16_t port;
+  int listener = df_listen_loopback(&port), connected = df_connect_loopback(port),
+      accepted = -EAGAIN;
+  CHECK(listener >= 0 && connected >= 0, "cannot connect");
+  EVENTUALLY((accepted = df_accept(listener)) != -EAGAIN);
+  CHECK(accepted >= 0, "cannot accept");
+  int closed = dup(STDERR_FILENO), reused = df_connect_loopback(port), number = reused;
+  df_socket_close(&reused);
+  CHECK(dup2(closed, number) == number, "somebody else's file with the same number");
+  pid_t child = fork();
+  if (child == 0)
+    _exit(fcntl(connected, F_GETFD) >= 0 || fcntl(accepted, F_GETFD) >= 0 ||
+          fcntl(number, F_GETFD) < 0);
+  CHECK(ends_well(child), "a child keeps a connection, or closes what is not its own");
+  CHECK(fcntl(connected, F_GETFD) >= 0 && fcntl(accepted, F_GETFD) >= 0, "the parent has none");
+  df_socket_close(&connected);
+  df_socket_close(&accepted);
+  close(listener);
+  close(closed);
+  close(number);
 }
 
 static int is_called(uint16_t port) {

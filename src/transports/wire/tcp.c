@@ -91,7 +91,7 @@ void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
 static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
   df_tcp_stream *stream = calloc(1, sizeof *stream);
   if (stream == NULL) {
-    close(fd);
+    df_socket_close(&fd);
     return df_fail(dfcclOutOfMemory, "no memory for a connection");
   }
   stream->stream = (df_stream){.write = tcp_write, .read = tcp_read, .reason = tcp_reason};
