@@ -8,6 +8,14 @@
  *
  *   CUDA_EMULATOR_MULTIPROCESSORS  blocks that one device holds at a time, one each (8)
  *
+ *   CUDA_DEVICE_MAX_CONNECTIONS    hardware queues of a device, which streams share (8)
+ *
+ *   CUDA_EMULATOR_PRIORITY_QUEUES=1  streams of raised priority share others among themselves (0)
+ *
+ *   CUDA_MODULE_LOADING=EAGER      no call and no launch loads a kernel (LAZY)
+ *
+ *   CUDA_EMULATOR_QUERIES_BLOCK=0  queries never wait (1)
+ *
  *   CUDA_EMULATOR_SEED             order of lanes, and where they are interrupted (1)
  *
  *   CUDA_EMULATOR_FAIL=N[:CODE]    the N-th call fails, with cudaErrorUnknown or that code
@@ -18,8 +26,14 @@
  *
  *   CUDA_EMULATOR_TRACE=1          each call on standard error
  *
- * What it is stricter in than a GPU may be: every allocation and every release of memory waits for
- * all work of the device, and launches wait meanwhile.
+ * What it is stricter in than a GPU may be:
+ *   - every allocation and every release of memory waits for all work of the device, and launches
+ *     wait meanwhile;
+ *   - so does the first use of a kernel that is not loaded;
+ *   - cudaStreamQuery and cudaEventQuery wait while another thread does one of these, or is in
+ *     cudaDeviceSynchronize;
+ *   - a command that cannot begin holds up all that stand behind it in its hardware queue
+ *     (queue.c).
  */
 #ifndef CUDA_EMULATOR_H
 #define CUDA_EMULATOR_H
@@ -41,7 +55,7 @@ typedef struct cuda_emulator_kernel {
   void (*call)(const void *function, void **arguments);
   uint32_t max_threads, n_arguments;
   size_t argument_bytes[CUDA_EMULATOR_ARGUMENTS];
-  int loaded; /* the runtime was asked about it */
+  uint32_t loaded; /* a bit for each device */
   struct cuda_emulator_kernel *next;
 } cuda_emulator_kernel;
 CUDA_EMULATOR_API void cuda_emulator_register(cuda_emulator_kernel *kernel);
@@ -69,6 +83,9 @@ CUDA_EMULATOR_API void cuda_emulator_lose_device(int device);
 /* As the environment variables of that name; calls are counted from now on. 0: none. */
 CUDA_EMULATOR_API void cuda_emulator_fail_at(uint64_t call, int code);
 CUDA_EMULATOR_API void cuda_emulator_set_memory_operations(int enabled);
+/* For streams that are made from now on: hardware queues, and whether those of raised priority have
+ * others. */
+CUDA_EMULATOR_API void cuda_emulator_set_queues(uint32_t queues, int priority_apart);
 /* Every stream says that it is being captured; nothing is. */
 CUDA_EMULATOR_API void cuda_emulator_set_capturing(int capturing);
 /* Do links between devices know atomic accesses? They do. */

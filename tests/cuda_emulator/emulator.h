@@ -20,6 +20,7 @@
 
 enum {
   EMULATOR_DEVICES = 16,
+  EMULATOR_QUEUES = 32,
   EMULATOR_MAX_THREADS = 1024, /* of a block */
   EMULATOR_WARP = 32,
   EMULATOR_LEAST_PRIORITY = 0,
@@ -28,6 +29,11 @@ enum {
 
 typedef struct CUstream_st emulator_stream;
 typedef struct CUevent_st emulator_event;
+
+/* Numbers of commands: the latest that came, and the latest that left. */
+typedef struct emulator_queue {
+  uint64_t entered, left;
+} emulator_queue;
 
 /* "The stream's commands up to this number." */
 typedef struct emulator_point {
@@ -60,7 +66,8 @@ typedef enum {
 typedef struct emulator_command {
   struct emulator_command *next;
   emulator_command_kind kind;
-  uint64_t sequence;
+  uint64_t sequence; /* of the stream */
+  uint64_t place;    /* of the hardware queue */
   uint32_t n_points;
   emulator_point *points; /* to be waited for first */
   emulator_grid *grid;
@@ -78,6 +85,7 @@ typedef struct emulator_command {
 
 struct CUstream_st {
   int device, priority;
+  emulator_queue *queue;
   bool non_blocking, open, has_worker;
   uint64_t submitted, completed;
   emulator_command *first, *last;
@@ -99,6 +107,9 @@ typedef struct emulator_device {
   uint32_t retained;    /* ... and so often the driver's */
   uint32_t peers;       /* devices whose memory kernels may touch */
   emulator_stream legacy;
+  emulator_queue queues[EMULATOR_QUEUES], priority_queues[EMULATOR_QUEUES];
+  uint32_t plain_streams, priority_streams; /* that were ever made */
+  uint32_t synchronizing;                   /* threads in cudaDeviceSynchronize */
   emulator_grid *queue;
   uint32_t workers, resident;
   uint32_t touching; /* commands other than kernels that are being executed */
@@ -130,6 +141,9 @@ typedef struct emulator_state {
   uint64_t seed;
   uint64_t fail_at, lose_at, fault_calls;
   int fail_code;
+  uint32_t n_queues;
+  bool priority_queues; /* of their own */
+  bool queries_block, loads_lazily;
   bool memory_operations, trace;
   emulator_device devices[EMULATOR_DEVICES];
   emulator_stream *streams;
@@ -142,6 +156,7 @@ typedef struct emulator_state {
 extern emulator_state emulator;
 
 /* ---- runtime.c */
+void emulator_begin(void); /* reads the environment, once */
 /* At the beginning of each call: counts it, and decides whether it fails. */
 cudaError_t emulator_enter(const char *name);
 /* The same for those that a lost device lets pass. */
@@ -176,6 +191,14 @@ cudaError_t emulator_wait_idle(int device);
 cudaError_t emulator_begin_allocating(int device);
 void emulator_end_allocating(int device);
 cudaError_t emulator_wait_point(emulator_point point, int device);
+
+/* ---- queue.c; with the lock */
+void emulator_set_queue(emulator_stream *stream);
+void emulator_enter_queue(emulator_stream *stream, emulator_command *command);
+void emulator_wait_head(const emulator_stream *stream, const emulator_command *command);
+void emulator_leave_queue(emulator_stream *stream, const emulator_command *command);
+/* Until it is over; else until it begins. */
+bool emulator_holds_queue(const emulator_command *command);
 
 /* ---- memory.c */
 emulator_allocation *emulator_find(const void *pointer); /* with the lock */

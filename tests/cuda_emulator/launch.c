@@ -13,6 +13,18 @@ void cuda_emulator_register(cuda_emulator_kernel *kernel) {
   pthread_mutex_unlock(&emulator.lock);
 }
 
+/* With the lock. Lazily: at the first use on a device, when the device has nothing to do. */
+static cudaError_t load(cuda_emulator_kernel *kernel, int device) {
+  if (kernel->loaded >> device & 1) return cudaSuccess;
+  cudaError_t result = cudaSuccess;
+  if (emulator.loads_lazily) {
+    result = emulator_begin_allocating(device);
+    emulator_end_allocating(device);
+  }
+  if (result == cudaSuccess) kernel->loaded |= 1u << device;
+  return result;
+}
+
 static cuda_emulator_kernel *find_kernel(const void *function) {
   cuda_emulator_kernel *kernel = emulator.kernels;
   while (kernel && kernel->function != function) kernel = kernel->next;
@@ -97,8 +109,9 @@ static cudaError_t launch(const cudaLaunchConfig_t *config, const void *function
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (wishes.cooperative && blocks > emulator.multiprocessors)
     return cudaErrorCooperativeLaunchTooLarge;
-  emulator.counts.loading_launches += !kernel->loaded;
-  kernel->loaded = 1;
+  emulator.counts.loading_launches += !(kernel->loaded >> stream->device & 1);
+  const cudaError_t not_loaded = load(kernel, stream->device);
+  if (not_loaded) return not_loaded;
   latest =
       (cuda_emulator_launch){.kernel = kernel->name,
                              .blocks = (uint32_t)blocks,
@@ -154,7 +167,10 @@ EMULATOR_EXPORT cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *att
   EMULATOR_ENTER();
   cuda_emulator_kernel *kernel = find_kernel(function);
   if (!kernel) return emulator_set_error(cudaErrorInvalidDeviceFunction);
-  kernel->loaded = 1;
+  pthread_mutex_lock(&emulator.lock);
+  const cudaError_t not_loaded = load(kernel, emulator_current_device());
+  pthread_mutex_unlock(&emulator.lock);
+  if (not_loaded) return emulator_set_error(not_loaded);
   memset(attributes, 0, sizeof *attributes);
   attributes->maxThreadsPerBlock = (int)kernel->max_threads;
   attributes->ptxVersion = attributes->binaryVersion = 90;

@@ -56,15 +56,30 @@ static void read_fault(void) {
 
 /* With the lock. */
 static void begin(void) {
+  const char *loading = getenv("CUDA_MODULE_LOADING");
   emulator.process = getpid();
   emulator.n_devices = (int)number_of("CUDA_EMULATOR_DEVICES", 2, 0, EMULATOR_DEVICES);
   emulator.multiprocessors = (uint32_t)number_of("CUDA_EMULATOR_MULTIPROCESSORS", 8, 1, 1024);
   emulator.seed = number_of("CUDA_EMULATOR_SEED", 1, 0, UINT64_MAX);
   emulator.memory_operations = number_of("CUDA_EMULATOR_MEMORY_OPS", 1, 0, 1) != 0;
+  emulator.n_queues = (uint32_t)number_of("CUDA_DEVICE_MAX_CONNECTIONS", 8, 1, EMULATOR_QUEUES);
+  emulator.priority_queues = number_of("CUDA_EMULATOR_PRIORITY_QUEUES", 0, 0, 1) != 0;
+  emulator.queries_block = number_of("CUDA_EMULATOR_QUERIES_BLOCK", 1, 0, 1) != 0;
+  emulator.loads_lazily = !loading || strcmp(loading, "EAGER") != 0;
   emulator.trace = number_of("CUDA_EMULATOR_TRACE", 0, 0, 1) != 0;
   emulator.lose_at = number_of("CUDA_EMULATOR_LOSE", 0, 0, UINT64_MAX);
   read_fault();
-  for (int i = 0; i < emulator.n_devices; i++) emulator.devices[i].legacy.device = i;
+  for (int i = 0; i < emulator.n_devices; i++) {
+    emulator_device *device = &emulator.devices[i];
+    device->legacy.device = i;
+    device->legacy.queue = &device->queues[0];
+  }
+}
+
+void emulator_begin(void) {
+  pthread_mutex_lock(&emulator.lock);
+  if (emulator.process == 0) begin();
+  pthread_mutex_unlock(&emulator.lock);
 }
 
 /* ---- calls */
@@ -105,8 +120,8 @@ void cuda_emulator_lose_device(int device) {
 }
 
 void cuda_emulator_fail_at(uint64_t call, int code) {
+  emulator_begin();
   pthread_mutex_lock(&emulator.lock);
-  if (emulator.process == 0) begin();
   emulator.fault_calls = 0;
   emulator.fail_at = call;
   emulator.fail_code = code;
@@ -114,8 +129,8 @@ void cuda_emulator_fail_at(uint64_t call, int code) {
 }
 
 void cuda_emulator_set_memory_operations(int enabled) {
+  emulator_begin();
   pthread_mutex_lock(&emulator.lock);
-  if (emulator.process == 0) begin();
   emulator.memory_operations = enabled != 0;
   pthread_mutex_unlock(&emulator.lock);
 }
@@ -318,7 +333,11 @@ EMULATOR_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *gr
 EMULATOR_EXPORT cudaError_t cudaDeviceSynchronize(void) {
   EMULATOR_ENTER();
   pthread_mutex_lock(&emulator.lock);
-  const cudaError_t result = emulator_wait_idle(emulator_current_device());
+  const int device = emulator_current_device();
+  emulator.devices[device].synchronizing++;
+  const cudaError_t result = emulator_wait_idle(device);
+  emulator.devices[device].synchronizing--;
+  emulator_signal();
   pthread_mutex_unlock(&emulator.lock);
   return emulator_set_error(result);
 }

@@ -145,8 +145,10 @@ static void execute_outside(emulator_command *command, const emulator_device *de
 }
 
 static void execute(emulator_stream *stream, emulator_command *command) {
+  emulator_wait_head(stream, command);
   for (uint32_t i = 0; i < command->n_points; i++)
     emulator_wait_point(command->points[i], stream->device);
+  if (!emulator_holds_queue(command)) emulator_leave_queue(stream, command);
   if (emulator.devices[stream->device].lost) {
     if (command->kind != COMMAND_RECORD) return;
   }
@@ -179,6 +181,7 @@ static void *stream_main(void *argument) {
       continue;
     }
     execute(stream, command);
+    emulator_leave_queue(stream, command);
     stream->first = command->next;
     if (!stream->first) stream->last = NULL;
     stream->completed = command->sequence;
@@ -225,6 +228,7 @@ cudaError_t emulator_submit(emulator_stream *stream, emulator_command *command) 
   }
   order_by_legacy(stream, command);
   command->sequence = ++stream->submitted;
+  emulator_enter_queue(stream, command);
   if (stream->last)
     stream->last->next = command;
   else
@@ -258,6 +262,7 @@ EMULATOR_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t *handle, u
                                                              : priority;
   stream->open = true;
   pthread_mutex_lock(&emulator.lock);
+  emulator_set_queue(stream);
   stream->next = emulator.streams;
   emulator.streams = stream;
   emulator.counts.streams++;
@@ -289,12 +294,19 @@ EMULATOR_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return known ? cudaSuccess : emulator_set_error(cudaErrorInvalidResourceHandle);
 }
 
+/* The driver's lock may be held for as long as another thread waits for the device. */
+static void wait_for_driver(const emulator_device *device) {
+  while (emulator.queries_block && (device->allocating || device->synchronizing) && !device->lost)
+    emulator_wait_changed();
+}
+
 /* What asks or waits for a stream. */
 static cudaError_t look_at_stream(cudaStream_t handle, bool wait) {
   pthread_mutex_lock(&emulator.lock);
   const emulator_stream *stream = emulator_stream_of(handle);
   cudaError_t result = cudaErrorInvalidResourceHandle;
   if (stream) {
+    if (!wait) wait_for_driver(&emulator.devices[stream->device]);
     const emulator_point end = {(emulator_stream *)stream, stream->submitted};
     if (emulator.devices[stream->device].lost)
       result = cudaErrorLaunchFailure;
@@ -431,6 +443,7 @@ EMULATOR_EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t hand
 static cudaError_t look_at_event(cudaEvent_t event, bool wait) {
   if (!event) return emulator_set_error(cudaErrorInvalidResourceHandle);
   pthread_mutex_lock(&emulator.lock);
+  if (!wait) wait_for_driver(&emulator.devices[event->device]);
   cudaError_t result = emulator.devices[event->device].lost ? cudaErrorLaunchFailure
                        : reached(event->point)              ? cudaSuccess
                                                             : cudaErrorNotReady;

@@ -170,6 +170,8 @@ static dfcclResult_t make_streams(df_cuda_state *state) {
     error = cudaStreamCreateWithPriority(&state->daemon_stream, cudaStreamNonBlocking, greatest);
   if (error == cudaSuccess)
     error = cudaStreamCreateWithPriority(&state->upload_stream, cudaStreamNonBlocking, greatest);
+  if (error == cudaSuccess)
+    error = cudaEventCreateWithFlags(&state->asked, cudaEventDisableTiming);
   return error == cudaSuccess ? dfcclSuccess : df_cuda_fail(error, "creating a CUDA stream");
 }
 
@@ -213,6 +215,7 @@ static void close_device(df_rank_device *device) {
   df_cuda_visit visit;
   if (state == NULL) return;
   if (state->primary && df_cuda_enter_device(&visit, state->primary) == dfcclSuccess) {
+    if (state->asked) cudaEventDestroy(state->asked);
     if (state->daemon_stream) cudaStreamDestroy(state->daemon_stream);
     if (state->upload_stream) cudaStreamDestroy(state->upload_stream);
     if (state->memory) cudaFree(state->memory);

@@ -20,7 +20,10 @@ enum {
   DF_CUDA_TIMER_SLACK_NS = 1000,
   DF_CUDA_STACK_BYTES = 512 * 1024
 };
-#define DF_CUDA_QUERY_NS ((uint64_t)2 * 1000 * 1000)
+/* Between looks for a lost device while no launch is out. */
+#define DF_CUDA_ASK_NS ((uint64_t)100 * 1000 * 1000)
+/* A launch that lives so long without a sign is asked for: many times its life. */
+#define DF_CUDA_SILENT_NS ((uint64_t)1000 * 1000 * 1000)
 /* A launch's longest life: whoever waits for the device waits for one launch only. */
 #define DF_CUDA_LIFE_NS ((uint64_t)20 * 1000 * 1000)
 
@@ -97,7 +100,7 @@ static void launch(df_rank_device *device, df_cuda_state *state) {
   state->launched_grid = grid;
   cudaError_t error = launch_kernel(device, state, grid);
   state->launched_ns = df_clock_ns();
-  state->query_at_ns = state->launched_ns + DF_CUDA_QUERY_NS;
+  state->ask_at_ns = state->launched_ns + DF_CUDA_SILENT_NS;
   if (error == cudaSuccess) return;
   df_cuda_fail(error, "launching the daemon");
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 0);
@@ -131,9 +134,11 @@ static void recall_if_due(df_rank_device *device, df_cuda_state *state, uint64_t
     df_store_relaxed_u32(&device->shared->recalled, state->launch);
 }
 
-static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t now) {
-  if (now < state->query_at_ns) return;
-  state->query_at_ns = now + DF_CUDA_QUERY_NS;
+/* A query may wait for as long as another thread waits for the device, and that thread perhaps for
+ * a run whose CQE this one is to take. So no launch is asked for that ends as it should. */
+static void ask_for_launch(df_rank_device *device, df_cuda_state *state, uint64_t now) {
+  if (now < state->ask_at_ns) return;
+  state->ask_at_ns = now + DF_CUDA_SILENT_NS;
   cudaError_t error = cudaStreamQuery(state->daemon_stream);
   if (error == cudaSuccess && is_running(device, state)) {
     lose(device, state, "the daemon's kernel ended without saying so");
@@ -143,10 +148,20 @@ static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t no
   }
 }
 
+/* Enqueued like a launch, so nobody's waiting holds it up; tells of a lost device. */
+static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t now) {
+  if (now < state->ask_at_ns) return;
+  state->ask_at_ns = now + DF_CUDA_ASK_NS;
+  cudaError_t error = cudaEventRecord(state->asked, state->daemon_stream);
+  if (error == cudaSuccess) return;
+  df_cuda_fail(error, "asking for the device");
+  lose(device, state, df_last_sentence());
+}
+
 static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks) {
   uint64_t now = df_clock_ns();
   recall_if_due(device, state, now);
-  ask_device(device, state, now);
+  ask_for_launch(device, state, now);
   if (++*looks < DF_CUDA_WATCH_SPINS)
     sched_yield();
   else
@@ -160,7 +175,9 @@ static void note_left(df_rank_device *device, df_cuda_state *state) {
   state->restart_ns = progressed || state->restart_ns == 0
                           ? shortest
                           : DF_MIN(state->restart_ns * 2, shortest * DF_CUDA_RESTART_GROWTH);
-  state->restart_at_ns = df_clock_ns() + state->restart_ns;
+  uint64_t now = df_clock_ns();
+  state->restart_at_ns = now + state->restart_ns;
+  state->ask_at_ns = now + DF_CUDA_ASK_NS;
 }
 
 static int may_launch(df_rank_device *device, df_cuda_state *state) {

@@ -66,7 +66,8 @@ typedef struct df_cuda_state {
   uint32_t launch, launched_grid;
   uint32_t urgent; /* a collective was given up */
   df_bell bell;
-  uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, query_at_ns;
+  uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, ask_at_ns;
+  cudaEvent_t asked; /* recorded to see whether the device takes commands */
 
   /* streams */
   df_cuda_stream_operation write_value, wait_value; /* NULL: small kernels do it */
