@@ -13,7 +13,7 @@
 #include "queues/sq.h"
 #include "queues/task_queue.h"
 
-/* In polls of a blocked primitive. An empty look for work is one poll. */
+/* CPU: in polls of a blocked primitive; an empty look for work is one poll. CUDA: in ns. */
 typedef struct df_tunables {
   uint32_t spin_front;    /* at the front; half as much at each later place */
   uint32_t spin_min;      /* at every place */
@@ -21,6 +21,7 @@ typedef struct df_tunables {
   uint32_t fetch_polls;   /* FIFO: fruitless, before the next fetch */
   uint32_t quit_polls;    /* fruitless, before the daemon leaves */
   uint32_t preempt_every; /* test mode: set aside after every step */
+  uint32_t life;          /* CUDA: of a launch; 0: no end */
 } df_tunables;
 
 /* Its executor writes, anybody reads. */

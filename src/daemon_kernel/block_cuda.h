@@ -6,25 +6,8 @@
 #define DF_DAEMON_KERNEL_BLOCK_CUDA_H
 
 #include "daemon_kernel/daemon.h"
-#include "daemon_kernel/daemon_cuda.h"
+#include "daemon_kernel/shared_cuda.h"
 
-/* Busy turns between looks at the host's words. A look crosses the bus. */
-enum { DF_CUDA_LOOK_TURNS = 16 };
-
-typedef struct df_cuda_shared {
-  df_context_slot slots[DF_MAX_CONTEXT_SLOTS];
-  df_device device;
-  df_block block;
-  df_move move;
-  df_sq host_queue; /* with a relay: the host's */
-  uint32_t works;
-  uint32_t stays;
-  uint32_t saved; /* the image is up to date */
-  uint32_t turns_to_look;
-} df_cuda_shared;
-
-/* Whatever the number of collectives. */
-static_assert(sizeof(df_cuda_shared) <= 13 * 1024, "a block's shared memory");
 static_assert(offsetof(df_block, read_index) % sizeof(uint64_t) == 0 &&
                   sizeof(df_block) % sizeof(uint64_t) == 0,
               "a block's image is written by words");
@@ -42,24 +25,10 @@ DF_CORE void df_cuda_save_block(df_block *image, df_block *block) {
     df_store_relaxed_u64(&to[i], from[i]);
 }
 
-/* All loads before the first store: one crossing of the bus. */
-DF_CORE void df_cuda_look_at_host(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
-  df_device *copy = &shared->device;
-  const uint32_t by_priority = df_load_relaxed_u32(&daemon->device->by_priority),
-                 exit = df_load_relaxed_u32(&daemon->device->exit),
-                 failures = df_load_relaxed_u32(&daemon->device->failures),
-                 recalled = df_load_relaxed_u32(&daemon->device->recalled);
-  copy->by_priority = by_priority;
-  copy->exit = exit;
-  copy->failures = failures;
-  copy->recalled = recalled;
-  shared->move.attends = failures;
-  shared->turns_to_look = DF_CUDA_LOOK_TURNS;
-}
-
 /* All but the words of the SQ's producer and the CQ's consumer, who may be at work. */
-DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *shared) {
+DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   df_device *copy = &shared->device;
+  const df_cuda_daemon *daemon = &shared->daemon;
   const df_device *device = daemon->device;
   df_sq_slot *sq_slots = device->sq.slots;
   const uint32_t sq_mask = device->sq.mask, n_rings = device->cq.n_rings;
@@ -85,66 +54,52 @@ DF_CORE void df_cuda_copy_device(const df_cuda_daemon *daemon, df_cuda_shared *s
     copy->sq.slots = daemon->relay->queue.slots;
     copy->sq.mask = daemon->relay->queue.mask;
   }
-  df_cuda_look_at_host(daemon, shared);
-}
-
-/* Block 0 with a relay. */
-DF_CORE void df_cuda_relay_entries(const df_cuda_daemon *daemon, uint32_t index,
-                                   df_cuda_shared *shared, const df_lanes *lanes) {
-  if (daemon->relay == NULL || index != 0) return;
-  df_lanes_start_timer(lanes);
-  while (df_sq_pass_spsc(&shared->host_queue, &shared->device.sq)) {
-    df_lanes_note_time(lanes, DF_TIMED_PASS, 1);
-    df_lanes_start_timer(lanes);
-  }
-  daemon->relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
-}
-
-DF_CORE uint32_t df_cuda_is_ending(const df_cuda_daemon *daemon, const df_cuda_shared *shared) {
-  return shared->device.recalled == daemon->launch ||
-         df_load_relaxed_u32(&daemon->gate->left) == daemon->launch;
+  df_cuda_look_at_host(shared);
 }
 
 /* After df_cuda_load_block. */
-DF_CORE void df_cuda_enter(const df_cuda_daemon *daemon, uint32_t index, df_cuda_shared *shared,
+DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cuda_shared *shared,
                            const df_lanes *lanes) {
+  shared->daemon = *argument;
+  const df_cuda_daemon *daemon = &shared->daemon;
   df_block *image = &daemon->blocks[index];
   df_lanes_open_times(lanes, daemon->times, index);
   DF_ASSERT(index < daemon->device->n_blocks);
   df_device_add_u32(&daemon->gate->active, 1);
-  df_cuda_copy_device(daemon, shared);
-  if (daemon->relay && index == 0) shared->device.sq.ticket = daemon->relay->queue.ticket;
-  df_cuda_relay_entries(daemon, index, shared, lanes);
   df_block *block = &shared->block;
   DF_ASSERT(block->index == index);
+  df_cuda_copy_device(shared);
+  if (daemon->relay && index == 0) shared->device.sq.ticket = daemon->relay->queue.ticket;
+  df_cuda_watch *watch = &shared->watch;
+  const uint32_t life = shared->device.tunables.life;
+  watch->now = df_device_ns();
+  watch->ends_at = life ? watch->now + life : UINT64_MAX;
+  df_cuda_look(shared, lanes);
   DF_ASSERT(block->cache.mask < DF_MAX_CONTEXT_SLOTS);
   block->device = &shared->device;
   block->running = 0;
   df_context_cache_attach(&block->cache, shared->slots, block->cache.mask + 1);
   df_lifecycle_start(block);
+  watch->fresh = 1;
   df_publish_u32(&image->running, 1);
   shared->saved = 0;
 }
 
 /* 0: the block has left. */
-DF_CORE uint32_t df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t index,
-                                       df_cuda_shared *shared, df_turn turn,
+DF_CORE uint32_t df_cuda_between_turns(df_cuda_shared *shared, df_turn turn,
                                        const df_lanes *lanes) {
   df_block *block = &shared->block;
-  if (turn == DF_TURN_WAITED || --shared->turns_to_look == 0) {
-    df_cuda_look_at_host(daemon, shared);
-    df_cuda_relay_entries(daemon, index, shared, lanes);
-    if (df_cuda_is_ending(daemon, shared)) {
-      df_lifecycle_leave(block);
-      return 0;
-    }
+  if (turn == DF_TURN_WAITED || --shared->turns_to_look == 0) df_cuda_look(shared, lanes);
+  if (shared->watch.ending) {
+    df_lifecycle_leave(block);
+    return 0;
   }
   if (turn != DF_TURN_WAITED) {
     shared->saved = 0;
     return 1;
   }
   if (!shared->saved) {
-    df_cuda_save_block(&daemon->blocks[index], block);
+    df_cuda_save_block(&shared->daemon.blocks[block->index], block);
     df_lanes_publish_times(lanes);
   }
   shared->saved = 1;
@@ -153,20 +108,21 @@ DF_CORE uint32_t df_cuda_between_turns(const df_cuda_daemon *daemon, uint32_t in
 }
 
 /* 0: the launch is over for this block. */
-DF_CORE uint32_t df_cuda_park(const df_cuda_daemon *daemon, uint32_t index, df_cuda_shared *shared,
-                              const df_lanes *lanes) {
-  df_block *block = &shared->block, *image = &daemon->blocks[index];
+DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
+  const df_cuda_daemon *daemon = &shared->daemon;
+  df_block *block = &shared->block, *image = &daemon->blocks[block->index];
   df_cuda_gate *gate = daemon->gate;
   df_cuda_save_block(image, block);
   uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
-  while (active != 0 && !df_cuda_is_ending(daemon, shared)) {
-    df_cuda_relay_entries(daemon, index, shared, lanes);
+  while (active != 0 && !shared->watch.ending) {
+    df_cuda_relay_entries(shared, lanes);
     /* The claim fails if another block parked or came back. This block may now be the last. */
     if (!df_lifecycle_has_reason(block)) {
-      df_cuda_look_at_host(daemon, shared);
+      df_cuda_look(shared, lanes);
       df_pause();
     } else if (df_device_claim_u32(&gate->active, active, active + 1)) {
       df_lifecycle_start(block);
+      shared->watch.fresh = 1;
       return 1;
     }
     active = df_load_relaxed_u32(&gate->active);
@@ -201,11 +157,10 @@ DF_CORE void df_cuda_execute_block(const df_cuda_daemon *daemon, uint32_t index,
     do {
       df_turn turn = df_daemon_turn(&shared->block, lanes);
       if (df_lanes_leads(lanes))
-        shared->works =
-            turn != DF_TURN_LEFT && df_cuda_between_turns(daemon, index, shared, turn, lanes);
+        shared->works = turn != DF_TURN_LEFT && df_cuda_between_turns(shared, turn, lanes);
       df_lanes_sync(lanes); /* the next turn's barriers come before the next decision */
     } while (shared->works);
-    if (df_lanes_leads(lanes)) shared->stays = df_cuda_park(daemon, index, shared, lanes);
+    if (df_lanes_leads(lanes)) shared->stays = df_cuda_park(shared, lanes);
     df_lanes_sync(lanes);
   } while (shared->stays);
 }

@@ -8,6 +8,7 @@
 #include "daemon_kernel/block.h"
 #include "daemon_kernel/lifecycle.h"
 #include "daemon_kernel/scheduler.h"
+#include "daemon_kernel/watch.h"
 #include "primitives/step.h"
 
 typedef enum {
@@ -23,6 +24,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   const df_tunables *tunables = &block->device->tunables;
   df_context_slot *slot = block->picked;
   uint32_t polls = 0, limit = block->spin_limit;
+  df_watch_begin_turn(block, lanes);
   /* Taking up a run is progress, even if its first primitive is stuck. Else the saved context
    * looks untried, and nobody could sleep. */
   if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) {
@@ -32,14 +34,13 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
   for (;;) {
     df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
     if (result == DF_STEP_BLOCKED) {
-      if (++polls >= limit || df_lanes_interrupted(lanes)) {
+      if (df_watch_ends_turn(block, lanes, &polls, limit)) {
         if (df_lanes_leads(lanes)) {
           block->blocked_polls += polls;
           block->quiet_polls += polls;
           df_lanes_note_stuck(lanes);
         }
-        return polls >= limit || df_lanes_told_to_leave(lanes) ? DF_STEP_BLOCKED
-                                                               : DF_STEP_PROGRESSED;
+        return df_watch_sets_aside(lanes, polls, limit) ? DF_STEP_BLOCKED : DF_STEP_PROGRESSED;
       }
       df_lanes_pause(lanes, polls);
       continue;
@@ -56,9 +57,9 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
     }
     if (result == DF_STEP_DONE) return result;
     if (tunables->preempt_every) return DF_STEP_BLOCKED;
-    if (df_lanes_interrupted(lanes)) return DF_STEP_PROGRESSED;
+    if (df_watch_interrupts(block, lanes)) return DF_STEP_PROGRESSED;
     polls = 0;
-    limit = df_scheduler_boosted(tunables, limit);
+    limit = df_scheduler_boosted(tunables, block->spin_limit);
   }
 }
 
@@ -180,7 +181,7 @@ DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
       df_lanes_ring_bells(lanes);
     }
   } else if (df_lanes_leads(lanes)) {
-    block->quiet_polls++;
+    block->quiet_polls += df_watch_idle(block);
   }
   if (df_lanes_leads(lanes)) {
     block->leaves = df_lifecycle_should_leave(block); /* once: another lane might see otherwise */

@@ -1,4 +1,5 @@
 #include "daemon_kernel/block_cuda.h"
+#include "daemon_kernel/daemon_cuda.h"
 
 extern "C" __global__ void __launch_bounds__(DF_CUDA_MAX_LANES, 1)
     df_daemon_cuda(const __grid_constant__ df_cuda_daemon daemon) {

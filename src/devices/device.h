@@ -36,7 +36,7 @@ typedef struct df_device_options {
     uint32_t threads, collectives;
     int relays, has_timers;
     uint64_t arena_bytes; /* least of a segment */
-    uint64_t restart_ns, nap_ns;
+    uint64_t restart_ns, restart_most_ns, nap_ns;
   } cuda;
 } df_device_options;
 

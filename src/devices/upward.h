@@ -15,6 +15,7 @@ typedef struct df_device_card {
   uint32_t backend; /* dfcclBackend_t */
   int32_t ordinal;  /* in its process */
   uint8_t uuid[16]; /* CUDA */
+  uint32_t has_mps; /* CUDA: processes share the GPU at one time */
 } df_device_card;
 
 /* seen: the device has told. */

@@ -62,6 +62,7 @@ static df_device_options options_of(const df_settings *s) {
   options.cuda.relays = s->cuda_relay != 0;
   options.cuda.has_timers = s->cuda_timers != 0;
   options.cuda.arena_bytes = (uint64_t)s->cuda_arena_mb << 20;
+  options.cuda.restart_most_ns = (uint64_t)s->tuning.policy.cuda_restart_most_us * 1000;
   options.cuda.restart_ns = (uint64_t)s->cuda_restart_us * 1000;
   options.cuda.nap_ns = (uint64_t)s->cuda_nap_us * 1000;
   return options;

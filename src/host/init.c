@@ -61,10 +61,18 @@ df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t ran
   return content.transport;
 }
 
+/* A GPU executes one process's kernels at a time, unless MPS is on. */
+static int takes_turns_with(dfcclContext_t context, uint32_t rank, const df_device_card *theirs) {
+  df_device_card mine = df_context_peer_card(context, context->rank);
+  return rank != context->rank && mine.backend == dfcclBackendCuda && !context->mesh.local[rank] &&
+         !mine.has_mps && memcmp(mine.uuid, theirs->uuid, sizeof mine.uuid) == 0;
+}
+
 /* Blocks of a collective must be equal everywhere, so the least that any rank allows. The ranks'
  * cores are all that any of them may use. */
 static dfcclResult_t read_cards(dfcclContext_t context) {
   uint32_t blocks = (uint32_t)context->settings.max_blocks;
+  int takes_turns = 0;
   context->topology.runs_on_cores = context->settings.backend == dfcclBackendCpu;
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     df_card_content content;
@@ -80,9 +88,11 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
                      content.device.backend == dfcclBackendCuda ? "CUDA" : "CPU", context->rank,
                      context->device.kind->name);
     blocks = DF_MIN(blocks, content.max_blocks);
+    takes_turns |= takes_turns_with(context, r, &content.device);
     df_topology_add(&context->topology, content.cpus);
   }
-  df_settings_complete(&context->settings, context->n_ranks, context->topology.n_cores);
+  df_settings_complete(&context->settings, context->n_ranks, context->topology.n_cores,
+                       takes_turns);
   context->max_blocks = blocks;
   return dfcclSuccess;
 }

@@ -256,17 +256,35 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
   return dfcclSuccess;
 }
 
+/* In the unit of df_tunables. */
+static uint32_t in_unit(const df_settings *s, long long polls) {
+  long long ns = s->backend == dfcclBackendCuda ? 1000 : 1;
+  return (uint32_t)DF_MIN(polls * ns, (long long)UINT32_MAX);
+}
+
 df_tunables df_settings_tunables(const df_settings *s) {
-  return (df_tunables){.spin_front = (uint32_t)s->spin_front,
-                       .spin_min = (uint32_t)s->spin_min,
+  return (df_tunables){.spin_front = in_unit(s, s->spin_front),
+                       .spin_min = in_unit(s, s->spin_min),
                        .spin_boost = (uint32_t)s->spin_boost,
-                       .fetch_polls = (uint32_t)s->fetch_polls,
-                       .quit_polls = (uint32_t)s->quit_polls,
-                       .preempt_every = (uint32_t)s->preempt_every};
+                       .fetch_polls = in_unit(s, s->fetch_polls),
+                       .quit_polls = in_unit(s, s->quit_polls),
+                       .preempt_every = (uint32_t)s->preempt_every,
+                       .life = in_unit(s, s->tuning.policy.cuda_life_us)};
 }
 
 static void complete(long long *setting, long long unset, long long value) {
   if (*setting == unset) *setting = value;
+}
+
+/* While one process's daemon polls, the peer of another one is kept off the GPU. */
+static void complete_cuda(df_settings *settings, int takes_turns) {
+  const df_policy *p = &settings->tuning.policy;
+  complete(&settings->spin_front, 0, p->cuda_front_us);
+  complete(&settings->spin_min, 0, p->cuda_min_us);
+  complete(&settings->spin_boost, 0, takes_turns ? 1 : p->cuda_boost);
+  complete(&settings->fetch_polls, -1, p->cuda_fetch_us);
+  complete(&settings->quit_polls, 0,
+           takes_turns ? DF_MIN(p->cuda_turns_quit_us, p->cuda_quit_us) : p->cuda_quit_us);
 }
 
 /*
@@ -274,12 +292,13 @@ static void complete(long long *setting, long long unset, long long value) {
  * might miss. So low thresholds, which find what can run soonest (docs/PERFORMANCE.md). Over the
  * bus both cost more.
  */
-void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores) {
-  int crowded = ranks > cores, cuda = settings->backend == dfcclBackendCuda;
-  complete(&settings->spin_front, 0, cuda ? 1000 : 4);
-  complete(&settings->spin_min, 0, cuda ? 16 : 1);
-  complete(&settings->spin_boost, 0, cuda ? 20 : 1);
-  complete(&settings->fetch_polls, -1, cuda ? 100 : 1);
-  complete(&settings->quit_polls, 0, crowded && !cuda ? 400 : 4000);
+void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns) {
+  int crowded = ranks > cores;
+  if (settings->backend == dfcclBackendCuda) complete_cuda(settings, takes_turns);
+  complete(&settings->spin_front, 0, 4);
+  complete(&settings->spin_min, 0, 1);
+  complete(&settings->spin_boost, 0, 1);
+  complete(&settings->fetch_polls, -1, 1);
+  complete(&settings->quit_polls, 0, crowded ? 400 : 4000);
   complete(&settings->yield_polls, 0, crowded ? 1 : 1000);
 }

@@ -23,16 +23,16 @@
   X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
     "requests that may wait on the host, of all collectives; beyond it one of each")               \
   X(spin_front, "DFCCL_SPIN_FRONT", 0, 1, 1000000000,                                              \
-    "polls before the front of the task queue is set aside; 0: 4 on the CPU, 1000 on CUDA")        \
+    "polls before the front of the task queue is set aside; 0: 4; CUDA: cuda_front_us")            \
   X(spin_min, "DFCCL_SPIN_MIN", 0, 1, 1000000000,                                                  \
-    "least polls at any place (halved from place to place); 0: 1 on the CPU, 16 on CUDA")          \
+    "least polls at any place (halved from place to place); 0: 1; CUDA: cuda_min_us")              \
   X(spin_boost, "DFCCL_SPIN_BOOST", 0, 1, 1000,                                                    \
-    "factor on the threshold after a primitive has succeeded; 0: 1 on the CPU, 20 on CUDA")        \
+    "factor on the threshold after a primitive has succeeded; 0: 1; CUDA: cuda_boost")             \
   X(fetch_polls, "DFCCL_FETCH_POLLS", -1, 0, 1000000000,                                           \
-    "polls without progress before another SQE is fetched; automatic: 1 on the CPU, 100 on CUDA")  \
+    "polls without progress before another SQE is fetched; automatic: 1; CUDA: cuda_fetch_us")     \
   X(quit_polls, "DFCCL_QUIT_POLLS", 0, 1, 1000000000,                                              \
     "polls without progress or SQE before the daemon quits; 0: 4000, or 400 with more ranks than " \
-    "cores")                                                                                       \
+    "cores; CUDA: cuda_quit_us")                                                                   \
   X(yield_polls, "DFCCL_YIELD_POLLS", 0, 1, 1000000000,                                            \
     "CPU: looks in vain at everything before the core is yielded; 0: 1000, or 1 with more ranks "  \
     "than cores")                                                                                  \
@@ -53,7 +53,7 @@
     "CUDA: MiB of device memory for links, allocated at the start and when more is needed")        \
   X(cuda_restart_us, "DFCCL_CUDA_RESTART_US", 50, 1, 100000,                                       \
     "CUDA: pause before a daemon that has quit is launched again for work that waits for peers; "  \
-    "up to 20 times as long while nothing comes of it")                                            \
+    "up to cuda_restart_most_us while nothing comes of it")                                        \
   X(cuda_nap_us, "DFCCL_CUDA_NAP_US", 20, 1, 100000,                                               \
     "CUDA: how long the launcher naps between looks at a running daemon")                          \
   X(cuda_timers, "DFCCL_CUDA_TIMERS", 0, 0, 1,                                                     \
@@ -81,9 +81,11 @@ typedef struct df_settings {
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
 
-/* Sets what was left to the library, by device and by ranks for each core. */
-void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores);
+/* Sets what was left to the library, by device and by ranks for each core. takes_turns: processes do
+ * on the GPU. */
+void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns);
 
+/* A GPU's thresholds are times: a poll counts as a microsecond there. */
 df_tunables df_settings_tunables(const df_settings *settings);
 
 #endif

@@ -27,6 +27,7 @@ typedef struct df_move {
   uint32_t announces; /* 0: empty, not sent */
   uint32_t borrows;   /* what was received is lent */
   uint32_t attends;   /* across steps: some collective was given up */
+  uint32_t stop;      /* CUDA, across steps: df_stop, goes out beside the next decision */
   /* CUDA: the received slot and flag, if in words; the flag to send, or 0. */
   const void *recv_flagged;
   uint32_t recv_flag, send_flag;
@@ -35,18 +36,27 @@ typedef struct df_move {
 
 #if defined(__CUDACC__)
 
+/* Why a turn is to end. In the upper bits of a decision: one barrier tells all lanes of both. */
+typedef enum {
+  DF_STOP_LIMIT = 1 << 8, /* the threshold is over */
+  DF_STOP_LEAVE = 1 << 9  /* so is the launch, for this block */
+} df_stop;
+enum { DF_STOP_MASK = DF_STOP_LIMIT | DF_STOP_LEAVE };
+
 typedef struct df_lanes {
   uint32_t index, count;
   df_move *move;      /* in shared memory */
   df_timers *timers;  /* NULL: untimed; constant in a kernel */
   uint32_t alternate; /* the same in all lanes */
   uint64_t held;      /* the lane's first payload in words */
+  uint32_t stop;      /* df_stop, of the latest decision: the same in all lanes */
 } df_lanes;
 
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) {
   lanes->move = move;
   lanes->alternate = 0;
   lanes->held = 0;
+  lanes->stop = 0;
 }
 DF_CORE int df_lanes_leads(const df_lanes *lanes) { return lanes->index == 0; }
 DF_CORE uint32_t df_lanes_index(const df_lanes *lanes) { return lanes->index; }
@@ -93,13 +103,14 @@ DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   df_lanes_sync(lanes);
   if (df_lanes_leads(lanes) && df_lanes_announces(lanes->move)) df_release_fence();
 }
-DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
-  (void)lanes;
-  return 0;
+/* Leader. */
+DF_CORE uint32_t df_lanes_with_stop(const df_move *move, uint32_t decision) {
+  return decision | move->stop;
 }
-DF_CORE int df_lanes_told_to_leave(const df_lanes *lanes) {
-  (void)lanes;
-  return 0;
+/* All lanes. */
+DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t told) {
+  lanes->stop = told & DF_STOP_MASK;
+  return told & ~(uint32_t)DF_STOP_MASK;
 }
 /* Across the bus: look only if some collective was given up. */
 DF_CORE int df_lanes_attend(const df_lanes *lanes) { return lanes->move->attends != 0; }
@@ -176,6 +187,14 @@ DF_CORE uint32_t df_lanes_alternate(df_lanes *lanes) {
 DF_CORE void df_lanes_sync(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_flags(df_move *move) { (void)move; }
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) { (void)lanes; }
+DF_CORE uint32_t df_lanes_with_stop(const df_move *move, uint32_t decision) {
+  (void)move;
+  return decision;
+}
+DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t told) {
+  (void)lanes;
+  return told;
+}
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   return df_load_relaxed_u32(lanes->interrupt) != 0;
 }

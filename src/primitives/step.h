@@ -356,9 +356,11 @@ DF_CORE df_step_result df_coll_step(const df_descriptor *desc, uint32_t block, d
                                     df_lanes *lanes) {
   df_move *move = lanes->move;
   const uint32_t word = df_lanes_alternate(lanes);
-  if (df_lanes_leads(lanes)) move->decided[word] = df_step_decide(desc, block, cursor, move, lanes);
+  if (df_lanes_leads(lanes))
+    move->decided[word] =
+        df_lanes_with_stop(move, df_step_decide(desc, block, cursor, move, lanes));
   df_lanes_sync(lanes);
-  df_step_result decided = (df_step_result)move->decided[word];
+  df_step_result decided = (df_step_result)df_lanes_take_stop(lanes, move->decided[word]);
   if (decided != DF_STEP_MOVE) return decided;
   if (!df_move_has_arrived(lanes, move)) return DF_STEP_BLOCKED; /* more is to come */
   df_move_execute(lanes, move);

@@ -35,6 +35,20 @@
   X(borrowed_turn_max, 4096, 0, DF_MAX_SLOT_BYTES,                                                 \
     "CPU: bytes up to which the thread that submits a run executes its first turn; 0: never")      \
   X(block_min, 65536, 1, 1ll << 40, "bytes of a collective for each block it uses")                \
+  X(cuda_front_us, 50, 1, 4000000,                                                                 \
+    "CUDA: polling in vain until the front of the task queue is set aside")                        \
+  X(cuda_min_us, 2, 1, 4000000, "CUDA: least of that at any place (halved from place to place)")   \
+  X(cuda_boost, 6, 1, 1000, "CUDA: factor on the place's own after a primitive has succeeded")     \
+  X(cuda_fetch_us, 5, 0, 4000000, "CUDA: without progress before another SQE is fetched")          \
+  X(cuda_quit_us, 1000, 1, 4000000, "CUDA: without progress or SQE before the daemon quits")       \
+  X(cuda_turns_quit_us, 100, 1, 4000000,                                                           \
+    "CUDA: the same if processes take turns on the GPU, since a rank of another one is on it and " \
+    "MPS is off; then nothing is boosted")                                                         \
+  X(cuda_life_us, 20000, 0, 4000000,                                                               \
+    "CUDA: a launch ends itself so long after its beginning, whatever it does; 0: never")          \
+  X(cuda_restart_most_us, 50000, 1, 4000000,                                                       \
+    "CUDA: longest pause before the next launch for runs that wait for peers; a peer's message "   \
+    "ends it")                                                                                     \
   X(split, 0, 0, DF_MAX_RANKS,                                                                     \
     "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")
 

@@ -47,7 +47,7 @@ static void gate_block(gate_state *s, uint32_t b) {
   df_block *block = &s->shared[b].block;
   df_sqe sqe;
   df_lifecycle_leave(block);
-  while (df_cuda_park(&s->daemon, b, &s->shared[b], &lanes)) {
+  while (df_cuda_park(&s->shared[b], &lanes)) {
     df_sq_fetch_spmc(&block->device->sq, &block->read_index, &sqe);
     df_lifecycle_leave(block);
   }

@@ -268,13 +268,26 @@ void launch_if_gone(world *w, uint32_t r) {
   CUDA(cudaLaunchKernelExC(&config, df_cuda_daemon_kernel(), arguments));
 }
 
+static int submit_one(world *w, rank *me) {
+  if (me->submitted == COLLECTIVES * RUNS) return 0;
+  const uint32_t c = me->order[me->submitted];
+  const df_sqe sqe = {.collective = c, .blocks = w->groups[c].shape.n_blocks};
+  if (!df_sq_push_spmc(&me->device->sq, sqe)) return 0;
+  me->submitted++;
+  return 1;
+}
+
 static void submit_some(world *w, rank *me) {
-  for (int n = df_random_below(&w->random, 4); n > 0 && me->submitted < COLLECTIVES * RUNS; n--) {
-    const uint32_t c = me->order[me->submitted];
-    const df_sqe sqe = {.collective = c, .blocks = w->groups[c].shape.n_blocks};
-    if (!df_sq_push_spmc(&me->device->sq, sqe)) return;
-    me->submitted++;
-  }
+  for (int n = df_random_below(&w->random, 4); n > 0 && submit_one(w, me); n--) continue;
+}
+
+void submit_all(world *w, uint32_t r) {
+  while (submit_one(w, &w->ranks[r])) continue;
+}
+
+int has_fetched(const world *w, uint32_t r) {
+  const df_sq *sq = &w->ranks[r].device->sq;
+  return df_observe_u32(&sq->slots[0].readers_left) == 0;
 }
 
 static void collect(rank *me, uint32_t status) {

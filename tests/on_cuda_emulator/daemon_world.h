@@ -63,6 +63,10 @@ void close_world(world *w);
 
 void enter_device(const world *w, uint32_t r);
 void launch_if_gone(world *w, uint32_t r);
+/* As many runs as the queue takes. */
+void submit_all(world *w, uint32_t r);
+/* Has every block, or the relay, read what was submitted? */
+int has_fetched(const world *w, uint32_t r);
 /* Submits, launches and collects until every run is complete, with the status or with success. */
 void finish(world *w, uint32_t status);
 /* Every byte is what the CPU's mover gives for the same plan. */

@@ -8,11 +8,18 @@
  * begin again, and where some of a collective's links are in lines and others are not.
  *   - It does so where the device cannot hold the blocks of two ranks at a time.
  *   - A cancelled collective completes with its status; a lost device stops.
+ *   - A turn that would poll for ever ends when the launch is recalled or has lived long enough, and
+ *     notices a collective that is given up; what other blocks are to fetch is passed on meanwhile.
  */
 #include "daemon_world.h"
 
-static const df_tunables usual = {
-    .spin_front = 64, .spin_min = 4, .spin_boost = 4, .fetch_polls = 64, .quit_polls = 256};
+enum { US = 1000 };
+static const df_tunables usual = {.spin_front = 100 * US,
+                                  .spin_min = 10 * US,
+                                  .spin_boost = 4,
+                                  .fetch_polls = 100 * US,
+                                  .quit_polls = 500 * US,
+                                  .life = 20000 * US};
 
 static void run_worlds(options o, uint32_t worlds) {
   uint64_t preemptions = 0, quits = 0, in_words = 0;
@@ -52,7 +59,7 @@ DF_TEST(emulated_daemon, peers_on_two_devices, 120) {
 
 DF_TEST(emulated_daemon, by_priority_on_short_thresholds, 120) {
   const df_tunables tunables = {
-      .spin_front = 1, .spin_min = 1, .spin_boost = 1, .fetch_polls = 1, .quit_polls = 16};
+      .spin_front = 1, .spin_min = 1, .spin_boost = 1, .fetch_polls = 1, .quit_polls = 20 * US};
   run_worlds(
       (options){
           .ranks = 3, .devices = 1, .blocks = 2, .tunables = tunables, .by_priority = 1, .seed = 4},
@@ -69,7 +76,7 @@ DF_TEST(emulated_daemon, synchronisations_and_allocations_between, 120) {
 /* The device holds the blocks of one rank and a part of another's. */
 DF_TEST(emulated_daemon, a_device_too_small_for_two_ranks, 120) {
   df_tunables tunables = usual;
-  tunables.quit_polls = 64;
+  tunables.quit_polls = 100 * US;
   run_worlds((options){.ranks = 3,
                        .devices = 1,
                        .blocks = 2,
@@ -102,17 +109,78 @@ DF_TEST(emulated_daemon, cancelled_collectives_complete, 120) {
   close_world(w);
 }
 
+/* ---- turns that only a word of the host's, or the launch's age, can end */
+
+static const df_tunables patient = {.spin_front = UINT32_MAX,
+                                    .spin_min = UINT32_MAX,
+                                    .spin_boost = 1,
+                                    .fetch_polls = UINT32_MAX,
+                                    .quit_polls = UINT32_MAX};
+
+/* Rank 0 polls in its first collective that needs the peer, who never comes. */
+static world *open_stuck(const df_tunables *tunables, int relays) {
+  const options o = {.ranks = 2,
+                     .devices = 1,
+                     .blocks = 2,
+                     .lanes = 32,
+                     .multiprocessors = "8",
+                     .tunables = *tunables,
+                     .cq = DF_CQ_PACKED,
+                     .relays = relays,
+                     .seed = 7};
+  world *w = open_world(&o);
+  enter_device(w, 0);
+  submit_all(w, 0);
+  launch_if_gone(w, 0);
+  EVENTUALLY(has_fetched(w, 0));
+  return w;
+}
+
+static void close_stuck(world *w) {
+  rank *me = &w->ranks[0];
+  df_waiting_for("the end of a launch whose turn polls for ever");
+  CUDA(cudaStreamSynchronize(me->stream));
+  df_waiting_for(NULL);
+  for (uint32_t b = 0; b < w->o.blocks; b++)
+    CHECK(!df_observe_u32(&me->daemon.blocks[b].running), "block %u has not left", b);
+  close_world(w);
+}
+
+DF_TEST(emulated_daemon, a_recall_ends_a_turn, 30) {
+  world *w = open_stuck(&patient, 0);
+  df_publish_u32(&w->ranks[0].device->recalled, w->ranks[0].launches);
+  close_stuck(w);
+}
+
+DF_TEST(emulated_daemon, a_launch_ends_itself_when_it_has_lived_long_enough, 30) {
+  df_tunables tunables = patient;
+  tunables.life = 20000 * US;
+  close_stuck(open_stuck(&tunables, 1));
+}
+
+DF_TEST(emulated_daemon, a_turn_notices_that_its_collective_is_given_up, 30) {
+  df_tunables tunables = patient;
+  tunables.quit_polls = 500 * US; /* finish waits for the device */
+  world *w = open_stuck(&tunables, 0);
+  rank *me = &w->ranks[0];
+  for (uint32_t c = 0; c < COLLECTIVES; c++) df_publish_u32(&me->words[c]->cancel, dfcclAborted);
+  df_publish_u32(&me->device->failures, COLLECTIVES);
+  w->o.ranks = 1; /* as far as finish goes */
+  df_waiting_for("collectives that were given up during a turn");
+  finish(w, dfcclAborted);
+  df_waiting_for(NULL);
+  w->o.ranks = 2;
+  CHECK(me->failed > 0, "none was told that it is given up");
+  close_stuck(w);
+}
+
 DF_TEST(emulated_daemon, a_lost_device_stops, 120) {
   const options o = {.ranks = 2,
                      .devices = 1,
                      .blocks = 2,
                      .lanes = 32,
                      .multiprocessors = "8",
-                     .tunables = {.spin_front = 64,
-                                  .spin_min = 4,
-                                  .spin_boost = 4,
-                                  .fetch_polls = 64,
-                                  .quit_polls = UINT32_MAX}, /* it never quits by itself */
+                     .tunables = patient, /* it never quits by itself */
                      .cq = DF_CQ_PACKED,
                      .seed = 8};
   world *w = open_world(&o);

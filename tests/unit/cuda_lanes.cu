@@ -234,7 +234,7 @@ static void *run_lane(void *argument) {
   lane_thread *self = (lane_thread *)argument;
   meeting = &self->rank->meetings[self->block];
   votes = 0;
-  df_lanes lanes = {self->lane, LANES, NULL, NULL, 0, 0};
+  df_lanes lanes = {self->lane, LANES, NULL, NULL, 0, 0, 0};
   df_cuda_execute_block(&self->rank->daemon, self->block, &self->rank->shared[self->block], &lanes);
   return NULL;
 }
@@ -303,7 +303,7 @@ static uint64_t preemptions() {
 
 /* All runs in opposite orders. */
 static void opposite_orders(uint32_t preempt_every) {
-  const df_tunables tunables = {4, 1, 2, 4, 64, preempt_every};
+  const df_tunables tunables = {4000, 1000, 2, 4000, 64000, preempt_every, 0};
   make_ranks(&tunables);
   for (uint32_t run = 0; run < RUNS; run++)
     for (uint32_t i = 0; i < COLLECTIVES; i++) {
@@ -318,7 +318,7 @@ static void opposite_orders(uint32_t preempt_every) {
 
 /* Rank 0 finds nobody, saves what it has begun and leaves; later both are there. */
 static void a_launch_ends_stuck() {
-  const df_tunables tunables = {4, 1, 2, 4, 16, 0};
+  const df_tunables tunables = {4000, 1000, 2, 4000, 16000, 0, 0};
   make_ranks(&tunables);
   for (uint32_t run = 0; run < RUNS; run++) submit(&ranks[0], 0, BLOCKS);
   launch(&ranks[0]);
@@ -356,7 +356,7 @@ static void make_local_copy(df_descriptor *desc, df_part *part, df_primitive *co
  * once, parks while block 0 executes it, and must come back to fetch the next. */
 static void a_parked_block_comes_back() {
   enum { BATCH = (COLLECTIVES - 1) * DF_RUNS_AHEAD, MORE_AT = BATCH / 2 };
-  const df_tunables tunables = {4, 1, 2, 4, 16, 0};
+  const df_tunables tunables = {4000, 1000, 2, 4000, 16000, 0, 0};
   make_ranks(&tunables);
   rank_state *rank = &ranks[0];
   df_primitive copy;

@@ -6,6 +6,8 @@
  *   - A block that has left has a reason to start if and only if it could do something: an SQE, a
  *     run not begun, a message, a credit, a cancellation. A stuck one has none, and its executor
  * may sleep.
+ *   - A success raises the threshold of its place once: however many there are, a later place polls
+ *     shorter than an earlier one.
  *   - A collective that a driver leaves because somebody else wants to drive is not set aside: the
  *     next driver goes on with it.
  */
@@ -75,6 +77,37 @@ static uint32_t cqes(stuck *s) {
     n++;
   }
   return n;
+}
+
+DF_TEST(lifecycle, successes_keep_the_decay_with_the_place, 30) {
+  stuck s;
+  make(&s);
+  df_block *block = &s.d->blocks[0];
+  df_link before = s.link;
+  DF_ALIGNED(64) uint8_t ring[2 * 64 + 64] = {0};
+  before.slots = ring;
+  before.credit = (uint64_t *)(ring + 128);
+  df_descriptor *first = &s.d->storage[2], *desc = &s.d->storage[3];
+  df_run_words *words = first->words;
+  *first = *desc;
+  first->links = &before;
+  first->words = words;
+  for (int run = 0; run < DF_RUNS_AHEAD; run++) words->runs[run] = desc->words->runs[run];
+  desc->parts[0] = (df_part){.elements = 24, .chunk = 8, .loops = 3};
+  desc->count = 24;
+  uint8_t output[24];
+  for (int run = 0; run < DF_RUNS_AHEAD; run++) desc->words->runs[run].recv = output;
+  arrive(&s, 1, 1); /* then it is stuck */
+  arrive(&s, 2, 2);
+  device_submit(s.d, 2);
+  device_submit(s.d, 3);
+  df_lifecycle_start(block);
+  CHECK(df_daemon_turn(block, &s.d->lanes[0]) == DF_TURN_WAITED, "nothing has come");
+  CHECK(block->blocked_polls == tunables.spin_front, "%u polls", block->blocked_polls);
+  block->blocked_polls = tunables.fetch_polls;
+  CHECK(df_daemon_turn(block, &s.d->lanes[0]) == DF_TURN_WORKED, "two messages have come");
+  CHECK(block->blocked_polls == tunables.spin_front / 2 * tunables.spin_boost,
+        "%u polls at the second place", block->blocked_polls);
 }
 
 DF_TEST(lifecycle, may_leave_once_everything_was_tried, 30) {

@@ -73,13 +73,14 @@ DF_TEST(settings, defaults, 30) {
   CHECK(s.max_blocks == 1 && s.queue_depth == 1024, "%lld blocks, depth %lld", s.max_blocks,
         s.queue_depth);
   CHECK(s.backend == dfcclBackendCpu && s.isa[0] == '\0' && s.record[0] == '\0', "words");
-  df_settings few = s, many = s, cuda = s, crowded_cuda;
+  df_settings few = s, many = s, cuda = s, crowded_cuda, turns;
   cuda.backend = dfcclBackendCuda;
-  crowded_cuda = cuda;
-  df_settings_complete(&crowded_cuda, 5, 4);
-  df_settings_complete(&few, 4, 4);
-  df_settings_complete(&many, 5, 4);
-  df_settings_complete(&cuda, 4, 4);
+  crowded_cuda = turns = cuda;
+  df_settings_complete(&crowded_cuda, 5, 4, 0);
+  df_settings_complete(&few, 4, 4, 0);
+  df_settings_complete(&many, 5, 4, 0);
+  df_settings_complete(&cuda, 4, 4, 0);
+  df_settings_complete(&turns, 4, 4, 1);
   CHECK(few.spin_front > 0 && few.spin_min > 0 && few.spin_boost > 0 && few.fetch_polls >= 0 &&
             few.quit_polls > 0 && few.yield_polls > 0,
         "something is not complete");
@@ -89,6 +90,14 @@ DF_TEST(settings, defaults, 30) {
   CHECK(cuda.spin_boost > few.spin_boost && cuda.fetch_polls > few.fetch_polls,
         "two kinds of devices");
   CHECK(crowded_cuda.quit_polls == cuda.quit_polls, "a GPU does not share the host's cores");
+  CHECK(turns.quit_polls < cuda.quit_polls && turns.spin_boost == 1,
+        "who takes turns on a GPU leaves it sooner");
+  const df_tunables on_cuda = df_settings_tunables(&cuda), on_cpu = df_settings_tunables(&few);
+  CHECK(on_cuda.spin_front == 50000 && on_cuda.quit_polls == 1000000 && on_cuda.life == 20000000,
+        "not in nanoseconds: %u, %u, %u", on_cuda.spin_front, on_cuda.quit_polls, on_cuda.life);
+  CHECK(on_cpu.spin_front == (uint32_t)few.spin_front, "not in polls: %u", on_cpu.spin_front);
+  cuda.spin_front = 1000000000;
+  CHECK(df_settings_tunables(&cuda).spin_front == UINT32_MAX, "as long as can be");
   CHECK(s.device == -1 && !s.launches_block, "device %lld", (long long)s.device);
 }
 
@@ -99,14 +108,14 @@ DF_TEST(settings, what_is_given_is_not_completed, 30) {
                                           "DFCCL_QUIT_POLLS", "DFCCL_YIELD_POLLS"};
   for (size_t i = 0; i < DF_COUNT_OF(variables); i++) setenv(variables[i], "7", 1);
   OK(df_settings_read(&s, NULL));
-  df_settings_complete(&s, 5, 4);
+  df_settings_complete(&s, 5, 4, 0);
   CHECK(s.spin_front == 7 && s.spin_min == 7 && s.spin_boost == 7 && s.fetch_polls == 7 &&
             s.quit_polls == 7 && s.yield_polls == 7,
         "a given threshold was replaced");
   CHECK(s.backend == dfcclBackendCuda || s.device == -1, "device %lld", (long long)s.device);
   setenv("DFCCL_FETCH_POLLS", "0", 1);
   OK(df_settings_read(&s, NULL));
-  df_settings_complete(&s, 5, 4);
+  df_settings_complete(&s, 5, 4, 0);
   CHECK(s.fetch_polls == 0, "0 is a value of its own");
 }
 

@@ -15,8 +15,7 @@
 #include "devices/cuda/state.h"
 
 enum {
-  DF_CUDA_WATCH_SPINS = 500,   /* looks before naps */
-  DF_CUDA_RESTART_GROWTH = 20, /* longest pause, in shortest ones */
+  DF_CUDA_WATCH_SPINS = 500, /* looks before naps */
   DF_CUDA_TIMER_SLACK_NS = 1000,
   DF_CUDA_STACK_BYTES = 512 * 1024
 };
@@ -171,10 +170,10 @@ static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks)
 /* Sets the next launch's time if nobody submits. */
 static void note_left(df_rank_device *device, df_cuda_state *state) {
   uint64_t shortest = device->options.cuda.restart_ns;
+  uint64_t longest = DF_MAX(device->options.cuda.restart_most_ns, shortest);
   int progressed = progress_of(device) != state->progress_seen;
-  state->restart_ns = progressed || state->restart_ns == 0
-                          ? shortest
-                          : DF_MIN(state->restart_ns * 2, shortest * DF_CUDA_RESTART_GROWTH);
+  state->restart_ns =
+      progressed || state->restart_ns == 0 ? shortest : DF_MIN(state->restart_ns * 2, longest);
   uint64_t now = df_clock_ns();
   state->restart_at_ns = now + state->restart_ns;
   state->ask_at_ns = now + DF_CUDA_ASK_NS;

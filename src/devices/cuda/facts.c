@@ -31,6 +31,8 @@ dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal) {
   return dfcclSuccess;
 }
 
+enum { DF_CUDA_ATTRIBUTE_MPS = 133 }; /* cudaDevAttrMpsEnabled; older toolkits lack it */
+
 static dfcclResult_t choose_ordinal(int wish, int *ordinal) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
@@ -63,9 +65,15 @@ dfcclResult_t df_cuda_choose(df_device_choice *choice) {
 
 void df_cuda_fill_card(int ordinal, df_device_card *card) {
   df_cuda_facts facts;
+  int has_mps = 0;
   card->ordinal = ordinal;
   if (df_cuda_read_facts(&facts, ordinal) == dfcclSuccess)
     memcpy(card->uuid, facts.uuid, sizeof card->uuid);
+  if (cudaDeviceGetAttribute(&has_mps, (enum cudaDeviceAttr)DF_CUDA_ATTRIBUTE_MPS, ordinal) !=
+      cudaSuccess)
+    cudaGetLastError(); /* an older driver does not say */
+  else
+    card->has_mps = has_mps != 0;
 }
 
 dfcclResult_t df_cuda_load_everything(df_cuda_state *state) {

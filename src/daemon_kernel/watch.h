@@ -1,0 +1,42 @@
+/* How long a turn polls in vain, and who wants it to end. On the CPU: polls, and a word of the
+ * thread that wants to drive. */
+#ifndef DF_DAEMON_KERNEL_WATCH_H
+#define DF_DAEMON_KERNEL_WATCH_H
+
+#if defined(__CUDACC__)
+#include "daemon_kernel/watch_cuda.h"
+#else
+
+#include "daemon_kernel/block.h"
+#include "primitives/lanes.h"
+
+DF_CORE void df_watch_begin_turn(df_block *block, df_lanes *lanes) {
+  (void)block;
+  (void)lanes;
+}
+
+/* After each poll in vain. */
+DF_CORE int df_watch_ends_turn(df_block *block, df_lanes *lanes, uint32_t *polls, uint32_t limit) {
+  (void)block;
+  return ++*polls >= limit || df_lanes_interrupted(lanes);
+}
+
+/* A turn that ends: else the collective keeps its turn. */
+DF_CORE int df_watch_sets_aside(const df_lanes *lanes, uint32_t polls, uint32_t limit) {
+  return polls >= limit || df_lanes_told_to_leave(lanes);
+}
+
+/* After each success. */
+DF_CORE int df_watch_interrupts(df_block *block, df_lanes *lanes) {
+  (void)block;
+  return df_lanes_interrupted(lanes);
+}
+
+/* Of a turn without a collective, in the thresholds' unit. */
+DF_CORE uint32_t df_watch_idle(df_block *block) {
+  (void)block;
+  return 1;
+}
+
+#endif
+#endif

@@ -1,0 +1,56 @@
+/*
+ * Watch on CUDA: the leader looks at the clock after each poll in vain, and at the host's words now
+ * and then, also within a turn. What it finds goes out beside the next decision, so all lanes take
+ * it behind the same barrier.
+ */
+#ifndef DF_DAEMON_KERNEL_WATCH_CUDA_H
+#define DF_DAEMON_KERNEL_WATCH_CUDA_H
+
+#include "daemon_kernel/shared_cuda.h"
+
+/* ---- As watch.h says; all lanes, but for df_watch_idle */
+
+DF_CORE void df_watch_begin_turn(df_block *block, df_lanes *lanes) {
+  if (df_lanes_leads(lanes))
+    lanes->move->stop = df_cuda_shared_of(block)->watch.ending ? DF_STOP_LEAVE : 0;
+}
+
+/* *polls is the leader's, in ns. The other lanes hear with the next decision. */
+DF_CORE int df_watch_ends_turn(df_block *block, df_lanes *lanes, uint32_t *polls, uint32_t limit) {
+  if (lanes->stop) return 1;
+  if (!df_lanes_leads(lanes)) return 0;
+  df_cuda_shared *shared = df_cuda_shared_of(block);
+  df_cuda_watch *watch = &shared->watch;
+  const uint32_t elapsed = df_cuda_read_clock(watch);
+  *polls += DF_MIN(elapsed, UINT32_MAX - *polls);
+  if (++watch->steps >= DF_CUDA_LOOK_STEPS || watch->now >= watch->look_at)
+    df_cuda_look(shared, lanes);
+  if (watch->ending)
+    lanes->move->stop = DF_STOP_LEAVE;
+  else if (*polls >= limit)
+    lanes->move->stop = DF_STOP_LIMIT;
+  return 0;
+}
+
+DF_CORE int df_watch_sets_aside(const df_lanes *lanes, uint32_t polls, uint32_t limit) {
+  (void)polls;
+  (void)limit;
+  return !(lanes->stop & DF_STOP_LEAVE);
+}
+
+DF_CORE int df_watch_interrupts(df_block *block, df_lanes *lanes) {
+  if (df_lanes_leads(lanes)) {
+    df_cuda_shared *shared = df_cuda_shared_of(block);
+    df_cuda_watch *watch = &shared->watch;
+    watch->fresh = 1;
+    if (++watch->steps >= DF_CUDA_LOOK_STEPS) df_cuda_look(shared, lanes);
+    lanes->move->stop = watch->ending ? DF_STOP_LEAVE : 0; /* a success renews the threshold */
+  }
+  return lanes->stop & DF_STOP_LEAVE;
+}
+
+DF_CORE uint32_t df_watch_idle(df_block *block) {
+  return df_cuda_read_clock(&df_cuda_shared_of(block)->watch);
+}
+
+#endif
