@@ -13,6 +13,7 @@ enum {
   DF_AHEAD_RING_BYTES = 8192, /* a rank that waits for nobody runs ahead */
   DF_QUARTERED_SLOTS = 8,     /* least slots for a release by quarters */
   DF_BORROWED_STEPS = 32,     /* most primitives of a run that its submitter may execute */
+  DF_LENDS_RATHER = 8,        /* times lend_min: results that crowded ranks lend from here */
   DF_STREAMS_TO_ONE = 4       /* times stream_min: one reader's result is not lent from here */
 };
 
@@ -69,10 +70,18 @@ static int lends_streamed(const df_manner *m, const df_manner_question *q) {
          result_bytes(q) / DF_STREAMS_TO_ONE < (uint64_t)m->policy->stream_min;
 }
 
+/* A lent buffer is in use until its last reader has had a turn. Ranks that share a core gain more by
+ * running ahead, until the result is so large that copies cost more than turns. */
+static int runs_ahead_rather(const df_manner *m, const df_manner_question *q) {
+  return m->runs_ahead && m->crowded && !q->on_gpu &&
+         result_bytes(q) / DF_LENDS_RATHER < (uint64_t)m->policy->lend_min;
+}
+
 static void decide_lending(df_manner *m, const df_manner_question *q, const df_plan *plan) {
   /* A word orders only itself, but what a reader of lent memory sends must follow its reading. */
   int in_words = m->shape.payload_offset == DF_LINK_WORDS;
-  m->lend_min = m->policy->lend && !in_words ? (uint64_t)m->policy->lend_min : UINT64_MAX;
+  int lends = m->policy->lend && !in_words && !runs_ahead_rather(m, q);
+  m->lend_min = lends ? (uint64_t)m->policy->lend_min : UINT64_MAX;
   /* A buffer that is read and rewritten changes caches with every chunk. Slots are faster until it
    * exceeds the caches anyway. */
   int in_place =
@@ -271,7 +280,11 @@ static void say_form(const df_manner *m, df_text *out) {
 
 static void say_lending(const df_manner *m, const df_manner_question *q, df_text *out) {
   if (m->lend_min == UINT64_MAX)
-    df_say(out, "lend: nothing, since %s\n", m->policy->lend ? "words travel" : "lend is 0");
+    df_say(out, "lend: nothing, since %s\n",
+           !m->policy->lend ? "lend is 0"
+           : m->shape.payload_offset == DF_LINK_WORDS
+               ? "words travel"
+               : "ranks share cores, and who waits for nobody runs ahead");
   else if (longest_message(m, q) < m->lend_min)
     df_say(out, "lend: nothing, since messages have fewer than lend_min %lld bytes\n",
            m->policy->lend_min);
