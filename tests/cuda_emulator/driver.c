@@ -2,7 +2,15 @@
  * A libcuda.so.1 for the emulated runtime: the few entries of the driver that the tools
  * (bench/common/memory.c) and the tests (support/memory.c) fetch by name, with the types of the
  * toolkit's cuda.h. LD_LIBRARY_PATH leads them here.
+ *
+ * Plants, for those that must find them:
+ *   CUDA_EMULATOR_SPOIL=N   the N-th cuMemcpy of the process has a wrong bit
+ *   CUDA_EMULATOR_STALL=N   the N-th one never returns
  */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "emulator.h"
 
 #define DRIVER_EXPORT __attribute__((visibility("default")))
@@ -65,9 +73,19 @@ DRIVER_EXPORT CUresult cuMemHostRegister(void *memory, size_t bytes, unsigned in
   return driver_result(cudaHostRegister(memory, bytes, flags));
 }
 
+static unsigned long planted_at(const char *variable) {
+  const char *number = getenv(variable);
+  return number ? strtoul(number, NULL, 10) : 0;
+}
+
 DRIVER_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return driver_result(
-      cudaMemcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, cudaMemcpyDefault));
+  static atomic_ulong copies;
+  const unsigned long copy = atomic_fetch_add(&copies, 1) + 1;
+  while (copy == planted_at("CUDA_EMULATOR_STALL")) pause();
+  const cudaError_t error =
+      cudaMemcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, cudaMemcpyDefault);
+  if (copy == planted_at("CUDA_EMULATOR_SPOIL") && bytes > 0) *(unsigned char *)(uintptr_t)to ^= 1;
+  return driver_result(error);
 }
 
 DRIVER_EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,

@@ -1,0 +1,74 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # read by the stages; the variables of scripts/gpu-suite
+# What every part runs with, how large it is, and what the first stage has learnt.
+
+export TEST_BACKEND=cuda DFCCL_DEBUG_SIGNAL=1 CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-EAGER}
+cuda=(--backend cuda)
+tap=(-j1 --tap)
+lazy=(env CUDA_MODULE_LOADING=LAZY)
+
+if [ $emulated = 1 ]; then
+  export DFCCL_CUDA_THREADS=32 DFCCL_QUIT_POLLS=100 DFCCL_SPIN_FRONT=20 DFCCL_CUDA_ARENA_MB=2
+  many=2 several=2 collectives=3 runs=2 rounds=2 programs=1 ranks_tried="2"
+  sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") large=("${sizes[@]}")
+  iterations=20 warm_seconds=0 behaviours=(callbacks)
+else
+  many=8 several=4 collectives=8 runs=200 rounds=7 programs=500 ranks_tried="2 4 8"
+  sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) large=(-b 16M -e 256M -f 16)
+  iterations=4000 warm_seconds=3
+  behaviours=()
+  for test in "$tests"/behaviour_*; do
+    case $test in *.p | *_long | *_huge | *_many_ranks | *_endurance | *_many_collectives | *_streams) continue ;; esac
+    if [ -f "$test" ] && [ -x "$test" ]; then behaviours+=("${test##*behaviour_}"); fi
+  done
+fi
+
+# Thresholds that the first stage compares: words of an environment each, the default first.
+patience=("" "DFCCL_SPIN_FRONT=200 DFCCL_SPIN_BOOST=5" "DFCCL_SPIN_FRONT=100 DFCCL_SPIN_BOOST=1" "DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1")
+# Under compute-sanitizer a poll takes long, and kernels may come one after the other.
+tiny=(env DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1 DFCCL_QUIT_POLLS=50 DFCCL_CUDA_THREADS=64 DFCCL_MAX_BLOCKS=2)
+
+# The file `learnt` has lines NAME=NUMBER of these names; what the environment has already counts more.
+learnt_names='CUDA_DEVICE_MAX_CONNECTIONS|DFCCL_[A-Z_]+'
+take_over() {
+  local file line name
+  learnt_from=
+  for file in "${LEARNT-}" "$out/learnt" "$folder/learnt"; do
+    if [ -n "$file" ] && [ -r "$file" ]; then learnt_from=$file; break; fi
+  done
+  if [ -z "$learnt_from" ]; then
+    say "nothing was learnt: no file \`learnt\` of the first stage in \$OUT or beside gpu-suite, and no \$LEARNT; the defaults are taken"
+  elif ! grep -Fqx "# gpu: $gpu" "$learnt_from"; then
+    say "what was learnt in $learnt_from is of another GPU, and not taken"
+    learnt_from=
+  else
+    while read -r line; do
+      name=${line%%=*}
+      if [ -z "${!name+x}" ]; then export "${line?}"; fi
+    done < <(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from")
+    say "learnt, from $learnt_from: $(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from" | tr '\n' ' ')"
+  fi
+  # Every rank has two streams of its own; eight queues for sixteen streams let one wait behind another.
+  export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
+}
+
+# A GPU at rest has low clocks.
+warm_up() {
+  if [ $warm_seconds = 0 ]; then return 0; fi
+  part 30 "clocks up, before $1" "$probe" warm $warm_seconds
+  [ $list = 1 ] || say "      | clocks: $(nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader 2>/dev/null)"
+}
+probe_part() { # SECONDS NAME COMMAND...
+  if [ -x "$probe" ] || [ $list = 1 ]; then KIND=probe part "$@"; else skip "$2" "no gpu-probe in this build: it needs nvcc"; fi
+}
+disorder() { # SECONDS NAME [NAME=VALUE]... OPTION...
+  local limit=$1 name=$2 settings=()
+  shift 2
+  while [ $# -gt 0 ] && [[ $1 == *=* ]]; do settings+=("$1") && shift; done
+  KIND=json part "$limit" "$name" env "${settings[@]}" "$demo" disorder "$@" --json "${cuda[@]}"
+}
+table() { # SECONDS NAME [NAME=VALUE]... OPERATION OPTION...
+  local limit=$1 name=$2 settings=()
+  shift 2
+  while [ $# -gt 0 ] && [[ $1 == *=* ]]; do settings+=("$1") && shift; done
+  KIND=json part "$limit" "$name" env "${settings[@]}" "$bench" "$@" --json "${cuda[@]}"
+}

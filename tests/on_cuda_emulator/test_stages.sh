@@ -1,0 +1,80 @@
+#!/bin/sh
+# Promises of scripts/gpu-suite, tried on the emulated runtime:
+#   - Each stage goes through, and leaves text, JSON for programs, and in the first what it learnt.
+#   - A part that hangs is photographed with what the library knows and where the threads are, and after two the rest of the group
+#     is left out. A wrong result is reported as one. What there was no time for is named.
+# Usage: test_stages.sh GPU_SUITE BUILD first|second|third|fourth|plants
+suite=$1 build=$2 part=$3 failed=0 number=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+check() { # WHAT COMMAND...
+  what=$1
+  shift
+  number=$((number + 1))
+  if "$@" >"$work/said" 2>&1; then
+    echo "ok - $what"
+  else
+    echo "not ok - $what"
+    sed 's/^/# /' "$work/said" "$work"/out/*.txt | cut -c 1-300 | head -n 200
+    failed=$((failed + 1))
+  fi
+}
+play() { # STATUS STAGE OPTION...: the stage ends with this status
+  wanted=$1
+  shift
+  rm -rf "$work/out"
+  LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 300 "$suite" "$@" --build "$build" >"$work/printed" 2>&1
+  status=$?
+  [ $status = "$wanted" ] || { echo "status $status, not $wanted"; cat "$work/printed"; return 1; }
+}
+says() { # PATTERN FILE
+  grep -Eq -e "$1" "$work/out/$2" || { echo "$2 does not say: $1"; cat "$work/out/$2"; return 1; }
+}
+json() { # STAGE EXPRESSION of o and of s, the statuses by name
+  python3 -c "import json, sys
+o = json.load(open(sys.argv[1])); s = {p['name']: p['status'] for p in o['parts']}
+assert $2, o['count']" "$work/out/$1.json"
+}
+
+if [ "$part" != plants ]; then
+  check "$part goes through" play 0 "$part"
+  check "$part says how it ended" says '^== end of .*: [0-9]+ ok' "$part.txt"
+  check "$part has JSON" json "$part" "o['stage'] == '$part' and set(s.values()) <= {'ok', 'skip'} and o['count']['ok'] >= 10"
+  case $part in
+  first)
+    check "first has learnt" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
+    check "its thresholds have times" says '^# patience default: [0-9.]+ s$' learnt
+    ;;
+  third) check "overheads have figures" json third "any('preparing' in r['phase'] for p in o['parts'] if p['name'] == 'overhead' for r in p['result']['results'])" ;;
+  esac
+else
+  check "a stage with parts that hang" play 1 first --only 'two ranks' --limit 6 --plant 'two ranks' CUDA_EMULATOR_STALL=1
+  check "is told so" says '^HANG  two ranks, one collective' first.txt
+  check "what a rank waits for is in the summary" says '\| +it waits until it is run by rank [01]' first.txt
+  check "after two the rest is left out" says '^left  two ranks, synchronised' first.txt
+  check "the photograph has the library's dump" says '^dfccl rank [01] of 2, .* 1 runs outstanding' first.hangs.txt
+  check "and the threads" says 'dfccl-demo [A-Z] .* call [0-9]+' first.hangs.txt
+  if command -v gdb >/dev/null && ! grep -q 'not permitted' "$work/out/first.hangs.txt"; then
+    check "and the stack of the thread that is stuck" says ' cuMemcpy ' first.hangs.txt
+  fi
+  check "JSON has it" json first "o['count'] == {'HANG': 2, 'left': 1} and o['left_out'] == ['two ranks, synchronised']"
+
+  check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' CUDA_EMULATOR_SPOIL=4
+  check "is told so" says '^WRONG  no words' second.txt
+  check "JSON has it, with what was said" json second "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"
+
+  check "a stage without time" play 0 third --seconds 0
+  check "names what it left out" says '^left out, since .*: disorder; disorder, synchronised; overhead;' third.txt
+  check "a stage whose time ends in a part" play 0 second --seconds 6 --only 'no words' --plant 'no words' CUDA_EMULATOR_STALL=1
+  check "says which" says "^left out, since .*: no words \(cut\)" second.txt
+
+  printf '# gpu: emulated\nDFCCL_FETCH_POLLS=77\nPATH=1\n' >"$work/learnt"
+  LEARNT=$work/learnt check "what was learnt" play 0 second --only 'no words'
+  check "is taken over, and nothing else" says '^learnt, from .*: DFCCL_FETCH_POLLS=77 $' second.txt
+  sed 's/emulated/another/' "$work/learnt" >"$work/other"
+  LEARNT=$work/other check "what another GPU has taught" play 0 second --only 'no words'
+  check "is not" says 'is of another GPU, and not taken' second.txt
+fi
+echo "1..$number"
+[ $failed = 0 ]
