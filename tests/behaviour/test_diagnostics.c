@@ -131,55 +131,90 @@ DF_TEST(diagnostics, dump_does_not_disturb, 60) {
   df_free_contexts(ctxs, 2);
 }
 
-enum { CIRCLE = 3 };
+/* Collective i is of these two ranks, and only the first of them runs it, and waits. */
+typedef struct pairs {
+  dfcclContext_t ctxs[4];
+  int n_ranks, n_pairs;
+  int of[4][2];
+  void (*look)(struct pairs *pairs); /* until the dumps say what they should */
+} pairs;
 
-/* Each rank waits for its own collective, which the next rank has not run; rank 3 looks. */
-static void wait_in_a_circle(int rank, void *arg) {
-  dfcclContext_t *ctxs = arg;
-  static int32_t send[10], recv[CIRCLE * CIRCLE][10];
-  if (rank < CIRCLE) {
-    OK(dfcclRunAllReduce(ctxs[rank], (dfcclCollId_t)rank, send, recv[rank], NULL, NULL));
-    if (rank == 1)
-      OK(dfcclWaitAll(ctxs[rank]));
-    else
-      OK(dfcclWait(ctxs[rank], (dfcclCollId_t)rank));
-    return;
-  }
-  const char *circle =
-      "rank 0 waits in collective 0 (\"a\") for rank 1, which waits in collective 1 "
-      "(\"b\") for rank 2, which waits in collective 2 (\"c\") for rank 0: a circle";
+static const char *dump_of(dfcclContext_t ctx) {
   int fd = temporary_file();
-  df_waiting_for("a dump that names the circle");
-  do {
-    df_sleep_ms(2);
-    CHECK(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0, "no empty file");
-    OK(dfcclDump(ctxs[0], fd));
-  } while (!df_mentions(content(fd), circle));
-  df_waiting_for(NULL);
-  CHECK(df_mentions(content(fd), "sleeps in dfcclWait for "), "no sleeper:\n%s", content(fd));
+  OK(dfcclDump(ctx, fd));
+  const char *text = content(fd);
   close(fd);
-  for (int coll = 0; coll < CIRCLE; coll++) {
-    int next = (coll + 1) % CIRCLE;
-    OK(dfcclRunAllReduce(ctxs[next], (dfcclCollId_t)coll, send, recv[CIRCLE + coll], NULL, NULL));
-  }
+  return text;
 }
 
-DF_TEST(diagnostics, dump_names_circles_of_waits, 60) {
-  static const char *const names[CIRCLE] = {"a", "b", "c"};
-  dfcclContext_t ctxs[CIRCLE];
-  df_make_contexts(ctxs, CIRCLE, NULL);
-  for (int coll = 0; coll < CIRCLE; coll++) {
-    int ranks[2] = {coll, (coll + 1) % CIRCLE};
+static void await_dump(dfcclContext_t ctx, const char *sentence) {
+  df_waiting_for(sentence);
+  while (!df_mentions(dump_of(ctx), sentence)) df_sleep_ms(2);
+  df_waiting_for(NULL);
+}
+
+static void wait_for_the_other(int pair, void *arg) {
+  static int32_t send[10], recv[4][2][10];
+  pairs *all = arg;
+  if (pair < all->n_pairs) {
+    dfcclContext_t ctx = all->ctxs[all->of[pair][0]];
+    OK(dfcclRunAllReduce(ctx, (dfcclCollId_t)pair, send, recv[pair][0], NULL, NULL));
+    if (pair == 1)
+      OK(dfcclWaitAll(ctx));
+    else
+      OK(dfcclWait(ctx, (dfcclCollId_t)pair));
+    return;
+  }
+  all->look(all);
+  for (int i = 0; i < all->n_pairs; i++)
+    OK(dfcclRunAllReduce(all->ctxs[all->of[i][1]], (dfcclCollId_t)i, send, recv[i][1], NULL, NULL));
+}
+
+static void wait_in_pairs(pairs *all) {
+  static const char *const names[] = {"a", "b", "c", "d"};
+  df_make_contexts(all->ctxs, all->n_ranks, NULL);
+  for (int coll = 0; coll < all->n_pairs; coll++) {
     dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
-    options.ranks = ranks;
+    options.ranks = all->of[coll];
     options.nRanks = 2;
     options.name = names[coll];
     for (int i = 0; i < 2; i++)
-      OK(dfcclRegisterAllReduce(ctxs[ranks[i]], (dfcclCollId_t)coll, 10, dfcclInt32, dfcclSum,
-                                &options));
+      OK(dfcclRegisterAllReduce(all->ctxs[all->of[coll][i]], (dfcclCollId_t)coll, 10, dfcclInt32,
+                                dfcclSum, &options));
   }
-  df_in_threads(CIRCLE + 1, wait_in_a_circle, ctxs);
-  df_free_contexts(ctxs, CIRCLE);
+  df_in_threads(all->n_pairs + 1, wait_for_the_other, all);
+  df_free_contexts(all->ctxs, all->n_ranks);
+}
+
+static void see_the_circle(pairs *all) {
+  await_dump(all->ctxs[0],
+             "  rank 0 waits in collective 0 (\"a\") for rank 1, which waits in collective 1 "
+             "(\"b\") for rank 2, which waits in collective 2 (\"c\") for rank 0: a circle\n");
+  await_dump(all->ctxs[0], "sleeps in dfcclWait for ");
+  await_dump(all->ctxs[1], "sleeps in dfcclWaitAll for ");
+  await_dump(all->ctxs[1], "until all runs are complete");
+  /* Rank 3 is not in the circle that it leads to. */
+  await_dump(all->ctxs[3], "\n  rank 0 waits in collective 0 (\"a\") for rank 1,");
+  CHECK(!df_mentions(dump_of(all->ctxs[3]), "(\"d\") for rank 0, which"), "in the circle:\n%s",
+        dump_of(all->ctxs[3]));
+}
+
+DF_TEST(diagnostics, dump_names_circles_of_waits, 60) {
+  static pairs all = {
+      .n_ranks = 4, .n_pairs = 4, .of = {{0, 1}, {1, 2}, {2, 0}, {3, 0}}, .look = see_the_circle};
+  wait_in_pairs(&all);
+}
+
+static void see_the_chain(pairs *all) {
+  await_dump(all->ctxs[0],
+             "  rank 0 waits in collective 0 (\"a\") for rank 1, which waits in collective 1 "
+             "(\"b\") for rank 2\n");
+}
+
+/* Rank 2 sleeps in no call. */
+DF_TEST(diagnostics, dump_names_whom_a_row_of_waits_ends_at, 60) {
+  static pairs all = {.n_ranks = 3, .n_pairs = 2, .of = {{0, 1}, {1, 2}}, .look = see_the_chain};
+  wait_in_pairs(&all);
 }
 
 DF_TEST(diagnostics, signal, 30) {
