@@ -2,9 +2,10 @@
  * Promise: dfcclAbortCollectives ends the outstanding runs of some collectives with dfcclAborted
  * here and dfcclRemoteError on the other members, and refuses later ones. All other collectives go
  * on, and the context lives. It works while the collectives are stuck, from any thread and from a
- * callback, and an id that is registered anew works again.
+ * callback, among threads and among processes, and an id that is registered anew works again.
  */
 #include "support/buffers.h"
+#include "support/processes.h"
 
 enum { RANKS = 3, COUNT = 100, STUCK = 1, WAITING = 2, OTHER = 3 };
 
@@ -157,4 +158,67 @@ DF_TEST(abort_collectives, all_or_none, 30) {
   OK(dfcclAbortCollectives(j.ctxs[0], NULL, 0));
   df_exchange(j.ctxs, STUCK, &j.coll, 1, 0);
   df_free_contexts(j.ctxs, RANKS);
+}
+
+/* ---- ranks as processes */
+
+static void exchange(dfcclContext_t ctx, int rank, dfcclCollId_t id, const df_collective *coll,
+                     uint64_t run) {
+  df_buffers buffers;
+  df_buffers_make(&buffers, ctx, coll, rank, run, 0);
+  OK(df_run(ctx, id, coll->kind, buffers.send, buffers.recv, NULL, NULL));
+  OK(dfcclWait(ctx, id));
+  df_buffers_check(&buffers);
+  df_buffers_free(&buffers);
+}
+
+/* Rank 2 may hear of it before it has any run that could fail. */
+static void end_with(dfcclContext_t ctx, int rank, dfcclCollId_t id, dfcclResult_t expected) {
+  static int32_t send[COUNT], recv[COUNT];
+  if (rank < 2) RESULT(dfcclWait(ctx, id), expected);
+  df_waiting_for("a refused run");
+  while (dfcclRunAllReduce(ctx, id, send, recv, NULL, NULL) == dfcclSuccess) df_nap();
+  df_waiting_for(NULL);
+  CHECK(df_mentions(dfcclGetLastError(NULL), "dfcclAbortCollectives") &&
+            df_mentions(dfcclGetLastError(NULL), "rank 0"),
+        "\"%s\"", dfcclGetLastError(NULL));
+  RESULT(dfcclRunAllReduce(ctx, id, send, recv, NULL, NULL), expected);
+}
+
+/* Rank 0 aborts when ranks 0 and 1 have runs that rank 2 never joins. */
+static void abort_among_processes(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  static int32_t send[COUNT], recv[COUNT];
+  atomic_int *stuck = arg;
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  df_collective coll = df_simple(COUNT, ranks);
+  df_tally tally = {0};
+  for (dfcclCollId_t c = STUCK; c <= OTHER; c++) OK(df_register(ctx, c, &coll));
+  for (dfcclCollId_t c = STUCK; c <= OTHER; c++) exchange(ctx, rank, c, &coll, 0);
+  if (rank < 2) {
+    for (dfcclCollId_t c = STUCK; c <= WAITING; c++)
+      OK(dfcclRunAllReduce(ctx, c, send, recv, df_tally_callback, &tally));
+    atomic_fetch_add(stuck, 1);
+  }
+  if (rank == 0) {
+    EVENTUALLY(atomic_load(stuck) == 2);
+    abort_both(ctx);
+  }
+  for (uint64_t run = 1; run < 4; run++) exchange(ctx, rank, OTHER, &coll, run);
+  for (dfcclCollId_t c = STUCK; c <= WAITING; c++)
+    end_with(ctx, rank, c, rank == 0 ? dfcclAborted : dfcclRemoteError);
+  CHECK(atomic_load(&tally.calls) == (rank < 2 ? 2 : 0), "%d callbacks", atomic_load(&tally.calls));
+  CHECK(atomic_load(&tally.failures) == atomic_load(&tally.calls), "a run succeeded");
+  for (dfcclCollId_t c = STUCK; c <= WAITING; c++) {
+    OK(dfcclDeregister(ctx, c));
+    OK(df_register(ctx, c, &coll));
+  }
+  for (dfcclCollId_t c = STUCK; c <= OTHER; c++)
+    for (uint64_t run = 4; run < 7; run++) exchange(ctx, rank, c, &coll, run);
+  df_finish(ctx);
+}
+
+DF_TEST(abort_collectives, among_processes, 60) {
+  df_family family;
+  df_fork(&family, RANKS, 50, abort_among_processes, df_shared(sizeof(atomic_int)));
+  df_join(&family);
 }

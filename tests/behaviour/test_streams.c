@@ -1,7 +1,8 @@
 /*
  * Promises, of a GPU (elsewhere dfcclRun*OnStream says that there are no streams):
  *   - dfcclRun*OnStream takes its input when the stream has come to it, and what is behind it on
- *     the stream finds the output; in any order of collectives on streams of their own.
+ *     the stream finds the output; in any order of collectives on streams of their own. So does
+ *     dfcclRun with a stream, and its run has a number to wait for.
  *   - Allocating and freeing device memory and page-locked memory, work on the default stream, and
  *     waiting for the device return between disordered collectives, whose results are right.
  * By the CUDA driver that is installed.
@@ -106,6 +107,22 @@ static void check_output(const lane *l, int collective, int round) {
   df_round_check(l->seen, COUNT, RANKS, collective, round);
 }
 
+/* Each second round by the function that numbers its runs. */
+static void run_on_stream(dfcclContext_t ctx, int collective, const lane *l, int round) {
+  dfcclRun_t run = DFCCL_RUN_INITIALIZER;
+  if (round % 2 == 0) {
+    OK(dfcclRunAllReduceOnStream(ctx, (dfcclCollId_t)collective, (void *)l->input,
+                                 (void *)l->output, l->stream, NULL, NULL));
+    return;
+  }
+  run.sendBuf = (void *)l->input;
+  run.recvBuf = (void *)l->output;
+  run.stream = l->stream;
+  run.flags = DFCCL_RUN_ON_STREAM;
+  OK(dfcclRun(ctx, (dfcclCollId_t)collective, &run));
+  CHECK(run.run == (uint64_t)round, "run %d is numbered %d", round, (int)run.run);
+}
+
 DF_TEST(streams, runs_in_the_order_of_streams, 120) {
   job j;
   if (!df_on_cuda()) DF_SKIP("no streams without a GPU");
@@ -116,12 +133,14 @@ DF_TEST(streams, runs_in_the_order_of_streams, 120) {
         int c = rank == 0 ? i : COLLECTIVES - 1 - i; /* opposite orders */
         lane *l = &j.lanes[rank][c];
         send_input(l, rank, c, round);
-        OK(dfcclRunAllReduceOnStream(j.ctxs[rank], (dfcclCollId_t)c, (void *)l->input,
-                                     (void *)l->output, l->stream, NULL, NULL));
+        run_on_stream(j.ctxs[rank], c, l, round);
         CUDA(driver.to_host(l->seen, l->output, BYTES, l->stream));
       }
     for (int rank = 0; rank < RANKS; rank++)
-      for (int c = 0; c < COLLECTIVES; c++) check_output(&j.lanes[rank][c], c, round);
+      for (int c = 0; c < COLLECTIVES; c++) {
+        check_output(&j.lanes[rank][c], c, round);
+        OK(dfcclWaitRun(j.ctxs[rank], (dfcclCollId_t)c, (uint64_t)round, -1));
+      }
   }
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(j.ctxs[rank]));
   close_job(&j);
@@ -186,6 +205,11 @@ DF_TEST(streams, there_are_none_on_the_cpu, 30) {
   OK(dfcclRegisterAllReduce(ctx, 1, 1, dfcclUint32, dfcclSum, NULL));
   CHECK(dfcclRunAllReduceOnStream(ctx, 1, &value, &value, NULL, NULL, NULL) == dfcclInvalidUsage,
         "it ran on a stream");
+  CHECK(strstr(dfcclGetLastError(ctx), "stream") != NULL, "%s", dfcclGetLastError(ctx));
+  dfcclRun_t run = DFCCL_RUN_INITIALIZER;
+  run.sendBuf = run.recvBuf = &value;
+  run.flags = DFCCL_RUN_ON_STREAM;
+  RESULT(dfcclRun(ctx, 1, &run), dfcclInvalidUsage);
   CHECK(strstr(dfcclGetLastError(ctx), "stream") != NULL, "%s", dfcclGetLastError(ctx));
   df_free_contexts(&ctx, 1);
 }
