@@ -51,7 +51,7 @@ typedef enum {
   dfcclRemoteError = 6,        /* a peer died, left, or its connection was lost */
   dfcclInProgress = 7,         /* not complete yet */
   dfcclTimeout = 8,            /* not complete within the configured time */
-  dfcclMismatch = 9,           /* members registered the same collective differently */
+  dfcclMismatch = 9,           /* members registered a collective, or ran it, differently */
   dfcclAborted = 10,           /* dfcclAbort or dfcclAbortCollectives was called */
   dfcclOutOfMemory = 11        /* memory, or another resource of the system, is exhausted */
 } dfcclResult_t;
@@ -225,13 +225,15 @@ typedef struct {
                             "ring", "allpairs", "pairwise", "doubling", "rabenseifner", "halving",
                             "binomial", "doubletree", "scatter-allgather", "bruck", "direct",
                             "flat", "twolevel" (docs/TUNING.md) */
+  int varying; /* 1: each dfcclRun may have fewer elements than registered (dfcclRun_t.count); the
+                  same on every member. 0: all runs have the registered count */
 } dfcclCollOptions_t;
 
 #define DFCCL_COLL_OPTIONS_MAGIC 0xdfcc10b7u
 #define DFCCL_COLL_OPTIONS_INITIALIZER                                                             \
   {                                                                                                \
     sizeof(dfcclCollOptions_t), DFCCL_COLL_OPTIONS_MAGIC, DFCCL_VERSION_CODE, NULL, 0, 0, NULL,    \
-        NULL                                                                                       \
+        NULL, 0                                                                                    \
   }
 
 /*
@@ -249,8 +251,15 @@ typedef struct {
  *             AllToAll: each rank sends and receives countPerPeer for each member.
  *             (nRanks: members of the group)
  *   root      position in the group, 0 to group size - 1
- *   options   may be NULL: all ranks, priority 0, no name, the library's choice of algorithm.
- *             ranks and name are copied.
+ *   options   may be NULL: all ranks, priority 0, no name, the library's choice of algorithm, runs of
+ *             the registered count. ranks and name are copied.
+ *
+ * options.varying: each run has the elements that dfcclRun_t.count says, at most `count`; buffers are
+ * as if the collective were registered with so many. Members' counts of one run are compared. If
+ * they differ, that run and all later ones end with dfcclMismatch on every member, and the sentence
+ * names counts and ranks; earlier runs complete. So no member ends a run before all have submitted
+ * it, which a Broadcast or Reduce without varying may do. A run of no elements cannot be asked for
+ * (0 stands for the registered count). Only on the CPU device (CUDA: dfcclInvalidUsage).
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage (id in use, more than 65,536 collectives),
  * dfcclOutOfMemory, and the failure of a broken context.
@@ -343,7 +352,8 @@ typedef struct {
   unsigned version;
   const void *sendBuf;
   void *recvBuf;
-  size_t count; /* elements; 0, or what the collective is registered with */
+  size_t count; /* elements; 0: as registered. Another one only with options.varying: at most
+                   the registered one */
   const size_t *sendCounts, *sendDispls; /* for all-to-alls whose counts vary, which this version */
   size_t *recvCounts;                    /* does not have: NULL */
   const size_t *recvDispls;
@@ -369,8 +379,9 @@ typedef struct {
  * after its callback is called.
  *
  * Errors: those of dfcclRun* and, with DFCCL_RUN_ON_STREAM, of dfcclRun*OnStream;
- * dfcclInvalidArgument (run is NULL or was not initialised; a count that is not the registered one;
- * counts of single peers; unknown flags; a stream without the flag).
+ * dfcclInvalidArgument (run is NULL or was not initialised; a count that is not the registered one,
+ * or, with options.varying, is more; counts of single peers; unknown flags; a stream without the
+ * flag).
  */
 DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_t *run);
 

@@ -25,6 +25,9 @@ typedef enum { DF_BUFFER_NONE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT, DF_BUFFER_SCRA
 /* A piece for several peers may be written once, to a common slot. */
 typedef enum { DF_COMMON_NONE, DF_COMMON_WRITES, DF_COMMON_LENDS } df_common_use;
 
+/* In place of a piece: a message without elements, in a varying run's first loop (plans/agree.c). */
+#define DF_PIECE_NONE UINT16_MAX
+
 typedef struct df_primitive {
   uint8_t flags;
   uint8_t source; /* df_buffer */
@@ -68,12 +71,17 @@ typedef struct df_run_words {
   /* Slots a link's stride apart. 0: none, or not mapped by every reader yet. */
   uint64_t common;
   const uint64_t *common_reach; /* by rank: the peer's address less ours */
+  /* Varying: run r has counts[r % DF_RUNS_AHEAD * count_step] elements; 0: as registered. */
+  const uint64_t *counts;
 } df_run_words;
 DF_STATIC_ASSERT(sizeof(df_run_words) == 128, "1,000 collectives fit the design's limit");
 
 typedef struct df_run_counters {
   uint32_t blocks_done[DF_RUNS_AHEAD];
   uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* status, or 0 */
+  /* Varying: what made the block give up. Written before words->cancel. */
+  uint64_t differing_count;
+  uint32_t differing_rank;
 } df_run_counters;
 
 /* The stream writes `input`; the run begins once input >= wanted (modulo 2^64). The host writes
@@ -121,6 +129,9 @@ typedef struct df_descriptor {
   uint8_t element_bytes;
   uint8_t lends;  /* df_may_lend */
   uint8_t stream; /* df_stream_results */
+  /* Varying: from run to run in words->counts, which lie in the host's record. 0: all runs have
+   * `count` elements. */
+  uint8_t count_step;
 } df_descriptor;
 DF_STATIC_ASSERT(sizeof(df_descriptor) == 128, "1,000 collectives fit the design's limit");
 

@@ -13,7 +13,8 @@ typedef enum {
   DF_MESSAGE_ANNOUNCE,    /* id: collective; payload: df_announcement, then ranks (group_step) */
   DF_MESSAGE_LINKS,       /* id: collective; payload: offer of rings for every block */
   DF_MESSAGE_DEREGISTER,  /* id: collective, a: runs executed before, b: 1: the sender leaves */
-  DF_MESSAGE_FAIL,        /* id: collective, a: dfcclResult_t; payload: sentence */
+  DF_MESSAGE_FAIL,        /* id: collective, a: dfcclResult_t, b: the first run that fails, of a
+                             mismatch of counts; payload: sentence */
   DF_MESSAGE_ABORT,       /* payload: sentence */
   DF_MESSAGE_CAUSE,       /* the sender's context is broken; id: the lost rank or DF_NOBODY,
                              a: dfcclResult_t, b: who saw it; payload: sentence */
@@ -44,7 +45,9 @@ typedef struct df_announcement {
   uint32_t operation, type, op, root;
   uint64_t count;
   uint32_t group_size, algorithm;
-  uint32_t n_blocks, n_slots, stride, payload_offset; /* from the above and from settings */
+  uint32_t n_blocks, n_slots, stride; /* from the above and from settings */
+  uint16_t payload_offset;
+  uint16_t varying;
   uint32_t chunk, loops;
   uint32_t split;      /* neighbours in a subgroup */
   uint32_t group_step; /* 0: each rank follows; else the first rank, and the step */

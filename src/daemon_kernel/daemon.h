@@ -52,7 +52,7 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
       block->quiet_polls = block->blocked_polls = 0;
       block->swept = 0;
       df_count(&block->stats.primitives, 1);
-      if (lanes->move->send_link && lanes->move->announces)
+      if (lanes->move->send_link && lanes->move->announces & DF_MESSAGE_GOES)
         df_count(&block->stats.bytes_sent, lanes->move->count * desc->element_bytes);
     }
     if (result == DF_STEP_DONE) return result;

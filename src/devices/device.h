@@ -17,6 +17,7 @@ typedef struct df_device_kind {
   const df_executor_ops *executor;
   const df_memory_ops *memory;
   const df_stream_ops *streams; /* NULL: none */
+  int has_varying;              /* runs may have fewer elements than registered */
   /* close also undoes an open that failed half-way. */
   dfcclResult_t (*open)(df_rank_device *device);
   void (*close)(df_rank_device *device);

@@ -27,6 +27,7 @@ typedef struct df_run {
   void *argument;
   uint64_t submitted_ns; /* 0: no timeout is configured */
 } df_run;
+DF_STATIC_ASSERT(sizeof(df_run) % sizeof(uint64_t) == 0, "blocks step from count to count");
 
 /* A peer's announced registration. The local registration of the same turn matches it. */
 typedef struct df_remote {
@@ -73,6 +74,7 @@ typedef struct df_coll {
   uint32_t references; /* of the registry, each pending callback and each dfcclWaitAll */
   df_operation operation;
   uint64_t count;
+  int varying; /* runs may have fewer elements */
   dfcclDataType_t type;
   dfcclRedOp_t op;
   uint32_t root, n, position;
@@ -96,9 +98,11 @@ typedef struct df_coll {
 
   dfcclResult_t failed;
   char sentence[DF_SENTENCE_BYTES];
-  uint64_t run_limit; /* runs that all members can meet; limit_rank ends after so many */
+  uint64_t first_differing; /* run whose counts differ; earlier ones complete. 0: all failed */
+  uint64_t run_limit;       /* runs that all members can meet; limit_rank ends after so many */
   uint32_t limit_rank;
   int limit_rank_leaves; /* limit_rank destroys its context, or that is broken */
+  char *limit_sentence;  /* limit_rank found that counts differ; else NULL */
 
   uint64_t submitted;
   uint64_t admitted; /* to the daemon */

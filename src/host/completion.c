@@ -190,7 +190,7 @@ static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll, cons
   uint64_t ahead = (cqe->run + DF_RUNS_AHEAD - coll->retired % DF_RUNS_AHEAD) % DF_RUNS_AHEAD;
   uint64_t run = coll->retired + ahead;
   DF_ASSERT(run < coll->admitted);
-  DF_ASSERT(coll->failed != dfcclSuccess);
+  if (coll->failed == dfcclSuccess) df_fail_differing(context, coll, run); /* a block did */
   if (coll->n_given_up++ == 0 || run < coll->first_given_up) coll->first_given_up = run;
   return end_given_up(context, coll);
 }

@@ -25,6 +25,7 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
                                   .root = (int)coll->root};
   df_manner_question question = df_manner_question_of(context, &registration);
   question.choice.n = coll->n;
+  question.varying = coll->varying;
   question.choice.memory = coll->manner.memory;
   df_ring ring = coll->ring;
   if (ring.n_slots == 0) ring = df_manner_ring(&coll->manner, &question, coll->plan, 0);

@@ -56,7 +56,8 @@ df_message df_failure_message(const df_coll *coll) {
   return (df_message){.kind = DF_MESSAGE_FAIL,
                       .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,
                       .id = coll->id,
-                      .a = (uint64_t)coll->failed};
+                      .a = (uint64_t)coll->failed,
+                      .b = coll->first_differing};
 }
 
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
@@ -80,6 +81,18 @@ void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t sta
   }
 }
 
+void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  const df_run_counters *found = coll->device.descriptor->counters;
+  const uint64_t count = coll->in_device[run % DF_RUNS_AHEAD].count;
+  snprintf(sentence, sizeof sentence,
+           "%s: run %" PRIu64 " has %" PRIu64 " elements on rank %u and %" PRIu64 " on rank %u",
+           df_coll_label(coll, label, sizeof label), run, count ? count : coll->count,
+           context->rank, found->differing_count, found->differing_rank);
+  coll->first_differing = run;
+  df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
+}
+
 /* The lost message may have told of a failure, so failed collectives are told again. */
 void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
   df_break(context, status, sentence);
@@ -99,6 +112,10 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
 dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
                                 size_t bytes) {
   const df_peer *peer = &context->control.peers[coll->limit_rank];
+  if (coll->limit_sentence) {
+    snprintf(text, bytes, "%s", coll->limit_sentence);
+    return dfcclMismatch;
+  }
   char label[DF_MAX_NAME + 40];
   int because = coll->limit_rank_leaves && peer->cause != NULL;
   const char *did = "deregistered it";
@@ -112,7 +129,8 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
   return because ? peer->cause_status : dfcclRemoteError;
 }
 
-/* A member deregistered, or its context is broken: only runs up to its last can complete. */
+/* A member deregistered, its context is broken, or it found that counts differ: only earlier runs
+ * can complete. */
 void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
   if (coll->submitted <= coll->run_limit || coll->retired < coll->run_limit) return;
   char sentence[DF_SENTENCE_BYTES];

@@ -17,7 +17,9 @@ static inline dfcclResult_t df_say_broken(dfcclContext_t context) {
   return df_say_why_broken(context);
 }
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
-                        const char *sentence);                                     /* [lock] */
+                        const char *sentence); /* [lock] */
+/* [lock] A block has found that a member's count of this run differs. */
+void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run);
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence); /* [lock] */
 /* [lock] A message that keeps peers in step was lost: breaks the context, and ends every
  * collective here and on its members. */

@@ -26,6 +26,7 @@ static df_manner_question question_of(const dfcclContext_t context, const df_col
                               .topology = &context->topology,
                               .choice = choice,
                               .count = coll->count,
+                              .varying = coll->varying,
                               .element_bytes = (uint32_t)df_type_size(coll->type),
                               .host_sees_links = context->device.memory->host_sees_links};
 }
@@ -50,7 +51,8 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .plan = coll->plan,
                     .which = which,
                     .parts = coll->manner.shape.parts,
-                    .element_bytes = (uint8_t)df_type_size(coll->type)};
+                    .element_bytes = (uint8_t)df_type_size(coll->type),
+                    .varying = (uint8_t)coll->varying};
 }
 
 /* [lock] The collective failed or was deregistered: its remotes are no longer its own. */

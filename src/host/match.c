@@ -24,7 +24,8 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .n_blocks = coll->manner.shape.n_blocks,
                            .n_slots = coll->manner.shape.n_slots,
                            .stride = coll->manner.shape.stride,
-                           .payload_offset = coll->manner.shape.payload_offset,
+                           .payload_offset = (uint16_t)coll->manner.shape.payload_offset,
+                           .varying = (uint16_t)coll->varying,
                            .split = coll->plan->key.split,
                            .chunk = coll->manner.shape.parts[0].chunk,
                            .loops = coll->manner.shape.parts[0].loops,
@@ -93,6 +94,7 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
     const char *what;
     uint64_t a, b;
   } fields[] = {{"count", here->count, there->count},
+                {"options.varying", here->varying, there->varying},
                 {"root", here->root, there->root},
                 {"group size", here->group_size, there->group_size}};
   for (size_t i = 0; i < DF_COUNT_OF(fields); i++)
@@ -340,6 +342,8 @@ static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *r
     coll->run_limit = remote->runs;
     coll->limit_rank = remote->peer;
     coll->limit_rank_leaves = leaves;
+    free(coll->limit_sentence);
+    coll->limit_sentence = NULL;
   }
   df_check_run_limit(context, coll);
 }
@@ -358,6 +362,24 @@ void df_match_limited(dfcclContext_t context, df_remote *remote, uint64_t runs) 
   remote->limited = 1;
   remote->runs = runs;
   if (remote->bound) limit_runs(context, remote->bound, remote, 1);
+}
+
+void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs,
+                        const char *sentence) {
+  df_coll *coll = remote->bound;
+  char *kept = strdup(sentence);
+  if (kept == NULL || coll->retired >= runs) {
+    free(kept);
+    df_fail_collective(context, coll, dfcclMismatch, 0, sentence);
+  } else if (runs < coll->run_limit) {
+    coll->run_limit = runs;
+    coll->limit_rank = remote->peer;
+    coll->limit_rank_leaves = 0;
+    free(coll->limit_sentence);
+    coll->limit_sentence = kept;
+  } else {
+    free(kept);
+  }
 }
 
 /* A leaving rank deregisters first. If that message was lost, nothing tells which runs it took

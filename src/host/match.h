@@ -13,6 +13,9 @@ void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t r
                            int leaves); /* [lock] */
 void df_match_limited(dfcclContext_t context, df_remote *remote,
                       uint64_t runs); /* [lock] its context is broken: no run after these */
+/* [lock] Counts of the run after these differ. */
+void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs,
+                        const char *sentence);
 void df_match_left(dfcclContext_t context, df_remote *remote); /* [lock] its rank has left */
 void df_match_free(dfcclContext_t context);
 void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */

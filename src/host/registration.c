@@ -48,6 +48,10 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->element_bytes = (uint8_t)element_bytes;
   d->lends = manner->lends;
   d->stream = manner->stream;
+  if (coll->varying) {
+    d->count_step = sizeof(df_run) / sizeof(uint64_t);
+    d->words->counts = &coll->in_device[0].count;
+  }
   return dfcclSuccess;
 }
 
@@ -73,6 +77,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   coll->n = coll->n_paired = df_group_size(context, options);
   coll->run_limit = UINT64_MAX;
   coll->priority = options ? options->priority : 0;
+  coll->varying = options && options->varying;
   name_it(coll, options ? options->name : NULL);
   coll->ranks = calloc(coll->n, sizeof *coll->ranks);
   coll->remotes = calloc(coll->n, sizeof(df_remote *));
@@ -108,7 +113,8 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                      .root = coll->root,
                      .split = choice->split,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
-                                coll->n > 1};
+                                coll->n > 1,
+                     .agrees = coll->varying && df_operation_needs_agreement(coll->operation)};
   coll->plan = df_plan_acquire(&context->plans, &key);
   if (coll->plan == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);

@@ -118,6 +118,7 @@ void df_coll_free(df_coll *coll) {
   free(coll->ranks);
   free(coll->remotes);
   free(coll->backlog);
+  free(coll->limit_sentence);
   free(coll);
 }
 

@@ -42,7 +42,16 @@ static dfcclResult_t check_group(dfcclContext_t context, const dfcclCollOptions_
 }
 
 static dfcclResult_t check_options(dfcclContext_t context, const dfcclCollOptions_t *options) {
-  return options ? check_group(context, options) : dfcclSuccess;
+  if (options == NULL) return dfcclSuccess;
+  if (options->varying != 0 && options->varying != 1)
+    return df_fail(dfcclInvalidArgument, "options.varying is %d; it must be 0 or 1",
+                   options->varying);
+  if (options->varying && !context->device.kind->has_varying)
+    return df_fail(dfcclInvalidUsage,
+                   "options.varying is 1, but rank %u uses the %s device, whose runs have the "
+                   "registered count",
+                   context->rank, context->device.kind->name);
+  return check_group(context, options);
 }
 
 /* The same answer on every member: that they share a process is mutual. */
@@ -69,6 +78,7 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
                  .crowded = (uint32_t)df_topology_is_crowded(&context->topology, n),
                  .split = (uint32_t)context->settings.tuning.policy.split},
       .count = r->count,
+      .varying = r->options && r->options->varying,
       .element_bytes = element_bytes,
       .max_blocks = context->max_blocks,
       .on_gpu = context->settings.backend == dfcclBackendCuda,

@@ -206,9 +206,15 @@ static inline int is_buffer(const df_coll *coll, const void *buffer) {
 
 static DF_COLD dfcclResult_t check_count(const df_coll *coll, const df_run *run) {
   if (run->count == coll->count) return dfcclSuccess;
+  if (coll->varying && run->count < coll->count) return dfcclSuccess;
+  if (coll->varying)
+    return df_fail(dfcclInvalidArgument,
+                   "run.count is %" PRIu64 ", but runs of collective %" PRIu64
+                   " have at most %" PRIu64 " elements",
+                   run->count, coll->id, coll->count);
   return df_fail(dfcclInvalidArgument,
                  "run.count is %" PRIu64 ", but collective %" PRIu64 " is registered with %" PRIu64
-                 " elements; 0 stands for these",
+                 " elements and without options.varying; 0 stands for these",
                  run->count, coll->id, coll->count);
 }
 

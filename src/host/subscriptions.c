@@ -71,6 +71,10 @@ static void hear_failure(void *room, uint32_t from, const df_message *message, i
   if (breaks && (remote == NULL || remote->bound == NULL))
     fail_unmet(context, from, message->id, status, sentence);
   if (remote == NULL) return;
+  if (status == dfcclMismatch && message->b > 0 && remote->bound) {
+    df_match_differing(context, remote, message->b, sentence);
+    return;
+  }
   remote->failed = status;
   free(remote->sentence);
   remote->sentence = strdup(sentence);

@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "plans/check_places.h"
+#include "primitives/prepared.h"
 
 /* The messages of one primitive: from the pipe's rank, and their numbers. NULL: there is none. */
 typedef struct turn {
   df_check_pipe *in, *out;
   uint32_t from, in_at, out_at;
-  int there; /* 0: the piece is empty, so that neither message waits */
+  int there;       /* 0: the piece is empty */
+  int comes, goes; /* the messages wait for each other; empty ones do if they bring a count */
 } turn;
 
 /* splitmix64 */
@@ -104,8 +106,9 @@ static const df_plan_link *find_link(df_checker *c, uint32_t rank, uint32_t link
 /* 1: the primitive can be executed. 0: it has to wait, or it is wrong. */
 static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, turn *t) {
   const df_check_player *p = &c->players[rank];
-  *t = (turn){.there = df_check_piece_is_there(c, p->loop, prim->piece)};
-  if (prim->piece >= c->pieces)
+  const int agrees = c->key.agrees && prim->piece == DF_PIECE_NONE;
+  *t = (turn){.there = !agrees && df_check_piece_is_there(c, p->loop, prim->piece)};
+  if (prim->piece >= c->pieces && !agrees)
     return df_check_complain(c, rank, "piece %u of %u", prim->piece, c->pieces);
   if (prim->flags & DF_PRIM_RECV) {
     const df_plan_link *link = find_link(c, rank, prim->recv_link, 0);
@@ -115,7 +118,9 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
     t->in_at = p->loop * link->messages + prim->recv_ordinal;
     if (t->in_at != t->in->released || t->in_at >= t->in->total)
       return df_check_complain(c, rank, "receives out of turn from rank %u", t->from);
-    if (t->there && t->in->sent <= t->in_at) return 0;
+    t->comes =
+        t->there || (c->o->varying && df_brings_count(p->loop, prim->recv_ordinal, prim->piece));
+    if (t->comes && t->in->sent <= t->in_at) return 0;
   }
   if (prim->flags & DF_PRIM_SEND) {
     const df_plan_link *link = find_link(c, rank, prim->send_link, 1);
@@ -124,7 +129,9 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
     t->out_at = p->loop * link->messages + prim->send_ordinal;
     if (t->out_at != t->out->sent || t->out_at >= t->out->total)
       return df_check_complain(c, rank, "sends out of turn to rank %u", link->peer);
-    if (t->there && t->out_at >= t->out->released + c->o->slots) return 0;
+    t->goes =
+        t->there || (c->o->varying && df_brings_count(p->loop, prim->send_ordinal, prim->piece));
+    if (t->goes && t->out_at >= t->out->released + c->o->slots) return 0;
   }
   return 1;
 }
@@ -165,10 +172,6 @@ static int store(df_checker *c, uint32_t rank, const df_primitive *prim, const d
 static int move(df_checker *c, uint32_t rank, const df_primitive *prim, const turn *t) {
   df_check_player *p = &c->players[rank];
   df_check_value received = {0}, v;
-  /* The reader's release of the message that had the slot before happens before this send. */
-  if (t->in) join(&p->now, &t->in->messages[t->in_at].sent, c->n);
-  if (t->out && t->out_at >= c->o->slots)
-    join(&p->now, &t->out->messages[t->out_at - c->o->slots].released, c->n);
   if (t->in) {
     df_check_message *m = &t->in->messages[t->in_at];
     if (m->piece != prim->piece && p->plan->geometry == DF_GEOMETRY_PARTITION)
@@ -188,6 +191,11 @@ static int step(df_checker *c, uint32_t rank) {
   turn t;
   if (!take_turn(c, rank, prim, &t)) return 0;
   p->now.after[rank]++;
+  /* The reader's release of the message that had the slot before happens before this send. */
+  if (t.comes) join(&p->now, &t.in->messages[t.in_at].sent, c->n);
+  if (t.goes && t.out_at >= c->o->slots)
+    join(&p->now, &t.out->messages[t.out_at - c->o->slots].released, c->n);
+  if (t.goes) t.out->messages[t.out_at].sent = p->now;
   if (t.there && !move(c, rank, prim, &t)) return 0;
   if (t.in) {
     t.in->messages[t.in_at].released = p->now;
@@ -268,6 +276,14 @@ static int check_links(df_checker *c) {
   return 1;
 }
 
+static int check_that_all_were_heard(df_checker *c) {
+  for (uint32_t r = 0; c->o->varying && r < c->n; r++)
+    for (uint32_t other = 0; other < c->n; other++)
+      if (c->players[r].now.after[other] == 0)
+        return df_check_complain(c, r, "ends before it has heard of rank %u", other);
+  return 1;
+}
+
 static int execute(df_checker *c) {
   for (uint32_t left = c->n, moved = 1; left > 0;) {
     if (!moved) {
@@ -284,7 +300,7 @@ static int execute(df_checker *c) {
       left += p->loop < c->o->loops;
     }
   }
-  return check_links(c) && check_results(c);
+  return check_links(c) && check_that_all_were_heard(c) && check_results(c);
 }
 
 static int prepare(df_checker *c) {

@@ -8,7 +8,9 @@
  *   - messages are received in the order, with the numbers, and with the lengths they are sent with;
  *   - a lent place is written only after its reader is done, at any speed of the ranks: program
  *     order, messages and credits alone make the read *happen before* the write;
- *   - ranks never wait for each other in a circle, with this number of slots in each link.
+ *   - ranks never wait for each other in a circle, with this number of slots in each link;
+ *   - varying: each rank ends only after messages have come to it, directly or by way of others, from
+ *     all ranks. Each such message was sent after its sender had compared counts.
  *
  * Plans are deterministic, and ranks talk through links only. So one execution stands for all: each
  * has the same messages, the same waits and the same order of events.
@@ -26,6 +28,7 @@ typedef struct df_plan_check_options {
   uint32_t slots, loops;
   uint32_t last_pieces; /* PARTITION: pieces that are not empty in the last loop; 0: all */
   int in_place;
+  int varying;             /* the first loop's counts travel (df_brings_count) */
   df_plan_lending lending; /* of the messages that may lend their buffer */
   uint64_t seed;           /* DF_LENDS_SOME: draws the messages that lend */
 } df_plan_check_options;

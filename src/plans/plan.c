@@ -55,6 +55,10 @@ int df_operation_reduces(df_operation operation) {
          operation == DF_OP_REDUCE_SCATTER;
 }
 
+int df_operation_needs_agreement(df_operation operation) {
+  return operation == DF_OP_REDUCE || operation == DF_OP_BROADCAST;
+}
+
 /* Does `next` only send on what `first` has sent? */
 static int sends_again(const df_primitive *first, const df_primitive *next) {
   if (next->flags != DF_PRIM_SEND || next->piece != first->piece) return 0;
@@ -92,11 +96,12 @@ df_plan *df_plan_make(const df_plan_key *key) {
     df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
                                      .source = DF_BUFFER_INPUT,
                                      .destination = DF_BUFFER_OUTPUT});
+  if (key->agrees && key->n > 1) df_plan_agree(plan);
   if (plan->failed) {
     df_plan_free(plan);
     return NULL;
   }
-  mark_common(plan);
+  if (!key->agrees) mark_common(plan);
   return plan;
 }
 
@@ -169,7 +174,8 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
   uint32_t pieces = plan->geometry == DF_GEOMETRY_PARTITION ? plan->pieces : 1;
   uint32_t grain = DF_CACHE_LINE / element_bytes;
   uint64_t wanted = DF_DIV_UP(count * element_bytes, limits->block_min);
-  shape->n_blocks = (uint32_t)DF_MAX(DF_MIN(wanted, (uint64_t)limits->max_blocks), 1u);
+  const uint32_t blocks_most = limits->varying ? 1 : limits->max_blocks;
+  shape->n_blocks = (uint32_t)DF_MAX(DF_MIN(wanted, (uint64_t)blocks_most), 1u);
   uint64_t share = DF_ALIGN_UP(DF_DIV_UP(count, shape->n_blocks), (uint64_t)grain);
   uint64_t chunk_max = DF_MAX(limits->slot_bytes / element_bytes / grain * grain, (uint64_t)grain);
   if (plan->scratch_pieces)
@@ -189,9 +195,10 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
   shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
   /* However the chunk was rounded up. */
   payload = DF_MIN(payload, DF_MAX(count * element_bytes, 1u));
-  shape->payload_offset =
-      payload <= limits->flagged_max ? DF_LINK_FLAGGED_OFFSET : DF_LINK_STAGED_OFFSET;
-  if (payload <= limits->words_max && loops <= DF_LINK_WORDS_LOOPS)
+  shape->payload_offset = payload <= limits->flagged_max && !limits->varying
+                              ? DF_LINK_FLAGGED_OFFSET
+                              : DF_LINK_STAGED_OFFSET;
+  if (!limits->varying && payload <= limits->words_max && loops <= DF_LINK_WORDS_LOOPS)
     shape->payload_offset = DF_LINK_WORDS;
   shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
   if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */

@@ -22,6 +22,8 @@ typedef enum {
 
 const char *df_operation_name(df_operation operation);
 int df_operation_reduces(df_operation operation);
+/* A member's data need not come from all members. */
+int df_operation_needs_agreement(df_operation operation);
 
 /* Members compare these numbers. */
 typedef enum {
@@ -51,6 +53,7 @@ typedef struct df_plan_key {
   uint32_t n, position, root;
   uint32_t split; /* neighbours in a subgroup; 0: one level */
   int average;
+  int agrees; /* ends with plans/agree.c */
 } df_plan_key;
 
 typedef struct df_plan_link {
@@ -103,6 +106,8 @@ void df_plan_bruck(df_plan *plan);
 void df_plan_direct(df_plan *plan);
 void df_plan_flat(df_plan *plan);
 void df_plan_two_level(df_plan *plan);
+/* Appended to one of the above. */
+void df_plan_agree(df_plan *plan);
 
 /* All members must agree. */
 typedef struct df_shape_limits {
@@ -113,6 +118,7 @@ typedef struct df_shape_limits {
   uint32_t words_max;   /* most bytes in words; 0: never */
   uint64_t block_min;   /* least bytes of a block */
   uint32_t max_blocks;
+  int varying;
 } df_shape_limits;
 
 typedef struct df_shape {

@@ -24,7 +24,7 @@ typedef struct df_move {
   df_link *recv_link, *send_link; /* NULL: none */
   uint64_t recv_sequence, send_sequence;
   uint32_t lends;
-  uint32_t announces; /* 0: empty, not sent */
+  uint32_t announces; /* as in df_prepared */
   uint32_t borrows;   /* what was received is lent */
   uint32_t attends;   /* across steps: some collective was given up */
   uint32_t stop;      /* CUDA, across steps: df_stop, goes out beside the next decision */
@@ -86,15 +86,15 @@ DF_CORE uint32_t df_lanes_flag(const df_link *link, uint64_t sequence) {
 }
 /* Leader, once the links are ready. */
 DF_CORE void df_lanes_note_flags(df_move *move) {
-  const df_link *from = move->announces ? move->recv_link : NULL;
-  const df_link *to = move->announces ? move->send_link : NULL;
+  const df_link *from = move->announces & DF_MESSAGE_COMES ? move->recv_link : NULL;
+  const df_link *to = move->announces & DF_MESSAGE_GOES ? move->send_link : NULL;
   move->recv_flag = df_lanes_flag(from, move->recv_sequence);
   move->send_flag = df_lanes_flag(to, move->send_sequence);
   move->recv_flagged = move->recv_flag ? df_link_slot(from, move->recv_sequence) : NULL;
 }
 /* Words announce themselves. */
 DF_CORE int df_lanes_announces(const df_move *move) {
-  return (move->send_link && move->announces && !move->send_flag) ||
+  return (move->send_link && move->announces & DF_MESSAGE_GOES && !move->send_flag) ||
          (move->recv_link && df_link_releases(move->recv_link, move->recv_sequence));
 }
 /* One fence is enough: the barrier orders all lanes' accesses before it, and a fence of system

@@ -1,7 +1,8 @@
 /* Link: joins two ranks for one collective, one block, one direction. So a preempted collective
  * never shares a slot. It is a ring of slots in the receiver's memory and a credit word. Slot:
  * [commit word][payload]. The payload is in the same line (flagged), at the next line (staged), or
- * an address (direct: the credit gives the buffer back). */
+ * an address (direct: the credit gives the buffer back). Varying collectives have no flagged
+ * messages: the run's count lies behind the address. */
 #ifndef DF_PRIMITIVES_LINK_H
 #define DF_PRIMITIVES_LINK_H
 
@@ -36,6 +37,7 @@ DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
 enum {
   DF_LINK_WORDS = 1, /* payload in words */
   DF_LINK_FLAGGED_OFFSET = 8,
+  DF_LINK_COUNT_OFFSET = 16,
   DF_LINK_STAGED_OFFSET = 64
 };
 

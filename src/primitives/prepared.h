@@ -14,6 +14,14 @@ typedef enum {
   DF_MOVE_DIVIDE
 } df_move_kind;
 
+/* Which messages there are: empty ones are not sent. */
+typedef enum {
+  DF_MESSAGE_COMES = 1,
+  DF_MESSAGE_GOES = 2,
+  DF_COUNT_COMES = 4, /* with the message */
+  DF_COUNT_GOES = 8
+} df_prepared_messages;
+
 typedef struct DF_ALIGNED(64) df_prepared {
   df_link *recv_link, *send_link;     /* NULL: none */
   uint64_t source_at, destination_at; /* bytes into their buffers */
@@ -25,6 +33,7 @@ typedef struct DF_ALIGNED(64) df_prepared {
   uint8_t kind;                        /* df_move_kind */
   uint8_t may_lend;                    /* if the run allows it */
   uint8_t common;                      /* df_common_use, if the run allows it */
+  uint8_t announces;                   /* df_prepared_messages */
 } df_prepared;
 DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache line");
 
@@ -44,20 +53,44 @@ DF_CORE uint32_t df_piece_elements(const df_descriptor *desc, const df_part *par
   return df_chunk_elements(desc->geometry, desc->pieces, part, loop, piece);
 }
 
-/* Bytes into the buffer. */
-DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
-                                 uint32_t piece) {
+/*
+ * Varying: what one run of the collective's only part is. Cut as df_shape_make cuts, so no chunk is
+ * longer than the registered one, and no loop is empty. Message numbers leave room for all
+ * registered loops.
+ */
+DF_CORE df_part df_part_of_run(const df_part *whole, uint64_t count, uint32_t pieces,
+                               uint32_t element_bytes) {
+  df_part part = *whole;
+  if (count == whole->elements) return part;
+  const uint32_t grain = DF_CACHE_LINE / element_bytes;
+  const uint64_t loops = DF_DIV_UP(count, (uint64_t)whole->chunk * pieces);
+  const uint64_t chunk = DF_ALIGN_UP(DF_DIV_UP(count, loops * pieces), (uint64_t)grain);
+  part.elements = count;
+  part.chunk = (uint32_t)DF_MIN(chunk, (uint64_t)whole->chunk);
+  part.loops = (uint32_t)DF_DIV_UP(count, (uint64_t)part.chunk * pieces);
+  return part;
+}
+
+/* Varying: does this message bring the run's count? The first message of each link does, so members
+ * compare counts before they use data. */
+DF_CORE int df_brings_count(uint32_t loop, uint32_t ordinal, uint32_t piece) {
+  return loop == 0 && (ordinal == 0 || piece == DF_PIECE_NONE);
+}
+
+/* Bytes into the buffer. count: of a piece. */
+DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint64_t count,
+                                 uint32_t loop, uint32_t piece) {
   uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
                        ? part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk
-                       : piece * desc->count + part->first + (uint64_t)loop * part->chunk;
+                       : piece * count + part->first + (uint64_t)loop * part->chunk;
   return start * desc->element_bytes;
 }
 
-DF_CORE uint64_t df_buffer_offset(const df_descriptor *desc, const df_part *part, uint32_t loop,
-                                  uint8_t buffer, uint32_t piece) {
+DF_CORE uint64_t df_buffer_offset(const df_descriptor *desc, const df_part *part, uint64_t count,
+                                  uint32_t loop, uint8_t buffer, uint32_t piece) {
   if (buffer == DF_BUFFER_NONE) return 0;
   if (buffer == DF_BUFFER_SCRATCH) return (uint64_t)piece * part->chunk * desc->element_bytes;
-  return df_piece_offset(desc, part, loop, piece);
+  return df_piece_offset(desc, part, count, loop, piece);
 }
 
 DF_CORE uint8_t df_move_kind_of(uint8_t flags) {
@@ -86,27 +119,27 @@ DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive 
 #endif
 }
 
-DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
-                                       uint32_t primitive, df_prepared *p) {
-  const df_part *part = &desc->parts[block];
+/* `part`: the block's, or what a run is of it. */
+DF_CORE void df_prepare_messages_of(const df_descriptor *desc, uint32_t block, const df_part *part,
+                                    uint32_t loop, uint32_t primitive, df_prepared *p) {
   const df_primitive *prim = &desc->primitives[primitive];
   df_link *links = desc->links + (uint64_t)block * desc->n_links;
   p->recv_link = prim->flags & DF_PRIM_RECV ? &links[prim->recv_link] : NULL;
   p->send_link = prim->flags & DF_PRIM_SEND ? &links[prim->send_link] : NULL;
   p->count = df_piece_elements(desc, part, loop, prim->piece);
-  p->loops = part->loops;
+  p->loops = desc->parts[block].loops;
   p->recv_ordinal = prim->recv_ordinal;
   p->send_ordinal = prim->send_ordinal;
   p->common = df_prepare_common(desc, prim, p);
+  p->announces = p->count ? DF_MESSAGE_COMES | DF_MESSAGE_GOES : 0;
 }
 
-DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, uint32_t loop,
-                                   uint32_t primitive, df_prepared *p) {
-  const df_part *part = &desc->parts[block];
+DF_CORE void df_prepare_move_of(const df_descriptor *desc, const df_part *part, uint64_t count,
+                                uint32_t loop, uint32_t primitive, df_prepared *p) {
   const df_primitive *prim = &desc->primitives[primitive];
-  p->source_at = df_buffer_offset(desc, part, loop, prim->source, prim->source_piece);
+  p->source_at = df_buffer_offset(desc, part, count, loop, prim->source, prim->source_piece);
   p->destination_at =
-      df_buffer_offset(desc, part, loop, prim->destination, prim->destination_piece);
+      df_buffer_offset(desc, part, count, loop, prim->destination, prim->destination_piece);
   p->source = prim->source;
   p->destination = prim->destination;
   p->flags = prim->flags;
@@ -117,11 +150,37 @@ DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, ui
       !p->send_link->release_mask;
 }
 
+DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
+                                       uint32_t primitive, df_prepared *p) {
+  df_prepare_messages_of(desc, block, &desc->parts[block], loop, primitive, p);
+}
+
+DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, uint32_t loop,
+                                   uint32_t primitive, df_prepared *p) {
+  df_prepare_move_of(desc, &desc->parts[block], desc->count, loop, primitive, p);
+}
+
+/* Varying, and one block. */
+DF_CORE_APART void df_prepare_run(const df_descriptor *desc, uint64_t count, uint32_t loop,
+                                  uint32_t primitive, df_prepared *p) {
+  const df_primitive *prim = &desc->primitives[primitive];
+  const df_part part =
+      df_part_of_run(desc->parts, count, desc->geometry == DF_GEOMETRY_PARTITION ? desc->pieces : 1,
+                     desc->element_bytes);
+  df_prepare_messages_of(desc, 0, &part, loop, primitive, p);
+  if (prim->piece == DF_PIECE_NONE) p->count = p->announces = 0;
+  if (df_brings_count(loop, prim->recv_ordinal, prim->piece))
+    p->announces |= DF_MESSAGE_COMES | DF_COUNT_COMES;
+  if (df_brings_count(loop, prim->send_ordinal, prim->piece))
+    p->announces |= DF_MESSAGE_GOES | DF_COUNT_GOES;
+  df_prepare_move_of(desc, &part, count, loop, primitive, p);
+}
+
 #if !defined(__CUDACC__)
 /* Every run has the same records. */
 static inline int df_prepared_is_kept(const df_descriptor *desc) {
   return desc->n_blocks == 1 && desc->parts[0].loops == 1 && desc->n_primitives > 0 &&
-         desc->n_primitives <= DF_PREPARED_MOST;
+         desc->n_primitives <= DF_PREPARED_MOST && desc->count_step == 0;
 }
 /* Once the links stand. */
 static inline void df_prepared_keep(df_descriptor *desc, df_prepared *records) {

@@ -2,6 +2,8 @@
 #ifndef DF_PRIMITIVES_STEP_H
 #define DF_PRIMITIVES_STEP_H
 
+#include "dfccl.h"
+
 #include "context/cursor.h"
 #include "context/descriptor.h"
 #include "primitives/lanes.h"
@@ -33,10 +35,30 @@ DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #endif
 }
 
-/* The kept record, or the first half of a new one. */
+/* CUDA's compiler must know that none vary. */
+DF_CORE int df_step_varies(const df_descriptor *desc) {
+#if defined(__CUDACC__)
+  (void)desc;
+  return 0;
+#else
+  return desc->count_step != 0;
+#endif
+}
+
+/* Varying: elements of the run. */
+DF_CORE uint64_t df_step_count(const df_descriptor *desc, const df_cursor *cursor) {
+  uint64_t count = desc->words->counts[cursor->run % DF_RUNS_AHEAD * desc->count_step];
+  return count ? count : desc->count;
+}
+
+/* The kept record, or the first half of a new one, or all of a varying run's. */
 DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, df_prepared *worked_out) {
   if (df_step_keeps(desc)) return &desc->prepared[cursor->primitive];
+  if (df_step_varies(desc)) {
+    df_prepare_run(desc, df_step_count(desc, cursor), cursor->loop, cursor->primitive, worked_out);
+    return worked_out;
+  }
   df_prepare_messages(desc, block, cursor->loop, cursor->primitive, worked_out);
   return worked_out;
 }
@@ -113,11 +135,31 @@ DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
   return 1;
 }
 
+/* Varying: the run has no further loop. Gives back the numbers that it did not use, or the peers
+ * would wait for their credit in the next run. */
+DF_CORE_APART int df_step_ends_early(const df_descriptor *desc, const df_cursor *cursor,
+                                     df_lanes *lanes) {
+  const uint32_t pieces = desc->geometry == DF_GEOMETRY_PARTITION ? desc->pieces : 1;
+  const df_part part =
+      df_part_of_run(desc->parts, df_step_count(desc, cursor), pieces, desc->element_bytes);
+  if (cursor->loop < part.loops) return 0;
+  for (uint32_t i = 0; i < desc->n_links; i++) {
+    df_link *link = &desc->links[i];
+    if (link->sends || link->messages == 0) continue;
+    DF_ASSERT(link->release_mask == 0);
+    df_link_release(link, (cursor->run + 1) * desc->parts[0].loops * link->messages);
+    df_lanes_note_bell(lanes, link->peer_bell);
+  }
+  return 1;
+}
+
 DF_CORE df_step_result df_step_advance(const df_descriptor *desc, const df_part *part,
-                                       df_cursor *cursor) {
+                                       df_cursor *cursor, df_lanes *lanes) {
   if (++cursor->primitive < desc->n_primitives) return DF_STEP_PROGRESSED;
   cursor->primitive = 0;
-  if (++cursor->loop < part->loops) return DF_STEP_PROGRESSED;
+  if (++cursor->loop < part->loops &&
+      !(df_step_varies(desc) && df_step_ends_early(desc, cursor, lanes)))
+    return DF_STEP_PROGRESSED;
   if (cursor->flags & DF_CURSOR_DIRECT_SENT) {
     cursor->phase = DF_PHASE_DRAIN;
     return DF_STEP_PROGRESSED;
@@ -207,15 +249,43 @@ DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t b
   return prim->common == DF_COMMON_WRITES ? common : NULL;
 }
 
+/* Varying: does the message bring another count? It is there. */
+DF_CORE int df_step_counts_differ(const df_descriptor *desc, const df_cursor *cursor,
+                                  const df_move *move, uint64_t *theirs) {
+  if (!(move->announces & DF_COUNT_COMES) || move->recv_link == NULL) return 0;
+  const uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
+  *theirs = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_COUNT_OFFSET));
+  return *theirs != df_step_count(desc, cursor);
+}
+
+/* Varying, before anything of the message is used. If counts differ, the collective is given up:
+ * the next step sees that. */
+DF_CORE_APART int df_step_agrees(const df_descriptor *desc, const df_cursor *cursor,
+                                 const df_move *move) {
+  uint64_t theirs;
+  if (df_step_counts_differ(desc, cursor, move, &theirs)) {
+    df_store_relaxed_u64(&desc->counters->differing_count, theirs);
+    df_store_relaxed_u32(&desc->counters->differing_rank, move->recv_link->peer);
+    df_publish_u32(&desc->words->cancel, dfcclMismatch);
+    return 0;
+  }
+  if (move->announces & DF_COUNT_GOES && move->send_link)
+    *(uint64_t *)(df_link_slot(move->send_link, move->send_sequence) + DF_LINK_COUNT_OFFSET) =
+        df_step_count(desc, cursor);
+  return 1;
+}
+
 DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const df_cursor *cursor,
                                 const df_prepared *prim, df_move *move, int *received_direct) {
   if (prim->recv_link) {
     move->recv_link = prim->recv_link;
     move->recv_sequence = df_sequence(cursor, prim->loops, move->recv_link, prim->recv_ordinal);
-    if (move->announces &&
+    if (move->announces & DF_MESSAGE_COMES &&
         !df_link_has_message(move->recv_link, move->recv_sequence, received_direct))
       return 0;
-    if (move->announces && *received_direct) {
+    if (move->announces & DF_MESSAGE_COMES && *received_direct) {
+      uint64_t theirs; /* a longer message than this rank's count is lent: nothing to wait for */
+      if (df_step_varies(desc) && df_step_counts_differ(desc, cursor, move, &theirs)) return 1;
       if (df_link_is_revoked(move->recv_link)) return 0;
       if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence, move)) return 0;
     }
@@ -223,7 +293,9 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
   if (prim->send_link) {
     move->send_link = prim->send_link;
     move->send_sequence = df_sequence(cursor, prim->loops, move->send_link, prim->send_ordinal);
-    if (move->announces && !df_link_may_send(move->send_link, move->send_sequence)) return 0;
+    if (move->announces & DF_MESSAGE_GOES &&
+        !df_link_may_send(move->send_link, move->send_sequence))
+      return 0;
     if (prim->common == DF_COMMON_WRITES && df_step_uses_common(cursor, prim)) {
       df_link *reader = df_step_common_reader(desc, block, cursor);
       if (reader) move->send_link = reader; /* the one to wait for */
@@ -314,9 +386,15 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   const df_prepared *prim = df_step_prepare(desc, block, cursor, &move->worked_out);
   int received_direct = 0;
   move->count = prim->count;
-  move->announces = prim->count != 0;
+  move->announces = prim->announces;
   if (!df_step_links_ready(desc, block, cursor, prim, move, &received_direct))
     return DF_STEP_BLOCKED;
+  if (DF_UNLIKELY(prim == &move->worked_out)) {
+    if (!df_step_varies(desc))
+      df_prepare_move(desc, block, cursor->loop, cursor->primitive, &move->worked_out);
+    else if (!df_step_agrees(desc, cursor, move))
+      return DF_STEP_BLOCKED;
+  }
   df_lanes_note_flags(move);
   move->borrows = (uint32_t)received_direct;
   if (received_direct && !df_link_borrow(move->recv_link)) return DF_STEP_BLOCKED;
@@ -324,8 +402,6 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
   move->lends = 0;
   move->kind = DF_MOVE_NOTHING;
   if (prim->count == 0) return DF_STEP_MOVE;
-  if (DF_UNLIKELY(prim == &move->worked_out))
-    df_prepare_move(desc, block, cursor->loop, cursor->primitive, &move->worked_out);
   df_step_set_operands(desc, cursor, prim, move);
   move->slot = prim->send_link ? df_step_set_message(desc, block, cursor, prim, move) : NULL;
   if (move->store || move->slot) move->kind = prim->kind;
@@ -337,7 +413,7 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
                                       const df_move *move, df_lanes *lanes) {
   /* The owner gave the run up: so will this rank. */
   if (move->borrows && !df_link_return(move->recv_link)) return DF_STEP_BLOCKED;
-  if (move->send_link && move->announces) {
+  if (move->send_link && move->announces & DF_MESSAGE_GOES) {
     df_link_publish(move->send_link, move->send_sequence, (int)move->lends);
     df_lanes_note_bell(lanes, move->send_link->peer_bell);
     if (move->lends) cursor->flags |= DF_CURSOR_DIRECT_SENT;
@@ -347,7 +423,7 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
     if (df_link_release(move->recv_link, move->recv_sequence))
       df_lanes_note_bell(lanes, move->recv_link->peer_bell);
   }
-  return df_step_advance(desc, &desc->parts[block], cursor);
+  return df_step_advance(desc, &desc->parts[block], cursor, lanes);
 }
 
 /* All lanes. No barrier follows the lanes' reads of the leader's words: a later one precedes each
@@ -382,10 +458,10 @@ DF_CORE int df_coll_is_runnable(const df_descriptor *desc, uint32_t block, const
   if (cursor.phase == DF_PHASE_DRAIN) return !df_step_undrained(desc, block, &cursor);
   df_move look;
   const df_prepared *prim = df_step_prepare(desc, block, &cursor, &look.worked_out);
-  int direct;
+  int direct = 0;
   look.recv_link = look.send_link = NULL;
   look.count = prim->count;
-  look.announces = prim->count != 0;
+  look.announces = prim->announces;
   return df_step_links_ready(desc, block, &cursor, prim, &look, &direct);
 }
 

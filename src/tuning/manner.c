@@ -48,7 +48,8 @@ static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q
                                                           : DF_PACKED_WHOLE_MAX,
                             .words_max = q->on_gpu ? (uint32_t)p->words_max : 0,
                             .block_min = (uint64_t)p->block_min,
-                            .max_blocks = q->max_blocks};
+                            .max_blocks = q->max_blocks,
+                            .varying = q->varying};
   return df_choice_limits(&m->choice, limits);
 }
 
@@ -108,7 +109,7 @@ static int is_short(const df_manner *m, const df_manner_question *q, const df_pl
 
 void df_manner_decide(df_manner *m, const df_manner_question *q, const df_plan *plan) {
   df_operation operation = q->choice.operation;
-  m->runs_ahead = operation == DF_OP_BROADCAST || operation == DF_OP_REDUCE;
+  m->runs_ahead = !q->varying && (operation == DF_OP_BROADCAST || operation == DF_OP_REDUCE);
   m->ranks_on_a_core = df_topology_ranks_on_a_core(q->topology, q->choice.n);
   m->crowded = (uint32_t)df_topology_is_crowded(q->topology, q->choice.n);
   decide_shape(m, q, plan);
@@ -228,7 +229,7 @@ uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
                                 const df_plan *plan, const df_link *links, uint32_t readers,
                                 uint64_t used_bytes) {
   enum { NEVER, IF_IT_GAINS };
-  if (m->policy->common == NEVER || !q->host_sees_links || readers < 2 ||
+  if (m->policy->common == NEVER || !q->host_sees_links || q->varying || readers < 2 ||
       longest_message(m, q) < m->lend_min || used_bytes >= (uint64_t)m->policy->ring_budget ||
       has_link_that_lends_nothing(plan, links) ||
       (m->policy->common == IF_IT_GAINS && !common_gains(m, q, plan, readers)))
@@ -260,9 +261,11 @@ static void say_algorithm(const df_manner *m, df_text *out) {
   if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
 }
 
-static void say_form(const df_manner *m, df_text *out) {
+static void say_form(const df_manner *m, const df_manner_question *q, df_text *out) {
   const df_shape *s = &m->shape;
-  if (s->payload_offset == DF_LINK_WORDS)
+  if (q->varying)
+    df_say(out, "form: staged, since a count goes before the payload of a varying run\n");
+  else if (s->payload_offset == DF_LINK_WORDS)
     df_say(out,
            "form: words that carry a flag each, since messages have at most words_max %lld bytes\n",
            m->policy->words_max);
@@ -319,7 +322,7 @@ void df_manner_explain(const df_manner *m, const df_manner_question *q, const df
          plan->n_primitives, part->chunk,
          m->choice.slot_bytes ? m->choice.slot_bytes : (uint32_t)m->policy->slot_bytes,
          m->policy->block_min);
-  say_form(m, &out);
+  say_form(m, q, &out);
   df_say(&out, "rings: %u slots of %u bytes%s, since %s\n", ring->n_slots, ring->stride,
          ring->release_mask ? ", given back a quarter at a time" : "",
          ring->n_slots == s->n_slots ? "members agreed on so many"

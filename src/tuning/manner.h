@@ -15,6 +15,7 @@ typedef struct df_manner_question {
   const df_topology *topology;
   df_question choice;
   uint64_t count;
+  int varying; /* runs may have fewer elements */
   uint32_t element_bytes;
   uint32_t max_blocks;
   int on_gpu;

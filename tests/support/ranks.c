@@ -33,6 +33,7 @@ dfcclResult_t df_register(dfcclContext_t ctx, dfcclCollId_t id, const df_collect
   options.priority = coll->priority;
   options.name = coll->name;
   options.algorithm = coll->algorithm;
+  options.varying = coll->varying;
   int identity[1024], all = 0;
   OK(dfcclGetRank(ctx, NULL, &all));
   if (coll->group == NULL && coll->members != all) { /* ranks 0 to members - 1, not all of them */

@@ -38,6 +38,7 @@ typedef struct {
   const int *group;
   int priority;
   const char *algorithm, *name;
+  bool varying; /* count is the most */
   uint64_t seed;
 } df_collective;
 

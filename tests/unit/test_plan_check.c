@@ -1,7 +1,8 @@
 /*
  * Promises of src/plans, proven symbolically (plans/check.h) for every operation, algorithm, group
  * of up to 16 ranks and some up to 64, root, in place or not, whatever messages lend their buffers,
- * with links of two slots, over several loops whose last may lack any number of pieces. The checker
+ * with links of two slots, over several loops whose last may lack any number of pieces. In varying
+ * runs no rank ends before it has heard of all others, even if only one piece is there. The checker
  * itself finds mistakes that are planted in each way that a plan can be wrong. Out of memory is a
  * result, whichever allocation fails: it frees what it has, and calls no plan wrong.
  */
@@ -43,21 +44,31 @@ static int rooted(df_operation operation) {
 }
 
 /* All the ways in which one group's plans may be executed. */
-static void prove(df_plan_key key, df_random *random) {
+static void prove_run(df_plan_key key, int varying, df_random *random) {
   char sentence[DF_SENTENCE_BYTES];
+  key.agrees = varying && df_operation_needs_agreement(key.operation);
   group_plans g = make(key);
   for (int in_place = 0; in_place <= 1; in_place++)
     for (df_plan_lending lending = DF_LENDS_NOTHING; lending <= DF_LENDS_SOME; lending++) {
       df_plan_check_options o = {.slots = DF_MIN_LINK_SLOTS,
                                  .loops = key.n > 16 ? 2 : 3,
                                  .in_place = in_place,
+                                 .varying = varying,
                                  .lending = lending,
                                  .seed = df_random_next(random)};
+      if (varying && df_random_chance(random, 50)) o.loops = 1;
       if (g.plans[0]->geometry == DF_GEOMETRY_PARTITION)
-        o.last_pieces = 1 + (uint32_t)df_random_below(random, (int)g.plans[0]->pieces);
+        o.last_pieces = varying && o.loops == 1
+                            ? 1
+                            : 1 + (uint32_t)df_random_below(random, (int)g.plans[0]->pieces);
       CHECK(proven(&g, &o, sentence), "%s", sentence);
     }
   drop(&g);
+}
+
+static void prove(df_plan_key key, df_random *random) {
+  prove_run(key, 0, random);
+  prove_run(key, 1, random);
 }
 
 static void prove_sizes(int algorithm, uint32_t from, uint32_t to, uint32_t by) {
@@ -111,6 +122,24 @@ DF_TEST(plan_check, one_slot_is_too_few_for_circles_only, 60) {
       CHECK(!fine || !circle, "%s by %s completes with one slot",
             df_operation_name((df_operation)operation), df_algorithm_name(algorithm));
       CHECK(fine || strstr(sentence, "waits for ever") != NULL, "%s", sentence);
+      drop(&g);
+    }
+}
+
+/* Which operations need an agreement: those whose members' data comes from fewer ranks. */
+DF_TEST(plan_check, varying_runs_of_some_operations_need_an_agreement, 60) {
+  char sentence[DF_SENTENCE_BYTES];
+  for (int operation = 0; operation < DF_OP_COUNT; operation++)
+    for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++) {
+      if (!df_algorithm_has(algorithm, (df_operation)operation)) continue;
+      df_plan_key key = {
+          .operation = (df_operation)operation, .algorithm = algorithm, .n = 5, .split = 2};
+      group_plans g = make(key);
+      df_plan_check_options o = {.slots = 2, .loops = 1, .last_pieces = 1, .varying = 1};
+      int fine = proven(&g, &o, sentence);
+      CHECK(fine == !df_operation_needs_agreement((df_operation)operation), "%s by %s: %s",
+            df_operation_name((df_operation)operation), df_algorithm_name(algorithm), sentence);
+      CHECK(fine || strstr(sentence, "heard of rank") != NULL, "%s", sentence);
       drop(&g);
     }
 }

@@ -282,6 +282,7 @@ const df_device_kind df_device_cpu = {
     .name = "CPU",
     .executor = &executor_ops,
     .memory = &memory_ops,
+    .has_varying = 1,
     .open = open_device,
     .close = close_device,
 };

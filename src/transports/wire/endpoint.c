@@ -206,7 +206,8 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_o
                                       .n_blocks = route->n_blocks,
                                       .pieces = (uint16_t)route->plan->pieces,
                                       .geometry = (uint8_t)route->plan->geometry,
-                                      .element_bytes = route->element_bytes};
+                                      .element_bytes = route->element_bytes,
+                                      .varying = route->varying};
     result = offer
                  ? df_wire_connect(c->wire, &wire_route, offer->link, offer->n_slots, &ticket->link)
                  : df_wire_accept(c->wire, &wire_route, &ticket->link);

@@ -12,6 +12,7 @@ typedef enum {
   DF_FRAME_OPEN = 1, /* sequence: the sender's number; credits from now on */
   DF_FRAME_DATA,     /* part of message `sequence`, from byte `at` on */
   DF_FRAME_CREDIT,   /* sequence: the last message that the block is done with */
+  DF_FRAME_COUNT,    /* sequence: elements of the run that the next message begins */
   DF_FRAME_KINDS
 } df_frame_kind;
 

@@ -63,34 +63,62 @@ static int enter(df_wire *wire, df_wire_link *link) {
   return 1;
 }
 
+static uint32_t loop_of(const df_wire_link *link, const df_wire_ring *ring, uint64_t sequence) {
+  return (uint32_t)((sequence - 1) / link->messages % ring->part.loops);
+}
+
+static uint16_t piece_of(const df_wire_link *link, uint64_t sequence) {
+  return link->piece_of[(sequence - 1) % link->messages];
+}
+
 static uint32_t message_bytes(const df_wire_link *link, const df_wire_ring *ring,
                               uint64_t sequence) {
-  const uint64_t number = sequence - 1;
-  const uint32_t loop = (uint32_t)(number / link->messages % ring->part.loops);
-  const uint16_t piece = link->piece_of[number % link->messages];
-  return link->element_bytes *
-         df_chunk_elements(link->geometry, link->pieces, &ring->part, loop, piece);
+  const uint16_t piece = piece_of(link, sequence);
+  if (piece == DF_PIECE_NONE) return 0;
+  return link->element_bytes * df_chunk_elements(link->geometry, link->pieces, &ring->run,
+                                                 loop_of(link, ring, sequence), piece);
+}
+
+/* Such a message is there, even if it is empty. */
+static int brings_count(const df_wire_link *link, const df_wire_ring *ring, uint64_t sequence) {
+  return link->varying &&
+         df_brings_count(loop_of(link, ring, sequence), (uint32_t)((sequence - 1) % link->messages),
+                         piece_of(link, sequence));
+}
+
+static int is_empty(const df_wire_link *link, const df_wire_ring *ring, uint64_t sequence) {
+  return message_bytes(link, ring, sequence) == 0 && !brings_count(link, ring, sequence);
+}
+
+static void take_up_run(const df_wire_link *link, df_wire_ring *ring, uint64_t count) {
+  const uint32_t pieces = link->geometry == DF_GEOMETRY_PARTITION ? link->pieces : 1;
+  ring->run = df_part_of_run(&ring->part, count, pieces, link->element_bytes);
+  ring->has_count = 1;
 }
 
 static void pass_empty(const df_wire_link *link, df_wire_ring *ring) {
-  while (message_bytes(link, ring, ring->next) == 0) ring->next++;
+  while (is_empty(link, ring, ring->next)) ring->next++;
 }
 
 static void finish_message(const df_wire_link *link, df_wire_ring *ring) {
   ring->at = 0;
+  ring->has_count = 0;
   ring->next++;
   pass_empty(link, ring);
 }
 
 static void begin_ring(const df_wire_link *link, df_wire_ring *ring, const df_wire_route *route,
                        uint32_t block) {
-  *ring = (df_wire_ring){.end = route->ends[block], .part = route->parts[block], .next = 1};
+  *ring = (df_wire_ring){.end = route->ends[block],
+                         .part = route->parts[block],
+                         .run = route->parts[block],
+                         .next = 1};
   ring->end.release_mask = 0; /* the far end's block decides how often it tells */
   ring->end.far_ns = 0;
   if (ring->part.loops == 0) return;
   /* No later loop has more messages than the first. */
   for (uint32_t i = 0; i < link->messages && !ring->has_messages; i++)
-    ring->has_messages = message_bytes(link, ring, i + 1) != 0;
+    ring->has_messages = !is_empty(link, ring, i + 1);
   if (ring->has_messages) pass_empty(link, ring);
 }
 
@@ -105,7 +133,8 @@ static dfcclResult_t make_link(df_wire *wire, const df_wire_route *route, df_wir
                          .piece_of = piece_of,
                          .pieces = route->pieces,
                          .geometry = route->geometry,
-                         .element_bytes = route->element_bytes};
+                         .element_bytes = route->element_bytes,
+                         .varying = route->varying};
   for (uint32_t block = 0; block < route->n_blocks; block++)
     begin_ring(link, &link->rings[block], route, block);
   if (!enter(wire, link)) goto no_memory;
@@ -201,11 +230,31 @@ static int has_sendable(const df_wire_link *link, df_wire_ring *ring, int *is_di
          !(*is_direct && df_link_is_revoked(&ring->end));
 }
 
+static uint64_t *count_of(df_wire_ring *ring) {
+  return (uint64_t *)(df_link_slot(&ring->end, ring->next) + DF_LINK_COUNT_OFFSET);
+}
+
+/* Returns its bytes. */
+static uint32_t send_count(df_wire *wire, df_wire_link *link, uint32_t block) {
+  df_wire_ring *ring = &link->rings[block];
+  df_frame frame = {.magic = DF_FRAME_MAGIC,
+                    .kind = DF_FRAME_COUNT,
+                    .block = (uint8_t)block,
+                    .link = link->far_id,
+                    .sequence = *count_of(ring)};
+  take_up_run(link, ring, frame.sequence);
+  send_frame(wire, &frame, NULL);
+  if (message_bytes(link, ring, ring->next) == 0) finish_message(link, ring);
+  return (uint32_t)sizeof frame;
+}
+
 /* Returns its bytes. */
 static uint32_t send_part(df_wire *wire, df_wire_link *link, uint32_t block) {
   df_wire_ring *ring = &link->rings[block];
   int is_direct = 0;
   if (!has_sendable(link, ring, &is_direct)) return 0;
+  if (brings_count(link, ring, ring->next) && !ring->has_count)
+    return send_count(wire, link, block);
   if (is_direct && !df_link_borrow(&ring->end)) return 0;
   const uint8_t *payload = df_link_payload(&ring->end, ring->next);
   if (is_direct) {
@@ -316,6 +365,32 @@ static int take_open(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   return 1;
 }
 
+/* Before the first byte of a message that brings a count, against credit. */
+static int take_count(df_wire *wire, df_wire_link *link, const df_frame *frame) {
+  df_wire_ring *ring = &link->rings[frame->block];
+  if (!link->incoming || !link->is_open || !ring->has_messages || frame->bytes ||
+      !brings_count(link, ring, ring->next) || ring->has_count) {
+    lose(wire, "it sent a count in place of message %llu", (unsigned long long)ring->next);
+    return 0;
+  }
+  if (frame->sequence == 0 || frame->sequence > ring->part.elements) {
+    lose(wire, "it sent a count of %llu elements of %llu", (unsigned long long)frame->sequence,
+         (unsigned long long)ring->part.elements);
+    return 0;
+  }
+  if (!df_link_may_send(&ring->end, ring->next)) {
+    lose(wire, "it sent the count of message %llu without credit", (unsigned long long)ring->next);
+    return 0;
+  }
+  *count_of(ring) = frame->sequence;
+  take_up_run(link, ring, frame->sequence);
+  if (message_bytes(link, ring, ring->next) != 0) return 1;
+  df_link_publish(&ring->end, ring->next, 0);
+  note_bell(wire, ring->end.peer_bell);
+  finish_message(link, ring);
+  return 1;
+}
+
 /* Only the next part of the next message, against credit. */
 static int take_data(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   df_wire_ring *ring = &link->rings[frame->block];
@@ -326,6 +401,10 @@ static int take_data(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   if (frame->sequence != ring->next || frame->at != ring->at) {
     lose(wire, "it sent message %llu, byte %u, in place of message %llu, byte %u",
          (unsigned long long)frame->sequence, frame->at, (unsigned long long)ring->next, ring->at);
+    return 0;
+  }
+  if (brings_count(link, ring, ring->next) && !ring->has_count) {
+    lose(wire, "it sent message %llu without its run's count", (unsigned long long)ring->next);
     return 0;
   }
   if (frame->bytes == 0 || frame->bytes > message_bytes(link, ring, ring->next) - ring->at) {
@@ -372,6 +451,7 @@ static int take_frame(df_wire *wire, const df_frame *frame) {
   }
   if (frame->kind == DF_FRAME_OPEN) return take_open(wire, link, frame);
   if (frame->kind == DF_FRAME_DATA) return take_data(wire, link, frame);
+  if (frame->kind == DF_FRAME_COUNT) return take_count(wire, link, frame);
   return take_credit(wire, link, frame);
 }
 

@@ -8,8 +8,8 @@
  *   incoming  Bytes go straight into a slot, free because of the credit. Publishes the commit word
  *             after the last byte, and passes the block's credits on.
  *
- * Both ends know a message's length from its number. Empty messages are not sent. A frame that
- * makes no sense ends the connection; none leads outside of a slot. No call waits, and each does a
+ * Both ends know a message's length from its number. Empty messages are not sent. Of a varying
+ * collective, a frame with the run's count goes before the data. A frame that makes no sense ends the connection; none leads outside of a slot. No call waits, and each does a
  * bounded amount of work. Not thread-safe: its caller has a lock.
  */
 #ifndef DF_TRANSPORTS_WIRE_WIRE_H
@@ -43,16 +43,19 @@ typedef struct df_wire_route {
   uint32_t n_blocks;
   uint16_t pieces;
   uint8_t geometry, element_bytes;
+  uint8_t varying;
 } df_wire_route;
 
 /* Message numbers do not wrap: no run comes so far. */
 typedef struct df_wire_ring {
   df_link end; /* the pump's */
   df_part part;
+  df_part run;     /* what the latest run is of it */
   uint64_t next;   /* first message not yet carried */
   uint64_t credit; /* outgoing: as told; incoming: as told to the far end */
   uint32_t at;     /* bytes of it that were carried */
   int has_messages;
+  int has_count; /* of the next message; was carried */
 } df_wire_ring;
 
 typedef struct df_wire_link {
@@ -64,6 +67,7 @@ typedef struct df_wire_link {
   uint16_t *piece_of;
   uint16_t pieces;
   uint8_t geometry, element_bytes;
+  uint8_t varying;
   df_wire_ring rings[];
 } df_wire_link;
 
