@@ -32,8 +32,20 @@ static void on_complete(dfcclCollId_t coll, dfcclResult_t status, void *arg);
 
 static void submit(execution *e, int slot, int run) {
   run_record *record = &e->slots[slot].records[run];
-  OK(df_run(e->ctx, slot_of(e, slot)->id, slot_of(e, slot)->coll.kind, record->buffers.send,
-            record->buffers.recv, record->with_callback ? on_complete : NULL, record));
+  const program_slot *shared = slot_of(e, slot);
+  dfcclCallback_t callback = record->with_callback ? on_complete : NULL;
+  if (!shared->coll.varying) {
+    OK(df_run(e->ctx, shared->id, shared->coll.kind, record->buffers.send, record->buffers.recv,
+              callback, record));
+    return;
+  }
+  dfcclRun_t counted = DFCCL_RUN_INITIALIZER;
+  counted.sendBuf = record->buffers.send;
+  counted.recvBuf = record->buffers.recv;
+  counted.count = program_count(shared, shared->first_run + run);
+  counted.callback = callback;
+  counted.arg = record;
+  OK(dfcclRun(e->ctx, shared->id, &counted));
 }
 
 /* From a callback: registers and submits what the driver would have. */
@@ -127,7 +139,10 @@ static void plan_runs(execution *e, int slot) {
     record->check_in_callback = df_random_chance(&e->random, 50);
     atomic_store(&record->calls, 0);
     e->expected_calls += record->with_callback;
-    df_buffers_make(&record->buffers, e->ctx, &shared->coll, df_position(&shared->coll, e->rank),
+    const size_t count = program_count(shared, shared->first_run + run);
+    record->coll = shared->coll;
+    if (count != 0) record->coll.count = count;
+    df_buffers_make(&record->buffers, e->ctx, &record->coll, df_position(&shared->coll, e->rank),
                     (uint64_t)(shared->first_run + run), random_flags(e));
     if (state->started_by < 0 && run < state->chained_from) e->actions[e->action_count++] = slot;
   }
@@ -229,7 +244,7 @@ void execution_end_phase(execution *e) {
       df_buffers_check(&record->buffers);
       df_buffers_free(&record->buffers);
       e->runs_done++;
-      e->elements_done += df_recv_elements(&shared->coll);
+      e->elements_done += df_recv_elements(&record->coll);
     }
     if (shared->last) OK(dfcclDeregister(e->ctx, shared->id));
   }

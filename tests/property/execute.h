@@ -11,6 +11,7 @@ typedef struct execution execution;
  * nothing. */
 typedef struct {
   df_buffers buffers;
+  df_collective coll; /* with this run's count */
   execution *owner;
   int slot, run; /* run: within the phase */
   bool with_callback, check_in_callback;

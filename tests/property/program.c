@@ -49,8 +49,18 @@ static void random_collective(program_slot *slot, int index, df_random *random, 
     coll->algorithm = df_algorithm_names[df_random_below(random, df_algorithm_names_count)];
   coll->name = df_random_chance(random, 20) ? "property" : NULL;
   coll->seed = df_random_next(random);
+  df_random apart = {coll->seed}; /* programs on record stay what they are */
+  coll->varying = df_random_chance(&apart, 30) && df_config().backend != dfcclBackendCuda;
   slot->fresh = true;
   slot->id = id_of(slot, index);
+}
+
+size_t program_count(const program_slot *slot, int run) {
+  const df_collective *coll = &slot->coll;
+  df_random random = {coll->seed + 1 + (uint64_t)run};
+  if (!coll->varying || coll->count == 0 || df_random_chance(&random, 20)) return 0;
+  if (df_random_chance(&random, 20)) return 1;
+  return 1 + (size_t)df_random_below(&random, (int)coll->count);
 }
 
 static void keep(program_slot *slot, const program_slot *before) {
@@ -94,9 +104,10 @@ void program_print(const program *p) {
       const program_slot *slot = &p->phase[i].slot[s];
       char text[256];
       df_describe(&slot->coll, text, sizeof text);
-      printf("  phase %d slot %d id %llx: %s, %s, %d runs from %d on, priority %d%s%s%s\n", i, s,
+      printf("  phase %d slot %d id %llx: %s, %s, %d runs%s from %d on, priority %d%s%s%s\n", i, s,
              (unsigned long long)slot->id, text, slot->fresh ? "registered" : "kept", slot->runs,
-             slot->first_run, slot->coll.priority, slot->coll.algorithm != NULL ? ", " : "",
+             slot->coll.varying ? " of varying counts" : "", slot->first_run, slot->coll.priority,
+             slot->coll.algorithm != NULL ? ", " : "",
              slot->coll.algorithm != NULL ? slot->coll.algorithm : "",
              slot->last ? ", then deregistered" : "");
     }

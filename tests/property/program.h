@@ -39,6 +39,8 @@ typedef struct {
 /* The program stays where it is: its collectives point into it. No buffer is larger than
  * largest_bytes (0: no such limit). */
 void program_make(program *p, uint64_t seed, int ranks, size_t largest_bytes);
+/* Elements of a run since the registration; 0: as registered. */
+size_t program_count(const program_slot *slot, int run);
 void program_print(const program *p);
 
 #endif

@@ -5,6 +5,15 @@
 
 static void app_submit(app_run *run);
 
+dfcclResult_t sim_submit(uint32_t rank, uint32_t coll, uint32_t count, const void *send, void *recv,
+                         dfcclCallback_t callback, void *argument) {
+  df_run run = {
+      .send = send, .recv = recv, .count = count, .callback = callback, .argument = argument};
+  uint64_t number;
+  return df_submit_run(sim_app->rank[rank].context, DF_OF_KIND(sim_plan.coll[coll].operation),
+                       coll + 1, &run, &number);
+}
+
 static void on_callback(dfcclCollId_t id, dfcclResult_t status, void *argument) {
   app_run *run = argument;
   if (run->callbacks++)
@@ -24,12 +33,11 @@ static void on_callback(dfcclCollId_t id, dfcclResult_t status, void *argument) 
 
 /* The i-th run on each rank meets the i-th on the others: which buffers it is, is decided here. */
 static void app_submit(app_run *run) {
-  app_rank *rank = &sim_app->rank[run->rank];
   const coll_plan *coll = &sim_plan.coll[run->coll];
   dfcclResult_t result = dfcclOutOfMemory;
   for (int attempt = 0; attempt < 3 && result == dfcclOutOfMemory; attempt++) {
-    result = df_submit(rank->context, coll->operation, run->coll + 1, run->send, run->recv,
-                       run->has_callback ? on_callback : NULL, run);
+    result = sim_submit(run->rank, run->coll, coll->counts[run->run], run->send, run->recv,
+                        run->has_callback ? on_callback : NULL, run);
     if (result == dfcclOutOfMemory && !sim_uses_allocation_failure) break;
   }
   if (result != dfcclSuccess)

@@ -112,8 +112,8 @@ static int try_submit(app_run *run) {
   int was_aborted = sim_endings_now->rank[rank].has_aborted == 2;
   run->accepted = 1; /* the callback may come first */
   dfcclResult_t result =
-      df_submit(sim_app->rank[rank].context, sim_plan.coll[run->coll].operation, run->coll + 1,
-                run->send, run->recv, run->has_callback ? on_callback : NULL, run);
+      sim_submit(rank, run->coll, sim_plan.coll[run->coll].counts[run->run], run->send, run->recv,
+                 run->has_callback ? on_callback : NULL, run);
   if (result == dfcclSuccess) {
     if (was_aborted) sim_fail("rank %u: a run was accepted after dfcclAbort", rank);
     state->accepted[life]++;
@@ -174,8 +174,10 @@ static void run_between(uint32_t rank, uint32_t coll) {
   dfcclContext_t context = sim_app->rank[rank].context;
   between_run *run = &sim_endings_now->between[rank][coll];
   run->accepted = 1;
-  dfcclResult_t result = df_submit(context, sim_plan.coll[coll].operation, coll + 1, run->send,
-                                   run->recv, on_callback_between, run);
+  const coll_plan *plan = &sim_plan.coll[coll];
+  const int differs = plan->varying && sim_endings_now->odd[coll] == (int)rank;
+  dfcclResult_t result = sim_submit(rank, coll, differs ? plan->count / 2 : 0, run->send, run->recv,
+                                    on_callback_between, run);
   if (result != dfcclSuccess) {
     run->accepted = 0;
     expect_between(rank, coll, "dfcclRun between two lives", result);
@@ -194,7 +196,9 @@ static void register_next(uint32_t rank, uint32_t coll) {
   state->next = sim_endings_now->first[coll];
   dfcclResult_t result = dfcclSuccess;
   if (sim_endings_now->interlude[coll]) {
-    result = sim_register(rank, coll, sim_endings_now->odd[coll] == (int)rank);
+    /* Of varying collectives it is the run that is odd. */
+    const int is_odd = sim_endings_now->odd[coll] == (int)rank && !sim_plan.coll[coll].varying;
+    result = sim_register(rank, coll, (uint32_t)is_odd);
     if (result == dfcclSuccess && sim_endings_now->visited[coll]) run_between(rank, coll);
     if (result == dfcclSuccess) deregister(rank, coll);
   }

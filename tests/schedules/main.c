@@ -130,6 +130,7 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
   if (sim_percent_small == 100) printf(" --small");
   if (sim_only_crowds) printf(" --crowds");
   if (sim_only_wires) printf(" --wires");
+  if (sim_only_varying) printf(" --varying");
   if (o->planted) printf(" --planted %d", o->planted);
   printf("\n  commit ");
   fflush(stdout);
@@ -399,6 +400,8 @@ int main(int argc, char **argv) {
       sim_only_crowds = 1;
     else if (strcmp(argv[i], "--wires") == 0)
       sim_only_wires = 1;
+    else if (strcmp(argv[i], "--varying") == 0)
+      sim_only_varying = 1;
     else if (strcmp(argv[i], "--brief") == 0)
       o.brief = 1;
     else if (strcmp(argv[i], "--until") == 0)
@@ -408,7 +411,8 @@ int main(int argc, char **argv) {
     else {
       fprintf(stderr,
               "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-              "[--progress SECONDS] [--small | --large] [--crowds] [--wires] [--endings | --some-endings "
+              "[--progress SECONDS] [--small | --large] [--crowds] [--wires] [--varying] "
+              "[--endings | --some-endings "
               "PERCENT] "
               "[--failures N] | --seed S --world W --schedule K\n",
               argv[0]);

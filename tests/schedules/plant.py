@@ -59,7 +59,8 @@ def never(function, call):
     return (function, call, "(!PLANTED && CALL)")
 
 
-CROWDS, ENDINGS, LARGE, WIRES = "--crowds", "--endings", "--large", "--wires"  # looked for in worlds without room, that end (endings.c), large ones, with wires
+# Looked for in worlds without room, that end (endings.c), large ones, with wires, with runs of varying counts.
+CROWDS, ENDINGS, LARGE, WIRES, VARYING = "--crowds", "--endings", "--large", "--wires", "--varying"
 
 # Name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
@@ -180,6 +181,16 @@ BUGS = [
     ("a pump wakes no block", [returns("note_bell")], WIRES),
     ("a pump's thread does not look again", [("pump_for_blocks", "wire_is_due", "(!PLANTED && CALL)")], WIRES),
     ("what the stream did not take is lost", [("send_frame", "if payload_left", "!PLANTED && (CONDITION)")], WIRES),
+    # Of runs of varying counts.
+    ("counts of a run are not compared", [returns("df_step_counts_differ", "0")], VARYING, ENDINGS),
+    ("an empty message that brings a count is not sent", [
+        ("df_prepare_run", "df_brings_count send_ordinal", "((PLANTED ? p->count != 0 : 1) && CALL)")], VARYING),
+    ("the numbers that a short run did not use are not given back", [without("df_step_ends_early", "df_link_release")], VARYING),
+    ("members of a broadcast do not agree", [returns("df_plan_agree")], VARYING, ENDINGS),
+    ("a difference of counts is not told", [
+        ("df_fail_differing", "df_fail_collective", "df_fail_collective(context, coll, dfcclMismatch, !PLANTED, sentence)")], VARYING, ENDINGS),
+    ("a pump takes each run for one of the registered count", [
+        ("take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
     # For the simulation's watchdog.
     ("an endless loop without any access", [("df_coll_step", "df_move_execute", "if (PLANTED) for (;;) __asm__ volatile(\"\"); CALL")]),
 ]

@@ -8,10 +8,15 @@ int32_t sim_value_of(uint32_t rank, const app_run *run, uint32_t element) {
   return (int32_t)(1 + element * 7 + run->run * 1000 + run->coll * 10000) * (int32_t)(rank * 3 + 1);
 }
 
-uint32_t sim_elements_of(const coll_plan *coll, int output) {
+uint32_t sim_count_of(const app_run *run) {
+  const coll_plan *coll = &sim_plan.coll[run->coll];
+  return coll->counts[run->run] ? coll->counts[run->run] : coll->count;
+}
+
+uint32_t sim_elements_of(const coll_plan *coll, uint32_t count, int output) {
   int wide = coll->operation == DF_OP_ALL_TO_ALL ||
              coll->operation == (output ? DF_OP_ALL_GATHER : DF_OP_REDUCE_SCATTER);
-  return coll->count * (wide ? coll->n_members : 1);
+  return count * (wide ? coll->n_members : 1);
 }
 
 int sim_is_member(uint32_t rank, uint32_t coll) {
@@ -30,7 +35,7 @@ static uint32_t member_at(const coll_plan *coll, uint32_t position) {
 
 static int32_t expected(const app_run *run, uint32_t i) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
-  uint32_t position = position_of(coll, run->rank);
+  const uint32_t position = position_of(coll, run->rank), count = sim_count_of(run);
   int32_t sum = 0;
   switch (coll->operation) {
   case DF_OP_ALL_REDUCE:
@@ -39,15 +44,14 @@ static int32_t expected(const app_run *run, uint32_t i) {
     return sum;
   case DF_OP_REDUCE_SCATTER:
     for (uint32_t p = 0; p < coll->n_members; p++)
-      sum += sim_value_of(member_at(coll, p), run, position * coll->count + i);
+      sum += sim_value_of(member_at(coll, p), run, position * count + i);
     return sum;
   case DF_OP_BROADCAST:
     return sim_value_of(member_at(coll, coll->root), run, i);
   case DF_OP_ALL_GATHER:
-    return sim_value_of(member_at(coll, i / coll->count), run, i % coll->count);
+    return sim_value_of(member_at(coll, i / count), run, i % count);
   default: /* all-to-all */
-    return sim_value_of(member_at(coll, i / coll->count), run,
-                        position * coll->count + i % coll->count);
+    return sim_value_of(member_at(coll, i / count), run, position * count + i % count);
   }
 }
 
@@ -55,8 +59,8 @@ static int32_t expected(const app_run *run, uint32_t i) {
  * still reads of a run that failed is its mapping, and no race; but it must not come of it. */
 static void give_back(app_run *run, int succeeded) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
-  size_t sent = sim_elements_of(coll, 0) * sizeof(int32_t);
-  size_t received = sim_elements_of(coll, 1) * sizeof(int32_t);
+  size_t sent = sim_elements_of(coll, sim_count_of(run), 0) * sizeof(int32_t);
+  size_t received = sim_elements_of(coll, sim_count_of(run), 1) * sizeof(int32_t);
   int sends = coll->operation != DF_OP_BROADCAST || coll->root == position_of(coll, run->rank);
   if (sends && (succeeded || !sim_plan.processes)) sim_touch(run->send, sent, 1);
   if (sends) {
@@ -74,7 +78,7 @@ void sim_check_run(app_run *run) {
   if (run->checked++)
     sim_fail("rank %u: run %u of collective %u is through a second time", run->rank, run->run,
              run->coll);
-  uint32_t n = sim_elements_of(coll, 1);
+  uint32_t n = sim_elements_of(coll, sim_count_of(run), 1);
   int has_result = coll->operation != DF_OP_REDUCE || coll->root == position_of(coll, run->rank);
   if (has_result) {
     sim_touch(run->recv, n * sizeof(int32_t), 0);

@@ -42,8 +42,9 @@ static void fill_buffers(void) {
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
       for (uint32_t r = 0; r < sim_plan.coll[c].runs; r++) {
         app_run *run = &sim_app->run[rank][c][r];
-        uint32_t sends = sim_elements_of(&sim_plan.coll[c], 0),
-                 receives = sim_elements_of(&sim_plan.coll[c], 1);
+        const coll_plan *coll = &sim_plan.coll[c];
+        uint32_t sends = sim_elements_of(coll, coll->count, 0),
+                 receives = sim_elements_of(coll, coll->count, 1);
         *run = (app_run){.rank = rank, .coll = c, .run = r};
         run->send = sim_hidden_alloc(sends * sizeof(int32_t));
         run->recv = sim_hidden_alloc(receives * sizeof(int32_t));
@@ -104,6 +105,7 @@ dfcclResult_t sim_register(uint32_t rank, uint32_t coll, uint32_t more) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   options.algorithm = planned->algorithm;
   options.priority = planned->priority;
+  options.varying = planned->varying;
   int ranks[MAX_RANKS];
   if (planned->n_members < sim_plan.n_ranks) {
     for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
@@ -134,8 +136,7 @@ static void warm_up(void) {
     for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
       int32_t *send = buffer + rank * MAX_ELEMENTS * 2;
       if (!sim_is_member(rank, c)) continue;
-      if (df_submit(sim_app->rank[rank].context, sim_plan.coll[c].operation, c + 1, send,
-                    send + MAX_ELEMENTS, NULL, NULL) != dfcclSuccess)
+      if (sim_submit(rank, c, 0, send, send + MAX_ELEMENTS, NULL, NULL) != dfcclSuccess)
         sim_fail("the first run was refused");
     }
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++)
@@ -153,8 +154,9 @@ static void share_buffers(void) {
     for (uint32_t c = 0; c < sim_plan.n_colls; c++)
       for (uint32_t k = 0; k < sim_plan.coll[c].runs; k++) {
         app_run *run = &sim_app->run[rank][c][k];
-        size_t sends = sim_elements_of(&sim_plan.coll[c], 0) * sizeof(int32_t);
-        size_t receives = sim_elements_of(&sim_plan.coll[c], 1) * sizeof(int32_t);
+        const coll_plan *coll = &sim_plan.coll[c];
+        size_t sends = sim_elements_of(coll, coll->count, 0) * sizeof(int32_t);
+        size_t receives = sim_elements_of(coll, coll->count, 1) * sizeof(int32_t);
         memcpy(at, run->send, sends);
         run->send = (int32_t *)at;
         run->recv = (int32_t *)(at + DF_ALIGN_UP(sends, (size_t)DF_CACHE_LINE));

@@ -21,6 +21,8 @@ typedef struct coll_plan {
   const char *algorithm;
   int priority;
   uint32_t members, n_members; /* ranks, by bit */
+  int varying;
+  uint32_t counts[MAX_RUNS]; /* of varying runs; 0: as registered */
 } coll_plan;
 
 typedef struct world_plan {
@@ -70,13 +72,17 @@ void sim_snapshot_restore(void);
 
 /* ---- values.c */
 int32_t sim_value_of(uint32_t rank, const app_run *run, uint32_t element);
-uint32_t sim_elements_of(const coll_plan *coll, int output);
+uint32_t sim_count_of(const app_run *run);
+uint32_t sim_elements_of(const coll_plan *coll, uint32_t count, int output);
 int sim_is_member(uint32_t rank, uint32_t coll);
 void sim_check_run(app_run *run); /* all elements; from here on the buffers are the application's */
 void sim_take_back(app_run *run); /* a run that failed: they are, too */
 
 /* ---- application.c */
 void sim_app_prepare(void); /* what a schedule decides about it */
+/* count 0: as registered. */
+dfcclResult_t sim_submit(uint32_t rank, uint32_t coll, uint32_t count, const void *send, void *recv,
+                         dfcclCallback_t callback, void *argument);
 void sim_app_check(void);
 void *sim_app_thread(void *argument); /* rank * MAX_THREADS + thread */
 

@@ -10,7 +10,7 @@
 world_plan sim_plan;
 int sim_endings, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
-int sim_is_crowd, sim_only_crowds, sim_only_wires;
+int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_varying;
 
 static void draw_settings(sim_random *random) {
   df_settings *s = &sim_plan.settings;
@@ -207,7 +207,18 @@ static void draw_groups(uint64_t seed) {
   }
 }
 
-enum { VISITS = 0x1b873597, COMMONS = 0x6c8e9cf5 };
+enum { VISITS = 0x1b873597, COMMONS = 0x6c8e9cf5, COUNTS = 0x2f1b3a95 };
+
+static void draw_counts(uint64_t seed) {
+  sim_random random = {.state = seed ^ COUNTS};
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    coll->varying = 1;
+    if (coll->count < 2) coll->count = 2;
+    for (uint32_t k = 0; k < MAX_RUNS; k++)
+      coll->counts[k] = sim_one_in(&random, 3) ? 0 : 1 + sim_below(&random, coll->count);
+  }
+}
 
 static void draw_endings(uint64_t seed) {
   sim_random random = {.state = ~seed};
@@ -238,6 +249,7 @@ void sim_world_draw(uint64_t seed) {
   if (sim_smallest_now.colls) make_exhaustible();
   draw_groups(seed);
   if (sim_endings) draw_endings(seed);
+  if (sim_only_varying) draw_counts(seed);
   sim_plan.wires = sim_only_wires && (sim_plan.processes || !sim_endings);
   if (!sim_plan.wires) return;
   sim_plan.processes = 1;
