@@ -1,4 +1,4 @@
-/* Nothing here waits. How one collective fails is in failure.c. */
+/* How one collective fails is in failure.c. Only df_abort waits, for blocks to notice. */
 #include "host/losses.h"
 
 #include <inttypes.h>
