@@ -5,7 +5,7 @@
 group "processes, taking turns"
 disorder 40 "disorder, processes" -n $several -c $collectives -i $((runs / 40 + 1)) --sync --processes
 for polls in 4000 100 50; do
-  disorder 40 "processes that leave after $polls polls" DFCCL_QUIT_POLLS=$polls -n $several -c $collectives -i $((runs / 40 + 1)) --processes
+  disorder 40 "processes that leave after $polls us" DFCCL_QUIT_POLLS=$polls -n $several -c $collectives -i $((runs / 40 + 1)) --processes
 done
 part 60 "random, processes" "$property" --seed 3 --programs $(((programs + 1) / 2)) --seconds 50 --processes
 
@@ -16,7 +16,7 @@ for ranks in $ranks_tried; do
   if [ $list = 0 ] && { [ ! -x "$nccl_ranks" ] || [ -z "$nccl" ]; }; then
     skip "NCCL: allreduce, $ranks ranks" "no libnccl.so.2 on this machine (NCCL_LIBRARY=FILE names one), or no gpu-nccl in this build"
   else
-    KIND=probe part 40 "NCCL: allreduce, $ranks ranks" env NCCL_MULTI_RANK_GPU_ENABLE=1 "$nccl_ranks" "$nccl" allreduce "$ranks" 8 536870912
+    KIND=probe part 40 "NCCL: allreduce, $ranks ranks" env NCCL_MULTI_RANK_GPU_ENABLE=1 "$nccl_ranks" --json "$nccl" allreduce "$ranks" 8 $nccl_most
   fi
   table 40 "beside NCCL: allreduce, $ranks ranks" allreduce -n "$ranks" "${sizes[@]}" --check=0
 done

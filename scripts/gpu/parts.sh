@@ -2,8 +2,8 @@
 # The parts of a stage: each has a name, a limit, output of its own, and a line in the summary.
 #
 #   group NAME                     parts that fail for one reason; two hangs end it
-#   part SECONDS NAME COMMAND...   KIND=text (default), json (on standard output) or tap says what the command prints;
-#                                  TAIL=N shows the last N lines of a part that is right
+#   part SECONDS NAME COMMAND...   KIND=text (default), json, probe (JSON lines) or tap says what the command prints; TAIL=N shows
+#                                  the last N lines of a part that is right; TRIAL=1: that it fails is an answer, and no failure
 #   skip NAME WHY
 # A command that ends with 77 was skipped: its last line says why.
 
@@ -100,6 +100,7 @@ run_part() { # LIMIT CUT NAME COMMAND...
       77) status=skip ;;
       *) status=FAIL ;;
     esac
+    if [ $status = FAIL ] && [ "${TRIAL:-0}" = 1 ]; then status=no; fi
     if is_wrong "$stdout" "$stderr"; then status=WRONG; fi
   fi
   echo $((SECONDS - start)) >"$work/seconds"
@@ -142,7 +143,8 @@ tell() { # STATUS NAME SECONDS LIMIT
     ok) say "ok    $2 ($3 s)" ;;
     skip) say "skip  $2 ($(cat "$stdout" "$stderr" | tail -n 1))"; return 0 ;;
     cut) say "cut   $2 (the stage's time was over after $3 s of it)"; late+=("$2 (cut)") ;;
-    HANG) hangs=$((hangs + 1)) worst=1; say "HANG  $2 (not done after $4 s; photograph in $stage.hangs.txt)" ;;
+    no) say "no    $2 ($3 s)" ;;
+    HANG) hangs=$((hangs + 1)) worst=$((worst | !${TRIAL:-0})); say "HANG  $2 (not done after $4 s; photograph in $stage.hangs.txt)" ;;
     *) worst=1; say "$1  $2 ($3 s)" ;;
   esac
   case $1 in

@@ -3,8 +3,9 @@
 #   - Each stage goes through, and leaves text, JSON for programs, and in the first what it learnt.
 #   - A part that hangs is photographed with what the library knows and where the threads are, and after two the rest of the group
 #     is left out. A wrong result is reported as one. What there was no time for is named.
-# Usage: test_stages.sh GPU_SUITE BUILD first|second|third|fourth|plants
+# Usage: test_stages.sh GPU_SUITE BUILD first|second|third|fourth|plants NCCL
 suite=$1 build=$2 part=$3 failed=0 number=0
+export NCCL_LIBRARY="$4"
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
@@ -24,7 +25,7 @@ play() { # STATUS STAGE OPTION...: the stage ends with this status
   wanted=$1
   shift
   rm -rf "$work/out"
-  LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 300 "$suite" "$@" --build "$build" >"$work/printed" 2>&1
+  FAKE_NCCL_VERSION=${FAKE_NCCL_VERSION-23000} LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 300 "$suite" "$@" --build "$build" >"$work/printed" 2>&1
   status=$?
   [ $status = "$wanted" ] || { echo "status $status, not $wanted"; cat "$work/printed"; return 1; }
 }
@@ -45,6 +46,11 @@ if [ "$part" != plants ]; then
   first)
     check "first has learnt" says '^CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+$' learnt
     check "its thresholds have times" says '^# patience default: [0-9.]+ s$' learnt
+    ;;
+  fourth)
+    check "NCCL is beside ours" json fourth "all(p['result'][0]['bytes'] == 8 for p in o['parts'] if p['name'].startswith('NCCL: allreduce'))"
+    FAKE_NCCL_VERSION=22907 check "a stage with an old NCCL" play 0 fourth --only NCCL
+    check "says that it is too old" says '^skip  NCCL: allreduce, 2 ranks .NCCL 2.29.7 is older than 2.30' fourth.txt
     ;;
   third) check "overheads have figures" json third "any('preparing' in r['phase'] for p in o['parts'] if p['name'] == 'overhead' for r in p['result']['results'])" ;;
   esac
