@@ -14,6 +14,7 @@ typedef struct DF_ALIGNED(64) df_bell {
   uint32_t sequence; /* the futex */
   /* 1 + the processor where the owner was last stuck, or 0: a hint. */
   uint32_t cpu;
+  uint32_t told; /* GPU: how often peers had news for the owner, whose daemon may have left */
 } df_bell;
 DF_STATIC_ASSERT(sizeof(df_bell) == 64, "a bell is one cache line");
 
@@ -27,6 +28,12 @@ void df_bell_wake(df_bell *bell); /* the slow half of ring */
 static inline void df_bell_ring(df_bell *bell) {
   df_wake_fence();
   if (DF_UNLIKELY(df_load_relaxed_u32(&bell->sleepers) != 0)) df_bell_wake(bell);
+}
+
+/* Counted, so that nothing is lost on an owner that is about to sleep. */
+static inline void df_bell_tell(df_bell *bell) {
+  df_system_add_u32(&bell->told, 1);
+  df_bell_ring(bell);
 }
 #endif
 

@@ -33,7 +33,9 @@ enum {
   DF_HUGE_PAGE = 2 << 20,
 
   DF_MAX_BLOCKS = 32, /* of one daemon */
-  DF_MAX_NAME = 64,   /* with the final zero */
+  DF_TOLD_RANKS = 48, /* a bit each for those that a block has sent something to */
+  DF_TOLD_WORDS = 8,
+  DF_MAX_NAME = 64, /* with the final zero */
 
   DF_RUNS_AHEAD = 4, /* of one collective */
 

@@ -61,7 +61,33 @@ typedef struct df_block {
   uint32_t fair_next; /* out of turn: this collective, or the next larger */
   uint32_t leaves;    /* for the lanes that did not decide */
 
+  /* CUDA: for the host, which rings ranks whose daemons may have left (df_told_encode). */
+  uint64_t told[DF_TOLD_WORDS];
+  uint64_t tellings;
+
   df_block_stats stats;
 } df_block;
+
+/* Layout of a word: number of the telling, modulo 2^16 | ranks, modulo DF_TOLD_RANKS. So the words
+ * need no order. */
+DF_CORE uint64_t df_told_encode(uint64_t telling, uint64_t ranks) {
+  return telling << DF_TOLD_RANKS | ranks;
+}
+
+/* Ranks of all tellings after *seen; all ranks if some are lost. */
+static inline uint64_t df_told_since(const df_block *image, uint16_t *seen) {
+  uint16_t most = 0, found = 0;
+  uint64_t ranks = 0;
+  for (uint32_t i = 0; i < DF_TOLD_WORDS; i++) {
+    uint64_t word = df_load_relaxed_u64(&image->told[i]);
+    uint16_t ahead = (uint16_t)((word >> DF_TOLD_RANKS) - *seen);
+    if (ahead == 0 || ahead > UINT16_MAX / 2) continue;
+    found++;
+    most = DF_MAX(most, ahead);
+    ranks |= word;
+  }
+  *seen = (uint16_t)(*seen + most);
+  return (found == most ? ranks : ~(uint64_t)0) & (((uint64_t)1 << DF_TOLD_RANKS) - 1);
+}
 
 #endif

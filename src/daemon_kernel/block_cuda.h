@@ -25,6 +25,15 @@ DF_CORE void df_cuda_save_block(df_block *image, df_block *block) {
     df_store_relaxed_u64(&to[i], from[i]);
 }
 
+/* Of what was sent since the last time. Before the image is saved. */
+DF_CORE void df_cuda_tell(df_cuda_shared *shared) {
+  df_block *block = &shared->block;
+  if (shared->move.told == 0) return;
+  const uint64_t telling = ++block->tellings;
+  block->told[telling % DF_TOLD_WORDS] = df_told_encode(telling, shared->move.told);
+  shared->move.told = 0;
+}
+
 /* All but the words of the SQ's producer and the CQ's consumer, who may be at work. */
 DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   df_device *copy = &shared->device;
@@ -71,6 +80,7 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
   df_cuda_copy_device(shared);
   if (daemon->relay && index == 0) shared->device.sq.ticket = daemon->relay->queue.ticket;
   df_cuda_watch *watch = &shared->watch;
+  shared->move.told = 0;
   const uint32_t life = shared->device.tunables.life;
   watch->now = df_device_ns();
   watch->ends_at = life ? watch->now + life : UINT64_MAX;
@@ -99,6 +109,7 @@ DF_CORE uint32_t df_cuda_between_turns(df_cuda_shared *shared, df_turn turn,
     return 1;
   }
   if (!shared->saved) {
+    df_cuda_tell(shared);
     df_cuda_save_block(&shared->daemon.blocks[block->index], block);
     df_lanes_publish_times(lanes);
   }
@@ -112,6 +123,7 @@ DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
   const df_cuda_daemon *daemon = &shared->daemon;
   df_block *block = &shared->block, *image = &daemon->blocks[block->index];
   df_cuda_gate *gate = daemon->gate;
+  df_cuda_tell(shared);
   df_cuda_save_block(image, block);
   uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
   while (active != 0 && !shared->watch.ending) {

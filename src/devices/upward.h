@@ -34,6 +34,8 @@ typedef struct df_device_host {
   df_device_runs (*count_runs)(void *host);
   /* Ranks by last processor. NULL: executors never move. */
   void (*count_ranks)(void *host, uint16_t ranks[DF_CORES_SEEN]);
+  /* Those whose numbers, modulo DF_TOLD_RANKS, are in the mask have news. */
+  void (*tell_ranks)(void *host, uint64_t mask);
   /* Is the rank in this process? */
   int (*read_card)(void *host, uint32_t rank, df_device_card *card);
   /* Nothing completes any more: the host fails every run. */

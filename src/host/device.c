@@ -18,6 +18,16 @@ static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   pthread_mutex_unlock(&context->lock);
 }
 
+/* Peers' bells stay mapped. */
+static void tell_ranks(void *host, uint64_t mask) {
+  dfcclContext_t context = host;
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    if (r == context->rank || !(mask >> r % DF_TOLD_RANKS & 1)) continue;
+    df_bell *bell = context->transports.shm->peers[r].bell;
+    if (bell) df_bell_tell(bell);
+  }
+}
+
 static df_device_runs count_runs(void *host) {
   dfcclContext_t context = host;
   /* First, so that seen never exceeds pushed. */
@@ -81,6 +91,7 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
                                   .has_outstanding = df_has_outstanding,
                                   .count_runs = count_runs,
                                   .count_ranks = context->settings.spread ? count_ranks : NULL,
+                                  .tell_ranks = tell_ranks,
                                   .read_card = read_card,
                                   .lost = lose_device};
   return device->kind->open(device);

@@ -51,7 +51,7 @@
     "CUDA: collectives that can be registered at one time")                                        \
   X(cuda_arena_mb, "DFCCL_CUDA_ARENA_MB", 64, 2, 65536,                                            \
     "CUDA: MiB of device memory for links, allocated at the start and when more is needed")        \
-  X(cuda_restart_us, "DFCCL_CUDA_RESTART_US", 50, 1, 100000,                                       \
+  X(cuda_restart_us, "DFCCL_CUDA_RESTART_US", 50, 1, 1000000000,                                   \
     "CUDA: pause before a daemon that has quit is launched again for work that waits for peers; "  \
     "up to cuda_restart_most_us while nothing comes of it")                                        \
   X(cuda_nap_us, "DFCCL_CUDA_NAP_US", 20, 1, 100000,                                               \

@@ -28,6 +28,7 @@ typedef struct df_move {
   uint32_t borrows;   /* what was received is lent */
   uint32_t attends;   /* across steps: some collective was given up */
   uint32_t stop;      /* CUDA, across steps: df_stop, goes out beside the next decision */
+  uint64_t told;      /* CUDA, across turns: ranks that were sent or given back something */
   /* CUDA: the received slot and flag, if in words; the flag to send, or 0. */
   const void *recv_flagged;
   uint32_t recv_flag, send_flag;
@@ -119,9 +120,9 @@ DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   (void)polls;
   df_pause();
 }
-DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
-  (void)lanes;
-  (void)bell; /* a device's peers poll */
+/* A device's peers poll. For those that have left, the host is told (df_block.told). */
+DF_CORE void df_lanes_note_peer(df_lanes *lanes, const df_link *link) {
+  lanes->move->told |= 1ull << link->peer % DF_TOLD_RANKS;
 }
 DF_CORE void df_lanes_ring_bells(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_stuck(df_lanes *lanes) { (void)lanes; }
@@ -220,6 +221,9 @@ DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {
     if (lanes->noted[i] == bell) return;
   if (lanes->n_noted == DF_NOTED_BELLS) df_lanes_ring_bells(lanes);
   lanes->noted[lanes->n_noted++] = bell;
+}
+DF_CORE void df_lanes_note_peer(df_lanes *lanes, const df_link *link) {
+  df_lanes_note_bell(lanes, link->peer_bell);
 }
 DF_CORE void df_lanes_pause(df_lanes *lanes, uint32_t polls) {
   if (polls == DF_RING_POLLS) df_lanes_ring_bells(lanes);

@@ -415,13 +415,13 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
   if (move->borrows && !df_link_return(move->recv_link)) return DF_STEP_BLOCKED;
   if (move->send_link && move->announces & DF_MESSAGE_GOES) {
     df_link_publish(move->send_link, move->send_sequence, (int)move->lends);
-    df_lanes_note_bell(lanes, move->send_link->peer_bell);
+    df_lanes_note_peer(lanes, move->send_link);
     if (move->lends) cursor->flags |= DF_CURSOR_DIRECT_SENT;
   }
   df_move_finish(lanes, move); /* may read what was received */
   if (move->recv_link) {
     if (df_link_release(move->recv_link, move->recv_sequence))
-      df_lanes_note_bell(lanes, move->recv_link->peer_bell);
+      df_lanes_note_peer(lanes, move->recv_link);
   }
   return df_step_advance(desc, &desc->parts[block], cursor, lanes);
 }

@@ -11,6 +11,8 @@
  *   - A process whose launches wait for what they launch is told so.
  *   - Memory of another device is mapped where the link between the two knows atomic accesses, and
  *     nowhere else.
+ *   - A rank whose daemon has left, since only a peer can help, is launched again when the peer's
+ *     message has come, however long its pause would be; peers are threads or processes.
  *   - When a device is lost every run ends, once, with an error.
  */
 #include <stdlib.h>
@@ -227,6 +229,80 @@ DF_TEST(emulated_devices, memory_is_mapped_between_devices_with_native_atomics_o
     df_fork(&family, RANKS, 100, reduce_across_devices, &native);
     df_join(&family);
   }
+}
+
+/* ---- pauses */
+
+static const char *const longest_pause = "1000000000"; /* us: no test lasts so long */
+
+static uint64_t quits_of(dfcclContext_t ctx) {
+  dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+  OK(dfcclGetStats(ctx, &stats));
+  return stats.voluntaryQuits;
+}
+
+/* The links are set up by both. Then in each round one rank is alone until its daemon has left. */
+static void be_alone_in_turn(dfcclContext_t ctx, int rank, char *memory, atomic_int *left) {
+  OK(dfcclRunAllReduce(ctx, 0, memory, memory + BYTES, NULL, NULL));
+  df_waiting_for("the first run");
+  OK(dfcclWait(ctx, 0));
+  df_waiting_for(NULL);
+  for (int round = 0; round < ROUNDS; round++) {
+    const uint64_t before = quits_of(ctx);
+    const int is_first = rank == round % RANKS;
+    if (!is_first) EVENTUALLY(atomic_load(left) > round);
+    OK(dfcclRunAllReduce(ctx, 0, memory, memory + BYTES, NULL, NULL));
+    if (is_first) EVENTUALLY(quits_of(ctx) > before);
+    if (is_first) atomic_store(left, round + 1);
+    df_waiting_for("a daemon that has left, and a peer's message");
+    OK(dfcclWait(ctx, 0));
+    df_waiting_for(NULL);
+  }
+}
+
+typedef struct {
+  dfcclContext_t ctxs[RANKS];
+  char *memory;
+  atomic_int *left;
+} pausing;
+
+static void pause_as_thread(int rank, void *arg) {
+  pausing *p = arg;
+  be_alone_in_turn(p->ctxs[rank], rank, p->memory + (size_t)2 * (size_t)rank * BYTES, p->left);
+}
+
+DF_TEST(emulated_devices, a_message_of_a_peer_ends_a_pause, 60) {
+  pausing p = {.left = df_shared(sizeof *p.left)};
+  df_collective coll = df_simple(COUNT, RANKS);
+  void *memory;
+  setenv("DFCCL_CUDA_RESTART_US", longest_pause, 1);
+  df_make_contexts(p.ctxs, RANKS, NULL);
+  df_register_all(p.ctxs, 0, &coll);
+  CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
+  p.memory = memory;
+  df_in_threads(RANKS, pause_as_thread, &p);
+  CUDA(cudaFree(memory));
+  df_free_contexts(p.ctxs, RANKS);
+  nothing_is_left();
+}
+
+static void pause_as_process(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  df_collective coll = df_simple(COUNT, ranks);
+  setenv("DFCCL_CUDA_RESTART_US", longest_pause, 1);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  void *memory = NULL;
+  OK(dfcclMemAlloc(ctx, &memory, (size_t)2 * BYTES));
+  OK(df_register(ctx, 0, &coll));
+  be_alone_in_turn(ctx, rank, memory, arg);
+  OK(dfcclMemFree(ctx, memory));
+  df_finish(ctx);
+  nothing_is_left();
+}
+
+DF_TEST(emulated_devices, a_message_of_another_process_ends_a_pause, 60) {
+  df_family family;
+  df_fork(&family, RANKS, 50, pause_as_process, df_shared(sizeof(atomic_int)));
+  df_join(&family);
 }
 
 /* ---- a lost device */

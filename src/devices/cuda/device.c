@@ -170,8 +170,7 @@ static dfcclResult_t make_streams(df_cuda_state *state) {
     error = cudaStreamCreateWithPriority(&state->daemon_stream, cudaStreamNonBlocking, greatest);
   if (error == cudaSuccess)
     error = cudaStreamCreateWithPriority(&state->upload_stream, cudaStreamNonBlocking, greatest);
-  if (error == cudaSuccess)
-    error = cudaEventCreateWithFlags(&state->asked, cudaEventDisableTiming);
+  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&state->asked, cudaEventDisableTiming);
   return error == cudaSuccess ? dfcclSuccess : df_cuda_fail(error, "creating a CUDA stream");
 }
 

@@ -56,6 +56,21 @@ static uint64_t progress_of(df_rank_device *device) {
   return sum;
 }
 
+/* ---- peers whose daemons have left ---- */
+
+/* Blocks have shown it since the last look. */
+static void tell_peers(df_rank_device *device, df_cuda_state *state) {
+  uint64_t ranks = 0;
+  for (uint32_t b = 0; b < state->launched_grid; b++)
+    ranks |= df_told_since(&device->blocks[b], &state->told_seen[b]);
+  if (ranks) device->host.tell_ranks(device->host.host, ranks);
+}
+
+/* Since the latest launch, which may have ended before the message came. */
+static int was_told(df_rank_device *device, df_cuda_state *state) {
+  return df_load_relaxed_u32(&device->work_bell->told) != state->told_before;
+}
+
 /* ---- a device that is lost ---- */
 
 static void lose(df_rank_device *device, df_cuda_state *state, const char *why) {
@@ -95,6 +110,7 @@ static void launch(df_rank_device *device, df_cuda_state *state) {
   uint32_t grid = df_observe_u32(&state->grid);
   df_store_relaxed_u32(&state->urgent, 0);
   state->progress_seen = progress_of(device);
+  state->told_before = df_observe_u32(&device->work_bell->told);
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 1);
   state->launched_grid = grid;
   cudaError_t error = launch_kernel(device, state, grid);
@@ -161,6 +177,7 @@ static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks)
   uint64_t now = df_clock_ns();
   recall_if_due(device, state, now);
   ask_for_launch(device, state, now);
+  tell_peers(device, state);
   if (++*looks < DF_CUDA_WATCH_SPINS)
     sched_yield();
   else
@@ -169,6 +186,7 @@ static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks)
 
 /* Sets the next launch's time if nobody submits. */
 static void note_left(df_rank_device *device, df_cuda_state *state) {
+  tell_peers(device, state);
   uint64_t shortest = device->options.cuda.restart_ns;
   uint64_t longest = DF_MAX(device->options.cuda.restart_most_ns, shortest);
   int progressed = progress_of(device) != state->progress_seen;
@@ -183,19 +201,19 @@ static int may_launch(df_rank_device *device, df_cuda_state *state) {
   if (df_load_relaxed_u32(&state->lost)) return 0;
   if (runs_in_device(device) == 0) return 0;
   return df_load_relaxed_u32(&state->urgent) || has_unread(device, state) ||
-         df_clock_ns() >= state->restart_at_ns;
+         was_told(device, state) || df_clock_ns() >= state->restart_at_ns;
 }
 
 static void sleep_until_due(df_rank_device *device, df_cuda_state *state) {
   uint64_t limit = DF_LONGEST_SLEEP_NS, now = df_clock_ns();
   if (runs_in_device(device) > 0 && !df_load_relaxed_u32(&state->lost))
     limit = state->restart_at_ns > now ? state->restart_at_ns - now : 1;
-  uint32_t ticket = df_bell_prepare(&state->bell);
+  uint32_t ticket = df_bell_prepare(device->work_bell);
   if (df_load_relaxed_u32(&state->stopping) || may_launch(device, state) ||
       df_cq_has_entry(&device->shared->cq))
-    df_bell_cancel(&state->bell);
+    df_bell_cancel(device->work_bell);
   else
-    df_bell_sleep(&state->bell, ticket, limit);
+    df_bell_sleep(device->work_bell, ticket, limit);
 }
 
 static void *launcher(void *argument) {
@@ -263,7 +281,7 @@ void df_cuda_stop(df_rank_device *device) {
   if (state == NULL || !state->launcher_started) return;
   df_publish_u32(&device->shared->exit, 1);
   df_publish_u32(&state->stopping, 1);
-  df_bell_wake(&state->bell);
+  df_bell_wake(device->work_bell);
   pthread_join(state->launcher, NULL);
   state->launcher_started = 0;
   df_cuda_visit visit;
@@ -276,7 +294,7 @@ void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked) {
   df_cuda_state *state = df_cuda_state_of(device);
   (void)unlocked; /* nothing beside a word across the bus */
   if (urgent) df_store_relaxed_u32(&state->urgent, 1);
-  df_bell_ring(&state->bell); /* its fence: after the push, before the look */
+  df_bell_ring(device->work_bell); /* its fence: after the push, before the look */
 }
 
 /* ---- device synchronisation ---- */

@@ -64,8 +64,9 @@ typedef struct df_cuda_state {
   uint32_t stopping, lost;
   uint32_t grid; /* blocks of the published collectives */
   uint32_t launch, launched_grid;
-  uint32_t urgent; /* a collective was given up */
-  df_bell bell;
+  uint32_t urgent;      /* a collective was given up */
+  uint32_t told_before; /* work_bell->told at the launch */
+  uint16_t told_seen[DF_MAX_BLOCKS];
   uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, ask_at_ns;
   cudaEvent_t asked; /* recorded to see whether the device takes commands */
 
