@@ -23,7 +23,7 @@ enum {
   GUARD_BYTES = 64,
   PIPE_BYTES = 4096
 };
-enum { INCOMING, OUTGOING, BOTH };
+enum { INCOMING, OUTGOING, VARYING, LINKS };
 
 typedef struct victim {
   df_stream stream;
@@ -31,11 +31,11 @@ typedef struct victim {
   size_t at, end;
   uint8_t portion;
   df_wire *wire;
-  df_wire_link *links[BOTH];
-  uint8_t *rings[BOTH];
-  df_link blocks[BOTH]; /* the ends of this process's blocks */
+  df_wire_link *links[LINKS];
+  uint8_t *rings[LINKS];
+  df_link blocks[LINKS]; /* the ends of this process's blocks */
   df_bell bell;
-  uint64_t done[BOTH]; /* messages that they have received, or sent */
+  uint64_t done[LINKS]; /* messages that they have received, or sent */
 } victim;
 
 static int64_t victim_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
@@ -61,7 +61,8 @@ static const char *no_reason(df_stream *stream) {
 static void make_link(victim *v, int which) {
   static const uint16_t piece_of[MESSAGES] = {1, 0};
   const df_part part = {.elements = 3 * CHUNK + SHORT, .chunk = CHUNK, .loops = LOOPS};
-  const uint32_t stride = df_link_stride(CHUNK, DF_LINK_FLAGGED_OFFSET);
+  const uint8_t offset = which == VARYING ? DF_LINK_STAGED_OFFSET : DF_LINK_FLAGGED_OFFSET;
+  const uint32_t stride = df_link_stride(CHUNK, offset);
   const size_t bytes = df_link_ring_bytes(stride, SLOTS);
   uint8_t *ring = aligned_alloc(64, bytes + GUARD_BYTES);
   DF_ASSERT(ring != NULL);
@@ -73,15 +74,16 @@ static void make_link(victim *v, int which) {
                                .stride = stride,
                                .slot_mask = SLOTS - 1,
                                .messages = MESSAGES,
-                               .payload_offset = DF_LINK_FLAGGED_OFFSET};
+                               .payload_offset = offset};
   const df_wire_route route = {.ends = &v->blocks[which],
                                .parts = &part,
                                .piece_of = piece_of,
                                .messages = MESSAGES,
                                .n_blocks = 1,
                                .pieces = MESSAGES,
-                               .element_bytes = 1};
-  dfcclResult_t result = which == INCOMING
+                               .element_bytes = 1,
+                               .varying = which == VARYING};
+  dfcclResult_t result = which != OUTGOING
                              ? df_wire_accept(v->wire, &route, &v->links[which])
                              : df_wire_connect(v->wire, &route, 0, SLOTS, &v->links[which]);
   DF_ASSERT(result == dfcclSuccess);
@@ -122,13 +124,37 @@ static void send_frame(victim *v, input *in) {
   append(v, payload, DF_MIN(frame.bytes, (uint32_t)sizeof payload));
 }
 
+/* Of the link whose runs vary: the count is the input's. */
+static void send_varying(victim *v, input *in) {
+  static const uint8_t payload[256];
+  const df_wire_link *link = v->links[VARYING];
+  const df_wire_ring *ring = &link->rings[0];
+  const uint8_t choice = next_byte(in);
+  df_frame frame = {.magic = DF_FRAME_MAGIC, .link = link->id};
+  if (v->at != v->end || v->wire->rest) return;
+  if (!link->is_open) {
+    frame.kind = DF_FRAME_OPEN;
+  } else if (choice % 8 < 3) {
+    frame.kind = DF_FRAME_COUNT;
+    frame.sequence = choice / 2;
+  } else {
+    frame.kind = DF_FRAME_DATA;
+    frame.sequence = ring->next;
+    frame.at = ring->at;
+    frame.bytes = choice % 2 ? ring->run.chunk - frame.at : 1;
+  }
+  append(v, &frame, sizeof frame);
+  append(v, payload, DF_MIN(frame.bytes, (uint32_t)sizeof payload));
+}
+
 static void be_block(victim *v, int which) {
   df_link *block = &v->blocks[which];
   const uint64_t sequence = v->done[which] + 1;
   int is_direct;
-  if (which == INCOMING) {
-    if (!df_link_has_message(block, sequence, &is_direct)) return;
-    DF_ASSERT(!is_direct);
+  if (which != OUTGOING) {
+    const int is_empty = which == VARYING && sequence < v->links[which]->rings[0].next;
+    if (!is_empty && !df_link_has_message(block, sequence, &is_direct)) return;
+    DF_ASSERT(is_empty || !is_direct);
     df_link_release(block, sequence);
   } else {
     if (!df_link_may_send(block, sequence)) return;
@@ -144,14 +170,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   memset(v, 0, sizeof *v);
   v->stream = (df_stream){.write = victim_write, .read = victim_read, .reason = no_reason};
   DF_ASSERT(df_wire_make(&v->wire, &v->stream, 16) == dfcclSuccess);
-  for (int which = 0; which < BOTH; which++) make_link(v, which);
+  for (int which = 0; which < LINKS; which++) make_link(v, which);
   while (in.size > 0) {
     const uint8_t what = next_byte(&in), was_lost = (uint8_t)v->wire->is_lost;
     v->portion = next_byte(&in);
     if (what % 4 == 0)
-      be_block(v, what / 4 % BOTH);
+      be_block(v, what / 4 % VARYING);
     else if (what % 4 < 3)
       send_frame(v, &in);
+    else if (what % 64 == 7)
+      be_block(v, VARYING);
+    else if (what % 64 == 11)
+      send_varying(v, &in);
     else if (what % 64 == 3)
       append(v, &v->portion, 1);
     const int did = df_wire_pump(v->wire);
@@ -159,7 +189,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     DF_ASSERT(!v->wire->is_lost || v->wire->reason[0] != 0);
   }
   df_wire_free(v->wire);
-  for (int which = 0; which < BOTH; which++) {
+  for (int which = 0; which < LINKS; which++) {
     const uint8_t *guard = (const uint8_t *)(v->blocks[which].credit + 2);
     for (size_t i = 0;
          guard + i <

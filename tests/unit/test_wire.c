@@ -3,6 +3,8 @@
  *   - Whatever the stream splits and delays, each message comes once, whole, in its slot, and no
  * slot is written before the block that reads it has released it. No message is sent without
  * credit.
+ *   - Of a varying collective the first message of each run brings the run's count, even if it is
+ * empty.
  *   - Every link goes on as long as its blocks do, however the others stand.
  *   - A lent buffer is not read after it was given back or taken back, and can be taken back
  * between calls whatever the stream does.
@@ -234,10 +236,12 @@ DF_TEST(wire, links_are_released_at_any_time, 60) {
 
 /* ---- frames that make no sense ---- */
 
+enum { TO_SENDER = 1, OF_VARYING = 2 };
+
 typedef struct bad_frame {
   const char *reason;
   df_frame frame;
-  int to_sender; /* of the link; else to its receiver */
+  int where; /* 0: to the link's receiver; TO_SENDER, OF_VARYING */
 } bad_frame;
 
 #define FRAME(...)                                                                                 \
@@ -249,18 +253,27 @@ static const bad_frame bad_frames[] = {
     {"no frame", FRAME(.kind = DF_FRAME_DATA, .link = 1, .bytes = 400, .sequence = 1), 0},
     {"a block", FRAME(.kind = DF_FRAME_DATA, .block = 1, .bytes = 400, .sequence = 1), 0},
     {"cannot open", FRAME(.kind = DF_FRAME_OPEN), 0}, /* a second time */
-    {"cannot open", FRAME(.kind = DF_FRAME_OPEN), 1},
-    {"carries none", FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 1), 1},
+    {"cannot open", FRAME(.kind = DF_FRAME_OPEN), TO_SENDER},
+    {"carries none", FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 1), TO_SENDER},
     {"in place of", FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 0), 0},
     {"in place of", FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 2), 0},
     {"in place of", FRAME(.kind = DF_FRAME_DATA, .at = 4, .bytes = 4, .sequence = 1), 0},
     {"of a message of 400", FRAME(.kind = DF_FRAME_DATA, .bytes = 404, .sequence = 1), 0},
     {"of a message of 400", FRAME(.kind = DF_FRAME_DATA, .bytes = UINT32_MAX, .sequence = 1), 0},
     {"of a message of 400", FRAME(.kind = DF_FRAME_DATA, .sequence = 1), 0},
-    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .sequence = 1), 1},
-    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .sequence = UINT64_MAX), 1},
-    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .bytes = 4, .sequence = 0), 1},
+    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .sequence = 1), TO_SENDER},
+    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .sequence = UINT64_MAX), TO_SENDER},
+    {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .bytes = 4, .sequence = 0), TO_SENDER},
     {"was not sent", FRAME(.kind = DF_FRAME_CREDIT, .sequence = 0), 0},
+    {"sent a count in place", FRAME(.kind = DF_FRAME_COUNT, .sequence = 50), 0},
+    {"sent a count in place", FRAME(.kind = DF_FRAME_COUNT, .sequence = 50),
+     TO_SENDER | OF_VARYING},
+    {"sent a count in place", FRAME(.kind = DF_FRAME_COUNT, .bytes = 4, .sequence = 50),
+     OF_VARYING},
+    {"0 elements of 100", FRAME(.kind = DF_FRAME_COUNT, .sequence = 0), OF_VARYING},
+    {"101 elements of 100", FRAME(.kind = DF_FRAME_COUNT, .sequence = 101), OF_VARYING},
+    {"without its run's count", FRAME(.kind = DF_FRAME_DATA, .bytes = 400, .sequence = 1),
+     OF_VARYING},
 };
 
 /* As if the other pump had sent it. */
@@ -285,9 +298,11 @@ DF_TEST(wire, frames_that_make_no_sense_end_the_connection, 30) {
     wire_stage stage;
     wire_flow flow;
     wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
-    wire_flow_make(&flow, &stage, 0, 1, &plain, 10);
+    wire_form form = plain;
+    form.varying = (bad->where & OF_VARYING) != 0;
+    wire_flow_make(&flow, &stage, 0, 1, &form, 10);
     pump_both(&stage);
-    wire_side *victim = &stage.sides[bad->to_sender ? 0 : 1];
+    wire_side *victim = &stage.sides[bad->where & TO_SENDER ? 0 : 1];
     forge(victim, &bad->frame, payload);
     df_wire_pump(victim->wire);
     CHECK(victim->wire->is_lost && strstr(victim->wire->reason, bad->reason), "frame %zu: \"%s\"",
@@ -319,6 +334,37 @@ DF_TEST(wire, messages_without_credit_end_the_connection, 30) {
   wire_flow_release(&flow);
   wire_flow_free(&flow);
   wire_stage_free(&stage);
+}
+
+/* A second count for one message, and one that comes before its slot is free. */
+DF_TEST(wire, counts_are_sent_once_and_against_credit, 30) {
+  for (int second = 0; second < 2; second++) {
+    wire_stage stage;
+    wire_flow flow;
+    wire_form form = plain;
+    form.varying = 1;
+    wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+    wire_flow_make(&flow, &stage, 0, 1, &form, 10);
+    pump_both(&stage);
+    wire_side *victim = &stage.sides[1];
+    for (uint64_t sequence = 1; sequence <= 5; sequence++) {
+      static const uint8_t payload[64] = {1, 2, 3};
+      const df_frame count = FRAME(.kind = DF_FRAME_COUNT, .sequence = 50);
+      const df_frame frame = FRAME(.kind = DF_FRAME_DATA, .bytes = 200, .sequence = sequence);
+      CHECK(!victim->wire->is_lost, "%s", victim->wire->reason);
+      forge(victim, &count, NULL);
+      if (second) forge(victim, &count, NULL);
+      forge(victim, &frame, payload);
+      df_wire_pump(victim->wire);
+      if (second) break;
+    }
+    const char *reason = second ? "a count in place of message 1" : "message 5 without credit";
+    CHECK(victim->wire->is_lost && strstr(victim->wire->reason, reason), "\"%s\"",
+          victim->wire->reason);
+    wire_flow_release(&flow);
+    wire_flow_free(&flow);
+    wire_stage_free(&stage);
+  }
 }
 
 /* A link whose messages are all empty: its sender learns how far the receiver is. */

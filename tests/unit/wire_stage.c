@@ -1,5 +1,7 @@
 #include "wire_stage.h"
 
+#include "primitives/prepared.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +91,8 @@ wire_form wire_form_draw(df_random *random) {
                    df_random_chance(random, 50);
   form.release_mask = form.far_slots >= 8 && df_random_chance(random, 50) ? 3 : 0;
   if (form.release_mask) form.lends = 0; /* as prepared.h says */
+  form.varying = form.offset == DF_LINK_STAGED_OFFSET && form.release_mask == 0 &&
+                 df_random_chance(random, 50);
   const uint32_t in_a_loop = form.geometry ? form.chunk : form.chunk * form.n_messages;
   form.missing = (uint32_t)df_random_below(random, (int)in_a_loop);
   return form;
@@ -151,7 +155,8 @@ void wire_flow_make(wire_flow *flow, wire_stage *stage, int from, uint32_t numbe
                          .n_blocks = 1,
                          .pieces = (uint16_t)n,
                          .geometry = (uint8_t)form->geometry,
-                         .element_bytes = (uint8_t)form->element_bytes};
+                         .element_bytes = (uint8_t)form->element_bytes,
+                         .varying = (uint8_t)form->varying};
   OK(df_wire_accept(stage->sides[1 - from].wire, &route, &flow->in));
   route.ends = &receives;
   OK(df_wire_connect(stage->sides[from].wire, &route, flow->in->id, form->far_slots, &flow->out));
@@ -172,16 +177,37 @@ void wire_flow_free(wire_flow *flow) {
   free(flow->far);
 }
 
+static uint64_t count_of(const wire_flow *flow, uint64_t sequence) {
+  const uint64_t run = (sequence - 1) / ((uint64_t)flow->form.loops * flow->form.n_messages);
+  df_random random = {flow->number * 1000 + run};
+  if (!flow->form.varying || df_random_chance(&random, 20)) return flow->part.elements;
+  return 1 + (uint64_t)df_random_below(&random, (int)flow->part.elements);
+}
+
+static uint64_t loop_of(const wire_flow *flow, uint64_t sequence) {
+  return (sequence - 1) / flow->form.n_messages % flow->form.loops;
+}
+
 uint32_t wire_flow_bytes(const wire_flow *flow, uint64_t sequence) {
   const wire_form *form = &flow->form;
-  const uint64_t number = (sequence - 1) % ((uint64_t)form->loops * form->n_messages);
-  const uint64_t loop = number / form->n_messages;
-  uint64_t chunk = loop;
-  if (form->geometry == DF_GEOMETRY_PARTITION)
-    chunk = loop * form->n_messages + flow->piece_of[number % form->n_messages];
-  const uint64_t first = chunk * form->chunk, behind = first + form->chunk;
-  const uint64_t end = behind < flow->part.elements ? behind : flow->part.elements;
+  const int partition = form->geometry == DF_GEOMETRY_PARTITION;
+  const df_part part = df_part_of_run(&flow->part, count_of(flow, sequence),
+                                      partition ? form->n_messages : 1, form->element_bytes);
+  uint64_t chunk = loop_of(flow, sequence);
+  if (partition)
+    chunk = chunk * form->n_messages + flow->piece_of[(sequence - 1) % form->n_messages];
+  const uint64_t first = chunk * part.chunk, behind = first + part.chunk;
+  const uint64_t end = behind < part.elements ? behind : part.elements;
   return end > first ? (uint32_t)(end - first) * form->element_bytes : 0;
+}
+
+static int brings_count(const wire_flow *flow, uint64_t sequence) {
+  return flow->form.varying && loop_of(flow, sequence) == 0 &&
+         (sequence - 1) % flow->form.n_messages == 0;
+}
+
+static uint64_t *count_in(const df_link *link, uint64_t sequence) {
+  return (uint64_t *)(df_link_slot(link, sequence) + DF_LINK_COUNT_OFFSET);
 }
 
 static uint8_t byte_of(const wire_flow *flow, uint64_t sequence, uint32_t i) {
@@ -192,10 +218,12 @@ int wire_flow_send(wire_flow *flow) {
   const uint64_t sequence = flow->sent + 1;
   if (flow->sent == flow->written_most) return 0;
   const uint32_t bytes = wire_flow_bytes(flow, sequence);
-  if (bytes && !df_link_may_send(&flow->writer, sequence)) return 0;
+  const int counts = brings_count(flow, sequence);
+  if ((bytes || counts) && !df_link_may_send(&flow->writer, sequence)) return 0;
   flow->sent = sequence;
-  if (bytes == 0) return 1;
-  const int lends = flow->form.lends && sequence % 3 != 0;
+  if (bytes == 0 && !counts) return 1;
+  if (counts) *count_in(&flow->writer, sequence) = count_of(flow, sequence);
+  const int lends = bytes && flow->form.lends && sequence % 3 != 0;
   uint8_t *lent = flow->lent[sequence % flow->form.local_slots];
   uint8_t *payload = lends ? lent : df_link_payload(&flow->writer, sequence);
   for (uint32_t i = 0; i < bytes; i++) payload[i] = byte_of(flow, sequence, i);
@@ -212,7 +240,11 @@ int wire_flow_receive(wire_flow *flow) {
   if (flow->received == flow->written_most) return 0;
   const uint32_t bytes = wire_flow_bytes(flow, sequence);
   int is_direct = 0;
-  if (bytes && !df_link_has_message(&flow->reader, sequence, &is_direct)) return 0;
+  const int counts = brings_count(flow, sequence);
+  if ((bytes || counts) && !df_link_has_message(&flow->reader, sequence, &is_direct)) return 0;
+  CHECK(!counts || *count_in(&flow->reader, sequence) == count_of(flow, sequence),
+        "flow %u, message %llu: a count of %llu", flow->number, (unsigned long long)sequence,
+        (unsigned long long)*count_in(&flow->reader, sequence));
   CHECK(!is_direct, "a pump lent something to its receiver");
   CHECK(bytes == 0 || sequence <= flow->sent, "message %llu was not sent yet",
         (unsigned long long)sequence);

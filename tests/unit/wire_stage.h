@@ -46,6 +46,7 @@ typedef struct wire_form {
   uint32_t missing; /* elements that the last loop lacks */
   uint32_t offset;  /* payload_offset */
   int is_packed, geometry, lends, release_mask;
+  int varying; /* each run has a count of its own */
 } wire_form;
 
 /* Messages of one link with one block, from side `from` to the other. */
