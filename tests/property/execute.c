@@ -30,22 +30,36 @@ static void register_slot(execution *e, int slot) {
 
 static void on_complete(dfcclCollId_t coll, dfcclResult_t status, void *arg);
 
+static uint64_t number_of(const execution *e, int slot, int run) {
+  return (uint64_t)(slot_of(e, slot)->first_run + run);
+}
+
+static void submit_by_number(execution *e, int slot, int run) {
+  const program_slot *shared = slot_of(e, slot);
+  run_record *record = &e->slots[slot].records[run];
+  dfcclRun_t given = DFCCL_RUN_INITIALIZER;
+  given.sendBuf = record->buffers.send;
+  given.recvBuf = record->buffers.recv;
+  given.callback = record->with_callback ? on_complete : NULL;
+  given.arg = record;
+  if (shared->coll.varying)
+    given.count = program_count(shared, shared->first_run + run);
+  else if (run % 2 == 0)
+    given.count = shared->coll.count; /* as registered */
+  OK(dfcclRun(e->ctx, shared->id, &given));
+  CHECK(given.run == number_of(e, slot, run), "run %llu is numbered %llu",
+        (unsigned long long)number_of(e, slot, run), (unsigned long long)given.run);
+}
+
 static void submit(execution *e, int slot, int run) {
   run_record *record = &e->slots[slot].records[run];
   const program_slot *shared = slot_of(e, slot);
-  dfcclCallback_t callback = record->with_callback ? on_complete : NULL;
-  if (!shared->coll.varying) {
-    OK(df_run(e->ctx, shared->id, shared->coll.kind, record->buffers.send, record->buffers.recv,
-              callback, record));
+  if (record->by_number || shared->coll.varying) {
+    submit_by_number(e, slot, run);
     return;
   }
-  dfcclRun_t counted = DFCCL_RUN_INITIALIZER;
-  counted.sendBuf = record->buffers.send;
-  counted.recvBuf = record->buffers.recv;
-  counted.count = program_count(shared, shared->first_run + run);
-  counted.callback = callback;
-  counted.arg = record;
-  OK(dfcclRun(e->ctx, shared->id, &counted));
+  OK(df_run(e->ctx, shared->id, shared->coll.kind, record->buffers.send, record->buffers.recv,
+            record->with_callback ? on_complete : NULL, record));
 }
 
 /* From a callback: registers and submits what the driver would have. */
@@ -137,6 +151,7 @@ static void plan_runs(execution *e, int slot) {
     record->run = run;
     record->with_callback = triggers(e, slot, run) || df_random_chance(&e->random, 85);
     record->check_in_callback = df_random_chance(&e->random, 50);
+    record->by_number = df_random_chance(&e->random, 40);
     atomic_store(&record->calls, 0);
     e->expected_calls += record->with_callback;
     const size_t count = program_count(shared, shared->first_run + run);
@@ -148,6 +163,16 @@ static void plan_runs(execution *e, int slot) {
   }
 }
 
+enum { SUBMIT_DOOMED = SLOTS_MAX, ABORT_DOOMED };
+
+static void plan_doomed(execution *e) {
+  doomed *d = &e->doomed;
+  doomed_begin(d, e->program, e->phase, e->ctx, e->rank);
+  if (d->phase == NULL) return;
+  for (int i = 0; i < d->phase->doomed_runs; i++) e->actions[e->action_count++] = SUBMIT_DOOMED;
+  if (e->rank == d->phase->aborter) e->actions[e->action_count++] = ABORT_DOOMED;
+}
+
 bool execution_begin_phase(execution *e) {
   if (++e->phase == e->program->phases) return false;
   e->action_count = e->next_action = e->expected_calls = 0;
@@ -157,6 +182,7 @@ bool execution_begin_phase(execution *e) {
   const int slots = e->program->phase[e->phase].slots;
   for (int slot = 0; slot < slots; slot++) plan_slot(e, slot);
   for (int slot = 0; slot < slots; slot++) plan_runs(e, slot);
+  plan_doomed(e);
   df_random_shuffle(&e->random, e->actions, e->action_count);
   int order[SLOTS_MAX] = {0, 1, 2, 3, 4, 5};
   df_random_shuffle(&e->random, order, SLOTS_MAX);
@@ -201,23 +227,58 @@ static void do_something_else(execution *e) {
   }
 }
 
+/* The latest run may need others that this thread has yet to submit. */
+static void wait_a_little(execution *e, int slot) {
+  int timeout_ms = df_random_below(&e->random, 3);
+  dfcclResult_t result = dfcclWaitRun(e->ctx, slot_of(e, slot)->id,
+                                      number_of(e, slot, e->next_run[slot] - 1), timeout_ms);
+  CHECK(result == dfcclSuccess || result == dfcclInProgress, "dfcclWaitRun: %s",
+        df_test_result_name(result));
+}
+
 bool execution_step(execution *e) {
   if (e->next_action == e->action_count) return false;
   const int slot = e->actions[e->next_action++];
   do_something_else(e);
+  if (slot == SUBMIT_DOOMED) {
+    doomed_submit(&e->doomed);
+    return true;
+  }
+  if (slot == ABORT_DOOMED) {
+    doomed_abort(&e->doomed);
+    return true;
+  }
   register_slot(e, slot);
   submit(e, slot, e->next_run[slot]++);
   if (df_random_chance(&e->random, 10)) {
     int done = 0;
     OK(dfcclTest(e->ctx, slot_of(e, slot)->id, &done));
   }
+  if (df_random_chance(&e->random, 10)) wait_a_little(e, slot);
   return true;
+}
+
+/* What the driver has submitted itself. */
+static void wait_for_runs(execution *e, int slot) {
+  const slot_state *state = &e->slots[slot];
+  const int runs = slot_of(e, slot)->runs;
+  if (!state->member || state->started_by >= 0) return;
+  for (int run = 0; run < runs && run < state->chained_from; run++) {
+    OK(dfcclWaitRun(e->ctx, slot_of(e, slot)->id, number_of(e, slot, run), -1));
+    CHECK(atomic_load(&state->records[run].calls) == state->records[run].with_callback,
+          "dfcclWaitRun has returned after %d callbacks", atomic_load(&state->records[run].calls));
+  }
 }
 
 static void wait_for_phase(execution *e) {
   const int slots = e->program->phase[e->phase].slots;
   df_waiting_for("the phase's runs, in dfcclWait or dfcclWaitAll");
-  if (df_random_chance(&e->random, 50)) OK(dfcclWaitAll(e->ctx));
+  for (int i = 0; i < slots; i++)
+    if (df_random_chance(&e->random, 30)) wait_for_runs(e, (i + e->rank) % slots);
+  if (df_random_chance(&e->random, 50)) {
+    dfcclResult_t result = dfcclWaitAll(e->ctx);
+    CHECK(doomed_explains(&e->doomed, result), "dfcclWaitAll: %s", df_test_result_name(result));
+  }
   /* Runs that callbacks submit may come after any wait: their own callbacks are counted. */
   EVENTUALLY(atomic_load(&e->calls) == e->expected_calls);
   df_waiting_for("the phase's runs, in dfcclWait");
@@ -234,6 +295,7 @@ static void wait_for_phase(execution *e) {
 void execution_end_phase(execution *e) {
   const int slots = e->program->phase[e->phase].slots;
   wait_for_phase(e);
+  doomed_end(&e->doomed);
   for (int slot = 0; slot < slots; slot++) {
     if (!e->slots[slot].member) continue;
     const program_slot *shared = slot_of(e, slot);

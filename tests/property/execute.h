@@ -2,6 +2,7 @@
 #ifndef DF_TESTS_PROPERTY_EXECUTE_H
 #define DF_TESTS_PROPERTY_EXECUTE_H
 
+#include "doomed.h"
 #include "program.h"
 #include "support/buffers.h"
 
@@ -15,6 +16,7 @@ typedef struct {
   execution *owner;
   int slot, run; /* run: within the phase */
   bool with_callback, check_in_callback;
+  bool by_number; /* submitted by dfcclRun */
   atomic_int calls;
 } run_record;
 
@@ -33,7 +35,9 @@ struct execution {
   int rank, phase;
   df_random random;
   slot_state slots[SLOTS_MAX];
-  int actions[SLOTS_MAX * RUNS_MAX], action_count, next_action; /* slots, in order of submission */
+  doomed doomed;
+  /* Slots in order of submission, and what happens to the doomed collective. */
+  int actions[SLOTS_MAX * RUNS_MAX + RUNS_MAX + 1], action_count, next_action;
   int next_run[SLOTS_MAX];
   atomic_int calls; /* callbacks of this phase that have returned, nearly */
   int expected_calls;

@@ -93,6 +93,14 @@ void program_make(program *p, uint64_t seed, int ranks, size_t largest_bytes) {
       slot->last = i == p->phases - 1 || df_random_chance(&random, 40);
     }
   }
+  for (int i = 0; i < p->phases; i++) {
+    if (!df_random_chance(&random, 25)) continue;
+    p->phase[i].doomed_runs = 1 + df_random_below(&random, RUNS_MAX);
+    p->phase[i].aborter = df_random_below(&random, ranks);
+    p->phase[i].doomed_count = 1 + random_count(&random) % 2000;
+    if (largest_bytes > 0 && p->phase[i].doomed_count * 4 > largest_bytes)
+      p->phase[i].doomed_count = largest_bytes / 4;
+  }
 }
 
 void program_print(const program *p) {
@@ -111,5 +119,9 @@ void program_print(const program *p) {
              slot->coll.algorithm != NULL ? slot->coll.algorithm : "",
              slot->last ? ", then deregistered" : "");
     }
+  for (int i = 0; i < p->phases; i++)
+    if (p->phase[i].doomed_runs > 0)
+      printf("  phase %d: rank %d aborts an all-reduce of %zu int32 with %d runs\n", i,
+             p->phase[i].aborter, p->phase[i].doomed_count, p->phase[i].doomed_runs);
   fflush(stdout);
 }

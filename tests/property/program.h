@@ -25,6 +25,9 @@ typedef struct {
 typedef struct {
   int slots;
   program_slot slot[SLOTS_MAX];
+  int doomed_runs; /* of the collective that a rank aborts (doomed.h); 0: there is none */
+  int aborter;
+  size_t doomed_count;
 } program_phase;
 
 typedef struct {

@@ -31,13 +31,31 @@ static void on_callback(dfcclCollId_t id, dfcclResult_t status, void *argument) 
   sim_app->callbacks_left--;
 }
 
+/* The world's own run, if links stand, was the first. */
+static uint64_t number_of(const app_run *run) { return run->run + (sim_plan.warm ? 1u : 0u); }
+
+static dfcclResult_t submit_numbered(app_run *run) {
+  dfcclRun_t given = DFCCL_RUN_INITIALIZER;
+  given.sendBuf = run->send;
+  given.recvBuf = run->recv;
+  given.callback = run->has_callback ? on_callback : NULL;
+  given.arg = run;
+  given.count = sim_plan.coll[run->coll].counts[run->run];
+  dfcclResult_t result = df_submit_given(sim_app->rank[run->rank].context, run->coll + 1, &given);
+  if (result == dfcclSuccess && given.run != number_of(run))
+    sim_fail("rank %u: run %u is numbered %u", run->rank, (uint32_t)number_of(run),
+             (uint32_t)given.run);
+  return result;
+}
+
 /* The i-th run on each rank meets the i-th on the others: which buffers it is, is decided here. */
 static void app_submit(app_run *run) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
   dfcclResult_t result = dfcclOutOfMemory;
   for (int attempt = 0; attempt < 3 && result == dfcclOutOfMemory; attempt++) {
-    result = sim_submit(run->rank, run->coll, coll->counts[run->run], run->send, run->recv,
-                        run->has_callback ? on_callback : NULL, run);
+    result = run->is_numbered ? submit_numbered(run)
+                              : sim_submit(run->rank, run->coll, coll->counts[run->run], run->send,
+                                           run->recv, run->has_callback ? on_callback : NULL, run);
     if (result == dfcclOutOfMemory && !sim_uses_allocation_failure) break;
   }
   if (result != dfcclSuccess)
@@ -54,6 +72,22 @@ static void check_without_callback(const app_rank *rank, uint32_t thread) {
   }
 }
 
+static void wait_for(const app_rank *rank, const app_run *run) {
+  dfcclResult_t result = run->is_numbered
+                             ? df_wait_run(rank->context, run->coll + 1, number_of(run), -1)
+                             : df_wait(rank->context, run->coll + 1);
+  if (result != dfcclSuccess) sim_fail("dfcclWait or dfcclWaitRun failed with %d", (int)result);
+}
+
+/* The run may need others that this thread has yet to submit. */
+static void look_at(const app_rank *rank, const app_run *run) {
+  dfcclResult_t result = df_wait_run(rank->context, run->coll + 1, number_of(run), 0);
+  if (result == dfcclSuccess && run->has_callback && !run->callbacks)
+    sim_fail("rank %u: dfcclWaitRun returned before the callback", run->rank);
+  if (result != dfcclSuccess && result != dfcclInProgress)
+    sim_fail("dfcclWaitRun failed with %d", (int)result);
+}
+
 void *sim_app_thread(void *argument) {
   app_rank *rank = &sim_app->rank[(uintptr_t)argument / MAX_THREADS];
   uint32_t thread = (uintptr_t)argument % MAX_THREADS;
@@ -62,8 +96,10 @@ void *sim_app_thread(void *argument) {
     uint32_t which = rank->order[i];
     app_run *run = &sim_app->run[rank->rank][which / MAX_RUNS][which % MAX_RUNS];
     app_submit(run);
-    if (rank->style == STYLE_WAIT_EACH && df_wait(rank->context, run->coll + 1) != dfcclSuccess)
-      sim_fail("dfcclWait failed");
+    if (rank->style == STYLE_WAIT_EACH)
+      wait_for(rank, run);
+    else if (run->is_numbered)
+      look_at(rank, run);
     if (rank->style == STYLE_SYNC && sim_one_in(&sim_random_now, 2) &&
         df_device_synchronize(rank->context) != dfcclSuccess)
       sim_fail("dfcclDeviceSynchronize failed");
@@ -147,6 +183,7 @@ void sim_app_prepare(void) {
   sim_random apart = {.state = sim_random_now.state ^ 0x9fb21c651e98df25ull};
   int mixed = sim_is_crowd && sim_plan.n_colls > 1 && sim_one_in(&apart, 2);
   uint32_t eager = sim_below(&apart, sim_plan.n_ranks);
+  sim_random numbers = {.state = sim_random_now.state ^ 0xd1b54a32d192ed03ull};
   sim_app->threads_left = sim_plan.n_ranks * sim_plan.n_threads;
   sim_app->callbacks_left = 0;
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
@@ -191,6 +228,7 @@ void sim_app_prepare(void) {
       for (uint32_t k = 0; sim_is_member(r, c) && k < sim_plan.coll[c].runs; k++) {
         app_run *run = &sim_app->run[r][c][k];
         run->has_callback = callbacks || sim_one_in(without ? &bare : &sim_random_now, 2);
+        run->is_numbered = !sim_is_exploring && sim_one_in(&numbers, 4);
         sim_app->callbacks_left += (uint32_t)run->has_callback;
       }
   }

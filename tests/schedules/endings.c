@@ -36,7 +36,7 @@ static int is_explained(uint32_t rank, dfcclResult_t status) {
   case dfcclSuccess:
     return 1;
   case dfcclAborted:
-    return sim_endings_now->rank[rank].has_aborted;
+    return sim_endings_now->rank[rank].has_aborted || sim_endings_now->rank[rank].has_aborted_one;
   case dfcclTimeout:
     return sim_plan.settings.timeout_ms != 0;
   case dfcclOutOfMemory:
@@ -216,6 +216,15 @@ static void abort_rank(uint32_t rank) {
   sim_endings_now->rank[rank].has_aborted = 2;
 }
 
+static void abort_one(uint32_t rank, uint32_t coll) {
+  const dfcclCollId_t id = coll + 1;
+  sim_endings_now->aborts++;
+  sim_endings_now->rank[rank].has_aborted_one = 1;
+  dfcclResult_t result = df_abort_collectives(sim_app->rank[rank].context, &id, 1);
+  if (result != dfcclSuccess && result != dfcclInvalidArgument) /* not registered just now */
+    sim_fail("rank %u: dfcclAbortCollectives gave %d: %s", rank, (int)result, df_last_sentence());
+}
+
 /* Has another rank with a timeout a run that this one has not submitted? It must end. */
 static int is_waited_for(uint32_t rank) {
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++) {
@@ -280,6 +289,9 @@ static void do_step(uint32_t rank, const step *s) {
     break;
   case STEP_ABORT:
     abort_rank(rank);
+    break;
+  case STEP_ABORT_ONE:
+    abort_one(rank, s->coll);
     break;
   case STEP_PAUSE:
     pause_for(s->n);

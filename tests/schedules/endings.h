@@ -16,6 +16,7 @@ typedef enum {
   STEP_DEREGISTER,
   STEP_REGISTER,
   STEP_ABORT,
+  STEP_ABORT_ONE, /* dfcclAbortCollectives */
   STEP_PAUSE,
   STEP_LEAVE, /* what remains is not done: the context is closed */
   STEP_NAP,   /* as long as a timeout */
@@ -38,7 +39,7 @@ typedef struct rank_state {
   uint32_t n_steps[MAX_THREADS];
   coll_state coll[MAX_COLLS];
   uint32_t helper;
-  int has_aborted, leaves, lingers, is_closed, is_dead;
+  int has_aborted, has_aborted_one, leaves, lingers, is_closed, is_dead;
 } rank_state;
 
 /* What a callback does beside being counted. */

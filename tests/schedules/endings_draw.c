@@ -72,7 +72,7 @@ static app_run *any_run(uint32_t rank) {
 }
 
 static void draw_causes(void) {
-  sim_random *random = &sim_random_now;
+  sim_random *random = &sim_random_now, apart = {.state = random->state ^ 0x8ebc6af09c88c6e3ull};
   uint32_t kind = sim_below(random, 8), rank = sim_below(random, sim_plan.n_ranks);
   sim_death_step = UINT64_MAX;
   sim_endings_now->dying = -1;
@@ -81,7 +81,7 @@ static void draw_causes(void) {
     if (sim_one_in(random, 3) && sim_endings_now->deed[rank][run->coll][run->run] == NOTHING)
       sim_endings_now->deed[rank][run->coll][run->run] = ABORTS;
     else
-      insert(rank, STEP_ABORT);
+      insert(rank, sim_one_in(&apart, 2) ? STEP_ABORT_ONE : STEP_ABORT);
   }
   if (kind == 2 || kind == 3) insert(rank, STEP_TRY_DEREGISTER);
   if (kind == 3) insert(sim_below(random, sim_plan.n_ranks), STEP_TRY_DEREGISTER);

@@ -42,6 +42,7 @@ typedef enum { STYLE_WAIT_ALL, STYLE_WAIT_EACH, STYLE_CALLBACKS, STYLE_SYNC, STY
 typedef struct app_run {
   uint32_t rank, coll, run;
   int has_callback, accepted;
+  int is_numbered; /* by dfcclRun, and waited for by dfcclWaitRun */
   uint32_t callbacks;
   int checked;
   int32_t *send, *recv;
