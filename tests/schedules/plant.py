@@ -134,6 +134,7 @@ BUGS = [
     # Last turns by waiters.
     ("a last turn is taken of a block that another thread executes", [always("df_executor_last_turn", "try_own")]),
     ("a run stays in the task queue after its last turn", [without("df_daemon_borrowed_turn", "df_scheduler_retire")]),
+    ("a wait for a run looks before it is complete", [always("df_wait_run", "coll_done")]),
     # Of schedules that end (endings.c).
     ("a cancellation is not observed", [never("df_step_decide", "df_lanes_attend")], ENDINGS),
     ("a lent buffer is not taken back", [returns("df_step_take_back", "1")], ENDINGS),
@@ -151,6 +152,8 @@ BUGS = [
         ("df_check_run_limit", "{", "if (PLANTED && coll->taken < coll->run_limit) return;")], ENDINGS),
     ("runs beyond a member's last wait for it", [without("limit_runs", "df_check_run_limit")], ENDINGS),
     ("an abort is not told", [without("df_abort", "df_post_send")], ENDINGS),
+    ("an abort of one collective is not told", [
+        ("df_abort_collectives", "df_fail_collective", "NAME(context, coll, dfcclAborted, !PLANTED, sentence)")], ENDINGS),
     # Was real: the failure's own message was the one that was lost for want of memory.
     ("what had failed before all is given up is not told again", [without("df_give_up", "df_coll_send")], ENDINGS),
     ("a broken context does not tell its runs", [without("df_tell_broken", "df_coll_send")], ENDINGS),
