@@ -3,6 +3,7 @@
 
 #include "common/cli.h"
 #include "disorder.h"
+#include "events.h"
 #include "explain.h"
 #include "measure.h"
 #include "overhead.h"
@@ -56,6 +57,7 @@ int main(int argc, char **argv) {
   int status = options.operation == DF_BENCH_OVERHEAD   ? df_bench_overhead(&options)
                : options.operation == DF_BENCH_TUNE     ? df_bench_tune(&options, argc, argv)
                : options.operation == DF_BENCH_DISORDER ? df_bench_disorder(&options)
+               : options.operation == DF_BENCH_EVENTS   ? df_bench_events(&options)
                : options.explain                        ? df_bench_explain(&options)
                                                         : run(&options);
   return df_tool_end_output(status);

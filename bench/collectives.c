@@ -66,6 +66,7 @@ dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
   case DF_BENCH_DISORDER:
+  case DF_BENCH_EVENTS:
     break;
   }
   return dfcclInvalidArgument;
@@ -89,6 +90,7 @@ dfcclResult_t df_bench_run(df_bench_operation operation, dfcclContext_t context,
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
   case DF_BENCH_DISORDER:
+  case DF_BENCH_EVENTS:
     break;
   }
   return dfcclInvalidArgument;

@@ -8,9 +8,9 @@
 #include "common/element.h"
 #include "tuning/table.h"
 
-static const char *const operation_names[] = {"allreduce", "allgather", "reducescatter",
-                                              "broadcast", "reduce",    "alltoall",
-                                              "overhead",  "tune",      "disorder"};
+static const char *const operation_names[] = {
+    "allreduce", "allgather", "reducescatter", "broadcast", "reduce",
+    "alltoall",  "overhead",  "tune",          "disorder",  "events"};
 
 const char *df_bench_operation_name(df_bench_operation operation) {
   return operation_names[operation];
@@ -31,23 +31,28 @@ static void print_help(void) {
       "rank's own (disordered), in one order with thresholds that never run out (patient), one at "
       "a time\n"
       "(blocking): the time of a batch, ratios of turns of one round, preemptions and quits of a "
-      "rank.\n"
+      "rank;\n"
+      "or events (--backend cuda): such batches in random orders: preemptions, length of the task "
+      "queue,\n"
+      "time to prepare and to execute, by collective.\n"
       "\n"
       "  -n, --ranks RANKS         ranks on this machine (2; tune: 8)\n"
       "      --processes           one process for each rank instead of one thread\n"
-      "  -b, --minbytes MIN        first size (8; disorder: 256); sizes take the suffixes K, M, G\n"
-      "  -e, --maxbytes MAX        last size (128M; tune: 8M; disorder: 1M)\n"
+      "  -b, --minbytes MIN        first size (8; disorder, events: 256); sizes take the suffixes "
+      "K, "
+      "M, G\n"
+      "  -e, --maxbytes MAX        last size (128M; tune: 8M; disorder, events: 1M)\n"
       "  -f, --stepfactor FACTOR   each size is the last one times FACTOR (2; tune: 4; disorder: "
       "16)\n"
       "  -i, --iters ITERS         timed iterations (default: fewer for larger sizes); disorder:\n"
-      "                            batches of a turn\n"
+      "                            batches of a turn; events: batches\n"
       "  -w, --warmup_iters WARMUP untimed iterations before (5)\n"
       "  -d, --datatype TYPE       int8 uint8 int32 uint32 int64 uint64 half float double\n"
       "                            bfloat16 f8e4m3 f8e5m2 (float)\n"
       "  -o, --op REDOP            sum prod max min avg (sum)\n"
       "  -a, --algorithm NAME      an algorithm's name (docs/TUNING.md; the library's choice)\n"
       "      --rounds ROUNDS       disorder: turns of each mode (21)\n"
-      "      --seed SEED           disorder: of the random orders (1)\n"
+      "      --seed SEED           disorder, events: of the random orders (1)\n"
       "      --out FILE            tune: where the table goes (standard output)\n"
       "      --alloc user|dfccl    ordinary memory, or dfcclMemAlloc's (user)\n"
       "      --in-place            only in place (the table otherwise has both; JSON has the\n"
@@ -192,15 +197,21 @@ static void apply(df_bench_options *options, int option, char **argv) {
 static void complete(df_bench_options *options) {
   bool tune = options->operation == DF_BENCH_TUNE;
   bool disorder = options->operation == DF_BENCH_DISORDER;
-  if (options->min_bytes == 0) options->min_bytes = disorder ? 256 : 8;
-  if (disorder && options->max_bytes == 0) options->max_bytes = 1 << 20;
+  bool events = options->operation == DF_BENCH_EVENTS;
+  if (options->min_bytes == 0) options->min_bytes = disorder || events ? 256 : 8;
+  if ((disorder || events) && options->max_bytes == 0) options->max_bytes = 1 << 20;
   if (disorder && options->factor == 0) options->factor = 16;
-  if (!disorder && (options->rounds != 0 || options->seed != 0))
-    df_tool_usage_error("options --rounds and --seed are for disorder only");
+  if (!disorder && options->rounds != 0)
+    df_tool_usage_error("option --rounds is for disorder only");
+  if (!disorder && !events && options->seed != 0)
+    df_tool_usage_error("option --seed is for disorder and events only");
+  if (events && options->backend != dfcclBackendCuda)
+    df_tool_usage_error("events are noted on a GPU: events wants --backend cuda");
+  if (events && options->processes) df_tool_usage_error("option --processes is not for events");
   if (disorder && options->in_place)
     df_tool_usage_error("disorder measures out of place: --in-place is for the other operations");
-  if (disorder && options->seed == 0) options->seed = 1;
-  if (options->explain && (tune || disorder || options->operation == DF_BENCH_OVERHEAD))
+  if (options->seed == 0) options->seed = 1;
+  if (options->explain && (tune || disorder || events || options->operation == DF_BENCH_OVERHEAD))
     df_tool_usage_error("option --explain is for collectives only");
   if (options->n_ranks == 0) options->n_ranks = tune ? 8 : 2;
   if (options->max_bytes == 0) options->max_bytes = tune ? 8 << 20 : 128 << 20;

@@ -17,7 +17,8 @@ typedef enum {
   DF_BENCH_ALLTOALL,
   DF_BENCH_OVERHEAD,
   DF_BENCH_TUNE,
-  DF_BENCH_DISORDER
+  DF_BENCH_DISORDER,
+  DF_BENCH_EVENTS
 } df_bench_operation;
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
   dfcclBackend_t backend;
   const char *algorithm; /* NULL: the library's choice */
   int rounds;            /* disorder; 0: its own choice */
-  uint64_t seed;         /* disorder: of the orders */
+  uint64_t seed;         /* disorder, events: of the orders */
   const char *out;       /* tune: file for the table; NULL: standard output */
   bool library_memory;   /* dfcclMemAlloc */
   bool in_place;         /* only in place */

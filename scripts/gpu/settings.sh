@@ -10,11 +10,11 @@ if [ $emulated = 1 ]; then
   export DFCCL_CUDA_THREADS=32 DFCCL_QUIT_POLLS=100 DFCCL_SPIN_FRONT=20 DFCCL_CUDA_ARENA_MB=2
   many=2 several=2 collectives=3 runs=2 rounds=2 programs=1 ranks_tried="2"
   sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") large=("${sizes[@]}")
-  iterations=20 warm_seconds=0 nccl_most=64 behaviours=(callbacks)
+  iterations=20 event_sizes=(-e 4K) warm_seconds=0 nccl_most=64 behaviours=(callbacks)
 else
   many=8 several=4 collectives=8 runs=200 rounds=7 programs=500 ranks_tried="2 4 8"
   sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) large=(-b 16M -e 256M -f 16)
-  iterations=4000 warm_seconds=3 nccl_most=536870912
+  iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
   behaviours=()
   for test in "$tests"/behaviour_*; do
     case $test in *.p | *_long | *_huge | *_many_ranks | *_endurance | *_many_collectives | *_streams) continue ;; esac

@@ -11,6 +11,8 @@ warm_up "overheads"
 table 60 "overhead" overhead -i $iterations
 table 40 "overhead, every block polls" DFCCL_CUDA_RELAY=0 overhead -i $((iterations / 2))
 
+table 60 "events by collective" events -n $many -i $((runs / 2)) "${event_sizes[@]}"
+
 group "sizes beside the device's copy rate"
 warm_up "sizes"
 for ranks in $ranks_tried; do table 75 "table: allreduce, $ranks ranks" allreduce -n "$ranks" "${all_sizes[@]}"; done

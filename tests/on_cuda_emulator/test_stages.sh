@@ -52,7 +52,11 @@ if [ "$part" != plants ]; then
     FAKE_NCCL_VERSION=22907 check "a stage with an old NCCL" play 0 fourth --only NCCL
     check "says that it is too old" says '^skip  NCCL: allreduce, 2 ranks .NCCL 2.29.7 is older than 2.30' fourth.txt
     ;;
-  third) check "overheads have figures" json third "any('preparing' in r['phase'] for p in o['parts'] if p['name'] == 'overhead' for r in p['result']['results'])" ;;
+  third)
+    check "events have figures by collective" json third "[c['runs'] for p in o['parts'] if p['name'] == 'events by collective' for c in p['result']['collectives']] == [12] * 8"
+    check "and the ring" json third "all(len(e) == 4 and 0 <= e[1] <= 4 and e[3] <= 8 for p in o['parts'] if p['name'] == 'events by collective' for e in p['result']['ring'])"
+    check "overheads have figures" json third "any('preparing' in r['phase'] for p in o['parts'] if p['name'] == 'overhead' for r in p['result']['results'])"
+    ;;
   esac
 else
   check "a stage with parts that hang" play 1 first --only 'two ranks' --limit 6 --plant 'two ranks' CUDA_EMULATOR_STALL=1

@@ -28,6 +28,8 @@ usage_error "$bench" disorder --rounds 0
 usage_error "$bench" disorder --seed 0
 usage_error "$bench" disorder --in-place
 usage_error "$bench" disorder -a bruck
+usage_error "$bench" events
+usage_error "$bench" events --backend cuda --processes
 run 0 "$bench" --help
 out_has 'usage: dfccl-bench'
 run 0 "$bench" --version
