@@ -148,7 +148,7 @@ DF_CORE_APART int df_step_ends_early(const df_descriptor *desc, const df_cursor 
     if (link->sends || link->messages == 0) continue;
     DF_ASSERT(link->release_mask == 0);
     df_link_release(link, (cursor->run + 1) * desc->parts[0].loops * link->messages);
-    df_lanes_note_bell(lanes, link->peer_bell);
+    df_lanes_note_peer(lanes, link);
   }
   return 1;
 }
