@@ -1,0 +1,67 @@
+"""Errors: one class for each result code that a program may want to tell apart."""
+
+from __future__ import annotations
+
+__all__ = ["Error", "InvalidArgument", "InvalidUsage", "RemoteError", "Timeout", "Mismatch", "Aborted", "OutOfMemory"]
+
+
+class Error(RuntimeError):
+    """A call or a run failed. The text is the library's sentence, `code` is the number of include/dfccl.h."""
+
+    code = 3
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument's value makes no sense."""
+
+    code = 4
+
+
+class InvalidUsage(Error):
+    """The arguments are fine, the moment is not."""
+
+    code = 5
+
+
+class RemoteError(Error):
+    """A peer died, left, or its connection was lost."""
+
+    code = 6
+
+
+class Timeout(Error, TimeoutError):
+    """Not complete within the time allowed."""
+
+    code = 8
+
+
+class Mismatch(Error):
+    """Members registered a collective, or ran it, differently."""
+
+    code = 9
+
+
+class Aborted(Error):
+    """The context or the collective was aborted."""
+
+    code = 10
+
+
+class OutOfMemory(Error, MemoryError):
+    """Memory, or another resource of the system, is exhausted."""
+
+    code = 11
+
+
+IN_PROGRESS = 7
+
+_classes = {
+    each.code: each
+    for each in (Error, InvalidArgument, InvalidUsage, RemoteError, Timeout, Mismatch, Aborted, OutOfMemory)
+}
+
+
+def of_code(code: int, sentence: str) -> Error:
+    error = _classes.get(code, Error)(sentence)
+    error.code = code
+    return error

@@ -1,0 +1,192 @@
+"""Works: what an operation of a process group returns, and their futures."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from typing import Any, Callable, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .. import errors
+from ..context import Collective
+from ..library import last_error
+
+Part = tuple[Collective, int]
+_no_time = datetime.timedelta(0)
+
+
+class Work(dist.Work):
+    """One or several runs, and what remains to be done with their results (copies into place), once."""
+
+    def __init__(self, group: Any, operation: str, parts: Sequence[Part], outputs: list[torch.Tensor],
+                 finish: Callable[[], Any] | None = None):
+        super().__init__()
+        self._group, self._operation, self._parts, self._outputs = group, operation, parts, outputs
+        self._finish = finish
+        self._lock = threading.Lock()
+        self._error: BaseException | None = None
+        self._ended = not parts and finish is None
+        self._future: torch.futures.Future | None = None
+        self._sequence = group._sequence
+
+    def _end(self, error: BaseException | None) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            if error is None and self._finish is not None:
+                try:
+                    self._finish()
+                except Exception as failure:
+                    error = failure
+            self._error, self._finish, self._ended = error, None, True
+            future = self._future
+        if future is not None:
+            self._settle(future)
+
+    def _settle(self, future: torch.futures.Future) -> None:
+        if self._error is None:
+            future.set_result(self._outputs)
+        else:
+            future.set_exception(self._error)
+
+    def _look(self) -> bool:
+        """Whether it has ended; drives nothing."""
+        if self._ended:
+            return True
+        error = None
+        for collective, number in self._parts:
+            try:
+                code = collective._look(number)
+            except errors.Error as failure:
+                code, error = failure.code, error or failure
+            if code == errors.IN_PROGRESS:
+                return False
+            if code != 0:
+                error = error or errors.of_code(code, last_error())
+        self._end(error)
+        return True
+
+    def wait(self, timeout: datetime.timedelta = _no_time) -> bool:
+        if not self._ended:
+            seconds = timeout.total_seconds() if timeout > _no_time else self._group._timeout
+            error = None
+            for collective, number in self._parts:
+                try:
+                    collective._wait_run(number, seconds)
+                except errors.Timeout as failure:
+                    raise self._group._late(self, failure) from None
+                except errors.Error as failure:
+                    error = error or failure
+            self._end(error)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self._look()
+
+    def is_success(self) -> bool:
+        return self._look() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        return self._error if self._look() else None
+
+    def result(self) -> list[torch.Tensor]:
+        self.wait()
+        return self._outputs
+
+    def get_future(self) -> torch.futures.Future:
+        """Completed by the group's watcher: c10d waits for it where no Python runs."""
+        with self._lock:
+            future = self._future
+            if future is not None:
+                return future
+            future = self._future = torch.futures.Future()
+            ended = self._ended
+        if ended:
+            self._settle(future)
+        else:
+            self._group._job.watcher.add(self)
+        return future
+
+    def source_rank(self) -> int:
+        return -1
+
+    _source_rank = source_rank
+
+    def abort(self) -> None:
+        self._group._abort_collectives([collective for collective, _ in self._parts])
+
+    def _get_sequence_number(self) -> int:
+        return self._sequence
+
+    def _get_operation_type(self) -> str:
+        return self._operation
+
+
+class Watcher:
+    """A thread that waits for works whose futures somebody has, whichever ends first."""
+
+    _LOOK_MS = 1  # a work that ends before an older one is seen after so long
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._works: list[Work] = []
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, work: Work) -> None:
+        with self._condition:
+            self._works.append(work)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._body, name="dfccl futures", daemon=True)
+                self._thread.start()
+            self._condition.notify()
+
+    def settle(self, group: Any) -> None:
+        """Ends a group's works, whose runs are all complete."""
+        with self._condition:
+            works = [work for work in self._works if work._group is group]
+        for work in works:
+            self._over(work)
+
+    def stop(self) -> None:
+        with self._condition:
+            self._stopped = True
+            self._condition.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _body(self) -> None:
+        while True:
+            with self._condition:
+                while not self._works and not self._stopped:
+                    self._condition.wait()
+                if self._stopped and not self._works:
+                    return
+                works = list(self._works)
+            left = [work for work in works if not self._over(work)]
+            if len(left) < len(works):
+                with self._condition:
+                    self._works = left + self._works[len(works):]
+            elif left:
+                left[0]._group._drive(left[0], self._LOOK_MS)
+
+    @staticmethod
+    def _over(work: Work) -> bool:
+        try:
+            if work._look():
+                return True
+            late = work._group._is_late(work)
+            if late is not None:
+                work._end(late)
+            return late is not None
+        except errors.Error as error:  # the context is closed
+            work._end(error)
+            return True

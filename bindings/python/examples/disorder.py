@@ -1,0 +1,28 @@
+"""Four ranks run the same all-reduces, each in an order of its own."""
+
+import random
+import threading
+
+import numpy
+
+import dfccl
+
+
+def body(context: dfccl.Context) -> None:
+    sums = [context.register_all_reduce(id, 1 << id, "float32") for id in range(4, 12)]
+    random.Random(context.rank).shuffle(sums)
+    arrays = [numpy.full(each.count, context.rank + 1, "float32") for each in sums]
+    for run in [each.run(array) for each, array in zip(sums, arrays)]:
+        run.wait()
+    assert all((array == 10).all() for array in arrays)
+    print(f"rank {context.rank}: right")
+
+
+ranks = dfccl.contexts(4)
+threads = [threading.Thread(target=body, args=(context,)) for context in ranks]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+for context in ranks:
+    context.close()

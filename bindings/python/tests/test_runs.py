@@ -1,0 +1,379 @@
+"""Runs give what they promise: results, order, waiting, callbacks, memory, the end."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import time
+import unittest
+import weakref
+
+import numpy
+
+import dfccl
+from support import Case, on_processes
+
+TYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
+
+
+class Results(Case):
+    def test_each_type_and_operator(self):
+        contexts = self.ranks(3)
+        functions = {"SUM": numpy.add, "PROD": numpy.multiply, "MAX": numpy.maximum, "MIN": numpy.minimum}
+        id = 0
+        for type in TYPES:
+            for op, function in functions.items():
+                id += 1
+                arrays = [numpy.arange(1, 6).astype(type) + rank for rank in range(3)]
+                wanted = function(function(arrays[0], arrays[1]), arrays[2])
+                runs = [context.register_all_reduce(id, 5, type, op).run(array)
+                        for context, array in zip(contexts, arrays)]
+                for run in runs:
+                    run.wait()
+                for array in arrays:
+                    numpy.testing.assert_array_equal(array, wanted)
+
+    def test_each_kind(self):
+        size, count = 3, 4
+        contexts = self.ranks(size)
+        wide = [numpy.arange(size * count, dtype="int32") + 100 * rank for rank in range(size)]
+
+        def body(context):
+            rank, mine = context.rank, wide[context.rank]
+            total = sum(wide)
+            narrow = numpy.empty(count, "int32")
+            context.register_reduce(1, size * count, "int32", root=2).run(mine, narrow if rank != 2 else (out := mine * 0)).wait()
+            if rank == 2:
+                numpy.testing.assert_array_equal(out, total)
+            box = mine.copy()
+            context.register_broadcast(2, size * count, numpy.int32, root=1).run(box).wait()
+            numpy.testing.assert_array_equal(box, wide[1])
+            gathered = numpy.empty(size * size * count, "int32")
+            context.register_all_gather(3, size * count, dfccl.DataType.int32).run(mine, gathered).wait()
+            numpy.testing.assert_array_equal(gathered, numpy.concatenate(wide))
+            context.register_reduce_scatter(4, count, "int32").run(mine, narrow).wait()
+            numpy.testing.assert_array_equal(narrow, total[rank * count:(rank + 1) * count])
+            exchanged = numpy.empty(size * count, "int32")
+            context.register_all_to_all(5, count, "int32").run(mine, exchanged).wait()
+            numpy.testing.assert_array_equal(
+                exchanged, numpy.concatenate([each[rank * count:(rank + 1) * count] for each in wide]))
+            return True
+
+        self.assertEqual(self.on_threads(body, contexts), [True] * size)
+
+    def test_in_place(self):
+        contexts = self.ranks(2)
+        gathered = [numpy.array([1.0, 0]), numpy.array([0, 2.0])]
+        runs = [context.register_all_gather(1, 1, "float64").run(array) for context, array in zip(contexts, gathered)]
+        scattered = [numpy.array([1.0, 2]), numpy.array([10.0, 20])]
+        runs += [context.register_reduce_scatter(2, 1, "float64").run(array)
+                 for context, array in zip(contexts, scattered)]
+        for run in runs:
+            run.wait()
+        self.assertEqual([list(each) for each in gathered], [[1, 2], [1, 2]])
+        self.assertEqual([scattered[0][0], scattered[1][1]], [11, 22])
+
+    def test_groups_have_their_order(self):
+        contexts = self.ranks(3)
+        box = {rank: numpy.array([rank], "int64") for rank in range(3)}
+        runs = [contexts[rank].group([2, 0]).register_broadcast(9, 1, "int64", root=0).run(box[rank])
+                for rank in (0, 2)]
+        for run in runs:
+            run.wait()
+        self.assertEqual([int(box[rank][0]) for rank in range(3)], [2, 1, 2])
+        with self.assertRaisesRegex(dfccl.InvalidArgument, r"rank 1 is not in the group \[2, 0\]"):
+            contexts[1].group([2, 0]).register_broadcast(9, 1, "int64")
+
+    def test_varying_counts(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 100, "float32", varying=True) for context in contexts]
+        for count in (3, 100, 1):
+            arrays = [numpy.full(count, rank + 1, "float32") for rank in range(2)]
+            for run in [each.run(array, count=count) for each, array in zip(both, arrays)]:
+                run.wait()
+            self.assertEqual(arrays[0].tolist(), [3.0] * count)
+
+    def test_any_order_on_any_rank(self):
+        contexts = self.ranks(4)
+
+        def body(context):
+            chance = random.Random(context.rank)
+            all = [context.register_all_reduce(id, 1000 * (id + 1), "int64") for id in range(8)]
+            for _ in range(20):
+                chance.shuffle(all)
+                arrays = [numpy.full(each.count, context.rank, "int64") for each in all]
+                for run in [each.run(array) for each, array in zip(all, arrays)]:
+                    run.wait()
+                for array in arrays:
+                    self.assertTrue((array == 6).all())
+
+        self.on_threads(body, contexts)
+
+
+class Arrays(Case):
+    def test_bytes_and_dlpack(self):
+        class OnlyDlpack:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **_):
+                return self.array.__dlpack__()
+
+        contexts = self.ranks(2)
+        arrays = [bytearray(numpy.array([5, 6], "int32").tobytes()), OnlyDlpack(numpy.array([7, 8], "int32"))]
+        for run in [context.register_all_reduce(1, 2, "int32").run(array) for context, array in zip(contexts, arrays)]:
+            run.wait()
+        self.assertEqual(numpy.frombuffer(arrays[0], "int32").tolist(), [12, 14])
+        self.assertEqual(arrays[1].array.tolist(), [12, 14])
+
+    def test_what_cannot_be_used_is_said(self):
+        context, = self.ranks(1)
+        sums = context.register_all_reduce(1, 4, "float32")
+        frozen = numpy.zeros(4, "float32")
+        frozen.flags.writeable = False
+        for array, sentence in [(numpy.zeros(4, "float64"), "an array of float64 for"),
+                                (numpy.zeros(5, "float32"), "an array of 5 elements where .* needs 4"),
+                                (numpy.zeros((4, 2), "float32")[:, 0], "cannot be used"),
+                                (frozen, "cannot be used"),
+                                (numpy.zeros(4, "int16"), "format 'h' have no data type"),
+                                (3, "neither the buffer protocol nor DLPack"),
+                                (None, "without an array")]:
+            with self.assertRaisesRegex(dfccl.InvalidArgument, sentence):
+                sums.run(array)
+        with self.assertRaisesRegex(dfccl.InvalidArgument, "no data type 'int16'"):
+            context.register_all_reduce(2, 4, "int16")
+        with self.assertRaisesRegex(dfccl.InvalidArgument, "no operator 'xor'"):
+            context.register_all_reduce(2, 4, "int32", "xor")
+
+    def test_arrays_live_as_long_as_their_run(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 4, "float32") for context in contexts]
+        array = numpy.ones(4, "float32")
+        seen = weakref.ref(array)
+        run = both[0].run(array)
+        del array
+        gc.collect()
+        self.assertIsNotNone(seen())
+        growing = bytearray(16)
+        other = both[1].run(growing)
+        run.wait()
+        other.wait()
+        gc.collect()
+        self.assertIsNone(seen())
+        growing.append(0)  # nobody holds it in place any more
+
+    def test_a_bytearray_cannot_be_resized_meanwhile(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 4, "float32") for context in contexts]
+        growing = bytearray(16)
+        run = both[0].run(growing)
+        with self.assertRaises(BufferError):
+            growing.append(0)
+        both[1].run(numpy.ones(4, "float32")).wait()
+        run.wait()
+
+
+class Waiting(Case):
+    def test_a_wait_for_one_run_does_not_wait_for_the_next(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 1, "int32") for context in contexts]
+        first, second = both[0].run(numpy.ones(1, "int32")), both[0].run(numpy.ones(1, "int32"))
+        both[1].run(numpy.ones(1, "int32"))
+        first.wait()
+        self.assertTrue(first.done())
+        self.assertFalse(second.done())
+        self.assertFalse(both[0].done())
+        both[1].run(numpy.ones(1, "int32"))
+        both[0].wait()
+        self.assertTrue(second.done())
+
+    def test_a_time_limit_names_what_is_missing(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 1, "int32", name="weights") for context in contexts]
+        run = both[0].run(numpy.ones(1, "int32"))
+        with self.assertRaisesRegex(dfccl.Timeout, "weights.*waits.*rank 1"):
+            run.wait(0.05)
+        with self.assertRaises(TimeoutError):
+            both[0].wait(0.05)
+        both[1].run(numpy.ones(1, "int32")).wait()
+        run.wait(10)
+
+    def test_other_threads_go_on_during_a_wait(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 1, "int32") for context in contexts]
+        run = both[0].run(numpy.ones(1, "int32"))
+        waits = threading.Thread(target=run.wait)
+        waits.start()
+        both[1].run(numpy.ones(1, "int32")).wait()  # this thread would not come here if the GIL were held
+        waits.join()
+
+    def test_wait_all(self):
+        contexts = self.ranks(2)
+        arrays = [[numpy.ones(1, "int32") for _ in range(5)] for _ in contexts]
+        for context, mine in zip(contexts, arrays):
+            for id, array in enumerate(mine):
+                context.register_all_reduce(id, 1, "int32")
+                context.run(id, array)
+        for context in contexts:
+            context.wait_all(20)
+        self.assertEqual({int(array[0]) for mine in arrays for array in mine}, {2})
+        contexts[0].wait(3)
+        self.assertEqual(contexts[0].stats()["sqesSubmitted"], contexts[1].stats()["sqesSubmitted"])
+
+    def test_callbacks_come_once_and_may_run_again(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 1, "int64") for context in contexts]
+        done = threading.Semaphore(0)
+        calls = [0, 0]
+
+        def again(rank):
+            def called(error):
+                self.assertIsNone(error)
+                calls[rank] += 1
+                if calls[rank] < 10:
+                    both[rank].run(numpy.ones(1, "int64"), callback=again(rank))
+                else:
+                    done.release()
+            return called
+
+        for rank in range(2):
+            both[rank].run(numpy.ones(1, "int64"), callback=again(rank))
+        for _ in range(2):
+            done.acquire()
+        self.assertEqual(calls, [10, 10])
+
+    def test_a_callback_cannot_close(self):
+        context, = self.ranks(1)
+        told = []
+        done = threading.Event()
+
+        def called(_):
+            try:
+                context.close()
+            except dfccl.InvalidUsage as error:
+                told.append(str(error))
+            done.set()
+
+        context.register_all_reduce(1, 1, "int64").run(numpy.ones(1, "int64"), callback=called)
+        done.wait()
+        self.assertEqual(told, ["a callback cannot close a context"])
+
+
+class Ends(Case):
+    def test_errors_have_the_librarys_sentence(self):
+        contexts = self.ranks(2)
+        contexts[0].register_all_reduce(1, 4, "float32")
+        with self.assertRaisesRegex(dfccl.InvalidUsage, "1"):
+            contexts[0].register_all_reduce(1, 4, "float32")
+        contexts[1].register_all_reduce(1, 5, "float32")
+        runs = [contexts[0].run(1, numpy.ones(4, "float32")), contexts[1].run(1, numpy.ones(5, "float32"))]
+        for run in runs:
+            with self.assertRaisesRegex(dfccl.Mismatch, "4.*5|5.*4"):
+                run.wait()
+
+    def test_abort(self):
+        contexts = self.ranks(2)
+        run = contexts[0].register_all_reduce(1, 1, "int32").run(numpy.ones(1, "int32"))
+        contexts[0].abort()
+        with self.assertRaises(dfccl.Aborted):
+            run.wait()
+
+    def test_some_collectives_are_given_up_and_others_go_on(self):
+        contexts = self.ranks(2)
+        both = [[context.register_all_reduce(id, 1, "int32") for id in (1, 2)] for context in contexts]
+        run = both[0][0].run(numpy.ones(1, "int32"))
+        contexts[0].abort_collectives([1])
+        with self.assertRaises(dfccl.Aborted):
+            run.wait()
+        for each in [both[rank][1].run(numpy.ones(1, "int32")) for rank in range(2)]:
+            each.wait()
+
+    def test_closed_is_said(self):
+        context, = self.ranks(1)
+        sums = context.register_all_reduce(1, 1, "int32")
+        context.close()
+        context.close()
+        for call in (lambda: sums.run(numpy.ones(1, "int32")), lambda: context.dump(), lambda: context.wait_all()):
+            with self.assertRaisesRegex(dfccl.InvalidUsage, "rank 0 of 1 is closed"):
+                call()
+
+    def test_close_waits_for_other_threads(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 1, "int32") for context in contexts]
+        run = both[0].run(numpy.ones(1, "int32"))
+        waits = threading.Thread(target=run.wait)
+        waits.start()
+        closes = threading.Thread(target=contexts[0].close)
+        closes.start()
+        time.sleep(0.05)
+        both[1].run(numpy.ones(1, "int32")).wait()
+        waits.join()
+        closes.join()
+
+    def test_deregister_and_register_again(self):
+        context, = self.ranks(1)
+        for count in (1, 2):
+            sums = context.register_all_reduce(1, count, "int32")
+            sums.run(numpy.ones(count, "int32")).wait()
+            sums.deregister()
+        with self.assertRaisesRegex(dfccl.InvalidArgument, "no collective 1"):
+            context.collective(1)
+
+    def test_configuration_and_dump(self):
+        context, = self.ranks(1)
+        configuration = context.register_all_reduce(1, 1, "int32").configuration()
+        self.assertIn("why", configuration)
+        self.assertIn("rank 0 of 1", context.dump())
+
+
+def _sum_of_ranks(rank, size, id):
+    with dfccl.Context(rank, size, id, timeout=30) as context:
+        array = numpy.full(1000, rank, "int64")
+        context.register_all_reduce(1, 1000, "int64").run(array).wait()
+        assert (array == size * (size - 1) // 2).all()
+
+
+def _leave_without_closing(rank, size, id):
+    context = dfccl.Context(rank, size, id)
+    sums = context.register_all_reduce(1, 1, "int64")
+    if rank == 0:
+        sums.run(numpy.ones(1, "int64"))  # outstanding at the end of the process
+        time.sleep(0.2)
+    else:
+        try:
+            sums.run(numpy.ones(1, "int64"), callback=None).wait()
+            sums.run(numpy.ones(1, "int64"), callback=None).wait()
+        except dfccl.RemoteError:
+            return
+        raise AssertionError("rank 0 is gone, and nobody says so")
+
+
+def _forks(rank, size, id):
+    import os
+    with dfccl.Context(rank, size, id, timeout=30) as context:
+        sums = context.register_all_reduce(1, 1, "int64")
+        child = os.fork()
+        if child == 0:
+            try:
+                sums.run(numpy.ones(1, "int64"))
+            except dfccl.Error as error:
+                os._exit(0 if "forked" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        sums.run(numpy.ones(1, "int64")).wait()
+
+
+class Processes(Case):
+    def test_one_process_for_each_rank(self):
+        self.assertEqual(on_processes(_sum_of_ranks, 2, dfccl.unique_id()), [0, 0])
+
+    def test_a_process_ends_with_a_run_outstanding(self):
+        self.assertEqual(on_processes(_leave_without_closing, 2, dfccl.unique_id()), [0, 0])
+
+    def test_a_forked_child_is_refused_and_its_parent_goes_on(self):
+        self.assertEqual(on_processes(_forks, 2, dfccl.unique_id()), [0, 0])
+
+
+if __name__ == "__main__":
+    unittest.main()

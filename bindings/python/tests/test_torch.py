@@ -1,0 +1,284 @@
+"""torch.distributed over dfccl: each operation beside Gloo's, names, futures, jobs, the end. Skipped without torch."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import socket
+import threading
+import unittest
+
+try:
+    import torch
+    import torch.distributed as dist
+    from torch.distributed import ReduceOp
+    from torch.nn.parallel import DistributedDataParallel
+except ImportError:
+    raise unittest.SkipTest("torch is not installed") from None
+
+import dfccl
+import dfccl.torch
+from support import Case, on_processes
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def join(rank: int, size: int, port: int, **options) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port}", **options)
+
+
+def same(call, make, gloo) -> None:
+    """call(group, tensors) with equal tensors over dfccl and over Gloo: the results, bit for bit."""
+    ours, theirs = make(), make()
+    call(None, ours)
+    call(gloo, theirs)
+    for mine, other in zip(ours, theirs):
+        assert torch.equal(mine, other), (mine, other)
+
+
+def _operations(rank: int, size: int, port: int) -> None:
+    join(rank, size, port)
+    gloo = dist.new_group(backend="gloo")
+    types = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bfloat16]
+    seeds = iter(range(10**6))
+
+    def values(dtype, *shape):
+        chance = torch.Generator().manual_seed(1000 * next(seeds) + rank)
+        return torch.randint(0, 5, shape, generator=chance).to(dtype)
+
+    def made(*tensors):
+        return lambda: [tensor.clone() for tensor in tensors]
+
+    for dtype in types:
+        for op in (ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX):
+            same(lambda group, t: dist.all_reduce(t[0], op, group=group), made(values(dtype, 3, 5)), gloo)
+        same(lambda group, t: dist.broadcast(t[0], size - 1, group=group), made(values(dtype, 7)), gloo)
+        same(lambda group, t: dist.all_gather(t[1:], t[0], group=group), made(*[values(dtype, 4)] * (size + 1)), gloo)
+        same(lambda group, t: dist.all_gather_into_tensor(t[1], t[0], group=group),
+             made(values(dtype, 4), values(dtype, 4 * size)), gloo)
+        same(lambda group, t: dist.gather(t[0], t[1:] if rank == 1 else None, 1, group=group),
+             made(*[values(dtype, 4)] * (size + 1)), gloo)
+        same(lambda group, t: dist.scatter(t[0], t[1:] if rank == 1 else None, 1, group=group),
+             made(*[values(dtype, 2, 2)] * (size + 1)), gloo)
+        same(lambda group, t: dist.all_to_all_single(t[0], t[1], group=group),
+             made(values(dtype, 2 * size), values(dtype, 2 * size)), gloo)
+        same(lambda group, t: dist.reduce(t[0], 1, group=group) or (rank != 1 and t[0].zero_()), made(values(dtype, 6)), gloo)
+    for dtype in (torch.int32, torch.float32):
+        same(lambda group, t: dist.reduce_scatter_tensor(t[0], t[1], group=group),
+             made(values(dtype, 3), values(dtype, 3 * size)), gloo)
+        same(lambda group, t: dist.reduce_scatter(t[0], t[1:], group=group),
+             made(values(dtype, 3), *[values(dtype, 3)] * size), gloo)
+    for op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
+        same(lambda group, t: dist.all_reduce(t[0], op, group=group), made(values(torch.int64, 9)), gloo)
+    for dtype in (torch.bool, torch.complex64, torch.float32):  # moved, and not in one piece
+        same(lambda group, t: dist.broadcast(t[0], 0, group=group), made(values(dtype, 4, 4)), gloo)
+    small = torch.full((5,), 20000, dtype=torch.int16)
+    dist.all_reduce(small)
+    assert small.tolist() == [(20000 * size + 32768) % 65536 - 32768] * 5
+    flags = torch.tensor([rank == 0, True, False])
+    dist.all_reduce(flags)
+    assert flags.tolist() == [True, True, False]
+    mean = torch.full((3,), float(rank))
+    dist.all_reduce(mean, ReduceOp.AVG)
+    assert mean.tolist() == [(size - 1) / 2] * 3
+    base = torch.zeros(4, 4)
+    base[:, 1] = rank + 1
+    dist.all_reduce(base[:, 1])
+    dist.broadcast(base[::2, 2] if rank else torch.tensor([3.0, 4]), 0)
+    assert base[:, 1].tolist() == [size * (size + 1) / 2] * 4 and (rank == 0 or base[:, 2].tolist() == [3, 0, 4, 0])
+    number = torch.full((2,), 1 + 1j) * (rank + 1)
+    dist.all_reduce(number)
+    assert number[0] == (1 + 1j) * size * (size + 1) / 2
+
+    # unequal parts
+    sends = [2 * (rank + peer) for peer in range(size)]
+    output = torch.empty(sum(sends))
+    dist.all_to_all_single(output, torch.arange(float(sum(sends))) + 100 * rank, sends, sends)
+    at = 0
+    for peer, count in enumerate(sends):
+        first = sum(2 * (peer + other) for other in range(rank)) + 100 * peer
+        assert torch.equal(output[at:at + count], torch.arange(float(first), first + count))
+        at += count
+    pieces = [torch.empty(peer + 1) for peer in range(size)]
+    dist.all_gather(pieces, torch.full((rank + 1,), float(rank)))
+    assert all(torch.equal(piece, torch.full((peer + 1,), float(peer))) for peer, piece in enumerate(pieces))
+    exchanged = [torch.empty(1) for _ in range(size)]
+    dist.all_to_all(exchanged, [torch.full((1,), 10.0 * rank + peer) for peer in range(size)])
+    assert [float(each) for each in exchanged] == [10.0 * peer + rank for peer in range(size)]
+    part = torch.empty(rank + 1)
+    dist.reduce_scatter(part, [torch.full((peer + 1,), float(rank)) for peer in range(size)])
+    assert torch.equal(part, torch.full((rank + 1,), size * (size - 1) / 2))
+
+    # objects, several at once, one rank to another
+    everybody = [None] * size
+    dist.all_gather_object(everybody, {"rank": rank, "text": "x" * rank})
+    assert [each["rank"] for each in everybody] == list(range(size))
+    box = ["from 0" if rank == 0 else None]
+    dist.broadcast_object_list(box, 0)
+    assert box == ["from 0"]
+    with dist.distributed_c10d._coalescing_manager():
+        both = [torch.ones(3), torch.ones(4)]
+        for tensor in both:
+            dist.all_reduce(tensor)
+    assert all((tensor == size).all() for tensor in both)
+    ring = torch.empty(5)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((5,), float(rank)), (rank + 1) % size),
+                                    dist.P2POp(dist.irecv, ring, (rank - 1) % size)])
+    for work in works:
+        work.wait()
+    assert (ring == (rank - 1) % size).all()
+    dist.barrier()
+    empty = torch.empty(0)
+    dist.all_reduce(empty)
+    dist.destroy_process_group()
+
+
+def _groups_and_disorder(rank: int, size: int, port: int) -> None:
+    join(rank, size, port)
+    groups = [dist.new_group([0, 1]), dist.new_group([size - 1, 0]), dist.new_group()]
+    mine = [group for group in groups if group is not dist.GroupMember.NON_GROUP_MEMBER]
+    for round in range(20):  # groups, sizes and kinds in an order of each rank's own
+        chance = random.Random(100 * round + rank)
+        calls = [(group, count) for group in mine for count in (3, 1000, 20000)]
+        chance.shuffle(calls)
+        works = []
+        for group, count in calls:
+            tensor = torch.full((count,), float(dist.get_rank()))
+            works.append((dist.all_reduce(tensor, group=group, async_op=True), tensor, group))
+        for work, tensor, group in works:
+            work.wait()
+            assert (tensor == sum(dist.get_process_group_ranks(group))).all()
+    # threads
+    def body(at):
+        for _ in range(20):
+            tensor = torch.full((100 + at,), 1.0)
+            dist.all_reduce(tensor)
+            assert (tensor == size).all()
+    threads = [threading.Thread(target=body, args=(at,)) for at in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # names: equal signatures in opposite orders
+    tensors = {text: torch.full((10,), value) for text, value in (("a", 1.0), ("b", 10.0))}
+    works = [dfccl.torch.all_reduce(tensors[text], async_op=True, name=text) for text in ("ab" if rank == 0 else "ba")]
+    for work in works:
+        work.wait()
+    assert tensors["a"][0] == size and tensors["b"][0] == 10 * size
+    with dfccl.torch.name("c"):
+        work = dist.all_reduce(tensors["a"], async_op=True)
+    assert work.get_future().wait()[0] is not None and tensors["a"][0] == size * size
+    assert work.is_completed() and work.is_success() and work.exception() is None
+    assert work.result()[0].data_ptr() == tensors["a"].data_ptr()
+    # a group goes, and comes again
+    if rank < 2:
+        dist.destroy_process_group(groups[0])
+    again = dist.new_group([0, 1])
+    if rank < 2:
+        one = torch.ones(3)
+        dist.all_reduce(one, group=again)
+        assert one[0] == 2
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(torch.ones(3))
+    assert any(event.name == "dfccl:all_reduce" for event in profile.events())
+    dist.destroy_process_group()
+    join(rank, size, port + 1)
+    one = torch.ones(3)
+    dist.all_reduce(one)
+    assert one[0] == size
+    # left open: the end of the process closes it
+
+
+def _ends(rank: int, size: int, port: int) -> None:
+    join(rank, size, port)
+    missing = dist.new_group(timeout=datetime.timedelta(seconds=0.5))
+    if rank == 0:
+        for wait in (lambda work: work.wait(), lambda work: work.get_future().wait()):
+            try:
+                wait(dist.all_reduce(torch.ones(77), group=missing, async_op=True))
+            except RuntimeError as error:
+                assert "all_reduce" in str(error) and "float32[77]" in str(error) and "rank 1" in str(error), error
+            else:
+                raise AssertionError("nobody else came")
+    dist.barrier()  # other groups go on
+    abandoned = dist.new_group()
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(5), group=abandoned, async_op=True)
+        abandoned.abort()
+        try:
+            work.wait()
+        except dfccl.Aborted:
+            pass
+        else:
+            raise AssertionError("it was aborted")
+    dist.barrier()
+    for call, sentence in [(lambda: dist.recv(torch.ones(1)), "receive from any rank"),
+                           (lambda: dist.all_reduce(torch.ones(2).to_sparse()), "dense tensors"),
+                           (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "non-integral"),
+                           (lambda: dist.all_reduce(torch.ones(2, device="meta")), "tensors of the CPU"),
+                           (lambda: dist.all_gather_into_tensor(torch.ones(3), torch.ones(2)), "2 elements in, 3 out")]:
+        try:
+            call()
+        except RuntimeError as error:
+            assert sentence in str(error), error
+        else:
+            raise AssertionError(sentence)
+    dist.destroy_process_group()
+
+
+def _train(rank: int, backend: str, port: int, hook: bool, order: int | None) -> list[float]:
+    dist.init_process_group(backend, rank=rank, world_size=2, init_method=f"tcp://127.0.0.1:{port}")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)]),
+                                    bucket_cap_mb=0.02)
+    if hook:
+        model.register_comm_hook(None, dfccl.torch.ddp_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    chance = torch.Generator().manual_seed(rank)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 64, generator=chance)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    losses += [parameter.double().sum().item() for parameter in model.parameters()]
+    dist.destroy_process_group()
+    return losses
+
+
+def _ddp(rank: int, size: int, port: int) -> None:
+    wanted = _train(rank, "gloo", port, False, None)
+    assert _train(rank, "dfccl", port + 1, False, None) == wanted
+    assert _train(rank, "dfccl", port + 2, True, None) == wanted
+
+
+class Torch(Case):
+    def _on(self, function, size: int) -> None:
+        self.assertEqual(on_processes(function, size, free_port()), [0] * size)
+
+    def test_operations_of_two(self):
+        self._on(_operations, 2)
+
+    def test_operations_of_three(self):
+        self._on(_operations, 3)
+
+    def test_groups_orders_names_and_init_again(self):
+        self._on(_groups_and_disorder, 3)
+
+    def test_timeouts_abort_and_refusals(self):
+        self._on(_ends, 2)
+
+    def test_ddp_has_gloos_losses(self):
+        self._on(_ddp, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
