@@ -1,10 +1,12 @@
 #include "bootstrap/address.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 bool df_address_is_link_local(const df_address *address) {
   return address->family == 6 && address->bytes[0] == 0xfe && (address->bytes[1] & 0xc0) == 0x80;
@@ -29,8 +31,8 @@ bool df_address_same_host(const df_address *a, const df_address *b) {
   return a->family == b->family && memcmp(a->bytes, b->bytes, bytes_of(a)) == 0;
 }
 
-socklen_t df_address_to_socket(const df_address *address, uint32_t scope,
-                               struct sockaddr_storage *socket) {
+uint32_t df_address_to_socket(const df_address *address, uint32_t scope,
+                              struct sockaddr_storage *socket) {
   memset(socket, 0, sizeof *socket);
   if (address->family == 4) {
     struct sockaddr_in *v4 = (struct sockaddr_in *)socket;
@@ -74,6 +76,19 @@ const char *df_address_text(const df_address *address, char text[DF_ADDRESS_TEXT
   else
     snprintf(text, DF_ADDRESS_TEXT, address->family == 4 ? "%s:%u" : "[%s]:%u", host,
              address->port);
+  return text;
+}
+
+const char *df_address_scoped_text(const df_address *address, uint32_t scope,
+                                   char text[DF_ADDRESS_TEXT]) {
+  char name[IF_NAMESIZE], plain[DF_ADDRESS_TEXT];
+  df_address_text(address, plain);
+  if (!df_address_is_link_local(address) || if_indextoname(scope, name) == NULL) {
+    memcpy(text, plain, sizeof plain);
+    return text;
+  }
+  const int host = (int)strcspn(plain, "]");
+  snprintf(text, DF_ADDRESS_TEXT, "%.*s%%%s%s", host, plain, name, plain + host);
   return text;
 }
 

@@ -6,9 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #include "base/assert.h"
+
+struct sockaddr_storage;
 
 typedef struct df_address {
   uint8_t family; /* 4 or 6; 0: none */
@@ -31,14 +32,17 @@ bool df_address_is_loopback(const df_address *address);
 /* Ports, rails and speeds may differ. */
 bool df_address_same_host(const df_address *a, const df_address *b);
 
-/* scope: an interface's index, for link-local ones. */
-socklen_t df_address_to_socket(const df_address *address, uint32_t scope,
-                               struct sockaddr_storage *socket);
+/* Returns the bytes of it. scope: an interface's index, for link-local ones. */
+uint32_t df_address_to_socket(const df_address *address, uint32_t scope,
+                              struct sockaddr_storage *socket);
 /* False: of another family. */
 bool df_address_from_socket(df_address *address, const struct sockaddr_storage *socket);
 
 /* "10.0.0.1:5000", "[fd00::1]:5000"; without a port if that is 0. */
 const char *df_address_text(const df_address *address, char text[DF_ADDRESS_TEXT]);
+/* With the interface's name, if the address is link-local. */
+const char *df_address_scoped_text(const df_address *address, uint32_t scope,
+                                   char text[DF_ADDRESS_TEXT]);
 /* The reverse, for numbers only. False: not an address. */
 bool df_address_parse(df_address *address, const char *text, size_t length);
 

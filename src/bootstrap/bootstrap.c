@@ -10,10 +10,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "bootstrap/interfaces.h"
 #include "bootstrap/mesh.h"
 #include "bootstrap/process.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_root.h"
+#include "bootstrap/resolve.h"
 #include "bootstrap/sockets.h"
 
 enum {
@@ -24,7 +27,10 @@ enum {
   /* An earlier job of the key may be on its way out. After these times the holder of rank 0's
    * address counts as a second rank 0, and a root that vanished as dead. */
   OLD_ROOT_MS = 3000,
-  NEW_ROOT_MS = 2000
+  NEW_ROOT_MS = 2000,
+  LOOK_UP_MS = 500, /* between questions for a host's address */
+  REPORT_MS = 5000,
+  OVER_NS = 1000000000 /* for so long all must refuse: a route may still be on its way */
 };
 
 static dfcclResult_t no_listener(const char *whose, int error) {
@@ -33,27 +39,45 @@ static dfcclResult_t no_listener(const char *whose, int error) {
                  "no listening socket for %s: %s", whose, df_why(error, why));
 }
 
-dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id) {
+static const df_network this_host = {.is_off = 1};
+
+dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *network) {
   if (id == NULL) return df_fail(dfcclInvalidArgument, "the pointer to the unique id is NULL");
   dfcclResult_t result = df_handshake_ready();
   if (result != dfcclSuccess) return result;
-  uint16_t port;
-  int listener = df_listen_loopback(&port);
-  if (listener < 0) return no_listener("the unique id, on 127.0.0.1", -listener);
-  unsigned char secret[DF_SECRET_BYTES];
-  randombytes_buf(secret, sizeof secret);
-  df_root_options options = {
-      .listener = listener, .idle_ms = ID_LIFETIME_MS, .linger_ms = LINGER_MS};
-  df_key_from_secret(options.key, secret);
+  df_root_options options = {.listener = -1, .idle_ms = ID_LIFETIME_MS, .linger_ms = LINGER_MS};
+  if (network == NULL) network = &this_host;
+  result = df_doors_open(&options.doors, network, 0, 0, DF_ID_ADDRESSES_MAX);
+  if (result != dfcclSuccess) return result;
+  df_id_content content = {.port = options.doors->port, .machine = df_machine_identity()};
+  for (int i = 0; i < DF_MIN(options.doors->n_offered, (int)DF_ID_ADDRESSES_MAX); i++)
+    content.addresses[i] = options.doors->offered[i];
+  randombytes_buf(content.secret, sizeof content.secret);
+  df_key_from_secret(options.key, content.secret);
   result = df_root_start(&options, NULL);
-  if (result == dfcclSuccess) df_id_write(id, port, secret);
-  sodium_memzero(secret, sizeof secret);
+  if (result == dfcclSuccess) df_id_write(id, &content);
+  sodium_memzero(content.secret, sizeof content.secret);
   sodium_memzero(options.key, sizeof options.key);
   return result;
 }
 
+/* Ranks of other hosts come to doors. Where none is known to be, the job goes on without. */
+static dfcclResult_t open_root_doors(const df_rendezvous *r, const df_root_place *place,
+                                     df_doors **doors) {
+  if (place == NULL || place->hosts == DF_HOSTS_ONE || place->port == 0 || r->network->is_off ||
+      !r->network->has_secret)
+    return dfcclSuccess;
+  const uint32_t last = (uint32_t)place->port + place->n_ports - 1;
+  dfcclResult_t result = df_doors_open(doors, r->network, place->port,
+                                       (uint16_t)DF_MIN(last, 65535u), DF_ADDRESSES_MAX);
+  if (result == dfcclSuccess || place->hosts == DF_HOSTS_SEVERAL) return result;
+  df_log(DF_LOG_WARN, "rank 0 is there for its own host only: %s", df_last_sentence());
+  return dfcclSuccess;
+}
+
 /* dfcclInProgress: somebody else holds the address. */
-static dfcclResult_t become_root(const df_rendezvous *r, df_root **root) {
+static dfcclResult_t become_root(const df_rendezvous *r, const df_root_place *place,
+                                 df_root **root) {
   int listener = df_listen_abstract(SOCK_STREAM, r->name);
   if (listener == -EADDRINUSE) return dfcclInProgress;
   if (listener < 0) return no_listener("rank 0", -listener);
@@ -62,13 +86,109 @@ static dfcclResult_t become_root(const df_rendezvous *r, df_root **root) {
                              .n_ranks = r->n_ranks,
                              .idle_ms = (uint64_t)r->timeout_ms + df_news_ms(r->timeout_ms),
                              .linger_ms = KEY_LINGER_MS};
+  dfcclResult_t result = open_root_doors(r, place, &options.doors);
+  if (result != dfcclSuccess) {
+    close(listener);
+    return result;
+  }
   memcpy(options.key, r->key, sizeof options.key);
-  dfcclResult_t result = df_root_start(&options, root);
+  memcpy(options.tag, r->tag, sizeof options.tag);
+  result = df_root_start(&options, root);
   sodium_memzero(options.key, sizeof options.key);
   return result;
 }
 
+/* ---- a rank's way to the root ---- */
+
+static bool is_own_name(const char *host) {
+  char own[256] = "";
+  gethostname(own, sizeof own - 1);
+  return strcmp(host, own) == 0 || strcmp(host, "localhost") == 0;
+}
+
+static dfcclResult_t resolve(const df_rendezvous *r, const char *host, df_address *found, int most,
+                             int *n) {
+  for (;;) {
+    dfcclResult_t result = df_resolve(host, r->deadline_ns, found, most, n);
+    if (result != dfcclInProgress) return result;
+    if (df_remaining_ms(r->deadline_ns) == 0)
+      return df_fail(dfcclTimeout, "host \"%.200s\" (of rank 0) could not be looked up in %d ms",
+                     host, r->timeout_ms);
+    poll(NULL, 0, DF_MIN(LOOK_UP_MS, df_remaining_ms(r->deadline_ns)));
+  }
+}
+
+static dfcclResult_t add_places(df_rendezvous *r, const df_root_place *place,
+                                const df_interfaces *interfaces) {
+  df_address found[DF_ADDRESSES_MAX];
+  int n, n_far = 0;
+  dfcclResult_t result = resolve(r, place->host, found, DF_ADDRESSES_MAX, &n);
+  if (result != dfcclSuccess) return result;
+  for (int i = 0; i < n; i++) n_far += !df_interfaces_have(interfaces, &found[i]);
+  if (n_far == 0) return dfcclSuccess; /* rank 0 is here */
+  if (!r->network->has_secret)
+    return df_fail(dfcclInvalidUsage,
+                   "rank %d of %d is not on the host of rank 0 (%.200s) and has no secret, "
+                   "but " DF_NEEDS_SECRET,
+                   r->rank, r->n_ranks, place->host);
+  for (int port = place->port; port < place->port + place->n_ports && port <= 65535; port++)
+    for (int i = 0; i < n; i++) {
+      found[i].port = (uint16_t)port;
+      if (!df_interfaces_have(interfaces, &found[i]))
+        df_probe_add(&r->probe, &found[i], interfaces);
+    }
+  return dfcclSuccess;
+}
+
+/* Where else than on this host rank 0 may be. */
+static dfcclResult_t look_for_rank_0(df_rendezvous *r, const df_root_place *place) {
+  if (place == NULL || place->hosts == DF_HOSTS_ONE || r->network->is_off) {
+    if (place && place->hosts == DF_HOSTS_SEVERAL)
+      return df_fail(dfcclInvalidUsage, "the job has several hosts, but DFCCL_NET is none");
+    return dfcclSuccess;
+  }
+  if (place->hosts == DF_HOSTS_SEVERAL && !r->network->has_secret)
+    return df_fail(dfcclInvalidUsage, "rank %d of %d has no secret, but " DF_NEEDS_SECRET, r->rank,
+                   r->n_ranks);
+  if (place->hosts == DF_HOSTS_SEVERAL && place->port == 0)
+    return df_fail(dfcclInvalidUsage,
+                   "the job has several hosts, but nothing says where rank 0 is: set DFCCL_ROOT to "
+                   "its host and a free port there, HOST:PORT, on all ranks");
+  if (r->rank == 0 || place->port == 0 || is_own_name(place->host)) return dfcclSuccess;
+  df_interfaces *interfaces = calloc(1, sizeof *interfaces);
+  if (interfaces == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
+  dfcclResult_t result = df_interfaces_find(interfaces, r->network->interfaces);
+  if (result == dfcclSuccess) result = add_places(r, place, interfaces);
+  free(interfaces);
+  return result;
+}
+
+/* The places of an id. On the root's machine the loopback address leads there. */
+static dfcclResult_t look_for_id(df_rendezvous *r, const df_id_content *content) {
+  r->port = content->port;
+  r->is_near = content->machine == df_machine_identity() || content->addresses[0].family == 0;
+  if (r->is_near) return dfcclSuccess;
+  if (r->network->is_off)
+    return df_fail(dfcclInvalidUsage,
+                   "the unique id was made on another host, but DFCCL_NET is none on this one");
+  df_interfaces *interfaces = calloc(1, sizeof *interfaces);
+  if (interfaces == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
+  dfcclResult_t result = df_interfaces_find(interfaces, r->network->interfaces);
+  for (int i = 0; i < DF_ID_ADDRESSES_MAX && result == dfcclSuccess; i++)
+    if (content->addresses[i].family) df_probe_add(&r->probe, &content->addresses[i], interfaces);
+  if (result == dfcclSuccess && r->probe.n == 0)
+    result = df_fail(dfcclInvalidUsage, "the unique id has link-local addresses only, and this "
+                                        "host has no chosen interface with such an address");
+  free(interfaces);
+  return result;
+}
+
 static dfcclResult_t nobody_there(const df_rendezvous *r) {
+  char places[DF_PROBE_TEXT];
+  df_probe_describe(&r->probe, places);
+  if (r->probe.n > 0)
+    return df_fail(dfcclTimeout, "rank %d of %d found no root of its job within %d ms: %s", r->rank,
+                   r->n_ranks, r->timeout_ms, places);
   if (!r->by_key)
     return df_fail(dfcclTimeout, "the root at 127.0.0.1:%u did not answer rank %d within %d ms",
                    r->port, r->rank, r->timeout_ms);
@@ -79,18 +199,43 @@ static dfcclResult_t nobody_there(const df_rendezvous *r) {
   return df_fail(dfcclTimeout, "rank 0 of %d did not come within %d ms", r->n_ranks, r->timeout_ms);
 }
 
+/* Nobody is at an id's places any more: so its job is over. */
+static dfcclResult_t id_is_over(const df_rendezvous *r) {
+  char places[DF_PROBE_TEXT];
+  df_probe_describe(&r->probe, places);
+  return df_fail(dfcclRemoteError,
+                 "nobody answers at the addresses of the unique id (%s): the process that made it "
+                 "has ended, or the id was used before, or its job failed",
+                 places);
+}
+
+/* Says whom the rank waits for, at 5 s, 10 s, 20 s ... */
+static void report(const df_rendezvous *r, uint64_t begin_ns, uint64_t *next_ms) {
+  char places[DF_PROBE_TEXT];
+  uint64_t waited_ms = (df_clock_ns() - begin_ns) / 1000000u;
+  if (waited_ms < *next_ms) return;
+  *next_ms *= 2;
+  df_probe_describe(&r->probe, places);
+  df_log(DF_LOG_WARN, "rank %d of %d has waited %llu s for %s%s%s", r->rank, r->n_ranks,
+         (unsigned long long)waited_ms / 1000, r->by_key ? "rank 0" : "the root of the unique id",
+         r->probe.n ? ": " : " on this host", places);
+}
+
 /* An earlier job's root may hold the key's address: it vanishes, and the rank tries again. */
-static dfcclResult_t meet(df_rendezvous *r, df_root **root) {
-  uint64_t begin_ns = df_clock_ns(), orphaned_ns = 0;
+static dfcclResult_t meet(df_rendezvous *r, const df_root_place *place, df_root **root) {
+  uint64_t report_ms = REPORT_MS, begin_ns = df_clock_ns(), orphaned_ns = 0;
   uint64_t patience_ns = DF_MIN(OLD_ROOT_MS, r->timeout_ms / 2) * (uint64_t)1000000;
   for (;;) {
     uint64_t now = df_clock_ns();
     if (orphaned_ns != 0 && now - orphaned_ns > (uint64_t)NEW_ROOT_MS * 1000000u)
       return df_rendezvous_orphaned(r);
     if (now >= r->deadline_ns) return orphaned_ns ? df_rendezvous_orphaned(r) : nobody_there(r);
+    report(r, begin_ns, &report_ms);
+    if (!r->by_key && df_probe_is_refused(&r->probe) && now - begin_ns > OVER_NS)
+      return id_is_over(r);
     dfcclResult_t result = dfcclSuccess;
     if (r->by_key && r->rank == 0 && *root == NULL) {
-      result = become_root(r, root);
+      result = become_root(r, place, root);
       if (result == dfcclInProgress && now - begin_ns > patience_ns) result = dfcclSuccess;
     }
     if (result == dfcclSuccess) result = df_rendezvous_enter(r);
@@ -141,12 +286,15 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
     for (size_t i = 0; i < n; i++) mesh->sockets[i] = -1;
   mesh->cards = malloc(n * sizeof *mesh->cards);
   mesh->local = malloc(n);
-  if (mesh->sockets == NULL || mesh->cards == NULL || mesh->local == NULL)
+  if (r->doors) mesh->far = calloc(n, sizeof *mesh->far);
+  if (mesh->sockets == NULL || mesh->cards == NULL || mesh->local == NULL ||
+      (r->doors && mesh->far == NULL))
     return df_fail(dfcclOutOfMemory, "no memory for the table of %d ranks", r->n_ranks);
   for (size_t i = 0; i < n; i++) {
     mesh->cards[i] = r->records[i].card;
     mesh->local[i] = memcmp(r->records[i].token, r->own.token, DF_TOKEN_BYTES) == 0;
     mesh->n_local += mesh->local[i];
+    if (mesh->far) mesh->far[i].is_far = r->records[i].host != r->own.host;
   }
   if (memcmp(&r->records[r->rank], &r->own, sizeof r->own) != 0)
     return df_fail(dfcclRemoteError, "the root's table does not tell of rank %d what it said",
@@ -157,23 +305,26 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
 }
 
 /* r is on the heap: a forked child keeps its listener in a list, but not this stack. */
-static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms, df_mesh *mesh) {
+static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df_card *card,
+                          df_mesh *mesh) {
   df_root *root = NULL;
-  r->timeout_ms = timeout_ms;
-  r->deadline_ns = df_clock_ns() + (uint64_t)timeout_ms * 1000000u;
   r->fd = -1;
   r->listener.fd = -1;
   r->own.pid = getpid();
   r->own.card = *card;
+  r->own.machine = df_machine_identity();
+  r->own.host = df_host_identity();
   df_process_token(r->own.token);
   dfcclResult_t result = open_listener(r);
-  if (result == dfcclSuccess) result = meet(r, &root);
+  if (result == dfcclSuccess) result = meet(r, place, &root);
   if (result == dfcclSuccess) result = fill_mesh(&r->made, r);
   if (result == dfcclSuccess) result = df_mesh_connect(r, r->made.local, r->made.sockets);
   df_listener_close(&r->listener);
   if (result == dfcclSuccess) result = df_rendezvous_finish(r);
   if (result == dfcclSuccess) {
     *mesh = r->made;
+    mesh->doors = r->doors;
+    r->doors = NULL;
     r->made = (df_mesh){0};
   } else {
     /* Ranks of this process have no socket that tells them: the caller does. */
@@ -186,18 +337,24 @@ static dfcclResult_t join(df_rendezvous *r, const df_card *card, int timeout_ms,
     df_rendezvous_leave(r, result);
   }
   df_socket_close(&r->fd);
+  df_doors_close(r->doors);
+  df_probe_close(&r->probe);
   if (root != NULL) df_root_stop(root);
   return result;
 }
 
-static df_rendezvous *make_rendezvous(int n_ranks, int rank) {
+static df_rendezvous *make_rendezvous(const df_network *network, int n_ranks, int rank,
+                                      int timeout_ms) {
   df_rendezvous *r = calloc(1, sizeof *r);
   if (r == NULL) {
     df_fail(dfcclOutOfMemory, "no memory for the rendezvous");
     return NULL;
   }
+  r->network = network ? network : &this_host;
   r->n_ranks = n_ranks;
   r->rank = rank;
+  r->timeout_ms = timeout_ms;
+  r->deadline_ns = df_clock_ns() + (uint64_t)timeout_ms * 1000000u;
   return r;
 }
 
@@ -207,36 +364,49 @@ static void free_rendezvous(df_rendezvous *r) {
   free(r);
 }
 
-dfcclResult_t df_bootstrap_join(const dfcclUniqueId *id, int n_ranks, int rank, const df_card *card,
-                                int timeout_ms, df_mesh *mesh) {
+/* Of the keys that r has by now. */
+static void prepare_probe(df_rendezvous *r) {
+  memcpy(r->probe.key, r->key, sizeof r->probe.key);
+  memcpy(r->probe.tag, r->tag, sizeof r->probe.tag);
+}
+
+dfcclResult_t df_bootstrap_join(const df_network *network, const dfcclUniqueId *id, int n_ranks,
+                                int rank, const df_card *card, int timeout_ms, df_mesh *mesh) {
   if (id == NULL) return df_fail(dfcclInvalidArgument, "the pointer to the unique id is NULL");
   dfcclResult_t result = check_arguments(n_ranks, rank, card, timeout_ms, mesh);
   if (result != dfcclSuccess) return result;
-  df_rendezvous *r = make_rendezvous(n_ranks, rank);
+  df_rendezvous *r = make_rendezvous(network, n_ranks, rank, timeout_ms);
   if (r == NULL) return dfcclOutOfMemory;
-  unsigned char secret[DF_SECRET_BYTES];
-  result = df_id_read(id, &r->port, secret);
+  df_id_content content;
+  result = df_id_read(id, &content);
   if (result == dfcclSuccess) {
-    df_key_from_secret(r->key, secret);
-    sodium_memzero(secret, sizeof secret);
-    result = join(r, card, timeout_ms, mesh);
+    df_key_from_secret(r->key, content.secret);
+    sodium_memzero(content.secret, sizeof content.secret);
+    prepare_probe(r);
+    result = look_for_id(r, &content);
   }
+  if (result == dfcclSuccess) result = join(r, NULL, card, mesh);
   free_rendezvous(r);
   return result;
 }
 
-dfcclResult_t df_bootstrap_join_key(const char *key, int n_ranks, int rank, const df_card *card,
+dfcclResult_t df_bootstrap_join_key(const df_network *network, const df_root_place *place,
+                                    const char *key, int n_ranks, int rank, const df_card *card,
                                     int timeout_ms, df_mesh *mesh) {
   if (key == NULL || key[0] == '\0')
     return df_fail(dfcclInvalidArgument, "the key of the job is %s", key ? "empty" : "NULL");
   dfcclResult_t result = check_arguments(n_ranks, rank, card, timeout_ms, mesh);
   if (result != dfcclSuccess) return result;
-  df_rendezvous *r = make_rendezvous(n_ranks, rank);
+  df_rendezvous *r = make_rendezvous(network, n_ranks, rank, timeout_ms);
   if (r == NULL) return dfcclOutOfMemory;
-  r->by_key = true;
+  r->by_key = r->is_near = true;
   df_key_from_text(r->key, key, (uint32_t)geteuid());
   df_derive(r->name, sizeof r->name, r->key, "dfccl address", NULL, 0, NULL, 0);
-  result = join(r, card, timeout_ms, mesh);
+  df_tag_from_text(r->tag, key);
+  if (r->network->has_secret) df_key_from_text_and_secret(r->key, key, r->network->secret);
+  prepare_probe(r);
+  result = look_for_rank_0(r, place);
+  if (result == dfcclSuccess) result = join(r, place, card, mesh);
   free_rendezvous(r);
   return result;
 }
@@ -247,5 +417,8 @@ void df_mesh_close(df_mesh *mesh) {
   free(mesh->sockets);
   free(mesh->cards);
   free(mesh->local);
+  if (mesh->far) sodium_memzero(mesh->far, (size_t)mesh->n_ranks * sizeof *mesh->far);
+  free(mesh->far);
+  df_doors_close(mesh->doors);
   *mesh = (df_mesh){0};
 }

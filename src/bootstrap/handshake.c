@@ -84,12 +84,24 @@ void df_key_from_text(unsigned char key[DF_KEY_BYTES], const char *text, uint32_
   df_derive(key, DF_KEY_BYTES, none, "dfccl job of a key", &user, sizeof user, text, strlen(text));
 }
 
+void df_key_from_text_and_secret(unsigned char key[DF_KEY_BYTES], const char *text,
+                                 const unsigned char secret[DF_KEY_BYTES]) {
+  df_derive(key, DF_KEY_BYTES, secret, "dfccl job of a key and a secret", text, strlen(text), NULL,
+            0);
+}
+
+void df_tag_from_text(unsigned char tag[DF_TAG_BYTES], const char *text) {
+  static const unsigned char none[DF_KEY_BYTES];
+  df_derive(tag, DF_TAG_BYTES, none, "dfccl tag", text, strlen(text), NULL, 0);
+}
+
 typedef struct {
   char magic[8];
   uint32_t version;
   uint32_t port;
   unsigned char secret[DF_SECRET_BYTES];
-  unsigned char unused[80];
+  uint64_t machine;
+  df_address addresses[DF_ID_ADDRESSES_MAX];
   unsigned char check[16]; /* tells a damaged id from a wrong one */
 } id_layout;
 
@@ -102,17 +114,18 @@ static void id_check(unsigned char check[16], const id_layout *layout) {
   crypto_generichash(check, 16, (const unsigned char *)layout, offsetof(id_layout, check), NULL, 0);
 }
 
-void df_id_write(dfcclUniqueId *id, uint16_t port, const unsigned char secret[DF_SECRET_BYTES]) {
-  id_layout layout = {.version = DFCCL_VERSION_CODE, .port = port};
+void df_id_write(dfcclUniqueId *id, const df_id_content *content) {
+  id_layout layout = {
+      .version = DFCCL_VERSION_CODE, .port = content->port, .machine = content->machine};
   memcpy(layout.magic, id_magic, sizeof layout.magic);
-  memcpy(layout.secret, secret, DF_SECRET_BYTES);
+  memcpy(layout.secret, content->secret, DF_SECRET_BYTES);
+  memcpy(layout.addresses, content->addresses, sizeof layout.addresses);
   id_check(layout.check, &layout);
   memcpy(id, &layout, sizeof layout);
   sodium_memzero(&layout, sizeof layout);
 }
 
-dfcclResult_t df_id_read(const dfcclUniqueId *id, uint16_t *port,
-                         unsigned char secret[DF_SECRET_BYTES]) {
+dfcclResult_t df_id_read(const dfcclUniqueId *id, df_id_content *content) {
   id_layout layout;
   memcpy(&layout, id, sizeof layout);
   if (memcmp(layout.magic, id_magic, sizeof layout.magic) != 0)
@@ -122,12 +135,16 @@ dfcclResult_t df_id_read(const dfcclUniqueId *id, uint16_t *port,
     return df_fail(dfcclInvalidUsage, "the unique id is of version %u, this library of version %d",
                    layout.version, DFCCL_VERSION_CODE);
   unsigned char check[16];
+  bool is_sane = layout.port > 0 && layout.port <= 65535;
+  for (int i = 0; i < DF_ID_ADDRESSES_MAX; i++)
+    is_sane &= layout.addresses[i].family == 0 || df_address_is_sane(&layout.addresses[i]);
   id_check(check, &layout);
-  if (memcmp(check, layout.check, sizeof check) != 0 || layout.port == 0 || layout.port > 65535)
+  if (memcmp(check, layout.check, sizeof check) != 0 || !is_sane)
     return df_fail(dfcclInvalidArgument, "the unique id was damaged on its way: not all of its 128 "
                                          "bytes are those that dfcclGetUniqueId wrote");
-  *port = (uint16_t)layout.port;
-  memcpy(secret, layout.secret, DF_SECRET_BYTES);
+  *content = (df_id_content){.port = (uint16_t)layout.port, .machine = layout.machine};
+  memcpy(content->secret, layout.secret, DF_SECRET_BYTES);
+  memcpy(content->addresses, layout.addresses, sizeof layout.addresses);
   sodium_memzero(&layout, sizeof layout);
   return dfcclSuccess;
 }

@@ -1,9 +1,12 @@
 /* The messages of the rendezvous.
  *
- *   rank -> root   HELLO      a nonce
+ *   rank -> root   HELLO      which job, a nonce
  *   root -> rank   CHALLENGE  a nonce, proof of the secret
  *   rank -> root   JOIN       n_ranks, rank, card, address
  *   root -> rank   WELCOME    counted in (before, it may try again)
+ *   root -> rank   SPREAD     there are several hosts: open doors
+ *   rank -> root   PLACE      where the doors are
+ *   root -> rank   NEWS       who is still missing
  *   root -> rank   TABLE      all records
  *   rank -> root   DONE       its sockets stand
  *   root -> rank   GO         all sockets stand
@@ -21,6 +24,7 @@
 
 #include <stdbool.h>
 
+#include "bootstrap/address.h"
 #include "bootstrap/mesh_types.h"
 
 enum {
@@ -31,6 +35,8 @@ enum {
   DF_TOKEN_BYTES = 16, /* of a process, see process.h */
   DF_NAME_BYTES = 16,  /* of an abstract Unix address, see sockets.h */
   DF_SESSION_BYTES = 16,
+  DF_TAG_BYTES = 16,
+  DF_ID_ADDRESSES_MAX = 3,
   DF_REASON_BYTES = 444
 };
 
@@ -46,7 +52,10 @@ typedef enum {
   DF_MESSAGE_LEAVE,
   DF_MESSAGE_GREETING,
   DF_MESSAGE_ANSWER,
-  DF_MESSAGE_PROOF
+  DF_MESSAGE_PROOF,
+  DF_MESSAGE_SPREAD,
+  DF_MESSAGE_PLACE,
+  DF_MESSAGE_NEWS
 } df_message_type;
 
 typedef struct {
@@ -56,9 +65,12 @@ typedef struct {
   uint32_t bytes;
 } df_header;
 
+/* Keyed by the job's key alone: so a root tells its version to who may know it. */
 typedef struct {
   df_header header;
+  unsigned char tag[DF_TAG_BYTES]; /* tells jobs at one port from each other; public */
   unsigned char nonce[DF_NONCE_BYTES];
+  unsigned char mac[DF_MAC_BYTES];
 } df_hello;
 
 typedef struct {
@@ -69,6 +81,9 @@ typedef struct {
 
 typedef struct {
   int32_t pid;
+  int32_t n_addresses;    /* 0: this rank has no doors */
+  uint64_t machine, host; /* df_machine_identity, df_host_identity */
+  df_address addresses[DF_ADDRESSES_MAX];
   unsigned char token[DF_TOKEN_BYTES];
   unsigned char name[DF_NAME_BYTES]; /* for higher ranks */
   df_card card;
@@ -88,6 +103,14 @@ typedef struct {
   df_header header;
   unsigned char mac[DF_MAC_BYTES];
 } df_signal;
+
+typedef struct {
+  df_header header;
+  int32_t n_addresses;
+  uint32_t padding;
+  df_address addresses[DF_ADDRESSES_MAX];
+  unsigned char mac[DF_MAC_BYTES];
+} df_place;
 
 typedef struct {
   df_header header;
@@ -117,17 +140,18 @@ typedef struct {
 } df_answer;
 
 DF_STATIC_ASSERT(sizeof(df_header) == 16, "the header has no padding");
-DF_STATIC_ASSERT(sizeof(df_hello) == 48, "HELLO has no padding");
+DF_STATIC_ASSERT(sizeof(df_hello) == 96, "HELLO has no padding");
 DF_STATIC_ASSERT(sizeof(df_challenge) == 80, "CHALLENGE has no padding");
-DF_STATIC_ASSERT(sizeof(df_record) == 292, "a record has no padding");
-DF_STATIC_ASSERT(sizeof(df_join_request) == 356, "JOIN has no padding");
+DF_STATIC_ASSERT(sizeof(df_record) == 456, "a record has no padding");
+DF_STATIC_ASSERT(sizeof(df_join_request) == 520, "JOIN has no padding");
 DF_STATIC_ASSERT(sizeof(df_signal) == 48, "signals have no padding");
+DF_STATIC_ASSERT(sizeof(df_place) == 200, "PLACE has no padding");
 DF_STATIC_ASSERT(sizeof(df_refusal) == 496, "FAILURE and LEAVE have no padding");
 DF_STATIC_ASSERT(sizeof(df_table) == 96, "TABLE has no padding");
 DF_STATIC_ASSERT(sizeof(df_greeting) == 56, "GREETING has no padding");
 DF_STATIC_ASSERT(sizeof(df_answer) == 80, "ANSWER has no padding");
 
-enum { DF_MESSAGE_BYTES_MAX = sizeof(df_refusal) };
+enum { DF_MESSAGE_BYTES_MAX = sizeof(df_join_request) };
 
 /* Before anything below; any thread, cheap. */
 dfcclResult_t df_handshake_ready(void);
@@ -159,15 +183,29 @@ void df_derive(unsigned char *out, size_t out_bytes, const unsigned char key[DF_
 void df_key_from_secret(unsigned char key[DF_KEY_BYTES],
                         const unsigned char secret[DF_SECRET_BYTES]);
 void df_key_from_text(unsigned char key[DF_KEY_BYTES], const char *text, uint32_t user);
+/* Of a job of several hosts. */
+void df_key_from_text_and_secret(unsigned char key[DF_KEY_BYTES], const char *text,
+                                 const unsigned char secret[DF_KEY_BYTES]);
+void df_tag_from_text(unsigned char tag[DF_TAG_BYTES], const char *text);
+
+#define DF_NEEDS_SECRET                                                                            \
+  "beyond one host a job needs one: make it (openssl rand -hex 32), and give it to every rank in " \
+  "DFCCL_SECRET, or in a file that DFCCL_SECRET_FILE names"
 
 /* How long after its limit a rank still waits for the root's reason. */
 static inline uint32_t df_news_ms(int timeout_ms) {
   return DF_MIN((uint32_t)timeout_ms / 4, 2000u);
 }
 
+typedef struct {
+  uint16_t port; /* of all doors, unless an address has another */
+  unsigned char secret[DF_SECRET_BYTES];
+  uint64_t machine; /* the root's: there it is called at the loopback address */
+  df_address addresses[DF_ID_ADDRESSES_MAX]; /* family 0: none */
+} df_id_content;
+
 /* df_id_read: dfcclInvalidArgument (not an id, or damaged), dfcclInvalidUsage (another version). */
-void df_id_write(dfcclUniqueId *id, uint16_t port, const unsigned char secret[DF_SECRET_BYTES]);
-dfcclResult_t df_id_read(const dfcclUniqueId *id, uint16_t *port,
-                         unsigned char secret[DF_SECRET_BYTES]);
+void df_id_write(dfcclUniqueId *id, const df_id_content *content);
+dfcclResult_t df_id_read(const dfcclUniqueId *id, df_id_content *content);
 
 #endif

@@ -41,10 +41,18 @@ typedef struct {
   uint64_t deadline_ns;
 } watch;
 
+static int listeners_of(const df_root *root) {
+  return 1 + (root->options.doors ? root->options.doors->n : 0);
+}
+
+static int listener_of(const df_root *root, int i) {
+  return i == 0 ? root->listener.fd : root->options.doors->doors[i - 1].fd;
+}
+
 /* [lock] As many roots as memory allows. */
 static void fill(watch *w) {
   size_t n = 1;
-  for (const df_root *root = first; root; root = root->next) n++;
+  for (const df_root *root = first; root; root = root->next) n += (size_t)listeners_of(root);
   if (n > w->capacity) {
     struct pollfd *polled = realloc(w->polled, 2 * n * sizeof *polled);
     if (polled) {
@@ -55,8 +63,11 @@ static void fill(watch *w) {
   w->n = 0;
   w->deadline_ns = w->capacity < n ? df_after_ms(PAUSE_MS) : UINT64_MAX;
   if (w->capacity > 0) w->polled[w->n++] = (struct pollfd){.fd = wake_fd, .events = POLLIN};
-  for (const df_root *root = first; root && w->n < w->capacity; root = root->next) {
-    w->polled[w->n++] = (struct pollfd){.fd = root->listener.fd, .events = POLLIN};
+  for (const df_root *root = first; root; root = root->next) {
+    const int n_listeners = listeners_of(root);
+    if (w->n + (size_t)n_listeners > w->capacity) return;
+    for (int i = 0; i < n_listeners; i++)
+      w->polled[w->n++] = (struct pollfd){.fd = listener_of(root, i), .events = POLLIN};
     w->deadline_ns = DF_MIN(w->deadline_ns, root->idle_end_ns);
   }
 }
@@ -65,9 +76,11 @@ static void fill(watch *w) {
 static df_root *take_due(const watch *w) {
   df_root *due = NULL, **at = &first;
   uint64_t now = df_clock_ns();
-  for (size_t i = 1; i < w->n; i++) {
+  for (size_t i = 1; i < w->n;) {
     df_root *root = *at;
-    if (w->polled[i].revents == 0 && now < root->idle_end_ns) {
+    bool is_called = false;
+    for (int j = listeners_of(root); j > 0; j--) is_called |= w->polled[i++].revents != 0;
+    if (!is_called && now < root->idle_end_ns) {
       at = &root->next;
       continue;
     }

@@ -12,6 +12,8 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/handshake.h"
 
+enum { PORTS = 8 /* that rank 0 tries: others may have the first ones */ };
+
 static const char *variable(const char *name) {
   const char *value = getenv(name);
   return value != NULL && value[0] != '\0' ? value : NULL;
@@ -59,15 +61,20 @@ static dfcclResult_t read_ranks(const char *launcher, const char *rank_name, con
   return dfcclSuccess;
 }
 
-static dfcclResult_t check_one_host(const char *launcher, const char *name,
-                                    const df_launch *launch) {
+/* What the variable says: how many of the job's ranks are on this host. */
+static dfcclResult_t count_hosts(const char *launcher, const char *name, df_launch *launch) {
   int here;
   if (variable(name) == NULL) return dfcclSuccess;
   dfcclResult_t result = read_number(launcher, name, &here);
-  if (result != dfcclSuccess || here == launch->n_ranks) return result;
-  return df_fail(dfcclInvalidUsage,
-                 "%s (of %s) is %d of %d ranks: in this version all ranks must be on this host",
-                 name, launcher, here, launch->n_ranks);
+  if (result == dfcclSuccess)
+    launch->root.hosts = here == launch->n_ranks ? DF_HOSTS_ONE : DF_HOSTS_SEVERAL;
+  return result;
+}
+
+/* A job's several hosts share no process: what names it must not be this host's. The root's
+ * address does. */
+static void key_of_root(df_launch *launch, const char *launcher, const char *root) {
+  snprintf(launch->key, sizeof launch->key, "%s root=%.200s", launcher, root);
 }
 
 /* A text too long is replaced by its hash. */
@@ -100,30 +107,51 @@ static dfcclResult_t key_of_variables(df_launch *launch, const char *launcher,
 
 /* No two jobs of a host share address and port, the job's own store, at one time. Run id and
  * restart count tell a restarted job from the one before. */
-static dfcclResult_t read_torchrun(df_launch *launch) {
+static dfcclResult_t read_torchrun(df_launch *launch, const char *root) {
   static const char *const names[] = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
                                       "TORCHELASTIC_RESTART_COUNT", NULL};
   int port;
   dfcclResult_t result = read_ranks("torchrun", "RANK", "WORLD_SIZE", launch);
-  if (result == dfcclSuccess && variable("MASTER_ADDR") == NULL)
-    result = missing("torchrun", "MASTER_ADDR");
+  if (result == dfcclSuccess) result = count_hosts("torchrun", "LOCAL_WORLD_SIZE", launch);
+  const char *address = variable("MASTER_ADDR");
+  if (result == dfcclSuccess && root[0] && address == NULL) {
+    key_of_root(launch, "torchrun", root);
+    return result;
+  }
+  if (result == dfcclSuccess && address == NULL) result = missing("torchrun", "MASTER_ADDR");
   if (result == dfcclSuccess) result = read_number("torchrun", "MASTER_PORT", &port);
   if (result != dfcclSuccess) return result;
   if (port > 65535)
     return df_fail(dfcclInvalidUsage, "MASTER_PORT (of torchrun) is %d, not a port", port);
-  result = check_one_host("torchrun", "LOCAL_WORLD_SIZE", launch);
-  return result == dfcclSuccess ? key_of_variables(launch, "torchrun", names) : result;
+  /* torchrun's own store listens at the port itself; so may a program's own. */
+  const int first = variable("TORCHELASTIC_RUN_ID") ? port + 1 : port;
+  snprintf(launch->root.host, sizeof launch->root.host, "%s", address);
+  launch->root.port = (uint16_t)(first <= 65535 ? first : 0);
+  launch->root.n_ports = PORTS;
+  return key_of_variables(launch, "torchrun", names);
+}
+
+/* Of launchers that tell no port: all ranks work out the same one. */
+static uint16_t port_of_key(const df_launch *launch) {
+  enum { FIRST = 20000, COUNT = 10000 };
+  uint32_t hash = 0;
+  for (const char *at = launch->key; *at; at++) hash = hash * 31 + (uint8_t)*at;
+  return (uint16_t)(FIRST + hash % COUNT);
 }
 
 /* In Open MPI 4 two mpiruns can draw the same name space, so mpirun's own address is added. */
-static dfcclResult_t read_open_mpi(df_launch *launch) {
+static dfcclResult_t read_open_mpi(df_launch *launch, const char *root) {
   static const char *const names[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
                                       "OMPI_MCA_orte_hnp_uri", NULL};
   dfcclResult_t result =
       read_ranks("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", launch);
   if (result == dfcclSuccess)
-    result = check_one_host("Open MPI", "OMPI_COMM_WORLD_LOCAL_SIZE", launch);
+    result = count_hosts("Open MPI", "OMPI_COMM_WORLD_LOCAL_SIZE", launch);
   if (result != dfcclSuccess) return result;
+  if (root[0] && launch->root.hosts != DF_HOSTS_ONE) {
+    key_of_root(launch, "Open MPI", root);
+    return dfcclSuccess;
+  }
   if (first_set(names) == NULL) return missing("Open MPI", "PMIX_NAMESPACE");
   return key_of_variables(launch, "Open MPI", names);
 }
@@ -179,16 +207,32 @@ static dfcclResult_t key_of_proxy(df_launch *launch) {
   return dfcclSuccess;
 }
 
-static dfcclResult_t read_mpich(df_launch *launch) {
+static dfcclResult_t read_mpich(df_launch *launch, const char *root) {
   dfcclResult_t result = read_ranks("MPICH", "PMI_RANK", "PMI_SIZE", launch);
-  if (result == dfcclSuccess) result = check_one_host("MPICH", "MPI_LOCALNRANKS", launch);
-  return result == dfcclSuccess ? key_of_proxy(launch) : result;
+  if (result == dfcclSuccess) result = count_hosts("MPICH", "MPI_LOCALNRANKS", launch);
+  if (result != dfcclSuccess) return result;
+  if (root[0] && launch->root.hosts != DF_HOSTS_ONE) {
+    key_of_root(launch, "MPICH", root);
+    return dfcclSuccess;
+  }
+  return key_of_proxy(launch);
+}
+
+/* Task 0 is on the first: "node[07-09,12],other" is node07 first. */
+static void first_node(char *host, size_t bytes, const char *list) {
+  const size_t name = strcspn(list, "[,");
+  size_t number = 0;
+  if (list[name] == '[') number = strcspn(list + name + 1, "-,]");
+  snprintf(host, bytes, "%.*s%.*s", (int)name, list, (int)number, list + name + 1);
 }
 
 /* The restart count tells a requeued job from the one before. */
-static dfcclResult_t read_slurm(df_launch *launch) {
+static dfcclResult_t read_slurm(df_launch *launch, const char *root) {
+  (void)root; /* Slurm names the job on all hosts */
   static const char *const size_names[] = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", NULL};
   static const char *const node_names[] = {"SLURM_STEP_NUM_NODES", "SLURM_NNODES", NULL};
+  static const char *const list_names[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST",
+                                           "SLURM_NODELIST", NULL};
   static const char *const key_names[] = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT",
                                           NULL};
   const char *size_name = first_set(size_names), *nodes_name = first_set(node_names);
@@ -198,20 +242,34 @@ static dfcclResult_t read_slurm(df_launch *launch) {
   if (result == dfcclSuccess && nodes_name != NULL)
     result = read_number("Slurm", nodes_name, &nodes);
   if (result != dfcclSuccess) return result;
-  if (nodes != 1)
-    return df_fail(dfcclInvalidUsage,
-                   "%s (of Slurm) is %d: in this version all ranks must be on this host",
-                   nodes_name, nodes);
+  if (nodes_name) launch->root.hosts = nodes == 1 ? DF_HOSTS_ONE : DF_HOSTS_SEVERAL;
   if (variable("SLURM_JOB_ID") == NULL) return missing("Slurm", "SLURM_JOB_ID");
   if (variable("SLURM_STEP_ID") == NULL) return missing("Slurm", "SLURM_STEP_ID");
-  return key_of_variables(launch, "Slurm", key_names);
+  result = key_of_variables(launch, "Slurm", key_names);
+  const char *list_name = first_set(list_names);
+  if (result == dfcclSuccess && list_name && launch->root.hosts == DF_HOSTS_SEVERAL) {
+    first_node(launch->root.host, sizeof launch->root.host, variable(list_name));
+    launch->root.port = port_of_key(launch);
+    launch->root.n_ports = PORTS;
+  }
+  return result;
+}
+
+/* HOST:PORT, [IPV6]:PORT; its form was checked. */
+static void use_root(df_launch *launch, const char *root) {
+  const char *colon = strrchr(root, ':');
+  const int brackets = root[0] == '[' && colon > root + 1 && colon[-1] == ']';
+  snprintf(launch->root.host, sizeof launch->root.host, "%.*s", (int)(colon - root) - 2 * brackets,
+           root + brackets);
+  launch->root.port = (uint16_t)strtoul(colon + 1, NULL, 10);
+  launch->root.n_ports = 1;
 }
 
 /* The innermost launcher comes first: torchrun may run under mpirun or srun, mpirun under Slurm. */
-dfcclResult_t df_launcher_read(df_launch *launch) {
+dfcclResult_t df_launcher_read(df_launch *launch, const char *root) {
   static const struct {
     const char *names[3];
-    dfcclResult_t (*read)(df_launch *launch);
+    dfcclResult_t (*read)(df_launch *launch, const char *root);
   } launchers[] = {
       {{"RANK", "WORLD_SIZE", NULL}, read_torchrun},
       {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL}, read_open_mpi},
@@ -223,9 +281,11 @@ dfcclResult_t df_launcher_read(df_launch *launch) {
   for (size_t i = 0; i < DF_COUNT_OF(launchers); i++) {
     if (first_set(launchers[i].names) == NULL) continue;
     df_launch found = {0};
-    result = launchers[i].read(&found);
-    if (result == dfcclSuccess) *launch = found;
-    return result;
+    result = launchers[i].read(&found, root);
+    if (result != dfcclSuccess) return result;
+    if (root[0]) use_root(&found, root);
+    *launch = found;
+    return dfcclSuccess;
   }
   return df_fail(dfcclInvalidUsage,
                  "no launcher's variables are set: neither RANK (torchrun), OMPI_COMM_WORLD_RANK "

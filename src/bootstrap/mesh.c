@@ -10,6 +10,8 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/log.h"
+#include "bootstrap/mesh_far.h"
 #include "bootstrap/rank_list.h"
 #include "bootstrap/sockets.h"
 
@@ -19,6 +21,7 @@ enum {
   GUEST_MS = 5000,   /* for a caller to prove itself */
   GUESTS_SPARE = 64
 };
+#define REPORT_NS 5000000000u
 
 typedef struct {
   int fd;
@@ -39,8 +42,14 @@ typedef struct {
   link_attempt *lower;  /* [rank] */
   link_attempt *guests; /* [guests_max], oldest first */
   int n_guests, guests_max;
-  struct pollfd *polled; /* [2 + rank + guests_max] */
+  df_far_mesh *far;      /* NULL: no rank is of another host */
+  struct pollfd *polled; /* [2 + rank + guests_max], then those of far */
+  uint64_t begin_ns, report_ns;
 } mesh_work;
+
+static bool is_far(const mesh_work *work, int rank) {
+  return work->far && work->r->made.far[rank].is_far;
+}
 
 static void stand(mesh_work *work, link_attempt *attempt) {
   work->sockets[attempt->rank] = attempt->fd;
@@ -182,7 +191,7 @@ static bool on_greeting(mesh_work *work, link_attempt *guest) {
   const df_rendezvous *r = work->r;
   if (greeting.to != r->rank || greeting.from <= r->rank || greeting.from >= r->n_ranks)
     return false;
-  if (work->local[greeting.from]) return false;
+  if (work->local[greeting.from] || is_far(work, greeting.from)) return false;
   df_answer answer;
   df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
   randombytes_buf(answer.nonce, sizeof answer.nonce);
@@ -206,7 +215,7 @@ static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
   *again = false;
   for (int rank = 0; rank < work->r->rank; rank++) {
     link_attempt *attempt = &work->lower[rank];
-    if (attempt->standing || work->local[rank] || attempt->fd >= 0) continue;
+    if (attempt->standing || work->local[rank] || is_far(work, rank) || attempt->fd >= 0) continue;
     dfcclResult_t result = call_rank(work, attempt);
     if (result != dfcclSuccess) return result;
     *again = *again || attempt->fd < 0;
@@ -236,17 +245,46 @@ static void serve_guests(mesh_work *work, const struct pollfd *polled) {
   }
 }
 
+/* The first far rank that is not there, and what is wrong with its addresses; "": none. */
+static void describe_far(const mesh_work *work, char text[DF_PROBE_TEXT + 32]) {
+  char places[DF_PROBE_TEXT];
+  text[0] = '\0';
+  for (int rank = 0; rank < work->r->n_ranks; rank++) {
+    if (!is_far(work, rank) || work->sockets[rank] >= 0) continue;
+    df_far_mesh_describe(work->far, rank, places);
+    snprintf(text, DF_PROBE_TEXT + 32, "; rank %d: %s", rank, places);
+    return;
+  }
+}
+
+static void report(mesh_work *work) {
+  unsigned char missing[DF_MAX_RANKS] = {0};
+  char names[DF_RANK_LIST_BYTES], places[DF_PROBE_TEXT + 32];
+  const uint64_t waited_ns = df_clock_ns() - work->begin_ns;
+  work->report_ns = df_clock_ns() + waited_ns;
+  for (int rank = 0; rank < work->r->n_ranks; rank++)
+    missing[rank] = !work->local[rank] && work->sockets[rank] < 0;
+  df_rank_list(names, sizeof names, missing, work->r->n_ranks);
+  describe_far(work, places);
+  df_log(DF_LOG_WARN, "rank %d has waited %llu s for a connection to %s%s", work->r->rank,
+         (unsigned long long)(waited_ns / 1000000000u), names, places);
+}
+
 static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
   bool again;
   dfcclResult_t result = call_lower_ranks(work, &again);
   if (result != dfcclSuccess) return result;
-  int n_polled = fill_polled(work);
-  int wait_ms = DF_MIN(df_remaining_ms(deadline_ns), again ? RETRY_MS : GUEST_MS);
-  int ready = poll(work->polled, (nfds_t)n_polled, wait_ms);
+  int n_polled = fill_polled(work), n_far, stood;
+  uint64_t wake_ns = DF_MIN(deadline_ns, work->report_ns);
+  result = df_far_mesh_fill(work->far, work->polled + n_polled, &n_far, &wake_ns);
+  if (result != dfcclSuccess) return result;
+  int wait_ms = DF_MIN(df_remaining_ms(wake_ns), again ? RETRY_MS : GUEST_MS);
+  int ready = poll(work->polled, (nfds_t)(n_polled + n_far), wait_ms);
   if (ready < 0 && errno != EINTR)
     return df_fail(dfcclSystemError, "cannot wait for %d ranks: %s", work->n_missing,
                    strerror(errno));
   if (ready < 0) return dfcclSuccess;
+  if (df_clock_ns() >= work->report_ns) report(work);
   if (work->polled[0].revents != 0) {
     result = df_rendezvous_news(work->r);
     if (result != dfcclInProgress) return result;
@@ -257,6 +295,9 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
       if (result != dfcclSuccess) return result;
     }
   serve_guests(work, work->polled + 2 + work->r->rank);
+  result = df_far_mesh_serve(work->far, work->polled + n_polled, &stood);
+  work->n_missing -= stood;
+  if (result != dfcclSuccess) return result;
   return work->polled[1].revents != 0 ? admit_guests(work) : dfcclSuccess;
 }
 
@@ -268,8 +309,11 @@ static dfcclResult_t too_late(const mesh_work *work) {
   df_rank_list(names, sizeof names, missing, work->r->n_ranks);
   char why[DF_WHY_BYTES] = "";
   if (work->accept_error) df_why(work->accept_error, why);
-  return df_fail(dfcclTimeout, "no connection between rank %d and %s within %d ms%s%s",
-                 work->r->rank, names, work->r->timeout_ms, work->accept_error ? "; " : "", why);
+  char places[DF_PROBE_TEXT + 32];
+  describe_far(work, places);
+  return df_fail(dfcclTimeout, "no connection between rank %d and %s within %d ms%s%s%s",
+                 work->r->rank, names, work->r->timeout_ms, work->accept_error ? "; " : "", why,
+                 places);
 }
 
 static dfcclResult_t prepare(mesh_work *work) {
@@ -283,16 +327,23 @@ static dfcclResult_t prepare(mesh_work *work) {
   }
   work->lower = calloc((size_t)r->rank + 1, sizeof *work->lower);
   work->guests = calloc((size_t)work->guests_max, sizeof *work->guests);
-  work->polled = calloc((size_t)(2 + r->rank + work->guests_max), sizeof *work->polled);
+  for (int rank = 0; work->lower && rank < r->rank; rank++)
+    work->lower[rank] = (link_attempt){.fd = -1, .rank = rank};
+  dfcclResult_t result =
+      df_far_mesh_open(&work->far, r, work->key, work->sockets, work->r->made.far);
+  if (result != dfcclSuccess) return result;
+  work->polled =
+      calloc((size_t)(2 + r->rank + work->guests_max + df_far_mesh_polled_max(work->far)),
+             sizeof *work->polled);
   if (work->lower == NULL || work->guests == NULL || work->polled == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for connections to %d ranks", r->n_ranks);
-  for (int rank = 0; rank < r->rank; rank++)
-    work->lower[rank] = (link_attempt){.fd = -1, .rank = rank};
   return dfcclSuccess;
 }
 
 dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *local, int *sockets) {
   mesh_work work = {.r = rendezvous, .local = local, .sockets = sockets};
+  work.begin_ns = df_clock_ns();
+  work.report_ns = work.begin_ns + REPORT_NS;
   uint64_t deadline_ns = rendezvous->deadline_ns;
   dfcclResult_t result = prepare(&work);
   while (result == dfcclSuccess && work.n_missing > 0)
@@ -302,6 +353,7 @@ dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *lo
     df_socket_close(&work.lower[rank].fd);
   for (int rank = 0; result != dfcclSuccess && rank < rendezvous->n_ranks; rank++)
     df_socket_close(&sockets[rank]);
+  df_far_mesh_close(work.far);
   free(work.polled);
   free(work.guests);
   free(work.lower);

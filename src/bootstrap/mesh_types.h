@@ -3,6 +3,7 @@
 
 #include "base/limits.h"
 #include "base/result.h"
+#include "bootstrap/doors.h"
 
 enum { DF_CARD_BYTES = 256 };
 
@@ -17,13 +18,23 @@ typedef enum {
   DF_ABSENCE_AWAITED    /* they may have a mesh, and wait for it */
 } df_absence;
 
+/* A rank of another host. */
+typedef struct df_far_rank {
+  int is_far;                        /* its socket is a TCP connection */
+  df_address address;                /* where it listens, as this rank reaches it */
+  uint32_t scope;                    /* of a link-local address */
+  unsigned char key[DF_NETWORK_KEY]; /* of the socket's connection, of these two ranks alone */
+} df_far_rank;
+
 /* df_mesh_close frees all of it. */
 typedef struct df_mesh {
   int n_ranks, rank;
   uint32_t n_local; /* with the own rank */
   df_absence absence;
   df_card *cards;        /* [n_ranks], with the own one */
-  int *sockets;          /* [n_ranks]: non-blocking SOCK_SEQPACKET; -1: of this process */
+  int *sockets;          /* [n_ranks]: non-blocking SOCK_SEQPACKET or TCP; -1: of this process */
+  df_far_rank *far;      /* [n_ranks]; NULL: all ranks are of this host */
+  df_doors *doors;       /* where others reach this rank; NULL: all ranks are of this host */
   unsigned char *local;  /* [n_ranks]: 1: of this process */
   unsigned char job[16]; /* public; a hash of the secret and a number drawn for the join */
 } df_mesh;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,7 +11,10 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "bootstrap/sockets.h"
+
+enum { PROBE_STEP_MS = 20 };
 
 typedef enum {
   GOT,
@@ -63,22 +67,42 @@ static arrival read_exactly(df_rendezvous *r, void *into, size_t *used, size_t b
   return GOT;
 }
 
-/* The message, or a FAILURE. What has arrived by the deadline stays for the next call. */
-static arrival receive(df_rendezvous *r, df_message_type type, size_t bytes, uint64_t deadline_ns) {
+/* 0: the message is none that may come instead of one of this type. */
+static size_t other_bytes(const df_header *header, df_message_type type) {
+  if (type == DF_MESSAGE_CHALLENGE) return 0; /* what the root says is not yet proven */
+  if (df_header_is(header, DF_MESSAGE_FAILURE, sizeof(df_refusal)) ||
+      df_header_is(header, DF_MESSAGE_NEWS, sizeof(df_refusal)))
+    return sizeof(df_refusal);
+  if (type == DF_MESSAGE_TABLE && df_header_is(header, DF_MESSAGE_SPREAD, sizeof(df_signal)))
+    return sizeof(df_signal);
+  return 0;
+}
+
+/* The message, FAILURE, NEWS, or SPREAD instead of TABLE. What has arrived by the deadline stays
+ * for the next call. */
+static arrival receive_any(df_rendezvous *r, df_message_type type, size_t bytes,
+                           uint64_t deadline_ns) {
   arrival what = read_exactly(r, r->in.bytes, &r->in_used, sizeof(df_header), deadline_ns);
   if (what != GOT) return what;
   if (df_header_is_foreign(&r->in.header)) return FOREIGN;
-  bool refused = type != DF_MESSAGE_CHALLENGE &&
-                 df_header_is(&r->in.header, DF_MESSAGE_FAILURE, sizeof(df_refusal));
-  if (!refused && !df_header_is(&r->in.header, type, bytes)) return NONSENSE;
-  if (refused) bytes = sizeof(df_refusal);
+  if (!df_header_is(&r->in.header, type, bytes)) bytes = other_bytes(&r->in.header, type);
+  if (bytes == 0) return NONSENSE;
   DF_ASSERT(bytes <= sizeof r->in.bytes);
   what = read_exactly(r, r->in.bytes, &r->in_used, bytes, deadline_ns);
   if (what != GOT) return what;
   r->in_used = 0;
   if (type == DF_MESSAGE_CHALLENGE) return GOT; /* its proof needs the key that it brings */
   if (!df_message_verify(r->in.bytes, bytes, r->connection_key)) return NONSENSE;
-  return refused ? REFUSED : GOT;
+  return r->in.header.type == DF_MESSAGE_FAILURE ? REFUSED : GOT;
+}
+
+static arrival receive(df_rendezvous *r, df_message_type type, size_t bytes, uint64_t deadline_ns) {
+  for (;;) {
+    arrival what = receive_any(r, type, bytes, deadline_ns);
+    if (what != GOT || r->in.header.type != DF_MESSAGE_NEWS) return what;
+    snprintf(r->news, sizeof r->news, "%.*s", DF_REASON_BYTES - 1, r->in.refusal.reason);
+    df_log(DF_LOG_WARN, "rank %d of %d waits: %s", r->rank, r->n_ranks, r->news);
+  }
 }
 
 dfcclResult_t df_rendezvous_orphaned(const df_rendezvous *r) {
@@ -86,13 +110,15 @@ dfcclResult_t df_rendezvous_orphaned(const df_rendezvous *r) {
     return df_fail(dfcclRemoteError, "rank 0 of %d died before the job stood", r->n_ranks);
   return df_fail(dfcclRemoteError,
                  "the process that made the unique id died before its job of %d "
-                 "ranks stood (its root at 127.0.0.1:%u is gone)",
+                 "ranks stood (its root at port %u is gone)",
                  r->n_ranks, r->port);
 }
 
 static dfcclResult_t not_the_root(const df_rendezvous *r) {
   if (r->by_key)
-    return df_fail(dfcclRemoteError, "what answers for rank 0 of this job's key is not its root");
+    return df_fail(dfcclRemoteError,
+                   "what answers for rank 0 of this job's key is not its root, or has another "
+                   "secret: DFCCL_SECRET (or DFCCL_SECRET_FILE) must be the same on all ranks");
   return df_fail(dfcclRemoteError, "what answers at 127.0.0.1:%u is not the root of this unique id",
                  r->port);
 }
@@ -154,7 +180,9 @@ static dfcclResult_t connect_to_root(df_rendezvous *r) {
 static dfcclResult_t prove_root(df_rendezvous *r) {
   df_hello hello;
   df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  memcpy(hello.tag, r->tag, sizeof hello.tag);
   randombytes_buf(hello.nonce, sizeof hello.nonce);
+  df_message_seal(&hello, sizeof hello, r->key);
   send_all(r, &hello, sizeof hello);
   arrival what = receive(r, DF_MESSAGE_CHALLENGE, sizeof(df_challenge), news_deadline_ns(r));
   if (what == GONE) return dfcclInProgress;
@@ -181,8 +209,7 @@ static dfcclResult_t be_counted(df_rendezvous *r) {
   return what == GONE ? dfcclInProgress : bad_arrival(r, what);
 }
 
-dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
-  DF_ASSERT(r->fd < 0);
+static dfcclResult_t enter_near(df_rendezvous *r) {
   dfcclResult_t result = connect_to_root(r);
   if (result == dfcclSuccess) result = prove_root(r);
   if (result == dfcclSuccess) result = be_counted(r);
@@ -190,8 +217,58 @@ dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
   return result;
 }
 
+static dfcclResult_t enter_far(df_rendezvous *r) {
+  uint64_t until_ns = df_clock_ns() + PROBE_STEP_MS * (uint64_t)1000000;
+  dfcclResult_t result =
+      df_probe_step(&r->probe, DF_MIN(until_ns, r->deadline_ns), &r->fd, r->connection_key);
+  if (result != dfcclSuccess) return result;
+  df_socket_set_silence(r->fd, r->network->silence_ms);
+  r->in_used = 0;
+  result = be_counted(r);
+  if (result != dfcclSuccess) df_socket_close(&r->fd);
+  return result;
+}
+
+dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
+  DF_ASSERT(r->fd < 0);
+  dfcclResult_t result = r->is_near ? enter_near(r) : dfcclInProgress;
+  if (result == dfcclInProgress && r->probe.n > 0) result = enter_far(r);
+  return result;
+}
+
+/* There are several hosts. */
+static dfcclResult_t tell_place(df_rendezvous *r) {
+  if (r->network->is_off)
+    return df_fail(
+        dfcclInvalidUsage,
+        "rank %d may not talk to other hosts (DFCCL_NET), but ranks of its job are there", r->rank);
+  if (r->by_key && !r->network->has_secret)
+    return df_fail(dfcclInvalidUsage, "rank %d of %d has no secret, but " DF_NEEDS_SECRET, r->rank,
+                   r->n_ranks);
+  dfcclResult_t result = df_doors_open(&r->doors, r->network, 0, 0, DF_ADDRESSES_MAX);
+  if (result != dfcclSuccess) return result;
+  df_place place;
+  df_message_start(&place, DF_MESSAGE_PLACE, sizeof place);
+  place.n_addresses = r->doors->n_offered;
+  memcpy(place.addresses, r->doors->offered, sizeof *place.addresses * (size_t)place.n_addresses);
+  if (place.n_addresses == 0) { /* one machine, several hosts: containers */
+    place.n_addresses = 1;
+    place.addresses[0] = (df_address){.family = 4, .port = r->doors->port, .bytes = {127, 0, 0, 1}};
+  }
+  r->own.n_addresses = place.n_addresses;
+  memcpy(r->own.addresses, place.addresses, sizeof r->own.addresses);
+  df_message_seal(&place, sizeof place, r->connection_key);
+  send_all(r, &place, sizeof place);
+  return dfcclSuccess;
+}
+
 dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
   arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
+  while (what == GOT && r->in.header.type == DF_MESSAGE_SPREAD) {
+    dfcclResult_t result = r->doors == NULL ? tell_place(r) : not_the_root(r);
+    if (result != dfcclSuccess) return result;
+    what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
+  }
   if (what == GONE) return dfcclInProgress;
   if (what != GOT) return bad_arrival(r, what);
   df_table table = r->in.table;

@@ -2,17 +2,22 @@
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_H
 #define DF_BOOTSTRAP_RENDEZVOUS_H
 
+#include "bootstrap/doors.h"
 #include "bootstrap/handshake.h"
+#include "bootstrap/probe.h"
 #include "bootstrap/process.h"
 
 typedef struct {
   int n_ranks, rank;
   int timeout_ms;
   uint64_t deadline_ns;
-  bool by_key; /* the root is rank 0, at the abstract address name */
+  const df_network *network;
+  bool by_key;  /* the root is rank 0, at the abstract address name */
+  bool is_near; /* the root may be on this host: at name, or at the loopback address */
   unsigned char name[DF_NAME_BYTES];
-  uint16_t port; /* else the root's */
-  unsigned char key[DF_KEY_BYTES];
+  uint16_t port;  /* else the root's */
+  df_probe probe; /* where the root may be on other hosts */
+  unsigned char key[DF_KEY_BYTES], tag[DF_TAG_BYTES];
   df_record own;
 
   int fd;
@@ -22,13 +27,16 @@ typedef struct {
     df_challenge challenge;
     df_signal signal;
     df_table table;
+    df_place place;
     df_refusal refusal;
     unsigned char bytes[DF_MESSAGE_BYTES_MAX];
   } in;
   size_t in_used;
   bool others_may_go; /* finish failed, but the root has not called the job off */
 
+  char news[DF_REASON_BYTES]; /* the root's latest */
   df_listener listener;
+  df_doors *doors; /* NULL: all ranks are of this host */
   df_mesh made;
 
   unsigned char session[DF_SESSION_BYTES];

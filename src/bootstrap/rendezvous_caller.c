@@ -19,6 +19,7 @@ static size_t due_bytes(const df_caller *caller) {
                                                                           : 0;
   case DF_CALLER_JOINED:
   case DF_CALLER_TOLD: /* DONE may cross with FAILURE */
+    if (df_header_is(header, DF_MESSAGE_PLACE, sizeof(df_place))) return sizeof(df_place);
     if (df_header_is(header, DF_MESSAGE_DONE, sizeof(df_signal))) return sizeof(df_signal);
     break;
   case DF_CALLER_MESHED:
@@ -53,6 +54,13 @@ void df_caller_queue(df_caller *caller, const void *message, size_t bytes) {
   DF_ASSERT(bytes <= sizeof caller->out - caller->out_used);
   memcpy(caller->out + caller->out_used, message, bytes);
   caller->out_used += bytes;
+}
+
+/* What was sent makes room: else news would fill the buffer in time. */
+void df_caller_queue_news(df_caller *caller, const void *message, size_t bytes) {
+  DF_ASSERT(!df_caller_has_output(caller));
+  caller->out_used = caller->out_sent = 0;
+  df_caller_queue(caller, message, bytes);
 }
 
 void df_caller_queue_bulk(df_caller *caller, const void *records, size_t bytes) {

@@ -8,7 +8,7 @@
 typedef enum {
   DF_CALLER_NEW,    /* HELLO is due */
   DF_CALLER_PROVEN, /* JOIN is due */
-  DF_CALLER_JOINED, /* DONE or LEAVE may come */
+  DF_CALLER_JOINED, /* PLACE, DONE or LEAVE may come */
   DF_CALLER_MESHED, /* LEAVE may come */
   DF_CALLER_TOLD    /* FAILURE or GO is queued: nothing else matters */
 } df_caller_stage;
@@ -25,6 +25,7 @@ typedef struct {
     df_hello hello;
     df_join_request join;
     df_signal signal;
+    df_place place;
     df_refusal refusal;
     unsigned char bytes[DF_MESSAGE_BYTES_MAX];
   } in;
@@ -32,7 +33,7 @@ typedef struct {
 
   /* Small messages in order: all that a caller gets fit. The table's records, shared by all
    * callers, go out when the byte at bulk_at is due. */
-  unsigned char out[1024];
+  unsigned char out[2048];
   size_t out_used, out_sent, bulk_at;
   const unsigned char *bulk;
   size_t bulk_bytes, bulk_sent;
@@ -48,6 +49,9 @@ typedef enum {
 df_caller_event df_caller_read(df_caller *caller);
 
 void df_caller_queue(df_caller *caller, const void *message, size_t bytes);
+
+/* May come again and again, only while nothing else waits to go out. */
+void df_caller_queue_news(df_caller *caller, const void *message, size_t bytes);
 
 /* records stay until the caller is closed. */
 void df_caller_queue_bulk(df_caller *caller, const void *records, size_t bytes);

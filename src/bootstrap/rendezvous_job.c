@@ -9,7 +9,13 @@
 #include "bootstrap/rank_list.h"
 #include "bootstrap/sockets.h"
 
-enum { FLUSH_MS = 1000 };
+enum { FLUSH_MS = 1000, NEWS_MS = 5000 };
+
+void df_job_stop_listening(df_root *root) {
+  df_listener_close(&root->listener);
+  df_doors_close(root->options.doors);
+  root->options.doors = NULL;
+}
 
 static void tell_failure(df_root *root, df_caller *caller, dfcclResult_t code) {
   df_refusal refusal;
@@ -61,8 +67,6 @@ static void send_table(df_root *root) {
   randombytes_buf(root->table.session, sizeof root->table.session);
   crypto_generichash(root->table.digest, sizeof root->table.digest,
                      (const unsigned char *)root->records, bytes, NULL, 0);
-  /* From now on, ranks of the key's next job cannot meet this root. */
-  df_listener_close(&root->listener);
   root->phase = DF_ROOT_MESHING;
   root->deadline_ns = root->patience_ns; /* ranks now know better who is missing */
   for (int rank = 0; rank < root->n_ranks; rank++) {
@@ -72,6 +76,40 @@ static void send_table(df_root *root) {
     df_caller_queue(caller, &table, sizeof table);
     df_caller_queue_bulk(caller, root->records, bytes);
   }
+}
+
+/* Everybody has come. From now on, ranks of the key's next job cannot meet this root. */
+static void all_have_joined(df_root *root) {
+  df_job_stop_listening(root);
+  for (int rank = 1; rank < root->n_ranks; rank++)
+    root->is_spread |= root->records[rank].host != root->records[0].host;
+  if (!root->is_spread) {
+    send_table(root);
+    return;
+  }
+  for (int rank = 0; rank < root->n_ranks; rank++) {
+    df_caller *caller = root->members[rank];
+    df_signal spread;
+    df_message_start(&spread, DF_MESSAGE_SPREAD, sizeof spread);
+    df_message_seal(&spread, sizeof spread, caller->key);
+    df_caller_queue(caller, &spread, sizeof spread);
+  }
+}
+
+static void on_place(df_root *root, df_caller *caller) {
+  const df_place *place = &caller->in.place;
+  if (caller->stage == DF_CALLER_TOLD) return;
+  df_record *record = &root->records[caller->rank];
+  bool makes_sense = root->is_spread && root->phase == DF_ROOT_COLLECTING &&
+                     record->n_addresses == 0 && place->n_addresses >= 1 &&
+                     place->n_addresses <= DF_ADDRESSES_MAX;
+  if (!makes_sense || !df_message_verify(place, sizeof *place, caller->key)) {
+    df_job_close_caller(root, caller);
+    return;
+  }
+  record->n_addresses = place->n_addresses;
+  memcpy(record->addresses, place->addresses, sizeof record->addresses);
+  if (++root->n_placed == root->n_ranks) send_table(root);
 }
 
 static void send_go(df_root *root) {
@@ -94,12 +132,16 @@ static void on_hello(df_root *root, df_caller *caller) {
   df_challenge challenge;
   df_message_start(&challenge, DF_MESSAGE_CHALLENGE, sizeof challenge);
   if (df_header_is_foreign(&hello->header)) {
-    /* Only this user may learn the version. */
-    if (root->options.same_user_only) {
+    /* Only who knows the job's key may learn the version. */
+    if (df_message_verify(hello, sizeof *hello, root->options.key)) {
       df_caller_queue(caller, &challenge, sizeof challenge);
       df_caller_flush(caller);
     }
     df_socket_close(&caller->fd);
+    return;
+  }
+  if (memcmp(hello->tag, root->options.tag, sizeof hello->tag) != 0) {
+    df_socket_close(&caller->fd); /* it looks for another job, before or after this one */
     return;
   }
   randombytes_buf(challenge.nonce, sizeof challenge.nonce);
@@ -186,13 +228,14 @@ static void on_join(df_root *root, df_caller *caller) {
   learn_deadline(root, join);
   root->members[join->rank] = caller;
   root->records[join->rank] = join->record;
+  root->records[join->rank].n_addresses = 0;
   caller->stage = DF_CALLER_JOINED;
-  root->n_joined++;
+  if (root->n_joined++ == 0) root->news_ns = df_after_ms(NEWS_MS);
   df_signal welcome;
   df_message_start(&welcome, DF_MESSAGE_WELCOME, sizeof welcome);
   df_message_seal(&welcome, sizeof welcome, caller->key);
   df_caller_queue(caller, &welcome, sizeof welcome);
-  if (root->n_joined == root->n_ranks) send_table(root);
+  if (root->n_joined == root->n_ranks) all_have_joined(root);
 }
 
 static void on_done(df_root *root, df_caller *caller) {
@@ -236,21 +279,28 @@ void df_job_serve(df_root *root, df_caller *caller) {
     df_message_type type = (df_message_type)caller->in.header.type;
     if (type == DF_MESSAGE_HELLO) on_hello(root, caller);
     if (type == DF_MESSAGE_JOIN) on_join(root, caller);
+    if (type == DF_MESSAGE_PLACE) on_place(root, caller);
     if (type == DF_MESSAGE_DONE) on_done(root, caller);
     if (type == DF_MESSAGE_LEAVE) on_leave(root, caller);
     caller->in_used = 0;
   }
 }
 
-static void name_the_missing(df_root *root) {
+static void list_the_missing(const df_root *root, char *names) {
   unsigned char missing[DF_MAX_RANKS] = {0};
-  char names[DF_RANK_LIST_BYTES];
-  bool meshing = root->phase == DF_ROOT_MESHING;
   for (int rank = 0; rank < root->n_ranks; rank++) {
     const df_caller *caller = root->members[rank];
-    missing[rank] = meshing ? caller->stage != DF_CALLER_MESHED : caller == NULL;
+    missing[rank] = root->phase == DF_ROOT_MESHING    ? caller->stage != DF_CALLER_MESHED
+                    : root->n_joined == root->n_ranks ? root->records[rank].n_addresses == 0
+                                                      : caller == NULL;
   }
-  df_rank_list(names, sizeof names, missing, root->n_ranks);
+  df_rank_list(names, DF_RANK_LIST_BYTES, missing, root->n_ranks);
+}
+
+static void name_the_missing(df_root *root) {
+  char names[DF_RANK_LIST_BYTES];
+  bool meshing = root->phase == DF_ROOT_MESHING;
+  list_the_missing(root, names);
   if (!meshing && df_is_out_of_descriptors(root->accept_error)) {
     char why[DF_WHY_BYTES];
     snprintf(root->reason, sizeof root->reason,
@@ -262,6 +312,42 @@ static void name_the_missing(df_root *root) {
            meshing ? "%s of %d did not get all connections within %u ms"
                    : "%s of %d did not come within %u ms",
            names, root->n_ranks, root->limit_ms);
+}
+
+/* To where ranks of other hosts would come. */
+static void describe_doors(const df_root *root, char *text, size_t bytes) {
+  const df_doors *doors = root->options.doors;
+  char address[DF_ADDRESS_TEXT];
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; doors && i < doors->n_offered && used < bytes; i++)
+    used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "; they are awaited at ",
+                             df_address_text(&doors->offered[i], address));
+  if (used == 0 && root->options.same_user_only)
+    snprintf(text, bytes,
+             "; only ranks of this host can come, since the root has no secret "
+             "(DFCCL_SECRET)");
+}
+
+/* Every rank that waits hears whom it waits for. */
+static void tell_news(df_root *root) {
+  char names[DF_RANK_LIST_BYTES], doors[DF_REASON_BYTES - DF_RANK_LIST_BYTES - 64],
+      text[DF_REASON_BYTES];
+  df_refusal news;
+  root->news_ns = df_after_ms(NEWS_MS);
+  list_the_missing(root, names);
+  describe_doors(root, doors, sizeof doors);
+  if (root->phase == DF_ROOT_MESHING)
+    snprintf(text, sizeof text, "%s of %d still connect to other ranks", names, root->n_ranks);
+  else
+    snprintf(text, sizeof text, "%s of %d have not come%s", names, root->n_ranks, doors);
+  for (int i = 0; i < root->n_callers; i++) {
+    df_caller *caller = root->callers[i];
+    if (caller->stage != DF_CALLER_JOINED && caller->stage != DF_CALLER_MESHED) continue;
+    if (df_caller_has_output(caller)) continue;
+    df_refusal_write(&news, DF_MESSAGE_NEWS, dfcclInProgress, text, caller->key);
+    df_caller_queue_news(caller, &news, sizeof news);
+  }
 }
 
 static bool all_said(const df_root *root) {
@@ -280,6 +366,7 @@ bool df_job_check_time(df_root *root) {
   }
   if (root->phase == DF_ROOT_COLLECTING || root->phase == DF_ROOT_MESHING) {
     if (root->stopping) return false;
+    if (root->n_joined > 0 && now >= root->news_ns) tell_news(root);
     if (now < root->deadline_ns) return true;
     if (root->n_joined == 0) return false;
     name_the_missing(root);
@@ -294,6 +381,7 @@ bool df_job_check_time(df_root *root) {
 uint64_t df_job_next_deadline(const df_root *root) {
   bool ending = root->phase == DF_ROOT_STARTED || root->phase == DF_ROOT_FAILED;
   uint64_t next = ending && df_clock_ns() >= root->deadline_ns ? root->end_ns : root->deadline_ns;
+  if (!ending && root->n_joined > 0) next = DF_MIN(next, root->news_ns);
   if (root->accept_from_ns > df_clock_ns()) next = DF_MIN(next, root->accept_from_ns);
   for (int i = 0; i < root->n_callers; i++)
     if (df_caller_is_stranger(root->callers[i])) next = DF_MIN(next, root->callers[i]->deadline_ns);

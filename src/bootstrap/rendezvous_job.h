@@ -21,7 +21,7 @@ typedef enum { DF_ROOT_COLLECTING, DF_ROOT_MESHING, DF_ROOT_STARTED, DF_ROOT_FAI
 struct df_root {
   df_root *next;
   df_root_options options;
-  df_listener listener;
+  df_listener listener; /* of this host; doors: options.doors */
   uint64_t accept_from_ns;
   int accept_error; /* why callers wait; 0: none is known to wait */
   int stop;         /* eventfd; -1: detached */
@@ -34,7 +34,9 @@ struct df_root {
   uint64_t patience_ns; /* when the least patient rank gives up */
   uint32_t limit_ms;
   int n_ranks;
-  int n_joined, n_meshed, n_told, n_dead;
+  int n_joined, n_placed, n_meshed, n_told, n_dead;
+  bool is_spread;   /* over several hosts */
+  uint64_t news_ns; /* when ranks are told who is missing */
   uint64_t idle_end_ns;
   df_caller **members; /* [n_ranks]; NULL: has not come, or is gone */
   df_record *records;  /* [n_ranks] */
@@ -44,7 +46,7 @@ struct df_root {
 
   df_caller *callers[DF_CALLERS_MAX]; /* in order of arrival */
   int n_callers;
-  struct pollfd polled[DF_CALLERS_MAX + 2];
+  struct pollfd polled[DF_CALLERS_MAX + 2 + DF_DOORS_MAX];
 };
 
 static inline uint64_t df_after_ms(uint64_t ms) { return df_clock_ns() + ms * 1000000u; }
@@ -61,6 +63,8 @@ int df_root_run(df_root *root);
 void df_job_serve(df_root *root, df_caller *caller);
 /* The job fails if the caller was counted in. */
 void df_job_close_caller(df_root *root, df_caller *caller);
+/* Listener and doors. */
+void df_job_stop_listening(df_root *root);
 /* False: nothing more to do. */
 bool df_job_check_time(df_root *root);
 uint64_t df_job_next_deadline(const df_root *root);

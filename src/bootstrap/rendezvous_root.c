@@ -25,6 +25,7 @@ df_root *df_root_create(const df_root_options *options) {
   df_root *root = calloc(1, sizeof *root);
   if (root == NULL) {
     if (options->listener >= 0) close(options->listener);
+    df_doors_close(options->doors);
     return NULL;
   }
   root->options = *options;
@@ -37,7 +38,7 @@ df_root *df_root_create(const df_root_options *options) {
 }
 
 void df_root_destroy(df_root *root) {
-  df_listener_close(&root->listener);
+  df_job_stop_listening(root);
   for (int i = 0; i < root->n_callers; i++) {
     df_socket_close(&root->callers[i]->fd);
     free(root->callers[i]);
@@ -77,9 +78,7 @@ static void sweep_closed(df_root *root) {
 void df_root_adopt(df_root *root, int fd) {
   drop_oldest_stranger(root, DF_STRANGERS_MAX);
   sweep_closed(root);
-  bool turned_away = root->n_callers == DF_CALLERS_MAX ||
-                     (root->options.same_user_only && !df_socket_same_user(fd, NULL));
-  df_caller *caller = turned_away ? NULL : calloc(1, sizeof *caller);
+  df_caller *caller = root->n_callers == DF_CALLERS_MAX ? NULL : calloc(1, sizeof *caller);
   if (caller == NULL) {
     df_socket_close(&fd);
     return;
@@ -89,10 +88,12 @@ void df_root_adopt(df_root *root, int fd) {
   root->callers[root->n_callers++] = caller;
 }
 
-static void accept_callers(df_root *root) {
-  for (int i = 0; i < ACCEPTS_MAX && root->listener.fd >= 0; i++) {
-    int fd = df_accept(root->listener.fd);
-    if (fd >= 0) {
+static void accept_callers(df_root *root, int listener, bool same_user_only) {
+  for (int i = 0; i < ACCEPTS_MAX && listener >= 0; i++) {
+    int fd = df_accept(listener);
+    if (fd >= 0 && same_user_only && !df_socket_same_user(fd, NULL)) {
+      close(fd);
+    } else if (fd >= 0) {
       df_root_adopt(root, fd);
     } else if (df_is_exhausted(-fd)) {
       root->accept_error = -fd;
@@ -106,20 +107,34 @@ static void accept_callers(df_root *root) {
   }
 }
 
-static int fill_polled(df_root *root) {
-  bool accepting = root->listener.fd >= 0 && df_clock_ns() >= root->accept_from_ns;
-  root->polled[0] = (struct pollfd){.fd = root->stopping ? -1 : root->stop, .events = POLLIN};
-  root->polled[1] = (struct pollfd){.fd = accepting ? root->listener.fd : -1, .events = POLLIN};
+/* The stop descriptor, the listener, the doors; then the callers. Returns how many come first. */
+static int fill_polled(df_root *root, int *n_polled) {
+  bool accepting = df_clock_ns() >= root->accept_from_ns;
+  int n = 0;
+  root->polled[n++] = (struct pollfd){.fd = root->stopping ? -1 : root->stop, .events = POLLIN};
+  root->polled[n++] = (struct pollfd){.fd = accepting ? root->listener.fd : -1, .events = POLLIN};
+  for (int i = 0; root->options.doors && i < root->options.doors->n; i++)
+    root->polled[n++] =
+        (struct pollfd){.fd = accepting ? root->options.doors->doors[i].fd : -1, .events = POLLIN};
   for (int i = 0; i < root->n_callers; i++) {
     const df_caller *caller = root->callers[i];
     short events = df_caller_has_output(caller) ? POLLIN | POLLOUT : POLLIN;
-    root->polled[2 + i] = (struct pollfd){.fd = caller->fd, .events = events};
+    root->polled[n + i] = (struct pollfd){.fd = caller->fd, .events = events};
   }
-  return root->n_callers + 2;
+  *n_polled = n + root->n_callers;
+  return n;
+}
+
+static void accept_all(df_root *root, int n_first) {
+  if (root->polled[1].revents != 0)
+    accept_callers(root, root->listener.fd, root->options.same_user_only);
+  for (int i = 2; i < n_first && root->options.doors; i++)
+    if (root->polled[i].revents != 0)
+      accept_callers(root, root->options.doors->doors[i - 2].fd, false);
 }
 
 bool df_root_step(df_root *root, int wait_ms) {
-  int n_polled = fill_polled(root);
+  int n_polled, n_first = fill_polled(root, &n_polled);
   int n_served = root->n_callers;
   int ready = poll(root->polled, (nfds_t)n_polled, wait_ms);
   if (ready < 0 && errno != EINTR) return false;
@@ -128,12 +143,12 @@ bool df_root_step(df_root *root, int wait_ms) {
     /* Joined ones first: a newcomer must not be taken for the double of one that is gone. */
     for (int strangers = 0; strangers <= 1; strangers++)
       for (int i = 0; i < n_served; i++)
-        if (root->polled[2 + i].revents != 0 &&
+        if (root->polled[n_first + i].revents != 0 &&
             df_caller_is_stranger(root->callers[i]) == strangers) {
-          root->polled[2 + i].revents = 0; /* who joins now is served once */
+          root->polled[n_first + i].revents = 0; /* who joins now is served once */
           df_job_serve(root, root->callers[i]);
         }
-    if (root->polled[1].revents != 0) accept_callers(root);
+    accept_all(root, n_first);
   }
   for (int i = 0; i < root->n_callers; i++) {
     df_caller *caller = root->callers[i];
@@ -147,7 +162,7 @@ bool df_root_step(df_root *root, int wait_ms) {
 static void *run_root(void *argument) {
   df_root *root = argument;
   while (df_root_step(root, df_remaining_ms(df_job_next_deadline(root)))) continue;
-  df_listener_close(&root->listener);
+  df_job_stop_listening(root);
   if (root->stop < 0) df_root_destroy(root);
   return NULL;
 }

@@ -3,14 +3,17 @@
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_ROOT_H
 #define DF_BOOTSTRAP_RENDEZVOUS_ROOT_H
 
+#include "bootstrap/doors.h"
 #include "bootstrap/handshake.h"
 
 typedef struct df_root df_root;
 
 typedef struct {
-  int listener; /* taken over, also on failure */
+  int listener;                    /* taken over, also on failure; -1: none */
+  df_doors *doors;                 /* the same; NULL: none */
+  unsigned char tag[DF_TAG_BYTES]; /* of the callers' HELLO */
   unsigned char key[DF_KEY_BYTES];
-  bool same_user_only; /* turn other users away unheard */
+  bool same_user_only; /* the listener turns other users away unheard */
   int n_ranks;         /* 0: as the first rank says */
   uint64_t idle_ms;    /* it ends after so long without a rank */
   uint64_t linger_ms;  /* late ranks hear of a failure for so long; not detached: within idle_ms */

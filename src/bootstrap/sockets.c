@@ -68,25 +68,34 @@ int df_listen_loopback(uint16_t *port) {
   return fd;
 }
 
-int df_listen_network(const struct sockaddr_storage *address, socklen_t bytes) {
+int df_listen_network(const struct sockaddr_storage *address, uint32_t bytes) {
   int fd = make_socket(address->ss_family, SOCK_STREAM), one = 1;
   if (fd < 0) return fd;
   without_delay(fd);
   /* A port of DFCCL_NET_PORTS may still have connections of an earlier job that wait out. */
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (address->ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+  if (address->ss_family == AF_INET6) {
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    /* A new address is not the host's until nobody else was found to have it (a second or two). */
+    setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &one, sizeof one);
+  }
   if (bind(fd, (const struct sockaddr *)address, bytes) != 0 || listen(fd, SOMAXCONN) != 0)
     return close_with(fd, errno);
   return fd;
 }
 
-int df_connect_network(const struct sockaddr_storage *address, socklen_t bytes) {
+static int connect_network(const struct sockaddr_storage *address, socklen_t bytes) {
   int fd = make_socket(address->ss_family, SOCK_STREAM);
   if (fd < 0) return fd;
   without_delay(fd);
   if (connect(fd, (const struct sockaddr *)address, bytes) != 0 && errno != EINPROGRESS)
     return close_with(fd, errno);
   return fd;
+}
+
+int df_connect_network(const struct sockaddr_storage *address, uint32_t bytes) {
+  df_forks_hold();
+  return note_and_release(connect_network(address, bytes));
 }
 
 /* Unacknowledged data ends by the user timeout, an idle connection by three unanswered probes. */

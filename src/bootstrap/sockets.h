@@ -7,15 +7,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 #include <sys/types.h>
+
+struct sockaddr_storage;
 
 int df_listen_loopback(uint16_t *port);
 
 /* An IPv6 socket is for IPv6 only. */
-int df_listen_network(const struct sockaddr_storage *address, socklen_t bytes);
+int df_listen_network(const struct sockaddr_storage *address, uint32_t bytes);
 /* As df_connect_loopback. */
-int df_connect_network(const struct sockaddr_storage *address, socklen_t bytes);
+int df_connect_network(const struct sockaddr_storage *address, uint32_t bytes);
 /* A host that is silent for so long ends the connection: reading or writing fails. */
 void df_socket_set_silence(int fd, int silence_ms);
 

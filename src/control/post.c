@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,6 +28,11 @@ dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_
     peer->local = mesh->local[r];
     peer->socket = mesh->sockets[r];
     peer->last = &peer->first;
+    if (mesh->far == NULL || !mesh->far[r].is_far) continue;
+    peer->address = mesh->far[r].address;
+    peer->line = df_line_open(mesh->far[r].key, control->rank, r);
+    if (peer->line == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory for the line to rank %u", r);
   }
   return dfcclSuccess;
 }
@@ -44,6 +51,7 @@ void df_post_close(df_control *control) {
   for (uint32_t r = 0; control->peers && r < control->n_ranks; r++) {
     free_outgoing(&control->peers[r]);
     free(control->peers[r].cause);
+    df_line_close(control->peers[r].line);
   }
   free(control->peers);
   control->peers = NULL;
@@ -85,6 +93,21 @@ static int send_one(int socket, const df_outgoing *outgoing) {
              : -1;
 }
 
+/* As send_one. A record may go in parts. */
+static int send_record(int socket, df_outgoing *outgoing) {
+  const uint8_t *record = (const uint8_t *)&outgoing->message;
+  while (outgoing->sent < outgoing->bytes) {
+    ssize_t sent = send(socket, record + outgoing->sent, outgoing->bytes - outgoing->sent,
+                        MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+      outgoing->sent += (size_t)sent;
+    else if (errno != EINTR)
+      return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM ? 0
+                                                                                            : -1;
+  }
+  return 1;
+}
+
 static void want_writable(df_control *control, uint32_t rank, int wanted) {
   df_peer *peer = &control->peers[rank];
   if (peer->writable_wanted == wanted || peer->socket < 0) return;
@@ -105,7 +128,8 @@ void df_peer_cut_off(df_peer *peer) {
 void df_post_flush(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   while (peer->first && peer->socket >= 0) {
-    int sent = send_one(peer->socket, peer->first);
+    int sent =
+        peer->line ? send_record(peer->socket, peer->first) : send_one(peer->socket, peer->first);
     if (sent == 0) break;
     if (sent < 0) {
       int by_peer = errno == EPIPE || errno == ECONNRESET;
@@ -141,6 +165,14 @@ static void lose_message(df_control *control, uint32_t rank) {
   df_service_wake(control);
 }
 
+/* In place. */
+static void seal(df_line *line, df_outgoing *outgoing) {
+  uint8_t *record = (uint8_t *)&outgoing->message;
+  memmove(record + DF_LINE_LENGTH, record, outgoing->bytes);
+  df_line_seal(line, record + DF_LINE_LENGTH, outgoing->bytes, record);
+  outgoing->bytes += DF_LINE_OVERHEAD;
+}
+
 void df_post_send(df_control *control, uint32_t rank, const df_message *message,
                   const void *payload, int fd) {
   df_peer *peer = &control->peers[rank];
@@ -154,7 +186,7 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
       lose_message(control, rank);
     return;
   }
-  df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
+  df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes + DF_LINE_OVERHEAD);
   int copy = fd >= 0 ? dup(fd) : -1;
   if (outgoing == NULL || (fd >= 0 && copy < 0)) {
     if (copy >= 0) close(copy);
@@ -164,9 +196,11 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   }
   outgoing->next = NULL;
   outgoing->fd = copy;
+  outgoing->sent = 0;
   outgoing->bytes = sizeof header + header.payload_bytes;
   outgoing->message = header;
   if (header.payload_bytes) memcpy(&outgoing->message + 1, payload, header.payload_bytes);
+  if (peer->line) seal(peer->line, outgoing);
   *peer->last = outgoing;
   peer->last = &outgoing->next;
   if (peer->first == outgoing) df_post_flush(control, rank);
@@ -205,6 +239,13 @@ void df_post_deliver(df_control *control, uint32_t from, const df_message *messa
   if (is_heard && subscription->handle) subscription->handle(subscription->room, from, message, -1);
 }
 
+/* What another host's system does not have yet would be lost when the socket is closed. */
+static int has_unsent(const df_peer *peer) {
+  int bytes = 0;
+  if (peer->first) return 1;
+  return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
 void df_post_goodbye(df_control *control) {
   uint64_t begin = df_clock_ns();
   pthread_mutex_lock(control->lock);
@@ -216,7 +257,8 @@ void df_post_goodbye(df_control *control) {
     waiting = 0;
     for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
       df_post_flush(control, rank);
-      if (control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE) waiting = 1;
+      if (has_unsent(&control->peers[rank]) && control->peers[rank].state == DF_PEER_ALIVE)
+        waiting = 1;
     }
     if (df_clock_ns() - begin >= DF_GOODBYE_NS) break;
     if (waiting) {

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "control/line.h"
 #include "control/message.h"
 #include "control/world.h"
 
@@ -18,14 +19,16 @@ typedef enum { DF_NOTHING_LOST, DF_LOST, DF_LOSS_IS_TOLD } df_loss;
 typedef struct df_outgoing {
   struct df_outgoing *next;
   int fd;
-  size_t bytes;
-  df_message message;
+  size_t bytes, sent;
+  df_message message; /* to another host: its record */
 } df_outgoing;
 
 typedef struct df_peer {
   df_peer_state state;
   int local;
-  int socket; /* -1: local, or ended */
+  int socket;         /* -1: local, or ended */
+  df_line *line;      /* NULL: of this host */
+  df_address address; /* valid with a line */
   int writable_wanted;
   df_loss message_lost;
   int cut_off; /* we ended the connection: a peer that lives keeps its mappings */

@@ -1,6 +1,7 @@
 #include "control/service.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -74,26 +75,75 @@ static int passed_descriptor(struct msghdr *header) {
   return first;
 }
 
-/* unreadable: reading failed, and the peer may live. */
-static void connection_lost(df_control *control, uint32_t rank, int unreadable) {
+/* Of a rank of another host: its host, or the way there, may have failed. */
+static void say_why(const df_peer *peer, int error, char *why, size_t bytes) {
+  char text[DF_ADDRESS_TEXT];
+  if (peer->line == NULL)
+    snprintf(why, bytes, "died: its connection was lost");
+  else
+    snprintf(why, bytes,
+             error == 0 || error == ECONNRESET ? "died: its connection (%s) was lost%s%s"
+                                               : "cannot be reached (%s)%s%s",
+             df_address_text(&peer->address, text), error ? ": " : "",
+             error ? strerror(error) : "");
+}
+
+/* error: 0: the other end closed it. Else reading failed, and the peer may live. */
+static void connection_lost(df_control *control, uint32_t rank, int error) {
   const df_control_events *events = &control->events;
   df_peer *peer = &control->peers[rank];
   pthread_mutex_lock(control->lock);
   epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
   shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
   peer->socket = -1;                 /* closed with the mesh */
-  peer->cut_off |= unreadable;
+  peer->cut_off |= error != 0;
+  char why[DF_SENTENCE_BYTES / 2];
+  say_why(peer, error, why, sizeof why);
   events->disconnected(events->owner, rank);
   if (control->said_goodbye) /* it knows that we leave, and need not answer */
     events->left(events->owner, rank);
   else if (peer->state != DF_PEER_LEFT)
-    events->lost(events->owner, rank, DF_PEER_DEAD, "died: its connection was lost");
+    events->lost(events->owner, rank, DF_PEER_DEAD, why);
   pthread_mutex_unlock(control->lock);
+}
+
+/* [lock] */
+static void take(df_control *control, uint32_t rank, const uint8_t *message, size_t length,
+                 int fd) {
+  const df_control_events *events = &control->events;
+  if (df_message_is_valid(message, length)) {
+    df_post_deliver(control, rank, (const df_message *)message, fd);
+    return;
+  }
+  if (fd >= 0) close(fd);
+  if (control->peers[rank].state != DF_PEER_LEFT) events->refused(events->owner, rank);
+}
+
+/* From another host. */
+static void receive_line(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  for (int i = 0; i < DF_EVENTS_AT_ONCE; i++) {
+    size_t length = 0; /* nonsense is as an empty message */
+    int error = 0;
+    df_line_event event =
+        df_line_read(peer->line, peer->socket, control->receive_buffer, &length, &error);
+    if (event == DF_LINE_NOTHING) return;
+    if (event == DF_LINE_ENDED) {
+      connection_lost(control, rank, error);
+      return;
+    }
+    pthread_mutex_lock(control->lock);
+    take(control, rank, control->receive_buffer, event == DF_LINE_MESSAGE ? length : 0, -1);
+    pthread_mutex_unlock(control->lock);
+    if (event == DF_LINE_NONSENSE) { /* where the next record begins nobody knows */
+      connection_lost(control, rank, EPROTO);
+      return;
+    }
+  }
 }
 
 /* A bounded number of messages at a time. */
 static void receive(df_control *control, uint32_t rank) {
-  const df_control_events *events = &control->events;
   uint8_t *buffer = control->receive_buffer;
   int ended = 0;
   for (int i = 0; i < DF_EVENTS_AT_ONCE; i++) {
@@ -117,18 +167,13 @@ static void receive(df_control *control, uint32_t rank) {
       continue;
     }
     if (length <= 0) {
-      connection_lost(control, rank, length < 0);
+      connection_lost(control, rank, length < 0 ? errno : 0);
       return;
     }
     ended = 0;
     int fd = passed_descriptor(&header);
     pthread_mutex_lock(control->lock);
-    if (!(header.msg_flags & MSG_TRUNC) && df_message_is_valid(buffer, (size_t)length)) {
-      df_post_deliver(control, rank, (const df_message *)buffer, fd);
-    } else {
-      if (fd >= 0) close(fd);
-      if (control->peers[rank].state != DF_PEER_LEFT) events->refused(events->owner, rank);
-    }
+    take(control, rank, buffer, header.msg_flags & MSG_TRUNC ? 0 : (size_t)length, fd);
     pthread_mutex_unlock(control->lock);
   }
 }
@@ -158,7 +203,11 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
     df_post_flush(control, who);
     pthread_mutex_unlock(control->lock);
   }
-  if (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(control, who);
+  if (!(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || control->peers[who].socket < 0) return;
+  if (control->peers[who].line)
+    receive_line(control, who);
+  else
+    receive(control, who);
 }
 
 static void tell_losses(df_control *control) {

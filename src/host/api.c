@@ -44,7 +44,11 @@ dfcclResult_t dfcclGetVersion(int *version) {
   return dfcclSuccess;
 }
 
-dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id) { return df_bootstrap_create_id(id); }
+dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id) {
+  df_network network;
+  dfcclResult_t result = df_settings_read_network(&network);
+  return result == dfcclSuccess ? df_bootstrap_create_id(id, &network) : result;
+}
 
 static dfcclResult_t check_ranks(const dfcclContext_t *out, int n_ranks, int rank) {
   if (out == NULL) return df_fail(dfcclInvalidArgument, "ctx is NULL");
@@ -65,7 +69,8 @@ dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int r
   if (result != dfcclSuccess) return result;
   df_card card = df_context_card(&settings);
   df_world_arriving();
-  result = df_bootstrap_join(&id, nRanks, rank, &card, (int)settings.init_timeout_ms, &mesh);
+  result = df_bootstrap_join(&settings.network, &id, nRanks, rank, &card,
+                             (int)settings.init_timeout_ms, &mesh);
   if (result == dfcclSuccess)
     result = df_context_open(ctx, (uint32_t)nRanks, (uint32_t)rank, &settings, &mesh);
   else
@@ -81,7 +86,7 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
   df_mesh mesh = {0};
   if (ctx == NULL) return df_fail(dfcclInvalidArgument, "ctx is NULL");
   dfcclResult_t result = df_settings_read(&settings, config);
-  if (result == dfcclSuccess) result = df_launcher_read(&launch);
+  if (result == dfcclSuccess) result = df_launcher_read(&launch, settings.network.root);
   if (result == dfcclSuccess) result = check_ranks(ctx, launch.n_ranks, launch.rank);
   if (result != dfcclSuccess) return result;
   /* The i-th call of each process makes the i-th job. */
@@ -89,8 +94,8 @@ dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config)
   snprintf(key, sizeof key, "%s#%u", launch.key, df_system_add_u32(&calls, 1));
   df_card card = df_context_card(&settings);
   df_world_arriving();
-  result = df_bootstrap_join_key(key, launch.n_ranks, launch.rank, &card,
-                                 (int)settings.init_timeout_ms, &mesh);
+  result = df_bootstrap_join_key(&settings.network, &launch.root, key, launch.n_ranks, launch.rank,
+                                 &card, (int)settings.init_timeout_ms, &mesh);
   if (result == dfcclSuccess)
     result =
         df_context_open(ctx, (uint32_t)launch.n_ranks, (uint32_t)launch.rank, &settings, &mesh);

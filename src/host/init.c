@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "host/context.h"
 #include "host/device.h"
+#include "bootstrap/interfaces.h"
 #include "control/post.h"
 #include "control/service.h"
 #include "host/dump.h"
@@ -41,7 +42,8 @@ df_card df_context_card(const df_settings *settings) {
   df_card_content content = {.version = DFCCL_VERSION_CODE,
                              .max_blocks = (uint32_t)settings->max_blocks};
   df_device_fill_card(settings->backend, (int)settings->device, &content.device);
-  content.transport.backend = (uint32_t)settings->backend; /* all ranks are on one host */
+  content.transport.host = df_host_identity();
+  content.transport.backend = (uint32_t)settings->backend;
   content.transport.wants_wire = settings->net == DF_NET_TCP;
   df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
   memset(&card, 0, sizeof card);

@@ -116,6 +116,12 @@ static const char *const known_variables[] = {
 #undef X
         "DFCCL_CQ",
     "DFCCL_NET",
+    "DFCCL_NET_INTERFACES",
+    "DFCCL_NET_PORTS",
+    "DFCCL_NET_ADVERTISE",
+    "DFCCL_SECRET",
+    "DFCCL_SECRET_FILE",
+    "DFCCL_ROOT",
     "DFCCL_DEBUG",
     "DFCCL_ISA",
     "DFCCL_TUNING",
@@ -164,10 +170,17 @@ static dfcclResult_t check_names(void) {
   return dfcclSuccess;
 }
 
+static dfcclResult_t read_net(df_settings *s) {
+  static const char *const nets[] = {"auto", "tcp", "none"};
+  int net = read_word("DFCCL_NET", nets, 3, DF_NET_AUTO, "auto, tcp, none");
+  if (net < 0) return dfcclInvalidUsage;
+  s->net = (df_net)net;
+  return df_settings_read_network(&s->network);
+}
+
 static dfcclResult_t read_environment(df_settings *s) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
   static const char *const variants[] = {"ring", "packed", "slots"};
-  static const char *const nets[] = {"auto", "tcp", "none"};
   dfcclResult_t result = check_names();
   if (result != dfcclSuccess) return result;
   int level = read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
@@ -176,9 +189,7 @@ static dfcclResult_t read_environment(df_settings *s) {
   int cq = read_word("DFCCL_CQ", variants, 3, DF_CQ_PACKED, "ring, packed, slots");
   if (cq < 0) return dfcclInvalidUsage;
   s->cq = (df_cq_variant)cq;
-  int net = read_word("DFCCL_NET", nets, 3, DF_NET_AUTO, "auto, tcp, none");
-  if (net < 0) return dfcclInvalidUsage;
-  s->net = (df_net)net;
+  if ((result = read_net(s)) != dfcclSuccess) return result;
 #define X(field, variable, standard, least, most, meaning)                                         \
   s->field = (standard);                                                                           \
   if ((result = read_number(variable, (least), (most), &s->field)) != dfcclSuccess) return result;

@@ -6,6 +6,7 @@
 #define DF_HOST_SETTINGS_H
 
 #include "base/result.h"
+#include "bootstrap/doors.h"
 #include "daemon_kernel/block.h"
 #include "tuning/table.h"
 
@@ -68,11 +69,12 @@ typedef struct df_settings {
 #define X(field, variable, standard, least, most, meaning) long long field;
   DF_SETTINGS_MAP(X)
 #undef X
-  df_cq_variant cq; /* DFCCL_CQ: ring, packed, slots */
-  df_net net;       /* DFCCL_NET: auto, tcp, none */
-  char isa[16];     /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
-  char record[512]; /* DFCCL_RECORD: folder; empty: no recording */
-  df_tuning tuning; /* DFCCL_TUNING: the file's text; empty: only built-in rules */
+  df_cq_variant cq;   /* DFCCL_CQ: ring, packed, slots */
+  df_net net;         /* DFCCL_NET: auto, tcp, none */
+  df_network network; /* DFCCL_NET_..., DFCCL_SECRET..., DFCCL_ROOT */
+  char isa[16];       /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
+  char record[512];   /* DFCCL_RECORD: folder; empty: no recording */
+  df_tuning tuning;   /* DFCCL_TUNING: the file's text; empty: only built-in rules */
   dfcclBackend_t backend;
   long long device;   /* CUDA ordinal; -1: the calling thread's */
   int launches_block; /* CUDA_LAUNCH_BLOCKING is on */
@@ -80,6 +82,9 @@ typedef struct df_settings {
 
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
+
+/* Only what a unique id needs. dfcclInvalidUsage names a variable. */
+dfcclResult_t df_settings_read_network(df_network *network);
 
 /* Sets what was left to the library, by device and by ranks for each core. takes_turns: processes do
  * on the GPU. */

@@ -85,6 +85,8 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .lock = &context->lock,
                              .serves = serves,
                              .control = &context->control,
+                             .far = context->mesh.far,
+                             .doors = context->mesh.doors,
                              .wake = wake,
                              .is_quiet = is_quiet,
                              .is_broken = is_broken,

@@ -69,6 +69,8 @@ typedef struct df_endpoint_owner {
   const uint8_t *serves; /* [n_ranks] 1: this transport joins the pair */
   df_bell *bell;         /* wakes the rank's blocks. NULL: shm makes it */
   df_control *control;
+  const df_far_rank *far;         /* [n_ranks]; NULL: all ranks are of this host */
+  df_doors *doors;                /* where ranks of other hosts call; NULL: as far */
   const df_shared_memory *memory; /* for rings that both ranks map */
 
   /* Makes the service thread look at what is due. Any thread. */

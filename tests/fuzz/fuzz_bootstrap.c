@@ -273,13 +273,12 @@ static void be_posing_rank(input *in) {
 
 static void write_id(input *in) {
   dfcclUniqueId id = {{0}};
-  uint16_t port;
-  unsigned char secret[DF_SECRET_BYTES] = {0};
+  df_id_content content = {.port = 1};
   size_t taken;
-  df_id_write(&id, 1, secret);
+  df_id_write(&id, &content);
   const uint8_t *bytes = next_bytes(in, sizeof id, &taken);
   for (size_t i = 0; i < taken; i++) id.internal[i] = (char)(id.internal[i] ^ bytes[i]);
-  if (df_id_read(&id, &port, secret) == dfcclSuccess) DF_ASSERT(port != 0);
+  if (df_id_read(&id, &content) == dfcclSuccess) DF_ASSERT(content.port != 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

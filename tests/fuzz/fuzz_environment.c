@@ -160,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   environ = variables; /* the first of two assignments counts */
   dfcclResult_t result = df_settings_read(&settings, NULL);
   check_settings(&settings, &settings_before, result);
-  result = df_launcher_read(&launch);
+  result = df_launcher_read(&launch, "");
   check_launch(&launch, &launch_before, result);
   environ = own;
   df_log_set_level(DF_LOG_NONE);

@@ -37,9 +37,9 @@ int main(void) {
   df_card card = {{0}};
   df_mesh mesh;
   alarm(60);
-  if (df_launcher_read(&launch) != dfcclSuccess) return failed("launcher");
-  if (df_bootstrap_join_key(launch.key, launch.n_ranks, launch.rank, &card, 20000, &mesh) !=
-      dfcclSuccess)
+  if (df_launcher_read(&launch, "") != dfcclSuccess) return failed("launcher");
+  if (df_bootstrap_join_key(NULL, NULL, launch.key, launch.n_ranks, launch.rank, &card, 20000,
+                            &mesh) != dfcclSuccess)
     return failed(launch.key);
   int status = talk(&mesh);
   printf("rank %d of %d in job %02x%02x%02x%02x\n", mesh.rank, mesh.n_ranks, mesh.job[0],

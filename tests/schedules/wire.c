@@ -205,7 +205,8 @@ static end *make_end(df_tcp *owner) {
 
 /* ---- what tcp.h promises */
 
-dfcclResult_t df_tcp_open(df_tcp *tcp) {
+dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
+  (void)doors; /* all ranks are of one host */
   if (net->n_ports == MAX_PORTS) sim_fail("the world has too many listeners");
   memset(tcp, 0, sizeof *tcp);
   tcp->epoll_fd = sim_eventfd();
@@ -225,8 +226,10 @@ void df_tcp_close(df_tcp *tcp) {
   sim_close(tcp->epoll_fd);
 }
 
-dfcclResult_t df_tcp_connect(df_tcp *tcp, uint16_t number, df_tcp_stream **stream) {
-  port *p = &net->ports[number - FIRST_PORT];
+dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t scope,
+                             df_tcp_stream **stream) {
+  (void)scope;
+  port *p = &net->ports[address->port - FIRST_PORT];
   end *mine = make_end(tcp), *theirs = p->tcp && mine ? make_end(p->tcp) : NULL;
   if (mine == NULL || (p->tcp && theirs == NULL)) {
     if (mine) df_tcp_end(tcp, &mine->tcp);

@@ -56,8 +56,9 @@ df_card card_of(int rank) {
 static dfcclResult_t join_crew(const crew *c, const member *m, df_mesh *mesh) {
   df_card card = card_of(m->rank);
   if (c->key[0] != '\0')
-    return df_bootstrap_join_key(c->key, m->n_ranks, m->rank, &card, m->timeout_ms, mesh);
-  return df_bootstrap_join(&c->id, m->n_ranks, m->rank, &card, m->timeout_ms, mesh);
+    return df_bootstrap_join_key(NULL, NULL, c->key, m->n_ranks, m->rank, &card, m->timeout_ms,
+                                 mesh);
+  return df_bootstrap_join(NULL, &c->id, m->n_ranks, m->rank, &card, m->timeout_ms, mesh);
 }
 
 static void check_socket(int fd, int rank) {
@@ -193,7 +194,7 @@ pid_t start_process(crew *c, int first, double seconds) {
 
 /* Makes the id, if it is to be one, only now: its root's thread must not run while we fork. */
 void open_gate(crew *c) {
-  if (c->key[0] == '\0' && c->id.internal[0] == '\0') OK(df_bootstrap_create_id(&c->id));
+  if (c->key[0] == '\0' && c->id.internal[0] == '\0') OK(df_bootstrap_create_id(&c->id, NULL));
   __atomic_store_n(&c->gate, 1, __ATOMIC_RELEASE);
 }
 
@@ -278,16 +279,21 @@ pid_t start_still_rank(crew *c, int rank) {
   df_watchdog_start("a rank that sits still", 60);
   EVENTUALLY(__atomic_load_n(&c->gate, __ATOMIC_ACQUIRE) == 1);
   df_rendezvous r = {.n_ranks = c->n, .rank = rank, .fd = -1, .timeout_ms = LONG_MS};
-  unsigned char secret[DF_SECRET_BYTES];
   r.deadline_ns = UINT64_MAX;
   r.own.pid = getpid();
   r.by_key = c->key[0] != '\0';
+  r.is_near = true;
+  r.own.machine = df_machine_identity();
+  r.own.host = df_host_identity();
+  if (r.by_key) df_tag_from_text(r.tag, c->key);
   OK(df_handshake_ready());
   if (r.by_key) {
     address_of(c, r.key, r.name);
   } else {
-    OK(df_id_read(&c->id, &r.port, secret));
-    df_key_from_secret(r.key, secret);
+    df_id_content content;
+    OK(df_id_read(&c->id, &content));
+    r.port = content.port;
+    df_key_from_secret(r.key, content.secret);
   }
   memcpy(r.own.name, &r.own.pid, sizeof r.own.pid);
   CHECK(df_listen_abstract(SOCK_SEQPACKET, r.own.name) >= 0, "no listener");

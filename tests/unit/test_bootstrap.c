@@ -91,7 +91,7 @@ DF_TEST(bootstrap, jobs_of_one_process_and_one_key_follow_each_other, 60) {
       for (int job = 0; job < JOBS; job++) {
         df_mesh mesh;
         df_card card = card_of(rank);
-        OK(df_bootstrap_join_key(key, RANKS, rank, &card, LONG_MS, &mesh));
+        OK(df_bootstrap_join_key(NULL, NULL, key, RANKS, rank, &card, LONG_MS, &mesh));
         memcpy(jobs[job][rank], mesh.job, 16);
         df_mesh_close(&mesh);
       }
@@ -136,7 +136,7 @@ DF_TEST(bootstrap, a_child_that_is_forked_after_the_join_has_no_connection, 60) 
       df_watchdog_start("a rank that forks", 50);
       df_mesh mesh;
       df_card card = card_of(rank);
-      OK(df_bootstrap_join_key(key, RANKS, rank, &card, LONG_MS, &mesh));
+      OK(df_bootstrap_join_key(NULL, NULL, key, RANKS, rank, &card, LONG_MS, &mesh));
       CHECK(child_has_sockets(&mesh, RANKS) == 0, "rank %d's child has a connection", rank);
       df_mesh_close(&mesh);
       df_watchdog_stop();
@@ -285,34 +285,35 @@ DF_TEST(bootstrap, senseless_arguments_are_refused, 10) {
   df_mesh mesh;
   dfcclUniqueId id;
   memset(&id, 0, sizeof id);
-  RESULT(df_bootstrap_create_id(NULL), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(NULL, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(&id, 1, 0, NULL, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(&id, 1, 0, &card, 100, NULL), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(&id, 1, 0, &card, 0, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key("k", 0, 0, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key("k", DF_MAX_RANKS + 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key("k", 2, -1, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key("k", 2, 2, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_create_id(NULL, NULL), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join(NULL, NULL, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, NULL, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 100, NULL), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 0, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 0, 0, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "k", DF_MAX_RANKS + 1, 0, &card, 100, &mesh),
+         dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 2, -1, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "k", 2, 2, &card, 100, &mesh), dfcclInvalidArgument);
   CHECK(strstr(df_last_sentence(), "the rank is 2, not 0 to 1") != NULL, "%s", df_last_sentence());
-  RESULT(df_bootstrap_join_key("", 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join_key(NULL, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
-  RESULT(df_bootstrap_join(&id, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, "", 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join_key(NULL, NULL, NULL, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 100, &mesh), dfcclInvalidArgument);
 }
 
 DF_TEST(bootstrap, every_damaged_byte_of_an_id_is_noticed, 20) {
   df_card card = card_of(0);
   df_mesh mesh;
   dfcclUniqueId id;
-  OK(df_bootstrap_create_id(&id));
+  OK(df_bootstrap_create_id(&id, NULL));
   for (size_t i = 0; i < sizeof id; i++) {
     dfcclUniqueId damaged = id;
     damaged.internal[i] ^= 0x10;
     bool version = i >= 8 && i < 12;
-    RESULT(df_bootstrap_join(&damaged, 1, 0, &card, 100, &mesh),
+    RESULT(df_bootstrap_join(NULL, &damaged, 1, 0, &card, 100, &mesh),
            version ? dfcclInvalidUsage : dfcclInvalidArgument);
   }
-  OK(df_bootstrap_join(&id, 1, 0, &card, LONG_MS, &mesh));
+  OK(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh));
   df_mesh_close(&mesh);
 }
 
@@ -321,9 +322,9 @@ DF_TEST(bootstrap, an_id_serves_one_job_only, 20) {
   df_mesh mesh;
   dfcclUniqueId id;
   int threads = df_thread_count();
-  OK(df_bootstrap_create_id(&id));
-  OK(df_bootstrap_join(&id, 1, 0, &card, LONG_MS, &mesh));
+  OK(df_bootstrap_create_id(&id, NULL));
+  OK(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh));
   df_mesh_close(&mesh);
   EVENTUALLY(df_thread_count() == threads);
-  RESULT(df_bootstrap_join(&id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
 }

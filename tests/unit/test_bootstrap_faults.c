@@ -124,7 +124,7 @@ DF_TEST(bootstrap_faults, a_rank_killed_at_any_moment_hangs_nobody, 120) {
   EVENTUALLY(df_unix_sockets_left(before, after) == 0);
 }
 
-static void make_id(crew *c) { OK(df_bootstrap_create_id(&c->id)); }
+static void make_id(crew *c) { OK(df_bootstrap_create_id(&c->id, NULL)); }
 
 DF_TEST(bootstrap_faults, the_death_of_an_ids_maker_is_noticed, 30) {
   crew *c = make_crew(false, 2, 1);
@@ -203,10 +203,9 @@ DF_TEST(bootstrap_faults, a_rank_that_makes_no_connections_is_named, 120) {
 /* ---- Strangers ---- */
 
 static uint16_t port_of(const crew *c) {
-  uint16_t port;
-  unsigned char secret[DF_SECRET_BYTES];
-  OK(df_id_read(&c->id, &port, secret));
-  return port;
+  df_id_content content;
+  OK(df_id_read(&c->id, &content));
+  return content.port;
 }
 
 static int call_root(uint16_t port) {
@@ -223,7 +222,7 @@ static void call_and_be_silent(crew *c) {
 
 DF_TEST(bootstrap_faults, silent_strangers_delay_nobody, 60) {
   crew *c = make_crew(false, 4, 1);
-  OK(df_bootstrap_create_id(&c->id));
+  OK(df_bootstrap_create_id(&c->id, NULL));
   pid_t strangers = start_helper(call_and_be_silent, c);
   start_crew(c);
   reap_crew(c);
@@ -237,7 +236,7 @@ DF_TEST(bootstrap_faults, silent_strangers_delay_nobody, 60) {
 DF_TEST(bootstrap_faults, nonsense_gets_no_answer, 60) {
   df_random random = {7};
   crew *c = make_crew(false, 2, 1);
-  OK(df_bootstrap_create_id(&c->id));
+  OK(df_bootstrap_create_id(&c->id, NULL));
   for (int i = 0; i < 100; i++) {
     unsigned char bytes[600];
     char answer[16];
@@ -256,9 +255,9 @@ DF_TEST(bootstrap_faults, nonsense_gets_no_answer, 60) {
 
 DF_TEST(bootstrap_faults, a_rank_without_the_secret_is_not_counted, 30) {
   crew *c = make_crew(false, 2, 1);
-  OK(df_bootstrap_create_id(&c->id));
+  OK(df_bootstrap_create_id(&c->id, NULL));
   df_rendezvous *r = calloc(1, sizeof *r);
-  *r = (df_rendezvous){.n_ranks = 2, .rank = 0, .fd = -1, .timeout_ms = LONG_MS};
+  *r = (df_rendezvous){.n_ranks = 2, .rank = 0, .fd = -1, .timeout_ms = LONG_MS, .is_near = true};
   r->deadline_ns = UINT64_MAX;
   r->port = port_of(c);
   memset(r->key, 1, sizeof r->key);
@@ -276,10 +275,11 @@ DF_TEST(bootstrap_faults, a_stranger_in_place_of_the_root_is_found_out, 30) {
   df_card card = card_of(0);
   df_mesh mesh;
   dfcclUniqueId id;
-  unsigned char secret[DF_SECRET_BYTES] = {1, 2, 3};
   OK(df_handshake_ready());
   int listener = df_listen_loopback(&port);
-  df_id_write(&id, port, secret);
+  const df_id_content content = {
+      .port = port, .secret = {1, 2, 3}, .machine = df_machine_identity()};
+  df_id_write(&id, &content);
   fflush(NULL);
   df_quiet_before_fork();
   pid_t stranger = fork();
@@ -292,12 +292,12 @@ DF_TEST(bootstrap_faults, a_stranger_in_place_of_the_root_is_found_out, 30) {
     for (;;) pause();
   }
   df_watch_child(stranger);
-  RESULT(df_bootstrap_join(&id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
   kill(stranger, SIGKILL);
   reap(stranger);
-  RESULT(df_bootstrap_join(&id, 1, 0, &card, 200, &mesh), dfcclTimeout); /* a silent one */
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 200, &mesh), dfcclTimeout); /* a silent one */
   close(listener);
-  RESULT(df_bootstrap_join(&id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
   CHECK(strstr(df_last_sentence(), "nobody answers at 127.0.0.1") != NULL, "%s",
         df_last_sentence());
 }
@@ -319,7 +319,7 @@ enum { IDS = 50 };
 static void join_alone(const dfcclUniqueId *id) {
   df_mesh mesh;
   df_card card = card_of(0);
-  OK(df_bootstrap_join(id, 1, 0, &card, LONG_MS, &mesh));
+  OK(df_bootstrap_join(NULL, id, 1, 0, &card, LONG_MS, &mesh));
   df_mesh_close(&mesh);
 }
 
@@ -331,7 +331,7 @@ static void use_ids_in_a_child(const dfcclUniqueId *of_parent) {
   pid_t child = fork();
   if (child == 0) {
     df_watchdog_start("a child with ids", 20);
-    for (int i = 0; i < 3; i++) OK(df_bootstrap_create_id(&id));
+    for (int i = 0; i < 3; i++) OK(df_bootstrap_create_id(&id, NULL));
     join_alone(&id);
     join_alone(of_parent);
     df_watchdog_stop();
@@ -344,7 +344,7 @@ static void use_ids_in_a_child(const dfcclUniqueId *of_parent) {
 DF_TEST(bootstrap_faults, ids_that_nobody_uses_share_one_thread, 60) {
   static dfcclUniqueId ids[IDS];
   int threads = df_thread_count(), descriptors = df_descriptor_count();
-  for (int i = 0; i < IDS; i++) OK(df_bootstrap_create_id(&ids[i]));
+  for (int i = 0; i < IDS; i++) OK(df_bootstrap_create_id(&ids[i], NULL));
   CHECK(df_thread_count() <= threads + 1, "%d threads for %d ids", df_thread_count() - threads,
         IDS);
   use_ids_in_a_child(&ids[0]);

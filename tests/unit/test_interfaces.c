@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "bootstrap/doors.h"
 #include "bootstrap/sockets.h"

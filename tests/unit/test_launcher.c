@@ -36,7 +36,7 @@ static void set_environment(const char *const *variables) {
 static df_launch launch_of(int rank, int n_ranks) {
   df_launch launch;
   memset(&launch, 0xff, sizeof launch);
-  OK(df_launcher_read(&launch));
+  OK(df_launcher_read(&launch, ""));
   CHECK(launch.rank == rank && launch.n_ranks == n_ranks, "rank %d of %d", launch.rank,
         launch.n_ranks);
   CHECK(launch.key[0] != '\0', "an empty key");
@@ -46,7 +46,7 @@ static df_launch launch_of(int rank, int n_ranks) {
 
 static void check_refused(const char *words) {
   df_launch launch = {.rank = 77};
-  RESULT(df_launcher_read(&launch), dfcclInvalidUsage);
+  RESULT(df_launcher_read(&launch, ""), dfcclInvalidUsage);
   CHECK(strstr(df_last_sentence(), words) != NULL, "no mention of \"%s\": %s", words,
         df_last_sentence());
   CHECK(launch.rank == 77, "written in spite of the failure");
@@ -145,18 +145,45 @@ DF_TEST(launcher, what_is_missing_is_named, 10) {
   check_refused("SLURM_STEP_ID is not set");
 }
 
-DF_TEST(launcher, ranks_on_other_hosts_are_refused, 10) {
+static void check_root(df_launch launch, df_hosts hosts, const char *host, int port) {
+  CHECK(launch.root.hosts == hosts, "hosts: %d", (int)launch.root.hosts);
+  CHECK(strcmp(launch.root.host, host) == 0, "\"%s\"", launch.root.host);
+  CHECK(port < 0 || launch.root.port == port, "port %u", launch.root.port);
+}
+
+DF_TEST(launcher, hosts_and_the_root_are_told, 10) {
+  ENVIRONMENT(TORCHRUN("0", "8", "29500"));
+  check_root(launch_of(0, 8), DF_HOSTS_UNKNOWN, "127.0.0.1", 29500);
   ENVIRONMENT(TORCHRUN("0", "8", "29500"), "LOCAL_WORLD_SIZE=4");
-  check_refused("LOCAL_WORLD_SIZE (of torchrun) is 4 of 8 ranks");
+  check_root(launch_of(0, 8), DF_HOSTS_SEVERAL, "127.0.0.1", 29500);
+  /* the port itself is the store's */
+  ENVIRONMENT(TORCHRUN("0", "8", "29500"), "LOCAL_WORLD_SIZE=8", "TORCHELASTIC_RUN_ID=1");
+  check_root(launch_of(0, 8), DF_HOSTS_ONE, "127.0.0.1", 29501);
   ENVIRONMENT("OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
               "PMIX_NAMESPACE=1");
-  check_refused("OMPI_COMM_WORLD_LOCAL_SIZE (of Open MPI) is 2 of 4 ranks");
+  check_root(launch_of(0, 4), DF_HOSTS_SEVERAL, "", 0);
   ENVIRONMENT("PMI_RANK=0", "PMI_SIZE=4", "MPI_LOCALNRANKS=1");
-  check_refused("MPI_LOCALNRANKS (of MPICH) is 1 of 4 ranks");
-  ENVIRONMENT(SLURM("0", "4", "1", "0"), "SLURM_NNODES=2");
-  check_refused("SLURM_NNODES (of Slurm) is 2");
-  CHECK(strstr(df_last_sentence(), "all ranks must be on this host") != NULL, "%s",
-        df_last_sentence());
+  check_root(launch_of(0, 4), DF_HOSTS_SEVERAL, "", 0);
+  ENVIRONMENT(SLURM("0", "4", "1", "0"), "SLURM_NNODES=1", "SLURM_JOB_NODELIST=n1");
+  check_root(launch_of(0, 4), DF_HOSTS_ONE, "", 0);
+  ENVIRONMENT(SLURM("0", "4", "1", "0"), "SLURM_NNODES=3", "SLURM_JOB_NODELIST=n[07-08,11],m");
+  check_root(launch_of(0, 4), DF_HOSTS_SEVERAL, "n07", -1);
+  ENVIRONMENT(SLURM("0", "4", "1", "0"), "SLURM_NNODES=2", "SLURM_JOB_NODELIST=first,second");
+  check_root(launch_of(0, 4), DF_HOSTS_SEVERAL, "first", -1);
+}
+
+DF_TEST(launcher, a_given_root_comes_first, 10) {
+  df_launch launch;
+  ENVIRONMENT("RANK=1", "WORLD_SIZE=2"); /* then no address is needed */
+  OK(df_launcher_read(&launch, "host:4000"));
+  check_root(launch, DF_HOSTS_UNKNOWN, "host", 4000);
+  ENVIRONMENT(TORCHRUN("1", "2", "29500"));
+  OK(df_launcher_read(&launch, "[fd77::1]:4000"));
+  check_root(launch, DF_HOSTS_UNKNOWN, "fd77::1", 4000);
+  CHECK(launch.root.n_ports == 1, "%u ports", launch.root.n_ports);
+  ENVIRONMENT("PMI_RANK=0", "PMI_SIZE=4", "MPI_LOCALNRANKS=1"); /* hosts have no proxy in common */
+  OK(df_launcher_read(&launch, "host:4000"));
+  CHECK(strstr(launch.key, "host:4000") != NULL, "%s", launch.key);
 }
 
 DF_TEST(launcher, the_innermost_launcher_counts, 10) {
@@ -275,7 +302,8 @@ DF_TEST(launcher, torchruns_ranks_meet_though_their_port_is_in_use, 60) {
       snprintf(port_is, sizeof port_is, "MASTER_PORT=%d", port);
       ENVIRONMENT(rank_is, "WORLD_SIZE=4", "MASTER_ADDR=localhost", port_is, "LOCAL_WORLD_SIZE=4");
       df_launch launch = launch_of(rank, RANKS);
-      OK(df_bootstrap_join_key(launch.key, launch.n_ranks, launch.rank, &card, 40000, &mesh));
+      OK(df_bootstrap_join_key(NULL, NULL, launch.key, launch.n_ranks, launch.rank, &card, 40000,
+                               &mesh));
       df_mesh_close(&mesh);
       _exit(0);
     }

@@ -157,10 +157,11 @@ static pid_t start_strangers(affair *a) {
  * there is one, has been challenged. */
 static void join_among_strangers(int n, int manners, int turned_away) {
   affair *a = shared_memory(sizeof *a);
-  unsigned char secret[DF_SECRET_BYTES];
+  df_id_content content;
   crew *c = make_crew(false, 4, 1);
-  OK(df_bootstrap_create_id(&c->id));
-  OK(df_id_read(&c->id, &a->port, secret));
+  OK(df_bootstrap_create_id(&c->id, NULL));
+  OK(df_id_read(&c->id, &content));
+  a->port = content.port;
   a->n = n;
   a->manners = manners;
   pid_t strangers = start_strangers(a);

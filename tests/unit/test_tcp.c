@@ -21,8 +21,9 @@ static int is_readable(const df_tcp *tcp, int ms) {
 }
 
 static void make(pair *p) {
-  for (int i = 0; i < 2; i++) OK(df_tcp_open(&p->tcp[i]));
-  OK(df_tcp_connect(&p->tcp[0], p->tcp[1].port, &p->streams[0]));
+  for (int i = 0; i < 2; i++) OK(df_tcp_open(&p->tcp[i], NULL));
+  const df_address there = {.family = 4, .port = p->tcp[1].port, .bytes = {127, 0, 0, 1}};
+  OK(df_tcp_connect(&p->tcp[0], &there, 0, &p->streams[0]));
   CHECK(is_readable(&p->tcp[1], 10000), "nobody calls");
   df_tcp_look(&p->tcp[1]);
   p->streams[1] = df_tcp_accept(&p->tcp[1]);
@@ -106,11 +107,11 @@ DF_TEST(tcp, says_when_the_other_end_goes, 30) {
 DF_TEST(tcp, says_when_nobody_answers, 30) {
   df_tcp mine, gone;
   df_tcp_stream *stream;
-  OK(df_tcp_open(&mine));
-  OK(df_tcp_open(&gone));
-  const uint16_t port = gone.port;
+  OK(df_tcp_open(&mine, NULL));
+  OK(df_tcp_open(&gone, NULL));
+  const df_address there = {.family = 4, .port = gone.port, .bytes = {127, 0, 0, 1}};
   df_tcp_close(&gone);
-  OK(df_tcp_connect(&mine, port, &stream));
+  OK(df_tcp_connect(&mine, &there, 0, &stream));
   const char *reason = reason_of_end(&mine, stream);
   CHECK(strcmp(reason, "Connection refused") == 0, "%s", reason);
   df_tcp_end(&mine, stream);

@@ -100,7 +100,8 @@ static void receive_guests(df_connections *all) {
 
 /* ---- all of them */
 
-dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks) {
+dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
+                                  df_doors *doors) {
   *all = (df_connections){.rank = rank, .n_ranks = n_ranks};
   all->to = calloc(n_ranks, sizeof *all->to);
   all->from = calloc(n_ranks, sizeof *all->from);
@@ -108,7 +109,7 @@ dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n
   if (all->to == NULL || all->from == NULL)
     result = df_fail(dfcclOutOfMemory, "no memory for %u connections", n_ranks);
   if (result == dfcclSuccess) result = df_handshake_ready();
-  if (result == dfcclSuccess) result = df_tcp_open(&all->tcp);
+  if (result == dfcclSuccess) result = df_tcp_open(&all->tcp, doors);
   if (result != dfcclSuccess) {
     free(all->to);
     free(all->from);
@@ -134,11 +135,11 @@ void df_connections_close(df_connections *all) {
   sodium_memzero(all->secret, sizeof all->secret);
 }
 
-dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, uint16_t port,
-                                  const unsigned char key[DF_KEY_BYTES]) {
+dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, const df_address *address,
+                                  uint32_t scope, const unsigned char key[DF_KEY_BYTES]) {
   df_connection *c = &all->to[peer];
   if (c->stream || c->is_lost) return dfcclSuccess;
-  dfcclResult_t result = df_tcp_connect(&all->tcp, port, &c->stream);
+  dfcclResult_t result = df_tcp_connect(&all->tcp, address, scope, &c->stream);
   if (result != dfcclSuccess) return result;
   c->wire->stream = &c->stream->stream;
   df_tcp_describe(c->stream, c->ends);

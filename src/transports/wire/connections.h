@@ -31,12 +31,13 @@ typedef struct df_connections {
 } df_connections;
 
 /* dfcclOutOfMemory, dfcclSystemError. */
-dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks);
+dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
+                                  df_doors *doors);
 void df_connections_close(df_connections *all);
 
 /* Calls a peer once; all->to[peer] has its pump. No answer: the connection is lost. */
-dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, uint16_t port,
-                                  const unsigned char key[DF_KEY_BYTES]);
+dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, const df_address *address,
+                                  uint32_t scope, const unsigned char key[DF_KEY_BYTES]);
 
 /* A bounded amount. 0: nothing to do. */
 int df_connections_carry(df_connections *all);

@@ -48,7 +48,6 @@ static endpoint *endpoint_of(df_endpoint *base) { return (endpoint *)(void *)bas
 
 static uint32_t wire_cost(const df_transport_card *mine, const df_transport_card *theirs) {
   if (mine->backend != dfcclBackendCpu || theirs->backend != dfcclBackendCpu) return 0;
-  if (mine->host != theirs->host) return 0; /* its addresses are the loopback's */
   return mine->wants_wire || theirs->wants_wire ? COST_WHERE_WANTED : COST;
 }
 
@@ -262,6 +261,16 @@ static void wire_release(df_endpoint *base, df_ticket *ticket) {
   free(ticket);
 }
 
+/* A rank of another host is called where the mesh has found it. */
+static dfcclResult_t call_peer(endpoint *ep, uint32_t peer, const wire_offer *offer) {
+  const df_far_rank *far = ep->base.owner.far;
+  const df_address here = {.family = 4, .port = offer->port, .bytes = {127, 0, 0, 1}};
+  if (far && far[peer].is_far)
+    return df_connections_call(&ep->connections, peer, &far[peer].address, far[peer].scope,
+                               offer->key);
+  return df_connections_call(&ep->connections, peer, &here, 0, offer->key);
+}
+
 /* The rings here are as deep as the receiver's. */
 static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_patience *patience,
                                   const df_offer *offer, df_ticket **ticket) {
@@ -281,8 +290,7 @@ static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_p
   if (result != dfcclSuccess) return result;
   pthread_mutex_lock(&ep->lock);
   result = make_link(ep, route, &theirs, rings, ticket);
-  if (result == dfcclSuccess)
-    result = df_connections_call(&ep->connections, route->peer, theirs.port, theirs.key);
+  if (result == dfcclSuccess) result = call_peer(ep, route->peer, &theirs);
   unlock(ep);
   if (result == dfcclSuccess) return dfcclSuccess;
   if (*ticket) wire_release(base, *ticket);
@@ -323,7 +331,8 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   if (ep == NULL) return df_fail(dfcclOutOfMemory, "no memory for an endpoint");
   memset(ep, 0, sizeof *ep);
   ep->base = (df_endpoint){.transport = &df_transport_wire, .owner = *owner};
-  dfcclResult_t result = df_connections_open(&ep->connections, owner->rank, owner->n_ranks);
+  dfcclResult_t result =
+      df_connections_open(&ep->connections, owner->rank, owner->n_ranks, owner->doors);
   if (result != dfcclSuccess) goto free_memory;
   ep->base.fd = ep->connections.tcp.epoll_fd;
   pthread_mutex_init(&ep->lock, NULL);

@@ -18,8 +18,8 @@ enum { EVENTS_AT_ONCE = 32 };
 
 static dfcclResult_t failure(const char *what, int error) {
   const int is_shortage = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-  return df_fail(is_shortage ? dfcclOutOfMemory : dfcclSystemError, "%s on 127.0.0.1 failed: %s",
-                 what, strerror(error));
+  return df_fail(is_shortage ? dfcclOutOfMemory : dfcclSystemError, "%s failed: %s", what,
+                 strerror(error));
 }
 
 static int watch(const df_tcp *tcp, int fd, uint32_t events, void *who) {
@@ -27,19 +27,23 @@ static int watch(const df_tcp *tcp, int fd, uint32_t events, void *who) {
   return epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-dfcclResult_t df_tcp_open(df_tcp *tcp) {
-  *tcp = (df_tcp){.listener.fd = -1, .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
-  if (tcp->epoll_fd < 0) return failure("watching for connections", errno);
+static int open_listener(df_tcp *tcp) {
   int fd = df_listen_loopback(&tcp->port);
-  if (fd < 0) {
-    close(tcp->epoll_fd);
-    return failure("listening", -fd);
-  }
+  if (fd < 0) return -fd;
   df_listener_open(&tcp->listener, fd);
-  if (watch(tcp, fd, EPOLLIN | EPOLLET, NULL)) return dfcclSuccess;
-  const int error = errno;
+  return watch(tcp, fd, EPOLLIN | EPOLLET, NULL) ? 0 : errno;
+}
+
+dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
+  *tcp = (df_tcp){.listener.fd = -1, .doors = doors, .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
+  if (tcp->epoll_fd < 0) return failure("watching for connections", errno);
+  int error = doors ? 0 : open_listener(tcp);
+  if (doors) tcp->port = doors->port;
+  for (int i = 0; doors && i < doors->n && error == 0; i++)
+    if (!watch(tcp, doors->doors[i].fd, EPOLLIN | EPOLLET, NULL)) error = errno;
+  if (error == 0) return dfcclSuccess;
   df_tcp_close(tcp);
-  return failure("watching for connections", error);
+  return failure("listening", error);
 }
 
 void df_tcp_close(df_tcp *tcp) {
@@ -105,19 +109,28 @@ static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_tcp_connect(df_tcp *tcp, uint16_t port, df_tcp_stream **stream) {
-  int fd = df_connect_loopback(port);
+dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t scope,
+                             df_tcp_stream **stream) {
+  struct sockaddr_storage socket;
+  const uint32_t bytes = df_address_to_socket(address, scope, &socket);
+  int fd = df_connect_network(&socket, bytes);
   if (fd < 0) return failure("connecting", -fd);
   return make_stream(tcp, fd, stream);
 }
 
+static int accept_from(df_tcp *tcp, int which) {
+  return df_accept(tcp->doors ? tcp->doors->doors[which].fd : tcp->listener.fd);
+}
+
 df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
   df_tcp_stream *stream = NULL;
-  while (tcp->has_callers && stream == NULL) {
-    int fd = df_accept(tcp->listener.fd);
-    if (fd == -EAGAIN || fd == -EWOULDBLOCK) tcp->has_callers = 0;
-    if (fd < 0 && fd != -EINTR && fd != -ECONNABORTED) break; /* no descriptor: another time */
+  const int n = tcp->doors ? tcp->doors->n : 1;
+  for (int i = 0; i < n && tcp->has_callers && stream == NULL;) {
+    int fd = accept_from(tcp, i);
     if (fd >= 0) (void)make_stream(tcp, fd, &stream);
+    if (fd >= 0 || fd == -EINTR || fd == -ECONNABORTED) continue;
+    if (fd != -EAGAIN && fd != -EWOULDBLOCK) return NULL; /* no descriptor: another time */
+    if (++i == n) tcp->has_callers = 0;
   }
   if (stream) stream->is_ready = 1; /* it may have spoken before it was watched */
   return stream;
@@ -143,14 +156,16 @@ void df_tcp_look(df_tcp *tcp) {
   } while (n == EVENTS_AT_ONCE);
 }
 
-static void describe_end(int (*name)(int, struct sockaddr *, socklen_t *), int fd, char *text,
-                         size_t bytes) {
-  struct sockaddr_in address = {0};
-  socklen_t length = sizeof address;
-  if (name(fd, (struct sockaddr *)&address, &length) != 0 || address.sin_port == 0)
-    snprintf(text, bytes, "127.0.0.1");
+static void describe_end(int (*name)(int, struct sockaddr *, socklen_t *), int fd,
+                         char text[DF_ADDRESS_TEXT]) {
+  struct sockaddr_storage socket = {0};
+  df_address address;
+  socklen_t length = sizeof socket;
+  if (name(fd, (struct sockaddr *)&socket, &length) == 0 &&
+      df_address_from_socket(&address, &socket))
+    df_address_text(&address, text);
   else
-    snprintf(text, bytes, "127.0.0.1:%u", ntohs(address.sin_port));
+    snprintf(text, DF_ADDRESS_TEXT, "an address that is not known");
 }
 
 static int name_here(int fd, struct sockaddr *address, socklen_t *length) {
@@ -161,8 +176,8 @@ static int name_there(int fd, struct sockaddr *address, socklen_t *length) {
 }
 
 void df_tcp_describe(const df_tcp_stream *stream, char text[DF_TCP_ENDS_BYTES]) {
-  char here[24], there[24];
-  describe_end(name_here, stream->socket.fd, here, sizeof here);
-  describe_end(name_there, stream->socket.fd, there, sizeof there);
+  char here[DF_ADDRESS_TEXT], there[DF_ADDRESS_TEXT];
+  describe_end(name_here, stream->socket.fd, here);
+  describe_end(name_there, stream->socket.fd, there);
   snprintf(text, DF_TCP_ENDS_BYTES, "%s to %s", here, there);
 }

@@ -1,15 +1,16 @@
 /*
- * TCP on the loopback address: sockets that nobody waits for, and one descriptor for all. Not
+ * TCP: sockets that nobody waits for, and one descriptor for all. Not
  * thread-safe: its caller has a lock.
  */
 #ifndef DF_TRANSPORTS_WIRE_TCP_H
 #define DF_TRANSPORTS_WIRE_TCP_H
 
 #include "base/result.h"
+#include "bootstrap/doors.h"
 #include "bootstrap/process.h"
 #include "transports/wire/stream.h"
 
-enum { DF_TCP_ENDS_BYTES = 64 };
+enum { DF_TCP_ENDS_BYTES = 2 * DF_ADDRESS_TEXT + 4 };
 
 typedef struct df_tcp_stream {
   df_stream stream;
@@ -19,18 +20,20 @@ typedef struct df_tcp_stream {
 } df_tcp_stream;
 
 typedef struct df_tcp {
-  df_listener listener;
-  int epoll_fd; /* readable: a stream is ready, or somebody calls */
+  df_listener listener; /* without doors: at the loopback address */
+  df_doors *doors;      /* the caller's, or NULL */
+  int epoll_fd;         /* readable: a stream is ready, or somebody calls */
   uint16_t port;
   int has_callers;
 } df_tcp;
 
 /* dfcclSystemError, dfcclOutOfMemory. */
-dfcclResult_t df_tcp_open(df_tcp *tcp);
+dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors);
 void df_tcp_close(df_tcp *tcp);
 
-/* The stream takes nothing until it stands. */
-dfcclResult_t df_tcp_connect(df_tcp *tcp, uint16_t port, df_tcp_stream **stream);
+/* The stream takes nothing until it stands. scope: of a link-local address. */
+dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t scope,
+                             df_tcp_stream **stream);
 /* NULL: there is none. */
 df_tcp_stream *df_tcp_accept(df_tcp *tcp);
 void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream);

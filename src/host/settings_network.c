@@ -1,0 +1,153 @@
+/* The settings of jobs of several hosts. */
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "bootstrap/handshake.h"
+#include "bootstrap/interfaces.h"
+#include "host/settings.h"
+
+enum { SECRET_MIN = 16, SECRET_MAX = 1024, SILENCE_MS = 10000 };
+
+static const char *variable(const char *name) {
+  const char *value = getenv(name);
+  return value && *value ? value : NULL;
+}
+
+static dfcclResult_t read_interfaces(df_network *network) {
+  const char *value = variable("DFCCL_NET_INTERFACES");
+  if (value == NULL) return dfcclSuccess;
+  if (strlen(value) >= sizeof network->interfaces)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_NET_INTERFACES has %zu characters, more than %zu",
+                   strlen(value), sizeof network->interfaces - 1);
+  strcpy(network->interfaces, value);
+  df_interfaces *all = calloc(1, sizeof *all);
+  if (all == NULL) return df_fail(dfcclOutOfMemory, "no memory for the interfaces");
+  dfcclResult_t result = df_interfaces_find(all, network->interfaces);
+  free(all);
+  return result;
+}
+
+/* "50000" or "50000-50100" */
+static dfcclResult_t read_ports(df_network *network) {
+  const char *value = variable("DFCCL_NET_PORTS");
+  unsigned first = 0, last = 0;
+  int used = 0, used_first = 0;
+  if (value == NULL) return dfcclSuccess;
+  if (sscanf(value, "%5u%n-%5u%n", &first, &used_first, &last, &used) == 1) {
+    last = first;
+    used = used_first;
+  }
+  if (value[0] < '0' || value[0] > '9' || used == 0 || value[used] != '\0' || first < 1 ||
+      last < first || last > 65535)
+    return df_fail(
+        dfcclInvalidUsage,
+        "environment variable DFCCL_NET_PORTS is \"%.64s\"; it must be a port or a range "
+        "of ports, such as 50000-50100",
+        value);
+  network->first_port = (uint16_t)first;
+  network->last_port = (uint16_t)last;
+  return dfcclSuccess;
+}
+
+static dfcclResult_t read_advertised(df_network *network) {
+  const char *value = variable("DFCCL_NET_ADVERTISE");
+  for (const char *at = value; at && *at;) {
+    const size_t length = strcspn(at, ",");
+    if (network->n_advertised == DF_ADDRESSES_MAX ||
+        !df_address_parse(&network->advertised[network->n_advertised++], at, length))
+      return df_fail(dfcclInvalidUsage,
+                     "environment variable DFCCL_NET_ADVERTISE is \"%.128s\"; it must be up to %d "
+                     "addresses with commas between them, in numbers, each with or without a port",
+                     value, DF_ADDRESSES_MAX);
+    at += length + (at[length] == ',');
+  }
+  return dfcclSuccess;
+}
+
+/* The first line. */
+static dfcclResult_t read_secret_file(const char *path, char *text, size_t bytes) {
+  struct stat status;
+  FILE *file = fopen(path, "re");
+  if (file == NULL || fstat(fileno(file), &status) != 0) {
+    const int error = errno;
+    if (file) fclose(file);
+    return df_fail(dfcclInvalidUsage, "environment variable DFCCL_SECRET_FILE names \"%.200s\": %s",
+                   path, strerror(error));
+  }
+  if (S_ISREG(status.st_mode) && (status.st_mode & 077)) {
+    fclose(file);
+    return df_fail(
+        dfcclInvalidUsage,
+        "environment variable DFCCL_SECRET_FILE names \"%.200s\", which others may read: "
+        "chmod 600 it",
+        path);
+  }
+  const char *line = fgets(text, (int)bytes, file);
+  fclose(file);
+  if (line == NULL) text[0] = '\0';
+  text[strcspn(text, "\r\n")] = '\0';
+  return dfcclSuccess;
+}
+
+static dfcclResult_t read_secret(df_network *network) {
+  const char *value = variable("DFCCL_SECRET"), *path = variable("DFCCL_SECRET_FILE");
+  char text[SECRET_MAX + 2] = "";
+  dfcclResult_t result = dfcclSuccess;
+  if (value == NULL && path == NULL) return dfcclSuccess;
+  if (value && path)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variables DFCCL_SECRET and DFCCL_SECRET_FILE are both set");
+  if (path)
+    result = read_secret_file(path, text, sizeof text);
+  else
+    snprintf(text, sizeof text, "%s", value);
+  const size_t length = strlen(text);
+  if (result == dfcclSuccess && (length < SECRET_MIN || length > SECRET_MAX))
+    result = df_fail(dfcclInvalidUsage,
+                     "the secret of environment variable %s has %zu characters; it must have %d to "
+                     "%d (make one: openssl rand -hex 32)",
+                     path ? "DFCCL_SECRET_FILE" : "DFCCL_SECRET", length, SECRET_MIN, SECRET_MAX);
+  if (result == dfcclSuccess) result = df_handshake_ready();
+  if (result == dfcclSuccess) {
+    static const unsigned char none[DF_KEY_BYTES];
+    df_derive(network->secret, sizeof network->secret, none, "dfccl secret", text, length, NULL, 0);
+    network->has_secret = 1;
+  }
+  sodium_memzero(text, sizeof text);
+  return result;
+}
+
+/* HOST:PORT, [IPV6]:PORT */
+static dfcclResult_t read_root(df_network *network) {
+  const char *value = variable("DFCCL_ROOT");
+  if (value == NULL) return dfcclSuccess;
+  const char *colon = strrchr(value, ':');
+  char *end = NULL;
+  unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+  if (colon == NULL || colon == value || colon[1] < '0' || colon[1] > '9' || *end != '\0' ||
+      port < 1 || port > 65535 || strlen(value) >= sizeof network->root)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_ROOT is \"%.128s\"; it must be HOST:PORT of rank 0",
+                   value);
+  strcpy(network->root, value);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_settings_read_network(df_network *network) {
+  memset(network, 0, sizeof *network);
+  const char *net = variable("DFCCL_NET");
+  network->is_off = net && strcasecmp(net, "none") == 0;
+  network->silence_ms = SILENCE_MS;
+  dfcclResult_t result = network->is_off ? dfcclSuccess : read_interfaces(network);
+  if (result == dfcclSuccess) result = read_ports(network);
+  if (result == dfcclSuccess) result = read_advertised(network);
+  if (result == dfcclSuccess) result = read_secret(network);
+  if (result == dfcclSuccess) result = read_root(network);
+  return result;
+}

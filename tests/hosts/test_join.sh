@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Promises of joining across hosts (two namespaces): test_join.sh JOIN
+#   - A job comes up by MASTER_ADDR and MASTER_PORT, by torchrun's variables though the store has the port, by DFCCL_ROOT
+#     under mpirun's variables, by Slurm's node list, and by a unique id; over IPv4, IPv6, link-local addresses only, and
+#     with a host whose first rail is cut.
+#   - Without a secret, and with a wrong one, it fails at once, and the sentence says what to do.
+#   - It listens only at the chosen interfaces and ports; one interface that is missing is named with those that exist.
+#   - Who is missing, and which address does not answer, is said after 5 s.
+#   - A killed rank is told to the other host.
+set -u
+. "$(dirname "$0")/bed.sh"
+join=$1
+failed=0
+fail() { echo "FAILED: $*" >&2; failed=1; }
+work=$(mktemp -d)
+trap 'bed_down; rm -rf "$work"' EXIT
+bed_up 2
+trap 'bed_down; rm -rf "$work"' EXIT
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
+secret=DFCCL_SECRET=0123456789abcdef0123456789abcdef
+
+# rank HOST NAME VARIABLE=VALUE... [-- ARGUMENT...]: starts one; its output goes to NAME.
+rank() {
+  local host=$1 name=$2 variables=()
+  shift 2
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do variables+=("$1"); shift; done
+  [ $# -gt 0 ] && shift
+  bed_on "$host" env "${variables[@]}" timeout 60 "$join" "$@" >"$work/$name" 2>&1 &
+}
+all_through() { # WHAT NAME...
+  local what=$1 name
+  shift
+  wait_for_ranks
+  for name; do grep -q "is through" "$work/$name" || fail "$what: $name: $(cat "$work/$name")"; done
+}
+wait_for_ranks() { # but not for the bed's keepers
+  local pid
+  for pid in $(jobs -rp); do
+    case " ${bed_keepers[*]} " in *" $pid "*) ;; *) wait "$pid" 2>/dev/null ;; esac
+  done
+}
+says() { grep -q -- "$2" "$work/$1" || fail "$3: $1 says: $(cat "$work/$1")"; }
+
+by_hand() { # ADDRESS: four ranks, two on each host
+  rank 1 a RANK=0 WORLD_SIZE=4 MASTER_ADDR=$1 MASTER_PORT=29500 $secret
+  rank 2 b RANK=1 WORLD_SIZE=4 MASTER_ADDR=$1 MASTER_PORT=29500 $secret
+  rank 1 c RANK=2 WORLD_SIZE=4 MASTER_ADDR=$1 MASTER_PORT=29500 $secret
+  rank 2 d RANK=3 WORLD_SIZE=4 MASTER_ADDR=$1 MASTER_PORT=29500 $secret
+  all_through "by hand, $1" a b c d
+}
+by_hand 10.77.0.1
+by_hand fd77:1::1
+for r in 0 1; do
+  rank $((r + 1)) t$r RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.1.1 MASTER_PORT=29400 \
+    TORCHELASTIC_RUN_ID=x $secret
+done
+all_through torchrun t0 t1
+for r in 0 1; do
+  rank $((r + 1)) m$r OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 \
+    DFCCL_ROOT=10.77.0.1:4000 $secret
+done
+all_through "Open MPI" m0 m1
+for r in 0 1; do
+  rank $((r + 1)) s$r SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_NNODES=2 SLURM_JOB_ID=7 SLURM_STEP_ID=0 \
+    SLURM_JOB_NODELIST=10.77.0.[1-2] $secret
+done
+all_through Slurm s0 s1
+
+# A unique id brings its secret.
+rank 1 i0 -- "$work/id" 0 2
+rank 2 i1 -- "$work/id" 1 2
+all_through "unique id" i0 i1
+for r in 0 1; do
+  rank $((r + 1)) l$r 'DFCCL_NET_INTERFACES=fe80::/10' -- "$work/id.local" $r 2
+done
+all_through "link-local addresses" l0 l1
+bed_cut 2 0
+for r in 0 1; do rank $((r + 1)) c$r -- "$work/id.cut" $r 2; done
+all_through "one rail is cut" c0 c1
+bed_join 2 0
+
+# Secrets.
+rank 1 n0 RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
+rank 2 n1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
+wait_for_ranks
+says n0 "openssl rand -hex 32" "no secret"
+says n1 "openssl rand -hex 32" "no secret"
+rank 1 w0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=4000 $secret
+rank 2 w1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_SECRET=another-secret-of-ours
+wait_for_ranks
+says w1 "has another secret than this rank" "another secret"
+says w0 "rank 1 of 2 did not come" "another secret"
+
+# Interfaces and ports.
+for r in 0 1; do
+  rank $((r + 1)) p$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 $secret \
+    DFCCL_NET_INTERFACES=10.77.1.0/24 DFCCL_NET_PORTS=50000-50009
+done
+for i in $(seq 200); do grep -q stays "$work/p0" && grep -q stays "$work/p1" && break; sleep 0.05; done
+for host in 1 2; do
+  [ "$(bed_on $host ss -Hltn | awk '{print $4}' | sort)" = "$(printf '10.77.1.%s:50000\n127.0.0.1:50000' $host)" ] ||
+    fail "host $host listens at $(bed_on $host ss -Hltn)"
+done
+kill -KILL "$(grep -o '[0-9]*$' "$work/p1")"
+wait_for_ranks
+says p0 "rank 1 died: its connection (10.77.1.2:50000) was lost" "a killed rank"
+rank 1 x0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES==eth7 $secret
+wait_for_ranks
+says x0 "it has .*rail1 (10.77.1.1" "a missing interface"
+
+# Silence.
+rank 2 q1 RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.77.0.9 MASTER_PORT=29500 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=6000 $secret
+rank 1 q0 RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=6000 $secret
+wait_for_ranks
+says q1 "rank 1 of 3 has waited 5 s for rank 0: 10.77.0.9:29500" "a silent address"
+says q0 "ranks 1-2 of 3 have not come; they are awaited at 10.77.0.1:29501" "missing ranks"
+[ $failed = 0 ] && echo "jobs of two hosts come up"
+exit $failed
