@@ -34,6 +34,7 @@ typedef struct {
   int fd, rank; /* a guest's rank: a claim until proven */
   stage stage;
   df_address address; /* called */
+  df_address from;    /* this host's on the same link; family 0: the system chooses */
   uint32_t scope;
   int error;
   uint64_t since_ns;  /* RESTING: the next call; a guest's arrival */
@@ -117,6 +118,23 @@ static int hear(contact *c, df_message_type type, size_t bytes) {
   return df_header_is(&c->in.header, type, bytes) ? 1 : -1;
 }
 
+/* Where who has called listens: at the address that it called from, if it listens there. */
+static void find_caller(const df_record *record, int fd, df_far_rank *far) {
+  struct sockaddr_storage socket = {0};
+  socklen_t bytes = sizeof socket;
+  df_address from = {0};
+  if (getpeername(fd, (struct sockaddr *)&socket, &bytes) == 0)
+    df_address_from_socket(&from, &socket);
+  far->address = record->addresses[0];
+  far->scope = 0;
+  if (df_address_is_loopback(&from)) far->address = from;
+  for (int i = 0; i < record->n_addresses && i < DF_ADDRESSES_MAX; i++)
+    if (df_address_same_host(&record->addresses[i], &from)) far->address = record->addresses[i];
+  if (df_address_is_loopback(&from)) far->address.port = record->addresses[0].port;
+  if (socket.ss_family == AF_INET6)
+    far->scope = ((const struct sockaddr_in6 *)&socket)->sin6_scope_id;
+}
+
 static void stand(df_far_mesh *mesh, contact *c, bool calls) {
   df_far_rank *far = &mesh->far[c->rank];
   const df_record *record = &mesh->r->records[c->rank];
@@ -124,15 +142,7 @@ static void stand(df_far_mesh *mesh, contact *c, bool calls) {
   far->address = c->address;
   far->scope = c->scope;
   memcpy(far->key, c->key, sizeof far->key);
-  if (!calls) { /* its own port is not where it listens */
-    struct sockaddr_storage from = {0};
-    socklen_t bytes = sizeof from;
-    getpeername(c->fd, (struct sockaddr *)&from, &bytes);
-    df_address_from_socket(&far->address, &from);
-    far->address.port = record->addresses[0].port;
-    if (from.ss_family == AF_INET6)
-      far->scope = ((const struct sockaddr_in6 *)&from)->sin6_scope_id;
-  }
+  if (!calls) find_caller(record, c->fd, far);
   df_socket_set_silence(c->fd, mesh->r->network->silence_ms);
   c->fd = -1;
   for (int i = 0; i < mesh->n_calls; i++) {
@@ -146,11 +156,12 @@ static void stand(df_far_mesh *mesh, contact *c, bool calls) {
 /* ---- calls ---- */
 
 static dfcclResult_t call(contact *c) {
-  struct sockaddr_storage address;
+  struct sockaddr_storage address, from;
   socklen_t bytes = df_address_to_socket(&c->address, c->scope, &address);
+  df_address_to_socket(&c->from, c->scope, &from);
   char why[DF_WHY_BYTES];
   c->in_used = 0;
-  c->fd = df_connect_network(&address, bytes);
+  c->fd = df_connect_network(&address, bytes, c->from.family ? &from : NULL);
   if (c->fd < 0 && df_is_exhausted(-c->fd))
     return df_fail(dfcclOutOfMemory, "no socket for rank %d: %s", c->rank, df_why(-c->fd, why));
   if (c->fd < 0) {
@@ -273,13 +284,14 @@ static int count_calls(const df_rendezvous *r, const df_far_rank *far) {
 }
 
 static void add_call(df_far_mesh *mesh, int rank, int nth, const df_address *address,
-                     uint32_t scope) {
+                     const df_interface *link) {
   const uint64_t later_ms = rank > mesh->r->rank ? LOWER_MS : 0;
   mesh->calls[mesh->n_calls++] =
       (contact){.fd = -1,
                 .rank = rank,
                 .address = *address,
-                .scope = scope,
+                .from = link ? link->address : (df_address){0},
+                .scope = link ? link->index : 0,
                 .since_ns = after_ms(later_ms + (uint64_t)nth * NEXT_ADDRESS_MS)};
 }
 
@@ -290,16 +302,16 @@ static void add_calls(df_far_mesh *mesh, int rank, const df_interfaces *interfac
   if (record->machine == mesh->r->own.machine && n > 0) {
     const df_address here = {
         .family = 4, .port = record->addresses[0].port, .bytes = {127, 0, 0, 1}};
-    add_call(mesh, rank, nth++, &here, 0);
+    add_call(mesh, rank, nth++, &here, NULL);
   }
   for (int i = 0; i < n; i++) {
     const df_address *address = &record->addresses[i];
     const bool scoped = df_address_is_link_local(address);
     if (!df_address_is_sane(address) || df_address_is_loopback(address)) continue;
-    if (!scoped && nth < most) add_call(mesh, rank, nth++, address, 0);
+    if (!scoped && nth < most) add_call(mesh, rank, nth++, address, NULL);
     for (int j = 0; scoped && j < interfaces->n && nth < most; j++)
       if (interfaces->of[j].is_chosen && df_address_is_link_local(&interfaces->of[j].address))
-        add_call(mesh, rank, nth++, address, interfaces->of[j].index);
+        add_call(mesh, rank, nth++, address, &interfaces->of[j]);
   }
 }
 

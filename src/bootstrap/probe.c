@@ -35,7 +35,7 @@ static void rest(df_probe_attempt *attempt, int error, bool was_closed) {
 static dfcclResult_t call(df_probe_attempt *attempt) {
   struct sockaddr_storage address;
   socklen_t bytes = df_address_to_socket(&attempt->address, attempt->scope, &address);
-  int fd = df_connect_network(&address, bytes);
+  int fd = df_connect_network(&address, bytes, NULL);
   attempt->is_asked = false;
   attempt->in_used = 0;
   if (fd >= 0) {

@@ -84,18 +84,21 @@ int df_listen_network(const struct sockaddr_storage *address, uint32_t bytes) {
   return fd;
 }
 
-static int connect_network(const struct sockaddr_storage *address, socklen_t bytes) {
+static int connect_network(const struct sockaddr_storage *address, socklen_t bytes,
+                           const struct sockaddr_storage *from) {
   int fd = make_socket(address->ss_family, SOCK_STREAM);
   if (fd < 0) return fd;
   without_delay(fd);
+  if (from && bind(fd, (const struct sockaddr *)from, bytes) != 0) return close_with(fd, errno);
   if (connect(fd, (const struct sockaddr *)address, bytes) != 0 && errno != EINPROGRESS)
     return close_with(fd, errno);
   return fd;
 }
 
-int df_connect_network(const struct sockaddr_storage *address, uint32_t bytes) {
+int df_connect_network(const struct sockaddr_storage *address, uint32_t bytes,
+                       const struct sockaddr_storage *from) {
   df_forks_hold();
-  return note_and_release(connect_network(address, bytes));
+  return note_and_release(connect_network(address, bytes, from));
 }
 
 /* Unacknowledged data ends by the user timeout, an idle connection by three unanswered probes. */

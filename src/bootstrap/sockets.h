@@ -15,8 +15,9 @@ int df_listen_loopback(uint16_t *port);
 
 /* An IPv6 socket is for IPv6 only. */
 int df_listen_network(const struct sockaddr_storage *address, uint32_t bytes);
-/* As df_connect_loopback. */
-int df_connect_network(const struct sockaddr_storage *address, uint32_t bytes);
+/* As df_connect_loopback. from: of the same family, port 0; NULL: the system chooses. */
+int df_connect_network(const struct sockaddr_storage *address, uint32_t bytes,
+                       const struct sockaddr_storage *from);
 /* A host that is silent for so long ends the connection: reading or writing fails. */
 void df_socket_set_silence(int fd, int silence_ms);
 
