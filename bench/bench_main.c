@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/cli.h"
+#include "common/env.h"
 #include "disorder.h"
 #include "events.h"
 #include "explain.h"
@@ -20,8 +21,17 @@ static int count_sizes(const df_bench_options *options) {
   return sizes;
 }
 
-static int run(const df_bench_options *options) {
+static dfcclConfig_t config_of(const df_bench_options *options) {
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = options->backend;
+  config.timeoutMs = RUN_TIMEOUT_MS;
+  return config;
+}
+
+/* env: NULL: the ranks are of this machine, and started here. */
+static int run(const df_bench_options *options, const df_tool_env *env) {
   df_bench_job job;
+  const bool prints = env == NULL || env->rank == 0;
   if (count_sizes(options) > DF_BENCH_MAX_ROWS)
     df_tool_usage_error("more than %d sizes", DF_BENCH_MAX_ROWS);
   if (!df_bench_job_init(&job, options)) {
@@ -32,23 +42,30 @@ static int run(const df_bench_options *options) {
   char *reports = calloc((size_t)options->n_ranks, 1);
   df_tool_job launch = {.n_ranks = options->n_ranks,
                         .processes = options->processes,
-                        .config = DFCCL_CONFIG_INITIALIZER,
+                        .config = config_of(options),
                         .rank_main = df_bench_rank_main,
                         .argument = &job,
                         .on_failure = df_bench_on_failure,
                         .report_bytes = 1,
                         .reports = reports};
-  launch.config.backend = options->backend;
-  launch.config.timeoutMs = RUN_TIMEOUT_MS;
-  bool headed = options->json || df_bench_print_header(options);
-  bool fine = headed && reports != NULL && df_tool_launch(&launch);
-  if (options->json)
+  bool headed = options->json || !prints || df_bench_print_header(options);
+  bool fine = headed && reports != NULL;
+  if (fine) fine = env ? df_tool_env_launch(&launch, env) : df_tool_launch(&launch);
+  if (prints && options->json)
     fine = df_bench_print_json(options, job.shared) && fine;
-  else if (fine)
+  else if (prints && fine)
     fine = df_bench_print_end(options, job.shared);
   free(reports);
   df_bench_job_destroy(&job);
   return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
+}
+
+static int run_of_env(df_bench_options *options) {
+  df_tool_env env;
+  const dfcclConfig_t config = config_of(options);
+  if (!df_tool_env_join(&env, &config)) return DF_TOOL_FAILED;
+  options->n_ranks = env.n_ranks;
+  return run(options, &env);
 }
 
 int main(int argc, char **argv) {
@@ -59,6 +76,7 @@ int main(int argc, char **argv) {
                : options.operation == DF_BENCH_DISORDER ? df_bench_disorder(&options)
                : options.operation == DF_BENCH_EVENTS   ? df_bench_events(&options)
                : options.explain                        ? df_bench_explain(&options)
-                                                        : run(&options);
+               : options.env                            ? run_of_env(&options)
+                                                        : run(&options, NULL);
   return df_tool_end_output(status);
 }

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "common/cli.h"
 #include "common/clock.h"
+#include "common/env.h"
 #include "common/element.h"
 #include "common/memory.h"
 #include "common/sort.h"
@@ -59,6 +60,34 @@ static bool run_and_wait(df_bench_rank *bench, const df_bench_case *one) {
   return df_tool_rank_check(bench->self, result, "a run");
 }
 
+/* With --env each rank has a record of its own: rank 0's number is everybody's. */
+static bool share_iterations(df_bench_rank *bench) {
+  df_bench_shared *shared = bench->job->shared;
+  uint64_t iterations = bench->self->rank == 0 ? (uint64_t)shared->iterations : 0;
+  if (bench->self->env_job == NULL) return true;
+  if (!df_tool_env_reduce(bench->self, &iterations, 1, dfcclMax)) return false;
+  shared->iterations = (int)iterations;
+  return true;
+}
+
+/* The same of times: each rank has its own column only, and then the slowest's in its place. */
+static bool share_times(df_bench_rank *bench) {
+  df_bench_shared *shared = bench->job->shared;
+  const size_t ranks = (size_t)bench->self->n_ranks, n = (size_t)shared->iterations;
+  uint64_t *times = shared->times_ns + bench->self->rank;
+  if (bench->self->env_job == NULL) return true;
+  uint64_t *packed = malloc(n * sizeof *packed);
+  if (packed == NULL) {
+    df_tool_rank_fail(bench->self, -1, "no memory for %zu times", n);
+    return false;
+  }
+  for (size_t i = 0; i < n; i++) packed[i] = times[i * ranks];
+  const bool fine = df_tool_env_reduce(bench->self, packed, n, dfcclMax);
+  for (size_t i = 0; i < n; i++) times[i * ranks] = packed[i];
+  free(packed);
+  return fine;
+}
+
 /* Untimed iterations; then all ranks agree on the number of timed ones. */
 static bool warm_up(df_bench_rank *bench, const df_bench_case *one) {
   const df_bench_options *options = &bench->job->options;
@@ -76,7 +105,7 @@ static bool warm_up(df_bench_rank *bench, const df_bench_case *one) {
     if (iterations < MIN_ITERATIONS) iterations = MIN_ITERATIONS;
   }
   if (bench->self->rank == 0) shared->iterations = iterations;
-  return meet(bench);
+  return meet(bench) && share_iterations(bench);
 }
 
 static bool time_iterations(df_bench_rank *bench, const df_bench_case *one) {
@@ -90,7 +119,7 @@ static bool time_iterations(df_bench_rank *bench, const df_bench_case *one) {
     times[(size_t)i * (size_t)bench->self->n_ranks] = after - before;
     before = after;
   }
-  return meet(bench);
+  return meet(bench) && share_times(bench);
 }
 
 /* Rank 0: the slowest rank of each iteration; of these the smallest and the median. */
@@ -117,11 +146,13 @@ static void summarise(const df_bench_job *job, const df_bench_shape *shape,
 static bool check(df_bench_rank *bench, const df_bench_case *one) {
   df_bench_shared *shared = bench->job->shared;
   if (!df_bench_prepare(bench, one)) return false;
-  if (bench->self->rank == 0) atomic_store(&shared->wrong, 0);
+  if (bench->self->rank == 0 || bench->self->env_job) atomic_store(&shared->wrong, 0);
   if (!meet(bench) || !run_and_wait(bench, one)) return false;
   int64_t wrong = df_bench_verify(bench, one);
   if (wrong < 0) return false;
-  atomic_fetch_add(&shared->wrong, wrong);
+  uint64_t all = (uint64_t)wrong;
+  if (bench->self->env_job && !df_tool_env_reduce(bench->self, &all, 1, dfcclSum)) return false;
+  atomic_fetch_add(&shared->wrong, (long long)all);
   return meet(bench);
 }
 

@@ -38,6 +38,10 @@ static void print_help(void) {
       "\n"
       "  -n, --ranks RANKS         ranks on this machine (2; tune: 8)\n"
       "      --processes           one process for each rank instead of one thread\n"
+      "      --env                 this process is one rank of a job that torchrun, mpirun or "
+      "Slurm has\n"
+      "                            started, or a shell with RANK, WORLD_SIZE, MASTER_ADDR and\n"
+      "                            MASTER_PORT; rank 0 prints\n"
       "  -b, --minbytes MIN        first size (8; disorder, events: 256); sizes take the suffixes "
       "K, "
       "M, G\n"
@@ -70,6 +74,7 @@ static void print_help(void) {
 
 enum {
   OPTION_PROCESSES = 256,
+  OPTION_ENV,
   OPTION_ALLOC,
   OPTION_OUT,
   OPTION_ROUNDS,
@@ -86,6 +91,7 @@ enum {
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, 'n'},
     {"processes", no_argument, NULL, OPTION_PROCESSES},
+    {"env", no_argument, NULL, OPTION_ENV},
     {"minbytes", required_argument, NULL, 'b'},
     {"maxbytes", required_argument, NULL, 'e'},
     {"stepfactor", required_argument, NULL, 'f'},
@@ -164,6 +170,9 @@ static void apply(df_bench_options *options, int option, char **argv) {
   case OPTION_PROCESSES:
     options->processes = true;
     break;
+  case OPTION_ENV:
+    options->env = true;
+    break;
   case OPTION_ALLOC:
     options->library_memory = parse_alloc(optarg);
     break;
@@ -213,6 +222,12 @@ static void complete(df_bench_options *options) {
   if (options->seed == 0) options->seed = 1;
   if (options->explain && (tune || disorder || events || options->operation == DF_BENCH_OVERHEAD))
     df_tool_usage_error("option --explain is for collectives only");
+  if (options->env &&
+      (tune || disorder || events || options->explain || options->operation == DF_BENCH_OVERHEAD))
+    df_tool_usage_error("option --env is for collectives only");
+  if (options->env && (options->n_ranks != 0 || options->processes))
+    df_tool_usage_error("option --env: the launcher says how many ranks there are");
+  options->processes |= options->env;
   if (options->n_ranks == 0) options->n_ranks = tune ? 8 : 2;
   if (options->max_bytes == 0) options->max_bytes = tune ? 8 << 20 : 128 << 20;
   if (options->factor == 0) options->factor = tune ? 4 : 2;

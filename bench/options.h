@@ -24,7 +24,7 @@ typedef enum {
 typedef struct {
   df_bench_operation operation;
   int n_ranks;
-  bool processes;
+  bool env, processes;
   size_t min_bytes, max_bytes, factor;
   int iterations; /* 0: chosen for each size */
   int warmup;

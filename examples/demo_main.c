@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/cli.h"
+#include "common/env.h"
 #include "demo_baseline.h"
 #include "demo_report.h"
 
@@ -22,6 +23,10 @@ static void print_help(void) {
        "  -i, --iterations ITERATIONS    (200)\n"
        "      --sync                     put device synchronisation between them, at random\n"
        "      --processes                one process for each rank instead of one thread\n"
+       "      --env                      this process is one rank of a job that torchrun, mpirun "
+       "or\n"
+       "                                 Slurm has started, or a shell with RANK, WORLD_SIZE,\n"
+       "                                 MASTER_ADDR and MASTER_PORT; rank 0 prints\n"
        "      --seed S                   the same seed gives the same orders and data (1)\n"
        "      --backend cpu|cuda         the device that runs the collectives (cpu)\n"
        "      --in-order-baseline        run the same program on a blocking, first-come engine\n"
@@ -37,6 +42,7 @@ static void print_help(void) {
 enum {
   OPTION_SYNC = 256,
   OPTION_PROCESSES,
+  OPTION_ENV,
   OPTION_SEED,
   OPTION_BACKEND,
   OPTION_BASELINE,
@@ -51,6 +57,7 @@ static const struct option long_options[] = {
     {"iterations", required_argument, NULL, 'i'},
     {"sync", no_argument, NULL, OPTION_SYNC},
     {"processes", no_argument, NULL, OPTION_PROCESSES},
+    {"env", no_argument, NULL, OPTION_ENV},
     {"seed", required_argument, NULL, OPTION_SEED},
     {"backend", required_argument, NULL, OPTION_BACKEND},
     {"in-order-baseline", no_argument, NULL, OPTION_BASELINE},
@@ -85,6 +92,9 @@ static demo_options parse(int argc, char **argv) {
     case OPTION_PROCESSES:
       options.processes = true;
       break;
+    case OPTION_ENV:
+      options.env = options.processes = true;
+      break;
     case OPTION_SEED:
       options.seed = (uint64_t)df_tool_parse_integer("--seed", optarg, 0, INT64_MAX);
       break;
@@ -112,6 +122,8 @@ static demo_options parse(int argc, char **argv) {
     df_tool_usage_error("there is no demo '%s', only 'disorder' (try --help)", argv[optind]);
   if (optind + 1 < argc)
     df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
+  if (options.env && options.in_order_baseline)
+    df_tool_usage_error("option --in-order-baseline is for ranks on this machine, not for --env");
   return options;
 }
 
@@ -140,7 +152,14 @@ static int conclude(const demo_job *job, const demo_report *reports, bool fine) 
   return fine && totals.sum.wrong == 0 ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
 }
 
-static int run(demo_job *job) {
+static dfcclConfig_t config_of(const demo_options *options) {
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
+  config.backend = options->in_order_baseline ? dfcclBackendCpu : options->backend;
+  config.timeoutMs = RUN_TIMEOUT_MS;
+  return config;
+}
+
+static int run(demo_job *job, const df_tool_env *env) {
   demo_report *reports = calloc((size_t)job->options.n_ranks, sizeof *reports);
   bool ready = reports != NULL && demo_layout_init(&job->layout, job->options.collectives);
   if (ready && job->options.in_order_baseline) {
@@ -161,10 +180,12 @@ static int run(demo_job *job) {
                           .on_failure = give_up,
                           .report_bytes = sizeof(demo_report),
                           .reports = reports};
-    launch.config.backend = job->options.in_order_baseline ? dfcclBackendCpu : job->options.backend;
-    launch.config.timeoutMs = RUN_TIMEOUT_MS;
-    bool fine = df_tool_launch(&launch);
-    status = conclude(job, reports, fine);
+    launch.config = config_of(&job->options);
+    bool fine = env ? df_tool_env_launch(&launch, env) : df_tool_launch(&launch);
+    if (env == NULL || env->rank == 0)
+      status = conclude(job, reports, fine);
+    else
+      status = fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
   }
   demo_baseline_destroy(job->baseline);
   demo_layout_destroy(&job->layout);
@@ -175,5 +196,10 @@ static int run(demo_job *job) {
 int main(int argc, char **argv) {
   df_tool_set_name("dfccl-demo");
   demo_job job = {.options = parse(argc, argv)};
-  return df_tool_end_output(run(&job));
+  df_tool_env env;
+  if (!job.options.env) return df_tool_end_output(run(&job, NULL));
+  const dfcclConfig_t config = config_of(&job.options);
+  if (!df_tool_env_join(&env, &config)) return DF_TOOL_FAILED;
+  job.options.n_ranks = env.n_ranks;
+  return df_tool_end_output(run(&job, &env));
 }

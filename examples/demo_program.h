@@ -17,7 +17,7 @@ enum { DEMO_MIN_BYTES = 256, DEMO_MAX_BYTES = 1 << 20, DEMO_MAX_COLLECTIVES = 40
 typedef struct {
   int n_ranks, collectives;
   int64_t iterations;
-  bool sync, processes, in_order_baseline, json;
+  bool sync, processes, env, in_order_baseline, json;
   bool progress; /* rank 0 keeps a progress line on standard error */
   uint64_t seed;
   dfcclBackend_t backend;

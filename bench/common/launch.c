@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/cli.h"
+#include "common/env.h"
 #include "common/launch_internal.h"
 #include "common/memory.h"
 
@@ -24,6 +25,8 @@ void df_tool_rank_fail(df_tool_rank *rank, int code, const char *format, ...) {
 }
 
 bool df_tool_rank_meet(df_tool_rank *rank, df_tool_barrier *barrier) {
+  uint64_t one = 1;
+  if (rank->env_job) return df_tool_env_reduce(rank, &one, 1, dfcclSum);
   if (df_tool_barrier_wait(barrier)) return true;
   df_tool_rank_fail(rank, dfcclRemoteError, "another rank failed");
   return false;

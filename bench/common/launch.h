@@ -16,16 +16,19 @@ typedef struct {
   char sentence[DF_TOOL_SENTENCE_BYTES];
 } df_tool_outcome;
 
+struct df_tool_job;
+
 /* What a rank's main function gets. */
 typedef struct {
   int rank, n_ranks;
-  dfcclContext_t context; /* NULL in a job without the library */
-  void *argument;         /* the job's */
-  void *report;           /* report_bytes, zeroed; the launcher receives it */
+  dfcclContext_t context;            /* NULL in a job without the library */
+  void *argument;                    /* the job's */
+  void *report;                      /* report_bytes, zeroed; the launcher receives it */
+  const struct df_tool_job *env_job; /* the rank is this process alone (env.h); else NULL */
   df_tool_outcome outcome;
 } df_tool_rank;
 
-typedef struct {
+typedef struct df_tool_job {
   int n_ranks;
   bool processes;       /* one process for each rank, else one thread */
   bool without_library; /* no contexts are made */
