@@ -70,12 +70,17 @@ static int takes_turns_with(dfcclContext_t context, uint32_t rank, const df_devi
          !mine.has_mps && memcmp(mine.uuid, theirs->uuid, sizeof mine.uuid) == 0;
 }
 
+static dfcclResult_t no_memory_for_hosts(dfcclContext_t context) {
+  return df_fail(dfcclOutOfMemory, "no memory for the hosts of %u ranks", context->n_ranks);
+}
+
 /* Blocks of a collective must be equal everywhere, so the least that any rank allows. The ranks'
  * cores are all that any of them may use. */
 static dfcclResult_t read_cards(dfcclContext_t context) {
   uint32_t blocks = (uint32_t)context->settings.max_blocks;
   int takes_turns = 0;
   context->topology.runs_on_cores = context->settings.backend == dfcclBackendCpu;
+  if (!df_topology_open(&context->topology, context->n_ranks)) return no_memory_for_hosts(context);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     df_card_content content;
     memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
@@ -91,7 +96,8 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
                      context->device.kind->name);
     blocks = DF_MIN(blocks, content.max_blocks);
     takes_turns |= takes_turns_with(context, r, &content.device);
-    df_topology_add(&context->topology, content.cpus);
+    if (!df_topology_add(&context->topology, r, content.transport.host, content.cpus))
+      return no_memory_for_hosts(context);
   }
   df_settings_complete(&context->settings, context->n_ranks, context->topology.n_cores,
                        takes_turns);
@@ -112,6 +118,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   if (context->device.kind) context->device.kind->close(&context->device);
   df_service_close(&context->control);
   df_mesh_close(&context->mesh);
+  df_topology_free(&context->topology);
   if (context->control.world) df_world_release(context->control.world);
   pthread_mutex_destroy(&context->lock);
   context->magic = 0;

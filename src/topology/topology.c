@@ -1,11 +1,48 @@
 #include "topology/topology.h"
 
-void df_topology_add(df_topology *topology, const uint64_t cpus[DF_TOPOLOGY_CPU_WORDS]) {
-  topology->n_cores = 0;
-  for (int w = 0; w < DF_TOPOLOGY_CPU_WORDS; w++) {
-    topology->cpus[w] |= cpus[w];
-    topology->n_cores += (uint32_t)__builtin_popcountll(topology->cpus[w]);
+#include <stdlib.h>
+#include <string.h>
+
+int df_topology_open(df_topology *topology, uint32_t n_ranks) {
+  topology->host_of = calloc(n_ranks, sizeof *topology->host_of);
+  return topology->host_of != NULL;
+}
+
+void df_topology_free(df_topology *topology) {
+  free(topology->hosts);
+  free(topology->host_of);
+  topology->hosts = NULL;
+  topology->host_of = NULL;
+}
+
+static df_topology_host *find_host(df_topology *topology, uint64_t identity) {
+  for (uint32_t i = 0; i < topology->n_hosts; i++)
+    if (topology->hosts[i].identity == identity) return &topology->hosts[i];
+  if (topology->n_hosts == topology->capacity) {
+    const uint32_t capacity = DF_MAX(2 * topology->capacity, 4u);
+    df_topology_host *hosts = realloc(topology->hosts, capacity * sizeof *hosts);
+    if (hosts == NULL) return NULL;
+    topology->hosts = hosts;
+    topology->capacity = capacity;
   }
+  df_topology_host *host = &topology->hosts[topology->n_hosts++];
+  *host = (df_topology_host){.identity = identity};
+  return host;
+}
+
+int df_topology_add(df_topology *topology, uint32_t rank, uint64_t identity,
+                    const uint64_t cpus[DF_TOPOLOGY_CPU_WORDS]) {
+  df_topology_host *host = find_host(topology, identity);
+  if (host == NULL) return 0;
+  topology->host_of[rank] = (uint32_t)(host - topology->hosts);
+  topology->n_cores -= host->n_cores;
+  host->n_cores = 0;
+  for (int w = 0; w < DF_TOPOLOGY_CPU_WORDS; w++) {
+    host->cpus[w] |= cpus[w];
+    host->n_cores += (uint32_t)__builtin_popcountll(host->cpus[w]);
+  }
+  topology->n_cores += host->n_cores;
+  return 1;
 }
 
 int df_topology_is_crowded(const df_topology *topology, uint32_t n) {
@@ -14,4 +51,27 @@ int df_topology_is_crowded(const df_topology *topology, uint32_t n) {
 
 uint32_t df_topology_ranks_on_a_core(const df_topology *topology, uint32_t n) {
   return DF_MAX(n / DF_MAX(topology->n_cores, 1u), 1u);
+}
+
+static uint32_t host_at(const df_topology *topology, const int *ranks, uint32_t position) {
+  return topology->host_of[ranks ? (uint32_t)ranks[position] : position];
+}
+
+int df_topology_is_spread(const df_topology *topology, const int *ranks, uint32_t n) {
+  for (uint32_t i = 1; topology->n_hosts > 1 && i < n; i++)
+    if (host_at(topology, ranks, i) != host_at(topology, ranks, 0)) return 1;
+  return 0;
+}
+
+uint32_t df_topology_neighbours(const df_topology *topology, const int *ranks, uint32_t n) {
+  uint32_t neighbours = 1;
+  if (!df_topology_is_spread(topology, ranks, n)) return 0;
+  while (host_at(topology, ranks, neighbours) == host_at(topology, ranks, 0)) neighbours++;
+  for (uint32_t first = 0; first < n; first += neighbours) {
+    const uint32_t end = DF_MIN(first + neighbours, n), host = host_at(topology, ranks, first);
+    for (uint32_t i = first + 1; i < end; i++)
+      if (host_at(topology, ranks, i) != host) return 0;
+    if (end < n && host_at(topology, ranks, end) == host) return 0;
+  }
+  return neighbours;
 }

@@ -29,6 +29,12 @@ static uint32_t even_split(uint32_t n) {
   return split;
 }
 
+/* Between hosts a message costs far more than within one, so each result crosses once. */
+static int goes_by_hosts(const df_tuning *tuning, const df_question *q, const df_rule *rule) {
+  const int is_own = tuning && rule >= tuning->rules && rule < tuning->rules + tuning->n_rules;
+  return q->neighbours > 1 && !is_own && df_algorithm_has(DF_TWO_LEVEL, q->operation);
+}
+
 int df_choose(const df_tuning *tuning, const df_question *question, df_choice *choice) {
   int named = -1;
   memset(choice, 0, sizeof *choice);
@@ -46,10 +52,16 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   }
   choice->rule = rule;
   choice->is_named = named >= 0;
+  choice->is_by_hosts = named < 0 && goes_by_hosts(tuning, question, rule);
+  if (choice->is_by_hosts) {
+    choice->algorithm = DF_TWO_LEVEL;
+    choice->split = 0;
+  }
   if (choice->algorithm != DF_TWO_LEVEL) {
     choice->split = 0;
   } else {
     if (choice->split == 0) choice->split = question->split;
+    if (choice->split == 0) choice->split = question->neighbours;
     if (choice->split == 0) choice->split = even_split(question->n);
     choice->split = DF_MIN(choice->split, question->n);
   }

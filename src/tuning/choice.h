@@ -13,6 +13,7 @@ typedef struct df_question {
   df_memory_kind memory; /* DF_MEMORY_PROCESS or DF_MEMORY_HOST */
   uint32_t crowded;      /* 1: two members or more for each core of the context's ranks */
   uint32_t split;        /* as configured; 0: the library's choice */
+  uint32_t neighbours;   /* df_topology_neighbours; 0: one host, or no such order */
 } df_question;
 
 typedef struct df_choice {
@@ -22,6 +23,7 @@ typedef struct df_choice {
   uint32_t slot_bytes; /* most payload; 0: as configured */
   const df_rule *rule; /* NULL: named, and no rule fits */
   int is_named;
+  int is_by_hosts; /* two levels: a subgroup is what is on one host */
 } df_choice;
 
 /* 0: the operation has no algorithm of that name. */

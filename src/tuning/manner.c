@@ -250,10 +250,12 @@ static void say_algorithm(const df_manner *m, df_text *out) {
   int is_built_in =
       rule && rule >= df_built_in_rules && rule < df_built_in_rules + df_n_built_in_rules;
   df_say(out, "algorithm: %s, since %s%s%s%s%s", df_algorithm_name(m->choice.algorithm),
-         m->choice.is_named ? "it is named" : "",
-         rule == NULL         ? ""
-         : m->choice.is_named ? "; limits from a rule of "
-                              : "this is the first rule that fits, of ",
+         m->choice.is_named      ? "it is named"
+         : m->choice.is_by_hosts ? "the ranks of a host are neighbours"
+                                 : "",
+         rule == NULL                                  ? ""
+         : m->choice.is_named || m->choice.is_by_hosts ? "; limits from a rule of "
+                                                       : "this is the first rule that fits, of ",
          rule == NULL  ? ""
          : is_built_in ? "the built-in table: "
                        : "DFCCL_TUNING: ",

@@ -93,9 +93,7 @@ typedef struct decision {
 static df_tuning tuning;
 
 static df_manner_question asked(const question *q, df_topology *topology) {
-  uint64_t cpus[DF_TOPOLOGY_CPU_WORDS] = {(1u << q->cores) - 1};
-  *topology = (df_topology){.runs_on_cores = q->device == ON_CPU};
-  df_topology_add(topology, cpus);
+  *topology = (df_topology){.runs_on_cores = q->device == ON_CPU, .n_cores = q->cores};
   uint32_t element_bytes = q->size < 2 ? 1 : 4;
   uint64_t count = (1ull << q->size) / element_bytes;
   return (df_manner_question){

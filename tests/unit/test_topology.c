@@ -1,0 +1,67 @@
+/*
+ * Promises of src/topology/topology.h:
+ *   - Cores are counted for each host, and a core that two ranks of a host may use counts once.
+ *   - Neighbours are found if a group goes host by host with as many ranks on each, the last less;
+ *     in any other order, and on one host, there are none.
+ *   - The choice then takes two levels with a host as a subgroup, unless the algorithm is named.
+ */
+#include "topology/topology.h"
+
+#include <string.h>
+
+#include "support/harness.h"
+#include "tuning/choice.h"
+
+/* Ranks of hosts 'a', 'b' ...; each rank may use cores 0 and 1 of its host. */
+static df_topology topology_of(const char *hosts) {
+  static const uint64_t cpus[DF_TOPOLOGY_CPU_WORDS] = {3};
+  df_topology topology = {.runs_on_cores = 1};
+  CHECK(df_topology_open(&topology, (uint32_t)strlen(hosts)), "no memory");
+  for (uint32_t r = 0; hosts[r]; r++)
+    CHECK(df_topology_add(&topology, r, (uint64_t)hosts[r], cpus), "no memory");
+  return topology;
+}
+
+DF_TEST(topology, cores_are_those_of_all_hosts, 10) {
+  df_topology one = topology_of("aaaa"), three = topology_of("abcabc");
+  CHECK(one.n_hosts == 1 && one.n_cores == 2, "%u cores", one.n_cores);
+  CHECK(three.n_hosts == 3 && three.n_cores == 6, "%u cores", three.n_cores);
+  CHECK(df_topology_is_crowded(&one, 4) && !df_topology_is_crowded(&three, 6), "crowded");
+  df_topology_free(&one);
+  df_topology_free(&three);
+}
+
+DF_TEST(topology, neighbours_are_the_ranks_of_a_host, 10) {
+  static const struct {
+    const char *hosts;
+    uint32_t neighbours;
+  } cases[] = {{"aaaa", 0},   {"aabb", 2}, {"aaabbb", 3}, {"aabbc", 2}, {"ab", 1},     {"abab", 1},
+               {"aabbba", 0}, {"abb", 0},  {"aaabb", 3},  {"aaab", 3},  {"aabbaa", 2}, {"a", 0}};
+  for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
+    df_topology topology = topology_of(cases[i].hosts);
+    uint32_t n = df_topology_neighbours(&topology, NULL, (uint32_t)strlen(cases[i].hosts));
+    CHECK(n == cases[i].neighbours, "%s: %u", cases[i].hosts, n);
+    df_topology_free(&topology);
+  }
+  df_topology mixed = topology_of("ababab");
+  const int by_host[] = {0, 2, 4, 1, 3, 5}, part[] = {0, 2};
+  CHECK(df_topology_neighbours(&mixed, by_host, 6) == 3, "in the group's order");
+  CHECK(df_topology_neighbours(&mixed, part, 2) == 0, "a group of one host");
+  df_topology_free(&mixed);
+}
+
+DF_TEST(topology, hosts_are_the_subgroups_of_two_levels, 10) {
+  df_question question = {
+      .operation = DF_OP_ALL_REDUCE, .n = 6, .bytes = 1024, .memory = DF_MEMORY_HOST};
+  df_choice choice;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm != DF_TWO_LEVEL, "one host");
+  question.neighbours = 3;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_TWO_LEVEL &&
+            choice.split == 3 && choice.is_by_hosts,
+        "algorithm %d, split %u", choice.algorithm, choice.split);
+  question.name = "ring";
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_RING, "named");
+  question.name = NULL;
+  question.operation = DF_OP_ALL_GATHER; /* which has no two levels */
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm != DF_TWO_LEVEL, "all-gather");
+}
