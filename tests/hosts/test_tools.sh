@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Promises of --env: test_tools.sh DEMO BENCH: ranks of three hosts, started by hand, run the demonstration and the
-# benchmark; rank 0 alone prints; every element is right; the number of ranks is the launcher's.
+# Promises of --env: test_tools.sh DEMO BENCH INFO: ranks of three hosts, started by hand, run the demonstration and the
+# benchmark; rank 0 alone prints; every element is right; the number of ranks is the launcher's. dfccl-info net shows each
+# pair's way and address, and each host's interfaces.
 set -u
 . "$(dirname "$0")/bed.sh"
-demo=$1 bench=$2
+demo=$1 bench=$2 info=$3
 work=$(mktemp -d)
 bed_up 3
 trap 'bed_down; rm -rf "$work"' EXIT
@@ -31,4 +32,12 @@ job "$bench" allgather --env -b 64 -e 64K -f 32 -i 5 || fail "the benchmark fail
 silent benchmark
 job "$bench" allreduce --env -n 2
 grep -q "the launcher says how many ranks" "$work/0" || fail "-n beside --env"
+job "$info" net --env || fail "the pairs"
+silent pairs
+[ "$(grep -cE '^ +[0-9] +[0-9]  shared memory +[0-9.]+ +[0-9.]+$' "$work/0")" = 3 ] || fail "pairs of one host"
+[ "$(grep -cE '^ +[0-9] +[0-9]  tcp +(10.77|.fd77:).*:[0-9]+ +[0-9.]+ +[0-9.]+$' "$work/0")" = 12 ] || fail "pairs of two hosts"
+bed_on 2 env DFCCL_NET_INTERFACES='!10.77.0.0/16' "$info" net >"$work/0" || fail "the interfaces"
+grep -qE '^rail0 +10.77.0.2/24 +[0-9a-z]+ +no$' "$work/0" && grep -qE '^rail1 +fd77:1::2/64 +[0-9a-z]+ +yes$' "$work/0" ||
+  fail "the interfaces' table"
+bed_on 2 "$info" net --json | grep -q '"name":"rail1","address":"10.77.1.2","prefix":24' || fail "the interfaces' object"
 echo "demonstration and benchmark on three hosts"
