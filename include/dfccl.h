@@ -83,7 +83,8 @@ typedef enum { dfcclSum = 0, dfcclProd = 1, dfcclMax = 2, dfcclMin = 3, dfcclAvg
 /* One rank: one device (GPU, or CPU device) of one process. */
 typedef struct dfcclContext *dfcclContext_t;
 
-/* Rendezvous address and a random 128-bit secret: plain bytes, to be sent to the others. */
+/* Rendezvous addresses and a random 128-bit secret: plain bytes, to be sent to the others. Who has
+ * them can join. */
 typedef struct {
   char internal[128];
 } dfcclUniqueId;
@@ -122,20 +123,24 @@ DFCCL_API dfcclResult_t dfcclGetVersion(int *version);
 
 /*
  * Makes the identity of a new job. One process calls it and sends the 128 bytes to every rank by
- * any means; that process must live until every rank has returned from dfcclInit. Does not block.
- * Any one id serves one set of dfcclInit calls.
+ * any means; that process must live until every rank has returned from dfcclInit. It listens until
+ * then at up to three addresses of this host (DFCCL_NET_INTERFACES, DFCCL_NET_PORTS; with
+ * DFCCL_NET=none only at the loopback address). Does not block. Any one id serves one set of
+ * dfcclInit calls.
  *
- * Errors: dfcclInvalidArgument (id is NULL), dfcclSystemError, dfcclOutOfMemory.
+ * Errors: dfcclInvalidArgument (id is NULL), dfcclInvalidUsage (environment variable),
+ * dfcclSystemError, dfcclOutOfMemory.
  */
 DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
 
 /*
  * Joins a job and makes this rank's context. Blocks until all ranks have called it, at most
  * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms). Several ranks may live in one process, each calling
- * from a thread of its own.
+ * from a thread of its own; ranks may be on several hosts (CPU device). After 5 s, who waits says so
+ * at DFCCL_DEBUG=warn: which ranks are missing, and which addresses do not answer.
  *
  *   ctx      set only on success; the context belongs to the caller until dfcclDestroy
- *   nRanks   1 to 1024 on one host
+ *   nRanks   1 to 1024
  *   rank     0 to nRanks-1
  *   config   may be NULL: every default
  *
@@ -157,10 +162,12 @@ DFCCL_API dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfc
 /*
  * dfcclInit with rank, number of ranks and rendezvous read from the launcher's environment:
  * torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else Open MPI's, MPICH's and Slurm's
- * variables. The i-th call in each process makes the i-th job. Blocks as dfcclInit.
+ * variables; DFCCL_ROOT, HOST:PORT of rank 0, comes before their address. On several hosts all ranks
+ * need one secret, in DFCCL_SECRET or in a file that DFCCL_SECRET_FILE names. The i-th call in each
+ * process makes the i-th job. Blocks as dfcclInit.
  *
  * Errors: as dfcclInit's; dfcclInvalidUsage also if no launcher's variables are set, or one makes
- * no sense.
+ * no sense, or the job has several hosts and no secret; dfcclRemoteError also if secrets differ.
  */
 DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config);
 

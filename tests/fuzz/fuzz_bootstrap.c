@@ -93,7 +93,10 @@ static size_t size_of(df_message_type type) {
     return sizeof(df_join_request);
   case DF_MESSAGE_FAILURE:
   case DF_MESSAGE_LEAVE:
+  case DF_MESSAGE_NEWS:
     return sizeof(df_refusal);
+  case DF_MESSAGE_PLACE:
+    return sizeof(df_place);
   case DF_MESSAGE_TABLE:
     return sizeof(df_table);
   case DF_MESSAGE_CHALLENGE:
@@ -106,7 +109,7 @@ static size_t size_of(df_message_type type) {
 
 /* A sealed message of a type and a body of the input's choosing. */
 static size_t forge(input *in, const unsigned char key[DF_KEY_BYTES], unsigned char *message) {
-  df_message_type type = (df_message_type)(next_byte(in) % (DF_MESSAGE_PROOF + 1));
+  df_message_type type = (df_message_type)(next_byte(in) % (DF_MESSAGE_NEWS + 1));
   size_t bytes = size_of(type), taken;
   df_message_start(message, type, bytes);
   size_t room = bytes - sizeof(df_header) - DF_MAC_BYTES;
@@ -146,6 +149,8 @@ static void be_broken_root(input *in) {
   df_rendezvous *r = calloc(1, sizeof *r);
   DF_ASSERT(r != NULL);
   make_pair(SOCK_STREAM, pair);
+  static const df_network network = {.is_off = 1}; /* it opens no doors */
+  r->network = &network;
   r->n_ranks = 1 + next_byte(in) % 3;
   r->fd = pair[0];
   r->deadline_ns = df_clock_ns() + 1000000000u;
