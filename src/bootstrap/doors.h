@@ -19,7 +19,7 @@ typedef struct df_network {
   int has_secret;
   unsigned char secret[DF_NETWORK_KEY]; /* a hash of DFCCL_SECRET */
   char root[DF_NETWORK_TEXT];           /* DFCCL_ROOT; "": none */
-  int silence_ms;                       /* how long a host may be silent: DFCCL_NET_TIMEOUT_MS */
+  int silence_ms; /* how long another host may be silent: DFCCL_NET_TIMEOUT_MS; not for an id */
 } df_network;
 
 typedef struct df_doors {

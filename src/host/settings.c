@@ -195,6 +195,7 @@ static dfcclResult_t read_environment(df_settings *s) {
   if ((result = read_number(variable, (least), (most), &s->field)) != dfcclSuccess) return result;
   DF_SETTINGS_MAP(X)
 #undef X
+  s->network.silence_ms = (int)s->net_timeout_ms;
   if ((result = check_power("DFCCL_CONTEXT_SLOTS", s->context_slots)) != dfcclSuccess)
     return result;
   if (s->cuda_threads % 32 != 0)

@@ -37,6 +37,8 @@
   X(yield_polls, "DFCCL_YIELD_POLLS", 0, 1, 1000000000,                                            \
     "CPU: looks in vain at everything before the core is yielded; 0: 1000, or 1 with more ranks "  \
     "than cores")                                                                                  \
+  X(net_timeout_ms, "DFCCL_NET_TIMEOUT_MS", 10000, 100, 86400000,                                  \
+    "how long another host may be silent before its ranks count as lost")                          \
   X(spread, "DFCCL_SPREAD", 1, 0, 1,                                                               \
     "CPU: 0: executors that meet on one core do not move to emptier ones")                         \
   X(preempt_every, "DFCCL_PREEMPT_EVERY", 0, 0, 1, "1: preempt after every step (test mode)")      \

@@ -11,7 +11,7 @@
 #include "bootstrap/interfaces.h"
 #include "host/settings.h"
 
-enum { SECRET_MIN = 16, SECRET_MAX = 1024, SILENCE_MS = 10000 };
+enum { SECRET_MIN = 16, SECRET_MAX = 1024 };
 
 static const char *variable(const char *name) {
   const char *value = getenv(name);
@@ -143,7 +143,6 @@ dfcclResult_t df_settings_read_network(df_network *network) {
   memset(network, 0, sizeof *network);
   const char *net = variable("DFCCL_NET");
   network->is_off = net && strcasecmp(net, "none") == 0;
-  network->silence_ms = SILENCE_MS;
   dfcclResult_t result = network->is_off ? dfcclSuccess : read_interfaces(network);
   if (result == dfcclSuccess) result = read_ports(network);
   if (result == dfcclSuccess) result = read_advertised(network);

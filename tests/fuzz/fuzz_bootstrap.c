@@ -2,7 +2,8 @@
  * Feeds the rendezvous with bytes of others' choosing: whatever they are, the process neither dies
  * nor waits, and only what is sealed with the job's key moves the job.
  *
- * The first byte picks who speaks: a stranger to the root, a rank that knows the secret but is
+ * The first byte picks who speaks: a stranger to the root, a stranger at a door, a rank of another
+ * host over a line, a rank that knows the secret but is
  * broken, a root that is broken, a stranger to a rank's listener, what poses as a lower rank, or
  * the author of a unique id. Built with libFuzzer where the compiler has it; otherwise fuzz_main.c
  * makes the inputs.
@@ -21,6 +22,7 @@
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_root.h"
 #include "bootstrap/sockets.h"
+#include "control/line.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -219,6 +221,78 @@ static void be_stranger_to_rank(input *in) {
   free(r);
 }
 
+/* ---- A stranger at the door of a rank of a job of two hosts ---- */
+
+static void be_stranger_at_door(input *in) {
+  static const df_network network = {.is_off = 1};
+  df_record records[2] = {{.host = 1}, {.host = 2}};
+  df_far_rank far[2] = {{.is_far = 0}, {.is_far = 1}};
+  unsigned char local[2] = {1, 0};
+  int sockets[2], root[2], strangers[2];
+  df_rendezvous *r = calloc(1, sizeof *r);
+  DF_ASSERT(r != NULL);
+  make_pair(SOCK_STREAM, root);
+  *r = (df_rendezvous){
+      .network = &network, .n_ranks = 2, .fd = root[0], .records = records, .timeout_ms = 2};
+  r->listener.fd = -1;
+  r->made.far = far;
+  r->own = records[0];
+  DF_ASSERT(df_doors_open(&r->doors, &network, 0, 0, 1) == dfcclSuccess);
+  for (int i = 0; i < 2; i++) {
+    strangers[i] = df_connect_loopback(r->doors->port);
+    DF_ASSERT(strangers[i] >= 0 && df_socket_wait(strangers[i], POLLOUT, UINT64_MAX) == 1);
+  }
+  while (in->size > 0) {
+    int stranger = next_byte(in) % 2;
+    size_t taken;
+    df_greeting greeting;
+    df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
+    greeting.from = 1;
+    bool well_formed = next_byte(in) % 2 == 0;
+    const uint8_t *bytes = next_bytes(in, next_byte(in), &taken);
+    if (well_formed && taken > 0)
+      memcpy(greeting.nonce, bytes, DF_MIN(taken, sizeof greeting.nonce));
+    if (well_formed) send_some(strangers[stranger], &greeting, sizeof greeting);
+    if (!well_formed && taken > 0) send_some(strangers[stranger], bytes, taken);
+  }
+  r->deadline_ns = df_clock_ns() + 2000000u;
+  DF_ASSERT(df_mesh_connect(r, local, sockets) == dfcclTimeout); /* nobody proved anything */
+  for (int i = 0; i < 2; i++) df_socket_close(&strangers[i]);
+  df_doors_close(r->doors);
+  close(root[0]);
+  close(root[1]);
+  free(r);
+}
+
+/* ---- A line whose other end says what it likes, and may know the key ---- */
+
+static void be_far_rank(input *in) {
+  static uint8_t message[DF_MAX_MESSAGE_BYTES];
+  static const unsigned char key[DF_LINE_KEY] = {3};
+  df_line *line = df_line_open(key, 0, 1), *other = df_line_open(key, 1, 0);
+  int pair[2], error;
+  DF_ASSERT(line != NULL && other != NULL);
+  make_pair(SOCK_STREAM, pair);
+  bool fine = true;
+  while (in->size > 0 && fine) {
+    uint8_t record[UINT8_MAX + DF_LINE_OVERHEAD];
+    size_t taken, bytes;
+    const bool is_sealed = next_byte(in) % 4 != 0;
+    const uint8_t *raw = next_bytes(in, next_byte(in), &taken);
+    if (is_sealed) df_line_seal(other, raw, taken, record);
+    if (is_sealed) send_some(pair[0], record, taken + DF_LINE_OVERHEAD);
+    if (!is_sealed) send_some(pair[0], raw, taken);
+    df_line_event event;
+    while ((event = df_line_read(line, pair[1], message, &bytes, &error)) == DF_LINE_MESSAGE)
+      DF_ASSERT(bytes <= UINT8_MAX);
+    fine = event == DF_LINE_NOTHING;
+  }
+  df_line_close(line);
+  df_line_close(other);
+  close(pair[0]);
+  close(pair[1]);
+}
+
 /* ---- What poses as the lower rank that another one calls ---- */
 
 typedef struct {
@@ -295,6 +369,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     break;
   case 15:
     be_posing_rank(&in);
+    break;
+  case 14:
+    be_stranger_at_door(&in);
+    break;
+  case 13:
+    be_far_rank(&in);
     break;
   case 1:
   case 2:

@@ -5,8 +5,8 @@
 #     with a host whose first rail is cut.
 #   - Without a secret, and with a wrong one, it fails at once, and the sentence says what to do.
 #   - It listens only at the chosen interfaces and ports; one interface that is missing is named with those that exist.
-#   - Who is missing, and which address does not answer, is said after 5 s.
-#   - A killed rank is told to the other host.
+#   - Who is missing, and which address does not answer, is said after 5 s. A name that nobody knows ends the join in time.
+#   - A killed rank is told to the other host. So is a host whose cables are cut, in both directions.
 set -u
 . "$(dirname "$0")/bed.sh"
 join=$1
@@ -104,6 +104,17 @@ done
 kill -KILL "$(grep -o '[0-9]*$' "$work/p1")"
 wait_for_ranks
 says p0 "rank 1 died: its connection (10.77.1.2:50000) was lost" "a killed rank"
+for r in 0 1; do
+  rank $((r + 1)) k$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 DFCCL_NET_TIMEOUT_MS=2000 $secret
+done
+for i in $(seq 200); do grep -q stays "$work/k0" && grep -q stays "$work/k1" && break; sleep 0.05; done
+bed_cut 2 0
+bed_cut 2 1
+wait_for_ranks
+says k0 "rank 1 cannot be reached (.*): Connection timed out" "a host that is cut off"
+says k1 "rank 0 cannot be reached (.*): Connection timed out" "a host that is cut off"
+bed_join 2 0
+bed_join 2 1
 rank 1 x0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES==eth7 $secret
 wait_for_ranks
 says x0 "it has .*rail1 (10.77.1.1" "a missing interface"
@@ -111,7 +122,9 @@ says x0 "it has .*rail1 (10.77.1.1" "a missing interface"
 # Silence.
 rank 2 q1 RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.77.0.9 MASTER_PORT=29500 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=6000 $secret
 rank 1 q0 RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=6000 $secret
+rank 2 d1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=2000 $secret
 wait_for_ranks
+says d1 'host "no-such-host.invalid"' "a name"
 says q1 "rank 1 of 3 has waited 5 s for rank 0: 10.77.0.9:29500" "a silent address"
 says q0 "ranks 1-2 of 3 have not come; they are awaited at 10.77.0.1:29501" "missing ranks"
 [ $failed = 0 ] && echo "jobs of two hosts come up"

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "bootstrap_crew.h"
 #include "bootstrap/process.h"
 #include "bootstrap/rendezvous.h"
@@ -251,6 +252,68 @@ DF_TEST(bootstrap_faults, nonsense_gets_no_answer, 60) {
   start_crew(c);
   reap_crew(c);
   for (int i = 0; i < 2; i++) check_code(c, i, dfcclSuccess);
+}
+
+/* A HELLO of another version: what the root answers. */
+static ssize_t ask_as_another_version(const unsigned char *key, df_challenge *answer) {
+  df_root_options options = {.listener = -1, .n_ranks = 2, .idle_ms = LONG_MS};
+  df_root *root = df_root_create(&options);
+  int pair[2];
+  df_hello hello;
+  CHECK(root && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0, "no root");
+  df_root_adopt(root, pair[1]);
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  hello.header.version++;
+  df_message_seal(&hello, sizeof hello, key);
+  CHECK(send(pair[0], &hello, sizeof hello, 0) == sizeof hello, "%s", strerror(errno));
+  CHECK(df_root_step(root, 1000), "the root has ended");
+  df_root_step(root, 0);
+  const ssize_t got = recv(pair[0], answer, sizeof *answer, 0);
+  close(pair[0]);
+  df_root_destroy(root);
+  return got;
+}
+
+DF_TEST(bootstrap_faults, only_who_has_the_key_learns_the_version, 30) {
+  const unsigned char right[DF_KEY_BYTES] = {0}, wrong[DF_KEY_BYTES] = {1};
+  df_challenge answer;
+  OK(df_handshake_ready());
+  CHECK(ask_as_another_version(wrong, &answer) == 0, "a stranger was answered");
+  CHECK(ask_as_another_version(right, &answer) == sizeof answer &&
+            answer.header.version == DFCCL_VERSION_CODE,
+        "a rank was not answered");
+}
+
+/* A root of another version, at an address that a rank probes: the rank says so at once. */
+DF_TEST(bootstrap_faults, a_root_of_another_version_is_named, 30) {
+  df_probe *probe = calloc(1, sizeof *probe);
+  df_address address = {.family = 4, .bytes = {127, 0, 0, 1}};
+  static df_interfaces none;
+  unsigned char key[DF_KEY_BYTES];
+  df_challenge answer;
+  df_hello hello;
+  int fd = -1;
+  OK(df_handshake_ready());
+  int listener = df_listen_loopback(&address.port);
+  df_probe_add(probe, &address, &none);
+  EVENTUALLY(df_probe_step(probe, df_clock_ns() + 20000000, &fd, key) == dfcclInProgress &&
+             df_socket_wait(listener, POLLIN, 0) == 1);
+  int caller = df_accept(listener);
+  CHECK(caller >= 0, "%s", strerror(-caller));
+  EVENTUALLY(df_probe_step(probe, df_clock_ns() + 20000000, &fd, key) == dfcclInProgress &&
+             recv(caller, &hello, sizeof hello, MSG_DONTWAIT) == sizeof hello);
+  df_message_start(&answer, DF_MESSAGE_CHALLENGE, sizeof answer);
+  answer.header.version++;
+  CHECK(send(caller, &answer, sizeof answer, 0) == sizeof answer, "%s", strerror(errno));
+  dfcclResult_t result;
+  EVENTUALLY((result = df_probe_step(probe, df_clock_ns() + 20000000, &fd, key)) !=
+             dfcclInProgress);
+  CHECK(result == dfcclInvalidUsage && strstr(df_last_sentence(), "runs version"), "%s",
+        df_last_sentence());
+  df_probe_close(probe);
+  free(probe);
+  df_socket_close(&caller);
+  close(listener);
 }
 
 DF_TEST(bootstrap_faults, a_rank_without_the_secret_is_not_counted, 30) {
