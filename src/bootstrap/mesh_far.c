@@ -118,8 +118,9 @@ static int hear(contact *c, df_message_type type, size_t bytes) {
   return df_header_is(&c->in.header, type, bytes) ? 1 : -1;
 }
 
-/* Where who has called listens: at the address that it called from, if it listens there. */
-static void find_caller(const df_record *record, int fd, df_far_rank *far) {
+/* Where who has called listens: at the address that it called from, if it says so. Else where it
+ * says, but if calls there have led nowhere: then at the address that it called from after all. */
+static void find_caller(const df_record *record, int fd, bool is_lower, df_far_rank *far) {
   struct sockaddr_storage socket = {0};
   socklen_t bytes = sizeof socket;
   df_address from = {0};
@@ -127,10 +128,10 @@ static void find_caller(const df_record *record, int fd, df_far_rank *far) {
     df_address_from_socket(&from, &socket);
   far->address = record->addresses[0];
   far->scope = 0;
-  if (df_address_is_loopback(&from)) far->address = from;
+  from.port = record->addresses[0].port;
+  if (is_lower || df_address_is_loopback(&from)) far->address = from;
   for (int i = 0; i < record->n_addresses && i < DF_ADDRESSES_MAX; i++)
     if (df_address_same_host(&record->addresses[i], &from)) far->address = record->addresses[i];
-  if (df_address_is_loopback(&from)) far->address.port = record->addresses[0].port;
   if (socket.ss_family == AF_INET6)
     far->scope = ((const struct sockaddr_in6 *)&socket)->sin6_scope_id;
 }
@@ -142,7 +143,7 @@ static void stand(df_far_mesh *mesh, contact *c, bool calls) {
   far->address = c->address;
   far->scope = c->scope;
   memcpy(far->key, c->key, sizeof far->key);
-  if (!calls) find_caller(record, c->fd, far);
+  if (!calls) find_caller(record, c->fd, c->rank < mesh->r->rank, far);
   df_socket_set_silence(c->fd, mesh->r->network->silence_ms);
   c->fd = -1;
   for (int i = 0; i < mesh->n_calls; i++) {

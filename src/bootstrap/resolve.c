@@ -10,9 +10,11 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "bootstrap/rendezvous_job.h"
 
 enum { FOUND_MAX = 16 };
+#define REPORT_NS 5000000000u
 
 /* Who comes last frees it. */
 typedef struct question {
@@ -52,13 +54,21 @@ static void *look_up(void *argument) {
   return NULL;
 }
 
-/* 1: answered. */
+/* 1: answered. Says in the log that it waits, at 5 s, 10 s, 20 s ... */
 static int await(question *q, uint64_t deadline_ns) {
-  struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
-                           .tv_nsec = (long)(deadline_ns % 1000000000u)};
-  int error = 0;
+  const uint64_t begin_ns = df_clock_ns();
+  uint64_t report_ns = begin_ns + REPORT_NS;
   pthread_mutex_lock(&q->lock);
-  while (!q->is_done && error == 0) error = pthread_cond_timedwait(&q->answered, &q->lock, &until);
+  while (!q->is_done && df_clock_ns() < deadline_ns) {
+    const uint64_t until_ns = DF_MIN(deadline_ns, report_ns);
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                                   .tv_nsec = (long)(until_ns % 1000000000u)};
+    if (pthread_cond_timedwait(&q->answered, &q->lock, &until) == 0 || df_clock_ns() < report_ns)
+      continue;
+    df_log(DF_LOG_WARN, "nothing has said for %llu s what the address of host \"%s\" is",
+           (unsigned long long)((df_clock_ns() - begin_ns) / 1000000000u), q->host);
+    report_ns = 2 * report_ns - begin_ns;
+  }
   const int is_done = q->is_done;
   q->is_abandoned = !is_done;
   pthread_mutex_unlock(&q->lock);

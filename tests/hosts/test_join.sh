@@ -79,6 +79,15 @@ for r in 0 1; do rank $((r + 1)) c$r -- "$work/id.cut" $r 2; done
 all_through "one rail is cut" c0 c1
 bed_join 2 0
 
+# Nobody is at the address that rank 0 advertises: it calls rank 1 itself. A right one, with its port, is used.
+rank 1 v0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_ADVERTISE=10.77.0.99 $secret
+rank 2 v1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
+all_through "an address where nobody is" v0 v1
+rank 1 y0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_PORTS=4100 \
+  DFCCL_NET_ADVERTISE=10.77.1.1:4100 $secret
+rank 2 y1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
+all_through "an advertised address" y0 y1
+
 # Secrets.
 rank 1 n0 RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
 rank 2 n1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
