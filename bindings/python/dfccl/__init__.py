@@ -14,7 +14,8 @@ releases the GIL. Failures are exceptions (dfccl.Error) with the library's sente
 """
 
 from .arrays import DataType, RedOp
-from .context import Collective, Context, Group, Run, contexts, unique_id
+from .collective import Collective, Run
+from .context import Context, Group, contexts, unique_id
 from .errors import (Aborted, Error, InvalidArgument, InvalidUsage, Mismatch, OutOfMemory, RemoteError,
                      Timeout)
 from .library import version

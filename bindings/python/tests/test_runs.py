@@ -267,10 +267,9 @@ class Ends(Case):
         with self.assertRaisesRegex(dfccl.InvalidUsage, "1"):
             contexts[0].register_all_reduce(1, 4, "float32")
         contexts[1].register_all_reduce(1, 5, "float32")
-        runs = [contexts[0].run(1, numpy.ones(4, "float32")), contexts[1].run(1, numpy.ones(5, "float32"))]
-        for run in runs:
+        for context, count in zip(contexts, (4, 5)):  # refused at once if the other's registration is here already
             with self.assertRaisesRegex(dfccl.Mismatch, "4.*5|5.*4"):
-                run.wait()
+                context.run(1, numpy.ones(count, "float32")).wait()
 
     def test_abort(self):
         contexts = self.ranks(2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import os
+import pathlib
 import random
 import socket
 import threading
@@ -19,7 +19,7 @@ except ImportError:
 
 import dfccl
 import dfccl.torch
-from support import Case, on_processes
+from support import SECONDS, Case, on_processes
 
 
 def free_port() -> int:
@@ -207,6 +207,14 @@ def _ends(rank: int, size: int, port: int) -> None:
             else:
                 raise AssertionError("nobody else came")
     dist.barrier()  # other groups go on
+    dist.monitored_barrier()
+    if rank == 0:
+        try:
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.2))
+        except RuntimeError as error:
+            assert "Rank 1 failed to pass monitoredBarrier" in str(error), error
+        else:
+            raise AssertionError("rank 1 did not come")
     abandoned = dist.new_group()
     if rank == 0:
         work = dist.all_reduce(torch.ones(5), group=abandoned, async_op=True)
@@ -260,6 +268,15 @@ def _ddp(rank: int, size: int, port: int) -> None:
     assert _train(rank, "dfccl", port + 2, True, None) == wanted
 
 
+def _showcase(name: str) -> str:
+    import importlib.util
+    path = pathlib.Path(__file__).resolve().parent.parent / "showcase" / "run.py"
+    spec = importlib.util.spec_from_file_location("showcase_run", path)
+    run = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(run)
+    return run.outcome(path.with_name(name + ".py"), "dfccl", SECONDS)[0]
+
+
 class Torch(Case):
     def _on(self, function, size: int) -> None:
         self.assertEqual(on_processes(function, size, free_port()), [0] * size)
@@ -275,6 +292,11 @@ class Torch(Case):
 
     def test_timeouts_abort_and_refusals(self):
         self._on(_ends, 2)
+
+    def test_showcase(self):
+        for name in ("two_models", "background_thread", "equal_signatures_named"):
+            self.assertEqual(_showcase(name), "right", name)
+        self.assertEqual(_showcase("circle"), "ends at the timeout")
 
     def test_ddp_has_gloos_losses(self):
         self._on(_ddp, 2)

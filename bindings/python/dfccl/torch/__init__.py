@@ -15,8 +15,9 @@ import torch
 import torch.distributed as dist
 
 from . import names
-from .group import ProcessGroup, create
+from .group import ProcessGroup
 from .hook import ddp_hook
+from .job import create
 from .names import name
 from .works import Work
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import threading
+import time
 from typing import Any, Callable, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .. import errors
-from ..context import Collective
+from ..collective import Collective
 from ..library import last_error
 
 Part = tuple[Collective, int]
@@ -111,6 +112,7 @@ class Work(dist.Work):
         if ended:
             self._settle(future)
         else:
+            self._watched = time.monotonic()
             self._group._job.watcher.add(self)
         return future
 

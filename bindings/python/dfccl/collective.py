@@ -1,0 +1,251 @@
+"""Collectives and their runs."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections import deque
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any, Callable, Sequence
+
+from . import errors
+from .arrays import DataType, Memory, memory_of
+from .library import Callback, Configuration, IN_PROGRESS, SUCCESS, Run as RunStruct, check, last_error, lib
+
+if TYPE_CHECKING:
+    from .context import Context
+
+_SLICE_MS = 200  # a wait returns to Python so often, for Ctrl-C
+_callbacks: dict[int, tuple[Callable[[errors.Error | None], Any], "Collective"]] = {}
+_tokens = iter(range(1, 2**62))
+_tokens_lock = threading.Lock()
+_inside = threading.local()
+
+
+@Callback
+def _callback(coll: int, status: int, token: int) -> None:
+    function, collective = _callbacks.pop(token)
+    error = None
+    if status != SUCCESS:
+        error = errors.of_code(status, last_error(collective.context._handle))
+    _inside.callback = True
+    try:
+        function(error)
+    finally:
+        _inside.callback = False
+
+
+_callback_address = ctypes.cast(_callback, c_void_p).value
+
+
+def inside_callback() -> bool:
+    return getattr(_inside, "callback", False)
+
+
+class Run:
+    """One run of a collective. Its arrays are kept alive until it is complete."""
+
+    __slots__ = ("collective", "number")
+
+    def __init__(self, collective: "Collective", number: int):
+        self.collective, self.number = collective, number
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until this run is complete and its callback has returned; drives the library meanwhile.
+
+        Raises what the run failed of, or Timeout after so many seconds: then the run goes on.
+        """
+        self.collective._wait_run(self.number, timeout)
+
+    def done(self) -> bool:
+        """Whether the run is complete. Raises what it failed of."""
+        code = self.collective._look(self.number)
+        if code == IN_PROGRESS:
+            return False
+        check(code)
+        return True
+
+    def __repr__(self) -> str:
+        return f"<run {self.number} of {self.collective!r}>"
+
+
+class Collective:
+    """A registered collective: run it any number of times, in any order beside others."""
+
+    def __init__(self, context: "Context", kind: str, id: int, count: int, type: DataType, root: int,
+                 ranks: Sequence[int] | None, name: str | None, varying: bool):
+        self.context, self.kind, self.id, self.count, self.type, self.root = context, kind, id, count, type, root
+        self.size = context.size if ranks is None else len(ranks)
+        self.rank = context.rank if ranks is None else list(ranks).index(context.rank)
+        self.name, self.varying = name, varying
+        self._lock = threading.Lock()
+        self._outstanding: deque[tuple[int, Any]] = deque()
+        self._run = RunStruct()
+        wide = self.size
+        self._send_wide, self._recv_wide = {"all_gather": (1, wide), "reduce_scatter": (wide, 1),
+                                            "all_to_all": (wide, wide)}.get(kind, (1, 1))
+
+    def __repr__(self) -> str:
+        name = self.name or f"{self.id}"
+        return f"<collective {name}, {self.kind} of {self.count} {self.type.name}, group of {self.size}>"
+
+    def run(self, send: Any = None, recv: Any = None, *, count: int = 0,
+            callback: Callable[[errors.Error | None], Any] | None = None) -> Run:
+        """Submits one run; never blocks.
+
+        send, recv   arrays; one alone is in place. all_gather and reduce_scatter in place have the whole array, this
+                     rank's part at its place in the group. What a rank does not need (reduce: recv, broadcast: send,
+                     but on the root) may be None.
+        count        only with varying: this run's elements, at most the registered ones
+        callback     called with None, or with the error, on a thread of the library or inside a wait
+        """
+        elements = count or self.count
+        if count and not self.varying and count != self.count:
+            raise errors.InvalidArgument(f"a run of {count} elements of {self!r}, which was registered without varying")
+        source, target = self._memories(send, recv, elements)
+        send_at, recv_at = source.address if source else 0, target.address if target else 0
+        if self.kind == "all_gather" and target is source and source:
+            send_at += self.rank * elements * self.type.bytes
+        if self.kind == "reduce_scatter" and target is source and source:
+            recv_at += self.rank * elements * self.type.bytes
+        token = 0
+        if callback is not None:
+            with _tokens_lock:
+                token = next(_tokens)
+            _callbacks[token] = (callback, self)
+        try:
+            return Run(self, self._submit(send_at or None, recv_at or None, count, (source, target), token))
+        except BaseException:
+            _callbacks.pop(token, None)
+            raise
+
+    def _memories(self, send: Any, recv: Any, elements: int) -> tuple[Memory | None, Memory | None]:
+        in_place = send is None or recv is None or send is recv
+        if in_place and send is None and recv is None:
+            raise errors.InvalidArgument(f"a run of {self!r} without an array")
+        if in_place and self.kind == "reduce" and self.rank != self.root:
+            return self._checked(send if recv is None else recv, elements, False), None
+        if in_place and self.kind == "broadcast" and self.rank == self.root:
+            both = self._checked(send if recv is None else recv, elements, False)
+            return both, both
+        if in_place:
+            both = self._checked(send if recv is None else recv, elements * max(self._send_wide, self._recv_wide), True)
+            return both, both
+        source = None if self.kind == "broadcast" and self.rank != self.root else self._checked(
+            send, elements * self._send_wide, False)
+        target = None if self.kind == "reduce" and self.rank != self.root else self._checked(
+            recv, elements * self._recv_wide, True)
+        return source, target
+
+    def _checked(self, thing: Any, elements: int, writable: bool) -> Memory:
+        memory = memory_of(thing, writable)
+        if memory.type is not None and memory.type != self.type:
+            raise errors.InvalidArgument(f"an array of {memory.type.name} for {self!r}")
+        if memory.bytes != elements * self.type.bytes:
+            raise errors.InvalidArgument(
+                f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}")
+        return memory
+
+    def _submit(self, send: int | None, recv: int | None, count: int, keep: Any, token: int = 0) -> int:
+        context, run = self.context, self._run
+        context._calls.append(None)
+        try:
+            handle = context._handle
+            if handle is None:
+                raise context._closed()
+            with self._lock:
+                waiting = self._outstanding
+                while waiting and lib.dfcclWaitRun(handle, self.id, waiting[0][0], 0) != IN_PROGRESS:
+                    waiting.popleft()
+                run.sendBuf, run.recvBuf, run.count = send, recv, count
+                run.callback, run.arg = (_callback_address, token) if token else (None, None)
+                code = lib.dfcclRun(handle, self.id, byref(run))
+                if code != SUCCESS:
+                    check(code)
+                number = run.run
+                waiting.append((number, keep))
+                return number
+        finally:
+            context._calls.pop()
+
+    def _look(self, number: int) -> int:
+        context = self.context
+        context._calls.append(None)
+        try:
+            if context._handle is None:
+                raise context._closed()
+            code = lib.dfcclWaitRun(context._handle, self.id, number, 0)
+            if code != IN_PROGRESS:
+                self._forget(number)
+            return code
+        finally:
+            context._calls.pop()
+
+    def _wait_run(self, number: int, timeout: float | None) -> None:
+        context = self.context
+        context._calls.append(None)
+        try:
+            handle = context._handle
+            if handle is None:
+                raise context._closed()
+            end = None if timeout is None else time.monotonic() + timeout
+            slice_ms = _SLICE_MS
+            while True:
+                if end is not None:
+                    slice_ms = max(0, min(_SLICE_MS, int((end - time.monotonic()) * 1000) + 1))
+                code = lib.dfcclWaitRun(handle, self.id, number, slice_ms)
+                if code != IN_PROGRESS:
+                    break
+                if end is not None and time.monotonic() >= end:
+                    raise errors.Timeout(f"run {number} of {self!r} is not complete after {timeout:g} s; it goes on. "
+                                         + context._state_of(self.id))
+            self._forget(number)
+            if code != SUCCESS:
+                check(code)
+        finally:
+            context._calls.pop()
+
+    def _forget(self, number: int) -> None:
+        """Runs of a collective end in order: all up to this one are complete."""
+        with self._lock:
+            waiting = self._outstanding
+            while waiting and waiting[0][0] <= number:
+                waiting.popleft()
+
+    def _last(self) -> int | None:
+        with self._lock:
+            return self._outstanding[-1][0] if self._outstanding else None
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits for all its runs submitted before; raises the first failure since the last such wait."""
+        number = self._last()
+        if number is not None:
+            try:
+                self._wait_run(number, timeout)
+            except errors.Timeout as error:
+                if "it goes on" in str(error):
+                    raise
+            except errors.Error:
+                pass  # dfcclWait tells of the first failure
+        with self.context._entered() as handle:
+            check(lib.dfcclWait(handle, self.id))
+
+    def done(self) -> bool:
+        """Whether all its runs are complete."""
+        number = self._last()
+        return number is None or self._look(number) != IN_PROGRESS
+
+    def deregister(self) -> None:
+        """Forgets the collective. All its runs must be complete."""
+        with self.context._entered() as handle:
+            check(lib.dfcclDeregister(handle, self.id))
+        self.context._collectives.pop(self.id, None)
+
+    def configuration(self) -> dict[str, Any]:
+        """How it travels, and why (dfcclGetConfiguration)."""
+        struct = Configuration()
+        with self.context._entered() as handle:
+            check(lib.dfcclGetConfiguration(handle, self.id, byref(struct)))
+        values = {field[0]: getattr(struct, field[0]) for field in struct._fields_[3:]}
+        return {key: value.decode() if isinstance(value, bytes) else value for key, value in values.items()}

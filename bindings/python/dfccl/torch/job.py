@@ -1,0 +1,60 @@
+"""Jobs: the context that process groups share, and how the first group makes it."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import torch.distributed as dist
+
+from ..context import Context, unique_id
+from .group import ProcessGroup
+from .works import Watcher
+
+
+class Job:
+    """One context for all process groups of a set of ranks."""
+
+    def __init__(self, context: Context):
+        self.context, self.watcher, self.groups = context, Watcher(), set[Any]()
+
+    def leave(self, group: Any) -> bool:
+        """Returns whether this was the last group: the context is closed."""
+        self.groups.discard(group)
+        if self.groups:
+            return False
+        self.watcher.stop()
+        self.context.close()
+        return True
+
+
+_world: Job | None = None
+_jobs = 0
+
+
+def _join(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, key: str) -> Job:
+    if rank == 0:
+        id = unique_id()
+        store.set(key, id)
+    else:
+        id = bytes(store.get(key))
+    return Job(Context(rank, size, id, backend="cpu"))
+
+
+def create(options: Any, _: Any = None) -> ProcessGroup:
+    """What torch calls for each group. The first one of all ranks makes the context that later ones share."""
+    global _world, _jobs
+    size, ranks = options.group_size, list(options.global_ranks_in_group)
+    everybody = not ranks
+    if _world is not None and not _world.groups:
+        _world = None
+    if everybody or _world is None:
+        _jobs += everybody
+        key = f"dfccl {_jobs}" if everybody else "dfccl"
+        job = _join(options.store, options.group_rank, size, options.timeout, key)
+        if everybody:
+            _world = job
+        ranks = list(range(size))
+    else:
+        job = _world
+    return ProcessGroup(job, options.store, options.group_id, ranks, options.timeout)

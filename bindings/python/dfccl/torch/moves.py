@@ -1,0 +1,225 @@
+"""Operations that move tensors, and barriers."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import Any, Callable, Sequence
+
+import torch
+
+from .. import errors
+from .types import Op, Tensors, check
+from .works import Part, Work
+
+
+class Moves:
+    """A part of ProcessGroup."""
+
+    def broadcast(self, tensors: Tensors, opts: Any) -> Work:
+        return self._timed("broadcast", self._broadcast, tensors, opts.rootRank)
+
+    def _broadcast(self, tensors: Tensors, root: int) -> Work:
+        check(tensors)
+        parts, afters = [], []
+        for tensor in tensors:
+            if tensor.numel() == 0:
+                continue
+            part, after = self._broadcast_part("broadcast", tensor, root)
+            parts.append(part)
+            afters += [after] if after else []
+        return self._work("broadcast", parts, list(tensors), (lambda: [each() for each in afters]) if afters else None)
+
+    def _broadcast_part(self, what: str, tensor: torch.Tensor, root: int, members: tuple[int, ...] | None = None,
+                        sends: bool | None = None) -> tuple[Part, Callable[[], Any] | None]:
+        sends = self._rank == root if sends is None else sends
+        dense = tensor.contiguous()
+        at = dense.data_ptr()
+        part = self._move("broadcast", what, dense.numel(), dense, at, at, dense, root, members)
+        return part, None if dense is tensor or sends else lambda: tensor.copy_(dense)
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+        return self._timed("all_gather", self._all_gather, outputs, inputs)
+
+    def _all_gather(self, outputs: Sequence[Tensors], inputs: Tensors) -> Work:
+        check(inputs)
+        (pieces,), (mine,) = outputs, inputs
+        check(pieces)
+        if len(pieces) != self._size:
+            raise errors.InvalidArgument(f"all_gather: {len(pieces)} outputs in a group of {self._size}")
+        if pieces[self._rank].numel() != mine.numel() or pieces[self._rank].dtype != mine.dtype:
+            raise errors.InvalidArgument(f"all_gather: {mine.numel()} elements of {mine.dtype} in, "
+                                         f"{pieces[self._rank].numel()} of {pieces[self._rank].dtype} out")
+        if len({piece.numel() for piece in pieces}) == 1:
+            flat = torch.empty((self._size, mine.numel()), dtype=mine.dtype)
+
+            def after() -> None:
+                for piece, row in zip(pieces, flat):
+                    piece.copy_(row.view(piece.shape))
+            return self._gather_flat("all_gather", flat, mine, list(pieces), after)
+        parts, afters = [], [lambda: pieces[self._rank].copy_(mine)]  # of unequal sizes: each member broadcasts
+        for member, piece in enumerate(pieces):
+            if piece.numel() > 0:
+                part, then = self._broadcast_part(f"all_gather {member}", mine if member == self._rank else piece, member)
+                parts.append(part)
+                afters += [then] if then else []
+        return self._work("all_gather", parts, list(pieces), lambda: [each() for each in afters])
+
+    def _gather_flat(self, what: str, flat: torch.Tensor, mine: torch.Tensor, outputs: list[torch.Tensor],
+                     after: Callable[[], Any] | None) -> Work:
+        if mine.numel() == 0:
+            return self._work(what, [], outputs)
+        dense = mine.contiguous()
+        part = self._move("all_gather", what, dense.numel(), dense, dense.data_ptr(), flat.data_ptr(), (dense, flat))
+        return self._work(what, [part], outputs, after)
+
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        return self._timed("_all_gather_base", self._all_gather_single, output, input)
+
+    def _all_gather_single(self, output: torch.Tensor, input: torch.Tensor) -> Work:
+        check((output, input))
+        if output.numel() != input.numel() * self._size:
+            raise errors.InvalidArgument(f"all_gather_single: {input.numel()} elements in, {output.numel()} out, "
+                                         f"in a group of {self._size}")
+        if output.dtype != input.dtype:
+            raise errors.InvalidArgument(f"all_gather_single: {input.dtype} in, {output.dtype} out")
+        flat = output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
+        return self._gather_flat("all_gather_single", flat, input, [output],
+                                 None if flat is output else lambda: output.copy_(flat))
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        works = [self._all_gather_single(output, input) for output, input in zip(outputs, inputs)]
+        return self._together("all_gather_single", works, list(outputs))
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+        pieces = [[row[at] for row in outputs] for at in range(len(inputs))]
+        works = [self._all_gather([mine], [input]) for mine, input in zip(pieces, inputs)]
+        return self._together("all_gather", works, [piece for row in outputs for piece in row])
+
+    def barrier(self, opts: Any = None) -> Work:
+        return self._timed("barrier", self._barrier)
+
+    def _barrier(self) -> Work:
+        flag = torch.zeros(1, dtype=torch.int32)
+        part, _ = self._reduce_part("all_reduce", "barrier", 1, Op.SUM, flag, flag)
+        return self._work("barrier", [part], [])
+
+    def monitored_barrier(self, timeout: datetime.timedelta, wait_all_ranks: bool = False) -> None:
+        """Rank 0 waits for a message of each member, and answers all; it names those that do not come. Gloo's words."""
+        end = time.monotonic() + timeout.total_seconds()
+        flag = torch.zeros(1, dtype=torch.int32)
+
+        def comes(work: Work) -> bool:
+            try:
+                return work.wait(datetime.timedelta(seconds=max(0.001, end - time.monotonic())))
+            except errors.Timeout:
+                return False
+        if self._rank != 0:
+            self._points("monitored_barrier", [(flag, 0)], [], [])
+            if not comes(self._points("monitored_barrier answer", [], [(flag, 0)], [])):
+                raise errors.Timeout(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while "
+                                     f"waiting for send/recv from rank 0: no answer after {timeout.total_seconds():g} s")
+            return
+        if timeout.total_seconds() <= 0:
+            raise errors.Timeout("Rank 0 timed out in monitoredBarrier: it was given no time")
+        works = {member: self._points("monitored_barrier", [], [(torch.empty_like(flag), member)], [])
+                 for member in range(1, self._size)}
+        missing = []
+        for member, work in works.items():
+            if not comes(work):
+                missing.append(str(member))
+                if not wait_all_ranks:
+                    break
+        if missing:
+            raise errors.Timeout(f"Rank{'s' if wait_all_ranks else ''} {', '.join(missing)} failed to pass monitoredBarrier "
+                                 f"in {1000 * timeout.total_seconds():g} ms")
+        for member in works:
+            comes(self._points("monitored_barrier answer", [(flag, member)], [], []))
+
+    # ---- from one rank to another: a broadcast in a group of two
+
+    def _point(self, what: str, tensor: torch.Tensor, source: int, target: int) -> tuple[Part, Callable[[], Any] | None]:
+        return self._broadcast_part(f"{what} {source}->{target}", tensor, 0, (source, target), self._rank == source)
+
+    def _points(self, what: str, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]],
+                outputs: list[torch.Tensor]) -> Work:
+        """Sends to and receives from members, and from this rank to itself."""
+        check([tensor for tensor, _ in (*sends, *receives)])
+        parts, afters = [], []
+        own = [tensor for tensor, peer in sends if peer == self._rank]
+        for tensor, peer in receives:
+            if peer == self._rank:
+                mine = own.pop(0)
+                tensor.copy_(mine.view(tensor.shape))
+            elif tensor.numel() > 0:
+                part, after = self._point(what, tensor, peer, self._rank)
+                parts.append(part)
+                afters += [after] if after else []
+        for tensor, peer in sends:
+            if peer != self._rank and tensor.numel() > 0:
+                parts.append(self._point(what, tensor, self._rank, peer)[0])
+        return self._work(what, parts, outputs, (lambda: [each() for each in afters]) if afters else None)
+
+    def send(self, tensors: Tensors, target: int, tag: int) -> Work:
+        return self._timed("send", self._points, f"send, tag {tag},", [(tensors[0], target)], [], list(tensors))
+
+    def recv(self, tensors: Tensors, source: int, tag: int) -> Work:
+        return self._timed("recv", self._points, f"send, tag {tag},", [], [(tensors[0], source)], list(tensors))
+
+    def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
+        raise errors.InvalidUsage("a receive from any rank: the process group dfccl receives from a named rank only")
+
+    recvAnysource = recv_anysource
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
+        if self._rank != opts.rootRank:
+            return self._timed("gather", self._points, "gather", [(inputs[0], opts.rootRank)], [], [])
+        receives = [(output, member) for member, output in enumerate(outputs[0])]
+        return self._timed("gather", self._points, "gather", [(inputs[0], self._rank)], receives, list(outputs[0]))
+
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
+        sends = [(piece, member) for member, piece in enumerate(inputs[0])] if self._rank == opts.rootRank else []
+        return self._timed("scatter", self._points, "scatter", sends, [(outputs[0], opts.rootRank)], list(outputs))
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        return self._timed("all_to_all", self._points, "all_to_all", [(each, at) for at, each in enumerate(inputs)],
+                           [(each, at) for at, each in enumerate(outputs)], list(outputs))
+
+    def all_to_all_single(self, output: torch.Tensor, input: torch.Tensor, output_splits: Sequence[int],
+                          input_splits: Sequence[int], opts: Any = None) -> Work:
+        return self._timed("all_to_all", self._all_to_all, output, input, output_splits, input_splits)
+
+    alltoall_base = all_to_all_single
+
+    def _all_to_all(self, output: torch.Tensor, input: torch.Tensor, output_splits: Sequence[int],
+                    input_splits: Sequence[int]) -> Work:
+        check((output, input))
+        if not output.is_contiguous() or output.dtype != input.dtype:
+            raise errors.InvalidArgument("all_to_all_single: the output must be contiguous and of the input's type")
+        dense = input.contiguous()
+        if output_splits or input_splits:
+            rows_out, rows_in = (self._splits(tensor, splits) for tensor, splits in
+                                 ((output, output_splits), (dense, input_splits)))
+            return self._points("all_to_all_single", [(each, at) for at, each in enumerate(rows_in)],
+                                [(each, at) for at, each in enumerate(rows_out)], [output])
+        if dense.numel() != output.numel() or dense.size(0) % self._size != 0:
+            raise errors.InvalidArgument(f"all_to_all_single: {tuple(dense.shape)} in, {tuple(output.shape)} out, "
+                                         f"in a group of {self._size}")
+        if dense.numel() == 0:
+            return self._work("all_to_all_single", [], [output])
+        part = self._move("all_to_all", "all_to_all_single", dense.numel() // self._size, dense, dense.data_ptr(),
+                          output.data_ptr(), (dense, output))
+        return self._work("all_to_all_single", [part], [output])
+
+    def _splits(self, tensor: torch.Tensor, splits: Sequence[int]) -> Tensors:
+        if not splits:
+            if tensor.size(0) % self._size:
+                raise errors.InvalidArgument(f"{tensor.size(0)} rows for {self._size} members")
+            splits = [tensor.size(0) // self._size] * self._size
+        if len(splits) != self._size or sum(splits) != tensor.size(0):
+            raise errors.InvalidArgument(f"splits {list(splits)} of {tensor.size(0)} rows in a group of {self._size}")
+        return tensor.split(list(splits))

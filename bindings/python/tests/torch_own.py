@@ -1,0 +1,46 @@
+"""torch's own tests of a backend, which its wheel has, under Gloo's name: python torch_own.py [-v] [TEST...]
+
+BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. WORLD_SIZE: ranks (2). Not part of the lane: minutes. That the events of
+a profile are asynchronous is not asked for: only code in C++ can end an event in another thread.
+"""
+
+import os
+import tempfile
+
+os.environ.setdefault("WORLD_SIZE", "2")
+os.environ["BACKEND"] = "gloo"
+os.environ["TEMP_DIR"] = folder = tempfile.mkdtemp()
+for name in ("barrier", "test_dir", "init_dir"):
+    os.makedirs(os.path.join(folder, name))
+
+import torch
+import torch.distributed as dist
+
+import dfccl.torch.job
+
+ours = os.environ.get("BACKEND_OF_GLOO", "dfccl") == "dfccl"
+if ours:
+    dist.Backend._ensure_backend_registered("gloo")
+    dist.Backend._plugins["GLOO"] = dist.Backend._BackendPlugin(dfccl.torch.job.create, True)
+
+from torch.testing._internal.common_utils import run_tests
+from torch.testing._internal.distributed import distributed_test
+
+if ours:
+    distributed_test.PROFILING_SUPPORTED_BACKENDS = []
+    distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS = []
+
+
+class Own(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
+    def setUp(self):
+        super().setUp()
+        torch.set_num_threads(1)
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+    @property
+    def init_method(self):
+        return f"file://{self.file_name}"
+
+
+if __name__ == "__main__":
+    run_tests()
