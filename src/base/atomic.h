@@ -49,6 +49,12 @@ DF_CORE void df_release_fence(void) {
   cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_system);
 #endif
 }
+/* The same for observers on this GPU, in this process: stores across the bus are not waited for. */
+DF_CORE void df_device_release_fence(void) {
+#if DF_ON_DEVICE
+  cuda::atomic_thread_fence(cuda::memory_order_acq_rel, cuda::thread_scope_device);
+#endif
+}
 DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
 #if DF_ON_DEVICE
   DF_ATOMIC_SYSTEM(uint64_t, p).store(v, cuda::memory_order_relaxed);
@@ -93,6 +99,13 @@ DF_CORE uint32_t df_device_add_u32(uint32_t *p, uint32_t v) {
 }
 DF_CORE uint64_t df_device_add_u64(uint64_t *p, uint64_t v) {
   return DF_ATOMIC_DEVICE(uint64_t, p).fetch_add(v, cuda::memory_order_acq_rel);
+}
+DF_CORE uint32_t df_device_sub_u32(uint32_t *p, uint32_t v) {
+  return DF_ATOMIC_DEVICE(uint32_t, p).fetch_sub(v, cuda::memory_order_acq_rel);
+}
+DF_CORE int df_device_claim_u64(uint64_t *p, uint64_t expected, uint64_t v) {
+  return DF_ATOMIC_DEVICE(uint64_t, p)
+      .compare_exchange_strong(expected, v, cuda::memory_order_acq_rel, cuda::memory_order_relaxed);
 }
 DF_CORE uint32_t df_system_sub_u32(uint32_t *p, uint32_t v) {
   return DF_ATOMIC_SYSTEM(uint32_t, p).fetch_sub(v, cuda::memory_order_acq_rel);

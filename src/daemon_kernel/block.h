@@ -35,7 +35,7 @@ typedef struct df_device {
   df_descriptor **descriptors; /* [DF_MAX_COLLECTIVES] */
   df_tunables tunables;
   uint32_t n_blocks;
-  /* The host writes these while blocks run. */
+  /* The host writes these while blocks run. They are 16 bytes: one look on CUDA. */
   DF_ALIGNED(16) uint32_t by_priority; /* some priority is not 0 */
   uint32_t exit;                       /* leave for good */
   uint32_t failures;                   /* not 0: cancel words matter */
@@ -56,6 +56,7 @@ typedef struct df_block {
   /* places since progress; >= length: every entry was tried */
   uint32_t swept;
   df_context_slot *picked;
+  df_cq_end cq_end; /* CUDA, of a launch */
   uint32_t spin_limit;
   uint32_t picks;     /* since the last one out of turn */
   uint32_t fair_next; /* out of turn: this collective, or the next larger */

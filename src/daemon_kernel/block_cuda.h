@@ -63,7 +63,9 @@ DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
     copy->sq.slots = daemon->relay->queue.slots;
     copy->sq.mask = daemon->relay->queue.mask;
   }
-  df_cuda_look_at_host(shared);
+  copy->sq.is_near = daemon->relay != NULL;
+  df_cq_open_end(&copy->cq, shared->block.index, &shared->block.cq_end);
+  df_cuda_look_at_host(shared, 1);
 }
 
 /* After df_cuda_load_block. */

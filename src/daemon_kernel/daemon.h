@@ -99,7 +99,11 @@ DF_CORE void df_daemon_complete(df_block *block, uint32_t collective, df_descrip
   df_cqe cqe = {collective, status, slot};
   df_count(&block->stats.cqes_written, 1); /* before the CQE: who sees it finds it counted */
   df_lanes_start_timer(lanes);
+#if defined(__CUDACC__)
+  df_cq_push_kept(&block->device->cq, block->index, &block->cq_end, cqe);
+#else
   df_cq_push_mpsc(&block->device->cq, block->index, cqe);
+#endif
   df_lanes_note_time(lanes, DF_TIMED_CQE, 1);
 }
 

@@ -8,6 +8,11 @@
 /* At launch any multiple of 32. */
 enum { DF_CUDA_MAX_LANES = 512 };
 
+/* df_device's words that the host writes while blocks run. */
+typedef struct DF_ALIGNED(16) df_host_words {
+  uint64_t priority_and_exit, failures_and_recalled; /* the former's words below */
+} df_host_words;
+
 /*
  * Blocks leave together: if one left alone, its collectives would wait for the busy blocks. A block
  * that has left its turns parks, and goes back if it has a reason, until no block is active.
@@ -18,6 +23,9 @@ enum { DF_CUDA_MAX_LANES = 512 };
 typedef struct df_cuda_gate {
   uint32_t active; /* started, and neither parked nor gone */
   uint32_t left;   /* latest launch that a block has left */
+  uint32_t shown;  /* latest launch of block 0, which shows the host's words to the others: */
+  uint32_t reserved;
+  df_host_words words;
 } df_cuda_gate;
 
 /* One block polls the SQ across the bus for all. */

@@ -38,6 +38,12 @@ typedef struct df_cuda_shared {
 /* Whatever the number of collectives. */
 DF_STATIC_ASSERT(sizeof(df_cuda_shared) <= 13 * 1024, "a block's shared memory");
 
+DF_STATIC_ASSERT(offsetof(df_device, by_priority) % 16 == 0 &&
+                     offsetof(df_device, exit) == offsetof(df_device, by_priority) + 4 &&
+                     offsetof(df_device, failures) == offsetof(df_device, by_priority) + 8 &&
+                     offsetof(df_device, recalled) == offsetof(df_device, by_priority) + 12,
+                 "the host's words are df_host_words");
+
 DF_CORE df_cuda_shared *df_cuda_shared_of(df_block *block) {
   return (df_cuda_shared *)(void *)((uint8_t *)block - offsetof(df_cuda_shared, block));
 }
@@ -53,19 +59,41 @@ DF_CORE uint32_t df_cuda_read_clock(df_cuda_watch *watch) {
   return (uint32_t)DF_MIN(elapsed, (uint64_t)UINT32_MAX / 2);
 }
 
-/* All loads before the first store: one crossing of the bus. */
-DF_CORE void df_cuda_look_at_host(df_cuda_shared *shared) {
+#if defined(__CUDACC__)
+DF_CORE df_host_words df_cuda_load_words(const void *p) {
+  const df_word_pair pair = df_load_relaxed_pair((const df_word_pair *)p);
+  df_host_words words;
+  words.priority_and_exit = pair.first;
+  words.failures_and_recalled = pair.second;
+  return words;
+}
+#else /* a test's blocks */
+DF_CORE df_host_words df_cuda_load_words(const void *p) {
+  const uint64_t *words = p;
+  return (df_host_words){df_load_relaxed_u64(&words[0]), df_load_relaxed_u64(&words[1])};
+}
+#endif
+
+/* One load across the bus, of block 0. It shows the words to the others, whose looks stay on the
+ * GPU; until block 0 of their launch has begun they look for themselves, as they do at first. */
+DF_CORE void df_cuda_look_at_host(df_cuda_shared *shared, int is_first) {
   df_device *copy = &shared->device;
-  const df_device *host = shared->daemon.device;
-  const uint32_t by_priority = df_load_relaxed_u32(&host->by_priority),
-                 exit = df_load_relaxed_u32(&host->exit),
-                 failures = df_load_relaxed_u32(&host->failures),
-                 recalled = df_load_relaxed_u32(&host->recalled);
-  copy->by_priority = by_priority;
-  copy->exit = exit;
-  copy->failures = failures;
-  copy->recalled = recalled;
-  shared->move.attends = failures;
+  const df_cuda_daemon *daemon = &shared->daemon;
+  df_cuda_gate *gate = daemon->gate;
+  const int shows = shared->block.index == 0;
+  const int is_shown = !shows && !is_first && df_observe_u32(&gate->shown) == daemon->launch;
+  const df_host_words words =
+      df_cuda_load_words(is_shown ? (const void *)&gate->words : &daemon->device->by_priority);
+  if (shows) {
+    df_store_relaxed_u64(&gate->words.priority_and_exit, words.priority_and_exit);
+    df_store_relaxed_u64(&gate->words.failures_and_recalled, words.failures_and_recalled);
+    if (is_first) df_publish_u32(&gate->shown, daemon->launch);
+  }
+  copy->by_priority = (uint32_t)words.priority_and_exit;
+  copy->exit = (uint32_t)(words.priority_and_exit >> 32);
+  copy->failures = (uint32_t)words.failures_and_recalled;
+  copy->recalled = (uint32_t)(words.failures_and_recalled >> 32);
+  shared->move.attends = copy->failures;
   shared->turns_to_look = DF_CUDA_LOOK_TURNS;
 }
 
@@ -85,7 +113,7 @@ DF_CORE void df_cuda_relay_entries(df_cuda_shared *shared, const df_lanes *lanes
 DF_CORE void df_cuda_look(df_cuda_shared *shared, const df_lanes *lanes) {
   df_cuda_watch *watch = &shared->watch;
   const df_cuda_daemon *daemon = &shared->daemon;
-  df_cuda_look_at_host(shared);
+  df_cuda_look_at_host(shared, 0);
   df_cuda_relay_entries(shared, lanes);
   const uint64_t now = df_device_ns();
   watch->steps = 0;

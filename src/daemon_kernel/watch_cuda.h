@@ -11,8 +11,9 @@
 /* ---- As watch.h says; all lanes, but for df_watch_idle */
 
 DF_CORE void df_watch_begin_turn(df_block *block, df_lanes *lanes) {
-  if (df_lanes_leads(lanes))
-    lanes->move->stop = df_cuda_shared_of(block)->watch.ending ? DF_STOP_LEAVE : 0;
+  if (!df_lanes_leads(lanes)) return;
+  lanes->move->stop = df_cuda_shared_of(block)->watch.ending ? DF_STOP_LEAVE : 0;
+  df_lanes_forget_prepared(lanes);
 }
 
 /* *polls is the leader's, in ns. The other lanes hear with the next decision. */

@@ -33,6 +33,7 @@ typedef struct df_move {
   const void *recv_flagged;
   uint32_t recv_flag, send_flag;
   df_prepared worked_out; /* if no record is kept */
+  uint32_t is_prepared;   /* CUDA: worked_out is of this primitive, and the sequences, too */
 } df_move;
 
 #if defined(__CUDACC__)
@@ -98,12 +99,23 @@ DF_CORE int df_lanes_announces(const df_move *move) {
   return (move->send_link && move->announces & DF_MESSAGE_GOES && !move->send_flag) ||
          (move->recv_link && df_link_releases(move->recv_link, move->recv_sequence));
 }
+/* All who look at it are on this GPU. */
+DF_CORE int df_lanes_stays_near(const df_move *move) {
+  return (!move->send_link || move->send_link->same_process) &&
+         (!move->recv_link || move->recv_link->same_process);
+}
 /* One fence is enough: the barrier orders all lanes' accesses before it, and a fence of system
  * scope is cumulative. */
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) {
   df_lanes_sync(lanes);
-  if (df_lanes_leads(lanes) && df_lanes_announces(lanes->move)) df_release_fence();
+  if (!df_lanes_leads(lanes) || !df_lanes_announces(lanes->move)) return;
+  if (df_lanes_stays_near(lanes->move))
+    df_device_release_fence();
+  else
+    df_release_fence();
 }
+/* Leader, when the cursor moves or is another one. */
+DF_CORE void df_lanes_forget_prepared(df_lanes *lanes) { lanes->move->is_prepared = 0; }
 /* Leader. */
 DF_CORE uint32_t df_lanes_with_stop(const df_move *move, uint32_t decision) {
   return decision | move->stop;
@@ -188,6 +200,7 @@ DF_CORE uint32_t df_lanes_alternate(df_lanes *lanes) {
 DF_CORE void df_lanes_sync(df_lanes *lanes) { (void)lanes; }
 DF_CORE void df_lanes_note_flags(df_move *move) { (void)move; }
 DF_CORE void df_lanes_complete_move(df_lanes *lanes) { (void)lanes; }
+DF_CORE void df_lanes_forget_prepared(df_lanes *lanes) { (void)lanes; }
 DF_CORE uint32_t df_lanes_with_stop(const df_move *move, uint32_t decision) {
   (void)move;
   return decision;

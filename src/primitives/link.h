@@ -24,7 +24,7 @@ typedef struct DF_ALIGNED(64) df_link {
   uint32_t messages; /* in a loop */
   uint32_t peer;     /* rank in the context */
   uint8_t payload_offset;
-  uint8_t same_process; /* the peer sees all our memory */
+  uint8_t same_process; /* the peer sees all our memory; CUDA: it is on the same GPU, too */
   uint8_t sends;
   uint8_t far_looks; /* a bit for each look; 1: from afar */
   /* Not 0: slots are given back so many and one at a time; nothing is lent. Below the depth. */
@@ -153,10 +153,16 @@ DF_CORE int df_link_release(df_link *link, uint64_t sequence) {
 enum { DF_HOLD_READING = 1, DF_HOLD_REVOKED = 2 };
 
 DF_CORE int df_link_borrow(const df_link *link) {
+#if defined(__CUDACC__)
+  if (link->same_process) return df_device_claim_u64(link->credit + 1, 0, DF_HOLD_READING);
+#endif
   return df_system_claim_u64(link->credit + 1, 0, DF_HOLD_READING);
 }
 /* Receiver. 0: seized meanwhile; what was read counts for nothing. */
 DF_CORE int df_link_return(const df_link *link) {
+#if defined(__CUDACC__)
+  if (link->same_process) return df_device_claim_u64(link->credit + 1, DF_HOLD_READING, 0);
+#endif
   return df_system_claim_u64(link->credit + 1, DF_HOLD_READING, 0);
 }
 DF_CORE int df_link_is_revoked(const df_link *link) {

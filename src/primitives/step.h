@@ -62,6 +62,17 @@ DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t b
   df_prepare_messages(desc, block, cursor->loop, cursor->primitive, worked_out);
   return worked_out;
 }
+
+/* On CUDA it is kept in shared memory until the cursor moves: a poll reads less. */
+DF_CORE const df_prepared *df_step_prepare_once(const df_descriptor *desc, uint32_t block,
+                                                const df_cursor *cursor, df_move *move) {
+#if defined(__CUDACC__)
+  if (move->is_prepared) return &move->worked_out;
+  move->is_prepared = 1;
+#endif
+  return df_step_prepare(desc, block, cursor, &move->worked_out);
+}
+
 DF_CORE uint8_t *df_step_locate(const df_cursor *cursor, uint8_t buffer, uint64_t at) {
   return (uint8_t *)((uintptr_t)cursor->buffers[buffer] + at);
 }
@@ -383,7 +394,7 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
     return move->send_link ? DF_STEP_BLOCKED : DF_STEP_DONE;
   }
 
-  const df_prepared *prim = df_step_prepare(desc, block, cursor, &move->worked_out);
+  const df_prepared *prim = df_step_prepare_once(desc, block, cursor, move);
   int received_direct = 0;
   move->count = prim->count;
   move->announces = prim->announces;
@@ -423,6 +434,7 @@ DF_CORE df_step_result df_step_commit(const df_descriptor *desc, uint32_t block,
     if (df_link_release(move->recv_link, move->recv_sequence))
       df_lanes_note_peer(lanes, move->recv_link);
   }
+  df_lanes_forget_prepared(lanes);
   return df_step_advance(desc, &desc->parts[block], cursor, lanes);
 }
 

@@ -81,11 +81,48 @@ DF_CORE void df_cq_push_packed(df_cq_ring *ring, uint64_t mask, df_cqe cqe) {
   df_publish_u64(&ring->words[tail & mask], df_cqe_encode(cqe, (tail + 1) & DF_CQE_LAP_MASK));
 }
 
-DF_CORE void df_cq_push_slots(df_cq_ring *ring, uint64_t *next, uint64_t mask, df_cqe cqe) {
+DF_CORE void df_cq_push_slots(uint64_t *words, uint64_t *next, uint64_t mask, df_cqe cqe) {
   uint64_t ticket = df_device_add_u64(next, 1);
-  int claimed = df_system_claim_u64(&ring->words[ticket & mask], 0, df_cqe_encode(cqe, 1));
+  int claimed = df_system_claim_u64(&words[ticket & mask], 0, df_cqe_encode(cqe, 1));
   DF_ASSERT(claimed); /* else the CQ is full */
   (void)claimed;
+}
+
+/* CUDA: a block's own record of its ring. Nothing is read across the bus, but for the head when it
+ * was last seen a lap ago. */
+typedef struct df_cq_end {
+  uint64_t *words;
+  uint64_t head, tail;
+} df_cq_end;
+
+DF_CORE void df_cq_open_end(const df_cq *cq, uint32_t block, df_cq_end *end) {
+  const df_cq_ring *ring = &cq->rings[cq->variant == DF_CQ_SLOTS_CAS ? 0 : block];
+  uint64_t *words = ring->words;
+  const uint64_t head = df_load_relaxed_u64(&ring->head), tail = df_load_relaxed_u64(&ring->tail);
+  end->words = words;
+  end->head = head;
+  end->tail = tail;
+}
+
+/* As df_cq_push_mpsc. */
+DF_CORE void df_cq_push_kept(df_cq *cq, uint32_t block, df_cq_end *end, df_cqe cqe) {
+  if (cq->variant == DF_CQ_SLOTS_CAS) {
+    df_cq_push_slots(end->words, cq->ticket ? cq->ticket : &cq->rings[0].tail, cq->mask, cqe);
+    return;
+  }
+  df_cq_ring *ring = &cq->rings[block];
+  const uint64_t tail = end->tail++;
+  if (DF_UNLIKELY(tail - end->head > cq->mask)) end->head = df_observe_u64(&ring->head);
+  DF_ASSERT(tail - end->head <= cq->mask);
+  uint64_t *word = &end->words[tail & cq->mask];
+  if (cq->variant == DF_CQ_RING) {
+    df_store_relaxed_u64(word, df_cqe_encode(cqe, 1));
+    df_wake_fence();
+    df_publish_u64(&ring->tail, tail + 1);
+  } else {
+    df_store_relaxed_u64(&ring->tail, tail + 1); /* for the next launch */
+    df_publish_u64(word, df_cqe_encode(cqe, (tail + 1) & DF_CQE_LAP_MASK));
+  }
 }
 
 /* Publishes the block's work and, through the completion counter, its fellows'. */
@@ -98,7 +135,8 @@ DF_CORE void df_cq_push_mpsc(df_cq *cq, uint32_t block, df_cqe cqe) {
     df_cq_push_packed(&cq->rings[block], cq->mask, cqe);
     break;
   case DF_CQ_SLOTS_CAS:
-    df_cq_push_slots(&cq->rings[0], cq->ticket ? cq->ticket : &cq->rings[0].tail, cq->mask, cqe);
+    df_cq_push_slots(cq->rings[0].words, cq->ticket ? cq->ticket : &cq->rings[0].tail, cq->mask,
+                     cqe);
     break;
   }
 }

@@ -16,6 +16,7 @@ typedef struct gate_state {
   df_cuda_daemon daemon;
   df_device device;
   df_sq_slot sq_slots[2];
+  df_cq_ring rings[BLOCKS];
   df_cuda_gate gate;
   df_block images[BLOCKS];
   df_cursor saved[BLOCKS];
@@ -29,6 +30,7 @@ static void gate_prepare(void *state) {
   gate_state *s = state;
   df_sq_init(&s->device.sq, s->sq_slots, 2, BLOCKS);
   s->device.n_blocks = BLOCKS;
+  s->device.cq.rings = s->rings;
   s->daemon = (df_cuda_daemon){
       .device = &s->device, .blocks = s->images, .gate = &s->gate, .launch = LAUNCH};
   for (uint32_t b = 0; b < BLOCKS; b++) {
