@@ -70,6 +70,7 @@ typedef struct df_device_choice {
   dfcclBackend_t backend;
   int ordinal;
   int max_blocks;
+  int shared_blocks;  /* CUDA, the library's choice: least of max_blocks where ranks share a GPU */
   int launches_block; /* CUDA_LAUNCH_BLOCKING is on */
 } df_device_choice;
 dfcclResult_t df_device_choose(df_device_choice *choice);

@@ -34,13 +34,15 @@ typedef struct df_card_content {
   df_transport_card transport;
   uint64_t
       cpus[DF_TOPOLOGY_CPU_WORDS]; /* that its process may use, modulo the number of these bits */
+  uint32_t shared_blocks;
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
 
 df_card df_context_card(const df_settings *settings) {
   df_card card;
   df_card_content content = {.version = DFCCL_VERSION_CODE,
-                             .max_blocks = (uint32_t)settings->max_blocks};
+                             .max_blocks = (uint32_t)settings->max_blocks,
+                             .shared_blocks = (uint32_t)settings->shared_blocks};
   df_device_fill_card(settings->backend, (int)settings->device, &content.device);
   content.transport.host = df_host_identity();
   content.transport.backend = (uint32_t)settings->backend;
@@ -74,10 +76,32 @@ static dfcclResult_t no_memory_for_hosts(dfcclContext_t context) {
   return df_fail(dfcclOutOfMemory, "no memory for the hosts of %u ranks", context->n_ranks);
 }
 
+/* Ranks on the GPU that has the most. */
+static uint32_t most_on_a_gpu(dfcclContext_t context) {
+  uint32_t most = 1;
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    df_device_card card = df_context_peer_card(context, r);
+    uint32_t n = 0;
+    for (uint32_t other = 0; other < context->n_ranks; other++) {
+      df_device_card theirs = df_context_peer_card(context, other);
+      n += memcmp(card.uuid, theirs.uuid, sizeof card.uuid) == 0;
+    }
+    most = DF_MAX(most, n);
+  }
+  return most;
+}
+
+/* The library's choice for a GPU of one's own is divided by the ranks that share it. */
+static uint32_t shared_blocks(dfcclContext_t context, uint32_t blocks, uint32_t least) {
+  if (least == 0) return blocks;
+  return DF_MAX(DF_MIN(least, blocks), blocks / most_on_a_gpu(context));
+}
+
 /* Blocks of a collective must be equal everywhere, so the least that any rank allows. The ranks'
  * cores are all that any of them may use. */
 static dfcclResult_t read_cards(dfcclContext_t context) {
   uint32_t blocks = (uint32_t)context->settings.max_blocks;
+  uint32_t least = (uint32_t)context->settings.shared_blocks;
   int takes_turns = 0;
   context->topology.runs_on_cores = context->settings.backend == dfcclBackendCpu;
   if (!df_topology_open(&context->topology, context->n_ranks)) return no_memory_for_hosts(context);
@@ -95,13 +119,15 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
                      content.device.backend == dfcclBackendCuda ? "CUDA" : "CPU", context->rank,
                      context->device.kind->name);
     blocks = DF_MIN(blocks, content.max_blocks);
+    least = DF_MIN(least, content.shared_blocks);
     takes_turns |= takes_turns_with(context, r, &content.device);
     if (!df_topology_add(&context->topology, r, content.transport.host, content.cpus))
       return no_memory_for_hosts(context);
   }
   df_settings_complete(&context->settings, context->n_ranks, context->topology.n_cores,
                        takes_turns);
-  context->max_blocks = blocks;
+  context->max_blocks = shared_blocks(context, blocks, least);
+  if (least != 0) context->settings.max_blocks = context->max_blocks; /* its memory */
   return dfcclSuccess;
 }
 

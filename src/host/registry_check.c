@@ -76,6 +76,7 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
                  .memory =
                      in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS : DF_MEMORY_HOST,
                  .crowded = (uint32_t)df_topology_is_crowded(&context->topology, n),
+                 .on_gpu = context->settings.backend == dfcclBackendCuda,
                  .split = (uint32_t)context->settings.tuning.policy.split,
                  .neighbours = df_topology_neighbours(&context->topology,
                                                       r->options ? r->options->ranks : NULL, n)},

@@ -264,6 +264,7 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
   s.backend = choice.backend;
   s.device = choice.ordinal;
   s.max_blocks = choice.max_blocks;
+  s.shared_blocks = choice.shared_blocks;
   *settings = s;
   return dfcclSuccess;
 }

@@ -17,8 +17,8 @@
   X(timeout_ms, "DFCCL_TIMEOUT_MS", 0, 0, 86400000,                                                \
     "timeoutMs where the caller's configuration leaves it 0")                                      \
   X(max_blocks, "DFCCL_MAX_BLOCKS", 0, 0, DF_MAX_BLOCKS,                                           \
-    "maxBlocks where the caller leaves it 0; 0: 1 on the CPU, an eighth of the "                   \
-    "multiprocessors but at most 8 on CUDA")                                                       \
+    "maxBlocks where the caller leaves it 0; 0: 1 on the CPU, a quarter of the "                   \
+    "multiprocessors but at most 32 on CUDA, divided by the ranks that share the GPU")             \
   X(queue_depth, "DFCCL_QUEUE_DEPTH", 0, 0, DF_MAX_QUEUE_DEPTH,                                    \
     "queueDepth where the caller leaves it 0; 0: 1024")                                            \
   X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
@@ -78,8 +78,9 @@ typedef struct df_settings {
   char record[512];   /* DFCCL_RECORD: folder; empty: no recording */
   df_tuning tuning;   /* DFCCL_TUNING: the file's text; empty: only built-in rules */
   dfcclBackend_t backend;
-  long long device;   /* CUDA ordinal; -1: the calling thread's */
-  int launches_block; /* CUDA_LAUNCH_BLOCKING is on */
+  long long shared_blocks; /* as in df_device_choice */
+  long long device;        /* CUDA ordinal; -1: the calling thread's */
+  int launches_block;      /* CUDA_LAUNCH_BLOCKING is on */
 } df_settings;
 
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */

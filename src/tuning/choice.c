@@ -4,6 +4,7 @@
 
 static int memory_fits(const df_rule *rule, const df_question *q) {
   if (rule->memory == DF_MEMORY_CROWDED) return q->memory == DF_MEMORY_HOST && q->crowded;
+  if (rule->memory == DF_MEMORY_CUDA) return q->on_gpu != 0;
   return rule->memory == DF_MEMORY_ANY || rule->memory == q->memory;
 }
 

@@ -10,6 +10,7 @@ enum {
   /* A payload of a few lines costs its crossing, not its bytes. */
   DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE,
   DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
+  DF_LENT_STRIDE = 128 * 1024 + DF_CACHE_LINE,
   DF_AHEAD_RING_BYTES = 8192, /* a rank that waits for nobody runs ahead */
   DF_QUARTERED_SLOTS = 8,     /* least slots for a release by quarters */
   DF_BORROWED_STEPS = 32,     /* most primitives of a run that its submitter may execute */
@@ -60,6 +61,9 @@ static void decide_shape(df_manner *m, const df_manner_question *q, const df_pla
    * receivers take more (df_manner_ring). */
   if (m->shape.stride > DF_PAGE_RING_STRIDE && m->crowded)
     m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
+  /* Mostly lent: then slots are memory that nothing goes through. */
+  if (q->on_gpu && m->shape.stride > DF_LENT_STRIDE)
+    m->shape.n_slots = DF_MIN(m->shape.n_slots, (uint32_t)DF_MIN_LINK_SLOTS);
 }
 
 /* ---- lending, and stores past the caches ---- */

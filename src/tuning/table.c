@@ -9,7 +9,7 @@
 
 static const char *const operation_words[DF_OP_COUNT] = {"allreduce", "reduce",        "broadcast",
                                                          "allgather", "reducescatter", "alltoall"};
-static const char *const memory_words[] = {"any", "process", "host", "crowded"};
+static const char *const memory_words[] = {"any", "process", "host", "crowded", "cuda"};
 
 const char *df_operation_word(df_operation operation) { return operation_words[operation]; }
 
@@ -117,7 +117,7 @@ static int read_rule(const reader *in, char **words, int n, df_rule *rule) {
                   words[2]);
   int memory = word_at(memory_words, DF_COUNT_OF(memory_words), words[3]);
   if (memory < 0)
-    return refuse(in, "memory \"%s\" is none of any, process, host, crowded", words[3]);
+    return refuse(in, "memory \"%s\" is none of any, process, host, crowded, cuda", words[3]);
   rule->memory = (df_memory_kind)memory;
   int algorithm = df_algorithm_by_name(words[4]);
   if (algorithm < 0) return refuse(in, "there is no algorithm \"%s\"", words[4]);
@@ -271,15 +271,19 @@ int df_rule_print(const df_rule *rule, char *line, size_t bytes) {
 
 /* ---- the built-in table ---- */
 
-enum { K = 1024 };
+enum { K = 1024, M = 1024 * 1024 };
 #define NO_LIMIT UINT64_MAX
 #define RULE(operation, least, most, memory, from, to, algorithm, slot_bytes)                      \
   { DF_OP_##operation, DF_##algorithm, DF_MEMORY_##memory, least, most, from, to, 0, slot_bytes, 0 }
 
 /* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have
  * smaller slots, so that memory does not grow with the group. With shared cores the sum of all
- * work counts: ranks read data where it was first, in large pieces, and take turns seldom. */
+ * work counts: ranks read data where it was first, in large pieces, and take turns seldom. Those of
+ * GPUs were not measured: a message costs microseconds there, whatever its size. */
 const df_rule df_built_in_rules[] = {
+    RULE(ALL_REDUCE, 1, 2, CUDA, 64 * M, NO_LIMIT, DIRECT, 1 * M),
+    RULE(ALL_REDUCE, 1, 2, CUDA, 8 * M, NO_LIMIT, DIRECT, 512 * K),
+    RULE(ALL_REDUCE, 3, 8, CUDA, 64 * M, NO_LIMIT, DIRECT, 256 * K),
     RULE(ALL_REDUCE, 1, 2, PROCESS, 0, 512 * K, DOUBLING, 0),
     RULE(ALL_REDUCE, 1, 2, ANY, 0, 512 * K, ALL_PAIRS, 0),
     RULE(ALL_REDUCE, 3, 16, ANY, 0, 1536, ALL_PAIRS, 0),
@@ -298,6 +302,7 @@ const df_rule df_built_in_rules[] = {
     RULE(REDUCE, 1, DF_MAX_RANKS, PROCESS, 0, NO_LIMIT, BINOMIAL, 0),
     RULE(REDUCE, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 
+    RULE(BROADCAST, 1, 8, CUDA, 64 * M, NO_LIMIT, RING, 512 * K),
     RULE(BROADCAST, 3, 16, CROWDED, 0, 16 * K, BINOMIAL, 0),
     RULE(BROADCAST, 3, 16, CROWDED, 0, NO_LIMIT, FLAT, 128 * K),
     RULE(BROADCAST, 1, 16, ANY, 0, 16 * K, FLAT, 0),
@@ -306,6 +311,8 @@ const df_rule df_built_in_rules[] = {
     RULE(BROADCAST, 17, DF_MAX_RANKS, ANY, 0, 64 * K, BINOMIAL, 0),
     RULE(BROADCAST, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 
+    RULE(ALL_GATHER, 1, 2, CUDA, 64 * M, NO_LIMIT, DIRECT, 1 * M),
+    RULE(ALL_GATHER, 3, 8, CUDA, 64 * M, NO_LIMIT, DIRECT, 256 * K),
     RULE(ALL_GATHER, 5, 16, CROWDED, 256 * K, NO_LIMIT, DIRECT, 128 * K),
     RULE(ALL_GATHER, 5, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
     RULE(ALL_GATHER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),
@@ -314,6 +321,8 @@ const df_rule df_built_in_rules[] = {
     RULE(ALL_GATHER, 65, DF_MAX_RANKS, ANY, 0, 64 * K, BRUCK, 0),
     RULE(ALL_GATHER, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 
+    RULE(REDUCE_SCATTER, 1, 2, CUDA, 64 * M, NO_LIMIT, DIRECT, 1 * M),
+    RULE(REDUCE_SCATTER, 3, 8, CUDA, 64 * M, NO_LIMIT, DIRECT, 256 * K),
     RULE(REDUCE_SCATTER, 5, 16, CROWDED, 256 * K, 4096 * K, DIRECT, 128 * K),
     RULE(REDUCE_SCATTER, 3, 64, HOST, 256 * K, NO_LIMIT, RING, 0),
     RULE(REDUCE_SCATTER, 1, 2, ANY, 0, NO_LIMIT, DIRECT, 0),

@@ -289,8 +289,8 @@ DF_TEST(invalid_arguments, too_many_loops, 30) {
   df_tune("slot_bytes", "64");
   df_make_contexts(pair, 2, NULL);
   df_tune("slot_bytes", NULL);
-  RESULT(dfcclRegisterAllReduce(pair[0], 1, (size_t)1 << 46, dfcclInt8, dfcclSum, NULL),
-         dfcclInvalidArgument);
+  RESULT(dfcclRegisterReduce(pair[0], 1, (size_t)1 << 46, dfcclInt8, dfcclSum, 0, NULL),
+         dfcclInvalidArgument); /* no rule says another slot */
   CHECK(df_mentions(dfcclGetLastError(pair[0]), "70368744177664"), "\"%s\"",
         dfcclGetLastError(pair[0]));
   df_free_contexts(pair, 2);

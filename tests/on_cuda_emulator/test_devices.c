@@ -11,6 +11,9 @@
  *   - A process whose launches wait for what they launch is told so.
  *   - Memory of another device is mapped where the link between the two knows atomic accesses, and
  *     nowhere else.
+ *   - Ranks that share a GPU divide its blocks; a rank alone has more.
+ *   - Ten communicators that have nothing to do hold no block and launch nothing; each has two streams
+ *     and an event, and memory that docs/CUDA.md names.
  *   - A rank whose daemon has left, since only a peer can help, is launched again when the peer's
  *     message has come, however long its pause would be; peers are threads or processes.
  *   - When a device is lost every run ends, once, with an error.
@@ -115,6 +118,80 @@ DF_TEST(emulated_devices, the_daemon_is_launched_as_promised, 60) {
         (unsigned long long)counts.loading_launches);
   CUDA(cudaFreeHost(memory));
   df_free_contexts(ctxs, RANKS);
+  nothing_is_left();
+}
+
+static uint32_t blocks_of_wide_run(int ranks) {
+  enum { WIDE = 1 << 20 };
+  dfcclContext_t ctxs[RANKS];
+  cuda_emulator_launch launch;
+  void *memory;
+  df_collective coll = df_simple(WIDE / sizeof(uint32_t), ranks);
+  df_make_contexts(ctxs, ranks, NULL);
+  df_register_all(ctxs, 0, &coll);
+  CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * WIDE));
+  for (int rank = 0; rank < ranks; rank++) {
+    char *input = (char *)memory + (size_t)2 * (size_t)rank * WIDE;
+    OK(dfcclRunAllReduce(ctxs[rank], 0, input, input + WIDE, NULL, NULL));
+  }
+  df_waiting_for("dfcclWait");
+  for (int rank = 0; rank < ranks; rank++) OK(dfcclWait(ctxs[rank], 0));
+  df_waiting_for(NULL);
+  cuda_emulator_latest_launch(&launch);
+  df_free_contexts(ctxs, ranks);
+  CUDA(cudaFree(memory));
+  return launch.blocks;
+}
+
+DF_TEST(emulated_devices, ranks_that_share_a_gpu_have_fewer_blocks, 120) {
+  setenv("CUDA_EMULATOR_MULTIPROCESSORS", "48", 1);
+  uint32_t alone = blocks_of_wide_run(1), together = blocks_of_wide_run(RANKS);
+  CHECK(alone == 12 && together == 6, "%u blocks alone, %u of each of two", alone, together);
+  nothing_is_left();
+}
+
+static void use_once(dfcclContext_t ctxs[][RANKS], int n, char *memory) {
+  for (int i = 0; i < n; i++)
+    for (int rank = 0; rank < RANKS; rank++) {
+      char *input = memory + (size_t)2 * (size_t)rank * BYTES;
+      OK(dfcclRunAllReduce(ctxs[i][rank], 0, input, input + BYTES, NULL, NULL));
+    }
+  df_waiting_for("dfcclWait");
+  for (int i = 0; i < n; i++)
+    for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(ctxs[i][rank], 0));
+  df_waiting_for(NULL);
+}
+
+static cuda_emulator_counts counts_now(void) {
+  cuda_emulator_counts counts;
+  cuda_emulator_count(&counts);
+  return counts;
+}
+
+DF_TEST(emulated_devices, communicators_that_are_idle_cost_memory_only, 120) {
+  enum { COMMUNICATORS = 10, CONTEXTS = COMMUNICATORS * RANKS, MOST = 8 << 20 };
+  const struct timespec moment = {.tv_nsec = 100 * 1000 * 1000};
+  static dfcclContext_t ctxs[COMMUNICATORS][RANKS];
+  df_collective coll = df_simple(COUNT, RANKS);
+  void *memory;
+  for (int i = 0; i < COMMUNICATORS; i++) {
+    df_make_contexts(ctxs[i], RANKS, NULL);
+    df_register_all(ctxs[i], 0, &coll);
+  }
+  CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
+  use_once(ctxs, COMMUNICATORS, memory);
+  EVENTUALLY(counts_now().resident_blocks == 0);
+  const cuda_emulator_counts idle = counts_now();
+  nanosleep(&moment, NULL);
+  CHECK(counts_now().launches == idle.launches && counts_now().resident_blocks == 0,
+        "an idle daemon was launched");
+  CHECK(idle.streams == 2 * CONTEXTS, "%llu streams", (unsigned long long)idle.streams);
+  CHECK(idle.device_bytes <= (uint64_t)CONTEXTS * MOST, "%llu bytes of the device",
+        (unsigned long long)idle.device_bytes);
+  use_once(ctxs, 1, memory); /* the others stay away */
+  CHECK(counts_now().streams == idle.streams, "a stream more");
+  CUDA(cudaFree(memory));
+  for (int i = 0; i < COMMUNICATORS; i++) df_free_contexts(ctxs[i], RANKS);
   nothing_is_left();
 }
 

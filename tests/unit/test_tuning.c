@@ -217,6 +217,17 @@ DF_TEST(tuning, the_first_rule_that_fits, 30) {
   CHECK(!df_choose(&t, &q, &c), "an unknown name");
 }
 
+DF_TEST(tuning, cuda_is_any_group_of_gpus, 30) {
+  df_tuning t = accepted(HEAD "allreduce 4 100 cuda flat slot=4M\n");
+  df_question q = {.operation = DF_OP_ALL_REDUCE, .n = 4, .bytes = 100, .memory = DF_MEMORY_HOST};
+  CHECK(choose(&t, &q).slot_bytes != 4 << 20, "the CPU");
+  for (int memory = DF_MEMORY_PROCESS; memory <= DF_MEMORY_HOST; memory++) {
+    q.memory = (df_memory_kind)memory;
+    q.on_gpu = 1;
+    CHECK(choose(&t, &q).slot_bytes == 4 << 20, "GPUs");
+  }
+}
+
 DF_TEST(tuning, crowded_is_processes_that_share_cores, 30) {
   df_tuning t = accepted(HEAD "allreduce 4 100 crowded flat\n"
                               "allreduce 4 100 any     doubling\n");

@@ -23,8 +23,6 @@ enum {
 #define DF_CUDA_ASK_NS ((uint64_t)100 * 1000 * 1000)
 /* A launch that lives so long without a sign is asked for: many times its life. */
 #define DF_CUDA_SILENT_NS ((uint64_t)1000 * 1000 * 1000)
-/* A launch's longest life: whoever waits for the device waits for one launch only. */
-#define DF_CUDA_LIFE_NS ((uint64_t)20 * 1000 * 1000)
 
 static uint64_t runs_in_device(df_rank_device *device) {
   df_device_runs runs = device->host.count_runs(device->host.host);
@@ -114,8 +112,7 @@ static void launch(df_rank_device *device, df_cuda_state *state) {
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 1);
   state->launched_grid = grid;
   cudaError_t error = launch_kernel(device, state, grid);
-  state->launched_ns = df_clock_ns();
-  state->ask_at_ns = state->launched_ns + DF_CUDA_SILENT_NS;
+  state->ask_at_ns = df_clock_ns() + DF_CUDA_SILENT_NS;
   if (error == cudaSuccess) return;
   df_cuda_fail(error, "launching the daemon");
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 0);
@@ -144,11 +141,6 @@ static void nap(uint64_t ns) {
   nanosleep(&time, NULL);
 }
 
-static void recall_if_due(df_rank_device *device, df_cuda_state *state, uint64_t now) {
-  if (now - state->launched_ns >= DF_CUDA_LIFE_NS)
-    df_store_relaxed_u32(&device->shared->recalled, state->launch);
-}
-
 /* A query may wait for as long as another thread waits for the device, and that thread perhaps for
  * a run whose CQE this one is to take. So no launch is asked for that ends as it should. */
 static void ask_for_launch(df_rank_device *device, df_cuda_state *state, uint64_t now) {
@@ -175,7 +167,6 @@ static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t no
 
 static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks) {
   uint64_t now = df_clock_ns();
-  recall_if_due(device, state, now);
   ask_for_launch(device, state, now);
   tell_peers(device, state);
   if (++*looks < DF_CUDA_WATCH_SPINS)

@@ -57,9 +57,12 @@ dfcclResult_t df_cuda_choose(df_device_choice *choice) {
     return df_fail(dfcclInvalidUsage, "environment variable CUDA_LAUNCH_BLOCKING is set: a launch "
                                       "would wait until the daemon leaves; unset it");
   choice->ordinal = ordinal;
-  if (choice->max_blocks == 0)
-    choice->max_blocks = DF_MIN((int)DF_CUDA_MOST_BLOCKS,
-                                DF_MAX(1, facts.multiprocessors / (int)DF_CUDA_BLOCK_SHARE));
+  if (choice->max_blocks != 0) return dfcclSuccess;
+  choice->max_blocks =
+      DF_MIN((int)DF_CUDA_MOST_BLOCKS, DF_MAX(1, facts.multiprocessors / (int)DF_CUDA_BLOCK_SHARE));
+  choice->shared_blocks =
+      DF_MIN((int)DF_CUDA_SHARED_BLOCKS,
+             DF_MAX(1, facts.multiprocessors / (int)DF_CUDA_SHARED_BLOCK_SHARE));
   return dfcclSuccess;
 }
 

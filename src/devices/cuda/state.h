@@ -12,8 +12,11 @@ enum {
   DF_CUDA_REACHES = 256,  /* allocations that can be lent */
   DF_CUDA_TICKETS = 4096, /* runs on streams at once */
   DF_CUDA_STAGING_BYTES = 65536,
-  DF_CUDA_MOST_BLOCKS = 8, /* by default */
-  DF_CUDA_BLOCK_SHARE = 8  /* ... one of so many multiprocessors */
+  /* By default; one of so many multiprocessors at most. Where ranks share the GPU: the latter. */
+  DF_CUDA_MOST_BLOCKS = 32,
+  DF_CUDA_BLOCK_SHARE = 4,
+  DF_CUDA_SHARED_BLOCKS = 8,
+  DF_CUDA_SHARED_BLOCK_SHARE = 8
 };
 
 typedef struct df_cuda_facts {
@@ -67,7 +70,7 @@ typedef struct df_cuda_state {
   uint32_t urgent;      /* a collective was given up */
   uint32_t told_before; /* work_bell->told at the launch */
   uint16_t told_seen[DF_MAX_BLOCKS];
-  uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, ask_at_ns;
+  uint64_t progress_seen, restart_ns, restart_at_ns, ask_at_ns;
   cudaEvent_t asked; /* recorded to see whether the device takes commands */
 
   /* streams */
