@@ -56,17 +56,18 @@ typedef struct df_block {
   /* places since progress; >= length: every entry was tried */
   uint32_t swept;
   df_context_slot *picked;
-  df_cq_end cq_end; /* CUDA, of a launch */
   uint32_t spin_limit;
   uint32_t picks;     /* since the last one out of turn */
   uint32_t fair_next; /* out of turn: this collective, or the next larger */
   uint32_t leaves;    /* for the lanes that did not decide */
 
-  /* CUDA: for the host, which rings ranks whose daemons may have left (df_told_encode). */
+  df_block_stats stats;
+
+  /* CUDA */
+  df_cq_end cq_end; /* of a launch */
+  /* For the host, which tells ranks whose daemons may have left (df_told_encode). */
   uint64_t told[DF_TOLD_WORDS];
   uint64_t tellings;
-
-  df_block_stats stats;
 } df_block;
 
 /* Layout of a word: number of the telling, modulo 2^16 | ranks, modulo DF_TOLD_RANKS. So the words
