@@ -8,6 +8,8 @@
  * may sleep.
  *   - A success raises the threshold of its place once: however many there are, a later place polls
  *     shorter than an earlier one.
+ *   - CUDA: what a block tells of ranks is read once, also when its numbers begin again; if a telling
+ *     is lost, all ranks are meant.
  *   - A collective that a driver leaves because somebody else wants to drive is not set aside: the
  *     next driver goes on with it.
  */
@@ -108,6 +110,29 @@ DF_TEST(lifecycle, successes_keep_the_decay_with_the_place, 30) {
   CHECK(df_daemon_turn(block, &s.d->lanes[0]) == DF_TURN_WORKED, "two messages have come");
   CHECK(block->blocked_polls == tunables.spin_front / 2 * tunables.spin_boost,
         "%u polls at the second place", block->blocked_polls);
+}
+
+static uint64_t tell(df_block *image) {
+  uint64_t telling = ++image->tellings, ranks = (uint64_t)1 << telling % DF_TOLD_RANKS;
+  image->told[telling % DF_TOLD_WORDS] = df_told_encode(telling, ranks);
+  return ranks;
+}
+
+DF_TEST(lifecycle, tellings_are_read_once, 30) {
+  df_block image;
+  uint16_t seen = 0;
+  memset(&image, 0, sizeof image);
+  CHECK(df_told_since(&image, &seen) == 0, "nothing was told");
+  for (uint32_t i = 0; i < 70000; i++) {
+    uint64_t ranks = 0;
+    for (uint32_t n = 0; n < i % (DF_TOLD_WORDS + 1); n++) ranks |= tell(&image);
+    CHECK(df_told_since(&image, &seen) == ranks, "telling %llu",
+          (unsigned long long)image.tellings);
+    CHECK(df_told_since(&image, &seen) == 0, "telling %llu, again",
+          (unsigned long long)image.tellings);
+  }
+  for (uint32_t n = 0; n <= DF_TOLD_WORDS; n++) tell(&image);
+  CHECK(df_told_since(&image, &seen) == ((uint64_t)1 << DF_TOLD_RANKS) - 1, "one is lost");
 }
 
 DF_TEST(lifecycle, may_leave_once_everything_was_tried, 30) {
