@@ -1,4 +1,4 @@
-/* gpu-probe [--json] [slice] [facts] [bus] [lock] [queues] [relaunch] [copy] [warm SECONDS] */
+/* gpu-probe [--json] [slice] [facts] [pages] [bus] [lock] [queues] [relaunch] [copy] [warm SECONDS] */
 #include "probe.h"
 
 #include <cstdarg>
@@ -101,9 +101,10 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*play)();
-  } parts[] = {{"slice", probe_slices}, {"facts", probe_facts},   {"bus", probe_bus},
-               {"lock", probe_locks},   {"queues", probe_queues}, {"relaunch", probe_relaunches},
-               {"copy", probe_copies}};
+  } parts[] = {{"slice", probe_slices},        {"facts", probe_facts},
+               {"pages", probe_pages},         {"bus", probe_bus},
+               {"lock", probe_locks},          {"queues", probe_queues},
+               {"relaunch", probe_relaunches}, {"copy", probe_copies}};
   int first = 1;
   if (argc > first && strcmp(argv[first], "--json") == 0) {
     json = true;

@@ -40,6 +40,7 @@ void probe_lazy_mark(cudaStream_t stream, uint64_t *word);            /* a kerne
 
 void probe_slices(); /* forks: before any CUDA call of this process */
 void probe_facts();
+void probe_pages(); /* what tests page-lock: static variables and the stack */
 void probe_bus();
 void probe_locks();
 void probe_queues();

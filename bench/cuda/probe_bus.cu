@@ -1,4 +1,5 @@
-/* Facts of the GPU, and how long one access takes: by one thread, each dependent on the last. */
+/* Facts of the GPU, memory of the program that is page-locked where it is, and how long one access
+ * takes: by one thread, each dependent on the last. */
 #include "probe.h"
 
 #include <cuda.h>
@@ -34,6 +35,42 @@ void probe_facts() {
   probe_tell("facts", {{"least", probe_priority(false)}, {"greatest", probe_priority(true)}},
              "priorities %d to %d", probe_priority(false), probe_priority(true));
 }
+
+/* ---- pages */
+
+static __global__ void add_one(uint64_t *word) { *word += 1; }
+
+/* The page of this word becomes page-locked, and a kernel changes the word. */
+static void try_page(const char *name, volatile uint64_t *word) {
+  enum { PAGE_BYTES = 4096 };
+  void *page = (void *)((uintptr_t)word / PAGE_BYTES * PAGE_BYTES);
+  *word = 41;
+  cudaError_t error =
+      cudaHostRegister(page, PAGE_BYTES, cudaHostRegisterMapped | cudaHostRegisterPortable);
+  if (error == cudaSuccess) {
+    add_one<<<1, 1>>>((uint64_t *)word);
+    error = cudaGetLastError();
+    const cudaError_t after = cudaDeviceSynchronize();
+    if (error == cudaSuccess) error = after;
+    cudaHostUnregister(page);
+  }
+  const bool seen = error == cudaSuccess && *word == 42;
+  probe_tell("pages", {{"usable", seen}}, "%s: %s", name,
+             seen                   ? "usable"
+             : error == cudaSuccess ? "NOT CHANGED"
+                                    : cudaGetErrorString(error));
+  cudaGetLastError();
+}
+
+void probe_pages() {
+  alignas(4096) static volatile uint64_t initialised[512] = {1}, zero[512];
+  volatile uint64_t local = 0;
+  try_page("an initialised static variable, page-locked", &initialised[1]);
+  try_page("a static variable without a value, page-locked", &zero[1]);
+  try_page("the main thread's stack, page-locked", &local);
+}
+
+/* ---- times */
 
 enum { REPETITIONS = 300, ACCESSES = 10 };
 

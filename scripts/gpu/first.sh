@@ -3,6 +3,7 @@
 
 group "the machine, without DFCCL"
 probe_part 40 "probe: facts, bus, slices" "$probe" --json slice facts bus
+probe_part 20 "probe: pages" "$probe" --json pages
 probe_part 25 "probe: locks" "${lazy[@]}" "$probe" --json lock
 for connections in default 1 32; do
   probe_part 25 "probe: queues, connections $connections" env ${connections:+$([ $connections = default ] || echo CUDA_DEVICE_MAX_CONNECTIONS=$connections)} "$probe" --json queues

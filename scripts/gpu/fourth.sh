@@ -24,6 +24,11 @@ if [ $list = 1 ] || { [ -x "$nccl_ranks" ] && [ -n "$nccl" ]; }; then
   TAIL=1 part 40 "NCCL: in disorder, does it hang" env NCCL_MULTI_RANK_GPU_ENABLE=1 "$nccl_ranks" "$nccl" disorder $many $collectives 20
 fi
 
+group "other operations"
+for ranks in $ranks_tried; do
+  for operation in broadcast reduce; do table 30 "table: $operation, $ranks ranks" $operation -n "$ranks" "${sizes[@]}"; done
+done
+
 group "algorithms"
 for ranks in $ranks_tried; do
   for algorithm in ring allpairs doubling rabenseifner doubletree direct flat twolevel; do
