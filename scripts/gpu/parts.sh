@@ -59,6 +59,7 @@ skip() { # NAME WHY
 append_output() { # FILE
   local bytes
   bytes=$(stat -c %s "$1" 2>/dev/null || echo 0)
+  if [ "$(stat -c %s "$out/$stage.log")" -gt 12000000 ]; then return 0; fi # the rest is in STAGE.tgz
   if [ "$bytes" -le 400000 ]; then cat "$1"; else head -c 200000 "$1"; printf '\n[... %s bytes ...]\n' $((bytes - 400000)); tail -c 200000 "$1"; fi >>"$out/$stage.log"
 }
 
@@ -87,7 +88,7 @@ run_part() { # LIMIT CUT NAME COMMAND...
   if kill -0 $pid 2>/dev/null; then
     {
       printf '\n## %s, stage %s, after %s s\n' "$name" "$stage" $((SECONDS - start))
-      "$tools/photograph" $pid "$stderr"
+      "$tools/photograph" $pid "$stderr" | head -c 1500000
     } >"$work/$number.photograph" 2>&1
     cat "$work/$number.photograph" >>"$out/$stage.hangs.txt"
     kill_group $pid
