@@ -70,9 +70,13 @@ show() { # LINES FILE...
 }
 
 kill_group() { # PID
-  kill -TERM -- "-$1" 2>/dev/null
+  local pids
+  pids=$("$tools/photograph" --members "$1")
+  # shellcheck disable=SC2086 # numbers
+  kill -TERM -- "-$1" $pids 2>/dev/null
   sleep 1
-  kill -KILL -- "-$1" 2>/dev/null
+  # shellcheck disable=SC2086
+  kill -KILL -- "-$1" $pids 2>/dev/null
 }
 
 is_wrong() { grep -Eqs '"wrong": ?[1-9]|elements were wrong|Out of bounds values : [1-9]|^property: .*differs' "$@"; }

@@ -70,6 +70,15 @@ else
   fi
   check "JSON has it" json first "o['count'] == {'HANG': 2, 'left': 1} and o['left_out'] == ['two ranks, synchronised']"
 
+  # As a test runner does, which a hang must not outlive.
+  setsid sh -c 'setsid sleep 60 & wait' &
+  group=$!
+  sleep 1
+  members=$("$(dirname "$suite")/gpu/photograph" --members $group | tr '\n' ' ')
+  check "a child with a group of its own belongs to the photograph: $members" [ "$(echo "$members" | wc -w)" = 2 ]
+  # shellcheck disable=SC2086 # numbers
+  kill $members
+
   check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' CUDA_EMULATOR_SPOIL=4
   check "is told so" says '^WRONG  no words' second.txt
   check "JSON has it, with what was said" json second "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"
