@@ -279,8 +279,14 @@ static void reduce(dfcclContext_t ctx, dfcclCollId_t id, int rank, uint32_t *mem
   df_waiting_for(NULL);
 }
 
+typedef struct {
+  int native;
+  atomic_int *checked; /* ranks: one that leaves takes its memory along */
+} across_devices;
+
 static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
-  int native = *(const int *)arg;
+  const across_devices *across = arg;
+  const int native = across->native;
   dfcclConfig_t config = df_config();
   config.device = rank;
   cuda_emulator_set_native_atomics(native);
@@ -294,6 +300,8 @@ static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, 
   reduce(ctx, 1, rank, memory); /* its peer has been told of the memory before its links stand */
   CHECK(mappings() == before + (uint64_t)native, "%llu mappings before, %llu now",
         (unsigned long long)before, (unsigned long long)mappings());
+  atomic_fetch_add(across->checked, 1);
+  EVENTUALLY(atomic_load(across->checked) == ranks);
   OK(dfcclMemFree(ctx, shared));
   df_finish(ctx);
   CUDA(cudaFreeHost(memory));
@@ -303,7 +311,8 @@ static void reduce_across_devices(int rank, int ranks, const dfcclUniqueId *id, 
 DF_TEST(emulated_devices, memory_is_mapped_between_devices_with_native_atomics_only, 120) {
   for (int native = 0; native < 2; native++) {
     df_family family;
-    df_fork(&family, RANKS, 100, reduce_across_devices, &native);
+    across_devices across = {native, df_shared(sizeof(atomic_int))};
+    df_fork(&family, RANKS, 100, reduce_across_devices, &across);
     df_join(&family);
   }
 }
