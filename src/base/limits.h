@@ -2,7 +2,7 @@
 #ifndef DF_BASE_LIMITS_H
 #define DF_BASE_LIMITS_H
 
-/* small worlds are cheap to copy */
+/* The simulation copies its worlds, so they are small. */
 #if defined(DF_SIMULATION)
 enum {
   DF_MAX_RANKS = 16,
@@ -18,12 +18,12 @@ enum {
 enum {
   DF_MAX_RANKS = 1024,             /* on one host */
   DF_MAX_COLLECTIVES = 65536,      /* of one context */
-  DF_POLLER_SPINS = 200,           /* in vain before it sleeps */
-  DF_RUNS_AHEAD_POOL = 8192,       /* runs, beyond each collective's first */
+  DF_POLLER_SPINS = 200,           /* Looks in vain before the poller sleeps. */
+  DF_RUNS_AHEAD_POOL = 8192,       /* Runs in the device beyond each collective's first. */
   DF_CQ_SLOTS = 131072,            /* so a CQ is never full */
-  DF_MAX_REACHES = 4096,           /* lent at one time; more are copied */
-  DF_PAGES_UNDER_LOCK = 16,        /* for rings, with the context's lock held */
-  DF_ARENA_SEGMENT_BYTES = 4 << 20 /* for links, at a time */
+  DF_MAX_REACHES = 4096,           /* Allocations that are lent at one time; others are copied. */
+  DF_PAGES_UNDER_LOCK = 16,        /* Pages of rings that one call may write under the lock. */
+  DF_ARENA_SEGMENT_BYTES = 4 << 20 /* Least memory that a context takes for rings. */
 };
 #endif
 
@@ -33,11 +33,11 @@ enum {
   DF_HUGE_PAGE = 2 << 20,
 
   DF_MAX_BLOCKS = 32, /* of one daemon */
-  DF_TOLD_RANKS = 48, /* a bit each for those that a block has sent something to */
+  DF_TOLD_RANKS = 48, /* A block notes these ranks, a bit each, when it sends to them. */
   DF_TOLD_WORDS = 8,
   DF_MAX_NAME = 64, /* with the final zero */
 
-  DF_RUNS_AHEAD = 4, /* of one collective */
+  DF_RUNS_AHEAD = 4, /* Runs of one collective that the daemon may hold. */
 
   DF_MIN_QUEUE_DEPTH = 2,
   DF_MAX_QUEUE_DEPTH = 65536,
@@ -47,11 +47,11 @@ enum {
   DF_MIN_LINK_SLOTS = 2,
   DF_MAX_LINK_SLOTS = 256,
   DF_MAX_SLOT_BYTES = 4 << 20,
-  DF_PACKED_MAX = 256, /* payload; more gained nothing */
+  DF_PACKED_MAX = 256, /* Payload bytes; longer slots gained nothing by sharing lines. */
   /* Slots within one line: only these gain if ranks wait message by message. */
   DF_PACKED_WHOLE_MAX = 24,
-  DF_MAX_SCRATCH_BYTES = 1 << 20, /* of a block for one collective */
-  DF_MAX_MESSAGE_BYTES = 64 << 10 /* of the control plane */
+  DF_MAX_SCRATCH_BYTES = 1 << 20, /* A block's scratch memory for one collective. */
+  DF_MAX_MESSAGE_BYTES = 64 << 10 /* Longest control message. */
 };
 
 /* dfcclDestroy waits so long for a live peer that is silent. */

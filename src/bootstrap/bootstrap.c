@@ -22,7 +22,7 @@
 enum {
   ID_LIFETIME_MS = 10 * 60 * 1000, /* of an id that nobody uses */
   LINGER_MS = 5000,                /* in which late ranks learn why the job of an id failed */
-  KEY_LINGER_MS = 500,             /* for a key, while rank 0 waits to return */
+  KEY_LINGER_MS = 500,             /* The same for a key: rank 0 waits so long before it returns. */
   RETRY_MS = 5,
   /* An earlier job of the key may be on its way out. After these times the holder of rank 0's
    * address counts as a second rank 0, and a root that vanished as dead. */

@@ -85,7 +85,7 @@ typedef struct {
   uint64_t machine, host; /* df_machine_identity, df_host_identity */
   df_address addresses[DF_ADDRESSES_MAX];
   unsigned char token[DF_TOKEN_BYTES];
-  unsigned char name[DF_NAME_BYTES]; /* for higher ranks */
+  unsigned char name[DF_NAME_BYTES]; /* Higher ranks call this address. */
   df_card card;
 } df_record;
 
@@ -94,7 +94,7 @@ typedef struct {
   int32_t n_ranks;
   int32_t rank;
   uint32_t timeout_ms;
-  uint32_t left_ms; /* of timeout_ms */
+  uint32_t left_ms; /* What is left of the rank's timeout. */
   df_record record;
   unsigned char mac[DF_MAC_BYTES];
 } df_join_request;

@@ -16,9 +16,9 @@
 #include "bootstrap/sockets.h"
 
 enum {
-  RETRY_MS = 2,      /* while a rank has too many callers */
-  REFUSED_MS = 1000, /* then a rank that refuses is dead */
-  GUEST_MS = 5000,   /* for a caller to prove itself */
+  RETRY_MS = 2,      /* Between calls to a rank that has too many callers. */
+  REFUSED_MS = 1000, /* A rank that refuses for so long is dead. */
+  GUEST_MS = 5000,   /* A caller must prove itself within this time. */
   GUESTS_SPARE = 64
 };
 #define REPORT_NS 5000000000u

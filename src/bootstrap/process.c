@@ -53,7 +53,7 @@ static void after_fork_in_child(void) {
     listener->fd = -1;
   }
   for (df_fork_guard *guard = guards; guard != NULL; guard = guard->next) guard->in_child(guard);
-  after_fork_in_parent(); /* the locks, as there */
+  after_fork_in_parent(); /* Releases the same locks. */
 }
 
 static void watch_forks(void) {

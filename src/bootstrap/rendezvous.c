@@ -18,7 +18,7 @@ enum { PROBE_STEP_MS = 20 };
 
 typedef enum {
   GOT,
-  REFUSED, /* a FAILURE */
+  REFUSED, /* The root has sent a FAILURE. */
   LATE,
   GONE, /* end of file, or a connection error */
   FOREIGN,

@@ -15,7 +15,7 @@ typedef struct {
   bool by_key;  /* the root is rank 0, at the abstract address name */
   bool is_near; /* the root may be on this host: at name, or at the loopback address */
   unsigned char name[DF_NAME_BYTES];
-  uint16_t port;  /* else the root's */
+  uint16_t port;  /* Without by_key: the root's port. */
   df_probe probe; /* where the root may be on other hosts */
   unsigned char key[DF_KEY_BYTES], tag[DF_TAG_BYTES];
   df_record own;

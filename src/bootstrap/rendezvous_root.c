@@ -16,7 +16,7 @@
 
 enum {
   PROOF_MS = 5000,      /* from accept to a complete JOIN */
-  ACCEPTS_MAX = 32,     /* before others are served again */
+  ACCEPTS_MAX = 32,     /* Callers accepted before others are served again. */
   ACCEPT_PAUSE_MS = 20, /* while no descriptor is left */
   STACK_BYTES = 256 * 1024
 };

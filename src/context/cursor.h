@@ -12,7 +12,7 @@ typedef enum {
 } df_phase;
 
 typedef struct DF_ALIGNED(64) df_cursor {
-  uint64_t run;  /* this block's finished runs */
+  uint64_t run;  /* Runs that this block has finished. */
   uint32_t loop; /* over the part's chunks */
   uint32_t primitive;
   uint32_t phase;                  /* df_phase */

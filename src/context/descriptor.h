@@ -65,7 +65,7 @@ typedef struct df_run_arguments {
 DF_STATIC_ASSERT(DF_MAX_REACHES <= UINT16_MAX, "a reach's number fits a run's arguments");
 
 typedef struct df_run_words {
-  DF_ALIGNED(64) df_run_arguments runs[DF_RUNS_AHEAD]; /* by run number */
+  DF_ALIGNED(64) df_run_arguments runs[DF_RUNS_AHEAD]; /* Run r is at r modulo DF_RUNS_AHEAD. */
   uint32_t cancel;                                     /* dfcclResult_t; 0: not given up */
   uint32_t common_mask;                                /* slots of each block, less one */
   /* Slots a link's stride apart. 0: none, or not mapped by every reader yet. */
@@ -78,7 +78,7 @@ DF_STATIC_ASSERT(sizeof(df_run_words) == 128, "1,000 collectives fit the design'
 
 typedef struct df_run_counters {
   uint32_t blocks_done[DF_RUNS_AHEAD];
-  uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* status, or 0 */
+  uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* What a block gave the run up with; 0: nothing. */
   /* Varying: what made the block give up. Written before words->cancel. */
   uint64_t differing_count;
   uint32_t differing_rank;
@@ -119,7 +119,7 @@ typedef struct df_descriptor {
   const df_stream_ticket *tickets;
   const struct df_prepared *prepared; /* or NULL */
   int32_t priority;
-  uint32_t generation; /* earlier registrations */
+  uint32_t generation; /* Earlier registrations of this index. */
   uint16_t n_primitives, n_links;
   uint16_t pieces;
   uint16_t divisor; /* of dfcclAvg */

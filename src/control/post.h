@@ -33,7 +33,7 @@ typedef struct df_peer {
   df_loss message_lost;
   int cut_off; /* we ended the connection: a peer that lives keeps its mappings */
   df_outgoing *first, **last;
-  int broken;  /* its context is: it registers nothing more */
+  int broken;  /* The peer's context is broken: it registers nothing more. */
   char *cause; /* what broke it; NULL: nothing, or no memory */
   dfcclResult_t cause_status;
 } df_peer;
@@ -75,7 +75,7 @@ typedef struct df_control {
   df_subscription subscriptions[DF_MESSAGE_KINDS];
   df_service_job jobs[DF_MAX_SERVICE_JOBS];
   uint32_t n_jobs;
-  int watched_fd;   /* for a job; -1: none */
+  int watched_fd;   /* A job waits for this descriptor; -1: none. */
   int said_goodbye; /* no message leaves any more */
   dfcclResult_t loss;
   char loss_sentence[DF_SENTENCE_BYTES];

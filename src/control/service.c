@@ -52,7 +52,7 @@ static void collect_letters(df_control *control) {
       events->lost(events->owner, departure.rank, DF_PEER_GIVEN_UP,
                    "had no memory to tell what it has given up");
     else
-      events->left(events->owner, departure.rank); /* if its BYE was lost */
+      events->left(events->owner, departure.rank); /* Its BYE may have been lost. */
   }
   pthread_mutex_unlock(control->lock);
 }
@@ -95,7 +95,7 @@ static void connection_lost(df_control *control, uint32_t rank, int error) {
   pthread_mutex_lock(control->lock);
   epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
   shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
-  peer->socket = -1;                 /* closed with the mesh */
+  peer->socket = -1;                 /* The mesh closes the descriptor. */
   peer->cut_off |= error != 0;
   char why[DF_SENTENCE_BYTES / 2];
   say_why(peer, error, why, sizeof why);

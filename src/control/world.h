@@ -18,7 +18,7 @@ typedef struct df_letter {
   struct df_letter *next;
   uint32_t from;
   int fd;             /* -1: none came along */
-  df_message message; /* payload behind it */
+  df_message message; /* The payload follows in memory. */
 } df_letter;
 
 typedef struct df_inbox {
@@ -72,7 +72,7 @@ int df_world_has_left(df_world *world, uint32_t rank);
 /* All others wake: the rank could not tell them something. */
 void df_world_mute(df_world *world, uint32_t rank);
 int df_world_is_mute(df_world *world, uint32_t rank);
-void df_world_bury(df_world *world, df_remains *remains); /* takes it */
+void df_world_bury(df_world *world, df_remains *remains); /* The world frees the remains. */
 df_bell *df_world_bell(df_world *world, uint32_t rank);
 
 /* Copies message and payload. dfcclOutOfMemory. */

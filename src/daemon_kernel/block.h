@@ -15,11 +15,11 @@
 
 /* CPU: in polls of a blocked primitive; an empty look for work is one poll. CUDA: in ns. */
 typedef struct df_tunables {
-  uint32_t spin_front;    /* at the front; half as much at each later place */
-  uint32_t spin_min;      /* at every place */
-  uint32_t spin_boost;    /* after a success, until set aside */
-  uint32_t fetch_polls;   /* FIFO: fruitless, before the next fetch */
-  uint32_t quit_polls;    /* fruitless, before the daemon leaves */
+  uint32_t spin_front;    /* At the front of the task queue; half as much at each later place. */
+  uint32_t spin_min;      /* Least at any place. */
+  uint32_t spin_boost;    /* Factor of the threshold after a success, until set aside. */
+  uint32_t fetch_polls;   /* FIFO: fruitless polls before the next fetch. */
+  uint32_t quit_polls;    /* Fruitless polls before the daemon leaves. */
   uint32_t preempt_every; /* test mode: set aside after every step */
   uint32_t life;          /* CUDA: of a launch; 0: no end */
 } df_tunables;
@@ -36,8 +36,8 @@ typedef struct df_device {
   df_tunables tunables;
   uint32_t n_blocks;
   /* The host writes these while blocks run. They are 16 bytes: one look on CUDA. */
-  DF_ALIGNED(16) uint32_t by_priority; /* some priority is not 0 */
-  uint32_t exit;                       /* leave for good */
+  DF_ALIGNED(16) uint32_t by_priority; /* A collective has a priority that is not 0. */
+  uint32_t exit;                       /* Blocks leave for good. */
   uint32_t failures;                   /* not 0: cancel words matter */
   uint32_t recalled;                   /* CUDA: the launch that must end */
 } df_device;
@@ -45,21 +45,21 @@ typedef struct df_device {
 typedef struct df_block {
   df_device *device;
   uint32_t index;
-  uint32_t running; /* between start and leaving */
+  uint32_t running; /* The daemon was started and has not left. */
   uint64_t read_index;
   df_task_queue tasks;
   df_context_cache cache;
 
-  uint32_t place;         /* next pick */
-  uint32_t quiet_polls;   /* since progress or SQE */
-  uint32_t blocked_polls; /* since progress or fetch */
-  /* places since progress; >= length: every entry was tried */
+  uint32_t place;         /* Where the next pick begins in the task queue. */
+  uint32_t quiet_polls;   /* Polls since progress or an SQE. */
+  uint32_t blocked_polls; /* Polls since progress or a fetch. */
+  /* Places tried since progress. From the queue's length on, each entry was tried. */
   uint32_t swept;
   df_context_slot *picked;
   uint32_t spin_limit;
-  uint32_t picks;     /* since the last one out of turn */
-  uint32_t fair_next; /* out of turn: this collective, or the next larger */
-  uint32_t leaves;    /* for the lanes that did not decide */
+  uint32_t picks;     /* Picks since the last one out of turn. */
+  uint32_t fair_next; /* The next pick out of turn is this collective, or the next larger number. */
+  uint32_t leaves;    /* One lane decides this; the others read it. */
 
   df_block_stats stats;
 

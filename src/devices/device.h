@@ -30,13 +30,13 @@ typedef struct df_device_options {
   struct {
     const df_mover_cpu *mover;
     uint32_t yield_polls;
-    uint64_t nap_ns; /* while others drive */
+    uint64_t nap_ns; /* A waiter's sleep while others execute blocks. */
   } cpu;
   struct {
     int ordinal;
     uint32_t threads, collectives;
     int relays, has_timers;
-    uint64_t arena_bytes; /* least of a segment */
+    uint64_t arena_bytes; /* Least size of a segment. */
     uint64_t restart_ns, restart_most_ns, nap_ns;
   } cuda;
 } df_device_options;
@@ -47,14 +47,14 @@ struct df_rank_device {
   const df_memory_ops *memory;
   const df_stream_ops *streams;
 
-  /* open's */
+  /* Filled by open: */
   void *state;
   df_device *shared;
   df_block *blocks;         /* [shared->n_blocks] */
   const uint64_t **reaches; /* [DF_MAX_REACHES] what to add to addresses */
   uint32_t capacity;
 
-  /* the host's, before open */
+  /* Filled by the host before open: */
   uint32_t rank, n_ranks;
   df_bell *work_bell; /* in memory that peers map */
   df_arena *arena;    /* [lock] rings; GPU: collectives' arrays, too */

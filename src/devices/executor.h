@@ -32,8 +32,8 @@ static inline void df_ring_borrowed(const df_borrowed_turn *turn) {
 /* The thread keeps the blocks that it got, also asleep. */
 typedef struct df_driver {
   struct df_executor *executor; /* NULL: no driver is needed */
-  uint64_t held;                /* bit by block */
-  int visits;                   /* counted by the host as inside its calls */
+  uint64_t held;                /* A bit for each block that the thread has. */
+  int visits;                   /* 1: the host counts the thread among its visitors. */
 } df_driver;
 
 typedef struct df_executor_ops {

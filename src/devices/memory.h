@@ -14,14 +14,14 @@
 typedef struct df_rank_device df_rank_device;
 
 typedef struct df_device_coll {
-  /* the host's, before describe */
+  /* Filled by the host before describe: */
   uint32_t index;
   const df_plan *plan;
   const df_shape *shape;
-  /* describe's */
+  /* Filled by describe: */
   df_descriptor *descriptor; /* the host's; its arrays' addresses are the daemon's */
   df_link *links;            /* [n_blocks][n_links] the host's copy */
-  void *part;                /* the device's own */
+  void *part;                /* Known to the device alone. */
 } df_device_coll;
 
 typedef struct df_memory_ops {

@@ -78,10 +78,10 @@ typedef struct df_coll {
   dfcclDataType_t type;
   dfcclRedOp_t op;
   uint32_t root, n, position;
-  int reads_input, writes_output; /* by this rank */
+  int reads_input, writes_output; /* This rank's runs use the buffer. */
   uint32_t element_mask;          /* address bits that must be 0 */
   uint32_t *ranks;                /* [n_paired] in group order */
-  uint32_t group_step;            /* step of the first n ranks */
+  uint32_t group_step;            /* Difference between neighbours of the first n ranks. */
   df_remote **remotes;            /* [n] by position; NULL: unbound, or this rank */
   uint32_t n_bound;
   uint32_t n_paired; /* n, plus ranks that another member's group names: they must hear of us */
@@ -90,7 +90,7 @@ typedef struct df_coll {
   df_plan *plan;
   df_manner manner;
   df_device_coll device;
-  df_ring ring;   /* each one that this rank receives in; no slots: not chosen yet */
+  df_ring ring;   /* Of each ring that this rank receives in; n_slots 0: not chosen yet. */
   int setting_up; /* a transport works on it, perhaps without the lock */
   int ready;      /* all links stand: runs may be admitted */
   int first_turn; /* a run's submitter may take its first turn */
@@ -105,15 +105,15 @@ typedef struct df_coll {
   char *limit_sentence;  /* limit_rank found that counts differ; else NULL */
 
   uint64_t submitted;
-  uint64_t admitted; /* to the daemon */
-  uint64_t retired;  /* by a CQE */
+  uint64_t admitted; /* Runs given to the daemon. */
+  uint64_t retired;  /* Runs whose CQE was taken. */
   uint64_t taken;    /* retired, or failed on the host; the callback may still run */
   df_wait_words *words;
-  df_run in_device[DF_RUNS_AHEAD]; /* by run, modulo */
+  df_run in_device[DF_RUNS_AHEAD]; /* Run r is at r modulo DF_RUNS_AHEAD. */
   df_run *backlog;                 /* ring of runs that wait on the host */
   uint32_t backlog_capacity, backlog_head, backlog_length;
   uint64_t first_given_up; /* first run that was given up and is not retired */
-  uint32_t n_given_up;     /* CQEs of such runs */
+  uint32_t n_given_up;     /* Runs that were given up and are not retired. */
   int listed;              /* in the context's list: has runs to admit or to fail */
   struct df_coll *next_listed;
   uint32_t first_callback, last_callback; /* 1 + index in the pool; 0: none */

@@ -330,7 +330,8 @@ void df_dump_signal_forget(int event_fd) {
   for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
     if (df_load_relaxed_u32(&watched_fds[i]) == (uint32_t)event_fd + 1)
       df_store_relaxed_u32(&watched_fds[i], 0);
-  df_store_relaxed_u32(&handlers_running, 0); /* in the parent's other threads */
+  df_store_relaxed_u32(&handlers_running,
+                       0); /* Those of the parent's other threads are not here. */
 }
 
 void df_dump_signal_disable(dfcclContext_t context) {

@@ -49,7 +49,7 @@ void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence
   snprintf(context->failure.broken_sentence, sizeof context->failure.broken_sentence, "%s",
            sentence);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
-  df_service_wake(&context->control); /* for df_tell_broken */
+  df_service_wake(&context->control); /* The service thread then calls df_tell_broken. */
 }
 
 df_message df_failure_message(const df_coll *coll) {

@@ -19,8 +19,8 @@ enum {
   DF_RECORD_TICK_MS = 100,
   DF_LONGEST_DEADLINE_TICK_MS = 100,
   DF_DUMP_TICK_MS = 5,
-  DF_DUMP_PATIENCE_MS = 5000, /* standard error takes nothing for so long */
-  DF_LAST_TURN_MS = 100       /* for a dump when its context closes */
+  DF_DUMP_PATIENCE_MS = 5000, /* A dump is given up if standard error takes nothing for so long. */
+  DF_LAST_TURN_MS = 100       /* A dump has so long when its context closes. */
 };
 
 static void set_links_up(void *context) { df_links_progress_due(context); }

@@ -49,7 +49,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   snprintf(cause.why, sizeof cause.why, "%s", why);
   if (context->failure.broken == dfcclSuccess) {
     df_break(context, dfcclRemoteError, sentence);
-    context->failure.cause = cause; /* for df_tell_broken */
+    context->failure.cause = cause; /* What df_tell_broken tells. */
   } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE &&
              context->failure.broken != dfcclAborted) {
     is_later = 1;

@@ -31,11 +31,11 @@ typedef struct df_recorded_id {
 
 typedef struct df_recorder {
   int fd;
-  off_t end;             /* of the events in the file */
+  off_t end;             /* Where the events end in the file. */
   size_t head;           /* bytes before the first event */
-  size_t groups_in_file; /* bytes */
+  size_t groups_in_file; /* Length of `groups` when the file was written. */
   int any_event;
-  int ended;  /* too early: nothing more is added */
+  int ended;  /* Writing has failed: nothing more is added. */
   int sealed; /* the file is never written again */
   df_buffer_text events, groups;
   df_recorded_id *ids; /* open addressing, capacity a power of two */

@@ -92,6 +92,6 @@ void df_plan_two_level(df_plan *plan) {
     reduce(plan, &l);
     return;
   }
-  plan->direct_in_place = 0; /* as for recursive doubling */
+  plan->direct_in_place = 0; /* The partner may still read the input. */
   all_reduce(plan, &l);
 }

@@ -32,7 +32,7 @@ typedef struct df_move {
   /* CUDA: the received slot and flag, if in words; the flag to send, or 0. */
   const void *recv_flagged;
   uint32_t recv_flag, send_flag;
-  df_prepared worked_out; /* if no record is kept */
+  df_prepared worked_out; /* The primitive, if the collective keeps no prepared ones. */
   uint32_t is_prepared;   /* CUDA: worked_out is of this primitive, and the sequences, too */
 } df_move;
 
@@ -41,7 +41,7 @@ typedef struct df_move {
 /* Why a turn is to end. In the upper bits of a decision: one barrier tells all lanes of both. */
 typedef enum {
   DF_STOP_LIMIT = 1 << 8, /* the threshold is over */
-  DF_STOP_LEAVE = 1 << 9  /* so is the launch, for this block */
+  DF_STOP_LEAVE = 1 << 9  /* The launch is over for this block. */
 } df_stop;
 enum { DF_STOP_MASK = DF_STOP_LIMIT | DF_STOP_LEAVE };
 

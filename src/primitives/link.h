@@ -21,7 +21,7 @@ typedef struct DF_ALIGNED(64) df_link {
   uint64_t credit_seen; /* never ahead of *credit */
   uint32_t stride;      /* bytes */
   uint32_t slot_mask;
-  uint32_t messages; /* in a loop */
+  uint32_t messages; /* Messages of one loop. */
   uint32_t peer;     /* rank in the context */
   uint8_t payload_offset;
   uint8_t same_process; /* the peer sees all our memory; CUDA: it is on the same GPU, too */
@@ -35,7 +35,7 @@ typedef struct DF_ALIGNED(64) df_link {
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
 
 enum {
-  DF_LINK_WORDS = 1, /* payload in words */
+  DF_LINK_WORDS = 1, /* The payload travels in words with a flag each. */
   DF_LINK_FLAGGED_OFFSET = 8,
   DF_LINK_COUNT_OFFSET = 16,
   DF_LINK_STAGED_OFFSET = 64
@@ -50,7 +50,7 @@ enum {
  * messages * slots messages: fewer than there are flags. */
 enum {
   DF_LINK_WORD_PAYLOAD = 4,
-  DF_LINK_WORDS_LOOPS = 64 /* of a collective with words */
+  DF_LINK_WORDS_LOOPS = 64 /* Most loops of a collective whose payload is in words. */
 };
 #define DF_LINK_FLAG 0x80000000u /* a cleared word has none */
 DF_STATIC_ASSERT((uint64_t)DF_LINK_WORDS_LOOPS *(UINT16_MAX + 1) * DF_MAX_LINK_SLOTS < DF_LINK_FLAG,

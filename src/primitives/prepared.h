@@ -18,13 +18,13 @@ typedef enum {
 typedef enum {
   DF_MESSAGE_COMES = 1,
   DF_MESSAGE_GOES = 2,
-  DF_COUNT_COMES = 4, /* with the message */
+  DF_COUNT_COMES = 4, /* The message brings its run's count. */
   DF_COUNT_GOES = 8
 } df_prepared_messages;
 
 typedef struct DF_ALIGNED(64) df_prepared {
   df_link *recv_link, *send_link;     /* NULL: none */
-  uint64_t source_at, destination_at; /* bytes into their buffers */
+  uint64_t source_at, destination_at; /* Offsets in their buffers, in bytes. */
   uint32_t count;                     /* 0: empty, not sent */
   uint32_t loops;
   uint16_t recv_ordinal, send_ordinal; /* message of the loop, on that link */

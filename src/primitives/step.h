@@ -15,7 +15,7 @@
 typedef enum {
   DF_STEP_PROGRESSED,
   DF_STEP_BLOCKED,   /* nothing was changed */
-  DF_STEP_DONE,      /* the run, on this block */
+  DF_STEP_DONE,      /* The block has finished the run. */
   DF_STEP_CANCELLED, /* nothing was changed */
   DF_STEP_MOVE       /* internal: decided, now execute */
 } df_step_result;

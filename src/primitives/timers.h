@@ -27,9 +27,12 @@ typedef enum {
   DF_EVENT_DONE
 } df_event_kind;
 
-enum { DF_TIMED_SAMPLES = 4096 }; /* of each kind */
+enum { DF_TIMED_SAMPLES = 4096 }; /* Samples of each kind that are kept. */
 enum { DF_TIMED_EVENTS = 8192, DF_EVENT_PENDING_SHIFT = 24, DF_EVENT_LENGTH_SHIFT = 40 };
-enum { DF_EVENT_KIND_SHIFT = 56, DF_EVENT_FIELD = 0xffff }; /* of pending and of length */
+enum {
+  DF_EVENT_KIND_SHIFT = 56,
+  DF_EVENT_FIELD = 0xffff
+}; /* Most that the fields of pending runs and of length hold. */
 
 typedef struct df_time_sample {
   uint64_t moment; /* its end: ns of the device's clock */
@@ -44,9 +47,10 @@ typedef struct df_timed_event {
 
 /* The leader publishes the counts when it begins to wait, or leaves. */
 typedef struct df_time_log {
-  uint64_t noted[DF_TIMED_KINDS]; /* since the beginning, as are the events */
+  uint64_t
+      noted[DF_TIMED_KINDS]; /* Samples since the beginning; events_noted counts events likewise. */
   uint64_t events_noted;
-  uint64_t cycles, ns; /* of the launches so far */
+  uint64_t cycles, ns; /* What the launches before have lasted. */
   df_time_sample samples[DF_TIMED_KINDS][DF_TIMED_SAMPLES];
   df_timed_event events[DF_TIMED_EVENTS];
 } df_time_log;

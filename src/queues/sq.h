@@ -32,7 +32,7 @@ typedef struct df_sq {
   df_sq_slot *slots;
   uint32_t mask;
   uint32_t n_readers;
-  uint32_t passes_to; /* relay: the next queue's readers */
+  uint32_t passes_to; /* Relay: blocks that the next queue's copy is for. */
   uint32_t is_near;   /* CUDA: in device memory */
   uint64_t ticket;    /* entries pushed */
 } df_sq;

@@ -12,7 +12,7 @@ enum {
   DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
   DF_LENT_STRIDE = 128 * 1024 + DF_CACHE_LINE,
   DF_AHEAD_RING_BYTES = 8192, /* a rank that waits for nobody runs ahead */
-  DF_QUARTERED_SLOTS = 8,     /* least slots for a release by quarters */
+  DF_QUARTERED_SLOTS = 8,     /* Rings with fewer slots give back each slot at once. */
   DF_BORROWED_STEPS = 32,     /* most primitives of a run that its submitter may execute */
   DF_LENDS_RATHER = 8,        /* times lend_min: results that crowded ranks lend from here */
   DF_STREAMS_TO_ONE = 4       /* times stream_min: one reader's result is not lent from here */

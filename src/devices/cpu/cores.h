@@ -25,11 +25,11 @@ typedef struct df_cores_host {
 } df_cores_host;
 
 typedef struct df_cores {
-  df_bell *own;         /* publishes where this one is */
-  uint32_t patience;    /* vain looks before a yield to nobody known */
-  uint32_t looks;       /* since an event or a yield */
-  uint32_t yields;      /* to a peer on this core */
-  uint64_t lost_ns;     /* to others, since the last look for a core */
+  df_bell *own;         /* The bell through which others see this thread's core. */
+  uint32_t patience;    /* Vain looks before a yield if no peer is known to be here. */
+  uint32_t looks;       /* Vain looks since an event or a yield. */
+  uint32_t yields;      /* Yields to a peer on this core. */
+  uint64_t lost_ns;     /* Time that others had since the last look for a core. */
   uint64_t loss_ns;     /* limit of lost_ns; 0: never looks */
   uint64_t together_ns; /* when others last ran on the core */
   df_cores_host host;

@@ -37,8 +37,8 @@ typedef struct df_shm_endpoint {
   struct df_common_segment *common_segments;
   struct df_common *common_users;
   df_shared *shared;
-  uint64_t next_segment_id; /* of memory not for rings */
-  int unmaps_due;           /* close mappings, or give memory back */
+  uint64_t next_segment_id; /* The next segment that is not for rings. */
+  int unmaps_due;           /* The service thread has mappings to close or memory to free. */
 } df_shm_endpoint;
 
 typedef struct df_shm_offer {

@@ -133,7 +133,8 @@ static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
     segment = (df_segment *)(uintptr_t)offer->segment;
   } else {
     while (segment && segment->id != offer->segment) segment = segment->next;
-    if (offer->segment < DF_FIRST_LINKS_SEGMENT) segment = NULL; /* that may be unmapped */
+    if (offer->segment < DF_FIRST_LINKS_SEGMENT)
+      segment = NULL; /* Such a segment may be unmapped: it has no rings. */
   }
   const uint32_t n_slots = offer->n_slots, mask = offer->release_mask;
   if (segment == NULL || n_slots < route->slots_min || n_slots > DF_MAX_LINK_SLOTS ||

@@ -27,7 +27,7 @@ typedef struct df_connections {
   df_connection *to, *from;           /* [n_ranks] */
   struct df_guest *guests;            /* latest first */
   uint32_t n_guests;
-  int has_lost; /* since the owner cleared it */
+  int has_lost; /* A connection was lost since the owner cleared this. */
 } df_connections;
 
 /* dfcclOutOfMemory, dfcclSystemError. */

@@ -31,7 +31,7 @@ typedef struct endpoint {
   pthread_mutex_t lock; /* of what follows; taken after the context's */
   df_connections connections;
   struct df_ticket *tickets;
-  uint32_t asked; /* while another pumped */
+  uint32_t asked; /* Somebody asked while another thread pumped. */
   uint32_t stopping;
   pthread_t thread;
   df_bell bell; /* blocks ring it */

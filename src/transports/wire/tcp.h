@@ -15,7 +15,7 @@ enum { DF_TCP_ENDS_BYTES = 2 * DF_ADDRESS_TEXT + 4 };
 typedef struct df_tcp_stream {
   df_stream stream;
   df_listener socket; /* a forked child closes its copy */
-  int is_ready;       /* since the owner cleared it */
+  int is_ready;       /* Something happened since the owner cleared this. */
   int error;          /* 0: the other end closed it */
 } df_tcp_stream;
 

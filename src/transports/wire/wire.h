@@ -48,19 +48,19 @@ typedef struct df_wire_route {
 
 /* Message numbers do not wrap: no run comes so far. */
 typedef struct df_wire_ring {
-  df_link end; /* the pump's */
+  df_link end; /* The pump's end. */
   df_part part;
-  df_part run;     /* what the latest run is of it */
+  df_part run;     /* The part's share of the latest run. */
   uint64_t next;   /* first message not yet carried */
   uint64_t credit; /* outgoing: as told; incoming: as told to the far end */
-  uint32_t at;     /* bytes of it that were carried */
+  uint32_t at;     /* Bytes of message `next` that were carried. */
   int has_messages;
-  int has_count; /* of the next message; was carried */
+  int has_count; /* The count of message `next` was carried. */
 } df_wire_ring;
 
 typedef struct df_wire_link {
   uint32_t id, far_id;
-  uint32_t far_slots; /* outgoing: of each ring */
+  uint32_t far_slots; /* Outgoing: slots of each ring at the far end. */
   int incoming;
   int is_open; /* DF_FRAME_OPEN was sent (outgoing) or came */
   uint32_t messages, n_blocks;
@@ -77,17 +77,17 @@ typedef struct df_wire {
   uint32_t *generations;
   uint32_t n_links, capacity;
   uint32_t turn;
-  df_bell *noted; /* to ring at the end */
+  df_bell *noted; /* A bell that the call rings at its end. */
 
-  uint32_t frame_bytes; /* of payload, at most */
-  uint8_t *output;      /* left over by the stream */
+  uint32_t frame_bytes; /* Most payload of a frame. */
+  uint8_t *output;      /* What the stream has not taken. */
   uint32_t output_at, output_end;
 
   uint8_t *input;
   uint32_t input_at, input_end;
   int has_more;         /* the latest call stopped early */
-  df_frame frame;       /* whose payload comes */
-  uint32_t rest;        /* bytes not yet come */
+  df_frame frame;       /* The frame whose payload comes. */
+  uint32_t rest;        /* Bytes of it that have not come. */
   df_wire_link *target; /* NULL: nowhere */
 
   int is_mute; /* the stream takes nothing more; it may still bring something */
