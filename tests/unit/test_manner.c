@@ -197,11 +197,23 @@ static void name_decision(answer *a, const decision *d) {
   a->check = (uint32_t)(d->sum >> 40) & 0xfff;
 }
 
+/* Each decision can be told, whole, and says what it is about. */
+static void check_words(const decision *d) {
+  char why[4096], algorithm[64];
+  df_manner_explain(&d->manner, &d->question, d->plan, &d->ring, why, sizeof why);
+  snprintf(algorithm, sizeof algorithm, "\nalgorithm: %s, since ",
+           df_algorithm_name(d->manner.choice.algorithm));
+  if (strstr(why, algorithm) == NULL || strstr(why, "\nform: ") == NULL ||
+      strstr(why, "\nturns: ") == NULL || why[strlen(why) - 1] != '\n')
+    fail("a decision is not explained");
+}
+
 static void decide_all(void) {
   question q = {0};
   while (next_question(&q)) {
     decision d;
     decide(&d, &q);
+    check_words(&d);
     name_decision(at(now, &q), &d);
     df_plan_free(d.plan);
   }
