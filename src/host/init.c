@@ -32,8 +32,8 @@ typedef struct df_card_content {
   uint32_t version, max_blocks;
   df_device_card device;
   df_transport_card transport;
-  uint64_t cpus
-      [DF_TOPOLOGY_CPU_WORDS]; /* A bit for each processor that its process may use, modulo their number. */
+  /* A bit for each processor that its process may use, modulo their number. */
+  uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
   uint32_t shared_blocks;
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
