@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pathlib
+import random
+import subprocess
+import sys
 import tempfile
 import unittest
+from types import SimpleNamespace
 
 try:
     import torch
@@ -18,7 +23,8 @@ try:
 except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
 
-from support import Case, on_processes
+import dfccl.torch
+from support import SECONDS, Case, on_processes
 from test_torch import free_port
 
 WIDTH = 32
@@ -118,7 +124,55 @@ def _both(rank: int, size: int, port: int, *jobs) -> None:
         assert wanted == found, (job.__name__, wanted, found)
 
 
+class Shuffled:
+    """A hook that keeps a step's buckets until the last has come, and reduces them in an order of this rank's own."""
+
+    def __init__(self, rank: int):
+        self.chance, self.kept, self.orders = random.Random(rank), [], set()
+
+    def __call__(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        kept = SimpleNamespace(parameters=lambda all=bucket.parameters(): all, buffer=lambda flat=bucket.buffer(): flat)
+        future = torch.futures.Future()
+        self.kept.append((bucket.index(), kept, future))
+        if bucket.is_last():
+            buckets, self.kept = self.kept, []
+            self.chance.shuffle(buckets)
+            self.orders.add(tuple(index for index, _, _ in buckets))
+            for _, each, promised in buckets:
+                dfccl.torch.ddp_hook(None, each).then(lambda done, promised=promised: promised.set_result(done.value()))
+        return future
+
+
+def _buckets_in_any_order(rank: int, size: int, port: int) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port}")
+    losses = []
+    for hook in (None, Shuffled(rank)):
+        torch.manual_seed(0)
+        layers = torch.nn.Sequential(*[torch.nn.Linear(WIDTH, WIDTH) for _ in range(8)])  # buckets of equal size
+        module = DistributedDataParallel(layers, bucket_cap_mb=0.003)
+        if hook:
+            hook.__class__.__call__.__annotations__.update(bucket=dist.GradBucket,
+                                                           **{"return": torch.futures.Future[torch.Tensor]})
+            module.register_comm_hook(None, hook.__call__)
+        losses.append([train(module, rank) for _ in range(20)])
+    assert losses[0] == losses[1]
+    assert len(hook.orders) > 10, hook.orders
+    dist.destroy_process_group()
+
+
 class Jobs(Case):
+    def test_torchrun(self):
+        example = pathlib.Path(__file__).resolve().parent.parent / "examples" / "torch" / "ddp.py"
+        ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
+                                str(free_port()), str(example)], capture_output=True, text=True, timeout=SECONDS)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        first, last = (float(line.rpartition(" ")[2]) for line in (ended.stdout.splitlines()[0], ended.stdout.splitlines()[-1]))
+        self.assertLess(last, first / 2)
+
+    def test_buckets_in_any_order(self):
+        self.assertEqual(on_processes(_buckets_in_any_order, 2, free_port()), [0, 0])
+
     def test_losses_are_gloos(self):
         jobs = (ddp_with_accumulation, fsdp2, tensor_parallel, dtensor, pipeline, checkpoint)
         self.assertEqual(on_processes(_both, 2, free_port(), *jobs), [0, 0])

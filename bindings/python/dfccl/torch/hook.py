@@ -7,20 +7,27 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.weak import WeakIdKeyDictionary
 
 from . import names
 
-_models: "weakref.WeakSet[DistributedDataParallel]" = weakref.WeakSet()
+_known = WeakIdKeyDictionary()  # a parameter: its name, and a weak reference to its model
+
+
+def _learn(model: DistributedDataParallel) -> None:
+    for name, parameter in model.module.named_parameters():
+        _known[parameter] = (name, weakref.ref(model))
 
 
 def _model_of(parameter: torch.Tensor) -> DistributedDataParallel:
-    for search in range(2):
-        for model in list(_models):
-            if any(each is parameter for each in model.parameters()):
-                return model
-        if search == 0:  # once for each model
-            _models.update(each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel))
-    raise RuntimeError("the bucket's parameters belong to no DistributedDataParallel of this process")
+    if parameter not in _known:
+        for each in gc.get_objects():
+            if issubclass(type(each), DistributedDataParallel):
+                _learn(each)
+    model = _known[parameter][1]() if parameter in _known else None
+    if model is None:
+        raise RuntimeError("the bucket's parameters belong to no DistributedDataParallel of this process")
+    return model
 
 
 def ddp_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -29,10 +36,10 @@ def ddp_hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.
     Ranks may reduce their buckets in any order, also buckets of equal size. state: the model, or None.
     """
     parameters = bucket.parameters()
-    model = state if isinstance(state, DistributedDataParallel) else _model_of(parameters[0])
-    known = {id(parameter): name for name, parameter in model.module.named_parameters()}
-    group = model.process_group
+    if isinstance(state, DistributedDataParallel) and parameters[0] not in _known:
+        _learn(state)
+    group = _model_of(parameters[0]).process_group
     buffer = bucket.buffer().div_(group.size())
-    with names.name("bucket of " + ", ".join(known[id(each)] for each in parameters)):
+    with names.name("bucket of " + ", ".join(_known[each][0] for each in parameters)):
         work = dist.all_reduce(buffer, group=group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
