@@ -1,4 +1,4 @@
-"""All-reduce and a training step beside Gloo, in one run: python measure.py [RANKS]. Medians, in us and ms.
+"""All-reduce, a training step and inference beside Gloo, in one run: python measure.py [RANKS]. Medians, in us and ms.
 
 The two libraries take turns in batches, so that what else the machine does disturbs both.
 """
@@ -61,6 +61,33 @@ def steps(groups: dict[str, dist.ProcessGroup]) -> None:
         print(", ".join(f"{name} {statistics.median(each):.1f} ms" for name, each in times.items()))
 
 
+def layers(groups: dict[str, dist.ProcessGroup]) -> None:
+    """Inference of 8 transformer-like layers, tensor-parallel: two all-reduces of bfloat16 in each."""
+    width, size = 1024, dist.get_world_size()
+    weights = [(torch.randn(width, width // size).bfloat16() / 32, torch.randn(width // size, width).bfloat16() / 32)
+               for _ in range(16)]
+
+    def infer(values: torch.Tensor, group: dist.ProcessGroup | None) -> float:
+        begin = time.perf_counter()
+        for into, out in weights:
+            part = torch.relu(values @ into) @ out
+            if group is not None:
+                dist.all_reduce(part, group=group)
+            values = values + part
+        return 1e3 * (time.perf_counter() - begin)
+
+    for tokens in (5, 16, 45):
+        values = torch.randn(tokens, width).bfloat16()
+        times: dict[str, list[float]] = {name: [] for name in (*groups, "no communication")}
+        for batch in range(6):
+            for name in times:
+                taken = [infer(values, groups.get(name)) for _ in range(10)]
+                times[name] += taken if batch > 0 else []
+        if dist.get_rank() == 0:
+            print(f"{tokens} tokens, all-reduces of {2 * width * tokens} B: "
+                  + ", ".join(f"{name} {statistics.median(each):.2f} ms" for name, each in times.items()), flush=True)
+
+
 def rank_of(rank: int, size: int, port: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port}")
@@ -71,6 +98,9 @@ def rank_of(rank: int, size: int, port: int) -> None:
     if rank == 0:
         print("\nforward and backward of 4 layers of 1024 x 1024 (4.2 M parameters), batch 64, DistributedDataParallel:")
     steps(groups)
+    if rank == 0:
+        print("\ninference of 8 layers of width 1024 in bfloat16, tensor-parallel:")
+    layers(groups)
     dist.destroy_process_group()
 
 

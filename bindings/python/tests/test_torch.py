@@ -197,6 +197,7 @@ def _groups_and_disorder(rank: int, size: int, port: int) -> None:
 
 def _ends(rank: int, size: int, port: int) -> None:
     join(rank, size, port)
+    store = dist.distributed_c10d._get_default_store()
     missing = dist.new_group(timeout=datetime.timedelta(seconds=0.5))
     if rank == 0:
         for wait in (lambda work: work.wait(), lambda work: work.get_future().wait()):
@@ -206,6 +207,16 @@ def _ends(rank: int, size: int, port: int) -> None:
                 assert "all_reduce" in str(error) and "float32[77]" in str(error) and "rank 1" in str(error), error
             else:
                 raise AssertionError("nobody else came")
+        try:
+            dist.barrier(group=dist.group.WORLD, timeout=datetime.timedelta(seconds=0.2))
+        except RuntimeError as error:
+            assert "barrier" in str(error) and "0.2 s" in str(error), error
+        else:
+            raise AssertionError("nobody else came")
+        store.set("given up", "1")
+    else:
+        store.wait(["given up"])
+        dist.barrier()  # meets the one that was given up waiting for
     dist.barrier()  # other groups go on
     dist.monitored_barrier()
     if rank == 0:

@@ -7,6 +7,7 @@ whatever calls of other signatures come between.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import threading
@@ -81,9 +82,6 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
     @property
     def group_desc(self) -> str:
         return self._description
-
-    def _set_group_name(self, name: str) -> None:
-        super()._set_group_name(name)
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -214,7 +212,8 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         self._job.watcher.settle(self)
         if not self._job.leave(self):
             for collective in self._collectives.values():
-                collective.deregister()
+                with contextlib.suppress(errors.Error):  # of a context that is broken: nothing is left to mend
+                    collective.deregister()
         self._collectives.clear()
 
     _shutdown = shutdown

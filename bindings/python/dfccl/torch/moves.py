@@ -101,7 +101,10 @@ class Moves:
         return self._together("all_gather", works, [piece for row in outputs for piece in row])
 
     def barrier(self, opts: Any = None) -> Work:
-        return self._timed("barrier", self._barrier)
+        work = self._timed("barrier", self._barrier)
+        seconds = opts.timeout.total_seconds() if opts is not None else 0
+        work._limit = seconds if seconds > 0 else None
+        return work
 
     def _barrier(self) -> Work:
         flag = torch.zeros(1, dtype=torch.int32)

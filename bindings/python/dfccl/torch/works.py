@@ -21,6 +21,8 @@ _no_time = datetime.timedelta(0)
 class Work(dist.Work):
     """One or several runs, and what remains to be done with their results (copies into place), once."""
 
+    _limit: float | None = None  # seconds, of a call that has a time limit of its own
+
     def __init__(self, group: Any, operation: str, parts: Sequence[Part], outputs: list[torch.Tensor],
                  finish: Callable[[], Any] | None = None):
         super().__init__()
@@ -71,7 +73,7 @@ class Work(dist.Work):
 
     def wait(self, timeout: datetime.timedelta = _no_time) -> bool:
         if not self._ended:
-            seconds = timeout.total_seconds() if timeout > _no_time else self._group._timeout
+            seconds = timeout.total_seconds() if timeout > _no_time else self._limit or self._group._timeout
             error = None
             for collective, number in self._parts:
                 try:
