@@ -19,13 +19,16 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 secret=DFCCL_SECRET=0123456789abcdef0123456789abcdef
 
-# rank HOST NAME VARIABLE=VALUE... [-- ARGUMENT...]: starts one; its output goes to NAME.
+# rank HOST NAME VARIABLE=VALUE... [-- ARGUMENT...]: starts one; its output goes to NAME. container: in an IPC namespace
+# of its own.
+container() { inside=(unshare --ipc) && rank "$@" && inside=(); }
+inside=()
 rank() {
   local host=$1 name=$2 variables=()
   shift 2
   while [ $# -gt 0 ] && [ "$1" != -- ]; do variables+=("$1"); shift; done
   [ $# -gt 0 ] && shift
-  bed_on "$host" env "${variables[@]}" timeout 60 "$join" "$@" >"$work/$name" 2>&1 &
+  bed_on "$host" env "${variables[@]}" "${inside[@]}" timeout 60 "$join" "$@" >"$work/$name" 2>&1 &
 }
 all_through() { # WHAT NAME...
   local what=$1 name
@@ -87,6 +90,21 @@ rank 1 y0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_
   DFCCL_NET_ADVERTISE=10.77.1.1:4100 $secret
 rank 2 y1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
 all_through "an advertised address" y0 y1
+
+# Two containers of one machine that share its network are two hosts; so are they without any interface but lo.
+rank 1 e0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
+container 1 e1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 $secret
+all_through "containers" e0 e1
+rank 1 f0 DFCCL_NET_INTERFACES=lo -- "$work/id.lo" 0 2
+container 1 f1 DFCCL_NET_INTERFACES=lo -- "$work/id.lo" 1 2
+all_through "containers with lo alone" f0 f1
+
+# A job of the loopback address has no door, secret or not.
+rank 1 g0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=1500 $secret
+sleep 0.7
+[ -z "$(bed_on 1 ss -Hltn)" ] || fail "a job of one host listens: $(bed_on 1 ss -Hltn)"
+wait_for_ranks
+says g0 "rank 1 of 2 did not come" "one host"
 
 # Secrets.
 rank 1 n0 RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
