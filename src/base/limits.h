@@ -35,7 +35,8 @@ enum {
   DF_MAX_BLOCKS = 32, /* of one daemon */
   DF_TOLD_RANKS = 48, /* A block notes these ranks, a bit each, when it sends to them. */
   DF_TOLD_WORDS = 8,
-  DF_MAX_NAME = 64, /* with the final zero */
+  DF_MAX_NAME = 64,  /* with the final zero */
+  DF_HOST_NAME = 32, /* the same; of a longer one the beginning */
 
   DF_RUNS_AHEAD = 4, /* Runs of one collective that the daemon may hold. */
 

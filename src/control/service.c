@@ -82,10 +82,10 @@ static void say_why(const df_peer *peer, int error, char *why, size_t bytes) {
     snprintf(why, bytes, "died: its connection was lost");
   else
     snprintf(why, bytes,
-             error == 0 || error == ECONNRESET ? "died: its connection (%s) was lost%s%s"
-                                               : "cannot be reached (%s)%s%s",
-             df_address_text(&peer->address, text), error ? ": " : "",
-             error ? strerror(error) : "");
+             error == 0 || error == ECONNRESET ? "died: its connection (%s%s%s) was lost%s%s"
+                                               : "cannot be reached (%s%s%s)%s%s",
+             peer->host, peer->host[0] ? ", " : "", df_address_text(&peer->address, text),
+             error ? ": " : "", error ? strerror(error) : "");
 }
 
 /* error: 0: the other end closed it. Else reading failed, and the peer may live. */

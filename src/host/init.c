@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/escape.h"
 #include "base/log.h"
 #include "host/context.h"
 #include "host/device.h"
@@ -35,6 +36,7 @@ typedef struct df_card_content {
   /* A bit for each processor that its process may use, modulo their number. */
   uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
   uint32_t shared_blocks;
+  char host_name[DF_HOST_NAME];
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
 
@@ -48,6 +50,7 @@ df_card df_context_card(const df_settings *settings) {
   content.transport.backend = (uint32_t)settings->backend;
   content.transport.wants_wire = settings->net == DF_NET_TCP;
   df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
+  gethostname(content.host_name, sizeof content.host_name - 1);
   memset(&card, 0, sizeof card);
   memcpy(card.bytes, &content, sizeof content);
   return card;
@@ -159,9 +162,21 @@ static void tell_failed_init(dfcclContext_t context) {
       df_world_post(context->control.world, r, context->rank, &bye, NULL);
 }
 
+/* For sentences. The name comes from the peer. */
+static void name_hosts(dfcclContext_t context) {
+  for (uint32_t r = 0; context->mesh.far && r < context->n_ranks; r++) {
+    df_card_content content;
+    memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
+    content.host_name[DF_HOST_NAME - 1] = '\0';
+    if (context->mesh.far[r].is_far)
+      df_escape(context->control.peers[r].host, DF_HOST_NAME, content.host_name);
+  }
+}
+
 static dfcclResult_t open_control(dfcclContext_t context) {
   const df_control_events events = df_control_events_of(context);
   dfcclResult_t result = df_post_open(&context->control, &context->lock, &context->mesh, &events);
+  if (result == dfcclSuccess) name_hosts(context);
   df_subscribe(context);
   df_jobs_add(context);
   return result;

@@ -130,7 +130,7 @@ for host in 1 2; do
 done
 kill -KILL "$(grep -o '[0-9]*$' "$work/p1")"
 wait_for_ranks
-says p0 "rank 1 died: its connection (10.77.1.2:50000) was lost" "a killed rank"
+says p0 "rank 1 died: its connection (host2, 10.77.1.2:50000) was lost" "a killed rank"
 for r in 0 1; do
   rank $((r + 1)) k$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 DFCCL_NET_TIMEOUT_MS=2000 $secret
 done
@@ -138,7 +138,7 @@ for i in $(seq 200); do grep -q stays "$work/k0" && grep -q stays "$work/k1" && 
 bed_cut 2 0
 bed_cut 2 1
 wait_for_ranks
-says k0 "rank 1 cannot be reached (.*): Connection timed out" "a host that is cut off"
+says k0 "rank 1 cannot be reached (host2, .*): Connection timed out" "a host that is cut off"
 says k1 "rank 0 cannot be reached (.*): Connection timed out" "a host that is cut off"
 bed_join 2 0
 bed_join 2 1
