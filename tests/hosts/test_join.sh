@@ -112,6 +112,9 @@ rank 2 n1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500
 wait_for_ranks
 says n0 "openssl rand -hex 32" "no secret"
 says n1 "openssl rand -hex 32" "no secret"
+rank 1 o0 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=1 $secret
+wait_for_ranks
+says o0 "set DFCCL_ROOT to its host and a free port there" "mpirun that says nothing of rank 0"
 rank 1 w0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=4000 $secret
 rank 2 w1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_SECRET=another-secret-of-ours
 wait_for_ranks
