@@ -40,6 +40,8 @@ typedef struct df_device {
   uint32_t exit;                       /* Blocks leave for good. */
   uint32_t failures;                   /* not 0: cancel words matter */
   uint32_t recalled;                   /* CUDA: the launch that must end */
+  DF_ALIGNED(8) uint32_t stay;         /* CUDA: odd: blocks stay though there is nothing to do */
+  uint32_t errands;                    /* CUDA: df_cuda_errand, the latest */
 } df_device;
 
 typedef struct df_block {

@@ -86,14 +86,17 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
   const uint32_t life = shared->device.tunables.life;
   watch->now = df_device_ns();
   watch->ends_at = life ? watch->now + life : UINT64_MAX;
+  watch->shown = 0;
+  watch->errands = daemon->errand ? df_load_relaxed_u32(&daemon->errand->done) : 0;
+  block->running = 0;
   df_cuda_look(shared, lanes);
   DF_ASSERT(block->cache.mask < DF_MAX_CONTEXT_SLOTS);
   block->device = &shared->device;
-  block->running = 0;
   df_context_cache_attach(&block->cache, shared->slots, block->cache.mask + 1);
   df_lifecycle_start(block);
   watch->fresh = 1;
   df_publish_u32(&image->running, 1);
+  df_cuda_show_pulse(shared, watch->now);
   shared->saved = 0;
 }
 
@@ -131,7 +134,7 @@ DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
   while (active != 0 && !shared->watch.ending) {
     df_cuda_relay_entries(shared, lanes);
     /* The claim fails if another block parked or came back. This block may now be the last. */
-    if (!df_lifecycle_has_reason(block)) {
+    if (!df_lifecycle_has_reason(block) && !df_cuda_stays(shared)) {
       df_cuda_look(shared, lanes);
       df_pause();
     } else if (df_device_claim_u32(&gate->active, active, active + 1)) {

@@ -188,7 +188,8 @@ DF_CORE df_turn df_daemon_turn(df_block *block, df_lanes *lanes) {
     block->quiet_polls += df_watch_idle(block);
   }
   if (df_lanes_leads(lanes)) {
-    block->leaves = df_lifecycle_should_leave(block); /* once: another lane might see otherwise */
+    /* once: another lane might see otherwise */
+    block->leaves = df_lifecycle_should_leave(block) && !df_watch_stays(block);
     if (block->leaves) df_lifecycle_leave(block);
   }
   df_lanes_sync(lanes);

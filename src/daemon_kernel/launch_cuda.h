@@ -38,6 +38,21 @@ typedef struct df_cuda_clock {
   uint64_t asked, answered, ns;
 } df_cuda_clock;
 
+/* Mapped. Block 0's signs of life. */
+typedef struct df_cuda_pulse {
+  uint64_t seen; /* launch << 32 | the df_device.stay that the launch obeys */
+  uint64_t beat; /* changes every few ms */
+} df_cuda_pulse;
+
+/* Mapped. What block 0 copies for the host, who has no stream to itself: `words` words of 8 bytes.
+ * One at a time: the host writes df_device.errands last, block 0 `done`. */
+typedef struct df_cuda_errand {
+  uint64_t *to;
+  const uint64_t *from; /* mapped; NULL: zeros */
+  uint64_t words;
+  uint32_t done; /* the latest */
+} df_cuda_errand;
+
 typedef struct df_cuda_daemon {
   /* Copied at the start. */
   const df_device *device;
@@ -46,9 +61,11 @@ typedef struct df_cuda_daemon {
    * two, at most DF_MAX_CONTEXT_SLOTS. */
   df_block *blocks;
   df_cuda_gate *gate;
-  df_cuda_relay *relay; /* NULL: all poll the SQ */
-  uint32_t launch;      /* from 1 */
-  df_time_log *times;   /* [n_blocks] mapped */
+  df_cuda_relay *relay;   /* NULL: all poll the SQ */
+  uint32_t launch;        /* from 1 */
+  df_time_log *times;     /* [n_blocks] mapped */
+  df_cuda_pulse *pulse;   /* NULL: nobody looks */
+  df_cuda_errand *errand; /* NULL: there are none */
 } df_cuda_daemon;
 
 #endif

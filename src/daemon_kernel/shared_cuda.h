@@ -11,14 +11,17 @@
 /* Looks at the host's words cross the bus: at least so many turns or steps lie between them, or so
  * many ns of polling. */
 enum { DF_CUDA_LOOK_TURNS = 16, DF_CUDA_LOOK_STEPS = 64, DF_CUDA_LOOK_NS = 20000 };
+enum { DF_CUDA_BEAT_NS = 5000000 };
 
 typedef struct df_cuda_watch {
   uint64_t now;     /* the latest reading */
   uint64_t ends_at; /* the launch's life */
   uint64_t look_at;
-  uint32_t steps;  /* since the latest look */
-  uint32_t fresh;  /* time counts from the next reading on */
-  uint32_t ending; /* the launch is over for this block */
+  uint64_t beat_at, shown; /* of the pulse: the next beat, the latest df_cuda_pulse.seen */
+  uint32_t errands;        /* done */
+  uint32_t steps;          /* since the latest look */
+  uint32_t fresh;          /* time counts from the next reading on */
+  uint32_t ending;         /* the launch is over for this block */
 } df_cuda_watch;
 
 typedef struct df_cuda_shared {
@@ -84,6 +87,9 @@ DF_CORE void df_cuda_look_at_host(df_cuda_shared *shared, int is_first) {
   const int is_shown = !shows && !is_first && df_observe_u32(&gate->shown) == daemon->launch;
   const df_host_words words =
       df_cuda_load_words(is_shown ? (const void *)&gate->words : &daemon->device->by_priority);
+  /* Others need not know: block 0, which stays, keeps them. */
+  const uint64_t stay_and_errands =
+      shows ? df_load_relaxed_u64((const uint64_t *)(const void *)&daemon->device->stay) : 0;
   if (shows) {
     df_store_relaxed_u64(&gate->words.priority_and_exit, words.priority_and_exit);
     df_store_relaxed_u64(&gate->words.failures_and_recalled, words.failures_and_recalled);
@@ -93,6 +99,8 @@ DF_CORE void df_cuda_look_at_host(df_cuda_shared *shared, int is_first) {
   copy->exit = (uint32_t)(words.priority_and_exit >> 32);
   copy->failures = (uint32_t)words.failures_and_recalled;
   copy->recalled = (uint32_t)(words.failures_and_recalled >> 32);
+  copy->stay = (uint32_t)stay_and_errands;
+  copy->errands = (uint32_t)(stay_and_errands >> 32);
   shared->move.attends = copy->failures;
   shared->turns_to_look = DF_CUDA_LOOK_TURNS;
 }
@@ -109,17 +117,55 @@ DF_CORE void df_cuda_relay_entries(df_cuda_shared *shared, const df_lanes *lanes
   relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
 }
 
+/* Block 0. Alone it is slow, and busy meanwhile: link set-up has some KB, once. */
+DF_CORE void df_cuda_run_errand(df_cuda_shared *shared) {
+  df_cuda_errand *errand = shared->daemon.errand;
+  const uint32_t number = df_observe_u32(&shared->daemon.device->errands);
+  uint64_t *to = errand->to;
+  const uint64_t *from = errand->from, words = errand->words;
+  for (uint64_t i = 0; i < words; i++)
+    df_store_relaxed_u64(&to[i], from ? df_load_relaxed_u64(&from[i]) : 0);
+  shared->watch.errands = number;
+  df_publish_u32(&errand->done, number); /* who then hears of it from the host finds the words */
+}
+
+DF_CORE uint32_t df_cuda_stays(const df_cuda_shared *shared) {
+  return shared->device.stay & 1 && !shared->device.exit;
+}
+
+/* Not while parked, since a block that parks may yet leave. Once `seen` says "it stays", no block
+ * leaves before the host's word changes: one active block keeps all, and block 0 judges the life.
+ */
+DF_CORE void df_cuda_show_pulse(df_cuda_shared *shared, uint64_t now) {
+  df_cuda_watch *watch = &shared->watch;
+  const df_cuda_daemon *daemon = &shared->daemon;
+  if (daemon->pulse == NULL || shared->block.index != 0 || !shared->block.running || watch->ending)
+    return;
+  const uint64_t seen = (uint64_t)daemon->launch << 32 | shared->device.stay;
+  if (seen == watch->shown && now < watch->beat_at) return;
+  watch->shown = seen;
+  watch->beat_at = now + DF_CUDA_BEAT_NS;
+  df_store_relaxed_u64(&daemon->pulse->beat, now);
+  df_store_relaxed_u64(&daemon->pulse->seen, seen);
+}
+
 /* Looks at everything outside of this block. */
 DF_CORE void df_cuda_look(df_cuda_shared *shared, const df_lanes *lanes) {
   df_cuda_watch *watch = &shared->watch;
   const df_cuda_daemon *daemon = &shared->daemon;
   df_cuda_look_at_host(shared, 0);
   df_cuda_relay_entries(shared, lanes);
+  if (shared->block.index == 0 && shared->device.errands != watch->errands && daemon->errand)
+    df_cuda_run_errand(shared);
   const uint64_t now = df_device_ns();
   watch->steps = 0;
   watch->look_at = now + DF_CUDA_LOOK_NS;
-  watch->ending = shared->device.recalled == daemon->launch || now >= watch->ends_at ||
+  const uint32_t life = shared->device.tunables.life;
+  if (df_cuda_stays(shared)) watch->ends_at = life ? now + life : UINT64_MAX;
+  watch->ending = shared->device.recalled == daemon->launch ||
+                  (shared->block.index == 0 && now >= watch->ends_at) ||
                   df_load_relaxed_u32(&daemon->gate->left) == daemon->launch;
+  df_cuda_show_pulse(shared, now);
 }
 
 #endif

@@ -32,6 +32,11 @@ DF_CORE int df_watch_interrupts(df_block *block, df_lanes *lanes) {
   return df_lanes_interrupted(lanes);
 }
 
+DF_CORE int df_watch_stays(df_block *block) {
+  (void)block;
+  return 0;
+}
+
 /* Of a turn without a collective, in the thresholds' unit. */
 DF_CORE uint32_t df_watch_idle(df_block *block) {
   (void)block;

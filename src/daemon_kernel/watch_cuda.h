@@ -50,6 +50,9 @@ DF_CORE int df_watch_interrupts(df_block *block, df_lanes *lanes) {
   return lanes->stop & DF_STOP_LEAVE;
 }
 
+/* Leader. */
+DF_CORE int df_watch_stays(df_block *block) { return df_cuda_stays(df_cuda_shared_of(block)) != 0; }
+
 DF_CORE uint32_t df_watch_idle(df_block *block) {
   return df_cuda_read_clock(&df_cuda_shared_of(block)->watch);
 }

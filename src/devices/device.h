@@ -38,6 +38,7 @@ typedef struct df_device_options {
     int relays, has_timers;
     uint64_t arena_bytes; /* Least size of a segment. */
     uint64_t restart_ns, restart_most_ns, nap_ns;
+    uint64_t patience_ns; /* of a stream with what does not begin */
   } cuda;
 } df_device_options;
 

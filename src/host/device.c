@@ -57,6 +57,41 @@ static void lose_device(void *host, const char *sentence) {
   df_reap_and_ring(context);
 }
 
+/* The ticket serves the next run as soon as it is released. */
+static void release_ticket(dfcclContext_t context, df_run *run) {
+  if (run->ticket) context->device.streams->release(&context->device, run->ticket);
+  run->ticket = 0;
+}
+
+/* [lock] */
+static void release_tickets(dfcclContext_t context, df_coll *coll) {
+  for (uint64_t run = coll->retired; run < coll->admitted; run++)
+    release_ticket(context, &coll->in_device[run % DF_RUNS_AHEAD]);
+}
+
+/* [lock] */
+static int has_stream_runs(const df_coll *coll) {
+  for (uint64_t run = coll->retired; run < coll->admitted; run++)
+    if (coll->in_device[run % DF_RUNS_AHEAD].ticket) return 1;
+  for (uint32_t i = 0; i < coll->backlog_length; i++)
+    if (coll->backlog[(coll->backlog_head + i) % coll->backlog_capacity].ticket) return 1;
+  return 0;
+}
+
+static void end_stream_runs(void *host, const char *sentence) {
+  dfcclContext_t context = host;
+  pthread_mutex_lock(&context->lock);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = context->registry.by_index[i];
+    if (coll == NULL) continue;
+    if (sentence != NULL && df_registered(context, i) && has_stream_runs(coll))
+      df_fail_collective(context, coll, dfcclAborted, 1, sentence); /* others go on */
+    if (sentence == NULL && coll->failed != dfcclSuccess) release_tickets(context, coll);
+  }
+  pthread_mutex_unlock(&context->lock);
+  df_reap_and_ring(context); /* what was not in the device has ended */
+}
+
 static df_device_options options_of(const df_settings *s) {
   df_device_options options = {.n_blocks = (uint32_t)s->max_blocks,
                                .queue_depth = (uint32_t)s->queue_depth,
@@ -74,6 +109,7 @@ static df_device_options options_of(const df_settings *s) {
   options.cuda.arena_bytes = (uint64_t)s->cuda_arena_mb << 20;
   options.cuda.restart_most_ns = (uint64_t)s->tuning.policy.cuda_restart_most_us * 1000;
   options.cuda.restart_ns = (uint64_t)s->cuda_restart_us * 1000;
+  options.cuda.patience_ns = (uint64_t)s->cuda_patience_ms * 1000000;
   options.cuda.nap_ns = (uint64_t)s->cuda_nap_us * 1000;
   return options;
 }
@@ -93,6 +129,7 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
                                   .count_ranks = context->settings.spread ? count_ranks : NULL,
                                   .tell_ranks = tell_ranks,
                                   .read_card = read_card,
+                                  .end_stream_runs = end_stream_runs,
                                   .lost = lose_device};
   return device->kind->open(device);
 }

@@ -59,6 +59,8 @@
     "up to cuda_restart_most_us while nothing comes of it")                                        \
   X(cuda_nap_us, "DFCCL_CUDA_NAP_US", 20, 1, 100000,                                               \
     "CUDA: how long the launcher naps between looks at a running daemon")                          \
+  X(cuda_patience_ms, "DFCCL_CUDA_PATIENCE_MS", 100, 2, 86400000,                                  \
+    "CUDA: how long a stream waits for a run while a launch does not begin; then its runs end")    \
   X(cuda_timers, "DFCCL_CUDA_TIMERS", 0, 0, 1,                                                     \
     "CUDA: 1: the daemon notes how long its parts take (dfcclGetTimes); else it has no timers")    \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")

@@ -53,6 +53,7 @@ dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll) {
   memset(d->progress, 0, device->shared->n_blocks * sizeof *d->progress);
   coll->descriptor = d;
   coll->part = part;
+  state->widest = DF_MAX(state->widest, coll->shape->n_blocks);
   return dfcclSuccess;
 
 no_memory:
@@ -71,15 +72,16 @@ void df_cuda_forget(df_rank_device *device, df_device_coll *coll) {
 }
 
 /* Without the lock. */
-static dfcclResult_t upload(df_cuda_state *state, const df_device_coll *coll) {
+static dfcclResult_t upload(df_rank_device *device, const df_device_coll *coll) {
+  df_cuda_state *state = df_cuda_state_of(device);
   const df_cuda_part *part = coll->part;
   df_cuda_visit visit;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
-  result = df_cuda_upload(state, part->range.segment->base + part->range.offset, part->image,
+  result = df_cuda_upload(device, part->range.segment->base + part->range.offset, part->image,
                           part->uploaded_bytes);
   if (result == dfcclSuccess)
-    result = df_cuda_upload(state, &state->constants[coll->index], coll->descriptor,
+    result = df_cuda_upload(device, &state->constants[coll->index], coll->descriptor,
                             sizeof *coll->descriptor);
   df_cuda_leave_device(&visit);
   return result;
@@ -93,7 +95,7 @@ dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll) {
   df_layout layout = {.base = part->range.segment->base + part->range.offset};
   lay_out(coll, &layout, coll->descriptor, &part->uploaded_bytes);
   pthread_mutex_unlock(device->host.lock);
-  result = upload(df_cuda_state_of(device), coll);
+  result = upload(device, coll);
   pthread_mutex_lock(device->host.lock);
   if (result == dfcclSuccess) df_cuda_grow(device, coll->shape->n_blocks);
   return result;
@@ -105,9 +107,7 @@ dfcclResult_t df_cuda_clear(df_rank_device *device, const df_device_rings *rings
   size_t bytes = df_link_ring_bytes(rings->stride, rings->n_slots) * rings->n_blocks;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
-  cudaError_t error = cudaMemsetAsync(rings->base, 0, bytes, state->upload_stream);
-  if (error == cudaSuccess) error = cudaStreamSynchronize(state->upload_stream);
-  if (error != cudaSuccess) result = df_cuda_fail(error, "clearing the rings of links");
+  result = df_cuda_clear_memory(device, rings->base, bytes);
   df_cuda_leave_device(&visit);
   return result;
 }

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "devices/cuda/state.h"
@@ -23,6 +24,8 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
   state->tickets = df_lay(layout, DF_CUDA_TICKETS * sizeof *state->tickets);
   state->reaches = df_lay(layout, DF_MAX_REACHES * sizeof *state->reaches);
   state->reach_rows = df_lay(layout, (size_t)DF_CUDA_REACHES * device->n_ranks * sizeof(uint64_t));
+  state->pulse = df_lay(layout, sizeof *state->pulse);
+  state->errand = df_lay(layout, sizeof *state->errand);
   state->staging = df_lay(layout, DF_CUDA_STAGING_BYTES);
   if (o->cuda.has_timers) {
     state->times = df_lay(layout, n_blocks * sizeof *state->times);
@@ -79,16 +82,53 @@ static void lay_out_memory(df_rank_device *device, df_layout *layout, df_cuda_fi
   for (uint32_t i = 0; i < device->capacity; i++) first->table[i] = &state->constants[i];
 }
 
-dfcclResult_t df_cuda_upload(df_cuda_state *state, void *to, const void *from, size_t bytes) {
+/* By the daemon: a copy on a stream might stand behind a stream that waits for a run. Any launch does
+ * it, so it is a reason for one. */
+static void send_errand(df_rank_device *device, void *to, const void *from, size_t bytes) {
+  const struct timespec nap = {.tv_nsec = 20 * 1000};
+  df_cuda_state *state = df_cuda_state_of(device);
+  uint32_t number = device->shared->errands + 1;
+  state->errand->to = to;
+  state->errand->from = from;
+  state->errand->words = (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+  df_bus_release();
+  df_publish_u32(&device->shared->errands, number);
+  df_bell_ring(device->work_bell);
+  while (df_observe_u32(&state->errand->done) != number && !df_load_relaxed_u32(&state->lost))
+    nanosleep(&nap, NULL);
+}
+
+/* from: page-locked; NULL: zeros. */
+static cudaError_t put(df_rank_device *device, void *to, const void *from, size_t bytes) {
+  df_cuda_state *state = df_cuda_state_of(device);
+  int alone = df_cuda_pause_streams();
+  if (!alone && state->launcher_started) {
+    send_errand(device, to, from, bytes);
+    return df_load_relaxed_u32(&state->lost) ? cudaErrorLaunchFailure : cudaSuccess;
+  }
+  cudaError_t error =
+      from ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, state->upload_stream)
+           : cudaMemsetAsync(to, 0, bytes, state->upload_stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(state->upload_stream);
+  if (alone) df_cuda_resume_streams();
+  return error;
+}
+
+/* What lies behind them, up to the next multiple of 8 bytes, is theirs too. */
+dfcclResult_t df_cuda_upload(df_rank_device *device, void *to, const void *from, size_t bytes) {
+  uint8_t *staging = df_cuda_state_of(device)->staging;
   for (size_t done = 0; done < bytes; done += DF_CUDA_STAGING_BYTES) {
     size_t piece = DF_MIN(bytes - done, (size_t)DF_CUDA_STAGING_BYTES);
-    memcpy(state->staging, (const uint8_t *)from + done, piece);
-    cudaError_t error = cudaMemcpyAsync((uint8_t *)to + done, state->staging, piece,
-                                        cudaMemcpyHostToDevice, state->upload_stream);
-    if (error == cudaSuccess) error = cudaStreamSynchronize(state->upload_stream);
+    memcpy(staging, (const uint8_t *)from + done, piece);
+    cudaError_t error = put(device, (uint8_t *)to + done, staging, piece);
     if (error != cudaSuccess) return df_cuda_fail(error, "a copy to the GPU");
   }
   return dfcclSuccess;
+}
+
+dfcclResult_t df_cuda_clear_memory(df_rank_device *device, void *to, size_t bytes) {
+  cudaError_t error = put(device, to, NULL, bytes);
+  return error == cudaSuccess ? dfcclSuccess : df_cuda_fail(error, "clearing memory of the GPU");
 }
 
 static dfcclResult_t make_mapped(df_rank_device *device) {
@@ -127,11 +167,11 @@ static dfcclResult_t make_memory(df_rank_device *device) {
   if (result == dfcclSuccess) {
     layout = (df_layout){.base = base};
     lay_out_memory(device, &layout, &first);
-    result = df_cuda_upload(state, state->device->descriptors, first.table,
+    result = df_cuda_upload(device, state->device->descriptors, first.table,
                             device->capacity * sizeof *first.table);
   }
   if (result == dfcclSuccess)
-    result = df_cuda_upload(state, state->relay, &first.relay, sizeof first.relay);
+    result = df_cuda_upload(device, state->relay, &first.relay, sizeof first.relay);
   free(first.table);
   if (!device->options.cuda.relays) state->relay = NULL;
   return result;
@@ -180,7 +220,7 @@ static dfcclResult_t acquire(df_rank_device *device) {
   if (result == dfcclSuccess) result = make_streams(state);
   if (result == dfcclSuccess) result = make_mapped(device);
   if (result == dfcclSuccess) result = make_memory(device);
-  if (result == dfcclSuccess) result = df_cuda_load_everything(state);
+  if (result == dfcclSuccess) result = df_cuda_load_everything(device);
   if (result == dfcclSuccess) result = make_arena(device);
   if (result == dfcclSuccess && state->times)
     result = df_cuda_compare_clocks(state, &state->opened);

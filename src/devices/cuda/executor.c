@@ -87,6 +87,8 @@ static cudaError_t launch_kernel(df_rank_device *device, df_cuda_state *state, u
                            .gate = state->gate,
                            .relay = state->relay,
                            .launch = state->launch,
+                           .pulse = state->pulse,
+                           .errand = state->errand,
                            .times = state->times};
   void *arguments[] = {&daemon};
   cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeMemSyncDomain};
@@ -103,6 +105,7 @@ static cudaError_t launch_kernel(df_rank_device *device, df_cuda_state *state, u
 }
 
 static void launch(df_rank_device *device, df_cuda_state *state) {
+  uint32_t stay = df_observe_u32(&device->shared->stay); /* the launch sees it, or a later one */
   df_store_relaxed_u32(&state->launch, state->launch + 1);
   df_wake_fence(); /* df_cuda_grow sees this launch, or this launch sees the new grid */
   uint32_t grid = df_observe_u32(&state->grid);
@@ -112,7 +115,9 @@ static void launch(df_rank_device *device, df_cuda_state *state) {
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 1);
   state->launched_grid = grid;
   cudaError_t error = launch_kernel(device, state, grid);
-  state->ask_at_ns = df_clock_ns() + DF_CUDA_SILENT_NS;
+  state->launched_ns = df_clock_ns();
+  state->ask_at_ns = state->launched_ns + DF_CUDA_SILENT_NS;
+  df_publish_u32(&state->launched_stay, stay);
   if (error == cudaSuccess) return;
   df_cuda_fail(error, "launching the daemon");
   for (uint32_t b = 0; b < grid; b++) df_publish_u32(&device->blocks[b].running, 0);
@@ -141,11 +146,20 @@ static void nap(uint64_t ns) {
   nanosleep(&time, NULL);
 }
 
+static int has_begun(const df_cuda_state *state) {
+  return (uint32_t)(df_observe_u64(&state->pulse->seen) >> 32) == state->launch;
+}
+
 /* A query may wait for as long as another thread waits for the device, and that thread perhaps for
  * a run whose CQE this one is to take. So no launch is asked for that ends as it should. */
 static void ask_for_launch(df_rank_device *device, df_cuda_state *state, uint64_t now) {
   if (now < state->ask_at_ns) return;
   state->ask_at_ns = now + DF_CUDA_SILENT_NS;
+  uint64_t beat = df_load_relaxed_u64(&state->pulse->beat);
+  if (beat != state->beat_seen) {
+    state->beat_seen = beat;
+    return;
+  }
   cudaError_t error = cudaStreamQuery(state->daemon_stream);
   if (error == cudaSuccess && is_running(device, state)) {
     lose(device, state, "the daemon's kernel ended without saying so");
@@ -167,7 +181,12 @@ static void ask_device(df_rank_device *device, df_cuda_state *state, uint64_t no
 
 static void watch(df_rank_device *device, df_cuda_state *state, uint32_t *looks) {
   uint64_t now = df_clock_ns();
-  ask_for_launch(device, state, now);
+  int begun = has_begun(state);
+  df_cuda_guard(device, begun ? 0 : state->launched_ns);
+  if (begun)
+    ask_for_launch(device, state, now);
+  else
+    ask_device(device, state, now);
   tell_peers(device, state);
   if (++*looks < DF_CUDA_WATCH_SPINS)
     sched_yield();
@@ -188,8 +207,13 @@ static void note_left(df_rank_device *device, df_cuda_state *state) {
   state->ask_at_ns = now + DF_CUDA_ASK_NS;
 }
 
+static int has_errand(const df_rank_device *device, const df_cuda_state *state) {
+  return df_observe_u32(&device->shared->errands) != df_load_relaxed_u32(&state->errand->done);
+}
+
 static int may_launch(df_rank_device *device, df_cuda_state *state) {
   if (df_load_relaxed_u32(&state->lost)) return 0;
+  if (df_cuda_stays_on_device(state) || has_errand(device, state)) return 1;
   if (runs_in_device(device) == 0) return 0;
   return df_load_relaxed_u32(&state->urgent) || has_unread(device, state) ||
          was_told(device, state) || df_clock_ns() >= state->restart_at_ns;
@@ -217,6 +241,7 @@ static void *launcher(void *argument) {
     lose(device, state, df_last_sentence());
   while (!df_load_relaxed_u32(&state->stopping)) {
     device->host.between_turns(device->host.host);
+    df_cuda_end_residence(device);
     if (df_cq_has_entry(&device->shared->cq)) {
       device->host.completed(device->host.host);
       looks = 0;
@@ -250,6 +275,7 @@ dfcclResult_t df_cuda_start(df_rank_device *device) {
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the launcher's thread: %s", strerror(error));
   state->launcher_started = 1;
+  df_cuda_enlist(device);
   df_log(
       DF_LOG_INFO,
       "rank %u of %u: CUDA device %d (%s, compute capability %d.%d, %d multiprocessors), at most "
@@ -270,6 +296,7 @@ dfcclResult_t df_cuda_start(df_rank_device *device) {
 void df_cuda_stop(df_rank_device *device) {
   df_cuda_state *state = df_cuda_state_of(device);
   if (state == NULL || !state->launcher_started) return;
+  df_cuda_delist(device);
   df_publish_u32(&device->shared->exit, 1);
   df_publish_u32(&state->stopping, 1);
   df_bell_wake(device->work_bell);

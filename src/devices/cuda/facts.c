@@ -79,7 +79,8 @@ void df_cuda_fill_card(int ordinal, df_device_card *card) {
     card->has_mps = has_mps != 0;
 }
 
-dfcclResult_t df_cuda_load_everything(df_cuda_state *state) {
+dfcclResult_t df_cuda_load_everything(df_rank_device *device) {
+  df_cuda_state *state = df_cuda_state_of(device);
   const void *kernels[] = {df_cuda_daemon_kernel(), df_cuda_timed_kernel(), df_cuda_write_kernel(),
                            df_cuda_wait_kernel(), df_cuda_clock_kernel()};
   for (size_t i = 0; i < DF_COUNT_OF(kernels); i++) {
@@ -90,9 +91,8 @@ dfcclResult_t df_cuda_load_everything(df_cuda_state *state) {
   }
   /* The first copy and fill may load code, too. */
   uint64_t word = 0;
-  cudaError_t error = cudaMemsetAsync(state->gate, 0, sizeof *state->gate, state->upload_stream);
-  if (error != cudaSuccess) return df_cuda_fail(error, "the first fill");
-  return df_cuda_upload(state, state->gate, &word, sizeof word);
+  dfcclResult_t result = df_cuda_clear_memory(device, state->gate, sizeof *state->gate);
+  return result == dfcclSuccess ? df_cuda_upload(device, state->gate, &word, sizeof word) : result;
 }
 
 /* ---- other ranks' GPUs ---- */

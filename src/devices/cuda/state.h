@@ -50,6 +50,8 @@ typedef struct df_cuda_state {
   uint8_t *staging;
   df_time_log *times; /* [max_blocks] NULL: no timers */
   df_cuda_clock *clock;
+  df_cuda_pulse *pulse;
+  df_cuda_errand *errand;
   uint8_t reach_taken[DF_CUDA_REACHES];
 
   /* device memory */
@@ -70,12 +72,20 @@ typedef struct df_cuda_state {
   uint32_t urgent;      /* a collective was given up */
   uint32_t told_before; /* work_bell->told at the launch */
   uint16_t told_seen[DF_MAX_BLOCKS];
-  uint64_t progress_seen, restart_ns, restart_at_ns, ask_at_ns;
+  uint64_t beat_seen; /* of the pulse */
+  uint64_t progress_seen, restart_ns, restart_at_ns, launched_ns, ask_at_ns;
   cudaEvent_t asked; /* recorded to see whether the device takes commands */
 
   /* streams */
   df_cuda_stream_operation write_value, wait_value; /* NULL: small kernels do it */
   uint32_t next_ticket;
+
+  /* residence.c */
+  df_rank_device *next;   /* of the process */
+  uint32_t widest;        /* [lock] blocks of any registered collective */
+  uint32_t launched_stay; /* df_device.stay before the latest launch */
+  uint64_t stuck_since_ns, scan_at_ns;
+  int told_stuck;
 
   df_cuda_moment opened; /* timers */
 } df_cuda_state;
@@ -86,11 +96,12 @@ static inline df_cuda_state *df_cuda_state_of(df_rank_device *device) { return d
 dfcclResult_t df_cuda_fail(cudaError_t error, const char *what); /* records the sentence */
 dfcclResult_t df_cuda_read_facts(df_cuda_facts *facts, int ordinal);
 /* A later load would wait for the daemon. */
-dfcclResult_t df_cuda_load_everything(df_cuda_state *state);
+dfcclResult_t df_cuda_load_everything(df_rank_device *device);
 dfcclResult_t df_cuda_find_peers(df_rank_device *device);
 
 /* device.c */
-dfcclResult_t df_cuda_upload(df_cuda_state *state, void *to, const void *from, size_t bytes);
+dfcclResult_t df_cuda_upload(df_rank_device *device, void *to, const void *from, size_t bytes);
+dfcclResult_t df_cuda_clear_memory(df_rank_device *device, void *to, size_t bytes);
 
 /* collectives.c */
 dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll);
@@ -122,7 +133,20 @@ void df_cuda_find_stream_operations(df_cuda_state *state);
 dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run);
 dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run);
 void df_cuda_stream_release(df_rank_device *device, uint32_t ticket);
+uint32_t df_cuda_runs_on_streams(void); /* of the process, outstanding */
 int df_cuda_pause_streams(void);
 void df_cuda_resume_streams(void);
+
+/* residence.c */
+void df_cuda_enlist(df_rank_device *device);
+void df_cuda_delist(df_rank_device *device);
+/* Before a stream waits: every rank of the process on the GPU has a launch that stays. Waits for
+ * the launchers, a patience at most. */
+void df_cuda_reside(df_rank_device *device);
+/* Launcher. */
+void df_cuda_end_residence(df_rank_device *device);
+int df_cuda_stays_on_device(const df_cuda_state *state);
+/* Launcher. late_since_ns: since when a launch has not begun; 0: it has, or there is none. */
+void df_cuda_guard(df_rank_device *device, uint64_t late_since_ns);
 
 #endif

@@ -61,6 +61,8 @@ static void count_run(void) {
   pthread_mutex_unlock(&beginning);
 }
 
+uint32_t df_cuda_runs_on_streams(void) { return df_observe_u32(&outstanding); }
+
 int df_cuda_pause_streams(void) {
   pthread_mutex_lock(&beginning);
   if (df_observe_u32(&outstanding) == 0) return 1;
@@ -100,6 +102,7 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
     return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
                    DF_CUDA_TICKETS - 1, device->rank);
   count_run(); /* before a stream waits */
+  df_cuda_reside(device);
   cudaError_t error = enqueue(state->write_value, CU_STREAM_WRITE_VALUE_DEFAULT,
                               df_cuda_write_kernel(), stream, &ticket->input, run->number);
   if (error == cudaSuccess) return dfcclSuccess;

@@ -1,0 +1,159 @@
+/*
+ * A stream that waits for a run holds up what stands behind it in its hardware queue. A launch of the
+ * daemon may stand there, and the run needs that launch. So before a stream waits, a launch of each
+ * rank of the process on that GPU is on its way or on the device, and no launch leaves while runs on
+ * streams are outstanding.
+ *
+ * A launch that begins late all the same may stand behind such a wait for ever. Its launcher then
+ * ends the runs on streams of all ranks of the process, with a sentence.
+ */
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "devices/cuda/state.h"
+
+#define DF_CUDA_SCAN_NS ((uint64_t)1000 * 1000)
+
+static pthread_mutex_t ranks_lock = PTHREAD_MUTEX_INITIALIZER; /* before a context's lock */
+static df_rank_device *ranks;                                  /* of the process, by state->next */
+
+void df_cuda_enlist(df_rank_device *device) {
+  pthread_mutex_lock(&ranks_lock);
+  df_cuda_state_of(device)->next = ranks;
+  ranks = device;
+  pthread_mutex_unlock(&ranks_lock);
+}
+
+void df_cuda_delist(df_rank_device *device) {
+  pthread_mutex_lock(&ranks_lock);
+  df_rank_device **at = &ranks;
+  while (*at && *at != device) at = &df_cuda_state_of(*at)->next;
+  if (*at) *at = df_cuda_state_of(device)->next;
+  pthread_mutex_unlock(&ranks_lock);
+}
+
+/* [ranks_lock] The next one that shares the GPU; after NULL the first. */
+static df_rank_device *next_beside(const df_cuda_state *state, df_rank_device *after) {
+  df_rank_device *next = after ? df_cuda_state_of(after)->next : ranks;
+  while (next && df_cuda_state_of(next)->facts.ordinal != state->facts.ordinal)
+    next = df_cuda_state_of(next)->next;
+  return next;
+}
+
+/* ---- staying */
+
+int df_cuda_stays_on_device(const df_cuda_state *state) {
+  return df_load_relaxed_u32(&state->device->stay) & 1;
+}
+
+/* Launched since it was told to stay, or told on the device. */
+static int is_resident(const df_cuda_state *state) {
+  const uint32_t stay = df_load_relaxed_u32(&state->device->stay);
+  const uint64_t told = (uint64_t)df_observe_u32(&state->launch) << 32 | stay;
+  return df_load_relaxed_u32(&state->lost) || df_observe_u32(&state->launched_stay) == stay ||
+         df_observe_u64(&state->pulse->seen) == told;
+}
+
+/* [ranks_lock] As wide as any registered collective: a wider launch would have to replace it. */
+static void let_stay(df_rank_device *device) {
+  df_cuda_state *state = df_cuda_state_of(device);
+  if (df_cuda_stays_on_device(state)) return;
+  pthread_mutex_lock(device->host.lock);
+  df_cuda_grow(device, state->widest);
+  pthread_mutex_unlock(device->host.lock);
+  df_publish_u32(&state->device->stay, state->device->stay + 1);
+  df_bell_ring(device->work_bell);
+}
+
+/* Returns whether every rank on the GPU is resident. */
+static int reside(const df_cuda_state *state, int begins) {
+  int all = 1;
+  pthread_mutex_lock(&ranks_lock);
+  for (df_rank_device *r = next_beside(state, NULL); r; r = next_beside(state, r)) {
+    if (begins) let_stay(r);
+    all &= is_resident(df_cuda_state_of(r));
+  }
+  pthread_mutex_unlock(&ranks_lock);
+  return all;
+}
+
+void df_cuda_reside(df_rank_device *device) {
+  const struct timespec nap = {.tv_nsec = 10 * 1000};
+  const df_cuda_state *state = df_cuda_state_of(device);
+  const uint64_t limit = df_clock_ns() + device->options.cuda.patience_ns;
+  for (int all = reside(state, 1); !all && df_clock_ns() < limit; all = reside(state, 0))
+    nanosleep(&nap, NULL);
+}
+
+void df_cuda_end_residence(df_rank_device *device) {
+  df_device *shared = device->shared;
+  if (!(df_load_relaxed_u32(&shared->stay) & 1) || df_cuda_runs_on_streams() > 0) return;
+  pthread_mutex_lock(&ranks_lock);
+  if (df_cuda_runs_on_streams() == 0) df_publish_u32(&shared->stay, shared->stay + 1);
+  pthread_mutex_unlock(&ranks_lock);
+}
+
+/* ---- what stands behind a wait */
+
+/* Some stream of the process has come to a run, and waits for it. */
+static int has_waiting_stream(const df_cuda_state *state) {
+  int waits = 0;
+  pthread_mutex_lock(&ranks_lock);
+  for (df_rank_device *r = next_beside(state, NULL); r && !waits; r = next_beside(state, r)) {
+    const df_stream_ticket *tickets = df_cuda_state_of(r)->tickets;
+    for (uint32_t i = 0; i < DF_CUDA_TICKETS && !waits; i++)
+      waits = df_load_relaxed_u64(&tickets[i].wanted) != df_load_relaxed_u64(&tickets[i].output) &&
+              df_observe_u64(&tickets[i].input) == df_load_relaxed_u64(&tickets[i].wanted);
+  }
+  pthread_mutex_unlock(&ranks_lock);
+  return waits;
+}
+
+static void end_runs(const df_cuda_state *state, const char *sentence) {
+  pthread_mutex_lock(&ranks_lock);
+  for (df_rank_device *r = next_beside(state, NULL); r; r = next_beside(state, r))
+    r->host.end_stream_runs(r->host.host, sentence);
+  pthread_mutex_unlock(&ranks_lock);
+}
+
+/* First the runs are given up: daemons on the device end them, here and on peers. If that sets
+ * nothing free, nobody is left who touches their buffers, and the streams go on. */
+static void set_free(df_rank_device *device, df_cuda_state *state) {
+  char sentence[DF_SENTENCE_BYTES];
+  if (state->told_stuck) {
+    end_runs(state, NULL);
+    return;
+  }
+  state->told_stuck = 1;
+  snprintf(sentence, sizeof sentence,
+           "rank %u: a launch of the daemon has not begun on CUDA device %d for %llu ms while "
+           "streams wait for runs. It probably stands behind such a wait, in a hardware queue that "
+           "streams share. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process first calls CUDA, "
+           "or run with callbacks in place of streams (DFCCL_CUDA_PATIENCE_MS: how long this may "
+           "take)",
+           device->rank, state->facts.ordinal,
+           (unsigned long long)device->options.cuda.patience_ns / 1000000);
+  end_runs(state, sentence);
+}
+
+void df_cuda_guard(df_rank_device *device, uint64_t late_since_ns) {
+  df_cuda_state *state = df_cuda_state_of(device);
+  const uint64_t now = df_clock_ns(), half = device->options.cuda.patience_ns / 2;
+  const int is_late = late_since_ns != 0 && now - late_since_ns >= half;
+  if (!is_late || df_cuda_runs_on_streams() == 0) {
+    state->stuck_since_ns = 0;
+    state->told_stuck = 0;
+    return;
+  }
+  if (now < state->scan_at_ns) return;
+  state->scan_at_ns = now + DF_CUDA_SCAN_NS;
+  if (!has_waiting_stream(state)) {
+    state->stuck_since_ns = 0;
+  } else if (state->stuck_since_ns == 0) {
+    state->stuck_since_ns = now;
+  } else if (now - state->stuck_since_ns >= half) {
+    state->stuck_since_ns = now;
+    set_free(device, state);
+  }
+}

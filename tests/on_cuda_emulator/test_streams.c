@@ -1,0 +1,163 @@
+/*
+ * Promises of runs on streams where streams share hardware queues, on the emulated runtime:
+ *   - Before a stream waits for a run, every rank of the process has its daemon on the way, also
+ *     the ranks that have nothing to do. So a wait in a daemon's queue holds nothing up.
+ *   - A launch that cannot begin while a stream waits ends the runs on streams with a sentence that
+ *     names the cure, and then begins. The rank lives on.
+ *   - A launch that only begins late ends nothing.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "calls.h"
+#include "support/buffers.h"
+#include "support/rounds.h"
+
+enum { RANKS = 2, COUNT = 700, BYTES = COUNT * sizeof(uint32_t) };
+/* Streams of two contexts in the order in which they are made: daemon, upload, daemon, upload. */
+enum { QUEUES = 4, DAEMON_0 = 1, UPLOAD_0 = 2, DAEMON_1 = 3, UPLOAD_1 = 0 };
+
+typedef struct {
+  dfcclContext_t ctxs[RANKS];
+  cudaStream_t streams[QUEUES]; /* by queue */
+  uint32_t *memory[RANKS];      /* page-locked: input, output */
+} scene;
+
+static _Atomic int ended, failed;
+
+static void note_end(dfcclCollId_t id, dfcclResult_t status, void *arg) {
+  (void)id;
+  (void)arg;
+  atomic_fetch_add(&failed, status != dfcclSuccess);
+  atomic_fetch_add(&ended, 1);
+}
+
+static void open_scene(scene *s) {
+  df_collective coll = df_simple(COUNT, RANKS);
+  coll.type = dfcclUint32;
+  cuda_emulator_set_queues(QUEUES, 0);
+  df_make_contexts(s->ctxs, RANKS, NULL);
+  for (dfcclCollId_t id = 0; id < QUEUES; id++) df_register_all(s->ctxs, id, &coll);
+  for (uint32_t i = 0; i < QUEUES; i++) /* the next stream is of queue 1 */
+    CUDA(cudaStreamCreateWithFlags(&s->streams[(i + 1) % QUEUES], cudaStreamNonBlocking));
+  for (int rank = 0; rank < RANKS; rank++)
+    CUDA(cudaHostAlloc((void **)&s->memory[rank], 2 * BYTES, cudaHostAllocMapped));
+}
+
+static void close_scene(scene *s) {
+  df_free_contexts(s->ctxs, RANKS);
+  for (uint32_t i = 0; i < QUEUES; i++) CUDA(cudaStreamDestroy(s->streams[i]));
+  for (int rank = 0; rank < RANKS; rank++) CUDA(cudaFreeHost(s->memory[rank]));
+  nothing_is_left();
+}
+
+static void fill(const scene *s, int collective, int round) {
+  for (int rank = 0; rank < RANKS; rank++)
+    df_round_fill(s->memory[rank], COUNT, rank, collective, round);
+}
+
+static void check(const scene *s, int collective, int round) {
+  for (int rank = 0; rank < RANKS; rank++)
+    df_round_check(s->memory[rank] + COUNT, COUNT, RANKS, collective, round);
+}
+
+static void run(const scene *s, int rank, dfcclCollId_t id) {
+  OK(dfcclRunAllReduce(s->ctxs[rank], id, s->memory[rank], s->memory[rank] + COUNT, NULL, NULL));
+}
+
+static void run_on(const scene *s, int rank, dfcclCollId_t id, int queue) {
+  OK(dfcclRunAllReduceOnStream(s->ctxs[rank], id, s->memory[rank], s->memory[rank] + COUNT,
+                               s->streams[queue], note_end, NULL));
+}
+
+static void await(cudaStream_t stream) {
+  df_waiting_for("a stream behind a run");
+  CUDA(cudaStreamSynchronize(stream));
+  df_waiting_for(NULL);
+}
+
+static void run_without_streams(const scene *s, dfcclCollId_t id) {
+  for (int rank = 0; rank < RANKS; rank++) run(s, rank, id);
+  df_waiting_for("dfcclWait");
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(s->ctxs[rank], id));
+  df_waiting_for(NULL);
+}
+
+static void expect_failure(dfcclContext_t ctx, dfcclCollId_t id) {
+  const dfcclResult_t status = dfcclWait(ctx, id);
+  const char *sentence = dfcclGetLastError(ctx);
+  CHECK(status == dfcclAborted, "it ends with %s", dfcclGetErrorString(status));
+  CHECK(strstr(sentence, "CUDA_DEVICE_MAX_CONNECTIONS") != NULL, "it says: %s", sentence);
+}
+
+/* Each rank's stream waits in the queue of the other one's daemon. */
+DF_TEST(emulated_streams, a_wait_in_a_daemons_queue, 60) {
+  scene s;
+  open_scene(&s);
+  run_without_streams(&s, 0); /* the links stand */
+  for (int round = 0; round < 20; round++) {
+    fill(&s, 0, round);
+    run_on(&s, 0, 0, DAEMON_1);
+    run_on(&s, 1, 0, DAEMON_0);
+    await(s.streams[DAEMON_0]);
+    await(s.streams[DAEMON_1]);
+    check(&s, 0, round);
+  }
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
+  CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
+  close_scene(&s);
+}
+
+/* A wider collective needs a wider launch, which comes behind the waits: they are in every queue. */
+DF_TEST(emulated_streams, a_launch_behind_a_wait_ends_runs_on_streams, 60) {
+  enum { WIDE = 4000 };
+  scene s;
+  float *memory;
+  df_collective wide = df_simple(WIDE, RANKS);
+  setenv("DFCCL_MAX_BLOCKS", "3", 1);
+  df_tune("block_min", "4096");
+  CUDA(cudaHostAlloc((void **)&memory, 2 * RANKS * WIDE * sizeof *memory, cudaHostAllocMapped));
+  memset(memory, 0, 2 * RANKS * WIDE * sizeof *memory);
+  open_scene(&s);
+  for (int queue = 0; queue < QUEUES; queue++) {
+    run_without_streams(&s, (dfcclCollId_t)queue);
+    run_on(&s, 0, (dfcclCollId_t)queue, queue); /* rank 1 does not */
+  }
+  df_register_all(s.ctxs, WIDE, &wide);
+  for (int rank = 0; rank < RANKS; rank++)
+    OK(dfcclRunAllReduce(s.ctxs[rank], WIDE, memory + 2 * rank * WIDE,
+                         memory + (2 * rank + 1) * WIDE, NULL, NULL));
+  for (int queue = 0; queue < QUEUES; queue++) await(s.streams[queue]);
+  for (int queue = 0; queue < QUEUES; queue++) expect_failure(s.ctxs[0], (dfcclCollId_t)queue);
+  df_waiting_for("a run that is not on a stream");
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(s.ctxs[rank], WIDE));
+  df_waiting_for(NULL);
+  EVENTUALLY(atomic_load(&ended) == QUEUES);
+  CUDA(cudaFreeHost(memory));
+  close_scene(&s);
+}
+
+static void CUDART_CB take_long(void *argument) {
+  (void)argument;
+  const struct timespec time = {.tv_nsec = 300 * 1000 * 1000};
+  nanosleep(&time, NULL);
+}
+
+/* Behind what ends by itself, and behind no wait. */
+DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
+  scene s;
+  open_scene(&s);
+  run_without_streams(&s, 0);
+  EVENTUALLY(cudaStreamQuery(s.streams[DAEMON_0]) == cudaSuccess);
+  CUDA(cudaLaunchHostFunc(s.streams[DAEMON_0], take_long, NULL));
+  fill(&s, 0, 1);
+  run_on(&s, 0, 0, DAEMON_0); /* its input comes late, too */
+  run_on(&s, 1, 0, UPLOAD_1);
+  await(s.streams[DAEMON_0]);
+  await(s.streams[UPLOAD_1]);
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
+  CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
+  check(&s, 0, 1);
+  close_scene(&s);
+}
