@@ -15,13 +15,12 @@
 #include "support/rounds.h"
 
 enum { RANKS = 2, COUNT = 700, BYTES = COUNT * sizeof(uint32_t) };
-/* Streams of two contexts in the order in which they are made: daemon, upload, daemon, upload. */
-enum { QUEUES = 4, DAEMON_0 = 1, UPLOAD_0 = 2, DAEMON_1 = 3, UPLOAD_1 = 0 };
+enum { QUEUES = 4 }; /* a stream of the application in each */
 
 typedef struct {
   dfcclContext_t ctxs[RANKS];
-  cudaStream_t streams[QUEUES]; /* by queue */
-  uint32_t *memory[RANKS];      /* page-locked: input, output */
+  cudaStream_t streams[QUEUES];
+  uint32_t *memory[RANKS]; /* page-locked: input, output */
 } scene;
 
 static _Atomic int ended, failed;
@@ -39,8 +38,8 @@ static void open_scene(scene *s) {
   cuda_emulator_set_queues(QUEUES, 0);
   df_make_contexts(s->ctxs, RANKS, NULL);
   for (dfcclCollId_t id = 0; id < QUEUES; id++) df_register_all(s->ctxs, id, &coll);
-  for (uint32_t i = 0; i < QUEUES; i++) /* the next stream is of queue 1 */
-    CUDA(cudaStreamCreateWithFlags(&s->streams[(i + 1) % QUEUES], cudaStreamNonBlocking));
+  for (uint32_t i = 0; i < QUEUES; i++)
+    CUDA(cudaStreamCreateWithFlags(&s->streams[i], cudaStreamNonBlocking));
   for (int rank = 0; rank < RANKS; rank++)
     CUDA(cudaHostAlloc((void **)&s->memory[rank], 2 * BYTES, cudaHostAllocMapped));
 }
@@ -91,20 +90,19 @@ static void expect_failure(dfcclContext_t ctx, dfcclCollId_t id) {
   CHECK(strstr(sentence, "CUDA_DEVICE_MAX_CONNECTIONS") != NULL, "it says: %s", sentence);
 }
 
-/* Each rank's stream waits in the queue of the other one's daemon. */
+/* Rank 0's streams wait in every queue before rank 1 has anything to do. */
 DF_TEST(emulated_streams, a_wait_in_a_daemons_queue, 60) {
   scene s;
   open_scene(&s);
-  run_without_streams(&s, 0); /* the links stand */
+  for (int id = 0; id < QUEUES; id++) run_without_streams(&s, (dfcclCollId_t)id);
   for (int round = 0; round < 20; round++) {
     fill(&s, 0, round);
-    run_on(&s, 0, 0, DAEMON_1);
-    run_on(&s, 1, 0, DAEMON_0);
-    await(s.streams[DAEMON_0]);
-    await(s.streams[DAEMON_1]);
+    for (int queue = 0; queue < QUEUES; queue++) run_on(&s, 0, (dfcclCollId_t)queue, queue);
+    for (int queue = 0; queue < QUEUES; queue++) run(&s, 1, (dfcclCollId_t)queue);
+    for (int queue = 0; queue < QUEUES; queue++) await(s.streams[queue]);
+    for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
     check(&s, 0, round);
   }
-  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
   CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
   close_scene(&s);
 }
@@ -149,13 +147,12 @@ DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
   scene s;
   open_scene(&s);
   run_without_streams(&s, 0);
-  EVENTUALLY(cudaStreamQuery(s.streams[DAEMON_0]) == cudaSuccess);
-  CUDA(cudaLaunchHostFunc(s.streams[DAEMON_0], take_long, NULL));
+  for (int queue = 0; queue < QUEUES; queue++)
+    CUDA(cudaLaunchHostFunc(s.streams[queue], take_long, NULL));
   fill(&s, 0, 1);
-  run_on(&s, 0, 0, DAEMON_0); /* its input comes late, too */
-  run_on(&s, 1, 0, UPLOAD_1);
-  await(s.streams[DAEMON_0]);
-  await(s.streams[UPLOAD_1]);
+  run_on(&s, 0, 0, 0); /* its input comes late, too */
+  run(&s, 1, 0);
+  await(s.streams[0]);
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
   CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
   check(&s, 0, 1);
