@@ -406,7 +406,8 @@ DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_
  *
  * Errors: those of dfcclRun*; dfcclInvalidUsage (a context on the CPU device; a stream that is
  * being captured; 4,095 runs on streams are not complete), dfcclUnhandledCudaError. Any thread
- * whose current device is the stream's. May wait where enqueueing waits.
+ * whose current device is the stream's. May wait where enqueueing waits, and for the launch of the
+ * daemon that the stream is to find there, DFCCL_CUDA_PATIENCE_MS (100) at most.
  */
 DFCCL_API dfcclResult_t dfcclRunAllReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id,
                                                   const void *sendBuf, void *recvBuf, void *stream,
