@@ -8,7 +8,7 @@ extern "C" void df_test_move_cuda_some(const df_move *move, uint32_t n_lanes, ui
 /* Only those lanes execute the move, whose bits are set: the others have not come to it yet. */
 void df_test_move_cuda_some(const df_move *move, uint32_t n_lanes, uint64_t which) {
   for (uint32_t i = 0; i < n_lanes; i++) {
-    df_lanes lanes = {i, n_lanes, NULL, NULL, 0, 0};
+    df_lanes lanes = {i, n_lanes, NULL, NULL, 0, 0, 0};
     if (which >> i & 1) df_move_execute(&lanes, move);
   }
 }
@@ -18,7 +18,7 @@ int df_test_move_cuda(const df_move *move, uint32_t n_lanes) {
   static df_lanes lanes[96];
   int arrived = 1;
   for (uint32_t i = 0; i < n_lanes; i++) {
-    lanes[i] = {i, n_lanes, NULL, NULL, 0, 0};
+    lanes[i] = {i, n_lanes, NULL, NULL, 0, 0, 0};
     arrived &= df_move_has_arrived(&lanes[i], move);
   }
   for (uint32_t i = 0; i < n_lanes && arrived; i++) df_move_execute(&lanes[i], move);
