@@ -30,6 +30,8 @@ silent demonstration
 job "$bench" allgather --env -b 64 -e 64K -f 32 -i 5 || fail "the benchmark failed"
 [ "$(grep -cE '^ +[0-9]+ ' "$work/0")" = 3 ] && grep -q "ranks 6" "$work/0" || fail "the benchmark's table"
 silent benchmark
+job "$bench" allreduce --env -b 256K -e 1M -i 20 || fail "the benchmark of larger messages failed"
+[ "$(grep -cE "^ +[0-9]+ " "$work/0")" = 3 ] || fail "the table of larger messages"
 job "$bench" allreduce --env -n 2
 grep -q "the launcher says how many ranks" "$work/0" || fail "-n beside --env"
 job "$info" net --env || fail "the pairs"
