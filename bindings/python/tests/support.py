@@ -12,7 +12,7 @@ import unittest
 import dfccl
 import dfccl.context
 
-SECONDS = int(os.environ.get("TEST_SECONDS", "60"))
+SECONDS = int(os.environ.get("TEST_SECONDS", "120"))
 
 
 def _strike(name: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
+import os
 import pathlib
 import random
-import socket
+import shutil
+import tempfile
 import threading
 import unittest
 
@@ -22,15 +25,16 @@ import dfccl.torch
 from support import SECONDS, Case, on_processes
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def meeting_place() -> str:
+    """A file for torch's store: a port that is free now may be another's when it is needed."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return os.path.join(folder, "store")
 
 
-def join(rank: int, size: int, port: int, **options) -> None:
+def join(rank: int, size: int, place: str, **options) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port}", **options)
+    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"file://{place}", **options)
 
 
 def same(call, make, gloo) -> None:
@@ -42,8 +46,8 @@ def same(call, make, gloo) -> None:
         assert torch.equal(mine, other), (mine, other)
 
 
-def _operations(rank: int, size: int, port: int) -> None:
-    join(rank, size, port)
+def _operations(rank: int, size: int, place: str) -> None:
+    join(rank, size, place)
     gloo = dist.new_group(backend="gloo")
     types = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bfloat16]
     seeds = iter(range(10**6))
@@ -139,8 +143,8 @@ def _operations(rank: int, size: int, port: int) -> None:
     dist.destroy_process_group()
 
 
-def _groups_and_disorder(rank: int, size: int, port: int) -> None:
-    join(rank, size, port)
+def _groups_and_disorder(rank: int, size: int, place: str) -> None:
+    join(rank, size, place)
     groups = [dist.new_group([0, 1]), dist.new_group([size - 1, 0]), dist.new_group()]
     mine = [group for group in groups if group is not dist.GroupMember.NON_GROUP_MEMBER]
     for round in range(20):  # groups, sizes and kinds in an order of each rank's own
@@ -188,15 +192,15 @@ def _groups_and_disorder(rank: int, size: int, port: int) -> None:
         dist.all_reduce(torch.ones(3))
     assert any(event.name == "dfccl:all_reduce" for event in profile.events())
     dist.destroy_process_group()
-    join(rank, size, port + 1)
+    join(rank, size, place + "1")
     one = torch.ones(3)
     dist.all_reduce(one)
     assert one[0] == size
     # left open: the end of the process closes it
 
 
-def _ends(rank: int, size: int, port: int) -> None:
-    join(rank, size, port)
+def _ends(rank: int, size: int, place: str) -> None:
+    join(rank, size, place)
     store = dist.distributed_c10d._get_default_store()
     missing = dist.new_group(timeout=datetime.timedelta(seconds=0.5))
     if rank == 0:
@@ -251,8 +255,8 @@ def _ends(rank: int, size: int, port: int) -> None:
     dist.destroy_process_group()
 
 
-def _train(rank: int, backend: str, port: int, hook: bool, order: int | None) -> list[float]:
-    dist.init_process_group(backend, rank=rank, world_size=2, init_method=f"tcp://127.0.0.1:{port}")
+def _train(rank: int, backend: str, place: str, hook: bool, order: int | None) -> list[float]:
+    dist.init_process_group(backend, rank=rank, world_size=2, init_method=f"file://{place}")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)]),
@@ -273,10 +277,10 @@ def _train(rank: int, backend: str, port: int, hook: bool, order: int | None) ->
     return losses
 
 
-def _ddp(rank: int, size: int, port: int) -> None:
-    wanted = _train(rank, "gloo", port, False, None)
-    assert _train(rank, "dfccl", port + 1, False, None) == wanted
-    assert _train(rank, "dfccl", port + 2, True, None) == wanted
+def _ddp(rank: int, size: int, place: str) -> None:
+    wanted = _train(rank, "gloo", place, False, None)
+    assert _train(rank, "dfccl", place + "1", False, None) == wanted
+    assert _train(rank, "dfccl", place + "2", True, None) == wanted
 
 
 def _showcase(name: str) -> str:
@@ -290,7 +294,7 @@ def _showcase(name: str) -> str:
 
 class Torch(Case):
     def _on(self, function, size: int) -> None:
-        self.assertEqual(on_processes(function, size, free_port()), [0] * size)
+        self.assertEqual(on_processes(function, size, meeting_place()), [0] * size)
 
     def test_operations_of_two(self):
         self._on(_operations, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ except ImportError:
 
 import dfccl.torch
 from support import SECONDS, Case, on_processes
-from test_torch import free_port
+from test_torch import meeting_place
 
 WIDTH = 32
 
@@ -109,14 +110,17 @@ def checkpoint(rank: int) -> list[float]:
     torch.distributed.checkpoint.load(state, checkpoint_id=folder[0])
     module.load_state_dict(state["model"])
     assert all(torch.equal(parameter.to_local(), wanted) for parameter, wanted in zip(module.parameters(), kept))
+    dist.barrier()
+    if rank == 0:
+        shutil.rmtree(folder[0])
     return losses
 
 
-def _both(rank: int, size: int, port: int, *jobs) -> None:
+def _both(rank: int, size: int, place: str, *jobs) -> None:
     torch.set_num_threads(1)
     results = {}
     for at, backend in enumerate(("gloo", "dfccl")):
-        dist.init_process_group(backend, rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port + at}")
+        dist.init_process_group(backend, rank=rank, world_size=size, init_method=f"file://{place}{at}")
         results[backend] = [job(rank) for job in jobs]
         dist.barrier()
         dist.destroy_process_group()
@@ -143,9 +147,9 @@ class Shuffled:
         return future
 
 
-def _buckets_in_any_order(rank: int, size: int, port: int) -> None:
+def _buckets_in_any_order(rank: int, size: int, place: str) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port}")
+    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"file://{place}")
     losses = []
     for hook in (None, Shuffled(rank)):
         torch.manual_seed(0)
@@ -164,18 +168,18 @@ def _buckets_in_any_order(rank: int, size: int, port: int) -> None:
 class Jobs(Case):
     def test_torchrun(self):
         example = pathlib.Path(__file__).resolve().parent.parent / "examples" / "torch" / "ddp.py"
-        ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
-                                str(free_port()), str(example)], capture_output=True, text=True, timeout=SECONDS)
+        ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                                str(example)], capture_output=True, text=True, timeout=SECONDS)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         first, last = (float(line.rpartition(" ")[2]) for line in (ended.stdout.splitlines()[0], ended.stdout.splitlines()[-1]))
         self.assertLess(last, first / 2)
 
     def test_buckets_in_any_order(self):
-        self.assertEqual(on_processes(_buckets_in_any_order, 2, free_port()), [0, 0])
+        self.assertEqual(on_processes(_buckets_in_any_order, 2, meeting_place()), [0, 0])
 
     def test_losses_are_gloos(self):
         jobs = (ddp_with_accumulation, fsdp2, tensor_parallel, dtensor, pipeline, checkpoint)
-        self.assertEqual(on_processes(_both, 2, free_port(), *jobs), [0, 0])
+        self.assertEqual(on_processes(_both, 2, meeting_place(), *jobs), [0, 0])
 
 
 if __name__ == "__main__":
