@@ -343,7 +343,8 @@ def _leave_without_closing(rank, size, id):
         try:
             sums.run(numpy.ones(1, "int64"), callback=None).wait()
             sums.run(numpy.ones(1, "int64"), callback=None).wait()
-        except dfccl.RemoteError:
+        except dfccl.RemoteError as error:
+            assert "died" not in str(error), error  # rank 0 has said goodbye
             return
         raise AssertionError("rank 0 is gone, and nobody says so")
 
