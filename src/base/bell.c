@@ -28,3 +28,10 @@ void df_bell_wake(df_bell *bell) {
   df_system_add_u32(&bell->sequence, 1);
   syscall(SYS_futex, &bell->sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
+
+void df_carrier_wake(const df_carrier *carrier, df_bell *bell) {
+  if (carrier && carrier->bell == bell)
+    carrier->carry(carrier->who, DF_CARRY_PUBLISHED);
+  else
+    df_bell_wake(bell);
+}

@@ -18,6 +18,19 @@ typedef struct DF_ALIGNED(64) df_bell {
 } df_bell;
 DF_STATIC_ASSERT(sizeof(df_bell) == 64, "a bell is one cache line");
 
+/* A bell whose ringers do the sleeper's work themselves. */
+typedef enum {
+  DF_CARRY_PUBLISHED, /* what blocks have published or released */
+  DF_CARRY_STUCK,     /* the caller's blocks are stuck; it looks again at once */
+  DF_CARRY_SLEEPS,    /* the caller is about to sleep: others must carry from now on */
+  DF_CARRY_ALL
+} df_carry;
+typedef struct df_carrier {
+  df_bell *bell; /* has a sleeper for ever */
+  void *who;
+  int (*carry)(void *who, df_carry why); /* never waits. Returns 1 when it did something */
+} df_carrier;
+
 #if !defined(__CUDACC__)
 uint32_t df_bell_prepare(df_bell *bell);
 void df_bell_cancel(df_bell *bell);
@@ -35,6 +48,9 @@ static inline void df_bell_tell(df_bell *bell) {
   df_system_add_u32(&bell->told, 1);
   df_bell_ring(bell);
 }
+
+/* As df_bell_wake, of a bell that may be the carrier's. */
+void df_carrier_wake(const df_carrier *carrier, df_bell *bell);
 #endif
 
 #endif

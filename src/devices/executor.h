@@ -23,10 +23,10 @@ typedef struct df_borrowed_turn {
   df_bell *bells[DF_NOTED_BELLS];
 } df_borrowed_turn;
 /* After a df_wake_fence. */
-static inline void df_ring_borrowed(const df_borrowed_turn *turn) {
+static inline void df_ring_borrowed(const df_borrowed_turn *turn, const df_carrier *carrier) {
   for (uint32_t i = 0; i < turn->n_bells; i++)
     if (DF_UNLIKELY(df_load_relaxed_u32(&turn->bells[i]->sleepers) != 0))
-      df_bell_wake(turn->bells[i]);
+      df_carrier_wake(carrier, turn->bells[i]);
 }
 
 /* The thread keeps the blocks that it got, also asleep. */

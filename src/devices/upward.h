@@ -25,7 +25,8 @@ typedef struct df_device_runs {
 
 typedef struct df_device_host {
   void *host;
-  pthread_mutex_t *lock; /* [lock] in the headers of this room */
+  pthread_mutex_t *lock;     /* [lock] in the headers of this room */
+  const df_carrier *carrier; /* of messages to other hosts; NULL: none */
   /* A CQE may be there. Callbacks are left to the poller. */
   void (*completed)(void *host);
   /* Moves waiting requests into the SQ; cheap when none wait. */

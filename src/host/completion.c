@@ -253,7 +253,7 @@ int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
   uint32_t finished = end_success(context, context->registry.by_index[turn->collective]);
   pthread_mutex_unlock(&context->lock);
   df_wake_fence_unlocked(); /* before the looks at who sleeps: the lock is released already */
-  df_ring_borrowed(turn);
+  df_ring_borrowed(turn, context->device.host.carrier);
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
   /* A failed collective's runs may have waited for this one. */
   return finished > 0 && !df_load_relaxed_u32(&context->runs.has_listed) && !has_callbacks(context);

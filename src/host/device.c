@@ -120,8 +120,10 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
   device->n_ranks = context->n_ranks;
   device->arena = &context->transports.shm->arena;
   device->options = options_of(&context->settings);
+  const df_endpoint *wire = context->transports.wire;
   device->host = (df_device_host){.host = context,
                                   .lock = &context->lock,
+                                  .carrier = wire ? wire->carrier : NULL,
                                   .completed = df_reap_and_ring,
                                   .between_turns = df_between_turns,
                                   .has_outstanding = df_has_outstanding,

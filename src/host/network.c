@@ -7,7 +7,7 @@
 #include "control/service.h"
 #include "host/losses.h"
 
-enum { PUMPS_AT_ONCE = 16, GRACE_MS = 500 };
+enum { GRACE_MS = 500 };
 
 /* A connection was lost. If its peer has died or left, control's connection tells so, a moment
  * earlier or later, and says it better. */
@@ -41,9 +41,6 @@ static void run(void *room) {
   dfcclContext_t context = room;
   df_endpoint *wire = context->transports.wire;
   df_loss_told *loss = context->transports.loss;
-  int did = 1;
-  for (int i = 0; i < PUMPS_AT_ONCE && did; i++) did = wire->transport->pump(wire);
-  if (did) df_service_wake(&context->control); /* others have their turn first */
   if (!loss->is_there &&
       wire->transport->take_lost(wire, &loss->peer, loss->why, sizeof loss->why)) {
     loss->is_there = 1;
@@ -56,7 +53,6 @@ dfcclResult_t df_network_add(dfcclContext_t context) {
   context->transports.loss = calloc(1, sizeof *context->transports.loss);
   if (context->transports.loss == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the record of a lost connection");
-  df_service_watch(&context->control, context->transports.wire->fd);
   df_service_add_job(&context->control, context, tick, run);
   return dfcclSuccess;
 }

@@ -1,6 +1,5 @@
 /*
- * The service thread's part of the wire: it pumps when the network has news, and tells what became
- * of connections.
+ * The service thread's part of the wire: it tells what became of connections.
  */
 #ifndef DF_HOST_NETWORK_H
 #define DF_HOST_NETWORK_H

@@ -129,7 +129,7 @@ static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
   turn.collective = coll->index;
   if (!context->device.executor->first_turn(&context->device, &turn)) {
     df_wake_fence(); /* after publishing, before the looks at who sleeps */
-    df_ring_borrowed(&turn);
+    df_ring_borrowed(&turn, context->device.host.carrier);
     context->device.executor->submitted(&context->device, 0,
                                         1); /* the fence is as good as an unlock's */
     return;

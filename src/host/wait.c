@@ -78,6 +78,8 @@ static void sleep_until_news(df_driver *driver, int (*is_true)(df_condition *),
   uint64_t most = DF_LONGEST_SLEEP_NS;
   if (condition->deadline_ns) most = DF_MIN(most, time_left(condition));
   uint64_t limit = context->device.executor->drive_holds_all(&context->device, driver) ? most : nap;
+  const df_carrier *carrier = context->device.host.carrier;
+  if (carrier) carrier->carry(carrier->who, DF_CARRY_SLEEPS);
   df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the bell's fence */
   uint32_t ticket = df_bell_prepare(bell);
   if (is_true(condition) || context->device.executor->drive_has_reason(&context->device, driver) ||

@@ -178,6 +178,7 @@ typedef struct df_lanes {
   uint64_t waits_on;              /* processors (modulo 64) of awaited peers */
   const void *late;               /* stored after the announcement; or NULL */
   df_bell *noted[DF_NOTED_BELLS]; /* to wake later */
+  const df_carrier *carrier;      /* NULL: none */
 } df_lanes;
 
 DF_CORE void df_lanes_begin(df_lanes *lanes, df_move *move) { lanes->move = move; }
@@ -226,7 +227,7 @@ DF_CORE void df_lanes_ring_bells(df_lanes *lanes) {
   df_wake_fence();
   for (uint32_t i = 0; i < lanes->n_noted; i++)
     if (DF_UNLIKELY(df_load_relaxed_u32(&lanes->noted[i]->sleepers) != 0))
-      df_bell_wake(lanes->noted[i]);
+      df_carrier_wake(lanes->carrier, lanes->noted[i]);
   lanes->n_noted = 0;
 }
 DF_CORE void df_lanes_note_bell(df_lanes *lanes, df_bell *bell) {

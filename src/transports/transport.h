@@ -88,7 +88,7 @@ typedef struct df_endpoint_owner {
 typedef struct df_endpoint {
   const df_transport *transport;
   df_endpoint_owner owner;
-  int fd; /* readable when the network makes the pump due; -1: no pump */
+  const df_carrier *carrier; /* who drives blocks calls it; NULL: no pump */
 } df_endpoint;
 
 struct df_transport {
@@ -123,13 +123,8 @@ struct df_transport {
   /* [lock] Neither rank's block uses the rings any more. ticket may be NULL. */
   void (*release)(df_endpoint *endpoint, df_ticket *ticket);
 
-  /* Carries a bounded amount, and never waits. Any thread, without the lock; one at a time, for
-   * others it does nothing. 1: a further call may do more. NULL: there is no pump. */
-  int (*pump)(df_endpoint *endpoint);
-  /* Would pump do something, as far as is known? Else as pump. */
-  int (*is_due)(df_endpoint *endpoint);
-  /* Waits, at most DF_GOODBYE_NS, until what blocks have published has gone to the peers. NULL as
-   * pump. */
+  /* The rank leaves. Waits, at most DF_GOODBYE_NS, until what blocks have published has gone to the
+   * peers. NULL: there is no pump. */
   void (*settle)(df_endpoint *endpoint);
   /* Tells once of an ended connection, and why. 0: none has ended. NULL: control's connection
    * tells. The service thread. */

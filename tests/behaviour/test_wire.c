@@ -45,7 +45,7 @@ static void count(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   OK(dfcclRegisterAllReduce(ctx, 0, COUNT, dfcclInt32, dfcclSum, NULL));
   run_some(ctx, rank);
   const int made = count_connections(NULL);
-  const int wanted = strcmp(nets[0], "tcp") == 0 ? 2 : 0; /* one each way */
+  const int wanted = strcmp(nets[0], "tcp") == 0 ? 2 : 0; /* small and bulk */
   CHECK(made == wanted, "rank %d has %d connections, and not %d", rank, made, wanted);
   df_finish(ctx);
 }

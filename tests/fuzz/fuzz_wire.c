@@ -23,6 +23,7 @@ enum {
   GUARD_BYTES = 64,
   PIPE_BYTES = 4096
 };
+enum { FRAME = 16 };
 enum { INCOMING, OUTGOING, VARYING, LINKS };
 
 typedef struct victim {
@@ -45,11 +46,16 @@ static int64_t victim_write(df_stream *stream, const df_stream_part *parts, uint
   return (int64_t)DF_MIN(length, (size_t)v->portion);
 }
 
-static int64_t victim_read(df_stream *stream, void *bytes, size_t most) {
+static int64_t victim_read(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
   victim *v = (victim *)stream;
-  size_t given = DF_MIN(DF_MIN(most, v->end - v->at), 1 + (size_t)v->portion);
-  memcpy(bytes, v->pipe + v->at, given);
-  v->at += given;
+  size_t left = 1 + (size_t)v->portion, given = 0;
+  for (uint32_t i = 0; i < n_rooms && left; i++) {
+    const size_t now = DF_MIN(DF_MIN(rooms[i].length, v->end - v->at), left);
+    memcpy(rooms[i].bytes, v->pipe + v->at, now);
+    v->at += now;
+    given += now;
+    left -= now;
+  }
   return (int64_t)given;
 }
 
@@ -102,23 +108,28 @@ static void send_frame(victim *v, input *in) {
   static const uint8_t payload[256];
   const df_wire_link *incoming = v->links[INCOMING], *outgoing = v->links[OUTGOING];
   const uint8_t choice = next_byte(in);
-  df_frame frame = {.magic = DF_FRAME_MAGIC};
-  if (v->at != v->end || v->wire->rest) return;
+  df_frame frame = {.link = 0};
+  if (v->at != v->end || v->wire->ports[0].rest) return;
   if (!incoming->is_open) {
     frame.kind = DF_FRAME_OPEN;
     frame.sequence = choice;
   } else if (choice % 2) {
     frame.kind = DF_FRAME_CREDIT;
     frame.link = outgoing->id;
-    frame.sequence = DF_MIN(outgoing->rings[0].credit + choice / 64, outgoing->rings[0].next - 1);
+    frame.sequence =
+        (uint32_t)DF_MIN(outgoing->rings[0].credit + choice / 64, outgoing->rings[0].next - 1);
   } else {
-    frame.kind = DF_FRAME_DATA;
+    const df_wire_ring *ring = &incoming->rings[0];
+    const uint64_t have = ring->have[ring->next & (SLOTS - 1)];
+    frame.kind = choice % 16 == 8 ? DF_FRAME_LENT : DF_FRAME_DATA;
     frame.link = incoming->id;
-    frame.sequence = incoming->rings[0].next;
-    frame.at = incoming->rings[0].at;
+    frame.sequence = (uint32_t)ring->next;
+    frame.part = (uint16_t)__builtin_ctzll(~have);
     const uint32_t length = frame.sequence % 4 == 3 ? SHORT : CHUNK; /* as make_link says */
-    frame.bytes = choice % 8 < 4 ? length - frame.at : 1;
+    frame.bytes = choice % 8 < 6 ? DF_MIN(length - frame.part * FRAME, (uint32_t)FRAME) : 1;
   }
+  if (choice == 13) frame.kind = DF_FRAME_STATE;
+  if (choice == 15) frame.part = 1; /* once more */
   if (choice == 11) ((uint8_t *)&frame)[next_byte(in) % sizeof frame] = next_byte(in);
   append(v, &frame, sizeof frame);
   append(v, payload, DF_MIN(frame.bytes, (uint32_t)sizeof payload));
@@ -130,8 +141,8 @@ static void send_varying(victim *v, input *in) {
   const df_wire_link *link = v->links[VARYING];
   const df_wire_ring *ring = &link->rings[0];
   const uint8_t choice = next_byte(in);
-  df_frame frame = {.magic = DF_FRAME_MAGIC, .link = link->id};
-  if (v->at != v->end || v->wire->rest) return;
+  df_frame frame = {.link = link->id};
+  if (v->at != v->end || v->wire->ports[0].rest) return;
   if (!link->is_open) {
     frame.kind = DF_FRAME_OPEN;
   } else if (choice % 8 < 3) {
@@ -139,12 +150,13 @@ static void send_varying(victim *v, input *in) {
     frame.sequence = choice / 2;
   } else {
     frame.kind = DF_FRAME_DATA;
-    frame.sequence = ring->next;
-    frame.at = ring->at;
-    frame.bytes = choice % 2 ? ring->run.chunk - frame.at : 1;
+    frame.sequence = (uint32_t)ring->next;
+    frame.part = (uint16_t)__builtin_ctzll(~ring->have[ring->next & (SLOTS - 1)]);
+    frame.bytes = choice % 2 ? DF_MIN(ring->run.chunk - frame.part * FRAME, (uint32_t)FRAME) : 1;
   }
   append(v, &frame, sizeof frame);
-  append(v, payload, DF_MIN(frame.bytes, (uint32_t)sizeof payload));
+  if (frame.kind == DF_FRAME_DATA)
+    append(v, payload, DF_MIN(frame.bytes, (uint32_t)sizeof payload));
 }
 
 static void be_block(victim *v, int which) {
@@ -169,7 +181,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   DF_ASSERT(v != NULL);
   memset(v, 0, sizeof *v);
   v->stream = (df_stream){.write = victim_write, .read = victim_read, .reason = no_reason};
-  DF_ASSERT(df_wire_make(&v->wire, &v->stream, 16) == dfcclSuccess);
+  DF_ASSERT(df_wire_make(&v->wire, FRAME) == dfcclSuccess);
+  DF_ASSERT(df_wire_add_port(v->wire) == dfcclSuccess);
+  df_wire_attach(v->wire, DF_WIRE_SMALL, &v->stream);
   for (int which = 0; which < LINKS; which++) make_link(v, which);
   while (in.size > 0) {
     const uint8_t what = next_byte(&in), was_lost = (uint8_t)v->wire->is_lost;
@@ -184,7 +198,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       send_varying(v, &in);
     else if (what % 64 == 3)
       append(v, &v->portion, 1);
-    const int did = df_wire_pump(v->wire);
+    if (what == 0xff) df_wire_attach(v->wire, DF_WIRE_SMALL, &v->stream); /* it was lost */
+    int did = df_wire_receive(v->wire, DF_WIRE_SMALL);
+    df_wire_ring_noted(v->wire);
+    did |= df_wire_send(v->wire);
     DF_ASSERT(!did || !was_lost);
     DF_ASSERT(!v->wire->is_lost || v->wire->reason[0] != 0);
   }

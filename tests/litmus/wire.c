@@ -3,8 +3,10 @@
 
 #define df_transport_wire litmus_transport_wire
 #define df_connections_carry note_carry
+#define df_connections_send note_send
 #include "transports/wire/endpoint.c"
 #undef df_connections_carry
+#undef df_connections_send
 
 typedef struct wire_state {
   endpoint ep;
@@ -13,21 +15,28 @@ typedef struct wire_state {
 } wire_state;
 
 /* Under the endpoint's lock. */
-int note_carry(df_connections *all) {
+int note_send(df_connections *all) {
   wire_state *s = (wire_state *)(void *)((uint8_t *)all - offsetof(endpoint, connections));
   if (df_load_relaxed_u32(&s->news)) s->carried = 1;
   return 0;
+}
+
+int note_carry(df_connections *all, int spins) {
+  (void)spins;
+  return note_send(all);
 }
 
 static void asked_prepare(void *state) {
   wire_state *s = state;
   pthread_mutex_init(&s->ep.lock, NULL);
 }
-static void asked_pump(void *state) { wire_pump(&((wire_state *)state)->ep.base); }
+static void asked_pump(void *state) {
+  wire_pump(&((wire_state *)state)->ep, DF_CARRY_STUCK);
+}
 static void asked_tell(void *state) {
   wire_state *s = state;
   df_store_relaxed_u32(&s->news, 1);
-  wire_pump(&s->ep.base);
+  wire_pump(&s->ep, DF_CARRY_PUBLISHED);
 }
 static litmus_outcome asked_judge(const void *state) {
   const wire_state *s = state;

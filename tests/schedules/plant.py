@@ -100,7 +100,7 @@ BUGS = [
     ("a submission rings without a fence", [
         without("df_executor_submitted", "df_wake_fence"), without("df_executor_submitted", "df_wake_fence_unlocked")]),
     ("the poller and the waiters' bell are rung without a fence", [without("df_bell_ring", "df_wake_fence")]),
-    ("peers are not rung", [without("df_lanes_ring_bells", "df_bell_wake")]),
+    ("peers are not rung", [without("df_lanes_ring_bells", "df_carrier_wake")]),
     ("a stuck executor looks before it announces its sleep", [
         ("sleep_stuck", "{", "int early = PLANTED ? df_lifecycle_has_reason(eb->block) : 0;"),
         ("sleep_stuck", "df_lifecycle_has_reason", "(PLANTED ? early : CALL)")]),
@@ -177,13 +177,19 @@ BUGS = [
     # Of ranks whose messages go over TCP (wire.c).
     ("a pump sends without credit, and gives slots back early", [
         ("has_sendable", "if next", "!PLANTED && (CONDITION)"),
-        ("send_part", "finish_message", "if (PLANTED) df_link_release(&ring->end, ring->next); CALL")], WIRES),
+        ("send_part", "df_wire_pass", "if (PLANTED) df_link_release(&ring->end, ring->next); CALL")], WIRES),
     ("a pump publishes a message before its bytes have come", [
-        ("receive_payload", "take", "(PLANTED && link ? df_link_publish(&ring->end, ring->next, 0) : (void)0, CALL)")], WIRES),
+        ("receive_payload", "df_channel_read",
+         "(PLANTED && port->target ? df_link_publish(&port->target->rings[port->frame.block].end, port->sequence, 0) : (void)0, CALL)")],
+     WIRES),
     ("a pump hands on no credit", [without("take_credit", "df_link_release")], WIRES),
     ("a pump wakes no block", [returns("note_bell")], WIRES),
-    ("a pump's thread does not look again", [("pump_for_blocks", "wire_is_due", "(!PLANTED && CALL)")], WIRES),
-    ("what the stream did not take is lost", [("send_frame", "if payload_left", "!PLANTED && (CONDITION)")], WIRES),
+    ("a loose credit is never due", [
+        ("look_at_credit", "{", "if (PLANTED) return df_observe_u64(ring->end.credit) == ring->credit ? NO_CREDIT : LOOSE_CREDIT;")], WIRES),
+    ("what blocks publish is left to nobody", [
+        ("df_carrier_wake", "{", "if (PLANTED && carrier && carrier->bell == bell) return;")], WIRES),
+    ("who finds the pump busy does not ask", [("wire_pump", "if why", "!PLANTED && (CONDITION)")], WIRES),
+    ("what the stream did not take is sent from where a lent buffer was", [without("df_channel_write", "keep_lent")], WIRES),
     # Of runs of varying counts.
     ("counts of a run are not compared", [returns("df_step_counts_differ", "0")], VARYING, ENDINGS),
     ("an empty message that brings a count is not sent", [
@@ -193,7 +199,7 @@ BUGS = [
     ("a difference of counts is not told", [
         ("df_fail_differing", "df_fail_collective", "df_fail_collective(context, coll, dfcclMismatch, !PLANTED, sentence)")], VARYING, ENDINGS),
     ("a pump takes each run for one of the registered count", [
-        ("take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
+        ("df_wire_take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
     # For the simulation's watchdog.
     ("an endless loop without any access", [("df_coll_step", "df_move_execute", "if (PLANTED) for (;;) __asm__ volatile(\"\"); CALL")]),
 ]

@@ -51,7 +51,7 @@ static void tell(end *e) {
   if (e == NULL || e->owner == NULL) return;
   CHANGED(e);
   e->has_news = 1;
-  sim_signal(e->owner->epoll_fd);
+  sim_signal(e->owner->listener.fd);
 }
 
 /* ---- the agent */
@@ -156,29 +156,35 @@ static int64_t write_some(df_stream *stream, const df_stream_part *parts, uint32
   return (int64_t)taken;
 }
 
-static int64_t read_some(df_stream *stream, void *bytes, size_t most) {
+static void take(tube *in, uint8_t *to, uint64_t n) {
+  if (n) sim_touch(to, n, 1);
+  for (uint64_t k = 0; k < n; k++) to[k] = in->bytes[in->read++ % TUBE_BYTES];
+  sim_midway();
+}
+
+static int64_t read_some(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
   end *e = (end *)(void *)stream;
   sim_point_at(&sim_system_now, SIM_WRITES);
   tube *in = e->in;
   CHANGED(in);
-  const uint64_t there = at_most(in->arrived - in->read, most);
+  uint64_t there = in->arrived - in->read, came = 0;
   if (there == 0 && !e->is_refused && !(in->is_ended && in->read == in->written)) return 0;
   if (there == 0) {
     e->tcp.error = e->is_refused ? ECONNREFUSED : 0;
     CHANGED(e);
     return DF_STREAM_ENDED;
   }
-  const uint64_t half = there / 2;
-  for (uint64_t part = 0; part < 2; part++) {
-    const uint64_t first = part ? half : 0, n = part ? there - half : half;
-    uint8_t *to = (uint8_t *)bytes + first;
-    if (n) sim_touch(to, n, 1);
-    for (uint64_t k = 0; k < n; k++) to[k] = in->bytes[in->read++ % TUBE_BYTES];
-    sim_midway();
+  for (uint32_t i = 0; i < n_rooms && there; i++) {
+    const uint64_t now = at_most(there, rooms[i].length), half = now / 2;
+    uint8_t *to = rooms[i].bytes;
+    take(in, to, half);
+    take(in, to + half, now - half);
+    there -= now;
+    came += now;
   }
-  SIM_TRACE("reads", e, there, 0);
+  SIM_TRACE("reads", e, came, 0);
   if (e->other && has_room_again(e->other)) sim_wake_those(SIM_WAITS_EVENT, &net);
-  return (int64_t)there;
+  return (int64_t)came;
 }
 
 static const char *reason(df_stream *stream) {
@@ -209,7 +215,12 @@ dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
   (void)doors; /* all ranks are of one host */
   if (net->n_ports == MAX_PORTS) sim_fail("the world has too many listeners");
   memset(tcp, 0, sizeof *tcp);
-  tcp->epoll_fd = sim_eventfd();
+  tcp->wake_fd = sim_eventfd();
+  tcp->listener.fd = sim_eventfd(); /* for all news of the network */
+  tcp->epoll_fd = sim_epoll_create();
+  struct epoll_event event = {.events = EPOLLIN};
+  sim_epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, tcp->wake_fd, &event);
+  sim_epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, tcp->listener.fd, &event);
   tcp->port = (uint16_t)(FIRST_PORT + net->n_ports);
   net->ports[net->n_ports++] =
       (port){.tcp = tcp, .rank = sim_agents_now.agent[sim_agents_now.current].rank};
@@ -223,6 +234,8 @@ void df_tcp_close(df_tcp *tcp) {
   p->tcp = NULL;
   p->n_callers = 0;
   CHANGED(p);
+  sim_close(tcp->wake_fd);
+  sim_close(tcp->listener.fd);
   sim_close(tcp->epoll_fd);
 }
 
@@ -257,6 +270,7 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t sc
 df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
   port *p = &net->ports[tcp->port - FIRST_PORT];
   sim_point_at(&sim_system_now, SIM_WRITES);
+  tcp->has_callers = p->n_callers != 0;
   if (p->n_callers == 0) return NULL;
   end *e = p->callers[--p->n_callers];
   e->tcp.is_ready = 1;
@@ -284,7 +298,8 @@ int df_tcp_has_unsent(const df_tcp_stream *stream) {
 
 void df_tcp_look(df_tcp *tcp) {
   uint64_t count;
-  sim_read(tcp->epoll_fd, &count, sizeof count);
+  sim_read(tcp->listener.fd, &count, sizeof count);
+  tcp->has_callers |= net->ports[tcp->port - FIRST_PORT].n_callers != 0;
   for (uint32_t i = 0; i < MAX_STREAMS; i++) {
     end *e = net->ends[i];
     if (e == NULL || e->owner != tcp || !e->has_news) continue;
@@ -292,6 +307,18 @@ void df_tcp_look(df_tcp *tcp) {
     e->tcp.is_ready = 1;
     CHANGED(e);
   }
+}
+
+void df_tcp_wait(df_tcp *tcp, int timeout_ms) {
+  struct epoll_event event;
+  uint64_t count;
+  sim_epoll_wait(tcp->epoll_fd, &event, 1, timeout_ms);
+  sim_read(tcp->wake_fd, &count, sizeof count);
+}
+
+void df_tcp_wake(df_tcp *tcp) {
+  const uint64_t one = 1;
+  sim_write(tcp->wake_fd, &one, sizeof one);
 }
 
 void df_tcp_describe(const df_tcp_stream *stream, char text[DF_TCP_ENDS_BYTES]) {

@@ -10,7 +10,7 @@
 
 #include "wire_stage.h"
 
-enum { RANKS = 4, CALLER = 2, LISTENER = 1 };
+enum { RANKS = 4, CALLER = 2, LISTENER = 1, PORT = 3 };
 
 static const unsigned char secret[DF_KEY_BYTES] = {1, 2, 3}, other_secret[DF_KEY_BYTES] = {1, 2};
 
@@ -25,7 +25,7 @@ static void make(ends *e, uint64_t seed, const unsigned char *callers_secret, ui
   OK(df_handshake_ready());
   wire_stage_make(&e->stage, seed, 64);
   df_greeting_key(key, callers_secret, key_of);
-  df_greeting_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, key);
+  df_greeting_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, PORT, key);
   df_greeting_listen(&e->listener, &e->stage.sides[1].stream, LISTENER, secret);
 }
 
@@ -48,7 +48,8 @@ DF_TEST(greeting, both_ends_prove_themselves, 30) {
     go_on(&e, &caller, &listener);
     CHECK(caller == DF_GREETING_STANDS && listener == DF_GREETING_STANDS, "%d, %d", caller,
           listener);
-    CHECK(e.listener.peer == CALLER, "it was taken for rank %u", e.listener.peer);
+    CHECK(e.listener.peer == CALLER && e.listener.port == PORT,
+          "it was taken for port %u of rank %u", e.listener.port, e.listener.peer);
     wire_stage_free(&e.stage);
   }
 }
@@ -67,8 +68,9 @@ DF_TEST(greeting, what_follows_is_not_read, 30) {
   go_on(&e, &caller, &listener);
   CHECK(listener == DF_GREETING_STANDS, "%d", listener);
   char rest[8];
+  const df_stream_room room = {rest, sizeof rest};
   stream = &e.stage.sides[1].stream;
-  CHECK(stream->read(stream, rest, sizeof rest) == 5 && memcmp(rest, "frame", 5) == 0,
+  CHECK(stream->read(stream, &room, 1) == 5 && memcmp(rest, "frame", 5) == 0,
         "a part of what follows has gone");
   wire_stage_free(&e.stage);
 }
@@ -93,12 +95,12 @@ DF_TEST(greeting, who_lacks_the_key_is_refused, 30) {
 DF_TEST(greeting, replays_are_refused, 30) {
   ends e;
   df_greeting_state caller, listener;
-  uint8_t said[sizeof(df_greeting) + sizeof(df_signal)];
+  uint8_t said[sizeof(df_wire_greeting) + sizeof(df_signal)];
   make(&e, 1, secret, CALLER, LISTENER);
-  memcpy(said, e.caller.out, sizeof(df_greeting));
+  memcpy(said, e.caller.out, sizeof(df_wire_greeting));
   go_on(&e, &caller, &listener);
   CHECK(listener == DF_GREETING_STANDS, "%d", listener);
-  memcpy(said + sizeof(df_greeting), e.caller.out, sizeof(df_signal));
+  memcpy(said + sizeof(df_wire_greeting), e.caller.out, sizeof(df_signal));
   df_greeting_listen(&e.listener, &e.stage.sides[1].stream, LISTENER, secret);
   df_stream *stream = &e.stage.sides[0].stream;
   df_stream_part part = {said, sizeof said};
@@ -111,10 +113,10 @@ DF_TEST(greeting, replays_are_refused, 30) {
 }
 
 DF_TEST(greeting, nonsense_is_refused, 30) {
-  for (uint32_t bent = 0; bent < sizeof(df_greeting); bent++) {
+  for (uint32_t bent = 0; bent < sizeof(df_wire_greeting); bent++) {
     ends e;
     df_greeting_state caller, listener;
-    if (bent >= offsetof(df_greeting, nonce) + 1) bent = sizeof(df_greeting) - 1;
+    if (bent >= offsetof(df_greeting, nonce) + 1) bent = sizeof(df_wire_greeting) - 1;
     make(&e, 1, secret, CALLER, LISTENER);
     e.caller.out[bent] ^= 0x40;
     go_on(&e, &caller, &listener);

@@ -35,15 +35,21 @@ static int64_t pipe_write(df_stream *stream, const df_stream_part *parts, uint32
   return (int64_t)taken;
 }
 
-static int64_t pipe_read(df_stream *stream, void *bytes, size_t most) {
+static int64_t pipe_read(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
   wire_side *side = (wire_side *)stream;
   wire_pipe *pipe = side->in;
+  size_t most = 0, filled = 0;
+  for (uint32_t i = 0; i < n_rooms; i++) most += rooms[i].length;
   if (side->is_stuck) return 0;
   const size_t there = pipe->end - pipe->at;
   if (side->has_left && there == 0) return DF_STREAM_ENDED;
   const size_t given = granted(side->stage, most < there ? most : there);
-  memcpy(bytes, pipe->bytes + pipe->at, given);
-  pipe->at += given;
+  for (uint32_t i = 0; i < n_rooms && filled < given; i++) {
+    const size_t now = given - filled < rooms[i].length ? given - filled : rooms[i].length;
+    memcpy(rooms[i].bytes, pipe->bytes + pipe->at, now);
+    pipe->at += now;
+    filled += now;
+  }
   return (int64_t)given;
 }
 
@@ -63,8 +69,16 @@ void wire_stage_make(wire_stage *stage, uint64_t seed, uint32_t frame_bytes) {
     side->out = &stage->pipes[i];
     side->in = &stage->pipes[1 - i];
     side->stream = (df_stream){.write = pipe_write, .read = pipe_read, .reason = no_reason};
-    OK(df_wire_make(&side->wire, &side->stream, frame_bytes));
+    OK(df_wire_make(&side->wire, frame_bytes));
+    OK(df_wire_add_port(side->wire));
+    df_wire_attach(side->wire, DF_WIRE_SMALL, &side->stream);
   }
+}
+
+int wire_side_pump(wire_side *side) {
+  const int received = df_wire_receive(side->wire, DF_WIRE_SMALL);
+  df_wire_ring_noted(side->wire);
+  return received | df_wire_send(side->wire);
 }
 
 void wire_stage_free(wire_stage *stage) {

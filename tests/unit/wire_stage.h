@@ -37,6 +37,8 @@ struct wire_stage {
 
 void wire_stage_make(wire_stage *stage, uint64_t seed, uint32_t frame_bytes);
 void wire_stage_free(wire_stage *stage);
+/* Both ways. Returns 1 when it did something. */
+int wire_side_pump(wire_side *side);
 
 enum { WIRE_FLOW_MESSAGES = 4 };
 

@@ -54,6 +54,11 @@ void df_cores_give_way(df_cores *cores, uint64_t waits_on) {
     df_pause();
     return;
   }
+  if (cores->carrier) {
+    if (cores->carrier->carry(cores->carrier->who, DF_CARRY_STUCK) ||
+        (cores->looks < cores->carrier_patience && !together))
+      return;
+  }
   cores->looks = 0;
   if (!together || cores->loss_ns == 0 || cores->yields++ % DF_CORES_SAMPLE != 0) {
     df_cpu_yield();

@@ -9,6 +9,8 @@
 enum { DF_QUIET_NAPS = 20, DF_THREAD_STACK_BYTES = 256 * 1024 };
 /* Least polls between two yields. */
 enum { DF_LEAST_YIELD_POLLS = 16 };
+/* A look at the network takes as long as so many polls. */
+enum { DF_CARRY_POLLS = 16 };
 /* With so many queued, submitters borrow no turns. */
 enum { DF_FIRST_TURNS_AHEAD = 16 };
 /* Most first turns in a row while the queue has work: submitters have the owner word in their
@@ -61,6 +63,8 @@ static void drive_background(df_executor_block *eb) {
 /* [owner] The last look needs the block, sleep does not. */
 static void sleep_stuck(df_executor_block *eb) {
   df_executor *executor = eb->executor;
+  const df_carrier *carrier = executor->host.carrier;
+  if (carrier) carrier->carry(carrier->who, DF_CARRY_SLEEPS);
   uint32_t ticket = df_bell_prepare(executor->work_bell);
   int reason = df_lifecycle_has_reason(eb->block) || df_load_relaxed_u32(&executor->wanted) ||
                df_load_relaxed_u32(&executor->exit);
@@ -155,7 +159,11 @@ dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_blo
     eb->cores = (df_cores){.own = work_bell,
                            .patience = yield_polls,
                            .loss_ns = host.count_ranks ? DF_CORES_FIRST_LOSS_NS : 0,
-                           .host = {host.host, host.count_ranks}};
+                           .host = {host.host, host.count_ranks},
+                           .carrier = host.carrier,
+                           .carrier_patience = yield_polls / DF_CARRY_POLLS};
+    eb->lanes.carrier = host.carrier;
+    if (host.carrier) eb->cores.patience = 0;
   }
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

@@ -46,7 +46,7 @@ static dfcclResult_t make_peers(df_shm_endpoint *endpoint) {
 dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {
   df_shm_endpoint *endpoint = calloc(1, sizeof *endpoint);
   if (endpoint == NULL) return df_fail(dfcclOutOfMemory, "no memory for the record of rings");
-  endpoint->base = (df_endpoint){.owner = *owner, .fd = -1};
+  endpoint->base = (df_endpoint){.owner = *owner};
   endpoint->memory = *owner->memory;
   endpoint->next_segment_id = 1; /* 0: home */
   endpoint->arena.next_id = DF_FIRST_LINKS_SEGMENT;

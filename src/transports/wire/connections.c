@@ -5,7 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUESTS_SPARE = 64 /* unproven callers beyond the ranks */ };
+#include "base/clock.h"
+
+enum {
+  GUESTS_SPARE = 64, /* unproven callers beyond the ranks */
+  VAIN_LOOKS = 32,   /* after so many a stream is read only if it is ready */
+  LOOKS_APART = 8,   /* looks at all streams, while some are read unasked */
+  FIRST_RETRY_US = 200,
+  LAST_RETRY_US = 100000
+};
+
+/* Both may call at first, and one of the calls is refused, perhaps after it seemed to stand. */
+#define MEET_NS ((uint64_t)10 * 1000 * 1000 * 1000)
 
 typedef struct df_guest {
   struct df_guest *next;
@@ -13,38 +24,177 @@ typedef struct df_guest {
   df_greeter greeter;
 } df_guest;
 
-static void lose(df_connections *all, df_connection *c, const char *reason) {
-  if (c->stream) df_tcp_end(&all->tcp, c->stream);
-  c->stream = NULL;
-  c->stands = 0;
-  c->is_lost = 1;
-  snprintf(c->why, sizeof c->why, "the connection %s was lost: %s", c->ends, reason);
+/* ---- losing */
+
+static void lose_peer(df_connections *all, df_peer_wire *peer, const char *ends,
+                      const char *reason) {
+  if (peer->is_lost) return;
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+    df_connection *c = &peer->ports[i];
+    df_wire_detach(peer->wire, i);
+    if (c->stream) df_tcp_end(&all->tcp, c->stream);
+    c->stream = NULL;
+    c->stands = 0;
+  }
+  peer->is_lost = 1;
+  snprintf(peer->why, sizeof peer->why, "the connection %s was lost: %s", ends, reason);
   all->has_lost = 1;
 }
 
+static uint64_t patience_of(const df_connections *all, const df_peer_wire *peer,
+                            const df_connection *c) {
+  const int may_be_refused = c->calls && !c->has_heard && all->rank > peer->rank;
+  return may_be_refused ? DF_MAX(all->resume_ns, MEET_NS) : all->resume_ns;
+}
+
+/* It may come back, unless the time for that is over. */
+static void lose(df_connections *all, df_peer_wire *peer, uint32_t port, const char *reason) {
+  df_connection *c = &peer->ports[port];
+  if (!peer->wire->says_leave) snprintf(c->why, sizeof c->why, "%s", reason);
+  const uint64_t now = df_clock_ns();
+  df_wire_detach(peer->wire, port);
+  if (c->stream) df_tcp_end(&all->tcp, c->stream);
+  c->stream = NULL;
+  c->stands = 0;
+  if (peer->wire->far_leaves || peer->wire->says_leave) return;
+  if (c->lost_ns == 0) {
+    c->lost_ns = now;
+    c->vain_tries = 0;
+  }
+  uint64_t wait_us = (uint64_t)FIRST_RETRY_US << DF_MIN(c->vain_tries, 16u);
+  c->call_ns = now + 1000 * DF_MIN(wait_us, (uint64_t)LAST_RETRY_US);
+  c->vain_tries++;
+  all->left_work = 1;
+  if (now - c->lost_ns >= patience_of(all, peer, c)) lose_peer(all, peer, c->ends, c->why);
+}
+
+/* ---- making */
+
 /* Its ends are noted: of a connection that is lost the system tells but one. */
-static void stand(df_connection *c) {
+static void stand(df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
   c->stands = 1;
+  c->lost_ns = 0;
+  c->vain_looks = 0;
+  c->stream->is_ready = 1; /* frames may have come with the proof */
   df_tcp_describe(c->stream, c->ends);
+  df_wire_attach(peer->wire, port, &c->stream->stream);
 }
 
-static void greet(df_connections *all, df_connection *c) {
+static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
   df_greeting_state state = df_greeting_progress(&c->greeter, all->n_ranks);
-  if (state == DF_GREETING_STANDS) stand(c);
-  if (state == DF_GREETING_REFUSED) lose(all, c, "it did not stand");
+  if (state == DF_GREETING_STANDS) stand(peer, port);
+  if (state == DF_GREETING_REFUSED) lose(all, peer, port, "it did not stand");
 }
 
-static int is_due(const df_connection *c) {
-  return c->stream && (c->stream->is_ready || (c->stands && df_wire_is_due(c->wire)));
+static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  if (df_tcp_connect(&all->tcp, &peer->address, peer->scope, &c->stream) != dfcclSuccess) {
+    lose(all, peer, port, df_last_sentence());
+    return;
+  }
+  if (!c->has_heard) df_tcp_describe(c->stream, c->ends);
+  df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, peer->key);
 }
 
-static int carry(df_connections *all, df_connection *c) {
-  if (!is_due(c)) return 0;
+static int is_wanted(const df_peer_wire *peer, const df_connection *c) {
+  return c->stream == NULL && c->calls && !peer->is_lost && !peer->wire->far_leaves;
+}
+
+static void call_all(df_connections *all, df_peer_wire *peer) {
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+    df_connection *c = &peer->ports[i];
+    if (is_wanted(peer, c) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
+      call(all, peer, i);
+    else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->wire->far_leaves &&
+             df_clock_ns() - c->lost_ns >= patience_of(all, peer, c))
+      lose_peer(all, peer, c->ends, c->why);
+  }
+}
+
+dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port) {
+  while (peer->wire->n_ports <= port) {
+    peer->ports[peer->wire->n_ports].calls = peer->can_call;
+    dfcclResult_t result = df_wire_add_port(peer->wire);
+    if (result != dfcclSuccess) return result;
+  }
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wire **out) {
+  df_peer_wire *peer = all->peers[rank];
+  *out = peer;
+  if (peer) return dfcclSuccess;
+  peer = calloc(1, sizeof *peer);
+  if (peer == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection");
+  peer->rank = rank;
+  dfcclResult_t result = df_wire_make(&peer->wire, DF_WIRE_FRAME_BYTES);
+  if (result == dfcclSuccess) result = df_connections_need(peer, DF_WIRE_SMALL);
+  if (result != dfcclSuccess) {
+    if (peer->wire) df_wire_free(peer->wire);
+    free(peer);
+    return result;
+  }
+  snprintf(peer->ports[DF_WIRE_SMALL].ends, DF_TCP_ENDS_BYTES, "to rank %u", rank);
+  all->peers[rank] = all->active[all->n_active++] = peer;
+  *out = peer;
+  return dfcclSuccess;
+}
+
+void df_connections_call(df_connections *all, df_peer_wire *peer, const df_address *address,
+                         uint32_t scope, const unsigned char key[DF_KEY_BYTES]) {
+  if (!peer->can_call) {
+    peer->can_call = 1;
+    peer->address = *address;
+    peer->scope = scope;
+    memcpy(peer->key, key, sizeof peer->key);
+  }
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+    if (peer->ports[i].stream == NULL && peer->ports[i].lost_ns == 0) peer->ports[i].calls = 1;
+  call_all(all, peer);
+}
+
+/* ---- carrying */
+
+static void after(df_connections *all, df_peer_wire *peer) {
+  if (peer->wire->is_lost) lose_peer(all, peer, peer->ports[0].ends, peer->wire->reason);
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+    if (peer->wire->ports[i].why) lose(all, peer, i, peer->wire->ports[i].why);
+}
+
+int df_connections_send(df_connections *all) {
+  int did = 0;
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    df_peer_wire *peer = all->active[i];
+    if (!peer->is_lost) did |= df_wire_send(peer->wire);
+  }
+  return did;
+}
+
+static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int spins) {
+  df_connection *c = &peer->ports[port];
+  if (c->stream == NULL) return 0;
+  if (!c->stream->is_ready && !(spins && c->stands && c->vain_looks < VAIN_LOOKS)) return 0;
   c->stream->is_ready = 0;
-  if (!c->stands) greet(all, c);
+  if (!c->stands) greet(all, peer, port);
   if (!c->stands) return 0;
-  int did = df_wire_pump(c->wire);
-  if (c->wire->is_lost) lose(all, c, c->wire->reason);
+  const int came = df_wire_receive(peer->wire, port);
+  c->vain_looks = came ? 0 : c->vain_looks + 1;
+  c->has_heard |= came;
+  /* The budget was less than there is. */
+  if (peer->wire->ports[port].channel.has_more) c->stream->is_ready = all->left_work = 1;
+  return came;
+}
+
+static int carry(df_connections *all, df_peer_wire *peer, int spins) {
+  int did = 0;
+  if (peer->is_lost) return 0;
+  call_all(all, peer);
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) did |= receive(all, peer, i, spins);
+  df_wire_ring_noted(peer->wire);
+  if (!peer->is_lost) did |= df_wire_send(peer->wire);
+  after(all, peer);
   return did;
 }
 
@@ -59,13 +209,19 @@ static void drop_guest(df_connections *all, df_guest **at) {
 }
 
 static void welcome(df_connections *all, df_guest *guest) {
-  df_connection *c = &all->from[guest->greeter.peer];
-  if (c->wire == NULL || c->stream || c->is_lost) return; /* there is another */
+  df_peer_wire *peer = all->peers[guest->greeter.peer];
+  const uint32_t port = guest->greeter.port;
+  if (peer == NULL || peer->is_lost || port >= peer->wire->n_ports) return;
+  df_connection *c = &peer->ports[port];
+  if (c->stream && c->calls && all->rank < peer->rank) return; /* this rank's call counts */
+  if (c->stream) {
+    df_wire_detach(peer->wire, port);
+    df_tcp_end(&all->tcp, c->stream);
+  }
+  c->calls = 0;
   c->stream = guest->stream;
-  c->stream->is_ready = 1; /* frames may have come with the proof */
-  c->wire->stream = &c->stream->stream;
   guest->stream = NULL;
-  stand(c);
+  stand(peer, port);
 }
 
 static void receive_guests(df_connections *all) {
@@ -103,85 +259,98 @@ static void receive_guests(df_connections *all) {
 dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
                                   df_doors *doors) {
   *all = (df_connections){.rank = rank, .n_ranks = n_ranks};
-  all->to = calloc(n_ranks, sizeof *all->to);
-  all->from = calloc(n_ranks, sizeof *all->from);
+  all->peers = calloc(n_ranks, sizeof(df_peer_wire *));
+  all->active = calloc(n_ranks, sizeof(df_peer_wire *));
   dfcclResult_t result = dfcclSuccess;
-  if (all->to == NULL || all->from == NULL)
+  if (all->peers == NULL || all->active == NULL)
     result = df_fail(dfcclOutOfMemory, "no memory for %u connections", n_ranks);
   if (result == dfcclSuccess) result = df_handshake_ready();
   if (result == dfcclSuccess) result = df_tcp_open(&all->tcp, doors);
   if (result != dfcclSuccess) {
-    free(all->to);
-    free(all->from);
+    free(all->peers);
+    free(all->active);
     return result;
   }
   randombytes_buf(all->secret, sizeof all->secret);
   return dfcclSuccess;
 }
 
-static void free_those(df_connections *all, df_connection *connections) {
-  for (uint32_t r = 0; r < all->n_ranks; r++) {
-    if (connections[r].stream) df_tcp_end(&all->tcp, connections[r].stream);
-    if (connections[r].wire) df_wire_free(connections[r].wire);
-  }
-  free(connections);
-}
-
 void df_connections_close(df_connections *all) {
   while (all->guests) drop_guest(all, &all->guests);
-  free_those(all, all->to);
-  free_those(all, all->from);
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    df_peer_wire *peer = all->active[i];
+    for (uint32_t port = 0; port < DF_WIRE_PORTS_MOST; port++)
+      if (peer->ports[port].stream) df_tcp_end(&all->tcp, peer->ports[port].stream);
+    df_wire_free(peer->wire);
+    sodium_memzero(peer, sizeof *peer);
+    free(peer);
+  }
+  free(all->peers);
+  free(all->active);
   df_tcp_close(&all->tcp);
   sodium_memzero(all->secret, sizeof all->secret);
 }
 
-dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, const df_address *address,
-                                  uint32_t scope, const unsigned char key[DF_KEY_BYTES]) {
-  df_connection *c = &all->to[peer];
-  if (c->stream || c->is_lost) return dfcclSuccess;
-  dfcclResult_t result = df_tcp_connect(&all->tcp, address, scope, &c->stream);
-  if (result != dfcclSuccess) return result;
-  c->wire->stream = &c->stream->stream;
-  df_tcp_describe(c->stream, c->ends);
-  df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer, key);
-  return dfcclSuccess;
+/* A stream that brought something lately is read without asking first. */
+static int has_warm_stream(const df_connections *all) {
+  for (uint32_t i = 0; i < all->n_active; i++)
+    for (uint32_t port = 0; port < all->active[i]->wire->n_ports; port++) {
+      const df_connection *c = &all->active[i]->ports[port];
+      if (c->stands && c->vain_looks < VAIN_LOOKS) return 1;
+    }
+  return 0;
 }
 
-int df_connections_carry(df_connections *all) {
+int df_connections_carry(df_connections *all, int spins) {
   int did = 0;
-  df_tcp_look(&all->tcp);
-  receive_guests(all);
-  for (uint32_t r = 0; r < all->n_ranks; r++) {
-    did |= carry(all, &all->to[r]);
-    did |= carry(all, &all->from[r]);
+  if (!spins || ++all->looks % LOOKS_APART == 0 || !has_warm_stream(all)) {
+    df_tcp_look(&all->tcp);
+    if (all->guests || all->tcp.has_callers) receive_guests(all);
   }
+  for (uint32_t i = 0; i < all->n_active; i++) did |= carry(all, all->active[i], spins);
   return did;
 }
 
-int df_connections_are_due(const df_connections *all) {
-  for (uint32_t r = 0; r < all->n_ranks; r++)
-    if (is_due(&all->to[r]) || is_due(&all->from[r])) return 1;
-  return 0;
+uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) {
+  uint64_t least = UINT64_MAX;
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    const df_peer_wire *peer = all->active[i];
+    for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {
+      const df_connection *c = &peer->ports[port];
+      if (c->stream || c->lost_ns == 0 || peer->wire->far_leaves) continue;
+      uint64_t due = c->lost_ns + patience_of(all, peer, c);
+      if (c->calls) due = DF_MIN(due, c->call_ns);
+      least = DF_MIN(least, due > now_ns ? due - now_ns : 0);
+    }
+  }
+  return least;
 }
 
-static int has_pending(const df_connection *c) {
-  if (c->stream == NULL) return 0;
-  return df_wire_has_pending(c->wire) || (c->stands && df_tcp_has_unsent(c->stream));
+static int has_pending(const df_peer_wire *peer) {
+  if (peer->is_lost || peer->wire->far_leaves) return 0;
+  if (df_wire_has_pending(peer->wire)) return 1;
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+    if (peer->ports[i].stands && df_tcp_has_unsent(peer->ports[i].stream)) return 1;
+  return 0;
 }
 
 int df_connections_have_pending(const df_connections *all) {
-  for (uint32_t r = 0; r < all->n_ranks; r++)
-    if (has_pending(&all->to[r]) || has_pending(&all->from[r])) return 1;
+  for (uint32_t i = 0; i < all->n_active; i++)
+    if (has_pending(all->active[i])) return 1;
   return 0;
 }
 
-int df_connections_take_lost(df_connections *all, uint32_t *peer, char *why, size_t bytes) {
-  for (uint32_t i = 0; i < 2 * all->n_ranks; i++) {
-    df_connection *c = i % 2 ? &all->to[i / 2] : &all->from[i / 2];
-    if (!c->is_lost || c->was_told) continue;
-    c->was_told = 1;
-    *peer = i / 2;
-    snprintf(why, bytes, "%s", c->why);
+void df_connections_leave(df_connections *all) {
+  for (uint32_t i = 0; i < all->n_active; i++) df_wire_leave(all->active[i]->wire);
+}
+
+int df_connections_take_lost(df_connections *all, uint32_t *rank, char *why, size_t bytes) {
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    df_peer_wire *peer = all->active[i];
+    if (!peer->is_lost || peer->was_told) continue;
+    peer->was_told = 1;
+    *rank = peer->rank;
+    snprintf(why, bytes, "%s", peer->why);
     return 1;
   }
   return 0;

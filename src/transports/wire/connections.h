@@ -1,7 +1,9 @@
 /*
- * One connection to each peer that this rank sends to, and one from each that sends to it. The
- * sender calls. A caller is a guest until it has proven who it is; of too many guests the oldest
- * goes. Nothing waits. Not thread-safe: the endpoint has a lock.
+ * Connections with each peer that this rank has links with: one for small messages and one for bulk
+ * (wire.h), for both directions. Whoever takes an offer calls; if both call, the lower rank's call
+ * counts. A caller is a guest until it has proven who it is; of too many guests the oldest goes. A
+ * connection that is lost is called again, for resume_ns. Nothing waits. Not thread-safe: the
+ * endpoint has a lock.
  */
 #ifndef DF_TRANSPORTS_WIRE_CONNECTIONS_H
 #define DF_TRANSPORTS_WIRE_CONNECTIONS_H
@@ -11,23 +13,44 @@
 #include "transports/wire/wire.h"
 
 typedef struct df_connection {
-  df_wire *wire;         /* NULL: none yet */
   df_tcp_stream *stream; /* NULL: not called yet, or lost */
   df_greeter greeter;    /* until the stream stands */
-  int stands;
+  int stands, has_heard;
+  int calls;          /* this end calls, and calls again */
+  uint64_t call_ns;   /* not before */
+  uint64_t lost_ns;   /* since when it is wanted; 0: it stands, or none is */
+  uint32_t vain_tries;
+  uint32_t vain_looks; /* since it brought something */
   char ends[DF_TCP_ENDS_BYTES];
-  int is_lost, was_told; /* final */
-  char why[DF_WIRE_REASON_BYTES + DF_TCP_ENDS_BYTES + 32];
+  char why[DF_WIRE_REASON_BYTES]; /* it was lost last */
 } df_connection;
+
+typedef struct df_peer_wire {
+  uint32_t rank;
+  df_wire *wire;
+  df_connection ports[DF_WIRE_PORTS_MOST];
+  int can_call; /* an offer has told address and key */
+  df_address address;
+  uint32_t scope;
+  unsigned char key[DF_KEY_BYTES];
+  int is_lost, was_told; /* final */
+  char why[DF_WIRE_REASON_BYTES + DF_TCP_ENDS_BYTES + 64];
+} df_peer_wire;
 
 typedef struct df_connections {
   df_tcp tcp;
   uint32_t rank, n_ranks;
   unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
-  df_connection *to, *from;           /* [n_ranks] */
-  struct df_guest *guests;            /* latest first */
+  uint64_t resume_ns;
+  df_peer_wire **peers;  /* [n_ranks] NULL: no link yet */
+  df_peer_wire **active; /* [n_active] */
+  uint32_t n_active;
+  struct df_guest *guests; /* latest first */
   uint32_t n_guests;
-  int has_lost; /* A connection was lost since the owner cleared this. */
+  uint32_t looks;
+  /* Since the owner cleared them. */
+  int has_lost;
+  int left_work; /* something is due later, or at once, though nothing happens */
 } df_connections;
 
 /* dfcclOutOfMemory, dfcclSystemError. */
@@ -35,17 +58,25 @@ dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n
                                   df_doors *doors);
 void df_connections_close(df_connections *all);
 
-/* Calls a peer once; all->to[peer] has its pump. No answer: the connection is lost. */
-dfcclResult_t df_connections_call(df_connections *all, uint32_t peer, const df_address *address,
-                                  uint32_t scope, const unsigned char key[DF_KEY_BYTES]);
+/* The peer's, made at its first link. dfcclOutOfMemory. */
+dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wire **peer);
+/* A link needs the port. dfcclOutOfMemory. */
+dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port);
+/* An offer says where the peer listens. No answer for resume_ns: the connection is lost. */
+void df_connections_call(df_connections *all, df_peer_wire *peer, const df_address *address,
+                         uint32_t scope, const unsigned char key[DF_KEY_BYTES]);
 
-/* A bounded amount. 0: nothing to do. */
-int df_connections_carry(df_connections *all);
-/* As df_wire_is_due. tcp.epoll_fd tells what the network brings. */
-int df_connections_are_due(const df_connections *all);
+/* What blocks have published. Returns 1 when something was taken. */
+int df_connections_send(df_connections *all);
+/* Both ways, a bounded amount. spins: the caller looks again at once. 0: nothing to do. */
+int df_connections_carry(df_connections *all, int spins);
+/* Until something is due later though nothing happens; UINT64_MAX: never. */
+uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns);
 
 /* Something that the peers have room for still waits. */
 int df_connections_have_pending(const df_connections *all);
+/* Tells all peers that this rank leaves. */
+void df_connections_leave(df_connections *all);
 
 /* Each once. 0: none. */
 int df_connections_take_lost(df_connections *all, uint32_t *peer, char *why, size_t bytes);

@@ -10,6 +10,8 @@
 
 enum {
   STACK_BYTES = 256 << 10,
+  FIRST_NAP_NS = 100000,
+  LAST_NAP_NS = 1000000,
   COST = 1000, /* any shared memory costs less */
   COST_WHERE_WANTED = 1,
   OFFER_MAGIC = 0x0fe7dfcc
@@ -31,10 +33,15 @@ typedef struct endpoint {
   pthread_mutex_t lock; /* of what follows; taken after the context's */
   df_connections connections;
   struct df_ticket *tickets;
-  uint32_t asked; /* Somebody asked while another thread pumped. */
+  uint32_t asked;       /* while another pumped */
+  uint64_t patience_ns; /* as of the latest look by the endpoint's thread */
   uint32_t stopping;
   pthread_t thread;
-  df_bell bell; /* blocks ring it */
+  df_bell bell; /* blocks ring it, and so carry */
+  df_carrier carrier;
+  DF_ALIGNED(64) uint32_t driven; /* changes while blocks are driven */
+  uint32_t driven_seen;           /* by the endpoint's thread */
+  df_bell nap_bell;
 } endpoint;
 
 struct df_ticket {
@@ -54,55 +61,79 @@ static uint32_t wire_cost(const df_transport_card *mine, const df_transport_card
 /* ---- the pump */
 
 /* [endpoint's lock] */
-static int carry(endpoint *ep) {
-  int did = df_connections_carry(&ep->connections);
-  if (ep->connections.has_lost) ep->base.owner.wake(ep->base.owner.owner);
-  ep->connections.has_lost = 0;
+static int carry(endpoint *ep, df_carry why) {
+  df_connections *all = &ep->connections;
+  const int did = why == DF_CARRY_PUBLISHED ? df_connections_send(all)
+                                            : df_connections_carry(all, why == DF_CARRY_STUCK);
+  if (all->has_lost) ep->base.owner.wake(ep->base.owner.owner);
+  if (all->left_work) df_tcp_wake(&all->tcp); /* the endpoint's thread may sleep already */
+  if (why == DF_CARRY_ALL)
+    df_store_relaxed_u64(&ep->patience_ns, df_connections_patience_ns(all, df_clock_ns()));
+  all->has_lost = all->left_work = 0;
   return did;
 }
 
-/* Who does not get the lock leaves news for who has it. */
-static int wire_pump(df_endpoint *base) {
-  endpoint *ep = endpoint_of(base);
+/* Who does not get the lock leaves news for who has it: whoever lets go of it looks. A thread that
+ * is stuck looks again. */
+static int wire_pump(endpoint *ep, df_carry why) {
   int did = 0;
-  df_system_exchange_u32(&ep->asked, 1); /* a store would hide others' news */
-  df_wake_fence();                       /* else each may leave the news to the other */
-  while (df_load_relaxed_u32(&ep->asked) && pthread_mutex_trylock(&ep->lock) == 0) {
+  if (why != DF_CARRY_STUCK) {
+    df_system_exchange_u32(&ep->asked, 1); /* a store would hide others' news */
+    df_wake_fence();                       /* else each may leave the news to the other */
+  }
+  while (pthread_mutex_trylock(&ep->lock) == 0) {
     df_system_exchange_u32(&ep->asked, 0); /* observes all who asked */
-    did |= carry(ep);
+    did |= carry(ep, why);
     pthread_mutex_unlock(&ep->lock);
     df_wake_fence();
+    if (!df_load_relaxed_u32(&ep->asked)) break;
+    why = DF_CARRY_ALL;
   }
   return did;
 }
 
-/* 1 also while another thread is at it. */
-static int wire_is_due(df_endpoint *base) {
-  endpoint *ep = endpoint_of(base);
-  if (pthread_mutex_trylock(&ep->lock) != 0) return 1;
-  int due = df_connections_are_due(&ep->connections);
-  pthread_mutex_unlock(&ep->lock);
-  return due;
+/* A thread that drives blocks carries as well, and the endpoint's thread keeps out of its way. */
+static int carry_for_blocks(void *who, df_carry why) {
+  endpoint *ep = who;
+  if (why == DF_CARRY_STUCK)
+    df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven) + 1);
+  if (why == DF_CARRY_SLEEPS) {
+    df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven_seen));
+    df_bell_ring(&ep->nap_bell);
+    return 0;
+  }
+  return wire_pump(ep, why);
 }
 
-static void *pump_for_blocks(void *argument) {
+/* While blocks are driven it naps, longer and longer: each arrival would wake it otherwise. */
+static void *pump_for_all(void *argument) {
   endpoint *ep = argument;
+  uint64_t nap_ns = FIRST_NAP_NS;
   while (!df_load_relaxed_u32(&ep->stopping)) {
-    uint32_t ticket = df_bell_prepare(&ep->bell);
-    if (!df_load_relaxed_u32(&ep->stopping) && !wire_is_due(&ep->base)) {
-      df_bell_sleep(&ep->bell, ticket, UINT64_MAX);
+    const uint32_t driven = df_load_relaxed_u32(&ep->driven);
+    if (driven != df_load_relaxed_u32(&ep->driven_seen)) {
+      df_store_relaxed_u32(&ep->driven_seen, driven);
+      const uint32_t ticket = df_bell_prepare(&ep->nap_bell);
+      if (df_load_relaxed_u32(&ep->stopping))
+        df_bell_cancel(&ep->nap_bell);
+      else
+        df_bell_sleep(&ep->nap_bell, ticket, nap_ns);
+      nap_ns = DF_MIN(2 * nap_ns, LAST_NAP_NS);
       continue;
     }
-    df_bell_cancel(&ep->bell);
-    if (!wire_pump(&ep->base)) df_cpu_yield();
+    nap_ns = FIRST_NAP_NS;
+    if (wire_pump(ep, DF_CARRY_ALL)) continue;
+    const uint64_t ns = df_load_relaxed_u64(&ep->patience_ns);
+    const int ms = ns == UINT64_MAX ? -1 : (int)DF_MIN(ns / 1000000 + 1, (uint64_t)1000);
+    df_tcp_wait(&ep->connections.tcp, ms);
   }
   return NULL;
 }
 
-/* The thread does what came meanwhile. */
+/* What came meanwhile is done now. */
 static void unlock(endpoint *ep) {
   pthread_mutex_unlock(&ep->lock);
-  df_bell_ring(&ep->bell);
+  wire_pump(ep, DF_CARRY_PUBLISHED);
 }
 
 /* Its threads go on meanwhile. */
@@ -110,8 +141,10 @@ static void wire_settle(df_endpoint *base) {
   endpoint *ep = endpoint_of(base);
   const uint64_t begin = df_clock_ns();
   int pending = 1;
+  pthread_mutex_lock(&ep->lock);
+  df_connections_leave(&ep->connections);
+  unlock(ep);
   while (pending && df_clock_ns() - begin < DF_GOODBYE_NS) {
-    wire_pump(base);
     pthread_mutex_lock(&ep->lock);
     pending = df_connections_have_pending(&ep->connections);
     unlock(ep);
@@ -185,16 +218,13 @@ static void find_pieces(const df_route *route, uint16_t *piece_of) {
 static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_offer *offer,
                                uint8_t *rings, df_ticket **out) {
   const df_plan_link *planned = &route->plan->links[route->which];
-  df_connections *all = &ep->connections;
-  df_connection *c = planned->sends ? &all->to[route->peer] : &all->from[route->peer];
+  df_peer_wire *peer = NULL;
   df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
   uint16_t *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
   df_ticket *ticket = calloc(1, sizeof *ticket);
-  dfcclResult_t result = dfcclSuccess;
-  if (ends == NULL || piece_of == NULL || ticket == NULL)
+  dfcclResult_t result = df_connections_meet(&ep->connections, route->peer, &peer);
+  if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || ticket == NULL))
     result = df_fail(dfcclOutOfMemory, "no memory for the record of a link");
-  if (result == dfcclSuccess && c->wire == NULL)
-    result = df_wire_make(&c->wire, NULL, DF_WIRE_FRAME_BYTES);
   if (result == dfcclSuccess) {
     fill_ends(ep, route, rings, ends);
     find_pieces(route, piece_of);
@@ -207,9 +237,13 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_o
                                       .geometry = (uint8_t)route->plan->geometry,
                                       .element_bytes = route->element_bytes,
                                       .varying = route->varying};
-    result = offer
-                 ? df_wire_connect(c->wire, &wire_route, offer->link, offer->n_slots, &ticket->link)
-                 : df_wire_accept(c->wire, &wire_route, &ticket->link);
+    df_wire *wire = peer->wire;
+    result = offer ? df_wire_connect(wire, &wire_route, offer->link, offer->n_slots, &ticket->link)
+                   : df_wire_accept(wire, &wire_route, &ticket->link);
+  }
+  if (result == dfcclSuccess && ticket->link->is_bulk) {
+    result = df_connections_need(peer, DF_WIRE_BULK);
+    if (result != dfcclSuccess) df_wire_release(peer->wire, ticket->link);
   }
   free(ends);
   free(piece_of);
@@ -218,7 +252,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_o
     free(rings);
     return result;
   }
-  ticket->wire = c->wire;
+  ticket->wire = peer->wire;
   ticket->rings = rings;
   ticket->next = ep->tickets;
   ticket->at = &ep->tickets;
@@ -262,13 +296,14 @@ static void wire_release(df_endpoint *base, df_ticket *ticket) {
 }
 
 /* A rank of another host is called where the mesh has found it. */
-static dfcclResult_t call_peer(endpoint *ep, uint32_t peer, const wire_offer *offer) {
+static void call_peer(endpoint *ep, uint32_t rank, const wire_offer *offer) {
+  df_peer_wire *peer = ep->connections.peers[rank];
   const df_far_rank *far = ep->base.owner.far;
   const df_address here = {.family = 4, .port = offer->port, .bytes = {127, 0, 0, 1}};
-  if (far && far[peer].is_far)
-    return df_connections_call(&ep->connections, peer, &far[peer].address, far[peer].scope,
-                               offer->key);
-  return df_connections_call(&ep->connections, peer, &here, 0, offer->key);
+  if (far && far[rank].is_far)
+    df_connections_call(&ep->connections, peer, &far[rank].address, far[rank].scope, offer->key);
+  else
+    df_connections_call(&ep->connections, peer, &here, 0, offer->key);
 }
 
 /* The rings here are as deep as the receiver's. */
@@ -290,11 +325,8 @@ static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_p
   if (result != dfcclSuccess) return result;
   pthread_mutex_lock(&ep->lock);
   result = make_link(ep, route, &theirs, rings, ticket);
-  if (result == dfcclSuccess) result = call_peer(ep, route->peer, &theirs);
+  if (result == dfcclSuccess) call_peer(ep, route->peer, &theirs);
   unlock(ep);
-  if (result == dfcclSuccess) return dfcclSuccess;
-  if (*ticket) wire_release(base, *ticket);
-  *ticket = NULL;
   return result;
 }
 
@@ -319,7 +351,7 @@ static dfcclResult_t start(endpoint *ep) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  int error = pthread_create(&ep->thread, &attributes, pump_for_blocks, ep);
+  int error = pthread_create(&ep->thread, &attributes, pump_for_all, ep);
   pthread_attr_destroy(&attributes);
   if (error == 0) return dfcclSuccess;
   return df_fail(dfcclOutOfMemory, "could not start the thread of connections: %s",
@@ -334,7 +366,9 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   dfcclResult_t result =
       df_connections_open(&ep->connections, owner->rank, owner->n_ranks, owner->doors);
   if (result != dfcclSuccess) goto free_memory;
-  ep->base.fd = ep->connections.tcp.epoll_fd;
+  ep->bell.sleepers = 1; /* who rings carries */
+  ep->carrier = (df_carrier){.bell = &ep->bell, .who = ep, .carry = carry_for_blocks};
+  ep->base.carrier = &ep->carrier;
   pthread_mutex_init(&ep->lock, NULL);
   result = start(ep);
   if (result != dfcclSuccess) goto close_connections;
@@ -352,7 +386,8 @@ static void wire_close(df_endpoint *base, int keep) {
   (void)keep; /* no peer maps anything */
   endpoint *ep = endpoint_of(base);
   df_store_relaxed_u32(&ep->stopping, 1);
-  df_bell_ring(&ep->bell);
+  df_bell_ring(&ep->nap_bell);
+  df_tcp_wake(&ep->connections.tcp);
   pthread_join(ep->thread, NULL);
   while (ep->tickets) wire_release(base, ep->tickets);
   df_connections_close(&ep->connections);
@@ -369,7 +404,5 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .accept = wire_accept,
                                         .connect = wire_connect,
                                         .release = wire_release,
-                                        .pump = wire_pump,
-                                        .is_due = wire_is_due,
                                         .settle = wire_settle,
                                         .take_lost = wire_take_lost};

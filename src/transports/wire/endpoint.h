@@ -1,8 +1,8 @@
 /*
- * Ranks without shared memory exchange messages over TCP on the loopback address. A link's sender
- * calls at its first offer. One connection carries all links from one rank to another. The
- * endpoint's thread sleeps on a bell that blocks ring; the service thread calls df_transport.pump
- * when the network has news. Whoever comes first works.
+ * Ranks without shared memory exchange messages over TCP on the loopback address. Whoever drives
+ * blocks carries as well: after what they publish, and in the place of a pause while they are
+ * stuck. When nobody drives, the endpoint's thread sleeps until the network has news, so a rank
+ * that computes holds up nobody.
  */
 #ifndef DF_TRANSPORTS_WIRE_ENDPOINT_H
 #define DF_TRANSPORTS_WIRE_ENDPOINT_H

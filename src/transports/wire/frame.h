@@ -1,6 +1,6 @@
 /*
- * A little-endian header of 24 bytes, then DF_FRAME_DATA's payload. A frame names a link by its
- * receiver's number.
+ * A little-endian header of 16 bytes, then DF_FRAME_DATA's payload. A frame names a link by its
+ * receiver's number. Messages are named by the low half of their number.
  */
 #ifndef DF_TRANSPORTS_WIRE_FRAME_H
 #define DF_TRANSPORTS_WIRE_FRAME_H
@@ -9,23 +9,26 @@
 #include "base/attributes.h"
 
 typedef enum {
-  DF_FRAME_OPEN = 1, /* sequence: the sender's number; credits from now on */
-  DF_FRAME_DATA,     /* part of message `sequence`, from byte `at` on */
-  DF_FRAME_CREDIT,   /* sequence: the last message that the block is done with */
-  DF_FRAME_COUNT,    /* sequence: elements of the run that the next message begins */
-  DF_FRAME_KINDS
+  DF_FRAME_OPEN = 0xd1, /* sequence: the sender's number; part: the epoch, if not 0 say the state */
+  DF_FRAME_DATA,        /* part `part` of message `sequence` */
+  DF_FRAME_LENT,        /* the same, and the sender's buffer waits for the credit */
+  DF_FRAME_CREDIT,      /* sequence: the last message that the block is done with */
+  DF_FRAME_COUNT,       /* sequence and, above, bytes: elements of the run of the next message */
+  /* sequence, and in the place of bytes: the first message and part that are not here. part: of
+   * which epoch this is true. */
+  DF_FRAME_STATE,
+  DF_FRAME_LEAVES,      /* the rank leaves: the connection's end is no loss */
+  DF_FRAME_BEYOND
 } df_frame_kind;
 
-enum { DF_FRAME_MAGIC = 0xdfcd };
-
 typedef struct df_frame {
-  uint16_t magic;
-  uint8_t kind, block;
   uint32_t link;
-  uint32_t at, bytes;
-  uint64_t sequence;
+  uint8_t kind, block;
+  uint16_t part;
+  uint32_t bytes;
+  uint32_t sequence;
 } df_frame;
-DF_STATIC_ASSERT(sizeof(df_frame) == 24, "part of the protocol between processes");
+DF_STATIC_ASSERT(sizeof(df_frame) == 16, "part of the protocol between processes");
 DF_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are sent as they lie");
 
 #endif

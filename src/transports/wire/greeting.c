@@ -19,14 +19,16 @@ static void put(df_greeter *greeter, const void *message, uint32_t bytes) {
 }
 
 void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uint32_t peer,
-                      const unsigned char key[DF_KEY_BYTES]) {
+                      uint32_t port, const unsigned char key[DF_KEY_BYTES]) {
   begin(greeter, stream, rank, key);
   greeter->calls = 1;
   greeter->peer = peer;
-  df_greeting greeting;
+  greeter->port = port;
+  df_wire_greeting greeting;
   df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
   greeting.from = (int32_t)rank;
   greeting.to = (int32_t)peer;
+  greeting.port = port;
   memcpy(greeting.nonce, greeter->nonce, sizeof greeting.nonce);
   put(greeter, &greeting, sizeof greeting);
 }
@@ -44,19 +46,19 @@ void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret
 /* From the peer's key and both nonces. */
 static void derive(df_greeter *greeter, const unsigned char key[DF_KEY_BYTES],
                    const unsigned char *caller, const unsigned char *listener) {
-  const uint32_t ranks[2] = {greeter->calls ? greeter->rank : greeter->peer,
-                             greeter->calls ? greeter->peer : greeter->rank};
+  const uint32_t who[3] = {greeter->calls ? greeter->rank : greeter->peer,
+                           greeter->calls ? greeter->peer : greeter->rank, greeter->port};
   unsigned char nonces[2 * DF_NONCE_BYTES], derived[DF_KEY_BYTES];
   memcpy(nonces, caller, DF_NONCE_BYTES);
   memcpy(nonces + DF_NONCE_BYTES, listener, DF_NONCE_BYTES);
-  df_derive(derived, sizeof derived, key, "dfccl wire", ranks, sizeof ranks, nonces, sizeof nonces);
+  df_derive(derived, sizeof derived, key, "dfccl wire", who, sizeof who, nonces, sizeof nonces);
   memcpy(greeter->key, derived, sizeof greeter->key);
 }
 
 static df_greeting_state receive(df_greeter *greeter, df_message_type type, uint32_t bytes) {
   while (greeter->in_have < bytes) {
-    int64_t came = greeter->stream->read(greeter->stream, greeter->in + greeter->in_have,
-                                         bytes - greeter->in_have);
+    const df_stream_room room = {greeter->in + greeter->in_have, bytes - greeter->in_have};
+    int64_t came = greeter->stream->read(greeter->stream, &room, 1);
     if (came == DF_STREAM_ENDED) return DF_GREETING_REFUSED;
     if (came == 0) return DF_GREETING_GOES_ON;
     greeter->in_have += (uint32_t)came;
@@ -68,7 +70,7 @@ static df_greeting_state receive(df_greeter *greeter, df_message_type type, uint
 }
 
 static df_greeting_state hear_greeting(df_greeter *greeter, uint32_t n_ranks) {
-  df_greeting greeting;
+  df_wire_greeting greeting;
   df_greeting_state state = receive(greeter, DF_MESSAGE_GREETING, sizeof greeting);
   if (state != DF_GREETING_STANDS) return state;
   memcpy(&greeting, greeter->in, sizeof greeting);
@@ -76,6 +78,7 @@ static df_greeting_state hear_greeting(df_greeter *greeter, uint32_t n_ranks) {
       (uint32_t)greeting.from >= n_ranks || greeting.from == greeting.to)
     return DF_GREETING_REFUSED;
   greeter->peer = (uint32_t)greeting.from;
+  greeter->port = greeting.port;
   unsigned char key[DF_KEY_BYTES];
   df_greeting_key(key, greeter->key, greeter->peer);
   derive(greeter, key, greeting.nonce, greeter->nonce);

@@ -10,15 +10,21 @@ typedef struct df_stream_part {
   size_t length;
 } df_stream_part;
 
-enum { DF_STREAM_ENDED = -1 };
+typedef struct df_stream_room {
+  void *bytes;
+  size_t length;
+} df_stream_room;
+
+enum { DF_STREAM_ENDED = -1, DF_STREAM_PARTS = 64, DF_STREAM_ROOMS = 2 };
 
 typedef struct df_stream df_stream;
 struct df_stream {
-  /* From the front of the parts. Returns how many; less than all: says when it takes more.
-   * DF_STREAM_ENDED: never again; what has come can still be read. */
+  /* From the front of the parts, at most DF_STREAM_PARTS. Returns how many bytes; less than all:
+   * says when it takes more. DF_STREAM_ENDED: never again; what has come can still be read. */
   int64_t (*write)(df_stream *stream, const df_stream_part *parts, uint32_t n_parts);
-  /* Returns how many came, 0: none now, DF_STREAM_ENDED. */
-  int64_t (*read)(df_stream *stream, void *bytes, size_t most);
+  /* Fills the rooms in order, at most DF_STREAM_ROOMS. Returns how many bytes came, less than all:
+   * says when there is more. 0: none now. DF_STREAM_ENDED. */
+  int64_t (*read)(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms);
   /* After DF_STREAM_ENDED. Part of a sentence. */
   const char *(*reason)(df_stream *stream);
 };

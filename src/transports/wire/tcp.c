@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,9 +37,12 @@ static int open_listener(df_tcp *tcp) {
 }
 
 dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
-  *tcp = (df_tcp){.listener.fd = -1, .doors = doors, .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
-  if (tcp->epoll_fd < 0) return failure("watching for connections", errno);
-  int error = doors ? 0 : open_listener(tcp);
+  *tcp = (df_tcp){.listener.fd = -1,
+                  .doors = doors,
+                  .epoll_fd = epoll_create1(EPOLL_CLOEXEC),
+                  .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  int error = tcp->epoll_fd < 0 || tcp->wake_fd < 0 ? errno : 0;
+  if (error == 0 && doors == NULL) error = open_listener(tcp);
   if (doors) tcp->port = doors->port;
   for (int i = 0; doors && i < doors->n && error == 0; i++)
     if (!watch(tcp, doors->doors[i].fd, EPOLLIN | EPOLLET, NULL)) error = errno;
@@ -47,19 +52,23 @@ dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
 }
 
 void df_tcp_close(df_tcp *tcp) {
-  df_listener_close(&tcp->listener);
-  close(tcp->epoll_fd);
+  if (tcp->listener.fd >= 0) df_listener_close(&tcp->listener);
+  if (tcp->wake_fd >= 0) close(tcp->wake_fd);
+  if (tcp->epoll_fd >= 0) close(tcp->epoll_fd);
 }
 
 static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
   df_tcp_stream *tcp = (df_tcp_stream *)stream;
-  struct iovec pieces[2];
+  struct iovec pieces[DF_STREAM_PARTS];
   struct msghdr header = {.msg_iov = pieces, .msg_iovlen = n_parts};
   for (uint32_t i = 0; i < n_parts; i++)
     pieces[i] =
         (struct iovec){.iov_base = (void *)(uintptr_t)parts[i].bytes, .iov_len = parts[i].length};
   ssize_t sent;
-  do sent = sendmsg(tcp->socket.fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  do
+    sent = n_parts == 1 ? send(tcp->socket.fd, parts[0].bytes, parts[0].length,
+                               MSG_NOSIGNAL | MSG_DONTWAIT)
+                        : sendmsg(tcp->socket.fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
   if (sent >= 0) return sent;
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return 0;
@@ -68,10 +77,16 @@ static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_
   return DF_STREAM_ENDED;
 }
 
-static int64_t tcp_read(df_stream *stream, void *bytes, size_t most) {
+static int64_t tcp_read(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
   df_tcp_stream *tcp = (df_tcp_stream *)stream;
+  struct iovec pieces[DF_STREAM_ROOMS];
+  struct msghdr header = {.msg_iov = pieces, .msg_iovlen = n_rooms};
+  for (uint32_t i = 0; i < n_rooms; i++)
+    pieces[i] = (struct iovec){.iov_base = rooms[i].bytes, .iov_len = rooms[i].length};
   ssize_t came;
-  do came = recv(tcp->socket.fd, bytes, most, MSG_DONTWAIT);
+  do
+    came = n_rooms == 1 ? recv(tcp->socket.fd, rooms[0].bytes, rooms[0].length, MSG_DONTWAIT)
+                        : recvmsg(tcp->socket.fd, &header, MSG_DONTWAIT);
   while (came < 0 && errno == EINTR);
   if (came > 0) return came;
   if (came < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
@@ -154,6 +169,19 @@ void df_tcp_look(df_tcp *tcp) {
         tcp->has_callers = 1;
     }
   } while (n == EVENTS_AT_ONCE);
+}
+
+void df_tcp_wait(df_tcp *tcp, int timeout_ms) {
+  uint64_t wakes;
+  struct pollfd all[2] = {{.fd = tcp->epoll_fd, .events = POLLIN},
+                          {.fd = tcp->wake_fd, .events = POLLIN}};
+  (void)poll(all, 2, timeout_ms);
+  (void)!read(tcp->wake_fd, &wakes, sizeof wakes);
+}
+
+void df_tcp_wake(df_tcp *tcp) {
+  const uint64_t one = 1;
+  (void)!write(tcp->wake_fd, &one, sizeof one);
 }
 
 static void describe_end(int (*name)(int, struct sockaddr *, socklen_t *), int fd,

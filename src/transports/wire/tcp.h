@@ -1,6 +1,6 @@
 /*
- * TCP: sockets that nobody waits for, and one descriptor for all. Not
- * thread-safe: its caller has a lock.
+ * TCP: sockets that nobody waits for, and one descriptor for all. Not thread-safe: its caller has a
+ * lock, but for df_tcp_wait and df_tcp_wake.
  */
 #ifndef DF_TRANSPORTS_WIRE_TCP_H
 #define DF_TRANSPORTS_WIRE_TCP_H
@@ -23,6 +23,7 @@ typedef struct df_tcp {
   df_listener listener; /* without doors: at the loopback address */
   df_doors *doors;      /* the caller's, or NULL */
   int epoll_fd;         /* readable: a stream is ready, or somebody calls */
+  int wake_fd;
   uint16_t port;
   int has_callers;
 } df_tcp;
@@ -40,7 +41,12 @@ void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream);
 
 /* The other end's system does not have all that was written. */
 int df_tcp_has_unsent(const df_tcp_stream *stream);
+/* Notes which streams are ready. */
 void df_tcp_look(df_tcp *tcp);
+/* One thread: until the network has news that no df_tcp_look has noted, or df_tcp_wake was called
+ * since the last wait. timeout_ms -1: no limit. */
+void df_tcp_wait(df_tcp *tcp, int timeout_ms);
+void df_tcp_wake(df_tcp *tcp);
 /* For sentences; this end first. */
 void df_tcp_describe(const df_tcp_stream *stream, char text[DF_TCP_ENDS_BYTES]);
 
