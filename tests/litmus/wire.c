@@ -30,9 +30,7 @@ static void asked_prepare(void *state) {
   wire_state *s = state;
   pthread_mutex_init(&s->ep.lock, NULL);
 }
-static void asked_pump(void *state) {
-  wire_pump(&((wire_state *)state)->ep, DF_CARRY_STUCK);
-}
+static void asked_pump(void *state) { wire_pump(&((wire_state *)state)->ep, DF_CARRY_STUCK); }
 static void asked_tell(void *state) {
   wire_state *s = state;
   df_store_relaxed_u32(&s->news, 1);

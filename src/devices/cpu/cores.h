@@ -33,8 +33,8 @@ typedef struct df_cores {
   uint64_t loss_ns;     /* limit of lost_ns; 0: never looks */
   uint64_t together_ns; /* when others last ran on the core */
   df_cores_host host;
-  const df_carrier *carrier;  /* NULL: none. Else each look carries, and patience is 0 */
-  uint32_t carrier_patience;  /* vain carries before a yield */
+  const df_carrier *carrier; /* NULL: none. Else each look carries, and patience is 0 */
+  uint32_t carrier_patience; /* vain carries before a yield */
 } df_cores;
 
 /* Yields at once if an awaited peer was last on this processor, else when patience ends.

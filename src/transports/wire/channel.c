@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* In the place of payloads that are gone. */
 static const uint8_t nothing[64 << 10];
 
@@ -86,11 +85,10 @@ static void keep_lent(df_channel *channel) {
 
 int df_channel_write(df_channel *channel) {
   if (df_channel_is_clear(channel)) return 0;
-  int64_t taken =
-      channel->is_mute
-          ? DF_STREAM_ENDED
-          : channel->stream->write(channel->stream, channel->parts + channel->first,
-                                   channel->n_parts - channel->first);
+  int64_t taken = channel->is_mute
+                      ? DF_STREAM_ENDED
+                      : channel->stream->write(channel->stream, channel->parts + channel->first,
+                                               channel->n_parts - channel->first);
   /* A far end that has left takes nothing more, but its last bytes may be unread. So the
    * connection ends only when reading comes to the end. */
   if (taken == DF_STREAM_ENDED) {

@@ -10,9 +10,9 @@
 #include "transports/wire/stream.h"
 
 enum {
-  DF_CHANNEL_FRAMES = 28,      /* gathered for one write */
-  DF_CHANNEL_COPIED = 256,     /* payloads up to here are copied behind their headers */
-  DF_CHANNEL_GATHERED = 4,     /* full frames in one write */
+  DF_CHANNEL_FRAMES = 28,  /* gathered for one write */
+  DF_CHANNEL_COPIED = 256, /* payloads up to here are copied behind their headers */
+  DF_CHANNEL_GATHERED = 4, /* full frames in one write */
 #if defined(DF_SIMULATION)
   DF_CHANNEL_INPUT = 48,
   DF_CHANNEL_AHEAD = 24

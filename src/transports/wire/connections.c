@@ -50,13 +50,13 @@ static uint64_t patience_of(const df_connections *all, const df_peer_wire *peer,
 /* It may come back, unless the time for that is over. */
 static void lose(df_connections *all, df_peer_wire *peer, uint32_t port, const char *reason) {
   df_connection *c = &peer->ports[port];
-  if (!peer->wire->says_leave) snprintf(c->why, sizeof c->why, "%s", reason);
+  snprintf(c->why, sizeof c->why, "%s", reason);
   const uint64_t now = df_clock_ns();
   df_wire_detach(peer->wire, port);
   if (c->stream) df_tcp_end(&all->tcp, c->stream);
   c->stream = NULL;
   c->stands = 0;
-  if (peer->wire->far_leaves || peer->wire->says_leave) return;
+  if (peer->wire->far_leaves || df_wire_has_left(peer->wire)) return;
   if (c->lost_ns == 0) {
     c->lost_ns = now;
     c->vain_tries = 0;
@@ -163,12 +163,16 @@ static void after(df_connections *all, df_peer_wire *peer) {
     if (peer->wire->ports[i].why) lose(all, peer, i, peer->wire->ports[i].why);
 }
 
+static int send_to(df_connections *all, df_peer_wire *peer) {
+  if (peer->is_lost) return 0;
+  const int did = df_wire_send(peer->wire);
+  all->left_work |= peer->wire->stopped_early;
+  return did;
+}
+
 int df_connections_send(df_connections *all) {
   int did = 0;
-  for (uint32_t i = 0; i < all->n_active; i++) {
-    df_peer_wire *peer = all->active[i];
-    if (!peer->is_lost) did |= df_wire_send(peer->wire);
-  }
+  for (uint32_t i = 0; i < all->n_active; i++) did |= send_to(all, all->active[i]);
   return did;
 }
 
@@ -193,7 +197,7 @@ static int carry(df_connections *all, df_peer_wire *peer, int spins) {
   call_all(all, peer);
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) did |= receive(all, peer, i, spins);
   df_wire_ring_noted(peer->wire);
-  if (!peer->is_lost) did |= df_wire_send(peer->wire);
+  did |= send_to(all, peer);
   after(all, peer);
   return did;
 }
@@ -327,7 +331,10 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
 }
 
 static int has_pending(const df_peer_wire *peer) {
+  const df_connection *small = &peer->ports[DF_WIRE_SMALL];
   if (peer->is_lost || peer->wire->far_leaves) return 0;
+  /* Perhaps nobody is there, or this rank has said goodbye. */
+  if (small->stream == NULL && (!small->has_heard || df_wire_has_left(peer->wire))) return 0;
   if (df_wire_has_pending(peer->wire)) return 1;
   for (uint32_t i = 0; i < peer->wire->n_ports; i++)
     if (peer->ports[i].stands && df_tcp_has_unsent(peer->ports[i].stream)) return 1;

@@ -16,9 +16,9 @@ typedef struct df_connection {
   df_tcp_stream *stream; /* NULL: not called yet, or lost */
   df_greeter greeter;    /* until the stream stands */
   int stands, has_heard;
-  int calls;          /* this end calls, and calls again */
-  uint64_t call_ns;   /* not before */
-  uint64_t lost_ns;   /* since when it is wanted; 0: it stands, or none is */
+  int calls;        /* this end calls, and calls again */
+  uint64_t call_ns; /* not before */
+  uint64_t lost_ns; /* since when it is wanted; 0: it stands, or none is */
   uint32_t vain_tries;
   uint32_t vain_looks; /* since it brought something */
   char ends[DF_TCP_ENDS_BYTES];

@@ -17,7 +17,7 @@ typedef enum {
   /* sequence, and in the place of bytes: the first message and part that are not here. part: of
    * which epoch this is true. */
   DF_FRAME_STATE,
-  DF_FRAME_LEAVES,      /* the rank leaves: the connection's end is no loss */
+  DF_FRAME_LEAVES, /* the rank leaves: the connection's end is no loss */
   DF_FRAME_BEYOND
 } df_frame_kind;
 

@@ -46,9 +46,9 @@ typedef struct df_wire_link {
   uint32_t far_slots;  /* outgoing: of each ring */
   uint32_t part_bytes; /* of a frame, at most */
   int incoming;
-  int is_open;  /* DF_FRAME_OPEN was sent (outgoing) or came */
+  int is_open;    /* DF_FRAME_OPEN was sent (outgoing) or came */
   uint16_t epoch; /* how often its messages' connection was lost, as the sender counts */
-  int is_bulk;  /* its messages stand in nobody's way */
+  int is_bulk;    /* its messages stand in nobody's way */
   uint32_t messages, n_blocks;
   uint16_t *piece_of;
   uint64_t *have;

@@ -66,9 +66,9 @@ static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_
         (struct iovec){.iov_base = (void *)(uintptr_t)parts[i].bytes, .iov_len = parts[i].length};
   ssize_t sent;
   do
-    sent = n_parts == 1 ? send(tcp->socket.fd, parts[0].bytes, parts[0].length,
-                               MSG_NOSIGNAL | MSG_DONTWAIT)
-                        : sendmsg(tcp->socket.fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    sent = n_parts == 1
+               ? send(tcp->socket.fd, parts[0].bytes, parts[0].length, MSG_NOSIGNAL | MSG_DONTWAIT)
+               : sendmsg(tcp->socket.fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
   if (sent >= 0) return sent;
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return 0;

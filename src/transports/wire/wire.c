@@ -286,7 +286,11 @@ static uint32_t gather(df_wire *wire, uint32_t which) {
 static int send_through(df_wire *wire, uint32_t which) {
   df_channel *channel = &wire->ports[which].channel;
   int did = 0;
-  for (int i = 0; i < DF_WIRE_BUDGET && channel->stream && !channel->is_mute; i++) {
+  for (int i = 0; channel->stream && !channel->is_mute; i++) {
+    if (i == DF_WIRE_BUDGET) {
+      wire->stopped_early = 1;
+      break;
+    }
     const uint32_t gathered = df_channel_is_clear(channel) ? gather(wire, which) : 0;
     if (gathered == 0 && df_channel_is_clear(channel)) break;
     did |= df_channel_write(channel) || (gathered && df_channel_is_clear(channel));
@@ -297,6 +301,7 @@ static int send_through(df_wire *wire, uint32_t which) {
 
 int df_wire_send(df_wire *wire) {
   int did = 0;
+  wire->stopped_early = 0;
   for (uint32_t i = 0; i < wire->n_ports && !wire->is_lost; i++) did |= send_through(wire, i);
   return did;
 }

@@ -52,7 +52,9 @@ typedef struct df_wire {
   uint32_t frame_bytes;
   uint32_t turn;
   df_bell *noted; /* to ring at the end */
-  int says_leave, far_leaves;
+  int says_leave; /* 1: is to be said, 2: was said */
+  int far_leaves;
+  int stopped_early; /* the latest df_wire_send: call it again */
   int is_lost;
   char reason[DF_WIRE_REASON_BYTES];
 } df_wire;
@@ -89,5 +91,6 @@ void df_wire_ring_noted(df_wire *wire);
 int df_wire_has_pending(df_wire *wire);
 /* Says so to the far end. */
 void df_wire_leave(df_wire *wire);
+static inline int df_wire_has_left(const df_wire *wire) { return wire->says_leave == 2; }
 
 #endif
