@@ -35,7 +35,7 @@ typedef struct df_device {
   df_descriptor **descriptors; /* [DF_MAX_COLLECTIVES] */
   df_tunables tunables;
   uint32_t n_blocks;
-  /* The host writes these while blocks run. They are 16 bytes: one look on CUDA. */
+  /* The host writes these while blocks run. The first four are one look of 16 bytes on CUDA. */
   DF_ALIGNED(16) uint32_t by_priority; /* A collective has a priority that is not 0. */
   uint32_t exit;                       /* Blocks leave for good. */
   uint32_t failures;                   /* not 0: cancel words matter */
