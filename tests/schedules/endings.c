@@ -169,12 +169,31 @@ static void on_callback_between(dfcclCollId_t id, dfcclResult_t status, void *ar
   expect_between(run->rank, run->coll, "a run between two lives", status);
 }
 
+static void on_callback_earlier(dfcclCollId_t id, dfcclResult_t status, void *argument) {
+  between_run *run = argument;
+  (void)id;
+  if (run->earlier_callbacks++) sim_fail("rank %u: a second callback of an earlier run", run->rank);
+  if (status == dfcclMismatch)
+    sim_fail("rank %u: a run of equal counts fails with the next one", run->rank);
+  expect(run->rank, "a run of equal counts", status, -1);
+}
+
 /* Whoever knows already that members disagree is refused. */
 static void run_between(uint32_t rank, uint32_t coll) {
   dfcclContext_t context = sim_app->rank[rank].context;
   between_run *run = &sim_endings_now->between[rank][coll];
-  run->accepted = 1;
   const coll_plan *plan = &sim_plan.coll[coll];
+  if (plan->varying) {
+    dfcclResult_t earlier =
+        sim_submit(rank, coll, 1, run->send, run->recv, on_callback_earlier, run);
+    if (earlier != dfcclSuccess) {
+      expect_between(rank, coll, "dfcclRun of equal counts", earlier);
+      give_up_without_memory(rank);
+      return;
+    }
+    run->earlier_accepted = 1;
+  }
+  run->accepted = 1;
   const int differs = plan->varying && sim_endings_now->odd[coll] == (int)rank;
   dfcclResult_t result = sim_submit(rank, coll, differs ? plan->count / 2 : 0, run->send, run->recv,
                                     on_callback_between, run);
@@ -388,7 +407,8 @@ static void check_runs(uint32_t rank, uint32_t coll) {
                        rank, k, coll, (int)sim_endings_now->status[rank][coll][k]);
   }
   const between_run *between = &sim_endings_now->between[rank][coll];
-  if (between->callbacks != (uint32_t)between->accepted)
+  if (between->callbacks != (uint32_t)between->accepted ||
+      between->earlier_callbacks != (uint32_t)between->earlier_accepted)
     sim_note_failure("rank %u: a run of collective %u between two lives was %s, and has %u "
                      "callbacks",
                      rank, coll, between->accepted ? "accepted" : "refused", between->callbacks);

@@ -45,10 +45,10 @@ typedef struct rank_state {
 /* What a callback does beside being counted. */
 typedef enum { NOTHING, MOVES_ON, ABORTS, PAUSES } callback_deed;
 
-/* The run of a registration between the two lives. */
+/* The run of a registration between the two lives; of a varying one, behind a run of equal counts. */
 typedef struct between_run {
-  uint32_t rank, coll, callbacks;
-  int accepted;
+  uint32_t rank, coll, callbacks, earlier_callbacks;
+  int accepted, earlier_accepted;
   int32_t *send, *recv;
 } between_run;
 

@@ -80,7 +80,7 @@ BUGS = [
         ("df_coll_step", "df_move_execute", "if (PLANTED && move->recv_link) df_link_release(move->recv_link, move->recv_sequence); CALL")]),
     ("a message is published before it is written", [
         ("df_coll_step", "df_move_execute",
-         "if (PLANTED && move->send_link && move->announces)"
+         "if (PLANTED && move->send_link && move->announces & DF_MESSAGE_GOES)"
          " df_link_publish(move->send_link, move->send_sequence, (int)move->lends); CALL")]),
     ("a slot is released before the rest of it is stored", [
         ("df_step_commit", "df_move_finish", "if (PLANTED && move->recv_link) df_link_release(move->recv_link, move->recv_sequence); CALL")]),

@@ -5,11 +5,15 @@
  * that it knows: a mismatch with a sentence.
  *   - So does every number of the shape, which variables and tables of the ranks may make
  * different.
+ *   - Runs before the one whose counts differ go on; that one and later ones end, or are refused, with
+ *     dfcclMismatch and the sentence of who found it.
  *   - Announcements of one id are dropped in whatever order they are through with, and no other one
  *     with them.
  */
 #include <string.h>
 
+#include "host/failure.h"
+#include "host/registry.h"
 #include "stage.h"
 
 enum { COLL = 7, COUNT = STAGE_COUNT };
@@ -42,6 +46,7 @@ DF_TEST(match, numbers_of_the_shape_differ, 60) {
   differs_by(offsetof(df_announcement, loops), 1, "number of loops");
   differs_by(offsetof(df_announcement, split), 1, "split of the group");
   differs_by(offsetof(df_announcement, count), 1, "count is 100 here and 101 there");
+  differs_by(offsetof(df_announcement, varying), 1, "options.varying is 0 here and 1 there");
 }
 
 DF_TEST(match, what_this_version_does_not_know_differs, 60) {
@@ -49,6 +54,53 @@ DF_TEST(match, what_this_version_does_not_know_differs, 60) {
   differs(offsetof(df_announcement, op), "reduction operator is sum here and unknown there");
   differs(offsetof(df_announcement, operation), "here and unknown there");
   differs(offsetof(df_announcement, algorithm), "here and unknown there");
+}
+
+static dfcclResult_t status_of(const df_stage *s, uint64_t run) {
+  return dfcclWaitRun(s->context, COLL, run, 0);
+}
+
+/* All runs have been submitted, and rank 1 does nothing for any. */
+static void hear_of_a_difference(df_stage *s, int8_t *buffer) {
+  stage_open_with_bell(s);
+  OK(stage_register_of_two(s, COLL));
+  const df_announcement announcement = stage_announcement_of(s, COLL);
+  stage_announce(s, COLL, &announcement);
+  for (int i = 0; i < 3; i++) OK(dfcclRunAllReduce(s->context, COLL, buffer, buffer, NULL, NULL));
+  stage_say(s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclMismatch, .b = 1},
+            "run 1 has 5 elements on rank 1 and 6 on rank 2");
+  while (dfcclRunAllReduce(s->context, COLL, buffer, buffer, NULL, NULL) == dfcclSuccess) df_nap();
+  CHECK(strstr(dfcclGetLastError(s->context), "5 elements"), "\"%s\"",
+        dfcclGetLastError(s->context));
+  RESULT(status_of(s, 0), dfcclInProgress); /* the others have given it what it needs */
+}
+
+DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
+  df_stage s;
+  int8_t buffer[COUNT] = {0};
+  hear_of_a_difference(&s, buffer);
+  pthread_mutex_lock(&s.context->lock);
+  df_coll *coll = df_find(s.context, COLL);
+  CHECK(coll->run_limit == 1, "runs go on up to %llu", (unsigned long long)coll->run_limit);
+  coll->retired = coll->admitted = 1; /* as if run 0 were through */
+  df_check_run_limit(s.context, coll);
+  coll->retired = coll->admitted = 0;
+  CHECK(coll->failed == dfcclMismatch, "%d: %s", (int)coll->failed, coll->sentence);
+  CHECK(strstr(coll->sentence, "5 elements"), "\"%s\"", coll->sentence);
+  pthread_mutex_unlock(&s.context->lock);
+  stage_close(&s);
+}
+
+/* Who leaves earlier ends earlier runs, too, and its own reason counts for them. */
+DF_TEST(match, an_end_before_the_difference_counts, 30) {
+  df_stage s;
+  int8_t buffer[COUNT] = {0};
+  hear_of_a_difference(&s, buffer);
+  stage_handle(&s, &(df_message){.kind = DF_MESSAGE_DEREGISTER, .id = COLL}, -1);
+  EVENTUALLY(status_of(&s, 0) == dfcclRemoteError);
+  CHECK(strstr(dfcclGetLastError(s.context), "deregistered"), "\"%s\"",
+        dfcclGetLastError(s.context));
+  stage_close(&s);
 }
 
 static unsigned long records(const df_stage *s) {
