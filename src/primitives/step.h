@@ -295,8 +295,11 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
         !df_link_has_message(move->recv_link, move->recv_sequence, received_direct))
       return 0;
     if (move->announces & DF_MESSAGE_COMES && *received_direct) {
-      uint64_t theirs; /* a longer message than this rank's count is lent: nothing to wait for */
-      if (df_step_varies(desc) && df_step_counts_differ(desc, cursor, move, &theirs)) return 1;
+      uint64_t theirs;
+      if (df_step_varies(desc) && df_step_counts_differ(desc, cursor, move, &theirs)) {
+        *received_direct = 0; /* its length is another: df_step_agrees gives up */
+        return 1;
+      }
       if (df_link_is_revoked(move->recv_link)) return 0;
       if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence, move)) return 0;
     }
