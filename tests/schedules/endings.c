@@ -201,6 +201,8 @@ static void run_between(uint32_t rank, uint32_t coll) {
     run->accepted = 0;
     expect_between(rank, coll, "dfcclRun between two lives", result);
     give_up_without_memory(rank);
+    if (run->earlier_accepted)
+      expect_between(rank, coll, "dfcclWait of equal counts", df_wait(context, coll + 1));
     return;
   }
   result = df_wait(context, coll + 1);
