@@ -87,6 +87,8 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .control = &context->control,
                              .far = context->mesh.far,
                              .doors = context->mesh.doors,
+                             .silence_ms = (uint32_t)context->settings.net_timeout_ms,
+                             .resume_ms = (uint32_t)context->settings.net_resume_ms,
                              .wake = wake,
                              .is_quiet = is_quiet,
                              .is_broken = is_broken,

@@ -72,6 +72,8 @@ typedef struct df_endpoint_owner {
   const df_far_rank *far;         /* [n_ranks]; NULL: all ranks are of this host */
   df_doors *doors;                /* where ranks of other hosts call; NULL: as far */
   const df_shared_memory *memory; /* for rings that both ranks map */
+  uint32_t silence_ms;            /* of a network that means a loss; 0: the system's */
+  uint32_t resume_ms;             /* how long a lost connection is waited for */
 
   /* Makes the service thread look at what is due. Any thread. */
   void (*wake)(void *owner);

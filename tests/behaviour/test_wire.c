@@ -2,12 +2,16 @@
  * Promises of DFCCL_NET=tcp:
  *   - Ranks of different processes exchange their messages over TCP on the loopback address, and
  *     ranks of one process do not; without it no rank has a TCP connection. Only one rank need ask.
- *   - A connection that is lost fails the collectives with a sentence that names both ends.
+ *   - A connection that is lost is made anew: collectives see a pause, and nothing is lost.
+ *   - If it is not made anew within DFCCL_NET_RESUME_MS, it fails the collectives with a sentence that
+ *     names both ends.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
 
 #include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -69,6 +73,7 @@ static void lose(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   static int32_t send[COUNT], recv[COUNT];
   int sockets[FDS];
   setenv("DFCCL_NET", "tcp", 1);
+  setenv("DFCCL_NET_RESUME_MS", "0", 1);
   dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
   OK(dfcclRegisterAllReduce(ctx, 0, COUNT, dfcclInt32, dfcclSum, NULL));
   run_some(ctx, rank);
@@ -93,5 +98,61 @@ static void lose(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
 DF_TEST(wire, a_lost_connection_fails_the_collectives, 60) {
   df_family family;
   df_fork(&family, RANKS, 40, lose, df_shared(sizeof(stage)));
+  df_join(&family);
+}
+
+/* ---- connections that are cut */
+
+enum { BULK = 400000 };
+
+static atomic_int stops;
+
+/* As if a switch forgot them: both ends are reset. */
+static void *cut(void *arg) {
+  unsigned *seed = arg;
+  int sockets[FDS];
+  while (!atomic_load(&stops)) {
+    df_sleep_ms(5 + rand_r(seed) % 60);
+    for (int n = count_connections(sockets); n > 0; n--)
+      if (rand_r(seed) % 2) shutdown(sockets[n - 1], SHUT_RDWR);
+  }
+  return NULL;
+}
+
+static void resume(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  static int32_t send[BULK], recv[3][BULK];
+  unsigned seed = 1 + (unsigned)rank;
+  pthread_t cutter;
+  setenv("DFCCL_NET", "tcp", 1);
+  setenv("DFCCL_NET_RESUME_MS", "20000", 1);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  OK(dfcclRegisterAllReduce(ctx, 0, COUNT, dfcclInt32, dfcclSum, NULL));
+  OK(dfcclRegisterAllReduce(ctx, 1, BULK, dfcclInt32, dfcclSum, NULL));
+  OK(dfcclRegisterAllReduce(ctx, 2, 2, dfcclInt32, dfcclSum, NULL));
+  run_some(ctx, rank);
+  CHECK(pthread_create(&cutter, NULL, cut, &seed) == 0, "no thread");
+  for (int round = 0; round < 150; round++) {
+    for (int i = 0; i < BULK; i++) send[i] = (rank + 1) * (i + round);
+    for (uint64_t coll = 0; coll < 3; coll++) { /* in another order on each rank */
+      const uint64_t now = rank ? coll : 2 - coll;
+      OK(dfcclRunAllReduce(ctx, now, send, recv[now], NULL, NULL));
+    }
+    OK(dfcclWaitAll(ctx));
+    for (int coll = 0; coll < 3; coll++) {
+      const int n = coll == 0 ? COUNT : coll == 1 ? BULK : 2;
+      for (int i = 0; i < n; i++)
+        CHECK(recv[coll][i] == 3 * (i + round), "round %d, element %d: %d", round, i,
+              recv[coll][i]);
+    }
+  }
+  atomic_store(&stops, 1);
+  pthread_join(cutter, NULL);
+  df_finish(ctx);
+}
+
+DF_TEST(wire, lost_connections_resume, 90) {
+  df_family family;
+  df_fork(&family, RANKS, 80, resume, NULL);
   df_join(&family);
 }

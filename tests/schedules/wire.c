@@ -1,6 +1,7 @@
 /*
  * TCP between simulated ranks of different processes, in the place of src/transports/wire/tcp.c.
- * An agent of its own carries what was written: in pieces and after delays, as the adversary likes.
+ * An agent of its own carries what was written: in pieces and after delays, as the adversary likes,
+ * and sometimes a connection breaks.
  * A stream takes few bytes, so that pumps often find it full.
  */
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include "sim.h"
 #include "transports/wire/tcp.h"
 
+enum { BREAKS = 2, BREAKS_ONE_IN = 40 }; /* most in a schedule */
 enum { TUBE_BYTES = 80, MAX_PORTS = 4, MAX_STREAMS = 64, FIRST_PORT = 1000 };
 
 /* One direction of a connection: bytes from `read` to `arrived` can be read, those behind it up to
@@ -17,7 +19,8 @@ enum { TUBE_BYTES = 80, MAX_PORTS = 4, MAX_STREAMS = 64, FIRST_PORT = 1000 };
 typedef struct tube {
   uint8_t bytes[TUBE_BYTES];
   uint64_t read, arrived, written;
-  int is_ended; /* nobody writes any more */
+  int is_ended;  /* nobody writes any more */
+  int is_broken; /* what has not arrived is lost, also what a writer is about to add */
 } tube;
 
 typedef struct end {
@@ -39,7 +42,7 @@ typedef struct port {
 static struct net {
   port ports[MAX_PORTS];
   end *ends[MAX_STREAMS];
-  uint32_t n_ports;
+  uint32_t n_ports, breaks;
 } * net;
 
 /* To be copied back before the next schedule; said before it is written, since the schedule may end
@@ -61,16 +64,37 @@ static int has_room_again(const end *e) {
   return e->waits_for_room && e->out && e->out->written - e->out->read < TUBE_BYTES;
 }
 
+/* What is under way is lost, each way. */
+static void break_connection(end *e) {
+  end *both[2] = {e, e->other};
+  for (int i = 0; i < 2; i++) {
+    CHANGED(both[i]);
+    CHANGED(both[i]->in);
+    both[i]->in->is_ended = both[i]->in->is_broken = 1;
+    both[i]->other = NULL;
+  }
+  SIM_TRACE("breaks", e, 0, 0);
+  for (int i = 0; i < 2; i++) tell(both[i]);
+}
+
 /* Returns 0 when nothing is under way. */
 static int carry_something(void) {
   end *found[MAX_STREAMS];
   uint32_t n = 0;
   for (uint32_t i = 0; i < MAX_STREAMS; i++) {
     end *e = net->ends[i];
-    if (e && (e->in->written != e->in->arrived || has_room_again(e))) found[n++] = e;
+    if (e && ((!e->in->is_broken && e->in->written != e->in->arrived) || has_room_again(e)))
+      found[n++] = e;
   }
   if (n == 0) return 0;
   end *e = found[sim_below(&sim_random_now, n)];
+  if (e->other && !sim_endings && net->breaks < BREAKS &&
+      sim_one_in(&sim_random_now, BREAKS_ONE_IN)) {
+    net->breaks++;
+    CHANGED(net);
+    break_connection(e);
+    return 1;
+  }
   if (has_room_again(e)) {
     e->waits_for_room = 0;
     tell(e);
@@ -168,7 +192,8 @@ static int64_t read_some(df_stream *stream, const df_stream_room *rooms, uint32_
   tube *in = e->in;
   CHANGED(in);
   uint64_t there = in->arrived - in->read, came = 0;
-  if (there == 0 && !e->is_refused && !(in->is_ended && in->read == in->written)) return 0;
+  if (there == 0 && !e->is_refused && !(in->is_ended && (in->is_broken || in->read == in->written)))
+    return 0;
   if (there == 0) {
     e->tcp.error = e->is_refused ? ECONNREFUSED : 0;
     CHANGED(e);
@@ -290,6 +315,11 @@ void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
   sim_free(e);
 }
 
+void df_tcp_set_silence(df_tcp_stream *stream, uint32_t ms) {
+  (void)stream;
+  (void)ms;
+}
+
 /* What was written arrives, even if the stream is ended. */
 int df_tcp_has_unsent(const df_tcp_stream *stream) {
   (void)stream;
@@ -305,6 +335,7 @@ void df_tcp_look(df_tcp *tcp) {
     if (e == NULL || e->owner != tcp || !e->has_news) continue;
     e->has_news = 0;
     e->tcp.is_ready = 1;
+    e->tcp.hangs_up = e->in->is_ended;
     CHANGED(e);
   }
 }

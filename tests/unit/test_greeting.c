@@ -25,7 +25,7 @@ static void make(ends *e, uint64_t seed, const unsigned char *callers_secret, ui
   OK(df_handshake_ready());
   wire_stage_make(&e->stage, seed, 64);
   df_greeting_key(key, callers_secret, key_of);
-  df_greeting_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, PORT, key);
+  df_greeting_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, PORT, 7, key);
   df_greeting_listen(&e->listener, &e->stage.sides[1].stream, LISTENER, secret);
 }
 
@@ -48,7 +48,7 @@ DF_TEST(greeting, both_ends_prove_themselves, 30) {
     go_on(&e, &caller, &listener);
     CHECK(caller == DF_GREETING_STANDS && listener == DF_GREETING_STANDS, "%d, %d", caller,
           listener);
-    CHECK(e.listener.peer == CALLER && e.listener.port == PORT,
+    CHECK(e.listener.peer == CALLER && e.listener.port == PORT && e.listener.number == 7,
           "it was taken for port %u of rank %u", e.listener.port, e.listener.peer);
     wire_stage_free(&e.stage);
   }

@@ -71,20 +71,21 @@ static void lose(df_connections *all, df_peer_wire *peer, uint32_t port, const c
 /* ---- making */
 
 /* Its ends are noted: of a connection that is lost the system tells but one. */
-static void stand(df_peer_wire *peer, uint32_t port) {
+static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   c->stands = 1;
   c->lost_ns = 0;
   c->vain_looks = 0;
   c->stream->is_ready = 1; /* frames may have come with the proof */
   df_tcp_describe(c->stream, c->ends);
+  if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
   df_wire_attach(peer->wire, port, &c->stream->stream);
 }
 
 static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   df_greeting_state state = df_greeting_progress(&c->greeter, all->n_ranks);
-  if (state == DF_GREETING_STANDS) stand(peer, port);
+  if (state == DF_GREETING_STANDS) stand(all, peer, port);
   if (state == DF_GREETING_REFUSED) lose(all, peer, port, "it did not stand");
 }
 
@@ -95,7 +96,8 @@ static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
     return;
   }
   if (!c->has_heard) df_tcp_describe(c->stream, c->ends);
-  df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, peer->key);
+  df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, ++c->calls_made,
+                   peer->key);
 }
 
 static int is_wanted(const df_peer_wire *peer, const df_connection *c) {
@@ -151,7 +153,8 @@ void df_connections_call(df_connections *all, df_peer_wire *peer, const df_addre
     memcpy(peer->key, key, sizeof peer->key);
   }
   for (uint32_t i = 0; i < peer->wire->n_ports; i++)
-    if (peer->ports[i].stream == NULL && peer->ports[i].lost_ns == 0) peer->ports[i].calls = 1;
+    if (all->rank < peer->rank || (peer->ports[i].stream == NULL && peer->ports[i].lost_ns == 0))
+      peer->ports[i].calls = 1;
   call_all(all, peer);
 }
 
@@ -187,7 +190,9 @@ static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int s
   c->vain_looks = came ? 0 : c->vain_looks + 1;
   c->has_heard |= came;
   /* The budget was less than there is. */
-  if (peer->wire->ports[port].channel.has_more) c->stream->is_ready = all->left_work = 1;
+  const df_channel *channel = &peer->wire->ports[port].channel;
+  if (channel->has_more || (c->stream->hangs_up && !channel->has_ended))
+    c->stream->is_ready = all->left_work = 1;
   return came;
 }
 
@@ -217,15 +222,18 @@ static void welcome(df_connections *all, df_guest *guest) {
   const uint32_t port = guest->greeter.port;
   if (peer == NULL || peer->is_lost || port >= peer->wire->n_ports) return;
   df_connection *c = &peer->ports[port];
-  if (c->stream && c->calls && all->rank < peer->rank) return; /* this rank's call counts */
+  if (peer->can_call && all->rank < peer->rank) return; /* this rank's calls count */
+  if (guest->greeter.number <= c->call_heard) return;   /* it has been given up meanwhile */
+  c->call_heard = guest->greeter.number;
   if (c->stream) {
     df_wire_detach(peer->wire, port);
     df_tcp_end(&all->tcp, c->stream);
   }
-  c->calls = 0;
+  /* Only one end may leave the calling to the other, or nobody calls again. */
+  if (all->rank > peer->rank) c->calls = 0;
   c->stream = guest->stream;
   guest->stream = NULL;
-  stand(peer, port);
+  stand(all, peer, port);
 }
 
 static void receive_guests(df_connections *all) {
@@ -315,6 +323,10 @@ int df_connections_carry(df_connections *all, int spins) {
   return did;
 }
 
+int df_connections_are_broken(const df_connections *all) {
+  return df_connections_patience_ns(all, 0) != UINT64_MAX;
+}
+
 uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) {
   uint64_t least = UINT64_MAX;
   for (uint32_t i = 0; i < all->n_active; i++) {
@@ -332,7 +344,7 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
 
 static int has_pending(const df_peer_wire *peer) {
   const df_connection *small = &peer->ports[DF_WIRE_SMALL];
-  if (peer->is_lost || peer->wire->far_leaves) return 0;
+  if (peer->is_lost || peer->is_gone || peer->wire->far_leaves) return 0;
   /* Perhaps nobody is there, or this rank has said goodbye. */
   if (small->stream == NULL && (!small->has_heard || df_wire_has_left(peer->wire))) return 0;
   if (df_wire_has_pending(peer->wire)) return 1;

@@ -20,7 +20,8 @@ typedef struct df_connection {
   uint64_t call_ns; /* not before */
   uint64_t lost_ns; /* since when it is wanted; 0: it stands, or none is */
   uint32_t vain_tries;
-  uint32_t vain_looks; /* since it brought something */
+  uint32_t calls_made, call_heard; /* numbers */
+  uint32_t vain_looks;             /* since it brought something */
   char ends[DF_TCP_ENDS_BYTES];
   char why[DF_WIRE_REASON_BYTES]; /* it was lost last */
 } df_connection;
@@ -34,6 +35,7 @@ typedef struct df_peer_wire {
   uint32_t scope;
   unsigned char key[DF_KEY_BYTES];
   int is_lost, was_told; /* final */
+  int is_gone;           /* as control says; known when this rank leaves */
   char why[DF_WIRE_REASON_BYTES + DF_TCP_ENDS_BYTES + 64];
 } df_peer_wire;
 
@@ -42,6 +44,7 @@ typedef struct df_connections {
   uint32_t rank, n_ranks;
   unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
   uint64_t resume_ns;
+  uint32_t silence_ms;   /* 0: the system's */
   df_peer_wire **peers;  /* [n_ranks] NULL: no link yet */
   df_peer_wire **active; /* [n_active] */
   uint32_t n_active;
@@ -72,6 +75,9 @@ int df_connections_send(df_connections *all);
 int df_connections_carry(df_connections *all, int spins);
 /* Until something is due later though nothing happens; UINT64_MAX: never. */
 uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns);
+
+/* Some are lost, and may come back. */
+int df_connections_are_broken(const df_connections *all);
 
 /* Something that the peers have room for still waits. */
 int df_connections_have_pending(const df_connections *all);

@@ -10,6 +10,7 @@
 
 enum {
   STACK_BYTES = 256 << 10,
+  DAY_MS = 86400000, /* the longest that can be asked for: for ever */
   FIRST_NAP_NS = 100000,
   LAST_NAP_NS = 1000000,
   COST = 1000, /* any shared memory costs less */
@@ -60,15 +61,17 @@ static uint32_t wire_cost(const df_transport_card *mine, const df_transport_card
 
 /* ---- the pump */
 
-/* [endpoint's lock] */
-static int carry(endpoint *ep, df_carry why) {
+/* [endpoint's lock] is_own: the caller is the endpoint's thread. */
+static int carry(endpoint *ep, df_carry why, int is_own) {
   df_connections *all = &ep->connections;
   const int did = why == DF_CARRY_PUBLISHED ? df_connections_send(all)
                                             : df_connections_carry(all, why == DF_CARRY_STUCK);
   if (all->has_lost) ep->base.owner.wake(ep->base.owner.owner);
-  if (all->left_work) df_tcp_wake(&all->tcp); /* the endpoint's thread may sleep already */
   if (why == DF_CARRY_ALL)
     df_store_relaxed_u64(&ep->patience_ns, df_connections_patience_ns(all, df_clock_ns()));
+  /* The endpoint's thread may sleep already, or look at an earlier patience. */
+  if (all->left_work || (why == DF_CARRY_ALL && !is_own && df_connections_are_broken(all)))
+    df_tcp_wake(&all->tcp);
   all->has_lost = all->left_work = 0;
   return did;
 }
@@ -76,6 +79,7 @@ static int carry(endpoint *ep, df_carry why) {
 /* Who does not get the lock leaves news for who has it: whoever lets go of it looks. A thread that
  * is stuck looks again. */
 static int wire_pump(endpoint *ep, df_carry why) {
+  const int is_own = why == DF_CARRY_ALL;
   int did = 0;
   if (why != DF_CARRY_STUCK) {
     df_system_exchange_u32(&ep->asked, 1); /* a store would hide others' news */
@@ -83,7 +87,7 @@ static int wire_pump(endpoint *ep, df_carry why) {
   }
   while (pthread_mutex_trylock(&ep->lock) == 0) {
     df_system_exchange_u32(&ep->asked, 0); /* observes all who asked */
-    did |= carry(ep, why);
+    did |= carry(ep, why, is_own);
     pthread_mutex_unlock(&ep->lock);
     df_wake_fence();
     if (!df_load_relaxed_u32(&ep->asked)) break;
@@ -136,6 +140,19 @@ static void unlock(endpoint *ep) {
   wire_pump(ep, DF_CARRY_PUBLISHED);
 }
 
+/* Takes the context's lock. */
+static void note_who_is_gone(endpoint *ep) {
+  const df_control *control = ep->base.owner.control;
+  pthread_mutex_lock(ep->base.owner.lock);
+  pthread_mutex_lock(&ep->lock);
+  for (uint32_t i = 0; control && i < ep->connections.n_active; i++) {
+    df_peer_wire *peer = ep->connections.active[i];
+    peer->is_gone = control->peers[peer->rank].state != DF_PEER_ALIVE;
+  }
+  unlock(ep);
+  pthread_mutex_unlock(ep->base.owner.lock);
+}
+
 /* Its threads go on meanwhile. */
 static void wire_settle(df_endpoint *base) {
   endpoint *ep = endpoint_of(base);
@@ -145,6 +162,7 @@ static void wire_settle(df_endpoint *base) {
   df_connections_leave(&ep->connections);
   unlock(ep);
   while (pending && df_clock_ns() - begin < DF_GOODBYE_NS) {
+    note_who_is_gone(ep);
     pthread_mutex_lock(&ep->lock);
     pending = df_connections_have_pending(&ep->connections);
     unlock(ep);
@@ -366,6 +384,9 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   dfcclResult_t result =
       df_connections_open(&ep->connections, owner->rank, owner->n_ranks, owner->doors);
   if (result != dfcclSuccess) goto free_memory;
+  ep->connections.silence_ms = owner->silence_ms;
+  ep->connections.resume_ns =
+      owner->resume_ms < DAY_MS ? (uint64_t)owner->resume_ms * 1000000 : UINT64_MAX / 4;
   ep->bell.sleepers = 1; /* who rings carries */
   ep->carrier = (df_carrier){.bell = &ep->bell, .who = ep, .carry = carry_for_blocks};
   ep->base.carrier = &ep->carrier;

@@ -19,16 +19,18 @@ static void put(df_greeter *greeter, const void *message, uint32_t bytes) {
 }
 
 void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uint32_t peer,
-                      uint32_t port, const unsigned char key[DF_KEY_BYTES]) {
+                      uint32_t port, uint32_t number, const unsigned char key[DF_KEY_BYTES]) {
   begin(greeter, stream, rank, key);
   greeter->calls = 1;
   greeter->peer = peer;
   greeter->port = port;
+  greeter->number = number;
   df_wire_greeting greeting;
   df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
   greeting.from = (int32_t)rank;
   greeting.to = (int32_t)peer;
   greeting.port = port;
+  greeting.number = number;
   memcpy(greeting.nonce, greeter->nonce, sizeof greeting.nonce);
   put(greeter, &greeting, sizeof greeting);
 }
@@ -46,8 +48,9 @@ void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret
 /* From the peer's key and both nonces. */
 static void derive(df_greeter *greeter, const unsigned char key[DF_KEY_BYTES],
                    const unsigned char *caller, const unsigned char *listener) {
-  const uint32_t who[3] = {greeter->calls ? greeter->rank : greeter->peer,
-                           greeter->calls ? greeter->peer : greeter->rank, greeter->port};
+  const uint32_t who[4] = {greeter->calls ? greeter->rank : greeter->peer,
+                           greeter->calls ? greeter->peer : greeter->rank, greeter->port,
+                           greeter->number};
   unsigned char nonces[2 * DF_NONCE_BYTES], derived[DF_KEY_BYTES];
   memcpy(nonces, caller, DF_NONCE_BYTES);
   memcpy(nonces + DF_NONCE_BYTES, listener, DF_NONCE_BYTES);
@@ -79,6 +82,7 @@ static df_greeting_state hear_greeting(df_greeter *greeter, uint32_t n_ranks) {
     return DF_GREETING_REFUSED;
   greeter->peer = (uint32_t)greeting.from;
   greeter->port = greeting.port;
+  greeter->number = greeting.number;
   unsigned char key[DF_KEY_BYTES];
   df_greeting_key(key, greeter->key, greeter->peer);
   derive(greeter, key, greeting.nonce, greeter->nonce);

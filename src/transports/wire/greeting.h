@@ -15,7 +15,7 @@
 typedef struct df_wire_greeting {
   df_header header;
   int32_t from, to;
-  uint32_t port, padding;
+  uint32_t port, number;
   unsigned char nonce[DF_NONCE_BYTES];
 } df_wire_greeting;
 DF_STATIC_ASSERT(sizeof(df_wire_greeting) == 64, "GREETING has no padding");
@@ -30,6 +30,7 @@ typedef struct df_greeter {
   df_stream *stream;
   uint32_t rank, peer; /* listener: peer is a claim until it stands */
   uint32_t port;       /* of the peer's wire; as peer */
+  uint32_t number;     /* of the caller's calls of this port: an old one comes too late; as peer */
   int calls;           /* this end is the caller */
   int is_proven;       /* the other end has proven itself */
   unsigned char nonce[DF_NONCE_BYTES];
@@ -40,7 +41,7 @@ typedef struct df_greeter {
 
 /* key: the listener's for this peer. */
 void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uint32_t peer,
-                      uint32_t port, const unsigned char key[DF_KEY_BYTES]);
+                      uint32_t port, uint32_t number, const unsigned char key[DF_KEY_BYTES]);
 /* secret: makes each peer's key (df_greeting_key). */
 void df_greeting_listen(df_greeter *greeter, df_stream *stream, uint32_t rank,
                         const unsigned char secret[DF_KEY_BYTES]);

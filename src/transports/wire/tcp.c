@@ -151,6 +151,10 @@ df_tcp_stream *df_tcp_accept(df_tcp *tcp) {
   return stream;
 }
 
+void df_tcp_set_silence(df_tcp_stream *stream, uint32_t ms) {
+  df_socket_set_silence(stream->socket.fd, (int)ms);
+}
+
 int df_tcp_has_unsent(const df_tcp_stream *stream) {
   int bytes = 0;
   return ioctl(stream->socket.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
@@ -163,6 +167,7 @@ void df_tcp_look(df_tcp *tcp) {
     n = epoll_wait(tcp->epoll_fd, events, EVENTS_AT_ONCE, 0);
     for (int i = 0; i < n; i++) {
       df_tcp_stream *stream = events[i].data.ptr;
+      if (stream && events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) stream->hangs_up = 1;
       if (stream)
         stream->is_ready = 1;
       else

@@ -16,6 +16,7 @@ typedef struct df_tcp_stream {
   df_stream stream;
   df_listener socket; /* a forked child closes its copy */
   int is_ready;       /* Something happened since the owner cleared this. */
+  int hangs_up;       /* The end has come, behind what can be read; no further event tells of it. */
   int error;          /* 0: the other end closed it */
 } df_tcp_stream;
 
@@ -39,6 +40,8 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t sc
 df_tcp_stream *df_tcp_accept(df_tcp *tcp);
 void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream);
 
+/* The stream ends when the other end has been silent for so long. */
+void df_tcp_set_silence(df_tcp_stream *stream, uint32_t ms);
 /* The other end's system does not have all that was written. */
 int df_tcp_has_unsent(const df_tcp_stream *stream);
 /* Notes which streams are ready. */
