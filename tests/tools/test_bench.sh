@@ -149,6 +149,14 @@ for command in 'allreduce -b 8 -e 1M' 'disorder -b 256 -e 1M -f 2 -i 3 --rounds 
   err_has 'standard output cannot be written'
 done
 
+# Over TCP among three processes: buffers are lent to two readers at once, and given back by both.
+export DFCCL_NET=tcp
+for algorithm in doubling twolevel ring; do
+  run 0 timeout 60 "$bench" allreduce -n 3 --processes -a $algorithm -b 64K -e 1M -f 4 -i 20
+  out_has 'Out of bounds values : 0 OK'
+done
+unset DFCCL_NET
+
 # --explain: what a 2 KB broadcast of 4 ranks does, and why.
 run 0 "$bench" broadcast -n 4 --processes -b 2K -e 2K --explain
 out_has '^2048 bytes$'

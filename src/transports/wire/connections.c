@@ -218,9 +218,12 @@ static void drop_guest(df_connections *all, df_guest **at) {
 }
 
 static void welcome(df_connections *all, df_guest *guest) {
-  df_peer_wire *peer = all->peers[guest->greeter.peer];
+  df_peer_wire *peer;
   const uint32_t port = guest->greeter.port;
-  if (peer == NULL || peer->is_lost || port >= peer->wire->n_ports) return;
+  /* The caller may need the connection before this rank knows that it does. */
+  if (port >= DF_WIRE_PORTS_MOST) return;
+  if (df_connections_meet(all, guest->greeter.peer, &peer) != dfcclSuccess) return;
+  if (df_connections_need(peer, port) != dfcclSuccess || peer->is_lost) return;
   df_connection *c = &peer->ports[port];
   if (peer->can_call && all->rank < peer->rank) return; /* this rank's calls count */
   if (guest->greeter.number <= c->call_heard) return;   /* it has been given up meanwhile */

@@ -200,7 +200,9 @@ static credit_state look_at_credit(const df_wire_ring *ring) {
   const uint64_t credit = df_observe_u64(ring->end.credit), told = ring->credit;
   if (credit == told) return NO_CREDIT;
   const uint32_t n_slots = ring->end.slot_mask + 1;
-  const int is_wanted = ring->wanted > told && ring->wanted <= credit;
+  /* A run that has lent to one peer waits for the credits of all, and tells only that one. */
+  const int may_lend = ring->end.stride > DF_PAGE;
+  const int is_wanted = may_lend || (ring->wanted > told && ring->wanted <= credit);
   return is_wanted || credit - told >= n_slots / 2 ? DUE_CREDIT : LOOSE_CREDIT;
 }
 
