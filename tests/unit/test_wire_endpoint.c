@@ -3,6 +3,7 @@
  *   - What a block of one rank publishes comes to a block of another, whoever pumps; a link may be
  *     made before and after its connection.
  *   - While blocks do nothing, the endpoint's thread sleeps. While others drive, it naps.
+ *   - An end may need a connection before the other end does.
  *   - Strangers get nowhere: neither frames nor a connection that stands.
  *   - An offer that makes no sense is refused. A connection that is lost is told once, with both
  * ends.
@@ -169,6 +170,41 @@ DF_TEST(wire_endpoint, carries_messages_of_several_links, 60) {
   }
   drives = 0;
   for (int i = 0; i < 2; i++) release_link(ranks, &links[i]);
+  close_both(ranks);
+}
+
+/* Of two links one end accepts earlier, and calls for large messages that the other end does not
+ * expect yet. */
+DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
+  rank ranks[RANKS];
+  link_of_two link;
+  df_link end;
+  df_offer offer;
+  df_ticket *ticket = NULL;
+  df_patience patience = {.may_wait = 1};
+  uint32_t peer;
+  char why[256];
+  open_both(ranks);
+  OK(accept_link(ranks, &link));
+  OK(connect_link(ranks, &link));
+  send_one(ranks, &link, 1);
+  receive_one(ranks, &link, 1);
+  df_route route = route_of(&link, 1); /* what rank 1 is there, rank 0 is here */
+  route.peer = 1;
+  route.ends = &end;
+  route.ring.stride = 4 * route.ring.stride;
+  pthread_mutex_lock(&ranks[0].lock);
+  OK(df_transport_wire.accept(ranks[0].endpoint, &route, &patience, &offer, &ticket));
+  pthread_mutex_unlock(&ranks[0].lock);
+  drives = 1;
+  for (int i = 0; i < 200; i++) {
+    wait_a_moment(ranks);
+    df_sleep_ms(1);
+  }
+  drives = 0;
+  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
+  df_transport_wire.release(ranks[0].endpoint, ticket);
+  release_link(ranks, &link);
   close_both(ranks);
 }
 
