@@ -29,11 +29,23 @@ bed_down() {
   return 0
 }
 
+# What beds of shells that were killed have left.
+bed_sweep() {
+  local name pid
+  for name in $(ip netns list | grep -oE '^df[0-9]+-[0-9]+'); do
+    pid=${name#df}
+    [ -d "/proc/${pid%-*}" ] && continue
+    for pid in $(ip netns pids "$name" 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
+    ip netns del "$name" 2>/dev/null
+  done
+}
+
 # Namespace 0 is the switch: a bridge for each rail.
 bed_up() {
   local n=$1 rate=${2:-} i rail
   [ "$(id -u)" = 0 ] || bed_skip "network namespaces need root"
   command -v ip >/dev/null && command -v unshare >/dev/null || bed_skip "ip or unshare is not installed"
+  bed_sweep
   ip netns add "$bed_name-0" 2>/dev/null || bed_skip "no right to make network namespaces"
   trap bed_down EXIT
   bed_hosts=$n
