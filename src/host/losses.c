@@ -88,6 +88,10 @@ void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, co
   lose_peer(context, peer, state, context->rank, 0, why);
 }
 
+void df_peer_unreachable(dfcclContext_t context, uint32_t peer, const char *why) {
+  lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, why);
+}
+
 void df_tell_broken(dfcclContext_t context) {
   if (context->failure.broken == dfcclSuccess || context->failure.broken == dfcclAborted)
     return; /* no cause, or all know it */

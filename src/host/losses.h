@@ -8,6 +8,9 @@ int df_is_late(dfcclContext_t context); /* [lock] df_check_deadlines would find 
 void df_check_deadlines(dfcclContext_t context); /* [lock] */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state,
                   const char *why); /* [lock] as this rank sees it */
+/* [lock] A peer that lives, or has left in order, while nothing reaches it any more: a live one is
+ * told, since it may wait for what this rank has given up. */
+void df_peer_unreachable(dfcclContext_t context, uint32_t peer, const char *why);
 /* [lock] A live peer that sends nonsense: this rank tells it, and hears it no more. */
 void df_peer_refuse(dfcclContext_t context, uint32_t peer);
 /* [lock] Once, to all others: what broke this rank's context, and how many runs of each collective

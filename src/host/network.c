@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "control/service.h"
 #include "host/losses.h"
+#include "host/registry.h"
 
 enum { GRACE_MS = 500 };
 
@@ -23,17 +24,30 @@ static int tick(void *room) {
   return context->transports.loss->is_there ? GRACE_MS / 4 : -1;
 }
 
-/* Runs that wait for what the connection would have carried wait in vain. */
+static int waits_for(dfcclContext_t context, uint32_t peer) {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->taken == coll->submitted) continue;
+    for (uint32_t m = 0; m < coll->n; m++)
+      if (coll->ranks[m] == peer) return 1;
+  }
+  return 0;
+}
+
+/* Runs that wait for what the connection would have carried wait in vain. A peer that has left in
+ * order may have given them up. */
 static void judge_loss(dfcclContext_t context, df_loss_told *loss) {
   pthread_mutex_lock(&context->lock);
-  const int is_alive = context->control.peers[loss->peer].state == DF_PEER_ALIVE;
+  const df_peer_state state = context->control.peers[loss->peer].state;
+  const int matters =
+      state == DF_PEER_ALIVE || (state == DF_PEER_LEFT && waits_for(context, loss->peer));
   const int is_late = df_clock_ns() - loss->since_ns >= GRACE_MS * (uint64_t)1000000;
-  if (is_alive && is_late && !context->control.said_goodbye) {
+  if (matters && is_late && !context->control.said_goodbye) {
     char why[DF_SENTENCE_BYTES];
     snprintf(why, sizeof why, "cannot be reached: %s", loss->why);
-    df_peer_lost(context, loss->peer, DF_PEER_GIVEN_UP, why);
+    df_peer_unreachable(context, loss->peer, why);
   }
-  loss->is_there = is_alive && !is_late;
+  loss->is_there = matters && !is_late;
   pthread_mutex_unlock(&context->lock);
 }
 
