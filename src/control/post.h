@@ -76,7 +76,6 @@ typedef struct df_control {
   df_subscription subscriptions[DF_MESSAGE_KINDS];
   df_service_job jobs[DF_MAX_SERVICE_JOBS];
   uint32_t n_jobs;
-  int watched_fd;   /* A job waits for this descriptor; -1: none. */
   int said_goodbye; /* no message leaves any more */
   dfcclResult_t loss;
   char loss_sentence[DF_SENTENCE_BYTES];

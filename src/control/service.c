@@ -11,12 +11,7 @@
 
 #include "base/assert.h"
 
-enum {
-  DF_SERVICE_EVENT = UINT16_MAX,
-  DF_WATCHED_EVENT = UINT16_MAX - 1,
-  DF_EVENTS_AT_ONCE = 32,
-  DF_SERVICE_STACK_BYTES = 512 * 1024
-};
+enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
 
 void df_service_wake(df_control *control) {
   uint64_t one = 1;
@@ -29,8 +24,6 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
   DF_ASSERT(control->n_jobs < DF_MAX_SERVICE_JOBS);
   control->jobs[control->n_jobs++] = (df_service_job){.room = room, .tick_ms = tick_ms, .run = run};
 }
-
-void df_service_watch(df_control *control, int fd) { control->watched_fd = fd; }
 
 static void collect_letters(df_control *control) {
   const df_control_events *events = &control->events;
@@ -197,7 +190,7 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
     (void)got;
     return;
   }
-  if (who == DF_WATCHED_EVENT || control->peers[who].socket < 0) return;
+  if (control->peers[who].socket < 0) return;
   if (event->events & EPOLLOUT) {
     pthread_mutex_lock(control->lock);
     df_post_flush(control, who);
@@ -260,8 +253,6 @@ dfcclResult_t df_service_start(df_control *control) {
   dfcclResult_t result = watch(control, control->event_fd, DF_SERVICE_EVENT);
   for (uint32_t r = 0; r < control->n_ranks && result == dfcclSuccess; r++)
     if (control->peers[r].socket >= 0) result = watch(control, control->peers[r].socket, r);
-  if (result == dfcclSuccess && control->watched_fd >= 0)
-    result = watch(control, control->watched_fd, DF_WATCHED_EVENT);
   if (result != dfcclSuccess) return result;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

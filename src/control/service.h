@@ -8,9 +8,6 @@
 void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *room),
                         void (*run)(void *room));
 
-/* Before df_service_start. The thread is awake while fd is readable. */
-void df_service_watch(df_control *control, int fd);
-
 dfcclResult_t df_service_open(df_control *control);
 dfcclResult_t df_service_start(df_control *control);
 /* Returns when the thread has ended. Safe without start. */

@@ -245,7 +245,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->settings = *settings;
   context->mesh = *mesh;
   df_device_init(&context->device, settings->backend);
-  context->control.event_fd = context->control.epoll_fd = context->control.watched_fd = -1;
+  context->control.event_fd = context->control.epoll_fd = -1;
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
   pthread_mutex_init(&context->lock, NULL);
   df_fork_guard_add(&context->fork_guard, give_up_in_child);
