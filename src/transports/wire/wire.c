@@ -340,7 +340,7 @@ static void take_count(df_wire *wire, df_wire_link *link, const df_frame *frame)
          (unsigned long long)ring->part.elements);
     return;
   }
-  if (!link->incoming && link->varying && link->epoch) {
+  if (!link->incoming && link->varying) { /* also of a link that keeps its connection */
     if (ring->is_halted) df_wire_take_up_run(link, ring, count);
     return;
   }
