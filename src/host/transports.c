@@ -89,6 +89,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .doors = context->mesh.doors,
                              .silence_ms = (uint32_t)context->settings.net_timeout_ms,
                              .resume_ms = (uint32_t)context->settings.net_resume_ms,
+                             .lend_min = (uint64_t)context->settings.tuning.policy.lend_min,
                              .wake = wake,
                              .is_quiet = is_quiet,
                              .is_broken = is_broken,

@@ -74,6 +74,7 @@ typedef struct df_endpoint_owner {
   const df_shared_memory *memory; /* for rings that both ranks map */
   uint32_t silence_ms;            /* of a network that means a loss; 0: the system's */
   uint32_t resume_ms;             /* how long a lost connection is waited for */
+  uint64_t lend_min;              /* messages from so many bytes may be lent */
 
   /* Makes the service thread look at what is due. Any thread. */
   void (*wake)(void *owner);

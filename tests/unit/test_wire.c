@@ -119,6 +119,26 @@ static void pump_both(wire_stage *stage) {
     for (int side = 0; side < 2; side++) pump(stage, side);
 }
 
+/* A run that has lent one message waits for the credits of all its messages. */
+DF_TEST(wire, credits_of_what_may_be_lent_are_told_at_once, 30) {
+  for (int lends = 0; lends < 2; lends++) {
+    wire_stage stage;
+    wire_flow flow;
+    wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+    stage.sides[1].wire->lend_min = lends ? 1 : UINT64_MAX;
+    wire_flow_make(&flow, &stage, 0, 1, &plain, 100);
+    CHECK(wire_flow_send(&flow), "a new ring is full");
+    pump_both(&stage);
+    CHECK(wire_flow_receive(&flow), "the message is missing");
+    pump_both(&stage);
+    CHECK(flow.out->rings[0].credit == (uint64_t)lends, "lends %d: credit for %llu", lends,
+          (unsigned long long)flow.out->rings[0].credit);
+    wire_flow_release(&flow);
+    wire_flow_free(&flow);
+    wire_stage_free(&stage);
+  }
+}
+
 /* A receiver that does not receive: no more is sent than it has slots, whatever the block writes;
  * and the block's slots are its own again when the receiver's are. */
 DF_TEST(wire, sends_no_more_than_the_credit, 30) {
@@ -127,6 +147,7 @@ DF_TEST(wire, sends_no_more_than_the_credit, 30) {
   wire_form form = plain;
   wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
   form.local_slots = 8; /* as many as 4 would do: here the block runs ahead */
+  stage.sides[1].wire->lend_min = UINT64_MAX;
   wire_flow_make(&flow, &stage, 0, 1, &form, 100);
   for (int i = 0; i < 30; i++) {
     wire_flow_send(&flow);

@@ -132,7 +132,10 @@ dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wi
   if (peer == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection");
   peer->rank = rank;
   dfcclResult_t result = df_wire_make(&peer->wire, DF_WIRE_FRAME_BYTES);
-  if (result == dfcclSuccess) result = df_connections_need(peer, DF_WIRE_SMALL);
+  if (result == dfcclSuccess) {
+    peer->wire->lend_min = all->lend_min;
+    result = df_connections_need(peer, DF_WIRE_SMALL);
+  }
   if (result != dfcclSuccess) {
     if (peer->wire) df_wire_free(peer->wire);
     free(peer);

@@ -44,6 +44,7 @@ typedef struct df_connections {
   uint32_t rank, n_ranks;
   unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
   uint64_t resume_ns;
+  uint64_t lend_min;     /* as in df_wire */
   uint32_t silence_ms;   /* 0: the system's */
   df_peer_wire **peers;  /* [n_ranks] NULL: no link yet */
   df_peer_wire **active; /* [n_active] */

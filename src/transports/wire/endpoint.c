@@ -385,6 +385,7 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
       df_connections_open(&ep->connections, owner->rank, owner->n_ranks, owner->doors);
   if (result != dfcclSuccess) goto free_memory;
   ep->connections.silence_ms = owner->silence_ms;
+  ep->connections.lend_min = owner->lend_min;
   ep->connections.resume_ns =
       owner->resume_ms < DAY_MS ? (uint64_t)owner->resume_ms * 1000000 : UINT64_MAX / 4;
   ep->bell.sleepers = 1; /* who rings carries */

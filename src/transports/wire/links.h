@@ -37,6 +37,7 @@ typedef struct df_wire_ring {
   uint32_t at;     /* outgoing: parts of `next` that were sent */
   int has_messages;
   int has_count;   /* of the next message; was carried */
+  int may_lend;    /* incoming: messages are long enough to be lent */
   int tells_state; /* incoming: DF_FRAME_STATE is due */
   int is_halted;   /* outgoing: until DF_FRAME_STATE comes */
 } df_wire_ring;

@@ -32,7 +32,12 @@ dfcclResult_t df_wire_add_port(df_wire *wire) {
 
 dfcclResult_t df_wire_accept(df_wire *wire, const df_wire_route *route, df_wire_link **link) {
   dfcclResult_t result = df_wire_links_add(&wire->links, route, wire->frame_bytes, link);
-  if (result == dfcclSuccess) (*link)->incoming = 1;
+  if (result != dfcclSuccess) return result;
+  (*link)->incoming = 1;
+  for (uint32_t b = 0; b < route->n_blocks; b++) {
+    df_wire_ring *ring = &(*link)->rings[b];
+    ring->may_lend = (uint64_t)ring->part.chunk * route->element_bytes >= wire->lend_min;
+  }
   return result;
 }
 
@@ -201,8 +206,7 @@ static credit_state look_at_credit(const df_wire_ring *ring) {
   if (credit == told) return NO_CREDIT;
   const uint32_t n_slots = ring->end.slot_mask + 1;
   /* A run that has lent to one peer waits for the credits of all, and tells only that one. */
-  const int may_lend = ring->end.stride > DF_PAGE;
-  const int is_wanted = may_lend || (ring->wanted > told && ring->wanted <= credit);
+  const int is_wanted = ring->may_lend || (ring->wanted > told && ring->wanted <= credit);
   return is_wanted || credit - told >= n_slots / 2 ? DUE_CREDIT : LOOSE_CREDIT;
 }
 

@@ -50,6 +50,7 @@ typedef struct df_wire {
   df_wire_port ports[DF_WIRE_PORTS_MOST];
   uint32_t n_ports; /* made, whether they stand or not */
   uint32_t frame_bytes;
+  uint64_t lend_min; /* messages from so many bytes may be lent; 0 (as made): all */
   uint32_t turn;
   df_bell *noted; /* to ring at the end */
   int says_leave; /* 1: is to be said, 2: was said */
