@@ -270,3 +270,38 @@ int wire_flow_receive(wire_flow *flow) {
   df_link_release(&flow->reader, sequence);
   return 1;
 }
+
+const wire_form wire_plain = {.chunk = 100,
+                              .loops = 1,
+                              .n_messages = 1,
+                              .local_slots = 4,
+                              .far_slots = 4,
+                              .element_bytes = 4,
+                              .offset = DF_LINK_STAGED_OFFSET};
+
+void wire_stage_pump(wire_stage *stage, int which) {
+  wire_side *side = &stage->sides[which];
+  wire_side_pump(side);
+  CHECK(!side->wire->is_lost, "%s", side->wire->reason);
+}
+
+void wire_stage_turn(wire_stage *stage, wire_flow *flows, int n_flows) {
+  const int who = df_random_below(&stage->random, 2 + 2 * n_flows);
+  if (who < 2)
+    wire_stage_pump(stage, who);
+  else if (who % 2)
+    wire_flow_send(&flows[(who - 2) / 2]);
+  else
+    wire_flow_receive(&flows[(who - 2) / 2]);
+}
+
+void wire_stage_settle(wire_stage *stage) {
+  for (int i = 0; i < 4; i++)
+    for (int side = 0; side < 2; side++) wire_stage_pump(stage, side);
+}
+
+void wire_flow_release_end(wire_flow *flow, int at_sender) {
+  df_wire_link **link = at_sender ? &flow->out : &flow->in;
+  df_wire_release(flow->stage->sides[at_sender ? flow->from : 1 - flow->from].wire, *link);
+  *link = NULL;
+}

@@ -1,7 +1,7 @@
 /*
  * Two pumps in one process, joined by memory that delays and splits what goes through it as a
  * seeded adversary likes, and flows of messages with a model of a block at each end, which uses the
- * links as a step does. Used by test_wire.c and fuzz_wire.c.
+ * links as a step does. Used by test_wire.c, test_wire_frames.c and fuzz_wire.c.
  */
 #ifndef DF_TESTS_UNIT_WIRE_STAGE_H
 #define DF_TESTS_UNIT_WIRE_STAGE_H
@@ -81,5 +81,16 @@ int wire_flow_receive(wire_flow *flow);
 static inline int wire_flow_is_through(const wire_flow *flow) {
   return flow->received == flow->written_most;
 }
+
+/* Messages of 400 bytes in 4 slots. */
+extern const wire_form wire_plain;
+/* One side; the connection is not lost. */
+void wire_stage_pump(wire_stage *stage, int side);
+/* Both sides, until what the blocks have done is known everywhere. */
+void wire_stage_settle(wire_stage *stage);
+/* One turn of a side, or of a block of a flow. */
+void wire_stage_turn(wire_stage *stage, wire_flow *flows, int n_flows);
+/* The sender's end, or the receiver's. */
+void wire_flow_release_end(wire_flow *flow, int at_sender);
 
 #endif

@@ -85,4 +85,9 @@ static inline uint64_t df_wire_whole(uint64_t near, uint32_t low) {
   return near + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)near);
 }
 
+/* Where the next message has its run's count, if it brings one. */
+static inline uint64_t *df_wire_count_of(df_wire_ring *ring) {
+  return (uint64_t *)(df_link_slot(&ring->end, ring->next) + DF_LINK_COUNT_OFFSET);
+}
+
 #endif

@@ -1,0 +1,241 @@
+/* What comes: each frame is checked before it changes anything. One that makes no sense ends the
+ * connection with a sentence. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "transports/wire/wire.h"
+
+static void lose(df_wire *wire, const char *format, ...) DF_PRINTF(2, 3);
+static void lose(df_wire *wire, const char *format, ...) {
+  if (wire->is_lost) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(wire->reason, sizeof wire->reason, format, arguments);
+  va_end(arguments);
+  wire->is_lost = 1;
+}
+
+static void note_bell(df_wire *wire, df_bell *bell) {
+  if (wire->noted && wire->noted != bell) df_bell_ring(wire->noted);
+  wire->noted = bell;
+}
+
+void df_wire_ring_noted(df_wire *wire) {
+  if (wire->noted) df_bell_ring(wire->noted);
+  wire->noted = NULL;
+}
+
+static uint64_t count_in(const df_frame *frame) {
+  return (uint64_t)frame->bytes << 32 | frame->sequence;
+}
+
+static void take_open(df_wire *wire, df_wire_link *link, const df_frame *frame) {
+  if (!link->incoming || (link->is_open && frame->part == 0) || frame->bytes ||
+      (link->is_open && frame->sequence != link->far_id)) {
+    lose(wire, "it opened a link that it cannot open");
+    return;
+  }
+  link->is_open = 1;
+  link->far_id = frame->sequence;
+  link->epoch = frame->part;
+  for (uint32_t block = 0; block < link->n_blocks && frame->part; block++) {
+    link->rings[block].tells_state = 1;
+    link->rings[block].has_count = 0; /* it comes again */
+  }
+}
+
+static void publish(df_wire *wire, df_wire_ring *ring, uint64_t sequence) {
+  df_link_publish(&ring->end, sequence, 0);
+  note_bell(wire, ring->end.peer_bell);
+}
+
+/* Before the first byte of a message that brings a count, against credit. A sender hears which run
+ * its receiver is at, when a connection was lost. */
+static void take_count(df_wire *wire, df_wire_link *link, const df_frame *frame) {
+  df_wire_ring *ring = &link->rings[frame->block];
+  const uint64_t count = count_in(frame);
+  if (link->varying && (count == 0 || count > ring->part.elements)) {
+    lose(wire, "it sent a count of %llu elements of %llu", (unsigned long long)count,
+         (unsigned long long)ring->part.elements);
+    return;
+  }
+  if (!link->incoming && link->varying) { /* also of a link that keeps its connection */
+    if (ring->is_halted) df_wire_take_up_run(link, ring, count);
+    return;
+  }
+  if (!link->incoming || !ring->has_messages || !df_wire_brings_count(link, ring, ring->next) ||
+      ring->has_count) {
+    lose(wire, "it sent a count in place of message %llu", (unsigned long long)ring->next);
+    return;
+  }
+  if (!df_link_may_send(&ring->end, ring->next)) {
+    lose(wire, "it sent the count of message %llu without credit", (unsigned long long)ring->next);
+    return;
+  }
+  *df_wire_count_of(ring) = count;
+  df_wire_take_up_run(link, ring, count);
+  if (df_wire_message_bytes(link, ring, ring->next) != 0) return;
+  publish(wire, ring, ring->next);
+  df_wire_pass(link, ring);
+}
+
+/* A part of a message that the ring has a free slot for. */
+static void take_data(df_wire *wire, df_wire_port *port, df_wire_link *link,
+                      const df_frame *frame) {
+  df_wire_ring *ring = &link->rings[frame->block];
+  const uint64_t sequence = df_wire_whole(ring->next, frame->sequence);
+  const uint32_t from = frame->part * link->part_bytes;
+  if (!link->incoming || !ring->has_messages) {
+    lose(wire, "it sent a message through a link that carries none from it");
+    return;
+  }
+  if (sequence < ring->next) {
+    lose(wire, "it sent message %llu again, in place of message %llu", (unsigned long long)sequence,
+         (unsigned long long)ring->next);
+    return;
+  }
+  if (!df_link_may_send(&ring->end, sequence)) {
+    lose(wire, "it sent message %llu without credit", (unsigned long long)sequence);
+    return;
+  }
+  if (link->varying && sequence != ring->next) {
+    lose(wire, "it sent message %llu in place of message %llu", (unsigned long long)sequence,
+         (unsigned long long)ring->next);
+    return;
+  }
+  if (df_wire_brings_count(link, ring, sequence) && !ring->has_count) {
+    lose(wire, "it sent message %llu without its run's count", (unsigned long long)sequence);
+    return;
+  }
+  const uint32_t bytes = df_wire_message_bytes(link, ring, sequence);
+  if (frame->part >= DF_WIRE_PARTS || from >= bytes ||
+      frame->bytes != DF_MIN(bytes - from, link->part_bytes)) {
+    lose(wire, "it sent %u bytes as part %u of a message of %u", frame->bytes, frame->part, bytes);
+    return;
+  }
+  if (ring->have[sequence & ring->end.slot_mask] >> frame->part & 1) {
+    if (link->epoch == 0) /* else it is sent again, with the parts that are missing */
+      lose(wire, "it sent part %u of message %llu again", frame->part,
+           (unsigned long long)sequence);
+    return;
+  }
+  if (frame->kind == DF_FRAME_LENT) ring->wanted = DF_MAX(ring->wanted, sequence);
+  port->target = link;
+  port->sequence = sequence;
+  port->there = df_link_payload(&ring->end, sequence) + from;
+}
+
+/* Only for messages that were sent, or empty. */
+static void take_credit(df_wire *wire, df_wire_link *link, const df_frame *frame) {
+  df_wire_ring *ring = &link->rings[frame->block];
+  const uint64_t credit = df_wire_whole(ring->credit, frame->sequence);
+  if (link->incoming || frame->bytes || credit < ring->credit || credit > DF_SEQUENCE_MASK ||
+      (ring->has_messages && credit >= ring->next)) {
+    lose(wire, "it gave credit for message %llu, which was not sent", (unsigned long long)credit);
+    return;
+  }
+  if (credit == ring->credit) return;
+  ring->credit = credit;
+  df_link_release(&ring->end, credit);
+  note_bell(wire, ring->end.peer_bell);
+}
+
+/* What follows is sent again. An answer that was given twice is ignored. */
+static void take_state(df_wire *wire, df_wire_link *link, const df_frame *frame) {
+  df_wire_ring *ring = &link->rings[frame->block];
+  const uint64_t next = df_wire_whole(ring->next, frame->sequence);
+  if (link->incoming || next > ring->next + ring->end.slot_mask + 1) {
+    lose(wire, "it is at message %llu, which was not sent", (unsigned long long)next);
+    return;
+  }
+  if (!ring->is_halted || frame->part != link->epoch || next <= ring->credit) return;
+  ring->next = next;
+  ring->has_count = 0;
+  const uint32_t bytes = df_wire_message_bytes(link, ring, next);
+  ring->at = frame->bytes < DF_DIV_UP(bytes, link->part_bytes) ? frame->bytes : 0;
+  ring->is_halted = 0;
+}
+
+static void take_frame(df_wire *wire, df_wire_port *port, const df_frame *frame) {
+  const int has_payload = frame->kind != DF_FRAME_COUNT && frame->kind != DF_FRAME_STATE;
+  port->rest = has_payload ? frame->bytes : 0;
+  port->target = NULL;
+  if (frame->kind == DF_FRAME_LEAVES && frame->bytes == 0) {
+    wire->far_leaves = 1;
+    return;
+  }
+  int is_known;
+  df_wire_link *link = df_wire_links_find(&wire->links, frame->link, &is_known);
+  if (frame->kind < DF_FRAME_OPEN || frame->kind >= DF_FRAME_LEAVES || !is_known ||
+      port->rest > wire->frame_bytes) {
+    lose(wire, "it sent what is no frame");
+    return;
+  }
+  if (link == NULL) return; /* the payload goes nowhere */
+  if (frame->block >= link->n_blocks) {
+    lose(wire, "it sent a frame for a block that the link does not have");
+    return;
+  }
+  if (frame->kind == DF_FRAME_OPEN) take_open(wire, link, frame);
+  if (frame->kind == DF_FRAME_DATA || frame->kind == DF_FRAME_LENT)
+    take_data(wire, port, link, frame);
+  if (frame->kind == DF_FRAME_COUNT) take_count(wire, link, frame);
+  if (frame->kind == DF_FRAME_CREDIT) take_credit(wire, link, frame);
+  if (frame->kind == DF_FRAME_STATE) take_state(wire, link, frame);
+}
+
+static uint64_t all_parts(const df_wire_link *link, const df_wire_ring *ring, uint64_t sequence) {
+  const uint32_t bytes = df_wire_message_bytes(link, ring, sequence);
+  return UINT64_MAX >> (DF_WIRE_PARTS - DF_DIV_UP(bytes, link->part_bytes));
+}
+
+/* Messages that came out of order are published as soon as they are whole. */
+static void finish_part(df_wire *wire, const df_wire_port *port) {
+  df_wire_link *link = port->target;
+  df_wire_ring *ring = &link->rings[port->frame.block];
+  uint64_t *have = &ring->have[port->sequence & ring->end.slot_mask];
+  *have |= 1ull << port->frame.part;
+  if (*have != all_parts(link, ring, port->sequence)) return;
+  publish(wire, ring, port->sequence);
+  do {
+    have = &ring->have[ring->next & ring->end.slot_mask];
+    if (*have != all_parts(link, ring, ring->next)) return;
+    *have = 0;
+    df_wire_pass(link, ring);
+  } while (!link->varying);
+}
+
+static uint32_t receive_payload(df_wire *wire, df_wire_port *port) {
+  const uint32_t came =
+      df_channel_read(&port->channel, port->target ? port->there : NULL, port->rest);
+  port->rest -= came;
+  if (port->target == NULL) return came;
+  port->there += came;
+  if (port->rest == 0) {
+    finish_part(wire, port);
+    port->target = NULL;
+  }
+  return came;
+}
+
+int df_wire_receive(df_wire *wire, uint32_t which) {
+  df_wire_port *port = &wire->ports[which];
+  df_channel *channel = &port->channel;
+  const uint64_t most = (uint64_t)DF_WIRE_BUDGET * DF_CHANNEL_GATHERED * wire->frame_bytes;
+  uint64_t came = 0;
+  if (channel->stream == NULL || wire->is_lost) return 0;
+  channel->has_more = 1;
+  while (came < most && !wire->is_lost) {
+    if (port->rest) {
+      const uint32_t now = receive_payload(wire, port);
+      if (now == 0) break;
+      came += now;
+    } else {
+      if (!df_channel_read_frame(channel, &port->frame)) break;
+      take_frame(wire, port, &port->frame);
+      came += sizeof(df_frame);
+    }
+  }
+  if (channel->has_ended) port->why = channel->stream->reason(channel->stream);
+  return came != 0;
+}
