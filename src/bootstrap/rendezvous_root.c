@@ -92,7 +92,7 @@ static void accept_callers(df_root *root, int listener, bool same_user_only) {
   for (int i = 0; i < ACCEPTS_MAX && listener >= 0; i++) {
     int fd = df_accept(listener);
     if (fd >= 0 && same_user_only && !df_socket_same_user(fd, NULL)) {
-      close(fd);
+      df_socket_close(&fd);
     } else if (fd >= 0) {
       df_root_adopt(root, fd);
     } else if (df_is_exhausted(-fd)) {

@@ -7,6 +7,7 @@
 #include "bootstrap/bootstrap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -219,6 +220,29 @@ static int call_root(uint16_t port) {
 static void call_and_be_silent(crew *c) {
   enum { STRANGERS = 700 };
   for (int i = 0; i < STRANGERS; i++) call_root(port_of(c));
+}
+
+/* A socket of TCP tells no user: it counts as another user's. */
+DF_TEST(bootstrap_faults, a_number_of_who_was_turned_away_is_free_for_others, 20) {
+  uint16_t port;
+  OK(df_handshake_ready());
+  df_root_options options = {.same_user_only = true, .idle_ms = LONG_MS};
+  options.listener = df_listen_loopback(&port);
+  CHECK(options.listener >= 0, "%s", strerror(-options.listener));
+  df_root *root = df_root_create(&options);
+  int caller = call_root(port), number = dup(STDERR_FILENO);
+  close(number); /* the root's end of the connection will have it */
+  struct pollfd entry = {.fd = caller, .events = POLLIN};
+  while (poll(&entry, 1, 0) == 0) CHECK(df_root_step(root, 100), "the root has ended");
+  CHECK(dup(STDERR_FILENO) == number, "another number than %d", number);
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) _exit(fcntl(number, F_GETFD) < 0);
+  df_watch_child(child);
+  CHECK(reap(child) == 0, "the child closes a file of others");
+  close(number);
+  df_socket_close(&caller);
+  df_root_destroy(root);
 }
 
 DF_TEST(bootstrap_faults, silent_strangers_delay_nobody, 60) {
