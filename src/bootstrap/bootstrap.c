@@ -228,6 +228,15 @@ static void report(const df_rendezvous *r, uint64_t begin_ns, uint64_t *next_ms)
          r->probe.n ? ": " : " on this host", places);
 }
 
+/* Another root's table says where this rank's doors are only if that root has asked for them. */
+static void forget_root(df_rendezvous *r) {
+  df_socket_close(&r->fd);
+  df_doors_close(r->doors);
+  r->doors = NULL;
+  r->own.n_addresses = 0;
+  memset(r->own.addresses, 0, sizeof r->own.addresses);
+}
+
 /* An earlier job's root may hold the key's address: it vanishes, and the rank tries again. */
 static dfcclResult_t meet(df_rendezvous *r, const df_root_place *place, df_root **root) {
   uint64_t report_ms = REPORT_MS, begin_ns = df_clock_ns(), orphaned_ns = 0;
@@ -249,7 +258,7 @@ static dfcclResult_t meet(df_rendezvous *r, const df_root_place *place, df_root 
     if (result == dfcclSuccess) {
       result = df_rendezvous_table(r);
       if (result != dfcclInProgress) return result;
-      df_socket_close(&r->fd);
+      forget_root(r);
       if (!r->by_key || r->rank == 0) return df_rendezvous_orphaned(r);
       orphaned_ns = df_clock_ns();
     }

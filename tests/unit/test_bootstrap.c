@@ -4,20 +4,25 @@
  *     however they are spread over processes and threads, by id and by key.
  *   - Or none does: a wrong or missing rank ends the join of all others with a sentence that names
  *     it, long before the timeout unless nobody can know earlier.
+ *   - A rank whose root has vanished joins the next one, whatever it told the first.
  *   - Jobs may follow each other; nothing stays behind: no descriptor, no thread, no address.
  */
 #include "bootstrap/bootstrap.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bootstrap_crew.h"
+#include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_job.h"
 #include "bootstrap/sockets.h"
 #include "support/leftovers.h"
 #include "support/rest.h"
@@ -327,4 +332,68 @@ DF_TEST(bootstrap, an_id_serves_one_job_only, 20) {
   df_mesh_close(&mesh);
   EVENTUALLY(df_thread_count() == threads);
   RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+}
+
+/* ---- A second root ---- */
+
+static const df_network with_secret = {.interfaces = "lo", .has_secret = 1};
+enum { TWO_ROOTS_MS = 60000 };
+
+static void *join_as_rank_1(void *key) {
+  df_card card = card_of(1);
+  df_mesh mesh;
+  OK(df_bootstrap_join_key(&with_secret, NULL, key, 2, 1, &card, TWO_ROOTS_MS, &mesh));
+  df_mesh_close(&mesh);
+  return NULL;
+}
+
+static void *enter(void *rank_0) {
+  dfcclResult_t result;
+  EVENTUALLY((result = df_rendezvous_enter(rank_0)) != dfcclInProgress);
+  OK(result);
+  return NULL;
+}
+
+/* The root hears where rank 1 has its doors, since rank 0 says that it is of another host. */
+static void vanish_after_place(const crew *c) {
+  df_root_options options = {
+      .listener = -1, .same_user_only = true, .n_ranks = 2, .idle_ms = TWO_ROOTS_MS};
+  df_rendezvous *rank_0 = calloc(1, sizeof *rank_0);
+  pthread_t thread;
+  *rank_0 = (df_rendezvous){.n_ranks = 2,
+                            .fd = -1,
+                            .timeout_ms = TWO_ROOTS_MS,
+                            .deadline_ns = UINT64_MAX,
+                            .network = &with_secret,
+                            .by_key = true,
+                            .is_near = true,
+                            .own = {.host = df_host_identity() ^ 1}};
+  address_of(c, rank_0->key, rank_0->name);
+  df_key_from_text_and_secret(rank_0->key, c->key, with_secret.secret);
+  df_tag_from_text(rank_0->tag, c->key);
+  memcpy(options.key, rank_0->key, sizeof options.key);
+  memcpy(options.tag, rank_0->tag, sizeof options.tag);
+  options.listener = df_listen_abstract(SOCK_STREAM, rank_0->name);
+  CHECK(options.listener >= 0, "%s", strerror(-options.listener));
+  df_root *root = df_root_create(&options);
+  CHECK(pthread_create(&thread, NULL, enter, rank_0) == 0, "no thread");
+  while (root->n_placed == 0) CHECK(df_root_step(root, 100), "the root has ended");
+  pthread_join(thread, NULL);
+  df_root_destroy(root);
+  df_socket_close(&rank_0->fd);
+  free(rank_0);
+}
+
+/* The first root ends when rank 1 has said where its doors are; the second asks nobody for doors. */
+DF_TEST(bootstrap, what_a_rank_told_an_earlier_root_is_forgotten, 60) {
+  crew *c = make_crew(true, 2, 2);
+  df_card card = card_of(0);
+  df_mesh mesh;
+  pthread_t thread;
+  OK(df_handshake_ready());
+  CHECK(pthread_create(&thread, NULL, join_as_rank_1, c->key) == 0, "no thread");
+  vanish_after_place(c);
+  OK(df_bootstrap_join_key(&with_secret, NULL, c->key, 2, 0, &card, TWO_ROOTS_MS, &mesh));
+  pthread_join(thread, NULL);
+  df_mesh_close(&mesh);
 }
