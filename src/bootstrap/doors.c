@@ -65,7 +65,7 @@ static dfcclResult_t failure(int error, uint16_t first, uint16_t last) {
 }
 
 static void offer(df_doors *doors, const df_network *network, const df_address *chosen, int n) {
-  const int is_told = network->n_advertised > 0;
+  const int is_told = !network->is_off && network->n_advertised > 0;
   doors->n_offered = is_told ? network->n_advertised : n;
   for (int i = 0; i < doors->n_offered; i++) {
     doors->offered[i] = is_told ? network->advertised[i] : chosen[i];

@@ -4,7 +4,8 @@
  *   - A pattern of DFCCL_NET_INTERFACES chooses by name, prefix, address and network, "!" takes
  *     away; an item that makes no sense, and a pattern without an interface, are refused, and the
  *     sentence names the interfaces that exist.
- *   - Doors have one port at all addresses, of the range that is asked for.
+ *   - Doors have one port at all addresses, of the range that is asked for. If the network is off,
+ *     others are told of none, whatever DFCCL_NET_ADVERTISE says.
  */
 #include "bootstrap/interfaces.h"
 
@@ -114,4 +115,13 @@ DF_TEST(doors, have_one_port_of_the_range, 20) {
   df_doors_close(first);
   df_doors_close(any);
   df_doors_close(NULL);
+}
+
+DF_TEST(doors, are_told_to_nobody_if_the_network_is_off, 10) {
+  df_network network = {.is_off = 1, .n_advertised = 1};
+  network.advertised[0] = address_of("192.0.2.7");
+  df_doors *doors;
+  OK(df_doors_open(&doors, &network, 0, 0, DF_ADDRESSES_MAX));
+  CHECK(doors->n == 1 && doors->n_offered == 0, "%d doors, %d told", doors->n, doors->n_offered);
+  df_doors_close(doors);
 }
