@@ -167,6 +167,14 @@ static dfcclResult_t play_processes(void) {
   return dfcclSuccess;
 }
 
+/* They share no memory. */
+static dfcclResult_t play_over_tcp(void) {
+  setenv("DFCCL_NET", "tcp", 1);
+  dfcclResult_t error = play_processes();
+  unsetenv("DFCCL_NET");
+  return error;
+}
+
 /* ---- all scenarios, all positions ---- */
 
 static const struct scenario {
@@ -178,6 +186,7 @@ static const struct scenario {
     {"alone", play_alone, 0, false},         {"threads", play_threads, 0, false},
     {"recorded", play_recorded, 0, false},   {"by-id", play_by_id, 0, true},
     {"process-0", play_processes, 1, false}, {"process-1", play_processes, 2, false},
+    {"tcp-0", play_over_tcp, 1, false},      {"tcp-1", play_over_tcp, 2, false},
 };
 
 static struct {
