@@ -174,7 +174,7 @@ DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_
 /*
  * Waits for this rank's outstanding runs and their callbacks, then for the daemon's final exit, and
  * frees the context with every resource. Blocks as long as those runs take (bounded by timeoutMs,
- * or dfcclAbort before), and up to 10 s more while a peer that lives does not read what it is told.
+ * or dfcclAbort before), and up to 20 s more while a peer that lives does not read what it is told.
  * No other call on ctx may overlap with this one, nor begin later: that a run is complete does not
  * tell that all threads have returned from their dfcclRun* and dfcclWait*. Only a thread that runs
  * a callback or sleeps inside a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, and has what it
@@ -308,7 +308,7 @@ DFCCL_API dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id);
  * for it, with no lock held. The library's thread has a stack of 1 MiB: larger arrays belong on the
  * heap. Callbacks of one collective come one at a time, in the order of its runs; those of different
  * collectives may overlap. A callback may call dfcclRun*, dfcclRegister*, dfcclDeregister,
- * dfcclTest, dfcclAbort and dfcclGet*; not dfcclWait*, dfcclDeviceSynchronize or dfcclDestroy
+ * dfcclTest, dfcclAbort, dfcclAbortCollectives and dfcclGet*; not dfcclWait*, dfcclDeviceSynchronize or dfcclDestroy
  * (dfcclInvalidUsage). A callback that blocks delays callbacks only: those of its own collective,
  * and others until somebody waits for them. It never delays the daemon, a peer, or who waits for
  * another collective.
@@ -381,7 +381,8 @@ typedef struct {
 
 /*
  * Submits one run of a registered collective of any kind. The functions named after a kind are
- * shorthands of it. Does not block; from any thread and from a callback. *run belongs to the
+ * shorthands of it. Does not block, except with DFCCL_RUN_ON_STREAM (as dfcclRun*OnStream); from any
+ * thread and from a callback. *run belongs to the
  * caller, and is not looked at after the call. Sets run->run if the run is accepted, before or
  * after its callback is called.
  *

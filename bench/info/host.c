@@ -68,7 +68,8 @@ bool df_info_host(bool json) {
   char host[256] = "";
   df_network network;
   df_interfaces *all = calloc(1, sizeof *all);
-  dfcclResult_t result = df_settings_read_network(&network);
+  df_net net;
+  dfcclResult_t result = df_settings_read_network(&network, &net);
   if (result == dfcclSuccess && all) result = df_interfaces_find(all, network.interfaces);
   if (result != dfcclSuccess || all == NULL) {
     df_tool_error("%s", all ? df_last_sentence() : "out of memory");

@@ -27,9 +27,9 @@ typedef struct df_peer {
   df_peer_state state;
   int local;
   int socket;              /* -1: local, or ended */
-  df_line *line;           /* NULL: of this host */
-  df_address address;      /* valid with a line */
-  char host[DF_HOST_NAME]; /* the same; "": not known */
+  df_line *line;           /* NULL: the peer is on this host */
+  df_address address;      /* where the peer listens; set if line is set */
+  char host[DF_HOST_NAME]; /* the peer's host; set if line is set; "": not known */
   int writable_wanted;
   df_loss message_lost;
   int cut_off; /* we ended the connection: a peer that lives keeps its mappings */

@@ -46,7 +46,8 @@ dfcclResult_t dfcclGetVersion(int *version) {
 
 dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id) {
   df_network network;
-  dfcclResult_t result = df_settings_read_network(&network);
+  df_net net;
+  dfcclResult_t result = df_settings_read_network(&network, &net);
   return result == dfcclSuccess ? df_bootstrap_create_id(id, &network) : result;
 }
 

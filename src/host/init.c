@@ -228,6 +228,8 @@ static void give_up_in_child(df_fork_guard *guard) {
   if (context->recorder) df_recorder_close_in_child(context);
   close(context->control.event_fd);
   close(context->control.epoll_fd);
+  df_endpoint *wire = context->transports.wire;
+  if (wire && wire->transport->close_in_child) wire->transport->close_in_child(wire);
 }
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,

@@ -55,12 +55,15 @@ static void run(void *room) {
   dfcclContext_t context = room;
   df_endpoint *wire = context->transports.wire;
   df_loss_told *loss = context->transports.loss;
-  if (!loss->is_there &&
-      wire->transport->take_lost(wire, &loss->peer, loss->why, sizeof loss->why)) {
-    loss->is_there = 1;
-    loss->since_ns = df_clock_ns();
-  }
-  if (loss->is_there) judge_loss(context, loss);
+  /* One wake-up may stand for several losses. */
+  do {
+    if (!loss->is_there) {
+      if (!wire->transport->take_lost(wire, &loss->peer, loss->why, sizeof loss->why)) return;
+      loss->is_there = 1;
+      loss->since_ns = df_clock_ns();
+    }
+    judge_loss(context, loss);
+  } while (!loss->is_there);
 }
 
 dfcclResult_t df_network_add(dfcclContext_t context) {

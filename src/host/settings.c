@@ -27,9 +27,8 @@ static dfcclResult_t read_number(const char *variable, long long least, long lon
   return dfcclSuccess;
 }
 
-/* Index among the words; `standard` if the variable is not set; -1 after df_fail. */
-static int read_word(const char *variable, const char *const *words, int n, int standard,
-                     const char *list) {
+int df_read_word(const char *variable, const char *const *words, int n, int standard,
+                 const char *list) {
   const char *text = getenv(variable);
   if (text == NULL) return standard;
   for (int i = 0; i < n; i++)
@@ -170,26 +169,18 @@ static dfcclResult_t check_names(void) {
   return dfcclSuccess;
 }
 
-static dfcclResult_t read_net(df_settings *s) {
-  static const char *const nets[] = {"auto", "tcp", "none"};
-  int net = read_word("DFCCL_NET", nets, 3, DF_NET_AUTO, "auto, tcp, none");
-  if (net < 0) return dfcclInvalidUsage;
-  s->net = (df_net)net;
-  return df_settings_read_network(&s->network);
-}
-
 static dfcclResult_t read_environment(df_settings *s) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
   static const char *const variants[] = {"ring", "packed", "slots"};
   dfcclResult_t result = check_names();
   if (result != dfcclSuccess) return result;
-  int level = read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
+  int level = df_read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
   if (level < 0) return dfcclInvalidUsage;
   df_log_set_level((df_log_level)level);
-  int cq = read_word("DFCCL_CQ", variants, 3, DF_CQ_PACKED, "ring, packed, slots");
+  int cq = df_read_word("DFCCL_CQ", variants, 3, DF_CQ_PACKED, "ring, packed, slots");
   if (cq < 0) return dfcclInvalidUsage;
   s->cq = (df_cq_variant)cq;
-  if ((result = read_net(s)) != dfcclSuccess) return result;
+  if ((result = df_settings_read_network(&s->network, &s->net)) != dfcclSuccess) return result;
 #define X(field, variable, standard, least, most, meaning)                                         \
   s->field = (standard);                                                                           \
   if ((result = read_number(variable, (least), (most), &s->field)) != dfcclSuccess) return result;

@@ -90,8 +90,11 @@ typedef struct df_settings {
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
 
-/* Only what a unique id needs. dfcclInvalidUsage names a variable. */
-dfcclResult_t df_settings_read_network(df_network *network);
+/* All that a unique id needs. dfcclInvalidUsage names a variable. */
+dfcclResult_t df_settings_read_network(df_network *network, df_net *net);
+/* Index among the words; `standard` if the variable is not set; -1 after df_fail. list: for people. */
+int df_read_word(const char *variable, const char *const *words, int n, int standard,
+                 const char *list);
 
 /* Sets what was left to the library, by device and by ranks for each core. takes_turns: processes do
  * on the GPU. */

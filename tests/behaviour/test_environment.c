@@ -106,6 +106,18 @@ DF_TEST(environment, is_read_at_initialisation, 30) {
   df_free_contexts(ctxs, 2);
 }
 
+/* dfcclGetUniqueId reads only what it needs of the environment. */
+DF_TEST(environment, a_unique_id_needs_good_values_too, 30) {
+  static const char *const bad[][2] = {{"DFCCL_NET", "nnoe"}, {"DFCCL_NET_PORTS", "70000"}};
+  dfcclUniqueId id;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    setenv(bad[i][0], bad[i][1], 1);
+    RESULT(dfcclGetUniqueId(&id), dfcclInvalidUsage);
+    CHECK(df_mentions(dfcclGetLastError(NULL), bad[i][0]), "%s", dfcclGetLastError(NULL));
+    unsetenv(bad[i][0]);
+  }
+}
+
 /* A name that the library does not know would be ignored without a word. */
 DF_TEST(environment, misspelt_names_are_refused, 30) {
   expect_refused("DFCCL_QUEUE_DEPHT", "64");

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -79,6 +80,52 @@ DF_TEST(fork, a_child_cannot_touch_the_job_of_its_parent, 60) {
   df_family family;
   df_fork(&family, 2, 50, be_parent, NULL);
   df_join(&family);
+}
+
+/* ---- what a child holds */
+
+static int count_holds(const char *kind) {
+  char name[64], target[64];
+  int n = 0;
+  for (int fd = 0; fd < 1024; fd++) {
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(name, target, sizeof target - 1);
+    if (length < 0) continue;
+    target[length] = '\0';
+    n += strncmp(target, kind, strlen(kind)) == 0;
+  }
+  return n;
+}
+
+static void be_parent_of_an_idle_child(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  static const char *const kinds[] = {"socket:", "anon_inode:[event"};
+  static float send[COUNT], recv[COUNT];
+  int before[2];
+  for (int i = 0; i < 2; i++) before[i] = count_holds(kinds[i]);
+  setenv("DFCCL_NET", arg, 1);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  OK(dfcclRegisterAllReduce(ctx, COLL, COUNT, dfcclFloat32, dfcclSum, NULL));
+  OK(dfcclRunAllReduce(ctx, COLL, send, recv, NULL, NULL));
+  OK(dfcclWait(ctx, COLL));
+  pid_t child = fork();
+  if (child == 0) {
+    child_watchdog("an idle child");
+    for (int i = 0; i < 2; i++)
+      CHECK(count_holds(kinds[i]) <= before[i], "%s: the child holds %d, its parent held %d",
+            kinds[i], count_holds(kinds[i]), before[i]);
+    _exit(0);
+  }
+  expect_success(child);
+  df_finish(ctx);
+}
+
+DF_TEST(fork, a_child_holds_nothing_of_its_parent, 60) {
+  static char *const nets[] = {"auto", "tcp"};
+  for (int i = 0; i < 2; i++) {
+    df_family family;
+    df_fork(&family, 2, 30, be_parent_of_an_idle_child, nets[i]);
+    df_join(&family);
+  }
 }
 
 /* ---- a rank that dies while its child lives */

@@ -253,6 +253,9 @@ dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
   return dfcclSuccess;
 }
 
+/* Nobody forks. */
+void df_tcp_close_in_child(const df_tcp *tcp) { (void)tcp; }
+
 void df_tcp_close(df_tcp *tcp) {
   port *p = &net->ports[tcp->port - FIRST_PORT];
   for (uint32_t i = 0; i < p->n_callers; i++) df_tcp_end(tcp, &p->callers[i]->tcp);

@@ -4,6 +4,7 @@
  *     made before and after its connection.
  *   - While blocks do nothing, the endpoint's thread sleeps. While others drive, it naps.
  *   - An end may need a connection before the other end does.
+ *   - A call that nobody answers is given up after the time that a network may be silent.
  *   - Strangers get nowhere: neither frames nor a connection that stands.
  *   - An offer that makes no sense is refused. A connection that is lost is told once, with both
  * ends.
@@ -21,6 +22,7 @@
 #include "bootstrap/sockets.h"
 #include "support/harness.h"
 #include "transports/shm/segment.h"
+#include "transports/wire/connections.h"
 
 enum { RANKS = 2, ELEMENTS = 1000, RUNS = 300 };
 
@@ -320,4 +322,31 @@ DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
   df_transport_wire.release(ranks[0].endpoint, link.tickets[0]);
   for (uint32_t r = 0; r < RANKS; r++) df_plan_free(link.plans[r]);
   close_both(ranks);
+}
+
+/* The system takes the call, and nobody ever accepts it. */
+DF_TEST(wire_endpoint, a_call_that_nobody_answers_is_given_up, 30) {
+  df_connections all;
+  df_peer_wire *peer;
+  uint16_t port;
+  char why[256];
+  uint32_t lost = 9;
+  const unsigned char key[DF_KEY_BYTES] = {1};
+  int silent = df_listen_loopback(&port);
+  CHECK(silent >= 0, "no listener");
+  OK(df_connections_open(&all, 0, RANKS, NULL));
+  all.silence_ms = 200;
+  OK(df_connections_meet(&all, 1, &peer));
+  const df_address address = {.family = 4, .port = port, .bytes = {127, 0, 0, 1}};
+  df_connections_call(&all, peer, &address, 0, key);
+  df_waiting_for("the end of the call");
+  while (!df_connections_take_lost(&all, &lost, why, sizeof why)) {
+    df_connections_carry(&all, 0);
+    CHECK(all.has_lost || df_connections_patience_ns(&all, df_clock_ns()) != UINT64_MAX,
+          "nobody looks again");
+    df_sleep_ms(1);
+  }
+  CHECK(lost == 1 && strstr(why, "nobody answered"), "rank %u: %s", lost, why);
+  df_connections_close(&all);
+  df_socket_close(&silent);
 }

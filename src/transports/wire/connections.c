@@ -12,9 +12,11 @@ enum {
   VAIN_LOOKS = 32,   /* after so many a stream is read only if it is ready */
   LOOKS_APART = 8,   /* looks at all streams, while some are read unasked */
   FIRST_RETRY_US = 200,
-  LAST_RETRY_US = 100000
+  LAST_RETRY_US = 100000,
+  ACCEPT_RETRY_NS = 20000000 /* there was no descriptor for a caller */
 };
 
+#define ANSWER_NS ((uint64_t)10 * 1000 * 1000 * 1000)
 /* Both may call at first, and one of the calls is refused, perhaps after it seemed to stand. */
 #define MEET_NS ((uint64_t)10 * 1000 * 1000 * 1000)
 
@@ -96,6 +98,8 @@ static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
     return;
   }
   if (!c->has_heard) df_tcp_describe(c->stream, c->ends);
+  c->due_ns = df_clock_ns() + (all->silence_ms ? all->silence_ms * (uint64_t)1000000 : ANSWER_NS);
+  all->left_work = 1; /* the endpoint's thread looks at due_ns */
   df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, ++c->calls_made,
                    peer->key);
 }
@@ -109,6 +113,8 @@ static void call_all(df_connections *all, df_peer_wire *peer) {
     df_connection *c = &peer->ports[i];
     if (is_wanted(peer, c) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
       call(all, peer, i);
+    else if (c->stream && !c->stands && df_clock_ns() >= c->due_ns)
+      lose(all, peer, i, "nobody answered");
     else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->wire->far_leaves &&
              df_clock_ns() - c->lost_ns >= patience_of(all, peer, c))
       lose_peer(all, peer, c->ends, c->why);
@@ -334,14 +340,14 @@ int df_connections_are_broken(const df_connections *all) {
 }
 
 uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) {
-  uint64_t least = UINT64_MAX;
+  uint64_t least = all->tcp.has_callers ? ACCEPT_RETRY_NS : UINT64_MAX;
   for (uint32_t i = 0; i < all->n_active; i++) {
     const df_peer_wire *peer = all->active[i];
     for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {
       const df_connection *c = &peer->ports[port];
-      if (c->stream || c->lost_ns == 0 || peer->wire->far_leaves) continue;
-      uint64_t due = c->lost_ns + patience_of(all, peer, c);
-      if (c->calls) due = DF_MIN(due, c->call_ns);
+      if (c->stands || (!c->stream && c->lost_ns == 0) || peer->wire->far_leaves) continue;
+      uint64_t due = c->stream ? c->due_ns : c->lost_ns + patience_of(all, peer, c);
+      if (c->calls && !c->stream) due = DF_MIN(due, c->call_ns);
       least = DF_MIN(least, due > now_ns ? due - now_ns : 0);
     }
   }

@@ -18,6 +18,7 @@ typedef struct df_connection {
   int stands, has_heard;
   int calls;        /* this end calls, and calls again */
   uint64_t call_ns; /* not before */
+  uint64_t due_ns;  /* a call that does not stand by then is given up */
   uint64_t lost_ns; /* since when it is wanted; 0: it stands, or none is */
   uint32_t vain_tries;
   uint32_t calls_made, call_heard; /* numbers */
@@ -66,7 +67,8 @@ void df_connections_close(df_connections *all);
 dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wire **peer);
 /* A link needs the port. dfcclOutOfMemory. */
 dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port);
-/* An offer says where the peer listens. No answer for resume_ns: the connection is lost. */
+/* An offer says where the peer listens. A call that is not answered for silence_ms (0: 10 s) is given
+ * up, and made anew for resume_ns. */
 void df_connections_call(df_connections *all, df_peer_wire *peer, const df_address *address,
                          uint32_t scope, const unsigned char key[DF_KEY_BYTES]);
 
@@ -74,10 +76,11 @@ void df_connections_call(df_connections *all, df_peer_wire *peer, const df_addre
 int df_connections_send(df_connections *all);
 /* Both ways, a bounded amount. spins: the caller looks again at once. 0: nothing to do. */
 int df_connections_carry(df_connections *all, int spins);
-/* Until something is due later though nothing happens; UINT64_MAX: never. */
+/* Until something is due though nothing happens: a call, the end of one, callers that could not be
+ * accepted. UINT64_MAX: nothing. */
 uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns);
 
-/* Some are lost, and may come back. */
+/* df_connections_patience_ns is not UINT64_MAX. */
 int df_connections_are_broken(const df_connections *all);
 
 /* Something that the peers have room for still waits. */

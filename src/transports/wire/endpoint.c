@@ -417,6 +417,11 @@ static void wire_close(df_endpoint *base, int keep) {
   free(ep);
 }
 
+/* Sockets are closed already (bootstrap/process.h). */
+static void wire_close_in_child(df_endpoint *base) {
+  df_tcp_close_in_child(&endpoint_of(base)->connections.tcp);
+}
+
 const df_transport df_transport_wire = {.name = "wire",
                                         .cost = wire_cost,
                                         .open = wire_open,
@@ -427,4 +432,5 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .connect = wire_connect,
                                         .release = wire_release,
                                         .settle = wire_settle,
+                                        .close_in_child = wire_close_in_child,
                                         .take_lost = wire_take_lost};

@@ -51,6 +51,11 @@ dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors) {
   return failure("listening", error);
 }
 
+void df_tcp_close_in_child(const df_tcp *tcp) {
+  close(tcp->wake_fd);
+  close(tcp->epoll_fd);
+}
+
 void df_tcp_close(df_tcp *tcp) {
   if (tcp->listener.fd >= 0) df_listener_close(&tcp->listener);
   if (tcp->wake_fd >= 0) close(tcp->wake_fd);

@@ -62,9 +62,9 @@ static int is_for(const df_wire *wire, const df_wire_link *link, uint32_t which)
   return which == DF_WIRE_SMALL ? !link->is_bulk || wire->n_ports == 1 : link->is_bulk;
 }
 
-/* The sender does not know what of its messages has come. It asks through the new connection: what
- * the old one still brought has come before. The receiver answers, and tells its credits, through
- * the port of small messages. An answer that is lost is given again. */
+/* After a loss the sender does not know which messages have come. It asks with OPEN through the new
+ * connection. The receiver answers with STATE, and tells its credits, through the port of small
+ * messages, and answers again when that port was lost. */
 static void halt(const df_wire *wire, df_wire_link *link, uint32_t lost) {
   if (link->incoming) {
     for (uint32_t b = 0; b < link->n_blocks && lost == DF_WIRE_SMALL; b++)

@@ -9,8 +9,8 @@
  *             after the last byte, and passes the block's credits on: at once if the far end waits
  *             for them, else with other frames.
  *
- * Small messages, credits and news of links have one connection (a port), large messages the
- * others. A port may be lost and attached anew: the far end then says where each of its rings
+ * Small messages, credits and news of links have one connection (a port), large messages
+ * another. A port may be lost and attached anew: the far end then says where each of its rings
  * stands, and the rest is sent again from the rings.
  *
  * A frame that makes no sense ends the wire with a sentence; none leads outside of a slot. No call
@@ -30,7 +30,7 @@ enum { DF_WIRE_FRAME_BYTES = 64 << 10 /* payload that stays in a private cache *
 enum {
   DF_WIRE_SMALL, /* the port of small messages; all, if it is the only one */
   DF_WIRE_BULK,
-  DF_WIRE_PORTS_MOST = 5,
+  DF_WIRE_PORTS_MOST,
   DF_WIRE_BUDGET = 4, /* writes of a port in a call, and times what one takes that is read */
   DF_WIRE_REASON_BYTES = 160
 };
