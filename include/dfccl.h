@@ -136,8 +136,8 @@ DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
 /*
  * Joins a job and makes this rank's context. Blocks until all ranks have called it, at most
  * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms). Several ranks may live in one process, each calling
- * from a thread of its own; ranks may be on several hosts (CPU device). After 5 s, who waits says so
- * at DFCCL_DEBUG=warn: which ranks are missing, and which addresses do not answer.
+ * from a thread of its own; ranks may be on several hosts (CPU device). After 5 s, who waits says
+ * so at DFCCL_DEBUG=warn: which ranks are missing, and which addresses do not answer.
  *
  *   ctx      set only on success; the context belongs to the caller until dfcclDestroy
  *   nRanks   1 to 1024
@@ -162,9 +162,9 @@ DFCCL_API dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfc
 /*
  * dfcclInit with rank, number of ranks and rendezvous read from the launcher's environment:
  * torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), else Open MPI's, MPICH's and Slurm's
- * variables; DFCCL_ROOT, HOST:PORT of rank 0, comes before their address. On several hosts all ranks
- * need one secret, in DFCCL_SECRET or in a file that DFCCL_SECRET_FILE names. The i-th call in each
- * process makes the i-th job. Blocks as dfcclInit.
+ * variables; DFCCL_ROOT, HOST:PORT of rank 0, comes before their address. On several hosts all
+ * ranks need one secret, in DFCCL_SECRET or in a file that DFCCL_SECRET_FILE names. The i-th call
+ * in each process makes the i-th job. Blocks as dfcclInit.
  *
  * Errors: as dfcclInit's; dfcclInvalidUsage also if no launcher's variables are set, or one makes
  * no sense, or the job has several hosts and no secret; dfcclRemoteError also if secrets differ.
@@ -258,15 +258,15 @@ typedef struct {
  *             AllToAll: each rank sends and receives countPerPeer for each member.
  *             (nRanks: members of the group)
  *   root      position in the group, 0 to group size - 1
- *   options   may be NULL: all ranks, priority 0, no name, the library's choice of algorithm, runs of
- *             the registered count. ranks and name are copied.
+ *   options   may be NULL: all ranks, priority 0, no name, the library's choice of algorithm, runs
+ *             of the registered count. ranks and name are copied.
  *
- * options.varying: each run has the elements that dfcclRun_t.count says, at most `count`; buffers are
- * as if the collective were registered with so many. Members' counts of one run are compared. If
- * they differ, that run and all later ones end with dfcclMismatch on every member, and the sentence
- * names counts and ranks; earlier runs complete. So no member ends a run before all have submitted
- * it, which a Broadcast or Reduce without varying may do. A run of no elements cannot be asked for
- * (0 stands for the registered count). Only on the CPU device (CUDA: dfcclInvalidUsage).
+ * options.varying: each run has the elements that dfcclRun_t.count says, at most `count`; buffers
+ * are as if the collective were registered with so many. Members' counts of one run are compared.
+ * If they differ, that run and all later ones end with dfcclMismatch on every member, and the
+ * sentence names counts and ranks; earlier runs complete. So no member ends a run before all have
+ * submitted it, which a Broadcast or Reduce without varying may do. A run of no elements cannot be
+ * asked for (0 stands for the registered count). Only on the CPU device (CUDA: dfcclInvalidUsage).
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage (id in use, more than 65,536 collectives),
  * dfcclOutOfMemory, and the failure of a broken context.
@@ -306,12 +306,12 @@ DFCCL_API dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id);
 /*
  * Called exactly once for each accepted run, on a library thread, or inside a dfcclWait* that waits
  * for it, with no lock held. The library's thread has a stack of 1 MiB: larger arrays belong on the
- * heap. Callbacks of one collective come one at a time, in the order of its runs; those of different
- * collectives may overlap. A callback may call dfcclRun*, dfcclRegister*, dfcclDeregister,
- * dfcclTest, dfcclAbort, dfcclAbortCollectives and dfcclGet*; not dfcclWait*, dfcclDeviceSynchronize or dfcclDestroy
- * (dfcclInvalidUsage). A callback that blocks delays callbacks only: those of its own collective,
- * and others until somebody waits for them. It never delays the daemon, a peer, or who waits for
- * another collective.
+ * heap. Callbacks of one collective come one at a time, in the order of its runs; those of
+ * different collectives may overlap. A callback may call dfcclRun*, dfcclRegister*,
+ * dfcclDeregister, dfcclTest, dfcclAbort, dfcclAbortCollectives and dfcclGet*; not dfcclWait*,
+ * dfcclDeviceSynchronize or dfcclDestroy (dfcclInvalidUsage). A callback that blocks delays
+ * callbacks only: those of its own collective, and others until somebody waits for them. It never
+ * delays the daemon, a peer, or who waits for another collective.
  */
 typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *arg);
 
@@ -381,10 +381,9 @@ typedef struct {
 
 /*
  * Submits one run of a registered collective of any kind. The functions named after a kind are
- * shorthands of it. Does not block, except with DFCCL_RUN_ON_STREAM (as dfcclRun*OnStream); from any
- * thread and from a callback. *run belongs to the
- * caller, and is not looked at after the call. Sets run->run if the run is accepted, before or
- * after its callback is called.
+ * shorthands of it. Does not block, except with DFCCL_RUN_ON_STREAM (as dfcclRun*OnStream); from
+ * any thread and from a callback. *run belongs to the caller, and is not looked at after the call.
+ * Sets run->run if the run is accepted, before or after its callback is called.
  *
  * Errors: those of dfcclRun* and, with DFCCL_RUN_ON_STREAM, of dfcclRun*OnStream;
  * dfcclInvalidArgument (run is NULL or was not initialised; a count that is not the registered one,

@@ -25,7 +25,8 @@ typedef enum { DF_BUFFER_NONE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT, DF_BUFFER_SCRA
 /* A piece for several peers may be written once, to a common slot. */
 typedef enum { DF_COMMON_NONE, DF_COMMON_WRITES, DF_COMMON_LENDS } df_common_use;
 
-/* In place of a piece: a message without elements, in a varying run's first loop (plans/agree.c). */
+/* In place of a piece: a message without elements, in a varying run's first loop
+ * (plans/agree.c). */
 #define DF_PIECE_NONE UINT16_MAX
 
 typedef struct df_primitive {

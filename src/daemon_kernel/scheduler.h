@@ -71,7 +71,8 @@ DF_CORE uint32_t df_scheduler_spin_limit(const df_tunables *tunables, uint32_t p
   return DF_MAX(limit, tunables->spin_min);
 }
 
-/* limit: the place's own. So a later place stays below an earlier one, however often it succeeds. */
+/* limit: the place's own. So a later place stays below an earlier one, however often it
+ * succeeds. */
 DF_CORE uint32_t df_scheduler_boosted(const df_tunables *tunables, uint32_t limit) {
   return (uint32_t)DF_MIN((uint64_t)limit * tunables->spin_boost, (uint64_t)UINT32_MAX);
 }

@@ -39,7 +39,8 @@ typedef struct df_device_host {
   void (*tell_ranks)(void *host, uint64_t mask);
   /* Is the rank in this process? */
   int (*read_card)(void *host, uint32_t rank, df_device_card *card);
-  /* Gives up every run that is on a stream; NULL: lets the streams of those that were given up go on.
+  /* Gives up every run that is on a stream; NULL: lets the streams of those that were given up go
+   * on.
    */
   void (*end_stream_runs)(void *host, const char *sentence);
   /* Nothing completes any more: the host fails every run. */

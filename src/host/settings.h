@@ -92,12 +92,13 @@ dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *confi
 
 /* All that a unique id needs. dfcclInvalidUsage names a variable. */
 dfcclResult_t df_settings_read_network(df_network *network, df_net *net);
-/* Index among the words; `standard` if the variable is not set; -1 after df_fail. list: for people. */
+/* Index among the words; `standard` if the variable is not set; -1 after df_fail. list: for
+ * people. */
 int df_read_word(const char *variable, const char *const *words, int n, int standard,
                  const char *list);
 
-/* Sets what was left to the library, by device and by ranks for each core. takes_turns: processes do
- * on the GPU. */
+/* Sets what was left to the library, by device and by ranks for each core. takes_turns:
+ * processes do on the GPU. */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns);
 
 /* A GPU's thresholds are times: a poll counts as a microsecond there. */

@@ -1,8 +1,8 @@
 /*
  * Agreement of a varying run of broadcast or reduce: no member ends the run before all members'
  * counts were compared. All other operations need none, because each result depends on data of all
- * members. The messages have no elements, and the run's first loop alone has them: from the leaves of
- * a binomial tree to the root, and back. A reduce's data has come from all members to the root.
+ * members. The messages have no elements, and the run's first loop alone has them: from the leaves
+ * of a binomial tree to the root, and back. A reduce's data has come from all members to the root.
  */
 #include "plans/build.h"
 

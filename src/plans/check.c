@@ -47,7 +47,8 @@ static int reduce(df_checker *c, uint32_t rank, df_check_value *into, const df_c
   return 1;
 }
 
-/* Reads a message. A lent place still has the message's value: write_place has refused all writes. */
+/* Reads a message. A lent place still has the message's value: write_place has refused all
+ * writes. */
 static int open_message(df_checker *c, uint32_t rank, df_check_message *m, df_check_value *v) {
   *v = m->value;
   if (m->lent == NULL) return 1;

@@ -58,7 +58,8 @@ typedef struct df_checker {
   dfcclResult_t result;
 } df_checker;
 
-/* Returns 0, as all functions here do that found the plans to be wrong. The first sentence stays. */
+/* Returns 0, as all functions here do that found the plans to be wrong. The first sentence
+ * stays. */
 int df_check_complain(df_checker *c, uint32_t rank, const char *format, ...) DF_PRINTF(3, 4);
 /* NULL: out of memory, which is the result from here on. */
 void *df_check_take_memory(df_checker *c, size_t n, size_t item);

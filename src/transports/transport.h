@@ -129,7 +129,8 @@ struct df_transport {
   /* The rank leaves. Waits, at most DF_GOODBYE_NS, until what blocks have published has gone to the
    * peers. NULL: there is no pump. */
   void (*settle)(df_endpoint *endpoint);
-  /* In a forked child: closes what the child inherited, and frees nothing. NULL: nothing to close. */
+  /* In a forked child: closes what the child inherited, and frees nothing. NULL: nothing to
+   * close. */
   void (*close_in_child)(df_endpoint *endpoint);
   /* Tells once of an ended connection, and why. 0: none has ended. NULL: control's connection
    * tells. The service thread. */

@@ -75,8 +75,8 @@ static int lends_streamed(const df_manner *m, const df_manner_question *q) {
          result_bytes(q) / DF_STREAMS_TO_ONE < (uint64_t)m->policy->stream_min;
 }
 
-/* A lent buffer is in use until its last reader has had a turn. Ranks that share a core gain more by
- * running ahead, until the result is so large that copies cost more than turns. */
+/* A lent buffer is in use until its last reader has had a turn. Ranks that share a core gain
+ * more by running ahead, until the result is so large that copies cost more than turns. */
 static int runs_ahead_rather(const df_manner *m, const df_manner_question *q) {
   return m->runs_ahead && m->crowded && !q->on_gpu &&
          result_bytes(q) / DF_LENDS_RATHER < (uint64_t)m->policy->lend_min;

@@ -82,8 +82,8 @@ static void lay_out_memory(df_rank_device *device, df_layout *layout, df_cuda_fi
   for (uint32_t i = 0; i < device->capacity; i++) first->table[i] = &state->constants[i];
 }
 
-/* By the daemon: a copy on a stream might stand behind a stream that waits for a run. Any launch does
- * it, so it is a reason for one. */
+/* By the daemon: a copy on a stream might stand behind a stream that waits for a run. Any launch
+ * does it, so it is a reason for one. */
 static void send_errand(df_rank_device *device, void *to, const void *from, size_t bytes) {
   const struct timespec nap = {.tv_nsec = 20 * 1000};
   df_cuda_state *state = df_cuda_state_of(device);

@@ -1,8 +1,8 @@
 /*
- * A stream that waits for a run holds up what stands behind it in its hardware queue. A launch of the
- * daemon may stand there, and the run needs that launch. So before a stream waits, a launch of each
- * rank of the process on that GPU is on its way or on the device, and no launch leaves while runs on
- * streams are outstanding.
+ * A stream that waits for a run holds up what stands behind it in its hardware queue. A launch of
+ * the daemon may stand there, and the run needs that launch. So before a stream waits, a launch of
+ * each rank of the process on that GPU is on its way or on the device, and no launch leaves while
+ * runs on streams are outstanding.
  *
  * A launch that begins late all the same may stand behind such a wait for ever. Its launcher then
  * ends the runs on streams of all ranks of the process, with a sentence.

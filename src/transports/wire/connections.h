@@ -67,8 +67,8 @@ void df_connections_close(df_connections *all);
 dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wire **peer);
 /* A link needs the port. dfcclOutOfMemory. */
 dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port);
-/* An offer says where the peer listens. A call that is not answered for silence_ms (0: 10 s) is given
- * up, and made anew for resume_ns. */
+/* An offer says where the peer listens. A call that is not answered for silence_ms (0: 10 s) is
+ * given up, and made anew for resume_ns. */
 void df_connections_call(df_connections *all, df_peer_wire *peer, const df_address *address,
                          uint32_t scope, const unsigned char key[DF_KEY_BYTES]);
 
