@@ -21,7 +21,8 @@ typedef struct question {
   pthread_mutex_t lock;
   pthread_cond_t answered;
   int is_done, is_abandoned;
-  int error; /* EAI_ */
+  int error;        /* EAI_ */
+  int system_error; /* errno, of EAI_SYSTEM */
   int n;
   df_address found[FOUND_MAX];
   char host[256];
@@ -37,9 +38,10 @@ static void *look_up(void *argument) {
   question *q = argument;
   const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
   struct addrinfo *list = NULL;
-  const int error = getaddrinfo(q->host, NULL, &hints, &list);
+  const int error = getaddrinfo(q->host, NULL, &hints, &list), system_error = errno;
   pthread_mutex_lock(&q->lock);
   q->error = error;
+  q->system_error = system_error;
   for (const struct addrinfo *at = list; error == 0 && at && q->n < FOUND_MAX; at = at->ai_next) {
     struct sockaddr_storage storage = {0};
     memcpy(&storage, at->ai_addr, at->ai_addrlen);
@@ -88,6 +90,15 @@ static question *make_question(const char *host) {
   return q;
 }
 
+static dfcclResult_t not_found(const question *q) {
+  if (q->error == EAI_MEMORY || q->error == EAI_SYSTEM)
+    return df_fail(q->error == EAI_MEMORY ? dfcclOutOfMemory : dfcclSystemError,
+                   "host \"%.200s\" could not be looked up: %s", q->host,
+                   q->error == EAI_MEMORY ? gai_strerror(q->error) : strerror(q->system_error));
+  return df_fail(q->error == EAI_AGAIN ? dfcclInProgress : dfcclInvalidUsage,
+                 "host \"%.200s\" is not known here: %s", q->host, gai_strerror(q->error));
+}
+
 dfcclResult_t df_resolve(const char *host, uint64_t deadline_ns, df_address *addresses, int most,
                          int *n) {
   *n = df_address_parse(&addresses[0], host, strlen(host)) && addresses[0].port == 0;
@@ -104,10 +115,7 @@ dfcclResult_t df_resolve(const char *host, uint64_t deadline_ns, df_address *add
   if (!await(q, deadline_ns))
     return df_fail(dfcclTimeout, "nothing answered in time what the address of host \"%.200s\" is",
                    host);
-  dfcclResult_t result = dfcclSuccess;
-  if (q->error)
-    result = df_fail(q->error == EAI_AGAIN ? dfcclInProgress : dfcclInvalidUsage,
-                     "host \"%.200s\" is not known here: %s", host, gai_strerror(q->error));
+  dfcclResult_t result = q->error ? not_found(q) : dfcclSuccess;
   for (; *n < q->n && *n < most; ++*n) addresses[*n] = q->found[*n];
   free_question(q);
   return result;

@@ -7,7 +7,8 @@
 
 /* An address in numbers, or a name; ports are 0. The system's resolver keeps no deadline, so a
  * thread asks, which ends later if the deadline passes. *n: how many, at most `most`.
- * dfcclTimeout, dfcclInvalidUsage (no such host), dfcclOutOfMemory. */
+ * dfcclInProgress: the resolver has no answer yet, ask again. dfcclTimeout, dfcclInvalidUsage (no
+ * such host), dfcclOutOfMemory, dfcclSystemError. */
 dfcclResult_t df_resolve(const char *host, uint64_t deadline_ns, df_address *addresses, int most,
                          int *n);
 
