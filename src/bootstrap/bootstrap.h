@@ -1,6 +1,6 @@
-/* A unique id carries the root's port, up to three of its addresses and a random 128-bit secret. For
- * a launcher's key, rank 0 is the root: at an abstract Unix address derived from user and key, and
- * if there is a secret, at a TCP port too. Ranks of one host have Unix sockets, others TCP
+/* A unique id carries the root's port, up to three of its addresses and a random 128-bit secret.
+ * For a launcher's key, rank 0 is the root: at an abstract Unix address derived from user and key,
+ * and if there is a secret, at a TCP port too. Ranks of one host have Unix sockets, others TCP
  * connections, between which the first address that proves itself is taken. The secret never
  * travels; a stranger who connects learns nothing and delays nobody. The join succeeds on all
  * ranks, or fails on all with one sentence. */

@@ -1,4 +1,5 @@
-/* Roots of unused ids: one thread watches all, so an id costs one socket. */
+/* Roots of unused ids: one thread watches all, so an id costs its doors alone: one at the loopback
+ * address, and one for each address in the id (DF_ID_ADDRESSES_MAX at most). */
 #ifndef DF_BOOTSTRAP_IDLE_ROOTS_H
 #define DF_BOOTSTRAP_IDLE_ROOTS_H
 

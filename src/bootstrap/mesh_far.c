@@ -118,8 +118,9 @@ static int hear(contact *c, df_message_type type, size_t bytes) {
   return df_header_is(&c->in.header, type, bytes) ? 1 : -1;
 }
 
-/* Where who has called listens: at the address that it called from, if it says so. Else where it
- * says, but if calls there have led nowhere: then at the address that it called from after all. */
+/* Chooses the address at which this rank will call the caller later. If the caller's source address
+ * is in its list, that entry. If our own calls failed (a lower rank had to call) or the source is
+ * loopback, the source address with the listed port. Otherwise the first listed address. */
 static void find_caller(const df_record *record, int fd, bool is_lower, df_far_rank *far) {
   struct sockaddr_storage socket = {0};
   socklen_t bytes = sizeof socket;

@@ -1,6 +1,7 @@
-/* Every socket is non-blocking and close-on-exec, and a forked child closes its parent's connections
- * (bootstrap/process.h): df_socket_close and df_listener_close alone may close them. Abstract Unix addresses end with their socket and
- * have no owner, hence df_socket_same_user. Functions that make a socket return it, or -errno. */
+/* Every socket is non-blocking and close-on-exec. A forked child closes its parent's connections
+ * (bootstrap/process.h): df_socket_close and df_listener_close alone may close them. Abstract Unix
+ * addresses end with their socket and have no owner, hence df_socket_same_user. Functions that make
+ * a socket return it, or -errno. */
 #ifndef DF_BOOTSTRAP_SOCKETS_H
 #define DF_BOOTSTRAP_SOCKETS_H
 
