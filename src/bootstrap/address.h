@@ -12,8 +12,7 @@
 struct sockaddr_storage;
 
 typedef struct df_address {
-  uint8_t family; /* 4 or 6; 0: none */
-  uint8_t rail;   /* the interface, counted by its host from 0 */
+  uint16_t family; /* 4 or 6; 0: none */
   uint16_t port;
   uint32_t mbit; /* a second, as its interface says; 0: not known */
   uint8_t bytes[16];
@@ -29,7 +28,7 @@ enum {
 bool df_address_is_sane(const df_address *address);
 bool df_address_is_link_local(const df_address *address);
 bool df_address_is_loopback(const df_address *address);
-/* Ports, rails and speeds may differ. */
+/* Ports and speeds may differ. */
 bool df_address_same_host(const df_address *a, const df_address *b);
 
 /* Returns the bytes of it. scope: an interface's index, for link-local ones. */

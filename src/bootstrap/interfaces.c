@@ -50,14 +50,6 @@ static void add(df_interfaces *all, const struct ifaddrs *found) {
   if (!df_address_from_socket(&new->address, &storage)) return;
   snprintf(new->name, sizeof new->name, "%s", found->ifa_name);
   new->address.mbit = speed_of(new->name);
-  for (int i = 0; i < all->n; i++) {
-    if (all->of[i].index == new->index) {
-      new->address.rail = all->of[i].address.rail;
-      break;
-    }
-    if (all->of[i].address.rail >= new->address.rail)
-      new->address.rail = (uint8_t)(all->of[i].address.rail + 1);
-  }
   all->n++;
 }
 
