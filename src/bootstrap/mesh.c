@@ -257,15 +257,20 @@ static void describe_far(const mesh_work *work, char text[DF_PROBE_TEXT + 32]) {
   }
 }
 
-static void report(mesh_work *work) {
+static void describe_missing(const mesh_work *work, char names[DF_RANK_LIST_BYTES],
+                             char places[DF_PROBE_TEXT + 32]) {
   unsigned char missing[DF_MAX_RANKS] = {0};
+  for (int rank = 0; rank < work->r->n_ranks; rank++)
+    missing[rank] = !work->local[rank] && work->sockets[rank] < 0;
+  df_rank_list(names, DF_RANK_LIST_BYTES, missing, work->r->n_ranks);
+  describe_far(work, places);
+}
+
+static void report(mesh_work *work) {
   char names[DF_RANK_LIST_BYTES], places[DF_PROBE_TEXT + 32];
   const uint64_t waited_ns = df_clock_ns() - work->begin_ns;
   work->report_ns = df_clock_ns() + waited_ns;
-  for (int rank = 0; rank < work->r->n_ranks; rank++)
-    missing[rank] = !work->local[rank] && work->sockets[rank] < 0;
-  df_rank_list(names, sizeof names, missing, work->r->n_ranks);
-  describe_far(work, places);
+  describe_missing(work, names, places);
   df_log(DF_LOG_WARN, "rank %d has waited %llu s for a connection to %s%s", work->r->rank,
          (unsigned long long)(waited_ns / 1000000000u), names, places);
 }
@@ -302,15 +307,9 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
 }
 
 static dfcclResult_t too_late(const mesh_work *work) {
-  unsigned char missing[DF_MAX_RANKS] = {0};
-  char names[DF_RANK_LIST_BYTES];
-  for (int rank = 0; rank < work->r->n_ranks; rank++)
-    missing[rank] = !work->local[rank] && work->sockets[rank] < 0;
-  df_rank_list(names, sizeof names, missing, work->r->n_ranks);
-  char why[DF_WHY_BYTES] = "";
+  char names[DF_RANK_LIST_BYTES], places[DF_PROBE_TEXT + 32], why[DF_WHY_BYTES] = "";
+  describe_missing(work, names, places);
   if (work->accept_error) df_why(work->accept_error, why);
-  char places[DF_PROBE_TEXT + 32];
-  describe_far(work, places);
   return df_fail(dfcclTimeout, "no connection between rank %d and %s within %d ms%s%s%s",
                  work->r->rank, names, work->r->timeout_ms, work->accept_error ? "; " : "", why,
                  places);
