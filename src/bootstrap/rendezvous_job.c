@@ -17,6 +17,13 @@ void df_job_stop_listening(df_root *root) {
   root->options.doors = NULL;
 }
 
+static void tell(df_caller *caller, df_message_type type) {
+  df_signal signal;
+  df_message_start(&signal, type, sizeof signal);
+  df_message_seal(&signal, sizeof signal, caller->key);
+  df_caller_queue(caller, &signal, sizeof signal);
+}
+
 static void tell_failure(df_root *root, df_caller *caller, dfcclResult_t code) {
   df_refusal refusal;
   df_refusal_write(&refusal, DF_MESSAGE_FAILURE, code, root->reason, caller->key);
@@ -87,13 +94,7 @@ static void all_have_joined(df_root *root) {
     send_table(root);
     return;
   }
-  for (int rank = 0; rank < root->n_ranks; rank++) {
-    df_caller *caller = root->members[rank];
-    df_signal spread;
-    df_message_start(&spread, DF_MESSAGE_SPREAD, sizeof spread);
-    df_message_seal(&spread, sizeof spread, caller->key);
-    df_caller_queue(caller, &spread, sizeof spread);
-  }
+  for (int rank = 0; rank < root->n_ranks; rank++) tell(root->members[rank], DF_MESSAGE_SPREAD);
 }
 
 static void on_place(df_root *root, df_caller *caller) {
@@ -118,10 +119,7 @@ static void send_go(df_root *root) {
   root->end_ns = df_after_ms(FLUSH_MS);
   for (int rank = 0; rank < root->n_ranks; rank++) {
     df_caller *caller = root->members[rank];
-    df_signal go;
-    df_message_start(&go, DF_MESSAGE_GO, sizeof go);
-    df_message_seal(&go, sizeof go, caller->key);
-    df_caller_queue(caller, &go, sizeof go);
+    tell(caller, DF_MESSAGE_GO);
     caller->stage = DF_CALLER_TOLD;
     root->n_told++;
   }
@@ -231,10 +229,7 @@ static void on_join(df_root *root, df_caller *caller) {
   root->records[join->rank].n_addresses = 0;
   caller->stage = DF_CALLER_JOINED;
   if (root->n_joined++ == 0) root->news_ns = df_after_ms(NEWS_MS);
-  df_signal welcome;
-  df_message_start(&welcome, DF_MESSAGE_WELCOME, sizeof welcome);
-  df_message_seal(&welcome, sizeof welcome, caller->key);
-  df_caller_queue(caller, &welcome, sizeof welcome);
+  tell(caller, DF_MESSAGE_WELCOME);
   if (root->n_joined == root->n_ranks) all_have_joined(root);
 }
 
