@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <sodium.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -419,20 +418,14 @@ dfcclResult_t df_far_mesh_serve(df_far_mesh *mesh, const struct pollfd *polled, 
 }
 
 void df_far_mesh_describe(const df_far_mesh *mesh, int rank, char text[DF_PROBE_TEXT]) {
-  char address[DF_ADDRESS_TEXT];
-  size_t used = 0;
+  df_text rest = {text, DF_PROBE_TEXT};
   text[0] = '\0';
-  for (int i = 0; mesh && i < mesh->n_calls && used < DF_PROBE_TEXT; i++) {
+  for (int i = 0; mesh && i < mesh->n_calls; i++) {
     const contact *c = &mesh->calls[i];
     if (c->rank != rank) continue;
-    used += (size_t)snprintf(text + used, DF_PROBE_TEXT - used, "%s%s ", used ? "; " : "",
-                             df_address_scoped_text(&c->address, c->scope, address));
-    if (used >= DF_PROBE_TEXT) return;
-    if (c->silent_ns)
-      used += (size_t)snprintf(text + used, DF_PROBE_TEXT - used, "is silent for %llu s",
-                               (unsigned long long)((df_clock_ns() - c->silent_ns) / 1000000000u));
-    else
-      used += (size_t)snprintf(text + used, DF_PROBE_TEXT - used, "fails: %s",
-                               c->error ? strerror(c->error) : "it was not called");
+    const df_probe_attempt attempt = {
+        .address = c->address, .scope = c->scope, .error = c->error, .silent_ns = c->silent_ns};
+    if (text[0]) df_say(&rest, "; ");
+    df_probe_attempt_describe(&attempt, &rest);
   }
 }

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sodium.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -154,26 +153,24 @@ bool df_probe_is_refused(const df_probe *probe) {
   return probe->n > 0;
 }
 
-void df_probe_describe(const df_probe *probe, char text[DF_PROBE_TEXT]) {
+void df_probe_attempt_describe(const df_probe_attempt *attempt, df_text *text) {
   char address[DF_ADDRESS_TEXT];
-  size_t used = 0;
+  df_say(text, "%s ", df_address_scoped_text(&attempt->address, attempt->scope, address));
+  if (attempt->silent_ns)
+    df_say(text, "is silent for %llu s",
+           (unsigned long long)((df_clock_ns() - attempt->silent_ns) / 1000000000u));
+  else if (attempt->was_closed)
+    df_say(text, "is another program, or another job");
+  else
+    df_say(text, "fails: %s", attempt->error ? strerror(attempt->error) : "it was not called");
+}
+
+void df_probe_describe(const df_probe *probe, char text[DF_PROBE_TEXT]) {
+  df_text rest = {text, DF_PROBE_TEXT};
   text[0] = '\0';
-  for (int i = 0; i < probe->n && used < DF_PROBE_TEXT; i++) {
-    const df_probe_attempt *attempt = &probe->attempts[i];
-    df_address_scoped_text(&attempt->address, attempt->scope, address);
-    used += (size_t)snprintf(text + used, DF_PROBE_TEXT - used, "%s%s ", i ? "; " : "", address);
-    if (used >= DF_PROBE_TEXT) return;
-    char *at = text + used;
-    const size_t room = DF_PROBE_TEXT - used;
-    if (attempt->silent_ns)
-      used += (size_t)snprintf(
-          at, room, "is silent for %llu s",
-          (unsigned long long)((df_clock_ns() - attempt->silent_ns) / 1000000000u));
-    else if (attempt->was_closed)
-      used += (size_t)snprintf(at, room, "is another program, or another job");
-    else
-      used += (size_t)snprintf(at, room, "fails: %s",
-                               attempt->error ? strerror(attempt->error) : "it was not called");
+  for (int i = 0; i < probe->n; i++) {
+    if (i > 0) df_say(&rest, "; ");
+    df_probe_attempt_describe(&probe->attempts[i], &rest);
   }
 }
 

@@ -2,6 +2,7 @@
 #ifndef DF_BOOTSTRAP_PROBE_H
 #define DF_BOOTSTRAP_PROBE_H
 
+#include "base/text.h"
 #include "bootstrap/handshake.h"
 #include "bootstrap/interfaces.h"
 
@@ -39,7 +40,10 @@ dfcclResult_t df_probe_step(df_probe *probe, uint64_t until_ns, int *fd,
 /* Every address has refused, or has no route. */
 bool df_probe_is_refused(const df_probe *probe);
 
-/* "10.77.0.1:5000 is silent for 5 s; [fd77::1]:5000: Connection refused" */
+/* "10.77.0.1:5000 is silent for 5 s". It reads address, scope, silent_ns, was_closed and error. */
+void df_probe_attempt_describe(const df_probe_attempt *attempt, df_text *text);
+
+/* "10.77.0.1:5000 is silent for 5 s; [fd77::1]:5000 fails: Connection refused" */
 void df_probe_describe(const df_probe *probe, char text[DF_PROBE_TEXT]);
 
 void df_probe_close(df_probe *probe);
