@@ -11,4 +11,6 @@ static inline uint64_t df_clock_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static inline uint64_t df_after_ms(uint64_t ms) { return df_clock_ns() + ms * 1000000u; }
+
 #endif

@@ -370,7 +370,7 @@ static df_rendezvous *make_rendezvous(const df_network *network, int n_ranks, in
   r->n_ranks = n_ranks;
   r->rank = rank;
   r->timeout_ms = timeout_ms;
-  r->deadline_ns = df_clock_ns() + (uint64_t)timeout_ms * 1000000u;
+  r->deadline_ns = df_after_ms((uint64_t)timeout_ms);
   return r;
 }
 

@@ -58,8 +58,6 @@ struct df_far_mesh {
   int n_calls, n_guests, guests_max, n_polled_guests;
 };
 
-static uint64_t after_ms(uint64_t ms) { return df_clock_ns() + ms * 1000000u; }
-
 static void draw_keys(contact *c) {
   randombytes_buf(c->secret, sizeof c->secret);
   crypto_scalarmult_base(c->own, c->secret);
@@ -90,7 +88,7 @@ static void rest(contact *c, int error) {
   c->error = error;
   c->stage = RESTING;
   c->silent_ns = 0;
-  c->since_ns = after_ms(AGAIN_MS);
+  c->since_ns = df_after_ms(AGAIN_MS);
 }
 
 /* Small, and the first on its connection: it goes whole, or the connection is of no use. */
@@ -293,7 +291,7 @@ static void add_call(df_far_mesh *mesh, int rank, int nth, const df_address *add
                 .address = *address,
                 .from = link ? link->address : (df_address){0},
                 .scope = link ? link->index : 0,
-                .since_ns = after_ms(later_ms + (uint64_t)nth * NEXT_ADDRESS_MS)};
+                .since_ns = df_after_ms(later_ms + (uint64_t)nth * NEXT_ADDRESS_MS)};
 }
 
 static void add_calls(df_far_mesh *mesh, int rank, const df_interfaces *interfaces) {

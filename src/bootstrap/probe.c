@@ -28,7 +28,7 @@ static void rest(df_probe_attempt *attempt, int error, bool was_closed) {
   attempt->error = error;
   attempt->was_closed = was_closed;
   attempt->silent_ns = 0;
-  attempt->since_ns = df_clock_ns() + AGAIN_MS * (uint64_t)1000000;
+  attempt->since_ns = df_after_ms(AGAIN_MS);
 }
 
 static dfcclResult_t call(df_probe_attempt *attempt) {

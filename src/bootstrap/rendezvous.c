@@ -218,7 +218,7 @@ static dfcclResult_t enter_near(df_rendezvous *r) {
 }
 
 static dfcclResult_t enter_far(df_rendezvous *r) {
-  uint64_t until_ns = df_clock_ns() + PROBE_STEP_MS * (uint64_t)1000000;
+  uint64_t until_ns = df_after_ms(PROBE_STEP_MS);
   dfcclResult_t result =
       df_probe_step(&r->probe, DF_MIN(until_ns, r->deadline_ns), &r->fd, r->connection_key);
   if (result != dfcclSuccess) return result;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/rank_list.h"
 #include "bootstrap/sockets.h"

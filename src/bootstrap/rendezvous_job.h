@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <pthread.h>
 
-#include "base/clock.h"
 #include "bootstrap/process.h"
 #include "bootstrap/rendezvous_caller.h"
 #include "bootstrap/rendezvous_root.h"
@@ -48,8 +47,6 @@ struct df_root {
   int n_callers;
   struct pollfd polled[DF_CALLERS_MAX + 2 + DF_DOORS_MAX];
 };
-
-static inline uint64_t df_after_ms(uint64_t ms) { return df_clock_ns() + ms * 1000000u; }
 
 static inline bool df_caller_is_stranger(const df_caller *caller) {
   return caller->stage == DF_CALLER_NEW || caller->stage == DF_CALLER_PROVEN;

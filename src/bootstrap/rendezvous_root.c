@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "bootstrap/idle_roots.h"
 #include "bootstrap/process.h"
 #include "bootstrap/rendezvous_job.h"
