@@ -4,9 +4,14 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#include "base/text.h"
+
+df_address df_address_loopback(uint16_t port) {
+  return (df_address){.family = 4, .port = port, .bytes = {127, 0, 0, 1}};
+}
 
 bool df_address_is_link_local(const df_address *address) {
   return address->family == 6 && address->bytes[0] == 0xfe && (address->bytes[1] & 0xc0) == 0x80;
@@ -93,9 +98,9 @@ const char *df_address_scoped_text(const df_address *address, uint32_t scope,
 }
 
 static bool parse_port(df_address *address, const char *text) {
-  char *end;
-  unsigned long port = strtoul(text, &end, 10);
-  if (text[0] < '0' || text[0] > '9' || *end != '\0' || port < 1 || port > 65535) return false;
+  const char *end;
+  uint64_t port;
+  if (!df_read_digits(text, 65535, &port, &end) || *end != '\0' || port < 1) return false;
   address->port = (uint16_t)port;
   return true;
 }

@@ -24,6 +24,9 @@ enum {
   DF_ADDRESS_TEXT = 64
 };
 
+/* 127.0.0.1 */
+df_address df_address_loopback(uint16_t port);
+
 /* Could somebody be called there? Of what another process says. */
 bool df_address_is_sane(const df_address *address);
 bool df_address_is_link_local(const df_address *address);

@@ -12,8 +12,6 @@
 
 enum { ANY_PORT_TRIES = 64 };
 
-static const df_address loopback = {.family = 4, .bytes = {127, 0, 0, 1}};
-
 /* 0, or the error. *port 0: any, and is set. */
 static int add_door(df_doors *doors, const df_address *at, uint32_t scope, uint16_t *port) {
   struct sockaddr_storage address;
@@ -42,6 +40,7 @@ static void shut(df_doors *doors) {
 /* All doors at one port. 0, or the error. */
 static int open_at(df_doors *doors, const df_interfaces *all, const df_address *chosen, int n,
                    uint16_t port) {
+  const df_address loopback = df_address_loopback(port);
   int error = add_door(doors, &loopback, 0, &port);
   for (int i = 0; i < n && error == 0; i++) {
     uint32_t scope = 0;

@@ -299,8 +299,7 @@ static void add_calls(df_far_mesh *mesh, int rank, const df_interfaces *interfac
   const int n = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
   int nth = 0, most = (DF_ADDRESSES_MAX + 1) * 2;
   if (record->machine == mesh->r->own.machine && n > 0) {
-    const df_address here = {
-        .family = 4, .port = record->addresses[0].port, .bytes = {127, 0, 0, 1}};
+    const df_address here = df_address_loopback(record->addresses[0].port);
     add_call(mesh, rank, nth++, &here, NULL);
   }
   for (int i = 0; i < n; i++) {

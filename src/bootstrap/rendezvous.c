@@ -253,7 +253,7 @@ static dfcclResult_t tell_place(df_rendezvous *r) {
   memcpy(place.addresses, r->doors->offered, sizeof *place.addresses * (size_t)place.n_addresses);
   if (place.n_addresses == 0) { /* one machine, several hosts: containers */
     place.n_addresses = 1;
-    place.addresses[0] = (df_address){.family = 4, .port = r->doors->port, .bytes = {127, 0, 0, 1}};
+    place.addresses[0] = df_address_loopback(r->doors->port);
   }
   r->own.n_addresses = place.n_addresses;
   memcpy(r->own.addresses, place.addresses, sizeof r->own.addresses);

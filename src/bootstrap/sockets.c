@@ -14,6 +14,7 @@
 
 #include "base/attributes.h"
 #include "base/clock.h"
+#include "bootstrap/address.h"
 #include "bootstrap/process.h"
 
 static int make_socket(int domain, int type) {
@@ -31,11 +32,6 @@ static int note_and_release(int fd) {
   if (fd >= 0 && !df_connection_note(fd)) fd = close_with(fd, EMFILE);
   df_forks_release();
   return fd;
-}
-
-static struct sockaddr_in loopback_address(uint16_t port) {
-  return (struct sockaddr_in){
-      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
 /* "\0dfccl-" and the name in hexadecimal: `ss -x` shows whose it is. */
@@ -58,7 +54,7 @@ static void without_delay(int fd) {
 int df_listen_loopback(uint16_t *port) {
   int fd = make_socket(AF_INET, SOCK_STREAM);
   if (fd < 0) return fd;
-  struct sockaddr_in address = loopback_address(0);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t bytes = sizeof address;
   without_delay(fd); /* accepted sockets inherit it */
   if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, SOMAXCONN) != 0 ||
@@ -122,19 +118,11 @@ int df_listen_abstract(int type, const unsigned char name[16]) {
   return fd;
 }
 
-static int connect_loopback(uint16_t port) {
-  int fd = make_socket(AF_INET, SOCK_STREAM);
-  if (fd < 0) return fd;
-  without_delay(fd);
-  struct sockaddr_in address = loopback_address(port);
-  if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 && errno != EINPROGRESS)
-    return close_with(fd, errno);
-  return fd;
-}
-
 int df_connect_loopback(uint16_t port) {
-  df_forks_hold();
-  return note_and_release(connect_loopback(port));
+  const df_address loopback = df_address_loopback(port);
+  struct sockaddr_storage address;
+  const uint32_t bytes = df_address_to_socket(&loopback, 0, &address);
+  return df_connect_network(&address, bytes, NULL);
 }
 
 static int connect_abstract(int type, const unsigned char name[16]) {

@@ -317,7 +317,7 @@ static void wire_release(df_endpoint *base, df_ticket *ticket) {
 static void call_peer(endpoint *ep, uint32_t rank, const wire_offer *offer) {
   df_peer_wire *peer = ep->connections.peers[rank];
   const df_far_rank *far = ep->base.owner.far;
-  const df_address here = {.family = 4, .port = offer->port, .bytes = {127, 0, 0, 1}};
+  const df_address here = df_address_loopback(offer->port);
   if (far && far[rank].is_far)
     df_connections_call(&ep->connections, peer, &far[rank].address, far[rank].scope, offer->key);
   else
