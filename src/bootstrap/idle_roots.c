@@ -137,7 +137,7 @@ static int wake_or_start(void) {
   wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd < 0) return errno;
   pthread_t thread;
-  int error = df_root_thread(&thread, true, watch_roots, NULL);
+  int error = df_thread_start(&thread, true, watch_roots, NULL);
   if (error) {
     close(wake_fd);
     wake_fd = -1;

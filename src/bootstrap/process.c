@@ -1,6 +1,7 @@
 #include "bootstrap/process.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sodium.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+
+enum { STACK_BYTES = 256 * 1024 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -138,4 +141,19 @@ void df_listener_close(df_listener *listener) {
     if (listener->next != NULL) listener->next->link = listener->link;
   }
   pthread_mutex_unlock(&mutex);
+}
+
+int df_thread_start(pthread_t *thread, bool detached, void *(*run)(void *), void *argument) {
+  pthread_attr_t attributes;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  if (detached) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  /* The application's signals are for its own threads. */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = pthread_create(thread, &attributes, run, argument);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return error;
 }

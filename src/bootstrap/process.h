@@ -1,9 +1,11 @@
 /* What tells this process from others, and what a forked child must do. A child keeps its parent's
- * descriptors and locks but none of its threads: an address stays taken, a lock stays locked. */
+ * descriptors and locks but none of its threads: an address stays taken, a lock stays locked. Also
+ * starts the threads of this room. */
 #ifndef DF_BOOTSTRAP_PROCESS_H
 #define DF_BOOTSTRAP_PROCESS_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 /* Random; a forked child has another. After df_handshake_ready. Any thread. */
 void df_process_token(unsigned char token[16]);
@@ -46,5 +48,8 @@ void df_listener_open(df_listener *listener, int fd);
 
 /* Ends listening also for children forked meanwhile. Safe twice. Any thread. */
 void df_listener_close(df_listener *listener);
+
+/* The thread has all signals blocked, and a small stack. 0, or the error. */
+int df_thread_start(pthread_t *thread, bool detached, void *(*run)(void *), void *argument);
 
 #endif

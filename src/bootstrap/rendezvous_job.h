@@ -52,8 +52,6 @@ static inline bool df_caller_is_stranger(const df_caller *caller) {
   return caller->stage == DF_CALLER_NEW || caller->stage == DF_CALLER_PROVEN;
 }
 
-/* The thread has all signals blocked. 0, or the error. */
-int df_root_thread(pthread_t *thread, bool detached, void *(*run)(void *), void *argument);
 /* The thread frees the root. 0, or the error. */
 int df_root_run(df_root *root);
 

@@ -1,7 +1,6 @@
 #include "bootstrap/rendezvous_root.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +15,9 @@
 #include "bootstrap/sockets.h"
 
 enum {
-  PROOF_MS = 5000,      /* from accept to a complete JOIN */
-  ACCEPTS_MAX = 32,     /* Callers accepted before others are served again. */
-  ACCEPT_PAUSE_MS = 20, /* while no descriptor is left */
-  STACK_BYTES = 256 * 1024
+  PROOF_MS = 5000,     /* from accept to a complete JOIN */
+  ACCEPTS_MAX = 32,    /* Callers accepted before others are served again. */
+  ACCEPT_PAUSE_MS = 20 /* while no descriptor is left */
 };
 
 df_root *df_root_create(const df_root_options *options) {
@@ -168,24 +166,9 @@ static void *run_root(void *argument) {
   return NULL;
 }
 
-int df_root_thread(pthread_t *thread, bool detached, void *(*run)(void *), void *argument) {
-  pthread_attr_t attributes;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  if (detached) pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  /* The application's signals are for its own threads. */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(thread, &attributes, run, argument);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
-  return error;
-}
-
 int df_root_run(df_root *root) {
   pthread_t thread;
-  return df_root_thread(&thread, true, run_root, root);
+  return df_thread_start(&thread, true, run_root, root);
 }
 
 dfcclResult_t df_root_start(const df_root_options *options, df_root **root) {
@@ -199,7 +182,7 @@ dfcclResult_t df_root_start(const df_root_options *options, df_root **root) {
     df_root_destroy(made);
     return df_fail(dfcclSystemError, "no event descriptor for the rendezvous: %s", why);
   }
-  int error = df_root_thread(&made->thread, false, run_root, made);
+  int error = df_thread_start(&made->thread, false, run_root, made);
   if (error != 0) {
     df_root_destroy(made);
     return df_fail(error == EAGAIN ? dfcclOutOfMemory : dfcclSystemError,

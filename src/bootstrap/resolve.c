@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "bootstrap/rendezvous_job.h"
+#include "bootstrap/process.h"
 
 enum { FOUND_MAX = 16 };
 #define REPORT_NS 5000000000u
@@ -106,7 +106,7 @@ dfcclResult_t df_resolve(const char *host, uint64_t deadline_ns, df_address *add
   question *q = make_question(host);
   pthread_t thread;
   if (q == NULL) return df_fail(dfcclOutOfMemory, "no memory to look up a host");
-  const int error = df_root_thread(&thread, true, look_up, q);
+  const int error = df_thread_start(&thread, true, look_up, q);
   if (error) {
     free_question(q);
     return df_fail(dfcclOutOfMemory, "no thread to look up host \"%.200s\": %s", host,
