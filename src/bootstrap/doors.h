@@ -7,7 +7,7 @@
 #include "bootstrap/address.h"
 #include "bootstrap/process.h"
 
-enum { DF_DOORS_MAX = DF_ADDRESSES_MAX + 1, DF_NETWORK_TEXT = 512, DF_NETWORK_KEY = 32 };
+enum { DF_DOORS_MAX = DF_ADDRESSES_MAX + 1, DF_NETWORK_TEXT = 512, DF_KEY_BYTES = 32 };
 
 /* The settings DFCCL_NET_ and DFCCL_SECRET, read and checked. */
 typedef struct df_network {
@@ -17,8 +17,8 @@ typedef struct df_network {
   uint16_t first_port, last_port; /* 0: any */
   int is_off;                     /* DFCCL_NET=none: this host only */
   int has_secret;
-  unsigned char secret[DF_NETWORK_KEY]; /* a hash of DFCCL_SECRET */
-  char root[DF_NETWORK_TEXT];           /* DFCCL_ROOT; "": none */
+  unsigned char secret[DF_KEY_BYTES]; /* a hash of DFCCL_SECRET */
+  char root[DF_NETWORK_TEXT];         /* DFCCL_ROOT; "": none */
   int silence_ms; /* how long another host may be silent: DFCCL_NET_TIMEOUT_MS; not for an id */
 } df_network;
 

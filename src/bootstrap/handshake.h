@@ -29,7 +29,6 @@
 
 enum {
   DF_SECRET_BYTES = 16,
-  DF_KEY_BYTES = 32,
   DF_NONCE_BYTES = 32,
   DF_MAC_BYTES = 32,
   DF_TOKEN_BYTES = 16, /* of a process, see process.h */

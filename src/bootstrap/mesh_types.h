@@ -20,10 +20,10 @@ typedef enum {
 
 /* A rank of another host. */
 typedef struct df_far_rank {
-  int is_far;                        /* its socket is a TCP connection */
-  df_address address;                /* where it listens, as this rank reaches it */
-  uint32_t scope;                    /* of a link-local address */
-  unsigned char key[DF_NETWORK_KEY]; /* of the socket's connection, of these two ranks alone */
+  int is_far;                      /* its socket is a TCP connection */
+  df_address address;              /* where it listens, as this rank reaches it */
+  uint32_t scope;                  /* of a link-local address */
+  unsigned char key[DF_KEY_BYTES]; /* of the socket's connection, of these two ranks alone */
 } df_far_rank;
 
 /* df_mesh_close frees all of it. */

@@ -11,6 +11,7 @@
 
 enum { TAG = crypto_aead_chacha20poly1305_ietf_ABYTES };
 DF_STATIC_ASSERT(TAG + DF_LINE_LENGTH == DF_LINE_OVERHEAD, "what a record adds");
+DF_STATIC_ASSERT((int)DF_LINE_KEY == (int)DF_KEY_BYTES, "keys come from df_derive");
 
 df_line *df_line_open(const unsigned char key[DF_LINE_KEY], uint32_t rank, uint32_t peer) {
   df_line *line = calloc(1, sizeof *line);
