@@ -54,7 +54,7 @@ dfcclResult_t df_bootstrap_create_id(dfcclUniqueId *id, const df_network *networ
     content.addresses[i] = options.doors->offered[i];
   randombytes_buf(content.secret, sizeof content.secret);
   df_key_from_secret(options.key, content.secret);
-  result = df_root_start(&options, NULL);
+  result = df_root_start(&options, -1, NULL);
   if (result == dfcclSuccess) df_id_write(id, &content);
   sodium_memzero(content.secret, sizeof content.secret);
   sodium_memzero(options.key, sizeof options.key);
@@ -82,9 +82,9 @@ static dfcclResult_t open_root_doors(const df_rendezvous *r, const df_root_place
   return dfcclSuccess;
 }
 
-/* dfcclInProgress: somebody else holds the address. */
-static dfcclResult_t become_root(const df_rendezvous *r, const df_root_place *place,
-                                 df_root **root) {
+/* dfcclInProgress: somebody else holds the address. Rank 0's own connection is made first: else
+ * others could take the root's last descriptors, and rank 0 would wait for itself. */
+static dfcclResult_t become_root(df_rendezvous *r, const df_root_place *place, df_root **root) {
   int listener = df_listen_abstract(SOCK_STREAM, r->name);
   if (listener == -EADDRINUSE) return dfcclInProgress;
   if (listener < 0) return no_listener("rank 0", -listener);
@@ -100,7 +100,16 @@ static dfcclResult_t become_root(const df_rendezvous *r, const df_root_place *pl
   }
   memcpy(options.key, r->key, sizeof options.key);
   memcpy(options.tag, r->tag, sizeof options.tag);
-  result = df_root_start(&options, root);
+  int ends[2];
+  int error = df_connected_pair(ends);
+  if (error < 0) {
+    close(listener);
+    df_doors_close(options.doors);
+    return no_listener("rank 0", -error);
+  }
+  r->fd = ends[0];
+  r->in_used = 0;
+  result = df_root_start(&options, ends[1], root);
   sodium_memzero(options.key, sizeof options.key);
   return result;
 }

@@ -210,7 +210,7 @@ static dfcclResult_t be_counted(df_rendezvous *r) {
 }
 
 static dfcclResult_t enter_near(df_rendezvous *r) {
-  dfcclResult_t result = connect_to_root(r);
+  dfcclResult_t result = r->fd < 0 ? connect_to_root(r) : dfcclSuccess;
   if (result == dfcclSuccess) result = prove_root(r);
   if (result == dfcclSuccess) result = be_counted(r);
   if (result != dfcclSuccess) df_socket_close(&r->fd);
@@ -230,7 +230,6 @@ static dfcclResult_t enter_far(df_rendezvous *r) {
 }
 
 dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
-  DF_ASSERT(r->fd < 0);
   dfcclResult_t result = r->is_near ? enter_near(r) : dfcclInProgress;
   if (result == dfcclInProgress && r->probe.n > 0) result = enter_far(r);
   return result;

@@ -20,7 +20,7 @@ typedef struct {
   unsigned char key[DF_KEY_BYTES], tag[DF_TAG_BYTES];
   df_record own;
 
-  int fd;
+  int fd; /* rank 0, as its job's root, enters with a connection that stands */
   unsigned char connection_key[DF_KEY_BYTES];
   union {
     df_header header;

@@ -19,6 +19,7 @@ typedef struct {
   uint64_t deadline_ns; /* for a complete JOIN */
   unsigned char key[DF_KEY_BYTES];
   int rank, pid;
+  bool is_first; /* of the root's own rank */
 
   union {
     df_header header;

@@ -55,7 +55,7 @@ static void drop_oldest_stranger(df_root *root, int if_at_least) {
   int strangers = 0;
   for (int i = 0; i < root->n_callers; i++) {
     df_caller *caller = root->callers[i];
-    if (caller->fd < 0 || !df_caller_is_stranger(caller)) continue;
+    if (caller->fd < 0 || !df_caller_is_stranger(caller) || caller->is_first) continue;
     if (oldest == NULL) oldest = caller;
     strangers++;
   }
@@ -171,9 +171,14 @@ int df_root_run(df_root *root) {
   return df_thread_start(&thread, true, run_root, root);
 }
 
-dfcclResult_t df_root_start(const df_root_options *options, df_root **root) {
+dfcclResult_t df_root_start(const df_root_options *options, int first, df_root **root) {
   df_root *made = df_root_create(options);
-  if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for the root of the rendezvous");
+  if (made == NULL) {
+    df_socket_close(&first);
+    return df_fail(dfcclOutOfMemory, "no memory for the root of the rendezvous");
+  }
+  if (first >= 0) df_root_adopt(made, first);
+  for (int i = 0; i < made->n_callers; i++) made->callers[i]->is_first = true;
   if (root == NULL) return df_idle_root_add(made);
   char why[DF_WHY_BYTES];
   made->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -19,9 +19,12 @@ typedef struct {
   uint64_t linger_ms;  /* late ranks hear of a failure for so long; not detached: within idle_ms */
 } df_root_options;
 
-/* root == NULL: the root waits idle (idle_roots.h) for a caller, then has a detached thread and
+/* first: a connected, non-blocking socket, taken over also on failure; -1: none. A lack of places
+ * or descriptors does not close it.
+ *
+ * root == NULL: the root waits idle (idle_roots.h) for a caller, then has a detached thread and
  * frees itself. Else it has a thread at once, and *root is for df_root_stop. */
-dfcclResult_t df_root_start(const df_root_options *options, df_root **root);
+dfcclResult_t df_root_start(const df_root_options *options, int first, df_root **root);
 
 /* Frees the root. If the job stands or has failed, blocks until all is said, linger_ms included.
  * Else ends at once. */

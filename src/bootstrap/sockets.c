@@ -125,6 +125,19 @@ int df_connect_loopback(uint16_t port) {
   return df_connect_network(&address, bytes, NULL);
 }
 
+int df_connected_pair(int ends[2]) {
+  df_forks_hold();
+  int error = 0;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+    error = -errno;
+  else if (!df_connection_note(ends[0]) || !df_connection_note(ends[1]))
+    error = -ENOMEM;
+  df_forks_release();
+  if (error == -ENOMEM)
+    for (int i = 0; i < 2; i++) df_socket_close(&ends[i]);
+  return error;
+}
+
 static int connect_abstract(int type, const unsigned char name[16]) {
   int fd = make_socket(AF_UNIX, type);
   if (fd < 0) return fd;

@@ -30,6 +30,9 @@ int df_listen_abstract(int type, const unsigned char name[16]);
 int df_connect_loopback(uint16_t port);
 int df_connect_abstract(int type, const unsigned char name[16]);
 
+/* Two ends of one connection of this process. 0, or -errno. */
+int df_connected_pair(int ends[2]);
+
 /* -EAGAIN: no caller. */
 int df_accept(int listener);
 

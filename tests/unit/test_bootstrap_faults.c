@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -245,6 +246,39 @@ DF_TEST(bootstrap_faults, a_number_of_who_was_turned_away_is_free_for_others, 20
   df_root_destroy(root);
 }
 
+static bool is_answered(int fd, const unsigned char *key) {
+  df_hello hello;
+  df_challenge answer;
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  df_message_seal(&hello, sizeof hello, key);
+  return send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello &&
+         df_socket_wait(fd, POLLIN, UINT64_MAX) == 1 &&
+         recv(fd, &answer, sizeof answer, 0) == sizeof answer;
+}
+
+/* Without a descriptor the root gives up strangers, but not the rank that it belongs to. */
+DF_TEST(bootstrap_faults, strangers_do_not_take_the_place_of_the_roots_own_rank, 20) {
+  enum { STRANGERS = 8, FREE = 3 };
+  int strangers[STRANGERS], own[2];
+  uint16_t port;
+  df_root *root;
+  OK(df_handshake_ready());
+  df_root_options options = {.idle_ms = LONG_MS, .n_ranks = 2};
+  options.listener = df_listen_loopback(&port);
+  CHECK(options.listener >= 0, "%s", strerror(-options.listener));
+  for (int i = 0; i < STRANGERS; i++) strangers[i] = call_root(port);
+  CHECK(df_connected_pair(own) == 0, "no pair");
+  const rlim_t most = (rlim_t)own[1] + 1 + FREE; /* one is the thread's */
+  CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, most}) == 0, "%s", strerror(errno));
+  OK(df_root_start(&options, own[1], &root));
+  for (int i = 0; i < STRANGERS - FREE; i++) /* given up for those behind them */
+    CHECK(df_socket_wait(strangers[i], POLLIN, UINT64_MAX) == 1, "stranger %d stays", i);
+  CHECK(is_answered(own[0], options.key), "the root's own rank is not answered");
+  for (int i = 0; i < STRANGERS; i++) df_socket_close(&strangers[i]);
+  df_socket_close(&own[0]);
+  df_root_stop(root);
+}
+
 DF_TEST(bootstrap_faults, silent_strangers_delay_nobody, 60) {
   crew *c = make_crew(false, 4, 1);
   OK(df_bootstrap_create_id(&c->id, NULL));
@@ -396,7 +430,7 @@ DF_TEST(bootstrap_faults, an_id_that_nobody_uses_comes_to_its_end, 30) {
   OK(df_handshake_ready());
   options.listener = df_listen_loopback(&port);
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
-  OK(df_root_start(&options, NULL));
+  OK(df_root_start(&options, -1, NULL));
   EVENTUALLY(df_thread_count() == threads);
   CHECK(df_descriptor_count() == descriptors, "%d descriptors", df_descriptor_count());
 }
@@ -467,7 +501,7 @@ DF_TEST(bootstrap_faults, a_forked_child_does_not_hold_the_address, 20) {
   options.listener = df_listen_loopback(&port);
   CHECK(options.listener >= 0, "%s", strerror(-options.listener));
   df_root *root;
-  OK(df_root_start(&options, &root));
+  OK(df_root_start(&options, -1, &root));
   fflush(NULL);
   df_quiet_before_fork();
   pid_t child = fork();
