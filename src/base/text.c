@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 void df_say_list(df_text *text, const char *format, va_list arguments) {
   int n = vsnprintf(text->at, text->left, format, arguments);
@@ -27,4 +28,9 @@ int df_read_digits(const char *text, uint64_t most, uint64_t *number, const char
   *number = value;
   *end = at;
   return at != text;
+}
+
+const char *df_variable(const char *name) {
+  const char *value = getenv(name);
+  return value && *value ? value : NULL;
 }

@@ -18,4 +18,7 @@ void df_say_list(df_text *text, const char *format, va_list arguments) DF_PRINTF
 /* Decimal digits; *end: what follows them. 0: there is none, or the number is more than `most`. */
 int df_read_digits(const char *text, uint64_t most, uint64_t *number, const char **end);
 
+/* An environment variable's value. NULL: it is not set, or is empty. */
+const char *df_variable(const char *name);
+
 #endif

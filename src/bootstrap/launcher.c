@@ -14,15 +14,10 @@
 
 enum { PORTS = 8 /* that rank 0 tries: others may have the first ones */ };
 
-static const char *variable(const char *name) {
-  const char *value = getenv(name);
-  return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
 /* names ends with NULL. */
 static const char *first_set(const char *const *names) {
   for (; *names != NULL; names++)
-    if (variable(*names) != NULL) return *names;
+    if (df_variable(*names) != NULL) return *names;
   return NULL;
 }
 
@@ -40,7 +35,7 @@ static dfcclResult_t missing(const char *launcher, const char *name) {
 }
 
 static dfcclResult_t read_number(const char *launcher, const char *name, int *number) {
-  const char *text = variable(name);
+  const char *text = df_variable(name);
   if (text == NULL) return missing(launcher, name);
   if (parse_number(text, number)) return dfcclSuccess;
   return df_fail(dfcclInvalidUsage, "%s (of %s) is \"%.64s\", not a whole number from 0 to %d",
@@ -64,7 +59,7 @@ static dfcclResult_t read_ranks(const char *launcher, const char *rank_name, con
 /* What the variable says: how many of the job's ranks are on this host. */
 static dfcclResult_t count_hosts(const char *launcher, const char *name, df_launch *launch) {
   int here;
-  if (variable(name) == NULL) return dfcclSuccess;
+  if (df_variable(name) == NULL) return dfcclSuccess;
   dfcclResult_t result = read_number(launcher, name, &here);
   if (result == dfcclSuccess)
     launch->root.hosts = here == launch->n_ranks ? DF_HOSTS_ONE : DF_HOSTS_SEVERAL;
@@ -90,7 +85,7 @@ static void set_key(df_launch *launch, const char *launcher, const char *text) {
 
 static bool append_variable(char *text, size_t bytes, const char *name) {
   size_t used = strlen(text);
-  const char *value = variable(name);
+  const char *value = df_variable(name);
   int added = snprintf(text + used, bytes - used, " %s=%s", name, value != NULL ? value : "");
   return (size_t)added < bytes - used;
 }
@@ -113,7 +108,7 @@ static dfcclResult_t read_torchrun(df_launch *launch, const char *root) {
   int port;
   dfcclResult_t result = read_ranks("torchrun", "RANK", "WORLD_SIZE", launch);
   if (result == dfcclSuccess) result = count_hosts("torchrun", "LOCAL_WORLD_SIZE", launch);
-  const char *address = variable("MASTER_ADDR");
+  const char *address = df_variable("MASTER_ADDR");
   if (result == dfcclSuccess && root[0] && address == NULL) {
     key_of_root(launch, "torchrun", root);
     return result;
@@ -124,7 +119,7 @@ static dfcclResult_t read_torchrun(df_launch *launch, const char *root) {
   if (port > 65535)
     return df_fail(dfcclInvalidUsage, "MASTER_PORT (of torchrun) is %d, not a port", port);
   /* torchrun's own store listens at the port itself; so may a program's own. */
-  const int first = variable("TORCHELASTIC_RUN_ID") ? port + 1 : port;
+  const int first = df_variable("TORCHELASTIC_RUN_ID") ? port + 1 : port;
   snprintf(launch->root.host, sizeof launch->root.host, "%s", address);
   launch->root.port = (uint16_t)(first <= 65535 ? first : 0);
   launch->root.n_ports = PORTS;
@@ -243,12 +238,12 @@ static dfcclResult_t read_slurm(df_launch *launch, const char *root) {
     result = read_number("Slurm", nodes_name, &nodes);
   if (result != dfcclSuccess) return result;
   if (nodes_name) launch->root.hosts = nodes == 1 ? DF_HOSTS_ONE : DF_HOSTS_SEVERAL;
-  if (variable("SLURM_JOB_ID") == NULL) return missing("Slurm", "SLURM_JOB_ID");
-  if (variable("SLURM_STEP_ID") == NULL) return missing("Slurm", "SLURM_STEP_ID");
+  if (df_variable("SLURM_JOB_ID") == NULL) return missing("Slurm", "SLURM_JOB_ID");
+  if (df_variable("SLURM_STEP_ID") == NULL) return missing("Slurm", "SLURM_STEP_ID");
   result = key_of_variables(launch, "Slurm", key_names);
   const char *list_name = first_set(list_names);
   if (result == dfcclSuccess && list_name && launch->root.hosts == DF_HOSTS_SEVERAL) {
-    first_node(launch->root.host, sizeof launch->root.host, variable(list_name));
+    first_node(launch->root.host, sizeof launch->root.host, df_variable(list_name));
     launch->root.port = port_of_key(launch);
     launch->root.n_ports = PORTS;
   }

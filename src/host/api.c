@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host/context.h"
+#include "bootstrap/launcher.h"
 #include "host/configuration.h"
+#include "host/context.h"
 #include "host/dump.h"
 #include "host/failure.h"
+#include "host/growing.h"
 #include "host/losses.h"
 #include "host/memory.h"
-#include "host/registry.h"
 #include "host/registration.h"
+#include "host/registry.h"
 #include "host/runs.h"
-#include "host/growing.h"
-#include "bootstrap/launcher.h"
 
 static DF_COLD dfcclResult_t refuse_context(const dfcclContext_t context) {
   if (context != NULL && context->magic == DF_CONTEXT_MAGIC_IN_CHILD)

@@ -10,9 +10,9 @@
 #include "control/message.h"
 #include "devices/memory.h"
 #include "plans/plan.h"
-#include "tuning/manner.h"
 #include "transports/shm/common_slots.h"
 #include "transports/transport.h"
+#include "tuning/manner.h"
 
 struct df_coll;
 

@@ -13,12 +13,12 @@
 #include <pthread.h>
 
 #include "bootstrap/bootstrap.h"
-#include "host/collective.h"
-#include "devices/device.h"
-#include "control/message.h"
-#include "host/settings.h"
 #include "bootstrap/process.h"
+#include "control/message.h"
 #include "control/post.h"
+#include "devices/device.h"
+#include "host/collective.h"
+#include "host/settings.h"
 #include "plans/cache.h"
 #include "plans/plan.h"
 #include "transports/shm/common_slots.h"

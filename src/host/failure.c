@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "host/context.h"
 #include "control/post.h"
 #include "control/service.h"
+#include "host/context.h"
 #include "host/failure.h"
 #include "host/memory.h"
 #include "host/registry.h"

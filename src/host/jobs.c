@@ -10,8 +10,8 @@
 #include "control/service.h"
 #include "host/dump.h"
 #include "host/failure.h"
-#include "host/losses.h"
 #include "host/link_setup.h"
+#include "host/losses.h"
 #include "host/record.h"
 #include "host/runs.h"
 

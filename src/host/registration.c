@@ -8,15 +8,15 @@
 
 #include "base/escape.h"
 #include "base/log.h"
-#include "host/context.h"
 #include "control/post.h"
+#include "host/context.h"
+#include "host/growing.h"
 #include "host/link_setup.h"
 #include "host/match.h"
 #include "host/registry.h"
 #include "host/registry_check.h"
 #include "host/runs.h"
 #include "transports/shm/common_slots.h"
-#include "host/growing.h"
 
 /* The daemon's view, in memory that the device chooses. Links are filled in when they stand. */
 static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {

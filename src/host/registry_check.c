@@ -1,6 +1,6 @@
 #include "host/registry_check.h"
-#include "host/registry.h"
 #include "base/escape.h"
+#include "host/registry.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

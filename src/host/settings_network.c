@@ -7,19 +7,15 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/text.h"
 #include "bootstrap/handshake.h"
 #include "bootstrap/interfaces.h"
 #include "host/settings.h"
 
 enum { SECRET_MIN = 16, SECRET_MAX = 1024 };
 
-static const char *variable(const char *name) {
-  const char *value = getenv(name);
-  return value && *value ? value : NULL;
-}
-
 static dfcclResult_t read_interfaces(df_network *network) {
-  const char *value = variable("DFCCL_NET_INTERFACES");
+  const char *value = df_variable("DFCCL_NET_INTERFACES");
   if (value == NULL) return dfcclSuccess;
   if (strlen(value) >= sizeof network->interfaces)
     return df_fail(dfcclInvalidUsage,
@@ -35,7 +31,7 @@ static dfcclResult_t read_interfaces(df_network *network) {
 
 /* "50000" or "50000-50100" */
 static dfcclResult_t read_ports(df_network *network) {
-  const char *value = variable("DFCCL_NET_PORTS");
+  const char *value = df_variable("DFCCL_NET_PORTS");
   unsigned first = 0, last = 0;
   int used = 0, used_first = 0;
   if (value == NULL) return dfcclSuccess;
@@ -56,7 +52,7 @@ static dfcclResult_t read_ports(df_network *network) {
 }
 
 static dfcclResult_t read_advertised(df_network *network) {
-  const char *value = variable("DFCCL_NET_ADVERTISE");
+  const char *value = df_variable("DFCCL_NET_ADVERTISE");
   for (const char *at = value; at && *at;) {
     const size_t length = strcspn(at, ",");
     if (network->n_advertised == DF_ADDRESSES_MAX ||
@@ -96,7 +92,7 @@ static dfcclResult_t read_secret_file(const char *path, char *text, size_t bytes
 }
 
 static dfcclResult_t read_secret(df_network *network) {
-  const char *value = variable("DFCCL_SECRET"), *path = variable("DFCCL_SECRET_FILE");
+  const char *value = df_variable("DFCCL_SECRET"), *path = df_variable("DFCCL_SECRET_FILE");
   char text[SECRET_MAX + 2] = "";
   dfcclResult_t result = dfcclSuccess;
   if (value == NULL && path == NULL) return dfcclSuccess;
@@ -125,7 +121,7 @@ static dfcclResult_t read_secret(df_network *network) {
 
 /* HOST:PORT, [IPV6]:PORT */
 static dfcclResult_t read_root(df_network *network) {
-  const char *value = variable("DFCCL_ROOT");
+  const char *value = df_variable("DFCCL_ROOT");
   if (value == NULL) return dfcclSuccess;
   const char *colon = strrchr(value, ':');
   char *end = NULL;

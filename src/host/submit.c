@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "host/context.h"
 #include "control/service.h"
+#include "host/context.h"
 #include "host/failure.h"
 #include "host/growing.h"
 #include "host/link_setup.h"

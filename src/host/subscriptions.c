@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "host/failure.h"
-#include "host/losses.h"
 #include "host/link_setup.h"
+#include "host/losses.h"
 #include "host/match.h"
 #include "host/registry.h"
 #include "transports/ipc/unmap.h"

@@ -5,9 +5,9 @@
 #include "control/service.h"
 #include "host/failure.h"
 #include "host/memory.h"
+#include "host/network.h"
 #include "host/registry.h"
 #include "host/runs.h"
-#include "host/network.h"
 #include "transports/ipc/ipc.h"
 #include "transports/wire/endpoint.h"
 

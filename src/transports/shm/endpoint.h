@@ -4,8 +4,8 @@
 #define DF_TRANSPORTS_SHM_ENDPOINT_H
 
 #include "primitives/windows.h"
-#include "transports/shm/shared_memory.h"
 #include "transports/shm/segment.h"
+#include "transports/shm/shared_memory.h"
 #include "transports/transport.h"
 
 typedef struct df_shm_peer {
