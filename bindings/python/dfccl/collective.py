@@ -6,7 +6,7 @@ import ctypes
 import threading
 import time
 from collections import deque
-from ctypes import byref, c_void_p
+from ctypes import byref, c_int, c_void_p
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 from . import errors
@@ -29,18 +29,22 @@ def _callback(coll: int, status: int, token: int) -> None:
     error = None
     if status != SUCCESS:
         error = errors.of_code(status, last_error(collective.context._handle))
-    _inside.callback = True
+    _inside.callback = token
     try:
         function(error)
     finally:
-        _inside.callback = False
+        _inside.callback = 0
 
 
 _callback_address = ctypes.cast(_callback, c_void_p).value
 
 
 def inside_callback() -> bool:
-    return getattr(_inside, "callback", False)
+    return bool(getattr(_inside, "callback", 0))
+
+
+class _GoesOn(errors.Timeout):
+    """A wait's own time is over; the run has not failed."""
 
 
 class Run:
@@ -80,7 +84,8 @@ class Collective:
         self.rank = context.rank if ranks is None else list(ranks).index(context.rank)
         self.name, self.varying = name, varying
         self._lock = threading.Lock()
-        self._outstanding: deque[tuple[int, Any]] = deque()
+        self._outstanding: deque[tuple[int, Any, int]] = deque()  # number, what the run keeps alive, callback's token
+        self._failure: tuple[int, str] | None = None  # the first since the last wait, which no wait has told yet
         self._run = RunStruct()
         wide = self.size
         self._send_wide, self._recv_wide = {"all_gather": (1, wide), "reduce_scatter": (wide, 1),
@@ -155,19 +160,39 @@ class Collective:
             if handle is None:
                 raise context._closed()
             with self._lock:
-                waiting = self._outstanding
-                while waiting and lib.dfcclWaitRun(handle, self.id, waiting[0][0], 0) != IN_PROGRESS:
-                    waiting.popleft()
+                self._drop_complete(handle)
                 run.sendBuf, run.recvBuf, run.count = send, recv, count
                 run.callback, run.arg = (_callback_address, token) if token else (None, None)
                 code = lib.dfcclRun(handle, self.id, byref(run))
                 if code != SUCCESS:
                     check(code)
                 number = run.run
-                waiting.append((number, keep))
+                self._outstanding.append((number, keep, token))
                 return number
         finally:
             context._calls.pop()
+
+    def _drop_complete(self, handle: int) -> None:
+        """The lock is held."""
+        waiting, token = self._outstanding, getattr(_inside, "callback", 0)
+        if not token:
+            while waiting and (code := lib.dfcclWaitRun(handle, self.id, waiting[0][0], 0)) != IN_PROGRESS:
+                self._note(code)
+                waiting.popleft()
+        elif any(each[2] == token for each in waiting):  # runs end in order: those before the callback's own
+            while waiting[0][2] != token:
+                waiting.popleft()
+        elif waiting:  # a callback may not look at a run
+            done = c_int()
+            if lib.dfcclTest(handle, self.id, byref(done)) == SUCCESS and done.value:
+                waiting.clear()
+
+    def _note(self, code: int) -> None:
+        """After a failure all later runs of the collective fail too, so the last of several tells of all."""
+        if code != SUCCESS:
+            failure = code, last_error()
+            self._failure = self._failure or failure
+            self.context._failure = self.context._failure or failure
 
     def _look(self, number: int) -> int:
         context = self.context
@@ -177,7 +202,7 @@ class Collective:
                 raise context._closed()
             code = lib.dfcclWaitRun(context._handle, self.id, number, 0)
             if code != IN_PROGRESS:
-                self._forget(number)
+                self._forget(number, code)
             return code
         finally:
             context._calls.pop()
@@ -190,26 +215,36 @@ class Collective:
             if handle is None:
                 raise context._closed()
             end = None if timeout is None else time.monotonic() + timeout
-            slice_ms = _SLICE_MS
-            while True:
-                if end is not None:
-                    slice_ms = max(0, min(_SLICE_MS, int((end - time.monotonic()) * 1000) + 1))
-                code = lib.dfcclWaitRun(handle, self.id, number, slice_ms)
-                if code != IN_PROGRESS:
-                    break
-                if end is not None and time.monotonic() >= end:
-                    raise errors.Timeout(f"run {number} of {self!r} is not complete after {timeout:g} s; it goes on. "
-                                         + context._state_of(self.id))
-            self._forget(number)
+            code = self._drive(handle, number, end)
+            if code == IN_PROGRESS:
+                raise _GoesOn(f"run {number} of {self!r} is not complete after {timeout:g} s; it goes on. "
+                              + context._state_of(self.id))
             if code != SUCCESS:
                 check(code)
         finally:
             context._calls.pop()
 
-    def _forget(self, number: int) -> None:
+    def _drive(self, handle: int, number: int, end: float | None) -> int:
+        """Waits in slices until the run is complete, or that time has come."""
+        slice_ms = _SLICE_MS
+        while True:
+            if end is not None:
+                slice_ms = max(0, min(_SLICE_MS, int((end - time.monotonic()) * 1000) + 1))
+            code = lib.dfcclWaitRun(handle, self.id, number, slice_ms)
+            if code != IN_PROGRESS:
+                self._forget(number, code)
+                return code
+            if end is not None and time.monotonic() >= end:
+                return code
+
+    def _forget(self, number: int, code: int) -> None:
         """Runs of a collective end in order: all up to this one are complete."""
+        if inside_callback():
+            return  # the code is the library's refusal to look
         with self._lock:
             waiting = self._outstanding
+            if waiting and waiting[0][0] <= number:
+                self._note(code)
             while waiting and waiting[0][0] <= number:
                 waiting.popleft()
 
@@ -219,17 +254,24 @@ class Collective:
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits for all its runs submitted before; raises the first failure since the last such wait."""
-        number = self._last()
+        self._wait_up_to(self._last(), timeout)
+        with self._lock:
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise errors.of_code(*failure)
+        with self.context._entered() as handle:
+            check(lib.dfcclTest(handle, self.id, byref(c_int())))  # of a broken context: its failure
+
+    def _wait_up_to(self, number: int | None, timeout: float | None) -> None:
+        if inside_callback():
+            raise errors.InvalidUsage("a callback cannot wait")
         if number is not None:
             try:
                 self._wait_run(number, timeout)
-            except errors.Timeout as error:
-                if "it goes on" in str(error):
-                    raise
+            except _GoesOn:
+                raise
             except errors.Error:
-                pass  # dfcclWait tells of the first failure
-        with self.context._entered() as handle:
-            check(lib.dfcclWait(handle, self.id))
+                pass  # _failure has it, or an earlier one
 
     def done(self) -> bool:
         """Whether all its runs are complete."""
@@ -238,8 +280,10 @@ class Collective:
 
     def deregister(self) -> None:
         """Forgets the collective. All its runs must be complete."""
-        with self.context._entered() as handle:
+        with self.context._entered() as handle, self._lock:
+            self._drop_complete(handle)
             check(lib.dfcclDeregister(handle, self.id))
+            self._outstanding.clear()
         self.context._collectives.pop(self.id, None)
 
     def configuration(self) -> dict[str, Any]:

@@ -134,6 +134,7 @@ class Context(_Registers):
         self._handle, self._process = handle, os.getpid()
         self._calls: deque[None] = deque()  # one entry for each call that is inside the library
         self._collectives: dict[int, Collective] = {}
+        self._failure: tuple[int, str] | None = None  # the first since the last wait_all
         self._close_lock = threading.Lock()
         _open.add(self)
 
@@ -203,20 +204,17 @@ class Context(_Registers):
     def wait_all(self, timeout: float | None = None) -> None:
         """Waits for all runs submitted before; raises the first failure since the last wait_all."""
         end = None if timeout is None else time.monotonic() + timeout
-        failure = None
-        for collective in list(self._collectives.values()):
-            try:
-                collective.wait(None if end is None else max(0.0, end - time.monotonic()))
-            except errors.Timeout as error:
-                if "it goes on" in str(error):
-                    raise
-                failure = failure or error
-            except errors.Error as error:
-                failure = failure or error
-        with self._entered() as handle:
-            check(lib.dfcclWaitAll(handle))
+        collectives = list(self._collectives.values())
+        for collective, number in [(each, each._last()) for each in collectives]:
+            collective._wait_up_to(number, None if end is None else max(0.0, end - time.monotonic()))
+        for collective in collectives:
+            collective._failure = None
+        failure, self._failure = self._failure, None
         if failure is not None:
-            raise failure
+            raise errors.of_code(*failure)
+        with self._entered() as handle:
+            for collective in list(self._collectives.values())[:1]:
+                check(lib.dfcclTest(handle, collective.id, byref(c_int())))  # of a broken context: its failure
 
     def synchronize(self) -> None:
         """Blocks until the device is idle (dfcclDeviceSynchronize)."""
@@ -253,9 +251,17 @@ class Context(_Registers):
                     collective.wait()
                 except errors.Error:
                     pass
-            self._handle = None
-            while self._calls:
-                time.sleep(0.001)
+            self._handle = None  # from here on nothing is submitted
+            try:
+                while self._calls:
+                    time.sleep(0.001)
+                for collective in list(self._collectives.values()):  # what callbacks have submitted meanwhile
+                    number = collective._last()
+                    if number is not None:
+                        collective._drive(handle, number, None)
+            except BaseException:
+                self._handle = handle  # Ctrl-C: it is open still
+                raise
             _open.discard(self)
             self._collectives.clear()
             check(lib.dfcclDestroy(handle))

@@ -53,8 +53,6 @@ class OutOfMemory(Error, MemoryError):
     code = 11
 
 
-IN_PROGRESS = 7
-
 _classes = {
     each.code: each
     for each in (Error, InvalidArgument, InvalidUsage, RemoteError, Timeout, Mismatch, Aborted, OutOfMemory)

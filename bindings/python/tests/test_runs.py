@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
+import ctypes
 import gc
+import os
 import random
 import threading
 import time
@@ -12,6 +15,7 @@ import weakref
 import numpy
 
 import dfccl
+from dfccl import library
 from support import Case, on_processes
 
 TYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
@@ -201,11 +205,12 @@ class Waiting(Case):
 
     def test_other_threads_go_on_during_a_wait(self):
         contexts = self.ranks(2)
+        self.assertNotIsInstance(library.lib, ctypes.PyDLL)  # which would keep the GIL during calls
         both = [context.register_all_reduce(1, 1, "int32") for context in contexts]
         run = both[0].run(numpy.ones(1, "int32"))
         waits = threading.Thread(target=run.wait)
         waits.start()
-        both[1].run(numpy.ones(1, "int32")).wait()  # this thread would not come here if the GIL were held
+        both[1].run(numpy.ones(1, "int32")).wait()
         waits.join()
 
     def test_wait_all(self):
@@ -242,6 +247,92 @@ class Waiting(Case):
         for _ in range(2):
             done.acquire()
         self.assertEqual(calls, [10, 10])
+
+    def _resubmitting(self):
+        """Rank 0 submits again in each callback. The peer runs once when rank 0 waits, and then stops."""
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 1, "int64") for context in contexts]
+        stop = threading.Event()
+
+        def again(error):
+            if error is None and not stop.is_set():
+                both[0].run(numpy.ones(1, "int64"), callback=again)
+
+        def peer():
+            while not contexts[0]._calls:
+                time.sleep(0.001)
+            both[1].run(numpy.ones(1, "int64"))
+
+        both[0].run(numpy.ones(1, "int64"), callback=again)
+        runs = threading.Thread(target=peer)
+        runs.start()
+        self.addCleanup(runs.join)
+
+        def let_go():
+            stop.set()
+            both[1].run(numpy.ones(1, "int64"))
+
+        return both[0], let_go
+
+    def test_a_wait_is_not_for_what_callbacks_submit_meanwhile(self):
+        for wait in (lambda each: each.wait(60), lambda each: each.context.wait_all(60)):
+            sums, let_go = self._resubmitting()
+            waits = threading.Thread(target=wait, args=(sums,))
+            waits.start()
+            waits.join(20)
+            went_on = waits.is_alive()
+            with self.assertRaises(dfccl.Timeout):
+                sums.wait(0.05)
+            with self.assertRaises(dfccl.Timeout):
+                sums.context.wait_all(0.05)
+            let_go()
+            waits.join()
+            sums.wait(20)
+            self.assertFalse(went_on)
+
+    def test_an_interrupted_close_leaves_the_context_open(self):
+        sums, let_go = self._resubmitting()
+        interrupts = threading.Timer(0.5, _thread.interrupt_main)
+        interrupts.start()
+        with self.assertRaises(KeyboardInterrupt):
+            sums.context.close()
+        self.assertFalse(sums.done())
+        let_go()
+        sums.context.close()
+
+    def test_a_run_of_a_callback_keeps_the_arrays_of_others(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 1, "int64") for context in contexts]
+        submitted = threading.Event()
+
+        def again(_):
+            both[0].run(numpy.ones(1, "int64"))
+            submitted.set()
+
+        array = numpy.ones(1, "int64")
+        seen = weakref.ref(array)
+        both[0].run(numpy.ones(1, "int64"), callback=again)
+        both[0].run(array)
+        del array
+        both[1].run(numpy.ones(1, "int64")).wait()
+        submitted.wait()
+        gc.collect()
+        self.assertIsNotNone(seen())  # its run is not complete
+        for _ in range(2):
+            both[1].run(numpy.ones(1, "int64"))
+        both[0].wait()
+        self.assertIsNone(seen())
+
+    def test_a_failure_is_told_by_each_kind_of_wait_once(self):
+        contexts = self.ranks(2)
+        both = [context.register_all_reduce(1, 1, "int32") for context in contexts]
+        runs = [both[0].run(numpy.ones(1, "int32")) for _ in range(3)]
+        contexts[0].abort_collectives([1])
+        for wait in (runs[1].wait, runs[2].wait, runs[0].wait, both[0].wait, contexts[0].wait_all):
+            with self.assertRaises(dfccl.Aborted):
+                wait()
+        both[0].wait()
+        contexts[0].wait_all()
 
     def test_a_callback_cannot_close(self):
         context, = self.ranks(1)
@@ -301,14 +392,26 @@ class Ends(Case):
         contexts = self.ranks(2)
         both = [context.register_all_reduce(1, 1, "int32") for context in contexts]
         run = both[0].run(numpy.ones(1, "int32"))
-        waits = threading.Thread(target=run.wait)
+        failures = []
+
+        def caught(function):
+            try:
+                function()
+            except Exception as error:
+                failures.append(error)
+
+        waits = threading.Thread(target=caught, args=(run.wait,))
         waits.start()
-        closes = threading.Thread(target=contexts[0].close)
+        closes = threading.Thread(target=caught, args=(contexts[0].close,))
         closes.start()
         time.sleep(0.05)
+        self.assertTrue(closes.is_alive())
         both[1].run(numpy.ones(1, "int32")).wait()
         waits.join()
         closes.join()
+        self.assertEqual(failures, [])
+        with self.assertRaisesRegex(dfccl.InvalidUsage, "rank 0 of 2 is closed"):
+            contexts[0].dump()
 
     def test_deregister_and_register_again(self):
         context, = self.ranks(1)
@@ -341,8 +444,8 @@ def _leave_without_closing(rank, size, id):
         time.sleep(0.2)
     else:
         try:
-            sums.run(numpy.ones(1, "int64"), callback=None).wait()
-            sums.run(numpy.ones(1, "int64"), callback=None).wait()
+            sums.run(numpy.ones(1, "int64")).wait()
+            sums.run(numpy.ones(1, "int64")).wait()
         except dfccl.RemoteError as error:
             assert "died" not in str(error), error  # rank 0 has said goodbye
             return
@@ -350,7 +453,6 @@ def _leave_without_closing(rank, size, id):
 
 
 def _forks(rank, size, id):
-    import os
     with dfccl.Context(rank, size, id, timeout=30) as context:
         sums = context.register_all_reduce(1, 1, "int64")
         child = os.fork()

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from .. import errors
 from ..collective import Collective
-from ..library import lib
+from ..library import IN_PROGRESS, lib
 from . import names
 from .moves import Moves
 from .reductions import Reductions
@@ -160,14 +160,14 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         for collective, number in work._parts:
             try:
                 collective._wait_run(number, 0)
-            except errors.Error as failure:
+            except errors.Timeout as failure:
                 return self._late(work, failure)
         return None
 
     def _drive(self, work: Work, milliseconds: int) -> None:
         for collective, number in work._parts:
             with self._context._entered() as handle:
-                if lib.dfcclWaitRun(handle, collective.id, number, milliseconds) == errors.IN_PROGRESS:
+                if lib.dfcclWaitRun(handle, collective.id, number, milliseconds) == IN_PROGRESS:
                     return
 
     def _together(self, what: str, works: list[Work], outputs: list[torch.Tensor]) -> Work:

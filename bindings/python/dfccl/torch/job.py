@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 import torch.distributed as dist
@@ -32,7 +31,7 @@ _world: Job | None = None
 _jobs = 0
 
 
-def _join(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, key: str) -> Job:
+def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
     if rank == 0:
         id = unique_id()
         store.set(key, id)
@@ -51,7 +50,7 @@ def create(options: Any, _: Any = None) -> ProcessGroup:
     if everybody or _world is None:
         _jobs += everybody
         key = f"dfccl {_jobs}" if everybody else "dfccl"
-        job = _join(options.store, options.group_rank, size, options.timeout, key)
+        job = _join(options.store, options.group_rank, size, key)
         if everybody:
             _world = job
         ranks = list(range(size))

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from .. import errors
 from ..collective import Collective
-from ..library import last_error
+from ..library import IN_PROGRESS, last_error
 
 Part = tuple[Collective, int]
 _no_time = datetime.timedelta(0)
@@ -64,7 +64,7 @@ class Work(dist.Work):
                 code = collective._look(number)
             except errors.Error as failure:
                 code, error = failure.code, error or failure
-            if code == errors.IN_PROGRESS:
+            if code == IN_PROGRESS:
                 return False
             if code != 0:
                 error = error or errors.of_code(code, last_error())
