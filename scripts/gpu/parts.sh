@@ -19,12 +19,19 @@ wanted() { printf '%s\n' "$1" | grep -Eq -e "$only"; }
 
 begin_stage() {
   work=$(mktemp -d) || exit 2
-  trap 'rm -rf "$work"' EXIT
+  trap end_of_suite EXIT
+  trap 'exit 143' TERM INT HUP
   mkdir -p "$out" || exit 2
   rm -f "$out/$stage".{txt,log,json,tgz,hangs.txt}
   say "# dfccl $version, stage $stage, $gpu, $(date -u +%Y-%m-%dT%H:%MZ)"
   { nproc; ldd --version | head -n 1; [ $emulated = 1 ] || { nvidia-smi; nvidia-smi -q -d CLOCK,PCI,PERFORMANCE; }; } >>"$out/$stage.log" 2>&1
   LD_LIBRARY_PATH=$libraries ldd "$demo" | sed -n 's/^\t*\(.*not found\)/missing: \1/p' | tee -a "$out/$stage.txt"
+}
+
+# A part has a session of its own, so it would outlive a suite that is ended from outside.
+end_of_suite() {
+  if [ -s "$work/running" ]; then kill_group "$(cat "$work/running")"; fi
+  rm -rf "$work"
 }
 
 # Ends with what was left out, so that nobody takes a short report for a good one.
@@ -55,7 +62,7 @@ skip() { # NAME WHY
   say "skip  $1 ($2)"
 }
 
-# Both streams, cut in the middle: what comes back from a lent machine is bounded.
+# Both streams, cut in the middle, so that the log stays small.
 append_output() { # FILE
   local bytes
   bytes=$(stat -c %s "$1" 2>/dev/null || echo 0)
@@ -81,13 +88,14 @@ kill_group() { # PID
 
 is_wrong() { grep -Eqs '"wrong": ?[1-9]|elements were wrong|Out of bounds values : [1-9]|^property: .*differs' "$@"; }
 
-# Prints the status, and leaves the seconds in $work/seconds.
+# Leaves $work/status and $work/seconds. Not for a subshell: the traps would wait for its end.
 run_part() { # LIMIT CUT NAME COMMAND...
   local limit=$1 cut=$2 name=$3 pid status start=$SECONDS stdout=$work/$number.out stderr=$work/$number.err
   shift 3
   if [ -n "$plant" ] && printf '%s\n' "$name" | grep -Eq -e "$plant"; then set -- env "$planted" "$@"; fi
   setsid env LD_LIBRARY_PATH="$libraries" "$@" >"$stdout" 2>"$stderr" </dev/null &
   pid=$!
+  echo $pid >"$work/running"
   while kill -0 $pid 2>/dev/null && [ $((SECONDS - start)) -lt "$limit" ]; do sleep 0.1; done
   if kill -0 $pid 2>/dev/null; then
     {
@@ -108,8 +116,9 @@ run_part() { # LIMIT CUT NAME COMMAND...
     if [ $status = FAIL ] && [ "${TRIAL:-0}" = 1 ]; then status=no; fi
     if is_wrong "$stdout" "$stderr"; then status=WRONG; fi
   fi
+  rm -f "$work/running"
   echo $((SECONDS - start)) >"$work/seconds"
-  echo $status
+  echo $status >"$work/status"
 }
 
 part() { # SECONDS NAME COMMAND...
@@ -133,7 +142,8 @@ part() { # SECONDS NAME COMMAND...
   fi
   if [ $left -lt "$limit" ]; then limit=$left cut=1; fi
   printf '\n## %s: %s\n' "$name" "$*" >>"$out/$stage.log"
-  status=$(run_part "$limit" $cut "$name" "$@" 2>/dev/null)
+  run_part "$limit" $cut "$name" "$@" 2>/dev/null
+  status=$(cat "$work/status")
   seconds=$(cat "$work/seconds")
   append_output "$work/$number.out"
   append_output "$work/$number.err"

@@ -2,7 +2,7 @@
 # Promises of scripts/gpu-suite, tried on the emulated runtime:
 #   - Each stage goes through, and leaves text, JSON for programs, and in the first what it learnt.
 #   - A part that hangs is photographed with what the library knows and where the threads are, and after two the rest of the group
-#     is left out. A wrong result is reported as one. What there was no time for is named.
+#     is left out. A suite that is ended from outside leaves no part behind. A wrong result is reported as one. What there was no time for is named.
 # Usage: test_stages.sh GPU_SUITE BUILD first|second|third|fourth|plants NCCL
 suite=$1 build=$2 part=$3 failed=0 number=0
 export NCCL_LIBRARY="$4"
@@ -25,7 +25,7 @@ play() { # STATUS STAGE OPTION...: the stage ends with this status
   wanted=$1
   shift
   rm -rf "$work/out"
-  FAKE_NCCL_VERSION=${FAKE_NCCL_VERSION-23000} LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 300 "$suite" "$@" --build "$build" >"$work/printed" 2>&1
+  FAKE_NCCL_VERSION=${FAKE_NCCL_VERSION-23000} LEARNT=${LEARNT-} OUT=$work/out timeout -k 5 240 "$suite" "$@" --build "$build" >"$work/printed" 2>&1
   status=$?
   [ $status = "$wanted" ] || { echo "status $status, not $wanted"; cat "$work/printed"; return 1; }
 }
@@ -36,6 +36,23 @@ json() { # STAGE EXPRESSION of o and of s, the statuses by name
   python3 -c "import json, sys
 o = json.load(open(sys.argv[1])); s = {p['name']: p['status'] for p in o['parts']}
 assert $2, o['count']" "$work/out/$1.json"
+}
+demo_of_this_test() { # prints its number
+  for each in $(grep -lz "^STARTED_BY=$$\$" /proc/[0-9]*/environ 2>/dev/null); do
+    if grep -qs '^dfccl-demo' "${each%environ}comm"; then basename "${each%/environ}"; return 0; fi
+  done
+  return 1
+}
+end_from_outside() {
+  STARTED_BY=$$ OUT=$work/out "$suite" first --build "$build" --only 'two ranks, one' --plant 'two ranks' CUDA_EMULATOR_STALL=1 >"$work/printed" 2>&1 &
+  for _ in $(seq 100); do # up to 20 s
+    ! demo_of_this_test || break
+    sleep 0.2
+  done
+  left=$(demo_of_this_test) || { echo "no part has begun"; return 1; }
+  kill -TERM $!
+  wait $!
+  ! left=$(demo_of_this_test) || { echo "process $left of a part goes on"; kill -KILL "$left"; return 1; }
 }
 
 if [ "$part" != plants ]; then
@@ -73,11 +90,16 @@ else
   # As a test runner does, which a hang must not outlive.
   setsid sh -c 'setsid sleep 60 & wait' &
   group=$!
-  sleep 1
-  members=$("$(dirname "$suite")/gpu/photograph" --members $group | tr '\n' ' ')
+  for _ in $(seq 100); do # up to 20 s
+    members=$("$(dirname "$suite")/gpu/photograph" --members $group | tr '\n' ' ')
+    [ "$(echo "$members" | wc -w)" -lt 2 ] || break
+    sleep 0.2
+  done
   check "a child with a group of its own belongs to the photograph: $members" [ "$(echo "$members" | wc -w)" = 2 ]
   # shellcheck disable=SC2086 # numbers
   kill $members
+
+  check "a suite that is ended from outside ends its part" end_from_outside
 
   check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' CUDA_EMULATOR_SPOIL=4
   check "is told so" says '^WRONG  no words' second.txt
