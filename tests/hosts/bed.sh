@@ -57,7 +57,7 @@ bed_up() {
     ip netns add "$bed_name-$i"
     ip -n "$bed_name-$i" link set lo up
     ip netns exec "$bed_name-$i" unshare --uts --ipc --mount --propagation private \
-      sh -c 'mount -t tmpfs none /dev/shm; hostname "$0"; exec sleep 100000' "host$i" </dev/null >/dev/null 2>&1 &
+      sh -c 'mount -t tmpfs none /dev/shm && hostname "$0" && exec sleep 100000' "host$i" </dev/null >/dev/null 2>&1 &
     bed_keepers[$i]=$!
     for rail in 0 1; do
       ip link add "rail$rail" netns "$bed_name-$i" type veth peer name "host$i-$rail" netns "$bed_name-0"
@@ -70,7 +70,10 @@ bed_up() {
     done
   done
   for ((i = 1; i <= n; i++)); do
-    until [ "$(bed_on "$i" hostname)" = "host$i" ]; do sleep 0.05; done
+    until [ "$(bed_on "$i" hostname 2>/dev/null)" = "host$i" ]; do
+      kill -0 "${bed_keepers[$i]}" 2>/dev/null || bed_skip "host $i did not come up: no right to mount, or to name a host"
+      sleep 0.05
+    done
   done
 }
 

@@ -26,10 +26,11 @@ reaches 1 10.77.1.3 || fail "cutting one rail cut the other"
 bed_join 3 0
 reaches 1 10.77.0.3 || fail "the cable was put back, and carries nothing"
 
-before=$(ip netns list | wc -l)
-other=$(bash -c '. "$0"; bed_up 2; bed_on 1 ip -br addr show rail0 | grep -o 10.77.0.1; ip netns list | wc -l' \
+before=$(ip netns list | grep -c "^$bed_name-")
+other=$(bash -c '. "$0"; bed_up 2; bed_on 1 ip -br addr show rail0 | grep -o 10.77.0.1; ip netns list | grep -c "^$bed_name-"' \
   "$(dirname "$0")/bed.sh") || fail "a second bed does not stand beside the first"
-[ "$(echo $other)" = "10.77.0.1 $((before + 3))" ] || fail "the second bed is odd: $other"
+[ "$(echo $other)" = "10.77.0.1 3" ] || fail "the second bed is odd: $other"
+[ "$(ip netns list | grep -c "^$bed_name-")" = "$before" ] || fail "the second bed took a namespace of the first"
 bed_on 2 sleep 60 &
 sleep 0.2
 bed_down

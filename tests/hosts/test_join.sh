@@ -12,9 +12,8 @@ set -u
 join=$1
 failed=0
 fail() { echo "FAILED: $*" >&2; failed=1; }
-work=$(mktemp -d)
-trap 'bed_down; rm -rf "$work"' EXIT
 bed_up 2
+work=$(mktemp -d)
 trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 secret=DFCCL_SECRET=0123456789abcdef0123456789abcdef
@@ -40,6 +39,16 @@ wait_for_ranks() { # but not for the bed's keepers
   local pid
   for pid in $(jobs -rp); do
     case " ${bed_keepers[*]} " in *" $pid "*) ;; *) wait "$pid" 2>/dev/null ;; esac
+  done
+}
+await_stays() { # NAME...
+  local name tries
+  for name; do
+    for ((tries = 0; tries < 1000; tries++)); do
+      grep -q stays "$work/$name" && continue 2
+      sleep 0.05
+    done
+    fail "$name does not stay after 50 s: $(cat "$work/$name")"
   done
 }
 says() { grep -q -- "$2" "$work/$1" || fail "$3: $1 says: $(cat "$work/$1")"; }
@@ -126,7 +135,7 @@ for r in 0 1; do
   rank $((r + 1)) p$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 $secret \
     DFCCL_NET_INTERFACES=10.77.1.0/24 DFCCL_NET_PORTS=50000-50009
 done
-for i in $(seq 200); do grep -q stays "$work/p0" && grep -q stays "$work/p1" && break; sleep 0.05; done
+await_stays p0 p1
 for host in 1 2; do
   [ "$(bed_on $host ss -Hltn | awk '{print $4}' | sort)" = "$(printf '10.77.1.%s:50000\n127.0.0.1:50000' $host)" ] ||
     fail "host $host listens at $(bed_on $host ss -Hltn)"
@@ -137,7 +146,7 @@ says p0 "rank 1 died: its connection (host2, 10.77.1.2:50000) was lost" "a kille
 for r in 0 1; do
   rank $((r + 1)) k$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 DFCCL_NET_TIMEOUT_MS=2000 $secret
 done
-for i in $(seq 200); do grep -q stays "$work/k0" && grep -q stays "$work/k1" && break; sleep 0.05; done
+await_stays k0 k1
 bed_cut 2 0
 bed_cut 2 1
 wait_for_ranks

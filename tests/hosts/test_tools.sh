@@ -5,8 +5,8 @@
 set -u
 . "$(dirname "$0")/bed.sh"
 demo=$1 bench=$2 info=$3
-work=$(mktemp -d)
 bed_up 3
+work=$(mktemp -d)
 trap 'bed_down; rm -rf "$work"' EXIT
 unset LOCAL_WORLD_SIZE
 fail() { echo "$*" >&2; cat "$work"/* >&2; exit 1; }
