@@ -1,7 +1,7 @@
 """Four ranks run the same all-reduces, each in an order of its own."""
 
 import random
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 
@@ -19,10 +19,7 @@ def body(context: dfccl.Context) -> None:
 
 
 ranks = dfccl.contexts(4)
-threads = [threading.Thread(target=body, args=(context,)) for context in ranks]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
+with ThreadPoolExecutor(len(ranks)) as threads:
+    list(threads.map(body, ranks))  # raises what a rank raised
 for context in ranks:
     context.close()

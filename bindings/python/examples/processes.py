@@ -23,3 +23,4 @@ if __name__ == "__main__":
         child.start()
     for child in children:
         child.join()
+    raise SystemExit(any(child.exitcode != 0 for child in children))

@@ -9,9 +9,9 @@ import argparse
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 here = pathlib.Path(__file__).resolve().parent
@@ -19,13 +19,15 @@ here = pathlib.Path(__file__).resolve().parent
 
 def outcome(program: pathlib.Path, backend: str, seconds: float) -> tuple[str, str]:
     """What became of it, and the last line that a rank said."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    ranks = [subprocess.Popen([sys.executable, str(program)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                              env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "BACKEND": backend})
-             for rank in range(2)]
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [subprocess.Popen([sys.executable, str(program)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                                       "PLACE": os.path.join(folder, "store"), "BACKEND": backend})
+                 for rank in range(2)]
+        return _judged(ranks, seconds)
+
+
+def _judged(ranks: list[subprocess.Popen[str]], seconds: float) -> tuple[str, str]:
     end = time.monotonic() + seconds
     hung = False
     said = ""

@@ -8,33 +8,47 @@ import os
 import sys
 import threading
 import unittest
+from typing import Callable
 
 import dfccl
 import dfccl.context
 
 SECONDS = int(os.environ.get("TEST_SECONDS", "120"))
+INNER_SECONDS = SECONDS * 3 // 4  # of a test's processes: they end first, and say why
 
 
 def _strike(name: str) -> None:
-    print(f"{name} has not ended after {SECONDS} s", file=sys.stderr)
-    for context in list(dfccl.context._open):
-        print(context.dump(), file=sys.stderr)
-    faulthandler.dump_traceback(all_threads=True)
-    os._exit(124)
+    try:
+        print(f"{name} has not ended in time", file=sys.stderr)
+        faulthandler.dump_traceback(all_threads=True)
+        for context in list(dfccl.context._open):
+            try:
+                print(context.dump(), file=sys.stderr)
+            except Exception as error:
+                print(f"no dump of {context!r}: {error}", file=sys.stderr)
+    finally:
+        os._exit(124)
 
 
-def time_limit(name: str) -> threading.Timer:
-    timer = threading.Timer(SECONDS, _strike, [name])
+def time_limit(name: str, seconds: float = SECONDS) -> Callable[[], None]:
+    """Returns what lifts it."""
+    timer = threading.Timer(seconds, _strike, [name])
     timer.daemon = True
     timer.start()
-    return timer
+    faulthandler.dump_traceback_later(seconds + 10, exit=True)  # should the timer's thread not run, or a dump block
+
+    def lift() -> None:
+        timer.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+    return lift
 
 
 class Case(unittest.TestCase):
     """Each test has a time limit; the ranks that it makes are closed at its end."""
 
     def setUp(self) -> None:
-        self.addCleanup(time_limit(self.id()).cancel)
+        self.addCleanup(time_limit(self.id()))
 
     def ranks(self, size: int, **options) -> list[dfccl.Context]:
         made = dfccl.contexts(size, **options)
@@ -70,9 +84,9 @@ class Case(unittest.TestCase):
 
 
 def _child(function, arguments, name) -> None:
-    timer = time_limit(name)
+    lift = time_limit(name, INNER_SECONDS)
     function(*arguments)
-    timer.cancel()
+    lift()
 
 
 def on_processes(function, size: int, *arguments) -> list[int]:

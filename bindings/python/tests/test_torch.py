@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -22,7 +23,7 @@ except ImportError:
 
 import dfccl
 import dfccl.torch
-from support import SECONDS, Case, on_processes
+from support import INNER_SECONDS, Case, on_processes
 
 
 def meeting_place() -> str:
@@ -255,7 +256,7 @@ def _ends(rank: int, size: int, place: str) -> None:
     dist.destroy_process_group()
 
 
-def _train(rank: int, backend: str, place: str, hook: bool, order: int | None) -> list[float]:
+def _train(rank: int, backend: str, place: str, hook: bool) -> list[float]:
     dist.init_process_group(backend, rank=rank, world_size=2, init_method=f"file://{place}")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -278,18 +279,19 @@ def _train(rank: int, backend: str, place: str, hook: bool, order: int | None) -
 
 
 def _ddp(rank: int, size: int, place: str) -> None:
-    wanted = _train(rank, "gloo", place, False, None)
-    assert _train(rank, "dfccl", place + "1", False, None) == wanted
-    assert _train(rank, "dfccl", place + "2", True, None) == wanted
+    wanted = _train(rank, "gloo", place, False)
+    assert _train(rank, "dfccl", place + "1", False) == wanted
+    assert _train(rank, "dfccl", place + "2", True) == wanted
 
 
-def _showcase(name: str) -> str:
+def _showcase(name: str, timeout: int) -> str:
     import importlib.util
     path = pathlib.Path(__file__).resolve().parent.parent / "showcase" / "run.py"
     spec = importlib.util.spec_from_file_location("showcase_run", path)
     run = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run)
-    return run.outcome(path.with_name(name + ".py"), "dfccl", SECONDS)[0]
+    with unittest.mock.patch.dict(os.environ, TIMEOUT=str(timeout)):
+        return run.outcome(path.with_name(name + ".py"), "dfccl", INNER_SECONDS)[0]
 
 
 class Torch(Case):
@@ -310,8 +312,8 @@ class Torch(Case):
 
     def test_showcase(self):
         for name in ("two_models", "background_thread", "equal_signatures_named"):
-            self.assertEqual(_showcase(name), "right", name)
-        self.assertEqual(_showcase("circle"), "ends at the timeout")
+            self.assertEqual(_showcase(name, 60), "right", name)
+        self.assertEqual(_showcase("circle", 5), "ends at the timeout")
 
     def test_ddp_has_gloos_losses(self):
         self._on(_ddp, 2)

@@ -25,7 +25,7 @@ except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
 
 import dfccl.torch
-from support import SECONDS, Case, on_processes
+from support import INNER_SECONDS, Case, on_processes
 from test_torch import meeting_place
 
 WIDTH = 32
@@ -101,18 +101,20 @@ def checkpoint(rank: int) -> list[float]:
     losses = train(module, rank)
     folder = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(folder, 0)
-    state = {"model": module.state_dict()}
-    torch.distributed.checkpoint.save(state, checkpoint_id=folder[0])
-    kept = [parameter.to_local().clone() for parameter in module.parameters()]
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-    torch.distributed.checkpoint.load(state, checkpoint_id=folder[0])
-    module.load_state_dict(state["model"])
-    assert all(torch.equal(parameter.to_local(), wanted) for parameter, wanted in zip(module.parameters(), kept))
-    dist.barrier()
-    if rank == 0:
-        shutil.rmtree(folder[0])
+    try:
+        state = {"model": module.state_dict()}
+        torch.distributed.checkpoint.save(state, checkpoint_id=folder[0])
+        kept = [parameter.to_local().clone() for parameter in module.parameters()]
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.zero_()
+        torch.distributed.checkpoint.load(state, checkpoint_id=folder[0])
+        module.load_state_dict(state["model"])
+        assert all(torch.equal(parameter.to_local(), wanted) for parameter, wanted in zip(module.parameters(), kept))
+        dist.barrier()
+    finally:
+        if rank == 0:
+            shutil.rmtree(folder[0])
     return losses
 
 
@@ -169,7 +171,7 @@ class Jobs(Case):
     def test_torchrun(self):
         example = pathlib.Path(__file__).resolve().parent.parent / "examples" / "torch" / "ddp.py"
         ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                                str(example)], capture_output=True, text=True, timeout=SECONDS)
+                                str(example)], capture_output=True, text=True, timeout=INNER_SECONDS)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         first, last = (float(line.rpartition(" ")[2]) for line in (ended.stdout.splitlines()[0], ended.stdout.splitlines()[-1]))
         self.assertLess(last, first / 2)

@@ -4,12 +4,16 @@ BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. WORLD_SIZE: ranks (2). Not par
 a profile are asynchronous is not asked for: only code in C++ can end an event in another thread.
 """
 
+import atexit
 import os
+import shutil
 import tempfile
 
 os.environ.setdefault("WORLD_SIZE", "2")
 os.environ["BACKEND"] = "gloo"
 os.environ["TEMP_DIR"] = folder = tempfile.mkdtemp()
+owner = os.getpid()
+atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))  # a forked rank leaves it
 for name in ("barrier", "test_dir", "init_dir"):
     os.makedirs(os.path.join(folder, name))
 
