@@ -48,7 +48,10 @@ static uint64_t to_width(const df_tool_type *type, uint64_t value) {
 static uint64_t integer_input(const df_bench_data *data, int rank, size_t position) {
   const df_tool_type *type = df_tool_type_of(data->type);
   if (data->op == dfcclAvg) /* without overflow: nobody needs the average of a wrapped sum */
-    return (uint64_t)small_summand(data, rank, position, type->bytes == 1 ? 127 : 1 << 24,
+    return (uint64_t)small_summand(data, rank, position,
+                                   type->bytes == 1   ? 127
+                                   : type->bytes == 2 ? 32767
+                                                      : 1 << 24,
                                    type->is_signed);
   uint64_t value = hash(rank, position);
   if (data->op == dfcclProd) value |= 1; /* a product of odd numbers does not fade to 0 */
@@ -77,6 +80,15 @@ static uint64_t integer_reduced(const df_bench_data *data, size_t position) {
       break;
     case dfcclMin:
       result = integer_less(type, next, result) ? next : result;
+      break;
+    case dfcclBand:
+      result &= next;
+      break;
+    case dfcclBor:
+      result |= next;
+      break;
+    case dfcclBxor:
+      result ^= next;
       break;
     }
   }
@@ -127,6 +139,8 @@ static double float_reduced(const df_bench_data *data, size_t position) {
       break;
     case dfcclMin:
       result = next < result ? next : result;
+      break;
+    default: /* bitwise: floats have none */
       break;
     }
   }

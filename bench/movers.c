@@ -14,16 +14,17 @@
 #include "primitives/convert.h"
 #include "primitives/mover_cpu.h"
 
-enum { PLACES = 3, OPERATORS = 6, AVERAGE = 4, DIVIDE = 5, DIVISOR = 7 };
+enum { PLACES = 3, DIVIDE = DF_REDUCE_OPERATORS, OPERATORS, DIVISOR = 7 };
 
 /* Bytes of each buffer; an operation has three of them. */
 static const size_t place_bytes[PLACES] = {8 << 10, 256 << 10, 64 << 20};
 static const char *const place_names[PLACES] = {"3x8KiB", "3x256KiB", "3x64MiB"};
 
 static const char *const type_names[DF_DATA_TYPES] = {
-    "int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
-    "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
-static const char *const operator_names[OPERATORS] = {"sum", "prod", "max", "min", "avg", "divide"};
+    "int8",    "uint8",   "int32",    "uint32",     "int64",      "uint64", "float16",
+    "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2", "int16",  "uint16"};
+static const char *const operator_names[OPERATORS] = {"sum",  "prod", "max",  "min",   "avg",
+                                                      "band", "bor",  "bxor", "divide"};
 static const char *const isa_names[] = {"plain", "avx2", "avx512", "neon"};
 
 static struct {
@@ -124,12 +125,12 @@ static void print_row(const char *type, const char *op, const char *isa, const o
 
 static operation operation_of(const df_mover_cpu *mover, int type, int op, int stream) {
   operation o = {.element = df_type_size((dfcclDataType_t)type)};
-  if (op < DF_REDUCE_OPERATORS)
-    o.reduce = stream ? mover->reduce_stream[type][op] : mover->reduce[type][op];
-  else if (op == AVERAGE)
+  if (op == dfcclAvg)
     o.average = mover->reduce_average[type];
-  else
+  else if (op == DIVIDE)
     o.divide = mover->divide[type];
+  else
+    o.reduce = stream ? mover->reduce_stream[type][op] : mover->reduce[type][op];
   return o;
 }
 
@@ -265,7 +266,9 @@ int main(int argc, char **argv) {
     fill(bench.a, type, 1);
     fill(bench.b, type, 2);
     for (int op = 0; op < OPERATORS; op++)
-      if (wanted(bench.op, operator_names[op])) bench_operator(type, op);
+      if (wanted(bench.op, operator_names[op]) &&
+          (op == DIVIDE || df_type_has_operator((dfcclDataType_t)type, (dfcclRedOp_t)op)))
+        bench_operator(type, op);
   }
   if (wanted(bench.type, "copy") && bench.op == NULL) bench_copies();
   for (size_t k = 0; k < DF_COUNT_OF(buffers); k++) free(*buffers[k]);

@@ -56,7 +56,7 @@ typedef enum {
   dfcclOutOfMemory = 11        /* memory, or another resource of the system, is exhausted */
 } dfcclResult_t;
 
-/* Data types, with NCCL's values. */
+/* Data types. 0 to 11 have NCCL's values. */
 typedef enum {
   dfcclInt8 = 0,
   dfcclUint8 = 1,
@@ -69,14 +69,26 @@ typedef enum {
   dfcclFloat64 = 8,
   dfcclBfloat16 = 9,
   dfcclFloat8e4m3 = 10, /* OCP E4M3: no infinities; results beyond 448 saturate */
-  dfcclFloat8e5m2 = 11  /* OCP E5M2; results beyond 57344 saturate */
+  dfcclFloat8e5m2 = 11, /* OCP E5M2; results beyond 57344 saturate */
+  dfcclInt16 = 12,      /* NCCL has no 16-bit integers: these values are this library's */
+  dfcclUint16 = 13
 } dfcclDataType_t;
 
-/* Reduction operators, with NCCL's values. Integers wrap. dfcclAvg is the sum divided once, at the
+/* Reduction operators; 0 to 4 have NCCL's values. Integers wrap. dfcclAvg is the sum divided once, at the
  * end, by the number of ranks (integers: truncated toward zero). 16- and 8-bit floats are reduced
  * in float32 and rounded (to nearest, ties to even) once per reduction step. Max and Min of a NaN
- * and a number give the number. */
-typedef enum { dfcclSum = 0, dfcclProd = 1, dfcclMax = 2, dfcclMin = 3, dfcclAvg = 4 } dfcclRedOp_t;
+ * and a number give the number. dfcclBand, dfcclBor and dfcclBxor combine the bits of integers;
+ * floats have none of these three. On elements that are 0 or 1 they are the logical operators. */
+typedef enum {
+  dfcclSum = 0,
+  dfcclProd = 1,
+  dfcclMax = 2,
+  dfcclMin = 3,
+  dfcclAvg = 4,
+  dfcclBand = 5,
+  dfcclBor = 6,
+  dfcclBxor = 7
+} dfcclRedOp_t;
 
 /* ---- Lifecycle */
 

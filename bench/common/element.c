@@ -12,14 +12,16 @@ static const df_tool_type types[DF_TOOL_TYPES] = {
     {"half", 2, true, true, 5, 10, 0x7bff, false}, {"float", 4, true, true, 8, 23, 0, false},
     {"double", 8, true, true, 11, 52, 0, false},   {"bfloat16", 2, true, true, 8, 7, 0x7f7f, false},
     {"f8e4m3", 1, true, true, 4, 3, 0x7e, true},   {"f8e5m2", 1, true, true, 5, 2, 0x7b, true},
+    {"int16", 2, false, true, 0, 0, 0, false},     {"uint16", 2, false, false, 0, 0, 0, false},
 };
 
 static const char *const second_names[DF_TOOL_TYPES] = {
-    "int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
-    "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2",
+    "int8",    "uint8",   "int32",    "uint32",     "int64",      "uint64", "float16",
+    "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2", "int16",  "uint16",
 };
 
-static const char *const operator_names[DF_TOOL_OPERATORS] = {"sum", "prod", "max", "min", "avg"};
+static const char *const operator_names[DF_TOOL_OPERATORS] = {"sum", "prod", "max", "min",
+                                                              "avg", "band", "bor", "bxor"};
 
 const df_tool_type *df_tool_type_of(dfcclDataType_t type) { return &types[type]; }
 

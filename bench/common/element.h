@@ -19,9 +19,9 @@ typedef struct {
   bool saturates;    /* of those: beyond it the largest finite number, else infinity */
 } df_tool_type;
 
-enum { DF_TOOL_TYPES = 12, DF_TOOL_OPERATORS = 5 };
+enum { DF_TOOL_TYPES = 14, DF_TOOL_OPERATORS = 8 };
 
-/* The description of a type; never NULL for the twelve types. */
+/* The description of a type; never NULL for the library's types. */
 const df_tool_type *df_tool_type_of(dfcclDataType_t type);
 
 /* "float" and the other names of nccl-tests, or the name in dfccl.h without its prefix in lower

@@ -47,14 +47,14 @@ static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
 }
 
 static const char *type_name(uint32_t type) {
-  static const char *const names[] = {"int8",    "uint8",    "int32",      "uint32",
-                                      "int64",   "uint64",   "float16",    "float32",
-                                      "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+  static const char *const names[] = {"int8",       "uint8",      "int32",   "uint32",  "int64",
+                                      "uint64",     "float16",    "float32", "float64", "bfloat16",
+                                      "float8e4m3", "float8e5m2", "int16",   "uint16"};
   return type < DF_COUNT_OF(names) ? names[type] : "unknown";
 }
 
 static const char *operator_name(uint32_t op) {
-  static const char *const names[] = {"sum", "prod", "max", "min", "avg"};
+  static const char *const names[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
   return op < DF_COUNT_OF(names) ? names[op] : "unknown";
 }
 

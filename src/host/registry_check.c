@@ -89,17 +89,29 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
       .has_borrowed_turns = context->device.executor->first_turn != NULL};
 }
 
+static dfcclResult_t check_operator(const df_registration *r) {
+  if ((int)r->op < dfcclSum || (int)r->op > dfcclBxor)
+    return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to 7",
+                   (int)r->op);
+  if (!df_type_has_operator(r->type, r->op))
+    return df_fail(dfcclInvalidArgument,
+                   "reduction operator %d combines bits, and data type %d is a float's", (int)r->op,
+                   (int)r->type);
+  return dfcclSuccess;
+}
+
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *r,
                                     df_manner_question *question, df_manner *manner) {
   dfcclResult_t result = check_options(context, r->options);
   if (result != dfcclSuccess) return result;
   size_t element = df_type_size(r->type);
   if (element == 0)
-    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 11",
+    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 13",
                    (int)r->type);
-  if (df_operation_reduces(r->operation) && ((int)r->op < dfcclSum || (int)r->op > dfcclAvg))
-    return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to 4",
-                   (int)r->op);
+  if (df_operation_reduces(r->operation)) {
+    result = check_operator(r);
+    if (result != dfcclSuccess) return result;
+  }
   uint32_t n = df_group_size(context, r->options);
   if (r->count > DF_MAX_COUNT / n)
     return df_fail(dfcclInvalidArgument,

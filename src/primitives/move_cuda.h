@@ -125,6 +125,23 @@ static __host__ __device__ __noinline__ void df_move_type(uint32_t index, uint32
   }
 }
 
+/* Bitwise: the sign does not matter. */
+template <class Type>
+static __host__ __device__ __noinline__ void df_move_bits(uint32_t index, uint32_t count,
+                                                          uint64_t held, const df_move *move) {
+  df_lanes lanes;
+  lanes.index = index;
+  lanes.count = count;
+  lanes.held = held;
+  const df_span span = df_span_of(move);
+  if (move->op == dfcclBand)
+    df_move_span(&lanes, df_cuda_band<Type>(), span, move->count);
+  else if (move->op == dfcclBor)
+    df_move_span(&lanes, df_cuda_bor<Type>(), span, move->count);
+  else
+    df_move_span(&lanes, df_cuda_bxor<Type>(), span, move->count);
+}
+
 /* All lanes, after a barrier. move->stream is ignored: the caches are written through. */
 DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
   if (move->kind == DF_MOVE_NOTHING) return;
@@ -133,6 +150,19 @@ DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
                  move->count * move->element_bytes);
     return;
   }
+#define DF_MOVE_BITS(bits)                                                                         \
+  case bits / 8:                                                                                   \
+    df_move_bits<df_cuda_uint##bits>(lanes->index, lanes->count, lanes->held, move);               \
+    return;
+  if (move->op >= dfcclBand) {
+    switch (move->element_bytes) {
+      DF_MOVE_BITS(8)
+      DF_MOVE_BITS(16)
+      DF_MOVE_BITS(32)
+      DF_MOVE_BITS(64)
+    }
+  }
+#undef DF_MOVE_BITS
 #define DF_MOVE_CASE(Type, type)                                                                   \
   case dfccl##Type:                                                                                \
     df_move_type<df_cuda_##type>(lanes->index, lanes->count, lanes->held, move);                   \
@@ -140,6 +170,8 @@ DF_CORE void df_move_execute(df_lanes *lanes, const df_move *move) {
   switch (move->type) {
     DF_MOVE_CASE(Int8, int8)
     DF_MOVE_CASE(Uint8, uint8)
+    DF_MOVE_CASE(Int16, int16)
+    DF_MOVE_CASE(Uint16, uint16)
     DF_MOVE_CASE(Int32, int32)
     DF_MOVE_CASE(Uint32, uint32)
     DF_MOVE_CASE(Int64, int64)

@@ -17,6 +17,7 @@ typedef void (*df_divide_fn)(void *dst, const void *src, size_t count, uint32_t 
 
 typedef struct df_mover_cpu {
   const char *name; /* "plain", "avx2", "avx512", "neon" */
+  /* NULL: Avg, and what df_type_has_operator denies. */
   df_reduce_fn reduce[DF_DATA_TYPES][DF_REDUCE_OPERATORS];
   df_reduce_average_fn reduce_average[DF_DATA_TYPES];
   df_divide_fn divide[DF_DATA_TYPES];

@@ -40,6 +40,7 @@ typedef uint16_t __attribute__((may_alias)) DF_MAY_ALIAS_U16;
 typedef uint32_t __attribute__((may_alias)) DF_MAY_ALIAS_U32;
 typedef uint64_t __attribute__((may_alias)) DF_MAY_ALIAS_U64;
 typedef int8_t __attribute__((may_alias)) DF_MAY_ALIAS_I8;
+typedef int16_t __attribute__((may_alias)) DF_MAY_ALIAS_I16;
 typedef int32_t __attribute__((may_alias)) DF_MAY_ALIAS_I32;
 typedef int64_t __attribute__((may_alias)) DF_MAY_ALIAS_I64;
 
@@ -82,15 +83,19 @@ typedef int64_t __attribute__((may_alias)) DF_MAY_ALIAS_I64;
 /* ---- Integers. Sums and products are alike signed and unsigned. */
 
 DF_DEFINE_REDUCE(df_sum_int8, DF_MAY_ALIAS_U8, (unsigned)x + y)
+DF_DEFINE_REDUCE(df_sum_int16, DF_MAY_ALIAS_U16, (unsigned)x + y)
 DF_DEFINE_REDUCE(df_sum_int32, DF_MAY_ALIAS_U32, x + y)
 DF_DEFINE_REDUCE(df_sum_int64, DF_MAY_ALIAS_U64, x + y)
 DF_DEFINE_REDUCE(df_prod_int8, DF_MAY_ALIAS_U8, (unsigned)x *y)
+DF_DEFINE_REDUCE(df_prod_int16, DF_MAY_ALIAS_U16, (unsigned)x *y)
 DF_DEFINE_REDUCE(df_prod_int32, DF_MAY_ALIAS_U32, x *y)
 DF_DEFINE_REDUCE(df_prod_int64, DF_MAY_ALIAS_U64, x *y)
 #define df_sum_uint8 df_sum_int8
+#define df_sum_uint16 df_sum_int16
 #define df_sum_uint32 df_sum_int32
 #define df_sum_uint64 df_sum_int64
 #define df_prod_uint8 df_prod_int8
+#define df_prod_uint16 df_prod_int16
 #define df_prod_uint32 df_prod_int32
 #define df_prod_uint64 df_prod_int64
 
@@ -99,10 +104,21 @@ DF_DEFINE_REDUCE(df_prod_int64, DF_MAY_ALIAS_U64, x *y)
   DF_DEFINE_REDUCE(df_min_##type, element, x < y ? x : y)
 DF_DEFINE_INTEGER_ORDER(int8, DF_MAY_ALIAS_I8)
 DF_DEFINE_INTEGER_ORDER(uint8, DF_MAY_ALIAS_U8)
+DF_DEFINE_INTEGER_ORDER(int16, DF_MAY_ALIAS_I16)
+DF_DEFINE_INTEGER_ORDER(uint16, DF_MAY_ALIAS_U16)
 DF_DEFINE_INTEGER_ORDER(int32, DF_MAY_ALIAS_I32)
 DF_DEFINE_INTEGER_ORDER(uint32, DF_MAY_ALIAS_U32)
 DF_DEFINE_INTEGER_ORDER(int64, DF_MAY_ALIAS_I64)
 DF_DEFINE_INTEGER_ORDER(uint64, DF_MAY_ALIAS_U64)
+
+#define DF_DEFINE_BITWISE(bits)                                                                    \
+  DF_DEFINE_REDUCE(df_band_##bits, DF_MAY_ALIAS_U##bits, x &y)                                     \
+  DF_DEFINE_REDUCE(df_bor_##bits, DF_MAY_ALIAS_U##bits, x | y)                                     \
+  DF_DEFINE_REDUCE(df_bxor_##bits, DF_MAY_ALIAS_U##bits, x ^ y)
+DF_DEFINE_BITWISE(8)
+DF_DEFINE_BITWISE(16)
+DF_DEFINE_BITWISE(32)
+DF_DEFINE_BITWISE(64)
 
 /* n / d = (n * m) >> 16 with m = 65536 / d + 1. For n, d <= 255 the excess is below 1/256; 1/d is
  * missing to the next integer. Beyond 255 every quotient is 0. */
@@ -117,6 +133,15 @@ DF_DEFINE_DIVISIONS(uint8, DF_MAY_ALIAS_U8, (unsigned)x + y, DF_QUOTIENT_U8((uin
                     const uint32_t reciprocal = df_reciprocal_8(divisor))
 DF_DEFINE_DIVISIONS(int8, DF_MAY_ALIAS_I8, (uint8_t)x + (uint8_t)y, DF_QUOTIENT_I8(s),
                     const uint32_t reciprocal = df_reciprocal_8(divisor))
+
+/* In float32. The added half keeps the product 0.5/d away from integers; its error is below 2^16 *
+ * 2^-22 / d. */
+DF_DEFINE_DIVISIONS(uint16, DF_MAY_ALIAS_U16, (unsigned)x + y,
+                    (int32_t)(((float)(int32_t)s + 0.5f) * reciprocal),
+                    const float reciprocal = 1.0f / (float)divisor)
+DF_DEFINE_DIVISIONS(int16, DF_MAY_ALIAS_I16, (uint16_t)x + (uint16_t)y,
+                    (int32_t)(((float)s + (s < 0 ? -0.5f : 0.5f)) * reciprocal),
+                    const float reciprocal = 1.0f / (float)divisor)
 
 /* In float64. The added half keeps the product 0.5/d away from integers; its error is below 2^32 *
  * 2^-52 / d * 2. Divided by 2 or more, an unsigned number fits the vectors' conversion to int32. */
@@ -184,40 +209,67 @@ DF_DEFINE_FLOAT_ORDER_LOOPS(float8e5m2, DF_MAY_ALIAS_U8)
 
 #include "primitives/mover_cpu_narrow.inc.h"
 
-#define DF_MOVER_TYPES(X)                                                                          \
-  X(Int8, int8, 1)                                                                                 \
-  X(Uint8, uint8, 1)                                                                               \
-  X(Int32, int32, 4)                                                                               \
-  X(Uint32, uint32, 4)                                                                             \
-  X(Int64, int64, 8)                                                                               \
-  X(Uint64, uint64, 8)                                                                             \
-  X(Float16, float16, 2)                                                                           \
-  X(Float32, float32, 4)                                                                           \
-  X(Float64, float64, 8)                                                                           \
-  X(Bfloat16, bfloat16, 2)                                                                         \
-  X(Float8e4m3, float8e4m3, 1)                                                                     \
-  X(Float8e5m2, float8e5m2, 1)
+#define DF_MOVER_INTEGERS(X)                                                                       \
+  X(Int8, int8, 8)                                                                                 \
+  X(Uint8, uint8, 8)                                                                               \
+  X(Int16, int16, 16)                                                                              \
+  X(Uint16, uint16, 16)                                                                            \
+  X(Int32, int32, 32)                                                                              \
+  X(Uint32, uint32, 32)                                                                            \
+  X(Int64, int64, 64)                                                                              \
+  X(Uint64, uint64, 64)
+#define DF_MOVER_FLOATS(X)                                                                         \
+  X(Float16, float16, 16)                                                                          \
+  X(Float32, float32, 32)                                                                          \
+  X(Float64, float64, 64)                                                                          \
+  X(Bfloat16, bfloat16, 16)                                                                        \
+  X(Float8e4m3, float8e4m3, 8)                                                                     \
+  X(Float8e5m2, float8e5m2, 8)
+#define DF_MOVER_TYPES(X) DF_MOVER_INTEGERS(X) DF_MOVER_FLOATS(X)
 
-#define DF_DEFINE_STREAMS(Type, type, bytes)                                                       \
-  DF_DEFINE_STREAM(type, sum, bytes)                                                               \
-  DF_DEFINE_STREAM(type, prod, bytes)                                                              \
-  DF_DEFINE_STREAM(type, max, bytes)                                                               \
-  DF_DEFINE_STREAM(type, min, bytes)
+#define DF_DEFINE_STREAMS(Type, type, bits)                                                        \
+  DF_DEFINE_STREAM(type, sum, bits / 8)                                                            \
+  DF_DEFINE_STREAM(type, prod, bits / 8)                                                           \
+  DF_DEFINE_STREAM(type, max, bits / 8)                                                            \
+  DF_DEFINE_STREAM(type, min, bits / 8)
 DF_MOVER_TYPES(DF_DEFINE_STREAMS)
+#define DF_DEFINE_BITWISE_STREAMS(bits)                                                            \
+  DF_DEFINE_STREAM(bits, band, bits / 8)                                                           \
+  DF_DEFINE_STREAM(bits, bor, bits / 8)                                                            \
+  DF_DEFINE_STREAM(bits, bxor, bits / 8)
+DF_DEFINE_BITWISE_STREAMS(8)
+DF_DEFINE_BITWISE_STREAMS(16)
+DF_DEFINE_BITWISE_STREAMS(32)
+DF_DEFINE_BITWISE_STREAMS(64)
 
-#define DF_REDUCE_ROW(Type, type, bytes)                                                           \
+#define DF_REDUCE_FLOATS(Type, type, bits)                                                         \
   [dfccl##Type] = {df_sum_##type, df_prod_##type, df_max_##type, df_min_##type},
-#define DF_STREAM_ROW(Type, type, bytes)                                                           \
+#define DF_REDUCE_INTEGERS(Type, type, bits)                                                       \
+  [dfccl##Type] = {df_sum_##type, df_prod_##type, df_max_##type, df_min_##type,                    \
+                   NULL,          df_band_##bits, df_bor_##bits, df_bxor_##bits},
+#define DF_STREAM_FLOATS(Type, type, bits)                                                         \
   [dfccl##Type] = {DF_STREAM_OF(type, sum), DF_STREAM_OF(type, prod), DF_STREAM_OF(type, max),     \
                    DF_STREAM_OF(type, min)},
+#define DF_STREAM_INTEGERS(Type, type, bits)                                                       \
+  [dfccl##Type] = {DF_STREAM_OF(type, sum),                                                        \
+                   DF_STREAM_OF(type, prod),                                                       \
+                   DF_STREAM_OF(type, max),                                                        \
+                   DF_STREAM_OF(type, min),                                                        \
+                   NULL,                                                                           \
+                   DF_STREAM_OF(bits, band),                                                       \
+                   DF_STREAM_OF(bits, bor),                                                        \
+                   DF_STREAM_OF(bits, bxor)},
 #define DF_AVERAGE_ENTRY(Type, type, bytes) [dfccl##Type] = df_average_##type,
 #define DF_DIVIDE_ENTRY(Type, type, bytes) [dfccl##Type] = df_divide_##type,
 
 #define DF_MOVER_TABLE(isa)                                                                        \
   {                                                                                                \
-    .name = isa, .reduce = {DF_MOVER_TYPES(DF_REDUCE_ROW)},                                        \
+                                                                                                   \
+    .name = isa,                                                                                   \
+    .reduce = {DF_MOVER_INTEGERS(DF_REDUCE_INTEGERS) DF_MOVER_FLOATS(DF_REDUCE_FLOATS)},           \
     .reduce_average = {DF_MOVER_TYPES(DF_AVERAGE_ENTRY)},                                          \
-    .divide = {DF_MOVER_TYPES(DF_DIVIDE_ENTRY)}, .reduce_stream = {DF_MOVER_TYPES(DF_STREAM_ROW)}, \
+    .divide = {DF_MOVER_TYPES(DF_DIVIDE_ENTRY)},                                                   \
+    .reduce_stream = {DF_MOVER_INTEGERS(DF_STREAM_INTEGERS) DF_MOVER_FLOATS(DF_STREAM_FLOATS)},    \
     .copy = df_copy, .copy_stream = df_copy_stream                                                 \
   }
 

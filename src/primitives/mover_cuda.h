@@ -83,6 +83,8 @@ template <class Integer, class Magnitude> struct df_cuda_integer {
 };
 typedef df_cuda_integer<int8_t, uint32_t> df_cuda_int8;
 typedef df_cuda_integer<uint8_t, uint32_t> df_cuda_uint8;
+typedef df_cuda_integer<int16_t, uint32_t> df_cuda_int16;
+typedef df_cuda_integer<uint16_t, uint32_t> df_cuda_uint16;
 typedef df_cuda_integer<int32_t, uint32_t> df_cuda_int32;
 typedef df_cuda_integer<uint32_t, uint32_t> df_cuda_uint32;
 typedef df_cuda_integer<int64_t, uint64_t> df_cuda_int64;
@@ -107,6 +109,9 @@ DF_CUDA_OPERATION(sum, 2, DF_CUDA_IN_FLIGHT, , Type::sum(x, y))
 DF_CUDA_OPERATION(prod, 2, DF_CUDA_IN_FLIGHT, , Type::prod(x, y))
 DF_CUDA_OPERATION(larger, 2, DF_CUDA_IN_FLIGHT, , Type::larger(x, y))
 DF_CUDA_OPERATION(smaller, 2, DF_CUDA_IN_FLIGHT, , Type::smaller(x, y))
+DF_CUDA_OPERATION(band, 2, DF_CUDA_IN_FLIGHT, , (element)(x &y))
+DF_CUDA_OPERATION(bor, 2, DF_CUDA_IN_FLIGHT, , (element)(x | y))
+DF_CUDA_OPERATION(bxor, 2, DF_CUDA_IN_FLIGHT, , (element)(x ^ y))
 DF_CUDA_OPERATION(average, 2, 1, typename Type::divisor_type by, Type::average(x, y, by))
 DF_CUDA_OPERATION(quotient, 1, 1, typename Type::divisor_type by, Type::quotient(x, by))
 

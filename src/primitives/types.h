@@ -5,8 +5,8 @@
 #include "dfccl.h"
 
 enum {
-  DF_DATA_TYPES = 12,     /* of dfcclDataType_t */
-  DF_REDUCE_OPERATORS = 4 /* Avg is Sum, then a division */
+  DF_DATA_TYPES = 14,     /* of dfcclDataType_t */
+  DF_REDUCE_OPERATORS = 8 /* of dfcclRedOp_t; Avg is Sum, then a division */
 };
 
 /* 0: no data type. */
@@ -19,6 +19,8 @@ DF_CORE size_t df_type_size(dfcclDataType_t type) {
     return 1;
   case dfcclFloat16:
   case dfcclBfloat16:
+  case dfcclInt16:
+  case dfcclUint16:
     return 2;
   case dfcclInt32:
   case dfcclUint32:
@@ -30,6 +32,14 @@ DF_CORE size_t df_type_size(dfcclDataType_t type) {
     return 8;
   }
   return 0;
+}
+
+DF_CORE int df_type_is_integer(dfcclDataType_t type) {
+  return type <= dfcclUint64 || type == dfcclInt16 || type == dfcclUint16;
+}
+
+DF_CORE int df_type_has_operator(dfcclDataType_t type, dfcclRedOp_t op) {
+  return op < dfcclBand || df_type_is_integer(type);
 }
 
 #endif

@@ -18,8 +18,10 @@ _Static_assert(dfcclInt8 == 0 && dfcclUint8 == 1 && dfcclInt32 == 2 && dfcclUint
                    dfcclFloat64 == 8 && dfcclBfloat16 == 9 && dfcclFloat8e4m3 == 10 &&
                    dfcclFloat8e5m2 == 11,
                "data types are NCCL's");
+_Static_assert(dfcclInt16 == 12 && dfcclUint16 == 13, "our own data types");
 _Static_assert(dfcclSum == 0 && dfcclProd == 1 && dfcclMax == 2 && dfcclMin == 3 && dfcclAvg == 4,
                "operators are NCCL's");
+_Static_assert(dfcclBand == 5 && dfcclBor == 6 && dfcclBxor == 7, "our own operators");
 
 static void callback(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   (void)coll;

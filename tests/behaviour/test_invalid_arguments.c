@@ -75,8 +75,8 @@ DF_TEST(invalid_arguments, config, 30) {
 DF_TEST(invalid_arguments, every_register_function, 30) {
   df_make_contexts(ctxs, 3, NULL);
   dfcclContext_t c = ctxs[0];
-  const dfcclDataType_t f32 = dfcclFloat32, no_type = (dfcclDataType_t)12;
-  const dfcclRedOp_t no_op = (dfcclRedOp_t)5;
+  const dfcclDataType_t f32 = dfcclFloat32, no_type = (dfcclDataType_t)14;
+  const dfcclRedOp_t no_op = (dfcclRedOp_t)8;
   const size_t much = (size_t)-1 / 2;
   REFUSED(dfcclRegisterAllReduce(NULL, 1, 1, f32, dfcclSum, NULL), dfcclInvalidArgument, "NULL");
   REFUSED(dfcclRegisterReduce(NULL, 1, 1, f32, dfcclSum, 0, NULL), dfcclInvalidArgument, "NULL");
@@ -85,16 +85,17 @@ DF_TEST(invalid_arguments, every_register_function, 30) {
   REFUSED(dfcclRegisterReduceScatter(NULL, 1, 1, f32, dfcclSum, NULL), dfcclInvalidArgument,
           "NULL");
   REFUSED(dfcclRegisterAllToAll(NULL, 1, 1, f32, NULL), dfcclInvalidArgument, "NULL");
-  REFUSED(dfcclRegisterAllReduce(c, 1, 1, no_type, dfcclSum, NULL), dfcclInvalidArgument, "12");
+  REFUSED(dfcclRegisterAllReduce(c, 1, 1, no_type, dfcclSum, NULL), dfcclInvalidArgument, "14");
   REFUSED(dfcclRegisterReduce(c, 1, 1, (dfcclDataType_t)-1, dfcclSum, 0, NULL),
           dfcclInvalidArgument, "type");
-  REFUSED(dfcclRegisterBroadcast(c, 1, 1, no_type, 0, NULL), dfcclInvalidArgument, "12");
-  REFUSED(dfcclRegisterAllGather(c, 1, 1, no_type, NULL), dfcclInvalidArgument, "12");
-  REFUSED(dfcclRegisterReduceScatter(c, 1, 1, no_type, dfcclSum, NULL), dfcclInvalidArgument, "12");
-  REFUSED(dfcclRegisterAllToAll(c, 1, 1, no_type, NULL), dfcclInvalidArgument, "12");
-  REFUSED(dfcclRegisterAllReduce(c, 1, 1, f32, no_op, NULL), dfcclInvalidArgument, "5");
-  REFUSED(dfcclRegisterReduce(c, 1, 1, f32, no_op, 0, NULL), dfcclInvalidArgument, "5");
-  REFUSED(dfcclRegisterReduceScatter(c, 1, 1, f32, no_op, NULL), dfcclInvalidArgument, "5");
+  REFUSED(dfcclRegisterBroadcast(c, 1, 1, no_type, 0, NULL), dfcclInvalidArgument, "14");
+  REFUSED(dfcclRegisterAllGather(c, 1, 1, no_type, NULL), dfcclInvalidArgument, "14");
+  REFUSED(dfcclRegisterReduceScatter(c, 1, 1, no_type, dfcclSum, NULL), dfcclInvalidArgument, "14");
+  REFUSED(dfcclRegisterAllToAll(c, 1, 1, no_type, NULL), dfcclInvalidArgument, "14");
+  REFUSED(dfcclRegisterAllReduce(c, 1, 1, f32, no_op, NULL), dfcclInvalidArgument, "8");
+  REFUSED(dfcclRegisterAllReduce(c, 1, 1, f32, dfcclBand, NULL), dfcclInvalidArgument, "bits");
+  REFUSED(dfcclRegisterReduce(c, 1, 1, f32, no_op, 0, NULL), dfcclInvalidArgument, "8");
+  REFUSED(dfcclRegisterReduceScatter(c, 1, 1, f32, no_op, NULL), dfcclInvalidArgument, "8");
   REFUSED(dfcclRegisterReduce(c, 1, 1, f32, dfcclSum, 3, NULL), dfcclInvalidArgument, "3");
   REFUSED(dfcclRegisterReduce(c, 1, 1, f32, dfcclSum, -2, NULL), dfcclInvalidArgument, "-2");
   REFUSED(dfcclRegisterBroadcast(c, 1, 1, f32, 3, NULL), dfcclInvalidArgument, "3");
@@ -248,7 +249,8 @@ DF_TEST(invalid_arguments, structs_of_an_older_header, 30) {
   stats.blocks = 12345;
   OK(dfcclGetStats(ctx, &stats));
   CHECK(stats.blocks == 12345, "written behind the struct");
-  CHECK(stats.size == offsetof(dfcclStats_t, taskQueueLength) && stats.version == DFCCL_VERSION_CODE + 1,
+  CHECK(stats.size == offsetof(dfcclStats_t, taskQueueLength) &&
+            stats.version == DFCCL_VERSION_CODE + 1,
         "what the caller has set: size %zu, version %u", stats.size, stats.version);
   OK(dfcclDestroy(ctx));
 }

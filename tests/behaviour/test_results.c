@@ -16,6 +16,7 @@ static void all_combinations(dfcclContext_t *ctxs, int ranks, size_t count, int 
     for (int type = 0; type < DF_TYPE_COUNT; type++) {
       int operators = df_kind_reduces((df_kind)kind) ? DF_OPERATOR_COUNT : 1;
       for (int op = 0; op < operators; op++) {
+        if (!df_type_has((dfcclDataType_t)type, (dfcclRedOp_t)op)) continue;
         df_collective coll = {.kind = (df_kind)kind,
                               .type = (dfcclDataType_t)type,
                               .op = (dfcclRedOp_t)op,
@@ -113,7 +114,9 @@ static void one_algorithm(dfcclContext_t *ctxs, int ranks, const char *name, df_
     for (int round = 0; round < 3; round++) {
       df_collective coll = {.kind = kind,
                             .type = (dfcclDataType_t)type,
-                            .op = (dfcclRedOp_t)((type + round) % DF_OPERATOR_COUNT),
+                            .op =
+                                df_operator_for((dfcclDataType_t)type,
+                                                (dfcclRedOp_t)((type + round) % DF_OPERATOR_COUNT)),
                             .root = (type + round) % ranks,
                             .count = round == 0   ? 7
                                      : round == 1 ? 133

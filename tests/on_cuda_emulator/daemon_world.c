@@ -24,14 +24,17 @@ static group_options random_collective(world *w) {
   static const uint64_t counts[] = {0, 1, 7, 64, 333, 2000};
   df_random *random = &w->random;
   const int kind = df_random_below(random, (int)DF_COUNT_OF(kinds));
+  const dfcclDataType_t type = (dfcclDataType_t)df_random_below(random, DF_DATA_TYPES);
+  dfcclRedOp_t op = (dfcclRedOp_t)df_random_below(random, DF_REDUCE_OPERATORS);
+  if (!df_type_has_operator(type, op)) op = dfcclSum;
   return (group_options){
       .operation = kinds[kind].operation,
       .algorithm = kinds[kind].name,
       .n = w->o.ranks,
       .root = (uint32_t)df_random_below(random, (int)w->o.ranks),
       .count = counts[df_random_below(random, (int)DF_COUNT_OF(counts))],
-      .type = (dfcclDataType_t)df_random_below(random, DF_DATA_TYPES),
-      .op = (dfcclRedOp_t)df_random_below(random, DF_REDUCE_OPERATORS + 1),
+      .type = type,
+      .op = op,
       .limits = {.slot_bytes = 64u << df_random_below(random, 5),
                  .slots = 2u << df_random_below(random, 2),
                  .flagged_max = 512,

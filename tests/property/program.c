@@ -36,8 +36,8 @@ static void random_collective(program_slot *slot, int index, df_random *random, 
   df_collective *coll = &slot->coll;
   coll->kind = (df_kind)df_random_below(random, DF_KIND_COUNT);
   if (df_random_chance(random, 25)) coll->kind = DF_ALL_REDUCE;
-  coll->type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT);
-  coll->op = (dfcclRedOp_t)df_random_below(random, DF_OPERATOR_COUNT);
+  coll->type = (dfcclDataType_t)df_random_below(random, dfcclInt16);
+  coll->op = (dfcclRedOp_t)df_random_below(random, dfcclBand);
   coll->root = df_random_below(random, coll->members);
   coll->count = random_count(random);
   if (coll->members > 6 && coll->count > 4000) coll->count /= 8;
@@ -51,6 +51,10 @@ static void random_collective(program_slot *slot, int index, df_random *random, 
   coll->seed = df_random_next(random);
   df_random apart = {coll->seed}; /* programs on record stay what they are */
   coll->varying = df_random_chance(&apart, 30) && df_config().backend != dfcclBackendCuda;
+  if (df_random_chance(&apart, 20) && df_type_bytes(coll->type) >= 2)
+    coll->type = df_random_chance(&apart, 50) ? dfcclInt16 : dfcclUint16;
+  if (df_random_chance(&apart, 30))
+    coll->op = df_operator_for(coll->type, (dfcclRedOp_t)(dfcclBand + df_random_below(&apart, 3)));
   slot->fresh = true;
   slot->id = id_of(slot, index);
 }

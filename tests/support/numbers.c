@@ -22,16 +22,26 @@ static const struct {
     [dfcclFloat64] = {"float64", 8, 11, 52, true, false, 0x1.fffffffffffffp1023},
     [dfcclBfloat16] = {"bfloat16", 2, 8, 7, true, false, 0x1.fep127},
     [dfcclFloat8e4m3] = {"float8e4m3", 1, 4, 3, true, true, 448},
+    [dfcclInt16] = {"int16", 2, 0, 0, true, false, 0},
+    [dfcclUint16] = {"uint16", 2, 0, 0, false, false, 0},
     [dfcclFloat8e5m2] = {"float8e5m2", 1, 5, 2, true, true, 57344},
 };
 
-static const char *const operators[DF_OPERATOR_COUNT] = {"sum", "prod", "max", "min", "avg"};
+static const char *const operators[DF_OPERATOR_COUNT] = {"sum", "prod", "max", "min",
+                                                         "avg", "band", "bor", "bxor"};
+
+dfcclRedOp_t df_operator_for(dfcclDataType_t type, dfcclRedOp_t op) {
+  return df_type_has(type, op) ? op : (dfcclRedOp_t)(op - dfcclBand);
+}
 
 size_t df_type_bytes(dfcclDataType_t type) { return types[type].bytes; }
 bool df_type_is_float(dfcclDataType_t type) { return types[type].mantissa_bits != 0; }
 bool df_type_is_signed(dfcclDataType_t type) { return types[type].is_signed; }
 const char *df_type_name(dfcclDataType_t type) { return types[type].name; }
 const char *df_operator_name(dfcclRedOp_t op) { return operators[op]; }
+bool df_type_has(dfcclDataType_t type, dfcclRedOp_t op) {
+  return op < dfcclBand || !df_type_is_float(type);
+}
 
 int64_t df_type_exact_integers(dfcclDataType_t type) {
   return (int64_t)1 << (types[type].mantissa_bits + 1);
@@ -122,6 +132,10 @@ int64_t df_integer_wrap(dfcclDataType_t type, uint64_t value) {
     return (int8_t)value;
   case dfcclUint8:
     return (uint8_t)value;
+  case dfcclInt16:
+    return (int16_t)value;
+  case dfcclUint16:
+    return (uint16_t)value;
   case dfcclInt32:
     return (int32_t)value;
   case dfcclUint32:

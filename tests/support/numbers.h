@@ -11,13 +11,17 @@
 
 #include "dfccl.h"
 
-enum { DF_TYPE_COUNT = 12, DF_OPERATOR_COUNT = 5 };
+enum { DF_TYPE_COUNT = 14, DF_OPERATOR_COUNT = 8 };
 
 size_t df_type_bytes(dfcclDataType_t type);
 bool df_type_is_float(dfcclDataType_t type);
 bool df_type_is_signed(dfcclDataType_t type);
 const char *df_type_name(dfcclDataType_t type);
 const char *df_operator_name(dfcclRedOp_t op);
+/* Bitwise operators are the integers'. */
+bool df_type_has(dfcclDataType_t type, dfcclRedOp_t op);
+/* op, or another one that the type has. */
+dfcclRedOp_t df_operator_for(dfcclDataType_t type, dfcclRedOp_t op);
 
 /* The largest n such that every integer from -n to n is exact in the float type. */
 int64_t df_type_exact_integers(dfcclDataType_t type);

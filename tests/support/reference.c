@@ -109,6 +109,12 @@ static int64_t combine(const df_collective *coll, int64_t left, int64_t right) {
     return right_is_larger ? right : left;
   case dfcclMin:
     return right_is_larger ? left : right;
+  case dfcclBand:
+    return left & right;
+  case dfcclBor:
+    return left | right;
+  case dfcclBxor:
+    return left ^ right;
   case dfcclProd:
     left = (int64_t)((uint64_t)left * (uint64_t)right);
     break;

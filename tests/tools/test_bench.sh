@@ -89,8 +89,10 @@ run 1 env DFCCL_TUNING="$work/wrong" "$bench" allreduce -n 2 -b 8 -e 8 -i 2
 err_has "wrong:[0-9]+: .*allwrong"
 
 # Every type with every operator; three ranks, so that avg divides by an awkward number.
-for type in int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2; do
-  for operator in sum prod max min avg; do
+for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2; do
+  operators="sum prod max min avg"
+  case $type in *int*) operators="$operators band bor bxor" ;; esac
+  for operator in $operators; do
     run 0 "$bench" allreduce -n 3 -b 64 -e 64000 -f 1000 -i 1 -w 0 -d $type -o $operator --json
     grep -Eq '("wrong": ?0[,}].*){2}' "$work/out" || fail "$type $operator: $(cat "$work/out")"
   done

@@ -152,6 +152,6 @@ DF_TEST(types, sizes_are_those_of_the_c_types, 10) {
   for (int type = 0; type < DF_DATA_TYPES; type++)
     CHECK(df_type_size((dfcclDataType_t)type) == df_type_bytes((dfcclDataType_t)type), "type %d",
           type);
-  CHECK(df_type_size((dfcclDataType_t)12) == 0, "12 is no data type");
+  CHECK(df_type_size((dfcclDataType_t)DF_DATA_TYPES) == 0, "14 is no data type");
   CHECK(df_type_size((dfcclDataType_t)-1) == 0, "-1 is no data type");
 }

@@ -19,7 +19,7 @@
 int df_test_move_cuda(const df_move *move, uint32_t n_lanes); /* at most 96 lanes */
 void df_test_move_cuda_some(const df_move *move, uint32_t n_lanes, uint64_t which);
 
-enum { AVERAGE = DF_REDUCE_OPERATORS, DIVIDE, COPY, OPERATORS };
+enum { DIVIDE = DF_REDUCE_OPERATORS, COPY, OPERATORS };
 enum { GUARD_BYTES = 32, GUARD = 0xa7 };
 
 static const uint32_t divisors[] = {
@@ -28,16 +28,23 @@ static const uint32_t divisors[] = {
 static df_move make_move(dfcclDataType_t type, int op, const void *a, const void *b, uint64_t count,
                          uint32_t divisor) {
   static const df_move_kind kinds[] = {
-      [AVERAGE] = DF_MOVE_REDUCE_AVERAGE, [DIVIDE] = DF_MOVE_DIVIDE, [COPY] = DF_MOVE_COPY};
-  df_move move = {.kind = op < DF_REDUCE_OPERATORS ? DF_MOVE_REDUCE : kinds[op],
+      [dfcclAvg] = DF_MOVE_REDUCE_AVERAGE, [DIVIDE] = DF_MOVE_DIVIDE, [COPY] = DF_MOVE_COPY};
+  const bool reduces = op < DF_REDUCE_OPERATORS && op != dfcclAvg;
+  df_move move = {.kind = reduces ? DF_MOVE_REDUCE : kinds[op],
                   .a = a,
                   .b = b,
                   .count = count,
                   .type = (uint8_t)type,
-                  .op = (uint8_t)(op < DF_REDUCE_OPERATORS ? op : dfcclSum),
+                  .op = (uint8_t)(reduces ? op : dfcclSum),
                   .element_bytes = (uint8_t)df_type_size(type),
                   .divisor = divisor};
   return move;
+}
+
+static int next_operator(dfcclDataType_t type, int op) {
+  do op++;
+  while (op < DF_REDUCE_OPERATORS && !df_type_has_operator(type, (dfcclRedOp_t)op));
+  return op;
 }
 
 static void reference(void *dst, const df_move *move) {
@@ -93,8 +100,8 @@ static void fill(df_random *random, dfcclDataType_t type, uint8_t *to, size_t co
 
 static void check_values(dfcclDataType_t type, const uint8_t *a, const uint8_t *b, size_t count) {
   uint8_t *got = allocate(count * df_type_size(type)), *expected = allocate(count * 8);
-  for (int op = 0; op < OPERATORS; op++)
-    for (size_t d = 0; d < (op == AVERAGE || op == DIVIDE ? DF_COUNT_OF(divisors) : 1); d++) {
+  for (int op = 0; op < OPERATORS; op = next_operator(type, op))
+    for (size_t d = 0; d < (op == dfcclAvg || op == DIVIDE ? DF_COUNT_OF(divisors) : 1); d++) {
       df_move move = make_move(type, op, a, b, count, divisors[d]);
       move.store = got;
       reference(expected, &move);
@@ -187,7 +194,7 @@ DF_TEST(move_cuda, any_lanes_count_address_destination, 120) {
   df_random random = {21};
   area m = allocate_area();
   for (int type = 0; type < DF_DATA_TYPES; type++)
-    for (int op = 0; op < OPERATORS; op++)
+    for (int op = 0; op < OPERATORS; op = next_operator((dfcclDataType_t)type, op))
       for (int i = 0; i < 150; i++) check_shape(&random, &m, (dfcclDataType_t)type, op);
   free_area(&m);
 }
@@ -276,7 +283,7 @@ DF_TEST(move_cuda, words, 120) {
   area m = allocate_area();
   uint64_t *in = (uint64_t *)allocate(WORDS * 8), *out = (uint64_t *)allocate(WORDS * 8);
   for (int type = 0; type < DF_DATA_TYPES; type++)
-    for (int op = 0; op < OPERATORS; op++)
+    for (int op = 0; op < OPERATORS; op = next_operator((dfcclDataType_t)type, op))
       for (int i = 0; i < 150; i++)
         check_words_shape(&random, &m, in, out, (dfcclDataType_t)type, op);
   free_area(&m);

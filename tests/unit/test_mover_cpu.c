@@ -27,8 +27,13 @@ static const char *const variants[] = {"plain", "avx2", "avx512", "neon"};
 
 /* ---- The reference. Operators: those of dfcclRedOp_t, and division of the first operand. */
 
-enum { DIVIDE = dfcclAvg + 1, OPERATORS };
-static const char *const operator_names[OPERATORS] = {"sum", "prod", "max", "min", "avg", "divide"};
+enum { DIVIDE = DF_REDUCE_OPERATORS, OPERATORS };
+static const char *const operator_names[OPERATORS] = {"sum",  "prod", "max",  "min",   "avg",
+                                                      "band", "bor",  "bxor", "divide"};
+
+static bool has(dfcclDataType_t type, int op) {
+  return op == DIVIDE || df_type_has(type, (dfcclRedOp_t)op);
+}
 
 static uint64_t canonical_nan(dfcclDataType_t type) {
   return ((uint64_t)1 << (8 * df_type_bytes(type) - 1)) - 1;
@@ -89,6 +94,15 @@ static uint64_t reference_integer(dfcclDataType_t type, int op, uint64_t a, uint
   case dfcclMin:
     result = less ? a : b;
     break;
+  case dfcclBand:
+    result = a & b;
+    break;
+  case dfcclBor:
+    result = a | b;
+    break;
+  case dfcclBxor:
+    result = a ^ b;
+    break;
   case dfcclAvg:
   case DIVIDE:
     result = is_signed ? (uint64_t)((int64_t)sum / (int64_t)divisor) : sum / divisor;
@@ -105,12 +119,12 @@ static uint64_t reference(dfcclDataType_t type, int op, uint64_t a, uint64_t b, 
 
 static void run(const df_mover_cpu *mover, dfcclDataType_t type, int op, void *dst, const void *a,
                 const void *b, size_t count, uint32_t divisor) {
-  if (op < DF_REDUCE_OPERATORS)
-    mover->reduce[type][op](dst, a, b, count);
-  else if (op == dfcclAvg)
+  if (op == dfcclAvg)
     mover->reduce_average[type](dst, a, b, count, divisor);
-  else
+  else if (op == DIVIDE)
     mover->divide[type](dst, a, count, divisor);
+  else
+    mover->reduce[type][op](dst, a, b, count);
 }
 
 /* Runs op in every variant and compares every element with the reference. */
@@ -149,7 +163,8 @@ static const uint32_t divisors[] = {1,    2,     3,        5,          6,       
 /* Emulated, each type has three of the divisors only; most types have three of their own. */
 static void check_all_operators(dfcclDataType_t type, const void *a, const void *b, size_t count) {
   const size_t step = df_is_emulated() ? 9 : 1;
-  for (int op = 0; op < DF_REDUCE_OPERATORS; op++) check_operands(type, op, a, b, count, 1);
+  for (int op = 0; op < DF_REDUCE_OPERATORS; op++)
+    if (op != dfcclAvg && has(type, op)) check_operands(type, op, a, b, count, 1);
   for (size_t i = (size_t)type % step; i < DF_COUNT_OF(divisors); i += step) {
     check_operands(type, dfcclAvg, a, b, count, divisors[i]);
     check_operands(type, DIVIDE, a, b, count, divisors[i]);
@@ -274,6 +289,7 @@ static void check_shape(const df_mover_cpu *mover, dfcclDataType_t type, int op,
 DF_TEST(mover_cpu, any_count_alignment_and_aliasing, 120) {
   df_random random = {7};
   FOR_EACH_MOVER(mover) FOR_EACH_TYPE(type) for (int op = 0; op < OPERATORS; op++) {
+    if (!has(type, op)) continue;
     for (int where = 0; where < PLACINGS; where++) {
       for (size_t count = 0; count < 20; count++)
         check_shape(mover, type, op, (placing)where, count, &random);
@@ -293,6 +309,7 @@ DF_TEST(mover_cpu, streamed_reductions_give_the_same_bytes, 120) {
   for (size_t i = 0; i < BYTES + 2 * SLACK; i++)
     a[i] = (char)df_random_next(&random), b[i] = (char)df_random_next(&random);
   FOR_EACH_MOVER(mover) FOR_EACH_TYPE(type) for (int op = 0; op < DF_REDUCE_OPERATORS; op++) {
+    if (op == dfcclAvg || !has(type, op)) continue;
     const size_t element = df_type_bytes(type);
     const size_t counts[] = {0,
                              1,
@@ -357,8 +374,9 @@ DF_TEST(mover_cpu, tables_are_complete_and_found_by_name, 10) {
           mover->name);
     FOR_EACH_TYPE(type) {
       for (int op = 0; op < DF_REDUCE_OPERATORS; op++)
-        CHECK(mover->reduce[type][op] != NULL && mover->reduce_stream[type][op] != NULL,
-              "%s lacks operator %d of type %d", mover->name, op, (int)type);
+        CHECK((op != dfcclAvg && has(type, op)) == (mover->reduce[type][op] != NULL) &&
+                  (mover->reduce[type][op] != NULL) == (mover->reduce_stream[type][op] != NULL),
+              "%s: operator %d of type %d", mover->name, op, (int)type);
       CHECK(mover->reduce_average[type] != NULL && mover->divide[type] != NULL,
             "%s lacks a division of type %d", mover->name, (int)type);
     }
