@@ -124,7 +124,8 @@ static const char *const known_variables[] = {
     "DFCCL_DEBUG",
     "DFCCL_ISA",
     "DFCCL_TUNING",
-    "DFCCL_RECORD"};
+    "DFCCL_RECORD",
+    "DFCCL_TORCH_CHECK"}; /* of the Python package */
 
 /* Letters to insert, delete or change (Wagner and Fischer, 1974). */
 static int distance(const char *a, size_t a_length, const char *b) {

@@ -284,13 +284,13 @@ def _ddp(rank: int, size: int, place: str) -> None:
     assert _train(rank, "dfccl", place + "2", True) == wanted
 
 
-def _showcase(name: str, timeout: int) -> str:
+def _showcase(name: str, timeout: int, **environment: str) -> str:
     import importlib.util
     path = pathlib.Path(__file__).resolve().parent.parent / "showcase" / "run.py"
     spec = importlib.util.spec_from_file_location("showcase_run", path)
     run = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run)
-    with unittest.mock.patch.dict(os.environ, TIMEOUT=str(timeout)):
+    with unittest.mock.patch.dict(os.environ, TIMEOUT=str(timeout), **environment):
         return run.outcome(path.with_name(name + ".py"), "dfccl", INNER_SECONDS)[0]
 
 
@@ -314,6 +314,7 @@ class Torch(Case):
         for name in ("two_models", "background_thread", "equal_signatures_named"):
             self.assertEqual(_showcase(name, 60), "right", name)
         self.assertEqual(_showcase("circle", 5), "ends at the timeout")
+        self.assertEqual(_showcase("equal_signatures", 60, DFCCL_TORCH_CHECK="1"), "fails")
 
     def test_ddp_has_gloos_losses(self):
         self._on(_ddp, 2)

@@ -21,6 +21,7 @@ from .. import errors
 from ..collective import Collective
 from ..library import IN_PROGRESS, lib
 from . import names
+from .check import Check
 from .moves import Moves
 from .reductions import Reductions
 from .types import element
@@ -47,6 +48,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         self._coalescing = threading.local()
         self._sequence = 0
         self._description = "undefined"
+        self._check = Check(self) if job.checks else None
         job.groups.add(self)
 
     # ---- what torch asks a group for
@@ -138,11 +140,19 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         """One run that moves elements, of any type."""
         type, factor = element(like)
         collective = self._of(what, like.dtype, count * factor, type, None, root, members, kind)
-        return collective, collective._submit(send or None, recv or None, 0, keep)
+        return self._run(collective, like if members is None else None, send, recv, keep)
+
+    def _run(self, collective: Collective, tensor: torch.Tensor | None, send: int, recv: int, keep: Any) -> Part:
+        """tensor: what the program gave, if the call is one that can be exchanged."""
+        if self._check is None or tensor is None or names.current() is not None:
+            return collective, collective._submit(send or None, recv or None, 0, keep)
+        return self._check.run(collective, tensor, lambda: collective._submit(send or None, recv or None, 0, keep))
 
     def _work(self, what: str, parts: list[Part], outputs: list[torch.Tensor],
               finish: Callable[[], Any] | None = None) -> Work:
         self._sequence += 1
+        if self._check is not None:
+            parts, finish = self._check.joined(parts, finish)
         work = Work(self, what, parts, outputs, finish)
         coalesced = getattr(self._coalescing, "works", None)
         if coalesced is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ..context import Context, unique_id
+from .check import asked
 from .group import ProcessGroup
 from .works import Watcher
 
@@ -14,8 +15,9 @@ from .works import Watcher
 class Job:
     """One context for all process groups of a set of ranks."""
 
-    def __init__(self, context: Context):
+    def __init__(self, context: Context, checks: bool):
         self.context, self.watcher, self.groups = context, Watcher(), set[Any]()
+        self.checks = checks  # DFCCL_TORCH_CHECK, as rank 0 has it
 
     def leave(self, group: Any) -> bool:
         """Returns whether this was the last group: the context is closed."""
@@ -32,12 +34,13 @@ _jobs = 0
 
 
 def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
+    checks = asked()
     if rank == 0:
-        id = unique_id()
-        store.set(key, id)
+        told = unique_id() + (b"1" if checks else b"0")
+        store.set(key, told)
     else:
-        id = bytes(store.get(key))
-    return Job(Context(rank, size, id, backend="cpu"))
+        told = bytes(store.get(key))
+    return Job(Context(rank, size, told[:-1], backend="cpu"), told[-1:] == b"1")
 
 
 def create(options: Any, _: Any = None) -> ProcessGroup:

@@ -19,7 +19,7 @@ class Reductions:
                      root: int | None = None) -> tuple[Part, Callable[[], Any] | None]:
         """One run that reduces, from and to memory in one piece; and what is to be done afterwards."""
         operator = getattr(op, "op", op)
-        dtype = source.dtype
+        dtype, given = source.dtype, None if what == "barrier" else source
         if source.is_complex():
             if operator not in (Op.SUM, Op.AVG):
                 raise errors.InvalidArgument(f"{operator.name} of complex numbers")
@@ -41,8 +41,7 @@ class Reductions:
         if type is None or reduced is None:
             raise errors.InvalidArgument(f"{what} with {operator.name} of {dtype} is not there")
         collective = self._of(what, dtype, count, type, reduced, root, None, kind)
-        number = collective._submit(source.data_ptr() or None, target.data_ptr() or None, 0, (source, target))
-        return (collective, number), after
+        return self._run(collective, given, source.data_ptr(), target.data_ptr(), (source, target)), after
 
     def _all_reduce_bits(self, tensor: torch.Tensor, op: Any) -> tuple[Part, Callable[[], Any]]:
         """BAND, BOR and BXOR: all values come here, and are reduced here."""
