@@ -19,6 +19,7 @@ static _Thread_local const df_wait_words *calling_back;
 
 int df_in_callback(void) { return calling_back != NULL; }
 int df_in_callback_of(const df_wait_words *words) { return calling_back == words; }
+void df_leave_callback_in_child(void) { calling_back = NULL; }
 
 int df_has_outstanding(void *host) {
   dfcclContext_t context = host;

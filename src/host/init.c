@@ -219,11 +219,14 @@ static void stop_threads(dfcclContext_t context) {
 }
 
 /* A child cannot use the context. It has closed the connections already (bootstrap/process.h). It
- * frees no memory: the parent's threads may have been using it at the fork. */
+ * frees no memory: the parent's threads may have been using it at the fork. In a child of the child
+ * the descriptors' numbers may be the application's. */
 static void give_up_in_child(df_fork_guard *guard) {
   dfcclContext_t context =
       (dfcclContext_t)(void *)((uint8_t *)guard - offsetof(struct dfcclContext, fork_guard));
+  if (context->magic == DF_CONTEXT_MAGIC_IN_CHILD) return;
   context->magic = DF_CONTEXT_MAGIC_IN_CHILD;
+  df_leave_callback_in_child();
   df_dump_signal_forget(context->control.event_fd);
   if (context->recorder) df_recorder_close_in_child(context);
   close(context->control.event_fd);

@@ -65,6 +65,7 @@ int df_has_outstanding(void *context);
 void df_ring_poller(void *context);
 int df_in_callback(void); /* of the calling thread */
 int df_in_callback_of(const df_wait_words *words);
+void df_leave_callback_in_child(void); /* a forked child may wait for contexts of its own */
 /* [lock] Runs whose callbacks have not returned, without the one that the caller is inside. */
 static inline uint64_t df_runs_unfinished(const df_coll *coll) {
   return coll->submitted - coll->words->completed - (uint64_t)df_in_callback_of(coll->words);

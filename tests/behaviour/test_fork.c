@@ -2,11 +2,12 @@
  * Promises about fork(): a forked child cannot disturb the job of its parent, every call on a
  * context of the parent is refused in the child with a sentence; a rank that dies is noticed
  * although a child of it lives on; a child can make jobs of its own, whatever other threads did
- * when it was forked.
+ * when it was forked, and in a callback too; a child of the child keeps the child's files.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -193,6 +194,68 @@ static void run_a_job(void) {
   for (int r = 0; r < 2; r++) OK(dfcclWait(ctxs[r], COLL));
   CHECK(buffers[0] == 3 && buffers[1] == 3, "%g and %g", (double)buffers[0], (double)buffers[1]);
   for (int r = 0; r < 2; r++) OK(dfcclDestroy(ctxs[r]));
+}
+
+/* ---- children of children, and of callbacks */
+
+enum { FILES = 64 };
+
+/* The numbers that the parent's context had are the child's own since. */
+static void be_child_with_files(void) {
+  int files[FILES];
+  for (int i = 0; i < FILES; i++) files[i] = dup(STDERR_FILENO);
+  pid_t grandchild = fork();
+  if (grandchild == 0) {
+    for (int i = 0; i < FILES; i++)
+      CHECK(fcntl(files[i], F_GETFD) >= 0, "the grandchild has lost file %d", files[i]);
+    run_a_job();
+    _exit(0);
+  }
+  expect_success(grandchild);
+  _exit(0);
+}
+
+static void be_grandparent(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  setenv("DFCCL_NET", arg, 1);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    child_watchdog("a child with files of its own");
+    be_child_with_files();
+  }
+  expect_success(child);
+  df_finish(ctx);
+}
+
+DF_TEST(fork, a_childs_children_keep_its_files, 60) {
+  static char *const nets[] = {"auto", "tcp"};
+  for (int i = 0; i < 2; i++) {
+    df_family family;
+    df_fork(&family, 2, 40, be_grandparent, nets[i]);
+    df_join(&family);
+  }
+}
+
+static void fork_inside(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
+  (void)coll, (void)status, (void)arg;
+  pid_t child = fork();
+  if (child == 0) {
+    child_watchdog("a child of a callback");
+    run_a_job();
+    _exit(0);
+  }
+  expect_success(child);
+}
+
+DF_TEST(fork, a_child_of_a_callback_makes_jobs_of_its_own, 60) {
+  dfcclContext_t ctx;
+  float buffer = 1;
+  dfcclConfig_t config = df_config();
+  OK(dfcclInitAll(&ctx, 1, &config));
+  OK(dfcclRegisterAllReduce(ctx, COLL, 1, dfcclFloat32, dfcclSum, NULL));
+  OK(dfcclRunAllReduce(ctx, COLL, &buffer, &buffer, fork_inside, NULL));
+  OK(dfcclWait(ctx, COLL));
+  OK(dfcclDestroy(ctx));
 }
 
 /* A sanitizer's allocator has locks of its own, which a child may find locked for ever. What the
