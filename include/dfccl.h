@@ -48,7 +48,7 @@ typedef enum {
   dfcclInternalError = 3,      /* a defect of this library */
   dfcclInvalidArgument = 4,    /* an argument's value makes no sense */
   dfcclInvalidUsage = 5,       /* the arguments are fine, the moment is not */
-  dfcclRemoteError = 6,        /* a peer died, left, or its connection was lost */
+  dfcclRemoteError = 6,        /* a peer died, left or gave up, or its connection was lost */
   dfcclInProgress = 7,         /* not complete yet */
   dfcclTimeout = 8,            /* not complete within the configured time */
   dfcclMismatch = 9,           /* members registered a collective, or ran it, differently */

@@ -6,11 +6,18 @@
 
 static _Thread_local char thread_sentence[DF_SENTENCE_BYTES] = "no error";
 
+/* Values of variables and texts of peers may forge lines of a log. */
+static void keep_on_one_line(char *text) {
+  for (; *text; text++)
+    if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+}
+
 dfcclResult_t df_fail(dfcclResult_t code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(thread_sentence, sizeof thread_sentence, format, arguments);
   va_end(arguments);
+  keep_on_one_line(thread_sentence);
   df_log(DF_LOG_WARN, "%s: %s", df_result_name(code), thread_sentence);
   return code;
 }

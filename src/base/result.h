@@ -14,16 +14,17 @@
   X(dfcclInternalError, "internal error: a defect of this library")                                \
   X(dfcclInvalidArgument, "invalid argument")                                                      \
   X(dfcclInvalidUsage, "invalid usage: not allowed at this moment")                                \
-  X(dfcclRemoteError, "remote error: a peer died, left, or its connection was lost")               \
+  X(dfcclRemoteError, "remote error: a peer died, left or gave up, or its connection was lost")               \
   X(dfcclInProgress, "in progress: not complete yet")                                              \
   X(dfcclTimeout, "timeout: not complete within the configured time")                              \
-  X(dfcclMismatch, "mismatch: members registered the collective differently")                      \
-  X(dfcclAborted, "aborted by dfcclAbort")                                                         \
+  X(dfcclMismatch, "mismatch: members registered the collective, or ran it, differently")                      \
+  X(dfcclAborted, "aborted by dfcclAbort or dfcclAbortCollectives")                                                         \
   X(dfcclOutOfMemory, "out of memory, or of another system resource")
 
 enum { DF_SENTENCE_BYTES = 512 };
 
-/* Records the calling thread's latest failure and returns code. Only the finder calls it. */
+/* Records the calling thread's latest failure and returns code. Only the finder calls it. Control
+ * characters become "?". */
 dfcclResult_t df_fail(dfcclResult_t code, const char *format, ...) DF_PRINTF(2, 3);
 
 /* Valid until the thread's next df_fail. */

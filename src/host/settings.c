@@ -146,7 +146,8 @@ static int distance(const char *a, size_t a_length, const char *b) {
   return row[b_length];
 }
 
-/* Else a misspelt variable would be ignored. DFCCL_TEST_ belongs to the tests. */
+/* Else a misspelt variable would be ignored. DFCCL_TEST_ belongs to the tests. The sentence leaves
+ * the value out: it may be a secret. */
 static dfcclResult_t check_names(void) {
   static const char prefix[] = "DFCCL_", tests[] = "DFCCL_TEST_";
   for (char **at = environ; at && *at; at++) {
@@ -162,10 +163,10 @@ static dfcclResult_t check_names(void) {
     }
     if (least == 0) continue;
     return df_fail(dfcclInvalidUsage,
-                   "environment variable %.*s=%s is not one of the library's%s%s; "
+                   "environment variable %.*s is not one of the library's%s%s; "
                    "docs/CONFIGURATION.md lists them, docs/TUNING.md the numbers of the table",
-                   (int)DF_MIN(length, (size_t)64), *at, (*at)[length] ? *at + length + 1 : "",
-                   nearest ? "; perhaps it should be " : "", nearest ? nearest : "");
+                   (int)DF_MIN(length, (size_t)64), *at, nearest ? "; perhaps it should be " : "",
+                   nearest ? nearest : "");
   }
   return dfcclSuccess;
 }

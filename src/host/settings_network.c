@@ -7,15 +7,27 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "base/text.h"
 #include "bootstrap/handshake.h"
 #include "bootstrap/interfaces.h"
 #include "host/settings.h"
 
 enum { SECRET_MIN = 16, SECRET_MAX = 1024 };
 
+static dfcclResult_t refuse_empty(void) {
+  static const char *const names[] = {"DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS",
+                                      "DFCCL_NET_ADVERTISE",  "DFCCL_SECRET",
+                                      "DFCCL_SECRET_FILE",    "DFCCL_ROOT"};
+  for (size_t i = 0; i < DF_COUNT_OF(names); i++) {
+    const char *value = getenv(names[i]);
+    if (value && *value == '\0')
+      return df_fail(dfcclInvalidUsage, "environment variable %s is \"\"; unset it or give a value",
+                     names[i]);
+  }
+  return dfcclSuccess;
+}
+
 static dfcclResult_t read_interfaces(df_network *network) {
-  const char *value = df_variable("DFCCL_NET_INTERFACES");
+  const char *value = getenv("DFCCL_NET_INTERFACES");
   if (value == NULL) return dfcclSuccess;
   if (strlen(value) >= sizeof network->interfaces)
     return df_fail(dfcclInvalidUsage,
@@ -31,7 +43,7 @@ static dfcclResult_t read_interfaces(df_network *network) {
 
 /* "50000" or "50000-50100" */
 static dfcclResult_t read_ports(df_network *network) {
-  const char *value = df_variable("DFCCL_NET_PORTS");
+  const char *value = getenv("DFCCL_NET_PORTS");
   unsigned first = 0, last = 0;
   int used = 0, used_first = 0;
   if (value == NULL) return dfcclSuccess;
@@ -52,7 +64,7 @@ static dfcclResult_t read_ports(df_network *network) {
 }
 
 static dfcclResult_t read_advertised(df_network *network) {
-  const char *value = df_variable("DFCCL_NET_ADVERTISE");
+  const char *value = getenv("DFCCL_NET_ADVERTISE");
   for (const char *at = value; at && *at;) {
     const size_t length = strcspn(at, ",");
     if (network->n_advertised == DF_ADDRESSES_MAX ||
@@ -92,7 +104,7 @@ static dfcclResult_t read_secret_file(const char *path, char *text, size_t bytes
 }
 
 static dfcclResult_t read_secret(df_network *network) {
-  const char *value = df_variable("DFCCL_SECRET"), *path = df_variable("DFCCL_SECRET_FILE");
+  const char *value = getenv("DFCCL_SECRET"), *path = getenv("DFCCL_SECRET_FILE");
   char text[SECRET_MAX + 2] = "";
   dfcclResult_t result = dfcclSuccess;
   if (value == NULL && path == NULL) return dfcclSuccess;
@@ -121,7 +133,7 @@ static dfcclResult_t read_secret(df_network *network) {
 
 /* HOST:PORT, [IPV6]:PORT */
 static dfcclResult_t read_root(df_network *network) {
-  const char *value = df_variable("DFCCL_ROOT");
+  const char *value = getenv("DFCCL_ROOT");
   if (value == NULL) return dfcclSuccess;
   const char *colon = strrchr(value, ':');
   char *end = NULL;
@@ -142,7 +154,8 @@ dfcclResult_t df_settings_read_network(df_network *network, df_net *net) {
   if (word < 0) return dfcclInvalidUsage;
   *net = (df_net)word;
   network->is_off = *net == DF_NET_NONE;
-  dfcclResult_t result = network->is_off ? dfcclSuccess : read_interfaces(network);
+  dfcclResult_t result = refuse_empty();
+  if (result == dfcclSuccess && !network->is_off) result = read_interfaces(network);
   if (result == dfcclSuccess) result = read_ports(network);
   if (result == dfcclSuccess) result = read_advertised(network);
   if (result == dfcclSuccess) result = read_secret(network);

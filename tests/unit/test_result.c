@@ -1,6 +1,6 @@
 /*
  * Promises of src/base/result.c: each result code has a name and a sentence of its own, what is no
- * code has some, and each thread keeps its own latest sentence about a failure.
+ * code has some, and each thread keeps its own latest sentence about a failure, on one line.
  */
 #include "base/result.h"
 
@@ -48,4 +48,10 @@ DF_TEST(result, each_thread_keeps_its_latest_sentence, 30) {
   CHECK(pthread_create(&thread, NULL, fail_in_a_thread, NULL) == 0, "no thread");
   pthread_join(thread, NULL);
   CHECK(strcmp(df_last_sentence(), "the second") == 0, "\"%s\"", df_last_sentence());
+}
+
+DF_TEST(result, sentences_stay_on_one_line, 30) {
+  df_fail(dfcclAborted, "it is \"%s\"", "a\nrank 7: all is well\x1b[2J\x7f");
+  CHECK(strcmp(df_last_sentence(), "it is \"a?rank 7: all is well?[2J?\"") == 0, "\"%s\"",
+        df_last_sentence());
 }
