@@ -14,6 +14,7 @@ int df_command_table1(int argument_count, char **arguments);
 int df_command_check(int argument_count, char **arguments);
 int df_command_sweep(int argument_count, char **arguments);
 int df_command_explain(int argument_count, char **arguments);
+int df_command_time(int argument_count, char **arguments);
 
 /* Prints the latest failure's sentence to standard error and returns the exit status for it. */
 int df_command_failed(int result);

@@ -1,5 +1,5 @@
-/* dfccl-sim: the risk of a job's deadlock, the deadlock of a schedule, and what would change it.
- */
+/* dfccl-sim: the risk of a job's deadlock, the deadlock of a schedule, what would change it; and
+ * the time of a collective on a network. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +22,10 @@ static const char help[] =
     "      the risk over both probabilities, as a table or a picture\n"
     "  dfccl-sim explain CONFIG.json [--seed S] [--round R] [--order concat|roundrobin]\n"
     "      one round's story: its disorders, its barriers and the circle\n"
+    "  dfccl-sim time OPERATION -n RANKS [-b SIZE[..SIZE]] [--algorithm NAME] [--network "
+    "FILE.json]\n"
+    "                [--slots N] [--slot SIZE] [--split N] [--trace FILE.json] [--json]\n"
+    "      how long would a collective take on this network, and how near is that to the bound?\n"
     "  dfccl-sim --help | --version\n"
     "\n"
     "Exit status: 0 success (check: no deadlock), 3 a deadlock (check), 2 wrong usage or input,\n"
@@ -43,11 +47,9 @@ int main(int argument_count, char **arguments) {
   static const struct {
     const char *name;
     int (*run)(int argument_count, char **arguments);
-  } commands[] = {{"run", df_command_run},
-                  {"table1", df_command_table1},
-                  {"check", df_command_check},
-                  {"sweep", df_command_sweep},
-                  {"explain", df_command_explain}};
+  } commands[] = {{"run", df_command_run},         {"table1", df_command_table1},
+                  {"check", df_command_check},     {"sweep", df_command_sweep},
+                  {"explain", df_command_explain}, {"time", df_command_time}};
   for (int i = 1; i < argument_count && strcmp(arguments[i], "--") != 0; i++) {
     if (strcmp(arguments[i], "--help") == 0 || strcmp(arguments[i], "-h") == 0) {
       fputs(help, stdout);
@@ -59,15 +61,14 @@ int main(int argument_count, char **arguments) {
     }
   }
   if (argument_count < 2)
-    return df_command_failed(df_fail(dfcclInvalidArgument,
-                                     "expected a command: run, table1, check, sweep or explain "
-                                     "(--help tells more)"));
+    return df_command_failed(df_fail(
+        dfcclInvalidArgument, "expected a command: run, table1, check, sweep, explain or time "
+                              "(--help tells more)"));
   for (unsigned i = 0; i < DF_COUNT_OF(commands); i++)
     if (strcmp(arguments[1], commands[i].name) == 0)
       return written(commands[i].run(argument_count - 2, arguments + 2));
-  return df_command_failed(
-      df_fail(dfcclInvalidArgument,
-              "unknown command \"%.60s\": expected run, table1, check, sweep or "
-              "explain",
-              arguments[1]));
+  return df_command_failed(df_fail(dfcclInvalidArgument,
+                                   "unknown command \"%.60s\": expected run, table1, check, sweep, "
+                                   "explain or time",
+                                   arguments[1]));
 }

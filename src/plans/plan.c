@@ -90,6 +90,8 @@ df_plan *df_plan_make(const df_plan_key *key) {
   plan->key = *key;
   plan->pieces = 1;
   plan->direct_in_place = 1;
+  plan->link_of = calloc(2 * (size_t)key->n, sizeof *plan->link_of);
+  plan->failed = plan->link_of == NULL;
   if (key->n > 1)
     algorithms[key->algorithm].build(plan);
   else
@@ -97,6 +99,8 @@ df_plan *df_plan_make(const df_plan_key *key) {
                                      .source = DF_BUFFER_INPUT,
                                      .destination = DF_BUFFER_OUTPUT});
   if (key->agrees && key->n > 1) df_plan_agree(plan);
+  free(plan->link_of);
+  plan->link_of = NULL;
   if (plan->failed) {
     df_plan_free(plan);
     return NULL;
@@ -126,15 +130,15 @@ static void *grow(void *array, uint32_t used, uint32_t *capacity, size_t item, d
 
 /* *ordinal is the next message's. */
 static uint16_t take_link(df_plan *plan, uint32_t peer, uint16_t sends, uint16_t *ordinal) {
-  uint32_t i = 0;
-  while (i < plan->n_links && !(plan->links[i].peer == peer && plan->links[i].sends == sends)) i++;
-  if (i == plan->n_links) {
+  uint16_t *number = &plan->link_of[sends * plan->key.n + peer];
+  if (*number == 0) {
     plan->links = grow(plan->links, plan->n_links, &plan->link_capacity, sizeof *plan->links, plan);
     if (plan->failed) return 0;
     plan->links[plan->n_links++] = (df_plan_link){.peer = (uint16_t)peer, .sends = sends};
+    *number = (uint16_t)plan->n_links;
   }
-  *ordinal = (uint16_t)plan->links[i].messages++;
-  return (uint16_t)i;
+  *ordinal = (uint16_t)plan->links[*number - 1].messages++;
+  return (uint16_t)(*number - 1);
 }
 
 void df_plan_add(df_plan *plan, df_step_spec spec) {

@@ -74,6 +74,7 @@ typedef struct df_plan {
   int direct_in_place;     /* 1: an in-place run may lend */
   /* the builder's */
   uint32_t primitive_capacity, link_capacity;
+  uint16_t *link_of; /* [2][n]: by direction and peer, the link's number + 1 */
   int failed;
 } df_plan;
 

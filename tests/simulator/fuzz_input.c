@@ -1,5 +1,5 @@
 /*
- * Fuzz target: any bytes as a configuration and as a schedule. Nothing may crash, leak or hang, and
+ * Fuzz target: any bytes as a configuration, a schedule and a network. Nothing may crash, leak or hang, and
  * an accepted schedule can be judged, in both models, by an engine and by the search for the
  * circle. Built with -fsanitize=fuzzer where the compiler has it; else a main replays the files it
  * is given.
@@ -10,6 +10,7 @@
 
 #include "config.h"
 #include "engine_dense.h"
+#include "network_model.h"
 #include "schedule.h"
 #include "wait_graph.h"
 
@@ -43,6 +44,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     judge(&schedule, false);
     df_schedule_destroy(&schedule);
   }
+  df_network_model model;
+  if (df_network_model_parse(&model, "network", (const char *)data, size, 24) == dfcclSuccess &&
+      !(df_network_model_bound(&model, DF_OP_ALL_REDUCE, 1 << 20) > 0))
+    abort();
+  df_network_model_free(&model);
   return 0;
 }
 

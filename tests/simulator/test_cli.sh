@@ -185,6 +185,34 @@ if [ -c /dev/full ]; then
   done
 fi
 
+# ---- time
+expect 0 "$sim" time allreduce -n 8 -b 1K..4K --network "$examples/network-fat-tree.json"; has 'among 8 ranks on 1 host;'; has ' ring '
+expect 0 "$sim" time broadcast -n 6 --algorithm ring --json; has '"operation":"broadcast"'; has '"bound_percent":'; has '"slots_us":'
+expect 0 "$sim" time allgather -n 4 --algorithm ring --trace "$work/trace.json"
+grep -q '"waits for a message of rank 3"' "$work/trace.json" || fail "no wait in the picture"
+refuse "$sim" time; says 'time needs one operation'
+refuse "$sim" time allreduce; says 'number of ranks'
+refuse "$sim" time allreduce -n 4097; says 'from 2 to 4096'
+refuse "$sim" time allreduce -n 8 -b 4..1; says 'such as 16M..1G, not "4..1"'
+refuse "$sim" time allreduce -n 8 -b 65G; says 'not "65G"'
+refuse "$sim" time allreduce -n 8 --slot 8; says '--slot: expected a size from 64'
+refuse "$sim" time allreduce -n 8 --algorithm bruck; says 'allreduce has no algorithm "bruck"'
+refuse "$sim" time allreduce -n 8 --algorithm twolevel; says 'twolevel needs several hosts'
+refuse "$sim" time allreduce -n 8 --trace "$work/trace.json"; says 'needs one --algorithm'
+refuse "$sim" time allgather -n 2048 -b 64G --slot 64 --algorithm ring; says 'take larger slots'
+network() { printf '%s' "$1" >"$work/network.json"; refuse "$sim" time allreduce -n 8 --network "$work/network.json"; }
+network '{"ranks_per_host": 0}'; says 'ranks_per_host: expected a whole number from 1 to 4096, not 0'
+network '{"ranks_per_host": [4, 3]}'; says 'has 7 ranks, not 8'
+network '{"ranks_per_host": [4, 4, 1]}'; says 'has more than 8 ranks'
+network '{"between": {"GBps": 0}}'; says 'between.GBps is 0; it must be a number from 1e-9'
+network '{"between": {"speed": 1}}'; says 'between.speed: unknown key'
+network '{"between": 3}'; says 'between is 3, not an object'
+network '{"switch": {"hosts": 2}}'; says 'switch.GBps is missing'
+network '{"switch": {"GBps": 2}}'; says 'switch.hosts is missing'
+network '{"inside": {"GBps": 1, "GBps": 2}}'; says 'GBps'
+network '{"wire": 1}'; says 'wire: unknown key'
+network '['; says 'network.json'
+
 # ---- hostile input ends in one sentence, soon
 for text in '' '{' '[' 'null' '{"groups":' '{"rounds":99999999999999999999999999}' '{"model":{}}' '{"a":1,"a":2}'; do
   printf '%s' "$text" >"$work/bad.json"

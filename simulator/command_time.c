@@ -1,0 +1,233 @@
+/* dfccl-sim time: how long collectives take on a network, with the plans that ranks execute. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "json_input.h"
+#include "json_output.h"
+#include "options.h"
+#include "sim_limits.h"
+#include "time_trace.h"
+#include "timeline.h"
+
+static const char *const operations[DF_OP_COUNT] = {"allreduce", "reduce",        "broadcast",
+                                                    "allgather", "reducescatter", "alltoall"};
+
+typedef struct {
+  int operation, algorithm; /* algorithm -1: all */
+  const char *algorithm_name, *sizes, *slot, *network_file, *trace_file, *files[2];
+  uint64_t ranks, slots, split, first, last, slot_bytes;
+  int file_count;
+  bool json;
+} time_options;
+
+/* "64", "16K", "1M", "2G"; *end: what follows. */
+static int read_size(const char *text, uint64_t *size, const char **end) {
+  char *rest;
+  errno = 0;
+  const unsigned long long number = strtoull(text, &rest, 10);
+  if (*text < '0' || *text > '9' || errno != 0) return 0;
+  const int shift = *rest == 'K' ? 10 : *rest == 'M' ? 20 : *rest == 'G' ? 30 : 0;
+  if (number > DF_SIM_MAX_TIME_BYTES >> shift) return 0;
+  *size = number << shift;
+  *end = rest + (shift > 0);
+  return *size > 0;
+}
+
+static dfcclResult_t parse_sizes(time_options *o) {
+  const char *end = "";
+  char shown[DF_JSON_SHOWN_BYTES];
+  int right = read_size(o->sizes, &o->first, &end);
+  o->last = o->first;
+  if (right && strncmp(end, "..", 2) == 0) right = read_size(end + 2, &o->last, &end);
+  if (!right || *end != 0 || o->last < o->first)
+    return df_fail(dfcclInvalidArgument,
+                   "-b: expected SIZE or SIZE..SIZE, from 1 to 64G, such as 16M..1G, not \"%s\"",
+                   df_show_text(o->sizes, shown));
+  if (!read_size(o->slot, &o->slot_bytes, &end) || *end != 0 || o->slot_bytes < 64 ||
+      o->slot_bytes > DF_MAX_SLOT_BYTES)
+    return df_fail(dfcclInvalidArgument, "--slot: expected a size from 64 to %dM, not \"%s\"",
+                   (int)(DF_MAX_SLOT_BYTES >> 20), df_show_text(o->slot, shown));
+  return dfcclSuccess;
+}
+
+static dfcclResult_t parse_names(time_options *o) {
+  char shown[DF_JSON_SHOWN_BYTES];
+  o->operation = -1;
+  for (int i = 0; o->file_count == 1 && i < DF_OP_COUNT; i++)
+    if (strcmp(o->files[0], operations[i]) == 0) o->operation = i;
+  if (o->operation < 0)
+    return df_fail(dfcclInvalidArgument,
+                   "time needs one operation: allreduce, reduce, broadcast, allgather, "
+                   "reducescatter or alltoall, not \"%s\"",
+                   df_show_text(o->file_count ? o->files[o->file_count - 1] : "", shown));
+  o->algorithm = o->algorithm_name ? df_algorithm_by_name(o->algorithm_name) : -1;
+  if (o->algorithm_name &&
+      (o->algorithm < 0 || !df_algorithm_has(o->algorithm, (df_operation)o->operation)))
+    return df_fail(dfcclInvalidArgument, "--algorithm: %s has no algorithm \"%s\"",
+                   operations[o->operation], df_show_text(o->algorithm_name, shown));
+  if (o->trace_file && (o->algorithm < 0 || o->first != o->last))
+    return df_fail(dfcclInvalidArgument, "--trace: it needs one --algorithm and one size");
+  return dfcclSuccess;
+}
+
+static dfcclResult_t parse(time_options *o, int argument_count, char **arguments) {
+  *o = (time_options){.ranks = 0, .slots = 4, .sizes = "1M", .slot = "128K"};
+  const df_option options[] = {
+      {.name = "-n",
+       .kind = DF_OPTION_WHOLE,
+       .low = 2,
+       .high = DF_MODEL_RANKS_MAX,
+       .whole = &o->ranks},
+      {.name = "-b", .kind = DF_OPTION_TEXT, .text = &o->sizes},
+      {.name = "--algorithm", .kind = DF_OPTION_TEXT, .text = &o->algorithm_name},
+      {.name = "--network", .kind = DF_OPTION_TEXT, .text = &o->network_file},
+      {.name = "--slots", .kind = DF_OPTION_WHOLE, .low = 1, .high = 65536, .whole = &o->slots},
+      {.name = "--slot", .kind = DF_OPTION_TEXT, .text = &o->slot},
+      {.name = "--split",
+       .kind = DF_OPTION_WHOLE,
+       .low = 1,
+       .high = DF_MODEL_RANKS_MAX,
+       .whole = &o->split},
+      {.name = "--trace", .kind = DF_OPTION_TEXT, .text = &o->trace_file},
+      {.name = "--json", .kind = DF_OPTION_FLAG, .given = &o->json}};
+  dfcclResult_t result = df_options_parse(argument_count, arguments, options, DF_COUNT_OF(options),
+                                          o->files, 2, &o->file_count);
+  if (result == dfcclSuccess) result = parse_sizes(o);
+  if (result == dfcclSuccess) result = parse_names(o);
+  if (result == dfcclSuccess && o->ranks == 0)
+    return df_fail(dfcclInvalidArgument, "time needs the number of ranks, such as -n 64");
+  return result;
+}
+
+/* ---- output */
+
+typedef struct row {
+  int algorithm;
+  uint64_t bytes;
+  df_timeline_answer answer;
+} row;
+
+static double us(double seconds) { return seconds * 1e6; }
+
+static double percent_of_bound(const df_timeline_answer *a) {
+  return a->seconds > 0 ? 100 * a->bound / a->seconds : 100;
+}
+
+static void print_head(const time_options *o, const df_network_model *m) {
+  printf("%s among %u ranks on %u host%s; %llu slots of up to %llu bytes\n",
+         operations[o->operation], m->ranks, m->hosts, m->hosts == 1 ? "" : "s",
+         (unsigned long long)o->slots, (unsigned long long)o->slot_bytes);
+  printf("%12s %-18s %12s %12s %7s  %s\n", "bytes", "algorithm", "time us", "bound us", "bound %",
+         "what the time is made of; the busiest port");
+}
+
+static void print_row(const df_network_model *m, const row *r, int is_fastest) {
+  const df_timeline_answer *a = &r->answer;
+  char port[DF_MODEL_PORT_NAME];
+  printf("%12llu %-17s%s %12.2f %12.2f %7.1f  ", (unsigned long long)r->bytes,
+         df_algorithm_name(r->algorithm), is_fastest ? "*" : " ", us(a->seconds), us(a->bound),
+         percent_of_bound(a));
+  printf("%u messages: latency %.2f, transfer %.2f, work %.2f, slots %.2f; ", a->critical.messages,
+         us(a->critical.latency), us(a->critical.transfer), us(a->critical.work),
+         us(a->critical.credit));
+  printf("%s %.0f%%\n", df_network_model_port_name(m, a->busiest, port),
+         a->seconds > 0 ? 100 * a->busiest_seconds / a->seconds : 0);
+}
+
+static cJSON *row_as_json(const df_network_model *m, const row *r) {
+  const df_timeline_answer *a = &r->answer;
+  char port[DF_MODEL_PORT_NAME];
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddNumberToObject(object, "bytes", (double)r->bytes);
+  cJSON_AddStringToObject(object, "algorithm", df_algorithm_name(r->algorithm));
+  cJSON_AddNumberToObject(object, "time_us", us(a->seconds));
+  cJSON_AddNumberToObject(object, "bound_us", us(a->bound));
+  cJSON_AddNumberToObject(object, "bound_percent", percent_of_bound(a));
+  cJSON_AddNumberToObject(object, "messages", (double)a->messages);
+  cJSON_AddNumberToObject(object, "bytes_moved", (double)a->bytes_moved);
+  cJSON_AddNumberToObject(object, "loops", a->loops);
+  cJSON_AddNumberToObject(object, "last_rank", a->last_rank);
+  cJSON *critical = cJSON_AddObjectToObject(object, "critical_path");
+  cJSON_AddNumberToObject(critical, "messages", a->critical.messages);
+  cJSON_AddNumberToObject(critical, "latency_us", us(a->critical.latency));
+  cJSON_AddNumberToObject(critical, "transfer_us", us(a->critical.transfer));
+  cJSON_AddNumberToObject(critical, "work_us", us(a->critical.work));
+  cJSON_AddNumberToObject(critical, "slots_us", us(a->critical.credit));
+  cJSON *busiest = cJSON_AddObjectToObject(object, "busiest_port");
+  cJSON_AddStringToObject(busiest, "name", df_network_model_port_name(m, a->busiest, port));
+  cJSON_AddNumberToObject(busiest, "bytes", (double)a->busiest_bytes);
+  cJSON_AddNumberToObject(busiest, "busy_us", us(a->busiest_seconds));
+  return object;
+}
+
+/* ---- the sweep */
+
+static dfcclResult_t run_row(const time_options *o, const df_network_model *m, row *r) {
+  const df_timeline_question question = {.network = m,
+                                         .operation = (df_operation)o->operation,
+                                         .algorithm = r->algorithm,
+                                         .split = (uint32_t)o->split,
+                                         .bytes = r->bytes,
+                                         .slots = (uint32_t)o->slots,
+                                         .slot_bytes = o->slot_bytes};
+  if (o->trace_file == NULL) return df_timeline_run(&question, NULL, &r->answer);
+  return df_time_trace(&question, o->trace_file, &r->answer);
+}
+
+static dfcclResult_t run_size(const time_options *o, const df_network_model *m, uint64_t bytes,
+                              cJSON *list) {
+  row rows[DF_ALGORITHMS];
+  int n = 0, fastest = 0;
+  for (int a = 0; a < DF_ALGORITHMS; a++) {
+    if ((o->algorithm >= 0 && a != o->algorithm) ||
+        !df_timeline_has(m, (df_operation)o->operation, a))
+      continue;
+    rows[n] = (row){.algorithm = a, .bytes = bytes};
+    dfcclResult_t result = run_row(o, m, &rows[n]);
+    if (result != dfcclSuccess) return result;
+    if (rows[n].answer.seconds < rows[fastest].answer.seconds) fastest = n;
+    n++;
+  }
+  if (n == 0)
+    return df_fail(dfcclInvalidArgument, "%s needs several hosts with several ranks",
+                   o->algorithm_name);
+  if (!o->json && bytes == o->first) print_head(o, m);
+  for (int i = 0; i < n; i++) {
+    if (o->json)
+      cJSON_AddItemToArray(list, row_as_json(m, &rows[i]));
+    else
+      print_row(m, &rows[i], n > 1 && i == fastest);
+  }
+  return dfcclSuccess;
+}
+
+static dfcclResult_t run_all(const time_options *o, const df_network_model *m) {
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "operation", operations[o->operation]);
+  cJSON_AddNumberToObject(object, "ranks", m->ranks);
+  cJSON_AddNumberToObject(object, "hosts", m->hosts);
+  cJSON_AddNumberToObject(object, "slots", (double)o->slots);
+  cJSON_AddNumberToObject(object, "slot_bytes", (double)o->slot_bytes);
+  cJSON *list = cJSON_AddArrayToObject(object, "results");
+  dfcclResult_t result = dfcclSuccess;
+  for (uint64_t bytes = o->first; bytes <= o->last && result == dfcclSuccess; bytes *= 2)
+    result = run_size(o, m, bytes, list);
+  if (result == dfcclSuccess && o->json)
+    return df_json_print(object) ? dfcclSuccess : dfcclSystemError;
+  cJSON_Delete(object);
+  return result;
+}
+
+int df_command_time(int argument_count, char **arguments) {
+  time_options o;
+  df_network_model model = {0};
+  dfcclResult_t result = parse(&o, argument_count, arguments);
+  if (result == dfcclSuccess)
+    result = df_network_model_read(&model, o.network_file, (uint32_t)o.ranks);
+  if (result == dfcclSuccess) result = run_all(&o, &model);
+  df_network_model_free(&model);
+  return result == dfcclSuccess ? DF_EXIT_SUCCESS : df_command_failed((int)result);
+}

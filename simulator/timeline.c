@@ -1,0 +1,424 @@
+#include "timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "event_queue.h"
+#include "primitives/prepared.h"
+#include "sim_limits.h"
+
+enum { ELEMENT = 4 /* bytes */ };
+
+/* Kinds of event, in an event's low bits. */
+typedef enum { EVENT_END, EVENT_START, EVENT_WAKE } event_kind;
+
+/* A moment, and how it came about. */
+typedef struct moment {
+  double at;
+  df_timeline_path path;
+} moment;
+
+/* From one rank to another. Entry k of a ring is message k modulo its size. */
+typedef struct connection {
+  uint32_t from, to;
+  uint32_t size; /* of the rings; as many slots as can matter */
+  uint64_t sent, started, arrived, received;
+  uint32_t *bytes;
+  moment *sending;  /* when the sender gave it to the connection */
+  moment *arrival;  /* when it was whole at the receiver */
+  moment *released; /* when the sender knew that the slot was free again */
+  moment began;     /* the message on the wire */
+  moment free;      /* when the wire became free */
+  double latency;
+  int is_busy;
+} connection;
+
+typedef enum { RANK_READY, RANK_WORKING, RANK_ENDED } rank_state;
+
+typedef struct player {
+  df_plan *plan;
+  df_part part;
+  connection **links; /* [n_links] of the plan */
+  uint32_t loop, primitive;
+  rank_state state;
+  moment ready;              /* the end of the primitive before; while working: of this one */
+  const connection *awaited; /* the message, or the slot, that it waits for; NULL: none */
+  int awaits_slot;
+  double waits_since;
+} player;
+
+typedef struct timeline {
+  const df_timeline_question *question;
+  const df_timeline_events *events;
+  df_timeline_answer *answer;
+  const df_network_model *network;
+  df_flows flows;
+  df_event_queue queue;
+  player *players;
+  connection *connections;
+  uint32_t n_connections, n_ended;
+  uint8_t *rings; /* of all connections */
+  double now;
+} timeline;
+
+static void wake(timeline *t, uint32_t rank, double at) {
+  df_event_add(&t->queue, at, (uint64_t)rank << 2 | EVENT_WAKE);
+}
+
+/* ---- the wire */
+
+static void start_sending(timeline *t, connection *c) {
+  const uint64_t k = c->started % c->size;
+  const uint32_t number = (uint32_t)(c - t->connections);
+  const moment *given = &c->sending[k];
+  c->began = given->at >= c->free.at ? *given : c->free;
+  c->began.at = t->now;
+  c->is_busy = 1;
+  if (t->network->overhead > 0) {
+    df_event_add(&t->queue, t->now + t->network->overhead, (uint64_t)number << 2 | EVENT_START);
+    return;
+  }
+  df_flows_begin(&t->flows, number, c->bytes[k], t->now);
+}
+
+static void send_message(timeline *t, connection *c, uint32_t bytes, const moment *from) {
+  const uint64_t k = c->sent++ % c->size;
+  c->bytes[k] = bytes;
+  c->sending[k] = *from;
+  t->answer->messages++;
+  t->answer->bytes_moved += bytes;
+  if (!c->is_busy) start_sending(t, c);
+}
+
+static void end_message(timeline *t, connection *c) {
+  const uint64_t k = c->started % c->size;
+  moment end = {t->now, c->began.path};
+  end.path.transfer += t->now - c->began.at;
+  end.path.messages++;
+  c->free = end;
+  c->is_busy = 0;
+  end.at += c->latency;
+  end.path.latency += c->latency;
+  c->arrival[k] = end;
+  c->started++;
+  c->arrived = c->started;
+  if (t->events)
+    t->events->message(t->events->user, c->from, c->to, c->bytes[k], c->began.at, end.at);
+  const player *receiver = &t->players[c->to];
+  if (receiver->awaited == c && !receiver->awaits_slot && c->arrived == c->received + 1)
+    wake(t, c->to, end.at);
+  if (c->started < c->sent) start_sending(t, c);
+}
+
+/* ---- a rank */
+
+static void release_slot(timeline *t, connection *c, const moment *when) {
+  moment known = *when;
+  known.at += c->latency;
+  known.path.credit += c->latency;
+  c->released[c->received++ % c->size] = known;
+  player *sender = &t->players[c->from];
+  if (sender->awaited == c && sender->awaits_slot) wake(t, c->from, known.at);
+}
+
+static void wait_for(timeline *t, player *p, const connection *c, int for_a_slot, double at) {
+  if (p->awaited == NULL) p->waits_since = t->now;
+  p->awaited = c;
+  p->awaits_slot = for_a_slot;
+  if (at > 0) wake(t, (uint32_t)(p - t->players), at); /* it is known when it ends */
+}
+
+/* The later of the two; on a tie the rank's own moment, since it waited for nothing. */
+static void not_before(moment *start, const moment *other) {
+  if (other->at > start->at) *start = *other;
+}
+
+/* 1: the primitive may begin at *start, which is now. */
+static int may_begin(timeline *t, player *p, connection *in, connection *out, moment *start) {
+  *start = p->ready;
+  if (in) {
+    if (in->arrived == in->received) return wait_for(t, p, in, 0, 0), 0;
+    const moment *arrival = &in->arrival[in->received % in->size];
+    if (arrival->at > t->now) return wait_for(t, p, in, 0, arrival->at), 0;
+    not_before(start, arrival);
+  }
+  if (out && out->sent >= t->question->slots) {
+    const uint64_t before = out->sent - t->question->slots;
+    if (out->received <= before) return wait_for(t, p, out, 1, 0), 0;
+    const moment *free = &out->released[before % out->size];
+    if (free->at > t->now) return wait_for(t, p, out, 1, free->at), 0;
+    not_before(start, free);
+  }
+  return 1;
+}
+
+static void tell_of_wait(const timeline *t, const player *p) {
+  if (!t->events || p->awaited == NULL || t->now == p->waits_since) return;
+  const uint32_t rank = (uint32_t)(p - t->players);
+  t->events->wait(t->events->user, rank, p->awaits_slot ? p->awaited->to : p->awaited->from,
+                  p->awaits_slot, p->waits_since, t->now);
+}
+
+static double work_of(const df_network_model *m, const df_primitive *prim, uint64_t bytes) {
+  const int copies = (prim->flags & DF_PRIM_STORE) && !(prim->flags & DF_PRIM_REDUCE);
+  const double rate = prim->flags & DF_PRIM_REDUCE ? m->reduce_rate : copies ? m->copy_rate : 0;
+  return rate > 0 ? (double)bytes / rate : 0;
+}
+
+static void next_primitive(timeline *t, player *p) {
+  if (++p->primitive < p->plan->n_primitives) return;
+  p->primitive = 0;
+  if (++p->loop < p->part.loops) return;
+  p->state = RANK_ENDED;
+  t->n_ended++;
+}
+
+static uint64_t bytes_of(const player *p, const df_primitive *prim) {
+  return (uint64_t)ELEMENT * df_chunk_elements((uint8_t)p->plan->geometry, p->plan->pieces,
+                                               &p->part, p->loop, prim->piece);
+}
+
+static void end_primitive(timeline *t, player *p, connection *in, connection *out, uint64_t bytes) {
+  p->state = RANK_READY;
+  if (in) release_slot(t, in, &p->ready);
+  if (out) send_message(t, out, (uint32_t)bytes, &p->ready);
+  next_primitive(t, p);
+}
+
+/* Executes primitives until the rank waits, works or has ended. */
+static void play(timeline *t, uint32_t rank) {
+  player *p = &t->players[rank];
+  while (p->state != RANK_ENDED) {
+    const df_primitive *prim = &p->plan->primitives[p->primitive];
+    const uint64_t bytes = bytes_of(p, prim);
+    connection *in = prim->flags & DF_PRIM_RECV ? p->links[prim->recv_link] : NULL;
+    connection *out = prim->flags & DF_PRIM_SEND ? p->links[prim->send_link] : NULL;
+    if (bytes == 0) { /* empty pieces are not sent */
+      next_primitive(t, p);
+      continue;
+    }
+    if (p->state == RANK_READY) {
+      moment start;
+      if (!may_begin(t, p, in, out, &start)) return;
+      tell_of_wait(t, p);
+      p->awaited = NULL;
+      const double work = work_of(t->network, prim, bytes);
+      p->ready = start;
+      p->ready.at = t->now + work;
+      p->ready.path.work += work;
+      p->state = RANK_WORKING;
+      if (work > 0) wake(t, rank, p->ready.at);
+    }
+    if (t->now < p->ready.at) return;
+    end_primitive(t, p, in, out, bytes);
+  }
+}
+
+/* ---- making it */
+
+static int make_plans(timeline *t) {
+  const df_timeline_question *q = t->question;
+  const uint32_t n = t->network->ranks;
+  const int wide = q->operation == DF_OP_ALL_GATHER || q->operation == DF_OP_REDUCE_SCATTER ||
+                   q->operation == DF_OP_ALL_TO_ALL;
+  const uint64_t count = DF_MAX(q->bytes / ELEMENT / (wide ? n : 1), 1u);
+  const df_shape_limits limits = {
+      .slot_bytes = q->slot_bytes, .slots = q->slots, .block_min = UINT64_MAX, .max_blocks = 1};
+  df_plan_key key = {.operation = q->operation,
+                     .algorithm = q->algorithm,
+                     .n = n,
+                     .split = q->split ? q->split : t->network->host_ranks[0]};
+  for (uint32_t r = 0; r < n; r++) {
+    df_shape shape;
+    key.position = r;
+    t->players[r].plan = df_plan_make(&key);
+    if (t->players[r].plan == NULL) return 0;
+    t->n_connections += t->players[r].plan->n_links;
+    df_shape_make(&shape, t->players[r].plan, count, ELEMENT, &limits);
+    t->players[r].part = shape.parts[0];
+  }
+  t->answer->loops = t->players[0].part.loops;
+  return 1;
+}
+
+/* Slots that can be in use at once. */
+static uint32_t ring_size(const timeline *t, const player *p, const df_plan_link *link) {
+  const uint64_t all = (uint64_t)link->messages * DF_MAX(p->part.loops, 1u);
+  return (uint32_t)DF_MIN(all, (uint64_t)t->question->slots);
+}
+
+/* Each connection is made by its sender, whose receiver then finds it. `by_sender` is [n]. */
+static int make_connections(timeline *t, connection **by_sender) {
+  uint32_t n_made = 0, most = t->n_connections;
+  uint64_t entries = 0;
+  t->connections = calloc(most + 1u, sizeof *t->connections);
+  connection **links = calloc(most + 1u, sizeof(connection *));
+  if (t->connections == NULL || links == NULL) return free(links), 0;
+  t->players[0].links = links;
+  for (uint32_t r = 0; r < t->network->ranks; r++) {
+    player *p = &t->players[r];
+    p->links = links;
+    links += p->plan->n_links;
+    for (uint32_t i = 0; i < p->plan->n_links; i++) {
+      const df_plan_link *link = &p->plan->links[i];
+      if (!link->sends) continue;
+      connection *c = p->links[i] = &t->connections[n_made++];
+      *c = (connection){.from = r, .to = link->peer, .size = ring_size(t, p, link)};
+      entries += c->size;
+    }
+  }
+  t->n_connections = n_made;
+  /* By receiver: a counting sort, so that no rank searches all connections. */
+  uint32_t *start = calloc(t->network->ranks + 2u, sizeof *start);
+  connection **sorted = calloc(n_made + 1u, sizeof(connection *));
+  t->rings = calloc(entries + 1, sizeof(uint32_t) + 3 * sizeof(moment));
+  const int made = start && sorted && t->rings;
+  for (uint32_t c = 0; made && c < n_made; c++) start[t->connections[c].to + 2]++;
+  for (uint32_t r = 0; made && r < t->network->ranks; r++) start[r + 2] += start[r + 1];
+  for (uint32_t c = 0; made && c < n_made; c++)
+    sorted[start[t->connections[c].to + 1]++] = &t->connections[c];
+  for (uint32_t r = 0; made && r < t->network->ranks; r++) {
+    player *p = &t->players[r];
+    for (uint32_t c = start[r]; c < start[r + 1]; c++) by_sender[sorted[c]->from] = sorted[c];
+    for (uint32_t i = 0; i < p->plan->n_links; i++)
+      if (!p->plan->links[i].sends) p->links[i] = by_sender[p->plan->links[i].peer];
+  }
+  free(start);
+  free(sorted);
+  return made;
+}
+
+static int make_rings(timeline *t) {
+  uint8_t *at = t->rings;
+  for (uint32_t i = 0; i < t->n_connections; i++) {
+    connection *c = &t->connections[i];
+    c->sending = (moment *)(void *)at;
+    c->arrival = c->sending + c->size;
+    c->released = c->arrival + c->size;
+    at += 3 * sizeof(moment) * c->size;
+  }
+  for (uint32_t i = 0; i < t->n_connections; i++) {
+    connection *c = &t->connections[i];
+    c->bytes = (uint32_t *)(void *)at;
+    at += sizeof(uint32_t) * c->size;
+  }
+  if (df_flows_make(&t->flows, t->network, t->n_connections) != dfcclSuccess) return 0;
+  for (uint32_t i = 0; i < t->n_connections; i++) {
+    connection *c = &t->connections[i];
+    df_flow *flow = &t->flows.flows[i];
+    flow->n_ports =
+        (uint8_t)df_network_model_path(t->network, c->from, c->to, flow->ports, &c->latency);
+  }
+  return 1;
+}
+
+static dfcclResult_t make(timeline *t) {
+  const dfcclResult_t lack = dfcclOutOfMemory;
+  t->players = calloc(t->network->ranks, sizeof *t->players);
+  if (t->players == NULL || !make_plans(t)) return lack;
+  uint64_t messages = 0;
+  for (uint32_t r = 0; r < t->network->ranks; r++)
+    messages += (uint64_t)t->players[r].plan->n_primitives * t->players[r].part.loops;
+  if (messages > DF_SIM_MAX_TIME_MESSAGES)
+    return df_fail(
+        dfcclInvalidArgument,
+        "%s of %llu bytes among %u ranks has %llu primitives, more than %llu: take larger "
+        "slots",
+        df_algorithm_name(t->question->algorithm), (unsigned long long)t->question->bytes,
+        t->network->ranks, (unsigned long long)messages,
+        (unsigned long long)DF_SIM_MAX_TIME_MESSAGES);
+  connection **by_sender = calloc(t->network->ranks, sizeof(connection *));
+  const int made = by_sender && make_connections(t, by_sender) && make_rings(t);
+  free(by_sender);
+  return made ? dfcclSuccess : lack;
+}
+
+static void destroy(timeline *t) {
+  df_flows_free(&t->flows);
+  df_event_queue_free(&t->queue);
+  if (t->players) free(t->players[0].links);
+  for (uint32_t r = 0; t->players && r < t->network->ranks; r++) df_plan_free(t->players[r].plan);
+  free(t->players);
+  free(t->connections);
+  free(t->rings);
+}
+
+/* ---- playing it */
+
+static void end_changed(void *user, uint32_t flow) {
+  timeline *t = user;
+  df_event_add(&t->queue, t->flows.flows[flow].end, (uint64_t)flow << 2 | EVENT_END);
+}
+
+/* EVENT_END of a flow whose rate has changed since is an event of the past. */
+static void end_flow(timeline *t, uint32_t number, double at) {
+  const df_flow *flow = &t->flows.flows[number];
+  if (!flow->is_under_way || flow->end != at) return;
+  df_flows_finish(&t->flows, number, t->now);
+  end_message(t, &t->connections[number]);
+}
+
+static void handle(timeline *t, const df_event *event) {
+  const uint32_t number = (uint32_t)(event->what >> 2);
+  const event_kind kind = (event_kind)(event->what & 3);
+  if (kind == EVENT_WAKE) {
+    play(t, number);
+  } else if (kind == EVENT_END) {
+    end_flow(t, number, event->at);
+  } else {
+    const connection *c = &t->connections[number];
+    df_flows_begin(&t->flows, number, c->bytes[c->started % c->size], t->now);
+  }
+}
+
+static void conclude(timeline *t) {
+  df_timeline_answer *answer = t->answer;
+  for (uint32_t r = 0; r < t->network->ranks; r++) {
+    const moment *end = &t->players[r].ready;
+    if (end->at < answer->seconds || (end->at == answer->seconds && r > 0)) continue;
+    answer->seconds = end->at;
+    answer->critical = end->path;
+    answer->last_rank = r;
+  }
+  for (uint32_t p = 0; p < t->flows.n_ports; p++) {
+    if (t->flows.ports[p].busy <= answer->busiest_seconds) continue;
+    answer->busiest = p;
+    answer->busiest_seconds = t->flows.ports[p].busy;
+    answer->busiest_bytes = (uint64_t)t->flows.ports[p].bytes;
+  }
+}
+
+int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm) {
+  if (!df_algorithm_has(algorithm, operation)) return 0;
+  return algorithm != DF_TWO_LEVEL || (network->hosts > 1 && network->hosts < network->ranks);
+}
+
+dfcclResult_t df_timeline_run(const df_timeline_question *question,
+                              const df_timeline_events *events, df_timeline_answer *answer) {
+  timeline t = {
+      .question = question, .events = events, .answer = answer, .network = question->network};
+  *answer = (df_timeline_answer){0};
+  answer->bound = df_network_model_bound(question->network, question->operation, question->bytes);
+  dfcclResult_t result = make(&t);
+  if (result == dfcclOutOfMemory)
+    result = df_fail(result, "no memory for the plans of %u ranks", question->network->ranks);
+  for (uint32_t r = 0; result == dfcclSuccess && r < question->network->ranks; r++) play(&t, r);
+  while (result == dfcclSuccess && (t.queue.n > 0 || t.flows.n_dirty > 0)) {
+    if (t.flows.n_dirty > 0 && (t.queue.n == 0 || t.queue.heap[0].at > t.now)) {
+      df_flows_settle(&t.flows, t.now, end_changed, &t);
+      continue;
+    }
+    const df_event event = df_event_take(&t.queue);
+    t.now = event.at;
+    handle(&t, &event);
+    if (t.queue.failed) result = df_fail(dfcclOutOfMemory, "no memory for events");
+  }
+  if (result == dfcclSuccess && t.n_ended < question->network->ranks)
+    result =
+        df_fail(dfcclInvalidArgument, "%u of %u ranks wait for ever with %u slots",
+                question->network->ranks - t.n_ended, question->network->ranks, question->slots);
+  if (result == dfcclSuccess) conclude(&t);
+  destroy(&t);
+  return result;
+}

@@ -1,0 +1,56 @@
+/*
+ * A collective in simulated time: the plans of all ranks, as the step executes them, with loops,
+ * chunks and slots, on a model of a network. Discrete events; the same answer every time.
+ *
+ * A primitive begins when its rank has ended the one before, its message has come, and a slot is
+ * free for what it sends. Messages of a connection go one after the other. A slot is free again
+ * when its reader's release has travelled back.
+ */
+#ifndef DF_SIM_TIMELINE_H
+#define DF_SIM_TIMELINE_H
+
+#include "flows.h"
+
+typedef struct df_timeline_question {
+  const df_network_model *network;
+  df_operation operation;
+  int algorithm;
+  uint32_t split; /* of two-level plans; 0: as many as the first host has ranks */
+  uint64_t bytes; /* of a rank's larger buffer, in elements of 4 bytes */
+  uint32_t slots; /* of each connection */
+  uint64_t slot_bytes;
+} df_timeline_question;
+
+/* What the time of the slowest rank's last result is made of: seconds. */
+typedef struct df_timeline_path {
+  double latency, transfer, work, credit; /* credit: for a slot that comes back */
+  uint32_t messages;
+} df_timeline_path;
+
+typedef struct df_timeline_answer {
+  double seconds, bound;
+  uint64_t messages, bytes_moved;
+  uint32_t loops;
+  uint32_t last_rank; /* which ended last */
+  df_timeline_path critical;
+  uint32_t busiest; /* port */
+  double busiest_seconds;
+  uint64_t busiest_bytes;
+} df_timeline_answer;
+
+/* For pictures. begin, end: seconds. message of `bytes` from one rank to another; or a wait. */
+typedef struct df_timeline_events {
+  void *user;
+  void (*message)(void *user, uint32_t from, uint32_t to, uint32_t bytes, double begin, double end);
+  void (*wait)(void *user, uint32_t rank, uint32_t peer, int for_a_slot, double begin, double end);
+} df_timeline_events;
+
+/* events: may be NULL. dfcclInvalidArgument: the algorithm does not have the operation, or its
+ * plans would wait for ever; dfcclOutOfMemory. */
+dfcclResult_t df_timeline_run(const df_timeline_question *question,
+                              const df_timeline_events *events, df_timeline_answer *answer);
+
+/* Whether there are such plans for so many ranks. */
+int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm);
+
+#endif
