@@ -12,18 +12,22 @@ typedef struct wire_state {
   endpoint ep;
   DF_ALIGNED(64) uint32_t news; /* what the second side has to tell */
   DF_ALIGNED(64) uint32_t carried;
+  int has_arrived; /* the news is of the network */
 } wire_state;
 
 /* Under the endpoint's lock. */
-int note_send(df_connections *all) {
+int note_carry(df_connections *all, int spins) {
   wire_state *s = (wire_state *)(void *)((uint8_t *)all - offsetof(endpoint, connections));
+  (void)spins;
   if (df_load_relaxed_u32(&s->news)) s->carried = 1;
   return 0;
 }
 
-int note_carry(df_connections *all, int spins) {
-  (void)spins;
-  return note_send(all);
+/* What has arrived is not for who sends. */
+int note_send(df_connections *all) {
+  wire_state *s = (wire_state *)(void *)((uint8_t *)all - offsetof(endpoint, connections));
+  if (df_load_relaxed_u32(&s->news) && !s->has_arrived) s->carried = 1;
+  return 0;
 }
 
 static void asked_prepare(void *state) {
@@ -35,6 +39,19 @@ static void asked_tell(void *state) {
   wire_state *s = state;
   df_store_relaxed_u32(&s->news, 1);
   wire_pump(&s->ep, DF_CARRY_PUBLISHED);
+}
+static void arrived_prepare(void *state) {
+  wire_state *s = state;
+  asked_prepare(state);
+  s->has_arrived = 1;
+}
+static void arrived_pump(void *state) {
+  wire_pump(&((wire_state *)state)->ep, DF_CARRY_PUBLISHED);
+}
+static void arrived_tell(void *state) {
+  wire_state *s = state;
+  df_store_relaxed_u32(&s->news, 1);
+  wire_pump(&s->ep, DF_CARRY_ALL);
 }
 static litmus_outcome asked_judge(const void *state) {
   const wire_state *s = state;
@@ -48,6 +65,15 @@ static const litmus_test tests[] = {
      sizeof(wire_state),
      asked_prepare,
      {asked_pump, asked_tell},
+     asked_judge,
+     {{0, LITMUS_FENCE}, {1, LITMUS_FENCE}},
+     {{0}}},
+    {"B7w",
+     "wire_arrived",
+     "who only sends takes up what the endpoint's thread has asked for, and does not receive",
+     sizeof(wire_state),
+     arrived_prepare,
+     {arrived_pump, arrived_tell},
      asked_judge,
      {{0, LITMUS_FENCE}, {1, LITMUS_FENCE}},
      {{0}}},

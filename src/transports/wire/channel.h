@@ -11,12 +11,13 @@
 
 enum {
   DF_CHANNEL_FRAMES = 28,  /* gathered for one write */
-  DF_CHANNEL_COPIED = 256, /* payloads up to here are copied behind their headers */
   DF_CHANNEL_GATHERED = 4, /* full frames in one write */
 #if defined(DF_SIMULATION)
+  DF_CHANNEL_COPIED = 8,
   DF_CHANNEL_INPUT = 48,
   DF_CHANNEL_AHEAD = 24
 #else
+  DF_CHANNEL_COPIED = 256, /* payloads up to here are copied behind their headers */
   DF_CHANNEL_INPUT = 8 << 10,
   DF_CHANNEL_AHEAD = 2048 + 16 /* read with what goes elsewhere: a header, and a small payload */
 #endif

@@ -15,6 +15,9 @@ enum {
   LAST_NAP_NS = 1000000,
   COST = 1000, /* any shared memory costs less */
   COST_WHERE_WANTED = 1,
+  /* Added up. So many that send make one that asks for all, which is harmless. */
+  ASKS_SEND = 1,
+  ASKS_ALL = 1 << 16,
   OFFER_MAGIC = 0x0fe7dfcc
 };
 
@@ -34,7 +37,7 @@ typedef struct endpoint {
   pthread_mutex_t lock; /* of what follows; taken after the context's */
   df_connections connections;
   struct df_ticket *tickets;
-  uint32_t asked;       /* while another pumped */
+  uint32_t asked;       /* while another pumped: ASKS_SEND, ASKS_ALL */
   uint64_t patience_ns; /* as of the latest look by the endpoint's thread */
   uint32_t stopping;
   pthread_t thread;
@@ -82,11 +85,13 @@ static int wire_pump(endpoint *ep, df_carry why) {
   const int is_own = why == DF_CARRY_ALL;
   int did = 0;
   if (why != DF_CARRY_STUCK) {
-    df_system_exchange_u32(&ep->asked, 1); /* a store would hide others' news */
-    df_wake_fence();                       /* else each may leave the news to the other */
+    /* A store would hide others' news. */
+    df_system_add_u32(&ep->asked, is_own ? ASKS_ALL : ASKS_SEND);
+    df_wake_fence(); /* else each may leave the news to the other */
   }
   while (pthread_mutex_trylock(&ep->lock) == 0) {
-    df_system_exchange_u32(&ep->asked, 0); /* observes all who asked */
+    /* Observes all who asked. The endpoint's thread sleeps after it has asked in vain. */
+    if (df_system_exchange_u32(&ep->asked, 0) >= ASKS_ALL) why = DF_CARRY_ALL;
     did |= carry(ep, why, is_own);
     pthread_mutex_unlock(&ep->lock);
     df_wake_fence();
