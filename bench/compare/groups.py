@@ -19,38 +19,49 @@ def cores():
     return len(os.sched_getaffinity(0))
 
 
-def memory_directory():
-    """Where libraries may keep shared files: in memory, so that no disk is part of a measurement."""
+def memory_directory(bed):
+    """Where libraries may keep shared files: in memory, so that no disk is part of a measurement. Hosts share no memory:
+    there it is for the driver's own files."""
+    if bed is not None:
+        return None
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class Library:
     """What is measured. variants: names, by the number that the program knows them by."""
 
-    def __init__(self, name, variants, program, is_peer=True, launcher=None, arguments=None, environment=None):
+    def __init__(self, name, variants, program, is_peer=True, launcher=None, arguments=None, environment=None, between=None):
         self.name = name
         self.variants = variants
         self.program = program
         self.is_peer = is_peer
         self.launcher = launcher
-        self.arguments = arguments or (lambda ranks, directory: [])
+        self.arguments = arguments or (lambda ranks, directory, several_hosts: [])
         self.environment = environment or (lambda ranks: {})
+        self.between = between or (lambda bed, ranks, directory: ([], {}))  # a launcher's words and variables for several hosts
 
-    def command(self, ranks, directory):
-        return [self.launcher, *self.arguments(ranks, directory), "-n", str(ranks)]
+    def command(self, ranks, directory, bed):
+        words = self.between(bed, ranks, directory)[0] if bed else []
+        return [self.launcher, *self.arguments(ranks, directory, bed is not None), *words, "-n", str(ranks)]
 
 
 def openmpi(name, program, more=(), spin=None):
     """spin None: give the processor up while waiting only where there are more ranks than processors."""
-    def arguments(ranks, directory):
+    def arguments(ranks, directory, several_hosts):
         give_up = ranks > cores() if spin is None else not spin
         words = ["--oversubscribe", "--mca", "btl_vader_backing_directory", directory,
                  "--mca", "mpi_yield_when_idle", "1" if give_up else "0"]
-        if ranks > cores():
+        if ranks > cores() or several_hosts:  # which would all bind their first rank to the same core
             words += ["--bind-to", "none"]
         return words + list(more)
 
-    return Library(name, {0: name}, program, launcher="mpirun.openmpi", arguments=arguments,
+    def between(bed, ranks, directory):
+        places = ",".join(f"{bed.address(i)}:{ranks // bed.hosts}" for i in range(bed.hosts))
+        return ["--mca", "plm_rsh_agent", bed.agent(directory), "--mca", "oob_tcp_if_include", bed.interface,
+                "--mca", "btl_tcp_if_include", bed.interface, "--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp",
+                "--map-by", "slot", "--host", places], {}
+
+    return Library(name, {0: name}, program, launcher="mpirun.openmpi", arguments=arguments, between=between,
                    environment=lambda ranks: {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
 
 
@@ -60,26 +71,35 @@ def mpich(name, program, polls=None):
         wanted = polls if polls is not None else 1 if ranks > cores() else None
         return {} if wanted is None else {"MPIR_CVAR_POLLS_BEFORE_YIELD": str(wanted)}
 
-    return Library(name, {0: name}, program, launcher="mpirun.mpich", environment=environment)
+    def between(bed, ranks, directory):
+        places = ",".join(f"{bed.address(i)}:{ranks // bed.hosts}" for i in range(bed.hosts))
+        return (["-launcher", "rsh", "-launcher-exec", bed.agent(directory), "-iface", bed.interface, "-hosts", places],
+                {"UCX_TLS": "tcp,self,sysv,posix", "UCX_NET_DEVICES": bed.interface})
+
+    return Library(name, {0: name}, program, launcher="mpirun.mpich", environment=environment, between=between)
 
 
-def environment(library, ranks, directory):
+def environment(library, ranks, directory, bed):
     # Variables of a launcher above this program would be taken for those of the one started here.
     launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HYDRA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
     kept["TMPDIR"] = directory
     kept.update(library.environment(ranks))
+    if bed:
+        kept.update(library.between(bed, ranks, directory)[1])
     return kept
 
 
 class Group:
     """The resident ranks of one library. Between commands they sleep in a read."""
 
-    def __init__(self, library, ranks, start_seconds=60):
+    def __init__(self, library, ranks, start_seconds=60, bed=None):
+        """bed: as many ranks on each of its hosts; None: all on this one."""
+        self.bed = bed
         self.library = library
         self.start_seconds = start_seconds
         self.ranks = ranks
-        self.directory = tempfile.mkdtemp(prefix="dfccl-compare-", dir=memory_directory())
+        self.directory = tempfile.mkdtemp(prefix="dfccl-compare-", dir=memory_directory(bed))
         self.launched = []
         self.connections = {}  # rank -> (socket, bytes received)
         self.pids = []
@@ -96,6 +116,13 @@ class Group:
         self.launched.append(subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                               preexec_fn=os.setpgrp, cwd=self.directory))
 
+    def _launch_rank(self, words, rank, variables, log):
+        if self.bed:
+            host = rank * self.bed.hosts // self.ranks
+            variables = {**variables, "COMPARE_ADDRESS": self.bed.address(host)}
+            words = self.bed.on(host, words)
+        self._launch(words, variables, log)
+
     def _start(self):
         with open(os.path.join(self.directory, "shared"), "wb") as shared:
             shared.truncate(4096)
@@ -104,12 +131,13 @@ class Group:
             listener.bind(os.path.join(self.directory, "socket"))
             listener.listen(self.ranks)
             words = [str(self.library.program), self.directory, str(self.ranks)]
-            variables = environment(self.library, self.ranks, self.directory)
+            variables = environment(self.library, self.ranks, self.directory, self.bed)
             if self.library.launcher:
-                self._launch(self.library.command(self.ranks, self.directory) + words, variables, log)
+                command = self.library.command(self.ranks, self.directory, self.bed) + words
+                self._launch(self.bed.on(0, command) if self.bed else command, variables, log)
             else:
                 for rank in range(self.ranks):
-                    self._launch(words + [str(rank)], variables, log)
+                    self._launch_rank(words + [str(rank)], rank, variables, log)
             self._welcome(listener)
 
     def _welcome(self, listener):

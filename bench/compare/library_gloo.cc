@@ -1,5 +1,5 @@
-// Gloo over its TCP transport on the loopback interface: the only one that needs no special
-// network.
+// Gloo over its TCP transport, the only one that needs no special network: on the loopback
+// interface, or between hosts.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -24,7 +24,8 @@ static std::shared_ptr<gloo::rendezvous::Context> context;
 static std::unique_ptr<gloo::ReduceScatterHalvingDoubling<float>> reduce_scatter;
 
 bool peer_open(peer_world *world) try {
-  gloo::transport::tcp::attr attributes("127.0.0.1");
+  const char *address = std::getenv("COMPARE_ADDRESS"); // of this rank's host, if there are several
+  gloo::transport::tcp::attr attributes(address ? address : "127.0.0.1");
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   gloo::rendezvous::FileStore store(world->directory);
   context = std::make_shared<gloo::rendezvous::Context>(world->rank, world->n_ranks);

@@ -76,7 +76,7 @@ class Comparison:
             self.tries = {}
         if library.name not in self.groups and self.tries.get(library.name, 0) <= self.options.retries:
             try:
-                self.groups[library.name] = groups.Group(library, ranks, self.options.timeout)
+                self.groups[library.name] = groups.Group(library, ranks, self.options.timeout, self.options.bed)
                 self.data["versions"][library.name] = self.groups[library.name].version
             except groups.Failure as failure:
                 self.failed(library, f"{ranks} ranks", str(failure))

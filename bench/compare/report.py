@@ -34,6 +34,14 @@ def save(data, path):
     path.write_text(lines + ",".join(entries) + "\n }\n}\n")
 
 
+def hosts_of(data):
+    """One number: figures of one host and of several are not of one table."""
+    counts = {run.get("hosts", 1) for run in data["runs"]}
+    if len(counts) > 1:
+        raise SystemExit(f"compare: figures of {' and of '.join(map(str, sorted(counts)))} hosts do not go into one table")
+    return counts.pop() if counts else 1
+
+
 def merge(files):
     merged = empty()
     for data in files:
@@ -114,6 +122,9 @@ def described(data):
     commits = dict.fromkeys(run["commit"] for run in data["runs"])
     dates = [run["date"] for run in data["runs"]]
     span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    hosts = hosts_of(data)
+    if hosts > 1:
+        lines.append(f"{hosts} hosts: network namespaces of that machine")
     lines.append(f"{span}, commit {', '.join(commits)}, in {len(dates)} piece{'s' * (len(dates) > 1)}")
     return lines
 

@@ -52,6 +52,21 @@ json "all(r['us'][n] > 0 for p in o['points'].values() if p['operation'] == 'bro
   for n in ('few', 'few-mem', 'named', 'named-mem')) \
   and not any(n in r['us'] for p in o['points'].values() for r in p['rounds'] for n in ('none', 'bad'))"
 
+# Hosts: what is there starts on both; ranks that cannot be shared out, and figures of another number of hosts, are refused.
+timeout 200 "$compare" run --build "$build" --libraries dfccl,bound,openmpi,mpich,gloo --hosts 2 --rounds 1 -b 64 -e 64 --milliseconds 1 \
+  --operations allreduce --timeout 60 --retries 0 --out "$work/hosts" >"$work/out" 2>"$work/err" </dev/null
+status=$?
+if [ "$status" -ne 77 ]; then
+  [ "$status" -eq 0 ] || { fail "exit status $status: compare run --hosts 2"; cat "$work/out" "$work/err"; }
+  out_has '^# 2 hosts: network namespaces of that machine$'
+  run 0 cat "$work/hosts"
+  json "not [f for f in o['failures'] if f['library'] == 'dfccl'] and o['points']['2 allreduce 64']['rounds'][0]['us']['dfccl'] > 0"
+  run 1 "$compare" report "$work/figures" "$work/hosts"
+  grep -q 'figures of 1 and of 2 hosts do not go into one table' "$work/err" || fail "figures of different hosts were mixed"
+fi
+run 77 "$compare" run --build "$build" --libraries dfccl --hosts 2 --ranks 3
+grep -q '3 ranks cannot be shared out evenly among 2 hosts' "$work/err" || fail "not said why"
+
 printf 'before\n<!-- compare-summary: begin -->\n<!-- compare-summary: end -->\n<!-- compare: begin -->\nold\n<!-- compare: end -->\nafter\n' >"$work/docs"
 run 0 "$compare" report "$work/figures" "$work/figures" --svg "$work/svg" --json "$work/merged" --docs "$work/docs"
 run 0 cat "$work/docs"
