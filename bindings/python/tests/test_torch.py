@@ -17,6 +17,7 @@ try:
     import torch
     import torch.distributed as dist
     from torch.distributed import ReduceOp
+    from torch._subclasses import FakeTensorMode
     from torch.nn.parallel import DistributedDataParallel
 except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
@@ -242,7 +243,19 @@ def _ends(rank: int, size: int, place: str) -> None:
         else:
             raise AssertionError("it was aborted")
     dist.barrier()
-    for call, sentence in [(lambda: dist.recv(torch.ones(1)), "receive from any rank"),
+    alone = DistributedDataParallel(torch.nn.Linear(2, 2), process_group=missing)
+    if rank == 0:
+        try:
+            alone(torch.ones(1, 2)).sum().backward()  # C++ waits for the future
+        except RuntimeError as error:
+            assert "float32[6]" in str(error) and "rank 1" in str(error), error
+        else:
+            raise AssertionError("rank 1 did not come")
+    dist.barrier()
+    with FakeTensorMode():
+        of_a_gpu = torch.empty(2, device="cuda")  # as far as its device is asked for
+    for call, sentence in [(lambda: dist.group.WORLD.allreduce([of_a_gpu]), "a tensor on cuda:0: this process group takes"),
+                           (lambda: dist.recv(torch.ones(1)), "receive from any rank"),
                            (lambda: dist.all_reduce(torch.ones(2).to_sparse()), "dense tensors"),
                            (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "non-integral"),
                            (lambda: dist.all_reduce(torch.ones(2, device="meta")), "tensors of the CPU"),

@@ -15,13 +15,14 @@ import torch
 import torch.distributed as dist
 
 from . import names
+from .backend import Backend
 from .group import ProcessGroup
 from .hook import ddp_hook
 from .job import create
 from .names import name
 from .works import Work
 
-__all__ = ["ProcessGroup", "Work", "all_reduce", "ddp_hook", "name", "register"]
+__all__ = ["Backend", "ProcessGroup", "Work", "all_reduce", "ddp_hook", "name", "register"]
 
 
 def register() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Sequence
@@ -35,7 +36,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
     """Collectives of CPU tensors over the library."""
 
     supports_coalescing = False
-    supports_splitting = False
+    supports_splitting = True
 
     def __init__(self, job: Job, store: dist.Store, name: str, ranks: Sequence[int], timeout: datetime.timedelta):
         rank = list(ranks).index(job.context.rank)
@@ -46,7 +47,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         self._collectives: dict[Any, Collective] = {}
         self._register_lock = threading.Lock()
         self._coalescing = threading.local()
-        self._sequence = 0
+        self._sequence = self._splits = 0
         self._description = "undefined"
         self._check = Check(self) if job.checks else None
         job.groups.add(self)
@@ -87,9 +88,9 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        # Empty until torch knows the group: before, it attaches a recorder to groups with devices, and that recorder
-        # asks for a backend in C++.
-        return [torch.device("cpu")] if self in dist.distributed_c10d._world.pg_map else []
+        # Empty for torch's flight recorder, which asks a group with devices for a backend in C++.
+        asker = sys._getframe(1).f_code.co_name
+        return [] if asker == "_maybe_attach_flight_recorder" else [torch.device("cpu")]
 
     def _get_backend(self, device: torch.device) -> "ProcessGroup":
         if torch.device(device).type != "cpu":
@@ -100,6 +101,22 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         self._timeout = timeout.total_seconds()
 
     set_timeout = _set_default_timeout
+
+    def timeout(self) -> datetime.timedelta:
+        return datetime.timedelta(seconds=self._timeout)
+
+    def split_group(self, ranks: Sequence[int], timeout: datetime.timedelta | None = None, opts: Any = None,
+                    group_name: str | None = None, group_desc: str | None = None,
+                    device_types: Any = None) -> "ProcessGroup | None":
+        """A group of some of this one's ranks, or None on the others. Nobody waits for anybody."""
+        self._splits += 1
+        if self._rank not in ranks:
+            return None
+        name = group_name or f"{self._name}:split:{self._splits}:{sorted(ranks)}"
+        made = ProcessGroup(self._job, dist.PrefixStore(name, self.get_group_store()), name,
+                            [self._ranks[rank] for rank in ranks], timeout or self.timeout())
+        made.setGroupDesc(group_desc or f"{self._description}:split")
+        return made
 
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0

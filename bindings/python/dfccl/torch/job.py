@@ -7,6 +7,7 @@ from typing import Any
 import torch.distributed as dist
 
 from ..context import Context, unique_id
+from .backend import Backend, is_one_of_several
 from .check import asked
 from .group import ProcessGroup
 from .works import Watcher
@@ -43,7 +44,7 @@ def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
     return Job(Context(rank, size, told[:-1], backend="cpu"), told[-1:] == b"1")
 
 
-def create(options: Any, _: Any = None) -> ProcessGroup:
+def create(options: Any, _: Any = None) -> ProcessGroup | Backend:
     """What torch calls for each group. The first one of all ranks makes the context that later ones share."""
     global _world, _jobs
     size, ranks = options.group_size, list(options.global_ranks_in_group)
@@ -59,4 +60,5 @@ def create(options: Any, _: Any = None) -> ProcessGroup:
         ranks = list(range(size))
     else:
         job = _world
-    return ProcessGroup(job, options.store, options.group_id, ranks, options.timeout)
+    group = ProcessGroup(job, options.store, options.group_id, ranks, options.timeout)
+    return Backend(group) if is_one_of_several() else group

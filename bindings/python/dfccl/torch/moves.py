@@ -156,6 +156,8 @@ class Moves:
         own = [tensor for tensor, peer in sends if peer == self._rank]
         for tensor, peer in receives:
             if peer == self._rank:
+                if not own:
+                    raise errors.InvalidUsage(f"{what} from rank {peer} to itself")
                 mine = own.pop(0)
                 tensor.copy_(mine.view(tensor.shape))
             elif tensor.numel() > 0:
@@ -183,6 +185,10 @@ class Moves:
             return self._timed("gather", self._points, "gather", [(inputs[0], opts.rootRank)], [], [])
         receives = [(output, member) for member, output in enumerate(outputs[0])]
         return self._timed("gather", self._points, "gather", [(inputs[0], self._rank)], receives, list(outputs[0]))
+
+    def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
+        pieces = list(output.view(self._size, *input.shape)) if self._rank == opts.rootRank else []
+        return self.gather([pieces], [input], opts)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
         sends = [(piece, member) for member, piece in enumerate(inputs[0])] if self._rank == opts.rootRank else []

@@ -31,6 +31,7 @@ class Work(dist.Work):
         self._lock = threading.Lock()
         self._error: BaseException | None = None
         self._ended = not parts and finish is None
+        self._ending: torch.futures.Future | None = None
         self._future: torch.futures.Future | None = None
         self._sequence = group._sequence
 
@@ -44,15 +45,14 @@ class Work(dist.Work):
                 except Exception as failure:
                     error = failure
             self._error, self._finish, self._ended = error, None, True
-            future = self._future
-        if future is not None:
-            self._settle(future)
+            ending = self._ending
+        if ending is not None:
+            ending.set_result(None)
 
-    def _settle(self, future: torch.futures.Future) -> None:
-        if self._error is None:
-            future.set_result(self._outputs)
-        else:
-            future.set_exception(self._error)
+    def _told(self, _: torch.futures.Future) -> list[torch.Tensor]:
+        if self._error is not None:
+            raise self._error
+        return self._outputs
 
     def _look(self) -> bool:
         """Whether it has ended; drives nothing."""
@@ -106,13 +106,15 @@ class Work(dist.Work):
     def get_future(self) -> torch.futures.Future:
         """Completed by the group's watcher: c10d waits for it where no Python runs."""
         with self._lock:
-            future = self._future
-            if future is not None:
-                return future
-            future = self._future = torch.futures.Future()
-            ended = self._ended
+            if self._future is not None:
+                return self._future
+            ending = torch.futures.Future()
+            # C++ takes what set_exception sets for a value, and DistributedDataParallel crashes. An error of a callback is
+            # an error there, too.
+            future = self._future = ending.then(self._told)
+            self._ending, ended = ending, self._ended
         if ended:
-            self._settle(future)
+            ending.set_result(None)
         else:
             self._watched = time.monotonic()
             self._group._job.watcher.add(self)
