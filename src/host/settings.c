@@ -125,7 +125,11 @@ static const char *const known_variables[] = {
     "DFCCL_ISA",
     "DFCCL_TUNING",
     "DFCCL_RECORD",
-    "DFCCL_TORCH_CHECK"}; /* of the Python package */
+    /* of the Python package */
+    "DFCCL_TORCH_CHECK",
+    "DFCCL_TORCH_DUMP",
+    "DFCCL_TORCH_FLIGHT",
+    "DFCCL_TORCH_STACKS"};
 
 /* Letters to insert, delete or change (Wagner and Fischer, 1974). */
 static int distance(const char *a, size_t a_length, const char *b) {

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .. import errors
 from . import names
 from .backend import Backend
 from .group import ProcessGroup
@@ -22,7 +23,7 @@ from .job import create
 from .names import name
 from .works import Work
 
-__all__ = ["Backend", "ProcessGroup", "Work", "all_reduce", "ddp_hook", "name", "register"]
+__all__ = ["Backend", "ProcessGroup", "Work", "all_reduce", "ddp_hook", "dump_flight", "flight", "name", "register"]
 
 
 def register() -> None:
@@ -36,6 +37,25 @@ def all_reduce(tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = N
     """torch.distributed.all_reduce that meets only calls of the same name."""
     with names.name(name):
         return dist.all_reduce(tensor, op, group, async_op)
+
+
+def _recorder(group: Any) -> Any:
+    group = dist.group.WORLD if group is None else group
+    if not isinstance(group, ProcessGroup):
+        group = getattr(group._get_backend(torch.device("cpu")), "_group", None)  # "cpu:dfccl,cuda:nccl"
+    if group is None:
+        raise errors.InvalidUsage("the flight recorder belongs to process groups of the backend dfccl")
+    return group._job.flight
+
+
+def flight(group: Any = None) -> dict[str, Any]:
+    """The last calls of this process, of all groups that share the group's context, as torch's flight recorder tells them."""
+    return _recorder(group).flight()
+
+
+def dump_flight(folder: str, group: Any = None) -> None:
+    """Writes flight() to FOLDER/rank_R, which torchfrtrace reads, and to FOLDER/R.json, which dfccl-sim check reads."""
+    _recorder(group).dump(folder)
 
 
 register()

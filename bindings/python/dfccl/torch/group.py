@@ -48,8 +48,8 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         self._register_lock = threading.Lock()
         self._coalescing = threading.local()
         self._sequence = self._splits = 0
-        self._description = "undefined"
         self._check = Check(self) if job.checks else None
+        self._facts = job.flight.group(name, self._ranks, self._timeout)
         job.groups.add(self)
 
     # ---- what torch asks a group for
@@ -70,13 +70,13 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         return self._name
 
     def setGroupName(self, name: str) -> None:
-        self._name = name
+        self._name = self._facts.name = name
 
     def getGroupDesc(self) -> str:
-        return self._description
+        return self._facts.description
 
     def setGroupDesc(self, description: str) -> None:
-        self._description = description
+        self._facts.description = description
 
     @property
     def group_name(self) -> str:
@@ -84,7 +84,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
 
     @property
     def group_desc(self) -> str:
-        return self._description
+        return self._facts.description
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -98,7 +98,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         return self
 
     def _set_default_timeout(self, timeout: datetime.timedelta) -> None:
-        self._timeout = timeout.total_seconds()
+        self._timeout = self._facts.timeout = timeout.total_seconds()
 
     set_timeout = _set_default_timeout
 
@@ -115,7 +115,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         name = group_name or f"{self._name}:split:{self._splits}:{sorted(ranks)}"
         made = ProcessGroup(self._job, dist.PrefixStore(name, self.get_group_store()), name,
                             [self._ranks[rank] for rank in ranks], timeout or self.timeout())
-        made.setGroupDesc(group_desc or f"{self._description}:split")
+        made.setGroupDesc(group_desc or f"{self._facts.description}:split")
         return made
 
     def _set_sequence_number_for_group(self) -> None:
@@ -146,6 +146,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
                 id = int.from_bytes(hashlib.blake2b(f"{members} {text}".encode(), digest_size=8).digest(), "little")
                 ranks = self._ranks if members is None else [self._ranks[member] for member in members]
                 found = self._context._register(kind, id, count, type, op=op, root=root, ranks=ranks, name=text)
+                found.members = ranks
                 self._collectives[key] = found
             return found
 
@@ -166,19 +167,28 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         return self._check.run(collective, tensor, lambda: collective._submit(send or None, recv or None, 0, keep))
 
     def _work(self, what: str, parts: list[Part], outputs: list[torch.Tensor],
-              finish: Callable[[], Any] | None = None) -> Work:
+              finish: Callable[[], Any] | None = None, peers: tuple[int, int] | None = None,
+              inner: Sequence[Work] = ()) -> Work:
         self._sequence += 1
         if self._check is not None:
             parts, finish = self._check.joined(parts, finish)
         work = Work(self, what, parts, outputs, finish)
+        if inner:
+            work._inner, work._call = inner, inner[0]._call
+        else:
+            work._call = self._job.flight.record(self._facts, what, peers, parts, outputs, names.current())
         coalesced = getattr(self._coalescing, "works", None)
         if coalesced is not None:
             coalesced.append(work)
         return work
 
-    def _late(self, work: Work, failure: errors.Error) -> errors.Timeout:
-        return errors.Timeout(f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout on "
-                              f"rank {self._rank} of {self._size}: {failure}")
+    def _late(self, work: Work, failure: errors.Error, seconds: float) -> errors.Timeout:
+        text = (f"{work._operation} in group {self._name!r} (ranks {self._ranks}) reached its timeout on "
+                f"rank {self._rank} of {self._size}: {failure}")
+        if work._call is not None and work._asks:
+            late = (each._call for each in work._inner if each._call.state() == "started")
+            text += "\n  " + self._job.flight.late(next(late, work._call), seconds)
+        return errors.Timeout(text)
 
     def _is_late(self, work: Work) -> errors.Error | None:
         """Of a work that only its future waits for."""
@@ -188,7 +198,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
             try:
                 collective._wait_run(number, 0)
             except errors.Timeout as failure:
-                return self._late(work, failure)
+                return self._late(work, failure, self._timeout)
         return None
 
     def _drive(self, work: Work, milliseconds: int) -> None:
@@ -200,7 +210,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
     def _together(self, what: str, works: list[Work], outputs: list[torch.Tensor]) -> Work:
         parts = [part for work in works for part in work._parts]
         finishes = [work._finish for work in works if work._finish is not None]
-        return self._work(what, parts, outputs, (lambda: [each() for each in finishes]) if finishes else None)
+        return self._work(what, parts, outputs, (lambda: [each() for each in finishes]) if finishes else None, inner=works)
 
     # ---- several at once, profiles, the end
 

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from ..context import Context, unique_id
 from .backend import Backend, is_one_of_several
 from .check import asked
+from .flight import Flight, flight_settings
 from .group import ProcessGroup
 from .works import Watcher
 
@@ -16,8 +17,8 @@ from .works import Watcher
 class Job:
     """One context for all process groups of a set of ranks."""
 
-    def __init__(self, context: Context, checks: bool):
-        self.context, self.watcher, self.groups = context, Watcher(), set[Any]()
+    def __init__(self, context: Context, checks: bool, flight: Flight):
+        self.context, self.watcher, self.flight, self.groups = context, Watcher(), flight, set[Any]()
         self.checks = checks  # DFCCL_TORCH_CHECK, as rank 0 has it
 
     def leave(self, group: Any) -> bool:
@@ -26,6 +27,7 @@ class Job:
         if self.groups:
             return False
         self.watcher.stop()
+        self.flight.stop()
         self.context.close()
         return True
 
@@ -35,13 +37,13 @@ _jobs = 0
 
 
 def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
-    checks = asked()
+    checks, settings = asked(), flight_settings()
     if rank == 0:
         told = unique_id() + (b"1" if checks else b"0")
         store.set(key, told)
     else:
         told = bytes(store.get(key))
-    return Job(Context(rank, size, told[:-1], backend="cpu"), told[-1:] == b"1")
+    return Job(Context(rank, size, told[:-1], backend="cpu"), told[-1:] == b"1", Flight(store, key, rank, *settings))
 
 
 def create(options: Any, _: Any = None) -> ProcessGroup | Backend:

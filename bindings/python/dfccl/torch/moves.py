@@ -117,6 +117,7 @@ class Moves:
         flag = torch.zeros(1, dtype=torch.int32)
 
         def comes(work: Work) -> bool:
+            work._asks = False
             try:
                 return work.wait(datetime.timedelta(seconds=max(0.001, end - time.monotonic())))
             except errors.Timeout:
@@ -149,7 +150,7 @@ class Moves:
         return self._broadcast_part(f"{what} {source}->{target}", tensor, 0, (source, target), self._rank == source)
 
     def _points(self, what: str, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]],
-                outputs: list[torch.Tensor]) -> Work:
+                outputs: list[torch.Tensor], operation: str = "", peers: tuple[int, int] | None = None) -> Work:
         """Sends to and receives from members, and from this rank to itself."""
         check([tensor for tensor, _ in (*sends, *receives)])
         parts, afters = [], []
@@ -167,13 +168,15 @@ class Moves:
         for tensor, peer in sends:
             if peer != self._rank and tensor.numel() > 0:
                 parts.append(self._point(what, tensor, self._rank, peer)[0])
-        return self._work(what, parts, outputs, (lambda: [each() for each in afters]) if afters else None)
+        return self._work(operation or what, parts, outputs, (lambda: [each() for each in afters]) if afters else None, peers)
 
     def send(self, tensors: Tensors, target: int, tag: int) -> Work:
-        return self._timed("send", self._points, f"send, tag {tag},", [(tensors[0], target)], [], list(tensors))
+        return self._timed("send", self._points, f"send, tag {tag},", [(tensors[0], target)], [], list(tensors),
+                           "send", (self._rank, target))
 
     def recv(self, tensors: Tensors, source: int, tag: int) -> Work:
-        return self._timed("recv", self._points, f"send, tag {tag},", [], [(tensors[0], source)], list(tensors))
+        return self._timed("recv", self._points, f"send, tag {tag},", [], [(tensors[0], source)], list(tensors),
+                           "recv", (source, self._rank))
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         raise errors.InvalidUsage("a receive from any rank: the process group dfccl receives from a named rank only")

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from .. import errors
 from ..collective import Collective
 from ..library import IN_PROGRESS, last_error
+from .flight import FAILED
 
 Part = tuple[Collective, int]
 _no_time = datetime.timedelta(0)
@@ -22,6 +23,9 @@ class Work(dist.Work):
     """One or several runs, and what remains to be done with their results (copies into place), once."""
 
     _limit: float | None = None  # seconds, of a call that has a time limit of its own
+    _call: Any = None  # the flight recorder's
+    _asks = True  # other ranks where they are, if it is late
+    _inner: Sequence["Work"] = ()  # what it joins, each with a record of its own
 
     def __init__(self, group: Any, operation: str, parts: Sequence[Part], outputs: list[torch.Tensor],
                  finish: Callable[[], Any] | None = None):
@@ -45,6 +49,8 @@ class Work(dist.Work):
                 except Exception as failure:
                     error = failure
             self._error, self._finish, self._ended = error, None, True
+            if self._call is not None:
+                self._call.ended = time.time_ns() if error is None else FAILED
             ending = self._ending
         if ending is not None:
             ending.set_result(None)
@@ -79,7 +85,7 @@ class Work(dist.Work):
                 try:
                     collective._wait_run(number, seconds)
                 except errors.Timeout as failure:
-                    raise self._group._late(self, failure) from None
+                    raise self._group._late(self, failure, seconds) from None
                 except errors.Error as failure:
                     error = error or failure
             self._end(error)
