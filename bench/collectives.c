@@ -2,9 +2,18 @@
 
 #include "common/element.h"
 
+static bool divides_input(df_bench_operation operation) {
+  return operation == DF_BENCH_REDUCESCATTER || operation == DF_BENCH_ALLTOALL ||
+         operation == DF_BENCH_SCATTER;
+}
+
+static bool divides_output(df_bench_operation operation) {
+  return operation == DF_BENCH_ALLGATHER || operation == DF_BENCH_ALLTOALL ||
+         operation == DF_BENCH_GATHER;
+}
+
 static bool divides_among_ranks(df_bench_operation operation) {
-  return operation == DF_BENCH_ALLGATHER || operation == DF_BENCH_REDUCESCATTER ||
-         operation == DF_BENCH_ALLTOALL;
+  return divides_input(operation) || divides_output(operation);
 }
 
 df_bench_shape df_bench_shape_of(const df_bench_options *options, size_t bytes) {
@@ -12,11 +21,12 @@ df_bench_shape df_bench_shape_of(const df_bench_options *options, size_t bytes) 
   size_t ranks = (size_t)options->n_ranks;
   size_t count = bytes / element;
   df_bench_shape shape = {count, count, count, count * element};
+  if (options->operation == DF_BENCH_BARRIER) return (df_bench_shape){0};
   if (divides_among_ranks(options->operation)) {
     size_t part = count / ranks / (16 / element) * (16 / element);
     shape.count = part;
-    shape.send_count = options->operation == DF_BENCH_ALLGATHER ? part : part * ranks;
-    shape.recv_count = options->operation == DF_BENCH_REDUCESCATTER ? part : part * ranks;
+    shape.send_count = divides_input(options->operation) ? part * ranks : part;
+    shape.recv_count = divides_output(options->operation) ? part * ranks : part;
     shape.bytes = part * ranks * element;
   }
   return shape;
@@ -30,18 +40,21 @@ double df_bench_bus_factor(df_bench_operation operation, int n_ranks) {
 
 bool df_bench_has_operator(df_bench_operation operation) {
   return operation == DF_BENCH_ALLREDUCE || operation == DF_BENCH_REDUCESCATTER ||
-         operation == DF_BENCH_REDUCE;
+         operation == DF_BENCH_REDUCE || operation == DF_BENCH_SCAN;
 }
 
 bool df_bench_has_root(df_bench_operation operation) {
-  return operation == DF_BENCH_BROADCAST || operation == DF_BENCH_REDUCE;
+  return operation == DF_BENCH_BROADCAST || operation == DF_BENCH_REDUCE ||
+         operation == DF_BENCH_GATHER || operation == DF_BENCH_SCATTER;
 }
 
 void df_bench_in_place(const df_bench_options *options, const df_bench_shape *shape, int rank,
                        void *buffer, void **send, void **recv) {
   char *part = (char *)buffer + (size_t)rank * shape->count * df_tool_type_of(options->type)->bytes;
-  *send = options->operation == DF_BENCH_ALLGATHER ? part : buffer;
-  *recv = options->operation == DF_BENCH_REDUCESCATTER ? part : buffer;
+  const bool gathers = divides_output(options->operation) && !divides_input(options->operation);
+  const bool scatters = divides_input(options->operation) && !divides_output(options->operation);
+  *send = gathers ? part : buffer;
+  *recv = scatters ? part : buffer;
 }
 
 dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_shape *shape,
@@ -63,6 +76,16 @@ dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_
     return dfcclRegisterReduce(context, id, count, type, options->op, DF_BENCH_ROOT, &how);
   case DF_BENCH_ALLTOALL:
     return dfcclRegisterAllToAll(context, id, count, type, &how);
+  case DF_BENCH_GATHER:
+    return dfcclRegisterGather(context, id, count, type, DF_BENCH_ROOT, &how);
+  case DF_BENCH_SCATTER:
+    return dfcclRegisterScatter(context, id, count, type, DF_BENCH_ROOT, &how);
+  case DF_BENCH_SENDRECV:
+    return dfcclRegisterSendRecv(context, id, count, type, 0, 1, &how);
+  case DF_BENCH_BARRIER:
+    return dfcclRegisterBarrier(context, id, &how);
+  case DF_BENCH_SCAN:
+    return dfcclRegisterScan(context, id, count, type, options->op, 0, &how);
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
   case DF_BENCH_DISORDER:
@@ -87,6 +110,16 @@ dfcclResult_t df_bench_run(df_bench_operation operation, dfcclContext_t context,
     return dfcclRunReduce(context, id, send, recv, NULL, NULL);
   case DF_BENCH_ALLTOALL:
     return dfcclRunAllToAll(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_GATHER:
+    return dfcclRunGather(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_SCATTER:
+    return dfcclRunScatter(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_SENDRECV:
+    return dfcclRunSendRecv(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_BARRIER:
+    return dfcclRunBarrier(context, id, NULL, NULL);
+  case DF_BENCH_SCAN:
+    return dfcclRunScan(context, id, send, recv, NULL, NULL);
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
   case DF_BENCH_DISORDER:

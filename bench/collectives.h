@@ -1,4 +1,4 @@
-/* The six collectives as dfccl-bench sees them: sizes, bandwidth factors, calls. */
+/* The collectives as dfccl-bench sees them: sizes, bandwidth factors, calls. */
 #ifndef DF_BENCH_COLLECTIVES_H
 #define DF_BENCH_COLLECTIVES_H
 

@@ -62,10 +62,11 @@ static bool integer_less(const df_tool_type *type, uint64_t a, uint64_t b) {
   return type->is_signed ? (int64_t)a < (int64_t)b : a < b;
 }
 
-static uint64_t integer_reduced(const df_bench_data *data, size_t position) {
+/* Of the first n ranks. */
+static uint64_t integer_reduced(const df_bench_data *data, int n, size_t position) {
   const df_tool_type *type = df_tool_type_of(data->type);
   uint64_t result = integer_input(data, 0, position);
-  for (int r = 1; r < data->n_ranks; r++) {
+  for (int r = 1; r < n; r++) {
     uint64_t next = integer_input(data, r, position);
     switch (data->op) {
     case dfcclSum:
@@ -122,9 +123,9 @@ static double float_input(const df_bench_data *data, int rank, size_t position) 
   }
 }
 
-static double float_reduced(const df_bench_data *data, size_t position) {
+static double float_reduced(const df_bench_data *data, int n, size_t position) {
   double result = float_input(data, 0, position);
-  for (int r = 1; r < data->n_ranks; r++) {
+  for (int r = 1; r < n; r++) {
     double next = float_input(data, r, position);
     switch (data->op) {
     case dfcclSum:
@@ -157,22 +158,28 @@ uint64_t df_bench_input(const df_bench_data *data, int rank, size_t position) {
   return df_tool_float_bits(data->type, float_input(data, rank, position));
 }
 
-uint64_t df_bench_reduced(const df_bench_data *data, size_t position) {
-  if (!df_tool_type_of(data->type)->is_float) return integer_reduced(data, position);
-  return df_tool_float_bits(data->type, float_reduced(data, position));
+uint64_t df_bench_reduced(const df_bench_data *data, int n, size_t position) {
+  if (!df_tool_type_of(data->type)->is_float) return integer_reduced(data, n, position);
+  return df_tool_float_bits(data->type, float_reduced(data, n, position));
 }
 
-void *df_bench_table(const df_bench_data *data, int rank) {
+static void *make_table(const df_bench_data *data, int rank, int n) {
   void *table = malloc(2 * DF_BENCH_PERIOD * df_tool_type_of(data->type)->bytes);
   if (table == NULL) return NULL;
   for (size_t position = 0; position < DF_BENCH_PERIOD; position++) {
     uint64_t bits =
-        rank < 0 ? df_bench_reduced(data, position) : df_bench_input(data, rank, position);
+        n > 0 ? df_bench_reduced(data, n, position) : df_bench_input(data, rank, position);
     df_tool_element_store(data->type, table, position, bits);
     df_tool_element_store(data->type, table, position + DF_BENCH_PERIOD, bits);
   }
   return table;
 }
+
+void *df_bench_table(const df_bench_data *data, int rank) {
+  return make_table(data, rank, rank < 0 ? data->n_ranks : 0);
+}
+
+void *df_bench_prefix_table(const df_bench_data *data, int n) { return make_table(data, 0, n); }
 
 /* A run of at most one period, from element number done on: its place in the table. */
 static const char *piece(const void *table, size_t bytes, size_t first, size_t done, size_t count,

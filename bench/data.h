@@ -25,12 +25,14 @@ typedef struct {
 /* The encoding of the element that rank contributes at position (0 to DF_BENCH_PERIOD - 1). */
 uint64_t df_bench_input(const df_bench_data *data, int rank, size_t position);
 
-/* The encoding of the reduction of all ranks' elements at position. */
-uint64_t df_bench_reduced(const df_bench_data *data, size_t position);
+/* The encoding of the reduction of the first n ranks' elements at position. */
+uint64_t df_bench_reduced(const df_bench_data *data, int n, size_t position);
 
 /* A table of two periods: any run of one period is one piece of the table. The
  * caller frees it; NULL: out of memory. rank -1: the reduction of all ranks, else its input. */
 void *df_bench_table(const df_bench_data *data, int rank);
+/* The same of what the first n ranks reduce to. */
+void *df_bench_prefix_table(const df_bench_data *data, int n);
 
 /* Fills a device buffer of count elements with a table's values, from position first on. Returns 0,
  * or -1 if the device refused. */

@@ -10,7 +10,8 @@
 
 static const char *const operation_names[] = {
     "allreduce", "allgather", "reducescatter", "broadcast", "reduce",
-    "alltoall",  "overhead",  "tune",          "disorder",  "events"};
+    "alltoall",  "overhead",  "tune",          "disorder",  "events",
+    "gather",    "scatter",   "sendrecv",      "barrier",   "scan"};
 
 const char *df_bench_operation_name(df_bench_operation operation) {
   return operation_names[operation];
@@ -20,7 +21,10 @@ static void print_help(void) {
   puts(
       "usage: dfccl-bench OP [options]\n"
       "\n"
-      "OP: allreduce, allgather, reducescatter, broadcast, reduce, alltoall; or overhead: what "
+      "OP: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, gather, scatter, "
+      "scan\n"
+      "(inclusive), barrier (of no size), sendrecv (from rank 0 to rank 1 of two); or overhead: "
+      "what "
       "the\n"
       "machinery around an empty collective costs (one rank); or tune: measures all algorithms "
       "with\n"
@@ -219,6 +223,9 @@ static void complete(df_bench_options *options) {
   if (events && options->processes) df_tool_usage_error("option --processes is not for events");
   if (disorder && options->in_place)
     df_tool_usage_error("disorder measures out of place: --in-place is for the other operations");
+  if (options->operation == DF_BENCH_BARRIER) options->min_bytes = options->max_bytes = 8;
+  if (options->operation == DF_BENCH_SENDRECV && options->n_ranks > 2)
+    df_tool_usage_error("sendrecv is between two ranks: -n must be 2");
   if (options->seed == 0) options->seed = 1;
   if (options->explain && (tune || disorder || events || options->operation == DF_BENCH_OVERHEAD))
     df_tool_usage_error("option --explain is for collectives only");

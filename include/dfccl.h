@@ -243,7 +243,7 @@ typedef struct {
   const char *algorithm; /* NULL or "auto": library's choice; or, where it has the operation,
                             "ring", "allpairs", "pairwise", "doubling", "rabenseifner", "halving",
                             "binomial", "doubletree", "scatter-allgather", "bruck", "direct",
-                            "flat", "twolevel" (docs/TUNING.md) */
+                            "flat", "twolevel", "dissemination" (docs/TUNING.md) */
   int varying; /* 1: each dfcclRun may have fewer elements than registered (dfcclRun_t.count); the
                   same on every member. 0: all runs have the registered count */
 } dfcclCollOptions_t;
@@ -268,8 +268,18 @@ typedef struct {
  *             AllGather: each rank sends sendCount and receives nRanks*sendCount.
  *             ReduceScatter: each rank sends nRanks*recvCount and receives recvCount.
  *             AllToAll: each rank sends and receives countPerPeer for each member.
+ *             Gather: each rank sends countPerRank; the root receives nRanks*countPerRank.
+ *             Scatter: the root sends nRanks*countPerRank; each rank receives countPerRank.
+ *             SendRecv, Scan: of the whole buffer.
  *             (nRanks: members of the group)
  *   root      position in the group, 0 to group size - 1
+ *   from, to  positions in the group: a SendRecv is a channel for messages in one direction. Only
+ *             these two ranks register it. If they are one, its runs copy. The i-th run of the
+ *             sender meets the i-th of the receiver; whoever comes first does not wait for the
+ *             other. Two registrations make both directions
+ *   exclusive 0: the Scan's result on position p is that of positions 0 to p; 1: of 0 to p - 1, and
+ *             position 0 has none: its recvBuf stays as it is. Operands are combined in the order
+ *             of the group. There is no dfcclAvg
  *   options   may be NULL: all ranks, priority 0, no name, the library's choice of algorithm, runs
  *             of the registered count. ranks and name are copied.
  *
@@ -279,6 +289,7 @@ typedef struct {
  * sentence names counts and ranks; earlier runs complete. So no member ends a run before all have
  * submitted it, which a Broadcast or Reduce without varying may do. A run of no elements cannot be
  * asked for (0 stands for the registered count). Only on the CPU device (CUDA: dfcclInvalidUsage).
+ * A Barrier has no elements, so it does not vary.
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage (id in use, more than 65,536 collectives),
  * dfcclOutOfMemory, and the failure of a broken context.
@@ -302,6 +313,21 @@ DFCCL_API dfcclResult_t dfcclRegisterReduceScatter(dfcclContext_t ctx, dfcclColl
 DFCCL_API dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id,
                                               size_t countPerPeer, dfcclDataType_t type,
                                               const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterGather(dfcclContext_t ctx, dfcclCollId_t id,
+                                            size_t countPerRank, dfcclDataType_t type, int root,
+                                            const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterScatter(dfcclContext_t ctx, dfcclCollId_t id,
+                                             size_t countPerRank, dfcclDataType_t type, int root,
+                                             const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterSendRecv(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                              dfcclDataType_t type, int from, int to,
+                                              const dfcclCollOptions_t *options);
+/* A run of a barrier completes after all members have submitted theirs. */
+DFCCL_API dfcclResult_t dfcclRegisterBarrier(dfcclContext_t ctx, dfcclCollId_t id,
+                                             const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                          dfcclDataType_t type, dfcclRedOp_t op, int exclusive,
+                                          const dfcclCollOptions_t *options);
 
 /*
  * Forgets a collective and returns its memory. Every run of it must have completed, and its
@@ -334,11 +360,14 @@ typedef void (*dfcclCallback_t)(dfcclCollId_t coll, dfcclResult_t status, void *
  * runs of a collective on a rank from 0.
  *
  *   sendBuf, recvBuf   aligned to the element; they belong to the library until the run's callback
- *                      is called, or dfcclWait returns. Reduce: recvBuf only matters on the root,
- *                      Broadcast: sendBuf only on the root; the unused one may be NULL.
- *                      In place: sendBuf == recvBuf (AllGather: sendBuf == recvBuf +
- *                      rank*sendCount; ReduceScatter: recvBuf == sendBuf + rank*recvCount; rank:
- *                      the position in the group). Any other overlap is undefined.
+ *                      is called, or dfcclWait returns. Reduce, Gather: recvBuf only matters on
+ *                      the root; Broadcast, Scatter: sendBuf only on the root; SendRecv: sendBuf
+ *                      only on the sender, recvBuf only on the receiver; exclusive Scan: recvBuf
+ *                      not on position 0. The unused one may be NULL. A Barrier has no buffers.
+ *                      In place: sendBuf == recvBuf (AllGather, and Gather on the root: sendBuf ==
+ *                      recvBuf + rank*count; ReduceScatter, and Scatter on the root: recvBuf ==
+ *                      sendBuf + rank*count; rank: the position in the group). Any other overlap
+ *                      is undefined.
  *   callback           may be NULL; called once with arg. A run that is refused has none.
  *
  * Errors: dfcclInvalidArgument (id not registered, or of another kind; NULL or misaligned buffer),
@@ -363,6 +392,16 @@ DFCCL_API dfcclResult_t dfcclRunReduceScatter(dfcclContext_t ctx, dfcclCollId_t 
                                               dfcclCallback_t callback, void *arg);
 DFCCL_API dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
                                          void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunGather(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                       void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunScatter(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                        void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunSendRecv(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                         void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunBarrier(dfcclContext_t ctx, dfcclCollId_t id,
+                                        dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunScan(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                     void *recvBuf, dfcclCallback_t callback, void *arg);
 
 /* One run, for dfcclRun. */
 typedef struct {

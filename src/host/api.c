@@ -207,35 +207,68 @@ dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_
                                      dfcclDataType_t type, dfcclRedOp_t op,
                                      const dfcclCollOptions_t *options) {
   return register_checked(ctx,
-                          &(df_registration){DF_OP_ALL_REDUCE, id, count, type, op, 0, options});
+                          &(df_registration){DF_OP_ALL_REDUCE, id, count, type, op, 0, options, 0});
 }
 dfcclResult_t dfcclRegisterReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                   dfcclDataType_t type, dfcclRedOp_t op, int root,
                                   const dfcclCollOptions_t *options) {
   return register_checked(ctx,
-                          &(df_registration){DF_OP_REDUCE, id, count, type, op, root, options});
+                          &(df_registration){DF_OP_REDUCE, id, count, type, op, root, options, 0});
 }
 dfcclResult_t dfcclRegisterBroadcast(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                      dfcclDataType_t type, int root,
                                      const dfcclCollOptions_t *options) {
   return register_checked(
-      ctx, &(df_registration){DF_OP_BROADCAST, id, count, type, dfcclSum, root, options});
+      ctx, &(df_registration){DF_OP_BROADCAST, id, count, type, dfcclSum, root, options, 0});
 }
 dfcclResult_t dfcclRegisterAllGather(dfcclContext_t ctx, dfcclCollId_t id, size_t sendCount,
                                      dfcclDataType_t type, const dfcclCollOptions_t *options) {
   return register_checked(
-      ctx, &(df_registration){DF_OP_ALL_GATHER, id, sendCount, type, dfcclSum, 0, options});
+      ctx, &(df_registration){DF_OP_ALL_GATHER, id, sendCount, type, dfcclSum, 0, options, 0});
 }
 dfcclResult_t dfcclRegisterReduceScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t recvCount,
                                          dfcclDataType_t type, dfcclRedOp_t op,
                                          const dfcclCollOptions_t *options) {
   return register_checked(
-      ctx, &(df_registration){DF_OP_REDUCE_SCATTER, id, recvCount, type, op, 0, options});
+      ctx, &(df_registration){DF_OP_REDUCE_SCATTER, id, recvCount, type, op, 0, options, 0});
 }
 dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerPeer,
                                     dfcclDataType_t type, const dfcclCollOptions_t *options) {
   return register_checked(
-      ctx, &(df_registration){DF_OP_ALL_TO_ALL, id, countPerPeer, type, dfcclSum, 0, options});
+      ctx, &(df_registration){DF_OP_ALL_TO_ALL, id, countPerPeer, type, dfcclSum, 0, options, 0});
+}
+dfcclResult_t dfcclRegisterGather(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
+                                  dfcclDataType_t type, int root,
+                                  const dfcclCollOptions_t *options) {
+  return register_checked(
+      ctx, &(df_registration){DF_OP_GATHER, id, countPerRank, type, dfcclSum, root, options, 0});
+}
+dfcclResult_t dfcclRegisterScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
+                                   dfcclDataType_t type, int root,
+                                   const dfcclCollOptions_t *options) {
+  return register_checked(
+      ctx, &(df_registration){DF_OP_SCATTER, id, countPerRank, type, dfcclSum, root, options, 0});
+}
+dfcclResult_t dfcclRegisterSendRecv(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                    dfcclDataType_t type, int from, int to,
+                                    const dfcclCollOptions_t *options) {
+  return register_checked(
+      ctx, &(df_registration){DF_OP_SEND_RECV, id, count, type, dfcclSum, from, options, to});
+}
+dfcclResult_t dfcclRegisterBarrier(dfcclContext_t ctx, dfcclCollId_t id,
+                                   const dfcclCollOptions_t *options) {
+  return register_checked(
+      ctx, &(df_registration){DF_OP_BARRIER, id, 1, dfcclUint8, dfcclSum, 0, options, 0});
+}
+dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                dfcclDataType_t type, dfcclRedOp_t op, int exclusive,
+                                const dfcclCollOptions_t *options) {
+  DF_CHECK_CONTEXT(ctx);
+  if (exclusive != 0 && exclusive != 1)
+    return df_remember(
+        ctx, df_fail(dfcclInvalidArgument, "exclusive is %d; it must be 0 or 1", exclusive));
+  const df_operation operation = exclusive ? DF_OP_EXCLUSIVE_SCAN : DF_OP_SCAN;
+  return register_checked(ctx, &(df_registration){operation, id, count, type, op, 0, options, 0});
 }
 dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
   DF_CHECK_CONTEXT(ctx);
@@ -280,6 +313,36 @@ dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, const void 
                                void *recvBuf, dfcclCallback_t callback, void *arg) {
   DF_CHECK_CONTEXT(ctx);
   return df_remember(ctx, df_submit(ctx, DF_OP_ALL_TO_ALL, id, sendBuf, recvBuf, callback, arg));
+}
+
+dfcclResult_t dfcclRunGather(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                             void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_GATHER, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunScatter(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                              void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_SCATTER, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunSendRecv(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                               void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_SEND_RECV, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunBarrier(dfcclContext_t ctx, dfcclCollId_t id, dfcclCallback_t callback,
+                              void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_BARRIER, id, NULL, NULL, callback, arg));
+}
+dfcclResult_t dfcclRunScan(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf, void *recvBuf,
+                           dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  uint64_t number;
+  return df_remember(ctx,
+                     df_submit_run(ctx, DF_OF_KIND(DF_OP_SCAN) | DF_OF_KIND(DF_OP_EXCLUSIVE_SCAN),
+                                   id, &run, &number));
 }
 
 static dfcclResult_t run_on_stream(dfcclContext_t ctx, df_operation operation, dfcclCollId_t id,

@@ -91,10 +91,10 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
     if (coll->ranks[i] == context->rank) coll->position = i;
   }
   /* Without elements neither buffer is used. */
-  coll->reads_input =
-      coll->count != 0 && (coll->operation != DF_OP_BROADCAST || coll->position == coll->root);
-  coll->writes_output =
-      coll->count != 0 && (coll->operation != DF_OP_REDUCE || coll->position == coll->root);
+  coll->reads_input = coll->count != 0 &&
+                      df_operation_uses(coll->operation, 0, coll->position, coll->root, coll->n);
+  coll->writes_output = coll->count != 0 &&
+                        df_operation_uses(coll->operation, 1, coll->position, coll->root, coll->n);
   coll->element_mask = (uint32_t)df_type_size(coll->type) - 1; /* sizes are powers of two */
   coll->group_step = df_group_step(coll->ranks, coll->n);
   *out = coll;
@@ -185,13 +185,40 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   return result;
 }
 
+/* The group of a SendRecv is sender and receiver, in this order. */
+static dfcclResult_t register_pair(dfcclContext_t context, const df_registration *given) {
+  dfcclCollOptions_t options = *given->options;
+  df_registration registration = *given;
+  const int n = (int)df_group_size(context, &options), from = given->root, to = given->to;
+  if (from < 0 || from >= n || to < 0 || to >= n)
+    return df_fail(dfcclInvalidArgument,
+                   "from is %d and to is %d; they are positions in the group, 0 to %d", from, to,
+                   n - 1);
+  const int ranks[] = {options.ranks ? options.ranks[from] : from,
+                       options.ranks ? options.ranks[to] : to};
+  if (ranks[0] != (int)context->rank && ranks[1] != (int)context->rank)
+    return df_fail(dfcclInvalidArgument,
+                   "rank %u is neither the sender, rank %d, nor the receiver, rank %d: only these "
+                   "two register a SendRecv",
+                   context->rank, ranks[0], ranks[1]);
+  options.ranks = ranks;
+  options.nRanks = from == to ? 1 : 2;
+  registration.options = &options;
+  registration.root = 0;
+  return register_whole(context, &registration);
+}
+
 dfcclResult_t df_register(dfcclContext_t context, const df_registration *registration) {
-  if (registration->options == NULL) return register_whole(context, registration);
+  const int is_pair = registration->operation == DF_OP_SEND_RECV;
+  if (registration->options == NULL && !is_pair) return register_whole(context, registration);
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   df_registration whole = *registration;
   whole.options = &options;
-  dfcclResult_t result = df_growing_read(&df_growing_options, registration->options, &options);
-  return result == dfcclSuccess ? register_whole(context, &whole) : result;
+  if (registration->options) {
+    dfcclResult_t result = df_growing_read(&df_growing_options, registration->options, &options);
+    if (result != dfcclSuccess) return result;
+  }
+  return is_pair ? register_pair(context, &whole) : register_whole(context, &whole);
 }
 
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {

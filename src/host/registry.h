@@ -10,8 +10,9 @@ typedef struct df_registration {
   uint64_t count;
   dfcclDataType_t type;
   dfcclRedOp_t op;
-  int root;
+  int root; /* SendRecv: the sender's position in options.ranks */
   const dfcclCollOptions_t *options;
+  int to; /* SendRecv: the receiver's */
 } df_registration;
 
 df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id); /* [lock] */

@@ -93,6 +93,9 @@ static dfcclResult_t check_operator(const df_registration *r) {
   if ((int)r->op < dfcclSum || (int)r->op > dfcclBxor)
     return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to 7",
                    (int)r->op);
+  if (df_operation_is_scan(r->operation) && r->op == dfcclAvg)
+    return df_fail(dfcclInvalidArgument, "a scan has no dfcclAvg: its results have different "
+                                         "numbers of operands");
   if (!df_type_has_operator(r->type, r->op))
     return df_fail(dfcclInvalidArgument,
                    "reduction operator %d combines bits, and data type %d is a float's", (int)r->op,
@@ -112,6 +115,8 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
     result = check_operator(r);
     if (result != dfcclSuccess) return result;
   }
+  if (r->operation == DF_OP_BARRIER && r->options && r->options->varying)
+    return df_fail(dfcclInvalidArgument, "options.varying is 1, but a barrier has no elements");
   uint32_t n = df_group_size(context, r->options);
   if (r->count > DF_MAX_COUNT / n)
     return df_fail(dfcclInvalidArgument,

@@ -1,8 +1,9 @@
 /*
- * Agreement of a varying run of broadcast or reduce: no member ends the run before all members'
+ * Agreement of a varying run if data goes one way (broadcast, reduce ...): no member ends the run before all members'
  * counts were compared. All other operations need none, because each result depends on data of all
  * members. The messages have no elements, and the run's first loop alone has them: from the leaves
- * of a binomial tree to the root, and back. A reduce's data has come from all members to the root.
+ * of a binomial tree to the root, and back. A reduce's or a gather's data has come from all members
+ * to the root.
  */
 #include "plans/build.h"
 
@@ -16,7 +17,7 @@ static void pass(df_plan *plan, uint32_t flags, uint32_t v) {
 void df_plan_agree(df_plan *plan) {
   const uint32_t n = plan->key.n, v = (plan->key.position + n - plan->key.root) % n;
   const uint32_t reach = v ? v & -v : n; /* children are v + 1, v + 2, v + 4, ... */
-  if (plan->key.operation == DF_OP_BROADCAST) {
+  if (plan->key.operation != DF_OP_REDUCE && plan->key.operation != DF_OP_GATHER) {
     for (uint32_t d = 1; d < reach && v + d < n; d *= 2) pass(plan, DF_PRIM_RECV, v + d);
     if (v) pass(plan, DF_PRIM_SEND, v & (v - 1));
   }

@@ -52,6 +52,11 @@ static inline void df_plan_receive(df_plan *plan, uint32_t piece, uint32_t from,
                                    .destination_piece = into.piece});
 }
 
+/* A message that only tells that it has come. */
+static inline void df_plan_hear(df_plan *plan, uint32_t from) {
+  df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV, .recv_from = from});
+}
+
 /*
  * `into` nowhere: does not store. flags: DF_PRIM_SOURCE_FIRST, DF_PRIM_AVERAGE. A message from the
  * output may lend it: nothing may overwrite it before its reader is done.
@@ -114,5 +119,9 @@ static inline uint32_t df_fold_count(df_fold fold, uint32_t index) {
  * `start` (input or scratch 0). Result: output. Needs scratch 0. */
 void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t me,
                             df_place start);
+
+/* scan.c */
+void df_plan_scan_chain(df_plan *plan);
+void df_plan_scan_doubling(df_plan *plan);
 
 #endif

@@ -40,7 +40,9 @@ static int reduce(df_checker *c, uint32_t rank, df_check_value *into, const df_c
                              (unsigned long long)second->contributions);
   if (first->divided || second->divided)
     return df_check_complain(c, rank, "goes on after the division");
-  *into = (df_check_value){.element = first->element,
+  const int in_order = first->contributions >> __builtin_ctzll(second->contributions) == 0;
+  *into = (df_check_value){.disordered = first->disordered | second->disordered | !in_order,
+                           .element = first->element,
                            .contributions = first->contributions | second->contributions,
                            .order = (first->order ^ (first->order >> 29)) * 0xbf58476d1ce4e5b9u +
                                     second->order * 3 + 1};
@@ -64,7 +66,8 @@ static int open_message(df_checker *c, uint32_t rank, df_check_message *m, df_ch
 static int buffer_may_be_lent(const df_checker *c, uint32_t rank, uint32_t buffer) {
   const df_check_player *p = &c->players[rank];
   if (buffer != DF_BUFFER_INPUT && buffer != DF_BUFFER_OUTPUT) return 0;
-  int gathers = c->key.operation == DF_OP_ALL_GATHER || c->key.operation == DF_OP_REDUCE_SCATTER;
+  const df_operation o = c->key.operation;
+  int gathers = df_operation_is_wide(o, 0) != df_operation_is_wide(o, 1);
   int known = c->o->in_place && p->input && p->output && (!gathers || rank == 0);
   return !known || p->plan->direct_in_place;
 }
@@ -140,7 +143,7 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
 static int send_message(df_checker *c, uint32_t rank, const df_primitive *prim, df_check_pipe *out,
                         uint32_t at, const df_check_value *v) {
   df_check_player *p = &c->players[rank];
-  int computed = (prim->flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
+  int computed = df_prim_computes(prim->flags);
   uint32_t buffer = computed ? prim->destination : prim->source;
   int lends = c->o->lending != DF_LENDS_NOTHING && buffer_may_be_lent(c, rank, buffer) &&
               (c->o->lending == DF_LENDS_ALL || chance_of_half(c));
@@ -248,14 +251,19 @@ static int check_results(df_checker *c) {
       for (uint32_t piece = 0; piece < c->output_pieces; piece++) {
         if (!df_check_piece_is_there(c, p->loop, piece)) continue;
         const df_check_value *v = &df_check_place(c, r, DF_BUFFER_OUTPUT, piece)->value;
-        uint32_t from = df_check_wide_output(c->key.operation) ? piece : c->key.root;
+        uint32_t from = df_operation_is_wide(c->key.operation, 1) ? piece : c->key.root;
         uint32_t element = df_check_element(c, p->loop, from, r, piece);
         uint64_t contributions = reduces ? all : 1ull << from;
+        if (df_operation_is_scan(c->key.operation))
+          contributions = ((2ull << r) - 1) >> (c->key.operation == DF_OP_EXCLUSIVE_SCAN);
         if (v->element != element || v->contributions != contributions)
           return df_check_complain(
               c, r, "the result's piece %u is element %u of %llx instead of %u of %llx", piece,
               v->element, (unsigned long long)v->contributions, element,
               (unsigned long long)contributions);
+        if (df_operation_is_scan(c->key.operation) && v->disordered)
+          return df_check_complain(c, r, "the result's piece %u is not in the group's order",
+                                   piece);
         if (v->divided != (uint32_t)(c->key.average != 0))
           return df_check_complain(c, r, "the result's piece %u was divided %u times", piece,
                                    v->divided);
@@ -278,9 +286,10 @@ static int check_links(df_checker *c) {
 }
 
 static int check_that_all_were_heard(df_checker *c) {
-  for (uint32_t r = 0; c->o->varying && r < c->n; r++)
+  const int all_must = c->o->varying || c->key.operation == DF_OP_BARRIER;
+  for (uint32_t r = 0; all_must && r < c->n; r++)
     for (uint32_t other = 0; other < c->n; other++)
-      if (c->players[r].now.after[other] == 0)
+      if (other != r && c->players[r].now.after[other] == 0)
         return df_check_complain(c, r, "ends before it has heard of rank %u", other);
   return 1;
 }
@@ -310,8 +319,8 @@ static int prepare(df_checker *c) {
   const df_plan *first = c->players[0].plan;
   int partition = first->geometry == DF_GEOMETRY_PARTITION;
   c->pieces = first->pieces;
-  c->input_pieces = partition ? c->pieces : df_check_wide_input(c->key.operation) ? c->n : 1;
-  c->output_pieces = partition ? c->pieces : df_check_wide_output(c->key.operation) ? c->n : 1;
+  c->input_pieces = partition ? c->pieces : df_operation_is_wide(c->key.operation, 0) ? c->n : 1;
+  c->output_pieces = partition ? c->pieces : df_operation_is_wide(c->key.operation, 1) ? c->n : 1;
   c->pipes = df_check_take_memory(c, (size_t)c->n * c->n, sizeof *c->pipes);
   if (c->pipes == NULL) return 0;
   for (uint32_t r = 0; r < c->n; r++)

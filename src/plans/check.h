@@ -3,14 +3,14 @@
  * says which element it is, who contributed, and in which order the contributions were combined.
  * df_plan_check proves for a group, or names the first primitive that is wrong:
  *   - each element of each result has each contribution exactly once, and dfcclAvg divides it once;
- *   - all ranks combine an element in the same order;
+ *   - all ranks combine an element in the same order; a scan's is the group's;
  *   - a primitive reads only what was written before, and touches only the plan's pieces;
  *   - messages are received in the order, with the numbers, and with the lengths they are sent
  *     with;
  *   - a lent place is written only after its reader is done, at any speed of the ranks: program
  *     order, messages and credits alone make the read *happen before* the write;
  *   - ranks never wait for each other in a circle, with this number of slots in each link;
- *   - varying: each rank ends only after messages have come to it, directly or by way of others,
+ *   - varying, and a barrier: each rank ends only after messages have come to it, directly or by way of others,
  *     from all ranks. Each such message was sent after its sender had compared counts.
  *
  * Plans are deterministic, and ranks talk through links only. So one execution stands for all: each

@@ -30,18 +30,15 @@ void *df_check_take_memory(df_checker *c, size_t n, size_t item) {
   return memory;
 }
 
-int df_check_wide_input(df_operation o) {
-  return o == DF_OP_REDUCE_SCATTER || o == DF_OP_ALL_TO_ALL;
-}
-int df_check_wide_output(df_operation o) { return o == DF_OP_ALL_GATHER || o == DF_OP_ALL_TO_ALL; }
-
 uint32_t df_check_element(const df_checker *c, uint32_t loop, uint32_t from, uint32_t to,
                           uint32_t piece) {
   uint32_t width = c->n * c->n + c->pieces;
   switch (c->key.operation) {
   case DF_OP_ALL_GATHER:
+  case DF_OP_GATHER:
     return 1 + loop * width + from;
   case DF_OP_REDUCE_SCATTER:
+  case DF_OP_SCATTER:
     return 1 + loop * width + to;
   case DF_OP_ALL_TO_ALL:
     return 1 + loop * width + from * c->n + to;
@@ -75,15 +72,16 @@ int df_check_give_memory(df_checker *c, uint32_t rank) {
   df_check_player *p = &c->players[rank];
   uint32_t loops = c->o->loops;
   df_operation operation = c->key.operation;
-  /* Only the root of a broadcast has an input, only the root of a reduction has an output. */
-  int has_input = operation != DF_OP_BROADCAST || rank == c->key.root;
-  int has_output = operation != DF_OP_REDUCE || rank == c->key.root;
+  int has_input = df_operation_uses(operation, 0, rank, c->key.root, c->n);
+  int has_output = df_operation_uses(operation, 1, rank, c->key.root, c->n);
   p->scratch = take_cells(c, p, 2, p->plan->scratch_pieces);
   if (has_input) p->input = take_cells(c, p, 0, loops * c->input_pieces);
   if (has_output) p->output = take_cells(c, p, 1, loops * c->output_pieces);
   if (c->result != dfcclSuccess) return 0;
   if (has_input) fill_input(c, rank);
-  for (uint32_t loop = 0; operation == DF_OP_ALL_GATHER && c->o->in_place && loop < loops; loop++)
+  if (operation == DF_OP_BARRIER && p->plan->scratch_pieces) p->scratch->value.element = 1;
+  const int is_part = operation == DF_OP_ALL_GATHER || operation == DF_OP_GATHER;
+  for (uint32_t loop = 0; is_part && has_output && c->o->in_place && loop < loops; loop++)
     p->output[loop * c->output_pieces + rank % c->output_pieces].value = p->input[loop].value;
   return 1;
 }
@@ -101,11 +99,12 @@ df_check_cell *df_check_place(df_checker *c, uint32_t rank, uint32_t buffer, uin
   if (buffer == DF_BUFFER_SCRATCH) return &p->scratch[piece];
   df_operation operation = c->key.operation;
   if (c->o->in_place && p->input && p->output) { /* the smaller buffer is a part of the larger */
-    if (operation == DF_OP_ALL_GATHER && buffer == DF_BUFFER_INPUT)
+    const int gathers = operation == DF_OP_ALL_GATHER || operation == DF_OP_GATHER;
+    const int scatters = operation == DF_OP_REDUCE_SCATTER || operation == DF_OP_SCATTER;
+    if (gathers && buffer == DF_BUFFER_INPUT)
       return &p->output[p->loop * c->output_pieces + rank % c->output_pieces];
-    if (operation == DF_OP_REDUCE_SCATTER && buffer == DF_BUFFER_OUTPUT)
-      return &p->input[p->loop * c->input_pieces + rank];
-    if (operation != DF_OP_ALL_GATHER) buffer = DF_BUFFER_INPUT;
+    if (scatters && buffer == DF_BUFFER_OUTPUT) return &p->input[p->loop * c->input_pieces + rank];
+    if (!gathers) buffer = DF_BUFFER_INPUT;
   }
   df_check_cell *cells = buffer == DF_BUFFER_INPUT ? p->input : p->output;
   uint32_t pieces = buffer == DF_BUFFER_INPUT ? c->input_pieces : c->output_pieces;
@@ -119,7 +118,8 @@ int df_check_read(df_checker *c, uint32_t rank, const df_check_cell *from, uint3
   if (from == NULL) return 0;
   *v = from->value;
   if (v->element == 0) return df_check_complain(c, rank, "reads what was never written");
-  if (c->players[rank].plan->geometry == DF_GEOMETRY_PARTITION) {
+  if (c->players[rank].plan->geometry == DF_GEOMETRY_PARTITION &&
+      c->key.operation != DF_OP_BARRIER) {
     uint32_t right = df_check_element(c, c->players[rank].loop, rank, piece, piece);
     if (v->element != right)
       return df_check_complain(c, rank, "reads element %u as element %u", v->element, right);

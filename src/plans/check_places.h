@@ -14,6 +14,7 @@ typedef struct df_check_value {
   uint32_t element, divided;
   uint64_t contributions; /* one bit for each rank */
   uint64_t order;         /* a fingerprint of the order of reductions */
+  uint32_t disordered;    /* an operand came before one of an earlier position */
 } df_check_value;
 
 typedef struct df_check_cell {
@@ -64,8 +65,6 @@ int df_check_complain(df_checker *c, uint32_t rank, const char *format, ...) DF_
 /* NULL: out of memory, which is the result from here on. */
 void *df_check_take_memory(df_checker *c, size_t n, size_t item);
 
-int df_check_wide_input(df_operation operation);
-int df_check_wide_output(df_operation operation);
 /* The number of an element, the same in all inputs and outputs. from, to: the ranks whose piece of
  * a wide buffer it is. */
 uint32_t df_check_element(const df_checker *c, uint32_t loop, uint32_t from, uint32_t to,

@@ -60,6 +60,22 @@ static void all_to_all(df_plan *plan) {
   }
 }
 
+static void send_recv(df_plan *plan) {
+  plan->geometry = DF_GEOMETRY_PARTITION;
+  plan->pieces = 1;
+  if (plan->key.position == 0)
+    df_plan_send(plan, 0, 1, df_input(0));
+  else
+    df_plan_receive(plan, 0, 0, DF_NO_PEER, df_output(0));
+}
+
+static void barrier(df_plan *plan) {
+  plan->geometry = DF_GEOMETRY_PARTITION;
+  plan->pieces = plan->scratch_pieces = 1;
+  for (uint32_t s = 1; s < plan->key.n; s++) df_plan_send(plan, 0, peer_of(plan, s), df_scratch(0));
+  for (uint32_t s = 1; s < plan->key.n; s++) df_plan_hear(plan, peer_of(plan, plan->key.n - s));
+}
+
 void df_plan_direct(df_plan *plan) {
   plan->geometry =
       plan->key.operation == DF_OP_ALL_REDUCE ? DF_GEOMETRY_PARTITION : DF_GEOMETRY_PIECES;
@@ -75,6 +91,12 @@ void df_plan_direct(df_plan *plan) {
     break;
   case DF_OP_ALL_REDUCE:
     all_reduce(plan);
+    break;
+  case DF_OP_SEND_RECV:
+    send_recv(plan);
+    break;
+  case DF_OP_BARRIER:
+    barrier(plan);
     break;
   default:
     all_to_all(plan);

@@ -87,6 +87,10 @@ void df_plan_doubling(df_plan *plan) {
     all_gather(plan);
     return;
   }
+  if (df_operation_is_scan(plan->key.operation)) {
+    df_plan_scan_doubling(plan);
+    return;
+  }
   plan->geometry = DF_GEOMETRY_PARTITION;
   plan->scratch_pieces = 1;
   plan->direct_in_place = 0; /* the partner may still read the input */

@@ -1,7 +1,7 @@
 /*
  * Flat trees: one rank exchanges with all (Thakur, Rabenseifner and Gropp, IJHPCA 2005, section 4:
- * linear). One crossing, all the root's work: for small buffers. All-reduce: two crossings through
- * position 0.
+ * linear). One crossing, all the root's work: for small buffers, and for gather and scatter, whose
+ * data the root has to touch anyway. All-reduce and barrier: two crossings through position 0.
  */
 #include "plans/build.h"
 
@@ -24,7 +24,45 @@ static void spread(df_plan *plan, uint32_t root) {
   for (; s < n; s++) df_plan_send(plan, 0, (root + s) % n, df_output(0));
 }
 
-void df_plan_flat(df_plan *plan) {
+static void gather(df_plan *plan) {
+  const uint32_t n = plan->key.n, root = plan->key.root, r = plan->key.position;
+  if (r != root) {
+    df_plan_send(plan, r, root, df_input(0));
+    return;
+  }
+  df_plan_copy(plan, 0, root, DF_NO_PEER, df_input(0), df_output(root));
+  for (uint32_t s = 1; s < n; s++) {
+    const uint32_t from = (root + s) % n;
+    df_plan_receive(plan, from, from, DF_NO_PEER, df_output(from));
+  }
+}
+
+static void scatter(df_plan *plan) {
+  const uint32_t n = plan->key.n, root = plan->key.root, r = plan->key.position;
+  if (r != root) {
+    df_plan_receive(plan, r, root, DF_NO_PEER, df_output(0));
+    return;
+  }
+  for (uint32_t s = 1; s < n; s++) {
+    const uint32_t to = (root + s) % n;
+    df_plan_send(plan, to, to, df_input(to));
+  }
+  df_plan_copy(plan, 0, root, DF_NO_PEER, df_input(root), df_output(0));
+}
+
+static void barrier(df_plan *plan) {
+  plan->geometry = DF_GEOMETRY_PARTITION;
+  plan->scratch_pieces = 1;
+  if (plan->key.position != 0) {
+    df_plan_send(plan, 0, 0, df_scratch(0));
+    df_plan_hear(plan, 0);
+    return;
+  }
+  for (uint32_t s = 1; s < plan->key.n; s++) df_plan_hear(plan, s);
+  for (uint32_t s = 1; s < plan->key.n; s++) df_plan_send(plan, 0, s, df_scratch(0));
+}
+
+static void reduce_or_broadcast(df_plan *plan) {
   uint32_t root = plan->key.operation == DF_OP_ALL_REDUCE ? 0 : plan->key.root;
   int sums = plan->key.operation != DF_OP_BROADCAST;
   int spreads = plan->key.operation != DF_OP_REDUCE;
@@ -37,4 +75,24 @@ void df_plan_flat(df_plan *plan) {
   }
   if (sums) df_plan_send(plan, 0, root, df_input(0));
   if (spreads) df_plan_receive(plan, 0, root, DF_NO_PEER, df_output(0));
+}
+
+void df_plan_flat(df_plan *plan) {
+  plan->geometry = DF_GEOMETRY_PIECES;
+  plan->pieces = plan->key.n;
+  switch (plan->key.operation) {
+  case DF_OP_GATHER:
+    gather(plan);
+    break;
+  case DF_OP_SCATTER:
+    scatter(plan);
+    break;
+  case DF_OP_BARRIER:
+    plan->pieces = 1;
+    barrier(plan);
+    break;
+  default:
+    plan->pieces = 1;
+    reduce_or_broadcast(plan);
+  }
 }

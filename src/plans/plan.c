@@ -12,11 +12,13 @@ static const struct {
 } algorithms[DF_ALGORITHMS] = {
     [DF_RING] = {"ring",
                  BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) |
-                     BIT(REDUCE_SCATTER),
+                     BIT(REDUCE_SCATTER) | BIT(SCAN) | BIT(EXCLUSIVE_SCAN),
                  df_plan_ring},
     [DF_ALL_PAIRS] = {"allpairs", BIT(ALL_REDUCE), df_plan_all_pairs},
     [DF_PAIRWISE] = {"pairwise", BIT(ALL_TO_ALL), df_plan_pairwise},
-    [DF_DOUBLING] = {"doubling", BIT(ALL_REDUCE) | BIT(ALL_GATHER), df_plan_doubling},
+    [DF_DOUBLING] = {"doubling",
+                     BIT(ALL_REDUCE) | BIT(ALL_GATHER) | BIT(SCAN) | BIT(EXCLUSIVE_SCAN),
+                     df_plan_doubling},
     [DF_RABENSEIFNER] = {"rabenseifner", BIT(ALL_REDUCE), df_plan_rabenseifner},
     [DF_HALVING] = {"halving", BIT(REDUCE_SCATTER), df_plan_halving},
     [DF_BINOMIAL] = {"binomial", BIT(REDUCE) | BIT(BROADCAST), df_plan_binomial},
@@ -25,11 +27,16 @@ static const struct {
     [DF_SCATTER_ALL_GATHER] = {"scatter-allgather", BIT(BROADCAST), df_plan_scatter_allgather},
     [DF_BRUCK] = {"bruck", BIT(ALL_GATHER) | BIT(ALL_TO_ALL), df_plan_bruck},
     [DF_DIRECT] = {"direct",
-                   BIT(ALL_REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER) | BIT(ALL_TO_ALL),
+                   BIT(ALL_REDUCE) | BIT(ALL_GATHER) | BIT(REDUCE_SCATTER) | BIT(ALL_TO_ALL) |
+                       BIT(SEND_RECV) | BIT(BARRIER),
                    df_plan_direct},
-    [DF_FLAT] = {"flat", BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST), df_plan_flat},
+    [DF_FLAT] = {"flat",
+                 BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(GATHER) | BIT(SCATTER) |
+                     BIT(BARRIER),
+                 df_plan_flat},
     [DF_TWO_LEVEL] = {"twolevel", BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST),
                       df_plan_two_level},
+    [DF_DISSEMINATION] = {"dissemination", BIT(BARRIER), df_plan_dissemination},
 };
 
 const char *df_algorithm_name(int algorithm) { return algorithms[algorithm].name; }
@@ -42,21 +49,6 @@ int df_algorithm_by_name(const char *name) {
 
 int df_algorithm_has(int algorithm, df_operation operation) {
   return algorithms[algorithm].operations >> operation & 1;
-}
-
-const char *df_operation_name(df_operation operation) {
-  static const char *const names[DF_OP_COUNT] = {"AllReduce", "Reduce",        "Broadcast",
-                                                 "AllGather", "ReduceScatter", "AllToAll"};
-  return names[operation];
-}
-
-int df_operation_reduces(df_operation operation) {
-  return operation == DF_OP_ALL_REDUCE || operation == DF_OP_REDUCE ||
-         operation == DF_OP_REDUCE_SCATTER;
-}
-
-int df_operation_needs_agreement(df_operation operation) {
-  return operation == DF_OP_REDUCE || operation == DF_OP_BROADCAST;
 }
 
 /* Does `next` only send on what `first` has sent? */
@@ -94,7 +86,7 @@ df_plan *df_plan_make(const df_plan_key *key) {
   plan->failed = plan->link_of == NULL;
   if (key->n > 1)
     algorithms[key->algorithm].build(plan);
-  else
+  else if (df_operation_uses(key->operation, 1, 0, key->root, 1))
     df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
                                      .source = DF_BUFFER_INPUT,
                                      .destination = DF_BUFFER_OUTPUT});

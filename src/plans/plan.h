@@ -8,22 +8,8 @@
 
 #include "base/result.h"
 #include "context/descriptor.h"
+#include "plans/operation.h"
 #include "primitives/link.h"
-
-typedef enum {
-  DF_OP_ALL_REDUCE,
-  DF_OP_REDUCE,
-  DF_OP_BROADCAST,
-  DF_OP_ALL_GATHER,
-  DF_OP_REDUCE_SCATTER,
-  DF_OP_ALL_TO_ALL,
-  DF_OP_COUNT
-} df_operation;
-
-const char *df_operation_name(df_operation operation);
-int df_operation_reduces(df_operation operation);
-/* A member's data need not come from all members. */
-int df_operation_needs_agreement(df_operation operation);
 
 /* Members compare these numbers. */
 typedef enum {
@@ -40,6 +26,7 @@ typedef enum {
   DF_DIRECT,
   DF_FLAT,
   DF_TWO_LEVEL,
+  DF_DISSEMINATION,
   DF_ALGORITHMS
 } df_algorithm;
 
@@ -107,6 +94,7 @@ void df_plan_bruck(df_plan *plan);
 void df_plan_direct(df_plan *plan);
 void df_plan_flat(df_plan *plan);
 void df_plan_two_level(df_plan *plan);
+void df_plan_dissemination(df_plan *plan);
 /* Appended to one of the above. */
 void df_plan_agree(df_plan *plan);
 

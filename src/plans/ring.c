@@ -2,7 +2,7 @@
  * Ring plans (Patarasuk and Yuan, 2009, for all-reduce). Bandwidth-optimal; 2(n-1) crossings for
  * all-reduce.
  */
-#include "plans/plan.h"
+#include "plans/build.h"
 
 typedef struct ring {
   uint32_t n, r, next, previous;
@@ -160,6 +160,10 @@ void df_plan_ring(df_plan *plan) {
     break;
   case DF_OP_REDUCE:
     reduce(plan, &g);
+    break;
+  case DF_OP_SCAN:
+  case DF_OP_EXCLUSIVE_SCAN:
+    df_plan_scan_chain(plan);
     break;
   default:
     plan->failed = 1;

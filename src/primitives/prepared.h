@@ -101,7 +101,7 @@ DF_CORE uint8_t df_move_kind_of(uint8_t flags) {
 
 /* A computed result lends its destination, others their source. */
 DF_CORE int df_prim_computes(uint8_t flags) {
-  return (flags & (DF_PRIM_RECV | DF_PRIM_AVERAGE)) != 0;
+  return (flags & (DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_AVERAGE)) != 0;
 }
 
 /* None if never lent. */

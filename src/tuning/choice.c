@@ -71,8 +71,7 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
 
 uint64_t df_larger_buffer(df_operation operation, uint32_t n, uint64_t count,
                           uint32_t element_bytes) {
-  int wide = operation == DF_OP_ALL_GATHER || operation == DF_OP_REDUCE_SCATTER ||
-             operation == DF_OP_ALL_TO_ALL;
+  int wide = df_operation_is_wide(operation, 0) || df_operation_is_wide(operation, 1);
   return count * element_bytes * (wide ? n : 1);
 }
 

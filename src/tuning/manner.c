@@ -26,8 +26,7 @@ int df_manner_choose(df_manner *manner, const df_manner_question *question) {
 }
 
 static uint64_t result_bytes(const df_manner_question *q) {
-  df_operation operation = q->choice.operation;
-  int gathers = operation == DF_OP_ALL_GATHER || operation == DF_OP_ALL_TO_ALL;
+  int gathers = df_operation_is_wide(q->choice.operation, 1);
   return q->count * q->element_bytes * (gathers ? q->choice.n : 1);
 }
 
@@ -94,8 +93,7 @@ static void decide_lending(df_manner *m, const df_manner_question *q, const df_p
                                 result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
   m->lends = (uint8_t)((in_place ? DF_LENDS_IN_PLACE : 0) |
                        (lends_streamed(m, q) ? DF_LENDS_STREAMED : 0));
-  int only_overwrites =
-      q->choice.operation == DF_OP_BROADCAST || q->choice.operation == DF_OP_ALL_GATHER;
+  int only_overwrites = df_operation_only_overwrites(q->choice.operation);
   m->stream = result_bytes(q) < stream_min(m) ? DF_STREAM_NEVER
               : only_overwrites               ? DF_STREAM_ALWAYS
                                               : DF_STREAM_OUT_OF_PLACE;
@@ -112,8 +110,7 @@ static int is_short(const df_manner *m, const df_manner_question *q, const df_pl
 }
 
 void df_manner_decide(df_manner *m, const df_manner_question *q, const df_plan *plan) {
-  df_operation operation = q->choice.operation;
-  m->runs_ahead = !q->varying && (operation == DF_OP_BROADCAST || operation == DF_OP_REDUCE);
+  m->runs_ahead = !q->varying && df_operation_runs_ahead(q->choice.operation);
   m->ranks_on_a_core = df_topology_ranks_on_a_core(q->topology, q->choice.n);
   m->crowded = (uint32_t)df_topology_is_crowded(q->topology, q->choice.n);
   decide_shape(m, q, plan);

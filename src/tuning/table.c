@@ -7,19 +7,13 @@
 #include "base/text.h"
 #include "primitives/types.h"
 
-static const char *const operation_words[DF_OP_COUNT] = {"allreduce", "reduce",        "broadcast",
-                                                         "allgather", "reducescatter", "alltoall"};
 static const char *const memory_words[] = {"any", "process", "host", "crowded", "cuda"};
-
-const char *df_operation_word(df_operation operation) { return operation_words[operation]; }
 
 static int word_at(const char *const *words, int n, const char *word) {
   for (int i = 0; i < n; i++)
     if (strcmp(words[i], word) == 0) return i;
   return -1;
 }
-
-int df_operation_by_word(const char *word) { return word_at(operation_words, DF_OP_COUNT, word); }
 
 /* ---- reading ---- */
 
@@ -104,7 +98,8 @@ static int read_rule(const reader *in, char **words, int n, df_rule *rule) {
   if (operation < 0)
     return refuse(in,
                   "operation \"%s\" is none of allreduce, reduce, broadcast, allgather, "
-                  "reducescatter, alltoall",
+                  "reducescatter, alltoall, gather, scatter, sendrecv, barrier, scan, "
+                  "exclusivescan",
                   words[0]);
   rule->operation = (df_operation)operation;
   if (!read_range(words[1], 1, DF_MAX_RANKS, &from, &to))
@@ -337,5 +332,17 @@ const df_rule df_built_in_rules[] = {
     RULE(ALL_TO_ALL, 5, 64, ANY, 0, NO_LIMIT, DIRECT, 32 * K),
     RULE(ALL_TO_ALL, 65, DF_MAX_RANKS, ANY, 0, 16 * K, BRUCK, 0),
     RULE(ALL_TO_ALL, 65, DF_MAX_RANKS, ANY, 0, NO_LIMIT, PAIRWISE, 32 * K),
+
+    RULE(GATHER, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, FLAT, 32 * K),
+    RULE(SCATTER, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, FLAT, 32 * K),
+    RULE(SEND_RECV, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, DIRECT, 0),
+
+    RULE(BARRIER, 1, 4, ANY, 0, NO_LIMIT, DIRECT, 0),
+    RULE(BARRIER, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, DISSEMINATION, 0),
+
+    RULE(SCAN, 1, DF_MAX_RANKS, ANY, 0, 64 * K, DOUBLING, 0),
+    RULE(SCAN, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
+    RULE(EXCLUSIVE_SCAN, 1, DF_MAX_RANKS, ANY, 0, 64 * K, DOUBLING, 0),
+    RULE(EXCLUSIVE_SCAN, 1, DF_MAX_RANKS, ANY, 0, NO_LIMIT, RING, 0),
 };
 const uint32_t df_n_built_in_rules = DF_COUNT_OF(df_built_in_rules);

@@ -48,10 +48,6 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
 /* No newline; returns what snprintf would. */
 int df_rule_print(const df_rule *rule, char *line, size_t bytes);
 
-/* "allreduce"; -1: no such name. */
-const char *df_operation_word(df_operation operation);
-int df_operation_by_word(const char *word);
-
 /* The first line of every table. */
 #define DF_TUNING_HEADER "dfccl-tuning 1"
 

@@ -16,7 +16,9 @@ static void all_combinations(dfcclContext_t *ctxs, int ranks, size_t count, int 
     for (int type = 0; type < DF_TYPE_COUNT; type++) {
       int operators = df_kind_reduces((df_kind)kind) ? DF_OPERATOR_COUNT : 1;
       for (int op = 0; op < operators; op++) {
-        if (!df_type_has((dfcclDataType_t)type, (dfcclRedOp_t)op)) continue;
+        if (df_kind_operator((df_kind)kind, (dfcclDataType_t)type, (dfcclRedOp_t)op) !=
+            (dfcclRedOp_t)op)
+          continue;
         df_collective coll = {.kind = (df_kind)kind,
                               .type = (dfcclDataType_t)type,
                               .op = (dfcclRedOp_t)op,
@@ -112,18 +114,18 @@ static void one_algorithm(dfcclContext_t *ctxs, int ranks, const char *name, df_
   int slow = df_slowdown() > 1; /* a third of the types for each operation, all in turn */
   for (int type = slow ? (int)kind % 3 : 0; type < DF_TYPE_COUNT; type += slow ? 3 : 1)
     for (int round = 0; round < 3; round++) {
-      df_collective coll = {.kind = kind,
-                            .type = (dfcclDataType_t)type,
-                            .op =
-                                df_operator_for((dfcclDataType_t)type,
-                                                (dfcclRedOp_t)((type + round) % DF_OPERATOR_COUNT)),
-                            .root = (type + round) % ranks,
-                            .count = round == 0   ? 7
-                                     : round == 1 ? 133
-                                                  : 12007,
-                            .members = ranks,
-                            .algorithm = name,
-                            .seed = (uint64_t)(type * 10 + round)};
+      df_collective coll = {
+          .kind = kind,
+          .type = (dfcclDataType_t)type,
+          .op = df_kind_operator(kind, (dfcclDataType_t)type,
+                                 (dfcclRedOp_t)((type + round) % DF_OPERATOR_COUNT)),
+          .root = (type + round) % ranks,
+          .count = round == 0   ? 7
+                   : round == 1 ? 133
+                                : 12007,
+          .members = ranks,
+          .algorithm = name,
+          .seed = (uint64_t)(type * 10 + round)};
       dfcclResult_t result = df_register(ctxs[0], ID, &coll);
       if (result == dfcclInvalidArgument) { /* "where they apply" */
         CHECK(df_mentions(dfcclGetLastError(NULL), name), "\"%s\"", dfcclGetLastError(NULL));
@@ -145,7 +147,7 @@ static void named_algorithms(int ranks, const char *slot_bytes) {
   df_make_contexts(ctxs, ranks, NULL);
   for (int a = 0; a < df_algorithm_names_count; a++) {
     int accepted = 0;
-    for (int kind = 0; kind < DF_KIND_COUNT; kind++)
+    for (int kind = 0; kind < DF_SEND_RECV; kind++)
       one_algorithm(ctxs, ranks, df_algorithm_names[a], (df_kind)kind, &accepted);
     CHECK(accepted > 0, "\"%s\" applies to nothing", df_algorithm_names[a]);
   }

@@ -131,6 +131,7 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
   if (sim_only_crowds) printf(" --crowds");
   if (sim_only_wires) printf(" --wires");
   if (sim_only_varying) printf(" --varying");
+  if (sim_only_others) printf(" --others");
   if (o->planted) printf(" --planted %d", o->planted);
   printf("\n  commit ");
   fflush(stdout);
@@ -402,6 +403,8 @@ int main(int argc, char **argv) {
       sim_only_wires = 1;
     else if (strcmp(argv[i], "--varying") == 0)
       sim_only_varying = 1;
+    else if (strcmp(argv[i], "--others") == 0)
+      sim_only_others = 1;
     else if (strcmp(argv[i], "--brief") == 0)
       o.brief = 1;
     else if (strcmp(argv[i], "--until") == 0)
@@ -409,13 +412,14 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[i], "--planted") == 0)
       o.planted = sim_planted = (int)number(argc, argv, &i);
     else {
-      fprintf(stderr,
-              "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-              "[--progress SECONDS] [--small | --large] [--crowds] [--wires] [--varying] "
-              "[--endings | --some-endings "
-              "PERCENT] "
-              "[--failures N] | --seed S --world W --schedule K\n",
-              argv[0]);
+      fprintf(
+          stderr,
+          "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
+          "[--progress SECONDS] [--small | --large] [--crowds] [--wires] [--varying] [--others] "
+          "[--endings | --some-endings "
+          "PERCENT] "
+          "[--failures N] | --seed S --world W --schedule K\n",
+          argv[0]);
       return 2;
     }
   }

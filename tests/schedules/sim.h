@@ -225,6 +225,7 @@ extern uint32_t sim_percent_small, sim_percent_endings; /* of the worlds */
 extern int sim_is_crowd, sim_only_crowds;
 extern int sim_only_wires;          /* ranks of different processes share no memory */
 extern int sim_only_varying;        /* runs have any counts up to the registered ones */
+extern int sim_only_others;         /* operations beyond the six of worlds on record */
 extern int sim_is_small;            /* this world */
 extern int sim_compare_next;        /* the schedule before left the arena in disorder, perhaps */
 extern int sim_endings;             /* worlds whose schedules end with closed contexts: endings.c */

@@ -14,9 +14,7 @@ uint32_t sim_count_of(const app_run *run) {
 }
 
 uint32_t sim_elements_of(const coll_plan *coll, uint32_t count, int output) {
-  int wide = coll->operation == DF_OP_ALL_TO_ALL ||
-             coll->operation == (output ? DF_OP_ALL_GATHER : DF_OP_REDUCE_SCATTER);
-  return count * (wide ? coll->n_members : 1);
+  return count * (df_operation_is_wide(coll->operation, output) ? coll->n_members : 1);
 }
 
 int sim_is_member(uint32_t rank, uint32_t coll) {
@@ -33,22 +31,41 @@ static uint32_t member_at(const coll_plan *coll, uint32_t position) {
   return (uint32_t)__builtin_ctz(left);
 }
 
+/* The sum of the first n members' elements. */
+static int32_t sum_of(const app_run *run, uint32_t n, uint32_t i) {
+  int32_t sum = 0;
+  for (uint32_t p = 0; p < n; p++)
+    sum += sim_value_of(member_at(&sim_plan.coll[run->coll], p), run, i);
+  return sum;
+}
+
+static int uses(const app_run *run, int output) {
+  const coll_plan *coll = &sim_plan.coll[run->coll];
+  return df_operation_uses(coll->operation, output, position_of(coll, run->rank), coll->root,
+                           coll->n_members);
+}
+
 static int32_t expected(const app_run *run, uint32_t i) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
   const uint32_t position = position_of(coll, run->rank), count = sim_count_of(run);
-  int32_t sum = 0;
   switch (coll->operation) {
   case DF_OP_ALL_REDUCE:
   case DF_OP_REDUCE:
-    for (uint32_t p = 0; p < coll->n_members; p++) sum += sim_value_of(member_at(coll, p), run, i);
-    return sum;
+    return sum_of(run, coll->n_members, i);
+  case DF_OP_SCAN:
+    return sum_of(run, position + 1, i);
+  case DF_OP_EXCLUSIVE_SCAN:
+    return sum_of(run, position, i);
   case DF_OP_REDUCE_SCATTER:
-    for (uint32_t p = 0; p < coll->n_members; p++)
-      sum += sim_value_of(member_at(coll, p), run, position * count + i);
-    return sum;
+    return sum_of(run, coll->n_members, position * count + i);
+  case DF_OP_SCATTER:
+    return sim_value_of(member_at(coll, coll->root), run, position * count + i);
+  case DF_OP_SEND_RECV:
+    return sim_value_of(member_at(coll, 0), run, i);
   case DF_OP_BROADCAST:
     return sim_value_of(member_at(coll, coll->root), run, i);
   case DF_OP_ALL_GATHER:
+  case DF_OP_GATHER:
     return sim_value_of(member_at(coll, i / count), run, i % count);
   default: /* all-to-all */
     return sim_value_of(member_at(coll, i / count), run, position * count + i % count);
@@ -61,7 +78,7 @@ static void give_back(app_run *run, int succeeded) {
   const coll_plan *coll = &sim_plan.coll[run->coll];
   size_t sent = sim_elements_of(coll, sim_count_of(run), 0) * sizeof(int32_t);
   size_t received = sim_elements_of(coll, sim_count_of(run), 1) * sizeof(int32_t);
-  int sends = coll->operation != DF_OP_BROADCAST || coll->root == position_of(coll, run->rank);
+  int sends = uses(run, 0);
   if (sends && (succeeded || !sim_plan.processes)) sim_touch(run->send, sent, 1);
   if (sends) {
     sim_written(run->send, sent);
@@ -79,8 +96,7 @@ void sim_check_run(app_run *run) {
     sim_fail("rank %u: run %u of collective %u is through a second time", run->rank, run->run,
              run->coll);
   uint32_t n = sim_elements_of(coll, sim_count_of(run), 1);
-  int has_result = coll->operation != DF_OP_REDUCE || coll->root == position_of(coll, run->rank);
-  if (has_result) {
+  if (uses(run, 1)) {
     sim_touch(run->recv, n * sizeof(int32_t), 0);
     for (uint32_t i = 0; i < n; i++)
       if (run->recv[i] != expected(run, i))

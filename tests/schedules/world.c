@@ -118,6 +118,7 @@ dfcclResult_t sim_register(uint32_t rank, uint32_t coll, uint32_t more) {
                                   .type = dfcclInt32,
                                   .op = dfcclSum,
                                   .root = (int)planned->root,
+                                  .to = (int)planned->n_members - 1,
                                   .options = &options};
   return df_register(sim_app->rank[rank].context, &registration);
 }

@@ -10,7 +10,10 @@
 world_plan sim_plan;
 int sim_endings, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
-int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_varying;
+int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_varying, sim_only_others;
+
+/* Worlds on record have these, and stay what they are. */
+enum { DRAWN_OPERATIONS = DF_OP_ALL_TO_ALL + 1 };
 
 static void draw_settings(sim_random *random) {
   df_settings *s = &sim_plan.settings;
@@ -81,8 +84,8 @@ static void draw_plan(uint64_t seed) {
   if (sim_plan.n_ranks > 3) sim_plan.settings.max_blocks = 1;
   for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
     coll_plan *coll = &sim_plan.coll[c];
-    coll->operation =
-        sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE : (df_operation)sim_below(&random, DF_OP_COUNT);
+    coll->operation = sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE
+                                             : (df_operation)sim_below(&random, DRAWN_OPERATIONS);
     uint32_t chunks = 1 + sim_below(&random, 3);
     coll->count = sim_one_in(&random, 2) ? 1 + sim_below(&random, 16) : 16 * chunks;
     if (coll->operation != DF_OP_ALL_REDUCE && coll->operation != DF_OP_REDUCE &&
@@ -118,8 +121,8 @@ static void shrink(uint64_t seed) {
   sim_plan.n_colls = shapes[shape].colls + sim_below(&random, shapes[shape].more_colls);
   for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
     coll_plan *coll = &sim_plan.coll[c];
-    coll->operation =
-        sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE : (df_operation)sim_below(&random, DF_OP_COUNT);
+    coll->operation = sim_one_in(&random, 2) ? DF_OP_ALL_REDUCE
+                                             : (df_operation)sim_below(&random, DRAWN_OPERATIONS);
     coll->algorithm = coll->operation == DF_OP_ALL_REDUCE && sim_one_in(&random, 2) ? "ring" : NULL;
     coll->runs = shapes[shape].runs + sim_below(&random, shapes[shape].more_runs);
     coll->root = sim_below(&random, 2);
@@ -207,7 +210,22 @@ static void draw_groups(uint64_t seed) {
   }
 }
 
-enum { VISITS = 0x1b873597, COMMONS = 0x6c8e9cf5, COUNTS = 0x2f1b3a95 };
+enum { VISITS = 0x1b873597, COMMONS = 0x6c8e9cf5, COUNTS = 0x2f1b3a95, OTHERS = 0x51ed270b };
+
+static void draw_others(uint64_t seed) {
+  sim_random random = {.state = seed ^ OTHERS};
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++) {
+    coll_plan *coll = &sim_plan.coll[c];
+    const uint32_t others = DF_OP_COUNT - DRAWN_OPERATIONS;
+    coll->operation = (df_operation)(DRAWN_OPERATIONS + sim_below(&random, others));
+    if (coll->operation == DF_OP_BARRIER && sim_only_varying) coll->operation = DF_OP_SCAN;
+    if (coll->operation == DF_OP_SEND_RECV && coll->n_members != 2) coll->operation = DF_OP_GATHER;
+    if (coll->operation == DF_OP_SEND_RECV) coll->root = 0;
+    coll->algorithm =
+        df_operation_is_scan(coll->operation) && sim_one_in(&random, 2) ? "ring" : NULL;
+    if (coll->count * coll->n_members > MAX_ELEMENTS) coll->count = MAX_ELEMENTS / coll->n_members;
+  }
+}
 
 static void draw_counts(uint64_t seed) {
   sim_random random = {.state = seed ^ COUNTS};
@@ -248,6 +266,7 @@ void sim_world_draw(uint64_t seed) {
   if (sim_is_exploring) make_smallest();
   if (sim_smallest_now.colls) make_exhaustible();
   draw_groups(seed);
+  if (sim_only_others) draw_others(seed);
   if (sim_endings) draw_endings(seed);
   if (sim_only_varying) draw_counts(seed);
   sim_plan.wires = sim_only_wires && (sim_plan.processes || !sim_endings);

@@ -18,10 +18,10 @@ static void place(df_buffers *b) {
   b->send_area = b->memory + offset;
   if (!(b->flags & DF_IN_PLACE)) {
     b->recv_area = b->memory + round_up(offset + b->send_bytes) + offset;
-  } else if (b->coll->kind == DF_ALL_GATHER) {
+  } else if (b->coll->kind == DF_ALL_GATHER || b->coll->kind == DF_GATHER) {
     b->recv_area = b->send_area;
     b->send_area = b->recv_area + block;
-  } else if (b->coll->kind == DF_REDUCE_SCATTER) {
+  } else if (b->coll->kind == DF_REDUCE_SCATTER || b->coll->kind == DF_SCATTER) {
     b->recv_area = b->send_area + block;
   } else {
     b->recv_area = b->send_area;

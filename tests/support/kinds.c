@@ -13,6 +13,18 @@ dfcclResult_t df_register_kind(dfcclContext_t ctx, dfcclCollId_t id, const df_co
     return dfcclRegisterAllGather(ctx, id, coll->count, coll->type, options);
   case DF_REDUCE_SCATTER:
     return dfcclRegisterReduceScatter(ctx, id, coll->count, coll->type, coll->op, options);
+  case DF_GATHER:
+    return dfcclRegisterGather(ctx, id, coll->count, coll->type, coll->root, options);
+  case DF_SCATTER:
+    return dfcclRegisterScatter(ctx, id, coll->count, coll->type, coll->root, options);
+  case DF_BARRIER:
+    return dfcclRegisterBarrier(ctx, id, options);
+  case DF_SCAN:
+  case DF_EXCLUSIVE_SCAN:
+    return dfcclRegisterScan(ctx, id, coll->count, coll->type, coll->op,
+                             coll->kind == DF_EXCLUSIVE_SCAN, options);
+  case DF_SEND_RECV:
+    return dfcclRegisterSendRecv(ctx, id, coll->count, coll->type, 0, coll->members - 1, options);
   default:
     return dfcclRegisterAllToAll(ctx, id, coll->count, coll->type, options);
   }
@@ -31,6 +43,17 @@ dfcclResult_t df_run_kind(dfcclContext_t ctx, dfcclCollId_t id, df_kind kind, co
     return dfcclRunAllGather(ctx, id, send, recv, callback, arg);
   case DF_REDUCE_SCATTER:
     return dfcclRunReduceScatter(ctx, id, send, recv, callback, arg);
+  case DF_GATHER:
+    return dfcclRunGather(ctx, id, send, recv, callback, arg);
+  case DF_SCATTER:
+    return dfcclRunScatter(ctx, id, send, recv, callback, arg);
+  case DF_BARRIER:
+    return dfcclRunBarrier(ctx, id, callback, arg);
+  case DF_SCAN:
+  case DF_EXCLUSIVE_SCAN:
+    return dfcclRunScan(ctx, id, send, recv, callback, arg);
+  case DF_SEND_RECV:
+    return dfcclRunSendRecv(ctx, id, send, recv, callback, arg);
   default:
     return dfcclRunAllToAll(ctx, id, send, recv, callback, arg);
   }

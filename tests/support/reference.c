@@ -6,22 +6,31 @@
 
 enum { PIECE = 1024 /* elements handled at a time */ };
 
-static const char *const kinds[DF_KIND_COUNT] = {"AllReduce", "Reduce",        "Broadcast",
-                                                 "AllGather", "ReduceScatter", "AllToAll"};
+static const char *const kinds[DF_ALL_KINDS] = {
+    "AllReduce", "Reduce",  "Broadcast", "AllGather",     "ReduceScatter", "AllToAll",
+    "Gather",    "Scatter", "Scan",      "ExclusiveScan", "Barrier",       "SendRecv"};
 
 const char *const df_algorithm_names[] = {
     "auto",         "ring",    "allpairs", "pairwise",   "doubling",
     "rabenseifner", "halving", "binomial", "doubletree", "scatter-allgather",
-    "bruck",        "direct",  "flat",     "twolevel"};
+    "bruck",        "direct",  "flat",     "twolevel",   "dissemination"};
 const int df_algorithm_names_count = sizeof df_algorithm_names / sizeof df_algorithm_names[0];
 
 const char *df_kind_name(df_kind kind) { return kinds[kind]; }
 
 bool df_kind_reduces(df_kind kind) {
-  return kind == DF_ALL_REDUCE || kind == DF_REDUCE || kind == DF_REDUCE_SCATTER;
+  return kind == DF_ALL_REDUCE || kind == DF_REDUCE || kind == DF_REDUCE_SCATTER ||
+         kind == DF_SCAN || kind == DF_EXCLUSIVE_SCAN;
 }
 
-bool df_kind_has_root(df_kind kind) { return kind == DF_REDUCE || kind == DF_BROADCAST; }
+bool df_kind_has_root(df_kind kind) {
+  return kind == DF_REDUCE || kind == DF_BROADCAST || kind == DF_GATHER || kind == DF_SCATTER;
+}
+
+dfcclRedOp_t df_kind_operator(df_kind kind, dfcclDataType_t type, dfcclRedOp_t op) {
+  if ((kind == DF_SCAN || kind == DF_EXCLUSIVE_SCAN) && op == dfcclAvg) return dfcclMax;
+  return df_operator_for(type, op);
+}
 
 int df_member(const df_collective *coll, int position) {
   return coll->group == NULL ? position : coll->group[position];
@@ -34,21 +43,42 @@ int df_position(const df_collective *coll, int rank) {
 }
 
 size_t df_send_elements(const df_collective *coll) {
-  bool many = coll->kind == DF_REDUCE_SCATTER || coll->kind == DF_ALL_TO_ALL;
+  bool many =
+      coll->kind == DF_REDUCE_SCATTER || coll->kind == DF_ALL_TO_ALL || coll->kind == DF_SCATTER;
+  if (coll->kind == DF_BARRIER) return 0;
   return many ? coll->count * (size_t)coll->members : coll->count;
 }
 
 size_t df_recv_elements(const df_collective *coll) {
-  bool many = coll->kind == DF_ALL_GATHER || coll->kind == DF_ALL_TO_ALL;
+  bool many = coll->kind == DF_ALL_GATHER || coll->kind == DF_ALL_TO_ALL || coll->kind == DF_GATHER;
+  if (coll->kind == DF_BARRIER) return 0;
   return many ? coll->count * (size_t)coll->members : coll->count;
 }
 
 bool df_sends(const df_collective *coll, int position) {
-  return coll->kind != DF_BROADCAST || position == coll->root;
+  switch (coll->kind) {
+  case DF_BROADCAST:
+  case DF_SCATTER:
+    return position == coll->root;
+  case DF_SEND_RECV:
+    return position == 0;
+  default:
+    return coll->kind != DF_BARRIER;
+  }
 }
 
 bool df_receives(const df_collective *coll, int position) {
-  return coll->kind != DF_REDUCE || position == coll->root;
+  switch (coll->kind) {
+  case DF_REDUCE:
+  case DF_GATHER:
+    return position == coll->root;
+  case DF_SEND_RECV:
+    return position == 1 || coll->members == 1;
+  case DF_EXCLUSIVE_SCAN:
+    return position > 0;
+  default:
+    return coll->kind != DF_BARRIER;
+  }
 }
 
 static uint64_t mix(uint64_t value) {
@@ -139,13 +169,14 @@ static uint64_t finish(const df_collective *coll, int64_t total) {
   return (uint64_t)(total / members);
 }
 
-static void reduced(const df_collective *coll, uint64_t run, size_t first, size_t count,
-                    void *out) {
+/* Of the first `members`. */
+static void reduced(const df_collective *coll, int members, uint64_t run, size_t first,
+                    size_t count, void *out) {
   int64_t total[PIECE], other[PIECE];
   for (size_t done = 0; done < count; done += PIECE) {
     const size_t piece = count - done < PIECE ? count - done : PIECE;
     contributed_integers(coll, 0, run, first + done, piece, total);
-    for (int position = 1; position < coll->members; position++) {
+    for (int position = 1; position < members; position++) {
       contributed_integers(coll, position, run, first + done, piece, other);
       for (size_t i = 0; i < piece; i++) total[i] = combine(coll, total[i], other[i]);
     }
@@ -180,7 +211,7 @@ void df_contribution(const df_collective *coll, int position, uint64_t run, size
   }
 }
 
-/* AllGather and AllToAll: the receive buffer is one block of coll->count elements per member. */
+/* AllGather, Gather and AllToAll: the receive buffer is one block of coll->count elements per member. */
 static void gathered(const df_collective *coll, int position, uint64_t run, size_t first,
                      size_t count, void *out) {
   const size_t offset = coll->kind == DF_ALL_TO_ALL ? (size_t)position * coll->count : 0;
@@ -199,17 +230,32 @@ void df_expected(const df_collective *coll, int position, uint64_t run, size_t f
   switch (coll->kind) {
   case DF_ALL_REDUCE:
   case DF_REDUCE:
-    reduced(coll, run, first, count, out);
+    reduced(coll, coll->members, run, first, count, out);
     break;
   case DF_REDUCE_SCATTER:
-    reduced(coll, run, (size_t)position * coll->count + first, count, out);
+    reduced(coll, coll->members, run, (size_t)position * coll->count + first, count, out);
+    break;
+  case DF_SCAN:
+    reduced(coll, position + 1, run, first, count, out);
+    break;
+  case DF_EXCLUSIVE_SCAN:
+    reduced(coll, position, run, first, count, out);
     break;
   case DF_BROADCAST:
     df_contribution(coll, coll->root, run, first, count, out);
     break;
+  case DF_SEND_RECV:
+    df_contribution(coll, 0, run, first, count, out);
+    break;
+  case DF_SCATTER:
+    df_contribution(coll, coll->root, run, (size_t)position * coll->count + first, count, out);
+    break;
   case DF_ALL_GATHER:
+  case DF_GATHER:
   case DF_ALL_TO_ALL:
     gathered(coll, position, run, first, count, out);
+    break;
+  case DF_BARRIER:
     break;
   }
 }

@@ -23,9 +23,16 @@ typedef enum {
   DF_BROADCAST,
   DF_ALL_GATHER,
   DF_REDUCE_SCATTER,
-  DF_ALL_TO_ALL
+  DF_ALL_TO_ALL,
+  DF_GATHER,
+  DF_SCATTER,
+  DF_SCAN,
+  DF_EXCLUSIVE_SCAN,
+  DF_BARRIER,
+  DF_SEND_RECV /* from position 0 to position 1 of two */
 } df_kind;
-enum { DF_KIND_COUNT = 6 };
+/* DF_KIND_COUNT: with elements, and of groups of any size. */
+enum { DF_KIND_COUNT = DF_BARRIER, DF_ALL_KINDS = DF_SEND_RECV + 1 };
 
 /* A collective as a test sees it. group has members entries; NULL: ranks 0 to members - 1. */
 typedef struct {
@@ -50,6 +57,8 @@ extern const int df_algorithm_names_count;
 const char *df_kind_name(df_kind kind);
 bool df_kind_reduces(df_kind kind);
 bool df_kind_has_root(df_kind kind);
+/* op, or one that the type and the kind have. */
+dfcclRedOp_t df_kind_operator(df_kind kind, dfcclDataType_t type, dfcclRedOp_t op);
 
 /* The group's member at a position, and back (-1: not a member). */
 int df_member(const df_collective *coll, int position);
@@ -58,8 +67,7 @@ int df_position(const df_collective *coll, int rank);
 /* Elements that every member's send and receive buffer hold. */
 size_t df_send_elements(const df_collective *coll);
 size_t df_recv_elements(const df_collective *coll);
-/* Whether this member's buffer matters (Reduce: only the root receives; Broadcast: only it sends).
- */
+/* Whether this member's buffer matters. */
 bool df_sends(const df_collective *coll, int position);
 bool df_receives(const df_collective *coll, int position);
 

@@ -77,9 +77,7 @@ static inline void *group_allocate(size_t bytes) {
 }
 
 static inline uint64_t group_pieces(const group_options *o, int output) {
-  int wide = o->operation == DF_OP_ALL_TO_ALL ||
-             o->operation == (output ? DF_OP_ALL_GATHER : DF_OP_REDUCE_SCATTER);
-  return wide ? o->n : 1;
+  return df_operation_is_wide(o->operation, output) ? o->n : 1;
 }
 
 static inline void group_link(group *g, uint32_t rank, uint32_t which) {

@@ -47,6 +47,16 @@ static const algorithm algorithms[] = {
     {DF_OP_ALL_TO_ALL, "pairwise", 0},
     {DF_OP_ALL_TO_ALL, "bruck", 0},
     {DF_OP_ALL_TO_ALL, "direct", 0},
+    {DF_OP_GATHER, "flat", 1},
+    {DF_OP_SCATTER, "flat", 1},
+    {DF_OP_SEND_RECV, "direct", 0},
+    {DF_OP_BARRIER, "dissemination", 0},
+    {DF_OP_BARRIER, "direct", 0},
+    {DF_OP_BARRIER, "flat", 0},
+    {DF_OP_SCAN, "doubling", 0},
+    {DF_OP_SCAN, "ring", 0},
+    {DF_OP_EXCLUSIVE_SCAN, "doubling", 0},
+    {DF_OP_EXCLUSIVE_SCAN, "ring", 0},
 };
 
 /* ---- values and their expectation ---- */
@@ -75,9 +85,10 @@ static int64_t wrapped(const group *g, int64_t value) {
   return value;
 }
 
-static int64_t reduced(const group *g, uint64_t at, uint64_t run) {
+/* Of the first n ranks. */
+static int64_t reduced(const group *g, uint32_t n, uint64_t at, uint64_t run) {
   int64_t result = value_of(0, at, run);
-  for (uint32_t r = 1; r < g->o.n; r++) {
+  for (uint32_t r = 1; r < n; r++) {
     int64_t v = value_of(r, at, run);
     result = g->o.op == dfcclMax   ? DF_MAX(result, v)
              : g->o.op == dfcclMin ? DF_MIN(result, v)
@@ -91,14 +102,23 @@ static int64_t expected(const group *g, uint32_t rank, uint64_t at, uint64_t run
   switch (g->o.operation) {
   case DF_OP_BROADCAST:
     return value_of(g->o.root, at, run);
+  case DF_OP_SEND_RECV:
+    return value_of(0, at, run);
+  case DF_OP_SCATTER:
+    return value_of(g->o.root, rank * count + at, run);
+  case DF_OP_SCAN:
+    return reduced(g, rank + 1, at, run);
+  case DF_OP_EXCLUSIVE_SCAN:
+    return reduced(g, rank, at, run);
+  case DF_OP_GATHER:
   case DF_OP_ALL_GATHER:
     return value_of((uint32_t)(at / count), at % count, run);
   case DF_OP_REDUCE_SCATTER:
-    return reduced(g, rank * count + at, run);
+    return reduced(g, g->o.n, rank * count + at, run);
   case DF_OP_ALL_TO_ALL:
     return value_of((uint32_t)(at / count), rank * count + at % count, run);
   default:
-    return reduced(g, at, run);
+    return reduced(g, g->o.n, at, run);
   }
 }
 
@@ -109,17 +129,18 @@ static void prepare(group *g, uint64_t run) {
     group_rank *me = &g->ranks[r];
     uint64_t inputs = o->count * group_pieces(o, 0), outputs = o->count * group_pieces(o, 1);
     uint8_t *send = me->input, *recv = me->output;
-    if (o->in_place && o->operation == DF_OP_ALL_GATHER)
+    const int wide_input = group_pieces(o, 0) > 1, wide_output = group_pieces(o, 1) > 1;
+    if (o->in_place && wide_output && !wide_input)
       send = recv + r * o->count * g->element;
-    else if (o->in_place && o->operation == DF_OP_REDUCE_SCATTER)
+    else if (o->in_place && wide_input && !wide_output)
       recv = send + r * o->count * g->element;
     else if (o->in_place)
       send = recv;
     for (uint64_t i = 0; i < outputs; i++) put(g, recv, i, 99);
     for (uint64_t i = 0; i < inputs; i++) put(g, send, i, value_of(r, i, run));
     /* What a rank does not need it need not have. */
-    me->send = o->operation == DF_OP_BROADCAST && r != o->root ? NULL : send;
-    me->recv = o->operation == DF_OP_REDUCE && r != o->root ? NULL : recv;
+    me->send = df_operation_uses(o->operation, 0, r, o->root, o->n) ? send : NULL;
+    me->recv = df_operation_uses(o->operation, 1, r, o->root, o->n) ? recv : NULL;
     if (o->count == 0) me->send = me->recv = NULL;
   }
 }
@@ -166,7 +187,7 @@ static group_options variation(const algorithm *a, uint32_t n, uint32_t root, ui
                      .root = root,
                      .count = count,
                      .type = types[df_random_below(random, 3)],
-                     .op = ops[df_random_below(random, 4)],
+                     .op = ops[df_random_below(random, df_operation_is_scan(a->operation) ? 3 : 4)],
                      .lends = df_random_chance(random, 40),
                      .common = df_random_chance(random, 30) ? 1u << df_random_below(random, 3) : 0,
                      .in_place = df_random_chance(random, 40),
@@ -189,13 +210,17 @@ static void every_count(const algorithm *a, uint32_t n, uint32_t root, df_random
     }
 }
 
+static uint32_t most_ranks(df_operation operation, uint32_t most) {
+  return operation == DF_OP_SEND_RECV ? 2 : most;
+}
+
 /* Every size up to 9 with every root, and some up to 17: test_plan_check.c looks at all of them. */
 static void every_size(df_operation operation) {
   df_random random = {0x1234 + (uint64_t)operation};
   for (size_t i = 0; i < DF_COUNT_OF(algorithms); i++) {
     const algorithm *a = &algorithms[i];
     if (a->operation != operation) continue;
-    for (uint32_t n = 1; n <= 17; n += n < 9 ? 1 : 4)
+    for (uint32_t n = 1; n <= most_ranks(operation, 17); n += n < 9 ? 1 : 4)
       for (uint32_t root = 0; root < (a->rooted ? n : 1); root += n < 9 ? 1 : 5)
         every_count(a, n, root, &random);
   }
@@ -207,16 +232,22 @@ DF_TEST(plans, broadcast_from_every_root, 120) { every_size(DF_OP_BROADCAST); }
 DF_TEST(plans, all_gather, 120) { every_size(DF_OP_ALL_GATHER); }
 DF_TEST(plans, reduce_scatter, 120) { every_size(DF_OP_REDUCE_SCATTER); }
 DF_TEST(plans, all_to_all, 120) { every_size(DF_OP_ALL_TO_ALL); }
+DF_TEST(plans, gather_to_every_root, 120) { every_size(DF_OP_GATHER); }
+DF_TEST(plans, scatter_from_every_root, 120) { every_size(DF_OP_SCATTER); }
+DF_TEST(plans, send_and_receive, 120) { every_size(DF_OP_SEND_RECV); }
+DF_TEST(plans, barrier, 120) { every_size(DF_OP_BARRIER); }
+DF_TEST(plans, scan, 120) { every_size(DF_OP_SCAN); }
+DF_TEST(plans, exclusive_scan, 120) { every_size(DF_OP_EXCLUSIVE_SCAN); }
 
 DF_TEST(plans, larger_groups, 120) {
   static const uint32_t sizes[] = {33, 31, 32, 64};
   df_random random = {77};
   for (size_t i = 0; i < (df_slowdown() > 1 ? 1 : DF_COUNT_OF(sizes)); i++)
     for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++) {
-      uint32_t root = algorithms[k].rooted ? (uint32_t)df_random_below(&random, (int)sizes[i]) : 0;
+      const uint32_t n = most_ranks(algorithms[k].operation, sizes[i]);
+      uint32_t root = algorithms[k].rooted ? (uint32_t)df_random_below(&random, (int)n) : 0;
       for (uint32_t slots = 2; slots <= 4; slots *= 2) {
-        group_options o =
-            variation(&algorithms[k], sizes[i], root, 3 * sizes[i] + 1, slots, &random);
+        group_options o = variation(&algorithms[k], n, root, 3 * sizes[i] + 1, slots, &random);
         execute(&o, df_random_next(&random), 2);
       }
     }
@@ -239,7 +270,8 @@ DF_TEST(plans, sequence_numbers_wrap_around, 60) {
   df_random random = {9};
   for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
     for (uint32_t slots = 2; slots <= 4; slots *= 2) {
-      group_options o = variation(&algorithms[k], 4, 0, 4 * 61 + 29, slots, &random);
+      const uint32_t n = most_ranks(algorithms[k].operation, 4);
+      group_options o = variation(&algorithms[k], n, 0, 4 * 61 + 29, slots, &random);
       /* As many runs as stay below 2^63 messages, less one: the second run wraps around. One block,
        * because blocks may differ in loops. */
       group g;
@@ -280,7 +312,7 @@ DF_TEST(plans, one_slot_is_too_few_for_a_ring, 30) {
 
 DF_TEST(plans, links_number_their_messages_in_program_order_and_meet, 60) {
   for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
-    for (uint32_t n = 1; n <= 40; n++)
+    for (uint32_t n = 1; n <= most_ranks(algorithms[k].operation, 40); n++)
       for (uint32_t root = 0; root<(algorithms[k].rooted ? n : 1); root += n> 17 ? 13 : 1) {
         uint32_t *messages = group_allocate(2 * n * n * sizeof *messages); /* [sends][from][to] */
         for (uint32_t r = 0; r < n; r++) {
@@ -413,10 +445,12 @@ static uint64_t bits_of_run(const group_options *options, uint64_t seed) {
 DF_TEST(plans, bits_do_not_depend_on_the_order_of_steps, 60) {
   df_random random = {21};
   for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
-    for (uint32_t n = 2; n <= 7; n++) {
-      group_options o = variation(&algorithms[k], n, n - 1, 100 * n + 7, 2, &random);
+    for (uint32_t n = 2; n <= most_ranks(algorithms[k].operation, 7); n++) {
+      group_options o =
+          variation(&algorithms[k], n, algorithms[k].rooted ? n - 1 : 0, 100 * n + 7, 2, &random);
       o.type = dfcclFloat32;
-      o.op = df_random_chance(&random, 50) ? dfcclAvg : dfcclSum;
+      o.op = dfcclSum;
+      if (!df_operation_is_scan(o.operation) && df_random_chance(&random, 50)) o.op = dfcclAvg;
       o.in_place = 0;
       uint64_t bits = bits_of_run(&o, 0);
       for (uint64_t seed = 1; seed < 10; seed++)

@@ -1,0 +1,16 @@
+/*
+ * Barrier by dissemination (Hensgen, Finkel and Manber, IJPP 1988): in round k a member tells the
+ * one 2^k behind it, so after ceil(log2 n) rounds all have heard of all. What is sent is a byte of
+ * scratch memory, which means nothing.
+ */
+#include "plans/build.h"
+
+void df_plan_dissemination(df_plan *plan) {
+  const uint32_t n = plan->key.n, r = plan->key.position;
+  plan->geometry = DF_GEOMETRY_PARTITION;
+  plan->scratch_pieces = 1;
+  for (uint32_t d = 1; d < n; d *= 2) {
+    df_plan_send(plan, 0, (r + d) % n, df_scratch(0));
+    df_plan_hear(plan, (r + n - d) % n);
+  }
+}
