@@ -139,9 +139,15 @@ void probe_slices() {
     must(pipe(there) == 0 && pipe(back) == 0);
     fflush(stdout);
     const pid_t first = fork();
-    if (first == 0) play_side(false, back[0], there[1], polls);
+    if (first == 0) { /* a side that waits for the other must see its end */
+      close(back[1]), close(there[0]);
+      play_side(false, back[0], there[1], polls);
+    }
     const pid_t second = fork();
-    if (second == 0) play_side(true, there[0], back[1], polls);
+    if (second == 0) {
+      close(there[1]), close(back[0]);
+      play_side(true, there[0], back[1], polls);
+    }
     for (int end : {there[0], there[1], back[0], back[1]}) close(end);
     waitpid(first, nullptr, 0);
     waitpid(second, nullptr, 0);
