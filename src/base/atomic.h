@@ -81,6 +81,20 @@ DF_CORE df_word_pair df_load_relaxed_pair(const df_word_pair *p) {
 #endif
   return v;
 }
+/* Each of the two is an acquire. */
+DF_CORE df_word_pair df_observe_pair(const df_word_pair *p) {
+  df_word_pair v;
+#if DF_ON_DEVICE && !defined(__CUDA_EMULATOR__)
+  asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(v.first), "=l"(v.second)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
+#else
+  v.second = df_observe_u64(&p->second);
+  v.first = df_observe_u64(&p->first);
+#endif
+  return v;
+}
 DF_CORE void df_store_relaxed_pair(df_word_pair *p, df_word_pair v) {
 #if DF_ON_DEVICE && !defined(__CUDA_EMULATOR__)
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};"
@@ -130,6 +144,15 @@ DF_CORE void df_pause(void) {
   sched_yield();
 #endif
 }
+/* About so long, and a millisecond at most. */
+DF_CORE void df_doze(uint32_t ns) {
+#if DF_ON_DEVICE
+  __nanosleep(ns);
+#else
+  (void)ns;
+  sched_yield();
+#endif
+}
 
 #else /* host C */
 
@@ -152,6 +175,7 @@ DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __
 /* One fence before several df_publish_fenced. On the CPU each store is a release: the same cost,
  * and ThreadSanitizer understands it. */
 DF_CORE void df_release_fence(void) {}
+DF_CORE void df_device_release_fence(void) {}
 DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
   __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
@@ -213,6 +237,11 @@ DF_CORE void df_pause(void) {
 #elif defined(__aarch64__)
   __asm__ __volatile__("yield");
 #endif
+}
+/* Device code as C. */
+DF_CORE void df_doze(uint32_t ns) {
+  (void)ns;
+  df_pause();
 }
 
 #endif

@@ -8,7 +8,10 @@
 #if defined(__CUDACC__)
 #define DF_CORE static __host__ __device__ __forceinline__
 #define DF_CORE_APART DF_CORE
+/* One lane's, in many places: its registers burden none of them. */
+#define DF_CORE_LEADER static __host__ __device__ __noinline__
 #else
+#define DF_CORE_LEADER static inline
 #define DF_CORE static inline
 /* Short messages do not reach it: the caller keeps its registers. */
 #define DF_CORE_APART __attribute__((noinline, unused)) static

@@ -5,6 +5,7 @@
 
 #include "base/atomic.h"
 #include "base/limits.h"
+#include "queues/record.h"
 
 struct df_link;
 struct df_prepared;
@@ -57,14 +58,6 @@ typedef struct df_part {
   uint32_t loops;
 } df_part;
 
-typedef struct df_run_arguments {
-  const void *send;
-  void *recv;
-  uint16_t send_reach, recv_reach; /* 0: none */
-  uint32_t ticket;                 /* 0: no stream owns the buffers */
-} df_run_arguments;
-DF_STATIC_ASSERT(DF_MAX_REACHES <= UINT16_MAX, "a reach's number fits a run's arguments");
-
 typedef struct df_run_words {
   DF_ALIGNED(64) df_run_arguments runs[DF_RUNS_AHEAD]; /* Run r is at r modulo DF_RUNS_AHEAD. */
   uint32_t cancel;                                     /* dfcclResult_t; 0: not given up */
@@ -84,13 +77,6 @@ typedef struct df_run_counters {
   uint64_t differing_count;
   uint32_t differing_rank;
 } df_run_counters;
-
-/* The stream writes `input`; the run begins once input >= wanted (modulo 2^64). The host writes
- * `output` after the run. Numbers only grow, so entries are reused. */
-typedef struct df_stream_ticket {
-  uint64_t input, wanted, output;
-  uint64_t reserved;
-} df_stream_ticket;
 
 /* Bypassing the caches is a detour if a run in place has just read those lines. */
 typedef enum {
@@ -117,8 +103,11 @@ typedef struct df_descriptor {
   uint64_t direct_min; /* bytes from which messages lend */
   uint64_t scratch_bytes;
   const uint64_t *const *reaches; /* entry 0 is NULL */
-  const df_stream_ticket *tickets;
-  const struct df_prepared *prepared; /* or NULL */
+  const uint64_t *inputs;         /* of tickets, by index: device memory */
+  union {
+    const struct df_prepared *prepared; /* CPU; or NULL */
+    df_run_arguments *near_runs;        /* CUDA with a relay: as words->runs, in device memory */
+  };
   int32_t priority;
   uint32_t generation; /* Earlier registrations of this index. */
   uint16_t n_primitives, n_links;

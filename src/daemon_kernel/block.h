@@ -22,6 +22,7 @@ typedef struct df_tunables {
   uint32_t quit_polls;    /* Fruitless polls before the daemon leaves. */
   uint32_t preempt_every; /* test mode: set aside after every step */
   uint32_t life;          /* CUDA: of a launch; 0: no end */
+  uint32_t doze;          /* CUDA: longest pause of a block that can only wait for input */
 } df_tunables;
 
 /* Its executor writes, anybody reads. */

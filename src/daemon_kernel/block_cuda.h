@@ -40,7 +40,9 @@ DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   const df_cuda_daemon *daemon = &shared->daemon;
   const df_device *device = daemon->device;
   df_sq_slot *sq_slots = device->sq.slots;
+  df_sq_record *records = device->sq.records;
   const uint32_t sq_mask = device->sq.mask, n_rings = device->cq.n_rings;
+  const uint32_t lap_shift = device->sq.lap_shift;
   const df_cq_variant variant = device->cq.variant;
   const uint64_t cq_mask = device->cq.mask;
   df_cq_ring *rings = device->cq.rings;
@@ -50,6 +52,8 @@ DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   const uint32_t n_blocks = device->n_blocks;
   copy->sq.slots = sq_slots;
   copy->sq.mask = sq_mask;
+  copy->sq.records = records;
+  copy->sq.lap_shift = lap_shift;
   copy->cq.variant = variant;
   copy->cq.n_rings = n_rings;
   copy->cq.mask = cq_mask;
@@ -87,6 +91,7 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
   watch->now = df_device_ns();
   watch->ends_at = life ? watch->now + life : UINT64_MAX;
   watch->shown = 0;
+  watch->vain = 0;
   watch->errands = daemon->errand ? df_load_relaxed_u32(&daemon->errand->done) : 0;
   block->running = 0;
   df_cuda_look(shared, lanes);
@@ -104,6 +109,9 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
 DF_CORE uint32_t df_cuda_between_turns(df_cuda_shared *shared, df_turn turn,
                                        const df_lanes *lanes) {
   df_block *block = &shared->block;
+  const int in_vain =
+      turn == DF_TURN_WAITED && (block->picked == NULL || df_lanes_miss_input(lanes));
+  df_cuda_doze(shared, in_vain);
   if (turn == DF_TURN_WAITED || --shared->turns_to_look == 0) df_cuda_look(shared, lanes);
   if (shared->watch.ending) {
     df_lifecycle_leave(block);
@@ -119,7 +127,6 @@ DF_CORE uint32_t df_cuda_between_turns(df_cuda_shared *shared, df_turn turn,
     df_lanes_publish_times(lanes);
   }
   shared->saved = 1;
-  if (block->tasks.length == 0) df_pause();
   return 1;
 }
 

@@ -29,7 +29,8 @@ DF_CORE df_step_result df_daemon_execute(df_block *block, const df_descriptor *d
    * looks untried, and nobody could sleep. */
   if (df_lanes_leads(lanes) && slot->cursor.phase == DF_PHASE_BEGIN) {
     slot->dirty = 1;
-    df_scheduler_note_event(block, DF_EVENT_BEGUN, slot->collective, lanes);
+    if (df_lanes_are_timed(lanes) && df_step_may_begin(desc, &slot->cursor))
+      df_scheduler_note_event(block, DF_EVENT_BEGUN, slot->collective, lanes);
   }
   for (;;) {
     df_step_result result = df_coll_step(desc, block->index, &slot->cursor, lanes);
@@ -112,6 +113,8 @@ DF_CORE void df_daemon_conclude(df_block *block, uint32_t collective, df_descrip
                                 df_step_result result, const df_lanes *lanes) {
   if (result == DF_STEP_PROGRESSED) {
     df_daemon_show_progress(block, desc);
+  } else if (result == DF_STEP_BLOCKED && df_lanes_miss_input(lanes)) {
+    df_scheduler_set_aside(block); /* again and again: it has not begun */
   } else if (result == DF_STEP_BLOCKED) {
     df_count(&block->stats.preemptions, 1);
     df_daemon_show_progress(block, desc);

@@ -21,6 +21,7 @@ typedef struct df_cuda_watch {
   uint32_t errands;        /* done */
   uint32_t steps;          /* since the latest look */
   uint32_t fresh;          /* time counts from the next reading on */
+  uint32_t vain;           /* turns in a row that found nothing but missing input */
   uint32_t ending;         /* the launch is over for this block */
 } df_cuda_watch;
 
@@ -106,15 +107,25 @@ DF_CORE void df_cuda_look_at_host(df_cuda_shared *shared, int is_first) {
 }
 
 /* Block 0 with a relay. */
+DF_CORE_LEADER uint32_t df_cuda_pass_entry(df_cuda_shared *shared) {
+  df_sqe sqe;
+  uint64_t commit;
+  df_sq_carried carried;
+  if (!df_sq_look_spsc(&shared->host_queue, &shared->device.sq, &sqe, &commit, &carried)) return 0;
+  const df_descriptor *desc = shared->device.descriptors[sqe.collective];
+  desc->near_runs[carried.run] = carried.near ? carried.arguments : desc->words->runs[carried.run];
+  df_sq_pass_spsc(&shared->host_queue, &shared->device.sq, commit);
+  shared->daemon.relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
+  return 1;
+}
+
 DF_CORE void df_cuda_relay_entries(df_cuda_shared *shared, const df_lanes *lanes) {
-  df_cuda_relay *relay = shared->daemon.relay;
-  if (relay == NULL || shared->block.index != 0) return;
+  if (shared->daemon.relay == NULL || shared->block.index != 0) return;
   df_lanes_start_timer(lanes);
-  while (df_sq_pass_spsc(&shared->host_queue, &shared->device.sq)) {
+  while (df_cuda_pass_entry(shared)) {
     df_lanes_note_time(lanes, DF_TIMED_PASS, 1);
     df_lanes_start_timer(lanes);
   }
-  relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
 }
 
 /* Block 0. Alone it is slow, and busy meanwhile: link set-up has some KB, once. */
@@ -131,6 +142,20 @@ DF_CORE void df_cuda_run_errand(df_cuda_shared *shared) {
 
 DF_CORE uint32_t df_cuda_stays(const df_cuda_shared *shared) {
   return shared->device.stay & 1 && !shared->device.exit;
+}
+
+/* Between turns. A block that stays and can only wait for input, or for a run, does so in pauses:
+ * they grow with the time that has passed in vain, and so add little to it. */
+DF_CORE void df_cuda_doze(df_cuda_shared *shared, int in_vain) {
+  enum { DOZES = 64 };
+  const df_block *block = &shared->block;
+  df_cuda_watch *watch = &shared->watch;
+  watch->vain = in_vain ? DF_MIN(watch->vain + 1, block->tasks.length + 1) : 0;
+  if (watch->vain <= block->tasks.length) return; /* an entry is left to try */
+  if (df_cuda_stays(shared))
+    df_doze(DF_MAX(DF_MIN(block->quiet_polls / DOZES, shared->device.tunables.doze), 20u));
+  else
+    df_pause();
 }
 
 /* Not while parked, since a block that parks may yet leave. Once `seen` says "it stays", no block

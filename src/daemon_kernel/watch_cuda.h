@@ -18,12 +18,13 @@ DF_CORE void df_watch_begin_turn(df_block *block, df_lanes *lanes) {
 
 /* *polls is the leader's, in ns. The other lanes hear with the next decision. */
 DF_CORE int df_watch_ends_turn(df_block *block, df_lanes *lanes, uint32_t *polls, uint32_t limit) {
-  if (lanes->stop) return 1;
+  if (lanes->stop && !(df_lanes_leads(lanes) && df_lanes_miss_input(lanes))) return 1;
   if (!df_lanes_leads(lanes)) return 0;
   df_cuda_shared *shared = df_cuda_shared_of(block);
   df_cuda_watch *watch = &shared->watch;
   const uint32_t elapsed = df_cuda_read_clock(watch);
   *polls += DF_MIN(elapsed, UINT32_MAX - *polls);
+  if (lanes->stop) return 1; /* the time counts, or nothing would ever be fetched */
   if (++watch->steps >= DF_CUDA_LOOK_STEPS || watch->now >= watch->look_at)
     df_cuda_look(shared, lanes);
   if (watch->ending)

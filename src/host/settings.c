@@ -279,7 +279,8 @@ df_tunables df_settings_tunables(const df_settings *s) {
                        .fetch_polls = in_unit(s, s->fetch_polls),
                        .quit_polls = in_unit(s, s->quit_polls),
                        .preempt_every = (uint32_t)s->preempt_every,
-                       .life = in_unit(s, s->tuning.policy.cuda_life_us)};
+                       .life = in_unit(s, s->tuning.policy.cuda_life_us),
+                       .doze = in_unit(s, s->tuning.policy.cuda_doze_us)};
 }
 
 static void complete(long long *setting, long long unset, long long value) {

@@ -101,10 +101,18 @@ static inline void count_admission(dfcclContext_t context, df_coll *coll) {
   df_store_relaxed_u64(&context->runs.sqes_submitted, context->runs.sqes_submitted + 1);
 }
 
+static DF_APART int push_to_relay(df_sq *sq, df_sqe sqe, const df_coll *coll) {
+  const uint32_t run = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
+  const df_sq_carried carried = {
+      .arguments = coll->device.descriptor->words->runs[run], .run = run, .near = 1};
+  return df_sq_push_spsc(sq, sqe, &carried);
+}
+
 /* Returns 0 when the SQ is full. */
 static inline int push(dfcclContext_t context, df_coll *coll) {
-  if (!df_sq_push_spmc(&context->device.shared->sq,
-                       (df_sqe){.collective = coll->index, .blocks = coll->manner.shape.n_blocks}))
+  df_sq *sq = &context->device.shared->sq;
+  const df_sqe sqe = {.collective = coll->index, .blocks = coll->manner.shape.n_blocks};
+  if (DF_UNLIKELY(sq->records != NULL) ? !push_to_relay(sq, sqe, coll) : !df_sq_push_spmc(sq, sqe))
     return 0;
   count_admission(context, coll);
   return 1;

@@ -41,9 +41,10 @@ typedef struct df_move {
 /* Why a turn is to end. In the upper bits of a decision: one barrier tells all lanes of both. */
 typedef enum {
   DF_STOP_LIMIT = 1 << 8, /* the threshold is over */
-  DF_STOP_LEAVE = 1 << 9  /* The launch is over for this block. */
+  DF_STOP_LEAVE = 1 << 9, /* The launch is over for this block. */
+  DF_STOP_INPUT = 1 << 10 /* The run's input is missing: nobody spins for it. */
 } df_stop;
-enum { DF_STOP_MASK = DF_STOP_LIMIT | DF_STOP_LEAVE };
+enum { DF_STOP_MASK = DF_STOP_LIMIT | DF_STOP_LEAVE | DF_STOP_INPUT };
 
 typedef struct df_lanes {
   uint32_t index, count;
@@ -120,6 +121,13 @@ DF_CORE void df_lanes_forget_prepared(df_lanes *lanes) { lanes->move->is_prepare
 DF_CORE uint32_t df_lanes_with_stop(const df_move *move, uint32_t decision) {
   return decision | move->stop;
 }
+/* Leader, within the decision. */
+DF_CORE void df_lanes_note_no_input(const df_lanes *lanes) { lanes->move->stop |= DF_STOP_INPUT; }
+/* Of the latest decision. */
+DF_CORE int df_lanes_miss_input(const df_lanes *lanes) {
+  return (lanes->stop & DF_STOP_INPUT) != 0;
+}
+DF_CORE int df_lanes_are_timed(const df_lanes *lanes) { return lanes->timers != NULL; }
 /* All lanes. */
 DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t told) {
   lanes->stop = told & DF_STOP_MASK;
@@ -209,6 +217,15 @@ DF_CORE uint32_t df_lanes_with_stop(const df_move *move, uint32_t decision) {
 DF_CORE uint32_t df_lanes_take_stop(df_lanes *lanes, uint32_t told) {
   (void)lanes;
   return told;
+}
+DF_CORE void df_lanes_note_no_input(const df_lanes *lanes) { (void)lanes; }
+DF_CORE int df_lanes_miss_input(const df_lanes *lanes) {
+  (void)lanes;
+  return 0;
+}
+DF_CORE int df_lanes_are_timed(const df_lanes *lanes) {
+  (void)lanes;
+  return 0;
 }
 DF_CORE int df_lanes_interrupted(const df_lanes *lanes) {
   return df_load_relaxed_u32(lanes->interrupt) != 0;

@@ -77,18 +77,26 @@ DF_CORE uint8_t *df_step_locate(const df_cursor *cursor, uint8_t buffer, uint64_
   return (uint8_t *)((uintptr_t)cursor->buffers[buffer] + at);
 }
 
-/* All are read before one is used: a GPU reads across the bus. */
+/* All are read before one is used: without a relay a GPU reads across the bus. */
 DF_CORE df_run_arguments df_step_arguments(const df_descriptor *desc, const df_cursor *cursor) {
+#if defined(__CUDACC__)
+  if (desc->near_runs) return desc->near_runs[cursor->run % DF_RUNS_AHEAD];
+#endif
   return desc->words->runs[cursor->run % DF_RUNS_AHEAD];
 }
 
 /* A stream may yet have to produce it. */
 DF_CORE int df_step_has_input(const df_descriptor *desc, const df_run_arguments *run) {
-  uint32_t number = run->ticket;
-  if (DF_LIKELY(number == 0)) return 1;
-  const df_stream_ticket *ticket = &desc->tickets[number];
+  const uint32_t ticket = run->ticket;
+  if (DF_LIKELY(ticket == 0)) return 1;
   /* Observes the stream's write: its earlier work precedes our reads. */
-  return (int64_t)(df_observe_u64(&ticket->input) - df_load_relaxed_u64(&ticket->wanted)) >= 0;
+  return df_ticket_has_come(ticket, df_observe_u64(&desc->inputs[df_ticket_index(ticket)]));
+}
+
+/* Of a run that has not begun. */
+DF_CORE int df_step_may_begin(const df_descriptor *desc, const df_cursor *cursor) {
+  const df_run_arguments run = df_step_arguments(desc, cursor);
+  return df_step_has_input(desc, &run);
 }
 
 /* Not if buffers may be lent. Observes what lies beside the address; the peers have mapped it. */
@@ -372,8 +380,12 @@ DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
     move->lends = 1;
     return df_step_lend_common(desc, block, cursor, prim, move);
   }
-  if (!prim->may_lend || !df_step_lend(desc, cursor, prim, move))
+  if (!prim->may_lend || !df_step_lend(desc, cursor, prim, move)) {
+#if defined(__CUDACC__)
+    DF_ASSERT(move->count * desc->element_bytes <= prim->send_link->stride); /* it fits its slot */
+#endif
     return df_link_payload(prim->send_link, move->send_sequence);
+  }
   move->lends = 1;
   if (df_prim_computes(prim->flags)) move->stream = 0; /* the peer reads it next */
   if (prim->flags & DF_PRIM_STORE_TO_LEND)
@@ -389,7 +401,10 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
   if (cursor->phase == DF_PHASE_BEGIN) {
     const df_run_arguments run = df_step_arguments(desc, cursor);
-    if (!df_step_has_input(desc, &run)) return DF_STEP_BLOCKED;
+    if (!df_step_has_input(desc, &run)) {
+      df_lanes_note_no_input(lanes);
+      return DF_STEP_BLOCKED;
+    }
     df_step_begin(desc, block, cursor, &run);
   }
   if (cursor->phase == DF_PHASE_DRAIN) {

@@ -1,12 +1,13 @@
 /* Submission queue: host -> daemon. One producer at a time; every block reads each entry; the last
  * frees it. An entry is one commit word, whose sequence tells its lap. The run's arguments precede
- * it. */
+ * it. A relay reads records instead, and passes entries on to a queue near the blocks. */
 #ifndef DF_QUEUES_SQ_H
 #define DF_QUEUES_SQ_H
 
 #include "base/assert.h"
 #include "base/atomic.h"
 #include "base/limits.h"
+#include "queues/record.h"
 
 enum { DF_SQE_BLOCKS_SHIFT = 20, DF_SQE_PASSES_SHIFT = 26 };
 DF_STATIC_ASSERT(DF_MAX_COLLECTIVES <= 1 << DF_SQE_BLOCKS_SHIFT,
@@ -32,9 +33,11 @@ typedef struct df_sq {
   df_sq_slot *slots;
   uint32_t mask;
   uint32_t n_readers;
-  uint32_t passes_to; /* Relay: blocks that the next queue's copy is for. */
-  uint32_t is_near;   /* CUDA: in device memory */
-  uint64_t ticket;    /* entries pushed */
+  uint32_t passes_to;    /* Relay: blocks that the next queue's copy is for. */
+  uint32_t is_near;      /* CUDA: in device memory */
+  uint64_t ticket;       /* entries pushed */
+  df_sq_record *records; /* Of a relay's, in place of the slots' commit words; NULL: none reads. */
+  uint32_t lap_shift;    /* log2 of the depth */
 } df_sq;
 
 DF_STATIC_ASSERT(sizeof(df_sq_slot) == 16, "an SQ slot is 16 bytes on both sides of the bus");
@@ -46,6 +49,18 @@ static inline void df_sq_init(df_sq *sq, df_sq_slot *slots, uint32_t depth, uint
   sq->passes_to = 0;
   sq->is_near = 0;
   sq->ticket = 0;
+  sq->records = NULL;
+  sq->lap_shift = (uint32_t)__builtin_ctz(depth);
+}
+
+DF_CORE uint64_t df_sq_commit(uint64_t ticket, uint32_t passes_to, df_sqe sqe) {
+  return (uint64_t)(uint32_t)(ticket + 1) << 32 | passes_to << DF_SQE_PASSES_SHIFT |
+         sqe.blocks << DF_SQE_BLOCKS_SHIFT | sqe.collective;
+}
+
+/* Of a record's words. Zeroed memory has none. */
+DF_CORE uint64_t df_sq_tag(const df_sq *sq, uint64_t ticket) {
+  return ((ticket >> sq->lap_shift) + 1) & ((1u << DF_RECORD_TAG_BITS) - 1);
 }
 
 /* Returns 0 when full. */
@@ -53,19 +68,39 @@ static inline int df_sq_push_spmc(df_sq *sq, df_sqe sqe) {
   DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
   df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
   /* Observes the last reader's release: its read precedes our overwrite. A read-modify-write says
-   * "full", in one order with the readers': the last one sees who waits for room. A relay frees by
-   * a store; its host looks again. */
-  if (df_observe_u32(&slot->readers_left) != 0 &&
-      (sq->passes_to != 0 || df_system_sub_u32(&slot->readers_left, 0) != 0))
+   * "full", in one order with the readers': the last one sees who waits for room. */
+  if (df_observe_u32(&slot->readers_left) != 0 && df_system_sub_u32(&slot->readers_left, 0) != 0)
     return 0;
   df_store_relaxed_u32(&slot->readers_left, sq->n_readers);
   df_bus_release();
   /* Publishes the run's arguments, callback record and readers_left. */
-  df_publish_u64(&slot->commit, (uint64_t)(uint32_t)(sq->ticket + 1) << 32 |
-                                    sq->passes_to << DF_SQE_PASSES_SHIFT |
-                                    sqe.blocks << DF_SQE_BLOCKS_SHIFT | sqe.collective);
+  df_publish_u64(&slot->commit, df_sq_commit(sq->ticket, 0, sqe));
   sq->ticket++;
   return 1;
+}
+
+/* To a relay, which frees a slot by a store: its host looks again. */
+static inline int df_sq_push_spsc(df_sq *sq, df_sqe sqe, const df_sq_carried *carried) {
+  DF_ASSERT(sqe.collective < DF_MAX_COLLECTIVES);
+  df_sq_slot *slot = &sq->slots[sq->ticket & sq->mask];
+  df_sq_record *record = &sq->records[sq->ticket & sq->mask];
+  uint64_t words[3];
+  if (df_observe_u32(&slot->readers_left) != 0) return 0; /* the relay's reads precede our writes */
+  df_store_relaxed_u32(&slot->readers_left, 1);
+  df_record_encode(carried, df_sq_tag(sq, sq->ticket), words);
+  for (int i = 0; i < 3; i++) df_store_relaxed_u64(&record->words[i], words[i]);
+  df_bus_release();
+  df_publish_u64(&record->commit, df_sq_commit(sq->ticket, sq->passes_to, sqe));
+  sq->ticket++;
+  return 1;
+}
+
+DF_CORE df_sqe df_sqe_of(uint64_t commit) {
+  df_sqe sqe;
+  sqe.collective = (uint32_t)commit & ((1u << DF_SQE_BLOCKS_SHIFT) - 1);
+  sqe.blocks = (uint32_t)commit >> DF_SQE_BLOCKS_SHIFT &
+               ((1u << (DF_SQE_PASSES_SHIFT - DF_SQE_BLOCKS_SHIFT)) - 1);
+  return sqe;
 }
 
 DF_CORE int df_sq_has_entry(const df_sq *sq, uint64_t read_index) {
@@ -73,29 +108,53 @@ DF_CORE int df_sq_has_entry(const df_sq *sq, uint64_t read_index) {
   return (uint32_t)(commit >> 32) == (uint32_t)(read_index + 1);
 }
 
-/* Relay: alone reads `from` and fills `to`. Entries keep their numbers, hence the word. 0: no
- * entry, or no room. */
-DF_CORE int df_sq_pass_spsc(const df_sq *from, df_sq *to) {
-  df_sq_slot *source = &from->slots[to->ticket & from->mask];
-  df_sq_slot *target = &to->slots[to->ticket & to->mask];
-  if (df_observe_u32(&target->readers_left) != 0) return 0;
-  uint64_t commit = df_observe_u64(&source->commit);
-  if ((uint32_t)(commit >> 32) != (uint32_t)(to->ticket + 1)) return 0;
-  df_store_relaxed_u32(&target->readers_left, (uint32_t)commit >> DF_SQE_PASSES_SHIFT);
-  df_publish_u32(&source->readers_left, 0); /* frees the slot */
-  /* Publishes what the producer published. */
-  df_publish_u64(&target->commit, commit);
-  to->ticket++;
+#if defined(__CUDACC__)
+/* Both pairs on their way together. The second observes what the producer published. */
+DF_CORE void df_sq_load_record(const df_sq_record *record, uint64_t words[4]) {
+  const df_word_pair *pairs = (const df_word_pair *)(const void *)record;
+  const df_word_pair first = df_load_relaxed_pair(&pairs[0]), second = df_observe_pair(&pairs[1]);
+  words[0] = first.first;
+  words[1] = first.second;
+  words[2] = second.first;
+  words[3] = second.second;
+}
+#else /* a test's blocks */
+DF_CORE void df_sq_load_record(const df_sq_record *record, uint64_t words[4]) {
+  words[3] = df_observe_u64(&record->commit);
+  for (int i = 0; i < 3; i++) words[i] = df_load_relaxed_u64(&record->words[i]);
+}
+#endif
+
+/* Relay: alone reads `from` and fills `to`, in which entries keep their numbers. 0: no entry, or no
+ * room. *commit is for df_sq_pass_spsc. */
+DF_CORE int df_sq_look_spsc(const df_sq *from, const df_sq *to, df_sqe *sqe, uint64_t *commit,
+                            df_sq_carried *carried) {
+  const uint64_t ticket = to->ticket;
+  if (df_observe_u32(&to->slots[ticket & to->mask].readers_left) != 0) return 0;
+  uint64_t words[4];
+  df_sq_load_record(&from->records[ticket & from->mask], words);
+  if ((uint32_t)(words[3] >> 32) != (uint32_t)(ticket + 1) ||
+      !df_record_decode(words, df_sq_tag(from, ticket), carried))
+    return 0;
+  *commit = words[3];
+  *sqe = df_sqe_of(words[3]);
   return 1;
+}
+/* Publishes what the producer published, and what the relay did since the look. */
+DF_CORE void df_sq_pass_spsc(const df_sq *from, df_sq *to, uint64_t commit) {
+  df_sq_slot *target = &to->slots[to->ticket & to->mask];
+  df_store_relaxed_u32(&target->readers_left, (uint32_t)commit >> DF_SQE_PASSES_SHIFT);
+  df_device_release_fence(); /* all readers are on this GPU */
+  df_publish_fenced_u64(&target->commit, commit);
+  df_publish_u32(&from->slots[to->ticket & from->mask].readers_left, 0); /* frees it; last: slow */
+  to->ticket++;
 }
 
 DF_CORE int df_sq_fetch_spmc(const df_sq *sq, uint64_t *read_index, df_sqe *sqe) {
   df_sq_slot *slot = &sq->slots[*read_index & sq->mask];
   uint64_t commit = df_observe_u64(&slot->commit);
   if ((uint32_t)(commit >> 32) != (uint32_t)(*read_index + 1)) return 0;
-  sqe->collective = (uint32_t)commit & ((1u << DF_SQE_BLOCKS_SHIFT) - 1);
-  sqe->blocks = (uint32_t)commit >> DF_SQE_BLOCKS_SHIFT &
-                ((1u << (DF_SQE_PASSES_SHIFT - DF_SQE_BLOCKS_SHIFT)) - 1);
+  *sqe = df_sqe_of(commit);
   DF_ASSERT(sqe->collective < DF_MAX_COLLECTIVES);
   *read_index += 1;
 #if defined(__CUDACC__)

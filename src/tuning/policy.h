@@ -35,6 +35,8 @@
   X(borrowed_turn_max, 4096, 0, DF_MAX_SLOT_BYTES,                                                 \
     "CPU: bytes up to which the thread that submits a run executes its first turn; 0: never")      \
   X(block_min, 65536, 1, 1ll << 40, "bytes of a collective for each block it uses")                \
+  X(cuda_lent_bytes, 512 << 10, 0, DF_MAX_SLOT_BYTES,                                              \
+    "CUDA: most bytes of a message that is lent for certain; its slot stays small")                \
   X(cuda_front_us, 50, 1, 4000000,                                                                 \
     "CUDA: polling in vain until the front of the task queue is set aside")                        \
   X(cuda_min_us, 2, 1, 4000000, "CUDA: least of that at any place (halved from place to place)")   \
@@ -46,6 +48,9 @@
     "MPS is off; then nothing is boosted")                                                         \
   X(cuda_life_us, 20000, 0, 4000000,                                                               \
     "CUDA: a launch ends itself so long after its beginning, whatever it does; 0: never")          \
+  X(cuda_doze_us, 10, 0, 1000,                                                                     \
+    "CUDA: longest pause between looks of a daemon that stays for runs on streams and can only "   \
+    "wait for their input")                                                                        \
   X(cuda_restart_most_us, 50000, 1, 4000000,                                                       \
     "CUDA: longest pause before the next launch for runs that wait for peers; a peer's message "   \
     "ends it")                                                                                     \

@@ -16,7 +16,8 @@
 
 enum {
   STACK_BYTES = 128 * 1024,
-  PATIENCE = 256 /* atomics of a lane until another lane's turn, at most */
+  PATIENCE = 256, /* atomics of a lane until another lane's turn, at most */
+  LONG_REST_NS = 1000
 };
 
 typedef enum { LANE_READY, LANE_AT_BARRIER, LANE_IN_WARP, LANE_ENDED } lane_state;
@@ -295,13 +296,49 @@ void cuda_emulator_meet_warp(uint32_t mask, const char *file, int line) {
   cuda_emulator_exchange(mask, 0, NULL, file, line);
 }
 
-void cuda_emulator_rest(void) {
+/* Other lanes go on until none can. */
+static void sleep_alone(block *self, uint32_t ns) {
+  const uint64_t end = cuda_emulator_clock() + ns;
+  for (uint64_t now = end - ns; now < end && !lost(self); now = cuda_emulator_clock()) {
+    lane *l = next_ready(self);
+    if (l == self->current)
+      nanosleep(&(struct timespec){.tv_nsec = (long)(end - now)}, NULL);
+    else
+      go_to(self, l);
+  }
+}
+
+void cuda_emulator_rest(uint32_t ns) {
   block *self = this_block;
-  if (++self->resting >= self->n_lanes - self->ended - self->at_barrier) {
+  if (ns >= LONG_REST_NS) {
+    sleep_alone(self, ns);
+  } else if (++self->resting >= self->n_lanes - self->ended - self->at_barrier) {
     self->resting = 0;
     sched_yield();
   }
   let_others_run(self);
+}
+
+void cuda_emulator_note_load(const void *pointer) {
+  static __thread struct {
+    const char *low, *high;
+    uint64_t version;
+  } seen; /* memory of a device */
+  if (!__atomic_load_n(&emulator.counts_loads, __ATOMIC_RELAXED)) return;
+  const char *p = pointer;
+  if (p >= seen.low && p < seen.high &&
+      seen.version == __atomic_load_n(&emulator.allocations_version, __ATOMIC_ACQUIRE))
+    return;
+  pthread_mutex_lock(&emulator.lock);
+  const emulator_allocation *a = emulator_find(pointer);
+  const bool crosses = a && (a->kind == MEMORY_HOST || a->kind == MEMORY_REGISTERED);
+  if (a && !crosses) {
+    seen.low = a->base;
+    seen.high = a->base + a->bytes;
+    seen.version = emulator.allocations_version;
+  }
+  pthread_mutex_unlock(&emulator.lock);
+  if (crosses) __atomic_fetch_add(&emulator.bus_loads, 1, __ATOMIC_RELAXED);
 }
 
 void cuda_emulator_interrupt(void) {

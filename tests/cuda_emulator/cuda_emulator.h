@@ -70,6 +70,10 @@ typedef struct cuda_emulator_counts {
 } cuda_emulator_counts;
 CUDA_EMULATOR_API void cuda_emulator_count(cuda_emulator_counts *counts);
 
+/* Loads that device code makes of page-locked memory, other than plain ones: since the first call,
+ * which begins to count. */
+CUDA_EMULATOR_API uint64_t cuda_emulator_bus_loads(void);
+
 /* The latest launch. */
 typedef struct cuda_emulator_launch {
   const char *kernel;

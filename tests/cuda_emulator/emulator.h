@@ -148,7 +148,9 @@ typedef struct emulator_state {
   emulator_device devices[EMULATOR_DEVICES];
   emulator_stream *streams;
   emulator_allocation *allocations;
-  uint64_t allocations_version; /* looked at without the lock */
+  uint64_t allocations_version; /* looked at without the lock, as these: */
+  uint64_t bus_loads;
+  uint32_t counts_loads;
   cuda_emulator_kernel *kernels;
   cuda_emulator_counts counts;
 } emulator_state;

@@ -39,8 +39,10 @@ CUDA_EMULATOR_API void cuda_emulator_meet_warp(uint32_t mask, const char *file, 
 /* The lanes of the mask each give a value; afterwards values[i] is that of the warp's lane i. */
 CUDA_EMULATOR_API void cuda_emulator_exchange(uint32_t mask, uint64_t value, uint64_t values[32],
                                               const char *file, int line);
-/* Other lanes, then other blocks, may go on first. */
-CUDA_EMULATOR_API void cuda_emulator_rest(void);
+/* Other lanes, then other blocks, may go on first. The block sleeps if it is long. */
+CUDA_EMULATOR_API void cuda_emulator_rest(uint32_t ns);
+/* A load of one lane: counted if it is of page-locked memory. */
+CUDA_EMULATOR_API void cuda_emulator_note_load(const void *pointer);
 /* Called now and then by atomics: another lane's turn. */
 CUDA_EMULATOR_API void cuda_emulator_interrupt(void);
 /* Ends the process unless the pointer is one to memory that the block's device may touch. */

@@ -145,6 +145,11 @@ void cuda_emulator_count(cuda_emulator_counts *counts) {
   pthread_mutex_unlock(&emulator.lock);
 }
 
+uint64_t cuda_emulator_bus_loads(void) {
+  __atomic_store_n(&emulator.counts_loads, 1, __ATOMIC_RELAXED);
+  return __atomic_load_n(&emulator.bus_loads, __ATOMIC_RELAXED);
+}
+
 /* ---- errors */
 
 EMULATOR_EXPORT cudaError_t cudaPeekAtLastError(void) { return last_error; }

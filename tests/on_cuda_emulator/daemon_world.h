@@ -45,6 +45,8 @@ typedef struct rank {
   df_descriptor *descriptors[COLLECTIVES]; /* the table's entries */
   df_run_words *words[COLLECTIVES];
   buffers buffers[COLLECTIVES][RUNS];
+  df_run_arguments arguments[COLLECTIVES][DF_RUNS_AHEAD]; /* with a relay */
+  uint32_t pushed[COLLECTIVES];
   uint32_t order[COLLECTIVES * RUNS], submitted, completed[COLLECTIVES], left, launches, failed;
 } rank;
 

@@ -5,7 +5,10 @@
  *   - A launch that cannot begin while a stream waits ends the runs on streams with a sentence that
  *     names the cure, and then begins. The rank lives on.
  *   - A launch that only begins late ends nothing.
+ *   - While the input of all runs is missing, nothing is launched, and a daemon that stays looks
+ *     seldom across the bus, however many runs there are. A run whose input is there is executed.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -32,10 +35,10 @@ static void note_end(dfcclCollId_t id, dfcclResult_t status, void *arg) {
   atomic_fetch_add(&ended, 1);
 }
 
-static void open_scene(scene *s) {
+static void open_scene(scene *s, uint32_t queues) {
   df_collective coll = df_simple(COUNT, RANKS);
   coll.type = dfcclUint32;
-  cuda_emulator_set_queues(QUEUES, 0);
+  cuda_emulator_set_queues(queues, 0);
   df_make_contexts(s->ctxs, RANKS, NULL);
   for (dfcclCollId_t id = 0; id < QUEUES; id++) df_register_all(s->ctxs, id, &coll);
   for (uint32_t i = 0; i < QUEUES; i++)
@@ -93,7 +96,7 @@ static void expect_failure(dfcclContext_t ctx, dfcclCollId_t id) {
 /* Rank 0's streams wait in every queue before rank 1 has anything to do. */
 DF_TEST(emulated_streams, a_wait_in_a_daemons_queue, 60) {
   scene s;
-  open_scene(&s);
+  open_scene(&s, QUEUES);
   for (int id = 0; id < QUEUES; id++) run_without_streams(&s, (dfcclCollId_t)id);
   for (int round = 0; round < 20; round++) {
     fill(&s, 0, round);
@@ -117,7 +120,7 @@ DF_TEST(emulated_streams, a_launch_behind_a_wait_ends_runs_on_streams, 60) {
   df_tune("block_min", "4096");
   CUDA(cudaHostAlloc((void **)&memory, 2 * RANKS * WIDE * sizeof *memory, cudaHostAllocMapped));
   memset(memory, 0, 2 * RANKS * WIDE * sizeof *memory);
-  open_scene(&s);
+  open_scene(&s, QUEUES);
   for (int queue = 0; queue < QUEUES; queue++) {
     run_without_streams(&s, (dfcclCollId_t)queue);
     run_on(&s, 0, (dfcclCollId_t)queue, queue); /* rank 1 does not */
@@ -145,7 +148,7 @@ static void CUDART_CB take_long(void *argument) {
 /* Behind what ends by itself, and behind no wait. */
 DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
   scene s;
-  open_scene(&s);
+  open_scene(&s, QUEUES);
   run_without_streams(&s, 0);
   for (int queue = 0; queue < QUEUES; queue++)
     CUDA(cudaLaunchHostFunc(s.streams[queue], take_long, NULL));
@@ -153,6 +156,64 @@ DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
   run_on(&s, 0, 0, 0); /* its input comes late, too */
   run(&s, 1, 0);
   await(s.streams[0]);
+  for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
+  CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
+  check(&s, 0, 1);
+  close_scene(&s);
+}
+
+/* ---- missing input */
+
+static void CUDART_CB hold_up(void *argument) {
+  pthread_mutex_lock(argument);
+  pthread_mutex_unlock(argument);
+}
+
+static cuda_emulator_counts counts_now(void) {
+  cuda_emulator_counts counts;
+  cuda_emulator_count(&counts);
+  return counts;
+}
+
+/* Loads across the bus in a ms, and launches, of two ranks whose runs all wait for input. */
+static void look_at_waiting(double *loads_of_ms, uint64_t *launches) {
+  enum { TIME_NS = 200 * 1000 * 1000 };
+  const struct timespec settle = {.tv_nsec = 100 * 1000 * 1000}, moment = {.tv_nsec = TIME_NS};
+  nanosleep(&settle, NULL);
+  *launches = counts_now().launches;
+  const uint64_t loads = cuda_emulator_bus_loads(), begin = df_now_ns();
+  nanosleep(&moment, NULL);
+  *loads_of_ms =
+      (double)(cuda_emulator_bus_loads() - loads) / ((double)(df_now_ns() - begin) * 1e-6);
+  *launches = counts_now().launches - *launches;
+}
+
+/* Collective 0 waits on streams of both ranks, and so do others of rank 0. */
+DF_TEST(emulated_streams, missing_input_is_not_polled_for_across_the_bus, 60) {
+  enum {
+    MANY_QUEUES = 32,
+    LOADS_OF_LOOK = 16
+  }; /* at most, and a look is a ms or more after another */
+  scene s;
+  double loads_of_ms;
+  uint64_t launches;
+  pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+  df_tune("cuda_doze_us", "1000");
+  open_scene(&s, MANY_QUEUES); /* what holds up a stream holds up no daemon */
+  for (int id = 0; id < QUEUES; id++) run_without_streams(&s, (dfcclCollId_t)id);
+  pthread_mutex_lock(&held);
+  for (int queue = 0; queue < QUEUES; queue++)
+    CUDA(cudaLaunchHostFunc(s.streams[queue], hold_up, &held));
+  fill(&s, 0, 1);
+  for (int queue = 1; queue < QUEUES; queue++) run_on(&s, 0, (dfcclCollId_t)queue - 1, queue);
+  run_on(&s, 1, 0, 0);
+  look_at_waiting(&loads_of_ms, &launches);
+  CHECK(launches == 0, "%llu launches while all input is missing", (unsigned long long)launches);
+  CHECK(loads_of_ms < RANKS * LOADS_OF_LOOK, "%.0f loads across the bus in a ms", loads_of_ms);
+  run_without_streams(&s, QUEUES - 1); /* behind runs without input in the queue */
+  pthread_mutex_unlock(&held);
+  for (dfcclCollId_t id = 1; id < QUEUES - 1; id++) run(&s, 1, id);
+  for (int queue = 0; queue < QUEUES; queue++) await(s.streams[queue]);
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
   CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
   check(&s, 0, 1);

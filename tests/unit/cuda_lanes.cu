@@ -97,6 +97,9 @@ struct rank_state {
   df_cuda_gate gate;
   df_cuda_relay relay;
   df_sq_slot relay_slots[DEPTH];
+  df_sq_record records[DEPTH];
+  df_run_arguments near_runs[COLLECTIVES][DF_RUNS_AHEAD];
+  uint32_t pushed[COLLECTIVES];
   uint32_t launches;
   df_cuda_shared shared[BLOCKS];
   lanes_meeting meetings[BLOCKS];
@@ -156,6 +159,7 @@ static void describe(rank_state *rank, uint32_t r, uint32_t c) {
   desc->op = dfcclSum;
   desc->element_bytes = sizeof(float);
   desc->generation = 1;
+  desc->near_runs = relays ? rank->near_runs[c] : NULL;
   rank->table[c] = desc;
   for (uint32_t run = 0; run < RUNS; run++) {
     desc->words->runs[run].send = rank->input[c][run];
@@ -197,7 +201,7 @@ static void make_rank(uint32_t r, const df_tunables *tunables) {
   rank->daemon.gate = &rank->gate;
   if (relays) {
     df_sq_init(&rank->relay.queue, rank->relay_slots, DEPTH, 0);
-    rank->device.sq.n_readers = 1;
+    rank->device.sq.records = rank->records;
     rank->device.sq.passes_to = BLOCKS;
     rank->daemon.relay = &rank->relay;
   }
@@ -259,7 +263,13 @@ static void join(rank_state *rank) {
 
 static void submit(rank_state *rank, uint32_t collective, uint32_t blocks) {
   df_sqe sqe = {collective, blocks};
-  CHECK(df_sq_push_spmc(&rank->device.sq, sqe));
+  if (!relays) {
+    CHECK(df_sq_push_spmc(&rank->device.sq, sqe));
+    return;
+  }
+  const uint32_t run = rank->pushed[collective]++ % DF_RUNS_AHEAD;
+  const df_sq_carried carried = {rank->run_words[collective].runs[run], run, 1};
+  CHECK(df_sq_push_spsc(&rank->device.sq, sqe, &carried));
 }
 
 static uint32_t collect(rank_state *rank) {
@@ -303,7 +313,7 @@ static uint64_t preemptions() {
 
 /* All runs in opposite orders. */
 static void opposite_orders(uint32_t preempt_every) {
-  const df_tunables tunables = {4000, 1000, 2, 4000, 64000, preempt_every, 0};
+  const df_tunables tunables = {4000, 1000, 2, 4000, 64000, preempt_every, 0, 0};
   make_ranks(&tunables);
   for (uint32_t run = 0; run < RUNS; run++)
     for (uint32_t i = 0; i < COLLECTIVES; i++) {
@@ -318,7 +328,7 @@ static void opposite_orders(uint32_t preempt_every) {
 
 /* Rank 0 finds nobody, saves what it has begun and leaves; later both are there. */
 static void a_launch_ends_stuck() {
-  const df_tunables tunables = {4000, 1000, 2, 4000, 16000, 0, 0};
+  const df_tunables tunables = {4000, 1000, 2, 4000, 16000, 0, 0, 0};
   make_ranks(&tunables);
   for (uint32_t run = 0; run < RUNS; run++) submit(&ranks[0], 0, BLOCKS);
   launch(&ranks[0]);
@@ -356,7 +366,7 @@ static void make_local_copy(df_descriptor *desc, df_part *part, df_primitive *co
  * once, parks while block 0 executes it, and must come back to fetch the next. */
 static void a_parked_block_comes_back() {
   enum { BATCH = (COLLECTIVES - 1) * DF_RUNS_AHEAD, MORE_AT = BATCH / 2 };
-  const df_tunables tunables = {4000, 1000, 2, 4000, 16000, 0, 0};
+  const df_tunables tunables = {4000, 1000, 2, 4000, 16000, 0, 0, 0};
   make_ranks(&tunables);
   rank_state *rank = &ranks[0];
   df_primitive copy;

@@ -6,6 +6,10 @@
  *   - A word of an earlier lap is never taken for a new one, also where sequence numbers wrap
  * around.
  *   - What the producer wrote before a push is there for whoever fetched the entry (race build).
+ *   - A relay finds a run's arguments in the entry's record, as they were given, whatever they are,
+ *     and in no record of which a word is of an earlier lap. Addresses that are too long for a record
+ *     are said to be elsewhere.
+ *   - A run begins when its stream has written its number, and not at an earlier one.
  */
 #include "queues/sq.h"
 
@@ -105,6 +109,91 @@ DF_TEST(sq, a_full_queue_refuses_and_shows_nothing, 30) {
   CHECK(!df_sq_push_spmc(&q.sq, entry(100)), "one slot only");
   expect_fetch(&q, 0, 4);
   for (uint64_t i = 1; i < 5; i++) expect_fetch(&q, 1, i);
+}
+
+/* ---- records ---- */
+
+static df_run_arguments random_arguments(df_random *random, unsigned address_bits) {
+  const uint64_t mask = ((uint64_t)1 << address_bits) - 1;
+  return (df_run_arguments){
+      .send = (const void *)(uintptr_t)(df_random_next(random) & mask),
+      .recv = (void *)(uintptr_t)(df_random_next(random) & mask),
+      .send_reach = (uint16_t)(df_random_next(random) % DF_MAX_REACHES),
+      .recv_reach = (uint16_t)(df_random_next(random) % DF_MAX_REACHES),
+      .ticket = df_ticket_make((uint32_t)(df_random_next(random) & DF_TICKET_INDEX_MASK),
+                               df_random_next(random))};
+}
+
+static int are_equal(const df_run_arguments *a, const df_run_arguments *b) {
+  return a->send == b->send && a->recv == b->recv && a->send_reach == b->send_reach &&
+         a->recv_reach == b->recv_reach && a->ticket == b->ticket;
+}
+
+static void pass_through(uint32_t depth, uint64_t first) {
+  static df_sq_record records[DEPTH_MAX];
+  queue host, near;
+  df_random random = {depth + first};
+  make(&host, depth, 0, first);
+  make(&near, depth, 0, first);
+  memset(records, 0, sizeof records);
+  host.sq.records = records;
+  host.sq.passes_to = 3;
+  for (uint64_t i = 0; i < 5 * depth; i++) {
+    const df_sq_carried given = {.arguments = random_arguments(&random, DF_RECORD_ADDRESS_BITS),
+                                 .run = (uint32_t)(i % DF_RUNS_AHEAD),
+                                 .near = 1};
+    df_sq_carried found;
+    df_sqe sqe;
+    uint64_t commit;
+    CHECK(!df_sq_look_spsc(&host.sq, &near.sq, &sqe, &commit, &found), "an entry out of nothing");
+    CHECK(df_sq_push_spsc(&host.sq, entry(i), &given), "no room");
+    const df_sq_record whole = records[(first + i) & (depth - 1)];
+    for (int k = 0; k < 3 && i >= depth; k++) { /* a word comes late */
+      records[(first + i) & (depth - 1)].words[k] =
+          whole.words[k] - ((uint64_t)1 << DF_RECORD_TAG_SHIFT);
+      CHECK(!df_sq_look_spsc(&host.sq, &near.sq, &sqe, &commit, &found), "an old word %d", k);
+      records[(first + i) & (depth - 1)] = whole;
+    }
+    CHECK(df_sq_look_spsc(&host.sq, &near.sq, &sqe, &commit, &found), "no entry");
+    CHECK(are_equal(&found.arguments, &given.arguments) && found.run == given.run && found.near,
+          "entry %llu has other arguments", (unsigned long long)i);
+    df_sq_pass_spsc(&host.sq, &near.sq, commit);
+    for (uint32_t r = 0; r < 3; r++) near.read_index[r] = first + i;
+    for (uint32_t r = 0; r < 3; r++) expect_fetch(&near, r, i);
+  }
+}
+
+DF_TEST(sq, a_relay_finds_arguments_in_the_record, 30) {
+  for (uint32_t depth = 2; depth <= DEPTH_MAX; depth *= 2) {
+    pass_through(depth, 0);
+    pass_through(depth, ((uint64_t)1 << 32) - 3 * depth);
+    pass_through(depth, ((uint64_t)depth << DF_RECORD_TAG_BITS) - 3 * depth);
+  }
+}
+
+DF_TEST(sq, a_long_address_is_elsewhere, 30) {
+  df_random random = {7};
+  for (int bits = DF_RECORD_ADDRESS_BITS; bits <= 57; bits++) {
+    uint64_t words[3];
+    df_sq_carried found, given = {.run = 2, .near = 1};
+    given.arguments = random_arguments(&random, DF_RECORD_ADDRESS_BITS);
+    if (bits > DF_RECORD_ADDRESS_BITS)
+      given.arguments.recv = (void *)(uintptr_t)((uint64_t)1 << (bits - 1));
+    df_record_encode(&given, 9, words);
+    CHECK(df_record_decode(words, 9, &found) && found.run == 2, "no record");
+    CHECK(found.near == (bits == DF_RECORD_ADDRESS_BITS), "an address of %d bits", bits);
+  }
+}
+
+DF_TEST(sq, a_ticket_has_come_with_its_number, 30) {
+  for (uint64_t number = 1; number < 3u << DF_TICKET_NUMBER_BITS; number++) {
+    const uint32_t ticket = df_ticket_make(5, number);
+    CHECK(df_ticket_index(ticket) == 5, "index %u", df_ticket_index(ticket));
+    CHECK(!df_ticket_has_come(ticket, number - 1), "before number %llu",
+          (unsigned long long)number);
+    CHECK(df_ticket_has_come(ticket, number) && df_ticket_has_come(ticket, number + 1),
+          "number %llu", (unsigned long long)number);
+  }
 }
 
 /* ---- threads ---- */

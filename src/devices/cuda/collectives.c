@@ -22,6 +22,7 @@ static void lay_out(const df_device_coll *coll, df_layout *layout, df_descriptor
   d->parts = df_lay(layout, n_blocks * sizeof *d->parts);
   d->links = df_lay(layout, (size_t)n_blocks * coll->plan->n_links * sizeof *d->links);
   d->primitives = df_lay(layout, coll->plan->n_primitives * sizeof *d->primitives);
+  d->near_runs = df_lay(layout, DF_RUNS_AHEAD * sizeof *d->near_runs);
   *uploaded = layout->used;
   d->scratch =
       coll->shape->scratch_bytes ? df_lay(layout, n_blocks * coll->shape->scratch_bytes) : NULL;
@@ -48,7 +49,7 @@ dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll) {
   coll->links = host.links;
   d->words = &state->words[coll->index];
   d->progress = &state->progress[(size_t)coll->index * device->shared->n_blocks];
-  d->tickets = state->tickets;
+  d->inputs = state->inputs;
   memset(d->words, 0, sizeof *d->words);
   memset(d->progress, 0, device->shared->n_blocks * sizeof *d->progress);
   coll->descriptor = d;
@@ -94,6 +95,7 @@ dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll) {
   if (result != dfcclSuccess) return result;
   df_layout layout = {.base = part->range.segment->base + part->range.offset};
   lay_out(coll, &layout, coll->descriptor, &part->uploaded_bytes);
+  if (df_cuda_state_of(device)->relay == NULL) coll->descriptor->near_runs = NULL;
   pthread_mutex_unlock(device->host.lock);
   result = upload(device, coll);
   pthread_mutex_lock(device->host.lock);

@@ -17,6 +17,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
   uint32_t n_blocks = o->n_blocks, n_rings = o->cq == DF_CQ_SLOTS_CAS ? 1 : n_blocks;
   df_device *shared = state->device = df_lay(layout, sizeof *shared);
   df_sq_slot *sq_slots = df_lay(layout, (size_t)o->queue_depth * sizeof *sq_slots);
+  df_sq_record *records = df_lay(layout, (size_t)o->queue_depth * sizeof *records);
   df_cq_ring *rings = df_lay(layout, n_rings * sizeof *rings);
   df_block *blocks = device->blocks = df_lay(layout, n_blocks * sizeof *blocks);
   state->words = df_lay(layout, device->capacity * sizeof *state->words);
@@ -41,6 +42,7 @@ static void lay_out_mapped(df_rank_device *device, df_layout *layout) {
   shared->n_blocks = n_blocks;
   shared->tunables = o->tunables;
   df_sq_init(&shared->sq, sq_slots, o->queue_depth, 0);
+  if (o->cuda.relays) shared->sq.records = records;
   shared->cq.variant = o->cq;
   shared->cq.n_rings = n_rings;
   shared->cq.mask = cq_words - 1;
@@ -67,6 +69,7 @@ static void lay_out_memory(df_rank_device *device, df_layout *layout, df_cuda_fi
   df_device *shared = state->device;
   state->gate = df_lay(layout, sizeof *state->gate);
   state->constants = df_lay(layout, device->capacity * sizeof *state->constants);
+  state->inputs = df_lay(layout, DF_CUDA_TICKETS * sizeof *state->inputs);
   shared->descriptors = df_lay(layout, device->capacity * sizeof *shared->descriptors);
   shared->cq.ticket = df_lay(layout, sizeof *shared->cq.ticket);
   state->relay = df_lay(layout, sizeof *state->relay);

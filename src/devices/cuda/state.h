@@ -9,8 +9,8 @@
 #include "transports/ipc/segment_cuda.h"
 
 enum {
-  DF_CUDA_REACHES = 256,  /* allocations that can be lent */
-  DF_CUDA_TICKETS = 4096, /* runs on streams at once */
+  DF_CUDA_REACHES = 256,                       /* allocations that can be lent */
+  DF_CUDA_TICKETS = 1 << DF_TICKET_INDEX_BITS, /* runs on streams at once */
   DF_CUDA_STAGING_BYTES = 65536,
   /* By default; one of so many multiprocessors at most. Where ranks share the GPU: the latter. */
   DF_CUDA_MOST_BLOCKS = 32,
@@ -29,6 +29,12 @@ typedef struct df_cuda_facts {
 typedef int (*df_cuda_stream_operation)(cudaStream_t stream, uint64_t address, uint64_t value,
                                         unsigned flags); /* the driver's */
 
+/* stream.c */
+typedef struct df_stream_ticket {
+  uint64_t input, wanted, output;
+  uint64_t reserved;
+} df_stream_ticket;
+
 typedef struct df_cuda_moment {
   uint64_t device_ns, host_ns;
 } df_cuda_moment;
@@ -42,11 +48,11 @@ typedef struct df_cuda_state {
   /* mapped page-locked memory */
   void *mapped;
   df_device *device;
-  df_run_words *words; /* [capacity] */
-  uint64_t *progress;  /* [capacity][max_blocks] */
-  df_stream_ticket *tickets;
-  const uint64_t **reaches; /* [DF_MAX_REACHES] */
-  uint64_t *reach_rows;     /* [DF_CUDA_REACHES][n_ranks] */
+  df_run_words *words;       /* [capacity] */
+  uint64_t *progress;        /* [capacity][max_blocks] */
+  df_stream_ticket *tickets; /* [DF_CUDA_TICKETS] */
+  const uint64_t **reaches;  /* [DF_MAX_REACHES] */
+  uint64_t *reach_rows;      /* [DF_CUDA_REACHES][n_ranks] */
   uint8_t *staging;
   df_time_log *times; /* [max_blocks] NULL: no timers */
   df_cuda_clock *clock;
@@ -58,6 +64,7 @@ typedef struct df_cuda_state {
   uint8_t *memory;
   size_t memory_bytes, shared_bytes; /* in all; of a block */
   df_descriptor *constants;          /* [capacity] */
+  uint64_t *inputs;                  /* [DF_CUDA_TICKETS] as df_stream_ticket.input */
   df_cuda_gate *gate;
   df_cuda_relay *relay; /* NULL: all poll the SQ */
 

@@ -2,7 +2,9 @@
  * A run's ticket has a number and two words. The stream writes the number to the first: the input
  * is ready. It then waits for the second, which the host writes when the run has ended. Numbers
  * grow, and an entry serves again only when both words have its number. So a late write or look
- * does no harm. Devices without stream memory operations use two small kernels.
+ * does no harm. The first word is there twice. Blocks poll the one in device memory; the host, which
+ * must not read that, sees the other, which is written later. Devices without stream memory
+ * operations use two small kernels.
  */
 #include <cuda.h>
 #include <string.h>
@@ -40,6 +42,12 @@ static cudaError_t enqueue(df_cuda_stream_operation operation, unsigned flags, c
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
+static cudaError_t enqueue_write(const df_cuda_state *state, cudaStream_t stream, uint64_t *word,
+                                 uint64_t value) {
+  return enqueue(state->write_value, CU_STREAM_WRITE_VALUE_DEFAULT, df_cuda_write_kernel(), stream,
+                 word, value);
+}
+
 static dfcclResult_t refuse_capture(cudaStream_t stream) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaError_t error = cudaStreamIsCapturing(stream, &status);
@@ -74,8 +82,8 @@ void df_cuda_resume_streams(void) { pthread_mutex_unlock(&beginning); }
 
 /* ---- one run */
 
-/* [lock] 0: no ticket is free. */
-static uint32_t take_ticket(df_cuda_state *state) {
+/* [lock] 0: none is free. */
+static uint32_t take_index(df_cuda_state *state) {
   for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++) {
     uint32_t number = (state->next_ticket + i) % DF_CUDA_TICKETS;
     const df_stream_ticket *ticket = &state->tickets[number];
@@ -93,34 +101,35 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
   dfcclResult_t result = refuse_capture(stream);
   if (result != dfcclSuccess) return result;
   pthread_mutex_lock(device->host.lock);
-  run->ticket = take_ticket(state);
-  df_stream_ticket *ticket = &state->tickets[run->ticket];
-  if (run->ticket) df_store_relaxed_u64(&ticket->wanted, ticket->wanted + 1);
+  const uint32_t index = take_index(state);
+  df_stream_ticket *ticket = &state->tickets[index];
+  if (index) df_store_relaxed_u64(&ticket->wanted, ticket->wanted + 1);
   run->number = ticket->wanted;
+  run->ticket = df_ticket_make(index, run->number);
   pthread_mutex_unlock(device->host.lock);
-  if (run->ticket == 0)
+  if (index == 0)
     return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
                    DF_CUDA_TICKETS - 1, device->rank);
   count_run(); /* before a stream waits */
   df_cuda_reside(device);
-  cudaError_t error = enqueue(state->write_value, CU_STREAM_WRITE_VALUE_DEFAULT,
-                              df_cuda_write_kernel(), stream, &ticket->input, run->number);
+  cudaError_t error = enqueue_write(state, stream, &state->inputs[index], run->number);
+  if (error == cudaSuccess) error = enqueue_write(state, stream, &ticket->input, run->number);
   if (error == cudaSuccess) return dfcclSuccess;
-  df_publish_u64(&ticket->input, run->number); /* no stream will */
-  df_cuda_stream_release(device, run->ticket);
+  df_cuda_stream_release(device, run->ticket); /* not taken again: a write may yet come */
   return df_cuda_fail(error, "enqueueing a write on the stream");
 }
 
 dfcclResult_t df_cuda_stream_end(df_rank_device *device, void *stream, const df_stream_run *run) {
   df_cuda_state *state = df_cuda_state_of(device);
+  uint64_t *output = &state->tickets[df_ticket_index(run->ticket)].output;
   cudaError_t error = enqueue(state->wait_value, CU_STREAM_WAIT_VALUE_GEQ, df_cuda_wait_kernel(),
-                              stream, &state->tickets[run->ticket].output, run->number);
+                              stream, output, run->number);
   return error == cudaSuccess ? dfcclSuccess
                               : df_cuda_fail(error, "enqueueing a wait on the stream");
 }
 
 void df_cuda_stream_release(df_rank_device *device, uint32_t number) {
-  df_stream_ticket *ticket = &df_cuda_state_of(device)->tickets[number];
+  df_stream_ticket *ticket = &df_cuda_state_of(device)->tickets[df_ticket_index(number)];
   df_bus_release();
   df_publish_u64(&ticket->output, ticket->wanted);
   df_system_sub_u32(&outstanding, 1);

@@ -113,7 +113,7 @@ static inline uint32_t emulator_ballot(uint32_t mask, bool fact, const char *fil
 #define __any_sync(mask, fact) (__ballot_sync(mask, fact) != 0)
 #define __all_sync(mask, fact) (__ballot_sync(mask, fact) == (mask))
 
-static inline void __nanosleep(unsigned) { cuda_emulator_rest(); }
+static inline void __nanosleep(unsigned ns) { cuda_emulator_rest(ns); }
 static inline long long clock64() { return (long long)cuda_emulator_clock(); }
 static inline unsigned long long emulator_global_timer() { return cuda_emulator_clock(); }
 
