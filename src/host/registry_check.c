@@ -63,6 +63,18 @@ static int in_one_process(dfcclContext_t context, const dfcclCollOptions_t *opti
   return 1;
 }
 
+/* The same answer on every member, likewise. */
+static int on_one_gpu(dfcclContext_t context, const dfcclCollOptions_t *options, uint32_t n) {
+  if (context->settings.backend != dfcclBackendCuda || !in_one_process(context, options, n))
+    return 0;
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t rank = options && options->ranks ? (uint32_t)options->ranks[i] : i;
+    if (rank != context->rank && !context->device.memory->lends_to(&context->device, rank))
+      return 0;
+  }
+  return 1;
+}
+
 df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r) {
   uint32_t n = df_group_size(context, r->options);
   uint32_t element_bytes = (uint32_t)df_type_size(r->type);
@@ -85,6 +97,7 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
       .element_bytes = element_bytes,
       .max_blocks = context->max_blocks,
       .on_gpu = context->settings.backend == dfcclBackendCuda,
+      .on_one_gpu = on_one_gpu(context, r->options, n),
       .host_sees_links = context->device.memory->host_sees_links,
       .has_borrowed_turns = context->device.executor->first_turn != NULL};
 }

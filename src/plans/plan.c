@@ -173,7 +173,8 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
   const uint32_t blocks_most = limits->varying ? 1 : limits->max_blocks;
   shape->n_blocks = (uint32_t)DF_MAX(DF_MIN(wanted, (uint64_t)blocks_most), 1u);
   uint64_t share = DF_ALIGN_UP(DF_DIV_UP(count, shape->n_blocks), (uint64_t)grain);
-  uint64_t chunk_max = DF_MAX(limits->slot_bytes / element_bytes / grain * grain, (uint64_t)grain);
+  const uint64_t longest = DF_MAX(limits->slot_bytes, limits->lent_bytes);
+  uint64_t chunk_max = DF_MAX(longest / element_bytes / grain * grain, (uint64_t)grain);
   if (plan->scratch_pieces)
     chunk_max = DF_MIN(chunk_max, DF_MAX(DF_MAX_SCRATCH_BYTES / element_bytes /
                                              plan->scratch_pieces / grain * grain,
@@ -198,6 +199,8 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
     shape->payload_offset = DF_LINK_WORDS;
   shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
   if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
+  if (limits->lent_bytes && shape->payload_offset != DF_LINK_WORDS)       /* words lend nothing */
+    payload = DF_MIN(payload, limits->lent_min);
   payload = DF_MAX(payload, 8u);
   int is_packed = payload <= limits->packed_max && shape->n_slots >= DF_PACKED_SLOTS &&
                   shape->payload_offset == DF_LINK_FLAGGED_OFFSET;

@@ -59,6 +59,7 @@ typedef struct df_plan {
   uint32_t pieces;         /* PARTITION: chunks of one loop */
   uint32_t scratch_pieces; /* chunks for each block */
   int direct_in_place;     /* 1: an in-place run may lend */
+  int lends_all;           /* 1: all messages can be lent: none comes from scratch memory */
   /* the builder's */
   uint32_t primitive_capacity, link_capacity;
   uint16_t *link_of; /* [2][n]: by direction and peer, the link's number + 1 */
@@ -101,6 +102,8 @@ void df_plan_agree(df_plan *plan);
 /* All members must agree. */
 typedef struct df_shape_limits {
   uint64_t slot_bytes;  /* most payload of a slot */
+  uint64_t lent_bytes;  /* most of a message that is lent for certain; 0: none is */
+  uint64_t lent_min;    /* from so many bytes on; shorter ones need slots */
   uint32_t slots;       /* for large payloads */
   uint32_t flagged_max; /* most bytes of a flagged link */
   uint32_t packed_max;  /* most bytes of slots that share lines */

@@ -38,7 +38,20 @@ static uint64_t stream_min(const df_manner *m) {
 
 /* ---- the shape ---- */
 
-static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q) {
+/* A buffer that is read and rewritten changes a CPU's caches with every chunk. Slots are faster
+ * until it exceeds the caches anyway. */
+static int lends_in_place(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+  return plan->direct_in_place && (q->on_gpu || q->choice.operation != DF_OP_ALL_REDUCE ||
+                                   result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
+}
+
+/* Whatever the buffers of a run are. Then slots are for short messages only. */
+static int lends_for_certain(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+  return q->on_one_gpu && m->policy->lend && plan->lends_all && lends_in_place(m, q, plan);
+}
+
+static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q,
+                                 const df_plan *plan) {
   const df_policy *p = m->policy;
   df_shape_limits limits = {.slot_bytes = (uint64_t)p->slot_bytes,
                             .slots = (uint32_t)p->slots,
@@ -50,11 +63,15 @@ static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q
                             .block_min = (uint64_t)p->block_min,
                             .max_blocks = q->max_blocks,
                             .varying = q->varying};
+  if (lends_for_certain(m, q, plan)) {
+    limits.lent_bytes = (uint64_t)p->cuda_lent_bytes;
+    limits.lent_min = (uint64_t)p->lend_min;
+  }
   return df_choice_limits(&m->choice, limits);
 }
 
 static void decide_shape(df_manner *m, const df_manner_question *q, const df_plan *plan) {
-  const df_shape_limits limits = limits_of(m, q);
+  const df_shape_limits limits = limits_of(m, q, plan);
   df_shape_make(&m->shape, plan, q->count, q->element_bytes, &limits);
   /* Many rings of large slots may exceed a crowded rank's part of the caches. If they do not,
    * receivers take more (df_manner_ring). */
@@ -86,12 +103,7 @@ static void decide_lending(df_manner *m, const df_manner_question *q, const df_p
   int in_words = m->shape.payload_offset == DF_LINK_WORDS;
   int lends = m->policy->lend && !in_words && !runs_ahead_rather(m, q);
   m->lend_min = lends ? (uint64_t)m->policy->lend_min : UINT64_MAX;
-  /* A buffer that is read and rewritten changes caches with every chunk. Slots are faster until it
-   * exceeds the caches anyway. */
-  int in_place =
-      plan->direct_in_place && (q->choice.operation != DF_OP_ALL_REDUCE ||
-                                result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
-  m->lends = (uint8_t)((in_place ? DF_LENDS_IN_PLACE : 0) |
+  m->lends = (uint8_t)((lends_in_place(m, q, plan) ? DF_LENDS_IN_PLACE : 0) |
                        (lends_streamed(m, q) ? DF_LENDS_STREAMED : 0));
   int only_overwrites = df_operation_only_overwrites(q->choice.operation);
   m->stream = result_bytes(q) < stream_min(m) ? DF_STREAM_NEVER
@@ -325,6 +337,11 @@ void df_manner_explain(const df_manner *m, const df_manner_question *q, const df
          plan->n_primitives, part->chunk,
          m->choice.slot_bytes ? m->choice.slot_bytes : (uint32_t)m->policy->slot_bytes,
          m->policy->block_min);
+  if (lends_for_certain(m, q, plan) && longest_message(m, q) > s->stride)
+    df_say(&out,
+           "long: messages exceed their slots, since all of lend_min %lld bytes or more are lent "
+           "(cuda_lent_bytes %lld)\n",
+           m->policy->lend_min, m->policy->cuda_lent_bytes);
   say_form(m, q, &out);
   df_say(&out, "rings: %u slots of %u bytes%s, since %s\n", ring->n_slots, ring->stride,
          ring->release_mask ? ", given back a quarter at a time" : "",

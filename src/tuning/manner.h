@@ -19,6 +19,7 @@ typedef struct df_manner_question {
   uint32_t element_bytes;
   uint32_t max_blocks;
   int on_gpu;
+  int on_one_gpu;      /* and in one process: any buffer can be lent to any member */
   int host_sees_links; /* the host's processors write the rings */
   int has_borrowed_turns;
 } df_manner_question;

@@ -14,6 +14,9 @@
  *   - Ranks that share a GPU divide its blocks; a rank alone has more.
  *   - Ten communicators that have nothing to do hold no block and launch nothing; each has two streams
  *     and an event, and memory that docs/CUDA.md names.
+ *   - Messages of ranks on one GPU in one process may be longer than their slots: what is not lent
+ *     fits them, in place or not.
+ *   - Ten communicators whose peers never come launch seldom, and no more often than one for each.
  *   - A rank whose daemon has left, since only a peer can help, is launched again when the peer's
  *     message has come, however long its pause would be; peers are threads or processes.
  *   - When a device is lost every run ends, once, with an error.
@@ -150,6 +153,58 @@ DF_TEST(emulated_devices, ranks_that_share_a_gpu_have_fewer_blocks, 120) {
   nothing_is_left();
 }
 
+/* ---- messages that are longer than their slots */
+
+static uint64_t primitives_of(dfcclContext_t ctx) {
+  dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+  OK(dfcclGetStats(ctx, &stats));
+  return stats.primitivesExecuted;
+}
+
+/* The last message of a block is short, and goes through a slot. */
+static void reduce_long(int ranks, int in_place) {
+  enum { MOST = 3, LONG = 100 * 1024 + 3 };
+  dfcclContext_t ctxs[MOST];
+  uint32_t *memory;
+  df_collective coll = df_simple(LONG, ranks);
+  coll.type = dfcclUint32;
+  coll.algorithm = "direct";
+  df_make_contexts(ctxs, ranks, NULL);
+  df_register_all(ctxs, 0, &coll);
+  CUDA(cudaHostAlloc((void **)&memory, (size_t)2 * MOST * LONG * sizeof *memory,
+                     cudaHostAllocMapped));
+  for (int round = 0; round < ROUNDS; round++) {
+    const uint64_t before = primitives_of(ctxs[0]);
+    for (int rank = 0; rank < ranks; rank++)
+      df_round_fill(memory + (size_t)2 * rank * LONG, LONG, rank, 0, round);
+    for (int rank = 0; rank < ranks; rank++) {
+      uint32_t *input = memory + (size_t)2 * rank * LONG;
+      OK(dfcclRunAllReduce(ctxs[rank], 0, input, in_place ? input : input + LONG, NULL, NULL));
+    }
+    df_waiting_for("dfcclWait");
+    for (int rank = 0; rank < ranks; rank++) OK(dfcclWait(ctxs[rank], 0));
+    df_waiting_for(NULL);
+    for (int rank = 0; rank < ranks; rank++)
+      df_round_check(memory + (size_t)2 * rank * LONG + (in_place ? 0 : LONG), LONG, ranks, 0,
+                     round);
+    /* Loops of 3 (n - 1) primitives, and the end of lending: with slots there would be 34. */
+    const uint64_t loops = (primitives_of(ctxs[0]) - before) / (3 * (uint64_t)(ranks - 1));
+    CHECK(loops >= 1 && loops <= 4, "%llu loops", (unsigned long long)loops);
+  }
+  CUDA(cudaFreeHost(memory));
+  df_free_contexts(ctxs, ranks);
+  nothing_is_left();
+}
+
+DF_TEST(emulated_devices, long_messages_need_no_long_slots, 120) {
+  df_tune("slot_bytes", "4096");
+  df_tune("lend_min", "4000");
+  df_tune("cuda_lent_bytes", "65536");
+  df_tune("block_min", "1000000000");
+  for (int ranks = 2; ranks <= 3; ranks++)
+    for (int in_place = 0; in_place < 2; in_place++) reduce_long(ranks, in_place);
+}
+
 static void use_once(dfcclContext_t ctxs[][RANKS], int n, char *memory) {
   for (int i = 0; i < n; i++)
     for (int rank = 0; rank < RANKS; rank++) {
@@ -190,6 +245,39 @@ DF_TEST(emulated_devices, communicators_that_are_idle_cost_memory_only, 120) {
         (unsigned long long)idle.device_bytes);
   use_once(ctxs, 1, memory); /* the others stay away */
   CHECK(counts_now().streams == idle.streams, "a stream more");
+  CUDA(cudaFree(memory));
+  for (int i = 0; i < COMMUNICATORS; i++) df_free_contexts(ctxs[i], RANKS);
+  nothing_is_left();
+}
+
+/* Each is on the device for cuda_quit_us in cuda_restart_most_us, once its pauses have grown. */
+DF_TEST(emulated_devices, communicators_that_are_stuck_launch_seldom, 120) {
+  enum { COMMUNICATORS = 10, PAUSE_MS = 50 };
+  const struct timespec settle = {.tv_nsec = 500 * 1000 * 1000}, moment = settle;
+  static dfcclContext_t ctxs[COMMUNICATORS][RANKS];
+  df_collective coll = df_simple(COUNT, RANKS);
+  void *memory;
+  for (int i = 0; i < COMMUNICATORS; i++) {
+    df_make_contexts(ctxs[i], RANKS, NULL);
+    df_register_all(ctxs[i], 0, &coll);
+  }
+  CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
+  use_once(ctxs, COMMUNICATORS, memory);
+  for (int i = 0; i < COMMUNICATORS; i++)
+    OK(dfcclRunAllReduce(ctxs[i][0], 0, memory, (char *)memory + BYTES, NULL, NULL));
+  nanosleep(&settle, NULL);
+  const uint64_t before = counts_now().launches, begin = df_now_ns();
+  nanosleep(&moment, NULL);
+  const uint64_t launches = counts_now().launches - before;
+  const uint64_t pauses = (df_now_ns() - begin) / (PAUSE_MS * 1000000ull) + 1;
+  CHECK(launches <= COMMUNICATORS * pauses, "%llu launches in %llu pauses",
+        (unsigned long long)launches, (unsigned long long)pauses);
+  for (int i = 0; i < COMMUNICATORS; i++) /* the peers come */
+    OK(dfcclRunAllReduce(ctxs[i][1], 0, memory, (char *)memory + BYTES, NULL, NULL));
+  df_waiting_for("peers that came late");
+  for (int i = 0; i < COMMUNICATORS; i++)
+    for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(ctxs[i][rank], 0));
+  df_waiting_for(NULL);
   CUDA(cudaFree(memory));
   for (int i = 0; i < COMMUNICATORS; i++) df_free_contexts(ctxs[i], RANKS);
   nothing_is_left();

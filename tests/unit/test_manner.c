@@ -109,6 +109,7 @@ static df_manner_question asked(const question *q, df_topology *topology) {
       .element_bytes = element_bytes,
       .max_blocks = q->device == ON_CPU ? 1 : GPU_BLOCKS,
       .on_gpu = q->device == ON_GPU,
+      .on_one_gpu = q->device == ON_GPU && q->processes == ONE_PROCESS,
       .host_sees_links = q->device == ON_CPU,
       .has_borrowed_turns = q->device == ON_CPU};
 }

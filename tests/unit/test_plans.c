@@ -5,6 +5,7 @@
  *   - every message that is sent is received, exactly once and as long;
  *   - a link's messages are numbered in program order on both of its ends;
  *   - nothing is read or written outside of buffers, slots and scratch memory (address sanitizer);
+ *   - a plan that is said to lend all messages sends none from scratch memory, and so on all ranks;
  *   - the bits of a result do not depend on the order of steps.
  */
 #include "plans/plan.h"
@@ -354,6 +355,36 @@ DF_TEST(plans, links_number_their_messages_in_program_order_and_meet, 60) {
       }
 }
 
+/* With these plans messages may exceed their slots: nobody may need a slot for one. */
+DF_TEST(plans, messages_of_plans_that_lend_all_come_from_buffers, 60) {
+  uint32_t lend = 0;
+  for (size_t k = 0; k < DF_COUNT_OF(algorithms); k++)
+    for (uint32_t n = 2; n <= 20; n++) {
+      uint32_t lending = 0;
+      for (uint32_t r = 0; r < n; r++) {
+        const df_plan_key key = {.operation = algorithms[k].operation,
+                                 .algorithm = df_algorithm_by_name(algorithms[k].name),
+                                 .split = 3,
+                                 .n = n,
+                                 .position = r};
+        df_plan *plan = df_plan_make(&key);
+        lending += plan->lends_all != 0;
+        for (uint32_t i = 0; i < plan->n_primitives && plan->lends_all; i++) {
+          const df_primitive *p = &plan->primitives[i];
+          const uint8_t lent = df_prim_computes(p->flags) ? p->destination : p->source;
+          if (p->flags & DF_PRIM_SEND)
+            CHECK(lent == DF_BUFFER_INPUT || lent == DF_BUFFER_OUTPUT,
+                  "%s of %u, rank %u: sends %u", algorithms[k].name, n, r, lent);
+        }
+        df_plan_free(plan);
+      }
+      CHECK(lending == 0 || lending == n, "%s of %u: members disagree", algorithms[k].name, n);
+      CHECK(!lending || !algorithms[k].rooted, "%s: a rank may lack a buffer", algorithms[k].name);
+      lend += lending;
+    }
+  CHECK(lend > 0, "no plan lends all");
+}
+
 /* A new algorithm must be in the list above, for each of its operations. */
 DF_TEST(plans, every_algorithm_is_tested, 30) {
   for (int operation = 0; operation < DF_OP_COUNT; operation++)
@@ -370,7 +401,7 @@ DF_TEST(plans, every_algorithm_is_tested, 30) {
 /* Every element of the buffer belongs to exactly one message of one loop of one block. */
 DF_TEST(plans, shapes_cover_the_buffer, 30) {
   df_random random = {3};
-  uint64_t packed = 0, in_words = 0;
+  uint64_t packed = 0, in_words = 0, lent = 0;
   for (int i = 0; i < 20000; i++) {
     uint64_t count = df_random_next(&random) % (i % 3 ? 300 : 1 << 20);
     uint32_t element = 1u << df_random_below(&random, 4);
@@ -384,6 +415,10 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
                               .words_max = i % 5 ? 0 : (uint32_t)df_random_below(&random, 5000),
                               .block_min = 1 + df_random_next(&random) % 5000,
                               .max_blocks = 1 + (uint32_t)df_random_below(&random, DF_MAX_BLOCKS)};
+    if (i % 7 == 0) {
+      limits.lent_bytes = df_random_next(&random) % 20000;
+      limits.lent_min = 1 + df_random_next(&random) % 3000;
+    }
     df_shape s;
     df_shape_make(&s, &plan, count, element, &limits);
     CHECK(s.n_blocks >= 1 && s.n_blocks <= limits.max_blocks, "%u blocks", s.n_blocks);
@@ -396,9 +431,12 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
       CHECK((uint64_t)part->loops * part->chunk * pieces >= part->elements, "too few loops");
       CHECK(part->loops == 0 || (uint64_t)(part->loops - 1) * part->chunk * pieces < part->elements,
             "an empty loop");
-      CHECK(part->chunk * (uint64_t)element <= DF_MAX(limits.slot_bytes, 64),
-            "chunk beyond a slot");
-      const uint64_t most = DF_MIN((uint64_t)part->chunk, count) * element;
+      const uint64_t longest = DF_MAX(limits.slot_bytes, limits.lent_bytes);
+      CHECK(part->chunk * (uint64_t)element <= DF_MAX(longest, 64), "chunk beyond a slot");
+      uint64_t most = DF_MIN((uint64_t)part->chunk, count) * element;
+      lent += limits.lent_bytes && most + s.payload_offset > s.stride;
+      if (limits.lent_bytes && s.payload_offset != DF_LINK_WORDS)
+        most = DF_MIN(most, limits.lent_min); /* longer ones are lent */
       if (s.payload_offset == DF_LINK_WORDS) {
         CHECK(most <= limits.words_max && part->loops <= DF_LINK_WORDS_LOOPS,
               "%llu bytes in each of %u loops travel in words", (unsigned long long)most,
@@ -421,6 +459,7 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
   }
   CHECK(packed > 1000, "%llu parts have slots that share lines", (unsigned long long)packed);
   CHECK(in_words > 1000, "%llu parts travel in words", (unsigned long long)in_words);
+  CHECK(lent > 1000, "%llu parts have messages that exceed a slot", (unsigned long long)lent);
 }
 
 /* ---- invariant 6 ---- */
