@@ -39,7 +39,9 @@ typedef struct df_peer {
   dfcclResult_t cause_status;
 } df_peer;
 
+/* fd: -1: none came with the message; DF_FD_LOST: this process had no room for it. */
 typedef void df_message_handler(void *room, uint32_t from, const df_message *message, int fd);
+enum { DF_FD_LOST = -2 };
 
 typedef struct df_subscription {
   df_message_handler *handle; /* [lock] */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "bootstrap/sockets.h"
 
 enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
 
@@ -50,9 +51,9 @@ static void collect_letters(df_control *control) {
   pthread_mutex_unlock(control->lock);
 }
 
-/* The first descriptor, or -1. Others are closed: no message of ours has a second. */
+/* The first descriptor, -1 or DF_FD_LOST. Others are closed: no message of ours has a second. */
 static int passed_descriptor(struct msghdr *header) {
-  int first = -1;
+  int first = header->msg_flags & MSG_CTRUNC ? DF_FD_LOST : -1;
   for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -227,8 +228,10 @@ dfcclResult_t df_service_open(df_control *control) {
   control->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (control->event_fd >= 0 && control->epoll_fd >= 0) return dfcclSuccess;
-  return df_fail(errno == EMFILE || errno == ENFILE ? dfcclOutOfMemory : dfcclSystemError,
-                 "no descriptor for the service thread: %s", strerror(errno));
+  int error = errno;
+  char why[DF_WHY_BYTES];
+  return df_fail(df_is_out_of_descriptors(error) ? dfcclOutOfMemory : dfcclSystemError,
+                 "no descriptor for the service thread: %s", df_why(error, why));
 }
 
 void df_service_close(df_control *control) {

@@ -130,6 +130,7 @@ static void disconnected(void *owner, uint32_t peer) {
 }
 static void message_lost(void *owner, dfcclResult_t status, const char *sentence) {
   df_give_up(owner, status, sentence);
+  df_tell_broken(owner); /* now: control then ends connections */
 }
 
 df_control_events df_control_events_of(dfcclContext_t context) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "bootstrap/sockets.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older ones refuse it */
@@ -18,10 +19,10 @@
 #define DF_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 static dfcclResult_t system_failure(const char *what, size_t bytes) {
-  dfcclResult_t code = errno == ENOMEM || errno == EMFILE || errno == ENFILE || errno == ENOSPC
-                           ? dfcclOutOfMemory
-                           : dfcclSystemError;
-  return df_fail(code, "%s of %zu bytes of shared memory failed: %s", what, bytes, strerror(errno));
+  int error = errno;
+  char why[DF_WHY_BYTES];
+  return df_fail(df_is_exhausted(error) || error == ENOSPC ? dfcclOutOfMemory : dfcclSystemError,
+                 "%s of %zu bytes of shared memory failed: %s", what, bytes, df_why(error, why));
 }
 
 /* If the system lets shared memory have huge pages, large segments take them: fewer faults. */
@@ -32,7 +33,7 @@ static void *map_shared(size_t bytes, int fd) {
 }
 
 dfcclResult_t df_segment_create(df_segment **out, uint64_t id, size_t bytes) {
-  if (bytes > SIZE_MAX / 2)
+  if (bytes > SIZE_MAX / 2 - DF_PAGE)
     return df_fail(dfcclOutOfMemory, "%zu bytes of shared memory are too many", bytes);
   bytes = DF_ALIGN_UP(bytes, (size_t)DF_PAGE);
   df_segment *segment = malloc(sizeof *segment);

@@ -1,8 +1,10 @@
 /* A peer that has mapped memory answers with its address there; then messages may lend it. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "bootstrap/sockets.h"
 #include "control/post.h"
 #include "transports/ipc/unmap.h"
 #include "transports/shm/common_slots.h"
@@ -99,6 +101,11 @@ static void hear_segment(void *room, uint32_t from, const df_message *message, i
   const df_endpoint_owner *owner = &endpoint->base.owner;
   df_shm_peer *peer = &endpoint->peers[from];
   df_segment *segment;
+  if (fd == DF_FD_LOST) {
+    char why[DF_WHY_BYTES];
+    not_mapped(endpoint, from, message, df_fail(dfcclOutOfMemory, "%s", df_why(EMFILE, why)));
+    return;
+  }
   if (fd < 0 && message->payload_bytes == 0) {
     char sentence[DF_SENTENCE_BYTES];
     snprintf(sentence, sizeof sentence,

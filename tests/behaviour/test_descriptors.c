@@ -1,0 +1,65 @@
+/*
+ * Promise: a rank whose process has no descriptor left for shared memory ends its collectives on
+ * every member; each sentence names this rank and its want of descriptors, and blames no other.
+ */
+#include "support/buffers.h"
+#include "support/processes.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { COUNT = 1000, COLL = 5 };
+
+/* `left` of the descriptors that the process may have are free from now on. */
+static void use_up_descriptors(int left) {
+  struct rlimit limit;
+  int fd, last = -1;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0, "no limit");
+  limit.rlim_cur = 256;
+  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, "the limit stays");
+  while ((fd = open("/dev/null", O_RDONLY)) >= 0) last = fd;
+  CHECK(last >= left, "the last descriptor was %d", last);
+  for (int i = 0; i < left; i++) close(last - i);
+}
+
+typedef struct scene {
+  int root;       /* the other rank receives, and makes the memory for it */
+  int left;       /* rank 1's descriptors */
+  bool allocates; /* memory that it cannot tell of */
+} scene;
+
+static void take_part(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  const scene *s = arg;
+  static float buffer[COUNT];
+  setenv("DFCCL_NET", "auto", 1); /* shared memory */
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  if (rank == 1) use_up_descriptors(s->left);
+  if (rank == 1 && s->allocates) {
+    void *memory;
+    OK(dfcclMemAlloc(ctx, &memory, 100));
+  }
+  dfcclResult_t result = dfcclRegisterBroadcast(ctx, COLL, COUNT, dfcclFloat32, s->root, NULL);
+  if (result == dfcclSuccess) result = dfcclRunBroadcast(ctx, COLL, buffer, buffer, NULL, NULL);
+  if (result == dfcclSuccess) result = dfcclWait(ctx, COLL);
+  const char *sentence = dfcclGetLastError(ctx);
+  CHECK(result == (rank == 1 ? dfcclOutOfMemory : dfcclRemoteError), "rank %d: %s: \"%s\"", rank,
+        df_test_result_name(result), sentence);
+  CHECK(df_mentions(sentence, "rank 1") && df_mentions(sentence, "descriptor"), "rank %d: \"%s\"",
+        rank, sentence);
+  CHECK(!df_mentions(sentence, "died"), "rank %d: \"%s\"", rank, sentence);
+  df_finish(ctx);
+}
+
+static void play(int root, int left, bool allocates) {
+  df_family family;
+  scene s = {.root = root, .left = left, .allocates = allocates};
+  df_fork(&family, 2, 30, take_part, &s);
+  df_join(&family);
+}
+
+DF_TEST(descriptors, none_for_a_peers_memory, 60) { play(1, 0, false); }
+DF_TEST(descriptors, none_for_memory_of_its_own, 60) { play(0, 0, false); }
+DF_TEST(descriptors, none_to_tell_of_memory, 60) { play(0, 1, false); }
+DF_TEST(descriptors, none_to_tell_of_allocated_memory, 60) { play(0, 1, true); }
