@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "bootstrap/sockets.h"
+
 /* Megabits a second; 0: the interface does not say. */
 static uint32_t speed_of(const char *name) {
   char path[64], text[16] = "";
@@ -137,8 +139,12 @@ static dfcclResult_t choose_all(df_interfaces *all, const char *pattern) {
 dfcclResult_t df_interfaces_find(df_interfaces *all, const char *pattern) {
   struct ifaddrs *list;
   all->n = 0;
-  if (getifaddrs(&list) != 0)
-    return df_fail(dfcclSystemError, "cannot list the network interfaces: %s", strerror(errno));
+  if (getifaddrs(&list) != 0) {
+    const int error = errno;
+    char why[DF_WHY_BYTES];
+    return df_fail(df_is_exhausted(error) ? dfcclOutOfMemory : dfcclSystemError,
+                   "cannot list the network interfaces: %s", df_why(error, why));
+  }
   for (const struct ifaddrs *at = list; at; at = at->ifa_next) add(all, at);
   freeifaddrs(list);
   return choose_all(all, pattern ? pattern : "");

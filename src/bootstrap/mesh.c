@@ -18,6 +18,7 @@
 enum {
   RETRY_MS = 2,      /* Between calls to a rank that has too many callers. */
   REFUSED_MS = 1000, /* A rank that refuses for so long is dead. */
+  CLAIM_MS = 500,    /* For so long a caller that has said who it is goes before others. */
   GUEST_MS = 5000,   /* A caller must prove itself within this time. */
   GUESTS_SPARE = 64
 };
@@ -39,6 +40,7 @@ typedef struct {
   unsigned char key[DF_KEY_BYTES];
   int n_missing;
   int accept_error;     /* why a guest had to go, or 0 */
+  bool is_full;         /* callers wait until a guest goes */
   link_attempt *lower;  /* [rank] */
   link_attempt *guests; /* [guests_max], oldest first */
   int n_guests, guests_max;
@@ -158,16 +160,34 @@ static void forget_guest(mesh_work *work, int index) {
           sizeof *work->guests * (size_t)(work->n_guests - index));
 }
 
+/* Who goes if there is no descriptor for the next: -1: nobody. A guest that has had its answer may
+ * take its connection for standing, and would not call again. */
+static int dispensable_guest(const mesh_work *work) {
+  for (int i = 0; i < work->n_guests; i++)
+    if (work->guests[i].rank < 0) return i;
+  if (work->n_guests == 0) return -1;
+  return df_clock_ns() - work->guests[0].since_ns < (uint64_t)CLAIM_MS * 1000000u ? -1 : 0;
+}
+
+/* Without a descriptor accept fails also if nobody calls. */
+static bool somebody_calls(const mesh_work *work) {
+  struct pollfd listener = {.fd = work->r->listener.fd, .events = POLLIN};
+  return poll(&listener, 1, 0) > 0;
+}
+
 static dfcclResult_t admit_guests(mesh_work *work) {
-  for (;;) {
+  while (somebody_calls(work)) {
     int fd = df_accept(work->r->listener.fd);
     if (fd == -EINTR || fd == -ECONNABORTED) continue;
-    if (fd == -EAGAIN) return dfcclSuccess;
+    if (fd == -EAGAIN) break;
     if (fd < 0) {
       char why[DF_WHY_BYTES];
+      int guest = dispensable_guest(work);
       work->accept_error = -fd;
-      if (work->n_guests > 0) {
-        forget_guest(work, 0);
+      work->is_full = guest < 0 && work->n_guests > 0;
+      if (work->is_full) return dfcclSuccess;
+      if (guest >= 0) {
+        forget_guest(work, guest);
         continue;
       }
       return df_fail(df_is_exhausted(-fd) ? dfcclOutOfMemory : dfcclSystemError,
@@ -182,6 +202,7 @@ static dfcclResult_t admit_guests(mesh_work *work) {
     work->guests[work->n_guests++] =
         (link_attempt){.fd = fd, .rank = -1, .since_ns = df_clock_ns()};
   }
+  return dfcclSuccess;
 }
 
 static bool on_greeting(mesh_work *work, link_attempt *guest) {
@@ -226,7 +247,8 @@ static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
 static int fill_polled(mesh_work *work) {
   int n = 0;
   work->polled[n++] = (struct pollfd){.fd = work->r->fd, .events = POLLIN};
-  work->polled[n++] = (struct pollfd){.fd = work->r->listener.fd, .events = POLLIN};
+  work->polled[n++] =
+      (struct pollfd){.fd = work->is_full ? -1 : work->r->listener.fd, .events = POLLIN};
   for (int rank = 0; rank < work->r->rank; rank++)
     work->polled[n++] = (struct pollfd){.fd = work->lower[rank].fd, .events = POLLIN};
   for (int i = 0; i < work->n_guests; i++)
@@ -279,7 +301,9 @@ static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
   bool again;
   dfcclResult_t result = call_lower_ranks(work, &again);
   if (result != dfcclSuccess) return result;
+  again = again || work->is_full;
   int n_polled = fill_polled(work), n_far, stood;
+  work->is_full = false;
   uint64_t wake_ns = DF_MIN(deadline_ns, work->report_ns);
   result = df_far_mesh_fill(work->far, work->polled + n_polled, &n_far, &wake_ns);
   if (result != dfcclSuccess) return result;

@@ -249,6 +249,7 @@ static int has_unsent(const df_peer *peer) {
 void df_post_goodbye(df_control *control) {
   uint64_t begin = df_clock_ns();
   pthread_mutex_lock(control->lock);
+  df_post_tell_losses(control); /* nothing follows a goodbye */
   df_message bye = {.kind = DF_MESSAGE_BYE};
   for (uint32_t rank = 0; rank < control->n_ranks; rank++)
     if (!control->peers[rank].local) df_post_send(control, rank, &bye, NULL, -1);

@@ -154,8 +154,14 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   free(context);
 }
 
-/* Ranks of this process must be told; others see its sockets close. */
-static void tell_failed_init(dfcclContext_t context) {
+/* Other processes would see its sockets close, and take the rank for dead. */
+static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
+  if (context->control.peers) {
+    pthread_mutex_lock(&context->lock);
+    df_break(context, result, df_last_sentence());
+    df_tell_broken(context);
+    pthread_mutex_unlock(&context->lock);
+  }
   df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (r != context->rank && context->mesh.local[r])
@@ -274,7 +280,7 @@ stop:
   df_recorder_close(context);
 free_memory:
   if (context->control.world) {
-    tell_failed_init(context);
+    tell_failed_init(context, result);
     df_world_detach(context->control.world, rank);
   }
   df_match_free(context);

@@ -84,7 +84,14 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
   df_peer_cut_off(&context->control.peers[peer]);
 }
 
+/* A rank that has told why it gave up ends its connection without having died. */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
+  const char *cause = context->control.peers[peer].cause;
+  char told[DF_SENTENCE_BYTES];
+  if (cause && context->failure.broken == dfcclSuccess) {
+    snprintf(told, sizeof told, "gave up, because: %s", cause);
+    why = told;
+  }
   lose_peer(context, peer, state, context->rank, 0, why);
 }
 

@@ -16,6 +16,7 @@
 static void hear_announcement(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   dfcclContext_t context = room;
+  if (context->failure.given_up) return; /* perhaps for want of a descriptor of its home */
   /* its home comes first: links need its bell */
   if (context->transports.serves[from] && df_shm_bell(context->transports.shm, from) == NULL)
     df_peer_refuse(context, from);
@@ -129,8 +130,11 @@ static void disconnected(void *owner, uint32_t peer) {
   df_unmap_disconnected(context->transports.shm);
 }
 static void message_lost(void *owner, dfcclResult_t status, const char *sentence) {
-  df_give_up(owner, status, sentence);
-  df_tell_broken(owner); /* now: control then ends connections */
+  dfcclContext_t context = owner;
+  df_give_up(context, status, sentence);
+  /* Now, since control then ends connections; and again, since it may be what was lost. */
+  context->failure.told_broken = 0;
+  df_tell_broken(context);
 }
 
 df_control_events df_control_events_of(dfcclContext_t context) {

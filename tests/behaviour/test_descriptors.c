@@ -1,6 +1,6 @@
 /*
- * Promise: a rank whose process has no descriptor left for shared memory ends its collectives on
- * every member; each sentence names this rank and its want of descriptors, and blames no other.
+ * Promise: a rank whose process has no descriptor left for shared memory, or to join, ends its
+ * collectives on every member; each sentence names its want of descriptors, and blames no other.
  */
 #include "support/buffers.h"
 #include "support/processes.h"
@@ -63,3 +63,44 @@ DF_TEST(descriptors, none_for_a_peers_memory, 60) { play(1, 0, false); }
 DF_TEST(descriptors, none_for_memory_of_its_own, 60) { play(0, 0, false); }
 DF_TEST(descriptors, none_to_tell_of_memory, 60) { play(0, 1, false); }
 DF_TEST(descriptors, none_to_tell_of_allocated_memory, 60) { play(0, 1, true); }
+
+typedef struct crowd {
+  int left;
+  atomic_int ended; /* rank 0 is there until the others have its job's news */
+} crowd;
+
+static void join(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  crowd *all = arg;
+  static float buffer[COUNT];
+  dfcclContext_t ctx;
+  dfcclConfig_t config = df_config();
+  setenv("DFCCL_NET", "auto", 1);
+  if (rank == 1) use_up_descriptors(all->left);
+  dfcclResult_t result = dfcclInit(&ctx, ranks, *id, rank, &config);
+  const char *sentence = dfcclGetLastError(NULL);
+  if (result == dfcclSuccess) {
+    df_watch(ctx);
+    result = dfcclRegisterBroadcast(ctx, COLL, COUNT, dfcclFloat32, 0, NULL);
+    if (result == dfcclSuccess) result = dfcclRunBroadcast(ctx, COLL, buffer, buffer, NULL, NULL);
+    if (result == dfcclSuccess) result = dfcclWait(ctx, COLL);
+    sentence = dfcclGetLastError(ctx);
+    df_finish(ctx);
+  }
+  if (result != dfcclSuccess)
+    CHECK(df_mentions(sentence, "descriptor") && !df_mentions(sentence, "died"),
+          "rank %d, %d descriptors: \"%s\"", rank, all->left, sentence);
+  atomic_fetch_add(&all->ended, 1);
+  if (rank == 0) EVENTUALLY(atomic_load(&all->ended) == ranks);
+}
+
+/* With one descriptor rank 1 cannot even tell the others. */
+DF_TEST(descriptors, too_few_to_join, 120) {
+  for (int ranks = 2; ranks <= 4; ranks++)
+    for (int left = 2; left < 10; left++) {
+      df_family family;
+      crowd *all = df_shared(sizeof *all);
+      all->left = left;
+      df_fork(&family, ranks, 30, join, all);
+      df_join(&family);
+    }
+}
