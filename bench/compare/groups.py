@@ -19,6 +19,11 @@ def cores():
     return len(os.sched_getaffinity(0))
 
 
+def is_crowded(ranks, bed):
+    """Are there more ranks than processors, on a host?"""
+    return ranks > cores() if bed is None else ranks // bed.hosts > len(bed.cores(0))
+
+
 def memory_directory(bed):
     """Where libraries may keep shared files: in memory, so that no disk is part of a measurement. Hosts share no memory:
     there it is for the driver's own files."""
@@ -36,22 +41,23 @@ class Library:
         self.program = program
         self.is_peer = is_peer
         self.launcher = launcher
-        self.arguments = arguments or (lambda ranks, directory, several_hosts: [])
-        self.environment = environment or (lambda ranks: {})
+        self.arguments = arguments or (lambda ranks, directory, bed: [])
+        self.environment = environment or (lambda ranks, bed: {})
         self.between = between or (lambda bed, ranks, directory: ([], {}))  # a launcher's words and variables for several hosts
 
     def command(self, ranks, directory, bed):
         words = self.between(bed, ranks, directory)[0] if bed else []
-        return [self.launcher, *self.arguments(ranks, directory, bed is not None), *words, "-n", str(ranks)]
+        return [self.launcher, *self.arguments(ranks, directory, bed), *words, "-n", str(ranks)]
 
 
 def openmpi(name, program, more=(), spin=None):
     """spin None: give the processor up while waiting only where there are more ranks than processors."""
-    def arguments(ranks, directory, several_hosts):
-        give_up = ranks > cores() if spin is None else not spin
+    def arguments(ranks, directory, bed):
+        crowded = is_crowded(ranks, bed)
+        give_up = crowded if spin is None else not spin
         words = ["--oversubscribe", "--mca", "btl_vader_backing_directory", directory,
                  "--mca", "mpi_yield_when_idle", "1" if give_up else "0"]
-        if ranks > cores() or several_hosts:  # which would all bind their first rank to the same core
+        if crowded or bed:  # a host here cannot be bound to all cores that mpirun sees
             words += ["--bind-to", "none"]
         return words + list(more)
 
@@ -62,13 +68,13 @@ def openmpi(name, program, more=(), spin=None):
                 "--map-by", "slot", "--host", places], {}
 
     return Library(name, {0: name}, program, launcher="mpirun.openmpi", arguments=arguments, between=between,
-                   environment=lambda ranks: {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+                   environment=lambda ranks, bed: {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
 
 
 def mpich(name, program, polls=None):
     """polls: looks before it gives the processor up; None: 1 where there are more ranks than processors."""
-    def environment(ranks):
-        wanted = polls if polls is not None else 1 if ranks > cores() else None
+    def environment(ranks, bed):
+        wanted = polls if polls is not None else 1 if is_crowded(ranks, bed) else None
         return {} if wanted is None else {"MPIR_CVAR_POLLS_BEFORE_YIELD": str(wanted)}
 
     def between(bed, ranks, directory):
@@ -84,7 +90,7 @@ def environment(library, ranks, directory, bed):
     launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HYDRA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
     kept["TMPDIR"] = directory
-    kept.update(library.environment(ranks))
+    kept.update(library.environment(ranks, bed))
     if bed:
         kept.update(library.between(bed, ranks, directory)[1])
     return kept

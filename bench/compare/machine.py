@@ -100,7 +100,7 @@ class Builder:
     def own(self, name, program, environment=None):
         """DFCCL: each of its two kinds of memory is a variant."""
         return groups.Library(name, {0: name, 1: name + "-mem"}, program, is_peer=False,
-                              environment=lambda ranks: environment or {})
+                              environment=lambda ranks, bed: environment or {})
 
     def variants(self, wanted):
         """DFCCL with other settings, or of other builds."""

@@ -34,7 +34,9 @@ static const struct {
                  BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(GATHER) | BIT(SCATTER) |
                      BIT(BARRIER),
                  df_plan_flat},
-    [DF_TWO_LEVEL] = {"twolevel", BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST),
+    [DF_TWO_LEVEL] = {"twolevel",
+                      BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) |
+                          BIT(REDUCE_SCATTER),
                       df_plan_two_level},
     [DF_DISSEMINATION] = {"dissemination", BIT(BARRIER), df_plan_dissemination},
 };

@@ -62,6 +62,8 @@ DF_TEST(topology, hosts_are_the_subgroups_of_two_levels, 10) {
   question.name = "ring";
   CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_RING, "named");
   question.name = NULL;
-  question.operation = DF_OP_ALL_GATHER; /* which has no two levels */
-  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm != DF_TWO_LEVEL, "all-gather");
+  question.operation = DF_OP_REDUCE_SCATTER;
+  CHECK(df_choose(NULL, &question, &choice) && choice.is_by_hosts, "reduce-scatter");
+  question.operation = DF_OP_ALL_TO_ALL; /* which has no two levels */
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm != DF_TWO_LEVEL, "all-to-all");
 }
