@@ -12,9 +12,6 @@
 #include "time_trace.h"
 #include "timeline.h"
 
-static const char *const operations[DF_OP_COUNT] = {"allreduce", "reduce",        "broadcast",
-                                                    "allgather", "reducescatter", "alltoall"};
-
 typedef struct {
   int operation, algorithm; /* algorithm -1: all */
   const char *algorithm_name, *sizes, *slot, *network_file, *trace_file, *files[2];
@@ -55,19 +52,18 @@ static dfcclResult_t parse_sizes(time_options *o) {
 
 static dfcclResult_t parse_names(time_options *o) {
   char shown[DF_JSON_SHOWN_BYTES];
-  o->operation = -1;
-  for (int i = 0; o->file_count == 1 && i < DF_OP_COUNT; i++)
-    if (strcmp(o->files[0], operations[i]) == 0) o->operation = i;
-  if (o->operation < 0)
+  o->operation = o->file_count == 1 ? df_operation_by_word(o->files[0]) : -1;
+  if (o->operation < 0 || !df_timeline_knows((df_operation)o->operation))
     return df_fail(dfcclInvalidArgument,
-                   "time needs one operation: allreduce, reduce, broadcast, allgather, "
-                   "reducescatter or alltoall, not \"%s\"",
+                   "time needs one operation, such as allreduce or allgather, and has none for "
+                   "sendrecv and barrier: not \"%s\"",
                    df_show_text(o->file_count ? o->files[o->file_count - 1] : "", shown));
   o->algorithm = o->algorithm_name ? df_algorithm_by_name(o->algorithm_name) : -1;
   if (o->algorithm_name &&
       (o->algorithm < 0 || !df_algorithm_has(o->algorithm, (df_operation)o->operation)))
     return df_fail(dfcclInvalidArgument, "--algorithm: %s has no algorithm \"%s\"",
-                   operations[o->operation], df_show_text(o->algorithm_name, shown));
+                   df_operation_word((df_operation)o->operation),
+                   df_show_text(o->algorithm_name, shown));
   if (o->trace_file && (o->algorithm < 0 || o->first != o->last))
     return df_fail(dfcclInvalidArgument, "--trace: it needs one --algorithm and one size");
   return dfcclSuccess;
@@ -118,8 +114,8 @@ static double percent_of_bound(const df_timeline_answer *a) {
 
 static void print_head(const time_options *o, const df_network_model *m) {
   printf("%s among %u ranks on %u host%s; %llu slots of up to %llu bytes\n",
-         operations[o->operation], m->ranks, m->hosts, m->hosts == 1 ? "" : "s",
-         (unsigned long long)o->slots, (unsigned long long)o->slot_bytes);
+         df_operation_word((df_operation)o->operation), m->ranks, m->hosts,
+         m->hosts == 1 ? "" : "s", (unsigned long long)o->slots, (unsigned long long)o->slot_bytes);
   printf("%12s %-18s %12s %12s %7s  %s\n", "bytes", "algorithm", "time us", "bound us", "bound %",
          "what the time is made of; the busiest port");
 }
@@ -206,7 +202,7 @@ static dfcclResult_t run_size(const time_options *o, const df_network_model *m, 
 
 static dfcclResult_t run_all(const time_options *o, const df_network_model *m) {
   cJSON *object = cJSON_CreateObject();
-  cJSON_AddStringToObject(object, "operation", operations[o->operation]);
+  cJSON_AddStringToObject(object, "operation", df_operation_word((df_operation)o->operation));
   cJSON_AddNumberToObject(object, "ranks", m->ranks);
   cJSON_AddNumberToObject(object, "hosts", m->hosts);
   cJSON_AddNumberToObject(object, "slots", (double)o->slots);

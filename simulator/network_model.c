@@ -243,6 +243,7 @@ uint32_t df_network_model_path(const df_network_model *m, uint32_t from, uint32_
 /* Some ranks, and the ports between them and the others. */
 typedef struct cut {
   uint32_t inside;
+  int has_root; /* which is rank 0 */
   double rate, latency;
 } cut;
 
@@ -256,6 +257,9 @@ static double bytes_of_cut(const df_network_model *m, df_operation operation, do
     return piece * fmax(in, out);
   case DF_OP_ALL_TO_ALL:
     return piece * in * out;
+  case DF_OP_GATHER:
+  case DF_OP_SCATTER:
+    return piece * (c->has_root ? out : in);
   default:
     return bytes;
   }
@@ -273,18 +277,24 @@ double df_network_model_bound(const df_network_model *m, df_operation operation,
   for (uint32_t h = 0; h < m->hosts; h++) {
     const uint32_t here = m->host_ranks[h];
     const double nics = DF_MIN(m->nics, here) * m->between_rate;
-    const cut host = {.inside = here, .rate = nics, .latency = m->between_latency};
+    const cut host = {
+        .inside = here, .has_root = h == 0, .rate = nics, .latency = m->between_latency};
     /* A rank reaches others through its host, and through its NIC. */
     const cut rank = {.inside = 1,
                       .rate = (here > 1 ? m->inside_rate : 0) + (is_one_host ? 0 : m->between_rate),
                       .latency = here > 1 ? DF_MIN(m->inside_latency, m->between_latency)
                                           : m->between_latency};
     most = fmax(most, time_of_cut(m, operation, (double)bytes, &host));
+    cut root = rank;
+    root.has_root = h == 0;
     most = fmax(most, time_of_cut(m, operation, (double)bytes, &rank));
+    most = fmax(most, time_of_cut(m, operation, (double)bytes, &root));
     all_ports += (here > 1 ? here * m->inside_rate : 0) + (is_one_host ? 0 : nics);
   }
   for (uint32_t s = 0; s < m->switches; s++) {
-    cut below = {.rate = m->switch_rate, .latency = m->between_latency + m->switch_latency};
+    cut below = {.has_root = s == 0,
+                 .rate = m->switch_rate,
+                 .latency = m->between_latency + m->switch_latency};
     for (uint32_t h = s * m->switch_hosts; h < DF_MIN((s + 1) * m->switch_hosts, m->hosts); h++)
       below.inside += m->host_ranks[h];
     most = fmax(most, time_of_cut(m, operation, (double)bytes, &below));

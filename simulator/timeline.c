@@ -220,8 +220,7 @@ static void play(timeline *t, uint32_t rank) {
 static int make_plans(timeline *t) {
   const df_timeline_question *q = t->question;
   const uint32_t n = t->network->ranks;
-  const int wide = q->operation == DF_OP_ALL_GATHER || q->operation == DF_OP_REDUCE_SCATTER ||
-                   q->operation == DF_OP_ALL_TO_ALL;
+  const int wide = df_operation_is_wide(q->operation, 0) || df_operation_is_wide(q->operation, 1);
   const uint64_t count = DF_MAX(q->bytes / ELEMENT / (wide ? n : 1), 1u);
   const df_shape_limits limits = {
       .slot_bytes = q->slot_bytes, .slots = q->slots, .block_min = UINT64_MAX, .max_blocks = 1};
@@ -387,6 +386,10 @@ static void conclude(timeline *t) {
     answer->busiest_seconds = t->flows.ports[p].busy;
     answer->busiest_bytes = (uint64_t)t->flows.ports[p].bytes;
   }
+}
+
+int df_timeline_knows(df_operation operation) {
+  return operation != DF_OP_SEND_RECV && operation != DF_OP_BARRIER;
 }
 
 int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm) {

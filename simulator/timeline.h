@@ -50,6 +50,8 @@ typedef struct df_timeline_events {
 dfcclResult_t df_timeline_run(const df_timeline_question *question,
                               const df_timeline_events *events, df_timeline_answer *answer);
 
+/* All but those whose buffers have no size, or that most ranks have no part in. */
+int df_timeline_knows(df_operation operation);
 /* Whether there are such plans for so many ranks. */
 int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm);
 

@@ -80,7 +80,7 @@ void df_plan_direct(df_plan *plan) {
   plan->geometry =
       plan->key.operation == DF_OP_ALL_REDUCE ? DF_GEOMETRY_PARTITION : DF_GEOMETRY_PIECES;
   plan->pieces = plan->key.n;
-  plan->lends_all = 1;
+  plan->lends_all = plan->key.operation != DF_OP_BARRIER && plan->key.operation != DF_OP_SEND_RECV;
   plan->scratch_pieces = df_operation_reduces(plan->key.operation) && plan->key.n > 2;
   switch (plan->key.operation) {
   case DF_OP_ALL_GATHER:
