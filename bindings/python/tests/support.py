@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import multiprocessing
 import os
+import shutil
 import sys
+import tempfile
 import threading
 import unittest
 from typing import Callable
@@ -87,6 +90,13 @@ def _child(function, arguments, name) -> None:
     lift = time_limit(name, INNER_SECONDS)
     function(*arguments)
     lift()
+
+
+def meeting_place() -> str:
+    """A file for torch's store: a port that is free now may be another's when it is needed."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return os.path.join(folder, "store")
 
 
 def on_processes(function, size: int, *arguments) -> list[int]:

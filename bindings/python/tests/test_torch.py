@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import datetime
 import os
 import pathlib
 import random
-import shutil
-import tempfile
 import threading
 import unittest
 import unittest.mock
@@ -24,14 +21,7 @@ except ImportError:
 
 import dfccl
 import dfccl.torch
-from support import INNER_SECONDS, Case, on_processes
-
-
-def meeting_place() -> str:
-    """A file for torch's store: a port that is free now may be another's when it is needed."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return os.path.join(folder, "store")
+from support import INNER_SECONDS, Case, meeting_place, on_processes
 
 
 def join(rank: int, size: int, place: str, **options) -> None:

@@ -16,8 +16,7 @@ except ImportError:
 
 import dfccl
 import dfccl.torch
-from support import Case, on_processes
-from test_torch import meeting_place
+from support import Case, meeting_place, on_processes
 
 
 # It moves nothing. Its type is not ours, as NCCL's is not: torch takes two backends of one type for one.

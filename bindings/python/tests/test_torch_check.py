@@ -13,8 +13,8 @@ except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
 
 import dfccl.torch
-from support import Case, on_processes
-from test_torch import join, meeting_place
+from support import Case, meeting_place, on_processes
+from test_torch import join
 
 
 def _checked(rank: int, size: int, place: str) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
-from types import SimpleNamespace
 
 try:
     import torch
@@ -25,8 +23,8 @@ except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
 
 import dfccl.torch
-from support import INNER_SECONDS, Case, on_processes
-from test_torch import meeting_place
+import long_runs
+from support import INNER_SECONDS, Case, meeting_place, on_processes
 
 WIDTH = 32
 
@@ -130,43 +128,6 @@ def _both(rank: int, size: int, place: str, *jobs) -> None:
         assert wanted == found, (job.__name__, wanted, found)
 
 
-class Shuffled:
-    """A hook that keeps a step's buckets until the last has come, and reduces them in an order of this rank's own."""
-
-    def __init__(self, rank: int):
-        self.chance, self.kept, self.orders = random.Random(rank), [], set()
-
-    def __call__(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        kept = SimpleNamespace(parameters=lambda all=bucket.parameters(): all, buffer=lambda flat=bucket.buffer(): flat)
-        future = torch.futures.Future()
-        self.kept.append((bucket.index(), kept, future))
-        if bucket.is_last():
-            buckets, self.kept = self.kept, []
-            self.chance.shuffle(buckets)
-            self.orders.add(tuple(index for index, _, _ in buckets))
-            for _, each, promised in buckets:
-                dfccl.torch.ddp_hook(None, each).then(lambda done, promised=promised: promised.set_result(done.value()))
-        return future
-
-
-def _buckets_in_any_order(rank: int, size: int, place: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"file://{place}")
-    losses = []
-    for hook in (None, Shuffled(rank)):
-        torch.manual_seed(0)
-        layers = torch.nn.Sequential(*[torch.nn.Linear(WIDTH, WIDTH) for _ in range(8)])  # buckets of equal size
-        module = DistributedDataParallel(layers, bucket_cap_mb=0.003)
-        if hook:
-            hook.__class__.__call__.__annotations__.update(bucket=dist.GradBucket,
-                                                           **{"return": torch.futures.Future[torch.Tensor]})
-            module.register_comm_hook(None, hook.__call__)
-        losses.append([train(module, rank) for _ in range(20)])
-    assert losses[0] == losses[1]
-    assert len(hook.orders) > 10, hook.orders
-    dist.destroy_process_group()
-
-
 class Jobs(Case):
     def test_torchrun(self):
         example = pathlib.Path(__file__).resolve().parent.parent / "examples" / "torch" / "ddp.py"
@@ -176,8 +137,20 @@ class Jobs(Case):
         first, last = (float(line.rpartition(" ")[2]) for line in (ended.stdout.splitlines()[0], ended.stdout.splitlines()[-1]))
         self.assertLess(last, first / 2)
 
+    def test_inference(self):
+        example = pathlib.Path(__file__).resolve().parent.parent / "examples" / "torch" / "inference.py"
+        for ranks in ("2", "4"):
+            ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks,
+                                    str(example)], capture_output=True, text=True, timeout=INNER_SECONDS)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn("right: ", ended.stdout)
+
     def test_buckets_in_any_order(self):
-        self.assertEqual(on_processes(_buckets_in_any_order, 2, meeting_place()), [0, 0])
+        """A small GPT's losses are those of the ordered run. long_runs.py has 10,000 steps of it."""
+        self.assertEqual(on_processes(long_runs.gpt, 2, meeting_place(), 40), [0, 0])
+
+    def test_memory_stays(self):
+        self.assertEqual(on_processes(long_runs.memory, 2, meeting_place(), 20_000), [0, 0])
 
     def test_losses_are_gloos(self):
         jobs = (ddp_with_accumulation, fsdp2, tensor_parallel, dtensor, pipeline, checkpoint)
