@@ -233,8 +233,10 @@ def _ends(rank: int, size: int, place: str) -> None:
         else:
             raise AssertionError("it was aborted")
     dist.barrier()
-    alone = DistributedDataParallel(torch.nn.Linear(2, 2), process_group=missing)
+    of_the_model = dist.new_group()
+    alone = DistributedDataParallel(torch.nn.Linear(2, 2), process_group=of_the_model)
     if rank == 0:
+        of_the_model.set_timeout(datetime.timedelta(seconds=0.5))
         try:
             alone(torch.ones(1, 2)).sum().backward()  # C++ waits for the future
         except RuntimeError as error:

@@ -47,7 +47,7 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         self._collectives: dict[Any, Collective] = {}
         self._register_lock = threading.Lock()
         self._coalescing = threading.local()
-        self._sequence = self._splits = 0
+        self._sequence = self._times_split = 0
         self._check = Check(self) if job.checks else None
         self._facts = job.flight.group(name, self._ranks, self._timeout)
         job.groups.add(self)
@@ -109,10 +109,10 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
                     group_name: str | None = None, group_desc: str | None = None,
                     device_types: Any = None) -> "ProcessGroup | None":
         """A group of some of this one's ranks, or None on the others. Nobody waits for anybody."""
-        self._splits += 1
+        self._times_split += 1
         if self._rank not in ranks:
             return None
-        name = group_name or f"{self._name}:split:{self._splits}:{sorted(ranks)}"
+        name = group_name or f"{self._name}:split:{self._times_split}:{sorted(ranks)}"
         made = ProcessGroup(self._job, dist.PrefixStore(name, self.get_group_store()), name,
                             [self._ranks[rank] for rank in ranks], timeout or self.timeout())
         made.setGroupDesc(group_desc or f"{self._facts.description}:split")
