@@ -152,7 +152,7 @@ static int distance(const char *a, size_t a_length, const char *b) {
 
 /* Else a misspelt variable would be ignored. DFCCL_TEST_ belongs to the tests. The sentence leaves
  * the value out: it may be a secret. */
-static dfcclResult_t check_names(void) {
+dfcclResult_t df_settings_check_names(void) {
   static const char prefix[] = "DFCCL_", tests[] = "DFCCL_TEST_";
   for (char **at = environ; at && *at; at++) {
     if (strncmp(*at, prefix, strlen(prefix)) != 0 || strncmp(*at, tests, strlen(tests)) == 0)
@@ -178,8 +178,7 @@ static dfcclResult_t check_names(void) {
 static dfcclResult_t read_environment(df_settings *s) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
   static const char *const variants[] = {"ring", "packed", "slots"};
-  dfcclResult_t result = check_names();
-  if (result != dfcclSuccess) return result;
+  dfcclResult_t result;
   int level = df_read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
   if (level < 0) return dfcclInvalidUsage;
   df_log_set_level((df_log_level)level);

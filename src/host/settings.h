@@ -90,6 +90,9 @@ typedef struct df_settings {
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */
 dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config);
 
+/* dfcclInvalidUsage names a variable that the library does not know. */
+dfcclResult_t df_settings_check_names(void);
+
 /* All that a unique id needs. dfcclInvalidUsage names a variable. */
 dfcclResult_t df_settings_read_network(df_network *network, df_net *net);
 /* Index among the words; `standard` if the variable is not set; -1 after df_fail. list: for

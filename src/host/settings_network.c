@@ -150,11 +150,13 @@ static dfcclResult_t read_root(df_network *network) {
 dfcclResult_t df_settings_read_network(df_network *network, df_net *net) {
   static const char *const nets[] = {"auto", "tcp", "none"};
   memset(network, 0, sizeof *network);
+  dfcclResult_t result = df_settings_check_names();
+  if (result != dfcclSuccess) return result;
   int word = df_read_word("DFCCL_NET", nets, 3, DF_NET_AUTO, "auto, tcp, none");
   if (word < 0) return dfcclInvalidUsage;
   *net = (df_net)word;
   network->is_off = *net == DF_NET_NONE;
-  dfcclResult_t result = refuse_empty();
+  result = refuse_empty();
   if (result == dfcclSuccess && !network->is_off) result = read_interfaces(network);
   if (result == dfcclSuccess) result = read_ports(network);
   if (result == dfcclSuccess) result = read_advertised(network);

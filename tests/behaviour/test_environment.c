@@ -114,7 +114,8 @@ DF_TEST(environment, is_read_at_initialisation, 30) {
 
 /* dfcclGetUniqueId reads only what it needs of the environment. */
 DF_TEST(environment, a_unique_id_needs_good_values_too, 30) {
-  static const char *const bad[][2] = {{"DFCCL_NET", "nnoe"}, {"DFCCL_NET_PORTS", "70000"}};
+  static const char *const bad[][2] = {
+      {"DFCCL_NET", "nnoe"}, {"DFCCL_NET_PORTS", "70000"}, {"DFCCL_NET_PORT", "50000"}};
   dfcclUniqueId id;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     setenv(bad[i][0], bad[i][1], 1);
