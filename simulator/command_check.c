@@ -30,6 +30,7 @@ typedef struct {
   df_circle circle;
   bool stuck;                  /* not every recorded event completes */
   bool deadlock;               /* and what is not recorded cannot change that */
+  bool single;                 /* the model: one collective at a time */
   uint32_t unfinished;         /* GPUs with a recording that ends before the program */
   missing_collective *missing; /* those that GPUs wait for, by collective */
   uint32_t missing_count;
@@ -68,6 +69,15 @@ static bool find_missing(judgement *judged) {
         (missing_collective){c, judged->dense.executing[c], members - runners, 0};
   }
   return true;
+}
+
+/* What a trace tells of a GPU's call of a collective; NULL if it does not call it. */
+static const df_call *find_call(const judgement *judged, uint32_t gpu, uint32_t collective) {
+  const df_sequences *sequences = &judged->schedule.sequences;
+  if (!judged->schedule.call) return NULL;
+  for (uint64_t i = sequences->first[gpu]; i < sequences->first[gpu + 1]; i++)
+    if (sequences->event[i] == collective) return &judged->schedule.call[i];
+  return NULL;
 }
 
 static bool runs(const judgement *judged, uint32_t collective, uint32_t gpu) {
@@ -115,10 +125,12 @@ static bool is_certain(judgement *judged) {
 
 static dfcclResult_t judge_schedule(const check_options *check, judgement *judged) {
   *judged = (judgement){0};
-  dfcclResult_t result = df_schedule_load(&judged->schedule, check->files, check->file_count);
+  dfcclResult_t result =
+      df_schedule_load(&judged->schedule, check->files, check->file_count, check->model == 1);
   if (result != dfcclSuccess) return result;
   df_sequences *sequences = &judged->schedule.sequences;
-  sequences->single_queue = check->model >= 0 ? check->model == 0 : !judged->schedule.has_sync;
+  judged->single = check->model >= 0 ? check->model == 0 : !judged->schedule.has_sync;
+  sequences->single_queue = judged->single && !judged->schedule.of_traces;
   result = df_dense_create(&judged->dense, sequences->gpu_count, sequences->coll_count);
   if (result != dfcclSuccess) return result;
   for (uint32_t gpu = 0; gpu < sequences->gpu_count; gpu++)
@@ -171,6 +183,18 @@ static void add_unfinished(const judgement *judged, cJSON *object) {
   cJSON_AddNumberToObject(object, "unfinished_count", judged->unfinished);
 }
 
+/* Of traces: the number of a GPU's call among its calls, and the program's lines; null if the GPU
+ * does not make it, as far as recorded. */
+static void add_call(const judgement *judged, cJSON *object, uint32_t gpu, uint32_t collective,
+                     const char *number, const char *place) {
+  if (!judged->schedule.of_traces) return;
+  const df_call *call = find_call(judged, gpu, collective);
+  cJSON_AddItemToObject(object, number,
+                        call ? cJSON_CreateNumber(call->number) : cJSON_CreateNull());
+  if (call && call->stack != DF_NO_STACK)
+    cJSON_AddStringToObject(object, place, df_names_text(&judged->schedule.stacks, call->stack));
+}
+
 static bool print_json(const judgement *judged) {
   cJSON *object = cJSON_CreateObject();
   cJSON_AddBoolToObject(object, "deadlock", judged->deadlock);
@@ -182,13 +206,41 @@ static bool print_json(const judgement *judged) {
     cJSON_AddStringToObject(entry, "waits_for", collective_name(judged, wait->collective));
     cJSON_AddStringToObject(entry, "group", group_name(judged, wait->collective));
     cJSON_AddNumberToObject(entry, "held_by", wait->held_by);
+    add_call(judged, entry, wait->gpu, wait->collective, "call", "at");
+    add_call(judged, entry, wait->held_by, wait->collective, "held_by_call", "held_by_at");
     cJSON_AddItemToArray(cycle, entry);
   }
-  cJSON_AddStringToObject(object, "model",
-                          judged->schedule.sequences.single_queue ? "single" : "sync");
+  cJSON_AddStringToObject(object, "model", judged->single ? "single" : "sync");
   add_missing(judged, object);
   add_unfinished(judged, object);
+  if (judged->schedule.of_traces) {
+    cJSON *notes = cJSON_AddArrayToObject(object, "notes");
+    for (int i = 0; i < judged->schedule.note_count; i++)
+      cJSON_AddItemToArray(notes, cJSON_CreateString(judged->schedule.note[i]));
+  }
   return df_json_print(object);
+}
+
+/* A line on what a trace tells of a call. */
+static void print_call(const judgement *judged, uint32_t gpu, uint32_t collective) {
+  if (!judged->schedule.of_traces) return;
+  const df_call *call = find_call(judged, gpu, collective);
+  if (!call)
+    printf("    GPU %u does not call it, as far as recorded\n", gpu);
+  else
+    printf("    GPU %u: its call %u%s%s\n", gpu, call->number,
+           call->stack == DF_NO_STACK ? "" : ", at ",
+           call->stack == DF_NO_STACK ? "" : df_names_text(&judged->schedule.stacks, call->stack));
+}
+
+/* The last call of a GPU that others wait for. */
+static void print_last_call(const judgement *judged, uint32_t gpu) {
+  const df_sequences *sequences = &judged->schedule.sequences;
+  uint64_t last = sequences->first[gpu + 1];
+  if (!judged->schedule.of_traces || last == sequences->first[gpu]) return;
+  printf("    the last call of GPU %u is \"%s\":\n", gpu,
+         collective_name(judged, sequences->event[last - 1]));
+  print_call(judged, gpu, sequences->event[last - 1]);
 }
 
 static void print_missing(const judgement *judged) {
@@ -204,6 +256,7 @@ static void print_missing(const judgement *judged) {
     printf(" never invoke%s%s%s\n", missing->absent > 1 ? "" : "s",
            missing->perhaps > 0 ? " as far as recorded" : "",
            judged->schedule.recorded[absent] ? "" : " (it has no events at all)");
+    if (missing->perhaps > 0) print_last_call(judged, absent);
   }
   if (judged->missing_count > MAX_SHOWN)
     printf("  and %u more\n", judged->missing_count - MAX_SHOWN);
@@ -211,6 +264,8 @@ static void print_missing(const judgement *judged) {
 
 static void print_unfinished(const judgement *judged) {
   uint32_t shown = 0;
+  for (int i = 0; i < judged->schedule.note_count; i++) puts(judged->schedule.note[i]);
+  if (judged->schedule.of_traces) return;
   for (uint32_t gpu = 0; shown < judged->unfinished && shown < MAX_SHOWN; gpu++) {
     if (!ends_early(judged, gpu)) continue;
     printf("the recording of GPU %u %s\n", gpu,
@@ -225,11 +280,14 @@ static void print_unfinished(const judgement *judged) {
 
 static void print_text(const judgement *judged) {
   const df_sequences *sequences = &judged->schedule.sequences;
-  printf("%u GPUs, %u group%s, %llu collectives, %llu events; %s model\n", sequences->gpu_count,
+  uint64_t events = sequences->first[sequences->gpu_count], calls = events;
+  for (uint64_t i = 0; i < events && judged->schedule.of_traces; i++)
+    calls -= sequences->event[i] == DF_EVENT_SYNC;
+  printf("%u GPUs, %u group%s, %llu collectives, %llu %s; %s model\n", sequences->gpu_count,
          sequences->group_count, sequences->group_count == 1 ? "" : "s",
-         (unsigned long long)sequences->coll_count,
-         (unsigned long long)sequences->first[sequences->gpu_count],
-         sequences->single_queue ? "single-queue" : "synchronisation");
+         (unsigned long long)sequences->coll_count, (unsigned long long)calls,
+         judged->schedule.of_traces ? "calls" : "events",
+         judged->single ? "single-queue" : "synchronisation");
   print_unfinished(judged);
   if (!judged->stuck) {
     printf("no deadlock%s: every collective completes, whatever the timing\n",
@@ -254,6 +312,8 @@ static void print_text(const judgement *judged) {
     printf("  GPU %u waits for \"%s\" of group \"%s\", held back by GPU %u\n", wait->gpu,
            collective_name(judged, wait->collective), group_name(judged, wait->collective),
            wait->held_by);
+    print_call(judged, wait->gpu, wait->collective);
+    print_call(judged, wait->held_by, wait->collective);
   }
   if (judged->missing_count > 0) {
     puts(judged->circle.count > 0 ? "besides, GPUs wait for members that never come:"
@@ -274,7 +334,7 @@ static dfcclResult_t parse(check_options *check, int argument_count, char **argu
   dfcclResult_t result = df_options_parse(argument_count, arguments, options, DF_COUNT_OF(options),
                                           check->files, MAX_FILES, &check->file_count);
   if (result == dfcclSuccess && check->file_count == 0)
-    return df_fail(dfcclInvalidArgument, "check needs a schedule file");
+    return df_fail(dfcclInvalidArgument, "check needs a schedule file or a trace");
   return result;
 }
 

@@ -156,14 +156,31 @@ static dfcclResult_t check_text(const char *file, const char *text, size_t bytes
   return dfcclSuccess;
 }
 
+static dfcclResult_t only_object(df_json *json, const char *file) {
+  char shown[DF_JSON_SHOWN_BYTES];
+  if (cJSON_IsObject(json->root)) return dfcclSuccess;
+  df_fail(dfcclInvalidArgument, "%s: expected an object, not %s", file,
+          df_json_show(json->root, shown));
+  df_json_destroy(json);
+  return dfcclInvalidArgument;
+}
+
 dfcclResult_t df_json_parse(df_json *json, const char *file, const char *text, size_t bytes) {
+  dfcclResult_t result = df_json_parse_any(json, file, text, bytes);
+  return result == dfcclSuccess ? only_object(json, file) : result;
+}
+
+dfcclResult_t df_json_parse_any(df_json *json, const char *file, const char *text, size_t bytes) {
   *json = (df_json){0};
+  if (bytes > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
+    return df_fail(dfcclInvalidArgument,
+                   "%s: a pickle; JSON is read (python -m dfccl.flight to-json makes it of a dump)",
+                   file);
   dfcclResult_t result = check_text(file, text, bytes);
   if (result != dfcclSuccess) return result;
   const char *end = text;
   const cJSON *value = parse_in_blocks(json, text, bytes, &end);
   size_t stopped = DF_MIN((size_t)(end - text), bytes);
-  char shown[DF_JSON_SHOWN_BYTES];
   if (!value && parsing_failed)
     result = df_fail(dfcclInvalidArgument,
                      "%s: no memory for the values of the file (at most %llu MiB are used)", file,
@@ -175,9 +192,6 @@ dfcclResult_t df_json_parse(df_json *json, const char *file, const char *text, s
   while (value && stopped < bytes && strchr(" \t\r\n", text[stopped])) stopped++;
   if (value && stopped < bytes)
     result = fail_at(file, text, stopped, "text after the end of the JSON value");
-  else if (value && !cJSON_IsObject(value))
-    result = df_fail(dfcclInvalidArgument, "%s: expected an object, not %s", file,
-                     df_json_show(value, shown));
   if (result != dfcclSuccess) df_json_destroy(json);
   return result;
 }
@@ -224,6 +238,11 @@ static dfcclResult_t read_stream(const char *file, FILE *stream, uint64_t max_by
 }
 
 dfcclResult_t df_json_load(df_json *json, const char *file, uint64_t max_bytes) {
+  dfcclResult_t result = df_json_load_any(json, file, max_bytes);
+  return result == dfcclSuccess ? only_object(json, file) : result;
+}
+
+dfcclResult_t df_json_load_any(df_json *json, const char *file, uint64_t max_bytes) {
   *json = (df_json){0};
   FILE *stream = fopen(file, "rb");
   if (!stream)
@@ -237,7 +256,7 @@ dfcclResult_t df_json_load(df_json *json, const char *file, uint64_t max_bytes) 
     result = df_fail(dfcclInvalidArgument, "%s: longer than the %llu MiB that are read", file,
                      (unsigned long long)(max_bytes >> 20));
   else
-    result = df_json_parse(json, file, text, bytes);
+    result = df_json_parse_any(json, file, text, bytes);
   free(text);
   return result;
 }

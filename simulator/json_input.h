@@ -12,7 +12,7 @@
 
 typedef struct df_json_block df_json_block;
 
-/* A parsed file: an object, and the memory that all its values are in. */
+/* A parsed file: its value, and the memory that all its values are in. */
 typedef struct {
   const cJSON *root;
   df_json_block *blocks;
@@ -24,6 +24,10 @@ dfcclResult_t df_json_load(df_json *json, const char *file, uint64_t max_bytes);
 
 /* The same for text in memory; file is the name used in sentences. */
 dfcclResult_t df_json_parse(df_json *json, const char *file, const char *text, size_t bytes);
+
+/* The same for any JSON value. */
+dfcclResult_t df_json_load_any(df_json *json, const char *file, uint64_t max_bytes);
+dfcclResult_t df_json_parse_any(df_json *json, const char *file, const char *text, size_t bytes);
 void df_json_destroy(df_json *json);
 
 /* Fails if two members of object have the same key. path is "" for the outermost object. */

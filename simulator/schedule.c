@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "json_input.h"
+#include "schedule_build.h"
 #include "sim_limits.h"
+#include "trace.h"
 
 #define TRY(expression)                                                                            \
   do {                                                                                             \
@@ -13,116 +15,28 @@
     if (try_result != dfcclSuccess) return try_result;                                             \
   } while (0)
 
-/* While reading: the parts of the schedule that grow. */
-typedef struct {
-  df_schedule *schedule;
-  uint32_t group_count, member_count, member_room;
-  uint32_t *group_first;     /* with one entry more than groups; room for names.room + 1 */
-  uint32_t *member, *sorted; /* parallel: in the group's order, and each group ascending */
-  uint32_t first_room;
-  uint64_t event_count, event_room;
-  uint32_t *event;
-  uint64_t *first, *count; /* GPU -> its events */
-  uint8_t *recorded;       /* GPU -> df_recorded */
-  uint32_t *last_gpu;      /* collective -> the GPU + 1 that ran it last */
-  uint32_t *group_of;
-  uint32_t collective_room;
-  uint32_t gpu_count; /* largest GPU named anywhere + 1 */
-} builder;
-
-static dfcclResult_t no_memory(const char *file) {
-  return df_fail(dfcclOutOfMemory, "%s: no memory for the schedule", file);
-}
-
-static dfcclResult_t check_name(const char *file, const char *path, const char *name) {
-  char shown[DF_JSON_SHOWN_BYTES];
-  size_t length = strlen(name);
-  if (length >= 1 && length <= DF_SIM_MAX_NAME_BYTES) return dfcclSuccess;
-  return df_fail(dfcclInvalidArgument, "%s: %s: a name has 1 to %d bytes, \"%s\" has %zu", file,
-                 path, DF_SIM_MAX_NAME_BYTES, df_show_text(name, shown), length);
-}
-
-static int compare_numbers(const void *a, const void *b) {
-  uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-  return (left > right) - (left < right);
-}
-
-static bool room_for_members(builder *build, uint32_t count) {
-  if (build->member_count + (uint64_t)count <= build->member_room) return true;
-  uint32_t room = 2 * build->member_room + count + 256;
-  uint32_t *member = realloc(build->member, room * sizeof *member);
-  if (member) build->member = member;
-  uint32_t *sorted = realloc(build->sorted, room * sizeof *sorted);
-  if (sorted) build->sorted = sorted;
-  if (!member || !sorted) return false;
-  build->member_room = room;
-  return true;
-}
-
-/* Reads a group's members to the end of member[] and sorted[]; *count of them. */
-static dfcclResult_t read_members(builder *build, const char *file, const cJSON *list,
-                                  uint32_t *count) {
-  char path[128], shown[DF_JSON_SHOWN_BYTES];
-  df_show_text(list->string, shown);
-  if (!cJSON_IsArray(list) || !list->child) {
-    char value[DF_JSON_SHOWN_BYTES];
-    return df_fail(dfcclInvalidArgument, "%s: groups.%s: expected a list of GPUs, not %s", file,
-                   shown, cJSON_IsArray(list) ? "an empty one" : df_json_show(list, value));
-  }
-  uint32_t total = 0, place = 0;
-  for (const cJSON *item = list->child; item && total <= DF_SIM_MAX_GPUS; item = item->next)
-    total++;
-  if (total > DF_SIM_MAX_GPUS || build->member_count + total > DF_SIM_MAX_MEMBERSHIPS)
-    return df_fail(dfcclInvalidArgument,
-                   "%s: groups.%s: too many members; at most %u in all groups", file, shown,
-                   DF_SIM_MAX_MEMBERSHIPS);
-  if (!room_for_members(build, total)) return no_memory(file);
-  uint32_t *sorted = build->sorted + build->member_count;
-  for (const cJSON *item = list->child; item; item = item->next, place++) {
-    int64_t gpu = 0;
-    snprintf(path, sizeof path, "groups.%s[%u]", shown, place);
-    TRY(df_json_whole(file, path, item, 0, DF_SIM_MAX_GPUS - 1, &gpu));
-    build->member[build->member_count + place] = sorted[place] = (uint32_t)gpu;
-    build->gpu_count = DF_MAX(build->gpu_count, (uint32_t)gpu + 1);
-  }
-  qsort(sorted, total, sizeof *sorted, compare_numbers);
-  for (place = 1; place < total; place++)
-    if (sorted[place] == sorted[place - 1])
-      return df_fail(dfcclInvalidArgument, "%s: groups.%s: GPU %u is in the group twice", file,
-                     shown, sorted[place]);
-  *count = total;
-  return dfcclSuccess;
-}
+typedef df_schedule_builder builder;
 
 static dfcclResult_t add_group(builder *build, const char *file, const cJSON *list) {
-  char path[16] = "groups", shown[DF_JSON_SHOWN_BYTES];
-  uint32_t group, count = 0;
-  TRY(check_name(file, path, list->string));
-  TRY(read_members(build, file, list, &count));
-  if (df_names_find(&build->schedule->groups, 0, list->string, &group)) {
-    uint32_t first = build->group_first[group], size = build->group_first[group + 1] - first;
-    if (size == count && memcmp(build->member + first, build->member + build->member_count,
-                                count * sizeof *build->member) == 0)
-      return dfcclSuccess;
-    return df_fail(dfcclInvalidArgument,
-                   "%s: groups.%s: the members differ from those in a file before it", file,
-                   df_show_text(list->string, shown));
+  char shown[DF_JSON_SHOWN_BYTES], path[DF_JSON_SHOWN_BYTES + 24], item_path[sizeof path + 16];
+  TRY(df_schedule_check_name(file, "groups", list->string));
+  snprintf(path, sizeof path, "groups.%s", df_show_text(list->string, shown));
+  if (!cJSON_IsArray(list) || !list->child) {
+    char value[DF_JSON_SHOWN_BYTES];
+    return df_fail(dfcclInvalidArgument, "%s: %s: expected a list of GPUs, not %s", file, path,
+                   cJSON_IsArray(list) ? "an empty one" : df_json_show(list, value));
   }
-  if (build->group_count == DF_SIM_MAX_GROUPS)
-    return df_fail(dfcclInvalidArgument, "%s: groups: more than the %u allowed", file,
-                   DF_SIM_MAX_GROUPS);
-  TRY(df_names_intern(&build->schedule->groups, 0, list->string, &group));
-  if (build->group_count + 2 > build->first_room) {
-    uint32_t room = 2 * build->first_room + 64;
-    uint32_t *grown = realloc(build->group_first, room * sizeof *grown);
-    if (!grown) return no_memory(file);
-    build->group_first = grown;
-    build->first_room = room;
-    build->group_first[0] = 0;
+  uint32_t total = 0, place = 0, group;
+  for (const cJSON *item = list->child; item && total <= DF_SIM_MAX_GPUS; item = item->next)
+    total++;
+  TRY(df_schedule_reserve_members(build, file, path, total));
+  for (const cJSON *item = list->child; item; item = item->next, place++) {
+    int64_t gpu = 0;
+    snprintf(item_path, sizeof item_path, "%s[%u]", path, place);
+    TRY(df_json_whole(file, item_path, item, 0, DF_SIM_MAX_GPUS - 1, &gpu));
+    build->member[build->member_count + place] = (uint32_t)gpu;
   }
-  build->member_count += count;
-  build->group_first[++build->group_count] = build->member_count;
-  return dfcclSuccess;
+  return df_schedule_add_group(build, file, path, list->string, total, &group);
 }
 
 static dfcclResult_t find_object(const char *file, const cJSON *root, const char *key,
@@ -154,19 +68,6 @@ static dfcclResult_t read_groups(builder *build, const char *file, const cJSON *
   return dfcclSuccess;
 }
 
-static bool is_member(const builder *build, uint32_t group, uint32_t gpu) {
-  uint32_t low = build->group_first[group], high = build->group_first[group + 1];
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (build->sorted[middle] == gpu) return true;
-    if (build->sorted[middle] < gpu)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return false;
-}
-
 /* Where in the input an event is; the path is made only for a sentence. */
 typedef struct {
   const char *file;
@@ -191,30 +92,19 @@ static dfcclResult_t read_collective(builder *build, const event_place *place, c
     return bad_event(place, ".group", "expected a name, not ", group_name);
   if (!df_names_find(&build->schedule->groups, 0, group_name->valuestring, &group))
     return bad_event(place, ".group", "no such group under groups: ", group_name);
-  if (!is_member(build, group, place->gpu))
+  if (!df_schedule_is_member(build, group, place->gpu))
     return bad_event(place, ".group", "the GPU is not a member of ", group_name);
   size_t length = strlen(coll->valuestring);
   if (length == 0 || length > DF_SIM_MAX_NAME_BYTES) {
     snprintf(path, sizeof path, "gpus.%u[%llu].coll", place->gpu, (unsigned long long)place->index);
-    return check_name(place->file, path, coll->valuestring);
+    return df_schedule_check_name(place->file, path, coll->valuestring);
   }
-  df_names *names = &build->schedule->collectives;
-  TRY(df_names_intern(names, group, coll->valuestring, event));
-  if (names->count > build->collective_room) {
-    uint32_t room = 2 * build->collective_room + 1024;
-    uint32_t *last = realloc(build->last_gpu, room * sizeof *last);
-    if (last) build->last_gpu = last;
-    uint32_t *groups = realloc(build->group_of, room * sizeof *groups);
-    if (groups) build->group_of = groups;
-    if (!last || !groups) return no_memory(place->file);
-    memset(last + build->collective_room, 0, (room - build->collective_room) * sizeof *last);
-    build->collective_room = room;
-  }
-  if (build->last_gpu[*event] == place->gpu + 1)
+  bool twice = false;
+  TRY(df_schedule_name_event(build, place->file, place->gpu, group, coll->valuestring, event,
+                             &twice));
+  if (twice)
     return bad_event(place, ".coll",
                      "the GPU runs it twice; give each run a name of its own: ", coll);
-  build->last_gpu[*event] = place->gpu + 1;
-  build->group_of[*event] = group;
   return dfcclSuccess;
 }
 
@@ -260,28 +150,15 @@ static dfcclResult_t read_gpu(builder *build, const char *file, df_recorded reco
   if (!cJSON_IsArray(events))
     return df_fail(dfcclInvalidArgument, "%s: gpus.%u: expected a list of events, not %s", file,
                    gpu, df_json_show(events, value));
-  if (build->recorded[gpu] != DF_RECORDED_NOTHING)
-    return df_fail(dfcclInvalidArgument, "%s: gpus.%u: a file before it has this GPU's events",
-                   file, gpu);
-  build->recorded[gpu] = (uint8_t)recorded;
-  build->gpu_count = DF_MAX(build->gpu_count, gpu + 1);
-  build->first[gpu] = build->event_count;
+  char path[24];
+  snprintf(path, sizeof path, "gpus.%u", gpu);
+  TRY(df_schedule_open_gpu(build, file, path, gpu, recorded));
   event_place place = {file, gpu, 0};
   for (const cJSON *item = events->child; item; item = item->next, place.index++) {
-    if (build->event_count == build->event_room) {
-      uint64_t room = 2 * build->event_room + 4096;
-      if (room > DF_SIM_MAX_DENSE_EVENTS)
-        return df_fail(dfcclInvalidArgument, "%s: gpus.%u: more events than the %llu allowed", file,
-                       gpu, (unsigned long long)DF_SIM_MAX_DENSE_EVENTS);
-      uint32_t *grown = realloc(build->event, room * sizeof *grown);
-      if (!grown) return no_memory(file);
-      build->event = grown;
-      build->event_room = room;
-    }
-    TRY(read_event(build, &place, item, &build->event[build->event_count]));
-    build->event_count++;
+    uint32_t event = 0;
+    TRY(read_event(build, &place, item, &event));
+    TRY(df_schedule_add_event(build, file, gpu, event, NULL));
   }
-  build->count[gpu] = place.index;
   return dfcclSuccess;
 }
 
@@ -310,87 +187,54 @@ static dfcclResult_t read_gpus(builder *build, const char *file, const cJSON *ro
   return dfcclSuccess;
 }
 
-/* Puts the GPUs' events in the order of their numbers and hands everything to the schedule. */
-static dfcclResult_t finish(builder *build, const char *file) {
-  df_schedule *schedule = build->schedule;
-  df_sequences *sequences = &schedule->sequences;
-  sequences->first = malloc((build->gpu_count + 1u) * sizeof *sequences->first);
-  sequences->event = malloc((build->event_count + 1) * sizeof *sequences->event);
-  schedule->recorded = calloc(build->gpu_count + 1u, sizeof *schedule->recorded);
-  if (!sequences->first || !sequences->event || !schedule->recorded) return no_memory(file);
-  uint64_t done = 0;
-  for (uint32_t gpu = 0; gpu < build->gpu_count; gpu++) {
-    sequences->first[gpu] = done;
-    schedule->recorded[gpu] = build->recorded[gpu];
-    if (build->count[gpu] > 0)
-      memcpy(sequences->event + done, build->event + build->first[gpu],
-             build->count[gpu] * sizeof *sequences->event);
-    done += build->count[gpu];
-  }
-  sequences->first[build->gpu_count] = done;
-  sequences->gpu_count = build->gpu_count;
-  sequences->group_count = build->group_count;
-  sequences->coll_count = schedule->collectives.count;
-  schedule->group_first = build->group_first;
-  schedule->group_member = build->member;
-  schedule->group_of = build->group_of;
-  sequences->member_first = schedule->group_first;
-  sequences->member = schedule->group_member;
-  sequences->group_of = schedule->group_of;
-  build->group_first = build->member = build->group_of = NULL;
-  return dfcclSuccess;
-}
-
 static dfcclResult_t build_schedule(builder *build, const char *const *files, const df_json *json,
                                     int count) {
-  build->first = calloc(DF_SIM_MAX_GPUS, sizeof *build->first);
-  build->count = calloc(DF_SIM_MAX_GPUS, sizeof *build->count);
-  build->recorded = calloc(DF_SIM_MAX_GPUS, sizeof *build->recorded);
-  if (!build->first || !build->count || !build->recorded) return no_memory(files[0]);
-  TRY(df_names_create(&build->schedule->groups));
-  TRY(df_names_create(&build->schedule->collectives));
-  for (int i = 0; i < count; i++) TRY(read_groups(build, files[i], json[i].root));
+  for (int i = 0; i < count; i++) {
+    char shown[DF_JSON_SHOWN_BYTES];
+    if (!cJSON_IsObject(json[i].root))
+      return df_fail(dfcclInvalidArgument, "%s: expected an object, not %s", files[i],
+                     df_json_show(json[i].root, shown));
+    TRY(read_groups(build, files[i], json[i].root));
+  }
   for (int i = 0; i < count; i++) TRY(read_gpus(build, files[i], json[i].root));
-  return finish(build, files[0]);
+  return df_schedule_finish(build, files[0]);
 }
 
 static dfcclResult_t take_json(df_schedule *schedule, const char *const *files, const df_json *json,
-                               int count) {
-  memset(schedule, 0, sizeof *schedule);
-  builder build = {.schedule = schedule};
-  dfcclResult_t result = build_schedule(&build, files, json, count);
-  free(build.group_first);
-  free(build.member);
-  free(build.sorted);
-  free(build.event);
-  free(build.first);
-  free(build.count);
-  free(build.recorded);
-  free(build.last_gpu);
-  free(build.group_of);
+                               int count, bool waits_only) {
+  builder build;
+  bool traces = false;
+  dfcclResult_t result = df_trace_recognise(files, json, count, &traces);
+  if (result != dfcclSuccess) return result;
+  result = df_schedule_begin(&build, schedule, traces);
+  if (result == dfcclSuccess)
+    result = traces ? df_trace_build(&build, files, json, count, waits_only)
+                    : build_schedule(&build, files, json, count);
+  df_schedule_abandon(&build);
   if (result != dfcclSuccess) df_schedule_destroy(schedule);
   return result;
 }
 
-dfcclResult_t df_schedule_load(df_schedule *schedule, const char *const *files, int file_count) {
+dfcclResult_t df_schedule_load(df_schedule *schedule, const char *const *files, int file_count,
+                               bool waits_only) {
   memset(schedule, 0, sizeof *schedule);
   df_json *json = calloc((size_t)file_count, sizeof *json);
-  if (!json) return no_memory(files[0]);
+  if (!json) return df_schedule_no_memory(files[0]);
   dfcclResult_t result = dfcclSuccess;
   for (int i = 0; i < file_count && result == dfcclSuccess; i++)
-    result = df_json_load(&json[i], files[i], DF_SIM_MAX_SCHEDULE_BYTES);
-  if (result == dfcclSuccess) result = take_json(schedule, files, json, file_count);
+    result = df_json_load_any(&json[i], files[i], DF_SIM_MAX_SCHEDULE_BYTES);
+  if (result == dfcclSuccess) result = take_json(schedule, files, json, file_count, waits_only);
   for (int i = 0; i < file_count; i++) df_json_destroy(&json[i]);
   free(json);
   return result;
 }
 
 dfcclResult_t df_schedule_parse(df_schedule *schedule, const char *file, const char *text,
-                                size_t bytes) {
+                                size_t bytes, bool waits_only) {
   df_json json;
   memset(schedule, 0, sizeof *schedule);
-  TRY(df_json_parse(&json, file, text, bytes));
-  dfcclResult_t result = take_json(schedule, &file, &json, 1);
+  TRY(df_json_parse_any(&json, file, text, bytes));
+  dfcclResult_t result = take_json(schedule, &file, &json, 1, waits_only);
   df_json_destroy(&json);
   return result;
 }
@@ -402,7 +246,9 @@ void df_schedule_destroy(df_schedule *schedule) {
   free(schedule->group_member);
   free(schedule->group_of);
   free(schedule->recorded);
+  free(schedule->call);
   df_names_destroy(&schedule->groups);
   df_names_destroy(&schedule->collectives);
+  df_names_destroy(&schedule->stacks);
   memset(schedule, 0, sizeof *schedule);
 }

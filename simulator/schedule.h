@@ -1,4 +1,5 @@
-/* Schedule: what each GPU of a job submits, written by hand or recorded by the library. */
+/* Schedule: what each GPU of a job submits: written by hand, recorded by the library, or taken from
+ * traces of torch and PARAM (trace.h). */
 #ifndef DF_SIM_SCHEDULE_H
 #define DF_SIM_SCHEDULE_H
 
@@ -16,6 +17,15 @@ typedef enum {
 
 extern const char *const df_recorded_names[]; /* by df_recorded, from DF_RECORDED_WHOLE on */
 
+/* What a trace tells of a call. */
+typedef struct {
+  uint32_t number; /* the place among the rank's calls, from 1; 0 for a sync event */
+  uint32_t stack;  /* number in stacks, or DF_NO_STACK */
+} df_call;
+
+#define DF_NO_STACK UINT32_MAX
+enum { DF_MAX_NOTES = 8, DF_NOTE_BYTES = 256 };
+
 typedef struct {
   df_sequences sequences; /* GPUs are numbered as in the files */
   bool has_sync;
@@ -23,15 +33,24 @@ typedef struct {
   df_names collectives;                            /* scope: the group */
   uint32_t *group_first, *group_member, *group_of; /* what sequences borrows */
   uint8_t *recorded;                               /* GPU -> df_recorded */
+
+  bool of_traces;
+  df_call *call;                          /* parallel to sequences.event; NULL without traces */
+  df_names stacks;                        /* scope 0; "at a.py:3 in f < ..." */
+  char note[DF_MAX_NOTES][DF_NOTE_BYTES]; /* what had to be assumed */
+  int note_count;
 } df_schedule;
 
 /* Reads and merges files (file_count >= 1): a group that several files define must have the same
- * members in each, and a GPU's events must be in one file. Freed with df_schedule_destroy. */
-dfcclResult_t df_schedule_load(df_schedule *schedule, const char *const *files, int file_count);
+ * members in each, and a GPU's events must be in one file. Freed with df_schedule_destroy.
+ * waits_only: calls of a trace execute together until the trace says that the program waited; else
+ * one after the other. */
+dfcclResult_t df_schedule_load(df_schedule *schedule, const char *const *files, int file_count,
+                               bool waits_only);
 
 /* The same for one text in memory. */
 dfcclResult_t df_schedule_parse(df_schedule *schedule, const char *file, const char *text,
-                                size_t bytes);
+                                size_t bytes, bool waits_only);
 void df_schedule_destroy(df_schedule *schedule);
 
 #endif

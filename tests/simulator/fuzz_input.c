@@ -39,11 +39,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       df_layout_destroy(&layout);
     df_config_destroy(&config);
   }
-  if (df_schedule_parse(&schedule, "schedule", (const char *)data, size) == dfcclSuccess) {
-    judge(&schedule, true);
-    judge(&schedule, false);
-    df_schedule_destroy(&schedule);
-  }
+  for (int waits_only = 0; waits_only < 2; waits_only++)
+    if (df_schedule_parse(&schedule, "rank-0", (const char *)data, size, waits_only) ==
+        dfcclSuccess) {
+      judge(&schedule, true);
+      judge(&schedule, false);
+      df_schedule_destroy(&schedule);
+    }
   df_network_model model;
   if (df_network_model_parse(&model, "network", (const char *)data, size, 24) == dfcclSuccess &&
       !(df_network_model_bound(&model, DF_OP_ALL_REDUCE, 1 << 20) > 0))

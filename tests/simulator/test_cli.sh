@@ -128,6 +128,35 @@ refuse "$sim" check "$work/r1.json"; says 'recorded: expected "whole", "so far" 
 refuse "$sim" check "$work/rank-0.json" "$work/rank-0.json"; says 'gpus.0: a file before it'
 echo '{"gpus":{},"groups":{"all":[1,0]}}' >"$work/other.json"
 refuse "$sim" check "$work/rank-0.json" "$work/other.json"; says 'groups.all: the members differ'
+# Traces of torch: the circle with the calls' numbers and places; pickles and mixtures are refused.
+dump() { # RANK OPERATION...
+  file=$work/rank_$1.json entries= record=0
+  shift
+  for operation; do
+    entries="$entries${entries:+,}{\"record_id\":$record,\"process_group\":[\"0\",\"default_pg\"],\"collective_seq_id\":$((record + 1)),"
+    entries="$entries\"profiling_name\":\"nccl:$operation\",\"frames\":[{\"name\":\"step\",\"filename\":\"train.py\",\"line\":4$record}]}"
+    record=$((record + 1))
+  done
+  echo "{\"version\":\"2.10\",\"pg_config\":{\"0\":{\"ranks\":\"[0, 1]\"}},\"entries\":[$entries]}" >"$file"
+}
+dump 0 all_reduce broadcast; dump 1 all_reduce broadcast
+expect 0 "$sim" check "$work/rank_0.json" "$work/rank_1.json"; has '4 calls'; has '^no deadlock as far as recorded: every'
+dump 1 broadcast all_reduce
+expect 3 "$sim" check "$work/rank_0.json" "$work/rank_1.json"
+has 'GPU 0 waits for "all_reduce #1" of group "0 (default_pg)", held back by GPU 1'
+has '^    GPU 0: its call 1, at train.py:40 in step$'; has '^    GPU 1: its call 2, at train.py:41 in step$'
+expect 3 "$sim" check --json "$work/rank_0.json" "$work/rank_1.json"
+has '"call":1,"at":"train.py:40 in step","held_by_call":2,"held_by_at":"train.py:41 in step"}'; has '"notes":\[\]'
+expect 0 "$sim" check --model sync "$work/rank_0.json" "$work/rank_1.json"
+dump 1 all_reduce
+expect 0 "$sim" check "$work/rank_0.json" "$work/rank_1.json"; has 'the last call of GPU 1 is "all_reduce #1"'
+refuse "$sim" check "$work/rank_0.json" "$work/rank-0.json"; says 'rank-0.json: a schedule, but .*rank_0.json is a trace'
+cp "$work/rank_0.json" "$work/again_0.json"
+refuse "$sim" check "$work/rank_0.json" "$work/again_0.json"; says 'rank 0: a file before it has'
+cp "$work/rank_0.json" "$work/dump"
+refuse "$sim" check "$work/dump"; says 'dump: which rank is it'
+printf '\200\002}q.' >"$work/rank_9"
+refuse "$sim" check "$work/rank_9"; says 'rank_9: a pickle.*python -m dfccl.flight to-json'
 refuse "$sim" check; says 'schedule file'
 
 # ---- sweep and explain

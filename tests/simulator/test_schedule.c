@@ -16,7 +16,7 @@
 static bool deadlocks(const char *text, bool single, df_circle *circle) {
   df_schedule schedule;
   df_dense dense;
-  OK(df_schedule_parse(&schedule, "text", text, strlen(text)));
+  OK(df_schedule_parse(&schedule, "text", text, strlen(text), false));
   schedule.sequences.single_queue = single;
   OK(df_dense_create(&dense, schedule.sequences.gpu_count, schedule.sequences.coll_count));
   bool deadlock = df_dense_deadlocks(&dense, &schedule.sequences);
@@ -219,7 +219,7 @@ DF_TEST(schedule, errors_name_the_key, 30) {
   for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     df_schedule schedule;
     dfcclResult_t result =
-        df_schedule_parse(&schedule, "text", cases[i].text, strlen(cases[i].text));
+        df_schedule_parse(&schedule, "text", cases[i].text, strlen(cases[i].text), false);
     CHECK(result == dfcclInvalidArgument, "case %u is accepted", i);
     CHECK(strcmp(df_last_sentence(), cases[i].sentence) == 0, "case %u: \"%s\", expected \"%s\"", i,
           df_last_sentence(), cases[i].sentence);
@@ -231,10 +231,10 @@ DF_TEST(schedule, deep_nesting_ends_at_once, 10) {
   char *text = malloc(DEPTH);
   df_schedule schedule;
   memset(text, '[', DEPTH);
-  RESULT(df_schedule_parse(&schedule, "text", text, DEPTH), dfcclInvalidArgument);
+  RESULT(df_schedule_parse(&schedule, "text", text, DEPTH, false), dfcclInvalidArgument);
   memset(text, 0, DEPTH);
-  RESULT(df_schedule_parse(&schedule, "text", text, DEPTH), dfcclInvalidArgument);
+  RESULT(df_schedule_parse(&schedule, "text", text, DEPTH, false), dfcclInvalidArgument);
   memset(text, '0', DEPTH);
-  RESULT(df_schedule_parse(&schedule, "text", text, DEPTH), dfcclInvalidArgument);
+  RESULT(df_schedule_parse(&schedule, "text", text, DEPTH, false), dfcclInvalidArgument);
   free(text);
 }

@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 import pickle
+import subprocess
 import tempfile
 import time
 import unittest
@@ -20,6 +21,7 @@ except ImportError:
 
 import dfccl
 import dfccl.torch
+from dfccl import flight
 from support import Case, on_processes
 from test_torch import join, meeting_place
 
@@ -160,6 +162,33 @@ def _memory(rank: int, size: int, place: str) -> None:
     dist.destroy_process_group()
 
 
+def _traces(rank: int, size: int, place: str, folder: str, backend: str, exchanged: bool) -> None:
+    """A job whose ranks use two groups in one order or in opposite ones, which both libraries bear, and its traces."""
+    from torch.profiler import ExecutionTraceObserver
+    dist.init_process_group(backend, rank=rank, world_size=size, init_method=f"file://{place}")
+    groups = [dist.group.WORLD, dist.new_group([0, 1])]
+    observer = ExecutionTraceObserver()
+    observer.register_callback(os.path.join(folder, f"execution-{rank}.json"))
+    observer.start()
+    dist.all_reduce(torch.ones(3))
+    works = [dist.all_reduce(torch.ones(5), group=group, async_op=True)
+             for group in (reversed(groups) if exchanged and rank == 1 else groups)]
+    for work in works:
+        work.wait()
+    dist.all_reduce(torch.ones(3))
+    observer.stop()
+    observer.unregister_callback()
+    if backend == "dfccl":
+        dfccl.torch.dump_flight(folder)
+    else:
+        from torch._C import _distributed_c10d as c10d
+        told = c10d._dump_fr_trace_json()
+        pathlib.Path(folder, f"{rank}.json").write_text(told if isinstance(told, str) else told.decode())
+        pathlib.Path(folder, f"rank_{rank}").write_bytes(c10d._dump_fr_trace())
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 class Flight(Case):
     def _on(self, function, size: int, *arguments) -> None:
         self.assertEqual(on_processes(function, size, meeting_place(), *arguments), [0] * size)
@@ -175,6 +204,32 @@ class Flight(Case):
 
     def test_records_keep_nothing_alive(self):
         self._on(_memory, 2)
+
+    def _check(self, folder: str, names: str) -> tuple[int, dict]:
+        files = [os.path.join(folder, names.format(rank)) for rank in range(2)]
+        done = subprocess.run([os.environ["DFCCL_TEST_SIM"], "check", "--json", *files], capture_output=True, text=True)
+        self.assertIn(done.returncode, (0, 3), done.stderr)
+        return done.returncode, json.loads(done.stdout)
+
+    @unittest.skipUnless("DFCCL_TEST_SIM" in os.environ, "DFCCL_TEST_SIM names no dfccl-sim")
+    def test_dfccl_sim_judges_the_dumps(self):
+        for backend in ("gloo", "dfccl"):
+            for exchanged in (False, True):
+                with self.subTest(backend=backend, exchanged=exchanged), tempfile.TemporaryDirectory() as folder:
+                    self._on(_traces, 2, folder, backend, exchanged)
+                    for rank in range(2):
+                        self.assertEqual(flight.main(["to-json", os.path.join(folder, f"rank_{rank}")]), 0)
+                    for names in ("{}.json", "rank_{}.json"):
+                        status, told = self._check(folder, names)
+                        self.assertEqual((status, told["deadlock"], len(told["cycle"])), (3, True, 2) if exchanged else (0, False, 0))
+                        self.assertEqual(told["missing"], [] if not exchanged else told["missing"])
+                        self.assertEqual([wait["call"] for wait in told["cycle"]], [2, 2] if exchanged else [])
+                        if backend == "dfccl" or names == "rank_{}.json":  # torch's JSON has no stacks
+                            self.assertTrue(all("in _traces" in wait["at"] for wait in told["cycle"]), told)
+                    if backend == "gloo":  # its Execution Traces name no groups, so this disorder is not to be seen there
+                        status, told = self._check(folder, "execution-{}.json")
+                        self.assertEqual((status, told["deadlock"]), (0, False))
+                        self.assertIn("do not name process groups", told["notes"][0])
 
     def test_torch_reads_the_dumps(self):
         from torch.distributed.flight_recorder import fr_trace
