@@ -24,7 +24,7 @@ def is_crowded(ranks, bed):
     return ranks > cores() if bed is None else ranks // bed.hosts > len(bed.cores(0))
 
 
-def memory_directory(bed):
+def memory_directory(bed=None):
     """Where libraries may keep shared files: in memory, so that no disk is part of a measurement. Hosts share no memory:
     there it is for the driver's own files."""
     if bed is not None:
@@ -45,7 +45,7 @@ class Library:
         self.environment = environment or (lambda ranks, bed: {})
         self.between = between or (lambda bed, ranks, directory: ([], {}))  # a launcher's words and variables for several hosts
 
-    def command(self, ranks, directory, bed):
+    def command(self, ranks, directory, bed=None):
         words = self.between(bed, ranks, directory)[0] if bed else []
         return [self.launcher, *self.arguments(ranks, directory, bed), *words, "-n", str(ranks)]
 
@@ -85,7 +85,7 @@ def mpich(name, program, polls=None):
     return Library(name, {0: name}, program, launcher="mpirun.mpich", environment=environment, between=between)
 
 
-def environment(library, ranks, directory, bed):
+def environment(library, ranks, directory, bed=None):
     # Variables of a launcher above this program would be taken for those of the one started here.
     launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HYDRA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}

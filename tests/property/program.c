@@ -55,6 +55,9 @@ static void random_collective(program_slot *slot, int index, df_random *random, 
     coll->type = df_random_chance(&apart, 50) ? dfcclInt16 : dfcclUint16;
   if (df_random_chance(&apart, 30))
     coll->op = df_operator_for(coll->type, (dfcclRedOp_t)(dfcclBand + df_random_below(&apart, 3)));
+  const bool scans = coll->kind == DF_SCAN || coll->kind == DF_EXCLUSIVE_SCAN;
+  if (scans && coll->op == dfcclAvg)
+    coll->op = dfcclSum; /* results have different numbers of operands */
   slot->fresh = true;
   slot->id = id_of(slot, index);
 }

@@ -10,7 +10,8 @@ in_docs=$(grep -oE '^\| `DFCCL_[A-Z_]+`' "$root/docs/CONFIGURATION.md" | grep -o
   printf '%s\n' "$in_code" "$in_docs" | sort | uniq -u
   exit 1
 }
-stray=$(grep -rn 'getenv(' "$root/src" --include=*.c | grep -vE 'src/(host/settings|host/settings_network|bootstrap/launcher)\.c' || true)
+stray=$(grep -rnE '(getenv|df_variable)\(' "$root/src" --include=*.c |
+  grep -vE 'src/(host/settings|host/settings_network|bootstrap/launcher|base/text)\.c' || true)
 [ -z "$stray" ] || { echo "environment read elsewhere: $stray"; exit 1; }
 
 # docs/TUNING.md lists every number of the table, and no other.
