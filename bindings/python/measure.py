@@ -1,4 +1,4 @@
-"""All-reduce, a training step and inference beside Gloo, in one run: python measure.py [RANKS]. Medians, in us and ms.
+"""All-reduces, training steps and inference beside Gloo, in one run: python measure.py [RANKS [PART...]]. Medians, in us and ms.
 
 The two libraries take turns in batches, so that what else the machine does disturbs both.
 """
@@ -9,10 +9,13 @@ import argparse
 import socket
 import statistics
 import time
+from typing import Callable
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 SIZES = [8, 64, 512, 4096, 32768, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
@@ -36,29 +39,64 @@ def all_reduces(groups: dict[str, dist.ProcessGroup]) -> None:
                   + f" | {medians['gloo'] / medians['dfccl']:.1f} |", flush=True)
 
 
-def steps(groups: dict[str, dist.ProcessGroup]) -> None:
-    torch.manual_seed(0)
-    plain = torch.nn.Sequential(*[layer for _ in range(4) for layer in (torch.nn.Linear(1024, 1024), torch.nn.ReLU())])
-    models = {name: DistributedDataParallel(plain, process_group=group) for name, group in groups.items()}
-    inputs = torch.randn(64, 1024)
+class Block(torch.nn.Module):
+    """A transformer's layer."""
 
-    def step(model: torch.nn.Module) -> float:
+    def __init__(self, width: int):
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(width, 8, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(values.size(1))
+        return self.layer(values, mask, is_causal=True)
+
+
+def models() -> dict[str, tuple[Callable[[], torch.nn.Sequential], torch.Tensor]]:
+    """Each with a batch."""
+    def convolutions() -> torch.nn.Sequential:
+        widths = [3, 32, 64, 64, 128, 128, 256, 256]
+        return torch.nn.Sequential(*[
+            torch.nn.Sequential(torch.nn.Conv2d(one, next, 3, 1 + (at % 2), 1, bias=False), torch.nn.GroupNorm(8, next),
+                                torch.nn.ReLU()) for at, (one, next) in enumerate(zip(widths, widths[1:]))])
+    return {
+        "linear": (lambda: torch.nn.Sequential(*[
+            torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU()) for _ in range(4)]), torch.randn(64, 1024)),
+        "gpt": (lambda: torch.nn.Sequential(torch.nn.Embedding(2048, 256), *[Block(256) for _ in range(6)]),
+                torch.randint(0, 2048, (2, 64))),
+        "convolutions": (convolutions, torch.randn(8, 3, 32, 32)),
+    }
+
+
+def steps(groups: dict[str, dist.ProcessGroup]) -> None:
+    """Forward and backward: DistributedDataParallel, and FSDP2 with each layer a unit of its own."""
+    def step(model: torch.nn.Module, inputs: torch.Tensor) -> float:
         model.zero_grad()
         begin = time.perf_counter()
         model(inputs).square().mean().backward()
         return 1e3 * (time.perf_counter() - begin)
 
-    times: dict[str, list[float]] = {name: [] for name in (*models, "no communication")}
-    for batch in range(6):
-        for name in times:
-            if name == "no communication":
-                with models["dfccl"].no_sync():
-                    taken = [step(models["dfccl"]) for _ in range(5)]
-            else:
-                taken = [step(models[name]) for _ in range(5)]
-            times[name] += taken if batch > 0 else []
-    if dist.get_rank() == 0:
-        print(", ".join(f"{name} {statistics.median(each):.1f} ms" for name, each in times.items()))
+    def sharded(made: torch.nn.Sequential, group: dist.ProcessGroup) -> torch.nn.Module:
+        mesh = DeviceMesh.from_group(group, "cpu")
+        for layer in made:
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(made, mesh=mesh)
+
+    for model, (make, inputs) in models().items():
+        torch.manual_seed(0)
+        parameters = sum(parameter.numel() for parameter in make().parameters())
+        for way, wrap in (("DDP", lambda group: DistributedDataParallel(make(), process_group=group)),
+                          ("FSDP2", lambda group: sharded(make(), group))):
+            wrapped = {name: wrap(group) for name, group in groups.items()}
+            wrapped["none"] = make()
+            times: dict[str, list[float]] = {name: [] for name in wrapped}
+            for batch in range(7):
+                for name, each in wrapped.items():
+                    taken = [step(each, inputs) for _ in range(5)]
+                    times[name] += taken if batch > 0 else []
+            gloo, ours, none = (statistics.median(times[name]) for name in ("gloo", "dfccl", "none"))
+            if dist.get_rank() == 0:
+                print(f"| {model}, {parameters / 1e6:.1f} M | {way} | {gloo:.1f} | {ours:.1f} | {none:.1f} | "
+                      f"{gloo / ours:.2f} |", flush=True)
 
 
 def layers(groups: dict[str, dist.ProcessGroup]) -> None:
@@ -88,27 +126,32 @@ def layers(groups: dict[str, dist.ProcessGroup]) -> None:
                   + ", ".join(f"{name} {statistics.median(each):.2f} ms" for name, each in times.items()), flush=True)
 
 
-def rank_of(rank: int, size: int, port: int) -> None:
+def rank_of(rank: int, size: int, port: int, parts: list[str]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"tcp://127.0.0.1:{port}")
     groups = {"gloo": dist.new_group(backend="gloo"), "dfccl": dist.group.WORLD}
+    heads = {
+        all_reduces: "| bytes | Gloo us | dfccl us | ratio |\n| ---: | ---: | ---: | ---: |",
+        steps: "forward and backward, ms\n\n| model, parameters | | Gloo | dfccl | no communication | ratio |\n"
+               "| --- | --- | ---: | ---: | ---: | ---: |",
+        layers: "inference of 8 layers of width 1024 in bfloat16, tensor-parallel:",
+    }
     if rank == 0:
-        print(f"torch {torch.__version__}, {size} ranks\n\n| bytes | Gloo us | dfccl us | ratio |\n| ---: | ---: | ---: | ---: |")
-    all_reduces(groups)
-    if rank == 0:
-        print("\nforward and backward of 4 layers of 1024 x 1024 (4.2 M parameters), batch 64, DistributedDataParallel:")
-    steps(groups)
-    if rank == 0:
-        print("\ninference of 8 layers of width 1024 in bfloat16, tensor-parallel:")
-    layers(groups)
+        print(f"torch {torch.__version__}, {size} ranks")
+    for part, head in heads.items():
+        if not parts or part.__name__ in parts:
+            if rank == 0:
+                print("\n" + head, flush=True)
+            part(groups)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ranks", nargs="?", type=int, default=2)
+    parser.add_argument("parts", nargs="*", help="all_reduces, steps, layers; all of them without")
     options = parser.parse_args()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
-    torch.multiprocessing.spawn(rank_of, args=(options.ranks, free), nprocs=options.ranks)
+    torch.multiprocessing.spawn(rank_of, args=(options.ranks, free, options.parts), nprocs=options.ranks)

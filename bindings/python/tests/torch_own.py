@@ -1,7 +1,8 @@
 """torch's own tests of a backend, which its wheel has, under Gloo's name: python torch_own.py [-v] [TEST...]
 
-BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. WORLD_SIZE: ranks (2). Not part of the lane: minutes. That the events of
-a profile are asynchronous is not asked for: only code in C++ can end an event in another thread.
+They need expecttest (pip). BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. WORLD_SIZE: ranks (2). Not part of the
+lane: minutes. That the events of a profile are asynchronous is not asked for: only code in C++ can end an event in
+another thread.
 """
 
 import atexit
@@ -20,6 +21,7 @@ for name in ("barrier", "test_dir", "init_dir"):
 import torch
 import torch.distributed as dist
 
+import dfccl.torch
 import dfccl.torch.job
 
 ours = os.environ.get("BACKEND_OF_GLOO", "dfccl") == "dfccl"
@@ -31,6 +33,7 @@ from torch.testing._internal.common_utils import run_tests
 from torch.testing._internal.distributed import distributed_test
 
 if ours:
+    dfccl.torch.ProcessGroup.getBackendName = lambda group: "gloo"
     distributed_test.PROFILING_SUPPORTED_BACKENDS = []
     distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS = []
 
