@@ -447,16 +447,17 @@ DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_
  * dfcclRun*OnStream: the same, in the order of a CUDA stream (`stream` is a cudaStream_t; NULL: the
  * default stream). The run begins when the stream has come to this call, so that what is enqueued
  * before it may produce the input; what is enqueued behind it waits until the run is through, with
- * whatever status, so that it may use the output. The call itself enqueues two memory operations
- * (or two kernels of one thread, where the device has no such operations) and never waits for a
- * run. The callback, which may be NULL, is called as for dfcclRun*.
+ * whatever status, so that it may use the output. The call itself enqueues three memory operations
+ * (or kernels of one thread, where the device has no such operations) and never waits for a run. The
+ * callback, which may be NULL, is called as for dfcclRun*.
  *
  * What this order cannot cure: two collectives on one stream, in opposite orders on two ranks, wait
  * for each other's input, and so do collectives on streams that share a hardware queue
  * (CUDA_DEVICE_MAX_CONNECTIONS): docs/CUDA.md.
  *
  * Errors: those of dfcclRun*; dfcclInvalidUsage (a context on the CPU device; a stream that is
- * being captured; 4,095 runs on streams are not complete), dfcclUnhandledCudaError. Any thread
+ * being captured; 4,095 runs on streams are not complete; CUDA_DEVICE_MAX_CONNECTIONS is 1, and a
+ * run of another rank of this process is on a stream), dfcclUnhandledCudaError. Any thread
  * whose current device is the stream's. May wait where enqueueing waits, and for the launch of the
  * daemon that the stream is to find there, DFCCL_CUDA_PATIENCE_MS (100) at most.
  */
@@ -628,7 +629,7 @@ DFCCL_API dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint
 typedef enum {
   dfcclEventLaunched = 0, /* the block entered a launch; collective means nothing */
   dfcclEventFetched = 1,  /* it took a run */
-  dfcclEventBegun = 2,    /* it tries a run's first step; again while the run's input is missing */
+  dfcclEventBegun = 2,    /* a run has its input, and its first step is tried */
   dfcclEventSetAside = 3, /* preempted: the spin threshold ran out */
   dfcclEventDone = 4      /* the block is through with a run, or was told to give it up */
 } dfcclEventKind_t;

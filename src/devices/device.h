@@ -36,6 +36,7 @@ typedef struct df_device_options {
     int ordinal;
     uint32_t threads, collectives;
     int relays, has_timers;
+    int one_queue;        /* of hardware, for all streams */
     uint64_t arena_bytes; /* Least size of a segment. */
     uint64_t restart_ns, restart_most_ns, nap_ns;
     uint64_t patience_ns; /* of a stream with what does not begin */

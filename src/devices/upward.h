@@ -25,6 +25,7 @@ typedef struct df_device_runs {
 
 typedef struct df_device_host {
   void *host;
+  const void *job;           /* the same for the job's ranks in this process */
   pthread_mutex_t *lock;     /* [lock] in the headers of this room */
   const df_carrier *carrier; /* of messages to other hosts; NULL: none */
   /* A CQE may be there. Callbacks are left to the poller. */

@@ -106,6 +106,7 @@ static df_device_options options_of(const df_settings *s) {
   options.cuda.collectives = (uint32_t)s->cuda_collectives;
   options.cuda.relays = s->cuda_relay != 0;
   options.cuda.has_timers = s->cuda_timers != 0;
+  options.cuda.one_queue = s->one_queue;
   options.cuda.arena_bytes = (uint64_t)s->cuda_arena_mb << 20;
   options.cuda.restart_most_ns = (uint64_t)s->tuning.policy.cuda_restart_most_us * 1000;
   options.cuda.restart_ns = (uint64_t)s->cuda_restart_us * 1000;
@@ -122,6 +123,7 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
   device->options = options_of(&context->settings);
   const df_endpoint *wire = context->transports.wire;
   device->host = (df_device_host){.host = context,
+                                  .job = context->control.world,
                                   .lock = &context->lock,
                                   .carrier = wire ? wire->carrier : NULL,
                                   .completed = df_reap_and_ring,

@@ -61,6 +61,11 @@ static int cuda_launches_block(void) {
   return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
 }
 
+static int cuda_has_one_queue(void) {
+  const char *value = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return value != NULL && strcmp(value, "1") == 0;
+}
+
 /* Numbers in place of a file's name: "set:NAME=VALUE,NAME=VALUE". */
 static dfcclResult_t read_tuning_numbers(df_tuning *tuning, const char *numbers) {
   char text[4096] = DF_TUNING_HEADER "\nset ", sentence[DF_SENTENCE_BYTES];
@@ -114,22 +119,10 @@ static const char *const known_variables[] = {
     DF_SETTINGS_MAP(X)
 #undef X
         "DFCCL_CQ",
-    "DFCCL_NET",
-    "DFCCL_NET_INTERFACES",
-    "DFCCL_NET_PORTS",
-    "DFCCL_NET_ADVERTISE",
-    "DFCCL_SECRET",
-    "DFCCL_SECRET_FILE",
-    "DFCCL_ROOT",
-    "DFCCL_DEBUG",
-    "DFCCL_ISA",
-    "DFCCL_TUNING",
-    "DFCCL_RECORD",
+    "DFCCL_NET", "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE", "DFCCL_SECRET",
+    "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_TUNING", "DFCCL_RECORD",
     /* of the Python package */
-    "DFCCL_TORCH_CHECK",
-    "DFCCL_TORCH_DUMP",
-    "DFCCL_TORCH_FLIGHT",
-    "DFCCL_TORCH_STACKS"};
+    "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_STACKS"};
 
 /* Letters to insert, delete or change (Wagner and Fischer, 1974). */
 static int distance(const char *a, size_t a_length, const char *b) {
@@ -205,6 +198,7 @@ static dfcclResult_t read_environment(df_settings *s) {
                    s->isa, df_mover_cpu_best()->name);
   if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
   s->launches_block = cuda_launches_block();
+  s->one_queue = cuda_has_one_queue();
   return read_text("DFCCL_RECORD", s->record, sizeof s->record);
 }
 

@@ -85,6 +85,7 @@ typedef struct df_settings {
   long long shared_blocks; /* as in df_device_choice */
   long long device;        /* CUDA ordinal; -1: the calling thread's */
   int launches_block;      /* CUDA_LAUNCH_BLOCKING is on */
+  int one_queue;           /* CUDA_DEVICE_MAX_CONNECTIONS is 1 */
 } df_settings;
 
 /* config may be NULL. dfcclInvalidUsage names a variable, dfcclInvalidArgument a field. */

@@ -22,7 +22,7 @@ typedef enum {
 typedef enum {
   DF_EVENT_LAUNCHED,
   DF_EVENT_FETCHED,
-  DF_EVENT_BEGUN, /* again and again until the run's first step has its input */
+  DF_EVENT_BEGUN, /* The run has its input: its first step is next. */
   DF_EVENT_SET_ASIDE,
   DF_EVENT_DONE
 } df_event_kind;

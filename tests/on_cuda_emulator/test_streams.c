@@ -5,6 +5,8 @@
  *   - A launch that cannot begin while a stream waits ends the runs on streams with a sentence that
  *     names the cure, and then begins. The rank lives on.
  *   - A launch that only begins late ends nothing.
+ *   - If there is one hardware queue, a second rank's run on a stream is refused while the first
+ *     one's is outstanding: it would stand behind a wait that needs it.
  *   - While the input of all runs is missing, nothing is launched, and a daemon that stays looks
  *     seldom across the bus, however many runs there are. A run whose input is there is executed.
  */
@@ -159,6 +161,29 @@ DF_TEST(emulated_streams, a_launch_that_begins_late_ends_nothing, 60) {
   for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
   CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
   check(&s, 0, 1);
+  close_scene(&s);
+}
+
+DF_TEST(emulated_streams, a_circle_through_one_queue_is_refused, 60) {
+  scene s;
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+  open_scene(&s, 1);
+  run_without_streams(&s, 0);
+  for (int round = 0; round < 3; round++) {
+    const int first = round % RANKS, second = 1 - first;
+    fill(&s, 0, round);
+    run_on(&s, first, 0, 0);
+    RESULT(dfcclRunAllReduceOnStream(s.ctxs[second], 0, s.memory[second], s.memory[second] + COUNT,
+                                     s.streams[1], note_end, NULL),
+           dfcclInvalidUsage);
+    CHECK(strstr(dfcclGetLastError(s.ctxs[second]), "CUDA_DEVICE_MAX_CONNECTIONS") != NULL,
+          "it says: %s", dfcclGetLastError(s.ctxs[second]));
+    run(&s, second, 0);
+    await(s.streams[0]);
+    for (int rank = 0; rank < RANKS; rank++) OK(dfcclWaitAll(s.ctxs[rank]));
+    check(&s, 0, round);
+  }
+  CHECK(atomic_load(&failed) == 0, "%d runs failed", atomic_load(&failed));
   close_scene(&s);
 }
 

@@ -96,6 +96,26 @@ void df_cuda_end_residence(df_rank_device *device) {
 
 /* ---- what stands behind a wait */
 
+static int has_run_on_stream(df_rank_device *device) {
+  const df_stream_ticket *tickets = df_cuda_state_of(device)->tickets;
+  for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++)
+    if (df_load_relaxed_u64(&tickets[i].wanted) != df_load_relaxed_u64(&tickets[i].output))
+      return 1;
+  return 0;
+}
+
+int df_cuda_has_streaming_mate(const df_rank_device *device, uint32_t *rank) {
+  const df_cuda_state *state = device->state;
+  int found = 0;
+  pthread_mutex_lock(&ranks_lock);
+  for (df_rank_device *r = next_beside(state, NULL); r && !found; r = next_beside(state, r)) {
+    found = r != device && r->host.job == device->host.job && has_run_on_stream(r);
+    *rank = r->rank;
+  }
+  pthread_mutex_unlock(&ranks_lock);
+  return found;
+}
+
 /* Some stream of the process has come to a run, and waits for it. */
 static int has_waiting_stream(const df_cuda_state *state) {
   int waits = 0;

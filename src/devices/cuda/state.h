@@ -150,6 +150,8 @@ void df_cuda_delist(df_rank_device *device);
 /* Before a stream waits: every rank of the process on the GPU has a launch that stays. Waits for
  * the launchers, a patience at most. */
 void df_cuda_reside(df_rank_device *device);
+/* Does another rank of the job, on this GPU and in this process, have a run on a stream? */
+int df_cuda_has_streaming_mate(const df_rank_device *device, uint32_t *rank);
 /* Launcher. */
 void df_cuda_end_residence(df_rank_device *device);
 int df_cuda_stays_on_device(const df_cuda_state *state);

@@ -96,6 +96,24 @@ static uint32_t take_index(df_cuda_state *state) {
   return 0;
 }
 
+/* This stream's input would stand behind the wait for the mate's run, which needs this one. Of two
+ * that begin at one time each sees the other. */
+static dfcclResult_t refuse_behind_mate(df_rank_device *device, uint32_t ticket_of_run) {
+  df_stream_ticket *ticket = &df_cuda_state_of(device)->tickets[df_ticket_index(ticket_of_run)];
+  df_wake_fence();
+  uint32_t other;
+  if (!df_cuda_has_streaming_mate(device, &other)) return dfcclSuccess;
+  df_publish_u64(&ticket->output, ticket->wanted);
+  df_publish_u64(&ticket->input, ticket->wanted); /* nobody writes it: it is free again */
+  return df_fail(
+      dfcclInvalidUsage,
+      "rank %u has a run on a stream, and rank %u of the same process has one on another: "
+      "CUDA_DEVICE_MAX_CONNECTIONS is 1, so the second stream would wait for the first. "
+      "Set it to 32 before the process first calls CUDA, or run with callbacks in place "
+      "of streams",
+      other, device->rank);
+}
+
 dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stream_run *run) {
   df_cuda_state *state = df_cuda_state_of(device);
   dfcclResult_t result = refuse_capture(stream);
@@ -110,6 +128,10 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
   if (index == 0)
     return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
                    DF_CUDA_TICKETS - 1, device->rank);
+  if (device->options.cuda.one_queue) {
+    result = refuse_behind_mate(device, run->ticket);
+    if (result != dfcclSuccess) return result;
+  }
   count_run(); /* before a stream waits */
   df_cuda_reside(device);
   cudaError_t error = enqueue_write(state, stream, &state->inputs[index], run->number);
