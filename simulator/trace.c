@@ -125,6 +125,8 @@ static dfcclResult_t complete_groups(df_trace *trace, df_schedule *schedule) {
     free(unknown);
     return df_schedule_no_memory(trace->rank[0].file);
   }
+  if (trace->messages_left_out)
+    note(schedule, "Gloo's nodes do not tell who sends to whom: messages are left out");
   if (trace->groups_unnamed)
     note(schedule,
          "the traces do not name process groups: each call is taken to be one of all ranks");

@@ -45,6 +45,7 @@ typedef struct {
   uint32_t members_room;
   df_trace_rank *rank;
   int rank_count;
+  bool messages_left_out;
   bool groups_unnamed;   /* of an Execution Trace without names of groups */
   bool waits_are_single; /* the program waits for one call while others go on */
 } df_trace;

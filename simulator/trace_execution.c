@@ -199,6 +199,12 @@ static int kind_of(const cJSON *node) {
   return KINDS;
 }
 
+/* Gloo's nodes do not tell the peer. */
+static bool is_gloo_message(const char *name) {
+  return strcmp(name, "gloo:send") == 0 || strcmp(name, "gloo:recv") == 0 ||
+         strcmp(name, "gloo:recv_any_source") == 0;
+}
+
 static dfcclResult_t read_nodes(df_trace *trace, df_trace_rank *rank, int kind,
                                 const node_place *nodes, uint64_t count, const cJSON *groups) {
   for (uint64_t i = 0; i < count; i++) {
@@ -206,7 +212,9 @@ static dfcclResult_t read_nodes(df_trace *trace, df_trace_rank *rank, int kind,
     df_trace_place place = {rank->file, "nodes", nodes[i].index};
     if (kind == PARAM_COMMS)
       TRY(read_param_comms(trace, rank, &place, nodes[i].node, groups));
-    else if (kind == C10D || !strstr(get(nodes[i].node, "name")->valuestring, "recv"))
+    else if (kind != C10D && is_gloo_message(get(nodes[i].node, "name")->valuestring))
+      trace->messages_left_out = true;
+    else
       TRY(read_operator(trace, rank, &place, nodes[i].node));
   }
   return dfcclSuccess;

@@ -178,6 +178,11 @@ DF_TEST(trace, execution_traces, 20) {
   verdict judged = judge(same, 2, false);
   CHECK(is_noted(&judged, "do not name process groups"), "%d notes", judged.schedule.note_count);
   forget(&judged);
+  const char *message[] = {TRACE(OPERATOR(1, "gloo:send", 5, "true"))};
+  judged = judge(message, 1, false);
+  CHECK(!judged.deadlock && is_noted(&judged, "messages are left out"), "%d notes",
+        judged.schedule.note_count);
+  forget(&judged);
 }
 
 DF_TEST(trace, execution_traces_of_nccl, 20) {

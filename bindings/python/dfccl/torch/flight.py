@@ -147,8 +147,9 @@ class Flight:
         self._store, self._key, self._rank, self._folder = store, f"{key} flight", rank, folder
         self._ring: deque[Call] = deque(maxlen=calls)
         self._gather = gather_traceback if stacks else None
-        self._numbers = itertools.count()
+        self._numbers, self._process = itertools.count(), os.getpid()
         self._groups: dict[str, GroupFacts] = {}
+        self._group_numbers = itertools.count()
         self._answered = 0
         self._answers: dict[int, dict[str, Any]] = {}
         self._asked_ranks: set[int] = set()
@@ -164,7 +165,7 @@ class Flight:
     # ---- recording
 
     def group(self, name: str, ranks: Sequence[int], timeout: float) -> GroupFacts:
-        facts = self._groups[name] = GroupFacts(len(self._groups), name, ranks, timeout)
+        facts = self._groups[name] = GroupFacts(next(self._group_numbers), name, ranks, timeout)
         return facts
 
     def record(self, facts: GroupFacts, operation: str, peers: tuple[int, int] | None, parts: list[Part],
@@ -204,6 +205,8 @@ class Flight:
                 return
 
     def stop(self) -> None:
+        if os.getpid() != self._process:  # a forked child has no such thread
+            return
         _open.discard(self)
         with self._condition:
             self._stopped = True
@@ -251,13 +254,13 @@ class Flight:
         others = sorted({rank for collective, _ in call.parts for rank in collective.members} - {self._rank})
         try:
             answers = self._ask(others, min(_PATIENCE_S, seconds))
-        except RuntimeError as failure:  # the store is gone, perhaps with rank 0
+        except (RuntimeError, ValueError, KeyError) as failure:  # the store is gone, or has something else there
             lines.append(f"torch's store is out of reach ({failure}), so other ranks cannot be asked")
             answers, others = {}, []
         missing = [rank for rank in others if rank not in answers or self._lacks(rank, answers[rank], call)]
         for rank in missing[:_TOLD_RANKS]:
             lines.append(f"rank {rank} " + (self._tell(answers[rank]) if rank in answers else
-                                            "has not answered: it has ended, or is inside a call that holds the interpreter"))
+                                            "has not answered: it has ended, or has had too little time, or a call holds its interpreter"))
         if len(missing) > _TOLD_RANKS:
             lines.append(f"and {len(missing) - _TOLD_RANKS} ranks more")
         self._dump_if_wanted()
