@@ -30,7 +30,7 @@ def is_one_of_several() -> bool:
 
 
 class Backend(C10dBackend):
-    """Passes calls on. Its works' is_completed() is False until somebody has waited: C++ does not ask Python for it."""
+    """Passes calls on. Its works' is_completed() is always False: C++ does not ask Python for it."""
 
     supports_splitting = True
     supports_coalescing = True
