@@ -39,7 +39,7 @@
     "than cores")                                                                                  \
   X(net_timeout_ms, "DFCCL_NET_TIMEOUT_MS", 10000, 100, 86400000,                                  \
     "how long another host may be silent before its ranks count as lost")                          \
-  X(net_resume_ms, "DFCCL_NET_RESUME_MS", 0, 0, 86400000,                                          \
+  X(net_resume_ms, "DFCCL_NET_RESUME_MS", 10000, 0, 86400000,                                      \
     "how long a lost connection may take to be made anew; 0: a loss ends collectives")             \
   X(spread, "DFCCL_SPREAD", 1, 0, 1,                                                               \
     "CPU: 0: executors that meet on one core do not move to emptier ones")                         \

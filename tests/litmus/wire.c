@@ -45,9 +45,7 @@ static void arrived_prepare(void *state) {
   asked_prepare(state);
   s->has_arrived = 1;
 }
-static void arrived_pump(void *state) {
-  wire_pump(&((wire_state *)state)->ep, DF_CARRY_PUBLISHED);
-}
+static void arrived_pump(void *state) { wire_pump(&((wire_state *)state)->ep, DF_CARRY_PUBLISHED); }
 static void arrived_tell(void *state) {
   wire_state *s = state;
   df_store_relaxed_u32(&s->news, 1);

@@ -445,6 +445,14 @@ long sim_futex(uint32_t *word, int operation, uint32_t value, const struct times
   return 0; /* how many nobody asks */
 }
 
+/* Time passes when everybody else sleeps, too. */
+void sim_usleep(unsigned us) {
+  if (sim_is_quiet || sim_is_exhausting)
+    sim_yield();
+  else
+    sim_block(SIM_WAITS_FUTEX, &sim_agents_now, sim_agents_now.now_ns + us * 1000ull);
+}
+
 int sim_clock(clockid_t clock, struct timespec *now) {
   (void)clock;
   if (!sim_is_exhausting) sim_agents_now.now_ns += STEP_NS; /* there time stands still */

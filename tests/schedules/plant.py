@@ -193,6 +193,8 @@ BUGS = [
     # Was real: found by the simulation, when connections break.
     ("who only sends takes up what the endpoint's thread has asked for", [("wire_pump", "if df_system_exchange_u32", "(CONDITION) && !PLANTED")], WIRES),
     ("what the stream did not take is sent from where a lent buffer was", [without("df_channel_write", "keep_lent")], WIRES),
+    # Was real: a connection broke while its rank left, and what was under way was lost.
+    ("a rank leaves before the far end has all", [returns("is_in_doubt", "0")], WIRES, ENDINGS),
     # Of runs of varying counts.
     ("counts of a run are not compared", [returns("df_step_counts_differ", "0")], VARYING, ENDINGS),
     ("an empty message that brings a count is not sent", [

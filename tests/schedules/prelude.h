@@ -31,7 +31,7 @@
 #define _Thread_local __attribute__((section("sim_thread_local")))
 #define __builtin_ia32_pause() sim_pause()
 #define sched_yield() sim_yield()
-#define usleep(us) sim_yield()
+#define usleep(us) sim_usleep(us)
 #define pthread_create(thread, attributes, run, argument)                                          \
   sim_thread_create(thread, attributes, run, argument)
 #define pthread_join(thread, result) sim_thread_join(thread, result)

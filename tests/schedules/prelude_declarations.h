@@ -30,6 +30,7 @@ void sim_fence(int order);
 /* ---- agents: agents.c. A thread's own variables change hands with the processor. */
 void sim_pause(void);
 int sim_yield(void);
+void sim_usleep(unsigned us);
 int sim_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                       void *argument);
 int sim_thread_join(pthread_t thread, void **result);

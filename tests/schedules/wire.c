@@ -10,6 +10,7 @@
 #include "prelude_declarations.h"
 #include "sim.h"
 #include "transports/wire/tcp.h"
+#include "world.h"
 
 enum { BREAKS = 2, BREAKS_ONE_IN = 40 }; /* most in a schedule */
 enum { TUBE_BYTES = 80, MAX_PORTS = 4, MAX_STREAMS = 64, FIRST_PORT = 1000 };
@@ -88,7 +89,7 @@ static int carry_something(void) {
   }
   if (n == 0) return 0;
   end *e = found[sim_below(&sim_random_now, n)];
-  if (e->other && !sim_endings && net->breaks < BREAKS &&
+  if (e->other && sim_plan.settings.net_resume_ms != 0 && net->breaks < BREAKS &&
       sim_one_in(&sim_random_now, BREAKS_ONE_IN)) {
     net->breaks++;
     CHANGED(net);
@@ -127,9 +128,11 @@ void sim_wire_begin(void) {
 
 /* Its connections end; what it has written before still arrives. */
 static void cut(end *e) {
-  CHANGED(e->out);
   CHANGED(e);
-  e->out->is_ended = 1;
+  if (e->out) { /* nobody has refused it */
+    CHANGED(e->out);
+    e->out->is_ended = 1;
+  }
   if (e->other) e->other->other = NULL;
   tell(e->other);
   sim_wake_those(SIM_WAITS_EVENT, &net); /* its rank may have died in the middle of a write */

@@ -272,7 +272,9 @@ void sim_world_print(void) {
          s->tuning.policy.lend ? "buffers are lent" : "buffers are copied",
          s->preempt_every ? ", preempted at every step" : "",
          s->tuning.policy.borrowed_turn_max ? ", first turns by submitters" : "",
-         sim_plan.wires ? ", over wires" : "");
+         !sim_plan.wires                        ? ""
+         : sim_plan.settings.net_resume_ms == 0 ? ", over wires"
+                                                : ", over wires that resume");
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
     printf("  collective %u: %s of %u int32, members 0x%x, root %u, %u run(s), priority %d, %s\n",
            c, df_operation_name(sim_plan.coll[c].operation), sim_plan.coll[c].count,

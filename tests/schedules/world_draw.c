@@ -210,7 +210,13 @@ static void draw_groups(uint64_t seed) {
   }
 }
 
-enum { VISITS = 0x1b873597, COMMONS = 0x6c8e9cf5, COUNTS = 0x2f1b3a95, OTHERS = 0x51ed270b };
+enum {
+  VISITS = 0x1b873597,
+  COMMONS = 0x6c8e9cf5,
+  COUNTS = 0x2f1b3a95,
+  OTHERS = 0x51ed270b,
+  RESUMES = 0x3c6ef372
+};
 
 static void draw_others(uint64_t seed) {
   sim_random random = {.state = seed ^ OTHERS};
@@ -273,6 +279,7 @@ void sim_world_draw(uint64_t seed) {
   if (!sim_plan.wires) return;
   sim_plan.processes = 1;
   sim_plan.settings.net = DF_NET_TCP;
-  if (!sim_endings)
+  sim_random resumes = {.state = seed ^ RESUMES};
+  if (!sim_endings || sim_one_in(&resumes, 2))
     sim_plan.settings.net_resume_ms = 86400000; /* the adversary lets any time pass */
 }

@@ -10,6 +10,7 @@
  * between calls whatever the stream does.
  *   - A connection can be lost at any moment and made anew: each message still comes once.
  *   - A link can be released at any time; its memory is not touched any more, others go on.
+ *   - A rank that leaves does so when the far end has all that was sent, whatever breaks meanwhile.
  * Frames that make no sense: test_wire_frames.c.
  */
 #include <stdlib.h>
@@ -265,4 +266,61 @@ static void go_through_losses(uint64_t seed, int cuts) {
 
 DF_TEST(wire, a_connection_may_be_lost_at_any_moment, 60) {
   for (uint64_t seed = 1; seed <= 200; seed++) go_through_losses(seed, 1 + (int)(seed % 5));
+}
+
+/* ---- leaving ---- */
+
+static int has_come(const wire_flow *flow) {
+  uint64_t commit;
+  memcpy(&commit, df_link_slot(&flow->reader, flow->sent), sizeof commit);
+  return commit >> 1 == flow->sent;
+}
+
+/* A rank leaves with messages in its slots, and the connection breaks while it does. */
+DF_TEST(wire, a_rank_leaves_when_all_has_come_whatever_breaks, 60) {
+  for (uint64_t seed = 1; seed <= 300; seed++) {
+    wire_stage stage;
+    wire_flow flow;
+    wire_stage_make(&stage, seed, 64);
+    stage.most = 300;
+    stage.sides[0].wire->asks_first = 1;
+    wire_flow_make(&flow, &stage, 0, 0, &wire_plain, 3);
+    while (wire_flow_send(&flow)) continue;
+    df_wire_leave(stage.sides[0].wire);
+    int cuts = df_random_below(&stage.random, 4);
+    for (int turns = 0; df_wire_has_pending(stage.sides[0].wire); turns++) {
+      CHECK(turns < 100000, "seed %llu: a rank does not leave", (unsigned long long)seed);
+      wire_side_pump(&stage.sides[df_random_below(&stage.random, 2)]);
+      if (cuts == 0 || !df_random_chance(&stage.random, 5)) continue;
+      cuts--;
+      cut(&stage);
+      make_anew(&stage);
+    }
+    CHECK(df_wire_has_left(stage.sides[0].wire), "it does not say that it leaves");
+    CHECK(flow.sent == 3 && has_come(&flow), "seed %llu: its last message has not come",
+          (unsigned long long)seed);
+    wire_flow_release(&flow);
+    wire_flow_free(&flow);
+    wire_stage_free(&stage);
+  }
+}
+
+/* Nobody answers for a link that the far end has released. */
+DF_TEST(wire, a_released_link_holds_up_nobody_who_leaves, 30) {
+  wire_stage stage;
+  wire_flow flow;
+  wire_stage_make(&stage, 1, 64);
+  stage.sides[0].wire->asks_first = 1;
+  wire_flow_make(&flow, &stage, 0, 0, &wire_plain, 3);
+  while (wire_flow_send(&flow)) continue;
+  wire_stage_settle(&stage);
+  wire_flow_release_end(&flow, 0);
+  cut(&stage);
+  make_anew(&stage);
+  df_wire_leave(stage.sides[0].wire);
+  wire_stage_settle(&stage);
+  CHECK(!df_wire_has_pending(stage.sides[0].wire), "a rank does not leave");
+  wire_flow_release_end(&flow, 1);
+  wire_flow_free(&flow);
+  wire_stage_free(&stage);
 }

@@ -12,7 +12,11 @@ enum {
   VAIN_LOOKS = 32,   /* after so many a stream is read only if it is ready */
   LOOKS_APART = 8,   /* looks at all streams, while some are read unasked */
   FIRST_RETRY_US = 200,
+#if defined(DF_SIMULATION) /* whose time passes slowly */
+  LAST_RETRY_US = 400,
+#else
   LAST_RETRY_US = 100000,
+#endif
   ACCEPT_RETRY_NS = 20000000 /* there was no descriptor for a caller */
 };
 
@@ -105,7 +109,9 @@ static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
 }
 
 static int is_wanted(const df_peer_wire *peer, const df_connection *c) {
-  return c->stream == NULL && c->calls && !peer->is_lost && !peer->wire->far_leaves;
+  const df_wire *wire = peer->wire;
+  return c->stream == NULL && c->calls && !peer->is_lost && !wire->far_leaves &&
+         !df_wire_has_left(wire);
 }
 
 static void call_all(df_connections *all, df_peer_wire *peer) {
@@ -140,6 +146,7 @@ dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wi
   dfcclResult_t result = df_wire_make(&peer->wire, DF_WIRE_FRAME_BYTES);
   if (result == dfcclSuccess) {
     peer->wire->lend_min = all->lend_min;
+    peer->wire->asks_first = all->resume_ns != 0;
     result = df_connections_need(peer, DF_WIRE_SMALL);
   }
   if (result != dfcclSuccess) {
@@ -357,8 +364,10 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
 static int has_pending(const df_peer_wire *peer) {
   const df_connection *small = &peer->ports[DF_WIRE_SMALL];
   if (peer->is_lost || peer->is_gone || peer->wire->far_leaves) return 0;
-  /* Perhaps nobody is there, or this rank has said goodbye. */
-  if (small->stream == NULL && (!small->has_heard || df_wire_has_left(peer->wire))) return 0;
+  /* This rank has said goodbye, or perhaps nobody is there. */
+  const int may_come_back =
+      small->has_heard || (peer->wire->asks_first && (small->calls || small->lost_ns));
+  if (small->stream == NULL && (!may_come_back || df_wire_has_left(peer->wire))) return 0;
   if (df_wire_has_pending(peer->wire)) return 1;
   for (uint32_t i = 0; i < peer->wire->n_ports; i++)
     if (peer->ports[i].stands && df_tcp_has_unsent(peer->ports[i].stream)) return 1;

@@ -154,14 +154,33 @@ static void take_state(df_wire *wire, df_wire_link *link, const df_frame *frame)
   const uint32_t bytes = df_wire_message_bytes(link, ring, next);
   ring->at = frame->bytes < DF_DIV_UP(bytes, link->part_bytes) ? frame->bytes : 0;
   ring->is_halted = 0;
+  for (uint32_t i = 0; i < wire->n_ports; i++) /* what is sent now follows the question */
+    wire->ports[i].asked = wire->ports[i].is_heard = 0;
+}
+
+/* Of the ranks, not of a link. */
+static void take_farewell(df_wire *wire, df_wire_port *port, const df_frame *frame) {
+  if (frame->bytes || (frame->kind == DF_FRAME_HEARD && frame->part >= wire->n_ports)) {
+    lose(wire, "it sent what is no frame");
+    return;
+  }
+  if (frame->kind == DF_FRAME_LEAVES) wire->far_leaves = 1;
+  if (frame->kind == DF_FRAME_ASK) {
+    port->question = frame->sequence;
+    wire->has_question = 1;
+  }
+  if (frame->kind != DF_FRAME_HEARD) return;
+  df_wire_port *asker = &wire->ports[frame->part];
+  /* An answer to an earlier question comes too late. */
+  if (asker->asked && asker->asked == frame->sequence) asker->is_heard = 1;
 }
 
 static void take_frame(df_wire *wire, df_wire_port *port, const df_frame *frame) {
   const int has_payload = frame->kind != DF_FRAME_COUNT && frame->kind != DF_FRAME_STATE;
   port->rest = has_payload ? frame->bytes : 0;
   port->target = NULL;
-  if (frame->kind == DF_FRAME_LEAVES && frame->bytes == 0) {
-    wire->far_leaves = 1;
+  if (frame->kind >= DF_FRAME_LEAVES && frame->kind < DF_FRAME_BEYOND) {
+    take_farewell(wire, port, frame);
     return;
   }
   int is_known;

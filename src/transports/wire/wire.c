@@ -85,6 +85,9 @@ void df_wire_detach(df_wire *wire, uint32_t which) {
   port->rest = 0;
   port->target = NULL;
   port->why = NULL;
+  port->question = 0;
+  for (uint32_t i = 0; i < wire->n_ports; i++) /* answers come through the port of small messages */
+    if (i == which || which == DF_WIRE_SMALL) wire->ports[i].asked = wire->ports[i].is_heard = 0;
   for (uint32_t i = 0; i < wire->links.n; i++)
     if (wire->links.links[i]) halt(wire, wire->links.links[i], which);
 }
@@ -221,6 +224,72 @@ static int send_news(df_channel *channel, df_wire_link *link, int with_loose) {
   return left;
 }
 
+static void put_farewell(df_channel *channel, df_frame_kind kind, uint32_t port, uint32_t number) {
+  const df_frame frame = {.kind = (uint8_t)kind, .part = (uint16_t)port, .sequence = number};
+  df_channel_put_word(channel, &frame);
+}
+
+/* Of a ring that is halted the answer to a question tells. */
+static int is_pending(const df_wire *wire, df_wire_link *link) {
+  if (!link->incoming && !link->is_open) return 1;
+  for (uint32_t block = 0; block < link->n_blocks; block++) {
+    df_wire_ring *ring = &link->rings[block];
+    int is_direct;
+    if (link->incoming
+            ? link->is_open && (ring->tells_state || look_at_credit(ring) == DUE_CREDIT)
+            : (ring->is_halted && !wire->asks_first) || has_sendable(link, ring, &is_direct))
+      return 1;
+  }
+  return 0;
+}
+
+static int has_pending_links(const df_wire *wire) {
+  for (uint32_t i = 0; i < wire->links.n; i++)
+    if (wire->links.links[i] && is_pending(wire, wire->links.links[i])) return 1;
+  return 0;
+}
+
+/* The far end may lack what went through the port. */
+static int is_in_doubt(const df_wire *wire, uint32_t which) {
+  if (!wire->asks_first || wire->ports[which].is_heard) return 0;
+  if (which == DF_WIRE_SMALL) return 1; /* credits */
+  for (uint32_t i = 0; i < wire->links.n; i++) {
+    const df_wire_link *link = wire->links.links[i];
+    if (link && !link->incoming && is_for(wire, link, which)) return 1;
+  }
+  return 0;
+}
+
+/* Answers follow all states: the asker takes links without a state for released ones. */
+static void answer(df_wire *wire) {
+  for (uint32_t i = 0; i < wire->links.n; i++) {
+    const df_wire_link *link = wire->links.links[i];
+    for (uint32_t b = 0; link && link->incoming && link->is_open && b < link->n_blocks; b++)
+      if (link->rings[b].tells_state) return;
+  }
+  for (uint32_t i = 0; i < wire->n_ports; i++) {
+    if (wire->ports[i].question)
+      put_farewell(&wire->ports[DF_WIRE_SMALL].channel, DF_FRAME_HEARD, i, wire->ports[i].question);
+    wire->ports[i].question = 0;
+  }
+  wire->has_question = 0;
+}
+
+static void gather_farewell(df_wire *wire, uint32_t which) {
+  df_wire_port *port = &wire->ports[which];
+  int may_leave = which == DF_WIRE_SMALL;
+  if (wire->has_question && which == DF_WIRE_SMALL) answer(wire);
+  if (wire->says_leave != 1) return;
+  for (uint32_t i = 0; i < wire->n_ports; i++) may_leave &= !is_in_doubt(wire, i);
+  if (may_leave) {
+    put_farewell(&port->channel, DF_FRAME_LEAVES, 0, 0);
+    wire->says_leave = 2;
+  } else if (is_in_doubt(wire, which) && !port->asked && !has_pending_links(wire)) {
+    port->asked = ++wire->asks;
+    put_farewell(&port->channel, DF_FRAME_ASK, which, port->asked);
+  }
+}
+
 /* One frame for each block and round, so that no link waits for another's many messages. Returns
  * how many; lent ones were written at once. */
 static uint32_t gather(df_wire *wire, uint32_t which) {
@@ -228,11 +297,7 @@ static uint32_t gather(df_wire *wire, uint32_t which) {
   const uint32_t n = wire->links.n;
   uint32_t gathered = 0;
   int left = 0;
-  if (which == DF_WIRE_SMALL && wire->says_leave == 1) {
-    const df_frame frame = {.kind = DF_FRAME_LEAVES};
-    df_channel_put_word(channel, &frame);
-    wire->says_leave = 2;
-  }
+  if (wire->says_leave || wire->has_question) gather_farewell(wire, which);
   for (uint32_t idle = 0; idle < n && df_channel_has_room(channel); idle++) {
     df_wire_link *link = wire->links.links[wire->turn % n];
     wire->turn = (wire->turn + 1) % n;
@@ -282,28 +347,15 @@ int df_wire_send(df_wire *wire) {
 
 /* ---- both ---- */
 
-static int is_pending(df_wire_link *link) {
-  if (!link->incoming && !link->is_open) return 1;
-  for (uint32_t block = 0; block < link->n_blocks; block++) {
-    df_wire_ring *ring = &link->rings[block];
-    int is_direct;
-    if (link->incoming ? link->is_open && (ring->tells_state || look_at_credit(ring) == DUE_CREDIT)
-                       : ring->is_halted || has_sendable(link, ring, &is_direct))
-      return 1;
-  }
-  return 0;
-}
-
 int df_wire_has_pending(df_wire *wire) {
   if (wire->is_lost || wire->far_leaves) return 0;
   for (uint32_t i = 0; i < wire->n_ports; i++) {
     const df_channel *channel = &wire->ports[i].channel;
-    if (channel->stream && (channel->is_mute || channel->has_ended)) return 0;
+    const int has_gone = channel->is_mute || channel->has_ended;
+    if (channel->stream && has_gone && !wire->asks_first) return 0;
     if (channel->stream && !df_channel_is_clear(channel)) return 1;
   }
-  for (uint32_t i = 0; i < wire->links.n; i++)
-    if (wire->links.links[i] && is_pending(wire->links.links[i])) return 1;
-  return wire->says_leave == 1;
+  return has_pending_links(wire) || wire->has_question || wire->says_leave == 1;
 }
 
 void df_wire_leave(df_wire *wire) {

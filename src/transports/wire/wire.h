@@ -11,7 +11,8 @@
  *
  * Small messages, credits and news of links have one connection (a port), large messages
  * another. A port may be lost and attached anew: the far end then says where each of its rings
- * stands, and the rest is sent again from the rings.
+ * stands, and the rest is sent again from the rings. A rank that leaves takes its rings along, so it
+ * asks before whether all has come.
  *
  * A frame that makes no sense ends the wire with a sentence; none leads outside of a slot. No call
  * waits, and each does a bounded amount of work. Not thread-safe: its caller has a lock.
@@ -42,7 +43,10 @@ typedef struct df_wire_port {
   df_wire_link *target; /* NULL: nowhere */
   uint64_t sequence;
   uint8_t *there;
-  const char *why; /* the stream has ended */
+  const char *why;   /* the stream has ended */
+  uint32_t asked;    /* the number of DF_FRAME_ASK; 0: not asked */
+  uint32_t question; /* of the far end, to be answered; 0: none */
+  int is_heard;      /* all that was sent before the question */
 } df_wire_port;
 
 typedef struct df_wire {
@@ -52,8 +56,11 @@ typedef struct df_wire {
   uint32_t frame_bytes;
   uint64_t lend_min; /* messages from so many bytes may be lent; 0 (as made): all */
   uint32_t turn;
-  df_bell *noted; /* to ring at the end */
-  int says_leave; /* 1: is to be said, 2: was said */
+  df_bell *noted;   /* to ring at the end */
+  int asks_first;   /* connections may break: leaves when the far end has all that was sent */
+  uint32_t asks;    /* so far */
+  int has_question; /* of the far end */
+  int says_leave;   /* 1: is to be said, 2: was said */
   int far_leaves;
   int stopped_early; /* the latest df_wire_send: call it again */
   int is_lost;
@@ -90,7 +97,7 @@ void df_wire_ring_noted(df_wire *wire);
 
 /* Something waits for a stream, or would be sent. */
 int df_wire_has_pending(df_wire *wire);
-/* Says so to the far end. */
+/* Says so to the far end. Nothing more is published or released. */
 void df_wire_leave(df_wire *wire);
 static inline int df_wire_has_left(const df_wire *wire) { return wire->says_leave == 2; }
 
