@@ -280,6 +280,7 @@ void sim_world_draw(uint64_t seed) {
   sim_plan.processes = 1;
   sim_plan.settings.net = DF_NET_TCP;
   sim_random resumes = {.state = seed ^ RESUMES};
+  sim_plan.settings.net_resume_ms = 0;
   if (!sim_endings || sim_one_in(&resumes, 2))
     sim_plan.settings.net_resume_ms = 86400000; /* the adversary lets any time pass */
 }
