@@ -1,13 +1,33 @@
 #include "collectives.h"
 
+#include "common/cli.h"
 #include "common/element.h"
 
-static bool divides_input(df_bench_operation operation) {
+df_bench_operation df_bench_even(df_bench_operation operation) {
+  switch (operation) {
+  case DF_BENCH_ALLGATHERV:
+    return DF_BENCH_ALLGATHER;
+  case DF_BENCH_REDUCESCATTERV:
+    return DF_BENCH_REDUCESCATTER;
+  case DF_BENCH_GATHERV:
+    return DF_BENCH_GATHER;
+  case DF_BENCH_SCATTERV:
+    return DF_BENCH_SCATTER;
+  case DF_BENCH_ALLTOALLV:
+    return DF_BENCH_ALLTOALL;
+  default:
+    return operation;
+  }
+}
+
+static bool divides_input(df_bench_operation given) {
+  const df_bench_operation operation = df_bench_even(given);
   return operation == DF_BENCH_REDUCESCATTER || operation == DF_BENCH_ALLTOALL ||
          operation == DF_BENCH_SCATTER;
 }
 
-static bool divides_output(df_bench_operation operation) {
+static bool divides_output(df_bench_operation given) {
+  const df_bench_operation operation = df_bench_even(given);
   return operation == DF_BENCH_ALLGATHER || operation == DF_BENCH_ALLTOALL ||
          operation == DF_BENCH_GATHER;
 }
@@ -38,12 +58,14 @@ double df_bench_bus_factor(df_bench_operation operation, int n_ranks) {
   return divides_among_ranks(operation) ? (n - 1) / n : 1;
 }
 
-bool df_bench_has_operator(df_bench_operation operation) {
+bool df_bench_has_operator(df_bench_operation given) {
+  const df_bench_operation operation = df_bench_even(given);
   return operation == DF_BENCH_ALLREDUCE || operation == DF_BENCH_REDUCESCATTER ||
          operation == DF_BENCH_REDUCE || operation == DF_BENCH_SCAN;
 }
 
-bool df_bench_has_root(df_bench_operation operation) {
+bool df_bench_has_root(df_bench_operation given) {
+  const df_bench_operation operation = df_bench_even(given);
   return operation == DF_BENCH_BROADCAST || operation == DF_BENCH_REDUCE ||
          operation == DF_BENCH_GATHER || operation == DF_BENCH_SCATTER;
 }
@@ -55,6 +77,34 @@ void df_bench_in_place(const df_bench_options *options, const df_bench_shape *sh
   const bool scatters = divides_input(options->operation) && !divides_output(options->operation);
   *send = gathers ? part : buffer;
   *recv = scatters ? part : buffer;
+}
+
+/* Pieces of equal length, so that times compare with those of the even operations. */
+static dfcclResult_t register_uneven(const df_bench_options *options, size_t count,
+                                     dfcclContext_t context, dfcclCollId_t id,
+                                     const dfcclCollOptions_t *how) {
+  const dfcclDataType_t type = options->type;
+  size_t counts[DF_TOOL_MAX_RANKS];
+  int rank = 0;
+  dfcclResult_t result = dfcclGetRank(context, &rank, NULL);
+  if (result != dfcclSuccess) return result;
+  for (int i = 0; i < options->n_ranks; i++) counts[i] = count;
+  const int to = (rank + 1) % options->n_ranks;
+  const int from = (rank + options->n_ranks - 1) % options->n_ranks;
+  switch (options->operation) {
+  case DF_BENCH_ALLGATHERV:
+    return dfcclRegisterAllGatherV(context, id, counts, NULL, type, how);
+  case DF_BENCH_REDUCESCATTERV:
+    return dfcclRegisterReduceScatterV(context, id, counts, type, options->op, how);
+  case DF_BENCH_GATHERV:
+    return dfcclRegisterGatherV(context, id, count, counts, NULL, type, DF_BENCH_ROOT, how);
+  case DF_BENCH_SCATTERV:
+    return dfcclRegisterScatterV(context, id, counts, NULL, count, type, DF_BENCH_ROOT, how);
+  case DF_BENCH_ALLTOALLV:
+    return dfcclRegisterAllToAllV(context, id, counts, NULL, counts, NULL, type, how);
+  default:
+    return dfcclRegisterNeighbours(context, id, 1, &to, counts, 1, &from, counts, type, how);
+  }
 }
 
 dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_shape *shape,
@@ -86,6 +136,13 @@ dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_
     return dfcclRegisterBarrier(context, id, &how);
   case DF_BENCH_SCAN:
     return dfcclRegisterScan(context, id, count, type, options->op, 0, &how);
+  case DF_BENCH_ALLGATHERV:
+  case DF_BENCH_REDUCESCATTERV:
+  case DF_BENCH_GATHERV:
+  case DF_BENCH_SCATTERV:
+  case DF_BENCH_ALLTOALLV:
+  case DF_BENCH_NEIGHBOURS:
+    return register_uneven(options, count, context, id, &how);
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
   case DF_BENCH_DISORDER:
@@ -120,6 +177,18 @@ dfcclResult_t df_bench_run(df_bench_operation operation, dfcclContext_t context,
     return dfcclRunBarrier(context, id, NULL, NULL);
   case DF_BENCH_SCAN:
     return dfcclRunScan(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_ALLGATHERV:
+    return dfcclRunAllGatherV(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_REDUCESCATTERV:
+    return dfcclRunReduceScatterV(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_GATHERV:
+    return dfcclRunGatherV(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_SCATTERV:
+    return dfcclRunScatterV(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_ALLTOALLV:
+    return dfcclRunAllToAllV(context, id, send, recv, NULL, NULL);
+  case DF_BENCH_NEIGHBOURS:
+    return dfcclRunNeighbours(context, id, send, recv, NULL, NULL);
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
   case DF_BENCH_DISORDER:

@@ -19,6 +19,9 @@ typedef struct {
  * down to 16 bytes, so that small sizes become 0. */
 df_bench_shape df_bench_shape_of(const df_bench_options *options, size_t bytes);
 
+/* Of uneven pieces: the operation that has the same buffers if pieces are equal; else itself. */
+df_bench_operation df_bench_even(df_bench_operation operation);
+
 /* busbw / algbw. */
 double df_bench_bus_factor(df_bench_operation operation, int n_ranks);
 

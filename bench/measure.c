@@ -181,7 +181,7 @@ static bool measure_size(df_bench_rank *bench, size_t bytes, int number) {
     one.recv = bench->buffers[1];
     if (!measure(bench, &one, &row->out_of_place)) return false;
   }
-  if (options->in_place || !options->json) {
+  if ((options->in_place || !options->json) && df_bench_has_in_place(options->operation)) {
     df_bench_in_place(options, &one.shape, bench->self->rank, bench->buffers[1], &one.send,
                       &one.recv);
     if (!measure(bench, &one, &row->in_place)) return false;

@@ -9,12 +9,17 @@
 #include "tuning/table.h"
 
 static const char *const operation_names[] = {
-    "allreduce", "allgather", "reducescatter", "broadcast", "reduce",
-    "alltoall",  "overhead",  "tune",          "disorder",  "events",
-    "gather",    "scatter",   "sendrecv",      "barrier",   "scan"};
+    "allreduce", "allgather", "reducescatter", "broadcast",  "reduce",         "alltoall",
+    "overhead",  "tune",      "disorder",      "events",     "gather",         "scatter",
+    "sendrecv",  "barrier",   "scan",          "allgatherv", "reducescatterv", "gatherv",
+    "scatterv",  "alltoallv", "neighbours"};
 
 const char *df_bench_operation_name(df_bench_operation operation) {
   return operation_names[operation];
+}
+
+bool df_bench_has_in_place(df_bench_operation operation) {
+  return operation != DF_BENCH_ALLTOALLV && operation != DF_BENCH_NEIGHBOURS;
 }
 
 static void print_help(void) {
@@ -23,9 +28,11 @@ static void print_help(void) {
       "\n"
       "OP: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, gather, scatter, "
       "scan\n"
-      "(inclusive), barrier (of no size), sendrecv (from rank 0 to rank 1 of two); or overhead: "
-      "what "
-      "the\n"
+      "(inclusive), barrier (of no size), sendrecv (from rank 0 to rank 1 of two); of uneven "
+      "pieces, here\n"
+      "equal ones: allgatherv, reducescatterv, gatherv, scatterv, alltoallv, neighbours (to the "
+      "next\n"
+      "rank, from the one before); or overhead: what the\n"
       "machinery around an empty collective costs (one rank); or tune: measures all algorithms "
       "with\n"
       "2, 4, 8 ... RANKS ranks, as threads and as processes, and writes a table for "
@@ -226,6 +233,8 @@ static void complete(df_bench_options *options) {
   if (options->operation == DF_BENCH_BARRIER) options->min_bytes = options->max_bytes = 8;
   if (options->operation == DF_BENCH_SENDRECV && options->n_ranks > 2)
     df_tool_usage_error("sendrecv is between two ranks: -n must be 2");
+  if (options->in_place && !df_bench_has_in_place(options->operation))
+    df_tool_usage_error("%s has no runs in place", operation_names[options->operation]);
   if (options->seed == 0) options->seed = 1;
   if (options->explain && (tune || disorder || events || options->operation == DF_BENCH_OVERHEAD))
     df_tool_usage_error("option --explain is for collectives only");

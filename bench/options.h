@@ -23,7 +23,13 @@ typedef enum {
   DF_BENCH_SCATTER,
   DF_BENCH_SENDRECV,
   DF_BENCH_BARRIER,
-  DF_BENCH_SCAN
+  DF_BENCH_SCAN,
+  DF_BENCH_ALLGATHERV,
+  DF_BENCH_REDUCESCATTERV,
+  DF_BENCH_GATHERV,
+  DF_BENCH_SCATTERV,
+  DF_BENCH_ALLTOALLV,
+  DF_BENCH_NEIGHBOURS
 } df_bench_operation;
 
 typedef struct {
@@ -51,6 +57,7 @@ enum { DF_BENCH_MAX_ITERATIONS = 100000, DF_BENCH_MAX_ROUNDS = 1000, DF_BENCH_RO
 /* Reads the command line; ends the program on wrong usage, --help and --version. */
 df_bench_options df_bench_parse(int argc, char **argv);
 
+bool df_bench_has_in_place(df_bench_operation operation);
 const char *df_bench_operation_name(df_bench_operation operation);
 
 #endif

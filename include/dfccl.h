@@ -330,6 +330,61 @@ DFCCL_API dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, 
                                           const dfcclCollOptions_t *options);
 
 /*
+ * Collectives whose pieces have lengths of their own. Counts and displacements are in elements, one
+ * for each position of the group, and are copied. A displacement says where a piece begins in its
+ * buffer; displs NULL: the pieces are packed, one behind the other. What lies between pieces is
+ * neither read nor written. Any count may be 0, also all of them. A member needs to know its own
+ * counts only: of each pair of members the counts between them are compared, and a difference ends
+ * the runs with dfcclMismatch, whose sentence names both ranks and both counts.
+ *
+ *   AllGatherV      counts[i]: what position i sends, at displs[i] of recvBuf on this rank
+ *   ReduceScatterV  counts[i]: what position i receives; sendBuf has the pieces packed
+ *   GatherV         count: what this rank sends. counts and displs matter on the root only: what it
+ *                   receives, and where
+ *   ScatterV        count: what this rank receives. counts and displs matter on the root only
+ *   AllToAllV       sendCounts[i] elements at sendDispls[i] of sendBuf go to position i, and
+ *                   recvCounts[i] come from it to recvDispls[i] of recvBuf
+ *   Neighbours      sendBuf has nSends packed pieces: sendCounts[k] elements for position
+ *                   sendTo[k]; recvBuf gets nRecvs of them: recvCounts[k] from position
+ *                   recvFrom[k]. Each position at most once in each list. All members of the group
+ *                   register it, also those with two empty lists
+ *
+ * In place: AllGatherV, and GatherV on the root: sendBuf == recvBuf + where the own piece is;
+ * ReduceScatterV, and ScatterV on the root: the other way round. AllToAllV and Neighbours have no
+ * runs in place. options.algorithm may be "direct", which all of them use; options.varying is 0.
+ *
+ * Errors: as above; dfcclInvalidArgument also if a needed array is NULL, a member does not send
+ * itself what it receives from itself, or a run needs more than 65,535 messages (of 32 KB, or less
+ * where DFCCL_TUNING sets smaller slots) on this rank.
+ */
+DFCCL_API dfcclResult_t dfcclRegisterAllGatherV(dfcclContext_t ctx, dfcclCollId_t id,
+                                                const size_t *counts, const size_t *displs,
+                                                dfcclDataType_t type,
+                                                const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterReduceScatterV(dfcclContext_t ctx, dfcclCollId_t id,
+                                                    const size_t *counts, dfcclDataType_t type,
+                                                    dfcclRedOp_t op,
+                                                    const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterGatherV(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                             const size_t *counts, const size_t *displs,
+                                             dfcclDataType_t type, int root,
+                                             const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterScatterV(dfcclContext_t ctx, dfcclCollId_t id,
+                                              const size_t *counts, const size_t *displs,
+                                              size_t count, dfcclDataType_t type, int root,
+                                              const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterAllToAllV(dfcclContext_t ctx, dfcclCollId_t id,
+                                               const size_t *sendCounts, const size_t *sendDispls,
+                                               const size_t *recvCounts, const size_t *recvDispls,
+                                               dfcclDataType_t type,
+                                               const dfcclCollOptions_t *options);
+DFCCL_API dfcclResult_t dfcclRegisterNeighbours(dfcclContext_t ctx, dfcclCollId_t id, int nSends,
+                                                const int *sendTo, const size_t *sendCounts,
+                                                int nRecvs, const int *recvFrom,
+                                                const size_t *recvCounts, dfcclDataType_t type,
+                                                const dfcclCollOptions_t *options);
+
+/*
  * Forgets a collective and returns its memory. Every run of it must have completed, and its
  * callback returned, as dfcclTest tells. In the callback of the last run that run counts as
  * complete. Does not block.
@@ -402,6 +457,21 @@ DFCCL_API dfcclResult_t dfcclRunBarrier(dfcclContext_t ctx, dfcclCollId_t id,
                                         dfcclCallback_t callback, void *arg);
 DFCCL_API dfcclResult_t dfcclRunScan(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
                                      void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunAllGatherV(dfcclContext_t ctx, dfcclCollId_t id,
+                                           const void *sendBuf, void *recvBuf,
+                                           dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunReduceScatterV(dfcclContext_t ctx, dfcclCollId_t id,
+                                               const void *sendBuf, void *recvBuf,
+                                               dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunGatherV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                        void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunScatterV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                         void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunAllToAllV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                          void *recvBuf, dfcclCallback_t callback, void *arg);
+DFCCL_API dfcclResult_t dfcclRunNeighbours(dfcclContext_t ctx, dfcclCollId_t id,
+                                           const void *sendBuf, void *recvBuf,
+                                           dfcclCallback_t callback, void *arg);
 
 /* One run, for dfcclRun. */
 typedef struct {

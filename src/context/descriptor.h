@@ -48,8 +48,15 @@ DF_STATIC_ASSERT(sizeof(df_primitive) == 18, "plans are shared with the device a
 typedef enum {
   DF_GEOMETRY_PARTITION, /* piece p is the loop's p-th chunk */
   /* a row of pieces; one chunk of each in a loop */
-  DF_GEOMETRY_PIECES
+  DF_GEOMETRY_PIECES,
+  DF_GEOMETRY_LISTED /* pieces are df_extents; one block, one loop */
 } df_geometry;
+
+/* Where a piece begins in its buffer, and how long it is; in elements. */
+typedef struct df_extent {
+  uint64_t at;
+  uint32_t elements;
+} df_extent;
 
 /* A block's part of the buffer or, with PIECES, of each piece; in elements. */
 typedef struct df_part {
@@ -95,7 +102,7 @@ typedef struct df_descriptor {
   const df_primitive *primitives;
   struct df_link *links; /* [n_blocks][n_links] */
   uint8_t *scratch;      /* [n_blocks][scratch_bytes] or NULL */
-  df_part *parts;        /* [n_blocks] */
+  df_part *parts;        /* [n_blocks]; LISTED: df_extents follow the only one */
   df_run_words *words;
   df_run_counters *counters;
   uint64_t *progress;  /* [n_blocks] df_cursor_progress */

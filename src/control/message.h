@@ -49,10 +49,11 @@ typedef struct df_announcement {
   uint16_t payload_offset;
   uint16_t varying;
   uint32_t chunk, loops;
-  uint32_t split;      /* neighbours in a subgroup */
-  uint32_t group_step; /* 0: each rank follows; else the first rank, and the step */
+  uint32_t split;           /* neighbours in a subgroup */
+  uint32_t group_step;      /* 0: each rank follows; else the first rank, and the step */
+  uint64_t sends, receives; /* elements to and from the one who is told; of uneven pieces */
 } df_announcement;
-DF_STATIC_ASSERT(sizeof(df_announcement) == 64, "part of the protocol between processes");
+DF_STATIC_ASSERT(sizeof(df_announcement) == 80, "part of the protocol between processes");
 
 /* 0: these ranks have no common step. */
 uint32_t df_group_step(const uint32_t *ranks, uint32_t n);

@@ -10,6 +10,7 @@
 #include "host/dump.h"
 #include "host/failure.h"
 #include "host/growing.h"
+#include "host/uneven.h"
 #include "host/losses.h"
 #include "host/memory.h"
 #include "host/registration.h"
@@ -206,59 +207,98 @@ static dfcclResult_t register_checked(dfcclContext_t ctx, const df_registration 
 dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                      dfcclDataType_t type, dfcclRedOp_t op,
                                      const dfcclCollOptions_t *options) {
-  return register_checked(ctx,
-                          &(df_registration){DF_OP_ALL_REDUCE, id, count, type, op, 0, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_REDUCE,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .op = op,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                   dfcclDataType_t type, dfcclRedOp_t op, int root,
                                   const dfcclCollOptions_t *options) {
-  return register_checked(ctx,
-                          &(df_registration){DF_OP_REDUCE, id, count, type, op, root, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_REDUCE,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .op = op,
+                                                  .root = root,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterBroadcast(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                      dfcclDataType_t type, int root,
                                      const dfcclCollOptions_t *options) {
-  return register_checked(
-      ctx, &(df_registration){DF_OP_BROADCAST, id, count, type, dfcclSum, root, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_BROADCAST,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .root = root,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterAllGather(dfcclContext_t ctx, dfcclCollId_t id, size_t sendCount,
                                      dfcclDataType_t type, const dfcclCollOptions_t *options) {
-  return register_checked(
-      ctx, &(df_registration){DF_OP_ALL_GATHER, id, sendCount, type, dfcclSum, 0, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_GATHER,
+                                                  .id = id,
+                                                  .count = sendCount,
+                                                  .type = type,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterReduceScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t recvCount,
                                          dfcclDataType_t type, dfcclRedOp_t op,
                                          const dfcclCollOptions_t *options) {
-  return register_checked(
-      ctx, &(df_registration){DF_OP_REDUCE_SCATTER, id, recvCount, type, op, 0, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_REDUCE_SCATTER,
+                                                  .id = id,
+                                                  .count = recvCount,
+                                                  .type = type,
+                                                  .op = op,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerPeer,
                                     dfcclDataType_t type, const dfcclCollOptions_t *options) {
-  return register_checked(
-      ctx, &(df_registration){DF_OP_ALL_TO_ALL, id, countPerPeer, type, dfcclSum, 0, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_TO_ALL,
+                                                  .id = id,
+                                                  .count = countPerPeer,
+                                                  .type = type,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterGather(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
                                   dfcclDataType_t type, int root,
                                   const dfcclCollOptions_t *options) {
-  return register_checked(
-      ctx, &(df_registration){DF_OP_GATHER, id, countPerRank, type, dfcclSum, root, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_GATHER,
+                                                  .id = id,
+                                                  .count = countPerRank,
+                                                  .type = type,
+                                                  .root = root,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
                                    dfcclDataType_t type, int root,
                                    const dfcclCollOptions_t *options) {
-  return register_checked(
-      ctx, &(df_registration){DF_OP_SCATTER, id, countPerRank, type, dfcclSum, root, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_SCATTER,
+                                                  .id = id,
+                                                  .count = countPerRank,
+                                                  .type = type,
+                                                  .root = root,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterSendRecv(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                     dfcclDataType_t type, int from, int to,
                                     const dfcclCollOptions_t *options) {
-  return register_checked(
-      ctx, &(df_registration){DF_OP_SEND_RECV, id, count, type, dfcclSum, from, options, to});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_SEND_RECV,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .root = from,
+                                                  .options = options,
+                                                  .to = to});
 }
 dfcclResult_t dfcclRegisterBarrier(dfcclContext_t ctx, dfcclCollId_t id,
                                    const dfcclCollOptions_t *options) {
-  return register_checked(
-      ctx, &(df_registration){DF_OP_BARRIER, id, 1, dfcclUint8, dfcclSum, 0, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_BARRIER,
+                                                  .id = id,
+                                                  .count = 1,
+                                                  .type = dfcclUint8,
+                                                  .options = options});
 }
 dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                 dfcclDataType_t type, dfcclRedOp_t op, int exclusive,
@@ -268,7 +308,84 @@ dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, size_t cou
     return df_remember(
         ctx, df_fail(dfcclInvalidArgument, "exclusive is %d; it must be 0 or 1", exclusive));
   const df_operation operation = exclusive ? DF_OP_EXCLUSIVE_SCAN : DF_OP_SCAN;
-  return register_checked(ctx, &(df_registration){operation, id, count, type, op, 0, options, 0});
+  return register_checked(ctx, &(df_registration){.operation = operation,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .op = op,
+                                                  .options = options});
+}
+
+static dfcclResult_t register_uneven(dfcclContext_t ctx, const df_registration *registration,
+                                     const df_uneven *uneven) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_register_uneven(ctx, registration, uneven));
+}
+
+dfcclResult_t dfcclRegisterAllGatherV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *counts,
+                                      const size_t *displs, dfcclDataType_t type,
+                                      const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){
+          .operation = DF_OP_ALL_GATHER_V, .id = id, .type = type, .options = options},
+      &(df_uneven){.recv_counts = counts, .recv_displs = displs});
+}
+dfcclResult_t dfcclRegisterReduceScatterV(dfcclContext_t ctx, dfcclCollId_t id,
+                                          const size_t *counts, dfcclDataType_t type,
+                                          dfcclRedOp_t op, const dfcclCollOptions_t *options) {
+  return register_uneven(ctx,
+                         &(df_registration){.operation = DF_OP_REDUCE_SCATTER_V,
+                                            .id = id,
+                                            .type = type,
+                                            .op = op,
+                                            .options = options},
+                         &(df_uneven){.send_counts = counts});
+}
+dfcclResult_t dfcclRegisterGatherV(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                   const size_t *counts, const size_t *displs, dfcclDataType_t type,
+                                   int root, const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){
+          .operation = DF_OP_GATHER_V, .id = id, .type = type, .root = root, .options = options},
+      &(df_uneven){.recv_counts = counts, .recv_displs = displs, .count = count});
+}
+dfcclResult_t dfcclRegisterScatterV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *counts,
+                                    const size_t *displs, size_t count, dfcclDataType_t type,
+                                    int root, const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){
+          .operation = DF_OP_SCATTER_V, .id = id, .type = type, .root = root, .options = options},
+      &(df_uneven){.send_counts = counts, .send_displs = displs, .count = count});
+}
+dfcclResult_t dfcclRegisterAllToAllV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *sendCounts,
+                                     const size_t *sendDispls, const size_t *recvCounts,
+                                     const size_t *recvDispls, dfcclDataType_t type,
+                                     const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){
+          .operation = DF_OP_ALL_TO_ALL_V, .id = id, .type = type, .options = options},
+      &(df_uneven){.send_counts = sendCounts,
+                   .send_displs = sendDispls,
+                   .recv_counts = recvCounts,
+                   .recv_displs = recvDispls});
+}
+dfcclResult_t dfcclRegisterNeighbours(dfcclContext_t ctx, dfcclCollId_t id, int nSends,
+                                      const int *sendTo, const size_t *sendCounts, int nRecvs,
+                                      const int *recvFrom, const size_t *recvCounts,
+                                      dfcclDataType_t type, const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){.operation = DF_OP_NEIGHBOURS, .id = id, .type = type, .options = options},
+      &(df_uneven){.send_counts = sendCounts,
+                   .recv_counts = recvCounts,
+                   .send_to = sendTo,
+                   .recv_from = recvFrom,
+                   .n_sends = nSends,
+                   .n_receives = nRecvs});
 }
 dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
   DF_CHECK_CONTEXT(ctx);
@@ -343,6 +460,38 @@ dfcclResult_t dfcclRunScan(dfcclContext_t ctx, dfcclCollId_t id, const void *sen
   return df_remember(ctx,
                      df_submit_run(ctx, DF_OF_KIND(DF_OP_SCAN) | DF_OF_KIND(DF_OP_EXCLUSIVE_SCAN),
                                    id, &run, &number));
+}
+
+dfcclResult_t dfcclRunAllGatherV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                 void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_GATHER_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunReduceScatterV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                     void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx,
+                     df_submit(ctx, DF_OP_REDUCE_SCATTER_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunGatherV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                              void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_GATHER_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunScatterV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                               void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_SCATTER_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunAllToAllV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_TO_ALL_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunNeighbours(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                 void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_NEIGHBOURS, id, sendBuf, recvBuf, callback, arg));
 }
 
 static dfcclResult_t run_on_stream(dfcclContext_t ctx, df_operation operation, dfcclCollId_t id,

@@ -16,6 +16,11 @@
 
 struct df_coll;
 
+/* Elements of a run between this rank and another. */
+typedef struct df_pair {
+  uint64_t sends, receives;
+} df_pair;
+
 /* The arguments of one dfcclRun*. */
 typedef struct df_run {
   const void *send;
@@ -87,6 +92,7 @@ typedef struct df_coll {
   uint32_t n_paired; /* n, plus ranks that another member's group names: they must hear of us */
   int32_t priority;
   char name[DF_MAX_NAME];
+  df_pair *pairs; /* [n] of uneven pieces; else NULL */
   df_plan *plan;
   df_manner manner;
   df_device_coll device;

@@ -18,7 +18,7 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .type = (uint32_t)coll->type,
                            .op = df_operation_reduces(coll->operation) ? (uint32_t)coll->op : 0,
                            .root = coll->root,
-                           .count = coll->count,
+                           .count = coll->pairs ? 0 : coll->count,
                            .group_size = coll->n,
                            .algorithm = (uint32_t)coll->plan->key.algorithm,
                            .n_blocks = coll->manner.shape.n_blocks,
@@ -37,8 +37,15 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
   df_announcement announcement = df_coll_announcement(coll);
   df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id};
   message.payload_bytes = df_announcement_write(&announcement, coll->ranks, payload);
-  for (uint32_t i = from; i < coll->n_paired; i++)
-    if (i != coll->position) df_post_send(&context->control, coll->ranks[i], &message, payload, -1);
+  for (uint32_t i = from; i < coll->n_paired; i++) {
+    if (i == coll->position) continue;
+    if (coll->pairs && i < coll->n) {
+      announcement.sends = coll->pairs[i].sends;
+      announcement.receives = coll->pairs[i].receives;
+      df_announcement_write(&announcement, coll->ranks, payload);
+    }
+    df_post_send(&context->control, coll->ranks[i], &message, payload, -1);
+  }
 }
 
 static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
@@ -72,13 +79,33 @@ static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
   return i;
 }
 
+/* n_paired: none. */
+static uint32_t position_of(const df_coll *coll, uint32_t rank) {
+  uint32_t i = 0;
+  while (i < coll->n_paired && coll->ranks[i] != rank) i++;
+  return i;
+}
+
+static int describe_pair(const df_coll *coll, const df_remote *remote, const df_pair *pair,
+                         char *text, size_t bytes) {
+  const df_announcement *there = &remote->announcement;
+  const uint32_t rank = coll->ranks[coll->position];
+  if (pair->sends != there->receives)
+    return snprintf(text, bytes,
+                    "rank %u sends %" PRIu64 " elements to rank %u, which receives %" PRIu64, rank,
+                    pair->sends, remote->peer, there->receives);
+  return snprintf(text, bytes,
+                  "rank %u receives %" PRIu64 " elements from rank %u, which sends %" PRIu64, rank,
+                  pair->receives, remote->peer, there->sends);
+}
+
 /* Returns 0 when nothing differs. */
 static int describe_difference(const df_coll *coll, const df_remote *remote, char *text,
                                size_t bytes) {
   const df_announcement announced = df_coll_announcement(coll);
   const df_announcement *here = &announced, *there = &remote->announcement;
   if (here->operation != there->operation) {
-    const char *name = there->operation < DF_OP_COUNT
+    const char *name = there->operation < DF_OP_ALL
                            ? df_operation_name((df_operation)there->operation)
                            : "unknown";
     return snprintf(text, bytes, "operation is %s here and %s there",
@@ -105,6 +132,11 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
   if (position < coll->n)
     return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there",
                     position, coll->ranks[position], announced_rank(remote, position));
+  if (coll->pairs) {
+    const df_pair *pair = &coll->pairs[position_of(coll, remote->peer)];
+    if (pair->sends != there->receives || pair->receives != there->sends)
+      return describe_pair(coll, remote, pair, text, bytes);
+  }
   if (here->algorithm != there->algorithm)
     return snprintf(text, bytes,
                     "algorithm (options.algorithm or DFCCL_TUNING) is %s here and %s there",
@@ -153,13 +185,6 @@ static int enter(dfcclContext_t context, df_remote *remote) {
   return ck_hs_put(&context->registry.remotes,
                    CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, remote),
                    remote);
-}
-
-/* n_paired: none. */
-static uint32_t position_of(const df_coll *coll, uint32_t rank) {
-  uint32_t i = 0;
-  while (i < coll->n_paired && coll->ranks[i] != rank) i++;
-  return i;
 }
 
 /*

@@ -62,6 +62,21 @@ static void name_it(df_coll *coll, const char *name) {
     snprintf(coll->name, sizeof coll->name, "%" PRIu64, coll->id);
 }
 
+/* Without elements neither buffer is used. */
+static void choose_buffers(df_coll *coll, const df_lists *lists) {
+  const uint32_t position = coll->position, root = coll->root, n = coll->n;
+  coll->reads_input =
+      lists ? lists->n_sends > 0
+            : coll->count != 0 && df_operation_uses(coll->operation, 0, position, root, n);
+  coll->writes_output =
+      lists ? lists->n_receives > 0
+            : coll->count != 0 && df_operation_uses(coll->operation, 1, position, root, n);
+  for (uint32_t i = 0; lists && i < lists->n_sends; i++)
+    coll->pairs[lists->sends[i].peer].sends = lists->sends[i].count;
+  for (uint32_t i = 0; lists && i < lists->n_receives; i++)
+    coll->pairs[lists->receives[i].peer].receives = lists->receives[i].count;
+}
+
 static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *registration,
                                df_coll **out) {
   df_coll *coll = calloc(1, sizeof *coll);
@@ -70,7 +85,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   const dfcclCollOptions_t *options = registration->options;
   coll->id = registration->id;
   coll->operation = registration->operation;
-  coll->count = registration->count;
+  coll->count = df_registered_count(registration);
   coll->type = registration->type;
   coll->op = registration->op;
   coll->root = (uint32_t)registration->root;
@@ -81,7 +96,9 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   name_it(coll, options ? options->name : NULL);
   coll->ranks = calloc(coll->n, sizeof *coll->ranks);
   coll->remotes = calloc(coll->n, sizeof(df_remote *));
-  if (coll->ranks == NULL || coll->remotes == NULL) {
+  if (registration->lists) coll->pairs = calloc(coll->n, sizeof *coll->pairs);
+  if (coll->ranks == NULL || coll->remotes == NULL ||
+      (registration->lists && coll->pairs == NULL)) {
     df_coll_free(coll);
     return df_fail(dfcclOutOfMemory, "no memory for the group of collective %" PRIu64,
                    registration->id);
@@ -90,19 +107,40 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
     coll->ranks[i] = options && options->ranks ? (uint32_t)options->ranks[i] : i;
     if (coll->ranks[i] == context->rank) coll->position = i;
   }
-  /* Without elements neither buffer is used. */
-  coll->reads_input = coll->count != 0 &&
-                      df_operation_uses(coll->operation, 0, coll->position, coll->root, coll->n);
-  coll->writes_output = coll->count != 0 &&
-                        df_operation_uses(coll->operation, 1, coll->position, coll->root, coll->n);
+  choose_buffers(coll, registration->lists);
   coll->element_mask = (uint32_t)df_type_size(coll->type) - 1; /* sizes are powers of two */
   coll->group_step = df_group_step(coll->ranks, coll->n);
   *out = coll;
   return dfcclSuccess;
 }
 
+/* Of uneven pieces: the same on all members. */
+static uint32_t listed_chunk(const df_coll *coll, const df_registration *registration) {
+  const uint32_t element_bytes = (uint32_t)df_type_size(coll->type);
+  const uint64_t grain = DF_CACHE_LINE / element_bytes;
+  uint64_t chunk = coll->manner.choice.slot_bytes / element_bytes;
+  if (coll->manner.policy->slot_bytes < coll->manner.choice.slot_bytes)
+    chunk = (uint64_t)coll->manner.policy->slot_bytes / element_bytes;
+  if (registration->longest) chunk = DF_MIN(chunk, DF_ALIGN_UP(registration->longest, grain));
+  return (uint32_t)DF_MAX(chunk / grain * grain, grain);
+}
+
+static dfcclResult_t make_listed_plan(df_coll *coll, const df_plan_key *key,
+                                      const df_registration *registration) {
+  const uint32_t chunk = listed_chunk(coll, registration);
+  const uint64_t steps = df_lists_steps(registration->lists, chunk);
+  if (steps > DF_LISTS_MOST_STEPS)
+    return df_fail(dfcclInvalidArgument,
+                   "collective %" PRIu64 ": its pieces need %" PRIu64
+                   " messages and copies of %u elements; at most %u are possible",
+                   coll->id, steps, chunk, DF_LISTS_MOST_STEPS);
+  coll->plan = df_plan_make_listed(key, registration->lists, chunk);
+  return dfcclSuccess;
+}
+
 /* [lock] Undone in reverse. */
 static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
+                             const df_registration *registration,
                              const df_manner_question *question) {
   dfcclResult_t result = dfcclOutOfMemory;
   const df_choice *choice = &coll->manner.choice;
@@ -115,14 +153,19 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
                                 coll->n > 1,
                      .agrees = coll->varying && df_operation_needs_agreement(coll->operation)};
-  coll->plan = df_plan_acquire(&context->plans, &key);
+  if (registration->lists) {
+    result = make_listed_plan(coll, &key, registration);
+    if (result != dfcclSuccess) return result;
+  } else {
+    coll->plan = df_plan_acquire(&context->plans, &key);
+  }
   if (coll->plan == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
   df_manner_decide(&coll->manner, question, coll->plan);
   /* Loops have 32 bits: only tiny slots and enormous counts exceed them. */
   const df_part *part = &coll->manner.shape.parts[0];
   uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;
-  if ((uint64_t)part->loops * part->chunk * pieces < part->elements) {
+  if (!registration->lists && (uint64_t)part->loops * part->chunk * pieces < part->elements) {
     result = df_fail(dfcclInvalidArgument,
                      "collective %" PRIu64 ": count %" PRIu64
                      " needs more loops than can be counted with slots of %lld bytes (slot_bytes "
@@ -171,7 +214,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
         df_fail(dfcclInvalidUsage, "%u collectives are registered on rank %u; no more are possible",
                 context->registry.n_colls, context->rank);
   else
-    result = install(context, coll, &question);
+    result = install(context, coll, registration, &question);
   if (result == dfcclSuccess) {
     df_log(DF_LOG_TRACE, "rank %u registers collective %" PRIu64 ": %s of %" PRIu64 " elements, %s",
            context->rank, coll->id, df_operation_name(coll->operation), coll->count,

@@ -116,6 +116,7 @@ void df_registry_give_index(dfcclContext_t context, uint32_t index) {
 
 void df_coll_free(df_coll *coll) {
   free(coll->ranks);
+  free(coll->pairs);
   free(coll->remotes);
   free(coll->backlog);
   free(coll->limit_sentence);

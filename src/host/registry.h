@@ -3,6 +3,7 @@
 #define DF_HOST_REGISTRY_H
 
 #include "host/context.h"
+#include "plans/listed.h"
 
 typedef struct df_registration {
   df_operation operation;
@@ -12,7 +13,9 @@ typedef struct df_registration {
   dfcclRedOp_t op;
   int root; /* SendRecv: the sender's position in options.ranks */
   const dfcclCollOptions_t *options;
-  int to; /* SendRecv: the receiver's */
+  int to;                /* SendRecv: the receiver's */
+  const df_lists *lists; /* of uneven pieces; `count` is then of no meaning */
+  uint64_t longest;      /* most elements of any piece, if all members know it; else 0 */
 } df_registration;
 
 df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id); /* [lock] */

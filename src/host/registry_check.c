@@ -10,6 +10,14 @@ uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options
   return options && options->ranks ? (uint32_t)options->nRanks : context->n_ranks;
 }
 
+uint64_t df_registered_count(const df_registration *r) {
+  uint64_t sent = 0, received = 0;
+  if (r->lists == NULL) return r->count;
+  for (uint32_t i = 0; i < r->lists->n_sends; i++) sent += r->lists->sends[i].count;
+  for (uint32_t i = 0; i < r->lists->n_receives; i++) received += r->lists->receives[i].count;
+  return DF_MAX(sent, received);
+}
+
 static dfcclResult_t check_group(dfcclContext_t context, const dfcclCollOptions_t *options) {
   if (options->ranks == NULL) {
     if (options->nRanks != 0)
@@ -84,7 +92,8 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
       .choice = {.name = r->options ? r->options->algorithm : NULL,
                  .operation = r->operation,
                  .n = n,
-                 .bytes = df_larger_buffer(r->operation, n, r->count, element_bytes),
+                 /* Members would answer differently. */
+                 .bytes = r->lists ? 0 : df_larger_buffer(r->operation, n, r->count, element_bytes),
                  .memory =
                      in_one_process(context, r->options, n) ? DF_MEMORY_PROCESS : DF_MEMORY_HOST,
                  .crowded = (uint32_t)df_topology_is_crowded(&context->topology, n),
@@ -92,7 +101,7 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
                  .split = (uint32_t)context->settings.tuning.policy.split,
                  .neighbours = df_topology_neighbours(&context->topology,
                                                       r->options ? r->options->ranks : NULL, n)},
-      .count = r->count,
+      .count = df_registered_count(r),
       .varying = r->options && r->options->varying,
       .element_bytes = element_bytes,
       .max_blocks = context->max_blocks,
@@ -128,10 +137,14 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
     result = check_operator(r);
     if (result != dfcclSuccess) return result;
   }
+  if (df_operation_is_listed(r->operation) && r->options && r->options->varying)
+    return df_fail(dfcclInvalidArgument,
+                   "options.varying is 1, but %s has counts of its own for each piece",
+                   df_operation_name(r->operation));
   if (r->operation == DF_OP_BARRIER && r->options && r->options->varying)
     return df_fail(dfcclInvalidArgument, "options.varying is 1, but a barrier has no elements");
   uint32_t n = df_group_size(context, r->options);
-  if (r->count > DF_MAX_COUNT / n)
+  if (!r->lists && r->count > DF_MAX_COUNT / n)
     return df_fail(dfcclInvalidArgument,
                    "count is %" PRIu64 "; at most %" PRIu64 " elements are possible with %u ranks",
                    r->count, DF_MAX_COUNT / n, n);

@@ -6,6 +6,8 @@
 #include "host/registry.h"
 #include "tuning/manner.h"
 
+/* Elements of the registration; of uneven pieces, of this rank's longer side. */
+uint64_t df_registered_count(const df_registration *r);
 uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options);
 
 df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r);

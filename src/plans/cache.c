@@ -28,6 +28,10 @@ df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key) {
 }
 
 void df_plan_release(df_plan_cache *cache, df_plan *plan) {
+  if (df_operation_is_listed(plan->key.operation)) { /* one collective's own */
+    df_plan_free(plan);
+    return;
+  }
   df_plan_entry **at = &cache->entries;
   while ((*at)->plan != plan) at = &(*at)->next;
   df_plan_entry *entry = *at;

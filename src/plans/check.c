@@ -112,8 +112,8 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
   const df_check_player *p = &c->players[rank];
   const int agrees = c->key.agrees && prim->piece == DF_PIECE_NONE;
   *t = (turn){.there = !agrees && df_check_piece_is_there(c, p->loop, prim->piece)};
-  if (prim->piece >= c->pieces && !agrees)
-    return df_check_complain(c, rank, "piece %u of %u", prim->piece, c->pieces);
+  if (prim->piece >= df_check_pieces_of(c, rank) && !agrees)
+    return df_check_complain(c, rank, "piece %u of %u", prim->piece, df_check_pieces_of(c, rank));
   if (prim->flags & DF_PRIM_RECV) {
     const df_plan_link *link = find_link(c, rank, prim->recv_link, 0);
     if (link == NULL) return 0;
@@ -173,6 +173,16 @@ static int store(df_checker *c, uint32_t rank, const df_primitive *prim, const d
   return copies_nothing || df_check_write(c, rank, into, v);
 }
 
+/* LISTED: the sender's piece is as long as ours. */
+static int has_length_of(df_checker *c, uint32_t rank, const df_primitive *prim, uint32_t from,
+                         const df_check_message *m) {
+  const uint32_t sent = c->players[from].plan->extents[m->piece].elements;
+  const uint32_t expected = c->players[rank].plan->extents[prim->piece].elements;
+  if (sent == expected) return 1;
+  return df_check_complain(c, rank, "receives %u elements from rank %u, not %u", sent, from,
+                           expected);
+}
+
 static int move(df_checker *c, uint32_t rank, const df_primitive *prim, const turn *t) {
   df_check_player *p = &c->players[rank];
   df_check_value received = {0}, v;
@@ -181,6 +191,8 @@ static int move(df_checker *c, uint32_t rank, const df_primitive *prim, const tu
     if (m->piece != prim->piece && p->plan->geometry == DF_GEOMETRY_PARTITION)
       return df_check_complain(c, rank, "receives piece %u from rank %u as piece %u", m->piece,
                                t->from, prim->piece);
+    if (p->plan->geometry == DF_GEOMETRY_LISTED && !has_length_of(c, rank, prim, t->from, m))
+      return 0;
     if (!open_message(c, rank, m, &received)) return 0;
   }
   if (!compute(c, rank, prim, &received, &v)) return 0;
@@ -241,9 +253,30 @@ static int compare_plans(df_checker *c) {
   return 1;
 }
 
+static int check_listed_results(df_checker *c) {
+  const int reduces = df_operation_reduces(c->key.operation);
+  const uint64_t all = c->n == 64 ? UINT64_MAX : (1ull << c->n) - 1;
+  for (uint32_t r = 0; r < c->n; r++) {
+    const df_plan *plan = c->players[r].plan;
+    for (uint32_t piece = 0; piece < plan->n_extents; piece++) {
+      const df_plan_name *name = &plan->names[piece];
+      const df_check_value *v = &c->players[r].output[piece].value;
+      if (!name->output) continue;
+      if (v->element != df_check_named(c, name) ||
+          v->contributions != (reduces ? all : 1ull << name->from) ||
+          v->divided != (uint32_t)(c->key.average != 0))
+        return df_check_complain(c, r, "chunk %u from rank %u is element %u of %llx, divided %u",
+                                 name->chunk, name->from, v->element,
+                                 (unsigned long long)v->contributions, v->divided);
+    }
+  }
+  return 1;
+}
+
 static int check_results(df_checker *c) {
   int reduces = df_operation_reduces(c->key.operation);
   uint64_t all = c->n == 64 ? UINT64_MAX : (1ull << c->n) - 1;
+  if (df_operation_is_listed(c->key.operation)) return check_listed_results(c);
   for (uint32_t r = 0; r < c->n; r++) {
     df_check_player *p = &c->players[r];
     if (p->output == NULL) continue;

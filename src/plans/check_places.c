@@ -52,6 +52,21 @@ int df_check_piece_is_there(const df_checker *c, uint32_t loop, uint32_t piece) 
   return loop + 1 < c->o->loops || piece < c->o->last_pieces;
 }
 
+static int is_listed(const df_checker *c) {
+  return c->players[0].plan->geometry == DF_GEOMETRY_LISTED;
+}
+
+uint32_t df_check_named(const df_checker *c, const df_plan_name *name) {
+  enum { CHUNKS = 1024 }; /* of a pair, at most */
+  const uint32_t from = c->key.operation == DF_OP_REDUCE_SCATTER_V ? 0 : name->from;
+  const uint32_t to = c->key.operation == DF_OP_ALL_GATHER_V ? 0 : name->to;
+  return 1 + (from * c->n + to) * CHUNKS + name->chunk;
+}
+
+uint32_t df_check_pieces_of(const df_checker *c, uint32_t rank) {
+  return is_listed(c) ? c->players[rank].plan->n_extents : c->pieces;
+}
+
 static void fill_input(df_checker *c, uint32_t rank) {
   for (uint32_t loop = 0; loop < c->o->loops; loop++)
     for (uint32_t piece = 0; piece < c->input_pieces; piece++)
@@ -68,8 +83,26 @@ static df_check_cell *take_cells(df_checker *c, df_check_player *p, int which, u
   return p->memory[which];
 }
 
+/* One loop, and never in place. */
+static int give_listed_memory(df_checker *c, uint32_t rank) {
+  df_check_player *p = &c->players[rank];
+  if (p->plan->geometry != DF_GEOMETRY_LISTED || c->o->loops != 1 || c->o->in_place)
+    return df_check_complain(c, rank, "a plan of lists is checked in one loop, not in place");
+  p->scratch = take_cells(c, p, 2, p->plan->scratch_pieces);
+  p->input = take_cells(c, p, 0, p->plan->n_extents);
+  p->output = take_cells(c, p, 1, p->plan->n_extents);
+  if (c->result != dfcclSuccess) return 0;
+  for (uint32_t piece = 0; piece < p->plan->n_extents; piece++)
+    if (!p->plan->names[piece].output)
+      p->input[piece].value = (df_check_value){.element = df_check_named(c, &p->plan->names[piece]),
+                                               .contributions = 1ull << rank,
+                                               .order = (rank + 1) * 0x9e3779b97f4a7c15u};
+  return 1;
+}
+
 int df_check_give_memory(df_checker *c, uint32_t rank) {
   df_check_player *p = &c->players[rank];
+  if (is_listed(c)) return give_listed_memory(c, rank);
   uint32_t loops = c->o->loops;
   df_operation operation = c->key.operation;
   int has_input = df_operation_uses(operation, 0, rank, c->key.root, c->n);
@@ -93,6 +126,7 @@ df_check_cell *df_check_place(df_checker *c, uint32_t rank, uint32_t buffer, uin
                                                 : p->plan->scratch_pieces;
   if (buffer == DF_BUFFER_NONE || buffer > DF_BUFFER_SCRATCH)
     return df_check_complain(c, rank, "no buffer"), NULL;
+  if (is_listed(c) && buffer != DF_BUFFER_SCRATCH) limit = p->plan->n_extents;
   if (piece >= limit)
     return df_check_complain(c, rank, "piece %u of buffer %u, which has %u", piece, buffer, limit),
            NULL;

@@ -70,6 +70,10 @@ void *df_check_take_memory(df_checker *c, size_t n, size_t item);
 uint32_t df_check_element(const df_checker *c, uint32_t loop, uint32_t from, uint32_t to,
                           uint32_t piece);
 int df_check_piece_is_there(const df_checker *c, uint32_t loop, uint32_t piece);
+/* LISTED: the number of a named chunk. */
+uint32_t df_check_named(const df_checker *c, const df_plan_name *name);
+/* Pieces that a primitive of this rank may name. */
+uint32_t df_check_pieces_of(const df_checker *c, uint32_t rank);
 
 /* Buffers of the rank, its input filled. */
 int df_check_give_memory(df_checker *c, uint32_t rank);

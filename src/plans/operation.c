@@ -16,7 +16,7 @@ enum {
 static const struct {
   const char *name, *word;
   int properties;
-} operations[DF_OP_COUNT] = {
+} operations[DF_OP_ALL] = {
     [DF_OP_ALL_REDUCE] = {"AllReduce", "allreduce", REDUCES},
     [DF_OP_REDUCE] = {"Reduce", "reduce", REDUCES | ROOT_RECEIVES | ONE_WAY},
     [DF_OP_BROADCAST] = {"Broadcast", "broadcast", ROOT_SENDS | ONE_WAY | COPIES},
@@ -29,6 +29,12 @@ static const struct {
     [DF_OP_BARRIER] = {"Barrier", "barrier", 0},
     [DF_OP_SCAN] = {"Scan", "scan", REDUCES | SCANS | ONE_WAY},
     [DF_OP_EXCLUSIVE_SCAN] = {"ExclusiveScan", "exclusivescan", REDUCES | SCANS | ONE_WAY},
+    [DF_OP_ALL_GATHER_V] = {"AllGatherV", "allgatherv", COPIES},
+    [DF_OP_REDUCE_SCATTER_V] = {"ReduceScatterV", "reducescatterv", REDUCES},
+    [DF_OP_GATHER_V] = {"GatherV", "gatherv", ONE_WAY | COPIES},
+    [DF_OP_SCATTER_V] = {"ScatterV", "scatterv", ONE_WAY | COPIES},
+    [DF_OP_ALL_TO_ALL_V] = {"AllToAllV", "alltoallv", COPIES},
+    [DF_OP_NEIGHBOURS] = {"Neighbours", "neighbours", ONE_WAY | COPIES},
 };
 
 static int has(df_operation operation, int property) {
@@ -44,6 +50,7 @@ int df_operation_by_word(const char *word) {
   return -1;
 }
 
+int df_operation_is_listed(df_operation operation) { return operation >= DF_OP_COUNT; }
 int df_operation_reduces(df_operation operation) { return has(operation, REDUCES); }
 int df_operation_is_scan(df_operation operation) { return has(operation, SCANS); }
 int df_operation_needs_agreement(df_operation operation) { return has(operation, ONE_WAY); }

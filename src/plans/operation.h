@@ -18,14 +18,23 @@ typedef enum {
   DF_OP_BARRIER,   /* of one byte, which nobody looks at */
   DF_OP_SCAN,
   DF_OP_EXCLUSIVE_SCAN, /* position 0 has no result */
-  DF_OP_COUNT
+  DF_OP_COUNT,
+  /* Of uneven pieces: their plans are made from lists (plans/listed.h). */
+  DF_OP_ALL_GATHER_V = DF_OP_COUNT,
+  DF_OP_REDUCE_SCATTER_V,
+  DF_OP_GATHER_V,
+  DF_OP_SCATTER_V,
+  DF_OP_ALL_TO_ALL_V,
+  DF_OP_NEIGHBOURS,
+  DF_OP_ALL
 } df_operation;
 
 const char *df_operation_name(df_operation operation); /* "AllReduce" */
 const char *df_operation_word(df_operation operation); /* "allreduce" */
-/* -1: no such word. */
+/* -1: no such word. Rules of the tuning table know the operations below DF_OP_COUNT. */
 int df_operation_by_word(const char *word);
 
+int df_operation_is_listed(df_operation operation);
 int df_operation_reduces(df_operation operation);
 int df_operation_is_scan(df_operation operation);
 /* Position `root` is not like the others. */

@@ -50,6 +50,7 @@ int df_algorithm_by_name(const char *name) {
 }
 
 int df_algorithm_has(int algorithm, df_operation operation) {
+  if (df_operation_is_listed(operation)) return algorithm == DF_DIRECT;
   return algorithms[algorithm].operations >> operation & 1;
 }
 
@@ -64,7 +65,7 @@ static int sends_again(const df_primitive *first, const df_primitive *next) {
 }
 
 /* The longest row that sends the same to one peer after the other. */
-static void mark_common(df_plan *plan) {
+void df_plan_mark_common(df_plan *plan) {
   uint32_t at = 0, longest = 1;
   for (uint32_t i = 0, n = 1; i < plan->n_primitives; i += n, n = 1) {
     const df_primitive *first = &plan->primitives[i];
@@ -99,7 +100,7 @@ df_plan *df_plan_make(const df_plan_key *key) {
     df_plan_free(plan);
     return NULL;
   }
-  if (!key->agrees) mark_common(plan);
+  if (!key->agrees) df_plan_mark_common(plan);
   return plan;
 }
 
@@ -107,6 +108,8 @@ void df_plan_free(df_plan *plan) {
   if (plan == NULL) return;
   free(plan->primitives);
   free(plan->links);
+  free(plan->extents);
+  free(plan->names);
   free(plan);
 }
 
@@ -166,9 +169,44 @@ static void cut(df_part *part, uint64_t elements, uint32_t pieces, uint64_t chun
   part->loops = (uint32_t)DF_DIV_UP(elements, (uint64_t)part->chunk * pieces);
 }
 
+/* Messages of at most `payload` bytes in so many loops. */
+static void choose_form(df_shape *shape, uint64_t payload, uint32_t loops,
+                        const df_shape_limits *limits) {
+  shape->payload_offset = payload <= limits->flagged_max && !limits->varying
+                              ? DF_LINK_FLAGGED_OFFSET
+                              : DF_LINK_STAGED_OFFSET;
+  if (!limits->varying && payload <= limits->words_max && loops <= DF_LINK_WORDS_LOOPS)
+    shape->payload_offset = DF_LINK_WORDS;
+  shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
+  if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
+  if (limits->lent_bytes && shape->payload_offset != DF_LINK_WORDS)       /* words lend nothing */
+    payload = DF_MIN(payload, limits->lent_min);
+  payload = DF_MAX(payload, 8u);
+  int is_packed = payload <= limits->packed_max && shape->n_slots >= DF_PACKED_SLOTS &&
+                  shape->payload_offset == DF_LINK_FLAGGED_OFFSET;
+  shape->stride =
+      is_packed ? df_link_packed_stride(payload) : df_link_stride(payload, shape->payload_offset);
+}
+
+/* `count` is this member's own. Nothing that members compare follows from it. */
+static void make_listed(df_shape *shape, const df_plan *plan, uint64_t count,
+                        uint32_t element_bytes, const df_shape_limits *limits) {
+  const uint64_t payload = (uint64_t)plan->chunk * element_bytes;
+  df_shape_limits copied = *limits;
+  copied.lent_bytes = 0; /* the last chunk of a piece may be too short to be lent */
+  shape->n_blocks = 1;
+  shape->parts[0] = (df_part){.elements = count, .chunk = plan->chunk, .loops = 1};
+  shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
+  choose_form(shape, payload, 1, &copied);
+}
+
 void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_t element_bytes,
                    const df_shape_limits *limits) {
   memset(shape, 0, sizeof *shape);
+  if (plan->geometry == DF_GEOMETRY_LISTED) {
+    make_listed(shape, plan, count, element_bytes, limits);
+    return;
+  }
   uint32_t pieces = plan->geometry == DF_GEOMETRY_PARTITION ? plan->pieces : 1;
   uint32_t grain = DF_CACHE_LINE / element_bytes;
   uint64_t wanted = DF_DIV_UP(count * element_bytes, limits->block_min);
@@ -194,18 +232,5 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
   shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
   /* However the chunk was rounded up. */
   payload = DF_MIN(payload, DF_MAX(count * element_bytes, 1u));
-  shape->payload_offset = payload <= limits->flagged_max && !limits->varying
-                              ? DF_LINK_FLAGGED_OFFSET
-                              : DF_LINK_STAGED_OFFSET;
-  if (!limits->varying && payload <= limits->words_max && loops <= DF_LINK_WORDS_LOOPS)
-    shape->payload_offset = DF_LINK_WORDS;
-  shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
-  if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
-  if (limits->lent_bytes && shape->payload_offset != DF_LINK_WORDS)       /* words lend nothing */
-    payload = DF_MIN(payload, limits->lent_min);
-  payload = DF_MAX(payload, 8u);
-  int is_packed = payload <= limits->packed_max && shape->n_slots >= DF_PACKED_SLOTS &&
-                  shape->payload_offset == DF_LINK_FLAGGED_OFFSET;
-  shape->stride =
-      is_packed ? df_link_packed_stride(payload) : df_link_stride(payload, shape->payload_offset);
+  choose_form(shape, payload, loops, limits);
 }

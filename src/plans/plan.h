@@ -49,11 +49,21 @@ typedef struct df_plan_link {
   uint32_t messages;
 } df_plan_link;
 
+/* LISTED, for the checker: chunk `chunk` of what goes from one position to another. */
+typedef struct df_plan_name {
+  uint32_t from, to, chunk;
+  int output;
+} df_plan_name;
+
 typedef struct df_plan {
   df_plan_key key;
   df_primitive *primitives;
   df_plan_link *links;
   uint32_t n_primitives, n_links;
+  df_extent *extents;  /* LISTED; else NULL */
+  df_plan_name *names; /* [n_extents] */
+  uint32_t n_extents;
+  uint32_t chunk; /* LISTED: most elements of a message, equal at all positions */
   /* The same at all positions: */
   df_geometry geometry;
   uint32_t pieces;         /* PARTITION: chunks of one loop */
@@ -69,6 +79,8 @@ typedef struct df_plan {
 /* The caller frees it. NULL: out of memory. */
 df_plan *df_plan_make(const df_plan_key *key);
 void df_plan_free(df_plan *plan);
+/* Finds messages that may go through common slots: of a finished plan. */
+void df_plan_mark_common(df_plan *plan);
 
 /* For builders. Peers are positions, or DF_NO_PEER. */
 #define DF_NO_PEER UINT32_MAX

@@ -48,8 +48,12 @@ DF_CORE uint32_t df_chunk_elements(uint8_t geometry, uint32_t pieces, const df_p
   if (start >= part->elements) return 0;
   return (uint32_t)DF_MIN(part->elements - start, (uint64_t)part->chunk);
 }
+DF_CORE const df_extent *df_extent_of(const df_descriptor *desc, uint32_t piece) {
+  return (const df_extent *)(desc->parts + 1) + piece;
+}
 DF_CORE uint32_t df_piece_elements(const df_descriptor *desc, const df_part *part, uint32_t loop,
                                    uint32_t piece) {
+  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_LISTED)) return df_extent_of(desc, piece)->elements;
   return df_chunk_elements(desc->geometry, desc->pieces, part, loop, piece);
 }
 
@@ -80,6 +84,8 @@ DF_CORE int df_brings_count(uint32_t loop, uint32_t ordinal, uint32_t piece) {
 /* Bytes into the buffer. count: of a piece. */
 DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part, uint64_t count,
                                  uint32_t loop, uint32_t piece) {
+  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_LISTED))
+    return df_extent_of(desc, piece)->at * desc->element_bytes;
   uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
                        ? part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk
                        : piece * count + part->first + (uint64_t)loop * part->chunk;

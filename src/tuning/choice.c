@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+/* Of operations with uneven pieces: nobody knows the others' counts, from which slots could be
+ * smaller or larger. */
+enum { DF_LISTED_SLOT_BYTES = 32768 };
+
 static int memory_fits(const df_rule *rule, const df_question *q) {
   if (rule->memory == DF_MEMORY_CROWDED) return q->memory == DF_MEMORY_HOST && q->crowded;
   if (rule->memory == DF_MEMORY_CUDA) return q->on_gpu != 0;
@@ -42,6 +46,12 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   if (question->name && strcmp(question->name, "auto") != 0) {
     named = df_algorithm_by_name(question->name);
     if (named < 0 || !df_algorithm_has(named, question->operation)) return 0;
+  }
+  if (df_operation_is_listed(question->operation)) {
+    choice->algorithm = DF_DIRECT;
+    choice->slot_bytes = DF_LISTED_SLOT_BYTES;
+    choice->is_named = named >= 0;
+    return 1;
   }
   const df_rule *rule = find(tuning, question, named);
   DF_ASSERT(rule != NULL || named >= 0); /* the built-in table has an answer for everything */

@@ -265,6 +265,7 @@ static void say_algorithm(const df_manner *m, df_text *out) {
   df_say(out, "algorithm: %s, since %s%s%s%s%s", df_algorithm_name(m->choice.algorithm),
          m->choice.is_named      ? "it is named"
          : m->choice.is_by_hosts ? "the ranks of a host are neighbours"
+         : rule == NULL          ? "uneven pieces have no other"
                                  : "",
          rule == NULL                                  ? ""
          : m->choice.is_named || m->choice.is_by_hosts ? "; limits from a rule of "

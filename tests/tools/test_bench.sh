@@ -99,15 +99,18 @@ for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double 
 done
 
 # The operations beyond those of NCCL's first versions, as threads and processes, and what they refuse.
-for operation in gather scatter scan sendrecv barrier; do
+for operation in gather scatter scan sendrecv barrier allgatherv reducescatterv gatherv scatterv \
+  alltoallv neighbours; do
   ranks=3
   [ $operation = sendrecv ] && ranks=2
   for mode in '' --processes --in-place; do
+    case $operation$mode in alltoallv--in-place | neighbours--in-place) continue ;; esac
     run 0 "$bench" $operation -n $ranks -b 64 -e 64000 -f 1000 -i 1 -w 0 -d int16 $mode
     out_has '^# Out of bounds values : 0 OK$'
   done
 done
 run 2 "$bench" sendrecv -n 3
+run 2 "$bench" alltoallv --in-place
 run 2 "$bench" scan -a flat
 
 run 0 "$bench" allreduce -b 8 -e 8 -i 1 --check=0 --json

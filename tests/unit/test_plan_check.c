@@ -360,6 +360,8 @@ static const mistake mistakes[] = {
      DF_DOUBLING, 3, 0, DF_LENDS_ALL, lend_partial_sums},
     {"ranks combine in different orders", "another order", DF_OP_ALL_REDUCE, DF_DOUBLING, 4, 0,
      DF_LENDS_NOTHING, own_operand_first},
+    {"a scan combines in another order", "group's order", DF_OP_SCAN, DF_DOUBLING, 4, 0,
+     DF_LENDS_NOTHING, own_operand_first},
     {"a sum is divided before it is complete", "after the division", DF_OP_ALL_REDUCE, DF_FLAT, 4,
      0, DF_LENDS_NOTHING, divide_twice},
     {"an average is not divided", "divided 0 times", DF_OP_REDUCE, DF_FLAT, 4, 0, DF_LENDS_NOTHING,

@@ -150,6 +150,7 @@ static dfcclResult_t synchronize(df_rank_device *device) {
 
 static dfcclResult_t describe(df_rank_device *device, df_device_coll *coll) {
   uint32_t n_blocks = coll->shape->n_blocks, n_links = coll->plan->n_links * n_blocks;
+  const size_t extent_bytes = coll->plan->n_extents * sizeof *coll->plan->extents;
   df_layout layout = {0};
   df_descriptor *d = NULL;
   df_link *links = n_links ? aligned_alloc(DF_CACHE_LINE, n_links * sizeof *links) : NULL;
@@ -158,7 +159,7 @@ static dfcclResult_t describe(df_rank_device *device, df_device_coll *coll) {
                          : NULL;
   for (int pass = 0; pass < 2; pass++) {
     /* The host's words begin a cache line, as do the counters. */
-    d = df_lay(&layout, sizeof *d + n_blocks * sizeof(df_part));
+    d = df_lay(&layout, sizeof *d + n_blocks * sizeof(df_part) + extent_bytes);
     df_run_words *words = df_lay(&layout, sizeof *words);
     df_run_counters *counters = df_lay(&layout, sizeof *counters + n_blocks * sizeof(uint64_t));
     if (pass == 0) {
@@ -184,6 +185,7 @@ static dfcclResult_t describe(df_rank_device *device, df_device_coll *coll) {
   d->links = coll->links = links;
   d->scratch = scratch;
   memcpy(d->parts, coll->shape->parts, n_blocks * sizeof *d->parts);
+  if (extent_bytes) memcpy(d->parts + n_blocks, coll->plan->extents, extent_bytes);
   device->shared->descriptors[coll->index] = coll->descriptor = d;
   return dfcclSuccess;
 }

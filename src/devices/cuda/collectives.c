@@ -19,7 +19,8 @@ static void lay_out(const df_device_coll *coll, df_layout *layout, df_descriptor
                     size_t *uploaded) {
   uint32_t n_blocks = coll->shape->n_blocks;
   d->counters = df_lay(layout, sizeof *d->counters);
-  d->parts = df_lay(layout, n_blocks * sizeof *d->parts);
+  d->parts = df_lay(layout, n_blocks * sizeof *d->parts +
+                                coll->plan->n_extents * sizeof *coll->plan->extents);
   d->links = df_lay(layout, (size_t)n_blocks * coll->plan->n_links * sizeof *d->links);
   d->primitives = df_lay(layout, coll->plan->n_primitives * sizeof *d->primitives);
   d->near_runs = df_lay(layout, DF_RUNS_AHEAD * sizeof *d->near_runs);
@@ -44,6 +45,9 @@ dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll) {
   layout = (df_layout){.base = part->image};
   lay_out(coll, &layout, &host, &part->uploaded_bytes);
   memcpy(host.parts, coll->shape->parts, coll->shape->n_blocks * sizeof *host.parts);
+  if (coll->plan->n_extents)
+    memcpy(host.parts + coll->shape->n_blocks, coll->plan->extents,
+           coll->plan->n_extents * sizeof *coll->plan->extents);
   memcpy((void *)(uintptr_t)host.primitives, coll->plan->primitives,
          coll->plan->n_primitives * sizeof *host.primitives);
   coll->links = host.links;

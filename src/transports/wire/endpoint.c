@@ -254,6 +254,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_o
     const df_wire_route wire_route = {.ends = ends,
                                       .parts = route->parts,
                                       .piece_of = piece_of,
+                                      .extents = route->plan->extents,
                                       .messages = planned->messages,
                                       .n_blocks = route->n_blocks,
                                       .pieces = (uint16_t)route->plan->pieces,

@@ -55,6 +55,8 @@ uint32_t df_wire_message_bytes(const df_wire_link *link, const df_wire_ring *rin
                                uint64_t sequence) {
   const uint16_t piece = piece_of(link, sequence);
   if (piece == DF_PIECE_NONE) return 0;
+  if (link->elements_of)
+    return link->element_bytes * link->elements_of[(sequence - 1) % link->messages];
   return link->element_bytes * df_chunk_elements(link->geometry, link->pieces, &ring->run,
                                                  loop_of(link, ring, sequence), piece);
 }
@@ -111,13 +113,18 @@ dfcclResult_t df_wire_links_add(df_wire_links *all, const df_wire_route *route,
   df_wire_link *link = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *link + rings, (size_t)64));
   uint16_t *piece_of = malloc((route->messages + 1) * sizeof *piece_of);
   uint64_t *have = calloc(slots, sizeof *have);
-  if (link == NULL || piece_of == NULL || have == NULL) goto no_memory;
+  uint32_t *elements_of = route->extents ? malloc(route->messages * sizeof *elements_of) : NULL;
+  if (link == NULL || piece_of == NULL || have == NULL || (route->extents && elements_of == NULL))
+    goto no_memory;
+  for (uint32_t i = 0; route->extents && i < route->messages; i++)
+    elements_of[i] = route->extents[route->piece_of[i]].elements;
   memcpy(piece_of, route->piece_of, route->messages * sizeof *piece_of);
   *link = (df_wire_link){.part_bytes = frame_bytes,
                          .is_bulk = route->ends[0].stride > BULK_STRIDE,
                          .messages = route->messages,
                          .n_blocks = route->n_blocks,
                          .piece_of = piece_of,
+                         .elements_of = elements_of,
                          .have = have,
                          .pieces = route->pieces,
                          .geometry = route->geometry,
@@ -134,12 +141,14 @@ dfcclResult_t df_wire_links_add(df_wire_links *all, const df_wire_route *route,
 no_memory:
   free(link);
   free(piece_of);
+  free(elements_of);
   free(have);
   return df_fail(dfcclOutOfMemory, "no memory for a link of a connection");
 }
 
 static void free_link(df_wire_link *link) {
   free(link->piece_of);
+  free(link->elements_of);
   free(link->have);
   free(link);
 }

@@ -18,6 +18,7 @@ typedef struct df_wire_route {
   const df_link *ends; /* [n_blocks] the pump's; peer_bell: the block's */
   const df_part *parts;
   const uint16_t *piece_of; /* [messages] of a loop */
+  const df_extent *extents; /* of pieces: LISTED; else NULL */
   uint32_t messages;
   uint32_t n_blocks;
   uint16_t pieces;
@@ -52,6 +53,7 @@ typedef struct df_wire_link {
   int is_bulk;    /* its messages stand in nobody's way */
   uint32_t messages, n_blocks;
   uint16_t *piece_of;
+  uint32_t *elements_of; /* [messages] LISTED; else NULL */
   uint64_t *have;
   uint16_t pieces;
   uint8_t geometry, element_bytes;
