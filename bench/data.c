@@ -91,6 +91,8 @@ static uint64_t integer_reduced(const df_bench_data *data, int n, size_t positio
     case dfcclBxor:
       result ^= next;
       break;
+    default: /* none that -o names */
+      break;
     }
   }
   if (data->op == dfcclAvg)

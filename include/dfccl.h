@@ -87,7 +87,8 @@ typedef enum {
   dfcclAvg = 4,
   dfcclBand = 5,
   dfcclBor = 6,
-  dfcclBxor = 7
+  dfcclBxor = 7,
+  dfcclRedOpLast = 0x7fffffff /* none: room for operators that dfcclRedOpCreate* makes */
 } dfcclRedOp_t;
 
 /* ---- Lifecycle */
@@ -243,7 +244,7 @@ typedef struct {
   const char *algorithm; /* NULL or "auto": library's choice; or, where it has the operation,
                             "ring", "allpairs", "pairwise", "doubling", "rabenseifner", "halving",
                             "binomial", "doubletree", "scatter-allgather", "bruck", "direct",
-                            "flat", "twolevel", "dissemination" (docs/TUNING.md) */
+                            "flat", "twolevel", "dissemination", "ordered" (docs/TUNING.md) */
   int varying; /* 1: each dfcclRun may have fewer elements than registered (dfcclRun_t.count); the
                   same on every member. 0: all runs have the registered count */
 } dfcclCollOptions_t;
@@ -328,6 +329,49 @@ DFCCL_API dfcclResult_t dfcclRegisterBarrier(dfcclContext_t ctx, dfcclCollId_t i
 DFCCL_API dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
                                           dfcclDataType_t type, dfcclRedOp_t op, int exclusive,
                                           const dfcclCollOptions_t *options);
+
+/*
+ * An operator of one's own: sets inout[i] to inout[i] (op) in[i] for count elements of the type.
+ * Associative. Called by any thread inside the library, also by several at a time, with elements of
+ * any part of a buffer; must not block, nor call the library. Both pointers are aligned to the
+ * element, and do not overlap.
+ */
+typedef void (*dfcclRedOpFunction_t)(void *inout, const void *in, size_t count,
+                                     dfcclDataType_t type, void *arg);
+
+/*
+ * Makes an operator for dfcclRegister* of this process. Local: each member makes its own, and the
+ * members' functions must be the same. Only the kind is compared: own or not, commutative or not.
+ *
+ *   fn, arg       fn is called with arg until the last collective that uses *op is deregistered
+ *   commutative   0: operands are combined in the order of the group, inout before in. Such an
+ *                 operator has AllReduce ("doubling"), Reduce and ReduceScatter ("ordered") and
+ *                 Scan; a ReduceScatterV of it is refused
+ *
+ * Only on the CPU device. Errors: dfcclInvalidArgument (op or fn is NULL), dfcclInvalidUsage (CUDA;
+ * 1,024 operators of this process are in use), dfcclOutOfMemory.
+ */
+DFCCL_API dfcclResult_t dfcclRedOpCreate(dfcclContext_t ctx, dfcclRedOp_t *op,
+                                         dfcclRedOpFunction_t fn, void *arg, int commutative);
+/*
+ * The sum of what each member brings, each times this member's scalar: multiplied once, rounded to
+ * the type, then added. Members may have different scalars.
+ *
+ *   scalar           one element of the type; copied. Collectives must have this type
+ *   scalarOnDevice   0: scalar is in host memory. 1 is refused: the CPU device has no other
+ *
+ * Only on the CPU device. Errors: as dfcclRedOpCreate's, and dfcclInvalidArgument (type,
+ * scalarOnDevice).
+ */
+DFCCL_API dfcclResult_t dfcclRedOpCreatePreMulSum(dfcclContext_t ctx, dfcclRedOp_t *op,
+                                                  const void *scalar, dfcclDataType_t type,
+                                                  int scalarOnDevice);
+/*
+ * The operator can no longer be registered with. Collectives that have it go on.
+ *
+ * Errors: dfcclInvalidArgument (not made by dfcclRedOpCreate*, or destroyed).
+ */
+DFCCL_API dfcclResult_t dfcclRedOpDestroy(dfcclContext_t ctx, dfcclRedOp_t op);
 
 /*
  * Collectives whose pieces have lengths of their own. Counts and displacements are in elements, one

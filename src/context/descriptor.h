@@ -95,7 +95,8 @@ typedef enum {
 /* Besides buffers that are only read. */
 typedef enum {
   DF_LENDS_IN_PLACE = 1,
-  DF_LENDS_STREAMED = 2 /* results that would bypass the caches */
+  DF_LENDS_STREAMED = 2, /* results that would bypass the caches */
+  DF_SCALES_INPUT = 4    /* no lending: inputs are multiplied where they enter */
 } df_may_lend;
 
 typedef struct df_descriptor {
@@ -119,7 +120,7 @@ typedef struct df_descriptor {
   uint32_t generation; /* Earlier registrations of this index. */
   uint16_t n_primitives, n_links;
   uint16_t pieces;
-  uint16_t divisor; /* of dfcclAvg */
+  uint16_t divisor; /* of dfcclAvg; or the number of an operator (primitives/own.h) */
   uint8_t n_blocks;
   uint8_t geometry, type;
   uint8_t op; /* dfcclSum for dfcclAvg */

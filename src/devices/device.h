@@ -18,6 +18,7 @@ typedef struct df_device_kind {
   const df_memory_ops *memory;
   const df_stream_ops *streams; /* NULL: none */
   int has_varying;              /* runs may have fewer elements than registered */
+  int has_own_operators;        /* calls the application's functions, multiplies by its scalars */
   /* close also undoes an open that failed half-way. */
   dfcclResult_t (*open)(df_rank_device *device);
   void (*close)(df_rank_device *device);

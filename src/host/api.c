@@ -13,6 +13,7 @@
 #include "host/uneven.h"
 #include "host/losses.h"
 #include "host/memory.h"
+#include "host/own_operators.h"
 #include "host/registration.h"
 #include "host/registry.h"
 #include "host/runs.h"
@@ -387,6 +388,25 @@ dfcclResult_t dfcclRegisterNeighbours(dfcclContext_t ctx, dfcclCollId_t id, int 
                    .n_sends = nSends,
                    .n_receives = nRecvs});
 }
+dfcclResult_t dfcclRedOpCreate(dfcclContext_t ctx, dfcclRedOp_t *op, dfcclRedOpFunction_t fn,
+                               void *arg, int commutative) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_own_create(ctx, op, fn, arg, commutative));
+}
+dfcclResult_t dfcclRedOpCreatePreMulSum(dfcclContext_t ctx, dfcclRedOp_t *op, const void *scalar,
+                                        dfcclDataType_t type, int scalarOnDevice) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_own_create_scaled(ctx, op, scalar, type, scalarOnDevice));
+}
+dfcclResult_t dfcclRedOpDestroy(dfcclContext_t ctx, dfcclRedOp_t op) {
+  DF_CHECK_CONTEXT(ctx);
+  if ((int)op >= DF_FIRST_OWN && df_own_destroy((uint32_t)op - DF_FIRST_OWN)) return dfcclSuccess;
+  return df_remember(ctx, df_fail(dfcclInvalidArgument,
+                                  "reduction operator %d was not made by dfcclRedOpCreate*, or was "
+                                  "destroyed",
+                                  (int)op));
+}
+
 dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
   DF_CHECK_CONTEXT(ctx);
   return df_remember(ctx, df_deregister(ctx, id));

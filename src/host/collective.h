@@ -92,6 +92,8 @@ typedef struct df_coll {
   uint32_t n_paired; /* n, plus ranks that another member's group names: they must hear of us */
   int32_t priority;
   char name[DF_MAX_NAME];
+  int has_own;    /* `own` is used */
+  uint32_t own;   /* the operator's number (primitives/own.h) */
   df_pair *pairs; /* [n] of uneven pieces; else NULL */
   df_plan *plan;
   df_manner manner;

@@ -11,12 +11,18 @@
 #include "host/failure.h"
 #include "host/link_setup.h"
 #include "host/match.h"
+#include "host/own_operators.h"
 #include "host/registry.h"
+
+static uint32_t operator_of(const df_coll *coll) {
+  if (!df_operation_reduces(coll->operation)) return 0;
+  return coll->has_own ? (uint32_t)df_own_kind_of(df_own_operators[coll->own]) : (uint32_t)coll->op;
+}
 
 df_announcement df_coll_announcement(const df_coll *coll) {
   return (df_announcement){.operation = coll->operation,
                            .type = (uint32_t)coll->type,
-                           .op = df_operation_reduces(coll->operation) ? (uint32_t)coll->op : 0,
+                           .op = operator_of(coll),
                            .root = coll->root,
                            .count = coll->pairs ? 0 : coll->count,
                            .group_size = coll->n,
@@ -62,6 +68,9 @@ static const char *type_name(uint32_t type) {
 
 static const char *operator_name(uint32_t op) {
   static const char *const names[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
+  if (op == DF_KIND_OWN) return "an application's own";
+  if (op == DF_KIND_OWN_ORDERED) return "an application's own that does not commute";
+  if (op == DF_KIND_SCALED) return "premulsum";
   return op < DF_COUNT_OF(names) ? names[op] : "unknown";
 }
 

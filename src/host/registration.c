@@ -1,4 +1,5 @@
 /* Registration: checks, record, descriptor, and the announcement to the other members. */
+#include "host/own_operators.h"
 #include "host/registration.h"
 
 #include <inttypes.h>
@@ -45,8 +46,14 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   d->geometry = (uint8_t)plan->geometry;
   d->type = (uint8_t)coll->type;
   d->op = (uint8_t)(coll->op == dfcclAvg ? dfcclSum : coll->op);
+  if (coll->has_own) {
+    const int scales = df_own_operators[coll->own]->function == NULL;
+    d->op = scales ? dfcclSum : DF_OPERATOR_OWN;
+    d->divisor = (uint16_t)coll->own;
+  }
   d->element_bytes = (uint8_t)element_bytes;
   d->lends = manner->lends;
+  if (coll->has_own && d->op == dfcclSum) d->lends |= DF_SCALES_INPUT;
   d->stream = manner->stream;
   if (coll->varying) {
     d->count_step = sizeof(df_run) / sizeof(uint64_t);
@@ -108,6 +115,15 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
     if (coll->ranks[i] == context->rank) coll->position = i;
   }
   choose_buffers(coll, registration->lists);
+  if (df_operation_reduces(coll->operation) && (int)coll->op >= DF_FIRST_OWN) {
+    coll->own = (uint32_t)coll->op - DF_FIRST_OWN;
+    coll->has_own = df_own_use(coll->own) != NULL;
+    if (!coll->has_own) { /* since the check */
+      df_coll_free(coll);
+      return df_fail(dfcclInvalidArgument, "reduction operator %d was destroyed",
+                     (int)registration->op);
+    }
+  }
   coll->element_mask = (uint32_t)df_type_size(coll->type) - 1; /* sizes are powers of two */
   coll->group_step = df_group_step(coll->ranks, coll->n);
   *out = coll;

@@ -1,3 +1,4 @@
+#include "host/own_operators.h"
 #include "host/registry.h"
 
 #include <stdlib.h>
@@ -115,6 +116,7 @@ void df_registry_give_index(dfcclContext_t context, uint32_t index) {
 }
 
 void df_coll_free(df_coll *coll) {
+  if (coll->has_own) df_own_unuse(coll->own);
   free(coll->ranks);
   free(coll->pairs);
   free(coll->remotes);

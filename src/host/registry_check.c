@@ -1,5 +1,6 @@
 #include "host/registry_check.h"
 #include "base/escape.h"
+#include "host/own_operators.h"
 #include "host/registry.h"
 
 #include <inttypes.h>
@@ -133,8 +134,9 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   if (element == 0)
     return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 13",
                    (int)r->type);
+  int ordered = 0;
   if (df_operation_reduces(r->operation)) {
-    result = check_operator(r);
+    result = (int)r->op >= DF_FIRST_OWN ? df_own_check(context, r, &ordered) : check_operator(r);
     if (result != dfcclSuccess) return result;
   }
   if (df_operation_is_listed(r->operation) && r->options && r->options->varying)
@@ -152,9 +154,16 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
     return df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
                    r->root, n - 1);
   *question = df_manner_question_of(context, r);
+  question->choice.ordered = ordered;
   if (df_manner_choose(manner, question)) return dfcclSuccess;
   char name[DF_MAX_NAME];
   df_escape(name, sizeof name, question->choice.name);
+  const int named = df_algorithm_by_name(question->choice.name);
+  if (ordered && named >= 0 && df_algorithm_has(named, r->operation))
+    return df_fail(dfcclInvalidArgument,
+                   "options.algorithm is \"%s\", which does not keep the order of operands; the "
+                   "operator does not commute",
+                   name);
   return df_fail(dfcclInvalidArgument, "options.algorithm is \"%s\", which %s does not have", name,
                  df_operation_name(r->operation));
 }

@@ -294,7 +294,7 @@ static int check_results(df_checker *c) {
               c, r, "the result's piece %u is element %u of %llx instead of %u of %llx", piece,
               v->element, (unsigned long long)v->contributions, element,
               (unsigned long long)contributions);
-        if (df_operation_is_scan(c->key.operation) && v->disordered)
+        if ((c->o->ordered || df_operation_is_scan(c->key.operation)) && v->disordered)
           return df_check_complain(c, r, "the result's piece %u is not in the group's order",
                                    piece);
         if (v->divided != (uint32_t)(c->key.average != 0))

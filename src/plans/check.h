@@ -29,6 +29,7 @@ typedef struct df_plan_check_options {
   uint32_t slots, loops;
   uint32_t last_pieces; /* PARTITION: pieces that are not empty in the last loop; 0: all */
   int in_place;
+  int ordered;             /* results must be combined in the group's order */
   int varying;             /* the first loop's counts travel (df_brings_count) */
   df_plan_lending lending; /* of the messages that may lend their buffer */
   uint64_t seed;           /* DF_LENDS_SOME: draws the messages that lend */

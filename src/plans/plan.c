@@ -38,6 +38,7 @@ static const struct {
                       BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) |
                           BIT(REDUCE_SCATTER),
                       df_plan_two_level},
+    [DF_ORDERED] = {"ordered", BIT(REDUCE) | BIT(REDUCE_SCATTER), df_plan_ordered},
     [DF_DISSEMINATION] = {"dissemination", BIT(BARRIER), df_plan_dissemination},
 };
 
@@ -52,6 +53,11 @@ int df_algorithm_by_name(const char *name) {
 int df_algorithm_has(int algorithm, df_operation operation) {
   if (df_operation_is_listed(operation)) return algorithm == DF_DIRECT;
   return algorithms[algorithm].operations >> operation & 1;
+}
+
+int df_algorithm_keeps_order(int algorithm, df_operation operation) {
+  if (operation == DF_OP_ALL_REDUCE) return algorithm == DF_DOUBLING;
+  return df_operation_is_scan(operation) || algorithm == DF_ORDERED;
 }
 
 /* Does `next` only send on what `first` has sent? */

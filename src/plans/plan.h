@@ -27,12 +27,15 @@ typedef enum {
   DF_FLAT,
   DF_TWO_LEVEL,
   DF_DISSEMINATION,
+  DF_ORDERED,
   DF_ALGORITHMS
 } df_algorithm;
 
 const char *df_algorithm_name(int algorithm);
 int df_algorithm_by_name(const char *name); /* -1: there is none */
 int df_algorithm_has(int algorithm, df_operation operation);
+/* Operands are combined in the order of the group, for any root (proven: unit/test_plan_check.c). */
+int df_algorithm_keeps_order(int algorithm, df_operation operation);
 
 typedef struct df_plan_key {
   df_operation operation;
@@ -108,6 +111,7 @@ void df_plan_direct(df_plan *plan);
 void df_plan_flat(df_plan *plan);
 void df_plan_two_level(df_plan *plan);
 void df_plan_dissemination(df_plan *plan);
+void df_plan_ordered(df_plan *plan);
 /* Appended to one of the above. */
 void df_plan_agree(df_plan *plan);
 

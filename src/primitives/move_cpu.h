@@ -2,7 +2,10 @@
 #ifndef DF_PRIMITIVES_MOVE_CPU_H
 #define DF_PRIMITIVES_MOVE_CPU_H
 
+#include <string.h>
+
 #include "primitives/lanes.h"
+#include "primitives/own.h"
 
 enum {
   DF_TILE_BYTES = 16384, /* half of a first-level cache */
@@ -30,6 +33,40 @@ static inline void df_move_divided_stream(const df_mover_cpu *mover, const df_mo
   }
 }
 
+/* dst may be a source. */
+static inline void df_move_own(const df_move *move, uint8_t *dst, const uint8_t *a,
+                               const uint8_t *b, uint64_t count) {
+  const df_own_operator *own = df_own_operators[move->divisor];
+  DF_ALIGNED(64) uint8_t second[DF_OWN_BLOCK_BYTES];
+  const uint64_t most = DF_OWN_BLOCK_BYTES / move->element_bytes;
+  for (uint64_t done = 0; done < count; done += most) {
+    const uint64_t n = DF_MIN(most, count - done), at = done * move->element_bytes;
+    const uint64_t bytes = n * move->element_bytes;
+    if (dst == b) memcpy(second, b + at, bytes);
+    if (dst != a) memcpy(dst + at, a + at, bytes);
+    own->function(dst + at, dst == b ? second : b + at, n, (dfcclDataType_t)move->type,
+                  own->argument);
+  }
+}
+
+static inline void df_move_scaled(const df_mover_cpu *mover, const df_move *move, uint8_t *dst,
+                                  const uint8_t *a, const uint8_t *b, uint64_t count) {
+  const df_own_operator *own = df_own_operators[move->divisor];
+  const df_reduce_fn prod = mover->reduce[move->type][dfcclProd];
+  const df_reduce_fn sum = mover->reduce[move->type][dfcclSum];
+  DF_ALIGNED(64) uint8_t product[DF_OWN_BLOCK_BYTES];
+  const uint64_t most = DF_OWN_BLOCK_BYTES / move->element_bytes;
+  for (uint64_t done = 0; done < count; done += most) {
+    const uint64_t n = DF_MIN(most, count - done), at = done * move->element_bytes;
+    if (move->kind == DF_MOVE_SCALE) {
+      prod(dst + at, a + at, own->scalars, n);
+    } else {
+      prod(product, b + at, own->scalars, n);
+      sum(dst + at, a + at, product, n);
+    }
+  }
+}
+
 static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, void *destination,
                                 const uint8_t *a, const uint8_t *b, uint64_t count, int stream) {
   if (stream && (move->kind == DF_MOVE_REDUCE_AVERAGE || move->kind == DF_MOVE_DIVIDE)) {
@@ -48,6 +85,13 @@ static inline void df_move_tile(const df_mover_cpu *mover, const df_move *move, 
     break;
   case DF_MOVE_DIVIDE:
     mover->divide[move->type](destination, a, count, move->divisor);
+    break;
+  case DF_MOVE_OWN:
+    df_move_own(move, (uint8_t *)destination, a, b, count);
+    break;
+  case DF_MOVE_SCALE:
+  case DF_MOVE_REDUCE_SCALED:
+    df_move_scaled(mover, move, (uint8_t *)destination, a, b, count);
     break;
   default:
     break;

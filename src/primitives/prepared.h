@@ -5,13 +5,18 @@
 
 #include "context/descriptor.h"
 #include "primitives/link.h"
+#include "primitives/types.h"
 
 typedef enum {
   DF_MOVE_NOTHING,
   DF_MOVE_COPY,
   DF_MOVE_REDUCE,
   DF_MOVE_REDUCE_AVERAGE,
-  DF_MOVE_DIVIDE
+  DF_MOVE_DIVIDE,
+  /* CPU, primitives/own.h: */
+  DF_MOVE_OWN,          /* a (op) b */
+  DF_MOVE_SCALE,        /* a times the scalar */
+  DF_MOVE_REDUCE_SCALED /* a + b times the scalar */
 } df_move_kind;
 
 /* Which messages there are: empty ones are not sent. */
@@ -110,6 +115,20 @@ DF_CORE int df_prim_computes(uint8_t flags) {
   return (flags & (DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_AVERAGE)) != 0;
 }
 
+#if !defined(__CUDACC__)
+/* A source in the input is multiplied wherever it is used. Its sum commutes, so the source may
+ * always come second. What is sent as it is in memory is not what the peer needs: it is not lent. */
+static inline void df_prepare_own(const df_descriptor *desc, const df_primitive *prim,
+                                  df_prepared *p) {
+  if (desc->op == DF_OPERATOR_OWN && prim->flags & DF_PRIM_REDUCE) p->kind = DF_MOVE_OWN;
+  const int reads = !(prim->flags & DF_PRIM_RECV) || prim->flags & DF_PRIM_REDUCE;
+  if (!(desc->lends & DF_SCALES_INPUT) || prim->source != DF_BUFFER_INPUT || !reads) return;
+  p->kind = prim->flags & DF_PRIM_REDUCE ? DF_MOVE_REDUCE_SCALED : DF_MOVE_SCALE;
+  p->flags &= (uint8_t)~DF_PRIM_SOURCE_FIRST;
+  if (!df_prim_computes(prim->flags)) p->may_lend = 0;
+}
+#endif
+
 /* None if never lent. */
 DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive *prim,
                                   const df_prepared *p) {
@@ -154,6 +173,10 @@ DF_CORE void df_prepare_move_of(const df_descriptor *desc, const df_part *part, 
       p->send_link && (uint64_t)p->count * desc->element_bytes >= desc->direct_min &&
       (df_prim_computes(prim->flags) ? prim->destination : prim->source) != DF_BUFFER_SCRATCH &&
       !p->send_link->release_mask;
+#if !defined(__CUDACC__)
+  if (DF_UNLIKELY(desc->op == DF_OPERATOR_OWN || desc->lends & DF_SCALES_INPUT))
+    df_prepare_own(desc, prim, p);
+#endif
 }
 
 DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,

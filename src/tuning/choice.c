@@ -46,6 +46,7 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   if (question->name && strcmp(question->name, "auto") != 0) {
     named = df_algorithm_by_name(question->name);
     if (named < 0 || !df_algorithm_has(named, question->operation)) return 0;
+    if (question->ordered && !df_algorithm_keeps_order(named, question->operation)) return 0;
   }
   if (df_operation_is_listed(question->operation)) {
     choice->algorithm = DF_DIRECT;
@@ -64,6 +65,11 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   choice->rule = rule;
   choice->is_named = named >= 0;
   choice->is_by_hosts = named < 0 && goes_by_hosts(tuning, question, rule);
+  if (question->ordered && !df_algorithm_keeps_order(choice->algorithm, question->operation)) {
+    choice->is_by_hosts = 0;
+    choice->is_ordered = 1;
+    choice->algorithm = question->operation == DF_OP_ALL_REDUCE ? DF_DOUBLING : DF_ORDERED;
+  }
   if (choice->is_by_hosts) {
     choice->algorithm = DF_TWO_LEVEL;
     choice->split = 0;

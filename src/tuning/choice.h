@@ -7,6 +7,7 @@
 
 typedef struct df_question {
   const char *name; /* or "auto", or NULL */
+  int ordered;      /* The operator does not commute. */
   df_operation operation;
   uint32_t n;
   uint64_t bytes;        /* of a rank's larger buffer */
@@ -24,6 +25,7 @@ typedef struct df_choice {
   uint32_t slot_bytes; /* most payload; 0: as configured */
   const df_rule *rule; /* NULL: named, and no rule fits */
   int is_named;
+  int is_ordered;  /* in place of the rule's, which does not keep the group's order */
   int is_by_hosts; /* two levels: a subgroup is what is on one host */
 } df_choice;
 

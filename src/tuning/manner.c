@@ -265,11 +265,13 @@ static void say_algorithm(const df_manner *m, df_text *out) {
   df_say(out, "algorithm: %s, since %s%s%s%s%s", df_algorithm_name(m->choice.algorithm),
          m->choice.is_named      ? "it is named"
          : m->choice.is_by_hosts ? "the ranks of a host are neighbours"
+         : m->choice.is_ordered  ? "the operator does not commute"
          : rule == NULL          ? "uneven pieces have no other"
                                  : "",
-         rule == NULL                                  ? ""
-         : m->choice.is_named || m->choice.is_by_hosts ? "; limits from a rule of "
-                                                       : "this is the first rule that fits, of ",
+         rule == NULL ? ""
+         : m->choice.is_named || m->choice.is_by_hosts || m->choice.is_ordered
+             ? "; limits from a rule of "
+             : "this is the first rule that fits, of ",
          rule == NULL  ? ""
          : is_built_in ? "the built-in table: "
                        : "DFCCL_TUNING: ",

@@ -56,6 +56,7 @@ static void prove_run(df_plan_key key, int varying, df_random *random) {
                                  .loops = key.n > 16 ? 2 : 3,
                                  .in_place = in_place,
                                  .varying = varying,
+                                 .ordered = df_algorithm_keeps_order(key.algorithm, key.operation),
                                  .lending = lending,
                                  .seed = df_random_next(random)};
       if (varying && df_random_chance(random, 50)) o.loops = 1;

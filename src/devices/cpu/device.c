@@ -285,6 +285,7 @@ const df_device_kind df_device_cpu = {
     .executor = &executor_ops,
     .memory = &memory_ops,
     .has_varying = 1,
+    .has_own_operators = 1,
     .open = open_device,
     .close = close_device,
 };
