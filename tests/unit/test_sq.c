@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 
 #include "support/harness.h"
 
