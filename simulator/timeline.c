@@ -22,8 +22,8 @@ typedef struct moment {
 /* From one rank to another. Entry k of a ring is message k modulo its size. */
 typedef struct connection {
   uint32_t from, to;
-  uint32_t size; /* of the rings; as many slots as can matter */
-  uint64_t sent, started, arrived, received;
+  uint32_t size;                    /* of the rings; as many slots as can matter */
+  uint64_t sent, arrived, received; /* numbers of messages; the one on the wire is `arrived` */
   uint32_t *bytes;
   moment *sending;  /* when the sender gave it to the connection */
   moment *arrival;  /* when it was whole at the receiver */
@@ -69,7 +69,7 @@ static void wake(timeline *t, uint32_t rank, double at) {
 /* ---- the wire */
 
 static void start_sending(timeline *t, connection *c) {
-  const uint64_t k = c->started % c->size;
+  const uint64_t k = c->arrived % c->size;
   const uint32_t number = (uint32_t)(c - t->connections);
   const moment *given = &c->sending[k];
   c->began = given->at >= c->free.at ? *given : c->free;
@@ -92,7 +92,7 @@ static void send_message(timeline *t, connection *c, uint32_t bytes, const momen
 }
 
 static void end_message(timeline *t, connection *c) {
-  const uint64_t k = c->started % c->size;
+  const uint64_t k = c->arrived % c->size;
   moment end = {t->now, c->began.path};
   end.path.transfer += t->now - c->began.at;
   end.path.messages++;
@@ -101,14 +101,13 @@ static void end_message(timeline *t, connection *c) {
   end.at += c->latency;
   end.path.latency += c->latency;
   c->arrival[k] = end;
-  c->started++;
-  c->arrived = c->started;
+  c->arrived++;
   if (t->events)
     t->events->message(t->events->user, c->from, c->to, c->bytes[k], c->began.at, end.at);
   const player *receiver = &t->players[c->to];
   if (receiver->awaited == c && !receiver->awaits_slot && c->arrived == c->received + 1)
     wake(t, c->to, end.at);
-  if (c->started < c->sent) start_sending(t, c);
+  if (c->arrived < c->sent) start_sending(t, c);
 }
 
 /* ---- a rank */
@@ -367,7 +366,7 @@ static void handle(timeline *t, const df_event *event) {
     end_flow(t, number, event->at);
   } else {
     const connection *c = &t->connections[number];
-    df_flows_begin(&t->flows, number, c->bytes[c->started % c->size], t->now);
+    df_flows_begin(&t->flows, number, c->bytes[c->arrived % c->size], t->now);
   }
 }
 
