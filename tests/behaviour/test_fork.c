@@ -6,6 +6,7 @@
  */
 #include "support/buffers.h"
 #include "support/processes.h"
+#include "support/rest.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -61,6 +62,7 @@ static void be_parent(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   OK(dfcclRegisterAllReduce(ctx, COLL, COUNT, dfcclFloat32, dfcclSum, NULL));
   for (int round = 0; round < 20; round++) {
     for (int i = 0; i < COUNT; i++) send[i] = (float)(rank + i + round);
+    if (rank == 0) df_quiet_before_fork();
     pid_t child = rank == 0 ? fork() : -1;
     if (child == 0) {
       child_watchdog("a child of rank 0");
@@ -108,6 +110,7 @@ static void be_parent_of_an_idle_child(int rank, int ranks, const dfcclUniqueId 
   OK(dfcclRegisterAllReduce(ctx, COLL, COUNT, dfcclFloat32, dfcclSum, NULL));
   OK(dfcclRunAllReduce(ctx, COLL, send, recv, NULL, NULL));
   OK(dfcclWait(ctx, COLL));
+  df_quiet_before_fork();
   pid_t child = fork();
   if (child == 0) {
     child_watchdog("an idle child");
@@ -204,6 +207,7 @@ enum { FILES = 64 };
 static void be_child_with_files(void) {
   int files[FILES];
   for (int i = 0; i < FILES; i++) files[i] = dup(STDERR_FILENO);
+  df_quiet_before_fork();
   pid_t grandchild = fork();
   if (grandchild == 0) {
     for (int i = 0; i < FILES; i++)
@@ -218,6 +222,7 @@ static void be_child_with_files(void) {
 static void be_grandparent(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   setenv("DFCCL_NET", arg, 1);
   dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  df_quiet_before_fork();
   pid_t child = fork();
   if (child == 0) {
     child_watchdog("a child with files of its own");
@@ -238,6 +243,7 @@ DF_TEST(fork, a_childs_children_keep_its_files, 60) {
 
 static void fork_inside(dfcclCollId_t coll, dfcclResult_t status, void *arg) {
   (void)coll, (void)status, (void)arg;
+  df_quiet_before_fork();
   pid_t child = fork();
   if (child == 0) {
     child_watchdog("a child of a callback");
