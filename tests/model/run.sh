@@ -14,7 +14,7 @@ command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit
 declare -A holds=(
   [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="- LAZY" [bell]="- DEEP"
   [poller]="-" [lend]="- SEIZE" [preemption]="-" [full]="-" [limit]="-" [tenant]="-"
-  [unmap]="- TOLD_LATE EXPORTED"
+  [unmap]="- TOLD_LATE EXPORTED" [epoch]="- DEATH"
 )
 declare -A bugs=(
   [sq]="RECORD_LATE COUNT_LATE NO_LAP FIRST_FREES NO_FULL"
@@ -30,9 +30,10 @@ declare -A bugs=(
   [limit]="ONLY_WHEN_TOLD AT_ONCE ACCEPT"
   [unmap]="ANYWAY NO_DRAIN KEPT_REACH SAME_NUMBER OPEN_EARLY CLOSE_LATE NO_WINDOW
         EXPORTED+FREE_AT_ONCE EXPORTED+CLOSE_AT_ONCE"
+  [epoch]="LEAST_FLOOR OWN_FLOOR NO_HOLD EARLY AT_ONCE NO_CANCEL DEATH+HOLDS_ON DEATH+COMMITS"
   [tenant]="COUNT_FIRST GONE_EARLY NO_REGISTRATION LOOK_FIRST"
 )
-order=(sq full cq completion link lend unmap bell poller limit tenant preemption)
+order=(sq full cq completion link lend unmap bell poller limit tenant epoch preemption)
 [ $# -gt 0 ] && order=("$@")
 
 place=$(mktemp -d) || exit 1
