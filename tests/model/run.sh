@@ -14,7 +14,7 @@ command -v "${compiler%% *}" >/dev/null || { echo "skipped: no C compiler"; exit
 declare -A holds=(
   [sq]="-" [cq]="VARIANT=0 VARIANT=1 VARIANT=2" [completion]="-" [link]="- LAZY" [bell]="- DEEP"
   [poller]="-" [lend]="- SEIZE" [preemption]="-" [full]="-" [limit]="-" [tenant]="-"
-  [unmap]="- TOLD_LATE EXPORTED" [epoch]="- DEATH"
+  [unmap]="- TOLD_LATE EXPORTED" [epoch]="- DEATH" [resume]="- PORTS LENDS LEAVES PORTS+LEAVES"
 )
 declare -A bugs=(
   [sq]="RECORD_LATE COUNT_LATE NO_LAP FIRST_FREES NO_FULL"
@@ -31,9 +31,11 @@ declare -A bugs=(
   [unmap]="ANYWAY NO_DRAIN KEPT_REACH SAME_NUMBER OPEN_EARLY CLOSE_LATE NO_WINDOW
         EXPORTED+FREE_AT_ONCE EXPORTED+CLOSE_AT_ONCE"
   [epoch]="LEAST_FLOOR OWN_FLOOR NO_HOLD EARLY AT_ONCE NO_CANCEL DEATH+HOLDS_ON DEATH+COMMITS"
+  [resume]="UNACKED PART_LOST TWICE SLOT_EARLY CREDIT_EARLY COUNT_ON PORTS+COUNT_ON PORTS+NO_EPOCH ASIDE PORTS+NO_STATE
+        LENDS+LENT_WHERE LEAVES+NO_QUESTION LEAVES+OLD_ANSWER"
   [tenant]="COUNT_FIRST GONE_EARLY NO_REGISTRATION LOOK_FIRST"
 )
-order=(sq full cq completion link lend unmap bell poller limit tenant epoch preemption)
+order=(sq full cq completion link lend unmap resume bell poller limit tenant epoch preemption)
 [ $# -gt 0 ] && order=("$@")
 
 place=$(mktemp -d) || exit 1

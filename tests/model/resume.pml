@@ -1,0 +1,306 @@
+/*
+ * Messages over a connection that breaks (src/transports/wire): credit, resume and leaving, for one
+ * ring. The sender's pump reads the ring of its block and writes frames; the receiver's pump puts
+ * them into the ring of the far block. A message has two parts, each a frame. At any moment the
+ * connection breaks, BREAKS times: a new one is there for both ends, each end changes over when it
+ * likes, and what it has not read of the old one is lost. PORTS: messages have one connection, and
+ * credits and states another (bulk messages); else all have one.
+ *
+ * LENDS: the last message is a lent buffer. A pump borrows it for one write; what the stream did not
+ * take of the frame is copied. The sender's run may be cancelled, and its owner overwrites the buffer.
+ * LEAVES: the sender's rank leaves at the end, after a question; after it nothing is sent again.
+ *
+ * Holds: the far block reads each message whole, once and in order; no frame comes without a free
+ * slot; the block gets no slot back before its message was read; nobody waits for ever, unless the
+ * run was cancelled.
+ * Planted: UNACKED (the rest is sent from where the old connection's writes have stopped), PART_LOST
+ * (it begins with the next whole message), TWICE (a credit tells how many slots became free, not which
+ * message was read), SLOT_EARLY (the sender's slot is free when it was written to the stream),
+ * CREDIT_EARLY (the receiver's, when its message has come), NO_EPOCH (a state of an earlier break is
+ * taken), ASIDE (the question which messages are there goes through the connection of credits),
+ * NO_STATE (an answer lost with the connection of credits is not given again), COUNT_ON (the
+ * credits that a lost connection took along are not told again), LENT_WHERE (of LENDS: the rest
+ * of a frame is sent from the lent buffer), NO_QUESTION, OLD_ANSWER (of LEAVES: no question is asked;
+ * the answer to an earlier one counts).
+ */
+#define SLOTS 2
+#ifdef LEAVES
+#define MESSAGES 2
+#else
+#define MESSAGES 3
+#endif
+#ifndef BREAKS
+#define BREAKS 2
+#endif
+#define CONNECTIONS (BREAKS + 1)
+#define PLACE(message, part) (((message) % SLOTS) * 2 + (part))
+#define SPOILT 99
+
+mtype = { OPEN, DATA, HEAD, REST, ASK, STATE, CREDIT, HEARD };
+
+/* kind, message or epoch or number, part, value */
+chan frames[CONNECTIONS] = [3] of { mtype, byte, byte, byte };
+chan news[CONNECTIONS] = [3] of { mtype, byte, byte, byte };
+byte newest_frames, newest_news; /* connections, from 0 on */
+
+/* the sending rank's ring, and the word of its credit */
+byte out[SLOTS * 2], published, out_credit, buffer;
+bool cancelled, revoked;
+/* the receiving rank's */
+byte in[SLOTS * 2], committed[SLOTS], in_credit, received;
+bool has_left;
+
+active proctype sending_block() {
+  byte s = 1;
+  do
+  :: s <= MESSAGES ->
+    s <= out_credit + SLOTS;
+#ifdef LENDS
+    if
+    :: s == MESSAGES -> buffer = s
+    :: else -> d_step { out[PLACE(s, 0)] = s; out[PLACE(s, 1)] = s }
+    fi;
+#else
+    d_step { out[PLACE(s, 0)] = s; out[PLACE(s, 1)] = s };
+#endif
+    published = s;
+    s++
+  :: else -> break
+  od;
+#ifdef LENDS
+  if
+  :: out_credit == MESSAGES
+  :: cancelled = true; revoked = true
+  fi;
+  buffer = SPOILT
+#endif
+}
+
+active proctype receiving_block() {
+  byte s = 1;
+  do
+  :: s <= MESSAGES ->
+end:
+    committed[s % SLOTS] == s;
+    assert(in[PLACE(s, 0)] == s && in[PLACE(s, 1)] == s);
+    received = s;
+    in_credit = s;
+    s++
+  :: else -> break
+  od
+}
+
+active proctype breaker() {
+  byte breaks;
+end:
+  do
+  :: breaks < BREAKS ->
+    atomic {
+      breaks++;
+#ifdef PORTS
+      if
+      :: newest_frames++
+      :: newest_news++
+      fi
+#else
+      newest_frames++; newest_news++
+#endif
+    }
+  :: breaks == BREAKS -> break
+  od
+}
+
+/* ---- the sending pump */
+
+byte next = 1, at, credit, epoch, asked, asks, at_frames, at_news, copied, aside;
+bool is_open, is_halted, has_rest, is_heard;
+
+inline change_frames() {
+  at_frames = newest_frames;
+  is_halted = true; is_open = false; epoch++; has_rest = false;
+  asked = 0; is_heard = false;
+#ifdef UNACKED
+  is_halted = false; at = 0;
+#endif
+}
+
+inline take_news() {
+  if
+  :: kind == CREDIT ->
+#ifdef TWICE
+    credit = credit + a;
+#else
+    assert(a >= credit && a < next); /* else the connection ends with a sentence */
+    credit = a;
+#endif
+#ifndef SLOT_EARLY
+    out_credit = credit
+#endif
+  :: kind == STATE ->
+    if
+#ifdef NO_EPOCH
+    :: is_halted && b > credit ->
+#else
+    :: is_halted && a == epoch && b > credit ->
+#endif
+      next = b; at = c; is_halted = false; asked = 0; is_heard = false
+    :: else
+    fi
+  :: kind == HEARD ->
+    if
+#ifdef OLD_ANSWER
+    :: asked -> is_heard = true
+#else
+    :: asked && a == asked -> is_heard = true
+#endif
+    :: else
+    fi
+  fi;
+  kind = OPEN; a = 0; b = 0; c = 0
+}
+
+#define MAY_SEND (is_open && !is_halted && !has_rest && next <= published && next <= credit + SLOTS)
+#ifdef LENDS
+#define IS_LENT (next == MESSAGES)
+#else
+#define IS_LENT false
+#endif
+
+active proctype sending_pump() {
+  mtype kind = OPEN;
+  byte a, b, c;
+end:
+  do
+  :: atomic { at_frames < newest_frames ->
+      change_frames();
+#ifndef PORTS
+      at_news = newest_news
+#endif
+    }
+#ifdef PORTS
+  :: atomic { at_news < newest_news -> at_news = newest_news; asked = 0; is_heard = false }
+#endif
+#ifdef ASIDE
+  :: atomic { !is_open && nfull(frames[0]) -> is_open = true; aside = epoch + 1 }
+#else
+  :: atomic { !is_open && nfull(frames[at_frames]) -> frames[at_frames]!OPEN(epoch, 0, 0); is_open = true }
+#endif
+  :: atomic { MAY_SEND && !IS_LENT && nfull(frames[at_frames]) ->
+      frames[at_frames]!DATA(next, at, out[PLACE(next, at)]);
+      at++;
+      if
+      :: at == 2 ->
+#ifdef SLOT_EARLY
+        out_credit = next;
+#endif
+        next++; at = 0
+      :: else
+      fi
+    }
+  :: atomic { MAY_SEND && IS_LENT && !revoked && nfull(frames[at_frames]) ->
+      frames[at_frames]!HEAD(next, 0, buffer); copied = buffer; has_rest = true }
+  :: atomic { has_rest && nfull(frames[at_frames]) ->
+#ifdef LENT_WHERE
+      copied = buffer;
+#endif
+      frames[at_frames]!REST(next, 1, copied); has_rest = false; next++; copied = 0 }
+  :: atomic { news[at_news]?kind(a, b, c) -> take_news() }
+#ifdef LEAVES
+#ifdef NO_QUESTION
+  :: atomic { is_open && next > MESSAGES && !is_halted -> has_left = true; break }
+#else
+  :: atomic { is_open && !asked && published == MESSAGES && !MAY_SEND && (is_halted || next > MESSAGES) &&
+      nfull(frames[at_frames]) -> asks++; asked = asks; frames[at_frames]!ASK(asked, 0, 0) }
+  :: atomic { is_heard -> has_left = true; break }
+#endif
+#endif
+  od
+}
+
+/* ---- the receiving pump */
+
+byte in_next = 1, told, in_epoch, have, question, from_frames, from_news;
+bool in_open, tells_state;
+
+inline take_frame() {
+  if
+  :: kind == OPEN -> in_open = true; in_epoch = a; tells_state = (a != 0)
+  :: kind == ASK -> question = a
+  :: kind == DATA || kind == HEAD || kind == REST ->
+    assert(a == in_next);                 /* not again, and none is left out */
+    assert(a <= in_credit + SLOTS);       /* the slot is free */
+    in[PLACE(a, b)] = c;
+    assert(b == have);
+    have++;
+    if
+    :: have == 2 -> have = 0; committed[a % SLOTS] = a; in_next++
+    :: else
+    fi
+  fi;
+  kind = OPEN; a = 0; b = 0; c = 0
+}
+
+#ifdef CREDIT_EARLY
+#define MAY_TELL (in_next - 1)
+#else
+#define MAY_TELL in_credit
+#endif
+
+active proctype receiving_pump() {
+  mtype kind = OPEN;
+  byte a, b, c;
+end:
+  do
+  :: atomic { from_frames < newest_frames ->
+      from_frames = newest_frames; question = 0;
+#ifdef LENDS
+      have = 0; /* of a frame that did not come whole, nothing counts */
+#endif
+#ifndef PORTS
+      from_news = newest_news;
+#ifndef NO_STATE
+      tells_state = in_open
+#endif
+#endif
+    }
+#ifdef PORTS
+  :: atomic { from_news < newest_news ->
+      from_news = newest_news;
+#ifndef NO_STATE
+      tells_state = in_open
+#endif
+    }
+#endif
+#ifdef ASIDE
+  :: atomic { aside -> in_open = true; in_epoch = aside - 1; tells_state = (aside > 1); aside = 0 }
+#endif
+  :: atomic { frames[from_frames]?kind(a, b, c) -> take_frame() }
+  :: atomic { tells_state && len(news[from_news]) < 2 ->
+      news[from_news]!STATE(in_epoch,
+#ifdef PART_LOST
+                            in_next + (have != 0), 0);
+#else
+                            in_next, have);
+#endif
+      tells_state = false;
+#ifdef TWICE
+      news[from_news]!CREDIT(in_credit - told, 0, 0);
+#elif !defined(COUNT_ON)
+      news[from_news]!CREDIT(MAY_TELL, 0, 0);
+#endif
+      told = MAY_TELL }
+  :: atomic { in_open && !tells_state && MAY_TELL != told && nfull(news[from_news]) ->
+#ifdef TWICE
+      news[from_news]!CREDIT(in_credit - told, 0, 0);
+#else
+      news[from_news]!CREDIT(MAY_TELL, 0, 0);
+#endif
+      told = MAY_TELL }
+  :: atomic { question && !tells_state && nfull(news[from_news]) ->
+      news[from_news]!HEARD(question, 0, 0); question = 0 }
+  od
+}
+
+active proctype judge() {
+  timeout -> assert(received == MESSAGES || cancelled)
+}
