@@ -174,8 +174,9 @@ static void next_primitive(timeline *t, player *p) {
 }
 
 static uint64_t bytes_of(const player *p, const df_primitive *prim) {
-  return (uint64_t)ELEMENT * df_chunk_elements((uint8_t)p->plan->geometry, p->plan->pieces,
-                                               &p->part, p->loop, prim->piece);
+  return (uint64_t)ELEMENT * df_message_elements((uint8_t)p->plan->geometry, p->plan->pieces,
+                                                 &p->part, p->loop, prim->piece, prim->pieces,
+                                                 prim->stride);
 }
 
 static void end_primitive(timeline *t, player *p, connection *in, connection *out, uint64_t bytes) {
@@ -226,6 +227,7 @@ static int make_plans(timeline *t) {
   df_plan_key key = {.operation = q->operation,
                      .algorithm = q->algorithm,
                      .n = n,
+                     .several = df_plan_is_short(q->bytes, q->slot_bytes),
                      .split = q->split ? q->split : t->network->host_ranks[0]};
   for (uint32_t r = 0; r < n; r++) {
     df_shape shape;

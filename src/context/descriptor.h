@@ -36,6 +36,9 @@ typedef struct df_primitive {
   uint8_t destination;
   uint8_t common; /* df_common_use */
   uint16_t piece; /* decides the length */
+  /* Of one message; 0 counts as 1. Piece i of each place is i * stride further
+   * (df_piece_further). */
+  uint16_t pieces, stride;
   uint16_t source_piece;
   uint16_t destination_piece;
   uint16_t recv_link; /* of the block's links */
@@ -43,13 +46,16 @@ typedef struct df_primitive {
   uint16_t recv_ordinal; /* message of the loop, on that link */
   uint16_t send_ordinal;
 } df_primitive;
-DF_STATIC_ASSERT(sizeof(df_primitive) == 18, "plans are shared with the device as they are");
+DF_STATIC_ASSERT(sizeof(df_primitive) == 22, "plans are shared with the device as they are");
 
 typedef enum {
   DF_GEOMETRY_PARTITION, /* piece p is the loop's p-th chunk */
   /* a row of pieces; one chunk of each in a loop */
   DF_GEOMETRY_PIECES,
-  DF_GEOMETRY_LISTED /* pieces are df_extents; one block, one loop */
+  DF_GEOMETRY_LISTED, /* pieces are df_extents; one block, one loop */
+  /* a row of equal buffers, each cut as PARTITION cuts: piece p is chunk p % pieces of buffer
+   * p / pieces */
+  DF_GEOMETRY_GRID
 } df_geometry;
 
 /* Where a piece begins in its buffer, and how long it is; in elements. */

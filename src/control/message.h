@@ -52,8 +52,10 @@ typedef struct df_announcement {
   uint32_t split;           /* neighbours in a subgroup */
   uint32_t group_step;      /* 0: each rank follows; else the first rank, and the step */
   uint64_t sends, receives; /* elements to and from the one who is told; of uneven pieces */
+  uint64_t form;            /* of the plan: of a file, its hash; else 1 if messages have several
+                               pieces */
 } df_announcement;
-DF_STATIC_ASSERT(sizeof(df_announcement) == 80, "part of the protocol between processes");
+DF_STATIC_ASSERT(sizeof(df_announcement) == 88, "part of the protocol between processes");
 
 /* 0: these ranks have no common step. */
 uint32_t df_group_step(const uint32_t *ranks, uint32_t n);

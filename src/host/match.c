@@ -35,7 +35,8 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .split = coll->plan->key.split,
                            .chunk = coll->manner.shape.parts[0].chunk,
                            .loops = coll->manner.shape.parts[0].loops,
-                           .group_step = coll->group_step};
+                           .group_step = coll->group_step,
+                           .form = coll->plan->key.several};
 }
 
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
@@ -162,6 +163,10 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
       {"chunk (slot_bytes or slot of DFCCL_TUNING)", here->chunk, there->chunk},
       {"number of loops (slot_bytes or slot of DFCCL_TUNING)", here->loops, there->loops},
       {"split of the group (split of DFCCL_TUNING)", here->split, there->split}};
+  if (here->form != there->form)
+    return snprintf(text, bytes,
+                    "pieces of a message (slot_bytes of DFCCL_TUNING) are %s here and %s there",
+                    here->form ? "several" : "one", there->form ? "several" : "one");
   for (size_t i = 0; i < DF_COUNT_OF(shapes); i++)
     if (shapes[i].a != shapes[i].b)
       return snprintf(text, bytes, "%s is %u here and %u there", shapes[i].what, shapes[i].a,

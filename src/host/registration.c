@@ -168,6 +168,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                      .split = choice->split,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
                                 coll->n > 1,
+                     .several = coll->manner.several,
                      .agrees = coll->varying && df_operation_needs_agreement(coll->operation)};
   if (registration->lists) {
     result = make_listed_plan(coll, &key, registration);
@@ -180,7 +181,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
   df_manner_decide(&coll->manner, question, coll->plan);
   /* Loops have 32 bits: only tiny slots and enormous counts exceed them. */
   const df_part *part = &coll->manner.shape.parts[0];
-  uint32_t pieces = coll->plan->geometry == DF_GEOMETRY_PARTITION ? coll->plan->pieces : 1;
+  uint32_t pieces = df_pieces_of_loop((uint8_t)coll->plan->geometry, coll->plan->pieces);
   if (!registration->lists && (uint64_t)part->loops * part->chunk * pieces < part->elements) {
     result = df_fail(dfcclInvalidArgument,
                      "collective %" PRIu64 ": count %" PRIu64

@@ -10,11 +10,40 @@ static void all_gather(df_plan *plan) {
   df_plan_copy(plan, 0, r, DF_NO_PEER, df_input(0), df_output(r));
   for (uint32_t d = 1; d < n; d *= 2) {
     uint32_t to = (r + n - d) % n, from = (r + d) % n;
-    for (uint32_t i = 0; i < DF_MIN(d, n - d); i++) {
+    const uint32_t round = DF_MIN(d, n - d), wide = plan->key.several ? round : 1;
+    plan->longest = DF_MAX(plan->longest, wide);
+    for (uint32_t i = 0; i < round; i += wide) {
       uint32_t have = (r + i) % n, get = (from + i) % n;
       df_plan_send(plan, have, to, df_output(have));
+      df_plan_widen(plan, wide, 1);
       df_plan_receive(plan, get, from, DF_NO_PEER, df_output(get));
+      df_plan_widen(plan, wide, 1);
     }
+  }
+}
+
+/* The pieces that travel j, j + stride ... positions move by d. */
+static void pass(df_plan *plan, uint32_t d, uint32_t j, uint32_t pieces, uint32_t stride) {
+  const uint32_t n = plan->key.n, r = plan->key.position;
+  const int first = (j & (d - 1)) == 0;
+  plan->longest = DF_MAX(plan->longest, pieces);
+  df_plan_send(plan, 0, (r + d) % n, first ? df_input((r + j) % n) : df_scratch(j));
+  df_plan_widen(plan, pieces, stride);
+  df_plan_receive(plan, 0, (r + n - d) % n, DF_NO_PEER, df_scratch(j));
+  df_plan_widen(plan, pieces, stride);
+}
+
+/*
+ * Those with bit d are rows of d pieces. Only the first piece of a row is still in the input, so a
+ * row is two messages. Or all first pieces are a message, all second ones, and so on.
+ */
+static void pass_several(df_plan *plan, uint32_t d) {
+  const uint32_t n = plan->key.n, rows = DF_DIV_UP(n - d, 2 * d);
+  for (uint32_t j = d; d <= 2 * rows && j < DF_MIN(2 * d, n); j++)
+    pass(plan, d, j, DF_DIV_UP(n - j, 2 * d), 2 * d);
+  for (uint32_t j = d; d > 2 * rows && j < n; j += 2 * d) {
+    pass(plan, d, j, 1, 1);
+    if (j + 1 < n) pass(plan, d, j + 1, DF_MIN(d - 1, n - j - 1), 1);
   }
 }
 
@@ -26,14 +55,11 @@ static void all_to_all(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   plan->scratch_pieces = n;
   plan->direct_in_place = 0;
-  for (uint32_t d = 1; d < n; d *= 2)
-    for (uint32_t j = d; j < n; j++) {
-      if (!(j & d)) continue;
-      int first = (j & (d - 1)) == 0;
-      uint32_t piece = (r + j) % n;
-      df_plan_send(plan, 0, (r + d) % n, first ? df_input(piece) : df_scratch(j));
-      df_plan_receive(plan, 0, (r + n - d) % n, DF_NO_PEER, df_scratch(j));
-    }
+  for (uint32_t d = 1; d < n; d *= 2) {
+    if (plan->key.several) pass_several(plan, d);
+    for (uint32_t j = d; !plan->key.several && j < n; j++)
+      if (j & d) pass(plan, d, j, 1, 1);
+  }
   df_plan_copy(plan, 0, r, DF_NO_PEER, df_input(r), df_output(r));
   for (uint32_t j = 1; j < n; j++)
     df_plan_copy(plan, 0, r, DF_NO_PEER, df_scratch(j), df_output((r + n - j) % n));

@@ -52,6 +52,13 @@ static inline void df_plan_receive(df_plan *plan, uint32_t piece, uint32_t from,
                                    .destination_piece = into.piece});
 }
 
+/* The message of the latest primitive has so many pieces, side by side. */
+static inline void df_plan_widen(df_plan *plan, uint32_t pieces, uint32_t stride) {
+  if (plan->failed) return;
+  plan->primitives[plan->n_primitives - 1].pieces = (uint16_t)pieces;
+  plan->primitives[plan->n_primitives - 1].stride = (uint16_t)stride;
+}
+
 /* A message that only tells that it has come. */
 static inline void df_plan_hear(df_plan *plan, uint32_t from) {
   df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_RECV, .recv_from = from});
@@ -113,6 +120,15 @@ static inline uint32_t df_fold_first(df_fold fold, uint32_t index) {
 }
 static inline uint32_t df_fold_count(df_fold fold, uint32_t index) {
   return index < fold.extra ? 2 : 1;
+}
+
+/* Members of `index` and the d - 1 indices beside it. */
+typedef struct df_fold_members {
+  uint32_t first, n;
+} df_fold_members;
+static inline df_fold_members df_fold_range(df_fold fold, uint32_t index, uint32_t d) {
+  const uint32_t first = df_fold_first(fold, index & ~(d - 1)), last = (index & ~(d - 1)) + d - 1;
+  return (df_fold_members){first, df_fold_first(fold, last) + df_fold_count(fold, last) - first};
 }
 
 /* doubling.c: all-reduce among the members stride * (0 .. n-1). This rank is `me` and brings

@@ -51,7 +51,7 @@ static int reduce(df_checker *c, uint32_t rank, df_check_value *into, const df_c
 
 /* Reads a message. A lent place still has the message's value: write_place has refused all
  * writes. */
-static int open_message(df_checker *c, uint32_t rank, df_check_message *m, df_check_value *v) {
+static int open_message(df_checker *c, uint32_t rank, df_check_part *m, df_check_value *v) {
   *v = m->value;
   if (m->lent == NULL) return 1;
   m->lent->lent--;
@@ -107,11 +107,36 @@ static const df_plan_link *find_link(df_checker *c, uint32_t rank, uint32_t link
   return NULL;
 }
 
+/* Piece `at` of the primitive, as a primitive of its own. */
+static df_primitive part_of(const df_checker *c, const df_primitive *prim, uint32_t at) {
+  const uint8_t geometry = (uint8_t)c->players[0].plan->geometry;
+  df_primitive part = *prim;
+  if (at == 0) return part;
+  part.piece = (uint16_t)df_piece_further(geometry, c->pieces, prim->stride, DF_BUFFER_NONE,
+                                          prim->piece, at);
+  part.source_piece = (uint16_t)df_piece_further(geometry, c->pieces, prim->stride, prim->source,
+                                                 prim->source_piece, at);
+  part.destination_piece = (uint16_t)df_piece_further(
+      geometry, c->pieces, prim->stride, prim->destination, prim->destination_piece, at);
+  return part;
+}
+
+/* 0: all pieces are empty. */
+static int is_there(const df_checker *c, uint32_t loop, const df_primitive *prim) {
+  int there = 0;
+  for (uint32_t at = 0; at < DF_MAX(prim->pieces, 1u) && !there; at++)
+    there = df_check_piece_is_there(c, loop, part_of(c, prim, at).piece);
+  return there;
+}
+
 /* 1: the primitive can be executed. 0: it has to wait, or it is wrong. */
 static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, turn *t) {
   const df_check_player *p = &c->players[rank];
   const int agrees = c->key.agrees && prim->piece == DF_PIECE_NONE;
-  *t = (turn){.there = !agrees && df_check_piece_is_there(c, p->loop, prim->piece)};
+  *t = (turn){.there = !agrees && is_there(c, p->loop, prim)};
+  if (prim->pieces > p->plan->longest)
+    return df_check_complain(c, rank, "%u pieces in a message; the longest has %u", prim->pieces,
+                             p->plan->longest);
   if (prim->piece >= df_check_pieces_of(c, rank) && !agrees)
     return df_check_complain(c, rank, "piece %u of %u", prim->piece, df_check_pieces_of(c, rank));
   if (prim->flags & DF_PRIM_RECV) {
@@ -140,26 +165,38 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
   return 1;
 }
 
-static int send_message(df_checker *c, uint32_t rank, const df_primitive *prim, df_check_pipe *out,
-                        uint32_t at, const df_check_value *v) {
-  df_check_player *p = &c->players[rank];
-  int computed = df_prim_computes(prim->flags);
-  uint32_t buffer = computed ? prim->destination : prim->source;
-  int lends = c->o->lending != DF_LENDS_NOTHING && buffer_may_be_lent(c, rank, buffer) &&
-              (c->o->lending == DF_LENDS_ALL || chance_of_half(c));
-  df_check_message *m = &out->messages[at];
-  *m = (df_check_message){.value = *v, .piece = prim->piece, .sent = p->now};
-  if (lends) {
-    m->lent =
-        df_check_place(c, rank, buffer, computed ? prim->destination_piece : prim->source_piece);
-    if (m->lent == NULL) return 0;
-    if (computed && (prim->flags & DF_PRIM_STORE_TO_LEND) && !df_check_write(c, rank, m->lent, v))
-      return 0;
-    if (memcmp(&m->lent->value, v, sizeof *v) != 0)
-      return df_check_complain(c, rank, "lends a place that does not hold what it sends");
-    m->lent->lent++;
-  }
+static int send_piece(df_checker *c, uint32_t rank, const df_primitive *prim, int lends,
+                      df_check_part *m, const df_check_value *v) {
+  const int computed = df_prim_computes(prim->flags);
+  *m = (df_check_part){.value = *v};
+  if (!lends) return 1;
+  m->lent = df_check_place(c, rank, computed ? prim->destination : prim->source,
+                           computed ? prim->destination_piece : prim->source_piece);
+  if (m->lent == NULL) return 0;
+  if (computed && (prim->flags & DF_PRIM_STORE_TO_LEND) && !df_check_write(c, rank, m->lent, v))
+    return 0;
+  if (memcmp(&m->lent->value, v, sizeof *v) != 0)
+    return df_check_complain(c, rank, "lends a place that does not hold what it sends");
+  m->lent->lent++;
   return 1;
+}
+
+/* An empty message of the row of pieces that the primitive sends. NULL: out of memory. */
+static df_check_message *begin_message(df_checker *c, uint32_t rank, const df_primitive *prim,
+                                       df_check_message *m) {
+  *m = (df_check_message){.piece = prim->piece,
+                          .pieces = DF_MAX(prim->pieces, 1u),
+                          .stride = prim->stride,
+                          .sent = c->players[rank].now};
+  m->parts = &m->only;
+  if (m->pieces > 1) m->parts = df_check_take_memory(c, m->pieces, sizeof *m->parts);
+  return m->parts ? m : NULL;
+}
+
+static int lends_message(df_checker *c, uint32_t rank, const df_primitive *prim) {
+  const uint32_t buffer = df_prim_computes(prim->flags) ? prim->destination : prim->source;
+  return c->o->lending != DF_LENDS_NOTHING && buffer_may_be_lent(c, rank, buffer) &&
+         (c->o->lending == DF_LENDS_ALL || chance_of_half(c));
 }
 
 static int store(df_checker *c, uint32_t rank, const df_primitive *prim, const df_check_value *v) {
@@ -183,21 +220,63 @@ static int has_length_of(df_checker *c, uint32_t rank, const df_primitive *prim,
                            expected);
 }
 
-static int move(df_checker *c, uint32_t rank, const df_primitive *prim, const turn *t) {
-  df_check_player *p = &c->players[rank];
-  df_check_value received = {0}, v;
-  if (t->in) {
-    df_check_message *m = &t->in->messages[t->in_at];
-    if (m->piece != prim->piece && p->plan->geometry == DF_GEOMETRY_PARTITION)
-      return df_check_complain(c, rank, "receives piece %u from rank %u as piece %u", m->piece,
-                               t->from, prim->piece);
-    if (p->plan->geometry == DF_GEOMETRY_LISTED && !has_length_of(c, rank, prim, t->from, m))
-      return 0;
-    if (!open_message(c, rank, m, &received)) return 0;
+/* Both ends name pieces that are equally long. */
+static int fits(df_checker *c, uint32_t rank, const df_primitive *prim, const turn *t,
+                const df_check_message *m) {
+  const df_geometry geometry = c->players[rank].plan->geometry;
+  if (m->pieces != DF_MAX(prim->pieces, 1u))
+    return df_check_complain(c, rank, "receives %u pieces from rank %u in one message, not %u",
+                             m->pieces, t->from, prim->pieces);
+  for (uint32_t at = 0; at < m->pieces && geometry != DF_GEOMETRY_LISTED; at++) {
+    const df_primitive sent = {.piece = (uint16_t)m->piece, .stride = (uint16_t)m->stride};
+    const uint32_t theirs = df_check_length_of(c, part_of(c, &sent, at).piece);
+    const uint32_t ours = df_check_length_of(c, part_of(c, prim, at).piece);
+    if (theirs != ours)
+      return df_check_complain(c, rank, "receives piece %u from rank %u as piece %u", theirs,
+                               t->from, ours);
   }
+  return geometry != DF_GEOMETRY_LISTED || has_length_of(c, rank, prim, t->from, m);
+}
+
+/* The pieces are moved in a row, or all at once: none is written that a later one reads. */
+static int is_free_of_overlap(df_checker *c, uint32_t rank, const df_primitive *prim) {
+  const int reads = !(prim->flags & DF_PRIM_RECV) || (prim->flags & DF_PRIM_REDUCE);
+  for (uint32_t i = 0; i < prim->pieces && reads && prim->flags & DF_PRIM_STORE; i++)
+    for (uint32_t k = 0; k < prim->pieces; k++) {
+      const df_primitive writer = part_of(c, prim, i), reader = part_of(c, prim, k);
+      if (i != k && df_check_place(c, rank, writer.destination, writer.destination_piece) ==
+                        df_check_place(c, rank, reader.source, reader.source_piece))
+        return df_check_complain(c, rank, "overwrites a piece that the same message reads");
+    }
+  return 1;
+}
+
+static int move_part(df_checker *c, uint32_t rank, const df_primitive *prim, df_check_part *in,
+                     df_check_part *out, int lends) {
+  df_check_value received = {0}, v;
+  if (in && !open_message(c, rank, in, &received)) return 0;
   if (!compute(c, rank, prim, &received, &v)) return 0;
   if ((prim->flags & DF_PRIM_STORE) && !store(c, rank, prim, &v)) return 0;
-  return t->out == NULL || send_message(c, rank, prim, t->out, t->out_at, &v);
+  return out == NULL || send_piece(c, rank, prim, lends, out, &v);
+}
+
+static int move(df_checker *c, uint32_t rank, const df_primitive *prim, const turn *t) {
+  df_check_message *in = t->in ? &t->in->messages[t->in_at] : NULL;
+  df_check_message *out = NULL;
+  if (in && !fits(c, rank, prim, t, in)) return 0;
+  if (prim->pieces > 1 && !is_free_of_overlap(c, rank, prim)) return 0;
+  if (t->out) {
+    out = begin_message(c, rank, prim, &t->out->messages[t->out_at]);
+    if (out == NULL) return 0;
+  }
+  const int lends = out && lends_message(c, rank, prim);
+  for (uint32_t at = 0; at < DF_MAX(prim->pieces, 1u); at++) {
+    const df_primitive part = part_of(c, prim, at);
+    if (!df_check_piece_is_there(c, c->players[rank].loop, part.piece)) continue;
+    if (!move_part(c, rank, &part, in ? &in->parts[at] : NULL, out ? &out->parts[at] : NULL, lends))
+      return 0;
+  }
+  return 1;
 }
 
 /* 1: executed. 0: has to wait, or is wrong (c->result). */
@@ -232,7 +311,7 @@ static int compare_plans(df_checker *c) {
   for (uint32_t r = 0; r < c->n; r++) {
     const df_plan *plan = c->players[r].plan;
     if (plan->geometry != first->geometry || plan->pieces != first->pieces ||
-        plan->scratch_pieces != first->scratch_pieces)
+        plan->scratch_pieces != first->scratch_pieces || plan->longest != first->longest)
       return df_check_complain(c, r, "its plan cuts the buffer in another way than rank 0's");
     for (uint32_t i = 0; i < plan->n_links; i++) {
       const df_plan_link *link = &plan->links[i];
@@ -367,7 +446,12 @@ static void free_checker(df_checker *c) {
       for (uint32_t k = 0; k < c->players[r].cells[i]; k++) free(c->players[r].memory[i][k].read);
       free(c->players[r].memory[i]);
     }
-  for (uint32_t i = 0; c->pipes && i < c->n * c->n; i++) free(c->pipes[i].messages);
+  for (uint32_t i = 0; c->pipes && i < c->n * c->n; i++) {
+    df_check_pipe *pipe = &c->pipes[i];
+    for (uint32_t k = 0; pipe->messages && k < pipe->total; k++)
+      if (pipe->messages[k].pieces > 1) free(pipe->messages[k].parts);
+    free(pipe->messages);
+  }
   free(c->pipes);
   free(c);
 }

@@ -52,6 +52,13 @@ int df_check_piece_is_there(const df_checker *c, uint32_t loop, uint32_t piece) 
   return loop + 1 < c->o->loops || piece < c->o->last_pieces;
 }
 
+uint32_t df_check_length_of(const df_checker *c, uint32_t piece) {
+  const df_geometry geometry = c->players[0].plan->geometry;
+  return geometry == DF_GEOMETRY_PARTITION ? piece
+         : geometry == DF_GEOMETRY_GRID    ? piece % c->pieces
+                                           : 0;
+}
+
 static int is_listed(const df_checker *c) {
   return c->players[0].plan->geometry == DF_GEOMETRY_LISTED;
 }

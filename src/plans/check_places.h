@@ -24,10 +24,15 @@ typedef struct df_check_cell {
   uint32_t *read;
 } df_check_cell;
 
-typedef struct df_check_message {
+/* A piece of a message. */
+typedef struct df_check_part {
   df_check_value value;
   df_check_cell *lent; /* NULL, or the sender's place that the receiver reads */
-  uint32_t piece;
+} df_check_part;
+
+typedef struct df_check_message {
+  df_check_part only, *parts; /* [pieces]: `only`, or memory of its own */
+  uint32_t piece, pieces, stride;
   df_check_moment sent, released;
 } df_check_message;
 
@@ -70,6 +75,8 @@ void *df_check_take_memory(df_checker *c, size_t n, size_t item);
 uint32_t df_check_element(const df_checker *c, uint32_t loop, uint32_t from, uint32_t to,
                           uint32_t piece);
 int df_check_piece_is_there(const df_checker *c, uint32_t loop, uint32_t piece);
+/* Pieces with one number have one length in every loop. */
+uint32_t df_check_length_of(const df_checker *c, uint32_t piece);
 /* LISTED: the number of a named chunk. */
 uint32_t df_check_named(const df_checker *c, const df_plan_name *name);
 /* Pieces that a primitive of this rank may name. */

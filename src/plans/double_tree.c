@@ -80,7 +80,7 @@ static void down(df_plan *plan, const node *self, uint32_t piece, uint32_t root_
 static void all_reduce(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
   node trees[TREES] = {all_reduce_node(0, r, n), all_reduce_node(1, r, n)};
-  plan->pieces = TREES * DEPTH;
+  plan->pieces = plan->key.several ? TREES : TREES * DEPTH; /* short ones fill no pipeline */
   for (uint32_t piece = 0; piece < plan->pieces; piece++)
     up(plan, &trees[piece % TREES], piece, DF_NO_PEER, df_output(piece));
   for (uint32_t piece = 0; piece < plan->pieces; piece++)

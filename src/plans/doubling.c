@@ -40,24 +40,20 @@ void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t
   }
 }
 
-/* The at-th piece of `index` and the d-1 indices beside it; 0: none. One at a time, so two slots
- * suffice. */
-static int piece_at(df_fold fold, uint32_t index, uint32_t d, uint32_t at, uint32_t *piece) {
-  uint32_t first = df_fold_first(fold, index & ~(d - 1));
-  uint32_t last = (index & ~(d - 1)) + d - 1;
-  *piece = first + at;
-  return *piece < df_fold_first(fold, last) + df_fold_count(fold, last);
-}
-
 static void all_gather(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position, piece;
   df_fold fold = df_fold_of(n);
   plan->geometry = DF_GEOMETRY_PIECES;
   plan->pieces = n;
+  const uint32_t others = plan->key.several ? n - 1 : 1; /* all but the guest's */
+  if (plan->key.several) plan->longest = fold.extra ? n - 1 : DF_MAX(n / 2, 1u);
   if (df_fold_is_guest(fold, r)) {
     df_plan_copy(plan, 0, r, r + 1, df_input(0), df_output(r));
-    for (piece = 0; piece < n; piece++)
-      if (piece != r) df_plan_receive(plan, piece, r + 1, DF_NO_PEER, df_output(piece));
+    for (uint32_t at = 1; at < n; at += others) {
+      piece = (r + at) % n;
+      df_plan_receive(plan, piece, r + 1, DF_NO_PEER, df_output(piece));
+      df_plan_widen(plan, others, 1);
+    }
     return;
   }
   uint32_t v = df_fold_index(fold, r);
@@ -65,21 +61,25 @@ static void all_gather(df_plan *plan) {
   if (df_fold_is_host(fold, r)) df_plan_receive(plan, r - 1, r - 1, DF_NO_PEER, df_output(r - 1));
   for (uint32_t d = 1; d < fold.size; d *= 2) {
     uint32_t partner = df_fold_member(fold, v ^ d);
-    for (uint32_t at = 0, more = 1; more; at++) {
-      more = 0;
-      if (piece_at(fold, v, d, at, &piece)) {
-        df_plan_send(plan, piece, partner, df_output(piece));
-        more = 1;
+    const df_fold_members have = df_fold_range(fold, v, d), get = df_fold_range(fold, v ^ d, d);
+    const uint32_t wide = plan->key.several ? n : 1; /* one at a time: two slots suffice */
+    for (uint32_t at = 0; at < DF_MAX(have.n, get.n); at += wide) {
+      if (at < have.n) {
+        df_plan_send(plan, have.first + at, partner, df_output(have.first + at));
+        df_plan_widen(plan, DF_MIN(wide, have.n), 1);
       }
-      if (piece_at(fold, v ^ d, d, at, &piece)) {
-        df_plan_receive(plan, piece, partner, DF_NO_PEER, df_output(piece));
-        more = 1;
+      if (at < get.n) {
+        df_plan_receive(plan, get.first + at, partner, DF_NO_PEER, df_output(get.first + at));
+        df_plan_widen(plan, DF_MIN(wide, get.n), 1);
       }
     }
   }
   if (!df_fold_is_host(fold, r)) return;
-  for (piece = 0; piece < n; piece++)
-    if (piece != r - 1) df_plan_send(plan, piece, r - 1, df_output(piece));
+  for (uint32_t at = 0; at + 1 < n; at += others) {
+    piece = (r + at) % n;
+    df_plan_send(plan, piece, r - 1, df_output(piece));
+    df_plan_widen(plan, others, 1);
+  }
 }
 
 void df_plan_doubling(df_plan *plan) {

@@ -120,7 +120,7 @@ df_plan *df_plan_make_listed(const df_plan_key *key, const df_lists *lists, uint
   plan->key = *key;
   plan->geometry = DF_GEOMETRY_LISTED;
   plan->chunk = chunk;
-  plan->pieces = 1;
+  plan->pieces = plan->longest = 1;
   plan->scratch_pieces = df_operation_reduces(key->operation) && key->n > 2;
   plan->direct_in_place = 1;
   plan->extents = calloc(most + 1, sizeof *plan->extents);

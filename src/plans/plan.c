@@ -63,6 +63,7 @@ int df_algorithm_keeps_order(int algorithm, df_operation operation) {
 /* Does `next` only send on what `first` has sent? */
 static int sends_again(const df_primitive *first, const df_primitive *next) {
   if (next->flags != DF_PRIM_SEND || next->piece != first->piece) return 0;
+  if (first->pieces > 1 || next->pieces > 1) return 0;
   int stores = (first->flags & DF_PRIM_STORE) && next->source == first->destination &&
                next->source_piece == first->destination_piece;
   int computes = (first->flags & (DF_PRIM_RECV | DF_PRIM_REDUCE | DF_PRIM_AVERAGE)) != 0;
@@ -89,7 +90,7 @@ df_plan *df_plan_make(const df_plan_key *key) {
   df_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return NULL;
   plan->key = *key;
-  plan->pieces = 1;
+  plan->pieces = plan->longest = 1;
   plan->direct_in_place = 1;
   plan->link_of = calloc(2 * (size_t)key->n, sizeof *plan->link_of);
   plan->failed = plan->link_of == NULL;
@@ -153,6 +154,8 @@ void df_plan_add(df_plan *plan, df_step_spec spec) {
                        .source = (uint8_t)spec.source,
                        .destination = (uint8_t)spec.destination,
                        .piece = (uint16_t)spec.piece,
+                       .pieces = (uint16_t)DF_MAX(spec.pieces, 1u),
+                       .stride = (uint16_t)spec.stride,
                        .source_piece = (uint16_t)spec.source_piece,
                        .destination_piece = (uint16_t)spec.destination_piece};
   if (spec.flags & DF_PRIM_RECV)
@@ -206,6 +209,13 @@ static void make_listed(df_shape *shape, const df_plan *plan, uint64_t count,
   choose_form(shape, payload, 1, &copied);
 }
 
+/* Elements; however the chunk was rounded up. */
+static uint64_t longest_message(const df_plan *plan, const df_part *part, uint64_t count) {
+  const uint64_t piece = DF_MIN((uint64_t)part->chunk, count);
+  const uint64_t elements = piece * plan->longest;
+  return plan->geometry == DF_GEOMETRY_PARTITION ? DF_MIN(elements, count) : elements;
+}
+
 void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_t element_bytes,
                    const df_shape_limits *limits) {
   memset(shape, 0, sizeof *shape);
@@ -213,30 +223,30 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
     make_listed(shape, plan, count, element_bytes, limits);
     return;
   }
-  uint32_t pieces = plan->geometry == DF_GEOMETRY_PARTITION ? plan->pieces : 1;
+  uint32_t pieces = plan->geometry == DF_GEOMETRY_PIECES ? 1 : plan->pieces;
   uint32_t grain = DF_CACHE_LINE / element_bytes;
   uint64_t wanted = DF_DIV_UP(count * element_bytes, limits->block_min);
   const uint32_t blocks_most = limits->varying ? 1 : limits->max_blocks;
   shape->n_blocks = (uint32_t)DF_MAX(DF_MIN(wanted, (uint64_t)blocks_most), 1u);
   uint64_t share = DF_ALIGN_UP(DF_DIV_UP(count, shape->n_blocks), (uint64_t)grain);
   const uint64_t longest = DF_MAX(limits->slot_bytes, limits->lent_bytes);
-  uint64_t chunk_max = DF_MAX(longest / element_bytes / grain * grain, (uint64_t)grain);
+  uint64_t chunk_max =
+      DF_MAX(longest / plan->longest / element_bytes / grain * grain, (uint64_t)grain);
   if (plan->scratch_pieces)
     chunk_max = DF_MIN(chunk_max, DF_MAX(DF_MAX_SCRATCH_BYTES / element_bytes /
                                              plan->scratch_pieces / grain * grain,
                                          (uint64_t)grain));
-  uint64_t payload = 0;
+  uint64_t payload = 0, message = 0;
   uint32_t loops = 0;
   for (uint32_t b = 0; b < shape->n_blocks; b++) {
     df_part *part = &shape->parts[b];
     part->first = DF_MIN(b * share, count);
     cut(part, DF_MIN(share, count - part->first), pieces, chunk_max, grain);
     payload = DF_MAX(payload, (uint64_t)part->chunk * element_bytes);
+    message = DF_MAX(message, longest_message(plan, part, count) * element_bytes);
     loops = DF_MAX(loops, part->loops);
   }
   /* Of all blocks: a shorter part may have larger chunks. */
   shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
-  /* However the chunk was rounded up. */
-  payload = DF_MIN(payload, DF_MAX(count * element_bytes, 1u));
-  choose_form(shape, payload, loops, limits);
+  choose_form(shape, DF_MAX(message, 1u), loops, limits);
 }

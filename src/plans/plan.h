@@ -43,7 +43,8 @@ typedef struct df_plan_key {
   uint32_t n, position, root;
   uint32_t split; /* neighbours in a subgroup; 0: one level */
   int average;
-  int agrees; /* ends with plans/agree.c */
+  int agrees;  /* ends with plans/agree.c */
+  int several; /* a message may have several pieces; else it has one */
 } df_plan_key;
 
 typedef struct df_plan_link {
@@ -71,6 +72,7 @@ typedef struct df_plan {
   df_geometry geometry;
   uint32_t pieces;         /* PARTITION: chunks of one loop */
   uint32_t scratch_pieces; /* chunks for each block */
+  uint32_t longest;        /* pieces of a message, at most */
   int direct_in_place;     /* 1: an in-place run may lend */
   int lends_all;           /* 1: all messages can be lent: none comes from scratch memory */
   /* the builder's */
@@ -85,10 +87,17 @@ void df_plan_free(df_plan *plan);
 /* Finds messages that may go through common slots: of a finished plan. */
 void df_plan_mark_common(df_plan *plan);
 
+/* Is the whole collective so short that messages of several pieces save latency, and cost no
+ * loops? bytes: of the larger buffer. */
+static inline int df_plan_is_short(uint64_t bytes, uint64_t slot_bytes) {
+  return bytes <= slot_bytes;
+}
+
 /* For builders. Peers are positions, or DF_NO_PEER. */
 #define DF_NO_PEER UINT32_MAX
 typedef struct df_step_spec {
   uint32_t flags, piece;
+  uint32_t pieces, stride; /* pieces 0: one */
   uint32_t recv_from, send_to;
   df_buffer source;
   uint32_t source_piece;

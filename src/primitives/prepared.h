@@ -39,6 +39,9 @@ typedef struct DF_ALIGNED(64) df_prepared {
   uint8_t may_lend;                    /* if the run allows it */
   uint8_t common;                      /* df_common_use, if the run allows it */
   uint8_t announces;                   /* df_prepared_messages */
+  /* Elements of a message whose pieces do not lie side by side (primitives/several.h). Then count
+   * is 0, so that a step of one piece pays nothing. Never on CUDA. */
+  uint32_t several;
 } df_prepared;
 DF_STATIC_ASSERT(sizeof(df_prepared) == 64, "a prepared primitive is one cache line");
 
@@ -50,9 +53,35 @@ DF_CORE uint32_t df_chunk_elements(uint8_t geometry, uint32_t pieces, const df_p
   uint64_t start = geometry == DF_GEOMETRY_PARTITION
                        ? ((uint64_t)loop * pieces + piece) * part->chunk
                        : (uint64_t)loop * part->chunk;
+  if (DF_UNLIKELY(geometry == DF_GEOMETRY_GRID))
+    start = ((uint64_t)loop * pieces + piece % pieces) * part->chunk;
   if (start >= part->elements) return 0;
   return (uint32_t)DF_MIN(part->elements - start, (uint64_t)part->chunk);
 }
+/* Piece `at` of a message, in a buffer or, DF_BUFFER_NONE, as it counts for the length. A row of
+ * pieces is a circle, but scratch memory and GRID are none. */
+DF_CORE uint32_t df_piece_further(uint8_t geometry, uint32_t pieces, uint32_t stride,
+                                  uint8_t buffer, uint32_t first, uint32_t at) {
+  const uint32_t further = first + at * stride;
+  return buffer == DF_BUFFER_SCRATCH || geometry == DF_GEOMETRY_GRID ? further : further % pieces;
+}
+
+/* Of a message of n pieces; of one, its piece's. */
+DF_CORE uint32_t df_message_elements(uint8_t geometry, uint32_t pieces, const df_part *part,
+                                     uint32_t loop, uint32_t piece, uint32_t n, uint32_t stride) {
+  uint32_t elements = df_chunk_elements(geometry, pieces, part, loop, piece);
+  for (uint32_t at = 1; at < n; at++)
+    elements +=
+        df_chunk_elements(geometry, pieces, part, loop,
+                          df_piece_further(geometry, pieces, stride, DF_BUFFER_NONE, piece, at));
+  return elements;
+}
+
+/* Pieces that one loop takes from a part. */
+DF_CORE uint32_t df_pieces_of_loop(uint8_t geometry, uint32_t pieces) {
+  return geometry == DF_GEOMETRY_PARTITION || geometry == DF_GEOMETRY_GRID ? pieces : 1;
+}
+
 DF_CORE const df_extent *df_extent_of(const df_descriptor *desc, uint32_t piece) {
   return (const df_extent *)(desc->parts + 1) + piece;
 }
@@ -94,6 +123,9 @@ DF_CORE uint64_t df_piece_offset(const df_descriptor *desc, const df_part *part,
   uint64_t start = desc->geometry == DF_GEOMETRY_PARTITION
                        ? part->first + ((uint64_t)loop * desc->pieces + piece) * part->chunk
                        : piece * count + part->first + (uint64_t)loop * part->chunk;
+  if (DF_UNLIKELY(desc->geometry == DF_GEOMETRY_GRID))
+    start = piece / desc->pieces * count + part->first +
+            ((uint64_t)loop * desc->pieces + piece % desc->pieces) * part->chunk;
   return start * desc->element_bytes;
 }
 
@@ -144,19 +176,75 @@ DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive 
 #endif
 }
 
+#if !defined(__CUDACC__)
+/* Bytes into the buffer of piece `at`. */
+static inline uint64_t df_offset_of_piece(const df_descriptor *desc, const df_part *part,
+                                          uint64_t count, uint32_t loop, const df_primitive *prim,
+                                          uint8_t buffer, uint32_t first, uint32_t at) {
+  return df_buffer_offset(
+      desc, part, count, loop, buffer,
+      df_piece_further(desc->geometry, desc->pieces, prim->stride, buffer, first, at));
+}
+
+/* Pieces side by side in every place count as one long piece. */
+DF_CORE_APART void df_prepare_several(const df_descriptor *desc, const df_part *part,
+                                      uint64_t count, uint32_t loop, const df_primitive *prim,
+                                      df_prepared *p) {
+  uint64_t source = 0, destination = 0, elements = 0;
+  int together = 1;
+  for (uint32_t at = 0; at < prim->pieces; at++) {
+    const uint32_t piece = df_piece_further(desc->geometry, desc->pieces, prim->stride,
+                                            DF_BUFFER_NONE, prim->piece, at);
+    const uint32_t n = df_piece_elements(desc, part, loop, piece);
+    if (n == 0) continue;
+    const uint64_t from =
+        df_offset_of_piece(desc, part, count, loop, prim, prim->source, prim->source_piece, at);
+    const uint64_t to = df_offset_of_piece(desc, part, count, loop, prim, prim->destination,
+                                           prim->destination_piece, at);
+    if (elements == 0) {
+      source = from;
+      destination = to;
+      together = at == 0; /* the record's places are the first piece's */
+    }
+    const uint64_t bytes = elements * desc->element_bytes;
+    if ((prim->source != DF_BUFFER_NONE && from != source + bytes) ||
+        (prim->destination != DF_BUFFER_NONE && to != destination + bytes))
+      together = 0;
+    elements += n;
+  }
+  p->count = together ? (uint32_t)elements : 0;
+  p->several = together ? 0 : (uint32_t)elements;
+}
+#endif
+
+DF_CORE uint32_t df_prepared_elements(const df_prepared *p) {
+#if defined(__CUDACC__)
+  return p->count;
+#else
+  return p->count + p->several;
+#endif
+}
+
 /* `part`: the block's, or what a run is of it. */
 DF_CORE void df_prepare_messages_of(const df_descriptor *desc, uint32_t block, const df_part *part,
-                                    uint32_t loop, uint32_t primitive, df_prepared *p) {
+                                    uint64_t count, uint32_t loop, uint32_t primitive,
+                                    df_prepared *p) {
   const df_primitive *prim = &desc->primitives[primitive];
   df_link *links = desc->links + (uint64_t)block * desc->n_links;
   p->recv_link = prim->flags & DF_PRIM_RECV ? &links[prim->recv_link] : NULL;
   p->send_link = prim->flags & DF_PRIM_SEND ? &links[prim->send_link] : NULL;
   p->count = df_piece_elements(desc, part, loop, prim->piece);
+#if !defined(__CUDACC__)
+  p->several = 0;
+  if (DF_UNLIKELY(prim->pieces > 1)) df_prepare_several(desc, part, count, loop, prim, p);
+#else
+  (void)count;
+#endif
   p->loops = desc->parts[block].loops;
   p->recv_ordinal = prim->recv_ordinal;
   p->send_ordinal = prim->send_ordinal;
   p->common = df_prepare_common(desc, prim, p);
-  p->announces = p->count ? DF_MESSAGE_COMES | DF_MESSAGE_GOES : 0;
+  p->announces = df_prepared_elements(p) ? DF_MESSAGE_COMES | DF_MESSAGE_GOES : 0;
 }
 
 DF_CORE void df_prepare_move_of(const df_descriptor *desc, const df_part *part, uint64_t count,
@@ -181,7 +269,7 @@ DF_CORE void df_prepare_move_of(const df_descriptor *desc, const df_part *part, 
 
 DF_CORE_APART void df_prepare_messages(const df_descriptor *desc, uint32_t block, uint32_t loop,
                                        uint32_t primitive, df_prepared *p) {
-  df_prepare_messages_of(desc, block, &desc->parts[block], loop, primitive, p);
+  df_prepare_messages_of(desc, block, &desc->parts[block], desc->count, loop, primitive, p);
 }
 
 DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, uint32_t loop,
@@ -193,10 +281,9 @@ DF_CORE_APART void df_prepare_move(const df_descriptor *desc, uint32_t block, ui
 DF_CORE_APART void df_prepare_run(const df_descriptor *desc, uint64_t count, uint32_t loop,
                                   uint32_t primitive, df_prepared *p) {
   const df_primitive *prim = &desc->primitives[primitive];
-  const df_part part =
-      df_part_of_run(desc->parts, count, desc->geometry == DF_GEOMETRY_PARTITION ? desc->pieces : 1,
-                     desc->element_bytes);
-  df_prepare_messages_of(desc, 0, &part, loop, primitive, p);
+  const df_part part = df_part_of_run(
+      desc->parts, count, df_pieces_of_loop(desc->geometry, desc->pieces), desc->element_bytes);
+  df_prepare_messages_of(desc, 0, &part, count, loop, primitive, p);
   if (prim->piece == DF_PIECE_NONE) p->count = p->announces = 0;
   if (df_brings_count(loop, prim->recv_ordinal, prim->piece))
     p->announces |= DF_MESSAGE_COMES | DF_COUNT_COMES;

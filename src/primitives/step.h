@@ -158,7 +158,7 @@ DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
  * would wait for their credit in the next run. */
 DF_CORE_APART int df_step_ends_early(const df_descriptor *desc, const df_cursor *cursor,
                                      df_lanes *lanes) {
-  const uint32_t pieces = desc->geometry == DF_GEOMETRY_PARTITION ? desc->pieces : 1;
+  const uint32_t pieces = df_pieces_of_loop(desc->geometry, desc->pieces);
   const df_part part =
       df_part_of_run(desc->parts, df_step_count(desc, cursor), pieces, desc->element_bytes);
   if (cursor->loop < part.loops) return 0;
@@ -212,9 +212,9 @@ DF_CORE int df_step_is_streamed(const df_move *move) {
 /* Reads the address once: the peer could change it after the check. A bad one is no message: this
  * end waits on. */
 DF_CORE int df_step_may_follow(const df_descriptor *desc, const df_link *link, uint64_t sequence,
-                               df_move *move) {
+                               uint64_t elements, df_move *move) {
   const uint8_t *slot = df_link_slot(link, sequence);
-  uint64_t bytes = move->count * desc->element_bytes;
+  uint64_t bytes = elements * desc->element_bytes;
   uint64_t address = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_FLAGGED_OFFSET));
   move->lent = (const void *)(uintptr_t)address;
   return link->windows == NULL ||
@@ -309,7 +309,9 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
         return 1;
       }
       if (df_link_is_revoked(move->recv_link)) return 0;
-      if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence, move)) return 0;
+      if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence,
+                              df_prepared_elements(prim), move))
+        return 0;
     }
   }
   if (prim->send_link) {
@@ -393,9 +395,58 @@ DF_CORE uint8_t *df_step_set_message(const df_descriptor *desc, uint32_t block,
   return NULL;
 }
 
+#if defined(__CUDACC__)
+DF_CORE void df_step_move_several(const df_descriptor *desc, uint32_t block,
+                                  const df_cursor *cursor, const df_prepared *prim, df_move *move,
+                                  df_lanes *lanes) {
+  (void)desc, (void)block, (void)cursor, (void)prim, (void)move, (void)lanes;
+}
+#else
+/* CPU: pieces that do not lie side by side, one after the other, packed in the message. It moves
+ * all at once, so the caller's move has nothing left. */
+DF_CORE_APART void df_step_move_several(const df_descriptor *desc, uint32_t block,
+                                        const df_cursor *cursor, const df_prepared *prim,
+                                        df_move *move, df_lanes *lanes) {
+  const df_primitive *planned = &desc->primitives[cursor->primitive];
+  const uint64_t count = df_step_varies(desc) ? df_step_count(desc, cursor) : desc->count;
+  const uint32_t pieces = df_pieces_of_loop(desc->geometry, desc->pieces);
+  const df_part part = df_step_varies(desc)
+                           ? df_part_of_run(desc->parts, count, pieces, desc->element_bytes)
+                           : desc->parts[block];
+  uint8_t *slot = prim->send_link ? df_link_payload(prim->send_link, move->send_sequence) : NULL;
+  const uint8_t *received = NULL;
+  if (prim->recv_link)
+    received = move->borrows ? (const uint8_t *)move->lent
+                             : df_link_payload(prim->recv_link, move->recv_sequence);
+  df_move row = *move;
+  df_prepared record = *prim;
+  for (uint32_t at = 0, done = 0; at < planned->pieces; at++, done += record.count) {
+    record.count = df_piece_elements(desc, &part, cursor->loop,
+                                     df_piece_further(desc->geometry, desc->pieces, planned->stride,
+                                                      DF_BUFFER_NONE, planned->piece, at));
+    if (record.count == 0) continue;
+    record.source_at = df_offset_of_piece(desc, &part, count, cursor->loop, planned,
+                                          planned->source, planned->source_piece, at);
+    record.destination_at =
+        df_offset_of_piece(desc, &part, count, cursor->loop, planned, planned->destination,
+                           planned->destination_piece, at);
+    const uint64_t packed_at = (uint64_t)done * desc->element_bytes;
+    row.borrows = 1; /* what is received is where we say; and nothing is left for later */
+    row.lent = received ? received + packed_at : NULL;
+    df_step_set_operands(desc, cursor, &record, &row);
+    row.count = record.count;
+    row.stream = 0;
+    row.slot = slot ? slot + packed_at : NULL;
+    row.kind = row.store || row.slot ? prim->kind : DF_MOVE_NOTHING;
+    df_move_any(lanes, &row);
+  }
+  move->count = prim->several;
+}
+#endif
+
 /* Leader. Fills *move for DF_STEP_MOVE. */
 DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block, df_cursor *cursor,
-                                      df_move *move, const df_lanes *lanes) {
+                                      df_move *move, df_lanes *lanes) {
   move->recv_link = move->send_link = NULL; /* for early returns */
   if (DF_UNLIKELY(df_lanes_attend(lanes) && df_load_relaxed_u32(&desc->words->cancel) != 0))
     return df_step_take_back(desc, block, cursor) ? DF_STEP_CANCELLED : DF_STEP_BLOCKED;
@@ -430,7 +481,10 @@ DF_CORE df_step_result df_step_decide(const df_descriptor *desc, uint32_t block,
 
   move->lends = 0;
   move->kind = DF_MOVE_NOTHING;
-  if (prim->count == 0) return DF_STEP_MOVE;
+  if (prim->count == 0) {
+    if (df_prepared_elements(prim)) df_step_move_several(desc, block, cursor, prim, move, lanes);
+    return DF_STEP_MOVE;
+  }
   df_step_set_operands(desc, cursor, prim, move);
   move->slot = prim->send_link ? df_step_set_message(desc, block, cursor, prim, move) : NULL;
   if (move->store || move->slot) move->kind = prim->kind;

@@ -22,7 +22,11 @@ int df_manner_choose(df_manner *manner, const df_manner_question *question) {
   memset(manner, 0, sizeof *manner);
   manner->policy = &question->tuning->policy;
   manner->memory = question->choice.memory;
-  return df_choose(question->tuning, &question->choice, &manner->choice);
+  if (!df_choose(question->tuning, &question->choice, &manner->choice)) return 0;
+  const uint64_t slot =
+      manner->choice.slot_bytes ? manner->choice.slot_bytes : (uint64_t)manner->policy->slot_bytes;
+  manner->several = !question->on_gpu && df_plan_is_short(question->choice.bytes, slot);
+  return 1;
 }
 
 static uint64_t result_bytes(const df_manner_question *q) {

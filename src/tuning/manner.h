@@ -33,6 +33,7 @@ typedef struct df_manner {
   int borrowed_turn; /* runs are short: the submitter executes the first turn */
   int runs_ahead;    /* some members wait for nobody */
   uint32_t ranks_on_a_core, crowded;
+  int several; /* a message may have several pieces */
   df_memory_kind memory;
   const df_policy *policy;
 } df_manner;

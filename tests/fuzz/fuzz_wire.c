@@ -65,7 +65,7 @@ static const char *no_reason(df_stream *stream) {
 }
 
 static void make_link(victim *v, int which) {
-  static const uint16_t piece_of[MESSAGES] = {1, 0};
+  static const df_wire_pieces piece_of[MESSAGES] = {{.piece = 1}, {.piece = 0}};
   const df_part part = {.elements = 3 * CHUNK + SHORT, .chunk = CHUNK, .loops = LOOPS};
   const uint8_t offset = which == VARYING ? DF_LINK_STAGED_OFFSET : DF_LINK_FLAGGED_OFFSET;
   const uint32_t stride = df_link_stride(CHUNK, offset);

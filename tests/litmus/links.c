@@ -213,7 +213,7 @@ static void reach_follow(void *state) {
   int direct;
   s->received = (uint32_t)df_link_has_message(&s->receiver, 1, &direct);
   if (!s->received) return;
-  s->whole = direct && df_step_may_follow(&s->descriptor, &s->receiver, 1, &move) &&
+  s->whole = direct && df_step_may_follow(&s->descriptor, &s->receiver, 1, move.count, &move) &&
              move.lent == (const void *)(uintptr_t)WINDOW_AT;
 }
 static litmus_outcome reach_judge(const void *state) {

@@ -27,7 +27,8 @@ typedef struct group_options {
   int lends;       /* every message that may lend its buffer does */
   uint32_t common; /* common slots of each block, which every run uses; 0: there are none */
   int in_place;
-  int ahead; /* slots are given back a quarter of the ring at a time, unless buffers are lent */
+  int several; /* messages of several pieces */
+  int ahead;   /* slots are given back a quarter of the ring at a time, unless buffers are lent */
   uint64_t first_run; /* run number to begin with: where sequence numbers start */
 } group_options;
 
@@ -182,6 +183,7 @@ static inline void group_open(group *g, const group_options *options, uint64_t s
                        .n = options->n,
                        .position = r,
                        .root = options->root,
+                       .several = options->several,
                        .split = options->split ? options->split : 2,
                        .average = options->op == dfcclAvg &&
                                   df_operation_reduces(options->operation) && options->n > 1};

@@ -48,6 +48,7 @@ static uint32_t most_ranks(df_operation operation, uint32_t most) {
 /* All the ways in which one group's plans may be executed. */
 static void prove_run(df_plan_key key, int varying, df_random *random) {
   char sentence[DF_SENTENCE_BYTES];
+  key.several = df_random_chance(random, 50);
   key.agrees = varying && df_operation_needs_agreement(key.operation);
   group_plans g = make(key);
   for (int in_place = 0; in_place <= 1; in_place++)
@@ -322,7 +323,43 @@ static void send_all_first(group_plans *g) {
   }
 }
 
+static df_primitive *first_wide(df_plan *plan, uint32_t flags) {
+  for (uint32_t i = 0; i < plan->n_primitives; i++)
+    if (plan->primitives[i].pieces > 1 && (plan->primitives[i].flags & flags) == flags)
+      return &plan->primitives[i];
+  CHECK(0, "no message of several pieces");
+  return NULL;
+}
+static void one_piece_fewer(group_plans *g) { first_wide(g->plans[0], DF_PRIM_SEND)->pieces--; }
+static void longer_than_agreed(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++) g->plans[r]->longest = 1;
+}
+static void another_stride(group_plans *g) { first_wide(g->plans[0], DF_PRIM_SEND)->stride = 2; }
+static void other_longest(group_plans *g) { g->plans[1]->longest++; }
+/* A copy from pieces 0 and 1 to pieces 1 and 2. */
+static void copy_onto_itself(group_plans *g) {
+  for (uint32_t r = 0; r < g->n; r++) {
+    df_plan *plan = g->plans[r];
+    df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
+                                     .pieces = 2,
+                                     .stride = 1,
+                                     .source = DF_BUFFER_OUTPUT,
+                                     .destination = DF_BUFFER_OUTPUT,
+                                     .destination_piece = 1});
+  }
+}
+
 static const mistake mistakes[] = {
+    {"a message has a piece fewer than its receiver expects", "in one message", DF_OP_ALL_GATHER,
+     DF_BRUCK, 8, 0, DF_LENDS_NOTHING, one_piece_fewer},
+    {"a message is longer than members agreed", "the longest has 1", DF_OP_ALL_GATHER, DF_BRUCK, 8,
+     0, DF_LENDS_NOTHING, longer_than_agreed},
+    {"members disagree on the longest message", "another way", DF_OP_ALL_GATHER, DF_BRUCK, 8, 0,
+     DF_LENDS_NOTHING, other_longest},
+    {"a message has other pieces than its receiver expects", "as piece", DF_OP_ALL_REDUCE,
+     DF_RABENSEIFNER, 8, 0, DF_LENDS_NOTHING, another_stride},
+    {"pieces are copied onto each other", "the same message reads", DF_OP_ALL_GATHER, DF_BRUCK, 8,
+     0, DF_LENDS_NOTHING, copy_onto_itself},
     {"a contribution is forgotten", "instead of", DF_OP_ALL_REDUCE, DF_RING, 4, 0, DF_LENDS_NOTHING,
      forget_a_contribution},
     {"a contribution counts twice", "twice", DF_OP_ALL_REDUCE, DF_ALL_PAIRS, 4, 0, DF_LENDS_NOTHING,
@@ -402,12 +439,14 @@ static const mistake mistakes[] = {
 };
 
 DF_TEST(plan_check, planted_mistakes_are_found, 60) {
+  enum { SEVERAL = 5 }; /* the first ones are of messages of several pieces */
   for (size_t i = 0; i < DF_COUNT_OF(mistakes); i++) {
     const mistake *m = &mistakes[i];
     char sentence[DF_SENTENCE_BYTES] = "";
     df_plan_key key = {.operation = m->operation, .algorithm = m->algorithm, .n = m->n};
     df_plan_check_options o = {
         .slots = 2, .loops = 3, .in_place = m->in_place, .lending = m->lending};
+    key.several = i < SEVERAL;
     group_plans g = make(key);
     CHECK(proven(&g, &o, sentence), "without the mistake: %s", sentence);
     m->plant(&g);

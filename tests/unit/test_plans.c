@@ -196,6 +196,7 @@ static group_options variation(const algorithm *a, uint32_t n, uint32_t root, ui
                      .lends = df_random_chance(random, 40),
                      .common = df_random_chance(random, 30) ? 1u << df_random_below(random, 3) : 0,
                      .in_place = df_random_chance(random, 40),
+                     .several = df_random_chance(random, 50),
                      .ahead = df_random_chance(random, 30)};
   o.limits = (df_shape_limits){.slot_bytes = 64u << df_random_below(random, 3),
                                .slots = slots,
@@ -412,6 +413,7 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
     df_plan plan = {.geometry = i % 2 ? DF_GEOMETRY_PARTITION : DF_GEOMETRY_PIECES,
                     .pieces = 1 + (uint32_t)df_random_below(&random, 9),
                     .scratch_pieces = 1};
+    plan.longest = i % 4 > 1 ? 1 + (uint32_t)df_random_below(&random, (int)plan.pieces) : 1;
     df_shape_limits limits = {.slot_bytes = 64 + df_random_next(&random) % 5000,
                               .slots = 2u << df_random_below(&random, 5),
                               .flagged_max = (uint32_t)df_random_below(&random, 5000),
@@ -436,8 +438,10 @@ DF_TEST(plans, shapes_cover_the_buffer, 30) {
       CHECK(part->loops == 0 || (uint64_t)(part->loops - 1) * part->chunk * pieces < part->elements,
             "an empty loop");
       const uint64_t longest = DF_MAX(limits.slot_bytes, limits.lent_bytes);
-      CHECK(part->chunk * (uint64_t)element <= DF_MAX(longest, 64), "chunk beyond a slot");
-      uint64_t most = DF_MIN((uint64_t)part->chunk, count) * element;
+      CHECK(part->chunk * (uint64_t)element <= DF_MAX(longest / plan.longest, 64),
+            "chunk beyond a slot");
+      uint64_t most = DF_MIN((uint64_t)part->chunk, count) * element * plan.longest;
+      if (i % 2) most = DF_MIN(most, count * element);
       lent += limits.lent_bytes && most + s.payload_offset > s.stride;
       if (limits.lent_bytes && s.payload_offset != DF_LINK_WORDS)
         most = DF_MIN(most, limits.lent_min); /* longer ones are lent */

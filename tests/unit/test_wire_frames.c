@@ -161,7 +161,7 @@ DF_TEST(wire_frames, credit_of_empty_messages_is_handed_on, 30) {
   wire_stage stage;
   wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
   const df_part part = {.elements = 10, .chunk = 10, .loops = 1};
-  const uint16_t piece_of = 1; /* of two, of which the first has all elements */
+  const df_wire_pieces piece_of = {.piece = 1}; /* of two, of which the first has all elements */
   DF_ALIGNED(64) uint64_t ring[2 * 8 + 16] = {0};
   df_link block = {.slots = (uint8_t *)ring,
                    .credit = &ring[16],

@@ -148,7 +148,7 @@ void wire_flow_make(wire_flow *flow, wire_stage *stage, int from, uint32_t numbe
       (uint64_t)form->chunk * form->loops * (form->geometry == DF_GEOMETRY_PARTITION ? n : 1);
   flow->part =
       (df_part){.elements = whole - form->missing, .chunk = form->chunk, .loops = form->loops};
-  for (uint32_t i = 0; i < n; i++) flow->piece_of[i] = (uint16_t)(n - 1 - i);
+  for (uint32_t i = 0; i < n; i++) flow->piece_of[i].piece = (uint16_t)(n - 1 - i);
   flow->local = make_ring(form, form->local_slots, &flow->writer);
   flow->far = make_ring(form, form->far_slots, &flow->reader);
   flow->reader.release_mask = (uint16_t)form->release_mask;
@@ -209,7 +209,7 @@ uint32_t wire_flow_bytes(const wire_flow *flow, uint64_t sequence) {
                                       partition ? form->n_messages : 1, form->element_bytes);
   uint64_t chunk = loop_of(flow, sequence);
   if (partition)
-    chunk = chunk * form->n_messages + flow->piece_of[(sequence - 1) % form->n_messages];
+    chunk = chunk * form->n_messages + flow->piece_of[(sequence - 1) % form->n_messages].piece;
   const uint64_t first = chunk * part.chunk, behind = first + part.chunk;
   const uint64_t end = behind < part.elements ? behind : part.elements;
   return end > first ? (uint32_t)(end - first) * form->element_bytes : 0;

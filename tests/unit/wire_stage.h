@@ -58,7 +58,7 @@ typedef struct wire_flow {
   wire_form form;
   uint32_t number; /* distinguishes payloads */
   df_part part;
-  uint16_t piece_of[WIRE_FLOW_MESSAGES];
+  df_wire_pieces piece_of[WIRE_FLOW_MESSAGES];
   uint8_t *local, *far;    /* rings, with a guard behind each */
   df_link writer, reader;  /* the blocks' ends */
   df_wire_link *out, *in;  /* the pumps' */

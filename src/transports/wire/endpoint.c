@@ -225,15 +225,16 @@ static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_li
   }
 }
 
-static void find_pieces(const df_route *route, uint16_t *piece_of) {
+static void find_pieces(const df_route *route, df_wire_pieces *piece_of) {
   const df_plan *plan = route->plan;
   const int sends = plan->links[route->which].sends;
   for (uint32_t i = 0; i < plan->n_primitives; i++) {
     const df_primitive *prim = &plan->primitives[i];
+    const df_wire_pieces pieces = {prim->piece, prim->pieces, prim->stride};
     if (sends && prim->flags & DF_PRIM_SEND && prim->send_link == route->which)
-      piece_of[prim->send_ordinal] = prim->piece;
+      piece_of[prim->send_ordinal] = pieces;
     if (!sends && prim->flags & DF_PRIM_RECV && prim->recv_link == route->which)
-      piece_of[prim->recv_ordinal] = prim->piece;
+      piece_of[prim->recv_ordinal] = pieces;
   }
 }
 
@@ -243,7 +244,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_o
   const df_plan_link *planned = &route->plan->links[route->which];
   df_peer_wire *peer = NULL;
   df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
-  uint16_t *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
+  df_wire_pieces *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
   df_ticket *ticket = calloc(1, sizeof *ticket);
   dfcclResult_t result = df_connections_meet(&ep->connections, route->peer, &peer);
   if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || ticket == NULL))

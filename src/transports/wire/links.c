@@ -47,28 +47,29 @@ static uint32_t loop_of(const df_wire_link *link, const df_wire_ring *ring, uint
   return (uint32_t)((sequence - 1) / link->messages % ring->part.loops);
 }
 
-static uint16_t piece_of(const df_wire_link *link, uint64_t sequence) {
-  return link->piece_of[(sequence - 1) % link->messages];
+static const df_wire_pieces *pieces_of(const df_wire_link *link, uint64_t sequence) {
+  return &link->piece_of[(sequence - 1) % link->messages];
 }
 
 uint32_t df_wire_message_bytes(const df_wire_link *link, const df_wire_ring *ring,
                                uint64_t sequence) {
-  const uint16_t piece = piece_of(link, sequence);
-  if (piece == DF_PIECE_NONE) return 0;
+  const df_wire_pieces *message = pieces_of(link, sequence);
+  if (message->piece == DF_PIECE_NONE) return 0;
   if (link->elements_of)
     return link->element_bytes * link->elements_of[(sequence - 1) % link->messages];
-  return link->element_bytes * df_chunk_elements(link->geometry, link->pieces, &ring->run,
-                                                 loop_of(link, ring, sequence), piece);
+  return link->element_bytes * df_message_elements(link->geometry, link->pieces, &ring->run,
+                                                   loop_of(link, ring, sequence), message->piece,
+                                                   message->pieces, message->stride);
 }
 
 int df_wire_brings_count(const df_wire_link *link, const df_wire_ring *ring, uint64_t sequence) {
   return link->varying &&
          df_brings_count(loop_of(link, ring, sequence), (uint32_t)((sequence - 1) % link->messages),
-                         piece_of(link, sequence));
+                         pieces_of(link, sequence)->piece);
 }
 
 void df_wire_take_up_run(const df_wire_link *link, df_wire_ring *ring, uint64_t count) {
-  const uint32_t pieces = link->geometry == DF_GEOMETRY_PARTITION ? link->pieces : 1;
+  const uint32_t pieces = df_pieces_of_loop(link->geometry, link->pieces);
   ring->run = df_part_of_run(&ring->part, count, pieces, link->element_bytes);
   ring->has_count = 1;
 }
@@ -111,13 +112,13 @@ dfcclResult_t df_wire_links_add(df_wire_links *all, const df_wire_route *route,
   const size_t rings = route->n_blocks * sizeof(df_wire_ring);
   const size_t slots = (size_t)route->n_blocks * (route->ends[0].slot_mask + 1);
   df_wire_link *link = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *link + rings, (size_t)64));
-  uint16_t *piece_of = malloc((route->messages + 1) * sizeof *piece_of);
+  df_wire_pieces *piece_of = malloc((route->messages + 1) * sizeof *piece_of);
   uint64_t *have = calloc(slots, sizeof *have);
   uint32_t *elements_of = route->extents ? malloc(route->messages * sizeof *elements_of) : NULL;
   if (link == NULL || piece_of == NULL || have == NULL || (route->extents && elements_of == NULL))
     goto no_memory;
   for (uint32_t i = 0; route->extents && i < route->messages; i++)
-    elements_of[i] = route->extents[route->piece_of[i]].elements;
+    elements_of[i] = route->extents[route->piece_of[i].piece].elements;
   memcpy(piece_of, route->piece_of, route->messages * sizeof *piece_of);
   *link = (df_wire_link){.part_bytes = frame_bytes,
                          .is_bulk = route->ends[0].stride > BULK_STRIDE,

@@ -13,12 +13,17 @@
 
 enum { DF_WIRE_PARTS = 64 /* of a message, at most */ };
 
+/* Of a message, as in df_primitive. */
+typedef struct df_wire_pieces {
+  uint16_t piece, pieces, stride;
+} df_wire_pieces;
+
 /* Copied when the link is made. */
 typedef struct df_wire_route {
   const df_link *ends; /* [n_blocks] the pump's; peer_bell: the block's */
   const df_part *parts;
-  const uint16_t *piece_of; /* [messages] of a loop */
-  const df_extent *extents; /* of pieces: LISTED; else NULL */
+  const df_wire_pieces *piece_of; /* [messages] of a loop */
+  const df_extent *extents;       /* of pieces: LISTED; else NULL */
   uint32_t messages;
   uint32_t n_blocks;
   uint16_t pieces;
@@ -52,7 +57,7 @@ typedef struct df_wire_link {
   uint16_t epoch; /* how often its messages' connection was lost, as the sender counts */
   int is_bulk;    /* its messages stand in nobody's way */
   uint32_t messages, n_blocks;
-  uint16_t *piece_of;
+  df_wire_pieces *piece_of;
   uint32_t *elements_of; /* [messages] LISTED; else NULL */
   uint64_t *have;
   uint16_t pieces;
