@@ -16,6 +16,7 @@ typedef struct df_network {
   int n_advertised;
   uint16_t first_port, last_port; /* 0: any */
   int is_off;                     /* DFCCL_NET=none: this host only */
+  char fabric[DF_NETWORK_TEXT];   /* "verbs", "plugin:NAME"; "": TCP alone */
   int has_secret;
   unsigned char secret[DF_KEY_BYTES]; /* a hash of DFCCL_SECRET */
   char root[DF_NETWORK_TEXT];         /* DFCCL_ROOT; "": none */

@@ -40,6 +40,13 @@ typedef struct df_card_content {
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
 
+/* Of the word before the colon: where a plugin lies may differ between hosts. */
+static uint32_t fabric_kind(const char *fabric) {
+  uint32_t hash = 0;
+  for (const char *at = fabric; *at && *at != ':'; at++) hash = hash * 31 + (uint32_t)*at;
+  return hash;
+}
+
 df_card df_context_card(const df_settings *settings) {
   df_card card;
   df_card_content content = {.version = DFCCL_VERSION_CODE,
@@ -48,7 +55,8 @@ df_card df_context_card(const df_settings *settings) {
   df_device_fill_card(settings->backend, (int)settings->device, &content.device);
   content.transport.host = df_host_identity();
   content.transport.backend = (uint32_t)settings->backend;
-  content.transport.wants_wire = settings->net == DF_NET_TCP;
+  content.transport.wants_wire = settings->net == DF_NET_TCP || settings->net == DF_NET_FABRIC;
+  content.transport.fabric = fabric_kind(settings->network.fabric);
   df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
   gethostname(content.host_name, sizeof content.host_name - 1);
   memset(&card, 0, sizeof card);

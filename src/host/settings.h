@@ -69,14 +69,16 @@
 
 enum { DF_CUDA_THREADS_LIMIT = 512 }; /* DF_CUDA_MAX_LANES */
 
-typedef enum { DF_NET_AUTO, DF_NET_TCP, DF_NET_NONE } df_net;
+/* AUTO, NONE: shared memory within the host; TCP, FABRIC: none with other processes. A fabric that
+ * network.fabric names carries between hosts in any case. */
+typedef enum { DF_NET_AUTO, DF_NET_TCP, DF_NET_NONE, DF_NET_FABRIC } df_net;
 
 typedef struct df_settings {
 #define X(field, variable, standard, least, most, meaning) long long field;
   DF_SETTINGS_MAP(X)
 #undef X
   df_cq_variant cq;   /* DFCCL_CQ: ring, packed, slots */
-  df_net net;         /* DFCCL_NET: auto, tcp, none */
+  df_net net;         /* DFCCL_NET */
   df_network network; /* DFCCL_NET_..., DFCCL_SECRET..., DFCCL_ROOT */
   char isa[16];       /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
   char record[512];   /* DFCCL_RECORD: folder; empty: no recording */

@@ -10,6 +10,7 @@
 #include "bootstrap/handshake.h"
 #include "bootstrap/interfaces.h"
 #include "host/settings.h"
+#include "transports/wire/fabric.h"
 
 enum { SECRET_MIN = 16, SECRET_MAX = 1024 };
 
@@ -147,15 +148,42 @@ static dfcclResult_t read_root(df_network *network) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_settings_read_network(df_network *network, df_net *net) {
+/* A word, or a network beside TCP: "verbs", "plugin:NAME". "auto," before it: only between hosts. */
+static dfcclResult_t read_net(df_network *network, df_net *net) {
   static const char *const nets[] = {"auto", "tcp", "none"};
-  memset(network, 0, sizeof *network);
-  dfcclResult_t result = df_settings_check_names();
-  if (result != dfcclSuccess) return result;
-  int word = df_read_word("DFCCL_NET", nets, 3, DF_NET_AUTO, "auto, tcp, none");
+  static const char automatic[] = "auto,";
+  const char *value = getenv("DFCCL_NET"), *choice = value ? value : "";
+  const int is_automatic = strncasecmp(choice, automatic, strlen(automatic)) == 0;
+  if (is_automatic) choice += strlen(automatic);
+  if (is_automatic || strcmp(choice, "verbs") == 0 || strncmp(choice, "plugin:", 7) == 0) {
+    const char *rest;
+    *net = is_automatic ? DF_NET_AUTO : DF_NET_FABRIC;
+    if (strlen(choice) >= sizeof network->fabric)
+      return df_fail(dfcclInvalidUsage,
+                     "environment variable DFCCL_NET has %zu characters; a plugin's name may have "
+                     "%zu",
+                     strlen(choice), sizeof network->fabric - 1);
+    strcpy(network->fabric, choice);
+    if (df_fabric_find(choice, &rest)) return dfcclSuccess;
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_NET is \"%.128s\", and this build has no such "
+                   "network (meson -Dverbs=enabled, -Dnccl_net=enabled)",
+                   value);
+  }
+  int word = df_read_word("DFCCL_NET", nets, 3, DF_NET_AUTO,
+                          "auto, tcp, none, verbs, plugin:NAME, and auto,verbs or "
+                          "auto,plugin:NAME");
   if (word < 0) return dfcclInvalidUsage;
   *net = (df_net)word;
   network->is_off = *net == DF_NET_NONE;
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_settings_read_network(df_network *network, df_net *net) {
+  memset(network, 0, sizeof *network);
+  dfcclResult_t result = df_settings_check_names();
+  if (result == dfcclSuccess) result = read_net(network, net);
+  if (result != dfcclSuccess) return result;
   result = refuse_empty();
   if (result == dfcclSuccess && !network->is_off) result = read_interfaces(network);
   if (result == dfcclSuccess) result = read_ports(network);

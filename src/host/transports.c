@@ -79,6 +79,7 @@ static const df_transport *choose(dfcclContext_t context, uint32_t rank) {
 }
 
 static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves) {
+  const char *fabric = context->settings.network.fabric;
   return (df_endpoint_owner){.owner = context,
                              .rank = context->rank,
                              .n_ranks = context->n_ranks,
@@ -90,6 +91,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .silence_ms = (uint32_t)context->settings.net_timeout_ms,
                              .resume_ms = (uint32_t)context->settings.net_resume_ms,
                              .lend_min = (uint64_t)context->settings.tuning.policy.lend_min,
+                             .fabric = fabric[0] ? fabric : NULL,
                              .wake = wake,
                              .is_quiet = is_quiet,
                              .is_broken = is_broken,
@@ -120,6 +122,16 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   return result;
 }
 
+/* A connection's ends must have the same network beside TCP. */
+static dfcclResult_t check_fabric(dfcclContext_t context, uint32_t rank) {
+  if (df_context_transport_card(context, rank).fabric ==
+      df_context_transport_card(context, context->rank).fabric)
+    return dfcclSuccess;
+  return df_fail(dfcclInvalidUsage,
+                 "ranks %u and %u name different networks in DFCCL_NET; rank %u has \"%s\"",
+                 context->rank, rank, context->rank, context->settings.network.fabric);
+}
+
 dfcclResult_t df_transports_open(dfcclContext_t context) {
   df_transports *transports = &context->transports;
   const df_transport *own = choose(context, context->rank);
@@ -137,7 +149,10 @@ dfcclResult_t df_transports_open(dfcclContext_t context) {
     if (own == NULL || (!transports->serves[r] && !transports->wire_serves[r]))
       return df_fail(dfcclInvalidUsage, "rank %u has no way to rank %u", context->rank, r);
   }
-  dfcclResult_t result = open_shm(context, own);
+  dfcclResult_t result = dfcclSuccess;
+  for (uint32_t r = 0; r < context->n_ranks && result == dfcclSuccess; r++)
+    if (transports->wire_serves[r]) result = check_fabric(context, r);
+  if (result == dfcclSuccess) result = open_shm(context, own);
   if (result == dfcclSuccess && has_wire) result = open_wire(context);
   if (result != dfcclSuccess) return result;
   for (uint32_t r = 0; r < context->n_ranks; r++)

@@ -21,6 +21,7 @@ typedef struct df_transport_card {
   uint64_t host;       /* equal: these ranks can share memory */
   uint32_t backend;    /* dfcclBackend_t: whose memory rings are in */
   uint32_t wants_wire; /* 1: shares no memory with other processes (DFCCL_NET=tcp) */
+  uint32_t fabric; /* a hash of its kind; 0: TCP alone. The same for all ranks that wires join */
 } df_transport_card;
 
 /* A receiver's rings; opaque. It comes from another process: connect checks it. */
@@ -75,6 +76,7 @@ typedef struct df_endpoint_owner {
   uint32_t silence_ms;            /* of a network that means a loss; 0: the system's */
   uint32_t resume_ms;             /* how long a lost connection is waited for */
   uint64_t lend_min;              /* messages from so many bytes may be lent */
+  const char *fabric; /* what carries a wire beside TCP, as DFCCL_NET names it; or NULL */
 
   /* Makes the service thread look at what is due. Any thread. */
   void (*wake)(void *owner);

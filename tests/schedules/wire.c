@@ -353,6 +353,13 @@ void df_tcp_wait(df_tcp *tcp, int timeout_ms) {
   sim_read(tcp->wake_fd, &count, sizeof count);
 }
 
+dfcclResult_t df_tcp_watch(df_tcp *tcp, int fd) {
+  (void)tcp;
+  (void)fd;
+  sim_fail("the simulation has no fabric");
+  return dfcclSystemError;
+}
+
 void df_tcp_wake(df_tcp *tcp) {
   const uint64_t one = 1;
   sim_write(tcp->wake_fd, &one, sizeof one);

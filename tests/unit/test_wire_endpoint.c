@@ -334,7 +334,7 @@ DF_TEST(wire_endpoint, a_call_that_nobody_answers_is_given_up, 30) {
   const unsigned char key[DF_KEY_BYTES] = {1};
   int silent = df_listen_loopback(&port);
   CHECK(silent >= 0, "no listener");
-  OK(df_connections_open(&all, 0, RANKS, NULL));
+  OK(df_connections_open(&all, 0, RANKS, NULL, NULL));
   all.silence_ms = 200;
   OK(df_connections_meet(&all, 1, &peer));
   const df_address address = {.family = 4, .port = port, .bytes = {127, 0, 0, 1}};

@@ -32,15 +32,21 @@ typedef struct df_guest {
 
 /* ---- losing */
 
+static void end_streams(df_connections *all, df_connection *c) {
+  if (c->carried) all->fabric->ops->end(c->carried);
+  if (c->stream) df_tcp_end(&all->tcp, c->stream);
+  c->carried = NULL;
+  c->stream = NULL;
+  c->stands = c->has_met = 0;
+}
+
 static void lose_peer(df_connections *all, df_peer_wire *peer, const char *ends,
                       const char *reason) {
   if (peer->is_lost) return;
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
     df_connection *c = &peer->ports[i];
     df_wire_detach(peer->wire, i);
-    if (c->stream) df_tcp_end(&all->tcp, c->stream);
-    c->stream = NULL;
-    c->stands = 0;
+    end_streams(all, c);
   }
   peer->is_lost = 1;
   snprintf(peer->why, sizeof peer->why, "the connection %s was lost: %s", ends, reason);
@@ -59,9 +65,7 @@ static void lose(df_connections *all, df_peer_wire *peer, uint32_t port, const c
   snprintf(c->why, sizeof c->why, "%s", reason);
   const uint64_t now = df_clock_ns();
   df_wire_detach(peer->wire, port);
-  if (c->stream) df_tcp_end(&all->tcp, c->stream);
-  c->stream = NULL;
-  c->stands = 0;
+  end_streams(all, c);
   if (peer->wire->far_leaves || df_wire_has_left(peer->wire)) return;
   if (c->lost_ns == 0) {
     c->lost_ns = now;
@@ -76,6 +80,15 @@ static void lose(df_connections *all, df_peer_wire *peer, uint32_t port, const c
 
 /* ---- making */
 
+static void describe(const df_connections *all, df_connection *c) {
+  char carried[DF_FABRIC_ENDS_BYTES];
+  df_tcp_describe(c->stream, c->ends);
+  if (c->carried == NULL) return;
+  all->fabric->ops->describe(c->carried, carried);
+  const size_t used = strlen(c->ends);
+  snprintf(c->ends + used, sizeof c->ends - used, " (%s)", carried);
+}
+
 /* Its ends are noted: of a connection that is lost the system tells but one. */
 static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
@@ -83,16 +96,58 @@ static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   c->lost_ns = 0;
   c->vain_looks = 0;
   c->stream->is_ready = 1; /* frames may have come with the proof */
-  df_tcp_describe(c->stream, c->ends);
+  describe(all, c);
   if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
-  df_wire_attach(peer->wire, port, &c->stream->stream);
+  df_wire_attach(peer->wire, port, c->carried ? &c->carried->stream : &c->stream->stream);
+}
+
+static void set_due(df_connections *all, df_connection *c) {
+  c->due_ns = df_clock_ns() + (all->silence_ms ? all->silence_ms * (uint64_t)1000000 : ANSWER_NS);
+  all->left_work = 1; /* the endpoint's thread looks at due_ns */
+}
+
+/* The line stands. */
+static void begin_meeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  set_due(all, c);
+  c->stream->is_ready = 1; /* the other end's part may have come with the proof */
+  if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
+  if (all->fabric->ops->begin(all->fabric, &c->stream->stream, peer->rank, port, !c->was_called,
+                              &c->carried) != dfcclSuccess)
+    lose(all, peer, port, df_last_sentence());
+}
+
+/* Both ends have met, and prove themselves over what they found. */
+static void begin_greeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  c->has_met = 1;
+  if (c->was_called)
+    df_greeting_listen(&c->greeter, &c->carried->stream, all->rank, all->secret);
+  else
+    df_greeting_call(&c->greeter, &c->carried->stream, all->rank, peer->rank, port, c->calls_made,
+                     peer->key);
+}
+
+static int is_another(const df_peer_wire *peer, uint32_t port, const df_connection *c) {
+  return c->was_called && (c->greeter.peer != peer->rank || c->greeter.port != port);
 }
 
 static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
+  if (c->carried && !c->has_met) {
+    df_meeting_state met = all->fabric->ops->meet(c->carried);
+    if (met == DF_MEETING_REFUSED)
+      lose(all, peer, port, c->carried->stream.reason(&c->carried->stream));
+    if (met != DF_MEETING_STANDS) return;
+    begin_greeting(all, peer, port);
+  }
   df_greeting_state state = df_greeting_progress(&c->greeter, all->n_ranks);
-  if (state == DF_GREETING_STANDS) stand(all, peer, port);
-  if (state == DF_GREETING_REFUSED) lose(all, peer, port, "it did not stand");
+  if (state == DF_GREETING_REFUSED || (state == DF_GREETING_STANDS && is_another(peer, port, c)))
+    lose(all, peer, port, "it did not stand");
+  else if (state == DF_GREETING_STANDS && all->fabric && c->carried == NULL)
+    begin_meeting(all, peer, port);
+  else if (state == DF_GREETING_STANDS)
+    stand(all, peer, port);
 }
 
 static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
@@ -101,9 +156,9 @@ static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
     lose(all, peer, port, df_last_sentence());
     return;
   }
-  if (!c->has_heard) df_tcp_describe(c->stream, c->ends);
-  c->due_ns = df_clock_ns() + (all->silence_ms ? all->silence_ms * (uint64_t)1000000 : ANSWER_NS);
-  all->left_work = 1; /* the endpoint's thread looks at due_ns */
+  c->was_called = 0;
+  if (!c->has_heard) describe(all, c);
+  set_due(all, c);
   df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, ++c->calls_made,
                    peer->key);
 }
@@ -146,7 +201,8 @@ dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wi
   dfcclResult_t result = df_wire_make(&peer->wire, DF_WIRE_FRAME_BYTES);
   if (result == dfcclSuccess) {
     peer->wire->lend_min = all->lend_min;
-    peer->wire->asks_first = all->resume_ns != 0;
+    /* A fabric does not tell whether the other end has all that was written. */
+    peer->wire->asks_first = all->resume_ns != 0 || all->fabric;
     result = df_connections_need(peer, DF_WIRE_SMALL);
   }
   if (result != dfcclSuccess) {
@@ -154,7 +210,7 @@ dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wi
     free(peer);
     return result;
   }
-  snprintf(peer->ports[DF_WIRE_SMALL].ends, DF_TCP_ENDS_BYTES, "to rank %u", rank);
+  snprintf(peer->ports[DF_WIRE_SMALL].ends, DF_CONNECTION_ENDS_BYTES, "to rank %u", rank);
   all->peers[rank] = all->active[all->n_active++] = peer;
   *out = peer;
   return dfcclSuccess;
@@ -198,7 +254,10 @@ int df_connections_send(df_connections *all) {
 static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int spins) {
   df_connection *c = &peer->ports[port];
   if (c->stream == NULL) return 0;
-  if (!c->stream->is_ready && !(spins && c->stands && c->vain_looks < VAIN_LOOKS)) return 0;
+  const int is_ready = c->stream->is_ready || (c->carried && c->carried->is_ready);
+  if (!is_ready && !(spins && c->stands && c->vain_looks < VAIN_LOOKS)) return 0;
+  if (c->carried && c->has_met && c->stream->is_ready) all->fabric->ops->hear(c->carried);
+  if (c->carried) c->carried->is_ready = 0;
   c->stream->is_ready = 0;
   if (!c->stands) greet(all, peer, port);
   if (!c->stands) return 0;
@@ -207,7 +266,9 @@ static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int s
   c->has_heard |= came;
   /* The budget was less than there is. */
   const df_channel *channel = &peer->wire->ports[port].channel;
-  if (channel->has_more || (c->stream->hangs_up && !channel->has_ended))
+  if (c->carried && channel->has_more)
+    c->carried->is_ready = all->left_work = 1;
+  else if (channel->has_more || (c->stream->hangs_up && !channel->has_ended && !c->carried))
     c->stream->is_ready = all->left_work = 1;
   return came;
 }
@@ -244,15 +305,17 @@ static void welcome(df_connections *all, df_guest *guest) {
   if (peer->can_call && all->rank < peer->rank) return; /* this rank's calls count */
   if (guest->greeter.number <= c->call_heard) return;   /* it has been given up meanwhile */
   c->call_heard = guest->greeter.number;
-  if (c->stream) {
-    df_wire_detach(peer->wire, port);
-    df_tcp_end(&all->tcp, c->stream);
-  }
+  df_wire_detach(peer->wire, port);
+  end_streams(all, c);
   /* Only one end may leave the calling to the other, or nobody calls again. */
   if (all->rank > peer->rank) c->calls = 0;
   c->stream = guest->stream;
   guest->stream = NULL;
-  stand(all, peer, port);
+  c->was_called = 1;
+  if (all->fabric)
+    begin_meeting(all, peer, port);
+  else
+    stand(all, peer, port);
 }
 
 static void receive_guests(df_connections *all) {
@@ -287,8 +350,23 @@ static void receive_guests(df_connections *all) {
 
 /* ---- all of them */
 
+static void wake(void *owner) { df_tcp_wake(owner); }
+
+static dfcclResult_t open_fabric(df_connections *all, const char *choice) {
+  const char *rest;
+  const df_fabric_ops *ops = df_fabric_find(choice, &rest);
+  const df_fabric_owner owner = {.owner = &all->tcp, .rank = all->rank, .wake = wake};
+  if (ops == NULL) return df_fail(dfcclInvalidUsage, "this build has no network \"%s\"", choice);
+  dfcclResult_t result = ops->open(&all->fabric, &owner, rest);
+  if (result == dfcclSuccess && all->fabric->fd >= 0) {
+    result = df_tcp_watch(&all->tcp, all->fabric->fd);
+    if (result != dfcclSuccess) ops->close(all->fabric);
+  }
+  return result;
+}
+
 dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
-                                  df_doors *doors) {
+                                  df_doors *doors, const char *fabric) {
   *all = (df_connections){.rank = rank, .n_ranks = n_ranks};
   all->peers = calloc(n_ranks, sizeof(df_peer_wire *));
   all->active = calloc(n_ranks, sizeof(df_peer_wire *));
@@ -297,6 +375,10 @@ dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n
     result = df_fail(dfcclOutOfMemory, "no memory for %u connections", n_ranks);
   if (result == dfcclSuccess) result = df_handshake_ready();
   if (result == dfcclSuccess) result = df_tcp_open(&all->tcp, doors);
+  if (result == dfcclSuccess && fabric) {
+    result = open_fabric(all, fabric);
+    if (result != dfcclSuccess) df_tcp_close(&all->tcp);
+  }
   if (result != dfcclSuccess) {
     free(all->peers);
     free(all->active);
@@ -310,14 +392,14 @@ void df_connections_close(df_connections *all) {
   while (all->guests) drop_guest(all, &all->guests);
   for (uint32_t i = 0; i < all->n_active; i++) {
     df_peer_wire *peer = all->active[i];
-    for (uint32_t port = 0; port < DF_WIRE_PORTS_MOST; port++)
-      if (peer->ports[port].stream) df_tcp_end(&all->tcp, peer->ports[port].stream);
+    for (uint32_t port = 0; port < DF_WIRE_PORTS_MOST; port++) end_streams(all, &peer->ports[port]);
     df_wire_free(peer->wire);
     sodium_memzero(peer, sizeof *peer);
     free(peer);
   }
   free(all->peers);
   free(all->active);
+  if (all->fabric) all->fabric->ops->close(all->fabric);
   df_tcp_close(&all->tcp);
   sodium_memzero(all->secret, sizeof all->secret);
 }
@@ -338,6 +420,7 @@ int df_connections_carry(df_connections *all, int spins) {
     df_tcp_look(&all->tcp);
     if (all->guests || all->tcp.has_callers) receive_guests(all);
   }
+  if (all->fabric) all->fabric->ops->look(all->fabric);
   for (uint32_t i = 0; i < all->n_active; i++) did |= carry(all, all->active[i], spins);
   return did;
 }
@@ -361,7 +444,7 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
   return least;
 }
 
-static int has_pending(const df_peer_wire *peer) {
+static int has_pending(const df_connections *all, const df_peer_wire *peer) {
   const df_connection *small = &peer->ports[DF_WIRE_SMALL];
   if (peer->is_lost || peer->is_gone || peer->wire->far_leaves) return 0;
   /* This rank has said goodbye, or perhaps nobody is there. */
@@ -369,14 +452,17 @@ static int has_pending(const df_peer_wire *peer) {
       small->has_heard || (peer->wire->asks_first && (small->calls || small->lost_ns));
   if (small->stream == NULL && (!may_come_back || df_wire_has_left(peer->wire))) return 0;
   if (df_wire_has_pending(peer->wire)) return 1;
-  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
-    if (peer->ports[i].stands && df_tcp_has_unsent(peer->ports[i].stream)) return 1;
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+    const df_connection *c = &peer->ports[i];
+    if (c->stands && df_tcp_has_unsent(c->stream)) return 1;
+    if (c->stands && c->carried && all->fabric->ops->has_unsent(c->carried)) return 1;
+  }
   return 0;
 }
 
 int df_connections_have_pending(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++)
-    if (has_pending(all->active[i])) return 1;
+    if (has_pending(all, all->active[i])) return 1;
   return 0;
 }
 

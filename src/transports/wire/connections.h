@@ -2,19 +2,26 @@
  * Connections with each peer that this rank has links with: one for small messages and one for bulk
  * (wire.h), for both directions. Whoever takes an offer calls; if both call, the lower rank's call
  * counts. A caller is a guest until it has proven who it is; of too many guests the oldest goes. A
- * connection that is lost is called again, for resume_ns. Nothing waits. Not thread-safe: the
- * endpoint has a lock.
+ * connection that is lost is called again, for resume_ns. With a fabric the connection's bytes go
+ * through it, and the TCP stream is its line (fabric.h). Nothing waits. Not thread-safe: the endpoint
+ * has a lock.
  */
 #ifndef DF_TRANSPORTS_WIRE_CONNECTIONS_H
 #define DF_TRANSPORTS_WIRE_CONNECTIONS_H
 
+#include "transports/wire/fabric.h"
 #include "transports/wire/greeting.h"
 #include "transports/wire/tcp.h"
 #include "transports/wire/wire.h"
 
+enum { DF_CONNECTION_ENDS_BYTES = DF_TCP_ENDS_BYTES + DF_FABRIC_ENDS_BYTES };
+
 typedef struct df_connection {
-  df_tcp_stream *stream; /* NULL: not called yet, or lost */
-  df_greeter greeter;    /* until the stream stands */
+  df_tcp_stream *stream;     /* NULL: not called yet, or lost */
+  df_fabric_stream *carried; /* has the bytes; NULL: stream has them */
+  df_greeter greeter;        /* until the connection stands */
+  int has_met;               /* the ends prove themselves over `carried` */
+  int was_called;            /* the other end has made the stream */
   int stands, has_heard;
   int calls;        /* this end calls, and calls again */
   uint64_t call_ns; /* not before */
@@ -23,7 +30,7 @@ typedef struct df_connection {
   uint32_t vain_tries;
   uint32_t calls_made, call_heard; /* numbers */
   uint32_t vain_looks;             /* since it brought something */
-  char ends[DF_TCP_ENDS_BYTES];
+  char ends[DF_CONNECTION_ENDS_BYTES];
   char why[DF_WIRE_REASON_BYTES]; /* it was lost last */
 } df_connection;
 
@@ -37,11 +44,12 @@ typedef struct df_peer_wire {
   unsigned char key[DF_KEY_BYTES];
   int is_lost, was_told; /* final */
   int is_gone;           /* as control says; known when this rank leaves */
-  char why[DF_WIRE_REASON_BYTES + DF_TCP_ENDS_BYTES + 64];
+  char why[DF_WIRE_REASON_BYTES + DF_CONNECTION_ENDS_BYTES + 64];
 } df_peer_wire;
 
 typedef struct df_connections {
   df_tcp tcp;
+  df_fabric *fabric; /* NULL: TCP alone */
   uint32_t rank, n_ranks;
   unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
   uint64_t resume_ns;
@@ -58,9 +66,10 @@ typedef struct df_connections {
   int left_work; /* something is due later, or at once, though nothing happens */
 } df_connections;
 
-/* dfcclOutOfMemory, dfcclSystemError. */
+/* fabric: as DFCCL_NET names it; NULL: TCP alone. dfcclOutOfMemory, dfcclSystemError, and what the
+ * fabric's open fails with. */
 dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
-                                  df_doors *doors);
+                                  df_doors *doors, const char *fabric);
 void df_connections_close(df_connections *all);
 
 /* The peer's, made at its first link. dfcclOutOfMemory. */

@@ -388,8 +388,8 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   if (ep == NULL) return df_fail(dfcclOutOfMemory, "no memory for an endpoint");
   memset(ep, 0, sizeof *ep);
   ep->base = (df_endpoint){.transport = &df_transport_wire, .owner = *owner};
-  dfcclResult_t result =
-      df_connections_open(&ep->connections, owner->rank, owner->n_ranks, owner->doors);
+  dfcclResult_t result = df_connections_open(&ep->connections, owner->rank, owner->n_ranks,
+                                             owner->doors, owner->fabric);
   if (result != dfcclSuccess) goto free_memory;
   ep->connections.silence_ms = owner->silence_ms;
   ep->connections.lend_min = owner->lend_min;
@@ -426,7 +426,9 @@ static void wire_close(df_endpoint *base, int keep) {
 
 /* Sockets are closed already (bootstrap/process.h). */
 static void wire_close_in_child(df_endpoint *base) {
+  df_fabric *fabric = endpoint_of(base)->connections.fabric;
   df_tcp_close_in_child(&endpoint_of(base)->connections.tcp);
+  if (fabric && fabric->ops->close_in_child) fabric->ops->close_in_child(fabric);
 }
 
 const df_transport df_transport_wire = {.name = "wire",

@@ -1,5 +1,5 @@
 /*
- * Ranks without shared memory exchange messages over TCP: at the loopback address within a host,
+ * Ranks without shared memory exchange messages over TCP, or over a network beside it (fabric.h): at the loopback address within a host,
  * else where the mesh has found the peer. Whoever drives
  * blocks carries as well: after what they publish, and in the place of a pause while they are
  * stuck. When nobody drives, the endpoint's thread sleeps until the network has news, so a rank

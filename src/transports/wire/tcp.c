@@ -165,12 +165,18 @@ int df_tcp_has_unsent(const df_tcp_stream *stream) {
   return ioctl(stream->socket.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
+dfcclResult_t df_tcp_watch(df_tcp *tcp, int fd) {
+  return watch(tcp, fd, EPOLLIN | EPOLLET, tcp) ? dfcclSuccess
+                                                : failure("watching a descriptor", errno);
+}
+
 void df_tcp_look(df_tcp *tcp) {
   struct epoll_event events[EVENTS_AT_ONCE];
   int n;
   do {
     n = epoll_wait(tcp->epoll_fd, events, EVENTS_AT_ONCE, 0);
     for (int i = 0; i < n; i++) {
+      if (events[i].data.ptr == tcp) continue; /* of df_tcp_watch: whoever was woken looks there */
       df_tcp_stream *stream = events[i].data.ptr;
       if (stream && events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) stream->hangs_up = 1;
       if (stream)

@@ -47,6 +47,8 @@ void df_tcp_set_silence(df_tcp_stream *stream, uint32_t ms);
 int df_tcp_has_unsent(const df_tcp_stream *stream);
 /* Notes which streams are ready. */
 void df_tcp_look(df_tcp *tcp);
+/* df_tcp_wait also ends when the descriptor becomes readable. dfcclSystemError. */
+dfcclResult_t df_tcp_watch(df_tcp *tcp, int fd);
 /* One thread: until the network has news that no df_tcp_look has noted, or df_tcp_wake was called
  * since the last wait. timeout_ms -1: no limit. */
 void df_tcp_wait(df_tcp *tcp, int timeout_ms);

@@ -1,0 +1,15 @@
+#include "transports/wire/fabric.h"
+
+#include <string.h>
+
+/* Closed by NULL: a build may have none. */
+static const df_fabric_ops *const known[] = {NULL};
+
+const df_fabric_ops *df_fabric_find(const char *choice, const char **rest) {
+  const size_t length = strcspn(choice, ":");
+  *rest = choice + length + (choice[length] == ':');
+  for (size_t i = 0; known[i]; i++)
+    if (strlen(known[i]->name) == length && strncmp(known[i]->name, choice, length) == 0)
+      return known[i];
+  return NULL;
+}
