@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "bootstrap/address.h"
 #include "bootstrap/process.h"
+#include "bootstrap/security.h"
 
 enum { DF_DOORS_MAX = DF_ADDRESSES_MAX + 1, DF_NETWORK_TEXT = 512, DF_KEY_BYTES = 32 };
 
@@ -17,6 +18,7 @@ typedef struct df_network {
   uint16_t first_port, last_port; /* 0: any */
   int is_off;                     /* DFCCL_NET=none: this host only */
   char fabric[DF_NETWORK_TEXT];   /* "verbs", "plugin:NAME"; "": TCP alone */
+  df_security security;           /* DFCCL_NET_SECURITY */
   int has_secret;
   unsigned char secret[DF_KEY_BYTES]; /* a hash of DFCCL_SECRET */
   char root[DF_NETWORK_TEXT];         /* DFCCL_ROOT; "": none */

@@ -69,6 +69,7 @@ typedef struct df_transports {
   uint8_t *serves;           /* [n_ranks] 1: shared memory joins the pair */
   uint8_t *wire_serves;      /* [n_ranks] 1: the wire does */
   struct df_loss_told *loss; /* NULL: no wire */
+  int all_have_aes;          /* every rank's processor */
 } df_transports;
 
 enum { DF_RECENT_IDS = 64 };

@@ -27,6 +27,7 @@
 #include "host/transports.h"
 #include "host/waits.h"
 #include "transports/ipc/unmap.h"
+#include "transports/wire/cipher.h"
 
 /* What every rank tells all others at start. */
 typedef struct df_card_content {
@@ -57,6 +58,8 @@ df_card df_context_card(const df_settings *settings) {
   content.transport.backend = (uint32_t)settings->backend;
   content.transport.wants_wire = settings->net == DF_NET_TCP || settings->net == DF_NET_FABRIC;
   content.transport.fabric = fabric_kind(settings->network.fabric);
+  content.transport.security = (uint32_t)settings->network.security;
+  content.transport.has_aes = (uint32_t)df_cipher_has_aes();
   df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
   gethostname(content.host_name, sizeof content.host_name - 1);
   memset(&card, 0, sizeof card);

@@ -7,10 +7,13 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/atomic.h"
+#include "base/log.h"
 #include "bootstrap/handshake.h"
 #include "bootstrap/interfaces.h"
 #include "host/settings.h"
 #include "transports/wire/fabric.h"
+#include "transports/wire/shield.h"
 
 enum { SECRET_MIN = 16, SECRET_MAX = 1024 };
 
@@ -148,6 +151,30 @@ static dfcclResult_t read_root(df_network *network) {
   return dfcclSuccess;
 }
 
+/* Without a secret everybody is taken in: all ranks have one that everybody knows. */
+static dfcclResult_t read_security(df_network *network) {
+  static uint32_t was_said;
+  static const unsigned char none[DF_KEY_BYTES];
+  const int word = df_read_word("DFCCL_NET_SECURITY", df_security_names, DF_SECURITY_BEYOND,
+                                DF_SECURITY_AUTH, "auth, integrity, encrypt, tls, none");
+  if (word < 0) return dfcclInvalidUsage;
+  network->security = (df_security)word;
+  if (network->security == DF_SECURITY_TLS && !df_shield_has_tls())
+    return df_fail(dfcclInvalidUsage,
+                   "DFCCL_NET_SECURITY is tls, but this library was built without "
+                   "TLS: configure it with -Dtls=enabled");
+  if (network->security != DF_SECURITY_NONE) return dfcclSuccess;
+  if (df_system_exchange_u32(&was_said, 1) == 0)
+    df_log(DF_LOG_WARN, "DFCCL_NET_SECURITY is none: whoever reaches this job's ports may join it, "
+                        "and read and change its data");
+  if (network->has_secret) return dfcclSuccess;
+  dfcclResult_t result = df_handshake_ready();
+  if (result != dfcclSuccess) return result;
+  df_derive(network->secret, sizeof network->secret, none, "dfccl no secret", NULL, 0, NULL, 0);
+  network->has_secret = 1;
+  return dfcclSuccess;
+}
+
 /* A word, or a network beside TCP: "verbs", "plugin:NAME". "auto," before it: only between hosts. */
 static dfcclResult_t read_net(df_network *network, df_net *net) {
   static const char *const nets[] = {"auto", "tcp", "none"};
@@ -189,6 +216,7 @@ dfcclResult_t df_settings_read_network(df_network *network, df_net *net) {
   if (result == dfcclSuccess) result = read_ports(network);
   if (result == dfcclSuccess) result = read_advertised(network);
   if (result == dfcclSuccess) result = read_secret(network);
+  if (result == dfcclSuccess) result = read_security(network);
   if (result == dfcclSuccess) result = read_root(network);
   return result;
 }

@@ -88,6 +88,8 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .control = &context->control,
                              .far = context->mesh.far,
                              .doors = context->mesh.doors,
+                             .security = context->settings.network.security,
+                             .all_have_aes = context->transports.all_have_aes,
                              .silence_ms = (uint32_t)context->settings.net_timeout_ms,
                              .resume_ms = (uint32_t)context->settings.net_resume_ms,
                              .lend_min = (uint64_t)context->settings.tuning.policy.lend_min,
@@ -97,6 +99,22 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .is_broken = is_broken,
                              .failed = failed,
                              .unmapped = unmapped};
+}
+
+/* Every rank sees every card, so all of them find a difference. */
+static dfcclResult_t agree_on_security(dfcclContext_t context) {
+  const df_security own = context->settings.network.security;
+  context->transports.all_have_aes = 1;
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    const df_transport_card theirs = df_context_transport_card(context, r);
+    context->transports.all_have_aes &= theirs.has_aes != 0;
+    if (theirs.security == (uint32_t)own) continue;
+    if (theirs.security >= DF_SECURITY_BEYOND)
+      return df_fail(dfcclRemoteError, "rank %u announces a security that does not exist", r);
+    return df_fail(dfcclMismatch, "DFCCL_NET_SECURITY is %s on rank %u and %s on rank %u",
+                   df_security_names[own], context->rank, df_security_names[theirs.security], r);
+  }
+  return dfcclSuccess;
 }
 
 /* This rank's memory, which it has even if it shares it with nobody. */
@@ -136,6 +154,8 @@ dfcclResult_t df_transports_open(dfcclContext_t context) {
   df_transports *transports = &context->transports;
   const df_transport *own = choose(context, context->rank);
   int has_wire = 0;
+  dfcclResult_t result = agree_on_security(context);
+  if (result != dfcclSuccess) return result;
   transports->to = calloc(context->n_ranks, sizeof *transports->to);
   transports->serves = calloc(context->n_ranks, 1);
   transports->wire_serves = calloc(context->n_ranks, 1);
@@ -149,7 +169,6 @@ dfcclResult_t df_transports_open(dfcclContext_t context) {
     if (own == NULL || (!transports->serves[r] && !transports->wire_serves[r]))
       return df_fail(dfcclInvalidUsage, "rank %u has no way to rank %u", context->rank, r);
   }
-  dfcclResult_t result = dfcclSuccess;
   for (uint32_t r = 0; r < context->n_ranks && result == dfcclSuccess; r++)
     if (transports->wire_serves[r]) result = check_fabric(context, r);
   if (result == dfcclSuccess) result = open_shm(context, own);

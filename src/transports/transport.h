@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "bootstrap/security.h"
 #include "control/post.h"
 #include "plans/plan.h"
 #include "primitives/link.h"
@@ -21,7 +22,9 @@ typedef struct df_transport_card {
   uint64_t host;       /* equal: these ranks can share memory */
   uint32_t backend;    /* dfcclBackend_t: whose memory rings are in */
   uint32_t wants_wire; /* 1: shares no memory with other processes (DFCCL_NET=tcp) */
-  uint32_t fabric; /* a hash of its kind; 0: TCP alone. The same for all ranks that wires join */
+  uint32_t fabric;   /* a hash of its kind; 0: TCP alone. The same for all ranks that wires join */
+  uint32_t security; /* df_security */
+  uint32_t has_aes;  /* its processor */
 } df_transport_card;
 
 /* A receiver's rings; opaque. It comes from another process: connect checks it. */
@@ -73,6 +76,8 @@ typedef struct df_endpoint_owner {
   const df_far_rank *far;         /* [n_ranks]; NULL: all ranks are of this host */
   df_doors *doors;                /* where ranks of other hosts call; NULL: as far */
   const df_shared_memory *memory; /* for rings that both ranks map */
+  df_security security;           /* of connections; all ranks have the same */
+  int all_have_aes;               /* every rank's processor */
   uint32_t silence_ms;            /* of a network that means a loss; 0: the system's */
   uint32_t resume_ms;             /* how long a lost connection is waited for */
   uint64_t lend_min;              /* messages from so many bytes may be lent */

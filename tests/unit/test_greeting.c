@@ -1,6 +1,7 @@
 /*
  * Promises of src/transports/wire/greeting.h:
  *   - Two ends with the same key prove themselves to each other, however the stream splits.
+ *   - If asked to, they make a key that nobody else can work out, another for each connection.
  *   - Nothing behind the greeting is read: frames may follow at once.
  *   - Who has another peer's key, calls another rank, replays, or says something else, is refused.
  */
@@ -14,6 +15,8 @@ enum { RANKS = 4, CALLER = 2, LISTENER = 1, PORT = 3 };
 
 static const unsigned char secret[DF_KEY_BYTES] = {1, 2, 3}, other_secret[DF_KEY_BYTES] = {1, 2};
 
+static int makes_keys; /* as connections whose frames are sealed */
+
 typedef struct ends {
   wire_stage stage;
   df_greeter caller, listener;
@@ -25,8 +28,8 @@ static void make(ends *e, uint64_t seed, const unsigned char *callers_secret, ui
   OK(df_handshake_ready());
   wire_stage_make(&e->stage, seed, 64);
   df_greeting_key(key, callers_secret, key_of);
-  df_greeting_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, PORT, 7, key);
-  df_greeting_listen(&e->listener, &e->stage.sides[1].stream, LISTENER, secret);
+  df_greeting_call(&e->caller, &e->stage.sides[0].stream, CALLER, called, PORT, 7, key, makes_keys);
+  df_greeting_listen(&e->listener, &e->stage.sides[1].stream, LISTENER, secret, makes_keys);
 }
 
 /* Until both have come to an end, or nothing can move. */
@@ -52,6 +55,27 @@ DF_TEST(greeting, both_ends_prove_themselves, 30) {
           "it was taken for port %u of rank %u", e.listener.port, e.listener.peer);
     wire_stage_free(&e.stage);
   }
+}
+
+/* Both ends have one key, each connection another, and it needs more than the offered key. */
+DF_TEST(greeting, both_ends_make_a_key, 30) {
+  unsigned char keys[3][2][DF_KEY_BYTES];
+  makes_keys = 1;
+  for (int i = 0; i < 3; i++) {
+    ends e;
+    df_greeting_state caller, listener;
+    make(&e, 1, secret, CALLER, LISTENER);
+    go_on(&e, &caller, &listener);
+    CHECK(caller == DF_GREETING_STANDS && listener == DF_GREETING_STANDS, "%d, %d", caller,
+          listener);
+    if (i == 2) memset(e.listener.secret, 1, sizeof e.listener.secret); /* who recorded all */
+    OK(df_greeting_traffic_key(&e.caller, keys[i][0]));
+    OK(df_greeting_traffic_key(&e.listener, keys[i][1]));
+    CHECK((memcmp(keys[i][0], keys[i][1], DF_KEY_BYTES) == 0) == (i < 2), "connection %d", i);
+    wire_stage_free(&e.stage);
+  }
+  CHECK(memcmp(keys[0][0], keys[1][0], DF_KEY_BYTES) != 0, "two connections have one key");
+  makes_keys = 0;
 }
 
 DF_TEST(greeting, what_follows_is_not_read, 30) {
@@ -101,7 +125,7 @@ DF_TEST(greeting, replays_are_refused, 30) {
   go_on(&e, &caller, &listener);
   CHECK(listener == DF_GREETING_STANDS, "%d", listener);
   memcpy(said + sizeof(df_wire_greeting), e.caller.out, sizeof(df_signal));
-  df_greeting_listen(&e.listener, &e.stage.sides[1].stream, LISTENER, secret);
+  df_greeting_listen(&e.listener, &e.stage.sides[1].stream, LISTENER, secret, makes_keys);
   df_stream *stream = &e.stage.sides[0].stream;
   df_stream_part part = {said, sizeof said};
   CHECK(stream->write(stream, &part, 1) == sizeof said, "there is room");

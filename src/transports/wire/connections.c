@@ -33,11 +33,14 @@ typedef struct df_guest {
 /* ---- losing */
 
 static void end_streams(df_connections *all, df_connection *c) {
+  if (c->frames) df_shield_lower(c->frames);
   if (c->carried) all->fabric->ops->end(c->carried);
   if (c->stream) df_tcp_end(&all->tcp, c->stream);
+  c->frames = NULL;
   c->carried = NULL;
   c->stream = NULL;
   c->stands = c->has_met = 0;
+  sodium_memzero(&c->greeter, sizeof c->greeter);
 }
 
 static void lose_peer(df_connections *all, df_peer_wire *peer, const char *ends,
@@ -89,16 +92,25 @@ static void describe(const df_connections *all, df_connection *c) {
   snprintf(c->ends + used, sizeof c->ends - used, " (%s)", carried);
 }
 
-/* Its ends are noted: of a connection that is lost the system tells but one. */
-static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
+/* Its ends are noted: of a connection that is lost the system tells but one. greeter: whose ends
+ * have proven themselves. */
+static void stand(df_connections *all, df_peer_wire *peer, uint32_t port, df_greeter *greeter) {
   df_connection *c = &peer->ports[port];
+  const dfcclResult_t result = df_shield_raise(
+      &all->shield, greeter, c->carried ? &c->carried->stream : &c->stream->stream, &c->frames);
+  sodium_memzero(greeter, sizeof *greeter);
+  if (result != dfcclSuccess) {
+    c->frames = NULL;
+    lose(all, peer, port, df_last_sentence());
+    return;
+  }
   c->stands = 1;
   c->lost_ns = 0;
   c->vain_looks = 0;
   c->stream->is_ready = 1; /* frames may have come with the proof */
   describe(all, c);
   if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
-  df_wire_attach(peer->wire, port, c->carried ? &c->carried->stream : &c->stream->stream);
+  df_wire_attach(peer->wire, port, c->frames);
 }
 
 static void set_due(df_connections *all, df_connection *c) {
@@ -122,10 +134,11 @@ static void begin_greeting(df_connections *all, df_peer_wire *peer, uint32_t por
   df_connection *c = &peer->ports[port];
   c->has_met = 1;
   if (c->was_called)
-    df_greeting_listen(&c->greeter, &c->carried->stream, all->rank, all->secret);
+    df_greeting_listen(&c->greeter, &c->carried->stream, all->rank, all->secret,
+                       df_shield_needs_keys(&all->shield));
   else
     df_greeting_call(&c->greeter, &c->carried->stream, all->rank, peer->rank, port, c->calls_made,
-                     peer->key);
+                     peer->key, df_shield_needs_keys(&all->shield));
 }
 
 static int is_another(const df_peer_wire *peer, uint32_t port, const df_connection *c) {
@@ -147,7 +160,7 @@ static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   else if (state == DF_GREETING_STANDS && all->fabric && c->carried == NULL)
     begin_meeting(all, peer, port);
   else if (state == DF_GREETING_STANDS)
-    stand(all, peer, port);
+    stand(all, peer, port, &c->greeter);
 }
 
 static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
@@ -160,7 +173,7 @@ static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
   if (!c->has_heard) describe(all, c);
   set_due(all, c);
   df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, ++c->calls_made,
-                   peer->key);
+                   peer->key, df_shield_needs_keys(&all->shield));
 }
 
 static int is_wanted(const df_peer_wire *peer, const df_connection *c) {
@@ -290,6 +303,7 @@ static void drop_guest(df_connections *all, df_guest **at) {
   df_guest *guest = *at;
   *at = guest->next;
   if (guest->stream) df_tcp_end(&all->tcp, guest->stream);
+  sodium_memzero(guest, sizeof *guest);
   free(guest);
   all->n_guests--;
 }
@@ -315,7 +329,7 @@ static void welcome(df_connections *all, df_guest *guest) {
   if (all->fabric)
     begin_meeting(all, peer, port);
   else
-    stand(all, peer, port);
+    stand(all, peer, port, &guest->greeter);
 }
 
 static void receive_guests(df_connections *all) {
@@ -327,7 +341,8 @@ static void receive_guests(df_connections *all) {
       continue;
     }
     new->stream = stream;
-    df_greeting_listen(&new->greeter, &stream->stream, all->rank, all->secret);
+    df_greeting_listen(&new->greeter, &stream->stream, all->rank, all->secret,
+                       df_shield_needs_keys(&all->shield));
     new->next = all->guests;
     all->guests = new;
     all->n_guests++;

@@ -10,7 +10,7 @@
 #define DF_TRANSPORTS_WIRE_CONNECTIONS_H
 
 #include "transports/wire/fabric.h"
-#include "transports/wire/greeting.h"
+#include "transports/wire/shield.h"
 #include "transports/wire/tcp.h"
 #include "transports/wire/wire.h"
 
@@ -19,6 +19,7 @@ enum { DF_CONNECTION_ENDS_BYTES = DF_TCP_ENDS_BYTES + DF_FABRIC_ENDS_BYTES };
 typedef struct df_connection {
   df_tcp_stream *stream;     /* NULL: not called yet, or lost */
   df_fabric_stream *carried; /* has the bytes; NULL: stream has them */
+  df_stream *frames;         /* upon one of them, when the connection stands */
   df_greeter greeter;        /* until the connection stands */
   int has_met;               /* the ends prove themselves over `carried` */
   int was_called;            /* the other end has made the stream */
@@ -52,6 +53,7 @@ typedef struct df_connections {
   df_fabric *fabric; /* NULL: TCP alone */
   uint32_t rank, n_ranks;
   unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
+  df_shield shield;
   uint64_t resume_ns;
   uint64_t lend_min;     /* as in df_wire */
   uint32_t silence_ms;   /* 0: the system's */

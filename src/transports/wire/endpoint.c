@@ -391,6 +391,8 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   dfcclResult_t result = df_connections_open(&ep->connections, owner->rank, owner->n_ranks,
                                              owner->doors, owner->fabric);
   if (result != dfcclSuccess) goto free_memory;
+  ep->connections.shield =
+      (df_shield){.level = owner->security, .all_have_aes = owner->all_have_aes};
   ep->connections.silence_ms = owner->silence_ms;
   ep->connections.lend_min = owner->lend_min;
   ep->connections.resume_ns =

@@ -4,12 +4,20 @@
 #include <string.h>
 
 static void begin(df_greeter *greeter, df_stream *stream, uint32_t rank,
-                  const unsigned char key[DF_KEY_BYTES]) {
+                  const unsigned char key[DF_KEY_BYTES], int makes_keys) {
   memset(greeter, 0, sizeof *greeter);
   greeter->stream = stream;
   greeter->rank = rank;
+  greeter->makes_keys = makes_keys;
   memcpy(greeter->key, key, sizeof greeter->key);
-  randombytes_buf(greeter->nonce, sizeof greeter->nonce);
+  if (!makes_keys) randombytes_buf(greeter->nonce, sizeof greeter->nonce);
+}
+
+/* When a nonce is needed: a caller who says nothing costs no arithmetic. */
+static void draw_keys(df_greeter *greeter) {
+  if (!greeter->makes_keys) return;
+  randombytes_buf(greeter->secret, sizeof greeter->secret);
+  crypto_scalarmult_base(greeter->nonce, greeter->secret);
 }
 
 static void put(df_greeter *greeter, const void *message, uint32_t bytes) {
@@ -19,8 +27,10 @@ static void put(df_greeter *greeter, const void *message, uint32_t bytes) {
 }
 
 void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uint32_t peer,
-                      uint32_t port, uint32_t number, const unsigned char key[DF_KEY_BYTES]) {
-  begin(greeter, stream, rank, key);
+                      uint32_t port, uint32_t number, const unsigned char key[DF_KEY_BYTES],
+                      int makes_keys) {
+  begin(greeter, stream, rank, key, makes_keys);
+  draw_keys(greeter);
   greeter->calls = 1;
   greeter->peer = peer;
   greeter->port = port;
@@ -36,8 +46,8 @@ void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uin
 }
 
 void df_greeting_listen(df_greeter *greeter, df_stream *stream, uint32_t rank,
-                        const unsigned char secret[DF_KEY_BYTES]) {
-  begin(greeter, stream, rank, secret);
+                        const unsigned char secret[DF_KEY_BYTES], int makes_keys) {
+  begin(greeter, stream, rank, secret, makes_keys);
 }
 
 void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret[DF_KEY_BYTES],
@@ -84,6 +94,8 @@ static df_greeting_state hear_greeting(df_greeter *greeter, uint32_t n_ranks) {
   greeter->port = greeting.port;
   greeter->number = greeting.number;
   unsigned char key[DF_KEY_BYTES];
+  draw_keys(greeter);
+  memcpy(greeter->other_nonce, greeting.nonce, sizeof greeting.nonce);
   df_greeting_key(key, greeter->key, greeter->peer);
   derive(greeter, key, greeting.nonce, greeter->nonce);
   df_answer answer;
@@ -99,6 +111,7 @@ static df_greeting_state hear_answer(df_greeter *greeter) {
   df_greeting_state state = receive(greeter, DF_MESSAGE_ANSWER, sizeof answer);
   if (state != DF_GREETING_STANDS) return state;
   memcpy(&answer, greeter->in, sizeof answer);
+  memcpy(greeter->other_nonce, answer.nonce, sizeof answer.nonce);
   derive(greeter, greeter->key, greeter->nonce, answer.nonce);
   if (!df_message_verify(&answer, sizeof answer, greeter->key)) return DF_GREETING_REFUSED;
   greeter->is_proven = 1;
@@ -137,4 +150,13 @@ df_greeting_state df_greeting_progress(df_greeter *greeter, uint32_t n_ranks) {
   state = greeter->calls ? hear_answer(greeter) : hear_greeting(greeter, n_ranks);
   if (state != DF_GREETING_GOES_ON || greeter->out_at == greeter->out_end) return state;
   return df_greeting_progress(greeter, n_ranks);
+}
+
+dfcclResult_t df_greeting_traffic_key(const df_greeter *greeter, unsigned char key[DF_KEY_BYTES]) {
+  unsigned char shared[DF_KEY_BYTES];
+  if (crypto_scalarmult(shared, greeter->secret, greeter->other_nonce) != 0)
+    return df_fail(dfcclRemoteError, "rank %u sent a key that makes no sense", greeter->peer);
+  df_derive(key, DF_KEY_BYTES, greeter->key, "dfccl wire traffic", shared, sizeof shared, NULL, 0);
+  sodium_memzero(shared, sizeof shared);
+  return dfcclSuccess;
 }

@@ -20,13 +20,16 @@ enum { DF_STREAM_ENDED = -1, DF_STREAM_PARTS = 64, DF_STREAM_ROOMS = 2 };
 typedef struct df_stream df_stream;
 struct df_stream {
   /* From the front of the parts, at most DF_STREAM_PARTS. Returns how many bytes; less than all:
-   * says when it takes more. DF_STREAM_ENDED: never again; what has come can still be read. */
+   * says when it takes more, and the rest is offered again, all of it, perhaps with other contents
+   * and more behind. DF_STREAM_ENDED: never again; what has come can still be read. */
   int64_t (*write)(df_stream *stream, const df_stream_part *parts, uint32_t n_parts);
   /* Fills the rooms in order, at most DF_STREAM_ROOMS. Returns how many bytes came, less than all:
    * says when there is more. 0: none now. DF_STREAM_ENDED. */
   int64_t (*read)(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms);
   /* After DF_STREAM_ENDED. Part of a sentence. */
   const char *(*reason)(df_stream *stream);
+  /* Of a stream upon another one (shield.h); the other one is not closed. NULL: its owner's. */
+  void (*close)(df_stream *stream);
 };
 
 #endif

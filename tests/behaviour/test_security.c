@@ -1,0 +1,274 @@
+/*
+ * Promises of DFCCL_NET_SECURITY, for ranks that exchange messages over TCP:
+ *   - With auth, integrity and none data can be read on its way; with encrypt and tls it cannot.
+ *   - Somebody who changes bits on the way cannot change a result, from integrity on: the connection
+ *     is made anew, and collectives see a pause. Nor does a connection that is cut lose anything.
+ *   - Ranks with different levels are told so, with both values.
+ *   - Strangers who call, many at once, and say nothing or nonsense, hear nothing, take a bounded number
+ *     of descriptors, and hold up nobody.
+ */
+#include "support/buffers.h"
+#include "support/processes.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { RANKS = 2, COUNT = 20000, SMALL = 3, FDS = 1024 };
+static const int32_t mark[4] = {0x5eca1e, 0x7a57ed, 0x0dd5, 0xfeed};
+
+/* ---- the network: the library's calls come here */
+
+#define OPEN __attribute__((visibility("default")))
+
+static atomic_int reads_along, was_seen, flips, was_flipped;
+
+static void read_along(const void *bytes, size_t length) {
+  if (length >= sizeof mark && memmem(bytes, length, mark, sizeof mark)) atomic_store(&was_seen, 1);
+}
+
+OPEN ssize_t send(int fd, const void *bytes, size_t length, int flags) {
+  if (atomic_load(&reads_along)) read_along(bytes, length);
+  return syscall(SYS_sendto, fd, bytes, length, flags, NULL, 0);
+}
+
+OPEN ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
+  for (size_t i = 0; atomic_load(&reads_along) && i < message->msg_iovlen; i++)
+    read_along(message->msg_iov[i].iov_base, message->msg_iov[i].iov_len);
+  return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+static int is_tcp(int fd) {
+  struct sockaddr_in address = {0};
+  socklen_t bytes = sizeof address;
+  return getpeername(fd, (struct sockaddr *)&address, &bytes) == 0 && address.sin_family == AF_INET;
+}
+
+/* One bit, now and then, of what is no greeting. */
+static void flip(int fd, uint8_t *bytes, ssize_t length) {
+  static _Thread_local unsigned seed = 5;
+  if (length < 1000 || !atomic_load(&flips) || !is_tcp(fd) || rand_r(&seed) % 60) return;
+  bytes[(size_t)rand_r(&seed) % (size_t)length] ^= (uint8_t)(1 << rand_r(&seed) % 8);
+  atomic_fetch_add(&was_flipped, 1);
+}
+
+OPEN ssize_t recv(int fd, void *bytes, size_t length, int flags) {
+  const ssize_t came = syscall(SYS_recvfrom, fd, bytes, length, flags, NULL, NULL);
+  flip(fd, bytes, came);
+  return came;
+}
+
+OPEN ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+  const ssize_t came = syscall(SYS_recvmsg, fd, message, flags);
+  const struct iovec *first = message->msg_iov;
+  if (came > 0 && first)
+    flip(fd, first->iov_base, came < (ssize_t)first->iov_len ? came : (ssize_t)first->iov_len);
+  return came;
+}
+
+static int connections(int *sockets) {
+  int n = 0;
+  for (int fd = 0; fd < FDS; fd++)
+    if (is_tcp(fd)) sockets[n++] = fd;
+  return n;
+}
+
+/* ---- ranks */
+
+static void set(const char *level) {
+  setenv("DFCCL_NET", "tcp", 1);
+  setenv("DFCCL_NET_SECURITY", level, 1);
+  setenv("DFCCL_NET_RESUME_MS", "20000", 1);
+}
+
+static dfcclContext_t begin(int rank, int ranks, const dfcclUniqueId *id) {
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  OK(dfcclRegisterAllReduce(ctx, 0, COUNT, dfcclInt32, dfcclSum, NULL));
+  OK(dfcclRegisterAllGather(ctx, 1, SMALL, dfcclInt32, NULL));
+  return ctx;
+}
+
+/* Another order on each rank. */
+static void run(dfcclContext_t ctx, int rank, int rounds) {
+  static int32_t send[COUNT], recv[COUNT], some[SMALL], all[RANKS * SMALL];
+  for (int round = 0; round < rounds; round++) {
+    for (int i = 0; i < COUNT; i++)
+      send[i] = i < 400 ? mark[i % 4] : (rank + 1) * (i + round); /* on its way as it is */
+    for (int i = 0; i < SMALL; i++) some[i] = rank + round + i;
+    for (int i = 0; i < 2; i++)
+      if (i == rank)
+        OK(dfcclRunAllReduce(ctx, 0, send, recv, NULL, NULL));
+      else
+        OK(dfcclRunAllGather(ctx, 1, some, all, NULL, NULL));
+    OK(dfcclWaitAll(ctx));
+    for (int i = 400; i < COUNT; i++)
+      CHECK(recv[i] == 3 * (i + round), "round %d, element %d: %d", round, i, recv[i]);
+    for (int i = 0; i < RANKS * SMALL; i++)
+      CHECK(all[i] == i / SMALL + round + i % SMALL, "round %d, %d: %d", round, i, all[i]);
+  }
+}
+
+static void listen_in(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  const char *level = arg;
+  set(level);
+  atomic_store(&reads_along, 1);
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  run(ctx, rank, 20);
+  const int hides = strcmp(level, "encrypt") == 0 || strcmp(level, "tls") == 0;
+  CHECK(atomic_load(&was_seen) == !hides, "%s: data was%s to be seen", level, hides ? "" : " not");
+  df_finish(ctx);
+}
+
+DF_TEST(security, only_encryption_hides_data, 60) {
+  static const char *const levels[] = {"auth", "integrity", "encrypt", "none"};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+    df_family family;
+    df_fork(&family, RANKS, 30, listen_in, (void *)levels[i]);
+    df_join(&family);
+  }
+}
+
+static void be_changed(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  set(arg);
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  run(ctx, rank, 3);
+  atomic_store(&flips, 1);
+  run(ctx, rank, 300);
+  CHECK(atomic_load(&was_flipped), "nothing was changed");
+  atomic_store(&flips, 0);
+  df_finish(ctx);
+}
+
+DF_TEST(security, bits_that_change_are_noticed, 60) {
+  static const char *const levels[] = {"integrity", "encrypt"};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+    df_family family;
+    df_fork(&family, RANKS, 50, be_changed, (void *)levels[i]);
+    df_join(&family);
+  }
+}
+
+static atomic_int stops;
+
+static void *cut(void *arg) {
+  unsigned *seed = arg;
+  int sockets[FDS];
+  while (!atomic_load(&stops)) {
+    df_sleep_ms(5 + rand_r(seed) % 40);
+    for (int n = connections(sockets); n > 0; n--)
+      if (rand_r(seed) % 2) shutdown(sockets[n - 1], SHUT_RDWR);
+  }
+  return NULL;
+}
+
+static void be_cut(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  unsigned seed = 1 + (unsigned)rank;
+  pthread_t cutter;
+  set(arg);
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  run(ctx, rank, 3);
+  CHECK(pthread_create(&cutter, NULL, cut, &seed) == 0, "no thread");
+  run(ctx, rank, 400);
+  atomic_store(&stops, 1);
+  pthread_join(cutter, NULL);
+  df_finish(ctx);
+}
+
+DF_TEST(security, lost_connections_resume, 60) {
+  df_family family;
+  df_fork(&family, RANKS, 50, be_cut, "encrypt");
+  df_join(&family);
+}
+
+static void differ(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  set(rank ? "encrypt" : "integrity");
+  dfcclContext_t ctx = NULL;
+  const dfcclResult_t result = dfcclInit(&ctx, ranks, *id, rank, NULL);
+  CHECK(result == dfcclMismatch, "%s", df_test_result_name(result));
+  const char *sentence = dfcclGetLastError(NULL),
+             *wanted = rank ? "DFCCL_NET_SECURITY is encrypt on rank 1 and integrity on rank 0"
+                            : "DFCCL_NET_SECURITY is integrity on rank 0 and encrypt on rank 1";
+  CHECK(strstr(sentence, wanted) != NULL, "\"%s\"", sentence);
+}
+
+DF_TEST(security, levels_that_differ_are_named, 60) {
+  df_family family;
+  df_fork(&family, RANKS, 30, differ, NULL);
+  df_join(&family);
+}
+
+/* ---- strangers */
+
+enum { STRANGERS = 150, GUESTS = RANKS + 64 };
+
+typedef struct {
+  atomic_int ports[RANKS], here;
+} scene;
+
+static int listening_port(void) {
+  for (int fd = 0; fd < FDS; fd++) {
+    struct sockaddr_in address = {0};
+    socklen_t bytes = sizeof address, length = sizeof(int);
+    int listens = 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || !listens) continue;
+    if (getsockname(fd, (struct sockaddr *)&address, &bytes) == 0 && address.sin_family == AF_INET)
+      return ntohs(address.sin_port);
+  }
+  return 0;
+}
+
+static void meet_strangers(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  scene *s = arg;
+  int sockets[FDS];
+  set("encrypt");
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  run(ctx, rank, 3);
+  atomic_store(&s->ports[rank], listening_port());
+  CHECK(atomic_load(&s->ports[rank]), "rank %d listens nowhere", rank);
+  EVENTUALLY(atomic_load(&s->here));
+  run(ctx, rank, 200);
+  const int n = connections(sockets);
+  CHECK(n <= GUESTS + 2 * RANKS, "%d connections", n);
+  for (int i = 0; rank == 0 && i < n; i++) shutdown(sockets[i], SHUT_RDWR); /* all call again */
+  run(ctx, rank, 50);
+  df_finish(ctx);
+}
+
+/* Half of them are silent, the others talk nonsense or break off within a greeting. */
+static void call_all(scene *s, int *fds) {
+  static const uint32_t header[4] = {0xdfcc1b57u, 100, 10, 64};
+  uint8_t nonsense[600];
+  memset(nonsense, 0x5a, sizeof nonsense);
+  for (int i = 0; i < STRANGERS; i++) {
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)atomic_load(&s->ports[i % RANKS])),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fds[i] >= 0, "no socket");
+    CHECK(connect(fds[i], (struct sockaddr *)&address, sizeof address) == 0, "nobody listens");
+    if (i % 4 == 1) (void)!send(fds[i], nonsense, sizeof nonsense, MSG_NOSIGNAL);
+    if (i % 4 == 3) (void)!send(fds[i], header, 7 + (size_t)i % 9, MSG_NOSIGNAL);
+  }
+}
+
+DF_TEST(security, strangers_hold_up_nobody, 60) {
+  static int fds[STRANGERS];
+  scene *s = df_shared(sizeof *s);
+  df_family family;
+  df_fork(&family, RANKS, 50, meet_strangers, s);
+  for (int r = 0; r < RANKS; r++) EVENTUALLY(atomic_load(&s->ports[r]));
+  call_all(s, fds);
+  atomic_store(&s->here, 1);
+  df_join(&family);
+  for (int i = 0; i < STRANGERS; i++) {
+    uint8_t heard[64];
+    const ssize_t came = recv(fds[i], heard, sizeof heard, MSG_DONTWAIT);
+    CHECK(came <= 0, "stranger %d heard %zd bytes", i, came);
+    close(fds[i]);
+  }
+}
