@@ -80,6 +80,7 @@ static const df_transport *choose(dfcclContext_t context, uint32_t rank) {
 
 static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves) {
   const char *fabric = context->settings.network.fabric;
+  const df_policy *policy = &context->settings.tuning.policy;
   return (df_endpoint_owner){.owner = context,
                              .rank = context->rank,
                              .n_ranks = context->n_ranks,
@@ -92,7 +93,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .all_have_aes = context->transports.all_have_aes,
                              .silence_ms = (uint32_t)context->settings.net_timeout_ms,
                              .resume_ms = (uint32_t)context->settings.net_resume_ms,
-                             .lend_min = (uint64_t)context->settings.tuning.policy.lend_min,
+                             .lend_min = (uint64_t)DF_MAX(policy->lend_min, policy->net_lend_min),
                              .fabric = fabric[0] ? fabric : NULL,
                              .wake = wake,
                              .is_quiet = is_quiet,

@@ -29,8 +29,11 @@ typedef struct DF_ALIGNED(64) df_link {
   uint8_t far_looks; /* a bit for each look; 1: from afar */
   /* Not 0: slots are given back so many and one at a time; nothing is lent. Below the depth. */
   uint16_t release_mask;
-  uint16_t far_ns;                  /* a slower line is from afar; 0: not timed */
-  const struct df_windows *windows; /* where lent buffers must lie; NULL: anywhere */
+  uint16_t far_ns; /* a slower line is from afar; 0: not timed */
+  union {
+    const struct df_windows *windows; /* receiving: where lent buffers must lie; NULL: anywhere */
+    uint64_t lend_min; /* sending: nothing is lent below, nor below the descriptor's direct_min */
+  };
 } df_link;
 DF_STATIC_ASSERT(sizeof(df_link) == 64, "a link's local end is one cache line");
 

@@ -161,6 +161,13 @@ static inline void df_prepare_own(const df_descriptor *desc, const df_primitive 
 }
 #endif
 
+/* Its message may be lent. */
+DF_CORE int df_prepared_is_long(const df_descriptor *desc, const df_prepared *p) {
+  const uint64_t bytes = (uint64_t)p->count * desc->element_bytes;
+  return p->send_link && bytes >= desc->direct_min && bytes >= p->send_link->lend_min &&
+         !p->send_link->release_mask;
+}
+
 /* None if never lent. */
 DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive *prim,
                                   const df_prepared *p) {
@@ -170,9 +177,7 @@ DF_CORE uint8_t df_prepare_common(const df_descriptor *desc, const df_primitive 
   (void)p;
   return DF_COMMON_NONE;
 #else
-  int lends = p->send_link && (uint64_t)p->count * desc->element_bytes >= desc->direct_min &&
-              !p->send_link->release_mask;
-  return lends ? prim->common : DF_COMMON_NONE;
+  return df_prepared_is_long(desc, p) ? prim->common : DF_COMMON_NONE;
 #endif
 }
 
@@ -258,9 +263,8 @@ DF_CORE void df_prepare_move_of(const df_descriptor *desc, const df_part *part, 
   p->flags = prim->flags;
   p->kind = (uint8_t)df_move_kind_of(prim->flags);
   p->may_lend =
-      p->send_link && (uint64_t)p->count * desc->element_bytes >= desc->direct_min &&
-      (df_prim_computes(prim->flags) ? prim->destination : prim->source) != DF_BUFFER_SCRATCH &&
-      !p->send_link->release_mask;
+      df_prepared_is_long(desc, p) &&
+      (df_prim_computes(prim->flags) ? prim->destination : prim->source) != DF_BUFFER_SCRATCH;
 #if !defined(__CUDACC__)
   if (DF_UNLIKELY(desc->op == DF_OPERATOR_OWN || desc->lends & DF_SCALES_INPUT))
     df_prepare_own(desc, prim, p);

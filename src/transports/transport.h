@@ -80,7 +80,7 @@ typedef struct df_endpoint_owner {
   int all_have_aes;               /* every rank's processor */
   uint32_t silence_ms;            /* of a network that means a loss; 0: the system's */
   uint32_t resume_ms;             /* how long a lost connection is waited for */
-  uint64_t lend_min;              /* messages from so many bytes may be lent */
+  uint64_t lend_min;              /* messages from so many bytes may be lent to a connection */
   const char *fabric; /* what carries a wire beside TCP, as DFCCL_NET names it; or NULL */
 
   /* Makes the service thread look at what is due. Any thread. */

@@ -22,6 +22,8 @@
     "CUDA: payload bytes up to which messages travel in words that carry a flag each")             \
   X(lend, 1, 0, 1, "0: buffers are never lent, always copied through slots")                       \
   X(lend_min, 16384, 1, 1ll << 40, "message bytes from which buffers within reach are lent")       \
+  X(net_lend_min, 256 << 10, 1, 1ll << 40,                                                          \
+    "message bytes from which buffers are lent to a connection; and from lend_min")                \
   X(lend_in_place_min, 8ll << 20, 0, 1ll << 40,                                                    \
     "bytes from which an all-reduce in place lends its buffer")                                    \
   X(common, 1, 0, 2,                                                                               \

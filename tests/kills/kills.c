@@ -118,6 +118,7 @@ static void draw_settings(df_random *random) {
   draw_setting(random, "ring_bytes", 50, "65536");
   draw_setting(random, "flagged_max", 30, "0");
   draw_setting(random, "lend_min", 40, "64");
+  draw_setting(random, "net_lend_min", 40, "64");
   draw_setting(random, "common", 50, "2");
   draw_setting(random, "lend_in_place_min", 50, "0");
   draw_setting(random, "stream_min", 30, "4096");

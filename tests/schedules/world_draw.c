@@ -45,6 +45,7 @@ static void draw_settings(sim_random *random) {
   s->tuning.policy.flagged_max = sim_one_in(random, 2) ? 4096 : 0;
   s->tuning.policy.lend = sim_one_in(random, 2);
   s->tuning.policy.lend_min = 1;
+  s->tuning.policy.net_lend_min = 1;
   s->nap_us = 10;
   s->backlog = 64;
   snprintf(s->isa, sizeof s->isa, "plain");

@@ -72,6 +72,10 @@ STEP_TEST(lending, what_must_not_be_lent_is_copied) {
   f.desc.direct_min = 1;
   f.links[1].release_mask = 1;
   CHECK(!lends(&f), "slots come back some at a time, and lent buffers must at once");
+  make(&f, &p, 1);
+  f.desc.direct_min = 1;
+  f.links[1].lend_min = ELEMENTS * 4 + 1;
+  CHECK(!lends(&f), "shorter than the link's own least");
   df_primitive scratch = primitive(DF_PRIM_SEND, DF_BUFFER_SCRATCH, DF_BUFFER_NONE);
   make(&f, &scratch, 1);
   f.desc.direct_min = 1;

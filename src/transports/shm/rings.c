@@ -39,7 +39,7 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
     link->sends = (uint8_t)planned->sends;
     link->far_ns = ring->far_ns;
     /* A device follows its own mappings' addresses, and does not see the host's table. */
-    link->windows = memory->host_sees_links ? peer->windows : NULL;
+    link->windows = memory->host_sees_links && !planned->sends ? peer->windows : NULL;
   }
 }
 

@@ -101,16 +101,17 @@ static int wire_pump(endpoint *ep, df_carry why) {
   return did;
 }
 
-/* A thread that drives blocks carries as well, and the endpoint's thread keeps out of its way. */
+/* A thread that drives blocks carries as well, and the endpoint's thread keeps out of its way. One
+ * that only publishes counts too: each credit would wake the endpoint's thread, which would look at
+ * the network again and again while the other has the lock. */
 static int carry_for_blocks(void *who, df_carry why) {
   endpoint *ep = who;
-  if (why == DF_CARRY_STUCK)
-    df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven) + 1);
   if (why == DF_CARRY_SLEEPS) {
     df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven_seen));
     df_bell_ring(&ep->nap_bell);
     return 0;
   }
+  df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven) + 1);
   return wire_pump(ep, why);
 }
 
@@ -220,6 +221,7 @@ static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_li
                   .sends = (uint8_t)planned->sends,
                   .release_mask = route->ring.release_mask};
     pumps[block] = *end;
+    if (end->sends) end->lend_min = ep->connections.lend_min;
     pumps[block].sends = !planned->sends;
     pumps[block].peer_bell = ep->base.owner.bell;
   }
