@@ -360,6 +360,12 @@ dfcclResult_t df_tcp_watch(df_tcp *tcp, int fd) {
   return dfcclSystemError;
 }
 
+df_address df_tcp_address(const df_tcp_stream *stream) {
+  (void)stream;
+  sim_fail("the simulation has no fabric");
+  return (df_address){.family = 0};
+}
+
 void df_tcp_wake(df_tcp *tcp) {
   const uint64_t one = 1;
   sim_write(tcp->wake_fd, &one, sizeof one);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Promise: a transport that is not built yet is refused by name when somebody asks for it; auto and
-# disabled configure as ever.
+# Promise: verbs that are asked for and not there end the configuration; a transport that is not built
+# yet is refused by name; auto and disabled configure as ever.
 . "$(dirname "$0")/check.sh"
 root=$1
 command -v meson >/dev/null || { echo "meson is not in the path"; exit 77; }
@@ -12,8 +12,17 @@ configure() { # STATUS OPTIONS...
   run "$expected" meson setup "$work/build" "$root" -Dtests=false -Dsimulator=false -Dcuda=disabled "$@"
 }
 
+# A machine without libibverbs, whether this one has it or not.
+cat > "$work/pkg-config" <<'EOF'
+#!/bin/sh
+case "$*" in *libibverbs*) exit 1 ;; esac
+exec pkg-config "$@"
+EOF
+chmod +x "$work/pkg-config"
+PKG_CONFIG=$work/pkg-config
+export PKG_CONFIG
 configure 1 -Dverbs=enabled
-out_has 'ERROR: .*-Dverbs=enabled: the RDMA verbs transport is not built yet'
+out_has 'ERROR: Dependency "libibverbs" not found'
 configure 1 -Dnccl_net=enabled
 out_has 'ERROR: .*-Dnccl_net=enabled: the transport over NCCL network plugins is not built yet'
 configure 0 -Dverbs=auto -Dnccl_net=disabled

@@ -124,8 +124,13 @@ static void begin_meeting(df_connections *all, df_peer_wire *peer, uint32_t port
   set_due(all, c);
   c->stream->is_ready = 1; /* the other end's part may have come with the proof */
   if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
-  if (all->fabric->ops->begin(all->fabric, &c->stream->stream, peer->rank, port, !c->was_called,
-                              &c->carried) != dfcclSuccess)
+  const df_fabric_line line = {.stream = &c->stream->stream,
+                               .here = df_tcp_address(c->stream),
+                               .silence_ms = all->silence_ms,
+                               .peer = peer->rank,
+                               .port = port,
+                               .calls = !c->was_called};
+  if (all->fabric->ops->begin(all->fabric, &line, &c->carried) != dfcclSuccess)
     lose(all, peer, port, df_last_sentence());
 }
 
@@ -435,7 +440,7 @@ int df_connections_carry(df_connections *all, int spins) {
     df_tcp_look(&all->tcp);
     if (all->guests || all->tcp.has_callers) receive_guests(all);
   }
-  if (all->fabric) all->fabric->ops->look(all->fabric);
+  if (all->fabric) all->fabric->ops->look(all->fabric, spins);
   for (uint32_t i = 0; i < all->n_active; i++) did |= carry(all, all->active[i], spins);
   return did;
 }

@@ -2,8 +2,14 @@
 
 #include <string.h>
 
+#include "transports/wire/verbs.h"
+
 /* Closed by NULL: a build may have none. */
-static const df_fabric_ops *const known[] = {NULL};
+static const df_fabric_ops *const known[] = {
+#if defined(DF_WITH_VERBS)
+    &df_fabric_verbs,
+#endif
+    NULL};
 
 const df_fabric_ops *df_fabric_find(const char *choice, const char **rest) {
   const size_t length = strcspn(choice, ":");

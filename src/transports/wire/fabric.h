@@ -13,6 +13,7 @@
 #define DF_TRANSPORTS_WIRE_FABRIC_H
 
 #include "base/result.h"
+#include "bootstrap/address.h"
 #include "transports/wire/stream.h"
 
 enum { DF_FABRIC_NAME_BYTES = 512, DF_FABRIC_ENDS_BYTES = 128 };
@@ -37,6 +38,15 @@ typedef struct df_fabric_stream {
   int is_ready;     /* something happened since the owner cleared this */
 } df_fabric_stream;
 
+/* Copied by begin, but for the stream. */
+typedef struct df_fabric_line {
+  df_stream *stream;
+  df_address here;     /* this end's, of TCP; family 0: it is not known */
+  uint32_t silence_ms; /* the other end's, that means a loss; 0: the network's */
+  uint32_t peer, port;
+  int calls; /* this end has called */
+} df_fabric_line;
+
 typedef enum { DF_MEETING_REFUSED = -1, DF_MEETING_GOES_ON, DF_MEETING_STANDS } df_meeting_state;
 
 struct df_fabric_ops {
@@ -46,9 +56,8 @@ struct df_fabric_ops {
   void (*close)(df_fabric *fabric);
   void (*close_in_child)(df_fabric *fabric); /* descriptors only. NULL: there are none */
 
-  /* The line stands. calls: this end has called. dfcclOutOfMemory, dfcclSystemError. */
-  dfcclResult_t (*begin)(df_fabric *fabric, df_stream *line, uint32_t peer, uint32_t port,
-                         int calls, df_fabric_stream **stream);
+  /* The line stands. dfcclOutOfMemory, dfcclSystemError. */
+  dfcclResult_t (*begin)(df_fabric *fabric, const df_fabric_line *line, df_fabric_stream **stream);
   /* Called when the line or the stream is ready. */
   df_meeting_state (*meet)(df_fabric_stream *stream);
   /* The line is ready. Reads all of it: it may have ended. */
@@ -56,10 +65,11 @@ struct df_fabric_ops {
   /* The line is closed by the caller, afterwards. */
   void (*end)(df_fabric_stream *stream);
 
-  /* Notes which streams are ready. What it does not find makes fd readable, or calls wake. */
-  void (*look)(df_fabric *fabric);
+  /* Notes which streams are ready. What it does not find makes fd readable, or calls wake. spins: the
+   * caller looks again at once, so nothing needs to tell it. */
+  void (*look)(df_fabric *fabric, int spins);
   /* The network does not have all that was written. */
-  int (*has_unsent)(const df_fabric_stream *stream);
+  int (*has_unsent)(df_fabric_stream *stream);
   /* For sentences: what it is, and its devices here and there. */
   void (*describe)(const df_fabric_stream *stream, char text[DF_FABRIC_ENDS_BYTES]);
 };

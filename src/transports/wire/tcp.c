@@ -200,6 +200,16 @@ void df_tcp_wake(df_tcp *tcp) {
   (void)!write(tcp->wake_fd, &one, sizeof one);
 }
 
+df_address df_tcp_address(const df_tcp_stream *stream) {
+  struct sockaddr_storage socket = {0};
+  df_address address;
+  socklen_t length = sizeof socket;
+  if (getsockname(stream->socket.fd, (struct sockaddr *)&socket, &length) == 0 &&
+      df_address_from_socket(&address, &socket))
+    return address;
+  return (df_address){.family = 0};
+}
+
 static void describe_end(int (*name)(int, struct sockaddr *, socklen_t *), int fd,
                          char text[DF_ADDRESS_TEXT]) {
   struct sockaddr_storage socket = {0};

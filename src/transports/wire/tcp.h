@@ -53,6 +53,8 @@ dfcclResult_t df_tcp_watch(df_tcp *tcp, int fd);
  * since the last wait. timeout_ms -1: no limit. */
 void df_tcp_wait(df_tcp *tcp, int timeout_ms);
 void df_tcp_wake(df_tcp *tcp);
+/* This end's. family 0: it is not known. */
+df_address df_tcp_address(const df_tcp_stream *stream);
 /* For sentences; this end first. */
 void df_tcp_describe(const df_tcp_stream *stream, char text[DF_TCP_ENDS_BYTES]);
 
