@@ -163,7 +163,7 @@ static void plan_runs(execution *e, int slot) {
   }
 }
 
-enum { SUBMIT_DOOMED = SLOTS_MAX, ABORT_DOOMED };
+enum { SUBMIT_DOOMED = SLOTS_MAX, ABORT_DOOMED, SUBMIT_EXTRA };
 
 static void plan_doomed(execution *e) {
   doomed *d = &e->doomed;
@@ -171,6 +171,17 @@ static void plan_doomed(execution *e) {
   if (d->phase == NULL) return;
   for (int i = 0; i < d->phase->doomed_runs; i++) e->actions[e->action_count++] = SUBMIT_DOOMED;
   if (e->rank == d->phase->aborter) e->actions[e->action_count++] = ABORT_DOOMED;
+}
+
+static void plan_extras(execution *e) {
+  const program_phase *phase = &e->program->phase[e->phase];
+  df_random random = {e->program->seed ^ (0xE57Aull * (uint64_t)(e->rank + 1)) ^
+                      (uint64_t)e->phase << 40}; /* programs on record stay what they are */
+  for (int i = 0; i < phase->extras; i++) {
+    extra_begin(&e->extras[i], e->program, e->phase, i, e->ctx, e->rank, &random);
+    for (int run = 0; e->extras[i].shared && run < phase->extra[i].runs; run++)
+      e->actions[e->action_count++] = SUBMIT_EXTRA + i;
+  }
 }
 
 bool execution_begin_phase(execution *e) {
@@ -183,6 +194,7 @@ bool execution_begin_phase(execution *e) {
   for (int slot = 0; slot < slots; slot++) plan_slot(e, slot);
   for (int slot = 0; slot < slots; slot++) plan_runs(e, slot);
   plan_doomed(e);
+  plan_extras(e);
   df_random_shuffle(&e->random, e->actions, e->action_count);
   int order[SLOTS_MAX] = {0, 1, 2, 3, 4, 5};
   df_random_shuffle(&e->random, order, SLOTS_MAX);
@@ -248,6 +260,10 @@ bool execution_step(execution *e) {
     doomed_abort(&e->doomed);
     return true;
   }
+  if (slot >= SUBMIT_EXTRA) {
+    extra_submit(&e->extras[slot - SUBMIT_EXTRA]);
+    return true;
+  }
   register_slot(e, slot);
   submit(e, slot, e->next_run[slot]++);
   if (df_random_chance(&e->random, 10)) {
@@ -296,6 +312,7 @@ void execution_end_phase(execution *e) {
   const int slots = e->program->phase[e->phase].slots;
   wait_for_phase(e);
   doomed_end(&e->doomed);
+  for (int i = 0; i < e->program->phase[e->phase].extras; i++) extra_end(&e->extras[i]);
   for (int slot = 0; slot < slots; slot++) {
     if (!e->slots[slot].member) continue;
     const program_slot *shared = slot_of(e, slot);

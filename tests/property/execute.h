@@ -3,6 +3,7 @@
 #define DF_TESTS_PROPERTY_EXECUTE_H
 
 #include "doomed.h"
+#include "extras.h"
 #include "program.h"
 #include "support/buffers.h"
 
@@ -36,8 +37,9 @@ struct execution {
   df_random random;
   slot_state slots[SLOTS_MAX];
   doomed doomed;
-  /* Slots in order of submission, and what happens to the doomed collective. */
-  int actions[SLOTS_MAX * RUNS_MAX + RUNS_MAX + 1], action_count, next_action;
+  extra extras[EXTRAS_MAX];
+  /* Slots in order of submission, and what happens to the other collectives. */
+  int actions[(SLOTS_MAX + EXTRAS_MAX) * RUNS_MAX + RUNS_MAX + 1], action_count, next_action;
   int next_run[SLOTS_MAX];
   atomic_int calls; /* callbacks of this phase that have returned, nearly */
   int expected_calls;

@@ -77,6 +77,62 @@ static void keep(program_slot *slot, const program_slot *before) {
   slot->first_run = before->first_run + before->runs;
 }
 
+static df_collective random_even(program_extra *e, df_random *random) {
+  static const df_kind reductions[] = {DF_ALL_REDUCE, DF_REDUCE, DF_REDUCE_SCATTER, DF_SCAN,
+                                       DF_EXCLUSIVE_SCAN};
+  df_collective coll = {.kind = df_random_chance(random, 50) ? DF_BARRIER : DF_SEND_RECV,
+                        .type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT)};
+  if (e->form == EXTRA_OWN_OPERATOR) {
+    coll.kind = reductions[df_random_below(random, 5)];
+    coll.type = dfcclUint64;
+    coll.op = dfcclSum;
+  }
+  if (coll.kind == DF_SEND_RECV && e->members > 2) e->members = 2;
+  coll.root = df_random_below(random, e->members);
+  coll.count = random_count(random);
+  coll.members = e->members;
+  coll.group = e->group;
+  coll.seed = df_random_next(random);
+  return coll;
+}
+
+/* largest_bytes: of a buffer, 0: no limit. */
+static void random_extra(program_extra *e, df_random *random, int ranks, size_t largest_bytes) {
+  const int percent = df_random_below(random, 100);
+  e->form = percent < 50 ? EXTRA_UNEVEN : percent < 80 ? EXTRA_EVEN : EXTRA_OWN_OPERATOR;
+  if (e->form == EXTRA_OWN_OPERATOR && df_config().backend == dfcclBackendCuda)
+    e->form = EXTRA_EVEN; /* refused there */
+  for (int i = 0; i < ranks; i++) e->group[i] = i;
+  df_random_shuffle(random, e->group, ranks);
+  e->members = df_random_chance(random, 50) ? ranks : 1 + df_random_below(random, ranks);
+  e->runs = 1 + df_random_below(random, RUNS_MAX);
+  e->commutes = df_random_chance(random, 50);
+  if (e->form == EXTRA_UNEVEN) {
+    const df_uneven_kind kind = (df_uneven_kind)df_random_below(random, DF_UNEVEN_KINDS);
+    size_t most = 1 + random_count(random) % 6000;
+    if (largest_bytes > 0 && most * 8 * (size_t)ranks > largest_bytes)
+      most = 1 + largest_bytes / (8 * (size_t)ranks);
+    dfcclDataType_t type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT);
+    if (kind == DF_REDUCE_SCATTER_V && df_type_is_float(type)) type = dfcclInt16;
+    df_uneven_draw(&e->uneven, kind, type, e->members, most, random);
+    e->uneven.group = e->group;
+    return;
+  }
+  e->even = random_even(e, random);
+  const size_t one = df_type_bytes(e->even.type) * (size_t)e->members;
+  if (largest_bytes > 0 && e->even.count * one > largest_bytes) e->even.count = largest_bytes / one;
+}
+
+/* From a generator of its own: programs on record stay what they are. */
+static void add_extras(program *p, size_t largest_bytes) {
+  df_random random = {p->seed ^ 0xE57A5ull};
+  for (int i = 0; i < p->phases; i++) {
+    p->phase[i].extras = df_random_below(&random, EXTRAS_MAX + 1);
+    for (int k = 0; k < p->phase[i].extras; k++)
+      random_extra(&p->phase[i].extra[k], &random, p->ranks, largest_bytes);
+  }
+}
+
 void program_make(program *p, uint64_t seed, int ranks, size_t largest_bytes) {
   df_random random = {seed};
   memset(p, 0, sizeof *p);
@@ -108,6 +164,18 @@ void program_make(program *p, uint64_t seed, int ranks, size_t largest_bytes) {
     if (largest_bytes > 0 && p->phase[i].doomed_count * 4 > largest_bytes)
       p->phase[i].doomed_count = largest_bytes / 4;
   }
+  add_extras(p, largest_bytes);
+}
+
+static void print_extra(const program_extra *e, int phase) {
+  char text[256];
+  if (e->form == EXTRA_UNEVEN)
+    snprintf(text, sizeof text, "uneven kind %d, %s, root %d", e->uneven.kind,
+             df_type_name(e->uneven.type), e->uneven.root);
+  else
+    df_describe(&e->even, text, sizeof text);
+  printf("  phase %d, besides: %s%s among %d ranks, %d runs\n", phase, text,
+         e->form == EXTRA_OWN_OPERATOR ? " by an own operator" : "", e->members, e->runs);
 }
 
 void program_print(const program *p) {
@@ -126,6 +194,8 @@ void program_print(const program *p) {
              slot->coll.algorithm != NULL ? slot->coll.algorithm : "",
              slot->last ? ", then deregistered" : "");
     }
+  for (int i = 0; i < p->phases; i++)
+    for (int k = 0; k < p->phase[i].extras; k++) print_extra(&p->phase[i].extra[k], i);
   for (int i = 0; i < p->phases; i++)
     if (p->phase[i].doomed_runs > 0)
       printf("  phase %d: rank %d aborts an all-reduce of %zu int32 with %d runs\n", i,

@@ -7,8 +7,9 @@
 #define DF_TESTS_PROPERTY_PROGRAM_H
 
 #include "support/ranks.h"
+#include "support/uneven.h"
 
-enum { RANKS_MAX = 12, SLOTS_MAX = 6, PHASES_MAX = 3, RUNS_MAX = 5 };
+enum { RANKS_MAX = 12, SLOTS_MAX = 6, PHASES_MAX = 3, RUNS_MAX = 5, EXTRAS_MAX = 2 };
 
 /* One collective in one phase. Its id belongs to the slot and the set of members, so that every
  * member has registered it the same number of times before. */
@@ -22,9 +23,22 @@ typedef struct {
   int runs;      /* in this phase */
 } program_slot;
 
+typedef enum { EXTRA_UNEVEN, EXTRA_EVEN, EXTRA_OWN_OPERATOR } extra_form;
+
+/* A collective of one phase (extras.h). */
+typedef struct {
+  extra_form form;
+  df_uneven_coll uneven;
+  df_collective even;
+  bool commutes; /* the own operator says so */
+  int members, group[RANKS_MAX], runs;
+} program_extra;
+
 typedef struct {
   int slots;
   program_slot slot[SLOTS_MAX];
+  int extras;
+  program_extra extra[EXTRAS_MAX];
   int doomed_runs; /* of the collective that a rank aborts (doomed.h); 0: there is none */
   int aborter;
   size_t doomed_count;
