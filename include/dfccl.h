@@ -422,6 +422,15 @@ DFCCL_API dfcclResult_t dfcclRegisterAllToAllV(dfcclContext_t ctx, dfcclCollId_t
                                                const size_t *recvCounts, const size_t *recvDispls,
                                                dfcclDataType_t type,
                                                const dfcclCollOptions_t *options);
+/*
+ * AllToAll whose counts are known only when it is run: each message carries its length, and
+ * receivers learn the counts from the messages. No exchange of counts is needed beforehand.
+ * maxCountPerPeer: most elements between two members in any run; equal on all. options.varying is 0.
+ * The CPU device has it (CUDA: dfcclInvalidUsage).
+ */
+DFCCL_API dfcclResult_t dfcclRegisterAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id,
+                                                     size_t maxCountPerPeer, dfcclDataType_t type,
+                                                     const dfcclCollOptions_t *options);
 DFCCL_API dfcclResult_t dfcclRegisterNeighbours(dfcclContext_t ctx, dfcclCollId_t id, int nSends,
                                                 const int *sendTo, const size_t *sendCounts,
                                                 int nRecvs, const int *recvFrom,
@@ -517,6 +526,22 @@ DFCCL_API dfcclResult_t dfcclRunNeighbours(dfcclContext_t ctx, dfcclCollId_t id,
                                            const void *sendBuf, void *recvBuf,
                                            dfcclCallback_t callback, void *arg);
 
+/*
+ * Sends sendCounts[i] elements at sendDispls[i] of sendBuf to position i (NULL: the pieces are
+ * packed). What comes from position i is at element i * maxCountPerPeer of recvBuf, and
+ * recvCounts[i] elements of it. No run is in place; sendBuf may be NULL if nothing is sent.
+ * sendCounts and sendDispls are read before the call returns. recvCounts, which may be NULL, belongs
+ * to the library as long as recvBuf does; after a failed run it has any values.
+ *
+ * Errors: those of dfcclRun*; dfcclInvalidArgument also if sendCounts is NULL, or a count exceeds
+ * maxCountPerPeer.
+ */
+DFCCL_API dfcclResult_t dfcclRunAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id,
+                                                const void *sendBuf, const size_t *sendCounts,
+                                                const size_t *sendDispls, void *recvBuf,
+                                                size_t *recvCounts, dfcclCallback_t callback,
+                                                void *arg);
+
 /* One run, for dfcclRun. */
 typedef struct {
   size_t size;
@@ -526,9 +551,9 @@ typedef struct {
   void *recvBuf;
   size_t count; /* elements; 0: as registered. Another one only with options.varying: at most
                    the registered one */
-  const size_t *sendCounts, *sendDispls; /* for all-to-alls whose counts vary, which this version */
-  size_t *recvCounts;                    /* does not have: NULL */
-  const size_t *recvDispls;
+  const size_t *sendCounts, *sendDispls; /* AllToAllDynamic: as dfcclRunAllToAllDynamic's; else */
+  size_t *recvCounts;                    /* all four are NULL. recvDispls[i]: where in recvBuf */
+  const size_t *recvDispls;              /* comes from position i; NULL: at i * maxCountPerPeer */
   void *stream;   /* a cudaStream_t; only with DFCCL_RUN_ON_STREAM. NULL: the default stream */
   unsigned flags; /* 0, or DFCCL_RUN_ON_STREAM */
   dfcclCallback_t callback; /* may be NULL */
@@ -552,8 +577,8 @@ typedef struct {
  *
  * Errors: those of dfcclRun* and, with DFCCL_RUN_ON_STREAM, of dfcclRun*OnStream;
  * dfcclInvalidArgument (run is NULL or was not initialised; a count that is not the registered one,
- * or, with options.varying, is more; counts of single peers; unknown flags; a stream without the
- * flag).
+ * or, with options.varying, is more; counts of single peers of a collective that has none; unknown
+ * flags; a stream without the flag).
  */
 DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_t *run);
 

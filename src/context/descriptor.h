@@ -83,6 +83,22 @@ typedef struct df_run_words {
 } df_run_words;
 DF_STATIC_ASSERT(sizeof(df_run_words) == 128, "1,000 collectives fit the design's limit");
 
+/* How runs vary. */
+typedef enum { DF_VARIES_NOT, DF_VARIES_BY_RUN, DF_VARIES_BY_PAIR } df_varies;
+
+/* All-to-all of the moment's counts: of one run, by position. The host makes it. */
+typedef struct df_peer_count {
+  uint64_t sends, send_at, recv_at; /* elements */
+  uint64_t receives;                /* DF_COUNT_UNKNOWN until the first message tells */
+} df_peer_count;
+#define DF_COUNT_UNKNOWN UINT64_MAX
+
+typedef struct df_pair_counts {
+  uint64_t run;
+  size_t *told;       /* [n] the application's; or NULL */
+  df_peer_count of[]; /* [n] */
+} df_pair_counts;
+
 typedef struct df_run_counters {
   uint32_t blocks_done[DF_RUNS_AHEAD];
   uint32_t blocks_gave_up[DF_RUNS_AHEAD]; /* What a block gave the run up with; 0: nothing. */
@@ -102,7 +118,8 @@ typedef enum {
 typedef enum {
   DF_LENDS_IN_PLACE = 1,
   DF_LENDS_STREAMED = 2, /* results that would bypass the caches */
-  DF_SCALES_INPUT = 4    /* no lending: inputs are multiplied where they enter */
+  DF_SCALES_INPUT = 4,   /* no lending: inputs are multiplied where they enter */
+  DF_COUNTS_OF_PEERS = 8 /* varying: `counts` has the address of a df_pair_counts */
 } df_may_lend;
 
 typedef struct df_descriptor {

@@ -15,6 +15,7 @@
 #include "host/growing.h"
 #include "host/losses.h"
 #include "host/memory.h"
+#include "host/pair_counts.h"
 #include "host/registry.h"
 #include "host/runs.h"
 
@@ -287,6 +288,22 @@ dfcclResult_t dfcclRunNeighbours(dfcclContext_t ctx, dfcclCollId_t id, const voi
                                  void *recvBuf, dfcclCallback_t callback, void *arg) {
   DF_CHECK_CONTEXT(ctx);
   return df_remember(ctx, df_submit(ctx, DF_OP_NEIGHBOURS, id, sendBuf, recvBuf, callback, arg));
+}
+
+dfcclResult_t dfcclRunAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                      const size_t *sendCounts, const size_t *sendDispls,
+                                      void *recvBuf, size_t *recvCounts, dfcclCallback_t callback,
+                                      void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  const df_given_counts counts = {sendCounts, sendDispls, recvCounts, NULL};
+  df_run run = {.send = sendBuf,
+                .recv = recvBuf,
+                .count = (uint64_t)(uintptr_t)&counts,
+                .callback = callback,
+                .argument = arg};
+  uint64_t number;
+  return df_remember(ctx,
+                     df_submit_run(ctx, DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC), id, &run, &number));
 }
 
 static dfcclResult_t run_on_stream(dfcclContext_t ctx, df_operation operation, dfcclCollId_t id,

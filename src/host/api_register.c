@@ -73,6 +73,16 @@ dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id, size_t
                                                   .options = options});
 }
 
+dfcclResult_t dfcclRegisterAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id,
+                                           size_t maxCountPerPeer, dfcclDataType_t type,
+                                           const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_TO_ALL_DYNAMIC,
+                                                  .id = id,
+                                                  .count = maxCountPerPeer,
+                                                  .type = type,
+                                                  .options = options});
+}
+
 dfcclResult_t dfcclRegisterGather(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
                                   dfcclDataType_t type, int root,
                                   const dfcclCollOptions_t *options) {

@@ -79,7 +79,7 @@ typedef struct df_coll {
   uint32_t references; /* of the registry, each pending callback and each dfcclWaitAll */
   df_operation operation;
   uint64_t count;
-  int varying; /* runs may have fewer elements */
+  int varying; /* df_varies: runs may have fewer elements */
   dfcclDataType_t type;
   dfcclRedOp_t op;
   uint32_t root, n, position;
@@ -92,9 +92,11 @@ typedef struct df_coll {
   uint32_t n_paired; /* n, plus ranks that another member's group names: they must hear of us */
   int32_t priority;
   char name[DF_MAX_NAME];
-  int has_own;    /* `own` is used */
-  uint32_t own;   /* the operator's number (primitives/own.h) */
-  df_pair *pairs; /* [n] of uneven pieces; else NULL */
+  int has_own;                  /* `own` is used */
+  uint32_t own;                 /* the operator's number (primitives/own.h) */
+  df_pair *pairs;               /* [n] of uneven pieces; else NULL */
+  df_pair_counts **runs_counts; /* AllToAllDynamic: of runs that are not through; used again */
+  uint32_t n_runs_counts;
   df_plan *plan;
   df_manner manner;
   df_device_coll device;

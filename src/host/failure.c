@@ -85,10 +85,17 @@ void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   const df_run_counters *found = coll->device.descriptor->counters;
   const uint64_t count = coll->in_device[run % DF_RUNS_AHEAD].count;
-  snprintf(sentence, sizeof sentence,
-           "%s: run %" PRIu64 " has %" PRIu64 " elements on rank %u and %" PRIu64 " on rank %u",
-           df_coll_label(coll, label, sizeof label), run, count ? count : coll->count,
-           context->rank, found->differing_count, found->differing_rank);
+  if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
+    snprintf(sentence, sizeof sentence,
+             "%s: in run %" PRIu64 " rank %u sends %" PRIu64 " elements; at most %" PRIu64
+             " are registered",
+             df_coll_label(coll, label, sizeof label), run, found->differing_rank,
+             found->differing_count, coll->count);
+  else
+    snprintf(sentence, sizeof sentence,
+             "%s: run %" PRIu64 " has %" PRIu64 " elements on rank %u and %" PRIu64 " on rank %u",
+             df_coll_label(coll, label, sizeof label), run, count ? count : coll->count,
+             context->rank, found->differing_count, found->differing_rank);
   coll->first_differing = run;
   df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
 }

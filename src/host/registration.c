@@ -58,6 +58,7 @@ static dfcclResult_t make_descriptor(dfcclContext_t context, df_coll *coll) {
   if (coll->varying) {
     d->count_step = sizeof(df_run) / sizeof(uint64_t);
     d->words->counts = &coll->in_device[0].count;
+    if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC) d->lends |= DF_COUNTS_OF_PEERS;
   }
   return dfcclSuccess;
 }
@@ -72,9 +73,9 @@ static void name_it(df_coll *coll, const char *name) {
 /* Without elements neither buffer is used. */
 static void choose_buffers(df_coll *coll, const df_lists *lists) {
   const uint32_t position = coll->position, root = coll->root, n = coll->n;
-  coll->reads_input =
-      lists ? lists->n_sends > 0
-            : coll->count != 0 && df_operation_uses(coll->operation, 0, position, root, n);
+  coll->reads_input = lists ? lists->n_sends > 0
+                            : coll->count != 0 && coll->operation != DF_OP_ALL_TO_ALL_DYNAMIC &&
+                                  df_operation_uses(coll->operation, 0, position, root, n);
   coll->writes_output =
       lists ? lists->n_receives > 0
             : coll->count != 0 && df_operation_uses(coll->operation, 1, position, root, n);
@@ -99,7 +100,9 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   coll->n = coll->n_paired = df_group_size(context, options);
   coll->run_limit = UINT64_MAX;
   coll->priority = options ? options->priority : 0;
-  coll->varying = options && options->varying;
+  coll->varying = coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC ? DF_VARIES_BY_PAIR
+                  : options && options->varying               ? DF_VARIES_BY_RUN
+                                                              : DF_VARIES_NOT;
   name_it(coll, options ? options->name : NULL);
   coll->ranks = calloc(coll->n, sizeof *coll->ranks);
   coll->remotes = calloc(coll->n, sizeof(df_remote *));
@@ -160,7 +163,8 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                              const df_manner_question *question) {
   dfcclResult_t result = dfcclOutOfMemory;
   const df_choice *choice = &coll->manner.choice;
-  df_plan_key key = {.operation = coll->operation,
+  const int dynamic = coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC;
+  df_plan_key key = {.operation = dynamic ? DF_OP_ALL_TO_ALL : coll->operation,
                      .algorithm = choice->algorithm,
                      .n = coll->n,
                      .position = coll->position,

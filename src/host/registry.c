@@ -119,6 +119,8 @@ void df_coll_free(df_coll *coll) {
   if (coll->has_own) df_own_unuse(coll->own);
   free(coll->ranks);
   free(coll->pairs);
+  for (uint32_t i = 0; i < coll->n_runs_counts; i++) free(coll->runs_counts[i]);
+  free(coll->runs_counts);
   free(coll->remotes);
   free(coll->backlog);
   free(coll->limit_sentence);

@@ -87,11 +87,14 @@ static int on_one_gpu(dfcclContext_t context, const dfcclCollOptions_t *options,
 df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r) {
   uint32_t n = df_group_size(context, r->options);
   uint32_t element_bytes = (uint32_t)df_type_size(r->type);
+  const int dynamic = r->operation == DF_OP_ALL_TO_ALL_DYNAMIC;
   return (df_manner_question){
       .tuning = &context->settings.tuning,
       .topology = &context->topology,
-      .choice = {.name = r->options ? r->options->algorithm : NULL,
-                 .operation = r->operation,
+      .choice = {.name = dynamic      ? "direct"
+                         : r->options ? r->options->algorithm
+                                      : NULL,
+                 .operation = dynamic ? DF_OP_ALL_TO_ALL : r->operation,
                  .n = n,
                  /* Members would answer differently. */
                  .bytes = r->lists ? 0 : df_larger_buffer(r->operation, n, r->count, element_bytes),
@@ -103,7 +106,7 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
                  .neighbours = df_topology_neighbours(&context->topology,
                                                       r->options ? r->options->ranks : NULL, n)},
       .count = df_registered_count(r),
-      .varying = r->options && r->options->varying,
+      .varying = dynamic || (r->options && r->options->varying),
       .element_bytes = element_bytes,
       .max_blocks = context->max_blocks,
       .on_gpu = context->settings.backend == dfcclBackendCuda,
@@ -126,6 +129,22 @@ static dfcclResult_t check_operator(const df_registration *r) {
   return dfcclSuccess;
 }
 
+static dfcclResult_t check_dynamic(dfcclContext_t context, const dfcclCollOptions_t *options) {
+  if (!context->device.kind->has_varying)
+    return df_fail(dfcclInvalidUsage,
+                   "rank %u uses the %s device, which has no AllToAllDynamic: its runs have the "
+                   "registered count",
+                   context->rank, context->device.kind->name);
+  const char *name = options ? options->algorithm : NULL;
+  if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, "direct") == 0) return dfcclSuccess;
+  char escaped[DF_MAX_NAME];
+  df_escape(escaped, sizeof escaped, name);
+  return df_fail(dfcclInvalidArgument,
+                 "options.algorithm is \"%s\", which AllToAllDynamic does not have; it has "
+                 "\"direct\"",
+                 escaped);
+}
+
 dfcclResult_t df_registration_check(dfcclContext_t context, const df_registration *r,
                                     df_manner_question *question, df_manner *manner) {
   dfcclResult_t result = check_options(context, r->options);
@@ -139,7 +158,10 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
     result = (int)r->op >= DF_FIRST_OWN ? df_own_check(context, r, &ordered) : check_operator(r);
     if (result != dfcclSuccess) return result;
   }
-  if (df_operation_is_listed(r->operation) && r->options && r->options->varying)
+  if (r->operation == DF_OP_ALL_TO_ALL_DYNAMIC &&
+      (result = check_dynamic(context, r->options)) != dfcclSuccess)
+    return result;
+  if (r->operation >= DF_OP_COUNT && r->options && r->options->varying)
     return df_fail(dfcclInvalidArgument,
                    "options.varying is 1, but %s has counts of its own for each piece",
                    df_operation_name(r->operation));

@@ -8,7 +8,7 @@
 
 /* Kinds of collective that a call may run, one bit each. */
 #define DF_OF_KIND(operation) (1u << (operation))
-#define DF_OF_ANY_KIND (~0u)
+#define DF_WITHOUT_COUNTS (~DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC))
 /* Completes *run. *number: the accepted run's. */
 dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
                             uint64_t *number);

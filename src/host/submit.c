@@ -14,6 +14,7 @@
 #include "host/growing.h"
 #include "host/link_setup.h"
 #include "host/memory.h"
+#include "host/pair_counts.h"
 #include "host/record.h"
 #include "host/registry.h"
 #include "host/runs.h"
@@ -212,7 +213,8 @@ static inline int is_buffer(const df_coll *coll, const void *buffer) {
   return buffer != NULL && ((uintptr_t)buffer & coll->element_mask) == 0;
 }
 
-static DF_COLD dfcclResult_t check_count(const df_coll *coll, const df_run *run) {
+static DF_COLD dfcclResult_t check_count(df_coll *coll, df_run *run) {
+  if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC) return df_pair_counts_take(coll, run);
   if (run->count == coll->count) return dfcclSuccess;
   if (coll->varying && run->count < coll->count) return dfcclSuccess;
   if (coll->varying)
@@ -226,7 +228,7 @@ static DF_COLD dfcclResult_t check_count(const df_coll *coll, const df_run *run)
                  run->count, coll->id, coll->count);
 }
 
-static inline dfcclResult_t check_arguments(const df_coll *coll, const df_run *run) {
+static inline dfcclResult_t check_arguments(df_coll *coll, df_run *run) {
   if (DF_UNLIKELY(coll->reads_input && !is_buffer(coll, run->send)))
     return refuse_buffer(coll, "sendBuf", run->send);
   if (DF_UNLIKELY(coll->writes_output && !is_buffer(coll, run->recv)))
@@ -245,6 +247,16 @@ static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, u
   if (coll == NULL)
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
                    context->rank);
+  if (kinds == DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC) && coll->operation != DF_OP_ALL_TO_ALL_DYNAMIC)
+    return df_fail(dfcclInvalidArgument,
+                   "collective %" PRIu64
+                   " is registered as %s: only an AllToAllDynamic's runs have "
+                   "run.sendCounts, sendDispls, recvCounts and recvDispls",
+                   id, df_operation_name(coll->operation));
+  if (kinds == DF_WITHOUT_COUNTS && coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
+    return df_fail(dfcclInvalidArgument,
+                   "collective %" PRIu64 " is an AllToAllDynamic: each run needs run.sendCounts",
+                   id);
   if (!(kinds >> coll->operation & 1))
     return df_fail(dfcclInvalidArgument,
                    "collective %" PRIu64 " is registered as %s, and was run as %s", id,
@@ -377,6 +389,10 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclC
 
 /* ---- dfcclRun ---- */
 
+static int has_counts(const dfcclRun_t *given) {
+  return given->sendCounts || given->sendDispls || given->recvCounts || given->recvDispls;
+}
+
 static dfcclResult_t check_given(const dfcclRun_t *given) {
   if (given->flags & ~DFCCL_RUN_ON_STREAM)
     return df_fail(dfcclInvalidArgument, "run.flags is 0x%x; DFCCL_RUN_ON_STREAM (0x%x) is known",
@@ -384,19 +400,10 @@ static dfcclResult_t check_given(const dfcclRun_t *given) {
   if (given->stream != NULL && !(given->flags & DFCCL_RUN_ON_STREAM))
     return df_fail(dfcclInvalidArgument,
                    "run.stream is %p, but run.flags lacks DFCCL_RUN_ON_STREAM", given->stream);
-  const struct {
-    const char *name;
-    const void *value;
-  } counts[] = {{"sendCounts", given->sendCounts},
-                {"sendDispls", given->sendDispls},
-                {"recvCounts", given->recvCounts},
-                {"recvDispls", given->recvDispls}};
-  for (size_t i = 0; i < DF_COUNT_OF(counts); i++)
-    if (counts[i].value)
-      return df_fail(dfcclInvalidArgument,
-                     "run.%s is set; it must be NULL, since no collective of this version has "
-                     "counts for each peer",
-                     counts[i].name);
+  if (has_counts(given) && (given->count != 0 || given->flags & DFCCL_RUN_ON_STREAM))
+    return df_fail(dfcclInvalidArgument,
+                   "run.count is %zu and run.flags is 0x%x; both must be 0 with counts of peers",
+                   given->count, given->flags);
   return dfcclSuccess;
 }
 
@@ -411,9 +418,14 @@ dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun
                 .count = whole.count,
                 .callback = whole.callback,
                 .argument = whole.arg};
+  const df_given_counts counts = {whole.sendCounts, whole.sendDispls, whole.recvCounts,
+                                  whole.recvDispls};
+  if (has_counts(&whole)) run.count = (uint64_t)(uintptr_t)&counts;
+  const uint32_t kinds =
+      run.count && has_counts(&whole) ? DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC) : DF_WITHOUT_COUNTS;
   result = whole.flags & DFCCL_RUN_ON_STREAM
-               ? df_submit_on_stream(context, DF_OF_ANY_KIND, id, &run, whole.stream, &number)
-               : df_submit_run(context, DF_OF_ANY_KIND, id, &run, &number);
+               ? df_submit_on_stream(context, kinds, id, &run, whole.stream, &number)
+               : df_submit_run(context, kinds, id, &run, &number);
   if (result == dfcclSuccess) given->run = number;
   return result;
 }

@@ -35,6 +35,8 @@ static const struct {
     [DF_OP_SCATTER_V] = {"ScatterV", "scatterv", ONE_WAY | COPIES},
     [DF_OP_ALL_TO_ALL_V] = {"AllToAllV", "alltoallv", COPIES},
     [DF_OP_NEIGHBOURS] = {"Neighbours", "neighbours", ONE_WAY | COPIES},
+    [DF_OP_ALL_TO_ALL_DYNAMIC] = {"AllToAllDynamic", "alltoalldynamic",
+                                  WIDE_INPUT | WIDE_OUTPUT | COPIES},
 };
 
 static int has(df_operation operation, int property) {
@@ -50,7 +52,9 @@ int df_operation_by_word(const char *word) {
   return -1;
 }
 
-int df_operation_is_listed(df_operation operation) { return operation >= DF_OP_COUNT; }
+int df_operation_is_listed(df_operation operation) {
+  return operation >= DF_OP_COUNT && operation != DF_OP_ALL_TO_ALL_DYNAMIC;
+}
 int df_operation_reduces(df_operation operation) { return has(operation, REDUCES); }
 int df_operation_is_scan(df_operation operation) { return has(operation, SCANS); }
 int df_operation_needs_agreement(df_operation operation) { return has(operation, ONE_WAY); }

@@ -26,6 +26,7 @@ typedef enum {
   DF_OP_SCATTER_V,
   DF_OP_ALL_TO_ALL_V,
   DF_OP_NEIGHBOURS,
+  DF_OP_ALL_TO_ALL_DYNAMIC, /* AllToAll's plan; each pair has a count in each run */
   DF_OP_ALL
 } df_operation;
 

@@ -100,6 +100,10 @@ DF_CORE df_part df_part_of_run(const df_part *whole, uint64_t count, uint32_t pi
                                uint32_t element_bytes) {
   df_part part = *whole;
   if (count == whole->elements) return part;
+  if (count == 0) { /* of a pair; or a peer's nonsense */
+    part.elements = part.loops = 0;
+    return part;
+  }
   const uint32_t grain = DF_CACHE_LINE / element_bytes;
   const uint64_t loops = DF_DIV_UP(count, (uint64_t)whole->chunk * pieces);
   const uint64_t chunk = DF_ALIGN_UP(DF_DIV_UP(count, loops * pieces), (uint64_t)grain);
@@ -297,6 +301,29 @@ DF_CORE_APART void df_prepare_run(const df_descriptor *desc, uint64_t count, uin
 }
 
 #if !defined(__CUDACC__)
+/*
+ * Counts of the moment: as df_prepare_run, but each pair of members has a count of its own, by which
+ * its messages are cut. The plan is all-to-all's "direct", so a primitive has one peer. What comes
+ * is unknown until the first message is there.
+ */
+static inline void df_prepare_pair(const df_descriptor *desc, const df_pair_counts *counts,
+                                   uint32_t loop, uint32_t primitive, df_prepared *p) {
+  const df_primitive *prim = &desc->primitives[primitive];
+  const int comes = prim->flags & DF_PRIM_RECV;
+  const df_peer_count *from = &counts->of[prim->source_piece];
+  const df_peer_count *to = &counts->of[prim->destination_piece];
+  const uint64_t count = comes ? to->receives : from->sends;
+  const df_part part =
+      df_part_of_run(desc->parts, count == DF_COUNT_UNKNOWN ? 0 : count, 1, desc->element_bytes);
+  df_prepare_messages_of(desc, 0, &part, 0, loop, primitive, p);
+  if (loop == 0) p->announces = DF_MESSAGE_COMES | DF_COUNT_COMES | DF_MESSAGE_GOES | DF_COUNT_GOES;
+  df_prepare_move_of(desc, &part, 0, loop, primitive, p);
+  const uint64_t start = (uint64_t)loop * part.chunk;
+  if (prim->source == DF_BUFFER_INPUT) p->source_at = (from->send_at + start) * desc->element_bytes;
+  if (prim->destination == DF_BUFFER_OUTPUT)
+    p->destination_at = (to->recv_at + start) * desc->element_bytes;
+}
+
 /* Every run has the same records. */
 static inline int df_prepared_is_kept(const df_descriptor *desc) {
   return desc->n_blocks == 1 && desc->parts[0].loops == 1 && desc->n_primitives > 0 &&

@@ -10,6 +10,7 @@
 #include "primitives/link.h"
 #include "primitives/move.h"
 #include "primitives/prepared.h"
+#include "primitives/varying.h"
 #include "primitives/windows.h"
 
 typedef enum {
@@ -35,28 +36,12 @@ DF_CORE int df_step_keeps(const df_descriptor *desc) {
 #endif
 }
 
-/* CUDA's compiler must know that none vary. */
-DF_CORE int df_step_varies(const df_descriptor *desc) {
-#if defined(__CUDACC__)
-  (void)desc;
-  return 0;
-#else
-  return desc->count_step != 0;
-#endif
-}
-
-/* Varying: elements of the run. */
-DF_CORE uint64_t df_step_count(const df_descriptor *desc, const df_cursor *cursor) {
-  uint64_t count = desc->words->counts[cursor->run % DF_RUNS_AHEAD * desc->count_step];
-  return count ? count : desc->count;
-}
-
 /* The kept record, or the first half of a new one, or all of a varying run's. */
 DF_CORE const df_prepared *df_step_prepare(const df_descriptor *desc, uint32_t block,
                                            const df_cursor *cursor, df_prepared *worked_out) {
   if (df_step_keeps(desc)) return &desc->prepared[cursor->primitive];
   if (df_step_varies(desc)) {
-    df_prepare_run(desc, df_step_count(desc, cursor), cursor->loop, cursor->primitive, worked_out);
+    df_step_prepare_varying(desc, cursor, worked_out);
     return worked_out;
   }
   df_prepare_messages(desc, block, cursor->loop, cursor->primitive, worked_out);
@@ -158,10 +143,7 @@ DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
  * would wait for their credit in the next run. */
 DF_CORE_APART int df_step_ends_early(const df_descriptor *desc, const df_cursor *cursor,
                                      df_lanes *lanes) {
-  const uint32_t pieces = df_pieces_of_loop(desc->geometry, desc->pieces);
-  const df_part part =
-      df_part_of_run(desc->parts, df_step_count(desc, cursor), pieces, desc->element_bytes);
-  if (cursor->loop < part.loops) return 0;
+  if (cursor->loop < df_step_loops(desc, cursor)) return 0;
   for (uint32_t i = 0; i < desc->n_links; i++) {
     df_link *link = &desc->links[i];
     if (link->sends || link->messages == 0) continue;
@@ -271,16 +253,30 @@ DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t b
 /* Varying: does the message bring another count? It is there. */
 DF_CORE int df_step_counts_differ(const df_descriptor *desc, const df_cursor *cursor,
                                   const df_move *move, uint64_t *theirs) {
+  *theirs = 0;
   if (!(move->announces & DF_COUNT_COMES) || move->recv_link == NULL) return 0;
   const uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
   *theirs = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_COUNT_OFFSET));
+  if (df_step_pairs(desc, cursor)) return *theirs > desc->parts[0].elements;
   return *theirs != df_step_count(desc, cursor);
+}
+
+/* Each pair has a count, and the first message tells it. */
+DF_CORE_APART void df_step_take_count(const df_descriptor *desc, const df_cursor *cursor,
+                                      df_pair_counts *pairs, df_move *move) {
+  const uint32_t from = desc->primitives[cursor->primitive].destination_piece;
+  const uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
+  const uint64_t count = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_COUNT_OFFSET));
+  pairs->of[from].receives = count;
+  if (pairs->told) pairs->told[from] = (size_t)count;
+  df_step_prepare_varying(desc, cursor, &move->worked_out);
+  move->count = move->worked_out.count;
 }
 
 /* Varying, before anything of the message is used. If counts differ, the collective is given up:
  * the next step sees that. */
 DF_CORE_APART int df_step_agrees(const df_descriptor *desc, const df_cursor *cursor,
-                                 const df_move *move) {
+                                 df_move *move) {
   uint64_t theirs;
   if (df_step_counts_differ(desc, cursor, move, &theirs)) {
     df_store_relaxed_u64(&desc->counters->differing_count, theirs);
@@ -288,9 +284,13 @@ DF_CORE_APART int df_step_agrees(const df_descriptor *desc, const df_cursor *cur
     df_publish_u32(&desc->words->cancel, dfcclMismatch);
     return 0;
   }
+  df_pair_counts *pairs = df_step_pairs(desc, cursor);
+  if (pairs && move->announces & DF_COUNT_COMES && move->recv_link)
+    df_step_take_count(desc, cursor, pairs, move);
   if (move->announces & DF_COUNT_GOES && move->send_link)
     *(uint64_t *)(df_link_slot(move->send_link, move->send_sequence) + DF_LINK_COUNT_OFFSET) =
-        df_step_count(desc, cursor);
+        pairs ? pairs->of[desc->primitives[cursor->primitive].source_piece].sends
+              : df_step_count(desc, cursor);
   return 1;
 }
 
@@ -308,10 +308,11 @@ DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const
         *received_direct = 0; /* its length is another: df_step_agrees gives up */
         return 1;
       }
+      uint64_t elements = df_prepared_elements(prim);
+      if (df_step_varies(desc) && move->announces & DF_COUNT_COMES && df_step_pairs(desc, cursor))
+        elements = df_step_first_chunk(desc, theirs);
       if (df_link_is_revoked(move->recv_link)) return 0;
-      if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence,
-                              df_prepared_elements(prim), move))
-        return 0;
+      if (!df_step_may_follow(desc, move->recv_link, move->recv_sequence, elements, move)) return 0;
     }
   }
   if (prim->send_link) {

@@ -54,7 +54,7 @@ typedef struct df_route {
   uint32_t which;
   const df_part *parts; /* [n_blocks] */
   uint8_t element_bytes;
-  uint8_t varying; /* first messages bring their run's count */
+  uint8_t varying; /* df_varies; first messages bring their run's count */
 } df_route;
 
 /* How long set-up may hold the lock. First writes to a ring's pages take longest. */

@@ -286,7 +286,7 @@ static void say_algorithm(const df_manner *m, df_text *out) {
 static void say_form(const df_manner *m, const df_manner_question *q, df_text *out) {
   const df_shape *s = &m->shape;
   if (q->varying)
-    df_say(out, "form: staged, since a count goes before the payload of a varying run\n");
+    df_say(out, "form: staged, since a count goes before the payload\n");
   else if (s->payload_offset == DF_LINK_WORDS)
     df_say(out,
            "form: words that carry a flag each, since messages have at most words_max %lld bytes\n",

@@ -27,6 +27,31 @@ static void register_even(extra *e) {
   if (shared->form == EXTRA_OWN_OPERATOR) OK(dfcclRedOpDestroy(e->ctx, e->local.op));
 }
 
+static bool has_parts(const program_extra *shared) {
+  return shared->form == EXTRA_UNEVEN || shared->form == EXTRA_DYNAMIC;
+}
+
+static void register_dynamic(const extra *e) {
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = e->shared->group;
+  options.nRanks = e->shared->members;
+  OK(dfcclRegisterAllToAllDynamic(e->ctx, e->id, e->shared->most, e->shared->uneven.type,
+                                  &options));
+}
+
+static void submit_dynamic(const extra *e, extra_run *run, dfcclCallback_t callback) {
+  dfcclRun_t given = DFCCL_RUN_INITIALIZER;
+  given.sendBuf = run->part.send;
+  given.recvBuf = run->part.recv;
+  given.sendCounts = run->part.sends;
+  given.sendDispls = run->part.send_at;
+  given.recvCounts = run->got;
+  given.recvDispls = run->part.recv_at;
+  given.callback = callback;
+  given.arg = run;
+  OK(dfcclRun(e->ctx, e->id, &given));
+}
+
 static int random_flags(df_random *random) {
   int flags = 0;
   if (df_random_chance(random, 35)) flags |= DF_IN_PLACE;
@@ -44,12 +69,12 @@ void extra_begin(extra *e, const program *p, int phase, int which, dfcclContext_
   e->shared = shared;
   e->ctx = ctx;
   e->id = 0xE0000000ull + (dfcclCollId_t)(phase * EXTRAS_MAX + which);
-  if (shared->form != EXTRA_UNEVEN) register_even(e);
+  if (!has_parts(shared)) register_even(e);
   for (int i = 0; i < shared->runs; i++) {
     extra_run *run = &e->runs[i];
     run->owner = e;
     run->with_callback = df_random_chance(random, 70);
-    if (shared->form == EXTRA_UNEVEN)
+    if (has_parts(shared))
       df_uneven_make(&run->part, &shared->uneven, position, (uint64_t)i,
                      df_random_chance(random, 35));
     else
@@ -57,12 +82,15 @@ void extra_begin(extra *e, const program *p, int phase, int which, dfcclContext_
                       random_flags(random));
   }
   if (shared->form == EXTRA_UNEVEN) OK(df_uneven_register(ctx, e->id, &e->runs[0].part));
+  if (shared->form == EXTRA_DYNAMIC) register_dynamic(e);
 }
 
 void extra_submit(extra *e) {
   extra_run *run = &e->runs[e->submitted++];
   dfcclCallback_t callback = run->with_callback ? on_end : NULL;
-  if (e->shared->form == EXTRA_UNEVEN)
+  if (e->shared->form == EXTRA_DYNAMIC)
+    submit_dynamic(e, run, callback);
+  else if (e->shared->form == EXTRA_UNEVEN)
     OK(df_uneven_run(e->ctx, e->id, e->shared->uneven.kind, run->part.send, run->part.recv,
                      callback, run));
   else
@@ -78,7 +106,10 @@ void extra_end(extra *e) {
     extra_run *run = &e->runs[i];
     CHECK(atomic_load(&run->calls) == run->with_callback, "%d callbacks of one extra run",
           atomic_load(&run->calls));
-    if (e->shared->form == EXTRA_UNEVEN) {
+    for (int k = 0; e->shared->form == EXTRA_DYNAMIC && k < e->shared->members; k++)
+      CHECK(run->got[k] == run->part.receives[k], "%zu elements from position %d, and told %zu",
+            run->part.receives[k], k, run->got[k]);
+    if (has_parts(e->shared)) {
       df_uneven_check(&run->part);
       df_uneven_free(&run->part);
     } else {

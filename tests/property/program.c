@@ -108,12 +108,17 @@ static void random_extra(program_extra *e, df_random *random, int ranks, size_t 
   e->runs = 1 + df_random_below(random, RUNS_MAX);
   e->commutes = df_random_chance(random, 50);
   if (e->form == EXTRA_UNEVEN) {
-    const df_uneven_kind kind = (df_uneven_kind)df_random_below(random, DF_UNEVEN_KINDS);
+    df_uneven_kind kind = (df_uneven_kind)df_random_below(random, DF_UNEVEN_KINDS);
+    if (df_random_chance(random, 25) && df_config().backend != dfcclBackendCuda) {
+      kind = DF_ALL_TO_ALL_V;
+      e->form = EXTRA_DYNAMIC;
+    }
     size_t most = 1 + random_count(random) % 6000;
     if (largest_bytes > 0 && most * 8 * (size_t)ranks > largest_bytes)
       most = 1 + largest_bytes / (8 * (size_t)ranks);
     dfcclDataType_t type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT);
     if (kind == DF_REDUCE_SCATTER_V && df_type_is_float(type)) type = dfcclInt16;
+    e->most = most;
     df_uneven_draw(&e->uneven, kind, type, e->members, most, random);
     e->uneven.group = e->group;
     return;
@@ -169,9 +174,10 @@ void program_make(program *p, uint64_t seed, int ranks, size_t largest_bytes) {
 
 static void print_extra(const program_extra *e, int phase) {
   char text[256];
-  if (e->form == EXTRA_UNEVEN)
-    snprintf(text, sizeof text, "uneven kind %d, %s, root %d", e->uneven.kind,
-             df_type_name(e->uneven.type), e->uneven.root);
+  if (e->form == EXTRA_UNEVEN || e->form == EXTRA_DYNAMIC)
+    snprintf(text, sizeof text, "uneven kind %d%s, %s, root %d", e->uneven.kind,
+             e->form == EXTRA_DYNAMIC ? ", dynamic" : "", df_type_name(e->uneven.type),
+             e->uneven.root);
   else
     df_describe(&e->even, text, sizeof text);
   printf("  phase %d, besides: %s%s among %d ranks, %d runs\n", phase, text,

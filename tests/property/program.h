@@ -23,13 +23,15 @@ typedef struct {
   int runs;      /* in this phase */
 } program_slot;
 
-typedef enum { EXTRA_UNEVEN, EXTRA_EVEN, EXTRA_OWN_OPERATOR } extra_form;
+/* DYNAMIC: an AllToAllV whose counts are given to each run. */
+typedef enum { EXTRA_UNEVEN, EXTRA_EVEN, EXTRA_OWN_OPERATOR, EXTRA_DYNAMIC } extra_form;
 
 /* A collective of one phase (extras.h). */
 typedef struct {
   extra_form form;
   df_uneven_coll uneven;
   df_collective even;
+  size_t most;   /* elements of a pair in any run, of DYNAMIC */
   bool commutes; /* the own operator says so */
   int members, group[RANKS_MAX], runs;
 } program_extra;

@@ -54,7 +54,8 @@ static void publish(df_wire *wire, df_wire_ring *ring, uint64_t sequence) {
 static void take_count(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   df_wire_ring *ring = &link->rings[frame->block];
   const uint64_t count = count_in(frame);
-  if (link->varying && (count == 0 || count > ring->part.elements)) {
+  if (link->varying &&
+      ((count == 0 && link->varying != DF_VARIES_BY_PAIR) || count > ring->part.elements)) {
     lose(wire, "it sent a count of %llu elements of %llu", (unsigned long long)count,
          (unsigned long long)ring->part.elements);
     return;

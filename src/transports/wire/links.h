@@ -62,7 +62,7 @@ typedef struct df_wire_link {
   uint64_t *have;
   uint16_t pieces;
   uint8_t geometry, element_bytes;
-  uint8_t varying; /* its frames come in order */
+  uint8_t varying; /* df_varies; then its frames come in order */
   df_wire_ring rings[];
 } df_wire_link;
 
