@@ -13,15 +13,15 @@ A collective is registered once, under an id that all members choose alike, and 
 releases the GIL. Failures are exceptions (dfccl.Error) with the library's sentence. docs/PYTHON.md has the rest.
 """
 
-from .arrays import DataType, RedOp
+from .arrays import DataType, Operator, RedOp
 from .collective import Collective, Run
 from .context import Context, Group, contexts, unique_id
 from .errors import (Aborted, Error, InvalidArgument, InvalidUsage, Mismatch, OutOfMemory, RemoteError,
                      Timeout)
 from .library import version
 
-SUM, PROD, MAX, MIN, AVG = RedOp
+SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR = RedOp
 
-__all__ = ["Aborted", "AVG", "Collective", "Context", "DataType", "Error", "Group", "InvalidArgument", "InvalidUsage",
-           "MAX", "MIN", "Mismatch", "OutOfMemory", "PROD", "RedOp", "RemoteError", "Run", "SUM", "Timeout",
+__all__ = ["Aborted", "AVG", "BAND", "BOR", "BXOR", "Collective", "Context", "DataType", "Error", "Group", "InvalidArgument", "InvalidUsage",
+           "MAX", "MIN", "Mismatch", "Operator", "OutOfMemory", "PROD", "RedOp", "RemoteError", "Run", "SUM", "Timeout",
            "contexts", "unique_id", "version"]

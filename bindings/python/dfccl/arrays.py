@@ -23,6 +23,8 @@ class DataType(enum.IntEnum):
     bfloat16 = 9
     float8_e4m3 = 10
     float8_e5m2 = 11
+    int16 = 12
+    uint16 = 13
 
     @property
     def bytes(self) -> int:
@@ -35,14 +37,21 @@ class RedOp(enum.IntEnum):
     MAX = 2
     MIN = 3
     AVG = 4
+    BAND = 5  # bits, of integers
+    BOR = 6
+    BXOR = 7
 
 
-_bytes = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1]
+_bytes = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 2, 2]
 _other_names = {"float8_e4m3fn": DataType.float8_e4m3, "half": DataType.float16, "float": DataType.float32,
                 "double": DataType.float64, "int": DataType.int32, "long": DataType.int64}
 
 DataTypeLike = Union[DataType, str, Any]
-RedOpLike = Union[RedOp, str]
+RedOpLike = Union[RedOp, "Operator", str]
+
+
+class Operator(int):
+    """An operator that a context has made (Context.pre_mul_sum)."""
 
 
 def data_type(like: DataTypeLike) -> DataType:
@@ -57,8 +66,8 @@ def data_type(like: DataTypeLike) -> DataType:
     return found
 
 
-def red_op(like: RedOpLike) -> RedOp:
-    if isinstance(like, RedOp):
+def red_op(like: RedOpLike) -> int:
+    if isinstance(like, (RedOp, Operator)):
         return like
     found = RedOp.__members__.get(str(like).upper())
     if found is None:
@@ -124,13 +133,13 @@ _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.argtypes, _capsule_pointer.restype = [py_object, c_char_p], c_void_p
 
 _DL_HOST = (1, 3)  # ordinary memory, and memory that CUDA has locked
-_dl_types = {(0, 8): DataType.int8, (0, 32): DataType.int32, (0, 64): DataType.int64, (1, 8): DataType.uint8,
+_dl_types = {(0, 8): DataType.int8, (0, 16): DataType.int16, (1, 16): DataType.uint16, (0, 32): DataType.int32, (0, 64): DataType.int64, (1, 8): DataType.uint8,
              (1, 32): DataType.uint32, (1, 64): DataType.uint64, (2, 16): DataType.float16, (2, 32): DataType.float32,
              (2, 64): DataType.float64, (4, 16): DataType.bfloat16, (10, 8): DataType.float8_e4m3,
              (12, 8): DataType.float8_e5m2}
-_signed = {1: DataType.int8, 4: DataType.int32, 8: DataType.int64}
-_unsigned = {1: DataType.uint8, 4: DataType.uint32, 8: DataType.uint64}
-_formats = {**dict.fromkeys("bilqn", _signed), **dict.fromkeys("BILQN", _unsigned),
+_signed = {1: DataType.int8, 2: DataType.int16, 4: DataType.int32, 8: DataType.int64}
+_unsigned = {1: DataType.uint8, 2: DataType.uint16, 4: DataType.uint32, 8: DataType.uint64}
+_formats = {**dict.fromkeys("bhilqn", _signed), **dict.fromkeys("BHILQN", _unsigned),
             "e": {2: DataType.float16}, "f": {4: DataType.float32}, "d": {8: DataType.float64}}
 _raw = (bytes, bytearray)  # bytes of whatever type the collective has
 

@@ -50,10 +50,16 @@ class _GoesOn(errors.Timeout):
 class Run:
     """One run of a collective. Its arrays are kept alive until it is complete."""
 
-    __slots__ = ("collective", "number")
+    __slots__ = ("collective", "number", "_told")
 
-    def __init__(self, collective: "Collective", number: int):
-        self.collective, self.number = collective, number
+    def __init__(self, collective: "Collective", number: int, told: Any = None):
+        self.collective, self.number, self._told = collective, number, told
+
+    def received(self) -> list[int]:
+        """Of a complete all_to_all_dynamic: how many elements came from each position."""
+        if self._told is None:
+            raise errors.InvalidUsage(f"{self!r} has no counts of its own")
+        return list(self._told)
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until this run is complete and its callback has returned; drives the library meanwhile.
@@ -78,7 +84,8 @@ class Collective:
     """A registered collective: run it any number of times, in any order beside others."""
 
     def __init__(self, context: "Context", kind: str, id: int, count: int, type: DataType, root: int,
-                 ranks: Sequence[int] | None, name: str | None, varying: bool):
+                 ranks: Sequence[int] | None, name: str | None, varying: bool,
+                 sizes: tuple[int | None, int | None] | None = None):
         self.context, self.kind, self.id, self.count, self.type, self.root = context, kind, id, count, type, root
         self.size = context.size if ranks is None else len(ranks)
         self.rank = context.rank if ranks is None else list(ranks).index(context.rank)
@@ -88,14 +95,20 @@ class Collective:
         self._failure: tuple[int, str] | None = None  # the first since the last wait, which no wait has told yet
         self._run = RunStruct()
         wide = self.size
+        self._sizes = sizes  # elements of both arrays at least, None: not needed; or None: by kind
         self._send_wide, self._recv_wide = {"all_gather": (1, wide), "reduce_scatter": (wide, 1),
-                                            "all_to_all": (wide, wide)}.get(kind, (1, 1))
+                                            "all_to_all": (wide, wide), "gather": (1, wide),
+                                            "scatter": (wide, 1)}.get(kind, (1, 1))
+        if sizes is None and kind in ("gather", "scatter"):
+            at_root = self.rank == root
+            self._sizes = (count if kind == "gather" else count * wide if at_root else None,
+                           count if kind == "scatter" else count * wide if at_root else None)
 
     def __repr__(self) -> str:
         name = self.name or f"{self.id}"
         return f"<collective {name}, {self.kind} of {self.count} {self.type.name}, group of {self.size}>"
 
-    def run(self, send: Any = None, recv: Any = None, *, count: int = 0,
+    def run(self, send: Any = None, recv: Any = None, *, count: int = 0, send_counts: Sequence[int] | None = None,
             callback: Callable[[errors.Error | None], Any] | None = None) -> Run:
         """Submits one run; never blocks.
 
@@ -103,12 +116,20 @@ class Collective:
                      rank's part at its place in the group. What a rank does not need (reduce: recv, broadcast: send,
                      but on the root) may be None.
         count        only with varying: this run's elements, at most the registered ones
+        send_counts  only of all_to_all_dynamic: elements for each position
+                     A barrier has no arrays. The kinds from gather on take no run in place.
         callback     called with None, or with the error, on a thread of the library or inside a wait
         """
         elements = count or self.count
         if count and not self.varying and count != self.count:
             raise errors.InvalidArgument(f"a run of {count} elements of {self!r}, which was registered without varying")
-        source, target = self._memories(send, recv, elements)
+        if (self.kind == "all_to_all_dynamic") != (send_counts is not None):
+            raise errors.InvalidArgument(f"send_counts are of all_to_all_dynamic, and it needs them; this is {self!r}")
+        source, target = (self._memories(send, recv, elements) if self._sizes is None
+                          else self._separate(send, recv, count, send_counts))
+        counts = told = None
+        if send_counts is not None:
+            counts, told = (ctypes.c_size_t * self.size)(*send_counts), (ctypes.c_size_t * self.size)()
         send_at, recv_at = source.address if source else 0, target.address if target else 0
         if self.kind == "all_gather" and target is source and source:
             send_at += self.rank * elements * self.type.bytes
@@ -120,7 +141,8 @@ class Collective:
                 token = next(_tokens)
             _callbacks[token] = (callback, self)
         try:
-            return Run(self, self._submit(send_at or None, recv_at or None, count, (source, target), token))
+            keep = (source, target, counts, told)
+            return Run(self, self._submit(send_at or None, recv_at or None, count, keep, token, counts, told), told)
         except BaseException:
             _callbacks.pop(token, None)
             raise
@@ -143,6 +165,32 @@ class Collective:
             recv, elements * self._recv_wide, True)
         return source, target
 
+    def _separate(self, send: Any, recv: Any, count: int,
+                  send_counts: Sequence[int] | None) -> tuple[Memory | None, Memory | None]:
+        sent, received = self._sizes or (None, None)
+        if send_counts is not None:
+            if len(send_counts) != self.size or any(not 0 <= each <= self.count for each in send_counts):
+                raise errors.InvalidArgument(f"send_counts {list(send_counts)} of {self!r}")
+            sent = sum(send_counts)
+        if count and self.varying and count <= self.count:
+            scale = [each and each // self.count * count for each in (sent, received)]
+            sent, received = scale
+        if send is not None and send is recv:
+            raise errors.InvalidArgument(f"a run of {self!r} in place: it has two arrays here")
+        pair: list[Memory | None] = []
+        for thing, elements, writable in ((send, sent, False), (recv, received, True)):
+            if not elements:
+                pair.append(None)
+                continue
+            memory = memory_of(thing, writable)
+            if memory.type is not None and memory.type != self.type:
+                raise errors.InvalidArgument(f"an array of {memory.type.name} for {self!r}")
+            if memory.bytes < elements * self.type.bytes:
+                raise errors.InvalidArgument(
+                    f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}")
+            pair.append(memory)
+        return pair[0], pair[1]
+
     def _checked(self, thing: Any, elements: int, writable: bool) -> Memory:
         memory = memory_of(thing, writable)
         if memory.type is not None and memory.type != self.type:
@@ -152,7 +200,8 @@ class Collective:
                 f"an array of {memory.bytes // self.type.bytes} elements where {self!r} needs {elements}")
         return memory
 
-    def _submit(self, send: int | None, recv: int | None, count: int, keep: Any, token: int = 0) -> int:
+    def _submit(self, send: int | None, recv: int | None, count: int, keep: Any, token: int = 0,
+                counts: Any = None, told: Any = None) -> int:
         context, run = self.context, self._run
         context._calls.append(None)
         try:
@@ -162,6 +211,8 @@ class Collective:
             with self._lock:
                 self._drop_complete(handle)
                 run.sendBuf, run.recvBuf, run.count = send, recv, count
+                if counts is not None:
+                    run.sendCounts, run.recvCounts = ctypes.addressof(counts), ctypes.addressof(told)
                 run.callback, run.arg = (_callback_address, token) if token else (None, None)
                 code = lib.dfcclRun(handle, self.id, byref(run))
                 if code != SUCCESS:

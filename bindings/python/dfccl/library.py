@@ -111,6 +111,7 @@ class Configuration(_Struct):
 Callback = ctypes.CFUNCTYPE(None, c_uint64, c_int, c_void_p)
 
 _register = [c_void_p, c_uint64, c_size_t, c_int]
+_counts = POINTER(c_size_t)
 _functions = {
     "GetVersion": [POINTER(c_int)],
     "GetUniqueId": [POINTER(UniqueId)],
@@ -126,6 +127,21 @@ _functions = {
     "RegisterAllGather": _register + [POINTER(CollOptions)],
     "RegisterReduceScatter": _register + [c_int, POINTER(CollOptions)],
     "RegisterAllToAll": _register + [POINTER(CollOptions)],
+    "RegisterGather": _register + [c_int, POINTER(CollOptions)],
+    "RegisterScatter": _register + [c_int, POINTER(CollOptions)],
+    "RegisterSendRecv": _register + [c_int, c_int, POINTER(CollOptions)],
+    "RegisterBarrier": [c_void_p, c_uint64, POINTER(CollOptions)],
+    "RegisterScan": _register + [c_int, c_int, POINTER(CollOptions)],
+    "RegisterAllGatherV": [c_void_p, c_uint64, _counts, _counts, c_int, POINTER(CollOptions)],
+    "RegisterReduceScatterV": [c_void_p, c_uint64, _counts, c_int, c_int, POINTER(CollOptions)],
+    "RegisterGatherV": [c_void_p, c_uint64, c_size_t, _counts, _counts, c_int, c_int, POINTER(CollOptions)],
+    "RegisterScatterV": [c_void_p, c_uint64, _counts, _counts, c_size_t, c_int, c_int, POINTER(CollOptions)],
+    "RegisterAllToAllV": [c_void_p, c_uint64, _counts, _counts, _counts, _counts, c_int, POINTER(CollOptions)],
+    "RegisterNeighbours": [c_void_p, c_uint64, c_int, POINTER(c_int), _counts, c_int, POINTER(c_int), _counts, c_int,
+                           POINTER(CollOptions)],
+    "RegisterAllToAllDynamic": _register + [POINTER(CollOptions)],
+    "RedOpCreatePreMulSum": [c_void_p, POINTER(c_int), c_void_p, c_int, c_int],
+    "RedOpDestroy": [c_void_p, c_int],
     "Deregister": [c_void_p, c_uint64],
     "Run": [c_void_p, c_uint64, POINTER(Run)],
     "Test": [c_void_p, c_uint64, POINTER(c_int)],
