@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 enum {
   RANKS_MAX = 64,
+  CONNECTIONS_MOST = 2,
   WARM_UP = 3,
   SMALL_RUNS = 200,
   LARGE_BYTES = 4 << 20,
@@ -27,6 +29,8 @@ typedef struct {
   char address[DF_ADDRESS_TEXT];
   double latency_us;     /* of a small message, one way; 0: the lower rank has measured */
   double bandwidth_gbps; /* 10^9 bytes a second */
+  int connections;
+  df_traffic traffic[CONNECTIONS_MOST]; /* the lower rank's */
 } info_pair;
 
 typedef struct {
@@ -47,6 +51,20 @@ static void describe(dfcclContext_t context, int rank, info_rank *own) {
                                                      : WAY_MEMORY;
     if (far && far[r].is_far) df_address_scoped_text(&far[r].address, far[r].scope, pair->address);
   }
+}
+
+/* What the measurement has sent and received. */
+static void count_traffic(dfcclContext_t context, info_rank *own) {
+  df_endpoint *wire = context->transports.wire;
+  pthread_mutex_lock(&context->lock);
+  for (uint32_t r = 0; wire && r < context->n_ranks; r++) {
+    info_pair *pair = &own->pairs[r];
+    while (pair->connections < CONNECTIONS_MOST &&
+           wire->transport->traffic(wire, r, (uint32_t)pair->connections,
+                                    &pair->traffic[pair->connections]))
+      pair->connections++;
+  }
+  pthread_mutex_unlock(&context->lock);
 }
 
 /* Time of one run of the pair's collective, in microseconds; negative: the rank has failed. */
@@ -98,7 +116,22 @@ static void info_rank_main(df_tool_rank *self) {
       if ((self->rank == i || self->rank == j) && !measure_pair(self, i, j, buffer, pair)) return;
     }
   if (!df_tool_env_reduce(self, &one, 1, dfcclMax)) return;
+  count_traffic(self->context, own);
   free(buffer);
+}
+
+static void add_traffic(cJSON *list, const info_pair *pair) {
+  for (int i = 0; i < pair->connections; i++) {
+    const df_traffic *t = &pair->traffic[i];
+    cJSON *entry = cJSON_CreateObject();
+    cJSON_AddStringToObject(entry, "ends", t->ends);
+    cJSON_AddNumberToObject(entry, "frames_sent", (double)t->frames_sent);
+    cJSON_AddNumberToObject(entry, "bytes_sent", (double)t->bytes_sent);
+    cJSON_AddNumberToObject(entry, "frames_received", (double)t->frames_received);
+    cJSON_AddNumberToObject(entry, "bytes_received", (double)t->bytes_received);
+    cJSON_AddNumberToObject(entry, "resumes", t->resumes);
+    cJSON_AddItemToArray(list, entry);
+  }
 }
 
 static bool print_json(const info_rank *ranks, int n) {
@@ -120,10 +153,21 @@ static bool print_json(const info_rank *ranks, int n) {
       cJSON_AddStringToObject(entry, "address", pair->address);
       cJSON_AddNumberToObject(entry, "latency_us", pair->latency_us);
       cJSON_AddNumberToObject(entry, "bandwidth_GBps", pair->bandwidth_gbps);
+      add_traffic(cJSON_AddArrayToObject(entry, "connections"), pair);
       cJSON_AddItemToArray(pairs, entry);
     }
   }
   return df_tool_print_json(object);
+}
+
+static void print_traffic(const info_pair *pair) {
+  for (int i = 0; i < pair->connections; i++) {
+    const df_traffic *t = &pair->traffic[i];
+    printf("%13s%s: sent %" PRIu64 " frames, %" PRIu64 " bytes; received %" PRIu64
+           " frames, %" PRIu64 " bytes; resumed %u times\n",
+           "", t->ends, t->frames_sent, t->bytes_sent, t->frames_received, t->bytes_received,
+           t->resumes);
+  }
 }
 
 static void print_text(const info_rank *ranks, int n) {
@@ -136,6 +180,7 @@ static void print_text(const info_rank *ranks, int n) {
       const info_pair *pair = &ranks[i].pairs[j];
       printf("%5d %5d  %-14s %-32s %12.2f %10.3f\n", i, j, ways[pair->way], pair->address,
              pair->latency_us, pair->bandwidth_gbps);
+      print_traffic(pair);
     }
   puts("\nlatency: of an all-reduce of 4 bytes between the two; GB/s: of one of 4 MiB.");
 }

@@ -21,6 +21,7 @@ typedef enum {
   DF_MESSAGE_LIMIT,       /* after it, for each collective; id, a: runs accepted before */
   DF_MESSAGE_BYE,         /* the sender leaves in order */
   DF_MESSAGE_UNMAPPED,    /* id: segment of the receiver's device, 0: all; no longer mapped */
+  DF_MESSAGE_PING,        /* a: 1: the receiver answers with a: 0, if its process lives */
   DF_MESSAGE_KINDS
 } df_message_kind;
 

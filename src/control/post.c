@@ -239,8 +239,7 @@ void df_post_deliver(df_control *control, uint32_t from, const df_message *messa
   if (is_heard && subscription->handle) subscription->handle(subscription->room, from, message, -1);
 }
 
-/* What another host's system does not have yet would be lost when the socket is closed. */
-static int has_unsent(const df_peer *peer) {
+int df_peer_has_unsent(const df_peer *peer) {
   int bytes = 0;
   if (peer->first) return 1;
   return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
@@ -258,7 +257,7 @@ void df_post_goodbye(df_control *control) {
     waiting = 0;
     for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
       df_post_flush(control, rank);
-      if (has_unsent(&control->peers[rank]) && control->peers[rank].state == DF_PEER_ALIVE)
+      if (df_peer_has_unsent(&control->peers[rank]) && control->peers[rank].state == DF_PEER_ALIVE)
         waiting = 1;
     }
     if (df_clock_ns() - begin >= DF_GOODBYE_NS) break;

@@ -110,6 +110,9 @@ void df_post_flush(df_control *control, uint32_t rank); /* [lock] */
 void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd);
 /* [lock] Also ends the connections that lost messages. */
 void df_post_tell_losses(df_control *control);
+/* [lock] Another host's system does not have all of it. It would be lost if the socket were
+ * closed. */
+int df_peer_has_unsent(const df_peer *peer);
 /* [lock] The peer may live. */
 void df_peer_cut_off(df_peer *peer);
 /* Tells other processes that this rank leaves in order. Waits DF_GOODBYE_NS at most, since a peer

@@ -69,6 +69,7 @@ typedef struct df_transports {
   uint8_t *serves;           /* [n_ranks] 1: shared memory joins the pair */
   uint8_t *wire_serves;      /* [n_ranks] 1: the wire does */
   struct df_loss_told *loss; /* NULL: no wire */
+  struct df_pings *pings;    /* NULL: nobody is asked */
   int all_have_aes;          /* every rank's processor */
 } df_transports;
 

@@ -189,6 +189,25 @@ static void say_context(const dfcclContext_t context, df_text *text) {
          context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
 }
 
+/* [lock] */
+static void say_connections(const dfcclContext_t context, df_text *text) {
+  df_endpoint *wire = context->transports.wire;
+  df_traffic t;
+  for (uint32_t r = 0; wire && r < context->n_ranks; r++)
+    for (uint32_t i = 0; wire->transport->traffic(wire, r, i, &t); i++) {
+      df_say(text,
+             "  connection %s (rank %u): %s, sent %" PRIu64 " frames, %" PRIu64
+             " bytes, received %" PRIu64 " frames, %" PRIu64 " bytes, resumed %u times, ",
+             t.ends, r, t.stands ? "stands" : "does not stand", t.frames_sent, t.bytes_sent,
+             t.frames_received, t.bytes_received, t.resumes);
+      if (t.heard_ns)
+        df_say(text, "heard %" PRIu64 " ms ago\n", (df_clock_ns() - t.heard_ns) / 1000000);
+      else
+        df_say(text, "never heard\n");
+    }
+}
+
+enum { DF_DUMP_CONNECTION_BYTES = 600, DF_DUMP_CONNECTIONS = 2 /* with a peer */ };
 enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_WAITS_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
 
 static int is_dumped(const df_coll *coll) { return coll && coll->taken < coll->submitted; }
@@ -199,10 +218,13 @@ static char *make_text(const dfcclContext_t context, const char *waits) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++)
     n += is_dumped(context->registry.by_index[i]) != 0;
   size_t bytes = DF_DUMP_HEAD_BYTES + strlen(waits) + (size_t)n * DF_DUMP_COLL_BYTES;
+  if (context->transports.wire)
+    bytes += (size_t)context->n_ranks * DF_DUMP_CONNECTIONS * DF_DUMP_CONNECTION_BYTES;
   char *text = malloc(bytes);
   if (text == NULL) return NULL;
   df_text out = {.at = text, .left = bytes};
   say_context(context, &out);
+  say_connections(context, &out);
   df_say(&out, "%s", waits);
   for (uint32_t i = 0; i < context->registry.n_indices; i++)
     if (is_dumped(context->registry.by_index[i]))

@@ -8,6 +8,7 @@
 #include "host/link_setup.h"
 #include "host/losses.h"
 #include "host/match.h"
+#include "host/pings.h"
 #include "host/registry.h"
 #include "transports/ipc/unmap.h"
 
@@ -101,6 +102,11 @@ static void hear_goodbye(void *room, uint32_t from, const df_message *message, i
   df_unmap_all(context->transports.shm, from);
 }
 
+static void hear_ping(void *room, uint32_t from, const df_message *message, int fd) {
+  (void)fd;
+  df_pings_hear(room, from, message);
+}
+
 void df_subscribe(dfcclContext_t context) {
   static df_message_handler *const handlers[DF_MESSAGE_KINDS] = {
       [DF_MESSAGE_ANNOUNCE] = hear_announcement,
@@ -111,6 +117,7 @@ void df_subscribe(dfcclContext_t context) {
       [DF_MESSAGE_ABORT] = hear_abort,
       [DF_MESSAGE_CAUSE] = hear_cause,
       [DF_MESSAGE_BYE] = hear_goodbye,
+      [DF_MESSAGE_PING] = hear_ping,
   };
   for (int kind = 0; kind < DF_MESSAGE_KINDS; kind++)
     if (handlers[kind])

@@ -6,6 +6,7 @@
 #include "host/failure.h"
 #include "host/memory.h"
 #include "host/network.h"
+#include "host/pings.h"
 #include "host/registry.h"
 #include "host/runs.h"
 #include "transports/ipc/ipc.h"
@@ -35,6 +36,8 @@ static void failed(void *owner, dfcclResult_t status, const char *sentence) {
 }
 
 static void unmapped(void *owner) { df_memory_free_unmapped(owner); }
+
+static void sleeps(void *owner) { df_pings_begin(owner); }
 
 /* ---- choice ---- */
 
@@ -99,7 +102,8 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .is_quiet = is_quiet,
                              .is_broken = is_broken,
                              .failed = failed,
-                             .unmapped = unmapped};
+                             .unmapped = unmapped,
+                             .sleeps = sleeps};
 }
 
 /* Every rank sees every card, so all of them find a difference. */
@@ -138,6 +142,7 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   owner.bell = (df_bell *)transports->shm->home->base;
   dfcclResult_t result = df_transport_wire.open(&transports->wire, &owner);
   if (result == dfcclSuccess) result = df_network_add(context);
+  if (result == dfcclSuccess) result = df_pings_add(context);
   return result;
 }
 
@@ -186,6 +191,7 @@ void df_transports_close(dfcclContext_t context, int keep) {
   if (transports->shm) df_shm_close(&transports->shm->base, keep);
   transports->wire = NULL;
   transports->shm = NULL;
+  df_pings_free(context);
   free(transports->loss);
   free(transports->to);
   free(transports->serves);

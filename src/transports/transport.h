@@ -93,6 +93,8 @@ typedef struct df_endpoint_owner {
   void (*failed)(void *owner, dfcclResult_t status, const char *sentence);
   /* unshare may now return 1. May wait for the device. The service thread. */
   void (*unmapped)(void *owner);
+  /* Who carried falls asleep, while runs wait for peers. Any thread. */
+  void (*sleeps)(void *owner);
 } df_endpoint_owner;
 
 typedef struct df_endpoint {
@@ -100,6 +102,17 @@ typedef struct df_endpoint {
   df_endpoint_owner owner;
   const df_carrier *carrier; /* who drives blocks calls it; NULL: no pump */
 } df_endpoint;
+
+enum { DF_TRAFFIC_ENDS_BYTES = 320 };
+
+/* What has gone through a connection so far. */
+typedef struct df_traffic {
+  uint64_t frames_sent, bytes_sent, frames_received, bytes_received;
+  uint64_t heard_ns; /* when something came last; 0: nothing has */
+  uint32_t resumes;  /* how often it was lost, and stands again */
+  int stands;
+  char ends[DF_TRAFFIC_ENDS_BYTES];
+} df_traffic;
 
 struct df_transport {
   const char *name;
@@ -133,7 +146,7 @@ struct df_transport {
   /* [lock] Neither rank's block uses the rings any more. ticket may be NULL. */
   void (*release)(df_endpoint *endpoint, df_ticket *ticket);
 
-  /* The rank leaves. Waits, at most DF_GOODBYE_NS, until what blocks have published has gone to the
+  /* The rank leaves. Waits, at most DF_GOODBYE_NS and silence_ms, until what blocks have published has gone to the
    * peers. NULL: there is no pump. */
   void (*settle)(df_endpoint *endpoint);
   /* In a forked child: closes what the child inherited, and frees nothing. NULL: nothing to
@@ -142,6 +155,8 @@ struct df_transport {
   /* Tells once of an ended connection, and why. 0: none has ended. NULL: control's connection
    * tells. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);
+  /* [lock] 0: the pair has fewer connections than that. NULL: there are none. */
+  int (*traffic)(df_endpoint *endpoint, uint32_t peer, uint32_t which, df_traffic *traffic);
 };
 
 #endif

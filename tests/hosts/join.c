@@ -62,10 +62,15 @@ int main(int argc, char **argv) {
   if (getenv("STAY")) {
     printf("rank %d stays, process %d\n", rank, (int)getpid());
     fflush(stdout);
-    for (;;) {
-      must(dfcclRunAllReduce(ctx, 1, data, data, NULL, NULL), ctx);
-      must(dfcclWait(ctx, 1), ctx);
+    dfcclResult_t result = dfcclSuccess;
+    while (result == dfcclSuccess) {
+      result = dfcclRunAllReduce(ctx, 1, data, data, NULL, NULL);
+      if (result == dfcclSuccess) result = dfcclWait(ctx, 1);
     }
+    fprintf(stderr, "%s: %s\n", dfcclGetErrorString(result), dfcclGetLastError(ctx));
+    must(dfcclDestroy(ctx), NULL);
+    printf("rank %d is out\n", rank);
+    return 1;
   }
   must(dfcclDestroy(ctx), ctx);
   printf("rank %d of %d is through\n", rank, ranks);

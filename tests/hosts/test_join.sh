@@ -6,6 +6,7 @@
 #   - Without a secret, and with a wrong one, it fails at once, and the sentence says what to do.
 #   - It listens only at the chosen interfaces and ports; one interface that is missing is named with those that exist.
 #   - Who is missing, and which address does not answer, is said after 5 s. A name that nobody knows ends the join in time.
+#   - A stopped process is told to the other host, though its system answers, and dfcclDestroy does not wait for it.
 #   - A killed rank is told to the other host. So is a host whose cables are cut, in both directions.
 set -u
 . "$(dirname "$0")/bed.sh"
@@ -154,6 +155,21 @@ says k0 "rank 1 cannot be reached (host2, .*): Connection timed out" "a host tha
 says k1 "rank 0 cannot be reached (.*): Connection timed out" "a host that is cut off"
 bed_join 2 0
 bed_join 2 1
+# A stopped process: its host's system goes on answering.
+for r in 0 1; do
+  rank $((r + 1)) t$r RANK=$r WORLD_SIZE=2 MASTER_ADDR=10.77.1.1 MASTER_PORT=29500 STAY=1 DFCCL_NET_TIMEOUT_MS=1000 $secret
+done
+await_stays t0 t1
+stopped=$(grep -o '[0-9]*$' "$work/t1")
+kill -STOP "$stopped"
+for ((tries = 0; tries < 1000; tries++)); do
+  grep -q "is out" "$work/t0" && break
+  sleep 0.02
+done
+kill -KILL "$stopped"
+wait_for_ranks
+says t0 "rank 1 has not answered for 1000 ms (host2, .*stopped or hangs" "a stopped rank"
+says t0 "rank 0 is out" "dfcclDestroy beside a stopped rank"
 rank 1 x0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES==eth7 $secret
 wait_for_ranks
 says x0 "it has .*rail1 (10.77.1.1" "a missing interface"

@@ -59,6 +59,7 @@ static void add(df_channel *channel, const void *bytes, uint32_t length, const v
 
 void df_channel_put_word(df_channel *channel, const df_frame *frame) {
   channel->n_frames++;
+  channel->frames_sent++;
   add(channel, stage(channel, frame, sizeof *frame), sizeof *frame, NULL);
 }
 
@@ -97,6 +98,7 @@ int df_channel_write(df_channel *channel) {
     return 0;
   }
   const int did = taken > 0;
+  channel->bytes_sent += (uint64_t)taken;
   while (channel->first < channel->n_parts) {
     df_stream_part *part = &channel->parts[channel->first];
     const size_t now = DF_MIN((size_t)taken, part->length);
@@ -130,6 +132,7 @@ static uint32_t read_rooms(df_channel *channel, const df_stream_room *rooms, uin
   const int64_t came = channel->stream->read(channel->stream, rooms, n_rooms);
   channel->has_more = came == (int64_t)most;
   if (came == DF_STREAM_ENDED) channel->has_ended = 1;
+  if (came > 0) channel->bytes_received += (uint64_t)came;
   return came > 0 ? (uint32_t)came : 0;
 }
 
@@ -145,6 +148,7 @@ int df_channel_read_frame(df_channel *channel, df_frame *frame) {
   }
   memcpy(frame, channel->input + channel->input_at, sizeof *frame);
   channel->input_at += (uint32_t)sizeof *frame;
+  channel->frames_received++;
   return 1;
 }
 

@@ -40,6 +40,8 @@ typedef struct df_channel {
   int has_more; /* the stream may have more than was read */
   int is_mute;  /* it takes nothing more; it may still bring something */
   int has_ended;
+  /* Of all its streams so far. */
+  uint64_t frames_sent, bytes_sent, frames_received, bytes_received;
 } df_channel;
 
 /* 0: no memory. */

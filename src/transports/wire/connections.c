@@ -43,8 +43,10 @@ static void end_streams(df_connections *all, df_connection *c) {
   sodium_memzero(&c->greeter, sizeof c->greeter);
 }
 
-static void lose_peer(df_connections *all, df_peer_wire *peer, const char *ends,
+/* lost: the connection that was lost first. */
+static void lose_peer(df_connections *all, df_peer_wire *peer, const df_connection *lost,
                       const char *reason) {
+  char age[64] = "";
   if (peer->is_lost) return;
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
     df_connection *c = &peer->ports[i];
@@ -52,13 +54,17 @@ static void lose_peer(df_connections *all, df_peer_wire *peer, const char *ends,
     end_streams(all, c);
   }
   peer->is_lost = 1;
-  snprintf(peer->why, sizeof peer->why, "the connection %s was lost: %s", ends, reason);
+  if (lost->heard_ns)
+    snprintf(age, sizeof age, "; it last brought something %llu ms ago",
+             (unsigned long long)(df_clock_ns() - lost->heard_ns) / 1000000);
+  snprintf(peer->why, sizeof peer->why, "the connection %s was lost: %s%s", lost->ends, reason,
+           age);
   all->has_lost = 1;
 }
 
 static uint64_t patience_of(const df_connections *all, const df_peer_wire *peer,
                             const df_connection *c) {
-  const int may_be_refused = c->calls && !c->has_heard && all->rank > peer->rank;
+  const int may_be_refused = c->lacks_port || (c->calls && !c->has_heard && all->rank > peer->rank);
   return may_be_refused ? DF_MAX(all->resume_ns, MEET_NS) : all->resume_ns;
 }
 
@@ -78,7 +84,7 @@ static void lose(df_connections *all, df_peer_wire *peer, uint32_t port, const c
   c->call_ns = now + 1000 * DF_MIN(wait_us, (uint64_t)LAST_RETRY_US);
   c->vain_tries++;
   all->left_work = 1;
-  if (now - c->lost_ns >= patience_of(all, peer, c)) lose_peer(all, peer, c->ends, c->why);
+  if (now - c->lost_ns >= patience_of(all, peer, c)) lose_peer(all, peer, c, c->why);
 }
 
 /* ---- making */
@@ -105,6 +111,7 @@ static void stand(df_connections *all, df_peer_wire *peer, uint32_t port, df_gre
     return;
   }
   c->stands = 1;
+  c->stood++;
   c->lost_ns = 0;
   c->vain_looks = 0;
   c->stream->is_ready = 1; /* frames may have come with the proof */
@@ -170,7 +177,9 @@ static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
 
 static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  if (df_tcp_connect(&all->tcp, &peer->address, peer->scope, &c->stream) != dfcclSuccess) {
+  dfcclResult_t result = df_tcp_connect(&all->tcp, &peer->address, peer->scope, &c->stream);
+  c->lacks_port = result == dfcclInProgress;
+  if (result != dfcclSuccess) {
     lose(all, peer, port, df_last_sentence());
     return;
   }
@@ -196,7 +205,7 @@ static void call_all(df_connections *all, df_peer_wire *peer) {
       lose(all, peer, i, "nobody answered");
     else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->wire->far_leaves &&
              df_clock_ns() - c->lost_ns >= patience_of(all, peer, c))
-      lose_peer(all, peer, c->ends, c->why);
+      lose_peer(all, peer, c, c->why);
   }
 }
 
@@ -251,7 +260,7 @@ void df_connections_call(df_connections *all, df_peer_wire *peer, const df_addre
 /* ---- carrying */
 
 static void after(df_connections *all, df_peer_wire *peer) {
-  if (peer->wire->is_lost) lose_peer(all, peer, peer->ports[0].ends, peer->wire->reason);
+  if (peer->wire->is_lost) lose_peer(all, peer, &peer->ports[0], peer->wire->reason);
   for (uint32_t i = 0; i < peer->wire->n_ports; i++)
     if (peer->wire->ports[i].why) lose(all, peer, i, peer->wire->ports[i].why);
 }
@@ -282,6 +291,7 @@ static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int s
   const int came = df_wire_receive(peer->wire, port);
   c->vain_looks = came ? 0 : c->vain_looks + 1;
   c->has_heard |= came;
+  if (came) c->heard_ns = df_clock_ns();
   /* The budget was less than there is. */
   const df_channel *channel = &peer->wire->ports[port].channel;
   if (c->carried && channel->has_more)

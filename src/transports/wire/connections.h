@@ -9,6 +9,7 @@
 #ifndef DF_TRANSPORTS_WIRE_CONNECTIONS_H
 #define DF_TRANSPORTS_WIRE_CONNECTIONS_H
 
+#include "transports/transport.h"
 #include "transports/wire/fabric.h"
 #include "transports/wire/shield.h"
 #include "transports/wire/tcp.h"
@@ -29,8 +30,11 @@ typedef struct df_connection {
   uint64_t due_ns;  /* a call that does not stand by then is given up */
   uint64_t lost_ns; /* since when it is wanted; 0: it stands, or none is */
   uint32_t vain_tries;
+  int lacks_port;                  /* the latest call found none of this host's free */
   uint32_t calls_made, call_heard; /* numbers */
   uint32_t vain_looks;             /* since it brought something */
+  uint64_t heard_ns;               /* when it did */
+  uint32_t stood;                  /* how often */
   char ends[DF_CONNECTION_ENDS_BYTES];
   char why[DF_WIRE_REASON_BYTES]; /* it was lost last */
 } df_connection;
@@ -45,7 +49,7 @@ typedef struct df_peer_wire {
   unsigned char key[DF_KEY_BYTES];
   int is_lost, was_told; /* final */
   int is_gone;           /* as control says; known when this rank leaves */
-  char why[DF_WIRE_REASON_BYTES + DF_CONNECTION_ENDS_BYTES + 64];
+  char why[DF_WIRE_REASON_BYTES + DF_CONNECTION_ENDS_BYTES + 128];
 } df_peer_wire;
 
 typedef struct df_connections {
@@ -98,6 +102,10 @@ int df_connections_are_broken(const df_connections *all);
 int df_connections_have_pending(const df_connections *all);
 /* Tells all peers that this rank leaves. */
 void df_connections_leave(df_connections *all);
+
+/* Of the peer's port; 0: there is none. */
+int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t port,
+                           df_traffic *traffic);
 
 /* Each once. 0: none. */
 int df_connections_take_lost(df_connections *all, uint32_t *peer, char *why, size_t bytes);

@@ -109,6 +109,7 @@ static int carry_for_blocks(void *who, df_carry why) {
   if (why == DF_CARRY_SLEEPS) {
     df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven_seen));
     df_bell_ring(&ep->nap_bell);
+    if (ep->base.owner.sleeps) ep->base.owner.sleeps(ep->base.owner.owner);
     return 0;
   }
   df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven) + 1);
@@ -163,11 +164,13 @@ static void note_who_is_gone(endpoint *ep) {
 static void wire_settle(df_endpoint *base) {
   endpoint *ep = endpoint_of(base);
   const uint64_t begin = df_clock_ns();
+  const uint64_t silence_ns = base->owner.silence_ms * (uint64_t)1000000;
+  const uint64_t most_ns = silence_ns ? DF_MIN(silence_ns, DF_GOODBYE_NS) : DF_GOODBYE_NS;
   int pending = 1;
   pthread_mutex_lock(&ep->lock);
   df_connections_leave(&ep->connections);
   unlock(ep);
-  while (pending && df_clock_ns() - begin < DF_GOODBYE_NS) {
+  while (pending && df_clock_ns() - begin < most_ns) {
     note_who_is_gone(ep);
     pthread_mutex_lock(&ep->lock);
     pending = df_connections_have_pending(&ep->connections);
@@ -180,6 +183,14 @@ static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t b
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
   int found = df_connections_take_lost(&ep->connections, peer, why, bytes);
+  unlock(ep);
+  return found;
+}
+
+static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_traffic *traffic) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  int found = df_connections_traffic(&ep->connections, peer, which, traffic);
   unlock(ep);
   return found;
 }
@@ -446,4 +457,5 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .release = wire_release,
                                         .settle = wire_settle,
                                         .close_in_child = wire_close_in_child,
-                                        .take_lost = wire_take_lost};
+                                        .take_lost = wire_take_lost,
+                                        .traffic = wire_traffic};

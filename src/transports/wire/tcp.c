@@ -134,6 +134,10 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t sc
   struct sockaddr_storage socket;
   const uint32_t bytes = df_address_to_socket(address, scope, &socket);
   int fd = df_connect_network(&socket, bytes, NULL);
+  if (fd == -EADDRNOTAVAIL) {
+    (void)failure("connecting", EADDRNOTAVAIL);
+    return dfcclInProgress;
+  }
   if (fd < 0) return failure("connecting", -fd);
   return make_stream(tcp, fd, stream);
 }

@@ -34,7 +34,8 @@ dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors);
 void df_tcp_close(df_tcp *tcp);
 void df_tcp_close_in_child(const df_tcp *tcp); /* all but sockets */
 
-/* The stream takes nothing until it stands. scope: of a link-local address. */
+/* The stream takes nothing until it stands. scope: of a link-local address. dfcclInProgress: all of
+ * this host's ports are in use, for a moment; call again later. */
 dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t scope,
                              df_tcp_stream **stream);
 /* NULL: there is none. */
