@@ -1,6 +1,7 @@
 /* dfccl-bench: times the collectives as nccl-tests does, and checks what they compute. */
 #include <stdlib.h>
 
+#include "bound.h"
 #include "common/cli.h"
 #include "common/env.h"
 #include "disorder.h"
@@ -39,6 +40,7 @@ static int run(const df_bench_options *options, const df_tool_env *env) {
     df_bench_job_destroy(&job);
     return DF_TOOL_FAILED;
   }
+  if (options->bound) df_bench_bound_begin(options);
   char *reports = calloc((size_t)options->n_ranks, 1);
   df_tool_job launch = {.n_ranks = options->n_ranks,
                         .processes = options->processes,
@@ -56,6 +58,7 @@ static int run(const df_bench_options *options, const df_tool_env *env) {
   else if (prints && fine)
     fine = df_bench_print_end(options, job.shared);
   free(reports);
+  if (options->bound) df_bench_bound_end();
   df_bench_job_destroy(&job);
   return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
 }

@@ -1,5 +1,7 @@
 #include "measure.h"
 
+#include "bound.h"
+
 #include <stdlib.h>
 
 #include "buffers.h"
@@ -175,7 +177,10 @@ static bool measure_size(df_bench_rank *bench, size_t bytes, int number) {
   df_bench_case one = {.id = (dfcclCollId_t)number, .shape = df_bench_shape_of(options, bytes)};
   dfcclResult_t result = df_bench_register(options, &one.shape, bench->self->context, one.id);
   if (!df_tool_rank_check(bench->self, result, "registering")) return false;
-  if (bench->self->rank == 0) row->shape = one.shape;
+  if (bench->self->rank == 0) {
+    row->shape = one.shape;
+    if (options->bound) row->bound_us = df_bench_bound_us(options, &one.shape);
+  }
   if (!options->in_place) {
     one.send = bench->buffers[0];
     one.recv = bench->buffers[1];

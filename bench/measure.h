@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
   df_bench_shape shape;
   df_bench_timing out_of_place, in_place;
+  double bound_us; /* 0: none */
 } df_bench_row;
 
 enum { DF_BENCH_MAX_ROWS = 64 };

@@ -75,6 +75,10 @@ static void print_help(void) {
       "      --backend cpu|cuda    (cpu)\n"
       "      --check[=0|1]         check every element of one more, untimed run (1)\n"
       "      --explain             say what the library does for each size, and why; time nothing\n"
+      "      --bound               print the operation's lower bound beside each time, and which\n"
+      "                            part of the speed of the bound is reached: of this machine, by\n"
+      "                            the speed of memcpy, or\n"
+      "      --network FILE        ... of this network (docs/SIMULATOR.md)\n"
       "      --json                print one JSON object\n"
       "      --help, --version\n"
       "\n"
@@ -94,6 +98,8 @@ enum {
   OPTION_BACKEND,
   OPTION_CHECK,
   OPTION_EXPLAIN,
+  OPTION_BOUND,
+  OPTION_NETWORK,
   OPTION_JSON,
   OPTION_HELP,
   OPTION_VERSION
@@ -119,6 +125,8 @@ static const struct option long_options[] = {
     {"backend", required_argument, NULL, OPTION_BACKEND},
     {"check", optional_argument, NULL, OPTION_CHECK},
     {"explain", no_argument, NULL, OPTION_EXPLAIN},
+    {"bound", no_argument, NULL, OPTION_BOUND},
+    {"network", required_argument, NULL, OPTION_NETWORK},
     {"json", no_argument, NULL, OPTION_JSON},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
@@ -199,6 +207,12 @@ static void apply(df_bench_options *options, int option, char **argv) {
   case OPTION_EXPLAIN:
     options->explain = true;
     break;
+  case OPTION_BOUND:
+    options->bound = true;
+    break;
+  case OPTION_NETWORK:
+    options->network = optarg;
+    break;
   case OPTION_JSON:
     options->json = true;
     break;
@@ -238,6 +252,15 @@ static void complete(df_bench_options *options) {
   if (options->seed == 0) options->seed = 1;
   if (options->explain && (tune || disorder || events || options->operation == DF_BENCH_OVERHEAD))
     df_tool_usage_error("option --explain is for collectives only");
+  if (options->network != NULL && !options->bound)
+    df_tool_usage_error("option --network is for --bound only");
+  if (options->bound &&
+      (tune || disorder || events || options->explain || options->operation == DF_BENCH_OVERHEAD ||
+       options->backend == dfcclBackendCuda))
+    df_tool_usage_error("option --bound is for times of collectives on the CPU only");
+  if (options->bound && options->env && options->network == NULL)
+    df_tool_usage_error(
+        "option --bound with --env wants --network: ranks may be on other machines");
   if (options->env &&
       (tune || disorder || events || options->explain || options->operation == DF_BENCH_OVERHEAD))
     df_tool_usage_error("option --env is for collectives only");

@@ -49,7 +49,9 @@ typedef struct {
   bool library_memory;   /* dfcclMemAlloc */
   bool in_place;         /* only in place */
   bool check, json, progress;
-  bool explain; /* what the library would do, instead of measuring it */
+  bool bound;          /* the lower bound beside each time */
+  const char *network; /* bound: the model's file; NULL: this machine */
+  bool explain;        /* what the library would do, instead of measuring it */
 } df_bench_options;
 
 enum { DF_BENCH_MAX_ITERATIONS = 100000, DF_BENCH_MAX_ROUNDS = 1000, DF_BENCH_ROOT = 0 };

@@ -17,6 +17,7 @@ bool df_bench_print_header(const df_bench_options *options) {
   else
     printf("by size");
   printf(" validation: %d\n#\n", options->check);
+  if (options->bound) puts("# Last two columns: bound (us) and reached (%), of the out-of-place time");
   printf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place      "
          "    \n",
          "", "", "", "", "");
@@ -42,6 +43,15 @@ static void print_timing(const df_bench_timing *timing) {
     printf("  %5lld", (long long)timing->wrong);
 }
 
+/* A time of a quarter of the bound's speed reaches 25 %. */
+static void print_bound(const df_bench_options *options, const df_bench_row *row) {
+  const df_bench_timing *timing = options->in_place ? &row->in_place : &row->out_of_place;
+  if (row->bound_us == 0)
+    printf("  %9s  %7s", "N/A", "N/A");
+  else
+    printf("  %9.2f  %7.1f", row->bound_us, 100 * row->bound_us / timing->median_us);
+}
+
 bool df_bench_print_row(const df_bench_options *options, const df_bench_row *row) {
   printf("%12zu  %12zu  %8s  %6s  %6d", row->shape.bytes, row->shape.count,
          df_tool_type_of(options->type)->name,
@@ -49,6 +59,7 @@ bool df_bench_print_row(const df_bench_options *options, const df_bench_row *row
          df_bench_has_root(options->operation) ? DF_BENCH_ROOT : -1);
   print_timing(&row->out_of_place);
   print_timing(&row->in_place);
+  if (options->bound) print_bound(options, row);
   putchar('\n');
   return df_tool_flush();
 }
@@ -94,6 +105,11 @@ bool df_bench_print_json(const df_bench_options *options, const df_bench_shared 
     cJSON_AddNumberToObject(result, "time_us_median", timing->median_us);
     cJSON_AddNumberToObject(result, "algbw_GBps", timing->algbw_gbps);
     cJSON_AddNumberToObject(result, "busbw_GBps", timing->busbw_gbps);
+    if (options->bound && rows[i].bound_us > 0) {
+      cJSON_AddNumberToObject(result, "bound_us", rows[i].bound_us);
+      cJSON_AddNumberToObject(result, "reached_percent",
+                              100 * rows[i].bound_us / timing->median_us);
+    }
     if (timing->wrong < 0)
       cJSON_AddNullToObject(result, "wrong"); /* not checked */
     else

@@ -185,4 +185,18 @@ json "list(o) == ['op', 'ranks', 'backend', 'explanations'] and [e['bytes'] for 
 json "all(e['algorithm'] and 'since' in e['why'] for e in o['explanations'])"
 usage_error "$bench" tune --explain
 lost_output "$bench" allreduce -b 8 -e 8 --explain
+
+# --bound: of this machine, and of a network: 2 hosts, 1 GB/s, 10 us: 10 us + 1 MB / 1 GB/s.
+run 0 "$bench" allreduce -n 2 -b 1M -e 1M -i 3 --bound
+out_has 'bound \(us\) and reached'
+cat >"$work/network.json" <<'END'
+{"ranks_per_host": 1, "between": {"latency_us": 10, "GBps": 1}}
+END
+run 0 "$bench" broadcast -n 2 -b 1000000 -e 1000000 -i 3 --bound --network "$work/network.json" --json
+json "abs(o['results'][0]['bound_us'] - 1010) < 0.01 and o['results'][0]['reached_percent'] > 0"
+run 0 "$bench" barrier -n 2 -i 3 --bound
+out_has 'N/A *N/A$'
+usage_error "$bench" allreduce --network "$work/network.json"
+usage_error "$bench" allreduce --bound --network /nowhere
+usage_error "$bench" tune --bound
 finish
