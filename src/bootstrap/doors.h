@@ -19,6 +19,7 @@ typedef struct df_network {
   int is_off;                     /* DFCCL_NET=none: this host only */
   char fabric[DF_NETWORK_TEXT];   /* "verbs", "plugin:NAME"; "": TCP alone */
   df_security security;           /* DFCCL_NET_SECURITY */
+  df_tls_files tls;               /* if security is DF_SECURITY_TLS */
   int has_secret;
   unsigned char secret[DF_KEY_BYTES]; /* a hash of DFCCL_SECRET */
   char root[DF_NETWORK_TEXT];         /* DFCCL_ROOT; "": none */

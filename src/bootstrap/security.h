@@ -12,6 +12,13 @@ typedef enum df_security {
   DF_SECURITY_BEYOND
 } df_security;
 
+enum { DF_TLS_PATH = 512 };
+
+/* DFCCL_TLS_CERT, _KEY and _CA; all of them, or none. */
+typedef struct df_tls_files {
+  char cert[DF_TLS_PATH], key[DF_TLS_PATH], ca[DF_TLS_PATH];
+} df_tls_files;
+
 /* As DFCCL_NET_SECURITY names them. */
 extern const char *const df_security_names[DF_SECURITY_BEYOND];
 

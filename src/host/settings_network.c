@@ -151,6 +151,30 @@ static dfcclResult_t read_root(df_network *network) {
   return dfcclSuccess;
 }
 
+static dfcclResult_t read_tls(df_tls_files *files) {
+  const struct {
+    const char *variable;
+    char *path;
+  } all[] = {
+      {"DFCCL_TLS_CERT", files->cert}, {"DFCCL_TLS_KEY", files->key}, {"DFCCL_TLS_CA", files->ca}};
+  if (!df_shield_has_tls())
+    return df_fail(
+        dfcclInvalidUsage,
+        "DFCCL_NET_SECURITY is tls, but this library was built without TLS: configure it "
+        "with -Dtls=enabled");
+  for (size_t i = 0; i < DF_COUNT_OF(all); i++) {
+    const char *value = getenv(all[i].variable);
+    if (value == NULL || *value == '\0' || strlen(value) >= DF_TLS_PATH)
+      return df_fail(
+          dfcclInvalidUsage,
+          "DFCCL_NET_SECURITY is tls, so environment variable %s must name a file, in at "
+          "most %d characters",
+          all[i].variable, DF_TLS_PATH - 1);
+    strcpy(all[i].path, value);
+  }
+  return dfcclSuccess;
+}
+
 /* Without a secret everybody is taken in: all ranks have one that everybody knows. */
 static dfcclResult_t read_security(df_network *network) {
   static uint32_t was_said;
@@ -159,10 +183,7 @@ static dfcclResult_t read_security(df_network *network) {
                                 DF_SECURITY_AUTH, "auth, integrity, encrypt, tls, none");
   if (word < 0) return dfcclInvalidUsage;
   network->security = (df_security)word;
-  if (network->security == DF_SECURITY_TLS && !df_shield_has_tls())
-    return df_fail(dfcclInvalidUsage,
-                   "DFCCL_NET_SECURITY is tls, but this library was built without "
-                   "TLS: configure it with -Dtls=enabled");
+  if (network->security == DF_SECURITY_TLS) return read_tls(&network->tls);
   if (network->security != DF_SECURITY_NONE) return dfcclSuccess;
   if (df_system_exchange_u32(&was_said, 1) == 0)
     df_log(DF_LOG_WARN, "DFCCL_NET_SECURITY is none: whoever reaches this job's ports may join it, "

@@ -93,6 +93,7 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .far = context->mesh.far,
                              .doors = context->mesh.doors,
                              .security = context->settings.network.security,
+                             .tls = &context->settings.network.tls,
                              .all_have_aes = context->transports.all_have_aes,
                              .silence_ms = (uint32_t)context->settings.net_timeout_ms,
                              .resume_ms = (uint32_t)context->settings.net_resume_ms,

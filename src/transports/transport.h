@@ -78,6 +78,7 @@ typedef struct df_endpoint_owner {
   const df_shared_memory *memory; /* for rings that both ranks map */
   df_security security;           /* of connections; all ranks have the same */
   int all_have_aes;               /* every rank's processor */
+  const df_tls_files *tls;        /* if security is DF_SECURITY_TLS */
   uint32_t silence_ms;            /* of a network that means a loss; 0: the system's */
   uint32_t resume_ms;             /* how long a lost connection is waited for */
   uint64_t lend_min;              /* messages from so many bytes may be lent to a connection */

@@ -4,10 +4,15 @@
  *   - Somebody who changes bits on the way cannot change a result, from integrity on: the connection
  *     is made anew, and collectives see a pause. Nor does a connection that is cut lose anything.
  *   - Ranks with different levels are told so, with both values.
+ *   - With tls, a certificate of another authority ends collectives with the reason, and a file that
+ *     is missing is named.
  *   - Strangers who call, many at once, and say nothing or nonsense, hear nothing, take a bounded number
  *     of descriptors, and hold up nobody.
  */
 #include "support/buffers.h"
+#if defined(DF_WITH_TLS)
+#include "support/certificates.h"
+#endif
 #include "support/processes.h"
 
 #include <netinet/in.h>
@@ -79,6 +84,21 @@ static int connections(int *sockets) {
 
 /* ---- ranks */
 
+#if defined(DF_WITH_TLS)
+enum { HAS_TLS = 1 };
+static void make_certificates(void) {
+  const char *directory = df_certificates_directory();
+  df_certificate_make(directory, "ca", NULL, 10);
+  df_certificate_make(directory, "rank", "ca", 10);
+  df_certificate_make(directory, "other-ca", NULL, 10);
+  df_certificate_make(directory, "stranger", "other-ca", 10);
+  df_certificates_set("rank", "ca");
+}
+#else
+enum { HAS_TLS = 0 };
+static void make_certificates(void) {}
+#endif
+
 static void set(const char *level) {
   setenv("DFCCL_NET", "tcp", 1);
   setenv("DFCCL_NET_SECURITY", level, 1);
@@ -124,9 +144,11 @@ static void listen_in(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
 }
 
 DF_TEST(security, only_encryption_hides_data, 60) {
-  static const char *const levels[] = {"auth", "integrity", "encrypt", "none"};
+  static const char *const levels[] = {"auth", "integrity", "encrypt", "none", "tls"};
+  make_certificates();
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     df_family family;
+    if (strcmp(levels[i], "tls") == 0 && !HAS_TLS) continue;
     df_fork(&family, RANKS, 30, listen_in, (void *)levels[i]);
     df_join(&family);
   }
@@ -144,9 +166,11 @@ static void be_changed(int rank, int ranks, const dfcclUniqueId *id, void *arg) 
 }
 
 DF_TEST(security, bits_that_change_are_noticed, 60) {
-  static const char *const levels[] = {"integrity", "encrypt"};
+  static const char *const levels[] = {"integrity", "encrypt", "tls"};
+  make_certificates();
   for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
     df_family family;
+    if (strcmp(levels[i], "tls") == 0 && !HAS_TLS) continue;
     df_fork(&family, RANKS, 50, be_changed, (void *)levels[i]);
     df_join(&family);
   }
@@ -201,6 +225,56 @@ DF_TEST(security, levels_that_differ_are_named, 60) {
   df_fork(&family, RANKS, 30, differ, NULL);
   df_join(&family);
 }
+
+/* ---- certificates */
+
+#if defined(DF_WITH_TLS)
+/* Rank 1's is of another authority. Which rank notices first is open; both tell the reason. */
+static void show_another(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  static int32_t send[COUNT], recv[COUNT];
+  set("tls");
+  if (rank) df_certificates_set("stranger", "ca");
+  dfcclContext_t ctx = begin(rank, ranks, id);
+  OK(dfcclRunAllReduce(ctx, 0, send, recv, NULL, NULL));
+  df_waiting_for("the refusal");
+  const dfcclResult_t result = dfcclWait(ctx, 0);
+  CHECK(result == dfcclRemoteError, "%s", df_test_result_name(result));
+  CHECK(strstr(dfcclGetLastError(ctx), "certificate"), "\"%s\"", dfcclGetLastError(ctx));
+  df_finish(ctx);
+}
+
+DF_TEST(security, certificates_of_others_are_refused, 60) {
+  df_family family;
+  make_certificates();
+  df_fork(&family, RANKS, 40, show_another, NULL);
+  df_join(&family);
+}
+
+static void lack(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  set("tls");
+  setenv("DFCCL_TLS_KEY", "/nowhere/rank.key", 1);
+  dfcclContext_t ctx = NULL;
+  const dfcclResult_t result = dfcclInit(&ctx, ranks, *id, rank, NULL);
+  const char *sentence = dfcclGetLastError(NULL);
+  CHECK(result == dfcclInvalidUsage, "%s", df_test_result_name(result));
+  CHECK(strstr(sentence, "DFCCL_TLS_KEY names \"/nowhere/rank.key\": No such file"), "\"%s\"",
+        sentence);
+  unsetenv("DFCCL_TLS_KEY");
+  dfcclUniqueId another;
+  CHECK(dfcclGetUniqueId(&another) == dfcclInvalidUsage, "it was taken");
+  sentence = dfcclGetLastError(NULL);
+  CHECK(strstr(sentence, "DFCCL_TLS_KEY must name a file"), "\"%s\"", sentence);
+}
+
+DF_TEST(security, files_that_are_missing_are_named, 60) {
+  df_family family;
+  make_certificates();
+  df_fork(&family, RANKS, 30, lack, NULL);
+  df_join(&family);
+}
+#endif
 
 /* ---- strangers */
 

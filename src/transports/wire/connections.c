@@ -98,18 +98,9 @@ static void describe(const df_connections *all, df_connection *c) {
   snprintf(c->ends + used, sizeof c->ends - used, " (%s)", carried);
 }
 
-/* Its ends are noted: of a connection that is lost the system tells but one. greeter: whose ends
- * have proven themselves. */
-static void stand(df_connections *all, df_peer_wire *peer, uint32_t port, df_greeter *greeter) {
+/* Its ends are noted: of a connection that is lost the system tells but one. */
+static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  const dfcclResult_t result = df_shield_raise(
-      &all->shield, greeter, c->carried ? &c->carried->stream : &c->stream->stream, &c->frames);
-  sodium_memzero(greeter, sizeof *greeter);
-  if (result != dfcclSuccess) {
-    c->frames = NULL;
-    lose(all, peer, port, df_last_sentence());
-    return;
-  }
   c->stands = 1;
   c->stood++;
   c->lost_ns = 0;
@@ -141,6 +132,35 @@ static void begin_meeting(df_connections *all, df_peer_wire *peer, uint32_t port
     lose(all, peer, port, df_last_sentence());
 }
 
+/* The stream that protects frames may have to come to stand, too. */
+static void bring_to_stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  const int met = c->frames->meet ? c->frames->meet(c->frames) : 1;
+  if (met == DF_STREAM_REFUSED) {
+    snprintf(c->why, sizeof c->why, "%s", c->frames->reason(c->frames));
+    lose_peer(all, peer, c, c->why);
+  } else if (met == DF_STREAM_ENDED)
+    lose(all, peer, port, c->frames->reason(c->frames));
+  else if (met)
+    stand(all, peer, port);
+}
+
+/* greeter: whose ends have proven themselves. */
+static void protect(df_connections *all, df_peer_wire *peer, uint32_t port, df_greeter *greeter) {
+  df_connection *c = &peer->ports[port];
+  df_stream *below = c->carried ? &c->carried->stream : &c->stream->stream;
+  const dfcclResult_t result = df_shield_raise(&all->shield, greeter, below, &c->frames);
+  sodium_memzero(greeter, sizeof *greeter);
+  if (result == dfcclSuccess) {
+    describe(all, c);
+    if (c->frames->meet) set_due(all, c);
+    bring_to_stand(all, peer, port);
+    return;
+  }
+  c->frames = NULL;
+  lose(all, peer, port, df_last_sentence());
+}
+
 /* Both ends have met, and prove themselves over what they found. */
 static void begin_greeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
@@ -159,6 +179,10 @@ static int is_another(const df_peer_wire *peer, uint32_t port, const df_connecti
 
 static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
+  if (c->frames) {
+    bring_to_stand(all, peer, port);
+    return;
+  }
   if (c->carried && !c->has_met) {
     df_meeting_state met = all->fabric->ops->meet(c->carried);
     if (met == DF_MEETING_REFUSED)
@@ -172,7 +196,7 @@ static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   else if (state == DF_GREETING_STANDS && all->fabric && c->carried == NULL)
     begin_meeting(all, peer, port);
   else if (state == DF_GREETING_STANDS)
-    stand(all, peer, port, &c->greeter);
+    protect(all, peer, port, &c->greeter);
 }
 
 static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
@@ -344,7 +368,7 @@ static void welcome(df_connections *all, df_guest *guest) {
   if (all->fabric)
     begin_meeting(all, peer, port);
   else
-    stand(all, peer, port, &guest->greeter);
+    protect(all, peer, port, &guest->greeter);
 }
 
 static void receive_guests(df_connections *all) {
@@ -429,6 +453,7 @@ void df_connections_close(df_connections *all) {
   }
   free(all->peers);
   free(all->active);
+  df_shield_free(&all->shield);
   if (all->fabric) all->fabric->ops->close(all->fabric);
   df_tcp_close(&all->tcp);
   sodium_memzero(all->secret, sizeof all->secret);

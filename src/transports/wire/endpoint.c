@@ -404,8 +404,6 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   dfcclResult_t result = df_connections_open(&ep->connections, owner->rank, owner->n_ranks,
                                              owner->doors, owner->fabric);
   if (result != dfcclSuccess) goto free_memory;
-  ep->connections.shield =
-      (df_shield){.level = owner->security, .all_have_aes = owner->all_have_aes};
   ep->connections.silence_ms = owner->silence_ms;
   ep->connections.lend_min = owner->lend_min;
   ep->connections.resume_ns =
@@ -414,7 +412,9 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   ep->carrier = (df_carrier){.bell = &ep->bell, .who = ep, .carry = carry_for_blocks};
   ep->base.carrier = &ep->carrier;
   pthread_mutex_init(&ep->lock, NULL);
-  result = start(ep);
+  result =
+      df_shield_make(&ep->connections.shield, owner->security, owner->all_have_aes, owner->tls);
+  if (result == dfcclSuccess) result = start(ep);
   if (result != dfcclSuccess) goto close_connections;
   *out = &ep->base;
   return dfcclSuccess;

@@ -11,7 +11,8 @@
 
 typedef struct df_shield {
   df_security level;
-  int all_have_aes; /* every rank's processor */
+  int all_have_aes;   /* every rank's processor */
+  struct df_tls *tls; /* DF_SECURITY_TLS: certificate and key; the shield's */
 } df_shield;
 
 /* The ends of a connection exchange keys when they greet each other. */
@@ -21,6 +22,11 @@ static inline int df_shield_needs_keys(const df_shield *shield) {
 
 /* 0: this library was built without TLS. */
 int df_shield_has_tls(void);
+
+/* files: for DF_SECURITY_TLS. dfcclInvalidUsage names a file. */
+dfcclResult_t df_shield_make(df_shield *shield, df_security level, int all_have_aes,
+                             const df_tls_files *files);
+void df_shield_free(df_shield *shield);
 
 /* *stream: for frames; below itself if the level leaves them as they are. greeter: stands.
  * dfcclOutOfMemory. */

@@ -15,7 +15,7 @@ typedef struct df_stream_room {
   size_t length;
 } df_stream_room;
 
-enum { DF_STREAM_ENDED = -1, DF_STREAM_PARTS = 64, DF_STREAM_ROOMS = 2 };
+enum { DF_STREAM_ENDED = -1, DF_STREAM_REFUSED = -2, DF_STREAM_PARTS = 64, DF_STREAM_ROOMS = 2 };
 
 typedef struct df_stream df_stream;
 struct df_stream {
@@ -28,6 +28,9 @@ struct df_stream {
   int64_t (*read)(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms);
   /* After DF_STREAM_ENDED. Part of a sentence. */
   const char *(*reason)(df_stream *stream);
+  /* Before the first byte, until it returns 1; 0: call again when something has come.
+   * DF_STREAM_ENDED; DF_STREAM_REFUSED: and it will not be otherwise next time. NULL: it stands. */
+  int (*meet)(df_stream *stream);
   /* Of a stream upon another one (shield.h); the other one is not closed. NULL: its owner's. */
   void (*close)(df_stream *stream);
 };
