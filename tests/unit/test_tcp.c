@@ -1,5 +1,6 @@
 /*
  * Promises of src/transports/wire/tcp.h:
+ *   - A look does not take the news of a watched descriptor from a thread that waits.
  *   - Streams carry what pumps give them, and the descriptor is readable whenever a pump can go on.
  *   - A stream whose other end has gone says so, and why; one that nobody answers, too.
  */
@@ -7,6 +8,7 @@
 
 #include <poll.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "wire_stage.h"
 
@@ -119,4 +121,19 @@ DF_TEST(tcp, says_when_nobody_answers, 30) {
   CHECK(strcmp(reason, "Connection refused") == 0, "%s", reason);
   df_tcp_end(&mine, stream);
   df_tcp_close(&mine);
+}
+
+DF_TEST(tcp, leaves_news_of_others_to_who_waits, 30) {
+  df_tcp tcp;
+  int ends[2];
+  OK(df_tcp_open(&tcp, NULL));
+  CHECK(pipe(ends) == 0, "no pipe");
+  OK(df_tcp_watch(&tcp, ends[0]));
+  CHECK(write(ends[1], "x", 1) == 1, "no room");
+  CHECK(is_readable(&tcp, 10000), "nothing tells of it");
+  df_tcp_look(&tcp);
+  CHECK(is_readable(&tcp, 0), "the look took it");
+  close(ends[0]);
+  close(ends[1]);
+  df_tcp_close(&tcp);
 }

@@ -169,9 +169,9 @@ int df_tcp_has_unsent(const df_tcp_stream *stream) {
   return ioctl(stream->socket.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
+/* Not edge-triggered: a thread that spins looks here, and leaves what it sees to who sleeps. */
 dfcclResult_t df_tcp_watch(df_tcp *tcp, int fd) {
-  return watch(tcp, fd, EPOLLIN | EPOLLET, tcp) ? dfcclSuccess
-                                                : failure("watching a descriptor", errno);
+  return watch(tcp, fd, EPOLLIN, tcp) ? dfcclSuccess : failure("watching a descriptor", errno);
 }
 
 void df_tcp_look(df_tcp *tcp) {
