@@ -4,7 +4,7 @@
 
 #include "support/ranks.h"
 
-enum { TUNABLES_MAX = 24 };
+enum { TUNABLES_MAX = 32 };
 
 typedef struct {
   int ranks, blocks, queue_depth;
