@@ -120,6 +120,8 @@ DF_CORE_APART df_link *df_step_undrained(const df_descriptor *desc, uint32_t blo
   for (uint32_t i = 0; i < desc->n_links; i++) {
     df_link *link = &desc->links[block * desc->n_links + i];
     if (!link->sends || link->messages == 0 || link->release_mask) continue;
+    /* A connection tells at once only the credits of messages that it may have lent. */
+    if ((uint64_t)desc->parts[block].chunk * desc->element_bytes < link->lend_min) continue;
     uint64_t last = (cursor->run + 1) * desc->parts[block].loops * link->messages;
     if (!df_link_is_drained(link, last)) return link;
   }

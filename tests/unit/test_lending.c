@@ -25,6 +25,18 @@ STEP_TEST(lending, a_lent_buffer_is_waited_for) {
   CHECK(step(&f) == DF_STEP_DONE, "it has read");
 }
 
+/* A connection's credits come late if it lends nothing of the collective: nobody waits for them. */
+STEP_TEST(lending, links_that_lend_nothing_are_not_waited_for) {
+  fixture f;
+  df_primitive p = primitive(DF_PRIM_SEND, DF_BUFFER_INPUT, DF_BUFFER_NONE);
+  make(&f, &p, 1);
+  f.desc.direct_min = 1;
+  CHECK(step(&f) == DF_STEP_PROGRESSED && f.move.lends, "it lends");
+  CHECK(step(&f) == DF_STEP_BLOCKED, "the peer still reads");
+  f.links[1].lend_min = UINT64_MAX;
+  CHECK(step(&f) == DF_STEP_DONE, "such a link has lent nothing");
+}
+
 static int lends(fixture *f) {
   CHECK(step(f) != DF_STEP_BLOCKED, "there is room");
   return (int)f->move.lends;
