@@ -212,9 +212,8 @@ static uint32_t choose_by_order(uint32_t bits) {
   return first_of(bits);
 }
 
-/* The current agent, for so many steps. */
-static void stand_still(uint32_t steps) {
-  sim_policy_now.stalls = 1u << sim_agents_now.current;
+void sim_stand_still(uint32_t agent, uint32_t steps) {
+  sim_policy_now.stalls = 1u << agent;
   sim_policy_now.stalls_from = (uint32_t)sim_steps;
   sim_policy_now.stalls_until = (uint32_t)sim_steps + steps;
 }
@@ -227,7 +226,7 @@ static uint32_t choose_unfairly(uint32_t bits) {
     if (sleepers) sim_wake(random_bit(sleepers), 1);
   }
   if (sim_policy_now.stops_at && sim_steps >= sim_policy_now.stops_at) {
-    stand_still(sim_policy_now.stops_for);
+    sim_stand_still(sim_agents_now.current, sim_policy_now.stops_for);
     sim_policy_now.stops_at = 0;
   }
   if (sim_steps >= sim_policy_now.stalls_from && sim_steps < sim_policy_now.stalls_until &&
@@ -332,7 +331,7 @@ void sim_midway(void) {
   }
   sim_policy *p = &sim_policy_now;
   if (p->slow_moves && sim_one_in(&sim_random_now, 8)) {
-    stand_still(100 + sim_below(&sim_random_now, p->slow_most));
+    sim_stand_still(sim_agents_now.current, 100 + sim_below(&sim_random_now, p->slow_most));
     sim_quantum = 0;
   }
   sim_point();

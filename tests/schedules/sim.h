@@ -114,6 +114,7 @@ static inline void sim_point(void) {
 }
 static inline uint32_t sim_first_bit(uint32_t bits) { return (uint32_t)__builtin_ctz(bits); }
 void sim_midway(void); /* in the middle of a movement of data */
+void sim_stand_still(uint32_t agent, uint32_t steps); /* while others can run */
 void sim_block(sim_state state, const void *waits_for, uint64_t deadline);
 void sim_wake(uint32_t agent, int timed_out);
 void sim_wake_those(sim_state state, const void *waiting_for);

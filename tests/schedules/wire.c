@@ -13,6 +13,7 @@
 #include "world.h"
 
 enum { BREAKS = 2, BREAKS_ONE_IN = 40 }; /* most in a schedule */
+enum { REST_WAITS_ONE_IN = 8, REST_WAITS_MOST = 2000 };
 enum { TUBE_BYTES = 80, MAX_PORTS = 4, MAX_STREAMS = 64, FIRST_PORT = 1000 };
 
 /* One direction of a connection: bytes from `read` to `arrived` can be read, those behind it up to
@@ -43,7 +44,7 @@ typedef struct port {
 static struct net {
   port ports[MAX_PORTS];
   end *ends[MAX_STREAMS];
-  uint32_t n_ports, breaks;
+  uint32_t n_ports, breaks, agent;
 } * net;
 
 /* To be copied back before the next schedule; said before it is written, since the schedule may end
@@ -123,7 +124,7 @@ static void *carry(void *unused) {
 void sim_wire_begin(void) {
   net = sim_hidden_alloc(sizeof *net);
   memset(net, 0, sizeof *net);
-  sim_spawn("wire", -1, carry, NULL);
+  net->agent = sim_spawn("wire", -1, carry, NULL);
 }
 
 /* Its connections end; what it has written before still arrives. */
@@ -178,6 +179,9 @@ static int64_t write_some(df_stream *stream, const df_stream_part *parts, uint32
     sim_midway();
   }
   e->waits_for_room = taken < all;
+  /* For the rest of a lent buffer, whose run may end meanwhile. */
+  if (taken < all && sim_endings && sim_one_in(&sim_random_now, REST_WAITS_ONE_IN))
+    sim_stand_still(net->agent, 1 + sim_below(&sim_random_now, REST_WAITS_MOST));
   SIM_TRACE("writes", e, taken, 0);
   sim_wake_those(SIM_WAITS_EVENT, &net);
   return (int64_t)taken;
