@@ -187,7 +187,8 @@ DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_
 /*
  * Waits for this rank's outstanding runs and their callbacks, then for the daemon's final exit, and
  * frees the context with every resource. Blocks as long as those runs take (bounded by timeoutMs,
- * or dfcclAbort before), and up to 20 s more while a peer that lives does not read what it is told.
+ * or dfcclAbort before), and up to 20 s more while a peer that lives does not read what it is told
+ * (1 s if this context has failed).
  * No other call on ctx may overlap with this one, nor begin later: that a run is complete does not
  * tell that all threads have returned from their dfcclRun* and dfcclWait*. Only a thread that runs
  * a callback or sleeps inside a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, and has what it

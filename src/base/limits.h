@@ -55,11 +55,13 @@ enum {
   DF_MAX_MESSAGE_BYTES = 64 << 10 /* Longest control message. */
 };
 
-/* dfcclDestroy waits so long for a live peer that is silent. */
+/* dfcclDestroy waits so long for a live peer that is silent; BROKEN: of a context that is. */
 #if defined(DF_SIMULATION) /* whose adversary lets any time pass */
 #define DF_GOODBYE_NS (UINT64_MAX / 2)
+#define DF_BROKEN_GOODBYE_NS DF_GOODBYE_NS
 #else
 #define DF_GOODBYE_NS 10000000000u
+#define DF_BROKEN_GOODBYE_NS 500000000u
 #endif
 
 #define DF_MAX_COUNT ((uint64_t)1 << 48) /* elements */

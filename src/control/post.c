@@ -245,7 +245,7 @@ int df_peer_has_unsent(const df_peer *peer) {
   return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
-void df_post_goodbye(df_control *control) {
+void df_post_goodbye(df_control *control, uint64_t patience_ns) {
   uint64_t begin = df_clock_ns();
   pthread_mutex_lock(control->lock);
   df_post_tell_losses(control); /* nothing follows a goodbye */
@@ -260,7 +260,7 @@ void df_post_goodbye(df_control *control) {
       if (df_peer_has_unsent(&control->peers[rank]) && control->peers[rank].state == DF_PEER_ALIVE)
         waiting = 1;
     }
-    if (df_clock_ns() - begin >= DF_GOODBYE_NS) break;
+    if (df_clock_ns() - begin >= patience_ns) break;
     if (waiting) {
       pthread_mutex_unlock(control->lock);
       usleep(1000);

@@ -115,8 +115,8 @@ void df_post_tell_losses(df_control *control);
 int df_peer_has_unsent(const df_peer *peer);
 /* [lock] The peer may live. */
 void df_peer_cut_off(df_peer *peer);
-/* Tells other processes that this rank leaves in order. Waits DF_GOODBYE_NS at most, since a peer
+/* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
  * may be stopped for ever. A peer without BYE takes the end of the connection for a death. */
-void df_post_goodbye(df_control *control);
+void df_post_goodbye(df_control *control, uint64_t patience_ns);
 
 #endif

@@ -311,6 +311,9 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);
   pthread_mutex_lock(&context->lock);
+  /* All have been told then, and end what they share with this rank. One of them may be stopped. */
+  const uint64_t patience_ns =
+      context->failure.broken == dfcclSuccess ? DF_GOODBYE_NS : DF_BROKEN_GOODBYE_NS;
   df_tell_broken(context);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
@@ -322,8 +325,8 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
   /* Whoever hears the goodbye has all messages of this rank, or will have them. */
   if (context->transports.wire)
-    context->transports.wire->transport->settle(context->transports.wire);
-  df_post_goodbye(&context->control);
+    context->transports.wire->transport->settle(context->transports.wire, patience_ns);
+  df_post_goodbye(&context->control, patience_ns);
   int keeps_memory =
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);

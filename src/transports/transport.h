@@ -147,9 +147,9 @@ struct df_transport {
   /* [lock] Neither rank's block uses the rings any more. ticket may be NULL. */
   void (*release)(df_endpoint *endpoint, df_ticket *ticket);
 
-  /* The rank leaves. Waits, at most DF_GOODBYE_NS and silence_ms, until what blocks have published has gone to the
-   * peers. NULL: there is no pump. */
-  void (*settle)(df_endpoint *endpoint);
+  /* The rank leaves. Waits, at most patience_ns and silence_ms, until what blocks have published has
+   * gone to the peers. NULL: there is no pump. */
+  void (*settle)(df_endpoint *endpoint, uint64_t patience_ns);
   /* In a forked child: closes what the child inherited, and frees nothing. NULL: nothing to
    * close. */
   void (*close_in_child)(df_endpoint *endpoint);

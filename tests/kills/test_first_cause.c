@@ -199,7 +199,7 @@ DF_TEST(first_cause, nobody_waits_for_a_registration_that_is_refused, 30) {
 DF_TEST(first_cause, who_has_left_sees_nobody_die, 30) {
   scene s = make_scene(0);
   register_both(&s);
-  df_post_goodbye(&s.ctxs[0]->control);
+  df_post_goodbye(&s.ctxs[0]->control, DF_GOODBYE_NS);
   close(s.dead_ends[0]); /* rank 2 has heard it, and leaves */
   df_waiting_for("rank 0 to see the end of its connection to rank 2");
   while (peer_socket(s.ctxs[0], DEAD) >= 0) df_nap();

@@ -32,7 +32,7 @@ SLOW = {
     "a lent buffer is read without being held", "what another process reads of a failed run counts", "a common slot is written again while it is read", "a broken context does not tell its runs",
     "what had failed before all is given up is not told again", "runs beyond a member's last are looked at before it is counted", "a deadline begins without a fence",
     "a slot is released before the rest of it is stored",
-    "who only sends takes up what the endpoint's thread has asked for",
+    "who only sends takes up what the endpoint's thread has asked for", "what the stream did not take is sent from where a lent buffer was",
     "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
 }
 

@@ -161,11 +161,11 @@ static void note_who_is_gone(endpoint *ep) {
 }
 
 /* Its threads go on meanwhile. */
-static void wire_settle(df_endpoint *base) {
+static void wire_settle(df_endpoint *base, uint64_t patience_ns) {
   endpoint *ep = endpoint_of(base);
   const uint64_t begin = df_clock_ns();
   const uint64_t silence_ns = base->owner.silence_ms * (uint64_t)1000000;
-  const uint64_t most_ns = silence_ns ? DF_MIN(silence_ns, DF_GOODBYE_NS) : DF_GOODBYE_NS;
+  const uint64_t most_ns = silence_ns ? DF_MIN(silence_ns, patience_ns) : patience_ns;
   int pending = 1;
   pthread_mutex_lock(&ep->lock);
   df_connections_leave(&ep->connections);
