@@ -156,3 +156,35 @@ DF_TEST(wire, lost_connections_resume, 90) {
   df_fork(&family, RANKS, 80, resume, NULL);
   df_join(&family);
 }
+
+/* ---- several pieces in one message, beside a connection's least for lending */
+
+/* A piece is shorter than the least, and a message is longer. */
+static void overwrite_what_was_sent(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  enum { PIECE = 4096, MEMBERS = 4 };
+  static int32_t send[MEMBERS * PIECE], recv[PIECE];
+  (void)arg;
+  setenv("DFCCL_NET", "tcp", 1);
+  setenv("DFCCL_TUNING", "set:lend_min=1K,net_lend_min=20K", 1);
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.algorithm = "halving";
+  OK(dfcclRegisterReduceScatter(ctx, 1, PIECE, dfcclInt32, dfcclSum, &options));
+  for (int run = 0; run < 300; run++) {
+    for (int i = 0; i < MEMBERS * PIECE; i++) send[i] = run + i + rank;
+    OK(dfcclRunReduceScatter(ctx, 1, send, recv, NULL, NULL));
+    OK(dfcclWait(ctx, 1));
+    memset(send, 0xff, sizeof send);
+    for (int i = 0; i < PIECE; i++) {
+      const int right = ranks * (run + rank * PIECE + i) + ranks * (ranks - 1) / 2;
+      CHECK(recv[i] == right, "run %d: element %d is %d, not %d", run, i, recv[i], right);
+    }
+  }
+  df_finish(ctx);
+}
+
+DF_TEST(wire, a_message_of_several_pieces_is_not_read_after_its_run, 60) {
+  df_family family;
+  df_fork(&family, 4, 40, overwrite_what_was_sent, NULL);
+  df_join(&family);
+}

@@ -232,7 +232,10 @@ static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_li
                   .sends = (uint8_t)planned->sends,
                   .release_mask = route->ring.release_mask};
     pumps[block] = *end;
-    if (end->sends) end->lend_min = ep->connections.lend_min;
+    /* Both ends compare a piece with the least. A message of several pieces is longer, so it is
+     * copied. */
+    if (end->sends)
+      end->lend_min = route->plan->longest > 1 ? UINT64_MAX : ep->connections.lend_min;
     pumps[block].sends = !planned->sends;
     pumps[block].peer_bell = ep->base.owner.bell;
   }
