@@ -3,10 +3,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Of a run that is through, or a new one. */
+/* Of a run that is through, or of a call that was refused; or a new one. */
 static df_pair_counts *take_counts(df_coll *coll) {
-  for (uint32_t i = 0; i < coll->n_runs_counts; i++)
-    if (coll->runs_counts[i]->run < coll->taken) return coll->runs_counts[i];
+  for (uint32_t i = 0; i < coll->n_runs_counts; i++) {
+    const uint64_t run = coll->runs_counts[i]->run;
+    if (run < coll->taken || run >= coll->submitted) return coll->runs_counts[i];
+  }
   df_pair_counts *counts = malloc(sizeof *counts + coll->n * sizeof counts->of[0]);
   df_pair_counts **all =
       realloc(coll->runs_counts, (coll->n_runs_counts + 1) * sizeof *coll->runs_counts);
