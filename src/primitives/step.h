@@ -6,6 +6,7 @@
 
 #include "context/cursor.h"
 #include "context/descriptor.h"
+#include "primitives/drain.h"
 #include "primitives/lanes.h"
 #include "primitives/link.h"
 #include "primitives/move.h"
@@ -111,34 +112,6 @@ DF_CORE void df_step_begin(const df_descriptor *desc, uint32_t block, df_cursor 
   cursor->phase = df_step_keeps(desc) || (desc->parts[block].loops && desc->n_primitives)
                       ? DF_PHASE_MOVE
                       : DF_PHASE_DRAIN;
-}
-
-/* NULL: all lent buffers are back. */
-DF_CORE_APART df_link *df_step_undrained(const df_descriptor *desc, uint32_t block,
-                                         const df_cursor *cursor) {
-  if (!(cursor->flags & DF_CURSOR_DIRECT_SENT)) return NULL;
-  for (uint32_t i = 0; i < desc->n_links; i++) {
-    df_link *link = &desc->links[block * desc->n_links + i];
-    if (!link->sends || link->messages == 0 || link->release_mask) continue;
-    /* A connection tells at once only the credits of messages that it may have lent. */
-    if ((uint64_t)desc->parts[block].chunk * desc->element_bytes < link->lend_min) continue;
-    uint64_t last = (cursor->run + 1) * desc->parts[block].loops * link->messages;
-    if (!df_link_is_drained(link, last)) return link;
-  }
-  return NULL;
-}
-
-/* Peers of this process must stop reading, since the buffers may be unmapped. Returns 0 while one
- * reads. Others read mappings that stay, and learn to forget. */
-DF_CORE_APART int df_step_take_back(const df_descriptor *desc, uint32_t block,
-                                    const df_cursor *cursor) {
-  if (cursor->phase == DF_PHASE_BEGIN || !(cursor->flags & DF_CURSOR_DIRECT_SENT)) return 1;
-  for (uint32_t i = 0; i < desc->n_links; i++) {
-    const df_link *link = &desc->links[block * desc->n_links + i];
-    if (!link->sends || df_link_revoke(link)) continue;
-    if (link->same_process || !df_link_seize(link)) return 0;
-  }
-  return 1;
 }
 
 /* Varying: the run has no further loop. Gives back the numbers that it did not use, or the peers
@@ -250,50 +223,6 @@ DF_CORE_APART uint8_t *df_step_lend_common(const df_descriptor *desc, uint32_t b
       (uint64_t)(uintptr_t)common +
       df_load_relaxed_u64(&desc->words->common_reach[move->send_link->peer]);
   return prim->common == DF_COMMON_WRITES ? common : NULL;
-}
-
-/* Varying: does the message bring another count? It is there. */
-DF_CORE int df_step_counts_differ(const df_descriptor *desc, const df_cursor *cursor,
-                                  const df_move *move, uint64_t *theirs) {
-  *theirs = 0;
-  if (!(move->announces & DF_COUNT_COMES) || move->recv_link == NULL) return 0;
-  const uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
-  *theirs = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_COUNT_OFFSET));
-  if (df_step_pairs(desc, cursor)) return *theirs > desc->parts[0].elements;
-  return *theirs != df_step_count(desc, cursor);
-}
-
-/* Each pair has a count, and the first message tells it. */
-DF_CORE_APART void df_step_take_count(const df_descriptor *desc, const df_cursor *cursor,
-                                      df_pair_counts *pairs, df_move *move) {
-  const uint32_t from = desc->primitives[cursor->primitive].destination_piece;
-  const uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
-  const uint64_t count = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_COUNT_OFFSET));
-  pairs->of[from].receives = count;
-  if (pairs->told) pairs->told[from] = (size_t)count;
-  df_step_prepare_varying(desc, cursor, &move->worked_out);
-  move->count = move->worked_out.count;
-}
-
-/* Varying, before anything of the message is used. If counts differ, the collective is given up:
- * the next step sees that. */
-DF_CORE_APART int df_step_agrees(const df_descriptor *desc, const df_cursor *cursor,
-                                 df_move *move) {
-  uint64_t theirs;
-  if (df_step_counts_differ(desc, cursor, move, &theirs)) {
-    df_store_relaxed_u64(&desc->counters->differing_count, theirs);
-    df_store_relaxed_u32(&desc->counters->differing_rank, move->recv_link->peer);
-    df_publish_u32(&desc->words->cancel, dfcclMismatch);
-    return 0;
-  }
-  df_pair_counts *pairs = df_step_pairs(desc, cursor);
-  if (pairs && move->announces & DF_COUNT_COMES && move->recv_link)
-    df_step_take_count(desc, cursor, pairs, move);
-  if (move->announces & DF_COUNT_GOES && move->send_link)
-    *(uint64_t *)(df_link_slot(move->send_link, move->send_sequence) + DF_LINK_COUNT_OFFSET) =
-        pairs ? pairs->of[desc->primitives[cursor->primitive].source_piece].sends
-              : df_step_count(desc, cursor);
-  return 1;
 }
 
 DF_CORE int df_step_links_ready(const df_descriptor *desc, uint32_t block, const df_cursor *cursor,

@@ -3,6 +3,8 @@
 #define DF_PRIMITIVES_VARYING_H
 
 #include "context/cursor.h"
+#include "primitives/link.h"
+#include "primitives/move.h"
 #include "primitives/prepared.h"
 
 /* CUDA's compiler must know that none vary. */
@@ -68,6 +70,48 @@ DF_CORE uint64_t df_step_loops(const df_descriptor *desc, const df_cursor *curso
 DF_CORE uint32_t df_step_first_chunk(const df_descriptor *desc, uint64_t count) {
   const df_part part = df_part_of_run(desc->parts, count, 1, desc->element_bytes);
   return df_chunk_elements(desc->geometry, 1, &part, 0, 0);
+}
+
+/* Varying: does the message bring another count? It is there. */
+DF_CORE int df_step_counts_differ(const df_descriptor *desc, const df_cursor *cursor,
+                                  const df_move *move, uint64_t *theirs) {
+  *theirs = 0;
+  if (!(move->announces & DF_COUNT_COMES) || move->recv_link == NULL) return 0;
+  const uint8_t *slot = df_link_slot(move->recv_link, move->recv_sequence);
+  *theirs = df_load_relaxed_u64((const uint64_t *)(slot + DF_LINK_COUNT_OFFSET));
+  if (df_step_pairs(desc, cursor)) return *theirs > desc->parts[0].elements;
+  return *theirs != df_step_count(desc, cursor);
+}
+
+/* Each pair has a count, and the first message tells it. */
+DF_CORE_APART void df_step_take_count(const df_descriptor *desc, const df_cursor *cursor,
+                                      df_pair_counts *pairs, df_move *move, uint64_t count) {
+  const uint32_t from = desc->primitives[cursor->primitive].destination_piece;
+  pairs->of[from].receives = count;
+  if (pairs->told) pairs->told[from] = (size_t)count;
+  df_step_prepare_varying(desc, cursor, &move->worked_out);
+  move->count = move->worked_out.count;
+}
+
+/* Varying, before anything of the message is used. If counts differ, the collective is given up:
+ * the next step sees that. */
+DF_CORE_APART int df_step_agrees(const df_descriptor *desc, const df_cursor *cursor,
+                                 df_move *move) {
+  uint64_t theirs;
+  if (df_step_counts_differ(desc, cursor, move, &theirs)) {
+    df_store_relaxed_u64(&desc->counters->differing_count, theirs);
+    df_store_relaxed_u32(&desc->counters->differing_rank, move->recv_link->peer);
+    df_publish_u32(&desc->words->cancel, dfcclMismatch);
+    return 0;
+  }
+  df_pair_counts *pairs = df_step_pairs(desc, cursor);
+  if (pairs && move->announces & DF_COUNT_COMES && move->recv_link)
+    df_step_take_count(desc, cursor, pairs, move, theirs); /* as checked: read once */
+  if (move->announces & DF_COUNT_GOES && move->send_link)
+    *(uint64_t *)(df_link_slot(move->send_link, move->send_sequence) + DF_LINK_COUNT_OFFSET) =
+        pairs ? pairs->of[desc->primitives[cursor->primitive].source_piece].sends
+              : df_step_count(desc, cursor);
+  return 1;
 }
 
 #endif
