@@ -66,11 +66,11 @@ typedef struct df_transports {
   df_shm_endpoint *shm; /* always open */
   df_endpoint *wire;    /* NULL: no pair needs it */
   df_endpoint **to;
-  uint8_t *serves;           /* [n_ranks] 1: shared memory joins the pair */
-  uint8_t *wire_serves;      /* [n_ranks] 1: the wire does */
-  struct df_loss_told *loss; /* NULL: no wire */
-  struct df_pings *pings;    /* NULL: nobody is asked */
-  int all_have_aes;          /* every rank's processor */
+  uint8_t *serves;             /* [n_ranks] 1: shared memory joins the pair */
+  uint8_t *wire_serves;        /* [n_ranks] 1: the wire does */
+  struct df_loss_told *losses; /* that are not judged yet */
+  struct df_pings *pings;      /* NULL: nobody is asked */
+  int all_have_aes;            /* every rank's processor */
 } df_transports;
 
 enum { DF_RECENT_IDS = 64 };

@@ -17,7 +17,7 @@ enum { GRACE_MS = 500 };
 /* A connection was lost. If its peer has died or left, control's connection tells so, a moment
  * earlier or later, and says it better. */
 typedef struct df_loss_told {
-  int is_there;
+  struct df_loss_told *next;
   uint32_t peer;
   uint64_t since_ns;
   char why[DF_SENTENCE_BYTES / 2];
@@ -25,7 +25,7 @@ typedef struct df_loss_told {
 
 static int tick(void *room) {
   const dfcclContext_t context = room;
-  return context->transports.loss->is_there ? GRACE_MS / 4 : -1;
+  return context->transports.losses ? GRACE_MS / 4 : -1;
 }
 
 static int waits_for(dfcclContext_t context, uint32_t peer) {
@@ -39,8 +39,8 @@ static int waits_for(dfcclContext_t context, uint32_t peer) {
 }
 
 /* Runs that wait for what the connection would have carried wait in vain. A peer that has left in
- * order may have given them up. */
-static void judge_loss(dfcclContext_t context, df_loss_told *loss) {
+ * order may have given them up. Returns 0 while it is too early to judge. */
+static int judge(dfcclContext_t context, const df_loss_told *loss) {
   pthread_mutex_lock(&context->lock);
   const df_peer_state state = context->control.peers[loss->peer].state;
   const int matters =
@@ -51,29 +51,48 @@ static void judge_loss(dfcclContext_t context, df_loss_told *loss) {
     snprintf(why, sizeof why, "cannot be reached: %s", loss->why);
     df_peer_unreachable(context, loss->peer, why);
   }
-  loss->is_there = matters && !is_late;
   pthread_mutex_unlock(&context->lock);
+  return !matters || is_late;
 }
 
+static void take_losses(dfcclContext_t context) {
+  df_endpoint *wire = context->transports.wire;
+  df_loss_told loss = {.next = NULL};
+  while (wire->transport->take_lost(wire, &loss.peer, loss.why, sizeof loss.why)) {
+    df_loss_told *kept = malloc(sizeof *kept);
+    if (kept == NULL) {
+      judge(context, &loss); /* without grace: since_ns is long ago */
+      continue;
+    }
+    *kept = loss;
+    kept->since_ns = df_clock_ns();
+    kept->next = context->transports.losses;
+    context->transports.losses = kept;
+  }
+}
+
+/* Of several losses at once each has its own grace, so the last is told as soon as the first. */
 static void run(void *room) {
   dfcclContext_t context = room;
-  df_endpoint *wire = context->transports.wire;
-  df_loss_told *loss = context->transports.loss;
-  /* One wake-up may stand for several losses. */
-  do {
-    if (!loss->is_there) {
-      if (!wire->transport->take_lost(wire, &loss->peer, loss->why, sizeof loss->why)) return;
-      loss->is_there = 1;
-      loss->since_ns = df_clock_ns();
-    }
-    judge_loss(context, loss);
-  } while (!loss->is_there);
+  take_losses(context);
+  for (df_loss_told **at = &context->transports.losses; *at;) {
+    df_loss_told *loss = *at;
+    if (judge(context, loss)) {
+      *at = loss->next;
+      free(loss);
+    } else
+      at = &loss->next;
+  }
 }
 
-dfcclResult_t df_network_add(dfcclContext_t context) {
-  context->transports.loss = calloc(1, sizeof *context->transports.loss);
-  if (context->transports.loss == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for the record of a lost connection");
+void df_network_add(dfcclContext_t context) {
   df_service_add_job(&context->control, context, tick, run);
-  return dfcclSuccess;
+}
+
+void df_network_remove(dfcclContext_t context) {
+  while (context->transports.losses) {
+    df_loss_told *loss = context->transports.losses;
+    context->transports.losses = loss->next;
+    free(loss);
+  }
 }

@@ -6,7 +6,9 @@
 
 #include "host/context.h"
 
-/* The wire is open, the service thread is not started. dfcclOutOfMemory. */
-dfcclResult_t df_network_add(dfcclContext_t context);
+/* The wire is open, the service thread is not started. */
+void df_network_add(dfcclContext_t context);
+/* The service thread has ended. */
+void df_network_remove(dfcclContext_t context);
 
 #endif

@@ -142,9 +142,9 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   df_endpoint_owner owner = owner_of(context, transports->wire_serves);
   owner.bell = (df_bell *)transports->shm->home->base;
   dfcclResult_t result = df_transport_wire.open(&transports->wire, &owner);
-  if (result == dfcclSuccess) result = df_network_add(context);
-  if (result == dfcclSuccess) result = df_pings_add(context);
-  return result;
+  if (result != dfcclSuccess) return result;
+  df_network_add(context);
+  return df_pings_add(context);
 }
 
 /* A connection's ends must have the same network beside TCP. */
@@ -193,7 +193,7 @@ void df_transports_close(dfcclContext_t context, int keep) {
   transports->wire = NULL;
   transports->shm = NULL;
   df_pings_free(context);
-  free(transports->loss);
+  df_network_remove(context);
   free(transports->to);
   free(transports->serves);
   free(transports->wire_serves);

@@ -252,8 +252,6 @@ dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wi
   dfcclResult_t result = df_wire_make(&peer->wire, DF_WIRE_FRAME_BYTES);
   if (result == dfcclSuccess) {
     peer->wire->lend_min = all->lend_min;
-    /* A fabric does not tell whether the other end has all that was written. */
-    peer->wire->asks_first = all->resume_ns != 0 || all->fabric;
     result = df_connections_need(peer, DF_WIRE_SMALL);
   }
   if (result != dfcclSuccess) {
@@ -503,8 +501,7 @@ static int has_pending(const df_connections *all, const df_peer_wire *peer) {
   const df_connection *small = &peer->ports[DF_WIRE_SMALL];
   if (peer->is_lost || peer->is_gone || peer->wire->far_leaves) return 0;
   /* This rank has said goodbye, or perhaps nobody is there. */
-  const int may_come_back =
-      small->has_heard || (peer->wire->asks_first && (small->calls || small->lost_ns));
+  const int may_come_back = small->has_heard || small->calls || small->lost_ns;
   if (small->stream == NULL && (!may_come_back || df_wire_has_left(peer->wire))) return 0;
   if (df_wire_has_pending(peer->wire)) return 1;
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) {

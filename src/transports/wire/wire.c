@@ -230,14 +230,13 @@ static void put_farewell(df_channel *channel, df_frame_kind kind, uint32_t port,
 }
 
 /* Of a ring that is halted the answer to a question tells. */
-static int is_pending(const df_wire *wire, df_wire_link *link) {
+static int is_pending(df_wire_link *link) {
   if (!link->incoming && !link->is_open) return 1;
   for (uint32_t block = 0; block < link->n_blocks; block++) {
     df_wire_ring *ring = &link->rings[block];
     int is_direct;
-    if (link->incoming
-            ? link->is_open && (ring->tells_state || look_at_credit(ring) == DUE_CREDIT)
-            : (ring->is_halted && !wire->asks_first) || has_sendable(link, ring, &is_direct))
+    if (link->incoming ? link->is_open && (ring->tells_state || look_at_credit(ring) == DUE_CREDIT)
+                       : has_sendable(link, ring, &is_direct))
       return 1;
   }
   return 0;
@@ -245,13 +244,13 @@ static int is_pending(const df_wire *wire, df_wire_link *link) {
 
 static int has_pending_links(const df_wire *wire) {
   for (uint32_t i = 0; i < wire->links.n; i++)
-    if (wire->links.links[i] && is_pending(wire, wire->links.links[i])) return 1;
+    if (wire->links.links[i] && is_pending(wire->links.links[i])) return 1;
   return 0;
 }
 
 /* The far end may lack what went through the port. */
 static int is_in_doubt(const df_wire *wire, uint32_t which) {
-  if (!wire->asks_first || wire->ports[which].is_heard) return 0;
+  if (wire->ports[which].is_heard) return 0;
   if (which == DF_WIRE_SMALL) return 1; /* credits */
   for (uint32_t i = 0; i < wire->links.n; i++) {
     const df_wire_link *link = wire->links.links[i];
@@ -351,8 +350,6 @@ int df_wire_has_pending(df_wire *wire) {
   if (wire->is_lost || wire->far_leaves) return 0;
   for (uint32_t i = 0; i < wire->n_ports; i++) {
     const df_channel *channel = &wire->ports[i].channel;
-    const int has_gone = channel->is_mute || channel->has_ended;
-    if (channel->stream && has_gone && !wire->asks_first) return 0;
     if (channel->stream && !df_channel_is_clear(channel)) return 1;
   }
   return has_pending_links(wire) || wire->has_question || wire->says_leave == 1;

@@ -57,7 +57,6 @@ typedef struct df_wire {
   uint64_t lend_min; /* messages from so many bytes may be lent; 0 (as made): all */
   uint32_t turn;
   df_bell *noted;   /* to ring at the end */
-  int asks_first;   /* connections may break: leaves when the far end has all that was sent */
   uint32_t asks;    /* so far */
   int has_question; /* of the far end */
   int says_leave;   /* 1: is to be said, 2: was said */
@@ -97,7 +96,8 @@ void df_wire_ring_noted(df_wire *wire);
 
 /* Something waits for a stream, or would be sent. */
 int df_wire_has_pending(df_wire *wire);
-/* Says so to the far end. Nothing more is published or released. */
+/* Nothing more is published or released. Asks the far end first, and says goodbye when that has all
+ * that was sent: bytes written into a connection that breaks, or that is refused, may never come. */
 void df_wire_leave(df_wire *wire);
 static inline int df_wire_has_left(const df_wire *wire) { return wire->says_leave == 2; }
 
