@@ -150,6 +150,9 @@ struct df_transport {
   /* The rank leaves. Waits, at most patience_ns and silence_ms, until what blocks have published has
    * gone to the peers. NULL: there is no pump. */
   void (*settle)(df_endpoint *endpoint, uint64_t patience_ns);
+  /* [lock] The peer has left in order: a connection to it that is lost will not come back. NULL:
+   * control's connection tells. */
+  void (*peer_left)(df_endpoint *endpoint, uint32_t peer);
   /* In a forked child: closes what the child inherited, and frees nothing. NULL: nothing to
    * close. */
   void (*close_in_child)(df_endpoint *endpoint);

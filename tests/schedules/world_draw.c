@@ -281,7 +281,7 @@ void sim_world_draw(uint64_t seed) {
   sim_plan.processes = 1;
   sim_plan.settings.net = DF_NET_TCP;
   sim_random resumes = {.state = seed ^ RESUMES};
-  sim_plan.settings.net_resume_ms = 0;
-  if (!sim_endings || sim_one_in(&resumes, 2))
-    sim_plan.settings.net_resume_ms = 86400000; /* the adversary lets any time pass */
+  const int day_ms = 86400000; /* the adversary lets any time pass */
+  sim_plan.settings.net_timeout_ms = day_ms;
+  sim_plan.settings.net_resume_ms = !sim_endings || sim_one_in(&resumes, 2) ? day_ms : 0;
 }

@@ -5,6 +5,7 @@
  *   - While blocks do nothing, the endpoint's thread sleeps. While others drive, it naps.
  *   - An end may need a connection before the other end does.
  *   - A call that nobody answers is given up after the time that a network may be silent.
+ *   - A lost connection to a rank that has left is told at once.
  *   - Strangers get nowhere: neither frames nor a connection that stands.
  *   - An offer that makes no sense is refused. A connection that is lost is told once, with both
  * ends.
@@ -322,6 +323,37 @@ DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
   df_transport_wire.release(ranks[0].endpoint, link.tickets[0]);
   for (uint32_t r = 0; r < RANKS; r++) df_plan_free(link.plans[r]);
   close_both(ranks);
+}
+
+/* For ever is the time that a lost connection may take. The listener ends with its rank. */
+DF_TEST(wire_endpoint, a_rank_that_has_left_is_not_waited_for, 30) {
+  df_connections all;
+  df_peer_wire *peer;
+  uint16_t port;
+  char why[256];
+  uint32_t lost = 9;
+  const unsigned char key[DF_KEY_BYTES] = {1};
+  int silent = df_listen_loopback(&port);
+  CHECK(silent >= 0, "no listener");
+  df_socket_close(&silent);
+  OK(df_connections_open(&all, 0, RANKS, NULL, NULL));
+  all.resume_ns = UINT64_MAX / 4;
+  OK(df_connections_meet(&all, 1, &peer));
+  const df_address address = {.family = 4, .port = port, .bytes = {127, 0, 0, 1}};
+  df_connections_call(&all, peer, &address, 0, key);
+  for (int i = 0; i < 300; i++) {
+    df_connections_carry(&all, 0);
+    df_sleep_ms(1);
+  }
+  CHECK(!df_connections_take_lost(&all, &lost, why, sizeof why), "it may come back, but: %s", why);
+  df_connections_peer_left(&all, 1);
+  df_waiting_for("the loss");
+  while (!df_connections_take_lost(&all, &lost, why, sizeof why)) {
+    df_connections_carry(&all, 0);
+    df_sleep_ms(1);
+  }
+  CHECK(lost == 1 && strstr(why, "was lost"), "rank %u: %s", lost, why);
+  df_connections_close(&all);
 }
 
 /* The system takes the call, and nobody ever accepts it. */

@@ -220,10 +220,18 @@ static int is_wanted(const df_peer_wire *peer, const df_connection *c) {
          !df_wire_has_left(wire);
 }
 
+/* The peer has left without the goodbye that follows all its bytes: nobody calls again. */
+static int is_hopeless(const df_peer_wire *peer, const df_connection *c) {
+  return peer->is_gone && c->stream == NULL && c->lost_ns != 0 && !peer->is_lost &&
+         !peer->wire->far_leaves && !df_wire_has_left(peer->wire);
+}
+
 static void call_all(df_connections *all, df_peer_wire *peer) {
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
     df_connection *c = &peer->ports[i];
-    if (is_wanted(peer, c) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
+    if (is_hopeless(peer, c))
+      lose_peer(all, peer, c, c->why);
+    else if (is_wanted(peer, c) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
       call(all, peer, i);
     else if (c->stream && !c->stands && df_clock_ns() >= c->due_ns)
       lose(all, peer, i, "nobody answered");
@@ -520,6 +528,13 @@ int df_connections_have_pending(const df_connections *all) {
 
 void df_connections_leave(df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++) df_wire_leave(all->active[i]->wire);
+}
+
+void df_connections_peer_left(df_connections *all, uint32_t rank) {
+  df_peer_wire *peer = all->peers[rank];
+  if (peer == NULL || peer->is_gone) return;
+  peer->is_gone = 1;
+  all->left_work = 1; /* the endpoint's thread looks again */
 }
 
 int df_connections_take_lost(df_connections *all, uint32_t *rank, char *why, size_t bytes) {

@@ -48,7 +48,7 @@ typedef struct df_peer_wire {
   uint32_t scope;
   unsigned char key[DF_KEY_BYTES];
   int is_lost, was_told; /* final */
-  int is_gone;           /* as control says; known when this rank leaves */
+  int is_gone;           /* as control says */
   char why[DF_WIRE_REASON_BYTES + DF_CONNECTION_ENDS_BYTES + 128];
 } df_peer_wire;
 
@@ -108,6 +108,8 @@ int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t po
                            df_traffic *traffic);
 
 /* Each once. 0: none. */
+/* The rank has left. What is lost of it will not be made anew, however long resume_ns is. */
+void df_connections_peer_left(df_connections *all, uint32_t rank);
 int df_connections_take_lost(df_connections *all, uint32_t *peer, char *why, size_t bytes);
 
 #endif

@@ -179,6 +179,13 @@ static void wire_settle(df_endpoint *base, uint64_t patience_ns) {
   }
 }
 
+static void wire_peer_left(df_endpoint *base, uint32_t peer) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  df_connections_peer_left(&ep->connections, peer);
+  unlock(ep);
+}
+
 static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t bytes) {
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
@@ -459,6 +466,7 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .connect = wire_connect,
                                         .release = wire_release,
                                         .settle = wire_settle,
+                                        .peer_left = wire_peer_left,
                                         .close_in_child = wire_close_in_child,
                                         .take_lost = wire_take_lost,
                                         .traffic = wire_traffic};
