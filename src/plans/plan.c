@@ -19,7 +19,7 @@ static const struct {
     [DF_DOUBLING] = {"doubling",
                      BIT(ALL_REDUCE) | BIT(ALL_GATHER) | BIT(SCAN) | BIT(EXCLUSIVE_SCAN),
                      df_plan_doubling},
-    [DF_RABENSEIFNER] = {"rabenseifner", BIT(ALL_REDUCE), df_plan_rabenseifner},
+    [DF_RABENSEIFNER] = {"rabenseifner", BIT(ALL_REDUCE) | BIT(REDUCE), df_plan_rabenseifner},
     [DF_HALVING] = {"halving", BIT(REDUCE_SCATTER), df_plan_halving},
     [DF_BINOMIAL] = {"binomial", BIT(REDUCE) | BIT(BROADCAST), df_plan_binomial},
     [DF_DOUBLE_TREE] = {"doubletree", BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST),

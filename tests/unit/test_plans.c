@@ -28,6 +28,7 @@ static const algorithm algorithms[] = {
     {DF_OP_ALL_REDUCE, "flat", 0},
     {DF_OP_ALL_REDUCE, "twolevel", 0},
     {DF_OP_REDUCE, "ring", 1},
+    {DF_OP_REDUCE, "rabenseifner", 1},
     {DF_OP_REDUCE, "binomial", 1},
     {DF_OP_REDUCE, "doubletree", 1},
     {DF_OP_REDUCE, "flat", 1},
