@@ -39,6 +39,7 @@ static const struct {
                           BIT(REDUCE_SCATTER),
                       df_plan_two_level},
     [DF_ORDERED] = {"ordered", BIT(REDUCE) | BIT(REDUCE_SCATTER), df_plan_ordered},
+    [DF_PAT] = {"pat", BIT(ALL_GATHER) | BIT(REDUCE_SCATTER), df_plan_pat},
     [DF_DISSEMINATION] = {"dissemination", BIT(BARRIER), df_plan_dissemination},
 };
 

@@ -28,6 +28,7 @@ typedef enum {
   DF_TWO_LEVEL,
   DF_DISSEMINATION,
   DF_ORDERED,
+  DF_PAT,
   DF_ALGORITHMS
 } df_algorithm;
 
@@ -120,6 +121,7 @@ void df_plan_direct(df_plan *plan);
 void df_plan_flat(df_plan *plan);
 void df_plan_two_level(df_plan *plan);
 void df_plan_dissemination(df_plan *plan);
+void df_plan_pat(df_plan *plan);
 void df_plan_ordered(df_plan *plan);
 /* Appended to one of the above. */
 void df_plan_agree(df_plan *plan);

@@ -72,7 +72,8 @@ done
 
 # A named algorithm gives right results; tune writes a table that the library reads.
 for case in 'allreduce doubling' 'allreduce rabenseifner' 'allgather bruck' 'reducescatter halving' \
-  'broadcast scatter-allgather' 'reduce doubletree' 'reduce rabenseifner' 'alltoall direct'; do
+  'broadcast scatter-allgather' 'reduce doubletree' 'reduce rabenseifner' \
+  'allgather pat' 'reducescatter pat' 'alltoall direct'; do
   run 0 "$bench" "${case% *}" -n 3 -b 4K -e 64K -f 16 -i 3 -w 1 -a "${case#* }"
   out_has '^# Out of bounds values : 0 OK$'
 done
