@@ -15,6 +15,9 @@
 /* Silence is counted in ticks of this rank, since a rank that was stopped itself has heard nobody
  * meanwhile, and must not blame others. */
 enum { TICKS = 16 /* of silence mean a loss */, TICKS_TO_A_QUESTION = 4, QUESTION = 1, ANSWER = 0 };
+/* From this time on TCP tells of a host that is cut off. It looks in seconds, and when it sends again,
+ * which would be too late for a shorter one. */
+enum { TCP_TELLS_FROM_MS = 3000 };
 
 typedef struct df_pings {
   uint32_t period_ms;
@@ -80,10 +83,11 @@ static void tell_stopped(dfcclContext_t context, uint32_t rank) {
   char why[DF_SENTENCE_BYTES], address[DF_ADDRESS_TEXT];
   df_text out = {.at = why, .left = sizeof why};
   df_address_text(&peer->address, address);
-  df_say(&out,
-         "has not answered for %lld ms (%s, %s): its process is stopped or hangs, since its host's "
-         "system still answers",
-         context->settings.net_timeout_ms, peer->host[0] ? peer->host : "host unknown", address);
+  df_say(&out, "has not answered for %lld ms (%s, %s): %s", context->settings.net_timeout_ms,
+         peer->host[0] ? peer->host : "host unknown", address,
+         df_peer_has_unsent(peer)
+             ? "its host acknowledges nothing, so it or the way to it is cut off"
+             : "its process is stopped or hangs, since its host's system still answers");
   describe_traffic(context, rank, &out);
   df_peer_unreachable(context, rank, why);
 }
@@ -101,7 +105,8 @@ static void ask_awaited(dfcclContext_t context) {
     }
     pings->silent[r]++;
     /* A host that is cut off acknowledges nothing. TCP tells of it, or of its return. */
-    if (df_peer_has_unsent(peer)) pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
+    if (context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS && df_peer_has_unsent(peer))
+      pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
     if (pings->silent[r] >= TICKS)
       tell_stopped(context, r);
     else if (is_due || pings->awaited[r] == 1)
