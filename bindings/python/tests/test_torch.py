@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import pathlib
 import random
@@ -74,6 +75,33 @@ def _operations(rank: int, size: int, place: str) -> None:
         same(lambda group, t: dist.all_reduce(t[0], op, group=group), made(values(torch.int64, 9)), gloo)
     for dtype in (torch.bool, torch.complex64, torch.float32):  # moved, and not in one piece
         same(lambda group, t: dist.broadcast(t[0], 0, group=group), made(values(dtype, 4, 4)), gloo)
+    for op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):  # what Gloo has not, against what torch computes
+        for dtype in (torch.uint8, torch.int16, torch.bool):
+            mine = [torch.tensor([rank + at, 3 * rank, at, 7]).to(dtype) for at in range(size)]
+            bits = {ReduceOp.BAND: torch.bitwise_and, ReduceOp.BOR: torch.bitwise_or, ReduceOp.BXOR: torch.bitwise_xor}
+            for at, whole in enumerate(mine):
+                others = [torch.tensor([other + at, 3 * other, at, 7]).to(dtype) for other in range(size)]
+                wanted, reduced = functools.reduce(bits[op], others), whole.clone()
+                dist.reduce(reduced, at, op)
+                assert rank != at or torch.equal(reduced, wanted), (op, dtype, reduced, wanted)
+                if rank == at:
+                    scattered_wanted = wanted
+            scattered = torch.empty_like(mine[0])
+            dist.reduce_scatter(scattered, mine, op)
+            assert torch.equal(scattered, scattered_wanted), (op, dtype, scattered, scattered_wanted)
+    for dtype, wanted in ((torch.float32, size * (size + 1) / 4), (torch.int32, sum((at + 1) // 2 for at in range(size)))):
+        number = torch.full((3,), rank + 1).to(dtype)
+        dist.all_reduce(number, torch.distributed._make_nccl_premul_sum(0.5))
+        assert number.tolist() == [wanted] * 3, number
+    for at in range(size):
+        pieces = [torch.empty(3, 2, dtype=torch.int16) for _ in range(size)] if rank == at else None
+        dist.gather(torch.full((2, 3), rank, dtype=torch.int16).t(), pieces, at)
+        assert rank != at or all((piece == each).all() for each, piece in enumerate(pieces))
+        pieces = [torch.full((3, 2), each) for each in range(size)] if rank == at else None
+        piece = torch.zeros(2, 3, dtype=torch.int64).t()
+        dist.scatter(piece, pieces, at)
+        assert (piece == rank).all(), piece
+        dist.barrier()
     small = torch.full((5,), 20000, dtype=torch.int16)
     dist.all_reduce(small)
     assert small.tolist() == [(20000 * size + 32768) % 65536 - 32768] * 5

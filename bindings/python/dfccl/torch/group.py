@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from .. import errors
+from ..arrays import DataType
 from ..collective import Collective
 from ..library import IN_PROGRESS, lib
 from . import names
@@ -145,19 +146,29 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
             if found is None:
                 id = int.from_bytes(hashlib.blake2b(f"{members} {text}".encode(), digest_size=8).digest(), "little")
                 ranks = self._ranks if members is None else [self._ranks[member] for member in members]
-                found = self._context._register(kind, id, count, type, op=op, root=root, ranks=ranks, name=text)
+                found = self._register_as(kind, id, count, type, op=op, root=root, ranks=ranks, name=text)
                 found.members = ranks
                 self._collectives[key] = found
             return found
 
+    def _register_as(self, kind: str, id: int, count: Any, type: DataType, *, op: Any, root: Any, **options: Any) -> Collective:
+        if kind == "barrier":
+            return self._context.register_barrier(id, **options)
+        if kind == "all_gather_v":
+            return self._context.register_all_gather_v(id, count, type, **options)
+        if kind == "reduce_scatter_v":
+            return self._context.register_reduce_scatter_v(id, count, type, op, **options)
+        return self._context._register(kind, id, count, type, op=op, root=root, **options)
+
     def _abort_collectives(self, collectives: Sequence[Collective]) -> None:
         self._context.abort_collectives({collective.id for collective in collectives})
 
-    def _move(self, kind: str, what: str, count: int, like: torch.Tensor, send: int, recv: int, keep: Any,
+    def _move(self, kind: str, what: str, count: int | tuple[int, ...], like: torch.Tensor, send: int, recv: int, keep: Any,
               root: int | None = None, members: tuple[int, ...] | None = None) -> Part:
         """One run that moves elements, of any type."""
         type, factor = element(like)
-        collective = self._of(what, like.dtype, count * factor, type, None, root, members, kind)
+        count = tuple(each * factor for each in count) if isinstance(count, tuple) else count * factor
+        collective = self._of(what, like.dtype, count, type, None, root, members, kind)
         return self._run(collective, like if members is None else None, send, recv, keep)
 
     def _run(self, collective: Collective, tensor: torch.Tensor | None, send: int, recv: int, keep: Any) -> Part:

@@ -9,7 +9,8 @@ from typing import Any, Callable, Sequence
 import torch
 
 from .. import errors
-from .types import Op, Tensors, check
+from ..arrays import DataType
+from .types import Tensors, check
 from .works import Part, Work
 
 
@@ -57,13 +58,14 @@ class Moves:
                 for piece, row in zip(pieces, flat):
                     piece.copy_(row.view(piece.shape))
             return self._gather_flat("all_gather", flat, mine, list(pieces), after)
-        parts, afters = [], [lambda: pieces[self._rank].copy_(mine)]  # of unequal sizes: each member broadcasts
-        for member, piece in enumerate(pieces):
-            if piece.numel() > 0:
-                part, then = self._broadcast_part(f"all_gather {member}", mine if member == self._rank else piece, member)
-                parts.append(part)
-                afters += [then] if then else []
-        return self._work("all_gather", parts, list(pieces), lambda: [each() for each in afters])
+        counts = tuple(piece.numel() for piece in pieces)
+        dense, flat = mine.contiguous(), torch.empty(sum(counts), dtype=mine.dtype)
+        part = self._move("all_gather_v", "all_gather", counts, dense, dense.data_ptr(), flat.data_ptr(), (dense, flat))
+
+        def split() -> None:
+            for piece, row in zip(pieces, flat.split(counts)):
+                piece.copy_(row.view(piece.shape))
+        return self._work("all_gather", [part], list(pieces), split)
 
     def _gather_flat(self, what: str, flat: torch.Tensor, mine: torch.Tensor, outputs: list[torch.Tensor],
                      after: Callable[[], Any] | None) -> Work:
@@ -107,9 +109,8 @@ class Moves:
         return work
 
     def _barrier(self) -> Work:
-        flag = torch.zeros(1, dtype=torch.int32)
-        part, _ = self._reduce_part("all_reduce", "barrier", 1, Op.SUM, flag, flag)
-        return self._work("barrier", [part], [])
+        collective = self._of("barrier", torch.uint8, 0, DataType.uint8, None, None, None, "barrier")
+        return self._work("barrier", [self._run(collective, None, 0, 0, None)], [])
 
     def monitored_barrier(self, timeout: datetime.timedelta, wait_all_ranks: bool = False) -> None:
         """Rank 0 waits for a message of each member, and answers all; it names those that do not come. Gloo's words."""
@@ -184,18 +185,46 @@ class Moves:
     recvAnysource = recv_anysource
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
-        if self._rank != opts.rootRank:
-            return self._timed("gather", self._points, "gather", [(inputs[0], opts.rootRank)], [], [])
-        receives = [(output, member) for member, output in enumerate(outputs[0])]
-        return self._timed("gather", self._points, "gather", [(inputs[0], self._rank)], receives, list(outputs[0]))
+        return self._timed("gather", self._gather, list(outputs[0]) if outputs else [], inputs[0], opts.rootRank)
+
+    def _gather(self, pieces: list[torch.Tensor], mine: torch.Tensor, root: int) -> Work:
+        pieces = pieces if self._rank == root else []
+        check((mine, *pieces))
+        if pieces and (len(pieces) != self._size or any(each.numel() != mine.numel() or each.dtype != mine.dtype
+                                                        for each in pieces)):
+            raise errors.InvalidArgument(f"gather: {mine.numel()} elements of {mine.dtype} in; the root needs one such "
+                                         f"output for each member of a group of {self._size}")
+        if mine.numel() == 0:
+            return self._work("gather", [], pieces)
+        dense, flat = mine.contiguous(), torch.empty((len(pieces), mine.numel()), dtype=mine.dtype)
+        part = self._move("gather", "gather", dense.numel(), dense, dense.data_ptr(), flat.data_ptr(), (dense, flat), root)
+
+        def after() -> None:
+            for piece, row in zip(pieces, flat):
+                piece.copy_(row.view(piece.shape))
+        return self._work("gather", [part], pieces, after if pieces else None)
 
     def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
         pieces = list(output.view(self._size, *input.shape)) if self._rank == opts.rootRank else []
         return self.gather([pieces], [input], opts)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
-        sends = [(piece, member) for member, piece in enumerate(inputs[0])] if self._rank == opts.rootRank else []
-        return self._timed("scatter", self._points, "scatter", sends, [(outputs[0], opts.rootRank)], list(outputs))
+        return self._timed("scatter", self._scatter, outputs[0], list(inputs[0]) if inputs else [], opts.rootRank)
+
+    def _scatter(self, output: torch.Tensor, pieces: list[torch.Tensor], root: int) -> Work:
+        pieces = pieces if self._rank == root else []
+        check((output, *pieces))
+        if pieces and (len(pieces) != self._size or any(each.numel() != output.numel() or each.dtype != output.dtype
+                                                        for each in pieces)):
+            raise errors.InvalidArgument(f"scatter: {output.numel()} elements of {output.dtype} out; the root needs one "
+                                         f"such input for each member of a group of {self._size}")
+        if output.numel() == 0:
+            return self._work("scatter", [], [output])
+        flat = torch.cat([piece.reshape(-1) for piece in pieces]) if pieces else None
+        target = output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
+        part = self._move("scatter", "scatter", target.numel(), target, flat.data_ptr() if flat is not None else 0,
+                          target.data_ptr(), (flat, target), root)
+        return self._work("scatter", [part], [output], (lambda: output.copy_(target)) if target is not output else None)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
         return self._timed("all_to_all", self._points, "all_to_all", [(each, at) for at, each in enumerate(inputs)],

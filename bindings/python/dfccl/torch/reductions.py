@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 import torch
 
@@ -15,68 +15,40 @@ from .works import Part, Work
 class Reductions:
     """A part of ProcessGroup."""
 
-    def _reduce_part(self, kind: str, what: str, count: int, op: Any, source: torch.Tensor, target: torch.Tensor,
-                     root: int | None = None) -> tuple[Part, Callable[[], Any] | None]:
-        """One run that reduces, from and to memory in one piece; and what is to be done afterwards."""
+    def _reduce_part(self, kind: str, what: str, count: int | tuple[int, ...], op: Any, source: torch.Tensor,
+                     target: torch.Tensor, root: int | None = None) -> Part:
+        """One run that reduces, from and to memory in one piece."""
         operator = getattr(op, "op", op)
-        dtype, given = source.dtype, None if what == "barrier" else source
+        dtype, given = source.dtype, source
+        if operator in bitwise and (source.is_floating_point() or source.is_complex()):
+            raise errors.InvalidArgument(f"Cannot use ReduceOp.{operator.name} with non-integral dtype: {dtype}")
         if source.is_complex():
             if operator not in (Op.SUM, Op.AVG):
                 raise errors.InvalidArgument(f"{operator.name} of complex numbers")
             source, target = torch.view_as_real(source), torch.view_as_real(target)
-            count, dtype = 2 * count, source.dtype
-        if operator is Op.PREMUL_SUM:
+            dtype, count = source.dtype, tuple(2 * each for each in count) if isinstance(count, tuple) else 2 * count
+        if operator == Op.PREMUL_SUM:
             factor = op.factor if hasattr(op, "factor") else op.__getstate__()[1]
-            source, operator = source * factor, Op.SUM
-        after = None
+            source, operator = (source * factor).to(dtype), Op.SUM  # a factor of a wider type would widen it
         if dtype is torch.bool:
             type, reduced = DataType.uint8, bool_ops.get(operator)
         else:
             type, reduced = types.get(dtype), ops.get(operator)
-        if type is None and dtype in (torch.int16, getattr(torch, "uint16", None)):  # in int32, and cut: exact
-            wide, result = source.to(torch.int32), target
-            narrow = wide if target.numel() == wide.numel() else torch.empty(target.numel(), dtype=torch.int32)
-            source, target, type = wide, narrow, DataType.int32
-            after = lambda: result.copy_(narrow.view(result.shape).to(result.dtype))
         if type is None or reduced is None:
             raise errors.InvalidArgument(f"{what} with {operator.name} of {dtype} is not there")
         collective = self._of(what, dtype, count, type, reduced, root, None, kind)
-        return self._run(collective, given, source.data_ptr(), target.data_ptr(), (source, target)), after
-
-    def _all_reduce_bits(self, tensor: torch.Tensor, op: Any) -> tuple[Part, Callable[[], Any]]:
-        """BAND, BOR and BXOR: all values come here, and are reduced here."""
-        if tensor.is_floating_point() or tensor.is_complex():
-            raise errors.InvalidArgument(f"Cannot use ReduceOp.{op.name} with non-integral dtype: {tensor.dtype}")
-        flat = tensor.reshape(-1)
-        gathered = torch.empty((self._size, flat.numel()), dtype=tensor.dtype)
-        part = self._move("all_gather", f"all_reduce {op.name}", flat.numel(), flat, flat.data_ptr(),
-                          gathered.data_ptr(), (flat, gathered))
-
-        def after() -> None:
-            total = gathered[0].clone()
-            for row in gathered[1:]:
-                total = bitwise[op](total, row)
-            tensor.copy_(total.view(tensor.shape))
-        return part, after
+        return self._run(collective, given, source.data_ptr(), target.data_ptr(), (source, target))
 
     def _all_reduce(self, what: str, tensors: Tensors, op: Any) -> Work:
         check(tensors)
         parts, afters = [], []
-        operator = getattr(op, "op", op)
         for tensor in tensors:
             if tensor.numel() == 0:
                 continue
-            if operator in bitwise and not (tensor.dtype is torch.bool and operator in bool_ops):
-                part, after = self._all_reduce_bits(tensor, operator)
-            elif tensor.is_contiguous():
-                part, after = self._reduce_part("all_reduce", what, tensor.numel(), op, tensor, tensor)
-            else:
-                dense = tensor.contiguous()
-                part, then = self._reduce_part("all_reduce", what, tensor.numel(), op, dense, dense)
-                after = lambda to=tensor, of=dense, then=then: (then() if then else None, to.copy_(of))
-            parts.append(part)
-            if after is not None:
-                afters.append(after)
+            dense = tensor.contiguous()
+            parts.append(self._reduce_part("all_reduce", what, tensor.numel(), op, dense, dense))
+            if dense is not tensor:
+                afters.append(lambda to=tensor, of=dense: to.copy_(of))
         return self._work(what, parts, list(tensors), (lambda: [each() for each in afters]) if afters else None)
 
     def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> Work:
@@ -94,18 +66,13 @@ class Reductions:
     def _reduce(self, tensors: Tensors, opts: Any) -> Work:
         check(tensors)
         tensor, = tensors
-        operator = getattr(opts.reduceOp, "op", opts.reduceOp)
         if tensor.numel() == 0:
             return self._work("reduce", [], [tensor])
-        if operator in bitwise and not (tensor.dtype is torch.bool and operator in bool_ops):
-            part, after = self._all_reduce_bits(tensor, operator)
-            return self._work("reduce", [part], [tensor], after if self._rank == opts.rootRank else None)
         dense = tensor.contiguous()
-        part, after = self._reduce_part("reduce", "reduce", dense.numel(), opts.reduceOp, dense, dense, opts.rootRank)
-        if self._rank != opts.rootRank:
-            after = None
-        elif dense is not tensor:
-            after = lambda then=after: (then() if then else None, tensor.copy_(dense))
+        part = self._reduce_part("reduce", "reduce", dense.numel(), opts.reduceOp, dense, dense, opts.rootRank)
+        after = None
+        if self._rank == opts.rootRank and dense is not tensor:
+            after = lambda: tensor.copy_(dense)
         return self._work("reduce", [part], [tensor], after)
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
@@ -115,21 +82,17 @@ class Reductions:
         check(outputs)
         (output,), (pieces,) = outputs, inputs
         check(pieces)
-        if len({piece.numel() for piece in pieces}) == 1:
-            flat = torch.cat([piece.reshape(-1) for piece in pieces])
+        flat = torch.cat([piece.reshape(-1) for piece in pieces])
+        counts = tuple(piece.numel() for piece in pieces)
+        if len(set(counts)) == 1:
             return self._scatter_flat("reduce_scatter", output, flat, opts)
-        parts, afters = [], []  # of unequal sizes: one reduce for each member
-        for member, piece in enumerate(pieces):
-            dense = piece.contiguous()
-            target = output if member == self._rank and output.is_contiguous() else torch.empty_like(dense)
-            part, after = self._reduce_part("reduce", f"reduce_scatter {member}", dense.numel(), opts.reduceOp, dense,
-                                            target, member)
-            parts.append(part)
-            if member == self._rank:
-                afters = [after] if after else []
-                if target is not output:
-                    afters.append(lambda of=target: output.copy_(of.view(output.shape)))
-        return self._work("reduce_scatter", parts, [output], (lambda: [each() for each in afters]) if afters else None)
+        if len(counts) != self._size or output.numel() != counts[self._rank] or output.dtype != flat.dtype:
+            raise errors.InvalidArgument(f"reduce_scatter: {list(counts)} elements of {flat.dtype} in, {output.numel()} of "
+                                         f"{output.dtype} out, in a group of {self._size}")
+        target = output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
+        part = self._reduce_part("reduce_scatter_v", "reduce_scatter", counts, opts.reduceOp, flat, target)
+        return self._work("reduce_scatter", [part], [output],
+                          (lambda: output.copy_(target)) if target is not output else None)
 
     def _scatter_flat(self, what: str, output: torch.Tensor, flat: torch.Tensor, opts: Any) -> Work:
         if flat.numel() != output.numel() * self._size:
@@ -139,18 +102,9 @@ class Reductions:
             raise errors.InvalidArgument(f"{what}: {flat.dtype} in, {output.dtype} out")
         if output.numel() == 0:
             return self._work(what, [], [output])
-        operator = getattr(opts.reduceOp, "op", opts.reduceOp)
-        if operator in bitwise:
-            whole = flat.clone()
-            part, then = self._all_reduce_bits(whole, operator)
-            mine = slice(self._rank * output.numel(), (self._rank + 1) * output.numel())
-            return self._work(what, [part], [output],
-                              lambda: (then(), output.copy_(whole.reshape(-1)[mine].view(output.shape))))
         target = output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
-        part, after = self._reduce_part("reduce_scatter", what, output.numel(), opts.reduceOp, flat, target)
-        if target is not output:
-            after = lambda then=after: (then() if then else None, output.copy_(target))
-        return self._work(what, [part], [output], after)
+        part = self._reduce_part("reduce_scatter", what, output.numel(), opts.reduceOp, flat, target)
+        return self._work(what, [part], [output], (lambda: output.copy_(target)) if target is not output else None)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
         check((output, input))
