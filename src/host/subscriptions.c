@@ -48,13 +48,14 @@ static void hear_limit(void *room, uint32_t from, const df_message *message, int
 
 /* ---- failures ---- */
 
-/* If the sender's announcement was lost, our registration would wait for it. */
+/* If the sender's announcement was lost, our registration would wait for it. The message may also be
+ * of an earlier registration, and the sender meet this one later: so it is told. */
 static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
                        dfcclResult_t status, const char *sentence) {
   df_coll *coll = df_find(context, id);
   for (uint32_t i = 0; coll && i < coll->n; i++)
     if (coll->ranks[i] == from && coll->remotes[i] == NULL) {
-      df_fail_collective(context, coll, status, 0, sentence);
+      df_fail_collective(context, coll, status, 1, sentence);
       return;
     }
 }

@@ -5,6 +5,7 @@
  *     collectives that ended: it may be alive.
  *   - Every death that a rank sees is told to the others, not only the first.
  *   - Who gives everything up tells also what had failed before: that message may be what was lost.
+ *   - A registration that ends before its peer has announced it is told as failed.
  *   - Who had no memory for a message is given up by the ranks of its process.
  *   - What its callback has deregistered counts as registered no more.
  *   - After a failure no peer is told to unmap memory that it may be reading: any, or, where one
@@ -82,6 +83,19 @@ DF_TEST(failure, what_had_failed_before_all_is_given_up_is_told, 30) {
     CHECK(stage_hears(&s, r, DF_MESSAGE_FAIL, COLL), "rank %d was not told", r);
     close(s.peers[r]);
   }
+}
+
+/* The message may be of an earlier registration: then the peer has not given up this one. */
+DF_TEST(failure, a_registration_that_ends_unmet_is_told, 30) {
+  df_stage s;
+  stage_open(&s);
+  register_on_all(&s);
+  stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclOutOfMemory},
+            "no memory for a link");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, DF_NOBODY), "the failure was not heard");
+  OK(dfcclDestroy(s.context)); /* the connections end: nothing more is to come */
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
+  for (int r = 1; r < RANKS; r++) close(s.peers[r]);
 }
 
 DF_TEST(failure, a_later_loss_is_heard_from_a_broken_rank, 30) {
