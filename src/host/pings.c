@@ -15,8 +15,8 @@
 /* Silence is counted in ticks of this rank, since a rank that was stopped itself has heard nobody
  * meanwhile, and must not blame others. */
 enum { TICKS = 16 /* of silence mean a loss */, TICKS_TO_A_QUESTION = 4, QUESTION = 1, ANSWER = 0 };
-/* From this time on TCP tells of a host that is cut off. It looks in seconds, and when it sends again,
- * which would be too late for a shorter one. */
+/* With a shorter timeout the questions also decide about a host that is cut off. TCP counts silence
+ * in seconds, and looks only when it sends again: it told of cuts up to 2 s late. */
 enum { TCP_TELLS_FROM_MS = 3000 };
 
 typedef struct df_pings {
@@ -78,7 +78,7 @@ static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out
 }
 
 /* [lock] */
-static void tell_stopped(dfcclContext_t context, uint32_t rank) {
+static void tell_silent(dfcclContext_t context, uint32_t rank) {
   const df_peer *peer = &context->control.peers[rank];
   char why[DF_SENTENCE_BYTES], address[DF_ADDRESS_TEXT];
   df_text out = {.at = why, .left = sizeof why};
@@ -108,7 +108,7 @@ static void ask_awaited(dfcclContext_t context) {
     if (context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS && df_peer_has_unsent(peer))
       pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
     if (pings->silent[r] >= TICKS)
-      tell_stopped(context, r);
+      tell_silent(context, r);
     else if (is_due || pings->awaited[r] == 1)
       send(context, r, QUESTION);
   }

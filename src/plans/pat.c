@@ -1,8 +1,8 @@
 /*
- * PAT, parallel aggregated trees (Jeaugey, NVIDIA, 2025): Bruck's rounds in the reverse
- * order for all-gather, so that the far messages are the small ones, and their mirror image for
- * reduce-scatter. log2(n) rounds for any n. Of a piece a rank's *offset* counts from its owner:
- * the piece goes from offset x, a multiple of 2d, to offset x + d.
+ * PAT, parallel aggregated trees (Jeaugey, NVIDIA, 2025). An all-gather has Bruck's rounds in the
+ * reverse order, so the far messages are the small ones; a reduce-scatter is its mirror image.
+ * log2(n) rounds for any n. The *offset* of a rank is its distance from the owner of a piece. In a
+ * round a piece goes from offset x, a multiple of 2d, to offset x + d.
  */
 #include "plans/build.h"
 

@@ -353,6 +353,8 @@ DF_TEST(wire_endpoint, a_rank_that_has_left_is_not_waited_for, 30) {
     df_sleep_ms(1);
   }
   CHECK(lost == 1 && strstr(why, "was lost"), "rank %u: %s", lost, why);
+  df_connections_leave(&all);
+  CHECK(!df_connections_have_pending(&all), "something waits for who has left");
   df_connections_close(&all);
 }
 

@@ -102,6 +102,22 @@ def _operations(rank: int, size: int, place: str) -> None:
         dist.scatter(piece, pieces, at)
         assert (piece == rank).all(), piece
         dist.barrier()
+    sizes = [2 * at for at in range(size)]  # none of rank 0
+    pieces = [torch.empty(each) for each in sizes]
+    dist.all_gather(pieces, torch.full((sizes[rank],), float(rank)))
+    assert all((piece == each).all() for each, piece in enumerate(pieces)), pieces
+    piece = torch.empty(sizes[rank], dtype=torch.int16)
+    dist.reduce_scatter(piece, [torch.full((each,), rank + 1, dtype=torch.int16) for each in sizes])
+    assert piece.tolist() == [size * (size + 1) // 2] * sizes[rank], piece
+    average = torch.full((4,), 100 * (2 * rank + 1), dtype=torch.int16)
+    dist.all_reduce(average, ReduceOp.AVG)
+    assert average.tolist() == [100 * size] * 4, average
+    if rank == 0:  # locally: nobody else runs anything
+        try:
+            dist.group.WORLD.gather([[]], [torch.zeros(2)], dist.GatherOptions())
+            raise AssertionError("a gather without outputs at its root was accepted")
+        except dfccl.InvalidArgument:
+            pass
     small = torch.full((5,), 20000, dtype=torch.int16)
     dist.all_reduce(small)
     assert small.tolist() == [(20000 * size + 32768) % 65536 - 32768] * 5

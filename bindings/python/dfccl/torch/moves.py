@@ -184,16 +184,20 @@ class Moves:
 
     recvAnysource = recv_anysource
 
+    def _check_pieces(self, what: str, role: str, pieces: list[torch.Tensor], like: torch.Tensor, root: int) -> None:
+        """The root of a gather or a scatter has a piece for each member."""
+        if self._rank == root and (len(pieces) != self._size or any(
+                each.numel() != like.numel() or each.dtype != like.dtype for each in pieces)):
+            raise errors.InvalidArgument(f"{what}: a member has {like.numel()} elements of {like.dtype}; the root needs one "
+                                         f"such {role} for each member of a group of {self._size}")
+
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
         return self._timed("gather", self._gather, list(outputs[0]) if outputs else [], inputs[0], opts.rootRank)
 
     def _gather(self, pieces: list[torch.Tensor], mine: torch.Tensor, root: int) -> Work:
         pieces = pieces if self._rank == root else []
         check((mine, *pieces))
-        if pieces and (len(pieces) != self._size or any(each.numel() != mine.numel() or each.dtype != mine.dtype
-                                                        for each in pieces)):
-            raise errors.InvalidArgument(f"gather: {mine.numel()} elements of {mine.dtype} in; the root needs one such "
-                                         f"output for each member of a group of {self._size}")
+        self._check_pieces("gather", "output", pieces, mine, root)
         if mine.numel() == 0:
             return self._work("gather", [], pieces)
         dense, flat = mine.contiguous(), torch.empty((len(pieces), mine.numel()), dtype=mine.dtype)
@@ -214,10 +218,7 @@ class Moves:
     def _scatter(self, output: torch.Tensor, pieces: list[torch.Tensor], root: int) -> Work:
         pieces = pieces if self._rank == root else []
         check((output, *pieces))
-        if pieces and (len(pieces) != self._size or any(each.numel() != output.numel() or each.dtype != output.dtype
-                                                        for each in pieces)):
-            raise errors.InvalidArgument(f"scatter: {output.numel()} elements of {output.dtype} out; the root needs one "
-                                         f"such input for each member of a group of {self._size}")
+        self._check_pieces("scatter", "input", pieces, output, root)
         if output.numel() == 0:
             return self._work("scatter", [], [output])
         flat = torch.cat([piece.reshape(-1) for piece in pieces]) if pieces else None
