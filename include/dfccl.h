@@ -811,6 +811,7 @@ typedef struct {
   double measuredUs;     /* 0: this version measures none by itself (dfccl-bench does) */
   double boundUs;        /* 0: this version knows no lower bound */
   char why[1536];        /* each decision and its reason, a line each */
+  uint64_t switches;     /* times that this rank has gone over to another algorithm */
 } dfcclConfiguration_t;
 
 #define DFCCL_CONFIGURATION_MAGIC 0x64666367u
@@ -819,7 +820,7 @@ typedef struct {
     sizeof(dfcclConfiguration_t), DFCCL_CONFIGURATION_MAGIC, DFCCL_VERSION_CODE, {0}, {0}, 0, 0,   \
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {                                                         \
       0                                                                                            \
-    }                                                                                              \
+    }, 0                                                                                           \
   }
 
 /*
@@ -831,6 +832,24 @@ typedef struct {
  */
 DFCCL_API dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t coll,
                                               dfcclConfiguration_t *configuration);
+
+/*
+ * Asks all members to execute further runs of the collective by another algorithm; NULL: by the one
+ * that it was registered with. Runs go on meanwhile: every member goes over at the same run, which
+ * the members agree on, and results are what they were. The call returns when it has asked. A
+ * member that cannot take part (no memory) calls the change off for all: dfcclGetConfiguration tells
+ * what is in force on this rank. The other algorithm takes memory for links of its own, as a
+ * registration does. Source: AutoCCL (NSDI 2025), section 5.
+ *
+ * Only the first member of the group may ask, when each member has run the collective, and not
+ * before every member has gone over as asked last; a member goes over when it submits a run. Any
+ * thread; does not block.
+ *
+ * Errors: dfcclInvalidArgument (no such collective; the operation has no algorithm of this name),
+ * dfcclInvalidUsage (another member; not now, or never: the sentence says why), dfcclOutOfMemory.
+ */
+DFCCL_API dfcclResult_t dfcclSetAlgorithm(dfcclContext_t ctx, dfcclCollId_t coll,
+                                          const char *algorithm);
 
 /*
  * Writes to file descriptor fd, as text, one paragraph for each collective of this rank that is not

@@ -22,6 +22,11 @@ typedef enum {
   DF_MESSAGE_BYE,         /* the sender leaves in order */
   DF_MESSAGE_UNMAPPED,    /* id: segment of the receiver's device, 0: all; no longer mapped */
   DF_MESSAGE_PING,        /* a: 1: the receiver answers with a: 0, if its process lives */
+  DF_MESSAGE_PROPOSE,     /* id, variant: a switch to it; payload: df_variant_spec */
+  DF_MESSAGE_READY,       /* id, variant, a: floor, b: 1: refused */
+  DF_MESSAGE_COMMIT,      /* id, variant, a: the first run on it */
+  DF_MESSAGE_CANCEL,      /* id, variant */
+  DF_MESSAGE_RETIRED,     /* id, variant: the sender has gone over to it */
   DF_MESSAGE_KINDS
 } df_message_kind;
 
@@ -38,8 +43,17 @@ typedef struct df_message {
   uint16_t magic, kind;
   uint32_t payload_bytes;
   uint64_t id, a, b;
+  uint64_t variant; /* of the collective; 0: as registered (host/variants.h) */
 } df_message;
-DF_STATIC_ASSERT(sizeof(df_message) == 32, "part of the protocol between processes");
+DF_STATIC_ASSERT(sizeof(df_message) == 40, "part of the protocol between processes");
+
+/* How a variant of a collective travels. 0: as the registration's own tuning has it. */
+typedef struct df_variant_spec {
+  uint32_t algorithm; /* DF_AS_REGISTERED: the registered variant */
+  uint32_t split, blocks, slot_bytes, slots;
+  uint32_t copies; /* 1: no buffer is lent */
+} df_variant_spec;
+#define DF_AS_REGISTERED UINT32_MAX
 
 /* A difference in one field is a mismatch of the collective. */
 typedef struct df_announcement {

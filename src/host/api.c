@@ -9,6 +9,7 @@
 
 #include "bootstrap/launcher.h"
 #include "host/configuration.h"
+#include "host/epochs.h"
 #include "host/context.h"
 #include "host/dump.h"
 #include "host/failure.h"
@@ -456,4 +457,9 @@ dfcclResult_t dfcclGetEvents(dfcclContext_t ctx, dfcclEvent_t *events, size_t *c
 dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd) {
   DF_CHECK_CONTEXT(ctx);
   return df_remember(ctx, df_dump(ctx, fd));
+}
+
+dfcclResult_t dfcclSetAlgorithm(dfcclContext_t ctx, dfcclCollId_t coll, const char *algorithm) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_set_algorithm(ctx, coll, algorithm));
 }

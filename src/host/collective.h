@@ -36,8 +36,9 @@ DF_STATIC_ASSERT(sizeof(df_run) % sizeof(uint64_t) == 0, "blocks step from count
 
 /* A peer's announced registration. The local registration of the same turn matches it. */
 typedef struct df_remote {
-  struct df_remote *next; /* same peer and id, oldest first */
+  struct df_remote *next; /* same peer, id and variant, oldest first */
   dfcclCollId_t id;
+  uint64_t variant;
   uint32_t peer;
   df_announcement announcement;
   uint32_t first_rank;
@@ -58,7 +59,7 @@ typedef struct df_remote {
   char *sentence;       /* NULL: none, or no memory */
 } df_remote;
 
-/* What a waiting thread reads without the lock: a line for each index, freed with the context.
+/* What a waiting thread reads without the lock: lines that are freed with the context.
  * Registrations own it in turn. */
 typedef struct DF_ALIGNED(64) df_wait_words {
   uint64_t registration; /* owner; 0: none, but only after its last callback returned */
@@ -72,11 +73,18 @@ typedef struct DF_ALIGNED(64) df_wait_words {
   uint32_t failed;       /* their status */
 } df_wait_words;
 
+struct df_epoch;
+
 typedef struct df_coll {
-  dfcclCollId_t id; /* first: key of the hash set */
-  uint32_t index;
-  int deregistered;    /* kept only by references */
-  uint32_t references; /* of the registry, each pending callback and each dfcclWaitAll */
+  dfcclCollId_t id;       /* id and variant first: key of the hash set */
+  uint64_t variant;       /* 0: as registered */
+  struct df_coll *front;  /* of a variant: the collective whose runs it takes over; else NULL */
+  struct df_epoch *epoch; /* of a front that was asked to go over to a variant; else NULL */
+  df_policy *own_policy;  /* of a variant; else NULL */
+  uint32_t index;         /* in the device, and in by_index */
+  uint32_t line;          /* of `words`, and in by_line */
+  int deregistered;       /* kept only by references */
+  uint32_t references;    /* of the registry, each pending callback and each dfcclWaitAll */
   df_operation operation;
   uint64_t count;
   int varying; /* df_varies: runs may have fewer elements */
@@ -116,10 +124,13 @@ typedef struct df_coll {
 
   uint64_t submitted;
   uint64_t admitted; /* Runs given to the daemon. */
-  uint64_t retired;  /* Runs whose CQE was taken. */
-  uint64_t taken;    /* retired, or failed on the host; the callback may still run */
+  /* Runs from here on wait: for links (0), or for the members' agreement about a variant. */
+  uint64_t admit_below;
+  uint32_t skew;    /* Run r is in the device's slot (r + skew) modulo DF_RUNS_AHEAD. */
+  uint64_t retired; /* Runs whose CQE was taken. */
+  uint64_t taken;   /* retired, or failed on the host; the callback may still run */
   df_wait_words *words;
-  df_run in_device[DF_RUNS_AHEAD]; /* Run r is at r modulo DF_RUNS_AHEAD. */
+  df_run in_device[DF_RUNS_AHEAD]; /* by slot */
   df_run *backlog;                 /* ring of runs that wait on the host */
   uint32_t backlog_capacity, backlog_head, backlog_length;
   uint64_t first_given_up; /* first run that was given up and is not retired */
@@ -130,5 +141,13 @@ typedef struct df_coll {
   int calls_back;                         /* a thread runs one of its callbacks */
   TAILQ_ENTRY(df_coll) next_due;
 } df_coll;
+
+/* The device counts a variant's runs, and these may begin with any run of the collective. */
+static inline uint32_t df_slot_of(const df_coll *coll, uint64_t run) {
+  return (uint32_t)((run + coll->skew) % DF_RUNS_AHEAD);
+}
+static inline df_run *df_run_in_device(df_coll *coll, uint64_t run) {
+  return &coll->in_device[df_slot_of(coll, run)];
+}
 
 #endif

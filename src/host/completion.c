@@ -53,7 +53,7 @@ static df_coll *stranded(dfcclContext_t context) {
 /* [lock] The daemon has ended its oldest run. Inline, so that callers copy only what they use. */
 static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(coll->retired < coll->admitted);
-  df_run run = coll->in_device[coll->retired % DF_RUNS_AHEAD];
+  df_run run = *df_run_in_device(coll, coll->retired);
   if (df_runs_in_device(coll) > 1) context->runs.surplus--;
   coll->retired++;
   if (DF_UNLIKELY(coll->submitted > coll->run_limit)) df_check_run_limit(context, coll);
@@ -188,7 +188,7 @@ static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) {
 }
 
 static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll, const df_cqe *cqe) {
-  uint64_t ahead = (cqe->run + DF_RUNS_AHEAD - coll->retired % DF_RUNS_AHEAD) % DF_RUNS_AHEAD;
+  uint64_t ahead = (cqe->run + DF_RUNS_AHEAD - df_slot_of(coll, coll->retired)) % DF_RUNS_AHEAD;
   uint64_t run = coll->retired + ahead;
   DF_ASSERT(run < coll->admitted);
   if (coll->failed == dfcclSuccess) df_fail_differing(context, coll, run); /* a block did */
@@ -279,7 +279,7 @@ static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited, uint
   if (awaited == NULL) return TAILQ_FIRST(&context->runs.due);
   if (n == 1) {
     if (!awaited->words->due) return NULL;
-    coll = context->registry.by_index[awaited->words - context->registry.wait_words];
+    coll = context->registry.by_line[awaited->words - context->registry.wait_words];
     return is_awaited(coll, awaited, 1) ? coll : NULL;
   }
   TAILQ_FOREACH(coll, &context->runs.due, next_due)

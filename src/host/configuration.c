@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "host/epochs.h"
 #include "host/registry.h"
 #include "host/registry_check.h"
 
@@ -42,6 +43,7 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   c->slots = ring.n_slots;
   c->lendsBuffers = longest >= coll->manner.lend_min;
   c->pastCaches = coll->manner.stream != DF_STREAM_NEVER;
+  c->switches = coll->epoch ? coll->epoch->switches : 0;
   c->borrowedTurn = (uint32_t)coll->manner.borrowed_turn;
   df_manner_explain(&coll->manner, &question, coll->plan, &ring, c->why, sizeof c->why);
 }

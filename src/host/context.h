@@ -77,15 +77,20 @@ enum { DF_RECENT_IDS = 64 };
 
 typedef struct df_registry {
   ck_hs_t colls;
-  ck_hs_t remotes; /* by peer and id: the oldest heads a list */
+  ck_hs_t remotes; /* by peer, id and variant: the oldest heads a list */
   df_coll **by_index;
+  df_coll **by_line;
   uint32_t *generations;
   uint32_t *free_indices;
-  uint32_t n_free, n_indices, n_colls;
-  df_coll *latest;           /* cache of the last look-up */
-  df_wait_words *wait_words; /* [capacity] by index */
+  uint32_t n_free, n_indices;
+  uint32_t *free_lines;
+  uint32_t n_free_lines, n_lines;
+  uint32_t n_colls, n_variants; /* entered */
+  uint64_t proposals;           /* of this rank, so far */
+  df_coll *latest;              /* cache of the last look-up */
+  df_wait_words *wait_words;    /* [capacity] by line */
   void *wait_words_memory;
-  /* By id, modulo: 1 + index of the last look-up. Read without the lock. */
+  /* By id, modulo: 1 + line of the last look-up. Read without the lock. */
   uint32_t recent[DF_RECENT_IDS];
   uint64_t registrations;
 } df_registry;

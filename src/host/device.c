@@ -49,10 +49,11 @@ static void lose_device(void *host, const char *sentence) {
   pthread_mutex_lock(&context->lock);
   df_break(context, dfcclUnhandledCudaError, sentence);
   df_store_relaxed_u32(&context->runs.device_lost, 1);
-  for (uint32_t i = 0; i < context->registry.n_indices; i++)
-    if (df_registered(context, i))
-      df_fail_collective(context, context->registry.by_index[i], dfcclUnhandledCudaError, 1,
-                         sentence);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll && coll->front == NULL)
+      df_fail_collective(context, coll, dfcclUnhandledCudaError, 1, sentence);
+  }
   pthread_mutex_unlock(&context->lock);
   df_reap_and_ring(context);
 }
@@ -66,13 +67,13 @@ static void release_ticket(dfcclContext_t context, df_run *run) {
 /* [lock] */
 static void release_tickets(dfcclContext_t context, df_coll *coll) {
   for (uint64_t run = coll->retired; run < coll->admitted; run++)
-    release_ticket(context, &coll->in_device[run % DF_RUNS_AHEAD]);
+    release_ticket(context, df_run_in_device(coll, run));
 }
 
 /* [lock] */
 static int has_stream_runs(const df_coll *coll) {
   for (uint64_t run = coll->retired; run < coll->admitted; run++)
-    if (coll->in_device[run % DF_RUNS_AHEAD].ticket) return 1;
+    if (coll->in_device[df_slot_of(coll, run)].ticket) return 1;
   for (uint32_t i = 0; i < coll->backlog_length; i++)
     if (coll->backlog[(coll->backlog_head + i) % coll->backlog_capacity].ticket) return 1;
   return 0;

@@ -16,6 +16,7 @@
 #include "host/memory.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/switch_events.h"
 
 const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
   char number[24];
@@ -57,34 +58,42 @@ df_message df_failure_message(const df_coll *coll) {
                       .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,
                       .id = coll->id,
                       .a = (uint64_t)coll->failed,
-                      .b = coll->first_differing};
+                      .b = coll->first_differing,
+                      .variant = coll->variant};
 }
 
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence) {
   if (coll->failed != dfcclSuccess) return;
   coll->failed = status;
+  coll->references++; /* a variant goes with its failure */
   df_memory_keep_lent(context, coll);
   snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
-  snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
-  df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
+  if (coll->front) {
+    df_log(DF_LOG_INFO, "a variant is given up: %s: %s", df_result_name(status), sentence);
+  } else {
+    snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
+    df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
+  }
   df_publish_u32(&coll->device.descriptor->words->cancel, (uint32_t)status);
   df_publish_u32(&context->device.shared->failures, context->device.shared->failures + 1);
   if (tell) {
     df_message message = df_failure_message(coll);
     df_coll_send(context, coll, &message, coll->sentence);
   }
+  if (coll->front) df_switch_lost(context, coll);
   df_list(context, coll);
   if (coll->taken < coll->submitted) {
     context->device.executor->submitted(&context->device, 1, 0);
     df_ring_poller(context);
   }
+  df_coll_unreference(context, coll);
 }
 
 void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   const df_run_counters *found = coll->device.descriptor->counters;
-  const uint64_t count = coll->in_device[run % DF_RUNS_AHEAD].count;
+  const uint64_t count = coll->in_device[df_slot_of(coll, run)].count;
   if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
     snprintf(sentence, sizeof sentence,
              "%s: in run %" PRIu64 " rank %u sends %" PRIu64 " elements; at most %" PRIu64
@@ -107,7 +116,7 @@ void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *senten
   context->failure.given_up = 1;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL) continue;
+    if (coll == NULL || coll->front) continue; /* a variant goes with its front */
     if (coll->failed != dfcclSuccess) {
       df_message message = df_failure_message(coll);
       df_coll_send(context, coll, &message, coll->sentence);

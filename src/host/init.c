@@ -318,8 +318,11 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
-    df_message message = {
-        .kind = DF_MESSAGE_DEREGISTER, .id = coll->id, .a = coll->submitted, .b = 1};
+    df_message message = {.kind = DF_MESSAGE_DEREGISTER,
+                          .id = coll->id,
+                          .a = coll->submitted,
+                          .b = 1,
+                          .variant = coll->variant};
     df_coll_send(context, coll, &message, NULL);
   }
   pthread_mutex_unlock(&context->lock);

@@ -19,6 +19,7 @@
 #include "host/registry.h"
 #include "host/registry_check.h"
 #include "host/runs.h"
+#include "host/switch_events.h"
 
 static df_manner_question question_of(const dfcclContext_t context, const df_coll *coll) {
   df_question choice = {.operation = coll->operation, .n = coll->n};
@@ -37,6 +38,9 @@ static void choose_ring_once(const dfcclContext_t context, df_coll *coll) {
   coll->ring = df_manner_ring(&coll->manner, &question, coll->plan,
                               context->transports.shm->arena.used_bytes);
 }
+
+/* Memory is taken when it is first needed: a collective's when it is run, a variant's at once. */
+static int is_needed(const df_coll *coll) { return coll->submitted != 0 || coll->front != NULL; }
 
 /* ---- set-up ---- */
 
@@ -81,7 +85,10 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
     return dfcclSuccess;
   }
   remote_of(coll, which)->accepted = ticket;
-  df_message message = {.kind = DF_MESSAGE_LINKS, .payload_bytes = sizeof offer, .id = coll->id};
+  df_message message = {.kind = DF_MESSAGE_LINKS,
+                        .payload_bytes = sizeof offer,
+                        .id = coll->id,
+                        .variant = coll->variant};
   df_post_send(&context->control, route.peer, &message, &offer, -1);
   return dfcclSuccess;
 }
@@ -118,7 +125,7 @@ static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll, df_pati
     if (coll->plan->links[which].sends) {
       if (remote->has_offer && !remote->is_connected)
         result = connect_link(context, coll, which, patience);
-    } else if (remote->accepted == NULL && coll->submitted != 0) {
+    } else if (remote->accepted == NULL && is_needed(coll)) {
       result = accept_link(context, coll, which, patience);
     }
     if (result == dfcclInProgress)
@@ -172,16 +179,16 @@ static void ask_service(dfcclContext_t context) {
 
 /* [lock], which it lets go of on the service thread. */
 static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
-  if (coll->ready || coll->failed != dfcclSuccess || coll->n_bound + 1 < coll->n) return;
+  if (coll->ready || is_given_up(coll) || coll->n_bound + 1 < coll->n) return;
   if (coll->setting_up) return; /* the service thread works on it */
   const int has_links = coll->count != 0 && coll->n > 1;
   df_patience patience = {.may_wait = in_background, .pages_left = DF_PAGES_UNDER_LOCK};
   dfcclResult_t result = dfcclSuccess;
-  uint64_t submitted;
+  int was_needed;
   do { /* a first run may have been submitted while the lock was let go */
-    submitted = coll->submitted;
+    was_needed = is_needed(coll);
     if (has_links) result = set_up_links(context, coll, &patience);
-  } while (result == dfcclSuccess && submitted == 0 && coll->submitted != 0);
+  } while (result == dfcclSuccess && !was_needed && is_needed(coll));
   if (result == dfcclInProgress && !in_background) ask_service(context);
   if (result == dfcclInProgress) return;
   if (result != dfcclSuccess) {
@@ -189,7 +196,7 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
     return;
   }
   if (is_given_up(coll)) return;
-  if (coll->submitted == 0) return; /* memory is taken when it is first needed */
+  if (!is_needed(coll)) return;
   if (has_links && !links_stand(coll)) return;
   if (!in_background && context->device.memory->sets_up_in_background) {
     ask_service(context);
@@ -206,6 +213,11 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
   coll->first_turn = coll->manner.borrowed_turn;
   df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
          (unsigned long long)coll->id);
+  if (coll->front) {
+    df_switch_stands(context, coll);
+    return;
+  }
+  coll->admit_below = UINT64_MAX;
   df_list(context, coll);
   df_admit_listed(context);
 }

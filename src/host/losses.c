@@ -56,7 +56,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   }
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || position_of(coll, peer) == coll->n) continue;
+    if (coll == NULL || coll->front || position_of(coll, peer) == coll->n) continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
     if (coll->failed != dfcclSuccess) continue; /* one has told the other */
@@ -108,7 +108,8 @@ void df_tell_broken(dfcclContext_t context) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL) continue;
-    df_message limit = {.kind = DF_MESSAGE_LIMIT, .id = coll->id, .a = coll->submitted};
+    df_message limit = {
+        .kind = DF_MESSAGE_LIMIT, .id = coll->id, .a = coll->submitted, .variant = coll->variant};
     df_coll_send(context, coll, &limit, NULL);
   }
 }
@@ -117,7 +118,7 @@ void df_tell_broken(dfcclContext_t context) {
 static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL) continue;
+    if (coll == NULL || coll->front) continue;
     uint32_t position = position_of(coll, peer);
     if (position < coll->n && coll->remotes[position] == NULL)
       df_fail_unannounced(context, coll, peer);
@@ -165,7 +166,7 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
 
 static uint64_t oldest_submission_ns(const df_coll *coll) {
   if (df_runs_in_device(coll) > 0)
-    return coll->in_device[coll->retired % DF_RUNS_AHEAD].submitted_ns;
+    return coll->in_device[df_slot_of(coll, coll->retired)].submitted_ns;
   if (coll->backlog_length > 0) return coll->backlog[coll->backlog_head].submitted_ns;
   return UINT64_MAX;
 }
@@ -216,9 +217,10 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
   for (uint32_t peer = 0; peer < context->n_ranks; peer++)
     if (peer != context->rank) df_post_send(&context->control, peer, &message, sentence, -1);
-  for (uint32_t i = 0; i < context->registry.n_indices; i++)
-    if (df_registered(context, i))
-      df_fail_collective(context, context->registry.by_index[i], dfcclAborted, 0, sentence);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll && coll->front == NULL) df_fail_collective(context, coll, dfcclAborted, 0, sentence);
+  }
   pthread_mutex_unlock(&context->lock);
   /* Cancellations take effect at each block's next step. Nobody waits for callbacks that block. */
   if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);

@@ -13,6 +13,7 @@
 #include "host/match.h"
 #include "host/own_operators.h"
 #include "host/registry.h"
+#include "host/switch_events.h"
 
 static uint32_t operator_of(const df_coll *coll) {
   if (!df_operation_reduces(coll->operation)) return 0;
@@ -42,7 +43,7 @@ df_announcement df_coll_announcement(const df_coll *coll) {
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
   uint8_t payload[sizeof(df_announcement) + DF_MAX_RANKS * sizeof(uint32_t)];
   df_announcement announcement = df_coll_announcement(coll);
-  df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id};
+  df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id, .variant = coll->variant};
   message.payload_bytes = df_announcement_write(&announcement, coll->ranks, payload);
   for (uint32_t i = from; i < coll->n_paired; i++) {
     if (i == coll->position) continue;
@@ -174,23 +175,25 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
   return 0;
 }
 
-static df_remote *oldest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
-  df_remote key = {.id = id, .peer = peer};
+static df_remote *oldest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id,
+                         uint64_t variant) {
+  df_remote key = {.id = id, .variant = variant, .peer = peer};
   return ck_hs_get(&context->registry.remotes,
                    CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, &key),
                    &key);
 }
 
-df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
+df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, const df_message *message) {
   df_remote *newest = NULL;
-  for (df_remote *remote = oldest(context, peer, id); remote; remote = remote->next)
+  for (df_remote *remote = oldest(context, peer, message->id, message->variant); remote;
+       remote = remote->next)
     if (!remote->expected) newest = remote;
   return newest;
 }
 
 /* Appends to the list of its peer and id. Returns 0 if there is no memory. */
 static int enter(dfcclContext_t context, df_remote *remote) {
-  df_remote *last = oldest(context, remote->peer, remote->id);
+  df_remote *last = oldest(context, remote->peer, remote->id, remote->variant);
   while (last && last->next) last = last->next;
   if (last) {
     last->next = remote;
@@ -235,7 +238,7 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
     snprintf(sentence, sizeof sentence, "%s: %s (here: rank %u, there: rank %u)",
              df_coll_label(coll, label, sizeof label), difference, context->rank, remote->peer);
     df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
-    pair_with_strangers(context, coll, remote);
+    if (coll->front == NULL) pair_with_strangers(context, coll, remote);
   } else if (remote->failed != dfcclSuccess) {
     df_fail_collective(context, coll, remote->failed, 0,
                        remote->sentence ? remote->sentence : "a member has given it up");
@@ -249,8 +252,8 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
 }
 
 /* NULL: all are bound. */
-static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
-  df_remote *remote = oldest(context, peer, id);
+static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, const df_coll *coll) {
+  df_remote *remote = oldest(context, peer, coll->id, coll->variant);
   while (remote && remote->met) remote = remote->next;
   return remote;
 }
@@ -260,33 +263,35 @@ static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   uint32_t next = coll->n_paired;
   bind_one(context, coll, remote);
   for (; next < coll->n_paired; next++) {
-    df_remote *announced = first_unbound(context, coll->ranks[next], coll->id);
+    df_remote *announced = first_unbound(context, coll->ranks[next], coll);
     if (announced) bind_one(context, coll, announced);
   }
 }
 
 void df_match_bind(dfcclContext_t context, df_coll *coll) {
-  for (uint32_t i = 0; i < coll->n; i++) {
+  for (uint32_t i = 0; i < coll->n && !coll->deregistered; i++) {
     uint32_t peer = coll->ranks[i];
     if (peer == context->rank) continue;
-    df_remote *remote = first_unbound(context, peer, coll->id);
+    df_remote *remote = first_unbound(context, peer, coll);
     if (remote)
       bind(context, coll, remote);
-    else if (context->control.peers[peer].state != DF_PEER_ALIVE ||
-             context->control.peers[peer].broken)
+    else if (coll->front == NULL && (context->control.peers[peer].state != DF_PEER_ALIVE ||
+                                     context->control.peers[peer].broken))
       df_fail_unannounced(context, coll, peer);
   }
 }
 
 /* The placeholder of a local registration that has come and gone; NULL: none. */
 static df_remote *first_expected(dfcclContext_t context, uint32_t peer, dfcclCollId_t id) {
-  df_remote *remote = oldest(context, peer, id);
+  df_remote *remote = oldest(context, peer, id, 0);
   while (remote && !remote->expected) remote = remote->next;
   return remote;
 }
 
 dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df_message *message) {
-  df_remote *place = first_expected(context, peer, message->id);
+  df_remote *place = message->variant
+                         ? NULL
+                         : first_expected(context, peer, message->id); /* variants are unique */
   if (place) { /* nobody is left to compare it with */
     place->expected = 0;
     return dfcclSuccess;
@@ -298,18 +303,23 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   size_t rank_bytes = announcement.group_size * sizeof(uint32_t);
   uint32_t *ranks = announcement.group_step ? NULL : malloc(rank_bytes);
   if (remote == NULL || (ranks == NULL && !announcement.group_step)) goto no_memory;
-  *remote =
-      (df_remote){.id = message->id, .peer = peer, .announcement = announcement, .ranks = ranks};
+  *remote = (df_remote){.id = message->id,
+                        .variant = message->variant,
+                        .peer = peer,
+                        .announcement = announcement,
+                        .ranks = ranks};
   payload += sizeof announcement;
   memcpy(&remote->first_rank, payload, sizeof remote->first_rank);
   if (ranks) memcpy(ranks, payload, rank_bytes);
   if (!enter(context, remote)) goto no_memory;
-  df_coll *coll = df_find(context, message->id);
+  df_coll *coll = df_find_variant(context, message->id, message->variant);
   if (coll) {
     uint32_t i = position_of(coll, peer);
     if (i < coll->n_paired && coll->remotes[i] == NULL) {
+      coll->references++; /* a variant that differs goes at once */
       bind(context, coll, remote);
       df_links_progress(context, coll);
+      df_coll_unreference(context, coll);
     }
   }
   return dfcclSuccess;
@@ -348,8 +358,8 @@ void df_remote_free(dfcclContext_t context, df_remote *remote) {
  * failure. This context is then broken, and makes few more rings. */
 static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
   int has_left = context->control.peers[remote->peer].state == DF_PEER_LEFT;
-  if ((remote->deregistered || has_left) && remote->met && remote->bound == NULL)
-    drop(context, remote);
+  int was_met = remote->met || remote->variant; /* a variant is made and given up at one time */
+  if ((remote->deregistered || has_left) && was_met && remote->bound == NULL) drop(context, remote);
 }
 
 /* Keeps the place of an announcement still to come, so that later ones meet later registrations. */
@@ -367,7 +377,7 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
   for (uint32_t i = 0; i < coll->n_paired; i++) {
     df_remote *remote = coll->remotes[i];
     if (remote == NULL) {
-      if (i != coll->position) expect(context, coll, coll->ranks[i]);
+      if (i != coll->position && coll->front == NULL) expect(context, coll, coll->ranks[i]);
       continue;
     }
     coll->remotes[i] = NULL;
@@ -377,6 +387,10 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
 }
 
 static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *remote, int leaves) {
+  if (coll->front) {
+    df_switch_lost(context, coll);
+    return;
+  }
   if (remote->runs < coll->run_limit) {
     coll->run_limit = remote->runs;
     coll->limit_rank = remote->peer;
@@ -384,6 +398,7 @@ static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *r
     free(coll->limit_sentence);
     coll->limit_sentence = NULL;
   }
+  df_switch_limited(context, coll, remote->peer);
   df_check_run_limit(context, coll);
 }
 

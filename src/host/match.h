@@ -8,7 +8,8 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer,
                                  const df_message *message); /* [lock] */
 void df_match_bind(dfcclContext_t context, df_coll *coll); /* [lock] to what peers have announced */
 void df_match_unbind(dfcclContext_t context, df_coll *coll); /* [lock] at local deregistration */
-df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id); /* [lock] */
+/* [lock] The peer's registration, or variant, that the message is about; or NULL. */
+df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, const df_message *message);
 void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs,
                            int leaves); /* [lock] */
 void df_match_limited(dfcclContext_t context, df_remote *remote,

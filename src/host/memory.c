@@ -144,7 +144,7 @@ uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
 
 void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
   for (uint64_t number = coll->retired; number != coll->admitted; number++) {
-    const df_run *run = &coll->in_device[number % DF_RUNS_AHEAD];
+    const df_run *run = &coll->in_device[df_slot_of(coll, number)];
     for (df_user_memory *memory = context->memory.in_use; memory; memory = memory->next)
       memory->may_be_read |= is_within(memory, run->send) || is_within(memory, run->recv);
   }

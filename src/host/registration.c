@@ -17,6 +17,7 @@
 #include "host/registry.h"
 #include "host/registry_check.h"
 #include "host/runs.h"
+#include "host/switch_events.h"
 #include "transports/shm/common_slots.h"
 
 /* The daemon's view, in memory that the device chooses. Links are filled in when they stand. */
@@ -230,10 +231,11 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   else if (df_find(context, registration->id) != NULL)
     result = df_fail(dfcclInvalidUsage, "collective %" PRIu64 " is registered already on rank %u",
                      registration->id, context->rank);
-  else if (context->registry.n_colls >= context->device.capacity)
-    result =
-        df_fail(dfcclInvalidUsage, "%u collectives are registered on rank %u; no more are possible",
-                context->registry.n_colls, context->rank);
+  else if (context->registry.n_colls + context->registry.n_variants >= context->device.capacity)
+    result = df_fail(dfcclInvalidUsage,
+                     "%u collectives, and %u variants of them, are registered on rank %u; no more "
+                     "are possible",
+                     context->registry.n_colls, context->registry.n_variants, context->rank);
   else
     result = install(context, coll, registration, &question);
   if (result == dfcclSuccess) {
@@ -285,6 +287,81 @@ dfcclResult_t df_register(dfcclContext_t context, const df_registration *registr
   return is_pair ? register_pair(context, &whole) : register_whole(context, &whole);
 }
 
+/* ---- variants ---- */
+
+/* The rest of its tuning is the registration's. */
+static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll, df_manner *manner,
+                                const df_variant_spec *spec) {
+  coll->own_policy = malloc(sizeof *coll->own_policy);
+  if (coll->own_policy == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64, coll->id);
+  *coll->own_policy = context->settings.tuning.policy;
+  if (spec->slots) coll->own_policy->slots = spec->slots;
+  if (spec->slot_bytes) coll->own_policy->slot_bytes = spec->slot_bytes;
+  if (spec->copies) coll->own_policy->lend = 0;
+  manner->policy = coll->own_policy;
+  if (spec->slot_bytes) manner->choice.slot_bytes = spec->slot_bytes;
+  if (spec->blocks) manner->choice.blocks = spec->blocks;
+  if (spec->split && manner->choice.algorithm == DF_TWO_LEVEL)
+    manner->choice.split = DF_MIN(spec->split, coll->n);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t make_variant(dfcclContext_t context, df_coll *front, uint64_t number,
+                                  int *ranks, const df_variant_spec *spec, df_coll **out) {
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  for (uint32_t i = 0; i < front->n; i++) ranks[i] = (int)front->ranks[i];
+  options.ranks = ranks;
+  options.nRanks = (int)front->n;
+  options.priority = front->priority;
+  options.varying = front->varying != DF_VARIES_NOT;
+  options.algorithm = df_algorithm_name((int)spec->algorithm);
+  const df_registration registration = {.operation = front->operation,
+                                        .id = front->id,
+                                        .count = front->count,
+                                        .type = front->type,
+                                        .op = front->op,
+                                        .root = (int)front->root,
+                                        .options = &options};
+  df_manner_question question;
+  df_manner manner;
+  dfcclResult_t result = df_registration_check(context, &registration, &question, &manner);
+  if (result == dfcclSuccess) result = make_coll(context, &registration, out);
+  if (result != dfcclSuccess) return result;
+  df_coll *coll = *out;
+  snprintf(coll->name, sizeof coll->name, "%s", front->name);
+  coll->front = front;
+  coll->variant = number;
+  result = apply_spec(context, coll, &manner, spec);
+  coll->manner = manner;
+  if (result == dfcclSuccess) result = install(context, coll, &registration, &question);
+  if (result != dfcclSuccess) df_coll_free(coll);
+  return result;
+}
+
+dfcclResult_t df_register_variant(dfcclContext_t context, df_coll *front, uint64_t number,
+                                  const df_variant_spec *spec, df_coll **out) {
+  int *ranks = malloc(front->n * sizeof *ranks);
+  if (ranks == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64, front->id);
+  dfcclResult_t result = make_variant(context, front, number, ranks, spec, out);
+  free(ranks);
+  return result;
+}
+
+void df_coll_leave(dfcclContext_t context, df_coll *coll) {
+  df_message message = {.kind = DF_MESSAGE_DEREGISTER,
+                        .id = coll->id,
+                        .a = coll->submitted,
+                        .variant = coll->variant};
+  df_coll_send(context, coll, &message, NULL);
+  df_registry_leave(context, coll);
+  df_unlist(context, coll);
+  df_match_unbind(context, coll);
+  coll->deregistered = 1;
+  df_coll_unreference(context, coll);
+}
+
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
   dfcclResult_t result = dfcclSuccess;
   pthread_mutex_lock(&context->lock);
@@ -297,13 +374,8 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
                      "collective %" PRIu64 " has %" PRIu64 " runs on rank %u that are not complete",
                      id, df_runs_unfinished(coll), context->rank);
   } else {
-    df_message message = {.kind = DF_MESSAGE_DEREGISTER, .id = id, .a = coll->submitted};
-    df_coll_send(context, coll, &message, NULL);
-    df_registry_leave(context, coll);
-    df_unlist(context, coll);
-    df_match_unbind(context, coll);
-    coll->deregistered = 1;
-    df_coll_unreference(context, coll);
+    df_switch_end(context, coll);
+    df_coll_leave(context, coll);
   }
   pthread_mutex_unlock(&context->lock);
   return result;

@@ -25,6 +25,7 @@ static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
     return context->registry.latest;
   return df_look_up(context, id);
 }
+df_coll *df_find_variant(dfcclContext_t context, dfcclCollId_t id, uint64_t variant); /* [lock] */
 /* [lock] NULL: none, or deregistered and kept by its callback. */
 static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) {
   df_coll *coll = context->registry.by_index[index];

@@ -18,6 +18,7 @@
 #include "host/record.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/switch_events.h"
 
 /* ---- lists ---- */
 
@@ -77,6 +78,9 @@ void df_unlist(dfcclContext_t context, df_coll *coll) {
 
 /* ---- admission ---- */
 
+/* Links stand, and no agreement about a variant is awaited. */
+static inline int may_admit(const df_coll *coll) { return coll->admitted < coll->admit_below; }
+
 /* The first run always has room: no collective waits for another's completion. */
 static inline int has_room(const dfcclContext_t context, const df_coll *coll) {
   uint32_t in_device = df_runs_in_device(coll);
@@ -86,7 +90,7 @@ static inline int has_room(const dfcclContext_t context, const df_coll *coll) {
 
 /* Before the daemon can see the run. */
 static inline void record_admission(df_coll *coll, const df_run *run) {
-  uint32_t slot = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
+  const uint32_t slot = df_slot_of(coll, coll->admitted);
   coll->in_device[slot] = *run;
   coll->device.descriptor->words->runs[slot] =
       (df_run_arguments){.send = run->send,
@@ -103,7 +107,7 @@ static inline void count_admission(dfcclContext_t context, df_coll *coll) {
 }
 
 static DF_APART int push_to_relay(df_sq *sq, df_sqe sqe, const df_coll *coll) {
-  const uint32_t run = (uint32_t)(coll->admitted % DF_RUNS_AHEAD);
+  const uint32_t run = df_slot_of(coll, coll->admitted);
   const df_sq_carried carried = {
       .arguments = coll->device.descriptor->words->runs[run], .run = run, .near = 1};
   return df_sq_push_spsc(sq, sqe, &carried);
@@ -157,8 +161,10 @@ void df_admit_listed(dfcclContext_t context) {
   int sq_full = 0;
   while (context->runs.listed_first) {
     df_coll *coll = unlist_first(context);
-    while (!sq_full && !context->runs.held && coll->failed == dfcclSuccess && coll->ready &&
-           coll->backlog_length > 0 && has_room(context, coll)) {
+    /* A switch is made in any case, since nobody else lists what waits for it. */
+    while (coll->failed == dfcclSuccess && coll->backlog_length > 0 &&
+           (may_admit(coll) || df_switch_go_over(context, coll)) && has_room(context, coll) &&
+           !sq_full && !context->runs.held) {
       record_admission(coll, &coll->backlog[coll->backlog_head]);
       if (!push(context, coll)) {
         sq_full = 1;
@@ -168,9 +174,9 @@ void df_admit_listed(dfcclContext_t context) {
       admitted++;
     }
     /* It stays if it waits for the SQ or for the end of a synchronisation, or must be failed. Else
-     * a run that retires, or links that stand, list it again. */
+     * a run that retires, links that stand, or an agreement list it again. */
     int stays = coll->backlog_length > 0 &&
-                (coll->failed != dfcclSuccess || (coll->ready && has_room(context, coll)));
+                (coll->failed != dfcclSuccess || (may_admit(coll) && has_room(context, coll)));
     if (stays) {
       coll->listed = 1;
       coll->next_listed = NULL;
@@ -314,7 +320,7 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
                                    df_aftermath *after, uint64_t *number) {
   dfcclResult_t result = df_reserve_callback(context);
   if (result != dfcclSuccess) return result;
-  int straight = coll->ready && coll->backlog_length == 0 && !context->runs.held &&
+  int straight = may_admit(coll) && coll->backlog_length == 0 && !context->runs.held &&
                  has_room(context, coll) && !context->runs.has_listed;
   if (DF_LIKELY(straight)) {
     record_admission(coll, run);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host/epochs.h"
 #include "host/failure.h"
 #include "host/link_setup.h"
 #include "host/losses.h"
@@ -27,7 +28,7 @@ static void hear_announcement(void *room, uint32_t from, const df_message *messa
 
 static void hear_links(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
-  df_remote *remote = df_match_newest(room, from, message->id);
+  df_remote *remote = df_match_newest(room, from, message);
   df_offer offer;
   memcpy(&offer, df_message_payload(message), sizeof offer);
   if (remote) df_links_told(room, remote, &offer);
@@ -35,14 +36,14 @@ static void hear_links(void *room, uint32_t from, const df_message *message, int
 
 static void hear_deregistration(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
-  df_remote *remote = df_match_newest(room, from, message->id);
+  df_remote *remote = df_match_newest(room, from, message);
   if (remote && !remote->deregistered)
     df_match_deregistered(room, remote, message->a, message->b != 0);
 }
 
 static void hear_limit(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
-  df_remote *remote = df_match_newest(room, from, message->id);
+  df_remote *remote = df_match_newest(room, from, message);
   if (remote && !remote->deregistered) df_match_limited(room, remote, message->a);
 }
 
@@ -63,13 +64,13 @@ static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
 static void hear_failure(void *room, uint32_t from, const df_message *message, int fd) {
   (void)fd;
   dfcclContext_t context = room;
-  df_remote *remote = df_match_newest(context, from, message->id);
+  df_remote *remote = df_match_newest(context, from, message);
   dfcclResult_t status = message->a == dfcclMismatch || message->a == dfcclTimeout
                              ? (dfcclResult_t)message->a
                              : dfcclRemoteError;
   const char *sentence = df_message_payload(message);
   /* A mismatch or an abort leaves other collectives alone. */
-  int breaks = status != dfcclMismatch && message->a != dfcclAborted;
+  int breaks = status != dfcclMismatch && message->a != dfcclAborted && message->variant == 0;
   if (breaks) df_break(context, status, sentence);
   if (breaks && (remote == NULL || remote->bound == NULL))
     fail_unmet(context, from, message->id, status, sentence);
@@ -82,6 +83,11 @@ static void hear_failure(void *room, uint32_t from, const df_message *message, i
   free(remote->sentence);
   remote->sentence = strdup(sentence);
   if (remote->bound) df_fail_collective(context, remote->bound, status, 0, sentence);
+}
+
+static void hear_of_switch(void *room, uint32_t from, const df_message *message, int fd) {
+  (void)fd;
+  df_epoch_hear(room, from, message);
 }
 
 static void hear_abort(void *room, uint32_t from, const df_message *message, int fd) {
@@ -119,6 +125,11 @@ void df_subscribe(dfcclContext_t context) {
       [DF_MESSAGE_CAUSE] = hear_cause,
       [DF_MESSAGE_BYE] = hear_goodbye,
       [DF_MESSAGE_PING] = hear_ping,
+      [DF_MESSAGE_PROPOSE] = hear_of_switch,
+      [DF_MESSAGE_READY] = hear_of_switch,
+      [DF_MESSAGE_COMMIT] = hear_of_switch,
+      [DF_MESSAGE_CANCEL] = hear_of_switch,
+      [DF_MESSAGE_RETIRED] = hear_of_switch,
   };
   for (int kind = 0; kind < DF_MESSAGE_KINDS; kind++)
     if (handlers[kind])

@@ -209,7 +209,7 @@ static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awa
   pthread_mutex_lock(&context->lock);
   int is_known = words->latest == awaited->registration;
   if (is_known && awaited->target > words->first_failed) {
-    const df_coll *coll = context->registry.by_index[words - context->registry.wait_words];
+    const df_coll *coll = context->registry.by_line[words - context->registry.wait_words];
     status = (dfcclResult_t)words->failed;
     df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
   }
@@ -269,8 +269,8 @@ dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
 /* [lock] Collectives with incomplete runs, in the order of their lines. */
 static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited, uint32_t most) {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
-    const df_coll *coll = context->registry.by_index[i];
+  for (uint32_t i = 0; i < context->registry.n_lines; i++) {
+    const df_coll *coll = context->registry.by_line[i];
     if (coll == NULL || coll->words->completed == coll->submitted) continue;
     if (n < most)
       awaited[n] = (df_awaited){.words = coll->words,

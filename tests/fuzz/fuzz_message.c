@@ -148,6 +148,7 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
   message->id = next_number(in);
   message->a = next_number(in);
   message->b = next_number(in);
+  message->variant = next_byte(in) % 3;
   size_t taken = 0;
   int fd = -1;
   if (message->kind == DF_MESSAGE_ANNOUNCE) {
@@ -157,6 +158,12 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     const uint8_t *text = next_bytes(in, next_byte(in) % 64, &taken);
     if (taken > 0) memcpy(message + 1, text, taken);
     message->payload_bytes = (uint32_t)taken + 1;
+  } else if (message->kind == DF_MESSAGE_PROPOSE) {
+    const df_variant_spec spec = {.algorithm = next_byte(in) % (DF_ALGORITHMS + 1),
+                                  .slots = next_byte(in) % 9,
+                                  .slot_bytes = 16u * next_byte(in)};
+    memcpy(message + 1, &spec, sizeof spec);
+    message->payload_bytes = sizeof spec;
   } else if (message->kind == DF_MESSAGE_LINKS) {
     const df_shm_offer offer = {.segment = next_number(in),
                                 .offset = next_number(in),

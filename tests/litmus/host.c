@@ -19,7 +19,7 @@ typedef struct host_state {
   df_bell work_bell;
   df_wait_words words, other_words;
   df_coll coll, next, again, *by_index;
-  uint32_t free_index;
+  uint32_t free_index, free_line;
   df_pending_callback callbacks[4];
   df_awaited awaited; /* one side's */
   litmus_payload results;
@@ -59,14 +59,16 @@ static void host_prepare(void *state) {
   context->device.work_bell = &s->work_bell;
   context->registry.wait_words = &s->words;
   context->registry.by_index = &s->by_index;
+  context->registry.by_line = &s->by_index;
   context->registry.free_indices = &s->free_index;
+  context->registry.free_lines = &s->free_line;
   context->registry.n_indices = 1;
   context->runs.listed_last = &context->runs.listed_first;
   context->runs.callbacks = (df_callback_pool){.entries = s->callbacks, .capacity = 4};
   TAILQ_INIT(&context->runs.due);
   s->coll = (df_coll){.id = 1, .references = 100, .run_limit = UINT64_MAX};
   s->by_index = &s->coll;
-  take_words(context, &s->coll);
+  take_line(context, &s->coll);
 }
 
 /* So many runs with callbacks: accepted, and given to the daemon. */
@@ -138,9 +140,9 @@ static void tenant_prepare(void *state) {
 static void tenant_changes(void *state) {
   host_state *s = state;
   pthread_mutex_lock(&s->context.lock);
-  df_registry_give_index(&s->context, 0);
+  give_line(&s->context, &s->coll);
   s->next.id = 2;
-  take_words(&s->context, &s->next);
+  take_line(&s->context, &s->next);
   pthread_mutex_unlock(&s->context.lock);
 }
 static void tenant_look(void *state) {
@@ -156,7 +158,7 @@ static void tenant_look(void *state) {
 static void recent_prepare(void *state) {
   host_state *s = state;
   tenant_prepare(state);
-  s->again = (df_coll){.id = 1, .index = 1, .words = &s->other_words};
+  s->again = (df_coll){.id = 1, .line = 1, .words = &s->other_words};
   s->context.registry.latest = &s->again;
   df_store_relaxed_u32(recent_of(&s->context, 1), 1);
 }

@@ -1,6 +1,7 @@
 /* The application: its threads submit the runs of a schedule in any order, and wait in several
  * ways. */
 #include "world.h"
+#include "host/epochs.h"
 #include "host/runs.h"
 
 static void app_submit(app_run *run);
@@ -88,6 +89,26 @@ static void look_at(const app_rank *rank, const app_run *run) {
     sim_fail("dfcclWaitRun failed with %d", (int)result);
 }
 
+/* Of a collective that the rank leads: any algorithm that it has, or the registered one; any slots. */
+void sim_ask_to_switch(uint32_t rank) {
+  const uint32_t most = (sim_endings ? 8 : 16) / sim_plan.n_ranks; /* for which the simulated memory has room */
+  if (!sim_only_switches || sim_app->switches == most || !sim_one_in(&sim_random_now, 2)) return;
+  const uint32_t c = sim_below(&sim_random_now, sim_plan.n_colls);
+  dfcclContext_t context = sim_app->rank[rank].context;
+  df_variant_spec spec = {.algorithm = sim_below(&sim_random_now, DF_ALGORITHMS),
+                          .slots = 2u << sim_below(&sim_random_now, 3),
+                          .slot_bytes = 64u << sim_below(&sim_random_now, 3),
+                          .copies = sim_one_in(&sim_random_now, 2)};
+  if (!df_algorithm_has((int)spec.algorithm, sim_plan.coll[c].operation))
+    spec = (df_variant_spec){.algorithm = DF_AS_REGISTERED};
+  dfcclResult_t result = df_epoch_ask(context, c + 1, &spec);
+  sim_app->switches += result == dfcclSuccess;
+  if (result == dfcclSuccess || result == dfcclInvalidUsage || result == dfcclInvalidArgument)
+    return;
+  if (result != dfcclOutOfMemory || !(sim_uses_allocation_failure || sim_endings))
+    sim_fail("rank %u: a change of collective %u gave %d", rank, c, (int)result);
+}
+
 void *sim_app_thread(void *argument) {
   app_rank *rank = &sim_app->rank[(uintptr_t)argument / MAX_THREADS];
   uint32_t thread = (uintptr_t)argument % MAX_THREADS;
@@ -96,6 +117,7 @@ void *sim_app_thread(void *argument) {
     uint32_t which = rank->order[i];
     app_run *run = &sim_app->run[rank->rank][which / MAX_RUNS][which % MAX_RUNS];
     app_submit(run);
+    sim_ask_to_switch(rank->rank);
     if (rank->style == STYLE_WAIT_EACH)
       wait_for(rank, run);
     else if (run->is_numbered)

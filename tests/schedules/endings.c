@@ -288,6 +288,7 @@ static void do_step(uint32_t rank, const step *s) {
   switch (s->kind) {
   case STEP_SUBMIT:
     submit(rank, s->coll);
+    sim_ask_to_switch(rank);
     break;
   case STEP_WAIT:
     /* Not registered: a callback or the helper has deregistered it. */

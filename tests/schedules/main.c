@@ -132,6 +132,7 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
   if (sim_only_wires) printf(" --wires");
   if (sim_only_varying) printf(" --varying");
   if (sim_only_others) printf(" --others");
+  if (sim_only_switches) printf(" --switches");
   if (o->planted) printf(" --planted %d", o->planted);
   printf("\n  commit ");
   fflush(stdout);
@@ -405,6 +406,8 @@ int main(int argc, char **argv) {
       sim_only_varying = 1;
     else if (strcmp(argv[i], "--others") == 0)
       sim_only_others = 1;
+    else if (strcmp(argv[i], "--switches") == 0)
+      sim_only_switches = 1;
     else if (strcmp(argv[i], "--brief") == 0)
       o.brief = 1;
     else if (strcmp(argv[i], "--until") == 0)
@@ -416,6 +419,7 @@ int main(int argc, char **argv) {
           stderr,
           "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
           "[--progress SECONDS] [--small | --large] [--crowds] [--wires] [--varying] [--others] "
+          "[--switches] "
           "[--endings | --some-endings "
           "PERCENT] "
           "[--failures N] | --seed S --world W --schedule K\n",

@@ -33,7 +33,7 @@ SLOW = {
     "what had failed before all is given up is not told again", "runs beyond a member's last are looked at before it is counted", "a deadline begins without a fence",
     "a slot is released before the rest of it is stored",
     "who only sends takes up what the endpoint's thread has asked for", "what the stream did not take is sent from where a lent buffer was",
-    "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
+    "a switch that was called off is not told", "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
 }
 
 
@@ -60,8 +60,9 @@ def never(function, call):
     return (function, call, "(!PLANTED && CALL)")
 
 
-# Looked for in worlds without room, that end (endings.c), large ones, with wires, with runs of varying counts.
-CROWDS, ENDINGS, LARGE, WIRES, VARYING = "--crowds", "--endings", "--large", "--wires", "--varying"
+# Looked for in worlds without room, that end (endings.c), large ones, with wires, with runs of varying counts, that change
+# algorithms.
+CROWDS, ENDINGS, LARGE, WIRES, VARYING, SWITCHES = "--crowds", "--endings", "--large", "--wires", "--varying", "--switches"
 
 # Name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
@@ -205,6 +206,15 @@ BUGS = [
         ("df_fail_differing", "df_fail_collective", "df_fail_collective(context, coll, dfcclMismatch, !PLANTED, sentence)")], VARYING, ENDINGS),
     ("a pump takes each run for one of the registered count", [
         ("df_wire_take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
+    # Of collectives that go over to a variant.
+    ("a switch is at the least floor", [("epochs.c/hear_answer", "DF_MAX", "(PLANTED && epoch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
+    ("a member that has answered admits runs from its floor on", [("epochs.c/answer", "plant: held", "if (PLANTED) front->admit_below = UINT64_MAX;")], SWITCHES),
+    ("a switch that was called off is not told", [without("call_off", "send_all")], SWITCHES),
+    ("the device's count of a variant's runs is taken for the collective's", [("exchange", "df_slot_of", "(PLANTED ? 0 : CALL)")], SWITCHES),
+    ("a member waits for a leader that has left the collective", [without("limited", "cancel")], SWITCHES, ENDINGS),
+    # Was real: what waited for the end of a synchronisation, and then for a switch, was listed no more.
+    ("no switch is made during a synchronisation", [
+        ("df_admit_listed", "df_switch_go_over", "(!(PLANTED && context->runs.held) && CALL)")], SWITCHES),
     # For the simulation's watchdog.
     ("an endless loop without any access", [("df_coll_step", "df_move_execute", "if (PLANTED) for (;;) __asm__ volatile(\"\"); CALL")]),
 ]

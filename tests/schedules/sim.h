@@ -113,7 +113,7 @@ static inline void sim_point(void) {
   if (--sim_quantum <= 0) sim_choose();
 }
 static inline uint32_t sim_first_bit(uint32_t bits) { return (uint32_t)__builtin_ctz(bits); }
-void sim_midway(void); /* in the middle of a movement of data */
+void sim_midway(void);                                /* in the middle of a movement of data */
 void sim_stand_still(uint32_t agent, uint32_t steps); /* while others can run */
 void sim_block(sim_state state, const void *waits_for, uint64_t deadline);
 void sim_wake(uint32_t agent, int timed_out);
@@ -226,6 +226,7 @@ extern uint32_t sim_percent_small, sim_percent_endings; /* of the worlds */
 extern int sim_is_crowd, sim_only_crowds;
 extern int sim_only_wires;          /* ranks of different processes share no memory */
 extern int sim_only_varying;        /* runs have any counts up to the registered ones */
+extern int sim_only_switches;       /* collectives are asked to go over to variants */
 extern int sim_only_others;         /* operations beyond the six of worlds on record */
 extern int sim_is_small;            /* this world */
 extern int sim_compare_next;        /* the schedule before left the arena in disorder, perhaps */

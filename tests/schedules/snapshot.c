@@ -36,8 +36,8 @@ void sim_snapshot_take(void) {
 }
 
 void sim_snapshot_restore(void) {
-  int compares =
-      sim_endings || sim_compare_next || snapshot.restored < 3 || snapshot.restored % 16 == 0;
+  int compares = sim_endings || sim_only_switches || sim_compare_next || snapshot.restored < 3 ||
+                 snapshot.restored % 16 == 0;
   snapshot.restored++;
   sim_memory_restore(snapshot.arena, snapshot.arena_used, compares);
   sim_arena_used = snapshot.arena_used;

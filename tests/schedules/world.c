@@ -96,6 +96,7 @@ static void open_rank(uint32_t rank) {
     uint32_t i = a - before, blocks = (uint32_t)sim_plan.settings.max_blocks;
     sim_agents_now.agent[a].name = i < blocks ? "executor" : i == blocks ? "poller" : "service";
   }
+  if (sim_plan.places[rank]) context->device.capacity = sim_plan.places[rank];
   sim_app->rank[rank].rank = rank;
   sim_app->rank[rank].context = context;
 }
@@ -248,7 +249,8 @@ void sim_world_restore(uint64_t seed) {
   sim_agents_begin();
   sim_memory_begin();
   sim_uses_allocation_failure = sim_one_in(&sim_random_now, 16);
-  if (sim_endings) sim_uses_allocation_failure = 0; /* endings.c decides */
+  /* endings.c decides; and messages of a switch are as those of a registration */
+  if (sim_endings || sim_only_switches) sim_uses_allocation_failure = 0;
   sim_more_failures = 0;
   sim_fail_allocation =
       sim_uses_allocation_failure && sim_plan.warm ? 1 + sim_below(&sim_random_now, 4) : 0;

@@ -33,6 +33,7 @@ typedef struct world_plan {
   int wires;          /* ... and messages go over TCP */
   uint32_t impatient; /* ranks, by bit, that have the timeout; the others have none */
   uint32_t shared_from;
+  uint32_t places[MAX_RANKS]; /* of collectives and variants in the device; 0: as it has */
   coll_plan coll[MAX_COLLS];
   df_settings settings;
 } world_plan;
@@ -61,6 +62,7 @@ typedef struct app {
   app_rank rank[MAX_RANKS];
   app_run run[MAX_RANKS][MAX_COLLS][MAX_RUNS];
   uint32_t threads_left, callbacks_left;
+  uint32_t switches; /* asked for */
 } app;
 
 extern world_plan sim_plan;
@@ -85,7 +87,8 @@ void sim_app_prepare(void); /* what a schedule decides about it */
 dfcclResult_t sim_submit(uint32_t rank, uint32_t coll, uint32_t count, const void *send, void *recv,
                          dfcclCallback_t callback, void *argument);
 void sim_app_check(void);
-void *sim_app_thread(void *argument); /* rank * MAX_THREADS + thread */
+void sim_ask_to_switch(uint32_t rank); /* perhaps; in worlds of --switches */
+void *sim_app_thread(void *argument);  /* rank * MAX_THREADS + thread */
 
 /* ---- endings.c */
 void sim_endings_make(void);

@@ -10,7 +10,8 @@
 world_plan sim_plan;
 int sim_endings, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
-int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_varying, sim_only_others;
+int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_varying, sim_only_others,
+    sim_only_switches;
 
 /* Worlds on record have these, and stay what they are. */
 enum { DRAWN_OPERATIONS = DF_OP_ALL_TO_ALL + 1 };
@@ -216,7 +217,8 @@ enum {
   COMMONS = 0x6c8e9cf5,
   COUNTS = 0x2f1b3a95,
   OTHERS = 0x51ed270b,
-  RESUMES = 0x3c6ef372
+  RESUMES = 0x3c6ef372,
+  SWITCHES = 0x6a09e667
 };
 
 static void draw_others(uint64_t seed) {
@@ -243,6 +245,17 @@ static void draw_counts(uint64_t seed) {
     for (uint32_t k = 0; k < MAX_RUNS; k++)
       coll->counts[k] = sim_one_in(&random, 3) ? 0 : 1 + sim_below(&random, coll->count);
   }
+}
+
+/* A switch takes some runs. */
+static void draw_switches(uint64_t seed) {
+  sim_random random = {.state = seed ^ SWITCHES};
+  for (uint32_t c = 0; c < sim_plan.n_colls; c++)
+    sim_plan.coll[c].runs = MAX_RUNS - sim_below(&random, 4);
+  /* A rank that refuses every variant, or a second one. */
+  if (sim_one_in(&random, 2))
+    sim_plan.places[sim_below(&random, sim_plan.n_ranks)] =
+        2 * sim_plan.n_colls + 2 * sim_below(&random, 2);
 }
 
 static void draw_endings(uint64_t seed) {
@@ -275,6 +288,7 @@ void sim_world_draw(uint64_t seed) {
   draw_groups(seed);
   if (sim_only_others) draw_others(seed);
   if (sim_endings) draw_endings(seed);
+  if (sim_only_switches) draw_switches(seed);
   if (sim_only_varying) draw_counts(seed);
   sim_plan.wires = sim_only_wires && (sim_plan.processes || !sim_endings);
   if (!sim_plan.wires) return;

@@ -1,0 +1,372 @@
+#include "host/epochs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/escape.h"
+#include "base/log.h"
+#include "control/post.h"
+#include "host/link_setup.h"
+#include "host/losses.h"
+#include "host/match.h"
+#include "host/registration.h"
+#include "host/registry.h"
+#include "host/runs.h"
+
+enum {
+/* Runs that a member goes on admitting while the others answer: a round trip of short runs. */
+#if defined(DF_SIMULATION)
+  DF_EPOCH_AHEAD = 1,
+#else
+  DF_EPOCH_AHEAD = 4,
+#endif
+  DF_EPOCH_RANK_SHIFT = 40 /* a variant's number: its leader's rank, then a count */
+};
+
+static uint32_t leader_of(const df_coll *front) { return front->ranks[0]; }
+
+static void send(dfcclContext_t context, const df_coll *front, uint32_t rank, df_message_kind kind,
+                 uint64_t a, uint64_t b) {
+  df_message message = {
+      .kind = (uint16_t)kind, .id = front->id, .a = a, .b = b, .variant = front->epoch->number};
+  df_post_send(&context->control, rank, &message, NULL, -1);
+}
+
+static void send_all(dfcclContext_t context, df_coll *front, df_message_kind kind, uint64_t a) {
+  for (uint32_t i = 0; i < front->n; i++)
+    if (i != front->position) send(context, front, front->ranks[i], kind, a, 0);
+}
+
+/* ---- the place in the device ---- */
+
+#define EXCHANGE(a, b)                                                                             \
+  do {                                                                                             \
+    __typeof__(a) kept = (a);                                                                      \
+    (a) = (b);                                                                                     \
+    (b) = kept;                                                                                    \
+  } while (0)
+
+/* What points into the record. */
+static void settle(dfcclContext_t context, df_coll *coll) {
+  coll->device.shape = &coll->manner.shape;
+  if (coll->varying) coll->device.descriptor->words->counts = &coll->in_device[0].count;
+  context->registry.by_index[coll->index] = coll;
+}
+
+/* The front has no run in the device, a variant never has one. So this rank's blocks know of neither.
+ * Links stay with the announcements that they came from: a variant is kept while it is in use. */
+static void exchange(dfcclContext_t context, df_coll *front, df_coll *variant) {
+  DF_ASSERT(front->retired == front->admitted && variant->admitted == 0);
+  const uint32_t next = df_slot_of(front, front->admitted);
+  front->skew =
+      (variant->skew + DF_RUNS_AHEAD - (uint32_t)(front->admitted % DF_RUNS_AHEAD)) % DF_RUNS_AHEAD;
+  variant->skew = next;
+  EXCHANGE(front->index, variant->index);
+  EXCHANGE(front->plan, variant->plan);
+  EXCHANGE(front->manner, variant->manner);
+  EXCHANGE(front->device, variant->device);
+  EXCHANGE(front->ring, variant->ring);
+  EXCHANGE(front->first_turn, variant->first_turn);
+  settle(context, front);
+  settle(context, variant);
+}
+
+static int go_over(dfcclContext_t context, df_coll *front) {
+  df_epoch *epoch = front->epoch;
+  if (epoch == NULL || front->admitted != epoch->first || front->retired != epoch->first) return 0;
+  df_coll *old = epoch->current;
+  if (old) exchange(context, front, old);
+  if (epoch->candidate) exchange(context, front, epoch->candidate);
+  epoch->current = epoch->candidate;
+  epoch->candidate = NULL;
+  epoch->first = UINT64_MAX;
+  epoch->switches++;
+  front->admit_below = UINT64_MAX;
+  if (old) df_coll_leave(context, old);
+  df_log(DF_LOG_TRACE, "rank %u: collective %" PRIu64 " goes over to %s at run %" PRIu64,
+         context->rank, front->id, df_algorithm_name(front->plan->key.algorithm), front->admitted);
+  if (front->position == 0)
+    epoch->to_retire--;
+  else
+    send(context, front, leader_of(front), DF_MESSAGE_RETIRED, 0, 0);
+  return 1;
+}
+
+/* ---- a member ---- */
+
+static void go_on(dfcclContext_t context, df_coll *front) {
+  df_list(context, front);
+  df_admit_listed(context);
+}
+
+static void cancel(dfcclContext_t context, df_coll *front) {
+  df_epoch *epoch = front->epoch;
+  df_coll *candidate = epoch->candidate;
+  if (!epoch->is_pending) return;
+  epoch->is_pending = 0;
+  epoch->candidate = NULL;
+  front->admit_below = front->ready ? UINT64_MAX : 0;
+  if (candidate) df_coll_leave(context, candidate);
+  go_on(context, front);
+}
+
+static void commit(dfcclContext_t context, df_coll *front, uint64_t first) {
+  df_epoch *epoch = front->epoch;
+  if (!epoch->is_pending) return;
+  epoch->is_pending = 0;
+  epoch->first = front->admit_below = first;
+  go_over(context, front);
+  go_on(context, front);
+}
+
+static void hear_answer(dfcclContext_t context, df_coll *front, uint64_t floor, int is_refused);
+
+static void answer(dfcclContext_t context, df_coll *front, int is_refused) {
+  df_epoch *epoch = front->epoch;
+  const uint64_t floor = front->admitted + DF_EPOCH_AHEAD;
+  if (!epoch->is_pending || epoch->has_answered) return;
+  epoch->has_answered = 1;
+  if (!is_refused) front->admit_below = floor;
+  /* plant: held */
+  if (front->position == 0) {
+    hear_answer(context, front, floor, is_refused);
+    return;
+  }
+  send(context, front, leader_of(front), DF_MESSAGE_READY, floor, (uint64_t)is_refused);
+  if (is_refused) cancel(context, front);
+}
+
+static int is_open(const dfcclContext_t context, const df_coll *front) {
+  return front->ready && front->failed == dfcclSuccess && front->run_limit == UINT64_MAX &&
+         context->failure.broken == dfcclSuccess;
+}
+
+/* Half of the places in the device are kept for registrations. */
+static int has_place(const dfcclContext_t context) {
+  return context->registry.n_colls + context->registry.n_variants < context->device.capacity / 2;
+}
+
+static int is_sound(const df_variant_spec *spec) {
+  return spec->algorithm < DF_ALGORITHMS && spec->slot_bytes <= DF_MAX_SLOT_BYTES &&
+         (spec->slots == 0 ||
+          (spec->slots >= DF_MIN_LINK_SLOTS && spec->slots <= DF_MAX_LINK_SLOTS &&
+           (spec->slots & (spec->slots - 1)) == 0)) &&
+         spec->blocks <= DF_MAX_BLOCKS && spec->split <= DF_MAX_RANKS;
+}
+
+static void take_proposal(dfcclContext_t context, df_coll *front, uint64_t number,
+                          const df_variant_spec *spec) {
+  df_epoch *epoch = front->epoch;
+  epoch->number = number;
+  epoch->is_pending = 1;
+  epoch->has_answered = 0;
+  if (spec->algorithm == DF_AS_REGISTERED) {
+    answer(context, front, !is_open(context, front));
+    return;
+  }
+  df_coll *variant = NULL;
+  if (!is_open(context, front) || !has_place(context) || !is_sound(spec) ||
+      df_register_variant(context, front, number, spec, &variant) != dfcclSuccess) {
+    answer(context, front, 1);
+    return;
+  }
+  epoch->candidate = variant;
+  df_coll_announce(context, variant, 0);
+  variant->references++; /* it may fail, and be given up, meanwhile */
+  df_match_bind(context, variant);
+  df_links_progress(context, variant);
+  df_coll_unreference(context, variant);
+}
+
+static df_epoch *epoch_of_candidate(const df_coll *variant) {
+  df_epoch *epoch = variant->front->epoch;
+  return epoch && epoch->candidate == variant && epoch->is_pending ? epoch : NULL;
+}
+
+static void variant_stands(dfcclContext_t context, df_coll *variant) {
+  if (epoch_of_candidate(variant)) answer(context, variant->front, 0);
+}
+
+static void variant_lost(dfcclContext_t context, df_coll *variant) {
+  if (epoch_of_candidate(variant)) answer(context, variant->front, 1);
+}
+
+/* ---- the leader ---- */
+
+int df_epoch_is_busy(const df_coll *front) {
+  return front->epoch && (front->epoch->asks || front->epoch->to_retire > 0);
+}
+
+static void call_off(dfcclContext_t context, df_coll *front) {
+  if (!front->epoch->asks) return;
+  front->epoch->asks = 0;
+  send_all(context, front, DF_MESSAGE_CANCEL, 0);
+  cancel(context, front);
+}
+
+static void hear_answer(dfcclContext_t context, df_coll *front, uint64_t floor, int is_refused) {
+  df_epoch *epoch = front->epoch;
+  if (!epoch->asks) return;
+  if (is_refused || !is_open(context, front)) {
+    call_off(context, front);
+    return;
+  }
+  epoch->most = DF_MAX(epoch->most, floor);
+  if (++epoch->answers < front->n) return;
+  epoch->asks = 0;
+  epoch->to_retire = front->n;
+  send_all(context, front, DF_MESSAGE_COMMIT, epoch->most);
+  commit(context, front, epoch->most);
+}
+
+static void limited(dfcclContext_t context, df_coll *front, uint32_t peer) {
+  if (front->epoch == NULL) return;
+  if (front->position == 0)
+    call_off(context, front);
+  else if (leader_of(front) == peer)
+    cancel(context, front); /* its COMMIT would have come before */
+}
+
+static void end(dfcclContext_t context, df_coll *front) {
+  df_epoch *epoch = front->epoch;
+  if (epoch == NULL) return;
+  df_coll *current = epoch->current, *candidate = epoch->candidate;
+  if (current) exchange(context, front, current);
+  epoch->current = epoch->candidate = NULL;
+  epoch->is_pending = epoch->asks = 0; /* the members hear of the end itself: limited() */
+  if (candidate) df_coll_leave(context, candidate);
+  if (current) df_coll_leave(context, current);
+}
+
+static const df_switch_events events = {.stands = variant_stands,
+                                        .lost = variant_lost,
+                                        .limited = limited,
+                                        .go_over = go_over,
+                                        .end = end};
+
+static df_epoch *epoch_of(df_coll *front) {
+  if (front->epoch == NULL && (front->epoch = calloc(1, sizeof *front->epoch)) != NULL) {
+    front->epoch->events = &events;
+    front->epoch->first = UINT64_MAX;
+  }
+  return front->epoch;
+}
+
+static dfcclResult_t refuse(const dfcclContext_t context, const df_coll *front) {
+  const char *why = "its pieces have sizes of their own, and one algorithm";
+  if (front->position != 0) {
+    return df_fail(dfcclInvalidUsage,
+                   "collective %" PRIu64
+                   ": rank %u is not the first of its group, rank %u, which alone may ask",
+                   front->id, context->rank, leader_of(front));
+  }
+  if (df_epoch_is_busy(front))
+    why = "its members are going over to another algorithm; each does so at its next run";
+  else if (!front->ready && front->failed == dfcclSuccess)
+    why = "it has not been run yet by all members";
+  else if (!is_open(context, front))
+    why = "it or its context has failed, or a member has deregistered it";
+  return df_fail(dfcclInvalidUsage, "collective %" PRIu64 " on rank %u cannot change now: %s",
+                 front->id, context->rank, why);
+}
+
+dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front,
+                               const df_variant_spec *spec) {
+  if (front->position != 0 || df_epoch_is_busy(front) || !is_open(context, front) ||
+      front->pairs != NULL || front->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
+    return refuse(context, front);
+  df_epoch *epoch = epoch_of(front);
+  if (epoch == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64, front->id);
+  const uint64_t number =
+      (uint64_t)(context->rank + 1) << DF_EPOCH_RANK_SHIFT | ++context->registry.proposals;
+  epoch->asks = 1;
+  epoch->answers = 0;
+  epoch->most = 0;
+  df_message message = {.kind = DF_MESSAGE_PROPOSE,
+                        .payload_bytes = sizeof *spec,
+                        .id = front->id,
+                        .variant = number};
+  df_coll_send(context, front, &message, spec);
+  take_proposal(context, front, number, spec);
+  return dfcclSuccess;
+}
+
+/* ---- messages ---- */
+
+static int is_member(const df_coll *front, uint32_t rank) {
+  for (uint32_t i = 0; i < front->n; i++)
+    if (front->ranks[i] == rank) return 1;
+  return 0;
+}
+
+static void hear_proposal(dfcclContext_t context, uint32_t from, df_coll *front,
+                          const df_message *message) {
+  df_variant_spec spec;
+  memcpy(&spec, df_message_payload(message), sizeof spec);
+  if (front && message->variant && leader_of(front) == from && epoch_of(front) &&
+      !front->epoch->is_pending && front->epoch->first == UINT64_MAX) {
+    take_proposal(context, front, message->variant, &spec);
+    return;
+  }
+  df_message refusal = {
+      .kind = DF_MESSAGE_READY, .id = message->id, .b = 1, .variant = message->variant};
+  df_post_send(&context->control, from, &refusal, NULL, -1);
+}
+
+/* Whoever has answered admits nothing from its floor on. */
+static int may_commit(const df_coll *front, uint64_t first) {
+  return !front->epoch->is_pending || (front->epoch->has_answered && first >= front->admit_below);
+}
+
+void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *message) {
+  df_coll *front = df_find(context, message->id);
+  if (message->kind == DF_MESSAGE_PROPOSE) {
+    hear_proposal(context, from, front, message);
+    return;
+  }
+  if (front == NULL || front->epoch == NULL || front->epoch->number != message->variant ||
+      !is_member(front, from))
+    return; /* of an earlier registration, or of a switch that was called off */
+  const int leads = front->position == 0, is_led = !leads && leader_of(front) == from;
+  if (leads && message->kind == DF_MESSAGE_READY)
+    hear_answer(context, front, message->a, message->b != 0);
+  else if (leads && message->kind == DF_MESSAGE_RETIRED && front->epoch->to_retire > 0)
+    front->epoch->to_retire--;
+  else if (is_led && message->kind == DF_MESSAGE_COMMIT && !may_commit(front, message->a))
+    df_peer_refuse(context, from);
+  else if (is_led && message->kind == DF_MESSAGE_COMMIT)
+    commit(context, front, message->a);
+  else if (is_led && message->kind == DF_MESSAGE_CANCEL)
+    cancel(context, front);
+}
+
+dfcclResult_t df_epoch_ask(dfcclContext_t context, dfcclCollId_t id, const df_variant_spec *spec) {
+  dfcclResult_t result;
+  pthread_mutex_lock(&context->lock);
+  df_coll *front = df_find(context, id);
+  if (front == NULL)
+    result = df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u",
+                     id, context->rank);
+  else if (spec->algorithm != DF_AS_REGISTERED &&
+           !df_algorithm_has((int)spec->algorithm, front->operation))
+    result = df_fail(dfcclInvalidArgument, "algorithm is \"%s\", which %s does not have",
+                     df_algorithm_name((int)spec->algorithm), df_operation_name(front->operation));
+  else
+    result = df_epoch_propose(context, front, spec);
+  pthread_mutex_unlock(&context->lock);
+  return result;
+}
+
+dfcclResult_t df_set_algorithm(dfcclContext_t context, dfcclCollId_t id, const char *algorithm) {
+  df_variant_spec spec = {.algorithm = DF_AS_REGISTERED};
+  char name[DF_MAX_NAME];
+  if (algorithm != NULL) {
+    const int named = df_algorithm_by_name(algorithm);
+    df_escape(name, sizeof name, algorithm);
+    if (named < 0) return df_fail(dfcclInvalidArgument, "algorithm is \"%s\", which is none", name);
+    spec.algorithm = (uint32_t)named;
+  }
+  return df_epoch_ask(context, id, &spec);
+}

@@ -1,0 +1,53 @@
+/*
+ * Epochs: a collective goes over to another variant (algorithm, slots, ...) at one run, the same
+ * on all members, and without a stop. tests/model/epoch.pml is the model.
+ *
+ *   leader (the group's first member)      member
+ *     PROPOSE variant            ------->  makes the variant: announced, bound, linked as a
+ *                                          registration is, but no run is admitted on it
+ *     (its own likewise)         <-------  READY floor: it admits no run from the floor on
+ *     COMMIT first = most floors ------->  admits runs below `first`; when those have retired, the
+ *                                          variant takes the collective's place in the device
+ *                                <-------  RETIRED
+ *
+ * A refusal, or a member that leaves, ends in CANCEL: the variant goes, and the runs go on. Variants
+ * have unique numbers, so late answers count for nothing. The leader asks again when all have gone
+ * over. If it dies, the collective fails as it does with any member.
+ *
+ * Source: AutoCCL (NSDI 2025), 5.1 and 5.2, updates a replicated table; here the run is exact.
+ */
+#ifndef DF_HOST_EPOCHS_H
+#define DF_HOST_EPOCHS_H
+
+#include "host/context.h"
+#include "host/switch_events.h"
+
+/* Of a front. */
+typedef struct df_epoch {
+  const df_switch_events *events; /* first: switch_events.h */
+  df_coll *current;               /* whose place in the device the front has; NULL: its own */
+  df_coll *candidate; /* being made, or to be gone over to; NULL: none, or as registered */
+  uint64_t number;    /* of the switch in progress */
+  int is_pending;     /* neither committed nor cancelled */
+  int has_answered;
+  uint64_t first;    /* committed: the first run on the candidate; UINT64_MAX: none is */
+  uint64_t switches; /* done on this rank */
+  /* the leader's */
+  int asks;
+  uint32_t answers;
+  uint32_t to_retire; /* members that have not gone over yet */
+  uint64_t most;      /* floor */
+} df_epoch;
+
+/* [lock] On the group's first member. dfcclInvalidUsage, with a sentence: not now, or never. */
+dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec);
+/* [lock] A switch is in progress somewhere. On the leader. */
+int df_epoch_is_busy(const df_coll *front);
+void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */
+
+/* The same, by id. */
+dfcclResult_t df_epoch_ask(dfcclContext_t context, dfcclCollId_t id, const df_variant_spec *spec);
+/* dfcclSetAlgorithm. */
+dfcclResult_t df_set_algorithm(dfcclContext_t context, dfcclCollId_t id, const char *algorithm);
+
+#endif

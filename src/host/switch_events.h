@@ -1,0 +1,43 @@
+/* What a switch to a variant (epochs.c) must hear of. A front that was never asked has no epoch, and
+ * pays one look. */
+#ifndef DF_HOST_SWITCH_EVENTS_H
+#define DF_HOST_SWITCH_EVENTS_H
+
+#include "host/context.h"
+
+/* [lock] all of them. How a df_epoch begins. */
+typedef struct df_switch_events {
+  void (*stands)(dfcclContext_t context, df_coll *variant); /* its links do */
+  void (*lost)(dfcclContext_t context, df_coll *variant);   /* it failed; it may be freed */
+  void (*limited)(dfcclContext_t context, df_coll *front,
+                  uint32_t peer); /* which runs it no more */
+  /* All runs before the switch are admitted. 1: the next may be, on the variant. */
+  int (*go_over)(dfcclContext_t context, df_coll *front);
+  void (*end)(dfcclContext_t context, df_coll *front); /* it is deregistered */
+} df_switch_events;
+
+static inline const df_switch_events *df_switch_of(const df_coll *front) {
+  return front->epoch ? *(const df_switch_events *const *)front->epoch : NULL;
+}
+static inline void df_switch_stands(dfcclContext_t context, df_coll *variant) {
+  const df_switch_events *events = df_switch_of(variant->front);
+  if (events) events->stands(context, variant);
+}
+static inline void df_switch_lost(dfcclContext_t context, df_coll *variant) {
+  const df_switch_events *events = df_switch_of(variant->front);
+  if (events) events->lost(context, variant);
+}
+static inline void df_switch_limited(dfcclContext_t context, df_coll *front, uint32_t peer) {
+  const df_switch_events *events = df_switch_of(front);
+  if (events) events->limited(context, front, peer);
+}
+static inline int df_switch_go_over(dfcclContext_t context, df_coll *front) {
+  const df_switch_events *events = df_switch_of(front);
+  return events && events->go_over(context, front);
+}
+static inline void df_switch_end(dfcclContext_t context, df_coll *front) {
+  const df_switch_events *events = df_switch_of(front);
+  if (events) events->end(context, front);
+}
+
+#endif
