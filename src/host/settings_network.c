@@ -215,7 +215,7 @@ static dfcclResult_t read_net(df_network *network, df_net *net) {
     if (df_fabric_find(choice, &rest)) return dfcclSuccess;
     return df_fail(dfcclInvalidUsage,
                    "environment variable DFCCL_NET is \"%.128s\", and this build has no such "
-                   "network (verbs: configure with -Dverbs=enabled; plugins are not there yet)",
+                   "network (verbs: configure with -Dverbs=enabled; plugin: with -Dnccl_net=enabled)",
                    value);
   }
   int word = df_read_word("DFCCL_NET", nets, 3, DF_NET_AUTO,

@@ -177,6 +177,12 @@ static int is_another(const df_peer_wire *peer, uint32_t port, const df_connecti
   return c->was_called && (c->greeter.peer != peer->rank || c->greeter.port != port);
 }
 
+/* What carries it may have ended, and says why. */
+static const char *why_refused(df_connection *c) {
+  const char *reason = c->carried ? c->carried->stream.reason(&c->carried->stream) : "";
+  return *reason ? reason : "it did not stand";
+}
+
 static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   if (c->frames) {
@@ -192,7 +198,7 @@ static void greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   }
   df_greeting_state state = df_greeting_progress(&c->greeter, all->n_ranks);
   if (state == DF_GREETING_REFUSED || (state == DF_GREETING_STANDS && is_another(peer, port, c)))
-    lose(all, peer, port, "it did not stand");
+    lose(all, peer, port, why_refused(c));
   else if (state == DF_GREETING_STANDS && all->fabric && c->carried == NULL)
     begin_meeting(all, peer, port);
   else if (state == DF_GREETING_STANDS)

@@ -2,12 +2,16 @@
 
 #include <string.h>
 
+#include "transports/wire/plugin.h"
 #include "transports/wire/verbs.h"
 
 /* Closed by NULL: a build may have none. */
 static const df_fabric_ops *const known[] = {
 #if defined(DF_WITH_VERBS)
     &df_fabric_verbs,
+#endif
+#if defined(DF_WITH_PLUGINS)
+    &df_fabric_plugin,
 #endif
     NULL};
 

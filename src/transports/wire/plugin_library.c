@@ -1,0 +1,134 @@
+#include "transports/wire/plugin_library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/text.h"
+
+enum {
+  FILE_BYTES = 600,
+  TRIED_BYTES = 320,
+  WARNING_BYTES = 120,
+  /* As plugins count. */
+  LEVEL_WARN = 2,
+  LEVEL_INFO = 3
+};
+
+/* ---- the log */
+
+static _Thread_local char warning[WARNING_BYTES];
+
+/* All conversions are of integers, and none takes its width from an argument. Others may not fit
+ * their arguments: one plugin passes a character for %s. */
+static int is_harmless(const char *format) {
+  for (const char *at = format; (at = strchr(at, '%')) != NULL; at++) {
+    at += 1 + strspn(at + 1, "-+ #0123456789");
+    at += strspn(at, "hljzt");
+    if (*at == '\0' || strchr("diuxXoc%", *at) == NULL) return 0;
+  }
+  return 1;
+}
+
+void df_plugin_write_log(int level, unsigned long flags, const char *file, int line,
+                         const char *format, ...) {
+  char text[DF_SENTENCE_BYTES];
+  (void)flags, (void)file, (void)line;
+  if (format == NULL) return;
+  const df_log_level mine = level <= LEVEL_WARN   ? DF_LOG_WARN
+                            : level == LEVEL_INFO ? DF_LOG_INFO
+                                                  : DF_LOG_TRACE;
+  if (mine != DF_LOG_WARN && mine > df_log_get_level()) return;
+  if (is_harmless(format)) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+  } else
+    snprintf(text, sizeof text, "%s", format);
+  if (mine == DF_LOG_WARN) snprintf(warning, sizeof warning, "%.*s", WARNING_BYTES - 1, text);
+  df_log(mine, "network plugin: %s", text);
+}
+
+const char *df_plugin_last_warning(void) {
+  static _Thread_local char told[WARNING_BYTES];
+  memcpy(told, warning, sizeof told);
+  warning[0] = '\0';
+  return told;
+}
+
+/* ---- the library */
+
+/* what the loader says is long: its file and a reason */
+static void *try_file(const char *file, df_text *tried) {
+  void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (library) return library;
+  const char *why = dlerror();
+  df_say(tried, "%s%s", tried->left == TRIED_BYTES ? "" : "; ", why ? why : file);
+  return NULL;
+}
+
+/* A file if it has a slash; else libnccl-net-NAME.so, and then NAME itself. */
+static void *open_library(const char *name, df_text *tried) {
+  char file[FILE_BYTES];
+  if (strchr(name, '/')) return try_file(name, tried);
+  snprintf(file, sizeof file, *name ? "libnccl-net-%s.so" : "libnccl-net%s.so", name);
+  void *library = try_file(file, tried);
+  return library || *name == '\0' ? library : try_file(name, tried);
+}
+
+dfcclResult_t df_plugin_load(df_plugin *plugin, const char *name) {
+  char tried[TRIED_BYTES] = "";
+  df_text text = {tried, sizeof tried};
+  void *library = open_library(name, &text);
+  if (library == NULL)
+    return df_fail(
+        dfcclInvalidUsage,
+        "DFCCL_NET names network plugin \"%.64s\", which cannot be opened (%s): give its "
+        "file (plugin:/...), or put its directory into LD_LIBRARY_PATH",
+        name, tried);
+  for (int version = DF_PLUGIN_NEWEST; version >= DF_PLUGIN_OLDEST; version--) {
+    char symbol[32];
+    snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", version);
+    *plugin = (df_plugin){.table = dlsym(library, symbol), .version = version};
+    if (plugin->table) return dfcclSuccess;
+  }
+  dlclose(library);
+  return df_fail(
+      dfcclInvalidUsage,
+      "DFCCL_NET names network plugin \"%.128s\", which has none of ncclNetPlugin_v%d to "
+      "_v%d: it is no network plugin, or for another version of NCCL",
+      name, DF_PLUGIN_OLDEST, DF_PLUGIN_NEWEST);
+}
+
+static dfcclResult_t failure(const df_plugin *plugin, const char *name, const char *what,
+                             int error) {
+  const char *said = df_plugin_last_warning();
+  return df_fail(dfcclSystemError,
+                 "network plugin \"%.64s\" (version %d): %s fails with %d (%s)%s%s%s; set "
+                 "DFCCL_DEBUG=info to see what it logs, or use DFCCL_NET=tcp",
+                 name, plugin->version, what, error, df_plugin_error(error),
+                 *said ? "; it says \"" : "", said, *said ? "\"" : "");
+}
+
+dfcclResult_t df_plugin_start(df_plugin *plugin, const char *name, int *device,
+                              df_plugin_device *properties) {
+  int n = 0;
+  (void)df_plugin_last_warning();
+  int error = df_plugin_init(plugin, df_plugin_write_log);
+  if (error) return failure(plugin, name, "init", error);
+  error = df_plugin_devices(plugin, &n);
+  if (error) return failure(plugin, name, "devices", error);
+  for (int i = 0; i < n; i++) {
+    error = df_plugin_describe(plugin, i, properties);
+    if (error) return failure(plugin, name, "getProperties", error);
+    *device = i;
+    if (properties->takes_host_memory) return dfcclSuccess;
+  }
+  return df_fail(dfcclInvalidUsage,
+                 "network plugin \"%.64s\" (%s, version %d) finds %s: choose another one, or use "
+                 "DFCCL_NET=tcp",
+                 name, df_plugin_name(plugin), plugin->version,
+                 n ? "no device that takes host memory" : "no device on this host");
+}
