@@ -248,13 +248,16 @@ typedef struct {
                             "flat", "twolevel", "dissemination", "ordered", "pat" (docs/TUNING.md) */
   int varying; /* 1: each dfcclRun may have fewer elements than registered (dfcclRun_t.count); the
                   same on every member. 0: all runs have the registered count */
+  int reserved; /* 0 */
+  int tune;     /* of the group's first member: 1: other algorithms and slots are tried while runs
+                   go on, and the fastest stays; -1: not; 0: as DFCCL_TUNE says */
 } dfcclCollOptions_t;
 
 #define DFCCL_COLL_OPTIONS_MAGIC 0xdfcc10b7u
 #define DFCCL_COLL_OPTIONS_INITIALIZER                                                             \
   {                                                                                                \
     sizeof(dfcclCollOptions_t), DFCCL_COLL_OPTIONS_MAGIC, DFCCL_VERSION_CODE, NULL, 0, 0, NULL,    \
-        NULL, 0                                                                                    \
+        NULL, 0, 0, 0                                                                              \
   }
 
 /*
@@ -808,7 +811,7 @@ typedef struct {
   uint32_t pastCaches;   /* 1: results are stored past the caches, at least out of place */
   uint32_t borrowedTurn; /* 1: the thread that submits a run begins it */
   double predictedUs;    /* 0: this version predicts no times */
-  double measuredUs;     /* 0: this version measures none by itself (dfccl-bench does) */
+  double measuredUs;     /* of a run, as the tuner measured it last; 0: it has not */
   double boundUs;        /* 0: this version knows no lower bound */
   char why[1536];        /* each decision and its reason, a line each */
   uint64_t switches;     /* times that this rank has gone over to another algorithm */

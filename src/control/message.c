@@ -46,6 +46,9 @@ static int payload_fits(const df_message *message) {
     return message->payload_bytes == DF_OFFER_BYTES;
   case DF_MESSAGE_PROPOSE:
     return message->payload_bytes == sizeof(df_variant_spec);
+  case DF_MESSAGE_TIMES:
+    return message->payload_bytes % sizeof(uint32_t) == 0 && message->payload_bytes > 0 &&
+           message->payload_bytes <= DF_MOST_TIMES * sizeof(uint32_t);
   case DF_MESSAGE_SEGMENT: /* a device's memory has a handle instead of a descriptor */
     return message->payload_bytes == 0 || message->payload_bytes == DF_SEGMENT_HANDLE_BYTES;
   default:

@@ -24,9 +24,10 @@ typedef enum {
   DF_MESSAGE_PING,        /* a: 1: the receiver answers with a: 0, if its process lives */
   DF_MESSAGE_PROPOSE,     /* id, variant: a switch to it; payload: df_variant_spec */
   DF_MESSAGE_READY,       /* id, variant, a: floor, b: 1: refused */
-  DF_MESSAGE_COMMIT,      /* id, variant, a: the first run on it */
+  DF_MESSAGE_COMMIT,      /* id, variant, a: the first run on it, b: runs to be timed */
   DF_MESSAGE_CANCEL,      /* id, variant */
   DF_MESSAGE_RETIRED,     /* id, variant: the sender has gone over to it */
+  DF_MESSAGE_TIMES, /* id, variant, a: run; payload: ns of it and of those after it, 32 bits each */
   DF_MESSAGE_KINDS
 } df_message_kind;
 
@@ -54,6 +55,7 @@ typedef struct df_variant_spec {
   uint32_t copies; /* 1: no buffer is lent */
 } df_variant_spec;
 #define DF_AS_REGISTERED UINT32_MAX
+enum { DF_MOST_TIMES = 32 };
 
 /* A difference in one field is a mismatch of the collective. */
 typedef struct df_announcement {

@@ -3,11 +3,14 @@
 #include "host/failure.h"
 #include "host/own_operators.h"
 #include "host/registration.h"
+#include "host/tuner.h"
 #include "host/uneven.h"
 
 static dfcclResult_t register_checked(dfcclContext_t ctx, const df_registration *registration) {
   DF_CHECK_CONTEXT(ctx);
-  return df_remember(ctx, df_register(ctx, registration));
+  const dfcclResult_t result = df_register(ctx, registration);
+  if (result == dfcclSuccess) df_tuner_consider(ctx, registration->id, registration->options);
+  return df_remember(ctx, result);
 }
 
 dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,

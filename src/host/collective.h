@@ -30,7 +30,7 @@ typedef struct df_run {
   uint32_t ticket; /* of its stream; 0: none */
   dfcclCallback_t callback;
   void *argument;
-  uint64_t submitted_ns; /* 0: no timeout is configured */
+  uint64_t submitted_ns; /* 0: nobody asks */
 } df_run;
 DF_STATIC_ASSERT(sizeof(df_run) % sizeof(uint64_t) == 0, "blocks step from count to count");
 
@@ -126,9 +126,10 @@ typedef struct df_coll {
   uint64_t admitted; /* Runs given to the daemon. */
   /* Runs from here on wait: for links (0), or for the members' agreement about a variant. */
   uint64_t admit_below;
-  uint32_t skew;    /* Run r is in the device's slot (r + skew) modulo DF_RUNS_AHEAD. */
-  uint64_t retired; /* Runs whose CQE was taken. */
-  uint64_t taken;   /* retired, or failed on the host; the callback may still run */
+  uint64_t timed_until; /* runs before it are timed; 0: none */
+  uint32_t skew;        /* Run r is in the device's slot (r + skew) modulo DF_RUNS_AHEAD. */
+  uint64_t retired;     /* Runs whose CQE was taken. */
+  uint64_t taken;       /* retired, or failed on the host; the callback may still run */
   df_wait_words *words;
   df_run in_device[DF_RUNS_AHEAD]; /* by slot */
   df_run *backlog;                 /* ring of runs that wait on the host */

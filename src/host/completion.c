@@ -11,6 +11,7 @@
 #include "host/failure.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/switch_events.h"
 
 enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* promised in dfccl.h */
 
@@ -56,6 +57,7 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   df_run run = *df_run_in_device(coll, coll->retired);
   if (df_runs_in_device(coll) > 1) context->runs.surplus--;
   coll->retired++;
+  if (DF_UNLIKELY(coll->retired <= coll->timed_until)) df_switch_timed(context, coll, &run);
   if (DF_UNLIKELY(coll->submitted > coll->run_limit)) df_check_run_limit(context, coll);
   if (coll->backlog_length > 0) {
     df_list(context, coll);

@@ -4,14 +4,30 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "host/epochs.h"
 #include "host/registry.h"
 #include "host/registry_check.h"
+#include "host/tuner.h"
 
 static const char *form_of(const df_coll *coll) {
   if (coll->plan->n_links == 0 || coll->count == 0) return "none";
   if (coll->manner.shape.payload_offset == DF_LINK_WORDS) return "words";
   return coll->manner.shape.payload_offset == DF_LINK_FLAGGED_OFFSET ? "flagged" : "staged";
+}
+
+/* [lock] */
+static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) {
+  df_tuner_summary tuner;
+  if (!df_tuner_summarise(coll, &tuner)) return;
+  c->measuredUs = tuner.tuned_us;
+  const size_t used = strlen(c->why);
+  df_text out = {.at = c->why + used, .left = sizeof c->why - used};
+  df_say(&out, "tuner: it %s; %u variants were measured in search %u",
+         df_tuner_state_name(tuner.state), tuner.measured, tuner.begun);
+  if (tuner.tuned_us > 0)
+    df_say(&out, "; %.2f us, and %.2f us as registered", tuner.tuned_us, tuner.registered_us);
+  df_say(&out, "\n");
 }
 
 /* [lock] */
@@ -46,6 +62,7 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   c->switches = coll->epoch ? coll->epoch->switches : 0;
   c->borrowedTurn = (uint32_t)coll->manner.borrowed_turn;
   df_manner_explain(&coll->manner, &question, coll->plan, &ring, c->why, sizeof c->why);
+  describe_tuner(coll, c);
 }
 
 dfcclResult_t df_get_configuration(dfcclContext_t context, dfcclCollId_t id,

@@ -116,6 +116,7 @@ typedef struct df_runs {
   pthread_t poller;
   int poller_started;
   dfcclResult_t wait_all_status;
+  uint32_t timing; /* collectives whose runs are timed; read without the lock */
   uint64_t callbacks_run, sqes_submitted, cqes_seen;
   uint32_t stopping;       /* the poller ends */
   uint32_t deadlines_idle; /* the service thread sleeps without limit: a submitter wakes it */

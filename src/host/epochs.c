@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/escape.h"
 #include "base/log.h"
 #include "control/post.h"
@@ -33,9 +34,10 @@ static void send(dfcclContext_t context, const df_coll *front, uint32_t rank, df
   df_post_send(&context->control, rank, &message, NULL, -1);
 }
 
-static void send_all(dfcclContext_t context, df_coll *front, df_message_kind kind, uint64_t a) {
+static void send_all(dfcclContext_t context, df_coll *front, df_message_kind kind, uint64_t a,
+                     uint64_t b) {
   for (uint32_t i = 0; i < front->n; i++)
-    if (i != front->position) send(context, front, front->ranks[i], kind, a, 0);
+    if (i != front->position) send(context, front, front->ranks[i], kind, a, b);
 }
 
 /* ---- the place in the device ---- */
@@ -93,6 +95,60 @@ static int go_over(dfcclContext_t context, df_coll *front) {
   return 1;
 }
 
+/* ---- times ---- */
+
+static void end_timing(dfcclContext_t context, df_coll *front) {
+  df_epoch *epoch = front->epoch;
+  front->timed_until = 0;
+  if (!epoch->is_measuring) return;
+  epoch->is_measuring = 0;
+  df_store_relaxed_u32(&context->runs.timing, context->runs.timing - 1);
+}
+
+static void begin_timing(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t until) {
+  df_epoch *epoch = front->epoch;
+  end_timing(context, front);
+  epoch->timed_from = from;
+  epoch->last_end_ns = 0;
+  front->timed_until = until;
+  epoch->is_measuring = until - from > 1; /* else it is only waited for */
+  if (!epoch->is_measuring) return;
+  df_store_relaxed_u32(&context->runs.timing, context->runs.timing + 1);
+}
+
+void df_epoch_time(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t until) {
+  begin_timing(context, front, until > from + DF_MOST_TIMES ? until - DF_MOST_TIMES : from, until);
+}
+
+static void tell_times(dfcclContext_t context, df_coll *front, uint32_t n) {
+  df_epoch *epoch = front->epoch;
+  if (front->position == 0) {
+    if (epoch->owner) epoch->owner->times(context, front, epoch->timed_from, epoch->times, n);
+    return;
+  }
+  df_message message = {.kind = DF_MESSAGE_TIMES,
+                        .payload_bytes = n * (uint32_t)sizeof epoch->times[0],
+                        .id = front->id,
+                        .a = epoch->timed_from,
+                        .variant = epoch->number};
+  df_post_send(&context->control, leader_of(front), &message, epoch->times, -1);
+}
+
+/* Runs that wait for each other take turns: then the time from end to end counts. */
+static void timed(dfcclContext_t context, df_coll *front, const df_run *run) {
+  df_epoch *epoch = front->epoch;
+  const uint64_t number = front->retired - 1;
+  if (number + 1 < epoch->timed_from) return;
+  const uint64_t now = df_clock_ns(), since = DF_MAX(run->submitted_ns, epoch->last_end_ns);
+  epoch->last_end_ns = now;
+  if (number < epoch->timed_from) return;
+  epoch->times[number - epoch->timed_from] =
+      since == 0 ? UINT32_MAX : (uint32_t)DF_MIN(now - since, (uint64_t)UINT32_MAX - 1);
+  if (number + 1 < front->timed_until) return;
+  end_timing(context, front);
+  tell_times(context, front, (uint32_t)(number + 1 - epoch->timed_from));
+}
+
 /* ---- a member ---- */
 
 static void go_on(dfcclContext_t context, df_coll *front) {
@@ -111,11 +167,14 @@ static void cancel(dfcclContext_t context, df_coll *front) {
   go_on(context, front);
 }
 
-static void commit(dfcclContext_t context, df_coll *front, uint64_t first) {
+static void commit(dfcclContext_t context, df_coll *front, uint64_t first, uint64_t to_time) {
   df_epoch *epoch = front->epoch;
   if (!epoch->is_pending) return;
   epoch->is_pending = 0;
   epoch->first = front->admit_below = first;
+  /* The first run finds cold memory. */
+  if (to_time > 0 && to_time <= DF_MOST_TIMES)
+    begin_timing(context, front, first + 1, first + 1 + to_time);
   go_over(context, front);
   go_on(context, front);
 }
@@ -201,8 +260,9 @@ int df_epoch_is_busy(const df_coll *front) {
 static void call_off(dfcclContext_t context, df_coll *front) {
   if (!front->epoch->asks) return;
   front->epoch->asks = 0;
-  send_all(context, front, DF_MESSAGE_CANCEL, 0);
+  send_all(context, front, DF_MESSAGE_CANCEL, 0, 0);
   cancel(context, front);
+  if (front->epoch->owner) front->epoch->owner->called_off(context, front);
 }
 
 static void hear_answer(dfcclContext_t context, df_coll *front, uint64_t floor, int is_refused) {
@@ -216,8 +276,8 @@ static void hear_answer(dfcclContext_t context, df_coll *front, uint64_t floor, 
   if (++epoch->answers < front->n) return;
   epoch->asks = 0;
   epoch->to_retire = front->n;
-  send_all(context, front, DF_MESSAGE_COMMIT, epoch->most);
-  commit(context, front, epoch->most);
+  send_all(context, front, DF_MESSAGE_COMMIT, epoch->most, epoch->to_time);
+  commit(context, front, epoch->most, epoch->to_time);
 }
 
 static void limited(dfcclContext_t context, df_coll *front, uint32_t peer) {
@@ -232,6 +292,8 @@ static void end(dfcclContext_t context, df_coll *front) {
   df_epoch *epoch = front->epoch;
   if (epoch == NULL) return;
   df_coll *current = epoch->current, *candidate = epoch->candidate;
+  end_timing(context, front);
+  epoch->owner = NULL;
   if (current) exchange(context, front, current);
   epoch->current = epoch->candidate = NULL;
   epoch->is_pending = epoch->asks = 0; /* the members hear of the end itself: limited() */
@@ -239,13 +301,20 @@ static void end(dfcclContext_t context, df_coll *front) {
   if (current) df_coll_leave(context, current);
 }
 
+static void freed(df_coll *front) {
+  free(front->epoch->tuner);
+  free(front->epoch);
+}
+
 static const df_switch_events events = {.stands = variant_stands,
                                         .lost = variant_lost,
                                         .limited = limited,
                                         .go_over = go_over,
-                                        .end = end};
+                                        .end = end,
+                                        .timed = timed,
+                                        .freed = freed};
 
-static df_epoch *epoch_of(df_coll *front) {
+df_epoch *df_epoch_of(df_coll *front) {
   if (front->epoch == NULL && (front->epoch = calloc(1, sizeof *front->epoch)) != NULL) {
     front->epoch->events = &events;
     front->epoch->first = UINT64_MAX;
@@ -271,12 +340,12 @@ static dfcclResult_t refuse(const dfcclContext_t context, const df_coll *front) 
                  front->id, context->rank, why);
 }
 
-dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front,
-                               const df_variant_spec *spec) {
+dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec,
+                               uint32_t to_time) {
   if (front->position != 0 || df_epoch_is_busy(front) || !is_open(context, front) ||
       front->pairs != NULL || front->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
     return refuse(context, front);
-  df_epoch *epoch = epoch_of(front);
+  df_epoch *epoch = df_epoch_of(front);
   if (epoch == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64, front->id);
   const uint64_t number =
@@ -284,6 +353,7 @@ dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front,
   epoch->asks = 1;
   epoch->answers = 0;
   epoch->most = 0;
+  epoch->to_time = to_time;
   df_message message = {.kind = DF_MESSAGE_PROPOSE,
                         .payload_bytes = sizeof *spec,
                         .id = front->id,
@@ -305,7 +375,7 @@ static void hear_proposal(dfcclContext_t context, uint32_t from, df_coll *front,
                           const df_message *message) {
   df_variant_spec spec;
   memcpy(&spec, df_message_payload(message), sizeof spec);
-  if (front && message->variant && leader_of(front) == from && epoch_of(front) &&
+  if (front && message->variant && leader_of(front) == from && df_epoch_of(front) &&
       !front->epoch->is_pending && front->epoch->first == UINT64_MAX) {
     take_proposal(context, front, message->variant, &spec);
     return;
@@ -320,6 +390,14 @@ static int may_commit(const df_coll *front, uint64_t first) {
   return !front->epoch->is_pending || (front->epoch->has_answered && first >= front->admit_below);
 }
 
+static void hear_times(dfcclContext_t context, df_coll *front, const df_message *message) {
+  uint32_t times[DF_MOST_TIMES];
+  memcpy(times, df_message_payload(message), message->payload_bytes);
+  if (front->epoch->owner)
+    front->epoch->owner->times(context, front, message->a, times,
+                               message->payload_bytes / (uint32_t)sizeof times[0]);
+}
+
 void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *message) {
   df_coll *front = df_find(context, message->id);
   if (message->kind == DF_MESSAGE_PROPOSE) {
@@ -332,12 +410,14 @@ void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *mess
   const int leads = front->position == 0, is_led = !leads && leader_of(front) == from;
   if (leads && message->kind == DF_MESSAGE_READY)
     hear_answer(context, front, message->a, message->b != 0);
+  else if (leads && message->kind == DF_MESSAGE_TIMES)
+    hear_times(context, front, message);
   else if (leads && message->kind == DF_MESSAGE_RETIRED && front->epoch->to_retire > 0)
     front->epoch->to_retire--;
   else if (is_led && message->kind == DF_MESSAGE_COMMIT && !may_commit(front, message->a))
     df_peer_refuse(context, from);
   else if (is_led && message->kind == DF_MESSAGE_COMMIT)
-    commit(context, front, message->a);
+    commit(context, front, message->a, message->b);
   else if (is_led && message->kind == DF_MESSAGE_CANCEL)
     cancel(context, front);
 }
@@ -354,7 +434,7 @@ dfcclResult_t df_epoch_ask(dfcclContext_t context, dfcclCollId_t id, const df_va
     result = df_fail(dfcclInvalidArgument, "algorithm is \"%s\", which %s does not have",
                      df_algorithm_name((int)spec->algorithm), df_operation_name(front->operation));
   else
-    result = df_epoch_propose(context, front, spec);
+    result = df_epoch_propose(context, front, spec, 0);
   pthread_mutex_unlock(&context->lock);
   return result;
 }

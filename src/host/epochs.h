@@ -14,6 +14,10 @@
  * have unique numbers, so late answers count for nothing. The leader asks again when all have gone
  * over. If it dies, the collective fails as it does with any member.
  *
+ * With COMMIT the leader may ask for the times of the first runs on the variant. Each member tells
+ * how long they took there: from submission, or from the end of the run before it, to the end.
+ * Whoever came last waited least, so a run took the least of its members' times.
+ *
  * Source: AutoCCL (NSDI 2025), 5.1 and 5.2, updates a replicated table; here the run is exact.
  */
 #ifndef DF_HOST_EPOCHS_H
@@ -21,6 +25,14 @@
 
 #include "host/context.h"
 #include "host/switch_events.h"
+
+/* Who asks for switches, on the leader. [lock] */
+typedef struct df_epoch_owner {
+  /* A member's times of runs from `from` on. */
+  void (*times)(dfcclContext_t context, df_coll *front, uint64_t from, const uint32_t *ns,
+                uint32_t n);
+  void (*called_off)(dfcclContext_t context, df_coll *front);
+} df_epoch_owner;
 
 /* Of a front. */
 typedef struct df_epoch {
@@ -32,15 +44,27 @@ typedef struct df_epoch {
   int has_answered;
   uint64_t first;    /* committed: the first run on the candidate; UINT64_MAX: none is */
   uint64_t switches; /* done on this rank */
+  uint64_t timed_from, last_end_ns;
+  uint32_t times[DF_MOST_TIMES];
+  int is_measuring;            /* counted in runs.timing */
+  const df_epoch_owner *owner; /* NULL: nobody asks for times */
+  struct df_tuner *tuner;      /* the owner's; freed with the epoch */
   /* the leader's */
   int asks;
   uint32_t answers;
   uint32_t to_retire; /* members that have not gone over yet */
   uint64_t most;      /* floor */
+  uint32_t to_time;   /* runs */
 } df_epoch;
 
 /* [lock] On the group's first member. dfcclInvalidUsage, with a sentence: not now, or never. */
-dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec);
+dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec,
+                               uint32_t to_time);
+/* [lock] NULL: no memory. */
+df_epoch *df_epoch_of(df_coll *front);
+/* [lock] Times runs of this rank alone, from `from` until `until`, the last DF_MOST_TIMES at most, and
+ * tells the owner. One run: it is only told that it has ended. The front has an owner. */
+void df_epoch_time(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t until);
 /* [lock] A switch is in progress somewhere. On the leader. */
 int df_epoch_is_busy(const df_coll *front);
 void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */

@@ -49,11 +49,11 @@ DF_STATIC_ASSERT(offsetof(dfcclConfiguration_t, algorithm) == sizeof(df_growing_
  * at the size below or later, if need be behind a reserved word.
  */
 DF_STATIC_ASSERT(sizeof(dfcclConfig_t) == 40, "version 0.1; its last four bytes are padding");
-DF_STATIC_ASSERT(sizeof(dfcclCollOptions_t) == 56,
-                 "48 before varying; its last four bytes are padding");
+DF_STATIC_ASSERT(sizeof(dfcclCollOptions_t) == 64,
+                 "48 before varying, 56 before tune; its last four bytes are padding");
 DF_STATIC_ASSERT(sizeof(dfcclRun_t) == 112, "version 0.1; four bytes behind flags are padding");
 DF_STATIC_ASSERT(sizeof(dfcclStats_t) == 120, "version 0.1; its last four bytes are padding");
-DF_STATIC_ASSERT(offsetof(dfcclCollOptions_t, varying) + sizeof(int) == 52, "options' last member");
+DF_STATIC_ASSERT(offsetof(dfcclCollOptions_t, tune) + sizeof(int) == 60, "options' last member");
 DF_STATIC_ASSERT(offsetof(dfcclConfig_t, timeoutMs) + sizeof(int) == 36, "config's last member");
 DF_STATIC_ASSERT(offsetof(dfcclStats_t, blocks) + sizeof(uint32_t) == 116, "stats' last member");
 

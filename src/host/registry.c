@@ -1,5 +1,6 @@
 #include "host/own_operators.h"
 #include "host/registry.h"
+#include "host/switch_events.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -152,7 +153,7 @@ void df_coll_free(df_coll *coll) {
   free(coll->backlog);
   free(coll->limit_sentence);
   free(coll->own_policy);
-  free(coll->epoch);
+  df_switch_freed(coll);
   free(coll);
 }
 

@@ -52,6 +52,9 @@ static dfcclResult_t check_group(dfcclContext_t context, const dfcclCollOptions_
 
 static dfcclResult_t check_options(dfcclContext_t context, const dfcclCollOptions_t *options) {
   if (options == NULL) return dfcclSuccess;
+  if (options->tune < -1 || options->tune > 1)
+    return df_fail(dfcclInvalidArgument, "options.tune is %d; it must be -1, 0 or 1",
+                   options->tune);
   if (options->varying != 0 && options->varying != 1)
     return df_fail(dfcclInvalidArgument, "options.varying is %d; it must be 0 or 1",
                    options->varying);

@@ -41,6 +41,9 @@
     "how long another host may be silent before its ranks count as lost")                          \
   X(net_resume_ms, "DFCCL_NET_RESUME_MS", 10000, 0, 86400000,                                      \
     "how long a lost connection may take to be made anew; 0: a loss ends collectives")             \
+  X(tune, "DFCCL_TUNE", 0, 0, 2,                                                                   \
+    "online tuning where options.tune is 0: 0: none; 1: of collectives whose algorithm is the "    \
+    "library's choice; 2: of all")                                                                 \
   X(spread, "DFCCL_SPREAD", 1, 0, 1,                                                               \
     "CPU: 0: executors that meet on one core do not move to emptier ones")                         \
   X(preempt_every, "DFCCL_PREEMPT_EVERY", 0, 0, 1, "1: preempt after every step (test mode)")      \

@@ -343,7 +343,8 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
 dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
                             uint64_t *number) {
   df_aftermath after = DF_AFTER_NOTHING;
-  if (context->settings.timeout_ms) run->submitted_ns = df_clock_ns();
+  if (context->settings.timeout_ms || df_load_relaxed_u32(&context->runs.timing))
+    run->submitted_ns = df_clock_ns();
   pthread_mutex_lock(&context->lock);
   df_coll *coll = df_find(context, id);
   dfcclResult_t result = check_run(context, coll, kinds, id);

@@ -14,6 +14,9 @@ typedef struct df_switch_events {
   /* All runs before the switch are admitted. 1: the next may be, on the variant. */
   int (*go_over)(dfcclContext_t context, df_coll *front);
   void (*end)(dfcclContext_t context, df_coll *front); /* it is deregistered */
+  /* One of the runs before front->timed_until has retired. */
+  void (*timed)(dfcclContext_t context, df_coll *front, const df_run *run);
+  void (*freed)(df_coll *front); /* its record is being freed */
 } df_switch_events;
 
 static inline const df_switch_events *df_switch_of(const df_coll *front) {
@@ -38,6 +41,14 @@ static inline int df_switch_go_over(dfcclContext_t context, df_coll *front) {
 static inline void df_switch_end(dfcclContext_t context, df_coll *front) {
   const df_switch_events *events = df_switch_of(front);
   if (events) events->end(context, front);
+}
+static inline void df_switch_timed(dfcclContext_t context, df_coll *front, const df_run *run) {
+  const df_switch_events *events = df_switch_of(front);
+  if (events) events->timed(context, front, run);
+}
+static inline void df_switch_freed(df_coll *coll) {
+  const df_switch_events *events = df_switch_of(coll);
+  if (events) events->freed(coll);
 }
 
 #endif

@@ -46,6 +46,7 @@ DF_TEST(message, every_kind, 30) {
                    : has_sentence(kind)         ? sentence((df_message_kind)kind, 20)
                    : kind == DF_MESSAGE_LINKS   ? make(DF_MESSAGE_LINKS, DF_OFFER_BYTES)
                    : kind == DF_MESSAGE_PROPOSE ? make(DF_MESSAGE_PROPOSE, sizeof(df_variant_spec))
+                   : kind == DF_MESSAGE_TIMES   ? make(DF_MESSAGE_TIMES, 8)
                                                 : make((df_message_kind)kind, 0);
     CHECK(df_message_is_valid(&d, bytes), "kind %d", kind);
     for (size_t cut = 0; cut < bytes; cut++)
@@ -64,7 +65,7 @@ DF_TEST(message, unknown_kinds, 30) {
     size_t bytes = make((df_message_kind)kind, 0);
     int known = kind >= DF_MESSAGE_SEGMENT && kind < DF_MESSAGE_KINDS &&
                 kind != DF_MESSAGE_ANNOUNCE && kind != DF_MESSAGE_LINKS &&
-                kind != DF_MESSAGE_PROPOSE && !has_sentence((int)kind);
+                kind != DF_MESSAGE_PROPOSE && kind != DF_MESSAGE_TIMES && !has_sentence((int)kind);
     CHECK(df_message_is_valid(&d, bytes) == known, "kind %u", kind);
   }
 }

@@ -1,0 +1,137 @@
+/*
+ * Promise: a collective that is tuned tries other algorithms and slots while its runs go on, in any
+ * disorder and with right results, measures a bounded number of them, and comes to an end; what it
+ * has found, dfcclGetConfiguration tells.
+ */
+#include "support/buffers.h"
+#include "support/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS_MAX = 8, COLLECTIVES = 3 };
+
+typedef struct {
+  int ranks;
+  dfcclContext_t ctxs[RANKS_MAX];
+  df_collective colls[COLLECTIVES];
+  atomic_int rounds; /* of rank 0, when all tuners have tried some; 0: not yet */
+  bool has_tried[COLLECTIVES];
+} scenario;
+
+static dfcclConfiguration_t of(dfcclContext_t ctx, dfcclCollId_t id) {
+  dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
+  OK(dfcclGetConfiguration(ctx, id, &c));
+  return c;
+}
+
+/* Since the beginning, or in an earlier search. */
+static bool all_have_tried(scenario *s) {
+  enum { SOME = 4 };
+  bool all = true;
+  for (int c = 0; c < COLLECTIVES; c++) {
+    const dfcclConfiguration_t now = of(s->ctxs[0], (dfcclCollId_t)c);
+    s->has_tried[c] |= now.switches >= SOME;
+    all &= s->has_tried[c];
+  }
+  return all;
+}
+
+static void register_tuned(const scenario *s, int rank, int c) {
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  const df_collective *coll = &s->colls[c];
+  dfcclContext_t ctx = s->ctxs[rank];
+  options.tune = 1;
+  if (coll->kind == DF_ALL_GATHER)
+    OK(dfcclRegisterAllGather(ctx, (dfcclCollId_t)c, coll->count, coll->type, &options));
+  else if (coll->kind == DF_REDUCE_SCATTER)
+    OK(dfcclRegisterReduceScatter(ctx, (dfcclCollId_t)c, coll->count, coll->type, coll->op,
+                                  &options));
+  else
+    OK(dfcclRegisterAllReduce(ctx, (dfcclCollId_t)c, coll->count, coll->type, coll->op, &options));
+}
+
+/* Rank 0 looks; the others go on until the round that it names. */
+static void be_rank(int rank, void *arg) {
+  scenario *s = arg;
+  df_random random = {(uint64_t)rank + 1};
+  for (int c = 0; c < COLLECTIVES; c++) register_tuned(s, rank, c);
+  for (int round = 1;; round++) {
+    df_take_part_in_disorder(s->ctxs[rank], s->colls, COLLECTIVES, rank, 16, &random, NULL);
+    if (rank == 0 && atomic_load(&s->rounds) == 0 && all_have_tried(s))
+      atomic_store(&s->rounds, round + 1);
+    df_take_part(s->ctxs[rank], 0, &s->colls[0], rank, 7, 0); /* an end in common */
+    if (atomic_load(&s->rounds) != 0 && atomic_load(&s->rounds) <= round) break;
+  }
+}
+
+static void tune(int ranks) {
+  static const size_t counts[COLLECTIVES] = {2, 3000, 9000};
+  static const df_kind kinds[COLLECTIVES] = {DF_ALL_REDUCE, DF_ALL_GATHER, DF_REDUCE_SCATTER};
+  scenario s = {.ranks = ranks};
+  df_make_contexts(s.ctxs, ranks, NULL);
+  for (int c = 0; c < COLLECTIVES; c++) {
+    s.colls[c] = df_simple(counts[c], ranks);
+    s.colls[c].kind = kinds[c];
+  }
+  df_in_threads(ranks, be_rank, &s);
+  for (int c = 0; c < COLLECTIVES; c++) {
+    const dfcclConfiguration_t found = of(s.ctxs[0], (dfcclCollId_t)c);
+    const char *tuner = strstr(found.why, "tuner:");
+    unsigned measured = 0;
+    fprintf(stderr, "%d ranks: %s; %s", ranks, found.algorithm, tuner);
+    CHECK(sscanf(strchr(tuner, ';'), "; %u variants", &measured) == 1, "\"%s\"", tuner);
+    CHECK(measured <= 64, "%u variants", measured);
+    CHECK(found.switches >= 2, "%llu switches", (unsigned long long)found.switches);
+  }
+  df_free_contexts(s.ctxs, ranks);
+}
+
+DF_TEST(tuner, two_ranks_in_disorder, 120) { tune(2); }
+DF_TEST(tuner, four_ranks_in_disorder, 240) { tune(4); }
+
+/* A search that ends, with the comparison behind it. */
+static void run_until_it_watches(int rank, void *arg) {
+  enum { LOOKS_EVERY = 256 };
+  scenario *s = arg;
+  int32_t send[2] = {rank, 1}, recv[2];
+  register_tuned(s, rank, 0);
+  for (int run = 1;; run++) {
+    OK(dfcclRunAllReduce(s->ctxs[rank], 0, send, recv, NULL, NULL));
+    OK(dfcclWait(s->ctxs[rank], 0));
+    CHECK(recv[0] == 1 && recv[1] == 2, "run %d: %d, %d", run, recv[0], recv[1]);
+    if (rank == 0 && run % LOOKS_EVERY == 0 &&
+        df_mentions(of(s->ctxs[0], 0).why, "tuner: it watches"))
+      atomic_store(&s->rounds, run + 1);
+    if (run % LOOKS_EVERY == 1 && atomic_load(&s->rounds) == run) break;
+  }
+}
+
+DF_TEST(tuner, comes_to_an_end, 120) {
+  scenario s = {.ranks = 2};
+  df_make_contexts(s.ctxs, 2, NULL);
+  s.colls[0] = df_simple(2, 2);
+  df_in_threads(2, run_until_it_watches, &s);
+  const dfcclConfiguration_t found = of(s.ctxs[0], 0);
+  CHECK(found.measuredUs > 0 && df_mentions(found.why, "as registered"), "%f us, \"%s\"",
+        found.measuredUs, found.why);
+  df_free_contexts(s.ctxs, 2);
+}
+
+DF_TEST(tuner, only_where_it_is_asked_for, 30) {
+  dfcclContext_t ctxs[2];
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  df_make_contexts(ctxs, 2, NULL);
+  OK(dfcclRegisterAllReduce(ctxs[0], 1, 100, dfcclFloat32, dfcclSum, NULL));
+  CHECK(!df_mentions(of(ctxs[0], 1).why, "tuner"), "\"%s\"", of(ctxs[0], 1).why);
+  options.tune = 1;
+  OK(dfcclRegisterAllReduce(ctxs[0], 2, 100, dfcclFloat32, dfcclSum, &options));
+  CHECK(df_mentions(of(ctxs[0], 2).why, "tuner: it begins"), "\"%s\"", of(ctxs[0], 2).why);
+  options.tune = 2;
+  RESULT(dfcclRegisterAllReduce(ctxs[0], 3, 100, dfcclFloat32, dfcclSum, &options),
+         dfcclInvalidArgument);
+  CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "options.tune is 2"), "\"%s\"",
+        dfcclGetLastError(ctxs[0]));
+  df_free_contexts(ctxs, 2);
+}
