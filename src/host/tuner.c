@@ -13,7 +13,8 @@ enum {
   DF_TUNER_RUNS = 8,      /* timed, of each variant */
   DF_TUNER_COMPARED = 16, /* of the winner, twice, and twice as many of the registered variant */
   DF_TUNER_WARM = 16,     /* before it begins */
-  DF_TUNER_LOST = 8,      /* variants in a row that could not be had: it stops */
+  DF_TUNER_SWITCH_NS = 100000,   /* what a switch costs all members, about */
+  DF_TUNER_LOST = 8,             /* variants in a row that could not be had: it stops */
   DF_TUNER_WATCHED_OF = 1024,    /* short runs, of which reading a clock is a part */
   DF_TUNER_WATCHED_OF_LONG = 64, /* runs of DF_TUNER_LONG_NS or more */
   DF_TUNER_LONG_NS = 20000,
@@ -33,9 +34,8 @@ typedef struct df_tuner {
   df_descent descent;
   df_variant_spec spaces[DF_DESCENT_SUBSPACES]; /* algorithm, copies */
   df_point registered, asked, winner;
-  int is_asked;    /* else the fastest known */
-  int is_in_force; /* `registered` or what was asked last: 0: neither is known */
-  uint32_t lost;   /* variants that could not be had, in a row */
+  df_point home; /* where it rests: registered, or the latest winner */
+  uint32_t lost; /* variants that could not be had, in a row */
   uint32_t begun;
 
   /* of the runs at hand */
@@ -46,7 +46,7 @@ typedef struct df_tuner {
   uint64_t begun_at;   /* run */
   uint64_t variant_at; /* run at which the variant at hand was asked for */
   uint32_t turn;       /* of the comparison */
-  double turns_ns[3];
+  double turns_ns[4];  /* winner, registered, registered, winner */
   double registered_ns, tuned_ns;
   double watched_ns; /* this rank's own, when the watch began; 0: not known yet */
   int drifted;       /* windows in a row: positive slower, negative faster */
@@ -147,6 +147,7 @@ static void ask(dfcclContext_t context, df_coll *front, const df_point *point, u
   tuner->from = UINT64_MAX;
   tuner->told = tuner->n = 0;
   memset(tuner->least, 0xff, sizeof tuner->least);
+  tuner->spent_ns += DF_TUNER_SWITCH_NS;
   if (df_epoch_propose(context, front, &spec, runs) != dfcclSuccess) stop(front);
 }
 
@@ -200,8 +201,8 @@ static void go_on(dfcclContext_t context, df_coll *front) {
   const uint64_t runs = tuner->descent.n_measured ? owed(front) : 0;
   if (runs > 0) {
     tuner->state = DF_TUNER_RESTS;
-    if (memcmp(&tuner->asked, &fastest(tuner)->point, sizeof point) != 0)
-      ask(context, front, &fastest(tuner)->point, DF_TUNER_RUNS);
+    if (memcmp(&tuner->asked, &tuner->home, sizeof point) != 0)
+      ask(context, front, &tuner->home, DF_TUNER_RUNS);
     else
       df_epoch_time(context, front, front->retired + runs, front->retired + runs + 1);
     return;
@@ -219,6 +220,7 @@ static void begin(dfcclContext_t context, df_coll *front) {
   tuner->begun_at = front->retired;
   tuner->spent_ns = 0;
   make_space(context, front, tuner);
+  if (tuner->begun == 1) tuner->home = tuner->asked = tuner->registered;
   go_on(context, front);
 }
 
@@ -251,22 +253,36 @@ static void note_variant(df_coll *front, uint32_t n) {
   tuner->lost = 0;
 }
 
+/* Both halves of the winner's runs must be faster than both of the registered variant's. */
+static int has_won(const double turns_ns[4]) {
+  const double slower = DF_MAX(turns_ns[0], turns_ns[3]), faster = DF_MIN(turns_ns[1], turns_ns[2]);
+  return slower < (1 - least_gain) * faster;
+}
+
 static void note_turn(dfcclContext_t context, df_coll *front, uint32_t n) {
   df_tuner *tuner = tuner_of(front);
-  tuner->turns_ns[tuner->turn++] = median(tuner->least, n);
-  if (tuner->turn < 3) {
-    const int is_winners = tuner->turn == 2;
-    ask(context, front, is_winners ? &tuner->winner : &tuner->registered,
-        is_winners ? DF_TUNER_COMPARED : DF_MOST_TIMES);
+  double *turns_ns = tuner->turns_ns;
+  tuner->turn++;
+  if (tuner->turn == 1) {
+    turns_ns[0] = median(tuner->least, n);
+    ask(context, front, &tuner->registered, 2 * DF_TUNER_COMPARED);
     return;
   }
-  tuner->registered_ns = tuner->turns_ns[1];
-  tuner->tuned_ns = (tuner->turns_ns[0] + tuner->turns_ns[2]) / 2;
-  if (tuner->tuned_ns > (1 - least_gain) * tuner->registered_ns) {
+  if (tuner->turn == 2) {
+    turns_ns[1] = median(tuner->least, n / 2);
+    turns_ns[2] = median(tuner->least + n / 2, n - n / 2);
+    ask(context, front, &tuner->winner, DF_TUNER_COMPARED);
+    return;
+  }
+  turns_ns[3] = median(tuner->least, n);
+  tuner->registered_ns = (turns_ns[1] + turns_ns[2]) / 2;
+  tuner->tuned_ns = (turns_ns[0] + turns_ns[3]) / 2;
+  if (!has_won(turns_ns)) {
     tuner->tuned_ns = tuner->registered_ns;
     tuner->winner = tuner->registered;
     ask(context, front, &tuner->registered, 0);
   }
+  tuner->home = tuner->winner;
   if (tuner->state == DF_TUNER_COMPARES) settle(context, front);
 }
 
@@ -334,7 +350,7 @@ static void hear_called_off(dfcclContext_t context, df_coll *front) {
     stop(front);
     return;
   }
-  tuner->asked = fastest(tuner)->point; /* not in force, but near enough for a rest */
+  tuner->asked = tuner->home; /* or what was in force before: near enough for a rest */
   tuner->state = DF_TUNER_RESTS;
   df_epoch_time(context, front, front->retired + DF_TUNER_WARM, front->retired + DF_TUNER_WARM + 1);
 }

@@ -4,10 +4,10 @@
  * it: while it thinks, runs go on as they are.
  *
  *   searches   the search (tuning/descent.h) names a variant; it gets DF_TUNER_RUNS timed runs
- *   rests      on the fastest known, until what slow variants cost is paid: at most a twentieth of
- *              the time of all runs since the beginning
- *   compares   the winner, the registered variant, the winner again: it stays only if it is 2 %
- *              faster, so tuning never ends slower than it began
+ *   rests      on the registered variant, or the latest winner, until what slow variants and
+ *              switches cost is paid: at most a twentieth of the time of all runs since the beginning
+ *   compares   the winner, the registered variant twice, the winner again, 16 runs each: it stays
+ *              only if both of its medians are 2 % less than both others
  *   watches    32 runs of each 1,024, or of each 64 long ones: if they take 15 % longer, or shorter,
  *              three times in a row, it begins anew; less often after searches that found nothing
  *
