@@ -15,7 +15,7 @@
 typedef struct {
   int operation, algorithm; /* algorithm -1: all */
   const char *algorithm_name, *sizes, *slot, *network_file, *trace_file, *files[2];
-  uint64_t ranks, slots, split, first, last, slot_bytes;
+  uint64_t ranks, slots, split, lanes, first, last, slot_bytes;
   int file_count;
   bool json;
 } time_options;
@@ -87,6 +87,11 @@ static dfcclResult_t parse(time_options *o, int argument_count, char **arguments
        .low = 1,
        .high = DF_MODEL_RANKS_MAX,
        .whole = &o->split},
+      {.name = "--lanes",
+       .kind = DF_OPTION_WHOLE,
+       .low = 1,
+       .high = DF_LANES_MOST,
+       .whole = &o->lanes},
       {.name = "--trace", .kind = DF_OPTION_TEXT, .text = &o->trace_file},
       {.name = "--json", .kind = DF_OPTION_FLAG, .given = &o->json}};
   dfcclResult_t result = df_options_parse(argument_count, arguments, options, DF_COUNT_OF(options),
@@ -166,6 +171,7 @@ static dfcclResult_t run_row(const time_options *o, const df_network_model *m, r
                                          .operation = (df_operation)o->operation,
                                          .algorithm = r->algorithm,
                                          .split = (uint32_t)o->split,
+                                         .lanes = (uint32_t)o->lanes,
                                          .bytes = r->bytes,
                                          .slots = (uint32_t)o->slots,
                                          .slot_bytes = o->slot_bytes};

@@ -217,6 +217,19 @@ static void play(timeline *t, uint32_t rank) {
 
 /* ---- making it */
 
+/* Of hierarchical plans: the network's hosts. NULL: no memory. */
+static df_levels *make_levels(const df_timeline_question *q, int several) {
+  const df_network_model *m = q->network;
+  df_levels *levels = df_levels_new(m->ranks, q->split ? 2 : 1);
+  if (levels == NULL) return NULL;
+  for (uint32_t r = 0; r < m->ranks; r++) {
+    df_levels_put(levels, 0, r, m->host[r]);
+    if (q->split) df_levels_put(levels, 1, r, m->local[r] / q->split);
+  }
+  df_levels_finish(levels, q->lanes ? q->lanes : several ? 1 : m->ranks);
+  return levels;
+}
+
 static int make_plans(timeline *t) {
   const df_timeline_question *q = t->question;
   const uint32_t n = t->network->ranks;
@@ -229,16 +242,23 @@ static int make_plans(timeline *t) {
                      .n = n,
                      .several = df_plan_is_short(q->bytes, q->slot_bytes),
                      .split = q->split ? q->split : t->network->host_ranks[0]};
+  df_levels *levels = NULL;
+  if (q->algorithm == DF_HIERARCHICAL) {
+    levels = make_levels(q, key.several);
+    if (levels == NULL) return 0;
+    key.levels = levels;
+  }
   for (uint32_t r = 0; r < n; r++) {
     df_shape shape;
     key.position = r;
     t->players[r].plan = df_plan_make(&key);
-    if (t->players[r].plan == NULL) return 0;
+    if (t->players[r].plan == NULL) return free(levels), 0;
     t->n_connections += t->players[r].plan->n_links;
     df_shape_make(&shape, t->players[r].plan, count, ELEMENT, &limits);
     t->players[r].part = shape.parts[0];
   }
   t->answer->loops = t->players[0].part.loops;
+  free(levels);
   return 1;
 }
 
@@ -395,7 +415,8 @@ int df_timeline_knows(df_operation operation) {
 
 int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm) {
   if (!df_algorithm_has(algorithm, operation)) return 0;
-  return algorithm != DF_TWO_LEVEL || (network->hosts > 1 && network->hosts < network->ranks);
+  const int by_hosts = algorithm == DF_TWO_LEVEL || algorithm == DF_HIERARCHICAL;
+  return !by_hosts || (network->hosts > 1 && network->hosts < network->ranks);
 }
 
 dfcclResult_t df_timeline_run(const df_timeline_question *question,

@@ -53,7 +53,7 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   c->blocks = shape->n_blocks;
   c->loops = part->loops;
   c->primitives = coll->plan->n_primitives;
-  c->subgroup = coll->manner.choice.split;
+  c->subgroup = coll->manner.choice.algorithm == DF_TWO_LEVEL ? coll->manner.choice.split : 0;
   c->chunkBytes = DF_MIN(longest, coll->count * question.element_bytes);
   c->slotBytes = ring.stride;
   c->slots = ring.n_slots;

@@ -163,7 +163,7 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
        there->payload_offset},
       {"chunk (slot_bytes or slot of DFCCL_TUNING)", here->chunk, there->chunk},
       {"number of loops (slot_bytes or slot of DFCCL_TUNING)", here->loops, there->loops},
-      {"split of the group (split of DFCCL_TUNING)", here->split, there->split}};
+      {"levels of the group (split or lanes of DFCCL_TUNING)", here->split, there->split}};
   if (here->form != there->form)
     return snprintf(text, bytes,
                     "pieces of a message (slot_bytes of DFCCL_TUNING) are %s here and %s there",

@@ -158,6 +158,16 @@ static dfcclResult_t make_listed_plan(df_coll *coll, const df_plan_key *key,
   return dfcclSuccess;
 }
 
+/* Of a hierarchical plan; else NULL. */
+static df_levels *levels_of(dfcclContext_t context, const df_coll *coll,
+                            const df_registration *registration) {
+  const df_choice *choice = &coll->manner.choice;
+  if (choice->algorithm != DF_HIERARCHICAL) return NULL;
+  return df_topology_levels(&context->topology,
+                            registration->options ? registration->options->ranks : NULL, coll->n,
+                            choice->split, choice->lanes);
+}
+
 /* [lock] Undone in reverse. */
 static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                              const df_registration *registration,
@@ -179,7 +189,12 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
     result = make_listed_plan(coll, &key, registration);
     if (result != dfcclSuccess) return result;
   } else {
-    coll->plan = df_plan_acquire(&context->plans, &key);
+    df_levels *levels = levels_of(context, coll, registration);
+    key.levels = levels;
+    if (levels) key.split = df_levels_digest(levels); /* members compare it */
+    if (levels || choice->algorithm != DF_HIERARCHICAL)
+      coll->plan = df_plan_acquire(&context->plans, &key);
+    free(levels);
   }
   if (coll->plan == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);

@@ -91,6 +91,8 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
   uint32_t n = df_group_size(context, r->options);
   uint32_t element_bytes = (uint32_t)df_type_size(r->type);
   const int dynamic = r->operation == DF_OP_ALL_TO_ALL_DYNAMIC;
+  const df_topology_spread spread =
+      df_topology_spread_of(&context->topology, r->options ? r->options->ranks : NULL, n);
   return (df_manner_question){
       .tuning = &context->settings.tuning,
       .topology = &context->topology,
@@ -106,6 +108,10 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
                  .crowded = (uint32_t)df_topology_is_crowded(&context->topology, n),
                  .on_gpu = context->settings.backend == dfcclBackendCuda,
                  .split = (uint32_t)context->settings.tuning.policy.split,
+                 .lanes = (uint32_t)context->settings.tuning.policy.lanes,
+                 .hosts = spread.hosts,
+                 .smallest_host = spread.smallest,
+                 .largest_host = spread.largest,
                  .neighbours = df_topology_neighbours(&context->topology,
                                                       r->options ? r->options->ranks : NULL, n)},
       .count = df_registered_count(r),

@@ -111,6 +111,7 @@ static void make_space(const dfcclContext_t context, const df_coll *front, df_tu
     add_space(tuner, front, choice->algorithm, 1, sizes, start);
   for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++)
     if (algorithm != choice->algorithm && df_algorithm_has(algorithm, front->operation) &&
+        (algorithm != DF_HIERARCHICAL || choice->is_spread) &&
         (!choice->is_ordered || df_algorithm_keeps_order(algorithm, front->operation)))
       add_space(tuner, front, algorithm, 0, sizes, start);
 }

@@ -131,10 +131,15 @@ static inline df_fold_members df_fold_range(df_fold fold, uint32_t index, uint32
   return (df_fold_members){first, df_fold_first(fold, last) + df_fold_count(fold, last) - first};
 }
 
-/* doubling.c: all-reduce among the members stride * (0 .. n-1). This rank is `me` and brings
- * `start` (input or scratch 0). Result: output. Needs scratch 0. */
-void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t me,
-                            df_place start);
+/* n members; `me` is this rank. Member i is position stride * i, or positions[i]. */
+typedef struct df_among {
+  uint32_t n, me, stride;
+  const uint32_t *positions; /* or NULL */
+} df_among;
+
+/* doubling.c: all-reduce of one piece. This rank brings `start` (input or scratch). Result: output.
+ * Needs a scratch piece of the same number. */
+void df_plan_doubling_among(df_plan *plan, df_among among, uint32_t piece, df_place start);
 
 /* scan.c */
 void df_plan_scan_chain(df_plan *plan);

@@ -4,38 +4,41 @@
  */
 #include "plans/build.h"
 
+static uint32_t position_of(const df_among *among, uint32_t member) {
+  return among->positions ? among->positions[member] : member * among->stride;
+}
+
 /*
  * Both partners reduce in the group's order, so all get the same bits. Scratch memory is never
  * lent: peers may still read when the next round overwrites it.
  */
-void df_plan_doubling_among(df_plan *plan, uint32_t n, uint32_t stride, uint32_t me,
-                            df_place start) {
-  df_fold fold = df_fold_of(n);
-  uint32_t average = df_plan_average(plan);
+void df_plan_doubling_among(df_plan *plan, df_among among, uint32_t piece, df_place start) {
+  const uint32_t me = among.me, average = df_plan_average(plan);
+  const df_fold fold = df_fold_of(among.n);
   if (df_fold_is_guest(fold, me)) {
-    df_plan_send(plan, 0, (me + 1) * stride, start);
-    df_plan_receive(plan, 0, (me + 1) * stride, DF_NO_PEER, df_output(0));
+    df_plan_send(plan, piece, position_of(&among, me + 1), start);
+    df_plan_receive(plan, piece, position_of(&among, me + 1), DF_NO_PEER, df_output(piece));
     return;
   }
   uint32_t v = df_fold_index(fold, me), guest = DF_NO_PEER;
   df_place own = start;
-  uint32_t first = df_fold_member(fold, v ^ 1) * stride;
+  uint32_t first = position_of(&among, df_fold_member(fold, v ^ 1));
   if (df_fold_is_host(fold, me)) {
-    guest = (me - 1) * stride;
-    df_plan_reduce(plan, 0, 0, guest, first, own, df_scratch(0));
-    own = df_scratch(0);
+    guest = position_of(&among, me - 1);
+    df_plan_reduce(plan, 0, piece, guest, first, own, df_scratch(piece));
+    own = df_scratch(piece);
   } else {
-    df_plan_send(plan, 0, first, own);
+    df_plan_send(plan, piece, first, own);
   }
   for (uint32_t d = 1; d < fold.size; d *= 2) {
-    uint32_t partner = df_fold_member(fold, v ^ d) * stride;
+    uint32_t partner = position_of(&among, df_fold_member(fold, v ^ d));
     uint32_t order = df_plan_order(v, v ^ d);
     if (d * 2 < fold.size) {
-      uint32_t next = df_fold_member(fold, v ^ (d * 2)) * stride;
-      df_plan_reduce(plan, order, 0, partner, next, own, df_scratch(0));
-      own = df_scratch(0);
+      uint32_t next = position_of(&among, df_fold_member(fold, v ^ (d * 2)));
+      df_plan_reduce(plan, order, piece, partner, next, own, df_scratch(piece));
+      own = df_scratch(piece);
     } else {
-      df_plan_reduce(plan, order | average, 0, partner, guest, own, df_output(0));
+      df_plan_reduce(plan, order | average, piece, partner, guest, own, df_output(piece));
     }
   }
 }
@@ -94,5 +97,6 @@ void df_plan_doubling(df_plan *plan) {
   plan->geometry = DF_GEOMETRY_PARTITION;
   plan->scratch_pieces = 1;
   plan->direct_in_place = 0; /* the partner may still read the input */
-  df_plan_doubling_among(plan, plan->key.n, 1, plan->key.position, df_input(0));
+  df_plan_doubling_among(plan, (df_among){plan->key.n, plan->key.position, 1, NULL}, 0,
+                         df_input(0));
 }

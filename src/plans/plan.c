@@ -40,6 +40,12 @@ static const struct {
                       df_plan_two_level},
     [DF_ORDERED] = {"ordered", BIT(REDUCE) | BIT(REDUCE_SCATTER), df_plan_ordered},
     [DF_PAT] = {"pat", BIT(ALL_GATHER) | BIT(REDUCE_SCATTER), df_plan_pat},
+    [DF_HIERARCHICAL] = {"hierarchical",
+                         BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) |
+                             BIT(REDUCE_SCATTER) | BIT(ALL_TO_ALL),
+                         df_plan_hierarchical},
+    [DF_BCUBE] = {"bcube", BIT(ALL_REDUCE), df_plan_bcube},
+    [DF_BINARY_BLOCKS] = {"binaryblocks", BIT(ALL_REDUCE), df_plan_binary_blocks},
     [DF_DISSEMINATION] = {"dissemination", BIT(BARRIER), df_plan_dissemination},
 };
 
@@ -87,6 +93,17 @@ void df_plan_mark_common(df_plan *plan) {
     plan->primitives[at + i].common = i == 0 ? DF_COMMON_WRITES : DF_COMMON_LENDS;
 }
 
+static void take_levels(df_plan *plan) {
+  if (plan->key.algorithm != DF_HIERARCHICAL || plan->key.n == 1) {
+    plan->key.levels = NULL;
+    return;
+  }
+  plan->own_levels = plan->key.levels ? df_levels_copy(plan->key.levels)
+                                      : df_levels_of_neighbours(plan->key.n, plan->key.split, 1);
+  plan->key.levels = plan->own_levels;
+  plan->failed |= plan->own_levels == NULL;
+}
+
 df_plan *df_plan_make(const df_plan_key *key) {
   df_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return NULL;
@@ -95,6 +112,11 @@ df_plan *df_plan_make(const df_plan_key *key) {
   plan->direct_in_place = 1;
   plan->link_of = calloc(2 * (size_t)key->n, sizeof *plan->link_of);
   plan->failed = plan->link_of == NULL;
+  take_levels(plan);
+  if (plan->failed) {
+    df_plan_free(plan);
+    return NULL;
+  }
   if (key->n > 1)
     algorithms[key->algorithm].build(plan);
   else if (df_operation_uses(key->operation, 1, 0, key->root, 1))
@@ -118,6 +140,7 @@ void df_plan_free(df_plan *plan) {
   free(plan->links);
   free(plan->extents);
   free(plan->names);
+  free(plan->own_levels);
   free(plan);
 }
 

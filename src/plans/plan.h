@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "context/descriptor.h"
+#include "plans/levels.h"
 #include "plans/operation.h"
 #include "primitives/link.h"
 
@@ -29,6 +30,9 @@ typedef enum {
   DF_DISSEMINATION,
   DF_ORDERED,
   DF_PAT,
+  DF_HIERARCHICAL,
+  DF_BCUBE,
+  DF_BINARY_BLOCKS,
   DF_ALGORITHMS
 } df_algorithm;
 
@@ -46,6 +50,8 @@ typedef struct df_plan_key {
   int average;
   int agrees;  /* ends with plans/agree.c */
   int several; /* a message may have several pieces; else it has one */
+  /* DF_HIERARCHICAL. NULL: subgroups of `split` neighbours are hosts. The plan has its own copy. */
+  const df_levels *levels;
 } df_plan_key;
 
 typedef struct df_plan_link {
@@ -62,6 +68,7 @@ typedef struct df_plan_name {
 
 typedef struct df_plan {
   df_plan_key key;
+  df_levels *own_levels; /* key.levels, or NULL */
   df_primitive *primitives;
   df_plan_link *links;
   uint32_t n_primitives, n_links;
@@ -122,6 +129,9 @@ void df_plan_flat(df_plan *plan);
 void df_plan_two_level(df_plan *plan);
 void df_plan_dissemination(df_plan *plan);
 void df_plan_pat(df_plan *plan);
+void df_plan_hierarchical(df_plan *plan);
+void df_plan_bcube(df_plan *plan);
+void df_plan_binary_blocks(df_plan *plan);
 void df_plan_ordered(df_plan *plan);
 /* Appended to one of the above. */
 void df_plan_agree(df_plan *plan);

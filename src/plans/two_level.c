@@ -38,7 +38,8 @@ static void all_reduce(df_plan *plan, const level *l) {
                    final ? df_output(0) : df_scratch(0));
     own = df_scratch(0);
   }
-  if (leaders > 1) df_plan_doubling_among(plan, leaders, split, r / split, own);
+  if (leaders > 1)
+    df_plan_doubling_among(plan, (df_among){leaders, r / split, split, NULL}, 0, own);
   for (uint32_t m = l->first + 1; m < l->end; m++) df_plan_send(plan, 0, m, df_output(0));
 }
 

@@ -75,3 +75,41 @@ uint32_t df_topology_neighbours(const df_topology *topology, const int *ranks, u
   }
   return neighbours;
 }
+
+/* `first` is the earliest member on the same host; how many members of it are before `position`. */
+static uint32_t place_on_host(const df_topology *topology, const int *ranks, uint32_t position) {
+  uint32_t before = 0;
+  for (uint32_t i = 0; i < position; i++)
+    before += host_at(topology, ranks, i) == host_at(topology, ranks, position);
+  return before;
+}
+
+df_topology_spread df_topology_spread_of(const df_topology *topology, const int *ranks,
+                                         uint32_t n) {
+  df_topology_spread spread = {.smallest = n};
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t members = 1;
+    if (topology->n_hosts > 1 && place_on_host(topology, ranks, i) > 0) continue;
+    if (topology->n_hosts <= 1 && i > 0) break;
+    for (uint32_t k = i + 1; k < n; k++)
+      members +=
+          topology->n_hosts <= 1 || host_at(topology, ranks, k) == host_at(topology, ranks, i);
+    spread.hosts++;
+    spread.smallest = DF_MIN(spread.smallest, members);
+    spread.largest = DF_MAX(spread.largest, members);
+  }
+  return spread;
+}
+
+df_levels *df_topology_levels(const df_topology *topology, const int *ranks, uint32_t n,
+                              uint32_t split, uint32_t lanes) {
+  if (!df_topology_is_spread(topology, ranks, n)) return df_levels_of_neighbours(n, split, lanes);
+  df_levels *levels = df_levels_new(n, split ? 2 : 1);
+  if (levels == NULL) return NULL;
+  for (uint32_t i = 0; i < n; i++) {
+    df_levels_put(levels, 0, i, host_at(topology, ranks, i));
+    if (split) df_levels_put(levels, 1, i, place_on_host(topology, ranks, i) / split);
+  }
+  df_levels_finish(levels, lanes);
+  return levels;
+}

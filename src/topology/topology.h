@@ -2,7 +2,7 @@
 #ifndef DF_TOPOLOGY_TOPOLOGY_H
 #define DF_TOPOLOGY_TOPOLOGY_H
 
-#include "base/attributes.h"
+#include "plans/levels.h"
 
 enum { DF_TOPOLOGY_CPU_WORDS = 16 };
 
@@ -35,7 +35,17 @@ uint32_t df_topology_ranks_on_a_core(const df_topology *topology, uint32_t n);
 /* Of a group (NULL: ranks 0 to n - 1) over several hosts: how many neighbours are on one host, if
  * that is so many on each host but the last, which may have less. 0: one host, or no such order. */
 uint32_t df_topology_neighbours(const df_topology *topology, const int *ranks, uint32_t n);
-/* How many hosts the group's ranks are on, counted as far as 2. */
+/* Is a group on more than one host? */
 int df_topology_is_spread(const df_topology *topology, const int *ranks, uint32_t n);
+
+typedef struct df_topology_spread {
+  uint32_t hosts, smallest, largest; /* ranks of the group on a host */
+} df_topology_spread;
+df_topology_spread df_topology_spread_of(const df_topology *topology, const int *ranks, uint32_t n);
+
+/* The group's levels: its hosts, and on each subgroups of `split` neighbours (0: no such level). On
+ * one host the subgroups take the place of hosts. The caller frees it. NULL: no memory. */
+df_levels *df_topology_levels(const df_topology *topology, const int *ranks, uint32_t n,
+                              uint32_t split, uint32_t lanes);
 
 #endif

@@ -4,7 +4,7 @@
 
 /* Of operations with uneven pieces: nobody knows the others' counts, from which slots could be
  * smaller or larger. */
-enum { DF_LISTED_SLOT_BYTES = 32768 };
+enum { DF_LISTED_SLOT_BYTES = 32768, DF_BCUBE_BASE = 4 };
 
 static int memory_fits(const df_rule *rule, const df_question *q) {
   if (rule->memory == DF_MEMORY_CROWDED) return q->memory == DF_MEMORY_HOST && q->crowded;
@@ -34,10 +34,34 @@ static uint32_t even_split(uint32_t n) {
   return split;
 }
 
-/* Between hosts a message costs far more than within one, so each result crosses once. */
-static int goes_by_hosts(const df_tuning *tuning, const df_question *q, const df_rule *rule) {
+static int is_spread(const df_question *q) { return q->hosts > 1 && q->largest_host > 1; }
+
+/* Between hosts a message costs far more than within one, so each result crosses once. -1: no such
+ * algorithm, or the user has another. */
+static int algorithm_by_hosts(const df_tuning *tuning, const df_question *q, const df_rule *rule) {
   const int is_own = tuning && rule >= tuning->rules && rule < tuning->rules + tuning->n_rules;
-  return q->neighbours > 1 && !is_own && df_algorithm_has(DF_TWO_LEVEL, q->operation);
+  if (is_own) return -1;
+  if (q->neighbours > 1 && df_algorithm_has(DF_TWO_LEVEL, q->operation)) return DF_TWO_LEVEL;
+  if (!is_spread(q) || q->operation == DF_OP_ALL_TO_ALL) return -1;
+  return df_algorithm_has(DF_HIERARCHICAL, q->operation) ? DF_HIERARCHICAL : -1;
+}
+
+static void choose_levels(const df_question *q, df_choice *choice) {
+  if (choice->algorithm == DF_HIERARCHICAL) {
+    choice->lanes = q->lanes;
+    if (q->hosts > 1) { /* they are the levels; a split divides them further */
+      choice->split = choice->split ? choice->split : q->split;
+      return;
+    }
+  } else if (choice->algorithm != DF_TWO_LEVEL) {
+    const uint32_t base = q->split ? q->split : DF_BCUBE_BASE;
+    choice->split = choice->algorithm != DF_BCUBE ? 0 : choice->split ? choice->split : base;
+    return;
+  }
+  if (choice->split == 0) choice->split = q->split;
+  if (choice->split == 0) choice->split = q->neighbours;
+  if (choice->split == 0) choice->split = even_split(q->n);
+  choice->split = DF_MIN(choice->split, q->n);
 }
 
 int df_choose(const df_tuning *tuning, const df_question *question, df_choice *choice) {
@@ -64,24 +88,19 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   }
   choice->rule = rule;
   choice->is_named = named >= 0;
-  choice->is_by_hosts = named < 0 && goes_by_hosts(tuning, question, rule);
+  const int by_hosts = named < 0 ? algorithm_by_hosts(tuning, question, rule) : -1;
+  choice->is_by_hosts = by_hosts >= 0;
+  choice->is_spread = is_spread(question);
   if (question->ordered && !df_algorithm_keeps_order(choice->algorithm, question->operation)) {
     choice->is_by_hosts = 0;
     choice->is_ordered = 1;
     choice->algorithm = question->operation == DF_OP_ALL_REDUCE ? DF_DOUBLING : DF_ORDERED;
   }
   if (choice->is_by_hosts) {
-    choice->algorithm = DF_TWO_LEVEL;
+    choice->algorithm = by_hosts;
     choice->split = 0;
   }
-  if (choice->algorithm != DF_TWO_LEVEL) {
-    choice->split = 0;
-  } else {
-    if (choice->split == 0) choice->split = question->split;
-    if (choice->split == 0) choice->split = question->neighbours;
-    if (choice->split == 0) choice->split = even_split(question->n);
-    choice->split = DF_MIN(choice->split, question->n);
-  }
+  choose_levels(question, choice);
   return 1;
 }
 

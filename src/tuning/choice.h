@@ -16,17 +16,21 @@ typedef struct df_question {
   uint32_t on_gpu;
   uint32_t split;      /* as configured; 0: the library's choice */
   uint32_t neighbours; /* df_topology_neighbours; 0: one host, or no such order */
+  uint32_t lanes;      /* as configured; 0: the library's choice */
+  uint32_t hosts, smallest_host, largest_host; /* of the group, and members on them */
 } df_question;
 
 typedef struct df_choice {
   int algorithm;
-  uint32_t split;      /* in the plan's key */
+  uint32_t split;      /* in the plan's key; hierarchical: in its levels */
+  uint32_t lanes;      /* hierarchical: of each host; 0: as configured */
   uint32_t blocks;     /* most blocks; 0: as configured */
   uint32_t slot_bytes; /* most payload; 0: as configured */
   const df_rule *rule; /* NULL: named, and no rule fits */
   int is_named;
   int is_ordered;  /* in place of the rule's, which does not keep the group's order */
-  int is_by_hosts; /* two levels: a subgroup is what is on one host */
+  int is_by_hosts; /* levels are hosts */
+  int is_spread;   /* the group is on several hosts, and one of them has several members */
 } df_choice;
 
 /* 0: the operation has no algorithm of that name. */

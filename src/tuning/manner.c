@@ -26,6 +26,9 @@ int df_manner_choose(df_manner *manner, const df_manner_question *question) {
   const uint64_t slot =
       manner->choice.slot_bytes ? manner->choice.slot_bytes : (uint64_t)manner->policy->slot_bytes;
   manner->several = !question->on_gpu && df_plan_is_short(question->choice.bytes, slot);
+  /* Short messages cost their number, and long ones the work of who speaks for the host. */
+  if (manner->choice.algorithm == DF_HIERARCHICAL && manner->choice.lanes == 0)
+    manner->choice.lanes = manner->several ? 1 : DF_MAX(question->choice.smallest_host, 1u);
   return 1;
 }
 
@@ -268,7 +271,7 @@ static void say_algorithm(const df_manner *m, df_text *out) {
       rule && rule >= df_built_in_rules && rule < df_built_in_rules + df_n_built_in_rules;
   df_say(out, "algorithm: %s, since %s%s%s%s%s", df_algorithm_name(m->choice.algorithm),
          m->choice.is_named      ? "it is named"
-         : m->choice.is_by_hosts ? "the ranks of a host are neighbours"
+         : m->choice.is_by_hosts ? "ranks share hosts"
          : m->choice.is_ordered  ? "the operator does not commute"
          : rule == NULL          ? "uneven pieces have no other"
                                  : "",
@@ -281,6 +284,8 @@ static void say_algorithm(const df_manner *m, df_text *out) {
                        : "DFCCL_TUNING: ",
          line, "");
   if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
+  if (m->choice.algorithm == DF_HIERARCHICAL)
+    df_say(out, "; %u ranks of each host speak to other hosts at most (lanes)", m->choice.lanes);
 }
 
 static void say_form(const df_manner *m, const df_manner_question *q, df_text *out) {

@@ -7,6 +7,7 @@
 #define DF_TUNING_POLICY_H
 
 #include "base/limits.h"
+#include "plans/levels.h"
 #include "primitives/link.h"
 
 /* X(name, default, least, most, meaning) */
@@ -22,7 +23,7 @@
     "CUDA: payload bytes up to which messages travel in words that carry a flag each")             \
   X(lend, 1, 0, 1, "0: buffers are never lent, always copied through slots")                       \
   X(lend_min, 16384, 1, 1ll << 40, "message bytes from which buffers within reach are lent")       \
-  X(net_lend_min, 256 << 10, 1, 1ll << 40,                                                          \
+  X(net_lend_min, 256 << 10, 1, 1ll << 40,                                                         \
     "message bytes from which buffers are lent to a connection; and from lend_min")                \
   X(lend_in_place_min, 8ll << 20, 0, 1ll << 40,                                                    \
     "bytes from which an all-reduce in place lends its buffer")                                    \
@@ -57,7 +58,10 @@
     "CUDA: longest pause before the next launch for runs that wait for peers; a peer's message "   \
     "ends it")                                                                                     \
   X(split, 0, 0, DF_MAX_RANKS,                                                                     \
-    "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")
+    "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")             \
+  X(lanes, 0, 0, DF_LANES_MOST,                                                                    \
+    "ranks of a host that speak to other hosts in hierarchical algorithms; 0: one if the "         \
+    "collective fits one slot, else all of the smallest host")
 
 typedef struct df_policy {
 #define X(name, standard, least, most, meaning) long long name;

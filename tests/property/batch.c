@@ -27,6 +27,7 @@ static const struct {
     {"lend", {"0", "1"}},
     {"block_min", {"1", "256", "4096"}},
     {"split", {"1", "2", "3", "5"}},
+    {"lanes", {"1", "2", "3"}},
     {"DFCCL_ISA", {"plain"}},
     {"ring_bytes", {"0", "20000", "1000000"}},
     {"ring_budget", {"0", "100000"}},

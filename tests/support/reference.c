@@ -11,9 +11,10 @@ static const char *const kinds[DF_ALL_KINDS] = {
     "Gather",    "Scatter", "Scan",      "ExclusiveScan", "Barrier",       "SendRecv"};
 
 const char *const df_algorithm_names[] = {
-    "auto",    "ring",     "allpairs",      "pairwise",          "doubling", "rabenseifner",
-    "halving", "binomial", "doubletree",    "scatter-allgather", "bruck",    "direct",
-    "flat",    "twolevel", "dissemination", "ordered",           "pat"};
+    "auto",         "ring",    "allpairs",     "pairwise",   "doubling",
+    "rabenseifner", "halving", "binomial",     "doubletree", "scatter-allgather",
+    "bruck",        "direct",  "flat",         "twolevel",   "dissemination",
+    "ordered",      "pat",     "hierarchical", "bcube",      "binaryblocks"};
 const int df_algorithm_names_count = sizeof df_algorithm_names / sizeof df_algorithm_names[0];
 
 const char *df_kind_name(df_kind kind) { return kinds[kind]; }

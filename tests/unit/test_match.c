@@ -44,7 +44,7 @@ DF_TEST(match, numbers_of_the_shape_differ, 60) {
   differs_by(offsetof(df_announcement, payload_offset), 8, "payload offset");
   differs_by(offsetof(df_announcement, chunk), 1, "chunk");
   differs_by(offsetof(df_announcement, loops), 1, "number of loops");
-  differs_by(offsetof(df_announcement, split), 1, "split of the group");
+  differs_by(offsetof(df_announcement, split), 1, "levels of the group");
   differs_by(offsetof(df_announcement, form), 1, "pieces of a message");
   differs_by(offsetof(df_announcement, count), 1, "count is 100 here and 101 there");
   differs_by(offsetof(df_announcement, varying), 1, "options.varying is 0 here and 1 there");

@@ -7,7 +7,7 @@
 #include "host/context.h"
 #include "support/harness.h"
 
-enum { KEYS = 8 };
+enum { KEYS = 8, LEVELS = 3 };
 static const df_plan_key keys[KEYS] = {
     {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_TWO_LEVEL, .n = 8, .split = 2},
     {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_TWO_LEVEL, .n = 8, .split = 4},
@@ -35,6 +35,32 @@ DF_TEST(plan_cache, what_differs_in_anything_is_another_plan, 30) {
           "%d has gone before its collective", i);
   for (int i = 0; i < KEYS; i++) df_plan_release(&context->plans, plans[i]);
   for (int i = 0; i < KEYS; i++) df_plan_release(&context->plans, plans[i]);
+  CHECK(context->plans.entries == NULL, "a plan is left");
+  free(context);
+}
+
+/* What a hierarchical plan is made from are the levels, not where they lie in memory. */
+DF_TEST(plan_cache, levels_are_part_of_the_key, 30) {
+  dfcclContext_t context = calloc(1, sizeof *context);
+  df_levels *levels[LEVELS] = {df_levels_of_neighbours(6, 3, 1), df_levels_of_neighbours(6, 3, 2),
+                               df_levels_of_neighbours(6, 2, 1)};
+  df_plan *plans[LEVELS];
+  CHECK(context != NULL, "no memory");
+  for (int i = 0; i < LEVELS; i++) {
+    df_plan_key key = {.operation = DF_OP_ALL_REDUCE, .algorithm = DF_HIERARCHICAL, .n = 6};
+    CHECK(levels[i] != NULL, "no memory");
+    key.levels = levels[i];
+    plans[i] = df_plan_acquire(&context->plans, &key);
+    CHECK(plans[i] != NULL, "no plan %d", i);
+    for (int k = 0; k < i; k++) CHECK(plans[k] != plans[i], "%d and %d share a plan", k, i);
+    df_levels *again = df_levels_copy(levels[i]);
+    CHECK(again != NULL, "no memory");
+    free(levels[i]); /* the plan has its own */
+    key.levels = again;
+    CHECK(df_plan_acquire(&context->plans, &key) == plans[i], "%d does not share its plan", i);
+    free(again);
+  }
+  for (int i = 0; i < 2 * LEVELS; i++) df_plan_release(&context->plans, plans[i / 2]);
   CHECK(context->plans.entries == NULL, "a plan is left");
   free(context);
 }

@@ -75,6 +75,10 @@ static void prove(df_plan_key key, df_random *random) {
   if (key.operation != DF_OP_BARRIER) prove_run(key, 1, random);
 }
 
+static int takes_split(int algorithm) {
+  return algorithm == DF_TWO_LEVEL || algorithm == DF_HIERARCHICAL || algorithm == DF_BCUBE;
+}
+
 static void prove_sizes(int algorithm, uint32_t from, uint32_t to, uint32_t by) {
   df_random random = {(uint64_t)algorithm * 100 + from};
   for (int operation = 0; operation < DF_OP_COUNT; operation++) {
@@ -82,7 +86,7 @@ static void prove_sizes(int algorithm, uint32_t from, uint32_t to, uint32_t by) 
     for (uint32_t n = from; n <= most_ranks((df_operation)operation, to); n += by)
       for (uint32_t root = 0;
            root<(rooted((df_operation)operation) ? n : 1); root += n> 16 ? n / 2 : 1)
-        for (uint32_t split = 1; split <= (algorithm == DF_TWO_LEVEL ? DF_MIN(n, 6) : 1); split++)
+        for (uint32_t split = 1; split <= (takes_split(algorithm) ? DF_MIN(n, 6) : 1); split++)
           prove((df_plan_key){.operation = (df_operation)operation,
                               .algorithm = algorithm,
                               .n = n,
@@ -105,8 +109,63 @@ DF_TEST(plan_check, larger_groups, 300) {
       df_slowdown() > 1 ? 2 : DF_COUNT_OF(sizes); /* sanitizers: what is new is the code */
   for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++)
     for (size_t i = 0; i < most; i++) {
-      int step = algorithm == DF_TWO_LEVEL && sizes[i] % 8 != 0; /* six splits each: fewer sizes */
+      int step = takes_split(algorithm) && sizes[i] % 8 != 0; /* six splits each: fewer sizes */
       if (!step) prove_sizes(algorithm, sizes[i], sizes[i], 1);
+    }
+}
+
+/* A letter for each member: its host, and below it what part of the host it is in. */
+typedef struct placing {
+  const char *levels[3]; /* outermost first; NULL: no more */
+} placing;
+
+static const placing placings[] = {
+    {{"aaabbc"}},
+    {{"abbbccdddd"}},
+    {{"abcabc"}},
+    {{"abacabadab"}},
+    {{"aabbccdd"}},
+    {{"aaaabbbbccccdddd"}},
+    {{"aaaaabbbbbccccc"}},
+    {{"aaaa"}},
+    {{"abcdefg"}},
+    {{"aaaabbbb", "xxyyxxyy"}},
+    {{"aaaaaabbbbb", "xxxyzzxxyyy"}},
+    {{"aaaaaaaabbbbbbbbcccccccc", "xxxxyyyyxxxxyyyyxxxxyyyy", "iijjiijjiijjiijjiijjiijj"}},
+    {{"aaaaaaabbbbbbccccc", "xxxxyyyxyyyyyxxyyx", "iijjiijiiijjjiijji"}},
+    {{"abababababab", "xxyyxxyyzzzz"}},
+};
+
+static df_levels *levels_of(const placing *p, uint32_t lanes) {
+  uint32_t depth = 0;
+  while (depth < 3 && p->levels[depth]) depth++;
+  df_levels *levels = df_levels_new((uint32_t)strlen(p->levels[0]), depth);
+  CHECK(levels != NULL, "no memory");
+  for (uint32_t level = 0; level < depth; level++)
+    for (uint32_t i = 0; i < levels->n; i++)
+      df_levels_put(levels, level, i, (uint32_t)p->levels[level][i]);
+  df_levels_finish(levels, lanes);
+  return levels;
+}
+
+/* Uneven hosts, members that are no neighbours, up to four levels, any number of lanes. */
+DF_TEST(plan_check, hierarchies, 300) {
+  df_random random = {2027};
+  for (size_t i = 0; i < DF_COUNT_OF(placings); i++)
+    for (uint32_t lanes = 1; lanes <= 5; lanes++) {
+      df_levels *levels = levels_of(&placings[i], lanes);
+      for (int operation = 0; operation < DF_OP_COUNT && levels->lanes == lanes; operation++) {
+        if (!df_algorithm_has(DF_HIERARCHICAL, (df_operation)operation)) continue;
+        df_plan_key key = {.operation = (df_operation)operation,
+                           .algorithm = DF_HIERARCHICAL,
+                           .n = levels->n,
+                           .levels = levels};
+        for (; key.root < (rooted(key.operation) ? key.n : 1); key.root++) {
+          key.average = df_operation_reduces(key.operation) && df_random_chance(&random, 50);
+          for (int again = 0; again < 4; again++) prove(key, &random);
+        }
+      }
+      free(levels);
     }
 }
 
@@ -123,7 +182,10 @@ DF_TEST(plan_check, one_slot_is_too_few_for_circles_only, 60) {
       int fine = proven(&g, &o, sentence);
       int circle = (algorithm == DF_RING && !df_operation_runs_ahead((df_operation)operation)) ||
                    /* partners, in the last round of halving */
-                   (algorithm == DF_RABENSEIFNER && operation == DF_OP_ALL_REDUCE);
+                   (algorithm == DF_RABENSEIFNER && operation == DF_OP_ALL_REDUCE) ||
+                   /* a ring of hosts */
+                   (algorithm == DF_HIERARCHICAL && !df_operation_has_root(key.operation) &&
+                    operation != DF_OP_ALL_TO_ALL);
       CHECK(fine || circle, "%s", sentence);
       CHECK(!fine || !circle, "%s by %s completes with one slot",
             df_operation_name((df_operation)operation), df_algorithm_name(algorithm));

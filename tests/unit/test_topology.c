@@ -3,10 +3,12 @@
  *   - Cores are counted for each host, and a core that two ranks of a host may use counts once.
  *   - Neighbours are found if a group goes host by host with as many ranks on each, the last less;
  *     in any other order, and on one host, there are none.
+ *   - Levels are the hosts, in whatever order and number ranks are on them, and what divides them.
  *   - The choice then takes two levels with a host as a subgroup, unless the algorithm is named.
  */
 #include "topology/topology.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/harness.h"
@@ -48,6 +50,49 @@ DF_TEST(topology, neighbours_are_the_ranks_of_a_host, 10) {
   CHECK(df_topology_neighbours(&mixed, by_host, 6) == 3, "in the group's order");
   CHECK(df_topology_neighbours(&mixed, part, 2) == 0, "a group of one host");
   df_topology_free(&mixed);
+}
+
+DF_TEST(topology, levels_are_hosts_and_what_divides_them, 10) {
+  df_topology uneven = topology_of("abacab");
+  const df_topology_spread spread = df_topology_spread_of(&uneven, NULL, 6);
+  CHECK(spread.hosts == 3 && spread.smallest == 1 && spread.largest == 3, "%u hosts, %u to %u",
+        spread.hosts, spread.smallest, spread.largest);
+  df_levels *levels = df_topology_levels(&uneven, NULL, 6, 2, 5);
+  static const uint16_t hosts[] = {0, 1, 0, 2, 0, 1}, halves[] = {0, 1, 0, 2, 3, 1};
+  CHECK(levels && levels->depth == 2 && levels->lanes == 1, "levels");
+  for (uint32_t i = 0; i < 6; i++)
+    CHECK(levels->group[i] == hosts[i] && levels->group[6 + i] == halves[i], "member %u: %u, %u", i,
+          levels->group[i], levels->group[6 + i]);
+  free(levels);
+  const int part[] = {4, 1, 5, 2, 0}; /* in the group's order */
+  levels = df_topology_levels(&uneven, part, 5, 0, 5);
+  static const uint16_t of_part[] = {0, 1, 1, 0, 0};
+  CHECK(levels && levels->depth == 1 && levels->lanes == 2, "levels of a part");
+  CHECK(memcmp(levels->group, of_part, sizeof of_part) == 0, "hosts of a part");
+  free(levels);
+  const int one[] = {0, 2, 4};
+  levels = df_topology_levels(&uneven, one, 3, 2, 1);
+  CHECK(levels && levels->group[1] == 0 && levels->group[2] == 1, "one host, in neighbours");
+  free(levels);
+  df_topology_free(&uneven);
+}
+
+/* Where a group has no order that two levels could use. */
+DF_TEST(topology, uneven_hosts_take_levels, 10) {
+  df_question question = {.operation = DF_OP_ALL_GATHER,
+                          .n = 6,
+                          .bytes = 1 << 20,
+                          .memory = DF_MEMORY_HOST,
+                          .hosts = 3,
+                          .smallest_host = 1,
+                          .largest_host = 3};
+  df_choice choice;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_HIERARCHICAL &&
+            choice.is_by_hosts && choice.split == 0,
+        "algorithm %d", choice.algorithm);
+  question.largest_host = 1;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm != DF_HIERARCHICAL,
+        "each member on a host of its own");
 }
 
 DF_TEST(topology, hosts_are_the_subgroups_of_two_levels, 10) {
