@@ -99,6 +99,8 @@ typedef struct df_coll {
   uint32_t n_bound;
   uint32_t n_paired; /* n, plus ranks that another member's group names: they must hear of us */
   int32_t priority;
+  uint32_t trace_number; /* in this rank's trace; 0: none yet */
+  int is_described;      /* there, as it travels now */
   char name[DF_MAX_NAME];
   int has_own;                  /* `own` is used */
   uint32_t own;                 /* the operator's number (primitives/own.h) */

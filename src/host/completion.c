@@ -12,6 +12,7 @@
 #include "host/registry.h"
 #include "host/runs.h"
 #include "host/switch_events.h"
+#include "host/trace.h"
 
 enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* promised in dfccl.h */
 
@@ -71,6 +72,7 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
                               dfcclResult_t status) {
   if (run->ticket) context->device.streams->release(&context->device, run->ticket);
   coll->taken++;
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_run(context, coll, run, status);
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
   if (coll->words->first_failed == UINT64_MAX) {
@@ -320,6 +322,7 @@ static int run_callback(dfcclContext_t context, df_driver *driver, const df_awai
     return 0;
   }
   df_pending_callback next = take_callback(context, coll);
+  uint64_t from_ns = 0;
   pthread_mutex_unlock(&context->lock);
 
   if (next.callback) {
@@ -327,6 +330,7 @@ static int run_callback(dfcclContext_t context, df_driver *driver, const df_awai
       context->device.executor->drive_release(&context->device, driver);
       df_visit(context, driver); /* the callback may tell others where this thread is */
     }
+    if (context->tracer) from_ns = df_clock_ns();
     calling_back = coll->words;
     next.callback(coll->id, next.status, next.argument);
     calling_back = NULL;
@@ -335,6 +339,7 @@ static int run_callback(dfcclContext_t context, df_driver *driver, const df_awai
   pthread_mutex_lock(&context->lock);
   if (next.callback)
     df_store_relaxed_u64(&context->runs.callbacks_run, context->runs.callbacks_run + 1);
+  if (from_ns) df_trace_callback(context, coll, from_ns);
   give_back_turn(context, coll);
   pthread_mutex_unlock(&context->lock);
   wake_waiters(context); /* now: the next callback may block */

@@ -25,6 +25,7 @@
 #include "transports/shm/endpoint.h"
 
 struct df_recorder;
+struct df_tracer;
 
 /* A run that has ended, in its collective's list until its callback is called. */
 typedef struct df_pending_callback {
@@ -162,6 +163,7 @@ struct dfcclContext {
   uint32_t links_due; /* the service thread has links to set up */
   df_failure failure;
   struct df_recorder *recorder;
+  struct df_tracer *tracer;
   dfcclContext_t next_in_process; /* for waits.c */
   df_fork_guard fork_guard;
 };

@@ -70,6 +70,7 @@ static void exchange(dfcclContext_t context, df_coll *front, df_coll *variant) {
   EXCHANGE(front->device, variant->device);
   EXCHANGE(front->ring, variant->ring);
   EXCHANGE(front->first_turn, variant->first_turn);
+  front->is_described = 0;
   settle(context, front);
   settle(context, variant);
 }

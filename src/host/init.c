@@ -24,6 +24,7 @@
 #include "host/registry.h"
 #include "host/runs.h"
 #include "host/subscriptions.h"
+#include "host/trace.h"
 #include "host/transports.h"
 #include "host/waits.h"
 #include "transports/ipc/unmap.h"
@@ -246,6 +247,7 @@ static void give_up_in_child(df_fork_guard *guard) {
   df_leave_callback_in_child();
   df_dump_signal_forget(context->control.event_fd);
   if (context->recorder) df_recorder_close_in_child(context);
+  if (context->tracer) df_tracer_close_in_child(context);
   close(context->control.event_fd);
   close(context->control.epoll_fd);
   df_endpoint *wire = context->transports.wire;
@@ -278,6 +280,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
                   context->device.work_bell);
   tell_home(context);
   if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
+  if (settings->trace[0] && (result = df_tracer_open(context)) != dfcclSuccess) goto stop;
   if ((result = start_threads(context)) != dfcclSuccess) goto stop;
   if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
     goto stop;
@@ -289,6 +292,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
 stop:
   stop_threads(context);
   df_recorder_close(context);
+  df_tracer_close(context);
 free_memory:
   if (context->control.world) {
     tell_failed_init(context, result);
@@ -334,6 +338,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);
   df_recorder_close(context);
+  df_tracer_close(context);
   df_world_detach(context->control.world, context->rank);
   df_match_free(context);
   df_registry_free(context);

@@ -14,6 +14,7 @@
 #include "host/losses.h"
 #include "host/record.h"
 #include "host/runs.h"
+#include "host/trace.h"
 
 enum {
   DF_RECORD_TICK_MS = 100,
@@ -60,12 +61,14 @@ static void check_deadlines(void *room) {
 
 static int record_tick(void *room) {
   const dfcclContext_t context = room;
-  return context->recorder && df_has_outstanding(context) ? DF_RECORD_TICK_MS : -1;
+  return (context->recorder || context->tracer) && df_has_outstanding(context) ? DF_RECORD_TICK_MS
+                                                                               : -1;
 }
 static void flush_recording(void *room) {
   dfcclContext_t context = room;
   pthread_mutex_lock(&context->lock);
   if (context->recorder) df_record_flush(context);
+  if (context->tracer) df_trace_flush(context);
   pthread_mutex_unlock(&context->lock);
 }
 

@@ -13,15 +13,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/growing_text.h"
 #include "base/log.h"
 #include "host/context.h"
 #include "host/record.h"
-
-typedef struct df_buffer_text {
-  char *bytes;
-  size_t length, capacity;
-  int failed;
-} df_buffer_text;
 
 /* Over all registrations of the id, because instances need names of their own. */
 typedef struct df_recorded_id {
@@ -37,75 +32,41 @@ typedef struct df_recorder {
   int any_event;
   int ended;  /* Writing has failed: nothing more is added. */
   int sealed; /* the file is never written again */
-  df_buffer_text events, groups;
+  df_growing_text events, groups;
   df_recorded_id *ids; /* open addressing, capacity a power of two */
   uint8_t *taken;
   uint32_t n_ids, capacity;
 } df_recorder;
 
-static void append(df_buffer_text *text, const char *bytes, size_t length) {
-  if (text->length + length > text->capacity) {
-    size_t capacity = DF_MAX(text->capacity * 2, text->length + length + 4096);
-    char *larger = realloc(text->bytes, capacity);
-    if (larger == NULL) {
-      text->failed = 1;
-      return;
-    }
-    text->bytes = larger;
-    text->capacity = capacity;
-  }
-  memcpy(text->bytes + text->length, bytes, length);
-  text->length += length;
-}
-
-static void append_text(df_buffer_text *text, const char *string) {
-  append(text, string, strlen(string));
-}
-
-/* Names come from the application, and may hold anything. */
-static void append_escaped(df_buffer_text *text, const char *string) {
-  char escape[8];
-  for (; *string; string++) {
-    unsigned char c = (unsigned char)*string;
-    if (c == '"' || c == '\\')
-      snprintf(escape, sizeof escape, "\\%c", c);
-    else if (c < 0x20 || c >= 0x7f)
-      snprintf(escape, sizeof escape, "\\u%04x", c);
-    else
-      snprintf(escape, sizeof escape, "%c", c);
-    append_text(text, escape);
-  }
-}
-
-static void append_group_name(df_buffer_text *text, const dfcclContext_t context,
+static void append_group_name(df_growing_text *text, const dfcclContext_t context,
                               const df_coll *coll) {
   char number[16];
   int all = coll->n == context->n_ranks;
   for (uint32_t i = 0; i < coll->n && all; i++) all = coll->ranks[i] == i;
-  append_text(text, all ? "all" : "ranks");
+  df_grow_text(text, all ? "all" : "ranks");
   for (uint32_t i = 0; i < coll->n && !all; i++) {
     snprintf(number, sizeof number, "%c%u", i ? ',' : ' ', coll->ranks[i]);
-    append_text(text, number);
+    df_grow_text(text, number);
   }
 }
 
 /* Adds "NAME":[ranks] once. Returns 0 if there is no memory. */
 static int note_group(df_recorder *recorder, const dfcclContext_t context, const df_coll *coll) {
-  df_buffer_text entry = {0};
+  df_growing_text entry = {0};
   char number[16];
-  append_text(&entry, "\"");
+  df_grow_text(&entry, "\"");
   append_group_name(&entry, context, coll);
-  append_text(&entry, "\":[");
+  df_grow_text(&entry, "\":[");
   for (uint32_t i = 0; i < coll->n; i++) {
     snprintf(number, sizeof number, "%s%u", i ? "," : "", coll->ranks[i]);
-    append_text(&entry, number);
+    df_grow_text(&entry, number);
   }
-  append_text(&entry, "]");
-  df_buffer_text *groups = &recorder->groups;
+  df_grow_text(&entry, "]");
+  df_growing_text *groups = &recorder->groups;
   size_t before = groups->length;
   if (!entry.failed && (before == 0 || !memmem(groups->bytes, before, entry.bytes, entry.length))) {
-    if (before > 0) append_text(groups, ",");
-    append(groups, entry.bytes, entry.length);
+    if (before > 0) df_grow_text(groups, ",");
+    df_grow(groups, entry.bytes, entry.length);
   }
   free(entry.bytes);
   if (!entry.failed && !groups->failed) return 1;
@@ -162,7 +123,7 @@ dfcclResult_t df_recorder_open(dfcclContext_t context) {
   }
   char head[64];
   snprintf(head, sizeof head, "{\"gpus\":{\"%u\":[", context->rank);
-  append_text(&recorder->events, head);
+  df_grow_text(&recorder->events, head);
   recorder->head = recorder->events.length;
   context->recorder = recorder;
   if (recorder->events.failed) {
@@ -179,8 +140,8 @@ static void end_early(df_recorder *recorder, const dfcclContext_t context, const
 }
 
 static void add_event(df_recorder *recorder, const char *text) {
-  append_text(&recorder->events, recorder->any_event ? ",\n" : "\n");
-  append_text(&recorder->events, text);
+  df_grow_text(&recorder->events, recorder->any_event ? ",\n" : "\n");
+  df_grow_text(&recorder->events, text);
 }
 
 /* Keeps a whole event, or nothing of it. */
@@ -196,7 +157,7 @@ static void conclude_event(dfcclContext_t context, size_t before) {
 
 void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run) {
   df_recorder *recorder = context->recorder;
-  df_buffer_text *events = &recorder->events;
+  df_growing_text *events = &recorder->events;
   size_t before = events->length;
   char text[64];
   if (recorder->ended) return;
@@ -207,15 +168,15 @@ void df_record_run(dfcclContext_t context, const df_coll *coll, uint64_t run) {
   }
   df_recorded_id *known = find_id(recorder, coll->id);
   add_event(recorder, "{\"coll\":\"");
-  append_escaped(events, coll->name);
+  df_grow_escaped(events, coll->name);
   snprintf(text, sizeof text, "%" PRIu64, coll->id);
   int named = strcmp(text, coll->name) != 0; /* two collectives may share a name, never an id */
   snprintf(text, sizeof text, named ? "[%" PRIu64 "]#%" PRIu64 : "%.0" PRIu64 "#%" PRIu64,
            named ? coll->id : 0, known->runs++);
-  append_text(events, text);
-  append_text(events, "\",\"group\":\"");
+  df_grow_text(events, text);
+  df_grow_text(events, "\",\"group\":\"");
   append_group_name(events, context, coll);
-  append_text(events, "\"}");
+  df_grow_text(events, "\"}");
   conclude_event(context, before);
   if (events->length > 1 << 20) df_record_flush(context);
 }
@@ -255,7 +216,7 @@ static const char *write_end(const df_recorder *recorder, size_t events, size_t 
 
 static void write_recording(dfcclContext_t context, const char *mark) {
   df_recorder *recorder = context->recorder;
-  df_buffer_text *events = &recorder->events;
+  df_growing_text *events = &recorder->events;
   const char *why = write_end(recorder, events->length, recorder->groups.length, mark);
   if (why == NULL) {
     recorder->end += (off_t)events->length;

@@ -119,8 +119,10 @@ static const char *const known_variables[] = {
     DF_SETTINGS_MAP(X)
 #undef X
         "DFCCL_CQ",
-    "DFCCL_NET", "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE", "DFCCL_NET_SECURITY", "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET",
+    "DFCCL_NET", "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE",
+    "DFCCL_NET_SECURITY", "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET",
     "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_TUNING", "DFCCL_RECORD",
+    "DFCCL_TRACE",
     /* of the Python package */
     "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_STACKS"};
 
@@ -199,6 +201,7 @@ static dfcclResult_t read_environment(df_settings *s) {
   if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
   s->launches_block = cuda_launches_block();
   s->one_queue = cuda_has_one_queue();
+  if ((result = read_text("DFCCL_TRACE", s->trace, sizeof s->trace)) != dfcclSuccess) return result;
   return read_text("DFCCL_RECORD", s->record, sizeof s->record);
 }
 

@@ -13,6 +13,7 @@
 #include "host/record.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/trace.h"
 #include "host/waits.h"
 
 enum {
@@ -342,10 +343,12 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   context->runs.held += holds; /* from here on submitted runs wait on the host */
   if (context->recorder) df_record_sync(context);
   pthread_mutex_unlock(&context->lock);
+  const uint64_t from_ns = context->tracer ? df_clock_ns() : 0;
   uint32_t sleeper = df_sleeper_enter(context, &(df_call){.name = "dfcclDeviceSynchronize"});
   dfcclResult_t result = context->device.executor->synchronize(&context->device);
   df_sleeper_leave(sleeper);
   pthread_mutex_lock(&context->lock);
+  if (from_ns) df_trace_synchronisation(context, from_ns);
   context->runs.held -= holds;
   df_admit_listed(context);
   pthread_mutex_unlock(&context->lock);

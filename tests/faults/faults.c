@@ -116,11 +116,15 @@ static dfcclResult_t play_recorded(void) {
   char directory[] = "/tmp/dfccl-faults-XXXXXX", name[64];
   CHECK(mkdtemp(directory) != NULL, "no temporary directory");
   setenv("DFCCL_RECORD", directory, 1);
+  setenv("DFCCL_TRACE", directory, 1);
   dfcclResult_t error = play_all_here(2);
   unsetenv("DFCCL_RECORD");
+  unsetenv("DFCCL_TRACE");
   for (int rank = 0; rank < 2; rank++) {
     snprintf(name, sizeof name, "%s/rank-%d.json", directory, rank);
     expect_whole(name);
+    unlink(name);
+    snprintf(name, sizeof name, "%s/rank-%d.trace", directory, rank);
     unlink(name);
   }
   rmdir(directory);

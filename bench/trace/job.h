@@ -1,0 +1,79 @@
+/* The traces of a job's ranks (DFCCL_TRACE, src/host/trace.c), read and brought onto one clock. */
+#ifndef DF_BENCH_TRACE_JOB_H
+#define DF_BENCH_TRACE_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A registration of one rank, as its trace describes it. */
+typedef struct df_traced_collective {
+  uint64_t id;
+  uint32_t rank, number; /* its number in that rank's trace */
+  uint32_t turn;         /* the rank's registrations of this id before it */
+  uint32_t row;          /* of the job: the same on all members */
+  char *name;
+  char operation[32], algorithm[32]; /* the algorithm: the latest one */
+  uint64_t bytes;
+  uint32_t *group, members;
+} df_traced_collective;
+
+typedef enum { DF_SPAN_RUN, DF_SPAN_CALLBACK, DF_SPAN_SYNCHRONISATION } df_span_kind;
+
+typedef struct df_span {
+  df_span_kind kind;
+  uint32_t rank, row; /* row: of the collective; none of a synchronisation */
+  uint64_t run;       /* its number in the whole job's order of this collective */
+  int64_t from, to;   /* ns since 1970; after df_job_align on rank 0's clock */
+  int status;
+} df_span;
+
+/* What all members' registrations of one collective have in common. */
+typedef struct df_traced_row {
+  const df_traced_collective *first; /* of the member with the lowest rank */
+  uint32_t seen;                     /* members whose traces are here */
+} df_traced_row;
+
+typedef struct df_traced_rank {
+  bool is_there, is_whole;
+  char host[256];
+  int process;
+  int64_t offset_ns; /* of its clock to 1970 */
+  int64_t moved_ns;  /* by df_job_align */
+} df_traced_rank;
+
+typedef struct df_job_trace {
+  uint32_t n_ranks;
+  df_traced_rank *ranks;
+  df_traced_collective *collectives;
+  size_t n_collectives, collectives_room;
+  df_traced_row *rows;
+  size_t n_rows;
+  df_span *spans;
+  size_t n_spans, spans_room;
+} df_job_trace;
+
+/* Reads all rank-*.trace of the directory. False: it failed, and said why, with file and line. */
+bool df_job_read(const char *directory, df_job_trace *job);
+/* Moves the clocks of other hosts than rank 0's by the least that no run ends before a member that
+ * it needs has submitted it. Spans are in order of row, run and rank afterwards. */
+void df_job_align(df_job_trace *job);
+void df_job_free(df_job_trace *job);
+
+/* What became of one collective: medians over the runs that all members have ended. */
+typedef struct df_row_summary {
+  uint64_t runs, failed;
+  double time_us;     /* of the member that came last: it waited least */
+  double wait_us;     /* of the member that came first, beyond that */
+  uint32_t last_rank; /* who came last most often */
+  double last_share;  /* in so many of the runs, 0 to 1 */
+} df_row_summary;
+
+df_row_summary df_row_summarise(const df_job_trace *job, uint32_t row);
+
+/* False: it failed, and said so. */
+bool df_job_print(const df_job_trace *job, bool json);
+/* A file for Perfetto or chrome://tracing. */
+bool df_job_write(const df_job_trace *job, const char *file);
+
+#endif

@@ -1,0 +1,279 @@
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cjson/cJSON.h>
+
+#include "common/cli.h"
+#include "trace/job.h"
+
+enum { MOST_RANKS = 65536 };
+
+/* Where a reader is. */
+typedef struct place {
+  const char *file;
+  size_t line;
+  df_job_trace *job;
+  uint32_t rank;
+  bool has_head;
+  size_t first; /* of this file's collectives */
+} place;
+
+static bool say(const place *at, const char *what) {
+  df_tool_error("%s:%zu: %s", at->file, at->line, what);
+  return false;
+}
+
+/* Grows an array to hold one more. */
+static bool make_room(void **array, size_t *room, size_t used, size_t bytes) {
+  if (used < *room) return true;
+  size_t more = *room ? *room * 2 : 256;
+  void *larger = realloc(*array, more * bytes);
+  if (larger == NULL) return false;
+  *array = larger;
+  *room = more;
+  return true;
+}
+
+/* A whole number that a double holds exactly. */
+static bool read_number(const cJSON *line, const char *name, uint64_t *number) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(line, name);
+  if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > 18446744073709549568.0)
+    return false;
+  *number = (uint64_t)item->valuedouble;
+  return (double)*number == item->valuedouble;
+}
+
+static const char *read_word(const cJSON *line, const char *name) {
+  return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, name));
+}
+
+/* A number of 64 bits is a string. */
+static bool read_big(const cJSON *line, const char *name, uint64_t *number) {
+  const char *text = read_word(line, name);
+  char *end = NULL;
+  errno = 0;
+  if (text == NULL || *text < '0' || *text > '9') return false;
+  *number = strtoull(text, &end, 10);
+  return *end == '\0' && errno == 0;
+}
+
+static bool read_head(place *at, const cJSON *line) {
+  df_job_trace *job = at->job;
+  uint64_t version, rank, ranks, process, clock_ns, unix_ns;
+  const char *host = read_word(line, "host");
+  if (!read_number(line, "dfccl_trace", &version) || version != 1)
+    return say(at, "this is no trace that DFCCL_TRACE has written");
+  if (!read_number(line, "rank", &rank) || !read_number(line, "ranks", &ranks) ||
+      !read_number(line, "process", &process) || !read_number(line, "clock_ns", &clock_ns) ||
+      !read_big(line, "unix_ns", &unix_ns) || host == NULL)
+    return say(at, "the first line lacks rank, ranks, host, process, clock_ns or unix_ns");
+  if (ranks < 1 || ranks > MOST_RANKS || rank >= ranks)
+    return say(at, "rank or ranks makes no sense");
+  if (job->ranks == NULL) {
+    job->n_ranks = (uint32_t)ranks;
+    job->ranks = calloc(ranks, sizeof *job->ranks);
+    if (job->ranks == NULL) return say(at, "no memory");
+  }
+  if (job->n_ranks != ranks) return say(at, "other files have another number of ranks");
+  df_traced_rank *traced = &job->ranks[rank];
+  if (traced->is_there) return say(at, "another file has the same rank");
+  *traced = (df_traced_rank){
+      .is_there = true, .process = (int)process, .offset_ns = (int64_t)unix_ns - (int64_t)clock_ns};
+  snprintf(traced->host, sizeof traced->host, "%s", host);
+  at->rank = (uint32_t)rank;
+  at->has_head = true;
+  return true;
+}
+
+static df_traced_collective *find(const place *at, uint64_t number) {
+  for (size_t i = at->job->n_collectives; i-- > at->first;)
+    if (at->job->collectives[i].number == number) return &at->job->collectives[i];
+  return NULL;
+}
+
+static bool read_group(place *at, const cJSON *line, df_traced_collective *traced) {
+  const cJSON *group = cJSON_GetObjectItemCaseSensitive(line, "group"), *rank;
+  const int n = cJSON_IsArray(group) ? cJSON_GetArraySize(group) : 0;
+  if (n < 1 || (uint32_t)n > at->job->n_ranks) return say(at, "the collective has no group");
+  traced->group = calloc((size_t)n, sizeof *traced->group);
+  if (traced->group == NULL) return say(at, "no memory");
+  cJSON_ArrayForEach(rank, group) {
+    if (!cJSON_IsNumber(rank) || rank->valueint < 0 || (uint32_t)rank->valueint >= at->job->n_ranks)
+      return say(at, "the group has a rank that is none of the job's");
+    traced->group[traced->members++] = (uint32_t)rank->valueint;
+  }
+  return true;
+}
+
+static bool read_collective(place *at, const cJSON *line) {
+  df_job_trace *job = at->job;
+  uint64_t number, id, bytes;
+  const char *name = read_word(line, "name"), *operation = read_word(line, "operation"),
+             *algorithm = read_word(line, "algorithm");
+  if (!read_number(line, "collective", &number) || !read_big(line, "id", &id) ||
+      !read_number(line, "bytes", &bytes) || !name || !operation || !algorithm)
+    return say(at, "the collective lacks collective, id, bytes, name, operation or algorithm");
+  df_traced_collective *known = find(at, number);
+  if (known) { /* it went over to another algorithm */
+    snprintf(known->algorithm, sizeof known->algorithm, "%s", algorithm);
+    return true;
+  }
+  if (!make_room((void **)&job->collectives, &job->collectives_room, job->n_collectives,
+                 sizeof *job->collectives))
+    return say(at, "no memory");
+  df_traced_collective *traced = &job->collectives[job->n_collectives];
+  *traced = (df_traced_collective){
+      .id = id, .rank = at->rank, .number = (uint32_t)number, .bytes = bytes};
+  for (size_t i = at->first; i < job->n_collectives; i++)
+    traced->turn += job->collectives[i].id == id;
+  snprintf(traced->operation, sizeof traced->operation, "%s", operation);
+  snprintf(traced->algorithm, sizeof traced->algorithm, "%s", algorithm);
+  job->n_collectives++;
+  traced->name = strdup(name);
+  if (traced->name == NULL) return say(at, "no memory");
+  return read_group(at, line, traced);
+}
+
+static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t of, uint64_t run) {
+  df_job_trace *job = at->job;
+  uint64_t from, to, status = 0;
+  const df_traced_collective *traced = NULL;
+  if (!read_number(line, "from", &from) || !read_number(line, "to", &to) || to < from)
+    return say(at, "from and to are no times");
+  if (kind == DF_SPAN_RUN && !read_number(line, "status", &status))
+    return say(at, "the run has no status");
+  if (kind != DF_SPAN_SYNCHRONISATION && (traced = find(at, of)) == NULL)
+    return say(at, "no earlier line has this number of a collective");
+  if (!make_room((void **)&job->spans, &job->spans_room, job->n_spans, sizeof *job->spans))
+    return say(at, "no memory");
+  const int64_t offset = job->ranks[at->rank].offset_ns;
+  job->spans[job->n_spans++] =
+      (df_span){.kind = kind,
+                .rank = at->rank,
+                .row = traced ? (uint32_t)(traced - job->collectives) : 0, /* until rows are made */
+                .run = run,
+                .from = (int64_t)from + offset,
+                .to = (int64_t)to + offset,
+                .status = (int)status};
+  return true;
+}
+
+static bool read_line(place *at, const cJSON *line) {
+  uint64_t number, of;
+  if (!at->has_head) return read_head(at, line);
+  if (read_number(line, "run", &number))
+    return read_number(line, "of", &of) ? add_span(at, line, DF_SPAN_RUN, of, number)
+                                        : say(at, "the run has no collective");
+  if (read_number(line, "callback", &of)) return add_span(at, line, DF_SPAN_CALLBACK, of, 0);
+  if (read_number(line, "synchronise", &of))
+    return add_span(at, line, DF_SPAN_SYNCHRONISATION, 0, 0);
+  if (cJSON_GetObjectItemCaseSensitive(line, "collective")) return read_collective(at, line);
+  if (read_word(line, "end")) {
+    at->job->ranks[at->rank].is_whole = true;
+    return true;
+  }
+  return say(at, "the line is none that DFCCL_TRACE writes");
+}
+
+static bool read_file(df_job_trace *job, const char *file) {
+  place at = {.file = file, .job = job, .first = job->n_collectives};
+  FILE *stream = fopen(file, "re");
+  if (stream == NULL) {
+    df_tool_error("%s cannot be read: %s", file, strerror(errno));
+    return false;
+  }
+  char *text = NULL;
+  size_t room = 0;
+  ssize_t length;
+  bool fine = true;
+  while (fine && (length = getline(&text, &room, stream)) > 0) {
+    at.line++;
+    if (text[length - 1] != '\n') break; /* its program was killed, or still writes */
+    cJSON *line = cJSON_Parse(text);
+    fine = cJSON_IsObject(line) ? read_line(&at, line) : say(&at, "the line is no JSON object");
+    cJSON_Delete(line);
+  }
+  if (fine && !at.has_head) fine = say(&at, "the file is empty");
+  free(text);
+  fclose(stream);
+  return fine;
+}
+
+static bool same_row(const df_traced_collective *a, const df_traced_collective *b) {
+  return a->id == b->id && a->turn == b->turn && a->members == b->members &&
+         memcmp(a->group, b->group, a->members * sizeof *a->group) == 0;
+}
+
+static const df_traced_collective *being_sorted;
+
+static int by_id(const void *a, const void *b) {
+  const df_traced_collective *left = &being_sorted[*(const size_t *)a],
+                             *right = &being_sorted[*(const size_t *)b];
+  if (left->id != right->id) return left->id < right->id ? -1 : 1;
+  if (left->turn != right->turn) return left->turn < right->turn ? -1 : 1;
+  if (left->group[0] != right->group[0]) return left->group[0] < right->group[0] ? -1 : 1;
+  if (left->members != right->members) return left->members < right->members ? -1 : 1;
+  const int groups = memcmp(left->group, right->group, left->members * sizeof *left->group);
+  if (groups != 0) return groups;
+  return left->rank < right->rank ? -1 : left->rank > right->rank;
+}
+
+/* The members' registrations of one turn are one row. */
+static bool make_rows(df_job_trace *job) {
+  size_t *order = calloc(job->n_collectives + 1, sizeof *order);
+  job->rows = calloc(job->n_collectives + 1, sizeof *job->rows);
+  if (order == NULL || job->rows == NULL) {
+    free(order);
+    df_tool_error("no memory for %zu collectives", job->n_collectives);
+    return false;
+  }
+  for (size_t i = 0; i < job->n_collectives; i++) order[i] = i;
+  being_sorted = job->collectives;
+  qsort(order, job->n_collectives, sizeof *order, by_id);
+  for (size_t i = 0; i < job->n_collectives; i++) {
+    df_traced_collective *traced = &job->collectives[order[i]];
+    if (i == 0 || !same_row(traced, &job->collectives[order[i - 1]]))
+      job->rows[job->n_rows++].first = traced;
+    traced->row = (uint32_t)job->n_rows - 1;
+    job->rows[traced->row].seen++;
+  }
+  for (size_t i = 0; i < job->n_spans; i++)
+    if (job->spans[i].kind != DF_SPAN_SYNCHRONISATION)
+      job->spans[i].row = job->collectives[job->spans[i].row].row;
+  free(order);
+  return true;
+}
+
+bool df_job_read(const char *directory, df_job_trace *job) {
+  char pattern[4096];
+  glob_t files;
+  *job = (df_job_trace){0};
+  if ((size_t)snprintf(pattern, sizeof pattern, "%s/rank-*.trace", directory) >= sizeof pattern) {
+    df_tool_error("the directory's name is too long: %.100s...", directory);
+    return false;
+  }
+  if (glob(pattern, 0, NULL, &files) != 0) {
+    df_tool_error("no traces: %s matches no file (set DFCCL_TRACE=%s for the job)", pattern,
+                  directory);
+    return false;
+  }
+  bool fine = true;
+  for (size_t i = 0; i < files.gl_pathc && fine; i++) fine = read_file(job, files.gl_pathv[i]);
+  globfree(&files);
+  return fine && make_rows(job);
+}
+
+void df_job_free(df_job_trace *job) {
+  for (size_t i = 0; i < job->n_collectives; i++) {
+    free(job->collectives[i].name);
+    free(job->collectives[i].group);
+  }
+  free(job->collectives);
+  free(job->rows);
+  free(job->spans);
+  free(job->ranks);
+  *job = (df_job_trace){0};
+}

@@ -1,0 +1,101 @@
+#!/bin/sh
+# Promise: dfccl-trace reads what the ranks of a job wrote with DFCCL_TRACE. It tells of each collective its runs, their
+# time and who came last; brings hosts onto one clock; writes a file for Perfetto in which no two spans of a thread
+# overlap; names file and line of what is no trace; and takes a trace that ends in the middle of a line.
+. "$(dirname "$0")/check.sh"
+trace=$1 demo=$2
+
+usage_error "$trace"
+usage_error "$trace" a b
+usage_error "$trace" --no-such-option a
+run 0 "$trace" --help
+out_has "^usage: dfccl-trace "
+run 0 "$trace" --version
+run 1 "$trace" "$work/nowhere"
+err_has "nowhere/rank-\*.trace matches no file"
+
+# A job.
+mkdir "$work/job"
+run 0 env DFCCL_TRACE="$work/job" "$demo" disorder -n 3 -c 4 -i 10 --sync
+run 0 "$trace" "$work/job" --json
+json "o['ranks'] == 3 and [t['rank'] for t in o['traces']] == [0, 1, 2] and all(t['whole'] for t in o['traces'])"
+json "len(o['collectives']) == 4 and all(c['runs'] == 10 and c['failed'] == 0 for c in o['collectives'])"
+json "all(c['operation'] == 'AllReduce' and c['members'] == 3 and c['time_us_median'] > 0 for c in o['collectives'])"
+run 0 "$trace" "$work/job" -o "$work/perfetto.json"
+out_has "AllReduce"
+python3 - "$work/perfetto.json" <<'PYTHON' || fail "the file for Perfetto"
+import collections, json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+spans = [e for e in events if e["ph"] == "X"]
+named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+runs = [e for e in spans if "run" in e.get("args", {})]
+assert len(runs) == 3 * 4 * 10, len(runs)
+assert any(e["name"] == "dfcclDeviceSynchronize" for e in spans)
+threads = collections.defaultdict(list)
+for e in spans:
+    assert (e["pid"], e["tid"]) in named, e
+    threads[e["pid"], e["tid"]].append((e["ts"], e["ts"] + e["dur"]))
+for thread in threads.values():
+    thread.sort()
+    for (_, end), (begin, _) in zip(thread, thread[1:]):
+        assert begin >= end - 0.002, (end, begin)
+PYTHON
+run 1 "$trace" "$work/job" -o /no/such/directory/file
+err_has "/no/such/directory/file cannot be written"
+lost_output "$trace" "$work/job"
+
+# Two hosts. Rank 1's clock is 7 s behind; by the runs it is at least 6.9 s. Rank 2 shares rank 1's clock.
+mkdir "$work/hosts"
+head_of() { # RANK HOST UNIX_NS
+  printf '{"dfccl_trace":1,"rank":%d,"ranks":3,"host":"%s","process":1,"clock_ns":0,"unix_ns":"%s"}\n' "$1" "$2" "$3"
+}
+described='{"collective":1,"id":"18446744073709551615","name":"a \"name\"","operation":"AllReduce","bytes":8,"group":[0,1,2],"algorithm":"ring"}'
+{ head_of 0 one 1000000000000000000; echo "$described"
+  echo '{"run":0,"of":1,"from":1000000000,"to":1100000000,"status":0}'; } >"$work/hosts/rank-0.trace"
+{ head_of 1 two 999999993000000000; echo "$described"
+  echo '{"run":0,"of":1,"from":1050000000,"to":1090000000,"status":0}'; echo '{"end":"whole"}'; } >"$work/hosts/rank-1.trace"
+{ head_of 2 two 999999993000000500; echo "$described"
+  echo '{"run":0,"of":1,"from":1060000000,"to":1100000000,"status":0}'; printf '{"run":1,"of":1,"fr'; } >"$work/hosts/rank-2.trace"
+run 0 "$trace" "$work/hosts" --json
+json "[t['host'] for t in o['traces']] == ['one', 'two', 'two'] and [t['whole'] for t in o['traces']] == [False, True, False]"
+# No end of rank 1 or 2 may lie before rank 0's submission: by at least 7 s - 90 ms.
+json "[round(t['clock_moved_us']) for t in o['traces']] == [0, 6910000, 6910000]"
+json "o['collectives'] == [dict(o['collectives'][0], id='18446744073709551615', name='a \"name\"', runs=1, last_share=1)]"
+run 0 "$trace" "$work/hosts" -o "$work/two.json"
+out_has "The clock of rank 1 \(two\) was moved by 6910000.0 us"
+out_has "The trace of rank 2 has no end"
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/two.json" || fail "a name with quotes"
+
+# What is no trace.
+refuse() { # LINE SENTENCE
+  rm -rf "$work/bad" && mkdir "$work/bad"
+  { head_of 0 one 1000000000000000000; echo "$described"; printf '%s\n' "$1"; } >"$work/bad/rank-0.trace"
+  run 1 "$trace" "$work/bad"
+  err_has "rank-0.trace:3: $2"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one sentence about: $1"
+}
+refuse 'x' "the line is no JSON object"
+refuse '[]' "the line is no JSON object"
+refuse '{}' "the line is none that DFCCL_TRACE writes"
+refuse '{"run":0,"of":2,"from":1,"to":2,"status":0}' "no earlier line has this number"
+refuse '{"run":0,"of":1,"from":3,"to":2,"status":0}' "from and to are no times"
+refuse '{"run":0,"of":1,"from":-3,"to":2,"status":0}' "from and to are no times"
+refuse '{"run":0,"of":1,"from":1,"to":1e300,"status":0}' "from and to are no times"
+refuse '{"run":0,"of":1,"from":1,"to":2}' "the run has no status"
+refuse '{"run":0.5,"of":1,"from":1,"to":2,"status":0}' "the line is none"
+refuse '{"collective":2,"id":"x","name":"","operation":"","bytes":1,"group":[0],"algorithm":""}' "the collective lacks"
+refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[3],"algorithm":""}' "the group has a rank"
+refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[],"algorithm":""}' "the collective has no group"
+refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[0,0,0,0],"algorithm":""}' "the collective has no group"
+: >"$work/bad/rank-0.trace"
+run 1 "$trace" "$work/bad"
+err_has "the file is empty"
+head_of 3 one 1 >"$work/bad/rank-0.trace"
+run 1 "$trace" "$work/bad"
+err_has "rank-0.trace:1: rank or ranks makes no sense"
+head_of 0 one 1 >"$work/bad/rank-0.trace"
+head_of 0 one 1 >"$work/bad/rank-1.trace"
+run 1 "$trace" "$work/bad"
+err_has "rank-1.trace:1: another file has the same rank"
+
+finish
