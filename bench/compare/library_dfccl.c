@@ -54,6 +54,36 @@ void peer_free(int variant, int buffer, void *memory, size_t bytes) {
     fine(dfcclMemFree(context, memory), "dfcclMemFree");
 }
 
+static size_t counts[PEER_MAX_RANKS];
+
+static dfcclResult_t start_further(const peer_case *one) {
+  for (int r = 0; r < PEER_MAX_RANKS; r++) counts[r] = one->count;
+  switch (one->operation) {
+  case PEER_GATHER:
+    return dfcclRegisterGather(context, id, one->count, dfcclFloat32, PEER_ROOT, NULL);
+  case PEER_SCATTER:
+    return dfcclRegisterScatter(context, id, one->count, dfcclFloat32, PEER_ROOT, NULL);
+  case PEER_ALLGATHERV:
+    return dfcclRegisterAllGatherV(context, id, counts, NULL, dfcclFloat32, NULL);
+  case PEER_GATHERV:
+    return dfcclRegisterGatherV(context, id, one->count, counts, NULL, dfcclFloat32, PEER_ROOT,
+                                NULL);
+  case PEER_SCATTERV:
+    return dfcclRegisterScatterV(context, id, counts, NULL, one->count, dfcclFloat32, PEER_ROOT,
+                                 NULL);
+  case PEER_ALLTOALLV:
+    return dfcclRegisterAllToAllV(context, id, counts, NULL, counts, NULL, dfcclFloat32, NULL);
+  case PEER_SCAN:
+    return dfcclRegisterScan(context, id, one->count, dfcclFloat32, dfcclSum, 0, NULL);
+  case PEER_BARRIER:
+    return dfcclRegisterBarrier(context, id, NULL);
+  case PEER_SENDRECV:
+    return dfcclRegisterSendRecv(context, id, one->count, dfcclFloat32, 0, 1, NULL);
+  default:
+    return dfcclInvalidArgument;
+  }
+}
+
 static dfcclResult_t start(const peer_case *one) {
   switch (one->operation) {
   case PEER_ALLREDUCE:
@@ -69,7 +99,7 @@ static dfcclResult_t start(const peer_case *one) {
   case PEER_ALLTOALL:
     return dfcclRegisterAllToAll(context, id, one->count, dfcclFloat32, NULL);
   default:
-    return dfcclInvalidArgument;
+    return start_further(one);
   }
 }
 
@@ -78,6 +108,31 @@ bool peer_prepare(const peer_case *one) { return fine(start(one), "dfcclRegister
 bool peer_finish(const peer_case *one) {
   (void)one;
   return fine(dfcclDeregister(context, id), "dfcclDeregister");
+}
+
+static dfcclResult_t run_further(const peer_case *one) {
+  switch (one->operation) {
+  case PEER_GATHER:
+    return dfcclRunGather(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_SCATTER:
+    return dfcclRunScatter(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_ALLGATHERV:
+    return dfcclRunAllGatherV(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_GATHERV:
+    return dfcclRunGatherV(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_SCATTERV:
+    return dfcclRunScatterV(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_ALLTOALLV:
+    return dfcclRunAllToAllV(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_SCAN:
+    return dfcclRunScan(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_BARRIER:
+    return dfcclRunBarrier(context, id, NULL, NULL);
+  case PEER_SENDRECV:
+    return dfcclRunSendRecv(context, id, one->send, one->recv, NULL, NULL);
+  default:
+    return dfcclInvalidArgument;
+  }
 }
 
 static dfcclResult_t run(const peer_case *one) {
@@ -95,7 +150,7 @@ static dfcclResult_t run(const peer_case *one) {
   case PEER_ALLTOALL:
     return dfcclRunAllToAll(context, id, one->send, one->recv, NULL, NULL);
   default:
-    return dfcclInvalidArgument;
+    return run_further(one);
   }
 }
 

@@ -53,6 +53,10 @@ void *peer_alloc(int, int, size_t bytes) {
 void peer_free(int, int, void *memory, size_t) { std::free(memory); }
 
 bool peer_prepare(const peer_case *one) try {
+  if (one->operation > PEER_ALLTOALL) {
+    std::fprintf(stderr, "gloo: this operation is not compared\n");
+    return false;
+  }
   if (one->operation == PEER_REDUCESCATTER) {
     std::vector<int> parts(static_cast<size_t>(context->size), static_cast<int>(one->count));
     reduce_scatter = std::make_unique<gloo::ReduceScatterHalvingDoubling<float>>(

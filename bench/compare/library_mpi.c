@@ -43,14 +43,54 @@ void peer_free(int variant, int buffer, void *memory, size_t bytes) {
   free(memory);
 }
 
+static int counts[PEER_MAX_RANKS], places[PEER_MAX_RANKS];
+
 bool peer_prepare(const peer_case *one) {
-  (void)one;
+  for (int r = 0; r < PEER_MAX_RANKS; r++) {
+    counts[r] = (int)one->count;
+    places[r] = r * (int)one->count;
+  }
   return true;
 }
 
 bool peer_finish(const peer_case *one) {
   (void)one;
   return true;
+}
+
+static int call_further(const peer_case *one, int count) {
+  int rank = 0;
+  switch (one->operation) {
+  case PEER_GATHER:
+    return MPI_Gather(one->send, count, MPI_FLOAT, one->recv, count, MPI_FLOAT, PEER_ROOT,
+                      MPI_COMM_WORLD);
+  case PEER_SCATTER:
+    return MPI_Scatter(one->send, count, MPI_FLOAT, one->recv, count, MPI_FLOAT, PEER_ROOT,
+                       MPI_COMM_WORLD);
+  case PEER_ALLGATHERV:
+    return MPI_Allgatherv(one->send, count, MPI_FLOAT, one->recv, counts, places, MPI_FLOAT,
+                          MPI_COMM_WORLD);
+  case PEER_GATHERV:
+    return MPI_Gatherv(one->send, count, MPI_FLOAT, one->recv, counts, places, MPI_FLOAT, PEER_ROOT,
+                       MPI_COMM_WORLD);
+  case PEER_SCATTERV:
+    return MPI_Scatterv(one->send, counts, places, MPI_FLOAT, one->recv, count, MPI_FLOAT,
+                        PEER_ROOT, MPI_COMM_WORLD);
+  case PEER_ALLTOALLV:
+    return MPI_Alltoallv(one->send, counts, places, MPI_FLOAT, one->recv, counts, places, MPI_FLOAT,
+                         MPI_COMM_WORLD);
+  case PEER_SCAN:
+    return MPI_Scan(one->send, one->recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  case PEER_BARRIER:
+    return MPI_Barrier(MPI_COMM_WORLD);
+  case PEER_SENDRECV:
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank == 0
+               ? MPI_Send(one->send, count, MPI_FLOAT, 1, 0, MPI_COMM_WORLD)
+               : MPI_Recv(one->recv, count, MPI_FLOAT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  default:
+    return MPI_ERR_OTHER;
+  }
 }
 
 bool peer_call(const peer_case *one) {
@@ -74,6 +114,6 @@ bool peer_call(const peer_case *one) {
     return MPI_Alltoall(one->send, count, MPI_FLOAT, one->recv, count, MPI_FLOAT, MPI_COMM_WORLD) ==
            MPI_SUCCESS;
   default:
-    return false;
+    return call_further(one, count) == MPI_SUCCESS;
   }
 }

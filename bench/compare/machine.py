@@ -12,7 +12,10 @@ import groups
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent.parent
 OWN_PROGRAM = "bench/compare/compare-dfccl"
-OPERATIONS = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"]
+DEFAULT_OPERATIONS = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"]
+# DFCCL, Open MPI and MPICH; barrier has no size, sendrecv is of two ranks.
+FURTHER_OPERATIONS = ["gather", "scatter", "allgatherv", "gatherv", "scatterv", "alltoallv", "scan", "barrier", "sendrecv"]
+OPERATIONS = DEFAULT_OPERATIONS + FURTHER_OPERATIONS
 
 
 def output(*words):

@@ -4,6 +4,7 @@ import sys
 import time
 
 import groups
+import machine
 
 FLOAT_BYTES = 4
 KEEP_BYTES = 64 << 20  # larger buffers are given back after each turn, so that many groups fit into memory
@@ -12,11 +13,13 @@ MOST_ITERATIONS = 200000
 
 
 def divided(operation):
-    return operation in ("allgather", "reducescatter", "alltoall")
+    return operation.removesuffix("v") in ("allgather", "reducescatter", "alltoall", "gather", "scatter")
 
 
 def count_of(operation, size, ranks):
     """Elements as dfcclRegister* counts them; 0: the size is too small for so many ranks."""
+    if operation == "sendrecv" and ranks != 2:
+        return 0
     elements = size // FLOAT_BYTES
     return elements // ranks if divided(operation) else elements
 
@@ -124,6 +127,8 @@ class Comparison:
     def candidates(self, library, point):
         """The variants worth a measurement: of the bound, only the fastest is taken."""
         ranks, operation, size = point
+        if operation in machine.FURTHER_OPERATIONS and library.name in ("bound", "gloo"):
+            return []
         if library.name != "bound":
             return list(library.variants)
         fitting = [0, 1] if size >= 65536 else [0]

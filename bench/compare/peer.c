@@ -101,20 +101,44 @@ static unsigned input(int rank, size_t position) {
   return (mixed >> 16) & 1023;
 }
 
-static float summed(size_t position) {
+static float summed(int ranks, size_t position) {
   unsigned sum = 0;
-  for (int r = 0; r < world.n_ranks; r++) sum += input(r, position);
+  for (int r = 0; r < ranks; r++) sum += input(r, position);
   return (float)sum;
 }
 
+/* Which buffers have a part for each rank, and who has a result. */
+static const struct {
+  const char *name;
+  bool wide_send, wide_recv, root_only;
+} operations[PEER_OPERATIONS] = {[PEER_ALLREDUCE] = {"allreduce", false, false, false},
+                                 [PEER_ALLGATHER] = {"allgather", false, true, false},
+                                 [PEER_REDUCESCATTER] = {"reducescatter", true, false, false},
+                                 [PEER_BROADCAST] = {"broadcast", false, false, false},
+                                 [PEER_REDUCE] = {"reduce", false, false, true},
+                                 [PEER_ALLTOALL] = {"alltoall", true, true, false},
+                                 [PEER_GATHER] = {"gather", false, true, true},
+                                 [PEER_SCATTER] = {"scatter", true, false, false},
+                                 [PEER_ALLGATHERV] = {"allgatherv", false, true, false},
+                                 [PEER_GATHERV] = {"gatherv", false, true, true},
+                                 [PEER_SCATTERV] = {"scatterv", true, false, false},
+                                 [PEER_ALLTOALLV] = {"alltoallv", true, true, false},
+                                 [PEER_SCAN] = {"scan", false, false, false},
+                                 [PEER_BARRIER] = {"barrier", false, false, false},
+                                 [PEER_SENDRECV] = {"sendrecv", false, false, false}};
+
 static size_t send_count(const peer_case *one) {
-  bool whole = one->operation == PEER_REDUCESCATTER || one->operation == PEER_ALLTOALL;
-  return whole ? one->count * (size_t)world.n_ranks : one->count;
+  return operations[one->operation].wide_send ? one->count * (size_t)world.n_ranks : one->count;
 }
 
 static size_t recv_count(const peer_case *one) {
-  bool whole = one->operation == PEER_ALLGATHER || one->operation == PEER_ALLTOALL;
-  return whole ? one->count * (size_t)world.n_ranks : one->count;
+  return operations[one->operation].wide_recv ? one->count * (size_t)world.n_ranks : one->count;
+}
+
+static bool has_result(const peer_case *one) {
+  if (one->operation == PEER_BARRIER) return false;
+  if (one->operation == PEER_SENDRECV) return world.rank == 1;
+  return !operations[one->operation].root_only || world.rank == PEER_ROOT;
 }
 
 static void fill(const peer_case *one) {
@@ -129,12 +153,21 @@ static float expected(const peer_case *one, size_t i) {
   switch (one->operation) {
   case PEER_ALLREDUCE:
   case PEER_REDUCE:
-    return summed(i);
+    return summed(world.n_ranks, i);
   case PEER_REDUCESCATTER:
-    return summed(own + i);
+    return summed(world.n_ranks, own + i);
+  case PEER_SCAN:
+    return summed(world.rank + 1, i);
   case PEER_BROADCAST:
+  case PEER_SENDRECV:
     return (float)input(PEER_ROOT, i);
+  case PEER_SCATTER:
+  case PEER_SCATTERV:
+    return (float)input(PEER_ROOT, own + i);
   case PEER_ALLGATHER:
+  case PEER_ALLGATHERV:
+  case PEER_GATHER:
+  case PEER_GATHERV:
     return (float)input((int)(i / one->count), i % one->count);
   default:
     return (float)input((int)(i / one->count), own + i % one->count);
@@ -148,8 +181,8 @@ static long long check(const peer_case *one) {
   if (!peer_call(one)) return -1;
   const float *result = peer_in_place(one) ? one->send : one->recv;
   long long wrong = 0;
-  bool has_result = one->operation != PEER_REDUCE || world.rank == PEER_ROOT;
-  for (size_t i = 0; has_result && i < recv_count(one); i++) wrong += result[i] != expected(one, i);
+  for (size_t i = 0; has_result(one) && i < recv_count(one); i++)
+    wrong += result[i] != expected(one, i);
   peer_meet(); /* nobody's buffers change while others still read them */
   memset(one->send, 0, send_count(one) * sizeof(float)); /* what is reduced in place stays finite */
   return wrong;
@@ -179,10 +212,9 @@ static bool loop(const peer_case *one, int iterations, double *elapsed) {
 }
 
 static bool measure(const command *wanted, double *elapsed, long long *wrong) {
-  static const char *const names[PEER_OPERATIONS] = {"allreduce", "allgather", "reducescatter",
-                                                     "broadcast", "reduce",    "alltoall"};
   peer_case one = {.count = wanted->count, .variant = wanted->variant};
-  while (one.operation < PEER_OPERATIONS && strcmp(names[one.operation], wanted->operation) != 0)
+  while (one.operation < PEER_OPERATIONS &&
+         strcmp(operations[one.operation].name, wanted->operation) != 0)
     one.operation = (peer_operation)(one.operation + 1);
   if (one.operation == PEER_OPERATIONS) return false;
   const size_t bytes[2] = {send_count(&one) * sizeof(float), recv_count(&one) * sizeof(float)};

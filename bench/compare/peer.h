@@ -20,6 +20,15 @@ typedef enum {
   PEER_BROADCAST,
   PEER_REDUCE,
   PEER_ALLTOALL,
+  PEER_GATHER,
+  PEER_SCATTER,
+  PEER_ALLGATHERV, /* of uneven pieces, here equal ones; as the following three */
+  PEER_GATHERV,
+  PEER_SCATTERV,
+  PEER_ALLTOALLV,
+  PEER_SCAN, /* inclusive */
+  PEER_BARRIER,
+  PEER_SENDRECV, /* from rank 0 to rank 1 of two */
   PEER_OPERATIONS
 } peer_operation;
 
@@ -32,8 +41,8 @@ typedef struct {
 
 /*
  * One collective on float32 with operator sum. count is what dfcclRegister* wants: the elements of
- * a buffer; of each rank's part for all-gather, reduce-scatter and all-to-all. Broadcast: send ==
- * recv. The other operations are out of place, unless the adapter says otherwise (in_place).
+ * a buffer; of each rank's part for all-gather, reduce-scatter, all-to-all, gather and scatter.
+ * Broadcast: send == recv. The other operations are out of place, unless the adapter says otherwise (in_place).
  */
 typedef struct {
   peer_operation operation;
