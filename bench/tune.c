@@ -114,6 +114,8 @@ static void summarise(const tune_case *one) {
     for (int i = 0; i < ROUNDS; i++) rounds[i] = slowest(one, a, i);
     df_tool_sort_u64(rounds, ROUNDS);
     us[a] = (double)rounds[ROUNDS / 2] * 1e-3;
+    series->sizes[series->n_sizes].spread[a] =
+        (double)(rounds[ROUNDS - 2] - rounds[1]) * 1e-3 / (us[a] > 0 ? us[a] : 1);
   }
   series->sizes[series->n_sizes++].bytes = one->bytes;
 }
@@ -247,6 +249,11 @@ static void write_table(FILE *file, const int *sizes, int n_sizes,
     for (int kind = 0; kind < 2; kind++)
       for (int g = 0; g < n_sizes; g++)
         df_tune_write_times(file, &all[kind * MAX_GROUPS + g][operation]);
+  fprintf(file, "#\n# fits: microseconds for a message of no bytes, and for each KB\n");
+  for (int operation = 0; operation < DF_BENCH_OVERHEAD; operation++)
+    for (int kind = 0; kind < 2; kind++)
+      for (int g = 0; g < n_sizes; g++)
+        df_tune_write_fits(file, &all[kind * MAX_GROUPS + g][operation]);
 }
 
 int df_bench_tune(const df_bench_options *options, int argc, char **argv) {

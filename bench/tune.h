@@ -18,7 +18,8 @@ typedef struct {
   int n_sizes;
   struct {
     size_t bytes;
-    double us[DF_ALGORITHMS]; /* medians; 0: it has not the operation, or was far too slow */
+    double us[DF_ALGORITHMS];     /* medians; 0: it has not the operation, or was far too slow */
+    double spread[DF_ALGORITHMS]; /* the middle five of seven rounds, as a part of the median */
   } sizes[DF_TUNE_MAX_SIZES];
 } df_tune_series;
 
@@ -31,5 +32,8 @@ void df_tune_write_header(FILE *file, int argc, char **argv);
 void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t ranks_least,
                          uint32_t ranks_most);
 void df_tune_write_times(FILE *file, const df_tune_series *series);
+/* Comments, too: latency and time for each byte of each algorithm, and at how many sizes the best
+ * one leads by more than the rounds' spread. */
+void df_tune_write_fits(FILE *file, const df_tune_series *series);
 
 #endif

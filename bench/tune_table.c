@@ -100,3 +100,63 @@ void df_tune_write_times(FILE *file, const df_tune_series *series) {
     fputc('\n', file);
   }
 }
+
+/* us = latency + slope * bytes with the least relative errors. */
+typedef struct {
+  double latency, slope, typical, worst; /* the errors of the fit */
+  int sizes;
+} line_fit;
+
+static line_fit fit_line(const df_tune_series *series, int algorithm) {
+  double w = 0, x = 0, xx = 0, y = 0, xy = 0;
+  line_fit fit = {0};
+  for (int i = 0; i < series->n_sizes; i++) {
+    const double us = series->sizes[i].us[algorithm], bytes = (double)series->sizes[i].bytes;
+    if (us <= 0) continue;
+    const double weight = 1 / (us * us);
+    w += weight, x += weight * bytes, xx += weight * bytes * bytes;
+    y += weight * us, xy += weight * us * bytes;
+    fit.sizes++;
+  }
+  const double determinant = w * xx - x * x;
+  if (fit.sizes < 3 || determinant <= 0) return fit;
+  fit.slope = (w * xy - x * y) / determinant;
+  fit.latency = (y - fit.slope * x) / w;
+  for (int i = 0; i < series->n_sizes; i++) {
+    const double us = series->sizes[i].us[algorithm], bytes = (double)series->sizes[i].bytes;
+    if (us <= 0) continue;
+    const double error = fabs((fit.latency + fit.slope * bytes) / us - 1);
+    fit.typical += error * error / fit.sizes;
+    if (error > fit.worst) fit.worst = error;
+  }
+  fit.typical = sqrt(fit.typical);
+  return fit;
+}
+
+/* The best one leads the next by more than both spread. */
+static int is_sure(const df_tune_series *series, int size) {
+  const double *us = series->sizes[size].us, *spread = series->sizes[size].spread;
+  int best = -1, sure = 1;
+  for (int a = 0; a < DF_ALGORITHMS; a++)
+    if (us[a] > 0 && (best < 0 || us[a] < us[best])) best = a;
+  for (int a = 0; best >= 0 && a < DF_ALGORITHMS; a++)
+    if (a != best && us[a] > 0 && us[a] * (1 - spread[a] / 2) < us[best] * (1 + spread[best] / 2))
+      sure = 0;
+  return sure;
+}
+
+void df_tune_write_fits(FILE *file, const df_tune_series *series) {
+  const char *memory = series->memory == DF_MEMORY_HOST ? "host" : "process";
+  const char *word = df_operation_word(series->operation);
+  int sure = 0;
+  for (int i = 0; i < series->n_sizes; i++) sure += is_sure(series, i);
+  fprintf(file, "# %s %d %s: the best is certain at %d of %d sizes\n", word, series->n_ranks,
+          memory, sure, series->n_sizes);
+  for (int a = 0; a < DF_ALGORITHMS; a++) {
+    const line_fit fit = fit_line(series, a);
+    if (fit.sizes < 3) continue;
+    fprintf(file, "# %s %d %s %s: %.3g + %.3g, mostly within %.0f%%, at worst %.0f%%, %d sizes\n",
+            word, series->n_ranks, memory, df_algorithm_name(a), fit.latency, fit.slope * 1024,
+            fit.typical * 100, fit.worst * 100, fit.sizes);
+  }
+}

@@ -197,7 +197,10 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
     free(levels);
   }
   if (coll->plan == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for the plan of collective %" PRIu64, coll->id);
+    return df_fail(dfcclOutOfMemory,
+                   "no memory for the plan of collective %" PRIu64
+                   ", or a member has more than 65,535 messages and copies in it (%s)",
+                   coll->id, df_algorithm_name(choice->algorithm));
   df_manner_decide(&coll->manner, question, coll->plan);
   /* Loops have 32 bits: only tiny slots and enormous counts exceed them. */
   const df_part *part = &coll->manner.shape.parts[0];

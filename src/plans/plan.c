@@ -170,6 +170,7 @@ static uint16_t take_link(df_plan *plan, uint32_t peer, uint16_t sends, uint16_t
 }
 
 void df_plan_add(df_plan *plan, df_step_spec spec) {
+  plan->failed |= plan->n_primitives == UINT16_MAX; /* descriptors have 16 bits for it */
   if (plan->failed) return;
   plan->primitives = grow(plan->primitives, plan->n_primitives, &plan->primitive_capacity,
                           sizeof *plan->primitives, plan);

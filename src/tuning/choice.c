@@ -4,7 +4,7 @@
 
 /* Of operations with uneven pieces: nobody knows the others' counts, from which slots could be
  * smaller or larger. */
-enum { DF_LISTED_SLOT_BYTES = 32768, DF_BCUBE_BASE = 4 };
+enum { DF_LONG_BETWEEN_HOSTS = 128 << 10, DF_LISTED_SLOT_BYTES = 32768, DF_BCUBE_BASE = 4 };
 
 static int memory_fits(const df_rule *rule, const df_question *q) {
   if (rule->memory == DF_MEMORY_CROWDED) return q->memory == DF_MEMORY_HOST && q->crowded;
@@ -41,6 +41,11 @@ static int is_spread(const df_question *q) { return q->hosts > 1 && q->largest_h
 static int algorithm_by_hosts(const df_tuning *tuning, const df_question *q, const df_rule *rule) {
   const int is_own = tuning && rule >= tuning->rules && rule < tuning->rules + tuning->n_rules;
   if (is_own) return -1;
+  /* Two levels send more than once what leaves a host: the root's host a broadcast to each other
+   * host, leaders a whole all-reduce in each round. With two hosts both send the same. */
+  const int repeats = q->operation == DF_OP_ALL_REDUCE || q->operation == DF_OP_BROADCAST;
+  if (is_spread(q) && repeats && q->hosts > 2 && q->bytes > DF_LONG_BETWEEN_HOSTS)
+    return DF_HIERARCHICAL;
   if (q->neighbours > 1 && df_algorithm_has(DF_TWO_LEVEL, q->operation)) return DF_TWO_LEVEL;
   if (!is_spread(q) || q->operation == DF_OP_ALL_TO_ALL) return -1;
   return df_algorithm_has(DF_HIERARCHICAL, q->operation) ? DF_HIERARCHICAL : -1;

@@ -104,6 +104,12 @@ DF_TEST(topology, hosts_are_the_subgroups_of_two_levels, 10) {
   CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_TWO_LEVEL &&
             choice.split == 3 && choice.is_by_hosts,
         "algorithm %d, split %u", choice.algorithm, choice.split);
+  question.bytes = 1 << 20; /* two levels would send it more than once */
+  question.smallest_host = question.largest_host = 3;
+  question.hosts = 2;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_TWO_LEVEL, "two hosts");
+  question.hosts = 3;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_HIERARCHICAL, "three hosts");
   question.name = "ring";
   CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_RING, "named");
   question.name = NULL;
