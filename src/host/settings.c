@@ -124,7 +124,8 @@ static const char *const known_variables[] = {
     "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_TUNING", "DFCCL_RECORD",
     "DFCCL_TRACE",
     /* of the Python package */
-    "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_STACKS"};
+    "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_REGISTRATIONS",
+    "DFCCL_TORCH_STACKS"};
 
 /* Letters to insert, delete or change (Wagner and Fischer, 1974). */
 static int distance(const char *a, size_t a_length, const char *b) {

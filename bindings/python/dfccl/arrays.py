@@ -161,6 +161,7 @@ def _by_buffer(thing: Any, writable: bool) -> Memory | None:
             raise errors.InvalidArgument(f"the memory of a {type(thing).__name__} cannot be used: {error}") from None
         return None
     buffer = export.buffer
+    assert buffer is not None  # until it is released
     code = (buffer.format or b"B").decode().lstrip("@=<")
     kind = None if isinstance(thing, _raw) else _formats.get(code, {}).get(buffer.itemsize)
     if kind is None and not isinstance(thing, _raw):

@@ -20,7 +20,13 @@ _SLICE_MS = 200  # a wait returns to Python so often, for Ctrl-C
 _callbacks: dict[int, tuple[Callable[[errors.Error | None], Any], "Collective"]] = {}
 _tokens = iter(range(1, 2**62))
 _tokens_lock = threading.Lock()
-_inside = threading.local()
+
+
+class _Inside(threading.local):
+    callback = 0  # the token of the callback that this thread is in
+
+
+_inside = _Inside()
 
 
 @Callback
@@ -40,11 +46,15 @@ _callback_address = ctypes.cast(_callback, c_void_p).value
 
 
 def inside_callback() -> bool:
-    return bool(getattr(_inside, "callback", 0))
+    return _inside.callback != 0
 
 
 class _GoesOn(errors.Timeout):
     """A wait's own time is over; the run has not failed."""
+
+
+class Held(Exception):
+    """A run of a collective that is about to be deregistered, or goes on soon (Collective.hold)."""
 
 
 class Run:
@@ -94,6 +104,14 @@ class Collective:
         self._outstanding: deque[tuple[int, Any, int]] = deque()  # number, what the run keeps alive, callback's token
         self._failure: tuple[int, str] | None = None  # the first since the last wait, which no wait has told yet
         self._run = RunStruct()
+        self._run_reference = byref(self._run)
+        self.runs = 0  # submitted so far
+        self.mark = -1  # runs at some time: equal to runs as long as there was none since
+        self.members: Sequence[int] = ()  # these three are the process group's
+        self.key: Any = None
+        self.plain: Any = None
+        self._held = False
+        self._inside: deque[None] = deque()  # one entry for each call that asks the library for a run's end
         wide = self.size
         self._sizes = sizes  # elements of both arrays at least, None: not needed; or None: by kind
         self._send_wide, self._recv_wide = {"all_gather": (1, wide), "reduce_scatter": (wide, 1),
@@ -209,15 +227,21 @@ class Collective:
             if handle is None:
                 raise context._closed()
             with self._lock:
+                if self._held:
+                    raise Held
                 self._drop_complete(handle)
                 run.sendBuf, run.recvBuf, run.count = send, recv, count
                 if counts is not None:
                     run.sendCounts, run.recvCounts = ctypes.addressof(counts), ctypes.addressof(told)
-                run.callback, run.arg = (_callback_address, token) if token else (None, None)
-                code = lib.dfcclRun(handle, self.id, byref(run))
+                if token:
+                    run.callback, run.arg = _callback_address, token
+                code = lib.dfcclRun(handle, self.id, self._run_reference)
+                if token:
+                    run.callback = run.arg = None
                 if code != SUCCESS:
                     check(code)
                 number = run.run
+                self.runs = number + 1
                 self._outstanding.append((number, keep, token))
                 return number
         finally:
@@ -225,7 +249,7 @@ class Collective:
 
     def _drop_complete(self, handle: int) -> None:
         """The lock is held."""
-        waiting, token = self._outstanding, getattr(_inside, "callback", 0)
+        waiting, token = self._outstanding, _inside.callback
         if not token:
             while waiting and (code := lib.dfcclWaitRun(handle, self.id, waiting[0][0], 0)) != IN_PROGRESS:
                 self._note(code)
@@ -248,31 +272,46 @@ class Collective:
     def _look(self, number: int) -> int:
         context = self.context
         context._calls.append(None)
+        self._inside.append(None)
         try:
             if context._handle is None:
                 raise context._closed()
+            if self._held:
+                return SUCCESS
             code = lib.dfcclWaitRun(context._handle, self.id, number, 0)
             if code != IN_PROGRESS:
                 self._forget(number, code)
             return code
         finally:
+            self._inside.pop()
             context._calls.pop()
 
     def _wait_run(self, number: int, timeout: float | None) -> None:
         context = self.context
         context._calls.append(None)
+        self._inside.append(None)
         try:
             handle = context._handle
             if handle is None:
                 raise context._closed()
-            end = None if timeout is None else time.monotonic() + timeout
-            code = self._drive(handle, number, end)
+            if self._held:
+                return
+            if timeout is None or timeout * 1000 > _SLICE_MS:  # most runs end within the first slice
+                code = lib.dfcclWaitRun(handle, self.id, number, _SLICE_MS)
+                left = None if timeout is None else timeout - _SLICE_MS / 1000
+            else:
+                code, left = IN_PROGRESS, timeout
+            if code != IN_PROGRESS:
+                self._forget(number, code)
+            else:
+                code = self._drive(handle, number, None if left is None else time.monotonic() + left)
             if code == IN_PROGRESS:
                 raise _GoesOn(f"run {number} of {self!r} is not complete after {timeout:g} s; it goes on. "
                               + context._state_of(self.id))
             if code != SUCCESS:
                 check(code)
         finally:
+            self._inside.pop()
             context._calls.pop()
 
     def _drive(self, handle: int, number: int, end: float | None) -> int:
@@ -287,6 +326,15 @@ class Collective:
                 return code
             if end is not None and time.monotonic() >= end:
                 return code
+
+    def _drive_once(self, number: int, milliseconds: int) -> int:
+        """Drives the library for so long, or until the run is complete: the code of the library."""
+        self._inside.append(None)
+        try:
+            with self.context._entered() as handle:
+                return SUCCESS if self._held else lib.dfcclWaitRun(handle, self.id, number, milliseconds)
+        finally:
+            self._inside.pop()
 
     def _forget(self, number: int, code: int) -> None:
         """Runs of a collective end in order: all up to this one are complete."""
@@ -328,6 +376,24 @@ class Collective:
         """Whether all its runs are complete."""
         number = self._last()
         return number is None or self._look(number) != IN_PROGRESS
+
+    def hold(self) -> bool:
+        """Refuses further runs (Held) if all have completed well, and nobody waits; whether it does so.
+
+        The ends of its runs are known from here on without the library, also after it is deregistered.
+        """
+        with self.context._entered() as handle, self._lock:
+            self._drop_complete(handle)
+            if self._outstanding or self._failure is not None or self._held:
+                return False
+            self._held = True  # before the look at who is inside, who looks at this after entering
+            self._held = not self._inside
+            return self._held
+
+    def release(self) -> None:
+        """Ends hold()."""
+        with self._lock:
+            self._held = False
 
     def deregister(self) -> None:
         """Forgets the collective. All its runs must be complete."""

@@ -120,8 +120,10 @@ def _check_size(value: Any) -> None:
 def read(data: bytes) -> dict[str, Any]:
     """The value of a pickle of plain values. Runs nothing that is in it; raises Refused."""
     machine, place = _Machine(), 0
+    at: int | None
     try:
-        for opcode, argument, place in pickletools.genops(data):
+        for opcode, argument, at in pickletools.genops(data):
+            place = at or 0
             machine.step(opcode.name, argument)
     except Refused as failure:
         raise Refused(f"byte {place}: {failure}") from None

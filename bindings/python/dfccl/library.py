@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_double, c_void_p
+from typing import Any
 
 from . import errors
 
@@ -23,7 +24,7 @@ class _Struct(ctypes.Structure):
         super().__init__(ctypes.sizeof(type(self)), self.magic_number, VERSION_CODE, **fields)
 
 
-_head = [("size", c_size_t), ("magic", c_uint), ("version", c_uint)]
+_head: Any = [("size", c_size_t), ("magic", c_uint), ("version", c_uint)]
 
 
 class UniqueId(ctypes.Structure):

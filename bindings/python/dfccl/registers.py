@@ -140,8 +140,7 @@ class Registers:
         return self._register_as("all_to_all_dynamic", id, "AllToAllDynamic", [count, kind], count, kind,
                                  (None, count * size), **options)
 
-    def _register_as(self, kind: str, id: int, function: str, arguments: Sequence[Any], count: int,
-                     dtype: DataTypeLike, sizes: tuple[int | None, int | None], **options: Any) -> Collective:
+    def _register_as(self, kind: str, id: int, *arguments: Any, **options: Any) -> Collective:
         raise NotImplementedError
 
     def _position(self, options: dict[str, Any]) -> int:

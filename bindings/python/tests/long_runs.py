@@ -1,6 +1,9 @@
-"""Runs too long for the lane: python long_runs.py memory [CALLS], or gpt [STEPS]. Each prints what it found, and fails if it is wrong.
+"""Runs too long for the lane: python long_runs.py memory [CALLS], new [CALLS], or gpt [STEPS].
+
+Each prints what it found, and fails if it is wrong.
 
 memory    all-reduces of 1,000 shapes in the same random order on two ranks: memory and descriptors stay as they are.
+new       all-reduces of ever-new signatures, more than a context can have: registrations that are not used are forgotten.
 gpt       a small GPT under DistributedDataParallel; each rank reduces its buckets in an order of its own, anew in each step.
           Losses and parameters are those of the ordered run, bit for bit.
 """
@@ -128,7 +131,28 @@ def memory(rank: int, size: int, place: str, calls: int) -> None:
     dist.destroy_process_group()
 
 
+def new(rank: int, size: int, place: str, calls: int) -> None:
+    torch.set_num_threads(1)
+    os.environ["DFCCL_TORCH_REGISTRATIONS"] = str(min(2048, calls // 40))
+    dist.init_process_group("dfccl", rank=rank, world_size=size, init_method=f"file://{place}")
+    chance, begin, seen = random.Random(rank), time.monotonic(), []
+    for window in range(calls // 10 + 1):
+        if window % (calls // 100) == 0:
+            seen.append(_uses())
+            if rank == 0 and calls > 10_000:
+                print(f"{10 * window} calls, {time.monotonic() - begin:.0f} s: {seen[-1]}", flush=True)
+        names = [f"{window}.{at}" for at in range(10)]
+        chance.shuffle(names)
+        tensors = [torch.ones(64) for _ in names]
+        for work in [dfccl.torch.all_reduce(tensor, async_op=True, name=name) for tensor, name in zip(tensors, names)]:
+            work.wait()
+        assert all((tensor == size).all() for tensor in tensors)
+    for what, most in (("own KiB", 4096 + calls // 4), ("shared KiB", 1024), ("descriptors", 0), ("threads", 0)):
+        assert abs(seen[-1][what] - seen[3][what]) <= most, (what, seen)
+    dist.destroy_process_group()
+
+
 if __name__ == "__main__":
-    function, count = {"memory": (memory, 10**6), "gpt": (gpt, 10_000)}[sys.argv[1]]
+    function, count = {"memory": (memory, 10**6), "new": (new, 100_000), "gpt": (gpt, 10_000)}[sys.argv[1]]
     ended = on_processes(function, 2, meeting_place(), int(sys.argv[2]) if len(sys.argv) > 2 else count)
     sys.exit(ended != [0, 0])

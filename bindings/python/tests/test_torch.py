@@ -291,7 +291,7 @@ def _ends(rank: int, size: int, place: str) -> None:
     with FakeTensorMode():
         of_a_gpu = torch.empty(2, device="cuda")  # as far as its device is asked for
     for call, sentence in [(lambda: dist.group.WORLD.allreduce([of_a_gpu]), "a tensor on cuda:0: this process group takes"),
-                           (lambda: dist.recv(torch.ones(1)), "receive from any rank"),
+                           (lambda: dist.recv(torch.ones(1).to_sparse()), "dense tensors"),
                            (lambda: dist.all_reduce(torch.ones(2).to_sparse()), "dense tensors"),
                            (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "non-integral"),
                            (lambda: dist.all_reduce(torch.ones(2, device="meta")), "tensors of the CPU"),

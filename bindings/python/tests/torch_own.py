@@ -1,8 +1,8 @@
 """torch's own tests of a backend, which its wheel has, under Gloo's name: python torch_own.py [-v] [TEST...]
 
-They need expecttest (pip). BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. WORLD_SIZE: ranks (2). Not part of the
-lane: minutes. That the events of a profile are asynchronous is not asked for: only code in C++ can end an event in
-another thread.
+They need expecttest (pip). BACKEND_OF_GLOO=gloo: on Gloo itself, to compare. BACKEND=dfccl: under our own name, which
+fewer of them know. WORLD_SIZE: ranks (2). Not part of the lane: minutes. That the events of a profile are asynchronous is
+not asked for: only code in C++ can end an event in another thread.
 """
 
 import atexit
@@ -11,7 +11,7 @@ import shutil
 import tempfile
 
 os.environ.setdefault("WORLD_SIZE", "2")
-os.environ["BACKEND"] = "gloo"
+os.environ.setdefault("BACKEND", "gloo")
 os.environ["TEMP_DIR"] = folder = tempfile.mkdtemp()
 owner = os.getpid()
 atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))  # a forked rank leaves it
@@ -24,13 +24,16 @@ import torch.distributed as dist
 import dfccl.torch.job
 
 ours = os.environ.get("BACKEND_OF_GLOO", "dfccl") == "dfccl"
-if ours:
+if ours and os.environ["BACKEND"] == "gloo":
     dist.Backend._ensure_backend_registered("gloo")
     dist.Backend._plugins["GLOO"] = dist.Backend._BackendPlugin(dfccl.torch.job.create, True)
 
+from torch.testing._internal.common_distributed import DistTestCases
 from torch.testing._internal.common_utils import run_tests
 from torch.testing._internal.distributed import distributed_test
 
+for feature in ("ddp", "subgroup"):
+    DistTestCases.backend_feature[feature].add("dfccl")
 if ours:
     distributed_test.PROFILING_SUPPORTED_BACKENDS = []
     distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS = []

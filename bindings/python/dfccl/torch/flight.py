@@ -1,14 +1,12 @@
 """The flight recorder: the last calls of this process, and what other ranks were doing when a call is late.
 
-Each call leaves a record in a ring. A rank whose call reaches its time limit asks the others through torch's store. A
-thread on each rank looks for such questions twice a second and answers with its rank's last calls and its threads'
-stacks. So the error names the ranks that have not come, and where each of them is. dump() writes the ring in the format
-of torch's own recorder.
+Each call leaves a record in a ring. A rank whose call reaches its time limit asks the others through torch's store.
+Each rank's keeper answers with its rank's last calls and its threads' stacks. So the error names the ranks that have
+not come, and where each of them is. dump() writes the ring in the format of torch's own recorder.
 """
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import json
 import os
@@ -16,8 +14,8 @@ import pickle
 import sys
 import threading
 import time
-import weakref
 from collections import deque
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Sequence
 
 import torch
@@ -29,11 +27,12 @@ except ImportError:  # another torch: no stacks
 
 from .. import errors
 from ..library import IN_PROGRESS, version
+from .keeper import Keeper, Question
 
 if TYPE_CHECKING:
     from .works import Part
 
-_LOOK_S = 0.5  # how often a rank looks for a question
+_LOOK_S = 0.05  # how often who asks looks for answers
 _PATIENCE_S = 2.0  # how long a question waits for answers
 _FRESH_S = 5.0  # so long answers are taken for those of the next late call, too
 _TOLD_CALLS, _TOLD_RANKS, _TOLD_FRAMES = 20, 8, 5
@@ -81,8 +80,8 @@ class Call:
     def text(self) -> str:
         what = self.operation
         if self.peers is not None:
-            source, target = (self.facts.ranks[peer] for peer in self.peers)
-            what += f" from rank {source} to rank {target}"
+            source, target = ("any rank" if peer < 0 else f"rank {self.facts.ranks[peer]}" for peer in self.peers)
+            what += f" from {source} to {target}"
         if self.dtype is not None:
             what += f" of {str(self.dtype).removeprefix('torch.')} {', '.join(str(list(shape)) for shape in self.shapes[:4])}"
             if len(self.shapes) > 4:
@@ -106,10 +105,22 @@ def flight_settings() -> tuple[int, bool, str]:
             os.environ.get("DFCCL_TORCH_DUMP", ""))
 
 
+def _symbolized(stacks: list[Any]) -> list[list[Frame]]:
+    """torch looks whether it has _inductor, and so imports it: seconds in which nobody is answered. It is not needed for this."""
+    if "torch._inductor" in sys.modules:
+        return symbolize_tracebacks(stacks)
+    stand_in = torch._inductor = SimpleNamespace()
+    try:
+        return symbolize_tracebacks(stacks)
+    finally:
+        if torch._inductor is stand_in:
+            del torch._inductor
+
+
 def _frames_of(calls: Sequence[Call]) -> list[list[Frame]]:
     """The stack of each call, the innermost frame first."""
     with_stack = [call for call in calls if call.stack is not None]
-    stacks = iter(symbolize_tracebacks([call.stack for call in with_stack]) if with_stack else [])
+    stacks = iter(_symbolized([call.stack for call in with_stack]) if with_stack else [])
     return [[] if call.stack is None else list(next(stacks)) for call in calls]
 
 
@@ -143,24 +154,18 @@ def _threads() -> list[dict[str, Any]]:
 class Flight:
     """The recorder of a job on one rank."""
 
-    def __init__(self, store: Any, key: str, rank: int, calls: int, stacks: bool, folder: str):
-        self._store, self._key, self._rank, self._folder = store, f"{key} flight", rank, folder
+    def __init__(self, keeper: Keeper, calls: int, stacks: bool, folder: str):
+        self._keeper, self._rank, self._folder = keeper, keeper.rank, folder
         self._ring: deque[Call] = deque(maxlen=calls)
         self._gather = gather_traceback if stacks else None
-        self._numbers, self._process = itertools.count(), os.getpid()
+        self._numbers = itertools.count()
         self._groups: dict[str, GroupFacts] = {}
         self._group_numbers = itertools.count()
-        self._answered = 0
         self._answers: dict[int, dict[str, Any]] = {}
         self._asked_ranks: set[int] = set()
         self._asked_at = float("-inf")
-        self._condition, self._ask_lock = threading.Condition(), threading.Lock()
-        self._stopped = False
-        self._thread: threading.Thread | None = None
-        if self._ring.maxlen:
-            self._thread = threading.Thread(target=self._body, name="dfccl flight", daemon=True)
-            self._thread.start()
-            _open.add(self)
+        self._ask_lock = threading.Lock()
+        keeper.answer("flight", self._told)
 
     # ---- recording
 
@@ -188,31 +193,11 @@ class Flight:
 
     # ---- questions and answers
 
-    def _body(self) -> None:
-        while True:
-            with self._condition:
-                if self._stopped or self._condition.wait(_LOOK_S) or self._stopped:
-                    return
-            try:
-                asked = self._answered
-                while self._store.check([f"{self._key} question {asked + 1}"]):
-                    asked += 1
-                if asked > self._answered:
-                    self._answered = asked
-                    self._store.set(f"{self._key} answer {self._rank}", json.dumps(self._answer(asked)))
-                    self._dump_if_wanted()
-            except RuntimeError:  # the store is gone: nobody asks any more
-                return
-
-    def stop(self) -> None:
-        if os.getpid() != self._process:  # a forked child has no such thread
+    def _told(self, asked: int, _: Question) -> None:
+        if not self._ring.maxlen:
             return
-        _open.discard(self)
-        with self._condition:
-            self._stopped = True
-            self._condition.notify()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_PATIENCE_S)
+        self._keeper.store.set(self._keeper.name(f"flight {self._rank}"), json.dumps(self._answer(asked)))
+        self._dump_if_wanted()
 
     def _answer(self, asked: int) -> dict[str, Any]:
         calls = list(self._ring)
@@ -232,16 +217,15 @@ class Flight:
         with self._ask_lock:
             if time.monotonic() - self._asked_at < _FRESH_S and self._asked_ranks.issuperset(ranks):
                 return self._answers
-            number = self._store.add(f"{self._key} questions", 1)
-            self._store.set(f"{self._key} question {number}", "?")
+            number, store = self._keeper.ask("flight"), self._keeper.store
             answers: dict[int, dict[str, Any]] = {}
             end = time.monotonic() + patience
             while len(answers) < len(ranks) and time.monotonic() < end:
-                time.sleep(_LOOK_S / 10)
+                time.sleep(_LOOK_S)
                 for rank in ranks:
-                    key = f"{self._key} answer {rank}"
-                    if rank not in answers and self._store.check([key]):
-                        answer = json.loads(bytes(self._store.get(key)))
+                    key = self._keeper.name(f"flight {rank}")
+                    if rank not in answers and store.check([key]):
+                        answer = json.loads(bytes(store.get(key)))
                         if answer["asked"] >= number:
                             answers[rank] = answer
             self._answers, self._asked_ranks, self._asked_at = answers, set(ranks), time.monotonic()
@@ -251,7 +235,8 @@ class Flight:
         """What an error says of a call that has reached its time limit: the call, and the ranks that have not come."""
         frames, = _frames_of([call])
         lines = [call.text() + (f"; called at {_place(frames)}" if frames else "")]
-        others = sorted({rank for collective, _ in call.parts for rank in collective.members} - {self._rank})
+        members = {rank for collective, _ in call.parts for rank in collective.members} or set(call.facts.ranks)
+        others = sorted(members - {self._rank})
         try:
             answers = self._ask(others, min(_PATIENCE_S, seconds))
         except (RuntimeError, ValueError, KeyError) as failure:  # the store is gone, or has something else there
@@ -268,7 +253,7 @@ class Flight:
 
     @staticmethod
     def _lacks(rank: int, answer: dict[str, Any], call: Call) -> bool:
-        return any(rank in collective.members and answer["runs"].get(f"{collective.id}", 0) <= number
+        return not call.parts or any(rank in collective.members and answer["runs"].get(f"{collective.id}", 0) <= number
                    for collective, number in call.parts)
 
     def _tell(self, answer: dict[str, Any]) -> str:
@@ -285,7 +270,8 @@ class Flight:
 
     def flight(self) -> dict[str, Any]:
         """The ring as torch's recorder tells it (version 2.10), and `rank` and each call's `name` besides."""
-        calls = [call for call in list(self._ring) if call.operation in _torch_names]
+        calls = [call for call in list(self._ring) if call.operation in _torch_names
+                 and (call.peers is None or call.peers[0] >= 0)]  # torch's dumps have no receive from any rank
         entries = [self._entry(call, frames) for call, frames in zip(calls, _frames_of(calls))]
         groups = self._groups.values()
         done = {facts.number: [call.sequence for call in calls if call.facts is facts and call.peers is None
@@ -353,13 +339,3 @@ class Flight:
                 self.dump(self._folder)
             except OSError as failure:
                 print(f"dfccl: the flight recorder cannot be written: {failure}", file=sys.stderr)
-
-
-_open: weakref.WeakSet[Flight] = weakref.WeakSet()
-
-
-@atexit.register
-def _stop_all() -> None:
-    """A thread that is inside torch's store when the interpreter ends would bring the process down."""
-    for flight in list(_open):
-        flight.stop()

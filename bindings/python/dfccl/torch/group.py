@@ -20,20 +20,26 @@ import torch.distributed as dist
 
 from .. import errors
 from ..arrays import DataType
-from ..collective import Collective
-from ..library import IN_PROGRESS, lib
+from ..collective import Collective, Held
+from ..library import IN_PROGRESS
 from . import names
 from .check import Check
+from .forget import Forgets
+from .messages import Anywhere, AnyWork, Askers, Messages
 from .moves import Moves
 from .reductions import Reductions
-from .types import element
+from .types import Key, element
 from .works import Part, Work
 
 if TYPE_CHECKING:
     from .job import Job
 
 
-class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
+class _Coalescing(threading.local):
+    works: list[Work] | None = None  # what this thread has called since start_coalescing()
+
+
+class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
     """Collectives of CPU tensors over the library."""
 
     supports_coalescing = False
@@ -45,13 +51,19 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         self._job, self._context, self._name, self._ranks = job, job.context, name, list(ranks)
         self._rank, self._size = rank, len(ranks)
         self._timeout = timeout.total_seconds()
-        self._collectives: dict[Any, Collective] = {}
-        self._register_lock = threading.Lock()
-        self._coalescing = threading.local()
+        self._collectives: dict[Key, Collective] = {}
+        self._plain: dict[Any, Collective] = {}  # all-reduces of these that need no other look at their tensor
+        self._held: dict[Key, Collective] = {}  # of these, those that may be forgotten just now
+        self._register_lock = threading.Condition()
+        self._coalescing = _Coalescing()
         self._sequence = self._times_split = 0
         self._check = Check(self) if job.checks else None
         self._facts = job.flight.group(name, self._ranks, self._timeout)
+        self._anywhere: Anywhere | None = None
+        self._askers = Askers(self, job.keeper)
         job.groups.add(self)
+        for asker in job.asked_any.get(name, ()):
+            self._askers.answer(asker)
 
     # ---- what torch asks a group for
 
@@ -132,28 +144,39 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
 
     def _of(self, *signature: Any) -> Collective:
         """The collective of a signature: (what, count, type, operator or None, root or None, members or None, kind)."""
-        key = (names.current(), *signature)
+        key = (names.local.name, *signature)
         found = self._collectives.get(key)
         return found if found is not None else self._register_new(key)
 
-    def _register_new(self, key: tuple[Any, ...]) -> Collective:
+    def _register_new(self, key: Key) -> Collective:
         given, what, dtype, count, type, op, root, members, kind = key
-        text = f"{what} {dtype}[{count}]" + (f" {op.name.lower()}" if op is not None else "") + (
-            f" root {root}" if root is not None else "") + f", group {self._name!r}" + (
-            f", named {given!r}" if given is not None else "")
         with self._register_lock:
+            if not self._register_lock.wait_for(lambda: key not in self._held, self._timeout):
+                raise errors.Timeout(f"the ranks {self._ranks} have not agreed for {self._timeout:g} s which registrations are "
+                                     "forgotten: one of them has ended, or a call holds its interpreter")
             found = self._collectives.get(key)
             if found is None:
+                text = f"{what} {dtype}[{count}]" + (f" {op.name.lower()}" if op is not None else "") + (
+                    f" root {root}" if root is not None else "") + f", group {self._name!r}" + (
+                    f", named {given!r}" if given is not None else "")
                 id = int.from_bytes(hashlib.blake2b(f"{members} {text}".encode(), digest_size=8).digest(), "little")
                 ranks = self._ranks if members is None else [self._ranks[member] for member in members]
                 found = self._register_as(kind, id, count, type, op=op, root=root, ranks=ranks, name=text)
-                found.members = ranks
+                found.members, found.key = ranks, key
                 self._collectives[key] = found
+                self._job.forgetting.registered()
             return found
+
+    def _runs_of(self, key: Key) -> int:
+        """Runs that this rank has submitted of a signature's registration."""
+        found = self._collectives.get(key) or self._held.get(key)
+        return found.runs if found is not None else 0
 
     def _register_as(self, kind: str, id: int, count: Any, type: DataType, *, op: Any, root: Any, **options: Any) -> Collective:
         if kind == "barrier":
             return self._context.register_barrier(id, **options)
+        if kind == "send_recv":
+            return self._context.register_send_recv(id, count, type, 0, 1, **options)
         if kind == "all_gather_v":
             return self._context.register_all_gather_v(id, count, type, **options)
         if kind == "reduce_scatter_v":
@@ -173,8 +196,12 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
 
     def _run(self, collective: Collective, tensor: torch.Tensor | None, send: int, recv: int, keep: Any) -> Part:
         """tensor: what the program gave, if the call is one that can be exchanged."""
-        if self._check is None or tensor is None or names.current() is not None:
-            return collective, collective._submit(send or None, recv or None, 0, keep)
+        if self._check is None or tensor is None or names.local.name is not None:
+            while True:
+                try:
+                    return collective, collective._submit(send or None, recv or None, 0, keep)
+                except Held:
+                    collective = self._of(*collective.key[1:])
         return self._check.run(collective, tensor, lambda: collective._submit(send or None, recv or None, 0, keep))
 
     def _work(self, what: str, parts: list[Part], outputs: list[torch.Tensor],
@@ -187,10 +214,9 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         if inner:
             work._inner, work._call = inner, inner[0]._call
         else:
-            work._call = self._job.flight.record(self._facts, what, peers, parts, outputs, names.current())
-        coalesced = getattr(self._coalescing, "works", None)
-        if coalesced is not None:
-            coalesced.append(work)
+            work._call = self._job.flight.record(self._facts, what, peers, parts, outputs, names.local.name)
+        if self._coalescing.works is not None:
+            self._coalescing.works.append(work)
         return work
 
     def _late(self, work: Work, failure: errors.Error, seconds: float) -> errors.Timeout:
@@ -210,13 +236,16 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
                 collective._wait_run(number, 0)
             except errors.Timeout as failure:
                 return self._late(work, failure, self._timeout)
+        if isinstance(work, AnyWork) and not work._found.is_set():
+            return self._late(work, work._nobody(self._timeout), self._timeout)
         return None
 
     def _drive(self, work: Work, milliseconds: int) -> None:
+        if not work._parts:  # a receive whose source is not known
+            time.sleep(milliseconds / 1000)
         for collective, number in work._parts:
-            with self._context._entered() as handle:
-                if lib.dfcclWaitRun(handle, collective.id, number, milliseconds) == IN_PROGRESS:
-                    return
+            if collective._drive_once(number, milliseconds) == IN_PROGRESS:
+                return
 
     def _together(self, what: str, works: list[Work], outputs: list[torch.Tensor]) -> Work:
         parts = [part for work in works for part in work._parts]
@@ -242,7 +271,9 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
 
     def abort(self) -> None:
         """Gives up this group's collectives, here and on the other members; other groups go on."""
-        self._abort_collectives(list(self._collectives.values()))
+        if self._anywhere is not None:
+            self._anywhere.give_up()
+        self._abort_collectives([*self._collectives.values(), *self._held.values()])
 
     _abort = abort
 
@@ -250,6 +281,9 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
         """Leaves: what is not complete is given up. The last group closes the context."""
         if self not in self._job.groups:
             return
+        if self._anywhere is not None:
+            self._anywhere.give_up()
+        self._decide(None)
         late = [each for each in self._collectives.values() if not each.done()]
         self._abort_collectives(late)
         for collective in late:
@@ -263,5 +297,6 @@ class ProcessGroup(Reductions, Moves, dist.ProcessGroup):
                 with contextlib.suppress(errors.Error):  # of a context that is broken: nothing is left to mend
                     collective.deregister()
         self._collectives.clear()
+        self._plain.clear()
 
     _shutdown = shutdown

@@ -10,16 +10,23 @@ from ..context import Context, unique_id
 from .backend import Backend, is_one_of_several
 from .check import asked
 from .flight import Flight, flight_settings
+from .forget import Forgetting, most_registrations
 from .group import ProcessGroup
+from .keeper import Keeper
+from .messages import answer_any
 from .works import Watcher
 
 
 class Job:
     """One context for all process groups of a set of ranks."""
 
-    def __init__(self, context: Context, checks: bool, flight: Flight):
-        self.context, self.watcher, self.flight, self.groups = context, Watcher(), flight, set[Any]()
+    def __init__(self, context: Context, checks: bool, keeper: Keeper, flight: Flight, most: int):
+        self.context, self.watcher, self.keeper, self.flight, self.groups = context, Watcher(), keeper, flight, set[Any]()
         self.checks = checks  # DFCCL_TORCH_CHECK, as rank 0 has it
+        self.asked_any: dict[str, set[int]] = {}  # by group: the members that receive from any rank
+        self.forgetting = Forgetting(self, keeper, most)
+        keeper.answer("any", lambda number, question: answer_any(self, number, question))
+        keeper.start()
 
     def leave(self, group: Any) -> bool:
         """Returns whether this was the last group: the context is closed."""
@@ -27,7 +34,7 @@ class Job:
         if self.groups:
             return False
         self.watcher.stop()
-        self.flight.stop()
+        self.keeper.stop()
         self.context.close()
         return True
 
@@ -37,13 +44,14 @@ _jobs = 0
 
 
 def _join(store: dist.Store, rank: int, size: int, key: str) -> Job:
-    checks, settings = asked(), flight_settings()
+    checks, settings, most = asked(), flight_settings(), most_registrations()
     if rank == 0:
         told = unique_id() + (b"1" if checks else b"0")
         store.set(key, told)
     else:
         told = bytes(store.get(key))
-    return Job(Context(rank, size, told[:-1], backend="cpu"), told[-1:] == b"1", Flight(store, key, rank, *settings))
+    context, keeper = Context(rank, size, told[:-1], backend="cpu"), Keeper(store, key, rank)
+    return Job(context, told[-1:] == b"1", keeper, Flight(keeper, *settings), most)
 
 
 def create(options: Any, _: Any = None) -> ProcessGroup | Backend:

@@ -11,7 +11,7 @@ import torch
 from .. import errors
 from ..arrays import DataType
 from .types import Tensors, check
-from .works import Part, Work
+from .works import Work
 
 
 class Moves:
@@ -26,18 +26,12 @@ class Moves:
         for tensor in tensors:
             if tensor.numel() == 0:
                 continue
-            part, after = self._broadcast_part("broadcast", tensor, root)
-            parts.append(part)
-            afters += [after] if after else []
+            dense = tensor.contiguous()
+            at = dense.data_ptr()
+            parts.append(self._move("broadcast", "broadcast", dense.numel(), dense, at, at, dense, root))
+            if dense is not tensor and self._rank != root:
+                afters.append(lambda to=tensor, of=dense: to.copy_(of))
         return self._work("broadcast", parts, list(tensors), (lambda: [each() for each in afters]) if afters else None)
-
-    def _broadcast_part(self, what: str, tensor: torch.Tensor, root: int, members: tuple[int, ...] | None = None,
-                        sends: bool | None = None) -> tuple[Part, Callable[[], Any] | None]:
-        sends = self._rank == root if sends is None else sends
-        dense = tensor.contiguous()
-        at = dense.data_ptr()
-        part = self._move("broadcast", what, dense.numel(), dense, at, at, dense, root, members)
-        return part, None if dense is tensor or sends else lambda: tensor.copy_(dense)
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
         return self._timed("all_gather", self._all_gather, outputs, inputs)
@@ -144,45 +138,6 @@ class Moves:
                                  f"in {1000 * timeout.total_seconds():g} ms")
         for member in works:
             comes(self._points("monitored_barrier answer", [(flag, member)], [], []))
-
-    # ---- from one rank to another: a broadcast in a group of two
-
-    def _point(self, what: str, tensor: torch.Tensor, source: int, target: int) -> tuple[Part, Callable[[], Any] | None]:
-        return self._broadcast_part(f"{what} {source}->{target}", tensor, 0, (source, target), self._rank == source)
-
-    def _points(self, what: str, sends: Sequence[tuple[torch.Tensor, int]], receives: Sequence[tuple[torch.Tensor, int]],
-                outputs: list[torch.Tensor], operation: str = "", peers: tuple[int, int] | None = None) -> Work:
-        """Sends to and receives from members, and from this rank to itself."""
-        check([tensor for tensor, _ in (*sends, *receives)])
-        parts, afters = [], []
-        own = [tensor for tensor, peer in sends if peer == self._rank]
-        for tensor, peer in receives:
-            if peer == self._rank:
-                if not own:
-                    raise errors.InvalidUsage(f"{what} from rank {peer} to itself")
-                mine = own.pop(0)
-                tensor.copy_(mine.view(tensor.shape))
-            elif tensor.numel() > 0:
-                part, after = self._point(what, tensor, peer, self._rank)
-                parts.append(part)
-                afters += [after] if after else []
-        for tensor, peer in sends:
-            if peer != self._rank and tensor.numel() > 0:
-                parts.append(self._point(what, tensor, self._rank, peer)[0])
-        return self._work(operation or what, parts, outputs, (lambda: [each() for each in afters]) if afters else None, peers)
-
-    def send(self, tensors: Tensors, target: int, tag: int) -> Work:
-        return self._timed("send", self._points, f"send, tag {tag},", [(tensors[0], target)], [], list(tensors),
-                           "send", (self._rank, target))
-
-    def recv(self, tensors: Tensors, source: int, tag: int) -> Work:
-        return self._timed("recv", self._points, f"send, tag {tag},", [], [(tensors[0], source)], list(tensors),
-                           "recv", (source, self._rank))
-
-    def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
-        raise errors.InvalidUsage("a receive from any rank: the process group dfccl receives from a named rank only")
-
-    recvAnysource = recv_anysource
 
     def _check_pieces(self, what: str, role: str, pieces: list[torch.Tensor], like: torch.Tensor, root: int) -> None:
         """The root of a gather or a scatter has a piece for each member."""

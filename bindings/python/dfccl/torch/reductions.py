@@ -8,6 +8,8 @@ import torch
 
 from .. import errors
 from ..arrays import DataType
+from ..collective import Collective, Held
+from . import names
 from .types import Op, Tensors, bitwise, bool_ops, check, ops, types
 from .works import Part, Work
 
@@ -40,6 +42,19 @@ class Reductions:
         return self._run(collective, given, source.data_ptr(), target.data_ptr(), (source, target))
 
     def _all_reduce(self, what: str, tensors: Tensors, op: Any) -> Work:
+        if len(tensors) == 1:
+            tensor = tensors[0]
+            plain = names.local.name, what, tensor.dtype, tensor.numel(), op
+            found = self._plain.get(plain)
+            if found is not None and tensor.layout is torch.strided and tensor.is_cpu and tensor.is_contiguous():
+                at = tensor.data_ptr()
+                try:
+                    return self._work(what, [(found, found._submit(at, at, 0, tensor))], [tensor])
+                except Held:  # about to be forgotten: the long way waits for that
+                    pass
+        return self._all_reduce_any(what, tensors, op)
+
+    def _all_reduce_any(self, what: str, tensors: Tensors, op: Any) -> Work:
         check(tensors)
         parts, afters = [], []
         for tensor in tensors:
@@ -49,7 +64,17 @@ class Reductions:
             parts.append(self._reduce_part("all_reduce", what, tensor.numel(), op, dense, dense))
             if dense is not tensor:
                 afters.append(lambda to=tensor, of=dense: to.copy_(of))
+            self._remember_plain(parts[-1][0], what, tensor, op)
         return self._work(what, parts, list(tensors), (lambda: [each() for each in afters]) if afters else None)
+
+    def _remember_plain(self, collective: Collective, what: str, tensor: torch.Tensor, op: Any) -> None:
+        """The next such all-reduce finds its collective without asking what its type and its operator are here.
+
+        torch's operators of several factors are equal, and complex numbers are reduced as others.
+        """
+        if self._check is None and tensor.dtype in types and getattr(op, "op", op) in ops:
+            collective.plain = names.local.name, what, tensor.dtype, tensor.numel(), op
+            self._plain[collective.plain] = collective
 
     def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> Work:
         if isinstance(tensors, torch.Tensor):

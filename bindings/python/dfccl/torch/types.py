@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Sequence
 
 import torch
 import torch.distributed as dist
@@ -11,6 +11,7 @@ from .. import errors
 from ..arrays import DataType, RedOp
 
 Tensors = Sequence[torch.Tensor]
+Key = tuple[Any, ...]  # a signature: name, what, dtype, count, type, operator, root, members, kind
 Op = dist.ReduceOp.RedOpType
 
 # Reduced as what they are.
@@ -37,7 +38,7 @@ def element(tensor: torch.Tensor) -> tuple[DataType, int]:
 
 def check(tensors: Tensors) -> None:
     for tensor in tensors:
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             raise errors.InvalidArgument(f"a tensor on {tensor.device}: this process group takes tensors of the CPU")
         if tensor.layout is not torch.strided:
             raise errors.InvalidArgument(f"a tensor of layout {tensor.layout}: this process group takes dense tensors")

@@ -16,7 +16,7 @@ from ..library import IN_PROGRESS, last_error
 from .flight import FAILED
 
 Part = tuple[Collective, int]
-_no_time = datetime.timedelta(0)
+no_time = datetime.timedelta(0)
 
 
 class Work(dist.Work):
@@ -25,6 +25,7 @@ class Work(dist.Work):
     _limit: float | None = None  # seconds, of a call that has a time limit of its own
     _call: Any = None  # the flight recorder's
     _asks = True  # other ranks where they are, if it is late
+    _source = -1  # of a receive from any rank: the member that it came from
     _inner: Sequence["Work"] = ()  # what it joins, each with a record of its own
 
     def __init__(self, group: Any, operation: str, parts: Sequence[Part], outputs: list[torch.Tensor],
@@ -77,9 +78,9 @@ class Work(dist.Work):
         self._end(error)
         return True
 
-    def wait(self, timeout: datetime.timedelta = _no_time) -> bool:
+    def wait(self, timeout: datetime.timedelta = no_time) -> bool:
         if not self._ended:
-            seconds = timeout.total_seconds() if timeout > _no_time else self._limit or self._group._timeout
+            seconds = timeout.total_seconds() if timeout > no_time else self._limit or self._group._timeout
             error = None
             for collective, number in self._parts:
                 try:
@@ -127,7 +128,7 @@ class Work(dist.Work):
         return future
 
     def source_rank(self) -> int:
-        return -1
+        return self._source
 
     _source_rank = source_rank
 

@@ -1,0 +1,144 @@
+"""A limit for registrations: what is not used any more is forgotten, by all ranks of a group at the same run.
+
+The i-th run of a registration meets the i-th on each other member, so members may end it after equally many runs only,
+and they are out of step. A rank with too many registrations puts a question to all. Each member's keeper then holds the
+registrations of the group that this rank has not run lately, lists them with their numbers of runs in torch's store, and
+waits for the other lists. What all members list with the same number is forgotten; the rest goes on. A call of what is
+held waits meanwhile. It waits for keepers only, never for another rank's program, so this cannot close a circle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+from .keeper import Keeper, Question
+
+if TYPE_CHECKING:
+    from .group import ProcessGroup
+    from .job import Job
+
+_STANDARD, _LEAST, _MOST = 8192, 64, 60_000  # the library takes 65,536
+_entry = struct.Struct("<QQ")  # id, runs
+
+
+def most_registrations() -> int:
+    name = "DFCCL_TORCH_REGISTRATIONS"
+    value = os.environ.get(name, "") or str(_STANDARD)
+    if not value.isascii() or not value.isdigit() or not _LEAST <= int(value) <= _MOST:
+        raise errors.InvalidUsage(f"environment variable {name} is {value!r}; it must be a whole number from {_LEAST} to {_MOST}")
+    return int(value)
+
+
+class Forgetting:
+    """Of a job on one rank."""
+
+    def __init__(self, job: Job, keeper: Keeper, most: int):
+        self._job, self._keeper, self._most = job, keeper, most
+        self._rounds: dict[str, int] = {}  # by group: rounds that have begun
+        self._marked = False
+        self._next = most  # so many registrations begin a round
+        self._asked: tuple[str, int] | None = None
+        keeper.answer("forget", self._begin)
+
+    def registered(self) -> None:
+        """After each new registration."""
+        count = sum(len(group._collectives) for group in list(self._job.groups))
+        if not self._marked and count >= self._next * 3 // 4:
+            self._marked = True
+            for group in list(self._job.groups):
+                for collective in list(group._collectives.values()):
+                    collective.mark = collective.runs
+        if count >= self._next and self._asked is None and not self._job.checks:
+            group = max(list(self._job.groups), key=lambda each: len(each._collectives))
+            self._asked = group._name, self._rounds.get(group._name, 0) + 1
+            self._keeper.ask("forget", group=group._name, round=self._asked[1], ranks=group._ranks)
+
+    def _begin(self, _: int, question: Question) -> None:
+        """In the keeper's thread. All ranks see the questions of a group in one order; of two of one round one counts."""
+        name, round, ranks = question["group"], question["round"], question["ranks"]
+        if self._keeper.rank not in ranks or round != self._rounds.get(name, 0) + 1:
+            return
+        self._rounds[name] = round
+        group = next((each for each in list(self._job.groups) if each._name == name), None)
+        begun = False
+
+        def step() -> bool:
+            nonlocal begun
+            if not begun and group is not None and group._held:
+                return False  # the round before this one is not over here
+            if not begun:
+                begun = True
+                held = group._hold() if group is not None else []
+                told = b"".join(_entry.pack(each.id, each.runs) for each in held)
+                self._keeper.store.set(self._list(name, round, self._keeper.rank), told)
+            lists = self._lists(name, round, ranks)
+            if lists is None:
+                return False
+            if group is not None:
+                group._decide(lists)
+            self._over(name, round)
+            return True
+        if not step():
+            self._keeper.watch(step)
+
+    def _over(self, name: str, round: int) -> None:
+        left = sum(len(group._collectives) for group in list(self._job.groups))
+        self._next = max(self._most, left + self._most // 8)  # all may be in use
+        self._marked = False
+        if self._asked is not None and self._asked[0] == name and self._asked[1] <= round:
+            self._asked = None
+        if round > 2:  # nobody reads that list any more
+            try:
+                self._keeper.store.delete_key(self._list(name, round - 2, self._keeper.rank))
+            except (RuntimeError, NotImplementedError):
+                pass
+
+    def _list(self, name: str, round: int, rank: int) -> str:
+        return self._keeper.name(f"forget {name} {round} {rank}")
+
+    def _lists(self, name: str, round: int, ranks: list[int]) -> dict[int, dict[int, int]] | None:
+        """What each member lists: runs by id. None as long as one is missing; a rank that has left lists nothing."""
+        found: dict[int, dict[int, int]] = {}
+        for rank in ranks:
+            key = self._list(name, round, rank)
+            if not self._keeper.store.check([key]):
+                if not self._keeper.has_left(rank):
+                    return None
+                if not self._keeper.store.check([key]):  # it may have told before it left
+                    found[rank] = {}
+                    continue
+            told = bytes(self._keeper.store.get(key))
+            found[rank] = dict(_entry.iter_unpack(told))
+        return found
+
+
+class Forgets:
+    """A part of ProcessGroup."""
+
+    def _hold(self) -> list[Any]:
+        """Keeps calls from registrations that may be forgotten: not run since they were marked, and at rest."""
+        with self._register_lock:
+            asks = self._anywhere is not None or bool(self._askers.ranks)  # then numbers of messages are remembered
+            for key, collective in list(self._collectives.items()):
+                if not (asks and key[-1] == "send_recv") and collective.mark == collective.runs and collective.hold():
+                    self._held[key] = self._collectives.pop(key)
+            return list(self._held.values())
+
+    def _decide(self, lists: dict[int, dict[int, int]] | None) -> None:
+        """Forgets what all members list with as many runs, and lets go of the rest. None: of all."""
+        with self._register_lock:
+            held = list(self._held.items())
+            self._held.clear()
+            for key, collective in held:
+                if lists is not None and all(lists[rank].get(collective.id) == collective.runs for rank in collective.members):
+                    with contextlib.suppress(errors.Error):  # of a broken context: calls will say so
+                        collective.deregister()
+                    self._plain.pop(collective.plain, None)
+                else:
+                    collective.release()
+                    self._collectives[key] = collective
+            self._register_lock.notify_all()
