@@ -259,9 +259,15 @@ static dfcclResult_t count_call(emission *emit, const df_trace_rank *rank, uint3
   return dfcclSuccess;
 }
 
-/* Frames of torch and of this project's package say nothing of the program. */
+/* Frames of torch and of this project's package say nothing of the program. A program's own folders
+ * may be called torch or dfccl, too: only what is installed, or known by a folder inside, counts. */
 static bool is_of_program(const char *file) {
-  return !strstr(file, "/torch/") && !strstr(file, "/dfccl/");
+  static const char *const others[] = {"-packages/torch/", "/torch/distributed", "/torch/nn/",
+                                       "/torch/autograd/", "/torch/utils/",      "/torch/_",
+                                       "-packages/dfccl/", "/dfccl/torch/"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (strstr(file, others[i])) return false;
+  return true;
 }
 
 static dfcclResult_t read_stack(emission *emit, const df_trace_rank *rank,

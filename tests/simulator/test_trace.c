@@ -80,7 +80,7 @@ static void expect(const char *const *texts, int count, bool waits_only, uint32_
   ",\"p2p_seq_id\":0,\"is_p2p\":false,\"profiling_name\":\"" name "\",\"input_sizes\":[[" #size    \
   "]],\"input_dtypes\":[\"Float\"],"                                                               \
   "\"frames\":[{\"name\":\"all_reduce\",\"filename\":\"/x/torch/distributed.py\",\"line\":1},"     \
-  "{\"name\":\"step\",\"filename\":\"train.py\",\"line\":3" #record "}]}"
+  "{\"name\":\"step\",\"filename\":\"/home/torch/dfccl/train.py\",\"line\":3" #record "}]}"
 #define A(record, sequence) ENTRY(record, "0", sequence, "nccl:all_reduce", 5)
 #define B(record, sequence) ENTRY(record, "0", sequence, "nccl:all_reduce", 7)
 #define MESSAGE(record, sequence, name)                                                            \
@@ -101,7 +101,8 @@ DF_TEST(trace, flight_dumps, 20) {
   const df_sequences *sequences = &judged.schedule.sequences;
   const df_call *call = &judged.schedule.call[sequences->first[0] + 2]; /* behind a sync */
   CHECK(call->number == 2, "call %u", call->number);
-  CHECK(strcmp(df_names_text(&judged.schedule.stacks, call->stack), "train.py:31 in step") == 0,
+  CHECK(strcmp(df_names_text(&judged.schedule.stacks, call->stack),
+               "/home/torch/dfccl/train.py:31 in step") == 0,
         "\"%s\"", df_names_text(&judged.schedule.stacks, call->stack));
   CHECK(judged.schedule.note_count == 0, "\"%s\"", judged.schedule.note[0]);
   forget(&judged);
