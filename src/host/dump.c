@@ -59,15 +59,69 @@ static int credit_is_missing(const df_link *link, uint64_t sequence) {
          (uint64_t)link->slot_mask + 1;
 }
 
+/* Where the block is in the oldest run. Returns 0 if it is through with that. */
+static int read_cursor(const df_coll *coll, uint32_t block, df_cursor *cursor) {
+  const uint64_t progress = df_load_relaxed_u64(&coll->device.descriptor->progress[block]);
+  *cursor = (df_cursor){.run = coll->retired,
+                        .loop = (uint32_t)(progress >> 20 & 0xffffff),
+                        .primitive = (uint32_t)(progress >> 4 & 0xffff),
+                        .phase = (uint32_t)(progress & 0xf)};
+  return progress >> 44 == (coll->retired & 0xfffff);
+}
+
+/* As df_step_undrained, of one rank. */
+static int is_undrained(const df_coll *coll, uint32_t block, uint32_t rank) {
+  const df_descriptor *d = coll->device.descriptor;
+  for (uint32_t i = 0; i < d->n_links; i++) {
+    const df_link *link = &coll->device.links[block * d->n_links + i];
+    const df_part *part = &coll->manner.shape.parts[block];
+    if (!link->sends || link->peer != rank || link->messages == 0 || link->release_mask) continue;
+    if ((uint64_t)part->chunk * d->element_bytes < link->lend_min) continue;
+    const uint64_t last = (coll->retired + 1) * part->loops * link->messages;
+    if (((df_observe_u64(link->credit) - last) & DF_SEQUENCE_MASK) >= DF_SEQUENCE_MASK / 2)
+      return 1;
+  }
+  return 0;
+}
+
+static int block_waits_for(const df_coll *coll, uint32_t block, uint32_t rank) {
+  const df_descriptor *d = coll->device.descriptor;
+  df_cursor cursor;
+  if (!read_cursor(coll, block, &cursor)) return 0;
+  if (cursor.phase == DF_PHASE_DRAIN) return is_undrained(coll, block, rank);
+  if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return 0;
+  const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
+  const df_link *links = &coll->device.links[block * d->n_links];
+  const uint32_t loops = coll->manner.shape.parts[block].loops;
+  if (prim->flags & DF_PRIM_RECV) {
+    const df_link *link = &links[prim->recv_link];
+    if (link->peer == rank &&
+        recv_is_missing(link, df_sequence(&cursor, loops, link, prim->recv_ordinal)))
+      return 1;
+  }
+  if (prim->flags & DF_PRIM_SEND) {
+    const df_link *link = &links[prim->send_link];
+    if (link->peer == rank &&
+        credit_is_missing(link, df_sequence(&cursor, loops, link, prim->send_ordinal)))
+      return 1;
+  }
+  return 0;
+}
+
+int df_waits_for_member(dfcclContext_t context, const df_coll *coll, uint32_t position) {
+  if (df_has_not_come(coll, position)) return 1;
+  if (df_runs_in_device(coll) == 0) return 0;
+  if (!context->device.memory->host_sees_links) return 1; /* perhaps */
+  for (uint32_t block = 0; block < coll->manner.shape.n_blocks; block++)
+    if (block_waits_for(coll, block, coll->ranks[position])) return 1;
+  return 0;
+}
+
 static void say_block(const dfcclContext_t context, df_text *text, const df_coll *coll,
                       uint32_t block) {
   const df_descriptor *d = coll->device.descriptor;
-  uint64_t progress = df_load_relaxed_u64(&d->progress[block]);
-  df_cursor cursor = {.run = coll->retired,
-                      .loop = (uint32_t)(progress >> 20 & 0xffffff),
-                      .primitive = (uint32_t)(progress >> 4 & 0xffff),
-                      .phase = (uint32_t)(progress & 0xf)};
-  if (progress >> 44 != (coll->retired & 0xfffff)) {
+  df_cursor cursor;
+  if (!read_cursor(coll, block, &cursor)) {
     df_say(text, "block %u is through with run %" PRIu64, block, coll->retired);
     return;
   }

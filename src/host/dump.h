@@ -7,6 +7,9 @@
 /* [lock] As far as announced, the member has not registered or not run the collective. */
 int df_has_not_come(const df_coll *coll, uint32_t position);
 
+/* [lock] A run that is in the daemon, or its links, cannot get on at this moment without the member. */
+int df_waits_for_member(dfcclContext_t context, const df_coll *coll, uint32_t position);
+
 void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text,
                       size_t bytes); /* [lock] state, and whom it waits for */
 dfcclResult_t df_dump(dfcclContext_t context, int fd);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "control/service.h"
+#include "host/dump.h"
 #include "host/losses.h"
 #include "host/registry.h"
 
@@ -28,31 +29,39 @@ static int tick(void *room) {
   return context->transports.losses ? GRACE_MS / 4 : -1;
 }
 
-static int waits_for(dfcclContext_t context, uint32_t peer) {
+typedef enum { NO_RUN, MAY_GET_ON, WAITS } df_dependence;
+
+static df_dependence dependence_on(dfcclContext_t context, uint32_t peer) {
+  df_dependence most = NO_RUN;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = df_registered(context, i);
     if (coll == NULL || coll->taken == coll->submitted) continue;
-    for (uint32_t m = 0; m < coll->n; m++)
-      if (coll->ranks[m] == peer) return 1;
+    for (uint32_t m = 0; m < coll->n; m++) {
+      if (coll->ranks[m] != peer) continue;
+      if (df_waits_for_member(context, coll, m)) return WAITS;
+      most = MAY_GET_ON;
+    }
   }
-  return 0;
+  return most;
 }
 
 /* Runs that wait for what the connection would have carried wait in vain. A peer that has left in
- * order may have given them up. Returns 0 while it is too early to judge. */
+ * order may have given them up; or all has come from it, and only the goodbye was lost: then runs
+ * may wait for others, and are looked at again. Returns 0 while it is too early to judge. */
 static int judge(dfcclContext_t context, const df_loss_told *loss) {
   pthread_mutex_lock(&context->lock);
   const df_peer_state state = context->control.peers[loss->peer].state;
-  const int matters =
-      state == DF_PEER_ALIVE || (state == DF_PEER_LEFT && waits_for(context, loss->peer));
+  const df_dependence dependence = state == DF_PEER_ALIVE  ? WAITS
+                                   : state == DF_PEER_LEFT ? dependence_on(context, loss->peer)
+                                                           : NO_RUN;
   const int is_late = df_clock_ns() - loss->since_ns >= GRACE_MS * (uint64_t)1000000;
-  if (matters && is_late && !context->control.said_goodbye) {
+  if (dependence == WAITS && is_late && !context->control.said_goodbye) {
     char why[DF_SENTENCE_BYTES];
     snprintf(why, sizeof why, "cannot be reached: %s", loss->why);
     df_peer_unreachable(context, loss->peer, why);
   }
   pthread_mutex_unlock(&context->lock);
-  return !matters || is_late;
+  return dependence == NO_RUN || (dependence == WAITS && is_late);
 }
 
 static void take_losses(dfcclContext_t context) {

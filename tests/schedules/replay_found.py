@@ -10,8 +10,9 @@ def main(simulate, path):
         for line in file:
             if line.startswith("#") or not line.strip():
                 continue
-            flags = [word for word in line.split()[:3] if word.startswith("--")]
-            seed, world, schedules, what = line.split(None, 3 + len(flags))[len(flags):]
+            words = [word for word in line.split()[:3] if word.startswith("--")]
+            seed, world, schedules, what = line.split(None, 3 + len(words))[len(words):]
+            flags = [part for word in words for part in word.split("=")]
             lines += 1
             run = subprocess.run([simulate, "--seed", seed, "--first-world", world, "--each", schedules, "--schedules", schedules, *flags],
                                  capture_output=True, text=True, check=False, timeout=100)

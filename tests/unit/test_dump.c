@@ -2,6 +2,7 @@
  * Promises of src/host/dump.c about who reads and who else handles the signal:
  *   - A dump that cannot be written is an error with a sentence; a reader that has gone never ends
  *     the process, and leaves no signal behind.
+ *   - A run waits for the members whose messages are missing, and for no others.
  *   - SIGUSR2 still reaches the handler that was installed before the library's.
  */
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 
 #include "stage.h"
 #include "host/dump.h"
+#include "host/registry.h"
 
 static int has_pending_pipe_signal(void) {
   sigset_t pending;
@@ -87,4 +89,36 @@ DF_TEST(dump, signal_with_a_detailed_handler_before, 30) {
 
 DF_TEST(dump, signal_that_was_ignored_before, 30) {
   signal_reaches((struct sigaction){.sa_handler = SIG_IGN}, NULL);
+}
+
+/* The hub of a flat all-reduce, whose second run only rank 1 meets at first. */
+DF_TEST(dump, a_run_waits_for_who_is_missing, 30) {
+  enum { RANKS = 3 };
+  dfcclContext_t ctxs[RANKS];
+  float data[RANKS] = {1, 2, 4};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  char text[512] = "";
+  options.algorithm = "flat";
+  OK(dfcclInitAll(ctxs, RANKS, NULL));
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], 5, 1, dfcclFloat32, dfcclSum, &options));
+  for (int r = 0; r < RANKS; r++) OK(dfcclRunAllReduce(ctxs[r], 5, &data[r], &data[r], NULL, NULL));
+  for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], 5));
+  for (int r = 0; r < 2; r++) OK(dfcclRunAllReduce(ctxs[r], 5, &data[r], &data[r], NULL, NULL));
+  df_waiting_for("rank 0 to wait for rank 2");
+  int waits[RANKS] = {0};
+  while (strstr(text, "waits for a message from rank 2") == NULL) {
+    pthread_mutex_lock(&ctxs[0]->lock);
+    const df_coll *coll = df_find(ctxs[0], 5);
+    for (uint32_t i = 1; i < RANKS; i++) waits[i] = df_waits_for_member(ctxs[0], coll, i);
+    df_describe_wait(ctxs[0], coll, text, sizeof text);
+    pthread_mutex_unlock(&ctxs[0]->lock);
+    df_sleep_ms(1);
+  }
+  df_waiting_for(NULL);
+  CHECK(waits[2] && !waits[1], "it waits for rank 1: %d, for rank 2: %d", waits[1], waits[2]);
+  OK(dfcclRunAllReduce(ctxs[2], 5, &data[2], &data[2], NULL, NULL));
+  for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], 5));
+  for (int r = 0; r < RANKS; r++) CHECK(data[r] == 21, "%g", (double)data[r]);
+  for (int r = 0; r < RANKS; r++) OK(dfcclDestroy(ctxs[r]));
 }
