@@ -2,7 +2,7 @@
  * Promises of DFCCL_NET=plugin:NAME, on a network plugin for tests (tests/plugin):
  *   - Ranks of different processes exchange messages over a plugin with a table of any version from
  *     4 to 12. What plugins may do besides (return no request, tell wrong sizes, take few bytes at a
- *     time) changes no result.
+ *     time, wait in accept) changes no result.
  *   - A connection over a plugin that fails is made anew; if that is in vain, the collectives fail
  *     with the plugin's name, its call and its error, on both ends.
  *   - While nothing is sent the plugin is left alone; the next message comes all the same.
@@ -66,8 +66,8 @@ DF_TEST(plugin, carries_messages_whatever_its_version, 120) {
 }
 
 DF_TEST(plugin, may_do_what_plugins_do, 120) {
-  static const char *const habits[] = {"later:60",  "short",   "slow:3",
-                                       "small:600", "hang:30", "log"};
+  static const char *const habits[] = {"later:60", "short", "slow:3", "small:600",
+                                       "hang:30",  "log",   "waits"};
   for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
     for (int version = LEAST; version <= MOST; version += 4) {
       setenv("DFCCL_TEST_PLUGIN_FAULT", habits[i], 1);

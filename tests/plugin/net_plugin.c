@@ -10,6 +10,7 @@
  *   init, devices, none (no device), device (for other memory than the host's), listen, connect,
  *   accept, register        that call fails
  *   hang:MS                 connect takes so long
+ *   waits                   accept waits, whatever the version; connect has a communicator at once
  *   never                   connect never has a communicator
  *   later:N                 N percent of isend and irecv return no request
  *   send:N, receive:N       the N-th isend, irecv of a communicator fails
@@ -234,6 +235,8 @@ static int is_ready(int fd, short events, int ms) {
   return poll(&entry, 1, ms) == 1;
 }
 
+static int waits(void) { return PLUGIN_VERSION == 4 || has_fault("waits", NULL); }
+
 static int net_connect(int device, void *there, void **made) {
   handle *far = there;
   int ms = 0, error = 0;
@@ -255,9 +258,9 @@ static int net_connect(int device, void *there, void **made) {
     }
     far->fd = fd + 1;
     far->self = far;
-    if (PLUGIN_VERSION > 4) return SUCCESS; /* call again */
+    if (!waits()) return SUCCESS; /* call again */
   }
-  if (!is_ready(far->fd - 1, POLLOUT, PLUGIN_VERSION == 4 ? -1 : 0)) return SUCCESS;
+  if (!is_ready(far->fd - 1, POLLOUT, waits() ? -1 : 0)) return SUCCESS;
   if (getsockopt(far->fd - 1, SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error)
     return REMOTE_ERROR;
   *made = make_channel(far->fd - 1, 1);
@@ -269,7 +272,7 @@ static int net_accept(void *there, void **made) {
   check_caller();
   MUST(*made == NULL, "accepted already");
   if (has_fault("accept", NULL)) return SYSTEM_ERROR;
-  if (!is_ready(listener->fd, POLLIN, PLUGIN_VERSION == 4 ? -1 : 0)) return SUCCESS;
+  if (!is_ready(listener->fd, POLLIN, waits() ? -1 : 0)) return SUCCESS;
   const int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return SYSTEM_ERROR;
   *made = make_channel(fd, 0);

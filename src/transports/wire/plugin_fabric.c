@@ -149,7 +149,7 @@ static void tell_news(owned *o) {
   df_plugin_stream *stream = o->stream;
   const uint32_t phase = df_observe_u32(&stream->phase);
   if (phase >= DF_PLUGIN_LISTENS && !o->has_told_handle) tell_handle(o);
-  if (phase >= DF_PLUGIN_HALF && !o->has_told_connected) {
+  if (phase >= DF_PLUGIN_CALLED && !o->has_told_connected) {
     o->has_told_connected = 1;
     (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_CONNECTED, 0, NULL, 0);
   }
@@ -205,7 +205,7 @@ static void take_word(owned *o) {
     take_handle(o);
     break;
   case DF_PLUGIN_SAYS_CONNECTED:
-    df_publish_u32(&o->stream->far_is_connected, 1);
+    df_publish_u32(&o->stream->far_has_called, 1);
     df_plugin_host_ring(o->fabric->host);
     break;
   case DF_PLUGIN_SAYS_FAILED:

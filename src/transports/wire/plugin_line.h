@@ -6,7 +6,7 @@
 
 typedef enum {
   DF_PLUGIN_SAYS_HANDLE = 1, /* followed by df_plugin_telling */
-  DF_PLUGIN_SAYS_CONNECTED,  /* its connect has returned: accept will not wait */
+  DF_PLUGIN_SAYS_CONNECTED,  /* its connect was called: accept will not wait */
   DF_PLUGIN_SAYS_FAILED,     /* followed by a reason */
   DF_PLUGIN_SAYS_SLEEPS,     /* after count messages: wake it when there are more */
   DF_PLUGIN_SAYS_WAKE,

@@ -89,24 +89,27 @@ static void register_area(df_plugin_stream *stream, const df_plugin *plugin) {
   }
 }
 
-/* Where accept waits, it is called only when the far end's connect has returned: else threads that
- * wait for each other would make a circle. */
+/* Accept is called only when the far end has called connect: in version 4 accept waits, and in one
+ * plugin of later versions, too. Else threads that wait for each other would make a circle. */
 static int connect_both(df_plugin_stream *stream, const df_plugin *plugin, int device) {
   const int waits = df_plugin_connect_waits(plugin);
   const int had = (stream->sender != NULL) + (stream->receiver != NULL);
+  int is_news = 0;
   if (stream->sender == NULL) try_connect(stream, plugin, device);
   if (stream->has_failed) return 1;
-  if (stream->sender && stream->phase < DF_PLUGIN_HALF)
-    df_publish_u32(&stream->phase, DF_PLUGIN_HALF);
-  if (stream->receiver == NULL &&
-      (!waits || (stream->sender && df_observe_u32(&stream->far_is_connected))))
+  if ((stream->sender || !waits) && stream->phase < DF_PLUGIN_CALLED) {
+    df_publish_u32(&stream->phase, DF_PLUGIN_CALLED);
+    is_news = 1;
+  }
+  if (stream->receiver == NULL && df_observe_u32(&stream->far_has_called))
     try_accept(stream, plugin);
   if (!stream->has_failed && stream->sender && stream->receiver) {
     register_area(stream, plugin);
     if (!stream->has_failed) df_publish_u32(&stream->phase, DF_PLUGIN_STANDS);
     return 1;
   }
-  return stream->has_failed || (stream->sender != NULL) + (stream->receiver != NULL) > had;
+  return is_news || stream->has_failed ||
+         (stream->sender != NULL) + (stream->receiver != NULL) > had;
 }
 
 static df_plugin_progress come_to_stand(df_plugin_stream *stream, const df_plugin *plugin) {
@@ -121,7 +124,8 @@ static df_plugin_progress come_to_stand(df_plugin_stream *stream, const df_plugi
   if (stream->phase == DF_PLUGIN_LISTENS) return DF_PLUGIN_SLEEPS;
   if (connect_both(stream, plugin, device)) return DF_PLUGIN_MOVED;
   /* Then the far end's word is waited for, which rings. */
-  return df_plugin_connect_waits(plugin) && stream->sender ? DF_PLUGIN_SLEEPS : DF_PLUGIN_ASKS;
+  const int awaits = stream->sender && !df_observe_u32(&stream->far_has_called);
+  return awaits ? DF_PLUGIN_SLEEPS : DF_PLUGIN_ASKS;
 }
 
 /* ---- messages */

@@ -20,7 +20,7 @@ typedef enum {
   DF_PLUGIN_BEGINS,
   DF_PLUGIN_LISTENS,  /* handle is there */
   DF_PLUGIN_CONNECTS, /* the far handle is there */
-  DF_PLUGIN_HALF,     /* the sender is connected */
+  DF_PLUGIN_CALLED,   /* so is what connect does: the far end may accept */
   DF_PLUGIN_STANDS
 } df_plugin_phase;
 
@@ -47,7 +47,7 @@ typedef struct df_plugin_stream {
 
   /* The owner publishes. */
   DF_ALIGNED(64) uint32_t has_far_handle;
-  uint32_t far_is_connected;
+  uint32_t far_has_called;
   uint32_t written; /* messages */
   uint32_t taken;   /* messages whose cells are free again */
   uint32_t told;    /* naps, to the far end */
