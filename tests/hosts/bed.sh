@@ -4,9 +4,11 @@
 #   bed_up N [RATE]     N hosts, joined by two rails; RATE (as of tc, "4gbit") limits each host's sending on each rail
 #   bed_on I CMD...     runs CMD on host I, 1 to N
 #   bed_cut I RAIL      pulls host I's cable of a rail: no packet passes, nobody is told; bed_join I RAIL puts it back
+#   bed_wire WIRE OPTION...  joins hosts 1 and 2 by a third way with delay, jitter, loss and cuts: wire.c, whose program is
+#                       WIRE; bed_wire_end takes it away; $bed_wire_said are its counts
 #   bed_down            takes it all away; runs at exit by itself
 #
-# Host I has 10.77.RAIL.I/24 and fd77:RAIL::I/64 on interface railRAIL. Names have the shell's process number in them,
+# Host I has 10.77.RAIL.I/24 and fd77:RAIL::I/64 on interface railRAIL, and 10.78.0.I/24 on wire0. Names have the shell's process number in them,
 # so beds of several tests stand side by side. Exit status 77 (skipped) without the rights.
 
 bed_name=df$$
@@ -82,6 +84,22 @@ bed_on() {
   shift
   # shellcheck disable=SC2016
   nsenter --target "${bed_keepers[$i]}" --net --uts --ipc --mount sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
+}
+
+bed_wire() {
+  local program=$1 said
+  shift
+  coproc BED_WIRE { exec "$program" "${bed_keepers[1]}" 10.78.0.1/24 "${bed_keepers[2]}" 10.78.0.2/24 "$@"; }
+  # shellcheck disable=SC2153
+  bed_wire_pid=$! bed_wire_says=${BED_WIRE[0]} bed_wire_stdin=${BED_WIRE[1]}
+  read -r said <&"$bed_wire_says" || said=
+  [ "$said" = ready ] || bed_skip "${said#skipped: }"
+}
+bed_wire_end() {
+  exec {bed_wire_stdin}>&- # not in a subshell: this shell's end would stay open
+  read -t 10 -r bed_wire_said <&"$bed_wire_says"
+  exec {bed_wire_says}<&-
+  wait "$bed_wire_pid" # and its devices are gone
 }
 
 bed_cut() { ip -n "$bed_name-0" link set "host$1-$2" nomaster; }

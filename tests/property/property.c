@@ -2,12 +2,13 @@
  * Random programs against the public API, every element checked; any failure replays from its seed.
  *
  * Usage: property [--seed S] [--programs N] [--first K] [--batch B] [--ranks R] [--preempt]
- *                 [--processes] [--seconds T] [--verbose]
+ *                 [--processes] [--hosts PID,PID...] [--seconds T] [--verbose]
  *
  * Programs K to K + N - 1 of seed S; B programs in a row share their contexts and configuration.
- * --preempt forces a preemption at every step. --processes makes every rank a process. --seconds
- * stops early, after a whole batch. The line printed on a failure repeats exactly this program,
- * with those of its batch that came before it.
+ * --preempt forces a preemption at every step. --processes makes every rank a process. --hosts
+ * puts these processes on hosts, which are the namespaces of the processes named (tests/hosts/bed.sh
+ * has them); each host has a rank at least. --seconds stops early, after a whole batch. The line
+ * printed on a failure repeats exactly this program, with those of its batch that came before it.
  */
 #include <getopt.h>
 #ifdef __GLIBC__
@@ -19,6 +20,7 @@
 
 #include "batch.h"
 #include "execute.h"
+#include "places.h"
 #include "support/processes.h"
 
 static struct {
@@ -43,6 +45,7 @@ static void print_repetition(void) {
           (unsigned long long)(number - start + 1), (unsigned long long)options.batch,
           options.preempt ? " --preempt" : "", options.processes ? " --processes" : "");
   if (options.ranks > 0) fprintf(stderr, " --ranks %d", options.ranks);
+  if (places_count() > 0) fprintf(stderr, " --hosts, %d of them", places_count());
   fprintf(stderr, "\n");
 }
 
@@ -150,7 +153,7 @@ static void batch_in_processes(const batch *b, uint64_t first, uint64_t end) {
 static void usage(const char *program_name) {
   fprintf(stderr,
           "usage: %s [--seed S] [--programs N] [--first K] [--batch B] [--ranks R] [--preempt]\n"
-          "       [--processes] [--seconds T] [--verbose]\n",
+          "       [--processes] [--hosts PID,PID...] [--seconds T] [--verbose]\n",
           program_name);
   exit(2);
 }
@@ -163,14 +166,20 @@ static uint64_t number_or_usage(const char *text, const char *program_name) {
 }
 
 static void read_options(int argc, char **argv) {
-  static const struct option known[] = {
-      {"seed", required_argument, NULL, 's'},  {"programs", required_argument, NULL, 'n'},
-      {"first", required_argument, NULL, 'k'}, {"batch", required_argument, NULL, 'b'},
-      {"ranks", required_argument, NULL, 'r'}, {"seconds", required_argument, NULL, 't'},
-      {"preempt", no_argument, NULL, 'p'},     {"processes", no_argument, NULL, 'f'},
-      {"verbose", no_argument, NULL, 'v'},     {0}};
+  static const struct option known[] = {{"seed", required_argument, NULL, 's'},
+                                        {"programs", required_argument, NULL, 'n'},
+                                        {"first", required_argument, NULL, 'k'},
+                                        {"batch", required_argument, NULL, 'b'},
+                                        {"ranks", required_argument, NULL, 'r'},
+                                        {"seconds", required_argument, NULL, 't'},
+                                        {"preempt", no_argument, NULL, 'p'},
+                                        {"processes", no_argument, NULL, 'f'},
+                                        {"verbose", no_argument, NULL, 'v'},
+                                        {"hosts", required_argument, NULL, 'h'},
+                                        {0}};
   for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
-    uint64_t value = optarg != NULL ? number_or_usage(optarg, argv[0]) : 0;
+    const bool is_number = optarg != NULL && option != 'h';
+    uint64_t value = is_number ? number_or_usage(optarg, argv[0]) : 0;
     switch (option) {
     case 's':
       options.seed = value;
@@ -194,6 +203,10 @@ static void read_options(int argc, char **argv) {
       options.preempt = true;
       break;
     case 'f':
+      options.processes = true;
+      break;
+    case 'h':
+      if (!places_read(optarg)) usage(argv[0]);
       options.processes = true;
       break;
     case 'v':
@@ -243,6 +256,8 @@ int main(int argc, char **argv) {
     if (end > last) end = last;
     batch b;
     batch_make(&b, seed_of(1, index), options.preempt, options.ranks);
+    if (b.ranks < places_count()) b.ranks = places_count();
+    places_arrange(index % 2 == 1);
     if (options.verbose) batch_print(&b);
     const double batch_start = df_seconds();
     if (options.processes)
@@ -257,11 +272,13 @@ int main(int argc, char **argv) {
     number = end;
   }
   df_watchdog_stop();
-  printf("property: seed %llu, %llu programs%s%s in %.1f s: %llu runs, %llu elements checked; "
+  char where[32] = "";
+  if (places_count() > 0) snprintf(where, sizeof where, ", %d hosts", places_count());
+  printf("property: seed %llu, %llu programs%s%s%s in %.1f s: %llu runs, %llu elements checked; "
          "%llu preemptions, %llu context saves, %llu voluntary quits\n",
          (unsigned long long)options.seed, (unsigned long long)(number - options.first),
          options.preempt ? ", preempted at every step" : "",
-         options.processes ? ", ranks as processes" : "", df_seconds() - start,
+         options.processes ? ", ranks as processes" : "", where, df_seconds() - start,
          (unsigned long long)atomic_load(&total->runs),
          (unsigned long long)atomic_load(&total->elements),
          (unsigned long long)atomic_load(&total->preemptions),

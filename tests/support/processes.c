@@ -39,10 +39,15 @@ static void exchange_id(int rank, int ranks, const int ends[2], dfcclUniqueId *i
   close(ends[1]);
 }
 
+static void (*enter_rank)(int rank, int ranks);
+
+void df_on_rank_start(void (*enter)(int rank, int ranks)) { enter_rank = enter; }
+
 static _Noreturn void be_rank(int rank, int ranks, const int ends[2], double seconds,
                               df_rank_body body, void *arg) {
   char name[64];
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (enter_rank != NULL) enter_rank(rank, ranks);
   snprintf(name, sizeof name, "rank %d of %d (process %d)", rank, ranks, (int)getpid());
   df_watchdog_start(name, seconds);
   dfcclUniqueId id;

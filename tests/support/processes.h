@@ -19,6 +19,9 @@ typedef struct {
 typedef void (*df_rank_body)(int rank, int ranks, const dfcclUniqueId *id, void *arg);
 void df_fork(df_family *family, int ranks, double seconds, df_rank_body body, void *arg);
 
+/* Called first in each rank's process, while it has one thread: as rank of ranks. */
+void df_on_rank_start(void (*enter)(int rank, int ranks));
+
 /* Waits for a rank's process; returns its wait status. */
 int df_reap(df_family *family, int rank);
 /* Waits for all; every one must have ended with status 0. */
