@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+"""Meson runs this for a source distribution: the link to this repository becomes the sources that the package needs."""
+
+import os
+import shutil
+
+made = os.environ["MESON_PROJECT_DIST_ROOT"]
+top = os.path.realpath(os.path.join(os.environ["MESON_PROJECT_SOURCE_ROOT"], "..", ".."))
+target = os.path.join(made, "subprojects", "dfccl")
+if os.path.islink(target):
+    os.remove(target)
+elif os.path.isdir(target):
+    shutil.rmtree(target)
+os.makedirs(target)
+for name in ("LICENSE", "meson.build", "meson_options.txt"):
+    shutil.copy(os.path.join(top, name), target)
+for name in ("include", "src"):
+    shutil.copytree(os.path.join(top, name), os.path.join(target, name))
+os.makedirs(os.path.join(target, "scripts"))
+shutil.copy(os.path.join(top, "scripts", "after-install"), os.path.join(target, "scripts"))
