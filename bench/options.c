@@ -275,6 +275,7 @@ static void complete(df_bench_options *options) {
   if (tune && options->algorithm != NULL)
     df_tool_usage_error("tune measures all algorithms: -a is for the other operations");
   if (options->algorithm == NULL || strcmp(options->algorithm, "auto") == 0) return;
+  if (strncmp(options->algorithm, "file:", 5) == 0) return; /* the library knows it */
   int algorithm = df_algorithm_by_name(options->algorithm);
   int operation =
       df_operation_by_word(operation_names[disorder ? DF_BENCH_ALLREDUCE : options->operation]);

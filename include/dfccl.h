@@ -245,7 +245,8 @@ typedef struct {
   const char *algorithm; /* NULL or "auto": library's choice; or, where it has the operation,
                             "ring", "allpairs", "pairwise", "doubling", "rabenseifner", "halving",
                             "binomial", "doubletree", "scatter-allgather", "bruck", "direct",
-                            "flat", "twolevel", "dissemination", "ordered", "pat" (docs/TUNING.md) */
+                            "flat", "twolevel", "dissemination", "ordered", "pat"; or "file:NAME", an
+                            algorithm of the directory DFCCL_ALGORITHMS (docs/TUNING.md) */
   int varying; /* 1: each dfcclRun may have fewer elements than registered (dfcclRun_t.count); the
                   same on every member. 0: all runs have the registered count */
   int reserved; /* 0 */

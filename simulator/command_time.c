@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "json_input.h"
 #include "json_output.h"
+#include "plans/file.h"
 #include "options.h"
 #include "sim_limits.h"
 #include "time_trace.h"
@@ -17,6 +18,7 @@ typedef struct {
   const char *algorithm_name, *sizes, *slot, *network_file, *trace_file, *files[2];
   uint64_t ranks, slots, split, lanes, first, last, slot_bytes;
   int file_count;
+  df_plan_file *file; /* of --algorithm file:PATH */
   bool json;
 } time_options;
 
@@ -50,6 +52,25 @@ static dfcclResult_t parse_sizes(time_options *o) {
   return dfcclSuccess;
 }
 
+static dfcclResult_t check_trace(const time_options *o) {
+  if (o->trace_file && (o->algorithm < 0 || o->first != o->last))
+    return df_fail(dfcclInvalidArgument, "--trace: it needs one --algorithm and one size");
+  return dfcclSuccess;
+}
+
+static dfcclResult_t read_file(time_options *o) {
+  char sentence[DF_SENTENCE_BYTES];
+  o->file = df_plan_file_read(o->algorithm_name + 5, sentence, sizeof sentence);
+  if (o->file == NULL) return df_fail(dfcclInvalidArgument, "--algorithm: %s", sentence);
+  const df_plan_file_facts facts = df_plan_file_facts_of(o->file);
+  if ((int)facts.operation != o->operation || facts.n != (o->ranks ? o->ranks : facts.n))
+    return df_fail(dfcclInvalidArgument, "--algorithm: %.200s is for %s of %u ranks",
+                   o->algorithm_name + 5, df_operation_word(facts.operation), facts.n);
+  o->ranks = facts.n;
+  o->algorithm = DF_FROM_FILE;
+  return check_trace(o);
+}
+
 static dfcclResult_t parse_names(time_options *o) {
   char shown[DF_JSON_SHOWN_BYTES];
   o->operation = o->file_count == 1 ? df_operation_by_word(o->files[0]) : -1;
@@ -58,15 +79,14 @@ static dfcclResult_t parse_names(time_options *o) {
                    "time needs one operation, such as allreduce or allgather, and has none for "
                    "sendrecv and barrier: not \"%s\"",
                    df_show_text(o->file_count ? o->files[o->file_count - 1] : "", shown));
+  if (o->algorithm_name && strncmp(o->algorithm_name, "file:", 5) == 0) return read_file(o);
   o->algorithm = o->algorithm_name ? df_algorithm_by_name(o->algorithm_name) : -1;
   if (o->algorithm_name &&
       (o->algorithm < 0 || !df_algorithm_has(o->algorithm, (df_operation)o->operation)))
     return df_fail(dfcclInvalidArgument, "--algorithm: %s has no algorithm \"%s\"",
                    df_operation_word((df_operation)o->operation),
                    df_show_text(o->algorithm_name, shown));
-  if (o->trace_file && (o->algorithm < 0 || o->first != o->last))
-    return df_fail(dfcclInvalidArgument, "--trace: it needs one --algorithm and one size");
-  return dfcclSuccess;
+  return check_trace(o);
 }
 
 static dfcclResult_t parse(time_options *o, int argument_count, char **arguments) {
@@ -170,6 +190,7 @@ static dfcclResult_t run_row(const time_options *o, const df_network_model *m, r
   const df_timeline_question question = {.network = m,
                                          .operation = (df_operation)o->operation,
                                          .algorithm = r->algorithm,
+                                         .file = o->file,
                                          .split = (uint32_t)o->split,
                                          .lanes = (uint32_t)o->lanes,
                                          .bytes = r->bytes,
@@ -181,11 +202,11 @@ static dfcclResult_t run_row(const time_options *o, const df_network_model *m, r
 
 static dfcclResult_t run_size(const time_options *o, const df_network_model *m, uint64_t bytes,
                               cJSON *list) {
-  row rows[DF_ALGORITHMS];
+  row rows[DF_ALGORITHMS + 1];
   int n = 0, fastest = 0;
-  for (int a = 0; a < DF_ALGORITHMS; a++) {
+  for (int a = 0; a <= DF_FROM_FILE; a++) {
     if ((o->algorithm >= 0 && a != o->algorithm) ||
-        !df_timeline_has(m, (df_operation)o->operation, a))
+        (o->file == NULL && !df_timeline_has(m, (df_operation)o->operation, a)))
       continue;
     rows[n] = (row){.algorithm = a, .bytes = bytes};
     dfcclResult_t result = run_row(o, m, &rows[n]);
@@ -231,5 +252,6 @@ int df_command_time(int argument_count, char **arguments) {
     result = df_network_model_read(&model, o.network_file, (uint32_t)o.ranks);
   if (result == dfcclSuccess) result = run_all(&o, &model);
   df_network_model_free(&model);
+  df_plan_file_free(o.file);
   return result == dfcclSuccess ? DF_EXIT_SUCCESS : df_command_failed((int)result);
 }

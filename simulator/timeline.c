@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "event_queue.h"
+#include "plans/file.h"
 #include "primitives/prepared.h"
 #include "sim_limits.h"
 
@@ -21,7 +22,7 @@ typedef struct moment {
 
 /* From one rank to another. Entry k of a ring is message k modulo its size. */
 typedef struct connection {
-  uint32_t from, to;
+  uint32_t from, to, channel;
   uint32_t size;                    /* of the rings; as many slots as can matter */
   uint64_t sent, arrived, received; /* numbers of messages; the one on the wire is `arrived` */
   uint32_t *bytes;
@@ -55,6 +56,7 @@ typedef struct timeline {
   const df_network_model *network;
   df_flows flows;
   df_event_queue queue;
+  uint32_t slots; /* as asked for, or more if a file needs them */
   player *players;
   connection *connections;
   uint32_t n_connections, n_ended;
@@ -142,8 +144,8 @@ static int may_begin(timeline *t, player *p, connection *in, connection *out, mo
     if (arrival->at > t->now) return wait_for(t, p, in, 0, arrival->at), 0;
     not_before(start, arrival);
   }
-  if (out && out->sent >= t->question->slots) {
-    const uint64_t before = out->sent - t->question->slots;
+  if (out && out->sent >= t->slots) {
+    const uint64_t before = out->sent - t->slots;
     if (out->received <= before) return wait_for(t, p, out, 1, 0), 0;
     const moment *free = &out->released[before % out->size];
     if (free->at > t->now) return wait_for(t, p, out, 1, free->at), 0;
@@ -241,7 +243,8 @@ static int make_plans(timeline *t) {
                      .algorithm = q->algorithm,
                      .n = n,
                      .several = df_plan_is_short(q->bytes, q->slot_bytes),
-                     .split = q->split ? q->split : t->network->host_ranks[0]};
+                     .split = q->split ? q->split : t->network->host_ranks[0],
+                     .file = q->file};
   df_levels *levels = NULL;
   if (q->algorithm == DF_HIERARCHICAL) {
     levels = make_levels(q, key.several);
@@ -256,6 +259,7 @@ static int make_plans(timeline *t) {
     t->n_connections += t->players[r].plan->n_links;
     df_shape_make(&shape, t->players[r].plan, count, ELEMENT, &limits);
     t->players[r].part = shape.parts[0];
+    t->slots = DF_MAX(q->slots, t->players[r].plan->least_slots);
   }
   t->answer->loops = t->players[0].part.loops;
   free(levels);
@@ -265,11 +269,13 @@ static int make_plans(timeline *t) {
 /* Slots that can be in use at once. */
 static uint32_t ring_size(const timeline *t, const player *p, const df_plan_link *link) {
   const uint64_t all = (uint64_t)link->messages * DF_MAX(p->part.loops, 1u);
-  return (uint32_t)DF_MIN(all, (uint64_t)t->question->slots);
+  return (uint32_t)DF_MIN(all, (uint64_t)t->slots);
 }
 
-/* Each connection is made by its sender, whose receiver then finds it. `by_sender` is [n]. */
+/* Each connection is made by its sender, whose receiver then finds it. `by_sender` is
+ * [channels][n]. */
 static int make_connections(timeline *t, connection **by_sender) {
+  const uint32_t n = t->network->ranks;
   uint32_t n_made = 0, most = t->n_connections;
   uint64_t entries = 0;
   t->connections = calloc(most + 1u, sizeof *t->connections);
@@ -284,7 +290,8 @@ static int make_connections(timeline *t, connection **by_sender) {
       const df_plan_link *link = &p->plan->links[i];
       if (!link->sends) continue;
       connection *c = p->links[i] = &t->connections[n_made++];
-      *c = (connection){.from = r, .to = link->peer, .size = ring_size(t, p, link)};
+      *c = (connection){
+          .from = r, .to = link->peer, .channel = link->channel, .size = ring_size(t, p, link)};
       entries += c->size;
     }
   }
@@ -300,9 +307,11 @@ static int make_connections(timeline *t, connection **by_sender) {
     sorted[start[t->connections[c].to + 1]++] = &t->connections[c];
   for (uint32_t r = 0; made && r < t->network->ranks; r++) {
     player *p = &t->players[r];
-    for (uint32_t c = start[r]; c < start[r + 1]; c++) by_sender[sorted[c]->from] = sorted[c];
+    for (uint32_t c = start[r]; c < start[r + 1]; c++)
+      by_sender[sorted[c]->channel * n + sorted[c]->from] = sorted[c];
     for (uint32_t i = 0; i < p->plan->n_links; i++)
-      if (!p->plan->links[i].sends) p->links[i] = by_sender[p->plan->links[i].peer];
+      if (!p->plan->links[i].sends)
+        p->links[i] = by_sender[p->plan->links[i].channel * n + p->plan->links[i].peer];
   }
   free(start);
   free(sorted);
@@ -348,7 +357,8 @@ static dfcclResult_t make(timeline *t) {
         df_algorithm_name(t->question->algorithm), (unsigned long long)t->question->bytes,
         t->network->ranks, (unsigned long long)messages,
         (unsigned long long)DF_SIM_MAX_TIME_MESSAGES);
-  connection **by_sender = calloc(t->network->ranks, sizeof(connection *));
+  const uint32_t channels = t->question->file ? df_plan_file_channels(t->question->file) : 1;
+  connection **by_sender = calloc((size_t)t->network->ranks * channels, sizeof(connection *));
   const int made = by_sender && make_connections(t, by_sender) && make_rings(t);
   free(by_sender);
   return made ? dfcclSuccess : lack;
@@ -414,7 +424,7 @@ int df_timeline_knows(df_operation operation) {
 }
 
 int df_timeline_has(const df_network_model *network, df_operation operation, int algorithm) {
-  if (!df_algorithm_has(algorithm, operation)) return 0;
+  if (algorithm >= DF_ALGORITHMS || !df_algorithm_has(algorithm, operation)) return 0;
   const int by_hosts = algorithm == DF_TWO_LEVEL || algorithm == DF_HIERARCHICAL;
   return !by_hosts || (network->hosts > 1 && network->hosts < network->ranks);
 }

@@ -4,16 +4,24 @@
 #include <string.h>
 
 #include "common/cli.h"
+#include "info/files.h"
 #include "info/net.h"
 
 static void print_help(void) {
   puts("usage: dfccl-info net [options]\n"
+       "       dfccl-info files [DIRECTORY] [--json]\n"
+       "       dfccl-info plan OPERATION ALGORITHM -n RANKS [--root RANK] [--split RANKS] --xml\n"
        "\n"
        "net: this host's network interfaces, which of them jobs of several hosts use\n"
        "(DFCCL_NET_INTERFACES), and what protects such jobs. With --env, of all ranks of a job: "
        "how\n"
        "each pair reaches each other, at which address, the time of a small message between them,\n"
        "and the bandwidth.\n"
+       "\n"
+       "files: the algorithms in MSCCL's XML of a directory (of DFCCL_ALGORITHMS), what proved "
+       "them\n"
+       "right, or why each was refused; status 1 if any was.\n"
+       "plan: a plan of the library as such a file.\n"
        "\n"
        "      --env      this process is one rank of a job that torchrun, mpirun or Slurm has "
        "started,\n"
@@ -25,22 +33,74 @@ static void print_help(void) {
        "Exit status: 0 all right, 1 failed, 2 wrong usage.");
 }
 
-enum { OPTION_ENV = 256, OPTION_JSON, OPTION_HELP, OPTION_VERSION };
+enum {
+  OPTION_ENV = 256,
+  OPTION_JSON,
+  OPTION_ROOT,
+  OPTION_SPLIT,
+  OPTION_XML,
+  OPTION_HELP,
+  OPTION_VERSION
+};
 
 static const struct option long_options[] = {
     {"env", no_argument, NULL, OPTION_ENV},
     {"json", no_argument, NULL, OPTION_JSON},
+    {"root", required_argument, NULL, OPTION_ROOT},
+    {"split", required_argument, NULL, OPTION_SPLIT},
+    {"xml", no_argument, NULL, OPTION_XML},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {NULL, 0, NULL, 0},
 };
 
+/* The words behind the options. */
+static bool show(char **words, int n, bool env, bool json, bool xml,
+                 const df_info_plan_question *given) {
+  static const struct {
+    const char *word;
+    int least, most;
+  } subjects[] = {{"net", 1, 1}, {"files", 1, 2}, {"plan", 3, 3}};
+  int which = 0;
+  if (n == 0) df_tool_usage_error("say what to show: dfccl-info net, files or plan (try --help)");
+  while (which < 3 && strcmp(words[0], subjects[which].word) != 0) which++;
+  if (which == 3)
+    df_tool_usage_error("there is nothing to show of '%s', only of 'net', 'files' and 'plan' (try "
+                        "--help)",
+                        words[0]);
+  if (n < subjects[which].least)
+    df_tool_usage_error("plan needs an operation and an algorithm, such as allreduce ring");
+  if (n > subjects[which].most)
+    df_tool_usage_error("superfluous word '%s' (try --help)", words[subjects[which].most]);
+  if (which == 0) return env ? df_info_job(json) : df_info_host(json);
+  if (which == 1) return df_info_files(n == 2 ? words[1] : NULL, json);
+  df_info_plan_question question = *given;
+  if (!xml) df_tool_usage_error("plan prints XML; ask for it with --xml");
+  if (question.ranks < 2) df_tool_usage_error("plan needs -n, the number of ranks, from 2 on");
+  question.operation = words[1];
+  question.algorithm = words[2];
+  return df_info_plan(&question);
+}
+
 int main(int argc, char **argv) {
-  bool env = false, json = false;
+  bool env = false, json = false, xml = false;
+  df_info_plan_question question = {.split = 2};
   int option;
   df_tool_set_name("dfccl-info");
-  while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
+  while ((option = getopt_long(argc, argv, ":n:", long_options, NULL)) != -1) {
     switch (option) {
+    case 'n':
+      question.ranks = df_tool_parse_integer("-n", optarg, 2, 64);
+      break;
+    case OPTION_ROOT:
+      question.root = df_tool_parse_integer("--root", optarg, 0, 63);
+      break;
+    case OPTION_SPLIT:
+      question.split = df_tool_parse_integer("--split", optarg, 1, 64);
+      break;
+    case OPTION_XML:
+      xml = true;
+      break;
     case OPTION_ENV:
       env = true;
       break;
@@ -57,12 +117,6 @@ int main(int argc, char **argv) {
       df_tool_bad_option(option, argv);
     }
   }
-  if (optind >= argc) df_tool_usage_error("say what to show: dfccl-info net (try --help)");
-  if (strcmp(argv[optind], "net") != 0)
-    df_tool_usage_error("there is nothing to show of '%s', only of 'net' (try --help)",
-                        argv[optind]);
-  if (optind + 1 < argc)
-    df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
-  const bool fine = env ? df_info_job(json) : df_info_host(json);
+  const bool fine = show(argv + optind, argc - optind, env, json, xml, &question);
   return df_tool_end_output(fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED);
 }

@@ -47,6 +47,7 @@ enum {
   /* With one slot a ring deadlocks: receive and send needs a free slot before it frees one. */
   DF_MIN_LINK_SLOTS = 2,
   DF_MAX_LINK_SLOTS = 256,
+  DF_MAX_CHANNELS = 1024, /* between two ranks, in one direction, of one collective */
   DF_MAX_SLOT_BYTES = 4 << 20,
   DF_PACKED_MAX = 256, /* Payload bytes; longer slots gained nothing by sharing lines. */
   /* Slots within one line: only these gain if ranks wait message by message. */

@@ -43,7 +43,7 @@ static int payload_fits(const df_message *message) {
     return message->payload_bytes >= 1 && message->payload_bytes <= DF_SENTENCE_BYTES &&
            payload[message->payload_bytes - 1] == 0;
   case DF_MESSAGE_LINKS:
-    return message->payload_bytes == DF_OFFER_BYTES;
+    return message->payload_bytes == DF_OFFER_BYTES && message->a < DF_MAX_CHANNELS;
   case DF_MESSAGE_PROPOSE:
     return message->payload_bytes == sizeof(df_variant_spec);
   case DF_MESSAGE_TIMES:

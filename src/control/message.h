@@ -11,7 +11,7 @@ typedef enum {
   DF_MESSAGE_MAPPED,      /* id: segment (user memory), a: where the sender sees it */
   DF_MESSAGE_UNMAP,       /* id: segment, a: 1: a failed run may still read it */
   DF_MESSAGE_ANNOUNCE,    /* id: collective; payload: df_announcement, then ranks (group_step) */
-  DF_MESSAGE_LINKS,       /* id: collective; payload: offer of rings for every block */
+  DF_MESSAGE_LINKS,       /* id: collective, a: channel; payload: offer of rings for every block */
   DF_MESSAGE_DEREGISTER,  /* id: collective, a: runs executed before, b: 1: the sender leaves */
   DF_MESSAGE_FAIL,        /* id: collective, a: dfcclResult_t, b: the first run that fails, of a
                              mismatch of counts; payload: sentence */

@@ -34,6 +34,15 @@ typedef struct df_run {
 } df_run;
 DF_STATIC_ASSERT(sizeof(df_run) % sizeof(uint64_t) == 0, "blocks step from count to count");
 
+/* Both ways between two ranks through one channel. */
+typedef struct df_remote_ends {
+  df_offer offer; /* where this rank writes for the peer; valid if has_offer */
+  int has_offer;
+  int is_connected;
+  df_ticket *connected; /* what the transport holds for this rank's writing; or NULL */
+  df_ticket *accepted;  /* rings that the peer writes, until it no longer can */
+} df_remote_ends;
+
 /* A peer's announced registration. The local registration of the same turn matches it. */
 typedef struct df_remote {
   struct df_remote *next; /* same peer, id and variant, oldest first */
@@ -45,11 +54,9 @@ typedef struct df_remote {
   uint32_t *ranks;       /* [announcement.group_size]; NULL: a step tells them */
   struct df_coll *bound; /* NULL: no local registration is bound */
   int met;               /* was bound once; the local registration may be gone */
-  df_offer offer;        /* where this rank writes for the peer; valid if has_offer */
-  int has_offer;
-  int is_connected;
-  df_ticket *connected; /* what the transport holds for this rank's writing; or NULL */
-  df_ticket *accepted;  /* rings that the peer writes, until it no longer can */
+  df_remote_ends ends;   /* of channel 0 */
+  df_remote_ends *more;  /* [n_more] of the next channels, which plans from files have */
+  uint32_t n_more;
   int expected;         /* placeholder: the local registration left before it came */
   int deregistered;     /* by the peer, after `runs` runs */
   uint64_t runs;
@@ -58,6 +65,12 @@ typedef struct df_remote {
   dfcclResult_t failed; /* as the peer told */
   char *sentence;       /* NULL: none, or no memory */
 } df_remote;
+
+/* NULL: the peer has said nothing of it, and nothing was set up. */
+static inline df_remote_ends *df_ends_of(df_remote *remote, uint32_t channel) {
+  if (channel == 0) return &remote->ends;
+  return channel <= remote->n_more ? &remote->more[channel - 1] : NULL;
+}
 
 /* What a waiting thread reads without the lock: lines that are freed with the context.
  * Registrations own it in turn. */

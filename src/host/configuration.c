@@ -47,8 +47,10 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   df_ring ring = coll->ring;
   if (ring.n_slots == 0) ring = df_manner_ring(&coll->manner, &question, coll->plan, 0);
   uint64_t longest = (uint64_t)part->chunk * question.element_bytes;
-  snprintf(c->algorithm, sizeof c->algorithm, "%s",
-           df_algorithm_name(coll->manner.choice.algorithm));
+  const df_plan_file *file = coll->manner.choice.file;
+  snprintf(c->algorithm, sizeof c->algorithm, "%s%s%.18s",
+           df_algorithm_name(coll->manner.choice.algorithm), file ? ":" : "",
+           file ? df_plan_file_facts_of(file).name : "");
   snprintf(c->form, sizeof c->form, "%s", form_of(coll));
   c->blocks = shape->n_blocks;
   c->loops = part->loops;

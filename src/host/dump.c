@@ -40,8 +40,11 @@ static int has_not_registered(const df_coll *coll, uint32_t position) {
 
 static int has_not_run(const df_coll *coll, uint32_t position) {
   for (uint32_t i = 0; i < coll->plan->n_links; i++)
-    if (coll->plan->links[i].sends && coll->plan->links[i].peer == position)
-      return !coll->remotes[position]->has_offer;
+    if (coll->plan->links[i].sends && coll->plan->links[i].peer == position) {
+      const df_remote_ends *ends =
+          df_ends_of(coll->remotes[position], coll->plan->links[i].channel);
+      return ends == NULL || !ends->has_offer;
+    }
   return 0;
 }
 

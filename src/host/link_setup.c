@@ -68,6 +68,22 @@ static df_remote *remote_of(const df_coll *coll, uint32_t which) {
   return coll->remotes[coll->plan->links[which].peer];
 }
 
+/* [lock] NULL: no memory. */
+static df_remote_ends *make_ends(df_remote *remote, uint32_t channel) {
+  if (channel > remote->n_more) {
+    df_remote_ends *more = realloc(remote->more, channel * sizeof *more);
+    if (more == NULL) return NULL;
+    memset(more + remote->n_more, 0, (channel - remote->n_more) * sizeof *more);
+    remote->more = more;
+    remote->n_more = channel;
+  }
+  return df_ends_of(remote, channel);
+}
+
+static df_remote_ends *ends_of_link(const df_coll *coll, uint32_t which) {
+  return df_ends_of(remote_of(coll, which), coll->plan->links[which].channel);
+}
+
 /* [lock], which a patient call lets go. Reserves what the peer writes, and tells the peer. */
 static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t which,
                                  df_patience *patience) {
@@ -84,10 +100,11 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
     endpoint->transport->release(endpoint, ticket);
     return dfcclSuccess;
   }
-  remote_of(coll, which)->accepted = ticket;
+  ends_of_link(coll, which)->accepted = ticket;
   df_message message = {.kind = DF_MESSAGE_LINKS,
                         .payload_bytes = sizeof offer,
                         .id = coll->id,
+                        .a = coll->plan->links[which].channel,
                         .variant = coll->variant};
   df_post_send(&context->control, route.peer, &message, &offer, -1);
   return dfcclSuccess;
@@ -96,11 +113,11 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
 /* [lock], which a patient call lets go. Takes the peer's offer. */
 static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_t which,
                                   df_patience *patience) {
-  df_remote *remote = remote_of(coll, which);
-  df_endpoint *endpoint = context->transports.to[remote->peer];
+  df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
   const df_route route = route_of(coll, which, &coll->ring);
-  const df_offer offer = remote->offer; /* remote may go while the lock is let go */
+  const df_offer offer =
+      ends_of_link(coll, which)->offer; /* remote may go while the lock is let go */
   df_ticket *ticket = NULL;
   coll->setting_up = 1;
   dfcclResult_t result = endpoint->transport->connect(endpoint, &route, patience, &offer, &ticket);
@@ -110,9 +127,9 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
     endpoint->transport->release(endpoint, ticket);
     return dfcclSuccess;
   }
-  remote = remote_of(coll, which);
-  remote->connected = ticket;
-  remote->is_connected = 1;
+  df_remote_ends *ends = ends_of_link(coll, which);
+  ends->connected = ticket;
+  ends->is_connected = 1;
   return dfcclSuccess;
 }
 
@@ -120,12 +137,15 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
 static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll, df_patience *patience) {
   dfcclResult_t all = dfcclSuccess;
   for (uint32_t which = 0; which < coll->plan->n_links && !is_given_up(coll); which++) {
-    const df_remote *remote = remote_of(coll, which);
+    const df_plan_link *link = &coll->plan->links[which];
+    const df_remote_ends *ends = make_ends(remote_of(coll, which), link->channel);
     dfcclResult_t result = dfcclSuccess;
-    if (coll->plan->links[which].sends) {
-      if (remote->has_offer && !remote->is_connected)
+    if (ends == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory for channel %u of its links", link->channel);
+    if (link->sends) {
+      if (ends->has_offer && !ends->is_connected)
         result = connect_link(context, coll, which, patience);
-    } else if (remote->accepted == NULL && is_needed(coll)) {
+    } else if (ends->accepted == NULL && is_needed(coll)) {
       result = accept_link(context, coll, which, patience);
     }
     if (result == dfcclInProgress)
@@ -139,8 +159,9 @@ static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll, df_pati
 /* [lock] */
 static int links_stand(const df_coll *coll) {
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
-    const df_remote *remote = remote_of(coll, which);
-    if (coll->plan->links[which].sends ? !remote->is_connected : remote->accepted == NULL) return 0;
+    const df_remote_ends *ends = ends_of_link(coll, which);
+    if (ends == NULL) return 0;
+    if (coll->plan->links[which].sends ? !ends->is_connected : ends->accepted == NULL) return 0;
   }
   return 1;
 }
@@ -241,9 +262,15 @@ void df_links_progress_due(dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
 }
 
-void df_links_told(dfcclContext_t context, df_remote *remote, const df_offer *offer) {
-  if (remote->has_offer) return; /* the peer is mistaken */
-  remote->offer = *offer;
-  remote->has_offer = 1;
+void df_links_told(dfcclContext_t context, df_remote *remote, uint32_t channel,
+                   const df_offer *offer) {
+  df_remote_ends *ends = make_ends(remote, channel);
+  if (ends == NULL) {
+    df_give_up(context, dfcclOutOfMemory, "no memory for a channel of a collective's links");
+    return;
+  }
+  if (ends->has_offer) return; /* the peer is mistaken */
+  ends->offer = *offer;
+  ends->has_offer = 1;
   if (remote->bound) progress_in_background(context, remote->bound);
 }

@@ -14,10 +14,18 @@
 #include "host/own_operators.h"
 #include "host/registry.h"
 #include "host/switch_events.h"
+#include "plans/file.h"
 
 static uint32_t operator_of(const df_coll *coll) {
   if (!df_operation_reduces(coll->operation)) return 0;
   return coll->has_own ? (uint32_t)df_own_kind_of(df_own_operators[coll->own]) : (uint32_t)coll->op;
+}
+
+/* Plans of a file differ as the file does. */
+static uint64_t compared_form(const df_plan *plan) {
+  const int several = plan->key.several;
+  if (plan->key.file == NULL) return (uint64_t)several;
+  return df_plan_file_facts_of(plan->key.file).hash << 1 | (uint64_t)several;
 }
 
 df_announcement df_coll_announcement(const df_coll *coll) {
@@ -37,7 +45,7 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .chunk = coll->manner.shape.parts[0].chunk,
                            .loops = coll->manner.shape.parts[0].loops,
                            .group_step = coll->group_step,
-                           .form = coll->plan->key.several};
+                           .form = compared_form(coll->plan)};
 }
 
 void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
@@ -77,7 +85,7 @@ static const char *operator_name(uint32_t op) {
 }
 
 static const char *algorithm_name(uint32_t algorithm) {
-  return algorithm < DF_ALGORITHMS ? df_algorithm_name((int)algorithm) : "unknown";
+  return algorithm <= DF_FROM_FILE ? df_algorithm_name((int)algorithm) : "unknown";
 }
 
 /* The groups have one size. That size: no difference. */
@@ -164,10 +172,15 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
       {"chunk (slot_bytes or slot of DFCCL_TUNING)", here->chunk, there->chunk},
       {"number of loops (slot_bytes or slot of DFCCL_TUNING)", here->loops, there->loops},
       {"levels of the group (split or lanes of DFCCL_TUNING)", here->split, there->split}};
+  if (here->algorithm == DF_FROM_FILE && here->form >> 1 != there->form >> 1)
+    return snprintf(text, bytes,
+                    "algorithm's file (DFCCL_ALGORITHMS) has the hash %016" PRIx64
+                    " here and %016" PRIx64 " there",
+                    here->form >> 1, there->form >> 1);
   if (here->form != there->form)
     return snprintf(text, bytes,
                     "pieces of a message (slot_bytes of DFCCL_TUNING) are %s here and %s there",
-                    here->form ? "several" : "one", there->form ? "several" : "one");
+                    here->form & 1 ? "several" : "one", there->form & 1 ? "several" : "one");
   for (size_t i = 0; i < DF_COUNT_OF(shapes); i++)
     if (shapes[i].a != shapes[i].b)
       return snprintf(text, bytes, "%s is %u here and %u there", shapes[i].what, shapes[i].a,
@@ -346,8 +359,12 @@ static void drop(dfcclContext_t context, df_remote *remote) {
 
 void df_remote_free(dfcclContext_t context, df_remote *remote) {
   df_endpoint *endpoint = context->transports.to[remote->peer];
-  endpoint->transport->release(endpoint, remote->accepted);
-  endpoint->transport->release(endpoint, remote->connected);
+  for (uint32_t channel = 0; channel <= remote->n_more; channel++) {
+    const df_remote_ends *ends = channel ? &remote->more[channel - 1] : &remote->ends;
+    endpoint->transport->release(endpoint, ends->accepted);
+    endpoint->transport->release(endpoint, ends->connected);
+  }
+  free(remote->more);
   free(remote->sentence);
   free(remote->ranks);
   free(remote);

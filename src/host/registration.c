@@ -184,6 +184,7 @@ static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                      .average = coll->op == dfcclAvg && df_operation_reduces(coll->operation) &&
                                 coll->n > 1,
                      .several = coll->manner.several,
+                     .file = choice->file,
                      .agrees = coll->varying && df_operation_needs_agreement(coll->operation)};
   if (registration->lists) {
     result = make_listed_plan(coll, &key, registration);

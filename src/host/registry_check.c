@@ -99,6 +99,8 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
       .choice = {.name = dynamic      ? "direct"
                          : r->options ? r->options->algorithm
                                       : NULL,
+                 .files = context->settings.algorithms,
+                 .varying = dynamic || (r->options && r->options->varying),
                  .operation = dynamic ? DF_OP_ALL_TO_ALL : r->operation,
                  .n = n,
                  /* Members would answer differently. */
@@ -185,8 +187,15 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
     return df_fail(dfcclInvalidArgument, "root is %d; it is a position in the group, 0 to %u",
                    r->root, n - 1);
   *question = df_manner_question_of(context, r);
+  char why[DF_SENTENCE_BYTES];
   question->choice.ordered = ordered;
-  if (df_manner_choose(manner, question)) return dfcclSuccess;
+  question->choice.why = why;
+  question->choice.why_bytes = sizeof why;
+  const int chosen = df_manner_choose(manner, question);
+  question->choice.why = NULL;
+  if (chosen) return dfcclSuccess;
+  if (strncmp(question->choice.name, "file:", 5) == 0)
+    return df_fail(dfcclInvalidArgument, "options.algorithm: %s", why);
   char name[DF_MAX_NAME];
   df_escape(name, sizeof name, question->choice.name);
   const int named = df_algorithm_by_name(question->choice.name);

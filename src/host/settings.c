@@ -112,6 +112,16 @@ static dfcclResult_t read_tuning(df_tuning *tuning) {
   return result;
 }
 
+/* Files that rules name are read and proved now. */
+static dfcclResult_t read_algorithms(df_settings *s) {
+  char sentence[DF_SENTENCE_BYTES];
+  dfcclResult_t result = read_text("DFCCL_ALGORITHMS", s->algorithms, sizeof s->algorithms);
+  if (result != dfcclSuccess) return result;
+  if (!df_tuning_load_files(&s->tuning, s->algorithms, sentence, sizeof sentence))
+    return df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
+  return dfcclSuccess;
+}
+
 /* ---- misspelt variables ---- */
 
 static const char *const known_variables[] = {
@@ -121,7 +131,8 @@ static const char *const known_variables[] = {
         "DFCCL_CQ",
     "DFCCL_NET", "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE",
     "DFCCL_NET_SECURITY", "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET",
-    "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_TUNING", "DFCCL_RECORD",
+    "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS",
+    "DFCCL_TUNING", "DFCCL_RECORD",
     "DFCCL_TRACE",
     /* of the Python package */
     "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_REGISTRATIONS",
@@ -200,6 +211,7 @@ static dfcclResult_t read_environment(df_settings *s) {
                    "environment variable DFCCL_ISA is \"%s\"; this machine offers %s and slower",
                    s->isa, df_mover_cpu_best()->name);
   if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
+  if ((result = read_algorithms(s)) != dfcclSuccess) return result;
   s->launches_block = cuda_launches_block();
   s->one_queue = cuda_has_one_queue();
   if ((result = read_text("DFCCL_TRACE", s->trace, sizeof s->trace)) != dfcclSuccess) return result;

@@ -86,6 +86,7 @@ typedef struct df_settings {
   char isa[16];       /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
   char record[512];   /* DFCCL_RECORD: folder; empty: no recording */
   char trace[512];    /* DFCCL_TRACE: folder; empty: no trace */
+  char algorithms[512]; /* DFCCL_ALGORITHMS: directory of "file:NAME"; empty: none */
   df_tuning tuning;   /* DFCCL_TUNING: the file's text; empty: only built-in rules */
   dfcclBackend_t backend;
   long long shared_blocks; /* as in df_device_choice */

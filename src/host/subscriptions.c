@@ -31,7 +31,7 @@ static void hear_links(void *room, uint32_t from, const df_message *message, int
   df_remote *remote = df_match_newest(room, from, message);
   df_offer offer;
   memcpy(&offer, df_message_payload(message), sizeof offer);
-  if (remote) df_links_told(room, remote, &offer);
+  if (remote) df_links_told(room, remote, (uint32_t)message->a, &offer);
 }
 
 static void hear_deregistration(void *room, uint32_t from, const df_message *message, int fd) {

@@ -376,6 +376,7 @@ void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id,
   pthread_mutex_lock(&context->lock);
   df_coll *front = df_find(context, id);
   if (front && front->position == 0 && front->n > 1 && front->count > 0 && front->pairs == NULL &&
+      front->plan->key.file == NULL &&
       front->operation != DF_OP_ALL_TO_ALL_DYNAMIC && is_wanted(context, front, &whole) &&
       df_epoch_of(front) && front->epoch->tuner == NULL &&
       (front->epoch->tuner = calloc(1, sizeof *front->epoch->tuner)) != NULL) {

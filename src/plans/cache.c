@@ -6,7 +6,7 @@ static int same_key(const df_plan_key *a, const df_plan_key *b) {
   return a->operation == b->operation && a->algorithm == b->algorithm && a->n == b->n &&
          a->position == b->position && a->root == b->root && a->split == b->split &&
          a->average == b->average && a->agrees == b->agrees && a->several == b->several &&
-         df_levels_equal(a->levels, b->levels);
+         a->file == b->file && df_levels_equal(a->levels, b->levels);
 }
 
 df_plan *df_plan_acquire(df_plan_cache *cache, const df_plan_key *key) {

@@ -143,7 +143,7 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
     const df_plan_link *link = find_link(c, rank, prim->recv_link, 0);
     if (link == NULL) return 0;
     t->from = link->peer;
-    t->in = &c->pipes[t->from * c->n + rank];
+    t->in = df_check_pipe_of(c, t->from, rank, link->channel);
     t->in_at = p->loop * link->messages + prim->recv_ordinal;
     if (t->in_at != t->in->released || t->in_at >= t->in->total)
       return df_check_complain(c, rank, "receives out of turn from rank %u", t->from);
@@ -154,7 +154,7 @@ static int take_turn(df_checker *c, uint32_t rank, const df_primitive *prim, tur
   if (prim->flags & DF_PRIM_SEND) {
     const df_plan_link *link = find_link(c, rank, prim->send_link, 1);
     if (link == NULL) return 0;
-    t->out = &c->pipes[rank * c->n + link->peer];
+    t->out = df_check_pipe_of(c, rank, link->peer, link->channel);
     t->out_at = p->loop * link->messages + prim->send_ordinal;
     if (t->out_at != t->out->sent || t->out_at >= t->out->total)
       return df_check_complain(c, rank, "sends out of turn to rank %u", link->peer);
@@ -199,11 +199,20 @@ static int lends_message(df_checker *c, uint32_t rank, const df_primitive *prim)
          (c->o->lending == DF_LENDS_ALL || chance_of_half(c));
 }
 
+/* GRID: places of one number have one length. */
+static int is_as_long(const df_checker *c, const df_primitive *prim) {
+  return c->players[0].plan->geometry != DF_GEOMETRY_GRID ||
+         prim->destination_piece % c->pieces == prim->piece % c->pieces;
+}
+
 static int store(df_checker *c, uint32_t rank, const df_primitive *prim, const df_check_value *v) {
   if (prim->destination == DF_BUFFER_INPUT)
     return df_check_complain(c, rank, "stores to the input");
   df_check_cell *into = df_check_place(c, rank, prim->destination, prim->destination_piece);
   if (into == NULL) return 0;
+  if (prim->destination == DF_BUFFER_OUTPUT && !is_as_long(c, prim))
+    return df_check_complain(c, rank, "stores piece %u as piece %u, which may be shorter",
+                             prim->piece, prim->destination_piece);
   const df_check_cell *source =
       prim->flags & DF_PRIM_RECV ? NULL : df_check_place(c, rank, prim->source, prim->source_piece);
   int copies_nothing = source == into && !(prim->flags & (DF_PRIM_REDUCE | DF_PRIM_AVERAGE));
@@ -317,8 +326,8 @@ static int compare_plans(df_checker *c) {
       const df_plan_link *link = &plan->links[i];
       if (link->peer >= c->n || link->peer == r)
         return df_check_complain(c, r, "has a link to %u", link->peer);
-      df_check_pipe *way =
-          link->sends ? &c->pipes[r * c->n + link->peer] : &c->pipes[link->peer * c->n + r];
+      df_check_pipe *way = link->sends ? df_check_pipe_of(c, r, link->peer, link->channel)
+                                       : df_check_pipe_of(c, link->peer, r, link->channel);
       uint32_t total = link->messages * c->o->loops;
       if (way->messages != NULL && way->total != total)
         return df_check_complain(c, r, "and rank %u differ in the messages between them, %u and %u",
@@ -363,7 +372,8 @@ static int check_results(df_checker *c) {
       for (uint32_t piece = 0; piece < c->output_pieces; piece++) {
         if (!df_check_piece_is_there(c, p->loop, piece)) continue;
         const df_check_value *v = &df_check_place(c, r, DF_BUFFER_OUTPUT, piece)->value;
-        uint32_t from = df_operation_is_wide(c->key.operation, 1) ? piece : c->key.root;
+        const uint32_t share = p->plan->geometry == DF_GEOMETRY_GRID ? piece / c->pieces : piece;
+        uint32_t from = df_operation_is_wide(c->key.operation, 1) ? share : c->key.root;
         uint32_t element = df_check_element(c, p->loop, from, r, piece);
         uint64_t contributions = reduces ? all : 1ull << from;
         if (df_operation_is_scan(c->key.operation))
@@ -376,12 +386,15 @@ static int check_results(df_checker *c) {
         if ((c->o->ordered || df_operation_is_scan(c->key.operation)) && v->disordered)
           return df_check_complain(c, r, "the result's piece %u is not in the group's order",
                                    piece);
+        c->findings.ordered &= !v->disordered;
         if (v->divided != (uint32_t)(c->key.average != 0))
           return df_check_complain(c, r, "the result's piece %u was divided %u times", piece,
                                    v->divided);
         if (c->key.operation != DF_OP_ALL_REDUCE || r == 0) continue;
         c->players[0].loop = p->loop;
-        if (df_check_place(c, 0, DF_BUFFER_OUTPUT, piece)->value.order != v->order)
+        if (df_check_place(c, 0, DF_BUFFER_OUTPUT, piece)->value.order == v->order) continue;
+        c->findings.same_bits = 0;
+        if (!c->o->any_order)
           return df_check_complain(
               c, r, "the result's piece %u is combined in another order than rank 0's", piece);
       }
@@ -390,10 +403,11 @@ static int check_results(df_checker *c) {
 }
 
 static int check_links(df_checker *c) {
-  for (uint32_t i = 0; i < c->n * c->n; i++)
+  for (uint32_t i = 0; i < c->n * c->n * c->channels; i++)
     if (c->pipes[i].sent != c->pipes[i].total || c->pipes[i].released != c->pipes[i].total)
-      return df_check_complain(c, i / c->n, "to rank %u: %u messages planned, %u sent, %u received",
-                               i % c->n, c->pipes[i].total, c->pipes[i].sent, c->pipes[i].released);
+      return df_check_complain(
+          c, i / c->channels / c->n, "to rank %u: %u messages planned, %u sent, %u received",
+          i / c->channels % c->n, c->pipes[i].total, c->pipes[i].sent, c->pipes[i].released);
   return 1;
 }
 
@@ -422,6 +436,7 @@ static int execute(df_checker *c) {
       left += p->loop < c->o->loops;
     }
   }
+  c->executed = 1;
   return check_links(c) && check_that_all_were_heard(c) && check_results(c);
 }
 
@@ -431,9 +446,18 @@ static int prepare(df_checker *c) {
   const df_plan *first = c->players[0].plan;
   int partition = first->geometry == DF_GEOMETRY_PARTITION;
   c->pieces = first->pieces;
-  c->input_pieces = partition ? c->pieces : df_operation_is_wide(c->key.operation, 0) ? c->n : 1;
-  c->output_pieces = partition ? c->pieces : df_operation_is_wide(c->key.operation, 1) ? c->n : 1;
-  c->pipes = df_check_take_memory(c, (size_t)c->n * c->n, sizeof *c->pipes);
+  const uint32_t share = first->geometry == DF_GEOMETRY_GRID ? c->pieces : 1;
+  c->input_pieces = partition                                   ? c->pieces
+                    : df_operation_is_wide(c->key.operation, 0) ? c->n * share
+                                                                : share;
+  c->output_pieces = partition                                   ? c->pieces
+                     : df_operation_is_wide(c->key.operation, 1) ? c->n * share
+                                                                 : share;
+  c->channels = 1;
+  for (uint32_t r = 0; r < c->n; r++)
+    for (uint32_t i = 0; i < c->players[r].plan->n_links; i++)
+      c->channels = DF_MAX(c->channels, c->players[r].plan->links[i].channel + 1u);
+  c->pipes = df_check_take_memory(c, (size_t)c->n * c->n * c->channels, sizeof *c->pipes);
   if (c->pipes == NULL) return 0;
   for (uint32_t r = 0; r < c->n; r++)
     if (!df_check_give_memory(c, r)) return 0;
@@ -446,7 +470,7 @@ static void free_checker(df_checker *c) {
       for (uint32_t k = 0; k < c->players[r].cells[i]; k++) free(c->players[r].memory[i][k].read);
       free(c->players[r].memory[i]);
     }
-  for (uint32_t i = 0; c->pipes && i < c->n * c->n; i++) {
+  for (uint32_t i = 0; c->pipes && i < c->n * c->n * c->channels; i++) {
     df_check_pipe *pipe = &c->pipes[i];
     for (uint32_t k = 0; pipe->messages && k < pipe->total; k++)
       if (pipe->messages[k].pieces > 1) free(pipe->messages[k].parts);
@@ -469,10 +493,12 @@ dfcclResult_t df_plan_check(df_plan *const *plans, const df_plan_check_options *
   c->sentence = sentence;
   c->sentence_bytes = bytes;
   c->random = options->seed;
+  c->findings = (df_plan_check_findings){.ordered = 1, .same_bits = 1};
   for (uint32_t r = 0; r < DF_MIN(c->n, (uint32_t)DF_PLAN_CHECK_MAX_RANKS); r++)
     c->players[r].plan = plans[r];
   if (prepare(c)) execute(c);
   dfcclResult_t result = c->result;
+  if (options->findings) *options->findings = c->findings;
   free_checker(c);
   return result;
 }

@@ -25,14 +25,24 @@ enum { DF_PLAN_CHECK_MAX_RANKS = 64 };
 
 typedef enum { DF_LENDS_NOTHING, DF_LENDS_ALL, DF_LENDS_SOME } df_plan_lending;
 
+/* What it has found. Of a wrong plan: where. */
+typedef struct df_plan_check_findings {
+  int ordered;   /* results are combined in the group's order */
+  int same_bits; /* ... and in one order on all ranks */
+  uint32_t rank, primitive;
+  int is_result; /* each primitive is right by itself */
+} df_plan_check_findings;
+
 typedef struct df_plan_check_options {
   uint32_t slots, loops;
   uint32_t last_pieces; /* PARTITION: pieces that are not empty in the last loop; 0: all */
   int in_place;
-  int ordered;             /* results must be combined in the group's order */
-  int varying;             /* the first loop's counts travel (df_brings_count) */
-  df_plan_lending lending; /* of the messages that may lend their buffer */
-  uint64_t seed;           /* DF_LENDS_SOME: draws the messages that lend */
+  int ordered;                      /* results must be combined in the group's order */
+  int any_order;                    /* ranks may combine in different orders */
+  int varying;                      /* the first loop's counts travel (df_brings_count) */
+  df_plan_lending lending;          /* of the messages that may lend their buffer */
+  uint64_t seed;                    /* DF_LENDS_SOME: draws the messages that lend */
+  df_plan_check_findings *findings; /* or NULL */
 } df_plan_check_options;
 
 /*

@@ -18,6 +18,9 @@ int df_check_complain(df_checker *c, uint32_t rank, const char *format, ...) {
   df_say_list(&text, format, arguments);
   va_end(arguments);
   c->result = dfcclInvalidArgument;
+  c->findings.rank = rank;
+  c->findings.primitive = p->primitive;
+  c->findings.is_result = c->executed;
   return 0;
 }
 
@@ -32,24 +35,32 @@ void *df_check_take_memory(df_checker *c, size_t n, size_t item) {
 
 uint32_t df_check_element(const df_checker *c, uint32_t loop, uint32_t from, uint32_t to,
                           uint32_t piece) {
-  uint32_t width = c->n * c->n + c->pieces;
+  const int grid = c->players[0].plan->geometry == DF_GEOMETRY_GRID;
+  const uint32_t part = grid ? piece % c->pieces : 0; /* of one rank's share */
+  const uint32_t width = c->n * c->n * (grid ? c->pieces : 1) + c->pieces;
+  if (grid) {
+    from *= c->pieces;
+    to *= c->pieces;
+  }
   switch (c->key.operation) {
   case DF_OP_ALL_GATHER:
   case DF_OP_GATHER:
-    return 1 + loop * width + from;
+    return 1 + loop * width + from + part;
   case DF_OP_REDUCE_SCATTER:
   case DF_OP_SCATTER:
-    return 1 + loop * width + to;
+    return 1 + loop * width + to + part;
   case DF_OP_ALL_TO_ALL:
-    return 1 + loop * width + from * c->n + to;
+    return 1 + loop * width + from * c->n + to + part;
   default:
     return 1 + loop * width + piece;
   }
 }
 
 int df_check_piece_is_there(const df_checker *c, uint32_t loop, uint32_t piece) {
-  if (c->players[0].plan->geometry != DF_GEOMETRY_PARTITION || c->o->last_pieces == 0) return 1;
-  return loop + 1 < c->o->loops || piece < c->o->last_pieces;
+  const df_geometry geometry = c->players[0].plan->geometry;
+  const int is_cut = geometry == DF_GEOMETRY_PARTITION || geometry == DF_GEOMETRY_GRID;
+  if (!is_cut || c->o->last_pieces == 0) return 1;
+  return loop + 1 < c->o->loops || piece % c->pieces < c->o->last_pieces;
 }
 
 uint32_t df_check_length_of(const df_checker *c, uint32_t piece) {
@@ -74,14 +85,19 @@ uint32_t df_check_pieces_of(const df_checker *c, uint32_t rank) {
   return is_listed(c) ? c->players[rank].plan->n_extents : c->pieces;
 }
 
+/* GRID: chunks of one rank's share of a wide buffer; else 1. */
+static uint32_t chunks_of_share(const df_checker *c) {
+  return c->players[0].plan->geometry == DF_GEOMETRY_GRID ? c->pieces : 1;
+}
+
 static void fill_input(df_checker *c, uint32_t rank) {
   for (uint32_t loop = 0; loop < c->o->loops; loop++)
     for (uint32_t piece = 0; piece < c->input_pieces; piece++)
       if (df_check_piece_is_there(c, loop, piece))
-        c->players[rank].input[loop * c->input_pieces + piece].value =
-            (df_check_value){.element = df_check_element(c, loop, rank, piece, piece),
-                             .contributions = 1ull << rank,
-                             .order = (rank + 1) * 0x9e3779b97f4a7c15u};
+        c->players[rank].input[loop * c->input_pieces + piece].value = (df_check_value){
+            .element = df_check_element(c, loop, rank, piece / chunks_of_share(c), piece),
+            .contributions = 1ull << rank,
+            .order = (rank + 1) * 0x9e3779b97f4a7c15u};
 }
 
 static df_check_cell *take_cells(df_checker *c, df_check_player *p, int which, uint32_t cells) {
@@ -122,7 +138,9 @@ int df_check_give_memory(df_checker *c, uint32_t rank) {
   if (operation == DF_OP_BARRIER && p->plan->scratch_pieces) p->scratch->value.element = 1;
   const int is_part = operation == DF_OP_ALL_GATHER || operation == DF_OP_GATHER;
   for (uint32_t loop = 0; is_part && has_output && c->o->in_place && loop < loops; loop++)
-    p->output[loop * c->output_pieces + rank % c->output_pieces].value = p->input[loop].value;
+    for (uint32_t k = 0; k < c->input_pieces; k++)
+      p->output[loop * c->output_pieces + rank * chunks_of_share(c) % c->output_pieces + k].value =
+          p->input[loop * c->input_pieces + k].value;
   return 1;
 }
 
@@ -143,8 +161,10 @@ df_check_cell *df_check_place(df_checker *c, uint32_t rank, uint32_t buffer, uin
     const int gathers = operation == DF_OP_ALL_GATHER || operation == DF_OP_GATHER;
     const int scatters = operation == DF_OP_REDUCE_SCATTER || operation == DF_OP_SCATTER;
     if (gathers && buffer == DF_BUFFER_INPUT)
-      return &p->output[p->loop * c->output_pieces + rank % c->output_pieces];
-    if (scatters && buffer == DF_BUFFER_OUTPUT) return &p->input[p->loop * c->input_pieces + rank];
+      return &p->output[p->loop * c->output_pieces + rank * chunks_of_share(c) % c->output_pieces +
+                        piece];
+    if (scatters && buffer == DF_BUFFER_OUTPUT)
+      return &p->input[p->loop * c->input_pieces + rank * chunks_of_share(c) + piece];
     if (!gathers) buffer = DF_BUFFER_INPUT;
   }
   df_check_cell *cells = buffer == DF_BUFFER_INPUT ? p->input : p->output;
@@ -165,6 +185,10 @@ int df_check_read(df_checker *c, uint32_t rank, const df_check_cell *from, uint3
     if (v->element != right)
       return df_check_complain(c, rank, "reads element %u as element %u", v->element, right);
   }
+  if (c->players[rank].plan->geometry == DF_GEOMETRY_GRID &&
+      (v->element - 1) % c->pieces != piece % c->pieces)
+    return df_check_complain(c, rank, "reads chunk %u of a share as chunk %u",
+                             (v->element - 1) % c->pieces, piece % c->pieces);
   return 1;
 }
 

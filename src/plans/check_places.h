@@ -36,7 +36,7 @@ typedef struct df_check_message {
   df_check_moment sent, released;
 } df_check_message;
 
-/* All messages from one rank to another. */
+/* All messages from one rank to another through one channel. */
 typedef struct df_check_pipe {
   df_check_message *messages;
   uint32_t total, sent, released; /* total: in all loops */
@@ -55,14 +55,21 @@ typedef struct df_check_player {
 typedef struct df_checker {
   const df_plan_check_options *o;
   df_plan_key key;
-  uint32_t n, pieces, input_pieces, output_pieces;
+  uint32_t n, pieces, input_pieces, output_pieces, channels;
   df_check_player players[DF_PLAN_CHECK_MAX_RANKS];
-  df_check_pipe *pipes; /* [from][to] */
+  df_check_pipe *pipes; /* [from][to][channels] */
   uint64_t random;
   char *sentence;
   size_t sentence_bytes;
   dfcclResult_t result;
+  int executed;
+  df_plan_check_findings findings;
 } df_checker;
+
+static inline df_check_pipe *df_check_pipe_of(const df_checker *c, uint32_t from, uint32_t to,
+                                              uint32_t channel) {
+  return &c->pipes[((uint64_t)from * c->n + to) * c->channels + channel];
+}
 
 /* Returns 0, as all functions here do that found the plans to be wrong. The first sentence
  * stays. */

@@ -125,6 +125,7 @@ df_plan *df_plan_make_listed(const df_plan_key *key, const df_lists *lists, uint
   plan->direct_in_place = 1;
   plan->extents = calloc(most + 1, sizeof *plan->extents);
   plan->names = calloc(most + 1, sizeof *plan->names);
+  plan->channels = 1;
   plan->link_of = calloc(2 * (size_t)key->n, sizeof *plan->link_of);
   plan->failed = plan->extents == NULL || plan->names == NULL || plan->link_of == NULL;
   build(plan, lists);

@@ -49,7 +49,9 @@ static const struct {
     [DF_DISSEMINATION] = {"dissemination", BIT(BARRIER), df_plan_dissemination},
 };
 
-const char *df_algorithm_name(int algorithm) { return algorithms[algorithm].name; }
+const char *df_algorithm_name(int algorithm) {
+  return algorithm == DF_FROM_FILE ? "file" : algorithms[algorithm].name;
+}
 
 int df_algorithm_by_name(const char *name) {
   for (int i = 0; i < DF_ALGORITHMS; i++)
@@ -104,20 +106,35 @@ static void take_levels(df_plan *plan) {
   plan->failed |= plan->own_levels == NULL;
 }
 
-df_plan *df_plan_make(const df_plan_key *key) {
+df_plan *df_plan_begin(const df_plan_key *key) {
   df_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return NULL;
   plan->key = *key;
   plan->pieces = plan->longest = 1;
   plan->direct_in_place = 1;
-  plan->link_of = calloc(2 * (size_t)key->n, sizeof *plan->link_of);
+  plan->channels = key->file ? df_plan_file_channels(key->file) : 1;
+  plan->link_of = calloc(2 * (size_t)plan->channels * key->n, sizeof *plan->link_of);
   plan->failed = plan->link_of == NULL;
+  return plan;
+}
+
+void df_plan_empty(df_plan *plan) {
+  plan->n_primitives = plan->n_links = 0;
+  if (plan->link_of)
+    memset(plan->link_of, 0, 2 * (size_t)plan->channels * plan->key.n * sizeof *plan->link_of);
+}
+
+df_plan *df_plan_make(const df_plan_key *key) {
+  df_plan *plan = df_plan_begin(key);
+  if (plan == NULL) return NULL;
   take_levels(plan);
   if (plan->failed) {
     df_plan_free(plan);
     return NULL;
   }
-  if (key->n > 1)
+  if (key->file)
+    df_plan_from_file(plan);
+  else if (key->n > 1)
     algorithms[key->algorithm].build(plan);
   else if (df_operation_uses(key->operation, 1, 0, key->root, 1))
     df_plan_add(plan, (df_step_spec){.flags = DF_PRIM_STORE,
@@ -130,7 +147,7 @@ df_plan *df_plan_make(const df_plan_key *key) {
     df_plan_free(plan);
     return NULL;
   }
-  if (!key->agrees) df_plan_mark_common(plan);
+  if (!key->agrees && key->file == NULL) df_plan_mark_common(plan);
   return plan;
 }
 
@@ -138,6 +155,7 @@ void df_plan_free(df_plan *plan) {
   if (plan == NULL) return;
   free(plan->primitives);
   free(plan->links);
+  free(plan->link_of);
   free(plan->extents);
   free(plan->names);
   free(plan->own_levels);
@@ -157,12 +175,14 @@ static void *grow(void *array, uint32_t used, uint32_t *capacity, size_t item, d
 }
 
 /* *ordinal is the next message's. */
-static uint16_t take_link(df_plan *plan, uint32_t peer, uint16_t sends, uint16_t *ordinal) {
-  uint16_t *number = &plan->link_of[sends * plan->key.n + peer];
+static uint16_t take_link(df_plan *plan, uint32_t peer, uint32_t channel, uint16_t sends,
+                          uint16_t *ordinal) {
+  uint16_t *number = &plan->link_of[(sends * plan->channels + channel) * plan->key.n + peer];
   if (*number == 0) {
     plan->links = grow(plan->links, plan->n_links, &plan->link_capacity, sizeof *plan->links, plan);
     if (plan->failed) return 0;
-    plan->links[plan->n_links++] = (df_plan_link){.peer = (uint16_t)peer, .sends = sends};
+    plan->links[plan->n_links++] =
+        (df_plan_link){.peer = (uint16_t)peer, .sends = sends, .channel = (uint16_t)channel};
     *number = (uint16_t)plan->n_links;
   }
   *ordinal = (uint16_t)plan->links[*number - 1].messages++;
@@ -184,9 +204,9 @@ void df_plan_add(df_plan *plan, df_step_spec spec) {
                        .source_piece = (uint16_t)spec.source_piece,
                        .destination_piece = (uint16_t)spec.destination_piece};
   if (spec.flags & DF_PRIM_RECV)
-    prim.recv_link = take_link(plan, spec.recv_from, 0, &prim.recv_ordinal);
+    prim.recv_link = take_link(plan, spec.recv_from, spec.channel, 0, &prim.recv_ordinal);
   if (spec.flags & DF_PRIM_SEND)
-    prim.send_link = take_link(plan, spec.send_to, 1, &prim.send_ordinal);
+    prim.send_link = take_link(plan, spec.send_to, spec.channel, 1, &prim.send_ordinal);
   if (!plan->failed) plan->primitives[plan->n_primitives++] = prim;
 }
 
@@ -274,4 +294,5 @@ void df_shape_make(df_shape *shape, const df_plan *plan, uint64_t count, uint32_
   /* Of all blocks: a shorter part may have larger chunks. */
   shape->scratch_bytes = DF_ALIGN_UP(plan->scratch_pieces * payload, (uint64_t)DF_CACHE_LINE);
   choose_form(shape, DF_MAX(message, 1u), loops, limits);
+  shape->n_slots = DF_MAX(shape->n_slots, plan->least_slots);
 }

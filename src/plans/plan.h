@@ -33,7 +33,8 @@ typedef enum {
   DF_HIERARCHICAL,
   DF_BCUBE,
   DF_BINARY_BLOCKS,
-  DF_ALGORITHMS
+  DF_ALGORITHMS,
+  DF_FROM_FILE = DF_ALGORITHMS /* the key's file has it (plans/file.h) */
 } df_algorithm;
 
 const char *df_algorithm_name(int algorithm);
@@ -52,11 +53,13 @@ typedef struct df_plan_key {
   int several; /* a message may have several pieces; else it has one */
   /* DF_HIERARCHICAL. NULL: subgroups of `split` neighbours are hosts. The plan has its own copy. */
   const df_levels *levels;
+  const struct df_plan_file *file; /* of DF_FROM_FILE */
 } df_plan_key;
 
 typedef struct df_plan_link {
-  uint16_t peer;  /* position in the group */
-  uint16_t sends; /* 1: to the peer; 0: from the peer */
+  uint16_t peer;    /* position in the group */
+  uint16_t sends;   /* 1: to the peer; 0: from the peer */
+  uint16_t channel; /* of several between two ranks, in one direction */
   uint32_t messages;
 } df_plan_link;
 
@@ -83,15 +86,21 @@ typedef struct df_plan {
   uint32_t longest;        /* pieces of a message, at most */
   int direct_in_place;     /* 1: an in-place run may lend */
   int lends_all;           /* 1: all messages can be lent: none comes from scratch memory */
+  int lends_nothing;       /* 1: what is lent might be overwritten */
+  uint32_t least_slots;    /* of a link, or ranks would wait for each other; 0: any number */
   /* the builder's */
   uint32_t primitive_capacity, link_capacity;
-  uint16_t *link_of; /* [2][n]: by direction and peer, the link's number + 1 */
+  uint16_t *link_of; /* [2][channels][n]: by direction and peer, the link's number + 1 */
+  uint32_t channels;
   int failed;
 } df_plan;
 
 /* The caller frees it. NULL: out of memory. */
 df_plan *df_plan_make(const df_plan_key *key);
 void df_plan_free(df_plan *plan);
+/* For who builds it in another way: nothing yet. */
+df_plan *df_plan_begin(const df_plan_key *key);
+void df_plan_empty(df_plan *plan);
 /* Finds messages that may go through common slots: of a finished plan. */
 void df_plan_mark_common(df_plan *plan);
 
@@ -106,7 +115,7 @@ static inline int df_plan_is_short(uint64_t bytes, uint64_t slot_bytes) {
 typedef struct df_step_spec {
   uint32_t flags, piece;
   uint32_t pieces, stride; /* pieces 0: one */
-  uint32_t recv_from, send_to;
+  uint32_t recv_from, send_to, channel;
   df_buffer source;
   uint32_t source_piece;
   df_buffer destination;
@@ -133,6 +142,9 @@ void df_plan_hierarchical(df_plan *plan);
 void df_plan_bcube(df_plan *plan);
 void df_plan_binary_blocks(df_plan *plan);
 void df_plan_ordered(df_plan *plan);
+/* Of a file (plans/file.h), whose proof needs plans. */
+void df_plan_from_file(df_plan *plan);
+uint32_t df_plan_file_channels(const struct df_plan_file *file);
 /* Appended to one of the above. */
 void df_plan_agree(df_plan *plan);
 

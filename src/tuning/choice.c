@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 /* Of operations with uneven pieces: nobody knows the others' counts, from which slots could be
  * smaller or larger. */
 enum { DF_LONG_BETWEEN_HOSTS = 128 << 10, DF_LISTED_SLOT_BYTES = 32768, DF_BCUBE_BASE = 4 };
@@ -12,18 +14,28 @@ static int memory_fits(const df_rule *rule, const df_question *q) {
   return rule->memory == DF_MEMORY_ANY || rule->memory == q->memory;
 }
 
-static int fits(const df_rule *rule, const df_question *q, int algorithm) {
-  return rule->operation == q->operation && (algorithm < 0 || (int)rule->algorithm == algorithm) &&
-         memory_fits(rule, q) && rule->ranks_least <= q->n && q->n <= rule->ranks_most &&
-         rule->bytes_least <= q->bytes && q->bytes <= rule->bytes_most;
+/* A file is for one size of group, and its runs have the registered count. */
+static int file_fits(const df_rule *rule, const df_question *q, const df_plan_file *file) {
+  return rule->loaded && !q->varying && df_plan_file_facts_of(rule->loaded).n == q->n &&
+         (file == NULL || file == rule->loaded);
+}
+
+static int fits(const df_rule *rule, const df_question *q, int algorithm,
+                const df_plan_file *file) {
+  return rule->operation == q->operation &&
+         (rule->algorithm != DF_FROM_FILE || file_fits(rule, q, file)) &&
+         (algorithm < 0 || (int)rule->algorithm == algorithm) && memory_fits(rule, q) &&
+         rule->ranks_least <= q->n && q->n <= rule->ranks_most && rule->bytes_least <= q->bytes &&
+         q->bytes <= rule->bytes_most;
 }
 
 /* The first rule that fits (of an algorithm, where one is named); NULL: none. */
-static const df_rule *find(const df_tuning *tuning, const df_question *q, int algorithm) {
+static const df_rule *find(const df_tuning *tuning, const df_question *q, int algorithm,
+                           const df_plan_file *file) {
   for (uint32_t i = 0; tuning && i < tuning->n_rules; i++)
-    if (fits(&tuning->rules[i], q, algorithm)) return &tuning->rules[i];
+    if (fits(&tuning->rules[i], q, algorithm, file)) return &tuning->rules[i];
   for (uint32_t i = 0; i < df_n_built_in_rules; i++)
-    if (fits(&df_built_in_rules[i], q, algorithm)) return &df_built_in_rules[i];
+    if (fits(&df_built_in_rules[i], q, algorithm, file)) return &df_built_in_rules[i];
   return NULL;
 }
 
@@ -69,10 +81,44 @@ static void choose_levels(const df_question *q, df_choice *choice) {
   choice->split = DF_MIN(choice->split, q->n);
 }
 
+/* NULL: question->why says what is wrong. */
+static const df_plan_file *find_file(const df_question *q) {
+  char unused[16];
+  df_text why = {.at = q->why ? q->why : unused, .left = q->why ? q->why_bytes : sizeof unused};
+  const df_plan_file *file =
+      df_plan_file_find(q->files ? q->files : "", q->name + 5, why.at, why.left);
+  if (file == NULL) return NULL;
+  const df_plan_file_facts facts = df_plan_file_facts_of(file);
+  if (facts.operation != q->operation)
+    df_say(&why, "\"%s\" is for %s, not for %s", q->name, df_operation_name(facts.operation),
+           df_operation_name(q->operation));
+  else if (facts.n != q->n)
+    df_say(&why, "\"%s\" is for a group of %u ranks, not of %u", q->name, facts.n, q->n);
+  else if (q->varying)
+    df_say(&why, "\"%s\" is a file's; options.varying is 1, but its runs have the registered count",
+           q->name);
+  else if (q->ordered && !facts.ordered)
+    df_say(&why, "\"%s\" does not keep the order of operands; the operator does not commute",
+           q->name);
+  else
+    return file;
+  return NULL;
+}
+
+/* Does the choice combine operands in the order of the group? */
+static int keeps_order(const df_choice *choice, df_operation operation) {
+  if (choice->file) return df_plan_file_facts_of(choice->file).ordered;
+  return df_algorithm_keeps_order(choice->algorithm, operation);
+}
+
 int df_choose(const df_tuning *tuning, const df_question *question, df_choice *choice) {
   int named = -1;
   memset(choice, 0, sizeof *choice);
-  if (question->name && strcmp(question->name, "auto") != 0) {
+  if (question->name && strncmp(question->name, "file:", 5) == 0) {
+    choice->file = find_file(question);
+    if (choice->file == NULL) return 0;
+    named = DF_FROM_FILE;
+  } else if (question->name && strcmp(question->name, "auto") != 0) {
     named = df_algorithm_by_name(question->name);
     if (named < 0 || !df_algorithm_has(named, question->operation)) return 0;
     if (question->ordered && !df_algorithm_keeps_order(named, question->operation)) return 0;
@@ -83,9 +129,10 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
     choice->is_named = named >= 0;
     return 1;
   }
-  const df_rule *rule = find(tuning, question, named);
+  const df_rule *rule = find(tuning, question, named, choice->file);
   DF_ASSERT(rule != NULL || named >= 0); /* the built-in table has an answer for everything */
   choice->algorithm = named >= 0 ? named : (int)rule->algorithm;
+  if (rule && choice->algorithm == DF_FROM_FILE) choice->file = rule->loaded;
   if (rule) {
     choice->blocks = rule->blocks;
     choice->slot_bytes = rule->slot_bytes;
@@ -96,8 +143,9 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   const int by_hosts = named < 0 ? algorithm_by_hosts(tuning, question, rule) : -1;
   choice->is_by_hosts = by_hosts >= 0;
   choice->is_spread = is_spread(question);
-  if (question->ordered && !df_algorithm_keeps_order(choice->algorithm, question->operation)) {
+  if (question->ordered && !keeps_order(choice, question->operation)) {
     choice->is_by_hosts = 0;
+    choice->file = NULL;
     choice->is_ordered = 1;
     choice->algorithm = question->operation == DF_OP_ALL_REDUCE ? DF_DOUBLING : DF_ORDERED;
   }

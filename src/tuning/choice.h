@@ -6,8 +6,12 @@
 #include "tuning/table.h"
 
 typedef struct df_question {
-  const char *name; /* or "auto", or NULL */
-  int ordered;      /* The operator does not commute. */
+  const char *name;  /* or "auto", or NULL */
+  const char *files; /* the directory of "file:NAME"; NULL, "": none */
+  char *why;         /* [why_bytes] what is wrong with a file; or NULL */
+  size_t why_bytes;
+  int varying;
+  int ordered; /* The operator does not commute. */
   df_operation operation;
   uint32_t n;
   uint64_t bytes;        /* of a rank's larger buffer */
@@ -22,18 +26,19 @@ typedef struct df_question {
 
 typedef struct df_choice {
   int algorithm;
-  uint32_t split;      /* in the plan's key; hierarchical: in its levels */
-  uint32_t lanes;      /* hierarchical: of each host; 0: as configured */
-  uint32_t blocks;     /* most blocks; 0: as configured */
-  uint32_t slot_bytes; /* most payload; 0: as configured */
-  const df_rule *rule; /* NULL: named, and no rule fits */
+  const df_plan_file *file; /* of DF_FROM_FILE */
+  uint32_t split;           /* in the plan's key; hierarchical: in its levels */
+  uint32_t lanes;           /* hierarchical: of each host; 0: as configured */
+  uint32_t blocks;          /* most blocks; 0: as configured */
+  uint32_t slot_bytes;      /* most payload; 0: as configured */
+  const df_rule *rule;      /* NULL: named, and no rule fits */
   int is_named;
   int is_ordered;  /* in place of the rule's, which does not keep the group's order */
   int is_by_hosts; /* levels are hosts */
   int is_spread;   /* the group is on several hosts, and one of them has several members */
 } df_choice;
 
-/* 0: the operation has no algorithm of that name. */
+/* 0: the operation has no algorithm of that name; of a file question->why says more. */
 int df_choose(const df_tuning *tuning, const df_question *question, df_choice *choice);
 
 /* Bytes of a rank's larger buffer, with `count` as registered. */

@@ -11,18 +11,32 @@ enum {
   DF_DEEP_RING_STRIDE = 1024 + DF_CACHE_LINE,
   DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
   DF_LENT_STRIDE = 128 * 1024 + DF_CACHE_LINE,
-  DF_AHEAD_RING_BYTES = 8192, /* a rank that waits for nobody runs ahead */
-  DF_QUARTERED_SLOTS = 8,     /* Rings with fewer slots give back each slot at once. */
-  DF_BORROWED_STEPS = 32,     /* most primitives of a run that its submitter may execute */
-  DF_LENDS_RATHER = 8,        /* times lend_min: results that crowded ranks lend from here */
-  DF_STREAMS_TO_ONE = 4       /* times stream_min: one reader's result is not lent from here */
+  DF_AHEAD_RING_BYTES = 8192,   /* a rank that waits for nobody runs ahead */
+  DF_QUARTERED_SLOTS = 8,       /* Rings with fewer slots give back each slot at once. */
+  DF_BORROWED_STEPS = 32,       /* most primitives of a run that its submitter may execute */
+  DF_LENDS_RATHER = 8,          /* times lend_min: results that crowded ranks lend from here */
+  DF_STREAMS_TO_ONE = 4,        /* times stream_min: one reader's result is not lent from here */
+  DF_FILE_RING_BYTES = 8 << 20, /* of all rings in which a rank receives by a file */
+  DF_FILE_LEAST_SLOT = 4096
 };
+
+/* A file may have many links to each peer: their rings together have a limit. */
+static uint32_t file_slot_bytes(const df_manner *m) {
+  const df_plan_file_facts facts = df_plan_file_facts_of(m->choice.file);
+  const uint64_t rings =
+      DF_MAX(facts.links / 2u, 1u) * (uint64_t)DF_MAX(m->policy->slots, (long long)facts.slots);
+  const uint64_t each = DF_FILE_RING_BYTES / rings / DF_CACHE_LINE * DF_CACHE_LINE;
+  const uint64_t most = (uint64_t)m->policy->slot_bytes;
+  return (uint32_t)DF_MIN(DF_MAX(each, (uint64_t)DF_FILE_LEAST_SLOT), most);
+}
 
 int df_manner_choose(df_manner *manner, const df_manner_question *question) {
   memset(manner, 0, sizeof *manner);
   manner->policy = &question->tuning->policy;
   manner->memory = question->choice.memory;
   if (!df_choose(question->tuning, &question->choice, &manner->choice)) return 0;
+  if (manner->choice.file && manner->choice.slot_bytes == 0)
+    manner->choice.slot_bytes = file_slot_bytes(manner);
   const uint64_t slot =
       manner->choice.slot_bytes ? manner->choice.slot_bytes : (uint64_t)manner->policy->slot_bytes;
   manner->several = !question->on_gpu && df_plan_is_short(question->choice.bytes, slot);
@@ -87,6 +101,7 @@ static void decide_shape(df_manner *m, const df_manner_question *q, const df_pla
   /* Mostly lent: then slots are memory that nothing goes through. */
   if (q->on_gpu && m->shape.stride > DF_LENT_STRIDE)
     m->shape.n_slots = DF_MIN(m->shape.n_slots, (uint32_t)DF_MIN_LINK_SLOTS);
+  m->shape.n_slots = DF_MAX(m->shape.n_slots, plan->least_slots);
 }
 
 /* ---- lending, and stores past the caches ---- */
@@ -108,7 +123,7 @@ static int runs_ahead_rather(const df_manner *m, const df_manner_question *q) {
 static void decide_lending(df_manner *m, const df_manner_question *q, const df_plan *plan) {
   /* A word orders only itself, but what a reader of lent memory sends must follow its reading. */
   int in_words = m->shape.payload_offset == DF_LINK_WORDS;
-  int lends = m->policy->lend && !in_words && !runs_ahead_rather(m, q);
+  int lends = m->policy->lend && !in_words && !runs_ahead_rather(m, q) && !plan->lends_nothing;
   m->lend_min = lends ? (uint64_t)m->policy->lend_min : UINT64_MAX;
   m->lends = (uint8_t)((lends_in_place(m, q, plan) ? DF_LENDS_IN_PLACE : 0) |
                        (lends_streamed(m, q) ? DF_LENDS_STREAMED : 0));
@@ -265,11 +280,13 @@ uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
 
 static void say_algorithm(const df_manner *m, df_text *out) {
   const df_rule *rule = m->choice.rule;
-  char line[160] = "";
+  char line[240] = "";
   if (rule) df_rule_print(rule, line, sizeof line);
   int is_built_in =
       rule && rule >= df_built_in_rules && rule < df_built_in_rules + df_n_built_in_rules;
-  df_say(out, "algorithm: %s, since %s%s%s%s%s", df_algorithm_name(m->choice.algorithm),
+  const char *file = m->choice.file ? df_plan_file_facts_of(m->choice.file).name : "";
+  df_say(out, "algorithm: %s%s%s, since %s%s%s%s", df_algorithm_name(m->choice.algorithm),
+         *file ? ":" : "", file,
          m->choice.is_named      ? "it is named"
          : m->choice.is_by_hosts ? "ranks share hosts"
          : m->choice.is_ordered  ? "the operator does not commute"
@@ -282,7 +299,7 @@ static void say_algorithm(const df_manner *m, df_text *out) {
          rule == NULL  ? ""
          : is_built_in ? "the built-in table: "
                        : "DFCCL_TUNING: ",
-         line, "");
+         line);
   if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
   if (m->choice.algorithm == DF_HIERARCHICAL)
     df_say(out, "; %u ranks of each host speak to other hosts at most (lanes)", m->choice.lanes);
@@ -308,10 +325,12 @@ static void say_form(const df_manner *m, const df_manner_question *q, df_text *o
            m->policy->flagged_max);
 }
 
-static void say_lending(const df_manner *m, const df_manner_question *q, df_text *out) {
+static void say_lending(const df_manner *m, const df_manner_question *q, const df_plan *plan,
+                        df_text *out) {
   if (m->lend_min == UINT64_MAX)
     df_say(out, "lend: nothing, since %s\n",
-           !m->policy->lend ? "lend is 0"
+           !m->policy->lend      ? "lend is 0"
+           : plan->lends_nothing ? "the file's steps might overwrite what is lent"
            : m->shape.payload_offset == DF_LINK_WORDS
                ? "words travel"
                : "ranks share cores, and who waits for nobody runs ahead");
@@ -361,7 +380,7 @@ void df_manner_explain(const df_manner *m, const df_manner_question *q, const df
          : s->stride <= DF_DEEP_RING_STRIDE
              ? "some ranks wait for nobody, and may run ahead"
              : "slots that were read long ago are written faster (ring_bytes)");
-  say_lending(m, q, &out);
+  say_lending(m, q, plan, &out);
   df_say(&out, "turns: %s\n",
          m->borrowed_turn
              ? "the submitter executes the first turn, since the run is short "

@@ -114,6 +114,16 @@ static int read_rule(const reader *in, char **words, int n, df_rule *rule) {
   if (memory < 0)
     return refuse(in, "memory \"%s\" is none of any, process, host, crowded, cuda", words[3]);
   rule->memory = (df_memory_kind)memory;
+  if (strncmp(words[4], "file:", 5) == 0) {
+    if (strlen(words[4] + 5) >= sizeof rule->file || words[4][5] == '\0')
+      return refuse(in, "\"%s\": the name of a file has 1 to %zu characters", words[4],
+                    sizeof rule->file - 1);
+    strcpy(rule->file, words[4] + 5);
+    rule->algorithm = DF_FROM_FILE;
+    for (int i = FIELDS; i < n; i++)
+      if (!read_option(in, words[i], rule)) return 0;
+    return 1;
+  }
   int algorithm = df_algorithm_by_name(words[4]);
   if (algorithm < 0) return refuse(in, "there is no algorithm \"%s\"", words[4]);
   if (!df_algorithm_has(algorithm, rule->operation))
@@ -222,6 +232,31 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
   return fine;
 }
 
+static int load(df_rule *rule, const char *directory, char *sentence, size_t bytes) {
+  rule->loaded = df_plan_file_find(directory, rule->file, sentence, bytes);
+  if (rule->loaded == NULL) return 0;
+  const df_plan_file_facts facts = df_plan_file_facts_of(rule->loaded);
+  df_text text = {.at = sentence, .left = bytes};
+  if (facts.operation != rule->operation)
+    df_say(&text, "a rule for %s names \"file:%s\", which is for %s",
+           df_operation_word(rule->operation), rule->file, df_operation_word(facts.operation));
+  else if (facts.n < rule->ranks_least || facts.n > rule->ranks_most)
+    df_say(&text, "a rule for %u to %u ranks names \"file:%s\", which is for %u", rule->ranks_least,
+           rule->ranks_most, rule->file, facts.n);
+  else
+    return 1;
+  return 0;
+}
+
+int df_tuning_load_files(df_tuning *tuning, const char *directory, char *sentence,
+                         size_t sentence_bytes) {
+  for (uint32_t i = 0; i < tuning->n_rules; i++)
+    if (tuning->rules[i].algorithm == DF_FROM_FILE &&
+        !load(&tuning->rules[i], directory, sentence, sentence_bytes))
+      return 0;
+  return 1;
+}
+
 /* ---- writing ---- */
 
 /* In the largest unit that is exact. */
@@ -259,8 +294,9 @@ int df_rule_print(const df_rule *rule, char *line, size_t bytes) {
     snprintf(options[1], sizeof options[1], " slot=%s", size);
   }
   if (rule->split) snprintf(options[2], sizeof options[2], " split=%u", rule->split);
-  return snprintf(line, bytes, "%-13s %-6s %-11s %-7s %s%s%s%s", df_operation_word(rule->operation),
-                  ranks, sizes, memory_words[rule->memory], df_algorithm_name((int)rule->algorithm),
+  return snprintf(line, bytes, "%-13s %-6s %-11s %-7s %s%s%s%s%s%s",
+                  df_operation_word(rule->operation), ranks, sizes, memory_words[rule->memory],
+                  df_algorithm_name((int)rule->algorithm), rule->file[0] ? ":" : "", rule->file,
                   options[0], options[1], options[2]);
 }
 
@@ -269,7 +305,10 @@ int df_rule_print(const df_rule *rule, char *line, size_t bytes) {
 enum { K = 1024, M = 1024 * 1024 };
 #define NO_LIMIT UINT64_MAX
 #define RULE(operation, least, most, memory, from, to, algorithm, slot_bytes)                      \
-  { DF_OP_##operation, DF_##algorithm, DF_MEMORY_##memory, least, most, from, to, 0, slot_bytes, 0 }
+  {                                                                                                \
+    DF_OP_##operation, DF_##algorithm, DF_MEMORY_##memory, least, most, from, to, 0, slot_bytes,   \
+        0, "", NULL                                                                                \
+  }
 
 /* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have
  * smaller slots, so that memory does not grow with the group. With shared cores the sum of all

@@ -5,6 +5,7 @@
 #ifndef DF_TUNING_TABLE_H
 #define DF_TUNING_TABLE_H
 
+#include "plans/file.h"
 #include "plans/plan.h"
 #include "tuning/policy.h"
 
@@ -25,6 +26,8 @@ typedef struct df_rule {
   uint32_t blocks;                  /* 0: as many as the settings allow */
   uint32_t slot_bytes;              /* most payload; 0: as configured */
   uint32_t split;                   /* neighbours in a subgroup; 0: as configured */
+  char file[DF_FILE_NAME_BYTES];    /* of DF_FROM_FILE */
+  const df_plan_file *loaded;       /* NULL: not yet, and the rule never fits */
 } df_rule;
 
 enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_BYTES = 64 << 10 };
@@ -44,6 +47,10 @@ void df_tuning_default(df_tuning *tuning);
 /* 0: it is no table. Then *tuning is the default, *sentence says why as "NAME:LINE: ...". */
 int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const char *name,
                     char *sentence, size_t sentence_bytes);
+
+/* Reads and proves the files of all rules. 0: *sentence says what is wrong. */
+int df_tuning_load_files(df_tuning *tuning, const char *directory, char *sentence,
+                         size_t sentence_bytes);
 
 /* No newline; returns what snprintf would. */
 int df_rule_print(const df_rule *rule, char *line, size_t bytes);

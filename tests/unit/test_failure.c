@@ -223,7 +223,7 @@ DF_TEST(failure, who_has_left_takes_no_memory, 30) {
 
 static int has_offer(const df_stage *s) {
   pthread_mutex_lock(&s->context->lock);
-  int has = df_match_newest(s->context, 1, &(df_message){.id = COLL})->has_offer;
+  int has = df_match_newest(s->context, 1, &(df_message){.id = COLL})->ends.has_offer;
   pthread_mutex_unlock(&s->context->lock);
   return has;
 }

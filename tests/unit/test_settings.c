@@ -157,7 +157,10 @@ DF_TEST(settings, words, 30) {
   refused("DFCCL_TUNING", "/dev/null"); /* a table has a first line */
   path[512] = '\0';
   refused("DFCCL_RECORD", path);
+  refused("DFCCL_ALGORITHMS", path);
+  refused("DFCCL_ALGORITHMS", "");
   path[511] = '\0';
+  CHECK(strcmp(accepted("DFCCL_ALGORITHMS", path).algorithms, path) == 0, "the longest directory");
   CHECK(strcmp(accepted("DFCCL_RECORD", path).record, path) == 0, "the longest path");
 }
 
