@@ -10,7 +10,7 @@ usage_error() { run 2 "$@"; } # argparse has messages of its own
 usage_error "$compare"
 usage_error "$compare" run --ranks 1
 usage_error "$compare" run -b 2
-usage_error "$compare" run --operations scan
+usage_error "$compare" run --operations sort
 usage_error "$compare" run --libraries nccl
 for variant in nameless dfccl:DFCCL_NAP_US=400 openmpi-mem:DFCCL_NAP_US=400 :DFCCL_NAP_US=400; do
   usage_error "$compare" run --variant "$variant"
@@ -81,7 +81,7 @@ printf '<!-- compare-points: begin -->\nold\n<!-- compare-points: end -->\n' >"$
 run 0 "$compare" report "$work/figures" --docs "$work/docs" --docs "$work/short"
 run 0 cat "$work/short"
 out_has '^\| ranks \| bytes \| allreduce \| broadcast \| alltoall \|$'
-out_has '^\| 2 \| [0-9]* K*B \| [0-9.]* \([0-9.]*, [0-9.]*\) \| '
+out_has '^\| 2 \| [0-9]* K*B \| [0-9.,]* \([0-9.,]*, [0-9.,]*\) \| '
 if grep -q '^old$' "$work/out"; then fail "the old short table is still there"; fi
 long=$(grep -hv '^|' "$work/docs" "$work/short" | awk 'length > 120')
 [ -z "$long" ] || fail "lines over 120 columns: $long"
