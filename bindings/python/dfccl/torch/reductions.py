@@ -80,6 +80,8 @@ class Reductions:
         if isinstance(tensors, torch.Tensor):
             tensors = [tensors]
         op = getattr(opts, "reduceOp", opts if opts is not None else Op.SUM)
+        if not torch.autograd._profiler_enabled():
+            return self._all_reduce("all_reduce", tensors, op)
         return self._timed("all_reduce", self._all_reduce, "all_reduce", tensors, op)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:

@@ -22,6 +22,10 @@ no_time = datetime.timedelta(0)
 class Work(dist.Work):
     """One or several runs, and what remains to be done with their results (copies into place), once."""
 
+    # Of the class, as most works have no more: setting them anew would cost each call.
+    _error: BaseException | None = None
+    _ending: torch.futures.Future | None = None
+    _future: torch.futures.Future | None = None
     _limit: float | None = None  # seconds, of a call that has a time limit of its own
     _call: Any = None  # the flight recorder's
     _asks = True  # other ranks where they are, if it is late
@@ -34,10 +38,7 @@ class Work(dist.Work):
         self._group, self._operation, self._parts, self._outputs = group, operation, parts, outputs
         self._finish = finish
         self._lock = threading.Lock()
-        self._error: BaseException | None = None
         self._ended = not parts and finish is None
-        self._ending: torch.futures.Future | None = None
-        self._future: torch.futures.Future | None = None
         self._sequence = group._sequence
 
     def _end(self, error: BaseException | None) -> None:
