@@ -140,11 +140,12 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   }
   choice->rule = rule;
   choice->is_named = named >= 0;
-  const int by_hosts = named < 0 ? algorithm_by_hosts(tuning, question, rule) : -1;
+  /* None of them keeps the order of operands. */
+  const int by_hosts =
+      named < 0 && !question->ordered ? algorithm_by_hosts(tuning, question, rule) : -1;
   choice->is_by_hosts = by_hosts >= 0;
   choice->is_spread = is_spread(question);
   if (question->ordered && !keeps_order(choice, question->operation)) {
-    choice->is_by_hosts = 0;
     choice->file = NULL;
     choice->is_ordered = 1;
     choice->algorithm = question->operation == DF_OP_ALL_REDUCE ? DF_DOUBLING : DF_ORDERED;

@@ -8,6 +8,7 @@
  */
 #include "tuning/table.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -184,6 +185,28 @@ DF_TEST(tuning, there_is_always_an_answer, 30) {
           q.name = df_algorithm_name(unnamed.algorithm);
           CHECK(choose(NULL, &q).algorithm == unnamed.algorithm, "by name");
         }
+}
+
+/* Whatever hosts the group is spread over. */
+DF_TEST(tuning, an_operator_that_does_not_commute_keeps_its_order, 30) {
+  static const df_operation operations[] = {DF_OP_ALL_REDUCE, DF_OP_REDUCE, DF_OP_REDUCE_SCATTER};
+  for (size_t i = 0; i < DF_COUNT_OF(operations); i++)
+    for (uint64_t bytes = 1; bytes < 1ull << 40; bytes *= 3)
+      for (uint32_t neighbours = 1; neighbours <= 9; neighbours += 8) {
+        const df_question q = {.operation = operations[i],
+                               .n = 18,
+                               .bytes = bytes,
+                               .memory = DF_MEMORY_HOST,
+                               .ordered = 1,
+                               .neighbours = neighbours,
+                               .hosts = 2,
+                               .smallest_host = 9,
+                               .largest_host = 9};
+        const df_choice c = choose(NULL, &q);
+        CHECK(df_algorithm_keeps_order(c.algorithm, q.operation),
+              "%s of %" PRIu64 " bytes by \"%s\"", df_operation_name(q.operation), bytes,
+              df_algorithm_name(c.algorithm));
+      }
 }
 
 DF_TEST(tuning, the_first_rule_that_fits, 30) {
