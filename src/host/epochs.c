@@ -254,6 +254,11 @@ static void variant_lost(dfcclContext_t context, df_coll *variant) {
 
 /* ---- the leader ---- */
 
+const df_manner *df_epoch_registered(const df_coll *front) {
+  const df_epoch *epoch = front->epoch;
+  return epoch && epoch->current ? &epoch->current->manner : &front->manner;
+}
+
 int df_epoch_is_busy(const df_coll *front) {
   return front->epoch && (front->epoch->asks || front->epoch->to_retire > 0);
 }
@@ -281,12 +286,16 @@ static void hear_answer(dfcclContext_t context, df_coll *front, uint64_t floor, 
   commit(context, front, epoch->most, epoch->to_time);
 }
 
+/* A leader that gives up other collectives still completes its runs of this one. It waits for each
+ * answer, and so does its floor. */
 static void limited(dfcclContext_t context, df_coll *front, uint32_t peer) {
   if (front->epoch == NULL) return;
-  if (front->position == 0)
+  if (front->position == 0) {
     call_off(context, front);
-  else if (leader_of(front) == peer)
+  } else if (leader_of(front) == peer) {
+    answer(context, front, 1);
     cancel(context, front); /* its COMMIT would have come before */
+  }
 }
 
 static void end(dfcclContext_t context, df_coll *front) {
@@ -341,10 +350,14 @@ static dfcclResult_t refuse(const dfcclContext_t context, const df_coll *front) 
                  front->id, context->rank, why);
 }
 
+static int has_variants(const df_coll *front) {
+  return front->pairs == NULL && front->operation != DF_OP_ALL_TO_ALL_DYNAMIC;
+}
+
 dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec,
                                uint32_t to_time) {
   if (front->position != 0 || df_epoch_is_busy(front) || !is_open(context, front) ||
-      front->pairs != NULL || front->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
+      !has_variants(front))
     return refuse(context, front);
   df_epoch *epoch = df_epoch_of(front);
   if (epoch == NULL)
@@ -376,8 +389,8 @@ static void hear_proposal(dfcclContext_t context, uint32_t from, df_coll *front,
                           const df_message *message) {
   df_variant_spec spec;
   memcpy(&spec, df_message_payload(message), sizeof spec);
-  if (front && message->variant && leader_of(front) == from && df_epoch_of(front) &&
-      !front->epoch->is_pending && front->epoch->first == UINT64_MAX) {
+  if (front && message->variant && leader_of(front) == from && has_variants(front) &&
+      df_epoch_of(front) && !front->epoch->is_pending && front->epoch->first == UINT64_MAX) {
     take_proposal(context, front, message->variant, &spec);
     return;
   }

@@ -65,6 +65,8 @@ df_epoch *df_epoch_of(df_coll *front);
 /* [lock] Times runs of this rank alone, from `from` until `until`, the last DF_MOST_TIMES at most, and
  * tells the owner. One run: it is only told that it has ended. The front has an owner. */
 void df_epoch_time(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t until);
+/* [lock] As registered, whatever the front has gone over to. */
+const df_manner *df_epoch_registered(const df_coll *front);
 /* [lock] A switch is in progress somewhere. On the leader. */
 int df_epoch_is_busy(const df_coll *front);
 void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */
