@@ -40,6 +40,7 @@ typedef struct df_tuner {
 
   /* of the runs at hand */
   uint64_t from;
+  uint32_t runs; /* asked for */
   uint32_t n, told, least[DF_MOST_TIMES];
 
   double spent_ns;     /* by variants slower than the fastest */
@@ -89,7 +90,8 @@ static void add_space(df_tuner *tuner, const df_coll *front, int algorithm, int 
 /* The registered variant first; its algorithm without lending; the operation's other algorithms. */
 static void make_space(const dfcclContext_t context, const df_coll *front, df_tuner *tuner) {
   const df_policy *policy = &context->settings.tuning.policy;
-  const df_choice *choice = &front->manner.choice;
+  const df_manner *manner = df_epoch_registered(front);
+  const df_choice *choice = &manner->choice;
   const uint64_t bytes = df_larger_buffer(front->operation, front->n, front->count,
                                           (uint32_t)df_type_size(front->type));
   const uint64_t slot = choice->slot_bytes ? choice->slot_bytes : (uint64_t)policy->slot_bytes;
@@ -101,7 +103,7 @@ static void make_space(const dfcclContext_t context, const df_coll *front, df_tu
     sizes[AXIS_SLOTS] = DF_TUNER_SLOTS_PLACES;
     start[AXIS_SLOTS] = place_of(2, (uint64_t)policy->slots, DF_TUNER_SLOTS_PLACES);
     sizes[AXIS_BLOCKS] = places_up_to(1, context->max_blocks, 6);
-    start[AXIS_BLOCKS] = place_of(1, front->manner.shape.n_blocks, sizes[AXIS_BLOCKS]);
+    start[AXIS_BLOCKS] = place_of(1, manner->shape.n_blocks, sizes[AXIS_BLOCKS]);
   }
   df_descent_begin(&tuner->descent, DF_DESCENT_MOST);
   add_space(tuner, front, choice->algorithm, 0, sizes, start);
@@ -146,6 +148,7 @@ static void ask(dfcclContext_t context, df_coll *front, const df_point *point, u
   tuner->asked = *point;
   tuner->variant_at = front->retired;
   tuner->from = UINT64_MAX;
+  tuner->runs = runs;
   tuner->told = tuner->n = 0;
   memset(tuner->least, 0xff, sizeof tuner->least);
   tuner->spent_ns += DF_TUNER_SWITCH_NS;
@@ -329,6 +332,7 @@ static void hear_times(dfcclContext_t context, df_coll *front, uint64_t from, co
     go_on(context, front);
     return;
   }
+  if (n != tuner->runs) return; /* a member is mistaken */
   if (tuner->from == UINT64_MAX) tuner->from = from;
   if (from != tuner->from) return;
   take_times(tuner, ns, n);

@@ -1,0 +1,103 @@
+/*
+ * Promises of src/host/tuner.c:
+ *   - A search begins with what the collective was registered with, and tries each other algorithm,
+ *     whatever the collective has gone over to before.
+ *   - Times of more or fewer runs than were asked for count for nothing.
+ */
+#include <string.h>
+
+#include "host/epochs.h"
+#include "host/registry.h"
+#include "host/tuner.h"
+#include "two_ranks.h"
+
+enum { COLL = 1, WARM = 15 /* runs before the tuner begins */ };
+
+static void run(dfcclContext_t ctxs[2]) {
+  static int32_t send[2] = {1, 2}, recv[2][2];
+  for (int r = 0; r < 2; r++) OK(dfcclRunAllReduce(ctxs[r], COLL, send, recv[r], NULL, NULL));
+  for (int r = 0; r < 2; r++) {
+    OK(dfcclWait(ctxs[r], COLL));
+    CHECK(recv[r][0] == 2 && recv[r][1] == 4, "%d, %d", recv[r][0], recv[r][1]);
+  }
+}
+
+typedef struct {
+  int algorithm, is_busy;
+  df_tuner_summary tuner;
+} look;
+
+static look look_at(dfcclContext_t ctx) {
+  look l;
+  pthread_mutex_lock(&ctx->lock);
+  const df_coll *front = df_find(ctx, COLL);
+  l.algorithm = front->plan->key.algorithm;
+  l.is_busy = df_epoch_is_busy(front);
+  CHECK(df_tuner_summarise(front, &l.tuner), "it is not tuned");
+  pthread_mutex_unlock(&ctx->lock);
+  return l;
+}
+
+static void begin(dfcclContext_t ctxs[2]) {
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.algorithm = "ring";
+  options.tune = 1;
+  two_ranks_open(ctxs);
+  for (int r = 0; r < 2; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], COLL, 2, dfcclInt32, dfcclSum, &options));
+  run(ctxs);
+}
+
+/* All have answered, and go over as runs reach the one that they have agreed on. */
+static int is_committed(dfcclContext_t ctx) {
+  pthread_mutex_lock(&ctx->lock);
+  const int is = !df_find(ctx, COLL)->epoch->asks;
+  pthread_mutex_unlock(&ctx->lock);
+  return is;
+}
+
+DF_TEST(tuner, a_search_begins_with_the_registered_algorithm, 120) {
+  dfcclContext_t ctxs[2];
+  int runs = 1, was_back = 0, was_tried = 0, is_past = 0;
+  begin(ctxs);
+  OK(dfcclSetAlgorithm(ctxs[0], COLL, "doubling"));
+  EVENTUALLY(is_committed(ctxs[0]));
+  for (; look_at(ctxs[0]).algorithm != DF_DOUBLING; runs++) run(ctxs);
+  EVENTUALLY(!look_at(ctxs[0]).is_busy);
+  CHECK(runs < WARM, "%d runs", runs);
+  /* Algorithms are tried in the order of their numbers. */
+  while (!was_tried && !is_past) {
+    run(ctxs);
+    const look l = look_at(ctxs[0]);
+    CHECK(l.tuner.state != DF_TUNER_STOPPED, "it has stopped");
+    was_back |= l.algorithm == DF_RING;
+    was_tried |= was_back && l.algorithm == DF_DOUBLING;
+    is_past |= l.algorithm > DF_DOUBLING;
+  }
+  CHECK(was_tried, "another one was tried before");
+  two_ranks_close(ctxs);
+}
+
+/* Rank 1 says that one run has taken 1 ns. */
+static void tell_one_time(dfcclContext_t ctx) {
+  struct {
+    df_message message;
+    uint32_t ns;
+  } d = {.message = {.kind = DF_MESSAGE_TIMES, .payload_bytes = sizeof d.ns, .id = COLL, .a = 100},
+         .ns = 1};
+  pthread_mutex_lock(&ctx->lock);
+  d.message.variant = df_find(ctx, COLL)->epoch->number;
+  df_epoch_hear(ctx, 1, &d.message);
+  pthread_mutex_unlock(&ctx->lock);
+}
+
+DF_TEST(tuner, only_as_many_times_as_were_asked_for, 120) {
+  dfcclContext_t ctxs[2];
+  begin(ctxs);
+  while (look_at(ctxs[0]).tuner.state != DF_TUNER_SEARCHES) run(ctxs);
+  EVENTUALLY(is_committed(ctxs[0]));
+  for (int i = 0; i < 2; i++) tell_one_time(ctxs[0]);
+  CHECK(look_at(ctxs[0]).tuner.measured == 0, "a variant was measured by one run");
+  while (look_at(ctxs[0]).tuner.measured == 0) run(ctxs);
+  two_ranks_close(ctxs);
+}
