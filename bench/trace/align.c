@@ -25,11 +25,11 @@ static int by_run(const void *a, const void *b) {
   return left->from < right->from ? -1 : left->from > right->from;
 }
 
-/* No member ends a run before all have submitted it. */
+/* No member ends a run before all have submitted it, if it has elements. Of uneven pieces some may be
+ * empty. */
 static bool needs_all(const char *operation) {
-  static const char *const known[] = {"AllReduce",      "AllGather",      "ReduceScatter",
-                                      "AllToAll",       "Barrier",        "AllGatherV",
-                                      "ReduceScatterV", "AllToAllDynamic"};
+  static const char *const known[] = {"AllReduce", "AllGather", "ReduceScatter",
+                                      "AllToAll",  "Barrier",   "AllToAllDynamic"};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
     if (strcmp(operation, known[i]) == 0) return true;
   return false;
@@ -70,6 +70,13 @@ static void narrow(const df_span *run, size_t n, const uint32_t *host_of, uint32
     }
 }
 
+/* All its members have completed it. */
+static bool is_good(const df_span *run, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (run[i].status != 0) return false;
+  return true;
+}
+
 static size_t length_of_run(const df_job_trace *job, size_t first) {
   size_t n = 1;
   const df_span *spans = job->spans;
@@ -83,7 +90,8 @@ static void align_host(df_job_trace *job, const uint32_t *host_of, uint32_t base
   bounds b = {INT64_MIN, INT64_MAX};
   for (size_t i = 0; i < job->n_spans && job->spans[i].kind == DF_SPAN_RUN;) {
     const size_t n = length_of_run(job, i);
-    if (needs_all(job->rows[job->spans[i].row].first->operation))
+    const df_traced_collective *traced = job->rows[job->spans[i].row].first;
+    if (traced->bytes > 0 && needs_all(traced->operation) && is_good(&job->spans[i], n))
       narrow(&job->spans[i], n, host_of, base, host, &b);
     i += n;
   }

@@ -10,7 +10,7 @@
 typedef struct df_traced_collective {
   uint64_t id;
   uint32_t rank, number; /* its number in that rank's trace */
-  uint32_t turn;         /* the rank's registrations of this id before it */
+  uint32_t turn;         /* the rank's registrations of this id and group before it */
   uint32_t row;          /* of the job: the same on all members */
   char *name;
   char operation[32], algorithm[32]; /* the algorithm: the latest one */

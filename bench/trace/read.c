@@ -108,6 +108,10 @@ static bool read_group(place *at, const cJSON *line, df_traced_collective *trace
   return true;
 }
 
+static bool same_group(const df_traced_collective *a, const df_traced_collective *b) {
+  return a->members == b->members && memcmp(a->group, b->group, a->members * sizeof *a->group) == 0;
+}
+
 static bool read_collective(place *at, const cJSON *line) {
   df_job_trace *job = at->job;
   uint64_t number, id, bytes;
@@ -127,14 +131,15 @@ static bool read_collective(place *at, const cJSON *line) {
   df_traced_collective *traced = &job->collectives[job->n_collectives];
   *traced = (df_traced_collective){
       .id = id, .rank = at->rank, .number = (uint32_t)number, .bytes = bytes};
-  for (size_t i = at->first; i < job->n_collectives; i++)
-    traced->turn += job->collectives[i].id == id;
   snprintf(traced->operation, sizeof traced->operation, "%s", operation);
   snprintf(traced->algorithm, sizeof traced->algorithm, "%s", algorithm);
   job->n_collectives++;
   traced->name = strdup(name);
   if (traced->name == NULL) return say(at, "no memory");
-  return read_group(at, line, traced);
+  if (!read_group(at, line, traced)) return false;
+  for (size_t i = at->first; i + 1 < job->n_collectives; i++)
+    traced->turn += job->collectives[i].id == id && same_group(&job->collectives[i], traced);
+  return true;
 }
 
 static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t of, uint64_t run) {
@@ -203,8 +208,7 @@ static bool read_file(df_job_trace *job, const char *file) {
 }
 
 static bool same_row(const df_traced_collective *a, const df_traced_collective *b) {
-  return a->id == b->id && a->turn == b->turn && a->members == b->members &&
-         memcmp(a->group, b->group, a->members * sizeof *a->group) == 0;
+  return a->id == b->id && a->turn == b->turn && same_group(a, b);
 }
 
 static const df_traced_collective *being_sorted;

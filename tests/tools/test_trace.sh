@@ -66,6 +66,33 @@ out_has "The clock of rank 1 \(two\) was moved by 6910000.0 us"
 out_has "The trace of rank 2 has no end"
 python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/two.json" || fail "a name with quotes"
 
+# A run that failed, one without elements, and one of uneven pieces end on a member before another submits them.
+described2='{"collective":2,"id":"2","name":"none","operation":"AllReduce","bytes":0,"group":[0,1],"algorithm":"ring"}'
+described3='{"collective":3,"id":"3","name":"uneven","operation":"AllGatherV","bytes":8,"group":[0,1],"algorithm":"direct"}'
+rm -rf "$work/early" && mkdir "$work/early"
+{ head_of 0 one 1000000000000000000; printf '%s\n' "$described" "$described2" "$described3"
+  for of in 1 2 3; do echo '{"run":0,"of":'$of',"from":1000,"to":2000,"status":'$((of == 1 ? 8 : 0))'}'; done
+} >"$work/early/rank-0.trace"
+{ head_of 1 two 1000000000000000000; printf '%s\n' "$described" "$described2" "$described3"
+  for of in 1 2 3; do echo '{"run":0,"of":'$of',"from":5000,"to":6000,"status":'$((of == 1 ? 6 : 0))'}'; done
+} >"$work/early/rank-1.trace"
+run 0 "$trace" "$work/early" --json
+json "[t['clock_moved_us'] for t in o['traces']] == [0, 0]"
+
+# Rank 2 registers an id for the first time that the others have had in another group.
+rm -rf "$work/again" && mkdir "$work/again"
+group_of() { # NUMBER GROUP
+  printf '{"collective":%d,"id":"1","name":"again","operation":"AllReduce","bytes":8,"group":[%s],"algorithm":"ring"}\n' "$1" "$2"
+  echo '{"run":0,"of":'"$1"',"from":'"$1"'000,"to":'"$1"'500,"status":0}'
+}
+for rank in 0 1; do
+  { head_of $rank one 1; group_of 1 0,1; group_of 2 0,1,2; } >"$work/again/rank-$rank.trace"
+done
+{ head_of 2 one 1; group_of 2 0,1,2; } >"$work/again/rank-2.trace"
+run 0 "$trace" "$work/again" --json
+json "[(c['members'], c['runs']) for c in o['collectives']] == [(2, 1), (3, 1)]"
+[ "$("$trace" "$work/again" | grep -c again)" -eq 2 ] || fail "two groups are not two rows"
+
 # What is no trace.
 refuse() { # LINE SENTENCE
   rm -rf "$work/bad" && mkdir "$work/bad"
