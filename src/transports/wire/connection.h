@@ -1,0 +1,25 @@
+/* One connection, for connections.c and guests.c. */
+#ifndef DF_TRANSPORTS_WIRE_CONNECTION_H
+#define DF_TRANSPORTS_WIRE_CONNECTION_H
+
+#include "transports/wire/connections.h"
+
+/* How long it may be lost. */
+uint64_t df_connection_patience(const df_connections *all, const df_peer_wire *peer,
+                                const df_connection *c);
+/* Calls what is due, and gives up what took too long. */
+void df_connection_call_all(df_connections *all, df_peer_wire *peer);
+/* The stream is ready, and the connection does not stand yet. */
+void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port);
+/* The peer has called, and has proven itself. Takes the stream; the greeter is wiped. */
+void df_connection_take(df_connections *all, df_peer_wire *peer, df_tcp_stream *stream,
+                        df_greeter *greeter);
+
+void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port, const char *reason);
+/* For good. lost: the connection that was lost first. */
+void df_connection_lose_peer(df_connections *all, df_peer_wire *peer, const df_connection *lost,
+                             const char *reason);
+/* Ends its streams. */
+void df_connection_end(df_connections *all, df_connection *c);
+
+#endif
