@@ -86,7 +86,22 @@ static int read_option(const reader *in, const char *word, df_rule *rule) {
   return refuse(in, "\"%s\" is none of blocks=, slot=, split=", word);
 }
 
-static int read_rule(const reader *in, char **words, int n, df_rule *rule) {
+/* "file:NAME" */
+static int read_file(const reader *in, const char *word, df_tuning *tuning, df_rule *rule) {
+  const char *name = word + 5;
+  if (strlen(name) >= DF_FILE_NAME_BYTES || *name == '\0')
+    return refuse(in, "\"%s\": the name of a file has 1 to %d characters", word,
+                  DF_FILE_NAME_BYTES - 1);
+  rule->algorithm = DF_FROM_FILE;
+  for (rule->file = 1; rule->file <= tuning->n_files; rule->file++)
+    if (strcmp(tuning->files[rule->file - 1], name) == 0) return 1;
+  if (tuning->n_files == DF_MAX_TUNING_FILES)
+    return refuse(in, "\"%s\": a table names at most %d files", word, DF_MAX_TUNING_FILES);
+  strcpy(tuning->files[tuning->n_files++], name);
+  return 1;
+}
+
+static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, df_rule *rule) {
   uint64_t from, to;
   memset(rule, 0, sizeof *rule);
   if (n < FIELDS)
@@ -115,11 +130,7 @@ static int read_rule(const reader *in, char **words, int n, df_rule *rule) {
     return refuse(in, "memory \"%s\" is none of any, process, host, crowded, cuda", words[3]);
   rule->memory = (df_memory_kind)memory;
   if (strncmp(words[4], "file:", 5) == 0) {
-    if (strlen(words[4] + 5) >= sizeof rule->file || words[4][5] == '\0')
-      return refuse(in, "\"%s\": the name of a file has 1 to %zu characters", words[4],
-                    sizeof rule->file - 1);
-    strcpy(rule->file, words[4] + 5);
-    rule->algorithm = DF_FROM_FILE;
+    if (!read_file(in, words[4], tuning, rule)) return 0;
     for (int i = FIELDS; i < n; i++)
       if (!read_option(in, words[i], rule)) return 0;
     return 1;
@@ -197,7 +208,7 @@ static int read_line(const reader *in, char *line, int *headed, df_tuning *tunin
   if (strcmp(words[0], "set") == 0) return read_set(in, words, n, &tuning->policy);
   if (tuning->n_rules == DF_MAX_TUNING_RULES)
     return refuse(in, "more than %d rules", DF_MAX_TUNING_RULES);
-  if (!read_rule(in, words, n, &tuning->rules[tuning->n_rules])) return 0;
+  if (!read_rule(in, words, n, tuning, &tuning->rules[tuning->n_rules])) return 0;
   tuning->n_rules++;
   return 1;
 }
@@ -232,17 +243,18 @@ int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const cha
   return fine;
 }
 
-static int load(df_rule *rule, const char *directory, char *sentence, size_t bytes) {
-  rule->loaded = df_plan_file_find(directory, rule->file, sentence, bytes);
+static int load(df_rule *rule, const char *name, const char *directory, char *sentence,
+                size_t bytes) {
+  rule->loaded = df_plan_file_find(directory, name, sentence, bytes);
   if (rule->loaded == NULL) return 0;
   const df_plan_file_facts facts = df_plan_file_facts_of(rule->loaded);
   df_text text = {.at = sentence, .left = bytes};
   if (facts.operation != rule->operation)
     df_say(&text, "a rule for %s names \"file:%s\", which is for %s",
-           df_operation_word(rule->operation), rule->file, df_operation_word(facts.operation));
+           df_operation_word(rule->operation), name, df_operation_word(facts.operation));
   else if (facts.n < rule->ranks_least || facts.n > rule->ranks_most)
     df_say(&text, "a rule for %u to %u ranks names \"file:%s\", which is for %u", rule->ranks_least,
-           rule->ranks_most, rule->file, facts.n);
+           rule->ranks_most, name, facts.n);
   else
     return 1;
   return 0;
@@ -252,7 +264,8 @@ int df_tuning_load_files(df_tuning *tuning, const char *directory, char *sentenc
                          size_t sentence_bytes) {
   for (uint32_t i = 0; i < tuning->n_rules; i++)
     if (tuning->rules[i].algorithm == DF_FROM_FILE &&
-        !load(&tuning->rules[i], directory, sentence, sentence_bytes))
+        !load(&tuning->rules[i], tuning->files[tuning->rules[i].file - 1], directory, sentence,
+              sentence_bytes))
       return 0;
   return 1;
 }
@@ -296,8 +309,9 @@ int df_rule_print(const df_rule *rule, char *line, size_t bytes) {
   if (rule->split) snprintf(options[2], sizeof options[2], " split=%u", rule->split);
   return snprintf(line, bytes, "%-13s %-6s %-11s %-7s %s%s%s%s%s%s",
                   df_operation_word(rule->operation), ranks, sizes, memory_words[rule->memory],
-                  df_algorithm_name((int)rule->algorithm), rule->file[0] ? ":" : "", rule->file,
-                  options[0], options[1], options[2]);
+                  df_algorithm_name((int)rule->algorithm), rule->loaded ? ":" : "",
+                  rule->loaded ? df_plan_file_facts_of(rule->loaded).name : "", options[0],
+                  options[1], options[2]);
 }
 
 /* ---- the built-in table ---- */
@@ -307,7 +321,7 @@ enum { K = 1024, M = 1024 * 1024 };
 #define RULE(operation, least, most, memory, from, to, algorithm, slot_bytes)                      \
   {                                                                                                \
     DF_OP_##operation, DF_##algorithm, DF_MEMORY_##memory, least, most, from, to, 0, slot_bytes,   \
-        0, "", NULL                                                                                \
+        0, 0, NULL                                                                                 \
   }
 
 /* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have

@@ -26,16 +26,18 @@ typedef struct df_rule {
   uint32_t blocks;                  /* 0: as many as the settings allow */
   uint32_t slot_bytes;              /* most payload; 0: as configured */
   uint32_t split;                   /* neighbours in a subgroup; 0: as configured */
-  char file[DF_FILE_NAME_BYTES];    /* of DF_FROM_FILE */
+  uint32_t file;                    /* of DF_FROM_FILE: 1 + its place among the table's files */
   const df_plan_file *loaded;       /* NULL: not yet, and the rule never fits */
 } df_rule;
 
-enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_BYTES = 64 << 10 };
+enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_FILES = 32, DF_MAX_TUNING_BYTES = 64 << 10 };
 
 typedef struct df_tuning {
   df_policy policy;
   uint32_t n_rules;
   df_rule rules[DF_MAX_TUNING_RULES];
+  uint32_t n_files;
+  char files[DF_MAX_TUNING_FILES][DF_FILE_NAME_BYTES];
 } df_tuning;
 
 extern const df_rule df_built_in_rules[];

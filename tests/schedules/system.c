@@ -21,6 +21,7 @@ sim_system_state sim_system_now;
 
 enum { LARGE = 32 << 10, HEAD = 16, FIRST = 64 };
 static const size_t FREED = SIZE_MAX;
+DF_STATIC_ASSERT(sizeof(struct dfcclContext) < LARGE, "a context outlives a schedule");
 
 void sim_system_reset(void) {
   memset(sim_arena, 0, sim_arena_used);
