@@ -6,7 +6,7 @@
  *     PROPOSE variant            ------->  makes the variant: announced, bound, linked as a
  *                                          registration is, but no run is admitted on it
  *     (its own likewise)         <-------  READY floor: it admits no run from the floor on
- *     COMMIT first = most floors ------->  admits runs below `first`; when those have retired, the
+ *     COMMIT first = highest floor ----->  admits runs below `first`; when those have retired, the
  *                                          variant takes the collective's place in the device
  *                                <-------  RETIRED
  *
