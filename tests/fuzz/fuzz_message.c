@@ -169,6 +169,7 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     if (taken > 0) memcpy(message + 1, times, taken);
     message->payload_bytes = 4;
   } else if (message->kind == DF_MESSAGE_LINKS) {
+    message->a %= DF_MAX_CHANNELS; /* a channel */
     const df_shm_offer offer = {.segment = next_number(in),
                                 .offset = next_number(in),
                                 .n_slots = (uint32_t)next_number(in),
