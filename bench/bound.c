@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "common/cli.h"
 #include "common/clock.h"
+#include "tuning/model.h"
 
 static df_network_model network;
 static bool has_network;
@@ -54,38 +55,13 @@ static double copy_rate(size_t bytes) {
   return best;
 }
 
-/* Of bytes that are received, those that no rank has already. All: of all ranks together. */
-static double received(df_operation operation, double bytes, double n, int of_all) {
-  switch (operation) {
-  case DF_OP_ALL_GATHER:
-  case DF_OP_ALL_TO_ALL:
-    return bytes * (n - 1) / n * (of_all ? n : 1);
-  case DF_OP_REDUCE_SCATTER:
-    return bytes / n * (of_all ? n : 1);
-  case DF_OP_GATHER:
-  case DF_OP_SCATTER:
-    return bytes * (n - 1) / n / (operation == DF_OP_SCATTER && !of_all ? n - 1 : 1);
-  case DF_OP_BROADCAST:
-  case DF_OP_SCAN:
-    return bytes * (of_all ? n - 1 : 1);
-  case DF_OP_ALL_REDUCE:
-    return bytes * (of_all ? n : 1);
-  default: /* reduce, sendrecv */
-    return bytes;
-  }
-}
-
 static double here_us(const df_bench_options *options, df_operation operation,
                       const df_bench_shape *shape) {
   cpu_set_t cores;
-  const double n = options->n_ranks;
-  double n_cores = 1;
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0) n_cores = CPU_COUNT(&cores);
-  const double rate = copy_rate(shape->bytes);
-  if (rate == 0) return 0;
-  const double one = received(operation, (double)shape->bytes, n, 0) / rate;
-  const double all = received(operation, (double)shape->bytes, n, 1) / rate / n_cores;
-  return (one > all ? one : all) * 1e6;
+  uint32_t n_cores = 1;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) n_cores = (uint32_t)CPU_COUNT(&cores);
+  return df_model_bound_us(operation, (uint32_t)options->n_ranks, shape->bytes, n_cores,
+                           copy_rate(shape->bytes) * 1e-6);
 }
 
 double df_bench_bound_us(const df_bench_options *options, const df_bench_shape *shape) {

@@ -107,6 +107,7 @@ typedef struct df_coll {
   int reads_input, writes_output; /* This rank's runs use the buffer. */
   uint32_t element_mask;          /* address bits that must be 0 */
   uint32_t *ranks;                /* [n_paired] in group order */
+  uint32_t n_hosts;               /* that the group is on */
   uint32_t group_step;            /* Difference between neighbours of the first n ranks. */
   df_remote **remotes;            /* [n] by position; NULL: unbound, or this rank */
   uint32_t n_bound;

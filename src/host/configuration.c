@@ -4,11 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/atomic.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "host/epochs.h"
 #include "host/registry.h"
 #include "host/registry_check.h"
 #include "host/tuner.h"
+#include "tuning/model.h"
 
 static const char *form_of(const df_coll *coll) {
   if (coll->plan->n_links == 0 || coll->count == 0) return "none";
@@ -30,6 +33,48 @@ static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) {
   df_say(&out, "\n");
 }
 
+static void say_times(dfcclConfiguration_t *c) {
+  const size_t used = strlen(c->why);
+  df_text out = {.at = c->why + used, .left = sizeof c->why - used};
+  if (c->predictedUs > 0) df_say(&out, "time: %.3g us predicted by the model", c->predictedUs);
+  if (c->boundUs > 0)
+    df_say(&out, "%s%.3g us at least, since that takes copying what must be received",
+           c->predictedUs > 0 ? "; " : "time: ", c->boundUs);
+  if (c->predictedUs > 0 || c->boundUs > 0) df_say(&out, "\n");
+}
+
+/* Of copies in a near cache, which nothing that memory does can exceed: so a bound is one everywhere. */
+static double copied_bytes_per_us(void) {
+  enum { BYTES = 16 << 10, TRIES = 16 };
+  static uint32_t known; /* in a us; 0: not yet */
+  uint8_t from[BYTES], to[BYTES];
+  uint32_t rate = df_load_relaxed_u32(&known);
+  if (rate) return rate;
+  memset(from, 1, sizeof from);
+  for (int i = 0; i < TRIES; i++) {
+    const uint64_t begin = df_clock_ns();
+    memcpy(to, from, BYTES);
+    __asm__ volatile("" : : "r"(to) : "memory");
+    const uint64_t ns = df_clock_ns() - begin;
+    rate = DF_MAX(rate, (uint32_t)(BYTES * 1000ull / DF_MAX(ns, 1ull)));
+  }
+  df_store_relaxed_u32(&known, rate);
+  return rate;
+}
+
+/* [lock] */
+static void describe_times(const df_coll *coll, const df_manner_question *q, uint32_t n_cores,
+                           dfcclConfiguration_t *c) {
+  const df_choice *choice = &coll->manner.choice;
+  const uint64_t slot =
+      choice->slot_bytes ? choice->slot_bytes : (uint64_t)coll->manner.policy->slot_bytes;
+  if (df_operation_is_listed(coll->operation) || coll->operation >= DF_OP_COUNT) return;
+  c->predictedUs = DF_MAX(df_manner_predict(q, choice->algorithm, choice->split, slot), 0.0);
+  if (q->on_gpu) return;
+  c->boundUs =
+      df_model_bound_us(coll->operation, coll->n, q->choice.bytes, n_cores, copied_bytes_per_us());
+}
+
 /* [lock] */
 static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfiguration_t *c) {
   const df_shape *shape = &coll->manner.shape;
@@ -44,6 +89,9 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   question.choice.n = coll->n;
   question.varying = coll->varying;
   question.choice.memory = coll->manner.memory;
+  question.choice.bytes =
+      df_larger_buffer(coll->operation, coll->n, coll->count, (uint32_t)df_type_size(coll->type));
+  question.choice.hosts = coll->n_hosts;
   df_ring ring = coll->ring;
   if (ring.n_slots == 0) ring = df_manner_ring(&coll->manner, &question, coll->plan, 0);
   uint64_t longest = (uint64_t)part->chunk * question.element_bytes;
@@ -64,6 +112,8 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   c->switches = coll->epoch ? coll->epoch->switches : 0;
   c->borrowedTurn = (uint32_t)coll->manner.borrowed_turn;
   df_manner_explain(&coll->manner, &question, coll->plan, &ring, c->why, sizeof c->why);
+  describe_times(coll, &question, context->topology.n_cores, c);
+  say_times(c);
   describe_tuner(coll, c);
 }
 

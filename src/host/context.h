@@ -26,6 +26,7 @@
 
 struct df_recorder;
 struct df_tracer;
+struct df_tuner_plugin;
 
 /* A run that has ended, in its collective's list until its callback is called. */
 typedef struct df_pending_callback {
@@ -164,6 +165,7 @@ struct dfcclContext {
   df_failure failure;
   struct df_recorder *recorder;
   struct df_tracer *tracer;
+  struct df_tuner_plugin *tuner_plugin; /* NULL: none */
   dfcclContext_t next_in_process; /* for waits.c */
   df_fork_guard fork_guard;
 };

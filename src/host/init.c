@@ -29,6 +29,7 @@
 #include "host/waits.h"
 #include "transports/ipc/unmap.h"
 #include "transports/wire/cipher.h"
+#include "tuning/plugin_nccl.h"
 
 /* What every rank tells all others at start. */
 typedef struct df_card_content {
@@ -152,6 +153,7 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
 static void free_context(dfcclContext_t context, int keeps_memory) {
   df_fork_guard_remove(&context->fork_guard);
   df_jobs_close(context);
+  df_tuner_plugin_close(context->tuner_plugin);
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
   df_transports_close(context, keeps_memory);
@@ -200,6 +202,12 @@ static dfcclResult_t open_control(dfcclContext_t context) {
   return result;
 }
 
+static uint64_t job_number(dfcclContext_t context) {
+  uint64_t number;
+  memcpy(&number, context->mesh.job, sizeof number);
+  return number;
+}
+
 static dfcclResult_t acquire_memory(dfcclContext_t context) {
   context->control.world =
       df_world_join(context->mesh.job, context->n_ranks, context->mesh.n_local);
@@ -208,6 +216,9 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
     return dfcclOutOfMemory;
   }
   dfcclResult_t result = read_cards(context);
+  if (result != dfcclSuccess) return result;
+  result = df_tuner_plugin_open(&context->tuner_plugin, context->settings.tuner_plugin,
+                                job_number(context));
   if (result != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = open_control(context)) != dfcclSuccess) return result;

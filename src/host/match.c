@@ -157,18 +157,20 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
       return describe_pair(coll, remote, pair, text, bytes);
   }
   if (here->algorithm != there->algorithm)
-    return snprintf(text, bytes,
-                    "algorithm (options.algorithm or DFCCL_TUNING) is %s here and %s there",
-                    algorithm_name(here->algorithm), algorithm_name(there->algorithm));
+    return snprintf(
+        text, bytes,
+        "algorithm (options.algorithm, DFCCL_TUNING or DFCCL_TUNER_PLUGIN) is %s here and %s there",
+        algorithm_name(here->algorithm), algorithm_name(there->algorithm));
   const struct {
     const char *what;
     uint32_t a, b;
   } shapes[] = {
-      {"number of blocks (block_min or blocks of DFCCL_TUNING)", here->n_blocks, there->n_blocks},
+      {"number of blocks (block_min or blocks of DFCCL_TUNING, channels of DFCCL_TUNER_PLUGIN)",
+       here->n_blocks, there->n_blocks},
       {"number of link slots (slots of DFCCL_TUNING)", here->n_slots, there->n_slots},
       {"slot size (slot_bytes, words_max or slot of DFCCL_TUNING)", here->stride, there->stride},
-      {"payload offset (flagged_max or words_max of DFCCL_TUNING)", here->payload_offset,
-       there->payload_offset},
+      {"payload offset (flagged_max or words_max of DFCCL_TUNING, protocol of DFCCL_TUNER_PLUGIN)",
+       here->payload_offset, there->payload_offset},
       {"chunk (slot_bytes or slot of DFCCL_TUNING)", here->chunk, there->chunk},
       {"number of loops (slot_bytes or slot of DFCCL_TUNING)", here->loops, there->loops},
       {"levels of the group (split or lanes of DFCCL_TUNING)", here->split, there->split}};

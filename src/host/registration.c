@@ -130,6 +130,8 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   }
   coll->element_mask = (uint32_t)df_type_size(coll->type) - 1; /* sizes are powers of two */
   coll->group_step = df_group_step(coll->ranks, coll->n);
+  coll->n_hosts =
+      df_topology_spread_of(&context->topology, options ? options->ranks : NULL, coll->n).hosts;
   *out = coll;
   return dfcclSuccess;
 }

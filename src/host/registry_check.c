@@ -2,6 +2,7 @@
 #include "base/escape.h"
 #include "host/own_operators.h"
 #include "host/registry.h"
+#include "tuning/plugin_nccl.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -126,6 +127,34 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
       .has_borrowed_turns = context->device.executor->first_turn != NULL};
 }
 
+/* By the model, of what a plugin may choose. Without the context's lock: a plugin may take long. */
+static void ask_plugin(dfcclContext_t context, const df_manner_question *q, df_advice *advice) {
+  const long long slot = context->settings.tuning.policy.slot_bytes;
+  df_tuner_plugin_ask(
+      context->tuner_plugin,
+      &(df_advice_question){.operation = q->choice.operation,
+                            .n = q->choice.n,
+                            .n_hosts = DF_MAX(q->choice.hosts, 1u),
+                            .bytes = q->choice.bytes,
+                            .reaches_buffers = q->choice.memory == DF_MEMORY_PROCESS,
+                            .slot_bytes = (uint32_t)slot,
+                            .tree_us = df_manner_predict(q, DF_DOUBLE_TREE, 0, (uint64_t)slot),
+                            .ring_us = df_manner_predict(q, DF_RING, 0, (uint64_t)slot),
+                            .pat_us = df_manner_predict(q, DF_PAT, 0, (uint64_t)slot)},
+      advice);
+}
+
+static int choose(dfcclContext_t context, df_manner_question *question, df_manner *manner) {
+  df_advice advice;
+  if (context->tuner_plugin && df_choice_takes_advice(question->tuning, &question->choice)) {
+    ask_plugin(context, question, &advice);
+    question->choice.advice = &advice;
+  }
+  const int chosen = df_manner_choose(manner, question);
+  question->choice.advice = NULL;
+  return chosen;
+}
+
 static dfcclResult_t check_operator(const df_registration *r) {
   if ((int)r->op < dfcclSum || (int)r->op > dfcclBxor)
     return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to 7",
@@ -191,7 +220,7 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   question->choice.ordered = ordered;
   question->choice.why = why;
   question->choice.why_bytes = sizeof why;
-  const int chosen = df_manner_choose(manner, question);
+  const int chosen = choose(context, question, manner);
   question->choice.why = NULL;
   if (chosen) return dfcclSuccess;
   if (strncmp(question->choice.name, "file:", 5) == 0)

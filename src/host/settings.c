@@ -132,8 +132,7 @@ static const char *const known_variables[] = {
     "DFCCL_NET", "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE",
     "DFCCL_NET_SECURITY", "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET",
     "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS",
-    "DFCCL_TUNING", "DFCCL_RECORD",
-    "DFCCL_TRACE",
+    "DFCCL_TUNING", "DFCCL_RECORD", "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN",
     /* of the Python package */
     "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_REGISTRATIONS",
     "DFCCL_TORCH_STACKS"};
@@ -212,6 +211,9 @@ static dfcclResult_t read_environment(df_settings *s) {
                    s->isa, df_mover_cpu_best()->name);
   if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
   if ((result = read_algorithms(s)) != dfcclSuccess) return result;
+  if ((result = read_text("DFCCL_TUNER_PLUGIN", s->tuner_plugin, sizeof s->tuner_plugin)) !=
+      dfcclSuccess)
+    return result;
   s->launches_block = cuda_launches_block();
   s->one_queue = cuda_has_one_queue();
   if ((result = read_text("DFCCL_TRACE", s->trace, sizeof s->trace)) != dfcclSuccess) return result;

@@ -46,13 +46,49 @@ static uint32_t even_split(uint32_t n) {
   return split;
 }
 
+static int is_own(const df_tuning *tuning, const df_rule *rule) {
+  return tuning && rule >= tuning->rules && rule < tuning->rules + tuning->n_rules;
+}
+
+static int has_name(const df_question *question) {
+  return question->name && strcmp(question->name, "auto") != 0;
+}
+
+int df_choice_takes_advice(const df_tuning *tuning, const df_question *question) {
+  return !has_name(question) && !question->ordered &&
+         df_advice_function(question->operation) >= 0 &&
+         !is_own(tuning, find(tuning, question, -1, NULL));
+}
+
+static void take_rule(df_choice *choice, const df_rule *rule) {
+  choice->rule = rule;
+  if (rule == NULL) return;
+  choice->blocks = rule->blocks;
+  choice->slot_bytes = rule->slot_bytes;
+  choice->split = rule->split;
+  choice->slots = rule->slots;
+  choice->copies = rule->copies != 0;
+}
+
+/* Limits that the advice leaves open come from the algorithm's first rule, as if it were named. */
+static void take_advice(const df_tuning *tuning, const df_question *question, df_choice *choice) {
+  choice->advice = *question->advice;
+  if (choice->advice.kind == DF_ADVICE_TAKEN) {
+    choice->algorithm = choice->advice.algorithm;
+    choice->file = NULL;
+    take_rule(choice, find(tuning, question, choice->algorithm, NULL));
+    choice->form = choice->advice.form;
+  }
+  if (choice->advice.blocks) choice->blocks = choice->advice.blocks;
+  if (choice->advice.slot_bytes) choice->slot_bytes = choice->advice.slot_bytes;
+}
+
 static int is_spread(const df_question *q) { return q->hosts > 1 && q->largest_host > 1; }
 
 /* Between hosts a message costs far more than within one, so each result crosses once. -1: no such
  * algorithm, or the user has another. */
 static int algorithm_by_hosts(const df_tuning *tuning, const df_question *q, const df_rule *rule) {
-  const int is_own = tuning && rule >= tuning->rules && rule < tuning->rules + tuning->n_rules;
-  if (is_own) return -1;
+  if (is_own(tuning, rule)) return -1;
   /* Two levels send more than once what leaves a host: the root's host a broadcast to each other
    * host, leaders a whole all-reduce in each round. With two hosts both send the same. */
   const int repeats = q->operation == DF_OP_ALL_REDUCE || q->operation == DF_OP_BROADCAST;
@@ -118,7 +154,7 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
     choice->file = find_file(question);
     if (choice->file == NULL) return 0;
     named = DF_FROM_FILE;
-  } else if (question->name && strcmp(question->name, "auto") != 0) {
+  } else if (has_name(question)) {
     named = df_algorithm_by_name(question->name);
     if (named < 0 || !df_algorithm_has(named, question->operation)) return 0;
     if (question->ordered && !df_algorithm_keeps_order(named, question->operation)) return 0;
@@ -133,18 +169,17 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   DF_ASSERT(rule != NULL || named >= 0); /* the built-in table has an answer for everything */
   choice->algorithm = named >= 0 ? named : (int)rule->algorithm;
   if (rule && choice->algorithm == DF_FROM_FILE) choice->file = rule->loaded;
-  if (rule) {
-    choice->blocks = rule->blocks;
-    choice->slot_bytes = rule->slot_bytes;
-    choice->split = rule->split;
-  }
-  choice->rule = rule;
+  take_rule(choice, rule);
   choice->is_named = named >= 0;
   /* None of them keeps the order of operands. */
   const int by_hosts =
       named < 0 && !question->ordered ? algorithm_by_hosts(tuning, question, rule) : -1;
   choice->is_by_hosts = by_hosts >= 0;
   choice->is_spread = is_spread(question);
+  if (question->advice && df_choice_takes_advice(tuning, question)) {
+    take_advice(tuning, question, choice);
+    if (choice->advice.kind == DF_ADVICE_TAKEN) choice->is_by_hosts = 0;
+  }
   if (question->ordered && !keeps_order(choice, question->operation)) {
     choice->file = NULL;
     choice->is_ordered = 1;
@@ -167,5 +202,8 @@ uint64_t df_larger_buffer(df_operation operation, uint32_t n, uint64_t count,
 df_shape_limits df_choice_limits(const df_choice *choice, df_shape_limits limits) {
   if (choice->blocks) limits.max_blocks = DF_MIN(limits.max_blocks, choice->blocks);
   if (choice->slot_bytes) limits.slot_bytes = choice->slot_bytes;
+  if (choice->slots) limits.slots = choice->slots;
+  if (choice->form == DF_FORM_FLAGGED) limits.flagged_max = (uint32_t)limits.slot_bytes;
+  if (choice->form == DF_FORM_STAGED) limits.flagged_max = limits.words_max = 0;
   return limits;
 }

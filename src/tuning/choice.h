@@ -3,6 +3,7 @@
 #ifndef DF_TUNING_CHOICE_H
 #define DF_TUNING_CHOICE_H
 
+#include "tuning/advice.h"
 #include "tuning/table.h"
 
 typedef struct df_question {
@@ -22,6 +23,7 @@ typedef struct df_question {
   uint32_t neighbours; /* df_topology_neighbours; 0: one host, or no such order */
   uint32_t lanes;      /* as configured; 0: the library's choice */
   uint32_t hosts, smallest_host, largest_host; /* of the group, and members on them */
+  const df_advice *advice;                     /* of a tuner plugin; NULL: none was asked */
 } df_question;
 
 typedef struct df_choice {
@@ -31,7 +33,11 @@ typedef struct df_choice {
   uint32_t lanes;           /* hierarchical: of each host; 0: as configured */
   uint32_t blocks;          /* most blocks; 0: as configured */
   uint32_t slot_bytes;      /* most payload; 0: as configured */
-  const df_rule *rule;      /* NULL: named, and no rule fits */
+  uint32_t slots;           /* least of a link; 0: as configured */
+  int copies;               /* lends nothing */
+  df_form_choice form;
+  df_advice advice;
+  const df_rule *rule; /* NULL: named, and no rule fits */
   int is_named;
   int is_ordered;  /* in place of the rule's, which does not keep the group's order */
   int is_by_hosts; /* levels are hosts */
@@ -40,6 +46,9 @@ typedef struct df_choice {
 
 /* 0: the operation has no algorithm of that name; of a file question->why says more. */
 int df_choose(const df_tuning *tuning, const df_question *question, df_choice *choice);
+
+/* A tuner plugin comes before the built-in table, and after a name and the user's rules. */
+int df_choice_takes_advice(const df_tuning *tuning, const df_question *question);
 
 /* Bytes of a rank's larger buffer, with `count` as registered. */
 uint64_t df_larger_buffer(df_operation operation, uint32_t n, uint64_t count,

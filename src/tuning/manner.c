@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "tuning/model.h"
 
 enum {
   /* A payload of a few lines costs its crossing, not its bytes. */
@@ -123,7 +124,8 @@ static int runs_ahead_rather(const df_manner *m, const df_manner_question *q) {
 static void decide_lending(df_manner *m, const df_manner_question *q, const df_plan *plan) {
   /* A word orders only itself, but what a reader of lent memory sends must follow its reading. */
   int in_words = m->shape.payload_offset == DF_LINK_WORDS;
-  int lends = m->policy->lend && !in_words && !runs_ahead_rather(m, q) && !plan->lends_nothing;
+  int lends = m->policy->lend && !in_words && !m->choice.copies &&
+              m->choice.form != DF_FORM_FLAGGED && !runs_ahead_rather(m, q) && !plan->lends_nothing;
   m->lend_min = lends ? (uint64_t)m->policy->lend_min : UINT64_MAX;
   m->lends = (uint8_t)((lends_in_place(m, q, plan) ? DF_LENDS_IN_PLACE : 0) |
                        (lends_streamed(m, q) ? DF_LENDS_STREAMED : 0));
@@ -150,6 +152,22 @@ void df_manner_decide(df_manner *m, const df_manner_question *q, const df_plan *
   decide_shape(m, q, plan);
   decide_lending(m, q, plan);
   m->borrowed_turn = is_short(m, q, plan);
+}
+
+double df_manner_predict(const df_manner_question *q, int algorithm, uint32_t split,
+                         uint64_t slot_bytes) {
+  const df_model_question question = {
+      .operation = q->choice.operation,
+      .n = q->choice.n,
+      .bytes = q->choice.bytes,
+      .slot_bytes = slot_bytes,
+      .split = split,
+      .ranks_on_a_core = df_topology_ranks_on_a_core(q->topology, q->choice.n),
+      .distance = q->choice.hosts > 1                     ? DF_FAR
+                  : q->on_gpu                             ? DF_NEAR_GPU
+                  : q->choice.memory == DF_MEMORY_PROCESS ? DF_NEAR_PROCESS
+                                                          : DF_NEAR_HOST};
+  return df_model_us(&question, algorithm);
 }
 
 /* ---- rings ---- */
@@ -281,6 +299,11 @@ uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
 static void say_algorithm(const df_manner *m, df_text *out) {
   const df_rule *rule = m->choice.rule;
   char line[240] = "";
+  if (m->choice.advice.kind == DF_ADVICE_TAKEN) {
+    df_say(out, "algorithm: %s, since ", df_algorithm_name(m->choice.algorithm));
+    df_advice_say(&m->choice.advice, out);
+    return;
+  }
   if (rule) df_rule_print(rule, line, sizeof line);
   int is_built_in =
       rule && rule >= df_built_in_rules && rule < df_built_in_rules + df_n_built_in_rules;
@@ -303,12 +326,19 @@ static void say_algorithm(const df_manner *m, df_text *out) {
   if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
   if (m->choice.algorithm == DF_HIERARCHICAL)
     df_say(out, "; %u ranks of each host speak to other hosts at most (lanes)", m->choice.lanes);
+  if (m->choice.advice.kind == DF_ADVICE_NONE) return;
+  df_say(out, "\nadvice: ");
+  df_advice_say(&m->choice.advice, out);
 }
 
 static void say_form(const df_manner *m, const df_manner_question *q, df_text *out) {
   const df_shape *s = &m->shape;
   if (q->varying)
     df_say(out, "form: staged, since a count goes before the payload\n");
+  else if (m->choice.form == DF_FORM_STAGED)
+    df_say(out, "form: staged, since the tuner plugin says simple\n");
+  else if (m->choice.form == DF_FORM_FLAGGED && s->payload_offset == DF_LINK_FLAGGED_OFFSET)
+    df_say(out, "form: flagged, since the tuner plugin says ll\n");
   else if (s->payload_offset == DF_LINK_WORDS)
     df_say(out,
            "form: words that carry a flag each, since messages have at most words_max %lld bytes\n",
@@ -329,8 +359,10 @@ static void say_lending(const df_manner *m, const df_manner_question *q, const d
                         df_text *out) {
   if (m->lend_min == UINT64_MAX)
     df_say(out, "lend: nothing, since %s\n",
-           !m->policy->lend      ? "lend is 0"
-           : plan->lends_nothing ? "the file's steps might overwrite what is lent"
+           !m->policy->lend                    ? "lend is 0"
+           : m->choice.copies                  ? "the rule says copies=1"
+           : m->choice.form == DF_FORM_FLAGGED ? "the tuner plugin says ll"
+           : plan->lends_nothing               ? "the file's steps might overwrite what is lent"
            : m->shape.payload_offset == DF_LINK_WORDS
                ? "words travel"
                : "ranks share cores, and who waits for nobody runs ahead");

@@ -43,6 +43,10 @@ int df_manner_choose(df_manner *manner, const df_manner_question *question);
 /* The rest, for the chosen plan. */
 void df_manner_decide(df_manner *manner, const df_manner_question *question, const df_plan *plan);
 
+/* Microseconds of a run, by the model; negative: it has no formula. */
+double df_manner_predict(const df_manner_question *question, int algorithm, uint32_t split,
+                         uint64_t slot_bytes);
+
 /* The rings that this rank receives in; used_bytes: of its rings so far. */
 df_ring df_manner_ring(const df_manner *manner, const df_manner_question *question,
                        const df_plan *plan, uint64_t used_bytes);

@@ -17,7 +17,7 @@ static int word_at(const char *const *words, int n, const char *word) {
 
 /* ---- reading ---- */
 
-enum { MAX_LINE = 400, FIELDS = 5, MAX_WORDS = 8 };
+enum { MAX_LINE = 400, FIELDS = 5, MAX_WORDS = 10 };
 
 typedef struct reader {
   const char *name;
@@ -61,7 +61,7 @@ static int read_range(const char *text, uint64_t least, uint64_t most, uint64_t 
   return *text == '\0' && *from <= *to;
 }
 
-/* blocks=, slot=, split=; each once. */
+/* blocks=, slot=, split=, slots=, copies=; each once. */
 static int read_option(const reader *in, const char *word, df_rule *rule) {
   const struct {
     const char *key;
@@ -69,7 +69,9 @@ static int read_option(const reader *in, const char *word, df_rule *rule) {
     uint32_t *value;
   } options[] = {{"blocks=", 1, DF_MAX_BLOCKS, &rule->blocks},
                  {"slot=", DF_CACHE_LINE, DF_MAX_SLOT_BYTES, &rule->slot_bytes},
-                 {"split=", 1, DF_MAX_RANKS, &rule->split}};
+                 {"split=", 1, DF_MAX_RANKS, &rule->split},
+                 {"slots=", DF_MIN_LINK_SLOTS, DF_MAX_LINK_SLOTS, &rule->slots},
+                 {"copies=", 1, 1, &rule->copies}};
   for (size_t i = 0; i < DF_COUNT_OF(options); i++) {
     size_t length = strlen(options[i].key);
     if (strncmp(word, options[i].key, length) != 0) continue;
@@ -80,10 +82,12 @@ static int read_option(const reader *in, const char *word, df_rule *rule) {
         value < options[i].least)
       return refuse(in, "\"%s\": it must be a whole number from %" PRIu64 " to %" PRIu64, word,
                     options[i].least, options[i].most);
+    if (options[i].value == &rule->slots && (value & (value - 1)) != 0)
+      return refuse(in, "\"%s\": it must be a power of two", word);
     *options[i].value = (uint32_t)value;
     return 1;
   }
-  return refuse(in, "\"%s\" is none of blocks=, slot=, split=", word);
+  return refuse(in, "\"%s\" is none of blocks=, slot=, split=, slots=, copies=", word);
 }
 
 /* "file:NAME" */
@@ -297,7 +301,7 @@ static void print_range(uint64_t from, uint64_t to, uint64_t least, uint64_t mos
 }
 
 int df_rule_print(const df_rule *rule, char *line, size_t bytes) {
-  char ranks[72], sizes[72], options[3][40] = {"", "", ""};
+  char ranks[72], sizes[72], options[5][40] = {"", "", "", "", ""};
   print_range(rule->ranks_least, rule->ranks_most, 1, DF_MAX_RANKS, ranks, sizeof ranks);
   print_range(rule->bytes_least, rule->bytes_most, 0, UINT64_MAX, sizes, sizeof sizes);
   if (rule->blocks) snprintf(options[0], sizeof options[0], " blocks=%u", rule->blocks);
@@ -307,11 +311,13 @@ int df_rule_print(const df_rule *rule, char *line, size_t bytes) {
     snprintf(options[1], sizeof options[1], " slot=%s", size);
   }
   if (rule->split) snprintf(options[2], sizeof options[2], " split=%u", rule->split);
-  return snprintf(line, bytes, "%-13s %-6s %-11s %-7s %s%s%s%s%s%s",
+  if (rule->slots) snprintf(options[3], sizeof options[3], " slots=%u", rule->slots);
+  if (rule->copies) snprintf(options[4], sizeof options[4], " copies=1");
+  return snprintf(line, bytes, "%-13s %-6s %-11s %-7s %s%s%s%s%s%s%s%s",
                   df_operation_word(rule->operation), ranks, sizes, memory_words[rule->memory],
                   df_algorithm_name((int)rule->algorithm), rule->loaded ? ":" : "",
                   rule->loaded ? df_plan_file_facts_of(rule->loaded).name : "", options[0],
-                  options[1], options[2]);
+                  options[1], options[2], options[3], options[4]);
 }
 
 /* ---- the built-in table ---- */
@@ -321,7 +327,7 @@ enum { K = 1024, M = 1024 * 1024 };
 #define RULE(operation, least, most, memory, from, to, algorithm, slot_bytes)                      \
   {                                                                                                \
     DF_OP_##operation, DF_##algorithm, DF_MEMORY_##memory, least, most, from, to, 0, slot_bytes,   \
-        0, 0, NULL                                                                                 \
+        0, 0, NULL, 0, 0                                                                           \
   }
 
 /* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have

@@ -28,6 +28,8 @@ typedef struct df_rule {
   uint32_t split;                   /* neighbours in a subgroup; 0: as configured */
   uint32_t file;                    /* of DF_FROM_FILE: 1 + its place among the table's files */
   const df_plan_file *loaded;       /* NULL: not yet, and the rule never fits */
+  uint32_t slots;                   /* least of a link; 0: as configured */
+  uint32_t copies;                  /* 1: lends nothing */
 } df_rule;
 
 enum { DF_MAX_TUNING_RULES = 256, DF_MAX_TUNING_FILES = 32, DF_MAX_TUNING_BYTES = 64 << 10 };

@@ -15,6 +15,24 @@
 #include "tuning/choice.h"
 #include "primitives/types.h"
 
+/* The same bytes as a file of NCCL's example plugin: what is read can be asked. */
+static void check_csv(const char *text, size_t bytes) {
+  df_csv csv;
+  df_advice advice = {.source = "file"};
+  char sentence[120];
+  memset(sentence, 'x', sizeof sentence);
+  if (df_csv_parse(&csv, text, bytes, "file", sentence, sizeof sentence)) {
+    const df_advice_question question = {
+        .operation = DF_OP_ALL_REDUCE, .n = 4, .n_hosts = 1, .bytes = 4096, .pat_us = -1};
+    df_csv_advise(&csv, &question, &advice);
+    DF_ASSERT(advice.algorithm < 0 || df_algorithm_has(advice.algorithm, DF_OP_ALL_REDUCE));
+  } else {
+    DF_ASSERT(memchr(sentence, '\0', sizeof sentence) != NULL);
+    DF_ASSERT(strncmp(sentence, "file:", 5) == 0);
+  }
+  df_csv_free(&csv);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const words[] = {DF_TUNING_HEADER "\n",
@@ -45,6 +63,8 @@ static const char *const words[] = {DF_TUNING_HEADER "\n",
                                     " blocks=",
                                     " slot=",
                                     " split=",
+                                    " slots=",
+                                    " copies=",
                                     "1",
                                     "64",
                                     "K",
@@ -149,6 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     DF_ASSERT(memchr(sentence, '\0', sizeof sentence) != NULL);
     DF_ASSERT(strncmp(sentence, "table:", 6) == 0);
   }
+  check_csv(exact, bytes);
   free(exact);
   free(text);
   return 0;

@@ -83,7 +83,7 @@ DF_TEST(tuning, what_is_wrong_is_refused_with_its_place, 30) {
   refused(HEAD "allreduce * * any ring split=1025\n", "file:2: ", "split=1025");
   refused(HEAD "allreduce * * any ring slot=1K slot=2K\n", "file:2: ", "twice");
   refused(HEAD "allreduce * * any ring turbo=1\n", "file:2: ", "turbo=1");
-  refused(HEAD "allreduce * * any ring a b c d\n", "file:2: ", "words");
+  refused(HEAD "allreduce * * any ring a b c d e f\n", "file:2: ", "words");
   refused(HEAD "allreduce * * any ring\r\n", "file:2: ", "13");
   char text[300 * 24] = HEAD;
   memset(text + strlen(HEAD), ' ', 450);

@@ -4,49 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/foreign_log.h"
 #include "base/text.h"
 
-enum {
-  FILE_BYTES = 600,
-  TRIED_BYTES = 320,
-  WARNING_BYTES = 120,
-  /* As plugins count. */
-  LEVEL_WARN = 2,
-  LEVEL_INFO = 3
-};
+enum { FILE_BYTES = 600, TRIED_BYTES = 320, WARNING_BYTES = 120 };
 
 /* ---- the log */
 
 static _Thread_local char warning[WARNING_BYTES];
 
-/* All conversions are of integers, and none takes its width from an argument. Others may not fit
- * their arguments: one plugin passes a character for %s. */
-static int is_harmless(const char *format) {
-  for (const char *at = format; (at = strchr(at, '%')) != NULL; at++) {
-    at += 1 + strspn(at + 1, "-+ #0123456789");
-    at += strspn(at, "hljzt");
-    if (*at == '\0' || strchr("diuxXoc%", *at) == NULL) return 0;
-  }
-  return 1;
-}
-
 void df_plugin_write_log(int level, unsigned long flags, const char *file, int line,
                          const char *format, ...) {
   char text[DF_SENTENCE_BYTES];
+  df_log_level mine;
+  va_list arguments;
   (void)flags, (void)file, (void)line;
-  if (format == NULL) return;
-  const df_log_level mine = level <= LEVEL_WARN   ? DF_LOG_WARN
-                            : level == LEVEL_INFO ? DF_LOG_INFO
-                                                  : DF_LOG_TRACE;
-  if (mine != DF_LOG_WARN && mine > df_log_get_level()) return;
-  if (is_harmless(format)) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-  } else
-    snprintf(text, sizeof text, "%s", format);
+  va_start(arguments, format);
+  const int is_printed = df_foreign_text(level, format, arguments, text, sizeof text, &mine);
+  va_end(arguments);
+  if (!is_printed) return;
   if (mine == DF_LOG_WARN) snprintf(warning, sizeof warning, "%.*s", WARNING_BYTES - 1, text);
   df_log(mine, "network plugin: %s", text);
 }
