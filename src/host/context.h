@@ -23,10 +23,12 @@
 #include "plans/plan.h"
 #include "transports/shm/common_slots.h"
 #include "transports/shm/endpoint.h"
+#include "tuning/learnt.h"
 
 struct df_recorder;
 struct df_tracer;
 struct df_tuner_plugin;
+struct df_profiler;
 
 /* A run that has ended, in its collective's list until its callback is called. */
 typedef struct df_pending_callback {
@@ -166,6 +168,8 @@ struct dfcclContext {
   struct df_recorder *recorder;
   struct df_tracer *tracer;
   struct df_tuner_plugin *tuner_plugin; /* NULL: none */
+  struct df_profiler *profiler;         /* NULL: none; read without the lock */
+  df_learnings learnt;
   dfcclContext_t next_in_process; /* for waits.c */
   df_fork_guard fork_guard;
 };

@@ -19,7 +19,9 @@
 #include "host/jobs.h"
 #include "host/losses.h"
 #include "host/match.h"
+#include "host/learning.h"
 #include "host/memory.h"
+#include "host/profiler.h"
 #include "host/record.h"
 #include "host/registry.h"
 #include "host/runs.h"
@@ -154,6 +156,8 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   df_fork_guard_remove(&context->fork_guard);
   df_jobs_close(context);
   df_tuner_plugin_close(context->tuner_plugin);
+  df_profiler_close(context);
+  df_learnt_free(&context->learnt);
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
   df_transports_close(context, keeps_memory);
@@ -220,6 +224,8 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   result = df_tuner_plugin_open(&context->tuner_plugin, context->settings.tuner_plugin,
                                 job_number(context));
   if (result != dfcclSuccess) return result;
+  if ((result = df_profiler_open(context)) != dfcclSuccess) return result;
+  if ((result = df_learning_open(context)) != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = open_control(context)) != dfcclSuccess) return result;
   if ((result = df_transports_open(context)) != dfcclSuccess) return result;
@@ -350,6 +356,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   stop_threads(context);
   df_recorder_close(context);
   df_tracer_close(context);
+  df_learning_write(context);
   df_world_detach(context->control.world, context->rank);
   df_match_free(context);
   df_registry_free(context);

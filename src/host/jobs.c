@@ -10,6 +10,7 @@
 #include "control/service.h"
 #include "host/dump.h"
 #include "host/failure.h"
+#include "host/learning.h"
 #include "host/link_setup.h"
 #include "host/losses.h"
 #include "host/record.h"
@@ -18,6 +19,7 @@
 
 enum {
   DF_RECORD_TICK_MS = 100,
+  DF_LEARNING_TICK_MS = 2000, /* several collectives end their search at about the same time */
   DF_LONGEST_DEADLINE_TICK_MS = 100,
   DF_DUMP_TICK_MS = 5,
   DF_DUMP_PATIENCE_MS = 5000, /* A dump is given up if standard error takes nothing for so long. */
@@ -64,6 +66,12 @@ static int record_tick(void *room) {
   return (context->recorder || context->tracer) && df_has_outstanding(context) ? DF_RECORD_TICK_MS
                                                                                : -1;
 }
+static int learning_tick(void *room) {
+  const dfcclContext_t context = room;
+  return context->learnt.n_new ? DF_LEARNING_TICK_MS : -1;
+}
+static void write_learnt(void *room) { df_learning_write(room); }
+
 static void flush_recording(void *room) {
   dfcclContext_t context = room;
   pthread_mutex_lock(&context->lock);
@@ -160,5 +168,6 @@ void df_jobs_add(dfcclContext_t context) {
   df_service_add_job(control, context, NULL, set_links_up);
   df_service_add_job(control, context, deadline_tick, check_deadlines);
   df_service_add_job(control, context, record_tick, flush_recording);
+  df_service_add_job(control, context, learning_tick, write_learnt);
   df_service_add_job(control, context, dump_tick, write_dumps);
 }

@@ -132,7 +132,8 @@ static const char *const known_variables[] = {
     "DFCCL_NET", "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE",
     "DFCCL_NET_SECURITY", "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET",
     "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS",
-    "DFCCL_TUNING", "DFCCL_RECORD", "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN",
+    "DFCCL_TUNING", "DFCCL_RECORD", "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN", "DFCCL_PROFILER_PLUGIN",
+    "DFCCL_TUNE_FILE",
     /* of the Python package */
     "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_REGISTRATIONS",
     "DFCCL_TORCH_STACKS"};
@@ -181,6 +182,15 @@ dfcclResult_t df_settings_check_names(void) {
   return dfcclSuccess;
 }
 
+static dfcclResult_t read_plugins(df_settings *s) {
+  dfcclResult_t result = read_text("DFCCL_TUNER_PLUGIN", s->tuner_plugin, sizeof s->tuner_plugin);
+  if (result == dfcclSuccess)
+    result = read_text("DFCCL_PROFILER_PLUGIN", s->profiler_plugin, sizeof s->profiler_plugin);
+  if (result == dfcclSuccess)
+    result = read_text("DFCCL_TUNE_FILE", s->tune_file, sizeof s->tune_file);
+  return result;
+}
+
 static dfcclResult_t read_environment(df_settings *s) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
   static const char *const variants[] = {"ring", "packed", "slots"};
@@ -211,9 +221,7 @@ static dfcclResult_t read_environment(df_settings *s) {
                    s->isa, df_mover_cpu_best()->name);
   if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
   if ((result = read_algorithms(s)) != dfcclSuccess) return result;
-  if ((result = read_text("DFCCL_TUNER_PLUGIN", s->tuner_plugin, sizeof s->tuner_plugin)) !=
-      dfcclSuccess)
-    return result;
+  if ((result = read_plugins(s)) != dfcclSuccess) return result;
   s->launches_block = cuda_launches_block();
   s->one_queue = cuda_has_one_queue();
   if ((result = read_text("DFCCL_TRACE", s->trace, sizeof s->trace)) != dfcclSuccess) return result;

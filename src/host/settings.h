@@ -80,15 +80,17 @@ typedef struct df_settings {
 #define X(field, variable, standard, least, most, meaning) long long field;
   DF_SETTINGS_MAP(X)
 #undef X
-  df_cq_variant cq;       /* DFCCL_CQ: ring, packed, slots */
-  df_net net;             /* DFCCL_NET */
-  df_network network;     /* DFCCL_NET_..., DFCCL_SECRET..., DFCCL_ROOT */
-  char isa[16];           /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
-  char record[512];       /* DFCCL_RECORD: folder; empty: no recording */
-  char trace[512];        /* DFCCL_TRACE: folder; empty: no trace */
-  char algorithms[512];   /* DFCCL_ALGORITHMS: directory of "file:NAME"; empty: none */
-  char tuner_plugin[512]; /* DFCCL_TUNER_PLUGIN; empty: none */
-  df_tuning tuning;       /* DFCCL_TUNING: the file's text; empty: only built-in rules */
+  df_cq_variant cq;          /* DFCCL_CQ: ring, packed, slots */
+  df_net net;                /* DFCCL_NET */
+  df_network network;        /* DFCCL_NET_..., DFCCL_SECRET..., DFCCL_ROOT */
+  char isa[16];              /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
+  char record[512];          /* DFCCL_RECORD: folder; empty: no recording */
+  char trace[512];           /* DFCCL_TRACE: folder; empty: no trace */
+  char algorithms[512];      /* DFCCL_ALGORITHMS: directory of "file:NAME"; empty: none */
+  char profiler_plugin[512]; /* DFCCL_PROFILER_PLUGIN; empty: none */
+  char tune_file[512];       /* DFCCL_TUNE_FILE; empty: nothing is kept */
+  char tuner_plugin[512];    /* DFCCL_TUNER_PLUGIN; empty: none */
+  df_tuning tuning;          /* DFCCL_TUNING: the file's text; empty: only built-in rules */
   dfcclBackend_t backend;
   long long shared_blocks; /* as in df_device_choice */
   long long device;        /* CUDA ordinal; -1: the calling thread's */

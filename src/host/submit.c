@@ -15,6 +15,7 @@
 #include "host/link_setup.h"
 #include "host/memory.h"
 #include "host/pair_counts.h"
+#include "host/profiler.h"
 #include "host/record.h"
 #include "host/registry.h"
 #include "host/runs.h"
@@ -340,8 +341,8 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
   return dfcclSuccess;
 }
 
-dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
-                            uint64_t *number) {
+static inline dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
+                                       df_run *run, uint64_t *number) {
   df_aftermath after = DF_AFTER_NOTHING;
   if (context->settings.timeout_ms || df_load_relaxed_u32(&context->runs.timing))
     run->submitted_ns = df_clock_ns();
@@ -365,6 +366,15 @@ dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_
     df_wake_fence(); /* after runs.accepted, before the look: as in deadline_tick */
     if (df_load_relaxed_u32(&context->runs.deadlines_idle)) df_service_wake(&context->control);
   }
+  return result;
+}
+
+dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
+                            uint64_t *number) {
+  if (DF_LIKELY(context->profiler == NULL)) return submit_run(context, kinds, id, run, number);
+  const df_profiled_call call = df_profiler_begin(context, id, run);
+  const dfcclResult_t result = submit_run(context, kinds, id, run, number);
+  df_profiler_submitted(context, &call, run, result == dfcclSuccess);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "host/epochs.h"
 #include "host/growing.h"
+#include "host/learning.h"
 #include "host/registry.h"
 #include "tuning/descent.h"
 
@@ -33,6 +34,7 @@ typedef struct df_tuner {
   df_tuner_state state;
   df_descent descent;
   df_variant_spec spaces[DF_DESCENT_SUBSPACES]; /* algorithm, copies */
+  df_choice of_registered;
   df_point registered, asked, winner;
   df_point home; /* where it rests: registered, or the latest winner */
   uint32_t lost; /* variants that could not be had, in a row */
@@ -53,6 +55,7 @@ typedef struct df_tuner {
   int drifted;       /* windows in a row: positive slower, negative faster */
   uint32_t patience; /* doublings */
   df_point before;   /* the winner of the search before */
+  int is_remembered; /* the winner is another job's, and nothing was searched yet */
 } df_tuner;
 
 static df_tuner *tuner_of(const df_coll *front) { return front->epoch->tuner; }
@@ -105,6 +108,7 @@ static void make_space(const dfcclContext_t context, const df_coll *front, df_tu
     sizes[AXIS_BLOCKS] = places_up_to(1, context->max_blocks, 6);
     start[AXIS_BLOCKS] = place_of(1, manner->shape.n_blocks, sizes[AXIS_BLOCKS]);
   }
+  if (tuner->begun == 1) tuner->of_registered = *choice;
   df_descent_begin(&tuner->descent, DF_DESCENT_MOST);
   add_space(tuner, front, choice->algorithm, 0, sizes, start);
   memcpy(tuner->registered.at, start, sizeof start);
@@ -133,6 +137,47 @@ static df_variant_spec spec_of(const df_tuner *tuner, const df_point *point) {
   if (climb->sizes[AXIS_BLOCKS] > 1) spec.blocks = 1u << point->at[AXIS_BLOCKS];
   if (spec.algorithm == DF_TWO_LEVEL) spec.split = 2u << point->at[AXIS_SPLIT];
   return spec;
+}
+
+/* As the tuning table says it. */
+static df_rule rule_of(const df_tuner *tuner, const df_point *point) {
+  const df_choice *choice = &tuner->of_registered;
+  const df_variant_spec spec = spec_of(tuner, point);
+  if (is_registered(tuner, point))
+    return (df_rule){.algorithm = (df_algorithm)choice->algorithm,
+                     .blocks = choice->blocks,
+                     .slot_bytes = choice->slot_bytes,
+                     .split = choice->split};
+  return (df_rule){.algorithm = (df_algorithm)spec.algorithm,
+                   .blocks = spec.blocks,
+                   .slot_bytes = spec.slot_bytes,
+                   .split = spec.split,
+                   .slots = spec.slots,
+                   .copies = spec.copies};
+}
+
+/* The place of a rule that another job has learnt. 0: none is like it. */
+static int find_point(const df_tuner *tuner, const df_rule *rule, df_point *point) {
+  const df_rule registered = rule_of(tuner, &tuner->registered);
+  *point = tuner->registered;
+  if (registered.algorithm == rule->algorithm && registered.blocks == rule->blocks &&
+      registered.slot_bytes == rule->slot_bytes && registered.split == rule->split &&
+      rule->slots == 0 && rule->copies == 0)
+    return 1;
+  for (uint32_t i = 0; i < tuner->descent.n_subspaces; i++) {
+    const df_climb *climb = &tuner->descent.climbs[i];
+    const df_variant_spec *space = &tuner->spaces[i];
+    if (space->algorithm != (uint32_t)rule->algorithm || space->copies != rule->copies) continue;
+    *point = climb->best.point;
+    if (rule->slot_bytes)
+      point->at[AXIS_SLOT_BYTES] =
+          place_of(DF_TUNER_LEAST_SLOT, rule->slot_bytes, climb->sizes[AXIS_SLOT_BYTES]);
+    if (rule->slots) point->at[AXIS_SLOTS] = place_of(2, rule->slots, climb->sizes[AXIS_SLOTS]);
+    if (rule->blocks) point->at[AXIS_BLOCKS] = place_of(1, rule->blocks, climb->sizes[AXIS_BLOCKS]);
+    if (rule->split) point->at[AXIS_SPLIT] = place_of(2, rule->split, climb->sizes[AXIS_SPLIT]);
+    return 1;
+  }
+  return 0;
 }
 
 /* ---- asking */
@@ -218,13 +263,37 @@ static void go_on(dfcclContext_t context, df_coll *front) {
     begin_comparison(context, front);
 }
 
+/* What another job has learnt is compared with the registered variant, and nothing is searched. */
+static int begin_with_memory(dfcclContext_t context, df_coll *front) {
+  df_tuner *tuner = tuner_of(front);
+  const df_rule *rule = df_learning_find(context, front);
+  if (rule == NULL || !find_point(tuner, rule, &tuner->winner)) return 0;
+  tuner->is_remembered = 1;
+  if (is_registered(tuner, &tuner->winner)) {
+    settle(context, front);
+    return 1;
+  }
+  tuner->state = DF_TUNER_COMPARES;
+  tuner->turn = 0;
+  ask(context, front, &tuner->winner, DF_TUNER_COMPARED);
+  return 1;
+}
+
+/* After a drift: the best places so far, the fastest first, and on from there. */
 static void begin(dfcclContext_t context, df_coll *front) {
   df_tuner *tuner = tuner_of(front);
   tuner->begun++;
   tuner->begun_at = front->retired;
   tuner->spent_ns = 0;
-  make_space(context, front, tuner);
-  if (tuner->begun == 1) tuner->home = tuner->asked = tuner->registered;
+  if (tuner->descent.n_measured)
+    df_descent_again(&tuner->descent);
+  else
+    make_space(context, front, tuner);
+  if (tuner->begun == 1) {
+    tuner->home = tuner->asked = tuner->registered;
+    if (begin_with_memory(context, front)) return;
+  }
+  tuner->is_remembered = 0;
   go_on(context, front);
 }
 
@@ -263,6 +332,15 @@ static int has_won(const double turns_ns[4]) {
   return slower < (1 - least_gain) * faster;
 }
 
+/* What was remembered is no longer so. The last change is still in progress. */
+static void wait_and_search(dfcclContext_t context, df_coll *front) {
+  df_tuner *tuner = tuner_of(front);
+  tuner->is_remembered = 0;
+  tuner->asked = tuner->home;
+  tuner->state = DF_TUNER_RESTS;
+  df_epoch_time(context, front, front->retired + DF_TUNER_WARM, front->retired + DF_TUNER_WARM + 1);
+}
+
 static void note_turn(dfcclContext_t context, df_coll *front, uint32_t n) {
   df_tuner *tuner = tuner_of(front);
   double *turns_ns = tuner->turns_ns;
@@ -287,7 +365,14 @@ static void note_turn(dfcclContext_t context, df_coll *front, uint32_t n) {
     ask(context, front, &tuner->registered, 0);
   }
   tuner->home = tuner->winner;
-  if (tuner->state == DF_TUNER_COMPARES) settle(context, front);
+  if (tuner->state != DF_TUNER_COMPARES) return;
+  if (tuner->is_remembered && is_registered(tuner, &tuner->winner)) {
+    wait_and_search(context, front);
+    return;
+  }
+  df_learning_note(context, front, rule_of(tuner, &tuner->winner), tuner->tuned_ns * 1e-3,
+                   tuner->registered_ns * 1e-3);
+  settle(context, front);
 }
 
 /* This rank's own runs only: it may wait for others, so the quarter that waited least counts. */
@@ -350,6 +435,10 @@ static void hear_called_off(dfcclContext_t context, df_coll *front) {
   df_tuner *tuner = tuner_of(front);
   if (tuner->state == DF_TUNER_STOPPED || tuner->state == DF_TUNER_WATCHES) return;
   const df_measured nothing = {.point = tuner->asked, .time = 1e30};
+  if (tuner->is_remembered) {
+    wait_and_search(context, front);
+    return;
+  }
   if (tuner->state == DF_TUNER_SEARCHES) df_descent_tell(&tuner->descent, &nothing);
   if (++tuner->lost == DF_TUNER_LOST || fastest(tuner) == NULL || fastest(tuner)->time >= 1e30) {
     stop(front);

@@ -48,6 +48,25 @@ void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
   climb->direction = climb->stride = 1;
 }
 
+void df_descent_again(df_descent *descent) {
+  const df_measured *best = df_descent_best(descent);
+  for (uint32_t i = 0; i < descent->n_subspaces; i++) {
+    df_climb *climb = &descent->climbs[i];
+    const int is_slow = i > 0 && best && climb->best.time > drop * best->time;
+    const df_point point = climb->best.point;
+    const df_climb anew = {
+        .direction = 1, .stride = 1, .is_probed = (uint8_t)is_slow, .is_over = (uint8_t)is_slow};
+    uint8_t sizes[DF_DESCENT_AXES];
+    memcpy(sizes, climb->sizes, sizeof sizes);
+    const double time = climb->best.time;
+    *climb = anew;
+    memcpy(climb->sizes, sizes, sizeof sizes);
+    climb->best = (df_measured){.point = point, .time = is_slow ? time : 0};
+  }
+  descent->n_measured = 0;
+  descent->has_dropped = 0;
+}
+
 static const df_measured *find(const df_descent *descent, const df_point *point) {
   for (uint32_t i = 0; i < descent->n_measured; i++)
     if (memcmp(&descent->measured[i].point, point, sizeof *point) == 0)

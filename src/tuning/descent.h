@@ -59,6 +59,9 @@ void df_descent_begin(df_descent *descent, uint32_t most);
 /* At most DF_DESCENT_SUBSPACES. The first one is the default, which is never dropped. */
 void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
                     const uint8_t start[DF_DESCENT_AXES]);
+/* Times have changed: the same subspaces, but those that were dropped, each from its best place, the
+ * first one's first. */
+void df_descent_again(df_descent *descent);
 /* 0: the search is over. Asked again before df_descent_tell, it gives the same point. */
 int df_descent_next(df_descent *descent, df_point *point);
 /* The point that df_descent_next gave; a time of HUGE_VAL: it cannot be had. */

@@ -7,11 +7,8 @@
 #include <string.h>
 
 #include "base/foreign_log.h"
+#include "base/plugin_file.h"
 #include "bootstrap/process.h"
-
-#if defined(DF_WITH_PLUGINS)
-#include <dlfcn.h>
-#endif
 
 enum { OLDEST = 2, NEWEST = 6, NO_VERSION = 0, NAME_BYTES = 80, MAX_CSV_BYTES = 1 << 20 };
 
@@ -195,56 +192,26 @@ void df_tuner_plugin_ask(df_tuner_plugin *plugin, const df_advice_question *ques
 
 /* ---- opening and closing */
 
-#if defined(DF_WITH_PLUGINS)
-/* A file if it has a slash; else libnccl-tuner-NAME.so, and then NAME itself. */
-static void *open_library(const char *name, char *why, size_t bytes) {
-  char file[600];
-  void *library = NULL;
-  snprintf(file, sizeof file, strchr(name, '/') ? "%s" : "libnccl-tuner-%s.so", name);
-  for (int turn = 0; library == NULL && turn < 2; turn++) {
-    library = dlopen(turn == 0 ? file : name, RTLD_NOW | RTLD_LOCAL);
-    const char *said = library ? NULL : dlerror();
-    if (said && (turn == 0 || !strchr(name, '/'))) {
-      df_text text = {why + strlen(why), bytes - strlen(why)};
-      df_say(&text, "%s%s", turn == 0 ? "" : "; ", said);
-    }
-  }
-  return library;
-}
-
 static dfcclResult_t open_plugin(df_tuner_plugin *plugin, const char *name) {
-  char why[320] = "";
-  void *library = open_library(name, why, sizeof why);
+  char tried[320] = "";
+  df_text text = {tried, sizeof tried};
+  void *library = df_plugin_file_open("tuner", name, &text);
   if (library == NULL)
     return df_fail(dfcclInvalidUsage,
                    "DFCCL_TUNER_PLUGIN names \"%.64s\", which cannot be opened (%s): give its "
                    "file (/...), or put its directory into LD_LIBRARY_PATH",
-                   name, why);
-  for (int version = NEWEST; version >= OLDEST; version--) {
-    char symbol[32];
-    snprintf(symbol, sizeof symbol, "ncclTunerPlugin_v%d", version);
-    plugin->table = dlsym(library, symbol);
-    plugin->version = version;
-    if (plugin->table == NULL) continue;
-    snprintf(plugin->name, sizeof plugin->name, "%.60s (version %d)",
-             plugin->table->name ? plugin->table->name : "without a name", version);
-    return dfcclSuccess;
-  }
-  dlclose(library);
-  return df_fail(dfcclInvalidUsage,
-                 "DFCCL_TUNER_PLUGIN names \"%.128s\", which has none of ncclTunerPlugin_v%d to "
-                 "_v%d: it is no tuner plugin, or for another version of NCCL",
-                 name, OLDEST, NEWEST);
+                   name, tried);
+  plugin->table =
+      df_plugin_file_table(library, "ncclTunerPlugin", OLDEST, NEWEST, &plugin->version);
+  if (plugin->table == NULL)
+    return df_fail(dfcclInvalidUsage,
+                   "DFCCL_TUNER_PLUGIN names \"%.128s\", which has none of ncclTunerPlugin_v%d to "
+                   "_v%d: it is no tuner plugin, or for another version of NCCL",
+                   name, OLDEST, NEWEST);
+  snprintf(plugin->name, sizeof plugin->name, "%.60s (version %d)",
+           plugin->table->name ? plugin->table->name : "without a name", plugin->version);
+  return dfcclSuccess;
 }
-#else
-static dfcclResult_t open_plugin(df_tuner_plugin *plugin, const char *name) {
-  (void)plugin;
-  return df_fail(dfcclInvalidUsage,
-                 "DFCCL_TUNER_PLUGIN names \"%.64s\", but the library was built without plugins "
-                 "(-Dnccl_net=disabled); csv:FILE is possible",
-                 name);
-}
-#endif
 
 static dfcclResult_t open_file(df_tuner_plugin *plugin, const char *path) {
   char sentence[DF_SENTENCE_BYTES];

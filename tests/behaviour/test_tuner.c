@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RANKS_MAX = 8, COLLECTIVES = 3 };
 
@@ -134,4 +135,45 @@ DF_TEST(tuner, only_where_it_is_asked_for, 30) {
   CHECK(df_mentions(dfcclGetLastError(ctxs[0]), "options.tune is 2"), "\"%s\"",
         dfcclGetLastError(ctxs[0]));
   df_free_contexts(ctxs, 2);
+}
+
+static unsigned variants_of(const dfcclConfiguration_t *c) {
+  unsigned measured = 999;
+  const char *tuner = strstr(c->why, "tuner:");
+  CHECK(tuner && sscanf(strchr(tuner, ';'), "; %u variants", &measured) == 1, "\"%s\"", c->why);
+  return measured;
+}
+
+static dfcclConfiguration_t a_job(void) {
+  scenario s = {.ranks = 2};
+  df_make_contexts(s.ctxs, 2, NULL);
+  s.colls[0] = df_simple(2, 2);
+  df_in_threads(2, run_until_it_watches, &s);
+  const dfcclConfiguration_t found = of(s.ctxs[0], 0);
+  df_free_contexts(s.ctxs, 2);
+  return found;
+}
+
+/* The second job measures nothing but the comparison, unless what was kept has not won it. */
+DF_TEST(tuner, keeps_what_it_has_learnt, 200) {
+  char file[] = "/tmp/dfccl-test-XXXXXX", text[4096] = "";
+  close(mkstemp(file));
+  unlink(file);
+  setenv("DFCCL_TUNE_FILE", file, 1);
+  CHECK(variants_of(&(dfcclConfiguration_t){.why = "tuner: ; 3 variants"}) == 3, "a count");
+  const dfcclConfiguration_t first = a_job();
+  CHECK(variants_of(&first) > 1, "%u variants", variants_of(&first));
+  FILE *kept = fopen(file, "r");
+  CHECK(kept != NULL, "%s", file);
+  text[fread(text, 1, sizeof text - 1, kept)] = '\0';
+  fclose(kept);
+  CHECK(strstr(text, "# machine: dfccl ") && strstr(text, "allreduce     2      8 "), "\"%s\"",
+        text);
+  bool was_short = false;
+  for (int i = 0; i < 5 && !was_short; i++) {
+    const dfcclConfiguration_t again = a_job();
+    was_short = variants_of(&again) == 0;
+  }
+  CHECK(was_short, "each of five jobs has searched anew; kept is \"%s\"", text);
+  unlink(file);
 }

@@ -161,8 +161,8 @@ BUGS = [
     ("a broken context does not tell its runs", [without("df_tell_broken", "df_coll_send")], ENDINGS),
     ("the end of a connection is not told", [without("connection_lost", "lost")], ENDINGS),
     ("the service thread does not look at deadlines", [("deadline_tick", "if timeout_ms", "PLANTED || (CONDITION)")], ENDINGS),
-    ("a deadline begins, and nobody is woken", [without("df_submit_run", "df_service_wake")], ENDINGS),
-    ("a deadline begins without a fence", [without("df_submit_run", "df_wake_fence")], ENDINGS),
+    ("a deadline begins, and nobody is woken", [without("submit_run", "df_service_wake")], ENDINGS),
+    ("a deadline begins without a fence", [without("submit_run", "df_wake_fence")], ENDINGS),
     ("a callback's collective is not kept", [
         ("defer_callback", "{", "if (PLANTED && coll->references <= 1) coll->references--;")], ENDINGS),
     ("a context is closed with runs outstanding", [without("df_context_close", "df_wait_settled")], ENDINGS),

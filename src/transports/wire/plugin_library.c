@@ -1,10 +1,10 @@
 #include "transports/wire/plugin_library.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/foreign_log.h"
+#include "base/plugin_file.h"
 #include "base/text.h"
 
 enum { FILE_BYTES = 600, TRIED_BYTES = 320, WARNING_BYTES = 120 };
@@ -36,41 +36,20 @@ const char *df_plugin_last_warning(void) {
 
 /* ---- the library */
 
-/* what the loader says is long: its file and a reason */
-static void *try_file(const char *file, df_text *tried) {
-  void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  if (library) return library;
-  const char *why = dlerror();
-  df_say(tried, "%s%s", tried->left == TRIED_BYTES ? "" : "; ", why ? why : file);
-  return NULL;
-}
-
-/* A file if it has a slash; else libnccl-net-NAME.so, and then NAME itself. */
-static void *open_library(const char *name, df_text *tried) {
-  char file[FILE_BYTES];
-  if (strchr(name, '/')) return try_file(name, tried);
-  snprintf(file, sizeof file, *name ? "libnccl-net-%s.so" : "libnccl-net%s.so", name);
-  void *library = try_file(file, tried);
-  return library || *name == '\0' ? library : try_file(name, tried);
-}
-
 dfcclResult_t df_plugin_load(df_plugin *plugin, const char *name) {
   char tried[TRIED_BYTES] = "";
   df_text text = {tried, sizeof tried};
-  void *library = open_library(name, &text);
+  void *library = df_plugin_file_open("net", name, &text);
   if (library == NULL)
     return df_fail(
         dfcclInvalidUsage,
         "DFCCL_NET names network plugin \"%.64s\", which cannot be opened (%s): give its "
         "file (plugin:/...), or put its directory into LD_LIBRARY_PATH",
         name, tried);
-  for (int version = DF_PLUGIN_NEWEST; version >= DF_PLUGIN_OLDEST; version--) {
-    char symbol[32];
-    snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", version);
-    *plugin = (df_plugin){.table = dlsym(library, symbol), .version = version};
-    if (plugin->table) return dfcclSuccess;
-  }
-  dlclose(library);
+  *plugin = (df_plugin){0};
+  plugin->table = df_plugin_file_table(library, "ncclNetPlugin", DF_PLUGIN_OLDEST, DF_PLUGIN_NEWEST,
+                                       &plugin->version);
+  if (plugin->table) return dfcclSuccess;
   return df_fail(
       dfcclInvalidUsage,
       "DFCCL_NET names network plugin \"%.128s\", which has none of ncclNetPlugin_v%d to "

@@ -1,0 +1,156 @@
+/*
+ * Promises of DFCCL_PROFILER_PLUGIN, on a profiler plugin for tests (tests/plugin):
+ *   - A plugin with a table of any version from 1 to 6 hears of each run, once and with its parents;
+ *     of several tables the newest counts. Each event is stopped before the run's callback.
+ *   - It gets only the events that it asks for, may drop them, and hears of runs that are refused.
+ *   - Links that a network carries are told, with their peers.
+ *   - One that is none, or whose init fails, is named.
+ */
+#include "../plugin/profiler_plugin.h"
+#include "support/buffers.h"
+#include "support/processes.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST = 1, MOST = 6, RANKS = 2, RUNS = 20, COUNT = 500 };
+
+static const char *file_of(int version) {
+  static char file[512];
+  snprintf(file, sizeof file, "%s/libnccl-profiler-dfccltest%d.so", DF_NET_PLUGIN_DIRECTORY,
+           version);
+  return file;
+}
+
+static profiler_plugin_seen look(int version) {
+  profiler_plugin_seen (*function)(void);
+  void *library = dlopen(file_of(version), RTLD_NOW | RTLD_LOCAL);
+  CHECK(library != NULL, "%s", dlerror());
+  *(void **)&function = dlsym(library, "profiler_plugin_look");
+  return function();
+}
+
+static void choose(int version, const char *behaviour) {
+  setenv("DFCCL_PROFILER_PLUGIN", file_of(version), 1);
+  setenv("DFCCL_TEST_PROFILER", behaviour, 1);
+}
+
+typedef struct heard {
+  int version;
+  int calls;
+} heard;
+
+/* The run's own event has ended by now. */
+static void count_call(dfcclCollId_t id, dfcclResult_t status, void *arg) {
+  heard *h = arg;
+  CHECK(id == 1 && status == dfcclSuccess, "%s", df_test_result_name(status));
+  h->calls++;
+}
+
+static void run_some(int version, heard *h) {
+  dfcclContext_t ctxs[RANKS];
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  int32_t send[COUNT], recv[RANKS][COUNT];
+  options.algorithm = "ring";
+  df_make_contexts(ctxs, RANKS, NULL);
+  for (int rank = 0; rank < RANKS; rank++)
+    OK(dfcclRegisterAllReduce(ctxs[rank], 1, COUNT, dfcclInt32, dfcclSum, &options));
+  for (int run = 0; run < RUNS; run++) {
+    for (int i = 0; i < COUNT; i++) send[i] = i + run;
+    for (int rank = 0; rank < RANKS; rank++)
+      OK(dfcclRunAllReduce(ctxs[rank], 1, send, recv[rank], rank ? NULL : count_call, h));
+    for (int rank = 0; rank < RANKS; rank++) OK(dfcclWait(ctxs[rank], 1));
+    for (int i = 0; i < COUNT; i++) CHECK(recv[1][i] == RANKS * (i + run), "element %d", i);
+    CHECK(look(version).open == 0, "%d events are open", look(version).open);
+  }
+  df_free_contexts(ctxs, RANKS);
+  CHECK(look(version).contexts == 0, "%d contexts", look(version).contexts);
+}
+
+DF_TEST(profiler_plugin, each_version_hears_of_each_run, 60) {
+  for (int version = LEAST; version <= MOST; version++) {
+    heard h = {.version = version};
+    choose(version, "");
+    run_some(version, &h);
+    const profiler_plugin_seen s = look(version);
+    CHECK(s.version == version, "version %d, not %d", s.version, version);
+    CHECK(h.calls == RUNS, "%d callbacks", h.calls);
+    CHECK(s.colls == RUNS * RANKS && s.groups == RUNS * RANKS, "%d runs, %d groups", s.colls,
+          s.groups);
+    CHECK(s.calls == (version >= 5 ? RUNS * RANKS : 0) && s.group_calls == s.calls, "%d calls",
+          s.calls);
+    CHECK(s.number == RUNS - 1 && s.count == COUNT && s.channels == 1, "run %d of %zu elements",
+          (int)s.number, s.count);
+    CHECK(strcmp(s.function, "AllReduce") == 0 && strcmp(s.algorithm, "RING") == 0 &&
+              strcmp(s.datatype, "ncclInt32") == 0 && strcmp(s.protocol, "LL") == 0,
+          "%s by %s of %s, %s", s.function, s.algorithm, s.datatype, s.protocol);
+  }
+}
+
+DF_TEST(profiler_plugin, hears_what_it_asks_for, 60) {
+  for (int version = LEAST; version <= MOST; version++) {
+    heard h = {.version = version};
+    const profiler_plugin_seen before = look(version);
+    choose(version, "events:0");
+    run_some(version, &h);
+    choose(version, "idle");
+    run_some(version, &h);
+    choose(version, "drop");
+    run_some(version, &h);
+    const profiler_plugin_seen s = look(version);
+    CHECK(s.colls == before.colls && s.groups == before.groups, "%d runs", s.colls);
+    CHECK(h.calls == 3 * RUNS, "%d callbacks", h.calls);
+  }
+}
+
+DF_TEST(profiler_plugin, refused_runs_leave_nothing_open, 30) {
+  dfcclContext_t ctxs[1];
+  choose(MOST, "");
+  df_make_contexts(ctxs, 1, NULL);
+  OK(dfcclRegisterAllReduce(ctxs[0], 1, COUNT, dfcclInt32, dfcclSum, NULL));
+  RESULT(dfcclRunAllReduce(ctxs[0], 1, NULL, NULL, NULL, NULL), dfcclInvalidArgument);
+  RESULT(dfcclRunAllReduce(ctxs[0], 2, NULL, NULL, NULL, NULL), dfcclInvalidArgument);
+  CHECK(look(MOST).open == 0, "%d events are open", look(MOST).open);
+  df_free_contexts(ctxs, 1);
+}
+
+static void run_over_network(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  (void)arg;
+  int32_t send[COUNT] = {0}, recv[COUNT];
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  OK(dfcclRegisterAllReduce(ctx, 1, COUNT, dfcclInt32, dfcclSum, NULL));
+  for (int run = 0; run < RUNS; run++) {
+    OK(dfcclRunAllReduce(ctx, 1, send, recv, NULL, NULL));
+    OK(dfcclWait(ctx, 1));
+  }
+  const profiler_plugin_seen s = look(MOST);
+  CHECK(s.links >= RUNS && s.open == 0, "%d links in %d runs, %d open", s.links, s.colls, s.open);
+  df_finish(ctx);
+}
+
+DF_TEST(profiler_plugin, hears_of_network_links, 60) {
+  df_family family;
+  choose(MOST, "");
+  setenv("DFCCL_NET", "tcp", 1);
+  df_fork(&family, RANKS, 60, run_over_network, NULL);
+  df_join(&family);
+}
+
+static void expect_refusal(const char *choice, dfcclResult_t result, const char *what) {
+  dfcclContext_t ctxs[1];
+  setenv("DFCCL_PROFILER_PLUGIN", choice, 1);
+  RESULT(dfcclInitAll(ctxs, 1, NULL), result);
+  CHECK(strstr(dfcclGetLastError(NULL), what) != NULL, "\"%s\"", dfcclGetLastError(NULL));
+}
+
+DF_TEST(profiler_plugin, what_is_none_is_named, 30) {
+  char net[512];
+  snprintf(net, sizeof net, "%s/libnccl-net-dfccltest4.so", DF_NET_PLUGIN_DIRECTORY);
+  expect_refusal("/nowhere.so", dfcclInvalidUsage, "/nowhere.so");
+  expect_refusal("dfcclnowhere", dfcclInvalidUsage, "libnccl-profiler-dfcclnowhere.so");
+  expect_refusal(net, dfcclInvalidUsage, "has none of ncclProfiler_v1 to _v6");
+  setenv("DFCCL_TEST_PROFILER", "init", 1);
+  expect_refusal(file_of(3), dfcclSystemError, "DfcclTest (version 3): init fails with 2");
+}

@@ -1,0 +1,379 @@
+/*
+ * Collectives that go over to other algorithms all the time: every rank runs six collectives in an
+ * order of its own, several runs at once, and the first member of each asks for another algorithm every
+ * 1 to 20 runs of it. Every element of every run is checked.
+ *
+ *   switches [--ranks N] [--rounds N] [--seed S] [--preempt] [--processes | --env] [--tune]
+ *     --processes  a process for each rank; else a thread
+ *     --env        this process is one rank, as the environment says (dfcclInitFromEnv)
+ *     --preempt    the daemons preempt after every step
+ *     --tune       the tuner asks instead
+ *   switches --kills JOBS [--ranks N] [--seed S]
+ *     Jobs of processes with the tuner on. Rank 0, which leads all collectives but one, is killed at
+ *     a moment drawn from the seed, after its first switch. Every survivor must hear an error within LATEST_S seconds.
+ *
+ * One line a rank: runs and switches. Exit status 0 if all is well; 1 after a wrong element, an
+ * unexpected error, or a survivor that hears nothing.
+ */
+#include <dfccl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 16, COLLECTIVES = 6, AHEAD = 3, LATEST_S = 20, HEARD = 3, WRONG = 4 };
+typedef enum { ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL } operation_kind;
+
+static const struct {
+  operation_kind operation;
+  size_t count; /* as registered */
+} kinds[COLLECTIVES] = {{ALL_REDUCE, 5},   {ALL_REDUCE, 9000},     {BROADCAST, 700},
+                        {ALL_GATHER, 300}, {REDUCE_SCATTER, 2000}, {ALL_TO_ALL, 64}};
+
+static struct {
+  int ranks;
+  uint64_t rounds, seed, kills;
+  int preempt, processes, env, tune;
+} options = {.ranks = 4, .rounds = 1000, .seed = 1};
+
+typedef struct one_rank {
+  dfcclContext_t ctx;
+  int rank, ranks;
+  uint64_t random, runs, asked;
+  uint64_t submitted[COLLECTIVES], next_switch[COLLECTIVES];
+  int32_t *sends[COLLECTIVES][AHEAD], *receives[COLLECTIVES][AHEAD];
+} one_rank;
+
+static uint64_t draw(uint64_t *state, uint64_t below) {
+  uint64_t z = *state += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return (z ^ z >> 31) % below;
+}
+
+static void must(const one_rank *r, dfcclResult_t result) {
+  if (result == dfcclSuccess) return;
+  if (options.kills) _exit(result == dfcclRemoteError ? HEARD : 1);
+  fprintf(stderr, "switches: rank %d: %s\n", r->rank, dfcclGetLastError(r->ctx));
+  exit(1);
+}
+
+/* Of rank `rank`, at place `i` of its send buffer. */
+static int32_t value(int rank, uint64_t run, size_t i) {
+  return (int32_t)((rank + 1) * (int)(i % 97 + 1) + (int)(run % 1013));
+}
+static int32_t sum(int ranks, uint64_t run, size_t i) {
+  return (int32_t)(ranks * (ranks + 1) / 2 * (int)(i % 97 + 1) + ranks * (int)(run % 1013));
+}
+
+static int is_wide(operation_kind kind, int output) {
+  return kind == ALL_TO_ALL || kind == (output ? ALL_GATHER : REDUCE_SCATTER);
+}
+
+static int32_t expected(const one_rank *r, int c, uint64_t run, size_t i) {
+  const size_t count = kinds[c].count, rank = (size_t)r->rank;
+  switch (kinds[c].operation) {
+  case ALL_REDUCE:
+    return sum(r->ranks, run, i);
+  case BROADCAST:
+    return value(0, run, i);
+  case ALL_GATHER:
+    return value((int)(i / count), run, i % count);
+  case REDUCE_SCATTER:
+    return sum(r->ranks, run, rank * count + i);
+  default:
+    return value((int)(i / count), run, rank * count + i % count);
+  }
+}
+
+/* The second collective's group is in the opposite order: the last rank leads it. */
+static void enroll(const one_rank *r, int c) {
+  dfcclCollOptions_t o = DFCCL_COLL_OPTIONS_INITIALIZER;
+  int reversed[RANKS_MAX];
+  const dfcclCollId_t id = (dfcclCollId_t)c;
+  const size_t n = kinds[c].count;
+  for (int i = 0; i < r->ranks; i++) reversed[i] = r->ranks - 1 - i;
+  if (c == 1) {
+    o.ranks = reversed;
+    o.nRanks = r->ranks;
+  }
+  o.tune = options.tune ? 1 : -1;
+  switch (kinds[c].operation) {
+  case ALL_REDUCE:
+    must(r, dfcclRegisterAllReduce(r->ctx, id, n, dfcclInt32, dfcclSum, &o));
+    return;
+  case BROADCAST:
+    must(r, dfcclRegisterBroadcast(r->ctx, id, n, dfcclInt32, 0, &o));
+    return;
+  case ALL_GATHER:
+    must(r, dfcclRegisterAllGather(r->ctx, id, n, dfcclInt32, &o));
+    return;
+  case REDUCE_SCATTER:
+    must(r, dfcclRegisterReduceScatter(r->ctx, id, n, dfcclInt32, dfcclSum, &o));
+    return;
+  default:
+    must(r, dfcclRegisterAllToAll(r->ctx, id, n, dfcclInt32, &o));
+  }
+}
+
+static size_t length(const one_rank *r, int c, int output) {
+  return kinds[c].count * (is_wide(kinds[c].operation, output) ? (size_t)r->ranks : 1);
+}
+
+static void submit(one_rank *r, int c) {
+  const uint64_t run = r->submitted[c]++;
+  int32_t *send = r->sends[c][run % AHEAD], *recv = r->receives[c][run % AHEAD];
+  dfcclRun_t arguments = DFCCL_RUN_INITIALIZER;
+  for (size_t i = 0; i < length(r, c, 0); i++) send[i] = value(r->rank, run, i);
+  memset(recv, 0xff, length(r, c, 1) * sizeof *recv);
+  arguments.sendBuf = send;
+  arguments.recvBuf = recv;
+  must(r, dfcclRun(r->ctx, (dfcclCollId_t)c, &arguments));
+  r->runs++;
+}
+
+static void check(const one_rank *r, int c, uint64_t run) {
+  const int32_t *recv = r->receives[c][run % AHEAD];
+  for (size_t i = 0; i < length(r, c, 1); i++)
+    if (recv[i] != expected(r, c, run, i)) {
+      fprintf(stderr, "switches: rank %d, collective %d, run %llu: element %zu is %d, not %d\n",
+              r->rank, c, (unsigned long long)run, i, recv[i], expected(r, c, run, i));
+      _exit(WRONG);
+    }
+}
+
+/* Names that the operation lacks, and moments at which it cannot change, are refused. */
+static void perhaps_switch(one_rank *r, int c) {
+  static const char *const names[] = {
+      "ring",     "doubling", "direct", "flat",     "allpairs", "doubletree", "halving",
+      "binomial", "bruck",    "pat",    "pairwise", "twolevel", NULL,         "rabenseifner"};
+  if (options.tune || r->submitted[c] < r->next_switch[c]) return;
+  const char *name = names[draw(&r->random, sizeof names / sizeof *names)];
+  const dfcclResult_t result = dfcclSetAlgorithm(r->ctx, (dfcclCollId_t)c, name);
+  r->asked += result == dfcclSuccess;
+  if (result == dfcclSuccess) r->next_switch[c] = r->submitted[c] + 1 + draw(&r->random, 20);
+}
+
+/* Of rank 0, for who will kill it. */
+static atomic_ullong *explored;
+
+static void note_explored(const one_rank *r) {
+  unsigned long long switches = 0;
+  for (int c = 0; c < COLLECTIVES; c++) {
+    dfcclConfiguration_t found = DFCCL_CONFIGURATION_INITIALIZER;
+    must(r, dfcclGetConfiguration(r->ctx, (dfcclCollId_t)c, &found));
+    switches += found.switches;
+  }
+  atomic_store(explored, switches);
+}
+
+static void play(one_rank *r) {
+  r->random = options.seed * 1000 + (uint64_t)r->rank;
+  for (int c = 0; c < COLLECTIVES; c++) {
+    enroll(r, c);
+    for (int i = 0; i < AHEAD; i++) {
+      r->sends[c][i] = calloc(length(r, c, 0), sizeof(int32_t));
+      r->receives[c][i] = calloc(length(r, c, 1), sizeof(int32_t));
+      if (r->sends[c][i] == NULL || r->receives[c][i] == NULL) exit(1);
+    }
+  }
+  for (uint64_t round = 0; round < options.rounds; round++) {
+    int left[COLLECTIVES], n = COLLECTIVES * AHEAD;
+    for (int c = 0; c < COLLECTIVES; c++) left[c] = AHEAD;
+    while (n > 0) {
+      const int c = (int)draw(&r->random, COLLECTIVES);
+      if (left[c] == 0) continue;
+      left[c]--;
+      n--;
+      perhaps_switch(r, c);
+      submit(r, c);
+    }
+    must(r, dfcclWaitAll(r->ctx));
+    if (explored && r->rank == 0) note_explored(r);
+    for (int c = 0; c < COLLECTIVES; c++)
+      for (uint64_t i = 1; i <= AHEAD; i++) check(r, c, r->submitted[c] - i);
+  }
+}
+
+static void report(const one_rank *r) {
+  uint64_t switches = 0;
+  for (int c = 0; c < COLLECTIVES; c++) {
+    dfcclConfiguration_t found = DFCCL_CONFIGURATION_INITIALIZER;
+    must(r, dfcclGetConfiguration(r->ctx, (dfcclCollId_t)c, &found));
+    switches += found.switches;
+  }
+  printf("rank %d of %d: %llu runs, %llu switches, asked %llu times\n", r->rank, r->ranks,
+         (unsigned long long)r->runs, (unsigned long long)switches, (unsigned long long)r->asked);
+  fflush(stdout);
+}
+
+static void free_all(one_rank *r) {
+  for (int c = 0; c < COLLECTIVES; c++)
+    for (int i = 0; i < AHEAD; i++) {
+      free(r->sends[c][i]);
+      free(r->receives[c][i]);
+    }
+}
+
+static void *be_rank(void *argument) {
+  one_rank *r = argument;
+  play(r);
+  report(r);
+  dfcclDestroy(r->ctx);
+  free_all(r);
+  return NULL;
+}
+
+static int in_threads(void) {
+  static one_rank all[RANKS_MAX];
+  pthread_t threads[RANKS_MAX];
+  dfcclContext_t ctxs[RANKS_MAX];
+  if (dfcclInitAll(ctxs, options.ranks, NULL) != dfcclSuccess) return 1;
+  for (int i = 0; i < options.ranks; i++) {
+    all[i] = (one_rank){.ctx = ctxs[i], .rank = i, .ranks = options.ranks};
+    pthread_create(&threads[i], NULL, be_rank, &all[i]);
+  }
+  for (int i = 0; i < options.ranks; i++) pthread_join(threads[i], NULL);
+  return 0;
+}
+
+static void be_process(int rank, dfcclUniqueId id) {
+  static one_rank r;
+  r = (one_rank){.rank = rank, .ranks = options.ranks};
+  must(&r, dfcclInit(&r.ctx, options.ranks, id, rank, NULL));
+  be_rank(&r);
+}
+
+static int start(pid_t pids[RANKS_MAX]) {
+  dfcclUniqueId id;
+  if (dfcclGetUniqueId(&id) != dfcclSuccess) return 0;
+  for (int i = 0; i < options.ranks; i++) {
+    pids[i] = fork();
+    if (pids[i] < 0) return 0;
+    if (pids[i] > 0) continue;
+    be_process(i, id);
+    exit(0);
+  }
+  return 1;
+}
+
+static int in_processes(void) {
+  pid_t pids[RANKS_MAX];
+  int failed = !start(pids);
+  for (int i = 0; !failed && i < options.ranks; i++) {
+    int status;
+    failed |= waitpid(pids[i], &status, 0) < 0 || status != 0;
+  }
+  return failed;
+}
+
+static int as_environment_says(void) {
+  static one_rank r;
+  if (dfcclInitFromEnv(&r.ctx, NULL) != dfcclSuccess) {
+    fprintf(stderr, "switches: %s\n", dfcclGetLastError(NULL));
+    return 1;
+  }
+  dfcclGetRank(r.ctx, &r.rank, &r.ranks);
+  be_rank(&r);
+  return 0;
+}
+
+/* ---- the leader dies */
+
+static void pause_us(uint64_t us) {
+  const struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+  nanosleep(&t, NULL);
+}
+
+/* Ends with the status, or -1 after LATEST_S seconds. */
+static int await_end(pid_t pid) {
+  int status = 0;
+  for (int i = 0; i < LATEST_S * 1000; i++) {
+    if (waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : -2;
+    pause_us(1000);
+  }
+  return -1;
+}
+
+static int kill_leaders(void) {
+  uint64_t random = options.seed, heard = 0, other = 0, wrong = 0, switches = 0;
+  explored =
+      mmap(NULL, sizeof *explored, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (explored == MAP_FAILED) return 1;
+  options.rounds = UINT64_MAX;
+  options.tune = 1;
+  for (uint64_t job = 0; job < options.kills && wrong == 0; job++) {
+    pid_t pids[RANKS_MAX];
+    atomic_store(explored, 0);
+    if (!start(pids)) return 1;
+    for (int ms = 0; atomic_load(explored) == 0 && ms < LATEST_S * 1000; ms++) pause_us(1000);
+    pause_us(draw(&random, 300000));
+    kill(pids[0], SIGKILL);
+    switches += atomic_load(explored);
+    waitpid(pids[0], NULL, 0);
+    for (int i = 1; i < options.ranks; i++) {
+      const int status = await_end(pids[i]);
+      heard += status == HEARD;
+      other += status == 1;
+      if (status == HEARD || status == 1) continue;
+      fprintf(stderr, "switches: job %llu: rank %d ends with %d (-1: not within %d s)\n",
+              (unsigned long long)job, i, status, LATEST_S);
+      wrong++;
+      for (int j = i; j < options.ranks; j++) kill(pids[j], SIGKILL);
+    }
+  }
+  printf("%llu leaders killed, after %llu switches together: %llu survivors heard of it, %llu had "
+         "another error, %llu wrong\n",
+         (unsigned long long)options.kills, (unsigned long long)switches, (unsigned long long)heard,
+         (unsigned long long)other, (unsigned long long)wrong);
+  return wrong != 0;
+}
+
+static int read_options(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    const struct {
+      const char *name;
+      int *flag;
+    } flags[] = {{"--preempt", &options.preempt},
+                 {"--processes", &options.processes},
+                 {"--env", &options.env},
+                 {"--tune", &options.tune}};
+    uint64_t number = 0;
+    int known = 0;
+    for (size_t f = 0; f < sizeof flags / sizeof *flags; f++)
+      if (strcmp(argv[i], flags[f].name) == 0) known = *flags[f].flag = 1;
+    if (known) continue;
+    if (i + 1 == argc || sscanf(argv[i + 1], "%llu", (unsigned long long *)&number) != 1) return 0;
+    if (strcmp(argv[i], "--ranks") == 0)
+      options.ranks = (int)number;
+    else if (strcmp(argv[i], "--rounds") == 0)
+      options.rounds = number;
+    else if (strcmp(argv[i], "--seed") == 0)
+      options.seed = number;
+    else if (strcmp(argv[i], "--kills") == 0)
+      options.kills = number;
+    else
+      return 0;
+    i++;
+  }
+  return options.ranks >= 1 && options.ranks <= RANKS_MAX;
+}
+
+int main(int argc, char **argv) {
+  if (!read_options(argc, argv)) {
+    fprintf(stderr, "usage: see the head of switches.c\n");
+    return 2;
+  }
+  if (options.preempt) setenv("DFCCL_PREEMPT_EVERY", "1", 1);
+  return options.kills       ? kill_leaders()
+         : options.env       ? as_environment_says()
+         : options.processes ? in_processes()
+                             : in_threads();
+}
