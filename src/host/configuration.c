@@ -112,6 +112,12 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   c->switches = coll->epoch ? coll->epoch->switches : 0;
   c->borrowedTurn = (uint32_t)coll->manner.borrowed_turn;
   df_manner_explain(&coll->manner, &question, coll->plan, &ring, c->why, sizeof c->why);
+  if (coll->epoch && coll->epoch->current) {
+    const size_t used = strlen(c->why);
+    df_text out = {.at = c->why + used, .left = sizeof c->why - used};
+    df_say(&out, "variant: not as registered, since %s has asked for this algorithm\n",
+           coll->epoch->tuner ? "the tuner" : "dfcclSetAlgorithm");
+  }
   describe_times(coll, &question, context->topology.n_cores, c);
   say_times(c);
   describe_tuner(coll, c);

@@ -15,6 +15,7 @@
 #include "host/failure.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/switch_events.h"
 #include "host/waits.h"
 #include "primitives/step.h"
 
@@ -181,14 +182,20 @@ void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, s
 
 /* ---- dump ---- */
 
+static const char *source_of(const dfcclContext_t context, const df_coll *coll) {
+  const char *source = df_switch_source(coll);
+  return source ? source : df_choice_source(&context->settings.tuning, &coll->manner.choice);
+}
+
 static void say_coll(const dfcclContext_t context, df_text *text, const df_coll *coll) {
   char label[DF_MAX_NAME + 40];
   df_say(text,
-         "  %s, %s of %" PRIu64 " elements, group of %u, %s, %u block(s): %" PRIu64 " of %" PRIu64
-         " runs complete, %u in the daemon, %u waiting on the host\n    ",
+         "  %s, %s of %" PRIu64 " elements, group of %u, %s (%s), %u block(s): %" PRIu64
+         " of %" PRIu64 " runs complete, %u in the daemon, %u waiting on the host\n    ",
          df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
-         coll->n, df_algorithm_name(coll->plan->key.algorithm), coll->manner.shape.n_blocks,
-         coll->taken, coll->submitted, df_runs_in_device(coll), coll->backlog_length);
+         coll->n, df_algorithm_name(coll->plan->key.algorithm), source_of(context, coll),
+         coll->manner.shape.n_blocks, coll->taken, coll->submitted, df_runs_in_device(coll),
+         coll->backlog_length);
   say_state(context, text, coll);
   df_say(text, "\n");
 }

@@ -316,13 +316,21 @@ static void freed(df_coll *front) {
   free(front->epoch);
 }
 
+static const char *source(const df_coll *front) {
+  const df_epoch *epoch = front->epoch;
+  return epoch->current == NULL ? NULL
+         : epoch->tuner         ? "as the tuner says"
+                                : "as dfcclSetAlgorithm says";
+}
+
 static const df_switch_events events = {.stands = variant_stands,
                                         .lost = variant_lost,
                                         .limited = limited,
                                         .go_over = go_over,
                                         .end = end,
                                         .timed = timed,
-                                        .freed = freed};
+                                        .freed = freed,
+                                        .source = source};
 
 df_epoch *df_epoch_of(df_coll *front) {
   if (front->epoch == NULL && (front->epoch = calloc(1, sizeof *front->epoch)) != NULL) {

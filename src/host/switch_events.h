@@ -16,7 +16,8 @@ typedef struct df_switch_events {
   void (*end)(dfcclContext_t context, df_coll *front); /* it is deregistered */
   /* One of the runs before front->timed_until has retired. */
   void (*timed)(dfcclContext_t context, df_coll *front, const df_run *run);
-  void (*freed)(df_coll *front); /* its record is being freed */
+  void (*freed)(df_coll *front);               /* its record is being freed */
+  const char *(*source)(const df_coll *front); /* who asked for what is in force; NULL: nobody */
 } df_switch_events;
 
 static inline const df_switch_events *df_switch_of(const df_coll *front) {
@@ -45,6 +46,10 @@ static inline void df_switch_end(dfcclContext_t context, df_coll *front) {
 static inline void df_switch_timed(dfcclContext_t context, df_coll *front, const df_run *run) {
   const df_switch_events *events = df_switch_of(front);
   if (events) events->timed(context, front, run);
+}
+static inline const char *df_switch_source(const df_coll *front) {
+  const df_switch_events *events = df_switch_of(front);
+  return events ? events->source(front) : NULL;
 }
 static inline void df_switch_freed(df_coll *coll) {
   const df_switch_events *events = df_switch_of(coll);

@@ -193,6 +193,17 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   return 1;
 }
 
+const char *df_choice_source(const df_tuning *tuning, const df_choice *choice) {
+  if (choice->is_named) return "as named";
+  if (choice->advice.kind == DF_ADVICE_TAKEN)
+    return choice->advice.line ? "as the file of DFCCL_TUNER_PLUGIN says"
+                               : "as a tuner plugin says";
+  if (choice->is_by_hosts) return "by hosts";
+  if (choice->is_ordered) return "in order";
+  if (choice->rule == NULL) return "for lists";
+  return is_own(tuning, choice->rule) ? "as DFCCL_TUNING says" : "of the built-in table";
+}
+
 uint64_t df_larger_buffer(df_operation operation, uint32_t n, uint64_t count,
                           uint32_t element_bytes) {
   int wide = df_operation_is_wide(operation, 0) || df_operation_is_wide(operation, 1);

@@ -50,6 +50,9 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
 /* A tuner plugin comes before the built-in table, and after a name and the user's rules. */
 int df_choice_takes_advice(const df_tuning *tuning, const df_question *question);
 
+/* In a few words, for a dump: "as named", ... */
+const char *df_choice_source(const df_tuning *tuning, const df_choice *choice);
+
 /* Bytes of a rank's larger buffer, with `count` as registered. */
 uint64_t df_larger_buffer(df_operation operation, uint32_t n, uint64_t count,
                           uint32_t element_bytes);
