@@ -107,6 +107,52 @@ DF_TEST(many_collectives, a_thousand_ten_times, 150) {
     play(200, 2);
 }
 
+static dfcclConfiguration_t configuration_of(dfcclContext_t ctx) {
+  dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
+  OK(dfcclGetConfiguration(ctx, 1, &c));
+  return c;
+}
+
+static uint64_t run_some(dfcclContext_t *ctxs, const df_collective *coll, uint64_t run, int n) {
+  for (int i = 0; i < n; i++) df_exchange(ctxs, 1, coll, run++, 0);
+  return run;
+}
+
+/* A variant that is in use keeps its place. With no place left, changes are called off, and runs go
+ * on as they were; going back needs no place, and gives one. */
+DF_TEST(many_collectives, a_full_registry_and_a_change, 150) {
+  setenv("DFCCL_CUDA_COLLECTIVES", "65536", 1);
+  enum { PROMISED = 65536, RANKS_HERE = 2, FIRST = 100 };
+  const int alone[] = {1};
+  dfcclContext_t ctxs[RANKS_HERE];
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  df_collective coll = df_simple(100, RANKS_HERE);
+  uint64_t run = 0, registered = 0;
+  df_make_contexts(ctxs, RANKS_HERE, NULL);
+  df_register_all(ctxs, 1, &coll);
+  run = run_some(ctxs, &coll, run, 1);
+  OK(dfcclSetAlgorithm(ctxs[0], 1, "ring"));
+  while (configuration_of(ctxs[1]).switches == 0) run = run_some(ctxs, &coll, run, 1);
+  options.ranks = alone;
+  options.nRanks = 1;
+  while (dfcclRegisterAllReduce(ctxs[1], FIRST + registered, 4, dfcclInt32, dfcclSum, &options) ==
+         dfcclSuccess)
+    registered++;
+  CHECK(registered == PROMISED - 2, "%llu registered", (unsigned long long)registered);
+  CHECK(df_mentions(dfcclGetLastError(NULL), "1 variants"), "\"%s\"", dfcclGetLastError(NULL));
+  OK(dfcclSetAlgorithm(ctxs[0], 1, "direct"));
+  run = run_some(ctxs, &coll, run, 30);
+  for (int rank = 0; rank < RANKS_HERE; rank++)
+    CHECK(strcmp(configuration_of(ctxs[rank]).algorithm, "ring") == 0, "rank %d uses %s", rank,
+          configuration_of(ctxs[rank]).algorithm);
+  EVENTUALLY(dfcclSetAlgorithm(ctxs[0], 1, NULL) == dfcclSuccess);
+  while (configuration_of(ctxs[1]).switches == 1) run = run_some(ctxs, &coll, run, 1);
+  EVENTUALLY(dfcclRegisterAllReduce(ctxs[1], FIRST + registered, 4, dfcclInt32, dfcclSum,
+                                    &options) == dfcclSuccess);
+  run_some(ctxs, &coll, run, 10);
+  df_free_contexts(ctxs, RANKS_HERE);
+}
+
 /* The promised number of registrations; the one beyond it is refused with a sentence. */
 DF_TEST(many_collectives, sixty_five_thousand_registered, 150) {
   setenv("DFCCL_CUDA_COLLECTIVES", "65536", 1); /* a GPU has room for fewer without */
