@@ -26,7 +26,8 @@ enum {
   DF_TUNER_SLOTS_PLACES = 6,   /* 2 to 64 */
   DF_TUNER_SHORT = 4096        /* bytes: one message, so neither slots nor blocks matter */
 };
-static const double budget = 0.05, least_gain = 0.02, drift = 0.15;
+double df_tuner_budget = 0.05;
+static const double least_gain = 0.02, drift = 0.15;
 
 typedef enum { AXIS_SLOT_BYTES, AXIS_SLOTS, AXIS_BLOCKS, AXIS_SPLIT } df_axis;
 
@@ -239,7 +240,7 @@ static void settle(dfcclContext_t context, df_coll *front) {
 /* Runs until the budget has what was spent; 0: it has it. */
 static uint64_t owed(const df_coll *front) {
   const df_tuner *tuner = tuner_of(front);
-  const double of_run = budget * fastest(tuner)->time;
+  const double of_run = df_tuner_budget * fastest(tuner)->time;
   const double earned = (double)(front->retired - tuner->begun_at) * of_run;
   return tuner->spent_ns > earned ? (uint64_t)((tuner->spent_ns - earned) / of_run) + 1 : 0;
 }
@@ -332,13 +333,17 @@ static int has_won(const double turns_ns[4]) {
   return slower < (1 - least_gain) * faster;
 }
 
+static void rest(dfcclContext_t context, df_coll *front) {
+  tuner_of(front)->state = DF_TUNER_RESTS;
+  df_epoch_time(context, front, front->retired + DF_TUNER_WARM, front->retired + DF_TUNER_WARM + 1);
+}
+
 /* What was remembered is no longer so. The last change is still in progress. */
 static void wait_and_search(dfcclContext_t context, df_coll *front) {
   df_tuner *tuner = tuner_of(front);
   tuner->is_remembered = 0;
   tuner->asked = tuner->home;
-  tuner->state = DF_TUNER_RESTS;
-  df_epoch_time(context, front, front->retired + DF_TUNER_WARM, front->retired + DF_TUNER_WARM + 1);
+  rest(context, front);
 }
 
 static void note_turn(dfcclContext_t context, df_coll *front, uint32_t n) {
@@ -414,7 +419,10 @@ static void hear_times(dfcclContext_t context, df_coll *front, uint64_t from, co
     return;
   }
   if (tuner->state == DF_TUNER_RESTS && n == 1) {
-    go_on(context, front);
+    if (df_epoch_is_busy(front))
+      rest(context, front);
+    else
+      go_on(context, front);
     return;
   }
   if (n != tuner->runs) return; /* a member is mistaken */
@@ -445,8 +453,7 @@ static void hear_called_off(dfcclContext_t context, df_coll *front) {
     return;
   }
   tuner->asked = tuner->home; /* or what was in force before: near enough for a rest */
-  tuner->state = DF_TUNER_RESTS;
-  df_epoch_time(context, front, front->retired + DF_TUNER_WARM, front->retired + DF_TUNER_WARM + 1);
+  rest(context, front);
 }
 
 static const df_epoch_owner owner = {.times = hear_times, .called_off = hear_called_off};

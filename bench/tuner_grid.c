@@ -1,0 +1,490 @@
+/*
+ * bench-tuner-grid: how near online tuning comes to the best of a grid of variants, and what it costs.
+ * One rank commands, by a broadcast of its own, so it runs in threads or over hosts (--env).
+ *
+ *   bench-tuner-grid grid      [--ranks N | --env] [--least B] [--most B] [--searches N] [--ops LIST]
+ *       each operation and size: the library's choice, the best of the grid, tuned from scratch
+ *   bench-tuner-grid load      likewise, while two threads stream 64 MiB, and while two threads spin:
+ *       the library's choice, what was tuned without the load, tuned under it
+ *   bench-tuner-grid change    one collective of --most bytes, 10,000 runs: at run 5,000 the file of
+ *       --signal appears, and who waits for it changes the network. Prints each run's time.
+ *   bench-tuner-grid overhead  10,000 runs tuned against 10,000 that are not, 100 of each in turn
+ *
+ * In grid and load the tuner may spend all the time (df_tuner_budget): the budget only spreads a search
+ * over more runs, and most of its variants are measured the same way.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dfccl.h"
+#include "host/epochs.h"
+#include "host/learning.h"
+#include "host/registry.h"
+#include "host/tuner.h"
+
+enum { RANKS_MAX = 16, WORDS = 8, CONTROL = 1, DEFAULT = 2, BEST = 3, FROZEN = 4, TUNED = 100 };
+enum { END, ENROLL, RUN, LEAVE };
+enum { ROUNDS = 11, SPECS_MAX = 400, FINALISTS = 3 };
+typedef enum { ALLREDUCE, ALLGATHER, REDUCESCATTER, BROADCAST, REDUCE, ALLTOALL, OPERATIONS } kind;
+static const char *const names[OPERATIONS] = {"allreduce", "allgather", "reducescatter",
+                                              "broadcast", "reduce",    "alltoall"};
+static const df_operation operations[OPERATIONS] = {DF_OP_ALL_REDUCE,     DF_OP_ALL_GATHER,
+                                                    DF_OP_REDUCE_SCATTER, DF_OP_BROADCAST,
+                                                    DF_OP_REDUCE,         DF_OP_ALL_TO_ALL};
+
+static struct {
+  const char *mode, *signal, *ops;
+  int ranks, env, searches;
+  size_t least, most;
+  double tuning_s;
+} options = {.ranks = 2, .searches = 3, .least = 65536, .most = 8 << 20, .tuning_s = 6, .ops = ""};
+
+typedef struct player {
+  dfcclContext_t ctx;
+  int rank, ranks;
+  float *send, *recv;
+  int kinds[TUNED + 64];
+} player;
+
+static double now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void check(const player *p, dfcclResult_t result) {
+  if (result == dfcclSuccess) return;
+  fprintf(stderr, "bench-tuner-grid: %s\n", dfcclGetLastError(p->ctx));
+  exit(1);
+}
+
+/* ---- what every rank does */
+
+static void enroll(player *p, int id, int which, size_t bytes, int tune) {
+  dfcclCollOptions_t o = DFCCL_COLL_OPTIONS_INITIALIZER;
+  const size_t all = bytes / sizeof(float), part = all / (size_t)p->ranks;
+  const dfcclCollId_t coll = (dfcclCollId_t)id;
+  o.tune = tune;
+  p->kinds[id] = which;
+  switch (which) {
+  case ALLREDUCE:
+    check(p, dfcclRegisterAllReduce(p->ctx, coll, all, dfcclFloat32, dfcclSum, &o));
+    return;
+  case ALLGATHER:
+    check(p, dfcclRegisterAllGather(p->ctx, coll, part, dfcclFloat32, &o));
+    return;
+  case REDUCESCATTER:
+    check(p, dfcclRegisterReduceScatter(p->ctx, coll, part, dfcclFloat32, dfcclSum, &o));
+    return;
+  case BROADCAST:
+    check(p, dfcclRegisterBroadcast(p->ctx, coll, all, dfcclFloat32, 0, &o));
+    return;
+  case REDUCE:
+    check(p, dfcclRegisterReduce(p->ctx, coll, all, dfcclFloat32, dfcclSum, 0, &o));
+    return;
+  default:
+    check(p, dfcclRegisterAllToAll(p->ctx, coll, part, dfcclFloat32, &o));
+  }
+}
+
+static void run_once(const player *p, int id) {
+  dfcclRun_t run = DFCCL_RUN_INITIALIZER;
+  run.sendBuf = p->send;
+  run.recvBuf = p->recv;
+  check(p, dfcclRun(p->ctx, (dfcclCollId_t)id, &run));
+  check(p, dfcclWait(p->ctx, (dfcclCollId_t)id));
+}
+
+static void obey(player *p, const int32_t *words) {
+  if (words[0] == ENROLL)
+    enroll(p, words[1], words[2], (size_t)words[3], words[4]);
+  else if (words[0] == LEAVE)
+    check(p, dfcclDeregister(p->ctx, (dfcclCollId_t)words[1]));
+  else
+    for (int i = 0; i < words[2]; i++) run_once(p, words[1]);
+}
+
+static void hear(const player *p, int32_t words[WORDS]) {
+  check(p, dfcclRunBroadcast(p->ctx, CONTROL, words, words, NULL, NULL));
+  check(p, dfcclWait(p->ctx, CONTROL));
+}
+
+static void command(player *p, int what, int a, int b, int c, int d) {
+  int32_t words[WORDS] = {what, a, b, c, d};
+  hear(p, words);
+  if (what != END && what != RUN) obey(p, words);
+}
+
+/* Microseconds of a run. The first one waits for the others. */
+static double timed(player *p, int id, int n) {
+  command(p, RUN, id, n + 1, 0, 0);
+  run_once(p, id);
+  const double begin = now_us();
+  for (int i = 0; i < n; i++) run_once(p, id);
+  return (now_us() - begin) / n;
+}
+
+/* ---- variants */
+
+static df_coll *coll_of(const player *p, int id) { return df_find(p->ctx, (dfcclCollId_t)id); }
+
+static uint64_t switches_of(const player *p, int id) {
+  dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
+  check(p, dfcclGetConfiguration(p->ctx, (dfcclCollId_t)id, &c));
+  return c.switches;
+}
+
+/* 0: a member could not. */
+static int take_variant(player *p, int id, const df_variant_spec *spec) {
+  const uint64_t before = switches_of(p, id);
+  for (int tries = 0; df_epoch_ask(p->ctx, (dfcclCollId_t)id, spec) != dfcclSuccess; tries++) {
+    if (tries == 100) return 0;
+    timed(p, id, 1);
+  }
+  for (int tries = 0; tries < 10 && switches_of(p, id) == before; tries++) timed(p, id, 4);
+  for (int tries = 0; tries < 10 && df_epoch_is_busy(coll_of(p, id)); tries++) timed(p, id, 1);
+  return switches_of(p, id) != before;
+}
+
+static int make_grid(int which, int ranks, size_t bytes, df_variant_spec specs[SPECS_MAX]) {
+  static const uint32_t slot_bytes[] = {16 << 10, 64 << 10, 256 << 10}, slots[] = {4, 16};
+  int n = 0;
+  for (int a = 0; a < DF_ALGORITHMS; a++)
+    for (int i = 0; df_algorithm_has(a, operations[which]) && i < 12 && n < SPECS_MAX; i++) {
+      const uint32_t slot = slot_bytes[i % 3];
+      if (slot > 2 * bytes) continue;
+      specs[n++] = (df_variant_spec){.algorithm = (uint32_t)a,
+                                     .slot_bytes = slot,
+                                     .slots = slots[i / 3 % 2],
+                                     .copies = (uint32_t)(i / 6),
+                                     .split = a == DF_TWO_LEVEL ? (uint32_t)ranks / 2 : 0};
+      if (options.env && i >= 5) break; /* nothing is lent to another host */
+    }
+  return n;
+}
+
+static int by_size(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+static double median(const double *values, int n) {
+  double sorted[ROUNDS * 4];
+  memcpy(sorted, values, (size_t)n * sizeof *values);
+  qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+  return sorted[n / 2];
+}
+
+static int runs_of_round(double us) { return us > 4000 ? 2 : (int)(8000 / us) + 2; }
+
+/* BEST has the best variant then; *found: how many could be had. */
+static df_variant_spec search_grid(player *p, int which, size_t bytes, double us, int *found) {
+  static df_variant_spec specs[SPECS_MAX];
+  double times[SPECS_MAX];
+  int finalists[FINALISTS], n = make_grid(which, p->ranks, bytes, specs), least = -1;
+  double least_us = 1e30;
+  *found = 0;
+  for (int i = 0; i < n; i++) {
+    times[i] = 1e30;
+    if (!take_variant(p, BEST, &specs[i])) continue;
+    times[i] = timed(p, BEST, us > 4000 ? 1 : (int)(3000 / us) + 2);
+    ++*found;
+  }
+  for (int f = 0; f < FINALISTS; f++) {
+    finalists[f] = 0;
+    for (int i = 0; i < n; i++)
+      if (times[i] < times[finalists[f]]) finalists[f] = i;
+    double again[5];
+    take_variant(p, BEST, &specs[finalists[f]]);
+    for (int round = 0; round < 5; round++) again[round] = timed(p, BEST, runs_of_round(us));
+    if (median(again, 5) < least_us) {
+      least_us = median(again, 5);
+      least = finalists[f];
+    }
+    times[finalists[f]] = 1e30;
+  }
+  take_variant(p, BEST, &specs[least]);
+  return specs[least];
+}
+
+/* ---- the tuner */
+
+typedef struct tuned {
+  unsigned variants;
+  long runs;
+  int has_ended;
+  char algorithm[24];
+} tuned;
+
+static tuned tune(player *p, int id, int which, size_t bytes) {
+  tuned t = {0};
+  dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
+  command(p, ENROLL, id, which, (int)bytes, 1);
+  const double begin = now_us();
+  while (!t.has_ended && now_us() - begin < options.tuning_s * 1e6) {
+    timed(p, id, 15);
+    t.runs += 16;
+    check(p, dfcclGetConfiguration(p->ctx, (dfcclCollId_t)id, &c));
+    t.has_ended = strstr(c.why, "tuner: it watches") != NULL;
+  }
+  const char *text = strstr(c.why, "tuner:");
+  if (text && (text = strchr(text, ';')) != NULL) sscanf(text, "; %u", &t.variants);
+  snprintf(t.algorithm, sizeof t.algorithm, "%s", c.algorithm);
+  return t;
+}
+
+/* Medians of rounds of some collectives, one after the other in each. */
+static void compare(player *p, const int *ids, int n, double us, double *medians) {
+  double times[8][ROUNDS];
+  for (int round = 0; round < ROUNDS; round++)
+    for (int i = 0; i < n; i++) times[i][round] = timed(p, ids[i], runs_of_round(us));
+  for (int i = 0; i < n; i++) medians[i] = median(times[i], ROUNDS);
+}
+
+static void grid_one(player *p, int which, size_t bytes) {
+  enum { SEARCHES_MAX = 6 };
+  const int n = options.searches < SEARCHES_MAX ? options.searches : SEARCHES_MAX;
+  int ids[2 + SEARCHES_MAX] = {DEFAULT, BEST}, found;
+  double medians[2 + SEARCHES_MAX];
+  tuned last = {0};
+  unsigned most_variants = 0;
+  command(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+  command(p, ENROLL, BEST, which, (int)bytes, -1);
+  timed(p, BEST, 4);
+  const double us = timed(p, DEFAULT, 8);
+  const df_variant_spec best = search_grid(p, which, bytes, us, &found);
+  for (int i = 0; i < n; i++) {
+    ids[2 + i] = TUNED + i;
+    last = tune(p, ids[2 + i], which, bytes);
+    if (last.variants > most_variants) most_variants = last.variants;
+  }
+  compare(p, ids, 2 + n, us, medians);
+  const double tuned_us = median(medians + 2, n);
+  double worst = 0;
+  for (int i = 0; i < n; i++) worst = medians[2 + i] > worst ? medians[2 + i] : worst;
+  printf(
+      "%-13s %5d %9zu %10.1f %10.1f %10.1f %10.1f %7.2f %7.2f %7.2f %5d %8u %7ld %4d %s/%u/%u/%u "
+      "%s\n",
+      names[which], p->ranks, bytes, medians[0], medians[1], tuned_us, worst,
+      medians[0] / medians[1], medians[0] / tuned_us, medians[1] / tuned_us, found, most_variants,
+      last.runs, last.has_ended, df_algorithm_name((int)best.algorithm), best.slot_bytes,
+      best.slots, best.copies, last.algorithm);
+  fflush(stdout);
+  for (int i = 0; i < 2 + n; i++) command(p, LEAVE, ids[i], 0, 0, 0);
+}
+
+/* ---- loads */
+
+static atomic_int load; /* 0: none; 1: streams; 2: spins; 3: the threads end */
+
+static void *be_load(void *unused) {
+  enum { DOUBLES = (64 << 20) / 3 / sizeof(double) };
+  double *a = calloc(DOUBLES, sizeof *a), *b = calloc(DOUBLES, sizeof *b),
+         *c = calloc(DOUBLES, sizeof *c);
+  (void)unused;
+  if (a == NULL || b == NULL || c == NULL) exit(1);
+  for (int now; (now = atomic_load(&load)) != 3;) {
+    if (now == 0) usleep(1000);
+    for (int i = 0; now == 1 && i < DOUBLES; i++) a[i] = b[i] + 3 * c[i];
+    __asm__ volatile("" : : "r"(a) : "memory");
+  }
+  free(a);
+  free(b);
+  free(c);
+  return NULL;
+}
+
+static int spec_of_learnt(const player *p, int id, df_variant_spec *spec) {
+  const df_rule *rule = df_learning_find(p->ctx, coll_of(p, id));
+  if (rule == NULL) return 0;
+  *spec = (df_variant_spec){.algorithm = (uint32_t)rule->algorithm,
+                            .slot_bytes = rule->slot_bytes,
+                            .slots = rule->slots,
+                            .blocks = rule->blocks,
+                            .split = rule->split,
+                            .copies = rule->copies};
+  return 1;
+}
+
+static void load_one(player *p, int which, size_t bytes) {
+  static const char *const loads[] = {"none", "streams", "spins"};
+  df_variant_spec frozen;
+  for (int now = 1; now <= 2; now++) {
+    const int ids[] = {DEFAULT, FROZEN, TUNED};
+    double without[2], with[3];
+    command(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+    command(p, ENROLL, FROZEN, which, (int)bytes, -1);
+    timed(p, FROZEN, 4);
+    const double us = timed(p, DEFAULT, 8);
+    tune(p, TUNED + 1, which, bytes);
+    if (spec_of_learnt(p, TUNED + 1, &frozen)) take_variant(p, FROZEN, &frozen);
+    compare(p, ids, 2, us, without);
+    p->ctx->learnt.n = p->ctx->learnt.n_new = 0;
+    atomic_store(&load, now);
+    const tuned t = tune(p, TUNED, which, bytes);
+    compare(p, ids, 3, us, with);
+    atomic_store(&load, 0);
+    p->ctx->learnt.n = p->ctx->learnt.n_new = 0;
+    printf("%-13s %5d %9zu %-8s %10.1f %10.1f %10.1f %10.1f %10.1f %7.2f %7.2f %8u %4d %s\n",
+           names[which], p->ranks, bytes, loads[now], without[0], without[1], with[0], with[1],
+           with[2], with[0] / with[2], with[1] / with[2], t.variants, t.has_ended, t.algorithm);
+    fflush(stdout);
+    for (int i = 0; i < 3; i++) command(p, LEAVE, ids[i], 0, 0, 0);
+    command(p, LEAVE, TUNED + 1, 0, 0, 0);
+  }
+}
+
+/* ---- change and overhead */
+
+static void change(player *p) {
+  enum { RUNS = 10000, AT = 5000, PIECE = 10 };
+  dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
+  command(p, ENROLL, TUNED, ALLREDUCE, (int)options.most, 1);
+  for (int run = 0; run < RUNS; run += PIECE) {
+    if (run == AT && options.signal) {
+      FILE *file = fopen(options.signal, "w");
+      if (file) fclose(file);
+    }
+    const double us = timed(p, TUNED, PIECE - 1);
+    check(p, dfcclGetConfiguration(p->ctx, TUNED, &c));
+    printf("%d %.1f %s %llu\n", run, us, c.algorithm, (unsigned long long)c.switches);
+  }
+  command(p, LEAVE, TUNED, 0, 0, 0);
+}
+
+static void overhead_one(player *p, int which, size_t bytes) {
+  enum { RUNS = 10000, PIECE = 100 };
+  double spent[2] = {0, 0};
+  command(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+  command(p, ENROLL, TUNED, which, (int)bytes, 1);
+  timed(p, DEFAULT, PIECE);
+  for (int run = 0; run < RUNS; run += PIECE)
+    for (int turn = 0; turn < 2; turn++) {
+      const int is_tuned = (run / PIECE + turn) % 2;
+      spent[is_tuned] += (PIECE - 1) * timed(p, is_tuned ? TUNED : DEFAULT, PIECE - 1);
+    }
+  dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
+  check(p, dfcclGetConfiguration(p->ctx, TUNED, &c));
+  const char *text = strstr(c.why, "tuner:");
+  printf("%-13s %5d %9zu %10.2f %10.2f %7.2f %s %.*s\n", names[which], p->ranks, bytes,
+         spent[0] / RUNS, spent[1] / RUNS, 100 * (spent[1] / spent[0] - 1), c.algorithm,
+         text ? (int)strcspn(text, "\n") : 0, text ? text : "");
+  fflush(stdout);
+  command(p, LEAVE, DEFAULT, 0, 0, 0);
+  command(p, LEAVE, TUNED, 0, 0, 0);
+}
+
+static void say_columns(void) {
+  if (strcmp(options.mode, "grid") == 0)
+    printf(
+        "# operation   ranks     bytes    default       best      tuned      worst b/def   t/def "
+        "  b/t    found variants    runs end best(algorithm/slot/slots/copies) tuned\n");
+  else if (strcmp(options.mode, "load") == 0)
+    printf("# operation   ranks     bytes load        default    learnt | default  learnt(before) "
+           "tuned(under) d/t l/t variants end\n");
+  else if (strcmp(options.mode, "overhead") == 0)
+    printf("# operation   ranks     bytes    default      tuned  lost%%\n");
+}
+
+static void lead(player *p) {
+  say_columns();
+  for (int which = 0; which < OPERATIONS && strcmp(options.mode, "change") != 0; which++)
+    for (size_t bytes = options.least; bytes <= options.most; bytes *= 16) {
+      if (*options.ops && strstr(options.ops, names[which]) == NULL) continue;
+      if (strcmp(options.mode, "grid") == 0) grid_one(p, which, bytes);
+      if (strcmp(options.mode, "load") == 0) load_one(p, which, bytes);
+      if (strcmp(options.mode, "overhead") == 0) overhead_one(p, which, bytes);
+    }
+  if (strcmp(options.mode, "change") == 0) change(p);
+  command(p, END, 0, 0, 0, 0);
+}
+
+static void *be_rank(void *argument) {
+  player *p = argument;
+  const size_t room = options.most + 4096;
+  p->send = calloc(1, room);
+  p->recv = calloc(1, room);
+  if (p->send == NULL || p->recv == NULL) exit(1);
+  dfcclCollOptions_t o = DFCCL_COLL_OPTIONS_INITIALIZER;
+  o.tune = -1;
+  check(p, dfcclRegisterBroadcast(p->ctx, CONTROL, WORDS, dfcclInt32, 0, &o));
+  if (p->rank == 0) lead(p);
+  for (int32_t words[WORDS]; p->rank != 0;) {
+    hear(p, words);
+    if (words[0] == END) break;
+    obey(p, words);
+  }
+  dfcclDestroy(p->ctx);
+  free(p->send);
+  free(p->recv);
+  return NULL;
+}
+
+static int read_options(int argc, char **argv) {
+  if (argc < 2) return 0;
+  options.mode = argv[1];
+  for (int i = 2; i < argc; i++) {
+    const char *value = i + 1 < argc ? argv[i + 1] : "";
+    if (strcmp(argv[i], "--env") == 0) {
+      options.env = 1;
+      continue;
+    }
+    i++;
+    if (strcmp(argv[i - 1], "--ranks") == 0)
+      options.ranks = atoi(value);
+    else if (strcmp(argv[i - 1], "--least") == 0)
+      options.least = (size_t)atol(value);
+    else if (strcmp(argv[i - 1], "--most") == 0)
+      options.most = (size_t)atol(value);
+    else if (strcmp(argv[i - 1], "--searches") == 0)
+      options.searches = atoi(value);
+    else if (strcmp(argv[i - 1], "--seconds") == 0)
+      options.tuning_s = atof(value);
+    else if (strcmp(argv[i - 1], "--signal") == 0)
+      options.signal = value;
+    else if (strcmp(argv[i - 1], "--ops") == 0)
+      options.ops = value;
+    else
+      return 0;
+  }
+  return options.ranks > 1 && options.ranks <= RANKS_MAX && options.searches > 0;
+}
+
+int main(int argc, char **argv) {
+  static player all[RANKS_MAX];
+  dfcclContext_t ctxs[RANKS_MAX];
+  pthread_t threads[RANKS_MAX], loads[2];
+  if (!read_options(argc, argv)) {
+    fprintf(stderr, "usage: see the head of bench/tuner_grid.c\n");
+    return 2;
+  }
+  const int has_load = strcmp(options.mode, "load") == 0;
+  if (has_load || strcmp(options.mode, "grid") == 0) df_tuner_budget = 1e9;
+  if (has_load) setenv("DFCCL_TUNE_FILE", "/tmp/bench-tuner-grid.learnt", 1);
+  for (int i = 0; has_load && i < 2; i++) pthread_create(&loads[i], NULL, be_load, NULL);
+  if (options.env) {
+    if (dfcclInitFromEnv(&all[0].ctx, NULL) != dfcclSuccess) {
+      fprintf(stderr, "bench-tuner-grid: %s\n", dfcclGetLastError(NULL));
+      return 1;
+    }
+    dfcclGetRank(all[0].ctx, &all[0].rank, &all[0].ranks);
+    be_rank(&all[0]);
+  } else {
+    if (dfcclInitAll(ctxs, options.ranks, NULL) != dfcclSuccess) return 1;
+    for (int i = 0; i < options.ranks; i++) {
+      all[i].ctx = ctxs[i];
+      all[i].rank = i;
+      all[i].ranks = options.ranks;
+      pthread_create(&threads[i], NULL, be_rank, &all[i]);
+    }
+    for (int i = 0; i < options.ranks; i++) pthread_join(threads[i], NULL);
+  }
+  atomic_store(&load, 3);
+  for (int i = 0; has_load && i < 2; i++) pthread_join(loads[i], NULL);
+  return 0;
+}
