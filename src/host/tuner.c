@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "host/epochs.h"
 #include "host/growing.h"
@@ -14,9 +15,11 @@ enum {
   DF_TUNER_RUNS = 8,      /* timed, of each variant */
   DF_TUNER_COMPARED = 16, /* of the winner, twice, and twice as many of the registered variant */
   DF_TUNER_WARM = 16,     /* before it begins */
-  DF_TUNER_SWITCH_NS = 100000,   /* what a switch costs all members, about */
-  DF_TUNER_LOST = 8,             /* variants in a row that could not be had: it stops */
-  DF_TUNER_WATCHED_OF = 1024,    /* short runs, of which reading a clock is a part */
+  DF_TUNER_SWITCH_NS = 500000, /* what a switch costs all members, about: their threads are woken */
+  DF_TUNER_TO_COMPARE = 4,     /* switches */
+  DF_TUNER_WINS = 2,           /* comparisons in a row */
+  DF_TUNER_LOST = 8,           /* variants in a row that could not be had: it stops */
+  DF_TUNER_WATCHED_OF = 1024,  /* short runs, of which reading a clock is a part */
   DF_TUNER_WATCHED_OF_LONG = 64, /* runs of DF_TUNER_LONG_NS or more */
   DF_TUNER_LONG_NS = 20000,
   DF_TUNER_DRIFTS = 3,         /* windows in a row, to the same side */
@@ -26,7 +29,6 @@ enum {
   DF_TUNER_SLOTS_PLACES = 6,   /* 2 to 64 */
   DF_TUNER_SHORT = 4096        /* bytes: one message, so neither slots nor blocks matter */
 };
-double df_tuner_budget = 0.05;
 static const double least_gain = 0.02, drift = 0.15;
 
 typedef enum { AXIS_SLOT_BYTES, AXIS_SLOTS, AXIS_BLOCKS, AXIS_SPLIT } df_axis;
@@ -43,11 +45,12 @@ typedef struct df_tuner {
 
   /* of the runs at hand */
   uint64_t from;
-  uint32_t runs; /* asked for */
-  uint32_t n, told, least[DF_MOST_TIMES];
+  uint32_t runs;                          /* asked for */
+  uint32_t n, told, least[DF_MOST_TIMES]; /* of the members' */
 
-  double spent_ns;     /* by variants slower than the fastest */
-  uint64_t begun_at;   /* run */
+  double spent_ns;   /* by variants slower than the fastest */
+  uint64_t begun_at; /* run */
+  uint64_t begun_ns;
   uint64_t variant_at; /* run at which the variant at hand was asked for */
   uint32_t turn;       /* of the comparison */
   double turns_ns[4];  /* winner, registered, registered, winner */
@@ -56,6 +59,8 @@ typedef struct df_tuner {
   int drifted;       /* windows in a row: positive slower, negative faster */
   uint32_t patience; /* doublings */
   df_point before;   /* the winner of the search before */
+  uint32_t wins;     /* comparisons, in a row */
+  int is_charged;    /* the comparison to come */
   int is_remembered; /* the winner is another job's, and nothing was searched yet */
 } df_tuner;
 
@@ -237,31 +242,39 @@ static void settle(dfcclContext_t context, df_coll *front) {
   watch(context, front);
 }
 
-/* Runs until the budget has what was spent; 0: it has it. */
-static uint64_t owed(const df_coll *front) {
+/* Runs until the budget has what was spent, and what the next switch costs; 0: it has it. */
+static uint64_t owed(const dfcclContext_t context, const df_coll *front) {
   const df_tuner *tuner = tuner_of(front);
-  const double of_run = df_tuner_budget * fastest(tuner)->time;
-  const double earned = (double)(front->retired - tuner->begun_at) * of_run;
-  return tuner->spent_ns > earned ? (uint64_t)((tuner->spent_ns - earned) / of_run) + 1 : 0;
+  const double budget = (double)DF_MAX(context->settings.tune_budget, 1ll) / 100;
+  const double elapsed = (double)(df_clock_ns() - tuner->begun_ns);
+  const double owes = tuner->spent_ns + DF_TUNER_SWITCH_NS - budget * elapsed;
+  const double of_run =
+      budget * DF_MAX(elapsed, 1.0) / (double)DF_MAX(front->retired - tuner->begun_at, (uint64_t)1);
+  return owes > 0 ? (uint64_t)DF_MIN(owes / of_run, 1e6) + 1 : 0;
 }
 
 static void go_on(dfcclContext_t context, df_coll *front) {
   df_tuner *tuner = tuner_of(front);
   df_point point;
-  const uint64_t runs = tuner->descent.n_measured ? owed(front) : 0;
+  const int is_over = !df_descent_next(&tuner->descent, &point);
+  if (is_over && !tuner->is_charged) {
+    tuner->is_charged = 1;
+    tuner->spent_ns += (DF_TUNER_TO_COMPARE - 1) * (double)DF_TUNER_SWITCH_NS;
+  }
+  const uint64_t runs = owed(context, front);
   if (runs > 0) {
     tuner->state = DF_TUNER_RESTS;
-    if (memcmp(&tuner->asked, &tuner->home, sizeof point) != 0)
+    if (tuner->descent.n_measured && memcmp(&tuner->asked, &tuner->home, sizeof point) != 0)
       ask(context, front, &tuner->home, DF_TUNER_RUNS);
     else
       df_epoch_time(context, front, front->retired + runs, front->retired + runs + 1);
     return;
   }
   tuner->state = DF_TUNER_SEARCHES;
-  if (df_descent_next(&tuner->descent, &point))
-    ask(context, front, &point, DF_TUNER_RUNS);
-  else
+  if (is_over)
     begin_comparison(context, front);
+  else
+    ask(context, front, &point, DF_TUNER_RUNS);
 }
 
 /* What another job has learnt is compared with the registered variant, and nothing is searched. */
@@ -285,7 +298,10 @@ static void begin(dfcclContext_t context, df_coll *front) {
   df_tuner *tuner = tuner_of(front);
   tuner->begun++;
   tuner->begun_at = front->retired;
+  tuner->begun_ns = df_clock_ns();
   tuner->spent_ns = 0;
+  tuner->is_charged = 0;
+  tuner->wins = 0;
   if (tuner->descent.n_measured)
     df_descent_again(&tuner->descent);
   else
@@ -346,6 +362,13 @@ static void wait_and_search(dfcclContext_t context, df_coll *front) {
   rest(context, front);
 }
 
+/* On some machines times depend on where threads happen to be, for as long as one comparison. */
+static void compare_again(dfcclContext_t context, df_coll *front) {
+  df_tuner *tuner = tuner_of(front);
+  tuner->is_charged = 0;
+  rest(context, front);
+}
+
 static void note_turn(dfcclContext_t context, df_coll *front, uint32_t n) {
   df_tuner *tuner = tuner_of(front);
   double *turns_ns = tuner->turns_ns;
@@ -369,8 +392,13 @@ static void note_turn(dfcclContext_t context, df_coll *front, uint32_t n) {
     tuner->winner = tuner->registered;
     ask(context, front, &tuner->registered, 0);
   }
-  tuner->home = tuner->winner;
   if (tuner->state != DF_TUNER_COMPARES) return;
+  if (!is_registered(tuner, &tuner->winner) && !tuner->is_remembered &&
+      ++tuner->wins < DF_TUNER_WINS) {
+    compare_again(context, front);
+    return;
+  }
+  tuner->home = tuner->winner;
   if (tuner->is_remembered && is_registered(tuner, &tuner->winner)) {
     wait_and_search(context, front);
     return;
@@ -400,9 +428,13 @@ static void note_watched(dfcclContext_t context, df_coll *front, const uint32_t 
     begin(context, front);
 }
 
-static void take_times(df_tuner *tuner, const uint32_t *ns, uint32_t n) {
+/* Whoever came last waited least. Of operations in which some wait for nobody, those are through
+ * before the others have begun: whoever took longest tells. */
+static void take_times(const df_coll *front, df_tuner *tuner, const uint32_t *ns, uint32_t n) {
+  const int takes_most = front->manner.runs_ahead && tuner->told > 0;
   tuner->n = tuner->told == 0 ? n : DF_MIN(tuner->n, n);
-  for (uint32_t i = 0; i < n; i++) tuner->least[i] = DF_MIN(tuner->least[i], ns[i]);
+  for (uint32_t i = 0; i < n; i++)
+    tuner->least[i] = takes_most ? DF_MAX(tuner->least[i], ns[i]) : DF_MIN(tuner->least[i], ns[i]);
   tuner->told++;
 }
 
@@ -428,7 +460,7 @@ static void hear_times(dfcclContext_t context, df_coll *front, uint64_t from, co
   if (n != tuner->runs) return; /* a member is mistaken */
   if (tuner->from == UINT64_MAX) tuner->from = from;
   if (from != tuner->from) return;
-  take_times(tuner, ns, n);
+  take_times(front, tuner, ns, n);
   if (tuner->told < front->n) return;
   if (tuner->state == DF_TUNER_COMPARES) {
     note_turn(context, front, tuner->n);

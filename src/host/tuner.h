@@ -33,9 +33,6 @@ typedef struct df_tuner_summary {
   double registered_us, tuned_us; /* of the latest comparison; 0: none */
 } df_tuner_summary;
 
-/* Of the time of all runs, what slow variants and switches may cost. bench-tuner-grid lifts it. */
-extern double df_tuner_budget;
-
 /* After a registration that has succeeded: tunes it if settings and options say so. */
 void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id, const dfcclCollOptions_t *options);
 /* [lock] 0: it is not tuned. */

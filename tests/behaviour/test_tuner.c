@@ -67,10 +67,14 @@ static void be_rank(int rank, void *arg) {
   }
 }
 
+/* Else a test would take minutes. */
+static void hurry(void) { setenv("DFCCL_TUNE_BUDGET", "100", 1); }
+
 static void tune(int ranks) {
   static const size_t counts[COLLECTIVES] = {2, 3000, 9000};
   static const df_kind kinds[COLLECTIVES] = {DF_ALL_REDUCE, DF_ALL_GATHER, DF_REDUCE_SCATTER};
   scenario s = {.ranks = ranks};
+  hurry();
   df_make_contexts(s.ctxs, ranks, NULL);
   for (int c = 0; c < COLLECTIVES; c++) {
     s.colls[c] = df_simple(counts[c], ranks);
@@ -110,6 +114,7 @@ static void run_until_it_watches(int rank, void *arg) {
 }
 
 DF_TEST(tuner, comes_to_an_end, 120) {
+  hurry();
   scenario s = {.ranks = 2};
   df_make_contexts(s.ctxs, 2, NULL);
   s.colls[0] = df_simple(2, 2);
@@ -159,6 +164,7 @@ DF_TEST(tuner, keeps_what_it_has_learnt, 200) {
   char file[] = "/tmp/dfccl-test-XXXXXX", text[4096] = "";
   close(mkstemp(file));
   unlink(file);
+  hurry();
   setenv("DFCCL_TUNE_FILE", file, 1);
   CHECK(variants_of(&(dfcclConfiguration_t){.why = "tuner: ; 3 variants"}) == 3, "a count");
   const dfcclConfiguration_t first = a_job();

@@ -67,7 +67,7 @@ static void expect_algorithm(dfcclContext_t *ctxs, size_t count, const char *alg
   text[length > 0 ? length : 0] = '\0';
   fclose(file);
   char expected[64];
-  snprintf(expected, sizeof expected, "group of %d, %s, ", RANKS, algorithm);
+  snprintf(expected, sizeof expected, "group of %d, %s (", RANKS, algorithm);
   CHECK(df_mentions(text, expected), "%zu elements are not by %s: %s", count, algorithm, text);
   for (int rank = 1; rank < RANKS; rank++)
     OK(dfcclRunAllReduce(ctxs[rank], ID, memory, memory + count * (size_t)(rank + 1), NULL, NULL));
