@@ -204,7 +204,7 @@ DF_TEST(files, by_a_rule, 30) {
   df_register_all(ctxs, 1, &coll);
   df_register_all(ctxs, 2, &shorter);
   OK(dfcclGetConfiguration(ctxs[0], 1, &c));
-  CHECK(strcmp(c.algorithm, "file:ring.xml") == 0 && df_mentions(c.why, "file:ring slot=4K"),
+  CHECK(strcmp(c.algorithm, "file:ring.xml") == 0 && df_mentions(c.why, "file:ring.xml slot=4K"),
         "%s: %s", c.algorithm, c.why);
   OK(dfcclGetConfiguration(ctxs[0], 2, &c));
   CHECK(strncmp(c.algorithm, "file", 4) != 0, "%s", c.algorithm);
