@@ -19,9 +19,10 @@ uint32_t sim_fail_allocation, sim_more_failures;
 int sim_uses_allocation_failure;
 sim_system_state sim_system_now;
 
-enum { LARGE = 32 << 10, HEAD = 16, FIRST = 64 };
+enum { LARGE = 48 << 10, HEAD = 16, FIRST = 64 };
 static const size_t FREED = SIZE_MAX;
-DF_STATIC_ASSERT(sizeof(struct dfcclContext) < LARGE, "a context outlives a schedule");
+DF_STATIC_ASSERT(sizeof(struct dfcclContext) + 4096 < LARGE,
+                 "a context, and a litmus test with one, outlive a schedule");
 
 void sim_system_reset(void) {
   memset(sim_arena, 0, sim_arena_used);
