@@ -43,12 +43,17 @@ static void end_because(owned *o, const char *prefix, const char *reason) {
   snprintf(o->why, sizeof o->why, "%s%.*s", prefix, DF_PLUGIN_TEXT_MOST, reason);
 }
 
-/* The first failure of this end, for the far end's sentence too. */
-static void note_own_failure(owned *o) {
-  if (o->has_ended || !df_observe_u32(&o->stream->has_failed)) return;
-  end_because(o, "", o->stream->why);
+/* For the far end's sentence, too: else it only sees that the line ends. */
+static void end_and_tell(owned *o, const char *reason) {
+  if (o->has_ended) return;
+  end_because(o, "", reason);
   (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_FAILED, 0, o->why,
                       (uint32_t)DF_MIN(strlen(o->why), (size_t)DF_PLUGIN_TEXT_MOST));
+}
+
+/* The first failure of this end. */
+static void note_own_failure(owned *o) {
+  if (df_observe_u32(&o->stream->has_failed)) end_and_tell(o, o->stream->why);
 }
 
 static void listen_to_line(owned *o);
@@ -179,10 +184,10 @@ static void take_handle(owned *o) {
     char text[DF_PLUGIN_WHY_BYTES];
     snprintf(text, sizeof text, "this end's network plugin is %.64s, the other end's is %.64s",
              df_plugin_name(plugin), theirs.plugin);
-    end_because(o, "", text);
+    end_and_tell(o, text);
   } else if (o->stream->has_far_handle || theirs.cells != DF_PLUGIN_CELLS ||
              theirs.message_most < DF_PLUGIN_MESSAGE_LEAST)
-    end_because(o, "", "the other end's handle makes no sense");
+    end_and_tell(o, "the other end's handle makes no sense");
   else {
     o->stream->message_most =
         (uint32_t)DF_MIN(DF_MIN((uint64_t)theirs.message_most, device->message_most),
