@@ -46,8 +46,8 @@ static int by_id(const void *a, const void *b) {
 /* Copies come first, and blocks that wait for steps know them by place, so ids move up by one. */
 static int order_blocks(df_file_model *m, uint32_t r, df_file_complaint *complaint) {
   df_file_rank *rank = &m->ranks[r];
-  df_file_block *blocks = &m->blocks[rank->first];
   if (rank->n_blocks == 0) return 1;
+  df_file_block *blocks = &m->blocks[rank->first];
   qsort(blocks, rank->n_blocks, sizeof *blocks, by_id);
   const int32_t copies = blocks[0].id < 0;
   for (uint32_t b = 0; b < rank->n_blocks; b++) {
