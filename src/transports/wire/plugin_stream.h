@@ -42,8 +42,8 @@ typedef struct df_plugin_stream {
   uint32_t arrived;
   uint32_t naps; /* it would no longer ask the plugin for messages; n_napped is there */
   char why[DF_PLUGIN_WHY_BYTES];
-  uint32_t n_napped; /* messages that had arrived */
-  uint8_t handle[DF_PLUGIN_HANDLE_BYTES];
+  uint32_t n_napped;                                     /* messages that had arrived */
+  DF_ALIGNED(16) uint8_t handle[DF_PLUGIN_HANDLE_BYTES]; /* plugins cast it to structs of theirs */
 
   /* The owner publishes. */
   DF_ALIGNED(64) uint32_t has_far_handle;
@@ -53,7 +53,7 @@ typedef struct df_plugin_stream {
   uint32_t told;    /* naps, to the far end */
   uint32_t wakes;   /* the far end sends again */
   uint32_t is_over;
-  uint8_t far_handle[DF_PLUGIN_HANDLE_BYTES];
+  DF_ALIGNED(16) uint8_t far_handle[DF_PLUGIN_HANDLE_BYTES];
 
   /* [df_plugin_lock] */
   void (*tell)(
