@@ -107,8 +107,10 @@ static void start_due(df_root *due) {
   }
 }
 
+/* At most one thread. What it holds is static, since a forked child has no such thread, and what only
+ * its stack knew of would be lost there. */
 static void *watch_roots(void *unused) {
-  watch w = {0};
+  static watch w;
   pthread_mutex_lock(&lock);
   while (first) {
     uint64_t count;
@@ -125,8 +127,9 @@ static void *watch_roots(void *unused) {
   }
   close(wake_fd);
   wake_fd = -1;
-  pthread_mutex_unlock(&lock);
   free(w.polled);
+  w = (watch){0};
+  pthread_mutex_unlock(&lock);
   return unused;
 }
 
