@@ -80,11 +80,13 @@ static void write_span(writer *w, const df_span *span, uint32_t lane) {
           (double)(span->to - span->from) / 1e3);
   if (span->kind == DF_SPAN_RUN) {
     const df_span *last = last_to_come(w->job, span);
+    fprintf(w->file, ",\"args\":{\"run\":%" PRIu64 ",\"operation\":", span->run);
+    write_string(w, traced->operation);
+    fputs(",\"algorithm\":", w->file);
+    write_string(w, traced->algorithm);
     fprintf(w->file,
-            ",\"args\":{\"run\":%" PRIu64 ",\"operation\":\"%s\",\"algorithm\":\"%s\","
-            "\"bytes\":%" PRIu64 ",\"status\":%d,\"last_rank\":%u,\"waited_for_it_us\":%.3f}",
-            span->run, traced->operation, traced->algorithm, traced->bytes, span->status,
-            last->rank, (double)(last->from - span->from) / 1e3);
+            ",\"bytes\":%" PRIu64 ",\"status\":%d,\"last_rank\":%u,\"waited_for_it_us\":%.3f}",
+            traced->bytes, span->status, last->rank, (double)(last->from - span->from) / 1e3);
   }
   fputc('}', w->file);
 }

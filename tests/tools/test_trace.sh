@@ -49,7 +49,7 @@ mkdir "$work/hosts"
 head_of() { # RANK HOST UNIX_NS
   printf '{"dfccl_trace":1,"rank":%d,"ranks":3,"host":"%s","process":1,"clock_ns":0,"unix_ns":"%s"}\n' "$1" "$2" "$3"
 }
-described='{"collective":1,"id":"18446744073709551615","name":"a \"name\"","operation":"AllReduce","bytes":8,"group":[0,1,2],"algorithm":"ring"}'
+described='{"collective":1,"id":"18446744073709551615","name":"a \"name\"","operation":"AllReduce","bytes":8,"group":[0,1,2],"algorithm":"a \"file\""}'
 { head_of 0 one 1000000000000000000; echo "$described"
   echo '{"run":0,"of":1,"from":1000000000,"to":1100000000,"status":0}'; } >"$work/hosts/rank-0.trace"
 { head_of 1 two 999999993000000000; echo "$described"
