@@ -140,6 +140,7 @@ static void stand(df_far_mesh *mesh, contact *c, bool calls) {
   mesh->sockets[c->rank] = c->fd;
   far->address = c->address;
   far->scope = c->scope;
+  far->calls = calls;
   memcpy(far->key, c->key, sizeof far->key);
   if (!calls) find_caller(record, c->fd, c->rank < mesh->r->rank, far);
   df_socket_set_silence(c->fd, mesh->r->network->silence_ms);

@@ -21,6 +21,7 @@ typedef enum {
 /* A rank of another host. */
 typedef struct df_far_rank {
   int is_far;                      /* its socket is a TCP connection */
+  int calls;                       /* this end has called, and calls again when it is lost */
   df_address address;              /* where it listens, as this rank reaches it */
   uint32_t scope;                  /* of a link-local address */
   unsigned char key[DF_KEY_BYTES]; /* of the socket's connection, of these two ranks alone */

@@ -130,15 +130,28 @@ void df_listener_open(df_listener *listener, int fd) {
   pthread_mutex_unlock(&mutex);
 }
 
+/* Under the mutex. */
+static int unlist(df_listener *listener) {
+  const int fd = listener->fd;
+  listener->fd = -1;
+  *listener->link = listener->next;
+  if (listener->next != NULL) listener->next->link = listener->link;
+  return fd;
+}
+
+int df_listener_release(df_listener *listener) {
+  pthread_mutex_lock(&mutex);
+  const int fd = unlist(listener);
+  pthread_mutex_unlock(&mutex);
+  return fd;
+}
+
 void df_listener_close(df_listener *listener) {
   pthread_mutex_lock(&mutex);
   if (listener->fd >= 0) {
     /* A child between fork and its handler still has a copy: shutdown ends listening for all. */
     shutdown(listener->fd, SHUT_RDWR);
-    close_connection(listener->fd);
-    listener->fd = -1;
-    *listener->link = listener->next;
-    if (listener->next != NULL) listener->next->link = listener->link;
+    close_connection(unlist(listener));
   }
   pthread_mutex_unlock(&mutex);
 }

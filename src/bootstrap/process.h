@@ -46,6 +46,9 @@ typedef struct df_listener {
 /* Takes fd; children forked later close their copy. Any thread. */
 void df_listener_open(df_listener *listener, int fd);
 
+/* Lets go of a connection that stays open, and noted. Returns its descriptor. Any thread. */
+int df_listener_release(df_listener *listener);
+
 /* Ends listening also for children forked meanwhile. Safe twice. Any thread. */
 void df_listener_close(df_listener *listener);
 

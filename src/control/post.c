@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "control/resume.h"
 #include "control/service.h"
 
 dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
@@ -20,24 +21,28 @@ dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_
   control->n_ranks = (uint32_t)mesh->n_ranks;
   control->lock = lock;
   control->events = *events;
+  pthread_mutex_init(&control->arrivals_lock, NULL);
   control->peers = calloc(control->n_ranks, sizeof *control->peers);
   if (control->peers == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", control->n_ranks);
   for (uint32_t r = 0; r < control->n_ranks; r++) {
     df_peer *peer = &control->peers[r];
     peer->local = mesh->local[r];
-    peer->socket = mesh->sockets[r];
+    peer->home = &mesh->sockets[r];
+    peer->socket = *peer->home;
     peer->last = &peer->first;
     if (mesh->far == NULL || !mesh->far[r].is_far) continue;
     peer->address = mesh->far[r].address;
+    peer->calls = mesh->far[r].calls;
     peer->line = df_line_open(mesh->far[r].key, control->rank, r);
-    if (peer->line == NULL)
+    if (control->record == NULL) control->record = malloc(DF_MAX_MESSAGE_BYTES + DF_LINE_OVERHEAD);
+    if (peer->line == NULL || control->record == NULL)
       return df_fail(dfcclOutOfMemory, "no memory for the line to rank %u", r);
   }
   return dfcclSuccess;
 }
 
-static void free_outgoing(df_peer *peer) {
+void df_post_forget(df_peer *peer) {
   while (peer->first) {
     df_outgoing *next = peer->first->next;
     if (peer->first->fd >= 0) close(peer->first->fd);
@@ -45,16 +50,21 @@ static void free_outgoing(df_peer *peer) {
     peer->first = next;
   }
   peer->last = &peer->first;
+  peer->unsent = NULL;
 }
 
 void df_post_close(df_control *control) {
+  if (control->peers) df_resume_close(control);
   for (uint32_t r = 0; control->peers && r < control->n_ranks; r++) {
-    free_outgoing(&control->peers[r]);
+    df_post_end(control, r);
+    df_post_forget(&control->peers[r]);
     free(control->peers[r].cause);
     df_line_close(control->peers[r].line);
   }
   free(control->peers);
+  free(control->record);
   control->peers = NULL;
+  control->record = NULL;
 }
 
 void df_post_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
@@ -93,21 +103,6 @@ static int send_one(int socket, const df_outgoing *outgoing) {
              : -1;
 }
 
-/* As send_one. A record may go in parts. */
-static int send_record(int socket, df_outgoing *outgoing) {
-  const uint8_t *record = (const uint8_t *)&outgoing->message;
-  while (outgoing->sent < outgoing->bytes) {
-    ssize_t sent = send(socket, record + outgoing->sent, outgoing->bytes - outgoing->sent,
-                        MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0)
-      outgoing->sent += (size_t)sent;
-    else if (errno != EINTR)
-      return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM ? 0
-                                                                                            : -1;
-  }
-  return 1;
-}
-
 static void want_writable(df_control *control, uint32_t rank, int wanted) {
   df_peer *peer = &control->peers[rank];
   if (peer->writable_wanted == wanted || peer->socket < 0) return;
@@ -120,32 +115,73 @@ static void end_connection(df_peer *peer) {
   if (peer->socket >= 0) shutdown(peer->socket, SHUT_RDWR);
 }
 
-void df_peer_cut_off(df_peer *peer) {
-  peer->cut_off = 1;
-  end_connection(peer);
+/* ---- what waits */
+
+/* Takes the first. */
+static void let_go(df_peer *peer) {
+  df_outgoing *done = peer->first;
+  peer->first = done->next;
+  if (peer->first == NULL) peer->last = &peer->first;
+  if (peer->unsent == done) peer->unsent = done->next;
+  if (done->fd >= 0) close(done->fd);
+  free(done);
+}
+
+void df_post_told(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  for (; peer->let_go < peer->line->acknowledged && peer->first; peer->let_go++) let_go(peer);
+}
+
+/* Messages that a line's other end does not have stay. As df_line_flush. */
+static int flush_line(df_control *control, df_peer *peer) {
+  df_line *line = peer->line;
+  int sent = df_line_flush(line, peer->socket);
+  while (sent == 1 && ((line->may_send && peer->unsent) || line->owes_count)) {
+    const df_outgoing *next = line->may_send ? peer->unsent : NULL;
+    const size_t bytes =
+        next ? df_line_seal(line, DF_RECORD_MESSAGE, &next->message, next->bytes, control->record)
+             : df_line_seal(line, DF_RECORD_COUNT, NULL, 0, control->record);
+    if (next) peer->unsent = next->next;
+    sent = df_line_put(line, peer->socket, control->record, bytes);
+  }
+  return sent;
+}
+
+/* As df_line_flush. */
+static int flush_socket(df_peer *peer) {
+  int sent = 1;
+  while (peer->first && (sent = send_one(peer->socket, peer->first)) == 1) let_go(peer);
+  return sent;
 }
 
 void df_post_flush(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
-  while (peer->first && peer->socket >= 0) {
-    int sent =
-        peer->line ? send_record(peer->socket, peer->first) : send_one(peer->socket, peer->first);
-    if (sent == 0) break;
-    if (sent < 0) {
-      int by_peer = errno == EPIPE || errno == ECONNRESET;
-      free_outgoing(peer);
-      /* Both ends must see the loss. What the peer has sent can still be read. */
-      if (!by_peer) peer->cut_off = 1; /* else the peer has ended it */
-      end_connection(peer);
-      break;
-    }
-    df_outgoing *done = peer->first;
-    peer->first = done->next;
-    if (peer->first == NULL) peer->last = &peer->first;
-    if (done->fd >= 0) close(done->fd);
-    free(done);
+  if (peer->socket < 0) return;
+  const int sent = peer->line ? flush_line(control, peer) : flush_socket(peer);
+  if (sent < 0) {
+    const int by_peer = errno == EPIPE || errno == ECONNRESET;
+    /* Both ends must see the loss. What the peer has sent can still be read. */
+    if (!peer->line) df_post_forget(peer);
+    if (!peer->line && !by_peer) peer->cut_off = 1; /* else the peer has ended it */
+    end_connection(peer);
   }
-  want_writable(control, rank, peer->first != NULL);
+  want_writable(control, rank, sent == 0);
+}
+
+void df_post_end(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  if (peer->line == NULL || peer->line->has_ended || peer->socket < 0) return;
+  if (df_line_flush(peer->line, peer->socket) != 1) return; /* the other end finds nobody there */
+  const size_t bytes = df_line_seal(peer->line, DF_RECORD_END, NULL, 0, control->record);
+  (void)df_line_put(peer->line, peer->socket, control->record, bytes);
+}
+
+void df_post_cut_off(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  peer->cut_off = 1;
+  df_post_end(control, rank);
+  if (peer->line && peer->line->has_ended) return; /* the other end ends the connection */
+  end_connection(peer);
 }
 
 /* After a goodbye, ours or the peer's, only what device memory waits for. */
@@ -165,14 +201,6 @@ static void lose_message(df_control *control, uint32_t rank) {
   df_service_wake(control);
 }
 
-/* In place. */
-static void seal(df_line *line, df_outgoing *outgoing) {
-  uint8_t *record = (uint8_t *)&outgoing->message;
-  memmove(record + DF_LINE_LENGTH, record, outgoing->bytes);
-  df_line_seal(line, record + DF_LINE_LENGTH, outgoing->bytes, record);
-  outgoing->bytes += DF_LINE_OVERHEAD;
-}
-
 void df_post_send(df_control *control, uint32_t rank, const df_message *message,
                   const void *payload, int fd) {
   df_peer *peer = &control->peers[rank];
@@ -186,7 +214,7 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
       lose_message(control, rank);
     return;
   }
-  df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes + DF_LINE_OVERHEAD);
+  df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
   int copy = fd >= 0 ? dup(fd) : -1;
   if (outgoing == NULL || (fd >= 0 && copy < 0)) {
     if (copy >= 0) close(copy);
@@ -196,14 +224,13 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   }
   outgoing->next = NULL;
   outgoing->fd = copy;
-  outgoing->sent = 0;
   outgoing->bytes = sizeof header + header.payload_bytes;
   outgoing->message = header;
   if (header.payload_bytes) memcpy(&outgoing->message + 1, payload, header.payload_bytes);
-  if (peer->line) seal(peer->line, outgoing);
   *peer->last = outgoing;
   peer->last = &outgoing->next;
-  if (peer->first == outgoing) df_post_flush(control, rank);
+  if (peer->unsent == NULL) peer->unsent = outgoing;
+  if (peer->unsent == outgoing) df_post_flush(control, rank);
 }
 
 /* The owner's own messages may be lost: ending the connection needs no memory. */
@@ -222,7 +249,7 @@ void df_post_tell_losses(df_control *control) {
     if (peer->message_lost == DF_NOTHING_LOST) continue;
     peer->message_lost = DF_NOTHING_LOST;
     mute |= peer->local;
-    if (!peer->local) df_peer_cut_off(peer);
+    if (!peer->local) df_post_cut_off(control, r);
   }
   if (mute) df_world_mute(control->world, control->rank);
 }
@@ -241,7 +268,7 @@ void df_post_deliver(df_control *control, uint32_t from, const df_message *messa
 
 int df_peer_has_unsent(const df_peer *peer) {
   int bytes = 0;
-  if (peer->first) return 1;
+  if (peer->unsent || (peer->line && peer->line->rest)) return 1;
   return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
@@ -257,8 +284,7 @@ void df_post_goodbye(df_control *control, uint64_t patience_ns) {
     waiting = 0;
     for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
       df_post_flush(control, rank);
-      if (df_peer_has_unsent(&control->peers[rank]) && control->peers[rank].state == DF_PEER_ALIVE)
-        waiting = 1;
+      if (control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE) waiting = 1;
     }
     if (df_clock_ns() - begin >= patience_ns) break;
     if (waiting) {
@@ -267,5 +293,6 @@ void df_post_goodbye(df_control *control, uint64_t patience_ns) {
       pthread_mutex_lock(control->lock);
     }
   }
+  for (uint32_t rank = 0; rank < control->n_ranks; rank++) df_post_end(control, rank);
   pthread_mutex_unlock(control->lock);
 }

@@ -19,23 +19,30 @@ typedef enum { DF_NOTHING_LOST, DF_LOST, DF_LOSS_IS_TOLD } df_loss;
 typedef struct df_outgoing {
   struct df_outgoing *next;
   int fd;
-  size_t bytes, sent;
-  df_message message; /* to another host: its record */
+  size_t bytes;
+  df_message message;
 } df_outgoing;
 
 typedef struct df_peer {
   df_peer_state state;
   int local;
   int socket;              /* -1: local, or ended */
+  int *home;               /* the mesh's place for it */
   df_line *line;           /* NULL: the peer is on this host */
+  int calls;               /* a line: this end makes its connections */
+  uint64_t lost_ns;        /* since when the line has no connection; 0: it has one (resume.h) */
+  uint32_t resumes;        /* how often it had one again */
+  int is_over;             /* the line: the other end has said so */
   df_address address;      /* where the peer listens; set if line is set */
   char host[DF_HOST_NAME]; /* the peer's host; set if line is set; "": not known */
   int writable_wanted;
   df_loss message_lost;
   int cut_off; /* we ended the connection: a peer that lives keeps its mappings */
   df_outgoing *first, **last;
-  int broken;  /* The peer's context is broken: it registers nothing more. */
-  char *cause; /* what broke it; NULL: nothing, or no memory */
+  df_outgoing *unsent; /* those before it wait until a line's other end has them */
+  uint64_t let_go;     /* messages of a line that the other end had */
+  int broken;          /* The peer's context is broken: it registers nothing more. */
+  char *cause;         /* what broke it; NULL: nothing, or no memory */
   dfcclResult_t cause_status;
 } df_peer;
 
@@ -55,6 +62,15 @@ typedef struct df_service_job {
   int (*tick_ms)(void *room); /* -1 or NULL: nothing can be due */
   void (*run)(void *room);
 } df_service_job;
+
+/* Makes connections of lines anew; NULL: nobody does. [lock] */
+typedef struct df_line_maker {
+  void *maker;
+  void (*want)(void *maker, uint32_t rank, int is_wanted);
+  /* Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
+  uint64_t (*refused_ns)(void *maker, uint32_t rank);
+  uint32_t silence_ms, resume_ms; /* 0: the system's; none is made anew */
+} df_line_maker;
 
 /* Control notices lives and losses, the owner judges. All [lock], on the service thread. */
 typedef struct df_control_events {
@@ -86,6 +102,11 @@ typedef struct df_control {
   int started;
   int epoll_fd, event_fd;
   uint8_t *receive_buffer;
+  uint8_t *record; /* of a line, that goes out; NULL: there are no lines */
+  df_line_maker maker;
+  uint32_t n_lost; /* lines without a connection */
+  pthread_mutex_t arrivals_lock;
+  struct df_arrival *arrivals; /* connections that were made for lines */
   uint32_t departures_seen;
   uint32_t stopping;
 } df_control;
@@ -110,11 +131,16 @@ void df_post_flush(df_control *control, uint32_t rank); /* [lock] */
 void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd);
 /* [lock] Also ends the connections that lost messages. */
 void df_post_tell_losses(df_control *control);
-/* [lock] Another host's system does not have all of it. It would be lost if the socket were
- * closed. */
+/* [lock] Another host's system does not have all of it. */
 int df_peer_has_unsent(const df_peer *peer);
 /* [lock] The peer may live. */
-void df_peer_cut_off(df_peer *peer);
+void df_post_cut_off(df_control *control, uint32_t rank);
+/* [lock] A line's other end has told what it has. */
+void df_post_told(df_control *control, uint32_t rank);
+/* [lock] Nothing more will be sent. */
+void df_post_forget(df_peer *peer);
+/* [lock] Tells a line's other end that nothing more comes, and that it need not call again. */
+void df_post_end(df_control *control, uint32_t rank);
 /* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
  * may be stopped for ever. A peer without BYE takes the end of the connection for a death. */
 void df_post_goodbye(df_control *control, uint64_t patience_ns);

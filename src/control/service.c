@@ -10,7 +10,10 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/attributes.h"
+#include "base/clock.h"
 #include "bootstrap/sockets.h"
+#include "control/resume.h"
 
 enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
 
@@ -69,35 +72,58 @@ static int passed_descriptor(struct msghdr *header) {
   return first;
 }
 
-/* Of a rank of another host: its host, or the way there, may have failed. */
-static void say_why(const df_peer *peer, int error, char *why, size_t bytes) {
-  char text[DF_ADDRESS_TEXT];
+/* Of a rank of another host: its host, or the way there, may have failed. lost_ms: its line has had
+ * no connection for so long; 0: the line had one until now. */
+static void say_why(const df_peer *peer, int error, uint64_t lost_ms, char *why, size_t bytes) {
+  char text[DF_ADDRESS_TEXT], place[DF_ADDRESS_TEXT + DF_HOST_NAME + 4];
+  snprintf(place, sizeof place, "%s%s%s", peer->host, peer->host[0] ? ", " : "",
+           df_address_text(&peer->address, text));
   if (peer->line == NULL)
     snprintf(why, bytes, "died: its connection was lost");
+  else if (lost_ms && error == ECONNREFUSED)
+    snprintf(why, bytes, "died: its connection (%s) was lost, and nobody listens there any more",
+             place);
+  else if (lost_ms)
+    snprintf(why, bytes,
+             "cannot be reached (%s): its connection was lost, and could not be made anew "
+             "for %llu ms",
+             place, (unsigned long long)lost_ms);
   else
     snprintf(why, bytes,
-             error == 0 || error == ECONNRESET ? "died: its connection (%s%s%s) was lost%s%s"
-                                               : "cannot be reached (%s%s%s)%s%s",
-             peer->host, peer->host[0] ? ", " : "", df_address_text(&peer->address, text),
-             error ? ": " : "", error ? strerror(error) : "");
+             error == 0 || error == ECONNRESET ? "died: its connection (%s) was lost%s%s"
+                                               : "cannot be reached (%s)%s%s",
+             place, error ? ": " : "", error ? strerror(error) : "");
 }
 
-/* error: 0: the other end closed it. Else reading failed, and the peer may live. */
-static void connection_lost(df_control *control, uint32_t rank, int error) {
+/* [lock] */
+static void lose(df_control *control, uint32_t rank, int error) {
   const df_control_events *events = &control->events;
   df_peer *peer = &control->peers[rank];
-  pthread_mutex_lock(control->lock);
-  epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
-  shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
-  peer->socket = -1;                 /* The mesh closes the descriptor. */
-  peer->cut_off |= error != 0;
   char why[DF_SENTENCE_BYTES / 2];
-  say_why(peer, error, why, sizeof why);
+  const uint64_t lost_ms = peer->lost_ns ? (df_clock_ns() - peer->lost_ns) / 1000000 + 1 : 0;
+  say_why(peer, error, lost_ms, why, sizeof why);
+  peer->cut_off |= error != 0;
+  if (peer->line) df_resume_end(control, rank);
+  df_post_forget(peer);
   events->disconnected(events->owner, rank);
   if (control->said_goodbye) /* it knows that we leave, and need not answer */
     events->left(events->owner, rank);
   else if (peer->state != DF_PEER_LEFT)
     events->lost(events->owner, rank, DF_PEER_DEAD, why);
+}
+
+/* error: 0: the other end closed it. Else reading failed, and the peer may live. */
+static void connection_lost(df_control *control, uint32_t rank, int error) {
+  df_peer *peer = &control->peers[rank];
+  pthread_mutex_lock(control->lock);
+  epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
+  shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
+  peer->socket = -1;                 /* The mesh closes the descriptor. */
+  if (peer->line && df_resume_begin(control, rank, error)) goto out;
+  if (error == EPROTO && peer->state != DF_PEER_LEFT)
+    control->events.refused(control->events.owner, rank);
+  lose(control, rank, error);
+out:
   pthread_mutex_unlock(control->lock);
 }
 
@@ -113,27 +139,63 @@ static void take(df_control *control, uint32_t rank, const uint8_t *message, siz
   if (control->peers[rank].state != DF_PEER_LEFT) events->refused(events->owner, rank);
 }
 
-/* From another host. */
+/* [lock] 0: nothing more is to be read from this connection. */
+static int take_record(df_control *control, uint32_t rank, size_t length) {
+  df_line *line = control->peers[rank].line;
+  const df_line_event event = df_line_take(line);
+  if (event == DF_LINE_NONSENSE) return 0;
+  df_post_told(control, rank);
+  df_resume_heard(control, rank);
+  if (event == DF_LINE_END) {
+    control->peers[rank].is_over = 1;
+    df_post_end(control, rank); /* it may wait for that */
+  }
+  if (event == DF_LINE_MESSAGE) take(control, rank, control->receive_buffer, length, -1);
+  return event != DF_LINE_END;
+}
+
+/* From another host. What has come is acknowledged at once. */
 static void receive_line(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
-  for (int i = 0; i < DF_EVENTS_AT_ONCE; i++) {
-    size_t length = 0; /* nonsense is as an empty message */
-    int error = 0;
-    df_line_event event =
+  int error = 0, goes_on = 1;
+  for (int i = 0; i < DF_EVENTS_AT_ONCE && goes_on; i++) {
+    size_t length = 0;
+    const df_line_event event =
         df_line_read(peer->line, peer->socket, control->receive_buffer, &length, &error);
-    if (event == DF_LINE_NOTHING) return;
-    if (event == DF_LINE_ENDED) {
-      connection_lost(control, rank, error);
-      return;
-    }
+    if (event == DF_LINE_NOTHING) break;
+    if (event == DF_LINE_NONSENSE) error = EPROTO; /* where the next record begins nobody knows */
+    goes_on = event == DF_LINE_RECORD;
+    if (!goes_on) break;
     pthread_mutex_lock(control->lock);
-    take(control, rank, control->receive_buffer, event == DF_LINE_MESSAGE ? length : 0, -1);
+    goes_on = take_record(control, rank, length);
+    if (!goes_on && !peer->is_over) error = EPROTO;
     pthread_mutex_unlock(control->lock);
-    if (event == DF_LINE_NONSENSE) { /* where the next record begins nobody knows */
-      connection_lost(control, rank, EPROTO);
-      return;
-    }
   }
+  if (!goes_on) {
+    connection_lost(control, rank, error);
+    return;
+  }
+  pthread_mutex_lock(control->lock);
+  peer->line->owes_count |= peer->line->told != peer->line->received;
+  df_post_flush(control, rank);
+  pthread_mutex_unlock(control->lock);
+}
+
+/* Lines that have had no connection for too long. */
+static void judge_lines(df_control *control) {
+  int error;
+  df_resume_take(control);
+  if (control->n_lost == 0) return; /* Only this thread changes it. */
+  pthread_mutex_lock(control->lock);
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (df_resume_is_vain(control, r, &error)) {
+      if (control->peers[r].socket >= 0) /* and nothing has come over the latest one */
+        epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->peers[r].socket, NULL);
+      control->peers[r].socket = -1;
+      df_socket_close(control->peers[r].home);
+      lose(control, r, error);
+    }
+  pthread_mutex_unlock(control->lock);
 }
 
 /* A bounded number of messages at a time. */
@@ -174,7 +236,7 @@ static void receive(df_control *control, uint32_t rank) {
 
 /* -1: nothing can be due. */
 static int tick_ms(df_control *control) {
-  int least = -1;
+  int least = df_resume_tick_ms(control);
   for (uint32_t i = 0; i < control->n_jobs; i++) {
     const df_service_job *job = &control->jobs[i];
     int ms = job->tick_ms ? job->tick_ms(job->room) : -1;
@@ -217,6 +279,7 @@ static void *service(void *argument) {
     int n = epoll_wait(control->epoll_fd, events, DF_EVENTS_AT_ONCE, tick_ms(control));
     for (int i = 0; i < n; i++) handle_event(control, &events[i]);
     collect_letters(control);
+    judge_lines(control);
     for (uint32_t i = 0; i < control->n_jobs; i++) control->jobs[i].run(control->jobs[i].room);
     tell_losses(control);
   }

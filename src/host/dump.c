@@ -254,6 +254,18 @@ static void say_context(const dfcclContext_t context, df_text *text) {
 }
 
 /* [lock] */
+static void say_lines(const dfcclContext_t context, df_text *text) {
+  char address[DF_ADDRESS_TEXT];
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    const df_peer *peer = &context->control.peers[r];
+    if (peer->line == NULL) continue;
+    df_say(text, "  control's connection to rank %u (%s): %s, resumed %u times\n", r,
+           df_address_text(&peer->address, address),
+           peer->socket < 0 || peer->lost_ns ? "does not stand" : "stands", peer->resumes);
+  }
+}
+
+/* [lock] */
 static void say_connections(const dfcclContext_t context, df_text *text) {
   df_endpoint *wire = context->transports.wire;
   df_traffic t;
@@ -271,7 +283,7 @@ static void say_connections(const dfcclContext_t context, df_text *text) {
     }
 }
 
-enum { DF_DUMP_CONNECTION_BYTES = 600, DF_DUMP_CONNECTIONS = 2 /* with a peer */ };
+enum { DF_DUMP_CONNECTION_BYTES = 600, DF_DUMP_CONNECTIONS = 3 /* with a peer, and control's */ };
 enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_WAITS_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
 
 static int is_dumped(const df_coll *coll) { return coll && coll->taken < coll->submitted; }
@@ -288,6 +300,7 @@ static char *make_text(const dfcclContext_t context, const char *waits) {
   if (text == NULL) return NULL;
   df_text out = {.at = text, .left = bytes};
   say_context(context, &out);
+  say_lines(context, &out);
   say_connections(context, &out);
   df_say(&out, "%s", waits);
   for (uint32_t i = 0; i < context->registry.n_indices; i++)

@@ -81,7 +81,7 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
     df_tell_broken(context);
     tell_cause(context, &cause);
   }
-  df_peer_cut_off(&context->control.peers[peer]);
+  df_post_cut_off(&context->control, peer);
 }
 
 /* A rank that has told why it gave up ends its connection without having died. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "control/resume.h"
 #include "control/service.h"
 #include "host/failure.h"
 #include "host/memory.h"
@@ -38,6 +39,22 @@ static void failed(void *owner, dfcclResult_t status, const char *sentence) {
 static void unmapped(void *owner) { df_memory_free_unmapped(owner); }
 
 static void sleeps(void *owner) { df_pings_begin(owner); }
+
+static int line_made(void *owner, uint32_t peer, int fd, const unsigned char key[DF_KEY_BYTES]) {
+  return df_resume_arrived(&((dfcclContext_t)owner)->control, peer, fd, key);
+}
+
+/* ---- what control asks */
+
+static void want_line(void *maker, uint32_t rank, int is_wanted) {
+  df_endpoint *wire = maker;
+  wire->transport->line_wanted(wire, rank, is_wanted);
+}
+
+static uint64_t refused_ns(void *maker, uint32_t rank) {
+  df_endpoint *wire = maker;
+  return wire->transport->line_refused_ns(wire, rank);
+}
 
 /* ---- choice ---- */
 
@@ -104,7 +121,8 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .is_broken = is_broken,
                              .failed = failed,
                              .unmapped = unmapped,
-                             .sleeps = sleeps};
+                             .sleeps = sleeps,
+                             .line_made = line_made};
 }
 
 /* Every rank sees every card, so all of them find a difference. */
@@ -143,6 +161,12 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   owner.bell = (df_bell *)transports->shm->home->base;
   dfcclResult_t result = df_transport_wire.open(&transports->wire, &owner);
   if (result != dfcclSuccess) return result;
+  if (owner.far && owner.resume_ms)
+    context->control.maker = (df_line_maker){.maker = transports->wire,
+                                             .want = want_line,
+                                             .refused_ns = refused_ns,
+                                             .silence_ms = owner.silence_ms,
+                                             .resume_ms = owner.resume_ms};
   df_network_add(context);
   return df_pings_add(context);
 }

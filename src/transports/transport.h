@@ -96,6 +96,8 @@ typedef struct df_endpoint_owner {
   void (*unmapped)(void *owner);
   /* Who carried falls asleep, while runs wait for peers. Any thread. */
   void (*sleeps)(void *owner);
+  /* As df_resume_arrived. Any thread. */
+  int (*line_made)(void *owner, uint32_t peer, int fd, const unsigned char key[DF_KEY_BYTES]);
 } df_endpoint_owner;
 
 typedef struct df_endpoint {
@@ -159,6 +161,10 @@ struct df_transport {
   /* Tells once of an ended connection, and why. 0: none has ended. NULL: control's connection
    * tells. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);
+  /* [lock] Control's line to the rank wants a new connection, or no more. NULL: none can be made. */
+  void (*line_wanted)(df_endpoint *endpoint, uint32_t peer, int is_wanted);
+  /* [lock] Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
+  uint64_t (*line_refused_ns)(df_endpoint *endpoint, uint32_t peer);
   /* [lock] 0: the pair has fewer connections than that. NULL: there are none. */
   int (*traffic)(df_endpoint *endpoint, uint32_t peer, uint32_t which, df_traffic *traffic);
 };

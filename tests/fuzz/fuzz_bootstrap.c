@@ -279,12 +279,19 @@ static void be_far_rank(input *in) {
     size_t taken, bytes;
     const bool is_sealed = next_byte(in) % 4 != 0;
     const uint8_t *raw = next_bytes(in, next_byte(in), &taken);
-    if (is_sealed) df_line_seal(other, raw, taken, record);
+    /* Also of a kind that is none, and with a wrong count. */
+    const df_record_kind kind = (df_record_kind)(1 + next_byte(in) % 4);
+    if (is_sealed && kind == DF_RECORD_COUNT) other->received = next_byte(in) % 2;
+    if (is_sealed) df_line_seal(other, kind, raw, taken, record);
     if (is_sealed) send_some(pair[0], record, taken + DF_LINE_OVERHEAD);
     if (!is_sealed) send_some(pair[0], raw, taken);
     df_line_event event;
-    while ((event = df_line_read(line, pair[1], message, &bytes, &error)) == DF_LINE_MESSAGE)
+    while ((event = df_line_read(line, pair[1], message, &bytes, &error)) == DF_LINE_RECORD) {
       DF_ASSERT(bytes <= UINT8_MAX);
+      event = df_line_take(line);
+      DF_ASSERT(line->acknowledged <= line->sent);
+      if (event == DF_LINE_NONSENSE || event == DF_LINE_END) break;
+    }
     fine = event == DF_LINE_NOTHING;
   }
   df_line_close(line);

@@ -65,6 +65,15 @@ static int make_ordered(sim_descriptor_kind kind) {
   return fd;
 }
 
+int sim_stream_descriptor(void *stream, const sim_stream_calls *calls) {
+  int fd = make(SIM_STREAM);
+  sim_system_now.fd[fd - FIRST_FD].stream = stream;
+  sim_system_now.fd[fd - FIRST_FD].calls = calls;
+  return fd;
+}
+
+void sim_stream_news(int fd) { news(descriptor_of(fd)); }
+
 int sim_eventfd(void) { return make_ordered(SIM_COUNTER); }
 int sim_epoll_create(void) { return make_ordered(SIM_COUNTER); }
 
@@ -96,8 +105,22 @@ int sim_close(int fd) {
     drop_letters(d);
   }
   if (d->kind == SIM_FILE) release_file(d->file);
+  const sim_descriptor_kind kind = d->kind;
   d->kind = SIM_CLOSED;
+  if (kind == SIM_STREAM) d->calls->close(d->stream);
   return 0;
+}
+
+/* What was written has been sent. */
+int sim_ioctl(int fd, unsigned long request, ...) {
+  (void)fd;
+  (void)request;
+  return -1;
+}
+
+void sim_socket_close(int *fd) {
+  if (*fd >= 0) sim_close(*fd);
+  *fd = -1;
 }
 
 int sim_dup(int fd) { return make_descriptor_of_file(descriptor_of(fd)->file); }
@@ -187,6 +210,8 @@ static int is_full(const sim_descriptor *d) { return d->n_letters >= MESSAGES_AT
 
 ssize_t sim_sendmsg(int fd, const struct msghdr *header) {
   sim_descriptor *d = descriptor_of(fd);
+  if (d->kind == SIM_STREAM)
+    return d->calls->send(d->stream, header->msg_iov->iov_base, header->msg_iov->iov_len);
   sim_point_at(&sim_system_now, SIM_WRITES);
   sim_descriptor *peer = peer_of(d);
   if (peer == NULL || d->ended) {
@@ -221,6 +246,8 @@ ssize_t sim_sendmsg(int fd, const struct msghdr *header) {
 
 ssize_t sim_recvmsg(int fd, struct msghdr *header) {
   sim_descriptor *d = descriptor_of(fd);
+  if (d->kind == SIM_STREAM)
+    return d->calls->recv(d->stream, header->msg_iov->iov_base, header->msg_iov->iov_len);
   sim_point_at(&sim_system_now, SIM_WRITES);
   sim_letter *letter = d->first;
   if (letter == NULL) {
@@ -251,8 +278,12 @@ ssize_t sim_recvmsg(int fd, struct msghdr *header) {
 }
 
 int sim_shutdown(int fd) {
+  sim_descriptor *d = descriptor_of(fd);
   sim_point_at(&sim_system_now, SIM_WRITES);
-  end_socket(descriptor_of(fd));
+  if (d->kind == SIM_STREAM)
+    d->calls->shutdown(d->stream);
+  else
+    end_socket(d);
   return 0;
 }
 
@@ -270,6 +301,7 @@ int sim_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
 
 static uint32_t events_of(const sim_descriptor *d) {
   if (d->kind == SIM_COUNTER) return d->count ? EPOLLIN : 0;
+  if (d->kind == SIM_STREAM) return d->calls->events(d->stream) & (d->events | EPOLLHUP);
   if (d->kind != SIM_SOCKET) return 0;
   const sim_descriptor *peer = peer_of(d);
   uint32_t events = d->first || d->ended ? EPOLLIN : 0;

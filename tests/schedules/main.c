@@ -129,7 +129,7 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
   if (sim_percent_small == 0) printf(" --large");
   if (sim_percent_small == 100) printf(" --small");
   if (sim_only_crowds) printf(" --crowds");
-  if (sim_only_wires) printf(" --wires");
+  if (sim_only_wires) printf(sim_only_hosts ? " --hosts" : " --wires");
   if (sim_only_varying) printf(" --varying");
   if (sim_only_others) printf(" --others");
   if (sim_only_switches) printf(" --switches");
@@ -402,6 +402,8 @@ int main(int argc, char **argv) {
       sim_only_crowds = 1;
     else if (strcmp(argv[i], "--wires") == 0)
       sim_only_wires = 1;
+    else if (strcmp(argv[i], "--hosts") == 0)
+      sim_only_wires = sim_only_hosts = 1;
     else if (strcmp(argv[i], "--varying") == 0)
       sim_only_varying = 1;
     else if (strcmp(argv[i], "--others") == 0)
@@ -418,7 +420,7 @@ int main(int argc, char **argv) {
       fprintf(
           stderr,
           "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-          "[--progress SECONDS] [--small | --large] [--crowds] [--wires] [--varying] [--others] "
+          "[--progress SECONDS] [--small | --large] [--crowds] [--wires | --hosts] [--varying] [--others] "
           "[--switches] "
           "[--endings | --some-endings "
           "PERCENT] "

@@ -62,7 +62,7 @@ def never(function, call):
 
 # Looked for in worlds without room, that end (endings.c), large ones, with wires, with runs of varying counts, that change
 # algorithms.
-CROWDS, ENDINGS, LARGE, WIRES, VARYING, SWITCHES = "--crowds", "--endings", "--large", "--wires", "--varying", "--switches"
+CROWDS, ENDINGS, LARGE, WIRES, HOSTS, VARYING, SWITCHES = "--crowds", "--endings", "--large", "--wires", "--hosts", "--varying", "--switches"
 
 # Name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
@@ -159,7 +159,7 @@ BUGS = [
     # Was real: the failure's own message was the one that was lost for want of memory.
     ("what had failed before all is given up is not told again", [without("df_give_up", "df_coll_send")], ENDINGS),
     ("a broken context does not tell its runs", [without("df_tell_broken", "df_coll_send")], ENDINGS),
-    ("the end of a connection is not told", [without("connection_lost", "lost")], ENDINGS),
+    ("the end of a connection is not told", [without("service.c/lose", "lost")], ENDINGS),
     ("the service thread does not look at deadlines", [("deadline_tick", "if timeout_ms", "PLANTED || (CONDITION)")], ENDINGS),
     ("a deadline begins, and nobody is woken", [without("submit_run", "df_service_wake")], ENDINGS),
     ("a deadline begins without a fence", [without("submit_run", "df_wake_fence")], ENDINGS),
@@ -196,6 +196,13 @@ BUGS = [
     ("what the stream did not take is sent from where a lent buffer was", [without("df_channel_write", "keep_lent")], WIRES, ENDINGS, LARGE),
     # Was real: a connection broke while its rank left, and what was under way was lost.
     ("a rank leaves before the far end has all", [returns("is_in_doubt", "0")], WIRES, ENDINGS),
+    # Of control's lines between hosts.
+    ("what a line had under way when it was lost is not sent again", [
+        ("resume.c/attach", "df_post_flush", "(PLANTED ? (void)(peer->unsent = NULL) : (void)0, CALL)")], HOSTS, ENDINGS),
+    ("what comes over a line is not acknowledged", [without("receive_line", "df_post_flush")], HOSTS, ENDINGS),
+    ("a dead rank's line is waited for", [returns("df_resume_is_vain", "0")], HOSTS, ENDINGS),
+    # Was real: the word that the line is over was lost with it.
+    ("who was cut off is not called again, and not told", [("need_not_call", "{", "if (PLANTED) return peer->cut_off;")], HOSTS, ENDINGS),
     # Of runs of varying counts.
     ("counts of a run are not compared", [returns("df_step_counts_differ", "0")], VARYING, ENDINGS),
     ("an empty message that brings a count is not sent", [

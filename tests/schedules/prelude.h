@@ -67,6 +67,8 @@
 #define recvmsg(fd, header, flags) sim_recvmsg(fd, header)
 /* Members of that name are called without these arguments. */
 #define shutdown(fd, how) sim_shutdown(fd)
+#define ioctl(fd, request, result) sim_ioctl(fd, request, result)
+#define df_socket_close(fd) sim_socket_close(fd)
 #define eventfd(value, flags) sim_eventfd()
 /* Without arguments: members of that name are renamed with their uses. */
 #define close sim_close

@@ -58,6 +58,8 @@ int sim_fstat(int fd, struct stat *status);
 ssize_t sim_sendmsg(int fd, const struct msghdr *header);
 ssize_t sim_recvmsg(int fd, struct msghdr *header);
 int sim_shutdown(int fd);
+int sim_ioctl(int fd, unsigned long request, ...);
+void sim_socket_close(int *fd);
 int sim_eventfd(void);
 int sim_close(int fd);
 ssize_t sim_read(int fd, void *buffer, size_t bytes);

@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum {
   SIM_ARENA_BYTES = 1 << 20, /* copied back before each schedule, as far as it is used */
@@ -166,7 +167,7 @@ void sim_unmap(void *p);
 /* ---- descriptors.c */
 
 enum { SIM_MAX_FDS = 160 };
-typedef enum { SIM_CLOSED, SIM_COUNTER, SIM_FILE, SIM_SOCKET } sim_descriptor_kind;
+typedef enum { SIM_CLOSED, SIM_COUNTER, SIM_FILE, SIM_SOCKET, SIM_STREAM } sim_descriptor_kind;
 typedef struct sim_descriptor {
   sim_descriptor_kind kind;
   int epoll; /* that watches it; -1 */
@@ -177,6 +178,8 @@ typedef struct sim_descriptor {
   int ended;
   uint32_t n_letters;
   void *first, *last, *order;
+  void *stream;
+  const struct sim_stream_calls *calls;
 } sim_descriptor;
 typedef struct sim_file { /* shared memory: all mappings are one */
   void *base;
@@ -195,10 +198,23 @@ void sim_sockets_die(int rank);
 uint32_t sim_open_descriptors(void);
 void sim_signal(int fd); /* a counter; nobody else goes on meanwhile */
 
+/* Streams by a descriptor; their calls are as send(2), recv(2) and shutdown(2) of both ways. */
+typedef struct sim_stream_calls {
+  ssize_t (*send)(void *stream, const void *bytes, size_t n);
+  ssize_t (*recv)(void *stream, void *bytes, size_t n);
+  void (*shutdown)(void *stream);
+  void (*close)(void *stream);
+  uint32_t (*events)(const void *stream);
+} sim_stream_calls;
+int sim_stream_descriptor(void *stream, const sim_stream_calls *calls);
+void sim_stream_news(int fd); /* as sim_signal */
+
 /* ---- wire.c: TCP between ranks of different processes */
 
 void sim_wire_begin(void); /* of a new world that has it; it has an agent of its own */
 void sim_wire_die(int rank);
+uint16_t sim_wire_port(uint32_t rank); /* where it will listen, if each opens its wire in turn */
+void sim_stream_pair(int fds[2], const int ranks[2]);
 
 /* ---- trace.c */
 
@@ -225,6 +241,7 @@ void sim_trace_print(void);
 extern uint32_t sim_percent_small, sim_percent_endings; /* of the worlds */
 extern int sim_is_crowd, sim_only_crowds;
 extern int sim_only_wires;          /* ranks of different processes share no memory */
+extern int sim_only_hosts;          /* ... and are of different hosts: so are control's messages */
 extern int sim_only_varying;        /* runs have any counts up to the registered ones */
 extern int sim_only_switches;       /* collectives are asked to go over to variants */
 extern int sim_only_others;         /* operations beyond the six of worlds on record */

@@ -1,5 +1,6 @@
 /*
- * TCP between simulated ranks of different processes, in the place of src/transports/wire/tcp.c.
+ * TCP between simulated ranks of different processes, in the place of src/transports/wire/tcp.c,
+ * and under control's lines between ranks of different hosts.
  * An agent of its own carries what was written: in pieces and after delays, as the adversary likes,
  * and sometimes a connection breaks.
  * A stream takes few bytes, so that pumps often find it full.
@@ -31,6 +32,7 @@ typedef struct end {
   tube *in, *out;
   struct end *other; /* NULL: it has gone */
   int has_news, waits_for_room, is_refused;
+  int fd, rank; /* -1: the library has it by tcp.h */
 } end;
 
 typedef struct port {
@@ -53,6 +55,7 @@ static struct net {
 
 /* Others do not go on meanwhile: a rank may be dying. */
 static void tell(end *e) {
+  if (e && e->fd >= 0) sim_stream_news(e->fd);
   if (e == NULL || e->owner == NULL) return;
   CHANGED(e);
   e->has_news = 1;
@@ -79,6 +82,12 @@ static void break_connection(end *e) {
   for (int i = 0; i < 2; i++) tell(both[i]);
 }
 
+/* Of hosts, none while a world is set up: control says most of what it says then. */
+static int may_break(const end *e) {
+  return e->other && sim_plan.settings.net_resume_ms != 0 && net->breaks < BREAKS &&
+         !(sim_plan.hosts && sim_is_quiet) && sim_one_in(&sim_random_now, BREAKS_ONE_IN);
+}
+
 /* Returns 0 when nothing is under way. */
 static int carry_something(void) {
   end *found[MAX_STREAMS];
@@ -90,8 +99,7 @@ static int carry_something(void) {
   }
   if (n == 0) return 0;
   end *e = found[sim_below(&sim_random_now, n)];
-  if (e->other && sim_plan.settings.net_resume_ms != 0 && net->breaks < BREAKS &&
-      sim_one_in(&sim_random_now, BREAKS_ONE_IN)) {
+  if (may_break(e)) {
     net->breaks++;
     CHANGED(net);
     break_connection(e);
@@ -142,6 +150,11 @@ static void cut(end *e) {
 }
 
 void sim_wire_die(int rank) {
+  for (uint32_t i = 0; net && i < MAX_STREAMS; i++)
+    if (net->ends[i] && net->ends[i]->fd >= 0 && net->ends[i]->rank == rank) {
+      net->ends[i]->fd = -1;
+      cut(net->ends[i]);
+    }
   for (uint32_t p = 0; net && p < net->n_ports; p++) {
     if (net->ports[p].rank != rank) continue;
     for (uint32_t i = 0; i < MAX_STREAMS; i++)
@@ -233,12 +246,84 @@ static end *make_end(df_tcp *owner) {
   if (e == NULL) return NULL;
   e->tcp.stream = (df_stream){.write = write_some, .read = read_some, .reason = reason};
   e->owner = owner;
+  e->fd = e->rank = -1;
   e->in = sim_hidden_alloc(sizeof *e->in);
   memset(e->in, 0, sizeof *e->in);
   net->ends[i] = e;
   CHANGED(e);
   CHANGED(net);
   return e;
+}
+
+/* ---- streams by their descriptor: control's lines */
+
+uint16_t sim_wire_port(uint32_t rank) { return (uint16_t)(FIRST_PORT + rank); }
+
+static ssize_t stream_send(void *stream, const void *bytes, size_t n) {
+  const df_stream_part part = {bytes, n};
+  const int64_t taken = write_some(stream, &part, 1);
+  if (taken > 0) return (ssize_t)taken;
+  errno = taken == 0 ? EAGAIN : EPIPE;
+  return -1;
+}
+
+static ssize_t stream_recv(void *stream, void *bytes, size_t n) {
+  const df_stream_room room = {bytes, n};
+  const int64_t came = read_some(stream, &room, 1);
+  if (came > 0) return (ssize_t)came;
+  errno = EAGAIN;
+  return came == 0 ? -1 : 0;
+}
+
+/* Both ways. What was written before still arrives. */
+static void stream_shutdown(void *stream) {
+  end *e = stream, *other = e->other;
+  CHANGED(e);
+  CHANGED(e->in);
+  e->in->is_ended = e->in->is_broken = 1;
+  e->in->read = e->in->arrived;
+  if (e->out) {
+    CHANGED(e->out);
+    e->out->is_ended = 1;
+  }
+  e->other = NULL;
+  if (other) {
+    CHANGED(other);
+    other->other = NULL;
+  }
+  tell(e);
+  tell(other);
+}
+
+static void stream_close(void *stream) {
+  ((end *)stream)->fd = -1;
+  df_tcp_end(NULL, stream);
+}
+
+static uint32_t stream_events(const void *stream) {
+  const end *e = stream;
+  const tube *in = e->in;
+  uint32_t events = 0;
+  if (in->arrived != in->read) events |= EPOLLIN;
+  if (in->is_ended && (in->is_broken || in->read == in->written)) events |= EPOLLIN | EPOLLHUP;
+  if (e->other == NULL || e->out->written - e->out->read < TUBE_BYTES) events |= EPOLLOUT;
+  return events;
+}
+
+static const sim_stream_calls stream_calls = {.send = stream_send,
+                                              .recv = stream_recv,
+                                              .shutdown = stream_shutdown,
+                                              .close = stream_close,
+                                              .events = stream_events};
+
+void sim_stream_pair(int fds[2], const int ranks[2]) {
+  end *both[2] = {make_end(NULL), make_end(NULL)};
+  for (int i = 0; i < 2; i++) {
+    both[i]->other = both[1 - i];
+    both[i]->out = both[1 - i]->in;
+    both[i]->rank = ranks[i];
+    fds[i] = both[i]->fd = sim_stream_descriptor(both[i], &stream_calls);
+  }
 }
 
 /* ---- what tcp.h promises */
@@ -292,7 +377,9 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t sc
                 .in = mine->in,
                 .out = theirs->in,
                 .other = theirs,
-                .has_news = 1};
+                .has_news = 1,
+                .fd = -1,
+                .rank = -1};
   theirs->out = mine->in;
   theirs->other = mine;
   p->callers[p->n_callers++] = theirs;
@@ -323,6 +410,16 @@ void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
   CHANGED(net);
   if (e->out) cut(e);
   sim_free(e);
+}
+
+int df_tcp_release(df_tcp *tcp, df_tcp_stream *stream) {
+  (void)tcp;
+  end *e = (end *)(void *)stream;
+  CHANGED(e);
+  e->owner = NULL;
+  e->rank = sim_agents_now.agent[sim_agents_now.current].rank;
+  e->fd = sim_stream_descriptor(e, &stream_calls);
+  return e->fd;
 }
 
 void df_tcp_set_silence(df_tcp_stream *stream, uint32_t ms) {

@@ -58,7 +58,10 @@ static void make_sockets(void) {
   for (uint32_t a = 0; a < sim_plan.n_ranks; a++)
     for (uint32_t b = 0; b < a; b++) {
       int pair[2], ranks[2] = {(int)a, (int)b};
-      sim_socket_pair(pair, ranks);
+      if (sim_plan.hosts)
+        sim_stream_pair(pair, ranks);
+      else
+        sim_socket_pair(pair, ranks);
       sockets[a][b] = pair[0];
       sockets[b][a] = pair[1];
     }
@@ -70,7 +73,19 @@ void df_mesh_close(df_mesh *mesh) {
   sim_free(mesh->sockets);
   sim_free(mesh->cards);
   sim_free(mesh->local);
+  if (mesh->far) sim_free(mesh->far);
   *mesh = (df_mesh){0};
+}
+
+/* Higher ranks have called lower ones. */
+static df_far_rank *make_far(uint32_t rank) {
+  df_far_rank *far = sim_calloc(sim_plan.n_ranks, sizeof *far);
+  for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
+    far[r] = (df_far_rank){.is_far = r != rank,
+                           .calls = rank > r,
+                           .address = df_address_loopback(sim_wire_port(r)),
+                           .key = {(unsigned char)(rank + r), (unsigned char)(rank * r)}};
+  return far;
 }
 
 static void open_rank(uint32_t rank) {
@@ -85,6 +100,7 @@ static void open_rank(uint32_t rank) {
     mesh.n_local += mesh.local[r];
     mesh.sockets[r] = mesh.local[r] ? -1 : sockets[rank][r];
   }
+  if (sim_plan.hosts) mesh.far = make_far(rank);
   df_settings settings = sim_plan.settings;
   if (!(sim_plan.impatient >> rank & 1)) settings.timeout_ms = 0;
   uint32_t before = sim_agents_now.n;
@@ -171,9 +187,9 @@ static void *set_up(void *unused) {
   (void)unused;
   sim_app = sim_calloc(1, sizeof *sim_app);
   fill_buffers();
-  if (sim_plan.processes) make_sockets();
   if (sim_plan.wires) sim_wire_begin();
   if (sim_endings) sim_endings_make();
+  if (sim_plan.processes) make_sockets();
   for (uint32_t rank = 0; rank < sim_plan.n_ranks; rank++) open_rank(rank);
   if (sim_plan.processes) share_buffers();
   register_all();
@@ -267,7 +283,7 @@ void sim_world_print(void) {
   static const char *const cqs[] = {"ring", "packed", "slots"};
   const df_settings *s = &sim_plan.settings;
   printf("world: %u ranks, %u thread(s) each, %lld block(s), queue of %lld, CQ %s, spin %lld/%lld, "
-         "quit after %lld polls, %s%s%s%s%s\n",
+         "quit after %lld polls, %s%s%s%s%s%s\n",
          sim_plan.n_ranks, sim_plan.n_threads, s->max_blocks, s->queue_depth, cqs[s->cq],
          s->spin_front, s->spin_min, s->quit_polls,
          sim_plan.warm ? "links stand, " : "links to be made, ",
@@ -276,7 +292,8 @@ void sim_world_print(void) {
          s->tuning.policy.borrowed_turn_max ? ", first turns by submitters" : "",
          !sim_plan.wires                        ? ""
          : sim_plan.settings.net_resume_ms == 0 ? ", over wires"
-                                                : ", over wires that resume");
+                                                : ", over wires that resume",
+         sim_plan.hosts ? ", on hosts" : "");
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
     printf("  collective %u: %s of %u int32, members 0x%x, root %u, %u run(s), priority %d, %s\n",
            c, df_operation_name(sim_plan.coll[c].operation), sim_plan.coll[c].count,

@@ -31,6 +31,7 @@ typedef struct world_plan {
   int visits;         /* registrations between two lives may have a run */
   int processes;      /* each rank is in one of its own */
   int wires;          /* ... and messages go over TCP */
+  int hosts;          /* ... and control's lines, too */
   uint32_t impatient; /* ranks, by bit, that have the timeout; the others have none */
   uint32_t shared_from;
   uint32_t places[MAX_RANKS]; /* of collectives and variants in the device; 0: as it has */

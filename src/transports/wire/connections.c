@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "transports/wire/connection.h"
 #include "transports/wire/guests.h"
+#include "transports/wire/lines.h"
 
 enum {
   VAIN_LOOKS = 32,           /* after so many a stream is read only if it is ready */
@@ -158,6 +159,7 @@ dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n
 
 void df_connections_close(df_connections *all) {
   df_guests_drop(all);
+  df_lines_close(all->lines);
   for (uint32_t i = 0; i < all->n_active; i++) {
     df_peer_wire *peer = all->active[i];
     for (uint32_t port = 0; port < DF_WIRE_PORTS_MOST; port++)
@@ -190,6 +192,7 @@ int df_connections_carry(df_connections *all, int spins) {
     df_tcp_look(&all->tcp);
     if (all->guests || all->tcp.has_callers) df_guests_receive(all);
   }
+  if (all->lines) df_lines_carry(all->lines);
   if (all->fabric) all->fabric->ops->look(all->fabric, spins);
   for (uint32_t i = 0; i < all->n_active; i++) did |= carry(all, all->active[i], spins);
   return did;
@@ -201,6 +204,7 @@ int df_connections_are_broken(const df_connections *all) {
 
 uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) {
   uint64_t least = all->tcp.has_callers ? ACCEPT_RETRY_NS : UINT64_MAX;
+  if (all->lines) least = DF_MIN(least, df_lines_patience_ns(all->lines, now_ns));
   for (uint32_t i = 0; i < all->n_active; i++) {
     const df_peer_wire *peer = all->active[i];
     for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {

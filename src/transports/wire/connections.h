@@ -58,6 +58,7 @@ typedef struct df_connections {
   uint32_t rank, n_ranks;
   unsigned char secret[DF_KEY_BYTES]; /* makes each peer's key */
   df_shield shield;
+  struct df_lines *lines; /* of control; NULL: there are none */
   uint64_t resume_ns;
   uint64_t lend_min;     /* as in df_wire */
   uint32_t silence_ms;   /* 0: the system's */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "transports/wire/connections.h"
+#include "transports/wire/lines.h"
 
 enum {
   STACK_BYTES = 256 << 10,
@@ -200,6 +201,24 @@ static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_tra
   int found = df_connections_traffic(&ep->connections, peer, which, traffic);
   unlock(ep);
   return found;
+}
+
+/* ---- control's lines */
+
+static void wire_line_wanted(df_endpoint *base, uint32_t peer, int is_wanted) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  df_lines_want(ep->connections.lines, peer, is_wanted);
+  ep->connections.left_work = 1;
+  unlock(ep);
+}
+
+static uint64_t wire_line_refused_ns(df_endpoint *base, uint32_t peer) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  const uint64_t since_ns = df_lines_refused_ns(ep->connections.lines, peer);
+  unlock(ep);
+  return since_ns;
 }
 
 /* ---- links */
@@ -424,6 +443,8 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   pthread_mutex_init(&ep->lock, NULL);
   result =
       df_shield_make(&ep->connections.shield, owner->security, owner->all_have_aes, owner->tls);
+  if (result == dfcclSuccess)
+    result = df_lines_open(&ep->connections.lines, &ep->connections.tcp, &ep->base.owner);
   if (result == dfcclSuccess) result = start(ep);
   if (result != dfcclSuccess) goto close_connections;
   *out = &ep->base;
@@ -469,4 +490,6 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .peer_left = wire_peer_left,
                                         .close_in_child = wire_close_in_child,
                                         .take_lost = wire_take_lost,
+                                        .line_wanted = wire_line_wanted,
+                                        .line_refused_ns = wire_line_refused_ns,
                                         .traffic = wire_traffic};

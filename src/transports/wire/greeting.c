@@ -55,6 +55,10 @@ void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret
   df_derive(key, DF_KEY_BYTES, secret, "dfccl wire to a peer", &peer, sizeof peer, NULL, 0);
 }
 
+void df_greeting_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far) {
+  df_derive(key, DF_KEY_BYTES, far->key, "dfccl line again", NULL, 0, NULL, 0);
+}
+
 /* From the peer's key and both nonces. */
 static void derive(df_greeter *greeter, const unsigned char key[DF_KEY_BYTES],
                    const unsigned char *caller, const unsigned char *listener) {
@@ -94,9 +98,15 @@ static df_greeting_state hear_greeting(df_greeter *greeter, uint32_t n_ranks) {
   greeter->port = greeting.port;
   greeter->number = greeting.number;
   unsigned char key[DF_KEY_BYTES];
+  if (greeter->port == DF_GREETING_LINE) {
+    const df_far_rank *far = greeter->far ? &greeter->far[greeter->peer] : NULL;
+    if (far == NULL || !far->is_far) return DF_GREETING_REFUSED;
+    greeter->makes_keys = 1;
+    df_greeting_line_key(key, far);
+  } else
+    df_greeting_key(key, greeter->key, greeter->peer);
   draw_keys(greeter);
   memcpy(greeter->other_nonce, greeting.nonce, sizeof greeting.nonce);
-  df_greeting_key(key, greeter->key, greeter->peer);
   derive(greeter, key, greeting.nonce, greeter->nonce);
   df_answer answer;
   df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);

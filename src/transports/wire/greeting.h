@@ -15,6 +15,9 @@
 #include "bootstrap/handshake.h"
 #include "transports/wire/stream.h"
 
+/* The port of control's line (lines.h), whose key the mesh has made. */
+#define DF_GREETING_LINE UINT32_MAX
+
 typedef struct df_wire_greeting {
   df_header header;
   int32_t from, to;
@@ -36,7 +39,8 @@ typedef struct df_greeter {
   uint32_t number;     /* of the caller's calls of this port: an old one comes too late; as peer */
   int calls;           /* this end is the caller */
   int is_proven;       /* the other end has proven itself */
-  int makes_keys;      /* the nonces are keys */
+  const df_far_rank *far; /* listener: of those who may have a line; NULL: nobody has */
+  int makes_keys;         /* the nonces are keys */
   unsigned char nonce[DF_NONCE_BYTES], other_nonce[DF_NONCE_BYTES];
   unsigned char secret[DF_KEY_BYTES]; /* whose public key is the nonce */
   unsigned char key[DF_KEY_BYTES];    /* as offered; later the connection's */
@@ -51,6 +55,8 @@ void df_greeting_call(df_greeter *greeter, df_stream *stream, uint32_t rank, uin
 /* secret: makes each peer's key (df_greeting_key). */
 void df_greeting_listen(df_greeter *greeter, df_stream *stream, uint32_t rank,
                         const unsigned char secret[DF_KEY_BYTES], int makes_keys);
+/* The key for a line, both ends'. */
+void df_greeting_line_key(unsigned char key[DF_KEY_BYTES], const df_far_rank *far);
 void df_greeting_key(unsigned char key[DF_KEY_BYTES], const unsigned char secret[DF_KEY_BYTES],
                      uint32_t peer);
 

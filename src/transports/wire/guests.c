@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "transports/wire/connection.h"
+#include "transports/wire/lines.h"
 
 enum { GUESTS_SPARE = 64 /* unproven callers beyond the ranks */ };
 
@@ -25,6 +26,12 @@ static void drop_guest(df_connections *all, df_guest **at) {
 static void welcome(df_connections *all, df_guest *guest) {
   df_peer_wire *peer;
   const uint32_t port = guest->greeter.port;
+  if (port == DF_GREETING_LINE) {
+    df_tcp_stream *line = guest->stream;
+    guest->stream = NULL;
+    df_lines_take(all->lines, line, &guest->greeter);
+    return;
+  }
   /* The caller may need the connection before this rank knows that it does. */
   if (port >= DF_WIRE_PORTS_MOST) return;
   if (df_connections_meet(all, guest->greeter.peer, &peer) != dfcclSuccess) return;
@@ -48,6 +55,7 @@ void df_guests_receive(df_connections *all) {
     new->stream = stream;
     df_greeting_listen(&new->greeter, &stream->stream, all->rank, all->secret,
                        df_shield_needs_keys(&all->shield));
+    if (all->lines) new->greeter.far = all->lines->far;
     new->next = all->guests;
     all->guests = new;
     all->n_guests++;

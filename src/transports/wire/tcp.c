@@ -111,6 +111,13 @@ void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
   free(stream);
 }
 
+int df_tcp_release(df_tcp *tcp, df_tcp_stream *stream) {
+  epoll_ctl(tcp->epoll_fd, EPOLL_CTL_DEL, stream->socket.fd, NULL);
+  const int fd = df_listener_release(&stream->socket);
+  free(stream);
+  return fd;
+}
+
 /* Takes fd. */
 static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
   df_tcp_stream *stream = calloc(1, sizeof *stream);
@@ -138,7 +145,10 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t sc
     (void)failure("connecting", EADDRNOTAVAIL);
     return dfcclInProgress;
   }
-  if (fd < 0) return failure("connecting", -fd);
+  if (fd < 0) {
+    const dfcclResult_t result = failure("connecting", -fd);
+    return fd == -ECONNREFUSED ? dfcclRemoteError : result;
+  }
   return make_stream(tcp, fd, stream);
 }
 

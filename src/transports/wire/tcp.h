@@ -35,12 +35,15 @@ void df_tcp_close(df_tcp *tcp);
 void df_tcp_close_in_child(const df_tcp *tcp); /* all but sockets */
 
 /* The stream takes nothing until it stands. scope: of a link-local address. dfcclInProgress: all of
- * this host's ports are in use, for a moment; call again later. */
+ * this host's ports are in use, for a moment; call again later. dfcclRemoteError: nobody listens
+ * there, as far as is known at once; else the stream ends with ECONNREFUSED. */
 dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t scope,
                              df_tcp_stream **stream);
 /* NULL: there is none. */
 df_tcp_stream *df_tcp_accept(df_tcp *tcp);
 void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream);
+/* Ends the stream, and returns its socket, which stays open (df_socket_close). */
+int df_tcp_release(df_tcp *tcp, df_tcp_stream *stream);
 
 /* The stream ends when the other end has been silent for so long. */
 void df_tcp_set_silence(df_tcp_stream *stream, uint32_t ms);

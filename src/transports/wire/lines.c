@@ -1,0 +1,161 @@
+#include "transports/wire/lines.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "bootstrap/sockets.h"
+
+enum {
+  FIRST_RETRY_US = 200,
+#if defined(DF_SIMULATION) /* whose time passes slowly */
+  LAST_RETRY_US = 400,
+  OTHERS_CALL_US = 400
+#else
+  LAST_RETRY_US = 50000,
+  OTHERS_CALL_US = 50000 /* who does not call looks after this time whether the other may be dead */
+#endif
+};
+#define ANSWER_NS ((uint64_t)10 * 1000 * 1000 * 1000)
+
+dfcclResult_t df_lines_open(df_lines **out, df_tcp *tcp, const df_endpoint_owner *owner) {
+  *out = NULL;
+  if (owner->far == NULL || owner->resume_ms == 0) return dfcclSuccess;
+  df_lines *lines = calloc(1, sizeof *lines + owner->n_ranks * sizeof *lines->calls);
+  if (lines == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for lines to %u ranks", owner->n_ranks);
+  lines->tcp = tcp;
+  lines->owner = owner;
+  lines->far = owner->far;
+  *out = lines;
+  return dfcclSuccess;
+}
+
+static void end_call(df_lines *lines, df_line_call *call) {
+  if (call->stream) df_tcp_end(lines->tcp, call->stream);
+  call->stream = NULL;
+  sodium_memzero(&call->greeter, sizeof call->greeter);
+}
+
+void df_lines_close(df_lines *lines) {
+  for (uint32_t r = 0; lines && r < lines->owner->n_ranks; r++) end_call(lines, &lines->calls[r]);
+  free(lines);
+}
+
+void df_lines_want(df_lines *lines, uint32_t peer, int is_wanted) {
+  df_line_call *call = &lines->calls[peer];
+  if (call->is_wanted == is_wanted) return;
+  call->is_wanted = is_wanted;
+  lines->n_wanted += is_wanted ? 1 : UINT32_MAX;
+  end_call(lines, call);
+  call->vain_tries = 0;
+  call->refused_ns = 0;
+  call->call_ns = df_clock_ns() + (lines->far[peer].calls ? 0 : OTHERS_CALL_US * (uint64_t)1000);
+}
+
+uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer) {
+  return lines->calls[peer].refused_ns;
+}
+
+/* ---- calling */
+
+/* is_refused: nobody listens there. */
+static void try_later(df_lines *lines, df_line_call *call, int is_refused) {
+  const uint64_t now = df_clock_ns();
+  const uint64_t wait_us = (uint64_t)FIRST_RETRY_US << DF_MIN(call->vain_tries, 16u);
+  end_call(lines, call);
+  call->vain_tries++;
+  call->call_ns = now + 1000 * DF_MIN(wait_us, (uint64_t)LAST_RETRY_US);
+  if (!is_refused) call->refused_ns = 0;
+  if (is_refused && call->refused_ns == 0) call->refused_ns = now;
+}
+
+static void begin_call(df_lines *lines, uint32_t peer) {
+  df_line_call *call = &lines->calls[peer];
+  const df_far_rank *far = &lines->far[peer];
+  unsigned char key[DF_KEY_BYTES];
+  const dfcclResult_t result = df_tcp_connect(lines->tcp, &far->address, far->scope, &call->stream);
+  if (result != dfcclSuccess) {
+    call->stream = NULL;
+    try_later(lines, call, result == dfcclRemoteError);
+    return;
+  }
+  const uint64_t silence_ns = lines->owner->silence_ms * (uint64_t)1000000;
+  call->due_ns = df_clock_ns() + (silence_ns ? silence_ns : ANSWER_NS);
+  df_greeting_line_key(key, far);
+  df_greeting_call(&call->greeter, &call->stream->stream, lines->owner->rank, peer,
+                   DF_GREETING_LINE, ++call->calls_made, key, 1);
+  sodium_memzero(key, sizeof key);
+}
+
+/* The key is made of the greeting's. 0: it is closed instead, and the other end sees that. */
+static int hand_over(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter, uint32_t peer) {
+  unsigned char key[DF_KEY_BYTES];
+  if (df_greeting_traffic_key(greeter, key) != dfcclSuccess) {
+    df_tcp_end(lines->tcp, stream);
+    return 0;
+  }
+  if (lines->owner->silence_ms) df_tcp_set_silence(stream, lines->owner->silence_ms);
+  int fd = df_tcp_release(lines->tcp, stream);
+  const int is_taken = lines->owner->line_made(lines->owner->owner, peer, fd, key);
+  if (!is_taken) df_socket_close(&fd);
+  sodium_memzero(key, sizeof key);
+  return is_taken;
+}
+
+static void hear(df_lines *lines, uint32_t peer) {
+  df_line_call *call = &lines->calls[peer];
+  call->stream->is_ready = 0;
+  const df_greeting_state state = df_greeting_progress(&call->greeter, lines->owner->n_ranks);
+  const int is_through = call->greeter.out_at == call->greeter.out_end; /* to the other's system */
+  if (state == DF_GREETING_REFUSED)
+    try_later(lines, call, call->stream->error == ECONNREFUSED);
+  else if (!lines->far[peer].calls && is_through)
+    try_later(lines, call, 0); /* somebody listens, which is all that was asked */
+  else if (state == DF_GREETING_STANDS) {
+    df_tcp_stream *stream = call->stream;
+    call->stream = NULL;
+    if (hand_over(lines, stream, &call->greeter, peer))
+      df_lines_want(lines, peer, 0); /* control says if it is lost again */
+    else
+      try_later(lines, call, 0);
+  }
+}
+
+void df_lines_carry(df_lines *lines) {
+  if (lines->n_wanted == 0) return;
+  const uint64_t now = df_clock_ns();
+  for (uint32_t peer = 0; peer < lines->owner->n_ranks; peer++) {
+    df_line_call *call = &lines->calls[peer];
+    if (!call->is_wanted) continue;
+    if (call->stream == NULL && now >= call->call_ns) begin_call(lines, peer);
+    if (call->stream && call->stream->is_ready) hear(lines, peer);
+    if (call->stream && now >= call->due_ns) try_later(lines, call, 0);
+  }
+}
+
+uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns) {
+  uint64_t least = UINT64_MAX;
+  for (uint32_t peer = 0; peer < lines->owner->n_ranks && lines->n_wanted; peer++) {
+    const df_line_call *call = &lines->calls[peer];
+    if (!call->is_wanted) continue;
+    const uint64_t due = call->stream ? call->due_ns : call->call_ns;
+    least = DF_MIN(least, due > now_ns ? due - now_ns : 0);
+  }
+  return least;
+}
+
+/* ---- called */
+
+void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter) {
+  df_line_call *call = lines ? &lines->calls[greeter->peer] : NULL;
+  /* This end calls; or the call has been given up meanwhile. */
+  if (call == NULL || lines->far[greeter->peer].calls || greeter->number <= call->call_heard) {
+    df_tcp_end(lines->tcp, stream);
+    return;
+  }
+  call->call_heard = greeter->number;
+  (void)hand_over(lines, stream, greeter, greeter->peer);
+}
