@@ -4,7 +4,7 @@
  * seconds are over or the job has failed. Every element is checked.
  *
  * Usage: worker [--rounds N] [--seconds S] [--seed S] [--largest ELEMENTS] [--break MS]
- *   --break: every MS milliseconds this rank shuts its connections of data down, and not control's.
+ *   --break: every MS milliseconds this rank shuts its connections to other hosts down, data's and control's.
  *
  * Prints lines "WORD NANOSECONDS[: TEXT]" (CLOCK_MONOTONIC): begins, joined, then through (with the runs) or
  * told (with the sentence), then gone (dfcclDestroy has returned), and left for each thing that was
@@ -39,7 +39,6 @@ static int rank, ranks;
 static collective all[COLLECTIVES];
 static uint64_t runs, breaks;
 static int32_t goes_on = 1;        /* as rank 0 says in each round */
-static char is_known[DESCRIPTORS]; /* before there were connections of data */
 static volatile int is_over;
 
 static uint64_t now_ns(void) {
@@ -101,7 +100,7 @@ static void *break_connections(void *unused) {
   while (!is_over) {
     usleep((useconds_t)(options.break_ms * 1000));
     for (int fd = 3; fd < DESCRIPTORS && !is_over; fd++)
-      if (!is_known[fd] && is_connection(fd)) breaks += shutdown(fd, SHUT_RDWR) == 0;
+      if (is_connection(fd)) breaks += shutdown(fd, SHUT_RDWR) == 0;
   }
   return unused;
 }
@@ -258,7 +257,6 @@ int main(int argc, char **argv) {
     return 0;
   }
   dfcclGetRank(ctx, &rank, &ranks);
-  for (int fd = 0; fd < DESCRIPTORS; fd++) is_known[fd] = (char)is_connection(fd);
   if (options.break_ms && pthread_create(&breaker, NULL, break_connections, NULL) != 0) return 3;
   say("joined", "");
   result = play_all();
