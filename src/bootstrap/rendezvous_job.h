@@ -18,7 +18,8 @@ enum {
 typedef enum { DF_ROOT_COLLECTING, DF_ROOT_MESHING, DF_ROOT_STARTED, DF_ROOT_FAILED } df_root_phase;
 
 struct df_root {
-  df_root *next;
+  df_root *next;                   /* of those that wait for their first caller */
+  df_root *next_alive, **at_alive; /* of all */
   df_root_options options;
   df_listener listener; /* of this host; doors: options.doors */
   uint64_t accept_from_ns;

@@ -20,6 +20,25 @@ enum {
   ACCEPT_PAUSE_MS = 20 /* while no descriptor is left */
 };
 
+/* [df_forks_hold] A forked child has none of the threads that run them, but reaches its copies. */
+static df_root *alive;
+
+static void enter(df_root *root) {
+  df_forks_hold();
+  root->next_alive = alive;
+  root->at_alive = &alive;
+  if (alive) alive->at_alive = &root->next_alive;
+  alive = root;
+  df_forks_release();
+}
+
+static void leave(df_root *root) {
+  df_forks_hold();
+  *root->at_alive = root->next_alive;
+  if (root->next_alive) root->next_alive->at_alive = root->at_alive;
+  df_forks_release();
+}
+
 df_root *df_root_create(const df_root_options *options) {
   df_root *root = calloc(1, sizeof *root);
   if (root == NULL) {
@@ -33,10 +52,12 @@ df_root *df_root_create(const df_root_options *options) {
   root->idle_end_ns = df_after_ms(options->idle_ms);
   root->deadline_ns = root->idle_end_ns;
   if (options->listener >= 0) df_listener_open(&root->listener, options->listener);
+  enter(root);
   return root;
 }
 
 void df_root_destroy(df_root *root) {
+  leave(root);
   df_job_stop_listening(root);
   for (int i = 0; i < root->n_callers; i++) {
     df_socket_close(&root->callers[i]->fd);

@@ -68,7 +68,11 @@ static int record_tick(void *room) {
 }
 static int learning_tick(void *room) {
   const dfcclContext_t context = room;
-  return context->learnt.n_new ? DF_LEARNING_TICK_MS : -1;
+  if (context->settings.tune_file[0] == '\0') return -1;
+  pthread_mutex_lock(&context->lock);
+  const int has_news = context->learnt.n_new > 0;
+  pthread_mutex_unlock(&context->lock);
+  return has_news ? DF_LEARNING_TICK_MS : -1;
 }
 static void write_learnt(void *room) { df_learning_write(room); }
 

@@ -141,7 +141,11 @@ int main(int argc, char **argv) {
   const int n = scandir(directory, &entries, is_file, alphasort);
   CHECK(n > 0, "no files in %s", directory);
   int fine = 0;
-  for (int i = 0; i < n; i++) fine += play_file(directory, entries[i]->d_name);
+  for (int i = 0; i < n; i++) {
+    fine += play_file(directory, entries[i]->d_name);
+    free(entries[i]);
+  }
+  free(entries);
   printf("%d files, %d refused, none wrong\n", n, n - fine);
   if (generated) df_algorithm_directory_remove(generated);
   return fine == n ? 0 : 1;

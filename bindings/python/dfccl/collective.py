@@ -229,7 +229,8 @@ class Collective:
             with self._lock:
                 if self._held:
                     raise Held
-                self._drop_complete(handle)
+                if self._outstanding:
+                    self._drop_complete(handle)
                 run.sendBuf, run.recvBuf, run.count = send, recv, count
                 if counts is not None:
                     run.sendCounts, run.recvCounts = ctypes.addressof(counts), ctypes.addressof(told)

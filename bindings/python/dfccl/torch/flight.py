@@ -157,6 +157,7 @@ class Flight:
     def __init__(self, keeper: Keeper, calls: int, stacks: bool, folder: str):
         self._keeper, self._rank, self._folder = keeper, keeper.rank, folder
         self._ring: deque[Call] = deque(maxlen=calls)
+        self._remembers = calls > 0
         self._gather = gather_traceback if stacks else None
         self._numbers = itertools.count()
         self._groups: dict[str, GroupFacts] = {}
@@ -175,7 +176,7 @@ class Flight:
 
     def record(self, facts: GroupFacts, operation: str, peers: tuple[int, int] | None, parts: list[Part],
                outputs: Sequence[torch.Tensor], name: str | None) -> Call | None:
-        if not self._ring.maxlen:
+        if not self._remembers:
             return None
         call = Call()
         if peers is None:
@@ -184,8 +185,11 @@ class Flight:
             facts.points = call.sequence = facts.points + 1
         call.number, call.facts, call.operation, call.peers = next(self._numbers), facts, operation, peers
         call.name, call.parts = name, parts
-        call.shapes = [tensor.shape for tensor in outputs]
-        call.dtype = outputs[0].dtype if outputs else None
+        if len(outputs) == 1:  # most calls
+            output = outputs[0]
+            call.shapes, call.dtype = (output.shape,), output.dtype
+        else:
+            call.shapes, call.dtype = [tensor.shape for tensor in outputs], outputs[0].dtype if outputs else None
         call.created, call.thread, call.ended = time.time_ns(), threading.get_ident(), None
         call.stack = self._gather(True, False, False) if self._gather is not None else None
         self._ring.append(call)
@@ -194,7 +198,7 @@ class Flight:
     # ---- questions and answers
 
     def _told(self, asked: int, _: Question) -> None:
-        if not self._ring.maxlen:
+        if not self._remembers:
             return
         self._keeper.store.set(self._keeper.name(f"flight {self._rank}"), json.dumps(self._answer(asked)))
         self._dump_if_wanted()
