@@ -205,12 +205,20 @@ static uint32_t nearest_slots(uint32_t least, uint64_t stride, uint64_t target) 
   return n;
 }
 
+/* Slots of uneven pieces have room for the largest that there may be, whatever comes through them.
+ * So bytes say little of the caches, and a sender that waits for nobody runs ahead by so many. */
+static uint32_t least_slots(const df_manner *m, const df_plan *plan) {
+  enum { AHEAD = 16 };
+  return plan->extents && m->runs_ahead && m->crowded ? DF_MAX(m->shape.n_slots, (uint32_t)AHEAD)
+                                                      : m->shape.n_slots;
+}
+
 static uint32_t ring_slots(const df_manner *m, const df_manner_question *q, const df_plan *plan,
                            uint64_t used_bytes) {
   if (!q->host_sees_links || m->policy->slots == DF_MIN_LINK_SLOTS ||
       used_bytes >= (uint64_t)m->policy->ring_budget)
     return m->shape.n_slots;
-  return nearest_slots(m->shape.n_slots, m->shape.stride, ring_target(m, plan));
+  return nearest_slots(least_slots(m, plan), m->shape.stride, ring_target(m, plan));
 }
 
 /* Two kinds of ring return a quarter of their slots at a time. Deep rings let the sender run
@@ -409,7 +417,7 @@ void df_manner_explain(const df_manner *m, const df_manner_question *q, const df
   df_say(&out, "rings: %u slots of %u bytes%s, since %s\n", ring->n_slots, ring->stride,
          ring->release_mask ? ", given back a quarter at a time" : "",
          ring->n_slots == s->n_slots ? "members agreed on so many"
-         : s->stride <= DF_DEEP_RING_STRIDE
+         : s->stride <= DF_DEEP_RING_STRIDE || ring->n_slots == least_slots(m, plan)
              ? "some ranks wait for nobody, and may run ahead"
              : "slots that were read long ago are written faster (ring_bytes)");
   say_lending(m, q, plan, &out);
