@@ -38,6 +38,7 @@
 #define DF_COLD __attribute__((cold, noinline))
 /* Often reached, yet not on the shortest way. */
 #define DF_APART __attribute__((noinline))
+#define DF_INLINE inline __attribute__((always_inline))
 #define DF_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
 #define DF_MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -55,10 +55,11 @@ static df_coll *stranded(dfcclContext_t context) {
 /* [lock] The daemon has ended its oldest run. Inline, so that callers copy only what they use. */
 static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   DF_ASSERT(coll->retired < coll->admitted);
-  df_run run = *df_run_in_device(coll, coll->retired);
+  const df_run *slot = df_run_in_device(coll, coll->retired);
+  df_run run = *slot;
   if (df_runs_in_device(coll) > 1) context->runs.surplus--;
   coll->retired++;
-  if (DF_UNLIKELY(coll->retired <= coll->timed_until)) df_switch_timed(context, coll, &run);
+  if (DF_UNLIKELY(coll->retired <= coll->timed_until)) df_switch_timed(context, coll, slot);
   if (DF_UNLIKELY(coll->submitted > coll->run_limit)) df_check_run_limit(context, coll);
   if (coll->backlog_length > 0) {
     df_list(context, coll);
@@ -72,7 +73,7 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
                               dfcclResult_t status) {
   if (run->ticket) context->device.streams->release(&context->device, run->ticket);
   coll->taken++;
-  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_run(context, coll, run, status);
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_run(context, coll, run->submitted_ns, status);
   df_publish_u64(&context->runs.taken, context->runs.taken + 1);
   if (DF_LIKELY(status == dfcclSuccess)) return;
   if (coll->words->first_failed == UINT64_MAX) {

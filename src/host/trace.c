@@ -118,15 +118,15 @@ static void conclude(dfcclContext_t context, size_t before) {
   }
 }
 
-void df_trace_run(dfcclContext_t context, df_coll *coll, const df_run *run, dfcclResult_t status) {
+void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfcclResult_t status) {
   df_growing_text *lines = &context->tracer->lines;
   const size_t before = lines->length;
   if (context->tracer->ended) return;
   if (!coll->is_described) describe(context, coll);
-  df_grow_format(
-      lines,
-      "{\"run\":%" PRIu64 ",\"of\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64 ",\"status\":%d}\n",
-      coll->taken - 1, coll->trace_number, run->submitted_ns, df_clock_ns(), (int)status);
+  df_grow_format(lines,
+                 "{\"run\":%" PRIu64 ",\"of\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64
+                 ",\"status\":%d}\n",
+                 coll->taken - 1, coll->trace_number, from_ns, df_clock_ns(), (int)status);
   conclude(context, before);
 }
 

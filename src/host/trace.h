@@ -7,7 +7,7 @@
 /* From here on df_submit_run takes the time of every run. */
 dfcclResult_t df_tracer_open(dfcclContext_t context);
 /* [lock] The run that coll->taken counted last has ended. */
-void df_trace_run(dfcclContext_t context, df_coll *coll, const df_run *run, dfcclResult_t status);
+void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfcclResult_t status);
 /* [lock] A callback of the collective began at from_ns and has returned. */
 void df_trace_callback(dfcclContext_t context, df_coll *coll, uint64_t from_ns);
 void df_trace_synchronisation(dfcclContext_t context, uint64_t from_ns); /* [lock] */

@@ -42,7 +42,7 @@ place=$(mktemp -d) || exit 1
 trap 'rm -rf "$place"' EXIT
 failed=0
 
-check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1)
+check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1); status 1: it is not as expected
   local model=$1 options=$2 expected=$3 flags=() name=$1 option out
   for option in ${options//+/ }; do
     [ "$option" = - ] || { flags+=("-D$option"); name+="/$option"; }
@@ -52,18 +52,18 @@ check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1)
   cp "$models/$model.pml" "$out"
   if ! (cd "$out" && spin "${flags[@]}" -a "$model.pml" && "$compiler" -w -O1 -DSAFETY -DMEMLIM=1024 \
         -DCOLLAPSE -o pan pan.c && timeout 100 ./pan -m200000) >"$out/log" 2>&1 </dev/null; then
-    echo "not ok $name: it could not be checked"; tail -n 20 "$out/log"; failed=1; return
+    echo "not ok $name: it could not be checked"; tail -n 20 "$out/log"; return 1
   fi
   local errors states
   errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$out/log")
   states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$out/log")
   if [ -z "$errors" ]; then
-    echo "not ok $name: no verdict"; tail -n 20 "$out/log"; failed=1
+    echo "not ok $name: no verdict"; tail -n 20 "$out/log"; return 1
   elif [ "$expected" = 0 ] && { [ "$errors" != 0 ] || grep -q 'max search depth too small\|out of memory\|Search not completed' "$out/log"; }; then
     echo "not ok $name: $errors errors"
-    (cd "$out" && spin "${flags[@]}" -t -p "$model.pml") 2>&1 | tail -n 60; failed=1
+    (cd "$out" && spin "${flags[@]}" -t -p "$model.pml") 2>&1 | tail -n 60; return 1
   elif [ "$expected" = 1 ] && [ "$errors" = 0 ]; then
-    echo "not ok $name: the planted bug was not found ($states states)"; failed=1
+    echo "not ok $name: the planted bug was not found ($states states)"; return 1
   elif [ "$expected" = 0 ]; then
     echo "ok $name: holds in all $states states"
   else
@@ -71,9 +71,19 @@ check() { # MODEL OPTIONS EXPECTED_ERRORS(0|1)
   fi
 }
 
+# As many at once as there are processors; each tells all that it has to say in one piece.
+running=0
+begin() { # arguments of check
+  if [ "$running" = "$(nproc)" ]; then end; fi
+  (said=$(check "$@" 2>&1); status=$?; printf '%s\n' "$said"; exit $status) &
+  running=$((running + 1))
+}
+end() { wait -n || failed=1; running=$((running - 1)); }
+
 for model in "${order[@]}"; do
   [ -n "${holds[$model]+x}" ] || { echo "no such model: $model" >&2; exit 2; }
-  for variant in ${holds[$model]}; do check "$model" "$variant" 0; done
-  for bug in ${bugs[$model]}; do check "$model" "$bug" 1; done
+  for variant in ${holds[$model]}; do begin "$model" "$variant" 0; done
+  for bug in ${bugs[$model]}; do begin "$model" "$bug" 1; done
 done
+while [ "$running" -gt 0 ]; do end; done
 exit $failed
