@@ -142,7 +142,7 @@ typedef struct df_coll {
   uint64_t admitted; /* Runs given to the daemon. */
   /* Runs from here on wait: for links (0), or for the members' agreement about a variant. */
   uint64_t admit_below;
-  uint64_t timed_until; /* runs before it are timed; 0: none */
+  uint64_t heeded_from; /* whose end a switch must hear of, and all later ones; UINT64_MAX: none */
   uint32_t skew;        /* Run r is in the device's slot (r + skew) modulo DF_RUNS_AHEAD. */
   uint64_t retired;     /* Runs whose CQE was taken. */
   uint64_t taken;       /* retired, or failed on the host; the callback may still run */

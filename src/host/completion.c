@@ -59,7 +59,7 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   df_run run = *slot;
   if (df_runs_in_device(coll) > 1) context->runs.surplus--;
   coll->retired++;
-  if (DF_UNLIKELY(coll->retired <= coll->timed_until)) df_switch_timed(context, coll, slot);
+  if (DF_UNLIKELY(coll->retired > coll->heeded_from)) df_switch_timed(context, coll, slot);
   if (DF_UNLIKELY(coll->submitted > coll->run_limit)) df_check_run_limit(context, coll);
   if (coll->backlog_length > 0) {
     df_list(context, coll);

@@ -27,7 +27,8 @@ static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) {
   const size_t used = strlen(c->why);
   df_text out = {.at = c->why + used, .left = sizeof c->why - used};
   df_say(&out, "tuner: it %s; %u variants were measured in search %u",
-         df_tuner_state_name(tuner.state), tuner.measured, tuner.begun);
+         df_leader_state_name(tuner.state), tuner.measured, tuner.begun);
+  if (tuner.spent_us > 0) df_say(&out, "; exploring has cost %.3g us at most", tuner.spent_us);
   if (tuner.tuned_us > 0)
     df_say(&out, "; %.2f us, and %.2f us as registered", tuner.tuned_us, tuner.registered_us);
   df_say(&out, "\n");

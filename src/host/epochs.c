@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/escape.h"
 #include "base/log.h"
 #include "control/post.h"
+#include "host/epoch_times.h"
 #include "host/link_setup.h"
 #include "host/losses.h"
 #include "host/match.h"
@@ -75,6 +75,8 @@ static void exchange(dfcclContext_t context, df_coll *front, df_coll *variant) {
   settle(context, variant);
 }
 
+static void hear_retired(df_coll *front, uint32_t position);
+
 static int go_over(dfcclContext_t context, df_coll *front) {
   df_epoch *epoch = front->epoch;
   if (epoch == NULL || front->admitted != epoch->first || front->retired != epoch->first) return 0;
@@ -90,64 +92,10 @@ static int go_over(dfcclContext_t context, df_coll *front) {
   df_log(DF_LOG_TRACE, "rank %u: collective %" PRIu64 " goes over to %s at run %" PRIu64,
          context->rank, front->id, df_algorithm_name(front->plan->key.algorithm), front->admitted);
   if (front->position == 0)
-    epoch->to_retire--;
+    hear_retired(front, 0);
   else
     send(context, front, leader_of(front), DF_MESSAGE_RETIRED, 0, 0);
   return 1;
-}
-
-/* ---- times ---- */
-
-static void end_timing(dfcclContext_t context, df_coll *front) {
-  df_epoch *epoch = front->epoch;
-  front->timed_until = 0;
-  if (!epoch->is_measuring) return;
-  epoch->is_measuring = 0;
-  df_store_relaxed_u32(&context->runs.timing, context->runs.timing - 1);
-}
-
-static void begin_timing(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t until) {
-  df_epoch *epoch = front->epoch;
-  end_timing(context, front);
-  epoch->timed_from = from;
-  epoch->last_end_ns = 0;
-  front->timed_until = until;
-  epoch->is_measuring = until - from > 1; /* else it is only waited for */
-  if (!epoch->is_measuring) return;
-  df_store_relaxed_u32(&context->runs.timing, context->runs.timing + 1);
-}
-
-void df_epoch_time(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t until) {
-  begin_timing(context, front, until > from + DF_MOST_TIMES ? until - DF_MOST_TIMES : from, until);
-}
-
-static void tell_times(dfcclContext_t context, df_coll *front, uint32_t n) {
-  df_epoch *epoch = front->epoch;
-  if (front->position == 0) {
-    if (epoch->owner) epoch->owner->times(context, front, epoch->timed_from, epoch->times, n);
-    return;
-  }
-  df_message message = {.kind = DF_MESSAGE_TIMES,
-                        .payload_bytes = n * (uint32_t)sizeof epoch->times[0],
-                        .id = front->id,
-                        .a = epoch->timed_from,
-                        .variant = epoch->number};
-  df_post_send(&context->control, leader_of(front), &message, epoch->times, -1);
-}
-
-/* Runs that wait for each other take turns: then the time from end to end counts. */
-static void timed(dfcclContext_t context, df_coll *front, const df_run *run) {
-  df_epoch *epoch = front->epoch;
-  const uint64_t number = front->retired - 1;
-  if (number + 1 < epoch->timed_from) return;
-  const uint64_t now = df_clock_ns(), since = DF_MAX(run->submitted_ns, epoch->last_end_ns);
-  epoch->last_end_ns = now;
-  if (number < epoch->timed_from) return;
-  epoch->times[number - epoch->timed_from] =
-      since == 0 ? UINT32_MAX : (uint32_t)DF_MIN(now - since, (uint64_t)UINT32_MAX - 1);
-  if (number + 1 < front->timed_until) return;
-  end_timing(context, front);
-  tell_times(context, front, (uint32_t)(number + 1 - epoch->timed_from));
 }
 
 /* ---- a member ---- */
@@ -175,12 +123,13 @@ static void commit(dfcclContext_t context, df_coll *front, uint64_t first, uint6
   epoch->first = front->admit_below = first;
   /* The first run finds cold memory. */
   if (to_time > 0 && to_time <= DF_MOST_TIMES)
-    begin_timing(context, front, first + 1, first + 1 + to_time);
+    df_epoch_set_range(context, front, first + 1, first + 1 + to_time, epoch->number);
   go_over(context, front);
   go_on(context, front);
 }
 
-static void hear_answer(dfcclContext_t context, df_coll *front, uint64_t floor, int is_refused);
+static void hear_answer(dfcclContext_t context, df_coll *front, uint32_t position, uint64_t floor,
+                        int is_refused);
 
 static void answer(dfcclContext_t context, df_coll *front, int is_refused) {
   df_epoch *epoch = front->epoch;
@@ -190,7 +139,7 @@ static void answer(dfcclContext_t context, df_coll *front, int is_refused) {
   if (!is_refused) front->admit_below = floor;
   /* plant: held */
   if (front->position == 0) {
-    hear_answer(context, front, floor, is_refused);
+    hear_answer(context, front, 0, floor, is_refused);
     return;
   }
   send(context, front, leader_of(front), DF_MESSAGE_READY, floor, (uint64_t)is_refused);
@@ -271,9 +220,10 @@ static void call_off(dfcclContext_t context, df_coll *front) {
   if (front->epoch->owner) front->epoch->owner->called_off(context, front);
 }
 
-static void hear_answer(dfcclContext_t context, df_coll *front, uint64_t floor, int is_refused) {
+static void hear_answer(dfcclContext_t context, df_coll *front, uint32_t position, uint64_t floor,
+                        int is_refused) {
   df_epoch *epoch = front->epoch;
-  if (!epoch->asks) return;
+  if (!epoch->asks || !df_epoch_hears_first(front, position, DF_HEARD_ANSWER)) return;
   if (is_refused || !is_open(context, front)) {
     call_off(context, front);
     return;
@@ -284,6 +234,11 @@ static void hear_answer(dfcclContext_t context, df_coll *front, uint64_t floor, 
   epoch->to_retire = front->n;
   send_all(context, front, DF_MESSAGE_COMMIT, epoch->most, epoch->to_time);
   commit(context, front, epoch->most, epoch->to_time);
+}
+
+static void hear_retired(df_coll *front, uint32_t position) {
+  if (front->epoch->to_retire > 0 && df_epoch_hears_first(front, position, DF_HEARD_RETIRED))
+    front->epoch->to_retire--;
 }
 
 /* A leader that gives up other collectives still completes its runs of this one. It waits for each
@@ -302,7 +257,8 @@ static void end(dfcclContext_t context, df_coll *front) {
   df_epoch *epoch = front->epoch;
   if (epoch == NULL) return;
   df_coll *current = epoch->current, *candidate = epoch->candidate;
-  end_timing(context, front);
+  epoch->counts = 0;
+  df_epoch_set_range(context, front, 0, 0, 0);
   epoch->owner = NULL;
   if (current) exchange(context, front, current);
   epoch->current = epoch->candidate = NULL;
@@ -313,6 +269,7 @@ static void end(dfcclContext_t context, df_coll *front) {
 
 static void freed(df_coll *front) {
   free(front->epoch->tuner);
+  free(front->epoch->heard);
   free(front->epoch);
 }
 
@@ -328,7 +285,7 @@ static const df_switch_events events = {.stands = variant_stands,
                                         .limited = limited,
                                         .go_over = go_over,
                                         .end = end,
-                                        .timed = timed,
+                                        .timed = df_epoch_timed,
                                         .freed = freed,
                                         .source = source};
 
@@ -368,10 +325,13 @@ dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_
       !has_variants(front))
     return refuse(context, front);
   df_epoch *epoch = df_epoch_of(front);
-  if (epoch == NULL)
+  if (epoch && epoch->heard == NULL) epoch->heard = malloc(front->n);
+  if (epoch == NULL || epoch->heard == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for a variant of collective %" PRIu64, front->id);
   const uint64_t number =
       (uint64_t)(context->rank + 1) << DF_EPOCH_RANK_SHIFT | ++context->registry.proposals;
+  memset(epoch->heard, 0, front->n);
+  if (epoch->timed_number) df_epoch_set_range(context, front, 0, 0, 0);
   epoch->asks = 1;
   epoch->answers = 0;
   epoch->most = 0;
@@ -387,10 +347,11 @@ dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_
 
 /* ---- messages ---- */
 
-static int is_member(const df_coll *front, uint32_t rank) {
-  for (uint32_t i = 0; i < front->n; i++)
-    if (front->ranks[i] == rank) return 1;
-  return 0;
+/* Its length: no member. */
+static uint32_t position_of(const df_coll *front, uint32_t rank) {
+  uint32_t i = 0;
+  while (i < front->n && front->ranks[i] != rank) i++;
+  return i;
 }
 
 static void hear_proposal(dfcclContext_t context, uint32_t from, df_coll *front,
@@ -412,30 +373,22 @@ static int may_commit(const df_coll *front, uint64_t first) {
   return !front->epoch->is_pending || (front->epoch->has_answered && first >= front->admit_below);
 }
 
-static void hear_times(dfcclContext_t context, df_coll *front, const df_message *message) {
-  uint32_t times[DF_MOST_TIMES];
-  memcpy(times, df_message_payload(message), message->payload_bytes);
-  if (front->epoch->owner)
-    front->epoch->owner->times(context, front, message->a, times,
-                               message->payload_bytes / (uint32_t)sizeof times[0]);
-}
-
 void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *message) {
   df_coll *front = df_find(context, message->id);
   if (message->kind == DF_MESSAGE_PROPOSE) {
     hear_proposal(context, from, front, message);
     return;
   }
-  if (front == NULL || front->epoch == NULL || front->epoch->number != message->variant ||
-      !is_member(front, from))
-    return; /* of an earlier registration, or of a switch that was called off */
+  if (front == NULL || front->epoch == NULL || front->epoch->number != message->variant) return;
+  const uint32_t position = position_of(front, from);
+  if (position == front->n) return; /* of an earlier registration, or called off */
   const int leads = front->position == 0, is_led = !leads && leader_of(front) == from;
   if (leads && message->kind == DF_MESSAGE_READY)
-    hear_answer(context, front, message->a, message->b != 0);
+    hear_answer(context, front, position, message->a, message->b != 0);
   else if (leads && message->kind == DF_MESSAGE_TIMES)
-    hear_times(context, front, message);
-  else if (leads && message->kind == DF_MESSAGE_RETIRED && front->epoch->to_retire > 0)
-    front->epoch->to_retire--;
+    df_epoch_hear_times(context, front, position, message);
+  else if (leads && message->kind == DF_MESSAGE_RETIRED)
+    hear_retired(front, position);
   else if (is_led && message->kind == DF_MESSAGE_COMMIT && !may_commit(front, message->a))
     df_peer_refuse(context, from);
   else if (is_led && message->kind == DF_MESSAGE_COMMIT)

@@ -28,9 +28,12 @@
 
 /* Who asks for switches, on the leader. [lock] */
 typedef struct df_epoch_owner {
-  /* A member's times of runs from `from` on. */
-  void (*times)(dfcclContext_t context, df_coll *front, uint64_t from, const uint32_t *ns,
-                uint32_t n);
+  /* A member's times of the runs that were asked for, once from each. */
+  void (*told)(dfcclContext_t context, df_coll *front, const uint32_t *ns, uint32_t n);
+  /* What df_epoch_time has asked for. */
+  void (*own)(dfcclContext_t context, df_coll *front, const uint32_t *ns, uint32_t n);
+  /* One run, of this rank, while df_epoch_count is on. */
+  void (*ran)(dfcclContext_t context, df_coll *front, uint32_t ns);
   void (*called_off)(dfcclContext_t context, df_coll *front);
 } df_epoch_owner;
 
@@ -44,18 +47,32 @@ typedef struct df_epoch {
   int has_answered;
   uint64_t first;    /* committed: the first run on the candidate; UINT64_MAX: none is */
   uint64_t switches; /* done on this rank */
-  uint64_t timed_from, last_end_ns;
+  uint64_t timed_from, timed_to; /* equal: no runs are timed */
+  uint64_t timed_number;         /* the switch whose runs are timed; 0: this rank's own only */
+  uint64_t last_end_ns;
   uint32_t times[DF_MOST_TIMES];
+  int counts;                  /* every run is told to the owner */
   int is_measuring;            /* counted in runs.timing */
   const df_epoch_owner *owner; /* NULL: nobody asks for times */
   struct df_tuner *tuner;      /* the owner's; freed with the epoch */
   /* the leader's */
   int asks;
-  uint32_t answers;
-  uint32_t to_retire; /* members that have not gone over yet */
-  uint64_t most;      /* floor */
-  uint32_t to_time;   /* runs */
+  uint8_t *heard;            /* [n] of the group: bits, by position */
+  uint32_t answers, tellers; /* members that have answered; whose times have come */
+  uint32_t to_retire;        /* members that have not gone over yet */
+  uint64_t most;             /* floor */
+  uint32_t to_time;          /* runs */
 } df_epoch;
+
+/* Once from each member, in a switch. */
+typedef enum { DF_HEARD_ANSWER = 1, DF_HEARD_TIMES = 2, DF_HEARD_RETIRED = 4 } df_heard;
+
+static inline int df_epoch_hears_first(df_coll *front, uint32_t position, df_heard what) {
+  uint8_t *heard = &front->epoch->heard[position];
+  if (*heard & what) return 0;
+  *heard |= (uint8_t)what;
+  return 1;
+}
 
 /* [lock] On the group's first member. dfcclInvalidUsage, with a sentence: not now, or never. */
 dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec,
@@ -65,6 +82,10 @@ df_epoch *df_epoch_of(df_coll *front);
 /* [lock] Times runs of this rank alone, from `from` until `until`, the last DF_MOST_TIMES at most, and
  * tells the owner. One run: it is only told that it has ended. The front has an owner. */
 void df_epoch_time(dfcclContext_t context, df_coll *front, uint64_t from, uint64_t until);
+/* [lock] Every run of this rank is told to the owner, until it is off again. */
+void df_epoch_count(dfcclContext_t context, df_coll *front, int on);
+/* [lock] This rank has gone over to what was asked for last. */
+int df_epoch_is_there(const df_coll *front);
 /* [lock] As registered, whatever the front has gone over to. */
 const df_manner *df_epoch_registered(const df_coll *front);
 /* [lock] A switch is in progress somewhere. On the leader. */

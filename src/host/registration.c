@@ -99,7 +99,7 @@ static dfcclResult_t make_coll(dfcclContext_t context, const df_registration *re
   coll->op = registration->op;
   coll->root = (uint32_t)registration->root;
   coll->n = coll->n_paired = df_group_size(context, options);
-  coll->run_limit = UINT64_MAX;
+  coll->run_limit = coll->heeded_from = UINT64_MAX;
   coll->priority = options ? options->priority : 0;
   coll->varying = coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC ? DF_VARIES_BY_PAIR
                   : options && options->varying               ? DF_VARIES_BY_RUN

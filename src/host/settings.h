@@ -44,8 +44,8 @@
   X(tune, "DFCCL_TUNE", 0, 0, 2,                                                                   \
     "online tuning where options.tune is 0: 0: none; 1: of collectives whose algorithm is the "    \
     "library's choice; 2: of all")                                                                 \
-  X(tune_budget, "DFCCL_TUNE_BUDGET", 1, 1, 100,                                                   \
-    "online tuning: per cent of the time that slow variants and switches may cost")                \
+  X(tune_budget, "DFCCL_TUNE_BUDGET", 1, 0, 100,                                                   \
+    "online tuning: per cent of the time that slow variants and switches may cost; 0: no limit")   \
   X(spread, "DFCCL_SPREAD", 1, 0, 1,                                                               \
     "CPU: 0: executors that meet on one core do not move to emptier ones")                         \
   X(preempt_every, "DFCCL_PREEMPT_EVERY", 0, 0, 1, "1: preempt after every step (test mode)")      \

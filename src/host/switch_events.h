@@ -14,7 +14,7 @@ typedef struct df_switch_events {
   /* All runs before the switch are admitted. 1: the next may be, on the variant. */
   int (*go_over)(dfcclContext_t context, df_coll *front);
   void (*end)(dfcclContext_t context, df_coll *front); /* it is deregistered */
-  /* One of the runs before front->timed_until has retired. */
+  /* One of the runs from front->heeded_from on has retired. */
   void (*timed)(dfcclContext_t context, df_coll *front, const df_run *run);
   void (*freed)(df_coll *front);               /* its record is being freed */
   const char *(*source)(const df_coll *front); /* who asked for what is in force; NULL: nobody */

@@ -179,8 +179,18 @@ static df_climb *fastest(df_descent *descent) {
   return best;
 }
 
+/* Neither the start of any subspace nor what is around the default gains anything. */
+static int is_in_vain(const df_descent *descent) {
+  const uint32_t n = descent->n_measured;
+  if (descent->in_vain == 0 || !descent->has_dropped || n < descent->n_subspaces + descent->in_vain)
+    return 0;
+  for (uint32_t i = 1; i < n; i++)
+    if (is_better(&descent->measured[i], &descent->measured[0])) return 0;
+  return 1;
+}
+
 int df_descent_next(df_descent *descent, df_point *point) {
-  if (descent->n_measured >= descent->most) return 0;
+  if (descent->n_measured >= descent->most || is_in_vain(descent)) return 0;
   for (uint32_t i = 0; i < descent->n_subspaces; i++)
     if (!descent->climbs[i].is_probed) {
       *point = descent->climbs[i].best.point;

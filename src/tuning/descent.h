@@ -12,7 +12,8 @@
  *   3. In each of the others, the fastest first: on each axis a long step up, then down; a step that
  *      gains is doubled. When no axis gains, steps are halved, and what is left behind is given up.
  *   4. When single steps gain nothing: on two axes at once, one up and the other down.
- *   5. It ends when nothing of this gains, or when `most` points were measured.
+ *   5. It ends when nothing of this gains, or when `most` points were measured; or if `in_vain` points
+ *      beyond the starts were measured, and nothing is faster than the default.
  */
 #ifndef DF_TUNING_DESCENT_H
 #define DF_TUNING_DESCENT_H
@@ -49,6 +50,7 @@ typedef struct df_climb {
 
 typedef struct df_descent {
   uint32_t n_subspaces, most;
+  uint32_t in_vain; /* 0: no matter how many */
   df_climb climbs[DF_DESCENT_SUBSPACES];
   uint32_t n_measured;
   df_measured measured[DF_DESCENT_MOST];

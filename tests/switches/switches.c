@@ -373,7 +373,7 @@ int main(int argc, char **argv) {
   }
   if (options.preempt) setenv("DFCCL_PREEMPT_EVERY", "1", 1);
   if (options.tune || options.kills)
-    setenv("DFCCL_TUNE_BUDGET", "100", 1); /* explores all the time */
+    setenv("DFCCL_TUNE_BUDGET", "0", 1); /* explores all the time */
   return options.kills       ? kill_leaders()
          : options.env       ? as_environment_says()
          : options.processes ? in_processes()

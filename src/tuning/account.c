@@ -1,0 +1,47 @@
+#include "tuning/account.h"
+
+#include <math.h>
+#include <string.h>
+
+void df_account_open(df_account *account, double part) {
+  memset(account, 0, sizeof *account);
+  account->part = part;
+}
+
+void df_account_earn(df_account *account, uint64_t run) {
+  if (run <= account->run) return;
+  account->earned_ns += account->part * account->run_ns * (double)(run - account->run);
+  account->run = run;
+}
+
+void df_account_charge(df_account *account, double ns) {
+  account->excess_ns += ns - account->run_ns;
+}
+
+static double at_hand(const df_account *account) {
+  const double known = (double)account->switches * DF_ACCOUNT_SWITCH_NS;
+  return account->excess_ns > known ? account->excess_ns : known;
+}
+
+void df_account_close(df_account *account) {
+  account->spent_ns += at_hand(account);
+  account->excess_ns = 0;
+  account->switches = 0;
+}
+
+double df_account_left(const df_account *account) {
+  if (account->part == 0) return HUGE_VAL;
+  return account->earned_ns - account->spent_ns - at_hand(account);
+}
+
+double df_account_needed(const df_account *account, uint32_t switches) {
+  return (double)switches * DF_ACCOUNT_SWITCH_NS + DF_ACCOUNT_RISK * account->run_ns;
+}
+
+uint64_t df_account_runs_until(const df_account *account, double needed_ns) {
+  enum { MOST = 1000000 }; /* it looks again */
+  const double missing = needed_ns - df_account_left(account);
+  const double of_run = account->part * account->run_ns;
+  if (missing <= 0) return 1;
+  return of_run * MOST <= missing ? MOST : (uint64_t)(missing / of_run) + 1;
+}

@@ -1,0 +1,107 @@
+/*
+ * The tuner's decisions for one collective. Pure: what its runs took comes in, and what to do next
+ * goes out; no clock, no lock, no message (host/tuner.c has those). So it is tested in virtual time.
+ *
+ *   begins     on the registered variant: how long its runs take on this rank
+ *   searches   the search (descent.h) names a variant; it gets DF_LEADER_RUNS timed runs. One that is
+ *              far slower, or costs more than there is (account.h), is left after its first runs.
+ *   returns    to the variant at home: the registered one, or the latest winner
+ *   rests      there, until the next variant can be paid
+ *   compares   the winner, the registered variant twice, the winner again, 16 runs each: it stays
+ *              only if both of its medians are 2 % less than both others; once more if they are not
+ *              10 % less. If no variant was faster there is nothing to compare.
+ *   watches    32 runs now and then: if they take 15 % longer, or shorter, twice in a row, it begins
+ *              anew; less often after searches that found nothing
+ *
+ * Source: AutoCCL (NSDI 2025), sections 4 and 5; account, comparison and watch are additions.
+ */
+#ifndef DF_TUNING_LEADER_H
+#define DF_TUNING_LEADER_H
+
+#include "tuning/account.h"
+#include "tuning/descent.h"
+
+enum {
+  DF_LEADER_RUNS = 8,  /* timed, of each variant */
+  DF_LEADER_WARM = 16, /* before it begins, and after a switch that was called off */
+  DF_LEADER_TIMES = 32 /* most times at once */
+};
+
+typedef enum {
+  DF_LEADER_BEGINS,
+  DF_LEADER_SEARCHES,
+  DF_LEADER_RETURNS,
+  DF_LEADER_RESTS,
+  DF_LEADER_COMPARES,
+  DF_LEADER_WATCHES,
+  DF_LEADER_STOPPED /* too many variants could not be had, or a member has left */
+} df_leader_state;
+
+typedef enum {
+  DF_WISH_NOTHING, /* go on as it is */
+  DF_WISH_VARIANT, /* go over to the point; its first run, then so many timed ones */
+  DF_WISH_REST,    /* df_leader_rested after so many runs */
+  DF_WISH_WATCH,   /* df_leader_watched after so many runs, with the last DF_LEADER_TIMES */
+  DF_WISH_STOP
+} df_wish_kind;
+
+typedef struct df_wish {
+  df_wish_kind kind;
+  df_point point;
+  uint64_t runs;
+} df_wish;
+
+typedef struct df_leader {
+  df_leader_state state, then; /* then: after a return */
+  df_descent descent;
+  df_account account;
+  int runs_ahead;    /* the leader waits for nobody: its own times tell little */
+  int is_remembered; /* the winner is another job's, and nothing was searched yet */
+  df_point registered, home, winner;
+  df_point asked, in_force;
+  df_point before; /* the winner of the search before */
+  double needed_ns;
+  /* runs since `asked` was asked for; of those on it, the first is cold */
+  uint32_t since, there, n_own;
+  double there_ns;
+  uint32_t own[DF_LEADER_TIMES];
+  uint32_t told; /* members' times that are awaited */
+
+  uint32_t lost;      /* variants that could not be had, in a row */
+  uint32_t begun;     /* searches */
+  uint32_t wins;      /* comparisons, in a row */
+  uint32_t turn;      /* of the comparison */
+  double turns_ns[4]; /* winner, registered, registered, winner */
+  double home_ns;     /* of all members; 0: not known */
+  double registered_ns, tuned_ns;
+  int has_news;      /* of a comparison; whoever reads it clears it */
+  double watched_ns; /* when the watch began; 0: not known yet */
+  int drifted;       /* windows in a row: positive slower, negative faster */
+  uint32_t patience; /* doublings of the time between windows */
+} df_leader;
+
+/* The search has its subspaces; its first point is the registered variant. part: of the time of all
+ * runs, which exploring may cost; 0: no limit. */
+void df_leader_open(df_leader *leader, double part, int runs_ahead);
+/* Before it begins: what another job has found. */
+void df_leader_remember(df_leader *leader, const df_point *point);
+
+/* run: how many have ended. ns: sorted in place. */
+/* This rank's own, of the registered variant. */
+df_wish df_leader_begin(df_leader *leader, uint64_t run, uint32_t *ns, uint32_t n);
+/* One run while df_leader_counts: of this rank. is_there: it was on what was asked for. may_ask: all
+ * members have gone over. */
+df_wish df_leader_ran(df_leader *leader, uint64_t run, uint32_t ns, int is_there, int may_ask);
+/* All members' times of the runs that were asked for. */
+df_wish df_leader_told(df_leader *leader, uint64_t run, uint32_t *ns, uint32_t n);
+df_wish df_leader_rested(df_leader *leader, uint64_t run);
+df_wish df_leader_watched(df_leader *leader, uint64_t run, uint32_t *ns, uint32_t n, int may_ask);
+/* What was asked for will not be. */
+df_wish df_leader_called_off(df_leader *leader, uint64_t run);
+void df_leader_stop(df_leader *leader);
+
+/* Whether df_leader_ran wants to hear: until it is back home. */
+int df_leader_counts(const df_leader *leader);
+const char *df_leader_state_name(df_leader_state state);
+
+#endif

@@ -1,0 +1,132 @@
+#include "tuning/space.h"
+
+#include <string.h>
+
+enum {
+  DF_SPACE_LEAST_SLOT = 1024, /* bytes: the first place on its axis */
+  DF_SPACE_SLOT_PLACES = 13,  /* to 4 MiB */
+  DF_SPACE_SLOTS_PLACES = 6,  /* 2 to 64 */
+  DF_SPACE_BLOCK_PLACES = 6,  /* 1 to 32 */
+  DF_SPACE_SPLIT_PLACES = 8,  /* 2 to 256 */
+  DF_SPACE_SHORT = 4096       /* bytes: one message, so neither slots nor blocks matter */
+};
+
+typedef enum { AXIS_SLOT_BYTES, AXIS_SLOTS, AXIS_BLOCKS, AXIS_SPLIT } df_axis;
+
+static uint8_t places_up_to(uint64_t first, uint64_t most, uint8_t limit) {
+  uint8_t n = 1;
+  while (n < limit && first << n <= most) n++;
+  return n;
+}
+
+static uint8_t place_of(uint64_t first, uint64_t value, uint8_t size) {
+  uint8_t at = 0;
+  while (at + 1 < size && first << (at + 1) <= value) at++;
+  return at;
+}
+
+static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm, int copies,
+                const uint8_t sizes[DF_DESCENT_AXES], const uint8_t start[DF_DESCENT_AXES]) {
+  const uint32_t at = descent->n_subspaces;
+  uint8_t own_sizes[DF_DESCENT_AXES], own_start[DF_DESCENT_AXES];
+  if (at == DF_DESCENT_SUBSPACES) return;
+  memcpy(own_sizes, sizes, sizeof own_sizes);
+  memcpy(own_start, start, sizeof own_start);
+  if (algorithm == DF_TWO_LEVEL) { /* subgroups of 2, 4, ... */
+    own_sizes[AXIS_SPLIT] = places_up_to(2, n / 2, DF_SPACE_SPLIT_PLACES);
+    own_start[AXIS_SPLIT] = own_sizes[AXIS_SPLIT] / 2;
+  }
+  space->variants[at] =
+      (df_variant_spec){.algorithm = (uint32_t)algorithm, .copies = (uint32_t)copies};
+  df_descent_add(descent, own_sizes, own_start);
+}
+
+static void make_axes(const df_space_question *q, uint8_t sizes[DF_DESCENT_AXES],
+                      uint8_t start[DF_DESCENT_AXES]) {
+  const uint32_t chosen = q->registered->choice.slot_bytes;
+  sizes[AXIS_SLOT_BYTES] = places_up_to(DF_SPACE_LEAST_SLOT, 2 * q->bytes, DF_SPACE_SLOT_PLACES);
+  start[AXIS_SLOT_BYTES] =
+      place_of(DF_SPACE_LEAST_SLOT, chosen ? chosen : (uint64_t)q->policy->slot_bytes,
+               sizes[AXIS_SLOT_BYTES]);
+  sizes[AXIS_SLOTS] = DF_SPACE_SLOTS_PLACES;
+  start[AXIS_SLOTS] = place_of(2, (uint64_t)q->policy->slots, DF_SPACE_SLOTS_PLACES);
+  sizes[AXIS_BLOCKS] = places_up_to(1, q->max_blocks, DF_SPACE_BLOCK_PLACES);
+  start[AXIS_BLOCKS] = place_of(1, q->registered->shape.n_blocks, sizes[AXIS_BLOCKS]);
+}
+
+void df_space_make(df_space *space, const df_space_question *q, df_descent *descent) {
+  const df_choice *choice = &q->registered->choice;
+  const int is_long = q->bytes > DF_SPACE_SHORT;
+  uint8_t sizes[DF_DESCENT_AXES] = {1, 1, 1, 1}, start[DF_DESCENT_AXES] = {0, 0, 0, 0};
+  if (is_long) make_axes(q, sizes, start);
+  memset(space, 0, sizeof *space);
+  space->of_registered = *choice;
+  df_descent_begin(descent, DF_DESCENT_MOST);
+  add(space, descent, q->n, choice->algorithm, 0, sizes, start);
+  space->registered = descent->climbs[0].best.point;
+  if (is_long && q->policy->lend && q->bytes / q->n >= (uint64_t)q->policy->lend_min)
+    add(space, descent, q->n, choice->algorithm, 1, sizes, start);
+  for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++)
+    if (algorithm != choice->algorithm && df_algorithm_has(algorithm, q->operation) &&
+        (algorithm != DF_HIERARCHICAL || choice->is_spread) &&
+        (!choice->is_ordered || df_algorithm_keeps_order(algorithm, q->operation)))
+      add(space, descent, q->n, algorithm, 0, sizes, start);
+}
+
+static int is_registered(const df_space *space, const df_point *point) {
+  return memcmp(point, &space->registered, sizeof *point) == 0;
+}
+
+df_variant_spec df_space_variant(const df_space *space, const df_descent *descent,
+                                 const df_point *point) {
+  df_variant_spec spec = space->variants[point->subspace];
+  const df_climb *climb = &descent->climbs[point->subspace];
+  if (is_registered(space, point)) return (df_variant_spec){.algorithm = DF_AS_REGISTERED};
+  if (climb->sizes[AXIS_SLOT_BYTES] > 1)
+    spec.slot_bytes = DF_SPACE_LEAST_SLOT << point->at[AXIS_SLOT_BYTES];
+  if (climb->sizes[AXIS_SLOTS] > 1) spec.slots = 2u << point->at[AXIS_SLOTS];
+  if (climb->sizes[AXIS_BLOCKS] > 1) spec.blocks = 1u << point->at[AXIS_BLOCKS];
+  if (spec.algorithm == DF_TWO_LEVEL) spec.split = 2u << point->at[AXIS_SPLIT];
+  return spec;
+}
+
+df_rule df_space_rule(const df_space *space, const df_descent *descent, const df_point *point) {
+  const df_choice *choice = &space->of_registered;
+  const df_variant_spec spec = df_space_variant(space, descent, point);
+  if (is_registered(space, point))
+    return (df_rule){.algorithm = (df_algorithm)choice->algorithm,
+                     .blocks = choice->blocks,
+                     .slot_bytes = choice->slot_bytes,
+                     .split = choice->split};
+  return (df_rule){.algorithm = (df_algorithm)spec.algorithm,
+                   .blocks = spec.blocks,
+                   .slot_bytes = spec.slot_bytes,
+                   .split = spec.split,
+                   .slots = spec.slots,
+                   .copies = spec.copies};
+}
+
+int df_space_find(const df_space *space, const df_descent *descent, const df_rule *rule,
+                  df_point *point) {
+  const df_rule registered = df_space_rule(space, descent, &space->registered);
+  *point = space->registered;
+  if (registered.algorithm == rule->algorithm && registered.blocks == rule->blocks &&
+      registered.slot_bytes == rule->slot_bytes && registered.split == rule->split &&
+      rule->slots == 0 && rule->copies == 0)
+    return 1;
+  for (uint32_t i = 0; i < descent->n_subspaces; i++) {
+    const df_climb *climb = &descent->climbs[i];
+    const df_variant_spec *variant = &space->variants[i];
+    if (variant->algorithm != (uint32_t)rule->algorithm || variant->copies != rule->copies)
+      continue;
+    *point = climb->best.point;
+    if (rule->slot_bytes)
+      point->at[AXIS_SLOT_BYTES] =
+          place_of(DF_SPACE_LEAST_SLOT, rule->slot_bytes, climb->sizes[AXIS_SLOT_BYTES]);
+    if (rule->slots) point->at[AXIS_SLOTS] = place_of(2, rule->slots, climb->sizes[AXIS_SLOTS]);
+    if (rule->blocks) point->at[AXIS_BLOCKS] = place_of(1, rule->blocks, climb->sizes[AXIS_BLOCKS]);
+    if (rule->split) point->at[AXIS_SPLIT] = place_of(2, rule->split, climb->sizes[AXIS_SPLIT]);
+    return 1;
+  }
+  return 0;
+}

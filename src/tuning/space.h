@@ -1,0 +1,37 @@
+/* What may vary for one collective: algorithms, with and without lending (subspaces of the search),
+ * and for each slot bytes, slots, blocks and split (its axes). */
+#ifndef DF_TUNING_SPACE_H
+#define DF_TUNING_SPACE_H
+
+#include "control/message.h"
+#include "tuning/descent.h"
+#include "tuning/manner.h"
+
+typedef struct df_space_question {
+  const df_manner *registered;
+  const df_policy *policy;
+  df_operation operation;
+  uint32_t n;
+  uint64_t bytes; /* of a rank's larger buffer */
+  uint32_t max_blocks;
+} df_space_question;
+
+typedef struct df_space {
+  df_variant_spec variants[DF_DESCENT_SUBSPACES]; /* algorithm, copies */
+  df_choice of_registered;
+  df_point registered;
+} df_space;
+
+/* Begins the search. The registered variant comes first, then its algorithm without lending, then
+ * the operation's other algorithms. */
+void df_space_make(df_space *space, const df_space_question *question, df_descent *descent);
+/* What the registration would not have chosen is spelt out. */
+df_variant_spec df_space_variant(const df_space *space, const df_descent *descent,
+                                 const df_point *point);
+/* As the tuning table says it. */
+df_rule df_space_rule(const df_space *space, const df_descent *descent, const df_point *point);
+/* The place of a rule that another job has learnt. 0: none is like it. */
+int df_space_find(const df_space *space, const df_descent *descent, const df_rule *rule,
+                  df_point *point);
+
+#endif

@@ -1,0 +1,310 @@
+/*
+ * Promises of src/tuning/leader.c and account.c, in virtual time: the times of runs are given, links
+ * are set up and members answer some runs later, and all of it is added up.
+ *   - If the registered variant is the best, a job takes at most 1 % longer than without the tuner, at
+ *     every moment of it: switches, cold first runs, slow variants and comparisons included. It does
+ *     so as long as a switch costs at most what it is charged with, and a variant takes at most 5 times as
+ *     long. Else the excess of one variant's first runs is added, once at a time.
+ *   - A search that has found nothing costs nothing any more.
+ *   - If a variant is faster, it stays.
+ *   - A job goes on if members do not tell, if a variant cannot be had, or if somebody else asks.
+ */
+#include "tuning/leader.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/harness.h"
+
+enum { ALGORITHMS = 10, PLACES = 8, NEVER = 1 << 30 };
+
+typedef struct world {
+  df_leader leader;
+  df_random random;
+  uint64_t surface;
+  double home_ns, most_ratio, least_ratio; /* of variants, by the registered one's */
+  double setup_ns, cold_ns;                /* until links stand; of the first run */
+  double noise;
+  double best_ratio; /* of one algorithm; 0: none is better */
+  int ahead, lag;    /* runs until all have gone over; until they have told */
+  int is_mute;       /* no times are told */
+  uint64_t lost_of;  /* one of so many variants is called off; 0: none */
+
+  uint64_t run;
+  df_point in_force, next;
+  uint64_t over_at; /* NEVER: no switch is in progress */
+  uint64_t timed_from, timed_to, tell_at;
+  uint64_t woken_at; /* of a rest or a watch */
+  int is_first;
+  uint32_t ns[DF_LEADER_TIMES], own[DF_LEADER_TIMES];
+  double spent_ns, default_ns, most_over; /* the greatest of spent - 1.01 * default */
+  uint64_t switches;
+} world;
+
+static double uniform(df_random *random, double least, double most) {
+  return least + (most - least) * (double)(df_random_next(random) >> 11) / 9007199254740992.0;
+}
+
+/* The same for the same point. */
+static double ratio_of(const world *w, const df_point *p) {
+  df_random random = {p->subspace * 1000003u + p->at[0] * 10007u + p->at[1] * 101u + w->surface};
+  if (memcmp(p, &w->leader.registered, sizeof *p) == 0) return 1;
+  df_random_next(&random);
+  if (w->best_ratio > 0 && p->subspace == ALGORITHMS / 2) return w->best_ratio;
+  return uniform(&random, w->least_ratio, w->most_ratio);
+}
+
+static void open(world *w, double part) {
+  static const uint8_t sizes[DF_DESCENT_AXES] = {PLACES, PLACES, 1, 1}, start[] = {3, 3, 0, 0};
+  df_descent_begin(&w->leader.descent, DF_DESCENT_MOST);
+  for (int i = 0; i < ALGORITHMS; i++) df_descent_add(&w->leader.descent, sizes, start);
+  df_leader_open(&w->leader, part, 0);
+  w->in_force = w->leader.registered;
+  w->over_at = w->tell_at = w->woken_at = NEVER;
+}
+
+static void obey(world *w, df_wish wish) {
+  switch (wish.kind) {
+  case DF_WISH_VARIANT:
+    CHECK(w->over_at == NEVER, "it asks while members go over");
+    CHECK(wish.runs <= DF_LEADER_TIMES, "%llu times", (unsigned long long)wish.runs);
+    w->tell_at = w->woken_at = NEVER;
+    if (w->lost_of && df_random_below(&w->random, w->lost_of) == 0) {
+      obey(w, df_leader_called_off(&w->leader, w->run));
+      return;
+    }
+    w->next = wish.point;
+    w->over_at = w->run + (uint64_t)w->ahead;
+    w->timed_from = w->over_at + 1;
+    w->timed_to = w->timed_from + wish.runs;
+    return;
+  case DF_WISH_REST:
+  case DF_WISH_WATCH:
+    CHECK(wish.runs >= 1 && (wish.kind == DF_WISH_REST || wish.runs >= DF_LEADER_TIMES), "%llu",
+          (unsigned long long)wish.runs);
+    w->woken_at = w->run + wish.runs;
+    w->timed_from = w->timed_to = 0;
+    w->tell_at = NEVER;
+    return;
+  default:
+    return;
+  }
+}
+
+static void wake(world *w) {
+  df_leader *l = &w->leader;
+  w->woken_at = NEVER;
+  obey(w, l->state == DF_LEADER_WATCHES
+              ? df_leader_watched(l, w->run, w->own, DF_LEADER_TIMES, w->over_at == NEVER)
+              : df_leader_rested(l, w->run));
+}
+
+static void tell(world *w) {
+  const uint32_t n = (uint32_t)(w->timed_to - w->timed_from);
+  w->tell_at = NEVER;
+  w->timed_from = w->timed_to = 0;
+  if (!w->is_mute) obey(w, df_leader_told(&w->leader, w->run, w->ns, n));
+}
+
+static double time_of_run(world *w) {
+  const double noise = 1 + w->noise * uniform(&w->random, -1, 1);
+  double ns = w->home_ns * ratio_of(w, &w->in_force) * noise;
+  w->default_ns += w->home_ns * noise;
+  if (w->over_at != NEVER && memcmp(&w->next, &w->leader.registered, sizeof w->next) != 0)
+    ns += w->setup_ns / w->ahead;
+  if (w->is_first) ns += w->cold_ns;
+  w->is_first = 0;
+  return ns;
+}
+
+static void run_once(world *w) {
+  df_leader *l = &w->leader;
+  if (w->run == w->over_at) {
+    w->in_force = w->next;
+    w->is_first = 1;
+    w->switches++;
+    w->over_at = NEVER;
+  }
+  const double ns = time_of_run(w);
+  const uint64_t number = w->run++;
+  w->spent_ns += ns;
+  w->most_over = fmax(w->most_over, w->spent_ns - 1.01 * w->default_ns);
+  w->own[number % DF_LEADER_TIMES] = (uint32_t)ns;
+  if (number >= w->timed_from && number < w->timed_to) w->ns[number - w->timed_from] = (uint32_t)ns;
+  if (w->run == w->timed_to) w->tell_at = w->run + (uint64_t)w->lag;
+  if (l->state == DF_LEADER_BEGINS && w->run == DF_LEADER_WARM + DF_LEADER_TIMES)
+    obey(w, df_leader_begin(l, w->run, w->own, DF_LEADER_TIMES));
+  if (df_leader_counts(l))
+    obey(w, df_leader_ran(l, w->run, (uint32_t)ns, w->over_at == NEVER, w->over_at == NEVER));
+  if (w->run >= w->tell_at && w->over_at == NEVER) tell(w);
+  if (w->run >= w->woken_at && w->over_at == NEVER) wake(w);
+}
+
+static void run(world *w, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) run_once(w);
+}
+
+/* 10,000 runs, and more of short ones, in which the tuner would else do nothing at all. */
+static void nothing_to_gain(double home_us, double noise, uint64_t seed) {
+  world w = {.random = {seed},
+             .surface = seed,
+             .home_ns = home_us * 1e3,
+             .least_ratio = 1.02,
+             .most_ratio = 5,
+             .setup_ns = 300e3,
+             .cold_ns = 100e3,
+             .noise = noise,
+             .ahead = 4 + (int)(seed % 3),
+             .lag = (int)(seed % 2)};
+  open(&w, 0.01);
+  run(&w, 10000);
+  const double lost = w.spent_ns / w.default_ns - 1;
+  CHECK(w.most_over <= 0, "%g us: at some moment %g us beyond 1 %%", home_us, w.most_over * 1e-3);
+  while (w.leader.state != DF_LEADER_WATCHES && w.run < 40000000) run(&w, 1000);
+  const double lost_at_end = w.spent_ns / w.default_ns - 1;
+  CHECK(w.most_over <= 0, "%g us: at some moment %g us beyond 1 %%", home_us, w.most_over * 1e-3);
+  CHECK(w.leader.state == DF_LEADER_WATCHES, "%g us: it %s", home_us,
+        df_leader_state_name(w.leader.state));
+  CHECK(memcmp(&w.leader.home, &w.leader.registered, sizeof w.leader.home) == 0, "it has moved");
+  fprintf(stderr,
+          "leader: %g us: lost %.3f %% of 10,000 runs; %u variants in %llu runs, lost %.3f %%\n",
+          home_us, 100 * lost, w.leader.descent.n_measured, (unsigned long long)w.run,
+          100 * lost_at_end);
+  const uint64_t switches = w.switches;
+  if (noise > 0) return;
+  run(&w, 20000);
+  CHECK(w.switches == switches, "it still explores");
+}
+
+DF_TEST(leader, nothing_to_gain_costs_at_most_1_per_cent, 120) {
+  static const double homes_us[] = {0.3, 1, 15, 100, 1000, 20000};
+  for (unsigned i = 0; i < sizeof homes_us / sizeof homes_us[0]; i++)
+    for (uint64_t seed = 1; seed <= 6; seed++) nothing_to_gain(homes_us[i], 0, seed);
+}
+
+DF_TEST(leader, nor_with_noise, 120) {
+  static const double homes_us[] = {15, 100, 1000};
+  for (unsigned i = 0; i < sizeof homes_us / sizeof homes_us[0]; i++)
+    for (uint64_t seed = 1; seed <= 6; seed++) nothing_to_gain(homes_us[i], 0.05, seed);
+}
+
+/* What no one can know before: then the excess of one variant's first runs, or of one switch. */
+DF_TEST(leader, surprises_are_paid_before_the_next_one, 120) {
+  for (uint64_t seed = 1; seed <= 6; seed++) {
+    world slow = {.random = {seed},
+                  .home_ns = 100e3,
+                  .least_ratio = 50,
+                  .most_ratio = 100,
+                  .setup_ns = 100e3,
+                  .ahead = 4,
+                  .lag = 1};
+    open(&slow, 0.01);
+    run(&slow, 400000);
+    const double first_runs = (2 + 4 + 1) * 99 * slow.home_ns;
+    CHECK(slow.most_over <= first_runs, "%g us beyond 1 %%", slow.most_over * 1e-3);
+    CHECK(slow.leader.descent.n_measured > 2, "%u variants", slow.leader.descent.n_measured);
+
+    world dear = {.random = {seed},
+                  .home_ns = 100e3,
+                  .least_ratio = 1.02,
+                  .most_ratio = 3,
+                  .setup_ns = 50e6,
+                  .ahead = 4,
+                  .lag = 1};
+    open(&dear, 0.01);
+    run(&dear, 400000);
+    CHECK(dear.most_over <= 1.01 * (dear.setup_ns + 15 * 2 * dear.home_ns), "%g us beyond 1 %%",
+          dear.most_over * 1e-3);
+  }
+}
+
+DF_TEST(leader, what_is_faster_stays, 60) {
+  for (uint64_t seed = 1; seed <= 6; seed++) {
+    world w = {.random = {seed},
+               .surface = seed,
+               .home_ns = 200e3,
+               .least_ratio = 1.02,
+               .most_ratio = 3,
+               .setup_ns = 300e3,
+               .noise = 0.03,
+               .best_ratio = 0.8,
+               .ahead = 4,
+               .lag = 1};
+    open(&w, 0.01);
+    while (w.leader.state != DF_LEADER_WATCHES && w.run < 2000000) run(&w, 100);
+    CHECK(w.leader.home.subspace == ALGORITHMS / 2, "subspace %u", w.leader.home.subspace);
+    CHECK(memcmp(&w.in_force, &w.leader.home, sizeof w.in_force) == 0, "another is in force");
+    CHECK(w.leader.tuned_ns < 0.9 * w.leader.registered_ns && w.leader.has_news, "%g, %g",
+          w.leader.tuned_ns, w.leader.registered_ns);
+    CHECK(w.most_over <= 0, "%g us beyond 1 %%", w.most_over * 1e-3);
+  }
+}
+
+/* As another job has found: one comparison, and nothing is searched unless it is lost. */
+DF_TEST(leader, what_is_remembered_is_compared_first, 60) {
+  for (int is_better = 0; is_better < 2; is_better++) {
+    world w = {.random = {7},
+               .home_ns = 200e3,
+               .least_ratio = 1.02,
+               .most_ratio = 3,
+               .setup_ns = 300e3,
+               .best_ratio = is_better ? 0.8 : 1.5,
+               .ahead = 4,
+               .lag = 1};
+    open(&w, 0.01);
+    df_point point = w.leader.registered;
+    point.subspace = ALGORITHMS / 2;
+    df_leader_remember(&w.leader, &point);
+    while (w.leader.state != DF_LEADER_WATCHES && w.run < 2000000) run(&w, 100);
+    CHECK((w.leader.descent.n_measured == 0) == is_better, "%u variants",
+          w.leader.descent.n_measured);
+    CHECK((w.leader.home.subspace == ALGORITHMS / 2) == is_better, "subspace %u",
+          w.leader.home.subspace);
+    CHECK(w.most_over <= 0, "%g us beyond 1 %%", w.most_over * 1e-3);
+  }
+}
+
+DF_TEST(leader, a_search_without_a_limit_ends_within_so_many_runs, 60) {
+  world w = {.random = {3},
+             .home_ns = 1e3,
+             .least_ratio = 0.8,
+             .most_ratio = 3,
+             .ahead = 6,
+             .lag = 2,
+             .noise = 0.3};
+  open(&w, 0);
+  run(&w, 64 * 24 + 2 * 120);
+  CHECK(w.leader.state == DF_LEADER_WATCHES, "it %s", df_leader_state_name(w.leader.state));
+}
+
+DF_TEST(leader, members_that_do_not_tell, 60) {
+  world w = {.random = {3},
+             .home_ns = 100e3,
+             .least_ratio = 1.02,
+             .most_ratio = 1.5,
+             .ahead = 4,
+             .is_mute = 1};
+  open(&w, 0);
+  run(&w, 1000000);
+  CHECK(w.leader.state == DF_LEADER_STOPPED, "it %s", df_leader_state_name(w.leader.state));
+}
+
+DF_TEST(leader, variants_that_cannot_be_had, 60) {
+  for (uint64_t seed = 1; seed <= 20; seed++) {
+    world w = {.random = {seed},
+               .surface = seed,
+               .home_ns = 100e3,
+               .least_ratio = 1.02,
+               .most_ratio = 1.5,
+               .setup_ns = 100e3,
+               .ahead = 4,
+               .lag = 1,
+               .lost_of = 3};
+    open(&w, 0.01);
+    while (w.leader.state != DF_LEADER_WATCHES && w.leader.state != DF_LEADER_STOPPED &&
+           w.run < 4000000)
+      run(&w, 100);
+    CHECK(w.run < 4000000, "it %s", df_leader_state_name(w.leader.state));
+  }
+}
