@@ -1,7 +1,6 @@
 #include "host/tuner.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "host/epochs.h"
@@ -15,6 +14,7 @@ typedef struct df_tuner {
   df_space space;
   /* of the runs at hand */
   uint32_t told; /* members */
+  double sum_ns;
   uint32_t ns[DF_MOST_TIMES];
 } df_tuner;
 DF_STATIC_ASSERT((int)DF_LEADER_TIMES == (int)DF_MOST_TIMES, "what a message can carry");
@@ -84,7 +84,7 @@ static void make_space(dfcclContext_t context, const df_coll *front, df_tuner *t
   df_point point;
   df_space_make(&tuner->space, &question, &tuner->leader.descent);
   df_leader_open(&tuner->leader, (double)context->settings.tune_budget / 100,
-                 registered->runs_ahead);
+                 registered->runs_ahead, registered->runs_ahead || registered->crowded);
   const df_rule *rule = df_learning_find(context, front);
   if (rule && df_space_find(&tuner->space, &tuner->leader.descent, rule, &point))
     df_leader_remember(&tuner->leader, &point);
@@ -92,31 +92,38 @@ static void make_space(dfcclContext_t context, const df_coll *front, df_tuner *t
 
 static void hear_own(dfcclContext_t context, df_coll *front, const uint32_t *ns, uint32_t n) {
   df_leader *leader = &tuner_of(front)->leader;
-  uint32_t own[DF_MOST_TIMES];
-  memcpy(own, ns, n * sizeof *ns);
   if (leader->state == DF_LEADER_RESTS && df_epoch_is_busy(front)) {
     obey(context, front, (df_wish){.kind = DF_WISH_REST, .runs = DF_LEADER_WARM});
     return;
   }
   if (leader->state == DF_LEADER_BEGINS) {
     make_space(context, front, tuner_of(front));
-    obey(context, front, df_leader_begin(leader, front->retired, own, n));
+    obey(context, front, df_leader_begin(leader, front->retired, ns, n));
   } else if (leader->state == DF_LEADER_WATCHES) {
     obey(context, front,
-         df_leader_watched(leader, front->retired, own, n, !df_epoch_is_busy(front)));
+         df_leader_watched(leader, front->retired, ns, n, !df_epoch_is_busy(front)));
   } else {
     obey(context, front, df_leader_rested(leader, front->retired));
   }
 }
 
-/* Whoever came last waited least. Of operations in which some wait for nobody, those are through
+/* Whoever came last waited least. Ranks that share a core take turns, and do several runs in one, so
+ * there this holds of their sums. Of operations in which some wait for nobody, those are through
  * before the others have begun: whoever took longest tells. */
+static void take_times(const df_coll *front, df_tuner *tuner, const uint32_t *ns, uint32_t n) {
+  double sum_ns = 0;
+  for (uint32_t i = 0; i < n; i++) sum_ns += (double)ns[i];
+  const int counts = tuner->told == 0 ||
+                     (front->manner.runs_ahead ? sum_ns > tuner->sum_ns : sum_ns < tuner->sum_ns);
+  for (uint32_t i = 0; i < n; i++)
+    if (tuner->leader.by_mean ? counts : tuner->told == 0 || ns[i] < tuner->ns[i])
+      tuner->ns[i] = ns[i];
+  if (counts) tuner->sum_ns = sum_ns;
+}
+
 static void hear_told(dfcclContext_t context, df_coll *front, const uint32_t *ns, uint32_t n) {
   df_tuner *tuner = tuner_of(front);
-  for (uint32_t i = 0; i < n; i++)
-    tuner->ns[i] = tuner->told == 0           ? ns[i]
-                   : front->manner.runs_ahead ? DF_MAX(tuner->ns[i], ns[i])
-                                              : DF_MIN(tuner->ns[i], ns[i]);
+  take_times(front, tuner, ns, n);
   if (++tuner->told < front->n) return;
   obey(context, front, df_leader_told(&tuner->leader, front->retired, tuner->ns, n));
 }

@@ -3,9 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-void df_account_open(df_account *account, double part) {
+void df_account_open(df_account *account, double part, double risk) {
   memset(account, 0, sizeof *account);
   account->part = part;
+  account->risk = risk;
 }
 
 void df_account_earn(df_account *account, uint64_t run) {
@@ -35,7 +36,7 @@ double df_account_left(const df_account *account) {
 }
 
 double df_account_needed(const df_account *account, uint32_t switches) {
-  return (double)switches * DF_ACCOUNT_SWITCH_NS + DF_ACCOUNT_RISK * account->run_ns;
+  return (double)switches * DF_ACCOUNT_SWITCH_NS + account->risk * account->run_ns;
 }
 
 uint64_t df_account_runs_until(const df_account *account, double needed_ns) {

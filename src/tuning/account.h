@@ -11,13 +11,11 @@
 
 enum {
   DF_ACCOUNT_SWITCH_NS = 500000, /* of all members, about: their threads are woken */
-  /* The most that one variant is expected to cost beyond its switches, in runs: some 8 runs until it
-   * is seen to be slow and left, each 5 times as long as at home. */
-  DF_ACCOUNT_RISK = 32
 };
 
 typedef struct df_account {
   double part;   /* of the time of runs; 0: no limit */
+  double risk;   /* the most that one variant is expected to cost beyond its switches, in runs */
   double run_ns; /* of a run at home */
   uint64_t run;  /* all before it are earned */
   double earned_ns, spent_ns;
@@ -26,7 +24,7 @@ typedef struct df_account {
   uint32_t switches;
 } df_account;
 
-void df_account_open(df_account *account, double part);
+void df_account_open(df_account *account, double part, double risk);
 /* Runs up to `run` have ended. */
 void df_account_earn(df_account *account, uint64_t run);
 /* One of the exploration's runs. */

@@ -19,7 +19,7 @@ void df_descent_begin(df_descent *descent, uint32_t most) {
 typedef struct df_line {
   uint8_t up, down; /* axes; equal: one axis */
 } df_line;
-static const df_line lines[] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {0, 1},
+static const df_line lines[] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 4}, {0, 1},
                                 {0, 2}, {1, 2}, {0, 3}, {1, 3}, {2, 3}};
 enum { LINES = sizeof lines / sizeof lines[0] };
 

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 enum {
-  DF_DESCENT_AXES = 4,
+  DF_DESCENT_AXES = 5,
   DF_DESCENT_SUBSPACES = 32,
   DF_DESCENT_MOST = 64 /* points */
 };

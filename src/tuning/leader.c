@@ -1,5 +1,6 @@
 #include "tuning/leader.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,12 @@ enum {
   DF_LEADER_DRIFTS = 2,     /* windows in a row, to the same side */
   DF_LEADER_MOST_PATIENCE = 10, /* doublings of that, after searches that found nothing else */
   DF_LEADER_WARM_RUNS = 2,      /* after the first, until a variant may be called slow */
-  DF_LEADER_IN_VAIN = 12,       /* points beyond the starts of all subspaces */
-  DF_LEADER_ROUND_TRIP = 6      /* runs, about, until a variant that is to be left is */
+  /* In runs: some 8 until a variant that takes 5 times as long as at home is seen to be slow and left.
+   * If the leader waits for nobody, all of them. */
+  DF_LEADER_RISK = 32,
+  DF_LEADER_RISK_AHEAD = 5 * DF_LEADER_RISK,
+  DF_LEADER_IN_VAIN = 12,  /* points beyond the starts of all subspaces */
+  DF_LEADER_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
 };
 static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, slow = 2.0;
 static const double watch_part = 0.001;
@@ -36,15 +41,41 @@ static double median(uint32_t *times, uint32_t n) {
   return ((double)times[(n - 1) / 2] + (double)times[n / 2]) / 2;
 }
 
-/* Of the median, from the quartiles: 1.2533 * 0.7413 * (q3 - q1) / sqrt(n), of DF_LEADER_RUNS. */
-static double error_of(const uint32_t *sorted, uint32_t n) {
+static double mean(const uint32_t *times, uint32_t n) {
+  double sum = 0;
+  for (uint32_t i = 0; i < n; i++) sum += (double)times[i];
+  return sum / n;
+}
+
+static double time_of(const df_leader *l, const uint32_t *times, uint32_t n) {
+  uint32_t sorted[DF_LEADER_TIMES];
+  if (l->by_mean) return mean(times, n);
+  memcpy(sorted, times, n * sizeof *times);
+  return median(sorted, n);
+}
+
+/* Of the median, from the quartiles: 1.2533 * 0.7413 * (q3 - q1) / sqrt(n), of DF_LEADER_RUNS. Of the
+ * mean, from its halves. */
+static double error_of(const df_leader *l, const uint32_t *times, uint32_t n) {
+  uint32_t sorted[DF_LEADER_TIMES];
+  if (l->by_mean) return fabs(mean(times, n / 2) - mean(times + n / 2, n - n / 2)) / 2;
+  memcpy(sorted, times, n * sizeof *times);
+  qsort(sorted, n, sizeof *sorted, by_size);
   return 0.33 * (double)(sorted[3 * n / 4] - sorted[n / 4]);
 }
 
-void df_leader_open(df_leader *l, double part, int runs_ahead) {
-  df_account_open(&l->account, part);
+static uint32_t runs_of_variant(const df_leader *l) {
+  return l->by_mean ? DF_LEADER_TIMES : DF_LEADER_RUNS;
+}
+static uint32_t runs_of_turn(const df_leader *l) {
+  return l->by_mean ? DF_LEADER_TIMES : DF_LEADER_COMPARED;
+}
+
+void df_leader_open(df_leader *l, double part, int runs_ahead, int by_mean) {
+  df_account_open(&l->account, part, runs_ahead ? DF_LEADER_RISK_AHEAD : DF_LEADER_RISK);
   l->descent.in_vain = DF_LEADER_IN_VAIN;
   l->runs_ahead = runs_ahead;
+  l->by_mean = by_mean;
   l->registered = l->descent.climbs[0].best.point;
   l->home = l->winner = l->asked = l->in_force = l->registered;
   l->state = DF_LEADER_BEGINS;
@@ -99,7 +130,7 @@ static df_wish at_home(df_leader *l) {
 static df_wish go_home(df_leader *l, df_leader_state then) {
   l->then = then;
   if (is_same(&l->in_force, &l->home)) return at_home(l);
-  return ask(l, &l->home, DF_LEADER_RUNS, DF_LEADER_RETURNS);
+  return ask(l, &l->home, runs_of_variant(l), DF_LEADER_RETURNS);
 }
 
 /* A search that found what was there already need not be repeated soon. */
@@ -139,7 +170,7 @@ static df_wish keep_registered(df_leader *l) {
 static df_wish compare(df_leader *l) {
   if (!l->is_remembered) l->winner = df_descent_best(&l->descent)->point;
   l->turn = 0;
-  return ask(l, &l->winner, DF_LEADER_COMPARED, DF_LEADER_COMPARES);
+  return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
 }
 
 static df_wish go_on(df_leader *l) {
@@ -149,7 +180,7 @@ static df_wish go_on(df_leader *l) {
   if (is_over && !is_worth_comparing(l)) return keep_registered(l);
   l->needed_ns = df_account_needed(&l->account, is_over ? DF_LEADER_TO_COMPARE : 2);
   if (df_account_left(&l->account) < l->needed_ns) return go_home(l, DF_LEADER_RESTS);
-  return is_over ? compare(l) : ask(l, &point, DF_LEADER_RUNS, DF_LEADER_SEARCHES);
+  return is_over ? compare(l) : ask(l, &point, runs_of_variant(l), DF_LEADER_SEARCHES);
 }
 
 static df_wish search(df_leader *l) {
@@ -160,8 +191,8 @@ static df_wish search(df_leader *l) {
 
 /* ---- hearing */
 
-df_wish df_leader_begin(df_leader *l, uint64_t run, uint32_t *ns, uint32_t n) {
-  l->account.run_ns = median(ns, n);
+df_wish df_leader_begin(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n) {
+  l->account.run_ns = time_of(l, ns, n);
   df_account_earn(&l->account, run);
   return search(l);
 }
@@ -180,7 +211,7 @@ static df_wish give_up(df_leader *l) {
     l->winner = l->registered;
     return settle(l);
   }
-  const df_measured measured = {.point = l->asked, .time = scale * median(l->own, l->n_own)};
+  const df_measured measured = {.point = l->asked, .time = scale * time_of(l, l->own, l->n_own)};
   df_descent_tell(&l->descent, &measured);
   return go_on(l);
 }
@@ -217,14 +248,14 @@ df_wish df_leader_ran(df_leader *l, uint64_t run, uint32_t ns, int is_there, int
 
 /* If this rank waits for nobody, only the others know what the runs have cost. */
 static void charge_members(df_leader *l, double ns) {
-  const double excess = (ns - l->home_ns) * l->since;
+  const double excess = (ns - l->home_ns) * (l->since + DF_LEADER_ROUND_TRIP);
   if (l->runs_ahead && l->home_ns > 0 && excess > l->account.excess_ns)
     l->account.excess_ns = excess;
 }
 
 static void note_home(df_leader *l, double ns) {
   l->home_ns = ns;
-  if (l->n_own >= DF_LEADER_RUNS / 2) l->account.run_ns = median(l->own, l->n_own);
+  if (l->n_own >= DF_LEADER_RUNS / 2) l->account.run_ns = time_of(l, l->own, l->n_own);
 }
 
 /* Both halves of the winner's runs must be faster than both of the registered variant's. */
@@ -252,14 +283,14 @@ static df_wish conclude(df_leader *l) {
   return settle(l);
 }
 
-static df_wish note_turn(df_leader *l, uint32_t *ns, uint32_t n) {
+static df_wish note_turn(df_leader *l, const uint32_t *ns, uint32_t n) {
   l->turn++;
   if (l->turn == 2) {
-    l->turns_ns[1] = median(ns, n / 2);
-    l->turns_ns[2] = median(ns + n / 2, n - n / 2);
-    return ask(l, &l->winner, DF_LEADER_COMPARED, DF_LEADER_COMPARES);
+    l->turns_ns[1] = time_of(l, ns, n / 2);
+    l->turns_ns[2] = time_of(l, ns + n / 2, n - n / 2);
+    return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
   }
-  l->turns_ns[l->turn == 1 ? 0 : 3] = median(ns, n);
+  l->turns_ns[l->turn == 1 ? 0 : 3] = time_of(l, ns, n);
   if (l->turn == 1) return ask(l, &l->registered, 2 * DF_LEADER_COMPARED, DF_LEADER_COMPARES);
   return conclude(l);
 }
@@ -270,10 +301,8 @@ static df_wish note_variant(df_leader *l, double ns, double error) {
   return go_on(l);
 }
 
-df_wish df_leader_told(df_leader *l, uint64_t run, uint32_t *ns, uint32_t n) {
-  uint32_t sorted[DF_LEADER_TIMES];
-  memcpy(sorted, ns, n * sizeof *ns);
-  const double middle = median(sorted, n);
+df_wish df_leader_told(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n) {
+  const double middle = time_of(l, ns, n);
   df_account_earn(&l->account, run);
   l->in_force = l->asked;
   l->lost = 0;
@@ -283,7 +312,7 @@ df_wish df_leader_told(df_leader *l, uint64_t run, uint32_t *ns, uint32_t n) {
     charge_members(l, middle);
   switch (l->state) {
   case DF_LEADER_SEARCHES:
-    return note_variant(l, middle, error_of(sorted, n));
+    return note_variant(l, middle, error_of(l, ns, n));
   case DF_LEADER_RETURNS:
     return at_home(l);
   case DF_LEADER_COMPARES:
@@ -314,9 +343,11 @@ df_wish df_leader_called_off(df_leader *l, uint64_t run) {
 }
 
 /* This rank may wait for others, so the quarter that waited least counts. */
-df_wish df_leader_watched(df_leader *l, uint64_t run, uint32_t *ns, uint32_t n, int may_ask) {
-  qsort(ns, n, sizeof *ns, by_size);
-  const double quarter = (double)ns[n / 4];
+df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
+  uint32_t sorted[DF_LEADER_TIMES];
+  memcpy(sorted, ns, n * sizeof *ns);
+  qsort(sorted, n, sizeof *sorted, by_size);
+  const double quarter = (double)sorted[n / 4];
   df_account_earn(&l->account, run);
   if (l->watched_ns == 0) l->watched_ns = quarter;
   if (quarter > (1 + drift) * l->watched_ns)
@@ -326,7 +357,7 @@ df_wish df_leader_watched(df_leader *l, uint64_t run, uint32_t *ns, uint32_t n, 
   else
     l->drifted = 0;
   if (abs(l->drifted) < DF_LEADER_DRIFTS || !may_ask) return watch(l);
-  l->account.run_ns = median(ns, n);
+  l->account.run_ns = time_of(l, ns, n);
   l->home_ns = 0;
   df_descent_again(&l->descent);
   return search(l);

@@ -22,7 +22,7 @@
 #include "tuning/descent.h"
 
 enum {
-  DF_LEADER_RUNS = 8,  /* timed, of each variant */
+  DF_LEADER_RUNS = 8,  /* timed, of each variant; DF_LEADER_TIMES if their mean counts */
   DF_LEADER_WARM = 16, /* before it begins, and after a switch that was called off */
   DF_LEADER_TIMES = 32 /* most times at once */
 };
@@ -56,6 +56,7 @@ typedef struct df_leader {
   df_descent descent;
   df_account account;
   int runs_ahead;    /* the leader waits for nobody: its own times tell little */
+  int by_mean;       /* Runs come in groups, between which ranks wait: only their sum counts. */
   int is_remembered; /* the winner is another job's, and nothing was searched yet */
   df_point registered, home, winner;
   df_point asked, in_force;
@@ -82,20 +83,21 @@ typedef struct df_leader {
 
 /* The search has its subspaces; its first point is the registered variant. part: of the time of all
  * runs, which exploring may cost; 0: no limit. */
-void df_leader_open(df_leader *leader, double part, int runs_ahead);
+void df_leader_open(df_leader *leader, double part, int runs_ahead, int by_mean);
 /* Before it begins: what another job has found. */
 void df_leader_remember(df_leader *leader, const df_point *point);
 
-/* run: how many have ended. ns: sorted in place. */
+/* run: how many have ended. */
 /* This rank's own, of the registered variant. */
-df_wish df_leader_begin(df_leader *leader, uint64_t run, uint32_t *ns, uint32_t n);
+df_wish df_leader_begin(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n);
 /* One run while df_leader_counts: of this rank. is_there: it was on what was asked for. may_ask: all
  * members have gone over. */
 df_wish df_leader_ran(df_leader *leader, uint64_t run, uint32_t ns, int is_there, int may_ask);
 /* All members' times of the runs that were asked for. */
-df_wish df_leader_told(df_leader *leader, uint64_t run, uint32_t *ns, uint32_t n);
+df_wish df_leader_told(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n);
 df_wish df_leader_rested(df_leader *leader, uint64_t run);
-df_wish df_leader_watched(df_leader *leader, uint64_t run, uint32_t *ns, uint32_t n, int may_ask);
+df_wish df_leader_watched(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
+                          int may_ask);
 /* What was asked for will not be. */
 df_wish df_leader_called_off(df_leader *leader, uint64_t run);
 void df_leader_stop(df_leader *leader);

@@ -11,7 +11,7 @@ enum {
   DF_SPACE_SHORT = 4096       /* bytes: one message, so neither slots nor blocks matter */
 };
 
-typedef enum { AXIS_SLOT_BYTES, AXIS_SLOTS, AXIS_BLOCKS, AXIS_SPLIT } df_axis;
+typedef enum { AXIS_SLOT_BYTES, AXIS_SLOTS, AXIS_BLOCKS, AXIS_SPLIT, AXIS_COPIES } df_axis;
 
 static uint8_t places_up_to(uint64_t first, uint64_t most, uint8_t limit) {
   uint8_t n = 1;
@@ -25,7 +25,7 @@ static uint8_t place_of(uint64_t first, uint64_t value, uint8_t size) {
   return at;
 }
 
-static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm, int copies,
+static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm,
                 const uint8_t sizes[DF_DESCENT_AXES], const uint8_t start[DF_DESCENT_AXES]) {
   const uint32_t at = descent->n_subspaces;
   uint8_t own_sizes[DF_DESCENT_AXES], own_start[DF_DESCENT_AXES];
@@ -36,8 +36,7 @@ static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm,
     own_sizes[AXIS_SPLIT] = places_up_to(2, n / 2, DF_SPACE_SPLIT_PLACES);
     own_start[AXIS_SPLIT] = own_sizes[AXIS_SPLIT] / 2;
   }
-  space->variants[at] =
-      (df_variant_spec){.algorithm = (uint32_t)algorithm, .copies = (uint32_t)copies};
+  space->algorithms[at] = (uint32_t)algorithm;
   df_descent_add(descent, own_sizes, own_start);
 }
 
@@ -52,25 +51,25 @@ static void make_axes(const df_space_question *q, uint8_t sizes[DF_DESCENT_AXES]
   start[AXIS_SLOTS] = place_of(2, (uint64_t)q->policy->slots, DF_SPACE_SLOTS_PLACES);
   sizes[AXIS_BLOCKS] = places_up_to(1, q->max_blocks, DF_SPACE_BLOCK_PLACES);
   start[AXIS_BLOCKS] = place_of(1, q->registered->shape.n_blocks, sizes[AXIS_BLOCKS]);
+  /* Some algorithms' messages are the whole buffer. */
+  if (q->policy->lend && q->bytes >= (uint64_t)q->policy->lend_min) sizes[AXIS_COPIES] = 2;
 }
 
 void df_space_make(df_space *space, const df_space_question *q, df_descent *descent) {
   const df_choice *choice = &q->registered->choice;
   const int is_long = q->bytes > DF_SPACE_SHORT;
-  uint8_t sizes[DF_DESCENT_AXES] = {1, 1, 1, 1}, start[DF_DESCENT_AXES] = {0, 0, 0, 0};
+  uint8_t sizes[DF_DESCENT_AXES] = {1, 1, 1, 1, 1}, start[DF_DESCENT_AXES] = {0};
   if (is_long) make_axes(q, sizes, start);
   memset(space, 0, sizeof *space);
   space->of_registered = *choice;
   df_descent_begin(descent, DF_DESCENT_MOST);
-  add(space, descent, q->n, choice->algorithm, 0, sizes, start);
+  add(space, descent, q->n, choice->algorithm, sizes, start);
   space->registered = descent->climbs[0].best.point;
-  if (is_long && q->policy->lend && q->bytes / q->n >= (uint64_t)q->policy->lend_min)
-    add(space, descent, q->n, choice->algorithm, 1, sizes, start);
   for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++)
     if (algorithm != choice->algorithm && df_algorithm_has(algorithm, q->operation) &&
         (algorithm != DF_HIERARCHICAL || choice->is_spread) &&
         (!choice->is_ordered || df_algorithm_keeps_order(algorithm, q->operation)))
-      add(space, descent, q->n, algorithm, 0, sizes, start);
+      add(space, descent, q->n, algorithm, sizes, start);
 }
 
 static int is_registered(const df_space *space, const df_point *point) {
@@ -79,7 +78,8 @@ static int is_registered(const df_space *space, const df_point *point) {
 
 df_variant_spec df_space_variant(const df_space *space, const df_descent *descent,
                                  const df_point *point) {
-  df_variant_spec spec = space->variants[point->subspace];
+  df_variant_spec spec = {.algorithm = space->algorithms[point->subspace],
+                          .copies = point->at[AXIS_COPIES]};
   const df_climb *climb = &descent->climbs[point->subspace];
   if (is_registered(space, point)) return (df_variant_spec){.algorithm = DF_AS_REGISTERED};
   if (climb->sizes[AXIS_SLOT_BYTES] > 1)
@@ -116,9 +116,7 @@ int df_space_find(const df_space *space, const df_descent *descent, const df_rul
     return 1;
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
     const df_climb *climb = &descent->climbs[i];
-    const df_variant_spec *variant = &space->variants[i];
-    if (variant->algorithm != (uint32_t)rule->algorithm || variant->copies != rule->copies)
-      continue;
+    if (space->algorithms[i] != (uint32_t)rule->algorithm) continue;
     *point = climb->best.point;
     if (rule->slot_bytes)
       point->at[AXIS_SLOT_BYTES] =
@@ -126,6 +124,7 @@ int df_space_find(const df_space *space, const df_descent *descent, const df_rul
     if (rule->slots) point->at[AXIS_SLOTS] = place_of(2, rule->slots, climb->sizes[AXIS_SLOTS]);
     if (rule->blocks) point->at[AXIS_BLOCKS] = place_of(1, rule->blocks, climb->sizes[AXIS_BLOCKS]);
     if (rule->split) point->at[AXIS_SPLIT] = place_of(2, rule->split, climb->sizes[AXIS_SPLIT]);
+    if (rule->copies && climb->sizes[AXIS_COPIES] > 1) point->at[AXIS_COPIES] = 1;
     return 1;
   }
   return 0;

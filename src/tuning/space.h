@@ -1,5 +1,5 @@
-/* What may vary for one collective: algorithms, with and without lending (subspaces of the search),
- * and for each slot bytes, slots, blocks and split (its axes). */
+/* What may vary for one collective: algorithms (subspaces of the search), and for each slot bytes,
+ * slots, blocks, split, and whether buffers are lent (its axes). */
 #ifndef DF_TUNING_SPACE_H
 #define DF_TUNING_SPACE_H
 
@@ -17,13 +17,12 @@ typedef struct df_space_question {
 } df_space_question;
 
 typedef struct df_space {
-  df_variant_spec variants[DF_DESCENT_SUBSPACES]; /* algorithm, copies */
+  uint32_t algorithms[DF_DESCENT_SUBSPACES];
   df_choice of_registered;
   df_point registered;
 } df_space;
 
-/* Begins the search. The registered variant comes first, then its algorithm without lending, then
- * the operation's other algorithms. */
+/* Begins the search. The registered variant comes first, then the operation's other algorithms. */
 void df_space_make(df_space *space, const df_space_question *question, df_descent *descent);
 /* What the registration would not have chosen is spelt out. */
 df_variant_spec df_space_variant(const df_space *space, const df_descent *descent,
