@@ -193,6 +193,11 @@ static df_epoch *epoch_of_candidate(const df_coll *variant) {
   return epoch && epoch->candidate == variant && epoch->is_pending ? epoch : NULL;
 }
 
+static int is_agreed(const df_coll *variant) {
+  const df_epoch *epoch = variant->front->epoch;
+  return epoch->current == variant || (epoch->candidate == variant && !epoch->is_pending);
+}
+
 static void variant_stands(dfcclContext_t context, df_coll *variant) {
   if (epoch_of_candidate(variant)) answer(context, variant->front, 0);
 }
@@ -282,6 +287,7 @@ static const char *source(const df_coll *front) {
 
 static const df_switch_events events = {.stands = variant_stands,
                                         .lost = variant_lost,
+                                        .is_agreed = is_agreed,
                                         .limited = limited,
                                         .go_over = go_over,
                                         .end = end,

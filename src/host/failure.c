@@ -64,6 +64,9 @@ df_message df_failure_message(const df_coll *coll) {
 
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence) {
+  /* The record of the variant in force keeps the registered place in the device: the front has what
+   * failed. */
+  if (coll->front && df_switch_is_agreed(coll)) coll = coll->front;
   if (coll->failed != dfcclSuccess) return;
   coll->failed = status;
   coll->references++; /* a variant goes with its failure */

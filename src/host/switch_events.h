@@ -11,6 +11,8 @@ typedef struct df_switch_events {
   void (*lost)(dfcclContext_t context, df_coll *variant);   /* it failed; it may be freed */
   void (*limited)(dfcclContext_t context, df_coll *front,
                   uint32_t peer); /* which runs it no more */
+  /* Runs are on the variant, or are about to be: it cannot be given up alone. */
+  int (*is_agreed)(const df_coll *variant);
   /* All runs before the switch are admitted. 1: the next may be, on the variant. */
   int (*go_over)(dfcclContext_t context, df_coll *front);
   void (*end)(dfcclContext_t context, df_coll *front); /* it is deregistered */
@@ -30,6 +32,10 @@ static inline void df_switch_stands(dfcclContext_t context, df_coll *variant) {
 static inline void df_switch_lost(dfcclContext_t context, df_coll *variant) {
   const df_switch_events *events = df_switch_of(variant->front);
   if (events) events->lost(context, variant);
+}
+static inline int df_switch_is_agreed(const df_coll *variant) {
+  const df_switch_events *events = df_switch_of(variant->front);
+  return events && events->is_agreed(variant);
 }
 static inline void df_switch_limited(dfcclContext_t context, df_coll *front, uint32_t peer) {
   const df_switch_events *events = df_switch_of(front);

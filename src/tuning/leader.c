@@ -47,11 +47,11 @@ static double mean(const uint32_t *times, uint32_t n) {
   return sum / n;
 }
 
+/* At least 1: a clock may stand, and a peer may say anything. */
 static double time_of(const df_leader *l, const uint32_t *times, uint32_t n) {
   uint32_t sorted[DF_LEADER_TIMES];
-  if (l->by_mean) return mean(times, n);
   memcpy(sorted, times, n * sizeof *times);
-  return median(sorted, n);
+  return DF_MAX(l->by_mean ? mean(times, n) : median(sorted, n), 1.0);
 }
 
 /* Of the median, from the quartiles: 1.2533 * 0.7413 * (q3 - q1) / sqrt(n), of DF_LEADER_RUNS. Of the

@@ -3,6 +3,10 @@
  *   - A member that has not answered yet answers when it hears that the leader admits no more runs:
  *     the leader waits for each answer, and so do its runs.
  *   - A proposal for a collective that has no variants is refused.
+ *   - Times are told with the number of the switch that asked for them, whatever was proposed since.
+ *   - A member that answers twice counts once.
+ *   - If a member says that the variant in force has failed, the collective fails, and not what it
+ *     was registered with alone.
  */
 #include <string.h>
 
@@ -93,5 +97,83 @@ DF_TEST(epochs, uneven_pieces_have_no_variants, 30) {
   OK(dfcclWait(s.context, COLL));
   propose(&s, DF_DIRECT);
   CHECK(refuses(&s), "rank 0 has not refused");
+  stage_close(&s);
+}
+
+/* Runs without elements are over when dfcclWait returns. */
+static void run_on(const df_stage *s, int n) {
+  for (int i = 0; i < n; i++) {
+    OK(dfcclRunAllReduce(s->context, COLL, NULL, NULL, NULL, NULL));
+    OK(dfcclWait(s->context, COLL));
+  }
+}
+
+/* Rank 1 leads: rank 0 makes the variant, and answers; then the first run on it is `first`. */
+static void lead_over(const df_stage *s, uint64_t first, uint64_t to_time) {
+  propose(s, DF_DOUBLING);
+  announce(s, VARIANT, 1, 0);
+  CHECK(stage_hears(s, 1, DF_MESSAGE_READY, COLL), "no answer");
+  say(s,
+      (df_message){
+          .kind = DF_MESSAGE_COMMIT, .id = COLL, .variant = VARIANT, .a = first, .b = to_time},
+      "", 0);
+}
+
+DF_TEST(epochs, times_carry_the_number_of_their_switch, 30) {
+  enum { FIRST = 20, TIMED = 2 };
+  static df_datagram heard;
+  df_stage s;
+  run_empty(&s, 1);
+  lead_over(&s, FIRST, TIMED);
+  run_on(&s, FIRST); /* one was before; now the first on the variant is through */
+  const df_variant_spec back = {.algorithm = DF_AS_REGISTERED};
+  say(&s, (df_message){.kind = DF_MESSAGE_PROPOSE, .id = COLL, .variant = VARIANT + 1}, &back,
+      sizeof back);
+  run_on(&s, TIMED);
+  do {
+    CHECK(stage_hear(&s, 1, &heard), "no times");
+  } while (heard.message.kind != DF_MESSAGE_TIMES);
+  CHECK(heard.message.variant == VARIANT, "number %llx", (unsigned long long)heard.message.variant);
+  CHECK(heard.message.a == FIRST + 1, "from run %llu", (unsigned long long)heard.message.a);
+  stage_close(&s);
+}
+
+/* Rank 0 leads, and its own variant does not stand yet. */
+DF_TEST(epochs, a_member_that_answers_twice, 30) {
+  const df_variant_spec spec = {.algorithm = DF_DOUBLING};
+  df_stage s;
+  run_empty(&s, 0);
+  OK(df_epoch_ask(s.context, COLL, &spec));
+  pthread_mutex_lock(&s.context->lock);
+  const df_epoch *epoch = df_find(s.context, COLL)->epoch;
+  const uint64_t number = epoch->number;
+  pthread_mutex_unlock(&s.context->lock);
+  for (int i = 0; i < 2; i++)
+    say(&s, (df_message){.kind = DF_MESSAGE_READY, .id = COLL, .variant = number, .a = 5}, "", 0);
+  pthread_mutex_lock(&s.context->lock);
+  CHECK(epoch->asks && !epoch->has_answered, "rank 0 itself has not answered");
+  CHECK(epoch->answers == 1, "%u answers", epoch->answers);
+  pthread_mutex_unlock(&s.context->lock);
+  stage_close(&s);
+}
+
+DF_TEST(epochs, the_variant_in_force_fails, 30) {
+  static const char why[] = "it is broken";
+  df_stage s;
+  run_empty(&s, 1);
+  lead_over(&s, 6, 0);
+  run_on(&s, 8);
+  pthread_mutex_lock(&s.context->lock);
+  const df_coll *front = df_find(s.context, COLL), *parked = front->epoch->current;
+  CHECK(parked && front->plan->key.algorithm == DF_DOUBLING, "it has not gone over");
+  pthread_mutex_unlock(&s.context->lock);
+  say(&s,
+      (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .variant = VARIANT, .a = dfcclRemoteError},
+      why, sizeof why);
+  pthread_mutex_lock(&s.context->lock);
+  CHECK(front->failed != dfcclSuccess, "it goes on");
+  CHECK(front->device.descriptor->words->cancel != 0, "the daemon goes on");
+  CHECK(parked->device.descriptor->words->cancel == 0, "what it was registered with is cancelled");
+  pthread_mutex_unlock(&s.context->lock);
   stage_close(&s);
 }

@@ -7,6 +7,7 @@
  *     long. Else the excess of one variant's first runs is added, once at a time.
  *   - A search that has found nothing costs nothing any more.
  *   - If a variant is faster, it stays.
+ *   - Whatever clocks and members say, it asks for what there is, and at finite moments.
  *   - A job goes on if members do not tell, if a variant cannot be had, or if somebody else asks.
  */
 #include "tuning/leader.h"
@@ -317,5 +318,24 @@ DF_TEST(leader, variants_that_cannot_be_had, 60) {
            w.run < 4000000)
       run(&w, 100);
     CHECK(w.run < 4000000, "it %s", df_leader_state_name(w.leader.state));
+  }
+}
+
+DF_TEST(leader, times_that_cannot_be, 60) {
+  static const double homes_ns[] = {0, 0, 4294967295.0};
+  for (uint64_t seed = 1; seed <= 30; seed++) {
+    world w = {.random = {seed},
+               .surface = seed,
+               .home_ns = homes_ns[seed % 3],
+               .most_ratio = seed % 2 ? 0 : 1,
+               .setup_ns = seed % 5 ? 0 : 1e6,
+               .ahead = 1,
+               .runs_ahead = seed % 7 == 0};
+    open(&w, seed % 4 ? 0.01 : 0);
+    run(&w, 200000);
+    CHECK(w.leader.account.run_ns >= 1 && w.leader.account.run_ns < 1e10, "%g ns",
+          w.leader.account.run_ns);
+    CHECK(isfinite(w.leader.account.spent_ns) && isfinite(w.leader.account.earned_ns), "%g of %g",
+          w.leader.account.spent_ns, w.leader.account.earned_ns);
   }
 }
