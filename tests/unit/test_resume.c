@@ -38,7 +38,7 @@ typedef struct {
 static struct {
   rank ranks[RANKS];
   uint32_t wanted; /* a bit for each rank */
-  int may_make;
+  _Atomic int may_make;
   _Atomic uint64_t refused_ns;
   pthread_mutex_t lock; /* of the above */
 } job;
