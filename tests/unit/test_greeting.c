@@ -149,3 +149,32 @@ DF_TEST(greeting, nonsense_is_refused, 30) {
     wire_stage_free(&e.stage);
   }
 }
+
+/* Of a line the mesh has made the key, and both ends have keys for the connection, asked for or not. */
+DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
+  enum { RIGHT, OTHER_KEY, OFFERED_KEY, OF_THIS_HOST, NO_LINES, WAYS };
+  for (int way = 0; way < WAYS; way++) {
+    df_far_rank far[RANKS] = {[CALLER] = {.is_far = way != OF_THIS_HOST, .key = {4, 5}}};
+    const df_far_rank theirs = {.is_far = 1, .key = {4, way == OTHER_KEY ? 6 : 5}};
+    unsigned char key[DF_KEY_BYTES], keys[2][DF_KEY_BYTES];
+    df_greeting_state caller, listener;
+    ends e;
+    make(&e, 1, secret, CALLER, LISTENER);
+    if (way == OFFERED_KEY)
+      df_greeting_key(key, secret, CALLER);
+    else
+      df_greeting_line_key(key, &theirs);
+    df_greeting_call(&e.caller, &e.stage.sides[0].stream, CALLER, LISTENER, DF_GREETING_LINE, 7,
+                     key, 1);
+    if (way != NO_LINES) e.listener.far = far;
+    go_on(&e, &caller, &listener);
+    const int stands = caller == DF_GREETING_STANDS && listener == DF_GREETING_STANDS;
+    CHECK(stands == (way == RIGHT), "way %d: %d, %d", way, caller, listener);
+    if (stands) {
+      OK(df_greeting_traffic_key(&e.caller, keys[0]));
+      OK(df_greeting_traffic_key(&e.listener, keys[1]));
+      CHECK(memcmp(keys[0], keys[1], DF_KEY_BYTES) == 0, "two keys");
+    }
+    wire_stage_free(&e.stage);
+  }
+}
