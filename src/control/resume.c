@@ -12,9 +12,11 @@
 #include "control/service.h"
 
 #if defined(DF_SIMULATION) /* whose time passes slowly */
-enum { REFUSED_MS = 4, TICK_MS = 2 };
+enum { REFUSED_MS = 4, REFUSED_OTHERWISE_MS = 8, TICK_MS = 2 };
 #else
-enum { REFUSED_MS = 200, TICK_MS = 20 }; /* whose host refuses for so long is dead */
+/* Whose host refuses for so long is dead. Where this end has not called before, a firewall may refuse
+ * its calls, and the other end calls meanwhile. */
+enum { REFUSED_MS = 200, REFUSED_OTHERWISE_MS = 1000, TICK_MS = 20 };
 #endif
 
 typedef struct df_arrival {
@@ -149,8 +151,9 @@ int df_resume_is_vain(df_control *control, uint32_t rank, int *error) {
   const uint64_t now = df_clock_ns(), refused_ns = maker->refused_ns(maker->maker, rank);
   const uint64_t patience_ms =
       maker->silence_ms ? DF_MIN(maker->silence_ms, maker->resume_ms) : maker->resume_ms;
+  const uint64_t refused_ms = peer->calls ? REFUSED_MS : REFUSED_OTHERWISE_MS;
   *error = ECONNREFUSED;
-  if (refused_ns && now - refused_ns >= REFUSED_MS * (uint64_t)1000000) return 1;
+  if (refused_ns && now - refused_ns >= refused_ms * 1000000) return 1;
   *error = ETIMEDOUT;
   return now - peer->lost_ns >= patience_ms * 1000000;
 }
