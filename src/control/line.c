@@ -166,7 +166,8 @@ df_line_event df_line_read(df_line *line, int socket, uint8_t *message, size_t *
   return open_record(line, message, bytes);
 }
 
-/* The first record of a new connection tells where the other end is, and so where this one goes on. */
+/* The first record of a new connection tells where the other end is, and so where this one goes
+ * on. */
 df_line_event df_line_take(df_line *line) {
   const df_record_head *head = &line->head;
   const int is_message = head->kind == DF_RECORD_MESSAGE;

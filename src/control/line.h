@@ -55,8 +55,8 @@ void df_line_close(df_line *line);
  * it may send. */
 void df_line_renew(df_line *line, const unsigned char key[DF_LINE_KEY]);
 
-/* Writes bytes + DF_LINE_OVERHEAD to `record`, and returns how many. Records must be sent in the order of
- * these calls. */
+/* Writes bytes + DF_LINE_OVERHEAD to `record`, and returns how many. Records must be sent in the
+ * order of these calls. */
 size_t df_line_seal(df_line *line, df_record_kind kind, const void *message, size_t bytes,
                     uint8_t *record);
 /* Sends a sealed record, or keeps what the socket does not take. -1: the connection is of no more
@@ -75,8 +75,8 @@ typedef enum {
   DF_LINE_NONSENSE /* not sealed with the key, too long, or numbers that cannot be */
 } df_line_event;
 
-/* At most one record, with a message of DF_MAX_MESSAGE_BYTES at most: RECORD, NOTHING, NONSENSE; ENDED also
- * without memory. Touches nothing that sending does. */
+/* At most one record, with a message of DF_MAX_MESSAGE_BYTES at most: RECORD, NOTHING, NONSENSE;
+ * ENDED also without memory. Touches nothing that sending does. */
 df_line_event df_line_read(df_line *line, int socket, uint8_t *message, size_t *bytes, int *error);
 /* What the record is: MESSAGE, TOLD, END or NONSENSE. Counts it. */
 df_line_event df_line_take(df_line *line);

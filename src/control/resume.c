@@ -14,8 +14,8 @@
 #if defined(DF_SIMULATION) /* whose time passes slowly */
 enum { REFUSED_MS = 4, REFUSED_OTHERWISE_MS = 8, TICK_MS = 2 };
 #else
-/* Whose host refuses for so long is dead. Where this end has not called before, a firewall may refuse
- * its calls, and the other end calls meanwhile. */
+/* Whose host refuses for so long is dead. Where this end has not called before, a firewall may
+ * refuse its calls, and the other end calls meanwhile. */
 enum { REFUSED_MS = 200, REFUSED_OTHERWISE_MS = 1000, TICK_MS = 20 };
 #endif
 
@@ -109,8 +109,8 @@ static void put(df_control *control, uint32_t rank, int fd) {
   epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* The old connection's messages are no more heard from here on. So what this end tells is what the other
- * end must go on from. */
+/* The old connection's messages are no more heard from here on. So what this end tells is what the
+ * other end must go on from. */
 static void attach(df_control *control, df_arrival *arrival) {
   df_peer *peer = &control->peers[arrival->rank];
   const int is_welcome = may_resume(control, peer);

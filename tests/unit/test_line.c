@@ -1,9 +1,10 @@
 /*
  * Promises of src/control/line.h:
  *   - Messages arrive as they were sent, in whatever pieces the stream brings them.
- *   - A record that was changed in any bit, repeated, left out, reversed or made by somebody else is
- *     nonsense, and so is a length that no message has. The end of the stream is told.
- *   - On a new connection each end goes on where the other one says, and says nothing before it knows.
+ *   - A record that was changed in any bit, repeated, left out, reversed or made by somebody else
+ *     is nonsense, and so is a length that no message has. The end of the stream is told.
+ *   - On a new connection each end goes on where the other one says, and says nothing before it
+ *     knows.
  *   - Numbers that cannot be are nonsense: more messages than were sent, or fewer than were told.
  */
 #include "control/line.h"

@@ -1,7 +1,7 @@
 /*
  * Promises of src/transports/wire/lines.h, between two ranks at the loopback address:
- *   - Who called when the job formed makes a new connection when control wants one, and both get its
- *     descriptor and one key; each connection has another key.
+ *   - Who called when the job formed makes a new connection when control wants one, and both get
+ *     its descriptor and one key; each connection has another key.
  *   - The other end's calls make none, and show whether anybody listens.
  *   - A rank that listens no more refuses calls; one that listens anew does not, and is reached.
  */
