@@ -40,12 +40,15 @@ static uint32_t other(const digit *d, uint32_t turns) {
 /* One's own share comes from all others; sums are in the output, lent to those who take over. */
 static void scatter_digit(df_plan *plan, const digit *d, int is_first) {
   const uint32_t wide = plan->key.several ? d->step : 1, own = other(d, 0);
-  for (uint32_t t = 1; t < d->values; t++) {
-    const uint32_t to = other(d, t), from = other(d, d->values - t);
-    const uint32_t offset = plan->key.position - own; /* among those who have this digit */
-    const int last = d->step == 1 && t + 1 == d->values;
-    for (uint32_t i = 0; i < d->step; i += wide) {
+  const uint32_t offset = plan->key.position - own; /* among those who have this digit */
+  for (uint32_t i = 0; i < d->step; i += wide) {
+    for (uint32_t t = 1; t < d->values; t++) {
+      const uint32_t to = other(d, t);
       send_row(plan, to + i, wide, to + offset, is_first ? df_input(to + i) : df_output(to + i));
+    }
+    for (uint32_t t = 1; t < d->values; t++) {
+      const uint32_t from = other(d, d->values - t);
+      const int last = d->step == 1 && t + 1 == d->values;
       df_plan_reduce(
           plan,
           df_plan_order(d->own, (from - d->first) / d->step) | (last ? df_plan_average(plan) : 0),
@@ -59,10 +62,11 @@ static void scatter_digit(df_plan *plan, const digit *d, int is_first) {
 static void gather_digit(df_plan *plan, const digit *d) {
   const uint32_t wide = plan->key.several ? d->step : 1, own = other(d, 0);
   const uint32_t offset = plan->key.position - own;
-  for (uint32_t t = 1; t < d->values; t++) {
-    const uint32_t to = other(d, t), from = other(d, d->values - t);
-    for (uint32_t i = 0; i < d->step; i += wide) {
-      send_row(plan, own + i, wide, to + offset, df_output(own + i));
+  for (uint32_t i = 0; i < d->step; i += wide) {
+    for (uint32_t t = 1; t < d->values; t++)
+      send_row(plan, own + i, wide, other(d, t) + offset, df_output(own + i));
+    for (uint32_t t = 1; t < d->values; t++) {
+      const uint32_t from = other(d, d->values - t);
       df_plan_receive(plan, from + i, from + offset, DF_NO_PEER, df_output(from + i));
       df_plan_widen(plan, wide, 1);
     }

@@ -77,14 +77,22 @@ static void down(df_plan *plan, const node *self, uint32_t piece, uint32_t root_
   for (; i < self->n_children; i++) df_plan_send(plan, piece, self->children[i], df_output(piece));
 }
 
+/* Which tree first: a leaf waits for nobody on the way up, and nobody waits for it on the way down. */
+static uint32_t first_up(const node trees[TREES]) { return trees[0].n_children > 0; }
+static uint32_t first_down(const node trees[TREES]) { return trees[1].n_children > 0; }
+
 static void all_reduce(df_plan *plan) {
   uint32_t n = plan->key.n, r = plan->key.position;
-  node trees[TREES] = {all_reduce_node(0, r, n), all_reduce_node(1, r, n)};
+  const node trees[TREES] = {all_reduce_node(0, r, n), all_reduce_node(1, r, n)};
   plan->pieces = plan->key.several ? TREES : TREES * DEPTH; /* short ones fill no pipeline */
-  for (uint32_t piece = 0; piece < plan->pieces; piece++)
+  for (uint32_t i = 0; i < plan->pieces; i++) {
+    const uint32_t piece = i ^ first_up(trees);
     up(plan, &trees[piece % TREES], piece, DF_NO_PEER, df_output(piece));
-  for (uint32_t piece = 0; piece < plan->pieces; piece++)
+  }
+  for (uint32_t i = 0; i < plan->pieces; i++) {
+    const uint32_t piece = i ^ first_down(trees);
     down(plan, &trees[piece % TREES], piece, DF_NO_PEER);
+  }
 }
 
 /* ---- broadcast and reduce: the root feeds or empties both trees ---- */
@@ -128,11 +136,13 @@ void df_plan_double_tree(df_plan *plan) {
     at_root(plan);
     return;
   }
-  for (uint32_t piece = 0; piece < TREES; piece++) {
-    node self = rooted_node(plan, piece, x);
-    if (plan->key.operation == DF_OP_BROADCAST)
-      down(plan, &self, piece, root);
+  const node trees[TREES] = {rooted_node(plan, 0, x), rooted_node(plan, 1, x)};
+  const int spreads = plan->key.operation == DF_OP_BROADCAST;
+  for (uint32_t i = 0; i < TREES; i++) {
+    const uint32_t piece = i ^ (spreads ? first_down(trees) : first_up(trees));
+    if (spreads)
+      down(plan, &trees[piece], piece, root);
     else
-      up(plan, &self, piece, root, df_nowhere());
+      up(plan, &trees[piece], piece, root, df_nowhere());
   }
 }

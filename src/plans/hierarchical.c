@@ -11,14 +11,15 @@
 
 #include <string.h>
 
-df_run df_run_of(const df_plan *plan, df_members list, uint32_t at, int wraps) {
+df_run df_run_of(const df_plan *plan, df_members list, uint32_t at, uint32_t base) {
   const uint32_t n = plan->key.n;
   df_run run = {.piece = list.at[at], .n = 1, .stride = 1};
   if (!plan->key.several || at + 1 >= list.n) return run;
   const uint32_t step = (list.at[at + 1] + n - list.at[at]) % n;
   while (at + run.n < list.n) {
     const uint32_t last = list.at[at + run.n - 1], next = list.at[at + run.n];
-    if ((next + n - last) % n != step || (!wraps && next < last)) break;
+    if ((next + n - last) % n != step) break;
+    if (base != DF_ANYWHERE && (next + n - base) % n < (last + n - base) % n) break;
     run.n++;
   }
   if (run.n > 1) run.stride = step;

@@ -18,9 +18,11 @@ typedef struct df_run {
   uint32_t piece, n, stride;
 } df_run;
 
-/* The longest row that begins at list[at]; one piece if messages have no more. wraps: it may go on
- * at piece 0. */
-df_run df_run_of(const df_plan *plan, df_members list, uint32_t at, int wraps);
+#define DF_ANYWHERE UINT32_MAX
+
+/* The longest row that begins at list[at]; one piece if messages have no more. In the circle of all
+ * pieces it does not pass from the one before `base` to `base`. */
+df_run df_run_of(const df_plan *plan, df_members list, uint32_t at, uint32_t base);
 
 static inline void df_plan_send_run(df_plan *plan, df_run run, uint32_t to, df_place from) {
   df_plan_send(plan, run.piece, to, from);

@@ -41,7 +41,7 @@ static void collect(const exchange *e, uint32_t host) {
   const df_members own = df_lane_members(&h->view, h->host, lane);
   for (uint32_t at = 0; at < own.n; at++)
     for (uint32_t i = 0; i < there.n;) {
-      const df_run run = df_run_of(plan, there, i, 1);
+      const df_run run = df_run_of(plan, there, i, DF_ANYWHERE);
       const uint32_t place = e->collected + at * there.n + i;
       if (own.at[at] == h->r && h->r != speaker)
         df_plan_send_run(plan, run, speaker, df_input(run.piece));

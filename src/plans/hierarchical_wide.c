@@ -82,9 +82,9 @@ typedef struct reading {
   uint32_t at;
 } reading;
 
-static df_run next_run(const df_hierarchy *h, reading *r, int wraps) {
+static df_run next_run(const df_hierarchy *h, reading *r, uint32_t base) {
   df_run run = {0, 0, 0};
-  if (r->at < r->list.n) run = df_run_of(h->plan, r->list, r->at, wraps);
+  if (r->at < r->list.n) run = df_run_of(h->plan, r->list, r->at, base);
   r->at += run.n;
   return run;
 }
@@ -105,11 +105,11 @@ static void gather_in_rounds(const df_hierarchy *h, reading *out, reading *in) {
     for (int more = 1; more;) {
       more = 0;
       for (uint32_t k = 0; k < h->lanes; k++) {
-        runs[k] = next_run(h, &in[k], 1);
+        runs[k] = next_run(h, &in[k], DF_ANYWHERE);
         more |= in[k].at < in[k].list.n;
       }
       if (h->lane != DF_NO_PEER) {
-        const df_run send = next_run(h, out, 1), receive = runs[h->lane];
+        const df_run send = next_run(h, out, DF_ANYWHERE), receive = runs[h->lane];
         if (send.n)
           df_plan_send_run(plan, send, df_partner_on(h, df_host_before(h, d)),
                            df_output(send.piece));
@@ -178,24 +178,42 @@ static void scatter_in_ring(const df_hierarchy *h) {
     }
 }
 
-/* The host's sums of all pieces, at the speakers: piece p in scratch p. */
-static void sum_host(const df_hierarchy *h, reading *in) {
+static int is_host_by_host(const df_hierarchy *h) {
+  uint32_t i = 0;
+  while (i < h->plan->key.n && h->view.members[i] == i) i++;
+  return i == h->plan->key.n;
+}
+
+/* The piece whose sum is in scratch 0; the others follow. Host by host, it is this host's first
+ * one: no round's pieces are then at both ends of the row. */
+static uint32_t first_sum(const df_hierarchy *h) {
+  return is_host_by_host(h) ? df_host_members(&h->view, h->host).at[0] : 0;
+}
+
+static uint32_t place_of(const df_hierarchy *h, uint32_t base, uint32_t piece) {
+  return (piece + h->plan->key.n - base) % h->plan->key.n;
+}
+
+/* The host's sums of all pieces, at the speakers. */
+static void sum_host(const df_hierarchy *h, reading *in, uint32_t base) {
   const int alone = h->n_hosts == 1;
+  const uint32_t first = is_host_by_host(h) ? h->host : 0;
   df_sum sums[DF_LANES_MOST] = {0};
   for (uint32_t k = 0; k < h->lanes; k++) {
-    in[k].list = lane_of_hosts(h, 0, h->n_hosts, k, in[k].room);
+    in[k].list = lane_of_hosts(h, first, h->n_hosts, k, in[k].room);
     in[k].at = 0;
   }
   for (int more = 1; more;) {
     more = 0;
     for (uint32_t k = 0; k < h->lanes; k++) {
-      const df_run run = next_run(h, &in[k], 0);
+      const df_run run = next_run(h, &in[k], base);
+      const uint32_t place = place_of(h, base, run.piece);
       more |= in[k].at < in[k].list.n;
       sums[k] = (df_sum){.run = run,
-                         .scratch = run.piece,
+                         .scratch = place,
                          .root = df_lane_speaker(&h->view, h->host, k),
                          .to = DF_NO_PEER,
-                         .into = df_scratch(run.piece),
+                         .into = df_scratch(place),
                          .flags = alone ? df_plan_average(h->plan) : 0,
                          .remote = DF_NO_PEER};
     }
@@ -204,7 +222,7 @@ static void sum_host(const df_hierarchy *h, reading *in) {
 }
 
 /* The rounds of gather_in_rounds backwards. */
-static void scatter_in_rounds(const df_hierarchy *h, reading *out, reading *in) {
+static void scatter_in_rounds(const df_hierarchy *h, reading *out, reading *in, uint32_t base) {
   const uint32_t hosts = h->n_hosts;
   uint32_t d = 1;
   while (2 * d < hosts) d *= 2;
@@ -216,19 +234,19 @@ static void scatter_in_rounds(const df_hierarchy *h, reading *out, reading *in) 
     in->list = lane_of_hosts(h, h->host, wide, h->lane, in->room);
     out->at = in->at = 0;
     while (out->at < out->list.n || in->at < in->list.n) {
-      const df_run send = next_run(h, out, 0), receive = next_run(h, in, 0);
-      if (send.n) df_plan_send_run(h->plan, send, to, df_scratch(send.piece));
+      const df_run send = next_run(h, out, base), receive = next_run(h, in, base);
+      if (send.n) df_plan_send_run(h->plan, send, to, df_scratch(place_of(h, base, send.piece)));
       if (receive.n == 0) continue;
+      const df_place sum = df_scratch(place_of(h, base, receive.piece));
       df_plan_reduce(h->plan, DF_PRIM_SOURCE_FIRST | (d == 1 ? df_plan_average(h->plan) : 0),
-                     receive.piece, from, DF_NO_PEER, df_scratch(receive.piece),
-                     df_scratch(receive.piece));
+                     receive.piece, from, DF_NO_PEER, sum, sum);
       df_plan_widen(h->plan, receive.n, receive.stride);
     }
   }
 }
 
 /* From a lane's speaker to the owners. */
-static void give_to_owners(const df_hierarchy *h) {
+static void give_to_owners(const df_hierarchy *h, uint32_t base) {
   df_plan *plan = h->plan;
   const uint32_t speaker = df_lane_speaker(&h->view, h->host, df_lane_of(&h->view, h->r));
   if (h->r != speaker) {
@@ -237,8 +255,8 @@ static void give_to_owners(const df_hierarchy *h) {
   }
   const df_members own = df_lane_members(&h->view, h->host, h->lane);
   for (uint32_t i = 1; i < own.n; i++)
-    df_plan_send(plan, own.at[i], own.at[i], df_scratch(own.at[i]));
-  df_plan_copy(plan, 0, h->r, DF_NO_PEER, df_scratch(h->r), df_output(0));
+    df_plan_send(plan, own.at[i], own.at[i], df_scratch(place_of(h, base, own.at[i])));
+  df_plan_copy(plan, 0, h->r, DF_NO_PEER, df_scratch(place_of(h, base, h->r)), df_output(0));
 }
 
 void df_hierarchical_reduce_scatter(const df_hierarchy *h) {
@@ -252,8 +270,9 @@ void df_hierarchical_reduce_scatter(const df_hierarchy *h) {
   h->plan->scratch_pieces = h->plan->key.n;
   uint32_t *rooms = take_rooms(h, &out, in);
   if (rooms == NULL) return;
-  sum_host(h, in);
-  if (h->lane != DF_NO_PEER) scatter_in_rounds(h, &out, &in[0]);
-  give_to_owners(h);
+  const uint32_t base = first_sum(h);
+  sum_host(h, in, base);
+  if (h->lane != DF_NO_PEER) scatter_in_rounds(h, &out, &in[0], base);
+  give_to_owners(h, base);
   free(rooms);
 }
