@@ -111,7 +111,6 @@ static void all_reduce_in_ring(const df_hierarchy *h) {
     for (uint32_t k = 0; k < h->lanes; k++) {
       const uint32_t piece = k * hosts + b;
       sums[k] = (df_sum){.run = {piece, 1, 1},
-                         .scratch = k,
                          .root = df_lane_speaker(&h->view, h->host, k),
                          .to = hosts > 1 ? next : DF_NO_PEER,
                          .into = final ? df_output(piece) : df_nowhere(),
@@ -232,7 +231,6 @@ static void reduce_lane(const df_hierarchy *h, uint32_t k, uint32_t parent, df_m
   memmove(from + hosts.n, from, family.children.n * sizeof *from);
   memcpy(from, hosts.at, hosts.n * sizeof *from);
   const df_sum s = {.run = {k, 1, 1},
-                    .scratch = k,
                     .to = h->r == root  ? DF_NO_PEER
                           : h->r == top ? parent
                                         : family.parent,
@@ -259,7 +257,7 @@ static void build(df_hierarchy *h) {
     return;
   case DF_OP_ALL_REDUCE:
     plan->pieces = is_short ? h->lanes : h->lanes * h->n_hosts;
-    plan->scratch_pieces = h->lanes;
+    plan->scratch_pieces = is_short ? h->lanes : 1;
     plan->direct_in_place = !is_short; /* the partner may still read the input */
     if (is_short)
       all_reduce_by_doubling(h);
@@ -268,7 +266,7 @@ static void build(df_hierarchy *h) {
     return;
   default:
     plan->pieces = h->lanes;
-    plan->scratch_pieces = plan->key.operation == DF_OP_REDUCE ? h->lanes : 0;
+    plan->scratch_pieces = plan->key.operation == DF_OP_REDUCE;
     walk_hosts(h, plan->key.operation == DF_OP_REDUCE ? reduce_lane : broadcast_lane);
   }
 }

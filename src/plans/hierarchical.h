@@ -54,7 +54,7 @@ void df_hierarchical_all_to_all(const df_hierarchy *h);
 /* Own input and what comes from others; the last operation sends or stores it. */
 typedef struct df_sum {
   df_run run; /* n 0: there is none */
-  uint32_t scratch;
+  uint32_t scratch; /* while it is combined */
   uint32_t root;   /* who gets it, and does the following with it */
   uint32_t to;     /* or DF_NO_PEER */
   df_place into;   /* or nowhere */

@@ -167,7 +167,6 @@ static void scatter_in_ring(const df_hierarchy *h) {
       for (uint32_t k = 0; k < h->lanes; k++) {
         const df_run run = piece_of(h, df_host_before(h, 1 + s), k, at);
         sums[k] = (df_sum){.run = run,
-                           .scratch = k,
                            .root = final ? run.piece : df_lane_speaker(&h->view, h->host, k),
                            .to = final ? DF_NO_PEER : next,
                            .into = final ? df_output(0) : df_nowhere(),
@@ -263,7 +262,7 @@ void df_hierarchical_reduce_scatter(const df_hierarchy *h) {
   reading out, in[DF_LANES_MOST];
   begin(h);
   if (!h->plan->key.several) {
-    h->plan->scratch_pieces = h->lanes;
+    h->plan->scratch_pieces = 1; /* a sum is sent or stored before the next one begins */
     scatter_in_ring(h);
     return;
   }
