@@ -3,16 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOWHERE DF_BUFFER_NONE
+#include "plans/file_places.h"
 
-/* A chunk that a file names. */
-typedef struct cell {
-  uint64_t contributions; /* a bit for each position; 0: nothing was written */
-  uint32_t piece;         /* its length is that of this piece */
-  df_file_place at;       /* where its content is */
-  uint32_t shadow;        /* its own place in scratch memory, + 1 */
-  uint8_t is_spoiled;     /* in place, its place in the input has been overwritten */
-} cell;
+#define NOWHERE DF_BUFFER_NONE
 
 typedef struct value {
   uint64_t contributions;
@@ -25,113 +18,19 @@ typedef struct queue {
   uint32_t n, used, capacity;
 } queue;
 
-typedef struct player {
-  cell *input, *output, *scratch;
-  uint8_t *copied;         /* [inputs] to scratch memory at the beginning */
-  uint32_t *copies;        /* [inputs] where */
-  uint32_t scratch_pieces; /* so far */
-  uint32_t position;
-} player;
-
 typedef struct converter {
   const df_file_model *model;
   const df_file_order *order;
   const df_file_target *target;
   df_file_complaint *complaint;
-  player *players;          /* by the file's ranks */
+  df_file_places places;
   queue *queues;            /* by the sending block */
-  uint32_t inputs, outputs; /* chunks */
   uint64_t all;
   int is_trial; /* finds what has to be copied */
   int found;
   uint32_t longest;
   uint32_t capacity[DF_FILE_MOST_RANKS]; /* of lines */
 } converter;
-
-/* ---- places */
-
-static int uses(const converter *c, uint32_t rank, int output) {
-  const df_file_model *m = c->model;
-  return df_operation_uses(m->operation, output, rank, m->root, m->n);
-}
-
-static int gathers(const converter *c) {
-  return !df_operation_is_wide(c->model->operation, 0) &&
-         df_operation_is_wide(c->model->operation, 1);
-}
-static int scatters(const converter *c) {
-  return df_operation_is_wide(c->model->operation, 0) &&
-         !df_operation_is_wide(c->model->operation, 1);
-}
-
-/* In place: the chunk of the output that is this chunk of the input. UINT32_MAX: none. */
-static uint32_t output_of(const converter *c, uint32_t rank, uint32_t input) {
-  const uint32_t base = rank * c->model->pieces;
-  if (gathers(c)) return base + input;
-  if (!scatters(c)) return input;
-  return input >= base && input < base + c->model->pieces ? input - base : UINT32_MAX;
-}
-static uint32_t input_of(const converter *c, uint32_t rank, uint32_t output) {
-  const uint32_t base = rank * c->model->pieces;
-  if (scatters(c)) return base + output;
-  if (!gathers(c)) return output;
-  return output >= base && output < base + c->model->pieces ? output - base : UINT32_MAX;
-}
-
-static cell *cell_of(const converter *c, uint32_t rank, df_file_place place) {
-  player *p = &c->players[rank];
-  if (place.buffer == DF_BUFFER_SCRATCH) return &p->scratch[place.chunk];
-  if (place.buffer == DF_BUFFER_INPUT && c->model->in_place) {
-    const uint32_t output = output_of(c, rank, place.chunk);
-    if (output != UINT32_MAX) return &p->output[output];
-  }
-  return place.buffer == DF_BUFFER_INPUT ? &p->input[place.chunk] : &p->output[place.chunk];
-}
-
-/* NULL: no cell of the input is at this chunk of it. */
-static cell *cell_in_input(const converter *c, uint32_t rank, uint32_t input) {
-  return cell_of(c, rank, (df_file_place){DF_BUFFER_INPUT, input});
-}
-
-static df_file_place take_shadow(converter *c, uint32_t rank, cell *of) {
-  if (of->shadow == 0) of->shadow = ++c->players[rank].scratch_pieces;
-  return (df_file_place){DF_BUFFER_SCRATCH, of->shadow - 1};
-}
-
-/* Where a chunk as long as `piece` is stored. */
-static df_file_place home_of(converter *c, uint32_t rank, df_file_place named, uint32_t piece) {
-  cell *into = cell_of(c, rank, named);
-  if (named.buffer == DF_BUFFER_SCRATCH) return named;
-  uint32_t output = named.chunk;
-  if (named.buffer == DF_BUFFER_INPUT)
-    output = c->model->in_place ? output_of(c, rank, named.chunk) : UINT32_MAX;
-  const uint32_t pieces = c->model->pieces;
-  if (output == UINT32_MAX || !uses(c, rank, 1) || output % pieces != piece % pieces)
-    return take_shadow(c, rank, into);
-  return (df_file_place){DF_BUFFER_OUTPUT, output};
-}
-
-/* In place, that chunk of the output is one of the input: what lies there is lost. */
-static void spoil(converter *c, uint32_t rank, df_file_place home, const cell *writer) {
-  if (home.buffer != DF_BUFFER_OUTPUT) return;
-  const uint32_t input = input_of(c, rank, home.chunk);
-  if (input == UINT32_MAX || input >= c->inputs) return;
-  cell *lost = cell_in_input(c, rank, input);
-  if (lost == writer) return;
-  if (lost->at.buffer == DF_BUFFER_INPUT && lost->at.chunk == input) lost->is_spoiled = 1;
-  if (lost->at.buffer == DF_BUFFER_OUTPUT && lost->at.chunk == home.chunk) {
-    lost->at = (df_file_place){DF_BUFFER_INPUT, input};
-    lost->is_spoiled = 1;
-  }
-}
-
-static df_file_place further(df_file_place place, uint32_t by) {
-  return (df_file_place){place.buffer, place.chunk + by};
-}
-
-static int is_beside(df_file_place first, df_file_place next, uint32_t by) {
-  return next.buffer == first.buffer && next.chunk == first.chunk + by;
-}
 
 /* ---- primitives */
 
@@ -142,7 +41,7 @@ static uint32_t at_position(const converter *c, df_file_place place) {
   if (place.buffer == DF_BUFFER_SCRATCH || place.buffer == NOWHERE ||
       !df_operation_is_wide(m->operation, output))
     return place.chunk;
-  return c->players[place.chunk / m->pieces].position * m->pieces + place.chunk % m->pieces;
+  return c->places.holders[place.chunk / m->pieces].position * m->pieces + place.chunk % m->pieces;
 }
 
 static int note_line(converter *c, uint32_t position, uint32_t line) {
@@ -167,7 +66,7 @@ typedef struct work {
 } work;
 
 static int emit(converter *c, const work *w) {
-  const uint32_t position = c->players[w->rank].position;
+  const uint32_t position = c->places.holders[w->rank].position;
   df_plan *plan = c->target->plans[position];
   if (c->is_trial || plan == NULL) return 1;
   df_step_spec spec = {.flags = w->flags,
@@ -178,8 +77,8 @@ static int emit(converter *c, const work *w) {
                        .source_piece = at_position(c, w->source),
                        .destination = w->destination.buffer,
                        .destination_piece = at_position(c, w->destination)};
-  if (w->flags & DF_PRIM_SEND) spec.send_to = c->players[w->block->send_to].position;
-  if (w->flags & DF_PRIM_RECV) spec.recv_from = c->players[w->block->recv_from].position;
+  if (w->flags & DF_PRIM_SEND) spec.send_to = c->places.holders[w->block->send_to].position;
+  if (w->flags & DF_PRIM_RECV) spec.recv_from = c->places.holders[w->block->recv_from].position;
   if (w->block) spec.channel = w->block->channel;
   if (plan->n_primitives == UINT16_MAX)
     return df_file_complain(c->complaint, w->line, "rank %u has more than %d steps", w->rank,
@@ -222,15 +121,15 @@ static int push_value(converter *c, queue *q, value v) {
 /* 0: complained. */
 static int read_cell(converter *c, uint32_t rank, const df_file_step *step, df_file_place named,
                      value *v, df_file_place *at) {
-  cell *from = cell_of(c, rank, named);
+  df_file_cell *from = df_file_cell_of(&c->places, rank, named);
   static const char *const names[] = {"?", "i", "o", "s"};
   if (from->contributions == 0)
     return df_file_complain(c->complaint, step->line,
                             "reads chunk %u of buffer %s of rank %u, which was never written",
                             named.chunk, names[named.buffer], rank);
   if (from->is_spoiled && from->at.buffer == DF_BUFFER_INPUT &&
-      !c->players[rank].copied[from->at.chunk]) {
-    c->players[rank].copied[from->at.chunk] = 1;
+      !c->places.holders[rank].copied[from->at.chunk]) {
+    c->places.holders[rank].copied[from->at.chunk] = 1;
     c->found = 1;
   }
   *v = (value){from->contributions, from->piece};
@@ -253,8 +152,8 @@ static int add(converter *c, uint32_t rank, const df_file_step *step, value *sum
 
 static void write_cell(converter *c, uint32_t rank, df_file_place named, df_file_place home,
                        value v) {
-  cell *into = cell_of(c, rank, named);
-  spoil(c, rank, home, into);
+  df_file_cell *into = df_file_cell_of(&c->places, rank, named);
+  df_file_spoil(&c->places, rank, home, into);
   into->contributions = v.contributions;
   into->piece = v.piece;
   into->at = home;
@@ -285,7 +184,7 @@ static int look_at(converter *c, const df_file_event *e, const df_file_step *ste
   value source = {0};
   *here = (row){0};
   if (df_file_reads(step->kind) &&
-      !read_cell(c, e->rank, step, further(step->source, at), &source, &here->source))
+      !read_cell(c, e->rank, step, df_file_further(step->source, at), &source, &here->source))
     return 0;
   *v = source;
   if (df_file_receives(step->kind)) {
@@ -296,14 +195,14 @@ static int look_at(converter *c, const df_file_event *e, const df_file_step *ste
       if (!add(c, e->rank, step, v, source)) return 0;
     }
   } else if (step->kind == DF_FILE_REDUCE) {
-    if (!read_cell(c, e->rank, step, further(step->destination, at), v, &here->other) ||
+    if (!read_cell(c, e->rank, step, df_file_further(step->destination, at), v, &here->other) ||
         !add(c, e->rank, step, v, source))
       return 0;
   }
   here->average = df_file_reduces(step->kind) && v->contributions == c->all;
   here->piece = v->piece;
   if (df_file_stores(step->kind))
-    here->home = home_of(c, e->rank, further(step->destination, at), v->piece);
+    here->home = df_file_home_of(&c->places, e->rank, df_file_further(step->destination, at), v->piece);
   return 1;
 }
 
@@ -321,9 +220,9 @@ static int stays_in_part(const converter *c, df_file_place place, uint32_t at) {
 
 static int fits(const converter *c, const row *first, const row *next, uint32_t at) {
   const uint32_t pieces = c->model->pieces;
-  return (first->source.buffer == NOWHERE || is_beside(first->source, next->source, at)) &&
-         (first->home.buffer == NOWHERE || is_beside(first->home, next->home, at)) &&
-         (first->other.buffer == NOWHERE || is_beside(first->other, next->other, at)) &&
+  return (first->source.buffer == NOWHERE || df_file_is_beside(first->source, next->source, at)) &&
+         (first->home.buffer == NOWHERE || df_file_is_beside(first->home, next->home, at)) &&
+         (first->other.buffer == NOWHERE || df_file_is_beside(first->other, next->other, at)) &&
          (first->piece + at) % pieces == next->piece % pieces && first->average == next->average &&
          first->source_first == next->source_first &&
          (is_wide(c) || next->piece == first->piece + at) && stays_in_part(c, first->source, at) &&
@@ -339,7 +238,7 @@ static int emit_step(converter *c, const df_file_event *e, const df_file_step *s
             .block = &c->model->blocks[e->block],
             .source = r->source,
             .destination = r->home};
-  if (step->kind == DF_FILE_REDUCE && !is_beside(r->other, r->home, 0) &&
+  if (step->kind == DF_FILE_REDUCE && !df_file_is_beside(r->other, r->home, 0) &&
       !emit_copy(c, e->rank, step->line, r->piece, count, r->other, r->home))
     return 0;
   if (df_file_sends(step->kind)) w.flags |= DF_PRIM_SEND;
@@ -348,7 +247,7 @@ static int emit_step(converter *c, const df_file_event *e, const df_file_step *s
   if (df_file_reduces(step->kind)) w.flags |= DF_PRIM_REDUCE;
   if (df_file_receives(step->kind) && r->source_first) w.flags |= DF_PRIM_SOURCE_FIRST;
   if (c->target->average && r->average) w.flags |= DF_PRIM_AVERAGE;
-  if (step->kind == DF_FILE_COPY && is_beside(r->source, r->home, 0)) return 1;
+  if (step->kind == DF_FILE_COPY && df_file_is_beside(r->source, r->home, 0)) return 1;
   return emit(c, &w);
 }
 
@@ -369,16 +268,16 @@ static int convert_step(converter *c, const df_file_event *e) {
   }
   for (uint32_t i = 0; fine == 1 && i < count; i++) {
     if (df_file_stores(step->kind))
-      write_cell(c, e->rank, further(step->destination, first + i), further(row_of.home, i), v[i]);
+      write_cell(c, e->rank, df_file_further(step->destination, first + i), df_file_further(row_of.home, i), v[i]);
     if (df_file_sends(step->kind)) fine = push_value(c, queue_of(c, e, 1), v[i]);
   }
   /* A copy within what is one buffer in place: both names mean the copy from here on. */
   if (fine == 1 && step->kind == DF_FILE_COPY && row_of.source.buffer == DF_BUFFER_INPUT &&
       row_of.home.buffer == DF_BUFFER_OUTPUT)
     for (uint32_t i = 0; i < count; i++)
-      if (input_of(c, e->rank, row_of.home.chunk + i) == row_of.source.chunk + i) {
-        cell *from = cell_in_input(c, e->rank, row_of.source.chunk + i);
-        from->at = further(row_of.home, i);
+      if (df_file_input_of(&c->places, e->rank, row_of.home.chunk + i) == row_of.source.chunk + i) {
+        df_file_cell *from = df_file_cell_in_input(&c->places, e->rank, row_of.source.chunk + i);
+        from->at = df_file_further(row_of.home, i);
         from->is_spoiled = 0;
       }
   c->longest = count > c->longest ? count : c->longest;
@@ -390,25 +289,25 @@ static int convert_step(converter *c, const df_file_event *e) {
 /* ---- beginning and end */
 
 static void begin_rank(converter *c, uint32_t r) {
-  player *p = &c->players[r];
+  df_file_holder *p = &c->places.holders[r];
   const df_file_model *m = c->model;
-  memset(p->input, 0, (c->inputs + 1u) * sizeof *p->input);
-  memset(p->output, 0, (c->outputs + 1u) * sizeof *p->output);
+  memset(p->input, 0, (c->places.inputs + 1u) * sizeof *p->input);
+  memset(p->output, 0, (c->places.outputs + 1u) * sizeof *p->output);
   memset(p->scratch, 0, (m->ranks[r].scratch_chunks + 1u) * sizeof *p->scratch);
   p->scratch_pieces = m->ranks[r].scratch_chunks;
-  for (uint32_t i = 0; i < c->inputs && uses(c, r, 0); i++) {
-    cell *one = cell_in_input(c, r, i);
-    *one = (cell){.contributions = 1ull << p->position, .piece = i, .at = {DF_BUFFER_INPUT, i}};
+  for (uint32_t i = 0; i < c->places.inputs && df_file_uses(&c->places, r, 0); i++) {
+    df_file_cell *one = df_file_cell_in_input(&c->places, r, i);
+    *one = (df_file_cell){.contributions = 1ull << p->position, .piece = i, .at = {DF_BUFFER_INPUT, i}};
     if (!p->copied[i]) continue;
     one->at = (df_file_place){DF_BUFFER_SCRATCH, p->scratch_pieces++};
   }
 }
 
 static int emit_first_copies(converter *c, uint32_t r) {
-  const player *p = &c->players[r];
-  for (uint32_t i = 0; i < c->inputs && uses(c, r, 0); i++)
+  const df_file_holder *p = &c->places.holders[r];
+  for (uint32_t i = 0; i < c->places.inputs && df_file_uses(&c->places, r, 0); i++)
     if (p->copied[i] && !emit_copy(c, r, c->model->ranks[r].line, i, 1,
-                                   (df_file_place){DF_BUFFER_INPUT, i}, cell_in_input(c, r, i)->at))
+                                   (df_file_place){DF_BUFFER_INPUT, i}, df_file_cell_in_input(&c->places, r, i)->at))
       return 0;
   return 1;
 }
@@ -416,9 +315,9 @@ static int emit_first_copies(converter *c, uint32_t r) {
 /* Results that are where they came in: an all-gather's own, out of place. */
 static int end_rank(converter *c, uint32_t r) {
   const uint32_t line = c->model->ranks[r].line;
-  for (uint32_t i = 0; i < c->outputs && uses(c, r, 1); i++) {
+  for (uint32_t i = 0; i < c->places.outputs && df_file_uses(&c->places, r, 1); i++) {
     const df_file_place named = {DF_BUFFER_OUTPUT, i};
-    const cell *result = cell_of(c, r, named);
+    const df_file_cell *result = df_file_cell_of(&c->places, r, named);
     if (result->contributions == 0)
       return df_file_complain(c->complaint, line, "rank %u ends without chunk %u of its result", r,
                               i);
@@ -452,33 +351,33 @@ static int pass(converter *c) {
 
 static int take_memory(converter *c) {
   const df_file_model *m = c->model;
-  c->inputs = df_file_chunks(m, 0, DF_BUFFER_INPUT);
-  c->outputs = df_file_chunks(m, 0, DF_BUFFER_OUTPUT);
+  c->places.inputs = df_file_chunks(m, 0, DF_BUFFER_INPUT);
+  c->places.outputs = df_file_chunks(m, 0, DF_BUFFER_OUTPUT);
   c->all = m->n == 64 ? UINT64_MAX : (1ull << m->n) - 1;
-  c->players = calloc(m->n, sizeof *c->players);
+  c->places.holders = calloc(m->n, sizeof *c->places.holders);
   c->queues = calloc(m->n_blocks + 1u, sizeof *c->queues);
-  int made = c->players && c->queues;
+  int made = c->places.holders && c->queues;
   for (uint32_t r = 0; made && r < m->n; r++) {
-    player *p = &c->players[r];
+    df_file_holder *p = &c->places.holders[r];
     p->position = (r + m->n - m->root + c->target->root) % m->n;
-    p->input = malloc((c->inputs + 1u) * sizeof *p->input);
-    p->output = malloc((c->outputs + 1u) * sizeof *p->output);
+    p->input = malloc((c->places.inputs + 1u) * sizeof *p->input);
+    p->output = malloc((c->places.outputs + 1u) * sizeof *p->output);
     p->scratch = malloc((m->ranks[r].scratch_chunks + 1u) * sizeof *p->scratch);
-    p->copied = calloc(c->inputs + 1u, 1);
+    p->copied = calloc(c->places.inputs + 1u, 1);
     made = p->input && p->output && p->scratch && p->copied;
   }
   return made || df_file_no_memory(c->complaint);
 }
 
 static void give_memory_back(converter *c) {
-  for (uint32_t r = 0; c->players && r < c->model->n; r++) {
-    free(c->players[r].input);
-    free(c->players[r].output);
-    free(c->players[r].scratch);
-    free(c->players[r].copied);
+  for (uint32_t r = 0; c->places.holders && r < c->model->n; r++) {
+    free(c->places.holders[r].input);
+    free(c->places.holders[r].output);
+    free(c->places.holders[r].scratch);
+    free(c->places.holders[r].copied);
   }
   for (uint32_t b = 0; c->queues && b < c->model->n_blocks; b++) free(c->queues[b].values);
-  free(c->players);
+  free(c->places.holders);
   free(c->queues);
 }
 
@@ -487,7 +386,7 @@ static void say_shape(const converter *c) {
   const int wide = is_wide(c);
   uint32_t scratch = 0;
   for (uint32_t r = 0; r < m->n; r++)
-    scratch = c->players[r].scratch_pieces > scratch ? c->players[r].scratch_pieces : scratch;
+    scratch = c->places.holders[r].scratch_pieces > scratch ? c->places.holders[r].scratch_pieces : scratch;
   for (uint32_t r = 0; r < m->n; r++) {
     df_plan *plan = c->target->plans[r];
     if (plan == NULL) continue;
@@ -501,6 +400,7 @@ static void say_shape(const converter *c) {
 int df_file_convert(const df_file_model *model, const df_file_order *order,
                     const df_file_target *target, df_file_complaint *complaint) {
   converter c = {.model = model,
+                 .places = {.model = model},
                  .order = order,
                  .target = target,
                  .complaint = complaint,
