@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/escape.h"
 #include "base/limits.h"
 #include "base/result.h"
 #include "common/cli.h"
@@ -18,10 +19,10 @@ static int is_shown(const struct dirent *entry) {
   return entry->d_name[0] != '.' && length > 4 && strcmp(entry->d_name + length - 4, ".xml") == 0;
 }
 
-static void print_fine(const df_plan_file_facts *f, double ms) {
+static void print_fine(const df_plan_file_facts *f, const char *name, double ms) {
   printf("%-40s %-13s %3u ranks, %u chunks, %u channels; %u slots; at most %u primitives and %u "
          "links of a rank, %u scratch chunks; %s%s%s%s; proved in %.0f ms\n",
-         f->name, df_operation_word(f->operation), f->n, f->chunks, f->channels, f->slots,
+         name, df_operation_word(f->operation), f->n, f->chunks, f->channels, f->slots,
          f->primitives, f->links, f->scratch_chunks,
          f->has_rows ? "several chunks a message if short, " : "",
          f->lends ? f->lends_in_place ? "lends" : "lends out of place" : "lends nothing",
@@ -68,8 +69,9 @@ static cJSON *fine_as_json(const df_plan_file_facts *f, double ms) {
 }
 
 static bool show(const char *directory, const char *name, cJSON *fine, cJSON *refused) {
-  char path[4096], sentence[DF_SENTENCE_BYTES];
+  char path[4096], sentence[DF_SENTENCE_BYTES], shown[512];
   snprintf(path, sizeof path, "%s/%s", directory, name);
+  df_escape(shown, sizeof shown, name);
   const uint64_t before = df_clock_ns();
   df_plan_file *file = df_plan_file_read(path, sentence, sizeof sentence);
   const double ms = (double)(df_clock_ns() - before) / 1e6;
@@ -79,13 +81,13 @@ static bool show(const char *directory, const char *name, cJSON *fine, cJSON *re
     cJSON_AddStringToObject(one, "why", sentence);
     cJSON_AddItemToArray(refused, one);
   } else if (file == NULL) {
-    printf("%-40s refused: %s\n", name, sentence);
+    printf("%-40s refused: %s\n", shown, sentence);
   } else {
     const df_plan_file_facts facts = df_plan_file_facts_of(file);
     if (fine)
       cJSON_AddItemToArray(fine, fine_as_json(&facts, ms));
     else
-      print_fine(&facts, ms);
+      print_fine(&facts, shown, ms);
   }
   const bool is_fine = file != NULL;
   df_plan_file_free(file);

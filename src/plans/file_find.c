@@ -26,17 +26,18 @@ static entry *entries; /* [lock] */
 /* NULL: *sentence says why; errno ENOENT: there is no such file. The caller frees it. */
 static char *read_all(const char *path, size_t *bytes, char *sentence, size_t sentence_bytes) {
   struct stat status;
-  char *text = NULL;
+  char *text = NULL, shown[201];
+  df_escape(shown, sizeof shown, path);
   const int in = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would keep us waiting */
   const int error = errno;
   if (in < 0 || fstat(in, &status) != 0 || !S_ISREG(status.st_mode)) {
-    snprintf(sentence, sentence_bytes, "%s: %s", path,
+    snprintf(sentence, sentence_bytes, "%s: %s", shown,
              in < 0 ? strerror(error) : "it is no regular file");
   } else if (status.st_size > DF_FILE_MOST_BYTES) {
-    snprintf(sentence, sentence_bytes, "%s: it has %lld bytes; at most %d are possible", path,
+    snprintf(sentence, sentence_bytes, "%s: it has %lld bytes; at most %d are possible", shown,
              (long long)status.st_size, DF_FILE_MOST_BYTES);
   } else if ((text = malloc((size_t)status.st_size + 1)) == NULL) {
-    snprintf(sentence, sentence_bytes, "%s: no memory to read it", path);
+    snprintf(sentence, sentence_bytes, "%s: no memory to read it", shown);
   } else {
     *bytes = 0;
     for (ssize_t n = 1; n > 0 && *bytes < (size_t)status.st_size; *bytes += (size_t)DF_MAX(n, 0))

@@ -3,14 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/escape.h"
 #include "base/text.h"
 
 int df_file_complain(df_file_complaint *complaint, uint32_t line, const char *format, ...) {
   if (complaint->is_made) return 0;
   va_list arguments;
   df_text text = {.at = complaint->sentence, .left = complaint->bytes};
+  char file[201]; /* its name is the directory's owner's */
   complaint->is_made = 1;
-  df_say(&text, "%.200s:%u: ", complaint->file, line);
+  df_escape(file, sizeof file, complaint->file);
+  df_say(&text, "%s:%u: ", file, line);
   va_start(arguments, format);
   df_say_list(&text, format, arguments);
   va_end(arguments);

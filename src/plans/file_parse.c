@@ -210,7 +210,7 @@ static int read_block(const attributes *a) {
   int64_t id = 0, send = -1, recv = -1, channel = 0;
   if (!number(a, "id", 0, DF_FILE_MOST_BLOCKS - 1, INT64_MIN, &id) ||
       !number(a, "send", -1, m->n - 1, -1, &send) || !number(a, "recv", -1, m->n - 1, -1, &recv) ||
-      !number(a, "chan", 0, a->in->declared_channels - 1, 0, &channel))
+      !number(a, "chan", send < 0 && recv < 0 ? -1 : 0, a->in->declared_channels - 1, 0, &channel))
     return 0;
   if (send == (int64_t)a->in->rank || recv == (int64_t)a->in->rank)
     return REFUSE(a->in, "block %lld of rank %u names its own rank as a peer", (long long)id,
@@ -220,7 +220,7 @@ static int read_block(const attributes *a) {
   block->id = (int32_t)id;
   block->send_to = (int32_t)send;
   block->recv_from = (int32_t)recv;
-  block->channel = (uint32_t)channel;
+  block->channel = (uint32_t)DF_MAX(channel, 0); /* -1, older files: of a block without peers */
   return 1;
 }
 
