@@ -85,15 +85,29 @@ static void take_advice(const df_tuning *tuning, const df_question *question, df
 
 static int is_spread(const df_question *q) { return q->hosts > 1 && q->largest_host > 1; }
 
+/* Three hosts or more: two levels send more than once what leaves a host (the root's host a broadcast
+ * to each other host, all others a reduce to the root's, leaders a whole all-reduce in each round), and
+ * an all-gather or reduce-scatter one piece after the other. With two hosts both send the same. */
+static int gains_by_levels(const df_question *q) {
+  if (!is_spread(q) || q->hosts < 3) return 0;
+  switch (q->operation) {
+  case DF_OP_ALL_GATHER:
+  case DF_OP_REDUCE_SCATTER:
+    return 1;
+  case DF_OP_ALL_REDUCE:
+  case DF_OP_BROADCAST:
+  case DF_OP_REDUCE:
+    return q->bytes > DF_LONG_BETWEEN_HOSTS;
+  default:
+    return 0;
+  }
+}
+
 /* Between hosts a message costs far more than within one, so each result crosses once. -1: no such
  * algorithm, or the user has another. */
 static int algorithm_by_hosts(const df_tuning *tuning, const df_question *q, const df_rule *rule) {
   if (is_own(tuning, rule)) return -1;
-  /* Two levels send more than once what leaves a host: the root's host a broadcast to each other
-   * host, leaders a whole all-reduce in each round. With two hosts both send the same. */
-  const int repeats = q->operation == DF_OP_ALL_REDUCE || q->operation == DF_OP_BROADCAST;
-  if (is_spread(q) && repeats && q->hosts > 2 && q->bytes > DF_LONG_BETWEEN_HOSTS)
-    return DF_HIERARCHICAL;
+  if (gains_by_levels(q)) return DF_HIERARCHICAL;
   if (q->neighbours > 1 && df_algorithm_has(DF_TWO_LEVEL, q->operation)) return DF_TWO_LEVEL;
   if (!is_spread(q) || q->operation == DF_OP_ALL_TO_ALL) return -1;
   return df_algorithm_has(DF_HIERARCHICAL, q->operation) ? DF_HIERARCHICAL : -1;

@@ -199,13 +199,45 @@ DF_TEST(tuning, an_operator_that_does_not_commute_keeps_its_order, 30) {
                                .memory = DF_MEMORY_HOST,
                                .ordered = 1,
                                .neighbours = neighbours,
-                               .hosts = 2,
-                               .smallest_host = 9,
-                               .largest_host = 9};
+                               .hosts = neighbours > 1 ? 2 : 3,
+                               .smallest_host = neighbours > 1 ? 9 : 6,
+                               .largest_host = neighbours > 1 ? 9 : 6};
         const df_choice c = choose(NULL, &q);
         CHECK(df_algorithm_keeps_order(c.algorithm, q.operation),
               "%s of %" PRIu64 " bytes by \"%s\"", df_operation_name(q.operation), bytes,
               df_algorithm_name(c.algorithm));
+      }
+}
+
+/* Four hosts of two: what the simulated times say (the note on hierarchies). */
+DF_TEST(tuning, groups_over_several_hosts_go_by_their_levels, 30) {
+  static const struct {
+    df_operation operation;
+    int shorter, longer; /* up to 128 KB, and beyond */
+  } cases[] = {{DF_OP_ALL_REDUCE, DF_TWO_LEVEL, DF_HIERARCHICAL},
+               {DF_OP_REDUCE, DF_TWO_LEVEL, DF_HIERARCHICAL},
+               {DF_OP_BROADCAST, DF_TWO_LEVEL, DF_HIERARCHICAL},
+               {DF_OP_ALL_GATHER, DF_HIERARCHICAL, DF_HIERARCHICAL},
+               {DF_OP_REDUCE_SCATTER, DF_HIERARCHICAL, DF_HIERARCHICAL}};
+  for (size_t i = 0; i < DF_COUNT_OF(cases); i++)
+    for (uint32_t hosts = 1; hosts <= 4; hosts++)
+      for (uint64_t bytes = 64 << 10; bytes <= 1 << 20; bytes *= 2) {
+        const df_question q = {.operation = cases[i].operation,
+                               .n = 2 * hosts,
+                               .bytes = bytes,
+                               .memory = DF_MEMORY_HOST,
+                               .neighbours = hosts > 1 ? 2 : 0,
+                               .hosts = hosts,
+                               .smallest_host = 2,
+                               .largest_host = 2};
+        const int chosen = choose(NULL, &q).algorithm;
+        const int wanted = bytes > 128 << 10 ? cases[i].longer : cases[i].shorter;
+        CHECK(hosts == 1 || chosen == (hosts == 2 ? DF_TWO_LEVEL : wanted),
+              "%s of %" PRIu64 " bytes on %u hosts by \"%s\"", df_operation_name(q.operation), bytes,
+              hosts, df_algorithm_name(chosen));
+        CHECK(hosts > 1 || (chosen != DF_HIERARCHICAL && chosen != DF_BCUBE &&
+                            chosen != DF_BINARY_BLOCKS),
+              "%s on one host by \"%s\"", df_operation_name(q.operation), df_algorithm_name(chosen));
       }
 }
 
