@@ -6,7 +6,8 @@
 #define NONE UINT32_MAX
 
 dfcclResult_t df_flows_make(df_flows *flows, const df_network_model *model, uint32_t n_flows) {
-  const uint32_t n = df_network_model_ports(model);
+  const uint32_t shared = df_network_model_ports(model);
+  const uint32_t n = shared + (model->is_free_of_contention ? n_flows : 0);
   *flows = (df_flows){.n_ports = n};
   flows->flows = calloc(n_flows + 1u, sizeof *flows->flows);
   flows->ports = calloc(n, sizeof *flows->ports);
@@ -16,8 +17,23 @@ dfcclResult_t df_flows_make(df_flows *flows, const df_network_model *model, uint
   if (!flows->flows || !flows->ports || !flows->dirty || !flows->met_ports || !flows->met_flows)
     return df_fail(dfcclOutOfMemory, "no memory for %u connections", n_flows);
   for (uint32_t p = 0; p < n; p++)
-    flows->ports[p] = (df_port){.rate = df_network_model_rate(model, p), .first = NONE};
+    flows->ports[p] =
+        (df_port){.rate = p < shared ? df_network_model_rate(model, p) : 0, .first = NONE};
   return dfcclSuccess;
+}
+
+void df_flows_connect(df_flows *flows, const df_network_model *model, uint32_t number,
+                      uint32_t from, uint32_t to, double *latency) {
+  df_flow *flow = &flows->flows[number];
+  flow->n_ports = (uint8_t)df_network_model_path(model, from, to, flow->ports, latency);
+  if (!model->is_free_of_contention) return;
+  const uint32_t own = df_network_model_ports(model) + number;
+  double least = INFINITY;
+  for (uint32_t i = 0; i < flow->n_ports; i++)
+    least = fmin(least, flows->ports[flow->ports[i]].rate);
+  flows->ports[own].rate = least;
+  flow->ports[0] = own;
+  flow->n_ports = 1;
 }
 
 void df_flows_free(df_flows *flows) {

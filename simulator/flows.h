@@ -33,8 +33,11 @@ typedef struct df_flows {
   uint32_t *dirty, *met_ports, *met_flows; /* stacks */
 } df_flows;
 
-/* flows: all that there will be, with their ports. dfcclOutOfMemory. */
+/* flows: all that there will be. dfcclOutOfMemory. */
 dfcclResult_t df_flows_make(df_flows *flows, const df_network_model *model, uint32_t n_flows);
+/* What a flow passes between two ranks. Before the first begin. */
+void df_flows_connect(df_flows *flows, const df_network_model *model, uint32_t flow, uint32_t from,
+                      uint32_t to, double *latency);
 void df_flows_free(df_flows *flows);
 
 void df_flows_begin(df_flows *flows, uint32_t flow, double bytes, double now);

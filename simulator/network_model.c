@@ -94,6 +94,15 @@ static dfcclResult_t read_hosts(const reader *input, const cJSON *value) {
   return dfcclSuccess;
 }
 
+static dfcclResult_t read_contention(const reader *input, const cJSON *value) {
+  char shown[DF_JSON_SHOWN_BYTES];
+  if (!cJSON_IsBool(value))
+    return df_fail(dfcclInvalidArgument, "%s: contention is %s; it must be true or false",
+                   input->file, df_json_show(value, shown));
+  input->model->is_free_of_contention = cJSON_IsFalse(value);
+  return dfcclSuccess;
+}
+
 static dfcclResult_t read_object(const reader *input, const cJSON *root) {
   df_network_model *m = input->model;
   const field inside[] = {{"latency_us", &m->inside_latency, NULL, 1, 1e-6},
@@ -118,6 +127,8 @@ static dfcclResult_t read_object(const reader *input, const cJSON *root) {
       result = read_number(input, name, value, 1, numbers[i].unit, numbers[i].number);
     else if (strcmp(name, "ranks_per_host") == 0)
       hosts = value;
+    else if (strcmp(name, "contention") == 0)
+      result = read_contention(input, value);
     else if (strcmp(name, "inside") == 0)
       result = read_fields(input, name, value, inside, DF_COUNT_OF(inside));
     else if (strcmp(name, "between") == 0)
@@ -212,8 +223,10 @@ const char *df_network_model_port_name(const df_network_model *m, uint32_t port,
   else if (at < m->ranks + m->hosts * m->nics)
     snprintf(name, DF_MODEL_PORT_NAME, "host %u, NIC %u, %s", (at - m->ranks) / m->nics,
              (at - m->ranks) % m->nics, way);
-  else
+  else if (port < df_network_model_ports(m))
     snprintf(name, DF_MODEL_PORT_NAME, "switch %u, %s", at - m->ranks - m->hosts * m->nics, way);
+  else
+    snprintf(name, DF_MODEL_PORT_NAME, "a connection");
   return name;
 }
 
@@ -271,17 +284,28 @@ static double time_of_cut(const df_network_model *m, df_operation operation, dou
   return c->latency + bytes_of_cut(m, operation, bytes, c) / c->rate;
 }
 
+/* Between a rank and those of its host, and between it and others. */
+static double rate_of_rank(const df_network_model *m, uint32_t here) {
+  if (m->is_free_of_contention)
+    return (here - 1) * m->inside_rate + (m->ranks - here) * m->between_rate;
+  return (here > 1 ? m->inside_rate : 0) + (m->hosts == 1 ? 0 : m->between_rate);
+}
+
+static double rate_of_host(const df_network_model *m, uint32_t here) {
+  if (m->is_free_of_contention) return (double)here * (m->ranks - here) * m->between_rate;
+  return m->hosts == 1 ? 0 : DF_MIN(m->nics, here) * m->between_rate;
+}
+
 double df_network_model_bound(const df_network_model *m, df_operation operation, uint64_t bytes) {
   double most = 0, all_ports = 0;
-  const int is_one_host = m->hosts == 1;
   for (uint32_t h = 0; h < m->hosts; h++) {
     const uint32_t here = m->host_ranks[h];
-    const double nics = DF_MIN(m->nics, here) * m->between_rate;
-    const cut host = {
-        .inside = here, .has_root = h == 0, .rate = nics, .latency = m->between_latency};
-    /* A rank reaches others through its host, and through its NIC. */
+    const cut host = {.inside = here,
+                      .has_root = h == 0,
+                      .rate = rate_of_host(m, here),
+                      .latency = m->between_latency};
     const cut rank = {.inside = 1,
-                      .rate = (here > 1 ? m->inside_rate : 0) + (is_one_host ? 0 : m->between_rate),
+                      .rate = rate_of_rank(m, here),
                       .latency = here > 1 ? DF_MIN(m->inside_latency, m->between_latency)
                                           : m->between_latency};
     most = fmax(most, time_of_cut(m, operation, (double)bytes, &host));
@@ -289,9 +313,10 @@ double df_network_model_bound(const df_network_model *m, df_operation operation,
     root.has_root = h == 0;
     most = fmax(most, time_of_cut(m, operation, (double)bytes, &rank));
     most = fmax(most, time_of_cut(m, operation, (double)bytes, &root));
-    all_ports += (here > 1 ? here * m->inside_rate : 0) + (is_one_host ? 0 : nics);
+    all_ports += m->is_free_of_contention ? here * rate_of_rank(m, here)
+                                          : (here > 1 ? here * m->inside_rate : 0) + host.rate;
   }
-  for (uint32_t s = 0; s < m->switches; s++) {
+  for (uint32_t s = 0; s < m->switches && !m->is_free_of_contention; s++) {
     cut below = {.has_root = s == 0,
                  .rate = m->switch_rate,
                  .latency = m->between_latency + m->switch_latency};

@@ -2,7 +2,8 @@
  * Model of a network, for time in simulation: ranks on hosts, hosts on switches. A message of s
  * bytes takes latency + s / rate. Each port has a rate for each direction; messages that pass a
  * port at the same time share its rate max-min fairly (flows.h). Switches are ports too, with data
- * passing, never staying. Times are seconds, rates are bytes a second.
+ * passing, never staying. Without contention each connection has the least rate of its ports for
+ * itself. Times are seconds, rates are bytes a second.
  */
 #ifndef DF_SIM_NETWORK_MODEL_H
 #define DF_SIM_NETWORK_MODEL_H
@@ -22,6 +23,7 @@ typedef struct df_network_model {
   double switch_latency, switch_rate;   /* to other switches; the rate is the switch's */
   double reduce_rate, copy_rate;        /* of a rank's processor; 0: takes no time */
   double overhead; /* a connection is busy for so long with each message, besides its bytes */
+  int is_free_of_contention;
 } df_network_model;
 
 /*
@@ -36,6 +38,7 @@ void df_network_model_free(df_network_model *model);
 
 uint32_t df_network_model_ports(const df_network_model *model);
 double df_network_model_rate(const df_network_model *model, uint32_t port);
+/* A port beyond the last one is a connection's own. */
 const char *df_network_model_port_name(const df_network_model *model, uint32_t port,
                                        char name[DF_MODEL_PORT_NAME]);
 

@@ -335,9 +335,7 @@ static int make_rings(timeline *t) {
   if (df_flows_make(&t->flows, t->network, t->n_connections) != dfcclSuccess) return 0;
   for (uint32_t i = 0; i < t->n_connections; i++) {
     connection *c = &t->connections[i];
-    df_flow *flow = &t->flows.flows[i];
-    flow->n_ports =
-        (uint8_t)df_network_model_path(t->network, c->from, c->to, flow->ports, &c->latency);
+    df_flows_connect(&t->flows, t->network, i, c->from, c->to, &c->latency);
   }
   return 1;
 }

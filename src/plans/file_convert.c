@@ -24,7 +24,7 @@ typedef struct converter {
   const df_file_target *target;
   df_file_complaint *complaint;
   df_file_places places;
-  queue *queues;            /* by the sending block */
+  queue *queues; /* by the sending block */
   uint64_t all;
   int is_trial; /* finds what has to be copied */
   int found;
@@ -202,7 +202,8 @@ static int look_at(converter *c, const df_file_event *e, const df_file_step *ste
   here->average = df_file_reduces(step->kind) && v->contributions == c->all;
   here->piece = v->piece;
   if (df_file_stores(step->kind))
-    here->home = df_file_home_of(&c->places, e->rank, df_file_further(step->destination, at), v->piece);
+    here->home =
+        df_file_home_of(&c->places, e->rank, df_file_further(step->destination, at), v->piece);
   return 1;
 }
 
@@ -268,7 +269,8 @@ static int convert_step(converter *c, const df_file_event *e) {
   }
   for (uint32_t i = 0; fine == 1 && i < count; i++) {
     if (df_file_stores(step->kind))
-      write_cell(c, e->rank, df_file_further(step->destination, first + i), df_file_further(row_of.home, i), v[i]);
+      write_cell(c, e->rank, df_file_further(step->destination, first + i),
+                 df_file_further(row_of.home, i), v[i]);
     if (df_file_sends(step->kind)) fine = push_value(c, queue_of(c, e, 1), v[i]);
   }
   /* A copy within what is one buffer in place: both names mean the copy from here on. */
@@ -297,7 +299,8 @@ static void begin_rank(converter *c, uint32_t r) {
   p->scratch_pieces = m->ranks[r].scratch_chunks;
   for (uint32_t i = 0; i < c->places.inputs && df_file_uses(&c->places, r, 0); i++) {
     df_file_cell *one = df_file_cell_in_input(&c->places, r, i);
-    *one = (df_file_cell){.contributions = 1ull << p->position, .piece = i, .at = {DF_BUFFER_INPUT, i}};
+    *one = (df_file_cell){
+        .contributions = 1ull << p->position, .piece = i, .at = {DF_BUFFER_INPUT, i}};
     if (!p->copied[i]) continue;
     one->at = (df_file_place){DF_BUFFER_SCRATCH, p->scratch_pieces++};
   }
@@ -306,8 +309,9 @@ static void begin_rank(converter *c, uint32_t r) {
 static int emit_first_copies(converter *c, uint32_t r) {
   const df_file_holder *p = &c->places.holders[r];
   for (uint32_t i = 0; i < c->places.inputs && df_file_uses(&c->places, r, 0); i++)
-    if (p->copied[i] && !emit_copy(c, r, c->model->ranks[r].line, i, 1,
-                                   (df_file_place){DF_BUFFER_INPUT, i}, df_file_cell_in_input(&c->places, r, i)->at))
+    if (p->copied[i] &&
+        !emit_copy(c, r, c->model->ranks[r].line, i, 1, (df_file_place){DF_BUFFER_INPUT, i},
+                   df_file_cell_in_input(&c->places, r, i)->at))
       return 0;
   return 1;
 }
@@ -386,7 +390,8 @@ static void say_shape(const converter *c) {
   const int wide = is_wide(c);
   uint32_t scratch = 0;
   for (uint32_t r = 0; r < m->n; r++)
-    scratch = c->places.holders[r].scratch_pieces > scratch ? c->places.holders[r].scratch_pieces : scratch;
+    scratch = c->places.holders[r].scratch_pieces > scratch ? c->places.holders[r].scratch_pieces
+                                                            : scratch;
   for (uint32_t r = 0; r < m->n; r++) {
     df_plan *plan = c->target->plans[r];
     if (plan == NULL) continue;

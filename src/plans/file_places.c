@@ -47,7 +47,8 @@ static df_file_place take_shadow(df_file_places *c, uint32_t rank, df_file_cell 
   return (df_file_place){DF_BUFFER_SCRATCH, of->shadow - 1};
 }
 
-df_file_place df_file_home_of(df_file_places *c, uint32_t rank, df_file_place named, uint32_t piece) {
+df_file_place df_file_home_of(df_file_places *c, uint32_t rank, df_file_place named,
+                              uint32_t piece) {
   df_file_cell *into = df_file_cell_of(c, rank, named);
   if (named.buffer == DF_BUFFER_SCRATCH) return named;
   uint32_t output = named.chunk;
@@ -59,7 +60,8 @@ df_file_place df_file_home_of(df_file_places *c, uint32_t rank, df_file_place na
   return (df_file_place){DF_BUFFER_OUTPUT, output};
 }
 
-void df_file_spoil(df_file_places *c, uint32_t rank, df_file_place home, const df_file_cell *writer) {
+void df_file_spoil(df_file_places *c, uint32_t rank, df_file_place home,
+                   const df_file_cell *writer) {
   if (home.buffer != DF_BUFFER_OUTPUT) return;
   const uint32_t input = df_file_input_of(c, rank, home.chunk);
   if (input == UINT32_MAX || input >= c->inputs) return;

@@ -34,9 +34,11 @@ df_file_cell *df_file_cell_of(const df_file_places *c, uint32_t rank, df_file_pl
 /* NULL: no cell of the input is at this chunk of it. */
 df_file_cell *df_file_cell_in_input(const df_file_places *c, uint32_t rank, uint32_t input);
 /* Where a chunk as long as `piece` is stored. */
-df_file_place df_file_home_of(df_file_places *c, uint32_t rank, df_file_place named, uint32_t piece);
+df_file_place df_file_home_of(df_file_places *c, uint32_t rank, df_file_place named,
+                              uint32_t piece);
 /* In place, that chunk of the output is one of the input: what lies there is lost. */
-void df_file_spoil(df_file_places *c, uint32_t rank, df_file_place home, const df_file_cell *writer);
+void df_file_spoil(df_file_places *c, uint32_t rank, df_file_place home,
+                   const df_file_cell *writer);
 
 static inline df_file_place df_file_further(df_file_place place, uint32_t by) {
   return (df_file_place){place.buffer, place.chunk + by};

@@ -240,6 +240,7 @@ network '{"switch": {"hosts": 2}}'; says 'switch.GBps is missing'
 network '{"switch": {"GBps": 2}}'; says 'switch.hosts is missing'
 network '{"inside": {"GBps": 1, "GBps": 2}}'; says 'GBps'
 network '{"wire": 1}'; says 'wire: unknown key'
+network '{"contention": 0}'; says 'contention is 0; it must be true or false'
 network '['; says 'network.json'
 
 # ---- hostile input ends in one sentence, soon

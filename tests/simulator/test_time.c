@@ -137,8 +137,7 @@ DF_TEST(simulator_time, flows_share_ports_fairly, 60) {
   for (uint32_t f = 0; f < FLOWS; f++) {
     const uint32_t from = (uint32_t)df_random_below(&random, RANKS);
     const uint32_t to = (from + 1 + (uint32_t)df_random_below(&random, RANKS - 1)) % RANKS;
-    flows.flows[f].n_ports =
-        (uint8_t)df_network_model_path(&model, from, to, flows.flows[f].ports, &latency);
+    df_flows_connect(&flows, &model, f, from, to, &latency);
   }
   for (int step = 0; step < 2000; step++) {
     const uint32_t f = (uint32_t)df_random_below(&random, FLOWS);

@@ -24,7 +24,7 @@ static inline void drop_group(group_plans *g) {
 }
 
 static inline int is_proven(const group_plans *g, const df_plan_check_options *o,
-                  char sentence[DF_SENTENCE_BYTES]) {
+                            char sentence[DF_SENTENCE_BYTES]) {
   dfcclResult_t result = df_plan_check(g->plans, o, sentence, DF_SENTENCE_BYTES);
   CHECK(result == dfcclSuccess || result == dfcclInvalidArgument, "%s: %s", df_result_name(result),
         sentence);

@@ -222,7 +222,8 @@ void __wrap_free(void *memory) {
 }
 
 DF_TEST(plan_check, out_of_memory_is_a_result, 60) {
-  group_plans g = make_group((df_plan_key){.operation = DF_OP_ALL_REDUCE, .algorithm = DF_FLAT, .n = 3});
+  group_plans g =
+      make_group((df_plan_key){.operation = DF_OP_ALL_REDUCE, .algorithm = DF_FLAT, .n = 3});
   df_plan_check_options o = {.slots = 2, .loops = 2, .lending = DF_LENDS_ALL};
   dfcclResult_t result = dfcclOutOfMemory;
   int failures = 0;

@@ -233,11 +233,12 @@ DF_TEST(tuning, groups_over_several_hosts_go_by_their_levels, 30) {
         const int chosen = choose(NULL, &q).algorithm;
         const int wanted = bytes > 128 << 10 ? cases[i].longer : cases[i].shorter;
         CHECK(hosts == 1 || chosen == (hosts == 2 ? DF_TWO_LEVEL : wanted),
-              "%s of %" PRIu64 " bytes on %u hosts by \"%s\"", df_operation_name(q.operation), bytes,
-              hosts, df_algorithm_name(chosen));
-        CHECK(hosts > 1 || (chosen != DF_HIERARCHICAL && chosen != DF_BCUBE &&
-                            chosen != DF_BINARY_BLOCKS),
-              "%s on one host by \"%s\"", df_operation_name(q.operation), df_algorithm_name(chosen));
+              "%s of %" PRIu64 " bytes on %u hosts by \"%s\"", df_operation_name(q.operation),
+              bytes, hosts, df_algorithm_name(chosen));
+        CHECK(hosts > 1 ||
+                  (chosen != DF_HIERARCHICAL && chosen != DF_BCUBE && chosen != DF_BINARY_BLOCKS),
+              "%s on one host by \"%s\"", df_operation_name(q.operation),
+              df_algorithm_name(chosen));
       }
 }
 
