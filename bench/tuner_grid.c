@@ -223,14 +223,15 @@ typedef struct tuned {
   char algorithm[24];
 } tuned;
 
-static tuned tune(player *p, int id, int which, size_t bytes) {
+/* In pieces as long as those that are compared afterwards: what one gains may be lost in others. */
+static tuned tune(player *p, int id, int which, size_t bytes, double us) {
   tuned t = {0};
   dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
   command(p, ENROLL, id, which, (int)bytes, 1);
   const double begin = now_us();
   while (!t.has_ended && now_us() - begin < options.tuning_s * 1e6) {
-    timed(p, id, 15);
-    t.runs += 16;
+    timed(p, id, runs_of_round(us));
+    t.runs += runs_of_round(us) + 1;
     check(p, dfcclGetConfiguration(p->ctx, (dfcclCollId_t)id, &c));
     t.has_ended = strstr(c.why, "tuner: it watches") != NULL;
   }
@@ -282,7 +283,7 @@ static void grid_one(player *p, int which, size_t bytes) {
   const df_variant_spec best = search_grid(p, which, bytes, us, &found);
   for (int i = 0; i < n; i++) {
     ids[2 + i] = TUNED + i;
-    last = tune(p, ids[2 + i], which, bytes);
+    last = tune(p, ids[2 + i], which, bytes, us);
     keep(p, ids[2 + i]);
     if (last.variants > most_variants) most_variants = last.variants;
   }
@@ -344,12 +345,12 @@ static void load_one(player *p, int which, size_t bytes) {
     command(p, ENROLL, FROZEN, which, (int)bytes, -1);
     timed(p, FROZEN, 4);
     const double us = timed(p, DEFAULT, 8);
-    tune(p, TUNED + 1, which, bytes);
+    tune(p, TUNED + 1, which, bytes, us);
     if (spec_of_learnt(p, TUNED + 1, &frozen)) take_variant(p, FROZEN, &frozen);
     compare(p, ids, 2, us, without);
     p->ctx->learnt.n = p->ctx->learnt.n_new = 0;
     atomic_store(&load, now);
-    const tuned t = tune(p, TUNED, which, bytes);
+    const tuned t = tune(p, TUNED, which, bytes, us);
     compare(p, ids, 3, us, with);
     atomic_store(&load, 0);
     p->ctx->learnt.n = p->ctx->learnt.n_new = 0;

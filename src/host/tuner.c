@@ -109,7 +109,7 @@ static void hear_own(dfcclContext_t context, df_coll *front, const uint32_t *ns,
 
 /* Whoever came last waited least. Ranks that share a core take turns, and do several runs in one, so
  * there this holds of their sums. Of operations in which some wait for nobody, those are through
- * before the others have begun: whoever took longest tells. */
+ * before the others have begun: whoever took longest in all runs tells. */
 static void take_times(const df_coll *front, df_tuner *tuner, const uint32_t *ns, uint32_t n) {
   double sum_ns = 0;
   for (uint32_t i = 0; i < n; i++) sum_ns += (double)ns[i];
@@ -125,7 +125,7 @@ static void hear_told(dfcclContext_t context, df_coll *front, const uint32_t *ns
   df_tuner *tuner = tuner_of(front);
   take_times(front, tuner, ns, n);
   if (++tuner->told < front->n) return;
-  obey(context, front, df_leader_told(&tuner->leader, front->retired, tuner->ns, n));
+  obey(context, front, df_leader_told(&tuner->leader, front->retired, tuner->ns, n, tuner->sum_ns));
 }
 
 static void hear_ran(dfcclContext_t context, df_coll *front, uint32_t ns) {

@@ -7,12 +7,11 @@
 #include "base/attributes.h"
 
 enum {
-  DF_LEADER_COMPARED = 16,  /* of the winner, twice, and twice as many of the registered variant */
-  DF_LEADER_TO_COMPARE = 4, /* switches */
-  DF_LEADER_WINS = 2,       /* comparisons in a row */
-  DF_LEADER_LOST = 8,       /* variants in a row that could not be had: it stops */
-  DF_LEADER_WATCH_NS = 100, /* what timing one run costs, about */
-  DF_LEADER_DRIFTS = 2,     /* windows in a row, to the same side */
+  DF_LEADER_TO_COMPARE = 4,     /* switches */
+  DF_LEADER_WINS = 2,           /* comparisons in a row */
+  DF_LEADER_LOST = 8,           /* variants in a row that could not be had: it stops */
+  DF_LEADER_WATCH_NS = 100,     /* what timing one run costs, about */
+  DF_LEADER_DRIFTS = 2,         /* windows in a row, to the same side */
   DF_LEADER_MOST_PATIENCE = 10, /* doublings of that, after searches that found nothing else */
   DF_LEADER_WARM_RUNS = 2,      /* after the first, until a variant may be called slow */
   /* In runs: some 8 until a variant that takes 5 times as long as at home is seen to be slow and left.
@@ -22,7 +21,7 @@ enum {
   DF_LEADER_IN_VAIN = 12,  /* points beyond the starts of all subspaces */
   DF_LEADER_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
 };
-static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, slow = 2.0;
+static const double least_gain = 0.02, drift = 0.15, slow = 2.0;
 static const double watch_part = 0.001;
 /* Of runs, without the members' times: then somebody else has asked for another variant. */
 static const double deaf_ns = 5e9;
@@ -66,9 +65,6 @@ static double error_of(const df_leader *l, const uint32_t *times, uint32_t n) {
 
 static uint32_t runs_of_variant(const df_leader *l) {
   return l->by_mean ? DF_LEADER_TIMES : DF_LEADER_RUNS;
-}
-static uint32_t runs_of_turn(const df_leader *l) {
-  return l->by_mean ? DF_LEADER_TIMES : DF_LEADER_COMPARED;
 }
 
 void df_leader_open(df_leader *l, double part, int runs_ahead, int by_mean) {
@@ -142,7 +138,7 @@ static df_wish settle(df_leader *l) {
     l->patience++;
   l->before = l->home = l->winner;
   l->watched_ns = 0;
-  l->drifted = 0;
+  l->drifted = l->worse = 0;
   return go_home(l, DF_LEADER_WATCHES);
 }
 
@@ -170,7 +166,7 @@ static df_wish keep_registered(df_leader *l) {
 static df_wish compare(df_leader *l) {
   if (!l->is_remembered) l->winner = df_descent_best(&l->descent)->point;
   l->turn = 0;
-  return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
+  return ask(l, &l->winner, DF_LEADER_TIMES, DF_LEADER_COMPARES);
 }
 
 static df_wish go_on(df_leader *l) {
@@ -204,13 +200,18 @@ df_wish df_leader_rested(df_leader *l, uint64_t run) {
   return go_on(l);
 }
 
+/* What was remembered is no longer so: then the search begins. */
+static df_wish lose(df_leader *l) {
+  l->winner = l->home = l->registered;
+  if (!l->is_remembered) return settle(l);
+  l->is_remembered = 0;
+  return go_on(l);
+}
+
 /* Of the variant at hand, which was given up before its members have told. */
 static df_wish give_up(df_leader *l) {
   const double scale = l->home_ns > 0 ? l->home_ns / l->account.run_ns : 1;
-  if (l->state == DF_LEADER_COMPARES) {
-    l->winner = l->registered;
-    return settle(l);
-  }
+  if (l->state == DF_LEADER_COMPARES) return lose(l);
   const df_measured measured = {.point = l->asked, .time = scale * time_of(l, l->own, l->n_own)};
   df_descent_tell(&l->descent, &measured);
   return go_on(l);
@@ -258,24 +259,23 @@ static void note_home(df_leader *l, double ns) {
   if (l->n_own >= DF_LEADER_RUNS / 2) l->account.run_ns = time_of(l, l->own, l->n_own);
 }
 
-/* Both halves of the winner's runs must be faster than both of the registered variant's. */
-static int has_won(const double turns_ns[4], double gain) {
-  const double slower = DF_MAX(turns_ns[0], turns_ns[3]), faster = DF_MIN(turns_ns[1], turns_ns[2]);
-  return slower < (1 - gain) * faster;
+/* Both turns of the winner must be faster than both halves of the registered variant's, and take less
+ * in sum: what is short in most runs and long in some is not faster. */
+static int has_won(const df_leader *l) {
+  const double *turns = l->turns_ns, *sums = l->sums_ns;
+  const double slower = DF_MAX(turns[0], turns[3]), faster = DF_MIN(turns[1], turns[2]);
+  return slower < (1 - least_gain) * faster && DF_MAX(sums[0], sums[2]) < sums[1];
 }
 
 static df_wish conclude(df_leader *l) {
   l->registered_ns = (l->turns_ns[1] + l->turns_ns[2]) / 2;
   l->tuned_ns = (l->turns_ns[0] + l->turns_ns[3]) / 2;
-  if (!has_won(l->turns_ns, least_gain)) {
+  if (!has_won(l)) {
     l->tuned_ns = l->registered_ns;
-    l->winner = l->registered;
-    if (l->is_remembered) { /* it is no longer so */
-      l->is_remembered = 0;
-      l->home = l->registered;
-      return go_on(l);
-    }
-  } else if (!l->is_remembered && ++l->wins < DF_LEADER_WINS && !has_won(l->turns_ns, clear_gain)) {
+    l->has_news = !l->is_remembered;
+    return lose(l);
+  }
+  if (!l->is_remembered && ++l->wins < DF_LEADER_WINS) {
     /* On some machines times depend on where threads happen to be, for as long as one comparison. */
     return go_home(l, DF_LEADER_RESTS);
   }
@@ -283,15 +283,24 @@ static df_wish conclude(df_leader *l) {
   return settle(l);
 }
 
-static df_wish note_turn(df_leader *l, const uint32_t *ns, uint32_t n) {
-  l->turn++;
+static double quarter_of(const uint32_t *times, uint32_t n) {
+  uint32_t sorted[DF_LEADER_TIMES];
+  memcpy(sorted, times, n * sizeof *times);
+  qsort(sorted, n, sizeof *sorted, by_size);
+  return DF_MAX((double)sorted[n / 4], 1.0);
+}
+
+static df_wish note_turn(df_leader *l, const uint32_t *ns, uint32_t n, double sum_ns) {
+  l->sums_ns[l->turn++] = sum_ns;
   if (l->turn == 2) {
+    if (!l->runs_ahead && l->n_own == DF_LEADER_TIMES)
+      l->registered_own_ns = quarter_of(l->own, l->n_own);
     l->turns_ns[1] = time_of(l, ns, n / 2);
     l->turns_ns[2] = time_of(l, ns + n / 2, n - n / 2);
-    return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
+    return ask(l, &l->winner, DF_LEADER_TIMES, DF_LEADER_COMPARES);
   }
   l->turns_ns[l->turn == 1 ? 0 : 3] = time_of(l, ns, n);
-  if (l->turn == 1) return ask(l, &l->registered, 2 * DF_LEADER_COMPARED, DF_LEADER_COMPARES);
+  if (l->turn == 1) return ask(l, &l->registered, DF_LEADER_TIMES, DF_LEADER_COMPARES);
   return conclude(l);
 }
 
@@ -301,7 +310,7 @@ static df_wish note_variant(df_leader *l, double ns, double error) {
   return go_on(l);
 }
 
-df_wish df_leader_told(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n) {
+df_wish df_leader_told(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, double sum_ns) {
   const double middle = time_of(l, ns, n);
   df_account_earn(&l->account, run);
   l->in_force = l->asked;
@@ -316,7 +325,7 @@ df_wish df_leader_told(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t 
   case DF_LEADER_RETURNS:
     return at_home(l);
   case DF_LEADER_COMPARES:
-    return note_turn(l, ns, n);
+    return note_turn(l, ns, n, sum_ns);
   default:
     return nothing;
   }
@@ -342,25 +351,37 @@ df_wish df_leader_called_off(df_leader *l, uint64_t run) {
   return rest(l, DF_LEADER_WARM);
 }
 
+/* The comparison was wrong, or is so no longer. Times may also be longer for all variants now. */
+static df_wish compare_anew(df_leader *l) {
+  l->winner = l->home;
+  l->is_remembered = 1;
+  l->worse = 0;
+  return go_on(l);
+}
+
+static df_wish begin_anew(df_leader *l, const uint32_t *ns, uint32_t n) {
+  l->account.run_ns = time_of(l, ns, n);
+  l->home_ns = 0;
+  df_descent_again(&l->descent);
+  return search(l);
+}
+
 /* This rank may wait for others, so the quarter that waited least counts. */
 df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
-  uint32_t sorted[DF_LEADER_TIMES];
-  memcpy(sorted, ns, n * sizeof *ns);
-  qsort(sorted, n, sizeof *sorted, by_size);
-  const double quarter = (double)sorted[n / 4];
+  const double quarter = quarter_of(ns, n);
   df_account_earn(&l->account, run);
   if (l->watched_ns == 0) l->watched_ns = quarter;
+  const int is_tuned = !is_same(&l->home, &l->registered) && l->registered_own_ns > 0;
+  l->worse = is_tuned && quarter > l->registered_own_ns ? l->worse + 1 : 0;
   if (quarter > (1 + drift) * l->watched_ns)
     l->drifted = DF_MAX(l->drifted, 0) + 1;
   else if (quarter < (1 - drift) * l->watched_ns)
     l->drifted = DF_MIN(l->drifted, 0) - 1;
   else
     l->drifted = 0;
-  if (abs(l->drifted) < DF_LEADER_DRIFTS || !may_ask) return watch(l);
-  l->account.run_ns = time_of(l, ns, n);
-  l->home_ns = 0;
-  df_descent_again(&l->descent);
-  return search(l);
+  if (!may_ask) return watch(l);
+  if (abs(l->drifted) >= DF_LEADER_DRIFTS) return begin_anew(l, ns, n);
+  return l->worse >= DF_LEADER_DRIFTS ? compare_anew(l) : watch(l);
 }
 
 const char *df_leader_state_name(df_leader_state state) {

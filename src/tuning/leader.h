@@ -7,11 +7,12 @@
  *              far slower, or costs more than there is (account.h), is left after its first runs.
  *   returns    to the variant at home: the registered one, or the latest winner
  *   rests      there, until the next variant can be paid
- *   compares   the winner, the registered variant twice, the winner again, 16 runs each: it stays
- *              only if both of its medians are 2 % less than both others; once more if they are not
- *              10 % less. If no variant was faster there is nothing to compare.
+ *   compares   the winner, the registered variant twice, the winner again: it stays only if both of
+ *              its medians are 2 % less than both others, and its sums less, too; twice in a row. If no
+ *              variant was faster there is nothing to compare.
  *   watches    32 runs now and then: if they take 15 % longer, or shorter, twice in a row, it begins
- *              anew; less often after searches that found nothing
+ *              anew; less often after searches that found nothing. A winner whose runs take longer
+ *              on this rank than those of the registered variant did is compared again.
  *
  * Source: AutoCCL (NSDI 2025), sections 4 and 5; account, comparison and watch are additions.
  */
@@ -55,7 +56,7 @@ typedef struct df_leader {
   df_leader_state state, then; /* then: after a return */
   df_descent descent;
   df_account account;
-  int runs_ahead;    /* the leader waits for nobody: its own times tell little */
+  int runs_ahead;    /* some members wait for nobody: own times tell little */
   int by_mean;       /* Runs come in groups, between which ranks wait: only their sum counts. */
   int is_remembered; /* the winner is another job's, and nothing was searched yet */
   df_point registered, home, winner;
@@ -68,16 +69,19 @@ typedef struct df_leader {
   uint32_t own[DF_LEADER_TIMES];
   uint32_t told; /* members' times that are awaited */
 
-  uint32_t lost;      /* variants that could not be had, in a row */
-  uint32_t begun;     /* searches */
-  uint32_t wins;      /* comparisons, in a row */
-  uint32_t turn;      /* of the comparison */
-  double turns_ns[4]; /* winner, registered, registered, winner */
-  double home_ns;     /* of all members; 0: not known */
+  uint32_t lost;            /* variants that could not be had, in a row */
+  uint32_t begun;           /* searches */
+  uint32_t wins;            /* comparisons, in a row */
+  uint32_t turn;            /* of the comparison */
+  double turns_ns[4];       /* winner, registered, registered, winner */
+  double sums_ns[3];        /* winner, registered, winner: of all runs of the turn */
+  double registered_own_ns; /* on this rank, while it was compared; 0: never */
+  double home_ns;           /* of all members; 0: not known */
   double registered_ns, tuned_ns;
   int has_news;      /* of a comparison; whoever reads it clears it */
   double watched_ns; /* when the watch began; 0: not known yet */
   int drifted;       /* windows in a row: positive slower, negative faster */
+  int worse;         /* windows in a row: than the registered variant was */
   uint32_t patience; /* doublings of the time between windows */
 } df_leader;
 
@@ -93,8 +97,9 @@ df_wish df_leader_begin(df_leader *leader, uint64_t run, const uint32_t *ns, uin
 /* One run while df_leader_counts: of this rank. is_there: it was on what was asked for. may_ask: all
  * members have gone over. */
 df_wish df_leader_ran(df_leader *leader, uint64_t run, uint32_t ns, int is_there, int may_ask);
-/* All members' times of the runs that were asked for. */
-df_wish df_leader_told(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n);
+/* All members' times of the runs that were asked for; sum_ns: of one member, all of them. */
+df_wish df_leader_told(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
+                       double sum_ns);
 df_wish df_leader_rested(df_leader *leader, uint64_t run);
 df_wish df_leader_watched(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
                           int may_ask);
