@@ -15,10 +15,10 @@ trap 'bed_down; rm -rf "$work"' EXIT
 unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
 fail() { echo "FAILED: $*" >&2; tail -n 40 "$work"/* >&2; exit 1; }
 
-on_both() { # NAME PROGRAM: its output goes to NAME1 and NAME2; the statuses are in s1 and s2
+on_both() { # NAME PROGRAM SECONDS: its output goes to NAME1 and NAME2; the statuses are in s1 and s2
   local host pids=()
   for host in 1 2; do
-    bed_on $host timeout 120 "$python" -m torch.distributed.run --nnodes 2 --nproc-per-node 2 \
+    bed_on $host timeout "$3" "$python" -m torch.distributed.run --nnodes 2 --nproc-per-node 2 \
       --node-rank $((host - 1)) --master-addr 10.77.0.1 --master-port 29500 "$2" >"$work/$1$host" 2>&1 &
     pids[host]=$!
   done
@@ -26,7 +26,7 @@ on_both() { # NAME PROGRAM: its output goes to NAME1 and NAME2; the statuses are
   wait "${pids[2]}"; s2=$?
 }
 
-on_both ddp "$programs/examples/torch/ddp.py"
+on_both ddp "$programs/examples/torch/ddp.py" 120
 [ $s1 = 0 ] && [ $s2 = 0 ] || fail "torchrun on two hosts ended with $s1 and $s2"
 timeout 120 "$python" -m torch.distributed.run --standalone --nproc-per-node 4 "$programs/examples/torch/ddp.py" \
   >"$work/alone" 2>&1 || fail "torchrun on one host"
@@ -47,7 +47,7 @@ PROGRAM
   bed_cut 2 1
 } &
 export DFCCL_NET_TIMEOUT_MS=2000
-on_both cut "$work/forever.py"
+on_both cut "$work/forever.py" 75 # torchrun itself waits for the other host as long as it may
 kill $! 2>/dev/null
 [ $s1 != 0 ] && [ $s2 != 0 ] || fail "a job whose cables were cut ended with $s1 and $s2"
 grep -qE 'RemoteError: .*rank [23] ' "$work/cut1" || fail "host 1 does not name a rank that was lost"
