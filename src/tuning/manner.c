@@ -162,6 +162,7 @@ double df_manner_predict(const df_manner_question *q, int algorithm, uint32_t sp
       .bytes = q->choice.bytes,
       .slot_bytes = slot_bytes,
       .split = split,
+      .hosts = q->choice.hosts,
       .ranks_on_a_core = df_topology_ranks_on_a_core(q->topology, q->choice.n),
       .distance = q->choice.hosts > 1                     ? DF_FAR
                   : q->on_gpu                             ? DF_NEAR_GPU

@@ -66,6 +66,35 @@ static df_work of_two_levels(const df_model_question *q, double all) {
   return sum(both_ways(q->operation, inner, inner), outer);
 }
 
+/* Members that differ in one digit exchange with each other, digit by digit, and back again. */
+static df_work of_bcube(const df_model_question *q, double part) {
+  const uint32_t values = q->split > 1 ? q->split : 4;
+  double messages = 0;
+  for (uint32_t left = q->n; left > 1; left = (left + values - 1) / values)
+    messages += (left < values ? left : values) - 1;
+  return (df_work){2 * messages, 2 * part, part};
+}
+
+/* Between hosts pieces go round in a ring; each rank has its share of what its host sends. */
+static df_work of_hosts(const df_model_question *q, double all) {
+  const double c = combines(q->operation), hosts = q->hosts ? q->hosts : 1;
+  const double lanes = q->n / hosts > 1 ? q->n / hosts : 1, share = all / lanes;
+  if (q->operation == DF_OP_BROADCAST || q->operation == DF_OP_REDUCE)
+    return pipeline(hosts, share, (double)q->slot_bytes, c);
+  const double turns = hosts - 1;
+  if (q->operation == DF_OP_ALL_TO_ALL) return (df_work){turns, turns / hosts * all, 0};
+  const df_work way = {turns, turns / hosts * share, turns / hosts * share * c};
+  return both_ways(q->operation, way, way);
+}
+
+/* Within a host each rank gathers, and combines, its share of what the others have, or gives it. */
+static df_work within_hosts(const df_model_question *q, double all) {
+  const double hosts = q->hosts ? q->hosts : 1, near = q->n / hosts > 1 ? q->n / hosts : 1;
+  const double moved = all * (near - 1) / near;
+  const df_work way = {near - 1, moved, moved * combines(q->operation)};
+  return both_ways(q->operation, way, way);
+}
+
 static int work_of(const df_model_question *q, int algorithm, df_work *work) {
   const double n = q->n, all = (double)q->bytes, part = all * (n - 1) / n;
   const double rounds = log2_of(q->n), c = combines(q->operation);
@@ -120,6 +149,12 @@ static int work_of(const df_model_question *q, int algorithm, df_work *work) {
   case DF_TWO_LEVEL:
     *work = of_two_levels(q, all);
     return 1;
+  case DF_BCUBE:
+    *work = of_bcube(q, part);
+    return 1;
+  case DF_HIERARCHICAL: /* the part between hosts */
+    *work = of_hosts(q, all);
+    return 1;
   case DF_ORDERED:
     *work = (df_work){n - 1, (n - 1) * all, (n - 1) * all};
     return 1;
@@ -128,13 +163,20 @@ static int work_of(const df_model_question *q, int algorithm, df_work *work) {
   }
 }
 
-double df_model_us(const df_model_question *q, int algorithm) {
-  df_work work;
-  const df_rates *rates = &rates_of[q->distance];
-  if (q->n < 2) return 0;
-  if (!work_of(q, algorithm, &work)) return -1;
+static double time_of(const df_model_question *q, df_work work, df_distance distance) {
+  const df_rates *rates = &rates_of[distance];
   return q->ranks_on_a_core * (work.messages * rates->message_us + work.bytes * rates->byte_us +
                                work.combined * rates->combined_us);
+}
+
+double df_model_us(const df_model_question *q, int algorithm) {
+  df_work work;
+  if (q->n < 2) return 0;
+  if (!work_of(q, algorithm, &work)) return -1;
+  const double us = time_of(q, work, q->distance);
+  if (algorithm != DF_HIERARCHICAL) return us;
+  const df_distance near = q->distance == DF_FAR ? DF_NEAR_HOST : q->distance;
+  return us + time_of(q, within_hosts(q, (double)q->bytes), near);
 }
 
 /* Of bytes that are received, those that no rank has already. All: of all ranks together. */

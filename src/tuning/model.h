@@ -16,7 +16,8 @@ typedef struct df_model_question {
   uint32_t n;
   uint64_t bytes; /* of a rank's larger buffer */
   uint64_t slot_bytes;
-  uint32_t split;           /* of two-level algorithms */
+  uint32_t split;           /* of two-level algorithms; values of a digit of bcube, 0: 4 */
+  uint32_t hosts;           /* of hierarchies; 0: one */
   uint32_t ranks_on_a_core; /* at least 1 */
   df_distance distance;     /* of the farthest members */
 } df_model_question;

@@ -53,6 +53,35 @@ DF_TEST(model, has_the_surveys_formulas, 30) {
   }
 }
 
+/* Digits of 2 (split): each round has one partner, as in Rabenseifner's. */
+DF_TEST(model, bcube_has_rounds_for_each_digit, 30) {
+  for (uint32_t n = 2; n <= 64; n *= 2) {
+    const double part = (n - 1.0) / n;
+    expect(DF_OP_ALL_REDUCE, DF_BCUBE, n, 2 * log2(n), 2 * part, part);
+  }
+}
+
+/* Between hosts 2(h - 1) messages of an h-th of each rank's share; within a host the others' shares. */
+DF_TEST(model, hierarchies_add_what_is_near_and_what_is_far, 30) {
+  for (uint32_t hosts = 2; hosts <= 8; hosts *= 2)
+    for (uint32_t near = 1; near <= 8; near *= 2) {
+      const double bytes = 1 << 20, share = bytes / near, inner = bytes * (near - 1) / near;
+      const double ways = (hosts - 1.0) / hosts * share;
+      const df_model_question q = {.operation = DF_OP_ALL_REDUCE,
+                                   .n = hosts * near,
+                                   .bytes = 1 << 20,
+                                   .slot_bytes = 1 << 20,
+                                   .hosts = hosts,
+                                   .ranks_on_a_core = 1,
+                                   .distance = DF_FAR};
+      const double far_us = 2 * (hosts - 1.0) * 30 + 2 * ways * 1e-3 + ways * 1e-4;
+      const double near_us = 2 * (near - 1.0) * 0.5 + 2 * inner * 1.8e-4 + inner * 0.9e-4;
+      CHECK(fabs(df_model_us(&q, DF_HIERARCHICAL) - far_us - near_us) < 1e-6,
+            "%u hosts of %u: %f us, not %f", hosts, near, df_model_us(&q, DF_HIERARCHICAL),
+            far_us + near_us);
+    }
+}
+
 /* (d + M/C)(alpha + C beta), where the first chunk is one of the d. */
 DF_TEST(model, pipelines_fill_and_run, 30) {
   enum { CHUNK = 1 << 20, CHUNKS = 8, RANKS = 5 };
