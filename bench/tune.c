@@ -26,7 +26,7 @@ enum { RUN_TIMEOUT_MS = 120000 };
 /* Shared by all ranks, processes included. Rank 0 writes what all obey. */
 typedef struct {
   df_tool_barrier barrier;
-  int repeats[DF_ALGORITHMS]; /* of each round; 0: not measured */
+  int repeats[DF_TUNE_WAYS]; /* of each round; 0: not measured */
   df_tune_series series[DF_BENCH_OVERHEAD];
   uint64_t times_ns[]; /* [(algorithm * ROUNDS + round) * n_ranks + rank] */
 } shared_state;
@@ -88,9 +88,9 @@ static uint64_t slowest(const tune_case *one, int algorithm, int round) {
 static void plan_rounds(const tune_case *one) {
   int *repeats = one->job->shared->repeats;
   uint64_t best = UINT64_MAX;
-  for (int a = 0; a < DF_ALGORITHMS; a++)
+  for (int a = 0; a < DF_TUNE_WAYS; a++)
     if (repeats[a] && slowest(one, a, 0) < best) best = slowest(one, a, 0);
-  for (int a = 0; a < DF_ALGORITHMS; a++) {
+  for (int a = 0; a < DF_TUNE_WAYS; a++) {
     uint64_t time = repeats[a] ? slowest(one, a, 0) + 1 : 0;
     if (time > best * HOPELESS) repeats[a] = 0;
     if (!repeats[a]) continue;
@@ -107,7 +107,7 @@ static void summarise(const tune_case *one) {
   shared_state *shared = one->job->shared;
   df_tune_series *series = &shared->series[one->options.operation];
   double *us = series->sizes[series->n_sizes].us;
-  for (int a = 0; a < DF_ALGORITHMS; a++) {
+  for (int a = 0; a < DF_TUNE_WAYS; a++) {
     uint64_t rounds[ROUNDS];
     us[a] = 0;
     if (!shared->repeats[a]) continue;
@@ -124,8 +124,8 @@ static bool measure(tune_case *one) {
   shared_state *shared = one->job->shared;
   if (!meet(one)) return false;
   for (int pass = 0; pass < WARM_PASSES; pass++) /* the last one counts: the first are cold */
-    for (int a = 0; a < DF_ALGORITHMS; a++) {
-      bool has = df_algorithm_has(a, one->operation);
+    for (int a = 0; a < DF_TUNE_WAYS; a++) {
+      bool has = df_tune_has(a, one->operation, one->self->n_ranks);
       if (one->self->rank == 0) shared->repeats[a] = has;
       if (has && !time_round(one, a, 0, MIN_REPEATS)) return false;
     }
@@ -133,7 +133,7 @@ static bool measure(tune_case *one) {
   if (one->self->rank == 0) plan_rounds(one);
   if (!meet(one)) return false;
   for (int round = 0; round < ROUNDS; round++)
-    for (int a = 0; a < DF_ALGORITHMS; a++)
+    for (int a = 0; a < DF_TUNE_WAYS; a++)
       if (shared->repeats[a] && !time_round(one, a, round, shared->repeats[a])) return false;
   if (!meet(one)) return false;
   if (one->self->rank == 0) summarise(one);
@@ -144,15 +144,15 @@ static bool measure_size(tune_case *one) {
   dfcclContext_t context = one->self->context;
   one->shape = df_bench_shape_of(&one->options, one->bytes);
   if (one->shape.count == 0) return true;
-  for (int a = 0; a < DF_ALGORITHMS; a++) {
-    if (!df_algorithm_has(a, one->operation)) continue;
-    one->options.algorithm = df_algorithm_name(a);
+  for (int a = 0; a < DF_TUNE_WAYS; a++) {
+    if (!df_tune_has(a, one->operation, one->self->n_ranks)) continue;
+    one->options.algorithm = df_tune_name(a);
     dfcclResult_t result = df_bench_register(&one->options, &one->shape, context, (dfcclCollId_t)a);
     if (!df_tool_rank_check(one->self, result, "registering")) return false;
   }
   if (!measure(one)) return false;
-  for (int a = 0; a < DF_ALGORITHMS; a++)
-    if (df_algorithm_has(a, one->operation) &&
+  for (int a = 0; a < DF_TUNE_WAYS; a++)
+    if (df_tune_has(a, one->operation, one->self->n_ranks) &&
         !df_tool_rank_check(one->self, dfcclDeregister(context, (dfcclCollId_t)a),
                             "dfcclDeregister"))
       return false;
@@ -194,7 +194,7 @@ static void on_failure(void *argument) {
 /* One job of n ranks; its series are copied to `series`, one for each operation. */
 static bool measure_job(const df_bench_options *options, int n_ranks, bool processes,
                         df_tune_series *series) {
-  size_t bytes = sizeof(shared_state) + sizeof(uint64_t) * DF_ALGORITHMS * ROUNDS * (size_t)n_ranks;
+  size_t bytes = sizeof(shared_state) + sizeof(uint64_t) * DF_TUNE_WAYS * ROUNDS * (size_t)n_ranks;
   tune_job job = {.options = *options,
                   .memory = processes ? DF_MEMORY_HOST : DF_MEMORY_PROCESS,
                   .shared = df_tool_shared_alloc(bytes)};
@@ -263,6 +263,7 @@ int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
   bool fine = all != NULL && file != NULL;
   if (all == NULL) df_tool_error("out of memory for the measurements");
   if (file == NULL) df_tool_error("cannot write %s", options->out);
+  df_tune_read_files();
   /* Processes first: after threads of the library a fork is no longer possible. */
   for (int kind = 1; fine && kind >= 0; kind--)
     for (int g = 0; fine && g < n_sizes; g++)
@@ -273,6 +274,7 @@ int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
   if (file != NULL && file != stdout && fclose(file) != 0) written = false;
   if (fine && !written) df_tool_error("cannot write the table");
   fine = fine && written;
+  df_tune_free_files();
   free(all);
   return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
 }

@@ -3,12 +3,22 @@
 #ifndef DF_BENCH_TUNE_H
 #define DF_BENCH_TUNE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "options.h"
 #include "tuning/table.h"
 
-enum { DF_TUNE_MAX_SIZES = 24 };
+/* Ways of carrying a collective out: the library's algorithms by their numbers, then files. */
+enum { DF_TUNE_MAX_SIZES = 24, DF_TUNE_FILES = 32, DF_TUNE_WAYS = DF_ALGORITHMS + DF_TUNE_FILES };
+
+/* tune_files.c. Reads the files of DFCCL_ALGORITHMS that can be proved; the others are named on
+ * standard error. Before the first job. */
+void df_tune_read_files(void);
+void df_tune_free_files(void);
+bool df_tune_has(int way, df_operation operation, int n_ranks);
+const char *df_tune_name(int way);         /* as options.algorithm */
+const df_plan_file *df_tune_file(int way); /* NULL: it is an algorithm */
 
 /* What was measured for one operation, number of ranks and kind of memory. */
 typedef struct {
@@ -18,8 +28,8 @@ typedef struct {
   int n_sizes;
   struct {
     size_t bytes;
-    double us[DF_ALGORITHMS];     /* medians; 0: it has not the operation, or was far too slow */
-    double spread[DF_ALGORITHMS]; /* the middle five of seven rounds, as a part of the median */
+    double us[DF_TUNE_WAYS];     /* medians; 0: it has not the operation, or was far too slow */
+    double spread[DF_TUNE_WAYS]; /* the middle five of seven rounds, as a part of the median */
   } sizes[DF_TUNE_MAX_SIZES];
 } df_tune_series;
 

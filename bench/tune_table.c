@@ -40,19 +40,19 @@ void df_tune_write_header(FILE *file, int argc, char **argv) {
   fprintf(file, "\n#\n# operation   ranks  bytes       memory  algorithm\n");
 }
 
-static double best_of(const double *us) {
+static double best_of(const double *us, int ways) {
   double best = 0;
-  for (int a = 0; a < DF_ALGORITHMS; a++)
+  for (int a = 0; a < ways; a++)
     if (us[a] > 0 && (best == 0 || us[a] < best)) best = us[a];
   return best;
 }
 
 /* How many sizes from `first` on an algorithm is as good as the best. */
-static int good_for(const df_tune_series *series, int first, int algorithm) {
+static int good_for(const df_tune_series *series, int first, int algorithm, int ways) {
   int i = first;
   while (i < series->n_sizes) {
     const double *us = series->sizes[i].us;
-    if (us[algorithm] == 0 || us[algorithm] > best_of(us) * TOLERANCE) break;
+    if (us[algorithm] == 0 || us[algorithm] > best_of(us, ways) * TOLERANCE) break;
     i++;
   }
   return i - first;
@@ -63,21 +63,22 @@ static uint64_t border(size_t smaller, size_t larger) {
   return (uint64_t)(sqrt((double)smaller) * sqrt((double)larger));
 }
 
-/* Few rules: each is for the algorithm that is good for the most sizes. */
-void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t ranks_least,
-                         uint32_t ranks_most) {
+/* Few rules: each is for the way that is good for the most sizes. `ways`: among the first so many. */
+static void write_rules(FILE *file, const df_tune_series *series, int ways, uint32_t ranks_least,
+                        uint32_t ranks_most) {
   df_rule rule = {.operation = series->operation,
                   .memory = series->memory,
                   .ranks_least = ranks_least,
                   .ranks_most = ranks_most};
   for (int first = 0; first < series->n_sizes;) {
     int sizes = 0;
-    char line[160];
-    for (int a = 0; a < DF_ALGORITHMS; a++) {
-      int good = good_for(series, first, a);
+    char line[320];
+    for (int a = 0; a < ways; a++) {
+      int good = good_for(series, first, a, ways);
       if (good <= sizes) continue;
       sizes = good;
-      rule.algorithm = (df_algorithm)a;
+      rule.loaded = df_tune_file(a);
+      rule.algorithm = rule.loaded ? DF_FROM_FILE : (df_algorithm)a;
     }
     if (sizes == 0) return; /* nothing was measured */
     first += sizes;
@@ -90,13 +91,24 @@ void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t rank
   }
 }
 
+/* A file is for its number of ranks only: groups around it get rules without files. */
+void df_tune_write_rules(FILE *file, const df_tune_series *series, uint32_t ranks_least,
+                         uint32_t ranks_most) {
+  bool has_files = false;
+  for (int a = DF_ALGORITHMS; a < DF_TUNE_WAYS; a++)
+    has_files |= df_tune_has(a, series->operation, series->n_ranks);
+  if (has_files)
+    write_rules(file, series, DF_TUNE_WAYS, (uint32_t)series->n_ranks, (uint32_t)series->n_ranks);
+  write_rules(file, series, DF_ALGORITHMS, ranks_least, ranks_most);
+}
+
 void df_tune_write_times(FILE *file, const df_tune_series *series) {
   for (int i = 0; i < series->n_sizes; i++) {
     fprintf(file, "# %s %d %s %zu:", df_operation_word(series->operation), series->n_ranks,
             series->memory == DF_MEMORY_HOST ? "host" : "process", series->sizes[i].bytes);
-    for (int a = 0; a < DF_ALGORITHMS; a++)
+    for (int a = 0; a < DF_TUNE_WAYS; a++)
       if (series->sizes[i].us[a] > 0)
-        fprintf(file, " %s %.3g", df_algorithm_name(a), series->sizes[i].us[a]);
+        fprintf(file, " %s %.3g", df_tune_name(a), series->sizes[i].us[a]);
     fputc('\n', file);
   }
 }
@@ -137,9 +149,9 @@ static line_fit fit_line(const df_tune_series *series, int algorithm) {
 static int is_sure(const df_tune_series *series, int size) {
   const double *us = series->sizes[size].us, *spread = series->sizes[size].spread;
   int best = -1, sure = 1;
-  for (int a = 0; a < DF_ALGORITHMS; a++)
+  for (int a = 0; a < DF_TUNE_WAYS; a++)
     if (us[a] > 0 && (best < 0 || us[a] < us[best])) best = a;
-  for (int a = 0; best >= 0 && a < DF_ALGORITHMS; a++)
+  for (int a = 0; best >= 0 && a < DF_TUNE_WAYS; a++)
     if (a != best && us[a] > 0 && us[a] * (1 - spread[a] / 2) < us[best] * (1 + spread[best] / 2))
       sure = 0;
   return sure;
@@ -152,11 +164,11 @@ void df_tune_write_fits(FILE *file, const df_tune_series *series) {
   for (int i = 0; i < series->n_sizes; i++) sure += is_sure(series, i);
   fprintf(file, "# %s %d %s: the best is certain at %d of %d sizes\n", word, series->n_ranks,
           memory, sure, series->n_sizes);
-  for (int a = 0; a < DF_ALGORITHMS; a++) {
+  for (int a = 0; a < DF_TUNE_WAYS; a++) {
     const line_fit fit = fit_line(series, a);
     if (fit.sizes < 3) continue;
     fprintf(file, "# %s %d %s %s: %.3g + %.3g, mostly within %.0f%%, at worst %.0f%%, %d sizes\n",
-            word, series->n_ranks, memory, df_algorithm_name(a), fit.latency, fit.slope * 1024,
+            word, series->n_ranks, memory, df_tune_name(a), fit.latency, fit.slope * 1024,
             fit.typical * 100, fit.worst * 100, fit.sizes);
   }
 }

@@ -89,6 +89,27 @@ sed 's/^alltoall /allwrong /' "$work/table" >"$work/wrong"
 run 1 env DFCCL_TUNING="$work/wrong" "$bench" allreduce -n 2 -b 8 -e 8 -i 2
 err_has "wrong:[0-9]+: .*allwrong"
 
+# Files are measured as algorithms are; one that is refused is named, and left out.
+mkdir "$work/algorithms"
+cat >"$work/algorithms/swap.xml" <<'XML'
+<algo name="swap" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="1" outofplace="1">
+<gpu id="0"><tb id="0" send="1" recv="1" chan="0"><step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1"/>
+<step s="1" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1" cnt="1"/></tb></gpu>
+<gpu id="1"><tb id="0" send="0" recv="0" chan="0"><step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="1" cnt="1"/>
+<step s="1" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1"/></tb></gpu>
+</algo>
+XML
+echo nonsense >"$work/algorithms/wrong.xml"
+run 0 env DFCCL_ALGORITHMS="$work/algorithms" "$bench" tune -n 2 -b 1K -e 1K -i 1 --out "$work/files_table"
+err_has 'left out: .*wrong.xml:1: '
+if ! grep -q 'swap.xml.*built without' "$work/err"; then
+  grep -q '^# allgather 2 process 1024:.* file:swap.xml ' "$work/files_table" || fail 'the file was not measured'
+  grep -q '^allgather .* process ' "$work/files_table" || fail 'no rule beside it'
+fi
+rm "$work/algorithms/wrong.xml"
+run 0 env DFCCL_ALGORITHMS="$work/algorithms" DFCCL_TUNING="$work/files_table" "$bench" allgather -n 2 -b 1K -e 1K -i 2
+out_has '^# Out of bounds values : 0 OK$'
+
 # Every type with every operator; three ranks, so that avg divides by an awkward number.
 for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2; do
   operators="sum prod max min avg"
