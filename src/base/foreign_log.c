@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/result.h"
+
 /* All conversions are of integers, and none takes its width from an argument. Others may not fit
  * their arguments: one plugin passes a character for %s. */
 static int is_harmless(const char *format) {
@@ -14,15 +16,28 @@ static int is_harmless(const char *format) {
   return 1;
 }
 
-int df_foreign_text(int foreign_level, const char *format, va_list arguments, char *text,
-                    size_t bytes, df_log_level *level) {
+enum { WARNING_BYTES = 120 };
+static _Thread_local char warning[WARNING_BYTES];
+
+void df_foreign_say(const char *who, int foreign_level, const char *format, va_list arguments) {
   enum { WARN = 2, INFO = 3 };
-  if (format == NULL) return 0;
-  *level = foreign_level <= WARN ? DF_LOG_WARN : foreign_level == INFO ? DF_LOG_INFO : DF_LOG_TRACE;
-  if (*level != DF_LOG_WARN && *level > df_log_get_level()) return 0;
+  char text[DF_SENTENCE_BYTES];
+  if (format == NULL) return;
+  const df_log_level level = foreign_level <= WARN   ? DF_LOG_WARN
+                             : foreign_level == INFO ? DF_LOG_INFO
+                                                     : DF_LOG_TRACE;
+  if (level != DF_LOG_WARN && level > df_log_get_level()) return;
   if (is_harmless(format))
-    vsnprintf(text, bytes, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
   else
-    snprintf(text, bytes, "%s", format);
-  return 1;
+    snprintf(text, sizeof text, "%s", format);
+  if (level == DF_LOG_WARN) snprintf(warning, sizeof warning, "%.*s", WARNING_BYTES - 1, text);
+  df_log(level, "%s: %s", who, text);
+}
+
+const char *df_foreign_last_warning(void) {
+  static _Thread_local char told[WARNING_BYTES];
+  memcpy(told, warning, sizeof told);
+  warning[0] = '\0';
+  return told;
 }

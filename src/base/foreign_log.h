@@ -6,9 +6,21 @@
 
 #include "base/log.h"
 
-/* As NCCL's plugins count levels. Nothing is formatted that would not be printed, but warnings. 1: text
- * is the line, and *level ours; 0: nothing is to be printed. */
-int df_foreign_text(int foreign_level, const char *format, va_list arguments, char *text,
-                    size_t bytes, df_log_level *level) DF_PRINTF(2, 0);
+/* The function that plugins of one kind are given. As NCCL's plugins count levels. Nothing is formatted
+ * that would not be printed, but warnings. */
+#define DF_FOREIGN_LOG(function, who)                                                              \
+  void function(int level, unsigned long flags, const char *file, int line, const char *format,    \
+                ...) {                                                                             \
+    va_list arguments;                                                                             \
+    (void)flags, (void)file, (void)line;                                                           \
+    va_start(arguments, format);                                                                   \
+    df_foreign_say(who, level, format, arguments);                                                 \
+    va_end(arguments);                                                                             \
+  }
+
+void df_foreign_say(const char *who, int foreign_level, const char *format, va_list arguments)
+    DF_PRINTF(3, 0);
+/* This thread's latest since the last call; "": none. Cut to fit. */
+const char *df_foreign_last_warning(void);
 
 #endif

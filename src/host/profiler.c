@@ -40,22 +40,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static library *libraries; /* [lock] */
 static void note_lock(void) { df_fork_waits_for(&lock); }
 
-static void write_log(int level, unsigned long flags, const char *file, int line,
-                      const char *format, ...) {
-  char text[DF_SENTENCE_BYTES];
-  df_log_level mine;
-  va_list arguments;
-  (void)flags, (void)file, (void)line;
-  va_start(arguments, format);
-  const int is_printed = df_foreign_text(level, format, arguments, text, sizeof text, &mine);
-  va_end(arguments);
-  if (is_printed) df_log(mine, "profiler plugin: %s", text);
-}
+static DF_FOREIGN_LOG(write_log, "profiler plugin")
 
-/* ---- opening and closing */
+    /* ---- opening and closing */
 
-/* [plugin's lock] NULL after df_fail. */
-static library *load(const char *name) {
+    /* [plugin's lock] NULL after df_fail. */
+    static library *load(const char *name) {
   char tried[320] = "";
   df_text text = {tried, sizeof tried};
   df_profiler_table plugin;

@@ -7,34 +7,9 @@
 #include "base/plugin_file.h"
 #include "base/text.h"
 
-enum { FILE_BYTES = 600, TRIED_BYTES = 320, WARNING_BYTES = 120 };
+enum { FILE_BYTES = 600, TRIED_BYTES = 320 };
 
-/* ---- the log */
-
-static _Thread_local char warning[WARNING_BYTES];
-
-void df_plugin_write_log(int level, unsigned long flags, const char *file, int line,
-                         const char *format, ...) {
-  char text[DF_SENTENCE_BYTES];
-  df_log_level mine;
-  va_list arguments;
-  (void)flags, (void)file, (void)line;
-  va_start(arguments, format);
-  const int is_printed = df_foreign_text(level, format, arguments, text, sizeof text, &mine);
-  va_end(arguments);
-  if (!is_printed) return;
-  if (mine == DF_LOG_WARN) snprintf(warning, sizeof warning, "%.*s", WARNING_BYTES - 1, text);
-  df_log(mine, "network plugin: %s", text);
-}
-
-const char *df_plugin_last_warning(void) {
-  static _Thread_local char told[WARNING_BYTES];
-  memcpy(told, warning, sizeof told);
-  warning[0] = '\0';
-  return told;
-}
-
-/* ---- the library */
+DF_FOREIGN_LOG(df_plugin_write_log, "network plugin")
 
 dfcclResult_t df_plugin_load(df_plugin *plugin, const char *name) {
   char tried[TRIED_BYTES] = "";
@@ -59,7 +34,7 @@ dfcclResult_t df_plugin_load(df_plugin *plugin, const char *name) {
 
 static dfcclResult_t failure(const df_plugin *plugin, const char *name, const char *what,
                              int error) {
-  const char *said = df_plugin_last_warning();
+  const char *said = df_foreign_last_warning();
   return df_fail(dfcclSystemError,
                  "network plugin \"%.64s\" (version %d): %s fails with %d (%s)%s%s%s; set "
                  "DFCCL_DEBUG=info to see what it logs, or use DFCCL_NET=tcp",
@@ -70,7 +45,7 @@ static dfcclResult_t failure(const df_plugin *plugin, const char *name, const ch
 dfcclResult_t df_plugin_start(df_plugin *plugin, const char *name, int *device,
                               df_plugin_device *properties) {
   int n = 0;
-  (void)df_plugin_last_warning();
+  (void)df_foreign_last_warning();
   int error = df_plugin_init(plugin, df_plugin_write_log);
   if (error) return failure(plugin, name, "init", error);
   error = df_plugin_devices(plugin, &n);

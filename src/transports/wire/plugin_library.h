@@ -16,7 +16,5 @@ dfcclResult_t df_plugin_start(df_plugin *plugin, const char *name, int *device,
 /* What the plugin logs. */
 void df_plugin_write_log(int level, unsigned long flags, const char *file, int line,
                          const char *format, ...) DF_PRINTF(5, 6);
-/* The calling thread's latest warning of a plugin since the last call; "": none. */
-const char *df_plugin_last_warning(void);
 
 #endif

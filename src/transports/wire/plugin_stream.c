@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/foreign_log.h"
 #include "base/clock.h"
 
 enum { AREA_BYTES = 2 * DF_PLUGIN_CELLS * DF_PLUGIN_CELL_BYTES };
@@ -35,7 +36,7 @@ static void fail(df_plugin_stream *stream, const char *what, int error) {
   int number;
   const df_plugin *plugin = df_plugin_host_plugin(stream->host);
   const df_plugin_device *device = df_plugin_host_device(stream->host, &number);
-  const char *said = df_plugin_last_warning();
+  const char *said = df_foreign_last_warning();
   if (stream->has_failed) return;
   if (error)
     snprintf(stream->why, sizeof stream->why,
