@@ -4,6 +4,7 @@
  *     its descriptor and one key; each connection has another key.
  *   - The other end's calls make none, and show whether anybody listens.
  *   - A rank that listens no more refuses calls; one that listens anew does not, and is reached.
+ *     Whoever sleeps learns when the next call is due.
  */
 #include "transports/wire/lines.h"
 
@@ -122,6 +123,7 @@ DF_TEST(lines, who_listens_no_more_refuses, 30) {
     stop(gone);
     want(1 - gone, 1);
     EVENTUALLY(is_refused(1 - gone));
+    CHECK(ends[1 - gone].connections.left_work, "who sleeps does not know when to call again");
     listen_at(gone);
     EVENTUALLY(!is_refused(1 - gone));
     if (gone == OTHER) EVENTUALLY(carried_until(&ends[CALLER].n_made, 1));

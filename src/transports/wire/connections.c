@@ -192,7 +192,7 @@ int df_connections_carry(df_connections *all, int spins) {
     df_tcp_look(&all->tcp);
     if (all->guests || all->tcp.has_callers) df_guests_receive(all);
   }
-  if (all->lines) df_lines_carry(all->lines);
+  if (all->lines) all->left_work |= df_lines_carry(all->lines);
   if (all->fabric) all->fabric->ops->look(all->fabric, spins);
   for (uint32_t i = 0; i < all->n_active; i++) did |= carry(all, all->active[i], spins);
   return did;

@@ -68,6 +68,7 @@ static void try_later(df_lines *lines, df_line_call *call, int is_refused) {
   end_call(lines, call);
   call->vain_tries++;
   call->call_ns = now + 1000 * DF_MIN(wait_us, (uint64_t)LAST_RETRY_US);
+  lines->has_new_due = 1;
   if (!is_refused) call->refused_ns = 0;
   if (is_refused && call->refused_ns == 0) call->refused_ns = now;
 }
@@ -84,6 +85,7 @@ static void begin_call(df_lines *lines, uint32_t peer) {
   }
   const uint64_t silence_ns = lines->owner->silence_ms * (uint64_t)1000000;
   call->due_ns = df_clock_ns() + (silence_ns ? silence_ns : ANSWER_NS);
+  lines->has_new_due = 1;
   df_greeting_line_key(key, far);
   df_greeting_call(&call->greeter, &call->stream->stream, lines->owner->rank, peer,
                    DF_GREETING_LINE, ++call->calls_made, key, 1);
@@ -124,9 +126,10 @@ static void hear(df_lines *lines, uint32_t peer) {
   }
 }
 
-void df_lines_carry(df_lines *lines) {
-  if (lines->n_wanted == 0) return;
+int df_lines_carry(df_lines *lines) {
+  if (lines->n_wanted == 0) return 0;
   const uint64_t now = df_clock_ns();
+  lines->has_new_due = 0;
   for (uint32_t peer = 0; peer < lines->owner->n_ranks; peer++) {
     df_line_call *call = &lines->calls[peer];
     if (!call->is_wanted) continue;
@@ -134,6 +137,7 @@ void df_lines_carry(df_lines *lines) {
     if (call->stream && call->stream->is_ready) hear(lines, peer);
     if (call->stream && now >= call->due_ns) try_later(lines, call, 0);
   }
+  return lines->has_new_due;
 }
 
 uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns) {

@@ -26,6 +26,7 @@ typedef struct df_lines {
   const df_endpoint_owner *owner;
   const df_far_rank *far; /* [n_ranks] */
   uint32_t n_wanted;
+  int has_new_due;
   df_line_call calls[]; /* [n_ranks] */
 } df_lines;
 
@@ -36,8 +37,8 @@ void df_lines_close(df_lines *lines);
 
 void df_lines_want(df_lines *lines, uint32_t peer, int is_wanted);
 uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer);
-/* Calls what is due, and hears who has been called. */
-void df_lines_carry(df_lines *lines);
+/* Calls what is due, and hears who has been called. 1: df_lines_patience_ns has changed. */
+int df_lines_carry(df_lines *lines);
 /* As df_connections_patience_ns. */
 uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns);
 /* The peer has called, and has proven itself. Takes the stream. */
