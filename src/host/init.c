@@ -228,10 +228,10 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
   if ((result = df_learning_open(context)) != dfcclSuccess) return result;
   if ((result = df_registry_init(context)) != dfcclSuccess) return result;
   if ((result = open_control(context)) != dfcclSuccess) return result;
-  if ((result = df_transports_open(context)) != dfcclSuccess) return result;
+  if ((result = df_service_open(&context->control)) != dfcclSuccess) return result;
+  if ((result = df_transports_open(context)) != dfcclSuccess) return result; /* which wake it */
   context->device.work_bell = (df_bell *)context->transports.shm->home->base;
-  if ((result = df_host_open_device(context)) != dfcclSuccess) return result;
-  return df_service_open(&context->control);
+  return df_host_open_device(context);
 }
 
 static void tell_home(dfcclContext_t context) {
