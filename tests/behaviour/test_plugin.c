@@ -213,7 +213,8 @@ DF_TEST(plugin, what_cannot_be_used_is_named, 60) {
       {NULL, "init", "init fails with 2 (system error); it says \"no such luck (1 of 2)\""},
       {NULL, "devices", "devices fails with 3 (internal error)"},
       {NULL, "none", "finds no device on this host"},
-      {NULL, "device", "finds no device that takes host memory"}};
+      {NULL, "device", "finds no device that takes host memory"},
+      {NULL, "small:4", "finds no device that takes host memory in messages of 512 bytes"}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     run_family(RANKS, be_refused, (void *)(uintptr_t)&all[i]);
 }

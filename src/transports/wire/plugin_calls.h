@@ -15,7 +15,8 @@ enum {
   DF_PLUGIN_OLDEST = 4,
   DF_PLUGIN_NEWEST = 12,
   DF_PLUGIN_HANDLE_BYTES = 128, /* version 4 uses 64 */
-  DF_PLUGIN_NAME_BYTES = 64
+  DF_PLUGIN_NAME_BYTES = 64,
+  DF_PLUGIN_MESSAGE_LEAST = 512 /* bytes that a device must take at once */
 };
 
 typedef struct df_plugin {

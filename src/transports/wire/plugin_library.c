@@ -54,11 +54,13 @@ dfcclResult_t df_plugin_start(df_plugin *plugin, const char *name, int *device,
     error = df_plugin_describe(plugin, i, properties);
     if (error) return failure(plugin, name, "getProperties", error);
     *device = i;
-    if (properties->takes_host_memory) return dfcclSuccess;
+    if (properties->takes_host_memory && properties->message_most >= DF_PLUGIN_MESSAGE_LEAST)
+      return dfcclSuccess;
   }
   return df_fail(dfcclInvalidUsage,
                  "network plugin \"%.64s\" (%s, version %d) finds %s: choose another one, or use "
                  "DFCCL_NET=tcp",
                  name, df_plugin_name(plugin), plugin->version,
-                 n ? "no device that takes host memory" : "no device on this host");
+                 n ? "no device that takes host memory in messages of 512 bytes"
+                   : "no device on this host");
 }

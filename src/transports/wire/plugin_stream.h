@@ -12,7 +12,6 @@
 enum {
   DF_PLUGIN_CELLS = 8, /* as many messages in flight as all plugins allow */
   DF_PLUGIN_CELL_BYTES = 64 << 10,
-  DF_PLUGIN_MESSAGE_LEAST = 512,
   DF_PLUGIN_WHY_BYTES = 240
 };
 
