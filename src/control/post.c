@@ -173,7 +173,8 @@ void df_post_end(df_control *control, uint32_t rank) {
   if (peer->line == NULL || peer->line->has_ended || peer->socket < 0) return;
   if (df_line_flush(peer->line, peer->socket) != 1) return; /* the other end finds nobody there */
   const size_t bytes = df_line_seal(peer->line, DF_RECORD_END, NULL, 0, control->record);
-  (void)df_line_put(peer->line, peer->socket, control->record, bytes);
+  /* Without memory for what the socket does not take, the other end would wait for the rest. */
+  if (df_line_put(peer->line, peer->socket, control->record, bytes) < 0) end_connection(peer);
 }
 
 void df_post_cut_off(df_control *control, uint32_t rank) {
