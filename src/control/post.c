@@ -132,18 +132,25 @@ void df_post_told(df_control *control, uint32_t rank) {
   for (; peer->let_go < peer->line->acknowledged && peer->first; peer->let_go++) let_go(peer);
 }
 
+/* Whoever is cut off hears first why. As df_line_put. */
+static int send_record(df_control *control, df_peer *peer) {
+  df_line *line = peer->line;
+  const df_outgoing *next = line->may_send ? peer->unsent : NULL;
+  const df_record_kind kind = line->may_send && peer->cut_off ? DF_RECORD_END : DF_RECORD_COUNT;
+  const size_t bytes =
+      next ? df_line_seal(line, DF_RECORD_MESSAGE, &next->message, next->bytes, control->record)
+           : df_line_seal(line, kind, NULL, 0, control->record);
+  if (next) peer->unsent = next->next;
+  return df_line_put(line, peer->socket, control->record, bytes);
+}
+
 /* Messages that a line's other end does not have stay. As df_line_flush. */
 static int flush_line(df_control *control, df_peer *peer) {
-  df_line *line = peer->line;
-  int sent = df_line_flush(line, peer->socket);
-  while (sent == 1 && ((line->may_send && peer->unsent) || line->owes_count)) {
-    const df_outgoing *next = line->may_send ? peer->unsent : NULL;
-    const size_t bytes =
-        next ? df_line_seal(line, DF_RECORD_MESSAGE, &next->message, next->bytes, control->record)
-             : df_line_seal(line, DF_RECORD_COUNT, NULL, 0, control->record);
-    if (next) peer->unsent = next->next;
-    sent = df_line_put(line, peer->socket, control->record, bytes);
-  }
+  const df_line *line = peer->line;
+  int sent = df_line_flush(peer->line, peer->socket);
+  while (sent == 1 && !line->has_ended &&
+         (line->owes_count || (line->may_send && (peer->unsent || peer->cut_off))))
+    sent = send_record(control, peer);
   return sent;
 }
 
@@ -180,8 +187,9 @@ void df_post_end(df_control *control, uint32_t rank) {
 void df_post_cut_off(df_control *control, uint32_t rank) {
   df_peer *peer = &control->peers[rank];
   peer->cut_off = 1;
-  df_post_end(control, rank);
-  if (peer->line && peer->line->has_ended) return; /* the other end ends the connection */
+  if (peer->line) df_post_flush(control, rank);
+  /* The other end ends the connection, or says first where to go on. */
+  if (peer->line && (peer->line->has_ended || !peer->line->may_send)) return;
   end_connection(peer);
 }
 
@@ -208,7 +216,7 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   df_message header = *message;
   header.magic = DF_MESSAGE_MAGIC;
   if (!df_post_reaches(control, rank, (df_message_kind)header.kind) ||
-      peer->message_lost == DF_LOST)
+      peer->message_lost == DF_LOST || (peer->line && peer->cut_off)) /* a goodbye would be false */
     return;
   if (peer->local) {
     if (df_world_post(control->world, rank, control->rank, &header, payload) != dfcclSuccess)

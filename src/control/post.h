@@ -133,7 +133,7 @@ void df_post_deliver(df_control *control, uint32_t from, const df_message *messa
 void df_post_tell_losses(df_control *control);
 /* [lock] Another host's system does not have all of it. */
 int df_peer_has_unsent(const df_peer *peer);
-/* [lock] The peer may live. */
+/* [lock] The peer may live. Over a line it first hears what it was told before: why. */
 void df_post_cut_off(df_control *control, uint32_t rank);
 /* [lock] A line's other end has told what it has. */
 void df_post_told(df_control *control, uint32_t rank);

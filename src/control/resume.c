@@ -121,7 +121,7 @@ static void attach(df_control *control, df_arrival *arrival) {
   df_line_renew(peer->line, arrival->key);
   peer->unsent = peer->first;
   put(control, arrival->rank, arrival->fd);
-  if (is_welcome && !peer->cut_off)
+  if (is_welcome)
     df_post_flush(control, arrival->rank);
   else /* The other end may not know. */
     df_post_end(control, arrival->rank);

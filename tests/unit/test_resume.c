@@ -147,7 +147,8 @@ static void open_rank(uint32_t number, int fd, int resume_ms) {
   OK(df_service_open(&r->control));
 }
 
-static void open_job(int resume_ms) {
+/* The service of ranks below `first` starts later. */
+static void open_job_with(int resume_ms, uint32_t first) {
   int ends[2];
   OK(df_handshake_ready());
   memset(&job, 0, sizeof job);
@@ -155,8 +156,10 @@ static void open_job(int resume_ms) {
   job.may_make = 1;
   CHECK(df_connected_pair(ends) == 0, "no sockets");
   for (uint32_t r = 0; r < RANKS; r++) open_rank(r, ends[r], resume_ms);
-  for (uint32_t r = 0; r < RANKS; r++) OK(df_service_start(&job.ranks[r].control));
+  for (uint32_t r = first; r < RANKS; r++) OK(df_service_start(&job.ranks[r].control));
 }
+
+static void open_job(int resume_ms) { open_job_with(resume_ms, 0); }
 
 static void stop_rank(uint32_t number) {
   rank *r = &job.ranks[number];
@@ -194,6 +197,14 @@ static int is_told(uint32_t number) {
   const int told = r->is_lost;
   pthread_mutex_unlock(&r->lock);
   return told;
+}
+
+static int is_lost_line(uint32_t number) {
+  rank *r = &job.ranks[number];
+  pthread_mutex_lock(&r->lock);
+  const int lost = r->control.peers[1 - number].lost_ns != 0;
+  pthread_mutex_unlock(&r->lock);
+  return lost;
 }
 
 static uint32_t resumes(uint32_t number) {
@@ -299,6 +310,54 @@ DF_TEST(resume, who_is_cut_off_is_told, 20) {
     for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
     for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
   }
+}
+
+/* What it was told before, why it is cut off, comes first. */
+DF_TEST(resume, who_is_cut_off_without_a_connection_hears_why, 20) {
+  for (uint32_t which = 0; which < RANKS; which++) {
+    rank *r = &job.ranks[which];
+    open_job(20000);
+    job.may_make = 0;
+    break_connection(which, 0);
+    EVENTUALLY(is_lost_line(0) && is_lost_line(1));
+    send_one(which, 0);
+    pthread_mutex_lock(&r->lock);
+    df_post_cut_off(&r->control, 1 - which);
+    pthread_mutex_unlock(&r->lock);
+    make_connection();
+    for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
+    CHECK(heard(1 - which) == 1, "rank %u was not told why", 1 - which);
+    for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
+  }
+}
+
+/* ---- a rank that reads late */
+
+/* Returns how many messages the socket takes while nobody reads; of the last one it may take nothing. */
+static uint64_t send_until(uint64_t most) {
+  const df_line *line = job.ranks[1].control.peers[0].line;
+  uint64_t sent = 0;
+  for (; sent < most && line->rest == NULL; sent++) send_one(1, sent);
+  return line->rest ? sent - 1 : sent;
+}
+
+DF_TEST(resume, who_reads_late_hears_the_end, 20) {
+  rank *r = &job.ranks[1];
+  open_job_with(20000, 1);
+  const uint64_t most = send_until(UINT64_MAX);
+  for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
+  open_job_with(20000, 1);
+  CHECK(send_until(most) == most, "the socket took less");
+  pthread_mutex_lock(&r->lock);
+  df_post_cut_off(&r->control, 0);
+  const int waits = r->control.peers[0].line->has_ended && r->control.peers[0].line->rest;
+  pthread_mutex_unlock(&r->lock);
+  CHECK(waits, "the socket took the end");
+  OK(df_service_start(&job.ranks[0].control));
+  for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
+  CHECK(heard(0) == most && resumes(0) == 0, "rank 0 heard %llu of %llu messages",
+        (unsigned long long)heard(0), (unsigned long long)most);
+  for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
 }
 
 /* The line's end was lost, but who calls again hears it. */
