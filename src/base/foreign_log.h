@@ -6,8 +6,8 @@
 
 #include "base/log.h"
 
-/* The function that plugins of one kind are given. As NCCL's plugins count levels. Nothing is formatted
- * that would not be printed, but warnings. */
+/* Defines the function that plugins of one kind are given, and declares it again for the semicolon.
+ * As NCCL's plugins count levels. Nothing is formatted that would not be printed, but warnings. */
 #define DF_FOREIGN_LOG(function, who)                                                              \
   void function(int level, unsigned long flags, const char *file, int line, const char *format,    \
                 ...) {                                                                             \
@@ -16,7 +16,8 @@
     va_start(arguments, format);                                                                   \
     df_foreign_say(who, level, format, arguments);                                                 \
     va_end(arguments);                                                                             \
-  }
+  }                                                                                                \
+  void function(int level, unsigned long flags, const char *file, int line, const char *format, ...)
 
 void df_foreign_say(const char *who, int foreign_level, const char *format, va_list arguments)
     DF_PRINTF(3, 0);

@@ -40,12 +40,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static library *libraries; /* [lock] */
 static void note_lock(void) { df_fork_waits_for(&lock); }
 
-static DF_FOREIGN_LOG(write_log, "profiler plugin")
+static DF_FOREIGN_LOG(write_log, "profiler plugin");
 
-    /* ---- opening and closing */
+/* ---- opening and closing */
 
-    /* [plugin's lock] NULL after df_fail. */
-    static library *load(const char *name) {
+/* [plugin's lock] NULL after df_fail. */
+static library *load(const char *name) {
   char tried[320] = "";
   df_text text = {tried, sizeof tried};
   df_profiler_table plugin;

@@ -341,7 +341,7 @@ static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const 
   return dfcclSuccess;
 }
 
-/* In each of its two callers: a call of it costs a short run 2%. */
+/* Part of each of its two callers: a call would add 2 % to the instructions of a short run. */
 static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
                                           df_run *run, uint64_t *number) {
   df_aftermath after = DF_AFTER_NOTHING;

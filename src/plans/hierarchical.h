@@ -53,13 +53,13 @@ void df_hierarchical_all_to_all(const df_hierarchy *h);
 
 /* Own input and what comes from others; the last operation sends or stores it. */
 typedef struct df_sum {
-  df_run run; /* n 0: there is none */
+  df_run run;       /* n 0: there is none */
   uint32_t scratch; /* while it is combined */
-  uint32_t root;   /* who gets it, and does the following with it */
-  uint32_t to;     /* or DF_NO_PEER */
-  df_place into;   /* or nowhere */
-  uint32_t flags;  /* of the last operation */
-  uint32_t remote; /* another host's part, which this member receives last; or DF_NO_PEER */
+  uint32_t root;    /* who gets it, and does the following with it */
+  uint32_t to;      /* or DF_NO_PEER */
+  df_place into;    /* or nowhere */
+  uint32_t flags;   /* of the last operation */
+  uint32_t remote;  /* another host's part, which this member receives last; or DF_NO_PEER */
 } df_sum;
 
 /* One piece, or run, of each lane goes up or down its host's tree. */

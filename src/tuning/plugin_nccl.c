@@ -71,11 +71,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all calls in the 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void note_lock(void) { df_fork_waits_for(&lock); }
 
-static DF_FOREIGN_LOG(write_log, "tuner plugin")
+static DF_FOREIGN_LOG(write_log, "tuner plugin");
 
-    /* ---- the calls; all with the lock */
+/* ---- the calls; all with the lock */
 
-    static nccl_result init(const df_tuner_plugin *plugin, group_context *group) {
+static nccl_result init(const df_tuner_plugin *plugin, group_context *group) {
   if (plugin->version < 5)
     return ((init_2)plugin->table->init)(group->n, group->n_hosts, write_log, &group->context);
   nccl_domains domains = {.n = (int)group->n_hosts,

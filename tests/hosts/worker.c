@@ -38,7 +38,7 @@ static dfcclContext_t ctx;
 static int rank, ranks;
 static collective all[COLLECTIVES];
 static uint64_t runs, breaks;
-static int32_t goes_on = 1;        /* as rank 0 says in each round */
+static int32_t goes_on = 1; /* as rank 0 says in each round */
 static volatile int is_over;
 
 static uint64_t now_ns(void) {

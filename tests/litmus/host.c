@@ -66,7 +66,8 @@ static void host_prepare(void *state) {
   context->runs.listed_last = &context->runs.listed_first;
   context->runs.callbacks = (df_callback_pool){.entries = s->callbacks, .capacity = 4};
   TAILQ_INIT(&context->runs.due);
-  s->coll = (df_coll){.id = 1, .references = 100, .run_limit = UINT64_MAX, .heeded_from = UINT64_MAX};
+  s->coll =
+      (df_coll){.id = 1, .references = 100, .run_limit = UINT64_MAX, .heeded_from = UINT64_MAX};
   s->by_index = &s->coll;
   take_line(context, &s->coll);
 }

@@ -50,7 +50,8 @@ static void deadline_prepare(void *state) {
                       .words = &s->wait_words,
                       .ready = 1,
                       .admit_below = UINT64_MAX,
-                      .run_limit = UINT64_MAX, .heeded_from = UINT64_MAX};
+                      .run_limit = UINT64_MAX,
+                      .heeded_from = UINT64_MAX};
   s->coll.manner.shape.n_blocks = 1;
   pthread_mutex_init(&context->lock, NULL);
   context->device.executor = &s->ops;

@@ -417,15 +417,12 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[i], "--planted") == 0)
       o.planted = sim_planted = (int)number(argc, argv, &i);
     else {
-      fprintf(
-          stderr,
-          "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-          "[--progress SECONDS] [--small | --large] [--crowds] [--wires | --hosts] [--varying] [--others] "
-          "[--switches] "
-          "[--endings | --some-endings "
-          "PERCENT] "
-          "[--failures N] | --seed S --world W --schedule K\n",
-          argv[0]);
+      fprintf(stderr,
+              "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
+              "[--progress SECONDS] [--small | --large] [--crowds] [--wires | --hosts] [--varying] "
+              "[--others] [--switches] [--endings | --some-endings PERCENT] "
+              "[--failures N] | --seed S --world W --schedule K\n",
+              argv[0]);
       return 2;
     }
   }

@@ -10,8 +10,8 @@
 world_plan sim_plan;
 int sim_endings, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
-int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_hosts, sim_only_varying, sim_only_others,
-    sim_only_switches;
+int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_hosts, sim_only_varying,
+    sim_only_others, sim_only_switches;
 
 /* Worlds on record have these, and stay what they are. */
 enum { DRAWN_OPERATIONS = DF_OP_ALL_TO_ALL + 1 };

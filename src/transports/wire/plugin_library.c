@@ -9,7 +9,7 @@
 
 enum { FILE_BYTES = 600, TRIED_BYTES = 320 };
 
-DF_FOREIGN_LOG(df_plugin_write_log, "network plugin")
+DF_FOREIGN_LOG(df_plugin_write_log, "network plugin");
 
 dfcclResult_t df_plugin_load(df_plugin *plugin, const char *name) {
   char tried[TRIED_BYTES] = "";

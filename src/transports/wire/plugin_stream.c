@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/foreign_log.h"
 #include "base/clock.h"
+#include "base/foreign_log.h"
 
 enum { AREA_BYTES = 2 * DF_PLUGIN_CELLS * DF_PLUGIN_CELL_BYTES };
 
