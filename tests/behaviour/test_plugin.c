@@ -12,6 +12,7 @@
  */
 #include "support/buffers.h"
 #include "support/processes.h"
+#include "support/rest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,6 +225,7 @@ static void fork_with_it(int rank, int ranks, const dfcclUniqueId *id, void *arg
   int status;
   dfcclContext_t ctx = begin(rank, ranks, id), other;
   run_rounds(ctx, rank, ranks, 1);
+  df_quiet_before_fork();
   pid_t child = fork();
   if (child == 0) {
     dfcclResult_t result = dfcclInit(&other, ranks, *of_children, rank, NULL);

@@ -23,12 +23,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, COLLECTIVES = 6, AHEAD = 3, LATEST_S = 20, HEARD = 3, WRONG = 4 };
+#include "support/processes.h"
+
+enum { RANKS_MAX = 16, COLLECTIVES = 6, AHEAD = 3, HEARD = 3, WRONG = 4 };
+enum { LATEST_S = 20, ROUND_S = 60 };
 typedef enum { ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL } operation_kind;
 
 static const struct {
@@ -174,6 +176,9 @@ static void note_explored(const one_rank *r) {
   atomic_store(explored, switches);
 }
 
+/* Moves the watchdog's deadline: a rank that gets no further for ROUND_S is stuck. */
+static void begin_round(void) { df_watchdog_start("a round of switches", ROUND_S); }
+
 static void play(one_rank *r) {
   r->random = options.seed * 1000 + (uint64_t)r->rank;
   for (int c = 0; c < COLLECTIVES; c++) {
@@ -186,6 +191,7 @@ static void play(one_rank *r) {
   }
   for (uint64_t round = 0; round < options.rounds; round++) {
     int left[COLLECTIVES], n = COLLECTIVES * AHEAD;
+    begin_round();
     for (int c = 0; c < COLLECTIVES; c++) left[c] = AHEAD;
     while (n > 0) {
       const int c = (int)draw(&r->random, COLLECTIVES);
@@ -224,8 +230,10 @@ static void free_all(one_rank *r) {
 
 static void *be_rank(void *argument) {
   one_rank *r = argument;
+  df_watch(r->ctx);
   play(r);
   report(r);
+  df_unwatch(r->ctx);
   dfcclDestroy(r->ctx);
   free_all(r);
   return NULL;
@@ -235,53 +243,42 @@ static int in_threads(void) {
   static one_rank all[RANKS_MAX];
   pthread_t threads[RANKS_MAX];
   dfcclContext_t ctxs[RANKS_MAX];
+  begin_round();
   if (dfcclInitAll(ctxs, options.ranks, NULL) != dfcclSuccess) return 1;
   for (int i = 0; i < options.ranks; i++) {
     all[i] = (one_rank){.ctx = ctxs[i], .rank = i, .ranks = options.ranks};
     pthread_create(&threads[i], NULL, be_rank, &all[i]);
   }
   for (int i = 0; i < options.ranks; i++) pthread_join(threads[i], NULL);
+  df_watchdog_stop();
   return 0;
 }
 
-static void be_process(int rank, dfcclUniqueId id) {
+static void be_process(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   static one_rank r;
-  r = (one_rank){.rank = rank, .ranks = options.ranks};
-  must(&r, dfcclInit(&r.ctx, options.ranks, id, rank, NULL));
+  (void)arg;
+  r = (one_rank){.rank = rank, .ranks = ranks};
+  must(&r, dfcclInit(&r.ctx, ranks, *id, rank, NULL));
   be_rank(&r);
 }
 
-static int start(pid_t pids[RANKS_MAX]) {
-  dfcclUniqueId id;
-  if (dfcclGetUniqueId(&id) != dfcclSuccess) return 0;
-  for (int i = 0; i < options.ranks; i++) {
-    pids[i] = fork();
-    if (pids[i] < 0) return 0;
-    if (pids[i] > 0) continue;
-    be_process(i, id);
-    exit(0);
-  }
-  return 1;
-}
-
 static int in_processes(void) {
-  pid_t pids[RANKS_MAX];
-  int failed = !start(pids);
-  for (int i = 0; !failed && i < options.ranks; i++) {
-    int status;
-    failed |= waitpid(pids[i], &status, 0) < 0 || status != 0;
-  }
-  return failed;
+  df_family family;
+  df_fork(&family, options.ranks, ROUND_S, be_process, NULL);
+  df_join(&family);
+  return 0;
 }
 
 static int as_environment_says(void) {
   static one_rank r;
+  begin_round();
   if (dfcclInitFromEnv(&r.ctx, NULL) != dfcclSuccess) {
     fprintf(stderr, "switches: %s\n", dfcclGetLastError(NULL));
     return 1;
   }
   dfcclGetRank(r.ctx, &r.rank, &r.ranks);
   be_rank(&r);
+  df_watchdog_stop();
   return 0;
 }
 
@@ -304,29 +301,28 @@ static int await_end(pid_t pid) {
 
 static int kill_leaders(void) {
   uint64_t random = options.seed, heard = 0, other = 0, wrong = 0, switches = 0;
-  explored =
-      mmap(NULL, sizeof *explored, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (explored == MAP_FAILED) return 1;
+  explored = df_shared(sizeof *explored);
   options.rounds = UINT64_MAX;
   options.tune = 1;
   for (uint64_t job = 0; job < options.kills && wrong == 0; job++) {
-    pid_t pids[RANKS_MAX];
+    df_family family;
     atomic_store(explored, 0);
-    if (!start(pids)) return 1;
+    df_fork(&family, options.ranks, ROUND_S, be_process, NULL);
     for (int ms = 0; atomic_load(explored) == 0 && ms < LATEST_S * 1000; ms++) pause_us(1000);
     pause_us(draw(&random, 300000));
-    kill(pids[0], SIGKILL);
+    kill(family.pids[0], SIGKILL);
     switches += atomic_load(explored);
-    waitpid(pids[0], NULL, 0);
+    df_reap(&family, 0);
     for (int i = 1; i < options.ranks; i++) {
-      const int status = await_end(pids[i]);
+      const int status = await_end(family.pids[i]);
+      df_unwatch_child(family.pids[i]);
       heard += status == HEARD;
       other += status == 1;
       if (status == HEARD || status == 1) continue;
       fprintf(stderr, "switches: job %llu: rank %d ends with %d (-1: not within %d s)\n",
               (unsigned long long)job, i, status, LATEST_S);
       wrong++;
-      for (int j = i; j < options.ranks; j++) kill(pids[j], SIGKILL);
+      for (int j = i; j < options.ranks; j++) kill(family.pids[j], SIGKILL);
     }
   }
   printf("%llu leaders killed, after %llu switches together: %llu survivors heard of it, %llu had "
