@@ -18,6 +18,7 @@ static struct {
   int (*free)(uintptr_t pointer);
   int (*copy)(uintptr_t destination, uintptr_t source, size_t bytes);
   int (*set8)(uintptr_t destination, unsigned char value, size_t bytes);
+  int (*synchronize)(void *stream);
 } driver;
 
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
@@ -43,6 +44,7 @@ static void load_driver(void) {
       {"cuMemFree_v2", &driver.free},
       {"cuMemcpy", &driver.copy},
       {"cuMemsetD8_v2", &driver.set8},
+      {"cuStreamSynchronize", &driver.synchronize},
   };
   for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
     void *symbol = dlsym(library, entries[i].name);
@@ -92,8 +94,13 @@ void df_tool_memory_free(void *buffer, size_t bytes) {
     driver.free((uintptr_t)buffer);
 }
 
+/* A copy from pageable memory and a fill return before the device has done them, and the daemon's
+ * stream does not wait for the default stream: else a fill could come after a result. */
+static bool await_default_stream(int error) { return error == 0 && driver.synchronize(NULL) == 0; }
+
 bool df_tool_memory_put(void *buffer, const void *host, size_t bytes) {
-  if (!df_tool_memory_is_host()) return driver.copy((uintptr_t)buffer, (uintptr_t)host, bytes) == 0;
+  if (!df_tool_memory_is_host())
+    return await_default_stream(driver.copy((uintptr_t)buffer, (uintptr_t)host, bytes));
   memcpy(buffer, host, bytes);
   return true;
 }
@@ -105,7 +112,8 @@ bool df_tool_memory_get(void *host, const void *buffer, size_t bytes) {
 }
 
 bool df_tool_memory_zero(void *buffer, size_t bytes) {
-  if (!df_tool_memory_is_host()) return driver.set8((uintptr_t)buffer, 0, bytes) == 0;
+  if (!df_tool_memory_is_host())
+    return await_default_stream(driver.set8((uintptr_t)buffer, 0, bytes));
   memset(buffer, 0, bytes);
   return true;
 }

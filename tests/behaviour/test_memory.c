@@ -19,20 +19,24 @@ DF_TEST(memory, is_zeroed_and_aligned, 30) {
   enum { N = sizeof sizes / sizeof sizes[0] };
   dfcclContext_t ctxs[2];
   void *pointers[2][N];
+  unsigned char *bytes = df_memory_take(sizes[N - 1]); /* of a GPU's memory, which no host reads */
   df_make_contexts(ctxs, 2, NULL);
   for (int round = 0; round < 3; round++) {
     for (int i = 0; i < 2 * N; i++) {
-      unsigned char *memory = NULL;
+      void *memory = NULL;
       OK(dfcclMemAlloc(ctxs[i % 2], &pointers[i % 2][i / 2], sizes[i / 2]));
       memory = pointers[i % 2][i / 2];
-      CHECK((uintptr_t)memory % 4096 == 0, "%p is not aligned to a page", (void *)memory);
-      for (size_t b = 0; b < sizes[i / 2]; b++) CHECK(memory[b] == 0, "byte %zu is not zero", b);
-      memset(memory, 0xFF, sizes[i / 2]); /* the next round must get zeros all the same */
+      CHECK((uintptr_t)memory % 4096 == 0, "%p is not aligned to a page", memory);
+      df_memory_copy(bytes, memory, sizes[i / 2]);
+      for (size_t b = 0; b < sizes[i / 2]; b++) CHECK(bytes[b] == 0, "byte %zu is not zero", b);
+      memset(bytes, 0xFF, sizes[i / 2]); /* the next round must get zeros all the same */
+      df_memory_copy(memory, bytes, sizes[i / 2]);
     }
     for (int i = 0; i < 2 * N; i++) OK(dfcclMemFree(ctxs[i % 2], pointers[i % 2][i / 2]));
   }
   RESULT(dfcclMemFree(ctxs[0], pointers[0][0]), dfcclInvalidArgument); /* a second time */
   df_free_contexts(ctxs, 2);
+  df_memory_give(bytes);
 }
 
 DF_TEST(memory, of_a_broken_context, 30) {
@@ -318,7 +322,7 @@ DF_TEST(memory, ranks_that_wait_for_nobody_run_ahead, 60) {
 DF_TEST(memory, parts_of_one_allocation, 60) {
   enum { COUNT = 20000 };
   dfcclContext_t ctxs[2];
-  int32_t *memory[2];
+  int32_t *memory[2], *on_host = df_memory_take(COUNT * sizeof(int32_t));
   df_make_contexts(ctxs, 2, NULL);
   df_collective coll = df_simple(COUNT, 2);
   df_register_all(ctxs, 1, &coll);
@@ -333,19 +337,21 @@ DF_TEST(memory, parts_of_one_allocation, 60) {
       for (dfcclCollId_t id = 1; id <= 2; id++) {
         dfcclCollId_t mine = rank == 0 ? id : 3 - id;
         int32_t *send = memory[rank] + 2 * (mine - 1) * COUNT;
-        df_contribution(&coll, rank, run * 2 + mine, 0, COUNT, send);
+        df_contribution(&coll, rank, run * 2 + mine, 0, COUNT, on_host);
+        df_memory_copy(send, on_host, COUNT * sizeof(int32_t));
         OK(dfcclRunAllReduce(ctxs[rank], mine, send, send + COUNT, NULL, NULL));
       }
     for (int rank = 0; rank < 2; rank++) {
       OK(dfcclWaitAll(ctxs[rank]));
       for (dfcclCollId_t id = 1; id <= 2; id++) {
         char sentence[512] = "";
-        CHECK(df_matches(&coll, rank, run * 2 + id, memory[rank] + (2 * (id - 1) + 1) * COUNT,
-                         sentence, sizeof sentence),
-              "%s", sentence);
+        df_memory_copy(on_host, memory[rank] + (2 * (id - 1) + 1) * COUNT, COUNT * sizeof(int32_t));
+        CHECK(df_matches(&coll, rank, run * 2 + id, on_host, sentence, sizeof sentence), "%s",
+              sentence);
       }
     }
   }
   for (int rank = 0; rank < 2; rank++) OK(dfcclMemFree(ctxs[rank], memory[rank]));
   df_free_contexts(ctxs, 2);
+  df_memory_give(on_host);
 }

@@ -60,7 +60,8 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
   return emulator_set_error(result);
 }
 
-static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle, bool wait) {
+/* As on a GPU, no fill of device memory is waited for. */
+static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle) {
   if (bytes == 0) return cudaSuccess;
   pthread_mutex_lock(&emulator.lock);
   emulator_stream *stream = emulator_stream_of(handle);
@@ -72,10 +73,6 @@ static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle, 
     command->fill = value;
     command->bytes = bytes;
     result = emulator_submit(stream, command);
-    if (result == cudaSuccess && wait) {
-      const emulator_point end = {stream, stream->submitted};
-      result = emulator_wait_point(end, stream->device);
-    }
   }
   pthread_mutex_unlock(&emulator.lock);
   return emulator_set_error(result);
@@ -112,11 +109,11 @@ EMULATOR_EXPORT cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *
 
 EMULATOR_EXPORT cudaError_t cudaMemset(void *to, int value, size_t bytes) {
   EMULATOR_ENTER();
-  return fill(to, value, bytes, cudaStreamLegacy, true);
+  return fill(to, value, bytes, cudaStreamLegacy);
 }
 
 EMULATOR_EXPORT cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes,
                                             cudaStream_t stream) {
   EMULATOR_ENTER();
-  return fill(to, value, bytes, stream, false);
+  return fill(to, value, bytes, stream);
 }

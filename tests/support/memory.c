@@ -30,6 +30,7 @@ static struct {
   int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
   int (*host_register)(void *memory, size_t bytes, unsigned flags);
   int (*copy)(uintptr_t to, uintptr_t from, size_t bytes);
+  int (*synchronize)(void *stream);
   void *context;
 } driver;
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
@@ -62,6 +63,7 @@ static void load_driver(void) {
       {"cuMemHostAlloc", &driver.host_alloc},
       {"cuMemHostRegister_v2", &driver.host_register},
       {"cuMemcpy", &driver.copy},
+      {"cuStreamSynchronize", &driver.synchronize},
   };
   df_driver_find(entries, sizeof entries / sizeof entries[0]);
   int device = 0;
@@ -177,6 +179,7 @@ void df_memory_copy(void *to, const void *from, size_t bytes) {
     return;
   }
   df_driver_enter();
-  CHECK(driver.copy((uintptr_t)to, (uintptr_t)from, bytes) == 0, "a copy of %zu bytes failed",
-        bytes);
+  /* A copy from pageable memory returns before the device has done it. */
+  CHECK(driver.copy((uintptr_t)to, (uintptr_t)from, bytes) == 0 && driver.synchronize(NULL) == 0,
+        "a copy of %zu bytes failed", bytes);
 }
