@@ -62,6 +62,13 @@ DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
   df_publish_u64(p, v);
 #endif
 }
+DF_CORE void df_publish_fenced_u32(uint32_t *p, uint32_t v) {
+#if DF_ON_DEVICE
+  DF_ATOMIC_SYSTEM(uint32_t, p).store(v, cuda::memory_order_relaxed);
+#else
+  df_publish_u32(p, v);
+#endif
+}
 /* Two relaxed accesses: PTX gives a vector's elements no order. */
 typedef struct DF_ALIGNED(16) df_word_pair {
   uint64_t first, second;
@@ -177,6 +184,9 @@ DF_CORE void df_publish_u64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __
 DF_CORE void df_release_fence(void) {}
 DF_CORE void df_device_release_fence(void) {}
 DF_CORE void df_publish_fenced_u64(uint64_t *p, uint64_t v) {
+  __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+DF_CORE void df_publish_fenced_u32(uint32_t *p, uint32_t v) {
   __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 DF_CORE uint32_t df_device_add_u32(uint32_t *p, uint32_t v) {

@@ -69,7 +69,8 @@ DF_CORE void df_cuda_copy_device(df_cuda_shared *shared) {
   }
   copy->sq.is_near = daemon->relay != NULL;
   df_cq_open_end(&copy->cq, shared->block.index, &shared->block.cq_end);
-  df_cuda_look_at_host(shared, 1);
+  const df_cuda_host_seen seen = df_cuda_load_host_words(shared, 1);
+  df_cuda_take_host_words(shared, &seen, 1);
 }
 
 /* After df_cuda_load_block. */
@@ -84,7 +85,8 @@ DF_CORE void df_cuda_enter(const df_cuda_daemon *argument, uint32_t index, df_cu
   df_block *block = &shared->block;
   DF_ASSERT(block->index == index);
   df_cuda_copy_device(shared);
-  if (daemon->relay && index == 0) shared->device.sq.ticket = daemon->relay->queue.ticket;
+  if (df_cuda_relays(shared))
+    shared->freed = shared->device.sq.ticket = daemon->relay->queue.ticket;
   df_cuda_watch *watch = &shared->watch;
   shared->move.told = 0;
   const uint32_t life = shared->device.tunables.life;
@@ -139,7 +141,6 @@ DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
   df_cuda_save_block(image, block);
   uint32_t active = df_device_add_u32(&gate->active, UINT32_MAX) - 1;
   while (active != 0 && !shared->watch.ending) {
-    df_cuda_relay_entries(shared, lanes);
     /* The claim fails if another block parked or came back. This block may now be the last. */
     if (!df_lifecycle_has_reason(block) && !df_cuda_stays(shared)) {
       df_cuda_look(shared, lanes);
@@ -151,6 +152,7 @@ DF_CORE uint32_t df_cuda_park(df_cuda_shared *shared, const df_lanes *lanes) {
     }
     active = df_load_relaxed_u32(&gate->active);
   }
+  if (df_cuda_relays(shared)) df_cuda_free_entries(shared);
   df_lanes_publish_times(lanes);
   df_store_relaxed_u32(&gate->left, daemon->launch);
   /* All work of this block, and its image, precede "it has left". */

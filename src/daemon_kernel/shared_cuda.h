@@ -31,6 +31,8 @@ typedef struct df_cuda_shared {
   df_block block;
   df_move move;
   df_sq host_queue; /* with a relay: the host's */
+  df_sq_seen seen;  /* with a relay: of the host's queue, at the latest look */
+  uint64_t freed;   /* with a relay: entries whose slots the host has back */
   df_cuda_daemon daemon;
   df_cuda_watch watch;
   uint32_t works;
@@ -78,54 +80,83 @@ DF_CORE df_host_words df_cuda_load_words(const void *p) {
 }
 #endif
 
+typedef struct df_cuda_host_seen {
+  df_host_words words;
+  uint64_t stay_and_errands;
+} df_cuda_host_seen;
+
 /* One load across the bus, of block 0. It shows the words to the others, whose looks stay on the
  * GPU; until block 0 of their launch has begun they look for themselves, as they do at first. */
-DF_CORE void df_cuda_look_at_host(df_cuda_shared *shared, int is_first) {
-  df_device *copy = &shared->device;
+DF_CORE df_cuda_host_seen df_cuda_load_host_words(const df_cuda_shared *shared, int is_first) {
   const df_cuda_daemon *daemon = &shared->daemon;
-  df_cuda_gate *gate = daemon->gate;
+  const df_cuda_gate *gate = daemon->gate;
   const int shows = shared->block.index == 0;
   const int is_shown = !shows && !is_first && df_observe_u32(&gate->shown) == daemon->launch;
-  const df_host_words words =
+  df_cuda_host_seen seen;
+  seen.words =
       df_cuda_load_words(is_shown ? (const void *)&gate->words : &daemon->device->by_priority);
   /* Others need not know: block 0, which stays, keeps them. */
-  const uint64_t stay_and_errands =
+  seen.stay_and_errands =
       shows ? df_load_relaxed_u64((const uint64_t *)(const void *)&daemon->device->stay) : 0;
-  if (shows) {
-    df_store_relaxed_u64(&gate->words.priority_and_exit, words.priority_and_exit);
-    df_store_relaxed_u64(&gate->words.failures_and_recalled, words.failures_and_recalled);
-    if (is_first) df_publish_u32(&gate->shown, daemon->launch);
+  return seen;
+}
+
+DF_CORE void df_cuda_take_host_words(df_cuda_shared *shared, const df_cuda_host_seen *seen,
+                                     int is_first) {
+  df_device *copy = &shared->device;
+  df_cuda_gate *gate = shared->daemon.gate;
+  const df_host_words *words = &seen->words;
+  if (shared->block.index == 0) {
+    df_store_relaxed_u64(&gate->words.priority_and_exit, words->priority_and_exit);
+    df_store_relaxed_u64(&gate->words.failures_and_recalled, words->failures_and_recalled);
+    if (is_first) df_publish_u32(&gate->shown, shared->daemon.launch);
   }
-  copy->by_priority = (uint32_t)words.priority_and_exit;
-  copy->exit = (uint32_t)(words.priority_and_exit >> 32);
-  copy->failures = (uint32_t)words.failures_and_recalled;
-  copy->recalled = (uint32_t)(words.failures_and_recalled >> 32);
-  copy->stay = (uint32_t)stay_and_errands;
-  copy->errands = (uint32_t)(stay_and_errands >> 32);
+  copy->by_priority = (uint32_t)words->priority_and_exit;
+  copy->exit = (uint32_t)(words->priority_and_exit >> 32);
+  copy->failures = (uint32_t)words->failures_and_recalled;
+  copy->recalled = (uint32_t)(words->failures_and_recalled >> 32);
+  copy->stay = (uint32_t)seen->stay_and_errands;
+  copy->errands = (uint32_t)(seen->stay_and_errands >> 32);
   shared->move.attends = copy->failures;
   shared->turns_to_look = DF_CUDA_LOOK_TURNS;
 }
 
-/* Block 0 with a relay. */
+DF_CORE uint32_t df_cuda_relays(const df_cuda_shared *shared) {
+  return shared->daemon.relay != NULL && shared->block.index == 0;
+}
+
+/* Block 0 with a relay: 1 if what it has seen is an entry, which it has passed on. */
 DF_CORE_LEADER uint32_t df_cuda_pass_entry(df_cuda_shared *shared) {
   df_sqe sqe;
-  uint64_t commit;
   df_sq_carried carried;
-  if (!df_sq_look_spsc(&shared->host_queue, &shared->device.sq, &sqe, &commit, &carried)) return 0;
+  if (!df_sq_has_seen_spsc(&shared->host_queue, &shared->device.sq, &shared->seen, &sqe, &carried))
+    return 0;
   const df_descriptor *desc = shared->device.descriptors[sqe.collective];
   desc->near_runs[carried.run] = carried.near ? carried.arguments : desc->words->runs[carried.run];
-  df_sq_pass_spsc(&shared->host_queue, &shared->device.sq, commit);
+  df_sq_pass_spsc(&shared->device.sq, shared->seen.words[3]);
   shared->daemon.relay->queue.ticket = shared->device.sq.ticket; /* for the next launch */
   return 1;
 }
 
+DF_CORE void df_cuda_free_entries(df_cuda_shared *shared) {
+  df_sq_free_spsc(&shared->host_queue, shared->freed, shared->device.sq.ticket);
+  shared->freed = shared->device.sq.ticket;
+}
+
+/* Block 0 with a relay, after a look at the host's queue. The host has its slots back when there is
+ * nothing to pass on, or when half of the queue is to be freed. */
 DF_CORE void df_cuda_relay_entries(df_cuda_shared *shared, const df_lanes *lanes) {
-  if (shared->daemon.relay == NULL || shared->block.index != 0) return;
-  df_lanes_start_timer(lanes);
+  uint32_t passed = 0;
   while (df_cuda_pass_entry(shared)) {
     df_lanes_note_time(lanes, DF_TIMED_PASS, 1);
     df_lanes_start_timer(lanes);
+    passed = 1;
+    const uint64_t ticket = shared->device.sq.ticket;
+    if (!df_sq_another_follows(&shared->seen, ticket - 1)) break;
+    shared->seen = df_sq_look_spsc(&shared->host_queue, ticket);
   }
+  const uint64_t to_free = shared->device.sq.ticket - shared->freed;
+  if (!passed || to_free > shared->host_queue.mask / 2) df_cuda_free_entries(shared);
 }
 
 /* Block 0. Alone it is slow, and busy meanwhile: link set-up has some KB, once. */
@@ -178,8 +209,13 @@ DF_CORE void df_cuda_show_pulse(df_cuda_shared *shared, uint64_t now) {
 DF_CORE void df_cuda_look(df_cuda_shared *shared, const df_lanes *lanes) {
   df_cuda_watch *watch = &shared->watch;
   const df_cuda_daemon *daemon = &shared->daemon;
-  df_cuda_look_at_host(shared, 0);
-  df_cuda_relay_entries(shared, lanes);
+  const uint32_t relays = df_cuda_relays(shared);
+  df_lanes_start_timer(lanes);
+  /* All loads across the bus are on their way together. */
+  const df_cuda_host_seen seen = df_cuda_load_host_words(shared, 0);
+  if (relays) shared->seen = df_sq_look_spsc(&shared->host_queue, shared->device.sq.ticket);
+  df_cuda_take_host_words(shared, &seen, 0);
+  if (relays) df_cuda_relay_entries(shared, lanes);
   if (shared->block.index == 0 && shared->device.errands != watch->errands && daemon->errand)
     df_cuda_run_errand(shared);
   const uint64_t now = df_device_ns();

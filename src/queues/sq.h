@@ -125,29 +125,49 @@ DF_CORE void df_sq_load_record(const df_sq_record *record, uint64_t words[4]) {
 }
 #endif
 
+/* What a relay has seen of its host's queue in one crossing: the next record, and the commit word of
+ * the one behind it, which tells whether another look is worth it. */
+typedef struct df_sq_seen {
+  uint64_t words[4], following;
+} df_sq_seen;
+
+DF_CORE df_sq_seen df_sq_look_spsc(const df_sq *from, uint64_t ticket) {
+  df_sq_seen seen;
+  seen.following = df_load_relaxed_u64(&from->records[(ticket + 1) & from->mask].commit);
+  df_sq_load_record(&from->records[ticket & from->mask], seen.words);
+  return seen;
+}
+DF_CORE int df_sq_another_follows(const df_sq_seen *seen, uint64_t ticket) {
+  return (uint32_t)(seen->following >> 32) == (uint32_t)(ticket + 2);
+}
+
 /* Relay: alone reads `from` and fills `to`, in which entries keep their numbers. 0: no entry, or no
- * room. *commit is for df_sq_pass_spsc. */
-DF_CORE int df_sq_look_spsc(const df_sq *from, const df_sq *to, df_sqe *sqe, uint64_t *commit,
-                            df_sq_carried *carried) {
-  const uint64_t ticket = to->ticket;
-  if (df_observe_u32(&to->slots[ticket & to->mask].readers_left) != 0) return 0;
-  uint64_t words[4];
-  df_sq_load_record(&from->records[ticket & from->mask], words);
-  if ((uint32_t)(words[3] >> 32) != (uint32_t)(ticket + 1) ||
-      !df_record_decode(words, df_sq_tag(from, ticket), carried))
+ * room. The commit word is for df_sq_pass_spsc. */
+DF_CORE int df_sq_has_seen_spsc(const df_sq *from, const df_sq *to, const df_sq_seen *seen,
+                                df_sqe *sqe, df_sq_carried *carried) {
+  const uint64_t ticket = to->ticket, commit = seen->words[3];
+  if ((uint32_t)(commit >> 32) != (uint32_t)(ticket + 1) ||
+      !df_record_decode(seen->words, df_sq_tag(from, ticket), carried) ||
+      df_observe_u32(&to->slots[ticket & to->mask].readers_left) != 0)
     return 0;
-  *commit = words[3];
-  *sqe = df_sqe_of(words[3]);
+  *sqe = df_sqe_of(commit);
   return 1;
 }
 /* Publishes what the producer published, and what the relay did since the look. */
-DF_CORE void df_sq_pass_spsc(const df_sq *from, df_sq *to, uint64_t commit) {
+DF_CORE void df_sq_pass_spsc(df_sq *to, uint64_t commit) {
   df_sq_slot *target = &to->slots[to->ticket & to->mask];
   df_store_relaxed_u32(&target->readers_left, (uint32_t)commit >> DF_SQE_PASSES_SHIFT);
   df_device_release_fence(); /* all readers are on this GPU */
   df_publish_fenced_u64(&target->commit, commit);
-  df_publish_u32(&from->slots[to->ticket & from->mask].readers_left, 0); /* frees it; last: slow */
   to->ticket++;
+}
+/* Frees the slots of entries that were passed on. Slow, since it is across the bus: a relay does it
+ * when there is nothing to pass on. */
+DF_CORE void df_sq_free_spsc(const df_sq *from, uint64_t first, uint64_t end) {
+  if (first == end) return;
+  df_release_fence(); /* the relay's reads precede the producer's writes */
+  for (uint64_t ticket = first; ticket != end; ticket++)
+    df_publish_fenced_u32(&from->slots[ticket & from->mask].readers_left, 0);
 }
 
 DF_CORE int df_sq_fetch_spmc(const df_sq *sq, uint64_t *read_index, df_sqe *sqe) {

@@ -130,6 +130,12 @@ static int are_equal(const df_run_arguments *a, const df_run_arguments *b) {
          a->recv_reach == b->recv_reach && a->ticket == b->ticket;
 }
 
+static int finds_entry(const queue *host, const queue *near, df_sq_carried *found) {
+  df_sqe sqe;
+  const df_sq_seen seen = df_sq_look_spsc(&host->sq, near->sq.ticket);
+  return df_sq_has_seen_spsc(&host->sq, &near->sq, &seen, &sqe, found);
+}
+
 static void pass_through(uint32_t depth, uint64_t first) {
   static df_sq_record records[DEPTH_MAX];
   queue host, near;
@@ -144,21 +150,22 @@ static void pass_through(uint32_t depth, uint64_t first) {
                                  .run = (uint32_t)(i % DF_RUNS_AHEAD),
                                  .near = 1};
     df_sq_carried found;
-    df_sqe sqe;
-    uint64_t commit;
-    CHECK(!df_sq_look_spsc(&host.sq, &near.sq, &sqe, &commit, &found), "an entry out of nothing");
+    CHECK(!finds_entry(&host, &near, &found), "an entry out of nothing");
     CHECK(df_sq_push_spsc(&host.sq, entry(i), &given), "no room");
     const df_sq_record whole = records[(first + i) & (depth - 1)];
     for (int k = 0; k < 3 && i >= depth; k++) { /* a word comes late */
       records[(first + i) & (depth - 1)].words[k] =
           whole.words[k] - ((uint64_t)1 << DF_RECORD_TAG_SHIFT);
-      CHECK(!df_sq_look_spsc(&host.sq, &near.sq, &sqe, &commit, &found), "an old word %d", k);
+      CHECK(!finds_entry(&host, &near, &found), "an old word %d", k);
       records[(first + i) & (depth - 1)] = whole;
     }
-    CHECK(df_sq_look_spsc(&host.sq, &near.sq, &sqe, &commit, &found), "no entry");
+    CHECK(finds_entry(&host, &near, &found), "no entry");
     CHECK(are_equal(&found.arguments, &given.arguments) && found.run == given.run && found.near,
           "entry %llu has other arguments", (unsigned long long)i);
-    df_sq_pass_spsc(&host.sq, &near.sq, commit);
+    const df_sq_seen seen = df_sq_look_spsc(&host.sq, near.sq.ticket);
+    CHECK(!df_sq_another_follows(&seen, near.sq.ticket), "only one was pushed");
+    df_sq_pass_spsc(&near.sq, seen.words[3]);
+    df_sq_free_spsc(&host.sq, near.sq.ticket - 1, near.sq.ticket);
     for (uint32_t r = 0; r < 3; r++) near.read_index[r] = first + i;
     for (uint32_t r = 0; r < 3; r++) expect_fetch(&near, r, i);
   }
