@@ -23,7 +23,7 @@ group "patience"
 for turn in 1 2; do
   for words in "${patience[@]}"; do
     # shellcheck disable=SC2086 # an environment is words
-    disorder 30 "patience $turn: ${words:-default}" $words -n $many -c $collectives -i $((runs / 10 + 1))
+    table 30 "patience $turn: ${words:-default}" $words disorder -n $several --rounds 3 "${batches[@]}"
   done
 done
 

@@ -16,7 +16,7 @@ disorder 25 "no words" DFCCL_TUNING=set:words_max=0 -n $several -c $collectives 
 group "behaviour"
 for name in "${behaviours[@]}"; do
   if [ ! -x "$tests/behaviour_$name" ] && [ $list = 0 ]; then skip "behaviour: $name" "not built"; continue; fi
-  KIND=tap part 60 "behaviour: $name" env TEST_SECONDS=300 "$tests/behaviour_$name" "${tap[@]}"
+  KIND=tap part 120 "behaviour: $name" env TEST_SECONDS=300 "$tests/behaviour_$name" "${tap[@]}"
 done
 
 group "random programs"

@@ -10,11 +10,11 @@ if [ $emulated = 1 ]; then
   export DFCCL_CUDA_THREADS=32 DFCCL_QUIT_POLLS=100 DFCCL_SPIN_FRONT=20 DFCCL_CUDA_ARENA_MB=2
   many=2 several=2 collectives=3 runs=2 rounds=2 programs=1 ranks_tried="2"
   sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") large=("${sizes[@]}")
-  iterations=20 event_sizes=(-e 4K) warm_seconds=0 nccl_most=64 behaviours=(callbacks)
+  batches=(-b 256 -e 256 -i 2) iterations=20 event_sizes=(-e 4K) warm_seconds=0 nccl_most=64 behaviours=(callbacks)
 else
   many=8 several=4 collectives=8 runs=200 rounds=7 programs=500 ranks_tried="2 4 8"
   sizes=(-b 8 -e 64M -f 8) all_sizes=(-b 8 -e 1G -f 8) words_sizes=(-b 8 -e 256K -f 4) large=(-b 16M -e 256M -f 16)
-  iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
+  batches=() iterations=4000 event_sizes=() warm_seconds=3 nccl_most=536870912
   # Those that the CUDA device is promised to pass (tests/on_cuda_emulator/meson.build); streams are in the first stage.
   behaviours=(results reductions callbacks opposite_order run rerun groups priorities device_synchronize deregister contexts leftovers
     lent_buffers memory waiting stats sq_full mismatch invalid_arguments init abort abort_collectives timeout departures peer_killed
@@ -23,8 +23,8 @@ fi
 
 # Thresholds that the first stage compares: words of an environment each, the default first.
 # On CUDA a poll counts as a microsecond.
-patience=("" "DFCCL_SPIN_FRONT=200 DFCCL_SPIN_BOOST=6" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=1" "DFCCL_SPIN_FRONT=15 DFCCL_SPIN_BOOST=6"
-  "DFCCL_SPIN_FRONT=15 DFCCL_SPIN_BOOST=1")
+patience=("" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=6" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=2" "DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1"
+  "DFCCL_SPIN_FRONT=10 DFCCL_SPIN_BOOST=1")
 # Under compute-sanitizer everything takes long, and kernels may come one after the other.
 tiny=(env DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1 DFCCL_QUIT_POLLS=50 DFCCL_CUDA_THREADS=64 DFCCL_MAX_BLOCKS=2)
 connections_tried="32 8 1"

@@ -23,8 +23,7 @@ for ranks in $ranks_tried; do
 done
 
 group "disorder beside order"
-if [ $emulated = 1 ]; then small=(-b 256 -e 256 -i 2); else small=(); fi
-table 90 "disorder table" disorder -n $several --rounds $rounds "${small[@]}"
+table 90 "disorder table" disorder -n $several --rounds $rounds "${batches[@]}"
 
 group "what the defaults cost"
 warm_up "settings"

@@ -40,10 +40,10 @@
   X(block_min, 65536, 1, 1ll << 40, "bytes of a collective for each block it uses")                \
   X(cuda_lent_bytes, 512 << 10, 0, DF_MAX_SLOT_BYTES,                                              \
     "CUDA: most bytes of a message that is lent for certain; its slot stays small")                \
-  X(cuda_front_us, 50, 1, 4000000,                                                                 \
+  X(cuda_front_us, 20, 1, 4000000,                                                                 \
     "CUDA: polling in vain until the front of the task queue is set aside")                        \
   X(cuda_min_us, 2, 1, 4000000, "CUDA: least of that at any place (halved from place to place)")   \
-  X(cuda_boost, 6, 1, 1000, "CUDA: factor on the place's own after a primitive has succeeded")     \
+  X(cuda_boost, 2, 1, 1000, "CUDA: factor on the place's own after a primitive has succeeded")     \
   X(cuda_fetch_us, 5, 0, 4000000, "CUDA: without progress before another SQE is fetched")          \
   X(cuda_quit_us, 1000, 1, 4000000, "CUDA: without progress or SQE before the daemon quits")       \
   X(cuda_turns_quit_us, 100, 1, 4000000,                                                           \

@@ -93,7 +93,7 @@ DF_TEST(settings, defaults, 30) {
   CHECK(turns.quit_polls < cuda.quit_polls && turns.spin_boost == 1,
         "who takes turns on a GPU leaves it sooner");
   const df_tunables on_cuda = df_settings_tunables(&cuda), on_cpu = df_settings_tunables(&few);
-  CHECK(on_cuda.spin_front == 50000 && on_cuda.quit_polls == 1000000 && on_cuda.life == 20000000,
+  CHECK(on_cuda.spin_front == 20000 && on_cuda.quit_polls == 1000000 && on_cuda.life == 20000000,
         "not in nanoseconds: %u, %u, %u", on_cuda.spin_front, on_cuda.quit_polls, on_cuda.life);
   CHECK(on_cpu.spin_front == (uint32_t)few.spin_front, "not in polls: %u", on_cpu.spin_front);
   cuda.spin_front = 1000000000;
