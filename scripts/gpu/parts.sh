@@ -86,7 +86,7 @@ kill_group() { # PID
   kill -KILL -- "-$1" $pids 2>/dev/null
 }
 
-is_wrong() { grep -Eqs '"wrong": ?[1-9]|[1-9][0-9]* (of [0-9]+ )?result elements were wrong|Out of bounds values : [1-9]|^property: .*differs' "$@"; }
+is_wrong() { grep -Eqs '"wrong": ?[1-9]|(^|[:;] )[1-9][0-9]* (of [0-9]+ )?result elements were wrong|Out of bounds values : [1-9]|^property: .*differs' "$@"; }
 
 # Leaves $work/status and $work/seconds. Not for a subshell: the traps would wait for its end.
 run_part() { # LIMIT CUT NAME COMMAND...

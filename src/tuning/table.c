@@ -333,7 +333,7 @@ enum { K = 1024, M = 1024 * 1024 };
 /* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have
  * smaller slots, so that memory does not grow with the group. With shared cores the sum of all
  * work counts: ranks read data where it was first, in large pieces, and take turns seldom. Those of
- * GPUs were measured with 2 to 8 ranks on one H100, up to 16 MB. A primitive costs a block about
+ * GPUs were measured with 2, 4 and 8 ranks on one H100, up to 16 MB. A primitive costs a block about
  * 4 us there, and a message arrives after 1 us: so the plans with the fewest primitives of a rank
  * are first, and what passes along a ring is fast. */
 const df_rule df_built_in_rules[] = {

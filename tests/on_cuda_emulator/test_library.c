@@ -121,6 +121,7 @@ static void call_between(int rank, void *arg) {
   void *other = NULL;
   CUDA(cudaMalloc((void **)&memory, (size_t)2 * COLLECTIVES * BYTES));
   CUDA(cudaMemset(memory, 0, (size_t)2 * COLLECTIVES * BYTES));
+  CUDA(cudaStreamSynchronize(cudaStreamLegacy));
   for (int round = 0; round < ROUNDS; round++) {
     for (int i = 0; i < COLLECTIVES; i++) {
       int c = (rank == 0 ? i : COLLECTIVES - 1 - i);
@@ -217,6 +218,7 @@ static void set_up_while_the_device_waits(int aborts) {
   const size_t bytes = sizeof(float) << 20;
   CUDA(cudaMalloc(&memory, 2 * RANKS * bytes));
   CUDA(cudaMemset(memory, 0, 2 * RANKS * bytes));
+  CUDA(cudaStreamSynchronize(cudaStreamLegacy));
   let_set_up_wait(&o);
   for (int rank = 0; rank < RANKS; rank++) {
     char *input = (char *)memory + (size_t)2 * (size_t)rank * bytes;
