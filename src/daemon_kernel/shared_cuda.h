@@ -85,8 +85,9 @@ typedef struct df_cuda_host_seen {
   uint64_t stay_and_errands;
 } df_cuda_host_seen;
 
-/* One load across the bus, of block 0. It shows the words to the others, whose looks stay on the
- * GPU; until block 0 of their launch has begun they look for themselves, as they do at first. */
+/* Only loads, so that more can follow before one has come. Block 0 looks across the bus. The others'
+ * looks stay on the GPU, at what it shows them; until block 0 of their launch has begun they look
+ * across the bus too, as they do at first. */
 DF_CORE df_cuda_host_seen df_cuda_load_host_words(const df_cuda_shared *shared, int is_first) {
   const df_cuda_daemon *daemon = &shared->daemon;
   const df_cuda_gate *gate = daemon->gate;
@@ -101,6 +102,7 @@ DF_CORE df_cuda_host_seen df_cuda_load_host_words(const df_cuda_shared *shared, 
   return seen;
 }
 
+/* Block 0 also shows the words to the others. */
 DF_CORE void df_cuda_take_host_words(df_cuda_shared *shared, const df_cuda_host_seen *seen,
                                      int is_first) {
   df_device *copy = &shared->device;

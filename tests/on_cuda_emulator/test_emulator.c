@@ -227,6 +227,20 @@ DF_TEST(emulator, the_legacy_stream_waits_for_blocking_streams, 60) {
   CUDA(cudaEventDestroy(event));
 }
 
+/* cudaMemset returns, though a kernel of a blocking stream is in its way; a copy waits for both. */
+DF_TEST(emulator, a_fill_is_not_waited_for, 60) {
+  cudaStream_t blocking;
+  uint8_t *memory, got = 0;
+  CUDA(cudaMalloc((void **)&memory, 1));
+  CUDA(cudaStreamCreate(&blocking));
+  const visitor v = new_visitor();
+  invite(v, 1, blocking);
+  CUDA(cudaMemset(memory, 7, 1));
+  set(v.go, 1);
+  CUDA(cudaMemcpy(&got, memory, 1, cudaMemcpyDeviceToHost));
+  CHECK(got == 7, "%u", got);
+}
+
 DF_TEST(emulator, events_order_streams, 60) {
   cudaStream_t one = new_stream(), other = new_stream();
   uint32_t *log = mapped(8 * sizeof *log), *next = mapped(sizeof *next);

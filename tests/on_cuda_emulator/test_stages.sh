@@ -101,6 +101,14 @@ else
 
   check "a suite that is ended from outside ends its part" end_from_outside
 
+  eval "$(grep '^is_wrong()' "$(dirname "$suite")/gpu/parts.sh")"
+  echo 'dfccl-demo: 30 result elements were wrong' >"$work/wrong"
+  check "wrong elements in words are wrong" is_wrong "$work/wrong"
+  echo '4 of 4 runs completed in 0.01 s; 3 of 524416 result elements were wrong.' >"$work/wrong"
+  check "and among others" is_wrong "$work/wrong"
+  echo '4 of 4 runs completed in 0.01 s; 0 of 524416 result elements were wrong.' >"$work/right"
+  is_right() { ! is_wrong "$@"; }
+  check "none is right" is_right "$work/right"
   check "a stage with a wrong result" play 1 second --only 'no words' --plant 'no words' CUDA_EMULATOR_SPOIL=4
   check "is told so" says '^WRONG  no words' second.txt
   check "JSON has it, with what was said" json second "s == {'no words': 'WRONG'} and any('wrong' in l for l in o['parts'][0]['lines'])"

@@ -9,6 +9,7 @@
  *   - A relay finds a run's arguments in the entry's record, as they were given, whatever they are,
  *     and in no record of which a word is of an earlier lap. Addresses that are too long for a record
  *     are said to be elsewhere.
+ *   - A relay knows whether another entry follows the one that it sees, and frees slots together.
  *   - A run begins when its stream has written its number, and not at an earlier one.
  */
 #include "queues/sq.h"
@@ -168,6 +169,38 @@ static void pass_through(uint32_t depth, uint64_t first) {
     df_sq_free_spsc(&host.sq, near.sq.ticket - 1, near.sq.ticket);
     for (uint32_t r = 0; r < 3; r++) near.read_index[r] = first + i;
     for (uint32_t r = 0; r < 3; r++) expect_fetch(&near, r, i);
+  }
+}
+
+/* A relay that sees one entry knows whether another follows. It frees slots later, and together. */
+static void pass_all_then_free(uint32_t depth, uint64_t first) {
+  static df_sq_record records[DEPTH_MAX];
+  const df_sq_carried nothing = {.near = 1};
+  queue host, near;
+  make(&host, depth, 0, first);
+  make(&near, depth, 0, first);
+  memset(records, 0, sizeof records);
+  host.sq.records = records;
+  for (int lap = 0; lap < 3; lap++) {
+    for (uint32_t i = 0; i < depth; i++)
+      CHECK(df_sq_push_spsc(&host.sq, entry(i), &nothing), "room");
+    for (uint32_t i = 0; i < depth; i++) {
+      df_sqe sqe;
+      df_sq_carried found;
+      const df_sq_seen seen = df_sq_look_spsc(&host.sq, near.sq.ticket);
+      CHECK(df_sq_has_seen_spsc(&host.sq, &near.sq, &seen, &sqe, &found), "entry %u", i);
+      CHECK(df_sq_another_follows(&seen, near.sq.ticket) == (i + 1 < depth), "behind entry %u", i);
+      df_sq_pass_spsc(&near.sq, seen.words[3]);
+      CHECK(!df_sq_push_spsc(&host.sq, entry(0), &nothing), "a slot that was not freed");
+    }
+    df_sq_free_spsc(&host.sq, near.sq.ticket - depth, near.sq.ticket);
+  }
+}
+
+DF_TEST(sq, a_relay_frees_slots_together, 30) {
+  for (uint32_t depth = 2; depth <= DEPTH_MAX; depth *= 2) {
+    pass_all_then_free(depth, 0);
+    pass_all_then_free(depth, ((uint64_t)1 << 32) - depth);
   }
 }
 
