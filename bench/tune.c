@@ -274,7 +274,6 @@ int df_bench_tune(const df_bench_options *options, int argc, char **argv) {
   if (file != NULL && file != stdout && fclose(file) != 0) written = false;
   if (fine && !written) df_tool_error("cannot write the table");
   fine = fine && written;
-  df_tune_free_files();
   free(all);
   return fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
 }

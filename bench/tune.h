@@ -7,15 +7,19 @@
 #include <stdio.h>
 
 #include "options.h"
+#include "plans/file_directory.h"
 #include "tuning/table.h"
 
 /* Ways of carrying a collective out: the library's algorithms by their numbers, then files. */
-enum { DF_TUNE_MAX_SIZES = 24, DF_TUNE_FILES = 32, DF_TUNE_WAYS = DF_ALGORITHMS + DF_TUNE_FILES };
+enum {
+  DF_TUNE_MAX_SIZES = 24,
+  DF_TUNE_FILES = DF_DIRECTORY_FILES,
+  DF_TUNE_WAYS = DF_ALGORITHMS + DF_TUNE_FILES
+};
 
 /* tune_files.c. Reads the files of DFCCL_ALGORITHMS that can be proved; the others are named on
  * standard error. Before the first job. */
 void df_tune_read_files(void);
-void df_tune_free_files(void);
 bool df_tune_has(int way, df_operation operation, int n_ranks);
 const char *df_tune_name(int way);         /* as options.algorithm */
 const df_plan_file *df_tune_file(int way); /* NULL: it is an algorithm */

@@ -7,7 +7,8 @@
  *   bench-tuner-grid load      likewise, while two threads stream 64 MiB, and while two threads spin:
  *       the library's choice, what was tuned without the load, tuned under it
  *   bench-tuner-grid change    one collective of --most bytes, 10,000 runs: at run 5,000 the file of
- *       --signal appears, and who waits for it changes the network. Prints each run's time.
+ *       --signal appears; who waits for it changes the network, and takes it away: then runs go on.
+ *       Prints the mean time of each ten runs.
  *   bench-tuner-grid overhead  10,000 runs tuned against 10,000 that are not, 100 of each in turn: what
  *       is lost by the sums, and by the median of the pairs. On a quiet machine, at the usual budget:
  *         for n in 2 4; do bench-tuner-grid overhead --ranks $n --least 64 --most 300000; done
@@ -373,6 +374,7 @@ static void change(player *p) {
     if (run == AT && options.signal) {
       FILE *file = fopen(options.signal, "w");
       if (file) fclose(file);
+      while (access(options.signal, F_OK) == 0) usleep(1000);
     }
     const double us = timed(p, TUNED, PIECE - 1);
     check(p, dfcclGetConfiguration(p->ctx, TUNED, &c));

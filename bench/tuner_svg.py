@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Pictures of bench-tuner-grid's tables: tuner_svg.py load|change TABLE > PICTURE.svg
+"""Pictures of bench-tuner-grid's tables: tuner_svg.py load|change TABLE > PICTURE.svg; tuner_svg.py reached TABLE
 
 load: for each row three bars, microseconds of a run under a load: as the library chooses, as tuned without the load, as
 tuned under it. change: the time of each ten runs, before and after the network has changed, and in a job that has begun
-after it.
+after it. reached: what a run takes from 200 runs after the change on, and what it takes in that job at its end.
 """
+import statistics
 import sys
 
 WIDTH, LEFT, TOP = 900, 70, 50
@@ -44,16 +45,42 @@ def load(lines):
     return out
 
 
-def change(lines):
+def read_change(lines):
+    """Titles, and of each part a list of (run, microseconds, algorithm)."""
     parts, titles = [], []
     for line in lines:
-        if line.startswith("#"):
+        if line.startswith("# changed") or line.startswith("# from"):
             titles.append(line[2:].strip())
             parts.append([])
-        elif line.strip() and parts:
+        elif line.strip() and line[0] != "#" and parts:
             words = line.split()
-            parts[-1].append((int(words[0]), float(words[1])))
-    parts = parts[:2]
+            parts[-1].append((int(words[0]), float(words[1]), words[2]))
+    return titles[:2], parts[:2]
+
+
+def reached(lines):
+    titles, (changed, scratch) = read_change(lines)
+    last = max(run for run, _, _ in changed)
+
+    def between(part, first, end):
+        rows = [row for row in part if first <= row[0] < end]
+        algorithm = statistics.mode(row[2] for row in rows)
+        return statistics.median(row[1] for row in rows), algorithm
+
+    before, after = between(changed, 4000, 5000), between(changed, 5200, 5400)
+    end, begun = between(changed, last - 990, last + 1), between(scratch, last - 990, last + 1)
+    early = between(changed, 5020, 5060)
+    out = [f"# {titles[0]}", "# medians of means of ten runs"]
+    for name, (time, algorithm) in [("before the change", before), ("20 to 60 runs after", early),
+                                    ("200 to 400 runs after", after), ("last 1,000 runs", end),
+                                    ("begun after it, last 1,000", begun)]:
+        out.append(f"# {name:27} {time:9.1f} us  {algorithm}")
+    return out + [f"# 200 to 400 runs after / begun after it: {after[0] / begun[0]:.3f}"]
+
+
+def change(lines):
+    titles, parts = read_change(lines)
+    parts = [[(run, time) for run, time, _ in part] for part in parts]
     height, bottom = 460, 400
     last = max(run for part in parts for run, _ in part)
     times = sorted(time for part in parts for _, time in part)
@@ -76,10 +103,13 @@ def change(lines):
 
 
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in ("load", "change"):
+    if len(sys.argv) != 3 or sys.argv[1] not in ("load", "change", "reached"):
         sys.exit(__doc__)
     with open(sys.argv[2], encoding="utf-8") as table:
         lines = table.readlines()
+    if sys.argv[1] == "reached":
+        print("\n".join(reached(lines)))
+        return
     print("\n".join((load if sys.argv[1] == "load" else change)(lines) + ["</svg>"]))
 
 

@@ -403,8 +403,8 @@ DFCCL_API dfcclResult_t dfcclRedOpDestroy(dfcclContext_t ctx, dfcclRedOp_t op);
  * runs in place. options.algorithm may be "direct", which all of them use; options.varying is 0.
  *
  * Errors: as above; dfcclInvalidArgument also if a needed array is NULL, a member does not send
- * itself what it receives from itself, or a run needs more than 65,535 messages (of 32 KB, or less
- * where DFCCL_TUNING sets smaller slots) on this rank.
+ * itself what it receives from itself, or a run needs more than 65,535 messages (of 32 KB, or more
+ * between hosts, or less where DFCCL_TUNING sets smaller slots) on this rank.
  */
 DFCCL_API dfcclResult_t dfcclRegisterAllGatherV(dfcclContext_t ctx, dfcclCollId_t id,
                                                 const size_t *counts, const size_t *displs,

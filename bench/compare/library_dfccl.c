@@ -56,6 +56,15 @@ void peer_free(int variant, int buffer, void *memory, size_t bytes) {
 
 static size_t counts[PEER_MAX_RANKS];
 
+static dfcclResult_t start_neighbours(size_t count) {
+  int rank = 0, n = 0;
+  const dfcclResult_t result = dfcclGetRank(context, &rank, &n);
+  if (result != dfcclSuccess) return result;
+  const int next = (rank + 1) % n, before = (rank + n - 1) % n;
+  return dfcclRegisterNeighbours(context, id, 1, &next, &count, 1, &before, &count, dfcclFloat32,
+                                 NULL);
+}
+
 static dfcclResult_t start_further(const peer_case *one) {
   for (int r = 0; r < PEER_MAX_RANKS; r++) counts[r] = one->count;
   switch (one->operation) {
@@ -73,6 +82,12 @@ static dfcclResult_t start_further(const peer_case *one) {
                                  NULL);
   case PEER_ALLTOALLV:
     return dfcclRegisterAllToAllV(context, id, counts, NULL, counts, NULL, dfcclFloat32, NULL);
+  case PEER_REDUCESCATTERV:
+    return dfcclRegisterReduceScatterV(context, id, counts, dfcclFloat32, dfcclSum, NULL);
+  case PEER_ALLTOALLDYNAMIC:
+    return dfcclRegisterAllToAllDynamic(context, id, one->count, dfcclFloat32, NULL);
+  case PEER_NEIGHBOURS:
+    return start_neighbours(one->count);
   case PEER_SCAN:
     return dfcclRegisterScan(context, id, one->count, dfcclFloat32, dfcclSum, 0, NULL);
   case PEER_BARRIER:
@@ -110,6 +125,11 @@ bool peer_finish(const peer_case *one) {
   return fine(dfcclDeregister(context, id), "dfcclDeregister");
 }
 
+static dfcclResult_t run_dynamic(const peer_case *one) {
+  static size_t come[PEER_MAX_RANKS];
+  return dfcclRunAllToAllDynamic(context, id, one->send, counts, NULL, one->recv, come, NULL, NULL);
+}
+
 static dfcclResult_t run_further(const peer_case *one) {
   switch (one->operation) {
   case PEER_GATHER:
@@ -124,6 +144,12 @@ static dfcclResult_t run_further(const peer_case *one) {
     return dfcclRunScatterV(context, id, one->send, one->recv, NULL, NULL);
   case PEER_ALLTOALLV:
     return dfcclRunAllToAllV(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_REDUCESCATTERV:
+    return dfcclRunReduceScatterV(context, id, one->send, one->recv, NULL, NULL);
+  case PEER_ALLTOALLDYNAMIC:
+    return run_dynamic(one);
+  case PEER_NEIGHBOURS:
+    return dfcclRunNeighbours(context, id, one->send, one->recv, NULL, NULL);
   case PEER_SCAN:
     return dfcclRunScan(context, id, one->send, one->recv, NULL, NULL);
   case PEER_BARRIER:

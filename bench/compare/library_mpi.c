@@ -44,18 +44,39 @@ void peer_free(int variant, int buffer, void *memory, size_t bytes) {
 }
 
 static int counts[PEER_MAX_RANKS], places[PEER_MAX_RANKS];
+static MPI_Comm ring = MPI_COMM_NULL; /* of neighbours */
+
+static bool make_ring(void) {
+  int rank = 0, n = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &n);
+  const int next = (rank + 1) % n, before = (rank + n - 1) % n;
+  return MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &before, MPI_UNWEIGHTED, 1, &next,
+                                        MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &ring) == MPI_SUCCESS;
+}
 
 bool peer_prepare(const peer_case *one) {
   for (int r = 0; r < PEER_MAX_RANKS; r++) {
     counts[r] = (int)one->count;
     places[r] = r * (int)one->count;
   }
-  return true;
+  return one->operation != PEER_NEIGHBOURS || ring != MPI_COMM_NULL || make_ring();
 }
 
 bool peer_finish(const peer_case *one) {
   (void)one;
   return true;
+}
+
+/* A receiver learns what comes from an exchange of counts. */
+static int call_dynamic(const peer_case *one) {
+  int come[PEER_MAX_RANKS], at[PEER_MAX_RANKS], n = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &n);
+  const int result = MPI_Alltoall(counts, 1, MPI_INT, come, 1, MPI_INT, MPI_COMM_WORLD);
+  if (result != MPI_SUCCESS) return result;
+  for (int r = 0; r < n; r++) at[r] = r ? at[r - 1] + come[r - 1] : 0;
+  return MPI_Alltoallv(one->send, counts, places, MPI_FLOAT, one->recv, come, at, MPI_FLOAT,
+                       MPI_COMM_WORLD);
 }
 
 static int call_further(const peer_case *one, int count) {
@@ -79,6 +100,13 @@ static int call_further(const peer_case *one, int count) {
   case PEER_ALLTOALLV:
     return MPI_Alltoallv(one->send, counts, places, MPI_FLOAT, one->recv, counts, places, MPI_FLOAT,
                          MPI_COMM_WORLD);
+  case PEER_REDUCESCATTERV:
+    return MPI_Reduce_scatter(one->send, one->recv, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  case PEER_ALLTOALLDYNAMIC:
+    return call_dynamic(one);
+  case PEER_NEIGHBOURS:
+    return MPI_Neighbor_alltoallv(one->send, counts, places, MPI_FLOAT, one->recv, counts, places,
+                                  MPI_FLOAT, ring);
   case PEER_SCAN:
     return MPI_Scan(one->send, one->recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   case PEER_BARRIER:

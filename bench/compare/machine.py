@@ -13,8 +13,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent.parent
 OWN_PROGRAM = "bench/compare/compare-dfccl"
 DEFAULT_OPERATIONS = ["allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"]
-# DFCCL, Open MPI and MPICH; barrier has no size, sendrecv is of two ranks.
-FURTHER_OPERATIONS = ["gather", "scatter", "allgatherv", "gatherv", "scatterv", "alltoallv", "scan", "barrier", "sendrecv"]
+# DFCCL, Open MPI and MPICH; barrier has no size, sendrecv is of two ranks, neighbours send to the next one.
+FURTHER_OPERATIONS = ["gather", "scatter", "allgatherv", "reducescatterv", "gatherv", "scatterv", "alltoallv", "alltoalldynamic",
+                      "neighbours", "scan", "barrier", "sendrecv"]
 OPERATIONS = DEFAULT_OPERATIONS + FURTHER_OPERATIONS
 
 
@@ -101,9 +102,11 @@ class Builder:
         return self.program(f"compare-{name}", compiler, [HERE / source], HERE / "peer.c", [HERE / "peer.h"], flags)
 
     def own(self, name, program, environment=None):
-        """DFCCL: each of its two kinds of memory is a variant."""
-        return groups.Library(name, {0: name, 1: name + "-mem"}, program, is_peer=False,
-                              environment=lambda ranks, bed: environment or {})
+        """DFCCL: each of its two kinds of memory is a variant. Between hosts it has the one interface that the peers have."""
+        def variables(ranks, bed):
+            return {**({"DFCCL_NET_INTERFACES": f"={bed.interface}"} if bed else {}), **(environment or {})}
+
+        return groups.Library(name, {0: name, 1: name + "-mem"}, program, is_peer=False, environment=variables)
 
     def variants(self, wanted):
         """DFCCL with other settings, or of other builds."""

@@ -13,7 +13,7 @@ MOST_ITERATIONS = 200000
 
 
 def divided(operation):
-    return operation.removesuffix("v") in ("allgather", "reducescatter", "alltoall", "gather", "scatter")
+    return operation.removesuffix("v").removesuffix("dynamic") in ("allgather", "reducescatter", "alltoall", "gather", "scatter")
 
 
 def count_of(operation, size, ranks):

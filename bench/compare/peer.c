@@ -120,9 +120,12 @@ static const struct {
                                  [PEER_GATHER] = {"gather", false, true, true},
                                  [PEER_SCATTER] = {"scatter", true, false, false},
                                  [PEER_ALLGATHERV] = {"allgatherv", false, true, false},
+                                 [PEER_REDUCESCATTERV] = {"reducescatterv", true, false, false},
                                  [PEER_GATHERV] = {"gatherv", false, true, true},
                                  [PEER_SCATTERV] = {"scatterv", true, false, false},
                                  [PEER_ALLTOALLV] = {"alltoallv", true, true, false},
+                                 [PEER_ALLTOALLDYNAMIC] = {"alltoalldynamic", true, true, false},
+                                 [PEER_NEIGHBOURS] = {"neighbours", false, false, false},
                                  [PEER_SCAN] = {"scan", false, false, false},
                                  [PEER_BARRIER] = {"barrier", false, false, false},
                                  [PEER_SENDRECV] = {"sendrecv", false, false, false}};
@@ -155,7 +158,10 @@ static float expected(const peer_case *one, size_t i) {
   case PEER_REDUCE:
     return summed(world.n_ranks, i);
   case PEER_REDUCESCATTER:
+  case PEER_REDUCESCATTERV:
     return summed(world.n_ranks, own + i);
+  case PEER_NEIGHBOURS:
+    return (float)input((world.rank + world.n_ranks - 1) % world.n_ranks, i);
   case PEER_SCAN:
     return summed(world.rank + 1, i);
   case PEER_BROADCAST:

@@ -22,11 +22,14 @@ typedef enum {
   PEER_ALLTOALL,
   PEER_GATHER,
   PEER_SCATTER,
-  PEER_ALLGATHERV, /* of uneven pieces, here equal ones; as the following three */
+  PEER_ALLGATHERV, /* of uneven pieces, here equal ones; as the following four */
+  PEER_REDUCESCATTERV,
   PEER_GATHERV,
   PEER_SCATTERV,
   PEER_ALLTOALLV,
-  PEER_SCAN, /* inclusive */
+  PEER_ALLTOALLDYNAMIC, /* receivers do not know the counts: MPI's exchange them in each call */
+  PEER_NEIGHBOURS,      /* each rank sends to the next one, the last to the first */
+  PEER_SCAN,            /* inclusive */
   PEER_BARRIER,
   PEER_SENDRECV, /* from rank 0 to rank 1 of two */
   PEER_OPERATIONS

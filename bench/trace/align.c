@@ -36,6 +36,10 @@ static bool needs_all(const char *operation) {
 }
 
 static void move_rank(df_job_trace *job, uint32_t rank, int64_t by) {
+  for (size_t i = 0; i < job->n_collectives; i++)
+    for (size_t j = 0; job->collectives[i].rank == rank && j < job->collectives[i].n_configurations;
+         j++)
+      if (job->collectives[i].configurations[j].at) job->collectives[i].configurations[j].at += by;
   job->ranks[rank].moved_ns += by;
   for (size_t i = 0; i < job->n_spans; i++)
     if (job->spans[i].rank == rank) job->spans[i].from += by, job->spans[i].to += by;

@@ -6,6 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How one rank executed the runs from one on, until the next of its configurations, and why. */
+typedef struct df_traced_configuration {
+  uint64_t from_run, switches; /* switches: of the rank until then */
+  int64_t at;                  /* ns; 0: an older trace, which does not say when and why */
+  char algorithm[32], form[16], purpose[16];
+  uint64_t split, blocks, slot_bytes, slots;
+  bool lends;
+  char *why;
+} df_traced_configuration;
+
 /* A registration of one rank, as its trace describes it. */
 typedef struct df_traced_collective {
   uint64_t id;
@@ -13,9 +23,12 @@ typedef struct df_traced_collective {
   uint32_t turn;         /* the rank's registrations of this id and group before it */
   uint32_t row;          /* of the job: the same on all members */
   char *name;
-  char operation[32], algorithm[32]; /* the algorithm: the latest one */
+  char operation[32];
+  df_traced_configuration *configurations; /* in their order; one at least */
+  size_t n_configurations, configurations_room;
   uint64_t bytes;
   uint32_t *group, members;
+  uint64_t next_run; /* while it is read: after the one whose end was told last */
 } df_traced_collective;
 
 typedef enum { DF_SPAN_RUN, DF_SPAN_CALLBACK, DF_SPAN_SYNCHRONISATION } df_span_kind;
@@ -25,6 +38,7 @@ typedef struct df_span {
   uint32_t rank, row; /* row: of the collective; none of a synchronisation */
   uint64_t run;       /* its number in the whole job's order of this collective */
   int64_t from, to;   /* ns since 1970; after df_job_align on rank 0's clock */
+  size_t of;          /* the rank's collective */
   int status;
 } df_span;
 
@@ -70,6 +84,15 @@ typedef struct df_row_summary {
 } df_row_summary;
 
 df_row_summary df_row_summarise(const df_job_trace *job, uint32_t row);
+/* The same of the runs from `from` until `until`. */
+df_row_summary df_row_summarise_runs(const df_job_trace *job, uint32_t row, uint64_t from,
+                                     uint64_t until);
+
+/* On what the rank executed the run. */
+const df_traced_configuration *df_traced_configuration_of(const df_traced_collective *traced,
+                                                          uint64_t run);
+/* "ring, 1 block, 8 slots of 4096 bytes, flagged" */
+void df_traced_manner(const df_traced_configuration *c, char *text, size_t bytes);
 
 /* False: it failed, and said so. */
 bool df_job_print(const df_job_trace *job, bool json);

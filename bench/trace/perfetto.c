@@ -66,6 +66,41 @@ static const df_span *last_to_come(const df_job_trace *job, const df_span *span)
   return last;
 }
 
+static void write_manner(writer *w, const df_traced_configuration *c) {
+  char manner[160];
+  df_traced_manner(c, manner, sizeof manner);
+  fputs(",\"algorithm\":", w->file);
+  write_string(w, c->algorithm);
+  fputs(",\"manner\":", w->file);
+  write_string(w, manner);
+  fputs(",\"purpose\":", w->file);
+  write_string(w, c->purpose);
+  fputs(",\"why\":", w->file);
+  write_string(w, c->why);
+}
+
+/* Each change of each member, as a mark on the first lane of its collective. */
+static void write_changes(writer *w) {
+  for (size_t i = 0; i < w->job->n_collectives; i++) {
+    const df_traced_collective *traced = &w->job->collectives[i];
+    const df_span first_lane = {.row = traced->row};
+    for (size_t j = 1; j < traced->n_configurations; j++) {
+      const df_traced_configuration *c = &traced->configurations[j];
+      if (c->at == 0) continue;
+      next_event(w);
+      fputs("{\"name\":", w->file);
+      write_string(w, c->purpose);
+      fprintf(w->file,
+              ",\"ph\":\"i\",\"s\":\"t\",\"pid\":%u,\"tid\":%" PRIu64
+              ",\"ts\":%.3f,\"args\":{\"from_run\":%" PRIu64,
+              traced->rank, thread_of(&first_lane, 0), (double)(c->at - w->zero) / 1e3,
+              c->from_run);
+      write_manner(w, c);
+      fputs("}}", w->file);
+    }
+  }
+}
+
 static void write_span(writer *w, const df_span *span, uint32_t lane) {
   const df_traced_collective *traced =
       span->kind == DF_SPAN_SYNCHRONISATION ? NULL : w->job->rows[span->row].first;
@@ -82,8 +117,7 @@ static void write_span(writer *w, const df_span *span, uint32_t lane) {
     const df_span *last = last_to_come(w->job, span);
     fprintf(w->file, ",\"args\":{\"run\":%" PRIu64 ",\"operation\":", span->run);
     write_string(w, traced->operation);
-    fputs(",\"algorithm\":", w->file);
-    write_string(w, traced->algorithm);
+    write_manner(w, df_traced_configuration_of(&w->job->collectives[span->of], span->run));
     fprintf(w->file,
             ",\"bytes\":%" PRIu64 ",\"status\":%d,\"last_rank\":%u,\"waited_for_it_us\":%.3f}",
             traced->bytes, span->status, last->rank, (double)(last->from - span->from) / 1e3);
@@ -142,6 +176,7 @@ static void write_all(writer *w, const df_span **order) {
     write_row(w, order + i, n);
     i += n;
   }
+  write_changes(w);
 }
 
 bool df_job_write(const df_job_trace *job, const char *file) {

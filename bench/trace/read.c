@@ -112,6 +112,50 @@ static bool same_group(const df_traced_collective *a, const df_traced_collective
   return a->members == b->members && memcmp(a->group, b->group, a->members * sizeof *a->group) == 0;
 }
 
+static uint64_t number_or(const cJSON *line, const char *name, uint64_t other) {
+  uint64_t number;
+  return read_number(line, name, &number) ? number : other;
+}
+
+static void copy_word(const cJSON *line, const char *name, char *word, size_t bytes) {
+  const char *text = read_word(line, name);
+  snprintf(word, bytes, "%s", text ? text : "");
+}
+
+/* An older trace does not say from which run on: from the next one whose end it tells. */
+static bool read_configuration(place *at, const cJSON *line, df_traced_collective *traced) {
+  const char *why = read_word(line, "why");
+  uint64_t ns = 0;
+  if (!make_room((void **)&traced->configurations, &traced->configurations_room,
+                 traced->n_configurations, sizeof *traced->configurations))
+    return say(at, "no memory");
+  df_traced_configuration *c = &traced->configurations[traced->n_configurations];
+  *c = (df_traced_configuration){.from_run = number_or(line, "from_run", traced->next_run),
+                                 .switches = number_or(line, "switch", traced->n_configurations),
+                                 .split = number_or(line, "split", 0),
+                                 .blocks = number_or(line, "blocks", 0),
+                                 .slot_bytes = number_or(line, "slot_bytes", 0),
+                                 .slots = number_or(line, "slots", 0),
+                                 .lends = number_or(line, "lends", 0) != 0};
+  if (traced->n_configurations > 0 && c->from_run < c[-1].from_run)
+    return say(at, "from_run is less than that of the configuration before");
+  if (read_number(line, "at", &ns)) c->at = (int64_t)ns + at->job->ranks[at->rank].offset_ns;
+  copy_word(line, "algorithm", c->algorithm, sizeof c->algorithm);
+  copy_word(line, "form", c->form, sizeof c->form);
+  copy_word(line, "purpose", c->purpose, sizeof c->purpose);
+  c->why = strdup(why ? why : "");
+  if (c->why == NULL) return say(at, "no memory");
+  traced->n_configurations++;
+  return true;
+}
+
+const df_traced_configuration *df_traced_configuration_of(const df_traced_collective *traced,
+                                                          uint64_t run) {
+  size_t i = traced->n_configurations - 1;
+  while (i > 0 && traced->configurations[i].from_run > run) i--;
+  return &traced->configurations[i];
+}
+
 static bool read_collective(place *at, const cJSON *line) {
   df_job_trace *job = at->job;
   uint64_t number, id, bytes;
@@ -121,10 +165,7 @@ static bool read_collective(place *at, const cJSON *line) {
       !read_number(line, "bytes", &bytes) || !name || !operation || !algorithm)
     return say(at, "the collective lacks collective, id, bytes, name, operation or algorithm");
   df_traced_collective *known = find(at, number);
-  if (known) { /* it went over to another algorithm */
-    snprintf(known->algorithm, sizeof known->algorithm, "%s", algorithm);
-    return true;
-  }
+  if (known) return read_configuration(at, line, known); /* it went over to another manner */
   if (!make_room((void **)&job->collectives, &job->collectives_room, job->n_collectives,
                  sizeof *job->collectives))
     return say(at, "no memory");
@@ -132,11 +173,10 @@ static bool read_collective(place *at, const cJSON *line) {
   *traced = (df_traced_collective){
       .id = id, .rank = at->rank, .number = (uint32_t)number, .bytes = bytes};
   snprintf(traced->operation, sizeof traced->operation, "%s", operation);
-  snprintf(traced->algorithm, sizeof traced->algorithm, "%s", algorithm);
   job->n_collectives++;
   traced->name = strdup(name);
   if (traced->name == NULL) return say(at, "no memory");
-  if (!read_group(at, line, traced)) return false;
+  if (!read_group(at, line, traced) || !read_configuration(at, line, traced)) return false;
   for (size_t i = at->first; i + 1 < job->n_collectives; i++)
     traced->turn += job->collectives[i].id == id && same_group(&job->collectives[i], traced);
   return true;
@@ -145,7 +185,7 @@ static bool read_collective(place *at, const cJSON *line) {
 static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t of, uint64_t run) {
   df_job_trace *job = at->job;
   uint64_t from, to, status = 0;
-  const df_traced_collective *traced = NULL;
+  df_traced_collective *traced = NULL;
   if (!read_number(line, "from", &from) || !read_number(line, "to", &to) || to < from)
     return say(at, "from and to are no times");
   if (kind == DF_SPAN_RUN && !read_number(line, "status", &status))
@@ -154,15 +194,15 @@ static bool add_span(place *at, const cJSON *line, df_span_kind kind, uint64_t o
     return say(at, "no earlier line has this number of a collective");
   if (!make_room((void **)&job->spans, &job->spans_room, job->n_spans, sizeof *job->spans))
     return say(at, "no memory");
+  if (kind == DF_SPAN_RUN) traced->next_run = run + 1;
   const int64_t offset = job->ranks[at->rank].offset_ns;
-  job->spans[job->n_spans++] =
-      (df_span){.kind = kind,
-                .rank = at->rank,
-                .row = traced ? (uint32_t)(traced - job->collectives) : 0, /* until rows are made */
-                .run = run,
-                .from = (int64_t)from + offset,
-                .to = (int64_t)to + offset,
-                .status = (int)status};
+  job->spans[job->n_spans++] = (df_span){.kind = kind,
+                                         .rank = at->rank,
+                                         .of = traced ? (size_t)(traced - job->collectives) : 0,
+                                         .run = run,
+                                         .from = (int64_t)from + offset,
+                                         .to = (int64_t)to + offset,
+                                         .status = (int)status};
   return true;
 }
 
@@ -246,7 +286,7 @@ static bool make_rows(df_job_trace *job) {
   }
   for (size_t i = 0; i < job->n_spans; i++)
     if (job->spans[i].kind != DF_SPAN_SYNCHRONISATION)
-      job->spans[i].row = job->collectives[job->spans[i].row].row;
+      job->spans[i].row = job->collectives[job->spans[i].of].row;
   free(order);
   return true;
 }
@@ -274,6 +314,9 @@ void df_job_free(df_job_trace *job) {
   for (size_t i = 0; i < job->n_collectives; i++) {
     free(job->collectives[i].name);
     free(job->collectives[i].group);
+    for (size_t c = 0; c < job->collectives[i].n_configurations; c++)
+      free(job->collectives[i].configurations[c].why);
+    free(job->collectives[i].configurations);
   }
   free(job->collectives);
   free(job->rows);

@@ -8,12 +8,13 @@
 #include "common/sort.h"
 #include "trace/job.h"
 
-static size_t first_span_of(const df_job_trace *job, uint32_t row) {
+/* Runs come first, in order of rows, and of their numbers. */
+static size_t first_span_of(const df_job_trace *job, uint32_t row, uint64_t run) {
   size_t low = 0, high = job->n_spans;
-  while (low < high) { /* runs come first, in order of rows */
+  while (low < high) {
     const size_t middle = low + (high - low) / 2;
     const df_span *span = &job->spans[middle];
-    if (span->kind == DF_SPAN_RUN && span->row < row)
+    if (span->kind == DF_SPAN_RUN && (span->row < row || (span->row == row && span->run < run)))
       low = middle + 1;
     else
       high = middle;
@@ -47,12 +48,10 @@ static void add_run(const df_span *run, size_t n, uint32_t *last_of, double *tim
   last_of[run[last].rank]++;
 }
 
-df_row_summary df_row_summarise(const df_job_trace *job, uint32_t row) {
+df_row_summary df_row_summarise_runs(const df_job_trace *job, uint32_t row, uint64_t from,
+                                     uint64_t until) {
   df_row_summary summary = {0};
-  const size_t first = first_span_of(job, row);
-  size_t end = first;
-  while (end < job->n_spans && job->spans[end].kind == DF_SPAN_RUN && job->spans[end].row == row)
-    end++;
+  const size_t first = first_span_of(job, row, from), end = first_span_of(job, row, until);
   double *times = calloc(end - first + 1, sizeof *times),
          *waits = calloc(end - first + 1, sizeof *waits);
   uint32_t *last_of = calloc(job->n_ranks, sizeof *last_of);
@@ -74,10 +73,73 @@ df_row_summary df_row_summarise(const df_job_trace *job, uint32_t row) {
   return summary;
 }
 
+df_row_summary df_row_summarise(const df_job_trace *job, uint32_t row) {
+  return df_row_summarise_runs(job, row, 0, UINT64_MAX);
+}
+
+void df_traced_manner(const df_traced_configuration *c, char *text, size_t bytes) {
+  snprintf(text, bytes, "%s, %" PRIu64 " block%s, %" PRIu64 " slots of %" PRIu64 " bytes%s%s%s",
+           c->algorithm, c->blocks, c->blocks == 1 ? "" : "s", c->slots, c->slot_bytes,
+           c->form[0] ? ", " : "", c->form, c->lends ? ", lends" : "");
+}
+
+/* From one configuration to the next one. */
+static df_row_summary summarise(const df_job_trace *job, uint32_t row,
+                                const df_traced_collective *traced, size_t i) {
+  const df_traced_configuration *c = &traced->configurations[i];
+  return df_row_summarise_runs(job, row, c->from_run,
+                               i + 1 < traced->n_configurations ? c[1].from_run : UINT64_MAX);
+}
+
+static void add_configurations(cJSON *to, const df_job_trace *job, uint32_t row) {
+  const df_traced_collective *traced = job->rows[row].first;
+  cJSON *all = cJSON_AddArrayToObject(to, "configurations");
+  for (size_t i = 0; i < traced->n_configurations; i++) {
+    const df_traced_configuration *c = &traced->configurations[i];
+    const df_row_summary summary = summarise(job, row, traced, i);
+    cJSON *one = cJSON_CreateObject();
+    cJSON_AddNumberToObject(one, "from_run", (double)c->from_run);
+    cJSON_AddNumberToObject(one, "switch", (double)c->switches);
+    cJSON_AddStringToObject(one, "algorithm", c->algorithm);
+    cJSON_AddNumberToObject(one, "split", (double)c->split);
+    cJSON_AddNumberToObject(one, "blocks", (double)c->blocks);
+    cJSON_AddNumberToObject(one, "slot_bytes", (double)c->slot_bytes);
+    cJSON_AddNumberToObject(one, "slots", (double)c->slots);
+    cJSON_AddStringToObject(one, "form", c->form);
+    cJSON_AddBoolToObject(one, "lends", c->lends);
+    cJSON_AddStringToObject(one, "purpose", c->purpose);
+    cJSON_AddStringToObject(one, "why", c->why);
+    cJSON_AddNumberToObject(one, "runs", (double)summary.runs);
+    cJSON_AddNumberToObject(one, "time_us_median", summary.time_us);
+    cJSON_AddItemToArray(all, one);
+  }
+}
+
 static uint32_t missing_ranks(const df_job_trace *job) {
   uint32_t missing = 0;
   for (uint32_t r = 0; r < job->n_ranks; r++) missing += !job->ranks[r].is_there;
   return missing;
+}
+
+static const df_traced_configuration *last_of(const df_traced_collective *traced) {
+  return &traced->configurations[traced->n_configurations - 1];
+}
+
+static void print_configurations(const df_job_trace *job) {
+  puts("\nfrom: the first run that was executed so; why: who chose it, or asked for it\n\n"
+       "      from     runs    time us  how, and why");
+  for (uint32_t i = 0; i < job->n_rows; i++) {
+    const df_traced_collective *traced = job->rows[i].first;
+    printf("%s, id %" PRIu64 ", %s\n", traced->name, traced->id, traced->operation);
+    for (size_t j = 0; j < traced->n_configurations; j++) {
+      const df_traced_configuration *c = &traced->configurations[j];
+      const df_row_summary summary = summarise(job, i, traced, j);
+      char manner[160];
+      df_traced_manner(c, manner, sizeof manner);
+      printf("%10" PRIu64 " %8" PRIu64 " %10.1f  %s%s%s\n", c->from_run, summary.runs,
+             summary.time_us, manner, c->why[0] ? ": " : "", c->why);
+    }
+  }
 }
 
 static bool print_json(const df_job_trace *job) {
@@ -103,7 +165,7 @@ static bool print_json(const df_job_trace *job) {
     cJSON_AddStringToObject(one, "id", id);
     cJSON_AddStringToObject(one, "name", traced->name);
     cJSON_AddStringToObject(one, "operation", traced->operation);
-    cJSON_AddStringToObject(one, "algorithm", traced->algorithm);
+    cJSON_AddStringToObject(one, "algorithm", last_of(traced)->algorithm);
     cJSON_AddNumberToObject(one, "bytes", (double)traced->bytes);
     cJSON_AddNumberToObject(one, "members", traced->members);
     cJSON_AddNumberToObject(one, "runs", (double)summary.runs);
@@ -114,6 +176,7 @@ static bool print_json(const df_job_trace *job) {
       cJSON_AddNumberToObject(one, "last_rank", summary.last_rank);
       cJSON_AddNumberToObject(one, "last_share", summary.last_share);
     }
+    add_configurations(one, job, i);
     cJSON_AddItemToArray(collectives, one);
   }
   return df_tool_print_json(root);
@@ -144,7 +207,8 @@ bool df_job_print(const df_job_trace *job, bool json) {
       snprintf(last, sizeof last, "%u (%.0f%%)", summary.last_rank, 100 * summary.last_share);
     printf("%10" PRIu64 " %8" PRIu64 " %10.1f %10.1f  %-10s %7" PRIu64 "  %s, %s, %s\n",
            summary.runs, summary.failed, summary.time_us, summary.wait_us, last, traced->bytes,
-           traced->operation, traced->algorithm, traced->name);
+           traced->operation, last_of(traced)->algorithm, traced->name);
   }
+  print_configurations(job);
   return df_tool_flush_or_say();
 }

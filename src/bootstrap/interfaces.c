@@ -64,6 +64,10 @@ static bool in_network(const df_address *address, const df_address *network, int
   return true;
 }
 
+bool df_interface_reaches(const df_interface *interface, const df_address *address) {
+  return in_network(&interface->address, address, interface->prefix);
+}
+
 /* 1, 0; -1: the item makes no sense. */
 static int matches(const df_interface *interface, const char *item, size_t length) {
   df_address network;

@@ -34,6 +34,9 @@ int df_interfaces_offer(const df_interfaces *interfaces, df_address *addresses, 
 /* Is the address this host's own? */
 bool df_interfaces_have(const df_interfaces *interfaces, const df_address *address);
 
+/* Is the address in the interface's network, so that no router is between? */
+bool df_interface_reaches(const df_interface *interface, const df_address *address);
+
 /* "lo (127.0.0.1, ::1), rail0 (10.77.0.1)" */
 void df_interfaces_text(const df_interfaces *interfaces, char *text, size_t bytes);
 

@@ -143,6 +143,8 @@ static void stand(df_far_mesh *mesh, contact *c, bool calls) {
   far->calls = calls;
   memcpy(far->key, c->key, sizeof far->key);
   if (!calls) find_caller(record, c->fd, c->rank < mesh->r->rank, far);
+  far->n_offered = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
+  memcpy(far->offered, record->addresses, sizeof far->offered);
   df_socket_set_silence(c->fd, mesh->r->network->silence_ms);
   c->fd = -1;
   for (int i = 0; i < mesh->n_calls; i++) {

@@ -20,10 +20,12 @@ typedef enum {
 
 /* A rank of another host. */
 typedef struct df_far_rank {
-  int is_far;                      /* its socket is a TCP connection */
-  int calls;                       /* this end has called, and calls again when it is lost */
-  df_address address;              /* where it listens, as this rank reaches it */
-  uint32_t scope;                  /* of a link-local address */
+  int is_far;                           /* its socket is a TCP connection */
+  int calls;                            /* this end has called, and calls again when it is lost */
+  df_address address;                   /* where it listens, as this rank reaches it */
+  uint32_t scope;                       /* of a link-local address */
+  df_address offered[DF_ADDRESSES_MAX]; /* all that it says it has; that one too */
+  int n_offered;
   unsigned char key[DF_KEY_BYTES]; /* of the socket's connection, of these two ranks alone */
 } df_far_rank;
 

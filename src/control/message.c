@@ -45,7 +45,9 @@ static int payload_fits(const df_message *message) {
   case DF_MESSAGE_LINKS:
     return message->payload_bytes == DF_OFFER_BYTES && message->a < DF_MAX_CHANNELS;
   case DF_MESSAGE_PROPOSE:
-    return message->payload_bytes == sizeof(df_variant_spec);
+    return message->payload_bytes == sizeof(df_variant_spec) && message->a < DF_PURPOSES;
+  case DF_MESSAGE_PURPOSE:
+    return message->payload_bytes == 0 && message->a < DF_PURPOSES;
   case DF_MESSAGE_TIMES:
     return message->payload_bytes % sizeof(uint32_t) == 0 && message->payload_bytes > 0 &&
            message->payload_bytes <= DF_MOST_TIMES * sizeof(uint32_t);
@@ -66,3 +68,19 @@ int df_message_is_valid(const void *bytes, size_t length) {
   if (header.payload_bytes != length - sizeof header) return 0;
   return payload_fits(bytes);
 }
+
+typedef struct df_purpose_text {
+  const char *name, *words;
+} df_purpose_text;
+static const df_purpose_text purposes[DF_PURPOSES] = {
+    [DF_PURPOSE_ASKED] = {"asked", "as dfcclSetAlgorithm says"},
+    [DF_PURPOSE_CANDIDATE] = {"candidate", "as the tuner says: a candidate under trial"},
+    [DF_PURPOSE_DRIFT] = {"drift", "as the tuner says: tried, since times have changed"},
+    [DF_PURPOSE_CHECK] = {"check", "as the tuner says: the winner and the registered one are "
+                                   "compared in turn"},
+    [DF_PURPOSE_ADOPTED] = {"adopted", "as the tuner says: adopted, since it won"},
+    [DF_PURPOSE_BACK] = {"back", "as the tuner says: back to the registered one"},
+};
+
+const char *df_purpose_name(df_purpose purpose) { return purposes[purpose].name; }
+const char *df_purpose_words(df_purpose purpose) { return purposes[purpose].words; }

@@ -22,12 +22,13 @@ typedef enum {
   DF_MESSAGE_BYE,         /* the sender leaves in order */
   DF_MESSAGE_UNMAPPED,    /* id: segment of the receiver's device, 0: all; no longer mapped */
   DF_MESSAGE_PING,        /* a: 1: the receiver answers with a: 0, if its process lives */
-  DF_MESSAGE_PROPOSE,     /* id, variant: a switch to it; payload: df_variant_spec */
+  DF_MESSAGE_PROPOSE,     /* id, variant: a switch to it, a: df_purpose; payload: df_variant_spec */
   DF_MESSAGE_READY,       /* id, variant, a: floor, b: 1: refused */
   DF_MESSAGE_COMMIT,      /* id, variant, a: the first run on it, b: runs to be timed */
   DF_MESSAGE_CANCEL,      /* id, variant */
   DF_MESSAGE_RETIRED,     /* id, variant: the sender has gone over to it */
   DF_MESSAGE_TIMES, /* id, variant, a: run; payload: ns of it and of those after it, 32 bits each */
+  DF_MESSAGE_PURPOSE, /* id, variant: in force, a: df_purpose: why it stays */
   DF_MESSAGE_KINDS
 } df_message_kind;
 
@@ -50,12 +51,28 @@ DF_STATIC_ASSERT(sizeof(df_message) == 40, "part of the protocol between process
 
 /* How a variant of a collective travels. 0: as the registration's own tuning has it. */
 typedef struct df_variant_spec {
+  uint64_t file;      /* the hash of its bytes, of DF_FROM_FILE; else 0 */
   uint32_t algorithm; /* DF_AS_REGISTERED: the registered variant */
   uint32_t split, blocks, slot_bytes, slots;
   uint32_t copies; /* 1: no buffer is lent */
 } df_variant_spec;
 #define DF_AS_REGISTERED UINT32_MAX
-enum { DF_MOST_TIMES = 32 };
+
+/* Why a collective goes over to a variant, or stays on it. */
+typedef enum {
+  DF_PURPOSE_ASKED,     /* dfcclSetAlgorithm */
+  DF_PURPOSE_CANDIDATE, /* the tuner measures it */
+  DF_PURPOSE_DRIFT,     /* the same, since times have changed */
+  DF_PURPOSE_CHECK,     /* the tuner compares it: winner, registered, winner */
+  DF_PURPOSE_ADOPTED,   /* it has won */
+  DF_PURPOSE_BACK,      /* the registered one, which no other has beaten so far */
+  DF_PURPOSES
+} df_purpose;
+/* "candidate", ...; and in words: "as the tuner says: ...". */
+const char *df_purpose_name(df_purpose purpose);
+const char *df_purpose_words(df_purpose purpose);
+
+enum { DF_MOST_TIMES = 128 };
 
 /* A difference in one field is a mismatch of the collective. */
 typedef struct df_announcement {

@@ -26,13 +26,14 @@ typedef struct df_outgoing {
 typedef struct df_peer {
   df_peer_state state;
   int local;
-  int socket;              /* -1: local, or ended */
-  int *home;               /* the mesh's place for it */
-  df_line *line;           /* NULL: the peer is on this host */
-  int calls;               /* a line: this end makes its connections */
-  uint64_t lost_ns;        /* since when the line has no connection; 0: it has one (resume.h) */
-  uint32_t resumes;        /* how often it had one again */
-  int is_over;             /* the line: the other end has said so */
+  int socket;       /* -1: local, or ended */
+  int *home;        /* the mesh's place for it */
+  df_line *line;    /* NULL: the peer is on this host */
+  int calls;        /* a line: this end makes its connections */
+  int has_rails;    /* its host may be reached by another way, so a line is found silent earlier */
+  uint64_t lost_ns; /* since when the line has no connection; 0: it has one (resume.h) */
+  uint32_t resumes; /* how often it had one again */
+  int is_over;      /* the line: the other end has said so */
   df_address address;      /* where the peer listens; set if line is set */
   char host[DF_HOST_NAME]; /* the peer's host; set if line is set; "": not known */
   int writable_wanted;

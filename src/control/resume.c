@@ -26,8 +26,9 @@ typedef struct df_arrival {
   unsigned char key[DF_LINE_KEY];
 } df_arrival;
 
-/* The silence of a host: the time for it is over already. */
-static int is_silence(int error) {
+/* The silence of a host: the time for it is over already, unless there may be another way. */
+static int is_silence(const df_peer *peer, int error) {
+  if (peer->has_rails) return 0;
   return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN;
 }
 
@@ -43,7 +44,7 @@ static int need_not_call(const df_peer *peer) {
 
 int df_resume_begin(df_control *control, uint32_t rank, int error) {
   df_peer *peer = &control->peers[rank];
-  if (!may_resume(control, peer) || is_silence(error) || need_not_call(peer)) return 0;
+  if (!may_resume(control, peer) || is_silence(peer, error) || need_not_call(peer)) return 0;
   df_log(DF_LOG_INFO, "rank %u: control's connection to rank %u was lost: %s", control->rank, rank,
          error ? strerror(error) : "the other end closed it");
   if (peer->lost_ns == 0) {
@@ -149,8 +150,9 @@ int df_resume_is_vain(df_control *control, uint32_t rank, int *error) {
   const df_line_maker *maker = &control->maker;
   if (peer->lost_ns == 0) return 0;
   const uint64_t now = df_clock_ns(), refused_ns = maker->refused_ns(maker->maker, rank);
-  const uint64_t patience_ms =
-      maker->silence_ms ? DF_MIN(maker->silence_ms, maker->resume_ms) : maker->resume_ms;
+  const uint64_t silence_ms = peer->has_rails ? maker->silence_ms - maker->silence_ms / 3
+                                              : maker->silence_ms; /* the rest has passed */
+  const uint64_t patience_ms = silence_ms ? DF_MIN(silence_ms, maker->resume_ms) : maker->resume_ms;
   const uint64_t refused_ms = peer->calls ? REFUSED_MS : REFUSED_OTHERWISE_MS;
   *error = ECONNREFUSED;
   if (refused_ns && now - refused_ns >= refused_ms * 1000000) return 1;

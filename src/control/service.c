@@ -84,10 +84,11 @@ static void say_why(const df_peer *peer, int error, uint64_t lost_ms, char *why,
     snprintf(why, bytes, "died: its connection (%s) was lost, and nobody listens there any more",
              place);
   else if (lost_ms)
-    snprintf(why, bytes,
-             "cannot be reached (%s): its connection was lost, and could not be made anew "
-             "for %llu ms",
-             place, (unsigned long long)lost_ms);
+    snprintf(
+        why, bytes,
+        "cannot be reached (%s): %sits connection was lost, and could not be made anew for %llu ms",
+        place, error == ETIMEDOUT && peer->has_rails ? "Connection timed out: " : "",
+        (unsigned long long)lost_ms);
   else
     snprintf(why, bytes,
              error == 0 || error == ECONNRESET ? "died: its connection (%s) was lost%s%s"

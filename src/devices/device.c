@@ -26,7 +26,8 @@ dfcclResult_t df_device_choose(df_device_choice *choice) {
                    "config.backend is cuda, but this library was built without CUDA");
 #endif
   choice->backend = dfcclBackendCpu;
-  if (choice->max_blocks == 0) choice->max_blocks = 1;
+  if (choice->max_blocks != 0) return dfcclSuccess;
+  choice->max_blocks = choice->shared_blocks = 1;
   return dfcclSuccess;
 }
 

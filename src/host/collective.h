@@ -143,7 +143,7 @@ typedef struct df_coll {
   /* Runs from here on wait: for links (0), or for the members' agreement about a variant. */
   uint64_t admit_below;
   uint64_t heeded_from; /* whose end a switch must hear of, and all later ones; UINT64_MAX: none */
-  uint32_t skew;        /* Run r is in the device's slot (r + skew) modulo DF_RUNS_AHEAD. */
+  uint64_t skew;        /* Run r is the device's run r + skew, modulo 2^64. */
   uint64_t retired;     /* Runs whose CQE was taken. */
   uint64_t taken;       /* retired, or failed on the host; the callback may still run */
   df_wait_words *words;
@@ -160,8 +160,9 @@ typedef struct df_coll {
 } df_coll;
 
 /* The device counts a variant's runs, and these may begin with any run of the collective. */
+static inline uint64_t df_device_run(const df_coll *coll, uint64_t run) { return run + coll->skew; }
 static inline uint32_t df_slot_of(const df_coll *coll, uint64_t run) {
-  return (uint32_t)((run + coll->skew) % DF_RUNS_AHEAD);
+  return (uint32_t)(df_device_run(coll, run) % DF_RUNS_AHEAD);
 }
 static inline df_run *df_run_in_device(df_coll *coll, uint64_t run) {
   return &coll->in_device[df_slot_of(coll, run)];

@@ -13,12 +13,6 @@
 #include "host/tuner.h"
 #include "tuning/model.h"
 
-static const char *form_of(const df_coll *coll) {
-  if (coll->plan->n_links == 0 || coll->count == 0) return "none";
-  if (coll->manner.shape.payload_offset == DF_LINK_WORDS) return "words";
-  return coll->manner.shape.payload_offset == DF_LINK_FLAGGED_OFFSET ? "flagged" : "staged";
-}
-
 /* [lock] */
 static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) {
   df_tuner_summary tuner;
@@ -100,7 +94,7 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   snprintf(c->algorithm, sizeof c->algorithm, "%s%s%.18s",
            df_algorithm_name(coll->manner.choice.algorithm), file ? ":" : "",
            file ? df_plan_file_facts_of(file).name : "");
-  snprintf(c->form, sizeof c->form, "%s", form_of(coll));
+  snprintf(c->form, sizeof c->form, "%s", df_manner_form(&coll->manner, coll->plan, coll->count));
   c->blocks = shape->n_blocks;
   c->loops = part->loops;
   c->primitives = coll->plan->n_primitives;
@@ -108,16 +102,16 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
   c->chunkBytes = DF_MIN(longest, coll->count * question.element_bytes);
   c->slotBytes = ring.stride;
   c->slots = ring.n_slots;
-  c->lendsBuffers = longest >= coll->manner.lend_min;
+  c->lendsBuffers = (uint32_t)df_manner_lends(&coll->manner, question.element_bytes);
   c->pastCaches = coll->manner.stream != DF_STREAM_NEVER;
   c->switches = coll->epoch ? coll->epoch->switches : 0;
   c->borrowedTurn = (uint32_t)coll->manner.borrowed_turn;
   df_manner_explain(&coll->manner, &question, coll->plan, &ring, c->why, sizeof c->why);
-  if (coll->epoch && coll->epoch->current) {
+  if (coll->epoch && coll->epoch->switches) {
     const size_t used = strlen(c->why);
     df_text out = {.at = c->why + used, .left = sizeof c->why - used};
-    df_say(&out, "variant: not as registered, since %s has asked for this algorithm\n",
-           coll->epoch->tuner ? "the tuner" : "dfcclSetAlgorithm");
+    df_say(&out, "variant: %s, %s\n", coll->epoch->current ? "not as registered" : "as registered",
+           df_switch_state_of(coll).words);
   }
   describe_times(coll, &question, context->topology.n_cores, c);
   say_times(c);

@@ -151,7 +151,8 @@ struct dfcclContext {
   uint64_t magic;
   uint32_t rank, n_ranks;
   df_settings settings;
-  uint32_t max_blocks; /* of a collective: the least that any rank allows */
+  uint32_t max_blocks;  /* of a collective: the least that any rank allows */
+  uint32_t near_blocks; /* ... whose members are on one host, or share cores */
   df_topology topology;
   df_mesh mesh;
   pthread_mutex_t lock;
@@ -185,5 +186,7 @@ dfcclResult_t df_context_close(dfcclContext_t context);
 df_card df_context_card(const df_settings *settings);
 df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank);
 df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t rank);
+/* The same as this rank (settings.files). */
+int df_context_has_files_of(dfcclContext_t context, uint32_t rank);
 
 #endif

@@ -183,7 +183,7 @@ void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, s
 /* ---- dump ---- */
 
 static const char *source_of(const dfcclContext_t context, const df_coll *coll) {
-  const char *source = df_switch_source(coll);
+  const char *source = df_switch_state_of(coll).words;
   return source ? source : df_choice_source(&context->settings.tuning, &coll->manner.choice);
 }
 

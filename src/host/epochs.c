@@ -14,6 +14,7 @@
 #include "host/registration.h"
 #include "host/registry.h"
 #include "host/runs.h"
+#include "host/trace.h"
 
 enum {
 /* Runs that a member goes on admitting while the others answer: a round trip of short runs. */
@@ -60,9 +61,8 @@ static void settle(dfcclContext_t context, df_coll *coll) {
  * Links stay with the announcements that they came from: a variant is kept while it is in use. */
 static void exchange(dfcclContext_t context, df_coll *front, df_coll *variant) {
   DF_ASSERT(front->retired == front->admitted && variant->admitted == 0);
-  const uint32_t next = df_slot_of(front, front->admitted);
-  front->skew =
-      (variant->skew + DF_RUNS_AHEAD - (uint32_t)(front->admitted % DF_RUNS_AHEAD)) % DF_RUNS_AHEAD;
+  const uint64_t next = df_device_run(front, front->admitted); /* what a variant's skew is */
+  front->skew = variant->skew - front->admitted;
   variant->skew = next;
   EXCHANGE(front->index, variant->index);
   EXCHANGE(front->plan, variant->plan);
@@ -81,16 +81,21 @@ static int go_over(dfcclContext_t context, df_coll *front) {
   df_epoch *epoch = front->epoch;
   if (epoch == NULL || front->admitted != epoch->first || front->retired != epoch->first) return 0;
   df_coll *old = epoch->current;
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, front);
   if (old) exchange(context, front, old);
   if (epoch->candidate) exchange(context, front, epoch->candidate);
   epoch->current = epoch->candidate;
   epoch->candidate = NULL;
   epoch->first = UINT64_MAX;
   epoch->switches++;
+  epoch->purpose = epoch->asked;
+  front->is_described = 0;
   front->admit_below = UINT64_MAX;
   if (old) df_coll_leave(context, old);
-  df_log(DF_LOG_TRACE, "rank %u: collective %" PRIu64 " goes over to %s at run %" PRIu64,
-         context->rank, front->id, df_algorithm_name(front->plan->key.algorithm), front->admitted);
+  df_log(DF_LOG_TRACE, "rank %u: collective %" PRIu64 " goes over to %s at run %" PRIu64 ", %s",
+         context->rank, front->id, df_algorithm_name(front->plan->key.algorithm), front->admitted,
+         df_purpose_words(epoch->purpose));
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, front);
   if (front->position == 0)
     hear_retired(front, 0);
   else
@@ -157,7 +162,7 @@ static int has_place(const dfcclContext_t context) {
 }
 
 static int is_sound(const df_variant_spec *spec) {
-  return spec->algorithm < DF_ALGORITHMS && spec->slot_bytes <= DF_MAX_SLOT_BYTES &&
+  return spec->algorithm <= DF_FROM_FILE && spec->slot_bytes <= DF_MAX_SLOT_BYTES &&
          (spec->slots == 0 ||
           (spec->slots >= DF_MIN_LINK_SLOTS && spec->slots <= DF_MAX_LINK_SLOTS &&
            (spec->slots & (spec->slots - 1)) == 0)) &&
@@ -165,9 +170,10 @@ static int is_sound(const df_variant_spec *spec) {
 }
 
 static void take_proposal(dfcclContext_t context, df_coll *front, uint64_t number,
-                          const df_variant_spec *spec) {
+                          df_purpose purpose, const df_variant_spec *spec) {
   df_epoch *epoch = front->epoch;
   epoch->number = number;
+  epoch->asked = purpose;
   epoch->is_pending = 1;
   epoch->has_answered = 0;
   if (spec->algorithm == DF_AS_REGISTERED) {
@@ -278,11 +284,12 @@ static void freed(df_coll *front) {
   free(front->epoch);
 }
 
-static const char *source(const df_coll *front) {
+static df_switch_state state(const df_coll *front) {
   const df_epoch *epoch = front->epoch;
-  return epoch->current == NULL ? NULL
-         : epoch->tuner         ? "as the tuner says"
-                                : "as dfcclSetAlgorithm says";
+  if (epoch->switches == 0) return (df_switch_state){.purpose = "registered"};
+  return (df_switch_state){.switches = epoch->switches,
+                           .purpose = df_purpose_name(epoch->purpose),
+                           .words = df_purpose_words(epoch->purpose)};
 }
 
 static const df_switch_events events = {.stands = variant_stands,
@@ -293,7 +300,7 @@ static const df_switch_events events = {.stands = variant_stands,
                                         .end = end,
                                         .timed = df_epoch_timed,
                                         .freed = freed,
-                                        .source = source};
+                                        .state = state};
 
 df_epoch *df_epoch_of(df_coll *front) {
   if (front->epoch == NULL && (front->epoch = calloc(1, sizeof *front->epoch)) != NULL) {
@@ -326,7 +333,7 @@ static int has_variants(const df_coll *front) {
 }
 
 dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec,
-                               uint32_t to_time) {
+                               df_purpose purpose, uint32_t to_time) {
   if (front->position != 0 || df_epoch_is_busy(front) || !is_open(context, front) ||
       !has_variants(front))
     return refuse(context, front);
@@ -345,10 +352,25 @@ dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_
   df_message message = {.kind = DF_MESSAGE_PROPOSE,
                         .payload_bytes = sizeof *spec,
                         .id = front->id,
+                        .a = purpose,
                         .variant = number};
   df_coll_send(context, front, &message, spec);
-  take_proposal(context, front, number, spec);
+  take_proposal(context, front, number, purpose, spec);
   return dfcclSuccess;
+}
+
+static void stay(dfcclContext_t context, df_coll *front, df_purpose purpose) {
+  if (front->epoch->switches == 0 || front->epoch->purpose == purpose) return;
+  front->epoch->purpose = purpose;
+  front->is_described = 0;
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, front);
+}
+
+void df_epoch_stays(dfcclContext_t context, df_coll *front, df_purpose purpose) {
+  if (df_epoch_is_busy(front) || front->epoch->purpose == purpose || front->epoch->switches == 0)
+    return;
+  send_all(context, front, DF_MESSAGE_PURPOSE, purpose, 0);
+  stay(context, front, purpose);
 }
 
 /* ---- messages ---- */
@@ -366,7 +388,7 @@ static void hear_proposal(dfcclContext_t context, uint32_t from, df_coll *front,
   memcpy(&spec, df_message_payload(message), sizeof spec);
   if (front && message->variant && leader_of(front) == from && has_variants(front) &&
       df_epoch_of(front) && !front->epoch->is_pending && front->epoch->first == UINT64_MAX) {
-    take_proposal(context, front, message->variant, &spec);
+    take_proposal(context, front, message->variant, (df_purpose)message->a, &spec);
     return;
   }
   df_message refusal = {
@@ -401,6 +423,8 @@ void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *mess
     commit(context, front, message->a, message->b);
   else if (is_led && message->kind == DF_MESSAGE_CANCEL)
     cancel(context, front);
+  else if (is_led && message->kind == DF_MESSAGE_PURPOSE && df_epoch_is_there(front))
+    stay(context, front, (df_purpose)message->a);
 }
 
 dfcclResult_t df_epoch_ask(dfcclContext_t context, dfcclCollId_t id, const df_variant_spec *spec) {
@@ -410,12 +434,12 @@ dfcclResult_t df_epoch_ask(dfcclContext_t context, dfcclCollId_t id, const df_va
   if (front == NULL)
     result = df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u",
                      id, context->rank);
-  else if (spec->algorithm != DF_AS_REGISTERED &&
+  else if (spec->algorithm != DF_AS_REGISTERED && spec->algorithm != DF_FROM_FILE &&
            !df_algorithm_has((int)spec->algorithm, front->operation))
     result = df_fail(dfcclInvalidArgument, "algorithm is \"%s\", which %s does not have",
                      df_algorithm_name((int)spec->algorithm), df_operation_name(front->operation));
   else
-    result = df_epoch_propose(context, front, spec, 0);
+    result = df_epoch_propose(context, front, spec, DF_PURPOSE_ASKED, 0);
   pthread_mutex_unlock(&context->lock);
   return result;
 }

@@ -43,6 +43,8 @@ typedef struct df_epoch {
   df_coll *current;               /* whose place in the device the front has; NULL: its own */
   df_coll *candidate; /* being made, or to be gone over to; NULL: none, or as registered */
   uint64_t number;    /* of the switch in progress */
+  df_purpose asked;   /* its purpose */
+  df_purpose purpose; /* of what is in force; of none, if there was no switch */
   int is_pending;     /* neither committed nor cancelled */
   int has_answered;
   uint64_t first;    /* committed: the first run on the candidate; UINT64_MAX: none is */
@@ -76,7 +78,10 @@ static inline int df_epoch_hears_first(df_coll *front, uint32_t position, df_hea
 
 /* [lock] On the group's first member. dfcclInvalidUsage, with a sentence: not now, or never. */
 dfcclResult_t df_epoch_propose(dfcclContext_t context, df_coll *front, const df_variant_spec *spec,
-                               uint32_t to_time);
+                               df_purpose purpose, uint32_t to_time);
+/* [lock] On the leader: what is in force stays, for another purpose than it was asked for. Told to all;
+ * nothing, if there was no switch, or one is in progress. */
+void df_epoch_stays(dfcclContext_t context, df_coll *front, df_purpose purpose);
 /* [lock] NULL: no memory. */
 df_epoch *df_epoch_of(df_coll *front);
 /* [lock] Times runs of this rank alone, from `from` until `until`, the last DF_MOST_TIMES at most, and

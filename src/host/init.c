@@ -41,6 +41,7 @@ typedef struct df_card_content {
   /* A bit for each processor that its process may use, modulo their number. */
   uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
   uint32_t shared_blocks;
+  uint64_t files; /* df_file_directory_digest */
   char host_name[DF_HOST_NAME];
 } df_card_content;
 DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
@@ -56,7 +57,8 @@ df_card df_context_card(const df_settings *settings) {
   df_card card;
   df_card_content content = {.version = DFCCL_VERSION_CODE,
                              .max_blocks = (uint32_t)settings->max_blocks,
-                             .shared_blocks = (uint32_t)settings->shared_blocks};
+                             .shared_blocks = (uint32_t)settings->shared_blocks,
+                             .files = df_file_directory_digest(&settings->files)};
   df_device_fill_card(settings->backend, (int)settings->device, &content.device);
   content.transport.host = df_host_identity();
   content.transport.backend = (uint32_t)settings->backend;
@@ -81,6 +83,13 @@ df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t ran
   df_card_content content;
   memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
   return content.transport;
+}
+
+int df_context_has_files_of(dfcclContext_t context, uint32_t rank) {
+  df_card_content mine, theirs;
+  memcpy(&mine, context->mesh.cards[context->rank].bytes, sizeof mine);
+  memcpy(&theirs, context->mesh.cards[rank].bytes, sizeof theirs);
+  return mine.files == theirs.files;
 }
 
 /* A GPU executes one process's kernels at a time, unless MPS is on. */
@@ -145,6 +154,9 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
   df_settings_complete(&context->settings, context->n_ranks, context->topology.n_cores,
                        takes_turns);
   context->max_blocks = shared_blocks(context, blocks, least);
+  context->near_blocks = context->max_blocks;
+  if (least != 0 && context->topology.runs_on_cores && context->mesh.far)
+    context->max_blocks = (uint32_t)context->settings.tuning.policy.net_blocks;
   if (least != 0) context->settings.max_blocks = context->max_blocks; /* its memory */
   return dfcclSuccess;
 }
@@ -156,11 +168,11 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   df_fork_guard_remove(&context->fork_guard);
   df_jobs_close(context);
   df_tuner_plugin_close(context->tuner_plugin);
-  df_profiler_close(context);
   df_learnt_free(&context->learnt);
   free(context->runs.callbacks.entries);
   df_memory_release(context, keeps_memory);
   df_transports_close(context, keeps_memory);
+  df_profiler_close(context);
   df_post_close(&context->control);
   if (context->device.kind) context->device.kind->close(&context->device);
   df_service_close(&context->control);

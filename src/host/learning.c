@@ -6,6 +6,7 @@
 #include "primitives/types.h"
 
 dfcclResult_t df_learning_open(dfcclContext_t context) {
+  context->learnt.files = &context->settings.files;
   if (context->settings.tune_file[0] == '\0') return dfcclSuccess;
   df_learnt_describe_machine(context->learnt.machine, sizeof context->learnt.machine,
                              context->topology.n_cores, context->n_ranks,

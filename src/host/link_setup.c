@@ -22,7 +22,7 @@
 #include "host/switch_events.h"
 
 static df_manner_question question_of(const dfcclContext_t context, const df_coll *coll) {
-  df_question choice = {.operation = coll->operation, .n = coll->n};
+  df_question choice = {.operation = coll->operation, .n = coll->n, .hosts = coll->n_hosts};
   return (df_manner_question){.tuning = &context->settings.tuning,
                               .topology = &context->topology,
                               .choice = choice,

@@ -6,7 +6,7 @@
 
 #include "base/foreign_log.h"
 #include "base/plugin_file.h"
-#include "host/profiler_calls.h"
+#include "host/profiler_steps.h"
 #include "host/registry.h"
 #include "tuning/advice.h"
 
@@ -19,11 +19,15 @@ typedef struct library {
   int mask;
 } library;
 
+struct profiled_run;
+
 typedef struct df_profiler {
   library *library;
   void *context; /* the plugin's */
   char name[NAME_BYTES];
   uint64_t job;
+  df_message_watch watch;
+  struct profiled_run *running; /* [lock] whose messages are told; the oldest last */
 } df_profiler;
 
 /* In the place of a run's callback. */
@@ -33,6 +37,8 @@ typedef struct profiled_run {
   void *argument;
   void *run, *links[LINKS_MAX];
   uint32_t n_links;
+  df_steps *steps; /* [n_links] NULL: none are told */
+  struct profiled_run *next, **at;
 } profiled_run;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all calls in the process */
@@ -98,6 +104,9 @@ static dfcclResult_t start(dfcclContext_t context, df_profiler *profiler) {
   return dfcclSuccess;
 }
 
+static void hear_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
+                         uint32_t bytes);
+
 dfcclResult_t df_profiler_open(dfcclContext_t context) {
   const char *choice = context->settings.profiler_plugin;
   if (*choice == '\0' || strcmp(choice, "none") == 0) return dfcclSuccess;
@@ -106,6 +115,7 @@ dfcclResult_t df_profiler_open(dfcclContext_t context) {
   if (profiler == NULL) return df_fail(dfcclOutOfMemory, "no memory for a profiler plugin");
   memcpy(&profiler->job, context->mesh.job, sizeof profiler->job);
   snprintf(profiler->name, sizeof profiler->name, "dfccl %u ranks", context->n_ranks);
+  profiler->watch = (df_message_watch){.tell = hear_message, .who = profiler};
   pthread_mutex_lock(&lock);
   const dfcclResult_t result = start(context, profiler);
   pthread_mutex_unlock(&lock);
@@ -157,6 +167,7 @@ static df_profiled_run describe_run(const dfcclContext_t context, const df_coll 
                            .job_name = context->profiler->name,
                            .job = context->profiler->job,
                            .number = coll->submitted,
+                           .on_device = df_device_run(coll, coll->submitted),
                            .function = df_advice_function(coll->operation),
                            .operation = df_operation_name(coll->operation),
                            .type = type_names[coll->type],
@@ -175,33 +186,30 @@ static df_profiled_run describe_run(const dfcclContext_t context, const df_coll 
                            .blocks = (uint8_t)coll->manner.shape.n_blocks};
 }
 
-static int messages_on(const df_plan *plan, uint32_t link) {
-  int n = 0;
-  for (uint32_t i = 0; i < plan->n_primitives; i++)
-    n += plan->links[link].sends ? plan->primitives[i].send_link == link
-                                 : plan->primitives[i].recv_link == link;
-  return n;
-}
-
 /* [lock] Those of the first block that a connection carries. */
 static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll,
                                df_profiled_link links[LINKS_MAX]) {
   uint32_t n = 0;
   const df_part *part = &coll->manner.shape.parts[0];
+  const int tells = coll->ready && !coll->varying;
   for (uint32_t which = 0; which < coll->plan->n_links && n < LINKS_MAX; which++) {
     const uint32_t peer = coll->ranks[coll->plan->links[which].peer];
     if (!context->transports.wire_serves[peer]) continue;
-    links[n++] = (df_profiled_link){
-        .rank = (int)context->rank,
-        .peer = (int)peer,
-        .sends = coll->plan->links[which].sends,
-        .messages = (int)(part->loops * (uint32_t)messages_on(coll->plan, which)),
-        .chunk_bytes = (int)(part->chunk * (uint32_t)df_type_size(coll->type))};
+    links[n++] =
+        (df_profiled_link){.rank = (int)context->rank,
+                           .peer = (int)peer,
+                           .sends = coll->plan->links[which].sends,
+                           .messages = (int)(part->loops * coll->plan->links[which].messages),
+                           .chunk_bytes = (int)(part->chunk * (uint32_t)df_type_size(coll->type)),
+                           .ring = tells ? coll->device.links[which].slots : NULL};
   }
   return n;
 }
 
 /* ---- events; all with the plugin's lock */
+
+/* A run's event is the parent of the others'. */
+enum { RUN_EVENTS = DF_PROFILE_COLL | DF_PROFILE_PROXY_OP | DF_PROFILE_PROXY_STEP };
 
 static void stop(const df_profiler *profiler, void *handle) {
   if (handle) df_profiler_stop(&profiler->library->plugin, handle);
@@ -216,20 +224,66 @@ static void *start_parents(const dfcclContext_t context, const df_profiled_run *
                            df_profiled_call *call) {
   const df_profiler *profiler = context->profiler;
   const df_profiler_table *plugin = &profiler->library->plugin;
-  const int runs = DF_PROFILE_COLL | DF_PROFILE_PROXY_OP | DF_PROFILE_PROXY_STEP;
   if (plugin->version < 5) {
-    if (wants(profiler, DF_PROFILE_GROUP | runs))
+    if (wants(profiler, DF_PROFILE_GROUP | RUN_EVENTS))
       df_profiler_start_group(plugin, profiler->context, run->rank, NULL, &call->group);
     return call->group;
   }
-  if (!wants(profiler, DF_PROFILE_GROUP_API | DF_PROFILE_COLL_API | DF_PROFILE_GROUP | runs))
+  if (!wants(profiler, DF_PROFILE_GROUP_API | DF_PROFILE_COLL_API | DF_PROFILE_GROUP | RUN_EVENTS))
     return NULL;
   df_profiler_start_group_api(plugin, profiler->context, run->rank, &call->group_api);
   if (wants(profiler, DF_PROFILE_GROUP))
     df_profiler_start_group(plugin, profiler->context, run->rank, call->group_api, &call->group);
-  if (wants(profiler, DF_PROFILE_COLL_API | runs))
+  if (wants(profiler, DF_PROFILE_COLL_API | RUN_EVENTS))
     df_profiler_start_call(plugin, profiler->context, run, call->group_api, &call->call);
   return call->call;
+}
+
+/* Without steps if there is no memory. run: its number on the device. */
+static void begin_steps(profiled_run *profiled, const df_profiled_link *links, uint64_t run) {
+  df_profiler *profiler = profiled->profiler;
+  df_steps *steps = calloc(profiled->n_links, sizeof *steps);
+  if (steps == NULL) return;
+  for (uint32_t i = 0; i < profiled->n_links; i++) {
+    const uint64_t messages = (uint64_t)links[i].messages;
+    steps[i] = (df_steps){.ring = links[i].ring,
+                          .first = run * messages + 1,
+                          .end = (run + 1) * messages + 1,
+                          .rank = links[i].rank,
+                          .sends = links[i].sends,
+                          .parent = profiled->links[i]};
+  }
+  profiled->steps = steps;
+  profiled->next = profiler->running;
+  profiled->at = &profiler->running;
+  if (profiled->next) profiled->next->at = &profiled->next;
+  profiler->running = profiled;
+}
+
+static void end_steps(profiled_run *profiled) {
+  if (profiled->steps == NULL) return;
+  *profiled->at = profiled->next;
+  if (profiled->next) profiled->next->at = profiled->at;
+  for (uint32_t i = 0; i < profiled->n_links; i++)
+    df_steps_stop(&profiled->steps[i], &profiled->profiler->library->plugin);
+  free(profiled->steps);
+}
+
+/* In the thread that moves the bytes. */
+static void hear_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
+                         uint32_t bytes) {
+  df_profiler *profiler = who;
+  pthread_mutex_lock(&lock);
+  for (profiled_run *run = profiler->running; run; run = run->next)
+    for (uint32_t i = 0; i < run->n_links; i++)
+      df_steps_hear(&run->steps[i], &profiler->library->plugin, profiler->context, what, ring,
+                    sequence, bytes);
+  pthread_mutex_unlock(&lock);
+}
+
+const df_message_watch *df_profiler_watch(const dfcclContext_t context) {
+  const df_profiler *profiler = context->profiler;
+  return profiler && wants(profiler, DF_PROFILE_PROXY_STEP) ? &profiler->watch : NULL;
 }
 
 static void start_run(const dfcclContext_t context, const df_profiled_run *run,
@@ -238,16 +292,20 @@ static void start_run(const dfcclContext_t context, const df_profiled_run *run,
   const df_profiler *profiler = context->profiler;
   const df_profiler_table *plugin = &profiler->library->plugin;
   void *parent = start_parents(context, run, call);
-  if (!wants(profiler, DF_PROFILE_COLL | DF_PROFILE_PROXY_OP)) return;
+  if (!wants(profiler, RUN_EVENTS)) return;
   df_profiler_start_run(plugin, profiler->context, run, parent, call->group, &profiled->run);
-  if (!wants(profiler, DF_PROFILE_PROXY_OP) || profiled->run == NULL) return;
+  if (!wants(profiler, DF_PROFILE_PROXY_OP | DF_PROFILE_PROXY_STEP) || profiled->run == NULL)
+    return;
   for (uint32_t i = 0; i < n_links; i++)
     df_profiler_start_link(plugin, profiler->context, &links[i], profiled->run,
                            &profiled->links[i]);
   profiled->n_links = n_links;
+  if (n_links && wants(profiler, DF_PROFILE_PROXY_STEP))
+    begin_steps(profiled, links, run->on_device);
 }
 
-static void stop_run(const profiled_run *profiled) {
+static void stop_run(profiled_run *profiled) {
+  end_steps(profiled);
   for (uint32_t i = 0; i < profiled->n_links; i++) stop(profiled->profiler, profiled->links[i]);
   stop(profiled->profiler, profiled->run);
 }

@@ -16,6 +16,10 @@ typedef struct proxy_op {
   int peer, steps, chunk, is_send;
 } proxy_op;
 
+typedef struct proxy_step {
+  int number;
+} proxy_step;
+
 typedef struct event_1 {
   uint8_t type;
   void *parent;
@@ -36,6 +40,7 @@ typedef struct event_1 {
       int is_collnet, is_nvls;
     } run;
     proxy_op link;
+    proxy_step step;
     uint8_t room[256]; /* for members of events that we do not start */
   } u;
 } event_1;
@@ -129,9 +134,27 @@ typedef struct event_5 {
     } call;
     run_4 run;
     proxy_op link;
+    proxy_step step;
     uint8_t room[256];
   } u;
 } event_5;
+
+/* Of a step, from version 4 on; NCCL gives older ones none. */
+typedef struct step_state {
+  union {
+    size_t bytes;
+    uint8_t room[64];
+  } u;
+} step_state;
+
+enum {
+  SEND_GPU_WAIT = 8,
+  SEND_WAIT = 9,
+  RECV_WAIT = 10,
+  RECV_FLUSH_WAIT = 11,
+  RECV_GPU_WAIT = 12,
+  SEND_PEER_WAIT = 20 /* from version 4 on */
+};
 
 /* All versions have these places. */
 typedef struct profiler {
@@ -292,6 +315,38 @@ int df_profiler_start_link(const df_profiler_table *plugin, void *context,
   old.u.link = new.u.link = content;
   return plugin->version < 5 ? start(plugin, context, handle, &old)
                              : start(plugin, context, handle, &new);
+}
+
+int df_profiler_start_step(const df_profiler_table *plugin, void *context, int rank, int step,
+                           void *parent, void **handle) {
+  event_1 old = {.type = DF_PROFILE_PROXY_STEP, .rank = rank, .parent = parent};
+  event_5 new = {.type = DF_PROFILE_PROXY_STEP, .rank = rank, .parent = parent};
+  old.u.step.number = new.u.step.number = step;
+  return plugin->version < 5 ? start(plugin, context, handle, &old)
+                             : start(plugin, context, handle, &new);
+}
+
+static void record(const df_profiler_table *plugin, void *handle, int state, size_t bytes) {
+  step_state arguments = {.u.bytes = bytes};
+  if (table_of(plugin)->record)
+    table_of(plugin)->record(handle, state, plugin->version < 4 ? NULL : &arguments);
+}
+
+void df_profiler_step_moves(const df_profiler_table *plugin, void *handle, int sends,
+                            size_t bytes) {
+  if (!sends) {
+    record(plugin, handle, RECV_WAIT, bytes);
+    return;
+  }
+  record(plugin, handle, SEND_GPU_WAIT, bytes);
+  if (plugin->version >= 4) record(plugin, handle, SEND_PEER_WAIT, bytes);
+  record(plugin, handle, SEND_WAIT, bytes);
+}
+
+void df_profiler_step_moved(const df_profiler_table *plugin, void *handle, int sends) {
+  if (sends) return;
+  record(plugin, handle, RECV_FLUSH_WAIT, 0);
+  record(plugin, handle, RECV_GPU_WAIT, 0);
 }
 
 int df_profiler_stop(const df_profiler_table *plugin, void *handle) {

@@ -28,6 +28,7 @@ typedef struct df_profiled_run {
   int rank;
   const char *job_name;
   uint64_t job, number; /* of the run */
+  uint64_t on_device;   /* its number among the runs of what is in force */
   int function;         /* NCCL's number; -1: it has none */
   const char *operation, *type, *algorithm, *protocol;
   int nccl_algorithm, nccl_protocol; /* -1: it has none */
@@ -43,6 +44,7 @@ typedef struct df_profiled_run {
 typedef struct df_profiled_link {
   int rank, peer, sends;
   int messages, chunk_bytes;
+  const uint8_t *ring; /* NULL: its messages are not told */
   uint8_t block;
 } df_profiled_link;
 
@@ -65,6 +67,11 @@ int df_profiler_start_run(const df_profiler_table *plugin, void *context,
                           const df_profiled_run *run, void *parent, void *group, void **handle);
 int df_profiler_start_link(const df_profiler_table *plugin, void *context,
                            const df_profiled_link *link, void *parent, void **handle);
+int df_profiler_start_step(const df_profiler_table *plugin, void *context, int rank, int step,
+                           void *parent, void **handle);
+/* What is sent is there already, and what comes needs no flush: phases in between take no time. */
+void df_profiler_step_moves(const df_profiler_table *plugin, void *handle, int sends, size_t bytes);
+void df_profiler_step_moved(const df_profiler_table *plugin, void *handle, int sends);
 int df_profiler_stop(const df_profiler_table *plugin, void *handle);
 int df_profiler_finalize(const df_profiler_table *plugin, void *context);
 

@@ -331,19 +331,32 @@ static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll, df_manner
 static dfcclResult_t make_variant(dfcclContext_t context, df_coll *front, uint64_t number,
                                   int *ranks, const df_variant_spec *spec, df_coll **out) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  const df_plan_file *file = NULL;
+  char algorithm[DF_FILE_NAME_BYTES + 8];
+  snprintf(algorithm, sizeof algorithm, "%s", df_algorithm_name((int)spec->algorithm));
+  if (spec->algorithm == DF_FROM_FILE) {
+    file = df_file_directory_find(&context->settings.files, spec->file);
+    if (file == NULL)
+      return df_fail(dfcclInvalidUsage,
+                     "collective %" PRIu64 ": rank %u has no algorithm's file with the hash "
+                     "%016" PRIx64 " (DFCCL_ALGORITHMS, DFCCL_TUNE)",
+                     front->id, context->rank, spec->file);
+    snprintf(algorithm, sizeof algorithm, "file:%s", df_plan_file_facts_of(file).name);
+  }
   for (uint32_t i = 0; i < front->n; i++) ranks[i] = (int)front->ranks[i];
   options.ranks = ranks;
   options.nRanks = (int)front->n;
   options.priority = front->priority;
   options.varying = front->varying != DF_VARIES_NOT;
-  options.algorithm = df_algorithm_name((int)spec->algorithm);
+  options.algorithm = algorithm;
   const df_registration registration = {.operation = front->operation,
                                         .id = front->id,
                                         .count = front->count,
                                         .type = front->type,
                                         .op = front->op,
                                         .root = (int)front->root,
-                                        .options = &options};
+                                        .options = &options,
+                                        .file = file};
   df_manner_question question;
   df_manner manner;
   dfcclResult_t result = df_registration_check(context, &registration, &question, &manner);

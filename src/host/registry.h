@@ -13,9 +13,10 @@ typedef struct df_registration {
   dfcclRedOp_t op;
   int root; /* SendRecv: the sender's position in options.ranks */
   const dfcclCollOptions_t *options;
-  int to;                /* SendRecv: the receiver's */
-  const df_lists *lists; /* of uneven pieces; `count` is then of no meaning */
-  uint64_t longest;      /* most elements of any piece, if all members know it; else 0 */
+  int to;                   /* SendRecv: the receiver's */
+  const df_lists *lists;    /* of uneven pieces; `count` is then of no meaning */
+  const df_plan_file *file; /* of options->algorithm; NULL: it names none, or one to be found */
+  uint64_t longest;         /* most elements of any piece, if all members know it; else 0 */
 } df_registration;
 
 df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id); /* [lock] */

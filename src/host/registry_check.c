@@ -101,6 +101,7 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
                          : r->options ? r->options->algorithm
                                       : NULL,
                  .files = context->settings.algorithms,
+                 .file = r->file,
                  .varying = dynamic || (r->options && r->options->varying),
                  .operation = dynamic ? DF_OP_ALL_TO_ALL : r->operation,
                  .n = n,
@@ -120,7 +121,9 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
       .count = df_registered_count(r),
       .varying = dynamic || (r->options && r->options->varying),
       .element_bytes = element_bytes,
-      .max_blocks = context->max_blocks,
+      .max_blocks = spread.hosts > 1 && !df_topology_is_crowded(&context->topology, n)
+                        ? context->max_blocks
+                        : context->near_blocks,
       .on_gpu = context->settings.backend == dfcclBackendCuda,
       .on_one_gpu = on_one_gpu(context, r->options, n),
       .host_sees_links = context->device.memory->host_sees_links,

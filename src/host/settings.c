@@ -112,13 +112,18 @@ static dfcclResult_t read_tuning(df_tuning *tuning) {
   return result;
 }
 
-/* Files that rules name are read and proved now. */
+static void not_tried(const char *sentence) {
+  df_log(DF_LOG_INFO, "the tuner does not try %s", sentence);
+}
+
+/* Files that rules name, or that the tuner may try, are read and proved now. */
 static dfcclResult_t read_algorithms(df_settings *s) {
   char sentence[DF_SENTENCE_BYTES];
   dfcclResult_t result = read_text("DFCCL_ALGORITHMS", s->algorithms, sizeof s->algorithms);
   if (result != dfcclSuccess) return result;
   if (!df_tuning_load_files(&s->tuning, s->algorithms, sentence, sizeof sentence))
     return df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
+  if (s->tune && s->algorithms[0]) df_file_directory_read(&s->files, s->algorithms, not_tried);
   return dfcclSuccess;
 }
 

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "bootstrap/doors.h"
 #include "daemon_kernel/block.h"
+#include "plans/file_directory.h"
 #include "tuning/table.h"
 
 /* X(field, variable, default, least, most, meaning) */
@@ -17,8 +18,9 @@
   X(timeout_ms, "DFCCL_TIMEOUT_MS", 0, 0, 86400000,                                                \
     "timeoutMs where the caller's configuration leaves it 0")                                      \
   X(max_blocks, "DFCCL_MAX_BLOCKS", 0, 0, DF_MAX_BLOCKS,                                           \
-    "maxBlocks where the caller leaves it 0; 0: 1 on the CPU, a quarter of the "                   \
-    "multiprocessors but at most 32 on CUDA, divided by the ranks that share the GPU")             \
+    "maxBlocks where the caller leaves it 0; 0: 1 on the CPU, between hosts net_blocks; a "        \
+    "quarter of the multiprocessors but at most 32 on CUDA, divided by the ranks that share the "  \
+    "GPU")                                                                                         \
   X(queue_depth, "DFCCL_QUEUE_DEPTH", 0, 0, DF_MAX_QUEUE_DEPTH,                                    \
     "queueDepth where the caller leaves it 0; 0: 1024")                                            \
   X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
@@ -41,6 +43,8 @@
     "how long another host may be silent before its ranks count as lost")                          \
   X(net_resume_ms, "DFCCL_NET_RESUME_MS", 10000, 0, 86400000,                                      \
     "how long a lost connection may take to be made anew; 0: a loss ends collectives")             \
+  X(net_rails, "DFCCL_NET_RAILS", 4, 1, 4,                                                         \
+    "networks that carry large messages to a rank of another host side by side, at most")          \
   X(tune, "DFCCL_TUNE", 0, 0, 2,                                                                   \
     "online tuning where options.tune is 0: 0: none; 1: of collectives whose algorithm is the "    \
     "library's choice; 2: of all")                                                                 \
@@ -93,6 +97,7 @@ typedef struct df_settings {
   char tune_file[512];       /* DFCCL_TUNE_FILE; empty: nothing is kept */
   char tuner_plugin[512];    /* DFCCL_TUNER_PLUGIN; empty: none */
   df_tuning tuning;          /* DFCCL_TUNING: the file's text; empty: only built-in rules */
+  df_file_directory files;   /* DFCCL_TUNE: of DFCCL_ALGORITHMS, which tuners may try */
   dfcclBackend_t backend;
   long long shared_blocks; /* as in df_device_choice */
   long long device;        /* CUDA ordinal; -1: the calling thread's */

@@ -130,6 +130,7 @@ void df_subscribe(dfcclContext_t context) {
       [DF_MESSAGE_COMMIT] = hear_of_switch,
       [DF_MESSAGE_CANCEL] = hear_of_switch,
       [DF_MESSAGE_RETIRED] = hear_of_switch,
+      [DF_MESSAGE_PURPOSE] = hear_of_switch,
       [DF_MESSAGE_TIMES] = hear_of_switch,
   };
   for (int kind = 0; kind < DF_MESSAGE_KINDS; kind++)

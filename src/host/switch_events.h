@@ -5,6 +5,12 @@
 
 #include "host/context.h"
 
+/* What a front has gone over to, and why (df_purpose). */
+typedef struct df_switch_state {
+  uint64_t switches;           /* of this rank; 0: it is as registered, for no purpose */
+  const char *purpose, *words; /* a name; who asked for it, and what for */
+} df_switch_state;
+
 /* [lock] all of them. How a df_epoch begins. */
 typedef struct df_switch_events {
   void (*stands)(dfcclContext_t context, df_coll *variant); /* its links do */
@@ -18,8 +24,8 @@ typedef struct df_switch_events {
   void (*end)(dfcclContext_t context, df_coll *front); /* it is deregistered */
   /* One of the runs from front->heeded_from on has retired. */
   void (*timed)(dfcclContext_t context, df_coll *front, const df_run *run);
-  void (*freed)(df_coll *front);               /* its record is being freed */
-  const char *(*source)(const df_coll *front); /* who asked for what is in force; NULL: nobody */
+  void (*freed)(df_coll *front); /* its record is being freed */
+  df_switch_state (*state)(const df_coll *front);
 } df_switch_events;
 
 static inline const df_switch_events *df_switch_of(const df_coll *front) {
@@ -53,9 +59,9 @@ static inline void df_switch_timed(dfcclContext_t context, df_coll *front, const
   const df_switch_events *events = df_switch_of(front);
   if (events) events->timed(context, front, run);
 }
-static inline const char *df_switch_source(const df_coll *front) {
+static inline df_switch_state df_switch_state_of(const df_coll *front) {
   const df_switch_events *events = df_switch_of(front);
-  return events ? events->source(front) : NULL;
+  return events ? events->state(front) : (df_switch_state){.purpose = "registered"};
 }
 static inline void df_switch_freed(df_coll *coll) {
   const df_switch_events *events = df_switch_of(coll);

@@ -4,8 +4,11 @@
  *   {"dfccl_trace":1,"rank":R,"ranks":N,"host":H,"process":P,"clock_ns":C,"unix_ns":"U"}
  *       the first line: C, of this host's monotonic clock as all later times, was U since 1970
  *   {"collective":K,"id":"I","name":S,"operation":O,"count":E,"bytes":B,"group":[ranks],
- *    "algorithm":A,"split":S,"blocks":B,"slot_bytes":B,"slots":S}
- *       before its first run, and again after it went over to another algorithm
+ *    "algorithm":A,"split":S,"blocks":B,"slot_bytes":B,"slots":S,"form":F,
+ *    "lends":0|1,"switch":W,"from_run":M,"at":T,"purpose":P,"why":S}
+ *       before its first run, and again when it goes over to another manner, or stays on one for another
+ *       purpose: of runs from M on. W: how often this rank has gone over. P: "registered", or why it
+ *       went over (control/message.h). Runs before M may follow, if they ended late.
  *   {"run":M,"of":K,"from":T,"to":T,"status":D}   from dfcclRun* to its end, without the callback
  *   {"callback":K,"from":T,"to":T}
  *   {"synchronise":1,"from":T,"to":T}
@@ -27,9 +30,13 @@
 #include "base/clock.h"
 #include "base/growing_text.h"
 #include "base/log.h"
+#include "host/switch_events.h"
 #include "primitives/types.h"
 
-enum { DF_TRACE_PIECE = 1 << 20 }; /* Bytes that one write may take under the lock. */
+enum {
+  DF_TRACE_PIECE = 1 << 20, /* Bytes that one write may take under the lock. */
+  DF_TRACE_WHY_BYTES = 512
+};
 
 typedef struct df_tracer {
   int fd;
@@ -85,10 +92,24 @@ static void end_early(dfcclContext_t context, const char *why) {
          context->settings.trace, why);
 }
 
+/* Where the algorithm comes from. After a switch: who asked for it, and what for. */
+static void grow_why(df_growing_text *lines, const df_coll *coll) {
+  char why[DF_TRACE_WHY_BYTES];
+  df_text out = {.at = why, .left = sizeof why};
+  const char *words = df_switch_state_of(coll).words;
+  if (words)
+    df_say(&out, "%s", words);
+  else
+    df_manner_say_source(&coll->manner, &out);
+  df_grow_escaped(lines, why);
+}
+
 static void describe(dfcclContext_t context, df_coll *coll) {
   df_tracer *tracer = context->tracer;
   df_growing_text *lines = &tracer->lines;
   const df_plan_key *key = &coll->plan->key;
+  const df_switch_state state = df_switch_state_of(coll);
+  const df_manner *manner = &coll->manner;
   if (coll->trace_number == 0) coll->trace_number = ++tracer->collectives;
   coll->is_described = 1;
   df_grow_format(lines, "{\"collective\":%u,\"id\":\"%" PRIu64 "\",\"name\":\"", coll->trace_number,
@@ -101,9 +122,16 @@ static void describe(dfcclContext_t context, df_coll *coll) {
     df_grow_format(lines, "%s%u", i ? "," : "", coll->ranks[i]);
   df_grow_format(lines,
                  "],\"algorithm\":\"%s\",\"split\":%u,\"blocks\":%u,\"slot_bytes\":%u,"
-                 "\"slots\":%u}\n",
-                 df_algorithm_name(key->algorithm), key->split, coll->manner.shape.n_blocks,
-                 coll->manner.shape.stride, coll->manner.shape.n_slots);
+                 "\"slots\":%u,\"form\":\"%s\",\"lends\":%d,\"switch\":%" PRIu64
+                 ",\"from_run\":%" PRIu64 ",\"at\":%" PRIu64 ",\"purpose\":\"%s\",\"why\":\"",
+                 df_algorithm_name(key->algorithm), key->split, manner->shape.n_blocks,
+                 manner->shape.stride,
+                 coll->ring.n_slots ? coll->ring.n_slots : manner->shape.n_slots,
+                 df_manner_form(manner, coll->plan, coll->count),
+                 df_manner_lends(manner, (uint32_t)df_type_size(coll->type)), state.switches,
+                 state.switches ? coll->admitted : 0, df_clock_ns(), state.purpose);
+  grow_why(lines, coll);
+  df_grow_text(lines, "\"}\n");
 }
 
 /* Keeps whole lines, or nothing of them. */
@@ -116,6 +144,13 @@ static void conclude(dfcclContext_t context, size_t before) {
   } else if (lines->length > DF_TRACE_PIECE) {
     df_trace_flush(context);
   }
+}
+
+void df_trace_describe(dfcclContext_t context, df_coll *coll) {
+  const size_t before = context->tracer->lines.length;
+  if (context->tracer->ended || coll->is_described) return;
+  describe(context, coll);
+  conclude(context, before);
 }
 
 void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfcclResult_t status) {

@@ -10,6 +10,8 @@ dfcclResult_t df_tracer_open(dfcclContext_t context);
 void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfcclResult_t status);
 /* [lock] A callback of the collective began at from_ns and has returned. */
 void df_trace_callback(dfcclContext_t context, df_coll *coll, uint64_t from_ns);
+/* [lock] How the collective travels now, and why, unless it was told. From the next admitted run on. */
+void df_trace_describe(dfcclContext_t context, df_coll *coll);
 void df_trace_synchronisation(dfcclContext_t context, uint64_t from_ns); /* [lock] */
 void df_trace_flush(dfcclContext_t context);                             /* [lock] */
 void df_tracer_close(dfcclContext_t context);

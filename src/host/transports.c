@@ -2,16 +2,19 @@
 
 #include <stdlib.h>
 
+#include "bootstrap/sockets.h"
 #include "control/resume.h"
 #include "control/service.h"
 #include "host/failure.h"
 #include "host/memory.h"
 #include "host/network.h"
 #include "host/pings.h"
+#include "host/profiler.h"
 #include "host/registry.h"
 #include "host/runs.h"
 #include "transports/ipc/ipc.h"
 #include "transports/wire/endpoint.h"
+#include "transports/wire/lines.h"
 
 /* ---- what endpoints ask ---- */
 
@@ -115,6 +118,9 @@ static df_endpoint_owner owner_of(dfcclContext_t context, const uint8_t *serves)
                              .silence_ms = (uint32_t)context->settings.net_timeout_ms,
                              .resume_ms = (uint32_t)context->settings.net_resume_ms,
                              .lend_min = (uint64_t)DF_MAX(policy->lend_min, policy->net_lend_min),
+                             .interfaces = context->settings.network.interfaces,
+                             .rails = fabric[0] ? 1 : (uint32_t)context->settings.net_rails,
+                             .watch = df_profiler_watch(context),
                              .fabric = fabric[0] ? fabric : NULL,
                              .wake = wake,
                              .is_quiet = is_quiet,
@@ -161,6 +167,12 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   owner.bell = (df_bell *)transports->shm->home->base;
   dfcclResult_t result = df_transport_wire.open(&transports->wire, &owner);
   if (result != dfcclSuccess) return result;
+  for (uint32_t r = 0; owner.far && owner.silence_ms && r < context->n_ranks; r++) {
+    const uint32_t silence_ms = df_lines_silence_ms(&owner, r);
+    if (!owner.far[r].is_far || silence_ms == owner.silence_ms) continue;
+    context->control.peers[r].has_rails = 1;
+    df_socket_set_silence(context->mesh.sockets[r], (int)silence_ms);
+  }
   if (owner.far && owner.resume_ms)
     context->control.maker = (df_line_maker){.maker = transports->wire,
                                              .want = want_line,

@@ -43,7 +43,7 @@ static void ask(dfcclContext_t context, df_coll *front, const df_wish *wish) {
   const df_variant_spec spec =
       df_space_variant(&tuner->space, &tuner->leader.descent, &wish->point);
   tuner->told = 0;
-  if (df_epoch_propose(context, front, &spec, (uint32_t)wish->runs) != dfcclSuccess)
+  if (df_epoch_propose(context, front, &spec, wish->purpose, (uint32_t)wish->runs) != dfcclSuccess)
     stop(context, front, df_last_sentence());
 }
 
@@ -54,15 +54,18 @@ static void obey(dfcclContext_t context, df_coll *front, df_wish wish) {
   take_news(context, front);
   if (wish.kind != DF_WISH_STOP)
     df_epoch_count(context, front, df_leader_counts(&tuner_of(front)->leader));
+  if ((wish.kind == DF_WISH_REST || wish.kind == DF_WISH_WATCH) && wish.purpose < DF_PURPOSES)
+    df_epoch_stays(context, front, wish.purpose);
   switch (wish.kind) {
   case DF_WISH_VARIANT:
     ask(context, front, &wish);
     return;
   case DF_WISH_REST:
-    df_epoch_time(context, front, until, until + 1);
-    return;
   case DF_WISH_WATCH:
-    df_epoch_time(context, front, until - DF_MOST_TIMES, until);
+    if (wish.runs < DF_LEADER_WINDOW)
+      df_epoch_time(context, front, until, until + 1);
+    else
+      df_epoch_time(context, front, until - DF_LEADER_WINDOW, until);
     return;
   default:
     stop(context, front, "too many variants in a row could not be had");
@@ -70,6 +73,19 @@ static void obey(dfcclContext_t context, df_coll *front, df_wish wish) {
 }
 
 /* ---- hearing */
+
+/* A member that has other files could not go over to them. */
+static const df_file_directory *common_files(dfcclContext_t context, const df_coll *front) {
+  for (uint32_t i = 0; context->settings.files.n && i < front->n; i++) {
+    if (df_context_has_files_of(context, front->ranks[i])) continue;
+    df_log(DF_LOG_WARN,
+           "the tuner of collective %llu tries no files: ranks %u and %u have different ones "
+           "(DFCCL_ALGORITHMS, with DFCCL_TUNE)",
+           (unsigned long long)front->id, context->rank, front->ranks[i]);
+    return NULL;
+  }
+  return &context->settings.files;
+}
 
 static void make_space(dfcclContext_t context, const df_coll *front, df_tuner *tuner) {
   const df_manner *registered = df_epoch_registered(front);
@@ -80,7 +96,9 @@ static void make_space(dfcclContext_t context, const df_coll *front, df_tuner *t
                                       .bytes =
                                           df_larger_buffer(front->operation, front->n, front->count,
                                                            (uint32_t)df_type_size(front->type)),
-                                      .max_blocks = context->max_blocks};
+                                      .max_blocks = context->max_blocks,
+                                      .files = common_files(context, front),
+                                      .varying = front->varying != DF_VARIES_NOT};
   df_point point;
   df_space_make(&tuner->space, &question, &tuner->leader.descent);
   df_leader_open(&tuner->leader, (double)context->settings.tune_budget / 100,
@@ -92,10 +110,6 @@ static void make_space(dfcclContext_t context, const df_coll *front, df_tuner *t
 
 static void hear_own(dfcclContext_t context, df_coll *front, const uint32_t *ns, uint32_t n) {
   df_leader *leader = &tuner_of(front)->leader;
-  if (leader->state == DF_LEADER_RESTS && df_epoch_is_busy(front)) {
-    obey(context, front, (df_wish){.kind = DF_WISH_REST, .runs = DF_LEADER_WARM});
-    return;
-  }
   if (leader->state == DF_LEADER_BEGINS) {
     make_space(context, front, tuner_of(front));
     obey(context, front, df_leader_begin(leader, front->retired, ns, n));
@@ -103,7 +117,7 @@ static void hear_own(dfcclContext_t context, df_coll *front, const uint32_t *ns,
     obey(context, front,
          df_leader_watched(leader, front->retired, ns, n, !df_epoch_is_busy(front)));
   } else {
-    obey(context, front, df_leader_rested(leader, front->retired));
+    obey(context, front, df_leader_rested(leader, front->retired, ns, n, !df_epoch_is_busy(front)));
   }
 }
 
@@ -154,7 +168,7 @@ static int is_wanted(const dfcclContext_t context, const df_coll *front,
 
 static int can_be_tuned(const df_coll *front) {
   return front->position == 0 && front->n > 1 && front->count > 0 && front->pairs == NULL &&
-         front->plan->key.file == NULL && front->operation != DF_OP_ALL_TO_ALL_DYNAMIC;
+         front->operation != DF_OP_ALL_TO_ALL_DYNAMIC;
 }
 
 void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id,
@@ -167,7 +181,7 @@ void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id,
       front->epoch->tuner == NULL &&
       (front->epoch->tuner = calloc(1, sizeof *front->epoch->tuner)) != NULL) {
     front->epoch->owner = &owner;
-    df_epoch_time(context, front, DF_LEADER_WARM, DF_LEADER_WARM + DF_MOST_TIMES);
+    df_epoch_time(context, front, DF_LEADER_WARM, DF_LEADER_WARM + DF_LEADER_WINDOW);
   }
   pthread_mutex_unlock(&context->lock);
 }

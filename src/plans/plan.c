@@ -36,7 +36,7 @@ static const struct {
                  df_plan_flat},
     [DF_TWO_LEVEL] = {"twolevel",
                       BIT(ALL_REDUCE) | BIT(REDUCE) | BIT(BROADCAST) | BIT(ALL_GATHER) |
-                          BIT(REDUCE_SCATTER),
+                          BIT(REDUCE_SCATTER) | BIT(BARRIER),
                       df_plan_two_level},
     [DF_ORDERED] = {"ordered", BIT(REDUCE) | BIT(REDUCE_SCATTER), df_plan_ordered},
     [DF_PAT] = {"pat", BIT(ALL_GATHER) | BIT(REDUCE_SCATTER), df_plan_pat},

@@ -192,15 +192,31 @@ static void reduce_scatter(df_plan *plan, const level *l) {
   }
 }
 
+/* As by dissemination (dissemination.c), among leaders. */
+static void barrier(df_plan *plan, const level *l) {
+  const uint32_t split = plan->key.split, own = plan->key.position / split;
+  const uint32_t groups = DF_DIV_UP(plan->key.n, split);
+  if (plan->key.position != l->leader) {
+    df_plan_send(plan, 0, l->leader, df_scratch(0));
+    df_plan_hear(plan, l->leader);
+    return;
+  }
+  for (uint32_t m = l->first + 1; m < l->end; m++) df_plan_hear(plan, m);
+  for (uint32_t d = 1; d < groups; d *= 2) {
+    df_plan_send(plan, 0, (own + d) % groups * split, df_scratch(0));
+    df_plan_hear(plan, (own + groups - d) % groups * split);
+  }
+  for (uint32_t m = l->first + 1; m < l->end; m++) df_plan_send(plan, 0, m, df_scratch(0));
+}
+
 void df_plan_two_level(df_plan *plan) {
   const df_operation operation = plan->key.operation;
   level l = level_of(plan);
   const int is_wide = operation == DF_OP_ALL_GATHER || operation == DF_OP_REDUCE_SCATTER;
   plan->geometry = is_wide ? DF_GEOMETRY_PIECES : DF_GEOMETRY_PARTITION;
   plan->pieces = is_wide ? plan->key.n : 1;
-  plan->scratch_pieces = operation == DF_OP_REDUCE_SCATTER ? 1 + plan->key.split
-                         : df_operation_reduces(operation) ? 1
-                                                           : 0;
+  const uint32_t combines = df_operation_reduces(operation) || operation == DF_OP_BARRIER;
+  plan->scratch_pieces = operation == DF_OP_REDUCE_SCATTER ? 1 + plan->key.split : combines;
   /* A partner may still read the input when the output is written. */
   plan->direct_in_place = operation != DF_OP_ALL_REDUCE && operation != DF_OP_REDUCE_SCATTER;
   if (operation == DF_OP_BROADCAST) broadcast(plan, &l);
@@ -208,4 +224,5 @@ void df_plan_two_level(df_plan *plan) {
   if (operation == DF_OP_ALL_REDUCE) all_reduce(plan, &l);
   if (operation == DF_OP_ALL_GATHER) all_gather(plan, &l);
   if (operation == DF_OP_REDUCE_SCATTER) reduce_scatter(plan, &l);
+  if (operation == DF_OP_BARRIER) barrier(plan, &l);
 }

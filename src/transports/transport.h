@@ -12,6 +12,7 @@
 #include "control/post.h"
 #include "plans/plan.h"
 #include "primitives/link.h"
+#include "transports/watch.h"
 
 struct df_segment;
 typedef struct df_shared_memory df_shared_memory;
@@ -82,6 +83,9 @@ typedef struct df_endpoint_owner {
   uint32_t silence_ms;            /* of a network that means a loss; 0: the system's */
   uint32_t resume_ms;             /* how long a lost connection is waited for */
   uint64_t lend_min;              /* messages from so many bytes may be lent to a connection */
+  const char *interfaces;         /* DFCCL_NET_INTERFACES; "": the default */
+  uint32_t rails;                 /* to a rank of another host, at most */
+  const df_message_watch *watch;  /* hears of messages that the network carries; NULL: nobody */
   const char *fabric; /* what carries a wire beside TCP, as DFCCL_NET names it; or NULL */
 
   /* Makes the service thread look at what is due. Any thread. */

@@ -30,6 +30,22 @@ void df_account_close(df_account *account) {
   account->switches = 0;
 }
 
+void df_account_grant(df_account *account) {
+  df_account_take_back(account);
+  account->granted_ns =
+      2 * account->part * account->run_ns * (double)(account->run - account->granted_to);
+  account->granted_to = account->run;
+  account->earned_ns += account->granted_ns;
+  account->spent_before_ns = account->spent_ns + at_hand(account);
+}
+
+void df_account_take_back(df_account *account) {
+  const double used = account->spent_ns + at_hand(account) - account->spent_before_ns;
+  const double unused = account->granted_ns - (used > 0 ? used : 0);
+  if (unused > 0) account->earned_ns -= unused;
+  account->granted_ns = 0;
+}
+
 double df_account_left(const df_account *account) {
   if (account->part == 0) return HUGE_VAL;
   return account->earned_ns - account->spent_ns - at_hand(account);

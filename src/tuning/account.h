@@ -19,6 +19,9 @@ typedef struct df_account {
   double run_ns; /* of a run at home */
   uint64_t run;  /* all before it are earned */
   double earned_ns, spent_ns;
+  /* After a change: */
+  uint64_t granted_to; /* runs before it have had their grant */
+  double granted_ns, spent_before_ns;
   /* of the exploration at hand, until it is back home */
   double excess_ns;
   uint32_t switches;
@@ -31,6 +34,10 @@ void df_account_earn(df_account *account, uint64_t run);
 void df_account_charge(df_account *account, double ns);
 /* Back home. */
 void df_account_close(df_account *account);
+/* Times have changed: twice the part, of the runs since the last grant, as long as runs take now. */
+void df_account_grant(df_account *account);
+/* What of it was not spent. */
+void df_account_take_back(df_account *account);
 /* Nanoseconds that may be spent; below 0: too much was. */
 double df_account_left(const df_account *account);
 /* Of so many switches, and one variant between them. */

@@ -4,9 +4,15 @@
 
 #include "base/text.h"
 
-/* Of operations with uneven pieces: nobody knows the others' counts, from which slots could be
- * smaller or larger. */
-enum { DF_LONG_BETWEEN_HOSTS = 128 << 10, DF_LISTED_SLOT_BYTES = 32768, DF_BCUBE_BASE = 4 };
+enum {
+  DF_LONG_BETWEEN_HOSTS = 128 << 10,
+  DF_LISTED_SLOT_BYTES = 32 << 10,
+  DF_LISTED_SLOT_MOST = 128 << 10, /* between hosts */
+  DF_LISTED_SLOTS_OF_ALL = 512 << 10,
+  DF_BCUBE_BASE = 4,
+  DF_CHAIN_HOSTS = 3,  /* a chain and doubling cross as often in a row */
+  DF_CHAIN_ON_HOST = 8 /* members, whose messages take less time than one to another host */
+};
 
 static int memory_fits(const df_rule *rule, const df_question *q) {
   if (rule->memory == DF_MEMORY_CROWDED) return q->memory == DF_MEMORY_HOST && q->crowded;
@@ -60,9 +66,10 @@ int df_choice_takes_advice(const df_tuning *tuning, const df_question *question)
          !is_own(tuning, find(tuning, question, -1, NULL));
 }
 
-static void take_rule(df_choice *choice, const df_rule *rule) {
+static void take_rule(const df_tuning *tuning, df_choice *choice, const df_rule *rule) {
   choice->rule = rule;
   if (rule == NULL) return;
+  choice->line = is_own(tuning, rule) ? tuning->lines[rule - tuning->rules] : 0;
   choice->blocks = rule->blocks;
   choice->slot_bytes = rule->slot_bytes;
   choice->split = rule->split;
@@ -76,7 +83,7 @@ static void take_advice(const df_tuning *tuning, const df_question *question, df
   if (choice->advice.kind == DF_ADVICE_TAKEN) {
     choice->algorithm = choice->advice.algorithm;
     choice->file = NULL;
-    take_rule(choice, find(tuning, question, choice->algorithm, NULL));
+    take_rule(tuning, choice, find(tuning, question, choice->algorithm, NULL));
     choice->form = choice->advice.form;
   }
   if (choice->advice.blocks) choice->blocks = choice->advice.blocks;
@@ -103,10 +110,17 @@ static int gains_by_levels(const df_question *q) {
   }
 }
 
+/* One message to each next host, where doubling has one of each member. */
+static int gains_by_chain(const df_question *q) {
+  return df_operation_is_scan(q->operation) && q->neighbours > 1 &&
+         q->neighbours <= DF_CHAIN_ON_HOST && q->hosts <= DF_CHAIN_HOSTS;
+}
+
 /* Between hosts a message costs far more than within one, so each result crosses once. -1: no such
  * algorithm, or the user has another. */
 static int algorithm_by_hosts(const df_tuning *tuning, const df_question *q, const df_rule *rule) {
   if (is_own(tuning, rule)) return -1;
+  if (gains_by_chain(q)) return DF_RING;
   if (gains_by_levels(q)) return DF_HIERARCHICAL;
   if (q->neighbours > 1 && df_algorithm_has(DF_TWO_LEVEL, q->operation)) return DF_TWO_LEVEL;
   if (!is_spread(q) || q->operation == DF_OP_ALL_TO_ALL) return -1;
@@ -135,8 +149,9 @@ static void choose_levels(const df_question *q, df_choice *choice) {
 static const df_plan_file *find_file(const df_question *q) {
   char unused[16];
   df_text why = {.at = q->why ? q->why : unused, .left = q->why ? q->why_bytes : sizeof unused};
-  const df_plan_file *file =
-      df_plan_file_find(q->files ? q->files : "", q->name + 5, why.at, why.left);
+  const df_plan_file *file = q->file;
+  if (file == NULL)
+    file = df_plan_file_find(q->files ? q->files : "", q->name + 5, why.at, why.left);
   if (file == NULL) return NULL;
   const df_plan_file_facts facts = df_plan_file_facts_of(file);
   if (facts.operation != q->operation)
@@ -161,6 +176,23 @@ static int keeps_order(const df_choice *choice, df_operation operation) {
   return df_algorithm_keeps_order(choice->algorithm, operation);
 }
 
+/* Of operations with uneven pieces: nobody knows the others' counts, from which slots could be
+ * smaller or larger. Between hosts each message costs system calls and the way of a packet, so fewer and
+ * longer ones are faster, as far as slots of all members do not take too much memory. */
+static uint32_t listed_slot_bytes(const df_question *q) {
+  const uint32_t each = DF_LISTED_SLOTS_OF_ALL / q->n / DF_CACHE_LINE * DF_CACHE_LINE;
+  if (q->hosts < 2 || each < DF_LISTED_SLOT_BYTES) return DF_LISTED_SLOT_BYTES;
+  return DF_MIN(each, (uint32_t)DF_LISTED_SLOT_MOST);
+}
+
+/* What several members of a host send, or are sent, crosses once: added up, or passed on there. All
+ * members have to know all counts. */
+static uint32_t listed_split(const df_question *q) {
+  const int is_known_to_all =
+      q->operation == DF_OP_REDUCE_SCATTER_V || q->operation == DF_OP_ALL_GATHER_V;
+  return is_known_to_all && q->neighbours > 1 && q->n % q->neighbours == 0 ? q->neighbours : 0;
+}
+
 int df_choose(const df_tuning *tuning, const df_question *question, df_choice *choice) {
   int named = -1;
   memset(choice, 0, sizeof *choice);
@@ -175,7 +207,8 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   }
   if (df_operation_is_listed(question->operation)) {
     choice->algorithm = DF_DIRECT;
-    choice->slot_bytes = DF_LISTED_SLOT_BYTES;
+    choice->slot_bytes = listed_slot_bytes(question);
+    choice->split = listed_split(question);
     choice->is_named = named >= 0;
     return 1;
   }
@@ -183,11 +216,10 @@ int df_choose(const df_tuning *tuning, const df_question *question, df_choice *c
   DF_ASSERT(rule != NULL || named >= 0); /* the built-in table has an answer for everything */
   choice->algorithm = named >= 0 ? named : (int)rule->algorithm;
   if (rule && choice->algorithm == DF_FROM_FILE) choice->file = rule->loaded;
-  take_rule(choice, rule);
+  take_rule(tuning, choice, rule);
   choice->is_named = named >= 0;
-  /* None of them keeps the order of operands. */
-  const int by_hosts =
-      named < 0 && !question->ordered ? algorithm_by_hosts(tuning, question, rule) : -1;
+  int by_hosts = named < 0 ? algorithm_by_hosts(tuning, question, rule) : -1;
+  if (question->ordered && !df_algorithm_keeps_order(by_hosts, question->operation)) by_hosts = -1;
   choice->is_by_hosts = by_hosts >= 0;
   choice->is_spread = is_spread(question);
   if (question->advice && df_choice_takes_advice(tuning, question)) {

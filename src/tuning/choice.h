@@ -7,9 +7,10 @@
 #include "tuning/table.h"
 
 typedef struct df_question {
-  const char *name;  /* or "auto", or NULL */
-  const char *files; /* the directory of "file:NAME"; NULL, "": none */
-  char *why;         /* [why_bytes] what is wrong with a file; or NULL */
+  const char *name;         /* or "auto", or NULL */
+  const char *files;        /* the directory of "file:NAME"; NULL, "": none */
+  const df_plan_file *file; /* which "file:NAME" is; NULL: it is to be found there */
+  char *why;                /* [why_bytes] what is wrong with a file; or NULL */
   size_t why_bytes;
   int varying;
   int ordered; /* The operator does not commute. */
@@ -38,6 +39,7 @@ typedef struct df_choice {
   df_form_choice form;
   df_advice advice;
   const df_rule *rule; /* NULL: named, and no rule fits */
+  uint32_t line;       /* of DFCCL_TUNING, where the rule stands; 0: it is built in */
   int is_named;
   int is_ordered;  /* in place of the rule's, which does not keep the group's order */
   int is_by_hosts; /* levels are hosts */

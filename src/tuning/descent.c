@@ -48,20 +48,13 @@ void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
   climb->direction = climb->stride = 1;
 }
 
-void df_descent_again(df_descent *descent) {
-  const df_measured *best = df_descent_best(descent);
+void df_descent_again(df_descent *descent, const df_point *home) {
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
-    df_climb *climb = &descent->climbs[i];
-    const int is_slow = i > 0 && best && climb->best.time > drop * best->time;
-    const df_point point = climb->best.point;
-    const df_climb anew = {
-        .direction = 1, .stride = 1, .is_probed = (uint8_t)is_slow, .is_over = (uint8_t)is_slow};
-    uint8_t sizes[DF_DESCENT_AXES];
-    memcpy(sizes, climb->sizes, sizeof sizes);
-    const double time = climb->best.time;
+    df_climb *climb = &descent->climbs[i], anew = {.direction = 1, .stride = 1};
+    memcpy(anew.sizes, climb->sizes, sizeof anew.sizes);
+    anew.best.point = i == home->subspace ? *home : climb->best.point;
+    anew.prior = i > 0 ? climb->best.time : 0;
     *climb = anew;
-    memcpy(climb->sizes, sizes, sizeof sizes);
-    climb->best = (df_measured){.point = point, .time = is_slow ? time : 0};
   }
   descent->n_measured = 0;
   descent->has_dropped = 0;
@@ -189,13 +182,22 @@ static int is_in_vain(const df_descent *descent) {
   return 1;
 }
 
+static const df_climb *next_to_probe(const df_descent *descent) {
+  const df_climb *next = NULL;
+  for (uint32_t i = 0; i < descent->n_subspaces; i++) {
+    const df_climb *climb = &descent->climbs[i];
+    if (!climb->is_probed && (next == NULL || climb->prior < next->prior)) next = climb;
+  }
+  return next;
+}
+
 int df_descent_next(df_descent *descent, df_point *point) {
   if (descent->n_measured >= descent->most || is_in_vain(descent)) return 0;
-  for (uint32_t i = 0; i < descent->n_subspaces; i++)
-    if (!descent->climbs[i].is_probed) {
-      *point = descent->climbs[i].best.point;
-      return 1;
-    }
+  const df_climb *start = next_to_probe(descent);
+  if (start) {
+    *point = start->best.point;
+    return 1;
+  }
   if (!descent->has_dropped) drop_slow(descent);
   for (df_climb *climb; (climb = fastest(descent)) != NULL;)
     if (next_of(descent, climb, point)) return 1;

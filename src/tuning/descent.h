@@ -39,6 +39,7 @@ typedef struct df_measured {
 /* Where the search in one subspace stands. */
 typedef struct df_climb {
   df_measured best;
+  double prior; /* before it is probed: what it may take; the least is probed first */
   uint8_t sizes[DF_DESCENT_AXES]; /* places; 1: nothing to choose */
   uint8_t line, stride;           /* along which it looks, and so many steps at once */
   uint8_t level;                  /* halvings of the steps */
@@ -61,9 +62,9 @@ void df_descent_begin(df_descent *descent, uint32_t most);
 /* At most DF_DESCENT_SUBSPACES. The first one is the default, which is never dropped. */
 void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
                     const uint8_t start[DF_DESCENT_AXES]);
-/* Times have changed: the same subspaces, but those that were dropped, each from its best place, the
- * first one's first. */
-void df_descent_again(df_descent *descent);
+/* Times have changed: the same subspaces, each from its best place, or from home: the first one's, then
+ * the others', the fastest of before first. */
+void df_descent_again(df_descent *descent, const df_point *home);
 /* 0: the search is over. Asked again before df_descent_tell, it gives the same point. */
 int df_descent_next(df_descent *descent, df_point *point);
 /* The point that df_descent_next gave; a time of HUGE_VAL: it cannot be had. */

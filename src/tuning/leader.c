@@ -17,11 +17,12 @@ enum {
   /* In runs: some 8 until a variant that takes 5 times as long as at home is seen to be slow and left.
    * If the leader waits for nobody, all of them. */
   DF_LEADER_RISK = 32,
-  DF_LEADER_RISK_AHEAD = 5 * DF_LEADER_RISK,
+  DF_LEADER_AHEAD = 5,
   DF_LEADER_IN_VAIN = 12,  /* points beyond the starts of all subspaces */
+  DF_LEADER_PROBES = 10,   /* after a change: until then switches are paid by the grant */
   DF_LEADER_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
 };
-static const double least_gain = 0.02, drift = 0.15, slow = 2.0;
+static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, slow = 2.0, slow_probe = 1.2;
 static const double watch_part = 0.001;
 /* Of runs, without the members' times: then somebody else has asked for another variant. */
 static const double deaf_ns = 5e9;
@@ -63,12 +64,31 @@ static double error_of(const df_leader *l, const uint32_t *times, uint32_t n) {
   return 0.33 * (double)(sorted[3 * n / 4] - sorted[n / 4]);
 }
 
+static double quarter_of(const uint32_t *times, uint32_t n) {
+  uint32_t sorted[DF_LEADER_TIMES];
+  memcpy(sorted, times, n * sizeof *times);
+  qsort(sorted, n, sizeof *sorted, by_size);
+  return DF_MAX((double)sorted[n / 4], 1.0);
+}
+
+/* Means are of 4 ms if there are so many: ranks that take turns have their cores for as long. */
+static uint32_t runs_of_mean(const df_leader *l) {
+  enum { LONG_NS = 4000000 };
+  const double runs = LONG_NS / DF_MAX(l->account.run_ns, 1.0);
+  return (uint32_t)DF_MIN(DF_MAX(runs, (double)DF_LEADER_WINDOW), (double)DF_LEADER_TIMES);
+}
+
 static uint32_t runs_of_variant(const df_leader *l) {
-  return l->by_mean ? DF_LEADER_TIMES : DF_LEADER_RUNS;
+  return l->by_mean ? runs_of_mean(l) : DF_LEADER_RUNS;
+}
+
+static uint32_t runs_of_turn(const df_leader *l) {
+  return l->by_mean ? runs_of_mean(l) : DF_LEADER_WINDOW;
 }
 
 void df_leader_open(df_leader *l, double part, int runs_ahead, int by_mean) {
-  df_account_open(&l->account, part, runs_ahead ? DF_LEADER_RISK_AHEAD : DF_LEADER_RISK);
+  df_account_open(&l->account, part,
+                  runs_ahead ? DF_LEADER_AHEAD * DF_LEADER_RISK : DF_LEADER_RISK);
   l->descent.in_vain = DF_LEADER_IN_VAIN;
   l->runs_ahead = runs_ahead;
   l->by_mean = by_mean;
@@ -93,6 +113,22 @@ int df_leader_counts(const df_leader *l) {
 
 static const df_wish nothing = {.kind = DF_WISH_NOTHING};
 
+static df_purpose purpose_at_home(const df_leader *l) {
+  if (is_same(&l->home, &l->registered)) return DF_PURPOSE_BACK;
+  return l->has_drifted && !is_same(&l->home, &l->winner) ? DF_PURPOSE_DRIFT : DF_PURPOSE_ADOPTED;
+}
+
+static df_purpose purpose_of(const df_leader *l, df_leader_state state) {
+  if (state == DF_LEADER_COMPARES) return DF_PURPOSE_CHECK;
+  if (state == DF_LEADER_RETURNS) return purpose_at_home(l);
+  return l->has_drifted ? DF_PURPOSE_DRIFT : DF_PURPOSE_CANDIDATE;
+}
+
+/* Of what stays in force; what is neither at home nor asked for keeps the purpose that it had. */
+static df_purpose purpose_to_stay(const df_leader *l) {
+  return is_same(&l->in_force, &l->home) ? purpose_at_home(l) : DF_PURPOSES;
+}
+
 static df_wish ask(df_leader *l, const df_point *point, uint32_t runs, df_leader_state state) {
   l->state = state;
   l->asked = *point;
@@ -100,21 +136,32 @@ static df_wish ask(df_leader *l, const df_point *point, uint32_t runs, df_leader
   l->there_ns = 0;
   l->told = runs;
   l->account.switches++;
-  return (df_wish){.kind = DF_WISH_VARIANT, .point = *point, .runs = runs};
+  return (df_wish){
+      .kind = DF_WISH_VARIANT, .point = *point, .runs = runs, .purpose = purpose_of(l, state)};
 }
 
-static df_wish rest(df_leader *l, uint64_t runs) {
-  l->state = DF_LEADER_RESTS;
-  return (df_wish){.kind = DF_WISH_REST, .runs = runs};
-}
-
-/* Timing costs so little of the runs' time; long runs are watched all the time. */
-static df_wish watch(df_leader *l) {
+/* Runs until the next window. Timing costs so little of the runs' time; long runs are watched all the
+ * time. */
+static uint64_t between_windows(const df_leader *l) {
   const double every =
-      DF_LEADER_TIMES * DF_LEADER_WATCH_NS / watch_part / DF_MAX(l->account.run_ns, 1.0);
-  const uint64_t runs = (uint64_t)DF_MIN(DF_MAX(every, (double)DF_LEADER_TIMES), 1e6);
+      DF_LEADER_WINDOW * DF_LEADER_WATCH_NS / watch_part / DF_MAX(l->account.run_ns, 1.0);
+  return (uint64_t)DF_MIN(DF_MAX(every, (double)DF_LEADER_WINDOW), 1e6) << l->patience;
+}
+
+/* At home no longer than until a window can be looked at. */
+static df_wish rest(df_leader *l, uint64_t runs) {
+  const uint64_t most = between_windows(l);
+  const int is_home = is_same(&l->in_force, &l->home);
+  l->state = DF_LEADER_RESTS;
+  return (df_wish){.kind = DF_WISH_REST,
+                   .runs = is_home ? DF_MIN(runs, most) : runs,
+                   .purpose = purpose_to_stay(l)};
+}
+
+static df_wish watch(df_leader *l) {
   l->state = DF_LEADER_WATCHES;
-  return (df_wish){.kind = DF_WISH_WATCH, .runs = runs << l->patience};
+  return (df_wish){
+      .kind = DF_WISH_WATCH, .runs = between_windows(l), .purpose = purpose_to_stay(l)};
 }
 
 static df_wish at_home(df_leader *l) {
@@ -131,6 +178,9 @@ static df_wish go_home(df_leader *l, df_leader_state then) {
 
 /* A search that found what was there already need not be repeated soon. */
 static df_wish settle(df_leader *l) {
+  l->has_drifted = 0;
+  l->probes = 0;
+  df_account_take_back(&l->account);
   const int is_new = l->begun <= 1 || !is_same(&l->winner, &l->before);
   if (is_new)
     l->patience = 0;
@@ -142,11 +192,15 @@ static df_wish settle(df_leader *l) {
   return go_home(l, DF_LEADER_WATCHES);
 }
 
-/* 0: the search has not measured it. */
-static double registered_ns(const df_leader *l) {
+/* NULL: the search has not measured it. */
+static const df_measured *measured_of(const df_leader *l, const df_point *point) {
   for (uint32_t i = 0; i < l->descent.n_measured; i++)
-    if (is_same(&l->descent.measured[i].point, &l->registered)) return l->descent.measured[i].time;
-  return 0;
+    if (is_same(&l->descent.measured[i].point, point)) return &l->descent.measured[i];
+  return NULL;
+}
+static double registered_ns(const df_leader *l) {
+  const df_measured *registered = measured_of(l, &l->registered);
+  return registered ? registered->time : 0;
 }
 
 static int is_worth_comparing(const df_leader *l) {
@@ -166,7 +220,15 @@ static df_wish keep_registered(df_leader *l) {
 static df_wish compare(df_leader *l) {
   if (!l->is_remembered) l->winner = df_descent_best(&l->descent)->point;
   l->turn = 0;
-  return ask(l, &l->winner, DF_LEADER_TIMES, DF_LEADER_COMPARES);
+  return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
+}
+
+/* In a comparison, if what is at home is faster. */
+static double cost_of_registered(const df_leader *l) {
+  const df_measured *home = measured_of(l, &l->home);
+  if (home == NULL || registered_ns(l) <= home->time) return 0;
+  return (runs_of_turn(l) + DF_LEADER_ROUND_TRIP) * (registered_ns(l) / home->time - 1) *
+         l->account.run_ns;
 }
 
 static df_wish go_on(df_leader *l) {
@@ -175,6 +237,7 @@ static df_wish go_on(df_leader *l) {
   const int is_over = l->is_remembered || !df_descent_next(&l->descent, &point);
   if (is_over && !is_worth_comparing(l)) return keep_registered(l);
   l->needed_ns = df_account_needed(&l->account, is_over ? DF_LEADER_TO_COMPARE : 2);
+  if (is_over) l->needed_ns += cost_of_registered(l);
   if (df_account_left(&l->account) < l->needed_ns) return go_home(l, DF_LEADER_RESTS);
   return is_over ? compare(l) : ask(l, &point, runs_of_variant(l), DF_LEADER_SEARCHES);
 }
@@ -189,15 +252,11 @@ static df_wish search(df_leader *l) {
 
 df_wish df_leader_begin(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n) {
   l->account.run_ns = time_of(l, ns, n);
+  if (l->by_mean)
+    l->account.risk =
+        (l->runs_ahead ? DF_LEADER_AHEAD : 1) * DF_MAX(runs_of_mean(l), (uint32_t)DF_LEADER_RISK);
   df_account_earn(&l->account, run);
   return search(l);
-}
-
-df_wish df_leader_rested(df_leader *l, uint64_t run) {
-  if (l->state != DF_LEADER_RESTS) return nothing;
-  df_account_earn(&l->account, run);
-  if (!is_same(&l->in_force, &l->home) && l->then == DF_LEADER_WATCHES) return go_home(l, l->then);
-  return go_on(l);
 }
 
 /* What was remembered is no longer so: then the search begins. */
@@ -208,12 +267,33 @@ static df_wish lose(df_leader *l) {
   return go_on(l);
 }
 
+static int is_clearly_faster(const df_measured *a, const df_measured *b) {
+  const double gain = b->time - a->time;
+  return gain > clear_gain * b->time &&
+         gain * gain > 4 * (a->error * a->error + b->error * b->error);
+}
+
+/* After a change what is at home is left for a runner-up without a comparison: that would take longer
+ * than all probes, and it comes at the end of the search. */
+static void note_probe(df_leader *l) {
+  const df_measured *best = df_descent_best(&l->descent), *home = measured_of(l, &l->home);
+  if (l->probes == 0) return;
+  if (home && is_clearly_faster(best, home)) {
+    l->account.run_ns *= best->time / home->time;
+    l->home = best->point;
+    l->home_ns = best->time;
+    l->watched_ns = 0;
+  }
+  if (--l->probes == 0) df_account_take_back(&l->account);
+}
+
 /* Of the variant at hand, which was given up before its members have told. */
 static df_wish give_up(df_leader *l) {
   const double scale = l->home_ns > 0 ? l->home_ns / l->account.run_ns : 1;
   if (l->state == DF_LEADER_COMPARES) return lose(l);
   const df_measured measured = {.point = l->asked, .time = scale * time_of(l, l->own, l->n_own)};
   df_descent_tell(&l->descent, &measured);
+  note_probe(l);
   return go_on(l);
 }
 
@@ -227,7 +307,7 @@ static int must_go(const df_leader *l) {
   const double still = (to_come + DF_LEADER_ROUND_TRIP) * excess + DF_ACCOUNT_SWITCH_NS;
   return df_account_left(&l->account) < still ||
          (l->n_own >= DF_LEADER_WARM_RUNS && !l->runs_ahead && l->state == DF_LEADER_SEARCHES &&
-          (double)least > slow * l->account.run_ns);
+          (double)least > (l->probes ? slow_probe : slow) * l->account.run_ns);
 }
 
 df_wish df_leader_ran(df_leader *l, uint64_t run, uint32_t ns, int is_there, int may_ask) {
@@ -239,7 +319,7 @@ df_wish df_leader_ran(df_leader *l, uint64_t run, uint32_t ns, int is_there, int
     if (l->there++ > 0 && l->n_own < DF_LEADER_TIMES) l->own[l->n_own++] = ns;
   }
   l->there_ns += is_there ? (double)ns : 0;
-  if (may_ask && l->there_ns > deaf_ns && l->there > DF_LEADER_TIMES + 1)
+  if (may_ask && l->there_ns > deaf_ns && l->there > l->told + 1)
     return df_leader_called_off(l, run);
   if (!may_ask || is_same(&l->asked, &l->home) ||
       (l->state != DF_LEADER_SEARCHES && l->state != DF_LEADER_COMPARES) || !must_go(l))
@@ -267,6 +347,17 @@ static int has_won(const df_leader *l) {
   return slower < (1 - least_gain) * faster && DF_MAX(sums[0], sums[2]) < sums[1];
 }
 
+static df_wish begin_anew(df_leader *l, double run_ns) {
+  l->account.run_ns = run_ns;
+  l->home_ns = l->watched_ns = 0;
+  l->drifted = l->worse = 0;
+  l->has_drifted = 1;
+  l->probes = DF_LEADER_PROBES;
+  df_account_grant(&l->account);
+  df_descent_again(&l->descent, &l->home);
+  return search(l);
+}
+
 static df_wish conclude(df_leader *l) {
   l->registered_ns = (l->turns_ns[1] + l->turns_ns[2]) / 2;
   l->tuned_ns = (l->turns_ns[0] + l->turns_ns[3]) / 2;
@@ -283,30 +374,24 @@ static df_wish conclude(df_leader *l) {
   return settle(l);
 }
 
-static double quarter_of(const uint32_t *times, uint32_t n) {
-  uint32_t sorted[DF_LEADER_TIMES];
-  memcpy(sorted, times, n * sizeof *times);
-  qsort(sorted, n, sizeof *sorted, by_size);
-  return DF_MAX((double)sorted[n / 4], 1.0);
-}
-
 static df_wish note_turn(df_leader *l, const uint32_t *ns, uint32_t n, double sum_ns) {
   l->sums_ns[l->turn++] = sum_ns;
   if (l->turn == 2) {
-    if (!l->runs_ahead && l->n_own == DF_LEADER_TIMES)
+    if (!l->runs_ahead && l->n_own >= l->told)
       l->registered_own_ns = quarter_of(l->own, l->n_own);
     l->turns_ns[1] = time_of(l, ns, n / 2);
     l->turns_ns[2] = time_of(l, ns + n / 2, n - n / 2);
-    return ask(l, &l->winner, DF_LEADER_TIMES, DF_LEADER_COMPARES);
+    return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
   }
   l->turns_ns[l->turn == 1 ? 0 : 3] = time_of(l, ns, n);
-  if (l->turn == 1) return ask(l, &l->registered, DF_LEADER_TIMES, DF_LEADER_COMPARES);
+  if (l->turn == 1) return ask(l, &l->registered, runs_of_turn(l), DF_LEADER_COMPARES);
   return conclude(l);
 }
 
 static df_wish note_variant(df_leader *l, double ns, double error) {
   const df_measured measured = {.point = l->asked, .time = ns, .error = error};
   df_descent_tell(&l->descent, &measured);
+  note_probe(l);
   return go_on(l);
 }
 
@@ -359,29 +444,39 @@ static df_wish compare_anew(df_leader *l) {
   return go_on(l);
 }
 
-static df_wish begin_anew(df_leader *l, const uint32_t *ns, uint32_t n) {
-  l->account.run_ns = time_of(l, ns, n);
-  l->home_ns = 0;
-  df_descent_again(&l->descent);
-  return search(l);
-}
-
 /* This rank may wait for others, so the quarter that waited least counts. */
-df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
-  const double quarter = quarter_of(ns, n);
-  df_account_earn(&l->account, run);
+static void note_window(df_leader *l, double quarter) {
   if (l->watched_ns == 0) l->watched_ns = quarter;
-  const int is_tuned = !is_same(&l->home, &l->registered) && l->registered_own_ns > 0;
-  l->worse = is_tuned && quarter > l->registered_own_ns ? l->worse + 1 : 0;
   if (quarter > (1 + drift) * l->watched_ns)
     l->drifted = DF_MAX(l->drifted, 0) + 1;
   else if (quarter < (1 - drift) * l->watched_ns)
     l->drifted = DF_MIN(l->drifted, 0) - 1;
   else
     l->drifted = 0;
+}
+
+df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
+  const double quarter = quarter_of(ns, n);
+  df_account_earn(&l->account, run);
+  note_window(l, quarter);
+  const int is_tuned = !is_same(&l->home, &l->registered) && l->registered_own_ns > 0;
+  l->worse = is_tuned && quarter > l->registered_own_ns ? l->worse + 1 : 0;
   if (!may_ask) return watch(l);
-  if (abs(l->drifted) >= DF_LEADER_DRIFTS) return begin_anew(l, ns, n);
+  if (abs(l->drifted) >= DF_LEADER_DRIFTS) return begin_anew(l, time_of(l, ns, n));
   return l->worse >= DF_LEADER_DRIFTS ? compare_anew(l) : watch(l);
+}
+
+/* What was measured before the change is worth nothing, so the search does not go on with it. */
+df_wish df_leader_rested(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
+  const int is_home = is_same(&l->in_force, &l->home);
+  if (l->state != DF_LEADER_RESTS) return nothing;
+  df_account_earn(&l->account, run);
+  if (n == DF_LEADER_WINDOW && is_home && !l->runs_ahead) note_window(l, quarter_of(ns, n));
+  if (!may_ask) return rest(l, DF_LEADER_WARM);
+  if (!is_home && l->then == DF_LEADER_WATCHES) return go_home(l, l->then);
+  if (abs(l->drifted) < DF_LEADER_DRIFTS || l->is_remembered) return go_on(l);
+  if (l->patience < DF_LEADER_MOST_PATIENCE) l->patience++;
+  return begin_anew(l, time_of(l, ns, n));
 }
 
 const char *df_leader_state_name(df_leader_state state) {

@@ -10,22 +10,30 @@
  *   compares   the winner, the registered variant twice, the winner again: it stays only if both of
  *              its medians are 2 % less than both others, and its sums less, too; twice in a row. If no
  *              variant was faster there is nothing to compare.
- *   watches    32 runs now and then: if they take 15 % longer, or shorter, twice in a row, it begins
- *              anew; less often after searches that found nothing. A winner whose runs take longer
- *              on this rank than those of the registered variant did is compared again.
+ *   watches    32 runs now and then, and also while it rests: if they take 15 % longer, or shorter,
+ *              twice in a row, it begins anew; less often after searches that found nothing. A winner
+ *              whose runs take longer on this rank than those of the registered variant did is
+ *              compared again.
+ *
+ * Anew: first the registered variant, the one at home, and the runner-ups, the fastest of before first,
+ * paid by a grant (account.h). One that is 10 % faster than what is at home now takes its place at
+ * once, since the change has shown that what was found before is worth less. Then the search goes on
+ * from there as usual, and ends with the comparison.
  *
  * Source: AutoCCL (NSDI 2025), sections 4 and 5; account, comparison and watch are additions.
  */
 #ifndef DF_TUNING_LEADER_H
 #define DF_TUNING_LEADER_H
 
+#include "control/message.h"
 #include "tuning/account.h"
 #include "tuning/descent.h"
 
 enum {
-  DF_LEADER_RUNS = 8,  /* timed, of each variant; DF_LEADER_TIMES if their mean counts */
-  DF_LEADER_WARM = 16, /* before it begins, and after a switch that was called off */
-  DF_LEADER_TIMES = 32 /* most times at once */
+  DF_LEADER_RUNS = 8,    /* timed, of each variant; if their mean counts, as leader.c says */
+  DF_LEADER_WARM = 16,   /* before it begins, and after a switch that was called off */
+  DF_LEADER_WINDOW = 32, /* that are watched, and of each turn of a comparison */
+  DF_LEADER_TIMES = 128  /* most times at once */
 };
 
 typedef enum {
@@ -41,8 +49,8 @@ typedef enum {
 typedef enum {
   DF_WISH_NOTHING, /* go on as it is */
   DF_WISH_VARIANT, /* go over to the point; its first run, then so many timed ones */
-  DF_WISH_REST,    /* df_leader_rested after so many runs */
-  DF_WISH_WATCH,   /* df_leader_watched after so many runs, with the last DF_LEADER_TIMES */
+  DF_WISH_REST, /* df_leader_rested after so many runs, with the last DF_LEADER_WINDOW if there are */
+  DF_WISH_WATCH, /* df_leader_watched after so many runs, with the last DF_LEADER_WINDOW */
   DF_WISH_STOP
 } df_wish_kind;
 
@@ -50,6 +58,8 @@ typedef struct df_wish {
   df_wish_kind kind;
   df_point point;
   uint64_t runs;
+  df_purpose
+      purpose; /* of the point; of a rest or a watch: of what is in force; DF_PURPOSES: no other */
 } df_wish;
 
 typedef struct df_leader {
@@ -81,6 +91,8 @@ typedef struct df_leader {
   int has_news;      /* of a comparison; whoever reads it clears it */
   double watched_ns; /* when the watch began; 0: not known yet */
   int drifted;       /* windows in a row: positive slower, negative faster */
+  int has_drifted;   /* the search has begun anew */
+  uint32_t probes;   /* of runner-ups, that are still paid by the grant */
   int worse;         /* windows in a row: than the registered variant was */
   uint32_t patience; /* doublings of the time between windows */
 } df_leader;
@@ -100,7 +112,9 @@ df_wish df_leader_ran(df_leader *leader, uint64_t run, uint32_t ns, int is_there
 /* All members' times of the runs that were asked for; sum_ns: of one member, all of them. */
 df_wish df_leader_told(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
                        double sum_ns);
-df_wish df_leader_rested(df_leader *leader, uint64_t run);
+/* With DF_LEADER_WINDOW times: of the last runs. With fewer: they tell nothing. */
+df_wish df_leader_rested(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
+                         int may_ask);
 df_wish df_leader_watched(df_leader *leader, uint64_t run, const uint32_t *ns, uint32_t n,
                           int may_ask);
 /* What was asked for will not be. */

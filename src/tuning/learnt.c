@@ -164,8 +164,9 @@ static int next_line(cursor *c, const char **line, size_t *length) {
 
 typedef enum { NO_RULE, A_RULE, WRONG } line_kind;
 
-/* A line is a table of its own. */
-static line_kind read_rule(const cursor *c, const char *line, size_t length, df_rule *rule) {
+/* A line is a table of its own. NO_RULE, too: of an algorithm's file that is not among `files`. */
+static line_kind read_rule(const cursor *c, const char *line, size_t length,
+                           const df_file_directory *files, df_rule *rule) {
   char text[LINE_BYTES + 32], sentence[DF_SENTENCE_BYTES];
   if (c->line == 1) {
     const size_t header = sizeof DF_TUNING_HEADER - 1;
@@ -191,7 +192,9 @@ static line_kind read_rule(const cursor *c, const char *line, size_t length, df_
     kind = WRONG;
   } else if (tuning->n_rules) {
     *rule = tuning->rules[0];
-    kind = A_RULE;
+    if (rule->file && files)
+      rule->loaded = df_file_directory_named(files, tuning->files[rule->file - 1]);
+    kind = rule->file && files && rule->loaded == NULL ? NO_RULE : A_RULE;
   }
   free(tuning);
   return kind;
@@ -207,7 +210,7 @@ dfcclResult_t df_learnt_read(df_learnings *memory, const char *path) {
   while (kind != WRONG && next_line(&c, &line, &length)) {
     df_learnt learnt = {.is_new = 0};
     if (c.line > 1 && !c.is_mine) continue;
-    kind = read_rule(&c, line, length, &learnt.rule);
+    kind = read_rule(&c, line, length, memory->files, &learnt.rule);
     if (kind == A_RULE) df_learnt_note(memory, &learnt);
   }
   free(text);
@@ -240,7 +243,8 @@ static dfcclResult_t copy_merged(FILE *out, const cursor *from, const df_learnt 
   while (next_line(&c, &line, &length)) {
     df_rule rule;
     const int begins = length > 2 && memcmp(line, "# machine: ", DF_MIN(length, 11)) == 0;
-    const line_kind kind = c.line == 1 || c.is_mine ? read_rule(&c, line, length, &rule) : NO_RULE;
+    const line_kind kind =
+        c.line == 1 || c.is_mine ? read_rule(&c, line, length, NULL, &rule) : NO_RULE;
     if (kind == WRONG) return dfcclInvalidUsage;
     if (kind == A_RULE && is_replaced(&rule, learnt, n)) continue;
     fprintf(out, "%.*s\n", (int)length, line);

@@ -12,6 +12,7 @@
 #define DF_TUNING_LEARNT_H
 
 #include "base/result.h"
+#include "plans/file_directory.h"
 #include "tuning/table.h"
 
 enum { DF_MACHINE_BYTES = 256, DF_MAX_LEARNT = 16384 };
@@ -27,13 +28,15 @@ typedef struct df_learnings {
   df_learnt *learnt;
   uint32_t n, capacity;
   uint32_t n_new;
+  const df_file_directory *files; /* that rules may name; NULL: none */
 } df_learnings;
 
 /* What times depend on: version, processor, cores, network interfaces, ranks and hosts. */
 void df_learnt_describe_machine(char *text, size_t bytes, uint32_t n_cores, uint32_t n_ranks,
                                 uint32_t n_hosts);
 
-/* The rules of memory->machine. A file that is not there is empty. dfcclInvalidUsage: FILE:LINE. */
+/* The rules of memory->machine, but those of files that memory->files lacks. A file that is not there
+ * is empty. dfcclInvalidUsage: FILE:LINE. */
 dfcclResult_t df_learnt_read(df_learnings *memory, const char *path);
 /* The latest that fits; NULL: none. */
 const df_rule *df_learnt_find(const df_learnings *memory, df_operation operation, uint32_t n,

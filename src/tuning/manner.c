@@ -13,6 +13,7 @@ enum {
   DF_PAGE_RING_STRIDE = DF_PAGE + DF_CACHE_LINE,
   DF_LENT_STRIDE = 128 * 1024 + DF_CACHE_LINE,
   DF_AHEAD_RING_BYTES = 8192,   /* a rank that waits for nobody runs ahead */
+  DF_FAR_RING_BYTES = 64 << 10, /* the same, to another host: a credit takes long */
   DF_QUARTERED_SLOTS = 8,       /* Rings with fewer slots give back each slot at once. */
   DF_BORROWED_STEPS = 32,       /* most primitives of a run that its submitter may execute */
   DF_LENDS_RATHER = 8,          /* times lend_min: results that crowded ranks lend from here */
@@ -187,14 +188,14 @@ static uint32_t count_incoming(const df_plan *plan) {
  *   - Small messages that are not lent: many slots if the sender may run ahead. Ranks that share a
  *     core then take turns less often.
  */
-static uint64_t ring_target(const df_manner *m, const df_plan *plan) {
+static uint64_t ring_target(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
   const uint64_t stride = m->shape.stride;
+  const uint64_t ahead = q->choice.hosts > 1 ? DF_FAR_RING_BYTES : DF_AHEAD_RING_BYTES;
   uint64_t each =
       DF_MAX(count_incoming(plan), 1u) * (uint64_t)m->shape.n_blocks * m->ranks_on_a_core;
   uint64_t target = (uint64_t)m->policy->ring_bytes / each;
   if (stride <= DF_DEEP_RING_STRIDE)
-    return m->runs_ahead && m->lend_min > stride ? DF_MIN(target, (uint64_t)DF_AHEAD_RING_BYTES)
-                                                 : 0;
+    return m->runs_ahead && m->lend_min > stride ? DF_MIN(target, ahead) : 0;
   if (stride <= DF_PAGE_RING_STRIDE && !m->runs_ahead && m->ranks_on_a_core > 1) return 0;
   return target;
 }
@@ -207,11 +208,15 @@ static uint32_t nearest_slots(uint32_t least, uint64_t stride, uint64_t target) 
 }
 
 /* Slots of uneven pieces have room for the largest that there may be, whatever comes through them.
- * So bytes say little of the caches, and a sender that waits for nobody runs ahead by so many. */
-static uint32_t least_slots(const df_manner *m, const df_plan *plan) {
-  enum { AHEAD = 16 };
-  return plan->extents && m->runs_ahead && m->crowded ? DF_MAX(m->shape.n_slots, (uint32_t)AHEAD)
-                                                      : m->shape.n_slots;
+ * So bytes say little of the caches, and a sender that waits for nobody runs ahead by so many. To
+ * another host a credit travels when half of a ring is due: of few slots it is a frame for each
+ * message. */
+static uint32_t least_slots(const df_manner *m, const df_manner_question *q, const df_plan *plan) {
+  enum { AHEAD = 16, BETWEEN_HOSTS = 8 };
+  const uint32_t least = m->shape.n_slots;
+  if (plan->extents == NULL) return least;
+  if (m->runs_ahead && m->crowded) return DF_MAX(least, (uint32_t)AHEAD);
+  return q->choice.hosts > 1 ? DF_MAX(least, (uint32_t)BETWEEN_HOSTS) : least;
 }
 
 static uint32_t ring_slots(const df_manner *m, const df_manner_question *q, const df_plan *plan,
@@ -219,7 +224,7 @@ static uint32_t ring_slots(const df_manner *m, const df_manner_question *q, cons
   if (!q->host_sees_links || m->policy->slots == DF_MIN_LINK_SLOTS ||
       used_bytes >= (uint64_t)m->policy->ring_budget)
     return m->shape.n_slots;
-  return nearest_slots(least_slots(m, plan), m->shape.stride, ring_target(m, plan));
+  return nearest_slots(least_slots(m, q, plan), m->shape.stride, ring_target(m, q, plan));
 }
 
 /* Two kinds of ring return a quarter of their slots at a time. Deep rings let the sender run
@@ -305,33 +310,46 @@ uint32_t df_manner_common_slots(const df_manner *m, const df_manner_question *q,
 
 /* ---- in words ---- */
 
-static void say_algorithm(const df_manner *m, df_text *out) {
+const char *df_manner_form(const df_manner *m, const df_plan *plan, uint64_t count) {
+  if (plan->n_links == 0 || count == 0) return "none";
+  if (m->shape.payload_offset == DF_LINK_WORDS) return "words";
+  return m->shape.payload_offset == DF_LINK_FLAGGED_OFFSET ? "flagged" : "staged";
+}
+
+int df_manner_lends(const df_manner *m, uint32_t element_bytes) {
+  return (uint64_t)m->shape.parts[0].chunk * element_bytes >= m->lend_min;
+}
+
+void df_manner_say_source(const df_manner *m, df_text *out) {
   const df_rule *rule = m->choice.rule;
+  const int is_exception = m->choice.is_named || m->choice.is_by_hosts || m->choice.is_ordered;
   char line[240] = "";
   if (m->choice.advice.kind == DF_ADVICE_TAKEN) {
-    df_say(out, "algorithm: %s, since ", df_algorithm_name(m->choice.algorithm));
+    df_say(out, "since ");
     df_advice_say(&m->choice.advice, out);
     return;
   }
-  if (rule) df_rule_print(rule, line, sizeof line);
-  int is_built_in =
-      rule && rule >= df_built_in_rules && rule < df_built_in_rules + df_n_built_in_rules;
-  const char *file = m->choice.file ? df_plan_file_facts_of(m->choice.file).name : "";
-  df_say(out, "algorithm: %s%s%s, since %s%s%s%s", df_algorithm_name(m->choice.algorithm),
-         *file ? ":" : "", file,
+  df_say(out, "since %s",
          m->choice.is_named      ? "it is named"
          : m->choice.is_by_hosts ? "ranks share hosts"
          : m->choice.is_ordered  ? "the operator does not commute"
          : rule == NULL          ? "uneven pieces have no other"
-                                 : "",
-         rule == NULL ? ""
-         : m->choice.is_named || m->choice.is_by_hosts || m->choice.is_ordered
-             ? "; limits from a rule of "
-             : "this is the first rule that fits, of ",
-         rule == NULL  ? ""
-         : is_built_in ? "the built-in table: "
-                       : "DFCCL_TUNING: ",
-         line);
+                                 : "this is the first rule that fits, of ");
+  if (rule == NULL) return;
+  df_rule_print(rule, line, sizeof line);
+  if (is_exception) df_say(out, "; limits from a rule of ");
+  if (m->choice.line)
+    df_say(out, "DFCCL_TUNING, line %u: %s", m->choice.line, line);
+  else
+    df_say(out, "the built-in table: %s", line);
+}
+
+static void say_algorithm(const df_manner *m, df_text *out) {
+  const char *file = m->choice.file ? df_plan_file_facts_of(m->choice.file).name : "";
+  df_say(out, "algorithm: %s%s%s, ", df_algorithm_name(m->choice.algorithm), *file ? ":" : "",
+         file);
+  df_manner_say_source(m, out);
+  if (m->choice.advice.kind == DF_ADVICE_TAKEN) return;
   if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
   if (m->choice.algorithm == DF_HIERARCHICAL)
     df_say(out, "; %u ranks of each host speak to other hosts at most (lanes)", m->choice.lanes);
@@ -418,7 +436,9 @@ void df_manner_explain(const df_manner *m, const df_manner_question *q, const df
   df_say(&out, "rings: %u slots of %u bytes%s, since %s\n", ring->n_slots, ring->stride,
          ring->release_mask ? ", given back a quarter at a time" : "",
          ring->n_slots == s->n_slots ? "members agreed on so many"
-         : s->stride <= DF_DEEP_RING_STRIDE || ring->n_slots == least_slots(m, plan)
+         : plan->extents && q->choice.hosts > 1 && !m->runs_ahead
+             ? "a credit to another host travels when half of a ring is due"
+         : s->stride <= DF_DEEP_RING_STRIDE || ring->n_slots == least_slots(m, q, plan)
              ? "some ranks wait for nobody, and may run ahead"
              : "slots that were read long ago are written faster (ring_bytes)");
   say_lending(m, q, plan, &out);

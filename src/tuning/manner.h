@@ -57,6 +57,13 @@ uint32_t df_manner_common_slots(const df_manner *manner, const df_manner_questio
                                 const df_plan *plan, const df_link *links, uint32_t readers,
                                 uint64_t used_bytes);
 
+/* Of messages: "flagged", "staged" or "words"; "none" without messages. */
+const char *df_manner_form(const df_manner *manner, const df_plan *plan, uint64_t count);
+/* Messages may be lent instead of copied. */
+int df_manner_lends(const df_manner *manner, uint32_t element_bytes);
+
+/* Where the algorithm comes from: "it is named", "the first rule that fits, ...". */
+void df_manner_say_source(const df_manner *manner, df_text *text);
 /* Decisions and reasons, one a line ("form: flagged, since ..."), cut to fit. */
 void df_manner_explain(const df_manner *manner, const df_manner_question *question,
                        const df_plan *plan, const df_ring *ring, char *text, size_t bytes);

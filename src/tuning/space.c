@@ -26,7 +26,8 @@ static uint8_t place_of(uint64_t first, uint64_t value, uint8_t size) {
 }
 
 static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm,
-                const uint8_t sizes[DF_DESCENT_AXES], const uint8_t start[DF_DESCENT_AXES]) {
+                const df_plan_file *file, const uint8_t sizes[DF_DESCENT_AXES],
+                const uint8_t start[DF_DESCENT_AXES]) {
   const uint32_t at = descent->n_subspaces;
   uint8_t own_sizes[DF_DESCENT_AXES], own_start[DF_DESCENT_AXES];
   if (at == DF_DESCENT_SUBSPACES) return;
@@ -37,6 +38,7 @@ static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm,
     own_start[AXIS_SPLIT] = own_sizes[AXIS_SPLIT] / 2;
   }
   space->algorithms[at] = (uint32_t)algorithm;
+  space->files[at] = file;
   df_descent_add(descent, own_sizes, own_start);
 }
 
@@ -55,6 +57,15 @@ static void make_axes(const df_space_question *q, uint8_t sizes[DF_DESCENT_AXES]
   if (q->policy->lend && q->bytes >= (uint64_t)q->policy->lend_min) sizes[AXIS_COPIES] = 2;
 }
 
+/* minBytes and maxBytes are what the file's author has in mind. Nobody has asked for a file by which
+ * floats differ from rank to rank. */
+static int is_for(const df_plan_file *file, const df_space_question *q) {
+  const df_plan_file_facts facts = df_plan_file_facts_of(file);
+  return facts.operation == q->operation && facts.n == q->n && !q->varying && facts.same_bits &&
+         facts.least_bytes <= q->bytes && (facts.most_bytes == 0 || q->bytes <= facts.most_bytes) &&
+         (!q->registered->choice.is_ordered || facts.ordered) && file != q->registered->choice.file;
+}
+
 void df_space_make(df_space *space, const df_space_question *q, df_descent *descent) {
   const df_choice *choice = &q->registered->choice;
   const int is_long = q->bytes > DF_SPACE_SHORT;
@@ -63,13 +74,16 @@ void df_space_make(df_space *space, const df_space_question *q, df_descent *desc
   memset(space, 0, sizeof *space);
   space->of_registered = *choice;
   df_descent_begin(descent, DF_DESCENT_MOST);
-  add(space, descent, q->n, choice->algorithm, sizes, start);
+  add(space, descent, q->n, choice->algorithm, choice->file, sizes, start);
   space->registered = descent->climbs[0].best.point;
   for (int algorithm = 0; algorithm < DF_ALGORITHMS; algorithm++)
     if (algorithm != choice->algorithm && df_algorithm_has(algorithm, q->operation) &&
         (algorithm != DF_HIERARCHICAL || choice->is_spread) &&
         (!choice->is_ordered || df_algorithm_keeps_order(algorithm, q->operation)))
-      add(space, descent, q->n, algorithm, sizes, start);
+      add(space, descent, q->n, algorithm, NULL, sizes, start);
+  for (uint32_t i = 0; q->files && i < q->files->n; i++)
+    if (is_for(q->files->files[i], q))
+      add(space, descent, q->n, DF_FROM_FILE, q->files->files[i], sizes, start);
 }
 
 static int is_registered(const df_space *space, const df_point *point) {
@@ -78,7 +92,9 @@ static int is_registered(const df_space *space, const df_point *point) {
 
 df_variant_spec df_space_variant(const df_space *space, const df_descent *descent,
                                  const df_point *point) {
+  const df_plan_file *file = space->files[point->subspace];
   df_variant_spec spec = {.algorithm = space->algorithms[point->subspace],
+                          .file = file ? df_plan_file_facts_of(file).hash : 0,
                           .copies = point->at[AXIS_COPIES]};
   const df_climb *climb = &descent->climbs[point->subspace];
   if (is_registered(space, point)) return (df_variant_spec){.algorithm = DF_AS_REGISTERED};
@@ -95,10 +111,12 @@ df_rule df_space_rule(const df_space *space, const df_descent *descent, const df
   const df_variant_spec spec = df_space_variant(space, descent, point);
   if (is_registered(space, point))
     return (df_rule){.algorithm = (df_algorithm)choice->algorithm,
+                     .loaded = choice->file,
                      .blocks = choice->blocks,
                      .slot_bytes = choice->slot_bytes,
                      .split = choice->split};
   return (df_rule){.algorithm = (df_algorithm)spec.algorithm,
+                   .loaded = space->files[point->subspace],
                    .blocks = spec.blocks,
                    .slot_bytes = spec.slot_bytes,
                    .split = spec.split,
@@ -110,13 +128,14 @@ int df_space_find(const df_space *space, const df_descent *descent, const df_rul
                   df_point *point) {
   const df_rule registered = df_space_rule(space, descent, &space->registered);
   *point = space->registered;
-  if (registered.algorithm == rule->algorithm && registered.blocks == rule->blocks &&
-      registered.slot_bytes == rule->slot_bytes && registered.split == rule->split &&
-      rule->slots == 0 && rule->copies == 0)
+  if (registered.algorithm == rule->algorithm && registered.loaded == rule->loaded &&
+      registered.blocks == rule->blocks && registered.slot_bytes == rule->slot_bytes &&
+      registered.split == rule->split && rule->slots == 0 && rule->copies == 0)
     return 1;
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
     const df_climb *climb = &descent->climbs[i];
-    if (space->algorithms[i] != (uint32_t)rule->algorithm) continue;
+    if (space->algorithms[i] != (uint32_t)rule->algorithm || space->files[i] != rule->loaded)
+      continue;
     *point = climb->best.point;
     if (rule->slot_bytes)
       point->at[AXIS_SLOT_BYTES] =

@@ -4,6 +4,7 @@
 #define DF_TUNING_SPACE_H
 
 #include "control/message.h"
+#include "plans/file_directory.h"
 #include "tuning/descent.h"
 #include "tuning/manner.h"
 
@@ -14,15 +15,19 @@ typedef struct df_space_question {
   uint32_t n;
   uint64_t bytes; /* of a rank's larger buffer */
   uint32_t max_blocks;
+  const df_file_directory *files; /* whose algorithms may be tried; NULL: none */
+  int varying;
 } df_space_question;
 
 typedef struct df_space {
   uint32_t algorithms[DF_DESCENT_SUBSPACES];
+  const df_plan_file *files[DF_DESCENT_SUBSPACES]; /* of DF_FROM_FILE; else NULL */
   df_choice of_registered;
   df_point registered;
 } df_space;
 
-/* Begins the search. The registered variant comes first, then the operation's other algorithms. */
+/* Begins the search. The registered variant comes first, then the operation's other algorithms, then
+ * files that are for so many ranks and bytes. */
 void df_space_make(df_space *space, const df_space_question *question, df_descent *descent);
 /* What the registration would not have chosen is spelt out. */
 df_variant_spec df_space_variant(const df_space *space, const df_descent *descent,

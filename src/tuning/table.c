@@ -213,7 +213,7 @@ static int read_line(const reader *in, char *line, int *headed, df_tuning *tunin
   if (tuning->n_rules == DF_MAX_TUNING_RULES)
     return refuse(in, "more than %d rules", DF_MAX_TUNING_RULES);
   if (!read_rule(in, words, n, tuning, &tuning->rules[tuning->n_rules])) return 0;
-  tuning->n_rules++;
+  tuning->lines[tuning->n_rules++] = in->line;
   return 1;
 }
 

@@ -38,6 +38,7 @@ typedef struct df_tuning {
   df_policy policy;
   uint32_t n_rules;
   df_rule rules[DF_MAX_TUNING_RULES];
+  uint32_t lines[DF_MAX_TUNING_RULES]; /* of the file, from 1 on: where each rule stands */
   uint32_t n_files;
   char files[DF_MAX_TUNING_FILES][DF_FILE_NAME_BYTES];
 } df_tuning;

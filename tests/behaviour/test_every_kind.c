@@ -16,7 +16,7 @@
 enum { RANKS = 5 };
 
 DF_TEST(every_kind, a_barrier_waits_for_all, 60) {
-  static const char *const algorithms[] = {NULL, "dissemination", "direct", "flat"};
+  static const char *const algorithms[] = {NULL, "dissemination", "direct", "flat", "twolevel"};
   dfcclContext_t ctxs[RANKS];
   df_make_contexts(ctxs, RANKS, NULL);
   for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++) {

@@ -1,7 +1,8 @@
 /*
  * Promise: DFCCL_TRACE=DIR leaves one file for each rank: a JSON object in each line, with a line for
  * every run, callback and synchronisation, and a description of each collective before its first
- * run and after each change of its algorithm. A full disk ends the trace, and never
+ * run and after each change of its algorithm: of each run on what it was executed, and why, on every
+ * member, as dfcclGetConfiguration tells it. A full disk ends the trace, and never
  * the job. A directory that cannot be written is refused by name.
  */
 #include "support/buffers.h"
@@ -100,10 +101,126 @@ DF_TEST(trace, every_run_callback_and_change, 60) {
     CHECK(count("{\"collective\":1,") == 2, "%d descriptions", count("{\"collective\":1,"));
     CHECK(count("{\"collective\":2,") == 1, "the other collective is described once");
     CHECK(count("\"algorithm\":\"ring\"") == 1, "the change is not there");
+    CHECK(count("\"purpose\":\"registered\",\"why\":\"since this is the first rule that fits") == 2,
+          "the rule is not there");
+    CHECK(count("\"purpose\":\"asked\",\"why\":\"as dfcclSetAlgorithm says\"") == 1, "the caller");
     CHECK(count("with \\\"quotes\\\" and \\\\") == 2, "the name");
     CHECK(strstr(text, "{\"end\":\"whole\"}\n") != NULL, "the end is not there");
   }
   end();
+}
+
+/* ---- a tuned job */
+
+typedef struct {
+  unsigned long long switches, from_run;
+  unsigned slot_bytes, slots, blocks, lends;
+  char algorithm[24], form[16], purpose[16], why[200];
+} described;
+
+enum { DESCRIBED_MAX = 1000 };
+
+static const char *after(const char *line, const char *key) {
+  const char *at = strstr(line, key);
+  CHECK(at != NULL, "%s is not in %.400s", key, line);
+  return at + strlen(key);
+}
+
+static int read_descriptions(described *all) {
+  int n = 0;
+  for (const char *at = text; (at = strstr(at, "{\"collective\":1,")) != NULL; at++, n++) {
+    described *d = &all[n];
+    CHECK(n < DESCRIBED_MAX, "%d descriptions", n);
+    CHECK(sscanf(after(at, "\"algorithm\":"), "\"%23[^\"]\",", d->algorithm) == 1 &&
+              sscanf(after(at, "\"blocks\":"), "%u", &d->blocks) == 1 &&
+              sscanf(after(at, "\"slot_bytes\":"), "%u", &d->slot_bytes) == 1 &&
+              sscanf(after(at, "\"slots\":"), "%u", &d->slots) == 1 &&
+              sscanf(after(at, "\"form\":"), "\"%15[^\"]\"", d->form) == 1 &&
+              sscanf(after(at, "\"lends\":"), "%u", &d->lends) == 1 &&
+              sscanf(after(at, "\"switch\":"), "%llu", &d->switches) == 1 &&
+              sscanf(after(at, "\"from_run\":"), "%llu", &d->from_run) == 1 &&
+              sscanf(after(at, "\"purpose\":"), "\"%15[^\"]\"", d->purpose) == 1 &&
+              sscanf(after(at, "\"why\":"), "\"%199[^\"]\"", d->why) == 1,
+          "%.400s", at);
+  }
+  return n;
+}
+
+/* Until the tuner has come to an end, and some more. */
+static unsigned long long tune(dfcclContext_t ctxs[RANKS]) {
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  static float data[RANKS][4096];
+  dfcclConfiguration_t c;
+  unsigned long long runs = 0;
+  options.tune = 1;
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], 1, 4096, dfcclFloat32, dfcclSum, &options));
+  for (int more = 0; more < 40; runs++) {
+    for (int r = 0; r < RANKS; r++) OK(dfcclRunAllReduce(ctxs[r], 1, data[r], data[r], NULL, NULL));
+    for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], 1));
+    c = (dfcclConfiguration_t)DFCCL_CONFIGURATION_INITIALIZER;
+    OK(dfcclGetConfiguration(ctxs[0], 1, &c));
+    if (more > 0 || strstr(c.why, "tuner: it watches")) more++;
+  }
+  return runs;
+}
+
+static void check_against(const described *last, const dfcclConfiguration_t *c) {
+  char line[300];
+  CHECK(
+      last->switches == c->switches && strcmp(last->algorithm, c->algorithm) == 0 &&
+          strcmp(last->form, c->form) == 0 && last->blocks == c->blocks &&
+          last->slot_bytes == c->slotBytes && last->slots == c->slots &&
+          last->lends == c->lendsBuffers,
+      "trace: switch %llu, %s, %s, %u blocks, %u slots of %u; configuration: %llu, %s, %s, %u, %u "
+      "of %llu",
+      last->switches, last->algorithm, last->form, last->blocks, last->slots, last->slot_bytes,
+      (unsigned long long)c->switches, c->algorithm, c->form, c->blocks, c->slots,
+      (unsigned long long)c->slotBytes);
+  snprintf(line, sizeof line, "registered, %s\n", last->why);
+  CHECK(strstr(c->why, line) != NULL, "\"%s\" is not in \"%s\"", line, c->why);
+}
+
+DF_TEST(trace, every_member_tells_why_it_went_over, 120) {
+  dfcclContext_t ctxs[RANKS];
+  static described all[RANKS][DESCRIBED_MAX];
+  int n[RANKS], candidates = 0;
+  dfcclConfiguration_t last[RANKS];
+  setenv("DFCCL_TUNE_BUDGET", "0", 1);
+  begin();
+  df_make_contexts(ctxs, RANKS, NULL);
+  const unsigned long long runs = tune(ctxs);
+  for (int r = 0; r < RANKS; r++) {
+    last[r] = (dfcclConfiguration_t)DFCCL_CONFIGURATION_INITIALIZER;
+    OK(dfcclGetConfiguration(ctxs[r], 1, &last[r]));
+  }
+  df_free_contexts(ctxs, RANKS);
+  for (int r = 0; r < RANKS; r++) {
+    read_trace(r);
+    check_lines();
+    CHECK((unsigned long long)count("{\"run\":") == runs, "%d runs", count("{\"run\":"));
+    n[r] = read_descriptions(all[r]);
+    check_against(&all[r][n[r] - 1], &last[r]);
+  }
+  end();
+  unsetenv("DFCCL_TUNE_BUDGET");
+  CHECK(n[0] == n[1] && n[0] > 4, "%d and %d descriptions", n[0], n[1]);
+  for (int i = 0; i < n[0]; i++) {
+    const described *a = &all[0][i], *b = &all[1][i];
+    /* What a winner stays for, the other member hears some runs later. */
+    const int is_switch = i == 0 || a->switches != all[0][i - 1].switches;
+    CHECK(a->switches == b->switches && (!is_switch || a->from_run == b->from_run) &&
+              strcmp(a->algorithm, b->algorithm) == 0 && strcmp(a->purpose, b->purpose) == 0 &&
+              strcmp(a->why, b->why) == 0,
+          "%llu from %llu: %s, %s; %llu from %llu: %s, %s", a->switches, a->from_run, a->algorithm,
+          a->purpose, b->switches, b->from_run, b->algorithm, b->purpose);
+    candidates += strcmp(a->purpose, "candidate") == 0;
+  }
+  CHECK(strcmp(all[0][0].purpose, "registered") == 0 && candidates >= 4, "%d candidates",
+        candidates);
+  CHECK(strcmp(all[0][n[0] - 1].purpose, "back") == 0 ||
+            strcmp(all[0][n[0] - 1].purpose, "adopted") == 0,
+        "at the end: %s", all[0][n[0] - 1].purpose);
 }
 
 DF_TEST(trace, runs_that_fail_say_so, 60) {

@@ -1,10 +1,13 @@
 /*
  * Promise: a collective that is tuned tries other algorithms and slots while its runs go on, in any
  * disorder and with right results, measures a bounded number of them, and comes to an end; what it
- * has found, dfcclGetConfiguration tells.
+ * has found, dfcclGetConfiguration tells. Algorithms from files are tried, if all members have the
+ * same ones.
  */
+#include "support/algorithm_files.h"
 #include "support/buffers.h"
 #include "support/memory.h"
+#include "support/processes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,3 +186,74 @@ DF_TEST(tuner, keeps_what_it_has_learnt, 200) {
   CHECK(was_short, "each of five jobs has searched anew; kept is \"%s\"", text);
   unlink(file);
 }
+
+#if defined(DF_WITH_FILES)
+
+/* ---- files */
+
+enum { FILE_RANKS = 4, FILE_COUNT = 3001 };
+
+/* Rank 0 says by the result when all end: its part of the sum is 1 more then. Returns whether an
+ * algorithm from a file was in force. */
+static bool try_files(dfcclContext_t ctx, int rank, int runs_most) {
+  static int32_t send[FILE_COUNT], recv[FILE_COUNT];
+  const int32_t sum = FILE_RANKS * (FILE_RANKS - 1) / 2;
+  bool was_file = false, ends = false;
+  OK(dfcclRegisterAllReduce(ctx, 1, FILE_COUNT, dfcclInt32, dfcclSum, NULL));
+  for (int run = 0; !ends; run++) {
+    for (int i = 0; i < FILE_COUNT; i++) send[i] = rank + i + run;
+    send[0] = rank == 0 && (was_file || run == runs_most);
+    OK(dfcclRunAllReduce(ctx, 1, send, recv, NULL, NULL));
+    OK(dfcclWait(ctx, 1));
+    ends = recv[0] != 0;
+    for (int i = 1; i < FILE_COUNT; i++)
+      CHECK(recv[i] == sum + FILE_RANKS * (i + run), "run %d, element %d: %d", run, i, recv[i]);
+    const bool is_file = strncmp(of(ctx, 1).algorithm, "file:", 5) == 0;
+    was_file |= is_file;
+  }
+  return was_file;
+}
+
+static void be_member(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
+  const bool has_others = *(const bool *)arg;
+  if (has_others && rank == FILE_RANKS - 1) unsetenv("DFCCL_ALGORITHMS");
+  dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
+  const bool was_file = try_files(ctx, rank, has_others ? 10000 : 100000);
+  CHECK(rank != 0 || was_file != has_others, "%s",
+        was_file ? "a file that a member lacks was tried" : "no file was tried");
+  CHECK(rank != 0 || !df_mentions(of(ctx, 1).why, "tuner: it has stopped"), "\"%s\"",
+        of(ctx, 1).why);
+  df_finish(ctx);
+}
+
+/* Of the all-reduce by a ring, by other names: a tuner whose proposals are refused so often stops. */
+static void add_files(const char *directory) {
+  static char text[65536];
+  char name[64];
+  snprintf(name, sizeof name, "%s/ring.xml", directory);
+  FILE *ring = fopen(name, "r");
+  CHECK(ring != NULL, "%s", name);
+  const size_t bytes = fread(text, 1, sizeof text - 100, ring);
+  fclose(ring);
+  for (int i = 0; i < 9; i++) {
+    snprintf(text + bytes, 100, "<!-- %d -->\n", i);
+    snprintf(name, sizeof name, "ring%d", i);
+    df_algorithm_write(directory, name, text);
+  }
+}
+
+static void with_files(bool has_others) {
+  df_family family;
+  const char *directory = df_algorithm_directory(FILE_RANKS);
+  add_files(directory);
+  hurry();
+  setenv("DFCCL_TUNE", "1", 1);
+  df_fork(&family, FILE_RANKS, 200, be_member, &has_others);
+  df_join(&family);
+  df_algorithm_directory_remove(directory);
+}
+
+DF_TEST(tuner, tries_algorithms_from_files, 240) { with_files(false); }
+DF_TEST(tuner, tries_no_files_that_a_member_lacks, 240) { with_files(true); }
+
+#endif

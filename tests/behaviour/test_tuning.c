@@ -1,7 +1,7 @@
 /*
  * Promise: DFCCL_TUNING names a table of rules that decide which algorithm a collective uses and
  * how it is cut; results are the same with each. A table that is wrong ends the initialisation with
- * file, line and value. Members that choose differently are told so.
+ * file, line and value; the line of a rule that was taken is told. Members that choose differently are told so.
  */
 #include "support/buffers.h"
 #include "support/memory.h"
@@ -91,5 +91,10 @@ DF_TEST(tuning, the_table_decides, 60) {
   expect_algorithm(ctxs, 1024, "doubletree");
   expect_algorithm(ctxs, 2048, "twolevel");
   expect_algorithm(ctxs, 50001, "twolevel");
+  OK(dfcclRegisterAllReduce(ctxs[0], ID, 1024, dfcclInt32, dfcclSum, NULL));
+  dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
+  OK(dfcclGetConfiguration(ctxs[0], ID, &c));
+  CHECK(df_mentions(c.why, "the first rule that fits, of DFCCL_TUNING, line 4: allreduce"),
+        "\"%s\"", c.why);
   df_free_contexts(ctxs, RANKS);
 }

@@ -164,6 +164,9 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
                                   .slot_bytes = 16u * next_byte(in)};
     memcpy(message + 1, &spec, sizeof spec);
     message->payload_bytes = sizeof spec;
+    message->a %= DF_PURPOSES;
+  } else if (message->kind == DF_MESSAGE_PURPOSE) {
+    message->a %= DF_PURPOSES;
   } else if (message->kind == DF_MESSAGE_TIMES) {
     const uint8_t *times = next_bytes(in, 4, &taken);
     if (taken > 0) memcpy(message + 1, times, taken);

@@ -125,7 +125,7 @@ says n1 "openssl rand -hex 32" "no secret"
 rank 1 o0 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=1 $secret
 wait_for_ranks
 says o0 "set DFCCL_ROOT to its host and a free port there" "mpirun that says nothing of rank 0"
-rank 1 w0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=4000 $secret
+rank 1 w0 RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=8000 $secret
 rank 2 w1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_SECRET=another-secret-of-ours
 wait_for_ranks
 says w1 "has another secret than this rank" "another secret"
@@ -177,8 +177,8 @@ wait_for_ranks
 says x0 "it has .*rail1 (10.77.1.1" "a missing interface"
 
 # Silence.
-rank 2 q1 RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.77.0.9 MASTER_PORT=29500 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=6000 $secret
-rank 1 q0 RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=6000 $secret
+rank 2 q1 RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.77.0.9 MASTER_PORT=29500 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=9000 $secret
+rank 1 q0 RANK=0 WORLD_SIZE=3 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_DEBUG=warn DFCCL_INIT_TIMEOUT_MS=9000 $secret
 rank 2 d1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500 DFCCL_INIT_TIMEOUT_MS=2000 $secret
 wait_for_ranks
 says d1 'host "no-such-host.invalid"' "a name"

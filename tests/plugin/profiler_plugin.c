@@ -20,7 +20,15 @@
 #define OF_SOME_VERSIONS __attribute__((unused))
 
 enum { SUCCESS = 0, SYSTEM_ERROR = 2 };
-enum { GROUP = 1, COLL = 2, PROXY_OP = 8, GROUP_API = 256, COLL_API = 512, ALL = 0x3ff };
+enum {
+  GROUP = 1,
+  COLL = 2,
+  PROXY_OP = 8,
+  PROXY_STEP = 16,
+  GROUP_API = 256,
+  COLL_API = 512,
+  ALL = 0x3ff
+};
 
 #define MUST(condition, what)                                                                      \
   ((condition)                                                                                     \
@@ -29,11 +37,15 @@ enum { GROUP = 1, COLL = 2, PROXY_OP = 8, GROUP_API = 256, COLL_API = 512, ALL =
           abort()))
 
 typedef struct event {
+  struct event *before; /* all of them: freed with the process */
   uint64_t type;
   int is_open;
+  int steps, is_send; /* of a link; of a message: its link's */
+  int latest;         /* state of a message */
 } event;
 
 static profiler_plugin_seen seen;
+static event *newest; /* by one call at a time */
 static atomic_int n_in_call, n_open;
 
 EXPORT profiler_plugin_seen profiler_plugin_look(void);
@@ -119,6 +131,7 @@ typedef struct event_1 {
       uint8_t channels, warps, algorithm, protocol;
     } coll;
     op proxy;
+    int step;
   } u;
 } event_1;
 typedef struct event_2 {
@@ -158,6 +171,7 @@ typedef struct event_5 {
       bool is_captured;
     } call;
     op proxy;
+    int step;
   } u;
 } event_5;
 
@@ -166,15 +180,34 @@ static int start(void **handle, uint64_t type, void *parent, uint64_t parents) {
   if (strcmp(behaviour(), "drop") == 0) return leave(SUCCESS);
   MUST(parents == 0 ? above == NULL : above && (above->type & parents), "the event's parent");
   event *new = calloc(1, sizeof *new);
-  *new = (event){type, 1};
+  *new = (event){.before = newest, .type = type, .is_open = 1};
+  newest = new;
   atomic_fetch_add(&n_open, 1);
   seen.groups += type == GROUP;
   seen.colls += type == COLL;
   seen.links += type == PROXY_OP;
+  seen.steps += type == PROXY_STEP;
   seen.group_calls += type == GROUP_API;
   seen.calls += type == COLL_API;
   *handle = new;
   return leave(SUCCESS);
+}
+
+static int start_link(void **handle, const op *link, void *parent) {
+  MUST(link->peer >= 0 && link->steps > 0, "a link");
+  const int result = start(handle, PROXY_OP, parent, COLL);
+  event *e = *handle;
+  if (e) e->steps = link->steps, e->is_send = link->is_send;
+  return result;
+}
+static int start_step(void **handle, int step, void *parent) {
+  const event *link = parent;
+  MUST(link && link->is_open, "a message of a link that is told");
+  MUST(step >= 0 && step < link->steps, "a message of the run");
+  const int result = start(handle, PROXY_STEP, parent, PROXY_OP);
+  event *e = *handle;
+  if (e) e->is_send = link->is_send;
+  return result;
 }
 
 static void note(uint64_t number, const char *function, size_t count, int root, uint8_t channels,
@@ -198,10 +231,8 @@ static int start_old(int version, void *context, void **handle, void *descriptor
   enter();
   seen.version = version;
   MUST(context && *handle == NULL, "a context, and no handle yet");
-  if (e->type == PROXY_OP) {
-    MUST(e->u.proxy.peer >= 0 && e->u.proxy.steps > 0, "a link");
-    return start(handle, e->type, e->parent, COLL);
-  }
+  if (e->type == PROXY_OP) return start_link(handle, &e->u.proxy, e->parent);
+  if (e->type == PROXY_STEP) return start_step(handle, e->u.step, e->parent);
   MUST(e->type == GROUP || e->type == COLL, "a type");
   if (e->type == COLL && version == 1)
     note(e->u.coll.number, e->u.coll.function == 4 ? "AllReduce" : "another", e->u.coll.count,
@@ -221,12 +252,12 @@ OF_SOME_VERSIONS static int start_new(int version, void *context, void **handle,
   MUST(context && *handle == NULL, "a context, and no handle yet");
   if (e->type == COLL) NOTE(e->u.coll);
   if (e->type == COLL_API) MUST(e->u.call.count > 0 && e->u.call.function, "a call");
-  if (e->type == PROXY_OP) MUST(e->u.proxy.peer >= 0 && e->u.proxy.steps > 0, "a link");
+  if (e->type == PROXY_OP) return start_link(handle, &e->u.proxy, e->parent);
+  if (e->type == PROXY_STEP) return start_step(handle, e->u.step, e->parent);
   return start(handle, e->type, e->parent,
-               e->type == GROUP_API  ? 0
-               : e->type == COLL     ? COLL_API
-               : e->type == PROXY_OP ? COLL
-                                     : GROUP_API);
+               e->type == GROUP_API ? 0
+               : e->type == COLL    ? COLL_API
+                                    : GROUP_API);
 }
 
 /* Events stay in memory: their children may start later. */
@@ -239,9 +270,26 @@ static int stop(void *handle) {
   return leave(SUCCESS);
 }
 
+/* Of messages, in their order: 8, 20 (from version 4 on), 9 of one that is sent; 10, 11, 12 of one that
+ * comes. From version 4 on the first argument is its length. */
 static int record(void *handle, int state, void *arguments) {
-  (void)handle, (void)state, (void)arguments;
-  return SUCCESS;
+  event *e = handle;
+  enter();
+  MUST(e && e->is_open && e->type == PROXY_STEP, "a message's state");
+  const int before = e->latest;
+  if (e->is_send)
+    MUST(state == 8    ? before == 0
+         : state == 20 ? before == 8 && seen.version >= 4
+                       : state == 9 && before == (seen.version >= 4 ? 20 : 8),
+         "a state of a message that is sent");
+  else
+    MUST(state == 10 ? before == 0 : (state == 11 || state == 12) && before == state - 1,
+         "a state of a message that comes");
+  MUST((arguments != NULL) == (seen.version >= 4), "arguments");
+  if (arguments && (state == 9 || state == 10)) MUST(*(const size_t *)arguments > 0, "a length");
+  e->latest = state;
+  seen.states++;
+  return leave(SUCCESS);
 }
 
 static int finalize(void *context) {

@@ -7,7 +7,7 @@
 
 typedef struct profiler_plugin_seen {
   int version, contexts, open; /* open: events that are not stopped */
-  int groups, colls, links, group_calls, calls;
+  int groups, colls, links, group_calls, calls, steps, states;
   uint64_t job;
   /* of the latest run */
   uint64_t number;

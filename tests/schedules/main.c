@@ -129,7 +129,8 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
   if (sim_percent_small == 0) printf(" --large");
   if (sim_percent_small == 100) printf(" --small");
   if (sim_only_crowds) printf(" --crowds");
-  if (sim_only_wires) printf(sim_only_hosts ? " --hosts" : " --wires");
+  if (sim_only_wires)
+    printf(sim_only_rails ? " --rails" : sim_only_hosts ? " --hosts" : " --wires");
   if (sim_only_varying) printf(" --varying");
   if (sim_only_others) printf(" --others");
   if (sim_only_switches) printf(" --switches");
@@ -404,6 +405,8 @@ int main(int argc, char **argv) {
       sim_only_wires = 1;
     else if (strcmp(argv[i], "--hosts") == 0)
       sim_only_wires = sim_only_hosts = 1;
+    else if (strcmp(argv[i], "--rails") == 0)
+      sim_only_wires = sim_only_hosts = sim_only_rails = 1;
     else if (strcmp(argv[i], "--varying") == 0)
       sim_only_varying = 1;
     else if (strcmp(argv[i], "--others") == 0)
@@ -419,7 +422,8 @@ int main(int argc, char **argv) {
     else {
       fprintf(stderr,
               "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-              "[--progress SECONDS] [--small | --large] [--crowds] [--wires | --hosts] [--varying] "
+              "[--progress SECONDS] [--small | --large] [--crowds] [--wires | --hosts | --rails] "
+              "[--varying] "
               "[--others] [--switches] [--endings | --some-endings PERCENT] "
               "[--failures N] | --seed S --world W --schedule K\n",
               argv[0]);

@@ -33,6 +33,7 @@ SLOW = {
     "what had failed before all is given up is not told again", "runs beyond a member's last are looked at before it is counted", "a deadline begins without a fence",
     "a slot is released before the rest of it is stored",
     "who only sends takes up what the endpoint's thread has asked for", "what the stream did not take is sent from where a lent buffer was",
+    "an answer that was lost is not given again", "a credit does not pass messages that came late",
     "a switch that was called off is not told", "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
 }
 
@@ -62,7 +63,7 @@ def never(function, call):
 
 # Looked for in worlds without room, that end (endings.c), large ones, with wires, with runs of varying counts, that change
 # algorithms.
-CROWDS, ENDINGS, LARGE, WIRES, HOSTS, VARYING, SWITCHES = "--crowds", "--endings", "--large", "--wires", "--hosts", "--varying", "--switches"
+CROWDS, ENDINGS, LARGE, WIRES, HOSTS, RAILS, VARYING, SWITCHES = "--crowds", "--endings", "--large", "--wires", "--hosts", "--rails", "--varying", "--switches"
 
 # Name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
@@ -190,6 +191,13 @@ BUGS = [
         ("look_at_credit", "{", "if (PLANTED) return df_observe_u64(ring->end.credit) == ring->credit ? NO_CREDIT : LOOSE_CREDIT;")], WIRES),
     ("what blocks publish is left to nobody", [
         ("df_carrier_wake", "{", "if (PLANTED && carrier && carrier->bell == bell) return;")], WIRES),
+    # Of large messages over several connections.
+    ("a part that comes twice goes into a slot that was published", [without("finish_part", "let_go")], RAILS),
+    ("what waits in another port is sent from a slot that is the block's again", [without("take_credit", "forget")], RAILS),
+    ("an answer that was lost is not given again", [("df_wire_detach", "if asked", "!PLANTED && (CONDITION)")], RAILS, ENDINGS),
+    ("a credit does not pass messages that came late", [without("take_credit", "df_wire_pass_to")], RAILS),
+    ("late messages of a varying link are taken", [never("take_frame", "is_late")], RAILS, VARYING),
+    ("a question of a lost connection counts", [("take_open", "if is_old", "!PLANTED && (CONDITION)")], RAILS),
     ("who finds the pump busy does not ask", [("wire_pump", "if why", "!PLANTED && (CONDITION)")], WIRES),
     # Was real: found by the simulation, when connections break.
     ("who only sends takes up what the endpoint's thread has asked for", [("wire_pump", "if df_system_exchange_u32", "(CONDITION) && !PLANTED")], WIRES),
@@ -217,7 +225,7 @@ BUGS = [
     ("a switch is at the least floor", [("epochs.c/hear_answer", "DF_MAX", "(PLANTED && epoch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
     ("a member that has answered admits runs from its floor on", [("epochs.c/answer", "plant: held", "if (PLANTED) front->admit_below = UINT64_MAX;")], SWITCHES),
     ("a switch that was called off is not told", [without("call_off", "send_all")], SWITCHES),
-    ("the device's count of a variant's runs is taken for the collective's", [("exchange", "df_slot_of", "(PLANTED ? 0 : CALL)")], SWITCHES),
+    ("the device's count of a variant's runs is taken for the collective's", [("exchange", "df_device_run", "(PLANTED ? 0 : CALL)")], SWITCHES),
     ("a member waits for a leader that has left the collective", [without("limited", "cancel")], SWITCHES, ENDINGS),
     # Was real: what waited for the end of a synchronisation, and then for a switch, was listed no more.
     ("no switch is made during a synchronisation", [

@@ -27,6 +27,9 @@ int sim_compare_exchange(volatile void *p, void *expected, uint64_t desired, uns
                          int success, int failure);
 void sim_fence(int order);
 
+/* ---- wires. Slots beyond are those of large messages. */
+extern uint32_t sim_bulk_stride;
+
 /* ---- agents: agents.c. A thread's own variables change hands with the processor. */
 void sim_pause(void);
 int sim_yield(void);

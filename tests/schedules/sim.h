@@ -241,6 +241,7 @@ void sim_trace_print(void);
 extern uint32_t sim_percent_small, sim_percent_endings; /* of the worlds */
 extern int sim_is_crowd, sim_only_crowds;
 extern int sim_only_wires;          /* ranks of different processes share no memory */
+extern int sim_only_rails;          /* ... and messages of any length go over one to three rails */
 extern int sim_only_hosts;          /* ... and are of different hosts: so are control's messages */
 extern int sim_only_varying;        /* runs have any counts up to the registered ones */
 extern int sim_only_switches;       /* collectives are asked to go over to variants */

@@ -14,6 +14,7 @@
 
 uint8_t sim_arena[SIM_ARENA_BYTES] __attribute__((aligned(4096)));
 static uint8_t far_memory[SIM_FAR_BYTES] __attribute__((aligned(4096)));
+uint32_t sim_bulk_stride = 4096; /* drawn in world_draw.c */
 size_t sim_arena_used, sim_far_used;
 uint32_t sim_fail_allocation, sim_more_failures;
 int sim_uses_allocation_failure;

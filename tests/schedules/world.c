@@ -294,6 +294,8 @@ void sim_world_print(void) {
          : sim_plan.settings.net_resume_ms == 0 ? ", over wires"
                                                 : ", over wires that resume",
          sim_plan.hosts ? ", on hosts" : "");
+  if (sim_plan.rails > 1 || sim_bulk_stride < 4096)
+    printf("  %u rail(s) for slots of more than %u bytes\n", sim_plan.rails, sim_bulk_stride);
   for (uint32_t c = 0; c < sim_plan.n_colls; c++)
     printf("  collective %u: %s of %u int32, members 0x%x, root %u, %u run(s), priority %d, %s\n",
            c, df_operation_name(sim_plan.coll[c].operation), sim_plan.coll[c].count,

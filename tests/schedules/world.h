@@ -25,6 +25,8 @@ typedef struct coll_plan {
   uint32_t counts[MAX_RUNS]; /* of varying runs; 0: as registered */
 } coll_plan;
 
+extern uint32_t sim_bulk_stride; /* system.c */
+
 typedef struct world_plan {
   uint32_t n_ranks, n_colls, n_threads;
   int warm, deep;
@@ -32,6 +34,7 @@ typedef struct world_plan {
   int processes;      /* each rank is in one of its own */
   int wires;          /* ... and messages go over TCP */
   int hosts;          /* ... and control's lines, too */
+  uint32_t rails;     /* ... and large messages have so many */
   uint32_t impatient; /* ranks, by bit, that have the timeout; the others have none */
   uint32_t shared_from;
   uint32_t places[MAX_RANKS]; /* of collectives and variants in the device; 0: as it has */

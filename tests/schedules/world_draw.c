@@ -10,7 +10,7 @@
 world_plan sim_plan;
 int sim_endings, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
-int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_hosts, sim_only_varying,
+int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_hosts, sim_only_rails, sim_only_varying,
     sim_only_others, sim_only_switches;
 
 /* Worlds on record have these, and stay what they are. */
@@ -300,4 +300,6 @@ void sim_world_draw(uint64_t seed) {
   sim_plan.settings.net_resume_ms = !sim_endings || sim_one_in(&resumes, 2) ? day_ms : 0;
   sim_plan.hosts = sim_only_hosts;
   if (sim_plan.hosts) sim_plan.settings.net_timeout_ms = 0; /* no questions: they end sleeps */
+  sim_plan.rails = sim_only_rails ? 1 + sim_below(&resumes, 3) : 1;
+  sim_bulk_stride = sim_only_rails ? 64 * sim_below(&resumes, 3) : 4096;
 }

@@ -91,14 +91,44 @@ done
 { head_of 2 one 1; group_of 2 0,1,2; } >"$work/again/rank-2.trace"
 run 0 "$trace" "$work/again" --json
 json "[(c['members'], c['runs']) for c in o['collectives']] == [(2, 1), (3, 1)]"
-[ "$("$trace" "$work/again" | grep -c again)" -eq 2 ] || fail "two groups are not two rows"
+[ "$("$trace" "$work/again" | grep -c "ring, again$")" -eq 2 ] || fail "two groups are not two rows"
+
+# Each run on what it was executed, and why: a switch at run 2, told before run 1's end; and in an older trace.
+rm -rf "$work/switch" && mkdir "$work/switch"
+for rank in 0 1; do
+  { head_of $rank one 1
+    echo "${described%?},\"blocks\":1,\"slots\":4,\"slot_bytes\":64,\"from_run\":0,\"at\":5,\"purpose\":\"registered\",\"why\":\"a rule\"}"
+    echo '{"run":0,"of":1,"from":1000,"to":2000,"status":0}'
+    echo "${described%?},\"algorithm\":\"ring\",\"switch\":1,\"from_run\":2,\"at\":2500,\"purpose\":\"candidate\",\"why\":\"a trial\"}" |
+      sed 's/"algorithm":"a \\"file\\"",//'
+    echo '{"run":1,"of":1,"from":2000,"to":4000,"status":0}'
+    echo '{"run":2,"of":1,"from":4000,"to":9000,"status":0}'; echo '{"run":3,"of":1,"from":9000,"to":14000,"status":0}'
+  } >"$work/switch/rank-$rank.trace"
+done
+run 0 "$trace" "$work/switch" --json
+json "[(c['from_run'], c['runs'], c['time_us_median'], c['purpose'], c['why']) for c in
+  o['collectives'][0]['configurations']] == [(0, 2, 1.5, 'registered', 'a rule'), (2, 2, 5, 'candidate', 'a trial')]"
+run 0 "$trace" "$work/switch" -o "$work/switch.json"
+out_has "^ *0 +2 +1.5  a .file., 1 block, 4 slots of 64 bytes: a rule"
+out_has "^ *2 +2 +5.0  ring, .*: a trial"
+python3 - "$work/switch.json" <<'PYTHON' || fail "switches in the file for Perfetto"
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+runs = [(e["args"]["run"], e["args"]["why"]) for e in events if e["ph"] == "X" and e["pid"] == 1]
+assert runs == [(0, "a rule"), (1, "a rule"), (2, "a trial"), (3, "a trial")], runs
+marks = [(e["pid"], e["name"], e["ts"], e["args"]["from_run"]) for e in events if e["ph"] == "i"]
+assert marks == [(0, "candidate", 1.5, 2), (1, "candidate", 1.5, 2)], marks
+PYTHON
+for rank in 0 1; do sed -i 's/,"switch.*/}/; s/,"from_run.*/}/' "$work/switch/rank-$rank.trace"; done
+run 0 "$trace" "$work/switch" --json
+json "[(c['from_run'], c['runs'], c['why']) for c in o['collectives'][0]['configurations']] == [(0, 1, ''), (1, 3, '')]"
 
 # What is no trace.
-refuse() { # LINE SENTENCE
+refuse() { # LINES SENTENCE [LINE]
   rm -rf "$work/bad" && mkdir "$work/bad"
   { head_of 0 one 1000000000000000000; echo "$described"; printf '%s\n' "$1"; } >"$work/bad/rank-0.trace"
   run 1 "$trace" "$work/bad"
-  err_has "rank-0.trace:3: $2"
+  err_has "rank-0.trace:${3:-3}: $2"
   [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one sentence about: $1"
 }
 refuse 'x' "the line is no JSON object"
@@ -111,6 +141,8 @@ refuse '{"run":0,"of":1,"from":1,"to":1e300,"status":0}' "from and to are no tim
 refuse '{"run":0,"of":1,"from":1,"to":2}' "the run has no status"
 refuse '{"run":0.5,"of":1,"from":1,"to":2,"status":0}' "the line is none"
 refuse '{"collective":2,"id":"x","name":"","operation":"","bytes":1,"group":[0],"algorithm":""}' "the collective lacks"
+refuse "${described%?},\"from_run\":3}
+${described%?},\"from_run\":2}" "from_run is less" 4
 refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[3],"algorithm":""}' "the group has a rank"
 refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[],"algorithm":""}' "the collective has no group"
 refuse '{"collective":2,"id":"1","name":"","operation":"","bytes":1,"group":[0,0,0,0],"algorithm":""}' "the collective has no group"

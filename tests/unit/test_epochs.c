@@ -5,6 +5,7 @@
  *   - A proposal for a collective that has no variants is refused.
  *   - Times are told with the number of the switch that asked for them, whatever was proposed since.
  *   - A member that answers twice counts once.
+ *   - A member knows what a switch was for, and hears if what is in force stays for another purpose.
  *   - If a member says that the variant in force has failed, the collective fails, and not what it
  *     was registered with alone.
  */
@@ -175,5 +176,73 @@ DF_TEST(epochs, the_variant_in_force_fails, 30) {
   CHECK(front->device.descriptor->words->cancel != 0, "the daemon goes on");
   CHECK(parked->device.descriptor->words->cancel == 0, "what it was registered with is cancelled");
   pthread_mutex_unlock(&s.context->lock);
+  stage_close(&s);
+}
+
+static const char *purpose_of(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  const char *purpose = df_switch_state_of(df_find(s->context, COLL)).purpose;
+  pthread_mutex_unlock(&s->context->lock);
+  return purpose;
+}
+
+static void say_purpose(const df_stage *s, uint64_t variant, df_purpose purpose) {
+  say(s, (df_message){.kind = DF_MESSAGE_PURPOSE, .id = COLL, .variant = variant, .a = purpose}, "",
+      0);
+}
+
+DF_TEST(epochs, a_member_knows_what_a_switch_is_for, 30) {
+  const df_variant_spec back = {.algorithm = DF_AS_REGISTERED}, spec = {.algorithm = DF_DOUBLING};
+  df_stage s;
+  run_empty(&s, 1);
+  CHECK(strcmp(purpose_of(&s), "registered") == 0, "%s", purpose_of(&s));
+  say(&s,
+      (df_message){
+          .kind = DF_MESSAGE_PROPOSE, .id = COLL, .variant = VARIANT, .a = DF_PURPOSE_CANDIDATE},
+      &spec, sizeof spec);
+  announce(&s, VARIANT, 1, 0);
+  say(&s, (df_message){.kind = DF_MESSAGE_COMMIT, .id = COLL, .variant = VARIANT, .a = 6}, "", 0);
+  say_purpose(&s, VARIANT, DF_PURPOSE_ADOPTED);
+  CHECK(strcmp(purpose_of(&s), "registered") == 0, "%s, and it is not there yet", purpose_of(&s));
+  run_on(&s, 8);
+  CHECK(strcmp(purpose_of(&s), "candidate") == 0, "%s", purpose_of(&s));
+  say_purpose(&s, VARIANT + 1, DF_PURPOSE_CHECK);
+  CHECK(strcmp(purpose_of(&s), "candidate") == 0, "%s, of another switch", purpose_of(&s));
+  say_purpose(&s, VARIANT, DF_PURPOSE_ADOPTED);
+  CHECK(strcmp(purpose_of(&s), "adopted") == 0, "%s", purpose_of(&s));
+  say(&s,
+      (df_message){
+          .kind = DF_MESSAGE_PROPOSE, .id = COLL, .variant = VARIANT + 1, .a = DF_PURPOSE_BACK},
+      &back, sizeof back);
+  say(&s, (df_message){.kind = DF_MESSAGE_CANCEL, .id = COLL, .variant = VARIANT + 1}, "", 0);
+  CHECK(strcmp(purpose_of(&s), "adopted") == 0, "%s, of what was called off", purpose_of(&s));
+  stage_close(&s);
+}
+
+DF_TEST(epochs, a_leader_tells_why_what_is_in_force_stays, 30) {
+  const df_variant_spec same = {.algorithm = DF_AS_REGISTERED};
+  df_stage s;
+  run_empty(&s, 0);
+  pthread_mutex_lock(&s.context->lock);
+  df_coll *front = df_find(s.context, COLL);
+  CHECK(df_epoch_of(front) != NULL, "no memory");
+  df_epoch_stays(s.context, front, DF_PURPOSE_ADOPTED);
+  pthread_mutex_unlock(&s.context->lock);
+  CHECK(strcmp(purpose_of(&s), "registered") == 0, "%s, without a switch", purpose_of(&s));
+  OK(df_epoch_ask(s.context, COLL, &same));
+  const uint64_t number = front->epoch->number;
+  say(&s, (df_message){.kind = DF_MESSAGE_READY, .id = COLL, .variant = number, .a = 6}, "", 0);
+  run_on(&s, 8);
+  CHECK(strcmp(purpose_of(&s), "asked") == 0, "%s", purpose_of(&s));
+  pthread_mutex_lock(&s.context->lock);
+  df_epoch_stays(s.context, front, DF_PURPOSE_ADOPTED); /* rank 1 has not gone over */
+  pthread_mutex_unlock(&s.context->lock);
+  CHECK(strcmp(purpose_of(&s), "asked") == 0, "%s, while a member goes over", purpose_of(&s));
+  say(&s, (df_message){.kind = DF_MESSAGE_RETIRED, .id = COLL, .variant = number}, "", 0);
+  pthread_mutex_lock(&s.context->lock);
+  df_epoch_stays(s.context, front, DF_PURPOSE_ADOPTED);
+  pthread_mutex_unlock(&s.context->lock);
+  CHECK(strcmp(purpose_of(&s), "adopted") == 0, "%s", purpose_of(&s));
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_PURPOSE, COLL), "rank 1 is not told");
   stage_close(&s);
 }

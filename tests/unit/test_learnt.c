@@ -3,6 +3,7 @@
  *   - What was learnt is found again, on a machine of the same description only.
  *   - Writing replaces the rules of the same tasks, in this machine's part; other machines' rules,
  *     other tasks' and comments stay. The file is a tuning table at any moment.
+ *   - A rule of an algorithm's file counts where the file is, and stays in any case.
  *   - Several writers at once lose nothing. A file that is wrong is refused with its line.
  */
 #include "tuning/learnt.h"
@@ -13,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/algorithm_files.h"
 #include "support/harness.h"
 
 static char path[64];
@@ -79,6 +81,43 @@ DF_TEST(learnt, is_found_on_the_same_machine, 30) {
   df_learnt_free(&all);
   is_a_table();
   unlink(path);
+}
+
+/* The library may have been built without files. */
+static int has_no_files;
+static void not_expected(const char *sentence) {
+  has_no_files = strstr(sentence, "built without libxml2") != NULL;
+  CHECK(has_no_files, "%s", sentence);
+}
+
+DF_TEST(learnt, algorithms_from_files, 60) {
+  static df_file_directory files, none;
+  const char *directory = df_algorithm_directory(4);
+  df_file_directory_read(&files, directory, not_expected);
+  if (has_no_files) {
+    df_algorithm_directory_remove(directory);
+    return;
+  }
+  df_learnt of_file = learnt(4096, DF_FROM_FILE, 0);
+  of_file.rule.loaded = df_file_directory_named(&files, "ring");
+  make_file("");
+  CHECK(df_learnt_write(path, "mine", &of_file, 1) == dfcclSuccess, "%s", df_last_sentence());
+  CHECK(strstr(whole(), "file:ring"), "\"%s\"", whole());
+  is_a_table();
+  for (int has = 0; has < 2; has++) {
+    df_learnings all = {.machine = "mine", .files = has ? &files : &none};
+    CHECK(df_learnt_read(&all, path) == dfcclSuccess, "%s", df_last_sentence());
+    const df_rule *rule = df_learnt_find(&all, DF_OP_ALL_REDUCE, 4, 4096, DF_MEMORY_HOST);
+    CHECK(has ? rule && rule->loaded == of_file.rule.loaded : rule == NULL, "%s files",
+          has ? "with" : "without");
+    df_learnt_free(&all);
+  }
+  /* Another task is written by a job without files: the rule stays. */
+  const df_learnt another = learnt(8192, DF_RING, 0);
+  CHECK(df_learnt_write(path, "mine", &another, 1) == dfcclSuccess, "%s", df_last_sentence());
+  CHECK(strstr(whole(), "file:ring"), "\"%s\"", whole());
+  unlink(path);
+  df_algorithm_directory_remove(directory);
 }
 
 DF_TEST(learnt, writing_replaces_only_its_tasks, 30) {

@@ -5,6 +5,8 @@
  *   - The other end's calls make none, and show whether anybody listens.
  *   - A rank that listens no more refuses calls; one that listens anew does not, and is reached.
  *     Whoever sleeps learns when the next call is due.
+ *   - The peer's other addresses are called, too. What they answer says nothing of the peer, and they
+ *     do not keep anybody from the address at which it was found.
  */
 #include "transports/wire/lines.h"
 
@@ -129,4 +131,76 @@ DF_TEST(lines, who_listens_no_more_refuses, 30) {
     if (gone == OTHER) EVENTUALLY(carried_until(&ends[CALLER].n_made, 1));
     for (uint32_t r = 0; r < RANKS; r++) stop(r);
   }
+}
+
+/* ---- several addresses ---- */
+
+enum { SILENCE_MS = 600 };
+
+/* Who calls it hears nothing: its system has as many callers as it takes. */
+typedef struct {
+  int fd, callers[8];
+  df_address address;
+} mute;
+
+static void fill(mute *m) {
+  uint16_t port;
+  m->fd = df_listen_loopback(&port);
+  CHECK(m->fd >= 0 && listen(m->fd, 0) == 0, "no listener");
+  m->address = df_address_loopback(port);
+  for (int i = 0; i < 8; i++) m->callers[i] = df_connect_loopback(port);
+}
+
+static void empty(mute *m) {
+  for (int i = 0; i < 8; i++)
+    if (m->callers[i] >= 0) df_socket_close(&m->callers[i]);
+  df_socket_close(&m->fd);
+}
+
+/* Another address of this host: what nobody listens at refuses. */
+static df_address other_address(uint8_t last, uint16_t port) {
+  df_address address = df_address_loopback(port);
+  address.bytes[3] = last;
+  return address;
+}
+
+static void offer(df_address address) {
+  df_far_rank *far = &ends[CALLER].far[OTHER];
+  if (far->n_offered == 0) far->offered[far->n_offered++] = far->address;
+  far->offered[far->n_offered++] = address;
+}
+
+/* The address where the peer was found is silent, as over a network that is cut for a moment. */
+DF_TEST(lines, another_address_that_refuses_is_no_sign_of_death, 30) {
+  mute found;
+  begin();
+  fill(&found);
+  ends[CALLER].owner.silence_ms = SILENCE_MS;
+  ends[CALLER].far[OTHER].address = found.address;
+  offer(other_address(2, found.address.port));
+  want(CALLER, 1);
+  const df_line_call *call = &ends[CALLER].connections.lines->calls[OTHER];
+  while (call->vain_tries < 6)
+    CHECK(!is_refused(CALLER), "dead, since another address refuses: call %u", call->vain_tries);
+  empty(&found);
+  for (uint32_t r = 0; r < RANKS; r++) stop(r);
+}
+
+DF_TEST(lines, another_address_that_is_silent_does_not_hide_a_death, 30) {
+  mute other;
+  begin();
+  fill(&other);
+  ends[CALLER].owner.silence_ms = SILENCE_MS;
+  offer(other_address(1, other.address.port));
+  ends[CALLER].far[OTHER].offered[1].bytes[3] = 1;
+  stop(OTHER);
+  want(CALLER, 1);
+  EVENTUALLY(is_refused(CALLER));
+  const uint64_t since = df_lines_refused_ns(ends[CALLER].connections.lines, OTHER);
+  const uint32_t tries = ends[CALLER].connections.lines->calls[OTHER].vain_tries;
+  while (ends[CALLER].connections.lines->calls[OTHER].vain_tries < tries + 6) carry();
+  CHECK(df_lines_refused_ns(ends[CALLER].connections.lines, OTHER) == since,
+        "it was refused, and no more");
+  empty(&other);
+  stop(CALLER);
 }

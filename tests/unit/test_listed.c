@@ -2,7 +2,7 @@
  * Promises of src/plans/listed.h: for random counts with zeros, groups of 1 to 16 ranks and some up
  * to 64, each operation of uneven pieces
  *   - is proven symbolically (plans/check.h), whatever messages lend their buffers, with links of
- *     two slots;
+ *     two slots, also ReduceScatterV and AllGatherV by subgroups;
  *   - cuts pieces into chunks without gap or overlap, and counts its steps beforehand.
  * The checker finds a chunk that goes to a wrong place, and ends that differ in a length.
  */
@@ -102,9 +102,9 @@ static void check_extents(const group_plans *g) {
   }
 }
 
-static void prove(df_operation operation, uint32_t n, df_random *random) {
+static void prove(df_operation operation, uint32_t n, uint32_t split, df_random *random) {
   char sentence[DF_SENTENCE_BYTES];
-  df_plan_key key = {.operation = operation, .algorithm = DF_DIRECT, .n = n};
+  df_plan_key key = {.operation = operation, .algorithm = DF_DIRECT, .n = n, .split = split};
   key.root = (uint32_t)df_random_below(random, (int)n);
   key.average = operation == DF_OP_REDUCE_SCATTER_V && n > 1 && df_random_chance(random, 50);
   draw_counts(operation, n, key.root, random);
@@ -119,7 +119,7 @@ DF_TEST(listed, groups_up_to_16, 120) {
   df_random random = {4};
   for (int operation = DF_OP_COUNT; operation <= DF_OP_NEIGHBOURS; operation++)
     for (uint32_t n = 1; n <= 16; n++)
-      for (int round = 0; round < 10; round++) prove((df_operation)operation, n, &random);
+      for (int round = 0; round < 10; round++) prove((df_operation)operation, n, 0, &random);
 }
 
 DF_TEST(listed, larger_groups, 120) {
@@ -127,7 +127,7 @@ DF_TEST(listed, larger_groups, 120) {
   df_random random = {5};
   for (int operation = DF_OP_COUNT; operation <= DF_OP_NEIGHBOURS; operation++)
     for (size_t i = 0; i < (df_slowdown() > 1 ? 1 : DF_COUNT_OF(sizes)); i++)
-      prove((df_operation)operation, sizes[i], &random);
+      prove((df_operation)operation, sizes[i], 0, &random);
 }
 
 static void expect_found(group_plans *g, const char *word) {
@@ -163,4 +163,33 @@ DF_TEST(listed, planted_mistakes_are_found, 30) {
   prim->piece = (uint16_t)plan->n_extents;
   expect_found(&g, "piece");
   drop(&g);
+}
+
+DF_TEST(listed, subgroups_of_any_size, 120) {
+  df_random random = {6};
+  for (uint32_t n = 2; n <= 24; n++)
+    for (uint32_t split = 1; split <= n; split++)
+      for (int round = 0; round < 6 && n % split == 0; round++)
+        for (int gathers = 0; gathers < 2; gathers++)
+          prove(gathers ? DF_OP_ALL_GATHER_V : DF_OP_REDUCE_SCATTER_V, n, split, &random);
+}
+
+/* What goes to another subgroup was added up in its own, or is passed on there: a message for each piece
+ * and subgroup, in place of one for each pair of members. */
+DF_TEST(listed, subgroups_send_each_piece_once, 10) {
+  static const df_operation operations[] = {DF_OP_REDUCE_SCATTER_V, DF_OP_ALL_GATHER_V};
+  for (uint32_t i = 0; i < 6; i++)
+    for (uint32_t j = 0; j < 6; j++) counts[i][j] = CHUNK;
+  for (size_t o = 0; o < DF_COUNT_OF(operations); o++) {
+    group_plans g =
+        make((df_plan_key){.operation = operations[o], .algorithm = DF_DIRECT, .n = 6, .split = 3});
+    uint32_t far = 0;
+    for (uint32_t r = 0; r < 6; r++)
+      for (uint32_t i = 0; i < g.plans[r]->n_links; i++) {
+        const df_plan_link *link = &g.plans[r]->links[i];
+        far += link->sends && link->peer / 3 != r / 3 ? link->messages : 0;
+      }
+    CHECK(far == 6, "%u messages", far);
+    drop(&g);
+  }
 }

@@ -70,6 +70,26 @@ DF_TEST(message, unknown_kinds, 30) {
   }
 }
 
+/* Whoever takes one looks its words up. */
+DF_TEST(message, purposes, 30) {
+  for (int i = 0; i < 2; i++) {
+    const size_t bytes =
+        i ? make(DF_MESSAGE_PROPOSE, sizeof(df_variant_spec)) : make(DF_MESSAGE_PURPOSE, 0);
+    for (uint64_t purpose = 0; purpose < DF_PURPOSES; purpose++) {
+      d.message.a = purpose;
+      CHECK(df_message_is_valid(&d, bytes), "purpose %d", (int)purpose);
+      CHECK(strlen(df_purpose_name((df_purpose)purpose)) > 0 &&
+                strncmp(df_purpose_words((df_purpose)purpose), "as ", 3) == 0,
+            "purpose %d has no words", (int)purpose);
+    }
+    d.message.a = DF_PURPOSES;
+    CHECK(!df_message_is_valid(&d, bytes), "one that is none");
+    d.message.a = (uint64_t)1 << 32; /* 0 in 32 bits */
+    CHECK(!df_message_is_valid(&d, bytes), "one that wraps around");
+  }
+  CHECK(!df_message_is_valid(&d, make(DF_MESSAGE_PURPOSE, 8)), "8 bytes of nothing");
+}
+
 DF_TEST(message, a_payload_where_none_belongs, 30) {
   size_t bytes = make(DF_MESSAGE_BYE, 8);
   CHECK(!df_message_is_valid(&d, bytes), "8 bytes of nothing");

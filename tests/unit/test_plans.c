@@ -67,6 +67,7 @@ static const algorithm algorithms[] = {
     {DF_OP_SCATTER, "flat", 1},
     {DF_OP_SEND_RECV, "direct", 0},
     {DF_OP_BARRIER, "dissemination", 0},
+    {DF_OP_BARRIER, "twolevel", 0},
     {DF_OP_BARRIER, "direct", 0},
     {DF_OP_BARRIER, "flat", 0},
     {DF_OP_SCAN, "doubling", 0},

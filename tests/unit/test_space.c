@@ -3,11 +3,15 @@
  *   - The search begins with the registered variant, and has each other algorithm of the operation.
  *   - Each algorithm may copy rather than lend if a message may be as long as the whole buffer.
  *   - What a rule of the tuning table says of a point leads back to it.
+ *   - Files of the operation, the group's size and bytes are algorithms like others, if all ranks add in
+ *     one order.
  */
 #include "tuning/space.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "support/algorithm_files.h"
 #include "support/harness.h"
 
 typedef struct {
@@ -16,6 +20,9 @@ typedef struct {
   df_descent descent;
   df_space space;
 } some;
+
+static df_file_directory files; /* that may be tried */
+static int varies;
 
 static void make(some *s, df_operation operation, uint32_t n, uint64_t bytes, int algorithm) {
   memset(s, 0, sizeof *s);
@@ -27,7 +34,9 @@ static void make(some *s, df_operation operation, uint32_t n, uint64_t bytes, in
                                       .operation = operation,
                                       .n = n,
                                       .bytes = bytes,
-                                      .max_blocks = 4};
+                                      .max_blocks = 4,
+                                      .files = &files,
+                                      .varying = varies};
   df_space_make(&s->space, &question, &s->descent);
 }
 
@@ -69,9 +78,9 @@ DF_TEST(space, copies_of_whole_buffers, 30) {
   CHECK(!has(&s, &rule), "nothing is lent of so few bytes");
 }
 
-DF_TEST(space, every_point_as_a_rule, 30) {
-  static some s;
-  make(&s, DF_OP_ALL_REDUCE, 8, 1 << 20, DF_DIRECT);
+/* How many points. */
+static uint32_t come_back(const some *all) {
+  some s = *all;
   uint32_t n = 0;
   for (uint8_t i = 0; i < s.descent.n_subspaces; i++) {
     const uint8_t *sizes = s.descent.climbs[i].sizes;
@@ -86,5 +95,105 @@ DF_TEST(space, every_point_as_a_rule, 30) {
               CHECK(memcmp(&p, &back, sizeof p) == 0, "subspace %u, point %u", i, n);
             }
   }
-  CHECK(n > 1000, "%u points", n);
+  return n;
+}
+
+DF_TEST(space, every_point_as_a_rule, 30) {
+  static some s;
+  make(&s, DF_OP_ALL_REDUCE, 8, 1 << 20, DF_DIRECT);
+  CHECK(come_back(&s) > 1000, "%u points", come_back(&s));
+}
+
+/* The library may have been built without files. */
+static int has_no_files;
+static void not_expected(const char *sentence) {
+  has_no_files = strstr(sentence, "built without libxml2") != NULL;
+  CHECK(has_no_files, "%s", sentence);
+}
+
+static uint32_t files_in(const some *s) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->descent.n_subspaces; i++)
+    n += s->space.algorithms[i] == DF_FROM_FILE && s->space.files[i] != NULL;
+  return n;
+}
+
+DF_TEST(space, files_that_fit, 60) {
+  static some s;
+  uint32_t wanted = 0;
+  const char *path = df_algorithm_directory(4);
+  df_file_directory_read(&files, path, not_expected);
+  if (has_no_files) {
+    df_algorithm_directory_remove(path);
+    return;
+  }
+  CHECK(files.n == (uint32_t)df_algorithm_files_count, "%u files", files.n);
+  for (int i = 0; i < df_algorithm_files_count; i++)
+    wanted += df_algorithm_files[i].kind == DF_ALL_REDUCE;
+  make(&s, DF_OP_ALL_REDUCE, 4, 1 << 20, DF_RING);
+  CHECK(files_in(&s) == wanted && wanted > 1, "%u of %u", files_in(&s), wanted);
+  come_back(&s);
+  df_point of_file;
+  const df_plan_file *file = df_file_directory_named(&files, "all-pairs");
+  const df_rule rule = {.algorithm = DF_FROM_FILE, .loaded = file, .slot_bytes = 65536};
+  CHECK(df_space_find(&s.space, &s.descent, &rule, &of_file), "all-pairs is not in the space");
+  const df_variant_spec spec = df_space_variant(&s.space, &s.descent, &of_file);
+  CHECK(spec.algorithm == DF_FROM_FILE && spec.file == df_plan_file_facts_of(file).hash &&
+            spec.slot_bytes == 65536,
+        "%u, slots of %u", spec.algorithm, spec.slot_bytes);
+  make(&s, DF_OP_ALL_REDUCE, 5, 1 << 20, DF_RING);
+  CHECK(files_in(&s) == 0, "they are for 4 ranks");
+  varies = 1;
+  make(&s, DF_OP_ALL_REDUCE, 4, 1 << 20, DF_RING);
+  CHECK(files_in(&s) == 0, "their runs have the registered count");
+  df_algorithm_directory_remove(path);
+}
+
+/* Of three ranks each adds its own element first, so rank 2's sum is another one. */
+static const char own_first[] =
+    "<algo name=\"own\" proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"3\" "
+    "coll=\"allreduce\" inplace=\"0\" outofplace=\"1\">\n";
+static const char own_first_rank[] =
+    " <gpu id=\"%d\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\">\n"
+    "  <tb id=\"0\" send=\"%d\" recv=\"%d\" chan=\"0\">\n"
+    "   <step s=\"0\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\" "
+    "depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>\n"
+    "   <step s=\"1\" type=\"cpy\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\" "
+    "depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>\n"
+    "   <step s=\"2\" type=\"rrc\" srcbuf=\"o\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\" "
+    "depid=\"-1\" deps=\"-1\" hasdep=\"1\"/>\n"
+    "  </tb>\n"
+    "  <tb id=\"1\" send=\"%d\" recv=\"%d\" chan=\"0\">\n"
+    "   <step s=\"0\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\" "
+    "depid=\"-1\" deps=\"-1\" hasdep=\"0\"/>\n"
+    "   <step s=\"1\" type=\"rrc\" srcbuf=\"o\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\" "
+    "depid=\"0\" deps=\"2\" hasdep=\"0\"/>\n"
+    "  </tb>\n </gpu>\n";
+
+/* Some of the generated ones are for even groups only. */
+static void is_left_out(const char *sentence) {
+  has_no_files |= strstr(sentence, "built without libxml2") != NULL;
+}
+
+DF_TEST(space, files_by_which_ranks_differ_are_not_tried, 60) {
+  static some s;
+  char text[16384];
+  int at = snprintf(text, sizeof text, "%s", own_first);
+  for (int r = 0; r < 3; r++) {
+    const int next = (r + 1) % 3, last = (r + 2) % 3;
+    at += snprintf(text + at, sizeof text - (size_t)at, own_first_rank, r, next, next, last, last);
+  }
+  snprintf(text + at, sizeof text - (size_t)at, "</algo>\n");
+  const char *path = df_algorithm_directory(3);
+  df_algorithm_write(path, "own-first", text);
+  df_file_directory_read(&files, path, is_left_out);
+  if (!has_no_files) {
+    const df_plan_file *file = df_file_directory_named(&files, "own-first");
+    CHECK(file != NULL && !df_plan_file_facts_of(file).same_bits, "it adds in one order");
+    make(&s, DF_OP_ALL_REDUCE, 3, 1 << 20, DF_RING);
+    CHECK(files_in(&s) == 2, "%u files", files_in(&s));
+    for (uint32_t i = 0; i < s.descent.n_subspaces; i++)
+      CHECK(s.space.files[i] != file, "it is tried");
+  }
+  df_algorithm_directory_remove(path);
 }

@@ -24,8 +24,8 @@ static int is_readable(const df_tcp *tcp, int ms) {
 
 static void make(pair *p) {
   for (int i = 0; i < 2; i++) OK(df_tcp_open(&p->tcp[i], NULL));
-  const df_address there = {.family = 4, .port = p->tcp[1].port, .bytes = {127, 0, 0, 1}};
-  OK(df_tcp_connect(&p->tcp[0], &there, 0, &p->streams[0]));
+  const df_tcp_way there = {.to = df_address_loopback(p->tcp[1].port)};
+  OK(df_tcp_connect(&p->tcp[0], &there, &p->streams[0]));
   CHECK(is_readable(&p->tcp[1], 10000), "nobody calls");
   df_tcp_look(&p->tcp[1]);
   p->streams[1] = df_tcp_accept(&p->tcp[1]);
@@ -114,9 +114,9 @@ DF_TEST(tcp, says_when_nobody_answers, 30) {
   df_tcp_stream *stream;
   OK(df_tcp_open(&mine, NULL));
   OK(df_tcp_open(&gone, NULL));
-  const df_address there = {.family = 4, .port = gone.port, .bytes = {127, 0, 0, 1}};
+  const df_tcp_way there = {.to = df_address_loopback(gone.port)};
   df_tcp_close(&gone);
-  OK(df_tcp_connect(&mine, &there, 0, &stream));
+  OK(df_tcp_connect(&mine, &there, &stream));
   const char *reason = reason_of_end(&mine, stream);
   CHECK(strcmp(reason, "Connection refused") == 0, "%s", reason);
   df_tcp_end(&mine, stream);

@@ -5,14 +5,17 @@
  *     in any other order, and on one host, there are none.
  *   - Levels are the hosts, in whatever order and number ranks are on them, and what divides them.
  *   - The choice then takes two levels with a host as a subgroup, unless the algorithm is named.
+ *   - Uneven pieces have longer slots between hosts, as far as there are few members, and more of them
+ *     than members agreed on.
  */
 #include "topology/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "plans/listed.h"
 #include "support/harness.h"
-#include "tuning/choice.h"
+#include "tuning/manner.h"
 
 /* Ranks of hosts 'a', 'b' ...; each rank may use cores 0 and 1 of its host. */
 static df_topology topology_of(const char *hosts) {
@@ -115,6 +118,118 @@ DF_TEST(topology, hosts_are_the_subgroups_of_two_levels, 10) {
   question.name = NULL;
   question.operation = DF_OP_REDUCE_SCATTER;
   CHECK(df_choose(NULL, &question, &choice) && choice.is_by_hosts, "reduce-scatter");
+  question.hosts = 2;
+  question.operation = DF_OP_BARRIER;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_TWO_LEVEL, "barrier");
   question.operation = DF_OP_ALL_TO_ALL; /* which has no two levels */
   CHECK(df_choose(NULL, &question, &choice) && choice.algorithm != DF_TWO_LEVEL, "all-to-all");
+}
+
+/* A scan along a chain crosses once; by doubling, once for each member of a host. */
+DF_TEST(topology, scans_over_few_hosts_go_along_a_chain, 10) {
+  df_question question = {.operation = DF_OP_SCAN,
+                          .n = 4,
+                          .bytes = 8,
+                          .memory = DF_MEMORY_HOST,
+                          .hosts = 2,
+                          .smallest_host = 2,
+                          .largest_host = 2,
+                          .neighbours = 2};
+  df_choice choice;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_RING && choice.is_by_hosts,
+        "two hosts");
+  question.ordered = 1;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_RING, "a chain has an order");
+  question.operation = DF_OP_EXCLUSIVE_SCAN;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_RING, "exclusive");
+  question.n = 8;
+  question.hosts = 4;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_DOUBLING, "four hosts");
+  question.n = 4;
+  question.hosts = 2;
+  question.neighbours = 0;
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_DOUBLING, "no such order");
+  question.neighbours = 2;
+  question.name = "doubling";
+  CHECK(df_choose(NULL, &question, &choice) && choice.algorithm == DF_DOUBLING, "named");
+}
+
+static df_manner_question uneven_of(const df_topology *topology, const df_tuning *tuning,
+                                    uint32_t n) {
+  return (df_manner_question){.tuning = tuning,
+                              .topology = topology,
+                              .choice = {.operation = DF_OP_ALL_TO_ALL_V,
+                                         .n = n,
+                                         .memory = DF_MEMORY_HOST,
+                                         .hosts = topology->n_hosts},
+                              .element_bytes = 4,
+                              .max_blocks = 1,
+                              .host_sees_links = 1};
+}
+
+DF_TEST(topology, uneven_pieces_have_longer_slots_between_hosts, 10) {
+  static const struct {
+    const char *hosts;
+    uint32_t slot_bytes;
+  } cases[] = {{"aa", 32 << 10},
+               {"ab", 128 << 10},
+               {"aabb", 128 << 10},
+               {"aaaabbbb", 64 << 10},
+               {"abcdefgh", 64 << 10},
+               {"aaaaaaaa", 32 << 10},
+               {"aaaaaabbbbbb", 43648},
+               {"aaaaaaaabbbbbbbb", 32 << 10},
+               {"aaaaaaaaaabbbbbbbbbb", 32 << 10}};
+  df_tuning tuning;
+  df_tuning_default(&tuning);
+  for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
+    df_topology topology = topology_of(cases[i].hosts);
+    const df_manner_question question =
+        uneven_of(&topology, &tuning, (uint32_t)strlen(cases[i].hosts));
+    df_manner manner;
+    CHECK(df_manner_choose(&manner, &question) && manner.choice.slot_bytes == cases[i].slot_bytes,
+          "%s: %u", cases[i].hosts, manner.choice.slot_bytes);
+    df_topology_free(&topology);
+  }
+}
+
+/* If all members know all counts. */
+DF_TEST(topology, uneven_pieces_cross_once_between_hosts, 10) {
+  df_question question = {.operation = DF_OP_REDUCE_SCATTER_V, .n = 6, .hosts = 2, .neighbours = 3};
+  df_choice choice;
+  CHECK(df_choose(NULL, &question, &choice) && choice.split == 3, "subgroups of %u", choice.split);
+  question.neighbours = 4; /* the last host has fewer */
+  CHECK(df_choose(NULL, &question, &choice) && choice.split == 0, "uneven hosts");
+  question.neighbours = 3;
+  question.operation = DF_OP_ALL_GATHER_V;
+  CHECK(df_choose(NULL, &question, &choice) && choice.split == 3, "subgroups of %u", choice.split);
+  question.operation = DF_OP_ALL_TO_ALL_V;
+  CHECK(df_choose(NULL, &question, &choice) && choice.split == 0, "every piece has one receiver");
+}
+
+/* Each of 4 ranks has a link to each other. */
+static df_ring ring_of_uneven(const char *hosts) {
+  const df_list_item items[] = {{1, 0, 10}, {2, 10, 10}, {3, 20, 10}};
+  const df_lists lists = {.sends = items, .receives = items, .n_sends = 3, .n_receives = 3};
+  const df_plan_key key = {.operation = DF_OP_ALL_TO_ALL_V, .algorithm = DF_DIRECT, .n = 4};
+  df_topology topology = topology_of(hosts);
+  df_tuning tuning;
+  df_tuning_default(&tuning);
+  tuning.policy.ring_bytes = 0; /* the least */
+  const df_manner_question question = uneven_of(&topology, &tuning, 4);
+  df_manner manner;
+  CHECK(df_manner_choose(&manner, &question), "no algorithm");
+  df_plan *plan = df_plan_make_listed(&key, &lists, manner.choice.slot_bytes / 4);
+  CHECK(plan != NULL, "no memory");
+  df_manner_decide(&manner, &question, plan);
+  const df_ring ring = df_manner_ring(&manner, &question, plan, 0);
+  df_plan_free(plan);
+  df_topology_free(&topology);
+  return ring;
+}
+
+DF_TEST(topology, rings_of_uneven_pieces_are_deeper_between_hosts, 10) {
+  const df_ring here = ring_of_uneven("aaaa"), far = ring_of_uneven("aabb");
+  CHECK(here.n_slots < 8, "%u slots on one host", here.n_slots);
+  CHECK(far.n_slots == 8, "%u slots between hosts", far.n_slots);
 }

@@ -10,6 +10,8 @@
  * between calls whatever the stream does.
  *   - A connection can be lost at any moment and made anew: each message still comes once.
  *   - A link can be released at any time; its memory is not touched any more, others go on.
+ *   - Short messages in a row, in one direction, are gathered by the stream, and come without a further
+ * call of their sender.
  *   - A rank that leaves does so when the far end has all that was sent, whatever breaks meanwhile.
  * Frames that make no sense: test_wire_frames.c.
  */
@@ -142,6 +144,67 @@ DF_TEST(wire, sends_no_more_than_the_credit, 30) {
   wire_stage_free(&stage);
 }
 
+enum { IN_A_ROW = 20, TRIES = 1000 };
+
+/* Returns whether the stream has held some back. Too much time may pass at any moment. */
+static int send_in_a_row(wire_stage *stage, wire_flow *flow) {
+  int were_held = 0;
+  for (int i = 0; i < IN_A_ROW; i++) {
+    CHECK(wire_flow_send(flow), "the ring is full");
+    df_wire_send(stage->sides[0].wire);
+    were_held |= stage->pipes[0].hidden != 0;
+  }
+  while (flow->received < flow->sent) {
+    wire_stage_pump(stage, 1);
+    CHECK(wire_flow_receive(flow), "message %llu is held", (unsigned long long)flow->received + 1);
+  }
+  wire_stage_settle(stage);
+  return were_held;
+}
+
+static int sends_in_a_row(uint32_t elements) {
+  wire_stage stage;
+  wire_flow flow;
+  wire_form form = wire_plain;
+  int were_held = 0;
+  form.chunk = elements;
+  form.local_slots = form.far_slots = 64;
+  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+  wire_flow_make(&flow, &stage, 0, 1, &form, IN_A_ROW * TRIES);
+  for (int i = 0; i < TRIES && !were_held; i++) were_held = send_in_a_row(&stage, &flow);
+  wire_flow_release(&flow);
+  wire_flow_free(&flow);
+  wire_stage_free(&stage);
+  return were_held;
+}
+
+DF_TEST(wire, short_messages_in_a_row_are_gathered, 60) {
+  CHECK(sends_in_a_row(10), "each had a packet of its own");
+  CHECK(!sends_in_a_row(100), "longer ones are gathered, too");
+}
+
+/* Whoever answers is waited for. */
+DF_TEST(wire, nothing_is_gathered_while_messages_come_back, 60) {
+  wire_stage stage;
+  wire_flow flows[2];
+  wire_form form = wire_plain;
+  form.chunk = 10;
+  wire_stage_make(&stage, 1, DF_WIRE_FRAME_BYTES);
+  for (uint32_t i = 0; i < 2; i++) wire_flow_make(&flows[i], &stage, (int)i, i + 1, &form, 100);
+  for (int i = 0; i < 30; i++) {
+    CHECK(wire_flow_send(&flows[0]) && wire_flow_send(&flows[1]), "a ring is full");
+    wire_stage_settle(&stage);
+    CHECK(!stage.sides[0].gathers && !stage.sides[1].gathers, "message %d", i);
+    CHECK(wire_flow_receive(&flows[0]) && wire_flow_receive(&flows[1]), "message %d", i);
+    wire_stage_settle(&stage);
+  }
+  for (int i = 0; i < 2; i++) {
+    wire_flow_release(&flows[i]);
+    wire_flow_free(&flows[i]);
+  }
+  wire_stage_free(&stage);
+}
+
 DF_TEST(wire, a_stuck_stream_holds_no_lent_buffer, 30) {
   wire_stage stage;
   wire_flow flows[2];
@@ -226,7 +289,8 @@ DF_TEST(wire, links_are_released_at_any_time, 60) {
 static void cut(wire_stage *stage) {
   for (int i = 0; i < 2; i++) {
     wire_pipe *pipe = &stage->pipes[i];
-    pipe->at = pipe->end = 0;
+    pipe->at = pipe->end = pipe->hidden = 0;
+    pipe->under_way = stage->sides[i].gathers = 0;
     df_wire_detach(stage->sides[i].wire, DF_WIRE_SMALL);
   }
 }

@@ -2,6 +2,7 @@
  * Promises of src/transports/wire/endpoint.h:
  *   - What a block of one rank publishes comes to a block of another, whoever pumps; a link may be
  *     made before and after its connection.
+ *   - Of messages that come one after the other, one way, several are waited for.
  *   - While blocks do nothing, the endpoint's thread sleeps. While others drive, it naps.
  *   - An end may need a connection before the other end does.
  *   - A call that nobody answers is given up after the time that a network may be silent.
@@ -20,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "bootstrap/sockets.h"
 #include "support/harness.h"
 #include "transports/shm/segment.h"
@@ -173,6 +175,30 @@ DF_TEST(wire_endpoint, carries_messages_of_several_links, 60) {
   }
   drives = 0;
   for (int i = 0; i < 2; i++) release_link(ranks, &links[i]);
+  close_both(ranks);
+}
+
+/* A look at each moment would hinder the sender. The endpoint's thread may look in between. */
+DF_TEST(wire_endpoint, a_stream_is_looked_at_now_and_then, 60) {
+  enum { ROW = 200, REST_NS = 20000 };
+  rank ranks[RANKS];
+  link_of_two link;
+  open_both(ranks);
+  drives = 1;
+  OK(accept_link(ranks, &link));
+  OK(connect_link(ranks, &link));
+  uint64_t before_ns = 0;
+  int early = 0;
+  for (uint64_t sequence = 1; sequence <= ROW; sequence++) {
+    send_one(ranks, &link, sequence);
+    receive_one(ranks, &link, sequence);
+    const uint64_t now_ns = df_clock_ns();
+    early += now_ns - before_ns < REST_NS / 2; /* other work follows the look */
+    before_ns = now_ns;
+  }
+  CHECK(early < ROW / 4, "%d of %d messages were looked for at once", early, ROW);
+  drives = 0;
+  release_link(ranks, &link);
   close_both(ranks);
 }
 
@@ -339,8 +365,8 @@ DF_TEST(wire_endpoint, a_rank_that_has_left_is_not_waited_for, 30) {
   OK(df_connections_open(&all, 0, RANKS, NULL, NULL));
   all.resume_ns = UINT64_MAX / 4;
   OK(df_connections_meet(&all, 1, &peer));
-  const df_address address = {.family = 4, .port = port, .bytes = {127, 0, 0, 1}};
-  df_connections_call(&all, peer, &address, 0, key);
+  const df_tcp_way way = {.to = df_address_loopback(port)};
+  df_connections_call(&all, peer, &way, 1, key);
   for (int i = 0; i < 300; i++) {
     df_connections_carry(&all, 0);
     df_sleep_ms(1);
@@ -371,8 +397,8 @@ DF_TEST(wire_endpoint, a_call_that_nobody_answers_is_given_up, 30) {
   OK(df_connections_open(&all, 0, RANKS, NULL, NULL));
   all.silence_ms = 200;
   OK(df_connections_meet(&all, 1, &peer));
-  const df_address address = {.family = 4, .port = port, .bytes = {127, 0, 0, 1}};
-  df_connections_call(&all, peer, &address, 0, key);
+  const df_tcp_way way = {.to = df_address_loopback(port)};
+  df_connections_call(&all, peer, &way, 1, key);
   df_waiting_for("the end of the call");
   while (!df_connections_take_lost(&all, &lost, why, sizeof why)) {
     df_connections_carry(&all, 0);

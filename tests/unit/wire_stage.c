@@ -32,7 +32,23 @@ static int64_t pipe_write(df_stream *stream, const df_stream_part *parts, uint32
     pipe->end += now;
     taken += now;
   }
+  pipe->hidden = side->gathers && pipe->under_way ? pipe->hidden + taken : 0;
+  pipe->under_way |= taken > 0;
   return (int64_t)taken;
+}
+
+static void pipe_gather(df_stream *stream, int gathers) {
+  wire_side *side = (wire_side *)stream;
+  side->gathers = gathers;
+  if (!gathers) side->out->hidden = 0;
+}
+
+/* Nothing else acknowledges here, however long it takes. */
+static void pipe_acknowledge(df_stream *stream) {
+  wire_pipe *pipe = ((wire_side *)stream)->in;
+  if (pipe->end - pipe->at > pipe->hidden) return;
+  pipe->under_way = pipe->hidden > 0;
+  pipe->hidden = 0;
 }
 
 static int64_t pipe_read(df_stream *stream, const df_stream_room *rooms, uint32_t n_rooms) {
@@ -41,7 +57,7 @@ static int64_t pipe_read(df_stream *stream, const df_stream_room *rooms, uint32_
   size_t most = 0, filled = 0;
   for (uint32_t i = 0; i < n_rooms; i++) most += rooms[i].length;
   if (side->is_stuck) return 0;
-  const size_t there = pipe->end - pipe->at;
+  const size_t there = pipe->end - pipe->at - pipe->hidden;
   if (side->has_left && there == 0) return DF_STREAM_ENDED;
   const size_t given = granted(side->stage, most < there ? most : there);
   for (uint32_t i = 0; i < n_rooms && filled < given; i++) {
@@ -68,7 +84,11 @@ void wire_stage_make(wire_stage *stage, uint64_t seed, uint32_t frame_bytes) {
     side->stage = stage;
     side->out = &stage->pipes[i];
     side->in = &stage->pipes[1 - i];
-    side->stream = (df_stream){.write = pipe_write, .read = pipe_read, .reason = no_reason};
+    side->stream = (df_stream){.write = pipe_write,
+                               .read = pipe_read,
+                               .reason = no_reason,
+                               .gather = pipe_gather,
+                               .acknowledge = pipe_acknowledge};
     OK(df_wire_make(&side->wire, frame_bytes));
     OK(df_wire_add_port(side->wire));
     df_wire_attach(side->wire, DF_WIRE_SMALL, &side->stream);

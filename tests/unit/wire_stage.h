@@ -13,6 +13,8 @@
 typedef struct wire_pipe {
   uint8_t *bytes;
   size_t capacity, at, end;
+  size_t hidden; /* the latest bytes: written, and held back until others are acknowledged */
+  int under_way; /* something was not acknowledged */
 } wire_pipe;
 
 typedef struct wire_stage wire_stage;
@@ -25,6 +27,7 @@ typedef struct wire_side {
   df_bell bell;
   int is_stuck; /* takes and gives nothing */
   int has_left; /* the other end: nothing can be written, and what there is to read ends */
+  int gathers;  /* what it writes may be held back */
 } wire_side;
 
 struct wire_stage {

@@ -3,6 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
+/* Payloads in a row, and the longest time between two of them. */
+#if defined(DF_SIMULATION)
+enum { IN_A_ROW = 1 };
+#define IN_A_ROW_NS UINT64_MAX
+#else
+enum { IN_A_ROW = 4, IN_A_ROW_NS = 50000 };
+#endif
+
 /* In the place of payloads that are gone. */
 static const uint8_t nothing[64 << 10];
 
@@ -11,7 +21,7 @@ static uint32_t staged_bytes(uint32_t frame_bytes) {
 }
 
 int df_channel_make(df_channel *channel, uint32_t frame_bytes) {
-  *channel = (df_channel){.frame_bytes = frame_bytes};
+  *channel = (df_channel){.frame_bytes = frame_bytes, .batch = DF_CHANNEL_GATHERED};
   channel->staged = malloc(staged_bytes(frame_bytes) + DF_CHANNEL_INPUT);
   channel->input = channel->staged + staged_bytes(frame_bytes);
   return channel->staged != NULL;
@@ -33,6 +43,7 @@ void df_channel_attach(df_channel *channel, df_stream *stream) {
   channel->stream = stream;
   channel->input_at = channel->input_end = 0;
   channel->is_mute = channel->has_ended = 0;
+  channel->awaits = channel->gathers = channel->owes = 0;
   channel->has_more = stream != NULL;
 }
 
@@ -57,14 +68,37 @@ static void add(df_channel *channel, const void *bytes, uint32_t length, const v
   channel->parts[channel->n_parts++] = (df_stream_part){bytes, length};
 }
 
+void df_channel_begin(df_channel *channel) {
+  channel->awaits = channel->one_way >= IN_A_ROW && channel->stream->gather;
+  if (channel->gathers && !channel->awaits) {
+    channel->gathers = 0;
+    channel->stream->gather(channel->stream, 0);
+  }
+}
+
+/* An awaited frame goes out before anything waits for its acknowledgement. */
+static void gather_what_follows(df_channel *channel) {
+  if (!channel->awaits || channel->gathers || channel->is_mute) return;
+  channel->gathers = 1;
+  channel->stream->gather(channel->stream, 1);
+}
+
 void df_channel_put_word(df_channel *channel, const df_frame *frame) {
+  df_frame put = *frame; /* staged bytes follow each other, at any alignment */
+  if (channel->awaits) put.kind |= DF_FRAME_IS_AWAITED;
   channel->n_frames++;
   channel->frames_sent++;
-  add(channel, stage(channel, frame, sizeof *frame), sizeof *frame, NULL);
+  add(channel, stage(channel, &put, sizeof put), sizeof put, NULL);
 }
 
 void df_channel_put(df_channel *channel, const df_frame *frame, const void *payload,
                     const void *owner) {
+  const uint64_t now = df_clock_ns();
+  /* Longer ones fill packets, and gain nothing. */
+  if (now - channel->put_ns > IN_A_ROW_NS || frame->bytes > DF_CHANNEL_COPIED) channel->one_way = 0;
+  channel->put_ns = now;
+  channel->came_in_a_row = 0;
+  channel->one_way += frame->bytes <= DF_CHANNEL_COPIED;
   df_channel_put_word(channel, frame);
   if (frame->bytes <= DF_CHANNEL_COPIED)
     add(channel, stage(channel, payload, frame->bytes), frame->bytes, NULL);
@@ -108,23 +142,42 @@ int df_channel_write(df_channel *channel) {
     if (part->length) break;
     channel->first++;
   }
-  if (df_channel_is_clear(channel))
+  if (df_channel_is_clear(channel)) {
     clear(channel);
-  else if (channel->has_lent && channel->owners[channel->n_parts - 1])
+    gather_what_follows(channel);
+  } else if (channel->has_lent && channel->owners[channel->n_parts - 1])
     keep_lent(channel);
   return did;
 }
 
+uint64_t df_channel_waiting(const df_channel *channel) {
+  uint64_t bytes = 0;
+  for (uint32_t i = channel->first; i < channel->n_parts; i++) bytes += channel->parts[i].length;
+  return bytes;
+}
+
+static void blank(df_channel *channel, uint32_t part) {
+  DF_ASSERT(channel->parts[part].length <= sizeof nothing);
+  channel->parts[part].bytes = nothing;
+  channel->owners[part] = NULL;
+}
+
 void df_channel_disown(df_channel *channel, const void *owner) {
-  for (uint32_t i = channel->first; i < channel->n_parts; i++) {
-    if (channel->owners[i] != owner) continue;
-    DF_ASSERT(channel->parts[i].length <= sizeof nothing);
-    channel->parts[i].bytes = nothing;
-    channel->owners[i] = NULL;
-  }
+  for (uint32_t i = channel->first; i < channel->n_parts; i++)
+    if (channel->owners[i] == owner) blank(channel, i);
+}
+
+void df_channel_disown_at(df_channel *channel, const void *there, size_t bytes) {
+  for (uint32_t i = channel->first; i < channel->n_parts; i++)
+    if (channel->owners[i] && (uintptr_t)channel->parts[i].bytes - (uintptr_t)there < bytes)
+      blank(channel, i);
 }
 
 /* ---- reading */
+
+void df_channel_acknowledge(df_channel *channel) {
+  if (channel->owes && channel->stream->acknowledge) channel->stream->acknowledge(channel->stream);
+}
 
 static uint32_t read_rooms(df_channel *channel, const df_stream_room *rooms, uint32_t n_rooms) {
   size_t most = 0;
@@ -148,6 +201,8 @@ int df_channel_read_frame(df_channel *channel, df_frame *frame) {
   }
   memcpy(frame, channel->input + channel->input_at, sizeof *frame);
   channel->input_at += (uint32_t)sizeof *frame;
+  channel->owes = (frame->kind & DF_FRAME_IS_AWAITED) != 0;
+  frame->kind &= (uint8_t)~DF_FRAME_IS_AWAITED;
   channel->frames_received++;
   return 1;
 }

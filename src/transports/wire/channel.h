@@ -11,7 +11,7 @@
 
 enum {
   DF_CHANNEL_FRAMES = 28,  /* gathered for one write */
-  DF_CHANNEL_GATHERED = 4, /* full frames in one write */
+  DF_CHANNEL_GATHERED = 4, /* full frames in one write, if there is one connection for them */
 #if defined(DF_SIMULATION)
   DF_CHANNEL_COPIED = 8,
   DF_CHANNEL_INPUT = 48,
@@ -26,6 +26,7 @@ enum {
 typedef struct df_channel {
   df_stream *stream; /* NULL: it does not stand */
   uint32_t frame_bytes;
+  uint32_t batch; /* full frames in one write */
 
   df_stream_part parts[DF_STREAM_PARTS];
   const void *owners[DF_STREAM_PARTS]; /* of a part that lies elsewhere */
@@ -37,8 +38,14 @@ typedef struct df_channel {
 
   uint8_t *input;
   uint32_t input_at, input_end;
-  int has_more; /* the stream may have more than was read */
-  int is_mute;  /* it takes nothing more; it may still bring something */
+  int has_more;           /* the stream may have more than was read */
+  int is_mute;            /* it takes nothing more; it may still bring something */
+  uint32_t one_way;       /* payloads put in a row, since one came */
+  uint32_t came_in_a_row; /* and came, since one was put */
+  uint64_t put_ns;        /* the latest of them */
+  int awaits;             /* further frames are DF_FRAME_IS_AWAITED ... */
+  int gathers;            /* ... and the stream gathers what follows one of them */
+  int owes; /* the latest frame is one; its rest, and a part of the next, are awaited, too */
   int has_ended;
   /* Of all its streams so far. */
   uint64_t frames_sent, bytes_sent, frames_received, bytes_received;
@@ -57,9 +64,15 @@ static inline int df_channel_is_clear(const df_channel *channel) {
 /* Room for a further frame before the write. */
 static inline int df_channel_has_room(const df_channel *channel) {
   return channel->n_frames < DF_CHANNEL_FRAMES && !channel->has_lent &&
-         channel->gathered < (uint64_t)DF_CHANNEL_GATHERED * channel->frame_bytes;
+         channel->gathered < (uint64_t)channel->batch * channel->frame_bytes;
 }
 
+/* Bytes that were gathered, and that the stream has not taken. */
+uint64_t df_channel_waiting(const df_channel *channel);
+
+/* Before frames, if they are short. After some payloads in a row, in one direction, at once, the
+ * stream gathers: a packet for each costs the sender more than all else. */
+void df_channel_begin(df_channel *channel);
 /* A header alone, whatever it says of bytes. */
 void df_channel_put_word(df_channel *channel, const df_frame *frame);
 /* payload stays as it is until the far end has it, or until owner is disowned. */
@@ -71,7 +84,11 @@ void df_channel_put_lent(df_channel *channel, const df_frame *frame, const void 
 int df_channel_write(df_channel *channel);
 /* The owner's payloads go: other bytes are sent in their place. */
 void df_channel_disown(df_channel *channel, const void *owner);
+/* The same of payloads that lie there. */
+void df_channel_disown_at(df_channel *channel, const void *there, size_t bytes);
 
+/* What was read, if it is awaited. */
+void df_channel_acknowledge(df_channel *channel);
 /* The next header. Returns 0: it has not come whole. */
 int df_channel_read_frame(df_channel *channel, df_frame *frame);
 /* Up to `most` bytes, to `there`, or nowhere. Returns how many. */

@@ -10,15 +10,18 @@
 enum {
   FIRST_RETRY_US = 200,
 #if defined(DF_SIMULATION) /* whose time passes slowly */
-  LAST_RETRY_US = 400
+  LAST_RETRY_US = 400,
+  LAST_SPARE_RETRY_US = 800
 #else
-  LAST_RETRY_US = 100000
+  LAST_RETRY_US = 100000,
+  LAST_SPARE_RETRY_US = 10000000 /* a rail may never work, and a job may be idle */
 #endif
 };
 
-#define ANSWER_NS ((uint64_t)10 * 1000 * 1000 * 1000)
 /* Both may call at first, and one of the calls is refused, perhaps after it seemed to stand. */
 #define MEET_NS ((uint64_t)10 * 1000 * 1000 * 1000)
+/* Then another rail is tried. */
+#define RAIL_ANSWER_NS ((uint64_t)2 * 1000 * 1000 * 1000)
 
 /* ---- losing */
 
@@ -51,10 +54,19 @@ void df_connection_lose_peer(df_connections *all, df_peer_wire *peer, const df_c
   all->has_lost = 1;
 }
 
-uint64_t df_connection_patience(const df_connections *all, const df_peer_wire *peer,
-                                const df_connection *c) {
+/* Without it all goes on. */
+static int is_spare(uint32_t port) { return port > DF_WIRE_BULK; }
+
+uint64_t df_connection_end_ns(const df_connections *all, const df_peer_wire *peer, uint32_t port) {
+  const df_connection *c = &peer->ports[port];
   const int may_be_refused = c->lacks_port || (c->calls && !c->has_heard && all->rank > peer->rank);
-  return may_be_refused ? DF_MAX(all->resume_ns, MEET_NS) : all->resume_ns;
+  uint64_t patience_ns = all->resume_ns;
+  if (is_spare(port)) return UINT64_MAX;
+  if (may_be_refused) patience_ns = DF_MAX(patience_ns, MEET_NS);
+  /* A call that was given up for another rail is no loss. */
+  if (c->stood == 0 && peer->n_ways > 1)
+    patience_ns = DF_MAX(patience_ns, all->silence_ms * (uint64_t)1000000);
+  return c->lost_ns + patience_ns;
 }
 
 /* It may come back, unless the time for that is over. */
@@ -70,12 +82,12 @@ void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port,
     c->lost_ns = now;
     c->vain_tries = 0;
   }
-  uint64_t wait_us = (uint64_t)FIRST_RETRY_US << DF_MIN(c->vain_tries, 16u);
-  c->call_ns = now + 1000 * DF_MIN(wait_us, (uint64_t)LAST_RETRY_US);
+  const uint64_t wait_us = (uint64_t)FIRST_RETRY_US << DF_MIN(c->vain_tries, 16u);
+  const uint64_t most_us = is_spare(port) ? LAST_SPARE_RETRY_US : LAST_RETRY_US;
+  c->call_ns = now + 1000 * DF_MIN(wait_us, most_us);
   c->vain_tries++;
   all->left_work = 1;
-  if (now - c->lost_ns >= df_connection_patience(all, peer, c))
-    df_connection_lose_peer(all, peer, c, c->why);
+  if (now >= df_connection_end_ns(all, peer, port)) df_connection_lose_peer(all, peer, c, c->why);
 }
 
 /* ---- making */
@@ -98,19 +110,24 @@ static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   c->vain_looks = 0;
   c->stream->is_ready = 1; /* frames may have come with the proof */
   describe(all, c);
-  if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
+  /* A rail that is cut is found early enough for the others to carry on. */
+  if (all->silence_ms)
+    df_tcp_set_silence(c->stream,
+                       peer->n_ways > 1 && all->resume_ns ? all->silence_ms / 3 : all->silence_ms);
   df_wire_attach(peer->wire, port, c->frames);
 }
 
-static void set_due(df_connections *all, df_connection *c) {
-  c->due_ns = df_clock_ns() + (all->silence_ms ? all->silence_ms * (uint64_t)1000000 : ANSWER_NS);
+/* Without a limit the system's own ends a call that reaches nobody. */
+static void set_due(df_connections *all, df_connection *c, uint64_t most_ns) {
+  const uint64_t silence_ns = all->silence_ms * (uint64_t)1000000;
+  c->due_ns = silence_ns ? df_clock_ns() + DF_MIN(silence_ns, most_ns) : UINT64_MAX;
   all->left_work = 1; /* the endpoint's thread looks at due_ns */
 }
 
 /* The line stands. */
 static void begin_meeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  set_due(all, c);
+  set_due(all, c, UINT64_MAX);
   c->stream->is_ready = 1; /* the other end's part may have come with the proof */
   if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
   const df_fabric_line line = {.stream = &c->stream->stream,
@@ -144,7 +161,7 @@ static void protect(df_connections *all, df_peer_wire *peer, uint32_t port, df_g
   sodium_memzero(greeter, sizeof *greeter);
   if (result == dfcclSuccess) {
     describe(all, c);
-    if (c->frames->meet) set_due(all, c);
+    if (c->frames->meet) set_due(all, c, UINT64_MAX);
     bring_to_stand(all, peer, port);
     return;
   }
@@ -196,9 +213,16 @@ void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port)
     protect(all, peer, port, &c->greeter);
 }
 
+/* NULL: there is no such rail. */
+static const df_tcp_way *way_of(const df_peer_wire *peer, uint32_t port) {
+  const uint32_t rail = is_spare(port) ? port - DF_WIRE_BULK
+                                       : peer->ports[port].vain_tries % DF_MAX(peer->n_ways, 1u);
+  return rail < peer->n_ways ? &peer->ways[rail] : NULL;
+}
+
 static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  dfcclResult_t result = df_tcp_connect(&all->tcp, &peer->address, peer->scope, &c->stream);
+  const dfcclResult_t result = df_tcp_connect(&all->tcp, way_of(peer, port), &c->stream);
   c->lacks_port = result == dfcclInProgress;
   if (result != dfcclSuccess) {
     df_connection_lose(all, peer, port, df_last_sentence());
@@ -206,15 +230,16 @@ static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
   }
   c->was_called = 0;
   if (!c->has_heard) describe(all, c);
-  set_due(all, c);
+  set_due(all, c, peer->n_ways > 1 ? RAIL_ANSWER_NS : UINT64_MAX);
   df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, ++c->calls_made,
                    peer->key, df_shield_needs_keys(&all->shield));
 }
 
-static int is_wanted(const df_peer_wire *peer, const df_connection *c) {
+int df_connection_is_wanted(const df_peer_wire *peer, uint32_t port) {
+  const df_connection *c = &peer->ports[port];
   const df_wire *wire = peer->wire;
   return c->stream == NULL && c->calls && !peer->is_lost && !wire->far_leaves &&
-         !df_wire_has_left(wire);
+         !df_wire_has_left(wire) && way_of(peer, port) != NULL;
 }
 
 /* The peer has left without the goodbye that follows all its bytes: nobody calls again. */
@@ -226,14 +251,14 @@ static int is_hopeless(const df_peer_wire *peer, const df_connection *c) {
 void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
     df_connection *c = &peer->ports[i];
-    if (is_hopeless(peer, c))
+    if (is_hopeless(peer, c) && !is_spare(i))
       df_connection_lose_peer(all, peer, c, c->why);
-    else if (is_wanted(peer, c) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
+    else if (df_connection_is_wanted(peer, i) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
       call(all, peer, i);
     else if (c->stream && !c->stands && df_clock_ns() >= c->due_ns)
       df_connection_lose(all, peer, i, "nobody answered");
     else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->wire->far_leaves &&
-             df_clock_ns() - c->lost_ns >= df_connection_patience(all, peer, c))
+             df_clock_ns() >= df_connection_end_ns(all, peer, i))
       df_connection_lose_peer(all, peer, c, c->why);
   }
 }

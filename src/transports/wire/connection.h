@@ -4,9 +4,10 @@
 
 #include "transports/wire/connections.h"
 
-/* How long it may be lost. */
-uint64_t df_connection_patience(const df_connections *all, const df_peer_wire *peer,
-                                const df_connection *c);
+/* A lost one is waited for until then. UINT64_MAX: nobody waits for it. */
+uint64_t df_connection_end_ns(const df_connections *all, const df_peer_wire *peer, uint32_t port);
+/* It does not stand, and this end has to call. */
+int df_connection_is_wanted(const df_peer_wire *peer, uint32_t port);
 /* Calls what is due, and gives up what took too long. */
 void df_connection_call_all(df_connections *all, df_peer_wire *peer);
 /* The stream is ready, and the connection does not stand yet. */

@@ -11,9 +11,17 @@
 #include "transports/wire/lines.h"
 
 enum {
-  VAIN_LOOKS = 32,           /* after so many a stream is read only if it is ready */
-  LOOKS_APART = 8,           /* looks at all streams, while some are read unasked */
-  ACCEPT_RETRY_NS = 20000000 /* there was no descriptor for a caller */
+  VAIN_LOOKS = 32,            /* after so many a stream is read only if it is ready */
+  LOOKS_APART = 8,            /* looks at all streams, while some are read unasked */
+  ACCEPT_RETRY_NS = 20000000, /* there was no descriptor for a caller */
+  STREAM_FRAMES = 8,          /* payloads in a row, in one direction */
+  REST_BYTES = 16 << 10,      /* a look that brings more is worth itself */
+  REST_FRAME = 32 << 10,      /* longer ones follow each other fast enough */
+#if defined(DF_SIMULATION)
+  REST_NS = 0 /* time passes slowly there */
+#else
+  REST_NS = 20000
+#endif
 };
 
 dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port) {
@@ -35,6 +43,7 @@ dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wi
   dfcclResult_t result = df_wire_make(&peer->wire, DF_WIRE_FRAME_BYTES);
   if (result == dfcclSuccess) {
     peer->wire->lend_min = all->lend_min;
+    peer->wire->watch = all->watch;
     result = df_connections_need(peer, DF_WIRE_SMALL);
   }
   if (result != dfcclSuccess) {
@@ -48,13 +57,19 @@ dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wi
   return dfcclSuccess;
 }
 
-void df_connections_call(df_connections *all, df_peer_wire *peer, const df_address *address,
-                         uint32_t scope, const unsigned char key[DF_KEY_BYTES]) {
+dfcclResult_t df_connections_need_bulk(df_peer_wire *peer) {
+  return df_connections_need(peer, DF_WIRE_BULK + DF_MAX(peer->n_ways, 1u) - 1);
+}
+
+void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_way *ways,
+                         uint32_t n_ways, const unsigned char key[DF_KEY_BYTES]) {
   if (!peer->can_call) {
     peer->can_call = 1;
-    peer->address = *address;
-    peer->scope = scope;
+    peer->n_ways = n_ways;
+    memcpy(peer->ways, ways, n_ways * sizeof *ways);
     memcpy(peer->key, key, sizeof peer->key);
+    /* Without memory for spare connections the others carry all. */
+    if (peer->wire->n_ports > DF_WIRE_BULK) (void)df_connections_need_bulk(peer);
   }
   for (uint32_t i = 0; i < peer->wire->n_ports; i++)
     if (all->rank < peer->rank || (peer->ports[i].stream == NULL && peer->ports[i].lost_ns == 0))
@@ -83,8 +98,20 @@ int df_connections_send(df_connections *all) {
   return did;
 }
 
+/* Who is sent one short message after the other looks at the stream now and then: each look hinders
+ * the sender, and is acknowledged. */
+static int rests(const df_connection *c, const df_wire_port *port) {
+  const df_channel *channel = &port->channel;
+  return channel->came_in_a_row >= STREAM_FRAMES && !channel->owes && !c->carried &&
+         port->frame.bytes <= REST_FRAME &&
+         channel->bytes_received - c->bytes_before < REST_BYTES &&
+         (int64_t)(df_clock_ns() - c->heard_ns) < REST_NS;
+}
+
 static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int spins) {
   df_connection *c = &peer->ports[port];
+  const df_channel *channel = &peer->wire->ports[port].channel;
+  if (spins && c->stands && rests(c, &peer->wire->ports[port])) return 0;
   if (c->stream == NULL) return 0;
   const int is_ready = c->stream->is_ready || (c->carried && c->carried->is_ready);
   if (!is_ready && !(spins && c->stands && c->vain_looks < VAIN_LOOKS)) return 0;
@@ -93,12 +120,12 @@ static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int s
   c->stream->is_ready = 0;
   if (!c->stands) df_connection_greet(all, peer, port);
   if (!c->stands) return 0;
+  c->bytes_before = channel->bytes_received;
   const int came = df_wire_receive(peer->wire, port);
   c->vain_looks = came ? 0 : c->vain_looks + 1;
   c->has_heard |= came;
   if (came) c->heard_ns = df_clock_ns();
   /* The budget was less than there is. */
-  const df_channel *channel = &peer->wire->ports[port].channel;
   if (c->carried && channel->has_more)
     c->carried->is_ready = all->left_work = 1;
   else if (channel->has_more || (c->stream->hangs_up && !channel->has_ended && !c->carried))
@@ -210,8 +237,9 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
     for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {
       const df_connection *c = &peer->ports[port];
       if (c->stands || (!c->stream && c->lost_ns == 0) || peer->wire->far_leaves) continue;
-      uint64_t due = c->stream ? c->due_ns : c->lost_ns + df_connection_patience(all, peer, c);
-      if (c->calls && !c->stream) due = DF_MIN(due, c->call_ns);
+      uint64_t due = c->stream ? c->due_ns : df_connection_end_ns(all, peer, port);
+      if (!c->stream && df_connection_is_wanted(peer, port)) due = DF_MIN(due, c->call_ns);
+      if (due == UINT64_MAX) continue;
       least = DF_MIN(least, due > now_ns ? due - now_ns : 0);
     }
   }
@@ -222,7 +250,8 @@ static int has_pending(const df_connections *all, const df_peer_wire *peer) {
   const df_connection *small = &peer->ports[DF_WIRE_SMALL];
   if (peer->is_lost || peer->is_gone || peer->wire->far_leaves) return 0;
   /* This rank has said goodbye, or perhaps nobody is there. */
-  const int may_come_back = small->has_heard || small->calls || small->lost_ns;
+  int may_come_back = small->calls || small->lost_ns;
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) may_come_back |= peer->ports[i].has_heard;
   if (small->stream == NULL && (!may_come_back || df_wire_has_left(peer->wire))) return 0;
   if (df_wire_has_pending(peer->wire)) return 1;
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) {

@@ -1,16 +1,18 @@
 /*
  * Connections with each peer that this rank has links with: one for small messages and one for bulk
- * (wire.h), for both directions. Whoever takes an offer calls; if both call, the lower rank's call
- * counts. A caller is a guest until it has proven who it is; of too many guests the oldest goes. A
- * connection that is lost is called again, for resume_ns. With a fabric the connection's bytes go
- * through it, and the TCP stream is its line (fabric.h). Nothing waits. Not thread-safe: the endpoint
- * has a lock.
+ * (wire.h), for both directions, and a spare one for bulk on each further rail. The first two are
+ * called on another rail if theirs does not answer; without spare ones all goes on. Whoever takes an
+ * offer calls; if both call, the lower rank's call counts. A caller is a guest until it has proven
+ * who it is; of too many guests the oldest goes. A connection that is lost is called again, for
+ * resume_ns. With a fabric the connection's bytes go through it, and the TCP stream is its line
+ * (fabric.h). Nothing waits. Not thread-safe: the endpoint has a lock.
  */
 #ifndef DF_TRANSPORTS_WIRE_CONNECTIONS_H
 #define DF_TRANSPORTS_WIRE_CONNECTIONS_H
 
 #include "transports/transport.h"
 #include "transports/wire/fabric.h"
+#include "transports/wire/rails.h"
 #include "transports/wire/shield.h"
 #include "transports/wire/tcp.h"
 #include "transports/wire/wire.h"
@@ -34,6 +36,7 @@ typedef struct df_connection {
   uint32_t calls_made, call_heard; /* numbers */
   uint32_t vain_looks;             /* since it brought something */
   uint64_t heard_ns;               /* when it did */
+  uint64_t bytes_before;           /* had come, before the latest look */
   uint32_t stood;                  /* how often */
   char ends[DF_CONNECTION_ENDS_BYTES];
   char why[DF_WIRE_REASON_BYTES]; /* it was lost last */
@@ -43,9 +46,9 @@ typedef struct df_peer_wire {
   uint32_t rank;
   df_wire *wire;
   df_connection ports[DF_WIRE_PORTS_MOST];
-  int can_call; /* an offer has told address and key */
-  df_address address;
-  uint32_t scope;
+  int can_call;    /* an offer has told address and key */
+  uint32_t n_ways; /* rails */
+  df_tcp_way ways[DF_WIRE_RAILS_MOST];
   unsigned char key[DF_KEY_BYTES];
   int is_lost, was_told; /* final */
   int is_gone;           /* as control says */
@@ -60,10 +63,11 @@ typedef struct df_connections {
   df_shield shield;
   struct df_lines *lines; /* of control; NULL: there are none */
   uint64_t resume_ns;
-  uint64_t lend_min;     /* as in df_wire */
-  uint32_t silence_ms;   /* 0: the system's */
-  df_peer_wire **peers;  /* [n_ranks] NULL: no link yet */
-  df_peer_wire **active; /* [n_active] */
+  uint64_t lend_min;             /* as in df_wire */
+  const df_message_watch *watch; /* likewise */
+  uint32_t silence_ms;           /* 0: the system's */
+  df_peer_wire **peers;          /* [n_ranks] NULL: no link yet */
+  df_peer_wire **active;         /* [n_active] */
   uint32_t n_active;
   struct df_guest *guests; /* latest first */
   uint32_t n_guests;
@@ -81,12 +85,14 @@ void df_connections_close(df_connections *all);
 
 /* The peer's, made at its first link. dfcclOutOfMemory. */
 dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wire **peer);
-/* A link needs the port. dfcclOutOfMemory. */
+/* The port is made, and those before it. dfcclOutOfMemory. */
 dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port);
-/* An offer says where the peer listens. A call that is not answered for silence_ms (0: 10 s) is
- * given up, and made anew for resume_ns. */
-void df_connections_call(df_connections *all, df_peer_wire *peer, const df_address *address,
-                         uint32_t scope, const unsigned char key[DF_KEY_BYTES]);
+/* A link needs the ports of large messages. dfcclOutOfMemory. */
+dfcclResult_t df_connections_need_bulk(df_peer_wire *peer);
+/* An offer says where the peer listens. A call that is not answered for silence_ms (0: for ever), or
+ * for 2 s if there are other rails, is given up, and made anew for resume_ns. */
+void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_way *ways,
+                         uint32_t n_ways, const unsigned char key[DF_KEY_BYTES]);
 
 /* What blocks have published. Returns 1 when something was taken. */
 int df_connections_send(df_connections *all);

@@ -37,6 +37,7 @@ typedef struct endpoint {
   df_endpoint base;
   pthread_mutex_t lock; /* of what follows; taken after the context's */
   df_connections connections;
+  df_rails *rails; /* NULL: all ranks are of this host */
   struct df_ticket *tickets;
   uint32_t asked;       /* while another pumped: ASKS_SEND, ASKS_ALL */
   uint64_t patience_ns; /* as of the latest look by the endpoint's thread */
@@ -309,7 +310,7 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_o
                    : df_wire_accept(wire, &wire_route, &ticket->link);
   }
   if (result == dfcclSuccess && ticket->link->is_bulk) {
-    result = df_connections_need(peer, DF_WIRE_BULK);
+    result = df_connections_need_bulk(peer);
     if (result != dfcclSuccess) df_wire_release(peer->wire, ticket->link);
   }
   free(ends);
@@ -366,11 +367,10 @@ static void wire_release(df_endpoint *base, df_ticket *ticket) {
 static void call_peer(endpoint *ep, uint32_t rank, const wire_offer *offer) {
   df_peer_wire *peer = ep->connections.peers[rank];
   const df_far_rank *far = ep->base.owner.far;
-  const df_address here = df_address_loopback(offer->port);
-  if (far && far[rank].is_far)
-    df_connections_call(&ep->connections, peer, &far[rank].address, far[rank].scope, offer->key);
-  else
-    df_connections_call(&ep->connections, peer, &here, 0, offer->key);
+  df_tcp_way ways[DF_WIRE_RAILS_MOST] = {{.to = df_address_loopback(offer->port)}};
+  uint32_t n_ways = 1;
+  if (far && far[rank].is_far) n_ways = df_rails_find(ep->rails, &far[rank], ways);
+  df_connections_call(&ep->connections, peer, ways, n_ways, offer->key);
 }
 
 /* The rings here are as deep as the receiver's. */
@@ -435,6 +435,7 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   if (result != dfcclSuccess) goto free_memory;
   ep->connections.silence_ms = owner->silence_ms;
   ep->connections.lend_min = owner->lend_min;
+  ep->connections.watch = owner->watch;
   ep->connections.resume_ns =
       owner->resume_ms < DAY_MS ? (uint64_t)owner->resume_ms * 1000000 : UINT64_MAX / 4;
   ep->bell.sleepers = 1; /* who rings carries */
@@ -443,6 +444,8 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   pthread_mutex_init(&ep->lock, NULL);
   result =
       df_shield_make(&ep->connections.shield, owner->security, owner->all_have_aes, owner->tls);
+  if (result == dfcclSuccess && owner->far)
+    result = df_rails_open(&ep->rails, owner->interfaces, owner->rails);
   if (result == dfcclSuccess)
     result = df_lines_open(&ep->connections.lines, &ep->connections.tcp, &ep->base.owner);
   if (result == dfcclSuccess) result = start(ep);
@@ -453,6 +456,7 @@ close_connections:
   pthread_mutex_destroy(&ep->lock);
   df_connections_close(&ep->connections);
 free_memory:
+  df_rails_close(ep->rails);
   free(ep);
   return result;
 }
@@ -467,6 +471,7 @@ static void wire_close(df_endpoint *base, int keep) {
   while (ep->tickets) wire_release(base, ep->tickets);
   df_connections_close(&ep->connections);
   pthread_mutex_destroy(&ep->lock);
+  df_rails_close(ep->rails);
   free(ep);
 }
 

@@ -20,8 +20,13 @@ typedef enum {
   DF_FRAME_LEAVES, /* the rank leaves: the connection's end is no loss */
   DF_FRAME_ASK,    /* sequence: a number; DF_FRAME_HEARD says that all before it is here */
   DF_FRAME_HEARD,  /* the number, and part: the port that had the question */
-  DF_FRAME_BEYOND
+  DF_FRAME_BEYOND,
+  /* With any of them: the receiver's system acknowledges it as soon as it is read. */
+  DF_FRAME_IS_AWAITED = 0x20
 } df_frame_kind;
+DF_STATIC_ASSERT((DF_FRAME_OPEN & DF_FRAME_IS_AWAITED) == 0 &&
+                     (DF_FRAME_BEYOND & DF_FRAME_IS_AWAITED) == 0,
+                 "a bit that no kind has");
 
 typedef struct df_frame {
   uint32_t link;

@@ -29,7 +29,11 @@ static uint64_t count_in(const df_frame *frame) {
   return (uint64_t)frame->bytes << 32 | frame->sequence;
 }
 
-static void take_open(df_wire *wire, df_wire_link *link, const df_frame *frame) {
+static void take_open(df_wire *wire, const df_wire_port *port, df_wire_link *link,
+                      const df_frame *frame) {
+  const int is_old = link->incoming && link->epoch != 0 &&
+                     (frame->part == 0 || (int16_t)(frame->part - link->epoch) <= 0);
+  if (is_old) return; /* of a connection that was taken for lost */
   if (!link->incoming || (link->is_open && frame->part == 0) || frame->bytes ||
       (link->is_open && frame->sequence != link->far_id)) {
     lose(wire, "it opened a link that it cannot open");
@@ -38,6 +42,9 @@ static void take_open(df_wire *wire, df_wire_link *link, const df_frame *frame) 
   link->is_open = 1;
   link->far_id = frame->sequence;
   link->epoch = frame->part;
+  link->port = (uint32_t)(port - wire->ports);
+  for (uint32_t i = 0; i < wire->n_ports && link->varying; i++) /* as is_late says */
+    if (wire->ports[i].target == link) wire->ports[i].target = NULL;
   for (uint32_t block = 0; block < link->n_blocks && frame->part; block++) {
     link->rings[block].tells_state = 1;
     link->rings[block].has_count = 0; /* it comes again */
@@ -45,6 +52,7 @@ static void take_open(df_wire *wire, df_wire_link *link, const df_frame *frame) 
 }
 
 static void publish(df_wire *wire, df_wire_ring *ring, uint64_t sequence) {
+  df_wire_tell(wire, DF_WATCH_CAME, ring, sequence, 0);
   df_link_publish(&ring->end, sequence, 0);
   note_bell(wire, ring->end.peer_bell);
 }
@@ -86,13 +94,16 @@ static void take_data(df_wire *wire, df_wire_port *port, df_wire_link *link,
   df_wire_ring *ring = &link->rings[frame->block];
   const uint64_t sequence = df_wire_whole(ring->next, frame->sequence);
   const uint32_t from = frame->part * link->part_bytes;
+  port->channel.one_way = 0;
+  port->channel.came_in_a_row++;
   if (!link->incoming || !ring->has_messages) {
     lose(wire, "it sent a message through a link that carries none from it");
     return;
   }
-  if (sequence < ring->next) {
-    lose(wire, "it sent message %llu again, in place of message %llu", (unsigned long long)sequence,
-         (unsigned long long)ring->next);
+  if (sequence < ring->next) { /* as below */
+    if (link->epoch == 0)
+      lose(wire, "it sent message %llu again, in place of message %llu",
+           (unsigned long long)sequence, (unsigned long long)ring->next);
     return;
   }
   if (!df_link_may_send(&ring->end, sequence)) {
@@ -115,7 +126,7 @@ static void take_data(df_wire *wire, df_wire_port *port, df_wire_link *link,
     return;
   }
   if (ring->have[sequence & ring->end.slot_mask] >> frame->part & 1) {
-    if (link->epoch == 0) /* else it is sent again, with the parts that are missing */
+    if (link->epoch == 0) /* else what was lost, or late, is sent again, and more with it */
       lose(wire, "it sent part %u of message %llu again", frame->part,
            (unsigned long long)sequence);
     return;
@@ -124,6 +135,19 @@ static void take_data(df_wire *wire, df_wire_port *port, df_wire_link *link,
   port->target = link;
   port->sequence = sequence;
   port->there = df_link_payload(&ring->end, sequence) + from;
+  df_wire_tell(wire, DF_WATCH_COMES, ring, sequence, bytes);
+}
+
+/* After a loss a message may have come through one port while it still waits in another one, where
+ * it is of no use. Its slot is about to be the block's again. */
+static void forget(df_wire *wire, const df_wire_link *link, const df_wire_ring *ring,
+                   uint64_t credit) {
+  const uint64_t slots = ring->end.slot_mask + 1;
+  if (link->epoch == 0 || !ring->has_messages) return;
+  for (uint64_t n = DF_MIN(credit - ring->credit, slots); n > 0; n--)
+    for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++)
+      df_channel_disown_at(&wire->ports[i].channel, df_link_slot(&ring->end, credit + 1 - n),
+                           ring->end.stride);
 }
 
 /* Only for messages that were sent, or empty. */
@@ -131,12 +155,16 @@ static void take_credit(df_wire *wire, df_wire_link *link, const df_frame *frame
   df_wire_ring *ring = &link->rings[frame->block];
   const uint64_t credit = df_wire_whole(ring->credit, frame->sequence);
   if (link->incoming || frame->bytes || credit < ring->credit || credit > DF_SEQUENCE_MASK ||
-      (ring->has_messages && credit >= ring->next)) {
+      (ring->has_messages && credit >= ring->most)) {
     lose(wire, "it gave credit for message %llu, which was not sent", (unsigned long long)credit);
     return;
   }
   if (credit == ring->credit) return;
+  forget(wire, link, ring, credit);
   ring->credit = credit;
+  /* It came late, through another port than the one that was lost, and need not be sent again. */
+  if (ring->has_messages && credit >= ring->next) df_wire_pass_to(link, ring, credit);
+  df_wire_tell(wire, DF_WATCH_SENT, ring, credit, 0);
   df_link_release(&ring->end, credit);
   note_bell(wire, ring->end.peer_bell);
 }
@@ -145,7 +173,7 @@ static void take_credit(df_wire *wire, df_wire_link *link, const df_frame *frame
 static void take_state(df_wire *wire, df_wire_link *link, const df_frame *frame) {
   df_wire_ring *ring = &link->rings[frame->block];
   const uint64_t next = df_wire_whole(ring->next, frame->sequence);
-  if (link->incoming || next > ring->next + ring->end.slot_mask + 1) {
+  if (link->incoming || next > ring->most + ring->end.slot_mask + 1) {
     lose(wire, "it is at message %llu, which was not sent", (unsigned long long)next);
     return;
   }
@@ -176,6 +204,16 @@ static void take_farewell(df_wire *wire, df_wire_port *port, const df_frame *fra
   if (asker->asked && asker->asked == frame->sequence) asker->is_heard = 1;
 }
 
+/* Of a varying link: the connection through which its messages came was taken for lost, and they
+ * come through another one. */
+static int is_late(const df_wire *wire, const df_wire_port *port, const df_wire_link *link,
+                   const df_frame *frame) {
+  const int is_message =
+      frame->kind == DF_FRAME_DATA || frame->kind == DF_FRAME_LENT || frame->kind == DF_FRAME_COUNT;
+  return is_message && link->varying && link->incoming && link->epoch != 0 &&
+         link->port != (uint32_t)(port - wire->ports);
+}
+
 static void take_frame(df_wire *wire, df_wire_port *port, const df_frame *frame) {
   const int has_payload = frame->kind != DF_FRAME_COUNT && frame->kind != DF_FRAME_STATE;
   port->rest = has_payload ? frame->bytes : 0;
@@ -191,12 +229,12 @@ static void take_frame(df_wire *wire, df_wire_port *port, const df_frame *frame)
     lose(wire, "it sent what is no frame");
     return;
   }
-  if (link == NULL) return; /* the payload goes nowhere */
+  if (link == NULL || is_late(wire, port, link, frame)) return; /* the payload goes nowhere */
   if (frame->block >= link->n_blocks) {
     lose(wire, "it sent a frame for a block that the link does not have");
     return;
   }
-  if (frame->kind == DF_FRAME_OPEN) take_open(wire, link, frame);
+  if (frame->kind == DF_FRAME_OPEN) take_open(wire, port, link, frame);
   if (frame->kind == DF_FRAME_DATA || frame->kind == DF_FRAME_LENT)
     take_data(wire, port, link, frame);
   if (frame->kind == DF_FRAME_COUNT) take_count(wire, link, frame);
@@ -209,6 +247,16 @@ static uint64_t all_parts(const df_wire_link *link, const df_wire_ring *ring, ui
   return UINT64_MAX >> (DF_WIRE_PARTS - DF_DIV_UP(bytes, link->part_bytes));
 }
 
+/* Its last part may be under way twice. The slot may soon be another message's. */
+static void let_go(df_wire *wire, const df_wire_port *from) {
+  for (uint32_t i = 0; i < wire->n_ports; i++) {
+    df_wire_port *port = &wire->ports[i];
+    if (port != from && port->target == from->target && port->frame.block == from->frame.block &&
+        port->sequence == from->sequence)
+      port->target = NULL;
+  }
+}
+
 /* Messages that came out of order are published as soon as they are whole. */
 static void finish_part(df_wire *wire, const df_wire_port *port) {
   df_wire_link *link = port->target;
@@ -216,6 +264,7 @@ static void finish_part(df_wire *wire, const df_wire_port *port) {
   uint64_t *have = &ring->have[port->sequence & ring->end.slot_mask];
   *have |= 1ull << port->frame.part;
   if (*have != all_parts(link, ring, port->sequence)) return;
+  let_go(wire, port);
   publish(wire, ring, port->sequence);
   do {
     have = &ring->have[ring->next & ring->end.slot_mask];
@@ -242,6 +291,7 @@ int df_wire_receive(df_wire *wire, uint32_t which) {
   df_wire_port *port = &wire->ports[which];
   df_channel *channel = &port->channel;
   const uint64_t most = (uint64_t)DF_WIRE_BUDGET * DF_CHANNEL_GATHERED * wire->frame_bytes;
+  const uint64_t before = channel->bytes_received;
   uint64_t came = 0;
   if (channel->stream == NULL || wire->is_lost) return 0;
   channel->has_more = 1;
@@ -256,6 +306,8 @@ int df_wire_receive(df_wire *wire, uint32_t which) {
       came += sizeof(df_frame);
     }
   }
+  if (channel->bytes_received != before)
+    df_channel_acknowledge(channel); /* parts of a header, too */
   if (channel->has_ended) port->why = channel->stream->reason(channel->stream);
   return came != 0;
 }

@@ -61,7 +61,39 @@ uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer) {
 
 /* ---- calling */
 
-/* is_refused: nobody listens there. */
+/* Where it may be reached, too. Not link-local ones: of which interface is not known. */
+static uint32_t find_others(const df_far_rank *far, df_tcp_way others[DF_ADDRESSES_MAX]) {
+  uint32_t n = 0;
+  for (int i = 0; i < far->n_offered; i++) {
+    const df_address *address = &far->offered[i];
+    if (df_address_is_sane(address) && !df_address_is_link_local(address) &&
+        !df_address_same_host(address, &far->address))
+      others[n++] = (df_tcp_way){.to = *address};
+  }
+  return n;
+}
+
+static int has_others(const df_far_rank *far) {
+  df_tcp_way others[DF_ADDRESSES_MAX];
+  return find_others(far, others) > 0;
+}
+
+uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer) {
+  const int has_choice = owner->resume_ms && has_others(&owner->far[peer]);
+  return has_choice ? owner->silence_ms / 3 : owner->silence_ms;
+}
+
+/* Each second call goes where the mesh has found it: an address that was never called may lead
+ * nowhere, or to another host. Who has refused there is asked again. */
+static df_tcp_way choose_way(const df_far_rank *far, df_line_call *call) {
+  df_tcp_way others[DF_ADDRESSES_MAX];
+  const uint32_t n = find_others(far, others);
+  call->is_known = n == 0 || call->refused_ns || call->vain_tries % 2 == 0;
+  if (call->is_known) return (df_tcp_way){.to = far->address, .scope = far->scope};
+  return others[call->vain_tries / 2 % n];
+}
+
+/* is_refused: nobody listens there. What another address answers says nothing of the peer. */
 static void try_later(df_lines *lines, df_line_call *call, int is_refused) {
   const uint64_t now = df_clock_ns();
   const uint64_t wait_us = (uint64_t)FIRST_RETRY_US << DF_MIN(call->vain_tries, 16u);
@@ -69,6 +101,7 @@ static void try_later(df_lines *lines, df_line_call *call, int is_refused) {
   call->vain_tries++;
   call->call_ns = now + 1000 * DF_MIN(wait_us, (uint64_t)LAST_RETRY_US);
   lines->has_new_due = 1;
+  if (!call->is_known) return;
   if (!is_refused) call->refused_ns = 0;
   if (is_refused && call->refused_ns == 0) call->refused_ns = now;
 }
@@ -77,14 +110,15 @@ static void begin_call(df_lines *lines, uint32_t peer) {
   df_line_call *call = &lines->calls[peer];
   const df_far_rank *far = &lines->far[peer];
   unsigned char key[DF_KEY_BYTES];
-  const dfcclResult_t result = df_tcp_connect(lines->tcp, &far->address, far->scope, &call->stream);
+  const df_tcp_way way = choose_way(far, call);
+  const dfcclResult_t result = df_tcp_connect(lines->tcp, &way, &call->stream);
   if (result != dfcclSuccess) {
     call->stream = NULL;
     try_later(lines, call, result == dfcclRemoteError);
     return;
   }
-  const uint64_t silence_ns = lines->owner->silence_ms * (uint64_t)1000000;
-  call->due_ns = df_clock_ns() + (silence_ns ? silence_ns : ANSWER_NS);
+  const uint64_t silence_ns = df_lines_silence_ms(lines->owner, peer) * (uint64_t)1000000;
+  call->due_ns = df_clock_ns() + (silence_ns ? silence_ns / (has_others(far) ? 2 : 1) : ANSWER_NS);
   lines->has_new_due = 1;
   df_greeting_line_key(key, far);
   df_greeting_call(&call->greeter, &call->stream->stream, lines->owner->rank, peer,
@@ -99,7 +133,7 @@ static int hand_over(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter
     df_tcp_end(lines->tcp, stream);
     return 0;
   }
-  if (lines->owner->silence_ms) df_tcp_set_silence(stream, lines->owner->silence_ms);
+  if (lines->owner->silence_ms) df_tcp_set_silence(stream, df_lines_silence_ms(lines->owner, peer));
   int fd = df_tcp_release(lines->tcp, stream);
   const int is_taken = lines->owner->line_made(lines->owner->owner, peer, fd, key);
   if (!is_taken) df_socket_close(&fd);

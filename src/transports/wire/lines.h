@@ -1,7 +1,9 @@
 /*
  * New connections for control's lines (control/resume.h). Who called when the job formed calls
- * again, since that way is known to be open. The other end's calls are not taken: they only show
- * whether anybody still listens there. Not thread-safe: the endpoint has a lock.
+ * again, since that way is known to be open: the peer's other addresses in turn, too, since a rail
+ * may have been cut. Only who refuses where the mesh has found the peer says that it is dead. The
+ * other end's calls are not taken: they only show whether anybody still listens there. Not
+ * thread-safe: the endpoint has a lock.
  */
 #ifndef DF_TRANSPORTS_WIRE_LINES_H
 #define DF_TRANSPORTS_WIRE_LINES_H
@@ -17,6 +19,7 @@ typedef struct df_line_call {
   uint64_t call_ns;    /* not before */
   uint64_t due_ns;     /* a call that does not stand by then is given up */
   uint64_t refused_ns; /* since when nobody listens there; 0: somebody does, or it is not known */
+  int is_known;        /* the latest call goes where the mesh has found the peer */
   uint32_t vain_tries;
   uint32_t calls_made, call_heard; /* numbers */
 } df_line_call;
@@ -34,6 +37,10 @@ typedef struct df_lines {
 dfcclResult_t df_lines_open(df_lines **lines, df_tcp *tcp, const df_endpoint_owner *owner);
 /* Also of NULL. */
 void df_lines_close(df_lines *lines);
+
+/* How long the peer's host may be silent until a line to it is called anew: less than silence_ms if
+ * there may be another way. 0: the system's. */
+uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer);
 
 void df_lines_want(df_lines *lines, uint32_t peer, int is_wanted);
 uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer);

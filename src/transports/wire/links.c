@@ -9,7 +9,12 @@
  * link. */
 enum { ENTRY_BITS = 20, ENTRIES_MOST = 1 << ENTRY_BITS, GENERATIONS = 1 << (32 - ENTRY_BITS) };
 
-enum { BULK_STRIDE = 4096 /* slots beyond carry messages that others need not wait for */ };
+/* Slots beyond carry messages that others need not wait for. */
+#if defined(DF_SIMULATION)
+#define BULK_STRIDE sim_bulk_stride
+#else
+enum { BULK_STRIDE = 4096 };
+#endif
 
 static int grow(df_wire_links *all) {
   uint32_t capacity = all->capacity ? 2 * all->capacity : 16;
@@ -83,11 +88,16 @@ static void pass_empty(const df_wire_link *link, df_wire_ring *ring) {
   while (is_empty(link, ring, ring->next)) ring->next++;
 }
 
-void df_wire_pass(const df_wire_link *link, df_wire_ring *ring) {
+void df_wire_pass_to(const df_wire_link *link, df_wire_ring *ring, uint64_t sequence) {
   ring->at = 0;
   ring->has_count = 0;
-  ring->next++;
+  ring->next = sequence + 1;
   pass_empty(link, ring);
+  ring->most = DF_MAX(ring->most, ring->next);
+}
+
+void df_wire_pass(const df_wire_link *link, df_wire_ring *ring) {
+  df_wire_pass_to(link, ring, ring->next);
 }
 
 static void begin_ring(df_wire_link *link, const df_wire_route *route, uint32_t block) {
@@ -105,6 +115,16 @@ static void begin_ring(df_wire_link *link, const df_wire_route *route, uint32_t 
   for (uint32_t i = 0; i < link->messages && !ring->has_messages; i++)
     ring->has_messages = !is_empty(link, ring, i + 1);
   if (ring->has_messages) pass_empty(link, ring);
+  ring->most = ring->next;
+}
+
+/* A slot of uneven pieces says nothing: what goes through this link may be shorter. */
+static int is_bulk(const df_wire_route *route, const uint32_t *elements_of) {
+  uint64_t longest = 0;
+  if (elements_of == NULL) return route->ends[0].stride > BULK_STRIDE;
+  for (uint32_t i = 0; i < route->messages; i++)
+    longest = DF_MAX(longest, (uint64_t)elements_of[i] * route->element_bytes);
+  return longest + DF_LINK_STAGED_OFFSET > BULK_STRIDE;
 }
 
 dfcclResult_t df_wire_links_add(df_wire_links *all, const df_wire_route *route,
@@ -121,7 +141,7 @@ dfcclResult_t df_wire_links_add(df_wire_links *all, const df_wire_route *route,
     elements_of[i] = route->extents[route->piece_of[i].piece].elements;
   memcpy(piece_of, route->piece_of, route->messages * sizeof *piece_of);
   *link = (df_wire_link){.part_bytes = frame_bytes,
-                         .is_bulk = route->ends[0].stride > BULK_STRIDE,
+                         .is_bulk = is_bulk(route, elements_of),
                          .messages = route->messages,
                          .n_blocks = route->n_blocks,
                          .piece_of = piece_of,

@@ -37,6 +37,7 @@ typedef struct df_wire_ring {
   df_part part;
   df_part run;     /* what the latest run is of it */
   uint64_t next;   /* the first message not sent, or not here; never an empty one */
+  uint64_t most;   /* outgoing: the first message that was never sent */
   uint64_t credit; /* outgoing: as told; incoming: as told to the far end */
   uint64_t wanted; /* incoming: the far end waits for this message's credit */
   uint64_t *have;  /* incoming: of each slot, a bit for each part that is here */
@@ -56,6 +57,7 @@ typedef struct df_wire_link {
   int is_open;    /* DF_FRAME_OPEN was sent (outgoing) or came */
   uint16_t epoch; /* how often its messages' connection was lost, as the sender counts */
   int is_bulk;    /* its messages stand in nobody's way */
+  uint32_t port;  /* the latest DF_FRAME_OPEN's; a varying link has no other */
   uint32_t messages, n_blocks;
   df_wire_pieces *piece_of;
   uint32_t *elements_of; /* [messages] LISTED; else NULL */
@@ -86,6 +88,8 @@ int df_wire_brings_count(const df_wire_link *link, const df_wire_ring *ring, uin
 void df_wire_take_up_run(const df_wire_link *link, df_wire_ring *ring, uint64_t count);
 /* ring->next is the message behind it, or behind the empty ones that follow. */
 void df_wire_pass(const df_wire_link *link, df_wire_ring *ring);
+/* The same of a message that is not before ring->next. */
+void df_wire_pass_to(const df_wire_link *link, df_wire_ring *ring, uint64_t sequence);
 
 /* The number near `near` whose low half is given. */
 static inline uint64_t df_wire_whole(uint64_t near, uint32_t low) {

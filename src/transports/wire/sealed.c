@@ -125,6 +125,11 @@ static const char *sealed_reason(df_stream *stream) {
   return "what came was not what the other end had sealed: somebody changed it on its way";
 }
 
+static df_stream_outlook sealed_outlook(df_stream *stream) {
+  df_stream *below = sealed_of(stream)->below;
+  return below->outlook ? below->outlook(below) : (df_stream_outlook){.queued = 0};
+}
+
 /* ---- opening and closing */
 
 static void sealed_close(df_stream *stream) {
@@ -156,8 +161,11 @@ dfcclResult_t df_sealed_open(df_sealed **out, df_stream *below, df_cipher_kind k
     return df_fail(dfcclOutOfMemory, "no memory for the records of a connection");
   }
   memset(sealed, 0, sizeof *sealed);
-  sealed->stream = (df_stream){
-      .write = sealed_write, .read = sealed_read, .reason = sealed_reason, .close = sealed_close};
+  sealed->stream = (df_stream){.write = sealed_write,
+                               .read = sealed_read,
+                               .reason = sealed_reason,
+                               .outlook = sealed_outlook,
+                               .close = sealed_close};
   sealed->below = below;
   sealed->in = buffers;
   sealed->outbox = (df_outbox){.bytes = buffers + DF_SEALED_IN, .capacity = DF_SEALED_OUT};

@@ -17,6 +17,12 @@ typedef struct df_stream_room {
 
 enum { DF_STREAM_ENDED = -1, DF_STREAM_REFUSED = -2, DF_STREAM_PARTS = 64, DF_STREAM_ROOMS = 2 };
 
+/* How soon bytes that are written now will be at the far end. */
+typedef struct df_stream_outlook {
+  uint64_t queued; /* bytes written earlier that are not there yet */
+  uint64_t rate;   /* bytes a second; 0: not known */
+} df_stream_outlook;
+
 typedef struct df_stream df_stream;
 struct df_stream {
   /* From the front of the parts, at most DF_STREAM_PARTS. Returns how many bytes; less than all:
@@ -31,6 +37,13 @@ struct df_stream {
   /* Before the first byte, until it returns 1; 0: call again when something has come.
    * DF_STREAM_ENDED; DF_STREAM_REFUSED: and it will not be otherwise next time. NULL: it stands. */
   int (*meet)(df_stream *stream);
+  /* Costs a system call. NULL: nothing is known. */
+  df_stream_outlook (*outlook)(df_stream *stream);
+  /* From now on what is written while earlier bytes are under way may wait until the far end's system
+   * has acknowledged them; 0: no more, and what waits goes. NULL: nothing ever waits. */
+  void (*gather)(df_stream *stream, int gathers);
+  /* What was read is acknowledged at once. Of streams with `gather`. */
+  void (*acknowledge)(df_stream *stream);
   /* Of a stream upon another one (shield.h); the other one is not closed. NULL: its owner's. */
   void (*close)(df_stream *stream);
 };

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +14,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "bootstrap/handshake.h"
 #include "bootstrap/sockets.h"
 
-enum { EVENTS_AT_ONCE = 32 };
+enum {
+  EVENTS_AT_ONCE = 32,
+  BUSY_BYTES = 64 << 10,
+  MEASURED_BYTES = 4 * BUSY_BYTES,
+  MEASURED_NS = 500000,
+  DOUBTED_NS = 250000000
+};
 
 static dfcclResult_t failure(const char *what, int error) {
   const int is_shortage = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
@@ -62,6 +70,16 @@ void df_tcp_close(df_tcp *tcp) {
   if (tcp->epoll_fd >= 0) close(tcp->epoll_fd);
 }
 
+/* What was looked at before is over, if hardly anything was under way then. */
+static void note_write(df_tcp_stream *tcp, uint64_t bytes) {
+  if (tcp->mark_ns && tcp->writes == 0 && tcp->sent - tcp->mark < BUSY_BYTES) {
+    tcp->mark_ns = df_clock_ns();
+    tcp->mark = tcp->sent;
+  }
+  tcp->sent += bytes;
+  tcp->writes++;
+}
+
 static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
   df_tcp_stream *tcp = (df_tcp_stream *)stream;
   struct iovec pieces[DF_STREAM_PARTS];
@@ -75,7 +93,10 @@ static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_
                ? send(tcp->socket.fd, parts[0].bytes, parts[0].length, MSG_NOSIGNAL | MSG_DONTWAIT)
                : sendmsg(tcp->socket.fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
-  if (sent >= 0) return sent;
+  if (sent >= 0) {
+    note_write(tcp, (uint64_t)sent);
+    return sent;
+  }
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return 0;
   tcp->error = errno;
   shutdown(tcp->socket.fd, SHUT_WR); /* the other end sees it, whatever went wrong */
@@ -104,6 +125,57 @@ static const char *tcp_reason(df_stream *stream) {
   return tcp->error ? strerror(tcp->error) : "the other end closed it";
 }
 
+/* The system's own figure of the delivery rate also counts waits for what is written, and for a
+ * delayed acknowledgement. So a rate is measured while at least a frame is under way, and nothing was
+ * written since the latest look but what followed it. Frames arrive whole, so of few of them the rate
+ * is at least what it seems. What is known of a rail that is not used is doubted: it counts as twice as
+ * fast again and again, until it is used, so that a bad moment is forgotten. */
+static void measure(df_tcp_stream *tcp, uint64_t under_way) {
+  enum { DOUBLED_MOST = 20 };
+  const uint64_t now = df_clock_ns(), arrived = tcp->sent - under_way, ns = now - tcp->mark_ns;
+  const int64_t bytes = (int64_t)(arrived - tcp->mark);
+  const int is_busy = tcp->mark_ns && under_way >= BUSY_BYTES && tcp->writes <= 1;
+  tcp->writes = 0;
+  if (is_busy) {
+    if (ns < MEASURED_NS || bytes < BUSY_BYTES) return;
+    const uint64_t rate = (uint64_t)bytes * 1000000 / (ns / 1000);
+    tcp->doubled = 0;
+    tcp->rate_ns = now;
+    if (bytes < MEASURED_BYTES) {
+      tcp->rate = DF_MAX(tcp->rate, rate);
+      return;
+    }
+    const int is_near = rate > tcp->rate / 2 && rate < 2 * tcp->rate;
+    tcp->rate = is_near ? (3 * tcp->rate + rate) / 4 : rate;
+  } else if (now - tcp->rate_ns > DOUBTED_NS && tcp->doubled < DOUBLED_MOST) {
+    tcp->doubled++;
+    tcp->rate_ns = now;
+  }
+  tcp->mark_ns = now;
+  tcp->mark = arrived;
+}
+
+static df_stream_outlook tcp_outlook(df_stream *stream) {
+  df_tcp_stream *tcp = (df_tcp_stream *)stream;
+  int under_way = 0;
+  (void)ioctl(tcp->socket.fd, SIOCOUTQ, &under_way);
+  measure(tcp, (uint64_t)DF_MAX(under_way, 0));
+  return (df_stream_outlook){.queued = (uint64_t)DF_MAX(under_way, 0),
+                             .rate = tcp->rate << tcp->doubled};
+}
+
+static void set_option(df_stream *stream, int option, int value) {
+  const df_tcp_stream *tcp = (const df_tcp_stream *)stream;
+  (void)setsockopt(tcp->socket.fd, IPPROTO_TCP, option, &value, sizeof value);
+}
+
+static void tcp_gather(df_stream *stream, int gathers) {
+  set_option(stream, TCP_NODELAY, !gathers);
+}
+
+/* The system would wait for up to 40 ms for something to send along. */
+static void tcp_acknowledge(df_stream *stream) { set_option(stream, TCP_QUICKACK, 1); }
+
 void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream) {
   /* While a forked child has a copy, closing alone does not. */
   epoll_ctl(tcp->epoll_fd, EPOLL_CTL_DEL, stream->socket.fd, NULL);
@@ -125,7 +197,12 @@ static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
     df_socket_close(&fd);
     return df_fail(dfcclOutOfMemory, "no memory for a connection");
   }
-  stream->stream = (df_stream){.write = tcp_write, .read = tcp_read, .reason = tcp_reason};
+  stream->stream = (df_stream){.write = tcp_write,
+                               .read = tcp_read,
+                               .reason = tcp_reason,
+                               .outlook = tcp_outlook,
+                               .gather = tcp_gather,
+                               .acknowledge = tcp_acknowledge};
   df_listener_open(&stream->socket, fd);
   if (!watch(tcp, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, stream)) {
     const int error = errno;
@@ -136,11 +213,11 @@ static dfcclResult_t make_stream(df_tcp *tcp, int fd, df_tcp_stream **out) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t scope,
-                             df_tcp_stream **stream) {
-  struct sockaddr_storage socket;
-  const uint32_t bytes = df_address_to_socket(address, scope, &socket);
-  int fd = df_connect_network(&socket, bytes, NULL);
+dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_way *way, df_tcp_stream **stream) {
+  struct sockaddr_storage to, from;
+  const uint32_t bytes = df_address_to_socket(&way->to, way->scope, &to);
+  if (way->from.family) (void)df_address_to_socket(&way->from, way->scope, &from);
+  int fd = df_connect_network(&to, bytes, way->from.family ? &from : NULL);
   if (fd == -EADDRNOTAVAIL) {
     (void)failure("connecting", EADDRNOTAVAIL);
     return dfcclInProgress;

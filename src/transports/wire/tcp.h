@@ -18,7 +18,20 @@ typedef struct df_tcp_stream {
   int is_ready;       /* Something happened since the owner cleared this. */
   int hangs_up;       /* The end has come, behind what can be read; no further event tells of it. */
   int error;          /* 0: the other end closed it */
+  uint64_t sent;      /* bytes that the system has taken */
+  uint32_t writes;    /* since the latest look at what is under way */
+  uint64_t rate;      /* bytes a second, as measured; 0: not known */
+  uint32_t doubled;   /* how often it is doubted: it counts as 2^doubled times as much */
+  uint64_t rate_ns;   /* when it was measured last */
+  uint64_t mark;      /* bytes that had arrived ... */
+  uint64_t mark_ns;   /* ... by then */
 } df_tcp_stream;
+
+typedef struct df_tcp_way {
+  df_address to;
+  uint32_t scope;  /* of a link-local address */
+  df_address from; /* this host's; family 0: the system chooses */
+} df_tcp_way;
 
 typedef struct df_tcp {
   df_listener listener; /* without doors: at the loopback address */
@@ -34,11 +47,10 @@ dfcclResult_t df_tcp_open(df_tcp *tcp, df_doors *doors);
 void df_tcp_close(df_tcp *tcp);
 void df_tcp_close_in_child(const df_tcp *tcp); /* all but sockets */
 
-/* The stream takes nothing until it stands. scope: of a link-local address. dfcclInProgress: all of
+/* The stream takes nothing until it stands. dfcclInProgress: all of
  * this host's ports are in use, for a moment; call again later. dfcclRemoteError: nobody listens
  * there, as far as is known at once; else the stream ends with ECONNREFUSED. */
-dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_address *address, uint32_t scope,
-                             df_tcp_stream **stream);
+dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_way *way, df_tcp_stream **stream);
 /* NULL: there is none. */
 df_tcp_stream *df_tcp_accept(df_tcp *tcp);
 void df_tcp_end(df_tcp *tcp, df_tcp_stream *stream);

@@ -291,6 +291,11 @@ static const char *tls_reason(df_stream *stream) {
 
 /* ---- opening and closing */
 
+static df_stream_outlook tls_outlook(df_stream *stream) {
+  df_stream *below = ((tls_stream *)stream)->below;
+  return below->outlook ? below->outlook(below) : (df_stream_outlook){.queued = 0};
+}
+
 static void tls_close(df_stream *stream) {
   tls_stream *s = (tls_stream *)stream;
   SSL_free(s->ssl);
@@ -324,6 +329,7 @@ dfcclResult_t df_tls_open(df_stream **out, df_tls *tls, df_stream *below,
     s->stream = (df_stream){.write = tls_write,
                             .read = tls_read,
                             .reason = tls_reason,
+                            .outlook = tls_outlook,
                             .close = tls_close,
                             .meet = tls_meet};
     s->below = below;

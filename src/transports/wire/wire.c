@@ -8,6 +8,7 @@ dfcclResult_t df_wire_make(df_wire **out, uint32_t frame_bytes) {
   df_wire *wire = calloc(1, sizeof *wire);
   if (wire == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection's pump");
   wire->frame_bytes = frame_bytes;
+  wire->quickest = DF_WIRE_BULK;
   *out = wire;
   return dfcclSuccess;
 }
@@ -58,13 +59,20 @@ void df_wire_release(df_wire *wire, df_wire_link *link) {
 
 /* ---- ports come and go ---- */
 
+/* Of large messages any port may have any, unless they must come in order. */
 static int is_for(const df_wire *wire, const df_wire_link *link, uint32_t which) {
-  return which == DF_WIRE_SMALL ? !link->is_bulk || wire->n_ports == 1 : link->is_bulk;
+  if (which == DF_WIRE_SMALL) return !link->is_bulk || wire->n_ports == 1;
+  return link->is_bulk && (!link->varying || !link->is_open || link->port == which);
 }
 
-/* After a loss the sender does not know which messages have come. It asks with OPEN through the new
- * connection. The receiver answers with STATE, and tells its credits, through the port of small
- * messages, and answers again when that port was lost. */
+static int stands(const df_wire *wire, uint32_t which) {
+  const df_channel *channel = &wire->ports[which].channel;
+  return channel->stream != NULL && !channel->is_mute;
+}
+
+/* After a loss the sender does not know which messages have come. It asks with OPEN through a
+ * connection that stands. The receiver answers with STATE, and tells its credits, through the port of
+ * small messages, and answers again when that port was lost. */
 static void halt(const df_wire *wire, df_wire_link *link, uint32_t lost) {
   if (link->incoming) {
     for (uint32_t b = 0; b < link->n_blocks && lost == DF_WIRE_SMALL; b++)
@@ -85,9 +93,17 @@ void df_wire_detach(df_wire *wire, uint32_t which) {
   port->rest = 0;
   port->target = NULL;
   port->why = NULL;
-  port->question = 0;
-  for (uint32_t i = 0; i < wire->n_ports; i++) /* answers come through the port of small messages */
-    if (i == which || which == DF_WIRE_SMALL) wire->ports[i].asked = wire->ports[i].is_heard = 0;
+  port->question = port->answered = 0;
+  /* Answers go through the port of small messages, perhaps when the far end had lost it already. */
+  for (uint32_t i = 0; i < wire->n_ports && which == DF_WIRE_SMALL; i++) {
+    df_wire_port *asked = &wire->ports[i];
+    if (asked->answered && !asked->question) asked->question = asked->answered;
+    wire->has_question |= asked->question != 0;
+  }
+  /* What a port of large messages has lost goes through the others. */
+  for (uint32_t i = 0; i < wire->n_ports; i++)
+    if (i != DF_WIRE_SMALL || which == DF_WIRE_SMALL)
+      wire->ports[i].asked = wire->ports[i].is_heard = 0;
   for (uint32_t i = 0; i < wire->links.n; i++)
     if (wire->links.links[i]) halt(wire, wire->links.links[i], which);
 }
@@ -126,7 +142,7 @@ static void send_count(df_channel *channel, df_wire_link *link, uint32_t block) 
 }
 
 /* A frame of the ring's next message. Returns 0 if there is none. */
-static int send_part(df_channel *channel, df_wire_link *link, uint32_t block) {
+static int send_part(const df_wire *wire, df_channel *channel, df_wire_link *link, uint32_t block) {
   df_wire_ring *ring = &link->rings[block];
   int is_direct = 0;
   if (!has_sendable(link, ring, &is_direct)) return 0;
@@ -138,6 +154,7 @@ static int send_part(df_channel *channel, df_wire_link *link, uint32_t block) {
   const uint32_t bytes = df_wire_message_bytes(link, ring, ring->next);
   if (ring->at * link->part_bytes >= bytes) ring->at = 0; /* of a run whose count was not known */
   const uint32_t from = ring->at * link->part_bytes;
+  if (from == 0) df_wire_tell(wire, DF_WATCH_SENDS, ring, ring->next, bytes);
   const df_frame frame = {.link = link->far_id,
                           .kind = is_direct ? DF_FRAME_LENT : DF_FRAME_DATA,
                           .block = (uint8_t)block,
@@ -248,10 +265,18 @@ static int has_pending_links(const df_wire *wire) {
   return 0;
 }
 
-/* The far end may lack what went through the port. */
+static int another_stands(const df_wire *wire, uint32_t which) {
+  for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++)
+    if (i != which && stands(wire, i)) return 1;
+  return 0;
+}
+
+/* The far end may lack what went through the port. What a lost one has not brought goes through
+ * another one, which is asked; one that takes nothing more may still have to be found lost. */
 static int is_in_doubt(const df_wire *wire, uint32_t which) {
   if (wire->ports[which].is_heard) return 0;
   if (which == DF_WIRE_SMALL) return 1; /* credits */
+  if (wire->ports[which].channel.stream == NULL && another_stands(wire, which)) return 0;
   for (uint32_t i = 0; i < wire->links.n; i++) {
     const df_wire_link *link = wire->links.links[i];
     if (link && !link->incoming && is_for(wire, link, which)) return 1;
@@ -267,9 +292,11 @@ static void answer(df_wire *wire) {
       if (link->rings[b].tells_state) return;
   }
   for (uint32_t i = 0; i < wire->n_ports; i++) {
-    if (wire->ports[i].question)
-      put_farewell(&wire->ports[DF_WIRE_SMALL].channel, DF_FRAME_HEARD, i, wire->ports[i].question);
-    wire->ports[i].question = 0;
+    df_wire_port *asked = &wire->ports[i];
+    if (asked->question == 0) continue;
+    put_farewell(&wire->ports[DF_WIRE_SMALL].channel, DF_FRAME_HEARD, i, asked->question);
+    asked->answered = asked->question;
+    asked->question = 0;
   }
   wire->has_question = 0;
 }
@@ -303,15 +330,17 @@ static uint32_t gather(df_wire *wire, uint32_t which) {
     if (link == NULL) continue;
     const uint32_t before = channel->n_frames;
     if (which == DF_WIRE_SMALL) left |= send_news(channel, link, 0);
-    const int is_here = !link->incoming && is_for(wire, link, which);
+    const int is_here = !link->incoming && is_for(wire, link, which) &&
+                        (link->varying || which == DF_WIRE_SMALL || which == wire->quickest);
     if (is_here && !link->is_open) {
       send_word(channel, link, DF_FRAME_OPEN, 0, link->id);
       link->is_open = 1;
+      link->port = which;
     }
     uint32_t now = channel->n_frames - before;
     if (is_here)
       for (uint32_t block = 0; block < link->n_blocks && df_channel_has_room(channel); block++)
-        now += (uint32_t)send_part(channel, link, block);
+        now += (uint32_t)send_part(wire, channel, link, block);
     if (now) idle = 0;
     gathered += now;
   }
@@ -321,26 +350,118 @@ static uint32_t gather(df_wire *wire, uint32_t which) {
   return gathered;
 }
 
-static int send_through(df_wire *wire, uint32_t which) {
+/* Gathers if nothing waits for the stream, and writes. Returns 0 when it can do no more. */
+static int send_once(df_wire *wire, uint32_t which, int *did) {
   df_channel *channel = &wire->ports[which].channel;
+  if (!stands(wire, which)) return 0;
+  if (which == DF_WIRE_SMALL && df_channel_is_clear(channel)) df_channel_begin(channel);
+  const uint32_t gathered = df_channel_is_clear(channel) ? gather(wire, which) : 0;
+  if (gathered == 0 && df_channel_is_clear(channel)) return 0;
+  *did |= df_channel_write(channel) || (gathered && df_channel_is_clear(channel));
+  return df_channel_is_clear(channel);
+}
+
+static int send_through(df_wire *wire, uint32_t which) {
   int did = 0;
-  for (int i = 0; channel->stream && !channel->is_mute; i++) {
-    if (i == DF_WIRE_BUDGET) {
+  for (uint32_t i = 0; send_once(wire, which, &did); i++) {
+    if (i + 1 < DF_WIRE_BUDGET) continue;
+    wire->stopped_early = 1;
+    break;
+  }
+  return did;
+}
+
+static df_stream_outlook outlook_of(const df_channel *channel) {
+  df_stream *stream = channel->stream;
+  df_stream_outlook outlook = {.queued = 0};
+  if (stream->outlook) outlook = stream->outlook(stream);
+  outlook.queued += df_channel_waiting(channel);
+  return outlook;
+}
+
+/* When a further frame is expected at the far end, if it goes through the port. A write is worth
+ * 250 us at most. */
+static uint64_t expect_ns(df_wire *wire, uint32_t which) {
+  enum { UNKNOWN_RATE = 1000000000, WRITES_A_SECOND = 4000 };
+  df_channel *channel = &wire->ports[which].channel;
+  const df_stream_outlook outlook = outlook_of(channel);
+  const uint64_t rate = outlook.rate ? DF_MAX(outlook.rate, 1000000u) : UNKNOWN_RATE;
+  const uint64_t frames = outlook.rate / WRITES_A_SECOND / wire->frame_bytes;
+  channel->batch = (uint32_t)DF_MIN(DF_MAX(frames, 1u), (uint64_t)DF_CHANNEL_GATHERED);
+  return (outlook.queued + wire->frame_bytes) * 1000 / (rate / 1000000);
+}
+
+/* It may be a port that takes nothing now: to wait for a fast rail is better than to give a slow one
+ * more than its share. A rail that is no bottleneck is not left for another one, which would only
+ * cost more system calls. */
+static uint32_t find_quickest(df_wire *wire) {
+  enum { WORTH_NS = 50000 };
+  uint32_t best = wire->quickest;
+  uint64_t least = stands(wire, best) ? expect_ns(wire, best) : UINT64_MAX;
+  for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++) {
+    if (i == wire->quickest || !stands(wire, i)) continue;
+    const uint64_t ns = expect_ns(wire, i);
+    if (least != UINT64_MAX && ns + WORTH_NS >= least) continue;
+    least = ns;
+    best = i;
+  }
+  return best;
+}
+
+/* Not for each frame of a fast rail: to ask costs a system call for each port. */
+static void compare(df_wire *wire) {
+  const df_channel *channel = &wire->ports[wire->quickest].channel;
+  if (stands(wire, wire->quickest) && df_channel_is_clear(channel) &&
+      channel->bytes_sent < wire->quickest_sent)
+    return;
+  wire->quickest = find_quickest(wire);
+  channel = &wire->ports[wire->quickest].channel;
+  wire->quickest_sent = channel->bytes_sent + (uint64_t)channel->batch * wire->frame_bytes;
+}
+
+/* There is something to send, or to be asked, through ports of large messages. */
+static int has_bulk(df_wire *wire) {
+  if (wire->says_leave || wire->has_question) return 1;
+  for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++)
+    if (stands(wire, i) && !df_channel_is_clear(&wire->ports[i].channel)) return 1;
+  for (uint32_t i = 0; i < wire->links.n; i++) {
+    df_wire_link *link = wire->links.links[i];
+    if (link && link->is_bulk && !link->incoming && is_pending(link)) return 1;
+  }
+  return 0;
+}
+
+static int send_over_rails(df_wire *wire) {
+  int did = 0;
+  for (uint32_t rounds = 0; has_bulk(wire); rounds++) {
+    int goes_on = 0;
+    if (rounds == DF_WIRE_BUDGET * wire->n_ports) {
       wire->stopped_early = 1;
       break;
     }
-    const uint32_t gathered = df_channel_is_clear(channel) ? gather(wire, which) : 0;
-    if (gathered == 0 && df_channel_is_clear(channel)) break;
-    did |= df_channel_write(channel) || (gathered && df_channel_is_clear(channel));
-    if (!df_channel_is_clear(channel)) break;
+    compare(wire);
+    for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++) goes_on |= send_once(wire, i, &did);
+    if (!goes_on) break;
   }
   return did;
 }
 
 int df_wire_send(df_wire *wire) {
   int did = 0;
+  uint32_t n_bulk = 0, only = 0;
   wire->stopped_early = 0;
-  for (uint32_t i = 0; i < wire->n_ports && !wire->is_lost; i++) did |= send_through(wire, i);
+  if (wire->is_lost) return 0;
+  did |= send_through(wire, DF_WIRE_SMALL);
+  for (uint32_t i = DF_WIRE_BULK; i < wire->n_ports; i++) {
+    if (!stands(wire, i)) continue;
+    only = i;
+    n_bulk++;
+  }
+  if (n_bulk > 1) return did | send_over_rails(wire);
+  if (n_bulk == 0) return did;
+  wire->quickest = only;
+  wire->ports[only].channel.batch = DF_CHANNEL_GATHERED;
+  did |= send_through(wire, only);
   return did;
 }
 

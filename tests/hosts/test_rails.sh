@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Promises of rails, two networks between two hosts whose speed is limited: test_rails.sh WORKER BENCH
+#   - Large messages go through both, and through the faster one more; DFCCL_NET_RAILS=1 leaves the second one alone.
+#   - A rail that is cut for good, the first or the second one, is a pause: the other one carries all. Every element is right.
+set -u
+. "$(dirname "$0")/bed.sh"
+worker=$1 bench=$2
+failed=0
+fail() { echo "FAILED: $*" >&2; failed=1; }
+bed_up 2 400mbit
+work=$(mktemp -d)
+trap 'bed_down; rm -rf "$work"' EXIT
+unset LOCAL_WORLD_SIZE
+
+sent() { # RAIL: megabytes that host 1 has sent through it
+  echo $(($(ip -n "$bed_name-1" -s -o link show "rail$1" | sed 's/.*TX:[^\\]*\\ *\([0-9]*\).*/\1/') / 1000000))
+}
+begin() { # NAME VARIABLE=VALUE... -- COMMAND...: a rank on each host; what they say goes to NAME-0 and NAME-1
+  name=$1 pids=() before=("$(sent 0)" "$(sent 1)")
+  local variables=() rank
+  shift
+  while [ "$1" != -- ]; do variables+=("$1"); shift; done
+  shift
+  for rank in 0 1; do
+    bed_on $((rank + 1)) env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 DFCCL_NET_INTERFACES=rail0,rail1 \
+      DFCCL_NET_TIMEOUT_MS=6000 DFCCL_SECRET=0123456789abcdef0123456789abcdef "${variables[@]}" \
+      timeout 100 "$@" >"$work/$name-$rank" 2>&1 &
+    pids+=($!)
+  done
+}
+end() {
+  local rank
+  for rank in 0 1; do
+    wait "${pids[$rank]}" || fail "$name: rank $rank ended with status $?: $(cat "$work/$name-$rank")"
+    grep -E '^(left|wrong|told)' "$work/$name-$rank" && fail "$name: rank $rank says so"
+  done
+  first=$(($(sent 0) - before[0])) second=$(($(sent 1) - before[1]))
+  echo "$name: $first and $second MB"
+}
+large=("$bench" sendrecv --env -b 8M -e 8M -i 4 -w 1)
+
+begin even -- "${large[@]}"
+end
+[ "$first" -gt 10 ] && [ $((second * 2)) -gt "$first" ] && [ $((first * 2)) -gt "$second" ] || fail "equal rails have unequal shares"
+
+begin one DFCCL_NET_RAILS=1 -- "${large[@]}"
+end
+[ "$second" = 0 ] || fail "DFCCL_NET_RAILS=1 uses two rails"
+
+for host in 1 2; do tc -n "$bed_name-$host" qdisc change dev rail1 root tbf rate 100mbit burst 256kb latency 20ms; done
+begin uneven DFCCL_NET_SECURITY=integrity -- "${large[@]}"
+end
+[ "$second" -gt 2 ] && [ "$first" -gt $((2 * second)) ] || fail "a rail of a quarter of the speed does not have a smaller share"
+for host in 1 2; do tc -n "$bed_name-$host" qdisc change dev rail1 root tbf rate 400mbit burst 256kb latency 20ms; done
+
+for rail in 1 0; do
+  begin "cut$rail" -- "$worker" --largest 4000000 --seconds 12
+  sleep 2
+  bed_cut 2 $rail
+  end
+  bed_join 2 $rail
+done
+[ "$failed" = 0 ] && echo "two rails"
+exit $failed
