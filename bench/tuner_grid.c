@@ -1,6 +1,6 @@
 /*
  * bench-tuner-grid: how near online tuning comes to the best of a grid of variants, and what it costs.
- * One rank commands, by a broadcast of its own, so it runs in threads or over hosts (--env).
+ * In threads or over hosts (--env).
  *
  *   bench-tuner-grid grid      [--ranks N | --env] [--least B] [--most B] [--searches N] [--ops LIST]
  *       each operation and size: the library's choice, the best of the grid, tuned from scratch
@@ -22,21 +22,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "dfccl.h"
 #include "host/epochs.h"
 #include "host/learning.h"
 #include "host/registry.h"
 #include "host/tuner.h"
+#include "tuner_player.h"
 
-enum { RANKS_MAX = 16, WORDS = 8, CONTROL = 1, DEFAULT = 2, BEST = 3, FROZEN = 4, TUNED = 100 };
-enum { END, ENROLL, RUN, LEAVE };
+enum { RANKS_MAX = 16, DEFAULT = 2, BEST = 3, FROZEN = 4, TUNED = 100 };
 enum { ROUNDS = 11, SPECS_MAX = 400, FINALISTS = 3 };
-typedef enum { ALLREDUCE, ALLGATHER, REDUCESCATTER, BROADCAST, REDUCE, ALLTOALL, OPERATIONS } kind;
-static const char *const names[OPERATIONS] = {"allreduce", "allgather", "reducescatter",
-                                              "broadcast", "reduce",    "alltoall"};
 static const df_operation operations[OPERATIONS] = {DF_OP_ALL_REDUCE,     DF_OP_ALL_GATHER,
                                                     DF_OP_REDUCE_SCATTER, DF_OP_BROADCAST,
                                                     DF_OP_REDUCE,         DF_OP_ALL_TO_ALL};
@@ -48,98 +43,13 @@ static struct {
   double tuning_s;
 } options = {.ranks = 2, .searches = 3, .least = 65536, .most = 8 << 20, .tuning_s = 6, .ops = ""};
 
-typedef struct player {
-  dfcclContext_t ctx;
-  int rank, ranks;
-  float *send, *recv;
-  int kinds[TUNED + 64];
-} player;
-
-static double now_us(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static void check(const player *p, dfcclResult_t result) {
-  if (result == dfcclSuccess) return;
-  fprintf(stderr, "bench-tuner-grid: %s\n", dfcclGetLastError(p->ctx));
-  exit(1);
-}
-
-/* ---- what every rank does */
-
-static void enroll(player *p, int id, int which, size_t bytes, int tune) {
-  dfcclCollOptions_t o = DFCCL_COLL_OPTIONS_INITIALIZER;
-  const size_t all = bytes / sizeof(float), part = all / (size_t)p->ranks;
-  const dfcclCollId_t coll = (dfcclCollId_t)id;
-  o.tune = tune;
-  p->kinds[id] = which;
-  switch (which) {
-  case ALLREDUCE:
-    check(p, dfcclRegisterAllReduce(p->ctx, coll, all, dfcclFloat32, dfcclSum, &o));
-    return;
-  case ALLGATHER:
-    check(p, dfcclRegisterAllGather(p->ctx, coll, part, dfcclFloat32, &o));
-    return;
-  case REDUCESCATTER:
-    check(p, dfcclRegisterReduceScatter(p->ctx, coll, part, dfcclFloat32, dfcclSum, &o));
-    return;
-  case BROADCAST:
-    check(p, dfcclRegisterBroadcast(p->ctx, coll, all, dfcclFloat32, 0, &o));
-    return;
-  case REDUCE:
-    check(p, dfcclRegisterReduce(p->ctx, coll, all, dfcclFloat32, dfcclSum, 0, &o));
-    return;
-  default:
-    check(p, dfcclRegisterAllToAll(p->ctx, coll, part, dfcclFloat32, &o));
-  }
-}
-
-static void run_once(const player *p, int id) {
-  dfcclRun_t run = DFCCL_RUN_INITIALIZER;
-  run.sendBuf = p->send;
-  run.recvBuf = p->recv;
-  check(p, dfcclRun(p->ctx, (dfcclCollId_t)id, &run));
-  check(p, dfcclWait(p->ctx, (dfcclCollId_t)id));
-}
-
-static void obey(player *p, const int32_t *words) {
-  if (words[0] == ENROLL)
-    enroll(p, words[1], words[2], (size_t)words[3], words[4]);
-  else if (words[0] == LEAVE)
-    check(p, dfcclDeregister(p->ctx, (dfcclCollId_t)words[1]));
-  else
-    for (int i = 0; i < words[2]; i++) run_once(p, words[1]);
-}
-
-static void hear(const player *p, int32_t words[WORDS]) {
-  check(p, dfcclRunBroadcast(p->ctx, CONTROL, words, words, NULL, NULL));
-  check(p, dfcclWait(p->ctx, CONTROL));
-}
-
-static void command(player *p, int what, int a, int b, int c, int d) {
-  int32_t words[WORDS] = {what, a, b, c, d};
-  hear(p, words);
-  if (what != END && what != RUN) obey(p, words);
-}
-
-/* Microseconds of a run. The first one waits for the others. */
-static double timed(player *p, int id, int n) {
-  command(p, RUN, id, n + 1, 0, 0);
-  run_once(p, id);
-  const double begin = now_us();
-  for (int i = 0; i < n; i++) run_once(p, id);
-  return (now_us() - begin) / n;
-}
-
 /* ---- variants */
 
 static df_coll *coll_of(const player *p, int id) { return df_find(p->ctx, (dfcclCollId_t)id); }
 
 static uint64_t switches_of(const player *p, int id) {
   dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
-  check(p, dfcclGetConfiguration(p->ctx, (dfcclCollId_t)id, &c));
+  player_check(p, dfcclGetConfiguration(p->ctx, (dfcclCollId_t)id, &c));
   return c.switches;
 }
 
@@ -148,10 +58,11 @@ static int take_variant(player *p, int id, const df_variant_spec *spec) {
   const uint64_t before = switches_of(p, id);
   for (int tries = 0; df_epoch_ask(p->ctx, (dfcclCollId_t)id, spec) != dfcclSuccess; tries++) {
     if (tries == 100) return 0;
-    timed(p, id, 1);
+    player_timed(p, id, 1);
   }
-  for (int tries = 0; tries < 10 && switches_of(p, id) == before; tries++) timed(p, id, 4);
-  for (int tries = 0; tries < 10 && df_epoch_is_busy(coll_of(p, id)); tries++) timed(p, id, 1);
+  for (int tries = 0; tries < 10 && switches_of(p, id) == before; tries++) player_timed(p, id, 4);
+  for (int tries = 0; tries < 10 && df_epoch_is_busy(coll_of(p, id)); tries++)
+    player_timed(p, id, 1);
   return switches_of(p, id) != before;
 }
 
@@ -195,7 +106,7 @@ static df_variant_spec search_grid(player *p, int which, size_t bytes, double us
   for (int i = 0; i < n; i++) {
     times[i] = 1e30;
     if (!take_variant(p, BEST, &specs[i])) continue;
-    times[i] = timed(p, BEST, us > 4000 ? 1 : (int)(3000 / us) + 2);
+    times[i] = player_timed(p, BEST, us > 4000 ? 1 : (int)(3000 / us) + 2);
     ++*found;
   }
   for (int f = 0; f < FINALISTS; f++) {
@@ -204,7 +115,7 @@ static df_variant_spec search_grid(player *p, int which, size_t bytes, double us
       if (times[i] < times[finalists[f]]) finalists[f] = i;
     double again[5];
     take_variant(p, BEST, &specs[finalists[f]]);
-    for (int round = 0; round < 5; round++) again[round] = timed(p, BEST, runs_of_round(us));
+    for (int round = 0; round < 5; round++) again[round] = player_timed(p, BEST, runs_of_round(us));
     if (median(again, 5) < least_us) {
       least_us = median(again, 5);
       least = finalists[f];
@@ -228,12 +139,12 @@ typedef struct tuned {
 static tuned tune(player *p, int id, int which, size_t bytes, double us) {
   tuned t = {0};
   dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
-  command(p, ENROLL, id, which, (int)bytes, 1);
-  const double begin = now_us();
-  while (!t.has_ended && now_us() - begin < options.tuning_s * 1e6) {
-    timed(p, id, runs_of_round(us));
+  player_tell(p, ENROLL, id, which, (int)bytes, 1);
+  const double begin = player_now_us();
+  while (!t.has_ended && player_now_us() - begin < options.tuning_s * 1e6) {
+    player_timed(p, id, runs_of_round(us));
     t.runs += runs_of_round(us) + 1;
-    check(p, dfcclGetConfiguration(p->ctx, (dfcclCollId_t)id, &c));
+    player_check(p, dfcclGetConfiguration(p->ctx, (dfcclCollId_t)id, &c));
     t.has_ended = strstr(c.why, "tuner: it watches") != NULL;
   }
   const char *text = strstr(c.why, "tuner:");
@@ -266,7 +177,7 @@ static void keep(const player *p, int id) {
 static void compare(player *p, const int *ids, int n, double us, double *medians) {
   double times[8][ROUNDS];
   for (int round = 0; round < ROUNDS; round++)
-    for (int i = 0; i < n; i++) times[i][round] = timed(p, ids[i], runs_of_round(us));
+    for (int i = 0; i < n; i++) times[i][round] = player_timed(p, ids[i], runs_of_round(us));
   for (int i = 0; i < n; i++) medians[i] = median(times[i], ROUNDS);
 }
 
@@ -277,10 +188,10 @@ static void grid_one(player *p, int which, size_t bytes) {
   double medians[2 + SEARCHES_MAX];
   tuned last = {0};
   unsigned most_variants = 0;
-  command(p, ENROLL, DEFAULT, which, (int)bytes, -1);
-  command(p, ENROLL, BEST, which, (int)bytes, -1);
-  timed(p, BEST, 4);
-  const double us = timed(p, DEFAULT, 8);
+  player_tell(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+  player_tell(p, ENROLL, BEST, which, (int)bytes, -1);
+  player_timed(p, BEST, 4);
+  const double us = player_timed(p, DEFAULT, 8);
   const df_variant_spec best = search_grid(p, which, bytes, us, &found);
   for (int i = 0; i < n; i++) {
     ids[2 + i] = TUNED + i;
@@ -295,12 +206,12 @@ static void grid_one(player *p, int which, size_t bytes) {
   printf(
       "%-13s %5d %9zu %10.1f %10.1f %10.1f %10.1f %7.2f %7.2f %7.2f %5d %8u %7ld %4d %s/%u/%u/%u "
       "%s\n",
-      names[which], p->ranks, bytes, medians[0], medians[1], tuned_us, worst,
+      player_names[which], p->ranks, bytes, medians[0], medians[1], tuned_us, worst,
       medians[0] / medians[1], medians[0] / tuned_us, medians[1] / tuned_us, found, most_variants,
       last.runs, last.has_ended, df_algorithm_name((int)best.algorithm), best.slot_bytes,
       best.slots, best.copies, last.algorithm);
   fflush(stdout);
-  for (int i = 0; i < 2 + n; i++) command(p, LEAVE, ids[i], 0, 0, 0);
+  for (int i = 0; i < 2 + n; i++) player_tell(p, LEAVE, ids[i], 0, 0, 0);
 }
 
 /* ---- loads */
@@ -342,10 +253,10 @@ static void load_one(player *p, int which, size_t bytes) {
   for (int now = 1; now <= 2; now++) {
     const int ids[] = {DEFAULT, FROZEN, TUNED};
     double without[2], with[3];
-    command(p, ENROLL, DEFAULT, which, (int)bytes, -1);
-    command(p, ENROLL, FROZEN, which, (int)bytes, -1);
-    timed(p, FROZEN, 4);
-    const double us = timed(p, DEFAULT, 8);
+    player_tell(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+    player_tell(p, ENROLL, FROZEN, which, (int)bytes, -1);
+    player_timed(p, FROZEN, 4);
+    const double us = player_timed(p, DEFAULT, 8);
     tune(p, TUNED + 1, which, bytes, us);
     if (spec_of_learnt(p, TUNED + 1, &frozen)) take_variant(p, FROZEN, &frozen);
     compare(p, ids, 2, us, without);
@@ -356,11 +267,12 @@ static void load_one(player *p, int which, size_t bytes) {
     atomic_store(&load, 0);
     p->ctx->learnt.n = p->ctx->learnt.n_new = 0;
     printf("%-13s %5d %9zu %-8s %10.1f %10.1f %10.1f %10.1f %10.1f %7.2f %7.2f %8u %4d %s\n",
-           names[which], p->ranks, bytes, loads[now], without[0], without[1], with[0], with[1],
-           with[2], with[0] / with[2], with[1] / with[2], t.variants, t.has_ended, t.algorithm);
+           player_names[which], p->ranks, bytes, loads[now], without[0], without[1], with[0],
+           with[1], with[2], with[0] / with[2], with[1] / with[2], t.variants, t.has_ended,
+           t.algorithm);
     fflush(stdout);
-    for (int i = 0; i < 3; i++) command(p, LEAVE, ids[i], 0, 0, 0);
-    command(p, LEAVE, TUNED + 1, 0, 0, 0);
+    for (int i = 0; i < 3; i++) player_tell(p, LEAVE, ids[i], 0, 0, 0);
+    player_tell(p, LEAVE, TUNED + 1, 0, 0, 0);
   }
 }
 
@@ -369,45 +281,45 @@ static void load_one(player *p, int which, size_t bytes) {
 static void change(player *p) {
   enum { RUNS = 10000, AT = 5000, PIECE = 10 };
   dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
-  command(p, ENROLL, TUNED, ALLREDUCE, (int)options.most, 1);
+  player_tell(p, ENROLL, TUNED, ALLREDUCE, (int)options.most, 1);
   for (int run = 0; run < RUNS; run += PIECE) {
     if (run == AT && options.signal) {
       FILE *file = fopen(options.signal, "w");
       if (file) fclose(file);
       while (access(options.signal, F_OK) == 0) usleep(1000);
     }
-    const double us = timed(p, TUNED, PIECE - 1);
-    check(p, dfcclGetConfiguration(p->ctx, TUNED, &c));
+    const double us = player_timed(p, TUNED, PIECE - 1);
+    player_check(p, dfcclGetConfiguration(p->ctx, TUNED, &c));
     printf("%d %.1f %s %llu\n", run, us, c.algorithm, (unsigned long long)c.switches);
   }
-  command(p, LEAVE, TUNED, 0, 0, 0);
+  player_tell(p, LEAVE, TUNED, 0, 0, 0);
 }
 
 /* Sums, which a disturbance spoils, and the median of pairs of pieces, which misses rare losses. */
 static void overhead_one(player *p, int which, size_t bytes) {
   enum { RUNS = 10000, PIECE = 100, PIECES = RUNS / PIECE };
   double spent[2] = {0, 0}, ratios[PIECES], us[2];
-  command(p, ENROLL, DEFAULT, which, (int)bytes, -1);
-  command(p, ENROLL, TUNED, which, (int)bytes, 1);
-  timed(p, DEFAULT, PIECE);
+  player_tell(p, ENROLL, DEFAULT, which, (int)bytes, -1);
+  player_tell(p, ENROLL, TUNED, which, (int)bytes, 1);
+  player_timed(p, DEFAULT, PIECE);
   for (int piece = 0; piece < PIECES; piece++) {
     for (int turn = 0; turn < 2; turn++) {
       const int is_tuned = (piece + turn) % 2;
-      us[is_tuned] = timed(p, is_tuned ? TUNED : DEFAULT, PIECE - 1);
+      us[is_tuned] = player_timed(p, is_tuned ? TUNED : DEFAULT, PIECE - 1);
       spent[is_tuned] += us[is_tuned] / PIECES;
     }
     ratios[piece] = us[1] / us[0];
   }
   dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
-  check(p, dfcclGetConfiguration(p->ctx, TUNED, &c));
+  player_check(p, dfcclGetConfiguration(p->ctx, TUNED, &c));
   const char *text = strstr(c.why, "tuner:");
   qsort(ratios, PIECES, sizeof ratios[0], by_size);
-  printf("%-13s %5d %9zu %10.2f %10.2f %7.2f %8.2f %s %.*s\n", names[which], p->ranks, bytes,
+  printf("%-13s %5d %9zu %10.2f %10.2f %7.2f %8.2f %s %.*s\n", player_names[which], p->ranks, bytes,
          spent[0], spent[1], 100 * (spent[1] / spent[0] - 1), 100 * (ratios[PIECES / 2] - 1),
          c.algorithm, text ? (int)strcspn(text, "\n") : 0, text ? text : "");
   fflush(stdout);
-  command(p, LEAVE, DEFAULT, 0, 0, 0);
-  command(p, LEAVE, TUNED, 0, 0, 0);
+  player_tell(p, LEAVE, DEFAULT, 0, 0, 0);
+  player_tell(p, LEAVE, TUNED, 0, 0, 0);
 }
 
 static void say_columns(void) {
@@ -426,33 +338,23 @@ static void lead(player *p) {
   say_columns();
   for (int which = 0; which < OPERATIONS && strcmp(options.mode, "change") != 0; which++)
     for (size_t bytes = options.least; bytes <= options.most; bytes *= 16) {
-      if (*options.ops && strstr(options.ops, names[which]) == NULL) continue;
+      if (*options.ops && strstr(options.ops, player_names[which]) == NULL) continue;
       if (strcmp(options.mode, "grid") == 0) grid_one(p, which, bytes);
       if (strcmp(options.mode, "load") == 0) load_one(p, which, bytes);
       if (strcmp(options.mode, "overhead") == 0) overhead_one(p, which, bytes);
     }
   if (strcmp(options.mode, "change") == 0) change(p);
-  command(p, END, 0, 0, 0, 0);
+  player_tell(p, END, 0, 0, 0, 0);
 }
 
 static void *be_rank(void *argument) {
   player *p = argument;
-  const size_t room = options.most + 4096;
-  p->send = calloc(1, room);
-  p->recv = calloc(1, room);
-  if (p->send == NULL || p->recv == NULL) exit(1);
-  dfcclCollOptions_t o = DFCCL_COLL_OPTIONS_INITIALIZER;
-  o.tune = -1;
-  check(p, dfcclRegisterBroadcast(p->ctx, CONTROL, WORDS, dfcclInt32, 0, &o));
-  if (p->rank == 0) lead(p);
-  for (int32_t words[WORDS]; p->rank != 0;) {
-    hear(p, words);
-    if (words[0] == END) break;
-    obey(p, words);
-  }
-  dfcclDestroy(p->ctx);
-  free(p->send);
-  free(p->recv);
+  player_open(p, options.most + 4096);
+  if (p->rank == 0)
+    lead(p);
+  else
+    player_obey(p);
+  player_close(p);
   return NULL;
 }
 

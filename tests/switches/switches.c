@@ -9,8 +9,9 @@
  *     --preempt    the daemons preempt after every step
  *     --tune       the tuner asks instead
  *   switches --kills JOBS [--ranks N] [--seed S]
- *     Jobs of processes with the tuner on. Rank 0, which leads all collectives but one, is killed at
- *     a moment drawn from the seed, after its first switch. Every survivor must hear an error within LATEST_S seconds.
+ *     Jobs of processes with the tuner on. The rank that leads all collectives but one is killed at a
+ *     moment drawn from the seed, after its first switch: rank 0, and in each second job the last one,
+ *     which the root outlives. Every survivor must hear an error within LATEST_S seconds.
  *
  * One line a rank: runs and switches. Exit status 0 if all is well; 1 after a wrong element, an
  * unexpected error, or a survivor that hears nothing.
@@ -44,6 +45,8 @@ static struct {
   uint64_t rounds, seed, kills;
   int preempt, processes, env, tune;
 } options = {.ranks = 4, .rounds = 1000, .seed = 1};
+
+static int leader; /* of all collectives but one */
 
 typedef struct one_rank {
   dfcclContext_t ctx;
@@ -79,30 +82,36 @@ static int is_wide(operation_kind kind, int output) {
   return kind == ALL_TO_ALL || kind == (output ? ALL_GATHER : REDUCE_SCATTER);
 }
 
+/* The second collective is led from the other end of the ranks: its group has the opposite order. */
+static int is_reversed(int c) { return (c == 1) != (leader != 0); }
+/* From a rank to its position in the group, and back. */
+static int across(const one_rank *r, int c, int which) {
+  return is_reversed(c) ? r->ranks - 1 - which : which;
+}
+
 static int32_t expected(const one_rank *r, int c, uint64_t run, size_t i) {
-  const size_t count = kinds[c].count, rank = (size_t)r->rank;
+  const size_t count = kinds[c].count, position = (size_t)across(r, c, r->rank);
   switch (kinds[c].operation) {
   case ALL_REDUCE:
     return sum(r->ranks, run, i);
   case BROADCAST:
-    return value(0, run, i);
+    return value(across(r, c, 0), run, i);
   case ALL_GATHER:
-    return value((int)(i / count), run, i % count);
+    return value(across(r, c, (int)(i / count)), run, i % count);
   case REDUCE_SCATTER:
-    return sum(r->ranks, run, rank * count + i);
+    return sum(r->ranks, run, position * count + i);
   default:
-    return value((int)(i / count), run, rank * count + i % count);
+    return value(across(r, c, (int)(i / count)), run, position * count + i % count);
   }
 }
 
-/* The second collective's group is in the opposite order: the last rank leads it. */
 static void enroll(const one_rank *r, int c) {
   dfcclCollOptions_t o = DFCCL_COLL_OPTIONS_INITIALIZER;
   int reversed[RANKS_MAX];
   const dfcclCollId_t id = (dfcclCollId_t)c;
   const size_t n = kinds[c].count;
   for (int i = 0; i < r->ranks; i++) reversed[i] = r->ranks - 1 - i;
-  if (c == 1) {
+  if (is_reversed(c)) {
     o.ranks = reversed;
     o.nRanks = r->ranks;
   }
@@ -163,7 +172,7 @@ static void perhaps_switch(one_rank *r, int c) {
   if (result == dfcclSuccess) r->next_switch[c] = r->submitted[c] + 1 + draw(&r->random, 20);
 }
 
-/* Of rank 0, for who will kill it. */
+/* Of the leader, for who will kill it. */
 static atomic_ullong *explored;
 
 static void note_explored(const one_rank *r) {
@@ -202,7 +211,7 @@ static void play(one_rank *r) {
       submit(r, c);
     }
     must(r, dfcclWaitAll(r->ctx));
-    if (explored && r->rank == 0) note_explored(r);
+    if (explored && r->rank == leader) note_explored(r);
     for (int c = 0; c < COLLECTIVES; c++)
       for (uint64_t i = 1; i <= AHEAD; i++) check(r, c, r->submitted[c] - i);
   }
@@ -307,13 +316,15 @@ static int kill_leaders(void) {
   for (uint64_t job = 0; job < options.kills && wrong == 0; job++) {
     df_family family;
     atomic_store(explored, 0);
+    leader = job % 2 ? options.ranks - 1 : 0;
     df_fork(&family, options.ranks, ROUND_S, be_process, NULL);
     for (int ms = 0; atomic_load(explored) == 0 && ms < LATEST_S * 1000; ms++) pause_us(1000);
     pause_us(draw(&random, 300000));
-    kill(family.pids[0], SIGKILL);
+    kill(family.pids[leader], SIGKILL);
     switches += atomic_load(explored);
-    df_reap(&family, 0);
-    for (int i = 1; i < options.ranks; i++) {
+    df_reap(&family, leader);
+    for (int i = 0; i < options.ranks; i++) {
+      if (i == leader) continue;
       const int status = await_end(family.pids[i]);
       df_unwatch_child(family.pids[i]);
       heard += status == HEARD;
@@ -322,7 +333,8 @@ static int kill_leaders(void) {
       fprintf(stderr, "switches: job %llu: rank %d ends with %d (-1: not within %d s)\n",
               (unsigned long long)job, i, status, LATEST_S);
       wrong++;
-      for (int j = i; j < options.ranks; j++) kill(family.pids[j], SIGKILL);
+      for (int j = i; j < options.ranks; j++)
+        if (j != leader) kill(family.pids[j], SIGKILL);
     }
   }
   printf("%llu leaders killed, after %llu switches together: %llu survivors heard of it, %llu had "
