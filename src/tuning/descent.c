@@ -204,6 +204,15 @@ int df_descent_next(df_descent *descent, df_point *point) {
   return 0;
 }
 
+void df_descent_correct(df_descent *descent, const df_point *point, double time) {
+  const df_measured *known = find(descent, point);
+  if (known == NULL || time <= known->time) return;
+  const double factor = time / known->time;
+  for (uint32_t i = 0; i < descent->n_measured; i++)
+    if (descent->measured[i].point.subspace == point->subspace) descent->measured[i].time *= factor;
+  descent->climbs[point->subspace].best.time *= factor;
+}
+
 void df_descent_tell(df_descent *descent, const df_measured *measured) {
   df_climb *climb = &descent->climbs[measured->point.subspace];
   if (descent->n_measured < DF_DESCENT_MOST) descent->measured[descent->n_measured++] = *measured;

@@ -69,6 +69,8 @@ void df_descent_again(df_descent *descent, const df_point *home);
 int df_descent_next(df_descent *descent, df_point *point);
 /* The point that df_descent_next gave; a time of HUGE_VAL: it cannot be had. */
 void df_descent_tell(df_descent *descent, const df_measured *measured);
+/* A measured point takes longer, as has turned out, and so do the others of its subspace. */
+void df_descent_correct(df_descent *descent, const df_point *point, double time);
 /* NULL: nothing was measured. */
 const df_measured *df_descent_best(const df_descent *descent);
 

@@ -19,10 +19,12 @@ enum {
   DF_LEADER_RISK = 32,
   DF_LEADER_AHEAD = 5,
   DF_LEADER_IN_VAIN = 12,  /* points beyond the starts of all subspaces */
+  DF_LEADER_LOSSES = 3,    /* comparisons that a search may lose */
   DF_LEADER_PROBES = 10,   /* after a change: until then switches are paid by the grant */
   DF_LEADER_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
 };
-static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, slow = 2.0, slow_probe = 1.2;
+static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, great_drift = 0.5,
+                    slow = 2.0, slow_probe = 1.2;
 static const double watch_part = 0.001;
 /* Of runs, without the members' times: then somebody else has asked for another variant. */
 static const double deaf_ns = 5e9;
@@ -145,7 +147,7 @@ static df_wish ask(df_leader *l, const df_point *point, uint32_t runs, df_leader
 static uint64_t between_windows(const df_leader *l) {
   const double every =
       DF_LEADER_WINDOW * DF_LEADER_WATCH_NS / watch_part / DF_MAX(l->account.run_ns, 1.0);
-  return (uint64_t)DF_MIN(DF_MAX(every, (double)DF_LEADER_WINDOW), 1e6) << l->patience;
+  return (uint64_t)DF_MIN(DF_MAX(every, (double)DF_LEADER_WINDOW), 1e6);
 }
 
 /* At home no longer than until a window can be looked at. */
@@ -188,7 +190,7 @@ static df_wish settle(df_leader *l) {
     l->patience++;
   l->before = l->home = l->winner;
   l->watched_ns = 0;
-  l->drifted = l->worse = 0;
+  l->drifted = l->greatly = l->worse = 0;
   return go_home(l, DF_LEADER_WATCHES);
 }
 
@@ -244,7 +246,7 @@ static df_wish go_on(df_leader *l) {
 
 static df_wish search(df_leader *l) {
   l->begun++;
-  l->wins = 0;
+  l->wins = l->losses = 0;
   return go_on(l);
 }
 
@@ -259,18 +261,28 @@ df_wish df_leader_begin(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t
   return search(l);
 }
 
-/* What was remembered is no longer so: then the search begins. */
-static df_wish lose(df_leader *l) {
-  l->winner = l->home = l->registered;
-  if (!l->is_remembered) return settle(l);
-  l->is_remembered = 0;
-  return go_on(l);
-}
-
 static int is_clearly_faster(const df_measured *a, const df_measured *b) {
   const double gain = b->time - a->time;
   return gain > clear_gain * b->time &&
          gain * gain > 4 * (a->error * a->error + b->error * b->error);
+}
+
+static int has_runner_up(const df_leader *l) {
+  const df_measured *registered = measured_of(l, &l->registered);
+  return registered && is_clearly_faster(df_descent_best(&l->descent), registered);
+}
+
+/* ratio: of the winner's time to the registered one's. What was remembered is no longer so: then the
+ * search begins. The fastest of many is often the luckiest one, so the next one gets its turn, too. */
+static df_wish lose(df_leader *l, double ratio) {
+  df_descent_correct(&l->descent, &l->winner, ratio * registered_ns(l));
+  l->winner = l->home = l->registered;
+  l->wins = 0;
+  const int goes_on = l->is_remembered || (++l->losses < DF_LEADER_LOSSES && has_runner_up(l));
+  l->is_remembered = 0;
+  if (!goes_on) return settle(l);
+  l->has_news = 0;
+  return go_on(l);
 }
 
 /* After a change what is at home is left for a runner-up without a comparison: that would take longer
@@ -290,7 +302,7 @@ static void note_probe(df_leader *l) {
 /* Of the variant at hand, which was given up before its members have told. */
 static df_wish give_up(df_leader *l) {
   const double scale = l->home_ns > 0 ? l->home_ns / l->account.run_ns : 1;
-  if (l->state == DF_LEADER_COMPARES) return lose(l);
+  if (l->state == DF_LEADER_COMPARES) return lose(l, 1);
   const df_measured measured = {.point = l->asked, .time = scale * time_of(l, l->own, l->n_own)};
   df_descent_tell(&l->descent, &measured);
   note_probe(l);
@@ -347,10 +359,11 @@ static int has_won(const df_leader *l) {
   return slower < (1 - least_gain) * faster && DF_MAX(sums[0], sums[2]) < sums[1];
 }
 
-static df_wish begin_anew(df_leader *l, double run_ns) {
-  l->account.run_ns = run_ns;
-  l->home_ns = l->watched_ns = 0;
-  l->drifted = l->worse = 0;
+static df_wish begin_anew(df_leader *l, const uint32_t *ns, uint32_t n) {
+  l->account.run_ns = time_of(l, ns, n);
+  l->watched_ns = quarter_of(ns, n); /* times may change again while it searches */
+  l->home_ns = 0;
+  l->drifted = l->greatly = l->worse = 0;
   l->has_drifted = 1;
   l->probes = DF_LEADER_PROBES;
   df_account_grant(&l->account);
@@ -362,9 +375,10 @@ static df_wish conclude(df_leader *l) {
   l->registered_ns = (l->turns_ns[1] + l->turns_ns[2]) / 2;
   l->tuned_ns = (l->turns_ns[0] + l->turns_ns[3]) / 2;
   if (!has_won(l)) {
+    const double ratio = l->tuned_ns / l->registered_ns;
     l->tuned_ns = l->registered_ns;
     l->has_news = !l->is_remembered;
-    return lose(l);
+    return lose(l, DF_MAX(ratio, 1 - least_gain));
   }
   if (!l->is_remembered && ++l->wins < DF_LEADER_WINS) {
     /* On some machines times depend on where threads happen to be, for as long as one comparison. */
@@ -377,8 +391,7 @@ static df_wish conclude(df_leader *l) {
 static df_wish note_turn(df_leader *l, const uint32_t *ns, uint32_t n, double sum_ns) {
   l->sums_ns[l->turn++] = sum_ns;
   if (l->turn == 2) {
-    if (!l->runs_ahead && l->n_own >= l->told)
-      l->registered_own_ns = quarter_of(l->own, l->n_own);
+    if (!l->runs_ahead && l->n_own >= l->told) l->registered_own_ns = quarter_of(l->own, l->n_own);
     l->turns_ns[1] = time_of(l, ns, n / 2);
     l->turns_ns[2] = time_of(l, ns + n / 2, n - n / 2);
     return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
@@ -444,15 +457,20 @@ static df_wish compare_anew(df_leader *l) {
   return go_on(l);
 }
 
+static int count_beyond(int before, double ratio, double least) {
+  if (ratio > 1 + least) return DF_MAX(before, 0) + 1;
+  return ratio < 1 / (1 + least) ? DF_MIN(before, 0) - 1 : 0;
+}
+
 /* This rank may wait for others, so the quarter that waited least counts. */
 static void note_window(df_leader *l, double quarter) {
   if (l->watched_ns == 0) l->watched_ns = quarter;
-  if (quarter > (1 + drift) * l->watched_ns)
-    l->drifted = DF_MAX(l->drifted, 0) + 1;
-  else if (quarter < (1 - drift) * l->watched_ns)
-    l->drifted = DF_MIN(l->drifted, 0) - 1;
-  else
-    l->drifted = 0;
+  l->drifted = count_beyond(l->drifted, quarter / l->watched_ns, drift);
+  l->greatly = count_beyond(l->greatly, quarter / l->watched_ns, great_drift);
+}
+
+static int must_begin_anew(const df_leader *l) {
+  return abs(l->greatly) >= DF_LEADER_DRIFTS || abs(l->drifted) >= DF_LEADER_DRIFTS << l->patience;
 }
 
 df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
@@ -462,7 +480,7 @@ df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32
   const int is_tuned = !is_same(&l->home, &l->registered) && l->registered_own_ns > 0;
   l->worse = is_tuned && quarter > l->registered_own_ns ? l->worse + 1 : 0;
   if (!may_ask) return watch(l);
-  if (abs(l->drifted) >= DF_LEADER_DRIFTS) return begin_anew(l, time_of(l, ns, n));
+  if (must_begin_anew(l)) return begin_anew(l, ns, n);
   return l->worse >= DF_LEADER_DRIFTS ? compare_anew(l) : watch(l);
 }
 
@@ -474,9 +492,9 @@ df_wish df_leader_rested(df_leader *l, uint64_t run, const uint32_t *ns, uint32_
   if (n == DF_LEADER_WINDOW && is_home && !l->runs_ahead) note_window(l, quarter_of(ns, n));
   if (!may_ask) return rest(l, DF_LEADER_WARM);
   if (!is_home && l->then == DF_LEADER_WATCHES) return go_home(l, l->then);
-  if (abs(l->drifted) < DF_LEADER_DRIFTS || l->is_remembered) return go_on(l);
+  if (!must_begin_anew(l) || l->is_remembered) return go_on(l);
   if (l->patience < DF_LEADER_MOST_PATIENCE) l->patience++;
-  return begin_anew(l, time_of(l, ns, n));
+  return begin_anew(l, ns, n);
 }
 
 const char *df_leader_state_name(df_leader_state state) {

@@ -9,11 +9,13 @@
  *   rests      there, until the next variant can be paid
  *   compares   the winner, the registered variant twice, the winner again: it stays only if both of
  *              its medians are 2 % less than both others, and its sums less, too; twice in a row. If no
- *              variant was faster there is nothing to compare.
+ *              variant was faster there is nothing to compare. If it has lost, what was measured of it
+ *              was luck: the next fastest is compared, if it was 10 % faster than the registered one;
+ *              three in all.
  *   watches    32 runs now and then, and also while it rests: if they take 15 % longer, or shorter,
- *              twice in a row, it begins anew; less often after searches that found nothing. A winner
- *              whose runs take longer on this rank than those of the registered variant did is
- *              compared again.
+ *              twice in a row, it begins anew; after searches that found nothing only if they do so
+ *              more often in a row, unless it is 50 %. A winner whose runs take longer on this rank
+ *              than those of the registered variant did is compared again.
  *
  * Anew: first the registered variant, the one at home, and the runner-ups, the fastest of before first,
  * paid by a grant (account.h). One that is 10 % faster than what is at home now takes its place at
@@ -82,6 +84,7 @@ typedef struct df_leader {
   uint32_t lost;            /* variants that could not be had, in a row */
   uint32_t begun;           /* searches */
   uint32_t wins;            /* comparisons, in a row */
+  uint32_t losses;          /* comparisons of this search */
   uint32_t turn;            /* of the comparison */
   double turns_ns[4];       /* winner, registered, registered, winner */
   double sums_ns[3];        /* winner, registered, winner: of all runs of the turn */
@@ -91,10 +94,11 @@ typedef struct df_leader {
   int has_news;      /* of a comparison; whoever reads it clears it */
   double watched_ns; /* when the watch began; 0: not known yet */
   int drifted;       /* windows in a row: positive slower, negative faster */
+  int greatly;       /* likewise, by half and more */
   int has_drifted;   /* the search has begun anew */
   uint32_t probes;   /* of runner-ups, that are still paid by the grant */
   int worse;         /* windows in a row: than the registered variant was */
-  uint32_t patience; /* doublings of the time between windows */
+  uint32_t patience; /* doublings of how many windows must have drifted, unless greatly */
 } df_leader;
 
 /* The search has its subspaces; its first point is the registered variant. part: of the time of all

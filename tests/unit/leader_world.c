@@ -82,6 +82,7 @@ static double time_of_run(leader_world *w) {
   if (w->spikes && w->in_force.subspace == w->best && w->run % 4 == 0) ns *= 3;
   if (w->over_at != NEVER && memcmp(&w->next, &w->leader.registered, sizeof w->next) != 0)
     ns += w->setup_ns / w->ahead;
+  if (w->sprinter && w->in_force.subspace == w->sprinter && w->on_it++ < SPRINT) ns /= 3;
   if (w->is_first) ns += w->cold_ns;
   w->is_first = 0;
   return ns;
@@ -92,6 +93,7 @@ void leader_run_once(leader_world *w) {
   if (w->run == w->over_at) {
     w->in_force = w->next;
     w->is_first = 1;
+    w->on_it = 0;
     w->switches++;
     w->over_at = NEVER;
   }

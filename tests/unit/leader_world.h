@@ -8,7 +8,7 @@
 #include "support/harness.h"
 #include "tuning/leader.h"
 
-enum { ALGORITHMS = 10, PLACES = 8, NEVER = 1 << 30 };
+enum { ALGORITHMS = 10, PLACES = 8, NEVER = 1 << 30, SPRINT = 2 * DF_LEADER_RUNS };
 
 typedef struct leader_world {
   df_leader leader;
@@ -19,6 +19,7 @@ typedef struct leader_world {
   double noise;
   double best_ratio; /* of one algorithm; 0: none is better */
   uint8_t best;      /* which one */
+  uint8_t sprinter;  /* an algorithm whose first runs take a third; 0: none */
   int spikes;        /* every fourth run of that algorithm takes three times as long */
   int ahead, lag;    /* runs until all have gone over; until they have told */
   int runs_ahead;    /* this rank's own runs tell nothing */
@@ -33,6 +34,7 @@ typedef struct leader_world {
   uint64_t woken_at; /* of a rest or a watch */
   uint32_t rested;   /* times that are told then */
   int is_first;
+  uint32_t on_it; /* runs since the latest switch */
   uint32_t ns[DF_LEADER_TIMES], own[DF_LEADER_WINDOW];
   double spent_ns, default_ns, most_over; /* the greatest of spent - 1.01 * default */
   uint64_t switches;

@@ -186,6 +186,28 @@ DF_TEST(leader, a_winner_that_is_none, 60) {
   }
 }
 
+/* The fastest by what was measured is slow in the comparison, as over a link that takes a burst at
+ * once: the runner-up stays. */
+DF_TEST(leader, a_runner_up, 60) {
+  for (uint64_t seed = 1; seed <= 20; seed++) {
+    leader_world w = {.random = {seed},
+                      .surface = seed,
+                      .home_ns = 200e3,
+                      .least_ratio = 1.1,
+                      .most_ratio = 1.4,
+                      .best_ratio = 0.6,
+                      .sprinter = ALGORITHMS / 2 + 1,
+                      .noise = 0.02,
+                      .ahead = 4,
+                      .lag = 1};
+    leader_world_open(&w, 0);
+    while (w.leader.state != DF_LEADER_WATCHES && w.run < 20000) leader_run(&w, 1);
+    CHECK(w.leader.home.subspace == ALGORITHMS / 2, "seed %llu: subspace %u",
+          (unsigned long long)seed, w.leader.home.subspace);
+    CHECK(w.leader.losses > 0, "the luckiest has not lost");
+  }
+}
+
 /* As another job has found: one comparison, and nothing is searched unless it is lost. */
 DF_TEST(leader, what_is_remembered_is_compared_first, 60) {
   for (int is_better = 0; is_better < 2; is_better++) {

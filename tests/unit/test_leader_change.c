@@ -49,7 +49,7 @@ static double median_of_runs(leader_world *w, int n) {
 }
 
 /* Time of a run, from 200 runs after the change on, by that in a job that has begun then. */
-static double after_a_change(uint64_t seed, double part, df_leader_state state) {
+static double after_a_change(uint64_t seed, double part, df_leader_state state, uint32_t patience) {
   enum { BEFORE = 5000, WITHIN = 200, LOOKED_AT = 200 };
   const uint8_t best = (uint8_t)(1 + seed % (ALGORITHMS - 1));
   leader_world late = changing_world(seed), w = changing_world(seed);
@@ -65,6 +65,7 @@ static double after_a_change(uint64_t seed, double part, df_leader_state state) 
   CHECK(w.leader.state == state, "it %s", df_leader_state_name(w.leader.state));
   const uint8_t before = w.leader.home.subspace;
   const uint64_t changed_at = w.run;
+  w.leader.patience = patience;
   change(&w, best);
   leader_run(&w, WITHIN);
   CHECK(w.leader.begun > 1, "it has not begun anew");
@@ -79,7 +80,34 @@ DF_TEST(leader_change, a_change_in_mid_run, 120) {
   for (uint64_t seed = 1; seed <= 40; seed++) {
     const int rests = seed % 2 == 0;
     const double after =
-        after_a_change(seed, rests ? 0.01 : 0.05, rests ? DF_LEADER_RESTS : DF_LEADER_WATCHES);
+        after_a_change(seed, rests ? 0.01 : 0.05, rests ? DF_LEADER_RESTS : DF_LEADER_WATCHES, 0);
+    CHECK(after <= 1.1, "seed %llu: %.3f of what it takes from the beginning",
+          (unsigned long long)seed, after);
+  }
+}
+
+/* The second one comes when the search anew has just begun, before a run at home is looked at. */
+DF_TEST(leader_change, two_changes, 120) {
+  for (uint64_t seed = 1; seed <= 20; seed++) {
+    const uint8_t best = (uint8_t)(1 + seed % (ALGORITHMS - 1));
+    leader_world w = changing_world(seed);
+    leader_world_open(&w, 0.01);
+    leader_run(&w, 5000);
+    w.home_ns *= 1.3;
+    while (w.leader.begun == 1) leader_run_once(&w);
+    change(&w, best);
+    leader_run(&w, 600);
+    CHECK(w.leader.begun == 3, "seed %llu: the second change was not seen",
+          (unsigned long long)seed);
+  }
+}
+
+enum { MUCH_PATIENCE = 10 };
+
+/* Times that vary have let it begin anew in vain before. */
+DF_TEST(leader_change, a_change_after_false_alarms, 120) {
+  for (uint64_t seed = 1; seed <= 10; seed++) {
+    const double after = after_a_change(seed, 0.05, DF_LEADER_WATCHES, MUCH_PATIENCE);
     CHECK(after <= 1.1, "seed %llu: %.3f of what it takes from the beginning",
           (unsigned long long)seed, after);
   }
