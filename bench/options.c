@@ -66,7 +66,9 @@ static void print_help(void) {
       "                            double bfloat16 f8e4m3 f8e5m2 (float)\n"
       "  -o, --op REDOP            sum prod max min avg; integers: band bor bxor (sum)\n"
       "  -a, --algorithm NAME      an algorithm's name (docs/TUNING.md; the library's choice)\n"
-      "      --rounds ROUNDS       disorder: turns of each mode (21)\n"
+      "      --rounds ROUNDS       disorder: turns of each mode (21); tune: of each algorithm at "
+      "each\n"
+      "                            size, 1 ms each (7)\n"
       "      --seed SEED           disorder, events: of the random orders (1)\n"
       "      --out FILE            tune: where the table goes (standard output)\n"
       "      --alloc user|dfccl    ordinary memory, or dfcclMemAlloc's (user)\n"
@@ -235,8 +237,8 @@ static void complete(df_bench_options *options) {
   if (options->min_bytes == 0) options->min_bytes = disorder || events ? 256 : 8;
   if ((disorder || events) && options->max_bytes == 0) options->max_bytes = 1 << 20;
   if (disorder && options->factor == 0) options->factor = 16;
-  if (!disorder && options->rounds != 0)
-    df_tool_usage_error("option --rounds is for disorder only");
+  if (!disorder && !tune && options->rounds != 0)
+    df_tool_usage_error("option --rounds is for disorder and tune only");
   if (!disorder && !events && options->seed != 0)
     df_tool_usage_error("option --seed is for disorder and events only");
   if (events && options->backend != dfcclBackendCuda)

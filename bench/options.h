@@ -43,7 +43,7 @@ typedef struct {
   dfcclRedOp_t op;
   dfcclBackend_t backend;
   const char *algorithm; /* NULL: the library's choice */
-  int rounds;            /* disorder; 0: its own choice */
+  int rounds;            /* disorder, tune; 0: its own choice */
   uint64_t seed;         /* disorder, events: of the orders */
   const char *out;       /* tune: file for the table; NULL: standard output */
   bool library_memory;   /* dfcclMemAlloc */

@@ -11,14 +11,15 @@
 #include "common/launch.h"
 #include "common/sort.h"
 
-/* Each algorithm gets about this much time for each size, in so many rounds that alternate with
- * those of the others; one that is so much slower than the best gets none. */
+/* Each algorithm gets about this much time for each size and round. Rounds alternate with those of the
+ * others; an algorithm that is so much slower than the best gets none. */
 enum {
-  BUDGET_NS = 8000000,
+  ROUND_NS = 1140000,
   ROUNDS = 7,
   MIN_REPEATS = 4,
   MAX_REPEATS = 400,
-  HOPELESS = 6,
+  SHORT_BYTES = 65536, /* a short run may be disturbed by anything */
+  SHORT_REPEATS = 64,
   WARM_PASSES = 3
 };
 enum { RUN_TIMEOUT_MS = 120000 };
@@ -28,7 +29,7 @@ typedef struct {
   df_tool_barrier barrier;
   int repeats[DF_TUNE_WAYS]; /* of each round; 0: not measured */
   df_tune_series series[DF_BENCH_OVERHEAD];
-  uint64_t times_ns[]; /* [(algorithm * ROUNDS + round) * n_ranks + rank] */
+  uint64_t times_ns[]; /* [(algorithm * rounds + round) * n_ranks + rank] */
 } shared_state;
 
 typedef struct {
@@ -62,9 +63,14 @@ static bool runs(const tune_case *one, int algorithm, int repeats) {
   return true;
 }
 
+static int rounds_of(const df_bench_options *options) {
+  return options->rounds ? DF_MAX(options->rounds, WARM_PASSES) : ROUNDS;
+}
+
 static uint64_t *times_of(const tune_case *one, int algorithm, int round) {
   size_t ranks = (size_t)one->self->n_ranks;
-  return one->job->shared->times_ns + (size_t)(algorithm * ROUNDS + round) * ranks;
+  const int rounds = rounds_of(&one->options);
+  return one->job->shared->times_ns + (size_t)(algorithm * rounds + round) * ranks;
 }
 
 /* One round of one algorithm: every rank's time for a run. */
@@ -84,17 +90,25 @@ static uint64_t slowest(const tune_case *one, int algorithm, int round) {
   return most;
 }
 
-/* Rank 0: how often each is repeated, from a first round of few runs. */
+/* A pass of few runs may be disturbed, and the first ones are cold. */
+static uint64_t time_of_passes(const tune_case *one, int algorithm) {
+  uint64_t least = UINT64_MAX;
+  for (int pass = 1; pass < WARM_PASSES; pass++)
+    least = DF_MIN(least, slowest(one, algorithm, pass));
+  return least;
+}
+
+/* Rank 0: how often each is repeated. */
 static void plan_rounds(const tune_case *one) {
   int *repeats = one->job->shared->repeats;
   uint64_t best = UINT64_MAX;
   for (int a = 0; a < DF_TUNE_WAYS; a++)
-    if (repeats[a] && slowest(one, a, 0) < best) best = slowest(one, a, 0);
+    if (repeats[a]) best = DF_MIN(best, time_of_passes(one, a));
   for (int a = 0; a < DF_TUNE_WAYS; a++) {
-    uint64_t time = repeats[a] ? slowest(one, a, 0) + 1 : 0;
-    if (time > best * HOPELESS) repeats[a] = 0;
+    uint64_t time = repeats[a] ? time_of_passes(one, a) + 1 : 0;
+    if (time > best * DF_TUNE_HOPELESS) repeats[a] = 0;
     if (!repeats[a]) continue;
-    uint64_t wanted = BUDGET_NS / ROUNDS / time;
+    uint64_t wanted = ROUND_NS / time;
     if (one->options.iterations) wanted = (uint64_t)one->options.iterations;
     repeats[a] = wanted < MIN_REPEATS   ? MIN_REPEATS
                  : wanted > MAX_REPEATS ? MAX_REPEATS
@@ -107,32 +121,34 @@ static void summarise(const tune_case *one) {
   shared_state *shared = one->job->shared;
   df_tune_series *series = &shared->series[one->options.operation];
   double *us = series->sizes[series->n_sizes].us;
+  const int n = rounds_of(&one->options);
   for (int a = 0; a < DF_TUNE_WAYS; a++) {
-    uint64_t rounds[ROUNDS];
+    uint64_t rounds[DF_BENCH_MAX_ROUNDS];
     us[a] = 0;
     if (!shared->repeats[a]) continue;
-    for (int i = 0; i < ROUNDS; i++) rounds[i] = slowest(one, a, i);
-    df_tool_sort_u64(rounds, ROUNDS);
-    us[a] = (double)rounds[ROUNDS / 2] * 1e-3;
+    for (int i = 0; i < n; i++) rounds[i] = slowest(one, a, i);
+    df_tool_sort_u64(rounds, (size_t)n);
+    us[a] = (double)rounds[n / 2] * 1e-3;
     series->sizes[series->n_sizes].spread[a] =
-        (double)(rounds[ROUNDS - 2] - rounds[1]) * 1e-3 / (us[a] > 0 ? us[a] : 1);
+        (double)(rounds[n - 2] - rounds[1]) * 1e-3 / (us[a] > 0 ? us[a] : 1);
   }
   series->sizes[series->n_sizes++].bytes = one->bytes;
 }
 
 static bool measure(tune_case *one) {
   shared_state *shared = one->job->shared;
+  const int repeats = one->bytes <= SHORT_BYTES ? SHORT_REPEATS : MIN_REPEATS;
   if (!meet(one)) return false;
-  for (int pass = 0; pass < WARM_PASSES; pass++) /* the last one counts: the first are cold */
+  for (int pass = 0; pass < WARM_PASSES; pass++)
     for (int a = 0; a < DF_TUNE_WAYS; a++) {
       bool has = df_tune_has(a, one->operation, one->self->n_ranks);
       if (one->self->rank == 0) shared->repeats[a] = has;
-      if (has && !time_round(one, a, 0, MIN_REPEATS)) return false;
+      if (has && !time_round(one, a, pass, repeats)) return false;
     }
   if (!meet(one)) return false;
   if (one->self->rank == 0) plan_rounds(one);
   if (!meet(one)) return false;
-  for (int round = 0; round < ROUNDS; round++)
+  for (int round = 0; round < rounds_of(&one->options); round++)
     for (int a = 0; a < DF_TUNE_WAYS; a++)
       if (shared->repeats[a] && !time_round(one, a, round, shared->repeats[a])) return false;
   if (!meet(one)) return false;
@@ -194,7 +210,8 @@ static void on_failure(void *argument) {
 /* One job of n ranks; its series are copied to `series`, one for each operation. */
 static bool measure_job(const df_bench_options *options, int n_ranks, bool processes,
                         df_tune_series *series) {
-  size_t bytes = sizeof(shared_state) + sizeof(uint64_t) * DF_TUNE_WAYS * ROUNDS * (size_t)n_ranks;
+  size_t bytes = sizeof(shared_state) +
+                 sizeof(uint64_t) * DF_TUNE_WAYS * (size_t)rounds_of(options) * (size_t)n_ranks;
   tune_job job = {.options = *options,
                   .memory = processes ? DF_MEMORY_HOST : DF_MEMORY_PROCESS,
                   .shared = df_tool_shared_alloc(bytes)};

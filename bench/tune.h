@@ -12,7 +12,8 @@
 
 /* Ways of carrying a collective out: the library's algorithms by their numbers, then files. */
 enum {
-  DF_TUNE_MAX_SIZES = 24,
+  DF_TUNE_HOPELESS = 6, /* times the best: not measured any further */
+  DF_TUNE_MAX_SIZES = 64, /* doubled as often as a size can be */
   DF_TUNE_FILES = DF_DIRECTORY_FILES,
   DF_TUNE_WAYS = DF_ALGORITHMS + DF_TUNE_FILES
 };
@@ -33,7 +34,7 @@ typedef struct {
   struct {
     size_t bytes;
     double us[DF_TUNE_WAYS];     /* medians; 0: it has not the operation, or was far too slow */
-    double spread[DF_TUNE_WAYS]; /* the middle five of seven rounds, as a part of the median */
+    double spread[DF_TUNE_WAYS]; /* of all rounds but the first and the last, by the median */
   } sizes[DF_TUNE_MAX_SIZES];
 } df_tune_series;
 

@@ -10,6 +10,8 @@
 /* An algorithm stays in use for the next size while it is at most this much slower than the best.
  */
 static const double TOLERANCE = 1.05;
+/* So much slower at the next size that its time has a step between. */
+static const double SURPRISE = 1.3;
 
 static void write_processor(FILE *file) {
   char line[256], *name = NULL;
@@ -47,48 +49,94 @@ static double best_of(const double *us, int ways) {
   return best;
 }
 
-/* How many sizes from `first` on an algorithm is as good as the best. */
-static int good_for(const df_tune_series *series, int first, int algorithm, int ways) {
+/* Of a way's time to the best one's. */
+static double ratio_of(const df_tune_series *series, int size, int way, int ways) {
+  const double *us = series->sizes[size].us;
+  return us[way] > 0 ? us[way] / best_of(us, ways) : DF_TUNE_HOPELESS;
+}
+
+/* How many sizes from `first` on a way is as good as the best. */
+static int good_for(const df_tune_series *series, int first, int way, int ways) {
   int i = first;
-  while (i < series->n_sizes) {
-    const double *us = series->sizes[i].us;
-    if (us[algorithm] == 0 || us[algorithm] > best_of(us, ways) * TOLERANCE) break;
-    i++;
-  }
+  while (i < series->n_sizes && ratio_of(series, i, way, ways) <= TOLERANCE) i++;
   return i - first;
 }
 
+/* Few rules: each is for the way that is good for the most sizes. 0: nothing was measured. */
+static int choose_ways(const df_tune_series *series, int ways, int *chosen) {
+  for (int first = 0; first < series->n_sizes;) {
+    int sizes = 0, best = 0;
+    for (int way = 0; way < ways; way++) {
+      const int good = good_for(series, first, way, ways);
+      if (good > sizes) sizes = good, best = way;
+    }
+    if (sizes == 0) return 0;
+    for (int i = 0; i < sizes; i++) chosen[first + i] = best;
+    first += sizes;
+  }
+  return series->n_sizes > 0;
+}
+
+static double risk_of(const df_tune_series *series, int size, int way, int ways) {
+  return fmax(ratio_of(series, size, way, ways), ratio_of(series, size + 1, way, ways));
+}
+
 /* Half way between two sizes that were measured, as sizes go. */
-static uint64_t border(size_t smaller, size_t larger) {
+static uint64_t half_way(size_t smaller, size_t larger) {
   return (uint64_t)(sqrt((double)smaller) * sqrt((double)larger));
 }
 
-/* Few rules: each is for the way that is good for the most sizes. `ways`: among the first so many. */
+typedef struct rule_writer {
+  FILE *file;
+  df_rule rule;
+} rule_writer;
+
+static void write_rule(rule_writer *writer, int way, uint64_t bytes_most) {
+  char line[320];
+  if (bytes_most < writer->rule.bytes_least) return;
+  writer->rule.loaded = df_tune_file(way);
+  writer->rule.algorithm = writer->rule.loaded ? DF_FROM_FILE : (df_algorithm)way;
+  writer->rule.bytes_most = bytes_most;
+  df_rule_print(&writer->rule, line, sizeof line);
+  fprintf(writer->file, "%s\n", line);
+  writer->rule.bytes_least = bytes_most + 1;
+}
+
+/* Behind a size whose way is another one than the next size's. Many times have a step somewhere between
+ * two sizes, so neither way reaches where the other size says that it is slow; if both are, a third one
+ * that is good at both has what lies between. */
+static void write_border(rule_writer *writer, const df_tune_series *series, int size, int before,
+                         int after, int ways) {
+  const size_t smaller = series->sizes[size].bytes, larger = series->sizes[size + 1].bytes;
+  const double risk_before = risk_of(series, size, before, ways);
+  const double risk_after = risk_of(series, size, after, ways);
+  if (risk_before <= SURPRISE && risk_after <= SURPRISE) {
+    write_rule(writer, before, half_way(smaller, larger));
+  } else if (risk_after > SURPRISE && risk_before <= SURPRISE) {
+    write_rule(writer, before, larger - 1);
+  } else {
+    int between = after;
+    for (int way = 0; way < ways; way++)
+      if (risk_of(series, size, way, ways) < risk_of(series, size, between, ways)) between = way;
+    write_rule(writer, before, smaller);
+    if (risk_after > SURPRISE) write_rule(writer, between, larger - 1);
+  }
+}
+
+/* `ways`: among the first so many. */
 static void write_rules(FILE *file, const df_tune_series *series, int ways, uint32_t ranks_least,
                         uint32_t ranks_most) {
-  df_rule rule = {.operation = series->operation,
-                  .memory = series->memory,
-                  .ranks_least = ranks_least,
-                  .ranks_most = ranks_most};
-  for (int first = 0; first < series->n_sizes;) {
-    int sizes = 0;
-    char line[320];
-    for (int a = 0; a < ways; a++) {
-      int good = good_for(series, first, a, ways);
-      if (good <= sizes) continue;
-      sizes = good;
-      rule.loaded = df_tune_file(a);
-      rule.algorithm = rule.loaded ? DF_FROM_FILE : (df_algorithm)a;
-    }
-    if (sizes == 0) return; /* nothing was measured */
-    first += sizes;
-    rule.bytes_most = first < series->n_sizes
-                          ? border(series->sizes[first - 1].bytes, series->sizes[first].bytes)
-                          : UINT64_MAX;
-    df_rule_print(&rule, line, sizeof line);
-    fprintf(file, "%s\n", line);
-    rule.bytes_least = rule.bytes_most + 1;
-  }
+  rule_writer writer = {.file = file,
+                        .rule = {.operation = series->operation,
+                                 .memory = series->memory,
+                                 .ranks_least = ranks_least,
+                                 .ranks_most = ranks_most}};
+  int chosen[DF_TUNE_MAX_SIZES];
+  if (!choose_ways(series, ways, chosen)) return;
+  for (int i = 0; i + 1 < series->n_sizes; i++)
+    if (chosen[i] != chosen[i + 1])
+      write_border(&writer, series, i, chosen[i], chosen[i + 1], ways);
+  write_rule(&writer, chosen[series->n_sizes - 1], UINT64_MAX);
 }
 
 /* A file is for its number of ranks only: groups around it get rules without files. */
