@@ -12,7 +12,7 @@
 
 /* Ways of carrying a collective out: the library's algorithms by their numbers, then files. */
 enum {
-  DF_TUNE_HOPELESS = 6, /* times the best: not measured any further */
+  DF_TUNE_HOPELESS = 6,   /* times the best: not measured any further */
   DF_TUNE_MAX_SIZES = 64, /* doubled as often as a size can be */
   DF_TUNE_FILES = DF_DIRECTORY_FILES,
   DF_TUNE_WAYS = DF_ALGORITHMS + DF_TUNE_FILES
