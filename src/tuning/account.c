@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/attributes.h"
+
 void df_account_open(df_account *account, double part, double risk) {
   memset(account, 0, sizeof *account);
   account->part = part;
@@ -11,7 +13,9 @@ void df_account_open(df_account *account, double part, double risk) {
 
 void df_account_earn(df_account *account, uint64_t run) {
   if (run <= account->run) return;
-  account->earned_ns += account->part * account->run_ns * (double)(run - account->run);
+  const double earned = account->part * account->run_ns * (double)(run - account->run);
+  account->earned_ns += earned;
+  account->by_runs_ns += earned;
   account->run = run;
 }
 
@@ -32,8 +36,10 @@ void df_account_close(df_account *account) {
 
 void df_account_grant(df_account *account) {
   df_account_take_back(account);
-  account->granted_ns =
-      2 * account->part * account->run_ns * (double)(account->run - account->granted_to);
+  const double earned = account->by_runs_ns - account->earned_before_ns;
+  const double now = account->part * account->run_ns * (double)(account->run - account->granted_to);
+  account->granted_ns = 2 * DF_MIN(DF_MAX(now, earned), 4 * earned);
+  account->earned_before_ns = account->by_runs_ns;
   account->granted_to = account->run;
   account->earned_ns += account->granted_ns;
   account->spent_before_ns = account->spent_ns + at_hand(account);

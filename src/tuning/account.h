@@ -20,7 +20,9 @@ typedef struct df_account {
   uint64_t run;  /* all before it are earned */
   double earned_ns, spent_ns;
   /* After a change: */
-  uint64_t granted_to; /* runs before it have had their grant */
+  uint64_t granted_to;     /* runs before it have had their grant */
+  double earned_before_ns; /* what runs before the latest grant have earned */
+  double by_runs_ns;       /* and all runs; without grants */
   double granted_ns, spent_before_ns;
   /* of the exploration at hand, until it is back home */
   double excess_ns;
@@ -34,7 +36,8 @@ void df_account_earn(df_account *account, uint64_t run);
 void df_account_charge(df_account *account, double ns);
 /* Back home. */
 void df_account_close(df_account *account);
-/* Times have changed: twice the part, of the runs since the last grant, as long as runs take now. */
+/* Times have changed: twice what the runs since the last grant have earned; more if runs take longer now,
+ * as variants will, but at most four times as much, since one look may be wrong. */
 void df_account_grant(df_account *account);
 /* What of it was not spent. */
 void df_account_take_back(df_account *account);

@@ -9,6 +9,8 @@
  * to 2 and 2 to 8. */
 static const double drop = 3.0, left_behind = 1.1, least_gain = 0.01, errors = 0.5;
 
+static int is_same(const df_point *a, const df_point *b) { return memcmp(a, b, sizeof *a) == 0; }
+
 void df_descent_begin(df_descent *descent, uint32_t most) {
   memset(descent, 0, sizeof *descent);
   descent->most = most < DF_DESCENT_MOST ? most : DF_DESCENT_MOST;
@@ -45,6 +47,7 @@ void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
   memcpy(climb->sizes, sizes, sizeof climb->sizes);
   climb->best.point.subspace = (uint8_t)descent->n_subspaces++;
   memcpy(climb->best.point.at, start, sizeof climb->best.point.at);
+  if (descent->n_subspaces == 1) descent->first = climb->best.point;
   climb->direction = climb->stride = 1;
 }
 
@@ -52,18 +55,19 @@ void df_descent_again(df_descent *descent, const df_point *home) {
   for (uint32_t i = 0; i < descent->n_subspaces; i++) {
     df_climb *climb = &descent->climbs[i], anew = {.direction = 1, .stride = 1};
     memcpy(anew.sizes, climb->sizes, sizeof anew.sizes);
-    anew.best.point = i == home->subspace ? *home : climb->best.point;
-    anew.prior = i > 0 ? climb->best.time : 0;
+    anew.best.point = i == 0 ? descent->first : i == home->subspace ? *home : climb->best.point;
+    anew.prior = i == 0 ? -2 : i == home->subspace ? -1 : climb->is_probed ? climb->best.time : 0;
     *climb = anew;
   }
+  descent->has_extra = home->subspace == 0 && !is_same(home, &descent->first);
+  descent->extra = *home;
   descent->n_measured = 0;
   descent->has_dropped = 0;
 }
 
-static const df_measured *find(const df_descent *descent, const df_point *point) {
+df_measured *df_descent_find(df_descent *descent, const df_point *point) {
   for (uint32_t i = 0; i < descent->n_measured; i++)
-    if (memcmp(&descent->measured[i].point, point, sizeof *point) == 0)
-      return &descent->measured[i];
+    if (is_same(&descent->measured[i].point, point)) return &descent->measured[i];
   return NULL;
 }
 
@@ -137,7 +141,7 @@ static int next_of(df_descent *descent, df_climb *climb, df_point *point) {
     point->at[line->up] = place(climb, line->up, steps * axis_step(climb, line->up));
     if (line->down != line->up)
       point->at[line->down] = place(climb, line->down, -steps * axis_step(climb, line->down));
-    const df_measured *known = find(descent, point);
+    const df_measured *known = df_descent_find(descent, point);
     if (known == NULL) return 1;
     if (is_better(known, &climb->best))
       note_success(climb, known);
@@ -193,6 +197,10 @@ static const df_climb *next_to_probe(const df_descent *descent) {
 
 int df_descent_next(df_descent *descent, df_point *point) {
   if (descent->n_measured >= descent->most || is_in_vain(descent)) return 0;
+  if (descent->has_extra && descent->climbs[0].is_probed) {
+    *point = descent->extra;
+    return 1;
+  }
   const df_climb *start = next_to_probe(descent);
   if (start) {
     *point = start->best.point;
@@ -205,11 +213,13 @@ int df_descent_next(df_descent *descent, df_point *point) {
 }
 
 void df_descent_correct(df_descent *descent, const df_point *point, double time) {
-  const df_measured *known = find(descent, point);
+  const df_measured *known = df_descent_find(descent, point);
   if (known == NULL || time <= known->time) return;
   const double factor = time / known->time;
   for (uint32_t i = 0; i < descent->n_measured; i++)
-    if (descent->measured[i].point.subspace == point->subspace) descent->measured[i].time *= factor;
+    if (descent->measured[i].point.subspace == point->subspace &&
+        !is_same(&descent->measured[i].point, &descent->first))
+      descent->measured[i].time *= factor;
   descent->climbs[point->subspace].best.time *= factor;
 }
 
@@ -219,6 +229,11 @@ void df_descent_tell(df_descent *descent, const df_measured *measured) {
   if (!climb->is_probed) {
     climb->is_probed = 1;
     climb->best = *measured;
+    return;
+  }
+  if (descent->has_extra && is_same(&measured->point, &descent->extra)) {
+    descent->has_extra = 0;
+    if (is_better(measured, &climb->best)) climb->best = *measured;
     return;
   }
   if (is_better(measured, &climb->best))

@@ -53,6 +53,9 @@ typedef struct df_descent {
   uint32_t n_subspaces, most;
   uint32_t in_vain; /* 0: no matter how many */
   df_climb climbs[DF_DESCENT_SUBSPACES];
+  df_point first; /* the default */
+  df_point extra; /* home, if its subspace begins with the default */
+  int has_extra;  /* it is to be measured */
   uint32_t n_measured;
   df_measured measured[DF_DESCENT_MOST];
   int has_dropped;
@@ -62,13 +65,15 @@ void df_descent_begin(df_descent *descent, uint32_t most);
 /* At most DF_DESCENT_SUBSPACES. The first one is the default, which is never dropped. */
 void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
                     const uint8_t start[DF_DESCENT_AXES]);
-/* Times have changed: the same subspaces, each from its best place, or from home: the first one's, then
- * the others', the fastest of before first. */
+/* Times have changed. First the default, then home, then what was never measured, and the best places
+ * of the other subspaces, the fastest of before first; from these places the search goes on. */
 void df_descent_again(df_descent *descent, const df_point *home);
 /* 0: the search is over. Asked again before df_descent_tell, it gives the same point. */
 int df_descent_next(df_descent *descent, df_point *point);
 /* The point that df_descent_next gave; a time of HUGE_VAL: it cannot be had. */
 void df_descent_tell(df_descent *descent, const df_measured *measured);
+/* NULL: it was not measured. */
+df_measured *df_descent_find(df_descent *descent, const df_point *point);
 /* A measured point takes longer, as has turned out, and so do the others of its subspace. */
 void df_descent_correct(df_descent *descent, const df_point *point, double time);
 /* NULL: nothing was measured. */

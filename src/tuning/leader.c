@@ -181,6 +181,7 @@ static df_wish go_home(df_leader *l, df_leader_state then) {
 /* A search that found what was there already need not be repeated soon. */
 static df_wish settle(df_leader *l) {
   l->has_drifted = 0;
+  l->is_remembered = 0;
   l->probes = 0;
   df_account_take_back(&l->account);
   const int is_new = l->begun <= 1 || !is_same(&l->winner, &l->before);
@@ -194,18 +195,13 @@ static df_wish settle(df_leader *l) {
   return go_home(l, DF_LEADER_WATCHES);
 }
 
-/* NULL: the search has not measured it. */
-static const df_measured *measured_of(const df_leader *l, const df_point *point) {
-  for (uint32_t i = 0; i < l->descent.n_measured; i++)
-    if (is_same(&l->descent.measured[i].point, point)) return &l->descent.measured[i];
-  return NULL;
-}
-static double registered_ns(const df_leader *l) {
-  const df_measured *registered = measured_of(l, &l->registered);
+/* 0: the search has not measured it. */
+static double registered_ns(df_leader *l) {
+  const df_measured *registered = df_descent_find(&l->descent, &l->registered);
   return registered ? registered->time : 0;
 }
 
-static int is_worth_comparing(const df_leader *l) {
+static int is_worth_comparing(df_leader *l) {
   const df_measured *best = df_descent_best(&l->descent);
   if (l->is_remembered) return !is_same(&l->winner, &l->registered);
   return !is_same(&best->point, &l->registered) &&
@@ -226,8 +222,8 @@ static df_wish compare(df_leader *l) {
 }
 
 /* In a comparison, if what is at home is faster. */
-static double cost_of_registered(const df_leader *l) {
-  const df_measured *home = measured_of(l, &l->home);
+static double cost_of_registered(df_leader *l) {
+  const df_measured *home = df_descent_find(&l->descent, &l->home);
   if (home == NULL || registered_ns(l) <= home->time) return 0;
   return (runs_of_turn(l) + DF_LEADER_ROUND_TRIP) * (registered_ns(l) / home->time - 1) *
          l->account.run_ns;
@@ -267,8 +263,8 @@ static int is_clearly_faster(const df_measured *a, const df_measured *b) {
          gain * gain > 4 * (a->error * a->error + b->error * b->error);
 }
 
-static int has_runner_up(const df_leader *l) {
-  const df_measured *registered = measured_of(l, &l->registered);
+static int has_runner_up(df_leader *l) {
+  const df_measured *registered = df_descent_find(&l->descent, &l->registered);
   return registered && is_clearly_faster(df_descent_best(&l->descent), registered);
 }
 
@@ -285,28 +281,58 @@ static df_wish lose(df_leader *l, double ratio) {
   return go_on(l);
 }
 
-/* After a change what is at home is left for a runner-up without a comparison: that would take longer
- * than all probes, and it comes at the end of the search. */
-static void note_probe(df_leader *l) {
-  const df_measured *best = df_descent_best(&l->descent), *home = measured_of(l, &l->home);
-  if (l->probes == 0) return;
-  if (home && is_clearly_faster(best, home)) {
-    l->account.run_ns *= best->time / home->time;
-    l->home = best->point;
-    l->home_ns = best->time;
-    l->watched_ns = 0;
-  }
-  if (--l->probes == 0) df_account_take_back(&l->account);
+static void move_home(df_leader *l, const df_measured *to, const df_measured *from) {
+  l->account.run_ns *= to->time / from->time;
+  l->home = to->point;
+  l->home_ns = to->time;
 }
 
-/* Of the variant at hand, which was given up before its members have told. */
+/* After a change what is at home is left for a runner-up without a comparison: that would take longer
+ * than all probes, and it comes at the end of the search. But what was at home is measured once more:
+ * it may have been slow for a moment only. */
+static df_wish note_probe(df_leader *l) {
+  const df_measured *best = df_descent_best(&l->descent);
+  const df_measured *home = df_descent_find(&l->descent, &l->home);
+  if (l->probes == 0) return go_on(l);
+  if (--l->probes == 0) df_account_take_back(&l->account);
+  if (home == NULL || home->time >= cannot_be_had || !is_clearly_faster(best, home))
+    return go_on(l);
+  l->displaced = l->home;
+  l->checks_displaced = 1;
+  move_home(l, best, home);
+  return ask(l, &l->displaced, runs_of_variant(l), DF_LEADER_SEARCHES);
+}
+
+/* What was measured of it first, if it has come back, was so for a moment only. */
+static df_wish note_displaced(df_leader *l, const df_measured *measured) {
+  df_measured *before = df_descent_find(&l->descent, &l->displaced);
+  const df_measured *home = df_descent_find(&l->descent, &l->home);
+  l->checks_displaced = 0;
+  before->time = measured->time;
+  before->error = measured->error;
+  if (!is_clearly_faster(home, before)) move_home(l, before, home);
+  return go_on(l);
+}
+
+static df_wish note_measured(df_leader *l, const df_measured *measured) {
+  if (l->checks_displaced) return note_displaced(l, measured);
+  df_descent_tell(&l->descent, measured);
+  return note_probe(l);
+}
+
+/* Of the variant at hand, which was given up before its members have told. That the registered one is
+ * too slow to be compared now is no loss of the winner's: its turn costs more than was thought. */
 static df_wish give_up(df_leader *l) {
   const double scale = l->home_ns > 0 ? l->home_ns / l->account.run_ns : 1;
+  const double time = scale * time_of(l, l->own, l->n_own);
+  if (l->state == DF_LEADER_COMPARES && is_same(&l->asked, &l->registered)) {
+    df_measured *registered = df_descent_find(&l->descent, &l->registered);
+    if (registered) registered->time = DF_MAX(registered->time, time);
+    l->wins = 0;
+    return go_home(l, DF_LEADER_RESTS);
+  }
   if (l->state == DF_LEADER_COMPARES) return lose(l, 1);
-  const df_measured measured = {.point = l->asked, .time = scale * time_of(l, l->own, l->n_own)};
-  df_descent_tell(&l->descent, &measured);
-  note_probe(l);
-  return go_on(l);
+  return note_measured(l, &(df_measured){.point = l->asked, .time = time});
 }
 
 /* It is plainly slow, or what it still takes cannot be paid. */
@@ -366,6 +392,7 @@ static df_wish begin_anew(df_leader *l, const uint32_t *ns, uint32_t n) {
   l->drifted = l->greatly = l->worse = 0;
   l->has_drifted = 1;
   l->probes = DF_LEADER_PROBES;
+  l->is_remembered = 0;
   df_account_grant(&l->account);
   df_descent_again(&l->descent, &l->home);
   return search(l);
@@ -402,10 +429,7 @@ static df_wish note_turn(df_leader *l, const uint32_t *ns, uint32_t n, double su
 }
 
 static df_wish note_variant(df_leader *l, double ns, double error) {
-  const df_measured measured = {.point = l->asked, .time = ns, .error = error};
-  df_descent_tell(&l->descent, &measured);
-  note_probe(l);
-  return go_on(l);
+  return note_measured(l, &(df_measured){.point = l->asked, .time = ns, .error = error});
 }
 
 df_wish df_leader_told(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, double sum_ns) {
@@ -434,7 +458,8 @@ df_wish df_leader_called_off(df_leader *l, uint64_t run) {
   const df_measured none = {.point = l->asked, .time = cannot_be_had};
   df_account_earn(&l->account, run);
   if (l->state == DF_LEADER_STOPPED || l->state == DF_LEADER_WATCHES) return nothing;
-  if (l->state == DF_LEADER_SEARCHES) df_descent_tell(&l->descent, &none);
+  if (l->state == DF_LEADER_SEARCHES && !l->checks_displaced) df_descent_tell(&l->descent, &none);
+  l->checks_displaced = 0;
   if (l->state != DF_LEADER_RETURNS) l->then = DF_LEADER_RESTS;
   if (l->is_remembered) {
     l->is_remembered = 0;
@@ -492,7 +517,7 @@ df_wish df_leader_rested(df_leader *l, uint64_t run, const uint32_t *ns, uint32_
   if (n == DF_LEADER_WINDOW && is_home && !l->runs_ahead) note_window(l, quarter_of(ns, n));
   if (!may_ask) return rest(l, DF_LEADER_WARM);
   if (!is_home && l->then == DF_LEADER_WATCHES) return go_home(l, l->then);
-  if (!must_begin_anew(l) || l->is_remembered) return go_on(l);
+  if (!must_begin_anew(l) || l->is_remembered || n < DF_LEADER_WINDOW) return go_on(l);
   if (l->patience < DF_LEADER_MOST_PATIENCE) l->patience++;
   return begin_anew(l, ns, n);
 }

@@ -19,8 +19,9 @@
  *
  * Anew: first the registered variant, the one at home, and the runner-ups, the fastest of before first,
  * paid by a grant (account.h). One that is 10 % faster than what is at home now takes its place at
- * once, since the change has shown that what was found before is worth less. Then the search goes on
- * from there as usual, and ends with the comparison.
+ * once, since the change has shown that what was found before is worth less; unless what was at home is
+ * as fast when it is measured once more. Then the search goes on from there as usual, and ends with the
+ * comparison.
  *
  * Source: AutoCCL (NSDI 2025), sections 4 and 5; account, comparison and watch are additions.
  */
@@ -91,14 +92,16 @@ typedef struct df_leader {
   double registered_own_ns; /* on this rank, while it was compared; 0: never */
   double home_ns;           /* of all members; 0: not known */
   double registered_ns, tuned_ns;
-  int has_news;      /* of a comparison; whoever reads it clears it */
-  double watched_ns; /* when the watch began; 0: not known yet */
-  int drifted;       /* windows in a row: positive slower, negative faster */
-  int greatly;       /* likewise, by half and more */
-  int has_drifted;   /* the search has begun anew */
-  uint32_t probes;   /* of runner-ups, that are still paid by the grant */
-  int worse;         /* windows in a row: than the registered variant was */
-  uint32_t patience; /* doublings of how many windows must have drifted, unless greatly */
+  int has_news;         /* of a comparison; whoever reads it clears it */
+  double watched_ns;    /* when the watch began; 0: not known yet */
+  int drifted;          /* windows in a row: positive slower, negative faster */
+  int greatly;          /* likewise, by half and more */
+  int has_drifted;      /* the search has begun anew */
+  uint32_t probes;      /* of runner-ups, that are still paid by the grant */
+  df_point displaced;   /* was at home until a probe took its place ... */
+  int checks_displaced; /* ... and is measured once more */
+  int worse;            /* windows in a row: than the registered variant was */
+  uint32_t patience;    /* doublings of how many windows must have drifted, unless greatly */
 } df_leader;
 
 /* The search has its subspaces; its first point is the registered variant. part: of the time of all

@@ -11,6 +11,7 @@ double leader_uniform(df_random *random, double least, double most) {
 static double ratio_of(const leader_world *w, const df_point *p) {
   df_random random = {p->subspace * 1000003u + p->at[0] * 10007u + p->at[1] * 101u + w->surface};
   if (memcmp(p, &w->leader.registered, sizeof *p) == 0) return 1;
+  if (w->ratios[p->subspace] > 0) return w->ratios[p->subspace];
   df_random_next(&random);
   if (w->best_ratio > 0 && p->subspace == w->best) return w->best_ratio;
   return leader_uniform(&random, w->least_ratio, w->most_ratio);

@@ -17,14 +17,15 @@ typedef struct leader_world {
   double home_ns, most_ratio, least_ratio; /* of variants, by the registered one's */
   double setup_ns, cold_ns;                /* until links stand; of the first run */
   double noise;
-  double best_ratio; /* of one algorithm; 0: none is better */
-  uint8_t best;      /* which one */
-  uint8_t sprinter;  /* an algorithm whose first runs take a third; 0: none */
-  int spikes;        /* every fourth run of that algorithm takes three times as long */
-  int ahead, lag;    /* runs until all have gone over; until they have told */
-  int runs_ahead;    /* this rank's own runs tell nothing */
-  int is_mute;       /* no times are told */
-  uint64_t lost_of;  /* one of so many variants is called off; 0: none */
+  double ratios[ALGORITHMS]; /* of all an algorithm's, but the registered one; 0: drawn */
+  double best_ratio;         /* of one algorithm; 0: none is better */
+  uint8_t best;              /* which one */
+  uint8_t sprinter;          /* an algorithm whose first runs take a third; 0: none */
+  int spikes;                /* every fourth run of that algorithm takes three times as long */
+  int ahead, lag;            /* runs until all have gone over; until they have told */
+  int runs_ahead;            /* this rank's own runs tell nothing */
+  int is_mute;               /* no times are told */
+  uint64_t lost_of;          /* one of so many variants is called off; 0: none */
 
   uint64_t run;
   df_point in_force, next;
