@@ -271,7 +271,12 @@ static void end(dfcclContext_t context, df_coll *front) {
   epoch->counts = 0;
   df_epoch_set_range(context, front, 0, 0, 0);
   epoch->owner = NULL;
-  if (current) exchange(context, front, current);
+  if (current) {
+    if (DF_UNLIKELY(context->tracer != NULL)) df_trace_describe(context, front);
+    const int is_described = front->is_described; /* its runs are all from before */
+    exchange(context, front, current);
+    front->is_described = is_described;
+  }
   epoch->current = epoch->candidate = NULL;
   epoch->is_pending = epoch->asks = 0; /* the members hear of the end itself: limited() */
   if (candidate) df_coll_leave(context, candidate);

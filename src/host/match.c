@@ -165,7 +165,8 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
     const char *what;
     uint32_t a, b;
   } shapes[] = {
-      {"number of blocks (block_min or blocks of DFCCL_TUNING, channels of DFCCL_TUNER_PLUGIN)",
+      {"number of blocks (block_min, net_blocks or blocks of DFCCL_TUNING, channels of "
+       "DFCCL_TUNER_PLUGIN)",
        here->n_blocks, there->n_blocks},
       {"number of link slots (slots of DFCCL_TUNING)", here->n_slots, there->n_slots},
       {"slot size (slot_bytes, words_max or slot of DFCCL_TUNING)", here->stride, there->stride},

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "control/post.h"
 #include "host/context.h"
+#include "host/epochs.h"
 #include "host/growing.h"
 #include "host/link_setup.h"
 #include "host/match.h"
@@ -328,6 +329,14 @@ static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll, df_manner
   return dfcclSuccess;
 }
 
+/* NULL: this rank has none with that hash. What the collective was registered with need not be in the
+ * directory. */
+static const df_plan_file *find_file(dfcclContext_t context, const df_coll *front, uint64_t hash) {
+  const df_plan_file *own = df_epoch_registered(front)->choice.file;
+  if (own && df_plan_file_facts_of(own).hash == hash) return own;
+  return df_file_directory_find(&context->settings.files, hash);
+}
+
 static dfcclResult_t make_variant(dfcclContext_t context, df_coll *front, uint64_t number,
                                   int *ranks, const df_variant_spec *spec, df_coll **out) {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
@@ -335,7 +344,7 @@ static dfcclResult_t make_variant(dfcclContext_t context, df_coll *front, uint64
   char algorithm[DF_FILE_NAME_BYTES + 8];
   snprintf(algorithm, sizeof algorithm, "%s", df_algorithm_name((int)spec->algorithm));
   if (spec->algorithm == DF_FROM_FILE) {
-    file = df_file_directory_find(&context->settings.files, spec->file);
+    file = find_file(context, front, spec->file);
     if (file == NULL)
       return df_fail(dfcclInvalidUsage,
                      "collective %" PRIu64 ": rank %u has no algorithm's file with the hash "

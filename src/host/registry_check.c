@@ -88,6 +88,11 @@ static int on_one_gpu(dfcclContext_t context, const dfcclCollOptions_t *options,
   return 1;
 }
 
+uint32_t df_most_blocks(dfcclContext_t context, uint32_t n, uint32_t hosts) {
+  const int is_far = hosts > 1 && !df_topology_is_crowded(&context->topology, n);
+  return is_far ? context->max_blocks : context->near_blocks;
+}
+
 df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r) {
   uint32_t n = df_group_size(context, r->options);
   uint32_t element_bytes = (uint32_t)df_type_size(r->type);
@@ -121,9 +126,7 @@ df_manner_question df_manner_question_of(dfcclContext_t context, const df_regist
       .count = df_registered_count(r),
       .varying = dynamic || (r->options && r->options->varying),
       .element_bytes = element_bytes,
-      .max_blocks = spread.hosts > 1 && !df_topology_is_crowded(&context->topology, n)
-                        ? context->max_blocks
-                        : context->near_blocks,
+      .max_blocks = df_most_blocks(context, n, spread.hosts),
       .on_gpu = context->settings.backend == dfcclBackendCuda,
       .on_one_gpu = on_one_gpu(context, r->options, n),
       .host_sees_links = context->device.memory->host_sees_links,

@@ -10,6 +10,8 @@
 uint64_t df_registered_count(const df_registration *r);
 uint32_t df_group_size(dfcclContext_t context, const dfcclCollOptions_t *options);
 
+/* Blocks of a collective of n ranks on so many hosts, at most. */
+uint32_t df_most_blocks(dfcclContext_t context, uint32_t n, uint32_t hosts);
 df_manner_question df_manner_question_of(dfcclContext_t context, const df_registration *r);
 
 /* dfcclInvalidArgument with a sentence, or success with the manner. */

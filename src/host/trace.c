@@ -120,12 +120,14 @@ static void describe(dfcclContext_t context, df_coll *coll) {
       df_operation_name(coll->operation), coll->count, coll->count * df_type_size(coll->type));
   for (uint32_t i = 0; i < coll->n; i++)
     df_grow_format(lines, "%s%u", i ? "," : "", coll->ranks[i]);
+  df_grow_format(lines, "],\"algorithm\":\"%s",
+                 key->file ? "file:" : df_algorithm_name(key->algorithm));
+  if (key->file) df_grow_escaped(lines, df_plan_file_facts_of(key->file).name);
   df_grow_format(lines,
-                 "],\"algorithm\":\"%s\",\"split\":%u,\"blocks\":%u,\"slot_bytes\":%u,"
+                 "\",\"split\":%u,\"blocks\":%u,\"slot_bytes\":%u,"
                  "\"slots\":%u,\"form\":\"%s\",\"lends\":%d,\"switch\":%" PRIu64
                  ",\"from_run\":%" PRIu64 ",\"at\":%" PRIu64 ",\"purpose\":\"%s\",\"why\":\"",
-                 df_algorithm_name(key->algorithm), key->split, manner->shape.n_blocks,
-                 manner->shape.stride,
+                 key->split, manner->shape.n_blocks, manner->shape.stride,
                  coll->ring.n_slots ? coll->ring.n_slots : manner->shape.n_slots,
                  df_manner_form(manner, coll->plan, coll->count),
                  df_manner_lends(manner, (uint32_t)df_type_size(coll->type)), state.switches,

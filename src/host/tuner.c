@@ -7,6 +7,7 @@
 #include "host/growing.h"
 #include "host/learning.h"
 #include "host/registry.h"
+#include "host/registry_check.h"
 #include "tuning/space.h"
 
 typedef struct df_tuner {
@@ -89,16 +90,16 @@ static const df_file_directory *common_files(dfcclContext_t context, const df_co
 
 static void make_space(dfcclContext_t context, const df_coll *front, df_tuner *tuner) {
   const df_manner *registered = df_epoch_registered(front);
-  const df_space_question question = {.registered = registered,
-                                      .policy = &context->settings.tuning.policy,
-                                      .operation = front->operation,
-                                      .n = front->n,
-                                      .bytes =
-                                          df_larger_buffer(front->operation, front->n, front->count,
-                                                           (uint32_t)df_type_size(front->type)),
-                                      .max_blocks = context->max_blocks,
-                                      .files = common_files(context, front),
-                                      .varying = front->varying != DF_VARIES_NOT};
+  const df_space_question question = {
+      .registered = registered,
+      .policy = &context->settings.tuning.policy,
+      .operation = front->operation,
+      .n = front->n,
+      .bytes = df_larger_buffer(front->operation, front->n, front->count,
+                                (uint32_t)df_type_size(front->type)),
+      .max_blocks = df_most_blocks(context, front->n, front->n_hosts),
+      .files = common_files(context, front),
+      .varying = front->varying != DF_VARIES_NOT};
   df_point point;
   df_space_make(&tuner->space, &question, &tuner->leader.descent);
   df_leader_open(&tuner->leader, (double)context->settings.tune_budget / 100,

@@ -21,6 +21,12 @@ static void add(df_file_directory *all, const char *path, const char *name,
     left_out(sentence);
     return;
   }
+  if (name[strcspn(name, " \t\n\r#")] != '\0') {
+    snprintf(sentence, sizeof sentence, "%.64s: a rule cannot name a file with a blank or \"#\"",
+             name);
+    left_out(sentence);
+    return;
+  }
   const df_plan_file *file = df_plan_file_find(path, name, sentence, sizeof sentence);
   if (file == NULL)
     left_out(sentence);

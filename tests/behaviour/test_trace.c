@@ -223,6 +223,38 @@ DF_TEST(trace, every_member_tells_why_it_went_over, 120) {
         "at the end: %s", all[0][n[0] - 1].purpose);
 }
 
+static void leave_with_the_last(dfcclCollId_t id, dfcclResult_t status, void *arg) {
+  (void)status;
+  OK(dfcclDeregister(arg, id));
+}
+
+/* The last run of a collective that went over is told before it is deregistered in its callback. */
+DF_TEST(trace, what_is_deregistered_in_its_callback, 60) {
+  dfcclContext_t ctxs[RANKS];
+  float data[RANKS][4] = {{1}};
+  begin();
+  df_make_contexts(ctxs, RANKS, NULL);
+  df_collective coll = df_simple(4, RANKS);
+  df_register_all(ctxs, 1, &coll);
+  uint64_t run = 0;
+  for (; run < 3; run++) df_exchange(ctxs, 1, &coll, run, 0);
+  OK(dfcclSetAlgorithm(ctxs[0], 1, "ring"));
+  do df_exchange(ctxs, 1, &coll, run++, 0);
+  while (switches_of(ctxs[0]) < 1 || switches_of(ctxs[1]) < 1);
+  for (int r = 0; r < RANKS; r++)
+    OK(dfcclRunAllReduce(ctxs[r], 1, data[r], data[r], leave_with_the_last, ctxs[r]));
+  for (int r = 0; r < RANKS; r++) OK(dfcclWaitAll(ctxs[r]));
+  df_free_contexts(ctxs, RANKS);
+  for (int r = 0; r < RANKS; r++) {
+    read_trace(r);
+    CHECK(count("{\"collective\":1,") == 2, "%d descriptions", count("{\"collective\":1,"));
+    const char *ring = strstr(text, "\"algorithm\":\"ring\"");
+    CHECK(ring && strstr(ring, "\"switch\":1,"), "the change is not there");
+    CHECK(strstr(ring + 1, "\"algorithm\":") == NULL, "something is described after it");
+  }
+  end();
+}
+
 DF_TEST(trace, runs_that_fail_say_so, 60) {
   dfcclContext_t ctxs[RANKS];
   float data[4] = {1};
