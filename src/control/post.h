@@ -16,6 +16,12 @@ typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_GIVEN_UP, DF_PEER_DEAD } df_
 /* After a lost message, only news of the loss goes out. */
 typedef enum { DF_NOTHING_LOST, DF_LOST, DF_LOSS_IS_TOLD } df_loss;
 
+/* After so long a connection is lost if another way may carry on. Of silence_ms the rest is left for
+ * that. A lost packet is repeated within 200 ms, so it is no less than a second. */
+static inline uint32_t df_silence_of_rail(uint32_t silence_ms) {
+  return DF_MIN(silence_ms, DF_MAX(silence_ms / 3, 1000u));
+}
+
 typedef struct df_outgoing {
   struct df_outgoing *next;
   int fd;
@@ -31,6 +37,7 @@ typedef struct df_peer {
   df_line *line;    /* NULL: the peer is on this host */
   int calls;        /* a line: this end makes its connections */
   int has_rails;    /* its host may be reached by another way, so a line is found silent earlier */
+  int was_silent;   /* has_rails: the connection was lost for silence, not for a reset */
   uint64_t lost_ns; /* since when the line has no connection; 0: it has one (resume.h) */
   uint32_t resumes; /* how often it had one again */
   int is_over;      /* the line: the other end has said so */

@@ -26,9 +26,7 @@ typedef struct df_arrival {
   unsigned char key[DF_LINE_KEY];
 } df_arrival;
 
-/* The silence of a host: the time for it is over already, unless there may be another way. */
-static int is_silence(const df_peer *peer, int error) {
-  if (peer->has_rails) return 0;
+static int is_silence(int error) {
   return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN;
 }
 
@@ -44,10 +42,13 @@ static int need_not_call(const df_peer *peer) {
 
 int df_resume_begin(df_control *control, uint32_t rank, int error) {
   df_peer *peer = &control->peers[rank];
-  if (!may_resume(control, peer) || is_silence(peer, error) || need_not_call(peer)) return 0;
+  if (!may_resume(control, peer) || need_not_call(peer)) return 0;
+  /* The time for silence is over already, unless there may be another way. */
+  if (is_silence(error) && !peer->has_rails) return 0;
   df_log(DF_LOG_INFO, "rank %u: control's connection to rank %u was lost: %s", control->rank, rank,
          error ? strerror(error) : "the other end closed it");
   if (peer->lost_ns == 0) {
+    peer->was_silent = is_silence(error);
     peer->lost_ns = df_clock_ns();
     control->n_lost++;
   }
@@ -116,6 +117,7 @@ static void attach(df_control *control, df_arrival *arrival) {
   df_peer *peer = &control->peers[arrival->rank];
   const int is_welcome = may_resume(control, peer);
   if (is_welcome && peer->lost_ns == 0) { /* the other end has seen a loss, and this one has not */
+    peer->was_silent = 0;
     peer->lost_ns = df_clock_ns();
     control->n_lost++;
   }
@@ -150,9 +152,9 @@ int df_resume_is_vain(df_control *control, uint32_t rank, int *error) {
   const df_line_maker *maker = &control->maker;
   if (peer->lost_ns == 0) return 0;
   const uint64_t now = df_clock_ns(), refused_ns = maker->refused_ns(maker->maker, rank);
-  const uint64_t silence_ms = peer->has_rails ? maker->silence_ms - maker->silence_ms / 3
-                                              : maker->silence_ms; /* the rest has passed */
-  const uint64_t patience_ms = silence_ms ? DF_MIN(silence_ms, maker->resume_ms) : maker->resume_ms;
+  const uint64_t silence_ms = maker->silence_ms;
+  uint64_t patience_ms = silence_ms ? DF_MIN(silence_ms, maker->resume_ms) : maker->resume_ms;
+  if (peer->was_silent) patience_ms = silence_ms - df_silence_of_rail(maker->silence_ms);
   const uint64_t refused_ms = peer->calls ? REFUSED_MS : REFUSED_OTHERWISE_MS;
   *error = ECONNREFUSED;
   if (refused_ns && now - refused_ns >= refused_ms * 1000000) return 1;

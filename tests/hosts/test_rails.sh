@@ -2,6 +2,8 @@
 # Promises of rails, two networks between two hosts whose speed is limited: test_rails.sh WORKER BENCH
 #   - Large messages go through both, and through the faster one more; DFCCL_NET_RAILS=1 leaves the second one alone.
 #   - A rail that is cut for good, the first or the second one, is a pause: the other one carries all. Every element is right.
+#   - A rail that comes back is used again. All networks may be cut for less than the silence. A rail that loses long
+#     packets costs a pause now and then.
 set -u
 . "$(dirname "$0")/bed.sh"
 worker=$1 bench=$2
@@ -60,5 +62,34 @@ for rail in 1 0; do
   end
   bed_join 2 $rail
 done
+begin back DFCCL_NET_TIMEOUT_MS=3000 -- "$worker" --largest 4000000 --seconds 18
+sleep 2
+bed_cut 2 0
+sleep 3
+bed_join 2 0
+sleep 6
+again=$(sent 0)
+sleep 4
+again=$(($(sent 0) - again))
+end
+[ "$again" -gt 10 ] || fail "a rail that has come back carries $again MB in 4 s"
+
+# A third of the silence is noticed; the rest of it is left for the way back, however short a resume may be.
+begin silence DFCCL_NET_RESUME_MS=500 -- "$worker" --largest 100000 --seconds 8
+sleep 2
+for rail in 0 1; do bed_cut 2 $rail; done
+sleep 3
+for rail in 0 1; do bed_join 2 $rail; done
+end
+
+# Long packets are lost on the second rail, short ones are not.
+for host in 1 2; do
+  bed_on $host ip link set rail1 mtu 9000
+  bed_on $host ip link set rail1 gso_max_segs 1
+done
+begin hole -- "$worker" --largest 4000000 --seconds 10
+end
+rounds=$(sed -n 's/^through [0-9]*: \([0-9]*\) runs.*/\1/p' "$work/hole-0")
+[ "${rounds:-0}" -gt 1000 ] || fail "beside a rail that loses long packets $rounds runs were done"
 [ "$failed" = 0 ] && echo "two rails"
 exit $failed

@@ -76,6 +76,23 @@ DF_TEST(rails, join_interfaces_and_addresses_of_one_network, 10) {
                                "10.77.1.1 10.77.1.2:50", NULL});
 }
 
+/* The peer's bridge has the address of this host's, and all interfaces have the same link-local
+ * network. */
+DF_TEST(rails, lead_to_the_peer, 10) {
+  df_interfaces all = {.n = 0};
+  add(&all, 2, "fe80::1", 64, 1);
+  add(&all, 3, "fe80::2", 64, 1);
+  add(&all, 3, "10.77.1.1", 24, 1);
+  add(&all, 4, "172.17.0.1", 16, 1);
+  const char *const offered[] = {"172.17.0.1:50", "10.77.1.2:50", NULL};
+  df_far_rank far = far_with("[fe80::9]:50", offered);
+  far.scope = 3;
+  expect(&all, &far, 4, (const char *const[]){"any [fe80::9]:50", NULL});
+  far.scope = 2;
+  expect(&all, &far, 4,
+         (const char *const[]){"any [fe80::9]:50", "10.77.1.1 10.77.1.2:50", NULL});
+}
+
 DF_TEST(rails, of_one_network_are_two_with_two_interfaces_at_each_end, 10) {
   df_interfaces all = {.n = 0};
   add(&all, 2, "10.0.0.1", 8, 1);

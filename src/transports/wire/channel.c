@@ -45,6 +45,9 @@ void df_channel_attach(df_channel *channel, df_stream *stream) {
   channel->is_mute = channel->has_ended = 0;
   channel->awaits = channel->gathers = channel->owes = 0;
   channel->has_more = stream != NULL;
+  channel->sent_before = channel->bytes_sent;
+  channel->received_before = channel->bytes_received;
+  channel->delivered = 0;
 }
 
 /* ---- writing */

@@ -49,6 +49,8 @@ typedef struct df_channel {
   int has_ended;
   /* Of all its streams so far. */
   uint64_t frames_sent, bytes_sent, frames_received, bytes_received;
+  uint64_t sent_before, received_before; /* by earlier streams */
+  uint64_t delivered;                    /* bytes that this one has brought, as far as is known */
 } df_channel;
 
 /* 0: no memory. */

@@ -1,6 +1,7 @@
 /* The life of one connection: called or accepted, proven, standing, lost, called again. */
 #include "transports/wire/connection.h"
 
+#include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 enum {
   FIRST_RETRY_US = 200,
+  HOLE_TRIES = 16, /* a rail that stands, and takes nothing long, is called as seldom as any */
 #if defined(DF_SIMULATION) /* whose time passes slowly */
   LAST_RETRY_US = 400,
   LAST_SPARE_RETRY_US = 800
@@ -22,6 +24,14 @@ enum {
 #define MEET_NS ((uint64_t)10 * 1000 * 1000 * 1000)
 /* Then another rail is tried. */
 #define RAIL_ANSWER_NS ((uint64_t)2 * 1000 * 1000 * 1000)
+/* What stood for so long was no call that the other end refused. */
+#if defined(DF_SIMULATION)
+#define PROVEN_NS 1
+#define SETTLED_NS ((uint64_t)1000 * 1000)
+#else
+#define PROVEN_NS ((uint64_t)100 * 1000 * 1000)
+#define SETTLED_NS ((uint64_t)1000 * 1000 * 1000)
+#endif
 
 /* ---- losing */
 
@@ -63,8 +73,8 @@ uint64_t df_connection_end_ns(const df_connections *all, const df_peer_wire *pee
   uint64_t patience_ns = all->resume_ns;
   if (is_spare(port)) return UINT64_MAX;
   if (may_be_refused) patience_ns = DF_MAX(patience_ns, MEET_NS);
-  /* A call that was given up for another rail is no loss. */
-  if (c->stood == 0 && peer->n_ways > 1)
+  /* A call that was given up for another rail is no loss, and a silent rail was lost early. */
+  if (peer->n_ways > 1 && (c->stood == 0 || all->resume_ns))
     patience_ns = DF_MAX(patience_ns, all->silence_ms * (uint64_t)1000000);
   return c->lost_ns + patience_ns;
 }
@@ -75,13 +85,15 @@ void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port,
   df_connection *c = &peer->ports[port];
   snprintf(c->why, sizeof c->why, "%s", reason);
   const uint64_t now = df_clock_ns();
+  const int has_worked = c->stands && now - c->stood_ns >= PROVEN_NS;
+  const int was_silent = c->stream && c->stream->error == ETIMEDOUT;
+  const int is_hole = c->stands && is_spare(port) && !df_wire_has_delivered(peer->wire, port);
   df_wire_detach(peer->wire, port);
   df_connection_end(all, c);
   if (peer->wire->far_leaves || df_wire_has_left(peer->wire)) return;
-  if (c->lost_ns == 0) {
-    c->lost_ns = now;
-    c->vain_tries = 0;
-  }
+  if (c->lost_ns == 0) c->lost_ns = now;
+  if (has_worked) c->vain_tries = was_silent;
+  if (is_hole) c->vain_tries = HOLE_TRIES;
   const uint64_t wait_us = (uint64_t)FIRST_RETRY_US << DF_MIN(c->vain_tries, 16u);
   const uint64_t most_us = is_spare(port) ? LAST_SPARE_RETRY_US : LAST_RETRY_US;
   c->call_ns = now + 1000 * DF_MIN(wait_us, most_us);
@@ -101,20 +113,43 @@ static void describe(const df_connections *all, df_connection *c) {
   snprintf(c->ends + used, sizeof c->ends - used, " (%s)", carried);
 }
 
+/* A rail that is cut is found early enough for the others to carry on. */
+static void set_silence(const df_connections *all, const df_peer_wire *peer,
+                        const df_connection *c) {
+  const int has_rails = peer->n_ways > 1 && all->resume_ns;
+  if (all->silence_ms)
+    df_tcp_set_silence(c->stream,
+                       has_rails ? df_silence_of_rail(all->silence_ms) : all->silence_ms);
+}
+
+void df_connection_set_silence(const df_connections *all, const df_peer_wire *peer) {
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+    if (peer->ports[i].stands) set_silence(all, peer, &peer->ports[i]);
+}
+
+/* The first connection for bulk has moved to the rail of a spare one, which takes the first rail. */
+static void free_way(df_connections *all, df_peer_wire *peer) {
+  const uint32_t way = peer->ports[DF_WIRE_BULK].way, spare = DF_WIRE_BULK + way;
+  if (way == 0 || spare >= peer->wire->n_ports) return;
+  if (peer->ports[spare].stream)
+    df_connection_lose(all, peer, spare, "another connection has its rail");
+}
+
 /* Its ends are noted: of a connection that is lost the system tells but one. */
 static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
   c->stands = 1;
   c->stood++;
+  c->stood_ns = df_clock_ns();
+  const int has_moved = !c->was_called && c->way != c->called_way;
+  if (has_moved) c->way = c->called_way;
   c->lost_ns = 0;
   c->vain_looks = 0;
   c->stream->is_ready = 1; /* frames may have come with the proof */
   describe(all, c);
-  /* A rail that is cut is found early enough for the others to carry on. */
-  if (all->silence_ms)
-    df_tcp_set_silence(c->stream,
-                       peer->n_ways > 1 && all->resume_ns ? all->silence_ms / 3 : all->silence_ms);
+  set_silence(all, peer, c);
   df_wire_attach(peer->wire, port, c->frames);
+  if (port == DF_WIRE_BULK && has_moved) free_way(all, peer);
 }
 
 /* Without a limit the system's own ends a call that reaches nobody. */
@@ -213,16 +248,23 @@ void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port)
     protect(all, peer, port, &c->greeter);
 }
 
-/* NULL: there is no such rail. */
-static const df_tcp_way *way_of(const df_peer_wire *peer, uint32_t port) {
-  const uint32_t rail = is_spare(port) ? port - DF_WIRE_BULK
-                                       : peer->ports[port].vain_tries % DF_MAX(peer->n_ways, 1u);
-  return rail < peer->n_ways ? &peer->ways[rail] : NULL;
+/* The first retry goes where the connection was, unless it was silent. A spare one has its own rail, or the first one while
+ * the first connection for bulk is on its own. UINT32_MAX: there is no such rail. */
+static uint32_t way_of(const df_peer_wire *peer, uint32_t port) {
+  const df_connection *c = &peer->ports[port];
+  uint32_t way = port - DF_WIRE_BULK;
+  if (!is_spare(port))
+    way = (c->way + (c->vain_tries > 1 ? c->vain_tries - 1 : 0)) % DF_MAX(peer->n_ways, 1u);
+  else if (peer->ports[DF_WIRE_BULK].way == way)
+    way = 0;
+  return way < peer->n_ways ? way : UINT32_MAX;
 }
 
 static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  const dfcclResult_t result = df_tcp_connect(&all->tcp, way_of(peer, port), &c->stream);
+  const uint32_t way = way_of(peer, port);
+  const dfcclResult_t result = df_tcp_connect(&all->tcp, &peer->ways[way], &c->stream);
+  c->called_way = way;
   c->lacks_port = result == dfcclInProgress;
   if (result != dfcclSuccess) {
     df_connection_lose(all, peer, port, df_last_sentence());
@@ -239,7 +281,7 @@ int df_connection_is_wanted(const df_peer_wire *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
   const df_wire *wire = peer->wire;
   return c->stream == NULL && c->calls && !peer->is_lost && !wire->far_leaves &&
-         !df_wire_has_left(wire) && way_of(peer, port) != NULL;
+         !df_wire_has_left(wire) && way_of(peer, port) != UINT32_MAX;
 }
 
 /* The peer has left without the goodbye that follows all its bytes: nobody calls again. */
@@ -261,6 +303,12 @@ void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
              df_clock_ns() >= df_connection_end_ns(all, peer, i))
       df_connection_lose_peer(all, peer, c, c->why);
   }
+}
+
+void df_connection_hear_call(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  const df_connection *c = &peer->ports[port];
+  if (c->stands && all->resume_ns && df_clock_ns() - c->stood_ns >= SETTLED_NS)
+    df_connection_lose(all, peer, port, "the other end has lost it, and calls");
 }
 
 void df_connection_take(df_connections *all, df_peer_wire *peer, df_tcp_stream *stream,

@@ -12,10 +12,15 @@ int df_connection_is_wanted(const df_peer_wire *peer, uint32_t port);
 void df_connection_call_all(df_connections *all, df_peer_wire *peer);
 /* The stream is ready, and the connection does not stand yet. */
 void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port);
+/* The peer has called, and has proven itself, but this rank's calls count: then its end is lost, unless
+ * both have just called. */
+void df_connection_hear_call(df_connections *all, df_peer_wire *peer, uint32_t port);
 /* The peer has called, and has proven itself. Takes the stream; the greeter is wiped. */
 void df_connection_take(df_connections *all, df_peer_wire *peer, df_tcp_stream *stream,
                         df_greeter *greeter);
 
+/* Of those that stand, when the rails are known. */
+void df_connection_set_silence(const df_connections *all, const df_peer_wire *peer);
 void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port, const char *reason);
 /* For good. lost: the connection that was lost first. */
 void df_connection_lose_peer(df_connections *all, df_peer_wire *peer, const df_connection *lost,

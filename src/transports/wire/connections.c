@@ -14,14 +14,14 @@ enum {
   VAIN_LOOKS = 32,            /* after so many a stream is read only if it is ready */
   LOOKS_APART = 8,            /* looks at all streams, while some are read unasked */
   ACCEPT_RETRY_NS = 20000000, /* there was no descriptor for a caller */
-  STREAM_FRAMES = 8,          /* payloads in a row, in one direction */
-  REST_BYTES = 16 << 10,      /* a look that brings more is worth itself */
-  REST_FRAME = 32 << 10,      /* longer ones follow each other fast enough */
 #if defined(DF_SIMULATION)
-  REST_NS = 0 /* time passes slowly there */
+  STREAM_FRAMES = 1,
 #else
-  REST_NS = 20000
+  STREAM_FRAMES = 8, /* payloads in a row, in one direction */
 #endif
+  REST_BYTES = 16 << 10, /* a look that brings more is worth itself */
+  REST_FRAME = 32 << 10, /* longer ones follow each other fast enough */
+  REST_NS = 20000
 };
 
 dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port) {
@@ -68,6 +68,7 @@ void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_w
     peer->n_ways = n_ways;
     memcpy(peer->ways, ways, n_ways * sizeof *ways);
     memcpy(peer->key, key, sizeof peer->key);
+    df_connection_set_silence(all, peer);
     /* Without memory for spare connections the others carry all. */
     if (peer->wire->n_ports > DF_WIRE_BULK) (void)df_connections_need_bulk(peer);
   }
@@ -103,9 +104,20 @@ int df_connections_send(df_connections *all) {
 static int rests(const df_connection *c, const df_wire_port *port) {
   const df_channel *channel = &port->channel;
   return channel->came_in_a_row >= STREAM_FRAMES && !channel->owes && !c->carried &&
-         port->frame.bytes <= REST_FRAME &&
+         !c->stream->is_ready && port->frame.bytes <= REST_FRAME &&
          channel->bytes_received - c->bytes_before < REST_BYTES &&
          (int64_t)(df_clock_ns() - c->heard_ns) < REST_NS;
+}
+
+/* Then nobody asks the system either: it would tell once that there is something, and who rests might
+ * leave before reading it. So the endpoint's thread hears of it then. */
+static int has_resting_stream(const df_connections *all) {
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    const df_peer_wire *peer = all->active[i];
+    for (uint32_t port = 0; port < peer->wire->n_ports; port++)
+      if (peer->ports[port].stands && rests(&peer->ports[port], &peer->wire->ports[port])) return 1;
+  }
+  return 0;
 }
 
 static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int spins) {
@@ -215,7 +227,8 @@ static int has_warm_stream(const df_connections *all) {
 
 int df_connections_carry(df_connections *all, int spins) {
   int did = 0;
-  if (!spins || ++all->looks % LOOKS_APART == 0 || !has_warm_stream(all)) {
+  if (!spins ||
+      ((++all->looks % LOOKS_APART == 0 || !has_warm_stream(all)) && !has_resting_stream(all))) {
     df_tcp_look(&all->tcp);
     if (all->guests || all->tcp.has_callers) df_guests_receive(all);
   }
@@ -237,6 +250,7 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
     for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {
       const df_connection *c = &peer->ports[port];
       if (c->stands || (!c->stream && c->lost_ns == 0) || peer->wire->far_leaves) continue;
+      if (port > DF_WIRE_BULK && !c->stream) continue; /* nobody waits for a spare one */
       uint64_t due = c->stream ? c->due_ns : df_connection_end_ns(all, peer, port);
       if (!c->stream && df_connection_is_wanted(peer, port)) due = DF_MIN(due, c->call_ns);
       if (due == UINT64_MAX) continue;

@@ -1,8 +1,8 @@
 /*
  * Connections with each peer that this rank has links with: one for small messages and one for bulk
  * (wire.h), for both directions, and a spare one for bulk on each further rail. The first two are
- * called on another rail if theirs does not answer; without spare ones all goes on. Whoever takes an
- * offer calls; if both call, the lower rank's call counts. A caller is a guest until it has proven
+ * called on another rail if theirs does not answer; without spare ones all goes on. The first one for
+ * bulk leaves its rail to a spare one then. Whoever takes an offer calls; if both call, the lower rank's call counts. A caller is a guest until it has proven
  * who it is; of too many guests the oldest goes. A connection that is lost is called again, for
  * resume_ns. With a fabric the connection's bytes go through it, and the TCP stream is its line
  * (fabric.h). Nothing waits. Not thread-safe: the endpoint has a lock.
@@ -38,6 +38,8 @@ typedef struct df_connection {
   uint64_t heard_ns;               /* when it did */
   uint64_t bytes_before;           /* had come, before the latest look */
   uint32_t stood;                  /* how often */
+  uint64_t stood_ns;               /* since when */
+  uint32_t way, called_way;        /* by which it stood last; by which it is called */
   char ends[DF_CONNECTION_ENDS_BYTES];
   char why[DF_WIRE_REASON_BYTES]; /* it was lost last */
 } df_connection;
@@ -114,9 +116,9 @@ void df_connections_leave(df_connections *all);
 int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t port,
                            df_traffic *traffic);
 
-/* Each once. 0: none. */
 /* The rank has left. What is lost of it will not be made anew, however long resume_ns is. */
 void df_connections_peer_left(df_connections *all, uint32_t rank);
+/* Each once. 0: none. */
 int df_connections_take_lost(df_connections *all, uint32_t *peer, char *why, size_t bytes);
 
 #endif

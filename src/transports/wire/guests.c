@@ -37,8 +37,11 @@ static void welcome(df_connections *all, df_guest *guest) {
   if (df_connections_meet(all, guest->greeter.peer, &peer) != dfcclSuccess) return;
   if (df_connections_need(peer, port) != dfcclSuccess || peer->is_lost) return;
   const df_connection *c = &peer->ports[port];
-  if (peer->can_call && all->rank < peer->rank) return; /* this rank's calls count */
-  if (guest->greeter.number <= c->call_heard) return;   /* it has been given up meanwhile */
+  if (peer->can_call && all->rank < peer->rank) { /* this rank's calls count */
+    df_connection_hear_call(all, peer, port);
+    return;
+  }
+  if (guest->greeter.number <= c->call_heard) return; /* it has been given up meanwhile */
   df_tcp_stream *stream = guest->stream;
   guest->stream = NULL;
   df_connection_take(all, peer, stream, &guest->greeter);
@@ -62,7 +65,8 @@ void df_guests_receive(df_connections *all) {
   }
   for (df_guest **at = &all->guests; *at;) {
     df_guest *here = *at;
-    const int is_too_many = here->next == NULL && all->n_guests > all->n_ranks + GUESTS_SPARE;
+    const int is_too_many =
+        here->next == NULL && all->n_guests > all->n_ranks * DF_WIRE_PORTS_MOST + GUESTS_SPARE;
     df_greeting_state state = DF_GREETING_GOES_ON;
     if (here->stream->is_ready) {
       here->stream->is_ready = 0;

@@ -80,7 +80,7 @@ static int has_others(const df_far_rank *far) {
 
 uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer) {
   const int has_choice = owner->resume_ms && has_others(&owner->far[peer]);
-  return has_choice ? owner->silence_ms / 3 : owner->silence_ms;
+  return has_choice ? df_silence_of_rail(owner->silence_ms) : owner->silence_ms;
 }
 
 /* Each second call goes where the mesh has found it: an address that was never called may lead

@@ -371,12 +371,27 @@ static int send_through(df_wire *wire, uint32_t which) {
   return did;
 }
 
-static df_stream_outlook outlook_of(const df_channel *channel) {
+static df_stream_outlook outlook_of(df_channel *channel) {
   df_stream *stream = channel->stream;
   df_stream_outlook outlook = {.queued = 0};
   if (stream->outlook) outlook = stream->outlook(stream);
+  const uint64_t sent = channel->bytes_sent - channel->sent_before;
+  if (sent > outlook.queued) channel->delivered = DF_MAX(channel->delivered, sent - outlook.queued);
   outlook.queued += df_channel_waiting(channel);
   return outlook;
+}
+
+int df_wire_has_delivered(df_wire *wire, uint32_t which) {
+#if defined(DF_SIMULATION)
+  enum { SMALL_PACKET = 0 };
+#else
+  enum { SMALL_PACKET = 2048 };
+#endif
+  df_channel *channel = &wire->ports[which].channel;
+  if (channel->stream == NULL || channel->stream->outlook == NULL) return 1; /* not known */
+  outlook_of(channel);
+  return channel->delivered > SMALL_PACKET ||
+         channel->bytes_received - channel->received_before > SMALL_PACKET;
 }
 
 /* When a further frame is expected at the far end, if it goes through the port. A write is worth

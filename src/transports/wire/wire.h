@@ -88,6 +88,9 @@ dfcclResult_t df_wire_add_port(df_wire *wire);
 void df_wire_attach(df_wire *wire, uint32_t port, df_stream *stream);
 void df_wire_detach(df_wire *wire, uint32_t port);
 
+/* Of the stream that is attached: more than a small packet went, and came, through. */
+int df_wire_has_delivered(df_wire *wire, uint32_t port);
+
 /* Incoming. The rings have not been written to. The link's id goes to the far end. */
 dfcclResult_t df_wire_accept(df_wire *wire, const df_wire_route *route, df_wire_link **link);
 /* Outgoing. far_id, far_slots: of the far end's df_wire_accept. The rings here have as many slots:
