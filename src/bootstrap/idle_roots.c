@@ -32,7 +32,7 @@ static void forget_in_child(df_fork_guard *unused) {
 
 static void watch_forks(void) {
   df_fork_guard_add(&guard, forget_in_child);
-  df_fork_waits_for(&lock);
+  df_fork_waits_for(&lock, 0);
 }
 
 typedef struct {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/atomic.h"
 
 enum { STACK_BYTES = 256 * 1024 };
 
@@ -24,18 +25,46 @@ enum { CONNECTIONS_MAX = 1 << 20, WORD_BITS = 64 };
 static uint64_t connections[CONNECTIONS_MAX / WORD_BITS]; /* a bit for each descriptor */
 static int connections_end;                               /* greater than each that was noted */
 static df_fork_guard *guards;
+/* Locks that are held while a child is forked; they only become more. Whoever holds an outer one may wait
+ * for any lock; who holds another one, at most for `mutex`. */
 enum { LOCKS_MAX = 8 };
-static pthread_mutex_t *locks[LOCKS_MAX]; /* held while a child is forked */
-static int n_locks;
+typedef struct lock_list {
+  pthread_mutex_t *locks[LOCKS_MAX];
+  uint32_t n, n_held;
+} lock_list;
+static lock_list outer, inner;
 
-static void before_fork(void) {
-  pthread_mutex_lock(&mutex);
-  for (int i = 0; i < n_locks; i++) pthread_mutex_lock(locks[i]);
+static void hold(lock_list *list) {
+  while (list->n_held < df_observe_u32(&list->n)) pthread_mutex_lock(list->locks[list->n_held++]);
+}
+
+static void let_go(lock_list *list) {
+  while (list->n_held > 0) pthread_mutex_unlock(list->locks[--list->n_held]);
+}
+
+static pthread_mutex_t fork_mutex = PTHREAD_MUTEX_INITIALIZER; /* one fork at a time */
+
+static void let_go_of_all(void) {
+  pthread_mutex_unlock(&mutex);
+  let_go(&inner);
+  let_go(&outer);
 }
 
 static void after_fork_in_parent(void) {
-  for (int i = n_locks; i > 0; i--) pthread_mutex_unlock(locks[i - 1]);
-  pthread_mutex_unlock(&mutex);
+  let_go_of_all();
+  pthread_mutex_unlock(&fork_mutex);
+}
+
+/* A lock that came meanwhile may be held by now: all are taken anew. */
+static void before_fork(void) {
+  pthread_mutex_lock(&fork_mutex);
+  for (;;) {
+    hold(&outer);
+    hold(&inner);
+    pthread_mutex_lock(&mutex);
+    if (outer.n_held == outer.n && inner.n_held == inner.n) return;
+    let_go_of_all();
+  }
 }
 
 static uint64_t *word_of(int fd) { return &connections[fd / WORD_BITS]; }
@@ -93,11 +122,13 @@ void df_fork_guard_remove(df_fork_guard *guard) {
   pthread_mutex_unlock(&mutex);
 }
 
-void df_fork_waits_for(pthread_mutex_t *lock) {
+void df_fork_waits_for(pthread_mutex_t *lock, int is_outer) {
+  lock_list *list = is_outer ? &outer : &inner;
   pthread_once(&once, watch_forks);
   pthread_mutex_lock(&mutex);
-  DF_ASSERT(n_locks < LOCKS_MAX);
-  locks[n_locks++] = lock;
+  DF_ASSERT(list->n < LOCKS_MAX);
+  list->locks[list->n] = lock;
+  df_publish_u32(&list->n, list->n + 1);
   pthread_mutex_unlock(&mutex);
 }
 

@@ -20,9 +20,10 @@ typedef struct df_fork_guard {
 void df_fork_guard_add(df_fork_guard *guard, void (*in_child)(df_fork_guard *guard));
 void df_fork_guard_remove(df_fork_guard *guard); /* safe without add, and twice */
 
-/* A fork waits until no thread holds the lock. The lock lives as long as the process; its holder
- * calls nothing of this header. Any thread; once for each lock. */
-void df_fork_waits_for(pthread_mutex_t *lock);
+/* A fork waits until no thread holds the lock. The lock lives as long as the process. Its holder waits for
+ * no other lock but this header's, unless is_outer: such locks are taken first. Any thread; once for each
+ * lock. */
+void df_fork_waits_for(pthread_mutex_t *lock, int is_outer);
 
 /*
  * Connections, which a forked child closes: else the other end would not see its parent die. A fork

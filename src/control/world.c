@@ -11,7 +11,7 @@ static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER;
 static df_world *worlds;
 static uint32_t n_arriving; /* [worlds_lock] */
 
-static void watch_forks(void) { df_fork_waits_for(&worlds_lock); }
+static void watch_forks(void) { df_fork_waits_for(&worlds_lock, 0); }
 
 static void lock_worlds(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -77,7 +77,7 @@ static int next_sleeper(const struct dfcclContext *context, uint32_t *at, df_sle
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static dfcclContext_t listed;
 
-static void watch_forks(void) { df_fork_waits_for(&list_lock); }
+static void watch_forks(void) { df_fork_waits_for(&list_lock, 1); }
 
 static void lock_list(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;

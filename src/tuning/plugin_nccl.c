@@ -69,7 +69,7 @@ struct df_tuner_plugin {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all calls in the process */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void note_lock(void) { df_fork_waits_for(&lock); }
+static void note_lock(void) { df_fork_waits_for(&lock, 0); }
 
 static DF_FOREIGN_LOG(write_log, "tuner plugin");
 

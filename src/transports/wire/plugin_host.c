@@ -58,7 +58,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static df_plugin_host *hosts; /* [lock] they stay */
 
-static void note_lock(void) { df_fork_waits_for(&lock); }
+static void note_lock(void) { df_fork_waits_for(&lock, 0); }
 
 void df_plugin_lock(void) { pthread_mutex_lock(&lock); }
 void df_plugin_unlock(void) { pthread_mutex_unlock(&lock); }
