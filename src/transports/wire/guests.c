@@ -65,8 +65,7 @@ void df_guests_receive(df_connections *all) {
   }
   for (df_guest **at = &all->guests; *at;) {
     df_guest *here = *at;
-    const int is_too_many =
-        here->next == NULL && all->n_guests > all->n_ranks * DF_WIRE_PORTS_MOST + GUESTS_SPARE;
+    const int is_too_many = here->next == NULL && all->n_guests > all->n_ranks + GUESTS_SPARE;
     df_greeting_state state = DF_GREETING_GOES_ON;
     if (here->stream->is_ready) {
       here->stream->is_ready = 0;
