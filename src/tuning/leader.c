@@ -178,6 +178,11 @@ static df_wish go_home(df_leader *l, df_leader_state then) {
   return ask(l, &l->home, runs_of_variant(l), DF_LEADER_RETURNS);
 }
 
+/* What stays at home keeps its level: times may have changed during a comparison. */
+static void move_watch(df_leader *l, const df_point *to) {
+  if (!is_same(&l->home, to)) l->watched_ns = 0;
+}
+
 /* A search that found what was there already need not be repeated soon. */
 static df_wish settle(df_leader *l) {
   l->has_drifted = 0;
@@ -189,8 +194,8 @@ static df_wish settle(df_leader *l) {
     l->patience = 0;
   else if (l->patience < DF_LEADER_MOST_PATIENCE)
     l->patience++;
+  move_watch(l, &l->winner);
   l->before = l->home = l->winner;
-  l->watched_ns = 0;
   l->drifted = l->greatly = l->worse = 0;
   return go_home(l, DF_LEADER_WATCHES);
 }
@@ -272,6 +277,7 @@ static int has_runner_up(df_leader *l) {
  * search begins. The fastest of many is often the luckiest one, so the next one gets its turn, too. */
 static df_wish lose(df_leader *l, double ratio) {
   df_descent_correct(&l->descent, &l->winner, ratio * registered_ns(l));
+  move_watch(l, &l->registered);
   l->winner = l->home = l->registered;
   l->wins = 0;
   const int goes_on = l->is_remembered || (++l->losses < DF_LEADER_LOSSES && has_runner_up(l));
@@ -310,7 +316,7 @@ static df_wish note_displaced(df_leader *l, const df_measured *measured) {
   l->checks_displaced = 0;
   before->time = measured->time;
   before->error = measured->error;
-  if (!is_clearly_faster(home, before)) move_home(l, before, home);
+  if (before->time < home->time) move_home(l, before, home);
   return go_on(l);
 }
 
