@@ -9,8 +9,6 @@
  * to 2 and 2 to 8. */
 static const double drop = 3.0, left_behind = 1.1, least_gain = 0.01, errors = 0.5;
 
-static int is_same(const df_point *a, const df_point *b) { return memcmp(a, b, sizeof *a) == 0; }
-
 void df_descent_begin(df_descent *descent, uint32_t most) {
   memset(descent, 0, sizeof *descent);
   descent->most = most < DF_DESCENT_MOST ? most : DF_DESCENT_MOST;
@@ -59,7 +57,7 @@ void df_descent_again(df_descent *descent, const df_point *home) {
     anew.prior = i == 0 ? -2 : i == home->subspace ? -1 : climb->is_probed ? climb->best.time : 0;
     *climb = anew;
   }
-  descent->has_extra = home->subspace == 0 && !is_same(home, &descent->first);
+  descent->has_extra = home->subspace == 0 && !df_point_same(home, &descent->first);
   descent->extra = *home;
   descent->n_measured = 0;
   descent->has_dropped = 0;
@@ -67,7 +65,7 @@ void df_descent_again(df_descent *descent, const df_point *home) {
 
 df_measured *df_descent_find(df_descent *descent, const df_point *point) {
   for (uint32_t i = 0; i < descent->n_measured; i++)
-    if (is_same(&descent->measured[i].point, point)) return &descent->measured[i];
+    if (df_point_same(&descent->measured[i].point, point)) return &descent->measured[i];
   return NULL;
 }
 
@@ -218,7 +216,7 @@ void df_descent_correct(df_descent *descent, const df_point *point, double time)
   const double factor = time / known->time;
   for (uint32_t i = 0; i < descent->n_measured; i++)
     if (descent->measured[i].point.subspace == point->subspace &&
-        !is_same(&descent->measured[i].point, &descent->first))
+        !df_point_same(&descent->measured[i].point, &descent->first))
       descent->measured[i].time *= factor;
   descent->climbs[point->subspace].best.time *= factor;
 }
@@ -231,7 +229,7 @@ void df_descent_tell(df_descent *descent, const df_measured *measured) {
     climb->best = *measured;
     return;
   }
-  if (descent->has_extra && is_same(&measured->point, &descent->extra)) {
+  if (descent->has_extra && df_point_same(&measured->point, &descent->extra)) {
     descent->has_extra = 0;
     if (is_better(measured, &climb->best)) climb->best = *measured;
     return;

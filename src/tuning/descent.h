@@ -19,6 +19,7 @@
 #define DF_TUNING_DESCENT_H
 
 #include <stdint.h>
+#include <string.h>
 
 enum {
   DF_DESCENT_AXES = 5,
@@ -30,6 +31,9 @@ typedef struct df_point {
   uint8_t subspace;
   uint8_t at[DF_DESCENT_AXES];
 } df_point;
+static inline int df_point_same(const df_point *a, const df_point *b) {
+  return memcmp(a, b, sizeof *a) == 0;
+}
 
 typedef struct df_measured {
   df_point point;

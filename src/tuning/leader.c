@@ -1,10 +1,10 @@
 #include "tuning/leader.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/attributes.h"
+#include "tuning/times.h"
 
 enum {
   DF_LEADER_TO_COMPARE = 4,     /* switches */
@@ -24,53 +24,16 @@ enum {
   DF_LEADER_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
 };
 static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, great_drift = 0.5,
-                    slow = 2.0, slow_probe = 1.2;
-static const double watch_part = 0.001;
+                    slow = 2.0, slow_probe = 1.2, watch_part = 0.001, cannot_be_had = 1e30;
 /* Of runs, without the members' times: then somebody else has asked for another variant. */
 static const double deaf_ns = 5e9;
-static const double cannot_be_had = 1e30;
 
-static int is_same(const df_point *a, const df_point *b) { return memcmp(a, b, sizeof *a) == 0; }
-
-static int by_size(const void *a, const void *b) {
-  const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return (x > y) - (x < y);
-}
-
-/* Sorts. */
-static double median(uint32_t *times, uint32_t n) {
-  qsort(times, n, sizeof *times, by_size);
-  return ((double)times[(n - 1) / 2] + (double)times[n / 2]) / 2;
-}
-
-static double mean(const uint32_t *times, uint32_t n) {
-  double sum = 0;
-  for (uint32_t i = 0; i < n; i++) sum += (double)times[i];
-  return sum / n;
-}
-
-/* At least 1: a clock may stand, and a peer may say anything. */
 static double time_of(const df_leader *l, const uint32_t *times, uint32_t n) {
-  uint32_t sorted[DF_LEADER_TIMES];
-  memcpy(sorted, times, n * sizeof *times);
-  return DF_MAX(l->by_mean ? mean(times, n) : median(sorted, n), 1.0);
+  return l->by_mean ? df_times_mean(times, n) : df_times_median(times, n);
 }
 
-/* Of the median, from the quartiles: 1.2533 * 0.7413 * (q3 - q1) / sqrt(n), of DF_LEADER_RUNS. Of the
- * mean, from its halves. */
 static double error_of(const df_leader *l, const uint32_t *times, uint32_t n) {
-  uint32_t sorted[DF_LEADER_TIMES];
-  if (l->by_mean) return fabs(mean(times, n / 2) - mean(times + n / 2, n - n / 2)) / 2;
-  memcpy(sorted, times, n * sizeof *times);
-  qsort(sorted, n, sizeof *sorted, by_size);
-  return 0.33 * (double)(sorted[3 * n / 4] - sorted[n / 4]);
-}
-
-static double quarter_of(const uint32_t *times, uint32_t n) {
-  uint32_t sorted[DF_LEADER_TIMES];
-  memcpy(sorted, times, n * sizeof *times);
-  qsort(sorted, n, sizeof *sorted, by_size);
-  return DF_MAX((double)sorted[n / 4], 1.0);
+  return l->by_mean ? df_times_error_of_mean(times, n) : df_times_error_of_median(times, n);
 }
 
 /* Means are of 4 ms if there are so many: ranks that take turns have their cores for as long. */
@@ -108,7 +71,7 @@ void df_leader_stop(df_leader *l) { l->state = DF_LEADER_STOPPED; }
 
 int df_leader_counts(const df_leader *l) {
   return l->state == DF_LEADER_SEARCHES || l->state == DF_LEADER_COMPARES ||
-         l->state == DF_LEADER_RETURNS || !is_same(&l->in_force, &l->home);
+         l->state == DF_LEADER_RETURNS || !df_point_same(&l->in_force, &l->home);
 }
 
 /* ---- wishes */
@@ -116,8 +79,9 @@ int df_leader_counts(const df_leader *l) {
 static const df_wish nothing = {.kind = DF_WISH_NOTHING};
 
 static df_purpose purpose_at_home(const df_leader *l) {
-  if (is_same(&l->home, &l->registered)) return DF_PURPOSE_BACK;
-  return l->has_drifted && !is_same(&l->home, &l->winner) ? DF_PURPOSE_DRIFT : DF_PURPOSE_ADOPTED;
+  if (df_point_same(&l->home, &l->registered)) return DF_PURPOSE_BACK;
+  return l->has_drifted && !df_point_same(&l->home, &l->winner) ? DF_PURPOSE_DRIFT
+                                                                : DF_PURPOSE_ADOPTED;
 }
 
 static df_purpose purpose_of(const df_leader *l, df_leader_state state) {
@@ -128,7 +92,7 @@ static df_purpose purpose_of(const df_leader *l, df_leader_state state) {
 
 /* Of what stays in force; what is neither at home nor asked for keeps the purpose that it had. */
 static df_purpose purpose_to_stay(const df_leader *l) {
-  return is_same(&l->in_force, &l->home) ? purpose_at_home(l) : DF_PURPOSES;
+  return df_point_same(&l->in_force, &l->home) ? purpose_at_home(l) : DF_PURPOSES;
 }
 
 static df_wish ask(df_leader *l, const df_point *point, uint32_t runs, df_leader_state state) {
@@ -153,7 +117,7 @@ static uint64_t between_windows(const df_leader *l) {
 /* At home no longer than until a window can be looked at. */
 static df_wish rest(df_leader *l, uint64_t runs) {
   const uint64_t most = between_windows(l);
-  const int is_home = is_same(&l->in_force, &l->home);
+  const int is_home = df_point_same(&l->in_force, &l->home);
   l->state = DF_LEADER_RESTS;
   return (df_wish){.kind = DF_WISH_REST,
                    .runs = is_home ? DF_MIN(runs, most) : runs,
@@ -174,13 +138,13 @@ static df_wish at_home(df_leader *l) {
 
 static df_wish go_home(df_leader *l, df_leader_state then) {
   l->then = then;
-  if (is_same(&l->in_force, &l->home)) return at_home(l);
+  if (df_point_same(&l->in_force, &l->home)) return at_home(l);
   return ask(l, &l->home, runs_of_variant(l), DF_LEADER_RETURNS);
 }
 
 /* What stays at home keeps its level: times may have changed during a comparison. */
 static void move_watch(df_leader *l, const df_point *to) {
-  if (!is_same(&l->home, to)) l->watched_ns = 0;
+  if (!df_point_same(&l->home, to)) l->watched_ns = 0;
 }
 
 /* A search that found what was there already need not be repeated soon. */
@@ -189,7 +153,7 @@ static df_wish settle(df_leader *l) {
   l->is_remembered = 0;
   l->probes = 0;
   df_account_take_back(&l->account);
-  const int is_new = l->begun <= 1 || !is_same(&l->winner, &l->before);
+  const int is_new = l->begun <= 1 || !df_point_same(&l->winner, &l->before);
   if (is_new)
     l->patience = 0;
   else if (l->patience < DF_LEADER_MOST_PATIENCE)
@@ -208,8 +172,8 @@ static double registered_ns(df_leader *l) {
 
 static int is_worth_comparing(df_leader *l) {
   const df_measured *best = df_descent_best(&l->descent);
-  if (l->is_remembered) return !is_same(&l->winner, &l->registered);
-  return !is_same(&best->point, &l->registered) &&
+  if (l->is_remembered) return !df_point_same(&l->winner, &l->registered);
+  return !df_point_same(&best->point, &l->registered) &&
          (registered_ns(l) == 0 || best->time < (1 - least_gain) * registered_ns(l));
 }
 
@@ -236,7 +200,7 @@ static double cost_of_registered(df_leader *l) {
 
 static df_wish go_on(df_leader *l) {
   df_point point;
-  if (is_same(&l->in_force, &l->home)) df_account_close(&l->account);
+  if (df_point_same(&l->in_force, &l->home)) df_account_close(&l->account);
   const int is_over = l->is_remembered || !df_descent_next(&l->descent, &point);
   if (is_over && !is_worth_comparing(l)) return keep_registered(l);
   l->needed_ns = df_account_needed(&l->account, is_over ? DF_LEADER_TO_COMPARE : 2);
@@ -309,7 +273,7 @@ static df_wish note_probe(df_leader *l) {
   return ask(l, &l->displaced, runs_of_variant(l), DF_LEADER_SEARCHES);
 }
 
-/* What was measured of it first, if it has come back, was so for a moment only. */
+/* If it is faster after all, it comes back: what was measured of it first was so for a moment only. */
 static df_wish note_displaced(df_leader *l, const df_measured *measured) {
   df_measured *before = df_descent_find(&l->descent, &l->displaced);
   const df_measured *home = df_descent_find(&l->descent, &l->home);
@@ -331,9 +295,9 @@ static df_wish note_measured(df_leader *l, const df_measured *measured) {
 static df_wish give_up(df_leader *l) {
   const double scale = l->home_ns > 0 ? l->home_ns / l->account.run_ns : 1;
   const double time = scale * time_of(l, l->own, l->n_own);
-  if (l->state == DF_LEADER_COMPARES && is_same(&l->asked, &l->registered)) {
-    df_measured *registered = df_descent_find(&l->descent, &l->registered);
-    if (registered) registered->time = DF_MAX(registered->time, time);
+  df_measured *registered = df_descent_find(&l->descent, &l->registered);
+  if (l->state == DF_LEADER_COMPARES && df_point_same(&l->asked, &l->registered) && registered) {
+    registered->time = DF_MAX(registered->time, time);
     l->wins = 0;
     return go_home(l, DF_LEADER_RESTS);
   }
@@ -365,7 +329,7 @@ df_wish df_leader_ran(df_leader *l, uint64_t run, uint32_t ns, int is_there, int
   l->there_ns += is_there ? (double)ns : 0;
   if (may_ask && l->there_ns > deaf_ns && l->there > l->told + 1)
     return df_leader_called_off(l, run);
-  if (!may_ask || is_same(&l->asked, &l->home) ||
+  if (!may_ask || df_point_same(&l->asked, &l->home) ||
       (l->state != DF_LEADER_SEARCHES && l->state != DF_LEADER_COMPARES) || !must_go(l))
     return nothing;
   return give_up(l);
@@ -393,12 +357,12 @@ static int has_won(const df_leader *l) {
 
 static df_wish begin_anew(df_leader *l, const uint32_t *ns, uint32_t n) {
   l->account.run_ns = time_of(l, ns, n);
-  l->watched_ns = quarter_of(ns, n); /* times may change again while it searches */
+  l->watched_ns = df_times_quarter(ns, n); /* times may change again while it searches */
   l->home_ns = 0;
   l->drifted = l->greatly = l->worse = 0;
   l->has_drifted = 1;
   l->probes = DF_LEADER_PROBES;
-  l->is_remembered = 0;
+  l->is_remembered = l->checks_displaced = 0;
   df_account_grant(&l->account);
   df_descent_again(&l->descent, &l->home);
   return search(l);
@@ -424,7 +388,8 @@ static df_wish conclude(df_leader *l) {
 static df_wish note_turn(df_leader *l, const uint32_t *ns, uint32_t n, double sum_ns) {
   l->sums_ns[l->turn++] = sum_ns;
   if (l->turn == 2) {
-    if (!l->runs_ahead && l->n_own >= l->told) l->registered_own_ns = quarter_of(l->own, l->n_own);
+    if (!l->runs_ahead && l->n_own >= l->told)
+      l->registered_own_ns = df_times_quarter(l->own, l->n_own);
     l->turns_ns[1] = time_of(l, ns, n / 2);
     l->turns_ns[2] = time_of(l, ns + n / 2, n - n / 2);
     return ask(l, &l->winner, runs_of_turn(l), DF_LEADER_COMPARES);
@@ -443,7 +408,7 @@ df_wish df_leader_told(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t 
   df_account_earn(&l->account, run);
   l->in_force = l->asked;
   l->lost = 0;
-  if (is_same(&l->asked, &l->home))
+  if (df_point_same(&l->asked, &l->home))
     note_home(l, middle);
   else
     charge_members(l, middle);
@@ -505,10 +470,10 @@ static int must_begin_anew(const df_leader *l) {
 }
 
 df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
-  const double quarter = quarter_of(ns, n);
+  const double quarter = df_times_quarter(ns, n);
   df_account_earn(&l->account, run);
   note_window(l, quarter);
-  const int is_tuned = !is_same(&l->home, &l->registered) && l->registered_own_ns > 0;
+  const int is_tuned = !df_point_same(&l->home, &l->registered) && l->registered_own_ns > 0;
   l->worse = is_tuned && quarter > l->registered_own_ns ? l->worse + 1 : 0;
   if (!may_ask) return watch(l);
   if (must_begin_anew(l)) return begin_anew(l, ns, n);
@@ -517,10 +482,10 @@ df_wish df_leader_watched(df_leader *l, uint64_t run, const uint32_t *ns, uint32
 
 /* What was measured before the change is worth nothing, so the search does not go on with it. */
 df_wish df_leader_rested(df_leader *l, uint64_t run, const uint32_t *ns, uint32_t n, int may_ask) {
-  const int is_home = is_same(&l->in_force, &l->home);
+  const int is_home = df_point_same(&l->in_force, &l->home);
   if (l->state != DF_LEADER_RESTS) return nothing;
   df_account_earn(&l->account, run);
-  if (n == DF_LEADER_WINDOW && is_home && !l->runs_ahead) note_window(l, quarter_of(ns, n));
+  if (n == DF_LEADER_WINDOW && is_home && !l->runs_ahead) note_window(l, df_times_quarter(ns, n));
   if (!may_ask) return rest(l, DF_LEADER_WARM);
   if (!is_home && l->then == DF_LEADER_WATCHES) return go_home(l, l->then);
   if (!must_begin_anew(l) || l->is_remembered || n < DF_LEADER_WINDOW) return go_on(l);

@@ -31,12 +31,13 @@
 #include "control/message.h"
 #include "tuning/account.h"
 #include "tuning/descent.h"
+#include "tuning/times.h"
 
 enum {
   DF_LEADER_RUNS = 8,    /* timed, of each variant; if their mean counts, as leader.c says */
   DF_LEADER_WARM = 16,   /* before it begins, and after a switch that was called off */
   DF_LEADER_WINDOW = 32, /* that are watched, and of each turn of a comparison */
-  DF_LEADER_TIMES = 128  /* most times at once */
+  DF_LEADER_TIMES = DF_TIMES_MOST /* at once, at most */
 };
 
 typedef enum {

@@ -1,9 +1,8 @@
 /*
- * TCP between simulated ranks of different processes, in the place of src/transports/wire/tcp.c,
- * and under control's lines between ranks of different hosts.
- * An agent of its own carries what was written: in pieces and after delays, as the adversary likes,
- * and sometimes a connection breaks.
- * A stream takes few bytes, so that pumps often find it full.
+ * TCP between simulated ranks of different processes, in the place of src/transports/wire/tcp.c, and
+ * under control's lines between ranks of different hosts. An agent of its own carries what was
+ * written: in pieces and after delays, as the adversary likes, and sometimes a connection breaks. A
+ * stream takes few bytes, so that pumps often find it full.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,8 +13,7 @@
 #include "transports/wire/tcp.h"
 #include "world.h"
 
-enum { BREAKS = 2, BREAKS_ONE_IN = 40 }; /* most in a schedule */
-enum { REST_WAITS_ONE_IN = 8, REST_WAITS_MOST = 2000 };
+enum { BREAKS = 2, BREAKS_ONE_IN = 40, REST_WAITS_ONE_IN = 8, REST_WAITS_MOST = 2000 };
 enum { TUBE_BYTES = 80, MAX_PORTS = 4, MAX_STREAMS = 160, FIRST_PORT = 1000 };
 
 /* One direction of a connection: bytes from `read` to `arrived` can be read, those behind it up to
@@ -50,8 +48,7 @@ static struct net {
   uint32_t n_ports, breaks, agent;
 } * net;
 
-/* To be copied back before the next schedule; said before it is written, since the schedule may end
- * at any moment at which others go on. */
+/* To be copied back before the next schedule. Said before it is written: others may end this one. */
 #define CHANGED(thing) sim_written((thing), sizeof *(thing))
 
 /* Others do not go on meanwhile: a rank may be dying. */

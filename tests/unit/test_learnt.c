@@ -4,6 +4,7 @@
  *   - Writing replaces the rules of the same tasks, in this machine's part; other machines' rules,
  *     other tasks' and comments stay. The file is a tuning table at any moment.
  *   - A rule of an algorithm's file counts where the file is, and stays in any case.
+ *   - A file whose name a rule cannot hold is left out of the directory, with a sentence.
  *   - Several writers at once lose nothing. A file that is wrong is refused with its line.
  */
 #include "tuning/learnt.h"
@@ -196,4 +197,27 @@ DF_TEST(learnt, a_machine_has_a_description, 30) {
   df_learnt_describe_machine(text, sizeof text, 2, 8, 1);
   CHECK(strstr(text, "dfccl ") && strstr(text, "2 cores") && strstr(text, "8 ranks on 1 host"),
         "\"%s\"", text);
+}
+
+static char left_out[256];
+static void note_left_out(const char *sentence) {
+  snprintf(left_out, sizeof left_out, "%s", sentence);
+}
+
+DF_TEST(learnt, a_name_that_a_rule_cannot_hold, 30) {
+  static const char *const names[] = {"my ring.xml", "a\tb.xml", "ring#2.xml"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char directory[] = "/tmp/dfccl-test-XXXXXX", file[64];
+    df_file_directory all;
+    CHECK(mkdtemp(directory) != NULL, "no directory");
+    snprintf(file, sizeof file, "%s/%s", directory, names[i]);
+    FILE *empty = fopen(file, "w");
+    CHECK(empty != NULL, "%s", file);
+    fclose(empty);
+    df_file_directory_read(&all, directory, note_left_out);
+    CHECK(all.n == 0 && strstr(left_out, names[i]) && strstr(left_out, "a rule cannot name"), "%s",
+          left_out);
+    unlink(file);
+    rmdir(directory);
+  }
 }

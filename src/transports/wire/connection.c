@@ -248,8 +248,8 @@ void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port)
     protect(all, peer, port, &c->greeter);
 }
 
-/* The first retry goes where the connection was, unless it was silent. A spare one has its own rail, or the first one while
- * the first connection for bulk is on its own. UINT32_MAX: there is no such rail. */
+/* The first retry goes where the connection was, unless it was silent. A spare one has its own rail;
+ * while the first connection for bulk is there, it has the first rail. UINT32_MAX: there is none. */
 static uint32_t way_of(const df_peer_wire *peer, uint32_t port) {
   const df_connection *c = &peer->ports[port];
   uint32_t way = port - DF_WIRE_BULK;

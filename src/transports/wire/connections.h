@@ -2,10 +2,11 @@
  * Connections with each peer that this rank has links with: one for small messages and one for bulk
  * (wire.h), for both directions, and a spare one for bulk on each further rail. The first two are
  * called on another rail if theirs does not answer; without spare ones all goes on. The first one for
- * bulk leaves its rail to a spare one then. Whoever takes an offer calls; if both call, the lower rank's call counts. A caller is a guest until it has proven
- * who it is; of too many guests the oldest goes. A connection that is lost is called again, for
- * resume_ns. With a fabric the connection's bytes go through it, and the TCP stream is its line
- * (fabric.h). Nothing waits. Not thread-safe: the endpoint has a lock.
+ * bulk leaves its rail to a spare one then. Whoever takes an offer calls; if both call, the lower
+ * rank's call counts. A caller is a guest until it has proven who it is; of too many guests the oldest
+ * goes. A connection that is lost is called again, for resume_ns. With a fabric the connection's bytes
+ * go through it, and the TCP stream is its line (fabric.h). Nothing waits. Not thread-safe: the
+ * endpoint has a lock.
  */
 #ifndef DF_TRANSPORTS_WIRE_CONNECTIONS_H
 #define DF_TRANSPORTS_WIRE_CONNECTIONS_H
