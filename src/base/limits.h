@@ -16,7 +16,7 @@ enum {
 };
 #else
 enum {
-  DF_MAX_RANKS = 1024,             /* of a job */
+  DF_MAX_RANKS = 4096,             /* of a job */
   DF_MAX_COLLECTIVES = 65536,      /* of one context */
   DF_POLLER_SPINS = 200,           /* Looks in vain before the poller sleeps. */
   DF_RUNS_AHEAD_POOL = 8192,       /* Runs in the device beyond each collective's first. */

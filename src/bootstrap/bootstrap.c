@@ -302,6 +302,18 @@ static dfcclResult_t open_listener(df_rendezvous *r) {
   return dfcclSuccess;
 }
 
+/* Rank 0 decides: ranks that differ would wait for each other's calls. */
+static dfcclResult_t make_routes(df_mesh *mesh, const df_rendezvous *r) {
+  const uint32_t from = r->records[0].relays_from;
+  if (mesh->far == NULL || from == 0 || (uint32_t)r->n_ranks < from) return dfcclSuccess;
+  uint64_t *hosts = malloc((size_t)r->n_ranks * sizeof *hosts);
+  for (int i = 0; hosts && i < r->n_ranks; i++) hosts[i] = r->records[i].host;
+  if (hosts) mesh->routes = df_routes_make(hosts, (uint32_t)r->n_ranks, (uint32_t)r->rank);
+  free(hosts);
+  if (mesh->routes) return dfcclSuccess;
+  return df_fail(dfcclOutOfMemory, "no memory for the routes to %d ranks", r->n_ranks);
+}
+
 static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
   size_t n = (size_t)r->n_ranks;
   mesh->n_ranks = r->n_ranks;
@@ -321,6 +333,11 @@ static dfcclResult_t fill_mesh(df_mesh *mesh, const df_rendezvous *r) {
     mesh->n_local += mesh->local[i];
     if (mesh->far) mesh->far[i].is_far = r->records[i].host != r->own.host;
   }
+  dfcclResult_t result = make_routes(mesh, r);
+  if (result != dfcclSuccess) return result;
+  for (uint32_t i = 0; mesh->far && i < n; i++)
+    mesh->far[i].has_line =
+        mesh->far[i].is_far && (mesh->routes == NULL || df_routes_next(mesh->routes, i) == i);
   if (memcmp(&r->records[r->rank], &r->own, sizeof r->own) != 0)
     return df_fail(dfcclRemoteError, "the root's table does not tell of rank %d what it said",
                    r->rank);
@@ -339,6 +356,7 @@ static dfcclResult_t join(df_rendezvous *r, const df_root_place *place, const df
   r->own.card = *card;
   r->own.machine = df_machine_identity();
   r->own.host = df_host_identity();
+  r->own.relays_from = r->network->relays_from;
   df_process_token(r->own.token);
   dfcclResult_t result = open_listener(r);
   if (result == dfcclSuccess) result = meet(r, place, &root);
@@ -442,6 +460,7 @@ void df_mesh_close(df_mesh *mesh) {
   free(mesh->sockets);
   free(mesh->cards);
   free(mesh->local);
+  df_routes_free(mesh->routes);
   if (mesh->far) sodium_memzero(mesh->far, (size_t)mesh->n_ranks * sizeof *mesh->far);
   free(mesh->far);
   df_doors_close(mesh->doors);

@@ -23,6 +23,7 @@ typedef struct df_network {
   int has_secret;
   unsigned char secret[DF_KEY_BYTES]; /* a hash of DFCCL_SECRET */
   char root[DF_NETWORK_TEXT];         /* DFCCL_ROOT; "": none */
+  uint32_t relays_from; /* ranks of a job that has relays: DFCCL_NET_RELAYS; 0: none has */
   int silence_ms; /* how long another host may be silent: DFCCL_NET_TIMEOUT_MS; not for an id */
 } df_network;
 

@@ -81,6 +81,8 @@ typedef struct {
 typedef struct {
   int32_t pid;
   int32_t n_addresses;    /* 0: this rank has no doors */
+  uint32_t relays_from;   /* rank 0's counts: df_network */
+  uint32_t padding;
   uint64_t machine, host; /* df_machine_identity, df_host_identity */
   df_address addresses[DF_ADDRESSES_MAX];
   unsigned char token[DF_TOKEN_BYTES];
@@ -141,8 +143,8 @@ typedef struct {
 DF_STATIC_ASSERT(sizeof(df_header) == 16, "the header has no padding");
 DF_STATIC_ASSERT(sizeof(df_hello) == 96, "HELLO has no padding");
 DF_STATIC_ASSERT(sizeof(df_challenge) == 80, "CHALLENGE has no padding");
-DF_STATIC_ASSERT(sizeof(df_record) == 456, "a record has no padding");
-DF_STATIC_ASSERT(sizeof(df_join_request) == 520, "JOIN has no padding");
+DF_STATIC_ASSERT(sizeof(df_record) == 464, "a record has no padding");
+DF_STATIC_ASSERT(sizeof(df_join_request) == 528, "JOIN has no padding");
 DF_STATIC_ASSERT(sizeof(df_signal) == 48, "signals have no padding");
 DF_STATIC_ASSERT(sizeof(df_place) == 200, "PLACE has no padding");
 DF_STATIC_ASSERT(sizeof(df_refusal) == 496, "FAILURE and LEAVE have no padding");

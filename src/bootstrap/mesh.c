@@ -53,6 +53,12 @@ static bool is_far(const mesh_work *work, int rank) {
   return work->far && work->r->made.far[rank].is_far;
 }
 
+/* Of this process, or behind a relay. */
+static bool needs_no_socket(const mesh_work *work, int rank) {
+  const df_mesh *made = &work->r->made;
+  return work->local[rank] || (made->far && made->far[rank].is_far && !made->far[rank].has_line);
+}
+
 static void stand(mesh_work *work, link_attempt *attempt) {
   work->sockets[attempt->rank] = attempt->fd;
   work->n_missing--;
@@ -272,7 +278,7 @@ static void describe_far(const mesh_work *work, char text[DF_PROBE_TEXT + 32]) {
   char places[DF_PROBE_TEXT];
   text[0] = '\0';
   for (int rank = 0; rank < work->r->n_ranks; rank++) {
-    if (!is_far(work, rank) || work->sockets[rank] >= 0) continue;
+    if (!is_far(work, rank) || needs_no_socket(work, rank) || work->sockets[rank] >= 0) continue;
     df_far_mesh_describe(work->far, rank, places);
     snprintf(text, DF_PROBE_TEXT + 32, "; rank %d: %s", rank, places);
     return;
@@ -283,7 +289,7 @@ static void describe_missing(const mesh_work *work, char names[DF_RANK_LIST_BYTE
                              char places[DF_PROBE_TEXT + 32]) {
   unsigned char missing[DF_MAX_RANKS] = {0};
   for (int rank = 0; rank < work->r->n_ranks; rank++)
-    missing[rank] = !work->local[rank] && work->sockets[rank] < 0;
+    missing[rank] = !needs_no_socket(work, rank) && work->sockets[rank] < 0;
   df_rank_list(names, DF_RANK_LIST_BYTES, missing, work->r->n_ranks);
   describe_far(work, places);
 }
@@ -343,11 +349,11 @@ static dfcclResult_t prepare(mesh_work *work) {
   const df_rendezvous *r = work->r;
   df_derive(work->key, sizeof work->key, r->key, "dfccl mesh", r->session, sizeof r->session, NULL,
             0);
-  work->guests_max = r->n_ranks + GUESTS_SPARE;
   for (int rank = 0; rank < r->n_ranks; rank++) {
     work->sockets[rank] = -1;
-    work->n_missing += !work->local[rank];
+    work->n_missing += !needs_no_socket(work, rank);
   }
+  work->guests_max = work->n_missing + GUESTS_SPARE;
   work->lower = calloc((size_t)r->rank + 1, sizeof *work->lower);
   work->guests = calloc((size_t)work->guests_max, sizeof *work->guests);
   for (int rank = 0; work->lower && rank < r->rank; rank++)

@@ -134,6 +134,11 @@ static void find_caller(const df_record *record, int fd, bool is_lower, df_far_r
     far->scope = ((const struct sockaddr_in6 *)&socket)->sin6_scope_id;
 }
 
+static void copy_offered(const df_record *record, df_far_rank *far) {
+  far->n_offered = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
+  memcpy(far->offered, record->addresses, sizeof far->offered);
+}
+
 static void stand(df_far_mesh *mesh, contact *c, bool calls) {
   df_far_rank *far = &mesh->far[c->rank];
   const df_record *record = &mesh->r->records[c->rank];
@@ -143,8 +148,7 @@ static void stand(df_far_mesh *mesh, contact *c, bool calls) {
   far->calls = calls;
   memcpy(far->key, c->key, sizeof far->key);
   if (!calls) find_caller(record, c->fd, c->rank < mesh->r->rank, far);
-  far->n_offered = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
-  memcpy(far->offered, record->addresses, sizeof far->offered);
+  copy_offered(record, far);
   df_socket_set_silence(c->fd, mesh->r->network->silence_ms);
   c->fd = -1;
   for (int i = 0; i < mesh->n_calls; i++) {
@@ -251,7 +255,7 @@ static bool hear_greeting(const df_far_mesh *mesh, contact *c) {
   const df_greeting *greeting = &c->in.greeting;
   const df_rendezvous *r = mesh->r;
   if (greeting->to != r->rank || greeting->from < 0 || greeting->from >= r->n_ranks ||
-      !mesh->far[greeting->from].is_far)
+      !mesh->far[greeting->from].has_line)
     return false;
   df_answer answer;
   df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
@@ -281,7 +285,7 @@ static bool hear_proof(df_far_mesh *mesh, contact *c, int *stood) {
 static int count_calls(const df_rendezvous *r, const df_far_rank *far) {
   int n = 0;
   for (int rank = 0; rank < r->n_ranks; rank++)
-    if (far[rank].is_far) n += (DF_ADDRESSES_MAX + 1) * 2;
+    if (far[rank].has_line) n += (DF_ADDRESSES_MAX + 1) * 2;
   return n;
 }
 
@@ -316,6 +320,40 @@ static void add_calls(df_far_mesh *mesh, int rank, const df_interfaces *interfac
   }
 }
 
+/* The chosen interface that reaches the address without a router, or for a link-local one perhaps;
+ * NULL: none. */
+static const df_interface *find_link(const df_interfaces *interfaces, const df_address *address) {
+  for (int i = 0; i < interfaces->n; i++)
+    if (interfaces->of[i].is_chosen && df_interface_reaches(&interfaces->of[i], address))
+      return &interfaces->of[i];
+  return NULL;
+}
+
+/* Nobody calls this rank until it shares a collective with this one. The best of its addresses: in
+ * a network of this host's, else one that a router may reach. */
+static void guess_address(const df_rendezvous *r, int rank, const df_interfaces *interfaces,
+                          df_far_rank *far) {
+  const df_record *record = &r->records[rank];
+  int best = 0;
+  copy_offered(record, far);
+  far->address = record->addresses[0];
+  if (record->machine == r->own.machine) {
+    far->address = df_address_loopback(record->addresses[0].port);
+    return;
+  }
+  for (int i = 0; i < far->n_offered; i++) {
+    const df_address *address = &far->offered[i];
+    if (!df_address_is_sane(address) || df_address_is_loopback(address)) continue;
+    const df_interface *link = find_link(interfaces, address);
+    const int scoped = df_address_is_link_local(address);
+    const int worth = scoped ? link != NULL : link ? 3 : 2;
+    if (worth <= best) continue;
+    best = worth;
+    far->address = *address;
+    far->scope = scoped ? link->index : 0;
+  }
+}
+
 dfcclResult_t df_far_mesh_open(df_far_mesh **out, const df_rendezvous *r,
                                const unsigned char key[DF_KEY_BYTES], int *sockets,
                                df_far_rank *far) {
@@ -327,7 +365,8 @@ dfcclResult_t df_far_mesh_open(df_far_mesh **out, const df_rendezvous *r,
   if (mesh) {
     *mesh = (df_far_mesh){.r = r, .sockets = sockets, .far = far};
     memcpy(mesh->key, key, sizeof mesh->key);
-    mesh->guests_max = 2 * r->n_ranks + GUESTS_SPARE;
+    for (int rank = 0; rank < r->n_ranks; rank++) mesh->guests_max += 2 * far[rank].has_line;
+    mesh->guests_max += GUESTS_SPARE;
     mesh->calls = calloc(calls_max, sizeof *mesh->calls);
     mesh->guests = calloc((size_t)mesh->guests_max, sizeof *mesh->guests);
   }
@@ -337,7 +376,10 @@ dfcclResult_t df_far_mesh_open(df_far_mesh **out, const df_rendezvous *r,
   else
     result = df_interfaces_find(interfaces, r->network->interfaces);
   for (int rank = 0; rank < r->n_ranks && result == dfcclSuccess; rank++)
-    if (far[rank].is_far) add_calls(mesh, rank, interfaces);
+    if (far[rank].has_line)
+      add_calls(mesh, rank, interfaces);
+    else if (far[rank].is_far)
+      guess_address(r, rank, interfaces, &far[rank]);
   free(interfaces);
   if (result == dfcclSuccess)
     *out = mesh;

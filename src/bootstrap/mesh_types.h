@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "base/result.h"
 #include "bootstrap/doors.h"
+#include "bootstrap/routes.h"
 
 enum { DF_CARD_BYTES = 256 };
 
@@ -20,13 +21,14 @@ typedef enum {
 
 /* A rank of another host. */
 typedef struct df_far_rank {
-  int is_far;                           /* its socket is a TCP connection */
+  int is_far;
+  int has_line;                         /* its socket is a TCP connection; 0: relays reach it */
   int calls;                            /* this end has called, and calls again when it is lost */
   df_address address;                   /* where it listens, as this rank reaches it */
   uint32_t scope;                       /* of a link-local address */
   df_address offered[DF_ADDRESSES_MAX]; /* all that it says it has; that one too */
   int n_offered;
-  unsigned char key[DF_KEY_BYTES]; /* of the socket's connection, of these two ranks alone */
+  unsigned char key[DF_KEY_BYTES]; /* of the line's connection, of these two ranks alone */
 } df_far_rank;
 
 /* df_mesh_close frees all of it. */
@@ -35,10 +37,12 @@ typedef struct df_mesh {
   uint32_t n_local; /* with the own rank */
   df_absence absence;
   df_card *cards;        /* [n_ranks], with the own one */
-  int *sockets;          /* [n_ranks]: non-blocking SOCK_SEQPACKET or TCP; -1: of this process */
+  int *sockets;          /* [n_ranks]: non-blocking SOCK_SEQPACKET or TCP; -1: of this process, or
+                            reached by relays */
   df_far_rank *far;      /* [n_ranks]; NULL: all ranks are of this host */
   df_doors *doors;       /* where others reach this rank; NULL: all ranks are of this host */
   unsigned char *local;  /* [n_ranks]: 1: of this process */
+  df_routes *routes;     /* NULL: there are no relays */
   unsigned char job[16]; /* public; a hash of the secret and a number drawn for the join */
 } df_mesh;
 

@@ -32,6 +32,17 @@ static int announcement_fits(const uint8_t *payload, uint32_t bytes) {
          first + (announced.group_size - 1) * announced.group_step < DF_MAX_RANKS;
 }
 
+static int envelope_fits(const uint8_t *payload, uint32_t bytes) {
+  df_relayed head;
+  if (bytes < sizeof head) return 0;
+  memcpy(&head, payload, sizeof head);
+  if (head.n < 1 || head.n > DF_MAX_RANKS || head.source >= DF_MAX_RANKS) return 0;
+  const uint32_t before = df_relayed_head_bytes(head.n);
+  if (bytes < before + sizeof(df_message)) return 0;
+  const df_message *inner = (const df_message *)(const void *)(payload + before);
+  return inner->kind != DF_MESSAGE_RELAYED && df_message_is_valid(inner, bytes - before);
+}
+
 static int payload_fits(const df_message *message) {
   const uint8_t *payload = df_message_payload(message);
   switch ((df_message_kind)message->kind) {
@@ -40,6 +51,7 @@ static int payload_fits(const df_message *message) {
   case DF_MESSAGE_FAIL:
   case DF_MESSAGE_ABORT:
   case DF_MESSAGE_CAUSE:
+  case DF_MESSAGE_LOST:
     return message->payload_bytes >= 1 && message->payload_bytes <= DF_SENTENCE_BYTES &&
            payload[message->payload_bytes - 1] == 0;
   case DF_MESSAGE_LINKS:
@@ -51,6 +63,8 @@ static int payload_fits(const df_message *message) {
   case DF_MESSAGE_TIMES:
     return message->payload_bytes % sizeof(uint32_t) == 0 && message->payload_bytes > 0 &&
            message->payload_bytes <= DF_MOST_TIMES * sizeof(uint32_t);
+  case DF_MESSAGE_RELAYED:
+    return envelope_fits(payload, message->payload_bytes);
   case DF_MESSAGE_SEGMENT: /* a device's memory has a handle instead of a descriptor */
     return message->payload_bytes == 0 || message->payload_bytes == DF_SEGMENT_HANDLE_BYTES;
   default:

@@ -28,6 +28,8 @@ typedef enum {
   DF_MESSAGE_CANCEL,      /* id, variant */
   DF_MESSAGE_RETIRED,     /* id, variant: the sender has gone over to it */
   DF_MESSAGE_TIMES, /* id, variant, a: run; payload: ns of it and of those after it, 32 bits each */
+  DF_MESSAGE_RELAYED, /* id: relays that it may still pass; payload: df_relayed */
+  DF_MESSAGE_LOST,    /* id: a rank; payload: why. From a relay that waits in its goodbye */
   DF_MESSAGE_PURPOSE, /* id, variant: in force, a: df_purpose: why it stays */
   DF_MESSAGE_KINDS
 } df_message_kind;
@@ -90,6 +92,16 @@ typedef struct df_announcement {
                                pieces */
 } df_announcement;
 DF_STATIC_ASSERT(sizeof(df_announcement) == 88, "part of the protocol between processes");
+
+/* Of DF_MESSAGE_RELAYED, then n ranks for whom the message is, one more if n is odd, and the message
+ * of rank `source`. */
+typedef struct df_relayed {
+  uint32_t source, n;
+} df_relayed;
+DF_STATIC_ASSERT(sizeof(df_relayed) == 8, "part of the protocol between processes");
+static inline uint32_t df_relayed_head_bytes(uint32_t n) {
+  return (uint32_t)sizeof(df_relayed) + (n + n % 2) * (uint32_t)sizeof(uint32_t);
+}
 
 /* 0: these ranks have no common step. */
 uint32_t df_group_step(const uint32_t *ranks, uint32_t n);

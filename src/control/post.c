@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "control/relay.h"
 #include "control/resume.h"
 #include "control/service.h"
 
@@ -21,6 +22,8 @@ dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_
   control->n_ranks = (uint32_t)mesh->n_ranks;
   control->lock = lock;
   control->events = *events;
+  control->routes = mesh->routes;
+  df_relay_open(control);
   pthread_mutex_init(&control->arrivals_lock, NULL);
   control->peers = calloc(control->n_ranks, sizeof *control->peers);
   if (control->peers == NULL)
@@ -31,8 +34,11 @@ dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_
     peer->home = &mesh->sockets[r];
     peer->socket = *peer->home;
     peer->last = &peer->first;
+    peer->next = mesh->routes && r != control->rank ? df_routes_next(mesh->routes, r) : r;
     if (mesh->far == NULL || !mesh->far[r].is_far) continue;
+    peer->is_far = 1;
     peer->address = mesh->far[r].address;
+    if (!mesh->far[r].has_line) continue;
     peer->calls = mesh->far[r].calls;
     peer->line = df_line_open(mesh->far[r].key, control->rank, r);
     if (control->record == NULL) control->record = malloc(DF_MAX_MESSAGE_BYTES + DF_LINE_OVERHEAD);
@@ -197,11 +203,13 @@ void df_post_cut_off(df_control *control, uint32_t rank) {
 int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
   const df_peer *peer = &control->peers[rank];
   if (peer->state == DF_PEER_DEAD) return 0;
+  if (df_relay_outlives_goodbye(control, kind))
+    return peer->next != rank || peer->local || peer->socket >= 0 || peer->lost_ns != 0;
   return kind == DF_MESSAGE_UNMAPPED || (!control->said_goodbye && peer->state != DF_PEER_LEFT);
 }
 
 /* The caller may be in the middle of anything: the service thread tells the owner later. */
-static void lose_message(df_control *control, uint32_t rank) {
+void df_post_lose(df_control *control, uint32_t rank) {
   control->peers[rank].message_lost = DF_LOST;
   if (control->loss == dfcclSuccess)
     snprintf(control->loss_sentence, sizeof control->loss_sentence,
@@ -218,9 +226,13 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   if (!df_post_reaches(control, rank, (df_message_kind)header.kind) ||
       peer->message_lost == DF_LOST || (peer->line && peer->cut_off)) /* a goodbye would be false */
     return;
+  if (peer->next != rank) {
+    df_relay_send(control, &rank, 1, &header, payload);
+    return;
+  }
   if (peer->local) {
     if (df_world_post(control->world, rank, control->rank, &header, payload) != dfcclSuccess)
-      lose_message(control, rank);
+      df_post_lose(control, rank);
     return;
   }
   df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
@@ -228,7 +240,7 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   if (outgoing == NULL || (fd >= 0 && copy < 0)) {
     if (copy >= 0) close(copy);
     free(outgoing);
-    lose_message(control, rank);
+    df_post_lose(control, rank);
     return;
   }
   outgoing->next = NULL;
@@ -240,6 +252,43 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
   peer->last = &outgoing->next;
   if (peer->unsent == NULL) peer->unsent = outgoing;
   if (peer->unsent == outgoing) df_post_flush(control, rank);
+}
+
+void df_post_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
+                       const df_message *message, const void *payload) {
+  uint32_t *behind = control->routes ? malloc(n * sizeof *behind) : NULL, n_behind = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const df_peer *peer = &control->peers[ranks[i]];
+    if (behind == NULL || peer->next == ranks[i])
+      df_post_send(control, ranks[i], message, payload, -1);
+    else if (df_post_reaches(control, ranks[i], (df_message_kind)message->kind))
+      behind[n_behind++] = ranks[i];
+  }
+  if (n_behind) df_relay_send(control, behind, n_behind, message, payload);
+  free(behind);
+}
+
+/* Whoever passes messages on comes after those behind it: the last one to hear is the one that the
+ * others need. */
+static void send_all(df_control *control, int also_local, const df_message *message,
+                     const void *payload) {
+  uint32_t *ranks = control->routes ? malloc(control->n_ranks * sizeof *ranks) : NULL;
+  for (uint32_t relays = DF_RELAYS_MOST + 1; ranks && relays-- > 0;) {
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < control->n_ranks; r++)
+      if (r != control->rank && (also_local || !control->peers[r].local) &&
+          df_routes_relays(control->routes, r) == relays)
+        ranks[n++] = r;
+    df_post_send_many(control, ranks, n, message, payload);
+  }
+  for (uint32_t r = 0; ranks == NULL && r < control->n_ranks; r++)
+    if (r != control->rank && (also_local || !control->peers[r].local))
+      df_post_send(control, r, message, payload, -1);
+  free(ranks);
+}
+
+void df_post_send_all(df_control *control, const df_message *message, const void *payload) {
+  send_all(control, 1, message, payload);
 }
 
 /* The owner's own messages may be lost: ending the connection needs no memory. */
@@ -266,7 +315,9 @@ void df_post_tell_losses(df_control *control) {
 void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
   const df_subscription *subscription = &control->subscriptions[message->kind];
   /* After its goodbye a peer knows no more about us or others. */
-  int is_heard = control->peers[from].state != DF_PEER_LEFT || message->kind == DF_MESSAGE_UNMAPPED;
+  int is_heard = control->peers[from].state != DF_PEER_LEFT ||
+                 message->kind == DF_MESSAGE_UNMAPPED ||
+                 df_relay_outlives_goodbye(control, (df_message_kind)message->kind);
   if (is_heard && subscription->takes_fd) {
     subscription->handle(subscription->room, from, message, fd);
     return;
@@ -281,19 +332,25 @@ int df_peer_has_unsent(const df_peer *peer) {
   return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
+/* A relay that has left may still pass on what is for others. */
+static int must_have_the_rest(const df_control *control, uint32_t rank) {
+  const df_peer *peer = &control->peers[rank];
+  if (peer->first == NULL) return 0;
+  return peer->state == DF_PEER_ALIVE || (control->routes && peer->state == DF_PEER_LEFT);
+}
+
 void df_post_goodbye(df_control *control, uint64_t patience_ns) {
   uint64_t begin = df_clock_ns();
   pthread_mutex_lock(control->lock);
   df_post_tell_losses(control); /* nothing follows a goodbye */
   df_message bye = {.kind = DF_MESSAGE_BYE};
-  for (uint32_t rank = 0; rank < control->n_ranks; rank++)
-    if (!control->peers[rank].local) df_post_send(control, rank, &bye, NULL, -1);
+  send_all(control, 0, &bye, NULL);
   control->said_goodbye = 1;
   for (int waiting = 1; waiting;) {
-    waiting = 0;
+    waiting = df_relay_is_needed(control);
     for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
       df_post_flush(control, rank);
-      if (control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE) waiting = 1;
+      waiting |= must_have_the_rest(control, rank);
     }
     if (df_clock_ns() - begin >= patience_ns) break;
     if (waiting) {

@@ -32,17 +32,19 @@ typedef struct df_outgoing {
 typedef struct df_peer {
   df_peer_state state;
   int local;
-  int socket;       /* -1: local, or ended */
+  int is_far;       /* of another host */
+  uint32_t next;    /* to whom messages for it are given: itself, or a relay */
+  int socket;       /* -1: local, or ended, or behind a relay */
   int *home;        /* the mesh's place for it */
-  df_line *line;    /* NULL: the peer is on this host */
+  df_line *line;    /* NULL: the peer is on this host, or behind a relay */
   int calls;        /* a line: this end makes its connections */
   int has_rails;    /* its host may be reached by another way, so a line is found silent earlier */
   int was_silent;   /* has_rails: the connection was lost for silence, not for a reset */
   uint64_t lost_ns; /* since when the line has no connection; 0: it has one (resume.h) */
   uint32_t resumes; /* how often it had one again */
   int is_over;      /* the line: the other end has said so */
-  df_address address;      /* where the peer listens; set if line is set */
-  char host[DF_HOST_NAME]; /* the peer's host; set if line is set; "": not known */
+  df_address address;      /* where the peer listens; set if is_far */
+  char host[DF_HOST_NAME]; /* the peer's host; set if is_far; "": not known */
   int writable_wanted;
   df_loss message_lost;
   int cut_off; /* we ended the connection: a peer that lives keeps its mappings */
@@ -97,7 +99,8 @@ typedef struct df_control {
   uint32_t rank, n_ranks;
   pthread_mutex_t *lock;
   df_world *world;
-  df_peer *peers; /* [n_ranks] */
+  df_peer *peers;          /* [n_ranks] */
+  const df_routes *routes; /* the mesh's; NULL: there are no relays */
   df_control_events events;
   df_subscription subscriptions[DF_MESSAGE_KINDS];
   df_service_job jobs[DF_MAX_SERVICE_JOBS];
@@ -132,6 +135,13 @@ void df_post_subscribe(df_control *control, df_message_kind kind, df_message_han
  * owner. */
 void df_post_send(df_control *control, uint32_t rank, const df_message *message,
                   const void *payload, int fd);
+/* [lock] To several others than this rank, without a descriptor. */
+void df_post_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
+                       const df_message *message, const void *payload);
+/* [lock] To all others. */
+void df_post_send_all(df_control *control, const df_message *message, const void *payload);
+/* [lock] A message for the rank is lost for want of memory. */
+void df_post_lose(df_control *control, uint32_t rank);
 /* [lock] Would a message of this kind go out? */
 int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind);
 void df_post_flush(df_control *control, uint32_t rank); /* [lock] */
@@ -150,7 +160,7 @@ void df_post_forget(df_peer *peer);
 /* [lock] Tells a line's other end that nothing more comes, and that it need not call again. */
 void df_post_end(df_control *control, uint32_t rank);
 /* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
- * may be stopped for ever. A peer without BYE takes the end of the connection for a death. */
+ * may be stopped for ever; a relay waits for all others. A peer without BYE takes the end of the connection for a death. */
 void df_post_goodbye(df_control *control, uint64_t patience_ns);
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/attributes.h"
 #include "base/clock.h"
 #include "bootstrap/sockets.h"
+#include "control/relay.h"
 #include "control/resume.h"
 
 enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
@@ -50,6 +51,7 @@ static void collect_letters(df_control *control) {
                    "had no memory to tell what it has given up");
     else
       events->left(events->owner, departure.rank); /* Its BYE may have been lost. */
+    if (!departure.is_mute) df_relay_leave_those_behind(control, departure.rank);
   }
   pthread_mutex_unlock(control->lock);
 }
@@ -107,10 +109,12 @@ static void lose(df_control *control, uint32_t rank, int error) {
   if (peer->line) df_resume_end(control, rank);
   df_post_forget(peer);
   events->disconnected(events->owner, rank);
-  if (control->said_goodbye) /* it knows that we leave, and need not answer */
+  if (control->said_goodbye) { /* it knows that we leave, and need not answer */
+    if (peer->state == DF_PEER_ALIVE) df_relay_tell_lost(control, rank, why);
     events->left(events->owner, rank);
-  else if (peer->state != DF_PEER_LEFT)
+  } else if (peer->state != DF_PEER_LEFT)
     events->lost(events->owner, rank, DF_PEER_DEAD, why);
+  df_relay_leave_those_behind(control, rank);
 }
 
 /* error: 0: the other end closed it. Else reading failed, and the peer may live. */

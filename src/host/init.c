@@ -103,18 +103,23 @@ static dfcclResult_t no_memory_for_hosts(dfcclContext_t context) {
   return df_fail(dfcclOutOfMemory, "no memory for the hosts of %u ranks", context->n_ranks);
 }
 
-/* Ranks on the GPU that has the most. */
+static int compare_cards(const void *a, const void *b) {
+  const df_device_card *left = a, *right = b;
+  return memcmp(left->uuid, right->uuid, sizeof left->uuid);
+}
+
+/* Ranks on the GPU that has the most. Without memory: all of them. */
 static uint32_t most_on_a_gpu(dfcclContext_t context) {
-  uint32_t most = 1;
+  uint32_t most = 1, n = 0;
+  df_device_card *cards = malloc(context->n_ranks * sizeof *cards);
+  if (cards == NULL) return context->n_ranks;
+  for (uint32_t r = 0; r < context->n_ranks; r++) cards[r] = df_context_peer_card(context, r);
+  qsort(cards, context->n_ranks, sizeof *cards, compare_cards);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    df_device_card card = df_context_peer_card(context, r);
-    uint32_t n = 0;
-    for (uint32_t other = 0; other < context->n_ranks; other++) {
-      df_device_card theirs = df_context_peer_card(context, other);
-      n += memcmp(card.uuid, theirs.uuid, sizeof card.uuid) == 0;
-    }
+    n = r > 0 && compare_cards(&cards[r - 1], &cards[r]) == 0 ? n + 1 : 1;
     most = DF_MAX(most, n);
   }
+  free(cards);
   return most;
 }
 

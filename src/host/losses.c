@@ -31,8 +31,33 @@ static void tell_cause(dfcclContext_t context, const df_cause *cause) {
                         .id = cause->lost,
                         .a = (uint64_t)context->failure.broken,
                         .b = cause->witness};
-  for (uint32_t peer = 0; peer < context->n_ranks; peer++)
-    if (peer != context->rank) df_post_send(&context->control, peer, &message, cause->why, -1);
+  df_post_send_all(&context->control, &message, cause->why);
+}
+
+/* Members that this rank reaches hear of it: they may reach those behind the relay. */
+static void lose_those_behind(dfcclContext_t context, uint32_t relay) {
+  const df_routes *routes = context->mesh.routes;
+  df_peer *peers = context->control.peers;
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  if (routes == NULL) return;
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (r != context->rank && peers[r].state == DF_PEER_ALIVE && df_routes_pass(routes, r, relay))
+      peers[r].state = DF_PEER_GIVEN_UP;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->front || coll->failed != dfcclSuccess) continue;
+    uint32_t m = 0;
+    while (m < coll->n &&
+           (coll->ranks[m] == context->rank || peers[coll->ranks[m]].state != DF_PEER_GIVEN_UP ||
+            !df_routes_pass(routes, coll->ranks[m], relay)))
+      m++;
+    if (m == coll->n) continue;
+    snprintf(sentence, sizeof sentence,
+             "%s on rank %u: its member rank %u cannot be reached: rank %u, which passes its "
+             "messages on, is lost",
+             df_coll_label(coll, label, sizeof label), context->rank, coll->ranks[m], relay);
+    df_fail_collective(context, coll, dfcclRemoteError, 1, sentence);
+  }
 }
 
 /* tell_it: the lost rank may be alive, and wait for what this rank has given up. Other members
@@ -66,7 +91,8 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
     df_message message = df_failure_message(coll);
     df_post_send(&context->control, peer, &message, coll->sentence, -1);
   }
-  if (!is_later || !gave_up) return;
+  lose_those_behind(context, peer);
+  if (!is_later || (!gave_up && context->mesh.routes == NULL)) return;
   df_tell_broken(context);     /* the first cause first */
   tell_cause(context, &cause); /* others may not see it: the connection was ours */
 }
@@ -215,8 +241,7 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
   df_break(context, dfcclAborted, sentence);
   df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
-  for (uint32_t peer = 0; peer < context->n_ranks; peer++)
-    if (peer != context->rank) df_post_send(&context->control, peer, &message, sentence, -1);
+  df_post_send_all(&context->control, &message, sentence);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll && coll->front == NULL) df_fail_collective(context, coll, dfcclAborted, 0, sentence);

@@ -53,6 +53,10 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
   df_announcement announcement = df_coll_announcement(coll);
   df_message message = {.kind = DF_MESSAGE_ANNOUNCE, .id = coll->id, .variant = coll->variant};
   message.payload_bytes = df_announcement_write(&announcement, coll->ranks, payload);
+  if (coll->pairs == NULL && from == 0) {
+    df_coll_send(context, coll, &message, payload);
+    return;
+  }
   for (uint32_t i = from; i < coll->n_paired; i++) {
     if (i == coll->position) continue;
     if (coll->pairs && i < coll->n) {

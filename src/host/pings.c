@@ -83,13 +83,26 @@ static void tell_silent(dfcclContext_t context, uint32_t rank) {
   char why[DF_SENTENCE_BYTES], address[DF_ADDRESS_TEXT];
   df_text out = {.at = why, .left = sizeof why};
   df_address_text(&peer->address, address);
-  df_say(&out, "has not answered for %lld ms (%s, %s): %s", context->settings.net_timeout_ms,
-         peer->host[0] ? peer->host : "host unknown", address,
-         df_peer_has_unsent(peer)
-             ? "its host acknowledges nothing, so it or the way to it is cut off"
-             : "its process is stopped or hangs, since its host's system still answers");
+  df_say(&out, "has not answered for %lld ms (%s, %s): ", context->settings.net_timeout_ms,
+         peer->host[0] ? peer->host : "host unknown", address);
+  if (peer->line == NULL)
+    df_say(&out, "its process or a relay is stopped, or cut off (messages to it pass rank %u)",
+           peer->next);
+  else if (df_peer_has_unsent(peer))
+    df_say(&out, "its host acknowledges nothing, so it or the way to it is cut off");
+  else
+    df_say(&out, "its process is stopped or hangs, since its host's system still answers");
   describe_traffic(context, rank, &out);
   df_peer_unreachable(context, rank, why);
+}
+
+/* Behind relays: by those who have links with it, who tell the others. */
+static int asks(dfcclContext_t context, uint32_t rank) {
+  const df_peer *peer = &context->control.peers[rank];
+  df_endpoint *wire = context->transports.wire;
+  df_traffic traffic;
+  if (peer->state != DF_PEER_ALIVE) return 0;
+  return peer->line != NULL || (peer->is_far && wire->transport->traffic(wire, rank, 0, &traffic));
 }
 
 static void ask_awaited(dfcclContext_t context) {
@@ -99,7 +112,7 @@ static void ask_awaited(dfcclContext_t context) {
   find_awaited(context);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     const df_peer *peer = &context->control.peers[r];
-    if (!pings->awaited[r] || peer->line == NULL || peer->state != DF_PEER_ALIVE) {
+    if (!pings->awaited[r] || !asks(context, r)) {
       pings->silent[r] = 0;
       continue;
     }
@@ -134,15 +147,15 @@ void df_pings_hear(dfcclContext_t context, uint32_t from, const df_message *mess
   if (message->a == QUESTION) send(context, from, ANSWER);
 }
 
-static int has_lines(const dfcclContext_t context) {
+static int has_other_hosts(const dfcclContext_t context) {
   for (uint32_t r = 0; r < context->n_ranks; r++)
-    if (context->control.peers[r].line) return 1;
+    if (context->control.peers[r].is_far) return 1;
   return 0;
 }
 
 dfcclResult_t df_pings_add(dfcclContext_t context) {
   const long long ms = context->settings.net_timeout_ms;
-  if (ms == 0 || !has_lines(context)) return dfcclSuccess;
+  if (ms == 0 || !has_other_hosts(context)) return dfcclSuccess;
   df_pings *pings = calloc(1, sizeof *pings + 2 * (size_t)context->n_ranks);
   if (pings == NULL) return df_fail(dfcclOutOfMemory, "no memory for questions to other hosts");
   pings->period_ms = (uint32_t)DF_MAX(ms / TICKS, 1);

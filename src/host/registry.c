@@ -189,8 +189,10 @@ void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
 
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
                   const void *payload) {
-  for (uint32_t i = 0; i < coll->n_paired; i++)
-    if (i != coll->position) df_post_send(&context->control, coll->ranks[i], message, payload, -1);
+  const uint32_t after = coll->position + 1;
+  df_post_send_many(&context->control, coll->ranks, coll->position, message, payload);
+  df_post_send_many(&context->control, coll->ranks + after, coll->n_paired - after, message,
+                    payload);
 }
 
 void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count) {

@@ -213,6 +213,7 @@ static dfcclResult_t read_environment(df_settings *s) {
   DF_SETTINGS_MAP(X)
 #undef X
   s->network.silence_ms = (int)s->net_timeout_ms;
+  s->network.relays_from = (uint32_t)s->net_relays;
   if ((result = check_power("DFCCL_CONTEXT_SLOTS", s->context_slots)) != dfcclSuccess)
     return result;
   if (s->cuda_threads % 32 != 0)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/relay.h"
 #include "host/epochs.h"
 #include "host/failure.h"
 #include "host/link_setup.h"
@@ -101,6 +102,23 @@ static void hear_cause(void *room, uint32_t from, const df_message *message, int
   df_hear_cause(room, from, message);
 }
 
+/* From a relay that waits in its goodbye. The lost rank may be alive, so it is told what this rank
+ * gives up. */
+static void hear_lost(void *room, uint32_t from, const df_message *message, int fd) {
+  (void)fd;
+  dfcclContext_t context = room;
+  const uint32_t lost = (uint32_t)message->id;
+  if (context->mesh.routes == NULL || message->id >= context->n_ranks || lost == context->rank ||
+      lost == from || context->control.peers[lost].state != DF_PEER_ALIVE)
+    return;
+  if (context->control.said_goodbye) {
+    df_peer_left(context, lost);
+    df_relay_leave_those_behind(&context->control, lost);
+  } else {
+    df_peer_unreachable(context, lost, df_message_payload(message));
+  }
+}
+
 static void hear_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
   (void)message;
   (void)fd;
@@ -123,6 +141,7 @@ void df_subscribe(dfcclContext_t context) {
       [DF_MESSAGE_FAIL] = hear_failure,
       [DF_MESSAGE_ABORT] = hear_abort,
       [DF_MESSAGE_CAUSE] = hear_cause,
+      [DF_MESSAGE_LOST] = hear_lost,
       [DF_MESSAGE_BYE] = hear_goodbye,
       [DF_MESSAGE_PING] = hear_ping,
       [DF_MESSAGE_PROPOSE] = hear_of_switch,

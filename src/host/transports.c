@@ -169,7 +169,7 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
   if (result != dfcclSuccess) return result;
   for (uint32_t r = 0; owner.far && owner.silence_ms && r < context->n_ranks; r++) {
     const uint32_t silence_ms = df_lines_silence_ms(&owner, r);
-    if (!owner.far[r].is_far || silence_ms == owner.silence_ms) continue;
+    if (!owner.far[r].has_line || silence_ms == owner.silence_ms) continue;
     context->control.peers[r].has_rails = 1;
     df_socket_set_silence(context->mesh.sockets[r], (int)silence_ms);
   }

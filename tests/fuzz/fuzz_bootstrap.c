@@ -226,7 +226,7 @@ static void be_stranger_to_rank(input *in) {
 static void be_stranger_at_door(input *in) {
   static const df_network network = {.is_off = 1};
   df_record records[2] = {{.host = 1}, {.host = 2}};
-  df_far_rank far[2] = {{.is_far = 0}, {.is_far = 1}};
+  df_far_rank far[2] = {{.is_far = 0}, {.is_far = 1, .has_line = 1}};
   unsigned char local[2] = {1, 0};
   int sockets[2], root[2], strangers[2];
   df_rendezvous *r = calloc(1, sizeof *r);

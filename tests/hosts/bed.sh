@@ -102,5 +102,8 @@ bed_wire_end() {
   wait "$bed_wire_pid" # and its devices are gone
 }
 
-bed_cut() { ip -n "$bed_name-0" link set "host$1-$2" nomaster; }
-bed_join() { ip -n "$bed_name-0" link set "host$1-$2" master "rail$2"; }
+# nsenter, and a port's state: `ip -n` and `nomaster` wait for a pause of all processors, which busy ranks can hold up for
+# minutes.
+bed_port() { nsenter --net="/run/netns/$bed_name-0" bridge link set dev "$1" state "$2"; }
+bed_cut() { bed_port "host$1-$2" disabled; }
+bed_join() { bed_port "host$1-$2" forwarding; }

@@ -130,7 +130,10 @@ static void explain(const options *o, uint64_t world, uint64_t schedule) {
   if (sim_percent_small == 100) printf(" --small");
   if (sim_only_crowds) printf(" --crowds");
   if (sim_only_wires)
-    printf(sim_only_rails ? " --rails" : sim_only_hosts ? " --hosts" : " --wires");
+    printf(sim_only_rails    ? " --rails"
+           : sim_only_relays ? " --relays"
+           : sim_only_hosts  ? " --hosts"
+                             : " --wires");
   if (sim_only_varying) printf(" --varying");
   if (sim_only_others) printf(" --others");
   if (sim_only_switches) printf(" --switches");
@@ -407,6 +410,8 @@ int main(int argc, char **argv) {
       sim_only_wires = sim_only_hosts = 1;
     else if (strcmp(argv[i], "--rails") == 0)
       sim_only_wires = sim_only_hosts = sim_only_rails = 1;
+    else if (strcmp(argv[i], "--relays") == 0)
+      sim_only_wires = sim_only_hosts = sim_only_relays = 1;
     else if (strcmp(argv[i], "--varying") == 0)
       sim_only_varying = 1;
     else if (strcmp(argv[i], "--others") == 0)
@@ -422,7 +427,8 @@ int main(int argc, char **argv) {
     else {
       fprintf(stderr,
               "usage: %s [--schedules N] [--seed S] [--each M] [--jobs J] [--first-world W] "
-              "[--progress SECONDS] [--small | --large] [--crowds] [--wires | --hosts | --rails] "
+              "[--progress SECONDS] [--small | --large] [--crowds] [--wires | --hosts | --rails | "
+              "--relays] "
               "[--varying] "
               "[--others] [--switches] [--endings | --some-endings PERCENT] "
               "[--failures N] | --seed S --world W --schedule K\n",

@@ -34,6 +34,7 @@ SLOW = {
     "a slot is released before the rest of it is stored",
     "who only sends takes up what the endpoint's thread has asked for", "what the stream did not take is sent from where a lent buffer was",
     "an answer that was lost is not given again", "a credit does not pass messages that came late",
+    "a relay leaves before what it passes on has arrived", "who is given up for a relay's word is not told",
     "a switch that was called off is not told", "a free slot of the CQ is taken for the next one", "an executor sleeps with a block that has not left",
 }
 
@@ -63,7 +64,8 @@ def never(function, call):
 
 # Looked for in worlds without room, that end (endings.c), large ones, with wires, with runs of varying counts, that change
 # algorithms.
-CROWDS, ENDINGS, LARGE, WIRES, HOSTS, RAILS, VARYING, SWITCHES = "--crowds", "--endings", "--large", "--wires", "--hosts", "--rails", "--varying", "--switches"
+CROWDS, ENDINGS, LARGE, WIRES, HOSTS, RAILS, RELAYS, VARYING, SWITCHES = (
+    "--crowds", "--endings", "--large", "--wires", "--hosts", "--rails", "--relays", "--varying", "--switches")
 
 # Name, edits (FUNCTION, ANCHOR, TEXT), and flags.
 BUGS = [
@@ -154,7 +156,7 @@ BUGS = [
     ("runs beyond a member's last are looked at before it is counted", [
         ("df_check_run_limit", "{", "if (PLANTED && coll->taken < coll->run_limit) return;")], ENDINGS),
     ("runs beyond a member's last wait for it", [without("limit_runs", "df_check_run_limit")], ENDINGS),
-    ("an abort is not told", [without("df_abort", "df_post_send")], ENDINGS),
+    ("an abort is not told", [without("df_abort", "df_post_send_all")], ENDINGS),
     ("an abort of one collective is not told", [
         ("df_abort_collectives", "df_fail_collective", "NAME(context, coll, dfcclAborted, !PLANTED, sentence)")], ENDINGS),
     # Was real: the failure's own message was the one that was lost for want of memory.
@@ -210,6 +212,14 @@ BUGS = [
     ("what comes over a line is not acknowledged", [without("receive_line", "df_post_flush")], HOSTS, ENDINGS),
     ("a dead rank's line is waited for", [returns("df_resume_is_vain", "0")], HOSTS, ENDINGS),
     # Was real: the word that the line is over was lost with it.
+    ("a relay does not stay until all have left", [returns("df_relay_is_needed", "0")], RELAYS, ENDINGS),
+    ("a relay leaves before what it passes on has arrived", [
+        ("must_have_the_rest", "{", "if (PLANTED) return control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE;")], RELAYS, ENDINGS),
+    ("a relay that waits in its goodbye does not tell who dies", [returns("df_relay_tell_lost")], RELAYS, ENDINGS),
+    ("those behind a lost relay are not given up", [returns("losses.c/lose_those_behind")], RELAYS, ENDINGS),
+    ("a relay hears of itself, and passes nothing on", [without("relay.c/hear", "split")], RELAYS),
+    ("who is given up for a relay's word is not told", [
+        ("hear_lost", "df_peer_unreachable", "(PLANTED ? df_peer_lost(context, lost, DF_PEER_GIVEN_UP, \"lost\") : CALL)")], RELAYS, ENDINGS),
     ("who was cut off is not called again, and not told", [("need_not_call", "{", "if (PLANTED) return peer->cut_off;")], HOSTS, ENDINGS),
     # Of runs of varying counts.
     ("counts of a run are not compared", [returns("df_step_counts_differ", "0")], VARYING, ENDINGS),

@@ -243,6 +243,7 @@ extern int sim_is_crowd, sim_only_crowds;
 extern int sim_only_wires;          /* ranks of different processes share no memory */
 extern int sim_only_rails;          /* ... and messages of any length go over one to three rails */
 extern int sim_only_hosts;          /* ... and are of different hosts: so are control's messages */
+extern int sim_only_relays;         /* ... and one host passes on control's messages of others */
 extern int sim_only_varying;        /* runs have any counts up to the registered ones */
 extern int sim_only_switches;       /* collectives are asked to go over to variants */
 extern int sim_only_others;         /* operations beyond the six of worlds on record */

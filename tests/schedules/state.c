@@ -65,11 +65,25 @@ static void print_block(const df_device *device, const df_block *block, uint32_t
   }
 }
 
+static void print_peers(const df_control *control) {
+  static const char *const states[] = {"alive", "left", "given up", "dead"};
+  printf("  control%s:", control->said_goodbye ? ", which has said goodbye" : "");
+  for (uint32_t r = 0; control->peers && r < control->n_ranks; r++) {
+    const df_peer *peer = &control->peers[r];
+    if (r == control->rank) continue;
+    printf(" [rank %u: %s%s%s%s]", r, states[peer->state],
+           peer->next != r ? ", behind a relay" : "", peer->first ? ", has not all" : "",
+           peer->lost_ns ? ", no connection" : "");
+  }
+  printf("\n");
+}
+
 void sim_state_print(const struct dfcclContext *context) {
   printf("rank %u: accepted %llu, completed %llu, waiting on the host %llu, held %u\n",
          context->rank, (unsigned long long)context->runs.accepted,
          (unsigned long long)context->runs.completed,
          (unsigned long long)context->runs.backlog_length, context->runs.held);
+  print_peers(&context->control);
   if (context->device.shared == NULL) return;
   print_submission_queue(&context->device.shared->sq);
   print_completion_queue(&context->device.shared->cq);

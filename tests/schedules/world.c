@@ -54,9 +54,26 @@ static void fill_buffers(void) {
 
 static int sockets[MAX_RANKS][MAX_RANKS];
 
+/* Each rank is a host of its own. */
+static df_routes *make_routes(uint32_t rank) {
+  uint64_t hosts[MAX_RANKS];
+  for (uint32_t r = 0; r < sim_plan.n_ranks; r++) hosts[r] = r;
+  return df_routes_make(hosts, sim_plan.n_ranks, rank);
+}
+
+static int is_behind_a_relay(uint32_t a, uint32_t b) {
+  if (!sim_plan.hosts || !sim_only_relays) return 0;
+  df_routes *routes = make_routes(a);
+  const int is_behind = df_routes_next(routes, b) != b;
+  df_routes_free(routes);
+  return is_behind;
+}
+
 static void make_sockets(void) {
   for (uint32_t a = 0; a < sim_plan.n_ranks; a++)
     for (uint32_t b = 0; b < a; b++) {
+      sockets[a][b] = sockets[b][a] = -1;
+      if (is_behind_a_relay(a, b)) continue;
       int pair[2], ranks[2] = {(int)a, (int)b};
       if (sim_plan.hosts)
         sim_stream_pair(pair, ranks);
@@ -74,6 +91,7 @@ void df_mesh_close(df_mesh *mesh) {
   sim_free(mesh->cards);
   sim_free(mesh->local);
   if (mesh->far) sim_free(mesh->far);
+  df_routes_free(mesh->routes);
   *mesh = (df_mesh){0};
 }
 
@@ -82,6 +100,7 @@ static df_far_rank *make_far(uint32_t rank) {
   df_far_rank *far = sim_calloc(sim_plan.n_ranks, sizeof *far);
   for (uint32_t r = 0; r < sim_plan.n_ranks; r++)
     far[r] = (df_far_rank){.is_far = r != rank,
+                           .has_line = r != rank && !is_behind_a_relay(rank, r),
                            .calls = rank > r,
                            .address = df_address_loopback(sim_wire_port(r)),
                            .key = {(unsigned char)(rank + r), (unsigned char)(rank * r)}};
@@ -101,6 +120,7 @@ static void open_rank(uint32_t rank) {
     mesh.sockets[r] = mesh.local[r] ? -1 : sockets[rank][r];
   }
   if (sim_plan.hosts) mesh.far = make_far(rank);
+  if (sim_plan.hosts && sim_only_relays) mesh.routes = make_routes(rank);
   df_settings settings = sim_plan.settings;
   if (!(sim_plan.impatient >> rank & 1)) settings.timeout_ms = 0;
   uint32_t before = sim_agents_now.n;

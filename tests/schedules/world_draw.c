@@ -10,8 +10,8 @@
 world_plan sim_plan;
 int sim_endings, sim_is_small;
 uint32_t sim_percent_small = 90, sim_percent_endings;
-int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_hosts, sim_only_rails, sim_only_varying,
-    sim_only_others, sim_only_switches;
+int sim_is_crowd, sim_only_crowds, sim_only_wires, sim_only_hosts, sim_only_rails, sim_only_relays,
+    sim_only_varying, sim_only_others, sim_only_switches;
 
 /* Worlds on record have these, and stay what they are. */
 enum { DRAWN_OPERATIONS = DF_OP_ALL_TO_ALL + 1 };
@@ -77,6 +77,7 @@ static void draw_plan(uint64_t seed) {
   memset(&sim_plan, 0, sizeof sim_plan);
   uint32_t size = sim_below(&random, 20);
   sim_plan.n_ranks = size < 14 ? 2 : size < 19 ? 3 : 4;
+  if (sim_only_relays) sim_plan.n_ranks = 3 + (size >= 12 && !sim_only_switches); /* of two hosts none is a relay */
   sim_plan.n_colls = 1 + sim_below(&random, sim_plan.n_ranks == 2 ? 3 : 2);
   sim_plan.n_threads = sim_plan.n_colls > 1 && sim_one_in(&random, 6) ? 2 : 1;
   sim_plan.warm = sim_one_in(&random, 2);
@@ -279,7 +280,7 @@ void sim_world_draw(uint64_t seed) {
   sim_is_small = sim_below(&kinds, 100) < sim_percent_small;
   sim_endings = sim_below(&kinds, 100) < sim_percent_endings;
   sim_is_crowd = sim_only_crowds && !sim_endings;
-  if (sim_is_crowd) sim_is_small = 0;
+  if (sim_is_crowd || sim_only_relays) sim_is_small = 0;
   draw_plan(seed);
   if (sim_is_small) shrink(seed);
   if (sim_is_crowd) make_crowd(seed);

@@ -154,8 +154,9 @@ DF_TEST(greeting, nonsense_is_refused, 30) {
 DF_TEST(greeting, a_line_has_the_key_of_the_mesh, 30) {
   enum { RIGHT, OTHER_KEY, OFFERED_KEY, OF_THIS_HOST, NO_LINES, WAYS };
   for (int way = 0; way < WAYS; way++) {
-    df_far_rank far[RANKS] = {[CALLER] = {.is_far = way != OF_THIS_HOST, .key = {4, 5}}};
-    const df_far_rank theirs = {.is_far = 1, .key = {4, way == OTHER_KEY ? 6 : 5}};
+    df_far_rank far[RANKS] = {
+        [CALLER] = {.is_far = way != OF_THIS_HOST, .has_line = way != OF_THIS_HOST, .key = {4, 5}}};
+    const df_far_rank theirs = {.is_far = 1, .has_line = 1, .key = {4, way == OTHER_KEY ? 6 : 5}};
     unsigned char key[DF_KEY_BYTES], keys[2][DF_KEY_BYTES];
     df_greeting_state caller, listener;
     ends e;

@@ -50,7 +50,7 @@ static void listen_at(uint32_t rank) {
                                  .resume_ms = 1000,
                                  .line_made = made};
   OK(df_lines_open(&e->connections.lines, &e->connections.tcp, &e->owner));
-  ends[1 - rank].far[rank] = (df_far_rank){.is_far = 1,
+  ends[1 - rank].far[rank] = (df_far_rank){.is_far = 1, .has_line = 1,
                                            .calls = rank == OTHER,
                                            .key = {8},
                                            .address = df_address_loopback(e->connections.tcp.port)};

@@ -36,8 +36,20 @@ static size_t sentence(df_message_kind kind, uint32_t length) {
   return bytes;
 }
 
+/* source, number of ranks, those, a message */
+static size_t envelope(uint32_t source, uint32_t n, df_message_kind kind) {
+  const uint32_t head[2] = {source, n}, listed = n < 100 ? n : 100;
+  const df_message inner = {.magic = DF_MESSAGE_MAGIC, .kind = (uint16_t)kind};
+  const uint32_t before = (uint32_t)(2 + listed + listed % 2) * (uint32_t)sizeof(uint32_t);
+  const size_t bytes = make(DF_MESSAGE_RELAYED, before + (uint32_t)sizeof inner);
+  memcpy(d.payload, head, sizeof head);
+  memcpy(d.payload + before, &inner, sizeof inner);
+  return bytes;
+}
+
 static int has_sentence(int kind) {
-  return kind == DF_MESSAGE_FAIL || kind == DF_MESSAGE_ABORT || kind == DF_MESSAGE_CAUSE;
+  return kind == DF_MESSAGE_FAIL || kind == DF_MESSAGE_ABORT || kind == DF_MESSAGE_CAUSE ||
+         kind == DF_MESSAGE_LOST;
 }
 
 DF_TEST(message, every_kind, 30) {
@@ -47,6 +59,7 @@ DF_TEST(message, every_kind, 30) {
                    : kind == DF_MESSAGE_LINKS   ? make(DF_MESSAGE_LINKS, DF_OFFER_BYTES)
                    : kind == DF_MESSAGE_PROPOSE ? make(DF_MESSAGE_PROPOSE, sizeof(df_variant_spec))
                    : kind == DF_MESSAGE_TIMES   ? make(DF_MESSAGE_TIMES, 8)
+                   : kind == DF_MESSAGE_RELAYED ? envelope(1, 3, DF_MESSAGE_PING)
                                                 : make((df_message_kind)kind, 0);
     CHECK(df_message_is_valid(&d, bytes), "kind %d", kind);
     for (size_t cut = 0; cut < bytes; cut++)
@@ -65,9 +78,26 @@ DF_TEST(message, unknown_kinds, 30) {
     size_t bytes = make((df_message_kind)kind, 0);
     int known = kind >= DF_MESSAGE_SEGMENT && kind < DF_MESSAGE_KINDS &&
                 kind != DF_MESSAGE_ANNOUNCE && kind != DF_MESSAGE_LINKS &&
-                kind != DF_MESSAGE_PROPOSE && kind != DF_MESSAGE_TIMES && !has_sentence((int)kind);
+                kind != DF_MESSAGE_PROPOSE && kind != DF_MESSAGE_TIMES &&
+                kind != DF_MESSAGE_RELAYED && !has_sentence((int)kind);
     CHECK(df_message_is_valid(&d, bytes) == known, "kind %u", kind);
   }
+}
+
+DF_TEST(message, envelopes, 30) {
+  CHECK(df_message_is_valid(&d, envelope(0, 1, DF_MESSAGE_BYE)), "of one rank");
+  CHECK(df_message_is_valid(&d, envelope(DF_MAX_RANKS - 1, 100, DF_MESSAGE_BYE)), "of many");
+  CHECK(!df_message_is_valid(&d, envelope(DF_MAX_RANKS, 1, DF_MESSAGE_BYE)),
+        "a source that no job has");
+  CHECK(!df_message_is_valid(&d, envelope(0, 0, DF_MESSAGE_BYE)), "for nobody");
+  CHECK(!df_message_is_valid(&d, envelope(0, 101, DF_MESSAGE_BYE)), "more ranks than are there");
+  CHECK(!df_message_is_valid(&d, envelope(0, UINT32_MAX, DF_MESSAGE_BYE)),
+        "a number that wraps around");
+  CHECK(!df_message_is_valid(&d, envelope(0, 1, DF_MESSAGE_RELAYED)), "an envelope in an envelope");
+  CHECK(!df_message_is_valid(&d, envelope(0, 1, DF_MESSAGE_KINDS)), "a kind that is none");
+  const size_t bytes = envelope(0, 1, DF_MESSAGE_BYE);
+  d.payload[16] ^= 1;
+  CHECK(!df_message_is_valid(&d, bytes), "another magic number within");
 }
 
 /* Whoever takes one looks its words up. */

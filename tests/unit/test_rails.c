@@ -30,7 +30,7 @@ static void add(df_interfaces *all, uint32_t index, const char *address, int pre
 }
 
 static df_far_rank far_with(const char *found, const char *const *offered) {
-  df_far_rank far = {.is_far = 1, .address = address_of(found)};
+  df_far_rank far = {.is_far = 1, .has_line = 1, .address = address_of(found)};
   while (offered[far.n_offered]) {
     far.offered[far.n_offered] = address_of(offered[far.n_offered]);
     far.n_offered++;

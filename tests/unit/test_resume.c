@@ -134,7 +134,7 @@ static void open_rank(uint32_t number, int fd, int resume_ms) {
                       .job = {(unsigned char)(1 + number)}};
   r->sockets[number] = -1;
   r->sockets[1 - number] = fd;
-  r->far[1 - number] = (df_far_rank){.is_far = 1, .calls = number == 1, .key = {7}};
+  r->far[1 - number] = (df_far_rank){.is_far = 1, .has_line = 1, .calls = number == 1, .key = {7}};
   r->local[number] = 1;
   r->control.world = df_world_join(r->mesh.job, RANKS, 1);
   r->control.epoll_fd = r->control.event_fd = -1;

@@ -100,7 +100,7 @@ static df_greeting_state hear_greeting(df_greeter *greeter, uint32_t n_ranks) {
   unsigned char key[DF_KEY_BYTES];
   if (greeter->port == DF_GREETING_LINE) {
     const df_far_rank *far = greeter->far ? &greeter->far[greeter->peer] : NULL;
-    if (far == NULL || !far->is_far) return DF_GREETING_REFUSED;
+    if (far == NULL || !far->has_line) return DF_GREETING_REFUSED;
     greeter->makes_keys = 1;
     df_greeting_line_key(key, far);
   } else

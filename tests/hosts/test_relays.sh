@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Promises of jobs in which one rank of each host passes on the control messages of others (five namespaces):
+# test_relays.sh WORKER CROWD
+#   - Ten ranks, dealt out to hosts in any way, run all operations in any order, each element right.
+#   - 60 ranks join, run and leave, with fewer connections than without relays.
+#   - A process that ends, with a relay in it or without, is told to all others.
+set -u
+. "$(dirname "$0")/bed.sh"
+worker=$1 crowd=$2
+failed=0
+fail() { echo "FAILED: $*" >&2; failed=1; }
+bed_up 5
+work=$(mktemp -d)
+trap 'bed_down; rm -rf "$work"' EXIT
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT LOCAL_WORLD_SIZE
+export DFCCL_SECRET=0123456789abcdef0123456789abcdef DFCCL_NET_RELAYS=1
+
+# job WHAT HOST...: one rank on each host that is named, in this order. Only rank 0's setting counts.
+job() {
+  local what=$1 rank=0 ranks pids=() pid
+  shift
+  ranks=$#
+  for host; do
+    bed_on "$host" env RANK=$rank WORLD_SIZE=$ranks MASTER_ADDR=10.77.0.$1 MASTER_PORT=29500 \
+      DFCCL_NET_RELAYS=$((rank == 0)) timeout 120 "$worker" --rounds 3 --seed 7 --largest 20000 >"$work/$rank" 2>&1 &
+    pids+=($!)
+    rank=$((rank + 1))
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || fail "$what: a rank ended with $?"; done
+  for ((rank = 0; rank < ranks; rank++)); do
+    grep -q '^through' "$work/$rank" || fail "$what, rank $rank: $(cat "$work/$rank")"
+  done
+}
+job "5 x 2" 1 1 2 2 3 3 4 4 5 5
+job "5 x 2, dealt out" 3 1 2 4 5 1 2 3 4 5
+job "a rank on each" 1 2 3 4 5
+
+# play WHAT ENDS VARIABLE=VALUE...: 5 hosts with 12 ranks each, in one process. ENDS: whose process ends; 0: none.
+play() {
+  local what=$1 ends=$2 host pids=() k
+  shift 2
+  rm -f "$work/id"
+  for host in 1 2 3 4 5; do
+    bed_on "$host" env "$@" timeout 120 "$crowd" "$work/id" $(((host - 1) * 12)) 12 60 >"$work/$host" 2>&1 &
+    pids+=($!)
+  done
+  for k in 0 1 2 3 4; do
+    wait "${pids[$k]}" || fail "$what: host $((k + 1)) ended with $?: $(head -c 1000 "$work/$((k + 1))")"
+    [ $((k + 1)) = "$ends" ] || grep -q '^through 60' "$work/$((k + 1))" || fail "$what, host $((k + 1)): $(head -c 1000 "$work/$((k + 1))")"
+  done
+}
+connections() { sed -n 's/.* \([0-9]*\) descriptors$/\1/p' "$work/4"; }
+play "60 ranks" 0
+with=$(connections)
+play "60 ranks without relays" 0 DFCCL_NET_RELAYS=0
+without=$(connections)
+[ "$((2 * with))" -lt "$without" ] || fail "$with descriptors with relays, $without without"
+play "a relay ends" 4 LEAVES=36
+play "another process ends" 5 LEAVES=59
+play "rank 0 ends" 1 LEAVES=0
+exit $failed
