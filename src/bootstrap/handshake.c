@@ -16,17 +16,17 @@ dfcclResult_t df_handshake_ready(void) {
 void df_message_start(void *message, df_message_type type, size_t bytes) {
   DF_ASSERT(bytes >= sizeof(df_header));
   memset(message, 0, bytes);
-  df_header header = {message_magic, DFCCL_VERSION_CODE, (uint32_t)type, (uint32_t)bytes};
+  df_header header = {message_magic, DF_BUILD, (uint32_t)type, (uint32_t)bytes};
   memcpy(message, &header, sizeof header);
 }
 
 bool df_header_is(const df_header *header, df_message_type type, size_t bytes) {
-  return header->magic == message_magic && header->version == DFCCL_VERSION_CODE &&
+  return header->magic == message_magic && header->version == DF_BUILD &&
          header->type == (uint32_t)type && header->bytes == bytes;
 }
 
 bool df_header_is_foreign(const df_header *header) {
-  return header->magic == message_magic && header->version != DFCCL_VERSION_CODE;
+  return header->magic == message_magic && header->version != DF_BUILD;
 }
 
 void df_message_seal(void *message, size_t bytes, const unsigned char key[DF_KEY_BYTES]) {

@@ -57,9 +57,18 @@ typedef enum {
   DF_MESSAGE_NEWS
 } df_message_type;
 
+/* Of what ranks say to each other: these messages, cards, control messages, frames. One is added with
+ * each change of them between two builds of one version. */
+enum { DF_PROTOCOL = 2 };
+
+/* Ranks whose builds differ refuse each other. */
+#define DF_BUILD ((uint32_t)DF_PROTOCOL << 24 | (uint32_t)DFCCL_VERSION_CODE)
+#define DF_BUILD_VERSION(build) ((build)&0xffffffu)
+#define DF_BUILD_PROTOCOL(build) ((build) >> 24)
+
 typedef struct {
   uint32_t magic;
-  uint32_t version; /* cards are opaque, so versions must be equal */
+  uint32_t version; /* DF_BUILD */
   uint32_t type;
   uint32_t bytes;
 } df_header;
@@ -80,8 +89,8 @@ typedef struct {
 
 typedef struct {
   int32_t pid;
-  int32_t n_addresses;    /* 0: this rank has no doors */
-  uint32_t relays_from;   /* rank 0's counts: df_network */
+  int32_t n_addresses;  /* 0: this rank has no doors */
+  uint32_t relays_from; /* rank 0's counts: df_network */
   uint32_t padding;
   uint64_t machine, host; /* df_machine_identity, df_host_identity */
   df_address addresses[DF_ADDRESSES_MAX];

@@ -67,8 +67,10 @@ static dfcclResult_t judge(const df_probe *probe, const df_probe_attempt *attemp
   df_address_text(&attempt->address, text);
   if (df_header_is_foreign(&attempt->in.header))
     return df_fail(dfcclInvalidUsage,
-                   "the job's root at %s runs version %u of the library, this rank version %d",
-                   text, attempt->in.header.version, DFCCL_VERSION_CODE);
+                   "the job's root at %s runs version %u (protocol %u) of the library, this rank "
+                   "version %d (protocol %d)",
+                   text, DF_BUILD_VERSION(attempt->in.header.version),
+                   DF_BUILD_PROTOCOL(attempt->in.header.version), DFCCL_VERSION_CODE, DF_PROTOCOL);
   df_derive(key, DF_KEY_BYTES, probe->key, "dfccl rendezvous", attempt->nonce,
             sizeof attempt->nonce, attempt->in.nonce, sizeof attempt->in.nonce);
   if (df_message_verify(&attempt->in, sizeof attempt->in, key)) return dfcclSuccess;

@@ -131,8 +131,12 @@ static dfcclResult_t bad_arrival(df_rendezvous *r, arrival what) {
     return df_fail(dfcclTimeout, "the root of the job of %d ranks was silent for %d ms", r->n_ranks,
                    r->timeout_ms);
   case FOREIGN:
-    return df_fail(dfcclInvalidUsage, "the job's root runs version %u of the library, rank %d %d",
-                   r->in.header.version, r->rank, DFCCL_VERSION_CODE);
+    return df_fail(
+        dfcclInvalidUsage,
+        "the job's root runs version %u (protocol %u) of the library, rank %d version %d "
+        "(protocol %d)",
+        DF_BUILD_VERSION(r->in.header.version), DF_BUILD_PROTOCOL(r->in.header.version), r->rank,
+        DFCCL_VERSION_CODE, DF_PROTOCOL);
   case BROKEN:
     return df_fail(dfcclSystemError, "cannot wait for the job's root: %s", strerror(errno));
   case GOT:

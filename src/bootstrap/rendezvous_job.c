@@ -4,13 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/rank_list.h"
 #include "bootstrap/sockets.h"
 
-enum { FLUSH_MS = 1000, NEWS_MS = 5000 };
+enum { FLUSH_MS = 1000, NEWS_MS = 5000, LARGE_JOB = 512, OTHER_DESCRIPTORS = 512 };
 
 void df_job_stop_listening(df_root *root) {
   df_listener_close(&root->listener);
@@ -151,9 +152,23 @@ static void on_hello(df_root *root, df_caller *caller) {
   caller->stage = DF_CALLER_PROVEN;
 }
 
+/* A root has a connection with each rank. Of a large job they are more than most systems' soft limit
+ * allows; what the hard one allows is taken. */
+static void make_room(int n_ranks) {
+  struct rlimit limit;
+  const rlim_t want = (rlim_t)n_ranks + OTHER_DESCRIPTORS;
+  if (n_ranks < LARGE_JOB || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= want)
+    return;
+  limit.rlim_cur = DF_MIN(want, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+    df_log(DF_LOG_INFO, "the root of a job of %d ranks may now have %llu descriptors", n_ranks,
+           (unsigned long long)limit.rlim_cur);
+}
+
 /* False: out of memory. */
 static bool learn_size(df_root *root, int n_ranks) {
   if (root->members != NULL) return true;
+  make_room(n_ranks);
   root->members = calloc((size_t)n_ranks, sizeof *root->members);
   root->records = calloc((size_t)n_ranks, sizeof *root->records);
   if (root->members == NULL || root->records == NULL) {

@@ -16,6 +16,8 @@
 #include "control/resume.h"
 #include "control/service.h"
 
+static df_message_handler hear_relayed;
+
 dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
                            const df_control_events *events) {
   control->rank = (uint32_t)mesh->rank;
@@ -23,7 +25,7 @@ dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_
   control->lock = lock;
   control->events = *events;
   control->routes = mesh->routes;
-  df_relay_open(control);
+  df_post_subscribe(control, DF_MESSAGE_RELAYED, hear_relayed, control, 0);
   pthread_mutex_init(&control->arrivals_lock, NULL);
   control->peers = calloc(control->n_ranks, sizeof *control->peers);
   if (control->peers == NULL)
@@ -199,11 +201,17 @@ void df_post_cut_off(df_control *control, uint32_t rank) {
   end_connection(peer);
 }
 
-/* After a goodbye, ours or the peer's, only what device memory waits for. */
+/* What a relay that waits in its goodbye still passes on, needs and tells. */
+static int outlives_goodbye(const df_control *control, df_message_kind kind) {
+  return control->routes &&
+         (kind == DF_MESSAGE_RELAYED || kind == DF_MESSAGE_BYE || kind == DF_MESSAGE_LOST);
+}
+
+/* After a goodbye, ours or the peer's, only what device memory and relays wait for. */
 int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
   const df_peer *peer = &control->peers[rank];
   if (peer->state == DF_PEER_DEAD) return 0;
-  if (df_relay_outlives_goodbye(control, kind))
+  if (outlives_goodbye(control, kind))
     return peer->next != rank || peer->local || peer->socket >= 0 || peer->lost_ns != 0;
   return kind == DF_MESSAGE_UNMAPPED || (!control->said_goodbye && peer->state != DF_PEER_LEFT);
 }
@@ -218,6 +226,43 @@ void df_post_lose(df_control *control, uint32_t rank) {
   df_service_wake(control);
 }
 
+/* ---- by relays */
+
+static void give(void *control, uint32_t hop, const df_message *message, const void *payload) {
+  df_post_send(control, hop, message, payload, -1);
+}
+static void lose(void *control, uint32_t hop) { df_post_lose(control, hop); }
+
+/* ranks: their order changes. */
+static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
+                           const df_message *message, const void *payload) {
+  const df_relay_giver to = {.giver = control, .give = give, .lose = lose};
+  df_message whole = *message;
+  whole.magic = DF_MESSAGE_MAGIC;
+  df_relay_split(&to, control->routes, control->rank, DF_HOPS_MOST, ranks, n, &whole, payload);
+}
+
+/* Who sends what makes no sense is refused, as with any message. */
+static void hear_relayed(void *room, uint32_t from, const df_message *message, int fd) {
+  df_control *control = room;
+  const df_relay_giver to = {.giver = control, .give = give, .lose = lose};
+  const df_message *inner;
+  uint32_t ranks[DF_MAX_RANKS], source, n;
+  int is_mine;
+  (void)fd;
+  if (control->routes == NULL ||
+      !df_relay_read(control->routes, message, &source, ranks, &n, &is_mine, &inner)) {
+    if (control->peers[from].state != DF_PEER_LEFT)
+      control->events.refused(control->events.owner, from);
+    return;
+  }
+  df_relay_split(&to, control->routes, source, message->id - 1, ranks, n, inner,
+                 df_message_payload(inner));
+  if (is_mine) df_post_deliver(control, source, inner, -1);
+}
+
+/* ---- sending */
+
 void df_post_send(df_control *control, uint32_t rank, const df_message *message,
                   const void *payload, int fd) {
   df_peer *peer = &control->peers[rank];
@@ -227,7 +272,7 @@ void df_post_send(df_control *control, uint32_t rank, const df_message *message,
       peer->message_lost == DF_LOST || (peer->line && peer->cut_off)) /* a goodbye would be false */
     return;
   if (peer->next != rank) {
-    df_relay_send(control, &rank, 1, &header, payload);
+    send_by_relays(control, &rank, 1, &header, payload);
     return;
   }
   if (peer->local) {
@@ -264,7 +309,7 @@ void df_post_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
     else if (df_post_reaches(control, ranks[i], (df_message_kind)message->kind))
       behind[n_behind++] = ranks[i];
   }
-  if (n_behind) df_relay_send(control, behind, n_behind, message, payload);
+  if (n_behind) send_by_relays(control, behind, n_behind, message, payload);
   free(behind);
 }
 
@@ -317,7 +362,7 @@ void df_post_deliver(df_control *control, uint32_t from, const df_message *messa
   /* After its goodbye a peer knows no more about us or others. */
   int is_heard = control->peers[from].state != DF_PEER_LEFT ||
                  message->kind == DF_MESSAGE_UNMAPPED ||
-                 df_relay_outlives_goodbye(control, (df_message_kind)message->kind);
+                 outlives_goodbye(control, (df_message_kind)message->kind);
   if (is_heard && subscription->takes_fd) {
     subscription->handle(subscription->room, from, message, fd);
     return;
@@ -330,6 +375,14 @@ int df_peer_has_unsent(const df_peer *peer) {
   int bytes = 0;
   if (peer->unsent || (peer->line && peer->line->rest)) return 1;
   return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+/* A relay stays until all have said goodbye: their messages may pass it. */
+static int is_needed(const df_control *control) {
+  if (control->routes == NULL || !df_routes_is_relay(control->routes)) return 0;
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (r != control->rank && control->peers[r].state == DF_PEER_ALIVE) return 1;
+  return 0;
 }
 
 /* A relay that has left may still pass on what is for others. */
@@ -347,7 +400,7 @@ void df_post_goodbye(df_control *control, uint64_t patience_ns) {
   send_all(control, 0, &bye, NULL);
   control->said_goodbye = 1;
   for (int waiting = 1; waiting;) {
-    waiting = df_relay_is_needed(control);
+    waiting = is_needed(control);
     for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
       df_post_flush(control, rank);
       waiting |= must_have_the_rest(control, rank);

@@ -160,7 +160,8 @@ void df_post_forget(df_peer *peer);
 /* [lock] Tells a line's other end that nothing more comes, and that it need not call again. */
 void df_post_end(df_control *control, uint32_t rank);
 /* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
- * may be stopped for ever; a relay waits for all others. A peer without BYE takes the end of the connection for a death. */
+ * may be stopped for ever; a relay waits for all others. A peer without BYE takes the end of the
+ * connection for a death. */
 void df_post_goodbye(df_control *control, uint64_t patience_ns);
 
 #endif

@@ -13,7 +13,6 @@
 #include "base/attributes.h"
 #include "base/clock.h"
 #include "bootstrap/sockets.h"
-#include "control/relay.h"
 #include "control/resume.h"
 
 enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
@@ -28,6 +27,34 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
                         void (*run)(void *room)) {
   DF_ASSERT(control->n_jobs < DF_MAX_SERVICE_JOBS);
   control->jobs[control->n_jobs++] = (df_service_job){.room = room, .tick_ms = tick_ms, .run = run};
+}
+
+void df_service_leave_those_behind(df_control *control, uint32_t relay) {
+  const df_control_events *events = &control->events;
+  char why[DF_SENTENCE_BYTES / 2];
+  if (control->routes == NULL) return;
+  if (!control->said_goodbye && control->peers[relay].state != DF_PEER_LEFT) return;
+  snprintf(why, sizeof why, "cannot be reached: rank %u, which passed its messages on, has left",
+           relay);
+  for (uint32_t r = 0; r < control->n_ranks; r++) {
+    if (r == control->rank || r == relay || control->peers[r].state != DF_PEER_ALIVE ||
+        !df_routes_pass(control->routes, r, relay))
+      continue;
+    if (control->said_goodbye)
+      events->left(events->owner, r);
+    else
+      events->lost(events->owner, r, DF_PEER_GIVEN_UP, why);
+  }
+}
+
+/* This rank waits in its goodbye. */
+static void tell_lost(df_control *control, uint32_t rank, const char *why) {
+  char sentence[DF_SENTENCE_BYTES];
+  if (control->routes == NULL) return;
+  snprintf(sentence, sizeof sentence, "%.400s (seen by rank %u)", why, control->rank);
+  const df_message message = {
+      .kind = DF_MESSAGE_LOST, .payload_bytes = (uint32_t)strlen(sentence) + 1, .id = rank};
+  df_post_send_all(control, &message, sentence);
 }
 
 static void collect_letters(df_control *control) {
@@ -51,7 +78,7 @@ static void collect_letters(df_control *control) {
                    "had no memory to tell what it has given up");
     else
       events->left(events->owner, departure.rank); /* Its BYE may have been lost. */
-    if (!departure.is_mute) df_relay_leave_those_behind(control, departure.rank);
+    if (!departure.is_mute) df_service_leave_those_behind(control, departure.rank);
   }
   pthread_mutex_unlock(control->lock);
 }
@@ -110,11 +137,11 @@ static void lose(df_control *control, uint32_t rank, int error) {
   df_post_forget(peer);
   events->disconnected(events->owner, rank);
   if (control->said_goodbye) { /* it knows that we leave, and need not answer */
-    if (peer->state == DF_PEER_ALIVE) df_relay_tell_lost(control, rank, why);
+    if (peer->state == DF_PEER_ALIVE) tell_lost(control, rank, why);
     events->left(events->owner, rank);
   } else if (peer->state != DF_PEER_LEFT)
     events->lost(events->owner, rank, DF_PEER_DEAD, why);
-  df_relay_leave_those_behind(control, rank);
+  df_service_leave_those_behind(control, rank);
 }
 
 /* error: 0: the other end closed it. Else reading failed, and the peer may live. */

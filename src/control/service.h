@@ -17,4 +17,8 @@ void df_service_close(df_control *control);
 /* Any thread, with or without the lock; does not block. */
 void df_service_wake(df_control *control);
 
+/* [lock] The relay has left, or is lost to this rank, which waits in its goodbye: so are those behind
+ * it. Of a relay that is lost earlier the owner knows what it means. */
+void df_service_leave_those_behind(df_control *control, uint32_t relay);
+
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/relay.h"
+#include "control/service.h"
 #include "host/epochs.h"
 #include "host/failure.h"
 #include "host/link_setup.h"
@@ -113,7 +113,7 @@ static void hear_lost(void *room, uint32_t from, const df_message *message, int 
     return;
   if (context->control.said_goodbye) {
     df_peer_left(context, lost);
-    df_relay_leave_those_behind(&context->control, lost);
+    df_service_leave_those_behind(&context->control, lost);
   } else {
     df_peer_unreachable(context, lost, df_message_payload(message));
   }

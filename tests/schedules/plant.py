@@ -212,12 +212,12 @@ BUGS = [
     ("what comes over a line is not acknowledged", [without("receive_line", "df_post_flush")], HOSTS, ENDINGS),
     ("a dead rank's line is waited for", [returns("df_resume_is_vain", "0")], HOSTS, ENDINGS),
     # Was real: the word that the line is over was lost with it.
-    ("a relay does not stay until all have left", [returns("df_relay_is_needed", "0")], RELAYS, ENDINGS),
+    ("a relay does not stay until all have left", [returns("post.c/is_needed", "0")], RELAYS, ENDINGS),
     ("a relay leaves before what it passes on has arrived", [
         ("must_have_the_rest", "{", "if (PLANTED) return control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE;")], RELAYS, ENDINGS),
-    ("a relay that waits in its goodbye does not tell who dies", [returns("df_relay_tell_lost")], RELAYS, ENDINGS),
+    ("a relay that waits in its goodbye does not tell who dies", [returns("tell_lost")], RELAYS, ENDINGS),
     ("those behind a lost relay are not given up", [returns("losses.c/lose_those_behind")], RELAYS, ENDINGS),
-    ("a relay hears of itself, and passes nothing on", [without("relay.c/hear", "split")], RELAYS),
+    ("a relay hears of itself, and passes nothing on", [without("hear_relayed", "df_relay_split")], RELAYS),
     ("who is given up for a relay's word is not told", [
         ("hear_lost", "df_peer_unreachable", "(PLANTED ? df_peer_lost(context, lost, DF_PEER_GIVEN_UP, \"lost\") : CALL)")], RELAYS, ENDINGS),
     ("who was cut off is not called again, and not told", [("need_not_call", "{", "if (PLANTED) return peer->cut_off;")], HOSTS, ENDINGS),

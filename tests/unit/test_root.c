@@ -159,7 +159,7 @@ DF_TEST(root, only_who_has_the_key_learns_the_version, 30) {
   OK(df_handshake_ready());
   CHECK(ask_as_another_version(wrong, &answer) == 0, "a stranger was answered");
   CHECK(ask_as_another_version(right, &answer) == sizeof answer &&
-            answer.header.version == DFCCL_VERSION_CODE,
+            answer.header.version == DF_BUILD,
         "a rank was not answered");
 }
 
