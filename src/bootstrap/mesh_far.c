@@ -343,7 +343,9 @@ static void guess_address(const df_rendezvous *r, int rank, const df_interfaces 
   }
   for (int i = 0; i < far->n_offered; i++) {
     const df_address *address = &far->offered[i];
-    if (!df_address_is_sane(address) || df_address_is_loopback(address)) continue;
+    if (!df_address_is_sane(address) || df_address_is_loopback(address) ||
+        df_interfaces_have(interfaces, address)) /* bridges of containers */
+      continue;
     const df_interface *link = find_link(interfaces, address);
     const int scoped = df_address_is_link_local(address);
     const int worth = scoped ? link != NULL : link ? 3 : 2;

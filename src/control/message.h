@@ -29,7 +29,7 @@ typedef enum {
   DF_MESSAGE_RETIRED,     /* id, variant: the sender has gone over to it */
   DF_MESSAGE_TIMES, /* id, variant, a: run; payload: ns of it and of those after it, 32 bits each */
   DF_MESSAGE_RELAYED, /* id: relays that it may still pass; payload: df_relayed */
-  DF_MESSAGE_LOST,    /* id: a rank; payload: why. From a relay that waits in its goodbye */
+  DF_MESSAGE_LOST,    /* id: a rank; payload: why. Between neighbours, in jobs with relays */
   DF_MESSAGE_PURPOSE, /* id, variant: in force, a: df_purpose: why it stays */
   DF_MESSAGE_KINDS
 } df_message_kind;

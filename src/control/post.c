@@ -396,6 +396,7 @@ void df_post_goodbye(df_control *control, uint64_t patience_ns) {
   uint64_t begin = df_clock_ns();
   pthread_mutex_lock(control->lock);
   df_post_tell_losses(control); /* nothing follows a goodbye */
+  if (control->events.leaving) control->events.leaving(control->events.owner);
   df_message bye = {.kind = DF_MESSAGE_BYE};
   send_all(control, 0, &bye, NULL);
   control->said_goodbye = 1;

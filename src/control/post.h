@@ -89,6 +89,8 @@ typedef struct df_control_events {
   void (*lost)(void *owner, uint32_t peer, df_peer_state state, const char *why);
   void (*left)(void *owner, uint32_t peer);
   void (*disconnected)(void *owner, uint32_t peer); /* however its connection ended */
+  /* The owner's last chance to tell something; NULL: it has nothing. On the leaving thread. */
+  void (*leaving)(void *owner);
   /* For want of memory: ranks are no longer in step. */
   void (*message_lost)(void *owner, dfcclResult_t status, const char *sentence);
 } df_control_events;

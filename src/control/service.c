@@ -29,11 +29,32 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
   control->jobs[control->n_jobs++] = (df_service_job){.room = room, .tick_ms = tick_ms, .run = run};
 }
 
+int df_service_has_behind(const df_control *control, uint32_t relay) {
+  for (uint32_t r = 0; control->routes && r < control->n_ranks; r++)
+    if (r != control->rank && r != relay && control->peers[r].state == DF_PEER_ALIVE &&
+        df_routes_pass(control->routes, r, relay))
+      return 1;
+  return 0;
+}
+
+void df_service_tell_lost(df_control *control, uint32_t rank, const char *why) {
+  char sentence[DF_SENTENCE_BYTES];
+  if (control->routes == NULL) return;
+  snprintf(sentence, sizeof sentence, "%.500s", why);
+  const df_message message = {
+      .kind = DF_MESSAGE_LOST, .payload_bytes = (uint32_t)strlen(sentence) + 1, .id = rank};
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (r != control->rank && r != rank && control->peers[r].next == r)
+      df_post_send(control, r, &message, sentence, -1);
+}
+
 void df_service_leave_those_behind(df_control *control, uint32_t relay) {
   const df_control_events *events = &control->events;
   char why[DF_SENTENCE_BYTES / 2];
   if (control->routes == NULL) return;
   if (!control->said_goodbye && control->peers[relay].state != DF_PEER_LEFT) return;
+  if (control->peers[relay].state == DF_PEER_LEFT && df_service_has_behind(control, relay))
+    df_service_tell_lost(control, relay, "has left");
   snprintf(why, sizeof why, "cannot be reached: rank %u, which passed its messages on, has left",
            relay);
   for (uint32_t r = 0; r < control->n_ranks; r++) {
@@ -45,16 +66,6 @@ void df_service_leave_those_behind(df_control *control, uint32_t relay) {
     else
       events->lost(events->owner, r, DF_PEER_GIVEN_UP, why);
   }
-}
-
-/* This rank waits in its goodbye. */
-static void tell_lost(df_control *control, uint32_t rank, const char *why) {
-  char sentence[DF_SENTENCE_BYTES];
-  if (control->routes == NULL) return;
-  snprintf(sentence, sizeof sentence, "%.400s (seen by rank %u)", why, control->rank);
-  const df_message message = {
-      .kind = DF_MESSAGE_LOST, .payload_bytes = (uint32_t)strlen(sentence) + 1, .id = rank};
-  df_post_send_all(control, &message, sentence);
 }
 
 static void collect_letters(df_control *control) {
@@ -137,7 +148,7 @@ static void lose(df_control *control, uint32_t rank, int error) {
   df_post_forget(peer);
   events->disconnected(events->owner, rank);
   if (control->said_goodbye) { /* it knows that we leave, and need not answer */
-    if (peer->state == DF_PEER_ALIVE) tell_lost(control, rank, why);
+    if (peer->state == DF_PEER_ALIVE) df_service_tell_lost(control, rank, why);
     events->left(events->owner, rank);
   } else if (peer->state != DF_PEER_LEFT)
     events->lost(events->owner, rank, DF_PEER_DEAD, why);

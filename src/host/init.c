@@ -371,6 +371,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   int keeps_memory =
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);
+  if (context->transports.wire) context->transports.wire->transport->mute(context->transports.wire);
   df_recorder_close(context);
   df_tracer_close(context);
   df_learning_write(context);

@@ -61,6 +61,17 @@ static void find_awaited(dfcclContext_t context) {
   }
   for (uint32_t r = 0; r < context->n_ranks; r++)
     if (awaited[r] == 2) awaited[r] = 0;
+  /* Who stops a relay stops the news of it. */
+  for (uint32_t r = 0; context->mesh.routes && r < context->n_ranks; r++)
+    if (awaited[r] && context->control.peers[r].next != r)
+      awaited[context->control.peers[r].next] |= 1;
+}
+
+/* Messages of others pass the rank, and this one hears it without relays. */
+static int is_own_relay(dfcclContext_t context, uint32_t rank) {
+  const df_routes *routes = context->mesh.routes;
+  return routes && context->control.peers[rank].next == rank &&
+         routes->relays[routes->host[rank]] == rank;
 }
 
 static void send(dfcclContext_t context, uint32_t rank, int what) {
@@ -83,9 +94,12 @@ static void tell_silent(dfcclContext_t context, uint32_t rank) {
   char why[DF_SENTENCE_BYTES], address[DF_ADDRESS_TEXT];
   df_text out = {.at = why, .left = sizeof why};
   df_address_text(&peer->address, address);
-  df_say(&out, "has not answered for %lld ms (%s, %s): ", context->settings.net_timeout_ms,
-         peer->host[0] ? peer->host : "host unknown", address);
-  if (peer->line == NULL)
+  df_say(&out, "has not answered for %lld ms", context->settings.net_timeout_ms);
+  if (peer->is_far)
+    df_say(&out, " (%s, %s): ", peer->host[0] ? peer->host : "host unknown", address);
+  if (!peer->is_far)
+    df_say(&out, ": its process is stopped or hangs, and messages to other hosts pass it");
+  else if (peer->line == NULL)
     df_say(&out, "its process or a relay is stopped, or cut off (messages to it pass rank %u)",
            peer->next);
   else if (df_peer_has_unsent(peer))
@@ -102,7 +116,8 @@ static int asks(dfcclContext_t context, uint32_t rank) {
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
   if (peer->state != DF_PEER_ALIVE) return 0;
-  return peer->line != NULL || (peer->is_far && wire->transport->traffic(wire, rank, 0, &traffic));
+  return peer->line != NULL || is_own_relay(context, rank) ||
+         (peer->is_far && wire->transport->traffic(wire, rank, 0, &traffic));
 }
 
 static void ask_awaited(dfcclContext_t context) {

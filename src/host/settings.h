@@ -45,7 +45,7 @@
     "how long a lost connection may take to be made anew; 0: a loss ends collectives")             \
   X(net_rails, "DFCCL_NET_RAILS", 4, 1, 4,                                                         \
     "networks that carry large messages to a rank of another host side by side, at most")          \
-  X(net_relays, "DFCCL_NET_RELAYS", 64, 0, DF_MAX_RANKS,                                          \
+  X(net_relays, "DFCCL_NET_RELAYS", 512, 0, DF_MAX_RANKS,                                          \
     "ranks of a job of several hosts from which on one rank of each host passes on the control "   \
     "messages of the others; 0: never; rank 0's counts")                                           \
   X(tune, "DFCCL_TUNE", 0, 0, 2,                                                                   \

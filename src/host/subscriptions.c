@@ -102,16 +102,19 @@ static void hear_cause(void *room, uint32_t from, const df_message *message, int
   df_hear_cause(room, from, message);
 }
 
-/* From a relay that waits in its goodbye. The lost rank may be alive, so it is told what this rank
- * gives up. */
+/* The lost rank may be alive, so it is told what this rank gives up. */
 static void hear_lost(void *room, uint32_t from, const df_message *message, int fd) {
+  (void)from;
   (void)fd;
   dfcclContext_t context = room;
   const uint32_t lost = (uint32_t)message->id;
-  if (context->mesh.routes == NULL || message->id >= context->n_ranks || lost == context->rank ||
-      lost == from || context->control.peers[lost].state != DF_PEER_ALIVE)
+  if (context->mesh.routes == NULL || message->id >= context->n_ranks || lost == context->rank)
     return;
+  const df_peer_state state = context->control.peers[lost].state;
+  if (state == DF_PEER_LEFT) df_service_leave_those_behind(&context->control, lost);
+  if (state != DF_PEER_ALIVE) return;
   if (context->control.said_goodbye) {
+    df_service_tell_lost(&context->control, lost, df_message_payload(message));
     df_peer_left(context, lost);
     df_service_leave_those_behind(&context->control, lost);
   } else {
@@ -164,6 +167,8 @@ static void left(void *owner, uint32_t peer) { df_peer_left(owner, peer); }
 static void lost(void *owner, uint32_t peer, df_peer_state state, const char *why) {
   df_peer_lost(owner, peer, state, why);
 }
+/* A relay may have lost a rank since, which others do not see. */
+static void leaving(void *owner) { df_tell_broken(owner); }
 static void disconnected(void *owner, uint32_t peer) {
   (void)peer;
   dfcclContext_t context = owner;
@@ -183,5 +188,6 @@ df_control_events df_control_events_of(dfcclContext_t context) {
                              .lost = lost,
                              .left = left,
                              .disconnected = disconnected,
+                             .leaving = leaving,
                              .message_lost = message_lost};
 }

@@ -156,6 +156,9 @@ struct df_transport {
   /* The rank leaves. Waits, at most patience_ns and silence_ms, until what blocks have published has
    * gone to the peers. NULL: there is no pump. */
   void (*settle)(df_endpoint *endpoint, uint64_t patience_ns);
+  /* After settle, and before rings are released: a peer for which the time did not suffice, or that
+   * this rank has given up, must not take what comes in their place for data. NULL: as settle. */
+  void (*mute)(df_endpoint *endpoint);
   /* [lock] The peer has left in order: a connection to it that is lost will not come back. NULL:
    * control's connection tells. */
   void (*peer_left)(df_endpoint *endpoint, uint32_t peer);

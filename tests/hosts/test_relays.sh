@@ -3,7 +3,7 @@
 # test_relays.sh WORKER CROWD
 #   - Ten ranks, dealt out to hosts in any way, run all operations in any order, each element right.
 #   - 60 ranks join, run and leave, with fewer connections than without relays.
-#   - A process that ends, with a relay in it or without, is told to all others.
+#   - A process that ends, with a relay in it or without, is told to all others. So is a relay that is stopped.
 set -u
 . "$(dirname "$0")/bed.sh"
 worker=$1 crowd=$2
@@ -58,4 +58,27 @@ without=$(connections)
 play "a relay ends" 4 LEAVES=36
 play "another process ends" 5 LEAVES=59
 play "rank 0 ends" 1 LEAVES=0
+
+# A stopped relay (rank 2 of 6 on three hosts), and no limit for runs: the other rank of its host is told, too.
+pids=()
+for r in 0 1 2 3 4 5; do
+  bed_on $((r / 2 + 1)) env RANK=$r WORLD_SIZE=6 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_NET_TIMEOUT_MS=2000 \
+    timeout 60 "$worker" --seed 7 --largest 5000 >"$work/$r" 2>&1 &
+  pids+=($!)
+done
+for ((tries = 0; tries < 200; tries++)); do
+  [ "$(grep -l '^joined' "$work"/[0-5] | wc -l)" = 6 ] && break
+  sleep 0.05
+done
+sleep 0.3
+for pid in $(pgrep -x worker_hosts); do
+  tr '\0' '\n' <"/proc/$pid/environ" | grep -qx RANK=2 && [ "$(readlink "/proc/$pid/ns/net")" = \
+    "$(readlink "/proc/${bed_keepers[2]}/ns/net")" ] && kill -STOP "$pid" && stopped=$pid
+done
+[ -n "${stopped:-}" ] || fail "rank 2 was not found"
+for r in 0 1 3 4 5; do
+  wait "${pids[$r]}" || fail "a stopped relay: rank $r ended with $?"
+  grep -q '^told' "$work/$r" || fail "a stopped relay: rank $r: $(cat "$work/$r")"
+done
+kill -KILL "${stopped:-}" 2>/dev/null
 exit $failed

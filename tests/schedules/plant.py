@@ -215,7 +215,7 @@ BUGS = [
     ("a relay does not stay until all have left", [returns("post.c/is_needed", "0")], RELAYS, ENDINGS),
     ("a relay leaves before what it passes on has arrived", [
         ("must_have_the_rest", "{", "if (PLANTED) return control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE;")], RELAYS, ENDINGS),
-    ("a relay that waits in its goodbye does not tell who dies", [returns("tell_lost")], RELAYS, ENDINGS),
+    ("with relays nobody tells neighbours who is lost", [returns("df_service_tell_lost")], RELAYS, ENDINGS),
     ("those behind a lost relay are not given up", [returns("losses.c/lose_those_behind")], RELAYS, ENDINGS),
     ("a relay hears of itself, and passes nothing on", [without("hear_relayed", "df_relay_split")], RELAYS),
     ("who is given up for a relay's word is not told", [

@@ -38,6 +38,11 @@ static void clear(df_channel *channel) {
   channel->has_lent = 0;
 }
 
+void df_channel_mute(df_channel *channel) {
+  channel->is_mute = 1;
+  clear(channel);
+}
+
 void df_channel_attach(df_channel *channel, df_stream *stream) {
   clear(channel);
   channel->stream = stream;
@@ -130,8 +135,7 @@ int df_channel_write(df_channel *channel) {
   /* A far end that has left takes nothing more, but its last bytes may be unread. So the
    * connection ends only when reading comes to the end. */
   if (taken == DF_STREAM_ENDED) {
-    channel->is_mute = 1;
-    clear(channel);
+    df_channel_mute(channel);
     return 0;
   }
   const int did = taken > 0;

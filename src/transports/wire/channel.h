@@ -84,6 +84,8 @@ void df_channel_put(df_channel *channel, const df_frame *frame, const void *payl
 void df_channel_put_lent(df_channel *channel, const df_frame *frame, const void *payload);
 /* Once. Returns 1 when something was taken. */
 int df_channel_write(df_channel *channel);
+/* Nothing more is sent, neither what has been put. */
+void df_channel_mute(df_channel *channel);
 /* The owner's payloads go: other bytes are sent in their place. */
 void df_channel_disown(df_channel *channel, const void *owner);
 /* The same of payloads that lie there. */

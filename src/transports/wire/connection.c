@@ -149,6 +149,7 @@ static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   describe(all, c);
   set_silence(all, peer, c);
   df_wire_attach(peer->wire, port, c->frames);
+  if (all->is_mute) df_channel_mute(&peer->wire->ports[port].channel);
   if (port == DF_WIRE_BULK && has_moved) free_way(all, peer);
 }
 

@@ -286,6 +286,15 @@ void df_connections_leave(df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++) df_wire_leave(all->active[i]->wire);
 }
 
+void df_connections_mute(df_connections *all) {
+  all->is_mute = 1; /* those that come to stand later, too */
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    df_wire *wire = all->active[i]->wire;
+    for (uint32_t port = 0; port < wire->n_ports; port++)
+      df_channel_mute(&wire->ports[port].channel);
+  }
+}
+
 void df_connections_peer_left(df_connections *all, uint32_t rank) {
   df_peer_wire *peer = all->peers[rank];
   if (peer == NULL || peer->is_gone) return;

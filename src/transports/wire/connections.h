@@ -75,6 +75,7 @@ typedef struct df_connections {
   struct df_guest *guests; /* latest first */
   uint32_t n_guests;
   uint32_t looks;
+  int is_mute; /* df_connections_mute */
   /* Since the owner cleared them. */
   int has_lost;
   int left_work; /* something is due later, or at once, though nothing happens */
@@ -112,6 +113,9 @@ int df_connections_are_broken(const df_connections *all);
 int df_connections_have_pending(const df_connections *all);
 /* Tells all peers that this rank leaves. */
 void df_connections_leave(df_connections *all);
+
+/* Nothing more is sent to anybody. Whoever lacks something sees a connection end too early. */
+void df_connections_mute(df_connections *all);
 
 /* Of the peer's port; 0: there is none. */
 int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t port,

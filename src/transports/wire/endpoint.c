@@ -181,6 +181,13 @@ static void wire_settle(df_endpoint *base, uint64_t patience_ns) {
   }
 }
 
+static void wire_mute(df_endpoint *base) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  df_connections_mute(&ep->connections);
+  unlock(ep);
+}
+
 static void wire_peer_left(df_endpoint *base, uint32_t peer) {
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
@@ -492,6 +499,7 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .connect = wire_connect,
                                         .release = wire_release,
                                         .settle = wire_settle,
+                                        .mute = wire_mute,
                                         .peer_left = wire_peer_left,
                                         .close_in_child = wire_close_in_child,
                                         .take_lost = wire_take_lost,
