@@ -153,7 +153,7 @@ DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
  * so at DFCCL_DEBUG=warn: which ranks are missing, and which addresses do not answer.
  *
  *   ctx      set only on success; the context belongs to the caller until dfcclDestroy
- *   nRanks   1 to 1024
+ *   nRanks   1 to 4096
  *   rank     0 to nRanks-1
  *   config   may be NULL: every default
  *
@@ -193,7 +193,9 @@ DFCCL_API dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_
  * tell that all threads have returned from their dfcclRun* and dfcclWait*. Only a thread that runs
  * a callback or sleeps inside a dfcclWait*, dfcclDeviceSynchronize or dfcclAbort, and has what it
  * waited for, may still be on its way out of it. Not from a callback (dfcclInvalidUsage). Runs that
- * peers submit later to collectives shared with this rank end there with dfcclRemoteError.
+ * peers submit later to collectives shared with this rank end there with dfcclRemoteError. In a job
+ * of several hosts with DFCCL_NET_RELAYS ranks or more, the first rank of each host waits until all
+ * have called dfcclDestroy, at most 10 s.
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage.
  */
