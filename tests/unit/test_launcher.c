@@ -105,9 +105,9 @@ DF_TEST(launcher, what_makes_no_sense_is_named_with_its_value, 10) {
   ENVIRONMENT(TORCHRUN("4", "4", "29500"));
   check_refused("RANK (of torchrun) is 4, not less than WORLD_SIZE, which is 4");
   ENVIRONMENT(TORCHRUN("0", "0", "29500"));
-  check_refused("WORLD_SIZE (of torchrun) is 0, not 1 to 1024");
-  ENVIRONMENT(TORCHRUN("0", "1025", "29500"));
-  check_refused("WORLD_SIZE (of torchrun) is 1025, not 1 to 1024");
+  check_refused("WORLD_SIZE (of torchrun) is 0, not 1 to 4096");
+  ENVIRONMENT(TORCHRUN("0", "4097", "29500"));
+  check_refused("WORLD_SIZE (of torchrun) is 4097, not 1 to 4096");
   ENVIRONMENT(TORCHRUN("0", "4", "http"));
   check_refused("MASTER_PORT (of torchrun) is \"http\"");
   ENVIRONMENT(TORCHRUN("0", "4", "65536"));

@@ -80,7 +80,7 @@ DF_TEST(tuning, what_is_wrong_is_refused_with_its_place, 30) {
   refused(HEAD "allreduce * * any ring slot=63\n", "file:2: ", "slot=63");
   refused(HEAD "allreduce * * any ring slot=5M\n", "file:2: ", "slot=5M");
   refused(HEAD "allreduce * * any ring blocks=4x\n", "file:2: ", "blocks=4x");
-  refused(HEAD "allreduce * * any ring split=1025\n", "file:2: ", "split=1025");
+  refused(HEAD "allreduce * * any ring split=4097\n", "file:2: ", "split=4097");
   refused(HEAD "allreduce * * any ring slot=1K slot=2K\n", "file:2: ", "twice");
   refused(HEAD "allreduce * * any ring turbo=1\n", "file:2: ", "turbo=1");
   refused(HEAD "allreduce * * any ring a b c d e f\n", "file:2: ", "words");
