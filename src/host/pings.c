@@ -133,7 +133,8 @@ static void ask_awaited(dfcclContext_t context) {
     }
     pings->silent[r]++;
     /* A host that is cut off acknowledges nothing. TCP tells of it, or of its return. */
-    if (context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS && df_peer_has_unsent(peer))
+    if (peer->line && context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS &&
+        df_peer_has_unsent(peer))
       pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
     if (pings->silent[r] >= TICKS)
       tell_silent(context, r);

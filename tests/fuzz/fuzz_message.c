@@ -60,7 +60,13 @@ static dfcclContext_t open_rank(int ends[RANKS], input *in) {
   mesh.local = calloc(RANKS, 1);
   DF_ASSERT(mesh.cards != NULL && mesh.sockets != NULL && mesh.local != NULL);
   for (int r = 0; r < RANKS; r++) mesh.cards[r] = df_context_card(&settings);
-  if (next_byte(in) % 16 == 15)
+  const uint8_t odd = next_byte(in) % 16;
+  if (odd == 14) { /* rank 3 is behind rank 2, and this rank is a relay */
+    static const uint64_t hosts[RANKS] = {1, 1, 2, 2};
+    mesh.routes = df_routes_make(hosts, RANKS, 0);
+    DF_ASSERT(mesh.routes != NULL);
+  }
+  if (odd == 15)
     for (size_t i = next_byte(in) % 64; i < sizeof mesh.cards[1].bytes && in->size > 0; i++)
       mesh.cards[1].bytes[i] = next_byte(in);
   mesh.local[0] = 1;
@@ -137,6 +143,27 @@ static int next_descriptor(input *in, df_message *message) {
   return fd;
 }
 
+/* An envelope with a message that has no payload. */
+static uint32_t wrap(input *in, df_message *message) {
+  static const df_message_kind kinds[] = {DF_MESSAGE_PING, DF_MESSAGE_BYE, DF_MESSAGE_DEREGISTER,
+                                          DF_MESSAGE_LIMIT};
+  const df_relayed head = {.source = next_byte(in) % (RANKS + 1), .n = 1 + next_byte(in) % 4};
+  const df_message inner = {.magic = DF_MESSAGE_MAGIC,
+                            .kind = (uint16_t)kinds[next_byte(in) % DF_COUNT_OF(kinds)],
+                            .id = next_byte(in) % COLLECTIVES,
+                            .a = next_byte(in)};
+  uint8_t *payload = (uint8_t *)(message + 1);
+  const uint32_t before = df_relayed_head_bytes(head.n);
+  memset(payload, 0, before);
+  memcpy(payload, &head, sizeof head);
+  for (uint32_t i = 0; i < head.n; i++) {
+    const uint32_t rank = next_byte(in) % (RANKS + 1);
+    memcpy(payload + sizeof head + i * sizeof rank, &rank, sizeof rank);
+  }
+  memcpy(payload + before, &inner, sizeof inner);
+  return before + (uint32_t)sizeof inner;
+}
+
 /* A well-formed message of the input's choosing. */
 static void say(input *in, dfcclContext_t context, uint32_t peer) {
   union {
@@ -153,8 +180,12 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
   int fd = -1;
   if (message->kind == DF_MESSAGE_ANNOUNCE) {
     message->payload_bytes = (uint32_t)announce(in, context, message, next_byte(in));
+  } else if (message->kind == DF_MESSAGE_RELAYED) {
+    message->payload_bytes = wrap(in, message);
+    message->id %= 6;
   } else if (message->kind == DF_MESSAGE_FAIL || message->kind == DF_MESSAGE_ABORT ||
-             message->kind == DF_MESSAGE_CAUSE) {
+             message->kind == DF_MESSAGE_CAUSE || message->kind == DF_MESSAGE_LOST) {
+    if (message->kind == DF_MESSAGE_LOST) message->id %= RANKS + 1;
     const uint8_t *text = next_bytes(in, next_byte(in) % 64, &taken);
     if (taken > 0) memcpy(message + 1, text, taken);
     message->payload_bytes = (uint32_t)taken + 1;
