@@ -18,7 +18,8 @@ enum { COUNT = 64, ROUNDS = 3, STACK_BYTES = 256 * 1024, FAILS_MS = 60000 };
 enum { JOINED, REGISTERED, RAN, LEFT, MOMENTS };
 
 static dfcclUniqueId id;
-static int ranks, dies = -1, failed;
+static int ranks, dies = -1;
+static _Atomic int failed, ran;        /* ran: ranks */
 static double begun, moments[MOMENTS]; /* latest of this process */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -72,6 +73,7 @@ static void *play(void *argument) {
   note(REGISTERED);
   if (!run_all(ctx, rank)) failed = 1;
   note(RAN);
+  ran++;
   if (rank == dies) _exit(0);
   if (dies >= 0) {
     int32_t data[COUNT] = {0};
@@ -125,7 +127,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < n; i++)
     if (pthread_create(&threads[i], &attributes, play, (void *)(intptr_t)(first + i)) != 0) exit(3);
   int most = 0;
-  while (moments[RAN] == 0 && !failed && now() - begun < FAILS_MS / 1000.0) {
+  while (ran == 0 && !failed && now() - begun < FAILS_MS / 1000.0) {
     const int here = descriptors();
     if (here > most) most = here;
     usleep(50000);

@@ -2,7 +2,7 @@
 # Promises of jobs in which one rank of each host passes on the control messages of others (five namespaces):
 # test_relays.sh WORKER CROWD
 #   - Ten ranks, dealt out to hosts in any way, run all operations in any order, each element right.
-#   - 60 ranks join, run and leave, with fewer connections than without relays.
+#   - 60 ranks join, run and leave; 20 with fewer connections than without relays.
 #   - A process that ends, with a relay in it or without, is told to all others. So is a relay that is stopped.
 set -u
 . "$(dirname "$0")/bed.sh"
@@ -35,29 +35,30 @@ job "5 x 2" 1 1 2 2 3 3 4 4 5 5
 job "5 x 2, dealt out" 3 1 2 4 5 1 2 3 4 5
 job "a rank on each" 1 2 3 4 5
 
-# play WHAT ENDS VARIABLE=VALUE...: 5 hosts with 12 ranks each, in one process. ENDS: whose process ends; 0: none.
+# play WHAT EACH ENDS VARIABLE=VALUE...: 5 hosts with EACH ranks, in one process. ENDS: whose process ends; 0: none.
 play() {
-  local what=$1 ends=$2 host pids=() k
-  shift 2
+  local what=$1 each=$2 ends=$3 host pids=() k
+  shift 3
   rm -f "$work/id"
   for host in 1 2 3 4 5; do
-    bed_on "$host" env "$@" timeout 120 "$crowd" "$work/id" $(((host - 1) * 12)) 12 60 >"$work/$host" 2>&1 &
+    bed_on "$host" env "$@" timeout 120 "$crowd" "$work/id" $(((host - 1) * each)) "$each" $((5 * each)) >"$work/$host" 2>&1 &
     pids+=($!)
   done
   for k in 0 1 2 3 4; do
     wait "${pids[$k]}" || fail "$what: host $((k + 1)) ended with $?: $(head -c 1000 "$work/$((k + 1))")"
-    [ $((k + 1)) = "$ends" ] || grep -q '^through 60' "$work/$((k + 1))" || fail "$what, host $((k + 1)): $(head -c 1000 "$work/$((k + 1))")"
+    [ $((k + 1)) = "$ends" ] || grep -q "^through $((5 * each)) " "$work/$((k + 1))" || fail "$what, host $((k + 1)): $(head -c 1000 "$work/$((k + 1))")"
   done
 }
 connections() { sed -n 's/.* \([0-9]*\) descriptors$/\1/p' "$work/4"; }
-play "60 ranks" 0
+play "60 ranks" 12 0
+play "20 ranks" 4 0
 with=$(connections)
-play "60 ranks without relays" 0 DFCCL_NET_RELAYS=0
+play "20 ranks without relays" 4 0 DFCCL_NET_RELAYS=0
 without=$(connections)
-[ "$((2 * with))" -lt "$without" ] || fail "$with descriptors with relays, $without without"
-play "a relay ends" 4 LEAVES=36
-play "another process ends" 5 LEAVES=59
-play "rank 0 ends" 1 LEAVES=0
+[ "$((3 * with))" -lt "$((2 * without))" ] || fail "$with descriptors with relays, $without without"
+play "a relay ends" 4 4 LEAVES=12
+play "another process ends" 4 5 LEAVES=19
+play "rank 0 ends" 4 1 LEAVES=0
 
 # A stopped relay (rank 2 of 6 on three hosts), and no limit for runs: the other rank of its host is told, too.
 pids=()

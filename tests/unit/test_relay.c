@@ -275,7 +275,7 @@ DF_TEST(relay, a_death_is_told_by_those_who_say_goodbye, 60) {
   open_job();
   for (uint32_t r = 0; r < RANKS; r++)
     if (r != 5 && r != 13) begin_goodbye(r);
-  EVENTUALLY(count_of(13, &ranks[13].n_left) == RANKS - 3);
+  EVENTUALLY(count_of(13, &ranks[13].n_left) == RANKS - 2);
   kill_rank(5);
   EVENTUALLY(count_of(13, &ranks[13].n_lost) == 1);
   CHECK(strstr(ranks[13].why[5], "died") != NULL, "%s", ranks[13].why[5]);
