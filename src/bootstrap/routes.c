@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 
-/* Sorted hosts are counted, and found, without a table of pairs. */
+/* Sorted by host: so ranks of one host are found without comparing all pairs. */
 typedef struct {
   uint64_t host;
   uint32_t rank;

@@ -313,8 +313,8 @@ void df_post_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
   free(behind);
 }
 
-/* Whoever passes messages on comes after those behind it: the last one to hear is the one that the
- * others need. */
+/* Ranks behind a relay come before the relay: when a relay hears a goodbye, it has passed on those for
+ * all behind it. */
 static void send_all(df_control *control, int also_local, const df_message *message,
                      const void *payload) {
   uint32_t *ranks = control->routes ? malloc(control->n_ranks * sizeof *ranks) : NULL;

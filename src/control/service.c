@@ -29,7 +29,8 @@ void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *ro
   control->jobs[control->n_jobs++] = (df_service_job){.room = room, .tick_ms = tick_ms, .run = run};
 }
 
-int df_service_has_behind(const df_control *control, uint32_t relay) {
+/* Are ranks alive whose messages pass the relay? */
+static int has_behind(const df_control *control, uint32_t relay) {
   for (uint32_t r = 0; control->routes && r < control->n_ranks; r++)
     if (r != control->rank && r != relay && control->peers[r].state == DF_PEER_ALIVE &&
         df_routes_pass(control->routes, r, relay))
@@ -53,7 +54,7 @@ void df_service_leave_those_behind(df_control *control, uint32_t relay) {
   char why[DF_SENTENCE_BYTES / 2];
   if (control->routes == NULL) return;
   if (!control->said_goodbye && control->peers[relay].state != DF_PEER_LEFT) return;
-  if (control->peers[relay].state == DF_PEER_LEFT && df_service_has_behind(control, relay))
+  if (control->peers[relay].state == DF_PEER_LEFT && has_behind(control, relay))
     df_service_tell_lost(control, relay, "has left");
   snprintf(why, sizeof why, "cannot be reached: rank %u, which passed its messages on, has left",
            relay);

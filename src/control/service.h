@@ -20,8 +20,6 @@ void df_service_wake(df_control *control);
 /* [lock] With relays: tells those with whom this rank has a connection, also after its goodbye. Each
  * tells its own in turn, so that also those hear of a lost relay whose messages passed it. */
 void df_service_tell_lost(df_control *control, uint32_t rank, const char *why);
-/* [lock] Are ranks alive whose messages pass the relay? */
-int df_service_has_behind(const df_control *control, uint32_t relay);
 /* [lock] The relay has left, or is lost to this rank, which waits in its goodbye: so are those behind
  * it. Of a relay that is lost earlier the owner knows what it means. */
 void df_service_leave_those_behind(df_control *control, uint32_t relay);

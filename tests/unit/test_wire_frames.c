@@ -22,6 +22,39 @@ static void end(wire_stage *stage, wire_flow *flow) {
   wire_stage_free(stage);
 }
 
+/* ---- muted channels */
+
+static uint64_t written;
+static int64_t take_half(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
+  (void)stream;
+  (void)n_parts;
+  written += parts[0].length / 2;
+  return (int64_t)(parts[0].length / 2);
+}
+
+/* Whoever leaves may have given up a peer that lives: it must not get other bytes in the place of
+ * those whose buffer goes. */
+DF_TEST(wire_frames, a_muted_channel_sends_nothing_in_the_place_of_what_goes, 30) {
+  static uint8_t payload[4096];
+  for (int mutes = 0; mutes < 2; mutes++) {
+    df_stream stream = {.write = take_half};
+    df_channel channel;
+    CHECK(df_channel_make(&channel, DF_WIRE_FRAME_BYTES), "no memory");
+    df_channel_attach(&channel, &stream);
+    written = 0;
+    df_channel_put(&channel, &(df_frame){.kind = DF_FRAME_DATA, .bytes = sizeof payload}, payload,
+                   &stream);
+    df_channel_write(&channel);
+    const uint64_t before = written;
+    CHECK(before > 0 && !df_channel_is_clear(&channel), "the stream took all of it");
+    if (mutes) df_channel_mute(&channel);
+    df_channel_disown(&channel, &stream);
+    df_channel_write(&channel);
+    CHECK((written == before) == mutes, "%llu bytes more", (unsigned long long)(written - before));
+    df_channel_free(&channel);
+  }
+}
+
 enum { TO_SENDER = 1, OF_VARYING = 2 };
 
 typedef struct bad_frame {

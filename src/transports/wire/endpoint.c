@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "transports/wire/connections.h"
 #include "transports/wire/lines.h"
+#include "transports/wire/offer.h"
 
 enum {
   STACK_BYTES = 256 << 10,
@@ -18,20 +19,8 @@ enum {
   COST_WHERE_WANTED = 1,
   /* Added up. So many that send make one that asks for all, which is harmless. */
   ASKS_SEND = 1,
-  ASKS_ALL = 1 << 16,
-  OFFER_MAGIC = 0x0fe7dfcc
+  ASKS_ALL = 1 << 16
 };
-
-typedef struct wire_offer {
-  uint32_t magic;
-  uint32_t link; /* the receiver's number */
-  uint32_t n_slots;
-  uint16_t port;
-  uint16_t release_mask; /* of its rings: both ends must agree */
-  uint8_t padding[16];
-  unsigned char key[DF_KEY_BYTES];
-} wire_offer;
-DF_STATIC_ASSERT(sizeof(wire_offer) == DF_OFFER_BYTES, "an offer is as long as any");
 
 typedef struct endpoint {
   df_endpoint base;
@@ -289,7 +278,7 @@ static void find_pieces(const df_route *route, df_wire_pieces *piece_of) {
 }
 
 /* [endpoint's lock] Takes the rings. offer: the sender's. */
-static dfcclResult_t make_link(endpoint *ep, const df_route *route, const wire_offer *offer,
+static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wire_offer *offer,
                                uint8_t *rings, df_ticket **out) {
   const df_plan_link *planned = &route->plan->links[route->which];
   df_peer_wire *peer = NULL;
@@ -346,11 +335,11 @@ static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_pa
   pthread_mutex_lock(&ep->lock);
   result = make_link(ep, route, NULL, rings, ticket);
   if (result == dfcclSuccess) {
-    wire_offer mine = {.magic = OFFER_MAGIC,
-                       .link = (*ticket)->link->id,
-                       .n_slots = route->ring.n_slots,
-                       .port = ep->connections.tcp.port,
-                       .release_mask = route->ring.release_mask};
+    df_wire_offer mine = {.magic = DF_WIRE_OFFER_MAGIC,
+                          .link = (*ticket)->link->id,
+                          .n_slots = route->ring.n_slots,
+                          .port = ep->connections.tcp.port,
+                          .release_mask = route->ring.release_mask};
     df_greeting_key(mine.key, ep->connections.secret, route->peer);
     memcpy(offer->bytes, &mine, sizeof mine);
   }
@@ -371,7 +360,7 @@ static void wire_release(df_endpoint *base, df_ticket *ticket) {
 }
 
 /* A rank of another host is called where the mesh has found it. */
-static void call_peer(endpoint *ep, uint32_t rank, const wire_offer *offer) {
+static void call_peer(endpoint *ep, uint32_t rank, const df_wire_offer *offer) {
   df_peer_wire *peer = ep->connections.peers[rank];
   const df_far_rank *far = ep->base.owner.far;
   df_tcp_way ways[DF_WIRE_RAILS_MOST] = {{.to = df_address_loopback(offer->port)}};
@@ -384,11 +373,11 @@ static void call_peer(endpoint *ep, uint32_t rank, const wire_offer *offer) {
 static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_patience *patience,
                                   const df_offer *offer, df_ticket **ticket) {
   endpoint *ep = endpoint_of(base);
-  wire_offer theirs;
+  df_wire_offer theirs;
   memcpy(&theirs, offer->bytes, sizeof theirs);
-  if (theirs.magic != OFFER_MAGIC || theirs.port == 0 || theirs.n_slots < given->slots_min ||
-      theirs.n_slots > DF_MAX_LINK_SLOTS || (theirs.n_slots & (theirs.n_slots - 1)) ||
-      theirs.release_mask >= theirs.n_slots)
+  if (theirs.magic != DF_WIRE_OFFER_MAGIC || theirs.port == 0 ||
+      theirs.n_slots < given->slots_min || theirs.n_slots > DF_MAX_LINK_SLOTS ||
+      (theirs.n_slots & (theirs.n_slots - 1)) || theirs.release_mask >= theirs.n_slots)
     return df_fail(dfcclRemoteError, "rank %u offered rank %u a connection that makes no sense",
                    given->peer, ep->base.owner.rank);
   df_route deep = *given, *route = &deep;
