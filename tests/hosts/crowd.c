@@ -14,12 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { COUNT = 64, ROUNDS = 3, STACK_BYTES = 256 * 1024, FAILS_MS = 60000 };
+enum { COUNT = 64, ROUNDS = 3, STACK_BYTES = 256 * 1024 };
 enum { JOINED, REGISTERED, RAN, LEFT, MOMENTS };
 
 static dfcclUniqueId id;
 static int ranks, dies = -1;
-static _Atomic int failed, ran;        /* ran: ranks */
+static _Atomic int failed;
+static int n_descriptors; /* when all ranks of this process have run */
+static pthread_barrier_t all_have_run;
 static double begun, moments[MOMENTS]; /* latest of this process */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -41,6 +43,14 @@ static int is_good(dfcclResult_t result, dfcclContext_t ctx, int rank) {
   fprintf(stderr, "rank %d: %s: %s\n", rank, dfcclGetErrorString(result), dfcclGetLastError(ctx));
   failed = 1;
   return 0;
+}
+
+static int descriptors(void) {
+  int n = 0;
+  DIR *all = opendir("/proc/self/fd");
+  while (all && readdir(all)) n++;
+  if (all) closedir(all);
+  return n;
 }
 
 static int run_all(dfcclContext_t ctx, int rank) {
@@ -66,14 +76,16 @@ static void *play(void *argument) {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   config.maxBlocks = 1;
   config.queueDepth = 16;
-  if (!is_good(dfcclInit(&ctx, ranks, id, rank, &config), NULL, rank)) return NULL;
+  if (!is_good(dfcclInit(&ctx, ranks, id, rank, &config), NULL, rank)) exit(1);
   note(JOINED);
   if (!is_good(dfcclRegisterAllReduce(ctx, 1, COUNT, dfcclInt32, dfcclSum, NULL), ctx, rank))
-    return NULL;
+    exit(1);
   note(REGISTERED);
   if (!run_all(ctx, rank)) failed = 1;
   note(RAN);
-  ran++;
+  if (pthread_barrier_wait(&all_have_run) == PTHREAD_BARRIER_SERIAL_THREAD)
+    n_descriptors = descriptors();
+  pthread_barrier_wait(&all_have_run);
   if (rank == dies) _exit(0);
   if (dies >= 0) {
     int32_t data[COUNT] = {0};
@@ -87,14 +99,6 @@ static void *play(void *argument) {
   is_good(dfcclDestroy(ctx), NULL, rank);
   note(LEFT);
   return NULL;
-}
-
-static int descriptors(void) {
-  int n = 0;
-  DIR *all = opendir("/proc/self/fd");
-  while (all && readdir(all)) n++;
-  if (all) closedir(all);
-  return n;
 }
 
 static void share_id(const char *path, int first) {
@@ -122,21 +126,16 @@ int main(int argc, char **argv) {
   if (getenv("LEAVES")) dies = atoi(getenv("LEAVES"));
   share_id(argv[1], first);
   begun = now();
+  pthread_barrier_init(&all_have_run, NULL, (unsigned)n);
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   for (int i = 0; i < n; i++)
     if (pthread_create(&threads[i], &attributes, play, (void *)(intptr_t)(first + i)) != 0) exit(3);
-  int most = 0;
-  while (ran == 0 && !failed && now() - begun < FAILS_MS / 1000.0) {
-    const int here = descriptors();
-    if (here > most) most = here;
-    usleep(50000);
-  }
   for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
   printf("through %d %.2f: joined %.2f s, registered %.2f s, ran %.2f s, left %.2f s, %d "
          "descriptors\n",
          ranks, now() - begun, moments[JOINED] - begun, moments[REGISTERED] - begun,
-         moments[RAN] - begun, moments[LEFT] - begun, most);
+         moments[RAN] - begun, moments[LEFT] - begun, n_descriptors);
   free(threads);
   return failed;
 }
