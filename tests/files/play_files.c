@@ -19,6 +19,7 @@
 #include "support/algorithm_files.h"
 #include "support/buffers.h"
 #include "support/processes.h"
+#include "support/rest.h"
 
 enum { COLLECTIVES = 6, RANKS_MAX = 64, SECONDS = 300 };
 
@@ -92,6 +93,7 @@ static void play(game *g, const char *file, const char *preempt, int processes) 
     df_watchdog_stop();
     return;
   }
+  df_quiet_before_fork();
   const pid_t child = fork();
   CHECK(child >= 0, "fork");
   if (child == 0) {
