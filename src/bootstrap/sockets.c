@@ -191,6 +191,10 @@ int df_socket_wait(int fd, short events, uint64_t deadline_ns) {
 
 bool df_is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
+bool df_is_silence(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN;
+}
+
 bool df_is_exhausted(int error) {
   return df_is_out_of_descriptors(error) || error == ENOBUFS || error == ENOMEM;
 }

@@ -48,6 +48,8 @@ int df_socket_wait(int fd, short events, uint64_t deadline_ns);
 /* Rounded up; 0 after the deadline. */
 int df_remaining_ms(uint64_t deadline_ns);
 
+/* Nobody answers, or there is no way at present: the other end may live. */
+bool df_is_silence(int error);
 bool df_is_exhausted(int error);
 bool df_is_out_of_descriptors(int error);
 

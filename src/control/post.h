@@ -73,10 +73,13 @@ typedef struct df_service_job {
   void (*run)(void *room);
 } df_service_job;
 
+/* ELSEWHERE: the connection was silent, so another way is tried first. */
+typedef enum { DF_LINE_NOT_WANTED, DF_LINE_WANTED, DF_LINE_WANTED_ELSEWHERE } df_line_wish;
+
 /* Makes connections of lines anew; NULL: nobody does. [lock] */
 typedef struct df_line_maker {
   void *maker;
-  void (*want)(void *maker, uint32_t rank, int is_wanted);
+  void (*want)(void *maker, uint32_t rank, df_line_wish wish);
   /* Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
   uint64_t (*refused_ns)(void *maker, uint32_t rank);
   uint32_t silence_ms, resume_ms; /* 0: the system's; none is made anew */

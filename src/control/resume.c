@@ -26,10 +26,6 @@ typedef struct df_arrival {
   unsigned char key[DF_LINE_KEY];
 } df_arrival;
 
-static int is_silence(int error) {
-  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN;
-}
-
 static int may_resume(const df_control *control, const df_peer *peer) {
   return control->maker.want && control->maker.resume_ms && !peer->is_over &&
          peer->state != DF_PEER_DEAD;
@@ -44,24 +40,25 @@ int df_resume_begin(df_control *control, uint32_t rank, int error) {
   df_peer *peer = &control->peers[rank];
   if (!may_resume(control, peer) || need_not_call(peer)) return 0;
   /* The time for silence is over already, unless there may be another way. */
-  if (is_silence(error) && !peer->has_rails) return 0;
+  if (df_is_silence(error) && !peer->has_rails) return 0;
   df_log(DF_LOG_INFO, "rank %u: control's connection to rank %u was lost: %s", control->rank, rank,
          error ? strerror(error) : "the other end closed it");
   if (peer->lost_ns == 0) {
-    peer->was_silent = is_silence(error);
+    peer->was_silent = df_is_silence(error);
     peer->lost_ns = df_clock_ns();
     control->n_lost++;
   }
   df_socket_close(peer->home);
   peer->unsent = peer->first;
-  control->maker.want(control->maker.maker, rank, 1);
+  control->maker.want(control->maker.maker, rank,
+                      peer->was_silent ? DF_LINE_WANTED_ELSEWHERE : DF_LINE_WANTED);
   return 1;
 }
 
 static void stop(df_control *control, uint32_t rank) {
   control->peers[rank].lost_ns = 0;
   control->n_lost--;
-  control->maker.want(control->maker.maker, rank, 0);
+  control->maker.want(control->maker.maker, rank, DF_LINE_NOT_WANTED);
 }
 
 void df_resume_heard(df_control *control, uint32_t rank) {

@@ -49,9 +49,9 @@ static int line_made(void *owner, uint32_t peer, int fd, const unsigned char key
 
 /* ---- what control asks */
 
-static void want_line(void *maker, uint32_t rank, int is_wanted) {
+static void want_line(void *maker, uint32_t rank, df_line_wish wish) {
   df_endpoint *wire = maker;
-  wire->transport->line_wanted(wire, rank, is_wanted);
+  wire->transport->line_wanted(wire, rank, wish);
 }
 
 static uint64_t refused_ns(void *maker, uint32_t rank) {

@@ -169,7 +169,7 @@ struct df_transport {
    * tells. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);
   /* [lock] Control's line to the rank wants a new connection, or no more. NULL: none can be made. */
-  void (*line_wanted)(df_endpoint *endpoint, uint32_t peer, int is_wanted);
+  void (*line_wanted)(df_endpoint *endpoint, uint32_t peer, df_line_wish wish);
   /* [lock] Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
   uint64_t (*line_refused_ns)(df_endpoint *endpoint, uint32_t peer);
   /* [lock] 0: the pair has fewer connections than that. NULL: there are none. */

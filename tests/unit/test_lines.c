@@ -6,7 +6,8 @@
  *   - A rank that listens no more refuses calls; one that listens anew does not, and is reached.
  *     Whoever sleeps learns when the next call is due.
  *   - The peer's other addresses are called, too. What they answer says nothing of the peer, and they
- *     do not keep anybody from the address at which it was found.
+ *     do not keep anybody from the address at which it was found. Where the line was silent is not
+ *     called first.
  */
 #include "transports/wire/lines.h"
 
@@ -50,7 +51,8 @@ static void listen_at(uint32_t rank) {
                                  .resume_ms = 1000,
                                  .line_made = made};
   OK(df_lines_open(&e->connections.lines, &e->connections.tcp, &e->owner));
-  ends[1 - rank].far[rank] = (df_far_rank){.is_far = 1, .has_line = 1,
+  ends[1 - rank].far[rank] = (df_far_rank){.is_far = 1,
+                                           .has_line = 1,
                                            .calls = rank == OTHER,
                                            .key = {8},
                                            .address = df_address_loopback(e->connections.tcp.port)};
@@ -78,8 +80,8 @@ static void stop(uint32_t rank) {
   ends[rank].connections.lines = NULL;
 }
 
-static void want(uint32_t rank, int is_wanted) {
-  df_lines_want(ends[rank].connections.lines, 1 - rank, is_wanted);
+static void want(uint32_t rank, df_line_wish wish) {
+  df_lines_want(ends[rank].connections.lines, 1 - rank, wish);
 }
 
 static int is_refused(uint32_t rank) {
@@ -91,10 +93,10 @@ DF_TEST(lines, who_called_calls_again_and_both_get_the_connection, 30) {
   unsigned char last[DF_KEY_BYTES] = {0};
   begin();
   for (int i = 1; i <= 5; i++) {
-    want(OTHER, 1);
-    want(CALLER, 1);
+    want(OTHER, DF_LINE_WANTED);
+    want(CALLER, DF_LINE_WANTED);
     for (uint32_t r = 0; r < RANKS; r++) EVENTUALLY(carried_until(&ends[r].n_made, i));
-    want(OTHER, 0);
+    want(OTHER, DF_LINE_NOT_WANTED);
     CHECK(memcmp(ends[0].key, ends[1].key, DF_KEY_BYTES) == 0, "connection %d has two keys", i);
     CHECK(memcmp(ends[0].key, last, DF_KEY_BYTES) != 0, "connection %d has an old key", i);
     memcpy(last, ends[0].key, sizeof last);
@@ -111,7 +113,7 @@ DF_TEST(lines, who_called_calls_again_and_both_get_the_connection, 30) {
 
 DF_TEST(lines, the_other_ends_calls_make_no_connection, 30) {
   begin();
-  want(OTHER, 1);
+  want(OTHER, DF_LINE_WANTED);
   const uint64_t end_ns = df_clock_ns() + 300000000;
   while (df_clock_ns() < end_ns) CHECK(!is_refused(OTHER), "refused by who listens");
   CHECK(ends[OTHER].connections.lines->calls[CALLER].vain_tries > 1, "it has not called");
@@ -123,7 +125,7 @@ DF_TEST(lines, who_listens_no_more_refuses, 30) {
   for (uint32_t gone = 0; gone < RANKS; gone++) {
     begin();
     stop(gone);
-    want(1 - gone, 1);
+    want(1 - gone, DF_LINE_WANTED);
     EVENTUALLY(is_refused(1 - gone));
     CHECK(ends[1 - gone].connections.left_work, "who sleeps does not know when to call again");
     listen_at(gone);
@@ -137,31 +139,34 @@ DF_TEST(lines, who_listens_no_more_refuses, 30) {
 
 enum { SILENCE_MS = 600 };
 
+/* 127.0.0.LAST. Where nobody listens, it refuses. */
+static df_address address_of_this_host(uint8_t last, uint16_t port) {
+  df_address address = df_address_loopback(port);
+  address.bytes[3] = last;
+  return address;
+}
+
 /* Who calls it hears nothing: its system has as many callers as it takes. */
 typedef struct {
   int fd, callers[8];
   df_address address;
 } mute;
 
-static void fill(mute *m) {
-  uint16_t port;
-  m->fd = df_listen_loopback(&port);
+static void fill(mute *m, uint8_t last) {
+  struct sockaddr_storage socket;
+  df_address address = address_of_this_host(last, 0);
+  m->fd = df_listen_network(&socket, df_address_to_socket(&address, 0, &socket));
   CHECK(m->fd >= 0 && listen(m->fd, 0) == 0, "no listener");
-  m->address = df_address_loopback(port);
-  for (int i = 0; i < 8; i++) m->callers[i] = df_connect_loopback(port);
+  socklen_t bytes = sizeof socket;
+  CHECK(getsockname(m->fd, (struct sockaddr *)&socket, &bytes) == 0, "getsockname");
+  CHECK(df_address_from_socket(&m->address, &socket), "no address");
+  for (int i = 0; i < 8; i++) m->callers[i] = df_connect_network(&socket, bytes, NULL);
 }
 
 static void empty(mute *m) {
   for (int i = 0; i < 8; i++)
     if (m->callers[i] >= 0) df_socket_close(&m->callers[i]);
   df_socket_close(&m->fd);
-}
-
-/* Another address of this host: what nobody listens at refuses. */
-static df_address other_address(uint8_t last, uint16_t port) {
-  df_address address = df_address_loopback(port);
-  address.bytes[3] = last;
-  return address;
 }
 
 static void offer(df_address address) {
@@ -174,11 +179,11 @@ static void offer(df_address address) {
 DF_TEST(lines, another_address_that_refuses_is_no_sign_of_death, 30) {
   mute found;
   begin();
-  fill(&found);
+  fill(&found, 1);
   ends[CALLER].owner.silence_ms = SILENCE_MS;
   ends[CALLER].far[OTHER].address = found.address;
-  offer(other_address(2, found.address.port));
-  want(CALLER, 1);
+  offer(address_of_this_host(2, found.address.port));
+  want(CALLER, DF_LINE_WANTED);
   const df_line_call *call = &ends[CALLER].connections.lines->calls[OTHER];
   while (call->vain_tries < 6)
     CHECK(!is_refused(CALLER), "dead, since another address refuses: call %u", call->vain_tries);
@@ -189,12 +194,11 @@ DF_TEST(lines, another_address_that_refuses_is_no_sign_of_death, 30) {
 DF_TEST(lines, another_address_that_is_silent_does_not_hide_a_death, 30) {
   mute other;
   begin();
-  fill(&other);
+  fill(&other, 2);
   ends[CALLER].owner.silence_ms = SILENCE_MS;
-  offer(other_address(1, other.address.port));
-  ends[CALLER].far[OTHER].offered[1].bytes[3] = 1;
+  offer(other.address);
   stop(OTHER);
-  want(CALLER, 1);
+  want(CALLER, DF_LINE_WANTED);
   EVENTUALLY(is_refused(CALLER));
   const uint64_t since = df_lines_refused_ns(ends[CALLER].connections.lines, OTHER);
   const uint32_t tries = ends[CALLER].connections.lines->calls[OTHER].vain_tries;
@@ -203,4 +207,39 @@ DF_TEST(lines, another_address_that_is_silent_does_not_hide_a_death, 30) {
         "it was refused, and no more");
   empty(&other);
   stop(CALLER);
+}
+
+DF_TEST(lines, where_it_was_silent_is_not_called_first, 30) {
+  begin();
+  offer(address_of_this_host(2, 1));
+  const df_line_call *call = &ends[CALLER].connections.lines->calls[OTHER];
+  want(CALLER, DF_LINE_WANTED);
+  carry();
+  CHECK(call->is_known, "an address that was never called is called first");
+  want(CALLER, DF_LINE_NOT_WANTED);
+  want(CALLER, DF_LINE_WANTED_ELSEWHERE);
+  carry();
+  CHECK(!call->is_known, "the address that was silent is called first");
+  EVENTUALLY(carried_until(&ends[CALLER].n_made, 1));
+  CHECK(call->is_known, "the line stands where nobody listens");
+  for (uint32_t r = 0; r < RANKS; r++) stop(r);
+}
+
+/* As where several addresses belong to rails that are cut. */
+DF_TEST(lines, addresses_that_are_silent_hold_up_for_moments, 30) {
+  enum { MUTES = 4 };
+  mute mutes[MUTES];
+  begin();
+  const df_address listens = ends[CALLER].far[OTHER].address;
+  ends[CALLER].owner.silence_ms = 60000;
+  for (uint8_t i = 0; i < MUTES; i++) {
+    fill(&mutes[i], (uint8_t)(i + 2));
+    if (i == 0) ends[CALLER].far[OTHER].address = mutes[i].address;
+    if (i > 0) offer(mutes[i].address);
+  }
+  offer(listens);
+  want(CALLER, DF_LINE_WANTED_ELSEWHERE);
+  EVENTUALLY(carried_until(&ends[CALLER].n_made, 1));
+  for (int i = 0; i < MUTES; i++) empty(&mutes[i]);
+  for (uint32_t r = 0; r < RANKS; r++) stop(r);
 }

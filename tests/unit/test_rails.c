@@ -89,8 +89,7 @@ DF_TEST(rails, lead_to_the_peer, 10) {
   far.scope = 3;
   expect(&all, &far, 4, (const char *const[]){"any [fe80::9]:50", NULL});
   far.scope = 2;
-  expect(&all, &far, 4,
-         (const char *const[]){"any [fe80::9]:50", "10.77.1.1 10.77.1.2:50", NULL});
+  expect(&all, &far, 4, (const char *const[]){"any [fe80::9]:50", "10.77.1.1 10.77.1.2:50", NULL});
 }
 
 DF_TEST(rails, of_one_network_are_two_with_two_interfaces_at_each_end, 10) {
@@ -262,6 +261,24 @@ DF_TEST(rails, an_answer_that_was_lost_is_given_again, 30) {
 }
 
 /* Two rails of the same speed, and one of a tenth: as tubes that drain so fast would. */
+/* So that it is measured. */
+DF_TEST(rails, one_whose_rate_is_doubted_takes_a_frame_at_a_time, 30) {
+  rail_stage s;
+  make(&s, 1);
+  add_flow(&s, 0, &wire_plain, 1);
+  for (int is_doubted = 0; is_doubted < 2; is_doubted++) {
+    for (int rail = 0; rail < RAILS; rail++)
+      s.outlooks[0][rail] =
+          (df_stream_outlook){.rate = (uint64_t)1 << 40, .is_doubted = is_doubted};
+    wire_of(&s, 0)->quickest_sent = 0;
+    while (wire_flow_send(&s.flows[0])) continue;
+    df_wire_send(wire_of(&s, 0));
+    const uint32_t batch = wire_of(&s, 0)->ports[wire_of(&s, 0)->quickest].channel.batch;
+    CHECK((batch == 1) == is_doubted, "%u frames in a row", batch);
+  }
+  free_all(&s);
+}
+
 DF_TEST(rails, have_shares_as_their_speed, 60) {
   enum { MESSAGES = 2000, BYTES = 400 };
   static const uint64_t rates[RAILS] = {10000000, 10000000, 1000000};

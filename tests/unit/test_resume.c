@@ -100,7 +100,8 @@ static void make_connection(void) {
 }
 
 /* Either end may notice first. The lock of a rank is held. */
-static void want(void *maker, uint32_t peer, int is_wanted) {
+static void want(void *maker, uint32_t peer, df_line_wish wish) {
+  const int is_wanted = wish != DF_LINE_NOT_WANTED;
   const uint32_t r = (uint32_t)(rank_of(maker) - job.ranks);
   (void)peer;
   pthread_mutex_lock(&job.lock);

@@ -3,13 +3,16 @@
  *   - A look does not take the news of a watched descriptor from a thread that waits.
  *   - Streams carry what pumps give them, and the descriptor is readable whenever a pump can go on.
  *   - A stream whose other end has gone says so, and why; one that nobody answers, too.
+ *   - The measured rate of a stream is doubted while nothing is written, and only then.
  */
 #include "transports/wire/tcp.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "wire_stage.h"
 
 typedef struct pair {
@@ -106,6 +109,44 @@ DF_TEST(tcp, says_when_the_other_end_goes, 30) {
   p.streams[1] = NULL;
   const char *reason = reason_of_end(&p.tcp[0], p.streams[0]);
   CHECK(strcmp(reason, "the other end closed it") == 0, "%s", reason);
+  unmake(&p);
+}
+
+/* The system tells of it once, and of a connection that was closed after that. */
+DF_TEST(tcp, a_silence_is_not_forgotten, 30) {
+  pair p;
+  make(&p);
+  df_tcp_end(&p.tcp[1], p.streams[1]);
+  p.streams[1] = NULL;
+  p.streams[0]->error = ETIMEDOUT;
+  const char *reason = reason_of_end(&p.tcp[0], p.streams[0]);
+  CHECK(strcmp(reason, "Connection timed out") == 0, "%s", reason);
+  unmake(&p);
+}
+
+static df_stream_outlook look_for_ms(pair *p, int ms, int writes) {
+  df_stream *stream = &p->streams[0]->stream;
+  df_stream_outlook outlook = {.queued = 0};
+  for (int i = 0; i < ms / 20; i++) {
+    const df_stream_part part = {.bytes = "of a frame", .length = 10};
+    if (writes) CHECK(stream->write(stream, &part, 1) == 10, "it takes nothing");
+    outlook = stream->outlook(stream);
+    df_sleep_ms(20);
+  }
+  return outlook;
+}
+
+/* Were one that is used doubted, it would count as faster and faster, and no other would be used. */
+DF_TEST(tcp, the_rate_of_a_stream_that_is_not_used_is_doubted, 30) {
+  enum { RATE = 1000000 };
+  pair p;
+  make(&p);
+  p.streams[0]->rate = RATE;
+  p.streams[0]->rate_ns = df_clock_ns();
+  df_stream_outlook outlook = look_for_ms(&p, 1000, 1);
+  CHECK(!outlook.is_doubted && outlook.rate == RATE, "%llu", (unsigned long long)outlook.rate);
+  outlook = look_for_ms(&p, 2000, 0);
+  CHECK(outlook.is_doubted && outlook.rate > RATE, "%llu", (unsigned long long)outlook.rate);
   unmake(&p);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bootstrap/sockets.h"
 
 enum {
   FIRST_RETRY_US = 200,
@@ -86,8 +87,8 @@ void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port,
   snprintf(c->why, sizeof c->why, "%s", reason);
   const uint64_t now = df_clock_ns();
   const int has_worked = c->stands && now - c->stood_ns >= PROVEN_NS;
-  const int was_silent = c->stream && c->stream->error == ETIMEDOUT;
-  const int is_hole = c->stands && is_spare(port) && !df_wire_has_delivered(peer->wire, port);
+  const int was_silent = c->stream && df_is_silence(c->stream->error);
+  const int is_hole = has_worked && is_spare(port) && !df_wire_has_delivered(peer->wire, port);
   df_wire_detach(peer->wire, port);
   df_connection_end(all, c);
   if (peer->wire->far_leaves || df_wire_has_left(peer->wire)) return;
@@ -130,9 +131,10 @@ void df_connection_set_silence(const df_connections *all, const df_peer_wire *pe
 /* The first connection for bulk has moved to the rail of a spare one, which takes the first rail. */
 static void free_way(df_connections *all, df_peer_wire *peer) {
   const uint32_t way = peer->ports[DF_WIRE_BULK].way, spare = DF_WIRE_BULK + way;
-  if (way == 0 || spare >= peer->wire->n_ports) return;
-  if (peer->ports[spare].stream)
-    df_connection_lose(all, peer, spare, "another connection has its rail");
+  if (way == 0 || spare >= peer->wire->n_ports || peer->ports[spare].stream == NULL) return;
+  df_connection_lose(all, peer, spare, "another connection has its rail");
+  peer->ports[spare].vain_tries = 0; /* of the first rail it knows nothing */
+  peer->ports[spare].call_ns = 0;
 }
 
 /* Its ends are noted: of a connection that is lost the system tells but one. */
@@ -307,9 +309,10 @@ void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
 }
 
 void df_connection_hear_call(df_connections *all, df_peer_wire *peer, uint32_t port) {
-  const df_connection *c = &peer->ports[port];
-  if (c->stands && all->resume_ns && df_clock_ns() - c->stood_ns >= SETTLED_NS)
-    df_connection_lose(all, peer, port, "the other end has lost it, and calls");
+  df_connection *c = &peer->ports[port];
+  if (!c->stands || all->resume_ns == 0 || df_clock_ns() - c->stood_ns < SETTLED_NS) return;
+  df_connection_lose(all, peer, port, "the other end has lost it, and calls");
+  c->vain_tries++; /* its rail may be cut: another one is tried first */
 }
 
 void df_connection_take(df_connections *all, df_peer_wire *peer, df_tcp_stream *stream,

@@ -202,10 +202,10 @@ static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_tra
 
 /* ---- control's lines */
 
-static void wire_line_wanted(df_endpoint *base, uint32_t peer, int is_wanted) {
+static void wire_line_wanted(df_endpoint *base, uint32_t peer, df_line_wish wish) {
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
-  df_lines_want(ep->connections.lines, peer, is_wanted);
+  df_lines_want(ep->connections.lines, peer, wish);
   ep->connections.left_work = 1;
   unlock(ep);
 }

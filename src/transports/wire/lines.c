@@ -11,9 +11,11 @@
 enum {
   FIRST_RETRY_US = 200,
 #if defined(DF_SIMULATION) /* whose time passes slowly */
+  FIRST_CONNECT_US = 400,
   LAST_RETRY_US = 400,
   OTHERS_CALL_US = 400
 #else
+  FIRST_CONNECT_US = 50000,
   LAST_RETRY_US = 50000,
   OTHERS_CALL_US = 50000 /* who does not call looks after this time whether the other may be dead */
 #endif
@@ -29,6 +31,7 @@ dfcclResult_t df_lines_open(df_lines **out, df_tcp *tcp, const df_endpoint_owner
   lines->tcp = tcp;
   lines->owner = owner;
   lines->far = owner->far;
+  for (uint32_t r = 0; r < owner->n_ranks; r++) lines->calls[r].is_known = 1;
   *out = lines;
   return dfcclSuccess;
 }
@@ -44,13 +47,14 @@ void df_lines_close(df_lines *lines) {
   free(lines);
 }
 
-void df_lines_want(df_lines *lines, uint32_t peer, int is_wanted) {
+void df_lines_want(df_lines *lines, uint32_t peer, df_line_wish wish) {
   df_line_call *call = &lines->calls[peer];
+  const int is_wanted = wish != DF_LINE_NOT_WANTED;
   if (call->is_wanted == is_wanted) return;
   call->is_wanted = is_wanted;
   lines->n_wanted += is_wanted ? 1 : UINT32_MAX;
   end_call(lines, call);
-  call->vain_tries = 0;
+  call->vain_tries = wish == DF_LINE_WANTED_ELSEWHERE && call->is_known;
   call->refused_ns = 0;
   call->call_ns = df_clock_ns() + (lines->far[peer].calls ? 0 : OTHERS_CALL_US * (uint64_t)1000);
 }
@@ -83,8 +87,9 @@ uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer) {
   return has_choice ? df_silence_of_rail(owner->silence_ms) : owner->silence_ms;
 }
 
-/* Each second call goes where the mesh has found it: an address that was never called may lead
- * nowhere, or to another host. Who has refused there is asked again. */
+/* Each second call goes where the mesh has found it, and the first one unless it was silent there: an
+ * address that was never called may lead nowhere, or to another host. Who has refused there is asked
+ * again. */
 static df_tcp_way choose_way(const df_far_rank *far, df_line_call *call) {
   df_tcp_way others[DF_ADDRESSES_MAX];
   const uint32_t n = find_others(far, others);
@@ -106,6 +111,21 @@ static void try_later(df_lines *lines, df_line_call *call, int is_refused) {
   if (is_refused && call->refused_ns == 0) call->refused_ns = now;
 }
 
+static uint64_t answer_ns(const df_lines *lines, uint32_t peer) {
+  const uint64_t silence_ns = df_lines_silence_ms(lines->owner, peer) * (uint64_t)1000000;
+  return silence_ns ? silence_ns / (has_others(&lines->far[peer]) ? 2 : 1) : ANSWER_NS;
+}
+
+/* Where nobody takes the call, the other addresses are tried soon: those of a rail that is cut, too,
+ * may be several. Each round is more patient, since the way may be long. */
+static uint64_t connect_ns(const df_lines *lines, uint32_t peer) {
+  df_tcp_way others[DF_ADDRESSES_MAX];
+  const uint32_t n = find_others(&lines->far[peer], others);
+  const uint32_t rounds = n ? lines->calls[peer].vain_tries / (2 * n) : 0;
+  const uint64_t most_ns = answer_ns(lines, peer);
+  return n ? DF_MIN((uint64_t)FIRST_CONNECT_US * 1000 << DF_MIN(rounds, 16u), most_ns) : most_ns;
+}
+
 static void begin_call(df_lines *lines, uint32_t peer) {
   df_line_call *call = &lines->calls[peer];
   const df_far_rank *far = &lines->far[peer];
@@ -117,8 +137,8 @@ static void begin_call(df_lines *lines, uint32_t peer) {
     try_later(lines, call, result == dfcclRemoteError);
     return;
   }
-  const uint64_t silence_ns = df_lines_silence_ms(lines->owner, peer) * (uint64_t)1000000;
-  call->due_ns = df_clock_ns() + (silence_ns ? silence_ns / (has_others(far) ? 2 : 1) : ANSWER_NS);
+  call->is_taken = 0;
+  call->due_ns = df_clock_ns() + connect_ns(lines, peer);
   lines->has_new_due = 1;
   df_greeting_line_key(key, far);
   df_greeting_call(&call->greeter, &call->stream->stream, lines->owner->rank, peer,
@@ -154,9 +174,13 @@ static void hear(df_lines *lines, uint32_t peer) {
     df_tcp_stream *stream = call->stream;
     call->stream = NULL;
     if (hand_over(lines, stream, &call->greeter, peer))
-      df_lines_want(lines, peer, 0); /* control says if it is lost again */
+      df_lines_want(lines, peer, DF_LINE_NOT_WANTED); /* control says if it is lost again */
     else
       try_later(lines, call, 0);
+  } else if (is_through && !call->is_taken) {
+    call->is_taken = 1;
+    call->due_ns = df_clock_ns() + answer_ns(lines, peer);
+    lines->has_new_due = 1;
   }
 }
 

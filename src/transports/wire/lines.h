@@ -19,7 +19,8 @@ typedef struct df_line_call {
   uint64_t call_ns;    /* not before */
   uint64_t due_ns;     /* a call that does not stand by then is given up */
   uint64_t refused_ns; /* since when nobody listens there; 0: somebody does, or it is not known */
-  int is_known;        /* the latest call goes where the mesh has found the peer */
+  int is_taken;        /* somebody answers: what proves it follows */
+  int is_known;        /* the latest call goes, or the line is, where the mesh has found the peer */
   uint32_t vain_tries;
   uint32_t calls_made, call_heard; /* numbers */
 } df_line_call;
@@ -42,7 +43,7 @@ void df_lines_close(df_lines *lines);
  * there may be another way. 0: the system's. */
 uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer);
 
-void df_lines_want(df_lines *lines, uint32_t peer, int is_wanted);
+void df_lines_want(df_lines *lines, uint32_t peer, df_line_wish wish);
 uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer);
 /* Calls what is due, and hears who has been called. 1: df_lines_patience_ns has changed. */
 int df_lines_carry(df_lines *lines);

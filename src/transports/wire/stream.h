@@ -21,6 +21,7 @@ enum { DF_STREAM_ENDED = -1, DF_STREAM_REFUSED = -2, DF_STREAM_PARTS = 64, DF_ST
 typedef struct df_stream_outlook {
   uint64_t queued; /* bytes written earlier that are not there yet */
   uint64_t rate;   /* bytes a second; 0: not known */
+  int is_doubted;  /* the rate is hoped for, and is measured when a frame at a time is written */
 } df_stream_outlook;
 
 typedef struct df_stream df_stream;

@@ -80,6 +80,11 @@ static void note_write(df_tcp_stream *tcp, uint64_t bytes) {
   tcp->writes++;
 }
 
+/* Of a silence the system tells once: whoever writes or reads next sees a connection that was closed. */
+static void note_error(df_tcp_stream *tcp, int error) {
+  if (!df_is_silence(tcp->error)) tcp->error = error;
+}
+
 static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_t n_parts) {
   df_tcp_stream *tcp = (df_tcp_stream *)stream;
   struct iovec pieces[DF_STREAM_PARTS];
@@ -98,7 +103,7 @@ static int64_t tcp_write(df_stream *stream, const df_stream_part *parts, uint32_
     return sent;
   }
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return 0;
-  tcp->error = errno;
+  note_error(tcp, errno);
   shutdown(tcp->socket.fd, SHUT_WR); /* the other end sees it, whatever went wrong */
   return DF_STREAM_ENDED;
 }
@@ -116,7 +121,7 @@ static int64_t tcp_read(df_stream *stream, const df_stream_room *rooms, uint32_t
   while (came < 0 && errno == EINTR);
   if (came > 0) return came;
   if (came < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-  tcp->error = came < 0 ? errno : 0;
+  note_error(tcp, came < 0 ? errno : 0);
   return DF_STREAM_ENDED;
 }
 
@@ -140,6 +145,7 @@ static void measure(df_tcp_stream *tcp, uint64_t under_way) {
     if (ns < MEASURED_NS || bytes < BUSY_BYTES) return;
     const uint64_t rate = (uint64_t)bytes * 1000000 / (ns / 1000);
     tcp->doubled = 0;
+    tcp->sent_before = tcp->sent;
     tcp->rate_ns = now;
     if (bytes < MEASURED_BYTES) {
       tcp->rate = DF_MAX(tcp->rate, rate);
@@ -147,8 +153,9 @@ static void measure(df_tcp_stream *tcp, uint64_t under_way) {
     }
     const int is_near = rate > tcp->rate / 2 && rate < 2 * tcp->rate;
     tcp->rate = is_near ? (3 * tcp->rate + rate) / 4 : rate;
-  } else if (now - tcp->rate_ns > DOUBTED_NS && tcp->doubled < DOUBLED_MOST) {
-    tcp->doubled++;
+  } else if (now - tcp->rate_ns > DOUBTED_NS) {
+    if (tcp->sent == tcp->sent_before && tcp->doubled < DOUBLED_MOST) tcp->doubled++;
+    tcp->sent_before = tcp->sent;
     tcp->rate_ns = now;
   }
   tcp->mark_ns = now;
@@ -161,7 +168,8 @@ static df_stream_outlook tcp_outlook(df_stream *stream) {
   (void)ioctl(tcp->socket.fd, SIOCOUTQ, &under_way);
   measure(tcp, (uint64_t)DF_MAX(under_way, 0));
   return (df_stream_outlook){.queued = (uint64_t)DF_MAX(under_way, 0),
-                             .rate = tcp->rate << tcp->doubled};
+                             .rate = tcp->rate << tcp->doubled,
+                             .is_doubted = tcp->doubled != 0};
 }
 
 static void set_option(df_stream *stream, int option, int value) {

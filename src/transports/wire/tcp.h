@@ -22,9 +22,10 @@ typedef struct df_tcp_stream {
   uint32_t writes;    /* since the latest look at what is under way */
   uint64_t rate;      /* bytes a second, as measured; 0: not known */
   uint32_t doubled;   /* how often it is doubted: it counts as 2^doubled times as much */
-  uint64_t rate_ns;   /* when it was measured last */
-  uint64_t mark;      /* bytes that had arrived ... */
-  uint64_t mark_ns;   /* ... by then */
+  uint64_t rate_ns;   /* when it was measured, or doubted, last */
+  uint64_t sent_before; /* and what had been sent then */
+  uint64_t mark;        /* bytes that had arrived ... */
+  uint64_t mark_ns;     /* ... by then */
 } df_tcp_stream;
 
 typedef struct df_tcp_way {

@@ -401,7 +401,8 @@ static uint64_t expect_ns(df_wire *wire, uint32_t which) {
   df_channel *channel = &wire->ports[which].channel;
   const df_stream_outlook outlook = outlook_of(channel);
   const uint64_t rate = outlook.rate ? DF_MAX(outlook.rate, 1000000u) : UNKNOWN_RATE;
-  const uint64_t frames = outlook.rate / WRITES_A_SECOND / wire->frame_bytes;
+  const uint64_t known = outlook.is_doubted ? 0 : outlook.rate;
+  const uint64_t frames = known / WRITES_A_SECOND / wire->frame_bytes;
   channel->batch = (uint32_t)DF_MIN(DF_MAX(frames, 1u), (uint64_t)DF_CHANNEL_GATHERED);
   return (outlook.queued + wire->frame_bytes) * 1000 / (rate / 1000000);
 }
