@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import random
+import threading
+import time
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -14,6 +19,7 @@ except ImportError:
 
 import dfccl
 import dfccl.torch
+from dfccl.torch import keeper
 from dfccl.torch.forget import most_registrations
 from support import Case, meeting_place, on_processes
 
@@ -113,6 +119,46 @@ def _from_any(rank: int, size: int, place: str) -> None:
             dist.send(torch.full((3,), float(message)), 0)
     assert rounds() >= 2 and registered() < 3 * LIMIT, (rounds(), registered())
     dist.destroy_process_group()
+
+
+class _Store:
+    """As torch's, of this process alone."""
+
+    def __init__(self):
+        self.entries, self.numbers = {}, itertools.count(1)
+
+    def add(self, key, amount):
+        return next(self.numbers)
+
+    def set(self, key, value):
+        self.entries[key] = value.encode()
+
+    def get(self, key):
+        return self.entries[key]
+
+    def check(self, keys):
+        return all(key in self.entries for key in keys)
+
+
+class Questions(unittest.TestCase):
+    def test_behind_one_that_is_not_put_yet(self):
+        store, answered, all_answered = _Store(), [], threading.Event()
+        asker = keeper.Keeper(store, "job", 0)
+
+        def answer(number, question):
+            answered.append((number, question["of"]))
+            if len(answered) == 2:
+                all_answered.set()
+        asker.answer("test", answer)
+        number = store.add("job questions", 1)  # another rank has its number
+        with unittest.mock.patch.object(keeper, "_LOOK_S", 1000.0):
+            asker.start()
+            asker.ask("test", of="this rank")
+            time.sleep(0.1)  # its keeper has looked in vain
+            store.set(f"job question {number}", json.dumps({"kind": "test", "of": "another"}))
+            self.assertTrue(all_answered.wait(60), "the keeper sleeps, and has not seen its own rank's question")
+            asker.stop()
+        self.assertEqual(answered, [(1, "another"), (2, "this rank")])
 
 
 class Forget(Case):

@@ -34,7 +34,7 @@ class Keeper:
         self._key = key
         self._answers: dict[str, Callable[[int, Question], Any]] = {}
         self._tasks: list[Callable[[], bool]] = []
-        self._seen = 0
+        self._seen = self._own = 0  # the numbers of the last question that was seen, and of the last one of this rank
         self._condition = threading.Condition()
         self._stopped = self._wanted = False
         self._process = os.getpid()
@@ -52,6 +52,8 @@ class Keeper:
         """Puts a question to all ranks, this one too: its number."""
         number = self.store.add(f"{self._key} questions", 1)
         self.store.set(f"{self._key} question {number}", json.dumps({"kind": kind, **what}))
+        with self._condition:
+            self._own = max(self._own, number)
         self.hurry()
         return number
 
@@ -77,7 +79,8 @@ class Keeper:
         while True:
             with self._condition:
                 if not self._stopped and not self._wanted:
-                    self._condition.wait(pause if self._tasks else _LOOK_S)
+                    # Another rank may have taken a number before this rank's question, and not put its own yet.
+                    self._condition.wait(pause if self._tasks or self._seen < self._own else _LOOK_S)
                 if self._stopped:
                     return
                 pause = _TASK_S[0] if self._wanted else min(1.2 * pause, _TASK_S[1])
