@@ -14,7 +14,14 @@ work=$(mktemp -d)
 trap 'bed_down; rm -rf "$work"' EXIT
 unset LOCAL_WORLD_SIZE
 
-sent() { # RAIL [HOST]: megabytes that host 1 has sent through it
+limit() { # RATE RAIL...: of each host's sending
+  local host rail rate=$1
+  shift
+  for rail in "$@"; do
+    for host in 1 2; do tc -n "$bed_name-$host" qdisc change dev "rail$rail" root tbf rate "$rate" burst 256kb latency 20ms; done
+  done
+}
+sent() { # RAIL [HOST]: megabytes that the host, else host 1, has sent through it
   echo $(($(ip -n "$bed_name-${2:-1}" -s -o link show "rail$1" | sed 's/.*TX:[^\\]*\\ *\([0-9]*\).*/\1/') / 1000000))
 }
 begin() { # NAME VARIABLE=VALUE... -- COMMAND...: a rank on each host; what they say goes to NAME-0 and NAME-1
@@ -49,11 +56,11 @@ begin one DFCCL_NET_RAILS=1 -- "${large[@]}"
 end
 [ "$second" = 0 ] || fail "DFCCL_NET_RAILS=1 uses two rails"
 
-for host in 1 2; do tc -n "$bed_name-$host" qdisc change dev rail1 root tbf rate 100mbit burst 256kb latency 20ms; done
+limit 100mbit 1
 begin uneven DFCCL_NET_SECURITY=integrity -- "${large[@]}"
 end
 [ "$second" -gt 2 ] && [ "$first" -gt $((2 * second)) ] || fail "a rail of a quarter of the speed does not have a smaller share"
-for host in 1 2; do tc -n "$bed_name-$host" qdisc change dev rail1 root tbf rate 400mbit burst 256kb latency 20ms; done
+limit 400mbit 1
 
 for rail in 1 0; do
   begin "cut$rail" -- "$worker" --largest 4000000 --seconds 12
@@ -63,13 +70,7 @@ for rail in 1 0; do
   bed_join 2 $rail
 done
 # So slow that one rail alone holds the ranks up, whatever slows them: else the other one need not be used.
-rails_at() { # RATE
-  local host rail
-  for host in 1 2; do for rail in 0 1; do
-    tc -n "$bed_name-$host" qdisc change dev "rail$rail" root tbf rate "$1" burst 256kb latency 20ms
-  done; done
-}
-rails_at 100mbit
+limit 100mbit 0 1
 begin back DFCCL_NET_TIMEOUT_MS=3000 -- "$worker" --largest 4000000 --seconds 18
 sleep 2
 bed_cut 2 0
@@ -81,7 +82,7 @@ sleep 4
 again=$(($(sent 0) + $(sent 0 2) - again))
 end
 [ "$again" -gt 10 ] || fail "a rail that has come back carries $again MB in 4 s"
-rails_at 400mbit
+limit 400mbit 0 1
 
 # A third of the silence is noticed; the rest of it is left for the way back, however short a resume may be.
 begin silence DFCCL_NET_RESUME_MS=500 -- "$worker" --largest 100000 --seconds 8

@@ -116,8 +116,8 @@ static uint64_t answer_ns(const df_lines *lines, uint32_t peer) {
   return silence_ns ? silence_ns / (has_others(&lines->far[peer]) ? 2 : 1) : ANSWER_NS;
 }
 
-/* Where nobody takes the call, the other addresses are tried soon: those of a rail that is cut, too,
- * may be several. Each round is more patient, since the way may be long. */
+/* A call that nobody takes gives way soon: several of the addresses may belong to rails that are cut.
+ * Each round is more patient, since the way may be long. */
 static uint64_t connect_ns(const df_lines *lines, uint32_t peer) {
   df_tcp_way others[DF_ADDRESSES_MAX];
   const uint32_t n = find_others(&lines->far[peer], others);

@@ -134,7 +134,7 @@ static const char *tcp_reason(df_stream *stream) {
  * delayed acknowledgement. So a rate is measured while at least a frame is under way, and nothing was
  * written since the latest look but what followed it. Frames arrive whole, so of few of them the rate
  * is at least what it seems. What is known of a rail that is not used is doubted: it counts as twice as
- * fast again and again, until it is used, so that a bad moment is forgotten. */
+ * fast again and again, until it is measured, so that a bad moment is forgotten. */
 static void measure(df_tcp_stream *tcp, uint64_t under_way) {
   enum { DOUBLED_MOST = 20 };
   const uint64_t now = df_clock_ns(), arrived = tcp->sent - under_way, ns = now - tcp->mark_ns;
