@@ -61,25 +61,24 @@ play "another process ends" 4 5 LEAVES=19
 play "rank 0 ends" 4 1 LEAVES=0
 
 # A stopped relay (rank 2 of 6 on three hosts), and no limit for runs: the other rank of its host is told, too.
+rm -f "$work"/*
 pids=()
 for r in 0 1 2 3 4 5; do
   bed_on $((r / 2 + 1)) env RANK=$r WORLD_SIZE=6 MASTER_ADDR=10.77.0.1 MASTER_PORT=29501 DFCCL_NET_TIMEOUT_MS=2000 \
     timeout 60 "$worker" --seed 7 --largest 5000 >"$work/$r" 2>&1 &
   pids+=($!)
 done
-for ((tries = 0; tries < 200; tries++)); do
-  [ "$(grep -l '^joined' "$work"/[0-5] | wc -l)" = 6 ] && break
+for ((tries = 0; tries < 400; tries++)); do
+  [ "$(cat "$work"/? 2>/dev/null | grep -c '^joined')" = 6 ] && break
   sleep 0.05
 done
+[ $tries -lt 400 ] || fail "a stopped relay: not all have joined: $(head -n 3 "$work"/?)"
 sleep 0.3
-for pid in $(pgrep -x worker_hosts); do
-  tr '\0' '\n' <"/proc/$pid/environ" | grep -qx RANK=2 && [ "$(readlink "/proc/$pid/ns/net")" = \
-    "$(readlink "/proc/${bed_keepers[2]}/ns/net")" ] && kill -STOP "$pid" && stopped=$pid
-done
-[ -n "${stopped:-}" ] || fail "rank 2 was not found"
+stopped=$(sed -n 's/^begins .*: process //p' "$work/2")
+[ -n "$stopped" ] && kill -STOP "$stopped" || fail "a stopped relay: rank 2 is not there: $(cat "$work/2")"
 for r in 0 1 3 4 5; do
   wait "${pids[$r]}" || fail "a stopped relay: rank $r ended with $?"
   grep -q '^told' "$work/$r" || fail "a stopped relay: rank $r: $(cat "$work/$r")"
 done
-kill -KILL "${stopped:-}" 2>/dev/null
+kill -KILL "$stopped" 2>/dev/null
 exit $failed

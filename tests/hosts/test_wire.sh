@@ -53,10 +53,11 @@ counted lossy
 [ "$lost" -gt 0 ] && [ "$overtook" -gt 0 ] || fail "a wire with loss and jitter has neither"
 
 bed_wire "$wire" --delay 500 --jitter 500 --cut 200 --every 300
-play cut -- --seconds 2
+play cut -- --seconds 3
 says cut through
 counted cut
-[ "$cuts" -gt 1 ] && [ "$lost" -gt 0 ] || fail "a wire that is cut loses nothing"
+# Six cuts on a quiet machine. On a busy one the wire, a process itself, may miss all but one.
+[ "$cuts" -gt 0 ] && [ "$lost" -gt 0 ] || fail "a wire that is cut loses nothing"
 
 bed_wire "$wire" --delay 500 --cut 1000000 --every 2000
 play dead DFCCL_NET_TIMEOUT_MS=1000 DFCCL_NET_RESUME_MS=0 -- --seconds 60

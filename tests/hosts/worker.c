@@ -6,8 +6,8 @@
  * Usage: worker [--rounds N] [--seconds S] [--seed S] [--largest ELEMENTS] [--break MS]
  *   --break: every MS milliseconds this rank shuts its connections to other hosts down, data's and control's.
  *
- * Prints lines "WORD NANOSECONDS[: TEXT]" (CLOCK_MONOTONIC): begins, joined, then through (with the runs) or
- * told (with the sentence), then gone (dfcclDestroy has returned), and left for each thing that was
+ * Prints lines "WORD NANOSECONDS[: TEXT]" (CLOCK_MONOTONIC): begins (with the process), joined, then through (with
+ * the runs) or told (with the sentence), then gone (dfcclDestroy has returned), and left for each thing that was
  * not there at the beginning. Exit status 0 if all is well so far, 1 after a wrong element.
  */
 #include <dfccl.h>
@@ -262,7 +262,8 @@ int main(int argc, char **argv) {
   pthread_t breaker;
   read_options(argc, argv);
   const int descriptors = entries("/proc/self/fd"), threads = entries("/proc/self/task");
-  say("begins", "");
+  snprintf(text, sizeof text, "process %d", (int)getpid());
+  say("begins", text);
   dfcclResult_t result = dfcclInitFromEnv(&ctx, NULL);
   if (result != dfcclSuccess) {
     snprintf(text, sizeof text, "%s", dfcclGetLastError(NULL));
