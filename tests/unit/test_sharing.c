@@ -1,10 +1,12 @@
 /*
  * Promise of src/transports/shm/sharing.c: memory of another process is followed from when it is mapped
- * until its owner asks for the mapping's end. Then no message can lend from there.
+ * until its owner asks for the mapping's end. Then no message can lend from there. Nothing is
+ * followed of a peer that has lent nothing, and a peer without a link costs no table of windows.
  */
+#include "host/registry.h"
 #include "stage.h"
 
-enum { USER_SEGMENT = 1, PAGES = 3 };
+enum { USER_SEGMENT = 1, PAGES = 3, COLL = 7 };
 
 DF_TEST(sharing, a_peers_memory_is_followed_until_it_is_unmapped, 30) {
   df_stage s;
@@ -18,5 +20,23 @@ DF_TEST(sharing, a_peers_memory_is_followed_until_it_is_unmapped, 30) {
   stage_handle(&s, &message, -1);
   CHECK(peer->segments == NULL || peer->segments->id != USER_SEGMENT, "it is still mapped");
   CHECK(!df_windows_cover(peer->windows, base, 1), "what is unmapped would be read");
+  stage_close(&s);
+}
+
+DF_TEST(sharing, a_peer_that_has_lent_nothing_is_followed_nowhere, 30) {
+  static uint8_t received[STAGE_COUNT];
+  df_stage s;
+  stage_open(&s);
+  const df_shm_peer *peers = s.context->transports.shm->peers;
+  CHECK(peers[1].windows == NULL && peers[2].windows == NULL, "windows without a link");
+  stage_begin_broadcast(&s, COLL, STAGE_COUNT, NULL, received);
+  pthread_mutex_lock(&s.context->lock);
+  const df_link *link = &df_find(s.context, COLL)->device.links[0];
+  CHECK(link->peer == 1 && !link->sends, "not the link that receives");
+  CHECK(link->windows != NULL, "any address is followed");
+  CHECK(!df_windows_cover(link->windows, (uint64_t)(uintptr_t)received, 1), "nothing was lent");
+  CHECK(peers[2].windows == NULL, "windows of a peer without a link");
+  pthread_mutex_unlock(&s.context->lock);
+  stage_die(&s, 1); /* which ends the run */
   stage_close(&s);
 }

@@ -30,17 +30,19 @@ static int unmap_tick(void *room) {
 static void unmap(void *endpoint) { df_unmap_due(endpoint); }
 
 static dfcclResult_t make_peers(df_shm_endpoint *endpoint) {
-  const df_control *control = endpoint->base.owner.control;
-  endpoint->peers = calloc(control->n_ranks, sizeof *endpoint->peers);
+  const uint32_t n_ranks = endpoint->base.owner.control->n_ranks;
+  endpoint->peers = calloc(n_ranks, sizeof *endpoint->peers);
   if (endpoint->peers == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", control->n_ranks);
-  for (uint32_t r = 0; r < control->n_ranks; r++) {
-    if (control->peers[r].local) continue;
-    endpoint->peers[r].windows = calloc(1, sizeof *endpoint->peers[r].windows);
-    if (endpoint->peers[r].windows == NULL)
-      return df_fail(dfcclOutOfMemory, "no memory for what rank %u may lend", r);
-  }
+    return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", n_ranks);
   return dfcclSuccess;
+}
+
+int df_shm_have_windows(df_shm_endpoint *endpoint, uint32_t rank) {
+  df_shm_peer *peer = &endpoint->peers[rank];
+  if (endpoint->base.owner.control->peers[rank].local || !endpoint->memory.host_sees_links)
+    return 1; /* nothing asks for them */
+  if (peer->windows == NULL) peer->windows = calloc(1, sizeof *peer->windows);
+  return peer->windows != NULL;
 }
 
 dfcclResult_t df_shm_open(df_endpoint **out, const df_endpoint_owner *owner) {

@@ -11,7 +11,7 @@
 typedef struct df_shm_peer {
   df_bell *bell;
   df_segment *segments;
-  df_windows *windows; /* over segments to lend from; NULL: a local peer */
+  df_windows *windows; /* over segments to lend from; NULL: a local peer, or not needed yet */
   uint64_t *told;      /* ids of our ring segments that it knows */
   uint32_t n_told;
   int maps;    /* it may map memory of our device */
@@ -62,6 +62,9 @@ df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank);
 /* [lock] 1: it is a device's, and the peer will map it. */
 int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment,
                          uint64_t use);
+
+/* [lock] 32 KB for a peer that lends, so only when it has a link or lends. 0: no memory. */
+int df_shm_have_windows(df_shm_endpoint *endpoint, uint32_t rank);
 
 dfcclResult_t df_shm_accept(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                             df_offer *offer, df_ticket **ticket);

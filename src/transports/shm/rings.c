@@ -91,7 +91,10 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
       (endpoint->memory.sets_up_in_background || pages > patience->pages_left))
     return dfcclInProgress;
   df_ticket *ticket = malloc(sizeof *ticket);
-  if (ticket == NULL) return df_fail(dfcclOutOfMemory, "no memory for the record of rings");
+  if (ticket == NULL || !df_shm_have_windows(endpoint, route->peer)) {
+    free(ticket);
+    return df_fail(dfcclOutOfMemory, "no memory for the record of rings");
+  }
   dfcclResult_t result =
       df_arena_take_apart(&endpoint->arena, base->owner.control->lock,
                           bytes_of(&route->ring, route->n_blocks), &ticket->range);

@@ -80,9 +80,11 @@ static int is_sound_segment(const df_message *message) {
 }
 
 /* Without a window the peer's memory is copied through slots. A device does not see windows. */
-static int may_lend(const df_shm_endpoint *endpoint, df_shm_peer *peer, const df_segment *segment) {
+static int may_lend(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment) {
   if (!endpoint->memory.host_sees_links) return 1;
-  return peer->windows && df_windows_open(peer->windows, segment->base, segment->bytes);
+  if (!df_shm_have_windows(endpoint, rank)) return 0;
+  df_windows *windows = endpoint->peers[rank].windows; /* NULL: a local peer */
+  return windows && df_windows_open(windows, segment->base, segment->bytes);
 }
 
 /* Memory that cannot be lent is copied through slots; nothing goes without rings and bells. */
@@ -135,7 +137,7 @@ static void hear_segment(void *room, uint32_t from, const df_message *message, i
   segment->next = peer->segments;
   peer->segments = segment;
   if (message->b == DF_SEGMENT_HOME) peer->bell = (df_bell *)segment->base;
-  if (message->b == DF_SEGMENT_USER && may_lend(endpoint, peer, segment)) {
+  if (message->b == DF_SEGMENT_USER && may_lend(endpoint, from, segment)) {
     df_message reply = {
         .kind = DF_MESSAGE_MAPPED, .id = message->id, .a = (uint64_t)(uintptr_t)segment->base};
     df_post_send(owner->control, from, &reply, NULL, -1);
