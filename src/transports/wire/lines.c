@@ -25,13 +25,21 @@ enum {
 dfcclResult_t df_lines_open(df_lines **out, df_tcp *tcp, const df_endpoint_owner *owner) {
   *out = NULL;
   if (owner->far == NULL || owner->resume_ms == 0) return dfcclSuccess;
-  df_lines *lines = calloc(1, sizeof *lines + owner->n_ranks * sizeof *lines->calls);
-  if (lines == NULL)
-    return df_fail(dfcclOutOfMemory, "no memory for lines to %u ranks", owner->n_ranks);
-  lines->tcp = tcp;
-  lines->owner = owner;
-  lines->far = owner->far;
-  for (uint32_t r = 0; r < owner->n_ranks; r++) lines->calls[r].is_known = 1;
+  uint32_t n_lines = 0;
+  for (uint32_t r = 0; r < owner->n_ranks; r++) n_lines += (uint32_t)owner->far[r].has_line;
+  df_lines *lines = calloc(1, sizeof *lines + n_lines * sizeof *lines->all);
+  df_line_call **calls = calloc(owner->n_ranks, sizeof *calls);
+  if (lines == NULL || calls == NULL) {
+    free(lines);
+    free(calls);
+    return df_fail(dfcclOutOfMemory, "no memory for lines to %u ranks", n_lines);
+  }
+  *lines = (df_lines){.tcp = tcp, .owner = owner, .far = owner->far, .calls = calls};
+  for (uint32_t r = 0; r < owner->n_ranks; r++) {
+    if (!owner->far[r].has_line) continue;
+    calls[r] = &lines->all[lines->n_lines++];
+    *calls[r] = (df_line_call){.peer = r, .is_known = 1};
+  }
   *out = lines;
   return dfcclSuccess;
 }
@@ -43,12 +51,14 @@ static void end_call(df_lines *lines, df_line_call *call) {
 }
 
 void df_lines_close(df_lines *lines) {
-  for (uint32_t r = 0; lines && r < lines->owner->n_ranks; r++) end_call(lines, &lines->calls[r]);
+  if (lines == NULL) return;
+  for (uint32_t i = 0; i < lines->n_lines; i++) end_call(lines, &lines->all[i]);
+  free(lines->calls);
   free(lines);
 }
 
 void df_lines_want(df_lines *lines, uint32_t peer, df_line_wish wish) {
-  df_line_call *call = &lines->calls[peer];
+  df_line_call *call = lines->calls[peer];
   const int is_wanted = wish != DF_LINE_NOT_WANTED;
   if (call->is_wanted == is_wanted) return;
   call->is_wanted = is_wanted;
@@ -60,7 +70,7 @@ void df_lines_want(df_lines *lines, uint32_t peer, df_line_wish wish) {
 }
 
 uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer) {
-  return lines->calls[peer].refused_ns;
+  return lines->calls[peer]->refused_ns;
 }
 
 /* ---- calling */
@@ -121,13 +131,13 @@ static uint64_t answer_ns(const df_lines *lines, uint32_t peer) {
 static uint64_t connect_ns(const df_lines *lines, uint32_t peer) {
   df_tcp_way others[DF_ADDRESSES_MAX];
   const uint32_t n = find_others(&lines->far[peer], others);
-  const uint32_t rounds = n ? lines->calls[peer].vain_tries / (2 * n) : 0;
+  const uint32_t rounds = n ? lines->calls[peer]->vain_tries / (2 * n) : 0;
   const uint64_t most_ns = answer_ns(lines, peer);
   return n ? DF_MIN((uint64_t)FIRST_CONNECT_US * 1000 << DF_MIN(rounds, 16u), most_ns) : most_ns;
 }
 
-static void begin_call(df_lines *lines, uint32_t peer) {
-  df_line_call *call = &lines->calls[peer];
+static void begin_call(df_lines *lines, df_line_call *call) {
+  const uint32_t peer = call->peer;
   const df_far_rank *far = &lines->far[peer];
   unsigned char key[DF_KEY_BYTES];
   const df_tcp_way way = choose_way(far, call);
@@ -161,8 +171,8 @@ static int hand_over(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter
   return is_taken;
 }
 
-static void hear(df_lines *lines, uint32_t peer) {
-  df_line_call *call = &lines->calls[peer];
+static void hear(df_lines *lines, df_line_call *call) {
+  const uint32_t peer = call->peer;
   call->stream->is_ready = 0;
   const df_greeting_state state = df_greeting_progress(&call->greeter, lines->owner->n_ranks);
   const int is_through = call->greeter.out_at == call->greeter.out_end; /* to the other's system */
@@ -188,11 +198,11 @@ int df_lines_carry(df_lines *lines) {
   if (lines->n_wanted == 0) return 0;
   const uint64_t now = df_clock_ns();
   lines->has_new_due = 0;
-  for (uint32_t peer = 0; peer < lines->owner->n_ranks; peer++) {
-    df_line_call *call = &lines->calls[peer];
+  for (uint32_t i = 0; i < lines->n_lines; i++) {
+    df_line_call *call = &lines->all[i];
     if (!call->is_wanted) continue;
-    if (call->stream == NULL && now >= call->call_ns) begin_call(lines, peer);
-    if (call->stream && call->stream->is_ready) hear(lines, peer);
+    if (call->stream == NULL && now >= call->call_ns) begin_call(lines, call);
+    if (call->stream && call->stream->is_ready) hear(lines, call);
     if (call->stream && now >= call->due_ns) try_later(lines, call, 0);
   }
   return lines->has_new_due;
@@ -200,8 +210,8 @@ int df_lines_carry(df_lines *lines) {
 
 uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns) {
   uint64_t least = UINT64_MAX;
-  for (uint32_t peer = 0; peer < lines->owner->n_ranks && lines->n_wanted; peer++) {
-    const df_line_call *call = &lines->calls[peer];
+  for (uint32_t i = 0; i < lines->n_lines && lines->n_wanted; i++) {
+    const df_line_call *call = &lines->all[i];
     if (!call->is_wanted) continue;
     const uint64_t due = call->stream ? call->due_ns : call->call_ns;
     least = DF_MIN(least, due > now_ns ? due - now_ns : 0);
@@ -212,7 +222,7 @@ uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns) {
 /* ---- called */
 
 void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter) {
-  df_line_call *call = lines ? &lines->calls[greeter->peer] : NULL;
+  df_line_call *call = lines ? lines->calls[greeter->peer] : NULL;
   /* This end calls; or the call has been given up meanwhile. */
   if (call == NULL || lines->far[greeter->peer].calls || greeter->number <= call->call_heard) {
     df_tcp_end(lines->tcp, stream);

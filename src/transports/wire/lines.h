@@ -13,6 +13,7 @@
 #include "transports/wire/tcp.h"
 
 typedef struct df_line_call {
+  uint32_t peer;
   df_tcp_stream *stream; /* NULL: no call is under way */
   df_greeter greeter;
   int is_wanted;
@@ -31,7 +32,9 @@ typedef struct df_lines {
   const df_far_rank *far; /* [n_ranks] */
   uint32_t n_wanted;
   int has_new_due;
-  df_line_call calls[]; /* [n_ranks] */
+  df_line_call **calls; /* [n_ranks] NULL: there is no line to it */
+  uint32_t n_lines;
+  df_line_call all[]; /* [n_lines] */
 } df_lines;
 
 /* *lines: NULL: the owner has no ranks of other hosts, or nothing resumes. dfcclOutOfMemory. */
