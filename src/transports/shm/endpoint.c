@@ -40,7 +40,7 @@ static dfcclResult_t make_peers(df_shm_endpoint *endpoint) {
 int df_shm_have_windows(df_shm_endpoint *endpoint, uint32_t rank) {
   df_shm_peer *peer = &endpoint->peers[rank];
   if (endpoint->base.owner.control->peers[rank].local || !endpoint->memory.host_sees_links)
-    return 1; /* nothing asks for them */
+    return 1;
   if (peer->windows == NULL) peer->windows = calloc(1, sizeof *peer->windows);
   return peer->windows != NULL;
 }

@@ -11,7 +11,7 @@
 typedef struct df_shm_peer {
   df_bell *bell;
   df_segment *segments;
-  df_windows *windows; /* over segments to lend from; NULL: a local peer, or not needed yet */
+  df_windows *windows; /* over segments to lend from; NULL: df_shm_have_windows */
   uint64_t *told;      /* ids of our ring segments that it knows */
   uint32_t n_told;
   int maps;    /* it may map memory of our device */
@@ -63,7 +63,8 @@ df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank);
 int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment,
                          uint64_t use);
 
-/* [lock] 32 KB for a peer that lends, so only when it has a link or lends. 0: no memory. */
+/* [lock] Makes them, 32 KB, when a link receives from the peer or when it lends. Nothing needs any of a
+ * local peer, or if a device follows addresses. 0: no memory. */
 int df_shm_have_windows(df_shm_endpoint *endpoint, uint32_t rank);
 
 dfcclResult_t df_shm_accept(df_endpoint *endpoint, const df_route *route, df_patience *patience,

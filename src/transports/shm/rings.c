@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "control/post.h"
 #include "transports/shm/endpoint.h"
 
@@ -21,8 +22,10 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
   const df_plan_link *planned = &route->plan->links[route->which];
   const df_shared_memory *memory = &endpoint->memory;
   const df_shm_peer *peer = &endpoint->peers[route->peer];
-  const int reads_all = endpoint->base.owner.control->peers[route->peer].local &&
-                        memory->lends_to(memory->device, route->peer);
+  const int is_local = endpoint->base.owner.control->peers[route->peer].local;
+  const int reads_all = is_local && memory->lends_to(memory->device, route->peer);
+  const int asks = memory->host_sees_links && !planned->sends;
+  DF_ASSERT(!asks || is_local || peer->windows); /* without them any address would be followed */
   for (uint32_t block = 0; block < route->n_blocks; block++) {
     df_link *link = &route->ends[block * route->end_step];
     uint8_t *at = rings + block * df_link_ring_bytes(ring->stride, ring->n_slots);
@@ -39,7 +42,7 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
     link->sends = (uint8_t)planned->sends;
     link->far_ns = ring->far_ns;
     /* A device follows its own mappings' addresses, and does not see the host's table. */
-    link->windows = memory->host_sees_links && !planned->sends ? peer->windows : NULL;
+    link->windows = asks ? peer->windows : NULL;
   }
 }
 
@@ -93,7 +96,7 @@ dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patienc
   df_ticket *ticket = malloc(sizeof *ticket);
   if (ticket == NULL || !df_shm_have_windows(endpoint, route->peer)) {
     free(ticket);
-    return df_fail(dfcclOutOfMemory, "no memory for the record of rings");
+    return df_fail(dfcclOutOfMemory, "no memory to receive from rank %u", route->peer);
   }
   dfcclResult_t result =
       df_arena_take_apart(&endpoint->arena, base->owner.control->lock,

@@ -46,6 +46,7 @@ void df_lines_close(df_lines *lines);
  * there may be another way. 0: the system's. */
 uint32_t df_lines_silence_ms(const df_endpoint_owner *owner, uint32_t peer);
 
+/* peer: one with a line. */
 void df_lines_want(df_lines *lines, uint32_t peer, df_line_wish wish);
 uint64_t df_lines_refused_ns(const df_lines *lines, uint32_t peer);
 /* Calls what is due, and hears who has been called. 1: df_lines_patience_ns has changed. */
