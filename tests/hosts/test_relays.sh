@@ -72,7 +72,7 @@ for ((tries = 0; tries < 400; tries++)); do
   [ "$(cat "$work"/? 2>/dev/null | grep -c '^joined')" = 6 ] && break
   sleep 0.05
 done
-[ $tries -lt 400 ] || fail "a stopped relay: not all have joined: $(head -n 3 "$work"/?)"
+[ $tries -lt 400 ] || { fail "a stopped relay: not all have joined: $(head -n 3 "$work"/?)"; exit 1; }
 sleep 0.3
 stopped=$(sed -n 's/^begins .*: process //p' "$work/2")
 [ -n "$stopped" ] && kill -STOP "$stopped" || fail "a stopped relay: rank 2 is not there: $(cat "$work/2")"

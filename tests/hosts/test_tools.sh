@@ -15,7 +15,7 @@ fail() {
   exit 1
 }
 
-# Six ranks, two on each host; rank R's output goes to R, its errors to R.errors: who has waited for 5 s says so there.
+# Six ranks, two on each host; rank R's output goes to R, its errors to R.errors.
 job() {
   local rank pids=() status=0 pid
   for rank in 5 4 3 2 1 0; do
@@ -26,7 +26,11 @@ job() {
   for pid in "${pids[@]}"; do wait "$pid" || status=1; done
   return $status
 }
-silent() { [ -z "$(cat "$work"/[1-5])" ] || fail "$1: another rank than 0 has printed"; }
+# Warnings are no failure: on a busy machine a rank waits for 5 s, and says so.
+silent() {
+  [ -z "$(cat "$work"/[1-5])" ] && ! grep -v '^dfccl\[[0-9]*\] warn: ' "$work"/[1-5].errors ||
+    fail "$1: another rank than 0 has printed"
+}
 
 job "$demo" disorder --env -i 10 --json || fail "the demonstration failed"
 grep -q '"ranks": *6,.*"completed": *480,.*"wrong": *0,' <(tr -d '\n\t' <"$work/0") || fail "the demonstration's report"
