@@ -113,7 +113,10 @@ static int reap(end *e, ring *r, int *result) {
   const struct io_uring_cqe *done = &r->done[head & *r->cq_mask];
   const int is_free = (done->flags & IORING_CQE_F_NOTIF) != 0;
   if (done->flags & IORING_CQE_F_MORE) e->unfreed++;
-  if (is_free) e->unfreed--, e->copied += ((uint32_t)done->res & WERE_COPIED) != 0;
+  if (is_free) {
+    e->unfreed--;
+    e->copied += ((uint32_t)done->res & WERE_COPIED) != 0;
+  }
   *result = done->res;
   __atomic_store_n(r->cq_head, head + 1, __ATOMIC_RELEASE);
   return !is_free;

@@ -56,8 +56,7 @@ bed_wire "$wire" --delay 500 --jitter 500 --cut 200 --every 300
 play cut -- --seconds 3
 says cut through
 counted cut
-# Six cuts on a quiet machine. On a busy one the wire, a process itself, may miss all but one.
-[ "$cuts" -gt 0 ] && [ "$lost" -gt 0 ] || fail "a wire that is cut loses nothing"
+[ "$cuts" -gt 1 ] && [ "$lost" -gt 0 ] || fail "a wire that is cut loses nothing"
 
 bed_wire "$wire" --delay 500 --cut 1000000 --every 2000
 play dead DFCCL_NET_TIMEOUT_MS=1000 DFCCL_NET_RESUME_MS=0 -- --seconds 60

@@ -165,23 +165,27 @@ static void deliver(line *l, int fd) {
 
 /* ---- the wire */
 
-static int is_cut_at(uint64_t since_ns) {
-  static int was;
-  const uint64_t period = (options.every_ms + options.cut_ms) * 1000000u;
-  const int is =
-      options.cut_ms > 0 && (now_ns() - since_ns) % period >= options.every_ms * 1000000u;
-  counts.cuts += (uint64_t)(is && !was);
-  return was = is;
+/* Counted from what this process has done: the system may not run it for seconds. */
+static int is_cut_now(void) {
+  static int is;
+  static uint64_t change_ns;
+  const uint64_t now = now_ns();
+  if (options.cut_ms == 0) return 0;
+  if (change_ns == 0) change_ns = now + options.every_ms * 1000000u;
+  if (now < change_ns) return is;
+  is = !is;
+  counts.cuts += (uint64_t)is;
+  change_ns = now + (is ? options.cut_ms : options.every_ms) * 1000000u;
+  return is;
 }
 
 static void carry(const int fds[DIRECTIONS]) {
   static char text[PACKET];
-  const uint64_t begin = now_ns();
   struct pollfd polled[] = {{.fd = fds[0], .events = POLLIN},
                             {.fd = fds[1], .events = POLLIN},
                             {.fd = 0, .events = POLLIN}};
   while (polled[2].revents == 0) {
-    const int is_cut = is_cut_at(begin);
+    const int is_cut = is_cut_now();
     uint64_t next = now_ns() + 10000000;
     for (int d = 0; d < DIRECTIONS; d++) {
       ssize_t bytes = 1;

@@ -117,6 +117,16 @@ DF_TEST(lines, who_called_calls_again_and_both_get_the_connection, 30) {
   for (uint32_t r = 0; r < RANKS; r++) stop(r);
 }
 
+DF_TEST(lines, a_rank_without_a_line_has_no_record, 30) {
+  begin();
+  for (uint32_t r = 0; r < RANKS; r++) {
+    const df_lines *lines = ends[r].connections.lines;
+    CHECK(lines->n_lines == 1 && lines->calls[1 - r] == lines->all, "one line, to the other rank");
+    CHECK(lines->calls[r] == NULL, "a record without a line");
+    stop(r);
+  }
+}
+
 DF_TEST(lines, the_other_ends_calls_make_no_connection, 30) {
   begin();
   want(OTHER, DF_LINE_WANTED);

@@ -11,7 +11,7 @@
 typedef struct df_shm_peer {
   df_bell *bell;
   df_segment *segments;
-  df_windows *windows; /* over segments to lend from; NULL: df_shm_have_windows */
+  df_windows *windows; /* over segments to lend from; NULL: see df_shm_have_windows */
   uint64_t *told;      /* ids of our ring segments that it knows */
   uint32_t n_told;
   int maps;    /* it may map memory of our device */
