@@ -222,9 +222,9 @@ uint64_t df_lines_patience_ns(const df_lines *lines, uint64_t now_ns) {
 /* ---- called */
 
 void df_lines_take(df_lines *lines, df_tcp_stream *stream, df_greeter *greeter) {
-  df_line_call *call = lines ? lines->calls[greeter->peer] : NULL;
+  df_line_call *call = lines->calls[greeter->peer]; /* the greeter refuses a peer without a line */
   /* This end calls; or the call has been given up meanwhile. */
-  if (call == NULL || lines->far[greeter->peer].calls || greeter->number <= call->call_heard) {
+  if (lines->far[greeter->peer].calls || greeter->number <= call->call_heard) {
     df_tcp_end(lines->tcp, stream);
     return;
   }
