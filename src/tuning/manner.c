@@ -22,6 +22,13 @@ enum {
   DF_FILE_LEAST_SLOT = 4096
 };
 
+/* Between hosts. With its header such a part of a message is one packet for the system, with usual
+ * Ethernet frames and with large ones. One of 64 KB is a full packet and a tiny one. */
+static uint64_t in_packets(uint64_t slot_bytes) {
+  enum { PART = 64 << 10, PACKET = 61 << 10 };
+  return slot_bytes < PART ? slot_bytes : slot_bytes / PART * PACKET;
+}
+
 /* A file may have many links to each peer: their rings together have a limit. */
 static uint32_t file_slot_bytes(const df_manner *m) {
   const df_plan_file_facts facts = df_plan_file_facts_of(m->choice.file);
@@ -39,6 +46,8 @@ int df_manner_choose(df_manner *manner, const df_manner_question *question) {
   if (!df_choose(question->tuning, &question->choice, &manner->choice)) return 0;
   if (manner->choice.file && manner->choice.slot_bytes == 0)
     manner->choice.slot_bytes = file_slot_bytes(manner);
+  if (df_operation_is_listed(question->choice.operation) && question->choice.hosts > 1)
+    manner->choice.slot_bytes = (uint32_t)in_packets(manner->choice.slot_bytes);
   const uint64_t slot =
       manner->choice.slot_bytes ? manner->choice.slot_bytes : (uint64_t)manner->policy->slot_bytes;
   manner->several = !question->on_gpu && df_plan_is_short(question->choice.bytes, slot);
@@ -90,7 +99,9 @@ static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q
     limits.lent_bytes = (uint64_t)p->cuda_lent_bytes;
     limits.lent_min = (uint64_t)p->lend_min;
   }
-  return df_choice_limits(&m->choice, limits);
+  limits = df_choice_limits(&m->choice, limits);
+  if (q->choice.hosts > 1) limits.slot_bytes = in_packets(limits.slot_bytes);
+  return limits;
 }
 
 static void decide_shape(df_manner *m, const df_manner_question *q, const df_plan *plan) {
@@ -424,8 +435,7 @@ void df_manner_explain(const df_manner *m, const df_manner_question *q, const df
          "\ncut: %u block%s, %u loop%s of %u primitives, chunks of %u elements, since a slot "
          "holds %u bytes at most and a block is worth block_min %lld bytes\n",
          s->n_blocks, s->n_blocks == 1 ? "" : "s", part->loops, part->loops == 1 ? "" : "s",
-         plan->n_primitives, part->chunk,
-         m->choice.slot_bytes ? m->choice.slot_bytes : (uint32_t)m->policy->slot_bytes,
+         plan->n_primitives, part->chunk, (uint32_t)limits_of(m, q, plan).slot_bytes,
          m->policy->block_min);
   if (lends_for_certain(m, q, plan) && longest_message(m, q) > s->stride)
     df_say(&out,

@@ -172,10 +172,10 @@ DF_TEST(topology, uneven_pieces_have_longer_slots_between_hosts, 10) {
     const char *hosts;
     uint32_t slot_bytes;
   } cases[] = {{"aa", 32 << 10},
-               {"ab", 128 << 10},
-               {"aabb", 128 << 10},
-               {"aaaabbbb", 64 << 10},
-               {"abcdefgh", 64 << 10},
+               {"ab", 122 << 10},
+               {"aabb", 122 << 10},
+               {"aaaabbbb", 61 << 10},
+               {"abcdefgh", 61 << 10},
                {"aaaaaaaa", 32 << 10},
                {"aaaaaabbbbbb", 43648},
                {"aaaaaaaabbbbbbbb", 32 << 10},
@@ -189,6 +189,41 @@ DF_TEST(topology, uneven_pieces_have_longer_slots_between_hosts, 10) {
     df_manner manner;
     CHECK(df_manner_choose(&manner, &question) && manner.choice.slot_bytes == cases[i].slot_bytes,
           "%s: %u", cases[i].hosts, manner.choice.slot_bytes);
+    df_topology_free(&topology);
+  }
+}
+
+/* A part of 61 KB is one packet, and one of 64 KB is two. */
+DF_TEST(topology, slots_hold_whole_packets_between_hosts, 10) {
+  static const struct {
+    const char *hosts;
+    uint32_t configured, slot_bytes;
+  } cases[] = {{"aa", 128 << 10, 128 << 10},
+               {"ab", 128 << 10, 122 << 10},
+               {"ab", 64 << 10, 61 << 10},
+               {"ab", 32 << 10, 32 << 10},
+               {"ab", 1 << 20, 976 << 10}};
+  for (size_t i = 0; i < DF_COUNT_OF(cases); i++) {
+    df_tuning tuning;
+    df_tuning_default(&tuning);
+    tuning.policy.slot_bytes = cases[i].configured;
+    df_topology topology = topology_of(cases[i].hosts);
+    df_manner_question question = uneven_of(&topology, &tuning, 2);
+    question.choice.operation = DF_OP_SEND_RECV;
+    question.count = 16 << 20;
+    question.choice.bytes = 64 << 20;
+    df_manner manner;
+    CHECK(df_manner_choose(&manner, &question), "no algorithm");
+    const df_plan_key key = {
+        .operation = DF_OP_SEND_RECV, .algorithm = manner.choice.algorithm, .n = 2};
+    df_plan *plan = df_plan_make(&key);
+    CHECK(plan != NULL, "no memory");
+    df_manner_decide(&manner, &question, plan);
+    const uint32_t most = manner.shape.stride - manner.shape.payload_offset;
+    const uint32_t chunk = 4 * manner.shape.parts[0].chunk;
+    CHECK(chunk <= cases[i].slot_bytes && chunk > cases[i].slot_bytes / 16 * 15 && most >= chunk,
+          "%s, %u bytes: messages of %u", cases[i].hosts, cases[i].configured, chunk);
+    df_plan_free(plan);
     df_topology_free(&topology);
   }
 }

@@ -92,6 +92,29 @@ DF_TEST(wire, long_messages, 60) {
   }
 }
 
+/* At most 64 KB. A full part and a tiny one would take longer. */
+DF_TEST(wire, parts_of_a_message_are_equal, 30) {
+  static const struct {
+    uint32_t elements, part_bytes;
+  } all[] = {{1, 64},        {15616, 61 << 10}, {16384, 64 << 10},
+             {16400, 32832}, {31232, 61 << 10}, {50000, 50048}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    wire_stage stage;
+    wire_flow flow;
+    wire_stage_make(&stage, 7, DF_WIRE_FRAME_BYTES);
+    wire_form form = wire_plain;
+    form.chunk = all[i].elements;
+    wire_flow_make(&flow, &stage, 0, 1, &form, 20);
+    CHECK(flow.out->part_bytes == all[i].part_bytes && flow.in->part_bytes == all[i].part_bytes,
+          "%u elements go in parts of %u bytes, and come in parts of %u", all[i].elements,
+          flow.out->part_bytes, flow.in->part_bytes);
+    run(&stage, &flow, 1);
+    wire_flow_release(&flow);
+    wire_flow_free(&flow);
+    wire_stage_free(&stage);
+  }
+}
+
 /* A run that has lent one message waits for the credits of all its messages. */
 DF_TEST(wire, credits_of_what_may_be_lent_are_told_at_once, 30) {
   for (int lends = 0; lends < 2; lends++) {

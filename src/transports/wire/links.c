@@ -127,6 +127,16 @@ static int is_bulk(const df_wire_route *route, const uint32_t *elements_of) {
   return longest + DF_LINK_STAGED_OFFSET > BULK_STRIDE;
 }
 
+/* The longest message's parts are equal. No later loop, and no run, has longer ones than the first. */
+static uint32_t part_bytes(const df_wire_link *link, uint32_t frame_bytes) {
+  uint32_t longest = 1;
+  for (uint32_t block = 0; block < link->n_blocks; block++)
+    for (uint32_t i = 0; i < link->messages && link->rings[block].part.loops; i++)
+      longest = DF_MAX(longest, df_wire_message_bytes(link, &link->rings[block], i + 1));
+  const uint32_t each = DF_DIV_UP(longest, DF_DIV_UP(longest, frame_bytes));
+  return DF_MIN(DF_ALIGN_UP(each, (uint32_t)DF_CACHE_LINE), frame_bytes);
+}
+
 dfcclResult_t df_wire_links_add(df_wire_links *all, const df_wire_route *route,
                                 uint32_t frame_bytes, df_wire_link **out) {
   const size_t rings = route->n_blocks * sizeof(df_wire_ring);
@@ -140,8 +150,7 @@ dfcclResult_t df_wire_links_add(df_wire_links *all, const df_wire_route *route,
   for (uint32_t i = 0; route->extents && i < route->messages; i++)
     elements_of[i] = route->extents[route->piece_of[i].piece].elements;
   memcpy(piece_of, route->piece_of, route->messages * sizeof *piece_of);
-  *link = (df_wire_link){.part_bytes = frame_bytes,
-                         .is_bulk = is_bulk(route, elements_of),
+  *link = (df_wire_link){.is_bulk = is_bulk(route, elements_of),
                          .messages = route->messages,
                          .n_blocks = route->n_blocks,
                          .piece_of = piece_of,
@@ -156,6 +165,7 @@ dfcclResult_t df_wire_links_add(df_wire_links *all, const df_wire_route *route,
     DF_ASSERT((uint64_t)route->parts[block].chunk * route->element_bytes <=
               (uint64_t)frame_bytes * DF_WIRE_PARTS);
   }
+  link->part_bytes = part_bytes(link, frame_bytes);
   if (!enter(all, link)) goto no_memory;
   *out = link;
   return dfcclSuccess;
