@@ -78,7 +78,7 @@ stopped=$(sed -n 's/^begins .*: process //p' "$work/2")
 [ -n "$stopped" ] && kill -STOP "$stopped" || fail "a stopped relay: rank 2 is not there: $(cat "$work/2")"
 for r in 0 1 3 4 5; do
   wait "${pids[$r]}" || fail "a stopped relay: rank $r ended with $?"
-  grep -q '^told' "$work/$r" || fail "a stopped relay: rank $r: $(cat "$work/$r")"
+  grep -q '^told .*\brank 2\b' "$work/$r" || fail "a stopped relay: rank $r is not told of rank 2: $(cat "$work/$r")"
 done
 kill -KILL "$stopped" 2>/dev/null
 exit $failed
