@@ -57,6 +57,9 @@ static int run(const df_bench_options *options, const df_tool_env *env) {
     fine = df_bench_print_json(options, job.shared) && fine;
   else if (prints && fine)
     fine = df_bench_print_end(options, job.shared);
+  const long long wrong = atomic_load(&job.shared->wrong_in_all);
+  if (prints && wrong != 0) df_tool_error("%lld elements were wrong", wrong);
+  fine = fine && wrong == 0;
   free(reports);
   if (options->bound) df_bench_bound_end();
   df_bench_job_destroy(&job);

@@ -155,6 +155,7 @@ static bool check(df_bench_rank *bench, const df_bench_case *one) {
   uint64_t all = (uint64_t)wrong;
   if (bench->self->env_job && !df_tool_env_reduce(bench->self, &all, 1, dfcclSum)) return false;
   atomic_fetch_add(&shared->wrong, (long long)all);
+  atomic_fetch_add(&shared->wrong_in_all, (long long)all);
   return meet(bench);
 }
 

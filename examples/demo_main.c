@@ -75,10 +75,12 @@ static demo_options parse(int argc, char **argv) {
                           .backend = dfcclBackendCpu,
                           .progress = df_tool_progress_wanted()};
   int option;
+  bool has_ranks = false;
   while ((option = getopt_long(argc, argv, ":n:c:i:", long_options, NULL)) != -1) {
     switch (option) {
     case 'n':
       options.n_ranks = (int)df_tool_parse_integer("-n", optarg, 1, DF_TOOL_MAX_RANKS);
+      has_ranks = true;
       break;
     case 'c':
       options.collectives = (int)df_tool_parse_integer("-c", optarg, 1, DEMO_MAX_COLLECTIVES);
@@ -122,6 +124,8 @@ static demo_options parse(int argc, char **argv) {
     df_tool_usage_error("there is no demo '%s', only 'disorder' (try --help)", argv[optind]);
   if (optind + 1 < argc)
     df_tool_usage_error("superfluous word '%s' (try --help)", argv[optind + 1]);
+  if (options.env && has_ranks)
+    df_tool_usage_error("the launcher says how many ranks there are: -n does not go with --env");
   if (options.env && options.in_order_baseline)
     df_tool_usage_error("option --in-order-baseline is for ranks on this machine, not for --env");
   return options;
@@ -184,8 +188,8 @@ static int run(demo_job *job, const df_tool_env *env) {
     bool fine = env ? df_tool_env_launch(&launch, env) : df_tool_launch(&launch);
     if (env == NULL || env->rank == 0)
       status = conclude(job, reports, fine);
-    else
-      status = fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED;
+    else if (fine && demo_add_up(reports, job->options.n_ranks).sum.wrong == 0)
+      status = DF_TOOL_SUCCESS;
   }
   demo_baseline_destroy(job->baseline);
   demo_layout_destroy(&job->layout);
