@@ -51,7 +51,8 @@ typedef enum {
   dfcclRemoteError = 6,        /* a peer died, left or gave up, or its connection was lost */
   dfcclInProgress = 7,         /* not complete yet */
   dfcclTimeout = 8,            /* not complete within the configured time */
-  dfcclMismatch = 9,           /* members registered a collective, or ran it, differently */
+  dfcclMismatch = 9,           /* ranks registered or ran a collective differently, or their
+                                  settings differ */
   dfcclAborted = 10,           /* dfcclAbort or dfcclAbortCollectives was called */
   dfcclOutOfMemory = 11        /* memory, or another resource of the system, is exhausted */
 } dfcclResult_t;
@@ -137,9 +138,9 @@ DFCCL_API dfcclResult_t dfcclGetVersion(int *version);
 /*
  * Makes the identity of a new job. One process calls it and sends the 128 bytes to every rank by
  * any means; that process must live until every rank has returned from dfcclInit. It listens until
- * then at up to three addresses of this host (DFCCL_NET_INTERFACES, DFCCL_NET_PORTS; with
- * DFCCL_NET=none only at the loopback address). Does not block. Any one id serves one set of
- * dfcclInit calls.
+ * then, and for ten minutes if no rank comes, at up to three addresses of this host
+ * (DFCCL_NET_INTERFACES, DFCCL_NET_PORTS; with DFCCL_NET=none only at the loopback address). Does
+ * not block. Any one id serves one set of dfcclInit calls.
  *
  * Errors: dfcclInvalidArgument (id is NULL), dfcclInvalidUsage (environment variable),
  * dfcclSystemError, dfcclOutOfMemory.
@@ -148,7 +149,7 @@ DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
 
 /*
  * Joins a job and makes this rank's context. Blocks until all ranks have called it, at most
- * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms). Several ranks may live in one process, each calling
+ * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms) and then 2 s to hear who is missing. Several ranks may live in one process, each calling
  * from a thread of its own; ranks may be on several hosts (CPU device). After 5 s, who waits says
  * so at DFCCL_DEBUG=warn: which ranks are missing, and which addresses do not answer.
  *
@@ -159,7 +160,8 @@ DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
  *
  * Errors: dfcclInvalidArgument, dfcclInvalidUsage (environment variable, backend not built, ranks
  * with different backends), dfcclSystemError, dfcclRemoteError (a rank failed or disagrees),
- * dfcclTimeout (names ranks that did not come), dfcclOutOfMemory, dfcclUnhandledCudaError.
+ * dfcclTimeout (names ranks that did not come), dfcclMismatch (DFCCL_NET_SECURITY differs),
+ * dfcclOutOfMemory, dfcclUnhandledCudaError.
  */
 DFCCL_API dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int rank,
                                   const dfcclConfig_t *config);

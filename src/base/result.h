@@ -17,7 +17,7 @@
   X(dfcclRemoteError, "remote error: a peer died, left or gave up, or its connection was lost")               \
   X(dfcclInProgress, "in progress: not complete yet")                                              \
   X(dfcclTimeout, "timeout: not complete within the configured time")                              \
-  X(dfcclMismatch, "mismatch: members registered the collective, or ran it, differently")                      \
+  X(dfcclMismatch, "mismatch: ranks registered or ran a collective differently, or their settings differ")                      \
   X(dfcclAborted, "aborted by dfcclAbort or dfcclAbortCollectives")                                                         \
   X(dfcclOutOfMemory, "out of memory, or of another system resource")
 

@@ -70,12 +70,14 @@ static bool is_of_this_host_alone(const char *host) {
 
 /* Ranks of other hosts come to doors. Where none is known to be, the job goes on without. */
 static dfcclResult_t open_root_doors(const df_rendezvous *r, const df_root_place *place,
-                                     df_doors **doors) {
+                                     df_root_options *options) {
   if (place == NULL || place->hosts == DF_HOSTS_ONE || place->port == 0 || r->network->is_off ||
-      !r->network->has_secret || is_of_this_host_alone(place->host))
+      is_of_this_host_alone(place->host))
     return dfcclSuccess;
+  options->lacks_secret = !r->network->has_secret;
+  if (options->lacks_secret) return dfcclSuccess;
   const uint32_t last = (uint32_t)place->port + place->n_ports - 1;
-  dfcclResult_t result = df_doors_open(doors, r->network, place->port,
+  dfcclResult_t result = df_doors_open(&options->doors, r->network, place->port,
                                        (uint16_t)DF_MIN(last, 65535u), DF_ADDRESSES_MAX);
   if (result == dfcclSuccess || place->hosts == DF_HOSTS_SEVERAL) return result;
   df_log(DF_LOG_WARN, "rank 0 is there for its own host only: %s", df_last_sentence());
@@ -93,7 +95,7 @@ static dfcclResult_t become_root(df_rendezvous *r, const df_root_place *place, d
                              .n_ranks = r->n_ranks,
                              .idle_ms = (uint64_t)r->timeout_ms + df_news_ms(r->timeout_ms),
                              .linger_ms = KEY_LINGER_MS};
-  dfcclResult_t result = open_root_doors(r, place, &options.doors);
+  dfcclResult_t result = open_root_doors(r, place, &options);
   if (result != dfcclSuccess) {
     close(listener);
     return result;
@@ -221,8 +223,9 @@ static dfcclResult_t id_is_over(const df_rendezvous *r) {
   df_probe_describe(&r->probe, places);
   return df_fail(dfcclRemoteError,
                  "nobody answers at the addresses of the unique id (%s): the process that made it "
-                 "has ended, or the id was used before, or its job failed",
-                 places);
+                 "has ended, or the id was used before, or no rank used it for %d minutes, or its "
+                 "job failed",
+                 places, ID_LIFETIME_MS / 60000);
 }
 
 /* Says whom the rank waits for, at 5 s, 10 s, 20 s ... */

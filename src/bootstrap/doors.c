@@ -55,12 +55,13 @@ static int open_at(df_doors *doors, const df_interfaces *all, const df_address *
   return error;
 }
 
-static dfcclResult_t failure(int error, uint16_t first, uint16_t last) {
+static dfcclResult_t failure(int error, uint16_t first, uint16_t last, int is_set) {
   char why[DF_WHY_BYTES];
   const dfcclResult_t code = df_is_exhausted(error) ? dfcclOutOfMemory : dfcclSystemError;
   df_why(error, why);
   if (first == 0) return df_fail(code, "no socket to listen on: %s", why);
-  return df_fail(code, "no port from %u to %u is free to listen on (%s)", first, last, why);
+  return df_fail(code, "no port from %u to %u%s is free to listen on (%s)", first, last,
+                 is_set ? ", environment variable DFCCL_NET_PORTS," : "", why);
 }
 
 static void offer(df_doors *doors, const df_network *network, const df_address *chosen, int n) {
@@ -79,12 +80,13 @@ dfcclResult_t df_doors_open(df_doors **out, const df_network *network, uint16_t 
   df_address chosen[DF_ADDRESSES_MAX];
   dfcclResult_t result = dfcclSuccess;
   int n = 0, error = EADDRINUSE;
+  const int is_set = first == 0 && network->first_port != 0;
   if (all == NULL || doors == NULL) result = df_fail(dfcclOutOfMemory, "no memory to listen");
   if (result == dfcclSuccess && !network->is_off)
     result = df_interfaces_find(all, network->interfaces);
   if (result != dfcclSuccess) goto fail;
   n = df_interfaces_offer(all, chosen, DF_MIN(most, (int)DF_ADDRESSES_MAX));
-  if (first == 0) {
+  if (is_set) {
     first = network->first_port;
     last = network->last_port;
   }
@@ -93,7 +95,7 @@ dfcclResult_t df_doors_open(df_doors **out, const df_network *network, uint16_t 
   for (uint32_t port = first; first && port <= last && error == EADDRINUSE; port++)
     error = open_at(doors, all, chosen, n, (uint16_t)port);
   if (error) {
-    result = failure(error, first, last);
+    result = failure(error, first, last, is_set);
     goto fail;
   }
   offer(doors, network, chosen, n);

@@ -308,6 +308,9 @@ static void list_the_missing(const df_root *root, char *names) {
   df_rank_list(names, DF_RANK_LIST_BYTES, missing, root->n_ranks);
 }
 
+#define NO_SECRET                                                                                  \
+  "; only ranks of this host can come, since rank 0 has no secret, but " DF_NEEDS_SECRET
+
 static void name_the_missing(df_root *root) {
   char names[DF_RANK_LIST_BYTES];
   bool meshing = root->phase == DF_ROOT_MESHING;
@@ -319,10 +322,9 @@ static void name_the_missing(df_root *root) {
              root->limit_ms, df_why(root->accept_error, why));
     return;
   }
-  snprintf(root->reason, sizeof root->reason,
-           meshing ? "%s of %d did not get all connections within %u ms"
-                   : "%s of %d did not come within %u ms",
-           names, root->n_ranks, root->limit_ms);
+  snprintf(root->reason, sizeof root->reason, "%s of %d did not %s within %u ms%s", names,
+           root->n_ranks, meshing ? "get all connections" : "come", root->limit_ms,
+           !meshing && root->options.lacks_secret ? NO_SECRET : "");
 }
 
 /* To where ranks of other hosts would come. */
@@ -334,10 +336,7 @@ static void describe_doors(const df_root *root, char *text, size_t bytes) {
   for (int i = 0; doors && i < doors->n_offered && used < bytes; i++)
     used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "; they are awaited at ",
                              df_address_text(&doors->offered[i], address));
-  if (used == 0 && root->options.same_user_only)
-    snprintf(text, bytes,
-             "; only ranks of this host can come, since the root has no secret "
-             "(DFCCL_SECRET)");
+  if (root->options.lacks_secret) snprintf(text, bytes, NO_SECRET);
 }
 
 /* Every rank that waits hears whom it waits for. */

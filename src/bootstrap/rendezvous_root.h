@@ -14,6 +14,7 @@ typedef struct {
   unsigned char tag[DF_TAG_BYTES]; /* of the callers' HELLO */
   unsigned char key[DF_KEY_BYTES];
   bool same_user_only; /* the listener turns other users away unheard */
+  bool lacks_secret;   /* there are no doors, since there is no secret */
   int n_ranks;         /* 0: as the first rank says */
   uint64_t idle_ms;    /* it ends after so long without a rank */
   uint64_t linger_ms;  /* late ranks hear of a failure for so long; not detached: within idle_ms */

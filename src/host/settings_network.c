@@ -67,16 +67,26 @@ static dfcclResult_t read_ports(df_network *network) {
   return dfcclSuccess;
 }
 
+/* Ranks can call it: the port may still follow. */
+static int is_callable(df_address address) {
+  if (address.port == 0) address.port = 1;
+  return df_address_is_sane(&address);
+}
+
 static dfcclResult_t read_advertised(df_network *network) {
   const char *value = getenv("DFCCL_NET_ADVERTISE");
   for (const char *at = value; at && *at;) {
     const size_t length = strcspn(at, ",");
     if (network->n_advertised == DF_ADDRESSES_MAX ||
-        !df_address_parse(&network->advertised[network->n_advertised++], at, length))
-      return df_fail(dfcclInvalidUsage,
-                     "environment variable DFCCL_NET_ADVERTISE is \"%.128s\"; it must be up to %d "
-                     "addresses with commas between them, in numbers, each with or without a port",
-                     value, DF_ADDRESSES_MAX);
+        !df_address_parse(&network->advertised[network->n_advertised], at, length) ||
+        !is_callable(network->advertised[network->n_advertised]))
+      return df_fail(
+          dfcclInvalidUsage,
+          "environment variable DFCCL_NET_ADVERTISE is \"%.128s\"; it must be up to %d "
+          "addresses that ranks can call, with commas between them, in numbers, each with or "
+          "without a port",
+          value, DF_ADDRESSES_MAX);
+    network->n_advertised++;
     at += length + (at[length] == ',');
   }
   return dfcclSuccess;
@@ -135,18 +145,23 @@ static dfcclResult_t read_secret(df_network *network) {
   return result;
 }
 
-/* HOST:PORT, [IPV6]:PORT */
+/* HOST:PORT, [IPV6]:PORT. Without brackets the end of an IPv6 address would be taken for a port. */
 static dfcclResult_t read_root(df_network *network) {
   const char *value = getenv("DFCCL_ROOT");
   if (value == NULL) return dfcclSuccess;
   const char *colon = strrchr(value, ':');
   char *end = NULL;
   unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-  if (colon == NULL || colon == value || colon[1] < '0' || colon[1] > '9' || *end != '\0' ||
-      port < 1 || port > 65535 || strlen(value) >= sizeof network->root)
-    return df_fail(dfcclInvalidUsage,
-                   "environment variable DFCCL_ROOT is \"%.128s\"; it must be HOST:PORT of rank 0",
-                   value);
+  const int has_brackets = value[0] == '[' && colon && colon > value && colon[-1] == ']';
+  const int is_host = colon && colon != value &&
+                      (has_brackets || memchr(value, ':', (size_t)(colon - value)) == NULL);
+  if (!is_host || colon[1] < '0' || colon[1] > '9' || *end != '\0' || port < 1 || port > 65535 ||
+      strlen(value) >= sizeof network->root)
+    return df_fail(
+        dfcclInvalidUsage,
+        "environment variable DFCCL_ROOT is \"%.128s\"; it must be HOST:PORT of rank 0, with "
+        "brackets around an IPv6 address",
+        value);
   strcpy(network->root, value);
   return dfcclSuccess;
 }
@@ -185,7 +200,8 @@ static dfcclResult_t read_security(df_network *network) {
   network->security = (df_security)word;
   if (network->security == DF_SECURITY_TLS) return read_tls(&network->tls);
   if (network->security != DF_SECURITY_NONE) return dfcclSuccess;
-  if (df_system_exchange_u32(&was_said, 1) == 0)
+  /* dfcclGetUniqueId comes before DFCCL_DEBUG is read. */
+  if (df_log_get_level() >= DF_LOG_WARN && df_system_exchange_u32(&was_said, 1) == 0)
     df_log(DF_LOG_WARN, "DFCCL_NET_SECURITY is none: whoever reaches this job's ports may join it, "
                         "and read and change its data");
   if (network->has_secret) return dfcclSuccess;
@@ -213,10 +229,11 @@ static dfcclResult_t read_net(df_network *network, df_net *net) {
                      strlen(choice), sizeof network->fabric - 1);
     strcpy(network->fabric, choice);
     if (df_fabric_find(choice, &rest)) return dfcclSuccess;
-    return df_fail(dfcclInvalidUsage,
-                   "environment variable DFCCL_NET is \"%.128s\", and this build has no such "
-                   "network (verbs: configure with -Dverbs=enabled; plugin: with -Dnccl_net=enabled)",
-                   value);
+    return df_fail(
+        dfcclInvalidUsage,
+        "environment variable DFCCL_NET is \"%.128s\", and this build has no such "
+        "network (verbs: configure with -Dverbs=enabled; plugin: with -Dnccl_net=enabled)",
+        value);
   }
   int word = df_read_word("DFCCL_NET", nets, 3, DF_NET_AUTO,
                           "auto, tcp, none, verbs, plugin:NAME, and auto,verbs or "

@@ -36,7 +36,7 @@ class Timeout(Error, TimeoutError):
 
 
 class Mismatch(Error):
-    """Members registered a collective, or ran it, differently."""
+    """Ranks registered or ran a collective differently, or their settings differ."""
 
     code = 9
 
