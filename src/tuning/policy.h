@@ -12,7 +12,8 @@
 
 /* X(name, default, least, most, meaning) */
 #define DF_POLICY_MAP(X)                                                                           \
-  X(slot_bytes, 131072, 64, DF_MAX_SLOT_BYTES, "most payload of a link slot")                      \
+  X(slot_bytes, 131072, 64, DF_MAX_SLOT_BYTES,                                                     \
+    "most payload of a link slot; between hosts 61 KB for each 64 KB of it")                       \
   X(slots, 4, DF_MIN_LINK_SLOTS, DF_MAX_LINK_SLOTS, "least slots of a link; a power of two")       \
   X(ring_bytes, 2 << 20, 0, 1ll << 30,                                                             \
     "size up to which a collective's rings of slots grow, all that one rank receives in")          \
