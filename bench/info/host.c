@@ -3,15 +3,36 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bootstrap/interfaces.h"
 #include "common/cli.h"
 #include "host/settings.h"
 #include "info/net.h"
 
-static const char control_protection[] =
-    "control messages are encrypted (X25519, ChaCha20-Poly1305)",
-                  data_protection[] =
-                      "connections for data are authenticated; data is in the clear";
+static const char *control_protection(const df_network *network) {
+  return network->secret_is_public ? "control messages are sealed by a key that everybody knows"
+                                   : "control messages are encrypted (X25519, ChaCha20-Poly1305)";
+}
+
+static const char *data_protection(const df_network *network) {
+  static const char *const sentences[DF_SECURITY_BEYOND] = {
+      [DF_SECURITY_AUTH] = "connections for data are authenticated; data is in the clear",
+      [DF_SECURITY_INTEGRITY] = "connections for data are authenticated; data is protected against "
+                                "changes, and can be read",
+      [DF_SECURITY_ENCRYPT] = "connections for data are authenticated; data is encrypted "
+                              "(AES-256-GCM or ChaCha20-Poly1305)",
+      [DF_SECURITY_TLS] = "connections for data are authenticated, by certificates too; data is "
+                          "encrypted (TLS 1.3)",
+      [DF_SECURITY_NONE] = "connections for data are authenticated; data is in the clear"};
+  return network->secret_is_public
+             ? "whoever reaches a job's ports may join it; data is in the clear"
+             : sentences[network->security];
+}
+
+static const char *secret_text(const df_network *network) {
+  if (network->secret_is_public) return "none: everybody may join (DFCCL_NET_SECURITY is none)";
+  return network->has_secret ? "is set"
+                             : "none: jobs of several hosts need a unique id, or DFCCL_SECRET "
+                               "(openssl rand -hex 32)";
+}
 
 static void ports_text(const df_network *network, char *text, size_t bytes) {
   if (network->first_port == 0)
@@ -20,10 +41,9 @@ static void ports_text(const df_network *network, char *text, size_t bytes) {
     snprintf(text, bytes, "%u-%u", network->first_port, network->last_port);
 }
 
-static bool print_json(const df_interfaces *all, const df_network *network, const char *host) {
+void df_info_add_interfaces(cJSON *object, const df_interfaces *all) {
   char text[DF_ADDRESS_TEXT];
-  cJSON *object = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(object, "interfaces");
-  cJSON_AddStringToObject(object, "host", host);
+  cJSON *list = cJSON_AddArrayToObject(object, "interfaces");
   for (int i = 0; i < all->n; i++) {
     const df_interface *one = &all->of[i];
     cJSON *entry = cJSON_CreateObject();
@@ -34,34 +54,50 @@ static bool print_json(const df_interfaces *all, const df_network *network, cons
     cJSON_AddBoolToObject(entry, "used", one->is_chosen);
     cJSON_AddItemToArray(list, entry);
   }
+}
+
+static bool print_json(const df_interfaces *all, const df_network *network, const char *host) {
+  char text[DF_ADDRESS_TEXT];
+  cJSON *object = cJSON_CreateObject();
+  df_info_add_interfaces(object, all);
+  cJSON_AddStringToObject(object, "host", host);
   ports_text(network, text, sizeof text);
   cJSON_AddStringToObject(object, "ports", text);
-  cJSON_AddBoolToObject(object, "secret", network->has_secret);
+  cJSON_AddBoolToObject(object, "secret", network->has_secret && !network->secret_is_public);
   cJSON_AddStringToObject(object, "root", network->root);
   cJSON *security = cJSON_AddObjectToObject(object, "security");
-  cJSON_AddStringToObject(security, "control", control_protection);
-  cJSON_AddStringToObject(security, "data", data_protection);
+  cJSON_AddStringToObject(security, "level", df_security_names[network->security]);
+  cJSON_AddStringToObject(security, "control", control_protection(network));
+  cJSON_AddStringToObject(security, "data", data_protection(network));
   return df_tool_print_json(object);
 }
 
-static void print_text(const df_interfaces *all, const df_network *network, const char *host) {
+void df_info_print_interfaces_head(const char *prefix) {
+  printf("%s%-12s %-34s %10s  %s\n", prefix, "interface", "address", "Mbit/s", "used");
+}
+
+void df_info_print_interfaces(const df_interfaces *all, const char *prefix) {
   char text[DF_ADDRESS_TEXT], speed[24];
-  printf("host %s\n\n%-12s %-34s %10s  %s\n", host, "interface", "address", "Mbit/s", "used");
   for (int i = 0; i < all->n; i++) {
     const df_interface *one = &all->of[i];
     char address[DF_ADDRESS_TEXT + 8];
     snprintf(address, sizeof address, "%s/%u", df_address_text(&one->address, text), one->prefix);
     snprintf(speed, sizeof speed, "%u", one->address.mbit);
-    printf("%-12s %-34s %10s  %s\n", one->name, address, one->address.mbit ? speed : "unknown",
-           one->is_chosen ? "yes" : "no");
+    printf("%s%-12s %-34s %10s  %s\n", prefix, one->name, address,
+           one->address.mbit ? speed : "unknown", one->is_chosen ? "yes" : "no");
   }
+}
+
+static void print_text(const df_interfaces *all, const df_network *network, const char *host) {
+  char text[DF_ADDRESS_TEXT];
+  printf("host %s\n\n", host);
+  df_info_print_interfaces_head("");
+  df_info_print_interfaces(all, "");
   ports_text(network, text, sizeof text);
   printf("\nports     %s (DFCCL_NET_PORTS)\n", text);
-  printf("secret    %s\n", network->has_secret
-                               ? "is set"
-                               : "none: jobs of several hosts need a unique id, or DFCCL_SECRET "
-                                 "(openssl rand -hex 32)");
-  printf("security  %s; %s\n", control_protection, data_protection);
+  printf("secret    %s\n", secret_text(network));
+  printf("security  %s (DFCCL_NET_SECURITY): %s; %s\n", df_security_names[network->security],
+         control_protection(network), data_protection(network));
 }
 
 bool df_info_host(bool json) {

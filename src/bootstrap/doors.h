@@ -21,6 +21,7 @@ typedef struct df_network {
   df_security security;           /* DFCCL_NET_SECURITY */
   df_tls_files tls;               /* if security is DF_SECURITY_TLS */
   int has_secret;
+  int secret_is_public; /* nobody gave one, and security is DF_SECURITY_NONE: everybody knows it */
   unsigned char secret[DF_KEY_BYTES]; /* a hash of DFCCL_SECRET */
   char root[DF_NETWORK_TEXT];         /* DFCCL_ROOT; "": none */
   uint32_t relays_from; /* ranks of a job that has relays: DFCCL_NET_RELAYS; 0: none has */

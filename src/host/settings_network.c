@@ -208,7 +208,7 @@ static dfcclResult_t read_security(df_network *network) {
   dfcclResult_t result = df_handshake_ready();
   if (result != dfcclSuccess) return result;
   df_derive(network->secret, sizeof network->secret, none, "dfccl no secret", NULL, 0, NULL, 0);
-  network->has_secret = 1;
+  network->has_secret = network->secret_is_public = 1;
   return dfcclSuccess;
 }
 
