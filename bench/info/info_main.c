@@ -13,10 +13,11 @@ static void print_help(void) {
        "       dfccl-info plan OPERATION ALGORITHM -n RANKS [--root RANK] [--split RANKS] --xml\n"
        "\n"
        "net: this host's network interfaces, which of them jobs of several hosts use\n"
-       "(DFCCL_NET_INTERFACES), and what protects such jobs. With --env, of all ranks of a job: "
-       "how\n"
-       "each pair reaches each other, at which address, the time of a small message between them,\n"
-       "and the bandwidth.\n"
+       "(DFCCL_NET_INTERFACES), and what protects such jobs. With --env, of all ranks of a job, "
+       "at\n"
+       "most 64: their interfaces, how each pair reaches each other, at which address, what "
+       "protects\n"
+       "it, the time of a small message between them, and the bandwidth.\n"
        "\n"
        "files: the algorithms in MSCCL's XML of a directory (of DFCCL_ALGORITHMS), what proved "
        "them\n"
@@ -40,7 +41,8 @@ enum {
   OPTION_SPLIT,
   OPTION_XML,
   OPTION_HELP,
-  OPTION_VERSION
+  OPTION_VERSION,
+  OPTION_RANKS /* -n */
 };
 
 static const struct option long_options[] = {
@@ -54,13 +56,29 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* The words behind the options. */
-static bool show(char **words, int n, bool env, bool json, bool xml,
-                 const df_info_plan_question *given) {
+/* A set of options. */
+#define BIT(option) (1u << ((option)-OPTION_ENV))
+
+/* An option that the word does not have is a usage error. */
+static void check_options(const char *word, unsigned has, unsigned given) {
+  if (given & ~has & BIT(OPTION_RANKS))
+    df_tool_usage_error("option -n means nothing to '%s' (try --help)", word);
+  for (const struct option *one = long_options; one->name; one++)
+    if (given & ~has & BIT(one->val))
+      df_tool_usage_error("option --%s means nothing to '%s' (try --help)", one->name, word);
+}
+
+/* The words behind the options. given: which options there were. */
+static bool show(char **words, int n, unsigned given, const df_info_plan_question *asked) {
   static const struct {
     const char *word;
     int least, most;
-  } subjects[] = {{"net", 1, 1}, {"files", 1, 2}, {"plan", 3, 3}};
+    unsigned options;
+  } subjects[] = {
+      {"net", 1, 1, BIT(OPTION_ENV) | BIT(OPTION_JSON)},
+      {"files", 1, 2, BIT(OPTION_JSON)},
+      {"plan", 3, 3, BIT(OPTION_RANKS) | BIT(OPTION_ROOT) | BIT(OPTION_SPLIT) | BIT(OPTION_XML)}};
+  const bool json = given & BIT(OPTION_JSON);
   int which = 0;
   if (n == 0) df_tool_usage_error("say what to show: dfccl-info net, files or plan (try --help)");
   while (which < 3 && strcmp(words[0], subjects[which].word) != 0) which++;
@@ -72,10 +90,11 @@ static bool show(char **words, int n, bool env, bool json, bool xml,
     df_tool_usage_error("plan needs an operation and an algorithm, such as allreduce ring");
   if (n > subjects[which].most)
     df_tool_usage_error("superfluous word '%s' (try --help)", words[subjects[which].most]);
-  if (which == 0) return env ? df_info_job(json) : df_info_host(json);
+  check_options(words[0], subjects[which].options, given);
+  if (which == 0) return given & BIT(OPTION_ENV) ? df_info_job(json) : df_info_host(json);
   if (which == 1) return df_info_files(n == 2 ? words[1] : NULL, json);
-  df_info_plan_question question = *given;
-  if (!xml) df_tool_usage_error("plan prints XML; ask for it with --xml");
+  df_info_plan_question question = *asked;
+  if (!(given & BIT(OPTION_XML))) df_tool_usage_error("plan prints XML; ask for it with --xml");
   if (question.ranks < 2) df_tool_usage_error("plan needs -n, the number of ranks, from 2 on");
   question.operation = words[1];
   question.algorithm = words[2];
@@ -83,29 +102,28 @@ static bool show(char **words, int n, bool env, bool json, bool xml,
 }
 
 int main(int argc, char **argv) {
-  bool env = false, json = false, xml = false;
+  unsigned given = 0;
   df_info_plan_question question = {.split = 2};
   int option;
   df_tool_set_name("dfccl-info");
   while ((option = getopt_long(argc, argv, ":n:", long_options, NULL)) != -1) {
     switch (option) {
     case 'n':
+      given |= BIT(OPTION_RANKS);
       question.ranks = df_tool_parse_integer("-n", optarg, 2, 64);
       break;
     case OPTION_ROOT:
+      given |= BIT(OPTION_ROOT);
       question.root = df_tool_parse_integer("--root", optarg, 0, 63);
       break;
     case OPTION_SPLIT:
+      given |= BIT(OPTION_SPLIT);
       question.split = df_tool_parse_integer("--split", optarg, 1, 64);
       break;
     case OPTION_XML:
-      xml = true;
-      break;
     case OPTION_ENV:
-      env = true;
-      break;
     case OPTION_JSON:
-      json = true;
+      given |= BIT(option);
       break;
     case OPTION_HELP:
       print_help();
@@ -117,6 +135,6 @@ int main(int argc, char **argv) {
       df_tool_bad_option(option, argv);
     }
   }
-  const bool fine = show(argv + optind, argc - optind, env, json, xml, &question);
+  const bool fine = show(argv + optind, argc - optind, given, &question);
   return df_tool_end_output(fine ? DF_TOOL_SUCCESS : DF_TOOL_FAILED);
 }
