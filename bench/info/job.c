@@ -4,15 +4,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bootstrap/launcher.h"
 #include "common/cli.h"
 #include "common/clock.h"
 #include "common/env.h"
 #include "host/context.h"
 #include "info/net.h"
+#include "transports/wire/wire.h"
 
 enum {
   RANKS_MAX = 64,
-  CONNECTIONS_MOST = 2,
   WARM_UP = 3,
   SMALL_RUNS = 200,
   LARGE_BYTES = 4 << 20,
@@ -20,8 +21,7 @@ enum {
   RUN_TIMEOUT_MS = 120000
 };
 
-typedef enum { WAY_ITSELF, WAY_PROCESS, WAY_MEMORY, WAY_TCP } way;
-static const char *const ways[] = {"itself", "process", "shared memory", "tcp"};
+typedef enum { WAY_ITSELF, WAY_PROCESS, WAY_MEMORY, WAY_WIRE } way;
 
 /* How a rank reaches another. */
 typedef struct {
@@ -30,39 +30,62 @@ typedef struct {
   double latency_us;     /* of a small message, one way; 0: the lower rank has measured */
   double bandwidth_gbps; /* 10^9 bytes a second */
   int connections;
-  df_traffic traffic[CONNECTIONS_MOST]; /* the lower rank's */
+  df_traffic traffic[DF_WIRE_PORTS_MOST]; /* the lower rank's */
 } info_pair;
 
 typedef struct {
   char host[64];
   int process;
+  df_interfaces interfaces;
+  char network[DF_NETWORK_TEXT]; /* what carries its connections, as DFCCL_NET names it */
+  df_security security;          /* of its connections */
   info_pair pairs[RANKS_MAX];
 } info_rank;
 
-static void describe(dfcclContext_t context, int rank, info_rank *own) {
+/* Within its host a job needs no interface, so none is no failure. */
+static void describe_process(const df_network *network, info_rank *own) {
   gethostname(own->host, sizeof own->host - 1);
   own->process = (int)getpid();
+  (void)df_interfaces_find(&own->interfaces, network->interfaces);
+}
+
+static void describe(dfcclContext_t context, int rank, info_rank *own) {
+  const df_network *network = &context->settings.network;
+  describe_process(network, own);
+  snprintf(own->network, sizeof own->network, "%s", network->fabric[0] ? network->fabric : "tcp");
+  own->security = network->security;
   for (int r = 0; r < (int)context->n_ranks; r++) {
     info_pair *pair = &own->pairs[r];
     const df_far_rank *far = context->mesh.far;
     pair->way = r == rank                            ? WAY_ITSELF
                 : context->mesh.local[r]             ? WAY_PROCESS
-                : context->transports.wire_serves[r] ? WAY_TCP
+                : context->transports.wire_serves[r] ? WAY_WIRE
                                                      : WAY_MEMORY;
     if (far && far[r].is_far) df_address_scoped_text(&far[r].address, far[r].scope, pair->address);
   }
 }
 
-/* What the measurement has sent and received. */
+/* The text is "HERE to THERE", or "HERE to THERE (what carries it)". */
+static void copy_far_end(const char *ends, char address[DF_ADDRESS_TEXT]) {
+  const char *there = strstr(ends, " to ");
+  if (there == NULL) return;
+  there += strlen(" to ");
+  const char *end = strstr(there, " (");
+  snprintf(address, DF_ADDRESS_TEXT, "%.*s", (int)(end ? end - there : DF_ADDRESS_TEXT), there);
+}
+
+/* What the measurement has sent and received. The mesh knows no address of ranks of this host. */
 static void count_traffic(dfcclContext_t context, info_rank *own) {
   df_endpoint *wire = context->transports.wire;
   pthread_mutex_lock(&context->lock);
   for (uint32_t r = 0; wire && r < context->n_ranks; r++) {
     info_pair *pair = &own->pairs[r];
-    while (pair->connections < CONNECTIONS_MOST &&
+    while (pair->connections < DF_WIRE_PORTS_MOST &&
            wire->transport->traffic(wire, r, (uint32_t)pair->connections,
                                     &pair->traffic[pair->connections]))
       pair->connections++;
+    if (pair->connections && pair->address[0] == '\0')
+      copy_far_end(pair->traffic[0].ends, pair->address);
   }
   pthread_mutex_unlock(&context->lock);
 }
@@ -100,24 +123,42 @@ static bool measure_pair(df_tool_rank *self, int first, int second, void *buffer
 }
 
 /* One pair after the other, so that none disturbs another. */
+static bool measure_pairs(df_tool_rank *self, void *buffer, bool shows_progress) {
+  info_rank *own = self->report;
+  uint64_t one = 1;
+  for (int i = 0; i < self->n_ranks; i++)
+    for (int j = i + 1; j < self->n_ranks; j++) {
+      if (!df_tool_env_reduce(self, &one, 1, dfcclMax)) return false;
+      if (shows_progress) df_tool_progress("ranks %d and %d of %d", i, j, self->n_ranks);
+      info_pair *pair = &own->pairs[self->rank == i ? j : i];
+      if ((self->rank == i || self->rank == j) && !measure_pair(self, i, j, buffer, pair))
+        return false;
+    }
+  return df_tool_env_reduce(self, &one, 1, dfcclMax);
+}
+
 static void info_rank_main(df_tool_rank *self) {
   info_rank *own = self->report;
   void *buffer = calloc(1, LARGE_BYTES);
-  uint64_t one = 1;
+  const bool shows_progress = self->rank == 0 && df_tool_progress_wanted();
   if (buffer == NULL) {
     df_tool_rank_fail(self, -1, "no memory for a buffer");
     return;
   }
   describe(self->context, self->rank, own);
-  for (int i = 0; i < self->n_ranks; i++)
-    for (int j = i + 1; j < self->n_ranks; j++) {
-      if (!df_tool_env_reduce(self, &one, 1, dfcclMax)) return;
-      info_pair *pair = &own->pairs[self->rank == i ? j : i];
-      if ((self->rank == i || self->rank == j) && !measure_pair(self, i, j, buffer, pair)) return;
-    }
-  if (!df_tool_env_reduce(self, &one, 1, dfcclMax)) return;
-  count_traffic(self->context, own);
+  if (measure_pairs(self, buffer, shows_progress)) count_traffic(self->context, own);
+  if (shows_progress) df_tool_progress("%s", "");
   free(buffer);
+}
+
+static const char *way_text(const info_rank *rank, const info_pair *pair) {
+  static const char *const ways[] = {"itself", "process", "shared memory"};
+  return pair->way == WAY_WIRE ? rank->network : ways[pair->way];
+}
+
+/* What goes through shared memory never leaves the host. */
+static const char *security_text(const info_rank *rank, const info_pair *pair) {
+  return pair->way == WAY_WIRE ? df_security_names[rank->security] : "within the host";
 }
 
 static void add_traffic(cJSON *list, const info_pair *pair) {
@@ -125,6 +166,7 @@ static void add_traffic(cJSON *list, const info_pair *pair) {
     const df_traffic *t = &pair->traffic[i];
     cJSON *entry = cJSON_CreateObject();
     cJSON_AddStringToObject(entry, "ends", t->ends);
+    cJSON_AddBoolToObject(entry, "stands", t->stands);
     cJSON_AddNumberToObject(entry, "frames_sent", (double)t->frames_sent);
     cJSON_AddNumberToObject(entry, "bytes_sent", (double)t->bytes_sent);
     cJSON_AddNumberToObject(entry, "frames_received", (double)t->frames_received);
@@ -134,23 +176,29 @@ static void add_traffic(cJSON *list, const info_pair *pair) {
   }
 }
 
+static void add_rank(cJSON *list, int number, const info_rank *rank) {
+  cJSON *entry = cJSON_CreateObject();
+  cJSON_AddNumberToObject(entry, "rank", number);
+  cJSON_AddStringToObject(entry, "host", rank->host);
+  cJSON_AddNumberToObject(entry, "process", rank->process);
+  df_info_add_interfaces(entry, &rank->interfaces);
+  cJSON_AddItemToArray(list, entry);
+}
+
 static bool print_json(const info_rank *ranks, int n) {
   cJSON *object = cJSON_CreateObject();
   cJSON *list = cJSON_AddArrayToObject(object, "ranks");
   cJSON *pairs = cJSON_AddArrayToObject(object, "pairs");
   for (int i = 0; i < n; i++) {
-    cJSON *entry = cJSON_CreateObject();
-    cJSON_AddNumberToObject(entry, "rank", i);
-    cJSON_AddStringToObject(entry, "host", ranks[i].host);
-    cJSON_AddNumberToObject(entry, "process", ranks[i].process);
-    cJSON_AddItemToArray(list, entry);
+    add_rank(list, i, &ranks[i]);
     for (int j = i + 1; j < n; j++) {
       const info_pair *pair = &ranks[i].pairs[j];
-      entry = cJSON_CreateObject();
+      cJSON *entry = cJSON_CreateObject();
       cJSON_AddNumberToObject(entry, "from", i);
       cJSON_AddNumberToObject(entry, "to", j);
-      cJSON_AddStringToObject(entry, "way", ways[pair->way]);
+      cJSON_AddStringToObject(entry, "way", way_text(&ranks[i], pair));
       cJSON_AddStringToObject(entry, "address", pair->address);
+      cJSON_AddStringToObject(entry, "security", security_text(&ranks[i], pair));
       cJSON_AddNumberToObject(entry, "latency_us", pair->latency_us);
       cJSON_AddNumberToObject(entry, "bandwidth_GBps", pair->bandwidth_gbps);
       add_traffic(cJSON_AddArrayToObject(entry, "connections"), pair);
@@ -163,26 +211,83 @@ static bool print_json(const info_rank *ranks, int n) {
 static void print_traffic(const info_pair *pair) {
   for (int i = 0; i < pair->connections; i++) {
     const df_traffic *t = &pair->traffic[i];
-    printf("%13s%s: sent %" PRIu64 " frames, %" PRIu64 " bytes; received %" PRIu64
+    printf("%13s%s%s: sent %" PRIu64 " frames, %" PRIu64 " bytes; received %" PRIu64
            " frames, %" PRIu64 " bytes; resumed %u times\n",
-           "", t->ends, t->frames_sent, t->bytes_sent, t->frames_received, t->bytes_received,
-           t->resumes);
+           "", t->ends[0] ? t->ends : "a spare connection", t->stands ? "" : " (does not stand)",
+           t->frames_sent, t->bytes_sent, t->frames_received, t->bytes_received, t->resumes);
+  }
+}
+
+static void print_ranks(const info_rank *ranks, int n) {
+  char prefix[16];
+  for (int i = 0; i < n; i++)
+    printf("rank %d: host %s, process %d\n", i, ranks[i].host, ranks[i].process);
+  puts("");
+  df_info_print_interfaces_head(" rank  ");
+  for (int i = 0; i < n; i++) {
+    snprintf(prefix, sizeof prefix, "%5d  ", i);
+    df_info_print_interfaces(&ranks[i].interfaces, prefix);
   }
 }
 
 static void print_text(const info_rank *ranks, int n) {
-  for (int i = 0; i < n; i++)
-    printf("rank %d: host %s, process %d\n", i, ranks[i].host, ranks[i].process);
-  printf("\n%5s %5s  %-14s %-32s %12s %10s\n", "from", "to", "by", "address", "latency (us)",
-         "GB/s");
+  print_ranks(ranks, n);
+  printf("\n%5s %5s  %-14s %-32s %-16s %12s %10s\n", "from", "to", "by", "address", "security",
+         "latency (us)", "GB/s");
   for (int i = 0; i < n; i++)
     for (int j = i + 1; j < n; j++) {
       const info_pair *pair = &ranks[i].pairs[j];
-      printf("%5d %5d  %-14s %-32s %12.2f %10.3f\n", i, j, ways[pair->way], pair->address,
-             pair->latency_us, pair->bandwidth_gbps);
+      printf("%5d %5d  %-14s %-32s %-16s %12.2f %10.3f\n", i, j, way_text(&ranks[i], pair),
+             pair->address, security_text(&ranks[i], pair), pair->latency_us, pair->bandwidth_gbps);
       print_traffic(pair);
     }
   puts("\nlatency: of an all-reduce of 4 bytes between the two; GB/s: of one of 4 MiB.");
+}
+
+/* What a rank knows before it has met the others. */
+typedef struct {
+  df_network network;
+  df_launch launch; /* without ranks: nothing is known of the job */
+} info_start;
+
+/* What is wrong with it the join finds, too, and says. */
+static void read_start(info_start *start) {
+  df_net net;
+  *start = (info_start){0};
+  (void)df_settings_read_network(&start->network, &net);
+  (void)df_launcher_read(&start->launch, start->network.root);
+}
+
+/* Rank 0 prints for the job, as it does when the job comes up; or a process without a launcher. */
+static void print_failure(const info_start *start, const char *sentence) {
+  info_rank *own = calloc(1, sizeof *own);
+  if (own == NULL || start->launch.rank != 0) {
+    free(own);
+    return;
+  }
+  describe_process(&start->network, own);
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "error", sentence);
+  cJSON *list = cJSON_AddArrayToObject(object, "ranks");
+  if (start->launch.n_ranks > 0) add_rank(list, 0, own);
+  cJSON_AddArrayToObject(object, "pairs");
+  (void)df_tool_print_json(object);
+  free(own);
+}
+
+static bool join(df_tool_env *env, const dfcclConfig_t *config, bool json) {
+  char sentence[DF_SENTENCE_BYTES];
+  info_start start;
+  read_start(&start);
+  const int n = start.launch.n_ranks;
+  if (n <= RANKS_MAX && df_tool_env_join(env, config)) return true;
+  snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
+  if (n > RANKS_MAX) {
+    snprintf(sentence, sizeof sentence, "%d ranks are too many: at most %d", n, RANKS_MAX);
+    df_tool_error("%s", sentence);
+  }
+  if (json) print_failure(&start, sentence);
+  return false;
 }
 
 bool df_info_job(bool json) {
@@ -190,10 +295,10 @@ bool df_info_job(bool json) {
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   config.backend = dfcclBackendCpu;
   config.timeoutMs = RUN_TIMEOUT_MS;
-  if (!df_tool_env_join(&env, &config)) return false;
-  info_rank *ranks = env.n_ranks <= RANKS_MAX ? calloc((size_t)env.n_ranks, sizeof *ranks) : NULL;
+  if (!join(&env, &config, json)) return false;
+  info_rank *ranks = calloc((size_t)env.n_ranks, sizeof *ranks);
   if (ranks == NULL) {
-    df_tool_error("%d ranks are too many: at most %d", env.n_ranks, RANKS_MAX);
+    df_tool_error("no memory for the reports of %d ranks", env.n_ranks);
     dfcclAbort(env.context);
     dfcclDestroy(env.context);
     return false;
