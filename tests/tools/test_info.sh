@@ -1,9 +1,11 @@
 # Promises of dfccl-info files and plan: each plan that has a form in MSCCL's XML is printed, and read and proved again; of
 # a directory each file is shown, or why it was refused, with FILE:LINE; whatever lies there, it ends soon, on one line for
 # each file, without control characters; --json is one object.
+# And of dfccl-info net: what it says of security is what the settings say; each pair of ranks has its way, address and
+# security, each rank its interfaces; a job that does not come up has an object with the error.
 
 . "$(dirname "$0")/check.sh"
-info=$1
+info=$1 plugin=${2:-}
 
 run 0 "$info" --help; out_has '^usage: dfccl-info'
 usage_error "$info"
@@ -13,11 +15,67 @@ usage_error "$info" plan allreduce ring --xml
 usage_error "$info" plan allreduce ring -n 4
 usage_error "$info" plan allreduce ring -n 65 --xml
 usage_error "$info" files one two
+usage_error "$info" files --env
+usage_error "$info" net -n 4 --xml; err_has "option -n means nothing to 'net'"
+usage_error "$info" net --xml; err_has "option --xml means nothing to 'net'"
+usage_error "$info" plan allreduce ring -n 4 --xml --json
 run 1 "$info" plan allreduce bruck -n 4 --xml; err_has "no algorithm 'bruck' of 'allreduce'"
 run 1 "$info" plan reduce ring -n 4 --root 4 --xml; err_has 'it must be less than -n, 4'
 run 1 "$info" plan barrier flat -n 4 --xml; err_has "has no form in MSCCL's files"
 run 1 env DFCCL_ALGORITHMS= "$info" files; err_has 'name a directory'
 run 1 "$info" files "$work/nothing"; err_has 'No such file'
+
+# ---- the network
+unset DFCCL_SECRET DFCCL_SECRET_FILE DFCCL_NET_SECURITY DFCCL_NET
+secret=0123456789abcdef0123456789abcdef
+security() { # LEVEL PATTERN: of the level's sentence, as text and as an object
+  run 0 env DFCCL_NET_SECURITY="$1" "$info" net; out_has "^security  $1 .*$2"
+  run 0 env DFCCL_NET_SECURITY="$1" "$info" net --json
+  json "o['security']['level'] == '$1' and '$2' in o['security']['control'] + o['security']['data'] and not o['secret']"
+}
+security auth 'authenticated; data is in the clear'
+security integrity 'protected against changes'
+security encrypt 'data is encrypted'
+security none 'whoever reaches a job'
+security none 'a key that everybody knows'
+run 0 env DFCCL_NET_SECURITY=none "$info" net; out_has '^secret +none: everybody may join'
+run 0 env DFCCL_NET_SECURITY=none DFCCL_SECRET=$secret "$info" net; out_has '^secret +is set'; out_has 'are authenticated'
+run 0 env DFCCL_NET_SECURITY=none DFCCL_SECRET=$secret "$info" net --json; json "o['secret'] and o['security']['level'] == 'none'"
+run 0 "$info" net; out_has '^secret +none: jobs of several hosts need'
+
+pair() { # COMMAND...: two ranks of this host; rank 0's output is left as by run
+  port=$((20000 + $$ % 20000))
+  timeout 100 env RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$work/other" 2>&1 &
+  run 0 env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@"
+  wait $! || fail "rank 1: $*: $(cat "$work/other")"
+}
+pair "$info" net --env; out_has '^ +0 +1  shared memory +within the host +[0-9.]+ +[0-9.]+$'
+pair "$info" net --env --json
+json "o['pairs'][0]['security'] == 'within the host' and o['pairs'][0]['address'] == ''"
+json "all(i.keys() == {'name', 'address', 'prefix', 'mbit_per_s', 'used'} for r in o['ranks'] for i in r['interfaces'])"
+json "all('lo' in (i['name'] for i in r['interfaces']) for r in o['ranks'])"
+pair env DFCCL_NET=tcp DFCCL_NET_SECURITY=encrypt "$info" net --env
+out_has '^ +0 +1  tcp +127.0.0.1:[0-9]+ +encrypt +[0-9.]+ +[0-9.]+$'
+pair env DFCCL_NET=tcp "$info" net --env --json
+json "o['pairs'][0]['way'] == 'tcp' and o['pairs'][0]['security'] == 'auth'"
+json "o['pairs'][0]['connections'][0]['ends'].endswith(' to ' + o['pairs'][0]['address']) and o['pairs'][0]['address']"
+if [ -n "$plugin" ]; then
+  pair env DFCCL_NET="plugin:$plugin" "$info" net --env --json
+  json "o['pairs'][0]['way'] == 'plugin:$plugin' and o['pairs'][0]['address'].startswith('127.0.0.1:')"
+fi
+ranks() { # RANK WORLD_SIZE COMMAND...: alone
+  of_rank=$1 of=$2
+  shift 2
+  run 1 env RANK="$of_rank" WORLD_SIZE="$of" MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000)) "$@"
+}
+ranks 0 65 "$info" net --env; err_has '^dfccl-info: 65 ranks are too many: at most 64$'
+ranks 0 65 "$info" net --env --json; json "o['error'] == '65 ranks are too many: at most 64'"
+ranks 0 2 env DFCCL_INIT_TIMEOUT_MS=300 "$info" net --env; err_has 'rank 1 of 2 did not come'
+ranks 0 2 env DFCCL_INIT_TIMEOUT_MS=300 "$info" net --env --json; err_has 'rank 1 of 2 did not come'
+json "'rank 1 of 2 did not come' in o['error'] and o['ranks'][0]['interfaces'] and o['pairs'] == []"
+ranks 1 2 env DFCCL_INIT_TIMEOUT_MS=300 "$info" net --env --json; [ ! -s "$work/out" ] || fail 'another rank than 0 has printed'
+ranks 1 2 env DFCCL_NET_SECURITY=some "$info" net --env --json; [ ! -s "$work/out" ] || fail 'another rank than 0 has printed'
+run 1 "$info" net --env --json; json "'no launcher' in o['error'] and o['ranks'] == []"
 
 run 0 "$info" plan allreduce ring -n 2 --xml
 if ! "$info" files "$work" >/dev/null; then fail 'an empty directory'; fi
