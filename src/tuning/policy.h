@@ -26,7 +26,7 @@
   X(lend_min, 16384, 1, 1ll << 40, "message bytes from which buffers within reach are lent")       \
   X(net_lend_min, 256 << 10, 1, 1ll << 40,                                                         \
     "message bytes from which buffers are lent to a connection; and from lend_min")                \
-  X(net_blocks, 4, 1, 32,                                                                          \
+  X(net_blocks, 3, 1, 32,                                                                          \
     "CPU: blocks of a collective of several hosts at most, where DFCCL_MAX_BLOCKS does not say")   \
   X(lend_in_place_min, 8ll << 20, 0, 1ll << 40,                                                    \
     "bytes from which an all-reduce in place lends its buffer")                                    \
