@@ -127,9 +127,11 @@ static int is_bulk(const df_wire_route *route, const uint32_t *elements_of) {
   return longest + DF_LINK_STAGED_OFFSET > BULK_STRIDE;
 }
 
-/* The longest message's parts are equal. No later loop, and no run, has longer ones than the first. */
+/* The longest message's parts are equal. No later loop has longer ones than the first, but a run of
+ * fewer elements may have. */
 static uint32_t part_bytes(const df_wire_link *link, uint32_t frame_bytes) {
   uint32_t longest = 1;
+  if (link->varying) return frame_bytes;
   for (uint32_t block = 0; block < link->n_blocks; block++)
     for (uint32_t i = 0; i < link->messages && link->rings[block].part.loops; i++)
       longest = DF_MAX(longest, df_wire_message_bytes(link, &link->rings[block], i + 1));
