@@ -31,9 +31,9 @@ typedef struct {
   df_tool_barrier barrier;
   int iterations; /* of the measurement at hand */
   int rows_done;
-  atomic_llong wrong; /* elements, of the check at hand */
+  atomic_llong wrong;        /* elements, of the check at hand */
   atomic_llong wrong_in_all; /* elements, of all sizes */
-  double copy_gbps;   /* CUDA: device memory to device memory, for comparison; 0: not measured */
+  double copy_gbps; /* CUDA: device memory to device memory, for comparison; 0: not measured */
   df_bench_row rows[DF_BENCH_MAX_ROWS];
   uint64_t times_ns[]; /* [iteration * n_ranks + rank] */
 } df_bench_shared;

@@ -138,7 +138,7 @@ DFCCL_API dfcclResult_t dfcclGetVersion(int *version);
 /*
  * Makes the identity of a new job. One process calls it and sends the 128 bytes to every rank by
  * any means; that process must live until every rank has returned from dfcclInit. It listens until
- * then, and for ten minutes if no rank comes, at up to three addresses of this host
+ * then, but no longer than ten minutes without a rank, at up to three addresses of this host
  * (DFCCL_NET_INTERFACES, DFCCL_NET_PORTS; with DFCCL_NET=none only at the loopback address). Does
  * not block. Any one id serves one set of dfcclInit calls.
  *
@@ -149,9 +149,9 @@ DFCCL_API dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id);
 
 /*
  * Joins a job and makes this rank's context. Blocks until all ranks have called it, at most
- * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms) and then 2 s to hear who is missing. Several ranks may live in one process, each calling
- * from a thread of its own; ranks may be on several hosts (CPU device). After 5 s, who waits says
- * so at DFCCL_DEBUG=warn: which ranks are missing, and which addresses do not answer.
+ * DFCCL_INIT_TIMEOUT_MS (default 60,000 ms) and then up to 2 s to hear who is missing. Several
+ * ranks may live in one process, each calling from a thread of its own; ranks may be on several
+ * hosts (CPU device). After 5 s, who waits says so at DFCCL_DEBUG=warn: which ranks are missing, and which addresses do not answer.
  *
  *   ctx      set only on success; the context belongs to the caller until dfcclDestroy
  *   nRanks   1 to 4096

@@ -59,7 +59,7 @@ typedef enum {
 
 /* Of what ranks say to each other: these messages, cards, control messages, frames. One is added with
  * each change of them between two builds of one version. */
-enum { DF_PROTOCOL = 3 };
+enum { DF_PROTOCOL = 4 };
 
 /* Ranks whose builds differ refuse each other. */
 #define DF_BUILD ((uint32_t)DF_PROTOCOL << 24 | (uint32_t)DFCCL_VERSION_CODE)
