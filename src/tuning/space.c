@@ -25,6 +25,21 @@ static uint8_t place_of(uint64_t first, uint64_t value, uint8_t size) {
   return at;
 }
 
+/* Powers of two, and at the last place the most. */
+static uint32_t blocks_at(uint8_t place, uint32_t most) { return DF_MIN(1u << place, most); }
+
+static uint8_t block_places(uint32_t most) {
+  uint8_t n = 1;
+  while (n < DF_SPACE_BLOCK_PLACES && blocks_at(n - 1, most) < most) n++;
+  return n;
+}
+
+static uint8_t place_of_blocks(uint32_t blocks, uint32_t most, uint8_t size) {
+  uint8_t at = 0;
+  while (at + 1 < size && blocks_at(at + 1, most) <= blocks) at++;
+  return at;
+}
+
 static void add(df_space *space, df_descent *descent, uint32_t n, int algorithm,
                 const df_plan_file *file, const uint8_t sizes[DF_DESCENT_AXES],
                 const uint8_t start[DF_DESCENT_AXES]) {
@@ -51,8 +66,9 @@ static void make_axes(const df_space_question *q, uint8_t sizes[DF_DESCENT_AXES]
                sizes[AXIS_SLOT_BYTES]);
   sizes[AXIS_SLOTS] = DF_SPACE_SLOTS_PLACES;
   start[AXIS_SLOTS] = place_of(2, (uint64_t)q->policy->slots, DF_SPACE_SLOTS_PLACES);
-  sizes[AXIS_BLOCKS] = places_up_to(1, q->max_blocks, DF_SPACE_BLOCK_PLACES);
-  start[AXIS_BLOCKS] = place_of(1, q->registered->shape.n_blocks, sizes[AXIS_BLOCKS]);
+  sizes[AXIS_BLOCKS] = block_places(q->max_blocks);
+  start[AXIS_BLOCKS] =
+      place_of_blocks(q->registered->shape.n_blocks, q->max_blocks, sizes[AXIS_BLOCKS]);
   /* Some algorithms' messages are the whole buffer. */
   if (q->policy->lend && q->bytes >= (uint64_t)q->policy->lend_min) sizes[AXIS_COPIES] = 2;
 }
@@ -72,6 +88,7 @@ void df_space_make(df_space *space, const df_space_question *q, df_descent *desc
   uint8_t sizes[DF_DESCENT_AXES] = {1, 1, 1, 1, 1}, start[DF_DESCENT_AXES] = {0};
   if (is_long) make_axes(q, sizes, start);
   memset(space, 0, sizeof *space);
+  space->max_blocks = q->max_blocks;
   space->of_registered = *choice;
   df_descent_begin(descent, DF_DESCENT_MOST);
   add(space, descent, q->n, choice->algorithm, choice->file, sizes, start);
@@ -101,7 +118,8 @@ df_variant_spec df_space_variant(const df_space *space, const df_descent *descen
   if (climb->sizes[AXIS_SLOT_BYTES] > 1)
     spec.slot_bytes = DF_SPACE_LEAST_SLOT << point->at[AXIS_SLOT_BYTES];
   if (climb->sizes[AXIS_SLOTS] > 1) spec.slots = 2u << point->at[AXIS_SLOTS];
-  if (climb->sizes[AXIS_BLOCKS] > 1) spec.blocks = 1u << point->at[AXIS_BLOCKS];
+  if (climb->sizes[AXIS_BLOCKS] > 1)
+    spec.blocks = blocks_at(point->at[AXIS_BLOCKS], space->max_blocks);
   if (spec.algorithm == DF_TWO_LEVEL) spec.split = 2u << point->at[AXIS_SPLIT];
   return spec;
 }
@@ -141,7 +159,9 @@ int df_space_find(const df_space *space, const df_descent *descent, const df_rul
       point->at[AXIS_SLOT_BYTES] =
           place_of(DF_SPACE_LEAST_SLOT, rule->slot_bytes, climb->sizes[AXIS_SLOT_BYTES]);
     if (rule->slots) point->at[AXIS_SLOTS] = place_of(2, rule->slots, climb->sizes[AXIS_SLOTS]);
-    if (rule->blocks) point->at[AXIS_BLOCKS] = place_of(1, rule->blocks, climb->sizes[AXIS_BLOCKS]);
+    if (rule->blocks)
+      point->at[AXIS_BLOCKS] =
+          place_of_blocks(rule->blocks, space->max_blocks, climb->sizes[AXIS_BLOCKS]);
     if (rule->split) point->at[AXIS_SPLIT] = place_of(2, rule->split, climb->sizes[AXIS_SPLIT]);
     if (rule->copies && climb->sizes[AXIS_COPIES] > 1) point->at[AXIS_COPIES] = 1;
     return 1;

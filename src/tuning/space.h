@@ -22,6 +22,7 @@ typedef struct df_space_question {
 typedef struct df_space {
   uint32_t algorithms[DF_DESCENT_SUBSPACES];
   const df_plan_file *files[DF_DESCENT_SUBSPACES]; /* of DF_FROM_FILE; else NULL */
+  uint32_t max_blocks;
   df_choice of_registered;
   df_point registered;
 } df_space;

@@ -23,18 +23,19 @@ typedef struct {
 
 static df_file_directory files; /* that may be tried */
 static int varies;
+static uint32_t most_blocks = 4, own_blocks = 1;
 
 static void make(some *s, df_operation operation, uint32_t n, uint64_t bytes, int algorithm) {
   memset(s, 0, sizeof *s);
   df_tuning_default(&s->tuning);
   s->manner.choice.algorithm = algorithm;
-  s->manner.shape.n_blocks = 1;
+  s->manner.shape.n_blocks = own_blocks;
   const df_space_question question = {.registered = &s->manner,
                                       .policy = &s->tuning.policy,
                                       .operation = operation,
                                       .n = n,
                                       .bytes = bytes,
-                                      .max_blocks = 4,
+                                      .max_blocks = most_blocks,
                                       .files = &files,
                                       .varying = varies};
   df_space_make(&s->space, &question, &s->descent);
@@ -102,6 +103,22 @@ DF_TEST(space, every_point_as_a_rule, 30) {
   static some s;
   make(&s, DF_OP_ALL_REDUCE, 8, 1 << 20, DF_DIRECT);
   CHECK(come_back(&s) > 1000, "%u points", come_back(&s));
+}
+
+/* Between hosts a collective has up to three. */
+DF_TEST(space, as_many_blocks_as_there_may_be, 30) {
+  static some s;
+  for (most_blocks = 1; most_blocks <= 32; most_blocks++) {
+    own_blocks = most_blocks;
+    make(&s, DF_OP_ALL_REDUCE, 2, 4 << 20, DF_DIRECT);
+    df_point point = s.space.registered;
+    point.at[1] = (uint8_t)(point.at[1] == 0); /* other slots, and nothing else */
+    const df_variant_spec spec = df_space_variant(&s.space, &s.descent, &point);
+    CHECK(most_blocks == 1 || spec.blocks == most_blocks, "%u of %u", spec.blocks, most_blocks);
+    CHECK(come_back(&s) > 100, "%u points", come_back(&s));
+  }
+  most_blocks = 4;
+  own_blocks = 1;
 }
 
 /* The library may have been built without files. */
