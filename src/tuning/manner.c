@@ -100,7 +100,8 @@ static df_shape_limits limits_of(const df_manner *m, const df_manner_question *q
     limits.lent_min = (uint64_t)p->lend_min;
   }
   limits = df_choice_limits(&m->choice, limits);
-  if (q->choice.hosts > 1) limits.slot_bytes = in_packets(limits.slot_bytes);
+  if (q->choice.hosts > 1 && !df_operation_is_listed(q->choice.operation)) /* else they were */
+    limits.slot_bytes = in_packets(limits.slot_bytes);
   return limits;
 }
 
