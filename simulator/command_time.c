@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "json_input.h"
 #include "json_output.h"
-#include "plans/file.h"
+#include "plans/msccl/file.h"
 #include "options.h"
 #include "sim_limits.h"
 #include "time_trace.h"

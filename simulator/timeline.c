@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "event_queue.h"
-#include "plans/file.h"
+#include "plans/msccl/file.h"
 #include "primitives/prepared.h"
 #include "sim_limits.h"
 

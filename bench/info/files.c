@@ -11,8 +11,8 @@
 #include "base/limits.h"
 #include "base/result.h"
 #include "common/cli.h"
-#include "plans/file.h"
-#include "plans/file_export.h"
+#include "plans/msccl/file.h"
+#include "plans/msccl/export.h"
 
 static int is_shown(const struct dirent *entry) {
   const size_t length = strlen(entry->d_name);

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "common/cli.h"
-#include "host/settings.h"
+#include "host/settings/settings.h"
 #include "info/net.h"
 
 static const char *control_protection(const df_network *network) {

@@ -8,9 +8,9 @@
 #include "common/cli.h"
 #include "common/clock.h"
 #include "common/env.h"
-#include "host/context.h"
+#include "host/state/context.h"
 #include "info/net.h"
-#include "transports/wire/wire.h"
+#include "transports/net/pump/pump.h"
 
 enum {
   RANKS_MAX = 64,

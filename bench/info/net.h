@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <cjson/cJSON.h>
 
-#include "bootstrap/interfaces.h"
+#include "bootstrap/net/interfaces.h"
 
 /* This host's interfaces, and the settings. */
 bool df_info_host(bool json);

@@ -11,13 +11,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "bootstrap/interfaces.h"
-#include "bootstrap/mesh.h"
-#include "bootstrap/process.h"
-#include "bootstrap/rendezvous.h"
-#include "bootstrap/rendezvous_root.h"
-#include "bootstrap/resolve.h"
-#include "bootstrap/sockets.h"
+#include "bootstrap/net/interfaces.h"
+#include "bootstrap/mesh/mesh.h"
+#include "bootstrap/net/fork_guard.h"
+#include "bootstrap/rendezvous/rendezvous.h"
+#include "bootstrap/rendezvous/root_loop.h"
+#include "bootstrap/net/resolve.h"
+#include "bootstrap/net/sockets.h"
 
 enum {
   ID_LIFETIME_MS = 10 * 60 * 1000, /* of an id that nobody uses */

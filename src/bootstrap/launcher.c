@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/handshake.h"
+#include "bootstrap/rendezvous/handshake.h"
 
 enum { PORTS = 8 /* that rank 0 tries: others may have the first ones */ };
 

@@ -27,7 +27,7 @@ typedef enum { DF_BUFFER_NONE, DF_BUFFER_INPUT, DF_BUFFER_OUTPUT, DF_BUFFER_SCRA
 typedef enum { DF_COMMON_NONE, DF_COMMON_WRITES, DF_COMMON_LENDS } df_common_use;
 
 /* In place of a piece: a message without elements, in a varying run's first loop
- * (plans/agree.c). */
+ * (plans/algorithms/agree.c). */
 #define DF_PIECE_NONE UINT16_MAX
 
 typedef struct df_primitive {
@@ -143,7 +143,7 @@ typedef struct df_descriptor {
   uint32_t generation; /* Earlier registrations of this index. */
   uint16_t n_primitives, n_links;
   uint16_t pieces;
-  uint16_t divisor; /* of dfcclAvg; or the number of an operator (primitives/own.h) */
+  uint16_t divisor; /* of dfcclAvg; or the number of an operator (primitives/user_operator.h) */
   uint8_t n_blocks;
   uint8_t geometry, type;
   uint8_t op; /* dfcclSum for dfcclAvg */

@@ -47,7 +47,7 @@ typedef struct df_message {
   uint16_t magic, kind;
   uint32_t payload_bytes;
   uint64_t id, a, b;
-  uint64_t variant; /* of the collective; 0: as registered (host/epochs.h) */
+  uint64_t variant; /* of the collective; 0: as registered (host/switching/plan_switch.h) */
 } df_message;
 DF_STATIC_ASSERT(sizeof(df_message) == 40, "part of the protocol between processes");
 

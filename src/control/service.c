@@ -12,8 +12,8 @@
 #include "base/assert.h"
 #include "base/attributes.h"
 #include "base/clock.h"
-#include "bootstrap/sockets.h"
-#include "control/resume.h"
+#include "bootstrap/net/sockets.h"
+#include "control/reconnect.h"
 
 enum { DF_SERVICE_EVENT = UINT16_MAX, DF_EVENTS_AT_ONCE = 32, DF_SERVICE_STACK_BYTES = 512 * 1024 };
 

@@ -2,7 +2,7 @@
 #ifndef DF_CONTROL_SERVICE_H
 #define DF_CONTROL_SERVICE_H
 
-#include "control/post.h"
+#include "control/messenger.h"
 
 /* Before df_service_start. Jobs run in the order of these calls, without the lock, on each wake. */
 void df_service_add_job(df_control *control, void *room, int (*tick_ms)(void *room),

@@ -1,6 +1,6 @@
 /*
  * A rank's device: CPU or GPU. The host calls it through executor.h, memory.h and stream.h; the
- * device calls the host through upward.h.
+ * device calls the host through host_callbacks.h.
  */
 #ifndef DF_DEVICES_DEVICE_H
 #define DF_DEVICES_DEVICE_H
@@ -10,7 +10,7 @@
 #include "devices/executor.h"
 #include "devices/memory.h"
 #include "devices/stream.h"
-#include "devices/upward.h"
+#include "devices/host_callbacks.h"
 
 typedef struct df_device_kind {
   const char *name;

@@ -19,7 +19,7 @@ typedef enum {
   DF_OP_SCAN,
   DF_OP_EXCLUSIVE_SCAN, /* position 0 has no result */
   DF_OP_COUNT,
-  /* Of uneven pieces: their plans are made from lists (plans/listed.h). */
+  /* Of uneven pieces: their plans are made from lists (plans/algorithms/piece_tables.h). */
   DF_OP_ALL_GATHER_V = DF_OP_COUNT,
   DF_OP_REDUCE_SCATTER_V,
   DF_OP_GATHER_V,

@@ -34,7 +34,7 @@ typedef enum {
   DF_BCUBE,
   DF_BINARY_BLOCKS,
   DF_ALGORITHMS,
-  DF_FROM_FILE = DF_ALGORITHMS /* the key's file has it (plans/file.h) */
+  DF_FROM_FILE = DF_ALGORITHMS /* the key's file has it (plans/msccl/file.h) */
 } df_algorithm;
 
 const char *df_algorithm_name(int algorithm);
@@ -49,7 +49,7 @@ typedef struct df_plan_key {
   uint32_t n, position, root;
   uint32_t split; /* neighbours in a subgroup; 0: one level */
   int average;
-  int agrees;  /* ends with plans/agree.c */
+  int agrees;  /* ends with plans/algorithms/agree.c */
   int several; /* a message may have several pieces; else it has one */
   /* DF_HIERARCHICAL. NULL: subgroups of `split` neighbours are hosts. The plan has its own copy. */
   const df_levels *levels;
@@ -142,7 +142,7 @@ void df_plan_hierarchical(df_plan *plan);
 void df_plan_bcube(df_plan *plan);
 void df_plan_binary_blocks(df_plan *plan);
 void df_plan_ordered(df_plan *plan);
-/* Of a file (plans/file.h), whose proof needs plans. */
+/* Of a file (plans/msccl/file.h), whose proof needs plans. */
 void df_plan_from_file(df_plan *plan);
 uint32_t df_plan_file_channels(const struct df_plan_file *file);
 /* Appended to one of the above. */

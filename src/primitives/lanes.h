@@ -168,7 +168,7 @@ DF_CORE void df_lanes_publish_times(const df_lanes *lanes) {
 #else
 
 #include "base/cpu.h"
-#include "primitives/mover_cpu.h"
+#include "primitives/movers/mover_cpu.h"
 
 enum { DF_NOTED_BELLS = 8, DF_RING_POLLS = 16 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "primitives/lanes.h"
-#include "primitives/own.h"
+#include "primitives/user_operator.h"
 
 enum {
   DF_TILE_BYTES = 16384, /* half of a first-level cache */

@@ -3,7 +3,7 @@
 #ifndef DF_PRIMITIVES_MOVE_CUDA_H
 #define DF_PRIMITIVES_MOVE_CUDA_H
 
-#include "primitives/words_cuda.h"
+#include "primitives/ll_cuda.h"
 
 /* Nothing of a message is used before all of it has come. */
 DF_CORE int df_move_has_arrived(df_lanes *lanes, const df_move *move) {

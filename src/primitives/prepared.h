@@ -13,7 +13,7 @@ typedef enum {
   DF_MOVE_REDUCE,
   DF_MOVE_REDUCE_AVERAGE,
   DF_MOVE_DIVIDE,
-  /* CPU, primitives/own.h: */
+  /* CPU, primitives/user_operator.h: */
   DF_MOVE_OWN,          /* a (op) b */
   DF_MOVE_SCALE,        /* a times the scalar */
   DF_MOVE_REDUCE_SCALED /* a + b times the scalar */

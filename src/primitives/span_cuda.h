@@ -3,7 +3,7 @@
 #define DF_PRIMITIVES_SPAN_CUDA_H
 
 #include "primitives/lanes.h"
-#include "primitives/mover_cuda.h"
+#include "primitives/movers/mover_cuda.h"
 
 enum { DF_VECTOR_BYTES = 16 };
 

@@ -12,7 +12,7 @@
 #include "primitives/move.h"
 #include "primitives/prepared.h"
 #include "primitives/varying.h"
-#include "primitives/windows.h"
+#include "primitives/mapped_ranges.h"
 
 typedef enum {
   DF_STEP_PROGRESSED,

@@ -7,7 +7,7 @@
 enum {
   DF_DATA_TYPES = 14,      /* of dfcclDataType_t */
   DF_REDUCE_OPERATORS = 8, /* of dfcclRedOp_t; Avg is Sum, then a division */
-  DF_OPERATOR_OWN = 8,     /* in a descriptor: of primitives/own.h */
+  DF_OPERATOR_OWN = 8,     /* in a descriptor: of primitives/user_operator.h */
   DF_FIRST_OWN = 256       /* in dfcclRedOp_t: the first of them */
 };
 

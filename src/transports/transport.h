@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-#include "bootstrap/security.h"
-#include "control/post.h"
+#include "bootstrap/net/security.h"
+#include "control/messenger.h"
 #include "plans/plan.h"
 #include "primitives/link.h"
 #include "transports/watch.h"

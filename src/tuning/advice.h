@@ -1,7 +1,7 @@
 /*
  * Advice of a tuner plugin made for NCCL, or of a file in such a plugin's form: which of NCCL's
  * algorithms and protocols a collective should take, in the terms of this library. Pure: what comes
- * in is a table that the plugin has filled (plugin_nccl.h), or lines of a file.
+ * in is a table that the plugin has filled (tuner_plugin.h), or lines of a file.
  *
  *   tree, ring, pat      doubletree, ring, pat; the others cannot be chosen
  *   LL, Simple           flagged messages, which lend nothing; staged messages, or lent buffers

@@ -4,9 +4,9 @@
 #define DF_TUNING_SPACE_H
 
 #include "control/message.h"
-#include "plans/file_directory.h"
-#include "tuning/descent.h"
-#include "tuning/manner.h"
+#include "plans/msccl/directory.h"
+#include "tuning/coordinate_descent.h"
+#include "tuning/configuration.h"
 
 typedef struct df_space_question {
   const df_manner *registered;

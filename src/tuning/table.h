@@ -5,7 +5,7 @@
 #ifndef DF_TUNING_TABLE_H
 #define DF_TUNING_TABLE_H
 
-#include "plans/file.h"
+#include "plans/msccl/file.h"
 #include "plans/plan.h"
 #include "tuning/policy.h"
 

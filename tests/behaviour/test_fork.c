@@ -265,7 +265,7 @@ DF_TEST(fork, a_child_of_a_callback_makes_jobs_of_its_own, 60) {
 }
 
 /* A sanitizer's allocator has locks of its own, which a child may find locked for ever. What the
- * library's locks promise is tested under sanitizers too: unit/test_world.c. */
+ * library's locks promise is tested under sanitizers too: unit/test_process_inbox.c. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)

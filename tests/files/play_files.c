@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "plans/file.h"
+#include "plans/msccl/file.h"
 #include "support/algorithm_files.h"
 #include "support/buffers.h"
 #include "support/processes.h"

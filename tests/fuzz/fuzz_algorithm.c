@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "plans/file.h"
+#include "plans/msccl/file.h"
 #include "plans/plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

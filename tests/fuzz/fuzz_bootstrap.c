@@ -17,12 +17,12 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "bootstrap/handshake.h"
-#include "bootstrap/mesh.h"
-#include "bootstrap/rendezvous.h"
-#include "bootstrap/rendezvous_root.h"
-#include "bootstrap/sockets.h"
-#include "control/line.h"
+#include "bootstrap/rendezvous/handshake.h"
+#include "bootstrap/mesh/mesh.h"
+#include "bootstrap/rendezvous/rendezvous.h"
+#include "bootstrap/rendezvous/root_loop.h"
+#include "bootstrap/net/sockets.h"
+#include "control/remote_channel.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

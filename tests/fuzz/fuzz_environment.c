@@ -14,7 +14,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "bootstrap/launcher.h"
-#include "host/settings.h"
+#include "host/settings/settings.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

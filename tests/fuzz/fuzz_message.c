@@ -15,10 +15,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "host/context.h"
+#include "host/state/context.h"
 #include "control/service.h"
-#include "host/match.h"
-#include "host/registry.h"
+#include "host/registration/match.h"
+#include "host/state/registry.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "input.h"
-#include "transports/wire/sealed.h"
+#include "transports/net/security/records.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

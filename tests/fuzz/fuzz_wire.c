@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "input.h"
-#include "transports/wire/wire.h"
+#include "transports/net/pump/pump.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

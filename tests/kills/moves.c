@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "primitives/mover_cpu.h"
+#include "primitives/movers/mover_cpu.h"
 
 static const df_mover_cpu *real;
 static df_mover_cpu counting;

@@ -14,11 +14,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "host/context.h"
-#include "control/post.h"
+#include "host/state/context.h"
+#include "control/messenger.h"
 #include "control/service.h"
-#include "host/match.h"
-#include "host/registry.h"
+#include "host/registration/match.h"
+#include "host/state/registry.h"
 #include "support/harness.h"
 
 enum { RANKS = 3, DEAD = 2, COUNT = 100, ALL = 5, PAIR = 6 };

@@ -4,11 +4,11 @@
  */
 #include "asleep.h"
 
-#include "host/completion.c"
-#include "host/registry.c"
-#include "host/wait.c"
-#include "host/registry.h"
-#include "host/runs.h"
+#include "host/runs/completion.c"
+#include "host/state/registry.c"
+#include "host/runs/wait.c"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
 
 typedef struct host_state {
   struct dfcclContext context;

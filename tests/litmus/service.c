@@ -3,14 +3,14 @@
 
 #include "litmus.h"
 
-#include "host/jobs.c"
+#include "host/lifecycle/service_tasks.c"
 
 /* submit.c's call of it is noted, instead of a descriptor that is written. */
 static void note_wake(df_control *control);
 #define df_service_wake note_wake
-#include "host/submit.c"
+#include "host/runs/submit.c"
 #include "control/service.h"
-#include "host/runs.h"
+#include "host/runs/runs.h"
 #undef df_service_wake
 
 typedef struct service_state {

@@ -4,7 +4,7 @@
 #define df_transport_wire litmus_transport_wire
 #define df_connections_carry note_carry
 #define df_connections_send note_send
-#include "transports/wire/endpoint.c"
+#include "transports/net/endpoint.c"
 #undef df_connections_carry
 #undef df_connections_send
 

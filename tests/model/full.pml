@@ -1,6 +1,6 @@
 /*
  * A full submission queue (df_sq_push_spmc in src/queues/sq.h, df_admit_listed and df_between_turns
- * in src/host/submit.c): runs that find no room wait on the host; a block that has read an entry
+ * in src/host/runs/submit.c): runs that find no room wait on the host; a block that has read an entry
  * looks whether any wait, and admits them. The queue has one slot, which the last reader frees.
  * Stores lie in their owner's buffer for a while, as in bell.pml; read-modify-writes and the lock
  * wait until it is empty.

@@ -1,5 +1,5 @@
 /*
- * Runs beyond a member's last run (df_check_run_limit in src/host/failure.c; its callers in match.c,
+ * Runs beyond a member's last run (df_check_run_limit in src/host/runs/collective_failure.c; its callers in match.c,
  * submit.c and completion.c): a member ends after LAST runs, by deregistering or because its context
  * broke, and tells so. This rank submits up to RUNS runs meanwhile; it refuses what it knows to be
  * beyond the limit, and gives up what it has accepted beyond it, once the runs before have come back.

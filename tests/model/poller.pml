@@ -1,5 +1,5 @@
 /*
- * Who runs the callbacks (src/host/completion.c). Whoever comes by reaps what is through: CQEs, and
+ * Who runs the callbacks (src/host/runs/completion.c). Whoever comes by reaps what is through: CQEs, and
  * runs of failed collectives that have no CQE. Callbacks wait in a list of their collective, and
  * one thread at a time runs those of a collective, claimed under the lock: the poller any, a thread
  * that waits only those that it waits for. The poller sleeps when it finds nothing due.

@@ -1,6 +1,6 @@
 /*
  * The line that a waiter looks at without the lock (df_wait_words: take_words and give_index in
- * src/host/registry.c, finish in completion.c, coll_done and sleep_until_news in wait.c). It belongs
+ * src/host/state/registry.c, finish in completion.c, coll_done and sleep_until_news in wait.c). It belongs
  * to one collective after the other: the first one runs RUNS times and is deregistered, the next one
  * is registered and never runs. A waiter that has found the first one waits for all of its runs.
  *

@@ -1,5 +1,5 @@
 /*
- * Memory of one process that another one maps, is lent, and is freed (src/host/memory.c,
+ * Memory of one process that another one maps, is lent, and is freed (src/host/runs/user_memory.c,
  * hear_segment and hear_unmap of transports/shm/sharing.c, df_step_may_lend and df_step_may_follow of step.h).
  * For each of RUNS collectives the owner allocates a segment and says so (SEGMENT). The reader's
  * service thread maps it, opens a window, and answers with its place, which the owner's service

@@ -5,7 +5,7 @@
 
 #include "program.h"
 #include "support/buffers.h"
-#include "support/uneven.h"
+#include "support/vector_collectives.h"
 
 typedef struct extra extra;
 

@@ -7,7 +7,7 @@
 #define DF_TESTS_PROPERTY_PROGRAM_H
 
 #include "support/ranks.h"
-#include "support/uneven.h"
+#include "support/vector_collectives.h"
 
 enum { RANKS_MAX = 12, SLOTS_MAX = 6, PHASES_MAX = 3, RUNS_MAX = 5, EXTRAS_MAX = 2 };
 

@@ -1,8 +1,8 @@
 /* The application: its threads submit the runs of a schedule in any order, and wait in several
  * ways. */
 #include "world.h"
-#include "host/epochs.h"
-#include "host/runs.h"
+#include "host/switching/plan_switch.h"
+#include "host/runs/runs.h"
 
 static void app_submit(app_run *run);
 

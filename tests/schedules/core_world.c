@@ -1,5 +1,5 @@
 /* The ranks of this process are on a list, which each schedule must find as it was. */
-#include "control/world.c"
+#include "control/process_inbox.c"
 
 void *sim_worlds_get(void);
 void *sim_worlds_get(void) { return worlds; }

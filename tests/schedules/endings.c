@@ -10,11 +10,11 @@
 #include <stdlib.h>
 
 #include "endings.h"
-#include "host/failure.h"
-#include "host/losses.h"
-#include "host/registry.h"
-#include "host/registration.h"
-#include "host/runs.h"
+#include "host/runs/collective_failure.h"
+#include "host/lifecycle/peer_failure.h"
+#include "host/state/registry.h"
+#include "host/registration/register.h"
+#include "host/runs/runs.h"
 endings *sim_endings_now;
 int32_t *sim_between_send[MAX_RANKS][MAX_COLLS], *sim_between_recv[MAX_RANKS][MAX_COLLS];
 

@@ -1,7 +1,7 @@
 /* Data movement, with a hook at each read and write, and a moment in its middle when others run. */
 #include <string.h>
 
-#include "primitives/mover_cpu.h"
+#include "primitives/movers/mover_cpu.h"
 #include "sim.h"
 
 static void sum(void *dst, const void *a, const void *b, size_t count) {

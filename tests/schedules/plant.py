@@ -208,15 +208,15 @@ BUGS = [
     ("a rank leaves before the far end has all", [returns("is_in_doubt", "0")], WIRES, ENDINGS),
     # Of control's lines between hosts.
     ("what a line had under way when it was lost is not sent again", [
-        ("resume.c/attach", "df_post_flush", "(PLANTED ? (void)(peer->unsent = NULL) : (void)0, CALL)")], HOSTS, ENDINGS),
+        ("reconnect.c/attach", "df_post_flush", "(PLANTED ? (void)(peer->unsent = NULL) : (void)0, CALL)")], HOSTS, ENDINGS),
     ("what comes over a line is not acknowledged", [without("receive_line", "df_post_flush")], HOSTS, ENDINGS),
     ("a dead rank's line is waited for", [returns("df_resume_is_vain", "0")], HOSTS, ENDINGS),
     # Was real: the word that the line is over was lost with it.
-    ("a relay does not stay until all have left", [returns("post.c/is_needed", "0")], RELAYS, ENDINGS),
+    ("a relay does not stay until all have left", [returns("messenger.c/is_needed", "0")], RELAYS, ENDINGS),
     ("a relay leaves before what it passes on has arrived", [
         ("must_have_the_rest", "{", "if (PLANTED) return control->peers[rank].first && control->peers[rank].state == DF_PEER_ALIVE;")], RELAYS, ENDINGS),
     ("with relays nobody tells neighbours who is lost", [returns("df_service_tell_lost")], RELAYS, ENDINGS),
-    ("those behind a lost relay are not given up", [returns("losses.c/lose_those_behind")], RELAYS, ENDINGS),
+    ("those behind a lost relay are not given up", [returns("peer_failure.c/lose_those_behind")], RELAYS, ENDINGS),
     ("a relay hears of itself, and passes nothing on", [without("hear_relayed", "df_relay_split")], RELAYS),
     ("who is given up for a relay's word is not told", [
         ("hear_lost", "df_peer_unreachable", "(PLANTED ? df_peer_lost(context, lost, DF_PEER_GIVEN_UP, \"lost\") : CALL)")], RELAYS, ENDINGS),
@@ -232,8 +232,8 @@ BUGS = [
     ("a pump takes each run for one of the registered count", [
         ("df_wire_take_up_run", "{", "if (PLANTED) count = ring->part.elements;")], VARYING, WIRES),
     # Of collectives that go over to a variant.
-    ("a switch is at the least floor", [("epochs.c/hear_answer", "DF_MAX", "(PLANTED && epoch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
-    ("a member that has answered admits runs from its floor on", [("epochs.c/answer", "plant: held", "if (PLANTED) front->admit_below = UINT64_MAX;")], SWITCHES),
+    ("a switch is at the least floor", [("plan_switch.c/hear_answer", "DF_MAX", "(PLANTED && epoch->answers ? DF_MIN(ARGUMENTS) : CALL)")], SWITCHES),
+    ("a member that has answered admits runs from its floor on", [("plan_switch.c/answer", "plant: held", "if (PLANTED) front->admit_below = UINT64_MAX;")], SWITCHES),
     ("a switch that was called off is not told", [without("call_off", "send_all")], SWITCHES),
     ("the device's count of a variant's runs is taken for the collective's", [("exchange", "df_device_run", "(PLANTED ? 0 : CALL)")], SWITCHES),
     ("a member waits for a leader that has left the collective", [without("limited", "cancel")], SWITCHES, ENDINGS),

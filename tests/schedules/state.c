@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "host/context.h"
+#include "host/state/context.h"
 #include "sim.h"
 
 static void print_submission_queue(const df_sq *sq) {

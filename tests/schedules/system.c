@@ -9,8 +9,8 @@
 #include "base/cpu.h"
 #include "sim.h"
 #include "prelude_declarations.h"
-#include "bootstrap/process.h"
-#include "host/waits.h"
+#include "bootstrap/net/fork_guard.h"
+#include "host/observe/wait_graph.h"
 
 uint8_t sim_arena[SIM_ARENA_BYTES] __attribute__((aligned(4096)));
 static uint8_t far_memory[SIM_FAR_BYTES] __attribute__((aligned(4096)));

@@ -1,5 +1,5 @@
 /*
- * TCP between simulated ranks of different processes, in the place of src/transports/wire/tcp.c, and
+ * TCP between simulated ranks of different processes, in the place of src/transports/net/stream/tcp.c, and
  * under control's lines between ranks of different hosts. An agent of its own carries what was
  * written: in pieces and after delays, as the adversary likes, and sometimes a connection breaks. A
  * stream takes few bytes, so that pumps often find it full.
@@ -9,8 +9,8 @@
 
 #include "prelude_declarations.h"
 #include "sim.h"
-#include "transports/wire/rails.h"
-#include "transports/wire/tcp.h"
+#include "transports/net/connect/paths.h"
+#include "transports/net/stream/tcp.h"
 #include "world.h"
 
 enum { BREAKS = 2, BREAKS_ONE_IN = 40, REST_WAITS_ONE_IN = 8, REST_WAITS_MOST = 2000 };
@@ -393,7 +393,7 @@ dfcclResult_t df_tcp_connect(df_tcp *tcp, const df_tcp_way *way, df_tcp_stream *
   return dfcclSuccess;
 }
 
-/* ---- what rails.h promises: all of them lead to the same place */
+/* ---- what paths.h promises: all of them lead to the same place */
 
 dfcclResult_t df_rails_open(df_rails **rails, const char *interfaces, uint32_t most) {
   (void)interfaces;

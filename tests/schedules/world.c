@@ -8,10 +8,10 @@
 
 #include "prelude_declarations.h"
 #include "world.h"
-#include "host/memory.h"
-#include "host/registry.h"
-#include "host/registration.h"
-#include "host/runs.h"
+#include "host/runs/user_memory.h"
+#include "host/state/registry.h"
+#include "host/registration/register.h"
+#include "host/runs/runs.h"
 
 app *sim_app;
 int sim_world_stands;

@@ -2,7 +2,7 @@
 #ifndef DF_TESTS_SIM_WORLD_H
 #define DF_TESTS_SIM_WORLD_H
 
-#include "host/context.h"
+#include "host/state/context.h"
 #include "sim.h"
 
 enum {

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bootstrap/rendezvous.h"
-#include "bootstrap/sockets.h"
+#include "bootstrap/rendezvous/rendezvous.h"
+#include "bootstrap/net/sockets.h"
 #include "support/leftovers.h"
 #include "support/rest.h"
 

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/handshake.h"
+#include "bootstrap/rendezvous/handshake.h"
 #include "support/harness.h"
 
 /* LONG_MS: longer than any test may take, so who returns did not wait for its timeout. */

@@ -2,7 +2,7 @@
 #ifndef DF_TESTS_GROUP_PLANS_H
 #define DF_TESTS_GROUP_PLANS_H
 
-#include "plans/check.h"
+#include "plans/check/check.h"
 #include "support/harness.h"
 
 typedef struct group_plans {

@@ -1,8 +1,8 @@
 #include "stage.h"
 #include "control/service.h"
-#include "host/match.h"
-#include "host/registry.h"
-#include "host/runs.h"
+#include "host/registration/match.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
 
 #include <fcntl.h>
 #include <pthread.h>

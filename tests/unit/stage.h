@@ -3,7 +3,7 @@
 #ifndef DF_TESTS_UNIT_STAGE_H
 #define DF_TESTS_UNIT_STAGE_H
 
-#include "host/context.h"
+#include "host/state/context.h"
 #include "support/harness.h"
 
 enum { STAGE_RANKS = 3, STAGE_COUNT = 100 };

@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "bootstrap_crew.h"
-#include "bootstrap/rendezvous.h"
-#include "bootstrap/rendezvous_job.h"
-#include "bootstrap/sockets.h"
+#include "bootstrap/rendezvous/rendezvous.h"
+#include "bootstrap/rendezvous/root_state.h"
+#include "bootstrap/net/sockets.h"
 #include "support/leftovers.h"
 #include "support/rest.h"
 

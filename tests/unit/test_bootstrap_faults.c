@@ -15,10 +15,10 @@
 
 #include "base/clock.h"
 #include "bootstrap_crew.h"
-#include "bootstrap/process.h"
-#include "bootstrap/rendezvous.h"
-#include "bootstrap/rendezvous_root.h"
-#include "bootstrap/sockets.h"
+#include "bootstrap/net/fork_guard.h"
+#include "bootstrap/rendezvous/rendezvous.h"
+#include "bootstrap/rendezvous/root_loop.h"
+#include "bootstrap/net/sockets.h"
 #include "support/leftovers.h"
 #include "support/rest.h"
 

@@ -12,7 +12,7 @@
 
 #include "stage.h"
 #include "control/service.h"
-#include "host/registry.h"
+#include "host/state/registry.h"
 
 enum { COLL = 7, COUNT = 1 << 16, COMMONS = 1, RINGS = 1 };
 

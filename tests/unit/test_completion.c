@@ -1,5 +1,5 @@
 /*
- * Promises of src/host/completion.c: a run's status is what became of that run, in whatever order
+ * Promises of src/host/runs/completion.c: a run's status is what became of that run, in whatever order
  * the host hears of a collective's runs. They end in order, but several threads and several queues
  * tell of them: a run that succeeded is never told as failed, because a later one that failed was
  * heard of first, nor one that failed as a success. Callbacks that a waiter does not come to run
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 #include "devices/cpu/executor.h"
-#include "host/context.h"
-#include "host/failure.h"
-#include "host/registry.h"
-#include "host/runs.h"
+#include "host/state/context.h"
+#include "host/runs/collective_failure.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
 #include "two_ranks.h"
 
 enum { RANKS = 2, COLL = 7, COUNT = 4, CQES = 3, MOST_RUNS = 6 };

@@ -1,13 +1,13 @@
 /*
- * Promise of src/host/link_setup.c: how far away a peer is, is looked at on links of large
+ * Promise of src/host/registration/link_setup.c: how far away a peer is, is looked at on links of large
  * messages, and nowhere where asking for the time costs more than a line takes to come.
  */
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "host/context.h"
-#include "host/registry.h"
+#include "host/state/context.h"
+#include "host/state/registry.h"
 #include "two_ranks.h"
 
 enum { LARGE = 1 << 20 };

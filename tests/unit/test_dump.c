@@ -1,5 +1,5 @@
 /*
- * Promises of src/host/dump.c about who reads and who else handles the signal:
+ * Promises of src/host/observe/dump.c about who reads and who else handles the signal:
  *   - A dump that cannot be written is an error with a sentence; a reader that has gone never ends
  *     the process, and leaves no signal behind.
  *   - A run waits for the members whose messages are missing, and for no others.
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "stage.h"
-#include "host/dump.h"
-#include "host/registry.h"
+#include "host/observe/dump.h"
+#include "host/state/registry.h"
 
 static int has_pending_pipe_signal(void) {
   sigset_t pending;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "devices/cpu/executor.h"
-#include "host/context.h"
+#include "host/state/context.h"
 #include "two_ranks.h"
 
 enum { RANKS = 2, SHARED = 1, ALONE = 2, COUNT = 4 };

@@ -1,10 +1,10 @@
 /*
- * Promises of src/bootstrap/handshake.h:
+ * Promises of src/bootstrap/rendezvous/handshake.h:
  *   - A sealed message verifies under its key only, and not when any bit of it has changed.
  *   - Keys differ in everything that they are derived from.
  *   - A refusal arrives as the code and the sentence that were sent, whatever their length.
  */
-#include "bootstrap/handshake.h"
+#include "bootstrap/rendezvous/handshake.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * Promises of src/bootstrap/address.h, interfaces.h and doors.h:
+ * Promises of src/bootstrap/net/address.h, interfaces.h and listeners.h:
  *   - Addresses are written and read as people write them; nonsense is refused.
  *   - A pattern of DFCCL_NET_INTERFACES chooses by name, prefix, address and network, "!" takes
  *     away; an item that makes no sense, and a pattern without an interface, are refused, and the
@@ -7,14 +7,14 @@
  *   - Doors have one port at all addresses, of the range that is asked for. If the network is off,
  *     others are told of none, whatever DFCCL_NET_ADVERTISE says.
  */
-#include "bootstrap/interfaces.h"
+#include "bootstrap/net/interfaces.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "bootstrap/doors.h"
-#include "bootstrap/sockets.h"
+#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/sockets.h"
 #include "support/harness.h"
 
 static df_address address_of(const char *text) {

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/sockets.h"
+#include "bootstrap/net/sockets.h"
 #include "support/harness.h"
 #include "support/rest.h"
 

@@ -1,5 +1,5 @@
 /*
- * Promise of src/host/link_setup.c: while large rings get their pages nobody who calls the library
+ * Promise of src/host/registration/link_setup.c: while large rings get their pages nobody who calls the library
  * is kept waiting; and whatever happens meanwhile ends as it would have without rings.
  *
  * The pages come when the test says so: madvise stands here in the C library's place.
@@ -12,7 +12,7 @@
 
 #include "stage.h"
 #include "two_ranks.h"
-#include "host/registry.h"
+#include "host/state/registry.h"
 
 enum { SHORT = 1, LARGE = 2, OTHER = 3, ROOT = 0, COUNT = 1 << 20, POPULATE = 23, LINKS = 1 };
 

@@ -1,5 +1,5 @@
 /*
- * Promises of src/host/match.c to a rank whose peers, played by this test, announce what makes no
+ * Promises of src/host/registration/match.c to a rank whose peers, played by this test, announce what makes no
  * sense to it, or in no order:
  *   - A type, operator, operation or algorithm that this version does not know differs from each
  * that it knows: a mismatch with a sentence.
@@ -12,8 +12,8 @@
  */
 #include <string.h>
 
-#include "host/failure.h"
-#include "host/registry.h"
+#include "host/runs/collective_failure.h"
+#include "host/state/registry.h"
 #include "stage.h"
 
 enum { COLL = 7, COUNT = STAGE_COUNT };

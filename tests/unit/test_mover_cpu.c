@@ -1,5 +1,5 @@
 /*
- * Promises of src/primitives/mover_cpu.h, for each variant that this processor runs:
+ * Promises of src/primitives/movers/mover_cpu.h, for each variant that this processor runs:
  *   - Every operator of every type gives exactly the bits of a scalar reference that is computed
  *     from the values (support/numbers.h): all pairs of operands for 8-bit types, all numbers for
  *     16-bit quotients, special and random ones for the rest. So the variants agree bit for bit.
@@ -7,7 +7,7 @@
  *     end is touched.
  *   - Streaming functions give the same bytes as the others.
  */
-#include "primitives/mover_cpu.h"
+#include "primitives/movers/mover_cpu.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "host/context.h"
+#include "host/state/context.h"
 #include "support/harness.h"
 
 enum { KEYS = 8, LEVELS = 3 };

@@ -1,5 +1,5 @@
 /*
- * Promises of src/plans, proven symbolically (plans/check.h) for every operation, algorithm, group
+ * Promises of src/plans, proven symbolically (plans/check/check.h) for every operation, algorithm, group
  * of up to 16 ranks and some up to 64, root, in place or not, whatever messages lend their buffers,
  * with links of two slots, over several loops whose last may lack any number of pieces. In varying
  * runs no rank ends before it has heard of all others, even if only one piece is there. Out of memory

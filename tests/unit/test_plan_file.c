@@ -13,9 +13,9 @@
 
 #include "base/limits.h"
 #include "base/result.h"
-#include "plans/check.h"
-#include "plans/file.h"
-#include "plans/file_export.h"
+#include "plans/check/check.h"
+#include "plans/msccl/file.h"
+#include "plans/msccl/export.h"
 #include "plans/plan.h"
 
 static df_plan_file *made(const char *text) {

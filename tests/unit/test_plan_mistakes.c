@@ -1,5 +1,5 @@
 /*
- * Promise of plans/check.h: it finds mistakes that are planted in each way that a plan can be wrong,
+ * Promise of plans/check/check.h: it finds mistakes that are planted in each way that a plan can be wrong,
  * and its sentence says which.
  */
 #include <string.h>

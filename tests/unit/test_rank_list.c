@@ -1,9 +1,9 @@
 /*
- * Promises of src/bootstrap/rank_list.h:
+ * Promises of src/bootstrap/net/rank_list.h:
  *   - The text names exactly the chosen ranks, as ranges where they adjoin.
  *   - It never exceeds its room; what does not fit is counted.
  */
-#include "bootstrap/rank_list.h"
+#include "bootstrap/net/rank_list.h"
 
 #include <stdio.h>
 #include <string.h>

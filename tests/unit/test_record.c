@@ -1,5 +1,5 @@
 /*
- * Promises of src/host/record.c:
+ * Promises of src/host/observe/record.c:
  *   - A collective's name may hold any bytes: in the file it is a JSON string, in which each byte
  * is the character of its number.
  *   - Every run has a name of its own, over all registrations of its id; groups are named once.
@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "host/context.h"
-#include "host/record.h"
+#include "host/state/context.h"
+#include "host/observe/record.h"
 #include "support/harness.h"
 
 typedef struct recording {

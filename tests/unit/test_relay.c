@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "bootstrap/handshake.h"
-#include "bootstrap/sockets.h"
+#include "bootstrap/rendezvous/handshake.h"
+#include "bootstrap/net/sockets.h"
 #include "control/service.h"
 #include "support/harness.h"
 

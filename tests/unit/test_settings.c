@@ -1,11 +1,11 @@
 /*
- * Promises of src/host/settings.c:
+ * Promises of src/host/settings/settings.c:
  *   - Every variable of the table: a value that makes no sense or lies outside of its range is
  *     refused by the variable's name and the value; the range's ends are accepted.
  *   - Every field of the configuration: a value that makes no sense is refused by the field's name.
  *   - Configuration goes before environment; what neither says is the default.
  */
-#include "host/settings.h"
+#include "host/settings/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>

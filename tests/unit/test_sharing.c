@@ -3,7 +3,7 @@
  * until its owner asks for the mapping's end. Then no message can lend from there. Nothing is
  * followed of a peer that has lent nothing, and a peer without a link costs no table of windows.
  */
-#include "host/registry.h"
+#include "host/state/registry.h"
 #include "stage.h"
 
 enum { USER_SEGMENT = 1, PAGES = 3, COLL = 7 };

@@ -1,9 +1,9 @@
 /*
- * Promise of src/host/submit.c: runs of one collective reach the daemon in the order in which they
+ * Promise of src/host/runs/submit.c: runs of one collective reach the daemon in the order in which they
  * were submitted. A run that could go at once does not overtake one that waits on the host for
  * room.
  */
-#include "host/context.h"
+#include "host/state/context.h"
 #include "two_ranks.h"
 
 enum { RANKS = 2, COLL = 7, COUNT = 4, RUNS = 3 };

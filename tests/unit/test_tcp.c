@@ -1,11 +1,11 @@
 /*
- * Promises of src/transports/wire/tcp.h:
+ * Promises of src/transports/net/stream/tcp.h:
  *   - A look does not take the news of a watched descriptor from a thread that waits.
  *   - Streams carry what pumps give them, and the descriptor is readable whenever a pump can go on.
  *   - A stream whose other end has gone says so, and why; one that nobody answers, too.
  *   - The measured rate of a stream is doubted while nothing is written, and only then.
  */
-#include "transports/wire/tcp.h"
+#include "transports/net/stream/tcp.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "wire_stage.h"
+#include "pump_stage.h"
 
 typedef struct pair {
   df_tcp tcp[2];

@@ -1,5 +1,5 @@
 /*
- * Promises of src/transports/wire/tls.h:
+ * Promises of src/transports/net/security/tls.h:
  *   - Two ends with certificates of one authority meet, and what is written is read, however the stream
  *     below splits it; none of it can be read on its way.
  *   - Who has no certificate of the authority, one that is over, or another key of the connection is
@@ -7,7 +7,7 @@
  *   - What is changed on its way ends the stream, and nothing of it is given out.
  *   - Files that are missing, wrong, or open to all are named, with what is wrong.
  */
-#include "transports/wire/tls.h"
+#include "transports/net/security/tls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "support/certificates.h"
-#include "wire_stage.h"
+#include "pump_stage.h"
 
 enum { TOTAL = 300000 };
 

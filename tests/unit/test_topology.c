@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plans/listed.h"
+#include "plans/algorithms/piece_tables.h"
 #include "support/harness.h"
-#include "tuning/manner.h"
+#include "tuning/configuration.h"
 
 /* Ranks of hosts 'a', 'b' ...; each rank may use cores 0 and 1 of its host. */
 static df_topology topology_of(const char *hosts) {

@@ -1,12 +1,12 @@
 /*
- * Promises of bench/tune_table.c about rules between two sizes that were measured, where the best way
+ * Promises of bench/dfccl-bench/tune_table.c about rules between two sizes that were measured, where the best way
  * changes:
  *   - Each way is used half way to the other size, if it is not much slower there.
  *   - A way that is much slower at the other size is not used on the way there.
  *   - If both are, a third one that is good at both is used between.
  *   - All sizes have a rule, whatever was measured.
  */
-#include "tune.h"
+#include "dfccl-bench/tune.h"
 
 #include <stdlib.h>
 

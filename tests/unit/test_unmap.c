@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "stage.h"
-#include "control/post.h"
-#include "host/registry.h"
+#include "control/messenger.h"
+#include "host/state/registry.h"
 
 enum { BYTES = 1 << 16 };
 

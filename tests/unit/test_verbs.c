@@ -1,5 +1,5 @@
 /*
- * Promises of src/transports/wire/verbs.h, on devices that are memory (fake_verbs.h):
+ * Promises of src/transports/net/verbs/verbs.h, on devices that are memory (fake_verbs.h):
  *   - The ends meet over a line that splits and delays; then streams carry what pumps give them.
  *   - No write is without credit: a far end that reads nothing stops the writer, and lets it go on.
  *   - The descriptor is readable when something came after a look, and only then.
@@ -8,7 +8,7 @@
  *   - What the other end says is checked.
  *   - Without a device, without permission and without memory to lock, opening says so.
  */
-#include "transports/wire/verbs.h"
+#include "transports/net/verbs/verbs.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #include "base/result.h"
 #include "fake_verbs.h"
-#include "wire_stage.h"
+#include "pump_stage.h"
 
 typedef struct pair {
   wire_stage line;

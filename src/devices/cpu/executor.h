@@ -16,7 +16,7 @@
 #include "daemon_kernel/daemon.h"
 #include "devices/cpu/cores.h"
 #include "devices/executor.h"
-#include "devices/upward.h"
+#include "devices/host_callbacks.h"
 
 typedef struct DF_ALIGNED(64) df_executor_block {
   uint32_t owner; /* 0: nobody */

@@ -87,7 +87,7 @@ typedef struct df_cuda_state {
   df_cuda_stream_operation write_value, wait_value; /* NULL: small kernels do it */
   uint32_t next_ticket;
 
-  /* residence.c */
+  /* keep_resident.c */
   df_rank_device *next;   /* of the process */
   uint32_t widest;        /* [lock] blocks of any registered collective */
   uint32_t launched_stay; /* df_device.stay before the latest launch */
@@ -110,7 +110,7 @@ dfcclResult_t df_cuda_find_peers(df_rank_device *device);
 dfcclResult_t df_cuda_upload(df_rank_device *device, void *to, const void *from, size_t bytes);
 dfcclResult_t df_cuda_clear_memory(df_rank_device *device, void *to, size_t bytes);
 
-/* collectives.c */
+/* dfccl-bench/collectives.c */
 dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll);
 void df_cuda_forget(df_rank_device *device, df_device_coll *coll);
 dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll);
@@ -130,7 +130,7 @@ double df_cuda_ns_of_cycle(const df_time_log *log); /* of a block */
 dfcclResult_t df_cuda_get_times(df_rank_device *device, df_timed kind, uint64_t *durations,
                                 uint64_t *moments, size_t *count);
 
-/* events.c */
+/* dfccl-bench/events.c */
 dfcclResult_t df_cuda_told_times(df_rank_device *device, df_timed kind, const df_cuda_moment *now,
                                  uint64_t *durations, uint64_t *moments, size_t *count);
 dfcclResult_t df_cuda_get_events(df_rank_device *device, dfcclEvent_t *events, size_t *count);
@@ -144,7 +144,7 @@ uint32_t df_cuda_runs_on_streams(void); /* of the process, outstanding */
 int df_cuda_pause_streams(void);
 void df_cuda_resume_streams(void);
 
-/* residence.c */
+/* keep_resident.c */
 void df_cuda_enlist(df_rank_device *device);
 void df_cuda_delist(df_rank_device *device);
 /* Before a stream waits: every rank of the process on the GPU has a launch that stays. Waits for

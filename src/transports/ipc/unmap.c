@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "control/post.h"
+#include "control/messenger.h"
 
 enum { DF_UNMAP_WAIT_MS = 2000 };
 

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "control/post.h"
+#include "control/messenger.h"
 
 typedef struct df_common_segment {
   struct df_common_segment *next;

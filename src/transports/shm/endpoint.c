@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/post.h"
+#include "control/messenger.h"
 #include "control/service.h"
 #include "transports/ipc/unmap.h"
 #include "transports/shm/common_slots.h"

@@ -3,7 +3,7 @@
 #ifndef DF_TRANSPORTS_SHM_ENDPOINT_H
 #define DF_TRANSPORTS_SHM_ENDPOINT_H
 
-#include "primitives/windows.h"
+#include "primitives/mapped_ranges.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shared_memory.h"
 #include "transports/transport.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "control/post.h"
+#include "control/messenger.h"
 #include "transports/shm/endpoint.h"
 
 struct df_ticket {

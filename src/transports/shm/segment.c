@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "bootstrap/sockets.h"
+#include "bootstrap/net/sockets.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older ones refuse it */

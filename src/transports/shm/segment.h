@@ -6,7 +6,7 @@
 
 #include "base/limits.h"
 #include "base/result.h"
-#include "control/world.h"
+#include "control/process_inbox.h"
 
 typedef struct df_segment {
   df_remains remains; /* first: of one that is buried */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "bootstrap/sockets.h"
-#include "control/post.h"
+#include "bootstrap/net/sockets.h"
+#include "control/messenger.h"
 #include "transports/ipc/unmap.h"
 #include "transports/shm/common_slots.h"
 #include "transports/shm/endpoint.h"

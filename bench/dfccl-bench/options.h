@@ -1,0 +1,65 @@
+/* The command line of dfccl-bench. */
+#ifndef DF_BENCH_DFCCL_BENCH_OPTIONS_H
+#define DF_BENCH_DFCCL_BENCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dfccl.h"
+
+typedef enum {
+  DF_BENCH_ALLREDUCE,
+  DF_BENCH_ALLGATHER,
+  DF_BENCH_REDUCESCATTER,
+  DF_BENCH_BROADCAST,
+  DF_BENCH_REDUCE,
+  DF_BENCH_ALLTOALL,
+  DF_BENCH_OVERHEAD,
+  DF_BENCH_TUNE,
+  DF_BENCH_DISORDER,
+  DF_BENCH_EVENTS,
+  DF_BENCH_GATHER,
+  DF_BENCH_SCATTER,
+  DF_BENCH_SENDRECV,
+  DF_BENCH_BARRIER,
+  DF_BENCH_SCAN,
+  DF_BENCH_ALLGATHERV,
+  DF_BENCH_REDUCESCATTERV,
+  DF_BENCH_GATHERV,
+  DF_BENCH_SCATTERV,
+  DF_BENCH_ALLTOALLV,
+  DF_BENCH_NEIGHBOURS
+} df_bench_operation;
+
+typedef struct {
+  df_bench_operation operation;
+  int n_ranks;
+  bool env, processes;
+  size_t min_bytes, max_bytes, factor;
+  int iterations; /* 0: chosen for each size */
+  int warmup;
+  dfcclDataType_t type;
+  dfcclRedOp_t op;
+  dfcclBackend_t backend;
+  const char *algorithm; /* NULL: the library's choice */
+  int rounds;            /* disorder, tune; 0: its own choice */
+  uint64_t seed;         /* disorder, events: of the orders */
+  const char *out;       /* tune: file for the table; NULL: standard output */
+  bool library_memory;   /* dfcclMemAlloc */
+  bool in_place;         /* only in place */
+  bool check, json, progress;
+  bool bound;          /* the lower bound beside each time */
+  const char *network; /* bound: the model's file; NULL: this machine */
+  bool explain;        /* what the library would do, instead of measuring it */
+} df_bench_options;
+
+enum { DF_BENCH_MAX_ITERATIONS = 100000, DF_BENCH_MAX_ROUNDS = 1000, DF_BENCH_ROOT = 0 };
+
+/* Reads the command line; ends the program on wrong usage, --help and --version. */
+df_bench_options df_bench_parse(int argc, char **argv);
+
+bool df_bench_has_in_place(df_bench_operation operation);
+const char *df_bench_operation_name(df_bench_operation operation);
+
+#endif

@@ -1,0 +1,391 @@
+#include "bootstrap/mesh/mesh.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "bootstrap/mesh/mesh_remote.h"
+#include "bootstrap/net/rank_list.h"
+#include "bootstrap/net/sockets.h"
+
+enum {
+  RETRY_MS = 2,      /* Between calls to a rank that has too many callers. */
+  REFUSED_MS = 1000, /* A rank that refuses for so long is dead. */
+  CLAIM_MS = 500,    /* For so long a caller that has said who it is goes before others. */
+  GUEST_MS = 5000,   /* A caller must prove itself within this time. */
+  GUESTS_SPARE = 64
+};
+#define REPORT_NS 5000000000u
+
+typedef struct {
+  int fd;
+  int rank; /* the other end; a guest's is a claim until proven, -1 before GREETING */
+  bool standing;
+  uint64_t since_ns; /* guest: when it came; lower rank: when it first refused, or 0 */
+  unsigned char nonce[DF_NONCE_BYTES];
+  unsigned char key[DF_KEY_BYTES];
+} link_attempt;
+
+typedef struct {
+  df_rendezvous *r;
+  const unsigned char *local;
+  int *sockets;
+  unsigned char key[DF_KEY_BYTES];
+  int n_missing;
+  int accept_error;     /* why a guest had to go, or 0 */
+  bool is_full;         /* callers wait until a guest goes */
+  link_attempt *lower;  /* [rank] */
+  link_attempt *guests; /* [guests_max], oldest first */
+  int n_guests, guests_max;
+  df_far_mesh *far;      /* NULL: no rank is of another host */
+  struct pollfd *polled; /* [2 + rank + guests_max], then those of far */
+  uint64_t begin_ns, report_ns;
+} mesh_work;
+
+static bool is_far(const mesh_work *work, int rank) {
+  return work->far && work->r->made.far[rank].is_far;
+}
+
+/* Of this process, or behind a relay. */
+static bool needs_no_socket(const mesh_work *work, int rank) {
+  const df_mesh *made = &work->r->made;
+  return work->local[rank] || (made->far && made->far[rank].is_far && !made->far[rank].has_line);
+}
+
+static void stand(mesh_work *work, link_attempt *attempt) {
+  work->sockets[attempt->rank] = attempt->fd;
+  work->n_missing--;
+  attempt->fd = -1;
+  attempt->standing = true;
+}
+
+/* 1: the message is there; 0: not yet; -1: anything else, also the end. */
+static int receive_packet(int fd, df_message_type type, void *message, size_t bytes) {
+  ssize_t got;
+  do got = recv(fd, message, bytes, MSG_TRUNC);
+  while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+  if (got != (ssize_t)bytes) return -1;
+  return df_header_is((const df_header *)message, type, bytes) ? 1 : -1;
+}
+
+/* A packet goes whole or not at all. */
+static bool send_packet(int fd, const void *message, size_t bytes) {
+  ssize_t sent;
+  do sent = send(fd, message, bytes, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent == (ssize_t)bytes;
+}
+
+static bool send_sealed_signal(int fd, df_message_type type, const unsigned char *key) {
+  df_signal signal;
+  df_message_start(&signal, type, sizeof signal);
+  df_message_seal(&signal, sizeof signal, key);
+  return send_packet(fd, &signal, sizeof signal);
+}
+
+static void derive_pair_key(unsigned char key[DF_KEY_BYTES], const mesh_work *work, int from,
+                            int to, const unsigned char *from_nonce,
+                            const unsigned char *to_nonce) {
+  struct {
+    int32_t from, to;
+    unsigned char nonce[DF_NONCE_BYTES];
+  } caller = {.from = from, .to = to};
+  memcpy(caller.nonce, from_nonce, sizeof caller.nonce);
+  df_derive(key, DF_KEY_BYTES, work->key, "dfccl pair", &caller, sizeof caller, to_nonce,
+            DF_NONCE_BYTES);
+}
+
+static dfcclResult_t refused(const mesh_work *work, link_attempt *attempt) {
+  uint64_t now = df_clock_ns();
+  if (attempt->since_ns == 0) attempt->since_ns = now;
+  if (now - attempt->since_ns < (uint64_t)REFUSED_MS * 1000000u) return dfcclSuccess;
+  return df_fail(dfcclRemoteError, "rank %d (process %d) does not listen for rank %d",
+                 attempt->rank, work->r->records[attempt->rank].pid, work->r->rank);
+}
+
+/* Success also when the rank is busy. */
+static dfcclResult_t call_rank(mesh_work *work, link_attempt *attempt) {
+  int fd = df_connect_abstract(SOCK_SEQPACKET, work->r->records[attempt->rank].name);
+  if (fd == -EAGAIN || fd == -EINTR) return dfcclSuccess;
+  if (fd == -ECONNREFUSED) return refused(work, attempt);
+  char why[DF_WHY_BYTES];
+  if (fd < 0)
+    return df_fail(df_is_exhausted(-fd) ? dfcclOutOfMemory : dfcclSystemError,
+                   "rank %d has no socket for rank %d of %d: %s", work->r->rank, attempt->rank,
+                   work->r->n_ranks, df_why(-fd, why));
+  uid_t other;
+  if (!df_socket_same_user(fd, &other)) {
+    df_socket_close(&fd);
+    return df_fail(dfcclRemoteError, "rank %d runs as user %u, rank %d as user %u", attempt->rank,
+                   other, work->r->rank, geteuid());
+  }
+  df_greeting greeting;
+  df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
+  greeting.from = work->r->rank;
+  greeting.to = attempt->rank;
+  randombytes_buf(attempt->nonce, sizeof attempt->nonce);
+  memcpy(greeting.nonce, attempt->nonce, sizeof greeting.nonce);
+  if (send_packet(fd, &greeting, sizeof greeting))
+    attempt->fd = fd;
+  else
+    df_socket_close(&fd);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t on_answer(mesh_work *work, link_attempt *attempt) {
+  df_answer answer;
+  int got = receive_packet(attempt->fd, DF_MESSAGE_ANSWER, &answer, sizeof answer);
+  if (got == 0) return dfcclSuccess;
+  if (got < 0) {
+    df_socket_close(&attempt->fd); /* in a crowd, or dying: try again until the root knows */
+    return refused(work, attempt);
+  }
+  derive_pair_key(attempt->key, work, work->r->rank, attempt->rank, attempt->nonce, answer.nonce);
+  if (!df_message_verify(&answer, sizeof answer, attempt->key))
+    return df_fail(dfcclRemoteError, "what answers rank %d as rank %d is not of this job",
+                   work->r->rank, attempt->rank);
+  if (send_sealed_signal(attempt->fd, DF_MESSAGE_PROOF, attempt->key))
+    stand(work, attempt);
+  else
+    df_socket_close(&attempt->fd);
+  return dfcclSuccess;
+}
+
+static void forget_guest(mesh_work *work, int index) {
+  df_socket_close(&work->guests[index].fd);
+  work->n_guests--;
+  memmove(&work->guests[index], &work->guests[index + 1],
+          sizeof *work->guests * (size_t)(work->n_guests - index));
+}
+
+/* Who goes if there is no descriptor for the next: -1: nobody. A guest that has had its answer may
+ * take its connection for standing, and would not call again. */
+static int dispensable_guest(const mesh_work *work) {
+  for (int i = 0; i < work->n_guests; i++)
+    if (work->guests[i].rank < 0) return i;
+  if (work->n_guests == 0) return -1;
+  return df_clock_ns() - work->guests[0].since_ns < (uint64_t)CLAIM_MS * 1000000u ? -1 : 0;
+}
+
+/* Without a descriptor accept fails also if nobody calls. */
+static bool somebody_calls(const mesh_work *work) {
+  struct pollfd listener = {.fd = work->r->listener.fd, .events = POLLIN};
+  return poll(&listener, 1, 0) > 0;
+}
+
+static dfcclResult_t admit_guests(mesh_work *work) {
+  while (somebody_calls(work)) {
+    int fd = df_accept(work->r->listener.fd);
+    if (fd == -EINTR || fd == -ECONNABORTED) continue;
+    if (fd == -EAGAIN) break;
+    if (fd < 0) {
+      char why[DF_WHY_BYTES];
+      int guest = dispensable_guest(work);
+      work->accept_error = -fd;
+      work->is_full = guest < 0 && work->n_guests > 0;
+      if (work->is_full) return dfcclSuccess;
+      if (guest >= 0) {
+        forget_guest(work, guest);
+        continue;
+      }
+      return df_fail(df_is_exhausted(-fd) ? dfcclOutOfMemory : dfcclSystemError,
+                     "rank %d of %d cannot accept a connection: %s", work->r->rank,
+                     work->r->n_ranks, df_why(-fd, why));
+    }
+    if (!df_socket_same_user(fd, NULL)) {
+      df_socket_close(&fd);
+      continue;
+    }
+    if (work->n_guests == work->guests_max) forget_guest(work, 0);
+    work->guests[work->n_guests++] =
+        (link_attempt){.fd = fd, .rank = -1, .since_ns = df_clock_ns()};
+  }
+  return dfcclSuccess;
+}
+
+static bool on_greeting(mesh_work *work, link_attempt *guest) {
+  df_greeting greeting;
+  int got = receive_packet(guest->fd, DF_MESSAGE_GREETING, &greeting, sizeof greeting);
+  if (got <= 0) return got == 0;
+  const df_rendezvous *r = work->r;
+  if (greeting.to != r->rank || greeting.from <= r->rank || greeting.from >= r->n_ranks)
+    return false;
+  if (work->local[greeting.from] || is_far(work, greeting.from)) return false;
+  df_answer answer;
+  df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
+  randombytes_buf(answer.nonce, sizeof answer.nonce);
+  guest->rank = greeting.from;
+  derive_pair_key(guest->key, work, greeting.from, r->rank, greeting.nonce, answer.nonce);
+  df_message_seal(&answer, sizeof answer, guest->key);
+  return send_packet(guest->fd, &answer, sizeof answer);
+}
+
+static bool on_proof(mesh_work *work, link_attempt *guest) {
+  df_signal proof;
+  int got = receive_packet(guest->fd, DF_MESSAGE_PROOF, &proof, sizeof proof);
+  if (got <= 0) return got == 0;
+  if (!df_message_verify(&proof, sizeof proof, guest->key)) return false;
+  if (work->sockets[guest->rank] >= 0) return false;
+  stand(work, guest);
+  return true;
+}
+
+static dfcclResult_t call_lower_ranks(mesh_work *work, bool *again) {
+  *again = false;
+  for (int rank = 0; rank < work->r->rank; rank++) {
+    link_attempt *attempt = &work->lower[rank];
+    if (attempt->standing || work->local[rank] || is_far(work, rank) || attempt->fd >= 0) continue;
+    dfcclResult_t result = call_rank(work, attempt);
+    if (result != dfcclSuccess) return result;
+    *again = *again || attempt->fd < 0;
+  }
+  return dfcclSuccess;
+}
+
+static int fill_polled(mesh_work *work) {
+  int n = 0;
+  work->polled[n++] = (struct pollfd){.fd = work->r->fd, .events = POLLIN};
+  work->polled[n++] =
+      (struct pollfd){.fd = work->is_full ? -1 : work->r->listener.fd, .events = POLLIN};
+  for (int rank = 0; rank < work->r->rank; rank++)
+    work->polled[n++] = (struct pollfd){.fd = work->lower[rank].fd, .events = POLLIN};
+  for (int i = 0; i < work->n_guests; i++)
+    work->polled[n++] = (struct pollfd){.fd = work->guests[i].fd, .events = POLLIN};
+  return n;
+}
+
+static void serve_guests(mesh_work *work, const struct pollfd *polled) {
+  uint64_t now = df_clock_ns();
+  for (int i = work->n_guests - 1; i >= 0; i--) { /* forgetting moves later ones */
+    link_attempt *guest = &work->guests[i];
+    bool welcome = now - guest->since_ns < (uint64_t)GUEST_MS * 1000000u;
+    if (welcome && polled[i].revents != 0)
+      welcome = guest->rank < 0 ? on_greeting(work, guest) : on_proof(work, guest);
+    if (!welcome || guest->standing) forget_guest(work, i);
+  }
+}
+
+/* The first far rank that is not there, and what is wrong with its addresses; "": none. */
+static void describe_far(const mesh_work *work, char text[DF_PROBE_TEXT + 32]) {
+  char places[DF_PROBE_TEXT];
+  text[0] = '\0';
+  for (int rank = 0; rank < work->r->n_ranks; rank++) {
+    if (!is_far(work, rank) || needs_no_socket(work, rank) || work->sockets[rank] >= 0) continue;
+    df_far_mesh_describe(work->far, rank, places);
+    snprintf(text, DF_PROBE_TEXT + 32, "; rank %d: %s", rank, places);
+    return;
+  }
+}
+
+static void describe_missing(const mesh_work *work, char names[DF_RANK_LIST_BYTES],
+                             char places[DF_PROBE_TEXT + 32]) {
+  unsigned char missing[DF_MAX_RANKS] = {0};
+  for (int rank = 0; rank < work->r->n_ranks; rank++)
+    missing[rank] = !needs_no_socket(work, rank) && work->sockets[rank] < 0;
+  df_rank_list(names, DF_RANK_LIST_BYTES, missing, work->r->n_ranks);
+  describe_far(work, places);
+}
+
+static void report(mesh_work *work) {
+  char names[DF_RANK_LIST_BYTES], places[DF_PROBE_TEXT + 32];
+  const uint64_t waited_ns = df_clock_ns() - work->begin_ns;
+  work->report_ns = df_clock_ns() + waited_ns;
+  describe_missing(work, names, places);
+  df_log(DF_LOG_WARN, "rank %d has waited %llu s for a connection to %s%s", work->r->rank,
+         (unsigned long long)(waited_ns / 1000000000u), names, places);
+}
+
+static dfcclResult_t mesh_round(mesh_work *work, uint64_t deadline_ns) {
+  bool again;
+  dfcclResult_t result = call_lower_ranks(work, &again);
+  if (result != dfcclSuccess) return result;
+  again = again || work->is_full;
+  int n_polled = fill_polled(work), n_far, stood;
+  work->is_full = false;
+  uint64_t wake_ns = DF_MIN(deadline_ns, work->report_ns);
+  result = df_far_mesh_fill(work->far, work->polled + n_polled, &n_far, &wake_ns);
+  if (result != dfcclSuccess) return result;
+  int wait_ms = DF_MIN(df_remaining_ms(wake_ns), again ? RETRY_MS : GUEST_MS);
+  int ready = poll(work->polled, (nfds_t)(n_polled + n_far), wait_ms);
+  if (ready < 0 && errno != EINTR)
+    return df_fail(dfcclSystemError, "cannot wait for %d ranks: %s", work->n_missing,
+                   strerror(errno));
+  if (ready < 0) return dfcclSuccess;
+  if (df_clock_ns() >= work->report_ns) report(work);
+  if (work->polled[0].revents != 0) {
+    result = df_rendezvous_news(work->r);
+    if (result != dfcclInProgress) return result;
+  }
+  for (int rank = 0; rank < work->r->rank; rank++)
+    if (work->polled[2 + rank].revents != 0) {
+      result = on_answer(work, &work->lower[rank]);
+      if (result != dfcclSuccess) return result;
+    }
+  serve_guests(work, work->polled + 2 + work->r->rank);
+  result = df_far_mesh_serve(work->far, work->polled + n_polled, &stood);
+  work->n_missing -= stood;
+  if (result != dfcclSuccess) return result;
+  return work->polled[1].revents != 0 ? admit_guests(work) : dfcclSuccess;
+}
+
+static dfcclResult_t too_late(const mesh_work *work) {
+  char names[DF_RANK_LIST_BYTES], places[DF_PROBE_TEXT + 32], why[DF_WHY_BYTES] = "";
+  describe_missing(work, names, places);
+  if (work->accept_error) df_why(work->accept_error, why);
+  return df_fail(dfcclTimeout, "no connection between rank %d and %s within %d ms%s%s%s",
+                 work->r->rank, names, work->r->timeout_ms, work->accept_error ? "; " : "", why,
+                 places);
+}
+
+static dfcclResult_t prepare(mesh_work *work) {
+  const df_rendezvous *r = work->r;
+  df_derive(work->key, sizeof work->key, r->key, "dfccl mesh", r->session, sizeof r->session, NULL,
+            0);
+  for (int rank = 0; rank < r->n_ranks; rank++) {
+    work->sockets[rank] = -1;
+    work->n_missing += !needs_no_socket(work, rank);
+  }
+  work->guests_max = work->n_missing + GUESTS_SPARE;
+  work->lower = calloc((size_t)r->rank + 1, sizeof *work->lower);
+  work->guests = calloc((size_t)work->guests_max, sizeof *work->guests);
+  for (int rank = 0; work->lower && rank < r->rank; rank++)
+    work->lower[rank] = (link_attempt){.fd = -1, .rank = rank};
+  dfcclResult_t result =
+      df_far_mesh_open(&work->far, r, work->key, work->sockets, work->r->made.far);
+  if (result != dfcclSuccess) return result;
+  work->polled =
+      calloc((size_t)(2 + r->rank + work->guests_max + df_far_mesh_polled_max(work->far)),
+             sizeof *work->polled);
+  if (work->lower == NULL || work->guests == NULL || work->polled == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for connections to %d ranks", r->n_ranks);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_mesh_connect(df_rendezvous *rendezvous, const unsigned char *local, int *sockets) {
+  mesh_work work = {.r = rendezvous, .local = local, .sockets = sockets};
+  work.begin_ns = df_clock_ns();
+  work.report_ns = work.begin_ns + REPORT_NS;
+  uint64_t deadline_ns = rendezvous->deadline_ns;
+  dfcclResult_t result = prepare(&work);
+  while (result == dfcclSuccess && work.n_missing > 0)
+    result = df_clock_ns() < deadline_ns ? mesh_round(&work, deadline_ns) : too_late(&work);
+  while (work.n_guests > 0) forget_guest(&work, work.n_guests - 1);
+  for (int rank = 0; work.lower != NULL && rank < rendezvous->rank; rank++)
+    df_socket_close(&work.lower[rank].fd);
+  for (int rank = 0; result != dfcclSuccess && rank < rendezvous->n_ranks; rank++)
+    df_socket_close(&sockets[rank]);
+  df_far_mesh_close(work.far);
+  free(work.polled);
+  free(work.guests);
+  free(work.lower);
+  sodium_memzero(work.key, sizeof work.key);
+  return result;
+}

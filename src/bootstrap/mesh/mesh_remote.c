@@ -1,0 +1,475 @@
+#include "bootstrap/mesh/mesh_remote.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "bootstrap/net/sockets.h"
+
+enum {
+  NEXT_ADDRESS_MS = 100, /* between the first calls of a rank's addresses */
+  AGAIN_MS = 200,        /* after a call that failed */
+  LOWER_MS = 1000,       /* then lower ranks call too */
+  GUEST_MS = 5000,       /* for a caller to prove itself */
+  GUESTS_SPARE = 64
+};
+
+typedef enum {
+  RESTING,
+  CONNECTING,
+  GREETED, /* a caller awaits ANSWER, a listener GREETING */
+  PROVING, /* a lower caller awaits GO, a listener PROOF */
+  ENDED    /* the rank has a connection */
+} stage;
+
+/* A call, or a guest. */
+typedef struct {
+  int fd, rank; /* a guest's rank: a claim until proven */
+  stage stage;
+  df_address address; /* called */
+  df_address from;    /* this host's on the same link; family 0: the system chooses */
+  uint32_t scope;
+  int error;
+  uint64_t since_ns;  /* RESTING: the next call; a guest's arrival */
+  uint64_t silent_ns; /* since when nothing comes back; 0: something did */
+  unsigned char own[DF_KEY_BYTES], secret[DF_KEY_BYTES], key[DF_KEY_BYTES];
+  union {
+    df_header header;
+    df_greeting greeting;
+    df_answer answer;
+    df_signal signal;
+    unsigned char bytes[sizeof(df_answer)];
+  } in;
+  size_t in_used;
+} contact;
+
+struct df_far_mesh {
+  const df_rendezvous *r;
+  int *sockets;
+  df_far_rank *far;
+  unsigned char key[DF_KEY_BYTES];
+  contact *calls, *guests; /* guests: oldest first */
+  int n_calls, n_guests, guests_max, n_polled_guests;
+};
+
+static void draw_keys(contact *c) {
+  randombytes_buf(c->secret, sizeof c->secret);
+  crypto_scalarmult_base(c->own, c->secret);
+}
+
+/* From the mesh's key, both ranks, both public keys, and what only their owners can work out.
+ * False: the other key is a senseless point. */
+static bool derive(const df_far_mesh *mesh, contact *c, bool calls,
+                   const unsigned char other[DF_KEY_BYTES]) {
+  struct {
+    int32_t caller, listener;
+    unsigned char shared[DF_KEY_BYTES];
+  } ranks = {.caller = calls ? mesh->r->rank : c->rank,
+             .listener = calls ? c->rank : mesh->r->rank};
+  unsigned char both[2 * DF_KEY_BYTES];
+  if (crypto_scalarmult(ranks.shared, c->secret, other) != 0) return false;
+  memcpy(both, calls ? c->own : other, DF_KEY_BYTES);
+  memcpy(both + DF_KEY_BYTES, calls ? other : c->own, DF_KEY_BYTES);
+  df_derive(c->key, sizeof c->key, mesh->key, "dfccl far pair", &ranks, sizeof ranks, both,
+            sizeof both);
+  sodium_memzero(&ranks, sizeof ranks);
+  sodium_memzero(c->secret, sizeof c->secret);
+  return true;
+}
+
+static void rest(contact *c, int error) {
+  df_socket_close(&c->fd);
+  c->error = error;
+  c->stage = RESTING;
+  c->silent_ns = 0;
+  c->since_ns = df_after_ms(AGAIN_MS);
+}
+
+/* Small, and the first on its connection: it goes whole, or the connection is of no use. */
+static bool say(const contact *c, const void *message, size_t bytes) {
+  return send(c->fd, message, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
+}
+
+static bool say_signal(const contact *c, df_message_type type) {
+  df_signal signal;
+  df_message_start(&signal, type, sizeof signal);
+  df_message_seal(&signal, sizeof signal, c->key);
+  return say(c, &signal, sizeof signal);
+}
+
+/* 1: complete; 0: not yet; -1: the end, or nonsense. */
+static int hear(contact *c, df_message_type type, size_t bytes) {
+  ssize_t got = recv(c->fd, c->in.bytes + c->in_used, bytes - c->in_used, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
+  if (got <= 0) return -1;
+  c->silent_ns = 0;
+  c->in_used += (size_t)got;
+  if (c->in_used < bytes) return 0;
+  c->in_used = 0;
+  return df_header_is(&c->in.header, type, bytes) ? 1 : -1;
+}
+
+/* Chooses the address at which this rank will call the caller later. If the caller's source address
+ * is in its list, that entry. If our own calls failed (a lower rank had to call) or the source is
+ * loopback, the source address with the listed port. Otherwise the first listed address. */
+static void find_caller(const df_record *record, int fd, bool is_lower, df_far_rank *far) {
+  struct sockaddr_storage socket = {0};
+  socklen_t bytes = sizeof socket;
+  df_address from = {0};
+  if (getpeername(fd, (struct sockaddr *)&socket, &bytes) == 0)
+    df_address_from_socket(&from, &socket);
+  far->address = record->addresses[0];
+  far->scope = 0;
+  from.port = record->addresses[0].port;
+  if (is_lower || df_address_is_loopback(&from)) far->address = from;
+  for (int i = 0; i < record->n_addresses && i < DF_ADDRESSES_MAX; i++)
+    if (df_address_same_host(&record->addresses[i], &from)) far->address = record->addresses[i];
+  if (socket.ss_family == AF_INET6)
+    far->scope = ((const struct sockaddr_in6 *)&socket)->sin6_scope_id;
+}
+
+static void copy_offered(const df_record *record, df_far_rank *far) {
+  far->n_offered = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
+  memcpy(far->offered, record->addresses, sizeof far->offered);
+}
+
+static void stand(df_far_mesh *mesh, contact *c, bool calls) {
+  df_far_rank *far = &mesh->far[c->rank];
+  const df_record *record = &mesh->r->records[c->rank];
+  mesh->sockets[c->rank] = c->fd;
+  far->address = c->address;
+  far->scope = c->scope;
+  far->calls = calls;
+  memcpy(far->key, c->key, sizeof far->key);
+  if (!calls) find_caller(record, c->fd, c->rank < mesh->r->rank, far);
+  copy_offered(record, far);
+  df_socket_set_silence(c->fd, mesh->r->network->silence_ms);
+  c->fd = -1;
+  for (int i = 0; i < mesh->n_calls; i++) {
+    contact *call = &mesh->calls[i];
+    if (call->rank != c->rank) continue;
+    df_socket_close(&call->fd);
+    call->stage = ENDED;
+  }
+}
+
+/* ---- calls ---- */
+
+static dfcclResult_t call(contact *c) {
+  struct sockaddr_storage address, from;
+  socklen_t bytes = df_address_to_socket(&c->address, c->scope, &address);
+  df_address_to_socket(&c->from, c->scope, &from);
+  char why[DF_WHY_BYTES];
+  c->in_used = 0;
+  c->fd = df_connect_network(&address, bytes, c->from.family ? &from : NULL);
+  if (c->fd < 0 && df_is_exhausted(-c->fd))
+    return df_fail(dfcclOutOfMemory, "no socket for rank %d: %s", c->rank, df_why(-c->fd, why));
+  if (c->fd < 0) {
+    const int error = -c->fd;
+    rest(c, error);
+    return dfcclSuccess;
+  }
+  c->stage = CONNECTING;
+  c->silent_ns = df_clock_ns();
+  return dfcclSuccess;
+}
+
+static void greet(const df_far_mesh *mesh, contact *c) {
+  df_greeting greeting;
+  const int error = df_socket_error(c->fd);
+  if (error) {
+    rest(c, error);
+    return;
+  }
+  df_message_start(&greeting, DF_MESSAGE_GREETING, sizeof greeting);
+  greeting.from = mesh->r->rank;
+  greeting.to = c->rank;
+  draw_keys(c);
+  memcpy(greeting.nonce, c->own, sizeof greeting.nonce);
+  c->stage = GREETED;
+  if (!say(c, &greeting, sizeof greeting)) rest(c, ECONNRESET);
+}
+
+/* 1: it stands. */
+static int hear_answer(df_far_mesh *mesh, contact *c) {
+  int got = hear(c, DF_MESSAGE_ANSWER, sizeof(df_answer));
+  if (got == 0) return 0;
+  if (got < 0 || !derive(mesh, c, true, c->in.answer.nonce) ||
+      !df_message_verify(&c->in.answer, sizeof c->in.answer, c->key) ||
+      !say_signal(c, DF_MESSAGE_PROOF)) {
+    rest(c, EPROTO);
+    return 0;
+  }
+  if (c->rank > mesh->r->rank) {
+    c->stage = PROVING; /* the higher rank decides */
+    return 0;
+  }
+  stand(mesh, c, true);
+  return 1;
+}
+
+static int hear_decision(df_far_mesh *mesh, contact *c) {
+  int got = hear(c, DF_MESSAGE_GO, sizeof(df_signal));
+  if (got == 0) return 0;
+  if (got < 0 || !df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) {
+    rest(c, EPROTO);
+    return 0;
+  }
+  stand(mesh, c, true);
+  return 1;
+}
+
+/* ---- guests ---- */
+
+static void forget(df_far_mesh *mesh, int index) {
+  df_socket_close(&mesh->guests[index].fd);
+  mesh->n_guests--;
+  memmove(&mesh->guests[index], &mesh->guests[index + 1],
+          sizeof *mesh->guests * (size_t)(mesh->n_guests - index));
+}
+
+static void admit(df_far_mesh *mesh, int door) {
+  for (;;) {
+    int fd = df_accept(door);
+    if (fd == -EINTR || fd == -ECONNABORTED) continue;
+    if (fd < 0 && df_is_exhausted(-fd) && mesh->n_guests > 0) {
+      forget(mesh, 0);
+      continue;
+    }
+    if (fd < 0) return;
+    if (mesh->n_guests == mesh->guests_max) forget(mesh, 0);
+    mesh->guests[mesh->n_guests++] =
+        (contact){.fd = fd, .rank = -1, .stage = GREETED, .since_ns = df_clock_ns()};
+  }
+}
+
+static bool hear_greeting(const df_far_mesh *mesh, contact *c) {
+  int got = hear(c, DF_MESSAGE_GREETING, sizeof(df_greeting));
+  if (got <= 0) return got == 0;
+  const df_greeting *greeting = &c->in.greeting;
+  const df_rendezvous *r = mesh->r;
+  if (greeting->to != r->rank || greeting->from < 0 || greeting->from >= r->n_ranks ||
+      !mesh->far[greeting->from].has_line)
+    return false;
+  df_answer answer;
+  df_message_start(&answer, DF_MESSAGE_ANSWER, sizeof answer);
+  draw_keys(c);
+  c->rank = greeting->from;
+  memcpy(answer.nonce, c->own, sizeof answer.nonce);
+  if (!derive(mesh, c, false, greeting->nonce)) return false;
+  df_message_seal(&answer, sizeof answer, c->key);
+  c->stage = PROVING;
+  return say(c, &answer, sizeof answer);
+}
+
+/* False: of no more use. */
+static bool hear_proof(df_far_mesh *mesh, contact *c, int *stood) {
+  int got = hear(c, DF_MESSAGE_PROOF, sizeof(df_signal));
+  if (got <= 0) return got == 0;
+  if (!df_message_verify(&c->in.signal, sizeof c->in.signal, c->key)) return false;
+  if (mesh->sockets[c->rank] >= 0) return false;
+  if (c->rank < mesh->r->rank && !say_signal(c, DF_MESSAGE_GO)) return false;
+  stand(mesh, c, false);
+  ++*stood;
+  return false;
+}
+
+/* ---- all of it ---- */
+
+static int count_calls(const df_rendezvous *r, const df_far_rank *far) {
+  int n = 0;
+  for (int rank = 0; rank < r->n_ranks; rank++)
+    if (far[rank].has_line) n += (DF_ADDRESSES_MAX + 1) * 2;
+  return n;
+}
+
+static void add_call(df_far_mesh *mesh, int rank, int nth, const df_address *address,
+                     const df_interface *link) {
+  const uint64_t later_ms = rank > mesh->r->rank ? LOWER_MS : 0;
+  mesh->calls[mesh->n_calls++] =
+      (contact){.fd = -1,
+                .rank = rank,
+                .address = *address,
+                .from = link ? link->address : (df_address){0},
+                .scope = link ? link->index : 0,
+                .since_ns = df_after_ms(later_ms + (uint64_t)nth * NEXT_ADDRESS_MS)};
+}
+
+static void add_calls(df_far_mesh *mesh, int rank, const df_interfaces *interfaces) {
+  const df_record *record = &mesh->r->records[rank];
+  const int n = DF_MIN(DF_MAX(record->n_addresses, 0), (int)DF_ADDRESSES_MAX);
+  int nth = 0, most = (DF_ADDRESSES_MAX + 1) * 2;
+  if (record->machine == mesh->r->own.machine && n > 0) {
+    const df_address here = df_address_loopback(record->addresses[0].port);
+    add_call(mesh, rank, nth++, &here, NULL);
+  }
+  for (int i = 0; i < n; i++) {
+    const df_address *address = &record->addresses[i];
+    const bool scoped = df_address_is_link_local(address);
+    if (!df_address_is_sane(address) || df_address_is_loopback(address)) continue;
+    if (!scoped && nth < most) add_call(mesh, rank, nth++, address, NULL);
+    for (int j = 0; scoped && j < interfaces->n && nth < most; j++)
+      if (interfaces->of[j].is_chosen && df_address_is_link_local(&interfaces->of[j].address))
+        add_call(mesh, rank, nth++, address, &interfaces->of[j]);
+  }
+}
+
+/* The chosen interface that reaches the address without a router, or for a link-local one perhaps;
+ * NULL: none. */
+static const df_interface *find_link(const df_interfaces *interfaces, const df_address *address) {
+  for (int i = 0; i < interfaces->n; i++)
+    if (interfaces->of[i].is_chosen && df_interface_reaches(&interfaces->of[i], address))
+      return &interfaces->of[i];
+  return NULL;
+}
+
+/* Nobody calls this rank until it shares a collective with this one. The best of its addresses: in
+ * a network of this host's, else one that a router may reach. */
+static void guess_address(const df_rendezvous *r, int rank, const df_interfaces *interfaces,
+                          df_far_rank *far) {
+  const df_record *record = &r->records[rank];
+  int best = 0;
+  copy_offered(record, far);
+  far->address = record->addresses[0];
+  if (record->machine == r->own.machine) {
+    far->address = df_address_loopback(record->addresses[0].port);
+    return;
+  }
+  for (int i = 0; i < far->n_offered; i++) {
+    const df_address *address = &far->offered[i];
+    if (!df_address_is_sane(address) || df_address_is_loopback(address) ||
+        df_interfaces_have(interfaces, address)) /* bridges of containers */
+      continue;
+    const df_interface *link = find_link(interfaces, address);
+    const int scoped = df_address_is_link_local(address);
+    const int worth = scoped ? link != NULL : link ? 3 : 2;
+    if (worth <= best) continue;
+    best = worth;
+    far->address = *address;
+    far->scope = scoped ? link->index : 0;
+  }
+}
+
+dfcclResult_t df_far_mesh_open(df_far_mesh **out, const df_rendezvous *r,
+                               const unsigned char key[DF_KEY_BYTES], int *sockets,
+                               df_far_rank *far) {
+  *out = NULL;
+  if (far == NULL) return dfcclSuccess;
+  df_interfaces *interfaces = calloc(1, sizeof *interfaces);
+  df_far_mesh *mesh = calloc(1, sizeof *mesh);
+  const size_t calls_max = (size_t)count_calls(r, far) + 1;
+  if (mesh) {
+    *mesh = (df_far_mesh){.r = r, .sockets = sockets, .far = far};
+    memcpy(mesh->key, key, sizeof mesh->key);
+    for (int rank = 0; rank < r->n_ranks; rank++) mesh->guests_max += 2 * far[rank].has_line;
+    mesh->guests_max += GUESTS_SPARE;
+    mesh->calls = calloc(calls_max, sizeof *mesh->calls);
+    mesh->guests = calloc((size_t)mesh->guests_max, sizeof *mesh->guests);
+  }
+  dfcclResult_t result = dfcclSuccess;
+  if (interfaces == NULL || mesh == NULL || mesh->calls == NULL || mesh->guests == NULL)
+    result = df_fail(dfcclOutOfMemory, "no memory for connections to %d ranks", r->n_ranks);
+  else
+    result = df_interfaces_find(interfaces, r->network->interfaces);
+  for (int rank = 0; rank < r->n_ranks && result == dfcclSuccess; rank++)
+    if (far[rank].has_line)
+      add_calls(mesh, rank, interfaces);
+    else if (far[rank].is_far)
+      guess_address(r, rank, interfaces, &far[rank]);
+  free(interfaces);
+  if (result == dfcclSuccess)
+    *out = mesh;
+  else
+    df_far_mesh_close(mesh);
+  return result;
+}
+
+void df_far_mesh_close(df_far_mesh *mesh) {
+  if (mesh == NULL) return;
+  for (int i = 0; mesh->calls && i < mesh->n_calls; i++) df_socket_close(&mesh->calls[i].fd);
+  while (mesh->n_guests > 0) forget(mesh, mesh->n_guests - 1);
+  free(mesh->calls);
+  free(mesh->guests);
+  sodium_memzero(mesh->key, sizeof mesh->key);
+  free(mesh);
+}
+
+int df_far_mesh_polled_max(const df_far_mesh *mesh) {
+  return mesh ? DF_DOORS_MAX + mesh->n_calls + mesh->guests_max : 0;
+}
+
+/* Doors, calls, guests. */
+dfcclResult_t df_far_mesh_fill(df_far_mesh *mesh, struct pollfd *polled, int *n,
+                               uint64_t *wake_ns) {
+  *n = 0;
+  if (mesh == NULL) return dfcclSuccess;
+  const uint64_t now = df_clock_ns();
+  const df_doors *doors = mesh->r->doors;
+  for (int i = 0; i < doors->n; i++)
+    polled[(*n)++] = (struct pollfd){.fd = doors->doors[i].fd, .events = POLLIN};
+  for (int i = 0; i < mesh->n_calls; i++) {
+    contact *c = &mesh->calls[i];
+    if (c->stage == RESTING && now >= c->since_ns) {
+      dfcclResult_t result = call(c);
+      if (result != dfcclSuccess) return result;
+    }
+    if (c->stage == RESTING) *wake_ns = DF_MIN(*wake_ns, c->since_ns);
+    polled[(*n)++] =
+        (struct pollfd){.fd = c->fd, .events = c->stage == CONNECTING ? POLLOUT : POLLIN};
+  }
+  mesh->n_polled_guests = mesh->n_guests;
+  for (int i = 0; i < mesh->n_guests; i++)
+    polled[(*n)++] = (struct pollfd){.fd = mesh->guests[i].fd, .events = POLLIN};
+  return dfcclSuccess;
+}
+
+static void hear_guests(df_far_mesh *mesh, const struct pollfd *polled, int *stood) {
+  const uint64_t now = df_clock_ns();
+  for (int i = mesh->n_polled_guests - 1; i >= 0; i--) { /* forgetting moves later ones */
+    contact *c = &mesh->guests[i];
+    bool welcome = now - c->since_ns < GUEST_MS * (uint64_t)1000000;
+    if (welcome && polled[i].revents != 0)
+      welcome = c->stage == GREETED ? hear_greeting(mesh, c) : hear_proof(mesh, c, stood);
+    if (!welcome) forget(mesh, i);
+  }
+}
+
+dfcclResult_t df_far_mesh_serve(df_far_mesh *mesh, const struct pollfd *polled, int *stood) {
+  *stood = 0;
+  if (mesh == NULL) return dfcclSuccess;
+  const df_doors *doors = mesh->r->doors;
+  const struct pollfd *calls = polled + doors->n;
+  for (int i = 0; i < mesh->n_calls; i++) {
+    contact *c = &mesh->calls[i];
+    if (c->fd < 0 || calls[i].revents == 0) continue;
+    if (c->stage == CONNECTING)
+      greet(mesh, c);
+    else if (c->stage == GREETED)
+      *stood += hear_answer(mesh, c);
+    else if (c->stage == PROVING)
+      *stood += hear_decision(mesh, c);
+  }
+  hear_guests(mesh, calls + mesh->n_calls, stood);
+  for (int i = 0; i < doors->n; i++)
+    if (polled[i].revents != 0) admit(mesh, doors->doors[i].fd);
+  return dfcclSuccess;
+}
+
+void df_far_mesh_describe(const df_far_mesh *mesh, int rank, char text[DF_PROBE_TEXT]) {
+  df_text rest = {text, DF_PROBE_TEXT};
+  text[0] = '\0';
+  for (int i = 0; mesh && i < mesh->n_calls; i++) {
+    const contact *c = &mesh->calls[i];
+    if (c->rank != rank) continue;
+    const df_probe_attempt attempt = {
+        .address = c->address, .scope = c->scope, .error = c->error, .silent_ns = c->silent_ns};
+    if (text[0]) df_say(&rest, "; ");
+    df_probe_attempt_describe(&attempt, &rest);
+  }
+}

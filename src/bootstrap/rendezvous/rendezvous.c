@@ -1,0 +1,319 @@
+#include "bootstrap/rendezvous/rendezvous.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "bootstrap/net/sockets.h"
+
+enum { PROBE_STEP_MS = 20 };
+
+typedef enum {
+  GOT,
+  REFUSED, /* The root has sent a FAILURE. */
+  LATE,
+  GONE, /* end of file, or a connection error */
+  FOREIGN,
+  NONSENSE,
+  BROKEN /* poll failed; errno tells */
+} arrival;
+
+/* Until then the root may tell why the job did not stand in time. */
+static uint64_t news_deadline_ns(const df_rendezvous *r) {
+  uint64_t news_ns = (uint64_t)df_news_ms(r->timeout_ms) * 1000000u;
+  return r->deadline_ns > UINT64_MAX - news_ns ? UINT64_MAX : r->deadline_ns + news_ns;
+}
+
+static void send_all(df_rendezvous *r, const void *message, size_t bytes) {
+  const unsigned char *from = message;
+  while (bytes > 0) {
+    ssize_t sent = send(r->fd, from, bytes, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      from += sent;
+      bytes -= (size_t)sent;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (df_socket_wait(r->fd, POLLOUT, news_deadline_ns(r)) <= 0) return;
+    } else if (errno != EINTR) {
+      return; /* the next reader finds out, and learns what the root said before */
+    }
+  }
+}
+
+/* GOT, LATE, GONE or BROKEN. */
+static arrival read_exactly(df_rendezvous *r, void *into, size_t *used, size_t bytes,
+                            uint64_t deadline_ns) {
+  while (*used < bytes) {
+    ssize_t got = recv(r->fd, (unsigned char *)into + *used, bytes - *used, 0);
+    if (got > 0) {
+      *used += (size_t)got;
+    } else if (got == 0) {
+      return GONE;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      int ready = df_socket_wait(r->fd, POLLIN, deadline_ns);
+      if (ready == 0) return LATE;
+      if (ready < 0) return BROKEN;
+    } else if (errno != EINTR) {
+      return GONE;
+    }
+  }
+  return GOT;
+}
+
+/* 0: the message is none that may come instead of one of this type. */
+static size_t other_bytes(const df_header *header, df_message_type type) {
+  if (type == DF_MESSAGE_CHALLENGE) return 0; /* what the root says is not yet proven */
+  if (df_header_is(header, DF_MESSAGE_FAILURE, sizeof(df_refusal)) ||
+      df_header_is(header, DF_MESSAGE_NEWS, sizeof(df_refusal)))
+    return sizeof(df_refusal);
+  if (type == DF_MESSAGE_TABLE && df_header_is(header, DF_MESSAGE_SPREAD, sizeof(df_signal)))
+    return sizeof(df_signal);
+  return 0;
+}
+
+/* The message, FAILURE, NEWS, or SPREAD instead of TABLE. What has arrived by the deadline stays
+ * for the next call. */
+static arrival receive_any(df_rendezvous *r, df_message_type type, size_t bytes,
+                           uint64_t deadline_ns) {
+  arrival what = read_exactly(r, r->in.bytes, &r->in_used, sizeof(df_header), deadline_ns);
+  if (what != GOT) return what;
+  if (df_header_is_foreign(&r->in.header)) return FOREIGN;
+  if (!df_header_is(&r->in.header, type, bytes)) bytes = other_bytes(&r->in.header, type);
+  if (bytes == 0) return NONSENSE;
+  DF_ASSERT(bytes <= sizeof r->in.bytes);
+  what = read_exactly(r, r->in.bytes, &r->in_used, bytes, deadline_ns);
+  if (what != GOT) return what;
+  r->in_used = 0;
+  if (type == DF_MESSAGE_CHALLENGE) return GOT; /* its proof needs the key that it brings */
+  if (!df_message_verify(r->in.bytes, bytes, r->connection_key)) return NONSENSE;
+  return r->in.header.type == DF_MESSAGE_FAILURE ? REFUSED : GOT;
+}
+
+static arrival receive(df_rendezvous *r, df_message_type type, size_t bytes, uint64_t deadline_ns) {
+  for (;;) {
+    arrival what = receive_any(r, type, bytes, deadline_ns);
+    if (what != GOT || r->in.header.type != DF_MESSAGE_NEWS) return what;
+    snprintf(r->news, sizeof r->news, "%.*s", DF_REASON_BYTES - 1, r->in.refusal.reason);
+    df_log(DF_LOG_WARN, "rank %d of %d waits: %s", r->rank, r->n_ranks, r->news);
+  }
+}
+
+dfcclResult_t df_rendezvous_orphaned(const df_rendezvous *r) {
+  if (r->by_key)
+    return df_fail(dfcclRemoteError, "rank 0 of %d died before the job stood", r->n_ranks);
+  return df_fail(dfcclRemoteError,
+                 "the process that made the unique id died before its job of %d "
+                 "ranks stood (its root at port %u is gone)",
+                 r->n_ranks, r->port);
+}
+
+static dfcclResult_t not_the_root(const df_rendezvous *r) {
+  if (r->by_key)
+    return df_fail(dfcclRemoteError,
+                   "what answers for rank 0 of this job's key is not its root, or has another "
+                   "secret: DFCCL_SECRET (or DFCCL_SECRET_FILE) must be the same on all ranks");
+  return df_fail(dfcclRemoteError, "what answers at 127.0.0.1:%u is not the root of this unique id",
+                 r->port);
+}
+
+static dfcclResult_t bad_arrival(df_rendezvous *r, arrival what) {
+  switch (what) {
+  case REFUSED:
+    return df_refusal_read(&r->in.refusal, "");
+  case LATE:
+    return df_fail(dfcclTimeout, "the root of the job of %d ranks was silent for %d ms", r->n_ranks,
+                   r->timeout_ms);
+  case FOREIGN:
+    return df_fail(
+        dfcclInvalidUsage,
+        "the job's root runs version %u (protocol %u) of the library, rank %d version %d "
+        "(protocol %d)",
+        DF_BUILD_VERSION(r->in.header.version), DF_BUILD_PROTOCOL(r->in.header.version), r->rank,
+        DFCCL_VERSION_CODE, DF_PROTOCOL);
+  case BROKEN:
+    return df_fail(dfcclSystemError, "cannot wait for the job's root: %s", strerror(errno));
+  case GOT:
+  case GONE:
+  case NONSENSE:
+    break;
+  }
+  return not_the_root(r);
+}
+
+static dfcclResult_t no_connection(const df_rendezvous *r, int error) {
+  if (r->by_key && (error == ECONNREFUSED || error == EAGAIN)) return dfcclInProgress;
+  if (error == EADDRNOTAVAIL) return dfcclInProgress; /* all ports are in use, for a moment */
+  char why[DF_WHY_BYTES];
+  if (df_is_exhausted(error))
+    return df_fail(dfcclOutOfMemory, "no socket for rank %d: %s", r->rank, df_why(error, why));
+  if (r->by_key)
+    return df_fail(dfcclSystemError, "rank %d cannot connect to rank 0: %s", r->rank,
+                   strerror(error));
+  return df_fail(dfcclRemoteError,
+                 "nobody answers at 127.0.0.1:%u (%s): the process that made the unique id has "
+                 "ended or is on another host, or the id was used before, or its job failed",
+                 r->port, strerror(error));
+}
+
+static dfcclResult_t connect_to_root(df_rendezvous *r) {
+  int fd = r->by_key ? df_connect_abstract(SOCK_STREAM, r->name) : df_connect_loopback(r->port);
+  if (fd < 0) return no_connection(r, -fd);
+  r->fd = fd;
+  r->in_used = 0;
+  if (r->by_key) {
+    uid_t other;
+    if (df_socket_same_user(fd, &other)) return dfcclSuccess;
+    return df_fail(dfcclRemoteError, "rank 0 of this job's key runs as user %u, rank %d as user %u",
+                   other, r->rank, geteuid());
+  }
+  int ready = df_socket_wait(fd, POLLOUT, r->deadline_ns);
+  if (ready < 0) return bad_arrival(r, BROKEN);
+  int error = df_socket_error(fd);
+  if (error != 0) return no_connection(r, error);
+  return ready > 0 ? dfcclSuccess : bad_arrival(r, LATE);
+}
+
+/* HELLO and CHALLENGE: the root proves itself, and the connection gets a key. */
+static dfcclResult_t prove_root(df_rendezvous *r) {
+  df_hello hello;
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  memcpy(hello.tag, r->tag, sizeof hello.tag);
+  randombytes_buf(hello.nonce, sizeof hello.nonce);
+  df_message_seal(&hello, sizeof hello, r->key);
+  send_all(r, &hello, sizeof hello);
+  arrival what = receive(r, DF_MESSAGE_CHALLENGE, sizeof(df_challenge), news_deadline_ns(r));
+  if (what == GONE) return dfcclInProgress;
+  if (what != GOT) return bad_arrival(r, what);
+  const df_challenge *challenge = &r->in.challenge;
+  df_derive(r->connection_key, sizeof r->connection_key, r->key, "dfccl rendezvous", hello.nonce,
+            sizeof hello.nonce, challenge->nonce, sizeof challenge->nonce);
+  if (!df_message_verify(challenge, sizeof *challenge, r->connection_key)) return not_the_root(r);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t be_counted(df_rendezvous *r) {
+  df_join_request join;
+  df_message_start(&join, DF_MESSAGE_JOIN, sizeof join);
+  join.n_ranks = r->n_ranks;
+  join.rank = r->rank;
+  join.timeout_ms = (uint32_t)r->timeout_ms;
+  join.left_ms = (uint32_t)df_remaining_ms(r->deadline_ns);
+  join.record = r->own;
+  df_message_seal(&join, sizeof join, r->connection_key);
+  send_all(r, &join, sizeof join);
+  arrival what = receive(r, DF_MESSAGE_WELCOME, sizeof(df_signal), news_deadline_ns(r));
+  if (what == GOT) return dfcclSuccess;
+  return what == GONE ? dfcclInProgress : bad_arrival(r, what);
+}
+
+static dfcclResult_t enter_near(df_rendezvous *r) {
+  dfcclResult_t result = r->fd < 0 ? connect_to_root(r) : dfcclSuccess;
+  if (result == dfcclSuccess) result = prove_root(r);
+  if (result == dfcclSuccess) result = be_counted(r);
+  if (result != dfcclSuccess) df_socket_close(&r->fd);
+  return result;
+}
+
+static dfcclResult_t enter_far(df_rendezvous *r) {
+  uint64_t until_ns = df_after_ms(PROBE_STEP_MS);
+  dfcclResult_t result =
+      df_probe_step(&r->probe, DF_MIN(until_ns, r->deadline_ns), &r->fd, r->connection_key);
+  if (result != dfcclSuccess) return result;
+  df_socket_set_silence(r->fd, r->network->silence_ms);
+  r->in_used = 0;
+  result = be_counted(r);
+  if (result != dfcclSuccess) df_socket_close(&r->fd);
+  return result;
+}
+
+dfcclResult_t df_rendezvous_enter(df_rendezvous *r) {
+  dfcclResult_t result = r->is_near ? enter_near(r) : dfcclInProgress;
+  if (result == dfcclInProgress && r->probe.n > 0) result = enter_far(r);
+  return result;
+}
+
+/* There are several hosts. */
+static dfcclResult_t tell_place(df_rendezvous *r) {
+  if (r->network->is_off)
+    return df_fail(
+        dfcclInvalidUsage,
+        "rank %d may not talk to other hosts (DFCCL_NET), but ranks of its job are there", r->rank);
+  if (r->by_key && !r->network->has_secret)
+    return df_fail(dfcclInvalidUsage, "rank %d of %d has no secret, but " DF_NEEDS_SECRET, r->rank,
+                   r->n_ranks);
+  dfcclResult_t result = df_doors_open(&r->doors, r->network, 0, 0, DF_ADDRESSES_MAX);
+  if (result != dfcclSuccess) return result;
+  df_place place;
+  df_message_start(&place, DF_MESSAGE_PLACE, sizeof place);
+  place.n_addresses = r->doors->n_offered;
+  memcpy(place.addresses, r->doors->offered, sizeof *place.addresses * (size_t)place.n_addresses);
+  if (place.n_addresses == 0) { /* one machine, several hosts: containers */
+    place.n_addresses = 1;
+    place.addresses[0] = df_address_loopback(r->doors->port);
+  }
+  r->own.n_addresses = place.n_addresses;
+  memcpy(r->own.addresses, place.addresses, sizeof r->own.addresses);
+  df_message_seal(&place, sizeof place, r->connection_key);
+  send_all(r, &place, sizeof place);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_rendezvous_table(df_rendezvous *r) {
+  arrival what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
+  while (what == GOT && r->in.header.type == DF_MESSAGE_SPREAD) {
+    dfcclResult_t result = r->doors == NULL ? tell_place(r) : not_the_root(r);
+    if (result != dfcclSuccess) return result;
+    what = receive(r, DF_MESSAGE_TABLE, sizeof(df_table), news_deadline_ns(r));
+  }
+  if (what == GONE) return dfcclInProgress;
+  if (what != GOT) return bad_arrival(r, what);
+  df_table table = r->in.table;
+  size_t bytes = (size_t)r->n_ranks * sizeof(df_record), used = 0;
+  df_record *records = malloc(bytes);
+  if (records == NULL) return df_fail(dfcclOutOfMemory, "no memory for %d ranks", r->n_ranks);
+  what = read_exactly(r, records, &used, bytes, news_deadline_ns(r));
+  unsigned char digest[DF_MAC_BYTES];
+  if (what == GOT) {
+    crypto_generichash(digest, sizeof digest, (const unsigned char *)records, bytes, NULL, 0);
+    if (memcmp(digest, table.digest, sizeof digest) != 0) what = NONSENSE;
+  }
+  if (what == GOT) {
+    memcpy(r->session, table.session, sizeof r->session);
+    r->records = records;
+    return dfcclSuccess;
+  }
+  free(records);
+  return what == GONE ? dfcclInProgress : bad_arrival(r, what);
+}
+
+/* GO at this time is wrong. */
+dfcclResult_t df_rendezvous_news(df_rendezvous *r) {
+  arrival what = receive(r, DF_MESSAGE_FAILURE, sizeof(df_refusal), 0);
+  if (what == LATE) return dfcclInProgress;
+  return what == GONE ? df_rendezvous_orphaned(r) : bad_arrival(r, what);
+}
+
+dfcclResult_t df_rendezvous_finish(df_rendezvous *r) {
+  df_signal done;
+  df_message_start(&done, DF_MESSAGE_DONE, sizeof done);
+  df_message_seal(&done, sizeof done, r->connection_key);
+  send_all(r, &done, sizeof done);
+  arrival what = receive(r, DF_MESSAGE_GO, sizeof(df_signal), news_deadline_ns(r));
+  if (what == GOT) return dfcclSuccess;
+  r->others_may_go = what != REFUSED;
+  return what == GONE ? df_rendezvous_orphaned(r) : bad_arrival(r, what);
+}
+
+void df_rendezvous_leave(df_rendezvous *r, dfcclResult_t code) {
+  if (r->fd < 0) return;
+  df_refusal leave;
+  df_refusal_write(&leave, DF_MESSAGE_LEAVE, code, df_last_sentence(), r->connection_key);
+  send_all(r, &leave, sizeof leave);
+}

@@ -1,0 +1,399 @@
+#include "bootstrap/rendezvous/root_state.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bootstrap/net/rank_list.h"
+#include "bootstrap/net/sockets.h"
+
+enum { FLUSH_MS = 1000, NEWS_MS = 5000, LARGE_JOB = 512, OTHER_DESCRIPTORS = 512 };
+
+void df_job_stop_listening(df_root *root) {
+  df_listener_close(&root->listener);
+  df_doors_close(root->options.doors);
+  root->options.doors = NULL;
+}
+
+static void tell(df_caller *caller, df_message_type type) {
+  df_signal signal;
+  df_message_start(&signal, type, sizeof signal);
+  df_message_seal(&signal, sizeof signal, caller->key);
+  df_caller_queue(caller, &signal, sizeof signal);
+}
+
+static void tell_failure(df_root *root, df_caller *caller, dfcclResult_t code) {
+  df_refusal refusal;
+  df_refusal_write(&refusal, DF_MESSAGE_FAILURE, code, root->reason, caller->key);
+  df_caller_queue(caller, &refusal, sizeof refusal);
+  caller->stage = DF_CALLER_TOLD;
+  root->n_told++;
+}
+
+/* Everybody gets root->reason; offender, if not NULL, gets its own code. */
+static void fail_job(df_root *root, dfcclResult_t code, df_caller *offender,
+                     dfcclResult_t offender_code) {
+  if (root->phase == DF_ROOT_FAILED || root->phase == DF_ROOT_STARTED) return;
+  df_log(DF_LOG_INFO, "rendezvous failed: %s", root->reason);
+  root->phase = DF_ROOT_FAILED;
+  root->failure = code;
+  root->deadline_ns = df_after_ms(root->options.linger_ms);
+  if (root->stop >= 0) root->deadline_ns = DF_MIN(root->deadline_ns, root->idle_end_ns);
+  root->end_ns = root->deadline_ns + (uint64_t)FLUSH_MS * 1000000u;
+  if (offender != NULL) tell_failure(root, offender, offender_code);
+  for (int i = 0; i < root->n_callers; i++) {
+    df_caller *caller = root->callers[i];
+    if (caller->stage == DF_CALLER_JOINED || caller->stage == DF_CALLER_MESHED)
+      tell_failure(root, caller, code);
+  }
+}
+
+static void member_gone(df_root *root, df_caller *caller) {
+  root->members[caller->rank] = NULL;
+  root->n_dead++;
+  snprintf(root->reason, sizeof root->reason,
+           "rank %d (process %d) died before the job of %d ranks stood", caller->rank, caller->pid,
+           root->n_ranks);
+  df_socket_close(&caller->fd);
+  caller->stage = DF_CALLER_TOLD;
+  fail_job(root, dfcclRemoteError, NULL, dfcclRemoteError);
+}
+
+void df_job_close_caller(df_root *root, df_caller *caller) {
+  if (caller->stage == DF_CALLER_JOINED || caller->stage == DF_CALLER_MESHED)
+    member_gone(root, caller);
+  else
+    df_socket_close(&caller->fd);
+}
+
+static void send_table(df_root *root) {
+  size_t bytes = sizeof(df_record) * (size_t)root->n_ranks;
+  df_message_start(&root->table, DF_MESSAGE_TABLE, sizeof root->table);
+  randombytes_buf(root->table.session, sizeof root->table.session);
+  crypto_generichash(root->table.digest, sizeof root->table.digest,
+                     (const unsigned char *)root->records, bytes, NULL, 0);
+  root->phase = DF_ROOT_MESHING;
+  root->deadline_ns = root->patience_ns; /* ranks now know better who is missing */
+  for (int rank = 0; rank < root->n_ranks; rank++) {
+    df_caller *caller = root->members[rank];
+    df_table table = root->table;
+    df_message_seal(&table, sizeof table, caller->key);
+    df_caller_queue(caller, &table, sizeof table);
+    df_caller_queue_bulk(caller, root->records, bytes);
+  }
+}
+
+/* Everybody has come. From now on, ranks of the key's next job cannot meet this root. */
+static void all_have_joined(df_root *root) {
+  df_job_stop_listening(root);
+  for (int rank = 1; rank < root->n_ranks; rank++)
+    root->is_spread |= root->records[rank].host != root->records[0].host;
+  if (!root->is_spread) {
+    send_table(root);
+    return;
+  }
+  for (int rank = 0; rank < root->n_ranks; rank++) tell(root->members[rank], DF_MESSAGE_SPREAD);
+}
+
+static void on_place(df_root *root, df_caller *caller) {
+  const df_place *place = &caller->in.place;
+  if (caller->stage == DF_CALLER_TOLD) return;
+  df_record *record = &root->records[caller->rank];
+  bool makes_sense = root->is_spread && root->phase == DF_ROOT_COLLECTING &&
+                     record->n_addresses == 0 && place->n_addresses >= 1 &&
+                     place->n_addresses <= DF_ADDRESSES_MAX;
+  if (!makes_sense || !df_message_verify(place, sizeof *place, caller->key)) {
+    df_job_close_caller(root, caller);
+    return;
+  }
+  record->n_addresses = place->n_addresses;
+  memcpy(record->addresses, place->addresses, sizeof record->addresses);
+  if (++root->n_placed == root->n_ranks) send_table(root);
+}
+
+static void send_go(df_root *root) {
+  root->phase = DF_ROOT_STARTED;
+  root->deadline_ns = df_clock_ns();
+  root->end_ns = df_after_ms(FLUSH_MS);
+  for (int rank = 0; rank < root->n_ranks; rank++) {
+    df_caller *caller = root->members[rank];
+    tell(caller, DF_MESSAGE_GO);
+    caller->stage = DF_CALLER_TOLD;
+    root->n_told++;
+  }
+}
+
+static void on_hello(df_root *root, df_caller *caller) {
+  const df_hello *hello = &caller->in.hello;
+  df_challenge challenge;
+  df_message_start(&challenge, DF_MESSAGE_CHALLENGE, sizeof challenge);
+  if (df_header_is_foreign(&hello->header)) {
+    /* Only who knows the job's key may learn the version. */
+    if (df_message_verify(hello, sizeof *hello, root->options.key)) {
+      df_caller_queue(caller, &challenge, sizeof challenge);
+      df_caller_flush(caller);
+    }
+    df_socket_close(&caller->fd);
+    return;
+  }
+  if (memcmp(hello->tag, root->options.tag, sizeof hello->tag) != 0) {
+    df_socket_close(&caller->fd); /* it looks for another job, before or after this one */
+    return;
+  }
+  randombytes_buf(challenge.nonce, sizeof challenge.nonce);
+  df_derive(caller->key, sizeof caller->key, root->options.key, "dfccl rendezvous", hello->nonce,
+            sizeof hello->nonce, challenge.nonce, sizeof challenge.nonce);
+  df_message_seal(&challenge, sizeof challenge, caller->key);
+  df_caller_queue(caller, &challenge, sizeof challenge);
+  caller->stage = DF_CALLER_PROVEN;
+}
+
+/* A root has a connection with each rank. Of a large job they are more than most systems' soft limit
+ * allows; what the hard one allows is taken. */
+static void make_room(int n_ranks) {
+  struct rlimit limit;
+  const rlim_t want = (rlim_t)n_ranks + OTHER_DESCRIPTORS;
+  if (n_ranks < LARGE_JOB || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= want)
+    return;
+  limit.rlim_cur = DF_MIN(want, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+    df_log(DF_LOG_INFO, "the root of a job of %d ranks may now have %llu descriptors", n_ranks,
+           (unsigned long long)limit.rlim_cur);
+}
+
+/* False: out of memory. */
+static bool learn_size(df_root *root, int n_ranks) {
+  if (root->members != NULL) return true;
+  make_room(n_ranks);
+  root->members = calloc((size_t)n_ranks, sizeof *root->members);
+  root->records = calloc((size_t)n_ranks, sizeof *root->records);
+  if (root->members == NULL || root->records == NULL) {
+    free(root->members);
+    free(root->records);
+    root->members = NULL;
+    root->records = NULL;
+    return false;
+  }
+  root->n_ranks = n_ranks;
+  return true;
+}
+
+static bool contradicts(df_root *root, const df_join_request *join) {
+  const df_caller *other = NULL;
+  for (int i = 0; i < root->n_callers && other == NULL; i++)
+    if (root->callers[i]->stage == DF_CALLER_JOINED) other = root->callers[i];
+  if (join->n_ranks != root->n_ranks && other != NULL) {
+    snprintf(root->reason, sizeof root->reason,
+             "rank %d (process %d) says that the job has %d ranks, rank %d (process %d) says %d",
+             join->rank, join->record.pid, join->n_ranks, other->rank, other->pid, root->n_ranks);
+    return true;
+  }
+  if (join->n_ranks != root->n_ranks) {
+    snprintf(root->reason, sizeof root->reason,
+             "rank %d (process %d) says that the job has %d ranks, its root says %d", join->rank,
+             join->record.pid, join->n_ranks, root->n_ranks);
+    return true;
+  }
+  other = root->members[join->rank];
+  if (other == NULL) return false;
+  snprintf(root->reason, sizeof root->reason,
+           "two processes claim rank %d of %d: process %d and process %d", join->rank,
+           root->n_ranks, other->pid, join->record.pid);
+  return true;
+}
+
+/* The least patient rank's limit is everybody's. */
+static void learn_deadline(df_root *root, const df_join_request *join) {
+  uint64_t patience_ns = df_after_ms(join->left_ms + df_news_ms((int)join->timeout_ms));
+  if (root->n_joined > 0 && patience_ns >= root->patience_ns) return;
+  root->patience_ns = patience_ns;
+  root->deadline_ns = df_after_ms(join->left_ms);
+  root->limit_ms = join->timeout_ms;
+}
+
+static void on_join(df_root *root, df_caller *caller) {
+  const df_join_request *join = &caller->in.join;
+  bool makes_sense = join->n_ranks >= 1 && join->n_ranks <= DF_MAX_RANKS && join->rank >= 0 &&
+                     join->rank < join->n_ranks && join->timeout_ms <= INT32_MAX &&
+                     join->left_ms <= INT32_MAX;
+  if (!df_message_verify(join, sizeof *join, caller->key) || !makes_sense) {
+    df_socket_close(&caller->fd);
+    return;
+  }
+  caller->rank = join->rank;
+  caller->pid = join->record.pid;
+  if (root->phase == DF_ROOT_FAILED) {
+    tell_failure(root, caller, root->failure);
+    return;
+  }
+  int n_ranks = root->options.n_ranks > 0 ? root->options.n_ranks : join->n_ranks;
+  if (root->phase != DF_ROOT_COLLECTING || !learn_size(root, n_ranks)) {
+    df_socket_close(&caller->fd); /* it tries again, in vain once this job stands */
+    return;
+  }
+  if (contradicts(root, join)) {
+    fail_job(root, dfcclRemoteError, caller, dfcclInvalidArgument);
+    return;
+  }
+  learn_deadline(root, join);
+  root->members[join->rank] = caller;
+  root->records[join->rank] = join->record;
+  root->records[join->rank].n_addresses = 0;
+  caller->stage = DF_CALLER_JOINED;
+  if (root->n_joined++ == 0) root->news_ns = df_after_ms(NEWS_MS);
+  tell(caller, DF_MESSAGE_WELCOME);
+  if (root->n_joined == root->n_ranks) all_have_joined(root);
+}
+
+static void on_done(df_root *root, df_caller *caller) {
+  if (caller->stage == DF_CALLER_TOLD) return;
+  if (root->phase != DF_ROOT_MESHING ||
+      !df_message_verify(&caller->in, sizeof(df_signal), caller->key)) {
+    df_job_close_caller(root, caller);
+    return;
+  }
+  caller->stage = DF_CALLER_MESHED;
+  root->n_meshed++;
+  if (root->n_meshed == root->n_ranks) send_go(root);
+}
+
+static void on_leave(df_root *root, df_caller *caller) {
+  const df_refusal *leave = &caller->in.refusal;
+  if (caller->stage == DF_CALLER_TOLD) return;
+  if (!df_message_verify(leave, sizeof *leave, caller->key)) {
+    df_job_close_caller(root, caller);
+    return;
+  }
+  int length = (int)strnlen(leave->reason, sizeof leave->reason);
+  snprintf(root->reason, sizeof root->reason, "rank %d (process %d) gave up: %.*s", caller->rank,
+           caller->pid, DF_MIN(length, DF_REASON_BYTES - 64), leave->reason);
+  bool late = leave->code == dfcclTimeout;
+  fail_job(root, late ? dfcclTimeout : dfcclRemoteError, NULL, dfcclRemoteError);
+}
+
+void df_job_serve(df_root *root, df_caller *caller) {
+  while (caller->fd >= 0) {
+    switch (df_caller_read(caller)) {
+    case DF_CALLER_NOTHING:
+      return;
+    case DF_CALLER_GONE:
+    case DF_CALLER_NONSENSE:
+      df_job_close_caller(root, caller);
+      return;
+    case DF_CALLER_MESSAGE:
+      break;
+    }
+    df_message_type type = (df_message_type)caller->in.header.type;
+    if (type == DF_MESSAGE_HELLO) on_hello(root, caller);
+    if (type == DF_MESSAGE_JOIN) on_join(root, caller);
+    if (type == DF_MESSAGE_PLACE) on_place(root, caller);
+    if (type == DF_MESSAGE_DONE) on_done(root, caller);
+    if (type == DF_MESSAGE_LEAVE) on_leave(root, caller);
+    caller->in_used = 0;
+  }
+}
+
+static void list_the_missing(const df_root *root, char *names) {
+  unsigned char missing[DF_MAX_RANKS] = {0};
+  for (int rank = 0; rank < root->n_ranks; rank++) {
+    const df_caller *caller = root->members[rank];
+    missing[rank] = root->phase == DF_ROOT_MESHING    ? caller->stage != DF_CALLER_MESHED
+                    : root->n_joined == root->n_ranks ? root->records[rank].n_addresses == 0
+                                                      : caller == NULL;
+  }
+  df_rank_list(names, DF_RANK_LIST_BYTES, missing, root->n_ranks);
+}
+
+#define NO_SECRET                                                                                  \
+  "; only ranks of this host can come, since rank 0 has no secret, but " DF_NEEDS_SECRET
+
+static void name_the_missing(df_root *root) {
+  char names[DF_RANK_LIST_BYTES];
+  bool meshing = root->phase == DF_ROOT_MESHING;
+  list_the_missing(root, names);
+  if (!meshing && df_is_out_of_descriptors(root->accept_error)) {
+    char why[DF_WHY_BYTES];
+    snprintf(root->reason, sizeof root->reason,
+             "the root of the job could not accept %s of %d within %u ms: %s", names, root->n_ranks,
+             root->limit_ms, df_why(root->accept_error, why));
+    return;
+  }
+  snprintf(root->reason, sizeof root->reason, "%s of %d did not %s within %u ms%s", names,
+           root->n_ranks, meshing ? "get all connections" : "come", root->limit_ms,
+           !meshing && root->options.lacks_secret ? NO_SECRET : "");
+}
+
+/* To where ranks of other hosts would come. */
+static void describe_doors(const df_root *root, char *text, size_t bytes) {
+  const df_doors *doors = root->options.doors;
+  char address[DF_ADDRESS_TEXT];
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; doors && i < doors->n_offered && used < bytes; i++)
+    used += (size_t)snprintf(text + used, bytes - used, "%s%s", i ? ", " : "; they are awaited at ",
+                             df_address_text(&doors->offered[i], address));
+  if (root->options.lacks_secret) snprintf(text, bytes, NO_SECRET);
+}
+
+/* Every rank that waits hears whom it waits for. */
+static void tell_news(df_root *root) {
+  char names[DF_RANK_LIST_BYTES], doors[DF_REASON_BYTES - DF_RANK_LIST_BYTES - 64],
+      text[DF_REASON_BYTES];
+  df_refusal news;
+  root->news_ns = df_after_ms(NEWS_MS);
+  list_the_missing(root, names);
+  describe_doors(root, doors, sizeof doors);
+  if (root->phase == DF_ROOT_MESHING)
+    snprintf(text, sizeof text, "%s of %d still connect to other ranks", names, root->n_ranks);
+  else
+    snprintf(text, sizeof text, "%s of %d have not come%s", names, root->n_ranks, doors);
+  for (int i = 0; i < root->n_callers; i++) {
+    df_caller *caller = root->callers[i];
+    if (caller->stage != DF_CALLER_JOINED && caller->stage != DF_CALLER_MESHED) continue;
+    if (df_caller_has_output(caller)) continue;
+    df_refusal_write(&news, DF_MESSAGE_NEWS, dfcclInProgress, text, caller->key);
+    df_caller_queue_news(caller, &news, sizeof news);
+  }
+}
+
+static bool all_said(const df_root *root) {
+  for (int i = 0; i < root->n_callers; i++)
+    if (root->callers[i]->stage == DF_CALLER_TOLD && df_caller_has_output(root->callers[i]))
+      return false;
+  return true;
+}
+
+bool df_job_check_time(df_root *root) {
+  uint64_t now = df_clock_ns();
+  for (int i = 0; i < root->n_callers; i++) {
+    df_caller *caller = root->callers[i];
+    if (caller->fd >= 0 && df_caller_is_stranger(caller) && now >= caller->deadline_ns)
+      df_socket_close(&caller->fd);
+  }
+  if (root->phase == DF_ROOT_COLLECTING || root->phase == DF_ROOT_MESHING) {
+    if (root->stopping) return false;
+    if (root->n_joined > 0 && now >= root->news_ns) tell_news(root);
+    if (now < root->deadline_ns) return true;
+    if (root->n_joined == 0) return false;
+    name_the_missing(root);
+    fail_job(root, dfcclTimeout, NULL, dfcclTimeout);
+    return true;
+  }
+  if (now >= root->end_ns) return false;
+  bool everybody = root->n_ranks > 0 && root->n_told + root->n_dead >= root->n_ranks;
+  return !(all_said(root) && (everybody || now >= root->deadline_ns));
+}
+
+uint64_t df_job_next_deadline(const df_root *root) {
+  bool ending = root->phase == DF_ROOT_STARTED || root->phase == DF_ROOT_FAILED;
+  uint64_t next = ending && df_clock_ns() >= root->deadline_ns ? root->end_ns : root->deadline_ns;
+  if (!ending && root->n_joined > 0) next = DF_MIN(next, root->news_ns);
+  if (root->accept_from_ns > df_clock_ns()) next = DF_MIN(next, root->accept_from_ns);
+  for (int i = 0; i < root->n_callers; i++)
+    if (df_caller_is_stranger(root->callers[i])) next = DF_MIN(next, root->callers[i]->deadline_ns);
+  return next;
+}

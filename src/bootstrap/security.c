@@ -1,4 +1,0 @@
-#include "bootstrap/security.h"
-
-const char *const df_security_names[DF_SECURITY_BEYOND] = {"auth", "integrity", "encrypt", "tls",
-                                                           "none"};

@@ -1,0 +1,418 @@
+#include "control/messenger.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <linux/sockios.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "control/relay.h"
+#include "control/reconnect.h"
+#include "control/service.h"
+
+static df_message_handler hear_relayed;
+
+dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
+                           const df_control_events *events) {
+  control->rank = (uint32_t)mesh->rank;
+  control->n_ranks = (uint32_t)mesh->n_ranks;
+  control->lock = lock;
+  control->events = *events;
+  control->routes = mesh->routes;
+  df_post_subscribe(control, DF_MESSAGE_RELAYED, hear_relayed, control, 0);
+  pthread_mutex_init(&control->arrivals_lock, NULL);
+  control->peers = calloc(control->n_ranks, sizeof *control->peers);
+  if (control->peers == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", control->n_ranks);
+  for (uint32_t r = 0; r < control->n_ranks; r++) {
+    df_peer *peer = &control->peers[r];
+    peer->local = mesh->local[r];
+    peer->home = &mesh->sockets[r];
+    peer->socket = *peer->home;
+    peer->last = &peer->first;
+    peer->next = mesh->routes && r != control->rank ? df_routes_next(mesh->routes, r) : r;
+    if (mesh->far == NULL || !mesh->far[r].is_far) continue;
+    peer->is_far = 1;
+    peer->address = mesh->far[r].address;
+    if (!mesh->far[r].has_line) continue;
+    peer->calls = mesh->far[r].calls;
+    peer->line = df_line_open(mesh->far[r].key, control->rank, r);
+    if (control->record == NULL) control->record = malloc(DF_MAX_MESSAGE_BYTES + DF_LINE_OVERHEAD);
+    if (peer->line == NULL || control->record == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory for the line to rank %u", r);
+  }
+  return dfcclSuccess;
+}
+
+void df_post_forget(df_peer *peer) {
+  while (peer->first) {
+    df_outgoing *next = peer->first->next;
+    if (peer->first->fd >= 0) close(peer->first->fd);
+    free(peer->first);
+    peer->first = next;
+  }
+  peer->last = &peer->first;
+  peer->unsent = NULL;
+}
+
+void df_post_close(df_control *control) {
+  if (control->peers) df_resume_close(control);
+  for (uint32_t r = 0; control->peers && r < control->n_ranks; r++) {
+    df_post_end(control, r);
+    df_post_forget(&control->peers[r]);
+    free(control->peers[r].cause);
+    df_line_close(control->peers[r].line);
+  }
+  free(control->peers);
+  free(control->record);
+  control->peers = NULL;
+  control->record = NULL;
+}
+
+void df_post_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
+                       void *room, int takes_fd) {
+  DF_ASSERT(control->subscriptions[kind].handle == NULL);
+  control->subscriptions[kind] =
+      (df_subscription){.handle = handle, .room = room, .takes_fd = takes_fd};
+}
+
+/* 1: sent; 0: not now; -1: the connection is lost. */
+static int send_one(int socket, const df_outgoing *outgoing) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control;
+  struct iovec part = {.iov_base = (void *)&outgoing->message, .iov_len = outgoing->bytes};
+  struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+  if (outgoing->fd >= 0) {
+    memset(&control, 0, sizeof control);
+    header.msg_control = control.bytes;
+    header.msg_controllen = sizeof control.bytes;
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(rights), &outgoing->fd, sizeof(int));
+  }
+  ssize_t sent;
+  do sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return 1;
+  /* Too many descriptors in flight, or no buffers: the receiver will take some. */
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS ||
+                 errno == ENOMEM
+             ? 0
+             : -1;
+}
+
+static void want_writable(df_control *control, uint32_t rank, int wanted) {
+  df_peer *peer = &control->peers[rank];
+  if (peer->writable_wanted == wanted || peer->socket < 0) return;
+  peer->writable_wanted = wanted;
+  struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.u32 = rank};
+  epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, peer->socket, &event);
+}
+
+static void end_connection(df_peer *peer) {
+  if (peer->socket >= 0) shutdown(peer->socket, SHUT_RDWR);
+}
+
+/* ---- what waits */
+
+/* Takes the first. */
+static void let_go(df_peer *peer) {
+  df_outgoing *done = peer->first;
+  peer->first = done->next;
+  if (peer->first == NULL) peer->last = &peer->first;
+  if (peer->unsent == done) peer->unsent = done->next;
+  if (done->fd >= 0) close(done->fd);
+  free(done);
+}
+
+void df_post_told(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  for (; peer->let_go < peer->line->acknowledged && peer->first; peer->let_go++) let_go(peer);
+}
+
+/* Whoever is cut off hears first why. As df_line_put. */
+static int send_record(df_control *control, df_peer *peer) {
+  df_line *line = peer->line;
+  const df_outgoing *next = line->may_send ? peer->unsent : NULL;
+  const df_record_kind kind = line->may_send && peer->cut_off ? DF_RECORD_END : DF_RECORD_COUNT;
+  const size_t bytes =
+      next ? df_line_seal(line, DF_RECORD_MESSAGE, &next->message, next->bytes, control->record)
+           : df_line_seal(line, kind, NULL, 0, control->record);
+  if (next) peer->unsent = next->next;
+  return df_line_put(line, peer->socket, control->record, bytes);
+}
+
+/* Messages that a line's other end does not have stay. As df_line_flush. */
+static int flush_line(df_control *control, df_peer *peer) {
+  const df_line *line = peer->line;
+  int sent = df_line_flush(peer->line, peer->socket);
+  while (sent == 1 && !line->has_ended &&
+         (line->owes_count || (line->may_send && (peer->unsent || peer->cut_off))))
+    sent = send_record(control, peer);
+  return sent;
+}
+
+/* As df_line_flush. */
+static int flush_socket(df_peer *peer) {
+  int sent = 1;
+  while (peer->first && (sent = send_one(peer->socket, peer->first)) == 1) let_go(peer);
+  return sent;
+}
+
+void df_post_flush(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  if (peer->socket < 0) return;
+  const int sent = peer->line ? flush_line(control, peer) : flush_socket(peer);
+  if (sent < 0) {
+    const int by_peer = errno == EPIPE || errno == ECONNRESET;
+    /* Both ends must see the loss. What the peer has sent can still be read. */
+    if (!peer->line) df_post_forget(peer);
+    if (!peer->line && !by_peer) peer->cut_off = 1; /* else the peer has ended it */
+    end_connection(peer);
+  }
+  want_writable(control, rank, sent == 0);
+}
+
+void df_post_end(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  if (peer->line == NULL || peer->line->has_ended || peer->socket < 0) return;
+  if (df_line_flush(peer->line, peer->socket) != 1) return; /* the other end finds nobody there */
+  const size_t bytes = df_line_seal(peer->line, DF_RECORD_END, NULL, 0, control->record);
+  /* Without memory for what the socket does not take, the other end would wait for the rest. */
+  if (df_line_put(peer->line, peer->socket, control->record, bytes) < 0) end_connection(peer);
+}
+
+void df_post_cut_off(df_control *control, uint32_t rank) {
+  df_peer *peer = &control->peers[rank];
+  peer->cut_off = 1;
+  if (peer->line) df_post_flush(control, rank);
+  /* The other end ends the connection, or says first where to go on. */
+  if (peer->line && (peer->line->has_ended || !peer->line->may_send)) return;
+  end_connection(peer);
+}
+
+/* What a relay that waits in its goodbye still passes on, needs and tells. */
+static int outlives_goodbye(const df_control *control, df_message_kind kind) {
+  return control->routes &&
+         (kind == DF_MESSAGE_RELAYED || kind == DF_MESSAGE_BYE || kind == DF_MESSAGE_LOST);
+}
+
+/* After a goodbye, ours or the peer's, only what device memory and relays wait for. */
+int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind) {
+  const df_peer *peer = &control->peers[rank];
+  if (peer->state == DF_PEER_DEAD) return 0;
+  if (outlives_goodbye(control, kind))
+    return peer->next != rank || peer->local || peer->socket >= 0 || peer->lost_ns != 0;
+  return kind == DF_MESSAGE_UNMAPPED || (!control->said_goodbye && peer->state != DF_PEER_LEFT);
+}
+
+/* The caller may be in the middle of anything: the service thread tells the owner later. */
+void df_post_lose(df_control *control, uint32_t rank) {
+  control->peers[rank].message_lost = DF_LOST;
+  if (control->loss == dfcclSuccess)
+    snprintf(control->loss_sentence, sizeof control->loss_sentence,
+             "no memory or descriptor for a message from rank %u to rank %u", control->rank, rank);
+  control->loss = dfcclOutOfMemory;
+  df_service_wake(control);
+}
+
+/* ---- by relays */
+
+static void give(void *control, uint32_t hop, const df_message *message, const void *payload) {
+  df_post_send(control, hop, message, payload, -1);
+}
+static void lose(void *control, uint32_t hop) { df_post_lose(control, hop); }
+
+/* ranks: their order changes. */
+static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
+                           const df_message *message, const void *payload) {
+  const df_relay_giver to = {.giver = control, .give = give, .lose = lose};
+  df_message whole = *message;
+  whole.magic = DF_MESSAGE_MAGIC;
+  df_relay_split(&to, control->routes, control->rank, DF_HOPS_MOST, ranks, n, &whole, payload);
+}
+
+/* Who sends what makes no sense is refused, as with any message. */
+static void hear_relayed(void *room, uint32_t from, const df_message *message, int fd) {
+  df_control *control = room;
+  const df_relay_giver to = {.giver = control, .give = give, .lose = lose};
+  const df_message *inner;
+  uint32_t ranks[DF_MAX_RANKS], source, n;
+  int is_mine;
+  (void)fd;
+  if (control->routes == NULL ||
+      !df_relay_read(control->routes, message, &source, ranks, &n, &is_mine, &inner)) {
+    if (control->peers[from].state != DF_PEER_LEFT)
+      control->events.refused(control->events.owner, from);
+    return;
+  }
+  df_relay_split(&to, control->routes, source, message->id - 1, ranks, n, inner,
+                 df_message_payload(inner));
+  if (is_mine) df_post_deliver(control, source, inner, -1);
+}
+
+/* ---- sending */
+
+void df_post_send(df_control *control, uint32_t rank, const df_message *message,
+                  const void *payload, int fd) {
+  df_peer *peer = &control->peers[rank];
+  df_message header = *message;
+  header.magic = DF_MESSAGE_MAGIC;
+  if (!df_post_reaches(control, rank, (df_message_kind)header.kind) ||
+      peer->message_lost == DF_LOST || (peer->line && peer->cut_off)) /* a goodbye would be false */
+    return;
+  if (peer->next != rank) {
+    send_by_relays(control, &rank, 1, &header, payload);
+    return;
+  }
+  if (peer->local) {
+    if (df_world_post(control->world, rank, control->rank, &header, payload) != dfcclSuccess)
+      df_post_lose(control, rank);
+    return;
+  }
+  df_outgoing *outgoing = malloc(sizeof *outgoing + header.payload_bytes);
+  int copy = fd >= 0 ? dup(fd) : -1;
+  if (outgoing == NULL || (fd >= 0 && copy < 0)) {
+    if (copy >= 0) close(copy);
+    free(outgoing);
+    df_post_lose(control, rank);
+    return;
+  }
+  outgoing->next = NULL;
+  outgoing->fd = copy;
+  outgoing->bytes = sizeof header + header.payload_bytes;
+  outgoing->message = header;
+  if (header.payload_bytes) memcpy(&outgoing->message + 1, payload, header.payload_bytes);
+  *peer->last = outgoing;
+  peer->last = &outgoing->next;
+  if (peer->unsent == NULL) peer->unsent = outgoing;
+  if (peer->unsent == outgoing) df_post_flush(control, rank);
+}
+
+void df_post_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
+                       const df_message *message, const void *payload) {
+  uint32_t *behind = control->routes ? malloc(n * sizeof *behind) : NULL, n_behind = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const df_peer *peer = &control->peers[ranks[i]];
+    if (behind == NULL || peer->next == ranks[i])
+      df_post_send(control, ranks[i], message, payload, -1);
+    else if (df_post_reaches(control, ranks[i], (df_message_kind)message->kind))
+      behind[n_behind++] = ranks[i];
+  }
+  if (n_behind) send_by_relays(control, behind, n_behind, message, payload);
+  free(behind);
+}
+
+/* Ranks behind a relay come before the relay: when a relay hears a goodbye, it has passed on those for
+ * all behind it. */
+static void send_all(df_control *control, int also_local, const df_message *message,
+                     const void *payload) {
+  uint32_t *ranks = control->routes ? malloc(control->n_ranks * sizeof *ranks) : NULL;
+  for (uint32_t relays = DF_RELAYS_MOST + 1; ranks && relays-- > 0;) {
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < control->n_ranks; r++)
+      if (r != control->rank && (also_local || !control->peers[r].local) &&
+          df_routes_relays(control->routes, r) == relays)
+        ranks[n++] = r;
+    df_post_send_many(control, ranks, n, message, payload);
+  }
+  for (uint32_t r = 0; ranks == NULL && r < control->n_ranks; r++)
+    if (r != control->rank && (also_local || !control->peers[r].local))
+      df_post_send(control, r, message, payload, -1);
+  free(ranks);
+}
+
+void df_post_send_all(df_control *control, const df_message *message, const void *payload) {
+  send_all(control, 1, message, payload);
+}
+
+/* The owner's own messages may be lost: ending the connection needs no memory. */
+void df_post_tell_losses(df_control *control) {
+  if (control->loss == dfcclSuccess) return;
+  dfcclResult_t status = control->loss;
+  char sentence[DF_SENTENCE_BYTES];
+  memcpy(sentence, control->loss_sentence, sizeof sentence);
+  control->loss = dfcclSuccess;
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (control->peers[r].message_lost == DF_LOST) control->peers[r].message_lost = DF_LOSS_IS_TOLD;
+  control->events.message_lost(control->events.owner, status, sentence);
+  int mute = 0;
+  for (uint32_t r = 0; r < control->n_ranks; r++) {
+    df_peer *peer = &control->peers[r];
+    if (peer->message_lost == DF_NOTHING_LOST) continue;
+    peer->message_lost = DF_NOTHING_LOST;
+    mute |= peer->local;
+    if (!peer->local) df_post_cut_off(control, r);
+  }
+  if (mute) df_world_mute(control->world, control->rank);
+}
+
+void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
+  const df_subscription *subscription = &control->subscriptions[message->kind];
+  /* After its goodbye a peer knows no more about us or others. */
+  int is_heard = control->peers[from].state != DF_PEER_LEFT ||
+                 message->kind == DF_MESSAGE_UNMAPPED ||
+                 outlives_goodbye(control, (df_message_kind)message->kind);
+  if (is_heard && subscription->takes_fd) {
+    subscription->handle(subscription->room, from, message, fd);
+    return;
+  }
+  if (fd >= 0) close(fd);
+  if (is_heard && subscription->handle) subscription->handle(subscription->room, from, message, -1);
+}
+
+int df_peer_has_unsent(const df_peer *peer) {
+  int bytes = 0;
+  if (peer->unsent || (peer->line && peer->line->rest)) return 1;
+  return peer->line && peer->socket >= 0 && ioctl(peer->socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+/* A relay stays until all have said goodbye: their messages may pass it. */
+static int is_needed(const df_control *control) {
+  if (control->routes == NULL || !df_routes_is_relay(control->routes)) return 0;
+  for (uint32_t r = 0; r < control->n_ranks; r++)
+    if (r != control->rank && control->peers[r].state == DF_PEER_ALIVE) return 1;
+  return 0;
+}
+
+/* A relay that has left may still pass on what is for others. */
+static int must_have_the_rest(const df_control *control, uint32_t rank) {
+  const df_peer *peer = &control->peers[rank];
+  if (peer->first == NULL) return 0;
+  return peer->state == DF_PEER_ALIVE || (control->routes && peer->state == DF_PEER_LEFT);
+}
+
+void df_post_goodbye(df_control *control, uint64_t patience_ns) {
+  uint64_t begin = df_clock_ns();
+  pthread_mutex_lock(control->lock);
+  df_post_tell_losses(control); /* nothing follows a goodbye */
+  if (control->events.leaving) control->events.leaving(control->events.owner);
+  df_message bye = {.kind = DF_MESSAGE_BYE};
+  send_all(control, 0, &bye, NULL);
+  control->said_goodbye = 1;
+  for (int waiting = 1; waiting;) {
+    waiting = is_needed(control);
+    for (uint32_t rank = 0; rank < control->n_ranks; rank++) {
+      df_post_flush(control, rank);
+      waiting |= must_have_the_rest(control, rank);
+    }
+    if (df_clock_ns() - begin >= patience_ns) break;
+    if (waiting) {
+      pthread_mutex_unlock(control->lock);
+      usleep(1000);
+      pthread_mutex_lock(control->lock);
+    }
+  }
+  for (uint32_t rank = 0; rank < control->n_ranks; rank++) df_post_end(control, rank);
+  pthread_mutex_unlock(control->lock);
+}

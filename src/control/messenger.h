@@ -1,0 +1,172 @@
+/* Control messages between ranks, through inboxes (world.h) or sockets; other rooms subscribe to
+ * kinds. [lock]: the caller holds control->lock, which protects all state. Only df_post_goodbye
+ * waits. */
+#ifndef DF_CONTROL_MESSENGER_H
+#define DF_CONTROL_MESSENGER_H
+
+#include <pthread.h>
+
+#include "control/remote_channel.h"
+#include "control/message.h"
+#include "control/process_inbox.h"
+
+/* GIVEN_UP: called dfcclAbort, sends nonsense, or is dead for another rank. It may still write. */
+typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_GIVEN_UP, DF_PEER_DEAD } df_peer_state;
+
+/* After a lost message, only news of the loss goes out. */
+typedef enum { DF_NOTHING_LOST, DF_LOST, DF_LOSS_IS_TOLD } df_loss;
+
+/* After so long a connection is lost if another way may carry on. Of silence_ms the rest is left for
+ * that. A lost packet is repeated within 200 ms, so it is no less than a second. */
+static inline uint32_t df_silence_of_rail(uint32_t silence_ms) {
+  return DF_MIN(silence_ms, DF_MAX(silence_ms / 3, 1000u));
+}
+
+typedef struct df_outgoing {
+  struct df_outgoing *next;
+  int fd;
+  size_t bytes;
+  df_message message;
+} df_outgoing;
+
+typedef struct df_peer {
+  df_peer_state state;
+  int local;
+  int is_far;       /* of another host */
+  uint32_t next;    /* to whom messages for it are given: itself, or a relay */
+  int socket;       /* -1: local, or ended, or behind a relay */
+  int *home;        /* the mesh's place for it */
+  df_line *line;    /* NULL: the peer is on this host, or behind a relay */
+  int calls;        /* a line: this end makes its connections */
+  int has_rails;    /* its host may be reached by another way, so a line is found silent earlier */
+  int was_silent;   /* has_rails: the connection was lost for silence, not for a reset */
+  uint64_t lost_ns; /* since when the line has no connection; 0: it has one (reconnect.h) */
+  uint32_t resumes; /* how often it had one again */
+  int is_over;      /* the line: the other end has said so */
+  df_address address;      /* where the peer listens; set if is_far */
+  char host[DF_HOST_NAME]; /* the peer's host; set if is_far; "": not known */
+  int writable_wanted;
+  df_loss message_lost;
+  int cut_off; /* we ended the connection: a peer that lives keeps its mappings */
+  df_outgoing *first, **last;
+  df_outgoing *unsent; /* those before it wait until a line's other end has them */
+  uint64_t let_go;     /* messages of a line that the other end had */
+  int broken;          /* The peer's context is broken: it registers nothing more. */
+  char *cause;         /* what broke it; NULL: nothing, or no memory */
+  dfcclResult_t cause_status;
+} df_peer;
+
+/* fd: -1: none came with the message; DF_FD_LOST: this process had no room for it. */
+typedef void df_message_handler(void *room, uint32_t from, const df_message *message, int fd);
+enum { DF_FD_LOST = -2 };
+
+typedef struct df_subscription {
+  df_message_handler *handle; /* [lock] */
+  void *room;
+  int takes_fd;
+} df_subscription;
+
+/* Runs when the service thread wakes, and after tick_ms at the latest. */
+typedef struct df_service_job {
+  void *room;
+  int (*tick_ms)(void *room); /* -1 or NULL: nothing can be due */
+  void (*run)(void *room);
+} df_service_job;
+
+/* ELSEWHERE: the connection was silent, so another way is tried first. */
+typedef enum { DF_LINE_NOT_WANTED, DF_LINE_WANTED, DF_LINE_WANTED_ELSEWHERE } df_line_wish;
+
+/* Makes connections of lines anew; NULL: nobody does. [lock] */
+typedef struct df_line_maker {
+  void *maker;
+  void (*want)(void *maker, uint32_t rank, df_line_wish wish);
+  /* Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
+  uint64_t (*refused_ns)(void *maker, uint32_t rank);
+  uint32_t silence_ms, resume_ms; /* 0: the system's; none is made anew */
+} df_line_maker;
+
+/* Control notices lives and losses, the owner judges. All [lock], on the service thread. */
+typedef struct df_control_events {
+  void *owner;
+  void (*refused)(void *owner, uint32_t peer);
+  void (*lost)(void *owner, uint32_t peer, df_peer_state state, const char *why);
+  void (*left)(void *owner, uint32_t peer);
+  void (*disconnected)(void *owner, uint32_t peer); /* however its connection ended */
+  /* The owner's last chance to tell something; NULL: it has nothing. On the leaving thread. */
+  void (*leaving)(void *owner);
+  /* For want of memory: ranks are no longer in step. */
+  void (*message_lost)(void *owner, dfcclResult_t status, const char *sentence);
+} df_control_events;
+
+enum { DF_MAX_SERVICE_JOBS = 8 };
+
+typedef struct df_control {
+  uint32_t rank, n_ranks;
+  pthread_mutex_t *lock;
+  df_world *world;
+  df_peer *peers;          /* [n_ranks] */
+  const df_routes *routes; /* the mesh's; NULL: there are no relays */
+  df_control_events events;
+  df_subscription subscriptions[DF_MESSAGE_KINDS];
+  df_service_job jobs[DF_MAX_SERVICE_JOBS];
+  uint32_t n_jobs;
+  int said_goodbye; /* no message leaves any more */
+  dfcclResult_t loss;
+  char loss_sentence[DF_SENTENCE_BYTES];
+
+  pthread_t thread;
+  int started;
+  int epoll_fd, event_fd;
+  uint8_t *receive_buffer;
+  uint8_t *record; /* of a line, that goes out; NULL: there are no lines */
+  df_line_maker maker;
+  uint32_t n_lost; /* lines without a connection */
+  pthread_mutex_t arrivals_lock;
+  struct df_arrival *arrivals; /* connections that were made for lines */
+  uint32_t departures_seen;
+  uint32_t stopping;
+} df_control;
+
+/* mesh stays the caller's, and open. After a failure, call df_post_close. dfcclOutOfMemory. */
+dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
+                           const df_control_events *events);
+void df_post_close(df_control *control);
+
+/* Before the service thread starts. One room for each kind. */
+void df_post_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
+                       void *room, int takes_fd);
+
+/* [lock] Copies message, payload and fd (-1: none). Without memory the service thread tells the
+ * owner. */
+void df_post_send(df_control *control, uint32_t rank, const df_message *message,
+                  const void *payload, int fd);
+/* [lock] To several others than this rank, without a descriptor. */
+void df_post_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
+                       const df_message *message, const void *payload);
+/* [lock] To all others. */
+void df_post_send_all(df_control *control, const df_message *message, const void *payload);
+/* [lock] A message for the rank is lost for want of memory. */
+void df_post_lose(df_control *control, uint32_t rank);
+/* [lock] Would a message of this kind go out? */
+int df_post_reaches(const df_control *control, uint32_t rank, df_message_kind kind);
+void df_post_flush(df_control *control, uint32_t rank); /* [lock] */
+/* [lock] As if `from` had sent the message. Takes fd. */
+void df_post_deliver(df_control *control, uint32_t from, const df_message *message, int fd);
+/* [lock] Also ends the connections that lost messages. */
+void df_post_tell_losses(df_control *control);
+/* [lock] Another host's system does not have all of it. */
+int df_peer_has_unsent(const df_peer *peer);
+/* [lock] The peer may live. Over a line it first hears what it was told before: why. */
+void df_post_cut_off(df_control *control, uint32_t rank);
+/* [lock] A line's other end has told what it has. */
+void df_post_told(df_control *control, uint32_t rank);
+/* [lock] Nothing more will be sent. */
+void df_post_forget(df_peer *peer);
+/* [lock] Tells a line's other end that nothing more comes, and that it need not call again. */
+void df_post_end(df_control *control, uint32_t rank);
+/* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
+ * may be stopped for ever; a relay waits for all others. A peer without BYE takes the end of the
+ * connection for a death. */
+void df_post_goodbye(df_control *control, uint64_t patience_ns);
+
+#endif

@@ -1,0 +1,465 @@
+/* The public functions: argument checks, then the room that does the work. See dfccl.h. Those that
+ * register are in api_register.c. */
+#include "host/api/api.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bootstrap/launcher.h"
+#include "host/api/describe.h"
+#include "host/switching/plan_switch.h"
+#include "host/state/context.h"
+#include "host/observe/dump.h"
+#include "host/runs/collective_failure.h"
+#include "host/settings/abi_struct.h"
+#include "host/lifecycle/peer_failure.h"
+#include "host/runs/user_memory.h"
+#include "host/runs/dynamic_counts.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+
+dfcclResult_t df_refuse_context(const dfcclContext_t context) {
+  if (context != NULL && context->magic == DF_CONTEXT_MAGIC_IN_CHILD)
+    return df_fail(dfcclInvalidUsage,
+                   "ctx %p belongs to the process that forked this one (rank %u of its job); a "
+                   "forked child makes contexts of its own",
+                   (void *)context, context->rank);
+  return df_fail(dfcclInvalidArgument,
+                 context ? "ctx %p is not a context, or was destroyed" : "ctx is NULL",
+                 (void *)context);
+}
+
+dfcclResult_t dfcclGetVersion(int *version) {
+  if (version == NULL) return df_fail(dfcclInvalidArgument, "version is NULL");
+  *version = DFCCL_VERSION_CODE;
+  return dfcclSuccess;
+}
+
+dfcclResult_t dfcclGetUniqueId(dfcclUniqueId *id) {
+  df_network network;
+  df_net net;
+  dfcclResult_t result = df_settings_read_network(&network, &net);
+  return result == dfcclSuccess ? df_bootstrap_create_id(id, &network) : result;
+}
+
+static dfcclResult_t check_ranks(const dfcclContext_t *out, int n_ranks, int rank) {
+  if (out == NULL) return df_fail(dfcclInvalidArgument, "ctx is NULL");
+  if (n_ranks < 1 || n_ranks > DF_MAX_RANKS)
+    return df_fail(dfcclInvalidArgument, "nRanks is %d; it must be from 1 to %d", n_ranks,
+                   DF_MAX_RANKS);
+  if (rank < 0 || rank >= n_ranks)
+    return df_fail(dfcclInvalidArgument, "rank is %d; it must be from 0 to %d", rank, n_ranks - 1);
+  return dfcclSuccess;
+}
+
+dfcclResult_t dfcclInit(dfcclContext_t *ctx, int nRanks, dfcclUniqueId id, int rank,
+                        const dfcclConfig_t *config) {
+  df_settings settings;
+  df_mesh mesh = {0};
+  dfcclResult_t result = check_ranks(ctx, nRanks, rank);
+  if (result == dfcclSuccess) result = df_settings_read(&settings, config);
+  if (result != dfcclSuccess) return result;
+  df_card card = df_context_card(&settings);
+  df_world_arriving();
+  result = df_bootstrap_join(&settings.network, &id, nRanks, rank, &card,
+                             (int)settings.init_timeout_ms, &mesh);
+  if (result == dfcclSuccess)
+    result = df_context_open(ctx, (uint32_t)nRanks, (uint32_t)rank, &settings, &mesh);
+  else
+    df_world_tell_absence(&mesh);
+  df_world_arrived();
+  return result;
+}
+
+dfcclResult_t dfcclInitFromEnv(dfcclContext_t *ctx, const dfcclConfig_t *config) {
+  static uint32_t calls;
+  df_settings settings;
+  df_launch launch;
+  df_mesh mesh = {0};
+  if (ctx == NULL) return df_fail(dfcclInvalidArgument, "ctx is NULL");
+  dfcclResult_t result = df_settings_read(&settings, config);
+  if (result == dfcclSuccess) result = df_launcher_read(&launch, settings.network.root);
+  if (result == dfcclSuccess) result = check_ranks(ctx, launch.n_ranks, launch.rank);
+  if (result != dfcclSuccess) return result;
+  /* The i-th call of each process makes the i-th job. */
+  char key[sizeof launch.key + 16];
+  snprintf(key, sizeof key, "%s#%u", launch.key, df_system_add_u32(&calls, 1));
+  df_card card = df_context_card(&settings);
+  df_world_arriving();
+  result = df_bootstrap_join_key(&settings.network, &launch.root, key, launch.n_ranks, launch.rank,
+                                 &card, (int)settings.init_timeout_ms, &mesh);
+  if (result == dfcclSuccess)
+    result =
+        df_context_open(ctx, (uint32_t)launch.n_ranks, (uint32_t)launch.rank, &settings, &mesh);
+  else
+    df_world_tell_absence(&mesh);
+  df_world_arrived();
+  return result;
+}
+
+/* A mesh of one process: everybody is local. */
+static dfcclResult_t local_mesh(df_mesh *mesh, const unsigned char job[16], int n_ranks, int rank,
+                                const df_card *card) {
+  *mesh = (df_mesh){.n_ranks = n_ranks, .rank = rank, .n_local = (uint32_t)n_ranks};
+  mesh->cards = calloc((size_t)n_ranks, sizeof *mesh->cards);
+  mesh->sockets = calloc((size_t)n_ranks, sizeof *mesh->sockets);
+  mesh->local = calloc((size_t)n_ranks, sizeof *mesh->local);
+  if (mesh->cards == NULL || mesh->sockets == NULL || mesh->local == NULL) {
+    free(mesh->cards);
+    free(mesh->sockets);
+    free(mesh->local);
+    return df_fail(dfcclOutOfMemory, "no memory for the tables of %d ranks", n_ranks);
+  }
+  memcpy(mesh->job, job, sizeof mesh->job);
+  for (int r = 0; r < n_ranks; r++) {
+    mesh->cards[r] = *card;
+    mesh->sockets[r] = -1;
+    mesh->local[r] = 1;
+  }
+  return dfcclSuccess;
+}
+
+dfcclResult_t dfcclInitAll(dfcclContext_t *ctxs, int nRanks, const dfcclConfig_t *config) {
+  df_settings settings;
+  unsigned char job[16];
+  dfcclResult_t result = check_ranks(ctxs, nRanks, 0);
+  if (result == dfcclSuccess) result = df_settings_read(&settings, config);
+  if (result != dfcclSuccess) return result;
+  if (sodium_init() < 0)
+    return df_fail(dfcclSystemError, "the random number generator could not be initialised");
+  randombytes_buf(job, sizeof job);
+  df_card card = df_context_card(&settings);
+  dfcclContext_t *made = calloc((size_t)nRanks, sizeof *made);
+  if (made == NULL) return df_fail(dfcclOutOfMemory, "no memory for %d contexts", nRanks);
+  int n = 0;
+  for (; n < nRanks && result == dfcclSuccess; n += result == dfcclSuccess) {
+    df_mesh mesh;
+    result = local_mesh(&mesh, job, nRanks, n, &card);
+    if (result != dfcclSuccess)
+      df_world_expect_less(job, 1); /* it will not come */
+    else
+      result = df_context_open(&made[n], (uint32_t)nRanks, (uint32_t)n, &settings, &mesh);
+  }
+  if (result == dfcclSuccess) {
+    memcpy(ctxs, made, (size_t)nRanks * sizeof *made);
+  } else {
+    char sentence[DF_SENTENCE_BYTES];
+    snprintf(sentence, sizeof sentence, "%s", df_last_sentence());
+    df_world_expect_less(job, (uint32_t)(nRanks - n - 1)); /* the one that failed has come */
+    while (n-- > 0) df_context_close(made[n]);
+    df_fail(result, "%s", sentence);
+  }
+  free(made);
+  return result;
+}
+
+dfcclResult_t dfcclDestroy(dfcclContext_t ctx) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_context_close(ctx);
+}
+
+dfcclResult_t dfcclAbort(dfcclContext_t ctx) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_abort(ctx);
+}
+
+dfcclResult_t dfcclAbortCollectives(dfcclContext_t ctx, const dfcclCollId_t *ids, int n) {
+  DF_CHECK_CONTEXT(ctx);
+  if (n < 0) return df_remember(ctx, df_fail(dfcclInvalidArgument, "n is %d", n));
+  if (ids == NULL && n > 0)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "ids is NULL, but n is %d", n));
+  return df_remember(ctx, df_abort_collectives(ctx, ids, n));
+}
+
+const char *dfcclGetLastError(dfcclContext_t ctx) {
+  static _Thread_local char text[DF_SENTENCE_BYTES];
+  if (ctx == NULL || ctx->magic != DF_CONTEXT_MAGIC) return df_last_sentence();
+  pthread_mutex_lock(&ctx->lock);
+  snprintf(text, sizeof text, "%s", ctx->failure.sentence);
+  pthread_mutex_unlock(&ctx->lock);
+  return text;
+}
+
+dfcclResult_t dfcclGetRank(dfcclContext_t ctx, int *rank, int *nRanks) {
+  DF_CHECK_CONTEXT(ctx);
+  if (rank) *rank = (int)ctx->rank;
+  if (nRanks) *nRanks = (int)ctx->n_ranks;
+  return dfcclSuccess;
+}
+
+/* ---- runs ---- */
+
+dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_t *run) {
+  DF_CHECK_CONTEXT(ctx);
+  if (run == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "run is NULL"));
+  return df_remember(ctx, df_submit_given(ctx, id, run));
+}
+
+dfcclResult_t dfcclRunAllReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_REDUCE, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunReduce(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                             void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_REDUCE, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunBroadcast(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_BROADCAST, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunAllGather(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_GATHER, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunReduceScatter(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                    void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx,
+                     df_submit(ctx, DF_OP_REDUCE_SCATTER, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunAllToAll(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                               void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_TO_ALL, id, sendBuf, recvBuf, callback, arg));
+}
+
+dfcclResult_t dfcclRunGather(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                             void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_GATHER, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunScatter(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                              void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_SCATTER, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunSendRecv(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                               void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_SEND_RECV, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunBarrier(dfcclContext_t ctx, dfcclCollId_t id, dfcclCallback_t callback,
+                              void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_BARRIER, id, NULL, NULL, callback, arg));
+}
+dfcclResult_t dfcclRunScan(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf, void *recvBuf,
+                           dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  uint64_t number;
+  return df_remember(ctx,
+                     df_submit_run(ctx, DF_OF_KIND(DF_OP_SCAN) | DF_OF_KIND(DF_OP_EXCLUSIVE_SCAN),
+                                   id, &run, &number));
+}
+
+dfcclResult_t dfcclRunAllGatherV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                 void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_GATHER_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunReduceScatterV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                     void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx,
+                     df_submit(ctx, DF_OP_REDUCE_SCATTER_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunGatherV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                              void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_GATHER_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunScatterV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                               void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_SCATTER_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunAllToAllV(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_ALL_TO_ALL_V, id, sendBuf, recvBuf, callback, arg));
+}
+dfcclResult_t dfcclRunNeighbours(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                 void *recvBuf, dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_submit(ctx, DF_OP_NEIGHBOURS, id, sendBuf, recvBuf, callback, arg));
+}
+
+dfcclResult_t dfcclRunAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                      const size_t *sendCounts, const size_t *sendDispls,
+                                      void *recvBuf, size_t *recvCounts, dfcclCallback_t callback,
+                                      void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  const df_given_counts counts = {sendCounts, sendDispls, recvCounts, NULL};
+  df_run run = {.send = sendBuf,
+                .recv = recvBuf,
+                .count = (uint64_t)(uintptr_t)&counts,
+                .callback = callback,
+                .argument = arg};
+  uint64_t number;
+  return df_remember(ctx,
+                     df_submit_run(ctx, DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC), id, &run, &number));
+}
+
+static dfcclResult_t run_on_stream(dfcclContext_t ctx, df_operation operation, dfcclCollId_t id,
+                                   df_run *run, void *stream) {
+  uint64_t number;
+  return df_remember(ctx,
+                     df_submit_on_stream(ctx, DF_OF_KIND(operation), id, run, stream, &number));
+}
+dfcclResult_t dfcclRunAllReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                        void *recvBuf, void *stream, dfcclCallback_t callback,
+                                        void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_ALL_REDUCE, id, &run, stream);
+}
+dfcclResult_t dfcclRunReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                     void *recvBuf, void *stream, dfcclCallback_t callback,
+                                     void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_REDUCE, id, &run, stream);
+}
+dfcclResult_t dfcclRunBroadcastOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                        void *recvBuf, void *stream, dfcclCallback_t callback,
+                                        void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_BROADCAST, id, &run, stream);
+}
+dfcclResult_t dfcclRunAllGatherOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                        void *recvBuf, void *stream, dfcclCallback_t callback,
+                                        void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_ALL_GATHER, id, &run, stream);
+}
+dfcclResult_t dfcclRunReduceScatterOnStream(dfcclContext_t ctx, dfcclCollId_t id,
+                                            const void *sendBuf, void *recvBuf, void *stream,
+                                            dfcclCallback_t callback, void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_REDUCE_SCATTER, id, &run, stream);
+}
+dfcclResult_t dfcclRunAllToAllOnStream(dfcclContext_t ctx, dfcclCollId_t id, const void *sendBuf,
+                                       void *recvBuf, void *stream, dfcclCallback_t callback,
+                                       void *arg) {
+  DF_CHECK_CONTEXT(ctx);
+  df_run run = {.send = sendBuf, .recv = recvBuf, .callback = callback, .argument = arg};
+  return run_on_stream(ctx, DF_OP_ALL_TO_ALL, id, &run, stream);
+}
+
+dfcclResult_t dfcclTest(dfcclContext_t ctx, dfcclCollId_t id, int *done) {
+  DF_CHECK_CONTEXT(ctx);
+  if (done == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "done is NULL"));
+  uint64_t registration;
+  const df_wait_words *words = df_find_words(ctx, id, &registration);
+  if (words) {
+    /* In this order: runs that come and go in between must not look incomplete. */
+    uint64_t submitted = df_observe_u64(&words->submitted);
+    uint64_t completed = df_observe_u64(&words->completed) + (uint64_t)df_in_callback_of(words);
+    *done = completed >= submitted || df_observe_u64(&words->registration) != registration;
+    return df_say_broken(ctx);
+  }
+  return df_remember(ctx,
+                     df_fail(dfcclInvalidArgument, "collective %llu is not registered on rank %u",
+                             (unsigned long long)id, ctx->rank));
+}
+
+dfcclResult_t dfcclWait(dfcclContext_t ctx, dfcclCollId_t id) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_wait(ctx, id);
+}
+dfcclResult_t dfcclWaitRun(dfcclContext_t ctx, dfcclCollId_t id, uint64_t run, int timeoutMs) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_wait_run(ctx, id, run, timeoutMs);
+}
+dfcclResult_t dfcclWaitAll(dfcclContext_t ctx) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_wait_all(ctx);
+}
+dfcclResult_t dfcclDeviceSynchronize(dfcclContext_t ctx) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_device_synchronize(ctx);
+}
+
+/* ---- memory and seeing ---- */
+
+dfcclResult_t dfcclMemAlloc(dfcclContext_t ctx, void **ptr, size_t bytes) {
+  DF_CHECK_CONTEXT(ctx);
+  if (ptr == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "ptr is NULL"));
+  if (bytes == 0)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "bytes is 0; it must be at least 1"));
+  return df_remember(ctx, df_memory_alloc(ctx, ptr, bytes));
+}
+dfcclResult_t dfcclMemFree(dfcclContext_t ctx, void *ptr) {
+  DF_CHECK_CONTEXT(ctx);
+  if (ptr == NULL) return dfcclSuccess;
+  return df_remember(ctx, df_memory_free(ctx, ptr));
+}
+
+dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats) {
+  DF_CHECK_CONTEXT(ctx);
+  if (stats == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "stats is NULL"));
+  dfcclResult_t result = df_growing_check(&df_growing_stats, stats);
+  if (result != dfcclSuccess) return df_remember(ctx, result);
+  return df_stats(ctx, stats);
+}
+
+dfcclResult_t dfcclGetConfiguration(dfcclContext_t ctx, dfcclCollId_t coll,
+                                    dfcclConfiguration_t *configuration) {
+  DF_CHECK_CONTEXT(ctx);
+  if (configuration == NULL)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "configuration is NULL"));
+  dfcclResult_t result = df_growing_check(&df_growing_configuration, configuration);
+  if (result == dfcclSuccess) result = df_get_configuration(ctx, coll, configuration);
+  return df_remember(ctx, result);
+}
+
+static int has_timers(dfcclContext_t ctx) {
+  return ctx->device.executor->get_times != NULL && ctx->settings.cuda_timers;
+}
+
+static DF_COLD dfcclResult_t refuse_timers(void) {
+  return df_fail(dfcclInvalidUsage, "there are no timers: the device is not a GPU, or environment "
+                                    "variable DFCCL_CUDA_TIMERS is not 1");
+}
+
+dfcclResult_t dfcclGetTimes(dfcclContext_t ctx, dfcclTime_t kind, uint64_t *durations,
+                            uint64_t *moments, size_t *count) {
+  DF_CHECK_CONTEXT(ctx);
+  if (count == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "count is NULL"));
+  if ((int)kind < 0 || (int)kind >= DF_TIMED_ALL)
+    return df_remember(ctx, df_fail(dfcclInvalidArgument, "kind is %d; it must be from 0 to %d",
+                                    (int)kind, DF_TIMED_ALL - 1));
+  if (!has_timers(ctx)) return df_remember(ctx, refuse_timers());
+  return df_remember(ctx, ctx->device.executor->get_times(&ctx->device, (df_timed)kind, durations,
+                                                          moments, count));
+}
+
+dfcclResult_t dfcclGetEvents(dfcclContext_t ctx, dfcclEvent_t *events, size_t *count) {
+  DF_CHECK_CONTEXT(ctx);
+  if (count == NULL) return df_remember(ctx, df_fail(dfcclInvalidArgument, "count is NULL"));
+  if (!has_timers(ctx)) return df_remember(ctx, refuse_timers());
+  size_t room = *count;
+  dfcclResult_t result = ctx->device.executor->get_events(&ctx->device, events, count);
+  if (result == dfcclSuccess && events != NULL) df_name_events(ctx, events, DF_MIN(room, *count));
+  return df_remember(ctx, result);
+}
+
+dfcclResult_t dfcclDump(dfcclContext_t ctx, int fd) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_dump(ctx, fd));
+}
+
+dfcclResult_t dfcclSetAlgorithm(dfcclContext_t ctx, dfcclCollId_t coll, const char *algorithm) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_set_algorithm(ctx, coll, algorithm));
+}

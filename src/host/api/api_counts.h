@@ -1,0 +1,19 @@
+/* Registration of collectives whose pieces have lengths of their own. */
+#ifndef DF_HOST_API_API_COUNTS_H
+#define DF_HOST_API_API_COUNTS_H
+
+#include "host/state/registry.h"
+
+/* As the caller gave them: entries for each member, or for each neighbour. */
+typedef struct df_uneven {
+  const size_t *send_counts, *send_displs; /* displs NULL: packed */
+  const size_t *recv_counts, *recv_displs;
+  size_t count;       /* GatherV, ScatterV: this rank's own */
+  const int *send_to; /* Neighbours */
+  const int *recv_from;
+  int n_sends, n_receives;
+} df_uneven;
+
+dfcclResult_t df_register_uneven(dfcclContext_t context, const df_registration *registration,
+                                 const df_uneven *given);
+#endif

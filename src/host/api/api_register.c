@@ -1,0 +1,249 @@
+/* The public functions that register, and those of operators of one's own. See dfccl.h. */
+#include "host/api/api.h"
+#include "host/runs/collective_failure.h"
+#include "host/registration/user_operators.h"
+#include "host/registration/register.h"
+#include "host/switching/online_tuner.h"
+#include "host/api/api_counts.h"
+
+static dfcclResult_t register_checked(dfcclContext_t ctx, const df_registration *registration) {
+  DF_CHECK_CONTEXT(ctx);
+  const dfcclResult_t result = df_register(ctx, registration);
+  if (result == dfcclSuccess) df_tuner_consider(ctx, registration->id, registration->options);
+  return df_remember(ctx, result);
+}
+
+dfcclResult_t dfcclRegisterAllReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                     dfcclDataType_t type, dfcclRedOp_t op,
+                                     const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_REDUCE,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .op = op,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterReduce(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                  dfcclDataType_t type, dfcclRedOp_t op, int root,
+                                  const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_REDUCE,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .op = op,
+                                                  .root = root,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterBroadcast(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                     dfcclDataType_t type, int root,
+                                     const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_BROADCAST,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .root = root,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterAllGather(dfcclContext_t ctx, dfcclCollId_t id, size_t sendCount,
+                                     dfcclDataType_t type, const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_GATHER,
+                                                  .id = id,
+                                                  .count = sendCount,
+                                                  .type = type,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterReduceScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t recvCount,
+                                         dfcclDataType_t type, dfcclRedOp_t op,
+                                         const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_REDUCE_SCATTER,
+                                                  .id = id,
+                                                  .count = recvCount,
+                                                  .type = type,
+                                                  .op = op,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterAllToAll(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerPeer,
+                                    dfcclDataType_t type, const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_TO_ALL,
+                                                  .id = id,
+                                                  .count = countPerPeer,
+                                                  .type = type,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterAllToAllDynamic(dfcclContext_t ctx, dfcclCollId_t id,
+                                           size_t maxCountPerPeer, dfcclDataType_t type,
+                                           const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_ALL_TO_ALL_DYNAMIC,
+                                                  .id = id,
+                                                  .count = maxCountPerPeer,
+                                                  .type = type,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterGather(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
+                                  dfcclDataType_t type, int root,
+                                  const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_GATHER,
+                                                  .id = id,
+                                                  .count = countPerRank,
+                                                  .type = type,
+                                                  .root = root,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterScatter(dfcclContext_t ctx, dfcclCollId_t id, size_t countPerRank,
+                                   dfcclDataType_t type, int root,
+                                   const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_SCATTER,
+                                                  .id = id,
+                                                  .count = countPerRank,
+                                                  .type = type,
+                                                  .root = root,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterSendRecv(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                    dfcclDataType_t type, int from, int to,
+                                    const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_SEND_RECV,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .root = from,
+                                                  .options = options,
+                                                  .to = to});
+}
+
+dfcclResult_t dfcclRegisterBarrier(dfcclContext_t ctx, dfcclCollId_t id,
+                                   const dfcclCollOptions_t *options) {
+  return register_checked(ctx, &(df_registration){.operation = DF_OP_BARRIER,
+                                                  .id = id,
+                                                  .count = 1,
+                                                  .type = dfcclUint8,
+                                                  .options = options});
+}
+
+dfcclResult_t dfcclRegisterScan(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                dfcclDataType_t type, dfcclRedOp_t op, int exclusive,
+                                const dfcclCollOptions_t *options) {
+  DF_CHECK_CONTEXT(ctx);
+  if (exclusive != 0 && exclusive != 1)
+    return df_remember(
+        ctx, df_fail(dfcclInvalidArgument, "exclusive is %d; it must be 0 or 1", exclusive));
+  const df_operation operation = exclusive ? DF_OP_EXCLUSIVE_SCAN : DF_OP_SCAN;
+  return register_checked(ctx, &(df_registration){.operation = operation,
+                                                  .id = id,
+                                                  .count = count,
+                                                  .type = type,
+                                                  .op = op,
+                                                  .options = options});
+}
+
+static dfcclResult_t register_uneven(dfcclContext_t ctx, const df_registration *registration,
+                                     const df_uneven *uneven) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_register_uneven(ctx, registration, uneven));
+}
+
+dfcclResult_t dfcclRegisterAllGatherV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *counts,
+                                      const size_t *displs, dfcclDataType_t type,
+                                      const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){
+          .operation = DF_OP_ALL_GATHER_V, .id = id, .type = type, .options = options},
+      &(df_uneven){.recv_counts = counts, .recv_displs = displs});
+}
+
+dfcclResult_t dfcclRegisterReduceScatterV(dfcclContext_t ctx, dfcclCollId_t id,
+                                          const size_t *counts, dfcclDataType_t type,
+                                          dfcclRedOp_t op, const dfcclCollOptions_t *options) {
+  return register_uneven(ctx,
+                         &(df_registration){.operation = DF_OP_REDUCE_SCATTER_V,
+                                            .id = id,
+                                            .type = type,
+                                            .op = op,
+                                            .options = options},
+                         &(df_uneven){.send_counts = counts});
+}
+
+dfcclResult_t dfcclRegisterGatherV(dfcclContext_t ctx, dfcclCollId_t id, size_t count,
+                                   const size_t *counts, const size_t *displs, dfcclDataType_t type,
+                                   int root, const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){
+          .operation = DF_OP_GATHER_V, .id = id, .type = type, .root = root, .options = options},
+      &(df_uneven){.recv_counts = counts, .recv_displs = displs, .count = count});
+}
+
+dfcclResult_t dfcclRegisterScatterV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *counts,
+                                    const size_t *displs, size_t count, dfcclDataType_t type,
+                                    int root, const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){
+          .operation = DF_OP_SCATTER_V, .id = id, .type = type, .root = root, .options = options},
+      &(df_uneven){.send_counts = counts, .send_displs = displs, .count = count});
+}
+
+dfcclResult_t dfcclRegisterAllToAllV(dfcclContext_t ctx, dfcclCollId_t id, const size_t *sendCounts,
+                                     const size_t *sendDispls, const size_t *recvCounts,
+                                     const size_t *recvDispls, dfcclDataType_t type,
+                                     const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){
+          .operation = DF_OP_ALL_TO_ALL_V, .id = id, .type = type, .options = options},
+      &(df_uneven){.send_counts = sendCounts,
+                   .send_displs = sendDispls,
+                   .recv_counts = recvCounts,
+                   .recv_displs = recvDispls});
+}
+
+dfcclResult_t dfcclRegisterNeighbours(dfcclContext_t ctx, dfcclCollId_t id, int nSends,
+                                      const int *sendTo, const size_t *sendCounts, int nRecvs,
+                                      const int *recvFrom, const size_t *recvCounts,
+                                      dfcclDataType_t type, const dfcclCollOptions_t *options) {
+  return register_uneven(
+      ctx,
+      &(df_registration){.operation = DF_OP_NEIGHBOURS, .id = id, .type = type, .options = options},
+      &(df_uneven){.send_counts = sendCounts,
+                   .recv_counts = recvCounts,
+                   .send_to = sendTo,
+                   .recv_from = recvFrom,
+                   .n_sends = nSends,
+                   .n_receives = nRecvs});
+}
+
+dfcclResult_t dfcclRedOpCreate(dfcclContext_t ctx, dfcclRedOp_t *op, dfcclRedOpFunction_t fn,
+                               void *arg, int commutative) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_own_create(ctx, op, fn, arg, commutative));
+}
+
+dfcclResult_t dfcclRedOpCreatePreMulSum(dfcclContext_t ctx, dfcclRedOp_t *op, const void *scalar,
+                                        dfcclDataType_t type, int scalarOnDevice) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_own_create_scaled(ctx, op, scalar, type, scalarOnDevice));
+}
+
+dfcclResult_t dfcclRedOpDestroy(dfcclContext_t ctx, dfcclRedOp_t op) {
+  DF_CHECK_CONTEXT(ctx);
+  if ((int)op >= DF_FIRST_OWN && df_own_destroy((uint32_t)op - DF_FIRST_OWN)) return dfcclSuccess;
+  return df_remember(ctx, df_fail(dfcclInvalidArgument,
+                                  "reduction operator %d was not made by dfcclRedOpCreate*, or was "
+                                  "destroyed",
+                                  (int)op));
+}
+
+dfcclResult_t dfcclDeregister(dfcclContext_t ctx, dfcclCollId_t id) {
+  DF_CHECK_CONTEXT(ctx);
+  return df_remember(ctx, df_deregister(ctx, id));
+}

@@ -1,0 +1,135 @@
+#include "host/api/describe.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "host/switching/plan_switch.h"
+#include "host/state/registry.h"
+#include "host/registration/check_arguments.h"
+#include "host/switching/online_tuner.h"
+#include "tuning/model.h"
+
+/* [lock] */
+static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) {
+  df_tuner_summary tuner;
+  if (!df_tuner_summarise(coll, &tuner)) return;
+  c->measuredUs = tuner.tuned_us;
+  const size_t used = strlen(c->why);
+  df_text out = {.at = c->why + used, .left = sizeof c->why - used};
+  df_say(&out, "tuner: it %s; %u variants were measured in search %u",
+         df_leader_state_name(tuner.state), tuner.measured, tuner.begun);
+  if (tuner.spent_us > 0) df_say(&out, "; exploring has cost %.3g us at most", tuner.spent_us);
+  if (tuner.tuned_us > 0)
+    df_say(&out, "; %.2f us, and %.2f us as registered", tuner.tuned_us, tuner.registered_us);
+  df_say(&out, "\n");
+}
+
+static void say_times(dfcclConfiguration_t *c) {
+  const size_t used = strlen(c->why);
+  df_text out = {.at = c->why + used, .left = sizeof c->why - used};
+  if (c->predictedUs > 0) df_say(&out, "time: %.3g us predicted by the model", c->predictedUs);
+  if (c->boundUs > 0)
+    df_say(&out, "%s%.3g us at least, since that takes copying what must be received",
+           c->predictedUs > 0 ? "; " : "time: ", c->boundUs);
+  if (c->predictedUs > 0 || c->boundUs > 0) df_say(&out, "\n");
+}
+
+/* Of copies in a near cache, which nothing that memory does can exceed: so a bound is one everywhere. */
+static double copied_bytes_per_us(void) {
+  enum { BYTES = 16 << 10, TRIES = 16 };
+  static uint32_t known; /* in a us; 0: not yet */
+  uint8_t from[BYTES], to[BYTES];
+  uint32_t rate = df_load_relaxed_u32(&known);
+  if (rate) return rate;
+  memset(from, 1, sizeof from);
+  for (int i = 0; i < TRIES; i++) {
+    const uint64_t begin = df_clock_ns();
+    memcpy(to, from, BYTES);
+    __asm__ volatile("" : : "r"(to) : "memory");
+    const uint64_t ns = df_clock_ns() - begin;
+    rate = DF_MAX(rate, (uint32_t)(BYTES * 1000ull / DF_MAX(ns, 1ull)));
+  }
+  df_store_relaxed_u32(&known, rate);
+  return rate;
+}
+
+/* [lock] */
+static void describe_times(const df_coll *coll, const df_manner_question *q, uint32_t n_cores,
+                           dfcclConfiguration_t *c) {
+  const df_choice *choice = &coll->manner.choice;
+  const uint64_t slot =
+      choice->slot_bytes ? choice->slot_bytes : (uint64_t)coll->manner.policy->slot_bytes;
+  if (df_operation_is_listed(coll->operation) || coll->operation >= DF_OP_COUNT) return;
+  c->predictedUs = DF_MAX(df_manner_predict(q, choice->algorithm, choice->split, slot), 0.0);
+  if (q->on_gpu) return;
+  c->boundUs =
+      df_model_bound_us(coll->operation, coll->n, q->choice.bytes, n_cores, copied_bytes_per_us());
+}
+
+/* [lock] */
+static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfiguration_t *c) {
+  const df_shape *shape = &coll->manner.shape;
+  const df_part *part = &shape->parts[0];
+  df_registration registration = {.operation = coll->operation,
+                                  .id = coll->id,
+                                  .count = coll->count,
+                                  .type = coll->type,
+                                  .op = coll->op,
+                                  .root = (int)coll->root};
+  df_manner_question question = df_manner_question_of(context, &registration);
+  question.choice.n = coll->n;
+  question.varying = coll->varying;
+  question.choice.memory = coll->manner.memory;
+  question.choice.bytes =
+      df_larger_buffer(coll->operation, coll->n, coll->count, (uint32_t)df_type_size(coll->type));
+  question.choice.hosts = coll->n_hosts;
+  df_ring ring = coll->ring;
+  if (ring.n_slots == 0) ring = df_manner_ring(&coll->manner, &question, coll->plan, 0);
+  uint64_t longest = (uint64_t)part->chunk * question.element_bytes;
+  const df_plan_file *file = coll->manner.choice.file;
+  snprintf(c->algorithm, sizeof c->algorithm, "%s%s%.18s",
+           df_algorithm_name(coll->manner.choice.algorithm), file ? ":" : "",
+           file ? df_plan_file_facts_of(file).name : "");
+  snprintf(c->form, sizeof c->form, "%s", df_manner_form(&coll->manner, coll->plan, coll->count));
+  c->blocks = shape->n_blocks;
+  c->loops = part->loops;
+  c->primitives = coll->plan->n_primitives;
+  c->subgroup = coll->manner.choice.algorithm == DF_TWO_LEVEL ? coll->manner.choice.split : 0;
+  c->chunkBytes = DF_MIN(longest, coll->count * question.element_bytes);
+  c->slotBytes = ring.stride;
+  c->slots = ring.n_slots;
+  c->lendsBuffers = (uint32_t)df_manner_lends(&coll->manner, question.element_bytes);
+  c->pastCaches = coll->manner.stream != DF_STREAM_NEVER;
+  c->switches = coll->epoch ? coll->epoch->switches : 0;
+  c->borrowedTurn = (uint32_t)coll->manner.borrowed_turn;
+  df_manner_explain(&coll->manner, &question, coll->plan, &ring, c->why, sizeof c->why);
+  if (coll->epoch && coll->epoch->switches) {
+    const size_t used = strlen(c->why);
+    df_text out = {.at = c->why + used, .left = sizeof c->why - used};
+    df_say(&out, "variant: %s, %s\n", coll->epoch->current ? "not as registered" : "as registered",
+           df_switch_state_of(coll).words);
+  }
+  describe_times(coll, &question, context->topology.n_cores, c);
+  say_times(c);
+  describe_tuner(coll, c);
+}
+
+dfcclResult_t df_get_configuration(dfcclContext_t context, dfcclCollId_t id,
+                                   dfcclConfiguration_t *configuration) {
+  dfcclConfiguration_t whole = DFCCL_CONFIGURATION_INITIALIZER;
+  pthread_mutex_lock(&context->lock);
+  const df_coll *coll = df_find(context, id);
+  if (coll) describe(context, coll, &whole);
+  pthread_mutex_unlock(&context->lock);
+  if (coll == NULL)
+    return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
+                   context->rank);
+  whole.size = configuration->size; /* the caller's struct may be shorter or longer */
+  whole.version = configuration->version;
+  memcpy(configuration, &whole, DF_MIN(whole.size, sizeof whole));
+  return dfcclSuccess;
+}

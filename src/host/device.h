@@ -1,9 +1,0 @@
-#ifndef DF_HOST_DEVICE_H
-#define DF_HOST_DEVICE_H
-
-#include "host/context.h"
-
-/* Opens the context's device. Settings, cards, peers, and the work bell are there. */
-dfcclResult_t df_host_open_device(dfcclContext_t context);
-
-#endif

@@ -1,0 +1,107 @@
+#include "host/lifecycle/connection_loss.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "control/service.h"
+#include "host/observe/dump.h"
+#include "host/lifecycle/peer_failure.h"
+#include "host/state/registry.h"
+
+#if defined(DF_SIMULATION) /* whose time passes slowly */
+enum { GRACE_MS = 4 };
+#else
+enum { GRACE_MS = 500 };
+#endif
+
+/* A connection was lost. If its peer has died or left, control's connection tells so, a moment
+ * earlier or later, and says it better. */
+typedef struct df_loss_told {
+  struct df_loss_told *next;
+  uint32_t peer;
+  uint64_t since_ns;
+  char why[DF_SENTENCE_BYTES / 2];
+} df_loss_told;
+
+static int tick(void *room) {
+  const dfcclContext_t context = room;
+  return context->transports.losses ? GRACE_MS / 4 : -1;
+}
+
+typedef enum { NO_RUN, MAY_GET_ON, WAITS } df_dependence;
+
+static df_dependence dependence_on(dfcclContext_t context, uint32_t peer) {
+  df_dependence most = NO_RUN;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->taken == coll->submitted) continue;
+    for (uint32_t m = 0; m < coll->n; m++) {
+      if (coll->ranks[m] != peer) continue;
+      if (df_waits_for_member(context, coll, m)) return WAITS;
+      most = MAY_GET_ON;
+    }
+  }
+  return most;
+}
+
+/* Runs that wait for what the connection would have carried wait in vain. A peer that has left in
+ * order may have given them up; or all has come from it, and only the goodbye was lost: then runs
+ * may wait for others, and are looked at again. Returns 0 while it is too early to judge. */
+static int judge(dfcclContext_t context, const df_loss_told *loss) {
+  pthread_mutex_lock(&context->lock);
+  const df_peer_state state = context->control.peers[loss->peer].state;
+  const df_dependence dependence = state == DF_PEER_ALIVE  ? WAITS
+                                   : state == DF_PEER_LEFT ? dependence_on(context, loss->peer)
+                                                           : NO_RUN;
+  const int is_late = df_clock_ns() - loss->since_ns >= GRACE_MS * (uint64_t)1000000;
+  if (dependence == WAITS && is_late && !context->control.said_goodbye) {
+    char why[DF_SENTENCE_BYTES];
+    snprintf(why, sizeof why, "cannot be reached: %s", loss->why);
+    df_peer_unreachable(context, loss->peer, why);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return dependence == NO_RUN || (dependence == WAITS && is_late);
+}
+
+static void take_losses(dfcclContext_t context) {
+  df_endpoint *wire = context->transports.wire;
+  df_loss_told loss = {.next = NULL};
+  while (wire->transport->take_lost(wire, &loss.peer, loss.why, sizeof loss.why)) {
+    df_loss_told *kept = malloc(sizeof *kept);
+    if (kept == NULL) {
+      judge(context, &loss); /* without grace: since_ns is long ago */
+      continue;
+    }
+    *kept = loss;
+    kept->since_ns = df_clock_ns();
+    kept->next = context->transports.losses;
+    context->transports.losses = kept;
+  }
+}
+
+/* Of several losses at once each has its own grace, so the last is told as soon as the first. */
+static void run(void *room) {
+  dfcclContext_t context = room;
+  take_losses(context);
+  for (df_loss_told **at = &context->transports.losses; *at;) {
+    df_loss_told *loss = *at;
+    if (judge(context, loss)) {
+      *at = loss->next;
+      free(loss);
+    } else
+      at = &loss->next;
+  }
+}
+
+void df_network_add(dfcclContext_t context) {
+  df_service_add_job(&context->control, context, tick, run);
+}
+
+void df_network_remove(dfcclContext_t context) {
+  while (context->transports.losses) {
+    df_loss_told *loss = context->transports.losses;
+    context->transports.losses = loss->next;
+    free(loss);
+  }
+}

@@ -1,0 +1,383 @@
+/* A context's life: what is acquired in which order, and released in the reverse. */
+#include <sodium.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "base/escape.h"
+#include "base/log.h"
+#include "bootstrap/net/interfaces.h"
+#include "control/messenger.h"
+#include "control/service.h"
+#include "host/state/context.h"
+#include "host/lifecycle/open_device.h"
+#include "host/observe/dump.h"
+#include "host/runs/collective_failure.h"
+#include "host/lifecycle/service_tasks.h"
+#include "host/lifecycle/peer_failure.h"
+#include "host/registration/match.h"
+#include "host/switching/tuning_store.h"
+#include "host/runs/user_memory.h"
+#include "host/observe/profiler.h"
+#include "host/observe/record.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+#include "host/lifecycle/message_handlers.h"
+#include "host/observe/trace.h"
+#include "host/lifecycle/open_transports.h"
+#include "host/observe/wait_graph.h"
+#include "transports/ipc/unmap.h"
+#include "transports/net/security/cipher.h"
+#include "tuning/tuner_plugin.h"
+
+/* What every rank tells all others at start. */
+typedef struct df_card_content {
+  uint32_t version, max_blocks;
+  df_device_card device;
+  df_transport_card transport;
+  /* A bit for each processor that its process may use, modulo their number. */
+  uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
+  uint32_t shared_blocks;
+  uint64_t files; /* df_file_directory_digest */
+  char host_name[DF_HOST_NAME];
+} df_card_content;
+DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
+
+/* Of the word before the colon: where a plugin lies may differ between hosts. */
+static uint32_t fabric_kind(const char *fabric) {
+  uint32_t hash = 0;
+  for (const char *at = fabric; *at && *at != ':'; at++) hash = hash * 31 + (uint32_t)*at;
+  return hash;
+}
+
+df_card df_context_card(const df_settings *settings) {
+  df_card card;
+  df_card_content content = {.version = DFCCL_VERSION_CODE,
+                             .max_blocks = (uint32_t)settings->max_blocks,
+                             .shared_blocks = (uint32_t)settings->shared_blocks,
+                             .files = df_file_directory_digest(&settings->files)};
+  df_device_fill_card(settings->backend, (int)settings->device, &content.device);
+  content.transport.host = df_host_identity();
+  content.transport.backend = (uint32_t)settings->backend;
+  content.transport.wants_wire = settings->net == DF_NET_TCP || settings->net == DF_NET_FABRIC;
+  content.transport.fabric = fabric_kind(settings->network.fabric);
+  content.transport.security = (uint32_t)settings->network.security;
+  content.transport.has_aes = (uint32_t)df_cipher_has_aes();
+  df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
+  gethostname(content.host_name, sizeof content.host_name - 1);
+  memset(&card, 0, sizeof card);
+  memcpy(card.bytes, &content, sizeof content);
+  return card;
+}
+
+df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank) {
+  df_card_content content;
+  memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
+  return content.device;
+}
+
+df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t rank) {
+  df_card_content content;
+  memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
+  return content.transport;
+}
+
+int df_context_has_files_of(dfcclContext_t context, uint32_t rank) {
+  df_card_content mine, theirs;
+  memcpy(&mine, context->mesh.cards[context->rank].bytes, sizeof mine);
+  memcpy(&theirs, context->mesh.cards[rank].bytes, sizeof theirs);
+  return mine.files == theirs.files;
+}
+
+/* A GPU executes one process's kernels at a time, unless MPS is on. */
+static int takes_turns_with(dfcclContext_t context, uint32_t rank, const df_device_card *theirs) {
+  df_device_card mine = df_context_peer_card(context, context->rank);
+  return rank != context->rank && mine.backend == dfcclBackendCuda && !context->mesh.local[rank] &&
+         !mine.has_mps && memcmp(mine.uuid, theirs->uuid, sizeof mine.uuid) == 0;
+}
+
+static dfcclResult_t no_memory_for_hosts(dfcclContext_t context) {
+  return df_fail(dfcclOutOfMemory, "no memory for the hosts of %u ranks", context->n_ranks);
+}
+
+static int compare_cards(const void *a, const void *b) {
+  const df_device_card *left = a, *right = b;
+  return memcmp(left->uuid, right->uuid, sizeof left->uuid);
+}
+
+/* Ranks on the GPU that has the most. Without memory: all of them. */
+static uint32_t most_on_a_gpu(dfcclContext_t context) {
+  uint32_t most = 1, n = 0;
+  df_device_card *cards = malloc(context->n_ranks * sizeof *cards);
+  if (cards == NULL) return context->n_ranks;
+  for (uint32_t r = 0; r < context->n_ranks; r++) cards[r] = df_context_peer_card(context, r);
+  qsort(cards, context->n_ranks, sizeof *cards, compare_cards);
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    n = r > 0 && compare_cards(&cards[r - 1], &cards[r]) == 0 ? n + 1 : 1;
+    most = DF_MAX(most, n);
+  }
+  free(cards);
+  return most;
+}
+
+/* The library's choice for a GPU of one's own is divided by the ranks that share it. */
+static uint32_t shared_blocks(dfcclContext_t context, uint32_t blocks, uint32_t least) {
+  if (least == 0) return blocks;
+  return DF_MAX(DF_MIN(least, blocks), blocks / most_on_a_gpu(context));
+}
+
+/* Blocks of a collective must be equal everywhere, so the least that any rank allows. The ranks'
+ * cores are all that any of them may use. */
+static dfcclResult_t read_cards(dfcclContext_t context) {
+  uint32_t blocks = (uint32_t)context->settings.max_blocks;
+  uint32_t least = (uint32_t)context->settings.shared_blocks;
+  int takes_turns = 0;
+  context->topology.runs_on_cores = context->settings.backend == dfcclBackendCpu;
+  if (!df_topology_open(&context->topology, context->n_ranks)) return no_memory_for_hosts(context);
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    df_card_content content;
+    memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
+    if (content.version != DFCCL_VERSION_CODE)
+      return df_fail(dfcclInvalidUsage,
+                     "rank %u runs version %u of the library, rank %u version %u", r,
+                     content.version, context->rank, DFCCL_VERSION_CODE);
+    if (content.max_blocks < 1 || content.max_blocks > DF_MAX_BLOCKS)
+      return df_fail(dfcclRemoteError, "rank %u announces %u blocks", r, content.max_blocks);
+    if (content.device.backend != (uint32_t)context->settings.backend)
+      return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, rank %u the %s device", r,
+                     content.device.backend == dfcclBackendCuda ? "CUDA" : "CPU", context->rank,
+                     context->device.kind->name);
+    blocks = DF_MIN(blocks, content.max_blocks);
+    least = DF_MIN(least, content.shared_blocks);
+    takes_turns |= takes_turns_with(context, r, &content.device);
+    if (!df_topology_add(&context->topology, r, content.transport.host, content.cpus))
+      return no_memory_for_hosts(context);
+  }
+  df_settings_complete(&context->settings, context->n_ranks, context->topology.n_cores,
+                       takes_turns);
+  context->max_blocks = shared_blocks(context, blocks, least);
+  context->near_blocks = context->max_blocks;
+  if (least != 0 && context->topology.runs_on_cores && context->mesh.far)
+    context->max_blocks = (uint32_t)context->settings.tuning.policy.net_blocks;
+  if (least != 0) context->settings.max_blocks = context->max_blocks; /* its memory */
+  return dfcclSuccess;
+}
+
+/* ---- opening and closing ---- */
+
+/* keeps_memory: other processes still have device memory mapped. */
+static void free_context(dfcclContext_t context, int keeps_memory) {
+  df_fork_guard_remove(&context->fork_guard);
+  df_jobs_close(context);
+  df_tuner_plugin_close(context->tuner_plugin);
+  df_learnt_free(&context->learnt);
+  free(context->runs.callbacks.entries);
+  df_memory_release(context, keeps_memory);
+  df_transports_close(context, keeps_memory);
+  df_profiler_close(context);
+  df_post_close(&context->control);
+  if (context->device.kind) context->device.kind->close(&context->device);
+  df_service_close(&context->control);
+  df_mesh_close(&context->mesh);
+  df_topology_free(&context->topology);
+  if (context->control.world) df_world_release(context->control.world);
+  pthread_mutex_destroy(&context->lock);
+  context->magic = 0;
+  free(context);
+}
+
+/* Other processes would see its sockets close, and take the rank for dead. */
+static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
+  if (context->control.peers) {
+    pthread_mutex_lock(&context->lock);
+    df_break(context, result, df_last_sentence());
+    df_tell_broken(context);
+    pthread_mutex_unlock(&context->lock);
+  }
+  df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (r != context->rank && context->mesh.local[r])
+      df_world_post(context->control.world, r, context->rank, &bye, NULL);
+}
+
+/* For sentences. The name comes from the peer. */
+static void name_hosts(dfcclContext_t context) {
+  for (uint32_t r = 0; context->mesh.far && r < context->n_ranks; r++) {
+    df_card_content content;
+    memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
+    content.host_name[DF_HOST_NAME - 1] = '\0';
+    if (context->mesh.far[r].is_far)
+      df_escape(context->control.peers[r].host, DF_HOST_NAME, content.host_name);
+  }
+}
+
+static dfcclResult_t open_control(dfcclContext_t context) {
+  const df_control_events events = df_control_events_of(context);
+  dfcclResult_t result = df_post_open(&context->control, &context->lock, &context->mesh, &events);
+  if (result == dfcclSuccess) name_hosts(context);
+  df_subscribe(context);
+  df_jobs_add(context);
+  return result;
+}
+
+static uint64_t job_number(dfcclContext_t context) {
+  uint64_t number;
+  memcpy(&number, context->mesh.job, sizeof number);
+  return number;
+}
+
+static dfcclResult_t acquire_memory(dfcclContext_t context) {
+  context->control.world =
+      df_world_join(context->mesh.job, context->n_ranks, context->mesh.n_local);
+  if (context->control.world == NULL) {
+    df_world_miss(&context->mesh);
+    return dfcclOutOfMemory;
+  }
+  dfcclResult_t result = read_cards(context);
+  if (result != dfcclSuccess) return result;
+  result = df_tuner_plugin_open(&context->tuner_plugin, context->settings.tuner_plugin,
+                                job_number(context));
+  if (result != dfcclSuccess) return result;
+  if ((result = df_profiler_open(context)) != dfcclSuccess) return result;
+  if ((result = df_learning_open(context)) != dfcclSuccess) return result;
+  if ((result = df_registry_init(context)) != dfcclSuccess) return result;
+  if ((result = open_control(context)) != dfcclSuccess) return result;
+  if ((result = df_service_open(&context->control)) != dfcclSuccess) return result;
+  if ((result = df_transports_open(context)) != dfcclSuccess) return result; /* which wake it */
+  context->device.work_bell = (df_bell *)context->transports.shm->home->base;
+  return df_host_open_device(context);
+}
+
+static void tell_home(dfcclContext_t context) {
+  pthread_mutex_lock(&context->lock);
+  df_shm_tell_home(context->transports.shm);
+  pthread_mutex_unlock(&context->lock);
+}
+
+static dfcclResult_t start_threads(dfcclContext_t context) {
+  dfcclResult_t result = context->device.executor->start(&context->device);
+  if (result != dfcclSuccess) return result;
+  if ((result = df_poller_start(context)) != dfcclSuccess) return result;
+  return df_service_start(&context->control);
+}
+
+static void stop_threads(dfcclContext_t context) {
+  df_service_stop(&context->control);
+  df_poller_stop(context);
+  context->device.executor->stop(&context->device);
+}
+
+/* A child cannot use the context. It has closed the connections already (bootstrap/net/fork_guard.h). It
+ * frees no memory: the parent's threads may have been using it at the fork. In a child of the child
+ * the descriptors' numbers may be the application's. */
+static void give_up_in_child(df_fork_guard *guard) {
+  dfcclContext_t context =
+      (dfcclContext_t)(void *)((uint8_t *)guard - offsetof(struct dfcclContext, fork_guard));
+  if (context->magic == DF_CONTEXT_MAGIC_IN_CHILD) return;
+  context->magic = DF_CONTEXT_MAGIC_IN_CHILD;
+  df_leave_callback_in_child();
+  df_dump_signal_forget(context->control.event_fd);
+  if (context->recorder) df_recorder_close_in_child(context);
+  if (context->tracer) df_tracer_close_in_child(context);
+  close(context->control.event_fd);
+  close(context->control.epoll_fd);
+  df_endpoint *wire = context->transports.wire;
+  if (wire && wire->transport->close_in_child) wire->transport->close_in_child(wire);
+}
+
+dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
+                              const df_settings *settings, df_mesh *mesh) {
+  dfcclContext_t context =
+      aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(sizeof *context, (size_t)DF_CACHE_LINE));
+  if (context == NULL) {
+    df_world_miss(mesh);
+    df_mesh_close(mesh);
+    return df_fail(dfcclOutOfMemory, "no memory for the context of rank %u", rank);
+  }
+  memset(context, 0, sizeof *context);
+  context->rank = rank;
+  context->n_ranks = n_ranks;
+  context->settings = *settings;
+  context->mesh = *mesh;
+  df_device_init(&context->device, settings->backend);
+  context->control.event_fd = context->control.epoll_fd = -1;
+  snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
+  pthread_mutex_init(&context->lock, NULL);
+  df_fork_guard_add(&context->fork_guard, give_up_in_child);
+
+  dfcclResult_t result = acquire_memory(context);
+  if (result != dfcclSuccess) goto free_memory;
+  df_world_attach(context->control.world, rank, context->control.event_fd,
+                  context->device.work_bell);
+  tell_home(context);
+  if (settings->record[0] && (result = df_recorder_open(context)) != dfcclSuccess) goto free_memory;
+  if (settings->trace[0] && (result = df_tracer_open(context)) != dfcclSuccess) goto stop;
+  if ((result = start_threads(context)) != dfcclSuccess) goto stop;
+  if (settings->debug_signal && (result = df_dump_signal_enable(context)) != dfcclSuccess)
+    goto stop;
+  df_waits_enter(context);
+  context->magic = DF_CONTEXT_MAGIC;
+  *out = context;
+  return dfcclSuccess;
+
+stop:
+  stop_threads(context);
+  df_recorder_close(context);
+  df_tracer_close(context);
+free_memory:
+  if (context->control.world) {
+    tell_failed_init(context, result);
+    df_world_detach(context->control.world, rank);
+  }
+  df_match_free(context);
+  df_registry_free(context);
+  free_context(context, 0);
+  return result;
+}
+
+dfcclResult_t df_context_close(dfcclContext_t context) {
+  if (df_in_callback())
+    return df_remember(
+        context,
+        df_fail(dfcclInvalidUsage,
+                "dfcclDestroy was called from a callback; it would wait for the callback itself"));
+  df_wait_settled(context);
+  df_waits_leave(context);
+  df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
+  if (context->settings.debug_signal) df_dump_signal_disable(context);
+  pthread_mutex_lock(&context->lock);
+  /* All have been told then, and end what they share with this rank. One of them may be stopped. */
+  const uint64_t patience_ns =
+      context->failure.broken == dfcclSuccess ? DF_GOODBYE_NS : DF_BROKEN_GOODBYE_NS;
+  df_tell_broken(context);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL) continue;
+    df_message message = {.kind = DF_MESSAGE_DEREGISTER,
+                          .id = coll->id,
+                          .a = coll->submitted,
+                          .b = 1,
+                          .variant = coll->variant};
+    df_coll_send(context, coll, &message, NULL);
+  }
+  pthread_mutex_unlock(&context->lock);
+  /* Whoever hears the goodbye has all messages of this rank, or will have them. */
+  if (context->transports.wire)
+    context->transports.wire->transport->settle(context->transports.wire, patience_ns);
+  df_post_goodbye(&context->control, patience_ns);
+  int keeps_memory =
+      context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
+  stop_threads(context);
+  if (context->transports.wire) context->transports.wire->transport->mute(context->transports.wire);
+  df_recorder_close(context);
+  df_tracer_close(context);
+  df_learning_write(context);
+  df_world_detach(context->control.world, context->rank);
+  df_match_free(context);
+  df_registry_free(context);
+  free_context(context, keeps_memory);
+  return dfcclSuccess;
+}

@@ -1,0 +1,188 @@
+#include "host/lifecycle/heartbeat.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "control/service.h"
+#include "host/lifecycle/peer_failure.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+
+/* Silence is counted in ticks of this rank, since a rank that was stopped itself has heard nobody
+ * meanwhile, and must not blame others. */
+enum { TICKS = 16 /* of silence mean a loss */, TICKS_TO_A_QUESTION = 4, QUESTION = 1, ANSWER = 0 };
+/* With a shorter timeout the questions also decide about a host that is cut off. TCP counts silence
+ * in seconds, and looks only when it sends again: it told of cuts up to 2 s late. */
+enum { TCP_TELLS_FROM_MS = 3000 };
+
+typedef struct df_pings {
+  uint32_t period_ms;
+  uint64_t due_ns;
+  uint64_t ticks;
+  uint64_t accepted; /* runs, at the latest tick */
+  uint32_t is_idle;  /* The service thread ticks no more. */
+  uint8_t *awaited;  /* [n_ranks] by a run, at the latest tick */
+  uint8_t *silent;   /* [n_ranks] ticks since it was heard */
+} df_pings;
+
+/* Ticks end one period after the latest run: else each short run would wake the service thread. As
+ * in deadline_tick, a fence on both sides lets one see the other. */
+static int tick(void *room) {
+  dfcclContext_t context = room;
+  df_pings *pings = context->transports.pings;
+  df_store_relaxed_u32(&pings->is_idle, 1);
+  df_wake_fence();
+  if (!df_has_outstanding(context) && df_observe_u64(&context->runs.accepted) == pings->accepted)
+    return -1;
+  df_store_relaxed_u32(&pings->is_idle, 0);
+  return (int)pings->period_ms;
+}
+
+void df_pings_begin(dfcclContext_t context) {
+  const df_pings *pings = context->transports.pings;
+  if (pings == NULL) return;
+  df_wake_fence(); /* after runs.accepted */
+  if (df_load_relaxed_u32(&pings->is_idle)) df_service_wake(&context->control);
+}
+
+/* [lock] Which ranks runs wait for: 2 in the place of 1 if none did at the latest tick. */
+static void find_awaited(dfcclContext_t context) {
+  df_pings *pings = context->transports.pings;
+  uint8_t *awaited = pings->awaited;
+  for (uint32_t r = 0; r < context->n_ranks; r++) awaited[r] = awaited[r] ? 2 : 0;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->taken == coll->submitted) continue;
+    for (uint32_t m = 0; m < coll->n; m++) awaited[coll->ranks[m]] |= 1;
+  }
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (awaited[r] == 2) awaited[r] = 0;
+  /* Who stops a relay stops the news of it. */
+  for (uint32_t r = 0; context->mesh.routes && r < context->n_ranks; r++)
+    if (awaited[r] && context->control.peers[r].next != r)
+      awaited[context->control.peers[r].next] |= 1;
+}
+
+/* Messages of others pass the rank, and this one hears it without relays. */
+static int is_own_relay(dfcclContext_t context, uint32_t rank) {
+  const df_routes *routes = context->mesh.routes;
+  return routes && context->control.peers[rank].next == rank &&
+         routes->relays[routes->host[rank]] == rank;
+}
+
+static void send(dfcclContext_t context, uint32_t rank, int what) {
+  df_message message = {.kind = DF_MESSAGE_PING, .a = (uint64_t)what};
+  df_post_send(&context->control, rank, &message, NULL, -1);
+}
+
+static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out) {
+  df_endpoint *wire = context->transports.wire;
+  df_traffic traffic;
+  for (uint32_t i = 0; wire->transport->traffic(wire, rank, i, &traffic); i++)
+    if (traffic.heard_ns)
+      df_say(out, "; the connection %s has brought nothing for %" PRIu64 " ms", traffic.ends,
+             (df_clock_ns() - traffic.heard_ns) / 1000000);
+}
+
+/* [lock] */
+static void tell_silent(dfcclContext_t context, uint32_t rank) {
+  const df_peer *peer = &context->control.peers[rank];
+  char why[DF_SENTENCE_BYTES], address[DF_ADDRESS_TEXT];
+  df_text out = {.at = why, .left = sizeof why};
+  df_address_text(&peer->address, address);
+  df_say(&out, "has not answered for %lld ms", context->settings.net_timeout_ms);
+  if (peer->is_far)
+    df_say(&out, " (%s, %s): ", peer->host[0] ? peer->host : "host unknown", address);
+  if (!peer->is_far)
+    df_say(&out, ": its process is stopped or hangs, and messages to other hosts pass it");
+  else if (peer->line == NULL)
+    df_say(&out, "its process or a relay is stopped, or cut off (messages to it pass rank %u)",
+           peer->next);
+  else if (df_peer_has_unsent(peer))
+    df_say(&out, "its host acknowledges nothing, so it or the way to it is cut off");
+  else
+    df_say(&out, "its process is stopped or hangs, since its host's system still answers");
+  describe_traffic(context, rank, &out);
+  df_peer_unreachable(context, rank, why);
+}
+
+/* Behind relays: by those who have links with it, who tell the others. */
+static int asks(dfcclContext_t context, uint32_t rank) {
+  const df_peer *peer = &context->control.peers[rank];
+  df_endpoint *wire = context->transports.wire;
+  df_traffic traffic;
+  if (peer->state != DF_PEER_ALIVE) return 0;
+  return peer->line != NULL || is_own_relay(context, rank) ||
+         (peer->is_far && wire->transport->traffic(wire, rank, 0, &traffic));
+}
+
+static void ask_awaited(dfcclContext_t context) {
+  df_pings *pings = context->transports.pings;
+  const int is_due = pings->ticks++ % TICKS_TO_A_QUESTION == 0;
+  pings->accepted = df_observe_u64(&context->runs.accepted);
+  find_awaited(context);
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    const df_peer *peer = &context->control.peers[r];
+    if (!pings->awaited[r] || !asks(context, r)) {
+      pings->silent[r] = 0;
+      continue;
+    }
+    pings->silent[r]++;
+    /* A host that is cut off acknowledges nothing. TCP tells of it, or of its return. */
+    if (peer->line && context->settings.net_timeout_ms >= TCP_TELLS_FROM_MS &&
+        df_peer_has_unsent(peer))
+      pings->silent[r] = DF_MIN(pings->silent[r], TICKS / 2);
+    if (pings->silent[r] >= TICKS)
+      tell_silent(context, r);
+    else if (is_due || pings->awaited[r] == 1)
+      send(context, r, QUESTION);
+  }
+  df_tell_broken(context);
+}
+
+static void run(void *room) {
+  dfcclContext_t context = room;
+  df_pings *pings = context->transports.pings;
+  const uint64_t now = df_clock_ns();
+  if (now < pings->due_ns) return;
+  if (!df_has_outstanding(context) && df_observe_u64(&context->runs.accepted) == pings->accepted)
+    return;
+  pings->due_ns = now + pings->period_ms * (uint64_t)1000000;
+  pthread_mutex_lock(&context->lock);
+  if (!context->control.said_goodbye) ask_awaited(context);
+  pthread_mutex_unlock(&context->lock);
+}
+
+void df_pings_hear(dfcclContext_t context, uint32_t from, const df_message *message) {
+  df_pings *pings = context->transports.pings;
+  if (pings) pings->silent[from] = 0;
+  if (message->a == QUESTION) send(context, from, ANSWER);
+}
+
+static int has_other_hosts(const dfcclContext_t context) {
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (context->control.peers[r].is_far) return 1;
+  return 0;
+}
+
+dfcclResult_t df_pings_add(dfcclContext_t context) {
+  const long long ms = context->settings.net_timeout_ms;
+  if (ms == 0 || !has_other_hosts(context)) return dfcclSuccess;
+  df_pings *pings = calloc(1, sizeof *pings + 2 * (size_t)context->n_ranks);
+  if (pings == NULL) return df_fail(dfcclOutOfMemory, "no memory for questions to other hosts");
+  pings->period_ms = (uint32_t)DF_MAX(ms / TICKS, 1);
+  pings->awaited = (uint8_t *)(pings + 1);
+  pings->silent = pings->awaited + context->n_ranks;
+  context->transports.pings = pings;
+  df_service_add_job(&context->control, context, tick, run);
+  return dfcclSuccess;
+}
+
+void df_pings_free(dfcclContext_t context) {
+  free(context->transports.pings);
+  context->transports.pings = NULL;
+}

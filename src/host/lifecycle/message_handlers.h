@@ -1,0 +1,11 @@
+/* What this rank does with each kind of control message, and with what control notices of peers. */
+#ifndef DF_HOST_LIFECYCLE_MESSAGE_HANDLERS_H
+#define DF_HOST_LIFECYCLE_MESSAGE_HANDLERS_H
+
+#include "host/state/context.h"
+
+/* Before the service thread starts. */
+void df_subscribe(dfcclContext_t context);
+df_control_events df_control_events_of(dfcclContext_t context);
+
+#endif

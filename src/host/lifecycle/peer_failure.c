@@ -1,0 +1,274 @@
+/* How one collective fails is in failure.c. Only df_abort waits, for blocks to notice. */
+#include "host/lifecycle/peer_failure.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/messenger.h"
+#include "control/service.h"
+#include "host/state/context.h"
+#include "host/observe/dump.h"
+#include "host/runs/collective_failure.h"
+#include "host/registration/match.h"
+#include "host/runs/user_memory.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+
+/* n: not a member. */
+static uint32_t position_of(const df_coll *coll, uint32_t rank) {
+  uint32_t i = 0;
+  while (i < coll->n && coll->ranks[i] != rank) i++;
+  return i;
+}
+
+static void tell_cause(dfcclContext_t context, const df_cause *cause) {
+  df_message message = {.kind = DF_MESSAGE_CAUSE,
+                        .payload_bytes = (uint32_t)strlen(cause->why) + 1,
+                        .id = cause->lost,
+                        .a = (uint64_t)context->failure.broken,
+                        .b = cause->witness};
+  df_post_send_all(&context->control, &message, cause->why);
+}
+
+/* Members that this rank reaches hear of it: they may reach those behind the relay. */
+static void lose_those_behind(dfcclContext_t context, uint32_t relay) {
+  const df_routes *routes = context->mesh.routes;
+  df_peer *peers = context->control.peers;
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  if (routes == NULL) return;
+  for (uint32_t r = 0; r < context->n_ranks; r++)
+    if (r != context->rank && peers[r].state == DF_PEER_ALIVE && df_routes_pass(routes, r, relay))
+      peers[r].state = DF_PEER_GIVEN_UP;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->front || coll->failed != dfcclSuccess) continue;
+    uint32_t m = 0;
+    while (m < coll->n &&
+           (coll->ranks[m] == context->rank || peers[coll->ranks[m]].state != DF_PEER_GIVEN_UP ||
+            !df_routes_pass(routes, coll->ranks[m], relay)))
+      m++;
+    if (m == coll->n) continue;
+    snprintf(sentence, sizeof sentence,
+             "%s on rank %u: its member rank %u cannot be reached: rank %u, which passes its "
+             "messages on, is lost",
+             df_coll_label(coll, label, sizeof label), context->rank, coll->ranks[m], relay);
+    df_fail_collective(context, coll, dfcclRemoteError, 1, sentence);
+  }
+}
+
+/* tell_it: the lost rank may be alive, and wait for what this rank has given up. Other members
+ * notice the loss, or hear its cause. */
+static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state, uint32_t witness,
+                      int tell_it, const char *why) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  df_peer_state before = context->control.peers[peer].state;
+  int is_later = 0, gave_up = 0;
+  if (before == DF_PEER_DEAD || before == state) return;
+  context->control.peers[peer].state = state;
+  snprintf(sentence, sizeof sentence, "rank %u %.400s (seen by rank %u)", peer, why, witness);
+  df_cause cause = {.lost = peer, .witness = witness};
+  snprintf(cause.why, sizeof cause.why, "%s", why);
+  if (context->failure.broken == dfcclSuccess) {
+    df_break(context, dfcclRemoteError, sentence);
+    context->failure.cause = cause; /* What df_tell_broken tells. */
+  } else if (state == DF_PEER_DEAD && before == DF_PEER_ALIVE &&
+             context->failure.broken != dfcclAborted) {
+    is_later = 1;
+  }
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->front || position_of(coll, peer) == coll->n) continue;
+    snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
+             df_coll_label(coll, label, sizeof label), context->rank, peer, why);
+    if (coll->failed != dfcclSuccess) continue; /* one has told the other */
+    df_fail_collective(context, coll, dfcclRemoteError, 0, sentence);
+    gave_up = 1;
+    if (!tell_it) continue;
+    df_message message = df_failure_message(coll);
+    df_post_send(&context->control, peer, &message, coll->sentence, -1);
+  }
+  if (before == DF_PEER_ALIVE) df_service_tell_lost(&context->control, peer, why);
+  lose_those_behind(context, peer);
+  if (!is_later || !gave_up) return;
+  df_tell_broken(context);     /* the first cause first */
+  tell_cause(context, &cause); /* others may not see it: the connection was ours */
+}
+
+void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
+  df_cause cause = {
+      .lost = peer, .witness = context->rank, .why = "sent a message that makes no sense"};
+  int known = context->control.peers[peer].state != DF_PEER_ALIVE ||
+              context->failure.broken == dfcclSuccess;
+  lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, cause.why);
+  if (!known) {
+    df_tell_broken(context);
+    tell_cause(context, &cause);
+  }
+  df_post_cut_off(&context->control, peer);
+}
+
+/* A rank that has told why it gave up ends its connection without having died. */
+void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
+  const char *cause = context->control.peers[peer].cause;
+  char told[DF_SENTENCE_BYTES];
+  if (cause && context->failure.broken == dfcclSuccess) {
+    snprintf(told, sizeof told, "gave up, because: %s", cause);
+    why = told;
+  }
+  lose_peer(context, peer, state, context->rank, 0, why);
+}
+
+void df_peer_unreachable(dfcclContext_t context, uint32_t peer, const char *why) {
+  lose_peer(context, peer, DF_PEER_GIVEN_UP, context->rank, 1, why);
+}
+
+void df_tell_broken(dfcclContext_t context) {
+  if (context->failure.broken == dfcclSuccess || context->failure.broken == dfcclAborted)
+    return; /* no cause, or all know it */
+  if (context->failure.told_broken) return;
+  context->failure.told_broken = 1;
+  tell_cause(context, &context->failure.cause);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL) continue;
+    df_message limit = {
+        .kind = DF_MESSAGE_LIMIT, .id = coll->id, .a = coll->submitted, .variant = coll->variant};
+    df_coll_send(context, coll, &limit, NULL);
+  }
+}
+
+/* The peer will register nothing more. */
+static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->front) continue;
+    uint32_t position = position_of(coll, peer);
+    if (position < coll->n && coll->remotes[position] == NULL)
+      df_fail_unannounced(context, coll, peer);
+  }
+}
+
+void df_hear_cause(dfcclContext_t context, uint32_t from, const df_message *message) {
+  df_peer *peer = &context->control.peers[from];
+  const char *why = df_message_payload(message);
+  char cause[DF_SENTENCE_BYTES];
+  uint64_t lost = message->id;
+  int names = lost < context->n_ranks && lost != from; /* the sender may take this rank for lost */
+  int of_another = names && lost != context->rank;
+  uint32_t witness = message->b < context->n_ranks ? (uint32_t)message->b : from;
+  int first = !peer->broken;
+  peer->broken = 1;
+  snprintf(cause, sizeof cause, "%s", why);
+  if (names)
+    snprintf(cause, sizeof cause, "rank %u %.400s (seen by rank %u)", (uint32_t)lost, why, witness);
+  if (first) {
+    peer->cause = strdup(cause); /* if NULL, others only learn less */
+    peer->cause_status = message->a == dfcclTimeout ? dfcclTimeout : dfcclRemoteError;
+  }
+  /* Also a peer that left in order: it died between two goodbyes, and the sender gave up runs that
+   * this rank waits for. */
+  if (of_another) lose_peer(context, (uint32_t)lost, DF_PEER_GIVEN_UP, witness, 1, why);
+  if (first) fail_all_unannounced(context, from);
+}
+
+void df_peer_left(dfcclContext_t context, uint32_t peer) {
+  if (context->control.peers[peer].state != DF_PEER_ALIVE) return;
+  df_endpoint *wire = context->transports.wire;
+  context->control.peers[peer].state = DF_PEER_LEFT;
+  if (wire) wire->transport->peer_left(wire, peer);
+  fail_all_unannounced(context, peer);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    uint32_t position = coll ? position_of(coll, peer) : 0;
+    if (coll && position < coll->n && coll->remotes[position])
+      df_match_left(context, coll->remotes[position]);
+  }
+}
+
+/* ---- deadlines ---- */
+
+static uint64_t oldest_submission_ns(const df_coll *coll) {
+  if (df_runs_in_device(coll) > 0)
+    return coll->in_device[df_slot_of(coll, coll->retired)].submitted_ns;
+  if (coll->backlog_length > 0) return coll->backlog[coll->backlog_head].submitted_ns;
+  return UINT64_MAX;
+}
+
+static void time_out(dfcclContext_t context, df_coll *coll) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40], state[256];
+  df_describe_wait(context, coll, state, sizeof state);
+  snprintf(sentence, sizeof sentence,
+           "%s: run %" PRIu64 " of rank %u did not complete within %lld ms; %s",
+           df_coll_label(coll, label, sizeof label), coll->taken, context->rank,
+           context->settings.timeout_ms, state);
+  context->failure.timed_out = 1;
+  df_break(context, dfcclTimeout, sentence);
+  df_fail_collective(context, coll, dfcclTimeout, 1, sentence);
+}
+
+/* The next one from *at on with a late run; NULL: none. */
+static df_coll *next_late(dfcclContext_t context, uint32_t *at) {
+  if (context->settings.timeout_ms == 0) return NULL;
+  uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
+  while (*at < context->registry.n_indices) {
+    df_coll *coll = df_registered(context, (*at)++);
+    if (coll == NULL || coll->failed != dfcclSuccess) continue;
+    uint64_t since = oldest_submission_ns(coll);
+    if (since != UINT64_MAX && now - since >= limit && now > since) return coll;
+  }
+  return NULL;
+}
+
+int df_is_late(dfcclContext_t context) {
+  uint32_t at = 0;
+  return next_late(context, &at) != NULL;
+}
+
+void df_check_deadlines(dfcclContext_t context) {
+  uint32_t at = 0;
+  for (df_coll *coll; (coll = next_late(context, &at)) != NULL;) time_out(context, coll);
+}
+
+/* ---- abort ---- */
+
+dfcclResult_t df_abort(dfcclContext_t context) {
+  char sentence[DF_SENTENCE_BYTES];
+  df_system_add_u32(&context->runs.visitors, 1);
+  snprintf(sentence, sizeof sentence, "dfcclAbort was called on rank %u", context->rank);
+  pthread_mutex_lock(&context->lock);
+  df_break(context, dfcclAborted, sentence);
+  df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
+  df_post_send_all(&context->control, &message, sentence);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll && coll->front == NULL) df_fail_collective(context, coll, dfcclAborted, 0, sentence);
+  }
+  pthread_mutex_unlock(&context->lock);
+  /* Cancellations take effect at each block's next step. Nobody waits for callbacks that block. */
+  if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);
+  df_system_sub_u32(&context->runs.visitors, 1);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  dfcclResult_t result = dfcclSuccess;
+  pthread_mutex_lock(&context->lock);
+  for (int i = 0; i < n && result == dfcclSuccess; i++)
+    if (df_find(context, ids[i]) == NULL)
+      result = df_fail(dfcclInvalidArgument,
+                       "ids[%d]: collective %" PRIu64 " is not registered on rank %u", i, ids[i],
+                       context->rank);
+  for (int i = 0; i < n && result == dfcclSuccess; i++) {
+    df_coll *coll = df_find(context, ids[i]);
+    snprintf(sentence, sizeof sentence, "%s: dfcclAbortCollectives was called on rank %u",
+             df_coll_label(coll, label, sizeof label), context->rank);
+    df_fail_collective(context, coll, dfcclAborted, 1, sentence);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return result;
+}

@@ -1,0 +1,443 @@
+/* Statistics, the dump of everything incomplete, and the signal that asks for it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "host/state/context.h"
+#include "host/observe/dump.h"
+#include "host/runs/collective_failure.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+#include "host/state/switch_hooks.h"
+#include "host/observe/wait_graph.h"
+#include "primitives/step.h"
+
+/* ---- what a collective waits for ---- */
+
+/* Names the ranks that are missing. Returns how many. */
+static uint32_t say_ranks(df_text *text, const df_coll *coll,
+                          int (*missing)(const df_coll *, uint32_t position)) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < coll->n; i++)
+    if (i != coll->position && missing(coll, i)) n++;
+  if (n == 0) return 0;
+  df_say(text, n == 1 ? "rank" : "ranks");
+  for (uint32_t i = 0, said = 0; i < coll->n; i++)
+    if (i != coll->position && missing(coll, i))
+      df_say(text, "%s%u", said++ ? ", " : " ", coll->ranks[i]);
+  return n;
+}
+
+static int has_not_registered(const df_coll *coll, uint32_t position) {
+  return coll->remotes[position] == NULL;
+}
+
+static int has_not_run(const df_coll *coll, uint32_t position) {
+  for (uint32_t i = 0; i < coll->plan->n_links; i++)
+    if (coll->plan->links[i].sends && coll->plan->links[i].peer == position) {
+      const df_remote_ends *ends =
+          df_ends_of(coll->remotes[position], coll->plan->links[i].channel);
+      return ends == NULL || !ends->has_offer;
+    }
+  return 0;
+}
+
+int df_has_not_come(const df_coll *coll, uint32_t position) {
+  return has_not_registered(coll, position) || has_not_run(coll, position);
+}
+
+/* Whether the primitive waits for its link. Reads shared words, never the executor's caches. */
+static int recv_is_missing(const df_link *link, uint64_t sequence) {
+  int direct;
+  return !df_link_has_message(link, sequence, &direct);
+}
+static int credit_is_missing(const df_link *link, uint64_t sequence) {
+  return ((sequence - df_observe_u64(link->credit)) & DF_SEQUENCE_MASK) >
+         (uint64_t)link->slot_mask + 1;
+}
+
+/* Where the block is in the oldest run. Returns 0 if it is through with that. */
+static int read_cursor(const df_coll *coll, uint32_t block, df_cursor *cursor) {
+  const uint64_t progress = df_load_relaxed_u64(&coll->device.descriptor->progress[block]);
+  *cursor = (df_cursor){.run = coll->retired,
+                        .loop = (uint32_t)(progress >> 20 & 0xffffff),
+                        .primitive = (uint32_t)(progress >> 4 & 0xffff),
+                        .phase = (uint32_t)(progress & 0xf)};
+  return progress >> 44 == (coll->retired & 0xfffff);
+}
+
+/* As df_step_undrained, of one rank. */
+static int is_undrained(const df_coll *coll, uint32_t block, uint32_t rank) {
+  const df_descriptor *d = coll->device.descriptor;
+  for (uint32_t i = 0; i < d->n_links; i++) {
+    const df_link *link = &coll->device.links[block * d->n_links + i];
+    const df_part *part = &coll->manner.shape.parts[block];
+    if (!link->sends || link->peer != rank || link->messages == 0 || link->release_mask) continue;
+    if ((uint64_t)part->chunk * d->element_bytes < link->lend_min) continue;
+    const uint64_t last = (coll->retired + 1) * part->loops * link->messages;
+    if (((df_observe_u64(link->credit) - last) & DF_SEQUENCE_MASK) >= DF_SEQUENCE_MASK / 2)
+      return 1;
+  }
+  return 0;
+}
+
+static int block_waits_for(const df_coll *coll, uint32_t block, uint32_t rank) {
+  const df_descriptor *d = coll->device.descriptor;
+  df_cursor cursor;
+  if (!read_cursor(coll, block, &cursor)) return 0;
+  if (cursor.phase == DF_PHASE_DRAIN) return is_undrained(coll, block, rank);
+  if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return 0;
+  const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
+  const df_link *links = &coll->device.links[block * d->n_links];
+  const uint32_t loops = coll->manner.shape.parts[block].loops;
+  if (prim->flags & DF_PRIM_RECV) {
+    const df_link *link = &links[prim->recv_link];
+    if (link->peer == rank &&
+        recv_is_missing(link, df_sequence(&cursor, loops, link, prim->recv_ordinal)))
+      return 1;
+  }
+  if (prim->flags & DF_PRIM_SEND) {
+    const df_link *link = &links[prim->send_link];
+    if (link->peer == rank &&
+        credit_is_missing(link, df_sequence(&cursor, loops, link, prim->send_ordinal)))
+      return 1;
+  }
+  return 0;
+}
+
+int df_waits_for_member(dfcclContext_t context, const df_coll *coll, uint32_t position) {
+  if (df_has_not_come(coll, position)) return 1;
+  if (df_runs_in_device(coll) == 0) return 0;
+  if (!context->device.memory->host_sees_links) return 1; /* perhaps */
+  for (uint32_t block = 0; block < coll->manner.shape.n_blocks; block++)
+    if (block_waits_for(coll, block, coll->ranks[position])) return 1;
+  return 0;
+}
+
+static void say_block(const dfcclContext_t context, df_text *text, const df_coll *coll,
+                      uint32_t block) {
+  const df_descriptor *d = coll->device.descriptor;
+  df_cursor cursor;
+  if (!read_cursor(coll, block, &cursor)) {
+    df_say(text, "block %u is through with run %" PRIu64, block, coll->retired);
+    return;
+  }
+  df_say(text, "block %u: run %" PRIu64 ", loop %u of %u, primitive %u of %u", block, cursor.run,
+         cursor.loop, coll->manner.shape.parts[block].loops, cursor.primitive, d->n_primitives);
+  if (cursor.phase == DF_PHASE_DRAIN) df_say(text, ", waits until its peers have read its buffers");
+  if (cursor.phase != DF_PHASE_MOVE || cursor.primitive >= d->n_primitives) return;
+  const df_primitive *prim = &coll->plan->primitives[cursor.primitive];
+  const df_link *links = &coll->device.links[block * d->n_links];
+  uint32_t loops = coll->manner.shape.parts[block].loops;
+  /* Of links in a device's memory only the ranks are known. */
+  if (!context->device.memory->host_sees_links) {
+    if (prim->flags & DF_PRIM_RECV)
+      df_say(text, ", receives from rank %u", links[prim->recv_link].peer);
+    if (prim->flags & DF_PRIM_SEND) df_say(text, ", sends to rank %u", links[prim->send_link].peer);
+    return;
+  }
+  if (prim->flags & DF_PRIM_RECV) {
+    const df_link *link = &links[prim->recv_link];
+    if (recv_is_missing(link, df_sequence(&cursor, loops, link, prim->recv_ordinal)))
+      df_say(text, ", waits for a message from rank %u", link->peer);
+  }
+  if (prim->flags & DF_PRIM_SEND) {
+    const df_link *link = &links[prim->send_link];
+    if (credit_is_missing(link, df_sequence(&cursor, loops, link, prim->send_ordinal)))
+      df_say(text, ", waits until rank %u takes a message", link->peer);
+  }
+}
+
+static void say_state(const dfcclContext_t context, df_text *text, const df_coll *coll) {
+  if (coll->failed != dfcclSuccess) {
+    df_say(text, "it has failed: %s", coll->sentence);
+  } else if (coll->n_bound + 1 < coll->n) {
+    df_say(text, "it waits until it is registered by ");
+    say_ranks(text, coll, has_not_registered);
+  } else if (!coll->ready) {
+    df_say(text, "it waits until it is run by ");
+    if (say_ranks(text, coll, has_not_run) == 0) df_say(text, "nobody (its links are being made)");
+  } else if (df_runs_in_device(coll) == 0) {
+    df_say(text, context->runs.held ? "it waits for the end of a device synchronisation"
+                                    : "it waits on the host for room in the submission queue");
+  } else {
+    for (uint32_t block = 0; block < coll->manner.shape.n_blocks; block++) {
+      if (block) df_say(text, "; ");
+      say_block(context, text, coll, block);
+    }
+  }
+}
+
+void df_describe_wait(dfcclContext_t context, const df_coll *coll, char *text, size_t bytes) {
+  df_text out = {.at = text, .left = bytes};
+  say_state(context, &out, coll);
+}
+
+/* ---- dump ---- */
+
+static const char *source_of(const dfcclContext_t context, const df_coll *coll) {
+  const char *source = df_switch_state_of(coll).words;
+  return source ? source : df_choice_source(&context->settings.tuning, &coll->manner.choice);
+}
+
+static void say_coll(const dfcclContext_t context, df_text *text, const df_coll *coll) {
+  char label[DF_MAX_NAME + 40];
+  df_say(text,
+         "  %s, %s of %" PRIu64 " elements, group of %u, %s (%s), %u block(s): %" PRIu64
+         " of %" PRIu64 " runs complete, %u in the daemon, %u waiting on the host\n    ",
+         df_coll_label(coll, label, sizeof label), df_operation_name(coll->operation), coll->count,
+         coll->n, df_algorithm_name(coll->plan->key.algorithm), source_of(context, coll),
+         coll->manner.shape.n_blocks, coll->taken, coll->submitted, df_runs_in_device(coll),
+         coll->backlog_length);
+  say_state(context, text, coll);
+  df_say(text, "\n");
+}
+
+/* Bytes that the registered collectives take for each block: static and dynamic contexts, place in
+ * the task queue. */
+static uint64_t memory_per_block(const dfcclContext_t context) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = context->registry.by_index[i];
+    if (coll == NULL) continue;
+    bytes += (sizeof(df_descriptor) + sizeof(df_run_words) + sizeof(df_run_counters)) /
+                 coll->manner.shape.n_blocks +
+             sizeof(df_part) + sizeof(uint64_t) + sizeof(df_cursor) + 2 * sizeof(uint32_t) +
+             sizeof(void *);
+  }
+  return bytes;
+}
+
+/* Bytes of this rank's ends of all links; their rings are in the arena. */
+static uint64_t link_ends(const dfcclContext_t context) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    const df_coll *coll = context->registry.by_index[i];
+    if (coll)
+      bytes += (uint64_t)coll->manner.shape.n_blocks * coll->plan->n_links * sizeof(df_link);
+  }
+  return bytes;
+}
+
+static void say_context(const dfcclContext_t context, df_text *text) {
+  df_say(text,
+         "dfccl rank %u of %u, process %d: %u collectives registered, %" PRIu64
+         " runs outstanding, %" PRIu64 " waiting on the host%s%s\n",
+         context->rank, context->n_ranks, (int)getpid(), context->registry.n_colls,
+         df_observe_u64(&context->runs.accepted) - df_observe_u64(&context->runs.completed),
+         context->runs.backlog_length, context->failure.broken != dfcclSuccess ? ", broken: " : "",
+         context->failure.broken_sentence);
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
+    const df_block *block = &context->device.blocks[b];
+    df_say(text,
+           "  block %u: %s, task queue %u (most %u), %" PRIu64 " preemptions, %" PRIu64
+           " starts, %" PRIu64 " quits\n",
+           b, df_load_relaxed_u32(&block->running) ? "running" : "left",
+           df_load_relaxed_u32(&block->tasks.length), df_load_relaxed_u32(&block->tasks.high_water),
+           df_load_relaxed_u64(&block->stats.preemptions),
+           df_load_relaxed_u64(&block->stats.starts), df_load_relaxed_u64(&block->stats.quits));
+  }
+  df_say(text,
+         "  memory for each block: %" PRIu64
+         " bytes of contexts, %zu bytes of context cache; links: %" PRIu64
+         " bytes of ends, %" PRIu64 " bytes of rings\n",
+         memory_per_block(context),
+         (size_t)context->settings.context_slots * sizeof(df_context_slot), link_ends(context),
+         context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
+}
+
+/* [lock] */
+static void say_lines(const dfcclContext_t context, df_text *text) {
+  char address[DF_ADDRESS_TEXT];
+  for (uint32_t r = 0; r < context->n_ranks; r++) {
+    const df_peer *peer = &context->control.peers[r];
+    if (peer->line == NULL) continue;
+    df_say(text, "  control's connection to rank %u (%s): %s, resumed %u times\n", r,
+           df_address_text(&peer->address, address),
+           peer->socket < 0 || peer->lost_ns ? "does not stand" : "stands", peer->resumes);
+  }
+}
+
+/* [lock] */
+static void say_connections(const dfcclContext_t context, df_text *text) {
+  df_endpoint *wire = context->transports.wire;
+  df_traffic t;
+  for (uint32_t r = 0; wire && r < context->n_ranks; r++)
+    for (uint32_t i = 0; wire->transport->traffic(wire, r, i, &t); i++) {
+      df_say(text,
+             "  connection %s (rank %u): %s, sent %" PRIu64 " frames, %" PRIu64
+             " bytes, received %" PRIu64 " frames, %" PRIu64 " bytes, resumed %u times, ",
+             t.ends, r, t.stands ? "stands" : "does not stand", t.frames_sent, t.bytes_sent,
+             t.frames_received, t.bytes_received, t.resumes);
+      if (t.heard_ns)
+        df_say(text, "heard %" PRIu64 " ms ago\n", (df_clock_ns() - t.heard_ns) / 1000000);
+      else
+        df_say(text, "never heard\n");
+    }
+}
+
+enum { DF_DUMP_CONNECTION_BYTES = 600, DF_DUMP_CONNECTIONS = 3 /* with a peer, and control's */ };
+enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_WAITS_BYTES = 16384, DF_DUMP_COLL_BYTES = 4096 };
+
+static int is_dumped(const df_coll *coll) { return coll && coll->taken < coll->submitted; }
+
+/* [lock] */
+static char *make_text(const dfcclContext_t context, const char *waits) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
+    n += is_dumped(context->registry.by_index[i]) != 0;
+  size_t bytes = DF_DUMP_HEAD_BYTES + strlen(waits) + (size_t)n * DF_DUMP_COLL_BYTES;
+  if (context->transports.wire)
+    bytes += (size_t)context->n_ranks * DF_DUMP_CONNECTIONS * DF_DUMP_CONNECTION_BYTES;
+  char *text = malloc(bytes);
+  if (text == NULL) return NULL;
+  df_text out = {.at = text, .left = bytes};
+  say_context(context, &out);
+  say_lines(context, &out);
+  say_connections(context, &out);
+  df_say(&out, "%s", waits);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
+    if (is_dumped(context->registry.by_index[i]))
+      say_coll(context, &out, context->registry.by_index[i]);
+  return text;
+}
+
+char *df_dump_text(dfcclContext_t context) {
+  char *waits = malloc(DF_DUMP_WAITS_BYTES);
+  if (waits == NULL) return NULL;
+  df_waits_describe(context, waits, DF_DUMP_WAITS_BYTES);
+  pthread_mutex_lock(&context->lock);
+  char *text = make_text(context, waits);
+  pthread_mutex_unlock(&context->lock);
+  free(waits);
+  return text;
+}
+
+/* The caller's descriptor may wait for its reader. Returns 0, or the number of the error. */
+static int write_all(int fd, const char *text, size_t length) {
+  while (length > 0) {
+    ssize_t written = df_write(fd, text, length);
+    if (written == -EINTR) continue;
+    if (written <= 0) return written < 0 ? (int)-written : EIO;
+    text += written;
+    length -= (size_t)written;
+  }
+  return 0;
+}
+
+dfcclResult_t df_dump(dfcclContext_t context, int fd) {
+  char *text = df_dump_text(context);
+  if (text == NULL) return df_fail(dfcclOutOfMemory, "no memory for a dump");
+  int error = write_all(fd, text, strlen(text));
+  free(text);
+  if (error)
+    return df_fail(dfcclSystemError, "could not write the dump to descriptor %d: %s", fd,
+                   strerror(error));
+  return dfcclSuccess;
+}
+
+/* ---- statistics ---- */
+
+dfcclResult_t df_stats(dfcclContext_t context, dfcclStats_t *stats) {
+  dfcclStats_t s = DFCCL_STATS_INITIALIZER;
+  s.sqesSubmitted = df_load_relaxed_u64(&context->runs.sqes_submitted);
+  s.callbacksRun = df_load_relaxed_u64(&context->runs.callbacks_run);
+  s.blocks = context->device.shared->n_blocks;
+  for (uint32_t b = 0; b < context->device.shared->n_blocks; b++) {
+    const df_block *block = &context->device.blocks[b];
+    const df_block_stats *from = &block->stats;
+    s.sqesFetched += df_load_relaxed_u64(&from->sqes_fetched);
+    s.cqesWritten += df_load_relaxed_u64(&from->cqes_written);
+    s.preemptions += df_load_relaxed_u64(&from->preemptions);
+    s.contextSaves += df_load_relaxed_u64(&block->cache.saves);
+    s.contextLoads += df_load_relaxed_u64(&block->cache.loads);
+    s.daemonStarts += df_load_relaxed_u64(&from->starts);
+    s.voluntaryQuits += df_load_relaxed_u64(&from->quits);
+    s.primitivesExecuted += df_load_relaxed_u64(&from->primitives);
+    s.bytesSent += df_load_relaxed_u64(&from->bytes_sent);
+    s.taskQueueLength += df_load_relaxed_u32(&block->tasks.length);
+    s.taskQueueHighWater =
+        DF_MAX(s.taskQueueHighWater, df_load_relaxed_u32(&block->tasks.high_water));
+  }
+  /* A GPU's blocks write their counters back now and then; what was taken was written. */
+  s.cqesWritten = DF_MAX(s.cqesWritten, df_load_relaxed_u64(&context->runs.cqes_seen));
+  s.size = stats->size; /* the caller's struct may be shorter or longer than ours */
+  s.version = stats->version;
+  memcpy(stats, &s, DF_MIN(s.size, sizeof s));
+  return dfcclSuccess;
+}
+
+/* ---- the signal ---- */
+
+enum { DF_MAX_WATCHED = 1024 };
+static uint32_t
+    watched_fds[DF_MAX_WATCHED]; /* event descriptor + 1 of each context's service; 0: free */
+static uint32_t signals_seen;
+static uint32_t handlers_running;
+static struct sigaction former_action;
+
+/* Async-signal-safe: counts, and wakes the service threads, which write the dumps. */
+static void on_signal(int number, siginfo_t *info, void *machine) {
+  int saved = errno;
+  df_system_add_u32(&handlers_running, 1);
+  df_system_add_u32(&signals_seen, 1);
+  df_wake_fence(); /* before the looks: against df_dump_signal_disable */
+  for (uint32_t i = 0; i < DF_MAX_WATCHED; i++) {
+    uint32_t fd = df_load_relaxed_u32(&watched_fds[i]);
+    uint64_t one = 1;
+    if (fd == 0) continue;
+    ssize_t written = write((int)fd - 1, &one, sizeof one);
+    (void)written;
+  }
+  df_system_sub_u32(&handlers_running, 1);
+  if (former_action.sa_flags & SA_SIGINFO) {
+    former_action.sa_sigaction(number, info, machine);
+  } else if (former_action.sa_handler != SIG_DFL && former_action.sa_handler != SIG_IGN) {
+    former_action.sa_handler(number);
+  }
+  errno = saved;
+}
+
+uint32_t df_dump_signals_seen(void) { return df_load_relaxed_u32(&signals_seen); }
+
+static int install_error;
+
+static void install(void) {
+  struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  if (sigaction(SIGUSR2, &action, &former_action) != 0) install_error = errno;
+}
+
+dfcclResult_t df_dump_signal_enable(dfcclContext_t context) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, install);
+  if (install_error)
+    return df_fail(dfcclSystemError, "could not handle SIGUSR2: %s", strerror(install_error));
+  for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
+    if (df_system_claim_u32(&watched_fds[i], 0, (uint32_t)context->control.event_fd + 1)) break;
+  return dfcclSuccess;
+}
+
+void df_dump_signal_forget(int event_fd) {
+  for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
+    if (df_load_relaxed_u32(&watched_fds[i]) == (uint32_t)event_fd + 1)
+      df_store_relaxed_u32(&watched_fds[i], 0);
+  df_store_relaxed_u32(&handlers_running,
+                       0); /* Those of the parent's other threads are not here. */
+}
+
+void df_dump_signal_disable(dfcclContext_t context) {
+  for (uint32_t i = 0; i < DF_MAX_WATCHED; i++)
+    if (df_system_claim_u32(&watched_fds[i], (uint32_t)context->control.event_fd + 1, 0)) break;
+  /* A handler that has seen the descriptor writes to it: not to a file that gets its number next.
+   */
+  df_wake_fence();
+  while (df_observe_u32(&handlers_running) != 0) sched_yield();
+}

@@ -1,0 +1,214 @@
+/*
+ * Tracing (DFCCL_TRACE): DIR/rank-<R>.trace, a JSON object in each line, for dfccl-trace.
+ *
+ *   {"dfccl_trace":1,"rank":R,"ranks":N,"host":H,"process":P,"clock_ns":C,"unix_ns":"U"}
+ *       the first line: C, of this host's monotonic clock as all later times, was U since 1970
+ *   {"collective":K,"id":"I","name":S,"operation":O,"count":E,"bytes":B,"group":[ranks],
+ *    "algorithm":A,"split":S,"blocks":B,"slot_bytes":B,"slots":S,"form":F,
+ *    "lends":0|1,"switch":W,"from_run":M,"at":T,"purpose":P,"why":S}
+ *       before its first run, and again when it goes over to another manner, or stays on one for another
+ *       purpose: of runs from M on. W: how often this rank has gone over. P: "registered", or why it
+ *       went over (control/message.h). Runs before M may follow, if they ended late.
+ *   {"run":M,"of":K,"from":T,"to":T,"status":D}   from dfcclRun* to its end, without the callback
+ *   {"callback":K,"from":T,"to":T}
+ *   {"synchronise":1,"from":T,"to":T}
+ *   {"end":"whole"}                               after the context's end
+ *
+ * A line that is cut off, or a file without an end, is of a program that was killed or still runs.
+ */
+#include "host/observe/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/growing_text.h"
+#include "base/log.h"
+#include "host/state/switch_hooks.h"
+#include "primitives/types.h"
+
+enum {
+  DF_TRACE_PIECE = 1 << 20, /* Bytes that one write may take under the lock. */
+  DF_TRACE_WHY_BYTES = 512
+};
+
+typedef struct df_tracer {
+  int fd;
+  int ended; /* writing has failed: nothing more is added */
+  uint32_t collectives;
+  df_growing_text lines;
+} df_tracer;
+
+static void write_head(dfcclContext_t context) {
+  char host[256];
+  struct timespec now;
+  df_growing_text *lines = &context->tracer->lines;
+  if (gethostname(host, sizeof host) != 0) host[0] = '\0';
+  host[sizeof host - 1] = '\0';
+  clock_gettime(CLOCK_REALTIME, &now);
+  df_grow_format(lines, "{\"dfccl_trace\":1,\"rank\":%u,\"ranks\":%u,\"host\":\"", context->rank,
+                 context->n_ranks);
+  df_grow_escaped(lines, host);
+  df_grow_format(lines, "\",\"process\":%d,\"clock_ns\":%" PRIu64 ",\"unix_ns\":\"%" PRIu64 "\"}\n",
+                 (int)getpid(), df_clock_ns(),
+                 (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+}
+
+static void free_tracer(dfcclContext_t context) {
+  free(context->tracer->lines.bytes);
+  free(context->tracer);
+  context->tracer = NULL;
+}
+
+dfcclResult_t df_tracer_open(dfcclContext_t context) {
+  char path[sizeof context->settings.trace + 32];
+  snprintf(path, sizeof path, "%s/rank-%u.trace", context->settings.trace, context->rank);
+  context->tracer = calloc(1, sizeof *context->tracer);
+  if (context->tracer == NULL) return df_fail(dfcclOutOfMemory, "no memory for the trace");
+  write_head(context);
+  if (context->tracer->lines.failed) {
+    free_tracer(context);
+    return df_fail(dfcclOutOfMemory, "no memory for the trace");
+  }
+  context->tracer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  if (context->tracer->fd < 0) {
+    free_tracer(context);
+    return df_fail(dfcclInvalidUsage, "DFCCL_TRACE: cannot write %s: %s", path, strerror(errno));
+  }
+  df_store_relaxed_u32(&context->runs.timing, context->runs.timing + 1);
+  return dfcclSuccess;
+}
+
+static void end_early(dfcclContext_t context, const char *why) {
+  context->tracer->ended = 1;
+  context->tracer->lines.length = 0;
+  df_log(DF_LOG_WARN, "rank %u: the trace in %s ends here: %s", context->rank,
+         context->settings.trace, why);
+}
+
+/* Where the algorithm comes from. After a switch: who asked for it, and what for. */
+static void grow_why(df_growing_text *lines, const df_coll *coll) {
+  char why[DF_TRACE_WHY_BYTES];
+  df_text out = {.at = why, .left = sizeof why};
+  const char *words = df_switch_state_of(coll).words;
+  if (words)
+    df_say(&out, "%s", words);
+  else
+    df_manner_say_source(&coll->manner, &out);
+  df_grow_escaped(lines, why);
+}
+
+static void describe(dfcclContext_t context, df_coll *coll) {
+  df_tracer *tracer = context->tracer;
+  df_growing_text *lines = &tracer->lines;
+  const df_plan_key *key = &coll->plan->key;
+  const df_switch_state state = df_switch_state_of(coll);
+  const df_manner *manner = &coll->manner;
+  if (coll->trace_number == 0) coll->trace_number = ++tracer->collectives;
+  coll->is_described = 1;
+  df_grow_format(lines, "{\"collective\":%u,\"id\":\"%" PRIu64 "\",\"name\":\"", coll->trace_number,
+                 coll->id);
+  df_grow_escaped(lines, coll->name);
+  df_grow_format(
+      lines, "\",\"operation\":\"%s\",\"count\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"group\":[",
+      df_operation_name(coll->operation), coll->count, coll->count * df_type_size(coll->type));
+  for (uint32_t i = 0; i < coll->n; i++)
+    df_grow_format(lines, "%s%u", i ? "," : "", coll->ranks[i]);
+  df_grow_format(lines, "],\"algorithm\":\"%s",
+                 key->file ? "file:" : df_algorithm_name(key->algorithm));
+  if (key->file) df_grow_escaped(lines, df_plan_file_facts_of(key->file).name);
+  df_grow_format(lines,
+                 "\",\"split\":%u,\"blocks\":%u,\"slot_bytes\":%u,"
+                 "\"slots\":%u,\"form\":\"%s\",\"lends\":%d,\"switch\":%" PRIu64
+                 ",\"from_run\":%" PRIu64 ",\"at\":%" PRIu64 ",\"purpose\":\"%s\",\"why\":\"",
+                 key->split, manner->shape.n_blocks, manner->shape.stride,
+                 coll->ring.n_slots ? coll->ring.n_slots : manner->shape.n_slots,
+                 df_manner_form(manner, coll->plan, coll->count),
+                 df_manner_lends(manner, (uint32_t)df_type_size(coll->type)), state.switches,
+                 state.switches ? coll->admitted : 0, df_clock_ns(), state.purpose);
+  grow_why(lines, coll);
+  df_grow_text(lines, "\"}\n");
+}
+
+/* Keeps whole lines, or nothing of them. */
+static void conclude(dfcclContext_t context, size_t before) {
+  df_growing_text *lines = &context->tracer->lines;
+  if (lines->failed) {
+    lines->length = before;
+    df_trace_flush(context);
+    end_early(context, "no memory");
+  } else if (lines->length > DF_TRACE_PIECE) {
+    df_trace_flush(context);
+  }
+}
+
+void df_trace_describe(dfcclContext_t context, df_coll *coll) {
+  const size_t before = context->tracer->lines.length;
+  if (context->tracer->ended || coll->is_described) return;
+  describe(context, coll);
+  conclude(context, before);
+}
+
+void df_trace_run(dfcclContext_t context, df_coll *coll, uint64_t from_ns, dfcclResult_t status) {
+  df_growing_text *lines = &context->tracer->lines;
+  const size_t before = lines->length;
+  if (context->tracer->ended) return;
+  if (!coll->is_described) describe(context, coll);
+  df_grow_format(lines,
+                 "{\"run\":%" PRIu64 ",\"of\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64
+                 ",\"status\":%d}\n",
+                 coll->taken - 1, coll->trace_number, from_ns, df_clock_ns(), (int)status);
+  conclude(context, before);
+}
+
+void df_trace_callback(dfcclContext_t context, df_coll *coll, uint64_t from_ns) {
+  df_growing_text *lines = &context->tracer->lines;
+  const size_t before = lines->length;
+  if (context->tracer->ended) return;
+  if (!coll->is_described) describe(context, coll);
+  df_grow_format(lines, "{\"callback\":%u,\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n",
+                 coll->trace_number, from_ns, df_clock_ns());
+  conclude(context, before);
+}
+
+void df_trace_synchronisation(dfcclContext_t context, uint64_t from_ns) {
+  df_growing_text *lines = &context->tracer->lines;
+  const size_t before = lines->length;
+  if (context->tracer->ended) return;
+  df_grow_format(lines, "{\"synchronise\":1,\"from\":%" PRIu64 ",\"to\":%" PRIu64 "}\n", from_ns,
+                 df_clock_ns());
+  conclude(context, before);
+}
+
+void df_trace_flush(dfcclContext_t context) {
+  df_growing_text *lines = &context->tracer->lines;
+  size_t written = 0;
+  while (written < lines->length) {
+    ssize_t n = write(context->tracer->fd, lines->bytes + written, lines->length - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      end_early(context, n < 0 ? strerror(errno) : "its file cannot grow");
+      return;
+    }
+    written += (size_t)n;
+  }
+  lines->length = 0;
+}
+
+void df_tracer_close(dfcclContext_t context) {
+  if (context->tracer == NULL) return;
+  if (!context->tracer->ended) {
+    df_grow_text(&context->tracer->lines, "{\"end\":\"whole\"}\n");
+    df_trace_flush(context);
+  }
+  close(context->tracer->fd);
+  free_tracer(context);
+}
+
+void df_tracer_close_in_child(dfcclContext_t context) { close(context->tracer->fd); }

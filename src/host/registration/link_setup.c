@@ -1,0 +1,276 @@
+/*
+ * Links are set up in the background, once all members' registrations agree and this rank has
+ * submitted a first run. Each transport reserves the rings that this rank receives in, and the host
+ * offers them to the senders. The collective is ready when this is done and its receivers' offers
+ * are taken. Nobody waits: each message makes what progress it can, and the service thread does
+ * what takes long.
+ */
+#include "host/registration/link_setup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "control/messenger.h"
+#include "control/service.h"
+#include "host/runs/collective_failure.h"
+#include "host/registration/match.h"
+#include "host/state/registry.h"
+#include "host/registration/check_arguments.h"
+#include "host/runs/runs.h"
+#include "host/state/switch_hooks.h"
+
+static df_manner_question question_of(const dfcclContext_t context, const df_coll *coll) {
+  df_question choice = {.operation = coll->operation, .n = coll->n, .hosts = coll->n_hosts};
+  return (df_manner_question){.tuning = &context->settings.tuning,
+                              .topology = &context->topology,
+                              .choice = choice,
+                              .count = coll->count,
+                              .varying = coll->varying,
+                              .element_bytes = (uint32_t)df_type_size(coll->type),
+                              .host_sees_links = context->device.memory->host_sees_links};
+}
+
+static void choose_ring_once(const dfcclContext_t context, df_coll *coll) {
+  if (coll->ring.n_slots != 0) return;
+  const df_manner_question question = question_of(context, coll);
+  coll->ring = df_manner_ring(&coll->manner, &question, coll->plan,
+                              context->transports.shm->arena.used_bytes);
+}
+
+/* Memory is taken when it is first needed: a collective's when it is run, a variant's at once. */
+static int is_needed(const df_coll *coll) { return coll->submitted != 0 || coll->front != NULL; }
+
+/* ---- set-up ---- */
+
+static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *ring) {
+  return (df_route){.peer = coll->ranks[coll->plan->links[which].peer],
+                    .n_blocks = coll->manner.shape.n_blocks,
+                    .ends = &coll->device.links[which],
+                    .end_step = coll->plan->n_links,
+                    .ring = *ring,
+                    .slots_min = coll->manner.shape.n_slots,
+                    .payload_offset = (uint8_t)coll->manner.shape.payload_offset,
+                    .plan = coll->plan,
+                    .which = which,
+                    .parts = coll->manner.shape.parts,
+                    .element_bytes = (uint8_t)df_type_size(coll->type),
+                    .varying = (uint8_t)coll->varying};
+}
+
+/* [lock] The collective failed or was deregistered: its remotes are no longer its own. */
+static int is_given_up(const df_coll *coll) {
+  return coll->deregistered || coll->failed != dfcclSuccess;
+}
+
+static df_remote *remote_of(const df_coll *coll, uint32_t which) {
+  return coll->remotes[coll->plan->links[which].peer];
+}
+
+/* [lock] NULL: no memory. */
+static df_remote_ends *make_ends(df_remote *remote, uint32_t channel) {
+  if (channel > remote->n_more) {
+    df_remote_ends *more = realloc(remote->more, channel * sizeof *more);
+    if (more == NULL) return NULL;
+    memset(more + remote->n_more, 0, (channel - remote->n_more) * sizeof *more);
+    remote->more = more;
+    remote->n_more = channel;
+  }
+  return df_ends_of(remote, channel);
+}
+
+static df_remote_ends *ends_of_link(const df_coll *coll, uint32_t which) {
+  return df_ends_of(remote_of(coll, which), coll->plan->links[which].channel);
+}
+
+/* [lock], which a patient call lets go. Reserves what the peer writes, and tells the peer. */
+static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t which,
+                                 df_patience *patience) {
+  df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
+  choose_ring_once(context, coll);
+  const df_route route = route_of(coll, which, &coll->ring);
+  df_ticket *ticket = NULL;
+  df_offer offer = {0};
+  coll->setting_up = 1;
+  dfcclResult_t result = endpoint->transport->accept(endpoint, &route, patience, &offer, &ticket);
+  coll->setting_up = 0;
+  if (result != dfcclSuccess) return result;
+  if (is_given_up(coll)) {
+    endpoint->transport->release(endpoint, ticket);
+    return dfcclSuccess;
+  }
+  ends_of_link(coll, which)->accepted = ticket;
+  df_message message = {.kind = DF_MESSAGE_LINKS,
+                        .payload_bytes = sizeof offer,
+                        .id = coll->id,
+                        .a = coll->plan->links[which].channel,
+                        .variant = coll->variant};
+  df_post_send(&context->control, route.peer, &message, &offer, -1);
+  return dfcclSuccess;
+}
+
+/* [lock], which a patient call lets go. Takes the peer's offer. */
+static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_t which,
+                                  df_patience *patience) {
+  df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
+  choose_ring_once(context, coll);
+  const df_route route = route_of(coll, which, &coll->ring);
+  const df_offer offer =
+      ends_of_link(coll, which)->offer; /* remote may go while the lock is let go */
+  df_ticket *ticket = NULL;
+  coll->setting_up = 1;
+  dfcclResult_t result = endpoint->transport->connect(endpoint, &route, patience, &offer, &ticket);
+  coll->setting_up = 0;
+  if (result != dfcclSuccess) return result;
+  if (is_given_up(coll)) {
+    endpoint->transport->release(endpoint, ticket);
+    return dfcclSuccess;
+  }
+  df_remote_ends *ends = ends_of_link(coll, which);
+  ends->connected = ticket;
+  ends->is_connected = 1;
+  return dfcclSuccess;
+}
+
+/* [lock] dfcclInProgress: some step takes longer than patience allows. */
+static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll, df_patience *patience) {
+  dfcclResult_t all = dfcclSuccess;
+  for (uint32_t which = 0; which < coll->plan->n_links && !is_given_up(coll); which++) {
+    const df_plan_link *link = &coll->plan->links[which];
+    const df_remote_ends *ends = make_ends(remote_of(coll, which), link->channel);
+    dfcclResult_t result = dfcclSuccess;
+    if (ends == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory for channel %u of its links", link->channel);
+    if (link->sends) {
+      if (ends->has_offer && !ends->is_connected)
+        result = connect_link(context, coll, which, patience);
+    } else if (ends->accepted == NULL && is_needed(coll)) {
+      result = accept_link(context, coll, which, patience);
+    }
+    if (result == dfcclInProgress)
+      all = result;
+    else if (result != dfcclSuccess)
+      return result;
+  }
+  return all;
+}
+
+/* [lock] */
+static int links_stand(const df_coll *coll) {
+  for (uint32_t which = 0; which < coll->plan->n_links; which++) {
+    const df_remote_ends *ends = ends_of_link(coll, which);
+    if (ends == NULL) return 0;
+    if (coll->plan->links[which].sends ? !ends->is_connected : ends->accepted == NULL) return 0;
+  }
+  return 1;
+}
+
+/* [lock] */
+static void reserve_common(dfcclContext_t context, df_coll *coll) {
+  df_shm_endpoint *shm = context->transports.shm;
+  const uint32_t readers = df_common_count_readers(shm, coll->plan, coll->ranks);
+  if (coll->common.range.segment) return;
+  const df_manner_question question = question_of(context, coll);
+  const uint32_t depth =
+      df_manner_common_slots(&coll->manner, &question, coll->plan, coll->device.links, readers,
+                             shm->arena.used_bytes + shm->commons.used_bytes);
+  if (depth == 0) return;
+  df_common_reserve(shm, &coll->common, coll->plan, coll->ranks,
+                    (uint64_t)coll->manner.shape.stride * depth * coll->manner.shape.n_blocks,
+                    depth, coll->device.descriptor->words);
+}
+
+/* [lock] Only a peer that sends nonsense ends more than the collective. */
+static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
+  if (is_given_up(coll)) return;
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  snprintf(sentence, sizeof sentence, "%s on rank %u: %.300s",
+           df_coll_label(coll, label, sizeof label), context->rank, df_last_sentence());
+  if (status == dfcclRemoteError)
+    df_give_up(context, status, sentence);
+  else
+    df_fail_collective(context, coll, status, 1, sentence);
+}
+
+static void ask_service(dfcclContext_t context) {
+  df_store_relaxed_u32(&context->links_due, 1);
+  df_service_wake(&context->control);
+}
+
+/* [lock], which it lets go of on the service thread. */
+static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
+  if (coll->ready || is_given_up(coll) || coll->n_bound + 1 < coll->n) return;
+  if (coll->setting_up) return; /* the service thread works on it */
+  const int has_links = coll->count != 0 && coll->n > 1;
+  df_patience patience = {.may_wait = in_background, .pages_left = DF_PAGES_UNDER_LOCK};
+  dfcclResult_t result = dfcclSuccess;
+  int was_needed;
+  do { /* a first run may have been submitted while the lock was let go */
+    was_needed = is_needed(coll);
+    if (has_links) result = set_up_links(context, coll, &patience);
+  } while (result == dfcclSuccess && !was_needed && is_needed(coll));
+  if (result == dfcclInProgress && !in_background) ask_service(context);
+  if (result == dfcclInProgress) return;
+  if (result != dfcclSuccess) {
+    give_up(context, coll, result);
+    return;
+  }
+  if (is_given_up(coll)) return;
+  if (!is_needed(coll)) return;
+  if (has_links && !links_stand(coll)) return;
+  if (!in_background && context->device.memory->sets_up_in_background) {
+    ask_service(context);
+    return;
+  }
+  if (has_links) reserve_common(context, coll);
+  result = context->device.memory->publish(&context->device, &coll->device);
+  if (result != dfcclSuccess) {
+    give_up(context, coll, result);
+    return;
+  }
+  if (is_given_up(coll)) return;
+  coll->ready = 1;
+  coll->first_turn = coll->manner.borrowed_turn;
+  df_log(DF_LOG_TRACE, "rank %u: the links of collective %llu stand", context->rank,
+         (unsigned long long)coll->id);
+  if (coll->front) {
+    df_switch_stands(context, coll);
+    return;
+  }
+  coll->admit_below = UINT64_MAX;
+  df_list(context, coll);
+  df_admit_listed(context);
+}
+
+void df_links_progress(dfcclContext_t context, df_coll *coll) { progress(context, coll, 0); }
+
+/* [lock], which it lets go of; the reference keeps the collective. */
+static void progress_in_background(dfcclContext_t context, df_coll *coll) {
+  coll->references++;
+  progress(context, coll, 1);
+  df_coll_unreference(context, coll);
+}
+
+void df_links_progress_due(dfcclContext_t context) {
+  if (!df_load_relaxed_u32(&context->links_due)) return;
+  pthread_mutex_lock(&context->lock);
+  df_store_relaxed_u32(&context->links_due, 0);
+  for (uint32_t i = 0; i < context->registry.n_indices; i++)
+    if (df_registered(context, i) && !context->registry.by_index[i]->ready)
+      progress_in_background(context, context->registry.by_index[i]);
+  pthread_mutex_unlock(&context->lock);
+}
+
+void df_links_told(dfcclContext_t context, df_remote *remote, uint32_t channel,
+                   const df_offer *offer) {
+  df_remote_ends *ends = make_ends(remote, channel);
+  if (ends == NULL) {
+    df_give_up(context, dfcclOutOfMemory, "no memory for a channel of a collective's links");
+    return;
+  }
+  if (ends->has_offer) return; /* the peer is mistaken */
+  ends->offer = *offer;
+  ends->has_offer = 1;
+  if (remote->bound) progress_in_background(context, remote->bound);
+}

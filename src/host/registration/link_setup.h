@@ -1,0 +1,15 @@
+/* Links of a collective, reserved at its first run. */
+#ifndef DF_HOST_REGISTRATION_LINK_SETUP_H
+#define DF_HOST_REGISTRATION_LINK_SETUP_H
+
+#include "host/state/context.h"
+
+/* [lock] Reserves, tells, connects, as far as possible without waiting. */
+void df_links_progress(dfcclContext_t context, df_coll *coll);
+/* On the service thread, for all collectives that need it. */
+void df_links_progress_due(dfcclContext_t context);
+/* On the service thread. [lock], which it lets go of: the peer told where this rank writes. */
+void df_links_told(dfcclContext_t context, df_remote *remote, uint32_t channel,
+                   const df_offer *offer);
+
+#endif

@@ -1,0 +1,92 @@
+#include "host/registration/user_operators.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static dfcclResult_t check_device(dfcclContext_t context) {
+  if (context->device.kind->has_own_operators) return dfcclSuccess;
+  return df_fail(dfcclInvalidUsage,
+                 "rank %u uses the %s device, which has no operators of an application's own",
+                 context->rank, context->device.kind->name);
+}
+
+static df_own_operator *make_own(void) {
+  df_own_operator *own = aligned_alloc(DF_CACHE_LINE, sizeof *own);
+  if (own) memset(own, 0, sizeof *own);
+  return own;
+}
+
+static dfcclResult_t enter(df_own_operator *own, dfcclRedOp_t *op) {
+  uint32_t number = 0;
+  if (!df_own_enter(own, &number)) {
+    free(own);
+    return df_fail(dfcclInvalidUsage,
+                   "%d operators are in use in this process; no more are possible",
+                   DF_MAX_OWN_OPERATORS);
+  }
+  *op = (dfcclRedOp_t)(DF_FIRST_OWN + number);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_own_create(dfcclContext_t context, dfcclRedOp_t *op, dfcclRedOpFunction_t function,
+                            void *argument, int commutative) {
+  if (op == NULL || function == NULL)
+    return df_fail(dfcclInvalidArgument, "%s is NULL", op ? "fn" : "op");
+  dfcclResult_t result = check_device(context);
+  if (result != dfcclSuccess) return result;
+  df_own_operator *own = make_own();
+  if (own == NULL) return df_fail(dfcclOutOfMemory, "no memory for an operator");
+  own->function = function;
+  own->argument = argument;
+  own->commutative = commutative != 0;
+  return enter(own, op);
+}
+
+dfcclResult_t df_own_create_scaled(dfcclContext_t context, dfcclRedOp_t *op, const void *scalar,
+                                   dfcclDataType_t type, int on_device) {
+  const size_t element = df_type_size(type);
+  if (op == NULL || scalar == NULL)
+    return df_fail(dfcclInvalidArgument, "%s is NULL", op ? "scalar" : "op");
+  if (element == 0)
+    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 13",
+                   (int)type);
+  if (on_device != 0)
+    return df_fail(dfcclInvalidArgument, "scalarOnDevice is %d; the scalar must be in host memory",
+                   on_device);
+  dfcclResult_t result = check_device(context);
+  if (result != dfcclSuccess) return result;
+  df_own_operator *own = make_own();
+  if (own == NULL) return df_fail(dfcclOutOfMemory, "no memory for an operator");
+  own->commutative = 1;
+  own->type = type;
+  for (size_t at = 0; at < sizeof own->scalars; at += element)
+    memcpy(own->scalars + at, scalar, element);
+  return enter(own, op);
+}
+
+df_own_kind df_own_kind_of(const df_own_operator *own) {
+  if (own->function == NULL) return DF_KIND_SCALED;
+  return own->commutative ? DF_KIND_OWN : DF_KIND_OWN_ORDERED;
+}
+
+dfcclResult_t df_own_check(dfcclContext_t context, const df_registration *r, int *ordered) {
+  const uint32_t number = (uint32_t)r->op - DF_FIRST_OWN;
+  const df_own_operator *own = df_own_use(number);
+  *ordered = 0;
+  if (own == NULL)
+    return df_fail(dfcclInvalidArgument,
+                   "reduction operator %d is none: it was never made, or was destroyed",
+                   (int)r->op);
+  dfcclResult_t result = check_device(context);
+  *ordered = !own->commutative;
+  if (result == dfcclSuccess && own->function == NULL && own->type != r->type)
+    result = df_fail(dfcclInvalidArgument,
+                     "the operator's scalar is of data type %d, and the collective of type %d",
+                     (int)own->type, (int)r->type);
+  if (result == dfcclSuccess && *ordered && df_operation_is_listed(r->operation))
+    result = df_fail(dfcclInvalidArgument,
+                     "the operator does not commute, and %s does not keep the group's order",
+                     df_operation_name(r->operation));
+  df_own_unuse(number);
+  return result;
+}

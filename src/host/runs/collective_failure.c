@@ -1,0 +1,172 @@
+/*
+ * How a collective or the whole context fails. A failed collective's runs complete with its status:
+ * in the daemon when it sees the cancellation, on the host when somebody reaps. Nothing here waits.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/messenger.h"
+#include "control/service.h"
+#include "host/state/context.h"
+#include "host/runs/collective_failure.h"
+#include "host/runs/user_memory.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+#include "host/state/switch_hooks.h"
+
+const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
+  char number[24];
+  snprintf(number, sizeof number, "%" PRIu64, coll->id);
+  if (strcmp(number, coll->name) == 0)
+    snprintf(text, bytes, "collective %s", number);
+  else
+    snprintf(text, bytes, "collective %s (\"%s\")", number, coll->name);
+  return text;
+}
+
+DF_COLD dfcclResult_t df_say_why_broken(dfcclContext_t context) {
+  pthread_mutex_lock(&context->lock);
+  df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
+  pthread_mutex_unlock(&context->lock);
+  return context->failure.broken;
+}
+
+DF_COLD dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t result) {
+  pthread_mutex_lock(&context->lock);
+  snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", df_last_sentence());
+  pthread_mutex_unlock(&context->lock);
+  return result;
+}
+
+void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
+  if (context->failure.broken != dfcclSuccess) return;
+  df_store_relaxed_u32((uint32_t *)&context->failure.broken, (uint32_t)status);
+  context->failure.cause = (df_cause){.lost = DF_NOBODY, .witness = context->rank};
+  snprintf(context->failure.cause.why, sizeof context->failure.cause.why, "%s", sentence);
+  snprintf(context->failure.broken_sentence, sizeof context->failure.broken_sentence, "%s",
+           sentence);
+  snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
+  df_service_wake(&context->control); /* The service thread then calls df_tell_broken. */
+}
+
+df_message df_failure_message(const df_coll *coll) {
+  return (df_message){.kind = DF_MESSAGE_FAIL,
+                      .payload_bytes = (uint32_t)strlen(coll->sentence) + 1,
+                      .id = coll->id,
+                      .a = (uint64_t)coll->failed,
+                      .b = coll->first_differing,
+                      .variant = coll->variant};
+}
+
+void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
+                        const char *sentence) {
+  /* The record of the variant in force keeps the registered place in the device: the front has what
+   * failed. */
+  if (coll->front && df_switch_is_agreed(coll)) coll = coll->front;
+  if (coll->failed != dfcclSuccess) return;
+  coll->failed = status;
+  coll->references++; /* a variant goes with its failure */
+  df_memory_keep_lent(context, coll);
+  snprintf(coll->sentence, sizeof coll->sentence, "%s", sentence);
+  if (coll->front) {
+    df_log(DF_LOG_INFO, "a variant is given up: %s: %s", df_result_name(status), sentence);
+  } else {
+    snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", sentence);
+    df_log(DF_LOG_ERROR, "%s: %s", df_result_name(status), sentence);
+  }
+  df_publish_u32(&coll->device.descriptor->words->cancel, (uint32_t)status);
+  df_publish_u32(&context->device.shared->failures, context->device.shared->failures + 1);
+  if (tell) {
+    df_message message = df_failure_message(coll);
+    df_coll_send(context, coll, &message, coll->sentence);
+  }
+  if (coll->front) df_switch_lost(context, coll);
+  df_list(context, coll);
+  if (coll->taken < coll->submitted) {
+    context->device.executor->submitted(&context->device, 1, 0);
+    df_ring_poller(context);
+  }
+  df_coll_unreference(context, coll);
+}
+
+void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  const df_run_counters *found = coll->device.descriptor->counters;
+  const uint64_t count = coll->in_device[df_slot_of(coll, run)].count;
+  if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
+    snprintf(sentence, sizeof sentence,
+             "%s: in run %" PRIu64 " rank %u sends %" PRIu64 " elements; at most %" PRIu64
+             " are registered",
+             df_coll_label(coll, label, sizeof label), run, found->differing_rank,
+             found->differing_count, coll->count);
+  else
+    snprintf(sentence, sizeof sentence,
+             "%s: run %" PRIu64 " has %" PRIu64 " elements on rank %u and %" PRIu64 " on rank %u",
+             df_coll_label(coll, label, sizeof label), run, count ? count : coll->count,
+             context->rank, found->differing_count, found->differing_rank);
+  coll->first_differing = run;
+  df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
+}
+
+/* The lost message may have told of a failure, so failed collectives are told again. */
+void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
+  df_break(context, status, sentence);
+  if (context->failure.given_up) return;
+  context->failure.given_up = 1;
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = df_registered(context, i);
+    if (coll == NULL || coll->front) continue; /* a variant goes with its front */
+    if (coll->failed != dfcclSuccess) {
+      df_message message = df_failure_message(coll);
+      df_coll_send(context, coll, &message, coll->sentence);
+    }
+    df_fail_collective(context, coll, status, 1, sentence);
+  }
+}
+
+dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, char *text,
+                                size_t bytes) {
+  const df_peer *peer = &context->control.peers[coll->limit_rank];
+  if (coll->limit_sentence) {
+    snprintf(text, bytes, "%s", coll->limit_sentence);
+    return dfcclMismatch;
+  }
+  char label[DF_MAX_NAME + 40];
+  int because = coll->limit_rank_leaves && peer->cause != NULL;
+  const char *did = "deregistered it";
+  if (coll->limit_rank_leaves) did = because || peer->broken ? "gave up" : "left the job";
+  snprintf(text, bytes,
+           "%s: rank %u %s after %" PRIu64 " run%s; run %" PRIu64
+           " of rank %u can never complete%s%.400s",
+           df_coll_label(coll, label, sizeof label), coll->limit_rank, did, coll->run_limit,
+           coll->run_limit == 1 ? "" : "s", coll->run_limit, context->rank,
+           because ? "; because: " : "", because ? peer->cause : "");
+  return because ? peer->cause_status : dfcclRemoteError;
+}
+
+/* A member deregistered, its context is broken, or it found that counts differ: only earlier runs
+ * can complete. */
+void df_check_run_limit(dfcclContext_t context, df_coll *coll) {
+  if (coll->submitted <= coll->run_limit || coll->retired < coll->run_limit) return;
+  char sentence[DF_SENTENCE_BYTES];
+  dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
+  /* Leaving the job breaks the context; deregistering does not. */
+  if (coll->limit_rank_leaves) df_break(context, status, sentence);
+  df_fail_collective(context, coll, status, 0, sentence);
+}
+
+void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer) {
+  char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
+  const df_peer *p = &context->control.peers[peer];
+  snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u has %s%s%.300s",
+           df_coll_label(coll, label, sizeof label), context->rank, peer,
+           p->state == DF_PEER_ALIVE ? "given up" : "left the job", p->cause ? ", because: " : "",
+           p->cause ? p->cause : "");
+  dfcclResult_t status = p->cause ? p->cause_status : dfcclRemoteError;
+  if (p->broken) df_break(context, status, sentence);
+  df_fail_collective(context, coll, status, 0, sentence);
+}

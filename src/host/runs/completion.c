@@ -1,0 +1,423 @@
+/*
+ * Whoever comes by reaps: takes CQEs and gives the daemon its next runs. Callbacks wait in their
+ * collective's list, in the order of runs. One thread at a time runs them: the poller, or a thread
+ * in dfcclWait* that waits for them. A waiter runs no others, because a callback that blocks would
+ * keep it. User code runs without locks and blocks: if it blocks, it delays only callbacks.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "host/state/context.h"
+#include "host/runs/collective_failure.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+#include "host/state/switch_hooks.h"
+#include "host/observe/trace.h"
+
+enum { DF_POLLER_STACK_BYTES = 1024 * 1024 }; /* promised in dfccl.h */
+
+/* Callbacks may not wait, so they do not nest. */
+static _Thread_local const df_wait_words *calling_back;
+
+int df_in_callback(void) { return calling_back != NULL; }
+int df_in_callback_of(const df_wait_words *words) { return calling_back == words; }
+void df_leave_callback_in_child(void) { calling_back = NULL; }
+
+int df_has_outstanding(void *host) {
+  dfcclContext_t context = host;
+  /* In this order: a callback submits before it is complete, so a chain is never missed. */
+  uint64_t completed = df_observe_u64(&context->runs.completed);
+  return df_observe_u64(&context->runs.accepted) != completed;
+}
+
+void df_ring_poller(void *host) {
+  dfcclContext_t context = host;
+  df_bell_ring(&context->runs.poller_bell);
+}
+
+/* [lock] Those that did go to the daemon come back first. */
+static df_coll *failed_waiting(dfcclContext_t context) {
+  for (df_coll *coll = context->runs.listed_first; coll; coll = coll->next_listed)
+    if (coll->failed != dfcclSuccess && df_runs_in_device(coll) == 0 && coll->backlog_length > 0)
+      return coll;
+  return NULL;
+}
+
+/* [lock] A failed collective whose runs the lost daemon still holds. */
+static df_coll *stranded(dfcclContext_t context) {
+  for (uint32_t i = 0; i < context->registry.n_indices; i++) {
+    df_coll *coll = context->registry.by_index[i];
+    if (coll && coll->failed != dfcclSuccess && df_runs_in_device(coll) > 0) return coll;
+  }
+  return NULL;
+}
+
+/* [lock] The daemon has ended its oldest run. Inline, so that callers copy only what they use. */
+static inline df_run retire(dfcclContext_t context, df_coll *coll) {
+  DF_ASSERT(coll->retired < coll->admitted);
+  const df_run *slot = df_run_in_device(coll, coll->retired);
+  df_run run = *slot;
+  if (df_runs_in_device(coll) > 1) context->runs.surplus--;
+  coll->retired++;
+  if (DF_UNLIKELY(coll->retired > coll->heeded_from)) df_switch_timed(context, coll, slot);
+  if (DF_UNLIKELY(coll->submitted > coll->run_limit)) df_check_run_limit(context, coll);
+  if (coll->backlog_length > 0) {
+    df_list(context, coll);
+    df_admit_listed(context);
+  }
+  return run;
+}
+
+/* [lock] */
+static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
+                              dfcclResult_t status) {
+  if (run->ticket) context->device.streams->release(&context->device, run->ticket);
+  coll->taken++;
+  if (DF_UNLIKELY(context->tracer != NULL)) df_trace_run(context, coll, run->submitted_ns, status);
+  df_publish_u64(&context->runs.taken, context->runs.taken + 1);
+  if (DF_LIKELY(status == dfcclSuccess)) return;
+  if (coll->words->first_failed == UINT64_MAX) {
+    df_store_relaxed_u32(&coll->words->failed, (uint32_t)status);
+    df_store_relaxed_u64(&coll->words->first_failed, coll->taken - 1);
+  }
+  if (coll->words->status == dfcclSuccess)
+    df_store_relaxed_u32(&coll->words->status, (uint32_t)status);
+  if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
+}
+
+/* [lock] A lost device may still write CQEs. The host completes its runs, and only once. */
+static int pop(dfcclContext_t context, df_cqe *cqe) {
+  while (df_cq_pop_mpsc(&context->device.shared->cq, cqe)) {
+    df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
+    if (!context->runs.device_lost) return 1;
+  }
+  return 0;
+}
+
+/* [lock] The context's count first: who sees the collective complete, without the lock, finds the
+ * context no busier than that. */
+static inline void finish(dfcclContext_t context, df_coll *coll) {
+  df_publish_u64(&context->runs.completed, context->runs.completed + 1);
+  df_publish_u64(&coll->words->completed, coll->words->completed + 1);
+}
+
+DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
+  df_callback_pool *pool = &context->runs.callbacks;
+  uint64_t capacity = pool->capacity ? pool->capacity * 2 : 64;
+  df_pending_callback *larger = realloc(pool->entries, capacity * sizeof *larger);
+  if (larger == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the callbacks of %llu outstanding runs",
+                   (unsigned long long)(context->runs.accepted - context->runs.completed));
+  pool->entries = larger;
+  pool->capacity = capacity;
+  return dfcclSuccess;
+}
+
+/* [lock] */
+static void note_due(dfcclContext_t context, df_coll *coll) {
+  TAILQ_INSERT_TAIL(&context->runs.due, coll, next_due);
+  df_publish_u32(&coll->words->due, 1);
+  df_publish_u32(&context->runs.n_due, context->runs.n_due + 1);
+}
+
+/* [lock] */
+static void note_not_due(dfcclContext_t context, df_coll *coll) {
+  TAILQ_REMOVE(&context->runs.due, coll, next_due);
+  df_publish_u32(&coll->words->due, 0);
+  df_publish_u32(&context->runs.n_due, context->runs.n_due - 1);
+}
+
+/* [lock] */
+static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfcclCallback_t callback,
+                                    void *argument, dfcclResult_t status) {
+  df_callback_pool *pool = &context->runs.callbacks;
+  uint32_t number = pool->first_free;
+  if (number == 0) {
+    DF_ASSERT(pool->used < pool->capacity);
+    number = ++pool->used;
+  } else {
+    pool->first_free = pool->entries[number - 1].next;
+  }
+  pool->entries[number - 1] =
+      (df_pending_callback){.callback = callback, .argument = argument, .status = status};
+  coll->references++; /* the callback may deregister it */
+  if (coll->first_callback == 0) {
+    coll->first_callback = number;
+    if (!coll->calls_back) note_due(context, coll);
+  } else {
+    pool->entries[coll->last_callback - 1].next = number;
+  }
+  coll->last_callback = number;
+}
+
+/*
+ * [lock] Without a callback the run finishes at once, unless earlier runs of its collective wait
+ * for theirs: counts must not pass an unfinished run. Returns 1 if it finished.
+ */
+static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
+                                dfcclResult_t status) {
+  if (run->callback == NULL && coll->words->completed + 1 == coll->taken) {
+    finish(context, coll);
+    return 1;
+  }
+  defer_callback(context, coll, run->callback, run->argument, status);
+  return 0;
+}
+
+/* [lock] Returns 1 if the run finished. */
+static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
+  df_run run = retire(context, coll);
+  note_taken(context, coll, &run, status);
+  return conclude(context, coll, &run, status);
+}
+
+/* [lock] A run that was given up ends when all before it have. */
+static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
+  uint32_t finished = 0;
+  while (coll->n_given_up > 0 && coll->retired >= coll->first_given_up) {
+    coll->n_given_up--;
+    finished += end_oldest(context, coll, coll->failed);
+  }
+  return finished;
+}
+
+/*
+ * [lock] Runs end in order, and after one that was given up all are. But their CQEs, of two blocks
+ * or of a block and a borrowed turn, come in any order. So a success counts for the oldest run, and
+ * a failure waits for its turn.
+ */
+static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) {
+  uint32_t finished = end_oldest(context, coll, dfcclSuccess);
+  if (DF_UNLIKELY(coll->n_given_up > 0)) finished += end_given_up(context, coll);
+  return finished;
+}
+
+static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll, const df_cqe *cqe) {
+  uint64_t ahead = (cqe->run + DF_RUNS_AHEAD - df_slot_of(coll, coll->retired)) % DF_RUNS_AHEAD;
+  uint64_t run = coll->retired + ahead;
+  DF_ASSERT(run < coll->admitted);
+  if (coll->failed == dfcclSuccess) df_fail_differing(context, coll, run); /* a block did */
+  if (coll->n_given_up++ == 0 || run < coll->first_given_up) coll->first_given_up = run;
+  return end_given_up(context, coll);
+}
+
+/* [lock] Returns 0 when nothing tells of a run. */
+static int take(dfcclContext_t context) {
+  df_cqe cqe;
+  df_coll *coll;
+  if (pop(context, &cqe)) {
+    coll = context->registry.by_index[cqe.collective];
+    DF_ASSERT(coll != NULL);
+    if (DF_LIKELY(cqe.status == 0))
+      end_success(context, coll);
+    else
+      end_failure(context, coll, &cqe);
+  } else if (context->runs.device_lost && (coll = stranded(context)) != NULL) {
+    end_oldest(context, coll, coll->failed);
+  } else if (context->runs.has_listed && (coll = failed_waiting(context)) != NULL) {
+    df_run run = df_backlog_pop(context, coll);
+    note_taken(context, coll, &run, coll->failed);
+    conclude(context, coll, &run, coll->failed);
+  } else {
+    return 0;
+  }
+  return 1;
+}
+
+/* Returns how much it took. */
+static uint32_t reap(dfcclContext_t context) {
+  uint32_t taken = 0;
+  if (!df_cq_has_entry(&context->device.shared->cq) &&
+      !df_load_relaxed_u32(&context->runs.has_listed) &&
+      !df_load_relaxed_u32(&context->runs.device_lost))
+    return 0;
+  pthread_mutex_lock(&context->lock);
+  while (take(context)) taken++;
+  pthread_mutex_unlock(&context->lock);
+  return taken;
+}
+
+static int has_callbacks(const dfcclContext_t context) {
+  return df_observe_u32(&context->runs.n_due) != 0;
+}
+
+/* The poller may be inside a callback that blocks. */
+static void wake_waiters(dfcclContext_t context) {
+  df_wake_fence();
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
+}
+
+/* For a thread that has let go of the lock since. */
+static void wake_waiters_unlocked(dfcclContext_t context) {
+  df_wake_fence_unlocked();
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
+}
+
+int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
+  pthread_mutex_lock(&context->lock);
+  df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
+  uint32_t finished = end_success(context, context->registry.by_index[turn->collective]);
+  pthread_mutex_unlock(&context->lock);
+  df_wake_fence_unlocked(); /* before the looks at who sleeps: the lock is released already */
+  df_ring_borrowed(turn, context->device.host.carrier);
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
+  /* A failed collective's runs may have waited for this one. */
+  return finished > 0 && !df_load_relaxed_u32(&context->runs.has_listed) && !has_callbacks(context);
+}
+
+/* [lock] Whether the thread waits for the collective's oldest callback. */
+static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n) {
+  uint32_t first = 0;
+  while (n > 1) { /* in the order of their lines */
+    uint32_t half = n / 2;
+    if (awaited[first + half].words <= coll->words) first += half;
+    n -= half;
+  }
+  return n > 0 && awaited[first].words == coll->words &&
+         awaited[first].registration == coll->words->registration &&
+         coll->words->completed < awaited[first].target;
+}
+
+/* [lock] NULL: no collective has callbacks for the caller. */
+static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited, uint32_t n) {
+  df_coll *coll;
+  if (awaited == NULL) return TAILQ_FIRST(&context->runs.due);
+  if (n == 1) {
+    if (!awaited->words->due) return NULL;
+    coll = context->registry.by_line[awaited->words - context->registry.wait_words];
+    return is_awaited(coll, awaited, 1) ? coll : NULL;
+  }
+  TAILQ_FOREACH(coll, &context->runs.due, next_due)
+  if (is_awaited(coll, awaited, n)) return coll;
+  return NULL;
+}
+
+/* [lock] */
+static df_pending_callback take_callback(dfcclContext_t context, df_coll *coll) {
+  df_callback_pool *pool = &context->runs.callbacks;
+  uint32_t number = coll->first_callback;
+  df_pending_callback taken = pool->entries[number - 1];
+  coll->first_callback = taken.next;
+  pool->entries[number - 1].next = pool->first_free;
+  pool->first_free = number;
+  note_not_due(context, coll);
+  coll->calls_back = 1;
+  return taken;
+}
+
+/* [lock] */
+static void give_back_turn(dfcclContext_t context, df_coll *coll) {
+  coll->calls_back = 0;
+  if (coll->first_callback != 0) note_due(context, coll);
+  finish(context, coll);
+  df_coll_unreference(context, coll);
+}
+
+/* Returns 0 when the caller may run none. */
+static int run_callback(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
+                        uint32_t n) {
+  pthread_mutex_lock(&context->lock);
+  df_coll *coll = find_due(context, awaited, n);
+  if (coll == NULL) {
+    pthread_mutex_unlock(&context->lock);
+    return 0;
+  }
+  df_pending_callback next = take_callback(context, coll);
+  uint64_t from_ns = 0;
+  pthread_mutex_unlock(&context->lock);
+
+  if (next.callback) {
+    if (driver) {
+      context->device.executor->drive_release(&context->device, driver);
+      df_visit(context, driver); /* the callback may tell others where this thread is */
+    }
+    if (context->tracer) from_ns = df_clock_ns();
+    calling_back = coll->words;
+    next.callback(coll->id, next.status, next.argument);
+    calling_back = NULL;
+  }
+
+  pthread_mutex_lock(&context->lock);
+  if (next.callback)
+    df_store_relaxed_u64(&context->runs.callbacks_run, context->runs.callbacks_run + 1);
+  if (from_ns) df_trace_callback(context, coll, from_ns);
+  give_back_turn(context, coll);
+  pthread_mutex_unlock(&context->lock);
+  wake_waiters(context); /* now: the next callback may block */
+  return 1;
+}
+
+uint32_t df_complete(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
+                     uint32_t n_awaited) {
+  uint32_t n = reap(context);
+  while (has_callbacks(context) && run_callback(context, driver, awaited, n_awaited)) {
+    n++;
+    n += reap(context);
+  }
+  if (awaited && has_callbacks(context)) df_bell_ring(&context->runs.poller_bell);
+  if (n > 0) wake_waiters_unlocked(context);
+  return n;
+}
+
+/* For background threads, which never run user code. */
+void df_reap_and_ring(void *host) {
+  dfcclContext_t context = host;
+  if (reap(context) > 0) wake_waiters(context);
+  if (has_callbacks(context)) df_bell_ring(&context->runs.poller_bell);
+}
+
+int df_completion_is_due(dfcclContext_t context) {
+  return df_cq_has_entry(&context->device.shared->cq) || has_callbacks(context);
+}
+
+int df_awaits_callbacks(dfcclContext_t context, const df_awaited *awaited, uint32_t n) {
+  if (!has_callbacks(context)) return 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (df_observe_u32(&awaited[i].words->due)) return 1;
+  return awaited == NULL;
+}
+
+static void *poller(void *argument) {
+  dfcclContext_t context = argument;
+  uint32_t spins = 0;
+  while (!df_load_relaxed_u32(&context->runs.stopping)) {
+    if (df_complete(context, NULL, NULL, 0) > 0) {
+      spins = 0;
+      continue;
+    }
+    if (++spins < DF_POLLER_SPINS) {
+      df_pause();
+      continue;
+    }
+    uint32_t ticket = df_bell_prepare(&context->runs.poller_bell);
+    /* This look reaps: a failed collective's runs on the host have no CQE. */
+    uint32_t taken = reap(context);
+    if (taken > 0) wake_waiters(context);
+    if (taken > 0 || df_completion_is_due(context) || df_load_relaxed_u32(&context->runs.stopping))
+      df_bell_cancel(&context->runs.poller_bell);
+    else
+      df_bell_sleep(&context->runs.poller_bell, ticket, UINT64_MAX);
+    spins = 0;
+  }
+  return NULL;
+}
+
+dfcclResult_t df_poller_start(dfcclContext_t context) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, DF_POLLER_STACK_BYTES);
+  int error = pthread_create(&context->runs.poller, &attributes, poller, context);
+  pthread_attr_destroy(&attributes);
+  if (error)
+    return df_fail(dfcclOutOfMemory, "could not start the poller's thread: %s", strerror(error));
+  context->runs.poller_started = 1;
+  return dfcclSuccess;
+}
+
+void df_poller_stop(dfcclContext_t context) {
+  if (!context->runs.poller_started) return;
+  df_publish_u32(&context->runs.stopping, 1);
+  df_bell_wake(&context->runs.poller_bell);
+  pthread_join(context->runs.poller, NULL);
+  context->runs.poller_started = 0;
+}

@@ -1,0 +1,76 @@
+#include "host/runs/dynamic_counts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Of a run that is through, or of a call that was refused; or a new one. */
+static df_pair_counts *take_counts(df_coll *coll) {
+  for (uint32_t i = 0; i < coll->n_runs_counts; i++) {
+    const uint64_t run = coll->runs_counts[i]->run;
+    if (run < coll->taken || run >= coll->submitted) return coll->runs_counts[i];
+  }
+  df_pair_counts *counts = malloc(sizeof *counts + coll->n * sizeof counts->of[0]);
+  df_pair_counts **all =
+      realloc(coll->runs_counts, (coll->n_runs_counts + 1) * sizeof *coll->runs_counts);
+  if (all) coll->runs_counts = all;
+  if (counts == NULL || all == NULL) {
+    free(counts);
+    return NULL;
+  }
+  all[coll->n_runs_counts++] = counts;
+  return counts;
+}
+
+static dfcclResult_t refuse(const df_coll *coll, const char *what, uint32_t i, uint64_t value,
+                            uint64_t most) {
+  return df_fail(dfcclInvalidArgument,
+                 "%s[%u] is %" PRIu64 " in a run of collective %" PRIu64 "; at most %" PRIu64
+                 " is possible",
+                 what, i, value, coll->id, most);
+}
+
+static dfcclResult_t fill(const df_coll *coll, const df_given_counts *given, df_pair_counts *counts,
+                          uint64_t *sent) {
+  for (uint32_t i = 0; i < coll->n; i++) {
+    const uint64_t count = given->send_counts[i];
+    const uint64_t send_at = given->send_displs ? given->send_displs[i] : *sent;
+    const uint64_t recv_at = given->recv_displs ? given->recv_displs[i] : i * coll->count;
+    if (count > coll->count) return refuse(coll, "sendCounts", i, count, coll->count);
+    if (send_at > DF_MAX_COUNT) return refuse(coll, "sendDispls", i, send_at, DF_MAX_COUNT);
+    if (recv_at > DF_MAX_COUNT) return refuse(coll, "recvDispls", i, recv_at, DF_MAX_COUNT);
+    *sent += count;
+    counts->of[i] = (df_peer_count){.sends = count,
+                                    .send_at = send_at,
+                                    .recv_at = recv_at,
+                                    .receives = i == coll->position ? count : DF_COUNT_UNKNOWN};
+  }
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_pair_counts_take(df_coll *coll, df_run *run) {
+  const df_given_counts *given = (const df_given_counts *)(uintptr_t)run->count;
+  uint64_t sent = 0;
+  if (given->send_counts == NULL)
+    return df_fail(dfcclInvalidArgument, "sendCounts is NULL for a run of collective %" PRIu64,
+                   coll->id);
+  df_pair_counts *counts = take_counts(coll);
+  if (counts == NULL)
+    return df_fail(dfcclOutOfMemory,
+                   "no memory for the counts of run %" PRIu64 " of collective %" PRIu64,
+                   coll->submitted, coll->id);
+  counts->run = coll->submitted;
+  dfcclResult_t result = fill(coll, given, counts, &sent);
+  if (result != dfcclSuccess) return result;
+  if (sent > 0 && (run->send == NULL || (uintptr_t)run->send & coll->element_mask))
+    return df_fail(dfcclInvalidArgument,
+                   "sendBuf is %p for a run of collective %" PRIu64 " that sends %" PRIu64
+                   " elements; it must be aligned to the element",
+                   run->send, coll->id, sent);
+  counts->told = given->recv_counts;
+  if (given->recv_counts) {
+    given->recv_counts[coll->position] = given->send_counts[coll->position];
+    for (uint32_t i = 0; coll->count == 0 && i < coll->n; i++) given->recv_counts[i] = 0;
+  }
+  run->count = (uint64_t)(uintptr_t)counts;
+  return dfcclSuccess;
+}

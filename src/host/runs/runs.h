@@ -1,0 +1,88 @@
+/* Runs: submission (submit.c), completion (completion.c) and waiting (wait.c). */
+#ifndef DF_HOST_RUNS_RUNS_H
+#define DF_HOST_RUNS_RUNS_H
+
+#include "host/state/context.h"
+
+/* ---- submission ---- */
+
+/* Kinds of collective that a call may run, one bit each. */
+#define DF_OF_KIND(operation) (1u << (operation))
+#define DF_WITHOUT_COUNTS (~DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC))
+/* Completes *run. *number: the accepted run's. */
+dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
+                            uint64_t *number);
+static inline dfcclResult_t df_submit(dfcclContext_t context, df_operation operation,
+                                      dfcclCollId_t id, const void *send, void *recv,
+                                      dfcclCallback_t callback, void *argument) {
+  df_run run = {.send = send, .recv = recv, .callback = callback, .argument = argument};
+  uint64_t number;
+  return df_submit_run(context, DF_OF_KIND(operation), id, &run, &number);
+}
+/* The run begins when the stream comes to this call; the stream waits for its end. */
+dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
+                                  df_run *run, void *stream, uint64_t *number);
+/* Checks *given, and sets given->run. */
+dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun_t *given);
+void df_list(dfcclContext_t context, df_coll *coll);   /* [lock] it has runs to admit or to fail */
+void df_unlist(dfcclContext_t context, df_coll *coll); /* [lock] */
+void df_admit_listed(dfcclContext_t context);          /* [lock] */
+void df_between_turns(void *context);
+/* [lock] */
+static inline uint32_t df_runs_in_device(const df_coll *coll) {
+  return (uint32_t)(coll->admitted - coll->retired);
+}
+df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
+
+/* ---- completion ---- */
+
+dfcclResult_t df_poller_start(dfcclContext_t context);
+void df_poller_stop(dfcclContext_t context);
+typedef struct df_awaited {
+  const df_wait_words *words;
+  uint64_t registration, target;
+} df_awaited;
+/* Reaps, runs awaited callbacks that no other thread runs, and rings the poller for the rest.
+ * awaited: in the order of their lines; NULL: all. driver (or NULL) is released around user code.
+ * Returns how much happened. */
+uint32_t df_complete(dfcclContext_t context, df_driver *driver, const df_awaited *awaited,
+                     uint32_t n);
+void df_reap_and_ring(void *context);             /* leaves callbacks to the poller */
+int df_completion_is_due(dfcclContext_t context); /* whether the poller has work */
+/* Whether df_complete has a callback for this waiter. */
+int df_awaits_callbacks(dfcclContext_t context, const df_awaited *awaited, uint32_t n);
+/* Ends the borrowed turn's run as a CQE would, and rings the turn's bells. 0: df_complete has work
+ * left, such as its callback. */
+int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn);
+dfcclResult_t df_grow_callbacks(dfcclContext_t context); /* [lock] */
+/* [lock] Before a run is accepted: room for its callback, so that completing needs no memory. */
+static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) {
+  uint64_t outstanding = context->runs.accepted - context->runs.completed;
+  if (DF_LIKELY(outstanding < context->runs.callbacks.capacity)) return dfcclSuccess;
+  return df_grow_callbacks(context);
+}
+int df_has_outstanding(void *context);
+void df_ring_poller(void *context);
+int df_in_callback(void); /* of the calling thread */
+int df_in_callback_of(const df_wait_words *words);
+void df_leave_callback_in_child(void); /* a forked child may wait for contexts of its own */
+/* [lock] Runs whose callbacks have not returned, without the one that the caller is inside. */
+static inline uint64_t df_runs_unfinished(const df_coll *coll) {
+  return coll->submitted - coll->words->completed - (uint64_t)df_in_callback_of(coll->words);
+}
+
+/* ---- waiting ---- */
+
+dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id);
+/* timeout_ms 0: looks once; negative: no limit. */
+dfcclResult_t df_wait_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run, int timeout_ms);
+dfcclResult_t df_wait_all(dfcclContext_t context);
+dfcclResult_t df_device_synchronize(dfcclContext_t context);
+/* Until nothing is outstanding and nobody is in a call that waits. */
+void df_wait_settled(dfcclContext_t context);
+/* From here on the driving thread is one of the context's visitors. */
+void df_visit(dfcclContext_t context, df_driver *driver);
+/* Until every run's status is known, or most_ns. Leaves callbacks to the poller. */
+void df_wait_decided(dfcclContext_t context, uint64_t most_ns);
+
+#endif

@@ -1,0 +1,454 @@
+/*
+ * Submission. A run goes to the daemon when its links stand, the daemon holds few enough runs of
+ * its collective, and the SQ has room. Until then it waits in its collective's own list, so that no
+ * collective holds up another.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "control/service.h"
+#include "host/state/context.h"
+#include "host/runs/collective_failure.h"
+#include "host/settings/abi_struct.h"
+#include "host/registration/link_setup.h"
+#include "host/runs/user_memory.h"
+#include "host/runs/dynamic_counts.h"
+#include "host/observe/profiler.h"
+#include "host/observe/record.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+#include "host/state/switch_hooks.h"
+
+/* ---- lists ---- */
+
+static dfcclResult_t backlog_push(dfcclContext_t context, df_coll *coll, const df_run *run) {
+  if (coll->backlog_length == coll->backlog_capacity) {
+    uint32_t capacity = coll->backlog_capacity ? coll->backlog_capacity * 2 : 8;
+    df_run *larger = malloc(capacity * sizeof *larger);
+    if (larger == NULL)
+      return df_fail(dfcclOutOfMemory, "no memory to queue run %" PRIu64 " of collective %" PRIu64,
+                     coll->submitted, coll->id);
+    for (uint32_t i = 0; i < coll->backlog_length; i++)
+      larger[i] = coll->backlog[(coll->backlog_head + i) % coll->backlog_capacity];
+    free(coll->backlog);
+    coll->backlog = larger;
+    coll->backlog_capacity = capacity;
+    coll->backlog_head = 0;
+  }
+  coll->backlog[(coll->backlog_head + coll->backlog_length++) % coll->backlog_capacity] = *run;
+  context->runs.backlog_length++;
+  return dfcclSuccess;
+}
+
+df_run df_backlog_pop(dfcclContext_t context, df_coll *coll) {
+  df_run run = coll->backlog[coll->backlog_head];
+  coll->backlog_head = (coll->backlog_head + 1) % coll->backlog_capacity;
+  coll->backlog_length--;
+  context->runs.backlog_length--;
+  return run;
+}
+
+void df_list(dfcclContext_t context, df_coll *coll) {
+  if (coll->listed || coll->backlog_length == 0) return;
+  coll->listed = 1;
+  coll->next_listed = NULL;
+  *context->runs.listed_last = coll;
+  context->runs.listed_last = &coll->next_listed;
+  df_store_relaxed_u32(&context->runs.has_listed, 1);
+}
+
+static df_coll *unlist_first(dfcclContext_t context) {
+  df_coll *coll = context->runs.listed_first;
+  context->runs.listed_first = coll->next_listed;
+  if (context->runs.listed_first == NULL) context->runs.listed_last = &context->runs.listed_first;
+  coll->listed = 0;
+  return coll;
+}
+
+void df_unlist(dfcclContext_t context, df_coll *coll) {
+  if (!coll->listed) return;
+  df_coll **at = &context->runs.listed_first;
+  while (*at != coll) at = &(*at)->next_listed;
+  *at = coll->next_listed;
+  if (*at == NULL) context->runs.listed_last = at;
+  if (context->runs.listed_first == NULL) df_store_relaxed_u32(&context->runs.has_listed, 0);
+  coll->listed = 0;
+}
+
+/* ---- admission ---- */
+
+/* Links stand, and no agreement about a variant is awaited. */
+static inline int may_admit(const df_coll *coll) { return coll->admitted < coll->admit_below; }
+
+/* The first run always has room: no collective waits for another's completion. */
+static inline int has_room(const dfcclContext_t context, const df_coll *coll) {
+  uint32_t in_device = df_runs_in_device(coll);
+  return in_device == 0 ||
+         (in_device < DF_RUNS_AHEAD && context->runs.surplus < DF_RUNS_AHEAD_POOL);
+}
+
+/* Before the daemon can see the run. */
+static inline void record_admission(df_coll *coll, const df_run *run) {
+  const uint32_t slot = df_slot_of(coll, coll->admitted);
+  coll->in_device[slot] = *run;
+  coll->device.descriptor->words->runs[slot] =
+      (df_run_arguments){.send = run->send,
+                         .recv = run->recv,
+                         .send_reach = (uint16_t)run->send_reach,
+                         .recv_reach = (uint16_t)run->recv_reach,
+                         .ticket = run->ticket};
+}
+
+static inline void count_admission(dfcclContext_t context, df_coll *coll) {
+  if (df_runs_in_device(coll) > 0) context->runs.surplus++;
+  coll->admitted++;
+  df_store_relaxed_u64(&context->runs.sqes_submitted, context->runs.sqes_submitted + 1);
+}
+
+static DF_APART int push_to_relay(df_sq *sq, df_sqe sqe, const df_coll *coll) {
+  const uint32_t run = df_slot_of(coll, coll->admitted);
+  const df_sq_carried carried = {
+      .arguments = coll->device.descriptor->words->runs[run], .run = run, .near = 1};
+  return df_sq_push_spsc(sq, sqe, &carried);
+}
+
+/* Returns 0 when the SQ is full. */
+static inline int push(dfcclContext_t context, df_coll *coll) {
+  df_sq *sq = &context->device.shared->sq;
+  const df_sqe sqe = {.collective = coll->index, .blocks = coll->manner.shape.n_blocks};
+  if (DF_UNLIKELY(sq->records != NULL) ? !push_to_relay(sq, sqe, coll) : !df_sq_push_spmc(sq, sqe))
+    return 0;
+  count_admission(context, coll);
+  return 1;
+}
+
+/*
+ * [lock] The submitter of a short run takes its first turn, once it has let go of the lock. The run
+ * then needs no SQE, and no CQE if it ends without waiting. Runs with a callback go to the SQ,
+ * because whoever takes the CQE runs the callback. Returns 1 if the submitter has the block.
+ */
+static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int has_callback) {
+  if (!coll->first_turn || has_callback ||
+      !context->device.executor->claim_first_turn(&context->device, coll->index))
+    return 0;
+  count_admission(context, coll);
+  return 1;
+}
+
+/* The claimed run keeps the collective. No dfcclDestroy may begin before dfcclRun* has returned. */
+static inline void take_first_turn(dfcclContext_t context, df_coll *coll) {
+  df_borrowed_turn turn;
+  turn.collective = coll->index;
+  if (!context->device.executor->first_turn(&context->device, &turn)) {
+    df_wake_fence(); /* after publishing, before the looks at who sleeps */
+    df_ring_borrowed(&turn, context->device.host.carrier);
+    context->device.executor->submitted(&context->device, 0,
+                                        1); /* the fence is as good as an unlock's */
+    return;
+  }
+  if (!df_complete_borrowed(context, &turn)) df_ring_poller(context);
+}
+
+/*
+ * Admits in the order of the list, and leaves failed collectives to whoever reaps. has_listed stays
+ * set meanwhile: the block that reads the last SQE looks at has_listed after reading. Either the
+ * block sees it set, or push finds the room that the block made (df_sq_push_spmc).
+ */
+void df_admit_listed(dfcclContext_t context) {
+  uint32_t admitted = 0;
+  df_coll *kept_first = NULL, **kept_last = &kept_first;
+  int sq_full = 0;
+  while (context->runs.listed_first) {
+    df_coll *coll = unlist_first(context);
+    /* A switch is made in any case, since nobody else lists what waits for it. */
+    while (coll->failed == dfcclSuccess && coll->backlog_length > 0 &&
+           (may_admit(coll) || df_switch_go_over(context, coll)) && has_room(context, coll) &&
+           !sq_full && !context->runs.held) {
+      record_admission(coll, &coll->backlog[coll->backlog_head]);
+      if (!push(context, coll)) {
+        sq_full = 1;
+        break;
+      }
+      df_backlog_pop(context, coll);
+      admitted++;
+    }
+    /* It stays if it waits for the SQ or for the end of a synchronisation, or must be failed. Else
+     * a run that retires, links that stand, or an agreement list it again. */
+    int stays = coll->backlog_length > 0 &&
+                (coll->failed != dfcclSuccess || (may_admit(coll) && has_room(context, coll)));
+    if (stays) {
+      coll->listed = 1;
+      coll->next_listed = NULL;
+      *kept_last = coll;
+      kept_last = &coll->next_listed;
+    }
+  }
+  if (kept_first) {
+    context->runs.listed_first = kept_first;
+    context->runs.listed_last = kept_last;
+  } else if (df_load_relaxed_u32(&context->runs.has_listed)) {
+    df_store_relaxed_u32(&context->runs.has_listed, 0);
+  }
+  if (admitted > 0 || sq_full) context->device.executor->submitted(&context->device, 0, 0);
+}
+
+void df_between_turns(void *host) {
+  dfcclContext_t context = host;
+  if (DF_LIKELY(!df_load_relaxed_u32(&context->runs.has_listed))) return;
+  pthread_mutex_lock(&context->lock); /* no try: this may be the last turn after the last fetch */
+  df_admit_listed(context);
+  pthread_mutex_unlock(&context->lock);
+}
+
+/* ---- one request ---- */
+
+static DF_COLD dfcclResult_t refuse_buffer(const df_coll *coll, const char *what,
+                                           const void *buffer) {
+  if (buffer == NULL)
+    return df_fail(dfcclInvalidArgument,
+                   "%s is NULL for collective %" PRIu64 " of %" PRIu64 " elements", what, coll->id,
+                   coll->count);
+  return df_fail(dfcclInvalidArgument,
+                 "%s is %p, which is not aligned to the element's %zu bytes (collective %" PRIu64
+                 ")",
+                 what, buffer, df_type_size(coll->type), coll->id);
+}
+
+static inline int is_buffer(const df_coll *coll, const void *buffer) {
+  return buffer != NULL && ((uintptr_t)buffer & coll->element_mask) == 0;
+}
+
+static DF_COLD dfcclResult_t check_count(df_coll *coll, df_run *run) {
+  if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC) return df_pair_counts_take(coll, run);
+  if (run->count == coll->count) return dfcclSuccess;
+  if (coll->varying && run->count < coll->count) return dfcclSuccess;
+  if (coll->varying)
+    return df_fail(dfcclInvalidArgument,
+                   "run.count is %" PRIu64 ", but runs of collective %" PRIu64
+                   " have at most %" PRIu64 " elements",
+                   run->count, coll->id, coll->count);
+  return df_fail(dfcclInvalidArgument,
+                 "run.count is %" PRIu64 ", but collective %" PRIu64 " is registered with %" PRIu64
+                 " elements and without options.varying; 0 stands for these",
+                 run->count, coll->id, coll->count);
+}
+
+static inline dfcclResult_t check_arguments(df_coll *coll, df_run *run) {
+  if (DF_UNLIKELY(coll->reads_input && !is_buffer(coll, run->send)))
+    return refuse_buffer(coll, "sendBuf", run->send);
+  if (DF_UNLIKELY(coll->writes_output && !is_buffer(coll, run->recv)))
+    return refuse_buffer(coll, "recvBuf", run->recv);
+  if (DF_UNLIKELY(run->count != 0)) return check_count(coll, run);
+  return dfcclSuccess;
+}
+
+/* For a call of one kind. */
+static df_operation kind_of(uint32_t kinds) { return (df_operation)__builtin_ctz(kinds); }
+
+static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
+                                        dfcclCollId_t id) {
+  if (context->failure.broken != dfcclSuccess)
+    return df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
+  if (coll == NULL)
+    return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
+                   context->rank);
+  if (kinds == DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC) && coll->operation != DF_OP_ALL_TO_ALL_DYNAMIC)
+    return df_fail(dfcclInvalidArgument,
+                   "collective %" PRIu64
+                   " is registered as %s: only an AllToAllDynamic's runs have "
+                   "run.sendCounts, sendDispls, recvCounts and recvDispls",
+                   id, df_operation_name(coll->operation));
+  if (kinds == DF_WITHOUT_COUNTS && coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC)
+    return df_fail(dfcclInvalidArgument,
+                   "collective %" PRIu64 " is an AllToAllDynamic: each run needs run.sendCounts",
+                   id);
+  if (!(kinds >> coll->operation & 1))
+    return df_fail(dfcclInvalidArgument,
+                   "collective %" PRIu64 " is registered as %s, and was run as %s", id,
+                   df_operation_name(coll->operation), df_operation_name(kind_of(kinds)));
+  if (coll->failed != dfcclSuccess) return df_fail(coll->failed, "%s", coll->sentence);
+  char sentence[DF_SENTENCE_BYTES];
+  dfcclResult_t status = df_describe_limit(context, coll, sentence, sizeof sentence);
+  if (coll->limit_rank_leaves) df_break(context, status, sentence);
+  return df_fail(status, "%s", sentence);
+}
+
+static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
+                                      dfcclCollId_t id) {
+  if (DF_LIKELY(context->failure.broken == dfcclSuccess && coll != NULL &&
+                kinds >> coll->operation & 1 && coll->failed == dfcclSuccess &&
+                coll->submitted < coll->run_limit))
+    return dfcclSuccess;
+  return refuse_run(context, coll, kinds, id);
+}
+
+/* For after the unlock. */
+typedef enum {
+  DF_AFTER_NOTHING,
+  DF_AFTER_PUSH, /* tell the executors */
+  DF_AFTER_FIRST_TURN
+} df_aftermath;
+
+/* [lock] The first run may always wait: runs that fill other lists may wait for peers that wait
+ * for this one. */
+static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll,
+                                           const df_run *run) {
+  if (coll->backlog_length > 0 &&
+      context->runs.backlog_length >= (uint64_t)context->settings.backlog)
+    return df_fail(dfcclInvalidUsage,
+                   "%" PRIu64
+                   " requests wait on rank %u already (DFCCL_BACKLOG is %lld): run %" PRIu64
+                   " of collective %" PRIu64 " was refused",
+                   context->runs.backlog_length, context->rank, context->settings.backlog,
+                   coll->submitted, coll->id);
+  return backlog_push(context, coll, run);
+}
+
+/* [lock] The run is accepted: perhaps it need not wait. */
+static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) {
+  if (!coll->ready) {
+    df_links_progress(context, coll);
+  } else {
+    df_list(context, coll);
+    df_admit_listed(context);
+  }
+}
+
+/* [lock] */
+static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run *run,
+                                   df_aftermath *after, uint64_t *number) {
+  dfcclResult_t result = df_reserve_callback(context);
+  if (result != dfcclSuccess) return result;
+  int straight = may_admit(coll) && coll->backlog_length == 0 && !context->runs.held &&
+                 has_room(context, coll) && !context->runs.has_listed;
+  if (DF_LIKELY(straight)) {
+    record_admission(coll, run);
+    if (claim_first_turn(context, coll, run->callback != NULL))
+      *after = DF_AFTER_FIRST_TURN;
+    else if (push(context, coll))
+      *after = DF_AFTER_PUSH;
+    else
+      straight = 0;
+  }
+  if (!straight && (result = keep_waiting(context, coll, run)) != dfcclSuccess) return result;
+  df_publish_u64(&context->runs.accepted, context->runs.accepted + 1);
+  *number = coll->submitted++;
+  df_publish_u64(&coll->words->submitted, coll->submitted);
+  if (context->recorder) df_record_run(context, coll, *number);
+  if (!straight) admit_waiting(context, coll);
+  return dfcclSuccess;
+}
+
+/* Part of each of its two callers: a call would add 2 % to the instructions of a short run. */
+static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
+                                          df_run *run, uint64_t *number) {
+  df_aftermath after = DF_AFTER_NOTHING;
+  if (context->settings.timeout_ms || df_load_relaxed_u32(&context->runs.timing))
+    run->submitted_ns = df_clock_ns();
+  pthread_mutex_lock(&context->lock);
+  df_coll *coll = df_find(context, id);
+  dfcclResult_t result = check_run(context, coll, kinds, id);
+  if (DF_LIKELY(result == dfcclSuccess)) result = check_arguments(coll, run);
+  if (DF_LIKELY(result == dfcclSuccess)) {
+    if (context->memory.in_use) {
+      run->send_reach = df_memory_reach(context, run->send);
+      run->recv_reach = df_memory_reach(context, run->recv);
+    }
+    result = submit(context, coll, run, &after, number);
+  }
+  pthread_mutex_unlock(&context->lock);
+  if (after == DF_AFTER_FIRST_TURN)
+    take_first_turn(context, coll);
+  else if (after == DF_AFTER_PUSH)
+    context->device.executor->submitted(&context->device, 0, 1);
+  if (run->submitted_ns) {
+    df_wake_fence(); /* after runs.accepted, before the look: as in deadline_tick */
+    if (df_load_relaxed_u32(&context->runs.deadlines_idle)) df_service_wake(&context->control);
+  }
+  return result;
+}
+
+static DF_APART dfcclResult_t submit_profiled(dfcclContext_t context, uint32_t kinds,
+                                              dfcclCollId_t id, df_run *run, uint64_t *number) {
+  const df_profiled_call call = df_profiler_begin(context, id, run);
+  const dfcclResult_t result = submit_run(context, kinds, id, run, number);
+  df_profiler_submitted(context, &call, run, result == dfcclSuccess);
+  return result;
+}
+
+dfcclResult_t df_submit_run(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id, df_run *run,
+                            uint64_t *number) {
+  return DF_LIKELY(context->profiler == NULL) ? submit_run(context, kinds, id, run, number)
+                                              : submit_profiled(context, kinds, id, run, number);
+}
+
+dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclCollId_t id,
+                                  df_run *run, void *stream, uint64_t *number) {
+  df_rank_device *device = &context->device;
+  const df_stream_ops *streams = device->streams;
+  df_stream_run on_stream = {0};
+  if (streams == NULL)
+    return df_fail(dfcclInvalidUsage, "rank %u uses the %s device, which has no streams",
+                   context->rank, device->kind->name);
+  dfcclResult_t result = streams->begin(device, stream, &on_stream);
+  if (result != dfcclSuccess) return result;
+  run->ticket = on_stream.ticket;
+  result = df_submit_run(context, kinds, id, run, number);
+  if (result != dfcclSuccess) {
+    streams->release(device, on_stream.ticket);
+    return result;
+  }
+  if (streams->end(device, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;
+  /* The run is accepted, so its callback tells: the stream will not wait for it. */
+  pthread_mutex_lock(&context->lock);
+  df_coll *coll = df_find(context, id);
+  df_break(context, dfcclUnhandledCudaError, df_last_sentence());
+  if (coll) df_fail_collective(context, coll, dfcclUnhandledCudaError, 1, df_last_sentence());
+  pthread_mutex_unlock(&context->lock);
+  return dfcclSuccess;
+}
+
+/* ---- dfcclRun ---- */
+
+static int has_counts(const dfcclRun_t *given) {
+  return given->sendCounts || given->sendDispls || given->recvCounts || given->recvDispls;
+}
+
+static dfcclResult_t check_given(const dfcclRun_t *given) {
+  if (given->flags & ~DFCCL_RUN_ON_STREAM)
+    return df_fail(dfcclInvalidArgument, "run.flags is 0x%x; DFCCL_RUN_ON_STREAM (0x%x) is known",
+                   given->flags, DFCCL_RUN_ON_STREAM);
+  if (given->stream != NULL && !(given->flags & DFCCL_RUN_ON_STREAM))
+    return df_fail(dfcclInvalidArgument,
+                   "run.stream is %p, but run.flags lacks DFCCL_RUN_ON_STREAM", given->stream);
+  if (has_counts(given) && (given->count != 0 || given->flags & DFCCL_RUN_ON_STREAM))
+    return df_fail(dfcclInvalidArgument,
+                   "run.count is %zu and run.flags is 0x%x; both must be 0 with counts of peers",
+                   given->count, given->flags);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun_t *given) {
+  dfcclRun_t whole = DFCCL_RUN_INITIALIZER;
+  dfcclResult_t result = df_growing_read(&df_growing_run, given, &whole);
+  if (result == dfcclSuccess) result = check_given(&whole);
+  if (result != dfcclSuccess) return result;
+  uint64_t number = 0;
+  df_run run = {.send = whole.sendBuf,
+                .recv = whole.recvBuf,
+                .count = whole.count,
+                .callback = whole.callback,
+                .argument = whole.arg};
+  const df_given_counts counts = {whole.sendCounts, whole.sendDispls, whole.recvCounts,
+                                  whole.recvDispls};
+  if (has_counts(&whole)) run.count = (uint64_t)(uintptr_t)&counts;
+  const uint32_t kinds =
+      run.count && has_counts(&whole) ? DF_OF_KIND(DF_OP_ALL_TO_ALL_DYNAMIC) : DF_WITHOUT_COUNTS;
+  result = whole.flags & DFCCL_RUN_ON_STREAM
+               ? df_submit_on_stream(context, kinds, id, &run, whole.stream, &number)
+               : df_submit_run(context, kinds, id, &run, &number);
+  if (result == dfcclSuccess) given->run = number;
+  return result;
+}

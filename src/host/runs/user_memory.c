@@ -1,0 +1,173 @@
+/*
+ * dfcclMemAlloc: each allocation is a segment, offered to every peer process in the background. A
+ * peer that has mapped it answers with its address; from then on messages to that peer may lend the
+ * memory. Memory that peers must unmap first is freed through a list.
+ */
+#include "host/runs/user_memory.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "control/messenger.h"
+
+/* [lock] Entry 0 is never used. */
+static void enter_reach(dfcclContext_t context, df_user_memory *memory) {
+  uint32_t entry = 1;
+  while (entry < DF_MAX_REACHES && context->device.reaches[entry]) entry++;
+  if (entry == DF_MAX_REACHES) return; /* messages copy it then */
+  context->device.reaches[entry] = memory->reach;
+  memory->entry = entry;
+}
+
+/* [lock] */
+static void offer_memory(dfcclContext_t context, df_user_memory *memory) {
+  df_endpoint *shm = &context->transports.shm->base;
+  memory->reach = context->device.memory->take_reach(&context->device);
+  for (uint32_t r = 0; r < context->n_ranks && memory->reach; r++) {
+    int reads = context->control.peers[r].local &&
+                context->device.memory->lends_memory_to(&context->device, r);
+    memory->reach[r] = reads ? 0 : DF_OUT_OF_REACH;
+  }
+  if (memory->reach) enter_reach(context, memory); /* else messages copy it */
+  memory->next = context->memory.in_use;
+  context->memory.in_use = memory;
+  shm->transport->share(shm, memory->segment, memory->reach);
+}
+
+dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) {
+  df_user_memory *memory = calloc(1, sizeof *memory);
+  if (memory == NULL)
+    return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
+  pthread_mutex_lock(&context->lock);
+  dfcclResult_t result = context->failure.broken;
+  if (result != dfcclSuccess) df_fail(result, "%s", context->failure.broken_sentence);
+  uint64_t id = context->transports.shm->next_segment_id++;
+  pthread_mutex_unlock(&context->lock);
+  if (result == dfcclSuccess)
+    result = context->device.memory->create(&context->device, &memory->segment, id, bytes);
+  if (result != dfcclSuccess) {
+    free(memory);
+    return result;
+  }
+  pthread_mutex_lock(&context->lock);
+  offer_memory(context, memory);
+  *ptr = memory->segment->base;
+  pthread_mutex_unlock(&context->lock);
+  return dfcclSuccess;
+}
+
+/* [lock] */
+static void give_reach(dfcclContext_t context, df_user_memory *memory) {
+  if (memory->reach) context->device.memory->give_reach(&context->device, memory->reach);
+  memory->reach = NULL;
+}
+
+/* [lock] Successful runs were drained; a peer may still read what a failed run lent. */
+static int may_be_read(const dfcclContext_t context, const df_user_memory *memory) {
+  return context->failure.broken != dfcclSuccess || memory->may_be_read;
+}
+
+/* Ranks of this process may read it until all have gone. */
+static void free_memory(dfcclContext_t context, df_user_memory *memory) {
+  if (memory->buried)
+    df_segment_bury(context->control.world, memory->segment);
+  else
+    df_segment_destroy(memory->segment);
+  free(memory);
+}
+
+/* [lock] Returns 1 when no other process has it mapped. */
+static int unshare_memory(dfcclContext_t context, df_user_memory *memory, int read) {
+  df_endpoint *shm = &context->transports.shm->base;
+  if (!shm->transport->unshare(shm, memory->segment, read)) return 0;
+  give_reach(context, memory);
+  return 1;
+}
+
+dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
+  int is_free = 0;
+  pthread_mutex_lock(&context->lock);
+  df_user_memory **at = &context->memory.in_use;
+  while (*at && (*at)->segment->base != ptr) at = &(*at)->next;
+  df_user_memory *memory = *at;
+  if (memory) {
+    *at = memory->next;
+    if (memory->entry) context->device.reaches[memory->entry] = NULL;
+    int read = may_be_read(context, memory);
+    memory->buried = context->device.memory->exports_memory && read;
+    is_free = unshare_memory(context, memory, read);
+  }
+  if (memory && !is_free) {
+    memory->next = context->memory.retired;
+    context->memory.retired = memory;
+  }
+  pthread_mutex_unlock(&context->lock);
+  if (memory == NULL)
+    return df_fail(dfcclInvalidArgument,
+                   "%p was not allocated by dfcclMemAlloc on rank %u, or is freed already", ptr,
+                   context->rank);
+  if (is_free) free_memory(context, memory);
+  return dfcclSuccess;
+}
+
+void df_memory_free_unmapped(dfcclContext_t context) {
+  df_user_memory *unmapped = NULL, **at = &context->memory.retired;
+  pthread_mutex_lock(&context->lock);
+  while (*at) {
+    df_user_memory *memory = *at;
+    if (!unshare_memory(context, memory, 0)) {
+      at = &memory->next;
+      continue;
+    }
+    *at = memory->next;
+    memory->next = unmapped;
+    unmapped = memory;
+  }
+  pthread_mutex_unlock(&context->lock);
+  while (unmapped) { /* without the lock: freeing waits for the device */
+    df_user_memory *next = unmapped->next;
+    free_memory(context, unmapped);
+    unmapped = next;
+  }
+}
+
+static int is_within(const df_user_memory *memory, const void *ptr) {
+  uintptr_t base = (uintptr_t)memory->segment->base;
+  return (uintptr_t)ptr >= base && (uintptr_t)ptr - base < memory->segment->bytes;
+}
+
+uint32_t df_memory_reach(dfcclContext_t context, const void *ptr) {
+  for (df_user_memory *memory = context->memory.in_use; memory; memory = memory->next)
+    if (is_within(memory, ptr)) return memory->entry;
+  return 0;
+}
+
+void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
+  for (uint64_t number = coll->retired; number != coll->admitted; number++) {
+    const df_run *run = &coll->in_device[df_slot_of(coll, number)];
+    for (df_user_memory *memory = context->memory.in_use; memory; memory = memory->next)
+      memory->may_be_read |= is_within(memory, run->send) || is_within(memory, run->recv);
+  }
+}
+
+static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) {
+  while (memory) {
+    df_user_memory *next = memory->next;
+    give_reach(context, memory); /* no other thread is left to need the lock */
+    if (keep) {
+      memory->segment->next = NULL;
+      df_segment_abandon(memory->segment);
+      free(memory);
+    } else {
+      memory->buried |= context->device.memory->exports_memory && may_be_read(context, memory);
+      free_memory(context, memory);
+    }
+    memory = next;
+  }
+}
+
+void df_memory_release(dfcclContext_t context, int keep) {
+  release_list(context, context->memory.in_use, keep);
+  release_list(context, context->memory.retired, keep);
+  context->memory = (df_memory){0};
+}

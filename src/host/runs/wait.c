@@ -1,0 +1,358 @@
+/*
+ * A thread that waits drives: it executes the daemon's blocks, takes CQEs and runs awaited
+ * callbacks. It sleeps only when no block can progress.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "host/state/context.h"
+#include "host/runs/collective_failure.h"
+#include "host/observe/record.h"
+#include "host/state/registry.h"
+#include "host/runs/runs.h"
+#include "host/observe/trace.h"
+#include "host/observe/wait_graph.h"
+
+enum {
+  DF_VISIT_TURNS = 16, /* turns until a driving thread counts as visitor */
+  DF_FEW_AWAITED = 16  /* dfcclWaitAll for more collectives allocates */
+};
+
+typedef struct df_condition {
+  dfcclContext_t context;
+  df_call call;
+  df_awaited *awaited; /* [n], fewer as they complete; NULL: no collectives */
+  uint32_t n;
+  int leaves_callbacks; /* to the poller */
+  uint64_t target;
+  uint64_t deadline_ns; /* 0: none */
+} df_condition;
+
+static int coll_done(df_condition *condition) {
+  const df_awaited *awaited = condition->awaited;
+  /* In this order: if the count has begun anew, the registration read next differs. A collective
+   * goes only after its last callback has returned. */
+  return df_observe_u64(&awaited->words->completed) >= awaited->target ||
+         df_observe_u64(&awaited->words->registration) != awaited->registration;
+}
+
+static int coll_done_or_late(df_condition *condition) {
+  return coll_done(condition) || df_clock_ns() > condition->deadline_ns;
+}
+
+static int all_done(df_condition *condition) {
+  while (condition->n > 0 && coll_done(condition)) {
+    condition->awaited++;
+    condition->n--;
+  }
+  return condition->n == 0;
+}
+
+static int is_settled(df_condition *condition) { return !df_has_outstanding(condition->context); }
+
+static int is_decided(df_condition *condition) {
+  return df_observe_u64(&condition->context->runs.taken) >= condition->target ||
+         df_clock_ns() > condition->deadline_ns;
+}
+
+/* Something to do for the sleeper. */
+static int has_news(const df_condition *condition) {
+  dfcclContext_t context = condition->context;
+  return df_cq_has_entry(&context->device.shared->cq) ||
+         (!condition->leaves_callbacks &&
+          df_awaits_callbacks(context, condition->awaited, condition->n));
+}
+
+static uint64_t time_left(const df_condition *condition) {
+  uint64_t now = df_clock_ns();
+  return condition->deadline_ns > now ? condition->deadline_ns - now : 0;
+}
+
+static void sleep_until_news(df_driver *driver, int (*is_true)(df_condition *),
+                             df_condition *condition) {
+  dfcclContext_t context = condition->context;
+  df_bell *bell = context->device.work_bell;
+  uint64_t nap = context->device.executor->nap_ns; /* others execute some of the blocks */
+  uint64_t most = DF_LONGEST_SLEEP_NS;
+  if (condition->deadline_ns) most = DF_MIN(most, time_left(condition));
+  uint64_t limit = context->device.executor->drive_holds_all(&context->device, driver) ? most : nap;
+  const df_carrier *carrier = context->device.host.carrier;
+  if (carrier) carrier->carry(carrier->who, DF_CARRY_SLEEPS);
+  df_system_add_u32(&context->runs.sleeping_waiters, 1); /* before the bell's fence */
+  uint32_t ticket = df_bell_prepare(bell);
+  if (is_true(condition) || context->device.executor->drive_has_reason(&context->device, driver) ||
+      has_news(condition))
+    df_bell_cancel(bell);
+  else
+    df_bell_sleep(bell, ticket, limit);
+  df_system_sub_u32(&context->runs.sleeping_waiters, 1);
+}
+
+/* The context may be gone as soon as the visits are given back. */
+static dfcclResult_t leave(dfcclContext_t context, uint32_t visits, dfcclResult_t result) {
+  df_remember(context, result);
+  if (visits > 0) df_system_sub_u32(&context->runs.visitors, visits);
+  return result;
+}
+
+void df_visit(dfcclContext_t context, df_driver *driver) {
+  if (driver->visits) return;
+  driver->visits = 1;
+  df_system_add_u32(&context->runs.visitors, 1);
+}
+
+/* The daemon's next step is often what the caller waits for. Returns whether the step is done and
+ * nothing of it is left, callbacks included. */
+static inline int take_last_turn(dfcclContext_t context) {
+  df_borrowed_turn turn;
+  return context->device.executor->last_turn &&
+         context->device.executor->last_turn(&context->device, &turn) &&
+         df_complete_borrowed(context, &turn);
+}
+
+/* Returns the visits that the caller must give back. It is 0 if the thread found its condition
+ * true without delay and ran no callback. Then nobody knew that the thread was inside, so nobody
+ * may destroy the context before it returns (dfcclDestroy). */
+static uint32_t drive_until(int (*is_true)(df_condition *), df_condition *condition) {
+  dfcclContext_t context = condition->context;
+  df_rank_device *device = &context->device;
+  const df_executor_ops *executor = device->executor;
+  df_driver driver;
+  uint32_t yields = 0, turns = 0;
+  if (is_true(condition)) return 0;
+  while (turns++ < DF_VISIT_TURNS && take_last_turn(context))
+    if (is_true(condition)) return 0;
+  turns = 0;
+  driver.visits = 0;
+  uint32_t sleeper = 0;
+  executor->drive_begin(device, &driver);
+  for (;;) {
+    int happened = executor->drive_turn(device, &driver, 1);
+    uint32_t completed = 0;
+    if (condition->leaves_callbacks)
+      df_reap_and_ring(context);
+    else
+      completed = df_complete(context, &driver, condition->awaited, condition->n);
+    if (is_true(condition)) break;
+    int idle = !happened && !completed;
+    if (idle || ++turns == DF_VISIT_TURNS) df_visit(context, &driver);
+    if (!idle) {
+      yields = 0;
+    } else if (!executor->drive_holds_all(device, &driver) &&
+               yields < executor->yields_before_nap) {
+      yields++;
+      df_cpu_yield();
+    } else {
+      if (sleeper == 0) sleeper = df_sleeper_enter(context, &condition->call);
+      sleep_until_news(&driver, is_true, condition);
+    }
+  }
+  df_sleeper_leave(sleeper);
+  executor->drive_end(device, &driver);
+  if (df_completion_is_due(context)) df_ring_poller(context); /* drive_end may leave work */
+  if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_ring(context->device.work_bell);
+  return driver.visits;
+}
+
+static dfcclResult_t refuse_in_callback(dfcclContext_t context, const char *function) {
+  df_fail(dfcclInvalidUsage, "%s was called from a callback; it would wait for the callback itself",
+          function);
+  return df_remember(context, dfcclInvalidUsage);
+}
+
+/* Each failure is told once, also of a collective that its callback has deregistered. */
+static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
+                                 const df_awaited *awaited) {
+  dfcclResult_t status = dfcclSuccess;
+  pthread_mutex_lock(&context->lock);
+  df_wait_words *words =
+      &context->registry.wait_words[awaited->words - context->registry.wait_words];
+  if (words->latest == awaited->registration) {
+    const df_coll *coll = words->registration ? df_find(context, id) : NULL;
+    status = (dfcclResult_t)words->status;
+    df_store_relaxed_u32(&words->status, dfcclSuccess);
+    if (status != dfcclSuccess)
+      df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return status;
+}
+
+static DF_COLD dfcclResult_t refuse_unknown(dfcclContext_t context, dfcclCollId_t id) {
+  df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
+          context->rank);
+  return df_remember(context, dfcclInvalidArgument);
+}
+
+static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
+                                       const df_wait_words *words, uint64_t registration,
+                                       uint64_t target) {
+  df_awaited awaited = {.words = words, .registration = registration, .target = target};
+  df_condition condition = {.context = context,
+                            .call = {.name = "dfcclWait", .is_of_one = 1, .id = id},
+                            .awaited = &awaited,
+                            .n = 1};
+  uint32_t visits = drive_until(coll_done, &condition);
+  dfcclResult_t result = dfcclSuccess;
+  if (DF_UNLIKELY(df_load_relaxed_u32(&words->status) != dfcclSuccess))
+    result = take_status(context, id, &awaited);
+  if (result == dfcclSuccess) result = df_say_broken(context);
+  return leave(context, visits, result);
+}
+
+/* Once the line has a new owner, it holds another collective's numbers. */
+static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awaited) {
+  dfcclResult_t status = dfcclSuccess;
+  const df_wait_words *words = awaited->words;
+  pthread_mutex_lock(&context->lock);
+  int is_known = words->latest == awaited->registration;
+  if (is_known && awaited->target > words->first_failed) {
+    const df_coll *coll = context->registry.by_line[words - context->registry.wait_words];
+    status = (dfcclResult_t)words->failed;
+    df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
+  }
+  pthread_mutex_unlock(&context->lock);
+  if (is_known) return status;
+  return df_fail(dfcclInvalidArgument,
+                 "the collective was deregistered, and its place taken, while run %" PRIu64
+                 " was waited for",
+                 awaited->target - 1);
+}
+
+static dfcclResult_t refuse_unknown_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run,
+                                        uint64_t submitted) {
+  df_fail(dfcclInvalidArgument,
+          "run %" PRIu64 " of collective %" PRIu64 " was not submitted on rank %u; %" PRIu64
+          " runs were, numbered from 0",
+          run, id, context->rank, submitted);
+  return df_remember(context, dfcclInvalidArgument);
+}
+
+dfcclResult_t df_wait_run(dfcclContext_t context, dfcclCollId_t id, uint64_t run, int timeout_ms) {
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclWaitRun");
+  df_awaited awaited = {.target = run + 1};
+  awaited.words = df_find_words(context, id, &awaited.registration);
+  if (awaited.words == NULL) return refuse_unknown(context, id);
+  uint64_t submitted = df_observe_u64(&awaited.words->submitted);
+  if (run >= submitted) return refuse_unknown_run(context, id, run, submitted);
+  df_condition condition = {.context = context,
+                            .call = {.name = "dfcclWaitRun", .is_of_one = 1, .id = id},
+                            .awaited = &awaited,
+                            .n = 1};
+  uint32_t visits = 0;
+  if (timeout_ms > 0) {
+    condition.deadline_ns = df_clock_ns() + (uint64_t)timeout_ms * 1000000u;
+    visits = drive_until(coll_done_or_late, &condition);
+  } else if (timeout_ms < 0) {
+    visits = drive_until(coll_done, &condition);
+  }
+  dfcclResult_t result = dfcclInProgress;
+  if (coll_done(&condition)) result = df_remember(context, status_of_run(context, &awaited));
+  if (visits > 0) df_system_sub_u32(&context->runs.visitors, visits);
+  return result;
+}
+
+dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclWait");
+  uint64_t registration;
+  const df_wait_words *words = df_find_words(context, id, &registration);
+  if (words == NULL) return refuse_unknown(context, id);
+  uint64_t target = df_observe_u64(&words->submitted);
+  if (df_observe_u64(&words->completed) >= target &&
+      DF_LIKELY(df_load_relaxed_u32(&words->status) == dfcclSuccess))
+    return df_say_broken(context);
+  return wait_for(context, id, words, registration, target);
+}
+
+/* [lock] Collectives with incomplete runs, in the order of their lines. */
+static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited, uint32_t most) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < context->registry.n_lines; i++) {
+    const df_coll *coll = context->registry.by_line[i];
+    if (coll == NULL || coll->words->completed == coll->submitted) continue;
+    if (n < most)
+      awaited[n] = (df_awaited){.words = coll->words,
+                                .registration = coll->words->registration,
+                                .target = coll->submitted};
+    n++;
+  }
+  return n;
+}
+
+/* What was submitted before, not meanwhile. */
+static dfcclResult_t wait_for_outstanding(dfcclContext_t context, uint32_t *visits) {
+  df_awaited few[DF_FEW_AWAITED], *awaited = few;
+  pthread_mutex_lock(&context->lock);
+  uint32_t n = list_outstanding(context, few, DF_FEW_AWAITED);
+  if (n > DF_FEW_AWAITED && (awaited = malloc(n * sizeof *awaited)) != NULL)
+    list_outstanding(context, awaited, n);
+  pthread_mutex_unlock(&context->lock);
+  if (awaited == NULL) return df_fail(dfcclOutOfMemory, "no memory to wait for %u collectives", n);
+  if (n > 0)
+    *visits += drive_until(all_done, &(df_condition){.context = context,
+                                                     .call = {.name = "dfcclWaitAll"},
+                                                     .awaited = awaited,
+                                                     .n = n});
+  if (awaited != few) free(awaited);
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_wait_all(dfcclContext_t context) {
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclWaitAll");
+  uint32_t visits = 0;
+  dfcclResult_t status = wait_for_outstanding(context, &visits);
+  if (status != dfcclSuccess) return leave(context, visits, status);
+  pthread_mutex_lock(&context->lock);
+  status = context->runs.wait_all_status;
+  context->runs.wait_all_status = dfcclSuccess;
+  if (status != dfcclSuccess) df_fail(status, "%s", context->failure.sentence);
+  pthread_mutex_unlock(&context->lock);
+  if (status == dfcclSuccess) status = df_say_broken(context);
+  return leave(context, visits, status);
+}
+
+void df_wait_settled(dfcclContext_t context) {
+  uint32_t visits = drive_until(
+      is_settled, &(df_condition){.context = context, .call = {.name = "dfcclDestroy"}});
+  leave(context, visits, dfcclSuccess);
+  /* Each visitor's condition is true by now. */
+  while (df_observe_u32(&context->runs.visitors) != 0) df_cpu_yield();
+}
+
+void df_wait_decided(dfcclContext_t context, uint64_t most_ns) {
+  df_condition condition = {.context = context,
+                            .call = {.name = "dfcclAbort"},
+                            .leaves_callbacks = 1,
+                            .target = df_observe_u64(&context->runs.accepted),
+                            .deadline_ns = df_clock_ns() + most_ns};
+  leave(context, drive_until(is_decided, &condition), dfcclSuccess);
+}
+
+/* ---- device synchronisation ---- */
+
+dfcclResult_t df_device_synchronize(dfcclContext_t context) {
+  if (df_in_callback()) return refuse_in_callback(context, "dfcclDeviceSynchronize");
+  dfcclResult_t broken = df_say_broken(context);
+  if (broken != dfcclSuccess) return broken;
+  uint32_t holds = (uint32_t)context->device.executor->holds_while_synchronizing;
+  df_system_add_u32(&context->runs.visitors, 1);
+  pthread_mutex_lock(&context->lock);
+  context->runs.held += holds; /* from here on submitted runs wait on the host */
+  if (context->recorder) df_record_sync(context);
+  pthread_mutex_unlock(&context->lock);
+  const uint64_t from_ns = context->tracer ? df_clock_ns() : 0;
+  uint32_t sleeper = df_sleeper_enter(context, &(df_call){.name = "dfcclDeviceSynchronize"});
+  dfcclResult_t result = context->device.executor->synchronize(&context->device);
+  df_sleeper_leave(sleeper);
+  pthread_mutex_lock(&context->lock);
+  if (from_ns) df_trace_synchronisation(context, from_ns);
+  context->runs.held -= holds;
+  df_admit_listed(context);
+  pthread_mutex_unlock(&context->lock);
+  /* The daemon may have left work behind. */
+  if (df_has_outstanding(context)) context->device.executor->submitted(&context->device, 0, 1);
+  return leave(context, 1, result);
+}

@@ -1,0 +1,340 @@
+#include "host/settings/settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "devices/device.h"
+#include "host/settings/abi_struct.h"
+#include "primitives/movers/mover_cpu.h"
+
+static dfcclResult_t read_number(const char *variable, long long least, long long most,
+                                 long long *value) {
+  const char *text = getenv(variable);
+  if (text == NULL) return dfcclSuccess;
+  char *end;
+  errno = 0;
+  long long number = strtoll(text, &end, 10);
+  if (end == text || *end != '\0' || errno != 0 || number < least || number > most)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable %s is \"%s\"; it must be a whole number from %lld to %lld",
+                   variable, text, least, most);
+  *value = number;
+  return dfcclSuccess;
+}
+
+int df_read_word(const char *variable, const char *const *words, int n, int standard,
+                 const char *list) {
+  const char *text = getenv(variable);
+  if (text == NULL) return standard;
+  for (int i = 0; i < n; i++)
+    if (strcasecmp(text, words[i]) == 0) return i;
+  df_fail(dfcclInvalidUsage, "environment variable %s is \"%s\"; it must be one of: %s", variable,
+          text, list);
+  return -1;
+}
+
+static dfcclResult_t check_power(const char *variable, long long value) {
+  if ((value & (value - 1)) == 0) return dfcclSuccess;
+  return df_fail(dfcclInvalidUsage, "environment variable %s is %lld; it must be a power of two",
+                 variable, value);
+}
+
+static dfcclResult_t read_text(const char *variable, char *text, size_t bytes) {
+  const char *value = getenv(variable);
+  if (value == NULL) return dfcclSuccess;
+  if (strlen(value) >= bytes || *value == '\0')
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable %s has %zu characters; it must have 1 to %zu", variable,
+                   strlen(value), bytes - 1);
+  strcpy(text, value);
+  return dfcclSuccess;
+}
+
+/* As the CUDA runtime understands it. */
+static int cuda_launches_block(void) {
+  const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+  return value != NULL && *value != '\0' && strcmp(value, "0") != 0;
+}
+
+static int cuda_has_one_queue(void) {
+  const char *value = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return value != NULL && strcmp(value, "1") == 0;
+}
+
+/* Numbers in place of a file's name: "set:NAME=VALUE,NAME=VALUE". */
+static dfcclResult_t read_tuning_numbers(df_tuning *tuning, const char *numbers) {
+  char text[4096] = DF_TUNING_HEADER "\nset ", sentence[DF_SENTENCE_BYTES];
+  size_t used = strlen(text);
+  for (const char *at = numbers; *at != '\0' && used + 8 < sizeof text; at++) {
+    int written = snprintf(text + used, 8, *at == ',' ? "\nset " : "%c", *at == '=' ? ' ' : *at);
+    used += (size_t)written;
+  }
+  if (used + 8 >= sizeof text)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_TUNING has %zu characters; a table so long must be "
+                   "a file",
+                   strlen(numbers));
+  if (!df_tuning_parse(tuning, text, used, numbers, sentence, sizeof sentence))
+    return df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
+  return dfcclSuccess;
+}
+
+static dfcclResult_t read_tuning(df_tuning *tuning) {
+  char path[512] = "", sentence[DF_SENTENCE_BYTES];
+  df_tuning_default(tuning);
+  const char *value = getenv("DFCCL_TUNING");
+  if (value && strncmp(value, "set:", 4) == 0) return read_tuning_numbers(tuning, value + 4);
+  dfcclResult_t result = read_text("DFCCL_TUNING", path, sizeof path);
+  if (result != dfcclSuccess || path[0] == '\0') return result;
+  FILE *file = fopen(path, "rb");
+  if (file == NULL)
+    return df_fail(dfcclInvalidUsage, "environment variable DFCCL_TUNING names \"%s\": %s", path,
+                   strerror(errno));
+  char *text = malloc(DF_MAX_TUNING_BYTES + 1);
+  size_t bytes = text ? fread(text, 1, DF_MAX_TUNING_BYTES + 1, file) : 0;
+  if (text == NULL)
+    result = df_fail(dfcclOutOfMemory, "no memory to read %s (DFCCL_TUNING)", path);
+  else if (ferror(file))
+    result = df_fail(dfcclInvalidUsage, "environment variable DFCCL_TUNING names \"%s\": %s", path,
+                     strerror(errno));
+  else if (bytes > DF_MAX_TUNING_BYTES)
+    result = df_fail(dfcclInvalidUsage, "%s (DFCCL_TUNING) has more than %d bytes", path,
+                     DF_MAX_TUNING_BYTES);
+  else if (!df_tuning_parse(tuning, text, bytes, path, sentence, sizeof sentence))
+    result = df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
+  free(text);
+  fclose(file);
+  return result;
+}
+
+static void not_tried(const char *sentence) {
+  df_log(DF_LOG_INFO, "the tuner does not try %s", sentence);
+}
+
+/* Files that rules name, or that the tuner may try, are read and proved now. */
+static dfcclResult_t read_algorithms(df_settings *s) {
+  char sentence[DF_SENTENCE_BYTES];
+  dfcclResult_t result = read_text("DFCCL_ALGORITHMS", s->algorithms, sizeof s->algorithms);
+  if (result != dfcclSuccess) return result;
+  if (!df_tuning_load_files(&s->tuning, s->algorithms, sentence, sizeof sentence))
+    return df_fail(dfcclInvalidUsage, "DFCCL_TUNING: %s", sentence);
+  if (s->tune && s->algorithms[0]) df_file_directory_read(&s->files, s->algorithms, not_tried);
+  return dfcclSuccess;
+}
+
+/* ---- misspelt variables ---- */
+
+static const char *const known_variables[] = {
+#define X(field, variable, standard, least, most, meaning) variable,
+    DF_SETTINGS_MAP(X)
+#undef X
+        "DFCCL_CQ",
+    "DFCCL_NET", "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE",
+    "DFCCL_NET_SECURITY", "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET",
+    "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS",
+    "DFCCL_TUNING", "DFCCL_RECORD", "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN", "DFCCL_PROFILER_PLUGIN",
+    "DFCCL_TUNE_FILE",
+    /* of the Python package */
+    "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_REGISTRATIONS",
+    "DFCCL_TORCH_STACKS"};
+
+/* Letters to insert, delete or change (Wagner and Fischer, 1974). */
+static int distance(const char *a, size_t a_length, const char *b) {
+  enum { LONGEST = 64 };
+  int row[LONGEST];
+  size_t b_length = strlen(b);
+  if (b_length >= LONGEST || a_length >= LONGEST) return LONGEST;
+  for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
+  for (size_t i = 1; i <= a_length; i++) {
+    int diagonal = row[0];
+    row[0] = (int)i;
+    for (size_t j = 1; j <= b_length; j++) {
+      int changed = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = DF_MIN(changed, DF_MIN(row[j], row[j - 1]) + 1);
+    }
+  }
+  return row[b_length];
+}
+
+/* Else a misspelt variable would be ignored. DFCCL_TEST_ belongs to the tests. The sentence leaves
+ * the value out: it may be a secret. */
+dfcclResult_t df_settings_check_names(void) {
+  static const char prefix[] = "DFCCL_", tests[] = "DFCCL_TEST_";
+  for (char **at = environ; at && *at; at++) {
+    if (strncmp(*at, prefix, strlen(prefix)) != 0 || strncmp(*at, tests, strlen(tests)) == 0)
+      continue;
+    size_t length = strcspn(*at, "=");
+    const char *nearest = NULL;
+    int least = 4; /* farther away is another word */
+    for (size_t i = 0; i < DF_COUNT_OF(known_variables); i++) {
+      int away = distance(*at, length, known_variables[i]);
+      if (away < least) nearest = known_variables[i];
+      least = DF_MIN(least, away);
+    }
+    if (least == 0) continue;
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable %.*s is not one of the library's%s%s; "
+                   "docs/CONFIGURATION.md lists them, docs/TUNING.md the numbers of the table",
+                   (int)DF_MIN(length, (size_t)64), *at, nearest ? "; perhaps it should be " : "",
+                   nearest ? nearest : "");
+  }
+  return dfcclSuccess;
+}
+
+static dfcclResult_t read_plugins(df_settings *s) {
+  dfcclResult_t result = read_text("DFCCL_TUNER_PLUGIN", s->tuner_plugin, sizeof s->tuner_plugin);
+  if (result == dfcclSuccess)
+    result = read_text("DFCCL_PROFILER_PLUGIN", s->profiler_plugin, sizeof s->profiler_plugin);
+  if (result == dfcclSuccess)
+    result = read_text("DFCCL_TUNE_FILE", s->tune_file, sizeof s->tune_file);
+  return result;
+}
+
+static dfcclResult_t read_environment(df_settings *s) {
+  static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
+  static const char *const variants[] = {"ring", "packed", "slots"};
+  dfcclResult_t result;
+  int level = df_read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
+  if (level < 0) return dfcclInvalidUsage;
+  df_log_set_level((df_log_level)level);
+  int cq = df_read_word("DFCCL_CQ", variants, 3, DF_CQ_PACKED, "ring, packed, slots");
+  if (cq < 0) return dfcclInvalidUsage;
+  s->cq = (df_cq_variant)cq;
+  if ((result = df_settings_read_network(&s->network, &s->net)) != dfcclSuccess) return result;
+#define X(field, variable, standard, least, most, meaning)                                         \
+  s->field = (standard);                                                                           \
+  if ((result = read_number(variable, (least), (most), &s->field)) != dfcclSuccess) return result;
+  DF_SETTINGS_MAP(X)
+#undef X
+  s->network.silence_ms = (int)s->net_timeout_ms;
+  s->network.relays_from = (uint32_t)s->net_relays;
+  if ((result = check_power("DFCCL_CONTEXT_SLOTS", s->context_slots)) != dfcclSuccess)
+    return result;
+  if (s->cuda_threads % 32 != 0)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_CUDA_THREADS is %lld; it must be a multiple of 32",
+                   s->cuda_threads);
+  if ((result = read_text("DFCCL_ISA", s->isa, sizeof s->isa)) != dfcclSuccess) return result;
+  if (s->isa[0] && df_mover_cpu_by_name(s->isa) == NULL)
+    return df_fail(dfcclInvalidUsage,
+                   "environment variable DFCCL_ISA is \"%s\"; this machine offers %s and slower",
+                   s->isa, df_mover_cpu_best()->name);
+  if ((result = read_tuning(&s->tuning)) != dfcclSuccess) return result;
+  if ((result = read_algorithms(s)) != dfcclSuccess) return result;
+  if ((result = read_plugins(s)) != dfcclSuccess) return result;
+  s->launches_block = cuda_launches_block();
+  s->one_queue = cuda_has_one_queue();
+  if ((result = read_text("DFCCL_TRACE", s->trace, sizeof s->trace)) != dfcclSuccess) return result;
+  return read_text("DFCCL_RECORD", s->record, sizeof s->record);
+}
+
+static dfcclResult_t apply_config(df_settings *s, const dfcclConfig_t *given) {
+  dfcclConfig_t whole = DFCCL_CONFIG_INITIALIZER;
+  const dfcclConfig_t *config = &whole;
+  dfcclResult_t result = df_growing_read(&df_growing_config, given, &whole);
+  if (result != dfcclSuccess) return result;
+  if (config->backend != dfcclBackendAuto && config->backend != dfcclBackendCpu &&
+      config->backend != dfcclBackendCuda)
+    return df_fail(dfcclInvalidArgument,
+                   "config.backend is %d; it must be 0 (auto), 1 (cpu) or 2 (cuda)",
+                   (int)config->backend);
+  if (config->maxBlocks < 0 || config->maxBlocks > DF_MAX_BLOCKS)
+    return df_fail(dfcclInvalidArgument, "config.maxBlocks is %d; it must be from 0 to %d",
+                   config->maxBlocks, DF_MAX_BLOCKS);
+  if (config->queueDepth < 0 || config->queueDepth > DF_MAX_QUEUE_DEPTH)
+    return df_fail(dfcclInvalidArgument, "config.queueDepth is %d; it must be from 0 to %d",
+                   config->queueDepth, DF_MAX_QUEUE_DEPTH);
+  if (config->timeoutMs < 0)
+    return df_fail(dfcclInvalidArgument, "config.timeoutMs is %d; it must not be negative",
+                   config->timeoutMs);
+  if (config->device < -1)
+    return df_fail(dfcclInvalidArgument, "config.device is %d; it must be -1 or a device's number",
+                   config->device);
+  s->backend = config->backend;
+  s->device = config->device;
+  if (config->maxBlocks) s->max_blocks = config->maxBlocks;
+  if (config->queueDepth) s->queue_depth = config->queueDepth;
+  if (config->timeoutMs) s->timeout_ms = config->timeoutMs;
+  return dfcclSuccess;
+}
+
+static long long power_of_two_from(long long value, long long least) {
+  long long power = least;
+  while (power < value) power *= 2;
+  return power;
+}
+
+dfcclResult_t df_settings_read(df_settings *settings, const dfcclConfig_t *config) {
+  df_settings s;
+  memset(&s, 0, sizeof s);
+  s.device = -1;
+  dfcclResult_t result = read_environment(&s);
+  if (result == dfcclSuccess && config != NULL) result = apply_config(&s, config);
+  if (result != dfcclSuccess) return result;
+  s.queue_depth = s.queue_depth ? power_of_two_from(s.queue_depth, DF_MIN_QUEUE_DEPTH) : 1024;
+  df_device_choice choice = {.backend = s.backend,
+                             .ordinal = (int)s.device,
+                             .max_blocks = (int)s.max_blocks,
+                             .launches_block = s.launches_block};
+  if ((result = df_device_choose(&choice)) != dfcclSuccess) return result;
+  s.backend = choice.backend;
+  s.device = choice.ordinal;
+  s.max_blocks = choice.max_blocks;
+  s.shared_blocks = choice.shared_blocks;
+  *settings = s;
+  return dfcclSuccess;
+}
+
+/* In the unit of df_tunables. */
+static uint32_t in_unit(const df_settings *s, long long polls) {
+  long long ns = s->backend == dfcclBackendCuda ? 1000 : 1;
+  return (uint32_t)DF_MIN(polls * ns, (long long)UINT32_MAX);
+}
+
+df_tunables df_settings_tunables(const df_settings *s) {
+  return (df_tunables){.spin_front = in_unit(s, s->spin_front),
+                       .spin_min = in_unit(s, s->spin_min),
+                       .spin_boost = (uint32_t)s->spin_boost,
+                       .fetch_polls = in_unit(s, s->fetch_polls),
+                       .quit_polls = in_unit(s, s->quit_polls),
+                       .preempt_every = (uint32_t)s->preempt_every,
+                       .life = in_unit(s, s->tuning.policy.cuda_life_us),
+                       .doze = in_unit(s, s->tuning.policy.cuda_doze_us)};
+}
+
+static void complete(long long *setting, long long unset, long long value) {
+  if (*setting == unset) *setting = value;
+}
+
+/* While one process's daemon polls, the peer of another one is kept off the GPU. */
+static void complete_cuda(df_settings *settings, int takes_turns) {
+  const df_policy *p = &settings->tuning.policy;
+  complete(&settings->spin_front, 0, p->cuda_front_us);
+  complete(&settings->spin_min, 0, p->cuda_min_us);
+  complete(&settings->spin_boost, 0, takes_turns ? 1 : p->cuda_boost);
+  complete(&settings->fetch_polls, -1, p->cuda_fetch_us);
+  complete(&settings->quit_polls, 0,
+           takes_turns ? DF_MIN(p->cuda_turns_quit_us, p->cuda_quit_us) : p->cuda_quit_us);
+}
+
+/*
+ * A CPU polls in its own cache, and changing the collective costs less than the message that it
+ * might miss. So low thresholds, which find what can run soonest (docs/PERFORMANCE.md). Over the
+ * bus both cost more.
+ */
+void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns) {
+  int crowded = ranks > cores;
+  if (settings->backend == dfcclBackendCuda) complete_cuda(settings, takes_turns);
+  complete(&settings->spin_front, 0, 4);
+  complete(&settings->spin_min, 0, 1);
+  complete(&settings->spin_boost, 0, 1);
+  complete(&settings->fetch_polls, -1, 1);
+  complete(&settings->quit_polls, 0, crowded ? 400 : 4000);
+  complete(&settings->yield_polls, 0, crowded ? 1 : 1000);
+}

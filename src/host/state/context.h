@@ -1,0 +1,192 @@
+/*
+ * The host's view of one rank. context->lock protects registry, peers, submission and memory
+ * tables. Nobody holds it while the daemon executes, while user code runs, or across a system call
+ * that waits.
+ *
+ * Threads: those of the device's executor (devices/cpu/executor.c, devices/cuda/executor.c), the
+ * service thread (control/service.c, service_tasks.c), the poller (completion.c), and each caller's.
+ */
+#ifndef DF_HOST_STATE_CONTEXT_H
+#define DF_HOST_STATE_CONTEXT_H
+
+#include <ck_hs.h>
+#include <pthread.h>
+
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/net/fork_guard.h"
+#include "control/message.h"
+#include "control/messenger.h"
+#include "devices/device.h"
+#include "host/state/collective.h"
+#include "host/settings/settings.h"
+#include "plans/cache.h"
+#include "plans/plan.h"
+#include "transports/shm/common_slots.h"
+#include "transports/shm/endpoint.h"
+#include "tuning/tuning_file.h"
+
+struct df_recorder;
+struct df_tracer;
+struct df_tuner_plugin;
+struct df_profiler;
+
+/* A run that has ended, in its collective's list until its callback is called. */
+typedef struct df_pending_callback {
+  dfcclCallback_t callback;
+  void *argument;
+  dfcclResult_t status;
+  uint32_t next; /* 1 + index; 0: none */
+} df_pending_callback;
+
+/* For all collectives; grows when runs are accepted. */
+typedef struct df_callback_pool {
+  df_pending_callback *entries;
+  uint64_t capacity;
+  uint32_t used;       /* entries ever used */
+  uint32_t first_free; /* 1 + index; 0: none */
+} df_callback_pool;
+
+typedef struct df_cause {
+  uint32_t lost, witness; /* ranks; DF_NOBODY: none */
+  char why[DF_SENTENCE_BYTES];
+} df_cause;
+
+/* Memory from dfcclMemAlloc. */
+typedef struct df_user_memory {
+  struct df_user_memory *next;
+  df_segment *segment;
+  uint64_t *reach; /* [n_ranks] added to an address for that peer */
+  uint32_t entry;  /* index in device.reaches; 0: none was left */
+  int buried;      /* freed; ranks of this process may still read it */
+  int may_be_read; /* a run of it failed: peers may still read it */
+} df_user_memory;
+
+typedef struct df_memory {
+  df_user_memory *in_use;
+  df_user_memory *retired; /* freed, still mapped by peers */
+} df_memory;
+
+typedef struct df_transports {
+  df_shm_endpoint *shm; /* always open */
+  df_endpoint *wire;    /* NULL: no pair needs it */
+  df_endpoint **to;
+  uint8_t *serves;             /* [n_ranks] 1: shared memory joins the pair */
+  uint8_t *wire_serves;        /* [n_ranks] 1: the wire does */
+  struct df_loss_told *losses; /* that are not judged yet */
+  struct df_pings *pings;      /* NULL: nobody is asked */
+  int all_have_aes;            /* every rank's processor */
+} df_transports;
+
+enum { DF_RECENT_IDS = 64 };
+
+typedef struct df_registry {
+  ck_hs_t colls;
+  ck_hs_t remotes; /* by peer, id and variant: the oldest heads a list */
+  df_coll **by_index;
+  df_coll **by_line;
+  uint32_t *generations;
+  uint32_t *free_indices;
+  uint32_t n_free, n_indices;
+  uint32_t *free_lines;
+  uint32_t n_free_lines, n_lines;
+  uint32_t n_colls, n_variants; /* entered */
+  uint64_t proposals;           /* of this rank, so far */
+  df_coll *latest;              /* cache of the last look-up */
+  df_wait_words *wait_words;    /* [capacity] by line */
+  void *wait_words_memory;
+  /* By id, modulo: 1 + line of the last look-up. Read without the lock. */
+  uint32_t recent[DF_RECENT_IDS];
+  uint64_t registrations;
+} df_registry;
+
+typedef struct df_runs {
+  /* submission */
+  uint64_t accepted;       /* [lock] to write */
+  uint64_t surplus;        /* runs in the device beyond each collective's first */
+  uint64_t backlog_length; /* runs that wait on the host */
+  uint32_t held;           /* device synchronisations in progress: nothing is admitted */
+  df_coll *listed_first, **listed_last;
+  uint32_t has_listed; /* read without the lock */
+
+  /* completion */
+  df_callback_pool callbacks;
+  TAILQ_HEAD(df_due_colls, df_coll) due; /* have callbacks that no thread runs */
+  uint32_t n_due;                        /* read without the lock */
+  uint64_t taken;                        /* status known; the callback may still run */
+  uint64_t completed;                    /* [lock] to write; outstanding: accepted - completed */
+  uint32_t sleeping_waiters;
+  uint32_t visitors; /* threads in calls that wait; df_context_close waits for them */
+  df_bell poller_bell;
+  pthread_t poller;
+  int poller_started;
+  dfcclResult_t wait_all_status;
+  uint32_t timing; /* collectives whose runs are timed; read without the lock */
+  uint64_t callbacks_run, sqes_submitted, cqes_seen;
+  uint32_t stopping;       /* the poller ends */
+  uint32_t deadlines_idle; /* the service thread sleeps without limit: a submitter wakes it */
+  uint32_t device_lost;    /* the daemon completes nothing any more: the host does */
+} df_runs;
+
+typedef struct df_pending_dump {
+  char *text; /* NULL: none */
+  size_t at;  /* bytes written so far */
+  int has_turn;
+  uint64_t give_up_ns; /* valid if has_turn */
+} df_pending_dump;
+
+typedef struct df_failure {
+  dfcclResult_t broken; /* not dfcclSuccess: refuses every later registration and run */
+  char broken_sentence[DF_SENTENCE_BYTES];
+  df_cause cause; /* valid if broken */
+  int told_broken;
+  int given_up;
+  char sentence[DF_SENTENCE_BYTES]; /* of the latest failure */
+  int timed_out;                    /* [lock] a run has, since the service thread last looked */
+  uint32_t signals_handled;
+  df_pending_dump dump; /* the service thread's, as is late_dump */
+  char *late_dump;      /* made when a run timed out, written next; NULL: none */
+} df_failure;
+
+struct dfcclContext {
+  uint64_t magic;
+  uint32_t rank, n_ranks;
+  df_settings settings;
+  uint32_t max_blocks;  /* of a collective: the least that any rank allows */
+  uint32_t near_blocks; /* ... whose members are on one host, or share cores */
+  df_topology topology;
+  df_mesh mesh;
+  pthread_mutex_t lock;
+  df_registry registry;
+  df_plan_cache plans;
+  df_runs runs;
+
+  df_rank_device device;
+  df_control control;
+  df_transports transports;
+  df_memory memory;
+  uint32_t links_due; /* the service thread has links to set up */
+  df_failure failure;
+  struct df_recorder *recorder;
+  struct df_tracer *tracer;
+  struct df_tuner_plugin *tuner_plugin; /* NULL: none */
+  struct df_profiler *profiler;         /* NULL: none; read without the lock */
+  df_learnings learnt;
+  dfcclContext_t next_in_process; /* for wait_graph.c */
+  df_fork_guard fork_guard;
+};
+
+#define DF_CONTEXT_MAGIC 0x64666363636f6e74ull
+#define DF_CONTEXT_MAGIC_IN_CHILD 0x6466636366726b64ull /* in a forked child */
+
+/* [lock] in this room's headers: the caller holds context->lock. */
+
+dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
+                              const df_settings *settings, df_mesh *mesh);
+dfcclResult_t df_context_close(dfcclContext_t context);
+df_card df_context_card(const df_settings *settings);
+df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank);
+df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t rank);
+/* The same as this rank (settings.files). */
+int df_context_has_files_of(dfcclContext_t context, uint32_t rank);
+
+#endif

@@ -1,0 +1,227 @@
+#include "host/registration/user_operators.h"
+#include "host/state/registry.h"
+#include "host/state/switch_hooks.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/messenger.h"
+#include "transports/shm/common_slots.h"
+
+/* ---- hash set of collectives, keyed by id ---- */
+
+static void *set_malloc(size_t bytes) { return malloc(bytes); }
+static void set_free(void *p, size_t bytes, bool defer) {
+  (void)bytes;
+  (void)defer;
+  free(p);
+}
+static struct ck_malloc set_allocator = {.malloc = set_malloc, .free = set_free};
+
+static unsigned long mix(uint64_t key) {
+  key ^= key >> 33;
+  key *= 0xff51afd7ed558ccdull;
+  key ^= key >> 33;
+  return (unsigned long)key;
+}
+/* How a df_coll begins. */
+typedef struct coll_key {
+  dfcclCollId_t id;
+  uint64_t variant;
+} coll_key;
+DF_STATIC_ASSERT(offsetof(df_coll, variant) == offsetof(coll_key, variant), "a key is a beginning");
+
+static unsigned long coll_hash(const void *object, unsigned long seed) {
+  const coll_key *key = object;
+  (void)seed;
+  return mix(key->id + key->variant * 0x9e3779b97f4a7c15ull);
+}
+static bool coll_same(const void *a, const void *b) {
+  const coll_key *x = a, *y = b;
+  return x->id == y->id && x->variant == y->variant;
+}
+static unsigned long remote_hash(const void *object, unsigned long seed) {
+  const df_remote *remote = object;
+  (void)seed;
+  return mix(remote->id * 1031 + remote->variant * 0x9e3779b97f4a7c15ull + remote->peer);
+}
+static bool remote_same(const void *a, const void *b) {
+  const df_remote *x = a, *y = b;
+  return x->id == y->id && x->peer == y->peer && x->variant == y->variant;
+}
+
+dfcclResult_t df_registry_init(dfcclContext_t context) {
+  context->registry.by_index = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.by_index);
+  context->registry.by_line = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.by_line);
+  context->registry.free_lines = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.free_lines);
+  /* calloc, because unused pages cost nothing. It does not align to cache lines. */
+  context->registry.wait_words_memory =
+      calloc(DF_MAX_COLLECTIVES + 1, sizeof *context->registry.wait_words);
+  context->registry.wait_words = (df_wait_words *)DF_ALIGN_UP(
+      (uintptr_t)context->registry.wait_words_memory, sizeof(df_wait_words));
+  context->registry.generations = calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.generations);
+  context->registry.free_indices =
+      calloc(DF_MAX_COLLECTIVES, sizeof *context->registry.free_indices);
+  context->runs.listed_last = &context->runs.listed_first;
+  TAILQ_INIT(&context->runs.due);
+  if (!context->registry.by_index || !context->registry.by_line || !context->registry.free_lines ||
+      !context->registry.wait_words_memory || !context->registry.generations ||
+      !context->registry.free_indices ||
+      !ck_hs_init(&context->registry.colls, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, coll_hash,
+                  coll_same, &set_allocator, 64, 1))
+    return df_fail(dfcclOutOfMemory, "no memory for the table of collectives");
+  if (ck_hs_init(&context->registry.remotes, CK_HS_MODE_OBJECT | CK_HS_MODE_SPMC, remote_hash,
+                 remote_same, &set_allocator, 64, 1))
+    return dfcclSuccess;
+  ck_hs_destroy(&context->registry.colls);
+  memset(&context->registry.colls, 0, sizeof context->registry.colls);
+  return df_fail(dfcclOutOfMemory, "no memory for the table of announcements");
+}
+
+DF_APART df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id) {
+  df_coll *coll = df_find_variant(context, id, 0);
+  if (coll) context->registry.latest = coll;
+  return coll;
+}
+
+df_coll *df_find_variant(dfcclContext_t context, dfcclCollId_t id, uint64_t variant) {
+  const coll_key key = {.id = id, .variant = variant};
+  return ck_hs_get(&context->registry.colls, coll_hash(&key, 0), &key);
+}
+
+static uint32_t *recent_of(dfcclContext_t context, dfcclCollId_t id) {
+  return &context->registry.recent[id % DF_RECENT_IDS];
+}
+
+DF_APART const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
+                                               uint64_t *registration) {
+  const df_wait_words *words = NULL;
+  pthread_mutex_lock(&context->lock);
+  const df_coll *coll = df_find(context, id);
+  if (coll) {
+    words = coll->words;
+    *registration = words->registration;
+    df_store_relaxed_u32(recent_of(context, id), coll->line + 1);
+  }
+  pthread_mutex_unlock(&context->lock);
+  return words;
+}
+
+/* ---- making and freeing a record ---- */
+
+uint32_t df_registry_take_index(dfcclContext_t context) {
+  return context->registry.n_free ? context->registry.free_indices[--context->registry.n_free]
+                                  : context->registry.n_indices++;
+}
+
+/* [lock] Whoever sees a new value in the line also sees that the last owner is gone. */
+static void take_line(dfcclContext_t context, df_coll *coll) {
+  df_registry *registry = &context->registry;
+  coll->line =
+      registry->n_free_lines ? registry->free_lines[--registry->n_free_lines] : registry->n_lines++;
+  registry->by_line[coll->line] = coll;
+  df_wait_words *words = coll->words = &registry->wait_words[coll->line];
+  DF_ASSERT(words->registration == 0);
+  df_publish_u64(&words->id, coll->id);
+  df_publish_u64(&words->submitted, 0);
+  df_publish_u64(&words->completed, 0);
+  df_store_relaxed_u32(&words->status, dfcclSuccess);
+  df_store_relaxed_u64(&words->first_failed, UINT64_MAX);
+  words->latest = ++context->registry.registrations;
+  df_publish_u64(&words->registration, words->latest);
+}
+
+static void give_line(dfcclContext_t context, const df_coll *coll) {
+  df_publish_u64(&coll->words->registration, 0);
+  context->registry.by_line[coll->line] = NULL;
+  context->registry.free_lines[context->registry.n_free_lines++] = coll->line;
+}
+
+void df_registry_give_index(dfcclContext_t context, uint32_t index) {
+  context->registry.by_index[index] = NULL;
+  context->registry.free_indices[context->registry.n_free++] = index;
+}
+
+void df_coll_free(df_coll *coll) {
+  if (coll->has_own) df_own_unuse(coll->own);
+  free(coll->ranks);
+  free(coll->pairs);
+  for (uint32_t i = 0; i < coll->n_runs_counts; i++) free(coll->runs_counts[i]);
+  free(coll->runs_counts);
+  free(coll->remotes);
+  free(coll->backlog);
+  free(coll->limit_sentence);
+  free(coll->own_policy);
+  df_switch_freed(coll);
+  free(coll);
+}
+
+int df_registry_enter(dfcclContext_t context, df_coll *coll) {
+  if (!ck_hs_put(&context->registry.colls, coll_hash(coll, 0), coll)) return 0;
+  take_line(context, coll);
+  context->registry.by_index[coll->index] = coll;
+  *(coll->front ? &context->registry.n_variants : &context->registry.n_colls) += 1;
+  coll->references = 1;
+  return 1;
+}
+
+void df_registry_leave(dfcclContext_t context, df_coll *coll) {
+  ck_hs_remove(&context->registry.colls, coll_hash(coll, 0), coll);
+  if (context->registry.latest == coll) context->registry.latest = NULL;
+  uint32_t *recent = recent_of(context, coll->id);
+  if (*recent == coll->line + 1) df_store_relaxed_u32(recent, 0);
+}
+
+void df_coll_unreference(dfcclContext_t context, df_coll *coll) {
+  if (--coll->references > 0) return;
+  DF_ASSERT(!coll->listed);
+  DF_ASSERT(coll->backlog_length == 0);
+  DF_ASSERT(coll->first_callback == 0);
+  df_common_give(context->transports.shm, &coll->common);
+  context->device.memory->forget(&context->device, &coll->device);
+  df_registry_give_index(context, coll->index);
+  give_line(context, coll);
+  *(coll->front ? &context->registry.n_variants : &context->registry.n_colls) -= 1;
+  df_plan_release(&context->plans, coll->plan);
+  df_coll_free(coll);
+}
+
+void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
+                  const void *payload) {
+  const uint32_t after = coll->position + 1;
+  df_post_send_many(&context->control, coll->ranks, coll->position, message, payload);
+  df_post_send_many(&context->control, coll->ranks + after, coll->n_paired - after, message,
+                    payload);
+}
+
+void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count) {
+  pthread_mutex_lock(&context->lock);
+  for (size_t i = 0; i < count; i++) {
+    uint32_t index = (uint32_t)events[i].collective;
+    const df_coll *coll =
+        index < context->registry.n_indices ? df_registered(context, index) : NULL;
+    if (events[i].kind == dfcclEventLaunched) coll = NULL;
+    events[i].collective = coll ? coll->id : UINT64_MAX;
+  }
+  pthread_mutex_unlock(&context->lock);
+}
+
+void df_registry_free(dfcclContext_t context) {
+  if (context->registry.by_index) {
+    for (uint32_t i = 0; i < context->registry.n_indices; i++)
+      if (context->registry.by_index[i]) {
+        df_common_give(context->transports.shm, &context->registry.by_index[i]->common);
+        context->device.memory->forget(&context->device, &context->registry.by_index[i]->device);
+        df_plan_release(&context->plans, context->registry.by_index[i]->plan);
+        df_coll_free(context->registry.by_index[i]);
+      }
+  }
+  if (context->registry.colls.map) ck_hs_destroy(&context->registry.colls);
+  free(context->registry.by_index);
+  free(context->registry.by_line);
+  free(context->registry.free_lines);
+  free(context->registry.wait_words_memory);
+  free(context->registry.generations);
+  free(context->registry.free_indices);
+}

@@ -1,0 +1,65 @@
+/* The table of collectives. */
+#ifndef DF_HOST_STATE_REGISTRY_H
+#define DF_HOST_STATE_REGISTRY_H
+
+#include "host/state/context.h"
+#include "plans/algorithms/piece_tables.h"
+
+typedef struct df_registration {
+  df_operation operation;
+  dfcclCollId_t id;
+  uint64_t count;
+  dfcclDataType_t type;
+  dfcclRedOp_t op;
+  int root; /* SendRecv: the sender's position in options.ranks */
+  const dfcclCollOptions_t *options;
+  int to;                   /* SendRecv: the receiver's */
+  const df_lists *lists;    /* of uneven pieces; `count` is then of no meaning */
+  const df_plan_file *file; /* of options->algorithm; NULL: it names none, or one to be found */
+  uint64_t longest;         /* most elements of any piece, if all members know it; else 0 */
+} df_registration;
+
+df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id); /* [lock] */
+/* [lock] NULL: not registered. */
+static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
+  if (DF_LIKELY(context->registry.latest && context->registry.latest->id == id))
+    return context->registry.latest;
+  return df_look_up(context, id);
+}
+df_coll *df_find_variant(dfcclContext_t context, dfcclCollId_t id, uint64_t variant); /* [lock] */
+/* [lock] NULL: none, or deregistered and kept by its callback. */
+static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) {
+  df_coll *coll = context->registry.by_index[index];
+  return coll && !coll->deregistered ? coll : NULL;
+}
+const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
+                                      uint64_t *registration);
+/* What to read to wait for a collective. *registration tells it from later owners of the line.
+ * Takes the lock only if the id was not looked up lately. NULL: not registered. */
+static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCollId_t id,
+                                                 uint64_t *registration) {
+  uint32_t index = df_load_relaxed_u32(&context->registry.recent[id % DF_RECENT_IDS]);
+  if (DF_LIKELY(index != 0)) {
+    const df_wait_words *words = &context->registry.wait_words[index - 1];
+    *registration = df_observe_u64(&words->registration);
+    if (DF_LIKELY(*registration != 0 && df_load_relaxed_u64(&words->id) == id)) return words;
+  }
+  return df_look_up_words(context, id, registration);
+}
+void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
+/* [lock] Give the index back if the collective is not entered. */
+uint32_t df_registry_take_index(dfcclContext_t context);
+void df_registry_give_index(dfcclContext_t context, uint32_t index);
+/* [lock] From here on look-ups find it; one reference. 0: no memory. */
+int df_registry_enter(dfcclContext_t context, df_coll *coll);
+/* [lock] Look-ups no longer find it. It keeps its index until the last reference goes. */
+void df_registry_leave(dfcclContext_t context, df_coll *coll);
+void df_coll_free(df_coll *coll); /* the record and its arrays */
+void df_registry_free(dfcclContext_t context);
+dfcclResult_t df_registry_init(dfcclContext_t context);
+/* Sets the ids of collectives that are given by index; UINT64_MAX: it has none any more. */
+void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count);
+void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
+                  const void *payload); /* [lock] to all other members */
+
+#endif

@@ -1,0 +1,71 @@
+/* What a switch to a variant (plan_switch.c) must hear of. A front that was never asked has no epoch, and
+ * pays one look. */
+#ifndef DF_HOST_STATE_SWITCH_HOOKS_H
+#define DF_HOST_STATE_SWITCH_HOOKS_H
+
+#include "host/state/context.h"
+
+/* What a front has gone over to, and why (df_purpose). */
+typedef struct df_switch_state {
+  uint64_t switches;           /* of this rank; 0: it is as registered, for no purpose */
+  const char *purpose, *words; /* a name; who asked for it, and what for */
+} df_switch_state;
+
+/* [lock] all of them. How a df_epoch begins. */
+typedef struct df_switch_events {
+  void (*stands)(dfcclContext_t context, df_coll *variant); /* its links do */
+  void (*lost)(dfcclContext_t context, df_coll *variant);   /* it failed; it may be freed */
+  void (*limited)(dfcclContext_t context, df_coll *front,
+                  uint32_t peer); /* which runs it no more */
+  /* Runs are on the variant, or are about to be: it cannot be given up alone. */
+  int (*is_agreed)(const df_coll *variant);
+  /* All runs before the switch are admitted. 1: the next may be, on the variant. */
+  int (*go_over)(dfcclContext_t context, df_coll *front);
+  void (*end)(dfcclContext_t context, df_coll *front); /* it is deregistered */
+  /* One of the runs from front->heeded_from on has retired. */
+  void (*timed)(dfcclContext_t context, df_coll *front, const df_run *run);
+  void (*freed)(df_coll *front); /* its record is being freed */
+  df_switch_state (*state)(const df_coll *front);
+} df_switch_events;
+
+static inline const df_switch_events *df_switch_of(const df_coll *front) {
+  return front->epoch ? *(const df_switch_events *const *)front->epoch : NULL;
+}
+static inline void df_switch_stands(dfcclContext_t context, df_coll *variant) {
+  const df_switch_events *events = df_switch_of(variant->front);
+  if (events) events->stands(context, variant);
+}
+static inline void df_switch_lost(dfcclContext_t context, df_coll *variant) {
+  const df_switch_events *events = df_switch_of(variant->front);
+  if (events) events->lost(context, variant);
+}
+static inline int df_switch_is_agreed(const df_coll *variant) {
+  const df_switch_events *events = df_switch_of(variant->front);
+  return events && events->is_agreed(variant);
+}
+static inline void df_switch_limited(dfcclContext_t context, df_coll *front, uint32_t peer) {
+  const df_switch_events *events = df_switch_of(front);
+  if (events) events->limited(context, front, peer);
+}
+static inline int df_switch_go_over(dfcclContext_t context, df_coll *front) {
+  const df_switch_events *events = df_switch_of(front);
+  return events && events->go_over(context, front);
+}
+static inline void df_switch_end(dfcclContext_t context, df_coll *front) {
+  const df_switch_events *events = df_switch_of(front);
+  if (events) events->end(context, front);
+}
+static inline void df_switch_timed(dfcclContext_t context, df_coll *front, const df_run *run) {
+  const df_switch_events *events = df_switch_of(front);
+  if (events) events->timed(context, front, run);
+}
+static inline df_switch_state df_switch_state_of(const df_coll *front) {
+  const df_switch_events *events = df_switch_of(front);
+  return events ? events->state(front) : (df_switch_state){.purpose = "registered"};
+}
+static inline void df_switch_freed(df_coll *coll) {
+  const df_switch_events *events = df_switch_of(coll);
+  if (events) events->freed(coll);
+}
+
+#endif

@@ -1,0 +1,25 @@
+#include "transports/net/stream/net_backend.h"
+
+#include <string.h>
+
+#include "transports/net/plugin/plugin.h"
+#include "transports/net/verbs/verbs.h"
+
+/* Closed by NULL: a build may have none. */
+static const df_fabric_ops *const known[] = {
+#if defined(DF_WITH_VERBS)
+    &df_fabric_verbs,
+#endif
+#if defined(DF_WITH_PLUGINS)
+    &df_fabric_plugin,
+#endif
+    NULL};
+
+const df_fabric_ops *df_fabric_find(const char *choice, const char **rest) {
+  const size_t length = strcspn(choice, ":");
+  *rest = choice + length + (choice[length] == ':');
+  for (size_t i = 0; known[i]; i++)
+    if (strlen(known[i]->name) == length && strncmp(known[i]->name, choice, length) == 0)
+      return known[i];
+  return NULL;
+}

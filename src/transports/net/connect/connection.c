@@ -1,0 +1,333 @@
+/* The life of one connection: called or accepted, proven, standing, lost, called again. */
+#include "transports/net/connect/connection.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "bootstrap/net/sockets.h"
+
+enum {
+  FIRST_RETRY_US = 200,
+  HOLE_TRIES = 16, /* a rail that stands, and takes nothing long, is called as seldom as any */
+#if defined(DF_SIMULATION) /* whose time passes slowly */
+  LAST_RETRY_US = 400,
+  LAST_SPARE_RETRY_US = 800
+#else
+  LAST_RETRY_US = 100000,
+  LAST_SPARE_RETRY_US = 10000000 /* a rail may never work, and a job may be idle */
+#endif
+};
+
+/* Both may call at first, and one of the calls is refused, perhaps after it seemed to stand. */
+#define MEET_NS ((uint64_t)10 * 1000 * 1000 * 1000)
+/* Then another rail is tried. */
+#define RAIL_ANSWER_NS ((uint64_t)2 * 1000 * 1000 * 1000)
+/* What stood for so long was no call that the other end refused. */
+#if defined(DF_SIMULATION)
+#define PROVEN_NS 1
+#define SETTLED_NS ((uint64_t)1000 * 1000)
+#else
+#define PROVEN_NS ((uint64_t)100 * 1000 * 1000)
+#define SETTLED_NS ((uint64_t)1000 * 1000 * 1000)
+#endif
+
+/* ---- losing */
+
+void df_connection_end(df_connections *all, df_connection *c) {
+  if (c->frames) df_shield_lower(c->frames);
+  if (c->carried) all->fabric->ops->end(c->carried);
+  if (c->stream) df_tcp_end(&all->tcp, c->stream);
+  c->frames = NULL;
+  c->carried = NULL;
+  c->stream = NULL;
+  c->stands = c->has_met = 0;
+  sodium_memzero(&c->greeter, sizeof c->greeter);
+}
+
+void df_connection_lose_peer(df_connections *all, df_peer_wire *peer, const df_connection *lost,
+                             const char *reason) {
+  char age[64] = "";
+  if (peer->is_lost) return;
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+    df_connection *c = &peer->ports[i];
+    df_wire_detach(peer->wire, i);
+    df_connection_end(all, c);
+  }
+  peer->is_lost = 1;
+  if (lost->heard_ns)
+    snprintf(age, sizeof age, "; it last brought something %llu ms ago",
+             (unsigned long long)(df_clock_ns() - lost->heard_ns) / 1000000);
+  snprintf(peer->why, sizeof peer->why, "the connection %s was lost: %s%s", lost->ends, reason,
+           age);
+  all->has_lost = 1;
+}
+
+/* Without it all goes on. */
+static int is_spare(uint32_t port) { return port > DF_WIRE_BULK; }
+
+uint64_t df_connection_end_ns(const df_connections *all, const df_peer_wire *peer, uint32_t port) {
+  const df_connection *c = &peer->ports[port];
+  const int may_be_refused = c->lacks_port || (c->calls && !c->has_heard && all->rank > peer->rank);
+  uint64_t patience_ns = all->resume_ns;
+  if (is_spare(port)) return UINT64_MAX;
+  if (may_be_refused) patience_ns = DF_MAX(patience_ns, MEET_NS);
+  /* A call that was given up for another rail is no loss, and a silent rail was lost early. */
+  if (peer->n_ways > 1 && (c->stood == 0 || all->resume_ns))
+    patience_ns = DF_MAX(patience_ns, all->silence_ms * (uint64_t)1000000);
+  return c->lost_ns + patience_ns;
+}
+
+/* It may come back, unless the time for that is over. */
+void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port,
+                        const char *reason) {
+  df_connection *c = &peer->ports[port];
+  snprintf(c->why, sizeof c->why, "%s", reason);
+  const uint64_t now = df_clock_ns();
+  const int has_worked = c->stands && now - c->stood_ns >= PROVEN_NS;
+  const int was_silent = c->stream && df_is_silence(c->stream->error);
+  const int is_hole = has_worked && is_spare(port) && !df_wire_has_delivered(peer->wire, port);
+  df_wire_detach(peer->wire, port);
+  df_connection_end(all, c);
+  if (peer->wire->far_leaves || df_wire_has_left(peer->wire)) return;
+  if (c->lost_ns == 0) c->lost_ns = now;
+  if (has_worked) c->vain_tries = was_silent;
+  if (is_hole) c->vain_tries = HOLE_TRIES;
+  const uint64_t wait_us = (uint64_t)FIRST_RETRY_US << DF_MIN(c->vain_tries, 16u);
+  const uint64_t most_us = is_spare(port) ? LAST_SPARE_RETRY_US : LAST_RETRY_US;
+  c->call_ns = now + 1000 * DF_MIN(wait_us, most_us);
+  c->vain_tries++;
+  all->left_work = 1;
+  if (now >= df_connection_end_ns(all, peer, port)) df_connection_lose_peer(all, peer, c, c->why);
+}
+
+/* ---- making */
+
+static void describe(const df_connections *all, df_connection *c) {
+  char carried[DF_FABRIC_ENDS_BYTES];
+  df_tcp_describe(c->stream, c->ends);
+  if (c->carried == NULL) return;
+  all->fabric->ops->describe(c->carried, carried);
+  const size_t used = strlen(c->ends);
+  snprintf(c->ends + used, sizeof c->ends - used, " (%s)", carried);
+}
+
+/* A rail that is cut is found early enough for the others to carry on. */
+static void set_silence(const df_connections *all, const df_peer_wire *peer,
+                        const df_connection *c) {
+  const int has_rails = peer->n_ways > 1 && all->resume_ns;
+  if (all->silence_ms)
+    df_tcp_set_silence(c->stream,
+                       has_rails ? df_silence_of_rail(all->silence_ms) : all->silence_ms);
+}
+
+void df_connection_set_silence(const df_connections *all, const df_peer_wire *peer) {
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+    if (peer->ports[i].stands) set_silence(all, peer, &peer->ports[i]);
+}
+
+/* The first connection for bulk has moved to the rail of a spare one, which takes the first rail. */
+static void free_way(df_connections *all, df_peer_wire *peer) {
+  const uint32_t way = peer->ports[DF_WIRE_BULK].way, spare = DF_WIRE_BULK + way;
+  if (way == 0 || spare >= peer->wire->n_ports || peer->ports[spare].stream == NULL) return;
+  df_connection_lose(all, peer, spare, "another connection has its rail");
+  peer->ports[spare].vain_tries = 0; /* of the first rail it knows nothing */
+  peer->ports[spare].call_ns = 0;
+}
+
+/* Its ends are noted: of a connection that is lost the system tells but one. */
+static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  c->stands = 1;
+  c->stood++;
+  c->stood_ns = df_clock_ns();
+  const int has_moved = !c->was_called && c->way != c->called_way;
+  if (has_moved) c->way = c->called_way;
+  c->lost_ns = 0;
+  c->vain_looks = 0;
+  c->stream->is_ready = 1; /* frames may have come with the proof */
+  describe(all, c);
+  set_silence(all, peer, c);
+  df_wire_attach(peer->wire, port, c->frames);
+  if (all->is_mute) df_channel_mute(&peer->wire->ports[port].channel);
+  if (port == DF_WIRE_BULK && has_moved) free_way(all, peer);
+}
+
+/* Without a limit the system's own ends a call that reaches nobody. */
+static void set_due(df_connections *all, df_connection *c, uint64_t most_ns) {
+  const uint64_t silence_ns = all->silence_ms * (uint64_t)1000000;
+  c->due_ns = silence_ns ? df_clock_ns() + DF_MIN(silence_ns, most_ns) : UINT64_MAX;
+  all->left_work = 1; /* the endpoint's thread looks at due_ns */
+}
+
+/* The line stands. */
+static void begin_meeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  set_due(all, c, UINT64_MAX);
+  c->stream->is_ready = 1; /* the other end's part may have come with the proof */
+  if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
+  const df_fabric_line line = {.stream = &c->stream->stream,
+                               .here = df_tcp_address(c->stream),
+                               .silence_ms = all->silence_ms,
+                               .peer = peer->rank,
+                               .port = port,
+                               .calls = !c->was_called};
+  if (all->fabric->ops->begin(all->fabric, &line, &c->carried) != dfcclSuccess)
+    df_connection_lose(all, peer, port, df_last_sentence());
+}
+
+/* The stream that protects frames may have to come to stand, too. */
+static void bring_to_stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  const int met = c->frames->meet ? c->frames->meet(c->frames) : 1;
+  if (met == DF_STREAM_REFUSED) {
+    snprintf(c->why, sizeof c->why, "%s", c->frames->reason(c->frames));
+    df_connection_lose_peer(all, peer, c, c->why);
+  } else if (met == DF_STREAM_ENDED)
+    df_connection_lose(all, peer, port, c->frames->reason(c->frames));
+  else if (met)
+    stand(all, peer, port);
+}
+
+/* greeter: whose ends have proven themselves. */
+static void protect(df_connections *all, df_peer_wire *peer, uint32_t port, df_greeter *greeter) {
+  df_connection *c = &peer->ports[port];
+  df_stream *below = c->carried ? &c->carried->stream : &c->stream->stream;
+  const dfcclResult_t result = df_shield_raise(&all->shield, greeter, below, &c->frames);
+  sodium_memzero(greeter, sizeof *greeter);
+  if (result == dfcclSuccess) {
+    describe(all, c);
+    if (c->frames->meet) set_due(all, c, UINT64_MAX);
+    bring_to_stand(all, peer, port);
+    return;
+  }
+  c->frames = NULL;
+  df_connection_lose(all, peer, port, df_last_sentence());
+}
+
+/* Both ends have met, and prove themselves over what they found. */
+static void begin_greeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  c->has_met = 1;
+  if (c->was_called)
+    df_greeting_listen(&c->greeter, &c->carried->stream, all->rank, all->secret,
+                       df_shield_needs_keys(&all->shield));
+  else
+    df_greeting_call(&c->greeter, &c->carried->stream, all->rank, peer->rank, port, c->calls_made,
+                     peer->key, df_shield_needs_keys(&all->shield));
+}
+
+static int is_another(const df_peer_wire *peer, uint32_t port, const df_connection *c) {
+  return c->was_called && (c->greeter.peer != peer->rank || c->greeter.port != port);
+}
+
+/* What carries it may have ended, and says why. */
+static const char *why_refused(df_connection *c) {
+  const char *reason = c->carried ? c->carried->stream.reason(&c->carried->stream) : "";
+  return *reason ? reason : "it did not stand";
+}
+
+void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  if (c->frames) {
+    bring_to_stand(all, peer, port);
+    return;
+  }
+  if (c->carried && !c->has_met) {
+    df_meeting_state met = all->fabric->ops->meet(c->carried);
+    if (met == DF_MEETING_REFUSED)
+      df_connection_lose(all, peer, port, c->carried->stream.reason(&c->carried->stream));
+    if (met != DF_MEETING_STANDS) return;
+    begin_greeting(all, peer, port);
+  }
+  df_greeting_state state = df_greeting_progress(&c->greeter, all->n_ranks);
+  if (state == DF_GREETING_REFUSED || (state == DF_GREETING_STANDS && is_another(peer, port, c)))
+    df_connection_lose(all, peer, port, why_refused(c));
+  else if (state == DF_GREETING_STANDS && all->fabric && c->carried == NULL)
+    begin_meeting(all, peer, port);
+  else if (state == DF_GREETING_STANDS)
+    protect(all, peer, port, &c->greeter);
+}
+
+/* The first retry goes where the connection was, unless it was silent. A spare one has its own rail;
+ * while the first connection for bulk is there, it has the first rail. UINT32_MAX: there is none. */
+static uint32_t way_of(const df_peer_wire *peer, uint32_t port) {
+  const df_connection *c = &peer->ports[port];
+  uint32_t way = port - DF_WIRE_BULK;
+  if (!is_spare(port))
+    way = (c->way + (c->vain_tries > 1 ? c->vain_tries - 1 : 0)) % DF_MAX(peer->n_ways, 1u);
+  else if (peer->ports[DF_WIRE_BULK].way == way)
+    way = 0;
+  return way < peer->n_ways ? way : UINT32_MAX;
+}
+
+static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  const uint32_t way = way_of(peer, port);
+  const dfcclResult_t result = df_tcp_connect(&all->tcp, &peer->ways[way], &c->stream);
+  c->called_way = way;
+  c->lacks_port = result == dfcclInProgress;
+  if (result != dfcclSuccess) {
+    df_connection_lose(all, peer, port, df_last_sentence());
+    return;
+  }
+  c->was_called = 0;
+  if (!c->has_heard) describe(all, c);
+  set_due(all, c, peer->n_ways > 1 ? RAIL_ANSWER_NS : UINT64_MAX);
+  df_greeting_call(&c->greeter, &c->stream->stream, all->rank, peer->rank, port, ++c->calls_made,
+                   peer->key, df_shield_needs_keys(&all->shield));
+}
+
+int df_connection_is_wanted(const df_peer_wire *peer, uint32_t port) {
+  const df_connection *c = &peer->ports[port];
+  const df_wire *wire = peer->wire;
+  return c->stream == NULL && c->calls && !peer->is_lost && !wire->far_leaves &&
+         !df_wire_has_left(wire) && way_of(peer, port) != UINT32_MAX;
+}
+
+/* The peer has left without the goodbye that follows all its bytes: nobody calls again. */
+static int is_hopeless(const df_peer_wire *peer, const df_connection *c) {
+  return peer->is_gone && c->stream == NULL && c->lost_ns != 0 && !peer->is_lost &&
+         !peer->wire->far_leaves && !df_wire_has_left(peer->wire);
+}
+
+void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+    df_connection *c = &peer->ports[i];
+    if (is_hopeless(peer, c) && !is_spare(i))
+      df_connection_lose_peer(all, peer, c, c->why);
+    else if (df_connection_is_wanted(peer, i) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
+      call(all, peer, i);
+    else if (c->stream && !c->stands && df_clock_ns() >= c->due_ns)
+      df_connection_lose(all, peer, i, "nobody answered");
+    else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->wire->far_leaves &&
+             df_clock_ns() >= df_connection_end_ns(all, peer, i))
+      df_connection_lose_peer(all, peer, c, c->why);
+  }
+}
+
+void df_connection_hear_call(df_connections *all, df_peer_wire *peer, uint32_t port) {
+  df_connection *c = &peer->ports[port];
+  if (!c->stands || all->resume_ns == 0 || df_clock_ns() - c->stood_ns < SETTLED_NS) return;
+  df_connection_lose(all, peer, port, "the other end has lost it, and calls");
+  c->vain_tries++; /* its rail may be cut: another one is tried first */
+}
+
+void df_connection_take(df_connections *all, df_peer_wire *peer, df_tcp_stream *stream,
+                        df_greeter *greeter) {
+  const uint32_t port = greeter->port;
+  df_connection *c = &peer->ports[port];
+  c->call_heard = greeter->number;
+  df_wire_detach(peer->wire, port);
+  df_connection_end(all, c);
+  /* Only one end may leave the calling to the other, or nobody calls again. */
+  if (all->rank > peer->rank) c->calls = 0;
+  c->stream = stream;
+  c->was_called = 1;
+  if (all->fabric)
+    begin_meeting(all, peer, port);
+  else
+    protect(all, peer, port, greeter);
+}

@@ -1,0 +1,315 @@
+#include "transports/net/connect/connections.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "transports/net/connect/connection.h"
+#include "transports/net/connect/pending_accepts.h"
+#include "transports/net/connect/control_reconnect.h"
+
+enum {
+  VAIN_LOOKS = 32,            /* after so many a stream is read only if it is ready */
+  LOOKS_APART = 8,            /* looks at all streams, while some are read unasked */
+  ACCEPT_RETRY_NS = 20000000, /* there was no descriptor for a caller */
+#if defined(DF_SIMULATION)
+  STREAM_FRAMES = 1,
+#else
+  STREAM_FRAMES = 8, /* payloads in a row, in one direction */
+#endif
+  REST_BYTES = 16 << 10, /* a look that brings more is worth itself */
+  REST_FRAME = 32 << 10, /* longer ones follow each other fast enough */
+  REST_NS = 20000
+};
+
+dfcclResult_t df_connections_need(df_peer_wire *peer, uint32_t port) {
+  while (peer->wire->n_ports <= port) {
+    peer->ports[peer->wire->n_ports].calls = peer->can_call;
+    dfcclResult_t result = df_wire_add_port(peer->wire);
+    if (result != dfcclSuccess) return result;
+  }
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_connections_meet(df_connections *all, uint32_t rank, df_peer_wire **out) {
+  df_peer_wire *peer = all->peers[rank];
+  *out = peer;
+  if (peer) return dfcclSuccess;
+  peer = calloc(1, sizeof *peer);
+  if (peer == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection");
+  peer->rank = rank;
+  dfcclResult_t result = df_wire_make(&peer->wire, DF_WIRE_FRAME_BYTES);
+  if (result == dfcclSuccess) {
+    peer->wire->lend_min = all->lend_min;
+    peer->wire->watch = all->watch;
+    result = df_connections_need(peer, DF_WIRE_SMALL);
+  }
+  if (result != dfcclSuccess) {
+    if (peer->wire) df_wire_free(peer->wire);
+    free(peer);
+    return result;
+  }
+  snprintf(peer->ports[DF_WIRE_SMALL].ends, DF_CONNECTION_ENDS_BYTES, "to rank %u", rank);
+  all->peers[rank] = all->active[all->n_active++] = peer;
+  *out = peer;
+  return dfcclSuccess;
+}
+
+dfcclResult_t df_connections_need_bulk(df_peer_wire *peer) {
+  return df_connections_need(peer, DF_WIRE_BULK + DF_MAX(peer->n_ways, 1u) - 1);
+}
+
+void df_connections_call(df_connections *all, df_peer_wire *peer, const df_tcp_way *ways,
+                         uint32_t n_ways, const unsigned char key[DF_KEY_BYTES]) {
+  if (!peer->can_call) {
+    peer->can_call = 1;
+    peer->n_ways = n_ways;
+    memcpy(peer->ways, ways, n_ways * sizeof *ways);
+    memcpy(peer->key, key, sizeof peer->key);
+    df_connection_set_silence(all, peer);
+    /* Without memory for spare connections the others carry all. */
+    if (peer->wire->n_ports > DF_WIRE_BULK) (void)df_connections_need_bulk(peer);
+  }
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+    if (all->rank < peer->rank || (peer->ports[i].stream == NULL && peer->ports[i].lost_ns == 0))
+      peer->ports[i].calls = 1;
+  df_connection_call_all(all, peer);
+}
+
+/* ---- carrying */
+
+static void after(df_connections *all, df_peer_wire *peer) {
+  if (peer->wire->is_lost) df_connection_lose_peer(all, peer, &peer->ports[0], peer->wire->reason);
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++)
+    if (peer->wire->ports[i].why) df_connection_lose(all, peer, i, peer->wire->ports[i].why);
+}
+
+static int send_to(df_connections *all, df_peer_wire *peer) {
+  if (peer->is_lost) return 0;
+  const int did = df_wire_send(peer->wire);
+  all->left_work |= peer->wire->stopped_early;
+  return did;
+}
+
+int df_connections_send(df_connections *all) {
+  int did = 0;
+  for (uint32_t i = 0; i < all->n_active; i++) did |= send_to(all, all->active[i]);
+  return did;
+}
+
+/* Who is sent one short message after the other looks at the stream now and then: each look hinders
+ * the sender, and is acknowledged. */
+static int rests(const df_connection *c, const df_wire_port *port) {
+  const df_channel *channel = &port->channel;
+  return channel->came_in_a_row >= STREAM_FRAMES && !channel->owes && !c->carried &&
+         !c->stream->is_ready && port->frame.bytes <= REST_FRAME &&
+         channel->bytes_received - c->bytes_before < REST_BYTES &&
+         (int64_t)(df_clock_ns() - c->heard_ns) < REST_NS;
+}
+
+/* Then nobody asks the system either: it would tell once that there is something, and who rests might
+ * leave before reading it. So the endpoint's thread hears of it then. */
+static int has_resting_stream(const df_connections *all) {
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    const df_peer_wire *peer = all->active[i];
+    for (uint32_t port = 0; port < peer->wire->n_ports; port++)
+      if (peer->ports[port].stands && rests(&peer->ports[port], &peer->wire->ports[port])) return 1;
+  }
+  return 0;
+}
+
+static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int spins) {
+  df_connection *c = &peer->ports[port];
+  const df_channel *channel = &peer->wire->ports[port].channel;
+  if (spins && c->stands && rests(c, &peer->wire->ports[port])) return 0;
+  if (c->stream == NULL) return 0;
+  const int is_ready = c->stream->is_ready || (c->carried && c->carried->is_ready);
+  if (!is_ready && !(spins && c->stands && c->vain_looks < VAIN_LOOKS)) return 0;
+  if (c->carried && c->has_met && c->stream->is_ready) all->fabric->ops->hear(c->carried);
+  if (c->carried) c->carried->is_ready = 0;
+  c->stream->is_ready = 0;
+  if (!c->stands) df_connection_greet(all, peer, port);
+  if (!c->stands) return 0;
+  c->bytes_before = channel->bytes_received;
+  const int came = df_wire_receive(peer->wire, port);
+  c->vain_looks = came ? 0 : c->vain_looks + 1;
+  c->has_heard |= came;
+  if (came) c->heard_ns = df_clock_ns();
+  /* The budget was less than there is. */
+  if (c->carried && channel->has_more)
+    c->carried->is_ready = all->left_work = 1;
+  else if (channel->has_more || (c->stream->hangs_up && !channel->has_ended && !c->carried))
+    c->stream->is_ready = all->left_work = 1;
+  return came;
+}
+
+static int carry(df_connections *all, df_peer_wire *peer, int spins) {
+  int did = 0;
+  if (peer->is_lost) return 0;
+  df_connection_call_all(all, peer);
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) did |= receive(all, peer, i, spins);
+  df_wire_ring_noted(peer->wire);
+  did |= send_to(all, peer);
+  after(all, peer);
+  return did;
+}
+
+/* ---- all of them */
+
+static void wake(void *owner) { df_tcp_wake(owner); }
+
+static dfcclResult_t open_fabric(df_connections *all, const char *choice) {
+  const char *rest;
+  const df_fabric_ops *ops = df_fabric_find(choice, &rest);
+  const df_fabric_owner owner = {.owner = &all->tcp, .rank = all->rank, .wake = wake};
+  if (ops == NULL) return df_fail(dfcclInvalidUsage, "this build has no network \"%s\"", choice);
+  dfcclResult_t result = ops->open(&all->fabric, &owner, rest);
+  if (result == dfcclSuccess && all->fabric->fd >= 0) {
+    result = df_tcp_watch(&all->tcp, all->fabric->fd);
+    if (result != dfcclSuccess) ops->close(all->fabric);
+  }
+  return result;
+}
+
+dfcclResult_t df_connections_open(df_connections *all, uint32_t rank, uint32_t n_ranks,
+                                  df_doors *doors, const char *fabric) {
+  *all = (df_connections){.rank = rank, .n_ranks = n_ranks};
+  all->peers = calloc(n_ranks, sizeof(df_peer_wire *));
+  all->active = calloc(n_ranks, sizeof(df_peer_wire *));
+  dfcclResult_t result = dfcclSuccess;
+  if (all->peers == NULL || all->active == NULL)
+    result = df_fail(dfcclOutOfMemory, "no memory for %u connections", n_ranks);
+  if (result == dfcclSuccess) result = df_handshake_ready();
+  if (result == dfcclSuccess) result = df_tcp_open(&all->tcp, doors);
+  if (result == dfcclSuccess && fabric) {
+    result = open_fabric(all, fabric);
+    if (result != dfcclSuccess) df_tcp_close(&all->tcp);
+  }
+  if (result != dfcclSuccess) {
+    free(all->peers);
+    free(all->active);
+    return result;
+  }
+  randombytes_buf(all->secret, sizeof all->secret);
+  return dfcclSuccess;
+}
+
+void df_connections_close(df_connections *all) {
+  df_guests_drop(all);
+  df_lines_close(all->lines);
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    df_peer_wire *peer = all->active[i];
+    for (uint32_t port = 0; port < DF_WIRE_PORTS_MOST; port++)
+      df_connection_end(all, &peer->ports[port]);
+    df_wire_free(peer->wire);
+    sodium_memzero(peer, sizeof *peer);
+    free(peer);
+  }
+  free(all->peers);
+  free(all->active);
+  df_shield_free(&all->shield);
+  if (all->fabric) all->fabric->ops->close(all->fabric);
+  df_tcp_close(&all->tcp);
+  sodium_memzero(all->secret, sizeof all->secret);
+}
+
+/* A stream that brought something lately is read without asking first. */
+static int has_warm_stream(const df_connections *all) {
+  for (uint32_t i = 0; i < all->n_active; i++)
+    for (uint32_t port = 0; port < all->active[i]->wire->n_ports; port++) {
+      const df_connection *c = &all->active[i]->ports[port];
+      if (c->stands && c->vain_looks < VAIN_LOOKS) return 1;
+    }
+  return 0;
+}
+
+int df_connections_carry(df_connections *all, int spins) {
+  int did = 0;
+  if (!spins ||
+      ((++all->looks % LOOKS_APART == 0 || !has_warm_stream(all)) && !has_resting_stream(all))) {
+    df_tcp_look(&all->tcp);
+    if (all->guests || all->tcp.has_callers) df_guests_receive(all);
+  }
+  if (all->lines) all->left_work |= df_lines_carry(all->lines);
+  if (all->fabric) all->fabric->ops->look(all->fabric, spins);
+  for (uint32_t i = 0; i < all->n_active; i++) did |= carry(all, all->active[i], spins);
+  return did;
+}
+
+int df_connections_are_broken(const df_connections *all) {
+  return df_connections_patience_ns(all, 0) != UINT64_MAX;
+}
+
+uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) {
+  uint64_t least = all->tcp.has_callers ? ACCEPT_RETRY_NS : UINT64_MAX;
+  if (all->lines) least = DF_MIN(least, df_lines_patience_ns(all->lines, now_ns));
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    const df_peer_wire *peer = all->active[i];
+    for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {
+      const df_connection *c = &peer->ports[port];
+      if (c->stands || (!c->stream && c->lost_ns == 0) || peer->wire->far_leaves) continue;
+      if (port > DF_WIRE_BULK && !c->stream) continue; /* nobody waits for a spare one */
+      uint64_t due = c->stream ? c->due_ns : df_connection_end_ns(all, peer, port);
+      if (!c->stream && df_connection_is_wanted(peer, port)) due = DF_MIN(due, c->call_ns);
+      if (due == UINT64_MAX) continue;
+      least = DF_MIN(least, due > now_ns ? due - now_ns : 0);
+    }
+  }
+  return least;
+}
+
+static int has_pending(const df_connections *all, const df_peer_wire *peer) {
+  const df_connection *small = &peer->ports[DF_WIRE_SMALL];
+  if (peer->is_lost || peer->is_gone || peer->wire->far_leaves) return 0;
+  /* This rank has said goodbye, or perhaps nobody is there. */
+  int may_come_back = small->calls || small->lost_ns;
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) may_come_back |= peer->ports[i].has_heard;
+  if (small->stream == NULL && (!may_come_back || df_wire_has_left(peer->wire))) return 0;
+  if (df_wire_has_pending(peer->wire)) return 1;
+  for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
+    const df_connection *c = &peer->ports[i];
+    if (c->stands && df_tcp_has_unsent(c->stream)) return 1;
+    if (c->stands && c->carried && all->fabric->ops->has_unsent(c->carried)) return 1;
+  }
+  return 0;
+}
+
+int df_connections_have_pending(const df_connections *all) {
+  for (uint32_t i = 0; i < all->n_active; i++)
+    if (has_pending(all, all->active[i])) return 1;
+  return 0;
+}
+
+void df_connections_leave(df_connections *all) {
+  for (uint32_t i = 0; i < all->n_active; i++) df_wire_leave(all->active[i]->wire);
+}
+
+void df_connections_mute(df_connections *all) {
+  all->is_mute = 1; /* those that come to stand later, too */
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    df_wire *wire = all->active[i]->wire;
+    for (uint32_t port = 0; port < wire->n_ports; port++)
+      df_channel_mute(&wire->ports[port].channel);
+  }
+}
+
+void df_connections_peer_left(df_connections *all, uint32_t rank) {
+  df_peer_wire *peer = all->peers[rank];
+  if (peer == NULL || peer->is_gone) return;
+  peer->is_gone = 1;
+  all->left_work = 1; /* the endpoint's thread looks again */
+}
+
+int df_connections_take_lost(df_connections *all, uint32_t *rank, char *why, size_t bytes) {
+  for (uint32_t i = 0; i < all->n_active; i++) {
+    df_peer_wire *peer = all->active[i];
+    if (!peer->is_lost || peer->was_told) continue;
+    peer->was_told = 1;
+    *rank = peer->rank;
+    snprintf(why, bytes, "%s", peer->why);
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,29 @@
+/*
+ * The rails between this host and a far rank's: pairs of an interface here and an address there, in
+ * one network. A rail beyond the first carries large messages only (pump.h). Which rails work, their
+ * connections find out.
+ */
+#ifndef DF_TRANSPORTS_NET_CONNECT_PATHS_H
+#define DF_TRANSPORTS_NET_CONNECT_PATHS_H
+
+#include "bootstrap/net/interfaces.h"
+#include "bootstrap/mesh/mesh_types.h"
+#include "transports/net/stream/tcp.h"
+#include "transports/net/pump/pump.h"
+
+typedef struct df_rails df_rails;
+
+/* interfaces: DFCCL_NET_INTERFACES, "": the default; most: DFCCL_NET_RAILS. As df_interfaces_find. */
+dfcclResult_t df_rails_open(df_rails **rails, const char *interfaces, uint32_t most);
+void df_rails_close(df_rails *rails); /* also of NULL */
+
+/* The first way is that by which the mesh has found the rank. Of each interface here, and of each
+ * address there, at most one. Returns how many. */
+uint32_t df_rails_find(const df_rails *rails, const df_far_rank *far,
+                       df_tcp_way ways[DF_WIRE_RAILS_MOST]);
+
+/* The same, of given interfaces. */
+uint32_t df_rails_among(const df_interfaces *interfaces, const df_far_rank *far, uint32_t most,
+                        df_tcp_way ways[DF_WIRE_RAILS_MOST]);
+
+#endif

@@ -1,0 +1,21 @@
+/* What has gone through the connections, for dumps, errors and dfccl-info net. */
+#include <stdio.h>
+
+#include "transports/net/connect/connections.h"
+
+int df_connections_traffic(const df_connections *all, uint32_t rank, uint32_t port,
+                           df_traffic *traffic) {
+  const df_peer_wire *peer = all->peers[rank];
+  if (peer == NULL || port >= peer->wire->n_ports) return 0;
+  const df_connection *c = &peer->ports[port];
+  const df_channel *channel = &peer->wire->ports[port].channel;
+  *traffic = (df_traffic){.frames_sent = channel->frames_sent,
+                          .bytes_sent = channel->bytes_sent,
+                          .frames_received = channel->frames_received,
+                          .bytes_received = channel->bytes_received,
+                          .heard_ns = c->heard_ns,
+                          .resumes = c->stood ? c->stood - 1 : 0,
+                          .stands = c->stands};
+  snprintf(traffic->ends, sizeof traffic->ends, "%s", c->ends);
+  return 1;
+}

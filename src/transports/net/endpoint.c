@@ -1,0 +1,497 @@
+#include "transports/net/endpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "transports/net/connect/connections.h"
+#include "transports/net/connect/control_reconnect.h"
+#include "transports/net/offer.h"
+
+enum {
+  STACK_BYTES = 256 << 10,
+  DAY_MS = 86400000, /* the longest that can be asked for: for ever */
+  FIRST_NAP_NS = 100000,
+  LAST_NAP_NS = 1000000,
+  COST = 1000, /* any shared memory costs less */
+  COST_WHERE_WANTED = 1,
+  /* Added up. So many that send make one that asks for all, which is harmless. */
+  ASKS_SEND = 1,
+  ASKS_ALL = 1 << 16
+};
+
+typedef struct endpoint {
+  df_endpoint base;
+  pthread_mutex_t lock; /* of what follows; taken after the context's */
+  df_connections connections;
+  df_rails *rails; /* NULL: all ranks are of this host */
+  struct df_ticket *tickets;
+  uint32_t asked;       /* while another pumped: ASKS_SEND, ASKS_ALL */
+  uint64_t patience_ns; /* as of the latest look by the endpoint's thread */
+  uint32_t stopping;
+  pthread_t thread;
+  df_bell bell; /* blocks ring it, and so carry */
+  df_carrier carrier;
+  DF_ALIGNED(64) uint32_t driven; /* changes while blocks are driven */
+  uint32_t driven_seen;           /* by the endpoint's thread */
+  df_bell nap_bell;
+} endpoint;
+
+struct df_ticket {
+  df_ticket *next, **at;
+  df_wire *wire;
+  df_wire_link *link;
+  uint8_t *rings;
+};
+
+static endpoint *endpoint_of(df_endpoint *base) { return (endpoint *)(void *)base; }
+
+static uint32_t wire_cost(const df_transport_card *mine, const df_transport_card *theirs) {
+  if (mine->backend != dfcclBackendCpu || theirs->backend != dfcclBackendCpu) return 0;
+  return mine->wants_wire || theirs->wants_wire ? COST_WHERE_WANTED : COST;
+}
+
+/* ---- the pump */
+
+/* [endpoint's lock] is_own: the caller is the endpoint's thread. */
+static int carry(endpoint *ep, df_carry why, int is_own) {
+  df_connections *all = &ep->connections;
+  const int did = why == DF_CARRY_PUBLISHED ? df_connections_send(all)
+                                            : df_connections_carry(all, why == DF_CARRY_STUCK);
+  if (all->has_lost) ep->base.owner.wake(ep->base.owner.owner);
+  if (why == DF_CARRY_ALL)
+    df_store_relaxed_u64(&ep->patience_ns, df_connections_patience_ns(all, df_clock_ns()));
+  /* The endpoint's thread may sleep already, or look at an earlier patience. */
+  if (all->left_work || (why == DF_CARRY_ALL && !is_own && df_connections_are_broken(all)))
+    df_tcp_wake(&all->tcp);
+  all->has_lost = all->left_work = 0;
+  return did;
+}
+
+/* Who does not get the lock leaves news for who has it: whoever lets go of it looks. A thread that
+ * is stuck looks again. */
+static int wire_pump(endpoint *ep, df_carry why) {
+  const int is_own = why == DF_CARRY_ALL;
+  int did = 0;
+  if (why != DF_CARRY_STUCK) {
+    /* A store would hide others' news. */
+    df_system_add_u32(&ep->asked, is_own ? ASKS_ALL : ASKS_SEND);
+    df_wake_fence(); /* else each may leave the news to the other */
+  }
+  while (pthread_mutex_trylock(&ep->lock) == 0) {
+    /* Observes all who asked. The endpoint's thread sleeps after it has asked in vain. */
+    if (df_system_exchange_u32(&ep->asked, 0) >= ASKS_ALL) why = DF_CARRY_ALL;
+    did |= carry(ep, why, is_own);
+    pthread_mutex_unlock(&ep->lock);
+    df_wake_fence();
+    if (!df_load_relaxed_u32(&ep->asked)) break;
+    why = DF_CARRY_ALL;
+  }
+  return did;
+}
+
+/* A thread that drives blocks carries as well, and the endpoint's thread keeps out of its way. One
+ * that only publishes counts too: each credit would wake the endpoint's thread, which would look at
+ * the network again and again while the other has the lock. */
+static int carry_for_blocks(void *who, df_carry why) {
+  endpoint *ep = who;
+  if (why == DF_CARRY_SLEEPS) {
+    df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven_seen));
+    df_bell_ring(&ep->nap_bell);
+    if (ep->base.owner.sleeps) ep->base.owner.sleeps(ep->base.owner.owner);
+    return 0;
+  }
+  df_store_relaxed_u32(&ep->driven, df_load_relaxed_u32(&ep->driven) + 1);
+  return wire_pump(ep, why);
+}
+
+/* While blocks are driven it naps, longer and longer: each arrival would wake it otherwise. */
+static void *pump_for_all(void *argument) {
+  endpoint *ep = argument;
+  uint64_t nap_ns = FIRST_NAP_NS;
+  while (!df_load_relaxed_u32(&ep->stopping)) {
+    const uint32_t driven = df_load_relaxed_u32(&ep->driven);
+    if (driven != df_load_relaxed_u32(&ep->driven_seen)) {
+      df_store_relaxed_u32(&ep->driven_seen, driven);
+      const uint32_t ticket = df_bell_prepare(&ep->nap_bell);
+      if (df_load_relaxed_u32(&ep->stopping))
+        df_bell_cancel(&ep->nap_bell);
+      else
+        df_bell_sleep(&ep->nap_bell, ticket, nap_ns);
+      nap_ns = DF_MIN(2 * nap_ns, LAST_NAP_NS);
+      continue;
+    }
+    nap_ns = FIRST_NAP_NS;
+    if (wire_pump(ep, DF_CARRY_ALL)) continue;
+    const uint64_t ns = df_load_relaxed_u64(&ep->patience_ns);
+    const int ms = ns == UINT64_MAX ? -1 : (int)DF_MIN(ns / 1000000 + 1, (uint64_t)1000);
+    df_tcp_wait(&ep->connections.tcp, ms);
+  }
+  return NULL;
+}
+
+/* What came meanwhile is done now. */
+static void unlock(endpoint *ep) {
+  pthread_mutex_unlock(&ep->lock);
+  wire_pump(ep, DF_CARRY_PUBLISHED);
+}
+
+/* Takes the context's lock. */
+static void note_who_is_gone(endpoint *ep) {
+  const df_control *control = ep->base.owner.control;
+  pthread_mutex_lock(ep->base.owner.lock);
+  pthread_mutex_lock(&ep->lock);
+  for (uint32_t i = 0; control && i < ep->connections.n_active; i++) {
+    df_peer_wire *peer = ep->connections.active[i];
+    peer->is_gone = control->peers[peer->rank].state != DF_PEER_ALIVE;
+  }
+  unlock(ep);
+  pthread_mutex_unlock(ep->base.owner.lock);
+}
+
+/* Its threads go on meanwhile. */
+static void wire_settle(df_endpoint *base, uint64_t patience_ns) {
+  endpoint *ep = endpoint_of(base);
+  const uint64_t begin = df_clock_ns();
+  const uint64_t silence_ns = base->owner.silence_ms * (uint64_t)1000000;
+  const uint64_t most_ns = silence_ns ? DF_MIN(silence_ns, patience_ns) : patience_ns;
+  int pending = 1;
+  pthread_mutex_lock(&ep->lock);
+  df_connections_leave(&ep->connections);
+  unlock(ep);
+  while (pending && df_clock_ns() - begin < most_ns) {
+    note_who_is_gone(ep);
+    pthread_mutex_lock(&ep->lock);
+    pending = df_connections_have_pending(&ep->connections);
+    unlock(ep);
+    if (pending) usleep(100);
+  }
+}
+
+static void wire_mute(df_endpoint *base) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  df_connections_mute(&ep->connections);
+  unlock(ep);
+}
+
+static void wire_peer_left(df_endpoint *base, uint32_t peer) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  df_connections_peer_left(&ep->connections, peer);
+  unlock(ep);
+}
+
+static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t bytes) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  int found = df_connections_take_lost(&ep->connections, peer, why, bytes);
+  unlock(ep);
+  return found;
+}
+
+static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_traffic *traffic) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  int found = df_connections_traffic(&ep->connections, peer, which, traffic);
+  unlock(ep);
+  return found;
+}
+
+/* ---- control's lines */
+
+static void wire_line_wanted(df_endpoint *base, uint32_t peer, df_line_wish wish) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  df_lines_want(ep->connections.lines, peer, wish);
+  ep->connections.left_work = 1;
+  unlock(ep);
+}
+
+static uint64_t wire_line_refused_ns(df_endpoint *base, uint32_t peer) {
+  endpoint *ep = endpoint_of(base);
+  pthread_mutex_lock(&ep->lock);
+  const uint64_t since_ns = df_lines_refused_ns(ep->connections.lines, peer);
+  unlock(ep);
+  return since_ns;
+}
+
+/* ---- links */
+
+/* [lock], let go if it may. Zeroed, for all blocks. */
+static dfcclResult_t make_rings(endpoint *ep, const df_route *route, df_patience *patience,
+                                uint8_t **rings) {
+  const uint64_t bytes =
+      df_link_ring_bytes(route->ring.stride, route->ring.n_slots) * route->n_blocks;
+  const uint32_t pages = (uint32_t)DF_DIV_UP(bytes, (uint64_t)DF_PAGE);
+  if (!patience->may_wait && pages > patience->pages_left) return dfcclInProgress;
+  if (!patience->may_wait) patience->pages_left -= pages;
+  if (patience->may_wait) pthread_mutex_unlock(ep->base.owner.lock);
+  *rings = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(bytes, (uint64_t)DF_CACHE_LINE));
+  if (*rings) memset(*rings, 0, bytes);
+  if (patience->may_wait) pthread_mutex_lock(ep->base.owner.lock);
+  if (*rings) return dfcclSuccess;
+  return df_fail(dfcclOutOfMemory, "no memory for rings of %llu bytes", (unsigned long long)bytes);
+}
+
+static void fill_ends(endpoint *ep, const df_route *route, uint8_t *rings, df_link *pumps) {
+  const df_plan_link *planned = &route->plan->links[route->which];
+  const uint64_t ring_bytes = df_link_ring_bytes(route->ring.stride, route->ring.n_slots);
+  for (uint32_t block = 0; block < route->n_blocks; block++) {
+    uint8_t *ring = rings + block * ring_bytes;
+    df_link *end = &route->ends[block * route->end_step];
+    *end =
+        (df_link){.slots = ring,
+                  .credit = (uint64_t *)(ring + (uint64_t)route->ring.stride * route->ring.n_slots),
+                  .peer_bell = &ep->bell,
+                  .stride = route->ring.stride,
+                  .slot_mask = route->ring.n_slots - 1,
+                  .messages = planned->messages,
+                  .peer = route->peer,
+                  .payload_offset = route->payload_offset,
+                  .same_process = 1, /* the pump, which reads what is lent */
+                  .sends = (uint8_t)planned->sends,
+                  .release_mask = route->ring.release_mask};
+    pumps[block] = *end;
+    /* Both ends compare a piece with the least. A message of several pieces is longer, so it is
+     * copied. */
+    if (end->sends)
+      end->lend_min = route->plan->longest > 1 ? UINT64_MAX : ep->connections.lend_min;
+    pumps[block].sends = !planned->sends;
+    pumps[block].peer_bell = ep->base.owner.bell;
+  }
+}
+
+static void find_pieces(const df_route *route, df_wire_pieces *piece_of) {
+  const df_plan *plan = route->plan;
+  const int sends = plan->links[route->which].sends;
+  for (uint32_t i = 0; i < plan->n_primitives; i++) {
+    const df_primitive *prim = &plan->primitives[i];
+    const df_wire_pieces pieces = {prim->piece, prim->pieces, prim->stride};
+    if (sends && prim->flags & DF_PRIM_SEND && prim->send_link == route->which)
+      piece_of[prim->send_ordinal] = pieces;
+    if (!sends && prim->flags & DF_PRIM_RECV && prim->recv_link == route->which)
+      piece_of[prim->recv_ordinal] = pieces;
+  }
+}
+
+/* [endpoint's lock] Takes the rings. offer: the sender's. */
+static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wire_offer *offer,
+                               uint8_t *rings, df_ticket **out) {
+  const df_plan_link *planned = &route->plan->links[route->which];
+  df_peer_wire *peer = NULL;
+  df_link *ends = aligned_alloc(DF_CACHE_LINE, route->n_blocks * sizeof *ends);
+  df_wire_pieces *piece_of = calloc(planned->messages + 1, sizeof *piece_of);
+  df_ticket *ticket = calloc(1, sizeof *ticket);
+  dfcclResult_t result = df_connections_meet(&ep->connections, route->peer, &peer);
+  if (result == dfcclSuccess && (ends == NULL || piece_of == NULL || ticket == NULL))
+    result = df_fail(dfcclOutOfMemory, "no memory for the record of a link");
+  if (result == dfcclSuccess) {
+    fill_ends(ep, route, rings, ends);
+    find_pieces(route, piece_of);
+    const df_wire_route wire_route = {.ends = ends,
+                                      .parts = route->parts,
+                                      .piece_of = piece_of,
+                                      .extents = route->plan->extents,
+                                      .messages = planned->messages,
+                                      .n_blocks = route->n_blocks,
+                                      .pieces = (uint16_t)route->plan->pieces,
+                                      .geometry = (uint8_t)route->plan->geometry,
+                                      .element_bytes = route->element_bytes,
+                                      .varying = route->varying};
+    df_wire *wire = peer->wire;
+    result = offer ? df_wire_connect(wire, &wire_route, offer->link, offer->n_slots, &ticket->link)
+                   : df_wire_accept(wire, &wire_route, &ticket->link);
+  }
+  if (result == dfcclSuccess && ticket->link->is_bulk) {
+    result = df_connections_need_bulk(peer);
+    if (result != dfcclSuccess) df_wire_release(peer->wire, ticket->link);
+  }
+  free(ends);
+  free(piece_of);
+  if (result != dfcclSuccess) {
+    free(ticket);
+    free(rings);
+    return result;
+  }
+  ticket->wire = peer->wire;
+  ticket->rings = rings;
+  ticket->next = ep->tickets;
+  ticket->at = &ep->tickets;
+  if (ep->tickets) ep->tickets->at = &ticket->next;
+  ep->tickets = ticket;
+  *out = ticket;
+  return dfcclSuccess;
+}
+
+static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_patience *patience,
+                                 df_offer *offer, df_ticket **ticket) {
+  endpoint *ep = endpoint_of(base);
+  uint8_t *rings;
+  dfcclResult_t result = make_rings(ep, route, patience, &rings);
+  if (result != dfcclSuccess) return result;
+  pthread_mutex_lock(&ep->lock);
+  result = make_link(ep, route, NULL, rings, ticket);
+  if (result == dfcclSuccess) {
+    df_wire_offer mine = {.magic = DF_WIRE_OFFER_MAGIC,
+                          .link = (*ticket)->link->id,
+                          .n_slots = route->ring.n_slots,
+                          .port = ep->connections.tcp.port,
+                          .release_mask = route->ring.release_mask};
+    df_greeting_key(mine.key, ep->connections.secret, route->peer);
+    memcpy(offer->bytes, &mine, sizeof mine);
+  }
+  unlock(ep);
+  return result;
+}
+
+static void wire_release(df_endpoint *base, df_ticket *ticket) {
+  endpoint *ep = endpoint_of(base);
+  if (ticket == NULL) return;
+  pthread_mutex_lock(&ep->lock);
+  df_wire_release(ticket->wire, ticket->link);
+  *ticket->at = ticket->next;
+  if (ticket->next) ticket->next->at = ticket->at;
+  unlock(ep);
+  free(ticket->rings);
+  free(ticket);
+}
+
+/* A rank of another host is called where the mesh has found it. */
+static void call_peer(endpoint *ep, uint32_t rank, const df_wire_offer *offer) {
+  df_peer_wire *peer = ep->connections.peers[rank];
+  const df_far_rank *far = ep->base.owner.far;
+  df_tcp_way ways[DF_WIRE_RAILS_MOST] = {{.to = df_address_loopback(offer->port)}};
+  uint32_t n_ways = 1;
+  if (far && far[rank].is_far) n_ways = df_rails_find(ep->rails, &far[rank], ways);
+  df_connections_call(&ep->connections, peer, ways, n_ways, offer->key);
+}
+
+/* The rings here are as deep as the receiver's. */
+static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_patience *patience,
+                                  const df_offer *offer, df_ticket **ticket) {
+  endpoint *ep = endpoint_of(base);
+  df_wire_offer theirs;
+  memcpy(&theirs, offer->bytes, sizeof theirs);
+  if (theirs.magic != DF_WIRE_OFFER_MAGIC || theirs.port == 0 ||
+      theirs.n_slots < given->slots_min || theirs.n_slots > DF_MAX_LINK_SLOTS ||
+      (theirs.n_slots & (theirs.n_slots - 1)) || theirs.release_mask >= theirs.n_slots)
+    return df_fail(dfcclRemoteError, "rank %u offered rank %u a connection that makes no sense",
+                   given->peer, ep->base.owner.rank);
+  df_route deep = *given, *route = &deep;
+  deep.ring.n_slots = theirs.n_slots;
+  deep.ring.release_mask = theirs.release_mask;
+  uint8_t *rings;
+  dfcclResult_t result = make_rings(ep, route, patience, &rings);
+  if (result != dfcclSuccess) return result;
+  pthread_mutex_lock(&ep->lock);
+  result = make_link(ep, route, &theirs, rings, ticket);
+  if (result == dfcclSuccess) call_peer(ep, route->peer, &theirs);
+  unlock(ep);
+  return result;
+}
+
+/* ---- memory: what is lent is read here */
+
+static void wire_share(df_endpoint *base, struct df_segment *segment, uint64_t *reach) {
+  (void)segment;
+  for (uint32_t r = 0; r < base->owner.n_ranks; r++)
+    if (base->owner.serves[r]) df_publish_u64(&reach[r], 0);
+}
+
+static int wire_unshare(df_endpoint *base, struct df_segment *segment, int may_be_read) {
+  (void)base;
+  (void)segment;
+  (void)may_be_read;
+  return 1;
+}
+
+/* ---- opening and closing */
+
+static dfcclResult_t start(endpoint *ep) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  int error = pthread_create(&ep->thread, &attributes, pump_for_all, ep);
+  pthread_attr_destroy(&attributes);
+  if (error == 0) return dfcclSuccess;
+  return df_fail(dfcclOutOfMemory, "could not start the thread of connections: %s",
+                 strerror(error));
+}
+
+static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner) {
+  endpoint *ep = aligned_alloc(DF_CACHE_LINE, sizeof *ep);
+  if (ep == NULL) return df_fail(dfcclOutOfMemory, "no memory for an endpoint");
+  memset(ep, 0, sizeof *ep);
+  ep->base = (df_endpoint){.transport = &df_transport_wire, .owner = *owner};
+  dfcclResult_t result = df_connections_open(&ep->connections, owner->rank, owner->n_ranks,
+                                             owner->doors, owner->fabric);
+  if (result != dfcclSuccess) goto free_memory;
+  ep->connections.silence_ms = owner->silence_ms;
+  ep->connections.lend_min = owner->lend_min;
+  ep->connections.watch = owner->watch;
+  ep->connections.resume_ns =
+      owner->resume_ms < DAY_MS ? (uint64_t)owner->resume_ms * 1000000 : UINT64_MAX / 4;
+  ep->bell.sleepers = 1; /* who rings carries */
+  ep->carrier = (df_carrier){.bell = &ep->bell, .who = ep, .carry = carry_for_blocks};
+  ep->base.carrier = &ep->carrier;
+  pthread_mutex_init(&ep->lock, NULL);
+  result =
+      df_shield_make(&ep->connections.shield, owner->security, owner->all_have_aes, owner->tls);
+  if (result == dfcclSuccess && owner->far)
+    result = df_rails_open(&ep->rails, owner->interfaces, owner->rails);
+  if (result == dfcclSuccess)
+    result = df_lines_open(&ep->connections.lines, &ep->connections.tcp, &ep->base.owner);
+  if (result == dfcclSuccess) result = start(ep);
+  if (result != dfcclSuccess) goto close_connections;
+  *out = &ep->base;
+  return dfcclSuccess;
+close_connections:
+  pthread_mutex_destroy(&ep->lock);
+  df_connections_close(&ep->connections);
+free_memory:
+  df_rails_close(ep->rails);
+  free(ep);
+  return result;
+}
+
+static void wire_close(df_endpoint *base, int keep) {
+  (void)keep; /* no peer maps anything */
+  endpoint *ep = endpoint_of(base);
+  df_store_relaxed_u32(&ep->stopping, 1);
+  df_bell_ring(&ep->nap_bell);
+  df_tcp_wake(&ep->connections.tcp);
+  pthread_join(ep->thread, NULL);
+  while (ep->tickets) wire_release(base, ep->tickets);
+  df_connections_close(&ep->connections);
+  pthread_mutex_destroy(&ep->lock);
+  df_rails_close(ep->rails);
+  free(ep);
+}
+
+/* Sockets are closed already (bootstrap/net/fork_guard.h). */
+static void wire_close_in_child(df_endpoint *base) {
+  df_fabric *fabric = endpoint_of(base)->connections.fabric;
+  df_tcp_close_in_child(&endpoint_of(base)->connections.tcp);
+  if (fabric && fabric->ops->close_in_child) fabric->ops->close_in_child(fabric);
+}
+
+const df_transport df_transport_wire = {.name = "wire",
+                                        .cost = wire_cost,
+                                        .open = wire_open,
+                                        .close = wire_close,
+                                        .share = wire_share,
+                                        .unshare = wire_unshare,
+                                        .accept = wire_accept,
+                                        .connect = wire_connect,
+                                        .release = wire_release,
+                                        .settle = wire_settle,
+                                        .mute = wire_mute,
+                                        .peer_left = wire_peer_left,
+                                        .close_in_child = wire_close_in_child,
+                                        .take_lost = wire_take_lost,
+                                        .line_wanted = wire_line_wanted,
+                                        .line_refused_ns = wire_line_refused_ns,
+                                        .traffic = wire_traffic};

@@ -1,0 +1,22 @@
+/* What the receiver of a link tells its sender, by way of control: whom to call, and its rings. */
+#ifndef DF_TRANSPORTS_NET_OFFER_H
+#define DF_TRANSPORTS_NET_OFFER_H
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "bootstrap/mesh/listeners.h"
+
+enum { DF_WIRE_OFFER_MAGIC = 0x0fe7dfcc };
+
+typedef struct df_wire_offer {
+  uint32_t magic;
+  uint32_t link; /* the receiver's number */
+  uint32_t n_slots;
+  uint16_t port;
+  uint16_t release_mask; /* of its rings: both ends must agree */
+  uint8_t padding[16];
+  unsigned char key[DF_KEY_BYTES];
+} df_wire_offer;
+DF_STATIC_ASSERT(sizeof(df_wire_offer) == DF_OFFER_BYTES, "an offer is as long as any");
+
+#endif

@@ -1,0 +1,402 @@
+/* The owner's part of connections over a network plugin. */
+#include "transports/net/plugin/plugin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transports/net/plugin/plugin_line.h"
+
+typedef struct plugin_fabric plugin_fabric;
+
+/* One connection, as its owner knows it. */
+typedef struct owned {
+  df_fabric_stream base;
+  struct owned *next;
+  plugin_fabric *fabric;
+  df_plugin_stream *stream; /* the part that the plugin's thread knows too */
+  df_plugin_line line;
+  int has_ended; /* nothing more comes or goes; why is there */
+  int has_told_handle, has_told_connected;
+  int far_sleeps, must_wake;
+  uint32_t read;                                /* bytes of the first message that has arrived */
+  uint32_t sent_seen, arrived_seen, phase_seen; /* as of the latest look */
+  uint32_t asked, answered;                     /* messages of this end that have arrived there */
+  uint32_t wanted; /* messages of the far end, whose arrival it wants to be told */
+  int has_wanted;
+  char why[DF_PLUGIN_WHY_BYTES + 64];
+} owned;
+
+struct plugin_fabric {
+  df_fabric base;
+  df_plugin_host *host;
+  df_fabric_owner owner;
+  owned *streams;
+  uint32_t is_armed; /* the owner may sleep: the plugin's thread calls wake */
+};
+
+static owned *owned_of(df_fabric_stream *base) { return (owned *)base; }
+
+static void end_because(owned *o, const char *prefix, const char *reason) {
+  if (o->has_ended) return;
+  o->has_ended = o->base.is_ready = 1;
+  snprintf(o->why, sizeof o->why, "%s%.*s", prefix, DF_PLUGIN_TEXT_MOST, reason);
+}
+
+/* For the far end's sentence, too: else it only sees that the line ends. */
+static void end_and_tell(owned *o, const char *reason) {
+  if (o->has_ended) return;
+  end_because(o, "", reason);
+  (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_FAILED, 0, o->why,
+                      (uint32_t)DF_MIN(strlen(o->why), (size_t)DF_PLUGIN_TEXT_MOST));
+}
+
+/* The first failure of this end. */
+static void note_own_failure(owned *o) {
+  if (df_observe_u32(&o->stream->has_failed)) end_and_tell(o, o->stream->why);
+}
+
+static void listen_to_line(owned *o);
+
+/* If the far end has failed first, it has said why, and the plugin only knows that it went away. */
+static void note_failure(owned *o) {
+  if (o->has_ended || !df_observe_u32(&o->stream->has_failed)) return;
+  listen_to_line(o);
+  note_own_failure(o);
+}
+
+/* ---- opening and closing */
+
+static dfcclResult_t fabric_open(df_fabric **out, const df_fabric_owner *owner, const char *name) {
+  plugin_fabric *fabric = calloc(1, sizeof *fabric);
+  if (fabric == NULL) return df_fail(dfcclOutOfMemory, "no memory for a network plugin");
+  dfcclResult_t result = df_plugin_host_open(&fabric->host, name);
+  if (result != dfcclSuccess) {
+    free(fabric);
+    return result;
+  }
+  fabric->base = (df_fabric){.ops = &df_fabric_plugin, .fd = -1};
+  fabric->owner = *owner;
+  *out = &fabric->base;
+  return dfcclSuccess;
+}
+
+static void fabric_close(df_fabric *base) {
+  plugin_fabric *fabric = (plugin_fabric *)base;
+  df_plugin_host_close(fabric->host);
+  free(fabric);
+}
+
+/* [df_plugin_lock] Of the plugin's thread. */
+static void wake_owner(df_plugin_stream *stream) {
+  plugin_fabric *fabric = stream->owner;
+  df_wake_fence(); /* from what was published to "may the owner sleep?" */
+  if (df_load_relaxed_u32(&fabric->is_armed) && df_system_exchange_u32(&fabric->is_armed, 0))
+    fabric->owner.wake(fabric->owner.owner);
+}
+
+static int64_t plugin_write(df_stream *base, const df_stream_part *parts, uint32_t n_parts);
+static int64_t plugin_read(df_stream *base, const df_stream_room *rooms, uint32_t n_rooms);
+static const char *plugin_reason(df_stream *base);
+
+static dfcclResult_t fabric_begin(df_fabric *base, const df_fabric_line *line,
+                                  df_fabric_stream **out) {
+  plugin_fabric *fabric = (plugin_fabric *)base;
+  owned *o = calloc(1, sizeof *o);
+  if (o == NULL) return df_fail(dfcclOutOfMemory, "no memory for a connection");
+  dfcclResult_t result = df_plugin_stream_make(&o->stream, fabric->host);
+  if (result != dfcclSuccess) {
+    free(o);
+    return result;
+  }
+  o->base.stream = (df_stream){.write = plugin_write, .read = plugin_read, .reason = plugin_reason};
+  o->line.line = line->stream;
+  o->fabric = fabric;
+  o->next = fabric->streams;
+  fabric->streams = o;
+  o->stream->owner = fabric;
+  o->stream->tell = wake_owner;
+  df_plugin_host_adopt(fabric->host, o->stream);
+  *out = &o->base;
+  return dfcclSuccess;
+}
+
+static void fabric_end(df_fabric_stream *base) {
+  owned *o = owned_of(base), **at = &o->fabric->streams;
+  note_failure(o);
+  df_plugin_lock();
+  o->stream->tell = NULL;
+  df_plugin_unlock();
+  df_publish_u32(&o->stream->is_over, 1); /* then the plugin's thread frees it */
+  df_plugin_host_ring(o->fabric->host);
+  while (*at != o) at = &(*at)->next;
+  *at = o->next;
+  free(o);
+}
+
+/* ---- what is told */
+
+static void tell_handle(owned *o) {
+  int number;
+  const df_plugin_device *device = df_plugin_host_device(o->fabric->host, &number);
+  df_plugin_telling mine = {
+      .message_most = (uint32_t)DF_MIN(device->message_most, (uint64_t)DF_PLUGIN_CELL_BYTES),
+      .cells = DF_PLUGIN_CELLS};
+  snprintf(mine.plugin, sizeof mine.plugin, "%s",
+           df_plugin_name(df_plugin_host_plugin(o->fabric->host)));
+  memcpy(mine.handle, o->stream->handle, sizeof mine.handle);
+  (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_HANDLE, 0, &mine, sizeof mine);
+  o->has_told_handle = 1;
+}
+
+/* What the plugin's thread has published. */
+static void tell_news(owned *o) {
+  df_plugin_stream *stream = o->stream;
+  const uint32_t phase = df_observe_u32(&stream->phase);
+  if (phase >= DF_PLUGIN_LISTENS && !o->has_told_handle) tell_handle(o);
+  if (phase >= DF_PLUGIN_CALLED && !o->has_told_connected) {
+    o->has_told_connected = 1;
+    (void)df_plugin_say(&o->line, DF_PLUGIN_SAYS_CONNECTED, 0, NULL, 0);
+  }
+  const uint32_t naps = df_observe_u32(&stream->naps);
+  if (naps != stream->told &&
+      df_plugin_say(&o->line, DF_PLUGIN_SAYS_SLEEPS, stream->n_napped, NULL, 0)) {
+    df_publish_u32(&stream->told, naps);
+    df_plugin_host_ring(o->fabric->host);
+  }
+  if (o->must_wake && df_plugin_say(&o->line, DF_PLUGIN_SAYS_WAKE, 0, NULL, 0))
+    o->far_sleeps = o->must_wake = 0;
+  if (o->has_wanted && (int32_t)(df_observe_u32(&stream->arrived) - o->wanted) >= 0 &&
+      df_plugin_say(&o->line, DF_PLUGIN_SAYS_ANSWER, o->wanted, NULL, 0))
+    o->has_wanted = 0;
+}
+
+/* ---- what is heard */
+
+static void take_handle(owned *o) {
+  const df_plugin *plugin = df_plugin_host_plugin(o->fabric->host);
+  int number;
+  const df_plugin_device *device = df_plugin_host_device(o->fabric->host, &number);
+  df_plugin_telling theirs;
+  memcpy(&theirs, o->line.in, sizeof theirs);
+  theirs.plugin[sizeof theirs.plugin - 1] = '\0';
+  if (strncmp(theirs.plugin, df_plugin_name(plugin), sizeof theirs.plugin - 1) != 0) {
+    char text[DF_PLUGIN_WHY_BYTES];
+    snprintf(text, sizeof text, "this end's network plugin is %.64s, the other end's is %.64s",
+             df_plugin_name(plugin), theirs.plugin);
+    end_and_tell(o, text);
+  } else if (o->stream->has_far_handle || theirs.cells != DF_PLUGIN_CELLS ||
+             theirs.message_most < DF_PLUGIN_MESSAGE_LEAST)
+    end_and_tell(o, "the other end's handle makes no sense");
+  else {
+    o->stream->message_most =
+        (uint32_t)DF_MIN(DF_MIN((uint64_t)theirs.message_most, device->message_most),
+                         (uint64_t)DF_PLUGIN_CELL_BYTES);
+    memcpy(o->stream->far_handle, theirs.handle, sizeof theirs.handle);
+    df_publish_u32(&o->stream->has_far_handle, 1);
+    df_plugin_host_ring(o->fabric->host);
+  }
+}
+
+static void wake_thread(owned *o) {
+  df_publish_u32(&o->stream->wakes, o->stream->wakes + 1);
+  df_plugin_host_ring(o->fabric->host);
+}
+
+static void take_word(owned *o) {
+  const uint32_t count = o->line.word.count;
+  switch (o->line.word.kind) {
+  case DF_PLUGIN_SAYS_HANDLE:
+    take_handle(o);
+    break;
+  case DF_PLUGIN_SAYS_CONNECTED:
+    df_publish_u32(&o->stream->far_has_called, 1);
+    df_plugin_host_ring(o->fabric->host);
+    break;
+  case DF_PLUGIN_SAYS_FAILED:
+    end_because(o, "the other end says: ", (const char *)o->line.in);
+    break;
+  case DF_PLUGIN_SAYS_SLEEPS:
+    o->far_sleeps = 1;
+    o->must_wake = count != o->stream->written;
+    break;
+  case DF_PLUGIN_SAYS_WAKE:
+    wake_thread(o);
+    break;
+  case DF_PLUGIN_SAYS_ASK:
+    o->wanted = count;
+    o->has_wanted = 1;
+    break;
+  default:
+    o->answered = count;
+  }
+}
+
+static void listen_to_line(owned *o) {
+  int came = 1;
+  df_plugin_flush(&o->line);
+  while (came == 1) {
+    came = df_plugin_hear(&o->line);
+    if (came == 1) take_word(o);
+  }
+  if (came == DF_STREAM_REFUSED) end_because(o, "", "the other end sent what no plugin says");
+  /* What has failed here may be why. */
+  if (came == DF_STREAM_ENDED) {
+    note_own_failure(o);
+    end_because(o, "", o->line.line->reason(o->line.line));
+  }
+}
+
+static df_meeting_state fabric_meet(df_fabric_stream *base) {
+  owned *o = owned_of(base);
+  note_failure(o);
+  if (!o->has_ended) listen_to_line(o);
+  tell_news(o);
+  if (o->has_ended) return DF_MEETING_REFUSED;
+  return df_observe_u32(&o->stream->phase) == DF_PLUGIN_STANDS ? DF_MEETING_STANDS
+                                                               : DF_MEETING_GOES_ON;
+}
+
+static void fabric_hear(df_fabric_stream *base) {
+  listen_to_line(owned_of(base));
+  tell_news(owned_of(base));
+}
+
+/* ---- bytes */
+
+/* Copies from the parts, from byte `at` of the first on. */
+static void gather(const df_stream_part **parts, size_t *at, uint8_t *there, uint32_t bytes) {
+  while (bytes) {
+    const uint32_t now = (uint32_t)DF_MIN((*parts)->length - *at, (size_t)bytes);
+    memcpy(there, (const uint8_t *)(*parts)->bytes + *at, now);
+    there += now;
+    bytes -= now;
+    *at += now;
+    if (*at < (*parts)->length) return;
+    ++*parts;
+    *at = 0;
+  }
+}
+
+static int64_t plugin_write(df_stream *base, const df_stream_part *parts, uint32_t n_parts) {
+  owned *o = (owned *)base;
+  df_plugin_stream *stream = o->stream;
+  size_t left = 0, at = 0;
+  int64_t taken = 0;
+  note_failure(o);
+  if (o->has_ended) return DF_STREAM_ENDED;
+  for (uint32_t i = 0; i < n_parts; i++) left += parts[i].length;
+  o->sent_seen = df_observe_u32(&stream->sent);
+  uint32_t written = stream->written;
+  while (left && written - o->sent_seen < DF_PLUGIN_CELLS) {
+    df_plugin_head head = {.number = written};
+    uint8_t *cell = df_plugin_cell(stream, 0, written);
+    head.bytes = (uint32_t)DF_MIN(left, (size_t)stream->message_most - sizeof head);
+    memcpy(cell, &head, sizeof head);
+    gather(&parts, &at, cell + sizeof head, head.bytes);
+    left -= head.bytes;
+    taken += head.bytes;
+    written++;
+  }
+  if (taken == 0) return 0;
+  df_publish_u32(&stream->written, written);
+  df_plugin_host_ring(o->fabric->host);
+  if (o->far_sleeps) {
+    o->must_wake = 1;
+    tell_news(o);
+  }
+  return taken;
+}
+
+/* Up to `most` bytes of the first message that has arrived. */
+static uint32_t take(owned *o, uint32_t taken, void *there, size_t most) {
+  const uint8_t *cell = df_plugin_cell(o->stream, 1, taken);
+  df_plugin_head head;
+  memcpy(&head, cell, sizeof head);
+  const uint32_t now = (uint32_t)DF_MIN((size_t)(head.bytes - o->read), most);
+  memcpy(there, cell + sizeof head + o->read, now);
+  o->read = o->read + now == head.bytes ? 0 : o->read + now;
+  return now;
+}
+
+static int64_t plugin_read(df_stream *base, const df_stream_room *rooms, uint32_t n_rooms) {
+  owned *o = (owned *)base;
+  df_plugin_stream *stream = o->stream;
+  note_failure(o); /* before what has arrived is counted: all of it can still be read */
+  const uint32_t arrived = df_observe_u32(&stream->arrived);
+  uint32_t taken = stream->taken;
+  int64_t came = 0;
+  for (uint32_t i = 0; i < n_rooms; i++)
+    for (size_t at = 0; at < rooms[i].length && taken != arrived;) {
+      const uint32_t now = take(o, taken, (uint8_t *)rooms[i].bytes + at, rooms[i].length - at);
+      taken += o->read == 0;
+      at += now;
+      came += now;
+    }
+  if (taken != stream->taken) {
+    df_publish_u32(&stream->taken, taken);
+    df_plugin_host_ring(o->fabric->host);
+  }
+  o->arrived_seen = arrived;
+  if (!o->has_ended) return came;
+  if (came == 0) return DF_STREAM_ENDED;
+  o->base.is_ready = 1; /* the end is still to be read */
+  return came;
+}
+
+static const char *plugin_reason(df_stream *base) { return ((owned *)base)->why; }
+
+/* ---- looking */
+
+/* It is armed first: what is published after the look calls wake. */
+static void fabric_look(df_fabric *base, int spins) {
+  plugin_fabric *fabric = (plugin_fabric *)base;
+  if (!spins) {
+    df_store_relaxed_u32(&fabric->is_armed, 1);
+    df_wake_fence();
+  }
+  for (owned *o = fabric->streams; o; o = o->next) {
+    const df_plugin_stream *stream = o->stream;
+    if (o->has_ended) continue;
+    const uint32_t arrived = df_observe_u32(&stream->arrived);
+    const uint32_t sent = df_observe_u32(&stream->sent);
+    if (arrived != o->arrived_seen || sent != o->sent_seen) o->base.is_ready = 1;
+    const uint32_t phase = df_observe_u32(&stream->phase);
+    if (phase != o->phase_seen) o->base.is_ready = 1; /* for meet */
+    o->phase_seen = phase;
+    o->arrived_seen = arrived;
+    o->sent_seen = sent;
+    note_failure(o);
+    tell_news(o);
+  }
+}
+
+static int fabric_has_unsent(df_fabric_stream *base) {
+  owned *o = owned_of(base);
+  const uint32_t written = o->stream->written;
+  if (o->has_ended) return 0;
+  if (o->answered == written) return 0;
+  if (o->asked != written && df_plugin_say(&o->line, DF_PLUGIN_SAYS_ASK, written, NULL, 0))
+    o->asked = written;
+  return 1;
+}
+
+static void fabric_describe(const df_fabric_stream *base, char text[DF_FABRIC_ENDS_BYTES]) {
+  const owned *o = (const owned *)base;
+  int number;
+  const df_plugin_device *device = df_plugin_host_device(o->fabric->host, &number);
+  const df_plugin *plugin = df_plugin_host_plugin(o->fabric->host);
+  snprintf(text, DF_FABRIC_ENDS_BYTES, "network plugin %.40s, version %d, device %.40s",
+           df_plugin_name(plugin), plugin->version, device->name);
+}
+
+const df_fabric_ops df_fabric_plugin = {.name = "plugin",
+                                        .open = fabric_open,
+                                        .close = fabric_close,
+                                        .begin = fabric_begin,
+                                        .meet = fabric_meet,
+                                        .hear = fabric_hear,
+                                        .end = fabric_end,
+                                        .look = fabric_look,
+                                        .has_unsent = fabric_has_unsent,
+                                        .describe = fabric_describe};

@@ -1,0 +1,241 @@
+#include "tuning/coordinate_descent.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* drop, left_behind: times the best, after the start and after the long steps. A gain is the larger
+ * of least_gain and so many standard errors. With 8 runs for each point, 3, 1.1, 0.01, 0.5 and STEPS
+ * 3 reached most on the model's surfaces (test_descent.c), of 2 to 3, 1.1 to 1.5, 0.01 to 0.02, 0.5
+ * to 2 and 2 to 8. */
+static const double drop = 3.0, left_behind = 1.1, least_gain = 0.01, errors = 0.5;
+
+void df_descent_begin(df_descent *descent, uint32_t most) {
+  memset(descent, 0, sizeof *descent);
+  descent->most = most < DF_DESCENT_MOST ? most : DF_DESCENT_MOST;
+}
+
+/* Along one axis, or along two at once: what one gives, the other takes (many small chunks, few
+ * large ones). */
+typedef struct df_line {
+  uint8_t up, down; /* axes; equal: one axis */
+} df_line;
+static const df_line lines[] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 4}, {0, 1},
+                                {0, 2}, {1, 2}, {0, 3}, {1, 3}, {2, 3}};
+enum { LINES = sizeof lines / sizeof lines[0] };
+
+static int has_places(const df_climb *climb, const df_line *line) {
+  return climb->sizes[line->up] > 1 && climb->sizes[line->down] > 1;
+}
+
+static int axis_step(const df_climb *climb, uint8_t axis) {
+  enum { STEPS = 3 };
+  const int step = climb->sizes[axis] / STEPS >> climb->level;
+  return step > 1 ? step : 1;
+}
+static int is_finest(const df_climb *climb) {
+  for (uint8_t axis = 0; axis < DF_DESCENT_AXES; axis++)
+    if (axis_step(climb, axis) > 1) return 0;
+  return 1;
+}
+
+void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
+                    const uint8_t start[DF_DESCENT_AXES]) {
+  if (descent->n_subspaces == DF_DESCENT_SUBSPACES) return;
+  df_climb *climb = &descent->climbs[descent->n_subspaces];
+  memcpy(climb->sizes, sizes, sizeof climb->sizes);
+  climb->best.point.subspace = (uint8_t)descent->n_subspaces++;
+  memcpy(climb->best.point.at, start, sizeof climb->best.point.at);
+  if (descent->n_subspaces == 1) descent->first = climb->best.point;
+  climb->direction = climb->stride = 1;
+}
+
+void df_descent_again(df_descent *descent, const df_point *home) {
+  for (uint32_t i = 0; i < descent->n_subspaces; i++) {
+    df_climb *climb = &descent->climbs[i], anew = {.direction = 1, .stride = 1};
+    memcpy(anew.sizes, climb->sizes, sizeof anew.sizes);
+    anew.best.point = i == 0 ? descent->first : i == home->subspace ? *home : climb->best.point;
+    anew.prior = i == 0 ? -2 : i == home->subspace ? -1 : climb->is_probed ? climb->best.time : 0;
+    *climb = anew;
+  }
+  descent->has_extra = home->subspace == 0 && !df_point_same(home, &descent->first);
+  descent->extra = *home;
+  descent->n_measured = 0;
+  descent->has_dropped = 0;
+}
+
+df_measured *df_descent_find(df_descent *descent, const df_point *point) {
+  for (uint32_t i = 0; i < descent->n_measured; i++)
+    if (df_point_same(&descent->measured[i].point, point)) return &descent->measured[i];
+  return NULL;
+}
+
+const df_measured *df_descent_best(const df_descent *descent) {
+  const df_measured *best = NULL;
+  for (uint32_t i = 0; i < descent->n_measured; i++)
+    if (best == NULL || descent->measured[i].time < best->time) best = &descent->measured[i];
+  return best;
+}
+
+static int is_better(const df_measured *a, const df_measured *b) {
+  const double gain = b->time - a->time;
+  return gain > least_gain * b->time &&
+         gain * gain > errors * errors * (a->error * a->error + b->error * b->error);
+}
+
+/* ---- one subspace */
+
+/* The axes with long steps, as long as any gains, then with shorter ones; at last the pairs. */
+static void next_line(df_climb *climb) {
+  const uint8_t n = climb->looks_at_pairs ? LINES : DF_DESCENT_AXES;
+  climb->failed = climb->gained ? 0 : (uint8_t)(climb->failed + 1);
+  climb->line = (uint8_t)((climb->line + 1) % n);
+  climb->direction = climb->stride = 1;
+  climb->gained = 0;
+  if (climb->failed < n) return;
+  climb->failed = 0;
+  if (!is_finest(climb)) {
+    climb->level++;
+  } else if (!climb->looks_at_pairs) {
+    climb->looks_at_pairs = 1;
+    climb->failed = climb->line = DF_DESCENT_AXES;
+  } else {
+    climb->is_over = 1;
+  }
+}
+
+/* A stride that was doubled too often, the other way, another line. */
+static void note_failure(df_climb *climb) {
+  if (climb->stride > 1) {
+    climb->stride = 1;
+  } else if (climb->direction > 0 && !climb->gained) {
+    climb->direction = -1;
+  } else {
+    next_line(climb);
+  }
+}
+
+static void note_success(df_climb *climb, const df_measured *measured) {
+  climb->best = *measured;
+  climb->gained = 1;
+  climb->failed = 0;
+  climb->stride = (uint8_t)(climb->stride * 2);
+}
+
+static uint8_t place(const df_climb *climb, uint8_t axis, int steps) {
+  const int there = climb->best.point.at[axis] + steps, last = climb->sizes[axis] - 1;
+  return (uint8_t)(there < 0 ? 0 : there > last ? last : there);
+}
+
+/* 0: the subspace has no point left to measure. What was measured before is looked up. */
+static int next_of(df_descent *descent, df_climb *climb, df_point *point) {
+  while (!climb->is_over) {
+    const df_line *line = &lines[climb->line];
+    if (!has_places(climb, line)) {
+      next_line(climb);
+      continue;
+    }
+    *point = climb->best.point;
+    const int steps = climb->direction * climb->stride;
+    point->at[line->up] = place(climb, line->up, steps * axis_step(climb, line->up));
+    if (line->down != line->up)
+      point->at[line->down] = place(climb, line->down, -steps * axis_step(climb, line->down));
+    const df_measured *known = df_descent_find(descent, point);
+    if (known == NULL) return 1;
+    if (is_better(known, &climb->best))
+      note_success(climb, known);
+    else
+      note_failure(climb);
+  }
+  return 0;
+}
+
+/* ---- all */
+
+static void drop_slow(df_descent *descent) {
+  const df_measured *best = df_descent_best(descent);
+  for (uint32_t i = 1; i < descent->n_subspaces; i++)
+    if (descent->climbs[i].best.time > drop * best->time) descent->climbs[i].is_over = 1;
+  descent->has_dropped = 1;
+}
+
+/* The fastest whose axes still gain; then the fastest of those whose pairs may; NULL: none. What was
+ * left behind is given up. */
+static df_climb *fastest(df_descent *descent) {
+  const double least = df_descent_best(descent)->time;
+  df_climb *best = NULL;
+  for (uint32_t i = 0; i < descent->n_subspaces; i++) {
+    df_climb *climb = &descent->climbs[i];
+    if (climb->level > 0 && climb->best.time > left_behind * least) climb->is_over = 1;
+    if (climb->is_over) continue;
+    if (best == NULL || climb->looks_at_pairs < best->looks_at_pairs ||
+        (climb->looks_at_pairs == best->looks_at_pairs && climb->best.time < best->best.time))
+      best = climb;
+  }
+  return best;
+}
+
+/* Neither the start of any subspace nor what is around the default gains anything. */
+static int is_in_vain(const df_descent *descent) {
+  const uint32_t n = descent->n_measured;
+  if (descent->in_vain == 0 || !descent->has_dropped || n < descent->n_subspaces + descent->in_vain)
+    return 0;
+  for (uint32_t i = 1; i < n; i++)
+    if (is_better(&descent->measured[i], &descent->measured[0])) return 0;
+  return 1;
+}
+
+static const df_climb *next_to_probe(const df_descent *descent) {
+  const df_climb *next = NULL;
+  for (uint32_t i = 0; i < descent->n_subspaces; i++) {
+    const df_climb *climb = &descent->climbs[i];
+    if (!climb->is_probed && (next == NULL || climb->prior < next->prior)) next = climb;
+  }
+  return next;
+}
+
+int df_descent_next(df_descent *descent, df_point *point) {
+  if (descent->n_measured >= descent->most || is_in_vain(descent)) return 0;
+  if (descent->has_extra && descent->climbs[0].is_probed) {
+    *point = descent->extra;
+    return 1;
+  }
+  const df_climb *start = next_to_probe(descent);
+  if (start) {
+    *point = start->best.point;
+    return 1;
+  }
+  if (!descent->has_dropped) drop_slow(descent);
+  for (df_climb *climb; (climb = fastest(descent)) != NULL;)
+    if (next_of(descent, climb, point)) return 1;
+  return 0;
+}
+
+void df_descent_correct(df_descent *descent, const df_point *point, double time) {
+  const df_measured *known = df_descent_find(descent, point);
+  if (known == NULL || time <= known->time) return;
+  const double factor = time / known->time;
+  for (uint32_t i = 0; i < descent->n_measured; i++)
+    if (descent->measured[i].point.subspace == point->subspace &&
+        !df_point_same(&descent->measured[i].point, &descent->first))
+      descent->measured[i].time *= factor;
+  descent->climbs[point->subspace].best.time *= factor;
+}
+
+void df_descent_tell(df_descent *descent, const df_measured *measured) {
+  df_climb *climb = &descent->climbs[measured->point.subspace];
+  if (descent->n_measured < DF_DESCENT_MOST) descent->measured[descent->n_measured++] = *measured;
+  if (!climb->is_probed) {
+    climb->is_probed = 1;
+    climb->best = *measured;
+    return;
+  }
+  if (descent->has_extra && df_point_same(&measured->point, &descent->extra)) {
+    descent->has_extra = 0;
+    if (is_better(measured, &climb->best)) climb->best = *measured;
+    return;
+  }
+  if (is_better(measured, &climb->best))
+    note_success(climb, measured);
+  else
+    note_failure(climb);
+}

@@ -1,0 +1,54 @@
+/*
+ * What the tuner has learnt, for the next job: a tuning table (dfccl-bench/table.h) whose rules follow the line of
+ * the machine that they were learnt on:
+ *
+ *   dfccl-tuning 1
+ *   # machine: dfccl 0.1.0; AMD EPYC; 2 cores; eth0; 4 ranks on 1 host
+ *   allreduce     4      1M          process ring slot=64K # 123.4 us, 150.2 us as registered
+ *
+ * Rules of other machines, and comments, stay as they are.
+ */
+#ifndef DF_TUNING_TUNING_FILE_H
+#define DF_TUNING_TUNING_FILE_H
+
+#include "base/result.h"
+#include "plans/msccl/directory.h"
+#include "tuning/table.h"
+
+enum { DF_MACHINE_BYTES = 256, DF_MAX_LEARNT = 16384 };
+
+typedef struct df_learnt {
+  df_rule rule;
+  double us, registered_us; /* 0: read from the file */
+  int is_new;               /* not written yet */
+} df_learnt;
+
+typedef struct df_learnings {
+  char machine[DF_MACHINE_BYTES];
+  df_learnt *learnt;
+  uint32_t n, capacity;
+  uint32_t n_new;
+  const df_file_directory *files; /* that rules may name; NULL: none */
+} df_learnings;
+
+/* What times depend on: version, processor, cores, network interfaces, ranks and hosts. */
+void df_learnt_describe_machine(char *text, size_t bytes, uint32_t n_cores, uint32_t n_ranks,
+                                uint32_t n_hosts);
+
+/* The rules of memory->machine, but those of files that memory->files lacks. A file that is not there
+ * is empty. dfcclInvalidUsage: FILE:LINE. */
+dfcclResult_t df_learnt_read(df_learnings *memory, const char *path);
+/* The latest that fits; NULL: none. */
+const df_rule *df_learnt_find(const df_learnings *memory, df_operation operation, uint32_t n,
+                              uint64_t bytes, df_memory_kind kind);
+/* In the place of what was learnt of the same task. Without memory it is forgotten. */
+void df_learnt_note(df_learnings *memory, const df_learnt *learnt);
+/* Takes what is new: the caller frees *taken. */
+uint32_t df_learnt_take_new(df_learnings *memory, df_learnt **taken);
+/* Reads the file anew, puts n rules into the machine's part, and replaces the file at once, so that
+ * nobody reads half of it. Writers wait for each other. dfcclSystemError, dfcclInvalidUsage. */
+dfcclResult_t df_learnt_write(const char *path, const char *machine, const df_learnt *learnt,
+                              uint32_t n);
+void df_learnt_free(df_learnings *memory);
+
+#endif

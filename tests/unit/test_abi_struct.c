@@ -1,0 +1,102 @@
+/*
+ * Promise of src/host/settings/abi_struct.c: a struct of an older header is read as far as it goes, with the
+ * defaults for the rest; one of a newer header is accepted while it asks for nothing that this
+ * library lacks; any other size is refused with a sentence, and nothing behind the struct is read.
+ */
+#include "host/settings/abi_struct.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/harness.h"
+
+/* The first bytes of `whole` in memory of just that size, and `size` as what the caller says. */
+static void *cut(const void *whole, size_t bytes, size_t size) {
+  void *given = calloc(1, bytes);
+  CHECK(given != NULL, "no memory");
+  memcpy(given, whole, bytes);
+  memcpy(given, &size, sizeof size);
+  return given;
+}
+
+static const dfcclConfig_t asked = {.size = sizeof(dfcclConfig_t),
+                                    .magic = DFCCL_CONFIG_MAGIC,
+                                    .version = DFCCL_VERSION_CODE,
+                                    .backend = dfcclBackendCpu,
+                                    .device = 3,
+                                    .maxBlocks = 4,
+                                    .queueDepth = 5,
+                                    .timeoutMs = 6};
+
+DF_TEST(growing, older_configurations_keep_the_defaults_of_the_rest, 30) {
+  for (size_t size = 16; size < sizeof asked; size++) {
+    dfcclConfig_t whole = DFCCL_CONFIG_INITIALIZER;
+    void *given = cut(&asked, size, size);
+    if (size < 24 || size % 8 != 0) {
+      RESULT(df_growing_read(&df_growing_config, given, &whole), dfcclInvalidArgument);
+      CHECK(strstr(df_last_sentence(), "DFCCL_CONFIG_INITIALIZER") != NULL, "%s",
+            df_last_sentence());
+    } else {
+      OK(df_growing_read(&df_growing_config, given, &whole));
+      CHECK(whole.backend == dfcclBackendCpu && whole.device == 3, "%zu bytes: first members",
+            size);
+      int longer = size == 32;
+      CHECK(whole.maxBlocks == (longer ? 4 : 0) && whole.queueDepth == (longer ? 5 : 0),
+            "%zu bytes: middle members", size);
+      CHECK(whole.timeoutMs == 0, "%zu bytes: the last member", size);
+    }
+    free(given);
+  }
+  dfcclConfig_t whole = DFCCL_CONFIG_INITIALIZER;
+  OK(df_growing_read(&df_growing_config, &asked, &whole));
+  CHECK(memcmp(&whole, &asked, sizeof whole) == 0, "a configuration of this version");
+}
+
+DF_TEST(growing, newer_structs_may_not_ask_for_what_is_unknown, 30) {
+  struct {
+    dfcclCollOptions_t options;
+    uint64_t unknown[3];
+  } newer = {.options = DFCCL_COLL_OPTIONS_INITIALIZER};
+  dfcclCollOptions_t whole = DFCCL_COLL_OPTIONS_INITIALIZER;
+  newer.options.size = sizeof newer;
+  newer.options.priority = 9;
+  OK(df_growing_read(&df_growing_options, &newer, &whole));
+  CHECK(whole.priority == 9, "priority is %d", whole.priority);
+  ((unsigned char *)newer.unknown)[sizeof newer.unknown - 1] = 1;
+  RESULT(df_growing_read(&df_growing_options, &newer, &whole), dfcclInvalidArgument);
+  CHECK(strstr(df_last_sentence(), "options has size") != NULL &&
+            strstr(df_last_sentence(), "does not have") != NULL,
+        "%s", df_last_sentence());
+}
+
+DF_TEST(growing, sizes_that_make_no_sense_are_not_followed, 30) {
+  const size_t sizes[] = {0, 1, 8, 15, 16, sizeof(dfcclStats_t) + 1, 4104, SIZE_MAX / 2, SIZE_MAX};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+    void *given = cut(&stats, 16, sizes[i]); /* no more than its head is there */
+    RESULT(df_growing_check(&df_growing_stats, given), dfcclInvalidArgument);
+    CHECK(strstr(df_last_sentence(), "stats has size") != NULL, "%s", df_last_sentence());
+    free(given);
+  }
+  dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
+  stats.magic++;
+  RESULT(df_growing_check(&df_growing_stats, &stats), dfcclInvalidArgument);
+}
+
+DF_TEST(growing, versions_that_make_no_sense_are_refused_by_their_value, 30) {
+  static const unsigned nonsense[] = {0, 1, 99, 1000000, 4294967295u};
+  static const unsigned sensible[] = {100, DFCCL_VERSION_CODE, DFCCL_VERSION_CODE + 1, 999999};
+  dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER, whole = DFCCL_CONFIG_INITIALIZER;
+  for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+    char number[16];
+    snprintf(number, sizeof number, "%u", nonsense[i]);
+    config.version = nonsense[i];
+    RESULT(df_growing_read(&df_growing_config, &config, &whole), dfcclInvalidArgument);
+    CHECK(strstr(df_last_sentence(), number) != NULL, "%s", df_last_sentence());
+  }
+  for (size_t i = 0; i < sizeof sensible / sizeof *sensible; i++) {
+    config.version = sensible[i];
+    OK(df_growing_read(&df_growing_config, &config, &whole));
+  }
+}

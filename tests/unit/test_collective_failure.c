@@ -1,0 +1,394 @@
+/*
+ * Promises of src/host/runs/collective_failure.c and of those who ask it, seen from a rank whose peers are played
+ * by this test:
+ *   - A rank that is given up on the word of a third rank, or for what it sends, is told which
+ *     collectives that ended: it may be alive.
+ *   - Every death that a rank sees is told to the others, not only the first.
+ *   - Who gives everything up tells also what had failed before: that message may be what was lost.
+ *   - A registration that ends before its peer has announced it is told as failed.
+ *   - Who had no memory for a message is given up by the ranks of its process.
+ *   - What its callback has deregistered counts as registered no more.
+ *   - After a failure no peer is told to unmap memory that it may be reading: any, or, where one
+ *     collective has failed, what its runs in the daemon have been given.
+ *   - Where only the reading of a connection failed, the peer sees it end.
+ *   - Runs that a member which has left could have no part in are refused, whatever became of its
+ *     last words, and registrations that it could have no part in cost nothing for ever.
+ *   - Rings are kept until their sender has deregistered or left in order: who lost its connection
+ *     may live, and write to them.
+ *   - Links are refused that cannot lie in the memory that is offered for them.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "stage.h"
+#include "host/registration/match.h"
+#include "two_ranks.h"
+#include "host/runs/collective_failure.h"
+#include "host/state/registry.h"
+
+enum { RANKS = STAGE_RANKS, COLL = 7, COUNT = STAGE_COUNT };
+
+static void register_on_all(const df_stage *s) {
+  OK(dfcclRegisterAllReduce(s->context, COLL, COUNT, dfcclInt8, dfcclSum, NULL));
+}
+
+DF_TEST(failure, who_is_given_up_on_hearsay_is_told, 30) {
+  df_stage s;
+  stage_open(&s);
+  register_on_all(&s);
+  stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_CAUSE, .id = 2, .a = dfcclRemoteError, .b = 1},
+            "died: its connection was lost");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not told");
+  stage_close(&s);
+}
+
+DF_TEST(failure, who_sends_nonsense_is_told_and_heard_no_more, 30) {
+  df_stage s;
+  stage_open(&s);
+  register_on_all(&s);
+  CHECK(send(s.peers[1], "nonsense", 8, MSG_NOSIGNAL) == 8, "it cannot speak");
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
+  CHECK(!stage_hears(&s, 1, DF_MESSAGE_KINDS, 0), "its connection stands");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told what became of rank 1");
+  stage_close(&s);
+}
+
+DF_TEST(failure, a_later_death_is_told_too, 30) {
+  df_stage s;
+  stage_open(&s);
+  register_on_all(&s);
+  pthread_mutex_lock(&s.context->lock);
+  df_break(s.context, dfcclTimeout, "something else took too long");
+  pthread_mutex_unlock(&s.context->lock);
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, DF_NOBODY), "rank 2 was not told the cause");
+  stage_die(&s, 1);
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
+  stage_close(&s);
+}
+
+DF_TEST(failure, what_had_failed_before_all_is_given_up_is_told, 30) {
+  df_stage s;
+  stage_open(&s);
+  register_on_all(&s);
+  pthread_mutex_lock(&s.context->lock);
+  df_coll *coll = df_find(s.context, COLL);
+  df_fail_collective(s.context, coll, dfcclTimeout, 0, "it took too long"); /* untold: lost */
+  df_give_up(s.context, dfcclOutOfMemory, "no memory for a message");
+  pthread_mutex_unlock(&s.context->lock);
+  OK(dfcclDestroy(s.context)); /* the connections end: nothing more is to come */
+  for (int r = 1; r < RANKS; r++) {
+    CHECK(stage_hears(&s, r, DF_MESSAGE_FAIL, COLL), "rank %d was not told", r);
+    close(s.peers[r]);
+  }
+}
+
+/* The message may be of an earlier registration: then the peer has not given up this one. */
+DF_TEST(failure, a_registration_that_ends_unmet_is_told, 30) {
+  df_stage s;
+  stage_open(&s);
+  register_on_all(&s);
+  stage_say(&s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclOutOfMemory},
+            "no memory for a link");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, DF_NOBODY), "the failure was not heard");
+  OK(dfcclDestroy(s.context)); /* the connections end: nothing more is to come */
+  CHECK(stage_hears(&s, 1, DF_MESSAGE_FAIL, COLL), "rank 1 was not told");
+  for (int r = 1; r < RANKS; r++) close(s.peers[r]);
+}
+
+DF_TEST(failure, a_later_loss_is_heard_from_a_broken_rank, 30) {
+  df_stage s;
+  const int ranks[] = {0, 2};
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = ranks;
+  options.nRanks = 2;
+  stage_open(&s);
+  OK(dfcclRegisterAllReduce(s.context, COLL, COUNT, dfcclInt8, dfcclSum, &options));
+  const df_message first = {.kind = DF_MESSAGE_CAUSE, .id = DF_NOBODY, .a = dfcclTimeout, .b = 1};
+  const df_message second = {.kind = DF_MESSAGE_CAUSE, .id = 2, .a = dfcclTimeout, .b = 1};
+  stage_say(&s, 1, first, "something took too long");
+  stage_say(&s, 1, second, "died: its connection was lost");
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_FAIL, COLL), "rank 2 lives and was not told");
+  stage_close(&s);
+}
+
+DF_TEST(failure, a_connection_that_cannot_be_read_is_ended, 30) {
+  df_stage s;
+  stage_open(&s);
+  CHECK(shutdown(s.context->mesh.sockets[1], SHUT_RD) == 0, "its reading does not fail");
+  CHECK(!stage_hears(&s, 1, DF_MESSAGE_KINDS, 0), "its connection stands");
+  stage_close(&s);
+}
+
+/* ---- memory that may be read */
+
+DF_TEST(failure, nobody_unmaps_after_a_failure, 30) {
+  static df_datagram heard;
+  df_stage s;
+  void *memory;
+  stage_open(&s);
+  OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
+  stage_die(&s, 1); /* rank 2 may be reading still, and know nothing yet */
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_CAUSE, 1), "rank 2 was not told of the death");
+  OK(dfcclMemFree(s.context, memory));
+  OK(dfcclDestroy(s.context));
+  while (stage_hear(&s, 2, &heard))
+    CHECK(heard.message.kind != DF_MESSAGE_UNMAP, "it is told to unmap what it may be reading");
+  close(s.peers[2]);
+}
+
+DF_TEST(failure, otherwise_it_is_unmapped, 30) {
+  df_stage s;
+  void *memory;
+  stage_open(&s);
+  OK(dfcclMemAlloc(s.context, &memory, 1 << 16));
+  OK(dfcclMemFree(s.context, memory));
+  CHECK(stage_hears(&s, 2, DF_MESSAGE_UNMAP, 1), "rank 2 keeps it mapped");
+  stage_close(&s);
+}
+
+/* Rank 1's broadcast fails, while rank 0 has given it `send` and `recv`. */
+static void fail_a_broadcast(const df_stage *s, const void *send, void *recv) {
+  stage_begin_broadcast(s, COLL, COUNT, send, recv);
+  stage_say(s, 1, (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .a = dfcclMismatch},
+            "it is another one");
+  RESULT(dfcclWait(s->context, COLL), dfcclMismatch);
+}
+
+DF_TEST(failure, what_a_failed_run_was_given_stays_mapped, 30) {
+  static df_datagram heard;
+  int8_t buffer[COUNT];
+  for (int sends = 0; sends < 2; sends++) {
+    df_stage s;
+    void *given, *other;
+    int unmapped = 0;
+    stage_open(&s);
+    OK(dfcclMemAlloc(s.context, &given, 1 << 16));
+    OK(dfcclMemAlloc(s.context, &other, 1 << 16));
+    fail_a_broadcast(&s, sends ? given : NULL, sends ? buffer : given);
+    OK(dfcclMemFree(s.context, given));
+    OK(dfcclMemFree(s.context, other));
+    OK(dfcclDestroy(s.context));
+    while (stage_hear(&s, 2, &heard))
+      if (heard.message.kind == DF_MESSAGE_UNMAP) {
+        CHECK(heard.message.id == 2, "it is told to unmap what it may be reading");
+        unmapped++;
+      }
+    CHECK(unmapped == 1, "it is told %d times to unmap what nobody can be reading", unmapped);
+    for (int r = 1; r < RANKS; r++) stage_die(&s, r);
+  }
+}
+
+/* ---- a rank that has left */
+
+/* It had no memory for the message that deregisters: whether its announcement comes before our
+ * registration or after. */
+DF_TEST(failure, who_has_left_is_waited_for_no_more, 30) {
+  int8_t buffer[COUNT] = {0};
+  for (int early = 0; early < 2; early++) {
+    df_stage s;
+    stage_open_with_bell(&s);
+    OK(stage_register_of_two(&s, COLL));
+    const df_announcement announcement = stage_announcement_of(&s, COLL);
+    stage_announce(&s, COLL, &announcement);
+    if (early) stage_announce(&s, COLL + 1, &announcement);
+    OK(dfcclRunAllReduce(s.context, COLL, buffer, buffer, NULL, NULL)); /* perhaps with rank 1 */
+    stage_handle(&s, &(df_message){.kind = DF_MESSAGE_BYE}, -1);
+    if (early) OK(stage_register_of_two(&s, COLL + 1));
+    RESULT(dfcclRunAllReduce(s.context, COLL + early, buffer, buffer, NULL, NULL),
+           dfcclRemoteError);
+    const char *sentence = dfcclGetLastError(s.context);
+    CHECK(strstr(sentence, "rank 1 left the job") != NULL, "\"%s\"", sentence);
+    OK(dfcclAbort(s.context)); /* the first run */
+    stage_close(&s);
+  }
+}
+
+DF_TEST(failure, who_has_left_takes_no_memory, 30) {
+  df_stage s;
+  stage_open(&s);
+  stage_handle(&s, &(df_message){.kind = DF_MESSAGE_BYE}, -1);
+  for (dfcclCollId_t id = 0; id < 100; id++) {
+    OK(stage_register_of_two(&s, id));
+    OK(dfcclDeregister(s.context, id));
+  }
+  CHECK(ck_hs_count(&s.context->registry.remotes) == 0, "%lu records are kept",
+        (unsigned long)ck_hs_count(&s.context->registry.remotes));
+  stage_close(&s);
+}
+
+/* ---- offers that make no sense */
+
+static int has_offer(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  int has = df_match_newest(s->context, 1, &(df_message){.id = COLL})->ends.has_offer;
+  pthread_mutex_unlock(&s->context->lock);
+  return has;
+}
+
+/* Rank 1 offers rings for a collective of both, in two pages. */
+static dfcclResult_t register_after_offer(df_shm_offer offer) {
+  df_stage s;
+  stage_open(&s);
+  stage_offer_segment(&s, 0, DF_PAGE, DF_SEGMENT_HOME);
+  stage_offer_segment(&s, 1, 2 * DF_PAGE, DF_SEGMENT_USER);
+  stage_offer_segment(&s, DF_FIRST_LINKS_SEGMENT, 2 * DF_PAGE, DF_SEGMENT_LINKS);
+  OK(stage_register_of_two(&s, COLL));
+  const df_announcement announcement = stage_announcement_of(&s, COLL);
+  CHECK(df_link_ring_bytes(announcement.stride, 2 * announcement.n_slots) <= DF_PAGE,
+        "rings of %u slots of %u bytes", announcement.n_slots, announcement.stride);
+  stage_announce(&s, COLL, &announcement);
+  offer.n_slots *= announcement.n_slots;
+  stage_offer_rings(&s, 1, COLL, &offer);
+  EVENTUALLY(has_offer(&s));
+  dfcclResult_t result = dfcclRegisterAllReduce(s.context, 1, 1, dfcclInt8, dfcclSum, NULL);
+  stage_close(&s);
+  return result;
+}
+
+/* n_slots: times what was agreed on. */
+DF_TEST(failure, an_offer_that_makes_no_sense_is_refused, 60) {
+  const df_shm_offer good = {.segment = DF_FIRST_LINKS_SEGMENT, .n_slots = 1};
+  df_shm_offer offers[] = {good, good, good, good, good, good, good, good, good, good};
+  RESULT(register_after_offer(good), dfcclSuccess);
+  offers[0].segment++;                /* never heard of */
+  offers[1].segment = 1;              /* memory that may be unmapped */
+  offers[2].n_slots = 0;              /* less than was agreed on */
+  offers[3].n_slots = 3;              /* no power of two */
+  offers[4].n_slots = 1 << 16;        /* more than are possible */
+  offers[5].offset = 32;              /* within a line */
+  offers[6].offset = 2 * DF_PAGE;     /* behind the segment */
+  offers[7].offset = UINT64_MAX - 63; /* whose end is within it */
+  offers[8].release_mask = 2;         /* of no power of two */
+  offers[9].release_mask = 1023;      /* more than the ring has */
+  for (size_t i = 0; i < DF_COUNT_OF(offers); i++)
+    CHECK(register_after_offer(offers[i]) == dfcclRemoteError, "offer %zu", i);
+  offers[0] = good;
+  offers[0].offset = DF_PAGE;
+  offers[0].n_slots = 2;
+  offers[0].release_mask = 1;
+  RESULT(register_after_offer(offers[0]), dfcclSuccess);
+}
+
+/* ---- rings of a peer that may live */
+
+static int is_lost(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  int is = s->context->control.peers[1].state == DF_PEER_DEAD;
+  pthread_mutex_unlock(&s->context->lock);
+  return is;
+}
+
+static uint64_t ring_bytes_of(const df_stage *s) {
+  pthread_mutex_lock(&s->context->lock);
+  uint64_t bytes = s->context->transports.shm->arena.used_bytes;
+  pthread_mutex_unlock(&s->context->lock);
+  return bytes;
+}
+
+/* The end of its connection says nothing about what rank 1 writes to. */
+static void keeps_rings(void (*end)(df_stage *s)) {
+  static int8_t received[STAGE_COUNT];
+  df_stage s;
+  stage_open(&s);
+  stage_begin_broadcast(&s, COLL, STAGE_COUNT, NULL, received);
+  uint64_t bytes = ring_bytes_of(&s);
+  CHECK(bytes > 0, "rank 1 writes nowhere");
+  end(&s);
+  RESULT(dfcclWait(s.context, COLL), dfcclRemoteError);
+  EVENTUALLY(is_lost(&s));
+  OK(dfcclDeregister(s.context, COLL));
+  CHECK(ring_bytes_of(&s) == bytes, "somebody else may take the rings");
+  stage_close(&s);
+}
+
+static void talk_nonsense(df_stage *s) {
+  CHECK(send(s->peers[1], "nonsense", 8, MSG_NOSIGNAL) == 8, "rank 1 cannot speak");
+}
+static void hang_up(df_stage *s) { stage_die(s, 1); }
+
+DF_TEST(failure, rings_of_who_is_cut_off_are_kept, 30) { keeps_rings(talk_nonsense); }
+DF_TEST(failure, rings_of_who_ended_its_connection_are_kept, 30) { keeps_rings(hang_up); }
+
+/* It does not write any more. */
+DF_TEST(failure, rings_of_who_deregistered_go_back, 30) {
+  static int8_t received[STAGE_COUNT];
+  df_stage s;
+  stage_open(&s);
+  stage_begin_broadcast(&s, COLL, STAGE_COUNT, NULL, received);
+  df_message deregister = {.kind = DF_MESSAGE_DEREGISTER, .id = COLL};
+  stage_handle(&s, &deregister, -1);
+  RESULT(dfcclWait(s.context, COLL), dfcclRemoteError);
+  OK(dfcclDeregister(s.context, COLL));
+  CHECK(ring_bytes_of(&s) == 0, "nobody uses the rings");
+  stage_close(&s);
+}
+
+/* ---- deregistered inside its callback, which has not returned */
+
+typedef struct callback_gate {
+  dfcclContext_t context;
+  uint32_t inside, open;
+} callback_gate;
+
+static void deregister_and_stay(dfcclCollId_t coll, dfcclResult_t status, void *argument) {
+  callback_gate *gate = argument;
+  OK(status);
+  OK(dfcclDeregister(gate->context, coll));
+  df_publish_u32(&gate->inside, 1);
+  EVENTUALLY(df_observe_u32(&gate->open) == 1);
+}
+
+static int has_heard(dfcclContext_t context, uint32_t peer) {
+  pthread_mutex_lock(&context->lock);
+  int broken = context->control.peers[peer].broken;
+  pthread_mutex_unlock(&context->lock);
+  return broken;
+}
+
+static df_peer_state state_of(dfcclContext_t context, uint32_t peer) {
+  pthread_mutex_lock(&context->lock);
+  df_peer_state state = context->control.peers[peer].state;
+  pthread_mutex_unlock(&context->lock);
+  return state;
+}
+
+DF_TEST(failure, who_had_no_memory_for_a_message_is_given_up, 30) {
+  dfcclContext_t ctxs[2];
+  int8_t send[COUNT] = {0}, recv[COUNT];
+  two_ranks_open(ctxs);
+  for (int r = 0; r < 2; r++)
+    OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));
+  OK(dfcclRunAllReduce(ctxs[1], COLL, send, recv, NULL, NULL));
+  df_world_mute(ctxs[0]->control.world, 0);
+  RESULT(dfcclWait(ctxs[1], COLL), dfcclRemoteError);
+  CHECK(state_of(ctxs[1], 0) == DF_PEER_GIVEN_UP, "it is not given up");
+  two_ranks_close(ctxs);
+}
+
+DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
+  dfcclContext_t ctxs[2];
+  callback_gate gate = {0};
+  int8_t buffers[2][2][COUNT] = {0};
+  two_ranks_open(ctxs);
+  gate.context = ctxs[0];
+  for (int r = 0; r < 2; r++) {
+    OK(dfcclRegisterAllReduce(ctxs[r], COLL, COUNT, dfcclInt8, dfcclSum, NULL));
+    OK(dfcclRunAllReduce(ctxs[r], COLL, buffers[r][0], buffers[r][1],
+                         r == 0 ? deregister_and_stay : NULL, &gate));
+  }
+  EVENTUALLY(df_observe_u32(&gate.inside) == 1);
+  pthread_mutex_lock(&ctxs[1]->lock);
+  df_break(ctxs[1], dfcclTimeout, "something else took too long");
+  pthread_mutex_unlock(&ctxs[1]->lock);
+  EVENTUALLY(has_heard(ctxs[0], 1));
+  int alone = 0; /* a group that rank 1 has no part in */
+  dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
+  options.ranks = &alone;
+  options.nRanks = 1;
+  OK(dfcclRegisterAllReduce(ctxs[0], COLL + 1, COUNT, dfcclInt8, dfcclSum, &options));
+  df_publish_u32(&gate.open, 1);
+  two_ranks_close(ctxs);
+}

@@ -1,0 +1,185 @@
+/*
+ * Promise of src/bootstrap/bootstrap.h: strangers who find the port of the rendezvous, many at once, and
+ * hold on to it until the job stands, neither keep it from forming nor learn anything: who says
+ * nothing, a byte now and then, or nonsense gets no byte of an answer; who speaks the protocol
+ * without the secret gets the challenge, and then the door. More of them than the root holds, who
+ * come again as soon as they are turned away, push out each other, and a rank for a moment at most.
+ *
+ * No time is measured: the strangers stop when the ranks have joined.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bootstrap_crew.h"
+#include "bootstrap/rendezvous/root_state.h"
+#include "bootstrap/net/sockets.h"
+#include "support/rest.h"
+
+enum {
+  STRANGERS = 240, /* fewer than the root holds, so that ranks are not among those who give way */
+  FLOOD = DF_STRANGERS_MAX + 88,
+  CALLS_MAX = 4,
+  HEARD_MAX = 1024
+};
+
+typedef enum { SILENT, DRIP, PATIENT_MANNERS, GARBAGE = PATIENT_MANNERS, IMPOSTOR, MANNERS } manner;
+
+typedef struct {
+  int fd; /* -1: to call again */
+  manner manner;
+  int calls; /* who is turned away comes back, but not for ever: ports of the host are few */
+  size_t said, heard;
+  unsigned char script[HEARD_MAX]; /* what it says */
+  size_t script_bytes;
+} stranger;
+
+typedef struct {
+  uint16_t port;
+  int n, manners; /* strangers, and what they do */
+  int all_here;   /* every stranger has been connected at the same time */
+  int stop;
+  int answers; /* bytes that somebody got who must not get any */
+  int challenges, turned_away;
+} affair; /* shared by the strangers' process and the test's */
+
+static int flag(const int *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+static void call_in(stranger *s, const affair *a, df_random *random) {
+  s->calls++;
+  s->fd = df_connect_loopback(a->port);
+  if (s->fd < 0) return; /* the job stands: nobody listens any more */
+  s->said = s->heard = 0;
+  s->script_bytes = 0;
+  if (s->manner == SILENT) return;
+  if (s->manner == IMPOSTOR) {
+    unsigned char wrong[DF_KEY_BYTES] = {1};
+    df_hello hello;
+    df_join_request join;
+    memset(&hello, 0, sizeof hello);
+    memset(&join, 0, sizeof join);
+    df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+    df_message_start(&join, DF_MESSAGE_JOIN, sizeof join);
+    join.n_ranks = 4;
+    df_message_seal(&join, sizeof join, wrong);
+    memcpy(s->script, &hello, sizeof hello);
+    memcpy(s->script + sizeof hello, &join, sizeof join);
+    s->script_bytes = sizeof hello + sizeof join;
+    return;
+  }
+  s->script_bytes = (size_t)(1 + df_random_below(random, 600));
+  for (size_t i = 0; i < s->script_bytes; i++) s->script[i] = (unsigned char)df_random_next(random);
+  if (s->manner == DRIP) { /* the beginning of something sound, which never comes to its end */
+    df_hello hello;
+    memset(&hello, 0, sizeof hello);
+    df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+    memcpy(s->script, &hello, sizeof hello);
+    s->script_bytes = sizeof hello - 1;
+  }
+}
+
+/* Says the next byte, or all of it; the connection may not stand yet, or not any more. */
+static void speak(stranger *s) {
+  size_t left = s->script_bytes - s->said;
+  if (left == 0) return;
+  if (s->manner == IMPOSTOR) { /* HELLO; JOIN once the challenge has come */
+    if (s->said < sizeof(df_hello))
+      left = sizeof(df_hello) - s->said;
+    else if (s->heard < sizeof(df_challenge))
+      return;
+  }
+  ssize_t sent =
+      send(s->fd, s->script + s->said, s->manner == DRIP ? 1 : left, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent > 0) s->said += (size_t)sent;
+}
+
+/* Takes what has come; -1 when the root has hung up. */
+static int listen_to(stranger *s, affair *a) {
+  unsigned char bytes[HEARD_MAX];
+  for (;;) {
+    ssize_t got = recv(s->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOTCONN)) return 0;
+    if (got <= 0) return -1;
+    s->heard += (size_t)got;
+    size_t due = s->manner == IMPOSTOR ? sizeof(df_challenge) : 0;
+    if (s->heard > due) __atomic_add_fetch(&a->answers, (int)got, __ATOMIC_RELEASE);
+    if (s->manner == IMPOSTOR && s->heard == due)
+      __atomic_add_fetch(&a->challenges, 1, __ATOMIC_RELEASE);
+  }
+}
+
+static void be_strangers(affair *a) {
+  static stranger all[FLOOD];
+  df_random random = {11};
+  for (int i = 0; i < a->n; i++) {
+    all[i] = (stranger){.manner = (manner)(i % a->manners)};
+    call_in(&all[i], a, &random);
+    CHECK(all[i].fd >= 0, "stranger %d: %s", i, strerror(-all[i].fd));
+    CHECK(df_socket_wait(all[i].fd, POLLOUT, UINT64_MAX) == 1, "stranger %d is not connected", i);
+  }
+  __atomic_store_n(&a->all_here, 1, __ATOMIC_RELEASE);
+  while (!flag(&a->stop)) {
+    for (int i = 0; i < a->n; i++) {
+      stranger *s = &all[i];
+      if (s->fd < 0) {
+        if (s->calls < CALLS_MAX) call_in(s, a, &random);
+        continue;
+      }
+      speak(s);
+      if (listen_to(s, a) == 0) continue;
+      __atomic_add_fetch(&a->turned_away, 1, __ATOMIC_RELEASE);
+      close(s->fd);
+      s->fd = -1;
+    }
+    poll(NULL, 0, 1); /* leaves the processor to the others */
+  }
+}
+
+static pid_t start_strangers(affair *a) {
+  fflush(NULL);
+  df_quiet_before_fork();
+  pid_t pid = fork();
+  CHECK(pid >= 0, "fork: %s", strerror(errno));
+  if (pid == 0) {
+    df_watchdog_start("the strangers", 120);
+    be_strangers(a);
+    df_watchdog_stop();
+    _exit(0);
+  }
+  df_watch_child(pid);
+  return pid;
+}
+
+/* A job of four ranks, who come when so many strangers have been turned away and an impostor, where
+ * there is one, has been challenged. */
+static void join_among_strangers(int n, int manners, int turned_away) {
+  affair *a = shared_memory(sizeof *a);
+  df_id_content content;
+  crew *c = make_crew(false, 4, 1);
+  OK(df_bootstrap_create_id(&c->id, NULL));
+  OK(df_id_read(&c->id, &content));
+  a->port = content.port;
+  a->n = n;
+  a->manners = manners;
+  pid_t strangers = start_strangers(a);
+  EVENTUALLY(flag(&a->all_here) == 1);
+  EVENTUALLY(flag(&a->turned_away) >= turned_away);
+  if (manners > IMPOSTOR) EVENTUALLY(flag(&a->challenges) >= 1);
+  start_crew(c);
+  reap_crew(c);
+  for (int i = 0; i < 4; i++) check_code(c, i, dfcclSuccess);
+  __atomic_store_n(&a->stop, 1, __ATOMIC_RELEASE);
+  CHECK(reap(strangers) == 0, "the strangers failed");
+  CHECK(a->answers == 0, "strangers got %d bytes", a->answers);
+}
+
+DF_TEST(strangers, neither_learn_anything_nor_keep_the_job_from_forming, 120) {
+  join_among_strangers(STRANGERS, MANNERS, STRANGERS / MANNERS);
+}
+
+DF_TEST(strangers, who_are_more_than_the_root_holds_do_not_keep_the_job_from_forming, 120) {
+  join_among_strangers(FLOOD, PATIENT_MANNERS, FLOOD - DF_STRANGERS_MAX);
+}

@@ -1,0 +1,296 @@
+/*
+ * Promises of src/bootstrap/rendezvous/root_loop.h, and of who meets a root:
+ *   - A stranger who connects learns nothing, and neither silence nor nonsense delays the job, or
+ *     takes the place of the root's own rank.
+ *   - A rank finds out what is not its job's root.
+ *   - Ids that nobody uses come to their end, and share one thread.
+ */
+#include "bootstrap/rendezvous/root_loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/rendezvous/rendezvous.h"
+#include "bootstrap/net/sockets.h"
+#include "bootstrap_crew.h"
+#include "support/leftovers.h"
+#include "support/rest.h"
+
+static uint16_t port_of(const crew *c) {
+  df_id_content content;
+  OK(df_id_read(&c->id, &content));
+  return content.port;
+}
+
+static int call_root(uint16_t port) {
+  int fd = df_connect_loopback(port);
+  CHECK(fd >= 0, "%s", strerror(-fd));
+  CHECK(df_socket_wait(fd, POLLOUT, UINT64_MAX) == 1 && df_socket_error(fd) == 0, "no connection");
+  return fd;
+}
+
+static void call_and_be_silent(crew *c) {
+  enum { STRANGERS = 700 };
+  for (int i = 0; i < STRANGERS; i++) call_root(port_of(c));
+}
+
+/* A socket of TCP tells no user: it counts as another user's. */
+DF_TEST(root, a_number_of_who_was_turned_away_is_free_for_others, 20) {
+  uint16_t port;
+  OK(df_handshake_ready());
+  df_root_options options = {.same_user_only = true, .idle_ms = LONG_MS};
+  options.listener = df_listen_loopback(&port);
+  CHECK(options.listener >= 0, "%s", strerror(-options.listener));
+  df_root *root = df_root_create(&options);
+  int caller = call_root(port), number = dup(STDERR_FILENO);
+  close(number); /* the root's end of the connection will have it */
+  struct pollfd entry = {.fd = caller, .events = POLLIN};
+  while (poll(&entry, 1, 0) == 0) CHECK(df_root_step(root, 100), "the root has ended");
+  CHECK(dup(STDERR_FILENO) == number, "another number than %d", number);
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) _exit(fcntl(number, F_GETFD) < 0);
+  df_watch_child(child);
+  CHECK(reap(child) == 0, "the child closes a file of others");
+  close(number);
+  df_socket_close(&caller);
+  df_root_destroy(root);
+}
+
+static bool is_answered(int fd, const unsigned char *key) {
+  df_hello hello;
+  df_challenge answer;
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  df_message_seal(&hello, sizeof hello, key);
+  return send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello &&
+         df_socket_wait(fd, POLLIN, UINT64_MAX) == 1 &&
+         recv(fd, &answer, sizeof answer, 0) == sizeof answer;
+}
+
+/* Without a descriptor the root gives up strangers, but not the rank that it belongs to. */
+DF_TEST(root, strangers_do_not_take_the_place_of_the_roots_own_rank, 20) {
+  enum { STRANGERS = 8, FREE = 3 };
+  int strangers[STRANGERS], own[2];
+  uint16_t port;
+  df_root *root;
+  OK(df_handshake_ready());
+  df_root_options options = {.idle_ms = LONG_MS, .n_ranks = 2};
+  options.listener = df_listen_loopback(&port);
+  CHECK(options.listener >= 0, "%s", strerror(-options.listener));
+  for (int i = 0; i < STRANGERS; i++) strangers[i] = call_root(port);
+  CHECK(df_connected_pair(own) == 0, "no pair");
+  const rlim_t most = (rlim_t)own[1] + 1 + FREE; /* one is the thread's */
+  CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, most}) == 0, "%s", strerror(errno));
+  OK(df_root_start(&options, own[1], &root));
+  for (int i = 0; i < STRANGERS - FREE; i++) /* given up for those behind them */
+    CHECK(df_socket_wait(strangers[i], POLLIN, UINT64_MAX) == 1, "stranger %d stays", i);
+  CHECK(is_answered(own[0], options.key), "the root's own rank is not answered");
+  for (int i = 0; i < STRANGERS; i++) df_socket_close(&strangers[i]);
+  df_socket_close(&own[0]);
+  df_root_stop(root);
+}
+
+DF_TEST(root, silent_strangers_delay_nobody, 60) {
+  crew *c = make_crew(false, 4, 1);
+  OK(df_bootstrap_create_id(&c->id, NULL));
+  pid_t strangers = start_helper(call_and_be_silent, c);
+  start_crew(c);
+  reap_crew(c);
+  for (int i = 0; i < 4; i++) {
+    check_code(c, i, dfcclSuccess);
+  }
+  kill(strangers, SIGKILL);
+  reap(strangers);
+}
+
+DF_TEST(root, nonsense_gets_no_answer, 60) {
+  df_random random = {7};
+  crew *c = make_crew(false, 2, 1);
+  OK(df_bootstrap_create_id(&c->id, NULL));
+  for (int i = 0; i < 100; i++) {
+    unsigned char bytes[600];
+    char answer[16];
+    int fd = call_root(port_of(c));
+    size_t length = (size_t)(16 + df_random_below(&random, (int)sizeof bytes - 16));
+    for (size_t k = 0; k < length; k++) bytes[k] = (unsigned char)df_random_next(&random);
+    CHECK(send(fd, bytes, length, MSG_NOSIGNAL) > 0, "%s", strerror(errno));
+    CHECK(df_socket_wait(fd, POLLIN, UINT64_MAX) == 1, "no end");
+    CHECK(recv(fd, answer, sizeof answer, 0) <= 0, "a stranger got an answer");
+    close(fd);
+  }
+  start_crew(c);
+  reap_crew(c);
+  for (int i = 0; i < 2; i++) check_code(c, i, dfcclSuccess);
+}
+
+/* A HELLO of another version: what the root answers. */
+static ssize_t ask_as_another_version(const unsigned char *key, df_challenge *answer) {
+  df_root_options options = {.listener = -1, .n_ranks = 2, .idle_ms = LONG_MS};
+  df_root *root = df_root_create(&options);
+  int pair[2];
+  df_hello hello;
+  CHECK(root && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0, "no root");
+  df_root_adopt(root, pair[1]);
+  df_message_start(&hello, DF_MESSAGE_HELLO, sizeof hello);
+  hello.header.version++;
+  df_message_seal(&hello, sizeof hello, key);
+  CHECK(send(pair[0], &hello, sizeof hello, 0) == sizeof hello, "%s", strerror(errno));
+  CHECK(df_root_step(root, 1000), "the root has ended");
+  df_root_step(root, 0);
+  const ssize_t got = recv(pair[0], answer, sizeof *answer, 0);
+  close(pair[0]);
+  df_root_destroy(root);
+  return got;
+}
+
+DF_TEST(root, only_who_has_the_key_learns_the_version, 30) {
+  const unsigned char right[DF_KEY_BYTES] = {0}, wrong[DF_KEY_BYTES] = {1};
+  df_challenge answer;
+  OK(df_handshake_ready());
+  CHECK(ask_as_another_version(wrong, &answer) == 0, "a stranger was answered");
+  CHECK(ask_as_another_version(right, &answer) == sizeof answer &&
+            answer.header.version == DF_BUILD,
+        "a rank was not answered");
+}
+
+/* A root of another version, at an address that a rank probes: the rank says so at once. */
+DF_TEST(root, a_root_of_another_version_is_named, 30) {
+  df_probe *probe = calloc(1, sizeof *probe);
+  df_address address = {.family = 4, .bytes = {127, 0, 0, 1}};
+  static df_interfaces none;
+  unsigned char key[DF_KEY_BYTES];
+  df_challenge answer;
+  df_hello hello;
+  int fd = -1;
+  OK(df_handshake_ready());
+  int listener = df_listen_loopback(&address.port);
+  df_probe_add(probe, &address, &none);
+  EVENTUALLY(df_probe_step(probe, df_clock_ns() + 20000000, &fd, key) == dfcclInProgress &&
+             df_socket_wait(listener, POLLIN, 0) == 1);
+  int caller = df_accept(listener);
+  CHECK(caller >= 0, "%s", strerror(-caller));
+  EVENTUALLY(df_probe_step(probe, df_clock_ns() + 20000000, &fd, key) == dfcclInProgress &&
+             recv(caller, &hello, sizeof hello, MSG_DONTWAIT) == sizeof hello);
+  df_message_start(&answer, DF_MESSAGE_CHALLENGE, sizeof answer);
+  answer.header.version++;
+  CHECK(send(caller, &answer, sizeof answer, 0) == sizeof answer, "%s", strerror(errno));
+  dfcclResult_t result;
+  EVENTUALLY((result = df_probe_step(probe, df_clock_ns() + 20000000, &fd, key)) !=
+             dfcclInProgress);
+  CHECK(result == dfcclInvalidUsage && strstr(df_last_sentence(), "runs version"), "%s",
+        df_last_sentence());
+  df_probe_close(probe);
+  free(probe);
+  df_socket_close(&caller);
+  close(listener);
+}
+
+DF_TEST(root, a_rank_without_the_secret_is_not_counted, 30) {
+  crew *c = make_crew(false, 2, 1);
+  OK(df_bootstrap_create_id(&c->id, NULL));
+  df_rendezvous *r = calloc(1, sizeof *r);
+  *r = (df_rendezvous){.n_ranks = 2, .rank = 0, .fd = -1, .timeout_ms = LONG_MS, .is_near = true};
+  r->deadline_ns = UINT64_MAX;
+  r->port = port_of(c);
+  memset(r->key, 1, sizeof r->key);
+  RESULT(df_rendezvous_enter(r), dfcclRemoteError); /* the root's proof is wrong for it */
+  CHECK(strstr(df_last_sentence(), "is not the root of this unique id") != NULL, "%s",
+        df_last_sentence());
+  free(r);
+  start_crew(c);
+  reap_crew(c);
+  for (int i = 0; i < 2; i++) check_code(c, i, dfcclSuccess);
+}
+
+DF_TEST(root, a_stranger_in_place_of_the_root_is_found_out, 30) {
+  uint16_t port;
+  df_card card = card_of(0);
+  df_mesh mesh;
+  dfcclUniqueId id;
+  OK(df_handshake_ready());
+  int listener = df_listen_loopback(&port);
+  const df_id_content content = {
+      .port = port, .secret = {1, 2, 3}, .machine = df_machine_identity()};
+  df_id_write(&id, &content);
+  fflush(NULL);
+  df_quiet_before_fork();
+  pid_t stranger = fork();
+  if (stranger == 0) {
+    df_challenge lie;
+    CHECK(df_socket_wait(listener, POLLIN, UINT64_MAX) == 1, "nobody came");
+    int fd = df_accept(listener);
+    df_message_start(&lie, DF_MESSAGE_CHALLENGE, sizeof lie);
+    CHECK(send(fd, &lie, sizeof lie, 0) == sizeof lie, "%s", strerror(errno));
+    for (;;) pause();
+  }
+  df_watch_child(stranger);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  kill(stranger, SIGKILL);
+  reap(stranger);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, 200, &mesh), dfcclTimeout); /* a silent one */
+  close(listener);
+  RESULT(df_bootstrap_join(NULL, &id, 1, 0, &card, LONG_MS, &mesh), dfcclRemoteError);
+  CHECK(strstr(df_last_sentence(), "nobody answers at 127.0.0.1") != NULL, "%s",
+        df_last_sentence());
+}
+
+DF_TEST(root, an_id_that_nobody_uses_comes_to_its_end, 30) {
+  int threads = df_thread_count(), descriptors = df_descriptor_count();
+  uint16_t port;
+  df_root_options options = {.idle_ms = 50};
+  OK(df_handshake_ready());
+  options.listener = df_listen_loopback(&port);
+  CHECK(options.listener >= 0, "%s", strerror(-options.listener));
+  OK(df_root_start(&options, -1, NULL));
+  EVENTUALLY(df_thread_count() == threads);
+  CHECK(df_descriptor_count() == descriptors, "%d descriptors", df_descriptor_count());
+}
+
+enum { IDS = 50 };
+
+static void join_alone(const dfcclUniqueId *id) {
+  df_mesh mesh;
+  df_card card = card_of(0);
+  OK(df_bootstrap_join(NULL, id, 1, 0, &card, LONG_MS, &mesh));
+  df_mesh_close(&mesh);
+}
+
+/* A forked child has ids of its own, and none of its parent's. */
+static void use_ids_in_a_child(const dfcclUniqueId *of_parent) {
+  dfcclUniqueId id;
+  fflush(NULL);
+  df_quiet_before_fork();
+  pid_t child = fork();
+  if (child == 0) {
+    df_watchdog_start("a child with ids", 20);
+    for (int i = 0; i < 3; i++) OK(df_bootstrap_create_id(&id, NULL));
+    join_alone(&id);
+    join_alone(of_parent);
+    df_watchdog_stop();
+    _exit(0);
+  }
+  df_watch_child(child);
+  CHECK(reap(child) == 0, "the child failed");
+}
+
+DF_TEST(root, ids_that_nobody_uses_share_one_thread, 60) {
+  static dfcclUniqueId ids[IDS];
+  int threads = df_thread_count(), descriptors = df_descriptor_count();
+  for (int i = 0; i < IDS; i++) OK(df_bootstrap_create_id(&ids[i], NULL));
+  CHECK(df_thread_count() <= threads + 1, "%d threads for %d ids", df_thread_count() - threads,
+        IDS);
+  use_ids_in_a_child(&ids[0]);
+  for (int i = IDS - 1; i > 0; i--) join_alone(&ids[i]);
+  EVENTUALLY(df_thread_count() == threads);
+  CHECK(df_descriptor_count() == descriptors, "%d descriptors", df_descriptor_count());
+}
