@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "primitives/convert.h"
+#include "primitives/elements/convert.h"
 #include "primitives/movers/mover_cpu.h"
 
 enum { PLACES = 3, DIVIDE = DF_REDUCE_OPERATORS, OPERATORS, DIVISOR = 7 };

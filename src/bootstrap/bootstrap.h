@@ -7,8 +7,8 @@
 #ifndef DF_BOOTSTRAP_BOOTSTRAP_H
 #define DF_BOOTSTRAP_BOOTSTRAP_H
 
-#include "bootstrap/mesh/listeners.h"
-#include "bootstrap/mesh/mesh_types.h"
+#include "bootstrap/net/listeners.h"
+#include "bootstrap/net/mesh_types.h"
 
 typedef enum { DF_HOSTS_UNKNOWN, DF_HOSTS_ONE, DF_HOSTS_SEVERAL } df_hosts;
 

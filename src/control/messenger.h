@@ -132,6 +132,11 @@ dfcclResult_t df_post_open(df_control *control, pthread_mutex_t *lock, const df_
                            const df_control_events *events);
 void df_post_close(df_control *control);
 
+/* [lock] The peer sent a message that breaks the protocol. */
+static inline void df_control_refuse(df_control *control, uint32_t peer) {
+  control->events.refused(control->events.owner, peer);
+}
+
 /* Before the service thread starts. One room for each kind. */
 void df_post_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
                        void *room, int takes_fd);

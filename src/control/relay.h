@@ -1,12 +1,12 @@
 /*
- * Messages that pass relays (bootstrap/mesh/routes.h). One is given to the next rank of its way with a list
+ * Messages that pass relays (bootstrap/net/routes.h). One is given to the next rank of its way with a list
  * of those for whom it is; each relay hands it to those of its host, and on to the next relays.
  * Between two ranks messages keep their order. No state of its own; nothing waits.
  */
 #ifndef DF_CONTROL_RELAY_H
 #define DF_CONTROL_RELAY_H
 
-#include "bootstrap/mesh/routes.h"
+#include "bootstrap/net/routes.h"
 #include "control/message.h"
 
 /* Who sends. give: payload: message->payload_bytes, valid within the call. lose: there was no memory

@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "base/result.h"
-#include "devices/cpu/cores.h"
+#include "devices/cores.h"
 
 /* What peers must know of a device. */
 typedef struct df_device_card {

@@ -5,7 +5,7 @@
 
 #include "context/descriptor.h"
 #include "primitives/link.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 
 typedef enum {
   DF_MOVE_NOTHING,

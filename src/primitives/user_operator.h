@@ -7,7 +7,7 @@
 #define DF_PRIMITIVES_USER_OPERATOR_H
 
 #include "base/result.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 
 enum { DF_MAX_OWN_OPERATORS = 1024, DF_OWN_BLOCK_BYTES = 4096 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 
 static const char *const memory_words[] = {"any", "process", "host", "crowded", "cuda"};
 

@@ -15,7 +15,7 @@
 #include "input.h"
 #include "plans/plan.h"
 #include "primitives/step.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "host/state/context.h"
+#include "host/state/peer_info.h"
 #include "control/service.h"
 #include "host/registration/match.h"
 #include "host/state/registry.h"

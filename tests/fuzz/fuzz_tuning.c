@@ -13,7 +13,7 @@
 
 #include "base/assert.h"
 #include "tuning/choice.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 
 /* The same bytes as a file of NCCL's example plugin: what is read can be asked. */
 static void check_csv(const char *text, size_t bytes) {

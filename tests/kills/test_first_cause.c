@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "host/state/context.h"
+#include "host/state/peer_info.h"
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/registration/match.h"

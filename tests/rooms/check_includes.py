@@ -1,19 +1,28 @@
 #!/usr/bin/env python3
-"""The rooms of src/ include one way: check_includes.py ROOT [KNOWN]
+"""The rooms of src/ include one way: check_includes.py ROOT
 
-Fails on an include that points up, on an include of a room that is not in the list, and on a circle of more than three
-files (a header and the sources that implement it count as one file). KNOWN lists upward includes that are still to go, one
-"from to" a line, and circles that are still to go, "circle first-file"; one that has gone from the sources fails too, so
-that the list only shrinks.
+A room is a directory of src/, a sub-room a directory inside a room. The test fails on an include that points up
+between rooms or between sub-rooms of one room, on a directory that is not in the lists below, and on a circle of more
+than three files (a header and the sources that implement it count as one file).
 """
 import collections
 import os
 import re
 import sys
 
-# From top to bottom: a room includes itself and what stands below it.
+# From top to bottom. A room may include itself and the rooms below it.
 ROOMS = ["host", "devices", "tuning", "topology", "transports", "control", "bootstrap", "plans", "daemon_kernel", "primitives",
          "context", "queues", "base"]
+
+# From top to bottom inside a room; "." stands for the files of the room itself.
+SUB_ROOMS = {
+    "host": ["api", "lifecycle", "switching", "registration", "runs", "observe", "state", "settings"],
+    "devices": ["cpu", "cuda", "."],
+    "transports": ["net", "net/connect", "net/plugin", "net/verbs", "net/pump", "net/security", "net/stream", "ipc", "shm", "."],
+    "bootstrap": [".", "mesh", "rendezvous", "net"],
+    "plans": ["msccl", "check", "algorithms", "."],
+    "primitives": [".", "movers", "elements"],
+}
 LARGEST_CIRCLE = 3
 
 
@@ -62,38 +71,43 @@ def circles(graph):
     return found
 
 
+def place(path):
+    """The room of a file, and its sub-room."""
+    parts = path.split("/")[1:-1]
+    return parts[0], "/".join(parts[1:]) or "."
+
+
+def points_up(path, other):
+    (room, sub_room), (other_room, other_sub_room) = place(path), place(other)
+    if room != other_room:
+        return ROOMS.index(other_room) < ROOMS.index(room)
+    order = SUB_ROOMS.get(room, ["."])
+    return order.index(other_sub_room) < order.index(sub_room)
+
+
 def main():
     root = sys.argv[1]
-    known_upward, known_circles = set(), set()
-    if len(sys.argv) > 2:
-        with open(sys.argv[2], encoding="utf-8") as file:
-            pairs = {tuple(line.split()) for line in file if line.strip() and not line.startswith("#")}
-        known_circles = {last for first, last in pairs if first == "circle"}
-        known_upward = {pair for pair in pairs if pair[0] != "circle"}
     paths = set(sources(root))
-    room = {path: path.split("/")[1] for path in paths}
-    wrong, upward, graph = [], set(), collections.defaultdict(set)
+    wrong, graph = [], collections.defaultdict(set)
+    known = set()
     for path in sorted(paths):
-        if room[path] not in ROOMS:
-            wrong.append("%s: its room is not in the list of rooms" % path)
-            continue
-        for other in includes(root, path, paths):
+        room, sub_room = place(path)
+        if room in ROOMS and sub_room in SUB_ROOMS.get(room, ["."]):
+            known.add(path)
+        else:
+            wrong.append("%s: its directory is not in the lists of rooms" % path)
+    for path in sorted(known):
+        for other in sorted(set(includes(root, path, paths)) & known):
             unit, other_unit = os.path.splitext(path)[0], os.path.splitext(other)[0]
             if unit != other_unit:
                 graph[unit].add(other_unit)
                 graph[other_unit]  # a node even if it includes nothing
-            if room[other] in ROOMS and ROOMS.index(room[other]) < ROOMS.index(room[path]):
-                upward.add((path, other))
-    for pair in sorted(upward - known_upward):
-        wrong.append("%s includes %s, which stands above it" % pair)
-    for pair in sorted(known_upward - upward):
-        wrong.append("%s does not include %s any more: take the pair off the list" % pair)
-    large = {c[0]: c for c in circles(graph) if len(c) > LARGEST_CIRCLE}
-    wrong += ["a circle of %d files: %s" % (len(large[c]), " ".join(large[c])) for c in sorted(set(large) - known_circles)]
-    wrong += ["no circle begins with %s any more: take it off the list" % c for c in sorted(known_circles - set(large))]
+            if points_up(path, other):
+                wrong.append("%s includes %s, which is in a higher room" % (path, other))
+    wrong += ["a circle of %d files: %s" % (len(c), " ".join(c)) for c in circles(graph) if len(c) > LARGEST_CIRCLE]
     for line in wrong:
         print(line)
-    print("%d files, %d upward includes still known, %d circles of more than %d" % (len(paths), len(known_upward), len(large), LARGEST_CIRCLE))
+    print("%d files in %d rooms" % (len(paths), len({place(path) for path in paths})))
     return 1 if wrong else 0
 
 

@@ -10,6 +10,7 @@
 #include "world.h"
 #include "host/runs/user_memory.h"
 #include "host/state/registry.h"
+#include "host/state/peer_info.h"
 #include "host/registration/register.h"
 #include "host/runs/runs.h"
 

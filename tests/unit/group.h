@@ -12,7 +12,7 @@
 
 #include "plans/plan.h"
 #include "primitives/step.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 #include "support/harness.h"
 
 typedef struct group_options {

@@ -2,6 +2,7 @@
 #include "control/service.h"
 #include "host/registration/match.h"
 #include "host/state/registry.h"
+#include "host/state/peer_info.h"
 #include "host/runs/runs.h"
 
 #include <fcntl.h>

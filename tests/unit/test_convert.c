@@ -1,5 +1,5 @@
 /*
- * Promises of src/primitives/convert.h and types.h:
+ * Promises of src/primitives/elements/convert.h and types.h:
  *   - Every narrow float converts to the float32 of the same value, and back to the same bits.
  *   - Every float32 converts to the nearest narrow float, ties to even, subnormals included; beyond
  *     the largest finite value to infinity (16 bits) or to that value (8 bits).
@@ -7,11 +7,11 @@
  * The expectation comes from the formats' definitions (support/numbers.h), and for float16 from the
  * compiler's own type too, where it has one.
  */
-#include "primitives/convert.h"
+#include "primitives/elements/convert.h"
 
 #include <math.h>
 
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 #include "support/harness.h"
 #include "support/numbers.h"
 

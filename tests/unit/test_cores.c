@@ -1,5 +1,5 @@
 /*
- * Promises of src/devices/cpu/cores.c and of what it is told:
+ * Promises of src/devices/cores.c and of what it is told:
  *   - A stuck executor publishes its processor.
  *   - It yields at once when a peer that it waits for was last seen on its own processor; otherwise
  *     when its patience is at an end; progress makes it patient anew.
@@ -12,7 +12,7 @@
  *   - A step that is blocked tells where the peer is that could help it, and nothing of a
  * collective stepped before.
  */
-#include "devices/cpu/cores.h"
+#include "devices/cores.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /*
- * Promises of src/transports/ipc/unmap.c, seen from a rank whose peers are played by this test. Its
+ * Promises of src/transports/shm/unmap.c, seen from a rank whose peers are played by this test. Its
  * device is the CPU's, but its memory must be unmapped by peers before it goes back, as a GPU's:
  *   - What a peer has mapped is given back when the peer says that it has unmapped it, not before.
  *   - A peer that died has nothing mapped any more.

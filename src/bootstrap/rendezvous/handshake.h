@@ -25,7 +25,7 @@
 #include <stdbool.h>
 
 #include "bootstrap/net/address.h"
-#include "bootstrap/mesh/mesh_types.h"
+#include "bootstrap/net/mesh_types.h"
 
 enum {
   DF_SECRET_BYTES = 16,

@@ -2,7 +2,7 @@
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_RENDEZVOUS_H
 #define DF_BOOTSTRAP_RENDEZVOUS_RENDEZVOUS_H
 
-#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/listeners.h"
 #include "bootstrap/rendezvous/handshake.h"
 #include "bootstrap/rendezvous/probe.h"
 #include "bootstrap/net/fork_guard.h"

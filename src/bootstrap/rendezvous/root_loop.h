@@ -3,7 +3,7 @@
 #ifndef DF_BOOTSTRAP_RENDEZVOUS_ROOT_LOOP_H
 #define DF_BOOTSTRAP_RENDEZVOUS_ROOT_LOOP_H
 
-#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/listeners.h"
 #include "bootstrap/rendezvous/handshake.h"
 
 typedef struct df_root df_root;

@@ -14,7 +14,7 @@
 #include "base/bell.h"
 #include "base/result.h"
 #include "daemon_kernel/daemon.h"
-#include "devices/cpu/cores.h"
+#include "devices/cores.h"
 #include "devices/executor.h"
 #include "devices/host_callbacks.h"
 

@@ -11,6 +11,7 @@
 #include "host/api/describe.h"
 #include "host/switching/plan_switch.h"
 #include "host/state/context.h"
+#include "host/state/peer_info.h"
 #include "host/observe/dump.h"
 #include "host/runs/collective_failure.h"
 #include "host/settings/abi_struct.h"

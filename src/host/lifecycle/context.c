@@ -13,11 +13,13 @@
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/state/context.h"
+#include "host/state/peer_info.h"
 #include "host/lifecycle/open_device.h"
 #include "host/observe/dump.h"
 #include "host/runs/collective_failure.h"
 #include "host/lifecycle/service_tasks.h"
 #include "host/lifecycle/peer_failure.h"
+#include "host/registration/link_setup.h"
 #include "host/registration/match.h"
 #include "host/switching/tuning_store.h"
 #include "host/runs/user_memory.h"
@@ -29,68 +31,8 @@
 #include "host/observe/trace.h"
 #include "host/lifecycle/open_transports.h"
 #include "host/observe/wait_graph.h"
-#include "transports/ipc/unmap.h"
-#include "transports/net/security/cipher.h"
+#include "transports/shm/unmap.h"
 #include "tuning/tuner_plugin.h"
-
-/* What every rank tells all others at start. */
-typedef struct df_card_content {
-  uint32_t version, max_blocks;
-  df_device_card device;
-  df_transport_card transport;
-  /* A bit for each processor that its process may use, modulo their number. */
-  uint64_t cpus[DF_TOPOLOGY_CPU_WORDS];
-  uint32_t shared_blocks;
-  uint64_t files; /* df_file_directory_digest */
-  char host_name[DF_HOST_NAME];
-} df_card_content;
-DF_STATIC_ASSERT(sizeof(df_card_content) <= DF_CARD_BYTES, "a card holds it");
-
-/* Of the word before the colon: where a plugin lies may differ between hosts. */
-static uint32_t fabric_kind(const char *fabric) {
-  uint32_t hash = 0;
-  for (const char *at = fabric; *at && *at != ':'; at++) hash = hash * 31 + (uint32_t)*at;
-  return hash;
-}
-
-df_card df_context_card(const df_settings *settings) {
-  df_card card;
-  df_card_content content = {.version = DFCCL_VERSION_CODE,
-                             .max_blocks = (uint32_t)settings->max_blocks,
-                             .shared_blocks = (uint32_t)settings->shared_blocks,
-                             .files = df_file_directory_digest(&settings->files)};
-  df_device_fill_card(settings->backend, (int)settings->device, &content.device);
-  content.transport.host = df_host_identity();
-  content.transport.backend = (uint32_t)settings->backend;
-  content.transport.wants_wire = settings->net == DF_NET_TCP || settings->net == DF_NET_FABRIC;
-  content.transport.fabric = fabric_kind(settings->network.fabric);
-  content.transport.security = (uint32_t)settings->network.security;
-  content.transport.has_aes = (uint32_t)df_cipher_has_aes();
-  df_cpu_allowed(content.cpus, DF_TOPOLOGY_CPU_WORDS);
-  gethostname(content.host_name, sizeof content.host_name - 1);
-  memset(&card, 0, sizeof card);
-  memcpy(card.bytes, &content, sizeof content);
-  return card;
-}
-
-df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank) {
-  df_card_content content;
-  memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
-  return content.device;
-}
-
-df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t rank) {
-  df_card_content content;
-  memcpy(&content, context->mesh.cards[rank].bytes, sizeof content);
-  return content.transport;
-}
-
-int df_context_has_files_of(dfcclContext_t context, uint32_t rank) {
-  df_card_content mine, theirs;
-  memcpy(&mine, context->mesh.cards[context->rank].bytes, sizeof mine);
-  memcpy(&theirs, context->mesh.cards[rank].bytes, sizeof theirs);
-  return mine.files == theirs.files;
-}
 
 /* A GPU executes one process's kernels at a time, unless MPS is on. */
 static int takes_turns_with(dfcclContext_t context, uint32_t rank, const df_device_card *theirs) {
@@ -138,8 +80,7 @@ static dfcclResult_t read_cards(dfcclContext_t context) {
   context->topology.runs_on_cores = context->settings.backend == dfcclBackendCpu;
   if (!df_topology_open(&context->topology, context->n_ranks)) return no_memory_for_hosts(context);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
-    df_card_content content;
-    memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
+    df_card_content content = df_context_peer_content(context, r);
     if (content.version != DFCCL_VERSION_CODE)
       return df_fail(dfcclInvalidUsage,
                      "rank %u runs version %u of the library, rank %u version %u", r,
@@ -206,8 +147,7 @@ static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
 /* For sentences. The name comes from the peer. */
 static void name_hosts(dfcclContext_t context) {
   for (uint32_t r = 0; context->mesh.far && r < context->n_ranks; r++) {
-    df_card_content content;
-    memcpy(&content, context->mesh.cards[r].bytes, sizeof content);
+    df_card_content content = df_context_peer_content(context, r);
     content.host_name[DF_HOST_NAME - 1] = '\0';
     if (context->mesh.far[r].is_far)
       df_escape(context->control.peers[r].host, DF_HOST_NAME, content.host_name);
@@ -302,6 +242,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   context->n_ranks = n_ranks;
   context->settings = *settings;
   context->mesh = *mesh;
+  context->links_progress = df_links_progress;
   df_device_init(&context->device, settings->backend);
   context->control.event_fd = context->control.epoll_fd = -1;
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");

@@ -12,7 +12,7 @@
 #include "host/registration/match.h"
 #include "host/lifecycle/heartbeat.h"
 #include "host/state/registry.h"
-#include "transports/ipc/unmap.h"
+#include "transports/shm/unmap.h"
 
 /* ---- collectives ---- */
 

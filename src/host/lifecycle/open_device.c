@@ -3,6 +3,7 @@
 
 #include "host/runs/collective_failure.h"
 #include "host/state/registry.h"
+#include "host/state/peer_info.h"
 #include "host/runs/runs.h"
 
 /* Executors call it seldom, between two turns. */

@@ -11,6 +11,7 @@
 #include "host/lifecycle/heartbeat.h"
 #include "host/observe/profiler.h"
 #include "host/state/registry.h"
+#include "host/state/peer_info.h"
 #include "host/runs/runs.h"
 #include "transports/ipc/ipc.h"
 #include "transports/net/endpoint.h"

@@ -31,7 +31,7 @@
 #include "base/growing_text.h"
 #include "base/log.h"
 #include "host/state/switch_hooks.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 
 enum {
   DF_TRACE_PIECE = 1 << 20, /* Bytes that one write may take under the lock. */

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "bootstrap/net/fork_guard.h"
 #include "host/observe/dump.h"
-#include "host/runs/collective_failure.h"
 #include "host/state/registry.h"
 
 /* ---- sleepers ---- */

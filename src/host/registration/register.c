@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "control/messenger.h"
 #include "host/state/context.h"
-#include "host/switching/plan_switch.h"
 #include "host/settings/abi_struct.h"
 #include "host/registration/link_setup.h"
 #include "host/registration/match.h"
@@ -332,7 +331,7 @@ static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll, df_manner
 /* NULL: this rank has none with that hash. What the collective was registered with need not be in the
  * directory. */
 static const df_plan_file *find_file(dfcclContext_t context, const df_coll *front, uint64_t hash) {
-  const df_plan_file *own = df_epoch_registered(front)->choice.file;
+  const df_plan_file *own = df_switch_registered(front)->choice.file;
   if (own && df_plan_file_facts_of(own).hash == hash) return own;
   return df_file_directory_find(&context->settings.files, hash);
 }

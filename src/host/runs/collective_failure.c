@@ -18,16 +18,6 @@
 #include "host/runs/runs.h"
 #include "host/state/switch_hooks.h"
 
-const char *df_coll_label(const df_coll *coll, char *text, size_t bytes) {
-  char number[24];
-  snprintf(number, sizeof number, "%" PRIu64, coll->id);
-  if (strcmp(number, coll->name) == 0)
-    snprintf(text, bytes, "collective %s", number);
-  else
-    snprintf(text, bytes, "collective %s (\"%s\")", number, coll->name);
-  return text;
-}
-
 DF_COLD dfcclResult_t df_say_why_broken(dfcclContext_t context) {
   pthread_mutex_lock(&context->lock);
   df_fail(context->failure.broken, "%s", context->failure.broken_sentence);

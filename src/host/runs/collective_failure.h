@@ -31,7 +31,5 @@ dfcclResult_t df_describe_limit(dfcclContext_t context, const df_coll *coll, cha
 /* [lock] The peer left, or its context broke, before it announced the collective. */
 void df_fail_unannounced(dfcclContext_t context, df_coll *coll, uint32_t peer);
 df_message df_failure_message(const df_coll *coll);
-const char *df_coll_label(const df_coll *coll, char *text,
-                          size_t bytes); /* collective 7 ("grad") */
 
 #endif

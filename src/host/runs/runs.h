@@ -28,10 +28,6 @@ void df_list(dfcclContext_t context, df_coll *coll);   /* [lock] it has runs to 
 void df_unlist(dfcclContext_t context, df_coll *coll); /* [lock] */
 void df_admit_listed(dfcclContext_t context);          /* [lock] */
 void df_between_turns(void *context);
-/* [lock] */
-static inline uint32_t df_runs_in_device(const df_coll *coll) {
-  return (uint32_t)(coll->admitted - coll->retired);
-}
 df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
 
 /* ---- completion ---- */

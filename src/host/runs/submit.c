@@ -12,7 +12,6 @@
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
 #include "host/settings/abi_struct.h"
-#include "host/registration/link_setup.h"
 #include "host/runs/user_memory.h"
 #include "host/runs/dynamic_counts.h"
 #include "host/observe/profiler.h"
@@ -309,7 +308,7 @@ static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll
 /* [lock] The run is accepted: perhaps it need not wait. */
 static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) {
   if (!coll->ready) {
-    df_links_progress(context, coll);
+    context->links_progress(context, coll);
   } else {
     df_list(context, coll);
     df_admit_listed(context);

@@ -6,7 +6,7 @@
 #define DF_HOST_SETTINGS_SETTINGS_H
 
 #include "base/result.h"
-#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/listeners.h"
 #include "daemon_kernel/block.h"
 #include "plans/msccl/directory.h"
 #include "tuning/table.h"

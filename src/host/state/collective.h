@@ -159,6 +159,14 @@ typedef struct df_coll {
   TAILQ_ENTRY(df_coll) next_due;
 } df_coll;
 
+/* Writes 'collective 7 ("grad")' to text and returns it. */
+const char *df_coll_label(const df_coll *coll, char *text, size_t bytes);
+
+/* [lock] Runs that the daemon has and whose CQEs were not taken. */
+static inline uint32_t df_runs_in_device(const df_coll *coll) {
+  return (uint32_t)(coll->admitted - coll->retired);
+}
+
 /* The device counts a variant's runs, and these may begin with any run of the collective. */
 static inline uint64_t df_device_run(const df_coll *coll, uint64_t run) { return run + coll->skew; }
 static inline uint32_t df_slot_of(const df_coll *coll, uint64_t run) {

@@ -157,6 +157,8 @@ struct dfcclContext {
   df_mesh mesh;
   pthread_mutex_t lock;
   df_registry registry;
+  /* [lock] Sets up what links of the collective can be set up now (registration/link_setup.c). */
+  void (*links_progress)(dfcclContext_t context, df_coll *coll);
   df_plan_cache plans;
   df_runs runs;
 
@@ -183,10 +185,5 @@ struct dfcclContext {
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
                               const df_settings *settings, df_mesh *mesh);
 dfcclResult_t df_context_close(dfcclContext_t context);
-df_card df_context_card(const df_settings *settings);
-df_device_card df_context_peer_card(dfcclContext_t context, uint32_t rank);
-df_transport_card df_context_transport_card(dfcclContext_t context, uint32_t rank);
-/* The same as this rank (settings.files). */
-int df_context_has_files_of(dfcclContext_t context, uint32_t rank);
 
 #endif

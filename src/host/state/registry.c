@@ -1,4 +1,4 @@
-#include "host/registration/user_operators.h"
+#include "primitives/user_operator.h"
 #include "host/state/registry.h"
 #include "host/state/switch_hooks.h"
 

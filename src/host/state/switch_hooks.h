@@ -26,6 +26,8 @@ typedef struct df_switch_events {
   void (*timed)(dfcclContext_t context, df_coll *front, const df_run *run);
   void (*freed)(df_coll *front); /* its record is being freed */
   df_switch_state (*state)(const df_coll *front);
+  /* As registered, whatever plan is in use. */
+  const df_manner *(*registered)(const df_coll *front);
 } df_switch_events;
 
 static inline const df_switch_events *df_switch_of(const df_coll *front) {
@@ -62,6 +64,10 @@ static inline void df_switch_timed(dfcclContext_t context, df_coll *front, const
 static inline df_switch_state df_switch_state_of(const df_coll *front) {
   const df_switch_events *events = df_switch_of(front);
   return events ? events->state(front) : (df_switch_state){.purpose = "registered"};
+}
+static inline const df_manner *df_switch_registered(const df_coll *front) {
+  const df_switch_events *events = df_switch_of(front);
+  return events ? events->registered(front) : &front->manner;
 }
 static inline void df_switch_freed(df_coll *coll) {
   const df_switch_events *events = df_switch_of(coll);

@@ -7,6 +7,7 @@
 #include "host/settings/abi_struct.h"
 #include "host/switching/tuning_store.h"
 #include "host/state/registry.h"
+#include "host/state/peer_info.h"
 #include "host/registration/check_arguments.h"
 #include "tuning/space.h"
 
@@ -89,7 +90,7 @@ static const df_file_directory *common_files(dfcclContext_t context, const df_co
 }
 
 static void make_space(dfcclContext_t context, const df_coll *front, df_tuner *tuner) {
-  const df_manner *registered = df_epoch_registered(front);
+  const df_manner *registered = df_switch_registered(front);
   const df_space_question question = {
       .registered = registered,
       .policy = &context->settings.tuning.policy,

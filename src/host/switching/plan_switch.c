@@ -9,7 +9,6 @@
 #include "control/messenger.h"
 #include "host/switching/switch_timing.h"
 #include "host/registration/link_setup.h"
-#include "host/lifecycle/peer_failure.h"
 #include "host/registration/match.h"
 #include "host/registration/register.h"
 #include "host/state/registry.h"
@@ -214,9 +213,9 @@ static void variant_lost(dfcclContext_t context, df_coll *variant) {
 
 /* ---- the leader ---- */
 
-const df_manner *df_epoch_registered(const df_coll *front) {
+static const df_manner *registered(const df_coll *front) {
   const df_epoch *epoch = front->epoch;
-  return epoch && epoch->current ? &epoch->current->manner : &front->manner;
+  return epoch->current ? &epoch->current->manner : &front->manner;
 }
 
 int df_epoch_is_busy(const df_coll *front) {
@@ -305,7 +304,8 @@ static const df_switch_events events = {.stands = variant_stands,
                                         .end = end,
                                         .timed = df_epoch_timed,
                                         .freed = freed,
-                                        .state = state};
+                                        .state = state,
+                                        .registered = registered};
 
 df_epoch *df_epoch_of(df_coll *front) {
   if (front->epoch == NULL && (front->epoch = calloc(1, sizeof *front->epoch)) != NULL) {
@@ -423,7 +423,7 @@ void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *mess
   else if (leads && message->kind == DF_MESSAGE_RETIRED)
     hear_retired(front, position);
   else if (is_led && message->kind == DF_MESSAGE_COMMIT && !may_commit(front, message->a))
-    df_peer_refuse(context, from);
+    df_control_refuse(&context->control, from);
   else if (is_led && message->kind == DF_MESSAGE_COMMIT)
     commit(context, front, message->a, message->b);
   else if (is_led && message->kind == DF_MESSAGE_CANCEL)

@@ -91,8 +91,6 @@ void df_epoch_time(dfcclContext_t context, df_coll *front, uint64_t from, uint64
 void df_epoch_count(dfcclContext_t context, df_coll *front, int on);
 /* [lock] This rank has gone over to what was asked for last. */
 int df_epoch_is_there(const df_coll *front);
-/* [lock] As registered, whatever the front has gone over to. */
-const df_manner *df_epoch_registered(const df_coll *front);
 /* [lock] A switch is in progress somewhere. On the leader. */
 int df_epoch_is_busy(const df_coll *front);
 void df_epoch_hear(dfcclContext_t context, uint32_t from, const df_message *message); /* [lock] */

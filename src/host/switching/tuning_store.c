@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 
 dfcclResult_t df_learning_open(dfcclContext_t context) {
   context->learnt.files = &context->settings.files;

@@ -5,7 +5,7 @@
 #define DF_PRIMITIVES_MOVERS_MOVER_CPU_H
 
 #include "base/attributes.h"
-#include "primitives/types.h"
+#include "primitives/elements/types.h"
 
 typedef void (*df_reduce_fn)(void *dst, const void *a, const void *b, size_t count);
 

@@ -6,8 +6,8 @@
 
 #include "base/assert.h"
 #include "base/attributes.h"
-#include "primitives/convert.h"
-#include "primitives/element.h"
+#include "primitives/elements/convert.h"
+#include "primitives/elements/element.h"
 #include "primitives/movers/mover_cpu.h"
 
 #if defined(__AVX2__)

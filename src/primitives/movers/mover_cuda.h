@@ -4,9 +4,9 @@
 
 #include <cuda_fp16.h>
 
-#include "primitives/convert.h"
-#include "primitives/element.h"
-#include "primitives/types.h"
+#include "primitives/elements/convert.h"
+#include "primitives/elements/element.h"
+#include "primitives/elements/types.h"
 
 #define DF_METHOD __host__ __device__ __forceinline__
 

@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
-#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/listeners.h"
 
 enum { DF_WIRE_OFFER_MAGIC = 0x0fe7dfcc };
 

@@ -5,7 +5,7 @@
 
 #include "control/messenger.h"
 #include "control/service.h"
-#include "transports/ipc/unmap.h"
+#include "transports/shm/unmap.h"
 #include "transports/shm/common_slots.h"
 
 static uint32_t cost(const df_transport_card *mine, const df_transport_card *theirs) {

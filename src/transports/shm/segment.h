@@ -18,7 +18,7 @@ typedef struct df_segment {
 
   void (*destroy)(struct df_segment *segment); /* gives base back; NULL: a memfd's mapping */
   int device, has_handle, is_mapping;
-  int closing, may_be_read; /* a mapping that must go (transports/ipc/unmap.c) */
+  int closing, may_be_read; /* a mapping that must go (transports/shm/unmap.c) */
   void *primary;            /* the device's context, retained */
   uint8_t handle[DF_SEGMENT_HANDLE_BYTES];
 } df_segment;

@@ -6,7 +6,7 @@
 
 #include "bootstrap/net/sockets.h"
 #include "control/messenger.h"
-#include "transports/ipc/unmap.h"
+#include "transports/shm/unmap.h"
 #include "transports/shm/common_slots.h"
 #include "transports/shm/endpoint.h"
 

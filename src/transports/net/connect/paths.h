@@ -7,7 +7,7 @@
 #define DF_TRANSPORTS_NET_CONNECT_PATHS_H
 
 #include "bootstrap/net/interfaces.h"
-#include "bootstrap/mesh/mesh_types.h"
+#include "bootstrap/net/mesh_types.h"
 #include "transports/net/stream/tcp.h"
 #include "transports/net/pump/pump.h"
 

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/result.h"
-#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/listeners.h"
 
 enum { DF_RECORD_MOST = 64 << 10, DF_RECORD_HEAD = 4, DF_RECORD_TAG = 16 };
 enum { DF_RECORD_MORE = DF_RECORD_HEAD + DF_RECORD_TAG };

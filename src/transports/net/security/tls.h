@@ -8,7 +8,7 @@
 #define DF_TRANSPORTS_NET_SECURITY_TLS_H
 
 #include "base/result.h"
-#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/listeners.h"
 #include "transports/net/stream/stream.h"
 
 typedef struct df_tls df_tls; /* a rank's certificate, key and authority */

@@ -6,7 +6,7 @@
 #define DF_TRANSPORTS_NET_STREAM_TCP_H
 
 #include "base/result.h"
-#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/listeners.h"
 #include "bootstrap/net/fork_guard.h"
 #include "transports/net/stream/stream.h"
 

@@ -1,5 +1,5 @@
-#ifndef DF_PRIMITIVES_TYPES_H
-#define DF_PRIMITIVES_TYPES_H
+#ifndef DF_PRIMITIVES_ELEMENTS_TYPES_H
+#define DF_PRIMITIVES_ELEMENTS_TYPES_H
 
 #include "base/attributes.h"
 #include "dfccl.h"

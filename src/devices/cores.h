@@ -3,8 +3,8 @@
  * hands over in under a microsecond, sleep and wake-up in tens. Each executor publishes where it
  * was last stuck, beside its work bell. A stale number costs little.
  */
-#ifndef DF_DEVICES_CPU_CORES_H
-#define DF_DEVICES_CPU_CORES_H
+#ifndef DF_DEVICES_CORES_H
+#define DF_DEVICES_CORES_H
 
 #include "base/bell.h"
 

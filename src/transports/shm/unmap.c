@@ -4,7 +4,7 @@
  * counts as dead, without mappings; if this rank ended the connection, the peer may live and keeps
  * them. (So may a peer that ended it without a goodbye.) Only dfcclDestroy waits, for a bounded
  * time: then the rest stays until the process ends. Host memory needs none of this. */
-#include "transports/ipc/unmap.h"
+#include "transports/shm/unmap.h"
 
 #include <stdlib.h>
 #include <unistd.h>

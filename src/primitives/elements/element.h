@@ -1,10 +1,10 @@
 /* Max and Min on the floats' bits. A number beats a NaN; -0 is below +0; E5M2's infinity becomes
  * the largest finite value. As signed integers floats are in order, unless both are negative: then
  * reversed. */
-#ifndef DF_PRIMITIVES_ELEMENT_H
-#define DF_PRIMITIVES_ELEMENT_H
+#ifndef DF_PRIMITIVES_ELEMENTS_ELEMENT_H
+#define DF_PRIMITIVES_ELEMENTS_ELEMENT_H
 
-#include "primitives/convert.h"
+#include "primitives/elements/convert.h"
 
 /* infinity: magnitudes above it are NaNs. */
 #define DF_DEFINE_FLOAT_ORDER(type, bits, infinity)                                                \

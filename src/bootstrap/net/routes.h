@@ -5,8 +5,8 @@
  * N * sqrt(N) connections instead of a square of the ranks. A way is the same in both directions:
  * who is lost to one rank has lost that rank, too.
  */
-#ifndef DF_BOOTSTRAP_MESH_ROUTES_H
-#define DF_BOOTSTRAP_MESH_ROUTES_H
+#ifndef DF_BOOTSTRAP_NET_ROUTES_H
+#define DF_BOOTSTRAP_NET_ROUTES_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "devices/cpu/cores.h"
+#include "devices/cores.h"
 
 #include <string.h>
 

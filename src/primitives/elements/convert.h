@@ -2,8 +2,8 @@
  * rounding, to nearest even, as the rounding mode must be. Overflow and infinities become infinity
  * (16 bits) or the largest finite value (8 bits). NaNs become canonical, as on NVIDIA GPUs: sign
  * clear, other bits set. */
-#ifndef DF_PRIMITIVES_CONVERT_H
-#define DF_PRIMITIVES_CONVERT_H
+#ifndef DF_PRIMITIVES_ELEMENTS_CONVERT_H
+#define DF_PRIMITIVES_ELEMENTS_CONVERT_H
 
 #include <string.h>
 

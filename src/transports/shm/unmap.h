@@ -1,6 +1,6 @@
 /* [lock]: the caller holds the context's lock. */
-#ifndef DF_TRANSPORTS_IPC_UNMAP_H
-#define DF_TRANSPORTS_IPC_UNMAP_H
+#ifndef DF_TRANSPORTS_SHM_UNMAP_H
+#define DF_TRANSPORTS_SHM_UNMAP_H
 
 #include "transports/shm/endpoint.h"
 

@@ -1,4 +1,4 @@
-#include "bootstrap/mesh/listeners.h"
+#include "bootstrap/net/listeners.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "bootstrap/mesh/routes.h"
+#include "bootstrap/net/routes.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
-#ifndef DF_BOOTSTRAP_MESH_MESH_TYPES_H
-#define DF_BOOTSTRAP_MESH_MESH_TYPES_H
+#ifndef DF_BOOTSTRAP_NET_MESH_TYPES_H
+#define DF_BOOTSTRAP_NET_MESH_TYPES_H
 
 #include "base/limits.h"
 #include "base/result.h"
-#include "bootstrap/mesh/listeners.h"
-#include "bootstrap/mesh/routes.h"
+#include "bootstrap/net/listeners.h"
+#include "bootstrap/net/routes.h"
 
 enum { DF_CARD_BYTES = 256 };
 

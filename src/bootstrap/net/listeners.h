@@ -1,0 +1,28 @@
+/* A rank's doors: listening sockets, one at each chosen address of its host and one at the loopback
+ * address, all with one port. Strangers come to them too. */
+#ifndef DF_BOOTSTRAP_NET_LISTENERS_H
+#define DF_BOOTSTRAP_NET_LISTENERS_H
+
+#include "base/result.h"
+#include "bootstrap/net/address.h"
+#include "bootstrap/net/fork_guard.h"
+#include "bootstrap/net/network_settings.h"
+
+enum { DF_DOORS_MAX = DF_ADDRESSES_MAX + 1 };
+
+typedef struct df_doors {
+  int n;
+  df_listener doors[DF_DOORS_MAX];
+  uint16_t port;
+  int n_offered;
+  df_address offered[DF_ADDRESSES_MAX]; /* what others are told */
+} df_doors;
+
+/* first to last: ports to try; 0: the network's. Loopback alone if the network is off or the host
+ * has no chosen interface. dfcclSystemError, dfcclOutOfMemory, dfcclInvalidUsage. */
+dfcclResult_t df_doors_open(df_doors **doors, const df_network *network, uint16_t first,
+                            uint16_t last, int most);
+/* Also of NULL. */
+void df_doors_close(df_doors *doors);
+
+#endif
