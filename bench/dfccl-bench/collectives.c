@@ -80,7 +80,7 @@ void df_bench_in_place(const df_bench_options *options, const df_bench_shape *sh
 }
 
 /* Pieces of equal length, so that times compare with those of the even operations. */
-static dfcclResult_t register_uneven(const df_bench_options *options, size_t count,
+static dfcclResult_t register_vector(const df_bench_options *options, size_t count,
                                      dfcclContext_t context, dfcclCollId_t id,
                                      const dfcclCollOptions_t *how) {
   const dfcclDataType_t type = options->type;
@@ -142,7 +142,7 @@ dfcclResult_t df_bench_register(const df_bench_options *options, const df_bench_
   case DF_BENCH_SCATTERV:
   case DF_BENCH_ALLTOALLV:
   case DF_BENCH_NEIGHBOURS:
-    return register_uneven(options, count, context, id, &how);
+    return register_vector(options, count, context, id, &how);
   case DF_BENCH_OVERHEAD:
   case DF_BENCH_TUNE:
   case DF_BENCH_DISORDER:

@@ -17,7 +17,8 @@ bool df_bench_print_header(const df_bench_options *options) {
   else
     printf("by size");
   printf(" validation: %d\n#\n", options->check);
-  if (options->bound) puts("# Last two columns: bound (us) and reached (%), of the out-of-place time");
+  if (options->bound)
+    puts("# Last two columns: bound (us) and reached (%), of the out-of-place time");
   printf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place      "
          "    \n",
          "", "", "", "", "");

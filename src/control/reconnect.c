@@ -40,7 +40,7 @@ int df_resume_begin(df_control *control, uint32_t rank, int error) {
   df_peer *peer = &control->peers[rank];
   if (!may_resume(control, peer) || need_not_call(peer)) return 0;
   /* The time for silence is over already, unless there may be another way. */
-  if (df_is_silence(error) && !peer->has_rails) return 0;
+  if (df_is_silence(error) && !peer->has_paths) return 0;
   df_log(DF_LOG_INFO, "rank %u: control's connection to rank %u was lost: %s", control->rank, rank,
          error ? strerror(error) : "the other end closed it");
   if (peer->lost_ns == 0) {
@@ -122,9 +122,9 @@ static void attach(df_control *control, df_arrival *arrival) {
   peer->unsent = peer->first;
   put(control, arrival->rank, arrival->fd);
   if (is_welcome)
-    df_post_flush(control, arrival->rank);
+    df_messenger_flush(control, arrival->rank);
   else /* The other end may not know. */
-    df_post_end(control, arrival->rank);
+    df_messenger_end(control, arrival->rank);
 }
 
 static void forget(df_arrival *arrival) {

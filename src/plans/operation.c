@@ -52,7 +52,7 @@ int df_operation_by_word(const char *word) {
   return -1;
 }
 
-int df_operation_is_listed(df_operation operation) {
+int df_operation_has_piece_table(df_operation operation) {
   return operation >= DF_OP_COUNT && operation != DF_OP_ALL_TO_ALL_DYNAMIC;
 }
 int df_operation_reduces(df_operation operation) { return has(operation, REDUCES); }

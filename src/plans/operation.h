@@ -35,7 +35,7 @@ const char *df_operation_word(df_operation operation); /* "allreduce" */
 /* -1: no such word. Rules of the tuning table know the operations below DF_OP_COUNT. */
 int df_operation_by_word(const char *word);
 
-int df_operation_is_listed(df_operation operation);
+int df_operation_has_piece_table(df_operation operation);
 int df_operation_reduces(df_operation operation);
 int df_operation_is_scan(df_operation operation);
 /* Position `root` is not like the others. */

@@ -121,7 +121,7 @@ static int play_all(dfcclRedOp_t op, combine_fn combine, dfcclContext_t *ctxs, i
   return played;
 }
 
-DF_TEST(own_operators, functions_on_every_plan, 120) {
+DF_TEST(user_operators, functions_on_every_plan, 120) {
   for (int ranks = 1; ranks <= RANKS; ranks++) {
     int argument = 42;
     dfcclContext_t ctxs[RANKS];
@@ -188,7 +188,7 @@ static void multiplied_as(int rank, int ranks, const dfcclUniqueId *id, void *ne
   df_finish(ctx);
 }
 
-DF_TEST(own_operators, multiplied_sums_among_processes, 120) {
+DF_TEST(user_operators, multiplied_sums_among_processes, 120) {
   static char *const nets[] = {"auto", "tcp"};
   for (int ranks = 1; ranks <= 4; ranks += ranks == 1 ? 2 : 1)
     for (int i = 0; i < 2; i++) {
@@ -206,14 +206,14 @@ static void multiplied_in_thread(int rank, void *argument) {
   multiplied(((job *)argument)->ctxs[rank], rank, 3);
 }
 
-DF_TEST(own_operators, multiplied_sums_among_threads, 60) {
+DF_TEST(user_operators, multiplied_sums_among_threads, 60) {
   job j;
   df_make_contexts(j.ctxs, 3, NULL);
   df_in_threads(3, multiplied_in_thread, &j);
   df_free_contexts(j.ctxs, 3);
 }
 
-DF_TEST(own_operators, floats_are_rounded_once_before_the_sum, 30) {
+DF_TEST(user_operators, floats_are_rounded_once_before_the_sum, 30) {
   dfcclContext_t ctxs[2];
   float in[2] = {3, 5}, out[2] = {0, 0};
   const float scalars[2] = {0.1f, -2};
@@ -240,7 +240,7 @@ static void expect_refused(dfcclResult_t result, const char *word) {
         word);
 }
 
-DF_TEST(own_operators, what_does_not_fit_is_refused, 30) {
+DF_TEST(user_operators, what_does_not_fit_is_refused, 30) {
   static const size_t counts[2] = {1, 1};
   dfcclContext_t ctxs[2];
   dfcclRedOp_t ordered, scaled;
@@ -267,7 +267,7 @@ DF_TEST(own_operators, what_does_not_fit_is_refused, 30) {
   df_free_contexts(ctxs, 2);
 }
 
-DF_TEST(own_operators, other_kinds_of_operators_are_a_mismatch, 30) {
+DF_TEST(user_operators, other_kinds_of_operators_are_a_mismatch, 30) {
   dfcclContext_t ctxs[2];
   dfcclRedOp_t ops[2];
   int32_t buffer[2][2];

@@ -76,7 +76,7 @@ static int is_own_relay(dfcclContext_t context, uint32_t rank) {
 
 static void send(dfcclContext_t context, uint32_t rank, int what) {
   df_message message = {.kind = DF_MESSAGE_PING, .a = (uint64_t)what};
-  df_post_send(&context->control, rank, &message, NULL, -1);
+  df_messenger_send(&context->control, rank, &message, NULL, -1);
 }
 
 static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out) {
@@ -157,7 +157,7 @@ static void run(void *room) {
   pthread_mutex_unlock(&context->lock);
 }
 
-void df_pings_hear(dfcclContext_t context, uint32_t from, const df_message *message) {
+void df_pings_receive(dfcclContext_t context, uint32_t from, const df_message *message) {
   df_pings *pings = context->transports.pings;
   if (pings) pings->silent[from] = 0;
   if (message->a == QUESTION) send(context, from, ANSWER);

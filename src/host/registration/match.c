@@ -18,7 +18,8 @@
 
 static uint32_t operator_of(const df_coll *coll) {
   if (!df_operation_reduces(coll->operation)) return 0;
-  return coll->has_own ? (uint32_t)df_own_kind_of(df_own_operators[coll->own]) : (uint32_t)coll->op;
+  return coll->has_user_operator ? (uint32_t)df_user_operator_kind_of(df_user_operators[coll->own])
+                                 : (uint32_t)coll->op;
 }
 
 /* Plans of a file differ as the file does. */
@@ -36,14 +37,14 @@ df_announcement df_coll_announcement(const df_coll *coll) {
                            .count = coll->pairs ? 0 : coll->count,
                            .group_size = coll->n,
                            .algorithm = (uint32_t)coll->plan->key.algorithm,
-                           .n_blocks = coll->manner.shape.n_blocks,
-                           .n_slots = coll->manner.shape.n_slots,
-                           .stride = coll->manner.shape.stride,
-                           .payload_offset = (uint16_t)coll->manner.shape.payload_offset,
+                           .n_blocks = coll->configuration.shape.n_blocks,
+                           .n_slots = coll->configuration.shape.n_slots,
+                           .stride = coll->configuration.shape.stride,
+                           .payload_offset = (uint16_t)coll->configuration.shape.payload_offset,
                            .varying = (uint16_t)coll->varying,
                            .split = coll->plan->key.split,
-                           .chunk = coll->manner.shape.parts[0].chunk,
-                           .loops = coll->manner.shape.parts[0].loops,
+                           .chunk = coll->configuration.shape.parts[0].chunk,
+                           .loops = coll->configuration.shape.parts[0].loops,
                            .group_step = coll->group_step,
                            .form = compared_form(coll->plan)};
 }
@@ -64,7 +65,7 @@ void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) {
       announcement.receives = coll->pairs[i].receives;
       df_announcement_write(&announcement, coll->ranks, payload);
     }
-    df_post_send(&context->control, coll->ranks[i], &message, payload, -1);
+    df_messenger_send(&context->control, coll->ranks[i], &message, payload, -1);
   }
 }
 
@@ -82,8 +83,8 @@ static const char *type_name(uint32_t type) {
 
 static const char *operator_name(uint32_t op) {
   static const char *const names[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
-  if (op == DF_KIND_OWN) return "an application's own";
-  if (op == DF_KIND_OWN_ORDERED) return "an application's own that does not commute";
+  if (op == DF_KIND_USER_OPERATOR) return "an application's own";
+  if (op == DF_KIND_USER_OPERATOR_ORDERED) return "an application's own that does not commute";
   if (op == DF_KIND_SCALED) return "premulsum";
   return op < DF_COUNT_OF(names) ? names[op] : "unknown";
 }
@@ -258,7 +259,7 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
     snprintf(sentence, sizeof sentence, "%s: %s (here: rank %u, there: rank %u)",
              df_coll_label(coll, label, sizeof label), difference, context->rank, remote->peer);
     df_fail_collective(context, coll, dfcclMismatch, 1, sentence);
-    if (coll->front == NULL) pair_with_strangers(context, coll, remote);
+    if (coll->registered == NULL) pair_with_strangers(context, coll, remote);
   } else if (remote->failed != dfcclSuccess) {
     df_fail_collective(context, coll, remote->failed, 0,
                        remote->sentence ? remote->sentence : "a member has given it up");
@@ -295,8 +296,8 @@ void df_match_bind(dfcclContext_t context, df_coll *coll) {
     df_remote *remote = first_unbound(context, peer, coll);
     if (remote)
       bind(context, coll, remote);
-    else if (coll->front == NULL && (context->control.peers[peer].state != DF_PEER_ALIVE ||
-                                     context->control.peers[peer].broken))
+    else if (coll->registered == NULL && (context->control.peers[peer].state != DF_PEER_ALIVE ||
+                                          context->control.peers[peer].broken))
       df_fail_unannounced(context, coll, peer);
   }
 }
@@ -401,7 +402,7 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
   for (uint32_t i = 0; i < coll->n_paired; i++) {
     df_remote *remote = coll->remotes[i];
     if (remote == NULL) {
-      if (i != coll->position && coll->front == NULL) expect(context, coll, coll->ranks[i]);
+      if (i != coll->position && coll->registered == NULL) expect(context, coll, coll->ranks[i]);
       continue;
     }
     coll->remotes[i] = NULL;
@@ -411,7 +412,7 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
 }
 
 static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *remote, int leaves) {
-  if (coll->front) {
+  if (coll->registered) {
     df_switch_lost(context, coll);
     return;
   }

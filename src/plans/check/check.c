@@ -55,7 +55,7 @@ static int check_listed_results(df_checker *c) {
 static int check_results(df_checker *c) {
   int reduces = df_operation_reduces(c->key.operation);
   uint64_t all = c->n == 64 ? UINT64_MAX : (1ull << c->n) - 1;
-  if (df_operation_is_listed(c->key.operation)) return check_listed_results(c);
+  if (df_operation_has_piece_table(c->key.operation)) return check_listed_results(c);
   for (uint32_t r = 0; r < c->n; r++) {
     df_check_player *p = &c->players[r];
     if (p->output == NULL) continue;

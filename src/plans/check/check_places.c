@@ -71,7 +71,7 @@ uint32_t df_check_length_of(const df_checker *c, uint32_t piece) {
 }
 
 static int is_listed(const df_checker *c) {
-  return c->players[0].plan->geometry == DF_GEOMETRY_LISTED;
+  return c->players[0].plan->geometry == DF_GEOMETRY_PIECE_TABLE;
 }
 
 uint32_t df_check_named(const df_checker *c, const df_plan_name *name) {
@@ -109,7 +109,7 @@ static df_check_cell *take_cells(df_checker *c, df_check_player *p, int which, u
 /* One loop, and never in place. */
 static int give_listed_memory(df_checker *c, uint32_t rank) {
   df_check_player *p = &c->players[rank];
-  if (p->plan->geometry != DF_GEOMETRY_LISTED || c->o->loops != 1 || c->o->in_place)
+  if (p->plan->geometry != DF_GEOMETRY_PIECE_TABLE || c->o->loops != 1 || c->o->in_place)
     return df_check_complain(c, rank, "a plan of lists is checked in one loop, not in place");
   p->scratch = take_cells(c, p, 2, p->plan->scratch_pieces);
   p->input = take_cells(c, p, 0, p->plan->n_extents);

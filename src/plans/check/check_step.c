@@ -231,7 +231,7 @@ static int fits(df_checker *c, uint32_t rank, const df_primitive *prim, const tu
   if (m->pieces != DF_MAX(prim->pieces, 1u))
     return df_check_complain(c, rank, "receives %u pieces from rank %u in one message, not %u",
                              m->pieces, t->from, prim->pieces);
-  for (uint32_t at = 0; at < m->pieces && geometry != DF_GEOMETRY_LISTED; at++) {
+  for (uint32_t at = 0; at < m->pieces && geometry != DF_GEOMETRY_PIECE_TABLE; at++) {
     const df_primitive sent = {.piece = (uint16_t)m->piece, .stride = (uint16_t)m->stride};
     const uint32_t theirs = df_check_length_of(c, part_of(c, &sent, at).piece);
     const uint32_t ours = df_check_length_of(c, part_of(c, prim, at).piece);
@@ -239,7 +239,7 @@ static int fits(df_checker *c, uint32_t rank, const df_primitive *prim, const tu
       return df_check_complain(c, rank, "receives piece %u from rank %u as piece %u", theirs,
                                t->from, ours);
   }
-  return geometry != DF_GEOMETRY_LISTED || has_length_of(c, rank, prim, t->from, m);
+  return geometry != DF_GEOMETRY_PIECE_TABLE || has_length_of(c, rank, prim, t->from, m);
 }
 
 /* The pieces are moved in a row, or all at once: none is written that a later one reads. */

@@ -5,10 +5,10 @@
 #include "dfccl.h"
 
 enum {
-  DF_DATA_TYPES = 14,      /* of dfcclDataType_t */
-  DF_REDUCE_OPERATORS = 8, /* of dfcclRedOp_t; Avg is Sum, then a division */
-  DF_OPERATOR_OWN = 8,     /* in a descriptor: of primitives/user_operator.h */
-  DF_FIRST_OWN = 256       /* in dfcclRedOp_t: the first of them */
+  DF_DATA_TYPES = 14,          /* of dfcclDataType_t */
+  DF_REDUCE_OPERATORS = 8,     /* of dfcclRedOp_t; Avg is Sum, then a division */
+  DF_OPERATOR_USER = 8,        /* in a descriptor: of primitives/user_operator.h */
+  DF_FIRST_USER_OPERATOR = 256 /* in dfcclRedOp_t: the first of them */
 };
 
 /* 0: no data type. */

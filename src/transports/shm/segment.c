@@ -115,11 +115,11 @@ void df_segment_destroy(df_segment *segment) {
 
 static void destroy_remains(df_remains *remains) { df_segment_destroy((df_segment *)remains); }
 
-void df_segment_bury(df_world *world, df_segment *segments) {
+void df_segment_bury(df_process_inbox *world, df_segment *segments) {
   while (segments) {
     df_segment *next = segments->next;
     segments->remains.destroy = destroy_remains;
-    df_world_bury(world, &segments->remains);
+    df_process_inbox_bury(world, &segments->remains);
     segments = next;
   }
 }

@@ -122,11 +122,11 @@ static df_plugin_progress work_all(df_plugin_stream **streams, uint64_t now_ns) 
 
 /* Until somebody rings, or a nap's end if only the plugin could tell. */
 static void rest(df_plugin_host *host, uint32_t calls, uint64_t nap_ns) {
-  const uint32_t ticket = df_bell_prepare(&host->bell);
+  const uint32_t handle = df_bell_prepare(&host->bell);
   if (df_load_relaxed_u32(&host->calls) != calls)
     df_bell_cancel(&host->bell);
   else
-    df_bell_sleep(&host->bell, ticket, nap_ns);
+    df_bell_sleep(&host->bell, handle, nap_ns);
 }
 
 static void serve(df_plugin_host *host) {
