@@ -23,11 +23,13 @@ static void prove_run(df_plan_key key, int varying, df_random *random) {
   key.several = df_random_chance(random, 50);
   key.agrees = varying && df_operation_needs_agreement(key.operation);
   group_plans g = make_group(key);
+  const int may_scale = df_operation_reduces(key.operation) && !key.average;
   for (int in_place = 0; in_place <= 1; in_place++)
     for (df_plan_lending lending = DF_LENDS_NOTHING; lending <= DF_LENDS_SOME; lending++) {
       df_plan_check_options o = {.slots = DF_MIN_LINK_SLOTS,
                                  .loops = key.n > 16 ? 2 : 3,
                                  .in_place = in_place,
+                                 .scales = may_scale && lending != DF_LENDS_NOTHING,
                                  .varying = varying,
                                  .ordered = df_algorithm_keeps_order(key.algorithm, key.operation),
                                  .lending = lending,

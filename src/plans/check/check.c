@@ -43,7 +43,8 @@ static int check_listed_results(df_checker *c) {
       if (!name->output) continue;
       if (v->element != df_check_named(c, name) ||
           v->contributions != (reduces ? all : 1ull << name->from) ||
-          v->divided != (uint32_t)(c->key.average != 0))
+          v->divided != (uint32_t)(c->key.average != 0) ||
+          v->scaled != (uint32_t)(c->o->scales != 0))
         return df_check_complain(c, r, "chunk %u from rank %u is element %u of %llx, divided %u",
                                  name->chunk, name->from, v->element,
                                  (unsigned long long)v->contributions, v->divided);
@@ -81,6 +82,9 @@ static int check_results(df_checker *c) {
         if (v->divided != (uint32_t)(c->key.average != 0))
           return df_check_complain(c, r, "the result's piece %u was divided %u times", piece,
                                    v->divided);
+        if (v->scaled != (uint32_t)(c->o->scales != 0))
+          return df_check_complain(c, r, "the result's piece %u was scaled %u times", piece,
+                                   v->scaled);
         if (c->key.operation != DF_OP_ALL_REDUCE || r == 0) continue;
         c->players[0].loop = p->loop;
         if (df_check_place(c, 0, DF_BUFFER_OUTPUT, piece)->value.order == v->order) continue;

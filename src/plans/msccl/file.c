@@ -95,7 +95,7 @@ static int make_plans(proof *p, int which, int average, df_file_diagnostic *diag
 }
 
 typedef struct question {
-  int in_place;
+  int in_place, scales;
   df_plan_lending lending;
   uint32_t slots, last_pieces;
 } question;
@@ -105,6 +105,7 @@ static int is_proven(proof *p, const question *q) {
                                          .loops = 2,
                                          .last_pieces = q->last_pieces,
                                          .in_place = q->in_place,
+                                         .scales = q->scales,
                                          .lending = q->lending,
                                          .any_order = 1,
                                          .findings = &p->findings};
@@ -135,17 +136,24 @@ static int prove_form(df_plan_file *file, int which, form *f, df_file_diagnostic
   for (int average = reduces; fine == 1 && average >= 0; average--) {
     fine = make_plans(p, which, average, diagnostic);
     for (int in_place = 0; fine == 1 && in_place < 2; in_place++) {
-      const question whole = {in_place, DF_LENDS_NOTHING, least, 0};
-      const question cut = {in_place, DF_LENDS_NOTHING, least, 1};
+      const question whole = {.in_place = in_place, .lending = DF_LENDS_NOTHING, .slots = least};
+      const question cut = {
+          .in_place = in_place, .lending = DF_LENDS_NOTHING, .slots = least, .last_pieces = 1};
+      const question scaled = {.in_place = in_place,
+                               .scales = reduces && !average,
+                               .lending = DF_LENDS_NOTHING,
+                               .slots = least};
       if (!is_proven(p, &whole)) fine = complain_of(p, diagnostic);
       f->ordered &= p->findings.ordered;
       f->same_bits &= p->findings.same_bits;
       if (fine && !is_proven(p, &cut)) fine = complain_of(p, diagnostic);
+      if (fine && !is_proven(p, &scaled)) fine = complain_of(p, diagnostic);
     }
   }
   if (fine == 1) {
-    const question lent = {0, DF_LENDS_ALL, DF_MAX_LINK_SLOTS, 0};
-    const question lent_in_place = {1, DF_LENDS_ALL, DF_MAX_LINK_SLOTS, 0};
+    const question lent = {.lending = DF_LENDS_ALL, .slots = DF_MAX_LINK_SLOTS};
+    question lent_in_place = lent;
+    lent_in_place.in_place = 1;
     f->lends = is_proven(p, &lent);
     for (uint32_t r = 0; r < file->model.n; r++) p->plans[r]->direct_in_place = 1;
     f->lends_in_place = f->lends && is_proven(p, &lent_in_place);
