@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/assert.h"
 #include "base/attributes.h"
 #include "base/clock.h"
@@ -365,11 +366,7 @@ dfcclResult_t df_service_start(df_control *control) {
   for (uint32_t r = 0; r < control->n_ranks && result == dfcclSuccess; r++)
     if (control->peers[r].socket >= 0) result = watch(control, control->peers[r].socket, r);
   if (result != dfcclSuccess) return result;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, DF_SERVICE_STACK_BYTES);
-  int error = pthread_create(&control->thread, &attributes, service, control);
-  pthread_attr_destroy(&attributes);
+  int error = df_thread_create(&control->thread, DF_SERVICE_STACK_BYTES, 0, service, control);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the service thread: %s", strerror(error));
   control->started = 1;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "base/cpu.h"
 
 /* Naps in a row, with nobody driving, before a thread sleeps for good. */
@@ -165,16 +166,12 @@ dfcclResult_t df_executor_start(df_executor *executor, df_device *device, df_blo
     eb->lanes.carrier = host.carrier;
     if (host.carrier) eb->cores.patience = 0;
   }
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, DF_THREAD_STACK_BYTES);
   int error = 0;
   while (executor->n_threads < device->n_blocks && error == 0) {
     df_executor_block *eb = &executor->blocks[executor->n_threads];
-    error = pthread_create(&eb->thread, &attributes, background, eb);
+    error = df_thread_create(&eb->thread, DF_THREAD_STACK_BYTES, 0, background, eb);
     if (error == 0) executor->n_threads++;
   }
-  pthread_attr_destroy(&attributes);
   if (error == 0) return dfcclSuccess;
   stop_threads(executor);
   free(executor->blocks);

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "devices/cuda/state.h"
@@ -267,11 +268,7 @@ static void *launcher(void *argument) {
 
 dfcclResult_t df_cuda_start(df_rank_device *device) {
   df_cuda_state *state = df_cuda_state_of(device);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, DF_CUDA_STACK_BYTES);
-  int error = pthread_create(&state->launcher, &attributes, launcher, device);
-  pthread_attr_destroy(&attributes);
+  int error = df_thread_create(&state->launcher, DF_CUDA_STACK_BYTES, 0, launcher, device);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the launcher's thread: %s", strerror(error));
   state->launcher_started = 1;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
 #include "host/state/registry.h"
@@ -403,11 +404,7 @@ static void *poller(void *argument) {
 }
 
 dfcclResult_t df_poller_start(dfcclContext_t context) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, DF_POLLER_STACK_BYTES);
-  int error = pthread_create(&context->runs.poller, &attributes, poller, context);
-  pthread_attr_destroy(&attributes);
+  int error = df_thread_create(&context->runs.poller, DF_POLLER_STACK_BYTES, 0, poller, context);
   if (error)
     return df_fail(dfcclOutOfMemory, "could not start the poller's thread: %s", strerror(error));
   context->runs.poller_started = 1;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "transports/net/connect/connections.h"
@@ -411,11 +412,7 @@ static int wire_unshare(df_endpoint *base, struct df_segment *segment, int may_b
 /* ---- opening and closing */
 
 static dfcclResult_t start(endpoint *ep) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  int error = pthread_create(&ep->thread, &attributes, pump_for_all, ep);
-  pthread_attr_destroy(&attributes);
+  int error = df_thread_create(&ep->thread, STACK_BYTES, 0, pump_for_all, ep);
   if (error == 0) return dfcclSuccess;
   return df_fail(dfcclOutOfMemory, "could not start the thread of connections: %s",
                  strerror(error));

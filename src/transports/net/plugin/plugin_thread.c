@@ -9,11 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "bootstrap/net/fork_guard.h"
 #include "transports/net/plugin/plugin_stream.h"
 
+enum { STACK_BYTES = 8 << 20 };
 enum {
   CHOICE_BYTES = 512,
   OPEN_SECONDS = 60, /* some plugins ask each device */
@@ -203,7 +205,7 @@ static int start(df_plugin_host *host) {
   host->state = OPENS;
   host->must_end = 0;
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = pthread_create(&host->thread, NULL, run, host);
+  const int error = df_thread_create(&host->thread, STACK_BYTES, 0, run, host);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (error) host->state = ABSENT;
   host->must_join = error == 0;
