@@ -429,6 +429,11 @@ df_search_request df_search_told(df_search *l, uint64_t run, const uint32_t *ns,
 /* Not at once: what calls it off may still be so. */
 df_search_request df_search_called_off(df_search *l, uint64_t run) {
   const df_measured none = {.point = l->asked, .time = cannot_be_had};
+  /* The application's own change was cancelled before the search has a space of points. The search begins with the
+   * next window, as if there had been no change. */
+  if (l->state == DF_SEARCH_BEGINS)
+    return (df_search_request){
+        .kind = DF_REQUEST_REST, .runs = DF_SEARCH_WARM + DF_SEARCH_WINDOW, .purpose = DF_PURPOSES};
   df_budget_earn(&l->budget, run);
   if (l->state == DF_SEARCH_STOPPED || l->state == DF_SEARCH_WATCHES) return nothing;
   if (l->state == DF_SEARCH_SEARCHES && !l->checks_displaced) df_descent_tell(&l->descent, &none);

@@ -84,6 +84,27 @@ DF_TEST(tuner, a_search_begins_with_the_registered_algorithm, 120) {
   two_ranks_close(ctxs);
 }
 
+/* Rank 1 refuses the plan that rank 0 has proposed last. */
+static void refuse(dfcclContext_t ctx) {
+  df_message message = {.kind = DF_MESSAGE_READY, .id = COLL, .b = 1};
+  pthread_mutex_lock(&ctx->lock);
+  message.variant = df_find(ctx, COLL)->plan_switch->number;
+  df_plan_switch_receive(ctx, 1, &message);
+  pthread_mutex_unlock(&ctx->lock);
+}
+
+DF_TEST(tuner, a_change_of_the_application_that_is_called_off_before_the_search_begins, 120) {
+  dfcclContext_t ctxs[2];
+  begin(ctxs, "0");
+  OK(dfcclSetAlgorithm(ctxs[0], COLL, "doubling"));
+  refuse(ctxs[0]);
+  CHECK(look_at(ctxs[0]).tuner.state == DF_SEARCH_BEGINS, "it %s",
+        df_search_state_name(look_at(ctxs[0]).tuner.state));
+  while (look_at(ctxs[0]).tuner.measured < 3) run(ctxs);
+  CHECK(look_at(ctxs[0]).tuner.begun == 1, "%u searches", look_at(ctxs[0]).tuner.begun);
+  two_ranks_close(ctxs);
+}
+
 /* Rank 1 says that one run has taken 1 ns. */
 static void tell_one_time(dfcclContext_t ctx) {
   struct {
