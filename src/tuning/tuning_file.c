@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/quiet_signals.h"
 #include "base/text.h"
 #include "dfccl.h"
 
@@ -272,12 +273,15 @@ static dfcclResult_t replace(const char *path, const char *machine,
   FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
   dfcclResult_t result = dfcclSuccess;
   int fine = out != NULL;
+  df_quiet_signals quiet;
+  df_quiet_signals_begin(&quiet);
   if (fine) {
     fchmod(fd, stat(path, &before) == 0 ? before.st_mode & 0777 : 0644);
     result = copy_merged(out, &from, tuning_cache, n);
     fine = fflush(out) == 0 && fsync(fd) == 0;
     fine = fclose(out) == 0 && fine && result == dfcclSuccess && rename(beside, path) == 0;
   }
+  df_quiet_signals_end(&quiet);
   const int error = errno;
   if (!fine && fd >= 0) unlink(beside);
   free(text);

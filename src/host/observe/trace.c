@@ -190,10 +190,11 @@ void df_trace_flush(dfcclContext_t context) {
   df_growing_text *lines = &context->tracer->lines;
   size_t written = 0;
   while (written < lines->length) {
-    ssize_t n = write(context->tracer->fd, lines->bytes + written, lines->length - written);
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n =
+        df_write(context->tracer->fd, lines->bytes + written, lines->length - written);
+    if (n == -EINTR) continue;
     if (n <= 0) {
-      end_early(context, n < 0 ? strerror(errno) : "its file cannot grow");
+      end_early(context, n < 0 ? strerror((int)-n) : "its file cannot grow");
       return;
     }
     written += (size_t)n;
