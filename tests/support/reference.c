@@ -304,7 +304,7 @@ bool df_matches(const df_collective *coll, int position, uint64_t run, const voi
 void df_describe(const df_collective *coll, char *text, size_t bytes) {
   int length = snprintf(text, bytes, "%s of %zu %s%s%s%s", kinds[coll->kind], coll->count,
                         df_type_name(coll->type), df_kind_reduces(coll->kind) ? " (" : "",
-                        df_kind_reduces(coll->kind) ? df_operator_name(coll->op) : "",
+                        df_kind_reduces(coll->kind) ? df_redop_name(coll->op) : "",
                         df_kind_reduces(coll->kind) ? ")" : "");
   size_t used = (size_t)length;
   if (df_kind_has_root(coll->kind) && used < bytes)

@@ -74,19 +74,11 @@ static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
                        : remote->first_rank + i * remote->announcement.group_step;
 }
 
-static const char *type_name(uint32_t type) {
-  static const char *const names[] = {"int8",       "uint8",      "int32",   "uint32",  "int64",
-                                      "uint64",     "float16",    "float32", "float64", "bfloat16",
-                                      "float8e4m3", "float8e5m2", "int16",   "uint16"};
-  return type < DF_COUNT_OF(names) ? names[type] : "unknown";
-}
-
 static const char *operator_name(uint32_t op) {
-  static const char *const names[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
   if (op == DF_KIND_USER_OPERATOR) return "an application's own";
   if (op == DF_KIND_USER_OPERATOR_ORDERED) return "an application's own that does not commute";
   if (op == DF_KIND_SCALED) return "premulsum";
-  return op < DF_COUNT_OF(names) ? names[op] : "unknown";
+  return df_redop_name((dfcclRedOp_t)op);
 }
 
 static const char *algorithm_name(uint32_t algorithm) {
@@ -136,8 +128,9 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
                     df_operation_name((df_operation)here->operation), name);
   }
   if (here->type != there->type)
-    return snprintf(text, bytes, "data type is %s here and %s there", type_name(here->type),
-                    type_name(there->type));
+    return snprintf(text, bytes, "data type is %s here and %s there",
+                    df_type_name((dfcclDataType_t)here->type),
+                    df_type_name((dfcclDataType_t)there->type));
   if (here->op != there->op)
     return snprintf(text, bytes, "reduction operator is %s here and %s there",
                     operator_name(here->op), operator_name(there->op));
