@@ -99,7 +99,7 @@ bool df_disorder_print_json(const df_bench_options *options, const disorder_row 
       cJSON_AddNumberToObject(result, "time_us_median", times.median);
       cJSON_AddNumberToObject(result, "algbw_GBps", algbw);
       cJSON_AddNumberToObject(result, "busbw_GBps",
-                              algbw * df_bench_bus_factor(DF_BENCH_ALLREDUCE, options->n_ranks));
+                              algbw * df_bench_bus_factor(DF_BENCH_ALL_REDUCE, options->n_ranks));
       cJSON_AddStringToObject(result, "compared_with", mode_names[compared_with[which]]);
       cJSON_AddNumberToObject(result, "ratio_first_quartile", ratios.first_quartile);
       cJSON_AddNumberToObject(result, "ratio_median", ratios.median);
