@@ -95,13 +95,6 @@ static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
   return i;
 }
 
-/* n_paired: none. */
-static uint32_t position_of(const df_coll *coll, uint32_t rank) {
-  uint32_t i = 0;
-  while (i < coll->n_paired && coll->ranks[i] != rank) i++;
-  return i;
-}
-
 static int describe_pair(const df_coll *coll, const df_remote *remote, const df_pair *pair,
                          char *text, size_t bytes) {
   const df_announcement *there = &remote->announcement;
@@ -150,7 +143,7 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
     return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there",
                     position, coll->ranks[position], announced_rank(remote, position));
   if (coll->pairs) {
-    const df_pair *pair = &coll->pairs[position_of(coll, remote->peer)];
+    const df_pair *pair = &coll->pairs[df_coll_place_of(coll, remote->peer, coll->n_paired)];
     if (pair->sends != there->receives || pair->receives != there->sends)
       return describe_pair(coll, remote, pair, text, bytes);
   }
@@ -226,7 +219,9 @@ static int enter(dfcclContext_t context, df_remote *remote) {
 static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_remote *member) {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
     uint32_t stranger = announced_rank(member, i);
-    if (stranger >= context->n_ranks || position_of(coll, stranger) < coll->n_paired) continue;
+    if (stranger >= context->n_ranks ||
+        df_coll_place_of(coll, stranger, coll->n_paired) < coll->n_paired)
+      continue;
     uint32_t *ranks = realloc(coll->ranks, (coll->n_paired + 1) * sizeof *ranks);
     if (ranks) coll->ranks = ranks;
     df_remote **remotes = realloc(coll->remotes, (coll->n_paired + 1) * sizeof(df_remote *));
@@ -245,7 +240,7 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
-  uint32_t position = position_of(coll, remote->peer);
+  uint32_t position = df_coll_place_of(coll, remote->peer, coll->n_paired);
   coll->remotes[position] = remote;
   if (position < coll->n) coll->n_bound++;
   if (describe_difference(coll, remote, difference, sizeof difference)) {
@@ -328,7 +323,7 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   if (!enter(context, remote)) goto no_memory;
   df_coll *coll = df_find_variant(context, message->id, message->variant);
   if (coll) {
-    uint32_t i = position_of(coll, peer);
+    uint32_t i = df_coll_place_of(coll, peer, coll->n_paired);
     if (i < coll->n_paired && coll->remotes[i] == NULL) {
       coll->references++; /* a variant that differs goes at once */
       bind(context, coll, remote);
