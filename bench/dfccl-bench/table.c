@@ -4,6 +4,7 @@
 
 #include "common/cli.h"
 #include "common/element.h"
+#include "primitives/elements/types.h"
 
 bool df_bench_print_header(const df_bench_options *options) {
   printf("# dfccl-bench %s: ranks %d (%s) backend %s memory %s\n",
@@ -56,7 +57,7 @@ static void print_bound(const df_bench_options *options, const df_bench_row *row
 bool df_bench_print_row(const df_bench_options *options, const df_bench_row *row) {
   printf("%12zu  %12zu  %8s  %6s  %6d", row->shape.bytes, row->shape.count,
          df_tool_type_of(options->type)->name,
-         df_bench_has_operator(options->operation) ? df_tool_operator_name(options->op) : "none",
+         df_bench_has_operator(options->operation) ? df_redop_name(options->op) : "none",
          df_bench_has_root(options->operation) ? DF_BENCH_ROOT : -1);
   print_timing(&row->out_of_place);
   print_timing(&row->in_place);

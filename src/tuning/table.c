@@ -105,6 +105,11 @@ static int read_file(const reader *in, const char *word, df_tuning *tuning, df_r
   return 1;
 }
 
+static const char operation_words[] = ""
+#define DF_OPERATION(id, name, word, ...) ", " word
+#include "plans/operations.def"
+    ;
+
 static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, df_rule *rule) {
   uint64_t from, to;
   memset(rule, 0, sizeof *rule);
@@ -115,11 +120,7 @@ static int read_rule(const reader *in, char **words, int n, df_tuning *tuning, d
                   FIELDS, n);
   int operation = df_operation_by_word(words[0]);
   if (operation < 0)
-    return refuse(in,
-                  "operation \"%s\" is none of allreduce, reduce, broadcast, allgather, "
-                  "reducescatter, alltoall, gather, scatter, sendrecv, barrier, scan, "
-                  "exclusivescan",
-                  words[0]);
+    return refuse(in, "operation \"%s\" is none of %s", words[0], operation_words + strlen(", "));
   rule->operation = (df_operation)operation;
   if (!read_range(words[1], 1, DF_MAX_RANKS, &from, &to))
     return refuse(in, "ranks \"%s\" is no number or range from 1 to %d, and not *", words[1],

@@ -81,7 +81,7 @@ static df_collective random_even(program_extra *e, df_random *random) {
   static const df_kind reductions[] = {DF_ALL_REDUCE, DF_REDUCE, DF_REDUCE_SCATTER, DF_SCAN,
                                        DF_EXCLUSIVE_SCAN};
   df_collective coll = {.kind = df_random_chance(random, 50) ? DF_BARRIER : DF_SEND_RECV,
-                        .type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT)};
+                        .type = (dfcclDataType_t)df_random_below(random, DF_DATA_TYPES)};
   if (e->form == EXTRA_USER_OPERATOR) {
     coll.kind = reductions[df_random_below(random, 5)];
     coll.type = dfcclUint64;
@@ -116,7 +116,7 @@ static void random_extra(program_extra *e, df_random *random, int ranks, size_t 
     size_t most = 1 + random_count(random) % 6000;
     if (largest_bytes > 0 && most * 8 * (size_t)ranks > largest_bytes)
       most = 1 + largest_bytes / (8 * (size_t)ranks);
-    dfcclDataType_t type = (dfcclDataType_t)df_random_below(random, DF_TYPE_COUNT);
+    dfcclDataType_t type = (dfcclDataType_t)df_random_below(random, DF_DATA_TYPES);
     if (kind == DF_REDUCE_SCATTER_V && df_type_is_float(type)) type = dfcclInt16;
     e->most = most;
     df_vector_draw(&e->vector, kind, type, e->members, most, random);

@@ -18,13 +18,6 @@
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
 
-/* n: not a member. */
-static uint32_t position_of(const df_coll *coll, uint32_t rank) {
-  uint32_t i = 0;
-  while (i < coll->n && coll->ranks[i] != rank) i++;
-  return i;
-}
-
 static void send_failure_reason(dfcclContext_t context, const df_failure_reason *failure_reason) {
   df_message message = {.kind = DF_MESSAGE_FAILURE_REASON,
                         .payload_bytes = (uint32_t)strlen(failure_reason->why) + 1,
@@ -81,7 +74,8 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
   }
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    if (coll == NULL || coll->registered || position_of(coll, peer) == coll->n) continue;
+    if (coll == NULL || coll->registered || df_coll_place_of(coll, peer, coll->n) == coll->n)
+      continue;
     snprintf(sentence, sizeof sentence, "%s on rank %u: its member rank %u %.300s",
              df_coll_label(coll, label, sizeof label), context->rank, peer, why);
     if (coll->failed != dfcclSuccess) continue; /* one has told the other */
@@ -147,7 +141,7 @@ static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL || coll->registered) continue;
-    uint32_t position = position_of(coll, peer);
+    uint32_t position = df_coll_place_of(coll, peer, coll->n);
     if (position < coll->n && coll->remotes[position] == NULL)
       df_fail_unannounced(context, coll, peer);
   }
@@ -185,7 +179,7 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
   fail_all_unannounced(context, peer);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
-    uint32_t position = coll ? position_of(coll, peer) : 0;
+    uint32_t position = coll ? df_coll_place_of(coll, peer, coll->n) : 0;
     if (coll && position < coll->n && coll->remotes[position])
       df_match_left(context, coll->remotes[position]);
   }

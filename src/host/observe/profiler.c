@@ -140,9 +140,9 @@ void df_profiler_close(dfcclContext_t context) {
 /* ---- what is told */
 
 static const char *const type_names[] = {
-    "ncclInt8",       "ncclUint8",      "ncclInt32",   "ncclUint32",  "ncclInt64",
-    "ncclUint64",     "ncclFloat16",    "ncclFloat32", "ncclFloat64", "ncclBfloat16",
-    "ncclFloat8e4m3", "ncclFloat8e5m2", "int16",       "uint16"};
+#define DF_TYPE(id, name, nccl, ...) [dfccl##id] = nccl,
+#include "primitives/elements/types.def"
+};
 
 static int nccl_algorithm(int algorithm) {
   return algorithm == DF_DOUBLE_TREE ? DF_NCCL_TREE

@@ -165,9 +165,9 @@ static int choose(dfcclContext_t context, df_configuration_question *question,
 }
 
 static dfcclResult_t check_operator(const df_registration *r) {
-  if ((int)r->op < dfcclSum || (int)r->op > dfcclBxor)
-    return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to 7",
-                   (int)r->op);
+  if ((int)r->op < dfcclSum || (int)r->op >= DF_REDUCE_OPERATORS)
+    return df_fail(dfcclInvalidArgument, "reduction operator %d is none; operators go from 0 to %d",
+                   (int)r->op, DF_REDUCE_OPERATORS - 1);
   if (df_operation_is_scan(r->operation) && r->op == dfcclAvg)
     return df_fail(dfcclInvalidArgument, "a scan has no dfcclAvg: its results have different "
                                          "numbers of operands");
@@ -201,8 +201,8 @@ dfcclResult_t df_registration_check(dfcclContext_t context, const df_registratio
   if (result != dfcclSuccess) return result;
   size_t element = df_type_size(r->type);
   if (element == 0)
-    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 13",
-                   (int)r->type);
+    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to %d",
+                   (int)r->type, DF_DATA_TYPES - 1);
   int ordered = 0;
   if (df_operation_reduces(r->operation)) {
     result = (int)r->op >= DF_FIRST_USER_OPERATOR ? df_user_operator_check(context, r, &ordered)

@@ -74,19 +74,11 @@ static uint32_t announced_rank(const df_remote *remote, uint32_t i) {
                        : remote->first_rank + i * remote->announcement.group_step;
 }
 
-static const char *type_name(uint32_t type) {
-  static const char *const names[] = {"int8",       "uint8",      "int32",   "uint32",  "int64",
-                                      "uint64",     "float16",    "float32", "float64", "bfloat16",
-                                      "float8e4m3", "float8e5m2", "int16",   "uint16"};
-  return type < DF_COUNT_OF(names) ? names[type] : "unknown";
-}
-
 static const char *operator_name(uint32_t op) {
-  static const char *const names[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
   if (op == DF_KIND_USER_OPERATOR) return "an application's own";
   if (op == DF_KIND_USER_OPERATOR_ORDERED) return "an application's own that does not commute";
   if (op == DF_KIND_SCALED) return "premulsum";
-  return op < DF_COUNT_OF(names) ? names[op] : "unknown";
+  return df_redop_name((dfcclRedOp_t)op);
 }
 
 static const char *algorithm_name(uint32_t algorithm) {
@@ -100,13 +92,6 @@ static uint32_t first_difference(const df_coll *coll, const df_remote *remote) {
       coll->ranks[0] == remote->first_rank)
     return coll->n;
   while (i < coll->n && coll->ranks[i] == announced_rank(remote, i)) i++;
-  return i;
-}
-
-/* n_paired: none. */
-static uint32_t position_of(const df_coll *coll, uint32_t rank) {
-  uint32_t i = 0;
-  while (i < coll->n_paired && coll->ranks[i] != rank) i++;
   return i;
 }
 
@@ -136,8 +121,9 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
                     df_operation_name((df_operation)here->operation), name);
   }
   if (here->type != there->type)
-    return snprintf(text, bytes, "data type is %s here and %s there", type_name(here->type),
-                    type_name(there->type));
+    return snprintf(text, bytes, "data type is %s here and %s there",
+                    df_type_name((dfcclDataType_t)here->type),
+                    df_type_name((dfcclDataType_t)there->type));
   if (here->op != there->op)
     return snprintf(text, bytes, "reduction operator is %s here and %s there",
                     operator_name(here->op), operator_name(there->op));
@@ -157,7 +143,7 @@ static int describe_difference(const df_coll *coll, const df_remote *remote, cha
     return snprintf(text, bytes, "position %u of the group is rank %u here and rank %u there",
                     position, coll->ranks[position], announced_rank(remote, position));
   if (coll->pairs) {
-    const df_pair *pair = &coll->pairs[position_of(coll, remote->peer)];
+    const df_pair *pair = &coll->pairs[df_coll_place_of(coll, remote->peer, coll->n_paired)];
     if (pair->sends != there->receives || pair->receives != there->sends)
       return describe_pair(coll, remote, pair, text, bytes);
   }
@@ -233,7 +219,9 @@ static int enter(dfcclContext_t context, df_remote *remote) {
 static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_remote *member) {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
     uint32_t stranger = announced_rank(member, i);
-    if (stranger >= context->n_ranks || position_of(coll, stranger) < coll->n_paired) continue;
+    if (stranger >= context->n_ranks ||
+        df_coll_place_of(coll, stranger, coll->n_paired) < coll->n_paired)
+      continue;
     uint32_t *ranks = realloc(coll->ranks, (coll->n_paired + 1) * sizeof *ranks);
     if (ranks) coll->ranks = ranks;
     df_remote **remotes = realloc(coll->remotes, (coll->n_paired + 1) * sizeof(df_remote *));
@@ -252,7 +240,7 @@ static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
   char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
-  uint32_t position = position_of(coll, remote->peer);
+  uint32_t position = df_coll_place_of(coll, remote->peer, coll->n_paired);
   coll->remotes[position] = remote;
   if (position < coll->n) coll->n_bound++;
   if (describe_difference(coll, remote, difference, sizeof difference)) {
@@ -335,7 +323,7 @@ dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer, const df
   if (!enter(context, remote)) goto no_memory;
   df_coll *coll = df_find_variant(context, message->id, message->variant);
   if (coll) {
-    uint32_t i = position_of(coll, peer);
+    uint32_t i = df_coll_place_of(coll, peer, coll->n_paired);
     if (i < coll->n_paired && coll->remotes[i] == NULL) {
       coll->references++; /* a variant that differs goes at once */
       bind(context, coll, remote);

@@ -50,8 +50,8 @@ dfcclResult_t df_user_operator_create_scaled(dfcclContext_t context, dfcclRedOp_
   if (op == NULL || scalar == NULL)
     return df_fail(dfcclInvalidArgument, "%s is NULL", op ? "scalar" : "op");
   if (element == 0)
-    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to 13",
-                   (int)type);
+    return df_fail(dfcclInvalidArgument, "data type %d is none; data types go from 0 to %d",
+                   (int)type, DF_DATA_TYPES - 1);
   if (on_device != 0)
     return df_fail(dfcclInvalidArgument, "scalarOnDevice is %d; the scalar must be in host memory",
                    on_device);

@@ -160,6 +160,13 @@ typedef struct df_coll {
   TAILQ_ENTRY(df_coll) next_due;
 } df_coll;
 
+/* The place of a rank among the first n of `ranks`; n: it is not there. */
+static inline uint32_t df_coll_place_of(const df_coll *coll, uint32_t rank, uint32_t n) {
+  uint32_t i = 0;
+  while (i < n && coll->ranks[i] != rank) i++;
+  return i;
+}
+
 /* Writes 'collective 7 ("grad")' to text and returns it. */
 const char *df_coll_label(const df_coll *coll, char *text, size_t bytes);
 

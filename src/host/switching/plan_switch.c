@@ -397,13 +397,6 @@ void df_plan_switch_keep(dfcclContext_t context, df_coll *registered, df_purpose
 
 /* ---- messages ---- */
 
-/* Its length: no member. */
-static uint32_t position_of(const df_coll *registered, uint32_t rank) {
-  uint32_t i = 0;
-  while (i < registered->n && registered->ranks[i] != rank) i++;
-  return i;
-}
-
 static void handle_proposal(dfcclContext_t context, uint32_t from, df_coll *registered,
                             const df_message *message) {
   df_variant_spec spec;
@@ -434,7 +427,7 @@ void df_plan_switch_receive(dfcclContext_t context, uint32_t from, const df_mess
   if (registered == NULL || registered->plan_switch == NULL ||
       registered->plan_switch->number != message->variant)
     return;
-  const uint32_t position = position_of(registered, from);
+  const uint32_t position = df_coll_place_of(registered, from, registered->n);
   if (position == registered->n) return; /* of an earlier registration, or called off */
   const int leads = registered->position == 0, is_led = !leads && leader_of(registered) == from;
   if (leads && message->kind == DF_MESSAGE_READY)
