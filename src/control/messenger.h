@@ -76,14 +76,15 @@ typedef struct df_service_job {
 /* ELSEWHERE: the connection was silent, so another way is tried first. */
 typedef enum { DF_LINE_NOT_WANTED, DF_LINE_WANTED, DF_LINE_WANTED_ELSEWHERE } df_reconnect_request;
 
-/* Makes connections of lines anew; NULL: nobody does. [lock] */
-typedef struct df_line_maker {
-  void *maker;
-  void (*want)(void *maker, uint32_t rank, df_reconnect_request request);
+/* Makes lost connections of control channels anew. A network's endpoint implements it. [lock] */
+typedef struct df_reconnector {
+  void *owner;
+  /* A channel needs a new connection, or none any more. NULL: connections are not made anew. */
+  void (*want)(void *owner, uint32_t rank, df_reconnect_request request);
   /* Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
-  uint64_t (*refused_ns)(void *maker, uint32_t rank);
+  uint64_t (*refused_ns)(void *owner, uint32_t rank);
   uint32_t silence_ms, resume_ms; /* 0: the system's; none is made anew */
-} df_line_maker;
+} df_reconnector;
 
 /* Control notices lives and losses, the owner judges. All [lock], on the service thread. */
 typedef struct df_control_events {
@@ -119,7 +120,7 @@ typedef struct df_control {
   int epoll_fd, event_fd;
   uint8_t *receive_buffer;
   uint8_t *record; /* of a line, that goes out; NULL: there are no lines */
-  df_line_maker maker;
+  df_reconnector reconnector;
   uint32_t n_lost; /* lines without a connection */
   pthread_mutex_t arrivals_lock;
   struct df_arrival *arrivals; /* connections that were made for lines */

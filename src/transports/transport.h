@@ -18,6 +18,7 @@ struct df_segment;
 typedef struct df_shared_memory df_shared_memory;
 
 typedef struct df_transport df_transport;
+typedef struct df_network_ops df_network_ops;
 
 typedef struct df_transport_info {
   uint64_t host;       /* equal: these ranks can share memory */
@@ -109,6 +110,8 @@ typedef struct df_endpoint {
   const df_transport *transport;
   df_endpoint_owner owner;
   const df_carrier *carrier; /* who drives blocks calls it; NULL: no pump */
+  const df_network_ops *network; /* NULL: the transport has no connections */
+  df_reconnector reconnector;    /* for control; reconnector.want is NULL: there is none */
 } df_endpoint;
 
 enum { DF_TRAFFIC_ENDS_BYTES = 320 };
@@ -153,27 +156,23 @@ struct df_transport {
                            const df_offer *offer, df_link_handle **handle);
   /* [lock] Neither rank's block uses the rings any more. handle may be NULL. */
   void (*release)(df_endpoint *endpoint, df_link_handle *handle);
+};
 
-  /* The rank leaves. Waits, at most patience_ns and silence_ms, until what blocks have published has
-   * gone to the peers. NULL: there is no pump. */
+/* What only a transport with connections between processes offers, beside df_transport. */
+struct df_network_ops {
+  /* This rank leaves. Waits, for at most patience_ns and silence_ms, until the messages that blocks
+   * have published have gone to the peers. */
   void (*flush)(df_endpoint *endpoint, uint64_t patience_ns);
-  /* After settle, and before rings are released: a peer for which the time did not suffice, or that
-   * this rank has given up, must not take what comes in their place for data. NULL: as settle. */
+  /* After flush, and before rings are released: a peer for which the time did not suffice, or that
+   * this rank has given up, must not take the rings' new contents for data. */
   void (*quiesce)(df_endpoint *endpoint);
-  /* [lock] The peer has left in order: a connection to it that is lost will not come back. NULL:
-   * control's connection tells. */
+  /* [lock] The peer has left in order: a connection to it that is lost will not come back. */
   void (*peer_left)(df_endpoint *endpoint, uint32_t peer);
-  /* In a forked child: closes what the child inherited, and frees nothing. NULL: nothing to
-   * close. */
+  /* In a forked child: closes the descriptors that the child inherited, and frees nothing. */
   void (*close_in_child)(df_endpoint *endpoint);
-  /* Tells once of an ended connection, and why. 0: none has ended. NULL: control's connection
-   * tells. The service thread. */
+  /* Reports each ended connection once, with the reason. 0: none has ended. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);
-  /* [lock] Control's line to the rank wants a new connection, or no more. NULL: none can be made. */
-  void (*line_wanted)(df_endpoint *endpoint, uint32_t peer, df_reconnect_request request);
-  /* [lock] Since when nobody listens where the rank did; 0: somebody does, or it is not known. */
-  uint64_t (*line_refused_ns)(df_endpoint *endpoint, uint32_t peer);
-  /* [lock] 0: the pair has fewer connections than that. NULL: there are none. */
+  /* [lock] 0: the pair has fewer connections than that. */
   int (*traffic)(df_endpoint *endpoint, uint32_t peer, uint32_t which, df_traffic *traffic);
 };
 

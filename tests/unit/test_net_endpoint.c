@@ -231,7 +231,8 @@ DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
     df_sleep_ms(1);
   }
   drives = 0;
-  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
+  CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
+        why);
   df_transport_wire.release(ranks[0].endpoint, handle);
   release_link(ranks, &link);
   close_both(ranks);
@@ -334,18 +335,20 @@ DF_TEST(wire_endpoint, a_lost_connection_is_told_once, 30) {
   OK(connect_link(ranks, &link));
   send_one(ranks, &link, 1);
   receive_one(ranks, &link, 1);
-  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
+  CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
+        why);
   df_transport_wire.release(ranks[1].endpoint, link.tickets[1]);
   df_transport_wire.close(ranks[1].endpoint, 0);
   ranks[1].endpoint = NULL;
   df_waiting_for("the loss");
-  while (!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why))
+  while (!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why))
     wait_a_moment(ranks);
   CHECK(peer == 1 && strncmp(why, "the connection 127.0.0.1:", 25) == 0 &&
             strstr(why, " to 127.0.0.1:") && strstr(why, " was lost: "),
         "rank %u: %s", peer, why);
   CHECK(df_load_relaxed_u32(&ranks[0].wakes) == 1, "the service thread was not woken");
-  CHECK(!df_transport_wire.take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s", why);
+  CHECK(!ranks[0].endpoint->network->take_lost(ranks[0].endpoint, &peer, why, sizeof why), "%s",
+        why);
   df_transport_wire.release(ranks[0].endpoint, link.tickets[0]);
   for (uint32_t r = 0; r < RANKS; r++) df_plan_free(link.plans[r]);
   close_both(ranks);

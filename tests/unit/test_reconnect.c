@@ -141,8 +141,8 @@ static void open_rank(uint32_t number, int fd, int resume_ms) {
   r->control.epoll_fd = r->control.event_fd = -1;
   OK(df_messenger_open(&r->control, &r->lock, &r->mesh, &events));
   if (resume_ms)
-    r->control.maker = (df_line_maker){
-        .maker = r, .want = want, .refused_ns = refused_ns, .resume_ms = (uint32_t)resume_ms};
+    r->control.reconnector = (df_reconnector){
+        .owner = r, .want = want, .refused_ns = refused_ns, .resume_ms = (uint32_t)resume_ms};
   df_messenger_subscribe(&r->control, DF_MESSAGE_FAIL, hear, r, 0);
   df_messenger_subscribe(&r->control, DF_MESSAGE_BYE, handle_goodbye, r, 0);
   OK(df_service_open(&r->control));

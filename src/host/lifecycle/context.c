@@ -226,7 +226,7 @@ static void give_up_in_child(df_fork_guard *guard) {
   close(context->control.event_fd);
   close(context->control.epoll_fd);
   df_endpoint *wire = context->transports.wire;
-  if (wire && wire->transport->close_in_child) wire->transport->close_in_child(wire);
+  if (wire) wire->network->close_in_child(wire);
 }
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
@@ -308,13 +308,13 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   pthread_mutex_unlock(&context->lock);
   /* Whoever hears the goodbye has all messages of this rank, or will have them. */
   if (context->transports.wire)
-    context->transports.wire->transport->flush(context->transports.wire, patience_ns);
+    context->transports.wire->network->flush(context->transports.wire, patience_ns);
   df_messenger_goodbye(&context->control, patience_ns);
   int keeps_memory =
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);
   if (context->transports.wire)
-    context->transports.wire->transport->quiesce(context->transports.wire);
+    context->transports.wire->network->quiesce(context->transports.wire);
   df_recorder_close(context);
   df_tracer_close(context);
   df_tuning_store_write(context);

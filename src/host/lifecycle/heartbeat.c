@@ -80,7 +80,7 @@ static void send(dfcclContext_t context, uint32_t rank, int what) {
 static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out) {
   df_endpoint *wire = context->transports.wire;
   df_traffic traffic;
-  for (uint32_t i = 0; wire->transport->traffic(wire, rank, i, &traffic); i++)
+  for (uint32_t i = 0; wire->network->traffic(wire, rank, i, &traffic); i++)
     if (traffic.heard_ns)
       df_say(out, "; the connection %s has brought nothing for %" PRIu64 " ms", traffic.ends,
              (df_clock_ns() - traffic.heard_ns) / 1000000);
@@ -117,7 +117,7 @@ static int asks(dfcclContext_t context, uint32_t rank) {
   df_traffic traffic;
   if (peer->state != DF_PEER_ALIVE) return 0;
   return peer->line != NULL || is_beside_relay(context, rank) ||
-         (peer->is_far && wire->transport->traffic(wire, rank, 0, &traffic));
+         (peer->is_far && wire->network->traffic(wire, rank, 0, &traffic));
 }
 
 /* Ticks of silence that mean a loss. If a relay stops, the ranks behind it are silent too. They get more time, so that

@@ -48,18 +48,6 @@ static int line_made(void *owner, uint32_t peer, int fd, const unsigned char key
   return df_resume_arrived(&((dfcclContext_t)owner)->control, peer, fd, key);
 }
 
-/* ---- what control asks */
-
-static void want_line(void *maker, uint32_t rank, df_reconnect_request request) {
-  df_endpoint *wire = maker;
-  wire->transport->line_wanted(wire, rank, request);
-}
-
-static uint64_t refused_ns(void *maker, uint32_t rank) {
-  df_endpoint *wire = maker;
-  return wire->transport->line_refused_ns(wire, rank);
-}
-
 /* ---- choice ---- */
 
 static const df_transport *const known[] = {&df_transport_shm, &df_transport_ipc,
@@ -174,12 +162,7 @@ static dfcclResult_t open_wire(dfcclContext_t context) {
     context->control.peers[r].has_paths = 1;
     df_socket_set_silence(context->mesh.sockets[r], (int)silence_ms);
   }
-  if (owner.far && owner.resume_ms)
-    context->control.maker = (df_line_maker){.maker = transports->wire,
-                                             .want = want_line,
-                                             .refused_ns = refused_ns,
-                                             .silence_ms = owner.silence_ms,
-                                             .resume_ms = owner.resume_ms};
+  if (owner.far && owner.resume_ms) context->control.reconnector = transports->wire->reconnector;
   df_network_add(context);
   return df_pings_add(context);
 }

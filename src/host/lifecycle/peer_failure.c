@@ -175,7 +175,7 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
   if (context->control.peers[peer].state != DF_PEER_ALIVE) return;
   df_endpoint *wire = context->transports.wire;
   context->control.peers[peer].state = DF_PEER_LEFT;
-  if (wire) wire->transport->peer_left(wire, peer);
+  if (wire) wire->network->peer_left(wire, peer);
   fail_all_unannounced(context, peer);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);

@@ -269,7 +269,7 @@ static void say_connections(const dfcclContext_t context, df_text *text) {
   df_endpoint *wire = context->transports.wire;
   df_traffic t;
   for (uint32_t r = 0; wire && r < context->n_ranks; r++)
-    for (uint32_t i = 0; wire->transport->traffic(wire, r, i, &t); i++) {
+    for (uint32_t i = 0; wire->network->traffic(wire, r, i, &t); i++) {
       df_say(text,
              "  connection %s (rank %u): %s, sent %" PRIu64 " frames, %" PRIu64
              " bytes, received %" PRIu64 " frames, %" PRIu64 " bytes, resumed %u times, ",

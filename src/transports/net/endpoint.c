@@ -203,7 +203,7 @@ static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_tra
 
 /* ---- control's lines */
 
-static void wire_line_wanted(df_endpoint *base, uint32_t peer, df_reconnect_request request) {
+static void want_channel(void *base, uint32_t peer, df_reconnect_request request) {
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
   df_lines_want(ep->connections.lines, peer, request);
@@ -211,7 +211,7 @@ static void wire_line_wanted(df_endpoint *base, uint32_t peer, df_reconnect_requ
   unlock(ep);
 }
 
-static uint64_t wire_line_refused_ns(df_endpoint *base, uint32_t peer) {
+static uint64_t channel_refused_ns(void *base, uint32_t peer) {
   endpoint *ep = endpoint_of(base);
   pthread_mutex_lock(&ep->lock);
   const uint64_t since_ns = df_lines_refused_ns(ep->connections.lines, peer);
@@ -418,11 +418,33 @@ static dfcclResult_t start(endpoint *ep) {
                  strerror(error));
 }
 
+/* Sockets are closed already (bootstrap/net/fork_guard.h). */
+static void wire_close_in_child(df_endpoint *base) {
+  df_net_backend *net_backend = endpoint_of(base)->connections.net_backend;
+  df_tcp_close_in_child(&endpoint_of(base)->connections.tcp);
+  if (net_backend && net_backend->ops->close_in_child)
+    net_backend->ops->close_in_child(net_backend);
+}
+
+static const df_network_ops network_ops = {.flush = net_flush,
+                                           .quiesce = net_quiesce,
+                                           .peer_left = wire_peer_left,
+                                           .close_in_child = wire_close_in_child,
+                                           .take_lost = wire_take_lost,
+                                           .traffic = wire_traffic};
+
 static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner) {
   endpoint *ep = aligned_alloc(DF_CACHE_LINE, sizeof *ep);
   if (ep == NULL) return df_fail(dfcclOutOfMemory, "no memory for an endpoint");
   memset(ep, 0, sizeof *ep);
-  ep->base = (df_endpoint){.transport = &df_transport_wire, .owner = *owner};
+  ep->base = (df_endpoint){.transport = &df_transport_wire,
+                           .owner = *owner,
+                           .network = &network_ops,
+                           .reconnector = {.owner = &ep->base,
+                                           .want = want_channel,
+                                           .refused_ns = channel_refused_ns,
+                                           .silence_ms = owner->silence_ms,
+                                           .resume_ms = owner->resume_ms}};
   dfcclResult_t result = df_connections_open(&ep->connections, owner->rank, owner->n_ranks,
                                              owner->listeners, owner->net_backend);
   if (result != dfcclSuccess) goto free_memory;
@@ -468,14 +490,6 @@ static void wire_close(df_endpoint *base, int keep) {
   free(ep);
 }
 
-/* Sockets are closed already (bootstrap/net/fork_guard.h). */
-static void wire_close_in_child(df_endpoint *base) {
-  df_net_backend *net_backend = endpoint_of(base)->connections.net_backend;
-  df_tcp_close_in_child(&endpoint_of(base)->connections.tcp);
-  if (net_backend && net_backend->ops->close_in_child)
-    net_backend->ops->close_in_child(net_backend);
-}
-
 const df_transport df_transport_wire = {.name = "wire",
                                         .cost = wire_cost,
                                         .open = wire_open,
@@ -484,12 +498,4 @@ const df_transport df_transport_wire = {.name = "wire",
                                         .unshare = wire_unshare,
                                         .accept = wire_accept,
                                         .connect = wire_connect,
-                                        .release = wire_release,
-                                        .flush = net_flush,
-                                        .quiesce = net_quiesce,
-                                        .peer_left = wire_peer_left,
-                                        .close_in_child = wire_close_in_child,
-                                        .take_lost = wire_take_lost,
-                                        .line_wanted = wire_line_wanted,
-                                        .line_refused_ns = wire_line_refused_ns,
-                                        .traffic = wire_traffic};
+                                        .release = wire_release};

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "bootstrap/net/sockets.h"
 
@@ -34,6 +35,11 @@ enum {
 #define SETTLED_NS ((uint64_t)1000 * 1000 * 1000)
 #endif
 
+static void go(df_connection *c, df_connection_state to) {
+  DF_ASSERT(df_connection_may_go(c->state, to));
+  c->state = to;
+}
+
 /* ---- losing */
 
 void df_connection_end(df_connections *all, df_connection *c) {
@@ -43,7 +49,7 @@ void df_connection_end(df_connections *all, df_connection *c) {
   c->frames = NULL;
   c->carried = NULL;
   c->stream = NULL;
-  c->is_connected = c->has_met = 0;
+  go(c, DF_CONNECTION_CLOSED);
   sodium_memzero(&c->handshake, sizeof c->handshake);
 }
 
@@ -86,7 +92,7 @@ void df_connection_lose(df_connections *all, df_peer_wire *peer, uint32_t port,
   df_connection *c = &peer->ports[port];
   snprintf(c->why, sizeof c->why, "%s", reason);
   const uint64_t now = df_clock_ns();
-  const int has_worked = c->is_connected && now - c->stood_ns >= PROVEN_NS;
+  const int has_worked = c->state == DF_CONNECTION_CONNECTED && now - c->stood_ns >= PROVEN_NS;
   const int was_silent = c->stream && df_is_silence(c->stream->error);
   const int is_hole = has_worked && is_spare(port) && !df_wire_has_delivered(peer->wire, port);
   df_wire_detach(peer->wire, port);
@@ -125,7 +131,7 @@ static void set_silence(const df_connections *all, const df_peer_wire *peer,
 
 void df_connection_set_silence(const df_connections *all, const df_peer_wire *peer) {
   for (uint32_t i = 0; i < peer->wire->n_ports; i++)
-    if (peer->ports[i].is_connected) set_silence(all, peer, &peer->ports[i]);
+    if (peer->ports[i].state == DF_CONNECTION_CONNECTED) set_silence(all, peer, &peer->ports[i]);
 }
 
 /* The first connection for bulk has moved to the rail of a spare one, which takes the first rail. */
@@ -140,7 +146,7 @@ static void free_way(df_connections *all, df_peer_wire *peer) {
 /* Its ends are noted: of a connection that is lost the system tells but one. */
 static void stand(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  c->is_connected = 1;
+  go(c, DF_CONNECTION_CONNECTED);
   c->stood++;
   c->stood_ns = df_clock_ns();
   const int has_moved = !c->was_called && c->way != c->called_way;
@@ -165,6 +171,7 @@ static void set_due(df_connections *all, df_connection *c, uint64_t most_ns) {
 /* The line stands. */
 static void begin_meeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
+  go(c, DF_CONNECTION_NETWORK);
   set_due(all, c, UINT64_MAX);
   c->stream->is_ready = 1; /* the other end's part may have come with the proof */
   if (all->silence_ms) df_tcp_set_silence(c->stream, all->silence_ms);
@@ -199,6 +206,7 @@ static void protect(df_connections *all, df_peer_wire *peer, uint32_t port,
   const dfcclResult_t result = df_protection_add(&all->protection, handshake, below, &c->frames);
   sodium_memzero(handshake, sizeof *handshake);
   if (result == dfcclSuccess) {
+    go(c, DF_CONNECTION_SECURING);
     describe(all, c);
     if (c->frames->connect) set_due(all, c, UINT64_MAX);
     bring_to_stand(all, peer, port);
@@ -211,7 +219,7 @@ static void protect(df_connections *all, df_peer_wire *peer, uint32_t port,
 /* Both ends have met, and prove themselves over what they found. */
 static void begin_greeting(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  c->has_met = 1;
+  go(c, DF_CONNECTION_NETWORK_HANDSHAKE);
   if (c->was_called)
     df_connection_handshake_listen(&c->handshake, &c->carried->stream, all->rank, all->secret,
                                    df_protection_needs_keys(&all->protection));
@@ -233,11 +241,11 @@ static const char *why_refused(df_connection *c) {
 
 void df_connection_greet(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  if (c->frames) {
+  if (c->state == DF_CONNECTION_SECURING) {
     bring_to_stand(all, peer, port);
     return;
   }
-  if (c->carried && !c->has_met) {
+  if (c->state == DF_CONNECTION_NETWORK) {
     df_connect_state met = all->net_backend->ops->connect(c->carried);
     if (met == DF_CONNECT_REFUSED)
       df_connection_lose(all, peer, port, c->carried->stream.reason(&c->carried->stream));
@@ -276,6 +284,7 @@ static void call(df_connections *all, df_peer_wire *peer, uint32_t port) {
     df_connection_lose(all, peer, port, df_last_sentence());
     return;
   }
+  go(c, DF_CONNECTION_HANDSHAKE);
   c->was_called = 0;
   if (!c->has_heard) describe(all, c);
   set_due(all, c, peer->n_paths > 1 ? RAIL_ANSWER_NS : UINT64_MAX);
@@ -304,7 +313,7 @@ void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
       df_connection_lose_peer(all, peer, c, c->why);
     else if (df_connection_is_wanted(peer, i) && (c->call_ns == 0 || df_clock_ns() >= c->call_ns))
       call(all, peer, i);
-    else if (c->stream && !c->is_connected && df_clock_ns() >= c->due_ns)
+    else if (c->stream && c->state != DF_CONNECTION_CONNECTED && df_clock_ns() >= c->due_ns)
       df_connection_lose(all, peer, i, "nobody answered");
     else if (c->stream == NULL && c->lost_ns && !peer->is_lost && !peer->wire->far_leaves &&
              df_clock_ns() >= df_connection_end_ns(all, peer, i))
@@ -314,7 +323,9 @@ void df_connection_call_all(df_connections *all, df_peer_wire *peer) {
 
 void df_connection_handle_call(df_connections *all, df_peer_wire *peer, uint32_t port) {
   df_connection *c = &peer->ports[port];
-  if (!c->is_connected || all->resume_ns == 0 || df_clock_ns() - c->stood_ns < SETTLED_NS) return;
+  if (c->state != DF_CONNECTION_CONNECTED || all->resume_ns == 0 ||
+      df_clock_ns() - c->stood_ns < SETTLED_NS)
+    return;
   df_connection_lose(all, peer, port, "the other end has lost it, and calls");
   c->vain_tries++; /* its rail may be cut: another one is tried first */
 }

@@ -115,7 +115,8 @@ static int has_resting_stream(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++) {
     const df_peer_wire *peer = all->active[i];
     for (uint32_t port = 0; port < peer->wire->n_ports; port++)
-      if (peer->ports[port].is_connected && rests(&peer->ports[port], &peer->wire->ports[port]))
+      if (peer->ports[port].state == DF_CONNECTION_CONNECTED &&
+          rests(&peer->ports[port], &peer->wire->ports[port]))
         return 1;
   }
   return 0;
@@ -124,16 +125,17 @@ static int has_resting_stream(const df_connections *all) {
 static int receive(df_connections *all, df_peer_wire *peer, uint32_t port, int spins) {
   df_connection *c = &peer->ports[port];
   const df_channel *channel = &peer->wire->ports[port].channel;
-  if (spins && c->is_connected && rests(c, &peer->wire->ports[port])) return 0;
+  if (spins && c->state == DF_CONNECTION_CONNECTED && rests(c, &peer->wire->ports[port])) return 0;
   if (c->stream == NULL) return 0;
   const int is_ready = c->stream->is_ready || (c->carried && c->carried->is_ready);
-  if (!is_ready && !(spins && c->is_connected && c->vain_looks < VAIN_LOOKS)) return 0;
-  if (c->carried && c->has_met && c->stream->is_ready)
+  if (!is_ready && !(spins && c->state == DF_CONNECTION_CONNECTED && c->vain_looks < VAIN_LOOKS))
+    return 0;
+  if (c->carried && c->state != DF_CONNECTION_NETWORK && c->stream->is_ready)
     all->net_backend->ops->on_readable(c->carried);
   if (c->carried) c->carried->is_ready = 0;
   c->stream->is_ready = 0;
-  if (!c->is_connected) df_connection_greet(all, peer, port);
-  if (!c->is_connected) return 0;
+  if (c->state != DF_CONNECTION_CONNECTED) df_connection_greet(all, peer, port);
+  if (c->state != DF_CONNECTION_CONNECTED) return 0;
   c->bytes_before = channel->bytes_received;
   const int came = df_wire_receive(peer->wire, port);
   c->vain_looks = came ? 0 : c->vain_looks + 1;
@@ -222,7 +224,7 @@ static int has_warm_stream(const df_connections *all) {
   for (uint32_t i = 0; i < all->n_active; i++)
     for (uint32_t port = 0; port < all->active[i]->wire->n_ports; port++) {
       const df_connection *c = &all->active[i]->ports[port];
-      if (c->is_connected && c->vain_looks < VAIN_LOOKS) return 1;
+      if (c->state == DF_CONNECTION_CONNECTED && c->vain_looks < VAIN_LOOKS) return 1;
     }
   return 0;
 }
@@ -251,7 +253,9 @@ uint64_t df_connections_patience_ns(const df_connections *all, uint64_t now_ns) 
     const df_peer_wire *peer = all->active[i];
     for (uint32_t port = 0; port < peer->wire->n_ports && !peer->is_lost; port++) {
       const df_connection *c = &peer->ports[port];
-      if (c->is_connected || (!c->stream && c->lost_ns == 0) || peer->wire->far_leaves) continue;
+      if (c->state == DF_CONNECTION_CONNECTED || (!c->stream && c->lost_ns == 0) ||
+          peer->wire->far_leaves)
+        continue;
       if (port > DF_WIRE_BULK && !c->stream) continue; /* nobody waits for a spare one */
       uint64_t due = c->stream ? c->due_ns : df_connection_end_ns(all, peer, port);
       if (!c->stream && df_connection_is_wanted(peer, port)) due = DF_MIN(due, c->call_ns);
@@ -272,8 +276,10 @@ static int has_pending(const df_connections *all, const df_peer_wire *peer) {
   if (df_wire_has_pending(peer->wire)) return 1;
   for (uint32_t i = 0; i < peer->wire->n_ports; i++) {
     const df_connection *c = &peer->ports[i];
-    if (c->is_connected && df_tcp_has_unsent(c->stream)) return 1;
-    if (c->is_connected && c->carried && all->net_backend->ops->has_unsent(c->carried)) return 1;
+    if (c->state == DF_CONNECTION_CONNECTED && df_tcp_has_unsent(c->stream)) return 1;
+    if (c->state == DF_CONNECTION_CONNECTED && c->carried &&
+        all->net_backend->ops->has_unsent(c->carried))
+      return 1;
   }
   return 0;
 }

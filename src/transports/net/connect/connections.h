@@ -13,6 +13,7 @@
 
 #include "transports/transport.h"
 #include "transports/net/stream/net_backend.h"
+#include "transports/net/connect/connection_state.h"
 #include "transports/net/connect/paths.h"
 #include "transports/net/security/protection.h"
 #include "transports/net/stream/tcp.h"
@@ -25,9 +26,9 @@ typedef struct df_connection {
   df_net_backend_stream *carried;    /* has the bytes; NULL: stream has them */
   df_stream *frames;                 /* upon one of them, when the connection stands */
   df_connection_handshake handshake; /* until the connection stands */
-  int has_met;                       /* the ends prove themselves over `carried` */
+  df_connection_state state;
   int was_called;                    /* the other end has made the stream */
-  int is_connected, has_heard;
+  int has_heard;
   int calls;        /* this end calls, and calls again */
   uint64_t call_ns; /* not before */
   uint64_t due_ns;  /* a call that does not stand by then is given up */
