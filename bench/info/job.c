@@ -82,7 +82,7 @@ static void count_traffic(dfcclContext_t context, info_rank *own) {
   for (uint32_t r = 0; wire && r < context->n_ranks; r++) {
     info_pair *pair = &own->pairs[r];
     while (pair->connections < DF_WIRE_PORTS_MOST &&
-           wire->transport->traffic(wire, r, (uint32_t)pair->connections,
+           wire->network->traffic(wire, r, (uint32_t)pair->connections,
                                     &pair->traffic[pair->connections]))
       pair->connections++;
     if (pair->connections && pair->address[0] == '\0')
