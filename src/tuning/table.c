@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/text.h"
 #include "primitives/elements/types.h"
@@ -156,6 +157,17 @@ void df_tuning_default(df_tuning *tuning) {
 #undef X
 }
 
+/* The words are in the order of df_cq_variant. */
+static int read_queue(const reader *in, const char *word, df_policy *policy) {
+  static const char *const words[] = {"ring", "packed", "slots"};
+  for (int i = 0; i < (int)DF_COUNT_OF(words); i++)
+    if (strcasecmp(words[i], word) == 0) {
+      policy->cq = i;
+      return 1;
+    }
+  return refuse(in, "cq is \"%s\": it must be ring, packed or slots", word);
+}
+
 /* set NAME VALUE */
 static int read_set(const reader *in, char **words, int n, df_policy *policy) {
   static const struct {
@@ -170,6 +182,7 @@ static int read_set(const reader *in, char **words, int n, df_policy *policy) {
   if (n != 3) return refuse(in, "\"set\" needs a name and a value, not %d words", n - 1);
   for (size_t i = 0; i < DF_COUNT_OF(numbers); i++) {
     if (strcmp(words[1], numbers[i].name) != 0) continue;
+    if (numbers[i].offset == offsetof(df_policy, cq)) return read_queue(in, words[2], policy);
     uint64_t value;
     const char *end;
     if (!read_number(words[2], (uint64_t)numbers[i].most, &value, &end) || *end != '\0' ||
@@ -178,6 +191,8 @@ static int read_set(const reader *in, char **words, int n, df_policy *policy) {
                     words[2], numbers[i].least, numbers[i].most);
     if (numbers[i].offset == offsetof(df_policy, slots) && (value & (value - 1)) != 0)
       return refuse(in, "%s is %s: it must be a power of two", words[1], words[2]);
+    if (numbers[i].offset == offsetof(df_policy, cuda_threads) && value % 32 != 0)
+      return refuse(in, "%s is %s: it must be a multiple of 32", words[1], words[2]);
     *(long long *)(void *)((char *)policy + numbers[i].offset) = (long long)value;
     return 1;
   }
