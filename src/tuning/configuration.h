@@ -1,7 +1,8 @@
 /*
- * Manner: how one collective travels, and why. Decided once for each registration, from one
- * question. What depends on the moment (rings in use, mappings) is decided at link set-up by the
- * functions below. Members compare algorithm, split and shape; the rest is each rank's own.
+ * Configuration: how one collective travels, and why. The decisions are made once for each
+ * registration, from one question, and each stores its reason (tuning/reasons.h). Decisions that
+ * depend on the moment (rings in use, mappings) are made at link set-up by the functions below.
+ * Members compare algorithm, split and shape; all other decisions are each rank's own.
  */
 #ifndef DF_TUNING_CONFIGURATION_H
 #define DF_TUNING_CONFIGURATION_H
@@ -9,6 +10,7 @@
 #include "topology/topology.h"
 #include "transports/transport.h"
 #include "tuning/choice.h"
+#include "tuning/reasons.h"
 
 typedef struct df_configuration_question {
   const df_tuning *tuning;
@@ -33,7 +35,11 @@ typedef struct df_configuration {
   int borrowed_turn; /* runs are short: the submitter executes the first turn */
   int runs_ahead;    /* some members wait for nobody */
   uint32_t ranks_on_a_core, oversubscribed;
-  int several; /* a message may have several pieces */
+  int several;        /* a message may have several pieces */
+  df_reasons reasons; /* set by the decisions, as are the values that explanations print: */
+  uint64_t result_bytes, stream_min, longest_message; /* stream_min: of each rank on a core */
+  uint32_t slot_limit;                                /* most payload of a slot */
+  int lends_for_certain;                              /* all of lend_min bytes or more */
   df_memory_kind memory;
   const df_policy *policy;
 } df_configuration;
