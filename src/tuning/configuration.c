@@ -98,7 +98,8 @@ static int lends_in_place(const df_configuration *m, const df_configuration_ques
                                    result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
 }
 
-/* Whatever the buffers of a run are. Then slots are for short messages only. */
+/* All messages of lend_min bytes or more are lent, for any buffers of a run. Then slots are for
+ * short messages only. */
 static int lends_for_certain(const df_configuration *m, const df_configuration_question *q,
                              const df_plan *plan) {
   return q->on_one_gpu && m->policy->lend && plan->lends_all && lends_in_place(m, q, plan);
@@ -154,7 +155,7 @@ static void decide_shape(df_configuration *m, const df_configuration_question *q
    * receivers take more (df_configuration_ring). */
   if (m->shape.stride > DF_PAGE_RING_STRIDE && m->oversubscribed)
     m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
-  /* Mostly lent: then slots are memory that nothing goes through. */
+  /* Messages are mostly lent; then more slots would be unused memory. */
   if (q->on_gpu && m->shape.stride > DF_LENT_STRIDE)
     m->shape.n_slots = DF_MIN(m->shape.n_slots, (uint32_t)DF_MIN_LINK_SLOTS);
   m->shape.n_slots = DF_MAX(m->shape.n_slots, plan->least_slots);

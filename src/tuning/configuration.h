@@ -32,7 +32,7 @@ typedef struct df_configuration {
   uint64_t lend_min; /* messages from so many bytes are lent; UINT64_MAX: none */
   uint8_t lends;     /* DF_LENDS_* */
   uint8_t stream;    /* DF_STREAM_*: which results are stored past the caches */
-  int borrowed_turn; /* runs are short: the submitter executes the first turn */
+  int borrowed_turn; /* the submitter executes the first turn of a run */
   int runs_ahead;    /* some members wait for nobody */
   uint32_t ranks_on_a_core, oversubscribed;
   int several;        /* a message may have several pieces */
@@ -47,7 +47,7 @@ typedef struct df_configuration {
 /* Algorithm and split, for the plan. 0: the operation has no algorithm of that name. */
 int df_configuration_choose(df_configuration *configuration,
                             const df_configuration_question *question);
-/* The rest, for the chosen plan. */
+/* All other decisions, for the chosen plan. */
 void df_configuration_decide(df_configuration *configuration,
                              const df_configuration_question *question, const df_plan *plan);
 
@@ -67,13 +67,13 @@ uint32_t df_configuration_common_slots(const df_configuration *configuration,
                                        const df_plan *plan, const df_link *links, uint32_t readers,
                                        uint64_t used_bytes);
 
-/* Of messages: "flagged", "staged" or "words"; "none" without messages. */
+/* The form of messages: "flagged", "staged" or "words"; "none" without messages. */
 const char *df_configuration_form(const df_configuration *configuration, const df_plan *plan,
                                   uint64_t count);
-/* Messages may be lent instead of copied. */
+/* Whether messages are lent instead of copied. */
 int df_configuration_lends(const df_configuration *configuration, uint32_t element_bytes);
 
-/* Where the algorithm comes from: "it is named", "the first rule that fits, ...". */
+/* The source of the algorithm: "since it is named", "the first rule that fits, ...". */
 void df_configuration_say_source(const df_configuration *configuration, df_text *text);
 /* Decisions and reasons, one a line ("form: flagged, since ..."), cut to fit. */
 void df_configuration_explain(const df_configuration *configuration,

@@ -37,7 +37,7 @@ DF_PRINTF(2, 3) static int refuse(const reader *in, const char *format, ...) {
   return 0;
 }
 
-/* The rest is left in *end. 0: no number, or too large. */
+/* *end: the text after the number. 0: no number, or too large. */
 static int read_number(const char *text, uint64_t most, uint64_t *value, const char **end) {
   uint64_t number;
   const char *at;
@@ -348,9 +348,9 @@ enum { K = 1024, M = 1024 * 1024 };
 /* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have
  * smaller slots, so that memory does not grow with the group. With shared cores the sum of all
  * work counts: ranks read data where it was first, in large pieces, and take turns seldom. Those of
- * GPUs were measured with 2, 4 and 8 ranks on one H100, all-reduces also with 3 and 6, up to 16 MB. A
- * primitive costs a block about 4 us there, and a message arrives after 1 us. So the plans with the
- * fewest primitives of a rank come first, and what passes along a ring is fast. */
+ * GPUs were measured with 2, 4 and 8 ranks on one H100, all-reduces also with 3 and 6, up to 16 MB.
+ * A primitive costs a block about 4 us there, and a message arrives after 1 us. So the plans with
+ * the fewest primitives of a rank come first, and what passes along a ring is fast. */
 const df_rule df_built_in_rules[] = {
     RULE(ALL_REDUCE, 1, 2, CUDA, 64 * M, NO_LIMIT, DIRECT, 1 * M),
     RULE(ALL_REDUCE, 1, 2, CUDA, 8 * M, NO_LIMIT, DIRECT, 512 * K),
