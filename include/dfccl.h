@@ -607,7 +607,7 @@ DFCCL_API dfcclResult_t dfcclRun(dfcclContext_t ctx, dfcclCollId_t id, dfcclRun_
  * being captured; 4,095 runs on streams are not complete; CUDA_DEVICE_MAX_CONNECTIONS is 1, and a
  * run of another rank of this process is on a stream), dfcclUnhandledCudaError. Any thread
  * whose current device is the stream's. May wait where enqueueing waits, and for the launch of the
- * daemon that the stream is to find there, DFCCL_CUDA_PATIENCE_MS (100) at most.
+ * daemon that the stream is to find there, cuda_patience_ms (100) of the tuning table at most.
  */
 DFCCL_API dfcclResult_t dfcclRunAllReduceOnStream(dfcclContext_t ctx, dfcclCollId_t id,
                                                   const void *sendBuf, void *recvBuf, void *stream,
@@ -748,7 +748,7 @@ DFCCL_API dfcclResult_t dfcclGetStats(dfcclContext_t ctx, dfcclStats_t *stats);
 
 /* What a daemon on a GPU times, where DFCCL_CUDA_TIMERS is 1. */
 typedef enum {
-  dfcclTimePass = 0,        /* DFCCL_CUDA_RELAY: one SQE read across the bus and passed on */
+  dfcclTimePass = 0,        /* cuda_relay: one SQE read across the bus and passed on */
   dfcclTimeFetch = 1,       /* one SQE taken by a block */
   dfcclTimeContextLoad = 2, /* one dynamic context brought into shared memory */
   dfcclTimeContextSave = 3, /* one written back */

@@ -32,6 +32,7 @@ enum {
 };
 /* The largest threshold that the library accepts (docs/CONFIGURATION.md). */
 #define NEVER_SET_ASIDE "1000000000"
+enum { TUNING_BYTES = 4096 };
 
 /* One rank's report of one turn. */
 typedef struct {
@@ -269,7 +270,12 @@ static void give_buffers(const disorder_rank *rank, rank_side *side) {
 /* Makes the rank's second context: one that reads other settings. A process's environment is set
  * by one of its ranks while the others wait. */
 static bool open_patient(disorder_rank *rank) {
-  static const char *const variables[] = {"DFCCL_SPIN_FRONT", "DFCCL_SPIN_MIN"};
+  static const char numbers[] = "spin_front=" NEVER_SET_ASIDE ",spin_min=" NEVER_SET_ASIDE;
+  const char *table = getenv("DFCCL_TUNING");
+  char tuning[TUNING_BYTES];
+  /* A user's numbers count for both contexts. A user's file does not: its rules are left out. */
+  const char *kept = table && strncmp(table, "set:", 4) == 0 ? table : NULL;
+  snprintf(tuning, sizeof tuning, "%s%s%s", kept ? kept : "set:", kept ? "," : "", numbers);
   df_tool_rank *self = rank->self;
   shared_state *shared = rank->job->shared;
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
@@ -279,11 +285,10 @@ static bool open_patient(disorder_rank *rank) {
   if (self->rank == 0 &&
       !df_tool_rank_check(self, dfcclGetUniqueId(&shared->id), "dfcclGetUniqueId"))
     return false;
-  for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
-    if (sets && setenv(variables[i], NEVER_SET_ASIDE, 1) != 0) {
-      df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for the environment");
-      return false;
-    }
+  if (sets && setenv("DFCCL_TUNING", tuning, 1) != 0) {
+    df_tool_rank_fail(self, dfcclOutOfMemory, "no memory for the environment");
+    return false;
+  }
   if (!meet(rank)) return false;
   dfcclResult_t result =
       dfcclInit(&rank->patient.context, self->n_ranks, shared->id, self->rank, &config);

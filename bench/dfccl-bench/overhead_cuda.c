@@ -118,8 +118,13 @@ static bool play(timed_job *job, const char *cq) {
                         .report_bytes = sizeof report,
                         .reports = &report};
   launch.config.backend = dfcclBackendCuda;
+  char tuning[512];
+  const char *given = getenv("DFCCL_TUNING"); /* a user's numbers stay in force */
+  int has_numbers = given && strncmp(given, "set:", 4) == 0 && strlen(given) < sizeof tuning - 16;
+  snprintf(tuning, sizeof tuning, "%s%scq=%s", has_numbers ? given : "set:", has_numbers ? "," : "",
+           cq);
   return setenv("DFCCL_CUDA_TIMERS", "1", 1) == 0 && setenv("DFCCL_CONTEXT_SLOTS", "1", 1) == 0 &&
-         setenv("DFCCL_CQ", cq, 1) == 0 && df_tool_launch(&launch);
+         setenv("DFCCL_TUNING", tuning, 1) == 0 && df_tool_launch(&launch);
 }
 
 static void add(df_bench_phase *phases, int *count, const char *name, double *durations_ns, int n) {

@@ -146,7 +146,7 @@ static tuned tune(player *p, int id, int which, size_t bytes, double us) {
     player_timed(p, id, runs_of_round(us));
     t.runs += runs_of_round(us) + 1;
     player_check(p, dfcclGetConfiguration(p->ctx, (dfcclCollId_t)id, &c));
-    t.has_ended = strstr(c.why, "tuner: it watches") != NULL;
+    t.has_ended = strstr(c.why, "tuner: it is watching") != NULL;
   }
   const char *text = strstr(c.why, "tuner:");
   if (text && (text = strchr(text, ';')) != NULL) sscanf(text, "; %u", &t.variants);

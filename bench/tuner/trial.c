@@ -89,7 +89,7 @@ static double runs_us(const place *p, dfcclCollId_t id, int n) {
 static int has_ended(dfcclContext_t ctx) {
   dfcclConfiguration_t c = DFCCL_CONFIGURATION_INITIALIZER;
   check(ctx, dfcclGetConfiguration(ctx, TUNED, &c));
-  return strstr(c.why, "tuner: it watches") != NULL || strstr(c.why, "it has stopped") != NULL;
+  return strstr(c.why, "tuner: it is watching") != NULL || strstr(c.why, "it has stopped") != NULL;
 }
 
 /* Rank 0 looks now and then; all stop at the run that it names. */

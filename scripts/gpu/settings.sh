@@ -7,7 +7,7 @@ tap=(-j1 --tap)
 lazy=(env CUDA_MODULE_LOADING=LAZY)
 
 if [ $emulated = 1 ]; then
-  export DFCCL_CUDA_THREADS=32 DFCCL_QUIT_POLLS=100 DFCCL_SPIN_FRONT=20 DFCCL_CUDA_ARENA_MB=2
+  export DFCCL_TUNING=set:cuda_threads=32,quit_polls=100,spin_front=20 DFCCL_CUDA_ARENA_MB=2
   many=2 several=2 collectives=3 runs=2 rounds=2 programs=1 ranks_tried="2"
   sizes=(-b 8 -e 4K -f 512 -i 2 -w 1) all_sizes=("${sizes[@]}") words_sizes=("${sizes[@]}") large=("${sizes[@]}")
   batches=(-b 256 -e 256 -i 2) iterations=20 event_sizes=(-e 4K) warm_seconds=0 nccl_most=64 behaviours=(callbacks)
@@ -23,17 +23,25 @@ fi
 
 # Thresholds that the first stage compares: words of an environment each, the default first.
 # On CUDA a poll counts as a microsecond.
-patience=("" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=6" "DFCCL_SPIN_FRONT=50 DFCCL_SPIN_BOOST=2" "DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1"
-  "DFCCL_SPIN_FRONT=10 DFCCL_SPIN_BOOST=1")
+patience=("" "DFCCL_TUNING=set:spin_front=50,spin_boost=6" "DFCCL_TUNING=set:spin_front=50,spin_boost=2"
+  "DFCCL_TUNING=set:spin_front=20,spin_boost=1" "DFCCL_TUNING=set:spin_front=10,spin_boost=1")
 # Under compute-sanitizer everything takes long, and kernels may come one after the other.
-tiny=(env DFCCL_SPIN_FRONT=20 DFCCL_SPIN_BOOST=1 DFCCL_QUIT_POLLS=50 DFCCL_CUDA_THREADS=64 DFCCL_MAX_BLOCKS=2)
+tiny=(env DFCCL_TUNING=set:spin_front=20,spin_boost=1,quit_polls=50,cuda_threads=64 DFCCL_MAX_BLOCKS=2)
 connections_tried="32 8 1"
 if [ $emulated = 1 ]; then connections_tried=32; fi
 
-# The file `learnt` has lines NAME=NUMBER of these names; what the environment has already counts more.
-learnt_names='CUDA_DEVICE_MAX_CONNECTIONS|DFCCL_[A-Z_]+'
+# Prints NAME=VALUE. Numbers of the tuning table are added to those that the environment has already, and count more.
+joined() {
+  case $1 in
+    DFCCL_TUNING=set:*) printf '%s' "DFCCL_TUNING=${DFCCL_TUNING:-set:}${DFCCL_TUNING:+,}${1#DFCCL_TUNING=set:}" ;;
+    *) printf '%s' "$1" ;;
+  esac
+}
+
+# The file `learnt` has lines of these forms; what the environment has already counts more.
+learnt_lines='^(CUDA_DEVICE_MAX_CONNECTIONS=[0-9]+|DFCCL_TUNING=set:[a-z_]+=[0-9]+(,[a-z_]+=[0-9]+)*)$'
 take_over() {
-  local file line name
+  local file line name given
   learnt_from=
   for file in "${LEARNT-}" "$out/learnt" "$folder/learnt"; do
     if [ -n "$file" ] && [ -r "$file" ]; then learnt_from=$file; break; fi
@@ -45,10 +53,11 @@ take_over() {
     learnt_from=
   else
     while read -r line; do
-      name=${line%%=*}
+      name=${line%%=*} given=${DFCCL_TUNING-}
+      if [ "$name" = DFCCL_TUNING ] && [ -n "$given" ]; then line=$line,${given#set:}; unset DFCCL_TUNING; fi
       if [ -z "${!name+x}" ]; then export "${line?}"; fi
-    done < <(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from")
-    say "learnt, from $learnt_from: $(grep -E "^($learnt_names)=[0-9]+$" "$learnt_from" | tr '\n' ' ')"
+    done < <(grep -E "$learnt_lines" "$learnt_from")
+    say "learnt, from $learnt_from: $(grep -E "$learnt_lines" "$learnt_from" | tr '\n' ' ')"
   fi
   # Every rank has two streams of its own; eight queues for sixteen streams let one wait behind another.
   export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
@@ -66,12 +75,12 @@ probe_part() { # SECONDS NAME COMMAND...
 disorder() { # SECONDS NAME [NAME=VALUE]... OPTION...
   local limit=$1 name=$2 settings=()
   shift 2
-  while [ $# -gt 0 ] && [[ $1 == *=* ]]; do settings+=("$1") && shift; done
+  while [ $# -gt 0 ] && [[ $1 == *=* ]]; do settings+=("$(joined "$1")") && shift; done
   KIND=json part "$limit" "$name" env "${settings[@]}" "$demo" disorder "$@" --json "${cuda[@]}"
 }
 table() { # SECONDS NAME [NAME=VALUE]... OPERATION OPTION...
   local limit=$1 name=$2 settings=()
   shift 2
-  while [ $# -gt 0 ] && [[ $1 == *=* ]]; do settings+=("$1") && shift; done
+  while [ $# -gt 0 ] && [[ $1 == *=* ]]; do settings+=("$(joined "$1")") && shift; done
   KIND=json part "$limit" "$name" env "${settings[@]}" "$bench" "$@" --json "${cuda[@]}"
 }

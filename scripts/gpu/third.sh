@@ -9,7 +9,7 @@ disorder 90 "disorder, synchronised" -n $many -c $collectives -i $runs --sync
 group "overheads (the paper's 6.1 and 6.2)"
 warm_up "overheads"
 table 60 "overhead" overhead -i $iterations
-table 40 "overhead, every block polls" DFCCL_CUDA_RELAY=0 overhead -i $((iterations / 2))
+table 40 "overhead, every block polls" DFCCL_TUNING=set:cuda_relay=0 overhead -i $((iterations / 2))
 
 table 60 "events by collective" events -n $many -i $((runs / 2)) "${event_sizes[@]}"
 
@@ -32,5 +32,5 @@ for blocks in 8 16 32; do
     table 20 "blocks $blocks, slots of $slot" DFCCL_MAX_BLOCKS=$blocks DFCCL_TUNING=set:slot_bytes=$slot allreduce -n 2 "${large[@]}" --check=0
   done
 done
-for threads in 128 256 512; do table 15 "threads $threads" DFCCL_CUDA_THREADS=$threads allreduce -n 2 "${sizes[@]}" --check=0; done
+for threads in 128 256 512; do table 15 "threads $threads" DFCCL_TUNING=set:cuda_threads=$threads allreduce -n 2 "${sizes[@]}" --check=0; done
 for words in 0 4096 65536; do table 15 "words up to $words" DFCCL_TUNING=set:words_max=$words allreduce -n 2 "${words_sizes[@]}" --check=0; done

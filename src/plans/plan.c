@@ -226,11 +226,15 @@ static void cut(df_part *part, uint64_t elements, uint32_t pieces, uint64_t chun
 /* Messages of at most `payload` bytes in so many loops. */
 static void choose_form(df_shape *shape, uint64_t payload, uint32_t loops,
                         const df_shape_limits *limits) {
-  shape->payload_offset = payload <= limits->flagged_max && !limits->varying
-                              ? DF_LINK_FLAGGED_OFFSET
-                              : DF_LINK_STAGED_OFFSET;
-  if (!limits->varying && payload <= limits->words_max && loops <= DF_LINK_LL_LOOPS)
-    shape->payload_offset = DF_LINK_LL;
+  static const uint32_t offsets[] = {[DF_FORM_BY_COUNT] = DF_LINK_STAGED_OFFSET,
+                                     [DF_FORM_BY_WORDS] = DF_LINK_LL,
+                                     [DF_FORM_BY_FLAGGED] = DF_LINK_FLAGGED_OFFSET,
+                                     [DF_FORM_BY_LENGTH] = DF_LINK_STAGED_OFFSET};
+  shape->form = limits->varying                                             ? DF_FORM_BY_COUNT
+                : payload <= limits->words_max && loops <= DF_LINK_LL_LOOPS ? DF_FORM_BY_WORDS
+                : payload <= limits->flagged_max                            ? DF_FORM_BY_FLAGGED
+                                                                            : DF_FORM_BY_LENGTH;
+  shape->payload_offset = offsets[shape->form];
   shape->n_slots = payload <= 4096 ? DF_MAX(limits->slots, 8u) : limits->slots;
   if (limits->slots == DF_MIN_LINK_SLOTS) shape->n_slots = limits->slots; /* the tightest link */
   if (limits->lent_bytes && shape->payload_offset != DF_LINK_LL)          /* words lend nothing */

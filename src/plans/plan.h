@@ -162,9 +162,18 @@ typedef struct df_shape_limits {
   int varying;
 } df_shape_limits;
 
+/* Which of the limits has chosen the payload's place (payload_offset). */
+typedef enum {
+  DF_FORM_BY_COUNT,   /* varying: a count goes before the payload */
+  DF_FORM_BY_WORDS,   /* at most words_max bytes */
+  DF_FORM_BY_FLAGGED, /* at most flagged_max bytes */
+  DF_FORM_BY_LENGTH   /* longer than both limits */
+} df_form_reason;
+
 typedef struct df_shape {
   uint32_t n_blocks;
   uint32_t n_slots, stride, payload_offset; /* of every link */
+  df_form_reason form;                      /* not compared between members */
   uint64_t scratch_bytes;                   /* of each block */
   df_part parts[DF_MAX_BLOCKS];
 } df_shape;

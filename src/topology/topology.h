@@ -1,4 +1,5 @@
-/* Which ranks share what, by all ranks' cards: all members of a group agree. */
+/* Topology: which ranks share cores and hosts, by all ranks' peer info. All members of a group
+ * agree. */
 #ifndef DF_TOPOLOGY_TOPOLOGY_H
 #define DF_TOPOLOGY_TOPOLOGY_H
 
@@ -27,13 +28,13 @@ int df_topology_add(df_topology *topology, uint32_t rank, uint64_t identity,
                     const uint64_t cpus[DF_TOPOLOGY_CPU_WORDS]);
 void df_topology_free(df_topology *topology);
 
-/* Two or more of n ranks share each core. */
+/* Whether two or more of n ranks share each core. */
 int df_topology_is_oversubscribed(const df_topology *topology, uint32_t n);
-/* At least 1. */
+/* Ranks for each core, at least 1. */
 uint32_t df_topology_ranks_on_a_core(const df_topology *topology, uint32_t n);
 
-/* Of a group (NULL: ranks 0 to n - 1) over several hosts: how many neighbours are on one host, if
- * that is so many on each host but the last, which may have less. 0: one host, or no such order. */
+/* The number of neighbours on each host of a group (NULL: ranks 0 to n - 1) over several hosts. The
+ * last host may have fewer. 0: one host, or the hosts have different numbers or another order. */
 uint32_t df_topology_neighbours(const df_topology *topology, const int *ranks, uint32_t n);
 /* Is a group on more than one host? */
 int df_topology_is_spread(const df_topology *topology, const int *ranks, uint32_t n);

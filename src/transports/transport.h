@@ -40,6 +40,7 @@ typedef struct df_ring {
   uint32_t n_slots;      /* a power of two, at most DF_MAX_LINK_SLOTS */
   uint16_t release_mask; /* as in df_link */
   uint16_t far_ns;       /* the sender's, as in df_link */
+  uint16_t reason;       /* DF_REASON_RINGS_* (tuning/reasons.h): why so many slots */
 } df_ring;
 
 typedef struct df_route {

@@ -1,7 +1,7 @@
 /*
  * Advice of a tuner plugin made for NCCL, or of a file in such a plugin's form: which of NCCL's
- * algorithms and protocols a collective should take, in the terms of this library. Pure: what comes
- * in is a table that the plugin has filled (tuner_plugin.h), or lines of a file.
+ * algorithms and protocols a collective should take, in the terms of this library. Pure: the input
+ * is a table that the plugin has filled (tuner_plugin.h), or lines of a file.
  *
  *   tree, ring, pat      doubletree, ring, pat; the others cannot be chosen
  *   LL, Simple           flagged messages, which lend nothing; staged messages, or lent buffers
@@ -25,13 +25,13 @@ typedef struct df_cost_table {
 typedef enum { DF_FORM_AS_CONFIGURED, DF_FORM_FLAGGED, DF_FORM_STAGED } df_form_choice;
 
 typedef enum {
-  DF_ADVICE_NONE,      /* nobody was asked */
+  DF_ADVICE_NONE,      /* no plugin was asked */
   DF_ADVICE_TAKEN,     /* an algorithm */
   DF_ADVICE_NOT_GIVEN, /* blocks at most */
   DF_ADVICE_FAILED,    /* a call; `value`: its result */
-  DF_ADVICE_ABSENT,    /* ... of what was said to be none; value: algorithm * 3 + protocol */
+  DF_ADVICE_ABSENT,    /* a cost of an absent choice; value: algorithm * 3 + protocol */
   DF_ADVICE_NO_COST,   /* not a number; value: likewise */
-  DF_ADVICE_NO_CHOICE, /* numbers that are none; value: the algorithm's */
+  DF_ADVICE_NO_CHOICE, /* invalid numbers; value: the algorithm's */
   DF_ADVICE_HALF,      /* an algorithm without a protocol, or a protocol without an algorithm */
   DF_ADVICE_CHANNELS,  /* value: how many */
   DF_ADVICE_CHUNK      /* value: bytes */
@@ -39,7 +39,7 @@ typedef enum {
 
 typedef struct df_advice {
   df_advice_kind kind;
-  const char *source; /* who said so; lives as long as the context */
+  const char *source; /* name of the plugin or file; lives as long as the context */
   uint32_t line;      /* of the file; 0: a plugin said so */
   int algorithm;      /* df_algorithm; -1: as without it */
   uint8_t nccl_algorithm, nccl_protocol;
@@ -63,7 +63,7 @@ int df_advice_algorithm(int nccl_algorithm); /* -1: the library has none */
 const char *df_nccl_algorithm_name(int nccl_algorithm);
 const char *df_nccl_protocol_name(int nccl_protocol);
 
-/* What can be chosen has its predicted cost, all else -1. */
+/* A choice that the library has gets its predicted cost; all others get -1. */
 void df_advice_fill(df_cost_table *table, const df_advice_question *question);
 /* The least cost of what can be chosen, if the plugin changed any. `given`: what df_advice_fill
  * wrote. Fills kind, value, algorithm, form. */

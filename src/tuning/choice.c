@@ -93,9 +93,10 @@ static void take_advice(const df_tuning *tuning, const df_question *question, df
 
 static int is_spread(const df_question *q) { return q->hosts > 1 && q->largest_host > 1; }
 
-/* Three hosts or more: two levels send more than once what leaves a host (the root's host a broadcast
- * to each other host, all others a reduce to the root's, leaders a whole all-reduce in each round), and
- * an all-gather or reduce-scatter one piece after the other. With two hosts both send the same. */
+/* Three hosts or more: two levels send more than once what leaves a host (the root's host a
+ * broadcast to each other host, all others a reduce to the root's, leaders a whole all-reduce in
+ * each round), and an all-gather or reduce-scatter one piece after the other. With two hosts both
+ * send the same. */
 static int gains_by_levels(const df_question *q) {
   if (!is_spread(q) || q->hosts < 3) return 0;
   switch (q->operation) {
@@ -177,16 +178,16 @@ static int keeps_order(const df_choice *choice, df_operation operation) {
   return df_algorithm_keeps_order(choice->algorithm, operation);
 }
 
-/* Of operations with uneven pieces: nobody knows the others' counts, from which slots could be
- * smaller or larger. Between hosts each message costs system calls and the way of a packet, so fewer and
- * longer ones are faster, as far as slots of all members do not take too much memory. */
+/* Slots of vector operations have a fixed size, because no member knows the others' counts. Between
+ * hosts each message costs system calls and the way of a packet, so fewer and longer ones are
+ * faster, as far as slots of all members do not take too much memory. */
 static uint32_t listed_slot_bytes(const df_question *q) {
   const uint32_t each = DF_PIECE_TABLE_SLOTS_OF_ALL / q->n / DF_CACHE_LINE * DF_CACHE_LINE;
   if (q->hosts < 2 || each < DF_PIECE_TABLE_SLOT_BYTES) return DF_PIECE_TABLE_SLOT_BYTES;
   return DF_MIN(each, (uint32_t)DF_PIECE_TABLE_SLOT_MOST);
 }
 
-/* What several members of a host send, or are sent, crosses once: added up, or passed on there. All
+/* Data of several members of a host crosses to another host once, added up or passed on there. All
  * members have to know all counts. */
 static uint32_t listed_split(const df_question *q) {
   const int is_known_to_all =

@@ -39,6 +39,15 @@ static uint32_t file_slot_bytes(const df_configuration *m) {
   return (uint32_t)DF_MIN(DF_MAX(each, (uint64_t)DF_FILE_LEAST_SLOT), most);
 }
 
+/* In the reverse order of df_choose: the last to decide is the reason. */
+static df_reason source_of(const df_choice *choice) {
+  if (choice->is_named) return DF_REASON_SOURCE_NAME;
+  if (choice->is_by_hosts) return DF_REASON_SOURCE_HOSTS;
+  if (choice->is_ordered) return DF_REASON_SOURCE_ORDER;
+  if (choice->advice.kind == DF_ADVICE_TAKEN) return DF_REASON_SOURCE_PLUGIN;
+  return choice->rule ? DF_REASON_SOURCE_RULE : DF_REASON_SOURCE_ONLY;
+}
+
 int df_configuration_choose(df_configuration *configuration,
                             const df_configuration_question *question) {
   memset(configuration, 0, sizeof *configuration);
@@ -49,6 +58,7 @@ int df_configuration_choose(df_configuration *configuration,
     configuration->choice.slot_bytes = file_slot_bytes(configuration);
   if (df_operation_has_piece_table(question->choice.operation) && question->choice.hosts > 1)
     configuration->choice.slot_bytes = (uint32_t)in_packets(configuration->choice.slot_bytes);
+  configuration->reasons.source = source_of(&configuration->choice);
   const uint64_t slot = configuration->choice.slot_bytes
                             ? configuration->choice.slot_bytes
                             : (uint64_t)configuration->policy->slot_bytes;
@@ -63,6 +73,13 @@ int df_configuration_choose(df_configuration *configuration,
 static uint64_t result_bytes(const df_configuration_question *q) {
   int gathers = df_operation_is_wide(q->choice.operation, 1);
   return q->count * q->element_bytes * (gathers ? q->choice.n : 1);
+}
+
+static uint64_t longest_message(const df_configuration *m, const df_configuration_question *q) {
+  uint64_t elements = 0;
+  for (uint32_t block = 0; block < m->shape.n_blocks; block++)
+    elements = DF_MAX(elements, (uint64_t)m->shape.parts[block].chunk);
+  return elements * q->element_bytes;
 }
 
 /* Ranks on one core share its caches. */
@@ -81,7 +98,8 @@ static int lends_in_place(const df_configuration *m, const df_configuration_ques
                                    result_bytes(q) >= (uint64_t)m->policy->lend_in_place_min);
 }
 
-/* Whatever the buffers of a run are. Then slots are for short messages only. */
+/* All messages of lend_min bytes or more are lent, for any buffers of a run. Then slots are for
+ * short messages only. */
 static int lends_for_certain(const df_configuration *m, const df_configuration_question *q,
                              const df_plan *plan) {
   return q->on_one_gpu && m->policy->lend && plan->lends_all && lends_in_place(m, q, plan);
@@ -111,15 +129,33 @@ static df_shape_limits limits_of(const df_configuration *m, const df_configurati
   return limits;
 }
 
+/* The plugin's choice is made by the limits (df_choice_limits). */
+static df_reason reason_of_form(const df_configuration *m) {
+  switch (m->shape.form) {
+  case DF_FORM_BY_COUNT:
+    return DF_REASON_FORM_COUNT;
+  case DF_FORM_BY_WORDS:
+    return DF_REASON_FORM_WORDS;
+  case DF_FORM_BY_FLAGGED:
+    return m->choice.form == DF_FORM_FLAGGED ? DF_REASON_FORM_LL : DF_REASON_FORM_FLAGGED;
+  default:
+    return m->choice.form == DF_FORM_STAGED ? DF_REASON_FORM_SIMPLE : DF_REASON_FORM_STAGED;
+  }
+}
+
 static void decide_shape(df_configuration *m, const df_configuration_question *q,
                          const df_plan *plan) {
   const df_shape_limits limits = limits_of(m, q, plan);
   df_shape_make(&m->shape, plan, q->count, q->element_bytes, &limits);
+  m->reasons.form = reason_of_form(m);
+  m->slot_limit = (uint32_t)limits.slot_bytes;
+  m->lends_for_certain = limits.lent_bytes != 0;
+  m->longest_message = longest_message(m, q);
   /* Many rings of large slots may exceed a crowded rank's part of the caches. If they do not,
    * receivers take more (df_configuration_ring). */
   if (m->shape.stride > DF_PAGE_RING_STRIDE && m->oversubscribed)
     m->shape.n_slots = DF_MAX(m->shape.n_slots / 2, (uint32_t)DF_MIN_LINK_SLOTS);
-  /* Mostly lent: then slots are memory that nothing goes through. */
+  /* Messages are mostly lent; then more slots would be unused memory. */
   if (q->on_gpu && m->shape.stride > DF_LENT_STRIDE)
     m->shape.n_slots = DF_MIN(m->shape.n_slots, (uint32_t)DF_MIN_LINK_SLOTS);
   m->shape.n_slots = DF_MAX(m->shape.n_slots, plan->least_slots);
@@ -141,30 +177,52 @@ static int runs_ahead_rather(const df_configuration *m, const df_configuration_q
          result_bytes(q) / DF_LENDS_RATHER < (uint64_t)m->policy->lend_min;
 }
 
+/* A word orders only itself, but what a reader of lent memory sends must follow its reading. */
+static df_reason whether_to_lend(const df_configuration *m, const df_configuration_question *q,
+                                 const df_plan *plan) {
+  if (!m->policy->lend) return DF_REASON_LEND_OFF;
+  if (m->choice.copies) return DF_REASON_LEND_COPIES;
+  if (m->choice.form == DF_FORM_FLAGGED) return DF_REASON_LEND_LL;
+  if (plan->lends_nothing) return DF_REASON_LEND_FILE;
+  if (m->shape.payload_offset == DF_LINK_LL) return DF_REASON_LEND_WORDS;
+  if (runs_ahead_rather(m, q)) return DF_REASON_LEND_AHEAD;
+  return m->longest_message < (uint64_t)m->policy->lend_min ? DF_REASON_LEND_SHORT
+                                                            : DF_REASON_LEND_LONG;
+}
+
 static void decide_lending(df_configuration *m, const df_configuration_question *q,
                            const df_plan *plan) {
-  /* A word orders only itself, but what a reader of lent memory sends must follow its reading. */
-  int in_words = m->shape.payload_offset == DF_LINK_LL;
-  int lends = m->policy->lend && !in_words && !m->choice.copies &&
-              m->choice.form != DF_FORM_FLAGGED && !runs_ahead_rather(m, q) && !plan->lends_nothing;
-  m->lend_min = lends ? (uint64_t)m->policy->lend_min : UINT64_MAX;
+  m->reasons.lend = whether_to_lend(m, q, plan);
+  m->lend_min = m->reasons.lend == DF_REASON_LEND_SHORT || m->reasons.lend == DF_REASON_LEND_LONG
+                    ? (uint64_t)m->policy->lend_min
+                    : UINT64_MAX;
   m->lends = (uint8_t)((lends_in_place(m, q, plan) ? DF_LENDS_IN_PLACE : 0) |
                        (lends_streamed(m, q) ? DF_LENDS_STREAMED : 0));
   int only_overwrites = df_operation_only_overwrites(q->choice.operation);
-  m->stream = result_bytes(q) < stream_min(m) ? DF_STREAM_NEVER
-              : only_overwrites               ? DF_STREAM_ALWAYS
-                                              : DF_STREAM_OUT_OF_PLACE;
+  m->result_bytes = result_bytes(q);
+  m->stream_min = stream_min(m);
+  m->reasons.stores = m->result_bytes < m->stream_min ? DF_REASON_STORES_SMALL
+                      : only_overwrites               ? DF_REASON_STORES_OVERWRITES
+                                                      : DF_REASON_STORES_OUT_OF_PLACE;
+  m->stream = m->reasons.stores == DF_REASON_STORES_SMALL        ? DF_STREAM_NEVER
+              : m->reasons.stores == DF_REASON_STORES_OVERWRITES ? DF_STREAM_ALWAYS
+                                                                 : DF_STREAM_OUT_OF_PLACE;
 }
 
 /* ---- borrowed turns ---- */
 
-static int is_short(const df_configuration *m, const df_configuration_question *q,
-                    const df_plan *plan) {
+static df_reason who_executes_first(const df_configuration *m, const df_configuration_question *q,
+                                    const df_plan *plan) {
   uint64_t most = (uint64_t)m->policy->borrowed_turn_max;
   uint64_t pieces = plan->geometry == DF_GEOMETRY_PIECES ? plan->pieces : 1;
-  return most != 0 && q->has_borrowed_turns && m->shape.n_blocks == 1 && q->count <= most &&
-         pieces <= DF_BORROWED_STEPS && q->count * pieces * q->element_bytes <= most &&
-         (uint64_t)m->shape.parts[0].loops * plan->n_primitives <= DF_BORROWED_STEPS;
+  if (!q->has_borrowed_turns) return DF_REASON_TURNS_DEVICE;
+  if (most == 0) return DF_REASON_TURNS_OFF;
+  if (m->shape.n_blocks != 1) return DF_REASON_TURNS_BLOCKS;
+  if (pieces > DF_BORROWED_STEPS ||
+      (uint64_t)m->shape.parts[0].loops * plan->n_primitives > DF_BORROWED_STEPS)
+    return DF_REASON_TURNS_STEPS;
+  if (q->count > most || q->count * pieces * q->element_bytes > most) return DF_REASON_TURNS_BYTES;
+  return DF_REASON_TURNS_SHORT;
 }
 
 void df_configuration_decide(df_configuration *m, const df_configuration_question *q,
@@ -174,7 +232,8 @@ void df_configuration_decide(df_configuration *m, const df_configuration_questio
   m->oversubscribed = (uint32_t)df_topology_is_oversubscribed(q->topology, q->choice.n);
   decide_shape(m, q, plan);
   decide_lending(m, q, plan);
-  m->borrowed_turn = is_short(m, q, plan);
+  m->reasons.turns = who_executes_first(m, q, plan);
+  m->borrowed_turn = m->reasons.turns == DF_REASON_TURNS_SHORT;
 }
 
 double df_configuration_predict(const df_configuration_question *q, int algorithm, uint32_t split,
@@ -235,20 +294,32 @@ static uint32_t nearest_slots(uint32_t least, uint64_t stride, uint64_t target) 
  * another host a credit travels when half of a ring is due: of few slots it is a frame for each
  * message. */
 static uint32_t least_slots(const df_configuration *m, const df_configuration_question *q,
-                            const df_plan *plan) {
+                            const df_plan *plan, df_reason *reason) {
   enum { AHEAD = 16, BETWEEN_HOSTS = 8 };
-  const uint32_t least = m->shape.n_slots;
+  uint32_t least = m->shape.n_slots;
   if (plan->extents == NULL) return least;
-  if (m->runs_ahead && m->oversubscribed) return DF_MAX(least, (uint32_t)AHEAD);
-  return q->choice.hosts > 1 ? DF_MAX(least, (uint32_t)BETWEEN_HOSTS) : least;
+  const int is_ahead = m->runs_ahead && m->oversubscribed;
+  if (is_ahead)
+    least = DF_MAX(least, (uint32_t)AHEAD);
+  else if (q->choice.hosts > 1)
+    least = DF_MAX(least, (uint32_t)BETWEEN_HOSTS);
+  if (least > m->shape.n_slots)
+    *reason = is_ahead ? DF_REASON_RINGS_AHEAD : DF_REASON_RINGS_CREDITS;
+  return least;
 }
 
 static uint32_t ring_slots(const df_configuration *m, const df_configuration_question *q,
-                           const df_plan *plan, uint64_t used_bytes) {
+                           const df_plan *plan, uint64_t used_bytes, df_reason *reason) {
+  *reason = DF_REASON_RINGS_AGREED;
   if (!q->host_sees_links || m->policy->slots == DF_MIN_LINK_SLOTS ||
       used_bytes >= (uint64_t)m->policy->ring_budget)
     return m->shape.n_slots;
-  return nearest_slots(least_slots(m, q, plan), m->shape.stride, ring_target(m, q, plan));
+  const uint32_t least = least_slots(m, q, plan, reason);
+  const uint32_t n = nearest_slots(least, m->shape.stride, ring_target(m, q, plan));
+  if (n > least)
+    *reason =
+        m->shape.stride <= DF_DEEP_RING_STRIDE ? DF_REASON_RINGS_AHEAD : DF_REASON_RINGS_CACHES;
+  return n;
 }
 
 /* Two kinds of ring return a quarter of their slots at a time. Deep rings let the sender run
@@ -280,22 +351,17 @@ static int clock_is_cheap(void) {
 
 df_ring df_configuration_ring(const df_configuration *m, const df_configuration_question *q,
                               const df_plan *plan, uint64_t used_bytes) {
-  const uint32_t n_slots = ring_slots(m, q, plan, used_bytes);
+  df_reason reason;
+  const uint32_t n_slots = ring_slots(m, q, plan, used_bytes, &reason);
   int looks_far = q->host_sees_links && m->shape.stride > DF_DEEP_RING_STRIDE && clock_is_cheap();
   return (df_ring){.stride = m->shape.stride,
                    .n_slots = n_slots,
                    .release_mask = release_mask(&m->shape, n_slots),
-                   .far_ns = looks_far ? (uint16_t)m->policy->far_ns : 0};
+                   .far_ns = looks_far ? (uint16_t)m->policy->far_ns : 0,
+                   .reason = (uint16_t)reason};
 }
 
 /* ---- common slots ---- */
-
-static uint64_t longest_message(const df_configuration *m, const df_configuration_question *q) {
-  uint64_t elements = 0;
-  for (uint32_t block = 0; block < m->shape.n_blocks; block++)
-    elements = DF_MAX(elements, (uint64_t)m->shape.parts[block].chunk);
-  return elements * q->element_bytes;
-}
 
 /* A common slot's messages are either all lent or none. */
 static int has_link_that_lends_nothing(const df_plan *plan, const df_link *links) {
@@ -322,7 +388,7 @@ uint32_t df_configuration_common_slots(const df_configuration *m,
                                        uint64_t used_bytes) {
   enum { NEVER, IF_IT_GAINS };
   if (m->policy->common == NEVER || !q->host_sees_links || q->varying || readers < 2 ||
-      longest_message(m, q) < m->lend_min || used_bytes >= (uint64_t)m->policy->ring_budget ||
+      m->longest_message < m->lend_min || used_bytes >= (uint64_t)m->policy->ring_budget ||
       has_link_that_lends_nothing(plan, links) ||
       (m->policy->common == IF_IT_GAINS && !common_gains(m, q, plan, readers)))
     return 0;
@@ -333,7 +399,7 @@ uint32_t df_configuration_common_slots(const df_configuration *m,
   return nearest_slots(DF_MIN_LINK_SLOTS, m->shape.stride, ring * readers / m->shape.n_blocks);
 }
 
-/* ---- in words ---- */
+/* ---- what is asked of a decision ---- */
 
 const char *df_configuration_form(const df_configuration *m, const df_plan *plan, uint64_t count) {
   if (plan->n_links == 0 || count == 0) return "none";
@@ -343,134 +409,4 @@ const char *df_configuration_form(const df_configuration *m, const df_plan *plan
 
 int df_configuration_lends(const df_configuration *m, uint32_t element_bytes) {
   return (uint64_t)m->shape.parts[0].chunk * element_bytes >= m->lend_min;
-}
-
-void df_configuration_say_source(const df_configuration *m, df_text *out) {
-  const df_rule *rule = m->choice.rule;
-  const int is_exception = m->choice.is_named || m->choice.is_by_hosts || m->choice.is_ordered;
-  char line[240] = "";
-  if (m->choice.advice.kind == DF_ADVICE_TAKEN) {
-    df_say(out, "since ");
-    df_advice_say(&m->choice.advice, out);
-    return;
-  }
-  df_say(out, "since %s",
-         m->choice.is_named      ? "it is named"
-         : m->choice.is_by_hosts ? "ranks share hosts"
-         : m->choice.is_ordered  ? "the operator does not commute"
-         : rule == NULL          ? "uneven pieces have no other"
-                                 : "this is the first rule that fits, of ");
-  if (rule == NULL) return;
-  df_rule_print(rule, line, sizeof line);
-  if (is_exception) df_say(out, "; limits from a rule of ");
-  if (m->choice.line)
-    df_say(out, "DFCCL_TUNING, line %u: %s", m->choice.line, line);
-  else
-    df_say(out, "the built-in table: %s", line);
-}
-
-static void say_algorithm(const df_configuration *m, df_text *out) {
-  const char *file = m->choice.file ? df_plan_file_facts_of(m->choice.file).name : "";
-  df_say(out, "algorithm: %s%s%s, ", df_algorithm_name(m->choice.algorithm), *file ? ":" : "",
-         file);
-  df_configuration_say_source(m, out);
-  if (m->choice.advice.kind == DF_ADVICE_TAKEN) return;
-  if (m->choice.split) df_say(out, "; subgroups of %u", m->choice.split);
-  if (m->choice.algorithm == DF_HIERARCHICAL)
-    df_say(out, "; %u ranks of each host speak to other hosts at most (lanes)", m->choice.lanes);
-  if (m->choice.advice.kind == DF_ADVICE_NONE) return;
-  df_say(out, "\nadvice: ");
-  df_advice_say(&m->choice.advice, out);
-}
-
-static void say_form(const df_configuration *m, const df_configuration_question *q, df_text *out) {
-  const df_shape *s = &m->shape;
-  if (q->varying)
-    df_say(out, "form: staged, since a count goes before the payload\n");
-  else if (m->choice.form == DF_FORM_STAGED)
-    df_say(out, "form: staged, since the tuner plugin says simple\n");
-  else if (m->choice.form == DF_FORM_FLAGGED && s->payload_offset == DF_LINK_FLAGGED_OFFSET)
-    df_say(out, "form: flagged, since the tuner plugin says ll\n");
-  else if (s->payload_offset == DF_LINK_LL)
-    df_say(out,
-           "form: words that carry a flag each, since messages have at most words_max %lld bytes\n",
-           m->policy->words_max);
-  else if (s->payload_offset == DF_LINK_FLAGGED_OFFSET)
-    df_say(out,
-           "form: flagged, commit word and payload in one slot%s, since messages have at most "
-           "flagged_max %lld bytes\n",
-           s->stride < DF_CACHE_LINE ? " that shares its line" : "", m->policy->flagged_max);
-  else
-    df_say(out,
-           "form: staged, the payload begins at a line of its own, since messages have more than "
-           "flagged_max %lld bytes\n",
-           m->policy->flagged_max);
-}
-
-static void say_lending(const df_configuration *m, const df_configuration_question *q,
-                        const df_plan *plan, df_text *out) {
-  if (m->lend_min == UINT64_MAX)
-    df_say(out, "lend: nothing, since %s\n",
-           !m->policy->lend                    ? "lend is 0"
-           : m->choice.copies                  ? "the rule says copies=1"
-           : m->choice.form == DF_FORM_FLAGGED ? "the tuner plugin says ll"
-           : plan->lends_nothing               ? "the file's steps might overwrite what is lent"
-           : m->shape.payload_offset == DF_LINK_LL
-               ? "words travel"
-               : "ranks share cores, and who waits for nobody runs ahead");
-  else if (longest_message(m, q) < m->lend_min)
-    df_say(out, "lend: nothing, since messages have fewer than lend_min %lld bytes\n",
-           m->policy->lend_min);
-  else
-    df_say(out, "lend: buffers within reach, since messages have lend_min %lld bytes or more%s%s\n",
-           m->policy->lend_min, m->lends & DF_LENDS_IN_PLACE ? "" : "; not of runs in place",
-           m->lends & DF_LENDS_STREAMED ? "" : "; no results, which have one reader");
-  df_say(out,
-         "stores: %s, since the result has %" PRIu64 " bytes and stream_min is %" PRIu64 "%s\n",
-         m->stream == DF_STREAM_NEVER    ? "into the caches"
-         : m->stream == DF_STREAM_ALWAYS ? "past the caches"
-                                         : "past the caches, but of runs in place",
-         result_bytes(q), stream_min(m),
-         m->oversubscribed ? " for each of the ranks that share a core" : "");
-}
-
-void df_configuration_explain(const df_configuration *m, const df_configuration_question *q,
-                              const df_plan *plan, const df_ring *ring, char *text, size_t bytes) {
-  df_text out = {.at = text, .left = bytes};
-  const df_shape *s = &m->shape;
-  const df_part *part = &s->parts[0];
-  df_say(&out,
-         "question: %s of %" PRIu64 " elements of %u bytes, %u ranks on %u cores (%u for each "
-         "core%s), %s\n",
-         df_operation_name(q->choice.operation), q->count, q->element_bytes, q->choice.n,
-         q->topology->n_cores, m->ranks_on_a_core, m->oversubscribed ? ", crowded" : "",
-         q->choice.memory == DF_MEMORY_PROCESS ? "all in one process" : "in several processes");
-  say_algorithm(m, &out);
-  df_say(&out,
-         "\ncut: %u block%s, %u loop%s of %u primitives, chunks of %u elements, since a slot "
-         "holds %u bytes at most and a block is worth block_min %lld bytes\n",
-         s->n_blocks, s->n_blocks == 1 ? "" : "s", part->loops, part->loops == 1 ? "" : "s",
-         plan->n_primitives, part->chunk, (uint32_t)limits_of(m, q, plan).slot_bytes,
-         m->policy->block_min);
-  if (lends_for_certain(m, q, plan) && longest_message(m, q) > s->stride)
-    df_say(&out,
-           "long: messages exceed their slots, since all of lend_min %lld bytes or more are lent "
-           "(cuda_lent_bytes %lld)\n",
-           m->policy->lend_min, m->policy->cuda_lent_bytes);
-  say_form(m, q, &out);
-  df_say(&out, "rings: %u slots of %u bytes%s, since %s\n", ring->n_slots, ring->stride,
-         ring->release_mask ? ", given back a quarter at a time" : "",
-         ring->n_slots == s->n_slots ? "members agreed on so many"
-         : plan->extents && q->choice.hosts > 1 && !m->runs_ahead
-             ? "a credit to another host travels when half of a ring is due"
-         : s->stride <= DF_DEEP_RING_STRIDE || ring->n_slots == least_slots(m, q, plan)
-             ? "some ranks wait for nobody, and may run ahead"
-             : "slots that were read long ago are written faster (ring_bytes)");
-  say_lending(m, q, plan, &out);
-  df_say(&out, "turns: %s\n",
-         m->borrowed_turn
-             ? "the submitter executes the first turn, since the run is short "
-               "(borrowed_turn_max)"
-             : "the daemon's, since the run is not short (borrowed_turn_max, one block, "
-               "few primitives)");
 }

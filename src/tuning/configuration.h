@@ -1,7 +1,8 @@
 /*
- * Manner: how one collective travels, and why. Decided once for each registration, from one
- * question. What depends on the moment (rings in use, mappings) is decided at link set-up by the
- * functions below. Members compare algorithm, split and shape; the rest is each rank's own.
+ * Configuration: how one collective travels, and why. The decisions are made once for each
+ * registration, from one question, and each stores its reason (tuning/reasons.h). Decisions that
+ * depend on the moment (rings in use, mappings) are made at link set-up by the functions below.
+ * Members compare algorithm, split and shape; all other decisions are each rank's own.
  */
 #ifndef DF_TUNING_CONFIGURATION_H
 #define DF_TUNING_CONFIGURATION_H
@@ -9,6 +10,7 @@
 #include "topology/topology.h"
 #include "transports/transport.h"
 #include "tuning/choice.h"
+#include "tuning/reasons.h"
 
 typedef struct df_configuration_question {
   const df_tuning *tuning;
@@ -30,10 +32,14 @@ typedef struct df_configuration {
   uint64_t lend_min; /* messages from so many bytes are lent; UINT64_MAX: none */
   uint8_t lends;     /* DF_LENDS_* */
   uint8_t stream;    /* DF_STREAM_*: which results are stored past the caches */
-  int borrowed_turn; /* runs are short: the submitter executes the first turn */
+  int borrowed_turn; /* the submitter executes the first turn of a run */
   int runs_ahead;    /* some members wait for nobody */
   uint32_t ranks_on_a_core, oversubscribed;
-  int several; /* a message may have several pieces */
+  int several;        /* a message may have several pieces */
+  df_reasons reasons; /* set by the decisions, as are the values that explanations print: */
+  uint64_t result_bytes, stream_min, longest_message; /* stream_min: of each rank on a core */
+  uint32_t slot_limit;                                /* most payload of a slot */
+  int lends_for_certain;                              /* all of lend_min bytes or more */
   df_memory_kind memory;
   const df_policy *policy;
 } df_configuration;
@@ -41,7 +47,7 @@ typedef struct df_configuration {
 /* Algorithm and split, for the plan. 0: the operation has no algorithm of that name. */
 int df_configuration_choose(df_configuration *configuration,
                             const df_configuration_question *question);
-/* The rest, for the chosen plan. */
+/* All other decisions, for the chosen plan. */
 void df_configuration_decide(df_configuration *configuration,
                              const df_configuration_question *question, const df_plan *plan);
 
@@ -61,13 +67,13 @@ uint32_t df_configuration_common_slots(const df_configuration *configuration,
                                        const df_plan *plan, const df_link *links, uint32_t readers,
                                        uint64_t used_bytes);
 
-/* Of messages: "flagged", "staged" or "words"; "none" without messages. */
+/* The form of messages: "flagged", "staged" or "words"; "none" without messages. */
 const char *df_configuration_form(const df_configuration *configuration, const df_plan *plan,
                                   uint64_t count);
-/* Messages may be lent instead of copied. */
+/* Whether messages are lent instead of copied. */
 int df_configuration_lends(const df_configuration *configuration, uint32_t element_bytes);
 
-/* Where the algorithm comes from: "it is named", "the first rule that fits, ...". */
+/* The source of the algorithm: "since it is named", "the first rule that fits, ...". */
 void df_configuration_say_source(const df_configuration *configuration, df_text *text);
 /* Decisions and reasons, one a line ("form: flagged, since ..."), cut to fit. */
 void df_configuration_explain(const df_configuration *configuration,

@@ -4,9 +4,9 @@
 #include <string.h>
 
 /* drop, left_behind: times the best, after the start and after the long steps. A gain is the larger
- * of least_gain and so many standard errors. With 8 runs for each point, 3, 1.1, 0.01, 0.5 and STEPS
- * 3 reached most on the model's surfaces (test_descent.c), of 2 to 3, 1.1 to 1.5, 0.01 to 0.02, 0.5
- * to 2 and 2 to 8. */
+ * of least_gain and so many standard errors. With 8 runs for each point, 3, 1.1, 0.01, 0.5 and
+ * STEPS 3 reached most on the model's surfaces (test_coordinate_descent.c), of 2 to 3, 1.1 to 1.5,
+ * 0.01 to 0.02, 0.5 to 2 and 2 to 8. */
 static const double drop = 3.0, left_behind = 1.1, least_gain = 0.01, errors = 0.5;
 
 void df_descent_begin(df_descent *descent, uint32_t most) {
@@ -14,8 +14,8 @@ void df_descent_begin(df_descent *descent, uint32_t most) {
   descent->most = most < DF_DESCENT_MOST ? most : DF_DESCENT_MOST;
 }
 
-/* Along one axis, or along two at once: what one gives, the other takes (many small chunks, few
- * large ones). */
+/* A line goes along one axis, or along two at once, up on one and down on the other (many small
+ * chunks, few large ones). */
 typedef struct df_line {
   uint8_t up, down; /* axes; equal: one axis */
 } df_line;
@@ -164,8 +164,8 @@ static void drop_slow(df_descent *descent) {
   descent->has_dropped = 1;
 }
 
-/* The fastest whose axes still gain; then the fastest of those whose pairs may; NULL: none. What was
- * left behind is given up. */
+/* The fastest whose axes still gain; then the fastest of those whose pairs may; NULL: none. What
+ * was left behind is given up. */
 static df_line_search *fastest(df_descent *descent) {
   const double least = df_descent_best(descent)->time;
   df_line_search *best = NULL;
@@ -230,7 +230,7 @@ void df_descent_correct(df_descent *descent, const df_point *point, double time)
   descent->climbs[point->subspace].best.time *= factor;
 }
 
-void df_descent_tell(df_descent *descent, const df_measured *measured) {
+void df_descent_report(df_descent *descent, const df_measured *measured) {
   df_line_search *line_search = &descent->climbs[measured->point.subspace];
   if (descent->n_measured < DF_DESCENT_MOST) descent->measured[descent->n_measured++] = *measured;
   if (!line_search->is_probed) {

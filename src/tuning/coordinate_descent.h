@@ -1,19 +1,20 @@
 /*
- * Search for the fastest manner among several: which point to measure next. Pure: no clock, no
- * memory of its own but the struct, so that it is tested on surfaces that are known.
+ * Search for the fastest configuration among several: which point to measure next. Pure: no clock,
+ * no memory of its own but the struct, so that it is tested on surfaces that are known.
  *
- * A point is a subspace (an algorithm, say) and a place on each of its axes (slot bytes, ...). Along
- * an axis, times are taken to fall and then to rise; the best place of one axis depends on the
- * others. Source: AutoCCL (NSDI 2025), section 4, algorithms 1 and 2; here with directions, with
- * steps that grow and shrink, with pairs of axes, and with subspaces that are dropped.
+ * A point is a subspace (an algorithm, say) and a place on each of its axes (slot bytes, ...).
+ * Along an axis, times are taken to fall and then to rise; the best place of one axis depends on
+ * the others. Source: AutoCCL (NSDI 2025), section 4, algorithms 1 and 2; here with directions,
+ * with steps that grow and shrink, with pairs of axes, and with subspaces that are dropped.
  *
  *   1. The start of each subspace; the first is what is in force, the default.
  *   2. Subspaces that are far slower than the best are given up.
- *   3. In each of the others, the fastest first: on each axis a long step up, then down; a step that
- *      gains is doubled. When no axis gains, steps are halved, and what is left behind is given up.
+ *   3. In each of the others, the fastest first: on each axis a long step up, then down; a step
+ *      that gains is doubled. When no axis gains, steps are halved, and what is left behind is
+ *      given up.
  *   4. When single steps gain nothing: on two axes at once, one up and the other down.
- *   5. It ends when nothing of this gains, or when `most` points were measured; or if `in_vain` points
- *      beyond the starts were measured, and nothing is faster than the default.
+ *   5. It ends when nothing of this gains, or when `most` points were measured; or if `in_vain`
+ *      points beyond the starts were measured, and nothing is faster than the default.
  */
 #ifndef DF_TUNING_COORDINATE_DESCENT_H
 #define DF_TUNING_COORDINATE_DESCENT_H
@@ -40,7 +41,7 @@ typedef struct df_measured {
   double time, error; /* median and its standard error, in any unit */
 } df_measured;
 
-/* Where the search in one subspace stands. */
+/* The state of the search in one subspace. */
 typedef struct df_line_search {
   df_measured best;
   double prior; /* before it is probed: what it may take; the least is probed first */
@@ -58,7 +59,7 @@ typedef struct df_descent {
   uint32_t in_vain; /* 0: no matter how many */
   df_line_search climbs[DF_DESCENT_SUBSPACES];
   df_point first; /* the default */
-  df_point extra; /* home, if its subspace begins with the default */
+  df_point extra; /* the baseline, if its subspace begins with the default */
   int has_extra;  /* it is to be measured */
   uint32_t n_measured;
   df_measured measured[DF_DESCENT_MOST];
@@ -69,16 +70,17 @@ void df_descent_begin(df_descent *descent, uint32_t most);
 /* At most DF_DESCENT_SUBSPACES. The first one is the default, which is never dropped. */
 void df_descent_add(df_descent *descent, const uint8_t sizes[DF_DESCENT_AXES],
                     const uint8_t start[DF_DESCENT_AXES]);
-/* Times have changed. First the default, then home, then what was never measured, and the best places
- * of the other subspaces, the fastest of before first; from these places the search goes on. */
+/* Times have changed. The search measures first the default, then the baseline, then subspaces that
+ * were never measured, and the best places of the others, the fastest of before first; it goes on
+ * from there. */
 void df_descent_again(df_descent *descent, const df_point *baseline);
-/* 0: the search is over. Asked again before df_descent_tell, it gives the same point. */
+/* 0: the search is over. Asked again before df_descent_report, it gives the same point. */
 int df_descent_next(df_descent *descent, df_point *point);
-/* The point that df_descent_next gave; a time of HUGE_VAL: it cannot be had. */
-void df_descent_tell(df_descent *descent, const df_measured *measured);
+/* The point that df_descent_next gave; a time of HUGE_VAL: the point is not available. */
+void df_descent_report(df_descent *descent, const df_measured *measured);
 /* NULL: it was not measured. */
 df_measured *df_descent_find(df_descent *descent, const df_point *point);
-/* A measured point takes longer, as has turned out, and so do the others of its subspace. */
+/* A measured point takes longer than measured, and so do the other points of its subspace. */
 void df_descent_correct(df_descent *descent, const df_point *point, double time);
 /* NULL: nothing was measured. */
 const df_measured *df_descent_best(const df_descent *descent);

@@ -1,4 +1,5 @@
-/* The form of the example plugin of NCCL 2.27 and later: a line for each rule, the first one counts. */
+/* The form of the example plugin of NCCL 2.27 and later: a line for each rule, the first one
+ * counts. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -35,19 +35,19 @@ void df_budget_close(df_budget *budget) {
 void df_budget_add_bonus(df_budget *budget) {
   df_budget_take_back(budget);
   const double earned = budget->by_runs_ns - budget->earned_before_ns;
-  const double now = budget->part * budget->run_ns * (double)(budget->run - budget->granted_to);
-  budget->granted_ns = 2 * DF_MIN(DF_MAX(now, earned), 4 * earned);
+  const double now = budget->part * budget->run_ns * (double)(budget->run - budget->bonus_until);
+  budget->bonus_ns = 2 * DF_MIN(DF_MAX(now, earned), 4 * earned);
   budget->earned_before_ns = budget->by_runs_ns;
-  budget->granted_to = budget->run;
-  budget->earned_ns += budget->granted_ns;
+  budget->bonus_until = budget->run;
+  budget->earned_ns += budget->bonus_ns;
   budget->spent_before_ns = budget->spent_ns + at_hand(budget);
 }
 
 void df_budget_take_back(df_budget *budget) {
   const double used = budget->spent_ns + at_hand(budget) - budget->spent_before_ns;
-  const double unused = budget->granted_ns - (used > 0 ? used : 0);
+  const double unused = budget->bonus_ns - (used > 0 ? used : 0);
   if (unused > 0) budget->earned_ns -= unused;
-  budget->granted_ns = 0;
+  budget->bonus_ns = 0;
 }
 
 double df_budget_left(const df_budget *budget) {

@@ -1,7 +1,8 @@
 #include "tuning/model.h"
 
 /* For each message, byte, and byte that is combined. Near ones fit `dfccl-bench tune` on two cores
- * (bench/results/tune-2-cores.txt) within a factor of two. Of networks and GPUs none was fitted. */
+ * (bench/results/tune-2-cores.txt) within a factor of two. Constants of networks and GPUs are not
+ * fitted. */
 typedef struct df_rates {
   double message_us, byte_us, combined_us;
 } df_rates;
@@ -10,7 +11,7 @@ static const df_rates rates_of[] = {[DF_NEAR_PROCESS] = {0.25, 1.3e-4, 0.65e-4},
                                     [DF_FAR] = {30, 1e-3, 1e-4},
                                     [DF_NEAR_GPU] = {4, 1e-5, 1e-6}};
 
-/* What the busiest rank does, one after the other. */
+/* The work of the busiest rank, one after the other. */
 typedef struct df_work {
   double messages, bytes, combined;
 } df_work;
@@ -34,7 +35,7 @@ static df_work sum(df_work a, df_work b) {
 
 static int combines(df_operation operation) { return df_operation_reduces(operation) ? 1 : 0; }
 
-/* Of the operations that go both ways the second way combines nothing. */
+/* The second half of an operation that goes both ways combines nothing. */
 static df_work both_ways(df_operation operation, df_work there, df_work back) {
   back.combined = 0;
   return operation == DF_OP_ALL_REDUCE ? sum(there, back) : there;
@@ -179,7 +180,7 @@ double df_model_us(const df_model_question *q, int algorithm) {
   return us + time_of(q, within_hosts(q, (double)q->bytes), near);
 }
 
-/* Of bytes that are received, those that no rank has already. All: of all ranks together. */
+/* Received bytes that the rank does not have already; the sum over all ranks. */
 static double received(df_operation operation, double bytes, double n, int of_all) {
   switch (operation) {
   case DF_OP_ALL_GATHER:

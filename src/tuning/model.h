@@ -1,8 +1,9 @@
 /*
- * How long a run takes, by formulas: crossings, bytes through the busiest rank's port, and bytes that
- * are combined. Sources: Weingram et al. (xCCL, JCST 2023), section 4.1; Singh et al. (PCCL, 2025),
- * section 2.2. Rates are constants, since members must come to the same numbers. So a prediction tells
- * the order of magnitude, and which algorithm is faster; bench-predicted compares it with runs.
+ * How long a run takes, by formulas: crossings, bytes through the busiest rank's port, and bytes
+ * that are combined. Sources: Weingram et al. (xCCL, JCST 2023), section 4.1; Singh et al. (PCCL,
+ * 2025), section 2.2. Rates are constants, since members must come to the same numbers. So a
+ * prediction tells the order of magnitude, and which algorithm is faster; bench-predicted compares
+ * it with runs.
  */
 #ifndef DF_TUNING_MODEL_H
 #define DF_TUNING_MODEL_H
@@ -25,8 +26,8 @@ typedef struct df_model_question {
 /* Microseconds; negative: there is no formula. */
 double df_model_us(const df_model_question *question, int algorithm);
 
-/* Microseconds that no algorithm can go below, if each byte that a rank must receive is copied once at
- * `bytes_per_us`, and ranks share the cores. 0: the operation has no bound. */
+/* Microseconds that no algorithm can go below, if each byte that a rank must receive is copied once
+ * at `bytes_per_us`, and ranks share the cores. 0: the operation has no bound. */
 double df_model_bound_us(df_operation operation, uint32_t n, uint64_t bytes, uint32_t n_cores,
                          double bytes_per_us);
 

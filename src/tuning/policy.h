@@ -1,7 +1,10 @@
 /*
- * Policy: numbers behind how collectives travel. All ranks need equal numbers, so they come from
- * the job's tuning table ("set NAME VALUE"), not from a rank's environment. docs/TUNING.md prints
- * the list; a test compares both.
+ * Policy: the numbers of the tuning table ("set NAME VALUE"). docs/TUNING.md prints the list; a
+ * test compares both. There are two kinds:
+ *   - DF_POLICY_JOB_MAP: how messages are cut and travel. All ranks of a job need equal numbers:
+ *     members compare the results (algorithm, split, shape), and a difference is dfcclMismatch.
+ *   - DF_POLICY_RANK_MAP: how one rank's daemon and background threads poll, wait and are launched.
+ *     No other rank depends on these numbers, and nothing compares them, so they may differ.
  */
 #ifndef DF_TUNING_POLICY_H
 #define DF_TUNING_POLICY_H
@@ -11,7 +14,7 @@
 #include "primitives/link.h"
 
 /* X(name, default, least, most, meaning) */
-#define DF_POLICY_MAP(X)                                                                           \
+#define DF_POLICY_JOB_MAP(X)                                                                       \
   X(slot_bytes, 131072, 64, DF_MAX_SLOT_BYTES,                                                     \
     "most payload of a link slot; between hosts 61 KB for each 64 KB of it")                       \
   X(slots, 4, DF_MIN_LINK_SLOTS, DF_MAX_LINK_SLOTS, "least slots of a link; a power of two")       \
@@ -43,6 +46,47 @@
   X(block_min, 65536, 1, 1ll << 40, "bytes of a collective for each block it uses")                \
   X(cuda_lent_bytes, 512 << 10, 0, DF_MAX_SLOT_BYTES,                                              \
     "CUDA: most bytes of a message that is lent for certain; its slot stays small")                \
+  X(split, 0, 0, DF_MAX_RANKS,                                                                     \
+    "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")             \
+  X(lanes, 0, 0, DF_LANES_MOST,                                                                    \
+    "ranks of a host that speak to other hosts in hierarchical algorithms; 0: one if the "         \
+    "collective fits one slot, else all of the smallest host")
+
+/* A default outside of the range is "automatic": df_settings_complete chooses by the device and by
+ * the ranks for each core. */
+#define DF_POLICY_RANK_MAP(X)                                                                      \
+  X(spin_front, 0, 1, 1000000000,                                                                  \
+    "polls before the front of the task queue is set aside; automatic: 4; CUDA: cuda_front_us")    \
+  X(spin_min, 0, 1, 1000000000,                                                                    \
+    "least polls at any place (halved from place to place); automatic: 1; CUDA: cuda_min_us")      \
+  X(spin_boost, 0, 1, 1000,                                                                        \
+    "factor on the threshold after a primitive has succeeded; automatic: 1; CUDA: cuda_boost")     \
+  X(fetch_polls, -1, 0, 1000000000,                                                                \
+    "polls without progress before another SQE is fetched; automatic: 1; CUDA: cuda_fetch_us")     \
+  X(quit_polls, 0, 1, 1000000000,                                                                  \
+    "polls without progress or SQE before the daemon quits; automatic: 4000, or 400 with more "    \
+    "ranks than cores; CUDA: cuda_quit_us")                                                        \
+  X(yield_polls, 0, 1, 1000000000,                                                                 \
+    "CPU: unsuccessful polls of everything before the core is yielded; automatic: 1000, or 1 "     \
+    "with "                                                                                        \
+    "more ranks than cores")                                                                       \
+  X(spread, 1, 0, 1,                                                                               \
+    "CPU: 0: threads that execute daemons on one core do not move to emptier cores")               \
+  X(preempt_every, 0, 0, 1, "1: preempt after every step (test mode)")                             \
+  X(nap_us, 1000, 10, 1000000,                                                                     \
+    "CPU: sleep of a background thread while other threads execute the daemon")                    \
+  X(cq, 1, 0, 2, "completion queue: ring, packed or slots (df_cq_variant)")                        \
+  X(cuda_threads, 512, 32, 512, "CUDA: threads of a block; a multiple of 32")                      \
+  X(cuda_relay, 1, 0, 1,                                                                           \
+    "CUDA: 1: one block polls the SQ and passes entries on in device memory; 0: each block polls " \
+    "it")                                                                                          \
+  X(cuda_restart_us, 50, 1, 1000000000,                                                            \
+    "CUDA: pause before a daemon that has quit is launched again for runs that wait for peers; "   \
+    "doubled up to cuda_restart_most_us while nothing comes of it")                                \
+  X(cuda_nap_us, 20, 1, 100000,                                                                    \
+    "CUDA: sleep of the launcher between two polls of a running daemon")                           \
+  X(cuda_patience_ms, 100, 2, 86400000,                                                            \
+    "CUDA: how long a stream waits for a run while a launch does not begin; then its runs end")    \
   X(cuda_front_us, 20, 1, 4000000,                                                                 \
     "CUDA: polling in vain until the front of the task queue is set aside")                        \
   X(cuda_min_us, 2, 1, 4000000, "CUDA: least of that at any place (halved from place to place)")   \
@@ -59,12 +103,11 @@
     "wait for their input")                                                                        \
   X(cuda_restart_most_us, 50000, 1, 4000000,                                                       \
     "CUDA: longest pause before the next launch for runs that wait for peers; a peer's message "   \
-    "ends it")                                                                                     \
-  X(split, 0, 0, DF_MAX_RANKS,                                                                     \
-    "neighbours in a subgroup of two-level algorithms; 0: about as many as subgroups")             \
-  X(lanes, 0, 0, DF_LANES_MOST,                                                                    \
-    "ranks of a host that speak to other hosts in hierarchical algorithms; 0: one if the "         \
-    "collective fits one slot, else all of the smallest host")
+    "ends it")
+
+#define DF_POLICY_MAP(X)                                                                           \
+  DF_POLICY_JOB_MAP(X)                                                                             \
+  DF_POLICY_RANK_MAP(X)
 
 typedef struct df_policy {
 #define X(name, standard, least, most, meaning) long long name;

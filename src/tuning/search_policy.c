@@ -9,24 +9,25 @@
 enum {
   DF_SEARCH_TO_COMPARE = 4,     /* switches */
   DF_SEARCH_WINS = 2,           /* comparisons in a row */
-  DF_SEARCH_LOST = 8,           /* variants in a row that could not be had: it stops */
+  DF_SEARCH_LOST = 8,           /* cancelled switches in a row after which the policy stops */
   DF_SEARCH_WATCH_NS = 100,     /* what timing one run costs, about */
   DF_SEARCH_DRIFTS = 2,         /* windows in a row, to the same side */
   DF_SEARCH_MOST_PATIENCE = 10, /* doublings of that, after searches that found nothing else */
   DF_SEARCH_WARM_RUNS = 2,      /* after the first, until a variant may be called slow */
-  /* In runs: some 8 until a variant that takes 5 times as long as at home is seen to be slow and left.
-   * If the leader waits for nobody, all of them. */
+  /* In runs. After some 8 runs, a variant that takes 5 times as long as the baseline is recognised
+   * and left. If the leader waits for nobody, all runs of the variant are charged. */
   DF_SEARCH_RISK = 32,
   DF_SEARCH_AHEAD = 5,
   DF_SEARCH_IN_VAIN = 12,  /* points beyond the starts of all subspaces */
   DF_SEARCH_LOSSES = 3,    /* comparisons that a search may lose */
-  DF_SEARCH_PROBES = 10,   /* after a change: until then switches are paid by the grant */
+  DF_SEARCH_PROBES = 10,   /* after a change: the bonus pays for so many switches */
   DF_SEARCH_ROUND_TRIP = 6 /* runs, about, until a variant that is to be left is */
 };
 static const double least_gain = 0.02, clear_gain = 0.1, drift = 0.15, great_drift = 0.5,
                     slow = 2.0, slow_probe = 1.2, watch_part = 0.001, cannot_be_had = 1e30;
-/* Of runs, without the members' times: then somebody else has asked for another variant. */
-static const double deaf_ns = 5e9;
+/* If runs take so long in sum without a report of the members' times, somebody else has requested
+ * another variant. */
+static const double unreported_ns = 5e9;
 
 static double time_of(const df_search *l, const uint32_t *times, uint32_t n) {
   return l->by_mean ? df_times_mean(times, n) : df_times_median(times, n);
@@ -58,7 +59,7 @@ void df_search_open(df_search *l, double part, int runs_ahead, int by_mean) {
   l->by_mean = by_mean;
   l->registered = l->descent.climbs[0].best.point;
   l->baseline = l->winner = l->asked = l->in_force = l->registered;
-  l->state = DF_SEARCH_BEGINS;
+  l->state = DF_SEARCH_WARMING;
 }
 
 void df_search_remember(df_search *l, const df_point *point) {
@@ -69,11 +70,11 @@ void df_search_remember(df_search *l, const df_point *point) {
 void df_search_stop(df_search *l) { l->state = DF_SEARCH_STOPPED; }
 
 int df_search_counts(const df_search *l) {
-  return l->state == DF_SEARCH_SEARCHES || l->state == DF_SEARCH_COMPARES ||
-         l->state == DF_SEARCH_RETURNS || !df_point_same(&l->in_force, &l->baseline);
+  return l->state == DF_SEARCH_MEASURING || l->state == DF_SEARCH_COMPARING ||
+         l->state == DF_SEARCH_RETURNING || !df_point_same(&l->in_force, &l->baseline);
 }
 
-/* ---- wishes */
+/* ---- requests */
 
 static const df_search_request nothing = {.kind = DF_REQUEST_NOTHING};
 
@@ -84,12 +85,13 @@ static df_purpose purpose_at_baseline(const df_search *l) {
 }
 
 static df_purpose purpose_of(const df_search *l, df_search_state state) {
-  if (state == DF_SEARCH_COMPARES) return DF_PURPOSE_CHECK;
-  if (state == DF_SEARCH_RETURNS) return purpose_at_baseline(l);
+  if (state == DF_SEARCH_COMPARING) return DF_PURPOSE_CHECK;
+  if (state == DF_SEARCH_RETURNING) return purpose_at_baseline(l);
   return l->has_drifted ? DF_PURPOSE_DRIFT : DF_PURPOSE_CANDIDATE;
 }
 
-/* Of what stays in force; what is neither at home nor asked for keeps the purpose that it had. */
+/* The purpose of the variant that stays in force. A variant that is neither the baseline nor the
+ * requested one keeps its earlier purpose. */
 static df_purpose purpose_to_stay(const df_search *l) {
   return df_point_same(&l->in_force, &l->baseline) ? purpose_at_baseline(l) : DF_PURPOSES;
 }
@@ -100,49 +102,49 @@ static df_search_request ask(df_search *l, const df_point *point, uint32_t runs,
   l->asked = *point;
   l->since = l->there = l->n_own = 0;
   l->there_ns = 0;
-  l->told = runs;
+  l->awaited = runs;
   l->budget.switches++;
   return (df_search_request){
       .kind = DF_REQUEST_VARIANT, .point = *point, .runs = runs, .purpose = purpose_of(l, state)};
 }
 
-/* Runs until the next window. Timing costs so little of the runs' time; long runs are watched all the
- * time. */
+/* Number of runs until the next window. Short runs are sampled so that timing costs at most 0.1 %;
+ * long runs are always timed. */
 static uint64_t between_windows(const df_search *l) {
   const double every =
       DF_SEARCH_WINDOW * DF_SEARCH_WATCH_NS / watch_part / DF_MAX(l->budget.run_ns, 1.0);
   return (uint64_t)DF_MIN(DF_MAX(every, (double)DF_SEARCH_WINDOW), 1e6);
 }
 
-/* At home no longer than until a window can be looked at. */
+/* A rest on the baseline ends when the next window is due. */
 static df_search_request rest(df_search *l, uint64_t runs) {
   const uint64_t most = between_windows(l);
   const int is_baseline = df_point_same(&l->in_force, &l->baseline);
-  l->state = DF_SEARCH_RESTS;
+  l->state = DF_SEARCH_RESTING;
   return (df_search_request){.kind = DF_REQUEST_REST,
                              .runs = is_baseline ? DF_MIN(runs, most) : runs,
                              .purpose = purpose_to_stay(l)};
 }
 
 static df_search_request watch(df_search *l) {
-  l->state = DF_SEARCH_WATCHES;
+  l->state = DF_SEARCH_WATCHING;
   return (df_search_request){
       .kind = DF_REQUEST_WATCH, .runs = between_windows(l), .purpose = purpose_to_stay(l)};
 }
 
 static df_search_request at_baseline(df_search *l) {
   df_budget_close(&l->budget);
-  if (l->then == DF_SEARCH_WATCHES) return watch(l);
+  if (l->then == DF_SEARCH_WATCHING) return watch(l);
   return rest(l, df_budget_runs_until(&l->budget, l->needed_ns));
 }
 
 static df_search_request return_to_baseline(df_search *l, df_search_state then) {
   l->then = then;
   if (df_point_same(&l->in_force, &l->baseline)) return at_baseline(l);
-  return ask(l, &l->baseline, runs_of_variant(l), DF_SEARCH_RETURNS);
+  return ask(l, &l->baseline, runs_of_variant(l), DF_SEARCH_RETURNING);
 }
 
-/* What stays at home keeps its level: times may have changed during a comparison. */
+/* A baseline that stays keeps its level, because times may have changed during a comparison. */
 static void move_watch(df_search *l, const df_point *to) {
   if (!df_point_same(&l->baseline, to)) l->watched_ns = 0;
 }
@@ -161,7 +163,7 @@ static df_search_request settle(df_search *l) {
   move_watch(l, &l->winner);
   l->before = l->baseline = l->winner;
   l->drifted = l->greatly = l->worse = 0;
-  return return_to_baseline(l, DF_SEARCH_WATCHES);
+  return return_to_baseline(l, DF_SEARCH_WATCHING);
 }
 
 /* 0: the search has not measured it. */
@@ -187,10 +189,10 @@ static df_search_request keep_registered(df_search *l) {
 static df_search_request compare(df_search *l) {
   if (!l->is_remembered) l->winner = df_descent_best(&l->descent)->point;
   l->turn = 0;
-  return ask(l, &l->winner, runs_of_turn(l), DF_SEARCH_COMPARES);
+  return ask(l, &l->winner, runs_of_turn(l), DF_SEARCH_COMPARING);
 }
 
-/* In a comparison, if what is at home is faster. */
+/* The cost of the registered variant's turn in a comparison, if the baseline is faster. */
 static double cost_of_registered(df_search *l) {
   const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
   if (baseline == NULL || registered_ns(l) <= baseline->time) return 0;
@@ -205,8 +207,8 @@ static df_search_request go_on(df_search *l) {
   if (is_over && !is_worth_comparing(l)) return keep_registered(l);
   l->needed_ns = df_budget_needed(&l->budget, is_over ? DF_SEARCH_TO_COMPARE : 2);
   if (is_over) l->needed_ns += cost_of_registered(l);
-  if (df_budget_left(&l->budget) < l->needed_ns) return return_to_baseline(l, DF_SEARCH_RESTS);
-  return is_over ? compare(l) : ask(l, &point, runs_of_variant(l), DF_SEARCH_SEARCHES);
+  if (df_budget_left(&l->budget) < l->needed_ns) return return_to_baseline(l, DF_SEARCH_RESTING);
+  return is_over ? compare(l) : ask(l, &point, runs_of_variant(l), DF_SEARCH_MEASURING);
 }
 
 static df_search_request search(df_search *l) {
@@ -215,7 +217,7 @@ static df_search_request search(df_search *l) {
   return go_on(l);
 }
 
-/* ---- hearing */
+/* ---- reports */
 
 df_search_request df_search_begin(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n) {
   l->budget.run_ns = time_of(l, ns, n);
@@ -237,8 +239,9 @@ static int has_runner_up(df_search *l) {
   return registered && is_clearly_faster(df_descent_best(&l->descent), registered);
 }
 
-/* ratio: of the winner's time to the registered one's. What was remembered is no longer so: then the
- * search begins. The fastest of many is often the luckiest one, so the next one gets its turn, too. */
+/* ratio: of the winner's time to the registered one's. A remembered winner is given up, and the
+ * search begins. The fastest of many is often the luckiest one, so the next one gets its turn, too.
+ * */
 static df_search_request lose(df_search *l, double ratio) {
   df_descent_correct(&l->descent, &l->winner, ratio * registered_ns(l));
   move_watch(l, &l->registered);
@@ -257,9 +260,9 @@ static void move_baseline(df_search *l, const df_measured *to, const df_measured
   l->baseline_ns = to->time;
 }
 
-/* After a change what is at home is left for a runner-up without a comparison: that would take longer
- * than all probes, and it comes at the end of the search. But what was at home is measured once more:
- * it may have been slow for a moment only. */
+/* After a change the baseline moves to a runner-up without a comparison. A comparison would take
+ * longer than all probes, and it follows at the end of the search. But the earlier baseline is
+ * measured once more, because it may have been slow for a moment only. */
 static df_search_request note_probe(df_search *l) {
   const df_measured *best = df_descent_best(&l->descent);
   const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
@@ -270,10 +273,11 @@ static df_search_request note_probe(df_search *l) {
   l->displaced = l->baseline;
   l->checks_displaced = 1;
   move_baseline(l, best, baseline);
-  return ask(l, &l->displaced, runs_of_variant(l), DF_SEARCH_SEARCHES);
+  return ask(l, &l->displaced, runs_of_variant(l), DF_SEARCH_MEASURING);
 }
 
-/* If it is faster after all, it comes back: what was measured of it first was so for a moment only. */
+/* If the displaced baseline is faster after all, it comes back: its first measurement was an
+ * outlier. */
 static df_search_request note_displaced(df_search *l, const df_measured *measured) {
   df_measured *before = df_descent_find(&l->descent, &l->displaced);
   const df_measured *baseline = df_descent_find(&l->descent, &l->baseline);
@@ -286,35 +290,36 @@ static df_search_request note_displaced(df_search *l, const df_measured *measure
 
 static df_search_request note_measured(df_search *l, const df_measured *measured) {
   if (l->checks_displaced) return note_displaced(l, measured);
-  df_descent_tell(&l->descent, measured);
+  df_descent_report(&l->descent, measured);
   return note_probe(l);
 }
 
-/* Of the variant at hand, which was given up before its members have told. That the registered one is
- * too slow to be compared now is no loss of the winner's: its turn costs more than was thought. */
+/* Leaves the current variant before its members have reported their times. If the registered
+ * variant is too slow to be compared now, the winner has not lost: the turn only costs more than
+ * expected. */
 static df_search_request give_up(df_search *l) {
   const double scale = l->baseline_ns > 0 ? l->baseline_ns / l->budget.run_ns : 1;
   const double time = scale * time_of(l, l->own, l->n_own);
   df_measured *registered = df_descent_find(&l->descent, &l->registered);
-  if (l->state == DF_SEARCH_COMPARES && df_point_same(&l->asked, &l->registered) && registered) {
+  if (l->state == DF_SEARCH_COMPARING && df_point_same(&l->asked, &l->registered) && registered) {
     registered->time = DF_MAX(registered->time, time);
     l->wins = 0;
-    return return_to_baseline(l, DF_SEARCH_RESTS);
+    return return_to_baseline(l, DF_SEARCH_RESTING);
   }
-  if (l->state == DF_SEARCH_COMPARES) return lose(l, 1);
+  if (l->state == DF_SEARCH_COMPARING) return lose(l, 1);
   return note_measured(l, &(df_measured){.point = l->asked, .time = time});
 }
 
-/* It is plainly slow, or what it still takes cannot be paid. */
+/* The variant is clearly slow, or the budget cannot pay for its remaining runs. */
 static int must_go(const df_search *l) {
   uint32_t least = UINT32_MAX;
   for (uint32_t i = 0; i < l->n_own; i++) least = DF_MIN(least, l->own[i]);
   const double excess = (double)least - l->budget.run_ns;
   if (l->n_own == 0 || excess <= 0) return 0;
-  const uint32_t to_come = DF_MAX(l->told, l->n_own) - l->n_own;
+  const uint32_t to_come = DF_MAX(l->awaited, l->n_own) - l->n_own;
   const double still = (to_come + DF_SEARCH_ROUND_TRIP) * excess + DF_BUDGET_SWITCH_NS;
   return df_budget_left(&l->budget) < still ||
-         (l->n_own >= DF_SEARCH_WARM_RUNS && !l->runs_ahead && l->state == DF_SEARCH_SEARCHES &&
+         (l->n_own >= DF_SEARCH_WARM_RUNS && !l->runs_ahead && l->state == DF_SEARCH_MEASURING &&
           (double)least > (l->probes ? slow_probe : slow) * l->budget.run_ns);
 }
 
@@ -328,15 +333,15 @@ df_search_request df_search_ran(df_search *l, uint64_t run, uint32_t ns, int is_
     if (l->there++ > 0 && l->n_own < DF_SEARCH_TIMES) l->own[l->n_own++] = ns;
   }
   l->there_ns += is_there ? (double)ns : 0;
-  if (may_ask && l->there_ns > deaf_ns && l->there > l->told + 1)
+  if (may_ask && l->there_ns > unreported_ns && l->there > l->awaited + 1)
     return df_search_called_off(l, run);
   if (!may_ask || df_point_same(&l->asked, &l->baseline) ||
-      (l->state != DF_SEARCH_SEARCHES && l->state != DF_SEARCH_COMPARES) || !must_go(l))
+      (l->state != DF_SEARCH_MEASURING && l->state != DF_SEARCH_COMPARING) || !must_go(l))
     return nothing;
   return give_up(l);
 }
 
-/* If this rank waits for nobody, only the others know what the runs have cost. */
+/* If this rank waits for nobody, only the other members' times show what the runs have cost. */
 static void charge_members(df_search *l, double ns) {
   const double excess = (ns - l->baseline_ns) * (l->since + DF_SEARCH_ROUND_TRIP);
   if (l->runs_ahead && l->baseline_ns > 0 && excess > l->budget.excess_ns)
@@ -348,8 +353,8 @@ static void note_baseline(df_search *l, double ns) {
   if (l->n_own >= DF_SEARCH_RUNS / 2) l->budget.run_ns = time_of(l, l->own, l->n_own);
 }
 
-/* Both turns of the winner must be faster than both halves of the registered variant's, and take less
- * in sum: what is short in most runs and long in some is not faster. */
+/* Both turns of the winner must be faster than both halves of the registered variant's, and take
+ * less in sum: a variant with short runs and a few long ones is not faster. */
 static int has_won(const df_search *l) {
   const double *turns = l->turns_ns, *sums = l->sums_ns;
   const double slower = DF_MAX(turns[0], turns[3]), faster = DF_MIN(turns[1], turns[2]);
@@ -358,7 +363,7 @@ static int has_won(const df_search *l) {
 
 static df_search_request begin_anew(df_search *l, const uint32_t *ns, uint32_t n) {
   l->budget.run_ns = time_of(l, ns, n);
-  l->watched_ns = df_times_quarter(ns, n); /* times may change again while it searches */
+  l->watched_ns = df_times_quarter(ns, n); /* times may change again during the search */
   l->baseline_ns = 0;
   l->drifted = l->greatly = l->worse = 0;
   l->has_drifted = 1;
@@ -379,8 +384,9 @@ static df_search_request conclude(df_search *l) {
     return lose(l, DF_MAX(ratio, 1 - least_gain));
   }
   if (!l->is_remembered && ++l->wins < DF_SEARCH_WINS) {
-    /* On some machines times depend on where threads happen to be, for as long as one comparison. */
-    return return_to_baseline(l, DF_SEARCH_RESTS);
+    /* On some machines times depend on where threads happen to be, for as long as one comparison.
+     * */
+    return return_to_baseline(l, DF_SEARCH_RESTING);
   }
   l->has_news = 1;
   return settle(l);
@@ -389,23 +395,19 @@ static df_search_request conclude(df_search *l) {
 static df_search_request note_turn(df_search *l, const uint32_t *ns, uint32_t n, double sum_ns) {
   l->sums_ns[l->turn++] = sum_ns;
   if (l->turn == 2) {
-    if (!l->runs_ahead && l->n_own >= l->told)
+    if (!l->runs_ahead && l->n_own >= l->awaited)
       l->registered_own_ns = df_times_quarter(l->own, l->n_own);
     l->turns_ns[1] = time_of(l, ns, n / 2);
     l->turns_ns[2] = time_of(l, ns + n / 2, n - n / 2);
-    return ask(l, &l->winner, runs_of_turn(l), DF_SEARCH_COMPARES);
+    return ask(l, &l->winner, runs_of_turn(l), DF_SEARCH_COMPARING);
   }
   l->turns_ns[l->turn == 1 ? 0 : 3] = time_of(l, ns, n);
-  if (l->turn == 1) return ask(l, &l->registered, runs_of_turn(l), DF_SEARCH_COMPARES);
+  if (l->turn == 1) return ask(l, &l->registered, runs_of_turn(l), DF_SEARCH_COMPARING);
   return conclude(l);
 }
 
-static df_search_request note_variant(df_search *l, double ns, double error) {
-  return note_measured(l, &(df_measured){.point = l->asked, .time = ns, .error = error});
-}
-
-df_search_request df_search_told(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n,
-                                 double sum_ns) {
+df_search_request df_search_reported(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n,
+                                     double sum_ns) {
   const double middle = time_of(l, ns, n);
   df_budget_earn(&l->budget, run);
   l->in_force = l->asked;
@@ -414,31 +416,27 @@ df_search_request df_search_told(df_search *l, uint64_t run, const uint32_t *ns,
     note_baseline(l, middle);
   else
     charge_members(l, middle);
-  switch (l->state) {
-  case DF_SEARCH_SEARCHES:
-    return note_variant(l, middle, error_of(l, ns, n));
-  case DF_SEARCH_RETURNS:
-    return at_baseline(l);
-  case DF_SEARCH_COMPARES:
-    return note_turn(l, ns, n, sum_ns);
-  default:
-    return nothing;
-  }
+  if (l->state == DF_SEARCH_RETURNING) return at_baseline(l);
+  if (l->state == DF_SEARCH_COMPARING) return note_turn(l, ns, n, sum_ns);
+  if (l->state != DF_SEARCH_MEASURING) return nothing;
+  return note_measured(
+      l, &(df_measured){.point = l->asked, .time = middle, .error = error_of(l, ns, n)});
 }
 
-/* Not at once: what calls it off may still be so. */
+/* The policy rests first, because the reason of the cancellation may still be there. */
 df_search_request df_search_called_off(df_search *l, uint64_t run) {
   const df_measured none = {.point = l->asked, .time = cannot_be_had};
-  /* The application's own change was cancelled before the search has a space of points. The search begins with the
-   * next window, as if there had been no change. */
-  if (l->state == DF_SEARCH_BEGINS)
+  /* The application's own change was cancelled before the search has a space of points. The search
+   * begins with the next window, as if there had been no change. */
+  if (l->state == DF_SEARCH_WARMING)
     return (df_search_request){
         .kind = DF_REQUEST_REST, .runs = DF_SEARCH_WARM + DF_SEARCH_WINDOW, .purpose = DF_PURPOSES};
   df_budget_earn(&l->budget, run);
-  if (l->state == DF_SEARCH_STOPPED || l->state == DF_SEARCH_WATCHES) return nothing;
-  if (l->state == DF_SEARCH_SEARCHES && !l->checks_displaced) df_descent_tell(&l->descent, &none);
+  if (l->state == DF_SEARCH_STOPPED || l->state == DF_SEARCH_WATCHING) return nothing;
+  if (l->state == DF_SEARCH_MEASURING && !l->checks_displaced)
+    df_descent_report(&l->descent, &none);
   l->checks_displaced = 0;
-  if (l->state != DF_SEARCH_RETURNS) l->then = DF_SEARCH_RESTS;
+  if (l->state != DF_SEARCH_RETURNING) l->then = DF_SEARCH_RESTING;
   if (l->is_remembered) {
     l->is_remembered = 0;
     l->winner = l->registered;
@@ -452,7 +450,7 @@ df_search_request df_search_called_off(df_search *l, uint64_t run) {
   return rest(l, DF_SEARCH_WARM);
 }
 
-/* The comparison was wrong, or is so no longer. Times may also be longer for all variants now. */
+/* The comparison was wrong, or no longer holds. Times may also be longer for all variants now. */
 static df_search_request compare_anew(df_search *l) {
   l->winner = l->baseline;
   l->is_remembered = 1;
@@ -488,23 +486,24 @@ df_search_request df_search_watched(df_search *l, uint64_t run, const uint32_t *
   return l->worse >= DF_SEARCH_DRIFTS ? compare_anew(l) : watch(l);
 }
 
-/* What was measured before the change is worth nothing, so the search does not go on with it. */
+/* Measurements from before a change are worthless, so the search begins anew instead of going on.
+ * */
 df_search_request df_search_rested(df_search *l, uint64_t run, const uint32_t *ns, uint32_t n,
                                    int may_ask) {
   const int is_baseline = df_point_same(&l->in_force, &l->baseline);
-  if (l->state != DF_SEARCH_RESTS) return nothing;
+  if (l->state != DF_SEARCH_RESTING) return nothing;
   df_budget_earn(&l->budget, run);
   if (n == DF_SEARCH_WINDOW && is_baseline && !l->runs_ahead)
     note_window(l, df_times_quarter(ns, n));
   if (!may_ask) return rest(l, DF_SEARCH_WARM);
-  if (!is_baseline && l->then == DF_SEARCH_WATCHES) return return_to_baseline(l, l->then);
+  if (!is_baseline && l->then == DF_SEARCH_WATCHING) return return_to_baseline(l, l->then);
   if (!must_begin_anew(l) || l->is_remembered || n < DF_SEARCH_WINDOW) return go_on(l);
   if (l->patience < DF_SEARCH_MOST_PATIENCE) l->patience++;
   return begin_anew(l, ns, n);
 }
 
 const char *df_search_state_name(df_search_state state) {
-  static const char *const names[] = {"begins",   "searches", "returns",    "rests",
-                                      "compares", "watches",  "has stopped"};
+  static const char *const names[] = {"is warming up", "is measuring", "is returning", "is resting",
+                                      "is comparing",  "is watching",  "has stopped"};
   return names[state];
 }

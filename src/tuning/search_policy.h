@@ -1,29 +1,33 @@
 /*
- * The tuner's decisions for one collective. Pure: what its runs took comes in, and what to do next
- * goes out; no clock, no lock, no message (host/switching/online_tuner.c has those). So it is tested in virtual time.
+ * Search policy: the tuner's decisions for one collective. Pure: the times of runs come in, and the
+ * next request goes out; there is no clock, no lock and no message (host/switching/online_tuner.c
+ * has those), so the policy is tested in virtual time. The baseline is the variant that stays in
+ * force between explorations: the registered variant, or the latest winner.
  *
- *   begins     on the registered variant: how long its runs take on this rank
- *   searches   the search (coordinate_descent.h) names a variant; it gets DF_SEARCH_RUNS timed runs. One that is
- *              far slower, or costs more than there is (exploration_budget.h), is left after its first runs.
- *   returns    to the variant at home: the registered one, or the latest winner
- *   rests      there, until the next variant can be paid
- *   compares   the winner, the registered variant twice, the winner again: it stays only if both of
- *              its medians are 2 % less than both others, and its sums less, too; twice in a row. If no
- *              variant was faster there is nothing to compare. If it has lost, what was measured of it
- *              was luck: the next fastest is compared, if it was 10 % faster than the registered one;
- *              three in all.
- *   watches    32 runs now and then, and also while it rests: if they take 15 % longer, or shorter,
- *              twice in a row, it begins anew; after searches that found nothing only if they do so
- *              more often in a row, unless it is 50 %. A winner whose runs take longer on this rank
- *              than those of the registered variant did is compared again.
+ *   warming    The registered variant runs; the policy learns how long its runs take on this rank.
+ *   measuring  The search (coordinate_descent.h) names a variant, which gets DF_SEARCH_RUNS timed
+ *              runs. A variant that is far slower, or costs more than the exploration budget has
+ *              (exploration_budget.h), is left after its first runs.
+ *   returning  The collective goes back to the baseline.
+ *   resting    The baseline runs until the budget can pay for the next variant.
+ *   comparing  The winner runs, the registered variant twice, the winner again. The winner stays
+ *              only if both of its medians are 2 % less than both others, and its sums are less,
+ *              too; twice in a row. If no variant was faster, there is no comparison. If the winner
+ *              loses, its measurement was luck: the next fastest variant is compared if it was 10 %
+ *              faster than the registered one; three variants in all.
+ *   watching   A window of 32 runs is timed now and then, also while resting. If the runs take 15 %
+ *              longer or shorter, twice in a row, the search begins anew. After searches that found
+ *              nothing, more windows in a row are needed, unless the change is 50 %. A winner whose
+ *              runs take longer on this rank than those of the registered variant did is compared
+ *              again.
  *
- * Anew: first the registered variant, the one at home, and the runner-ups, the fastest of before first,
- * paid by a grant (exploration_budget.h). One that is 10 % faster than what is at home now takes its place at
- * once, since the change has shown that what was found before is worth less; unless what was at home is
- * as fast when it is measured once more. Then the search goes on from there as usual, and ends with the
- * comparison.
+ * A new search measures first the registered variant, the baseline, and the runner-ups, the fastest
+ * of before first; a bonus of the budget pays for them. A runner-up that is 10 % faster than the
+ * baseline takes its place at once, because the change has shown that earlier results are worth
+ * less; unless the earlier baseline is as fast when it is measured once more. Then the search goes
+ * on from there as usual, and ends with the comparison.
  *
- * Source: AutoCCL (NSDI 2025), sections 4 and 5; account, comparison and watch are additions.
+ * Source: AutoCCL (NSDI 2025), sections 4 and 5; budget, comparison and watch are additions.
  */
 #ifndef DF_TUNING_SEARCH_POLICY_H
 #define DF_TUNING_SEARCH_POLICY_H
@@ -34,27 +38,27 @@
 #include "tuning/times.h"
 
 enum {
-  DF_SEARCH_RUNS = 8,    /* timed, of each variant; if their mean counts, as search_policy.c says */
-  DF_SEARCH_WARM = 16,   /* before it begins, and after a switch that was called off */
-  DF_SEARCH_WINDOW = 32, /* that are watched, and of each turn of a comparison */
-  DF_SEARCH_TIMES = DF_TIMES_MOST /* at once, at most */
+  DF_SEARCH_RUNS = 8,    /* timed, of each variant; more if their mean counts (runs_of_mean) */
+  DF_SEARCH_WARM = 16,   /* before the first search, and after a switch that was cancelled */
+  DF_SEARCH_WINDOW = 32, /* of a watch, and of each turn of a comparison */
+  DF_SEARCH_TIMES = DF_TIMES_MOST /* most in one request */
 };
 
 typedef enum {
-  DF_SEARCH_BEGINS,
-  DF_SEARCH_SEARCHES,
-  DF_SEARCH_RETURNS,
-  DF_SEARCH_RESTS,
-  DF_SEARCH_COMPARES,
-  DF_SEARCH_WATCHES,
-  DF_SEARCH_STOPPED /* too many variants could not be had, or a member has left */
+  DF_SEARCH_WARMING,
+  DF_SEARCH_MEASURING,
+  DF_SEARCH_RETURNING,
+  DF_SEARCH_RESTING,
+  DF_SEARCH_COMPARING,
+  DF_SEARCH_WATCHING,
+  DF_SEARCH_STOPPED /* too many switches were cancelled, or a member has left */
 } df_search_state;
 
 typedef enum {
-  DF_REQUEST_NOTHING, /* go on as it is */
-  DF_REQUEST_VARIANT, /* go over to the point; its first run, then so many timed ones */
-  DF_REQUEST_REST, /* df_search_rested after so many runs, with the last DF_SEARCH_WINDOW if there are */
-  DF_REQUEST_WATCH, /* df_search_watched after so many runs, with the last DF_SEARCH_WINDOW */
+  DF_REQUEST_NOTHING, /* no change */
+  DF_REQUEST_VARIANT, /* switch to the point; its first run, then `runs` timed ones */
+  DF_REQUEST_REST,  /* df_search_rested after `runs` runs, with the last DF_SEARCH_WINDOW if any */
+  DF_REQUEST_WATCH, /* df_search_watched after `runs` runs, with the last DF_SEARCH_WINDOW */
   DF_REQUEST_STOP
 } df_search_request_kind;
 
@@ -62,28 +66,28 @@ typedef struct df_search_request {
   df_search_request_kind kind;
   df_point point;
   uint64_t runs;
-  df_purpose
-      purpose; /* of the point; of a rest or a watch: of what is in force; DF_PURPOSES: no other */
+  /* Of the point; of a rest or a watch: of the variant in force. DF_PURPOSES: unchanged. */
+  df_purpose purpose;
 } df_search_request;
 
 typedef struct df_search {
   df_search_state state, then; /* then: after a return */
   df_descent descent;
   df_budget budget;
-  int runs_ahead;    /* some members wait for nobody: own times tell little */
+  int runs_ahead;    /* some members wait for nobody: this rank's times mean little */
   int by_mean;       /* Runs come in groups, between which ranks wait: only their sum counts. */
-  int is_remembered; /* the winner is another job's, and nothing was searched yet */
+  int is_remembered; /* the winner comes from the tuning file; there was no search yet */
   df_point registered, baseline, winner;
   df_point asked, in_force;
   df_point before; /* the winner of the search before */
   double needed_ns;
-  /* runs since `asked` was asked for; of those on it, the first is cold */
+  /* runs since the request for `asked`; the first run on it is cold */
   uint32_t since, there, n_own;
   double there_ns;
   uint32_t own[DF_SEARCH_TIMES];
-  uint32_t told; /* members' times that are awaited */
+  uint32_t awaited; /* number of members' times that the request will report */
 
-  uint32_t lost;            /* variants that could not be had, in a row */
+  uint32_t lost;            /* cancelled switches, in a row */
   uint32_t begun;           /* searches */
   uint32_t wins;            /* comparisons, in a row */
   uint32_t losses;          /* comparisons of this search */
@@ -93,44 +97,44 @@ typedef struct df_search {
   double registered_own_ns; /* on this rank, while it was compared; 0: never */
   double baseline_ns;       /* of all members; 0: not known */
   double registered_ns, tuned_ns;
-  int has_news;         /* of a comparison; whoever reads it clears it */
+  int has_news;         /* of a comparison; the reader clears it */
   double watched_ns;    /* when the watch began; 0: not known yet */
   int drifted;          /* windows in a row: positive slower, negative faster */
   int greatly;          /* likewise, by half and more */
   int has_drifted;      /* the search has begun anew */
-  uint32_t probes;      /* of runner-ups, that are still paid by the grant */
-  df_point displaced;   /* was at home until a probe took its place ... */
-  int checks_displaced; /* ... and is measured once more */
+  uint32_t probes;      /* of runner-ups that the bonus still pays for */
+  df_point displaced;   /* the baseline until a probe took its place ... */
+  int checks_displaced; /* ... which is measured once more */
   int worse;            /* windows in a row: than the registered variant was */
   uint32_t patience;    /* doublings of how many windows must have drifted, unless greatly */
 } df_search;
 
-/* The search has its subspaces; its first point is the registered variant. part: of the time of all
- * runs, which exploring may cost; 0: no limit. */
+/* The descent has its subspaces already; its first point is the registered variant. part: share of
+ * the time of all runs that exploring may cost; 0: no limit. */
 void df_search_open(df_search *search, double part, int runs_ahead, int by_mean);
-/* Before it begins: what another job has found. */
+/* Before the first search: the winner of another job. */
 void df_search_remember(df_search *search, const df_point *point);
 
-/* run: how many have ended. */
-/* This rank's own, of the registered variant. */
+/* In all of these, `run` is the number of runs that have ended. */
+/* Times of this rank's runs of the registered variant. */
 df_search_request df_search_begin(df_search *search, uint64_t run, const uint32_t *ns, uint32_t n);
-/* One run while df_search_counts: of this rank. is_there: it was on what was asked for. may_ask: all
- * members have gone over. */
+/* One run of this rank, while df_search_counts. is_there: the run used the requested variant.
+ * may_ask: all members have switched. */
 df_search_request df_search_ran(df_search *search, uint64_t run, uint32_t ns, int is_there,
                                 int may_ask);
-/* All members' times of the runs that were asked for; sum_ns: of one member, all of them. */
-df_search_request df_search_told(df_search *search, uint64_t run, const uint32_t *ns, uint32_t n,
-                                 double sum_ns);
-/* With DF_SEARCH_WINDOW times: of the last runs. With fewer: they tell nothing. */
+/* All members' times of the requested runs; sum_ns: the sum of all runs of one member. */
+df_search_request df_search_reported(df_search *search, uint64_t run, const uint32_t *ns,
+                                     uint32_t n, double sum_ns);
+/* ns: times of the last runs. Fewer than DF_SEARCH_WINDOW times are ignored. */
 df_search_request df_search_rested(df_search *search, uint64_t run, const uint32_t *ns, uint32_t n,
                                    int may_ask);
 df_search_request df_search_watched(df_search *search, uint64_t run, const uint32_t *ns, uint32_t n,
                                     int may_ask);
-/* What was asked for will not be. */
+/* The requested switch was cancelled. */
 df_search_request df_search_called_off(df_search *search, uint64_t run);
 void df_search_stop(df_search *search);
 
-/* Whether df_search_ran wants to hear: until it is back home. */
+/* Whether df_search_ran must be called for each run: until the baseline is in force again. */
 int df_search_counts(const df_search *search);
 const char *df_search_state_name(df_search_state state);
 

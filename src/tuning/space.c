@@ -73,8 +73,8 @@ static void make_axes(const df_space_question *q, uint8_t sizes[DF_DESCENT_AXES]
   if (q->policy->lend && q->bytes >= (uint64_t)q->policy->lend_min) sizes[AXIS_COPIES] = 2;
 }
 
-/* minBytes and maxBytes are what the file's author has in mind. Nobody has asked for a file by which
- * floats differ from rank to rank. */
+/* minBytes and maxBytes are the range that the file's author recommends. A file by which floats
+ * differ from rank to rank is not tried unless a user names it. */
 static int is_for(const df_plan_file *file, const df_space_question *q) {
   const df_plan_file_facts facts = df_plan_file_facts_of(file);
   return facts.operation == q->operation && facts.n == q->n && !q->varying && facts.same_bits &&

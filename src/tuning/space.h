@@ -1,4 +1,4 @@
-/* What may vary for one collective: algorithms (subspaces of the search), and for each slot bytes,
+/* Search space of one collective: algorithms (subspaces of the search), and for each slot bytes,
  * slots, blocks, split, and whether buffers are lent (its axes). */
 #ifndef DF_TUNING_SPACE_H
 #define DF_TUNING_SPACE_H
@@ -27,15 +27,15 @@ typedef struct df_space {
   df_point registered;
 } df_space;
 
-/* Begins the search. The registered variant comes first, then the operation's other algorithms, then
- * files that are for so many ranks and bytes. */
+/* Begins the search. The registered variant comes first, then the operation's other algorithms,
+ * then files that are for so many ranks and bytes. */
 void df_space_make(df_space *space, const df_space_question *question, df_descent *descent);
-/* What the registration would not have chosen is spelt out. */
+/* Values that the registration would not have chosen are written out. */
 df_variant_spec df_space_variant(const df_space *space, const df_descent *descent,
                                  const df_point *point);
 /* As the tuning table says it. */
 df_rule df_space_rule(const df_space *space, const df_descent *descent, const df_point *point);
-/* The place of a rule that another job has learnt. 0: none is like it. */
+/* The point of a rule from the tuning file. 0: no point is like it. */
 int df_space_find(const df_space *space, const df_descent *descent, const df_rule *rule,
                   df_point *point);
 

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/text.h"
 #include "primitives/elements/types.h"
@@ -36,7 +37,7 @@ DF_PRINTF(2, 3) static int refuse(const reader *in, const char *format, ...) {
   return 0;
 }
 
-/* The rest is left in *end. 0: no number, or too large. */
+/* *end: the text after the number. 0: no number, or too large. */
 static int read_number(const char *text, uint64_t most, uint64_t *value, const char **end) {
   uint64_t number;
   const char *at;
@@ -157,6 +158,17 @@ void df_tuning_default(df_tuning *tuning) {
 #undef X
 }
 
+/* The words are in the order of df_cq_variant. */
+static int read_queue(const reader *in, const char *word, df_policy *policy) {
+  static const char *const words[] = {"ring", "packed", "slots"};
+  for (int i = 0; i < (int)DF_COUNT_OF(words); i++)
+    if (strcasecmp(words[i], word) == 0) {
+      policy->cq = i;
+      return 1;
+    }
+  return refuse(in, "cq is \"%s\": it must be ring, packed or slots", word);
+}
+
 /* set NAME VALUE */
 static int read_set(const reader *in, char **words, int n, df_policy *policy) {
   static const struct {
@@ -171,6 +183,7 @@ static int read_set(const reader *in, char **words, int n, df_policy *policy) {
   if (n != 3) return refuse(in, "\"set\" needs a name and a value, not %d words", n - 1);
   for (size_t i = 0; i < DF_COUNT_OF(numbers); i++) {
     if (strcmp(words[1], numbers[i].name) != 0) continue;
+    if (numbers[i].offset == offsetof(df_policy, cq)) return read_queue(in, words[2], policy);
     uint64_t value;
     const char *end;
     if (!read_number(words[2], (uint64_t)numbers[i].most, &value, &end) || *end != '\0' ||
@@ -179,6 +192,8 @@ static int read_set(const reader *in, char **words, int n, df_policy *policy) {
                     words[2], numbers[i].least, numbers[i].most);
     if (numbers[i].offset == offsetof(df_policy, slots) && (value & (value - 1)) != 0)
       return refuse(in, "%s is %s: it must be a power of two", words[1], words[2]);
+    if (numbers[i].offset == offsetof(df_policy, cuda_threads) && value % 32 != 0)
+      return refuse(in, "%s is %s: it must be a multiple of 32", words[1], words[2]);
     *(long long *)(void *)((char *)policy + numbers[i].offset) = (long long)value;
     return 1;
   }
@@ -334,9 +349,9 @@ enum { K = 1024, M = 1024 * 1024 };
 /* Up to 8 ranks measured with `dfccl-bench tune`; beyond, by crossings. Links to all others have
  * smaller slots, so that memory does not grow with the group. With shared cores the sum of all
  * work counts: ranks read data where it was first, in large pieces, and take turns seldom. Those of
- * GPUs were measured with 2, 4 and 8 ranks on one H100, all-reduces also with 3 and 6, up to 16 MB. A
- * primitive costs a block about 4 us there, and a message arrives after 1 us. So the plans with the
- * fewest primitives of a rank come first, and what passes along a ring is fast. */
+ * GPUs were measured with 2, 4 and 8 ranks on one H100, all-reduces also with 3 and 6, up to 16 MB.
+ * A primitive costs a block about 4 us there, and a message arrives after 1 us. So the plans with
+ * the fewest primitives of a rank come first, and what passes along a ring is fast. */
 const df_rule df_built_in_rules[] = {
     RULE(ALL_REDUCE, 1, 2, CUDA, 64 * M, NO_LIMIT, DIRECT, 1 * M),
     RULE(ALL_REDUCE, 1, 2, CUDA, 8 * M, NO_LIMIT, DIRECT, 512 * K),

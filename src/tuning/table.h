@@ -38,7 +38,7 @@ typedef struct df_tuning {
   df_policy policy;
   uint32_t n_rules;
   df_rule rules[DF_MAX_TUNING_RULES];
-  uint32_t lines[DF_MAX_TUNING_RULES]; /* of the file, from 1 on: where each rule stands */
+  uint32_t lines[DF_MAX_TUNING_RULES]; /* line number of each rule in the file, from 1 on */
   uint32_t n_files;
   char files[DF_MAX_TUNING_FILES][DF_FILE_NAME_BYTES];
 } df_tuning;
@@ -49,11 +49,12 @@ extern const uint32_t df_n_built_in_rules;
 /* No rules, the library's numbers. */
 void df_tuning_default(df_tuning *tuning);
 
-/* 0: it is no table. Then *tuning is the default, *sentence says why as "NAME:LINE: ...". */
+/* 0: the text is not a valid table. Then *tuning is the default, and *sentence says why, as
+ * "NAME:LINE: ...". */
 int df_tuning_parse(df_tuning *tuning, const char *text, size_t bytes, const char *name,
                     char *sentence, size_t sentence_bytes);
 
-/* Reads and proves the files of all rules. 0: *sentence says what is wrong. */
+/* Reads and proves the files of all rules. 0: a file is wrong, and *sentence says why. */
 int df_tuning_load_files(df_tuning *tuning, const char *directory, char *sentence,
                          size_t sentence_bytes);
 

@@ -17,7 +17,8 @@ enum { OLDEST = 2, NEWEST = 6, NO_VERSION = 0, NAME_BYTES = 80, MAX_CSV_BYTES = 
 typedef int nccl_result; /* 0: success */
 typedef void (*nccl_log)(int level, unsigned long flags, const char *file, int line,
                          const char *format, ...);
-/* Taken and given by plugins of version 5 on; what they write there concerns GPUs and is not used. */
+/* Taken and given by plugins of version 5 on; what they write there concerns GPUs and is not used.
+ * */
 typedef struct nccl_domains {
   int n, least, most;
 } nccl_domains;

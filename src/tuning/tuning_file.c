@@ -40,12 +40,13 @@ static int by_name(const void *a, const void *b) {
 
 static void say_interfaces(df_text *text) {
   struct if_nameindex *all = if_nameindex();
-  size_t n = 0, told = 0;
+  size_t n = 0, n_named = 0;
   while (all && all[n].if_index) n++;
   if (all) qsort(all, n, sizeof *all, by_name);
   for (size_t i = 0; i < n; i++)
-    if (strcmp(all[i].if_name, "lo") != 0) df_say(text, "%s%s", told++ ? "," : "", all[i].if_name);
-  if (told == 0) df_say(text, "no network");
+    if (strcmp(all[i].if_name, "lo") != 0)
+      df_say(text, "%s%s", n_named++ ? "," : "", all[i].if_name);
+  if (n_named == 0) df_say(text, "no network");
   if (all) if_freenameindex(all);
 }
 
@@ -231,7 +232,7 @@ static int is_replaced(const df_rule *rule, const df_tuning_cache *tuning_cache,
   return 0;
 }
 
-/* What is new goes behind the machine's line. */
+/* New rules are inserted after the machine's line. */
 static dfcclResult_t copy_merged(FILE *out, const cursor *from, const df_tuning_cache *tuning_cache,
                                  uint32_t n) {
   cursor c = *from;
@@ -295,7 +296,8 @@ dfcclResult_t df_tuning_cache_write(const char *path, const char *machine,
   char directory[PATH_BYTES];
   snprintf(directory, sizeof directory, "%s", path);
   const int lock = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock >= 0) flock(lock, LOCK_EX); /* else an update may be lost; no file is spoilt */
+  if (lock >= 0)
+    flock(lock, LOCK_EX); /* without the lock an update may be lost; the file stays valid */
   const dfcclResult_t result = replace(path, machine, tuning_cache, n);
   if (lock >= 0) close(lock);
   return result;

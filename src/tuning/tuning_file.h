@@ -1,6 +1,6 @@
 /*
- * What the tuner has learnt, for the next job: a tuning table (dfccl-bench/table.h) whose rules follow the line of
- * the machine that they were learnt on:
+ * Tuning file: the tuner's results, for the next job. It is a tuning table (tuning/table.h) whose
+ * rules follow the line of the machine on which they were measured:
  *
  *   dfccl-tuning 1
  *   # machine: dfccl 0.1.0; AMD EPYC; 2 cores; eth0; 4 ranks on 1 host
@@ -31,22 +31,23 @@ typedef struct df_tuning_store {
   const df_file_directory *files; /* that rules may name; NULL: none */
 } df_tuning_store;
 
-/* What times depend on: version, processor, cores, network interfaces, ranks and hosts. */
+/* The facts that times depend on: version, processor, cores, network interfaces, ranks and hosts.
+ * */
 void df_tuning_cache_describe_machine(char *text, size_t bytes, uint32_t n_cores, uint32_t n_ranks,
                                       uint32_t n_hosts);
 
-/* The rules of memory->machine, but those of files that memory->files lacks. A file that is not there
- * is empty. dfcclInvalidUsage: FILE:LINE. */
+/* The rules of memory->machine, but those of files that memory->files lacks. A file that is not
+ * there is empty. dfcclInvalidUsage: FILE:LINE. */
 dfcclResult_t df_tuning_cache_read(df_tuning_store *memory, const char *path);
 /* The latest that fits; NULL: none. */
 const df_rule *df_tuning_cache_find(const df_tuning_store *memory, df_operation operation,
                                     uint32_t n, uint64_t bytes, df_memory_kind kind);
-/* In the place of what was learnt of the same task. Without memory it is forgotten. */
+/* Replaces an earlier result for the same task. The result is lost if there is no memory. */
 void df_tuning_cache_note(df_tuning_store *memory, const df_tuning_cache *tuning_cache);
-/* Takes what is new: the caller frees *taken. */
+/* Takes the new results; the caller frees *taken. */
 uint32_t df_tuning_cache_take_new(df_tuning_store *memory, df_tuning_cache **taken);
 /* Reads the file anew, puts n rules into the machine's part, and replaces the file at once, so that
- * nobody reads half of it. Writers wait for each other. dfcclSystemError, dfcclInvalidUsage. */
+ * no reader sees half of it. Writers wait for each other. dfcclSystemError, dfcclInvalidUsage. */
 dfcclResult_t df_tuning_cache_write(const char *path, const char *machine,
                                     const df_tuning_cache *tuning_cache, uint32_t n);
 void df_tuning_cache_free(df_tuning_store *memory);

@@ -121,7 +121,7 @@ static void in_threads(void) {
 DF_TEST(dynamic, counts_of_the_moment, 60) { in_threads(); }
 
 DF_TEST(dynamic, preempted_at_every_step, 60) {
-  setenv("DFCCL_PREEMPT_EVERY", "1", 1);
+  df_tune("preempt_every", "1");
   in_threads();
 }
 

@@ -15,7 +15,6 @@ static const struct {
   const char *bad[3], *good[3], *edge;
 } table[] = {
     {"DFCCL_DEBUG", false, {"loud", ""}, {"none", "NONE", "None"}, NULL},
-    {"DFCCL_CQ", false, {"heap", "rings"}, {"ring", "packed", "SLOTS"}, NULL},
     {"DFCCL_NET", false, {"ib", "udp"}, {"auto", "tcp", "NONE"}, NULL},
     {"DFCCL_NET_INTERFACES", false, {""}, {NULL}, NULL},
     {"DFCCL_NET_PORTS", false, {"", "70000"}, {NULL}, NULL},
@@ -29,16 +28,7 @@ static const struct {
     {"DFCCL_MAX_BLOCKS", true, {"1000"}, {"1", "4"}, NULL},
     {"DFCCL_QUEUE_DEPTH", true, {NULL}, {"2", "4096"}, "1"},
     {"DFCCL_BACKLOG", true, {NULL}, {"10", "100000"}, "1"},
-    {"DFCCL_SPIN_FRONT", true, {NULL}, {"1", "100000"}, "0"},
-    {"DFCCL_SPIN_MIN", true, {NULL}, {"1", "1000"}, "0"},
-    {"DFCCL_SPIN_BOOST", true, {NULL}, {"1", "100"}, "0"},
-    {"DFCCL_FETCH_POLLS", true, {NULL}, {"1", "10000"}, "0"},
-    {"DFCCL_QUIT_POLLS", true, {NULL}, {"1", "100000"}, "0"},
-    {"DFCCL_YIELD_POLLS", true, {NULL}, {"1", "1000"}, "0"},
-    {"DFCCL_PREEMPT_EVERY", true, {"2"}, {"0", "1"}, NULL},
     {"DFCCL_CONTEXT_SLOTS", true, {"0", "3"}, {"2", "4"}, "1"},
-    {"DFCCL_SPREAD", true, {"2"}, {"0", "1"}, NULL},
-    {"DFCCL_NAP_US", true, {"9"}, {"10", "10000"}, NULL},
     {"DFCCL_DEBUG_SIGNAL", true, {"2"}, {"0", "1"}, NULL},
 };
 enum { VARIABLES = sizeof table / sizeof table[0] };
@@ -106,7 +96,7 @@ DF_TEST(environment, is_read_at_initialisation, 30) {
   dfcclContext_t ctxs[2];
   df_make_contexts(ctxs, 2, NULL);
   df_tune("slots", "nonsense");
-  setenv("DFCCL_SPIN_FRONT", "nonsense", 1);
+  df_tune("spin_front", "nonsense");
   df_collective coll = df_simple(5000, 2);
   df_once(ctxs, 1, &coll, 0);
   df_free_contexts(ctxs, 2);
@@ -164,6 +154,21 @@ static const struct {
     {"block_min", {"0"}, {"1", "1000000"}},
     {"split", {"4097"}, {"0", "1", "3"}},
     {"words_max", {"65537"}, {"0", "65536"}},
+    {"cq", {"heap", "rings", "1"}, {"ring", "packed", "SLOTS"}},
+    {"spin_front", {"0", "-1", "many"}, {"1", "100000"}},
+    {"spin_min", {"0", "1.5", "2G"}, {"1", "1000"}},
+    {"spin_boost", {"0", "1001", "1e3"}, {"1", "100"}},
+    {"fetch_polls", {"-1", "12abc", "2G"}, {"0", "1", "10000"}},
+    {"quit_polls", {"0", "99999999999999999999"}, {"1", "100000"}},
+    {"yield_polls", {"0", "x"}, {"1", "1000"}},
+    {"preempt_every", {"2", "-1"}, {"0", "1"}},
+    {"spread", {"2", "-1"}, {"0", "1"}},
+    {"nap_us", {"9", "1000001"}, {"10", "10000"}},
+    {"cuda_threads", {"0", "48", "1024"}, {"32", "512"}},
+    {"cuda_relay", {"2"}, {"0", "1"}},
+    {"cuda_restart_us", {"0"}, {"1"}},
+    {"cuda_nap_us", {"0", "100001"}, {"1"}},
+    {"cuda_patience_ms", {"1"}, {"2"}},
     {"no_such_name", {"1"}, {NULL}},
 };
 
@@ -176,8 +181,9 @@ DF_TEST(environment, numbers_of_the_tuning_table, 120) {
         dfcclConfig_t config = df_config();
         df_tune(numbers[i].name, numbers[i].bad[k][0] ? numbers[i].bad[k] : " ");
         RESULT(dfcclInitAll(ctxs, 2, &config), dfcclInvalidUsage);
-        CHECK(df_mentions(dfcclGetLastError(NULL), "DFCCL_TUNING"), "%s: \"%s\"", numbers[i].name,
-              dfcclGetLastError(NULL));
+        CHECK(df_mentions(dfcclGetLastError(NULL), "DFCCL_TUNING") &&
+                  df_mentions(dfcclGetLastError(NULL), numbers[i].name),
+              "%s: \"%s\"", numbers[i].name, dfcclGetLastError(NULL));
         df_tune(numbers[i].name, NULL);
       }
       if (numbers[i].good[k] != NULL) {
@@ -185,5 +191,32 @@ DF_TEST(environment, numbers_of_the_tuning_table, 120) {
         expect_works("DFCCL_TUNING", value, false);
       }
     }
+  }
+}
+
+/* Variables of earlier versions that are numbers of the tuning table now. */
+DF_TEST(environment, moved_variables_are_refused_with_the_new_spelling, 30) {
+  static const char *const moved[][2] = {{"DFCCL_SPIN_FRONT", "set:spin_front="},
+                                         {"DFCCL_SPIN_MIN", "set:spin_min="},
+                                         {"DFCCL_SPIN_BOOST", "set:spin_boost="},
+                                         {"DFCCL_FETCH_POLLS", "set:fetch_polls="},
+                                         {"DFCCL_QUIT_POLLS", "set:quit_polls="},
+                                         {"DFCCL_YIELD_POLLS", "set:yield_polls="},
+                                         {"DFCCL_SPREAD", "set:spread="},
+                                         {"DFCCL_PREEMPT_EVERY", "set:preempt_every="},
+                                         {"DFCCL_NAP_US", "set:nap_us="},
+                                         {"DFCCL_CQ", "set:cq="},
+                                         {"DFCCL_CUDA_THREADS", "set:cuda_threads="},
+                                         {"DFCCL_CUDA_RELAY", "set:cuda_relay="},
+                                         {"DFCCL_CUDA_RESTART_US", "set:cuda_restart_us="},
+                                         {"DFCCL_CUDA_NAP_US", "set:cuda_nap_us="},
+                                         {"DFCCL_CUDA_PATIENCE_MS", "set:cuda_patience_ms="}};
+  for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) {
+    expect_refused(moved[i][0], "");
+    setenv(moved[i][0], "1", 1);
+    dfcclContext_t ctx;
+    RESULT(dfcclInitAll(&ctx, 1, NULL), dfcclInvalidUsage);
+    unsetenv(moved[i][0]);
+    CHECK(df_mentions(dfcclGetLastError(NULL), moved[i][1]), "%s", dfcclGetLastError(NULL));
   }
 }

@@ -133,11 +133,11 @@ DF_TEST(files, disorder_of_four_processes, 120) { in_disorder(4, 20, 1); }
 DF_TEST(files, disorder_of_eight_processes, 120) { in_disorder(8, 5, 1); }
 
 DF_TEST(files, preempted_at_every_step, 120) {
-  setenv("DFCCL_PREEMPT_EVERY", "1", 1);
+  df_tune("preempt_every", "1");
   in_disorder(4, 10, 0);
 }
 DF_TEST(files, processes_preempted_at_every_step, 120) {
-  setenv("DFCCL_PREEMPT_EVERY", "1", 1);
+  df_tune("preempt_every", "1");
   in_disorder(8, 4, 1);
 }
 DF_TEST(files, over_connections, 120) {

@@ -193,8 +193,8 @@ DF_TEST(first_turn, does_not_poll, 30) {
   enum { ROUNDS = 20, COUNT = 256 };
   static int32_t sent[COUNT], received[COUNT];
   dfcclContext_t ctxs[2];
-  setenv("DFCCL_SPIN_FRONT", "1000000000", 1);
-  setenv("DFCCL_SPIN_BOOST", "1000", 1);
+  df_tune("spin_front", "1000000000");
+  df_tune("spin_boost", "1000");
   df_tune("slot_bytes", "64"); /* so that it takes 16 messages, */
   df_tune("slots", "4");       /* of which 4 have room */
   df_tune("ring_bytes", "0");

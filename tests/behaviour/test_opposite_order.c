@@ -100,15 +100,15 @@ DF_TEST(opposite_order, four_blocks, 60) {
 }
 
 DF_TEST(opposite_order, spin_threshold_of_one, 60) {
-  setenv("DFCCL_SPIN_FRONT", "1", 1);
-  setenv("DFCCL_SPIN_MIN", "1", 1);
-  setenv("DFCCL_SPIN_BOOST", "1", 1);
+  df_tune("spin_front", "1");
+  df_tune("spin_min", "1");
+  df_tune("spin_boost", "1");
   scenario s = {.ranks = 4, .collectives = 8, .rounds = 10, .count = 3000, .order = at_random};
   play(&s, NULL);
 }
 
 DF_TEST(opposite_order, preempted_at_every_step, 60) {
-  setenv("DFCCL_PREEMPT_EVERY", "1", 1);
+  df_tune("preempt_every", "1");
   scenario s = {.ranks = 4, .collectives = 6, .rounds = 10, .count = 3000, .order = at_random};
   play(&s, NULL);
 }

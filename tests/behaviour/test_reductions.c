@@ -95,27 +95,37 @@ static void results_under(int blocks, unsigned char *results) {
   df_free_contexts(ctxs, RANKS);
 }
 
+/* A variable, or a number of the tuning table; value NULL: the library's. */
+static void set(const char *name, const char *value) {
+  if (strncmp(name, "DFCCL_", 6) != 0)
+    df_tune(name, value);
+  else if (value != NULL)
+    setenv(name, value, 1);
+  else
+    unsetenv(name);
+}
+
 DF_TEST(reductions, do_not_depend_on_scheduling, 120) {
   static const struct {
-    const char *variables[3], *values[3];
+    const char *settings[3], *values[3];
   } schedules[] = {
-      {{"DFCCL_PREEMPT_EVERY"}, {"1"}},
-      {{"DFCCL_SPIN_FRONT", "DFCCL_SPIN_MIN", "DFCCL_SPIN_BOOST"}, {"1", "1", "1"}},
-      {{"DFCCL_QUIT_POLLS", "DFCCL_CONTEXT_SLOTS"}, {"1", "1"}},
-      {{"DFCCL_YIELD_POLLS", "DFCCL_FETCH_POLLS"}, {"1", "0"}},
+      {{"preempt_every"}, {"1"}},
+      {{"spin_front", "spin_min", "spin_boost"}, {"1", "1", "1"}},
+      {{"quit_polls", "DFCCL_CONTEXT_SLOTS"}, {"1", "1"}},
+      {{"yield_polls", "fetch_polls"}, {"1", "0"}},
   };
   unsigned char *plain = calloc(FLOATS, COUNT * 8), *other = calloc(FLOATS, COUNT * 8);
   for (int blocks = 1; blocks <= 2; blocks++) {
     results_under(blocks, plain);
     for (size_t s = 0; s < sizeof schedules / sizeof schedules[0]; s++) {
-      for (int v = 0; v < 3 && schedules[s].variables[v] != NULL; v++)
-        setenv(schedules[s].variables[v], schedules[s].values[v], 1);
+      for (int v = 0; v < 3 && schedules[s].settings[v] != NULL; v++)
+        set(schedules[s].settings[v], schedules[s].values[v]);
       results_under(blocks, other);
       CHECK(memcmp(plain, other, FLOATS * COUNT * 8) == 0,
-            "with %s=%s and %d blocks other bits come out", schedules[s].variables[0],
+            "with %s=%s and %d blocks other bits come out", schedules[s].settings[0],
             schedules[s].values[0], blocks);
-      for (int v = 0; v < 3 && schedules[s].variables[v] != NULL; v++)
-        unsetenv(schedules[s].variables[v]);
+      for (int v = 0; v < 3 && schedules[s].settings[v] != NULL; v++)
+        set(schedules[s].settings[v], NULL);
     }
   }
   free(plain);

@@ -89,20 +89,20 @@ DF_TEST(stats, exactly_once_four_blocks, 60) {
 
 DF_TEST(stats, exactly_once_one_context_slot, 60) {
   setenv("DFCCL_CONTEXT_SLOTS", "1", 1);
-  setenv("DFCCL_SPIN_FRONT", "2", 1);
-  setenv("DFCCL_SPIN_MIN", "1", 1);
+  df_tune("spin_front", "2");
+  df_tune("spin_min", "1");
   play(0);
 }
 
 DF_TEST(stats, exactly_once_preempted_at_every_step, 60) {
-  setenv("DFCCL_PREEMPT_EVERY", "1", 1);
+  df_tune("preempt_every", "1");
   play(2);
 }
 
 DF_TEST(stats, exactly_once_each_completion_queue, 120) {
   static const char *const variants[] = {"ring", "packed", "slots"};
   for (int v = 0; v < 3; v++) {
-    setenv("DFCCL_CQ", variants[v], 1);
+    df_tune("cq", variants[v]);
     for (int rank = 0; rank < RANKS; rank++)
       for (int c = 0; c < COLLECTIVES; c++) atomic_store(&calls[rank][c], 0);
     play(2);

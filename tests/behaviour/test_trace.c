@@ -159,7 +159,7 @@ static unsigned long long tune(dfcclContext_t ctxs[RANKS]) {
     for (int r = 0; r < RANKS; r++) OK(dfcclWait(ctxs[r], 1));
     c = (dfcclConfiguration_t)DFCCL_CONFIGURATION_INITIALIZER;
     OK(dfcclGetConfiguration(ctxs[0], 1, &c));
-    if (more > 0 || strstr(c.why, "tuner: it watches")) more++;
+    if (more > 0 || strstr(c.why, "tuner: it is watching")) more++;
   }
   return runs;
 }

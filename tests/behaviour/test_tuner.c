@@ -110,7 +110,7 @@ static void run_until_it_watches(int rank, void *arg) {
     OK(dfcclWait(s->ctxs[rank], 0));
     CHECK(recv[0] == 1 && recv[1] == 2, "run %d: %d, %d", run, recv[0], recv[1]);
     if (rank == 0 && run % LOOKS_EVERY == 0 &&
-        df_mentions(of(s->ctxs[0], 0).why, "tuner: it watches"))
+        df_mentions(of(s->ctxs[0], 0).why, "tuner: it is watching"))
       atomic_store(&s->rounds, run + 1);
     if (run % LOOKS_EVERY == 1 && atomic_load(&s->rounds) == run) break;
   }
@@ -136,7 +136,7 @@ DF_TEST(tuner, only_where_it_is_asked_for, 30) {
   CHECK(!df_mentions(of(ctxs[0], 1).why, "tuner"), "\"%s\"", of(ctxs[0], 1).why);
   options.tune = 1;
   OK(dfcclRegisterAllReduce(ctxs[0], 2, 100, dfcclFloat32, dfcclSum, &options));
-  CHECK(df_mentions(of(ctxs[0], 2).why, "tuner: it begins"), "\"%s\"", of(ctxs[0], 2).why);
+  CHECK(df_mentions(of(ctxs[0], 2).why, "tuner: it is warming up"), "\"%s\"", of(ctxs[0], 2).why);
   options.tune = 2;
   RESULT(dfcclRegisterAllReduce(ctxs[0], 3, 100, dfcclFloat32, dfcclSum, &options),
          dfcclInvalidArgument);

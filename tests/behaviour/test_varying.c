@@ -178,9 +178,9 @@ static void play_disorder(void) {
 DF_TEST(varying, in_any_order, 60) { play_disorder(); }
 
 DF_TEST(varying, in_any_order_preempted_at_every_step, 60) {
-  setenv("DFCCL_PREEMPT_EVERY", "1", 1);
+  df_tune("preempt_every", "1");
   play_disorder();
-  unsetenv("DFCCL_PREEMPT_EVERY");
+  df_tune("preempt_every", NULL);
 }
 
 static void join_disorder(int rank, int ranks, const dfcclUniqueId *id, void *net) {

@@ -84,7 +84,7 @@ static void play(game *g, const char *file, const char *preempt, int processes) 
   char what[200];
   snprintf(what, sizeof what, "%s, %s%s", file, processes ? "processes" : "threads",
            *preempt == '1' ? ", preempted after every step" : "");
-  setenv("DFCCL_PREEMPT_EVERY", preempt, 1);
+  df_tune("preempt_every", preempt);
   df_watchdog_start(what, SECONDS);
   if (processes) {
     df_family family;

@@ -26,7 +26,6 @@ static const char *const names[] = {
     DF_SETTINGS_MAP(X)
 #undef X
         "DFCCL_DEBUG",
-    "DFCCL_CQ",
     "DFCCL_NET",
     "DFCCL_ISA",
     "DFCCL_RECORD",

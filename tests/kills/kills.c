@@ -123,7 +123,7 @@ static void draw_settings(df_random *random) {
   draw_setting(random, "lend_in_place_min", 50, "0");
   draw_setting(random, "stream_min", 30, "4096");
   draw_setting(random, "block_min", 50, "4096");
-  draw_setting(random, "DFCCL_PREEMPT_EVERY", 20, "1");
+  draw_setting(random, "preempt_every", 20, "1");
 }
 
 /* In its place: the collectives' groups point into it. */

@@ -8,7 +8,8 @@
 demo=$1 part=$3 step=${4:-1} failed=0 number=0
 export LD_LIBRARY_PATH="$2${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 # Few lanes and little patience: what takes no time on a GPU takes some here.
-export DFCCL_CUDA_THREADS=32 DFCCL_QUIT_POLLS=100 DFCCL_SPIN_FRONT=20 DFCCL_CUDA_ARENA_MB=2
+base=set:cuda_threads=32,quit_polls=100,spin_front=20
+export DFCCL_TUNING=$base DFCCL_CUDA_ARENA_MB=2
 sentences=$(mktemp) || exit 1
 trap 'rm -f "$sentences"' EXIT
 
@@ -49,14 +50,14 @@ if [ "$part" = runs ]; then
   right -n 3 -c 4 -i 2 --sync
   right -n 2 -c 3 -i 2 --processes
   right -n 2 -c 3 -i 2 --processes --sync
-  right DFCCL_TUNING=set:words_max=65536 -n 3 -c 3 -i 2
-  right DFCCL_CUDA_RELAY=0 -n 2 -c 3 -i 2
-  right DFCCL_TUNING=set:words_max=0 -n 2 -c 3 -i 2
-  right DFCCL_PREEMPT_EVERY=1 -n 2 -c 3 -i 2
+  right DFCCL_TUNING=$base,words_max=65536 -n 3 -c 3 -i 2
+  right DFCCL_TUNING=$base,cuda_relay=0 -n 2 -c 3 -i 2
+  right DFCCL_TUNING=$base,words_max=0 -n 2 -c 3 -i 2
+  right DFCCL_TUNING=$base,preempt_every=1 -n 2 -c 3 -i 2
   right CUDA_EMULATOR_MULTIPROCESSORS=1 -n 2 -c 3 -i 2
   right CUDA_EMULATOR_MULTIPROCESSORS=1 DFCCL_MAX_BLOCKS=2 -n 2 -c 3 -i 2
-  right DFCCL_CQ=packed -n 2 -c 2 -i 2
-  right DFCCL_CQ=slots -n 2 -c 2 -i 2
+  right DFCCL_TUNING=$base,cq=packed -n 2 -c 2 -i 2
+  right DFCCL_TUNING=$base,cq=slots -n 2 -c 2 -i 2
 else
   for variable in CUDA_EMULATOR_FAIL CUDA_EMULATOR_LOSE; do
     call=1

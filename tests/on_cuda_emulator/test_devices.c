@@ -448,7 +448,7 @@ DF_TEST(emulated_devices, a_message_of_a_peer_ends_a_pause, 60) {
   pausing p = {.left = df_shared(sizeof *p.left)};
   df_collective coll = df_simple(COUNT, RANKS);
   void *memory;
-  setenv("DFCCL_CUDA_RESTART_US", longest_pause, 1);
+  df_tune("cuda_restart_us", longest_pause);
   df_make_contexts(p.ctxs, RANKS, NULL);
   df_register_all(p.ctxs, 0, &coll);
   CUDA(cudaMalloc(&memory, (size_t)2 * RANKS * BYTES));
@@ -461,7 +461,7 @@ DF_TEST(emulated_devices, a_message_of_a_peer_ends_a_pause, 60) {
 
 static void pause_as_process(int rank, int ranks, const dfcclUniqueId *id, void *arg) {
   df_collective coll = df_simple(COUNT, ranks);
-  setenv("DFCCL_CUDA_RESTART_US", longest_pause, 1);
+  df_tune("cuda_restart_us", longest_pause);
   dfcclContext_t ctx = df_init(rank, ranks, id, NULL);
   void *memory = NULL;
   OK(dfcclMemAlloc(ctx, &memory, (size_t)2 * BYTES));

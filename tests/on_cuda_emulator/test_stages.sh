@@ -118,9 +118,9 @@ else
   check "a stage whose time ends in a part" play 0 second --seconds 6 --only 'no words' --plant 'no words' CUDA_EMULATOR_STALL=1
   check "says which" says "^left out, since .*: no words \(cut\)" second.txt
 
-  printf '# gpu: emulated\nDFCCL_FETCH_POLLS=77\nPATH=1\n' >"$work/learnt"
+  printf '# gpu: emulated\nDFCCL_TUNING=set:fetch_polls=77\nPATH=1\n' >"$work/learnt"
   LEARNT=$work/learnt check "what was learnt" play 0 second --only 'no words'
-  check "is taken over, and nothing else" says '^learnt, from .*: DFCCL_FETCH_POLLS=77 $' second.txt
+  check "is taken over, and nothing else" says '^learnt, from .*: DFCCL_TUNING=set:fetch_polls=77 $' second.txt
   sed 's/emulated/another/' "$work/learnt" >"$work/other"
   LEARNT=$work/other check "what another GPU has taught" play 0 second --only 'no words'
   check "is not" says 'is of another GPU, and not taken' second.txt

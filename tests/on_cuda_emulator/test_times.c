@@ -103,7 +103,7 @@ static void times_with(const char *relay, size_t passed) {
   timed_run runs[TIMED_RUNS];
   dfcclStats_t stats = DFCCL_STATS_INITIALIZER;
   setenv("DFCCL_CUDA_TIMERS", "1", 1);
-  setenv("DFCCL_CUDA_RELAY", relay, 1);
+  df_tune("cuda_relay", relay);
   setenv("DFCCL_CONTEXT_SLOTS", "1", 1); /* two collectives in turn: each run saves and loads one */
   df_make_contexts(&ctx, 1, NULL);
   for (dfcclCollId_t c = FIRST_ID; c < FIRST_ID + 2; c++)

@@ -11,14 +11,14 @@
 static const struct {
   const char *variable, *values[5];
 } choices[] = {
-    {"DFCCL_SPIN_FRONT", {"1", "2", "10", "100", "1000"}},
-    {"DFCCL_SPIN_MIN", {"1", "3", "50"}},
-    {"DFCCL_SPIN_BOOST", {"1", "2", "5"}},
-    {"DFCCL_FETCH_POLLS", {"0", "1", "20", "1000"}},
-    {"DFCCL_QUIT_POLLS", {"1", "20", "100", "300"}},
-    {"DFCCL_YIELD_POLLS", {"1", "100", "1000000000"}},
+    {"spin_front", {"1", "2", "10", "100", "1000"}},
+    {"spin_min", {"1", "3", "50"}},
+    {"spin_boost", {"1", "2", "5"}},
+    {"fetch_polls", {"0", "1", "20", "1000"}},
+    {"quit_polls", {"1", "20", "100", "300"}},
+    {"yield_polls", {"1", "100", "1000000000"}},
     {"DFCCL_CONTEXT_SLOTS", {"1", "2", "4"}},
-    {"DFCCL_CQ", {"ring", "packed", "slots"}},
+    {"cq", {"ring", "packed", "slots"}},
     {"slot_bytes", {"64", "192", "1000", "8192"}},
     {"slots", {"2", "4", "8"}},
     {"flagged_max", {"0", "64", "1000", "100000"}},
@@ -60,7 +60,7 @@ void batch_make(batch *b, uint64_t seed, bool preempt, int ranks) {
       b->largest_bytes = 300 * (size_t)atoi(value);
   }
   bool by_chance = df_random_chance(&random, 5);
-  b->tunables[b->tunable_count].variable = "DFCCL_PREEMPT_EVERY";
+  b->tunables[b->tunable_count].variable = "preempt_every";
   b->tunables[b->tunable_count++].value = preempt || by_chance ? "1" : NULL;
 }
 

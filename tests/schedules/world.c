@@ -305,11 +305,11 @@ void sim_world_print(void) {
   const df_settings *s = &sim_plan.settings;
   printf("world: %u ranks, %u thread(s) each, %lld block(s), queue of %lld, CQ %s, spin %lld/%lld, "
          "quit after %lld polls, %s%s%s%s%s%s\n",
-         sim_plan.n_ranks, sim_plan.n_threads, s->max_blocks, s->queue_depth, cqs[s->cq],
-         s->spin_front, s->spin_min, s->quit_polls,
-         sim_plan.warm ? "links stand, " : "links to be made, ",
+         sim_plan.n_ranks, sim_plan.n_threads, s->max_blocks, s->queue_depth,
+         cqs[s->tuning.policy.cq], s->tuning.policy.spin_front, s->tuning.policy.spin_min,
+         s->tuning.policy.quit_polls, sim_plan.warm ? "links stand, " : "links to be made, ",
          s->tuning.policy.lend ? "buffers are lent" : "buffers are copied",
-         s->preempt_every ? ", preempted at every step" : "",
+         s->tuning.policy.preempt_every ? ", preempted at every step" : "",
          s->tuning.policy.borrowed_turn_max ? ", first turns by submitters" : "",
          !sim_plan.wires                        ? ""
          : sim_plan.settings.net_resume_ms == 0 ? ", over wires"

@@ -26,17 +26,17 @@ static void draw_settings(sim_random *random) {
   DF_POLICY_MAP(X)
 #undef X
   s->backend = dfcclBackendCpu;
-  s->cq = (df_cq_variant)sim_below(random, 3);
+  s->tuning.policy.cq = sim_below(random, 3);
   s->max_blocks = sim_one_in(random, 4) ? 2 : 1;
   s->tuning.policy.block_min = 64;
   s->queue_depth = 2 << sim_below(random, 2);
-  s->spin_front = 1 + sim_below(random, 6);
-  s->spin_min = 1 + sim_below(random, 2);
-  s->spin_boost = 1 + sim_below(random, 3);
-  s->fetch_polls = sim_below(random, 6);
-  s->quit_polls = 1 + sim_below(random, 8);
-  s->yield_polls = sim_one_in(random, 2) ? 2 : 1000;
-  s->preempt_every = sim_one_in(random, 6);
+  s->tuning.policy.spin_front = 1 + sim_below(random, 6);
+  s->tuning.policy.spin_min = 1 + sim_below(random, 2);
+  s->tuning.policy.spin_boost = 1 + sim_below(random, 3);
+  s->tuning.policy.fetch_polls = sim_below(random, 6);
+  s->tuning.policy.quit_polls = 1 + sim_below(random, 8);
+  s->tuning.policy.yield_polls = sim_one_in(random, 2) ? 2 : 1000;
+  s->tuning.policy.preempt_every = sim_one_in(random, 6);
   /* Not from the same sequence: worlds that are on record stay what they are. */
   sim_random apart = {.state = random->state ^ 0x2545f4914f6cdd1dull};
   if (sim_one_in(&apart, 3)) s->tuning.policy.borrowed_turn_max = 0;
@@ -47,7 +47,7 @@ static void draw_settings(sim_random *random) {
   s->tuning.policy.lend = sim_one_in(random, 2);
   s->tuning.policy.lend_min = 1;
   s->tuning.policy.net_lend_min = 1;
-  s->nap_us = 10;
+  s->tuning.policy.nap_us = 10;
   s->backlog = 64;
   snprintf(s->isa, sizeof s->isa, "plain");
 }
@@ -178,17 +178,18 @@ static void make_exhaustible(void) {
   df_settings *settings = &sim_plan.settings;
   settings->max_blocks = 1;
   settings->queue_depth = s->depth;
-  settings->spin_front = settings->spin_min = settings->spin_boost = 1;
-  settings->fetch_polls = 0;
-  settings->quit_polls = 1;
-  settings->yield_polls = 1000;
-  settings->preempt_every = 0;
+  settings->tuning.policy.spin_front = settings->tuning.policy.spin_min =
+      settings->tuning.policy.spin_boost = 1;
+  settings->tuning.policy.fetch_polls = 0;
+  settings->tuning.policy.quit_polls = 1;
+  settings->tuning.policy.yield_polls = 1000;
+  settings->tuning.policy.preempt_every = 0;
   settings->context_slots = 1;
   settings->tuning.policy.borrowed_turn_max = s->first_turns ? 4096 : 0;
   settings->tuning.policy.flagged_max = 4096;
   settings->tuning.policy.lend = s->lends;
-  settings->spread = 0;
-  settings->cq = (df_cq_variant)s->cq;
+  settings->tuning.policy.spread = 0;
+  settings->tuning.policy.cq = s->cq;
   /* A ring of 2 ranks has 2 pieces: of one element, one is empty. */
   for (uint32_t c = 0; c < s->colls; c++)
     sim_plan.coll[c] = (coll_plan){.operation = DF_OP_ALL_REDUCE,

@@ -143,10 +143,31 @@ void df_random_shuffle(df_random *random, int *items, int count) {
 
 /* ---- DFCCL_TUNING=set:NAME=VALUE,... */
 
-enum { TUNED_MAX = 32, TUNED_BYTES = 64 };
+enum { TUNED_MAX = 64, TUNED_BYTES = 64 };
+static char tuned_names[TUNED_MAX][TUNED_BYTES], tuned_values[TUNED_MAX][TUNED_BYTES];
+
+/* The numbers that the program was started with stay in force. */
+static void keep_given_numbers(void) {
+  static int is_done;
+  const char *given = getenv("DFCCL_TUNING");
+  if (is_done) return;
+  is_done = 1;
+  if (given == NULL || strncmp(given, "set:", 4) != 0) return;
+  given += 4;
+  for (int i = 0; i < TUNED_MAX - 1 && *given != '\0'; i++) {
+    const size_t length = strcspn(given, ",");
+    const size_t name_length = strcspn(given, "=,");
+    snprintf(tuned_names[i], TUNED_BYTES, "%.*s", (int)name_length, given);
+    if (name_length < length)
+      snprintf(tuned_values[i], TUNED_BYTES, "%.*s", (int)(length - name_length - 1),
+               given + name_length + 1);
+    given += length + (given[length] == ',');
+  }
+}
 
 void df_tune(const char *name, const char *value) {
-  static char names[TUNED_MAX][TUNED_BYTES], values[TUNED_MAX][TUNED_BYTES];
+  char(*names)[TUNED_BYTES] = tuned_names, (*values)[TUNED_BYTES] = tuned_values;
+  keep_given_numbers();
   char all[TUNED_MAX * 2 * TUNED_BYTES] = "set:";
   int i = 0;
   while (i < TUNED_MAX - 1 && names[i][0] != '\0' && strcmp(names[i], name) != 0) i++;

@@ -379,7 +379,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: see the head of switches.c\n");
     return 2;
   }
-  if (options.preempt) setenv("DFCCL_PREEMPT_EVERY", "1", 1);
+  if (options.preempt) df_tune("preempt_every", "1");
   if (options.tune || options.kills)
     setenv("DFCCL_TUNE_BUDGET", "0", 1); /* explores all the time */
   return options.kills       ? kill_leaders()

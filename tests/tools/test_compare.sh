@@ -12,7 +12,7 @@ usage_error "$compare" run --ranks 1
 usage_error "$compare" run -b 2
 usage_error "$compare" run --operations sort
 usage_error "$compare" run --libraries nccl
-for variant in nameless dfccl:DFCCL_NAP_US=400 openmpi-mem:DFCCL_NAP_US=400 :DFCCL_NAP_US=400; do
+for variant in nameless dfccl:DFCCL_TUNE=1 openmpi-mem:DFCCL_TUNE=1 :DFCCL_TUNE=1; do
   usage_error "$compare" run --variant "$variant"
 done
 

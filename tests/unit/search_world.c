@@ -64,7 +64,7 @@ static void obey(search_world *w, df_search_request request) {
 static void wake(search_world *w) {
   df_search *l = &w->search;
   w->woken_at = NEVER;
-  obey(w, l->state == DF_SEARCH_WATCHES
+  obey(w, l->state == DF_SEARCH_WATCHING
               ? df_search_watched(l, w->run, w->own, DF_SEARCH_WINDOW, w->over_at == NEVER)
               : df_search_rested(l, w->run, w->own, w->rested, w->over_at == NEVER));
 }
@@ -75,7 +75,7 @@ static void tell(search_world *w) {
   w->timed_from = w->timed_to = 0;
   double sum_ns = 0;
   for (uint32_t i = 0; i < n; i++) sum_ns += (double)w->ns[i];
-  if (!w->is_mute) obey(w, df_search_told(&w->search, w->run, w->ns, n, sum_ns));
+  if (!w->is_mute) obey(w, df_search_reported(&w->search, w->run, w->ns, n, sum_ns));
 }
 
 static double time_of_run(search_world *w) {
@@ -108,7 +108,7 @@ void search_run_once(search_world *w) {
   w->own[number % DF_SEARCH_WINDOW] = own_ns;
   if (number >= w->timed_from && number < w->timed_to) w->ns[number - w->timed_from] = (uint32_t)ns;
   if (w->run == w->timed_to) w->tell_at = w->run + (uint64_t)w->lag;
-  if (l->state == DF_SEARCH_BEGINS && w->run == DF_SEARCH_WARM + DF_SEARCH_WINDOW)
+  if (l->state == DF_SEARCH_WARMING && w->run == DF_SEARCH_WARM + DF_SEARCH_WINDOW)
     obey(w, df_search_begin(l, w->run, w->own, DF_SEARCH_WINDOW));
   if (df_search_counts(l))
     obey(w, df_search_ran(l, w->run, own_ns, w->over_at == NEVER, w->over_at == NEVER));

@@ -42,8 +42,8 @@ static void drive(job *j) {
 
 static void open_job(job *j) {
   *j = (job){0};
-  setenv("DFCCL_QUIT_POLLS", "1000000000", 1);
-  setenv("DFCCL_SPREAD", "0", 1); /* to count the ranks of a processor takes the lock */
+  df_tune("quit_polls", "1000000000");
+  df_tune("spread", "0"); /* to count the ranks of a processor takes the lock */
   two_ranks_open(j->ctxs);
 }
 

@@ -1,9 +1,13 @@
 /*
- * Promise of src/tuning/configuration.c: how collectives travel changes on purpose only. manner.txt has the
- * decisions for a grid of questions; docs/TESTING.md says how to read and to rewrite it.
+ * Promise of src/tuning/configuration.c: how collectives travel changes on purpose only. The file
+ * decisions.txt has two parts, which docs/TESTING.md describes:
+ *   - a sample that people can read: each operation, some groups and machines, all sizes;
+ *   - a hash for each operation and each kind of group over the full grid of questions and over
+ *     every number of their decisions, so that no difference goes unnoticed.
  *
- *   unit_manner FILE             compares; names the first questions with another answer
- *   unit_manner --rewrite FILE   writes the decisions of this build
+ *   unit_configuration FILE                compares; prints the lines that differ, and why
+ *   unit_configuration --rewrite FILE      writes the decisions of this build
+ *   unit_configuration --table OPERATION   prints the full grid of an operation
  */
 #include "tuning/configuration.h"
 
@@ -17,10 +21,10 @@ enum {
   CORES = 8,
   SIZES = 27, /* 1 B to 64 MB, in powers of two */
   WORD_BYTES = 96,
-  LINE_BYTES = 1024,
-  MOST_TOLD = 3,
-  GPU_BLOCKS = 8,      /* what a large GPU's rank has */
-  CHECK_DIGITS = 3 + 1 /* and the binary logarithm of a ring's slots */
+  LINE_BYTES = 256,
+  MOST_LINES = 1000,
+  MOST_EXPLAINED = 3,
+  GPU_BLOCKS = 8 /* what a large GPU's rank has */
 };
 
 typedef enum { ON_CPU, ON_GPU, DEVICES } device;
@@ -38,14 +42,13 @@ typedef struct question {
 typedef struct answer {
   char word[WORD_BYTES];
   uint32_t slots; /* of each ring of position 0 */
-  uint32_t check; /* of every number of the decision */
+  uint64_t check; /* of every number of the decision, and of all positions */
 } answer;
 
 static answer now[DF_OP_COUNT][RANKS][DEVICES][PROCESSES][CORES][SIZES];
-static answer before[DF_OP_COUNT][RANKS][DEVICES][PROCESSES][CORES][SIZES];
 
-static answer *at(answer (*table)[RANKS][DEVICES][PROCESSES][CORES][SIZES], const question *q) {
-  return &table[q->operation][q->ranks - 1][q->device][q->processes][q->cores - 1][q->size];
+static answer *at(const question *q) {
+  return &now[q->operation][q->ranks - 1][q->device][q->processes][q->cores - 1][q->size];
 }
 
 /* The questions of a row differ in their sizes only. */
@@ -71,7 +74,7 @@ static int next_question(question *q) {
 /* ---- the decisions of this build ---- */
 
 static void __attribute__((noreturn)) fail(const char *sentence) {
-  fprintf(stderr, "manner: %s\n", sentence);
+  fprintf(stderr, "configuration: %s\n", sentence);
   exit(1);
 }
 
@@ -196,10 +199,10 @@ static void name_decision(answer *a, const decision *d) {
                       stores[m->stream], common, turns);
   if (used < 0 || (size_t)used >= sizeof a->word) fail("a decision's words do not fit");
   a->slots = d->ring.n_slots;
-  a->check = (uint32_t)(d->sum >> 40) & 0xfff;
+  a->check = d->sum;
 }
 
-/* Each decision can be told, whole, and says what it is about. */
+/* The explanation of each decision fits, and has all parts. */
 static void check_words(const decision *d) {
   char why[4096], algorithm[64];
   df_configuration_explain(&d->configuration, &d->question, d->plan, &d->ring, why, sizeof why);
@@ -216,143 +219,244 @@ static void decide_all(void) {
     decision d;
     decide(&d, &q);
     check_words(&d);
-    name_decision(at(now, &q), &d);
+    name_decision(at(&q), &d);
     df_plan_free(d.plan);
   }
 }
 
-/* ---- the file ---- */
+/* ---- the sample ---- */
 
-static int same_row(const question *a, const question *b) {
-  return memcmp(at(now, a), at(now, b), SIZES * sizeof(answer)) == 0;
+/* Which groups and machines the sample has, of each operation. */
+static const struct {
+  uint32_t ranks, cores;
+  device device;
+  processes processes;
+} sampled[] = {{2, 8, ON_CPU, ONE_PROCESS}, {2, 8, ON_CPU, SEVERAL}, {2, 1, ON_CPU, SEVERAL},
+               {8, 8, ON_CPU, ONE_PROCESS}, {8, 8, ON_CPU, SEVERAL}, {8, 2, ON_CPU, SEVERAL},
+               {4, 8, ON_GPU, ONE_PROCESS}, {4, 8, ON_GPU, SEVERAL}};
+enum { SAMPLED = sizeof sampled / sizeof *sampled };
+
+static question sample_of(df_operation operation, int i) {
+  return (question){.operation = operation,
+                    .ranks = sampled[i].ranks,
+                    .cores = sampled[i].cores,
+                    .device = sampled[i].device,
+                    .processes = sampled[i].processes};
 }
 
-static void write_row(FILE *file, const question *row, uint32_t last_cores) {
-  question q = *row;
-  fprintf(file, "%s %u %s %s %u-%u\n", df_operation_word(q.operation), q.ranks,
-          device_words[q.device], process_words[q.processes], q.cores, last_cores);
-  for (uint32_t from = 0, to; from < SIZES; from = to) {
-    q.size = from;
-    const answer *first = at(now, &q);
-    for (to = from; to < SIZES && strcmp(first[to - from].word, first->word) == 0;) to++;
-    fprintf(file, " %u-%u %s ", from, to - 1, first->word);
-    for (uint32_t i = 0; i < to - from; i++)
-      fprintf(file, "%x%03x", (unsigned)__builtin_ctz(first[i].slots), (unsigned)first[i].check);
-    fprintf(file, "\n");
+/* "64K": of a power of two of bytes. */
+static const char *size_of(uint32_t power, char *text, size_t bytes) {
+  static const char units[][2] = {"", "K", "M"};
+  snprintf(text, bytes, "%llu%s", 1ull << power % 10, units[power / 10]);
+  return text;
+}
+
+static const char *group_of(const question *q, char *text, size_t bytes) {
+  char machine[16] = "GPU";
+  if (q->device == ON_CPU) snprintf(machine, sizeof machine, "cores: %u", q->cores);
+  snprintf(text, bytes, "%u ranks, %s, %s", q->ranks,
+           q->processes == ONE_PROCESS ? "one process" : "processes", machine);
+  return text;
+}
+
+static void write_range(FILE *file, const question *q, uint32_t from, uint32_t to) {
+  const answer *first = at(q) + from;
+  uint32_t least = first->slots, most = first->slots;
+  char sizes[2][16], range[40], group[64], slots[32];
+  for (uint32_t i = from; i <= to; i++) {
+    least = DF_MIN(least, at(q)[i].slots);
+    most = DF_MAX(most, at(q)[i].slots);
   }
+  snprintf(range, sizeof range, from == to ? "%s" : "%s-%s", size_of(from, sizes[0], 16),
+           size_of(to, sizes[1], 16));
+  snprintf(slots, sizeof slots, least == most ? "%u" : "%u..%u", least, most);
+  fprintf(file, "%-13s  %-31s  %-9s  slots=%-8s  %s\n", df_operation_word(q->operation),
+          group_of(q, group, sizeof group), range, slots, first->word);
 }
 
-static void rewrite(const char *name) {
-  FILE *file = fopen(name, "w");
-  if (file == NULL) fail("the file cannot be written");
-  fprintf(file, "# The decisions of the manner. docs/TESTING.md says how to read and to rewrite "
-                "them.\n");
-  question q = {0};
-  for (int more = next_row(&q); more;) {
-    question first = q;
-    uint32_t last_cores;
-    do {
-      last_cores = q.cores;
-      more = next_row(&q);
-    } while (more && q.cores != 1 && same_row(&first, &q));
-    write_row(file, &first, last_cores);
-  }
-  if (fclose(file) != 0) fail("the file cannot be written");
+/* Sizes with equal decisions share a line. Returns the first size of the next line. */
+static uint32_t end_of_range(const question *q, uint32_t from) {
+  uint32_t to = from;
+  while (to < SIZES && strcmp(at(q)[to].word, at(q)[from].word) == 0) to++;
+  return to;
 }
 
-static int find_word(const char *const *words, int n, const char *word) {
-  int i = 0;
-  while (i < n && strcmp(words[i], word) != 0) i++;
-  return i;
-}
-
-/* Returns whether the line names a row of the grid. */
-static int read_row(const char *line, question *row, uint32_t *last_cores) {
-  char operation[32], on[16], in[16];
-  if (sscanf(line, "%31s %u %15s %15s %u-%u", operation, &row->ranks, on, in, &row->cores,
-             last_cores) != 6)
-    return 0;
-  int number = df_operation_by_word(operation);
-  row->operation = (df_operation)number;
-  row->device = (device)find_word(device_words, DEVICES, on);
-  row->processes = (processes)find_word(process_words, PROCESSES, in);
-  return number >= 0 && row->ranks >= 1 && row->ranks <= RANKS && row->device < DEVICES &&
-         row->processes < PROCESSES && row->cores >= 1 && row->cores <= *last_cores &&
-         *last_cores <= CORES;
-}
-
-static int read_answers(char *line, question q, uint32_t last_cores) {
-  uint32_t from, to;
-  int words_at = 0;
-  line[strcspn(line, "\n")] = 0;
-  if (sscanf(line, " %u-%u %n", &from, &to, &words_at) != 2 || from > to || to >= SIZES) return 0;
-  char *checks = strrchr(line, ' ');
-  if (checks < line + words_at || checks - (line + words_at) >= WORD_BYTES) return 0;
-  *checks++ = 0;
-  for (q.size = from; q.size <= to; q.size++) {
-    char digits[CHECK_DIGITS + 1] = "";
-    strncpy(digits, checks, CHECK_DIGITS);
-    checks += strlen(digits);
-    uint32_t number = (uint32_t)strtoul(digits, NULL, 16);
-    answer a = {.slots = 1u << (number >> 12), .check = number & 0xfff};
-    snprintf(a.word, sizeof a.word, "%s", line + words_at);
-    for (question each = q; each.cores <= last_cores; each.cores++) *at(before, &each) = a;
-  }
+static int is_like(const question *a, const question *b) {
+  for (uint32_t size = 0; size < SIZES; size++)
+    if (strcmp(at(a)[size].word, at(b)[size].word) != 0 || at(a)[size].slots != at(b)[size].slots)
+      return 0;
   return 1;
 }
 
-static void read_all(const char *name) {
-  FILE *file = fopen(name, "r");
-  if (file == NULL) fail("the file cannot be read");
-  char line[LINE_BYTES];
-  question row = {0};
-  uint32_t last_cores = 0;
-  while (fgets(line, sizeof line, file)) {
-    if (line[0] == '#') continue;
-    if (line[0] == ' ' ? last_cores == 0 || !read_answers(line, row, last_cores)
-                       : !read_row(line, &row, &last_cores)) {
-      fprintf(stderr, "manner: %s: no decision is written so: %s\n", name, line);
-      exit(1);
+/* An earlier group with the same decisions at all sizes; -1: none. */
+static int find_like(df_operation operation, int i) {
+  const question q = sample_of(operation, i);
+  for (int earlier = 0; earlier < i; earlier++) {
+    const question other = sample_of(operation, earlier);
+    if (is_like(&q, &other)) return earlier;
+  }
+  return -1;
+}
+
+static void write_sample(FILE *file, df_operation operation) {
+  for (int i = 0; i < SAMPLED; i++) {
+    const question q = sample_of(operation, i);
+    const int like = find_like(operation, i);
+    char groups[2][64];
+    if (like >= 0) {
+      const question other = sample_of(operation, like);
+      fprintf(file, "%-13s  %-31s  all sizes  as %s\n", df_operation_word(operation),
+              group_of(&q, groups[0], 64), group_of(&other, groups[1], 64));
+      continue;
+    }
+    for (uint32_t from = 0, to; from < SIZES; from = to) {
+      to = end_of_range(&q, from);
+      write_range(file, &q, from, to - 1);
     }
   }
-  fclose(file);
+}
+
+/* Of all ranks, cores and sizes: names, slots, and all numbers of all positions. */
+static uint64_t hash_of(df_operation operation, device on, processes in) {
+  uint64_t sum = 1;
+  question q = {0};
+  while (next_question(&q)) {
+    if (q.operation != operation || q.device != on || q.processes != in) continue;
+    sum = mixed(mixed(sum, at(&q)->slots), at(&q)->check);
+    for (const char *word = at(&q)->word; *word; word++) sum = mixed(sum, (uint8_t)*word);
+  }
+  return sum;
+}
+
+static void write_hashes(FILE *file, df_operation operation) {
+  for (int d = 0; d < DEVICES; d++)
+    for (int p = 0; p < PROCESSES; p++)
+      fprintf(file, "%-13s  hash of %s %s: %016llx\n", df_operation_word(operation),
+              device_words[d], process_words[p],
+              (unsigned long long)hash_of(operation, (device)d, (processes)p));
+}
+
+static void write_all(FILE *file) {
+  fprintf(file,
+          "# Decisions of src/tuning/configuration.c; docs/TESTING.md says how to read them.\n"
+          "# Rewrite them with: ninja -C build rewrite_decisions\n");
+  for (int operation = 0; operation < DF_OP_COUNT; operation++) {
+    write_sample(file, (df_operation)operation);
+    write_hashes(file, (df_operation)operation);
+  }
+}
+
+/* ---- the full grid ---- */
+
+static int print_table(const char *word) {
+  const int operation = df_operation_by_word(word);
+  if (operation < 0) fail("--table needs an operation, such as allreduce");
+  question q = {0};
+  while (next_question(&q)) {
+    const answer *a = at(&q);
+    if ((int)q.operation != operation) continue;
+    printf("%s, %u ranks, %s, %s, %u cores, %llu bytes: slots=%u %s, check %016llx\n", word,
+           q.ranks, process_words[q.processes], device_words[q.device], q.cores, 1ull << q.size,
+           a->slots, a->word, (unsigned long long)a->check);
+  }
+  return 0;
 }
 
 /* ---- the comparison ---- */
 
-static void tell(const question *q) {
-  const answer *old = at(before, q), *new = at(now, q);
-  decision d;
-  char why[4096];
-  decide(&d, q);
-  df_configuration_explain(&d.configuration, &d.question, d.plan, &d.ring, why, sizeof why);
-  printf(
-      "%s, %u rank%s in %s, %u core%s, %s, %llu bytes:\n  was %s, %u slots\n  is  %s, "
-      "%u slots\n%s%s\n",
-      df_operation_name(q->operation), q->ranks, q->ranks == 1 ? "" : "s",
-      q->processes == ONE_PROCESS ? "one process" : "a process each", q->cores,
-      q->cores == 1 ? "" : "s", q->device == ON_CPU ? "CPU" : "GPU", 1ull << q->size,
-      old->word[0] ? old->word : "not in the file", old->slots, new->word, new->slots,
-      strcmp(old->word, new->word) != 0 || old->slots != new->slots
-          ? ""
-          : "  in other numbers: chunks, loops, bytes of a slot, least slots or other positions\n",
-      why);
-  df_plan_free(d.plan);
+typedef struct lines {
+  char *text[MOST_LINES];
+  uint32_t n;
+} lines;
+
+static void read_lines(lines *all, FILE *file) {
+  char line[LINE_BYTES];
+  all->n = 0;
+  while (fgets(line, sizeof line, file)) {
+    line[strcspn(line, "\n")] = 0;
+    if (line[0] == '#') continue;
+    if (all->n == MOST_LINES || (all->text[all->n++] = strdup(line)) == NULL)
+      fail("the file has more lines than a person reads");
+  }
+}
+
+static int has(const lines *all, const char *line) {
+  for (uint32_t i = 0; i < all->n; i++)
+    if (strcmp(all->text[i], line) == 0) return 1;
+  return 0;
+}
+
+static uint32_t print_missing(const lines *all, const lines *other, const char *mark) {
+  uint32_t missing = 0;
+  for (uint32_t i = 0; i < all->n; i++) {
+    if (has(other, all->text[i])) continue;
+    printf("%s %s\n", mark, all->text[i]);
+    missing++;
+  }
+  return missing;
+}
+
+static void explain_line(const question *q, uint32_t from, uint32_t to, const lines *before,
+                         uint32_t *explained) {
+  char *line = NULL, why[4096];
+  size_t bytes = 0;
+  FILE *file = open_memstream(&line, &bytes);
+  if (file == NULL) fail("no memory for a line");
+  write_range(file, q, from, to - 1);
+  fclose(file);
+  line[strcspn(line, "\n")] = 0;
+  if (!has(before, line) && (*explained)++ < MOST_EXPLAINED) {
+    decision d;
+    question one = *q;
+    one.size = from;
+    decide(&d, &one);
+    df_configuration_explain(&d.configuration, &d.question, d.plan, &d.ring, why, sizeof why);
+    printf("\n%s\n%s", line, why);
+    df_plan_free(d.plan);
+  }
+  free(line);
+}
+
+/* The reasons of the first sampled questions whose line is not in the file. */
+static void explain_new(const lines *before) {
+  uint32_t explained = 0;
+  for (int operation = 0; operation < DF_OP_COUNT; operation++)
+    for (int i = 0; i < SAMPLED; i++) {
+      const question q = sample_of((df_operation)operation, i);
+      if (find_like((df_operation)operation, i) >= 0) continue;
+      for (uint32_t from = 0, to; from < SIZES; from = to) {
+        to = end_of_range(&q, from);
+        explain_line(&q, from, to, before, &explained);
+      }
+    }
 }
 
 static int compare(const char *name) {
-  uint32_t asked_in_all = 0, different = 0;
-  read_all(name);
-  question q = {0};
-  while (next_question(&q)) {
-    asked_in_all++;
-    if (memcmp(at(before, &q), at(now, &q), sizeof(answer)) == 0) continue;
-    if (different++ < MOST_TOLD) tell(&q);
-  }
-  if (different == 0) return 0;
-  printf("%u of %u questions have another answer than %s.\n"
-         "If that is the purpose: ninja -C BUILD rewrite_manner\n",
-         different, asked_in_all, name);
+  static lines before, after;
+  char *text = NULL;
+  size_t bytes = 0;
+  FILE *file = fopen(name, "r");
+  if (file == NULL) fail("the file cannot be read");
+  read_lines(&before, file);
+  fclose(file);
+  file = open_memstream(&text, &bytes);
+  if (file == NULL) fail("no memory for the decisions");
+  write_all(file);
+  fclose(file);
+  file = fmemopen(text, bytes, "r");
+  if (file == NULL) fail("no memory for the decisions");
+  read_lines(&after, file);
+  fclose(file);
+  free(text);
+  const uint32_t gone = print_missing(&before, &after, "-"),
+                 come = print_missing(&after, &before, "+");
+  if (gone + come == 0) return 0;
+  explain_new(&before);
+  printf("\n%s differs from this build's decisions: %u lines are gone (-), %u are new (+).\n"
+         "If only hashes differ, the difference is outside of the sample: print the full grid of\n"
+         "the operation with `unit_configuration --table OPERATION` of both builds, and compare.\n"
+         "If the difference is the purpose of the change: ninja -C BUILD rewrite_decisions\n",
+         name, gone, come);
   return 1;
 }
 
@@ -360,7 +464,12 @@ int main(int argc, char **argv) {
   df_tuning_default(&tuning);
   decide_all();
   if (argc == 2) return compare(argv[1]);
-  if (argc != 3 || strcmp(argv[1], "--rewrite") != 0) fail("[--rewrite] FILE was expected");
-  rewrite(argv[2]);
+  if (argc == 3 && strcmp(argv[1], "--table") == 0) return print_table(argv[2]);
+  if (argc != 3 || strcmp(argv[1], "--rewrite") != 0)
+    fail("FILE, --rewrite FILE or --table OPERATION was expected");
+  FILE *file = fopen(argv[2], "w");
+  if (file == NULL) fail("the file cannot be written");
+  write_all(file);
+  if (fclose(file) != 0) fail("the file cannot be written");
   return 0;
 }

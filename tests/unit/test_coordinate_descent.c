@@ -106,7 +106,7 @@ DF_TEST(descent, surfaces_of_the_model, 120) {
     }
     while (df_descent_next(&descent, &p)) {
       const df_measured m = measure(all, &p, &random);
-      df_descent_tell(&descent, &m);
+      df_descent_report(&descent, &m);
     }
     const df_measured *found = df_descent_best(&descent);
     const double best = best_of(all);
@@ -136,7 +136,7 @@ DF_TEST(descent, a_flat_surface, 30) {
   df_descent_add(&descent, some, start);
   while (df_descent_next(&descent, &p)) {
     const df_measured m = {.point = p, .time = 1};
-    df_descent_tell(&descent, &m);
+    df_descent_report(&descent, &m);
   }
   CHECK(descent.n_measured <= 12, "%u points", descent.n_measured);
   CHECK(memcmp(&df_descent_best(&descent)->point, &descent.measured[0].point, sizeof p) == 0,
@@ -154,7 +154,7 @@ DF_TEST(descent, points_that_cannot_be_had, 30) {
     for (uint32_t i = 0; i < descent.n_measured; i++)
       CHECK(memcmp(&descent.measured[i].point, &p, sizeof p) != 0, "point %u again", i);
     const df_measured m = {.point = p, .time = p.subspace == 1 ? HUGE_VAL : 10.0 - p.at[0]};
-    df_descent_tell(&descent, &m);
+    df_descent_report(&descent, &m);
   }
   CHECK(df_descent_best(&descent)->point.at[0] == 7, "place %u",
         df_descent_best(&descent)->point.at[0]);

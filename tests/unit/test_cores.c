@@ -7,7 +7,7 @@
  *     often the less it helps.
  *   - Moving to another processor pins nobody, also when the processors that are allowed change
  *     meanwhile.
- *   - Ranks that wait for each other on one processor look for another one; with DFCCL_SPREAD=0
+ *   - Ranks that wait for each other on one processor look for another one; with spread=0
  *     they do not.
  *   - A step that is blocked tells where the peer is that could help it, and nothing of a
  * collective stepped before.
@@ -222,7 +222,7 @@ static int meet(const char *spread, int rounds) {
   enum { AT_ONCE = 100 };
   dfcclContext_t ctxs[2];
   int played = 0;
-  setenv("DFCCL_SPREAD", spread, 1);
+  df_tune("spread", spread);
   two_ranks_open(ctxs);
   for (int r = 0; r < 2; r++) OK(dfcclRegisterAllReduce(ctxs[r], 1, 4, dfcclInt32, dfcclSum, NULL));
   atomic_store(&moves_tried, 0);
@@ -241,7 +241,7 @@ DF_TEST(cores, ranks_on_one_processor_spread_unless_they_must_not, 60) {
   if (pin() == DF_NO_CPU) DF_SKIP("it cannot stay on one processor");
   int rounds = meet("1", 0);
   meet("0", 5 * rounds);
-  CHECK(atomic_load(&moves_tried) == 0, "with DFCCL_SPREAD=0 a rank tried to move");
+  CHECK(atomic_load(&moves_tried) == 0, "with spread=0 a rank tried to move");
 }
 
 static const df_primitive receive = {

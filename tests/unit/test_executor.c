@@ -33,7 +33,7 @@ DF_TEST(executor, first_turns_leave_room_for_others, 30) {
   dfcclCollOptions_t of_rank_0 = DFCCL_COLL_OPTIONS_INITIALIZER;
   of_rank_0.ranks = &zero;
   of_rank_0.nRanks = 1;
-  setenv("DFCCL_QUIT_POLLS", "1000000000", 1);
+  df_tune("quit_polls", "1000000000");
   two_ranks_open(ctxs);
   for (int r = 0; r < RANKS; r++)
     OK(dfcclRegisterAllReduce(ctxs[r], SHARED, COUNT, dfcclInt32, dfcclSum, NULL));
@@ -69,8 +69,8 @@ static void *wait_for_shared(void *ctx) {
 DF_TEST(executor, a_block_that_a_waiter_drives_leaves_for_a_synchronisation, 30) {
   dfcclContext_t ctxs[RANKS];
   pthread_t waiter;
-  setenv("DFCCL_QUIT_POLLS", "1000000000", 1);
-  setenv("DFCCL_SPIN_FRONT", "1000000000", 1);
+  df_tune("quit_polls", "1000000000");
+  df_tune("spin_front", "1000000000");
   two_ranks_open(ctxs);
   for (int r = 0; r < RANKS; r++)
     OK(dfcclRegisterAllReduce(ctxs[r], SHARED, COUNT, dfcclInt32, dfcclSum, NULL));

@@ -98,7 +98,7 @@ DF_TEST(tuner, a_change_of_the_application_that_is_called_off_before_the_search_
   begin(ctxs, "0");
   OK(dfcclSetAlgorithm(ctxs[0], COLL, "doubling"));
   refuse(ctxs[0]);
-  CHECK(look_at(ctxs[0]).tuner.state == DF_SEARCH_BEGINS, "it %s",
+  CHECK(look_at(ctxs[0]).tuner.state == DF_SEARCH_WARMING, "it %s",
         df_search_state_name(look_at(ctxs[0]).tuner.state));
   while (look_at(ctxs[0]).tuner.measured < 3) run(ctxs);
   CHECK(look_at(ctxs[0]).tuner.begun == 1, "%u searches", look_at(ctxs[0]).tuner.begun);
@@ -121,7 +121,7 @@ static void tell_one_time(dfcclContext_t ctx) {
 DF_TEST(tuner, only_as_many_times_as_were_asked_for, 120) {
   dfcclContext_t ctxs[2];
   begin(ctxs, "0");
-  while (look_at(ctxs[0]).tuner.state != DF_SEARCH_SEARCHES) run(ctxs);
+  while (look_at(ctxs[0]).tuner.state != DF_SEARCH_MEASURING) run(ctxs);
   EVENTUALLY(is_committed(ctxs[0]));
   for (int i = 0; i < 2; i++) tell_one_time(ctxs[0]);
   CHECK(look_at(ctxs[0]).tuner.measured == 0, "a variant was measured by one run");
@@ -142,7 +142,7 @@ DF_TEST(tuner, while_it_waits_a_run_costs_one_compare, 120) {
   dfcclContext_t ctxs[2];
   int n = 0;
   begin(ctxs, "1");
-  while (look_at(ctxs[0]).tuner.state == DF_SEARCH_BEGINS) {
+  while (look_at(ctxs[0]).tuner.state == DF_SEARCH_WARMING) {
     const uint64_t start = df_clock_ns();
     run(ctxs);
     ns[n++ % WARM] = df_clock_ns() - start;
@@ -155,7 +155,7 @@ DF_TEST(tuner, while_it_waits_a_run_costs_one_compare, 120) {
     return;
   }
   for (int i = 0; i < 100; i++) run(ctxs);
-  CHECK(look_at(ctxs[0]).tuner.state == DF_SEARCH_RESTS, "it %s",
+  CHECK(look_at(ctxs[0]).tuner.state == DF_SEARCH_RESTING, "it %s",
         df_search_state_name(look_at(ctxs[0]).tuner.state));
   for (int r = 0; r < 2; r++) {
     pthread_mutex_lock(&ctxs[r]->lock);

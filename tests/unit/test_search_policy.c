@@ -36,11 +36,11 @@ static void nothing_to_gain(double baseline_us, double noise, int runs_ahead, ui
   const double lost = w.spent_ns / w.default_ns - 1;
   CHECK(w.most_over <= 0, "%g us: at some moment %g us beyond 1 %%", baseline_us,
         w.most_over * 1e-3);
-  while (w.search.state != DF_SEARCH_WATCHES && w.run < 40000000) search_run(&w, 1000);
+  while (w.search.state != DF_SEARCH_WATCHING && w.run < 40000000) search_run(&w, 1000);
   const double lost_at_end = w.spent_ns / w.default_ns - 1;
   CHECK(w.most_over <= 0, "%g us: at some moment %g us beyond 1 %%", baseline_us,
         w.most_over * 1e-3);
-  CHECK(w.search.state == DF_SEARCH_WATCHES, "%g us: it %s", baseline_us,
+  CHECK(w.search.state == DF_SEARCH_WATCHING, "%g us: it %s", baseline_us,
         df_search_state_name(w.search.state));
   CHECK(memcmp(&w.search.baseline, &w.search.registered, sizeof w.search.baseline) == 0,
         "it has moved");
@@ -117,7 +117,7 @@ DF_TEST(search, what_is_faster_stays, 60) {
                       .ahead = 4,
                       .lag = 1};
     search_world_open(&w, 0.01);
-    while (w.search.state != DF_SEARCH_WATCHES && w.run < 2000000) search_run(&w, 100);
+    while (w.search.state != DF_SEARCH_WATCHING && w.run < 2000000) search_run(&w, 100);
     CHECK(w.search.baseline.subspace == ALGORITHMS / 2, "subspace %u", w.search.baseline.subspace);
     CHECK(memcmp(&w.in_force, &w.search.baseline, sizeof w.in_force) == 0, "another is in force");
     CHECK(w.purpose == DF_PURPOSE_ADOPTED, "purpose %s", df_purpose_name(w.purpose));
@@ -163,7 +163,7 @@ DF_TEST(search, short_in_most_runs_and_long_in_some, 60) {
                       .lag = 1};
     search_world_open(&w, 0);
     search_run(&w, 4000);
-    CHECK(w.search.state == DF_SEARCH_WATCHES, "it %s", df_search_state_name(w.search.state));
+    CHECK(w.search.state == DF_SEARCH_WATCHING, "it %s", df_search_state_name(w.search.state));
     CHECK(memcmp(&w.search.baseline, &w.search.registered, sizeof w.search.baseline) == 0,
           "it has moved");
   }
@@ -181,7 +181,7 @@ DF_TEST(search, a_winner_that_is_none, 60) {
                       .ahead = 4,
                       .lag = 1};
     search_world_open(&w, 0);
-    while (w.search.state != DF_SEARCH_WATCHES && w.run < 10000) search_run(&w, 1);
+    while (w.search.state != DF_SEARCH_WATCHING && w.run < 10000) search_run(&w, 1);
     CHECK(w.search.baseline.subspace == ALGORITHMS / 2, "subspace %u", w.search.baseline.subspace);
     w.best_ratio = 1.05;
     search_run(&w, 1000);
@@ -205,7 +205,7 @@ DF_TEST(search, a_runner_up, 60) {
                       .ahead = 4,
                       .lag = 1};
     search_world_open(&w, 0);
-    while (w.search.state != DF_SEARCH_WATCHES && w.run < 20000) search_run(&w, 1);
+    while (w.search.state != DF_SEARCH_WATCHING && w.run < 20000) search_run(&w, 1);
     CHECK(w.search.baseline.subspace == ALGORITHMS / 2, "seed %llu: subspace %u",
           (unsigned long long)seed, w.search.baseline.subspace);
     CHECK(w.search.losses > 0, "the luckiest has not lost");
@@ -227,7 +227,7 @@ DF_TEST(search, what_is_remembered_is_compared_first, 60) {
     df_point point = w.search.registered;
     point.subspace = ALGORITHMS / 2;
     df_search_remember(&w.search, &point);
-    while (w.search.state != DF_SEARCH_WATCHES && w.run < 2000000) search_run(&w, 100);
+    while (w.search.state != DF_SEARCH_WATCHING && w.run < 2000000) search_run(&w, 100);
     CHECK((w.search.descent.n_measured == 0) == is_better, "%u variants",
           w.search.descent.n_measured);
     CHECK((w.search.baseline.subspace == ALGORITHMS / 2) == is_better, "subspace %u",
@@ -246,7 +246,7 @@ DF_TEST(search, a_search_without_a_limit_ends_within_so_many_runs, 60) {
                     .noise = 0.3};
   search_world_open(&w, 0);
   search_run(&w, 64 * 24 + 2 * 200);
-  CHECK(w.search.state == DF_SEARCH_WATCHES, "it %s", df_search_state_name(w.search.state));
+  CHECK(w.search.state == DF_SEARCH_WATCHING, "it %s", df_search_state_name(w.search.state));
 }
 
 DF_TEST(search, members_that_do_not_tell, 60) {
@@ -273,7 +273,7 @@ DF_TEST(search, variants_that_cannot_be_had, 60) {
                       .lag = 1,
                       .lost_of = 3};
     search_world_open(&w, 0.01);
-    while (w.search.state != DF_SEARCH_WATCHES && w.search.state != DF_SEARCH_STOPPED &&
+    while (w.search.state != DF_SEARCH_WATCHING && w.search.state != DF_SEARCH_STOPPED &&
            w.run < 4000000)
       search_run(&w, 100);
     CHECK(w.run < 4000000, "it %s", df_search_state_name(w.search.state));

@@ -56,7 +56,7 @@ static double after_a_change(uint64_t seed, double part, df_search_state state, 
   search_world late = changing_world(seed), w = changing_world(seed);
   change(&late, best);
   search_world_open(&late, part);
-  while (late.search.state != DF_SEARCH_WATCHES && late.run < 4000000) search_run(&late, 100);
+  while (late.search.state != DF_SEARCH_WATCHING && late.run < 4000000) search_run(&late, 100);
   CHECK(late.search.baseline.subspace == best, "from the beginning: %u",
         late.search.baseline.subspace);
   search_world_open(&w, part);
@@ -81,8 +81,8 @@ static double after_a_change(uint64_t seed, double part, df_search_state state, 
 DF_TEST(search_change, a_change_in_mid_run, 120) {
   for (uint64_t seed = 1; seed <= 40; seed++) {
     const int rests = seed % 2 == 0;
-    const double after =
-        after_a_change(seed, rests ? 0.01 : 0.05, rests ? DF_SEARCH_RESTS : DF_SEARCH_WATCHES, 0);
+    const double after = after_a_change(seed, rests ? 0.01 : 0.05,
+                                        rests ? DF_SEARCH_RESTING : DF_SEARCH_WATCHING, 0);
     CHECK(after <= 1.1, "seed %llu: %.3f of what it takes from the beginning",
           (unsigned long long)seed, after);
   }
@@ -110,7 +110,7 @@ static int is_at(const search_world *w, uint32_t subspace) {
 }
 
 static void run_until_it_watches(search_world *w) {
-  while (w->search.state != DF_SEARCH_WATCHES && w->run < 4000000) search_run(w, 10);
+  while (w->search.state != DF_SEARCH_WATCHING && w->run < 4000000) search_run(w, 10);
   search_run(w, 100);
 }
 
@@ -162,7 +162,7 @@ DF_TEST(search_change, a_moment, 120) {
     w.least_ratio = 1.2;
     search_world_open(&w, 0.01);
     search_run(&w, 3000);
-    while (w.search.state != DF_SEARCH_RESTS && w.run < 4000000) search_run_once(&w);
+    while (w.search.state != DF_SEARCH_RESTING && w.run < 4000000) search_run_once(&w);
     w.baseline_ns *= factors[seed % 3];
     search_run(&w, 64 + seed * 2);
     w.baseline_ns /= factors[seed % 3];
@@ -178,7 +178,7 @@ enum { MUCH_PATIENCE = 10 };
 /* Times that vary have let it begin anew in vain before. */
 DF_TEST(search_change, a_change_after_false_alarms, 120) {
   for (uint64_t seed = 1; seed <= 10; seed++) {
-    const double after = after_a_change(seed, 0.05, DF_SEARCH_WATCHES, MUCH_PATIENCE);
+    const double after = after_a_change(seed, 0.05, DF_SEARCH_WATCHING, MUCH_PATIENCE);
     CHECK(after <= 1.1, "seed %llu: %.3f of what it takes from the beginning",
           (unsigned long long)seed, after);
   }

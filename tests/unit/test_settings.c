@@ -45,6 +45,19 @@ static df_settings number_accepted(const char *variable, long long value) {
   return accepted(variable, text);
 }
 
+static void number_of_table(const char *name, long long least, long long most) {
+  char value[64];
+  if (strcmp(name, "cq") == 0) return; /* it has words */
+  const long long ends[] = {least, most}, beyond[] = {least - 1, most + 1};
+  for (int i = 0; i < 2; i++) {
+    snprintf(value, sizeof value, "set:%s=%lld", name, ends[i]);
+    accepted("DFCCL_TUNING", value);
+    snprintf(value, sizeof value, "set:%s=%lld", name, beyond[i]);
+    refused("DFCCL_TUNING", value);
+    CHECK(strstr(df_last_sentence(), name) != NULL, "\"%s\"", df_last_sentence());
+  }
+}
+
 DF_TEST(settings, every_number, 30) {
   static const char *const nonsense[] = {
       "", " ", "x", "1x", "0x10", "1.5", "1e3", "-", "99999999999999999999999"};
@@ -70,6 +83,11 @@ DF_TEST(settings, defaults, 30) {
   if ((standard) != 0) CHECK(s.field == (long long)(standard), "%s is %lld", variable, s.field);
   DF_SETTINGS_MAP(X)
 #undef X
+#define X(field, standard, least, most, meaning)                                                   \
+  CHECK(s.tuning.policy.field == (long long)(standard), "%s is %lld", #field,                      \
+        s.tuning.policy.field);
+  DF_POLICY_MAP(X)
+#undef X
   CHECK(s.max_blocks == 1 && s.queue_depth == 1024, "%lld blocks, depth %lld", s.max_blocks,
         s.queue_depth);
   CHECK(s.backend == dfcclBackendCpu && s.isa[0] == '\0' && s.record[0] == '\0', "words");
@@ -81,47 +99,67 @@ DF_TEST(settings, defaults, 30) {
   df_settings_complete(&many, 5, 4, 0);
   df_settings_complete(&cuda, 4, 4, 0);
   df_settings_complete(&turns, 4, 4, 1);
-  CHECK(few.spin_front > 0 && few.spin_min > 0 && few.spin_boost > 0 && few.fetch_polls >= 0 &&
-            few.quit_polls > 0 && few.yield_polls > 0,
+  CHECK(few.tuning.policy.spin_front > 0 && few.tuning.policy.spin_min > 0 &&
+            few.tuning.policy.spin_boost > 0 && few.tuning.policy.fetch_polls >= 0 &&
+            few.tuning.policy.quit_polls > 0 && few.tuning.policy.yield_polls > 0,
         "something is not complete");
-  CHECK(few.quit_polls > many.quit_polls && many.quit_polls > 0, "more ranks than cores");
-  CHECK(few.yield_polls > many.yield_polls && many.yield_polls > 0, "more ranks than cores");
-  CHECK(cuda.spin_front > few.spin_front && cuda.spin_min > few.spin_min, "two kinds of devices");
-  CHECK(cuda.spin_boost > few.spin_boost && cuda.fetch_polls > few.fetch_polls,
+  CHECK(few.tuning.policy.quit_polls > many.tuning.policy.quit_polls &&
+            many.tuning.policy.quit_polls > 0,
+        "more ranks than cores");
+  CHECK(few.tuning.policy.yield_polls > many.tuning.policy.yield_polls &&
+            many.tuning.policy.yield_polls > 0,
+        "more ranks than cores");
+  CHECK(cuda.tuning.policy.spin_front > few.tuning.policy.spin_front &&
+            cuda.tuning.policy.spin_min > few.tuning.policy.spin_min,
         "two kinds of devices");
-  CHECK(oversubscribed_cuda.quit_polls == cuda.quit_polls, "a GPU does not share the host's cores");
-  CHECK(turns.quit_polls < cuda.quit_polls && turns.spin_boost == 1,
+  CHECK(cuda.tuning.policy.spin_boost > few.tuning.policy.spin_boost &&
+            cuda.tuning.policy.fetch_polls > few.tuning.policy.fetch_polls,
+        "two kinds of devices");
+  CHECK(oversubscribed_cuda.tuning.policy.quit_polls == cuda.tuning.policy.quit_polls,
+        "a GPU does not share the host's cores");
+  CHECK(turns.tuning.policy.quit_polls < cuda.tuning.policy.quit_polls &&
+            turns.tuning.policy.spin_boost == 1,
         "who takes turns on a GPU leaves it sooner");
   const df_tunables on_cuda = df_settings_tunables(&cuda), on_cpu = df_settings_tunables(&few);
   CHECK(on_cuda.spin_front == 20000 && on_cuda.quit_polls == 1000000 && on_cuda.life == 20000000,
         "not in nanoseconds: %u, %u, %u", on_cuda.spin_front, on_cuda.quit_polls, on_cuda.life);
-  CHECK(on_cpu.spin_front == (uint32_t)few.spin_front, "not in polls: %u", on_cpu.spin_front);
-  cuda.spin_front = 1000000000;
+  CHECK(on_cpu.spin_front == (uint32_t)few.tuning.policy.spin_front, "not in polls: %u",
+        on_cpu.spin_front);
+  cuda.tuning.policy.spin_front = 1000000000;
   CHECK(df_settings_tunables(&cuda).spin_front == UINT32_MAX, "as long as can be");
   CHECK(s.device == -1 && !s.launches_block, "device %lld", (long long)s.device);
 }
 
 DF_TEST(settings, what_is_given_is_not_completed, 30) {
   df_settings s;
-  static const char *const variables[] = {"DFCCL_SPIN_FRONT", "DFCCL_SPIN_MIN",
-                                          "DFCCL_SPIN_BOOST", "DFCCL_FETCH_POLLS",
-                                          "DFCCL_QUIT_POLLS", "DFCCL_YIELD_POLLS"};
-  for (size_t i = 0; i < DF_COUNT_OF(variables); i++) setenv(variables[i], "7", 1);
+  static const char *const numbers[] = {"spin_front",  "spin_min",   "spin_boost",
+                                        "fetch_polls", "quit_polls", "yield_polls"};
+  for (size_t i = 0; i < DF_COUNT_OF(numbers); i++) df_tune(numbers[i], "7");
   OK(df_settings_read(&s, NULL));
   df_settings_complete(&s, 5, 4, 0);
-  CHECK(s.spin_front == 7 && s.spin_min == 7 && s.spin_boost == 7 && s.fetch_polls == 7 &&
-            s.quit_polls == 7 && s.yield_polls == 7,
+  CHECK(s.tuning.policy.spin_front == 7 && s.tuning.policy.spin_min == 7 &&
+            s.tuning.policy.spin_boost == 7 && s.tuning.policy.fetch_polls == 7 &&
+            s.tuning.policy.quit_polls == 7 && s.tuning.policy.yield_polls == 7,
         "a given threshold was replaced");
   CHECK(s.backend == dfcclBackendCuda || s.device == -1, "device %lld", (long long)s.device);
-  setenv("DFCCL_FETCH_POLLS", "0", 1);
+  df_tune("fetch_polls", "0");
   OK(df_settings_read(&s, NULL));
   df_settings_complete(&s, 5, 4, 0);
-  CHECK(s.fetch_polls == 0, "0 is a value of its own");
+  CHECK(s.tuning.policy.fetch_polls == 0, "0 is a value of its own");
+}
+
+/* Both ends of each number's range, and what lies beyond: the sentence names the number. */
+DF_TEST(settings, every_number_of_a_rank_in_the_table, 30) {
+#define X(field, standard, least, most, meaning)                                                   \
+  number_of_table(#field, (long long)(least), (long long)(most));
+  DF_POLICY_RANK_MAP(X)
+#undef X
+  refused("DFCCL_TUNING", "set:cuda_threads=48");
+  CHECK(strstr(df_last_sentence(), "multiple of 32") != NULL, "\"%s\"", df_last_sentence());
 }
 
 DF_TEST(settings, powers_of_two, 30) {
   refused("DFCCL_CONTEXT_SLOTS", "3");
-  refused("DFCCL_CUDA_THREADS", "48");
   CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 1000).queue_depth == 1024, "rounded up");
   CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 1).queue_depth == DF_MIN_QUEUE_DEPTH, "rounded up");
   CHECK(number_accepted("DFCCL_QUEUE_DEPTH", 4096).queue_depth == 4096, "as it is");
@@ -135,10 +173,14 @@ DF_TEST(settings, words, 30) {
   refused("DFCCL_NET", "udp");
   CHECK(accepted("DFCCL_NET", "tcp").net == DF_NET_TCP, "tcp");
   CHECK(accepted("DFCCL_NET", "none").net == DF_NET_NONE, "none");
-  refused("DFCCL_CQ", "rings");
-  CHECK(accepted("DFCCL_CQ", "ring").cq == DF_CQ_RING, "ring");
-  CHECK(accepted("DFCCL_CQ", "packed").cq == DF_CQ_PACKED, "packed");
-  CHECK(accepted("DFCCL_CQ", "slots").cq == DF_CQ_SLOTS_CAS, "slots");
+  static const char *const queues[] = {
+      [DF_CQ_RING] = "ring", [DF_CQ_PACKED] = "packed", [DF_CQ_SLOTS_CAS] = "slots"};
+  for (int i = 0; i < (int)DF_COUNT_OF(queues); i++) {
+    char value[32];
+    snprintf(value, sizeof value, "set:cq=%s", queues[i]);
+    CHECK(accepted("DFCCL_TUNING", value).tuning.policy.cq == i, "%s", queues[i]);
+  }
+  refused("DFCCL_TUNING", "set:cq=rings");
   refused("DFCCL_ISA", "");
   refused("DFCCL_ISA", "avx1024");
   refused("DFCCL_ISA", "a name that is far too long for an instruction set");
@@ -259,7 +301,7 @@ DF_TEST(settings, a_failure_changes_nothing, 30) {
   df_settings s;
   memset(&s, 0x5a, sizeof s);
   df_settings before = s;
-  setenv("DFCCL_NAP_US", "soon", 1);
+  df_tune("nap_us", "soon");
   dfcclConfig_t config = DFCCL_CONFIG_INITIALIZER;
   RESULT(df_settings_read(&s, &config), dfcclInvalidUsage);
   RESULT(df_settings_read(&s, NULL), dfcclInvalidUsage);

@@ -95,25 +95,26 @@ static void end_stream_runs(void *host, const char *sentence) {
 }
 
 static df_device_options options_of(const df_settings *s) {
+  const df_policy *p = &s->tuning.policy;
   df_device_options options = {.n_blocks = (uint32_t)s->max_blocks,
                                .queue_depth = (uint32_t)s->queue_depth,
                                .context_slots = (uint32_t)s->context_slots,
-                               .cq = s->cq,
+                               .cq = (df_cq_variant)p->cq,
                                .tunables = df_settings_tunables(s)};
   options.cpu.mover = s->isa[0] ? df_mover_cpu_by_name(s->isa) : df_mover_cpu_best();
-  options.cpu.yield_polls = (uint32_t)s->yield_polls;
-  options.cpu.nap_ns = (uint64_t)s->nap_us * 1000;
+  options.cpu.yield_polls = (uint32_t)p->yield_polls;
+  options.cpu.nap_ns = (uint64_t)p->nap_us * 1000;
   options.cuda.ordinal = (int)s->device;
-  options.cuda.threads = (uint32_t)s->cuda_threads;
+  options.cuda.threads = (uint32_t)p->cuda_threads;
   options.cuda.collectives = (uint32_t)s->cuda_collectives;
-  options.cuda.relays = s->cuda_relay != 0;
+  options.cuda.relays = p->cuda_relay != 0;
   options.cuda.has_timers = s->cuda_timers != 0;
   options.cuda.one_queue = s->one_queue;
   options.cuda.arena_bytes = (uint64_t)s->cuda_arena_mb << 20;
-  options.cuda.restart_most_ns = (uint64_t)s->tuning.policy.cuda_restart_most_us * 1000;
-  options.cuda.restart_ns = (uint64_t)s->cuda_restart_us * 1000;
-  options.cuda.patience_ns = (uint64_t)s->cuda_patience_ms * 1000000;
-  options.cuda.nap_ns = (uint64_t)s->cuda_nap_us * 1000;
+  options.cuda.restart_most_ns = (uint64_t)p->cuda_restart_most_us * 1000;
+  options.cuda.restart_ns = (uint64_t)p->cuda_restart_us * 1000;
+  options.cuda.patience_ns = (uint64_t)p->cuda_patience_ms * 1000000;
+  options.cuda.nap_ns = (uint64_t)p->cuda_nap_us * 1000;
   return options;
 }
 
@@ -124,18 +125,19 @@ dfcclResult_t df_host_open_device(dfcclContext_t context) {
   device->arena = &context->transports.shm->arena;
   device->options = options_of(&context->settings);
   const df_endpoint *wire = context->transports.wire;
-  device->host = (df_device_host){.host = context,
-                                  .job = context->control.process_inbox,
-                                  .lock = &context->lock,
-                                  .carrier = wire ? wire->carrier : NULL,
-                                  .completed = df_reap_and_ring,
-                                  .between_turns = df_between_turns,
-                                  .has_outstanding = df_has_outstanding,
-                                  .count_runs = count_runs,
-                                  .count_ranks = context->settings.spread ? count_ranks : NULL,
-                                  .tell_ranks = tell_ranks,
-                                  .read_peer_info = read_peer_info,
-                                  .end_stream_runs = end_stream_runs,
-                                  .lost = lose_device};
+  device->host =
+      (df_device_host){.host = context,
+                       .job = context->control.process_inbox,
+                       .lock = &context->lock,
+                       .carrier = wire ? wire->carrier : NULL,
+                       .completed = df_reap_and_ring,
+                       .between_turns = df_between_turns,
+                       .has_outstanding = df_has_outstanding,
+                       .count_runs = count_runs,
+                       .count_ranks = context->settings.tuning.policy.spread ? count_ranks : NULL,
+                       .tell_ranks = tell_ranks,
+                       .read_peer_info = read_peer_info,
+                       .end_stream_runs = end_stream_runs,
+                       .lost = lose_device};
   return device->kind->open(device);
 }

@@ -1,5 +1,6 @@
 #include "host/settings/settings.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,9 @@
 #include "devices/device.h"
 #include "host/settings/abi_struct.h"
 #include "primitives/movers/mover_cpu.h"
+
+/* tuning/table.c has the words in this order, and the table's default is 1. */
+static_assert(DF_CQ_RING == 0 && DF_CQ_PACKED == 1 && DF_CQ_SLOTS_CAS == 2, "words of cq");
 
 static dfcclResult_t read_number(const char *variable, long long least, long long most,
                                  long long *value) {
@@ -133,12 +137,11 @@ static const char *const known_variables[] = {
 #define X(field, variable, standard, least, most, meaning) variable,
     DF_SETTINGS_MAP(X)
 #undef X
-        "DFCCL_CQ",
-    "DFCCL_NET", "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE",
-    "DFCCL_NET_SECURITY", "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET",
-    "DFCCL_SECRET_FILE", "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS",
-    "DFCCL_TUNING", "DFCCL_RECORD", "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN", "DFCCL_PROFILER_PLUGIN",
-    "DFCCL_TUNE_FILE",
+        "DFCCL_NET",
+    "DFCCL_NET_INTERFACES", "DFCCL_NET_PORTS", "DFCCL_NET_ADVERTISE", "DFCCL_NET_SECURITY",
+    "DFCCL_TLS_CERT", "DFCCL_TLS_KEY", "DFCCL_TLS_CA", "DFCCL_SECRET", "DFCCL_SECRET_FILE",
+    "DFCCL_ROOT", "DFCCL_DEBUG", "DFCCL_ISA", "DFCCL_ALGORITHMS", "DFCCL_TUNING", "DFCCL_RECORD",
+    "DFCCL_TRACE", "DFCCL_TUNER_PLUGIN", "DFCCL_PROFILER_PLUGIN", "DFCCL_TUNE_FILE",
     /* of the Python package */
     "DFCCL_TORCH_CHECK", "DFCCL_TORCH_DUMP", "DFCCL_TORCH_FLIGHT", "DFCCL_TORCH_REGISTRATIONS",
     "DFCCL_TORCH_STACKS"};
@@ -162,6 +165,39 @@ static int distance(const char *a, size_t a_length, const char *b) {
   return row[b_length];
 }
 
+/* Variables of earlier versions, without their prefix: now numbers of the tuning table. */
+#define MOVED_VARIABLES(X)                                                                         \
+  X(SPIN_FRONT, spin_front)                                                                        \
+  X(SPIN_MIN, spin_min)                                                                            \
+  X(SPIN_BOOST, spin_boost)                                                                        \
+  X(FETCH_POLLS, fetch_polls)                                                                      \
+  X(QUIT_POLLS, quit_polls)                                                                        \
+  X(YIELD_POLLS, yield_polls)                                                                      \
+  X(SPREAD, spread)                                                                                \
+  X(PREEMPT_EVERY, preempt_every)                                                                  \
+  X(NAP_US, nap_us)                                                                                \
+  X(CQ, cq)                                                                                        \
+  X(CUDA_THREADS, cuda_threads)                                                                    \
+  X(CUDA_RELAY, cuda_relay)                                                                        \
+  X(CUDA_RESTART_US, cuda_restart_us)                                                              \
+  X(CUDA_NAP_US, cuda_nap_us)                                                                      \
+  X(CUDA_PATIENCE_MS, cuda_patience_ms)
+
+static dfcclResult_t check_not_moved(const char *assignment, size_t length) {
+  static const char *const moved[][2] = {
+#define X(variable, number) {"DFCCL_" #variable, #number},
+      MOVED_VARIABLES(X)
+#undef X
+  };
+  for (size_t i = 0; i < DF_COUNT_OF(moved); i++)
+    if (strlen(moved[i][0]) == length && strncmp(assignment, moved[i][0], length) == 0)
+      return df_fail(dfcclInvalidUsage,
+                     "environment variable %s is now a number of DFCCL_TUNING: set:%s=VALUE, or "
+                     "\"set %s VALUE\" in the table's file; see docs/CONFIGURATION.md",
+                     moved[i][0], moved[i][1], moved[i][1]);
+  return dfcclSuccess;
+}
+
 /* Else a misspelt variable would be ignored. DFCCL_TEST_ belongs to the tests. The sentence leaves
  * the value out: it may be a secret. */
 dfcclResult_t df_settings_check_names(void) {
@@ -170,6 +206,8 @@ dfcclResult_t df_settings_check_names(void) {
     if (strncmp(*at, prefix, strlen(prefix)) != 0 || strncmp(*at, tests, strlen(tests)) == 0)
       continue;
     size_t length = strcspn(*at, "=");
+    dfcclResult_t result = check_not_moved(*at, length);
+    if (result != dfcclSuccess) return result;
     const char *nearest = NULL;
     int least = 4; /* farther away is another word */
     for (size_t i = 0; i < DF_COUNT_OF(known_variables); i++) {
@@ -198,14 +236,10 @@ static dfcclResult_t read_plugins(df_settings *s) {
 
 static dfcclResult_t read_environment(df_settings *s) {
   static const char *const levels[] = {"none", "error", "warn", "info", "trace"};
-  static const char *const variants[] = {"ring", "packed", "slots"};
   dfcclResult_t result;
   int level = df_read_word("DFCCL_DEBUG", levels, 5, DF_LOG_NONE, "none, error, warn, info, trace");
   if (level < 0) return dfcclInvalidUsage;
   df_log_set_level((df_log_level)level);
-  int cq = df_read_word("DFCCL_CQ", variants, 3, DF_CQ_PACKED, "ring, packed, slots");
-  if (cq < 0) return dfcclInvalidUsage;
-  s->cq = (df_cq_variant)cq;
   if ((result = df_settings_read_network(&s->network, &s->net)) != dfcclSuccess) return result;
 #define X(field, variable, standard, least, most, meaning)                                         \
   s->field = (standard);                                                                           \
@@ -216,10 +250,6 @@ static dfcclResult_t read_environment(df_settings *s) {
   s->network.relays_from = (uint32_t)s->net_relays;
   if ((result = check_power("DFCCL_CONTEXT_SLOTS", s->context_slots)) != dfcclSuccess)
     return result;
-  if (s->cuda_threads % 32 != 0)
-    return df_fail(dfcclInvalidUsage,
-                   "environment variable DFCCL_CUDA_THREADS is %lld; it must be a multiple of 32",
-                   s->cuda_threads);
   if ((result = read_text("DFCCL_ISA", s->isa, sizeof s->isa)) != dfcclSuccess) return result;
   if (s->isa[0] && df_mover_cpu_by_name(s->isa) == NULL)
     return df_fail(dfcclInvalidUsage,
@@ -298,28 +328,28 @@ static uint32_t in_unit(const df_settings *s, long long polls) {
 }
 
 df_tunables df_settings_tunables(const df_settings *s) {
-  return (df_tunables){.spin_front = in_unit(s, s->spin_front),
-                       .spin_min = in_unit(s, s->spin_min),
-                       .spin_boost = (uint32_t)s->spin_boost,
-                       .fetch_polls = in_unit(s, s->fetch_polls),
-                       .quit_polls = in_unit(s, s->quit_polls),
-                       .preempt_every = (uint32_t)s->preempt_every,
-                       .life = in_unit(s, s->tuning.policy.cuda_life_us),
-                       .doze = in_unit(s, s->tuning.policy.cuda_doze_us)};
+  const df_policy *p = &s->tuning.policy;
+  return (df_tunables){.spin_front = in_unit(s, p->spin_front),
+                       .spin_min = in_unit(s, p->spin_min),
+                       .spin_boost = (uint32_t)p->spin_boost,
+                       .fetch_polls = in_unit(s, p->fetch_polls),
+                       .quit_polls = in_unit(s, p->quit_polls),
+                       .preempt_every = (uint32_t)p->preempt_every,
+                       .life = in_unit(s, p->cuda_life_us),
+                       .doze = in_unit(s, p->cuda_doze_us)};
 }
 
-static void complete(long long *setting, long long unset, long long value) {
-  if (*setting == unset) *setting = value;
+static void complete(long long *number, long long automatic, long long value) {
+  if (*number == automatic) *number = value;
 }
 
 /* While one process's daemon polls, the peer of another one is kept off the GPU. */
-static void complete_cuda(df_settings *settings, int takes_turns) {
-  const df_policy *p = &settings->tuning.policy;
-  complete(&settings->spin_front, 0, p->cuda_front_us);
-  complete(&settings->spin_min, 0, p->cuda_min_us);
-  complete(&settings->spin_boost, 0, takes_turns ? 1 : p->cuda_boost);
-  complete(&settings->fetch_polls, -1, p->cuda_fetch_us);
-  complete(&settings->quit_polls, 0,
+static void complete_cuda(df_policy *p, int takes_turns) {
+  complete(&p->spin_front, 0, p->cuda_front_us);
+  complete(&p->spin_min, 0, p->cuda_min_us);
+  complete(&p->spin_boost, 0, takes_turns ? 1 : p->cuda_boost);
+  complete(&p->fetch_polls, -1, p->cuda_fetch_us);
+  complete(&p->quit_polls, 0,
            takes_turns ? DF_MIN(p->cuda_turns_quit_us, p->cuda_quit_us) : p->cuda_quit_us);
 }
 
@@ -330,11 +360,12 @@ static void complete_cuda(df_settings *settings, int takes_turns) {
  */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns) {
   int oversubscribed = ranks > cores;
-  if (settings->backend == dfcclBackendCuda) complete_cuda(settings, takes_turns);
-  complete(&settings->spin_front, 0, 4);
-  complete(&settings->spin_min, 0, 1);
-  complete(&settings->spin_boost, 0, 1);
-  complete(&settings->fetch_polls, -1, 1);
-  complete(&settings->quit_polls, 0, oversubscribed ? 400 : 4000);
-  complete(&settings->yield_polls, 0, oversubscribed ? 1 : 1000);
+  df_policy *p = &settings->tuning.policy;
+  if (settings->backend == dfcclBackendCuda) complete_cuda(p, takes_turns);
+  complete(&p->spin_front, 0, 4);
+  complete(&p->spin_min, 0, 1);
+  complete(&p->spin_boost, 0, 1);
+  complete(&p->fetch_polls, -1, 1);
+  complete(&p->quit_polls, 0, oversubscribed ? 400 : 4000);
+  complete(&p->yield_polls, 0, oversubscribed ? 1 : 1000);
 }

@@ -1,6 +1,7 @@
 /*
  * One context's settings: the environment's DFCCL_ variables, read once, and dfcclConfig_t. The
- * table below is the only list of variables; docs/CONFIGURATION.md prints it.
+ * table below is the only list of variables; docs/CONFIGURATION.md prints it. A number that no user
+ * should need to change belongs to the tuning table instead (tuning/policy.h).
  */
 #ifndef DF_HOST_SETTINGS_SETTINGS_H
 #define DF_HOST_SETTINGS_SETTINGS_H
@@ -25,20 +26,6 @@
     "queueDepth where the caller leaves it 0; 0: 1024")                                            \
   X(backlog, "DFCCL_BACKLOG", 65536, 1, DF_MAX_BACKLOG,                                            \
     "requests that may wait on the host, of all collectives; beyond it one of each")               \
-  X(spin_front, "DFCCL_SPIN_FRONT", 0, 1, 1000000000,                                              \
-    "polls before the front of the task queue is set aside; 0: 4; CUDA: cuda_front_us")            \
-  X(spin_min, "DFCCL_SPIN_MIN", 0, 1, 1000000000,                                                  \
-    "least polls at any place (halved from place to place); 0: 1; CUDA: cuda_min_us")              \
-  X(spin_boost, "DFCCL_SPIN_BOOST", 0, 1, 1000,                                                    \
-    "factor on the threshold after a primitive has succeeded; 0: 1; CUDA: cuda_boost")             \
-  X(fetch_polls, "DFCCL_FETCH_POLLS", -1, 0, 1000000000,                                           \
-    "polls without progress before another SQE is fetched; automatic: 1; CUDA: cuda_fetch_us")     \
-  X(quit_polls, "DFCCL_QUIT_POLLS", 0, 1, 1000000000,                                              \
-    "polls without progress or SQE before the daemon quits; 0: 4000, or 400 with more ranks than " \
-    "cores; CUDA: cuda_quit_us")                                                                   \
-  X(yield_polls, "DFCCL_YIELD_POLLS", 0, 1, 1000000000,                                            \
-    "CPU: looks in vain at everything before the core is yielded; 0: 1000, or 1 with more ranks "  \
-    "than cores")                                                                                  \
   X(net_timeout_ms, "DFCCL_NET_TIMEOUT_MS", 10000, 100, 86400000,                                  \
     "how long another host may be silent before its ranks count as lost")                          \
   X(net_resume_ms, "DFCCL_NET_RESUME_MS", 10000, 0, 86400000,                                      \
@@ -53,33 +40,15 @@
     "library's choice; 2: of all")                                                                 \
   X(tune_budget, "DFCCL_TUNE_BUDGET", 1, 0, 100,                                                   \
     "online tuning: per cent of the time that slow variants and switches may cost; 0: no limit")   \
-  X(spread, "DFCCL_SPREAD", 1, 0, 1,                                                               \
-    "CPU: 0: executors that meet on one core do not move to emptier ones")                         \
-  X(preempt_every, "DFCCL_PREEMPT_EVERY", 0, 0, 1, "1: preempt after every step (test mode)")      \
   X(context_slots, "DFCCL_CONTEXT_SLOTS", 8, 1, DF_MAX_CONTEXT_SLOTS,                              \
     "context cache slots; a power of two")                                                         \
-  X(nap_us, "DFCCL_NAP_US", 1000, 10, 1000000,                                                     \
-    "how long a background thread naps while others drive")                                        \
-  X(cuda_threads, "DFCCL_CUDA_THREADS", 512, 32, DF_CUDA_THREADS_LIMIT,                            \
-    "CUDA: threads of a block; a multiple of 32")                                                  \
-  X(cuda_relay, "DFCCL_CUDA_RELAY", 1, 0, 1,                                                       \
-    "CUDA: 1: one block polls the SQ and passes entries on in device memory; 0: each polls it")    \
   X(cuda_collectives, "DFCCL_CUDA_COLLECTIVES", 4096, 1, DF_MAX_COLLECTIVES,                       \
     "CUDA: collectives that can be registered at one time")                                        \
   X(cuda_arena_mb, "DFCCL_CUDA_ARENA_MB", 64, 2, 65536,                                            \
     "CUDA: MiB of device memory for links, allocated at the start and when more is needed")        \
-  X(cuda_restart_us, "DFCCL_CUDA_RESTART_US", 50, 1, 1000000000,                                   \
-    "CUDA: pause before a daemon that has quit is launched again for work that waits for peers; "  \
-    "up to cuda_restart_most_us while nothing comes of it")                                        \
-  X(cuda_nap_us, "DFCCL_CUDA_NAP_US", 20, 1, 100000,                                               \
-    "CUDA: how long the launcher naps between looks at a running daemon")                          \
-  X(cuda_patience_ms, "DFCCL_CUDA_PATIENCE_MS", 100, 2, 86400000,                                  \
-    "CUDA: how long a stream waits for a run while a launch does not begin; then its runs end")    \
   X(cuda_timers, "DFCCL_CUDA_TIMERS", 0, 0, 1,                                                     \
     "CUDA: 1: the daemon notes how long its parts take (dfcclGetTimes); else it has no timers")    \
   X(debug_signal, "DFCCL_DEBUG_SIGNAL", 0, 0, 1, "1: SIGUSR2 dumps every context to standard error")
-
-enum { DF_CUDA_THREADS_LIMIT = 512 }; /* DF_CUDA_MAX_LANES */
 
 /* AUTO, NONE: shared memory within the host; TCP, FABRIC: none with other processes. A fabric that
  * network.fabric names carries between hosts in any case. */
@@ -89,7 +58,6 @@ typedef struct df_settings {
 #define X(field, variable, standard, least, most, meaning) long long field;
   DF_SETTINGS_MAP(X)
 #undef X
-  df_cq_variant cq;          /* DFCCL_CQ: ring, packed, slots */
   df_net net;                /* DFCCL_NET */
   df_network network;        /* DFCCL_NET_..., DFCCL_SECRET..., DFCCL_ROOT */
   char isa[16];              /* DFCCL_ISA: plain, avx2, avx512, neon; empty: the best */
@@ -121,8 +89,8 @@ dfcclResult_t df_settings_read_network(df_network *network, df_net *net);
 int df_read_word(const char *variable, const char *const *words, int n, int standard,
                  const char *list);
 
-/* Sets what was left to the library, by device and by ranks for each core. takes_turns:
- * processes do on the GPU. */
+/* Sets the rank's own numbers of the tuning table that are automatic, by device and by ranks for
+ * each core. takes_turns: processes take turns on the GPU. */
 void df_settings_complete(df_settings *settings, uint32_t ranks, uint32_t cores, int takes_turns);
 
 /* A GPU's thresholds are times: a poll counts as a microsecond there. */

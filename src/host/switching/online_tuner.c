@@ -118,10 +118,10 @@ static void make_space(dfcclContext_t context, const df_coll *registered, df_tun
 static void handle_own(dfcclContext_t context, df_coll *registered, const uint32_t *ns,
                        uint32_t n) {
   df_search *search = &tuner_of(registered)->search;
-  if (search->state == DF_SEARCH_BEGINS) {
+  if (search->state == DF_SEARCH_WARMING) {
     make_space(context, registered, tuner_of(registered));
     obey(context, registered, df_search_begin(search, registered->retired, ns, n));
-  } else if (search->state == DF_SEARCH_WATCHES) {
+  } else if (search->state == DF_SEARCH_WATCHING) {
     obey(
         context, registered,
         df_search_watched(search, registered->retired, ns, n, !df_plan_switch_is_busy(registered)));
@@ -152,7 +152,7 @@ static void handle_told(dfcclContext_t context, df_coll *registered, const uint3
   take_times(registered, tuner, ns, n);
   if (++tuner->told < registered->n) return;
   obey(context, registered,
-       df_search_told(&tuner->search, registered->retired, tuner->ns, n, tuner->sum_ns));
+       df_search_reported(&tuner->search, registered->retired, tuner->ns, n, tuner->sum_ns));
 }
 
 static void handle_ran(dfcclContext_t context, df_coll *registered, uint32_t ns) {
