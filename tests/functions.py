@@ -8,7 +8,10 @@ import re
 COMMENT_OR_TEXT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 WORD = re.compile(r"[A-Za-z_]\w*")
-NO_NAMES = {"__attribute__", "__launch_bounds__", "__align__", "DF_ALIGNED", "alignas", "_Alignas", "static_assert", "_Static_assert", "defined"}
+# Attributes of locks (src/base/attributes.h), which may follow a function's parameters.
+LOCKS = {"DF_CAPABILITY", "DF_GUARDED_BY", "DF_PT_GUARDED_BY", "DF_REQUIRES", "DF_ACQUIRE", "DF_TRY_ACQUIRE", "DF_RELEASE",
+         "DF_EXCLUDES", "DF_ASSERT_CAPABILITY"}
+NO_NAMES = LOCKS | {"__attribute__", "__launch_bounds__", "__align__", "DF_ALIGNED", "alignas", "_Alignas", "static_assert", "_Static_assert", "defined"}
 
 
 class NotFound(Exception):
@@ -61,7 +64,7 @@ def functions_of(text, path):
             if code[:match.start()].rstrip().endswith("extern"):  # "C"
                 continue
             at = closing(code, match.start()) + 1
-            if head and re.fullmatch(r"\s*(__attribute__\b.*)?", code[head.end:match.start()], re.S):
+            if head and re.fullmatch(r"\s*((__attribute__|DF_[A-Z_]+)\b.*)?", code[head.end:match.start()], re.S):
                 head.body, head.end = match.end(), at
             head = None
         else:

@@ -4,7 +4,9 @@
  * two collectives in turn, each run saves one context and loads the other.
  */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/clock.h"
 #include "common/cli.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "bootstrap/launcher.h"
 #include "common/cli.h"
 #include "common/clock.h"
@@ -78,7 +79,7 @@ static void copy_far_end(const char *ends, char address[DF_ADDRESS_TEXT]) {
 /* What the measurement has sent and received. The mesh knows no address of ranks of this host. */
 static void count_traffic(dfcclContext_t context, info_rank *own) {
   df_endpoint *wire = context->transports.wire;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   for (uint32_t r = 0; wire && r < context->n_ranks; r++) {
     info_pair *pair = &own->pairs[r];
     while (pair->connections < DF_WIRE_PORTS_MOST &&
@@ -88,7 +89,7 @@ static void count_traffic(dfcclContext_t context, info_rank *own) {
     if (pair->connections && pair->address[0] == '\0')
       copy_far_end(pair->traffic[0].ends, pair->address);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 /* Time of one run of the pair's collective, in microseconds; negative: the rank has failed. */

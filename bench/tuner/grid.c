@@ -1,21 +1,16 @@
-/*
- * bench-tuner-grid: how near online tuning comes to the best of a grid of variants, and what it costs.
- * In threads or over hosts (--env).
- *
- *   bench-tuner-grid grid      [--ranks N | --env] [--least B] [--most B] [--searches N] [--ops LIST]
- *       each operation and size: the library's choice, the best of the grid, tuned from scratch
- *   bench-tuner-grid load      likewise, while two threads stream 64 MiB, and while two threads spin:
- *       the library's choice, what was tuned without the load, tuned under it
- *   bench-tuner-grid change    one collective of --most bytes, 10,000 runs: at run 5,000 the file of
- *       --signal appears; who waits for it changes the network, and takes it away: then runs go on.
- *       Prints the mean time of each ten runs.
- *   bench-tuner-grid overhead  10,000 runs tuned against 10,000 that are not, 100 of each in turn: what
- *       is lost by the sums, and by the median of the pairs. On a quiet machine, at the usual budget:
- *         for n in 2 4; do bench-tuner-grid overhead --ranks $n --least 64 --most 300000; done
- *
- * In grid and load DFCCL_TUNE_BUDGET is 0: the budget only spreads a search over more runs, and each
- * variant is measured the same way.
- */
+/* bench-tuner-grid: how near online tuning comes to the best of a grid of variants, and what it
+ * costs. In threads or over hosts (--env).    bench-tuner-grid grid      [--ranks N | --env]
+ * [--least B] [--most B] [--searches N] [--ops LIST]       each operation and size: the library's
+ * choice, the best of the grid, tuned from scratch   bench-tuner-grid load      likewise, while two
+ * threads stream 64 MiB, and while two threads spin:       the library's choice, what was tuned
+ * without the load, tuned under it   bench-tuner-grid change    one collective of --most bytes,
+ * 10,000 runs: at run 5,000 the file of       --signal appears; who waits for it changes the
+ * network, and takes it away: then runs go on.       Prints the mean time of each ten runs.
+ * bench-tuner-grid overhead  10,000 runs tuned against 10,000 that are not, 100 of each in turn:
+ * what       is lost by the sums, and by the median of the pairs. On a quiet machine, at the usual
+ * budget:         for n in 2 4; do bench-tuner-grid overhead --ranks $n --least 64 --most 300000;
+ * done  In grid and load DFCCL_TUNE_BUDGET is 0: the budget only spreads a search over more runs,
+ * and each variant is measured the same way. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "host/switching/plan_switch.h"
 #include "host/switching/tuning_store.h"
 #include "host/state/registry.h"
@@ -162,16 +158,16 @@ static void deaf_to_run(dfcclContext_t context, df_coll *front, uint32_t ns) {
 }
 static void deaf(dfcclContext_t context, df_coll *front) { (void)context, (void)front; }
 
-/* What was found stays: in turn with other collectives its times differ, and without a limit of what
- * exploring may cost, the tuner would search again and again while it is compared. */
+/* What was found stays: in turn with other collectives its times differ, and without a limit of
+ * what exploring may cost, the tuner would search again and again while it is compared. */
 static void keep(const player *p, int id) {
   static const df_plan_switch_owner nobody = {
       .told = deaf_to_times, .own = deaf_to_times, .ran = deaf_to_run, .called_off = deaf};
-  pthread_mutex_lock(&p->ctx->lock);
+  df_rank_lock(&p->ctx->lock);
   df_coll *front = coll_of(p, id);
   front->plan_switch->owner = &nobody;
   df_plan_switch_count(p->ctx, front, 0);
-  pthread_mutex_unlock(&p->ctx->lock);
+  df_rank_unlock(&p->ctx->lock);
 }
 
 /* Medians of rounds of some collectives, one after the other in each. */

@@ -41,6 +41,24 @@
 #define DF_INLINE inline __attribute__((always_inline))
 #define DF_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
+/* Rules of locks, which clang's -Wthread-safety checks (base/mutex.h). gcc and nvcc do not. */
+#if defined(__clang__) && !defined(__CUDACC__) && !defined(__cplusplus)
+#define DF_THREAD_SAFETY(...) __attribute__((__VA_ARGS__))
+#else
+#define DF_THREAD_SAFETY(...)
+#endif
+#define DF_CAPABILITY(kind) DF_THREAD_SAFETY(capability(kind))
+#define DF_GUARDED_BY(lock) DF_THREAD_SAFETY(guarded_by(lock))
+#define DF_PT_GUARDED_BY(lock) DF_THREAD_SAFETY(pt_guarded_by(lock))
+#define DF_REQUIRES(...) DF_THREAD_SAFETY(requires_capability(__VA_ARGS__))
+#define DF_ACQUIRE(...) DF_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
+#define DF_TRY_ACQUIRE(...) DF_THREAD_SAFETY(try_acquire_capability(__VA_ARGS__))
+#define DF_RELEASE(...) DF_THREAD_SAFETY(release_capability(__VA_ARGS__))
+#define DF_EXCLUDES(...) DF_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
+#define DF_ASSERT_CAPABILITY(lock) DF_THREAD_SAFETY(assert_capability(lock))
+/* Each use has its reason beside it. */
+#define DF_NO_THREAD_SAFETY_ANALYSIS DF_THREAD_SAFETY(no_thread_safety_analysis)
+
 #define DF_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define DF_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define DF_ALIGN_UP(value, alignment) (((value) + (alignment)-1) / (alignment) * (alignment))

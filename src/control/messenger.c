@@ -12,13 +12,14 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "control/relay.h"
 #include "control/reconnect.h"
 #include "control/service.h"
 
 static df_message_handler handle_relayed;
 
-dfcclResult_t df_messenger_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
+dfcclResult_t df_messenger_open(df_control *control, df_rank_mutex *lock, const df_mesh *mesh,
                                 const df_control_events *events) {
   control->rank = (uint32_t)mesh->rank;
   control->n_ranks = (uint32_t)mesh->n_ranks;
@@ -26,7 +27,7 @@ dfcclResult_t df_messenger_open(df_control *control, pthread_mutex_t *lock, cons
   control->events = *events;
   control->routes = mesh->routes;
   df_messenger_subscribe(control, DF_MESSAGE_RELAYED, handle_relayed, control, 0);
-  pthread_mutex_init(&control->arrivals_lock, NULL);
+  df_mutex_init(&control->arrivals_lock);
   control->peers = calloc(control->n_ranks, sizeof *control->peers);
   if (control->peers == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the records of %u peers", control->n_ranks);
@@ -184,6 +185,7 @@ void df_messenger_flush(df_control *control, uint32_t rank) {
 }
 
 void df_messenger_end(df_control *control, uint32_t rank) {
+  DF_ASSERT_RANK_LOCKED(control->lock);
   df_peer *peer = &control->peers[rank];
   if (peer->line == NULL || peer->line->has_ended || peer->socket < 0) return;
   if (df_line_flush(peer->line, peer->socket) != 1) return; /* the other end finds nobody there */
@@ -228,10 +230,11 @@ void df_messenger_lose(df_control *control, uint32_t rank) {
 
 /* ---- by relays */
 
-static void give(void *control, uint32_t hop, const df_message *message, const void *payload) {
+static void give(void *control, uint32_t hop, const df_message *message,
+                 const void *payload) DF_RANK_LOCKED {
   df_messenger_send(control, hop, message, payload, -1);
 }
-static void lose(void *control, uint32_t hop) { df_messenger_lose(control, hop); }
+static void lose(void *control, uint32_t hop) DF_RANK_LOCKED { df_messenger_lose(control, hop); }
 
 /* ranks: their order changes. */
 static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
@@ -243,8 +246,10 @@ static void send_by_relays(df_control *control, uint32_t *ranks, uint32_t n,
 }
 
 /* Who sends what makes no sense is refused, as with any message. */
-static void handle_relayed(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_relayed(void *room, uint32_t from, const df_message *message,
+                           int fd) DF_RANK_LOCKED {
   df_control *control = room;
+  DF_ASSERT_RANK_LOCKED(control->lock);
   const df_relay_giver to = {.giver = control, .give = give, .lose = lose};
   const df_message *inner;
   uint32_t ranks[DF_MAX_RANKS], source, n;
@@ -265,6 +270,7 @@ static void handle_relayed(void *room, uint32_t from, const df_message *message,
 
 void df_messenger_send(df_control *control, uint32_t rank, const df_message *message,
                        const void *payload, int fd) {
+  DF_ASSERT_RANK_LOCKED(control->lock);
   df_peer *peer = &control->peers[rank];
   df_message header = *message;
   header.magic = DF_MESSAGE_MAGIC;
@@ -314,10 +320,10 @@ void df_messenger_send_many(df_control *control, const uint32_t *ranks, uint32_t
   free(behind);
 }
 
-/* Ranks behind a relay come before the relay: when a relay hears a goodbye, it has passed on those for
- * all behind it. */
+/* Ranks behind a relay come before the relay: when a relay hears a goodbye, it has passed on those
+ * for all behind it. */
 static void send_all(df_control *control, int also_local, const df_message *message,
-                     const void *payload) {
+                     const void *payload) DF_RANK_LOCKED {
   uint32_t *ranks = control->routes ? malloc(control->n_ranks * sizeof *ranks) : NULL;
   for (uint32_t relays = DF_RELAYS_MOST + 1; ranks && relays-- > 0;) {
     uint32_t n = 0;
@@ -359,6 +365,7 @@ void df_messenger_tell_losses(df_control *control) {
 }
 
 void df_messenger_deliver(df_control *control, uint32_t from, const df_message *message, int fd) {
+  DF_ASSERT_RANK_LOCKED(control->lock);
   const df_subscription *subscription = &control->subscriptions[message->kind];
   /* After its goodbye a peer knows no more about us or others. */
   int is_heard = control->peers[from].state != DF_PEER_LEFT ||
@@ -395,7 +402,7 @@ static int must_have_the_rest(const df_control *control, uint32_t rank) {
 
 void df_messenger_goodbye(df_control *control, uint64_t patience_ns) {
   uint64_t begin = df_clock_ns();
-  pthread_mutex_lock(control->lock);
+  df_rank_lock(control->lock);
   df_messenger_tell_losses(control); /* nothing follows a goodbye */
   if (control->events.leaving) control->events.leaving(control->events.owner);
   df_message bye = {.kind = DF_MESSAGE_BYE};
@@ -409,11 +416,11 @@ void df_messenger_goodbye(df_control *control, uint64_t patience_ns) {
     }
     if (df_clock_ns() - begin >= patience_ns) break;
     if (waiting) {
-      pthread_mutex_unlock(control->lock);
+      df_rank_unlock(control->lock);
       usleep(1000);
-      pthread_mutex_lock(control->lock);
+      df_rank_lock(control->lock);
     }
   }
   for (uint32_t rank = 0; rank < control->n_ranks; rank++) df_messenger_end(control, rank);
-  pthread_mutex_unlock(control->lock);
+  df_rank_unlock(control->lock);
 }

@@ -1,11 +1,12 @@
 /* Control messages between ranks, through inboxes (world.h) or sockets; other rooms subscribe to
- * kinds. [lock]: the caller holds control->lock, which protects all state. Only df_messenger_goodbye
+ * kinds. control->lock protects all state. Only df_messenger_goodbye
  * waits. */
 #ifndef DF_CONTROL_MESSENGER_H
 #define DF_CONTROL_MESSENGER_H
 
 #include <pthread.h>
 
+#include "base/mutex.h"
 #include "control/remote_channel.h"
 #include "control/message.h"
 #include "control/process_inbox.h"
@@ -16,8 +17,8 @@ typedef enum { DF_PEER_ALIVE, DF_PEER_LEFT, DF_PEER_GIVEN_UP, DF_PEER_DEAD } df_
 /* After a lost message, only news of the loss goes out. */
 typedef enum { DF_NOTHING_LOST, DF_LOST, DF_LOSS_IS_TOLD } df_loss;
 
-/* After so long a connection is lost if another way may carry on. Of silence_ms the rest is left for
- * that. A lost packet is repeated within 200 ms, so it is no less than a second. */
+/* After so long a connection is lost if another way may carry on. Of silence_ms the rest is left
+ * for that. A lost packet is repeated within 200 ms, so it is no less than a second. */
 static inline uint32_t df_silence_of_rail(uint32_t silence_ms) {
   return DF_MIN(silence_ms, DF_MAX(silence_ms / 3, 1000u));
 }
@@ -61,7 +62,7 @@ typedef void df_message_handler(void *room, uint32_t from, const df_message *mes
 enum { DF_FD_LOST = -2 };
 
 typedef struct df_subscription {
-  df_message_handler *handle; /* [lock] */
+  df_message_handler *handle; /* The caller holds the lock. */
   void *room;
   int takes_fd;
 } df_subscription;
@@ -76,7 +77,8 @@ typedef struct df_service_job {
 /* ELSEWHERE: the connection was silent, so another way is tried first. */
 typedef enum { DF_LINE_NOT_WANTED, DF_LINE_WANTED, DF_LINE_WANTED_ELSEWHERE } df_reconnect_request;
 
-/* Makes lost connections of control channels anew. A network's endpoint implements it. [lock] */
+/* Makes lost connections of control channels anew. A network's endpoint implements it. The caller
+ * holds the lock. */
 typedef struct df_reconnector {
   void *owner;
   /* A channel needs a new connection, or none any more. NULL: connections are not made anew. */
@@ -86,7 +88,8 @@ typedef struct df_reconnector {
   uint32_t silence_ms, resume_ms; /* 0: the system's; none is made anew */
 } df_reconnector;
 
-/* Control notices lives and losses, the owner judges. All [lock], on the service thread. */
+/* Control notices lives and losses, the owner judges. The service thread calls them and holds the
+ * lock. */
 typedef struct df_control_events {
   void *owner;
   void (*refused)(void *owner, uint32_t peer);
@@ -103,7 +106,7 @@ enum { DF_MAX_SERVICE_JOBS = 8 };
 
 typedef struct df_control {
   uint32_t rank, n_ranks;
-  pthread_mutex_t *lock;
+  df_rank_mutex *lock;
   df_process_inbox *process_inbox;
   df_peer *peers;          /* [n_ranks] */
   const df_routes *routes; /* the mesh's; NULL: there are no relays */
@@ -122,19 +125,19 @@ typedef struct df_control {
   uint8_t *record; /* of a line, that goes out; NULL: there are no lines */
   df_reconnector reconnector;
   uint32_t n_lost; /* lines without a connection */
-  pthread_mutex_t arrivals_lock;
+  df_mutex arrivals_lock;
   struct df_arrival *arrivals; /* connections that were made for lines */
   uint32_t departures_seen;
   uint32_t stopping;
 } df_control;
 
 /* mesh stays the caller's, and open. After a failure, call df_messenger_close. dfcclOutOfMemory. */
-dfcclResult_t df_messenger_open(df_control *control, pthread_mutex_t *lock, const df_mesh *mesh,
+dfcclResult_t df_messenger_open(df_control *control, df_rank_mutex *lock, const df_mesh *mesh,
                                 const df_control_events *events);
-void df_messenger_close(df_control *control);
+void df_messenger_close(df_control *control) DF_RANK_LOCKED;
 
-/* [lock] The peer sent a message that breaks the protocol. */
-static inline void df_control_refuse(df_control *control, uint32_t peer) {
+/* The peer sent a message that breaks the protocol. */
+static inline void df_control_refuse(df_control *control, uint32_t peer) DF_RANK_LOCKED {
   control->events.refused(control->events.owner, peer);
 }
 
@@ -142,34 +145,37 @@ static inline void df_control_refuse(df_control *control, uint32_t peer) {
 void df_messenger_subscribe(df_control *control, df_message_kind kind, df_message_handler *handle,
                             void *room, int takes_fd);
 
-/* [lock] Copies message, payload and fd (-1: none). Without memory the service thread tells the
+/* Copies message, payload and fd (-1: none). Without memory the service thread tells the
  * owner. */
 void df_messenger_send(df_control *control, uint32_t rank, const df_message *message,
-                       const void *payload, int fd);
-/* [lock] To several others than this rank, without a descriptor. */
+                       const void *payload, int fd) DF_RANK_LOCKED;
+/* To several others than this rank, without a descriptor. */
 void df_messenger_send_many(df_control *control, const uint32_t *ranks, uint32_t n,
-                            const df_message *message, const void *payload);
-/* [lock] To all others. */
-void df_messenger_send_all(df_control *control, const df_message *message, const void *payload);
-/* [lock] A message for the rank is lost for want of memory. */
-void df_messenger_lose(df_control *control, uint32_t rank);
-/* [lock] Would a message of this kind go out? */
-int df_messenger_reaches(const df_control *control, uint32_t rank, df_message_kind kind);
-void df_messenger_flush(df_control *control, uint32_t rank); /* [lock] */
-/* [lock] As if `from` had sent the message. Takes fd. */
-void df_messenger_deliver(df_control *control, uint32_t from, const df_message *message, int fd);
-/* [lock] Also ends the connections that lost messages. */
-void df_messenger_tell_losses(df_control *control);
-/* [lock] Another host's system does not have all of it. */
-int df_peer_has_unsent(const df_peer *peer);
-/* [lock] The peer may live. Over a line it first hears what it was told before: why. */
-void df_messenger_cut_off(df_control *control, uint32_t rank);
-/* [lock] A line's other end has told what it has. */
-void df_messenger_told(df_control *control, uint32_t rank);
-/* [lock] Nothing more will be sent. */
-void df_messenger_forget(df_peer *peer);
-/* [lock] Tells a line's other end that nothing more comes, and that it need not call again. */
-void df_messenger_end(df_control *control, uint32_t rank);
+                            const df_message *message, const void *payload) DF_RANK_LOCKED;
+/* To all others. */
+void df_messenger_send_all(df_control *control, const df_message *message,
+                           const void *payload) DF_RANK_LOCKED;
+/* A message for the rank is lost for want of memory. */
+void df_messenger_lose(df_control *control, uint32_t rank) DF_RANK_LOCKED;
+/* Would a message of this kind go out? */
+int df_messenger_reaches(const df_control *control, uint32_t rank,
+                         df_message_kind kind) DF_RANK_LOCKED;
+void df_messenger_flush(df_control *control, uint32_t rank) DF_RANK_LOCKED;
+/* As if `from` had sent the message. Takes fd. */
+void df_messenger_deliver(df_control *control, uint32_t from, const df_message *message,
+                          int fd) DF_RANK_LOCKED;
+/* Also ends the connections that lost messages. */
+void df_messenger_tell_losses(df_control *control) DF_RANK_LOCKED;
+/* Another host's system does not have all of it. */
+int df_peer_has_unsent(const df_peer *peer) DF_RANK_LOCKED;
+/* The peer may live. Over a line it first hears what it was told before: why. */
+void df_messenger_cut_off(df_control *control, uint32_t rank) DF_RANK_LOCKED;
+/* A line's other end has told what it has. */
+void df_messenger_told(df_control *control, uint32_t rank) DF_RANK_LOCKED;
+/* Nothing more will be sent. */
+void df_messenger_forget(df_peer *peer) DF_RANK_LOCKED;
+/* Tells a line's other end that nothing more comes, and that it need not call again. */
+void df_messenger_end(df_control *control, uint32_t rank) DF_RANK_LOCKED;
 /* Tells other processes that this rank leaves in order. Waits patience_ns at most, since a peer
  * may be stopped for ever; a relay waits for all others. A peer without BYE takes the end of the
  * connection for a death. */

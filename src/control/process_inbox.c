@@ -5,18 +5,19 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/mutex.h"
 #include "bootstrap/net/fork_guard.h"
 
-static pthread_mutex_t worlds_lock = PTHREAD_MUTEX_INITIALIZER;
-static df_process_inbox *worlds;
-static uint32_t n_arriving; /* [worlds_lock] */
+static df_mutex worlds_lock = DF_MUTEX_INITIALIZER;
+static df_process_inbox *worlds DF_GUARDED_BY(worlds_lock);
+static uint32_t n_arriving DF_GUARDED_BY(worlds_lock);
 
 static void watch_forks(void) { df_fork_waits_for(&worlds_lock, 0); }
 
-static void lock_worlds(void) {
+static void lock_worlds(void) DF_ACQUIRE(worlds_lock) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&worlds_lock);
+  df_lock(&worlds_lock);
 }
 
 static df_process_inbox *make_world(const unsigned char job[16], uint32_t n_ranks) {
@@ -34,10 +35,10 @@ static df_process_inbox *make_world(const unsigned char job[16], uint32_t n_rank
   process_inbox->n_ranks = n_ranks;
   process_inbox->inboxes = inboxes;
   process_inbox->departed = departed;
-  pthread_mutex_init(&process_inbox->lock, NULL);
+  df_mutex_init(&process_inbox->lock);
   for (uint32_t r = 0; r < n_ranks; r++) {
     df_inbox *inbox = &inboxes[r];
-    pthread_mutex_init(&inbox->lock, NULL);
+    df_mutex_init(&inbox->lock);
     inbox->last = &inbox->first;
     inbox->event_fd = -1;
     inbox->open = 1;
@@ -57,21 +58,20 @@ static void free_letters(df_queued_message *queued) {
 static void free_world(df_process_inbox *process_inbox) {
   for (uint32_t r = 0; r < process_inbox->n_ranks; r++) {
     free_letters(process_inbox->inboxes[r].first);
-    pthread_mutex_destroy(&process_inbox->inboxes[r].lock);
+    df_mutex_destroy(&process_inbox->inboxes[r].lock);
   }
   while (process_inbox->graveyard) {
     df_remains *next = process_inbox->graveyard->next;
     process_inbox->graveyard->destroy(process_inbox->graveyard);
     process_inbox->graveyard = next;
   }
-  pthread_mutex_destroy(&process_inbox->lock);
+  df_mutex_destroy(&process_inbox->lock);
   free(process_inbox->inboxes);
   free(process_inbox->departed);
   free(process_inbox);
 }
 
-/* [worlds_lock] */
-static df_process_inbox *find_world(const unsigned char job[16]) {
+static df_process_inbox *find_world(const unsigned char job[16]) DF_REQUIRES(worlds_lock) {
   df_process_inbox *process_inbox = worlds;
   while (process_inbox && memcmp(process_inbox->job, job, sizeof process_inbox->job) != 0)
     process_inbox = process_inbox->next;
@@ -94,12 +94,12 @@ df_process_inbox *df_process_inbox_join(const unsigned char job[16], uint32_t n_
     process_inbox->references++;
     process_inbox->to_come--;
   }
-  pthread_mutex_unlock(&worlds_lock);
+  df_unlock(&worlds_lock);
   return process_inbox;
 }
 
-/* [worlds_lock] Unlists a world that nobody uses or will use. */
-static int is_over(df_process_inbox *process_inbox) {
+/* Unlists a world that nobody uses or will use. */
+static int is_over(df_process_inbox *process_inbox) DF_REQUIRES(worlds_lock) {
   if (process_inbox->references > 0 || process_inbox->to_come > 0) return 0;
   df_process_inbox **at = &worlds;
   while (*at != process_inbox) at = &(*at)->next;
@@ -111,7 +111,7 @@ void df_process_inbox_release(df_process_inbox *process_inbox) {
   lock_worlds();
   process_inbox->references--;
   int over = is_over(process_inbox);
-  pthread_mutex_unlock(&worlds_lock);
+  df_unlock(&worlds_lock);
   if (over) free_world(process_inbox);
 }
 
@@ -123,14 +123,14 @@ void df_process_inbox_expect_less(const unsigned char job[16], uint32_t n) {
     process_inbox->to_come -= n;
     over = is_over(process_inbox);
   }
-  pthread_mutex_unlock(&worlds_lock);
+  df_unlock(&worlds_lock);
   if (over) free_world(process_inbox);
 }
 
 void df_process_inbox_arriving(void) {
   lock_worlds();
   n_arriving++;
-  pthread_mutex_unlock(&worlds_lock);
+  df_unlock(&worlds_lock);
 }
 
 void df_process_inbox_arrived(void) {
@@ -147,7 +147,7 @@ void df_process_inbox_arrived(void) {
     process_inbox->next = over;
     over = process_inbox;
   }
-  pthread_mutex_unlock(&worlds_lock);
+  df_unlock(&worlds_lock);
   while (over) {
     df_process_inbox *next = over->next;
     free_world(over);
@@ -179,31 +179,31 @@ static void wake(const df_inbox *inbox) {
 void df_process_inbox_attach(df_process_inbox *process_inbox, uint32_t rank, int event_fd,
                              df_bell *bell) {
   df_inbox *inbox = &process_inbox->inboxes[rank];
-  pthread_mutex_lock(&inbox->lock);
+  df_lock(&inbox->lock);
   inbox->event_fd = event_fd;
   inbox->bell = bell;
   wake(inbox); /* for letters that came before event_fd */
-  pthread_mutex_unlock(&inbox->lock);
+  df_unlock(&inbox->lock);
 }
 
 /* Readers look only at new departures: with many ranks, each looks once at each other. */
 static void tell_of_departure(df_process_inbox *process_inbox, uint32_t rank, int is_silent) {
-  pthread_mutex_lock(&process_inbox->lock);
+  df_lock(&process_inbox->lock);
   uint32_t n = process_inbox->departures;
   DF_ASSERT(n < 2 * process_inbox->n_ranks);
   process_inbox->departed[n] = (df_departure){.rank = rank, .is_silent = is_silent};
   df_publish_u32(&process_inbox->departures, n + 1);
-  pthread_mutex_unlock(&process_inbox->lock);
+  df_unlock(&process_inbox->lock);
   for (uint32_t r = 0; r < process_inbox->n_ranks; r++) {
-    pthread_mutex_lock(&process_inbox->inboxes[r].lock);
+    df_lock(&process_inbox->inboxes[r].lock);
     wake(&process_inbox->inboxes[r]);
-    pthread_mutex_unlock(&process_inbox->inboxes[r].lock);
+    df_unlock(&process_inbox->inboxes[r].lock);
   }
 }
 
 void df_process_inbox_detach(df_process_inbox *process_inbox, uint32_t rank) {
   df_inbox *inbox = &process_inbox->inboxes[rank];
-  pthread_mutex_lock(&inbox->lock);
+  df_lock(&inbox->lock);
   inbox->event_fd = -1;
   inbox->open = 0;
   int had_left = inbox->left;
@@ -211,7 +211,7 @@ void df_process_inbox_detach(df_process_inbox *process_inbox, uint32_t rank) {
   df_queued_message *letters = inbox->first;
   inbox->first = NULL;
   inbox->last = &inbox->first;
-  pthread_mutex_unlock(&inbox->lock);
+  df_unlock(&inbox->lock);
   free_letters(letters);
   if (!had_left) tell_of_departure(process_inbox, rank, 0);
 }
@@ -226,41 +226,41 @@ df_departure df_process_inbox_departed(const df_process_inbox *process_inbox, ui
 
 int df_process_inbox_has_left(df_process_inbox *process_inbox, uint32_t rank) {
   df_inbox *inbox = &process_inbox->inboxes[rank];
-  pthread_mutex_lock(&inbox->lock);
+  df_lock(&inbox->lock);
   int left = inbox->left;
-  pthread_mutex_unlock(&inbox->lock);
+  df_unlock(&inbox->lock);
   return left;
 }
 
 void df_process_inbox_set_silent(df_process_inbox *process_inbox, uint32_t rank) {
   df_inbox *inbox = &process_inbox->inboxes[rank];
-  pthread_mutex_lock(&inbox->lock);
+  df_lock(&inbox->lock);
   int was_mute = inbox->is_silent;
   inbox->is_silent = 1;
-  pthread_mutex_unlock(&inbox->lock);
+  df_unlock(&inbox->lock);
   if (!was_mute) tell_of_departure(process_inbox, rank, 1);
 }
 
 int df_process_inbox_is_silent(df_process_inbox *process_inbox, uint32_t rank) {
   df_inbox *inbox = &process_inbox->inboxes[rank];
-  pthread_mutex_lock(&inbox->lock);
+  df_lock(&inbox->lock);
   int is_silent = inbox->is_silent;
-  pthread_mutex_unlock(&inbox->lock);
+  df_unlock(&inbox->lock);
   return is_silent;
 }
 
 void df_process_inbox_bury(df_process_inbox *process_inbox, df_remains *remains) {
-  pthread_mutex_lock(&process_inbox->lock);
+  df_lock(&process_inbox->lock);
   remains->next = process_inbox->graveyard;
   process_inbox->graveyard = remains;
-  pthread_mutex_unlock(&process_inbox->lock);
+  df_unlock(&process_inbox->lock);
 }
 
 df_bell *df_process_inbox_bell(df_process_inbox *process_inbox, uint32_t rank) {
   df_inbox *inbox = &process_inbox->inboxes[rank];
-  pthread_mutex_lock(&inbox->lock);
+  df_lock(&inbox->lock);
   df_bell *bell = inbox->bell;
-  pthread_mutex_unlock(&inbox->lock);
+  df_unlock(&inbox->lock);
   return bell;
 }
 
@@ -274,24 +274,24 @@ dfcclResult_t df_process_inbox_send(df_process_inbox *process_inbox, uint32_t to
   queued->message = *message;
   if (message->payload_bytes) memcpy(&queued->message + 1, payload, message->payload_bytes);
   df_inbox *inbox = &process_inbox->inboxes[to];
-  pthread_mutex_lock(&inbox->lock);
+  df_lock(&inbox->lock);
   if (inbox->open) {
     *inbox->last = queued;
     inbox->last = &queued->next;
     queued = NULL;
     wake(inbox);
   }
-  pthread_mutex_unlock(&inbox->lock);
+  df_unlock(&inbox->lock);
   free(queued); /* the rank has gone: nobody would read it */
   return dfcclSuccess;
 }
 
 df_queued_message *df_process_inbox_collect(df_process_inbox *process_inbox, uint32_t rank) {
   df_inbox *inbox = &process_inbox->inboxes[rank];
-  pthread_mutex_lock(&inbox->lock);
+  df_lock(&inbox->lock);
   df_queued_message *letters = inbox->first;
   inbox->first = NULL;
   inbox->last = &inbox->first;
-  pthread_mutex_unlock(&inbox->lock);
+  df_unlock(&inbox->lock);
   return letters;
 }

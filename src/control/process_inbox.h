@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/bell.h"
+#include "base/mutex.h"
 #include "bootstrap/bootstrap.h"
 #include "control/message.h"
 
@@ -22,7 +23,7 @@ typedef struct df_queued_message {
 } df_queued_message;
 
 typedef struct df_inbox {
-  pthread_mutex_t lock;
+  df_mutex lock;
   df_queued_message *first, **last;
   int event_fd; /* of the rank's service thread; -1: not there */
   int open;
@@ -45,7 +46,7 @@ typedef struct df_process_inbox {
   uint32_t departures;    /* a rank goes and becomes mute once at most */
   df_departure *departed; /* [2 * n_ranks], in order */
   df_remains *graveyard;
-  pthread_mutex_t lock; /* graveyard, departures */
+  df_mutex lock; /* graveyard, departures */
 } df_process_inbox;
 
 /* Each of n_local ranks joins and releases once. The world stays until all have gone, so that late

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "bootstrap/net/sockets.h"
 #include "control/service.h"
 
@@ -81,20 +82,20 @@ int df_resume_arrived(df_control *control, uint32_t rank, int fd,
   if (arrival == NULL) return 0;
   *arrival = (df_arrival){.rank = rank, .fd = fd};
   memcpy(arrival->key, key, sizeof arrival->key);
-  pthread_mutex_lock(&control->arrivals_lock);
+  df_lock(&control->arrivals_lock);
   df_arrival **last = &control->arrivals;
   while (*last) last = &(*last)->next;
   *last = arrival;
-  pthread_mutex_unlock(&control->arrivals_lock);
+  df_unlock(&control->arrivals_lock);
   df_service_wake(control);
   return 1;
 }
 
 static df_arrival *take_all(df_control *control) {
-  pthread_mutex_lock(&control->arrivals_lock);
+  df_lock(&control->arrivals_lock);
   df_arrival *first = control->arrivals;
   control->arrivals = NULL;
-  pthread_mutex_unlock(&control->arrivals_lock);
+  df_unlock(&control->arrivals_lock);
   return first;
 }
 
@@ -110,7 +111,7 @@ static void put(df_control *control, uint32_t rank, int fd) {
 
 /* The old connection's messages are no more heard from here on. So what this end tells is what the
  * other end must go on from. */
-static void attach(df_control *control, df_arrival *arrival) {
+static void attach(df_control *control, df_arrival *arrival) DF_RANK_LOCKED {
   df_peer *peer = &control->peers[arrival->rank];
   const int is_welcome = may_resume(control, peer);
   if (is_welcome && peer->lost_ns == 0) { /* the other end has seen a loss, and this one has not */
@@ -135,9 +136,9 @@ static void forget(df_arrival *arrival) {
 void df_resume_take(df_control *control) {
   for (df_arrival *arrival = take_all(control), *next; arrival; arrival = next) {
     next = arrival->next;
-    pthread_mutex_lock(control->lock);
+    df_rank_lock(control->lock);
     attach(control, arrival);
-    pthread_mutex_unlock(control->lock);
+    df_rank_unlock(control->lock);
     forget(arrival);
   }
 }
@@ -169,5 +170,5 @@ void df_resume_close(df_control *control) {
     df_socket_close(&arrival->fd);
     forget(arrival);
   }
-  pthread_mutex_destroy(&control->arrivals_lock);
+  df_mutex_destroy(&control->arrivals_lock);
 }

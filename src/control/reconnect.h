@@ -2,9 +2,8 @@
  * A line whose connection is lost gets another one. Whoever made the pair's first connection calls
  * again (df_reconnector, of the transport that listens at this rank's doors); messages wait
  * meanwhile. A rank whose host refuses calls has died, and a line that has no connection for too
- * long cannot be reached: then the owner is told that the peer is lost. Service thread and [lock],
- * but for df_resume_arrived.
- */
+ * long cannot be reached: then the owner is told that the peer is lost. Service thread, with the
+ * lock, but for df_resume_arrived. */
 #ifndef DF_CONTROL_RECONNECT_H
 #define DF_CONTROL_RECONNECT_H
 

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "base/assert.h"
 #include "base/attributes.h"
@@ -77,7 +78,7 @@ static void collect_letters(df_control *control) {
            departures = df_process_inbox_departures(control->process_inbox);
   control->departures_seen = departures;
   df_queued_message *queued = df_process_inbox_collect(control->process_inbox, control->rank);
-  pthread_mutex_lock(control->lock);
+  df_rank_lock(control->lock);
   while (queued) {
     df_queued_message *next = queued->next;
     df_messenger_deliver(control, queued->from, &queued->message, queued->fd);
@@ -94,7 +95,7 @@ static void collect_letters(df_control *control) {
       events->left(events->owner, departure.rank); /* Its BYE may have been lost. */
     if (!departure.is_silent) df_service_leave_those_behind(control, departure.rank);
   }
-  pthread_mutex_unlock(control->lock);
+  df_rank_unlock(control->lock);
 }
 
 /* The first descriptor, -1 or DF_FD_LOST. Others are closed: no message of ours has a second. */
@@ -139,8 +140,7 @@ static void say_why(const df_peer *peer, int error, uint64_t lost_ms, char *why,
              place, error ? ": " : "", error ? strerror(error) : "");
 }
 
-/* [lock] */
-static void lose(df_control *control, uint32_t rank, int error) {
+static void lose(df_control *control, uint32_t rank, int error) DF_RANK_LOCKED {
   const df_control_events *events = &control->events;
   df_peer *peer = &control->peers[rank];
   char why[DF_SENTENCE_BYTES / 2];
@@ -161,7 +161,7 @@ static void lose(df_control *control, uint32_t rank, int error) {
 /* error: 0: the other end closed it. Else reading failed, and the peer may live. */
 static void connection_lost(df_control *control, uint32_t rank, int error) {
   df_peer *peer = &control->peers[rank];
-  pthread_mutex_lock(control->lock);
+  df_rank_lock(control->lock);
   epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, peer->socket, NULL);
   shutdown(peer->socket, SHUT_RDWR); /* a peer that lives sees the end */
   peer->socket = -1;                 /* The mesh closes the descriptor. */
@@ -170,12 +170,11 @@ static void connection_lost(df_control *control, uint32_t rank, int error) {
     control->events.refused(control->events.owner, rank);
   lose(control, rank, error);
 out:
-  pthread_mutex_unlock(control->lock);
+  df_rank_unlock(control->lock);
 }
 
-/* [lock] */
 static void take(df_control *control, uint32_t rank, const uint8_t *message, size_t length,
-                 int fd) {
+                 int fd) DF_RANK_LOCKED {
   const df_control_events *events = &control->events;
   if (df_message_is_valid(message, length)) {
     df_messenger_deliver(control, rank, (const df_message *)message, fd);
@@ -185,8 +184,8 @@ static void take(df_control *control, uint32_t rank, const uint8_t *message, siz
   if (control->peers[rank].state != DF_PEER_LEFT) events->refused(events->owner, rank);
 }
 
-/* [lock] 0: nothing more is to be read from this connection. */
-static int take_record(df_control *control, uint32_t rank, size_t length) {
+/* 0: nothing more is to be read from this connection. */
+static int take_record(df_control *control, uint32_t rank, size_t length) DF_RANK_LOCKED {
   df_line *line = control->peers[rank].line;
   const df_line_event event = df_line_take(line);
   if (event == DF_LINE_NONSENSE) return 0;
@@ -212,19 +211,19 @@ static void receive_line(df_control *control, uint32_t rank) {
     if (event == DF_LINE_NONSENSE) error = EPROTO; /* where the next record begins nobody knows */
     goes_on = event == DF_LINE_RECORD;
     if (!goes_on) break;
-    pthread_mutex_lock(control->lock);
+    df_rank_lock(control->lock);
     goes_on = take_record(control, rank, length);
     if (!goes_on && !peer->is_over) error = EPROTO;
-    pthread_mutex_unlock(control->lock);
+    df_rank_unlock(control->lock);
   }
   if (!goes_on) {
     connection_lost(control, rank, error);
     return;
   }
-  pthread_mutex_lock(control->lock);
+  df_rank_lock(control->lock);
   peer->line->owes_count |= peer->line->told != peer->line->received;
   df_messenger_flush(control, rank);
-  pthread_mutex_unlock(control->lock);
+  df_rank_unlock(control->lock);
 }
 
 /* Lines that have had no connection for too long. */
@@ -232,7 +231,7 @@ static void judge_lines(df_control *control) {
   int error;
   df_resume_take(control);
   if (control->n_lost == 0) return; /* Only this thread changes it. */
-  pthread_mutex_lock(control->lock);
+  df_rank_lock(control->lock);
   for (uint32_t r = 0; r < control->n_ranks; r++)
     if (df_resume_is_vain(control, r, &error)) {
       if (control->peers[r].socket >= 0) /* and nothing has come over the latest one */
@@ -241,7 +240,7 @@ static void judge_lines(df_control *control) {
       df_socket_close(control->peers[r].home);
       lose(control, r, error);
     }
-  pthread_mutex_unlock(control->lock);
+  df_rank_unlock(control->lock);
 }
 
 /* A bounded number of messages at a time. */
@@ -274,9 +273,9 @@ static void receive(df_control *control, uint32_t rank) {
     }
     ended = 0;
     int fd = passed_descriptor(&header);
-    pthread_mutex_lock(control->lock);
+    df_rank_lock(control->lock);
     take(control, rank, buffer, header.msg_flags & MSG_TRUNC ? 0 : (size_t)length, fd);
-    pthread_mutex_unlock(control->lock);
+    df_rank_unlock(control->lock);
   }
 }
 
@@ -301,9 +300,9 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
   }
   if (control->peers[who].socket < 0) return;
   if (event->events & EPOLLOUT) {
-    pthread_mutex_lock(control->lock);
+    df_rank_lock(control->lock);
     df_messenger_flush(control, who);
-    pthread_mutex_unlock(control->lock);
+    df_rank_unlock(control->lock);
   }
   if (!(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || control->peers[who].socket < 0) return;
   if (control->peers[who].line)
@@ -313,9 +312,9 @@ static void handle_event(df_control *control, const struct epoll_event *event) {
 }
 
 static void tell_losses(df_control *control) {
-  pthread_mutex_lock(control->lock);
+  df_rank_lock(control->lock);
   df_messenger_tell_losses(control);
-  pthread_mutex_unlock(control->lock);
+  df_rank_unlock(control->lock);
 }
 
 static void *service(void *argument) {

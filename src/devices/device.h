@@ -5,6 +5,7 @@
 #ifndef DF_DEVICES_DEVICE_H
 #define DF_DEVICES_DEVICE_H
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "daemon_kernel/block.h"
 #include "devices/executor.h"
@@ -60,7 +61,7 @@ struct df_rank_device {
   /* Filled by the host before open: */
   uint32_t rank, n_ranks;
   df_bell *work_bell; /* in memory that peers map */
-  df_arena *arena;    /* [lock] rings; GPU: collectives' arrays, too */
+  df_arena *arena;    /* Used under the lock. Rings; GPU: collectives' arrays, too */
   df_device_host host;
   df_device_options options;
 };
@@ -82,8 +83,9 @@ void df_device_init(df_rank_device *device, dfcclBackend_t backend);
 
 void df_device_fill_info(dfcclBackend_t backend, int ordinal, df_device_info *info);
 
-/* [lock], let go while the arena grows. */
-dfcclResult_t df_device_take_range(df_rank_device *device, uint64_t bytes, df_range *range);
+/* Let go while the arena grows. */
+dfcclResult_t df_device_take_range(df_rank_device *device, uint64_t bytes,
+                                   df_range *range) DF_RANK_LOCKED;
 
 /* Only with CUDA: cuda/facts.c. */
 dfcclResult_t df_cuda_choose(df_device_choice *choice);

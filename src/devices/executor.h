@@ -45,7 +45,7 @@ typedef struct df_executor_ops {
   dfcclResult_t (*start)(df_rank_device *device);
   void (*stop)(df_rank_device *device);
 
-  /* See cpu/executor.h; NULL: none. [lock] for claim_first_turn only. */
+  /* See cpu/executor.h; NULL: none. The caller of claim_first_turn holds the lock. */
   int (*claim_first_turn)(df_rank_device *device, uint32_t collective);
   int (*first_turn)(df_rank_device *device, df_borrowed_turn *turn);
   int (*last_turn)(df_rank_device *device, df_borrowed_turn *turn);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "devices/cores.h"
 
@@ -26,7 +27,7 @@ typedef struct df_device_runs {
 typedef struct df_device_host {
   void *host;
   const void *job;           /* the same for the job's ranks in this process */
-  pthread_mutex_t *lock;     /* [lock] in the headers of this room */
+  df_rank_mutex *lock;       /* of the rank */
   const df_carrier *carrier; /* of messages to other hosts; NULL: none */
   /* A CQE may be there. Callbacks are left to the poller. */
   void (*completed)(void *host);

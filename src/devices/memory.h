@@ -25,11 +25,11 @@ typedef struct df_device_coll {
 } df_device_coll;
 
 typedef struct df_memory_ops {
-  /* [lock] Fails only for want of memory, without a sentence. */
+  /* The caller holds the lock. Fails only for want of memory, without a sentence. */
   dfcclResult_t (*describe)(df_rank_device *device, df_device_coll *coll);
   void (*forget)(df_rank_device *device, df_device_coll *coll);
-  /* [lock] Descriptor and link ends are complete: runs may come. With sets_up_in_background the
-   * lock may be let go, and the collective be given up meanwhile. */
+  /* The caller holds the lock. Descriptor and link ends are complete: runs may come. With
+   * sets_up_in_background the lock may be let go, and the collective be given up meanwhile. */
   dfcclResult_t (*publish)(df_rank_device *device, df_device_coll *coll);
   /* No commit word, credit or hold of an earlier collective may pass for a new one. With the
    * lock, unless sets_up_in_background. */
@@ -49,7 +49,7 @@ typedef struct df_memory_ops {
                        const df_message *message, int fd);
   /* A peer that lends_to refuses can read dfcclMemAlloc memory. */
   int (*lends_memory_to)(df_rank_device *device, uint32_t peer);
-  /* [lock] What to add to an address, for each rank. NULL: none is left. */
+  /* The caller holds the lock. What to add to an address, for each rank. NULL: none is left. */
   uint64_t *(*take_mapping)(df_rank_device *device);
   void (*give_mapping)(df_rank_device *device, uint64_t *mapping);
 } df_memory_ops;

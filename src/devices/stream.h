@@ -12,8 +12,8 @@ typedef struct df_stream_run {
 typedef struct df_rank_device df_rank_device;
 
 typedef struct df_stream_ops {
-  /* begin takes a stream event that the stream will write. end: the stream waits for the run. release
-   * [lock]: the run is through, or was not accepted. */
+  /* begin takes a stream event that the stream will write. end: the stream waits for the run.
+   * release is called with the lock: the run is through, or was not accepted. */
   dfcclResult_t (*begin)(df_rank_device *device, void *stream, df_stream_run *run);
   dfcclResult_t (*end)(df_rank_device *device, void *stream, const df_stream_run *run);
   void (*release)(df_rank_device *device, uint32_t stream_event);

@@ -2,14 +2,15 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include "base/mutex.h"
 
 df_user_operator *df_user_operators[DF_MAX_USER_OPERATORS];
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static df_mutex lock = DF_MUTEX_INITIALIZER;
 
 int df_user_operator_enter(df_user_operator *made, uint32_t *number) {
   int found = 0;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   for (uint32_t i = 0; i < DF_MAX_USER_OPERATORS && !found; i++) {
     if (df_user_operators[i] != NULL) continue;
     made->users = 1;
@@ -17,7 +18,7 @@ int df_user_operator_enter(df_user_operator *made, uint32_t *number) {
     *number = i;
     found = 1;
   }
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   return found;
 }
 
@@ -26,34 +27,33 @@ static df_user_operator *find(uint32_t number) {
   return made && !made->destroyed ? made : NULL;
 }
 
-/* [lock] */
-static void drop_user(uint32_t number) {
+static void drop_user(uint32_t number) DF_REQUIRES(lock) {
   if (--df_user_operators[number]->users > 0) return;
   free(df_user_operators[number]);
   df_user_operators[number] = NULL;
 }
 
 df_user_operator *df_user_operator_use(uint32_t number) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   df_user_operator *made = find(number);
   if (made) made->users++;
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   return made;
 }
 
 void df_user_operator_unuse(uint32_t number) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   drop_user(number);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
 }
 
 int df_user_operator_destroy(uint32_t number) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   df_user_operator *made = find(number);
   if (made) {
     made->destroyed = 1;
     drop_user(number);
   }
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   return made != NULL;
 }

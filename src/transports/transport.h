@@ -1,13 +1,14 @@
 /* One way by which a link's messages reach another rank; each pair uses the way of the least cost.
  * The receiver accepts, the host sends the offer, and the sender connects; both release. Both ranks
  * map one ring (shm, ipc), or a pump carries messages between two rings (wire).
- * [lock]: the caller holds the context's lock. A function that may wait lets it go meanwhile.
+ * A function that may wait unlocks the lock of the rank meanwhile.
  * Failures record a sentence (df_fail), and leave nothing to release. */
 #ifndef DF_TRANSPORTS_TRANSPORT_H
 #define DF_TRANSPORTS_TRANSPORT_H
 
 #include <pthread.h>
 
+#include "base/mutex.h"
 #include "bootstrap/net/security.h"
 #include "control/messenger.h"
 #include "plans/plan.h"
@@ -73,7 +74,7 @@ typedef struct df_link_handle df_link_handle;
 typedef struct df_endpoint_owner {
   void *owner;
   uint32_t rank, n_ranks;
-  pthread_mutex_t *lock;
+  df_rank_mutex *lock;
   const uint8_t *serves; /* [n_ranks] 1: this transport joins the pair */
   df_bell *bell;         /* wakes the rank's blocks. NULL: shm makes it */
   df_control *control;
@@ -93,11 +94,11 @@ typedef struct df_endpoint_owner {
 
   /* Makes the service thread look at what is due. Any thread. */
   void (*wake)(void *owner);
-  /* [lock] 1: the daemon has no run with that member. */
+  /* The caller holds the lock. 1: the daemon has no run with that member. */
   int (*is_quiet)(void *owner, uint32_t peer);
-  /* [lock] 1: after failed runs, peers' blocks may still read lent memory. */
+  /* The caller holds the lock. 1: after failed runs, peers' blocks may still read lent memory. */
   int (*is_broken)(void *owner);
-  /* [lock] Nothing goes on without what has failed. The service thread. */
+  /* The caller holds the lock. Nothing goes on without what has failed. The service thread. */
   void (*failed)(void *owner, dfcclResult_t status, const char *sentence);
   /* unshare may now return 1. May wait for the device. The service thread. */
   void (*unmapped)(void *owner);
@@ -138,24 +139,24 @@ struct df_transport {
    * mapped stays until the process ends. */
   void (*close)(df_endpoint *endpoint, int keep);
 
-  /* [lock] Offers memory to all peers, so that messages may lend it. When a peer can read it,
-   * reach[peer] becomes the difference to add to an address; until then it is DF_NOT_MAPPED. With
-   * a pump it is 0 at once. segment and reach stay the caller's. */
+  /* The caller holds the lock. Offers memory to all peers, so that messages may lend it. When a
+   * peer can read it, reach[peer] becomes the difference to add to an address; until then it is
+   * DF_NOT_MAPPED. With a pump it is 0 at once. segment and reach stay the caller's. */
   void (*share)(df_endpoint *endpoint, struct df_segment *segment, uint64_t *mapping);
-  /* [lock] No run lends the memory any more. may_be_read: failed runs have lent it. 1: destroy
-   * segment and reach; 0: a peer has mapped it: call again later. */
+  /* The caller holds the lock. No run lends the memory any more. may_be_read: failed runs have lent
+   * it. 1: destroy segment and reach; 0: a peer has mapped it: call again later. */
   int (*unshare)(df_endpoint *endpoint, struct df_segment *segment, int may_be_read);
 
-  /* [lock] Clears rings, fills the receiving ends, and writes the offer. The peer may write until
-   * release. dfcclInProgress: patience is too short, and nothing was done; call again when it may
-   * wait. */
+  /* The caller holds the lock. Clears rings, fills the receiving ends, and writes the offer. The
+   * peer may write until release. dfcclInProgress: patience is too short, and nothing was done;
+   * call again when it may wait. */
   dfcclResult_t (*accept)(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                           df_offer *offer, df_link_handle **handle);
-  /* [lock] Fills the sending ends. *handle: NULL if nothing is held. dfcclRemoteError: the offer
-   * makes no sense. Else as accept. */
+  /* The caller holds the lock. Fills the sending ends. *handle: NULL if nothing is held.
+   * dfcclRemoteError: the offer makes no sense. Else as accept. */
   dfcclResult_t (*connect)(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                            const df_offer *offer, df_link_handle **handle);
-  /* [lock] Neither rank's block uses the rings any more. handle may be NULL. */
+  /* The caller holds the lock. Neither rank's block uses the rings any more. handle may be NULL. */
   void (*release)(df_endpoint *endpoint, df_link_handle *handle);
 };
 
@@ -167,13 +168,13 @@ struct df_network_ops {
   /* After flush, and before rings are released: a peer for which the time did not suffice, or that
    * this rank has given up, must not take the rings' new contents for data. */
   void (*quiesce)(df_endpoint *endpoint);
-  /* [lock] The peer has left in order: a connection to it that is lost will not come back. */
+  /* The caller holds the lock. The peer has left in order: a connection to it that is lost will not come back. */
   void (*peer_left)(df_endpoint *endpoint, uint32_t peer);
   /* In a forked child: closes the descriptors that the child inherited, and frees nothing. */
   void (*close_in_child)(df_endpoint *endpoint);
   /* Reports each ended connection once, with the reason. 0: none has ended. The service thread. */
   int (*take_lost)(df_endpoint *endpoint, uint32_t *peer, char *why, size_t bytes);
-  /* [lock] 0: the pair has fewer connections than that. */
+  /* The caller holds the lock. 0: the pair has fewer connections than that. */
   int (*traffic)(df_endpoint *endpoint, uint32_t peer, uint32_t which, df_traffic *traffic);
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/foreign_log.h"
+#include "base/mutex.h"
 #include "base/plugin_file.h"
 #include "bootstrap/net/fork_guard.h"
 
@@ -68,7 +69,7 @@ struct df_tuner_plugin {
   df_csv csv;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all calls in the process */
+static df_mutex lock = DF_MUTEX_INITIALIZER; /* of all calls in the process */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void note_lock(void) { df_fork_waits_for(&lock, 0); }
 
@@ -170,9 +171,9 @@ void df_tuner_plugin_ask(df_tuner_plugin *plugin, const df_advice_question *ques
     df_csv_advise(&plugin->csv, question, advice);
     return;
   }
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   ask(plugin, question, advice);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   if (advice->kind >= DF_ADVICE_FAILED) {
     char why[DF_SENTENCE_BYTES];
     df_text text = {why, sizeof why};
@@ -237,11 +238,11 @@ dfcclResult_t df_tuner_plugin_open(df_tuner_plugin **out, const char *choice, ui
   df_tuner_plugin *plugin = calloc(1, sizeof *plugin);
   if (plugin == NULL) return df_fail(dfcclOutOfMemory, "no memory for a tuner plugin");
   plugin->job = job;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   const dfcclResult_t result = strncmp(choice, csv, strlen(csv)) == 0
                                    ? open_file(plugin, choice + strlen(csv))
                                    : open_plugin(plugin, choice);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   if (result == dfcclSuccess)
     *out = plugin;
   else
@@ -251,14 +252,14 @@ dfcclResult_t df_tuner_plugin_open(df_tuner_plugin **out, const char *choice, ui
 
 void df_tuner_plugin_close(df_tuner_plugin *plugin) {
   if (plugin == NULL) return;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   while (plugin->groups) {
     group_context *group = plugin->groups;
     plugin->groups = group->next;
     if (!group->failed && plugin->table->end) plugin->table->end(group->context);
     free(group);
   }
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   df_csv_free(&plugin->csv);
   free(plugin);
 }

@@ -1,13 +1,9 @@
-/*
- * Peer processes that say what they like, to a rank that takes part in collectives with them:
- * whatever their datagrams are, the rank neither dies nor waits for ever.
- *
- * The input is a list of datagrams. Each begins with a byte that says how much of it is the
- * input's: raw bytes (df_message_is_valid), or a well-formed message whose fields are
- * (df_messenger_deliver), with numbers mostly small, so that they name things that exist, and now and
- * then a descriptor. Built with libFuzzer where the compiler has it; otherwise fuzz_main.c makes
- * the inputs.
- */
+/* Peer processes that say what they like, to a rank that takes part in collectives with them:
+ * whatever their datagrams are, the rank neither dies nor waits for ever.  The input is a list of
+ * datagrams. Each begins with a byte that says how much of it is the input's: raw bytes
+ * (df_message_is_valid), or a well-formed message whose fields are (df_messenger_deliver), with
+ * numbers mostly small, so that they name things that exist, and now and then a descriptor. Built
+ * with libFuzzer where the compiler has it; otherwise fuzz_main.c makes the inputs. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "host/state/context.h"
 #include "host/state/peer_info.h"
 #include "control/service.h"
@@ -116,13 +113,13 @@ static size_t announce(input *in, dfcclContext_t context, df_message *message, u
   df_announcement announcement = {0};
   uint32_t ranks[RANKS] = {0, 1, 2, 3};
   announcement.group_size = 2;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_coll *coll = df_find(context, message->id);
   if (coll) { /* what would match */
     announcement = df_coll_announcement(coll);
     memcpy(ranks, coll->ranks, announcement.group_size * sizeof *ranks);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (change % 4 == 0) ((uint8_t *)&announcement)[change % sizeof announcement] ^= next_byte(in);
   if (change % 4 == 2) announcement.group_size += change / 4;
   if (change % 4 != 3) announcement.group_step = change / 64;
@@ -215,9 +212,9 @@ static void say(input *in, dfcclContext_t context, uint32_t peer) {
     fd = next_descriptor(in, message);
   }
   DF_ASSERT(df_message_is_valid(message, sizeof *message + message->payload_bytes));
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_messenger_deliver(&context->control, peer, message, fd);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 /* What a sound peer says, one thing after the other, so that links stand now and then. */
@@ -250,9 +247,9 @@ static void say_soundly(dfcclContext_t context, uint32_t peer, uint32_t step) {
       memcpy(message + 1, &offer, sizeof offer);
     }
   }
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_messenger_deliver(&context->control, peer, message, fd);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 /* Bytes on the socket, as they are. */

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "host/state/context.h"
 #include "host/state/peer_info.h"
 #include "control/messenger.h"
@@ -73,16 +74,16 @@ static scene make_scene(int timeout_ms) {
 }
 
 static int peer_socket(dfcclContext_t ctx, int peer) {
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   int socket = ctx->control.peers[peer].socket;
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   return socket;
 }
 
 static df_peer_state state_of_peer(dfcclContext_t ctx, int peer) {
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   df_peer_state state = ctx->control.peers[peer].state;
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   return state;
 }
 
@@ -220,9 +221,9 @@ static void be_told(dfcclContext_t ctx, df_message message, const void *payload,
   memcpy(bytes, &message, sizeof message);
   if (message.payload_bytes > 0) memcpy(bytes + sizeof message, payload, message.payload_bytes);
   CHECK(df_message_is_valid(bytes, sizeof message + message.payload_bytes), "no message");
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   df_messenger_deliver(&ctx->control, DEAD, (const df_message *)bytes, fd);
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
 }
 
 /* Its memory, then the same registration as the hearer's. */
@@ -233,11 +234,11 @@ static void be_told_registration(dfcclContext_t ctx, dfcclCollId_t id) {
   CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0, "no seals");
   be_told(ctx, (df_message){.kind = DF_MESSAGE_SEGMENT, .a = DF_PAGE, .b = DF_SEGMENT_HOME}, "",
           fd);
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   const df_coll *coll = df_find(ctx, id);
   df_announcement announcement = df_coll_announcement(coll);
   uint32_t bytes = df_announcement_write(&announcement, coll->ranks, payload);
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   be_told(ctx, (df_message){.kind = DF_MESSAGE_ANNOUNCE, .payload_bytes = bytes, .id = id}, payload,
           -1);
 }

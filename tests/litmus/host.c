@@ -53,7 +53,7 @@ static void host_prepare(void *state) {
                              .progress_holds_all = progress_holds};
   s->ring.words = s->cq_words;
   s->device.cq = (df_cq){.variant = DF_CQ_PACKED, .n_rings = 1, .mask = 3, .rings = &s->ring};
-  pthread_mutex_init(&context->lock, NULL);
+  df_rank_mutex_init(&context->lock);
   context->device.executor = &s->ops;
   context->device.shared = &s->device;
   context->device.work_bell = &s->work_bell;
@@ -101,9 +101,9 @@ static void chain_prepare(void *state) {
 static void chain_callback(void *state) {
   host_state *s = state;
   df_publish_u64(&s->context.runs.accepted, 2); /* as submit() of submit.c */
-  pthread_mutex_lock(&s->context.lock);
+  df_rank_lock(&s->context.lock);
   finish(&s->context, &s->coll);
-  pthread_mutex_unlock(&s->context.lock);
+  df_rank_unlock(&s->context.lock);
 }
 static void chain_look(void *state) {
   host_state *s = state;
@@ -117,10 +117,10 @@ static void completed_prepare(void *state) { chain_prepare(state); }
 static void completed_finish(void *state) {
   host_state *s = state;
   litmus_fill(&s->results, 6);
-  pthread_mutex_lock(&s->context.lock);
+  df_rank_lock(&s->context.lock);
   df_store_relaxed_u32(&s->words.status, dfcclTimeout); /* as take() */
   finish(&s->context, &s->coll);
-  pthread_mutex_unlock(&s->context.lock);
+  df_rank_unlock(&s->context.lock);
 }
 static void completed_look(void *state) {
   host_state *s = state;
@@ -140,11 +140,11 @@ static void tenant_prepare(void *state) {
 }
 static void tenant_changes(void *state) {
   host_state *s = state;
-  pthread_mutex_lock(&s->context.lock);
+  df_rank_lock(&s->context.lock);
   give_line(&s->context, &s->coll);
   s->next.id = 2;
   take_line(&s->context, &s->next);
-  pthread_mutex_unlock(&s->context.lock);
+  df_rank_unlock(&s->context.lock);
 }
 static void tenant_look(void *state) {
   host_state *s = state;
@@ -262,9 +262,9 @@ static void ring_background(void *state) {
 
 static void waiter_complete(void *state) {
   host_state *s = state;
-  pthread_mutex_lock(&s->context.lock);
+  df_rank_lock(&s->context.lock);
   finish(&s->context, &s->coll);
-  pthread_mutex_unlock(&s->context.lock);
+  df_rank_unlock(&s->context.lock);
   wake_waiters(&s->context);
 }
 static void waiter_sleep(void *state) {

@@ -53,7 +53,7 @@ static void deadline_prepare(void *state) {
                       .run_limit = UINT64_MAX,
                       .heeded_from = UINT64_MAX};
   s->coll.configuration.shape.n_blocks = 1;
-  pthread_mutex_init(&context->lock, NULL);
+  df_rank_mutex_init(&context->lock);
   context->device.executor = &s->ops;
   context->device.shared = &s->device;
   context->registry.latest = &s->coll;

@@ -32,7 +32,7 @@ int note_send(df_connections *all) {
 
 static void asked_prepare(void *state) {
   wire_state *s = state;
-  pthread_mutex_init(&s->ep.lock, NULL);
+  df_mutex_init(&s->ep.lock);
 }
 static void asked_pump(void *state) { wire_pump(&((wire_state *)state)->ep, DF_CARRY_STUCK); }
 static void asked_tell(void *state) {

@@ -76,7 +76,7 @@ BUGS = [
     ("a full SQ is told by a load", [always("df_sq_push_spmc", "df_system_sub_u32")], CROWDS),
     ("a run is lost when the SQ is full", [("df_admit_listed", "push", "(CALL || (PLANTED && (df_backlog_pop(context, coll), 0)))")]),
     ("between two turns the lock is only tried", [
-        ("df_between_turns", "pthread_mutex_lock", "if (PLANTED ? pthread_mutex_trylock(ARGUMENTS) != 0 : CALL != 0) return")], CROWDS),
+        ("df_between_turns", "df_rank_lock", "if (PLANTED ? !df_rank_trylock(ARGUMENTS) : (CALL, 0)) return")], CROWDS),
     ("a message is published without order", [weaker("df_link_publish", "df_publish_fenced_u64", "df_store_relaxed_u64")]),
     ("a message is observed without order", [weaker("df_link_has_message", "df_observe_u64", "df_load_relaxed_u64")]),
     ("a slot is released without order", [weaker("df_link_release", "df_publish_fenced_u64", "df_store_relaxed_u64")]),

@@ -157,13 +157,13 @@ void df_cpu_allowed(uint64_t *bits, uint32_t words) {
 
 void sim_fork_guard_add(df_fork_guard *guard, void (*in_child)(df_fork_guard *guard));
 void sim_fork_guard_remove(df_fork_guard *guard);
-void sim_fork_waits_for(pthread_mutex_t *lock, int is_outer);
+void sim_fork_waits_for(struct df_mutex *lock, int is_outer);
 void sim_fork_guard_add(df_fork_guard *guard, void (*in_child)(df_fork_guard *guard)) {
   (void)guard;
   (void)in_child;
 }
 void sim_fork_guard_remove(df_fork_guard *guard) { (void)guard; }
-void sim_fork_waits_for(pthread_mutex_t *lock, int is_outer) { (void)lock, (void)is_outer; }
+void sim_fork_waits_for(struct df_mutex *lock, int is_outer) { (void)lock, (void)is_outer; }
 
 /* ---- dumps: nobody reads who sleeps ---- */
 

@@ -1,4 +1,5 @@
 #include "stage.h"
+#include "base/mutex.h"
 #include "control/service.h"
 #include "host/registration/match.h"
 #include "host/state/registry.h"
@@ -78,9 +79,9 @@ void stage_say(const df_stage *s, int peer, df_message message, const char *text
 
 void stage_handle(const df_stage *s, df_message *message, int fd) {
   message->magic = DF_MESSAGE_MAGIC;
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   df_messenger_deliver(&s->context->control, 1, message, fd);
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
 }
 
 void stage_offer_segment(const df_stage *s, uint64_t id, uint64_t bytes, uint64_t use) {
@@ -115,9 +116,9 @@ void stage_announce(const df_stage *s, dfcclCollId_t id, const df_announcement *
 }
 
 df_announcement stage_announcement_of(const df_stage *s, dfcclCollId_t id) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   df_announcement announcement = df_coll_announcement(df_find(s->context, id));
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return announcement;
 }
 
@@ -135,9 +136,9 @@ dfcclResult_t stage_register_of_two(const df_stage *s, dfcclCollId_t id) {
 }
 
 static int is_in_daemon(const df_stage *s, dfcclCollId_t id) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   int runs = df_runs_in_device(df_find(s->context, id)) > 0;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return runs;
 }
 

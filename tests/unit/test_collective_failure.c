@@ -1,22 +1,17 @@
-/*
- * Promises of src/host/runs/collective_failure.c and of those who ask it, seen from a rank whose peers are played
- * by this test:
- *   - A rank that is given up on the word of a third rank, or for what it sends, is told which
- *     collectives that ended: it may be alive.
- *   - Every death that a rank sees is told to the others, not only the first.
- *   - Who gives everything up tells also what had failed before: that message may be what was lost.
- *   - A registration that ends before its peer has announced it is told as failed.
- *   - Who had no memory for a message is given up by the ranks of its process.
- *   - What its callback has deregistered counts as registered no more.
- *   - After a failure no peer is told to unmap memory that it may be reading: any, or, where one
- *     collective has failed, what its runs in the daemon have been given.
- *   - Where only the reading of a connection failed, the peer sees it end.
- *   - Runs that a member which has left could have no part in are refused, whatever became of its
- *     last words, and registrations that it could have no part in cost nothing for ever.
- *   - Rings are kept until their sender has deregistered or left in order: who lost its connection
- *     may live, and write to them.
- *   - Links are refused that cannot lie in the memory that is offered for them.
- */
+/* Promises of src/host/runs/collective_failure.c and of those who ask it, seen from a rank whose
+ * peers are played by this test:   - A rank that is given up on the word of a third rank, or for
+ * what it sends, is told which     collectives that ended: it may be alive.   - Every death that a
+ * rank sees is told to the others, not only the first.   - Who gives everything up tells also what
+ * had failed before: that message may be what was lost.   - A registration that ends before its
+ * peer has announced it is told as failed.   - Who had no memory for a message is given up by the
+ * ranks of its process.   - What its callback has deregistered counts as registered no more.   -
+ * After a failure no peer is told to unmap memory that it may be reading: any, or, where one
+ * collective has failed, what its runs in the daemon have been given.   - Where only the reading of
+ * a connection failed, the peer sees it end.   - Runs that a member which has left could have no
+ * part in are refused, whatever became of its     last words, and registrations that it could have
+ * no part in cost nothing for ever.   - Rings are kept until their sender has deregistered or left
+ * in order: who lost its connection     may live, and write to them.   - Links are refused that
+ * cannot lie in the memory that is offered for them. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +19,7 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "base/mutex.h"
 #include "host/registration/match.h"
 #include "two_ranks.h"
 #include "host/runs/collective_failure.h"
@@ -62,9 +58,9 @@ DF_TEST(failure, a_later_death_is_told_too, 30) {
   df_stage s;
   stage_open(&s);
   register_on_all(&s);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   df_break(s.context, dfcclTimeout, "something else took too long");
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, DF_NOBODY), "rank 2 was not told the cause");
   stage_die(&s, 1);
   CHECK(stage_hears(&s, 2, DF_MESSAGE_FAILURE_REASON, 1), "rank 2 was not told of the death");
@@ -75,11 +71,11 @@ DF_TEST(failure, what_had_failed_before_all_is_given_up_is_told, 30) {
   df_stage s;
   stage_open(&s);
   register_on_all(&s);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   df_coll *coll = df_find(s.context, COLL);
   df_fail_collective(s.context, coll, dfcclTimeout, 0, "it took too long"); /* untold: lost */
   df_give_up(s.context, dfcclOutOfMemory, "no memory for a message");
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   OK(dfcclDestroy(s.context)); /* the connections end: nothing more is to come */
   for (int r = 1; r < RANKS; r++) {
     CHECK(stage_hears(&s, r, DF_MESSAGE_FAIL, COLL), "rank %d was not told", r);
@@ -225,9 +221,9 @@ DF_TEST(failure, who_has_left_takes_no_memory, 30) {
 /* ---- offers that make no sense */
 
 static int has_offer(const df_stage *s) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   int has = df_match_newest(s->context, 1, &(df_message){.id = COLL})->ends.has_offer;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return has;
 }
 
@@ -278,16 +274,16 @@ DF_TEST(failure, an_offer_that_makes_no_sense_is_refused, 60) {
 /* ---- rings of a peer that may live */
 
 static int is_lost(const df_stage *s) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   int is = s->context->control.peers[1].state == DF_PEER_DEAD;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return is;
 }
 
 static uint64_t ring_bytes_of(const df_stage *s) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   uint64_t bytes = s->context->transports.shm->arena.used_bytes;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return bytes;
 }
 
@@ -345,16 +341,16 @@ static void deregister_and_stay(dfcclCollId_t coll, dfcclResult_t status, void *
 }
 
 static int has_heard(dfcclContext_t context, uint32_t peer) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   int broken = context->control.peers[peer].broken;
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return broken;
 }
 
 static df_peer_state state_of(dfcclContext_t context, uint32_t peer) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_peer_state state = context->control.peers[peer].state;
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return state;
 }
 
@@ -383,9 +379,9 @@ DF_TEST(failure, what_is_deregistered_cannot_fail, 30) {
                          r == 0 ? deregister_and_stay : NULL, &gate));
   }
   EVENTUALLY(df_observe_u32(&gate.inside) == 1);
-  pthread_mutex_lock(&ctxs[1]->lock);
+  df_rank_lock(&ctxs[1]->lock);
   df_break(ctxs[1], dfcclTimeout, "something else took too long");
-  pthread_mutex_unlock(&ctxs[1]->lock);
+  df_rank_unlock(&ctxs[1]->lock);
   EVENTUALLY(has_heard(ctxs[0], 1));
   int alone = 0; /* a group that rank 1 has no part in */
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "base/mutex.h"
 #include "control/service.h"
 #include "host/state/registry.h"
 
@@ -21,9 +22,9 @@ static int8_t input[1 << 21];
 /* As if rank `from` had said it. */
 static void handle(const df_stage *s, uint32_t from, df_message message, int fd) {
   message.magic = DF_MESSAGE_MAGIC;
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   df_messenger_deliver(&s->context->control, from, &message, fd);
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
 }
 
 /* Ordinary shared memory of a peer. */
@@ -35,17 +36,17 @@ static void offer(const df_stage *s, uint32_t from, uint64_t id, uint64_t bytes,
 }
 
 static df_coll *find(const df_stage *s) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   df_coll *coll = df_find(s->context, COLL);
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return coll;
 }
 
 static int is_ready(const df_stage *s) {
   const df_coll *coll = find(s);
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   int ready = coll->ready;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return ready;
 }
 
@@ -71,9 +72,9 @@ static readers begin(const df_stage *s, size_t bytes, uint32_t deeper_by) {
     } d = {.message = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_ANNOUNCE, .id = COLL}};
     offer(s, rank, 0, DF_PAGE, DF_SEGMENT_HOME);
     d.message.payload_bytes = df_announcement_write(&a, ranks, &d.message + 1);
-    pthread_mutex_lock(&s->context->lock);
+    df_rank_lock(&s->context->lock);
     df_messenger_deliver(&s->context->control, rank, &d.message, -1);
-    pthread_mutex_unlock(&s->context->lock);
+    df_rank_unlock(&s->context->lock);
     uint32_t n_slots = rank == 2 ? a.n_slots * deeper_by : a.n_slots;
     uint64_t bytes_of_rings = df_link_ring_bytes(a.stride, n_slots) * a.n_blocks;
     offer(s, rank, DF_FIRST_LINKS_SEGMENT + RINGS, DF_ALIGN_UP(bytes_of_rings, (uint64_t)DF_PAGE),

@@ -1,12 +1,11 @@
-/*
- * Promises of src/host/runs/completion.c: a run's status is what became of that run, in whatever order
- * the host hears of a collective's runs. They end in order, but several threads and several queues
- * tell of them: a run that succeeded is never told as failed, because a later one that failed was
- * heard of first, nor one that failed as a success. Callbacks that a waiter does not come to run
- * are run by the poller.
- */
+/* Promises of src/host/runs/completion.c: a run's status is what became of that run, in whatever
+ * order the host hears of a collective's runs. They end in order, but several threads and several
+ * queues tell of them: a run that succeeded is never told as failed, because a later one that
+ * failed was heard of first, nor one that failed as a success. Callbacks that a waiter does not
+ * come to run are run by the poller. */
 #include <stdlib.h>
 
+#include "base/mutex.h"
 #include "devices/cpu/executor.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
@@ -107,9 +106,9 @@ static void tell_late(dfcclCallback_t callback, uint32_t later) {
   EVENTUALLY(ctx->device.executor->last_turn(&ctx->device, &turn));
   for (uint32_t i = 0; i < later; i++) run(&j, 0, note); /* rank 1 does not */
   drive(&j);
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   give_up(&j);
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   while (df_load_relaxed_u64(&ctx->runs.cqes_seen) <
          1 + in_device) { /* the first run's, and these */
     drive(&j);
@@ -162,13 +161,13 @@ DF_TEST(completion, cqes_in_any_order, 30) {
     dfcclContext_t ctx = j.ctxs[0];
     run(&j, 1, NULL);
     for (int k = 0; k < CQES; k++) run(&j, 0, note);
-    pthread_mutex_lock(&ctx->lock);
+    df_rank_lock(&ctx->lock);
     while (!has_entry(&j)) drive(&j); /* the first one; the second has no peer */
     give_up(&j);
     for (int k = 0; k < CQES; k++)
       while (!df_cq_pop_mpsc(&ctx->device.shared->cq, &cqes[k])) drive(&j);
     for (int k = 0; k < CQES; k++) df_cq_push_mpsc(&ctx->device.shared->cq, 0, cqes[orders[i][k]]);
-    pthread_mutex_unlock(&ctx->lock);
+    df_rank_unlock(&ctx->lock);
     df_ring_poller(ctx);
     expect_statuses(&j, CQES, 1);
     free_job(&j);
@@ -210,9 +209,9 @@ DF_TEST(completion, callbacks_that_a_waiter_leaves_are_run_by_the_poller, 30) {
     run_others(&j, r, r == 0 ? count_other : NULL);
   }
   EVENTUALLY(df_load_relaxed_u32(&ctx->runs.poller_bell.sleepers) == 1);
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   for (uint64_t wanted = cqes_written(&j) + 1 + OTHER_RUNS; cqes_written(&j) < wanted;) drive(&j);
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   OK(dfcclWait(ctx, COLL));
   CHECK(df_observe_u32(&j.ended) == 1, "its own callback has not run");
   EVENTUALLY(df_observe_u32(&others_ended) == OTHER_RUNS);

@@ -1,11 +1,10 @@
-/*
- * Promise of src/host/registration/link_setup.c: how far away a peer is, is looked at on links of large
- * messages, and nowhere where asking for the time costs more than a line takes to come.
- */
+/* Promise of src/host/registration/link_setup.c: how far away a peer is, is looked at on links of
+ * large messages, and nowhere where asking for the time costs more than a line takes to come. */
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "host/state/context.h"
 #include "host/state/registry.h"
 #include "two_ranks.h"
@@ -41,14 +40,14 @@ static uint32_t looked_at(uint64_t ns) {
   atomic_store(&cost_ns, ns);
   two_ranks_do(run, ctxs);
   atomic_store(&cost_ns, 0);
-  pthread_mutex_lock(&ctxs[0]->lock);
+  df_rank_lock(&ctxs[0]->lock);
   const df_coll *coll = df_find(ctxs[0], 1);
   uint32_t links = coll->plan->n_links, far_ns = coll->device.links[0].far_ns;
   CHECK(links > 0, "no links");
   for (uint32_t i = 0; i < links; i++)
     CHECK(coll->device.links[i].far_ns == far_ns, "link %u is looked at otherwise than the first",
           i);
-  pthread_mutex_unlock(&ctxs[0]->lock);
+  df_rank_unlock(&ctxs[0]->lock);
   two_ranks_close(ctxs);
   return far_ns;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "base/mutex.h"
 #include "host/observe/dump.h"
 #include "host/state/registry.h"
 
@@ -108,11 +109,11 @@ DF_TEST(dump, a_run_waits_for_who_is_missing, 30) {
   df_waiting_for("rank 0 to wait for rank 2");
   int waits[RANKS] = {0};
   while (strstr(text, "waits for a message from rank 2") == NULL) {
-    pthread_mutex_lock(&ctxs[0]->lock);
+    df_rank_lock(&ctxs[0]->lock);
     const df_coll *coll = df_find(ctxs[0], 5);
     for (uint32_t i = 1; i < RANKS; i++) waits[i] = df_waits_for_member(ctxs[0], coll, i);
     df_describe_wait(ctxs[0], coll, text, sizeof text);
-    pthread_mutex_unlock(&ctxs[0]->lock);
+    df_rank_unlock(&ctxs[0]->lock);
     df_sleep_ms(1);
   }
   df_waiting_for(NULL);

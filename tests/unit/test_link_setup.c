@@ -1,9 +1,6 @@
-/*
- * Promise of src/host/registration/link_setup.c: while large rings get their pages nobody who calls the library
- * is kept waiting; and whatever happens meanwhile ends as it would have without rings.
- *
- * The pages come when the test says so: madvise stands here in the C library's place.
- */
+/* Promise of src/host/registration/link_setup.c: while large rings get their pages nobody who calls
+ * the library is kept waiting; and whatever happens meanwhile ends as it would have without rings.
+ * The pages come when the test says so: madvise stands here in the C library's place. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +9,7 @@
 
 #include "stage.h"
 #include "two_ranks.h"
+#include "base/mutex.h"
 #include "host/state/registry.h"
 
 enum { SHORT = 1, LARGE = 2, OTHER = 3, ROOT = 0, COUNT = 1 << 20, POPULATE = 23, LINKS = 1 };
@@ -113,9 +111,9 @@ DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
   dfcclContext_t ctxs[2];
   open_two(ctxs);
   run_short(ctxs);
-  pthread_mutex_lock(&ctxs[0]->lock);
+  df_rank_lock(&ctxs[0]->lock);
   uint64_t used = ctxs[0]->transports.shm->arena.used_bytes;
-  pthread_mutex_unlock(&ctxs[0]->lock);
+  df_rank_unlock(&ctxs[0]->lock);
   atomic_store(&is_closed, true);
   run_large(ctxs);
   EVENTUALLY(atomic_load(&waiting) == 2);
@@ -127,9 +125,9 @@ DF_TEST(link_setup, is_given_up_with_the_runs, 60) {
   uint64_t now;
   do { /* the range goes back once the thread that had it has the lock */
     df_nap();
-    pthread_mutex_lock(&ctxs[0]->lock);
+    df_rank_lock(&ctxs[0]->lock);
     now = ctxs[0]->transports.shm->arena.used_bytes;
-    pthread_mutex_unlock(&ctxs[0]->lock);
+    df_rank_unlock(&ctxs[0]->lock);
   } while (now != used);
   two_ranks_close(ctxs);
 }
@@ -169,9 +167,9 @@ static void offer_deep_rings(const df_stage *s, const df_announcement *a) {
 }
 
 static int is_ready(const df_stage *s) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   int ready = df_find(s->context, LARGE)->ready;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return ready;
 }
 

@@ -1,17 +1,13 @@
-/*
- * Promises of src/host/registration/match.c to a rank whose peers, played by this test, announce what makes no
- * sense to it, or in no order:
- *   - A type, operator, operation or algorithm that this version does not know differs from each
- * that it knows: a mismatch with a sentence.
- *   - So does every number of the shape, which variables and tables of the ranks may make
- * different.
- *   - Runs before the one whose counts differ go on; that one and later ones end, or are refused, with
- *     dfcclMismatch and the sentence of who found it.
- *   - Announcements of one id are dropped in whatever order they are through with, and no other one
- *     with them.
- */
+/* Promises of src/host/registration/match.c to a rank whose peers, played by this test, announce
+ * what makes no sense to it, or in no order:   - A type, operator, operation or algorithm that this
+ * version does not know differs from each that it knows: a mismatch with a sentence.   - So does
+ * every number of the shape, which variables and tables of the ranks may make different.   - Runs
+ * before the one whose counts differ go on; that one and later ones end, or are refused, with
+ * dfcclMismatch and the sentence of who found it.   - Announcements of one id are dropped in
+ * whatever order they are through with, and no other one     with them. */
 #include <string.h>
 
+#include "base/mutex.h"
 #include "host/runs/collective_failure.h"
 #include "host/state/registry.h"
 #include "stage.h"
@@ -80,7 +76,7 @@ DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
   df_stage s;
   int8_t buffer[COUNT] = {0};
   handle_of_a_difference(&s, buffer);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   df_coll *coll = df_find(s.context, COLL);
   CHECK(coll->run_limit == 1, "runs go on up to %llu", (unsigned long long)coll->run_limit);
   coll->retired = coll->admitted = 1; /* as if run 0 were through */
@@ -88,7 +84,7 @@ DF_TEST(match, runs_before_the_one_whose_counts_differ_go_on, 30) {
   coll->retired = coll->admitted = 0;
   CHECK(coll->failed == dfcclMismatch, "%d: %s", (int)coll->failed, coll->sentence);
   CHECK(strstr(coll->sentence, "5 elements"), "\"%s\"", coll->sentence);
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   stage_close(&s);
 }
 
@@ -106,12 +102,12 @@ DF_TEST(match, an_end_before_the_difference_counts, 30) {
 
 static unsigned long records(const df_stage *s) {
   unsigned long n = 0;
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   ck_hs_iterator_t iterator = CK_HS_ITERATOR_INITIALIZER;
   void *entry;
   while (ck_hs_next(&s->context->registry.remotes, &iterator, &entry))
     for (const df_remote *remote = entry; remote; remote = remote->next) n++;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return n;
 }
 

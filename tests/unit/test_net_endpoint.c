@@ -11,6 +11,7 @@
  *   - An offer that makes no sense is refused. A connection that is lost is told once, with both
  * ends.
  */
+#include "base/mutex.h"
 #include "transports/net/endpoint.h"
 
 #include <pthread.h>
@@ -31,7 +32,7 @@ enum { RANKS = 2, ELEMENTS = 1000, RUNS = 300 };
 
 typedef struct rank {
   df_endpoint *endpoint;
-  pthread_mutex_t lock;
+  df_rank_mutex lock;
   df_bell bell;
   uint32_t wakes;
 } rank;
@@ -51,7 +52,7 @@ static void wake(void *owner) { df_system_add_u32(&((rank *)owner)->wakes, 1); }
 static void open_both(rank *ranks) {
   for (uint32_t r = 0; r < RANKS; r++) {
     ranks[r] = (rank){.wakes = 0};
-    pthread_mutex_init(&ranks[r].lock, NULL);
+    df_rank_mutex_init(&ranks[r].lock);
     df_endpoint_owner owner = {.owner = &ranks[r],
                                .rank = r,
                                .n_ranks = RANKS,
@@ -87,20 +88,20 @@ static dfcclResult_t accept_link(rank *ranks, link_of_two *link) {
   link->part = (df_part){.elements = ELEMENTS, .chunk = ELEMENTS, .loops = 1};
   df_patience patience = {.may_wait = 1};
   df_route route = route_of(link, 1);
-  pthread_mutex_lock(&ranks[1].lock);
+  df_rank_lock(&ranks[1].lock);
   dfcclResult_t result = df_transport_wire.accept(ranks[1].endpoint, &route, &patience,
                                                   &link->offer, &link->tickets[1]);
-  pthread_mutex_unlock(&ranks[1].lock);
+  df_rank_unlock(&ranks[1].lock);
   return result;
 }
 
 static dfcclResult_t connect_link(rank *ranks, link_of_two *link) {
   df_patience patience = {.pages_left = 100};
   df_route route = route_of(link, 0);
-  pthread_mutex_lock(&ranks[0].lock);
+  df_rank_lock(&ranks[0].lock);
   dfcclResult_t result = df_transport_wire.connect(ranks[0].endpoint, &route, &patience,
                                                    &link->offer, &link->tickets[0]);
-  pthread_mutex_unlock(&ranks[0].lock);
+  df_rank_unlock(&ranks[0].lock);
   return result;
 }
 
@@ -114,7 +115,7 @@ static void release_link(rank *ranks, link_of_two *link) {
 static void close_both(rank *ranks) {
   for (uint32_t r = 0; r < RANKS; r++) {
     if (ranks[r].endpoint) df_transport_wire.close(ranks[r].endpoint, 0);
-    pthread_mutex_destroy(&ranks[r].lock);
+    df_rank_mutex_destroy(&ranks[r].lock);
   }
 }
 
@@ -222,9 +223,9 @@ DF_TEST(wire_endpoint, a_caller_may_need_a_connection_first, 60) {
   route.peer = 1;
   route.ends = &end;
   route.ring.stride = 4 * route.ring.stride;
-  pthread_mutex_lock(&ranks[0].lock);
+  df_rank_lock(&ranks[0].lock);
   OK(df_transport_wire.accept(ranks[0].endpoint, &route, &patience, &offer, &handle));
-  pthread_mutex_unlock(&ranks[0].lock);
+  df_rank_unlock(&ranks[0].lock);
   drives = 1;
   for (int i = 0; i < 200; i++) {
     wait_a_moment(ranks);
@@ -414,7 +415,8 @@ DF_TEST(wire_endpoint, a_call_that_nobody_answers_is_given_up, 30) {
   df_socket_close(&silent);
 }
 
-/* Who drives for a moment, rests, and then sleeps leaves what he has not read to the endpoint's thread. */
+/* Who drives for a moment, rests, and then sleeps leaves what he has not read to the endpoint's
+ * thread. */
 DF_TEST(wire_endpoint, what_a_rest_leaves_is_read, 60) {
   enum { TRIES = 300 };
   rank ranks[RANKS];

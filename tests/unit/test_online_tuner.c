@@ -1,16 +1,14 @@
-/*
- * Promises of src/host/switching/online_tuner.c:
- *   - A search begins with what the collective was registered with, and tries each other algorithm,
- *     whatever the collective has gone over to before.
- *   - Times of more or fewer runs than were asked for count for nothing, and so do those that a member
- *     tells again.
- *   - While it waits, or watches and no window is near, no run reads a clock, and none is told.
- */
+/* Promises of src/host/switching/online_tuner.c:   - A search begins with what the collective was
+ * registered with, and tries each other algorithm,     whatever the collective has gone over to
+ * before.   - Times of more or fewer runs than were asked for count for nothing, and so do those
+ * that a member     tells again.   - While it waits, or watches and no window is near, no run reads
+ * a clock, and none is told. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "host/switching/plan_switch.h"
 #include "host/state/registry.h"
 #include "host/switching/online_tuner.h"
@@ -34,12 +32,12 @@ typedef struct {
 
 static look look_at(dfcclContext_t ctx) {
   look l;
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   const df_coll *registered = df_find(ctx, COLL);
   l.algorithm = registered->plan->key.algorithm;
   l.is_busy = df_plan_switch_is_busy(registered);
   CHECK(df_tuner_summarise(registered, &l.tuner), "it is not tuned");
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   return l;
 }
 
@@ -56,9 +54,9 @@ static void begin(dfcclContext_t ctxs[2], const char *budget) {
 
 /* All have answered, and go over as runs reach the one that they have agreed on. */
 static int is_committed(dfcclContext_t ctx) {
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   const int is = !df_find(ctx, COLL)->plan_switch->asks;
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   return is;
 }
 
@@ -87,10 +85,10 @@ DF_TEST(tuner, a_search_begins_with_the_registered_algorithm, 120) {
 /* Rank 1 refuses the plan that rank 0 has proposed last. */
 static void refuse(dfcclContext_t ctx) {
   df_message message = {.kind = DF_MESSAGE_READY, .id = COLL, .b = 1};
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   message.variant = df_find(ctx, COLL)->plan_switch->number;
   df_plan_switch_receive(ctx, 1, &message);
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
 }
 
 DF_TEST(tuner, a_change_of_the_application_that_is_called_off_before_the_search_begins, 120) {
@@ -112,10 +110,10 @@ static void tell_one_time(dfcclContext_t ctx) {
     uint32_t ns;
   } d = {.message = {.kind = DF_MESSAGE_TIMES, .payload_bytes = sizeof d.ns, .id = COLL, .a = 100},
          .ns = 1};
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   d.message.variant = df_find(ctx, COLL)->plan_switch->number;
   df_plan_switch_receive(ctx, 1, &d.message);
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
 }
 
 DF_TEST(tuner, only_as_many_times_as_were_asked_for, 120) {
@@ -134,8 +132,9 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* In the simplest case, at the usual budget: nothing is earned yet. Runs that take longer are watched
- * sooner: from 24 us on within the 132 runs that are looked at here, as in a build with a sanitizer. */
+/* In the simplest case, at the usual budget: nothing is earned yet. Runs that take longer are
+ * watched sooner: from 24 us on within the 132 runs that are looked at here, as in a build with a
+ * sanitizer. */
 DF_TEST(tuner, while_it_waits_a_run_costs_one_compare, 120) {
   enum { SHORT_NS = 12000 };
   static uint64_t ns[WARM];
@@ -158,13 +157,13 @@ DF_TEST(tuner, while_it_waits_a_run_costs_one_compare, 120) {
   CHECK(look_at(ctxs[0]).tuner.state == DF_SEARCH_RESTING, "it %s",
         df_search_state_name(look_at(ctxs[0]).tuner.state));
   for (int r = 0; r < 2; r++) {
-    pthread_mutex_lock(&ctxs[r]->lock);
+    df_rank_lock(&ctxs[r]->lock);
     const df_coll *registered = df_find(ctxs[r], COLL);
     CHECK(ctxs[r]->runs.timing == 0, "rank %d: %u collectives read clocks", r,
           ctxs[r]->runs.timing);
     CHECK(registered->heeded_from > registered->retired + 100, "rank %d: run %llu is heeded", r,
           (unsigned long long)registered->heeded_from);
-    pthread_mutex_unlock(&ctxs[r]->lock);
+    df_rank_unlock(&ctxs[r]->lock);
   }
   two_ranks_close(ctxs);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "stage.h"
+#include "base/mutex.h"
 #include "host/state/registry.h"
 
 enum { COLL = 1, STREAM_MIN = 4 << 20, SHORT = 64, LARGE = 1 << 20 };
@@ -16,9 +17,9 @@ static uint8_t stores_of(uint32_t cores, size_t bytes) {
   stage_open(&s);
   s.context->topology.n_cores = cores;
   OK(dfcclRegisterBroadcast(s.context, COLL, bytes, dfcclInt8, 0, NULL));
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   uint8_t stream = df_find(s.context, COLL)->device.descriptor->stream;
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   stage_close(&s);
   return stream;
 }
@@ -39,9 +40,9 @@ static void expect_slots(uint32_t cores, const char *least, size_t bytes, uint32
   stage_open(&s);
   s.context->topology.n_cores = cores;
   OK(dfcclRegisterAllReduce(s.context, COLL, bytes, dfcclInt8, dfcclSum, NULL));
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   uint32_t has = df_find(s.context, COLL)->configuration.shape.n_slots;
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   CHECK(has == slots, "%u cores, %zu bytes, at least %s slots: %u instead of %u", cores, bytes,
         least, has, slots);
   stage_close(&s);

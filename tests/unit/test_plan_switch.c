@@ -1,16 +1,14 @@
-/*
- * Promises of src/host/switching/plan_switch.c to a rank whose peer, played by this test, takes part in a switch:
- *   - A member that has not answered yet answers when it hears that the leader admits no more runs:
- *     the leader waits for each answer, and so do its runs.
- *   - A proposal for a collective that has no variants is refused.
- *   - Times are told with the number of the switch that asked for them, whatever was proposed since.
- *   - A member that answers twice counts once.
- *   - A member knows what a switch was for, and hears if what is in force stays for another purpose.
- *   - If a member says that the variant in force has failed, the collective fails, and not what it
- *     was registered with alone.
- */
+/* Promises of src/host/switching/plan_switch.c to a rank whose peer, played by this test, takes
+ * part in a switch:   - A member that has not answered yet answers when it hears that the leader
+ * admits no more runs:     the leader waits for each answer, and so do its runs.   - A proposal for
+ * a collective that has no variants is refused.   - Times are told with the number of the switch
+ * that asked for them, whatever was proposed since.   - A member that answers twice counts once.
+ * - A member knows what a switch was for, and hears if what is in force stays for another purpose.
+ * - If a member says that the variant in force has failed, the collective fails, and not what it
+ * was registered with alone. */
 #include <string.h>
 
+#include "base/mutex.h"
 #include "host/switching/plan_switch.h"
 #include "host/registration/match.h"
 #include "host/state/registry.h"
@@ -34,9 +32,9 @@ static void say(const df_stage *s, df_message message, const void *payload, size
 static void announce(const df_stage *s, uint64_t variant, uint32_t first, uint32_t second) {
   const uint32_t ranks[] = {first, second};
   uint8_t payload[sizeof(df_announcement) + sizeof ranks];
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   const df_announcement own = df_coll_announcement(df_find_variant(s->context, COLL, variant));
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   const uint32_t bytes = df_announcement_write(&own, ranks, payload);
   say(s, (df_message){.kind = DF_MESSAGE_ANNOUNCE, .id = COLL, .variant = variant}, payload, bytes);
 }
@@ -145,16 +143,16 @@ DF_TEST(epochs, a_member_that_answers_twice, 30) {
   df_stage s;
   run_empty(&s, 0);
   OK(df_plan_switch_ask(s.context, COLL, &spec));
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   const df_plan_switch *plan_switch = df_find(s.context, COLL)->plan_switch;
   const uint64_t number = plan_switch->number;
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   for (int i = 0; i < 2; i++)
     say(&s, (df_message){.kind = DF_MESSAGE_READY, .id = COLL, .variant = number, .a = 5}, "", 0);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   CHECK(plan_switch->asks && !plan_switch->has_answered, "rank 0 itself has not answered");
   CHECK(plan_switch->answers == 1, "%u answers", plan_switch->answers);
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   stage_close(&s);
 }
 
@@ -164,25 +162,25 @@ DF_TEST(epochs, the_variant_in_force_fails, 30) {
   run_empty(&s, 1);
   lead_over(&s, 6, 0);
   run_on(&s, 8);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   const df_coll *registered = df_find(s.context, COLL), *parked = registered->plan_switch->current;
   CHECK(parked && registered->plan->key.algorithm == DF_DOUBLING, "it has not gone over");
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   say(&s,
       (df_message){.kind = DF_MESSAGE_FAIL, .id = COLL, .variant = VARIANT, .a = dfcclRemoteError},
       why, sizeof why);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   CHECK(registered->failed != dfcclSuccess, "it goes on");
   CHECK(registered->device.descriptor->words->cancel != 0, "the daemon goes on");
   CHECK(parked->device.descriptor->words->cancel == 0, "what it was registered with is cancelled");
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   stage_close(&s);
 }
 
 static const char *purpose_of(const df_stage *s) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   const char *purpose = df_switch_state_of(df_find(s->context, COLL)).purpose;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return purpose;
 }
 
@@ -223,25 +221,25 @@ DF_TEST(epochs, a_leader_tells_why_what_is_in_force_stays, 30) {
   const df_variant_spec same = {.algorithm = DF_AS_REGISTERED};
   df_stage s;
   run_empty(&s, 0);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   df_coll *registered = df_find(s.context, COLL);
   CHECK(df_plan_switch_of(registered) != NULL, "no memory");
   df_plan_switch_keep(s.context, registered, DF_PURPOSE_ADOPTED);
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   CHECK(strcmp(purpose_of(&s), "registered") == 0, "%s, without a switch", purpose_of(&s));
   OK(df_plan_switch_ask(s.context, COLL, &same));
   const uint64_t number = registered->plan_switch->number;
   say(&s, (df_message){.kind = DF_MESSAGE_READY, .id = COLL, .variant = number, .a = 6}, "", 0);
   run_on(&s, 8);
   CHECK(strcmp(purpose_of(&s), "asked") == 0, "%s", purpose_of(&s));
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   df_plan_switch_keep(s.context, registered, DF_PURPOSE_ADOPTED); /* rank 1 has not gone over */
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   CHECK(strcmp(purpose_of(&s), "asked") == 0, "%s, while a member goes over", purpose_of(&s));
   say(&s, (df_message){.kind = DF_MESSAGE_RETIRED, .id = COLL, .variant = number}, "", 0);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   df_plan_switch_keep(s.context, registered, DF_PURPOSE_ADOPTED);
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   CHECK(strcmp(purpose_of(&s), "adopted") == 0, "%s", purpose_of(&s));
   CHECK(stage_hears(&s, 1, DF_MESSAGE_PURPOSE, COLL), "rank 1 is not told");
   stage_close(&s);

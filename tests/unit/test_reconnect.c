@@ -6,6 +6,7 @@
  *     with nobody who makes connections anew the first loss is told.
  *   - A rank that was cut off, or that has ended its line, is told, and is not waited for.
  */
+#include "base/mutex.h"
 #include "control/reconnect.h"
 
 #include <pthread.h>
@@ -25,7 +26,7 @@ enum { RANKS = 2, MESSAGES = 3000, SMALL_BUFFER = 4096 };
 
 typedef struct {
   df_control control;
-  pthread_mutex_t lock;
+  df_rank_mutex lock;
   df_mesh mesh;
   int sockets[RANKS];
   df_far_rank far[RANKS];
@@ -125,7 +126,7 @@ static void open_rank(uint32_t number, int fd, int resume_ms) {
                                     .disconnected = disconnected,
                                     .message_lost = message_lost};
   memset(r, 0, sizeof *r);
-  pthread_mutex_init(&r->lock, NULL);
+  df_rank_mutex_init(&r->lock);
   r->mesh = (df_mesh){.n_ranks = RANKS,
                       .rank = (int)number,
                       .n_local = 1,
@@ -179,40 +180,40 @@ static void send_one(uint32_t number, uint64_t which) {
   memset(text, (int)(1 + which % 100), bytes);
   text[bytes - 1] = '\0';
   const df_message message = {.kind = DF_MESSAGE_FAIL, .payload_bytes = bytes, .id = which};
-  pthread_mutex_lock(&r->lock);
+  df_rank_lock(&r->lock);
   df_messenger_send(&r->control, 1 - number, &message, text, -1);
-  pthread_mutex_unlock(&r->lock);
+  df_rank_unlock(&r->lock);
 }
 
 static uint64_t heard(uint32_t number) {
   rank *r = &job.ranks[number];
-  pthread_mutex_lock(&r->lock);
+  df_rank_lock(&r->lock);
   const uint64_t n = r->heard;
-  pthread_mutex_unlock(&r->lock);
+  df_rank_unlock(&r->lock);
   return n;
 }
 
 static int is_told(uint32_t number) {
   rank *r = &job.ranks[number];
-  pthread_mutex_lock(&r->lock);
+  df_rank_lock(&r->lock);
   const int told = r->is_lost;
-  pthread_mutex_unlock(&r->lock);
+  df_rank_unlock(&r->lock);
   return told;
 }
 
 static int is_lost_line(uint32_t number) {
   rank *r = &job.ranks[number];
-  pthread_mutex_lock(&r->lock);
+  df_rank_lock(&r->lock);
   const int lost = r->control.peers[1 - number].lost_ns != 0;
-  pthread_mutex_unlock(&r->lock);
+  df_rank_unlock(&r->lock);
   return lost;
 }
 
 static uint32_t resumes(uint32_t number) {
   rank *r = &job.ranks[number];
-  pthread_mutex_lock(&r->lock);
+  df_rank_lock(&r->lock);
   const uint32_t n = r->control.peers[1 - number].resumes;
-  pthread_mutex_unlock(&r->lock);
+  df_rank_unlock(&r->lock);
   return n;
 }
 
@@ -220,13 +221,13 @@ static uint32_t resumes(uint32_t number) {
 static void break_connection(uint32_t number, uint32_t loses) {
   rank *r = &job.ranks[number];
   char gone[SMALL_BUFFER];
-  pthread_mutex_lock(&r->lock);
+  df_rank_lock(&r->lock);
   const int socket = r->control.peers[1 - number].socket;
   if (socket >= 0) {
     (void)!recv(socket, gone, loses, MSG_DONTWAIT);
     shutdown(socket, SHUT_RDWR);
   }
-  pthread_mutex_unlock(&r->lock);
+  df_rank_unlock(&r->lock);
 }
 
 /* ---- */
@@ -304,9 +305,9 @@ DF_TEST(resume, who_is_cut_off_is_told, 20) {
   for (uint32_t which = 0; which < 6; which++) {
     rank *r = &job.ranks[which % RANKS];
     open_job(20000);
-    pthread_mutex_lock(&r->lock);
+    df_rank_lock(&r->lock);
     df_messenger_cut_off(&r->control, 1 - which % RANKS);
-    pthread_mutex_unlock(&r->lock);
+    df_rank_unlock(&r->lock);
     if (which >= RANKS) break_connection(which / RANKS % RANKS, SMALL_BUFFER);
     for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
     for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
@@ -322,9 +323,9 @@ DF_TEST(resume, who_is_cut_off_without_a_connection_hears_why, 20) {
     break_connection(which, 0);
     EVENTUALLY(is_lost_line(0) && is_lost_line(1));
     send_one(which, 0);
-    pthread_mutex_lock(&r->lock);
+    df_rank_lock(&r->lock);
     df_messenger_cut_off(&r->control, 1 - which);
-    pthread_mutex_unlock(&r->lock);
+    df_rank_unlock(&r->lock);
     make_connection();
     for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
     CHECK(heard(1 - which) == 1, "rank %u was not told why", 1 - which);
@@ -334,7 +335,8 @@ DF_TEST(resume, who_is_cut_off_without_a_connection_hears_why, 20) {
 
 /* ---- a rank that reads late */
 
-/* Returns how many messages the socket takes while nobody reads; of the last one it may take nothing. */
+/* Returns how many messages the socket takes while nobody reads; of the last one it may take
+ * nothing. */
 static uint64_t send_until(uint64_t most) {
   const df_line *line = job.ranks[1].control.peers[0].line;
   uint64_t sent = 0;
@@ -349,10 +351,10 @@ DF_TEST(resume, who_reads_late_hears_the_end, 20) {
   for (uint32_t i = 0; i < RANKS; i++) stop_rank(i);
   open_job_with(20000, 1);
   CHECK(send_until(most) == most, "the socket took less");
-  pthread_mutex_lock(&r->lock);
+  df_rank_lock(&r->lock);
   df_messenger_cut_off(&r->control, 0);
   const int waits = r->control.peers[0].line->has_ended && r->control.peers[0].line->rest;
-  pthread_mutex_unlock(&r->lock);
+  df_rank_unlock(&r->lock);
   CHECK(waits, "the socket took the end");
   OK(df_service_start(&job.ranks[0].control));
   for (uint32_t i = 0; i < RANKS; i++) EVENTUALLY(is_told(i));
@@ -364,9 +366,9 @@ DF_TEST(resume, who_reads_late_hears_the_end, 20) {
 /* The line's end was lost, but who calls again hears it. */
 DF_TEST(resume, who_calls_a_rank_that_gave_it_up_is_told, 20) {
   open_job(20000);
-  pthread_mutex_lock(&job.ranks[0].lock);
+  df_rank_lock(&job.ranks[0].lock);
   df_resume_end(&job.ranks[0].control, 1);
-  pthread_mutex_unlock(&job.ranks[0].lock);
+  df_rank_unlock(&job.ranks[0].lock);
   break_connection(1, 0);
   for (uint32_t r = 0; r < RANKS; r++) EVENTUALLY(is_told(r));
   for (uint32_t r = 0; r < RANKS; r++) stop_rank(r);

@@ -1,10 +1,10 @@
-/*
- * Promises of src/control/relay.h, among 14 ranks on 7 hosts, most of which have no connection with most others:
- *   - Each message arrives once, at whom it is for, and messages of one rank to another one in their order.
- *   - A relay says goodbye, and stays until all others have: nobody's goodbye is lost, and none takes long.
- *   - A rank that dies while a relay waits in its goodbye is told to those who do not see it.
- *   - Who sends an envelope that makes no sense is refused. A message for a rank that is gone is dropped.
- */
+/* Promises of src/control/relay.h, among 14 ranks on 7 hosts, most of which have no connection with
+ * most others:   - Each message arrives once, at whom it is for, and messages of one rank to
+ * another one in their order.   - A relay says goodbye, and stays until all others have: nobody's
+ * goodbye is lost, and none takes long.   - A rank that dies while a relay waits in its goodbye is
+ * told to those who do not see it.   - Who sends an envelope that makes no sense is refused. A
+ * message for a rank that is gone is dropped. */
+#include "base/mutex.h"
 #include "control/relay.h"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@ enum { RANKS = 14, PER_HOST = 2, MESSAGES = 300, GOODBYE_S = 8 };
 
 typedef struct {
   df_control control;
-  pthread_mutex_t lock;
+  df_rank_mutex lock;
   df_mesh mesh;
   int sockets[RANKS];
   df_far_rank far[RANKS];
@@ -131,7 +131,7 @@ static void open_job(void) {
   for (uint32_t r = 0; r < RANKS; r++) hosts[r] = 1 + r / PER_HOST;
   for (uint32_t r = 0; r < RANKS; r++) {
     rank *me = &ranks[r];
-    pthread_mutex_init(&me->lock, NULL);
+    df_rank_mutex_init(&me->lock);
     me->mesh = (df_mesh){.n_ranks = RANKS,
                          .rank = (int)r,
                          .n_local = 1,
@@ -197,14 +197,14 @@ static void send_to(uint32_t from, const uint32_t *to, uint32_t n, int to_all) {
   snprintf(text, sizeof text, "%u: %0*d", from, (int)(id % 400 + 1), 7);
   const df_message message = {
       .kind = DF_MESSAGE_FAIL, .payload_bytes = (uint32_t)strlen(text) + 1, .id = id};
-  pthread_mutex_lock(&r->lock);
+  df_rank_lock(&r->lock);
   if (to_all)
     df_messenger_send_all(&r->control, &message, text);
   else if (n == 1)
     df_messenger_send(&r->control, to[0], &message, text, -1);
   else
     df_messenger_send_many(&r->control, to, n, &message, text);
-  pthread_mutex_unlock(&r->lock);
+  df_rank_unlock(&r->lock);
 }
 
 static void *send_some(void *argument) {
@@ -229,9 +229,9 @@ static int has_all(const rank *r) {
 static int all_have_all(void) {
   int good = 1;
   for (uint32_t r = 0; r < RANKS; r++) {
-    pthread_mutex_lock(&ranks[r].lock);
+    df_rank_lock(&ranks[r].lock);
     good &= has_all(&ranks[r]);
-    pthread_mutex_unlock(&ranks[r].lock);
+    df_rank_unlock(&ranks[r].lock);
   }
   return good;
 }
@@ -263,14 +263,14 @@ DF_TEST(relay, each_message_arrives_once_in_order, 120) {
 }
 
 static uint32_t count_of(uint32_t number, const uint32_t *count) {
-  pthread_mutex_lock(&ranks[number].lock);
+  df_rank_lock(&ranks[number].lock);
   const uint32_t n = *count;
-  pthread_mutex_unlock(&ranks[number].lock);
+  df_rank_unlock(&ranks[number].lock);
   return n;
 }
 
-/* Hosts are in rows of three. Rank 5 dies, and rank 4, its relay, says goodbye already; rank 13 is of
- * another row and column. */
+/* Hosts are in rows of three. Rank 5 dies, and rank 4, its relay, says goodbye already; rank 13 is
+ * of another row and column. */
 DF_TEST(relay, a_death_is_told_by_those_who_say_goodbye, 60) {
   open_job();
   for (uint32_t r = 0; r < RANKS; r++)
@@ -296,9 +296,9 @@ static void send_envelope(uint32_t from, uint32_t to, uint64_t hops, uint32_t so
                .inner = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_PING}};
   const df_message message = {
       .kind = DF_MESSAGE_RELAYED, .payload_bytes = sizeof payload, .id = hops};
-  pthread_mutex_lock(&ranks[from].lock);
+  df_rank_lock(&ranks[from].lock);
   df_messenger_send(&ranks[from].control, to, &message, &payload, -1);
-  pthread_mutex_unlock(&ranks[from].lock);
+  df_rank_unlock(&ranks[from].lock);
 }
 
 DF_TEST(relay, nonsense_is_refused, 60) {

@@ -1,8 +1,8 @@
-/*
- * Promise of src/transports/shm/sharing.c: memory of another process is followed from when it is mapped
- * until its owner asks for the mapping's end. Then no message can lend from there. Nothing is
- * followed of a peer that has lent nothing, and a peer without a link costs no table of windows.
- */
+/* Promise of src/transports/shm/sharing.c: memory of another process is followed from when it is
+ * mapped until its owner asks for the mapping's end. Then no message can lend from there. Nothing
+ * is followed of a peer that has lent nothing, and a peer without a link costs no table of windows.
+ * */
+#include "base/mutex.h"
 #include "host/state/registry.h"
 #include "stage.h"
 
@@ -31,14 +31,14 @@ DF_TEST(sharing, a_peer_that_has_lent_nothing_is_followed_nowhere, 30) {
   const df_shm_peer *peers = s.context->transports.shm->peers;
   CHECK(peers[1].mapped_ranges == NULL && peers[2].mapped_ranges == NULL, "windows without a link");
   stage_begin_broadcast(&s, COLL, STAGE_COUNT, NULL, received);
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   const df_link *link = &df_find(s.context, COLL)->device.links[0];
   CHECK(link->peer == 1 && !link->sends, "not the link that receives");
   CHECK(link->mapped_ranges != NULL, "any address is followed");
   CHECK(!df_mapped_ranges_cover(link->mapped_ranges, (uint64_t)(uintptr_t)received, 1),
         "nothing was lent");
   CHECK(peers[2].mapped_ranges == NULL, "windows of a peer without a link");
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   stage_die(&s, 1); /* which ends the run */
   stage_close(&s);
 }

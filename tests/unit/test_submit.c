@@ -1,8 +1,7 @@
-/*
- * Promise of src/host/runs/submit.c: runs of one collective reach the daemon in the order in which they
- * were submitted. A run that could go at once does not overtake one that waits on the host for
- * room.
- */
+/* Promise of src/host/runs/submit.c: runs of one collective reach the daemon in the order in which
+ * they were submitted. A run that could go at once does not overtake one that waits on the host for
+ * room. */
+#include "base/mutex.h"
 #include "host/state/context.h"
 #include "two_ranks.h"
 
@@ -18,10 +17,10 @@ static void run(dfcclContext_t ctx, int rank, int number) {
 /* As if so many more runs of other collectives were ahead in the daemon. Returns how many runs wait
  * on the host. */
 static uint64_t use_pool(dfcclContext_t ctx, int64_t more) {
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   ctx->runs.surplus += (uint64_t)more;
   uint64_t waiting = ctx->runs.backlog_length;
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   return waiting;
 }
 

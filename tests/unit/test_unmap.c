@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "stage.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 #include "host/state/registry.h"
 
@@ -64,7 +65,7 @@ static void open_with_exports(df_stage *s) {
   static df_memory_ops memory;
   stage_open(s);
   df_shared_memory *shared = &s->context->transports.shm->memory;
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   memory = *s->context->device.memory;
   memory.exports_memory = 1;
   memory.create = create_memory;
@@ -74,7 +75,7 @@ static void open_with_exports(df_stage *s) {
   shared->map = map_memory;
   shared->pause = begin_waiting;
   shared->resume = end_waiting;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
 }
 
 static void say_unmapped(const df_stage *s, int peer, uint64_t id) {
@@ -91,9 +92,9 @@ static void let_it_look(const df_stage *s) {
 }
 
 static int is_connected(const df_stage *s, uint32_t peer) {
-  pthread_mutex_lock(&s->context->lock);
+  df_rank_lock(&s->context->lock);
   int connected = s->context->control.peers[peer].socket >= 0;
-  pthread_mutex_unlock(&s->context->lock);
+  df_rank_unlock(&s->context->lock);
   return connected;
 }
 
@@ -143,10 +144,10 @@ DF_TEST(unmap, who_died_while_it_was_spoken_to_has_nothing_mapped, 30) {
   const df_message message = {.kind = DF_MESSAGE_UNMAP, .id = 4711};
   open_with_exports(&s);
   say_unmapped(&s, 2, free_what_is_mapped(&s));
-  pthread_mutex_lock(&s.context->lock);
+  df_rank_lock(&s.context->lock);
   stage_die(&s, 1);
   df_messenger_send(&s.context->control, 1, &message, NULL, -1);
-  pthread_mutex_unlock(&s.context->lock);
+  df_rank_unlock(&s.context->lock);
   EVENTUALLY(given_back() == 1);
   say_unmapped(&s, 2, 0);
   stage_close(&s);

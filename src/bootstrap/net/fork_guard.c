@@ -10,59 +10,60 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "base/assert.h"
 #include "base/atomic.h"
 
 enum { STACK_BYTES = 256 * 1024 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static df_mutex mutex = DF_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned char process_token[16];
 static pid_t
     token_owner; /* 0: no token yet; compared because a bare clone() runs no fork handler */
-static df_listener *listeners;
+static df_listener *listeners DF_GUARDED_BY(mutex);
 enum { CONNECTIONS_MAX = 1 << 20, WORD_BITS = 64 };
 static uint64_t connections[CONNECTIONS_MAX / WORD_BITS]; /* a bit for each descriptor */
 static int connections_end;                               /* greater than each that was noted */
-static df_fork_guard *guards;
-/* Locks that are held while a child is forked; they only become more. Whoever holds an outer one may wait
- * for any lock; who holds another one, at most for `mutex`. */
+static df_fork_guard *guards DF_GUARDED_BY(mutex);
+/* Locks that are held while a child is forked; they only become more. Whoever holds an outer one
+ * may wait for any lock; who holds another one, at most for `mutex`. */
 enum { LOCKS_MAX = 8 };
 typedef struct lock_list {
-  pthread_mutex_t *locks[LOCKS_MAX];
+  df_mutex *locks[LOCKS_MAX];
   uint32_t n, n_held;
 } lock_list;
 static lock_list outer, inner;
 
-static void hold(lock_list *list) {
-  while (list->n_held < df_observe_u32(&list->n)) pthread_mutex_lock(list->locks[list->n_held++]);
+static void hold(lock_list *list) DF_NO_THREAD_SAFETY_ANALYSIS /* of locks by index */ {
+  while (list->n_held < df_observe_u32(&list->n)) df_lock(list->locks[list->n_held++]);
 }
 
-static void let_go(lock_list *list) {
-  while (list->n_held > 0) pthread_mutex_unlock(list->locks[--list->n_held]);
+static void let_go(lock_list *list) DF_NO_THREAD_SAFETY_ANALYSIS /* of locks by index */ {
+  while (list->n_held > 0) df_unlock(list->locks[--list->n_held]);
 }
 
-static pthread_mutex_t fork_mutex = PTHREAD_MUTEX_INITIALIZER; /* one fork at a time */
+static df_mutex fork_mutex = DF_MUTEX_INITIALIZER; /* one fork at a time */
 
-static void let_go_of_all(void) {
-  pthread_mutex_unlock(&mutex);
+static void let_go_of_all(void) DF_RELEASE(mutex) {
+  df_unlock(&mutex);
   let_go(&inner);
   let_go(&outer);
 }
 
-static void after_fork_in_parent(void) {
+static void after_fork_in_parent(void) DF_RELEASE(mutex, fork_mutex) {
   let_go_of_all();
-  pthread_mutex_unlock(&fork_mutex);
+  df_unlock(&fork_mutex);
 }
 
 /* A lock that came meanwhile may be held by now: all are taken anew. */
-static void before_fork(void) {
-  pthread_mutex_lock(&fork_mutex);
+static void before_fork(void) DF_ACQUIRE(mutex, fork_mutex) {
+  df_lock(&fork_mutex);
   for (;;) {
     hold(&outer);
     hold(&inner);
-    pthread_mutex_lock(&mutex);
+    df_lock(&mutex);
     if (outer.n_held == outer.n && inner.n_held == inner.n) return;
     let_go_of_all();
   }
@@ -77,7 +78,7 @@ static void close_connection(int fd) {
   close(fd);
 }
 
-static void after_fork_in_child(void) {
+static void after_fork_in_child(void) DF_RELEASE(mutex, fork_mutex) {
   token_owner = 0;
   for (int fd = 0; fd < connections_end; fd++)
     if (is_noted(fd)) close_connection(fd);
@@ -95,50 +96,53 @@ static void watch_forks(void) {
 
 void df_process_token(unsigned char token[16]) {
   pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
   if (token_owner != getpid()) {
     randombytes_buf(process_token, sizeof process_token);
     token_owner = getpid();
   }
   memcpy(token, process_token, sizeof process_token);
-  pthread_mutex_unlock(&mutex);
+  df_unlock(&mutex);
 }
 
 void df_fork_guard_add(df_fork_guard *guard, void (*in_child)(df_fork_guard *guard)) {
   pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
   *guard = (df_fork_guard){.in_child = in_child, .next = guards, .link = &guards};
   if (guards != NULL) guards->link = &guard->next;
   guards = guard;
-  pthread_mutex_unlock(&mutex);
+  df_unlock(&mutex);
 }
 
 void df_fork_guard_remove(df_fork_guard *guard) {
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
   if (guard->link != NULL) {
     *guard->link = guard->next;
     if (guard->next != NULL) guard->next->link = guard->link;
     guard->link = NULL;
   }
-  pthread_mutex_unlock(&mutex);
+  df_unlock(&mutex);
 }
 
-void df_fork_waits_for(pthread_mutex_t *lock, int is_outer) {
+void df_fork_waits_for(df_mutex *lock, int is_outer) {
   lock_list *list = is_outer ? &outer : &inner;
   pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
   DF_ASSERT(list->n < LOCKS_MAX);
   list->locks[list->n] = lock;
   df_publish_u32(&list->n, list->n + 1);
-  pthread_mutex_unlock(&mutex);
+  df_unlock(&mutex);
 }
 
-void df_forks_hold(void) {
+void df_forks_hold(void) DF_NO_THREAD_SAFETY_ANALYSIS /* keeps the lock, for df_forks_release */ {
   pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
 }
 
-void df_forks_release(void) { pthread_mutex_unlock(&mutex); }
+void df_forks_release(void) DF_NO_THREAD_SAFETY_ANALYSIS
+/* releases what df_forks_hold has kept */ {
+  df_unlock(&mutex);
+}
 
 int df_connection_note(int fd) {
   if (fd >= CONNECTIONS_MAX) return 0;
@@ -148,22 +152,21 @@ int df_connection_note(int fd) {
 }
 
 void df_connection_close(int fd) {
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
   close_connection(fd);
-  pthread_mutex_unlock(&mutex);
+  df_unlock(&mutex);
 }
 
 void df_listener_open(df_listener *listener, int fd) {
   pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
   *listener = (df_listener){.fd = fd, .next = listeners, .link = &listeners};
   if (listeners != NULL) listeners->link = &listener->next;
   listeners = listener;
-  pthread_mutex_unlock(&mutex);
+  df_unlock(&mutex);
 }
 
-/* Under the mutex. */
-static int unlist(df_listener *listener) {
+static int unlist(df_listener *listener) DF_REQUIRES(mutex) {
   const int fd = listener->fd;
   listener->fd = -1;
   *listener->link = listener->next;
@@ -172,20 +175,20 @@ static int unlist(df_listener *listener) {
 }
 
 int df_listener_release(df_listener *listener) {
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
   const int fd = unlist(listener);
-  pthread_mutex_unlock(&mutex);
+  df_unlock(&mutex);
   return fd;
 }
 
 void df_listener_close(df_listener *listener) {
-  pthread_mutex_lock(&mutex);
+  df_lock(&mutex);
   if (listener->fd >= 0) {
     /* A child between fork and its handler still has a copy: shutdown ends listening for all. */
     shutdown(listener->fd, SHUT_RDWR);
     close_connection(unlist(listener));
   }
-  pthread_mutex_unlock(&mutex);
+  df_unlock(&mutex);
 }
 
 int df_thread_start(pthread_t *thread, bool detached, void *(*run)(void *), void *argument) {

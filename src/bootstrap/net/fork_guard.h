@@ -7,6 +7,10 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/mutex.h"
+
+#include "base/mutex.h"
+
 /* Random; a forked child has another. After df_handshake_ready. Any thread. */
 void df_process_token(unsigned char token[16]);
 
@@ -20,10 +24,10 @@ typedef struct df_fork_guard {
 void df_fork_guard_add(df_fork_guard *guard, void (*in_child)(df_fork_guard *guard));
 void df_fork_guard_remove(df_fork_guard *guard); /* safe without add, and twice */
 
-/* A fork waits until no thread holds the lock. The lock lives as long as the process. Its holder waits for
- * no other lock but this header's, unless is_outer: such locks are taken first. Any thread; once for each
- * lock. */
-void df_fork_waits_for(pthread_mutex_t *lock, int is_outer);
+/* A fork waits until no thread holds the lock. The lock lives as long as the process. Its holder
+ * waits for no other lock but this header's, unless is_outer: such locks are taken first. Any
+ * thread; once for each lock. */
+void df_fork_waits_for(df_mutex *lock, int is_outer);
 
 /*
  * Connections, which a forked child closes: else the other end would not see its parent die. A fork

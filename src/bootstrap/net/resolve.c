@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "bootstrap/net/fork_guard.h"
 
 enum { FOUND_MAX = 16 };
@@ -18,7 +19,7 @@ enum { FOUND_MAX = 16 };
 
 /* Who comes last frees it. */
 typedef struct question {
-  pthread_mutex_t lock;
+  df_mutex lock;
   pthread_cond_t answered;
   int is_done, is_abandoned;
   int error;        /* EAI_ */
@@ -30,7 +31,7 @@ typedef struct question {
 
 static void free_question(question *q) {
   pthread_cond_destroy(&q->answered);
-  pthread_mutex_destroy(&q->lock);
+  df_mutex_destroy(&q->lock);
   free(q);
 }
 
@@ -39,7 +40,7 @@ static void *look_up(void *argument) {
   const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
   struct addrinfo *list = NULL;
   const int error = getaddrinfo(q->host, NULL, &hints, &list), system_error = errno;
-  pthread_mutex_lock(&q->lock);
+  df_lock(&q->lock);
   q->error = error;
   q->system_error = system_error;
   for (const struct addrinfo *at = list; error == 0 && at && q->n < FOUND_MAX; at = at->ai_next) {
@@ -50,7 +51,7 @@ static void *look_up(void *argument) {
   q->is_done = 1;
   const int is_abandoned = q->is_abandoned;
   pthread_cond_signal(&q->answered);
-  pthread_mutex_unlock(&q->lock);
+  df_unlock(&q->lock);
   if (error == 0) freeaddrinfo(list);
   if (is_abandoned) free_question(q);
   return NULL;
@@ -60,20 +61,19 @@ static void *look_up(void *argument) {
 static int await(question *q, uint64_t deadline_ns) {
   const uint64_t begin_ns = df_clock_ns();
   uint64_t report_ns = begin_ns + REPORT_NS;
-  pthread_mutex_lock(&q->lock);
+  df_lock(&q->lock);
   while (!q->is_done && df_clock_ns() < deadline_ns) {
     const uint64_t until_ns = DF_MIN(deadline_ns, report_ns);
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
                                    .tv_nsec = (long)(until_ns % 1000000000u)};
-    if (pthread_cond_timedwait(&q->answered, &q->lock, &until) == 0 || df_clock_ns() < report_ns)
-      continue;
+    if (df_wait_until(&q->answered, &q->lock, &until) == 0 || df_clock_ns() < report_ns) continue;
     df_log(DF_LOG_WARN, "nothing has said for %llu s what the address of host \"%s\" is",
            (unsigned long long)((df_clock_ns() - begin_ns) / 1000000000u), q->host);
     report_ns = 2 * report_ns - begin_ns;
   }
   const int is_done = q->is_done;
   q->is_abandoned = !is_done;
-  pthread_mutex_unlock(&q->lock);
+  df_unlock(&q->lock);
   return is_done;
 }
 
@@ -85,7 +85,7 @@ static question *make_question(const char *host) {
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&q->answered, &attributes);
   pthread_condattr_destroy(&attributes);
-  pthread_mutex_init(&q->lock, NULL);
+  df_mutex_init(&q->lock);
   snprintf(q->host, sizeof q->host, "%s", host);
   return q;
 }

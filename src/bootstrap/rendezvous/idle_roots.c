@@ -8,21 +8,23 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "bootstrap/net/fork_guard.h"
 #include "bootstrap/rendezvous/root_state.h"
 #include "bootstrap/net/sockets.h"
 
 enum { PAUSE_MS = 20 /* while there is no thread or memory */ };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static df_mutex lock = DF_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static df_fork_guard guard;
-/* [lock] Only the watching thread takes roots out, so the order it polls stays. */
-static df_root *first, **last = &first;
-static int wake_fd = -1; /* [lock] -1: no thread watches */
+/* Only the watching thread takes roots out, so the order it polls stays. */
+static df_root *first DF_GUARDED_BY(lock), **last DF_GUARDED_BY(lock) = &first;
+static int wake_fd DF_GUARDED_BY(lock) = -1; /* -1: no thread watches */
 
 /* The child has no watching thread; its listeners still reach the roots. */
-static void forget_in_child(df_fork_guard *unused) {
+static void forget_in_child(df_fork_guard *unused) DF_NO_THREAD_SAFETY_ANALYSIS
+/* the child has no other thread */ {
   (void)unused;
   if (wake_fd >= 0) close(wake_fd);
   wake_fd = -1;
@@ -49,8 +51,8 @@ static int listener_of(const df_root *root, int i) {
   return i == 0 ? root->listener.fd : root->options.listeners->listeners[i - 1].fd;
 }
 
-/* [lock] As many roots as memory allows. */
-static void fill(watch *w) {
+/* As many roots as memory allows. */
+static void fill(watch *w) DF_REQUIRES(lock) {
   size_t n = 1;
   for (const df_root *root = first; root; root = root->next) n += (size_t)listeners_of(root);
   if (n > w->capacity) {
@@ -72,8 +74,8 @@ static void fill(watch *w) {
   }
 }
 
-/* [lock] Called, or their time is over. */
-static df_root *take_due(const watch *w) {
+/* Called, or their time is over. */
+static df_root *take_due(const watch *w) DF_REQUIRES(lock) {
   df_root *due = NULL, **at = &first;
   uint64_t now = df_clock_ns();
   for (size_t i = 1; i < w->n;) {
@@ -100,41 +102,41 @@ static void start_due(df_root *due) {
     root->next = NULL;
     if (df_root_run(root) == 0) continue;
     poll(NULL, 0, PAUSE_MS);
-    pthread_mutex_lock(&lock);
+    df_lock(&lock);
     *last = root;
     last = &root->next;
-    pthread_mutex_unlock(&lock);
+    df_unlock(&lock);
   }
 }
 
-/* At most one thread. What it holds is static, since a forked child has no such thread, and what only
- * its stack knew of would be lost there. */
+/* At most one thread. What it holds is static, since a forked child has no such thread, and what
+ * only its stack knew of would be lost there. */
 static void *watch_roots(void *unused) {
   static watch w;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   while (first) {
     uint64_t count;
     fill(&w);
-    pthread_mutex_unlock(&lock);
+    df_unlock(&lock);
     poll(w.polled, (nfds_t)w.n, df_remaining_ms(w.deadline_ns));
-    pthread_mutex_lock(&lock);
+    df_lock(&lock);
     ssize_t got = read(wake_fd, &count, sizeof count);
     (void)got;
     df_root *due = take_due(&w);
-    pthread_mutex_unlock(&lock);
+    df_unlock(&lock);
     start_due(due);
-    pthread_mutex_lock(&lock);
+    df_lock(&lock);
   }
   close(wake_fd);
   wake_fd = -1;
   free(w.polled);
   w = (watch){0};
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   return unused;
 }
 
-/* [lock] 0, or the error. */
-static int wake_or_start(void) {
+/* 0, or the error. */
+static int wake_or_start(void) DF_REQUIRES(lock) {
   uint64_t one = 1;
   if (wake_fd >= 0) return write(wake_fd, &one, sizeof one) < 0 ? errno : 0;
   wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -150,7 +152,7 @@ static int wake_or_start(void) {
 
 dfcclResult_t df_idle_root_add(df_root *root) {
   pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   df_root **before = last;
   *last = root;
   last = &root->next;
@@ -159,7 +161,7 @@ dfcclResult_t df_idle_root_add(df_root *root) {
     *before = NULL;
     last = before;
   }
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   if (error == 0) return dfcclSuccess;
   char why[DF_WHY_BYTES];
   df_root_destroy(root);

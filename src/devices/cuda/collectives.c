@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutex.h"
 #include "devices/cuda/state.h"
 
 typedef struct df_cuda_part {
@@ -31,6 +32,7 @@ static void lay_out(const df_device_coll *coll, df_layout *layout, df_descriptor
 }
 
 dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll) {
+  DF_ASSERT_RANK_LOCKED(device->host.lock);
   df_cuda_state *state = df_cuda_state_of(device);
   df_descriptor *d = calloc(1, sizeof *d);
   df_cuda_part *part = calloc(1, sizeof *part);
@@ -94,15 +96,16 @@ static dfcclResult_t upload(df_rank_device *device, const df_device_coll *coll) 
 
 /* The caller's reference keeps the index and the range. */
 dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll) {
+  DF_ASSERT_RANK_LOCKED(device->host.lock);
   df_cuda_part *part = coll->part;
   dfcclResult_t result = df_device_take_range(device, part->bytes, &part->range);
   if (result != dfcclSuccess) return result;
   df_layout layout = {.base = part->range.segment->base + part->range.offset};
   lay_out(coll, &layout, coll->descriptor, &part->uploaded_bytes);
   if (df_cuda_state_of(device)->relay == NULL) coll->descriptor->near_runs = NULL;
-  pthread_mutex_unlock(device->host.lock);
+  df_rank_unlock(device->host.lock);
   result = upload(device, coll);
-  pthread_mutex_lock(device->host.lock);
+  df_rank_lock(device->host.lock);
   if (result == dfcclSuccess) df_cuda_grow(device, coll->shape->n_blocks);
   return result;
 }

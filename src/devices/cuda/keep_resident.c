@@ -11,30 +11,32 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "devices/cuda/state.h"
 
 #define DF_CUDA_SCAN_NS ((uint64_t)1000 * 1000)
 
-static pthread_mutex_t ranks_lock = PTHREAD_MUTEX_INITIALIZER; /* before a context's lock */
-static df_rank_device *ranks;                                  /* of the process, by state->next */
+static df_mutex ranks_lock = DF_MUTEX_INITIALIZER;      /* before a context's lock */
+static df_rank_device *ranks DF_GUARDED_BY(ranks_lock); /* of the process, by state->next */
 
 void df_cuda_enlist(df_rank_device *device) {
-  pthread_mutex_lock(&ranks_lock);
+  df_lock(&ranks_lock);
   df_cuda_state_of(device)->next = ranks;
   ranks = device;
-  pthread_mutex_unlock(&ranks_lock);
+  df_unlock(&ranks_lock);
 }
 
 void df_cuda_delist(df_rank_device *device) {
-  pthread_mutex_lock(&ranks_lock);
+  df_lock(&ranks_lock);
   df_rank_device **at = &ranks;
   while (*at && *at != device) at = &df_cuda_state_of(*at)->next;
   if (*at) *at = df_cuda_state_of(device)->next;
-  pthread_mutex_unlock(&ranks_lock);
+  df_unlock(&ranks_lock);
 }
 
-/* [ranks_lock] The next one that shares the GPU; after NULL the first. */
-static df_rank_device *next_beside(const df_cuda_state *state, df_rank_device *after) {
+/* The next one that shares the GPU; after NULL the first. */
+static df_rank_device *next_beside(const df_cuda_state *state, df_rank_device *after)
+    DF_REQUIRES(ranks_lock) {
   df_rank_device *next = after ? df_cuda_state_of(after)->next : ranks;
   while (next && df_cuda_state_of(next)->facts.ordinal != state->facts.ordinal)
     next = df_cuda_state_of(next)->next;
@@ -55,13 +57,13 @@ static int is_resident(const df_cuda_state *state) {
          df_observe_u64(&state->pulse->seen) == told;
 }
 
-/* [ranks_lock] As wide as any registered collective: a wider launch would have to replace it. */
-static void let_stay(df_rank_device *device) {
+/* As wide as any registered collective: a wider launch would have to replace it. */
+static void let_stay(df_rank_device *device) DF_REQUIRES(ranks_lock) {
   df_cuda_state *state = df_cuda_state_of(device);
   if (df_cuda_stays_on_device(state)) return;
-  pthread_mutex_lock(device->host.lock);
+  df_rank_lock(device->host.lock);
   df_cuda_grow(device, state->widest);
-  pthread_mutex_unlock(device->host.lock);
+  df_rank_unlock(device->host.lock);
   df_publish_u32(&state->device->stay, state->device->stay + 1);
   df_bell_ring(device->work_bell);
 }
@@ -69,12 +71,12 @@ static void let_stay(df_rank_device *device) {
 /* Returns whether every rank on the GPU is resident. */
 static int reside(const df_cuda_state *state, int begins) {
   int all = 1;
-  pthread_mutex_lock(&ranks_lock);
+  df_lock(&ranks_lock);
   for (df_rank_device *r = next_beside(state, NULL); r; r = next_beside(state, r)) {
     if (begins) let_stay(r);
     all &= is_resident(df_cuda_state_of(r));
   }
-  pthread_mutex_unlock(&ranks_lock);
+  df_unlock(&ranks_lock);
   return all;
 }
 
@@ -89,9 +91,9 @@ void df_cuda_reside(df_rank_device *device) {
 void df_cuda_end_residence(df_rank_device *device) {
   df_device *shared = device->shared;
   if (!(df_load_relaxed_u32(&shared->stay) & 1) || df_cuda_runs_on_streams() > 0) return;
-  pthread_mutex_lock(&ranks_lock);
+  df_lock(&ranks_lock);
   if (df_cuda_runs_on_streams() == 0) df_publish_u32(&shared->stay, shared->stay + 1);
-  pthread_mutex_unlock(&ranks_lock);
+  df_unlock(&ranks_lock);
 }
 
 /* ---- what stands behind a wait */
@@ -107,34 +109,34 @@ static int has_run_on_stream(df_rank_device *device) {
 int df_cuda_has_streaming_mate(const df_rank_device *device, uint32_t *rank) {
   const df_cuda_state *state = device->state;
   int found = 0;
-  pthread_mutex_lock(&ranks_lock);
+  df_lock(&ranks_lock);
   for (df_rank_device *r = next_beside(state, NULL); r && !found; r = next_beside(state, r)) {
     found = r != device && r->host.job == device->host.job && has_run_on_stream(r);
     *rank = r->rank;
   }
-  pthread_mutex_unlock(&ranks_lock);
+  df_unlock(&ranks_lock);
   return found;
 }
 
 /* Some stream of the process has come to a run, and waits for it. */
 static int has_waiting_stream(const df_cuda_state *state) {
   int waits = 0;
-  pthread_mutex_lock(&ranks_lock);
+  df_lock(&ranks_lock);
   for (df_rank_device *r = next_beside(state, NULL); r && !waits; r = next_beside(state, r)) {
     const df_stream_event *tickets = df_cuda_state_of(r)->tickets;
     for (uint32_t i = 0; i < DF_CUDA_TICKETS && !waits; i++)
       waits = df_load_relaxed_u64(&tickets[i].wanted) != df_load_relaxed_u64(&tickets[i].output) &&
               df_observe_u64(&tickets[i].input) == df_load_relaxed_u64(&tickets[i].wanted);
   }
-  pthread_mutex_unlock(&ranks_lock);
+  df_unlock(&ranks_lock);
   return waits;
 }
 
 static void end_runs(const df_cuda_state *state, const char *sentence) {
-  pthread_mutex_lock(&ranks_lock);
+  df_lock(&ranks_lock);
   for (df_rank_device *r = next_beside(state, NULL); r; r = next_beside(state, r))
     r->host.end_stream_runs(r->host.host, sentence);
-  pthread_mutex_unlock(&ranks_lock);
+  df_unlock(&ranks_lock);
 }
 
 /* First the runs are given up: daemons on the device end them, here and on peers. If that sets

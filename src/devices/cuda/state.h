@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/mutex.h"
 #include "daemon_kernel/daemon_cuda.h"
 #include "devices/device.h"
 #include "transports/ipc/segment_cuda.h"
@@ -88,9 +89,9 @@ typedef struct df_cuda_state {
   uint32_t next_ticket;
 
   /* keep_resident.c */
-  df_rank_device *next;   /* of the process */
-  uint32_t widest;        /* [lock] blocks of any registered collective */
-  uint32_t launched_stay; /* df_device.stay before the latest launch */
+  df_rank_device *next;                        /* of the process */
+  uint32_t widest DF_GUARDED_BY(df_rank_role); /* blocks of any registered collective */
+  uint32_t launched_stay;                      /* df_device.stay before the latest launch */
   uint64_t stuck_since_ns, scan_at_ns;
   int told_stuck;
 
@@ -113,14 +114,14 @@ dfcclResult_t df_cuda_clear_memory(df_rank_device *device, void *to, size_t byte
 /* dfccl-bench/collectives.c */
 dfcclResult_t df_cuda_describe(df_rank_device *device, df_device_coll *coll);
 void df_cuda_forget(df_rank_device *device, df_device_coll *coll);
-dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll);
+dfcclResult_t df_cuda_publish(df_rank_device *device, df_device_coll *coll) DF_RANK_LOCKED;
 dfcclResult_t df_cuda_clear(df_rank_device *device, const df_device_rings *rings);
 
 /* executor.c */
 dfcclResult_t df_cuda_start(df_rank_device *device);
 void df_cuda_stop(df_rank_device *device);
 void df_cuda_submitted(df_rank_device *device, int urgent, int unlocked);
-void df_cuda_grow(df_rank_device *device, uint32_t blocks); /* [lock] to at least so many */
+void df_cuda_grow(df_rank_device *device, uint32_t blocks) DF_RANK_LOCKED; /* To at least so many */
 dfcclResult_t df_cuda_synchronize(df_rank_device *device);
 
 /* times.c */

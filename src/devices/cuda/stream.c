@@ -1,14 +1,13 @@
-/*
- * A run's stream event has a number and two words. The stream writes the number to the first: the input
- * is ready. It then waits for the second, which the host writes when the run has ended. Numbers
- * grow, and an entry serves again only when both words have its number. So a late write or look
- * does no harm. The first word is there twice. Blocks poll the one in device memory; the host, which
- * must not read that, sees the other, which is written later. Devices without stream memory
- * operations use two small kernels.
- */
+/* A run's stream event has a number and two words. The stream writes the number to the first: the
+ * input is ready. It then waits for the second, which the host writes when the run has ended.
+ * Numbers grow, and an entry serves again only when both words have its number. So a late write or
+ * look does no harm. The first word is there twice. Blocks poll the one in device memory; the host,
+ * which must not read that, sees the other, which is written later. Devices without stream memory
+ * operations use two small kernels. */
 #include <cuda.h>
 #include <string.h>
 
+#include "base/mutex.h"
 #include "devices/cuda/state.h"
 
 void df_cuda_find_stream_operations(df_cuda_state *state) {
@@ -60,30 +59,34 @@ static dfcclResult_t refuse_capture(cudaStream_t stream) {
 
 /* ---- runs on streams of this process that are not through */
 
-static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER; /* a run, or calls that wait */
-static uint32_t outstanding;                                  /* grows under the lock */
+static df_mutex beginning = DF_MUTEX_INITIALIZER; /* a run, or calls that wait */
+static uint32_t outstanding;                      /* grows under the lock */
 
 static void count_run(void) {
-  pthread_mutex_lock(&beginning);
+  df_lock(&beginning);
   df_system_add_u32(&outstanding, 1);
-  pthread_mutex_unlock(&beginning);
+  df_unlock(&beginning);
 }
 
 uint32_t df_cuda_runs_on_streams(void) { return df_observe_u32(&outstanding); }
 
-int df_cuda_pause_streams(void) {
-  pthread_mutex_lock(&beginning);
+int df_cuda_pause_streams(void) DF_NO_THREAD_SAFETY_ANALYSIS
+/* keeps the lock, for df_cuda_resume_streams, if it returns 1 */ {
+  df_lock(&beginning);
   if (df_observe_u32(&outstanding) == 0) return 1;
-  pthread_mutex_unlock(&beginning);
+  df_unlock(&beginning);
   return 0;
 }
 
-void df_cuda_resume_streams(void) { pthread_mutex_unlock(&beginning); }
+void df_cuda_resume_streams(void) DF_NO_THREAD_SAFETY_ANALYSIS
+/* releases what df_cuda_pause_streams has kept */ {
+  df_unlock(&beginning);
+}
 
 /* ---- one run */
 
-/* [lock] 0: none is free. */
-static uint32_t take_index(df_cuda_state *state) {
+/* 0: none is free. */
+static uint32_t take_index(df_cuda_state *state) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < DF_CUDA_TICKETS; i++) {
     uint32_t number = (state->next_ticket + i) % DF_CUDA_TICKETS;
     const df_stream_event *stream_event = &state->tickets[number];
@@ -120,13 +123,13 @@ dfcclResult_t df_cuda_stream_begin(df_rank_device *device, void *stream, df_stre
   df_cuda_state *state = df_cuda_state_of(device);
   dfcclResult_t result = refuse_capture(stream);
   if (result != dfcclSuccess) return result;
-  pthread_mutex_lock(device->host.lock);
+  df_rank_lock(device->host.lock);
   const uint32_t index = take_index(state);
   df_stream_event *stream_event = &state->tickets[index];
   if (index) df_store_relaxed_u64(&stream_event->wanted, stream_event->wanted + 1);
   run->number = stream_event->wanted;
   run->stream_event = df_stream_event_make(index, run->number);
-  pthread_mutex_unlock(device->host.lock);
+  df_rank_unlock(device->host.lock);
   if (index == 0)
     return df_fail(dfcclInvalidUsage, "%d runs on streams are not complete on rank %u already",
                    DF_CUDA_TICKETS - 1, device->rank);

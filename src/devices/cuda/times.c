@@ -5,12 +5,13 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "devices/cuda/state.h"
 
 enum { DF_CUDA_CLOCK_ROUNDS = 32 };
 #define DF_CUDA_CLOCK_PATIENCE_NS ((uint64_t)10 * 1000 * 1000 * 1000)
 
-static pthread_mutex_t comparing = PTHREAD_MUTEX_INITIALIZER; /* the clock's words */
+static df_mutex comparing = DF_MUTEX_INITIALIZER; /* the clock's words */
 
 /* Returns the time between; 0: no answer. */
 static uint64_t ask(df_cuda_clock *clock, uint64_t round, df_cuda_moment *moment) {
@@ -67,9 +68,9 @@ dfcclResult_t df_cuda_compare_clocks(df_cuda_state *state, df_cuda_moment *now) 
   df_cuda_visit visit;
   dfcclResult_t result = df_cuda_enter_device(&visit, state->primary);
   if (result != dfcclSuccess) return result;
-  pthread_mutex_lock(&comparing);
+  df_lock(&comparing);
   result = compare(state, now);
-  pthread_mutex_unlock(&comparing);
+  df_unlock(&comparing);
   df_cuda_leave_device(&visit);
   return result;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutex.h"
 #include "bootstrap/launcher.h"
 #include "host/api/describe.h"
 #include "host/switching/plan_switch.h"
@@ -178,9 +179,9 @@ dfcclResult_t dfcclAbortCollectives(dfcclContext_t ctx, const dfcclCollId_t *ids
 const char *dfcclGetLastError(dfcclContext_t ctx) {
   static _Thread_local char text[DF_SENTENCE_BYTES];
   if (ctx == NULL || ctx->magic != DF_CONTEXT_MAGIC) return df_last_sentence();
-  pthread_mutex_lock(&ctx->lock);
+  df_rank_lock(&ctx->lock);
   snprintf(text, sizeof text, "%s", ctx->failure.sentence);
-  pthread_mutex_unlock(&ctx->lock);
+  df_rank_unlock(&ctx->lock);
   return text;
 }
 

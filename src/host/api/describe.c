@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "host/switching/plan_switch.h"
 #include "host/state/registry.h"
@@ -13,8 +14,7 @@
 #include "host/switching/online_tuner.h"
 #include "tuning/model.h"
 
-/* [lock] */
-static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) {
+static void describe_tuner(const df_coll *coll, dfcclConfiguration_t *c) DF_RANK_LOCKED {
   df_tuner_summary tuner;
   if (!df_tuner_summarise(coll, &tuner)) return;
   c->measuredUs = tuner.tuned_us;
@@ -38,7 +38,8 @@ static void say_times(dfcclConfiguration_t *c) {
   if (c->predictedUs > 0 || c->boundUs > 0) df_say(&out, "\n");
 }
 
-/* Of copies in a near cache, which nothing that memory does can exceed: so a bound is one everywhere. */
+/* Of copies in a near cache, which nothing that memory does can exceed: so a bound is one
+ * everywhere. */
 static double copied_bytes_per_us(void) {
   enum { BYTES = 16 << 10, TRIES = 16 };
   static uint32_t known; /* in a us; 0: not yet */
@@ -57,9 +58,8 @@ static double copied_bytes_per_us(void) {
   return rate;
 }
 
-/* [lock] */
 static void describe_times(const df_coll *coll, const df_configuration_question *q,
-                           uint32_t n_cores, dfcclConfiguration_t *c) {
+                           uint32_t n_cores, dfcclConfiguration_t *c) DF_RANK_LOCKED {
   const df_choice *choice = &coll->configuration.choice;
   const uint64_t slot =
       choice->slot_bytes ? choice->slot_bytes : (uint64_t)coll->configuration.policy->slot_bytes;
@@ -70,8 +70,8 @@ static void describe_times(const df_coll *coll, const df_configuration_question 
       df_model_bound_us(coll->operation, coll->n, q->choice.bytes, n_cores, copied_bytes_per_us());
 }
 
-/* [lock] */
-static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfiguration_t *c) {
+static void describe(dfcclContext_t context, const df_coll *coll,
+                     dfcclConfiguration_t *c) DF_RANK_LOCKED {
   const df_shape *shape = &coll->configuration.shape;
   const df_part *part = &shape->parts[0];
   df_registration registration = {.operation = coll->operation,
@@ -126,10 +126,10 @@ static void describe(dfcclContext_t context, const df_coll *coll, dfcclConfigura
 dfcclResult_t df_get_configuration(dfcclContext_t context, dfcclCollId_t id,
                                    dfcclConfiguration_t *configuration) {
   dfcclConfiguration_t whole = DFCCL_CONFIGURATION_INITIALIZER;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   const df_coll *coll = df_find(context, id);
   if (coll) describe(context, coll, &whole);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (coll == NULL)
     return df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u", id,
                    context->rank);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "control/service.h"
 #include "host/observe/dump.h"
 #include "host/lifecycle/peer_failure.h"
@@ -31,7 +32,7 @@ static int tick(void *room) {
 
 typedef enum { NO_RUN, MAY_GET_ON, WAITS } df_dependence;
 
-static df_dependence dependence_on(dfcclContext_t context, uint32_t peer) {
+static df_dependence dependence_on(dfcclContext_t context, uint32_t peer) DF_RANK_LOCKED {
   df_dependence most = NO_RUN;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = df_registered(context, i);
@@ -49,7 +50,7 @@ static df_dependence dependence_on(dfcclContext_t context, uint32_t peer) {
  * order may have given them up; or all has come from it, and only the goodbye was lost: then runs
  * may wait for others, and are looked at again. Returns 0 while it is too early to judge. */
 static int judge(dfcclContext_t context, const df_loss_told *loss) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   const df_peer_state state = context->control.peers[loss->peer].state;
   const df_dependence dependence = state == DF_PEER_ALIVE  ? WAITS
                                    : state == DF_PEER_LEFT ? dependence_on(context, loss->peer)
@@ -60,7 +61,7 @@ static int judge(dfcclContext_t context, const df_loss_told *loss) {
     snprintf(why, sizeof why, "cannot be reached: %s", loss->why);
     df_peer_unreachable(context, loss->peer, why);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return dependence == NO_RUN || (dependence == WAITS && is_late);
 }
 

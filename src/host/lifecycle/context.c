@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/escape.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "bootstrap/net/interfaces.h"
 #include "control/messenger.h"
 #include "control/service.h"
@@ -110,7 +111,7 @@ static dfcclResult_t read_peer_info(dfcclContext_t context) {
 /* ---- opening and closing ---- */
 
 /* keeps_memory: other processes still have device memory mapped. */
-static void free_context(dfcclContext_t context, int keeps_memory) {
+static void free_context(dfcclContext_t context, int keeps_memory) DF_RANK_LOCKED {
   df_fork_guard_remove(&context->fork_guard);
   df_jobs_close(context);
   df_tuner_plugin_close(context->tuner_plugin);
@@ -125,7 +126,7 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
   df_mesh_close(&context->mesh);
   df_topology_free(&context->topology);
   if (context->control.process_inbox) df_process_inbox_release(context->control.process_inbox);
-  pthread_mutex_destroy(&context->lock);
+  df_rank_mutex_destroy(&context->lock);
   context->magic = 0;
   free(context);
 }
@@ -133,10 +134,10 @@ static void free_context(dfcclContext_t context, int keeps_memory) {
 /* Other processes would see its sockets close, and take the rank for dead. */
 static void tell_failed_init(dfcclContext_t context, dfcclResult_t result) {
   if (context->control.peers) {
-    pthread_mutex_lock(&context->lock);
+    df_rank_lock(&context->lock);
     df_break(context, result, df_last_sentence());
     df_tell_broken(context);
-    pthread_mutex_unlock(&context->lock);
+    df_rank_unlock(&context->lock);
   }
   df_message bye = {.magic = DF_MESSAGE_MAGIC, .kind = DF_MESSAGE_BYE};
   for (uint32_t r = 0; r < context->n_ranks; r++)
@@ -193,9 +194,9 @@ static dfcclResult_t acquire_memory(dfcclContext_t context) {
 }
 
 static void tell_home(dfcclContext_t context) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_shm_tell_home(context->transports.shm);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 static dfcclResult_t start_threads(dfcclContext_t context) {
@@ -211,9 +212,9 @@ static void stop_threads(dfcclContext_t context) {
   context->device.executor->stop(&context->device);
 }
 
-/* A child cannot use the context. It has closed the connections already (bootstrap/net/fork_guard.h). It
- * frees no memory: the parent's threads may have been using it at the fork. In a child of the child
- * the descriptors' numbers may be the application's. */
+/* A child cannot use the context. It has closed the connections already
+ * (bootstrap/net/fork_guard.h). It frees no memory: the parent's threads may have been using it at
+ * the fork. In a child of the child the descriptors' numbers may be the application's. */
 static void give_up_in_child(df_fork_guard *guard) {
   dfcclContext_t context =
       (dfcclContext_t)(void *)((uint8_t *)guard - offsetof(struct dfcclContext, fork_guard));
@@ -247,7 +248,7 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
   df_device_init(&context->device, settings->backend);
   context->control.event_fd = context->control.epoll_fd = -1;
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "no error");
-  pthread_mutex_init(&context->lock, NULL);
+  df_rank_mutex_init(&context->lock);
   df_fork_guard_add(&context->fork_guard, give_up_in_child);
 
   dfcclResult_t result = acquire_memory(context);
@@ -267,9 +268,11 @@ dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t ra
 
 stop:
   stop_threads(context);
+  df_rank_is_unshared();
   df_recorder_close(context);
   df_tracer_close(context);
 free_memory:
+  df_rank_is_unshared();
   if (context->control.process_inbox) {
     tell_failed_init(context, result);
     df_process_inbox_detach(context->control.process_inbox, rank);
@@ -290,7 +293,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   df_waits_leave(context);
   df_log(DF_LOG_INFO, "rank %u leaves", context->rank);
   if (context->settings.debug_signal) df_dump_signal_disable(context);
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   /* All have been told then, and end what they share with this rank. One of them may be stopped. */
   const uint64_t patience_ns =
       context->failure.broken == dfcclSuccess ? DF_GOODBYE_NS : DF_BROKEN_GOODBYE_NS;
@@ -305,7 +308,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
                           .variant = coll->variant};
     df_coll_send(context, coll, &message, NULL);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   /* Whoever hears the goodbye has all messages of this rank, or will have them. */
   if (context->transports.wire)
     context->transports.wire->network->flush(context->transports.wire, patience_ns);
@@ -313,6 +316,7 @@ dfcclResult_t df_context_close(dfcclContext_t context) {
   int keeps_memory =
       context->device.memory->exports_memory && !df_await_unmapped(context->transports.shm);
   stop_threads(context);
+  df_rank_is_unshared();
   if (context->transports.wire)
     context->transports.wire->network->quiesce(context->transports.wire);
   df_recorder_close(context);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "control/service.h"
 #include "host/lifecycle/peer_failure.h"
@@ -49,8 +50,8 @@ void df_pings_begin(dfcclContext_t context) {
   if (df_load_relaxed_u32(&pings->is_idle)) df_service_wake(&context->control);
 }
 
-/* [lock] Which ranks runs wait for: 2 in the place of 1 if none did at the latest tick. */
-static void find_awaited(dfcclContext_t context) {
+/* Which ranks runs wait for: 2 in the place of 1 if none did at the latest tick. */
+static void find_awaited(dfcclContext_t context) DF_RANK_LOCKED {
   df_pings *pings = context->transports.pings;
   uint8_t *awaited = pings->awaited;
   for (uint32_t r = 0; r < context->n_ranks; r++) awaited[r] = awaited[r] ? 2 : 0;
@@ -72,7 +73,7 @@ static int is_beside_relay(dfcclContext_t context, uint32_t rank) {
   return context->mesh.routes && !context->control.peers[rank].is_far;
 }
 
-static void send(dfcclContext_t context, uint32_t rank, int what) {
+static void send(dfcclContext_t context, uint32_t rank, int what) DF_RANK_LOCKED {
   df_message message = {.kind = DF_MESSAGE_PING, .a = (uint64_t)what};
   df_messenger_send(&context->control, rank, &message, NULL, -1);
 }
@@ -86,8 +87,7 @@ static void describe_traffic(dfcclContext_t context, uint32_t rank, df_text *out
              (df_clock_ns() - traffic.heard_ns) / 1000000);
 }
 
-/* [lock] */
-static void tell_silent(dfcclContext_t context, uint32_t rank) {
+static void tell_silent(dfcclContext_t context, uint32_t rank) DF_RANK_LOCKED {
   const df_peer *peer = &context->control.peers[rank];
   char why[DF_SENTENCE_BYTES], address[DF_ADDRESS_TEXT];
   df_text out = {.at = why, .left = sizeof why};
@@ -127,7 +127,7 @@ static uint8_t patience(const df_peer *peer) {
   return is_behind_relay ? TICKS + TICKS / 2 : TICKS;
 }
 
-static void ask_awaited(dfcclContext_t context) {
+static void ask_awaited(dfcclContext_t context) DF_RANK_LOCKED {
   df_pings *pings = context->transports.pings;
   const int is_due = pings->ticks++ % TICKS_TO_A_QUESTION == 0;
   pings->accepted = df_observe_u64(&context->runs.accepted);
@@ -159,12 +159,13 @@ static void run(void *room) {
   if (!df_has_outstanding(context) && df_observe_u64(&context->runs.accepted) == pings->accepted)
     return;
   pings->due_ns = now + pings->period_ms * (uint64_t)1000000;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   if (!context->control.said_goodbye) ask_awaited(context);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 void df_pings_receive(dfcclContext_t context, uint32_t from, const df_message *message) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_pings *pings = context->transports.pings;
   if (pings) pings->silent[from] = 0;
   if (message->a == QUESTION) send(context, from, ANSWER);

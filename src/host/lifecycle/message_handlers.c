@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutex.h"
 #include "control/service.h"
 #include "host/switching/plan_switch.h"
 #include "host/runs/collective_failure.h"
@@ -16,9 +17,11 @@
 
 /* ---- collectives ---- */
 
-static void handle_announcement(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_announcement(void *room, uint32_t from, const df_message *message,
+                                int fd) DF_RANK_LOCKED {
   (void)fd;
   dfcclContext_t context = room;
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   if (context->failure.given_up) return; /* perhaps for want of a descriptor of its home */
   /* its home comes first: links need its bell */
   if (context->transports.serves[from] && df_shm_bell(context->transports.shm, from) == NULL)
@@ -27,7 +30,8 @@ static void handle_announcement(void *room, uint32_t from, const df_message *mes
     df_give_up(context, dfcclOutOfMemory, df_last_sentence());
 }
 
-static void handle_links(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_links(void *room, uint32_t from, const df_message *message,
+                         int fd) DF_RANK_LOCKED {
   (void)fd;
   df_remote *remote = df_match_newest(room, from, message);
   df_offer offer;
@@ -35,14 +39,16 @@ static void handle_links(void *room, uint32_t from, const df_message *message, i
   if (remote) df_links_told(room, remote, (uint32_t)message->a, &offer);
 }
 
-static void handle_deregistration(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_deregistration(void *room, uint32_t from, const df_message *message,
+                                  int fd) DF_RANK_LOCKED {
   (void)fd;
   df_remote *remote = df_match_newest(room, from, message);
   if (remote && !remote->deregistered)
     df_match_deregistered(room, remote, message->a, message->b != 0);
 }
 
-static void handle_limit(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_limit(void *room, uint32_t from, const df_message *message,
+                         int fd) DF_RANK_LOCKED {
   (void)fd;
   df_remote *remote = df_match_newest(room, from, message);
   if (remote && !remote->deregistered) df_match_limited(room, remote, message->a);
@@ -50,10 +56,10 @@ static void handle_limit(void *room, uint32_t from, const df_message *message, i
 
 /* ---- failures ---- */
 
-/* If the sender's announcement was lost, our registration would wait for it. The message may also be
- * of an earlier registration, and the sender meet this one later: so it is told. */
+/* If the sender's announcement was lost, our registration would wait for it. The message may also
+ * be of an earlier registration, and the sender meet this one later: so it is told. */
 static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
-                       dfcclResult_t status, const char *sentence) {
+                       dfcclResult_t status, const char *sentence) DF_RANK_LOCKED {
   df_coll *coll = df_find(context, id);
   for (uint32_t i = 0; coll && i < coll->n; i++)
     if (coll->ranks[i] == from && coll->remotes[i] == NULL) {
@@ -62,9 +68,11 @@ static void fail_unmet(dfcclContext_t context, uint32_t from, dfcclCollId_t id,
     }
 }
 
-static void handle_failure(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_failure(void *room, uint32_t from, const df_message *message,
+                           int fd) DF_RANK_LOCKED {
   (void)fd;
   dfcclContext_t context = room;
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_remote *remote = df_match_newest(context, from, message);
   dfcclResult_t status = message->a == dfcclMismatch || message->a == dfcclTimeout
                              ? (dfcclResult_t)message->a
@@ -86,27 +94,32 @@ static void handle_failure(void *room, uint32_t from, const df_message *message,
   if (remote->bound) df_fail_collective(context, remote->bound, status, 0, sentence);
 }
 
-static void handle_of_switch(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_of_switch(void *room, uint32_t from, const df_message *message,
+                             int fd) DF_RANK_LOCKED {
   (void)fd;
   df_plan_switch_receive(room, from, message);
 }
 
-static void handle_abort(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_abort(void *room, uint32_t from, const df_message *message,
+                         int fd) DF_RANK_LOCKED {
   (void)message;
   (void)fd;
   df_peer_lost(room, from, DF_PEER_GIVEN_UP, "called dfcclAbort");
 }
 
-static void handle_failure_reason(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_failure_reason(void *room, uint32_t from, const df_message *message,
+                                  int fd) DF_RANK_LOCKED {
   (void)fd;
   df_handle_failure_reason(room, from, message);
 }
 
 /* The lost rank may be alive, so it is told what this rank gives up. */
-static void handle_lost(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_lost(void *room, uint32_t from, const df_message *message,
+                        int fd) DF_RANK_LOCKED {
   (void)from;
   (void)fd;
   dfcclContext_t context = room;
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   const uint32_t lost = (uint32_t)message->id;
   if (context->mesh.routes == NULL || message->id >= context->n_ranks || lost == context->rank)
     return;
@@ -122,15 +135,18 @@ static void handle_lost(void *room, uint32_t from, const df_message *message, in
   }
 }
 
-static void handle_goodbye(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_goodbye(void *room, uint32_t from, const df_message *message,
+                           int fd) DF_RANK_LOCKED {
   (void)message;
   (void)fd;
   dfcclContext_t context = room;
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_peer_left(context, from);
   df_unmap_all(context->transports.shm, from);
 }
 
-static void handle_ping(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_ping(void *room, uint32_t from, const df_message *message,
+                        int fd) DF_RANK_LOCKED {
   (void)fd;
   df_pings_receive(room, from, message);
 }
@@ -162,20 +178,22 @@ void df_subscribe(dfcclContext_t context) {
 
 /* ---- what control notices ---- */
 
-static void refused(void *owner, uint32_t peer) { df_peer_refuse(owner, peer); }
-static void left(void *owner, uint32_t peer) { df_peer_left(owner, peer); }
-static void lost(void *owner, uint32_t peer, df_peer_state state, const char *why) {
+static void refused(void *owner, uint32_t peer) DF_RANK_LOCKED { df_peer_refuse(owner, peer); }
+static void left(void *owner, uint32_t peer) DF_RANK_LOCKED { df_peer_left(owner, peer); }
+static void lost(void *owner, uint32_t peer, df_peer_state state, const char *why) DF_RANK_LOCKED {
   df_peer_lost(owner, peer, state, why);
 }
 /* A relay may have lost a rank since, which others do not see. */
-static void leaving(void *owner) { df_tell_broken(owner); }
-static void disconnected(void *owner, uint32_t peer) {
+static void leaving(void *owner) DF_RANK_LOCKED { df_tell_broken(owner); }
+static void disconnected(void *owner, uint32_t peer) DF_RANK_LOCKED {
   (void)peer;
   dfcclContext_t context = owner;
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_unmap_disconnected(context->transports.shm);
 }
-static void message_lost(void *owner, dfcclResult_t status, const char *sentence) {
+static void message_lost(void *owner, dfcclResult_t status, const char *sentence) DF_RANK_LOCKED {
   dfcclContext_t context = owner;
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_give_up(context, status, sentence);
   /* Now, since control then ends connections; and again, since it may be what was lost. */
   context->failure.told_broken = 0;

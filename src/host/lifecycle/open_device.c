@@ -1,6 +1,7 @@
 /* What the host gives a rank's device, and what the device asks of the host. */
 #include "host/lifecycle/open_device.h"
 
+#include "base/mutex.h"
 #include "host/runs/collective_failure.h"
 #include "host/state/registry.h"
 #include "host/state/peer_info.h"
@@ -9,14 +10,14 @@
 /* Executors call it seldom, between two turns. */
 static void count_ranks(void *host, uint16_t ranks[DF_CORES_SEEN]) {
   dfcclContext_t context = host;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     const df_bell *bell =
         r == context->rank ? context->device.work_bell : context->transports.shm->peers[r].bell;
     uint32_t cpu = bell ? df_load_relaxed_u32(&bell->cpu) : 0;
     if (cpu != 0) ranks[(cpu - 1) % DF_CORES_SEEN]++;
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 /* Peers' bells stay mapped. */
@@ -47,7 +48,7 @@ static int read_peer_info(void *host, uint32_t rank, df_device_info *info) {
 static void lose_device(void *host, const char *sentence) {
   dfcclContext_t context = host;
   df_reap_and_ring(context); /* first: later CQEs count for nothing */
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_break(context, dfcclUnhandledCudaError, sentence);
   df_store_relaxed_u32(&context->runs.device_lost, 1);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
@@ -55,7 +56,7 @@ static void lose_device(void *host, const char *sentence) {
     if (coll && coll->registered == NULL)
       df_fail_collective(context, coll, dfcclUnhandledCudaError, 1, sentence);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   df_reap_and_ring(context);
 }
 
@@ -65,14 +66,12 @@ static void release_ticket(dfcclContext_t context, df_run *run) {
   run->stream_event = 0;
 }
 
-/* [lock] */
-static void release_tickets(dfcclContext_t context, df_coll *coll) {
+static void release_tickets(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   for (uint64_t run = coll->retired; run < coll->admitted; run++)
     release_ticket(context, df_run_in_device(coll, run));
 }
 
-/* [lock] */
-static int has_stream_runs(const df_coll *coll) {
+static int has_stream_runs(const df_coll *coll) DF_RANK_LOCKED {
   for (uint64_t run = coll->retired; run < coll->admitted; run++)
     if (coll->in_device[df_slot_of(coll, run)].stream_event) return 1;
   for (uint32_t i = 0; i < coll->backlog_length; i++)
@@ -82,7 +81,7 @@ static int has_stream_runs(const df_coll *coll) {
 
 static void end_stream_runs(void *host, const char *sentence) {
   dfcclContext_t context = host;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = context->registry.by_index[i];
     if (coll == NULL) continue;
@@ -90,7 +89,7 @@ static void end_stream_runs(void *host, const char *sentence) {
       df_fail_collective(context, coll, dfcclAborted, 1, sentence); /* others go on */
     if (sentence == NULL && coll->failed != dfcclSuccess) release_tickets(context, coll);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   df_reap_and_ring(context); /* what was not in the device has ended */
 }
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/mutex.h"
 #include "bootstrap/net/sockets.h"
 #include "control/reconnect.h"
 #include "control/service.h"
@@ -21,7 +22,7 @@
 
 static void wake(void *owner) { df_service_wake(&((dfcclContext_t)owner)->control); }
 
-static int is_quiet(void *owner, uint32_t member) {
+static int is_quiet(void *owner, uint32_t member) DF_RANK_LOCKED {
   const dfcclContext_t context = owner;
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     const df_coll *coll = context->registry.by_index[i];
@@ -36,7 +37,7 @@ static int is_broken(void *owner) {
   return ((dfcclContext_t)owner)->failure.broken != dfcclSuccess;
 }
 
-static void failed(void *owner, dfcclResult_t status, const char *sentence) {
+static void failed(void *owner, dfcclResult_t status, const char *sentence) DF_RANK_LOCKED {
   df_give_up(owner, status, sentence);
 }
 

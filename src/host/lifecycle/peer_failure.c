@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/state/context.h"
@@ -18,7 +19,8 @@
 #include "host/state/registry.h"
 #include "host/runs/runs.h"
 
-static void send_failure_reason(dfcclContext_t context, const df_failure_reason *failure_reason) {
+static void send_failure_reason(dfcclContext_t context,
+                                const df_failure_reason *failure_reason) DF_RANK_LOCKED {
   df_message message = {.kind = DF_MESSAGE_FAILURE_REASON,
                         .payload_bytes = (uint32_t)strlen(failure_reason->why) + 1,
                         .id = failure_reason->lost,
@@ -28,7 +30,7 @@ static void send_failure_reason(dfcclContext_t context, const df_failure_reason 
 }
 
 /* Members that this rank reaches hear of it: they may reach those behind the relay. */
-static void lose_those_behind(dfcclContext_t context, uint32_t relay) {
+static void lose_those_behind(dfcclContext_t context, uint32_t relay) DF_RANK_LOCKED {
   const df_routes *routes = context->mesh.routes;
   df_peer *peers = context->control.peers;
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
@@ -56,7 +58,7 @@ static void lose_those_behind(dfcclContext_t context, uint32_t relay) {
 /* tell_it: the lost rank may be alive, and wait for what this rank has given up. Other members
  * notice the loss, or hear its cause. */
 static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state, uint32_t witness,
-                      int tell_it, const char *why) {
+                      int tell_it, const char *why) DF_RANK_LOCKED {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   df_peer_state before = context->control.peers[peer].state;
   int is_later = 0, gave_up = 0;
@@ -94,6 +96,7 @@ static void lose_peer(dfcclContext_t context, uint32_t peer, df_peer_state state
 }
 
 void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_failure_reason failure_reason = {
       .lost = peer, .witness = context->rank, .why = "sent a message that makes no sense"};
   int known = context->control.peers[peer].state != DF_PEER_ALIVE ||
@@ -108,6 +111,7 @@ void df_peer_refuse(dfcclContext_t context, uint32_t peer) {
 
 /* A rank that has told why it gave up ends its connection without having died. */
 void df_peer_lost(dfcclContext_t context, uint32_t peer, df_peer_state state, const char *why) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   const char *failure_reason = context->control.peers[peer].failure_reason;
   char told[DF_SENTENCE_BYTES];
   if (failure_reason && context->failure.broken == dfcclSuccess) {
@@ -122,6 +126,7 @@ void df_peer_unreachable(dfcclContext_t context, uint32_t peer, const char *why)
 }
 
 void df_tell_broken(dfcclContext_t context) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   if (context->failure.broken == dfcclSuccess || context->failure.broken == dfcclAborted)
     return; /* no cause, or all know it */
   if (context->failure.told_broken) return;
@@ -137,7 +142,7 @@ void df_tell_broken(dfcclContext_t context) {
 }
 
 /* The peer will register nothing more. */
-static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
+static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = df_registered(context, i);
     if (coll == NULL || coll->registered) continue;
@@ -148,6 +153,7 @@ static void fail_all_unannounced(dfcclContext_t context, uint32_t peer) {
 }
 
 void df_handle_failure_reason(dfcclContext_t context, uint32_t from, const df_message *message) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_peer *peer = &context->control.peers[from];
   const char *why = df_message_payload(message);
   char failure_reason[DF_SENTENCE_BYTES];
@@ -172,6 +178,7 @@ void df_handle_failure_reason(dfcclContext_t context, uint32_t from, const df_me
 }
 
 void df_peer_left(dfcclContext_t context, uint32_t peer) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   if (context->control.peers[peer].state != DF_PEER_ALIVE) return;
   df_endpoint *wire = context->transports.wire;
   context->control.peers[peer].state = DF_PEER_LEFT;
@@ -187,14 +194,14 @@ void df_peer_left(dfcclContext_t context, uint32_t peer) {
 
 /* ---- deadlines ---- */
 
-static uint64_t oldest_submission_ns(const df_coll *coll) {
+static uint64_t oldest_submission_ns(const df_coll *coll) DF_RANK_LOCKED {
   if (df_runs_in_device(coll) > 0)
     return coll->in_device[df_slot_of(coll, coll->retired)].submitted_ns;
   if (coll->backlog_length > 0) return coll->backlog[coll->backlog_head].submitted_ns;
   return UINT64_MAX;
 }
 
-static void time_out(dfcclContext_t context, df_coll *coll) {
+static void time_out(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40], state[256];
   df_describe_wait(context, coll, state, sizeof state);
   snprintf(sentence, sizeof sentence,
@@ -207,7 +214,7 @@ static void time_out(dfcclContext_t context, df_coll *coll) {
 }
 
 /* The next one from *at on with a late run; NULL: none. */
-static df_coll *next_late(dfcclContext_t context, uint32_t *at) {
+static df_coll *next_late(dfcclContext_t context, uint32_t *at) DF_RANK_LOCKED {
   if (context->settings.timeout_ms == 0) return NULL;
   uint64_t now = df_clock_ns(), limit = (uint64_t)context->settings.timeout_ms * 1000000u;
   while (*at < context->registry.n_indices) {
@@ -235,7 +242,7 @@ dfcclResult_t df_abort(dfcclContext_t context) {
   char sentence[DF_SENTENCE_BYTES];
   df_system_add_u32(&context->runs.waiters, 1);
   snprintf(sentence, sizeof sentence, "dfcclAbort was called on rank %u", context->rank);
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_break(context, dfcclAborted, sentence);
   df_message message = {.kind = DF_MESSAGE_ABORT, .payload_bytes = (uint32_t)strlen(sentence) + 1};
   df_messenger_send_all(&context->control, &message, sentence);
@@ -244,7 +251,7 @@ dfcclResult_t df_abort(dfcclContext_t context) {
     if (coll && coll->registered == NULL)
       df_fail_collective(context, coll, dfcclAborted, 0, sentence);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   /* Cancellations take effect at each block's next step. Nobody waits for callbacks that block. */
   if (!df_in_callback()) df_wait_decided(context, 200 * 1000 * 1000);
   df_system_sub_u32(&context->runs.waiters, 1);
@@ -254,7 +261,7 @@ dfcclResult_t df_abort(dfcclContext_t context) {
 dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *ids, int n) {
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   dfcclResult_t result = dfcclSuccess;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   for (int i = 0; i < n && result == dfcclSuccess; i++)
     if (df_find(context, ids[i]) == NULL)
       result = df_fail(dfcclInvalidArgument,
@@ -266,6 +273,6 @@ dfcclResult_t df_abort_collectives(dfcclContext_t context, const dfcclCollId_t *
              df_coll_label(coll, label, sizeof label), context->rank);
     df_fail_collective(context, coll, dfcclAborted, 1, sentence);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return result;
 }

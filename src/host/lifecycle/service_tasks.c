@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "control/service.h"
 #include "host/observe/dump.h"
 #include "host/runs/collective_failure.h"
@@ -44,11 +45,11 @@ static void check_deadlines(void *room) {
   dfcclContext_t context = room;
   char *text = NULL;
   df_store_relaxed_u32(&context->runs.deadlines_idle, 0);
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   if (df_is_late(context) && df_log_get_level() >= DF_LOG_ERROR && !context->failure.late_dump) {
-    pthread_mutex_unlock(&context->lock);
+    df_rank_unlock(&context->lock);
     text = df_dump_text(context); /* first: after a failure nobody waits for anything */
-    pthread_mutex_lock(&context->lock);
+    df_rank_lock(&context->lock);
   }
   context->failure.timed_out = 0;
   df_check_deadlines(context);
@@ -57,7 +58,7 @@ static void check_deadlines(void *room) {
     context->failure.late_dump = text;
     text = NULL;
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   free(text);
 }
 
@@ -69,19 +70,19 @@ static int record_tick(void *room) {
 static int learning_tick(void *room) {
   const dfcclContext_t context = room;
   if (context->settings.tune_file[0] == '\0') return -1;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   const int has_news = context->tuning_cache.n_new > 0;
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return has_news ? DF_TUNING_STORE_TICK_MS : -1;
 }
 static void write_tuning_cache(void *room) { df_tuning_store_write(room); }
 
 static void flush_recording(void *room) {
   dfcclContext_t context = room;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   if (context->recorder) df_record_flush(context);
   if (context->tracer) df_trace_flush(context);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 /* ---- dumps to standard error ---- */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "host/state/context.h"
 #include "host/observe/dump.h"
@@ -154,7 +155,8 @@ static void say_block(const dfcclContext_t context, df_text *text, const df_coll
   }
 }
 
-static void say_state(const dfcclContext_t context, df_text *text, const df_coll *coll) {
+static void say_state(const dfcclContext_t context, df_text *text,
+                      const df_coll *coll) DF_RANK_LOCKED {
   if (coll->failed != dfcclSuccess) {
     df_say(text, "it has failed: %s", coll->sentence);
   } else if (coll->n_bound + 1 < coll->n) {
@@ -186,7 +188,8 @@ static const char *source_of(const dfcclContext_t context, const df_coll *coll) 
   return source ? source : df_choice_source(&context->settings.tuning, &coll->configuration.choice);
 }
 
-static void say_coll(const dfcclContext_t context, df_text *text, const df_coll *coll) {
+static void say_coll(const dfcclContext_t context, df_text *text,
+                     const df_coll *coll) DF_RANK_LOCKED {
   char label[DF_MAX_NAME + 40];
   df_say(text,
          "  %s, %s of %" PRIu64 " elements, group of %u, %s (%s), %u block(s): %" PRIu64
@@ -252,8 +255,7 @@ static void say_context(const dfcclContext_t context, df_text *text) {
          context->transports.shm->arena.used_bytes + context->transports.shm->commons.used_bytes);
 }
 
-/* [lock] */
-static void say_lines(const dfcclContext_t context, df_text *text) {
+static void say_lines(const dfcclContext_t context, df_text *text) DF_RANK_LOCKED {
   char address[DF_ADDRESS_TEXT];
   for (uint32_t r = 0; r < context->n_ranks; r++) {
     const df_peer *peer = &context->control.peers[r];
@@ -264,8 +266,7 @@ static void say_lines(const dfcclContext_t context, df_text *text) {
   }
 }
 
-/* [lock] */
-static void say_connections(const dfcclContext_t context, df_text *text) {
+static void say_connections(const dfcclContext_t context, df_text *text) DF_RANK_LOCKED {
   df_endpoint *wire = context->transports.wire;
   df_traffic t;
   for (uint32_t r = 0; wire && r < context->n_ranks; r++)
@@ -287,8 +288,7 @@ enum { DF_DUMP_HEAD_BYTES = 16384, DF_DUMP_WAITS_BYTES = 16384, DF_DUMP_COLL_BYT
 
 static int is_dumped(const df_coll *coll) { return coll && coll->taken < coll->submitted; }
 
-/* [lock] */
-static char *make_text(const dfcclContext_t context, const char *waits) {
+static char *make_text(const dfcclContext_t context, const char *waits) DF_RANK_LOCKED {
   uint32_t n = 0;
   for (uint32_t i = 0; i < context->registry.n_indices; i++)
     n += is_dumped(context->registry.by_index[i]) != 0;
@@ -312,9 +312,9 @@ char *df_dump_text(dfcclContext_t context) {
   char *waits = malloc(DF_DUMP_WAITS_BYTES);
   if (waits == NULL) return NULL;
   df_waits_describe(context, waits, DF_DUMP_WAITS_BYTES);
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   char *text = make_text(context, waits);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   free(waits);
   return text;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/foreign_log.h"
+#include "base/mutex.h"
 #include "base/plugin_file.h"
 #include "host/observe/profiler_steps.h"
 #include "host/state/registry.h"
@@ -27,7 +28,7 @@ typedef struct df_profiler {
   char name[NAME_BYTES];
   uint64_t job;
   df_message_watch watch;
-  struct profiled_run *running; /* [lock] whose messages are told; the oldest last */
+  struct profiled_run *running; /* Used under the lock; whose messages are told; the oldest last */
 } df_profiler;
 
 /* In the place of a run's callback. */
@@ -41,17 +42,17 @@ typedef struct profiled_run {
   struct profiled_run *next, **at;
 } profiled_run;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all calls in the process */
+static df_mutex lock = DF_MUTEX_INITIALIZER; /* of all calls in the process */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static library *libraries; /* [lock] */
+static library *libraries DF_GUARDED_BY(lock);
 static void note_lock(void) { df_fork_waits_for(&lock, 0); }
 
 static DF_FOREIGN_LOG(write_log, "profiler plugin");
 
 /* ---- opening and closing */
 
-/* [plugin's lock] NULL after df_fail. */
-static library *load(const char *name) {
+/* NULL after df_fail. */
+static library *load(const char *name) DF_REQUIRES(lock) {
   char tried[320] = "";
   df_text text = {tried, sizeof tried};
   df_profiler_table plugin;
@@ -84,8 +85,7 @@ static library *load(const char *name) {
   return libraries = new;
 }
 
-/* [plugin's lock] */
-static dfcclResult_t start(dfcclContext_t context, df_profiler *profiler) {
+static dfcclResult_t start(dfcclContext_t context, df_profiler *profiler) DF_REQUIRES(lock) {
   profiler->library = load(context->settings.profiler_plugin);
   if (profiler->library == NULL) return dfcclInvalidUsage;
   const df_profiler_job job = {.number = profiler->job,
@@ -116,9 +116,9 @@ dfcclResult_t df_profiler_open(dfcclContext_t context) {
   memcpy(&profiler->job, context->mesh.job, sizeof profiler->job);
   snprintf(profiler->name, sizeof profiler->name, "dfccl %u ranks", context->n_ranks);
   profiler->watch = (df_message_watch){.tell = handle_message, .who = profiler};
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   const dfcclResult_t result = start(context, profiler);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   if (result == dfcclSuccess)
     context->profiler = profiler;
   else
@@ -129,10 +129,10 @@ dfcclResult_t df_profiler_open(dfcclContext_t context) {
 void df_profiler_close(dfcclContext_t context) {
   df_profiler *profiler = context->profiler;
   if (profiler == NULL) return;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   if (profiler->context) /* one whose init has given none crashes at its end */
     df_profiler_finalize(&profiler->library->plugin, profiler->context);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   context->profiler = NULL;
   free(profiler);
 }
@@ -158,9 +158,8 @@ static const char *algorithm_name(int algorithm) {
                                      : df_algorithm_name(algorithm);
 }
 
-/* [lock] */
 static df_profiled_run describe_run(const dfcclContext_t context, const df_coll *coll,
-                                    const df_run *run) {
+                                    const df_run *run) DF_RANK_LOCKED {
   const uint64_t count = run->count ? run->count : coll->count;
   const int is_flagged = coll->configuration.shape.payload_offset != DF_LINK_STAGED_OFFSET;
   return (df_profiled_run){.rank = (int)context->rank,
@@ -186,9 +185,9 @@ static df_profiled_run describe_run(const dfcclContext_t context, const df_coll 
                            .blocks = (uint8_t)coll->configuration.shape.n_blocks};
 }
 
-/* [lock] Those of the first block that a connection carries. */
+/* Those of the first block that a connection carries. */
 static uint32_t describe_links(const dfcclContext_t context, const df_coll *coll,
-                               df_profiled_link links[LINKS_MAX]) {
+                               df_profiled_link links[LINKS_MAX]) DF_RANK_LOCKED {
   uint32_t n = 0;
   const df_part *part = &coll->configuration.shape.parts[0];
   const int tells = coll->ready && !coll->varying;
@@ -273,12 +272,12 @@ static void end_steps(profiled_run *profiled) {
 static void handle_message(void *who, df_watch_event what, const uint8_t *ring, uint64_t sequence,
                            uint32_t bytes) {
   df_profiler *profiler = who;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   for (profiled_run *run = profiler->running; run; run = run->next)
     for (uint32_t i = 0; i < run->n_links; i++)
       df_steps_receive(&run->steps[i], &profiler->library->plugin, profiler->context, what, ring,
                        sequence, bytes);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
 }
 
 const df_message_watch *df_profiler_watch(const dfcclContext_t context) {
@@ -316,9 +315,9 @@ static void ended(dfcclCollId_t id, dfcclResult_t status, void *argument) {
   profiled_run *profiled = argument;
   const dfcclCallback_t callback = profiled->callback;
   void *const given = profiled->argument;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   stop_run(profiled);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   free(profiled);
   if (callback) callback(id, status, given);
 }
@@ -330,22 +329,22 @@ df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_
   uint32_t n_links = 0;
   profiled_run *profiled = calloc(1, sizeof *profiled);
   if (profiled == NULL) return call; /* this run is not told */
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   const df_coll *coll = df_find(context, id);
   if (coll) {
     description = describe_run(context, coll, run);
     n_links = describe_links(context, coll, links);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (coll == NULL) {
     free(profiled);
     return call;
   }
   *profiled = (profiled_run){
       .profiler = context->profiler, .callback = run->callback, .argument = run->argument};
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   start_run(context, &description, links, n_links, &call, profiled);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   run->callback = ended;
   run->argument = profiled;
   return call;
@@ -353,12 +352,12 @@ df_profiled_call df_profiler_begin(dfcclContext_t context, dfcclCollId_t id, df_
 
 void df_profiler_submitted(dfcclContext_t context, const df_profiled_call *call, df_run *run,
                            int accepted) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   stop(context->profiler, call->call);
   stop(context->profiler, call->group);
   stop(context->profiler, call->group_api);
   if (!accepted && run->callback == ended) stop_run(run->argument);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   if (accepted || run->callback != ended) return;
   profiled_run *profiled = run->argument;
   run->callback = profiled->callback;

@@ -1,21 +1,16 @@
-/*
- * Tracing (DFCCL_TRACE): DIR/rank-<R>.trace, a JSON object in each line, for dfccl-trace.
- *
- *   {"dfccl_trace":1,"rank":R,"ranks":N,"host":H,"process":P,"clock_ns":C,"unix_ns":"U"}
- *       the first line: C, of this host's monotonic clock as all later times, was U since 1970
- *   {"collective":K,"id":"I","name":S,"operation":O,"count":E,"bytes":B,"group":[ranks],
- *    "algorithm":A,"split":S,"blocks":B,"slot_bytes":B,"slots":S,"form":F,
- *    "lends":0|1,"switch":W,"from_run":M,"at":T,"purpose":P,"why":S}
- *       before its first run, and again when it goes over to another manner, or stays on one for another
- *       purpose: of runs from M on. W: how often this rank has gone over. P: "registered", or why it
- *       went over (control/message.h). Runs before M may follow, if they ended late.
- *   {"run":M,"of":K,"from":T,"to":T,"status":D}   from dfcclRun* to its end, without the callback
- *   {"callback":K,"from":T,"to":T}
- *   {"synchronise":1,"from":T,"to":T}
- *   {"end":"whole"}                               after the context's end
- *
- * A line that is cut off, or a file without an end, is of a program that was killed or still runs.
- */
+/* Tracing (DFCCL_TRACE): DIR/rank-<R>.trace, a JSON object in each line, for dfccl-trace.
+ * {"dfccl_trace":1,"rank":R,"ranks":N,"host":H,"process":P,"clock_ns":C,"unix_ns":"U"}       the
+ * first line: C, of this host's monotonic clock as all later times, was U since 1970
+ * {"collective":K,"id":"I","name":S,"operation":O,"count":E,"bytes":B,"group":[ranks],
+ * "algorithm":A,"split":S,"blocks":B,"slot_bytes":B,"slots":S,"form":F,
+ * "lends":0|1,"switch":W,"from_run":M,"at":T,"purpose":P,"why":S}       before its first run, and
+ * again when it goes over to another manner, or stays on one for another       purpose: of runs
+ * from M on. W: how often this rank has gone over. P: "registered", or why it       went over
+ * (control/message.h). Runs before M may follow, if they ended late.
+ * {"run":M,"of":K,"from":T,"to":T,"status":D}   from dfcclRun* to its end, without the callback
+ * {"callback":K,"from":T,"to":T}   {"synchronise":1,"from":T,"to":T}   {"end":"whole"}
+ * after the context's end  A line that is cut off, or a file without an end, is of a program that
+ * was killed or still runs. */
 #include "host/observe/trace.h"
 
 #include <errno.h>
@@ -30,6 +25,7 @@
 #include "base/clock.h"
 #include "base/growing_text.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "host/state/switch_hooks.h"
 #include "primitives/elements/types.h"
 
@@ -137,7 +133,7 @@ static void describe(dfcclContext_t context, df_coll *coll) {
 }
 
 /* Keeps whole lines, or nothing of them. */
-static void conclude(dfcclContext_t context, size_t before) {
+static void conclude(dfcclContext_t context, size_t before) DF_RANK_LOCKED {
   df_growing_text *lines = &context->tracer->lines;
   if (lines->failed) {
     lines->length = before;

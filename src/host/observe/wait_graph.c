@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "bootstrap/net/fork_guard.h"
 #include "host/observe/dump.h"
@@ -73,22 +74,22 @@ static int next_sleeper(const struct dfcclContext *context, uint32_t *at, df_sle
 /* ---- contexts of this process ---- */
 
 /* Taken before any context's lock. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static df_mutex list_lock = DF_MUTEX_INITIALIZER;
 static dfcclContext_t listed;
 
 static void watch_forks(void) { df_fork_waits_for(&list_lock, 1); }
 
-static void lock_list(void) {
+static void lock_list(void) DF_ACQUIRE(list_lock) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&list_lock);
+  df_lock(&list_lock);
 }
 
 void df_waits_enter(dfcclContext_t context) {
   lock_list();
   context->next_in_process = listed;
   listed = context;
-  pthread_mutex_unlock(&list_lock);
+  df_unlock(&list_lock);
 }
 
 void df_waits_leave(dfcclContext_t context) {
@@ -96,7 +97,7 @@ void df_waits_leave(dfcclContext_t context) {
   dfcclContext_t *at = &listed;
   while (*at && *at != context) at = &(*at)->next_in_process;
   if (*at) *at = context->next_in_process;
-  pthread_mutex_unlock(&list_lock);
+  df_unlock(&list_lock);
 }
 
 /* ---- who waits for whom ---- */
@@ -121,9 +122,8 @@ typedef struct df_wait_graph {
   df_wait_edge waits[DF_MAX_WAITS];
 } df_wait_graph;
 
-/* [lock] of the context */
 static void add_wait(df_wait_graph *graph, const struct dfcclContext *context,
-                     const df_coll *coll) {
+                     const df_coll *coll) DF_RANK_LOCKED {
   if (coll == NULL || coll->failed != dfcclSuccess || coll->taken == coll->submitted) return;
   for (uint32_t i = 0; i < graph->n; i++)
     if (graph->waits[i].rank == context->rank && graph->waits[i].id == coll->id) return;
@@ -144,7 +144,7 @@ static void add_wait(df_wait_graph *graph, const struct dfcclContext *context,
 
 static void collect_waits(df_wait_graph *graph, dfcclContext_t context) {
   df_sleeper sleeper;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   for (uint32_t at = 0; next_sleeper(context, &at, &sleeper);) {
     if (sleeper.is_of_one) {
       add_wait(graph, context, df_find(context, sleeper.id));
@@ -153,12 +153,12 @@ static void collect_waits(df_wait_graph *graph, dfcclContext_t context) {
     for (uint32_t i = 0; i < context->registry.n_indices; i++)
       add_wait(graph, context, context->registry.by_index[i]);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 /* Marks awaited runs that this rank has not submitted. */
 static void answer(df_wait_graph *graph, dfcclContext_t context) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   for (uint32_t i = 0; i < graph->n; i++) {
     df_wait_edge *wait = &graph->waits[i];
     if (wait->presence[context->rank] != DF_IS_ASKED) continue;
@@ -166,7 +166,7 @@ static void answer(df_wait_graph *graph, dfcclContext_t context) {
     int is_missing = coll == NULL || coll->submitted <= wait->run;
     wait->presence[context->rank] = is_missing ? DF_IS_MISSING : DF_IS_THERE;
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 static void collect_graph(df_wait_graph *graph, const struct dfcclContext *context) {
@@ -176,7 +176,7 @@ static void collect_graph(df_wait_graph *graph, const struct dfcclContext *conte
     if (c->control.process_inbox == context->control.process_inbox) collect_waits(graph, c);
   for (dfcclContext_t c = listed; c; c = c->next_in_process)
     if (c->control.process_inbox == context->control.process_inbox) answer(graph, c);
-  pthread_mutex_unlock(&list_lock);
+  df_unlock(&list_lock);
 }
 
 /* ---- circles ---- */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/runs/collective_failure.h"
@@ -61,8 +62,8 @@ static df_route route_of(const df_coll *coll, uint32_t which, const df_ring *rin
                     .varying = (uint8_t)coll->varying};
 }
 
-/* [lock] The collective failed or was deregistered: its remotes are no longer its own. */
-static int is_given_up(const df_coll *coll) {
+/* The collective failed or was deregistered: its remotes are no longer its own. */
+static int is_given_up(const df_coll *coll) DF_RANK_LOCKED {
   return coll->deregistered || coll->failed != dfcclSuccess;
 }
 
@@ -70,8 +71,8 @@ static df_remote *remote_of(const df_coll *coll, uint32_t which) {
   return coll->remotes[coll->plan->links[which].peer];
 }
 
-/* [lock] NULL: no memory. */
-static df_remote_ends *make_ends(df_remote *remote, uint32_t channel) {
+/* NULL: no memory. */
+static df_remote_ends *make_ends(df_remote *remote, uint32_t channel) DF_RANK_LOCKED {
   if (channel > remote->n_more) {
     df_remote_ends *more = realloc(remote->more, channel * sizeof *more);
     if (more == NULL) return NULL;
@@ -86,9 +87,9 @@ static df_remote_ends *ends_of_link(const df_coll *coll, uint32_t which) {
   return df_ends_of(remote_of(coll, which), coll->plan->links[which].channel);
 }
 
-/* [lock], which a patient call lets go. Reserves what the peer writes, and tells the peer. */
+/* Which a patient call lets go. Reserves what the peer writes, and tells the peer. */
 static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t which,
-                                 df_patience *patience) {
+                                 df_patience *patience) DF_RANK_LOCKED {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
   const df_route route = route_of(coll, which, &coll->ring);
@@ -112,9 +113,9 @@ static dfcclResult_t accept_link(dfcclContext_t context, df_coll *coll, uint32_t
   return dfcclSuccess;
 }
 
-/* [lock], which a patient call lets go. Takes the peer's offer. */
+/* Which a patient call lets go. Takes the peer's offer. */
 static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_t which,
-                                  df_patience *patience) {
+                                  df_patience *patience) DF_RANK_LOCKED {
   df_endpoint *endpoint = context->transports.to[remote_of(coll, which)->peer];
   choose_ring_once(context, coll);
   const df_route route = route_of(coll, which, &coll->ring);
@@ -135,8 +136,9 @@ static dfcclResult_t connect_link(dfcclContext_t context, df_coll *coll, uint32_
   return dfcclSuccess;
 }
 
-/* [lock] dfcclInProgress: some step takes longer than patience allows. */
-static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll, df_patience *patience) {
+/* DfcclInProgress: some step takes longer than patience allows. */
+static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll,
+                                  df_patience *patience) DF_RANK_LOCKED {
   dfcclResult_t all = dfcclSuccess;
   for (uint32_t which = 0; which < coll->plan->n_links && !is_given_up(coll); which++) {
     const df_plan_link *link = &coll->plan->links[which];
@@ -158,8 +160,7 @@ static dfcclResult_t set_up_links(dfcclContext_t context, df_coll *coll, df_pati
   return all;
 }
 
-/* [lock] */
-static int links_stand(const df_coll *coll) {
+static int links_stand(const df_coll *coll) DF_RANK_LOCKED {
   for (uint32_t which = 0; which < coll->plan->n_links; which++) {
     const df_remote_ends *ends = ends_of_link(coll, which);
     if (ends == NULL) return 0;
@@ -168,8 +169,7 @@ static int links_stand(const df_coll *coll) {
   return 1;
 }
 
-/* [lock] */
-static void reserve_common(dfcclContext_t context, df_coll *coll) {
+static void reserve_common(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_shm_endpoint *shm = context->transports.shm;
   const uint32_t readers = df_common_count_readers(shm, coll->plan, coll->ranks);
   if (coll->common.range.segment) return;
@@ -184,8 +184,8 @@ static void reserve_common(dfcclContext_t context, df_coll *coll) {
                     depth, coll->device.descriptor->words);
 }
 
-/* [lock] Only a peer that sends nonsense ends more than the collective. */
-static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
+/* Only a peer that sends nonsense ends more than the collective. */
+static void give_up(dfcclContext_t context, df_coll *coll, dfcclResult_t status) DF_RANK_LOCKED {
   if (is_given_up(coll)) return;
   char sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   snprintf(sentence, sizeof sentence, "%s on rank %u: %.300s",
@@ -201,8 +201,8 @@ static void ask_service(dfcclContext_t context) {
   df_service_wake(&context->control);
 }
 
-/* [lock], which it lets go of on the service thread. */
-static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
+/* Which it lets go of on the service thread. */
+static void progress(dfcclContext_t context, df_coll *coll, int in_background) DF_RANK_LOCKED {
   if (coll->ready || is_given_up(coll) || coll->n_bound + 1 < coll->n) return;
   if (coll->setting_up) return; /* the service thread works on it */
   const int has_links = coll->count != 0 && coll->n > 1;
@@ -248,8 +248,8 @@ static void progress(dfcclContext_t context, df_coll *coll, int in_background) {
 
 void df_links_progress(dfcclContext_t context, df_coll *coll) { progress(context, coll, 0); }
 
-/* [lock], which it lets go of; the reference keeps the collective. */
-static void progress_in_background(dfcclContext_t context, df_coll *coll) {
+/* Which it lets go of; the reference keeps the collective. */
+static void progress_in_background(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   coll->references++;
   progress(context, coll, 1);
   df_coll_unreference(context, coll);
@@ -257,12 +257,12 @@ static void progress_in_background(dfcclContext_t context, df_coll *coll) {
 
 void df_links_progress_due(dfcclContext_t context) {
   if (!df_load_relaxed_u32(&context->links_due)) return;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_store_relaxed_u32(&context->links_due, 0);
   for (uint32_t i = 0; i < context->registry.n_indices; i++)
     if (df_registered(context, i) && !context->registry.by_index[i]->ready)
       progress_in_background(context, context->registry.by_index[i]);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 void df_links_told(dfcclContext_t context, df_remote *remote, uint32_t channel,

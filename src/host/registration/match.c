@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutex.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
 #include "host/registration/link_setup.h"
@@ -191,6 +192,7 @@ static df_remote *oldest(dfcclContext_t context, uint32_t peer, dfcclCollId_t id
 }
 
 df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, const df_message *message) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_remote *newest = NULL;
   for (df_remote *remote = oldest(context, peer, message->id, message->variant); remote;
        remote = remote->next)
@@ -216,7 +218,8 @@ static int enter(dfcclContext_t context, df_remote *remote) {
  * and they wait for ours. Pairing with them keeps the turns of later registrations in step. The
  * caller binds what they have announced.
  */
-static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_remote *member) {
+static void pair_with_strangers(dfcclContext_t context, df_coll *coll,
+                                const df_remote *member) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < member->announcement.group_size; i++) {
     uint32_t stranger = announced_rank(member, i);
     if (stranger >= context->n_ranks ||
@@ -236,7 +239,7 @@ static void pair_with_strangers(dfcclContext_t context, df_coll *coll, const df_
   }
 }
 
-static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) {
+static void bind_one(dfcclContext_t context, df_coll *coll, df_remote *remote) DF_RANK_LOCKED {
   char difference[200], sentence[DF_SENTENCE_BYTES], label[DF_MAX_NAME + 40];
   remote->bound = coll;
   remote->met = 1;
@@ -268,7 +271,7 @@ static df_remote *first_unbound(dfcclContext_t context, uint32_t peer, const df_
 }
 
 /* Also with the strangers that either of the two names. */
-static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) {
+static void bind(dfcclContext_t context, df_coll *coll, df_remote *remote) DF_RANK_LOCKED {
   uint32_t next = coll->n_paired;
   bind_one(context, coll, remote);
   for (; next < coll->n_paired; next++) {
@@ -339,7 +342,7 @@ no_memory:
                  peer, message->id);
 }
 
-static void drop(dfcclContext_t context, df_remote *remote) {
+static void drop(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED {
   unsigned long hash = CK_HS_HASH(&context->registry.remotes, context->registry.remotes.hf, remote);
   df_remote *first = ck_hs_get(&context->registry.remotes, hash, remote);
   if (first == remote) {
@@ -369,14 +372,14 @@ void df_remote_free(dfcclContext_t context, df_remote *remote) {
 /* Record and rings may go when neither side writes to the other's rings. The end of a connection
  * proves nothing: either end may have given it up, and the peer's block goes on until it sees the
  * failure. This context is then broken, and makes few more rings. */
-static void drop_if_finished(dfcclContext_t context, df_remote *remote) {
+static void drop_if_finished(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED {
   int has_left = context->control.peers[remote->peer].state == DF_PEER_LEFT;
   int was_met = remote->met || remote->variant; /* a variant is made and given up at one time */
   if ((remote->deregistered || has_left) && was_met && remote->bound == NULL) drop(context, remote);
 }
 
 /* Keeps the place of an announcement still to come, so that later ones meet later registrations. */
-static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) {
+static void expect(dfcclContext_t context, const df_coll *coll, uint32_t peer) DF_RANK_LOCKED {
   df_peer_state state = context->control.peers[peer].state;
   if (state == DF_PEER_LEFT || state == DF_PEER_DEAD) return; /* no announcement will come */
   df_remote *place = calloc(1, sizeof *place);
@@ -399,7 +402,8 @@ void df_match_unbind(dfcclContext_t context, df_coll *coll) {
   }
 }
 
-static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *remote, int leaves) {
+static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *remote,
+                       int leaves) DF_RANK_LOCKED {
   if (coll->registered) {
     df_switch_lost(context, coll);
     return;
@@ -416,6 +420,7 @@ static void limit_runs(dfcclContext_t context, df_coll *coll, const df_remote *r
 }
 
 void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs, int leaves) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   remote->deregistered = 1;
   remote->runs = runs;
   remote->leaves = leaves;

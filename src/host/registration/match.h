@@ -2,27 +2,32 @@
 #ifndef DF_HOST_REGISTRATION_MATCH_H
 #define DF_HOST_REGISTRATION_MATCH_H
 
+#include "base/mutex.h"
 #include "host/state/context.h"
 
 dfcclResult_t df_match_announced(dfcclContext_t context, uint32_t peer,
-                                 const df_message *message); /* [lock] */
-void df_match_bind(dfcclContext_t context, df_coll *coll); /* [lock] to what peers have announced */
-void df_match_unbind(dfcclContext_t context, df_coll *coll); /* [lock] at local deregistration */
-/* [lock] The peer's registration, or variant, that the message is about; or NULL. */
-df_remote *df_match_newest(dfcclContext_t context, uint32_t peer, const df_message *message);
+                                 const df_message *message) DF_RANK_LOCKED;
+void df_match_bind(dfcclContext_t context,
+                   df_coll *coll) DF_RANK_LOCKED; /* To what peers have announced */
+void df_match_unbind(dfcclContext_t context,
+                     df_coll *coll) DF_RANK_LOCKED; /* At local deregistration */
+/* The peer's registration, or variant, that the message is about; or NULL. */
+df_remote *df_match_newest(dfcclContext_t context, uint32_t peer,
+                           const df_message *message) DF_RANK_LOCKED;
 void df_match_deregistered(dfcclContext_t context, df_remote *remote, uint64_t runs,
-                           int leaves); /* [lock] */
+                           int leaves) DF_RANK_LOCKED;
 void df_match_limited(dfcclContext_t context, df_remote *remote,
-                      uint64_t runs); /* [lock] its context is broken: no run after these */
-/* [lock] Counts of the run after these differ. */
+                      uint64_t runs) DF_RANK_LOCKED; /* Its context is broken: no run after these */
+/* Counts of the run after these differ. */
 void df_match_differing(dfcclContext_t context, df_remote *remote, uint64_t runs,
-                        const char *sentence);
-void df_match_left(dfcclContext_t context, df_remote *remote); /* [lock] its rank has left */
-void df_match_free(dfcclContext_t context);
-void df_remote_free(dfcclContext_t context, df_remote *remote); /* [lock] */
+                        const char *sentence) DF_RANK_LOCKED;
+void df_match_left(dfcclContext_t context,
+                   df_remote *remote) DF_RANK_LOCKED; /* Its rank has left */
+void df_match_free(dfcclContext_t context) DF_RANK_LOCKED;
+void df_remote_free(dfcclContext_t context, df_remote *remote) DF_RANK_LOCKED;
 df_announcement df_coll_announcement(const df_coll *coll);
 
-/* [lock] To members at this position and later, strangers included. */
-void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from);
+/* To members at this position and later, strangers included. */
+void df_coll_announce(dfcclContext_t context, df_coll *coll, uint32_t from) DF_RANK_LOCKED;
 
 #endif

@@ -1,4 +1,5 @@
 /* Registration: checks, record, descriptor, and the announcement to the other members. */
+#include "base/mutex.h"
 #include "host/registration/user_operators.h"
 #include "host/registration/register.h"
 
@@ -171,10 +172,10 @@ static df_levels *levels_of(dfcclContext_t context, const df_coll *coll,
                             choice->split, choice->lanes);
 }
 
-/* [lock] Undone in reverse. */
+/* Undone in reverse. */
 static dfcclResult_t install(dfcclContext_t context, df_coll *coll,
                              const df_registration *registration,
-                             const df_configuration_question *question) {
+                             const df_configuration_question *question) DF_RANK_LOCKED {
   dfcclResult_t result = dfcclOutOfMemory;
   const df_choice *choice = &coll->configuration.choice;
   const int dynamic = coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC;
@@ -247,7 +248,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
   if (result != dfcclSuccess) return result;
   coll->configuration = configuration;
 
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   if (context->failure.broken != dfcclSuccess)
     result = df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
   else if (df_find(context, registration->id) != NULL)
@@ -268,7 +269,7 @@ static dfcclResult_t register_whole(dfcclContext_t context, const df_registratio
     df_match_bind(context, coll);
     df_links_progress(context, coll);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (result != dfcclSuccess) df_coll_free(coll);
   return result;
 }
@@ -329,8 +330,8 @@ static dfcclResult_t apply_spec(dfcclContext_t context, df_coll *coll,
   return dfcclSuccess;
 }
 
-/* NULL: this rank has none with that hash. What the collective was registered with need not be in the
- * directory. */
+/* NULL: this rank has none with that hash. What the collective was registered with need not be in
+ * the directory. */
 static const df_plan_file *find_file(dfcclContext_t context, const df_coll *registered,
                                      uint64_t hash) {
   const df_plan_file *own = df_switch_registered(registered)->choice.file;
@@ -339,7 +340,8 @@ static const df_plan_file *find_file(dfcclContext_t context, const df_coll *regi
 }
 
 static dfcclResult_t make_variant(dfcclContext_t context, df_coll *registered, uint64_t number,
-                                  int *ranks, const df_variant_spec *spec, df_coll **out) {
+                                  int *ranks, const df_variant_spec *spec,
+                                  df_coll **out) DF_RANK_LOCKED {
   dfcclCollOptions_t options = DFCCL_COLL_OPTIONS_INITIALIZER;
   const df_plan_file *file = NULL;
   char algorithm[DF_FILE_NAME_BYTES + 8];
@@ -395,6 +397,7 @@ dfcclResult_t df_register_variant(dfcclContext_t context, df_coll *registered, u
 }
 
 void df_coll_leave(dfcclContext_t context, df_coll *coll) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_message message = {.kind = DF_MESSAGE_DEREGISTER,
                         .id = coll->id,
                         .a = coll->submitted,
@@ -409,7 +412,7 @@ void df_coll_leave(dfcclContext_t context, df_coll *coll) {
 
 dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
   dfcclResult_t result = dfcclSuccess;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_coll *coll = df_find(context, id);
   if (coll == NULL) {
     result = df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u",
@@ -422,6 +425,6 @@ dfcclResult_t df_deregister(dfcclContext_t context, dfcclCollId_t id) {
     df_switch_end(context, coll);
     df_coll_leave(context, coll);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return result;
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 #include "control/service.h"
 #include "host/state/context.h"
@@ -19,20 +20,21 @@
 #include "host/state/switch_hooks.h"
 
 DF_COLD dfcclResult_t df_say_why_broken(dfcclContext_t context) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return context->failure.broken;
 }
 
 DF_COLD dfcclResult_t df_remember_failure(dfcclContext_t context, dfcclResult_t result) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   snprintf(context->failure.sentence, sizeof context->failure.sentence, "%s", df_last_sentence());
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return result;
 }
 
 void df_break(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   if (context->failure.broken != dfcclSuccess) return;
   df_store_relaxed_u32((uint32_t *)&context->failure.broken, (uint32_t)status);
   context->failure.failure_reason =
@@ -56,6 +58,7 @@ df_message df_failure_message(const df_coll *coll) {
 
 void df_fail_collective(dfcclContext_t context, df_coll *coll, dfcclResult_t status, int tell,
                         const char *sentence) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   /* The record of the variant in force keeps the registered place in the device: the front has what
    * failed. */
   if (coll->registered && df_switch_is_agreed(coll)) coll = coll->registered;
@@ -106,6 +109,7 @@ void df_fail_differing(dfcclContext_t context, df_coll *coll, uint64_t run) {
 
 /* The lost message may have told of a failure, so failed collectives are told again. */
 void df_give_up(dfcclContext_t context, dfcclResult_t status, const char *sentence) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_break(context, status, sentence);
   if (context->failure.given_up) return;
   context->failure.given_up = 1;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
@@ -36,16 +37,16 @@ void df_ring_poller(void *host) {
   df_bell_ring(&context->runs.poller_bell);
 }
 
-/* [lock] Those that did go to the daemon come back first. */
-static df_coll *failed_waiting(dfcclContext_t context) {
+/* Those that did go to the daemon come back first. */
+static df_coll *failed_waiting(dfcclContext_t context) DF_RANK_LOCKED {
   for (df_coll *coll = context->runs.listed_first; coll; coll = coll->next_listed)
     if (coll->failed != dfcclSuccess && df_runs_in_device(coll) == 0 && coll->backlog_length > 0)
       return coll;
   return NULL;
 }
 
-/* [lock] A failed collective whose runs the lost daemon still holds. */
-static df_coll *stranded(dfcclContext_t context) {
+/* A failed collective whose runs the lost daemon still holds. */
+static df_coll *stranded(dfcclContext_t context) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < context->registry.n_indices; i++) {
     df_coll *coll = context->registry.by_index[i];
     if (coll && coll->failed != dfcclSuccess && df_runs_in_device(coll) > 0) return coll;
@@ -53,8 +54,8 @@ static df_coll *stranded(dfcclContext_t context) {
   return NULL;
 }
 
-/* [lock] The daemon has ended its oldest run. Inline, so that callers copy only what they use. */
-static inline df_run retire(dfcclContext_t context, df_coll *coll) {
+/* The daemon has ended its oldest run. Inline, so that callers copy only what they use. */
+static inline df_run retire(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   DF_ASSERT(coll->retired < coll->admitted);
   const df_run *slot = df_run_in_device(coll, coll->retired);
   df_run run = *slot;
@@ -69,9 +70,8 @@ static inline df_run retire(dfcclContext_t context, df_coll *coll) {
   return run;
 }
 
-/* [lock] */
 static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_run *run,
-                              dfcclResult_t status) {
+                              dfcclResult_t status) DF_RANK_LOCKED {
   if (run->stream_event) context->device.streams->release(&context->device, run->stream_event);
   coll->taken++;
   if (DF_UNLIKELY(context->tracer != NULL)) df_trace_run(context, coll, run->submitted_ns, status);
@@ -86,8 +86,8 @@ static inline void note_taken(dfcclContext_t context, df_coll *coll, const df_ru
   if (context->runs.wait_all_status == dfcclSuccess) context->runs.wait_all_status = status;
 }
 
-/* [lock] A lost device may still write CQEs. The host completes its runs, and only once. */
-static int pop(dfcclContext_t context, df_cqe *cqe) {
+/* A lost device may still write CQEs. The host completes its runs, and only once. */
+static int pop(dfcclContext_t context, df_cqe *cqe) DF_RANK_LOCKED {
   while (df_cq_pop_mpsc(&context->device.shared->cq, cqe)) {
     df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
     if (!context->runs.device_lost) return 1;
@@ -95,9 +95,9 @@ static int pop(dfcclContext_t context, df_cqe *cqe) {
   return 0;
 }
 
-/* [lock] The context's count first: who sees the collective complete, without the lock, finds the
+/* The context's count first: who sees the collective complete, without the lock, finds the
  * context no busier than that. */
-static inline void finish(dfcclContext_t context, df_coll *coll) {
+static inline void finish(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_publish_u64(&context->runs.completed, context->runs.completed + 1);
   df_publish_u64(&coll->words->completed, coll->words->completed + 1);
 }
@@ -114,23 +114,20 @@ DF_APART dfcclResult_t df_grow_callbacks(dfcclContext_t context) {
   return dfcclSuccess;
 }
 
-/* [lock] */
-static void note_due(dfcclContext_t context, df_coll *coll) {
+static void note_due(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   TAILQ_INSERT_TAIL(&context->runs.due, coll, next_due);
   df_publish_u32(&coll->words->due, 1);
   df_publish_u32(&context->runs.n_due, context->runs.n_due + 1);
 }
 
-/* [lock] */
-static void note_not_due(dfcclContext_t context, df_coll *coll) {
+static void note_not_due(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   TAILQ_REMOVE(&context->runs.due, coll, next_due);
   df_publish_u32(&coll->words->due, 0);
   df_publish_u32(&context->runs.n_due, context->runs.n_due - 1);
 }
 
-/* [lock] */
 static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfcclCallback_t callback,
-                                    void *argument, dfcclResult_t status) {
+                                    void *argument, dfcclResult_t status) DF_RANK_LOCKED {
   df_callback_pool *pool = &context->runs.callbacks;
   uint32_t number = pool->first_free;
   if (number == 0) {
@@ -152,11 +149,11 @@ static DF_APART void defer_callback(dfcclContext_t context, df_coll *coll, dfccl
 }
 
 /*
- * [lock] Without a callback the run finishes at once, unless earlier runs of its collective wait
+ * Without a callback the run finishes at once, unless earlier runs of its collective wait
  * for theirs: counts must not pass an unfinished run. Returns 1 if it finished.
  */
 static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_run *run,
-                                dfcclResult_t status) {
+                                dfcclResult_t status) DF_RANK_LOCKED {
   if (run->callback == NULL && coll->words->completed + 1 == coll->taken) {
     finish(context, coll);
     return 1;
@@ -165,15 +162,16 @@ static inline uint32_t conclude(dfcclContext_t context, df_coll *coll, const df_
   return 0;
 }
 
-/* [lock] Returns 1 if the run finished. */
-static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll, dfcclResult_t status) {
+/* Returns 1 if the run finished. */
+static inline uint32_t end_oldest(dfcclContext_t context, df_coll *coll,
+                                  dfcclResult_t status) DF_RANK_LOCKED {
   df_run run = retire(context, coll);
   note_taken(context, coll, &run, status);
   return conclude(context, coll, &run, status);
 }
 
-/* [lock] A run that was given up ends when all before it have. */
-static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
+/* A run that was given up ends when all before it have. */
+static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   uint32_t finished = 0;
   while (coll->n_given_up > 0 && coll->retired >= coll->first_given_up) {
     coll->n_given_up--;
@@ -183,17 +181,18 @@ static DF_APART uint32_t end_given_up(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * [lock] Runs end in order, and after one that was given up all are. But their CQEs, of two blocks
+ * Runs end in order, and after one that was given up all are. But their CQEs, of two blocks
  * or of a block and a borrowed turn, come in any order. So a success counts for the oldest run, and
  * a failure waits for its turn.
  */
-static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) {
+static inline uint32_t end_success(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   uint32_t finished = end_oldest(context, coll, dfcclSuccess);
   if (DF_UNLIKELY(coll->n_given_up > 0)) finished += end_given_up(context, coll);
   return finished;
 }
 
-static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll, const df_cqe *cqe) {
+static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll,
+                                     const df_cqe *cqe) DF_RANK_LOCKED {
   uint64_t ahead = (cqe->run + DF_RUNS_AHEAD - df_slot_of(coll, coll->retired)) % DF_RUNS_AHEAD;
   uint64_t run = coll->retired + ahead;
   DF_ASSERT(run < coll->admitted);
@@ -202,8 +201,8 @@ static DF_APART uint32_t end_failure(dfcclContext_t context, df_coll *coll, cons
   return end_given_up(context, coll);
 }
 
-/* [lock] Returns 0 when nothing tells of a run. */
-static int take(dfcclContext_t context) {
+/* Returns 0 when nothing tells of a run. */
+static int take(dfcclContext_t context) DF_RANK_LOCKED {
   df_cqe cqe;
   df_coll *coll;
   if (pop(context, &cqe)) {
@@ -232,9 +231,9 @@ static uint32_t reap(dfcclContext_t context) {
       !df_load_relaxed_u32(&context->runs.has_listed) &&
       !df_load_relaxed_u32(&context->runs.device_lost))
     return 0;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   while (take(context)) taken++;
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return taken;
 }
 
@@ -255,10 +254,10 @@ static void wake_waiters_unlocked(dfcclContext_t context) {
 }
 
 int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_store_relaxed_u64(&context->runs.cqes_seen, context->runs.cqes_seen + 1);
   uint32_t finished = end_success(context, context->registry.by_index[turn->collective]);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   df_wake_fence_unlocked(); /* before the looks at who sleeps: the lock is released already */
   df_ring_borrowed(turn, context->device.host.carrier);
   if (df_load_relaxed_u32(&context->runs.sleeping_waiters)) df_bell_wake(context->device.work_bell);
@@ -266,8 +265,8 @@ int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn) {
   return finished > 0 && !df_load_relaxed_u32(&context->runs.has_listed) && !has_callbacks(context);
 }
 
-/* [lock] Whether the thread waits for the collective's oldest callback. */
-static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n) {
+/* Whether the thread waits for the collective's oldest callback. */
+static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n) DF_RANK_LOCKED {
   uint32_t first = 0;
   while (n > 1) { /* in the order of their lines */
     uint32_t half = n / 2;
@@ -279,8 +278,9 @@ static int is_awaited(const df_coll *coll, const df_awaited *awaited, uint32_t n
          coll->words->completed < awaited[first].target;
 }
 
-/* [lock] NULL: no collective has callbacks for the caller. */
-static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited, uint32_t n) {
+/* NULL: no collective has callbacks for the caller. */
+static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited,
+                         uint32_t n) DF_RANK_LOCKED {
   df_coll *coll;
   if (awaited == NULL) return TAILQ_FIRST(&context->runs.due);
   if (n == 1) {
@@ -293,8 +293,7 @@ static df_coll *find_due(dfcclContext_t context, const df_awaited *awaited, uint
   return NULL;
 }
 
-/* [lock] */
-static df_pending_callback take_callback(dfcclContext_t context, df_coll *coll) {
+static df_pending_callback take_callback(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_callback_pool *pool = &context->runs.callbacks;
   uint32_t number = coll->first_callback;
   df_pending_callback taken = pool->entries[number - 1];
@@ -306,8 +305,7 @@ static df_pending_callback take_callback(dfcclContext_t context, df_coll *coll) 
   return taken;
 }
 
-/* [lock] */
-static void give_back_turn(dfcclContext_t context, df_coll *coll) {
+static void give_back_turn(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   coll->calls_back = 0;
   if (coll->first_callback != 0) note_due(context, coll);
   finish(context, coll);
@@ -317,15 +315,15 @@ static void give_back_turn(dfcclContext_t context, df_coll *coll) {
 /* Returns 0 when the caller may run none. */
 static int run_callback(dfcclContext_t context, df_progress_thread *progress,
                         const df_awaited *awaited, uint32_t n) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_coll *coll = find_due(context, awaited, n);
   if (coll == NULL) {
-    pthread_mutex_unlock(&context->lock);
+    df_rank_unlock(&context->lock);
     return 0;
   }
   df_pending_callback next = take_callback(context, coll);
   uint64_t from_ns = 0;
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 
   if (next.callback) {
     if (progress) {
@@ -338,12 +336,12 @@ static int run_callback(dfcclContext_t context, df_progress_thread *progress,
     calling_back = NULL;
   }
 
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   if (next.callback)
     df_store_relaxed_u64(&context->runs.callbacks_run, context->runs.callbacks_run + 1);
   if (from_ns) df_trace_callback(context, coll, from_ns);
   give_back_turn(context, coll);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   wake_waiters(context); /* now: the next callback may block */
   return 1;
 }

@@ -2,6 +2,7 @@
 #ifndef DF_HOST_RUNS_RUNS_H
 #define DF_HOST_RUNS_RUNS_H
 
+#include "base/mutex.h"
 #include "host/state/context.h"
 
 /* ---- submission ---- */
@@ -24,11 +25,12 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclC
                                   df_run *run, void *stream, uint64_t *number);
 /* Checks *given, and sets given->run. */
 dfcclResult_t df_submit_given(dfcclContext_t context, dfcclCollId_t id, dfcclRun_t *given);
-void df_list(dfcclContext_t context, df_coll *coll);   /* [lock] it has runs to admit or to fail */
-void df_unlist(dfcclContext_t context, df_coll *coll); /* [lock] */
-void df_admit_listed(dfcclContext_t context);          /* [lock] */
+void df_list(dfcclContext_t context,
+             df_coll *coll) DF_RANK_LOCKED; /* It has runs to admit or to fail */
+void df_unlist(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
+void df_admit_listed(dfcclContext_t context) DF_RANK_LOCKED;
 void df_between_turns(void *context);
-df_run df_backlog_pop(dfcclContext_t context, df_coll *coll); /* [lock] */
+df_run df_backlog_pop(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 
 /* ---- completion ---- */
 
@@ -50,9 +52,9 @@ int df_awaits_callbacks(dfcclContext_t context, const df_awaited *awaited, uint3
 /* Ends the borrowed turn's run as a CQE would, and rings the turn's bells. 0: df_complete has work
  * left, such as its callback. */
 int df_complete_borrowed(dfcclContext_t context, const df_borrowed_turn *turn);
-dfcclResult_t df_grow_callbacks(dfcclContext_t context); /* [lock] */
-/* [lock] Before a run is accepted: room for its callback, so that completing needs no memory. */
-static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) {
+dfcclResult_t df_grow_callbacks(dfcclContext_t context) DF_RANK_LOCKED;
+/* Before a run is accepted: room for its callback, so that completing needs no memory. */
+static inline dfcclResult_t df_reserve_callback(dfcclContext_t context) DF_RANK_LOCKED {
   uint64_t outstanding = context->runs.accepted - context->runs.completed;
   if (DF_LIKELY(outstanding < context->runs.callbacks.capacity)) return dfcclSuccess;
   return df_grow_callbacks(context);
@@ -62,8 +64,8 @@ void df_ring_poller(void *context);
 int df_in_callback(void); /* of the calling thread */
 int df_in_callback_of(const df_wait_words *words);
 void df_leave_callback_in_child(void); /* a forked child may wait for contexts of its own */
-/* [lock] Runs whose callbacks have not returned, without the one that the caller is inside. */
-static inline uint64_t df_runs_unfinished(const df_coll *coll) {
+/* Runs whose callbacks have not returned, without the one that the caller is inside. */
+static inline uint64_t df_runs_unfinished(const df_coll *coll) DF_RANK_LOCKED {
   return coll->submitted - coll->words->completed - (uint64_t)df_in_callback_of(coll->words);
 }
 

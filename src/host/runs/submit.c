@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "control/service.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
@@ -50,6 +51,7 @@ df_run df_backlog_pop(dfcclContext_t context, df_coll *coll) {
 }
 
 void df_list(dfcclContext_t context, df_coll *coll) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   if (coll->listed || coll->backlog_length == 0) return;
   coll->listed = 1;
   coll->next_listed = NULL;
@@ -82,7 +84,7 @@ void df_unlist(dfcclContext_t context, df_coll *coll) {
 static inline int may_admit(const df_coll *coll) { return coll->admitted < coll->admit_below; }
 
 /* The first run always has room: no collective waits for another's completion. */
-static inline int has_room(const dfcclContext_t context, const df_coll *coll) {
+static inline int has_room(const dfcclContext_t context, const df_coll *coll) DF_RANK_LOCKED {
   uint32_t in_device = df_runs_in_device(coll);
   return in_device == 0 ||
          (in_device < DF_RUNS_AHEAD && context->runs.surplus < DF_RUNS_AHEAD_POOL);
@@ -100,7 +102,7 @@ static inline void record_admission(df_coll *coll, const df_run *run) {
                          .stream_event = run->stream_event};
 }
 
-static inline void count_admission(dfcclContext_t context, df_coll *coll) {
+static inline void count_admission(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   if (df_runs_in_device(coll) > 0) context->runs.surplus++;
   coll->admitted++;
   df_store_relaxed_u64(&context->runs.sqes_submitted, context->runs.sqes_submitted + 1);
@@ -114,7 +116,7 @@ static DF_APART int push_to_relay(df_sq *sq, df_sqe sqe, const df_coll *coll) {
 }
 
 /* Returns 0 when the SQ is full. */
-static inline int push(dfcclContext_t context, df_coll *coll) {
+static inline int push(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_sq *sq = &context->device.shared->sq;
   const df_sqe sqe = {.collective = coll->index, .blocks = coll->configuration.shape.n_blocks};
   if (DF_UNLIKELY(sq->records != NULL) ? !push_to_relay(sq, sqe, coll) : !df_sq_push_spmc(sq, sqe))
@@ -124,11 +126,12 @@ static inline int push(dfcclContext_t context, df_coll *coll) {
 }
 
 /*
- * [lock] The submitter of a short run takes its first turn, once it has let go of the lock. The run
+ * The submitter of a short run takes its first turn, once it has let go of the lock. The run
  * then needs no SQE, and no CQE if it ends without waiting. Runs with a callback go to the SQ,
  * because whoever takes the CQE runs the callback. Returns 1 if the submitter has the block.
  */
-static inline int claim_first_turn(dfcclContext_t context, df_coll *coll, int has_callback) {
+static inline int claim_first_turn(dfcclContext_t context, df_coll *coll,
+                                   int has_callback) DF_RANK_LOCKED {
   if (!coll->first_turn || has_callback ||
       !context->device.executor->claim_first_turn(&context->device, coll->index))
     return 0;
@@ -196,9 +199,9 @@ void df_admit_listed(dfcclContext_t context) {
 void df_between_turns(void *host) {
   dfcclContext_t context = host;
   if (DF_LIKELY(!df_load_relaxed_u32(&context->runs.has_listed))) return;
-  pthread_mutex_lock(&context->lock); /* no try: this may be the last turn after the last fetch */
+  df_rank_lock(&context->lock); /* no try: this may be the last turn after the last fetch */
   df_admit_listed(context);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 /* ---- one request ---- */
@@ -219,7 +222,7 @@ static inline int is_buffer(const df_coll *coll, const void *buffer) {
   return buffer != NULL && ((uintptr_t)buffer & coll->element_mask) == 0;
 }
 
-static DF_COLD dfcclResult_t check_count(df_coll *coll, df_run *run) {
+static DF_COLD dfcclResult_t check_count(df_coll *coll, df_run *run) DF_RANK_LOCKED {
   if (coll->operation == DF_OP_ALL_TO_ALL_DYNAMIC) return df_pair_counts_take(coll, run);
   if (run->count == coll->count) return dfcclSuccess;
   if (coll->varying && run->count < coll->count) return dfcclSuccess;
@@ -234,7 +237,7 @@ static DF_COLD dfcclResult_t check_count(df_coll *coll, df_run *run) {
                  run->count, coll->id, coll->count);
 }
 
-static inline dfcclResult_t check_arguments(df_coll *coll, df_run *run) {
+static inline dfcclResult_t check_arguments(df_coll *coll, df_run *run) DF_RANK_LOCKED {
   if (DF_UNLIKELY(coll->reads_input && !is_buffer(coll, run->send)))
     return refuse_buffer(coll, "sendBuf", run->send);
   if (DF_UNLIKELY(coll->writes_output && !is_buffer(coll, run->recv)))
@@ -247,7 +250,7 @@ static inline dfcclResult_t check_arguments(df_coll *coll, df_run *run) {
 static df_operation kind_of(uint32_t kinds) { return (df_operation)__builtin_ctz(kinds); }
 
 static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
-                                        dfcclCollId_t id) {
+                                        dfcclCollId_t id) DF_RANK_LOCKED {
   if (context->failure.broken != dfcclSuccess)
     return df_fail(context->failure.broken, "%s", context->failure.broken_sentence);
   if (coll == NULL)
@@ -275,7 +278,7 @@ static DF_COLD dfcclResult_t refuse_run(dfcclContext_t context, df_coll *coll, u
 }
 
 static inline dfcclResult_t check_run(dfcclContext_t context, df_coll *coll, uint32_t kinds,
-                                      dfcclCollId_t id) {
+                                      dfcclCollId_t id) DF_RANK_LOCKED {
   if (DF_LIKELY(context->failure.broken == dfcclSuccess && coll != NULL &&
                 kinds >> coll->operation & 1 && coll->failed == dfcclSuccess &&
                 coll->submitted < coll->run_limit))
@@ -290,10 +293,10 @@ typedef enum {
   DF_AFTER_FIRST_TURN
 } df_aftermath;
 
-/* [lock] The first run may always wait: runs that fill other lists may wait for peers that wait
+/* The first run may always wait: runs that fill other lists may wait for peers that wait
  * for this one. */
 static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll,
-                                           const df_run *run) {
+                                           const df_run *run) DF_RANK_LOCKED {
   if (coll->backlog_length > 0 &&
       context->runs.backlog_length >= (uint64_t)context->settings.backlog)
     return df_fail(dfcclInvalidUsage,
@@ -305,8 +308,8 @@ static DF_APART dfcclResult_t keep_waiting(dfcclContext_t context, df_coll *coll
   return backlog_push(context, coll, run);
 }
 
-/* [lock] The run is accepted: perhaps it need not wait. */
-static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) {
+/* The run is accepted: perhaps it need not wait. */
+static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   if (!coll->ready) {
     context->links_progress(context, coll);
   } else {
@@ -315,9 +318,8 @@ static DF_APART void admit_waiting(dfcclContext_t context, df_coll *coll) {
   }
 }
 
-/* [lock] */
 static inline dfcclResult_t submit(dfcclContext_t context, df_coll *coll, const df_run *run,
-                                   df_aftermath *after, uint64_t *number) {
+                                   df_aftermath *after, uint64_t *number) DF_RANK_LOCKED {
   dfcclResult_t result = df_reserve_callback(context);
   if (result != dfcclSuccess) return result;
   int straight = may_admit(coll) && coll->backlog_length == 0 && !context->runs.held &&
@@ -346,7 +348,7 @@ static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds
   df_aftermath after = DF_AFTER_NOTHING;
   if (context->settings.timeout_ms || df_load_relaxed_u32(&context->runs.timing))
     run->submitted_ns = df_clock_ns();
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_coll *coll = df_find(context, id);
   dfcclResult_t result = check_run(context, coll, kinds, id);
   if (DF_LIKELY(result == dfcclSuccess)) result = check_arguments(coll, run);
@@ -357,7 +359,7 @@ static DF_INLINE dfcclResult_t submit_run(dfcclContext_t context, uint32_t kinds
     }
     result = submit(context, coll, run, &after, number);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (after == DF_AFTER_FIRST_TURN)
     take_first_turn(context, coll);
   else if (after == DF_AFTER_PUSH)
@@ -401,11 +403,11 @@ dfcclResult_t df_submit_on_stream(dfcclContext_t context, uint32_t kinds, dfcclC
   }
   if (streams->end(device, stream, &on_stream) == dfcclSuccess) return dfcclSuccess;
   /* The run is accepted, so its callback tells: the stream will not wait for it. */
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_coll *coll = df_find(context, id);
   df_break(context, dfcclUnhandledCudaError, df_last_sentence());
   if (coll) df_fail_collective(context, coll, dfcclUnhandledCudaError, 1, df_last_sentence());
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return dfcclSuccess;
 }
 

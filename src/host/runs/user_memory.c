@@ -8,10 +8,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/mutex.h"
 #include "control/messenger.h"
 
-/* [lock] Entry 0 is never used. */
-static void enter_mapping(dfcclContext_t context, df_user_memory *memory) {
+/* Entry 0 is never used. */
+static void enter_mapping(dfcclContext_t context, df_user_memory *memory) DF_RANK_LOCKED {
   uint32_t entry = 1;
   while (entry < DF_MAX_REACHES && context->device.mappings[entry]) entry++;
   if (entry == DF_MAX_REACHES) return; /* messages copy it then */
@@ -19,8 +20,7 @@ static void enter_mapping(dfcclContext_t context, df_user_memory *memory) {
   memory->entry = entry;
 }
 
-/* [lock] */
-static void offer_memory(dfcclContext_t context, df_user_memory *memory) {
+static void offer_memory(dfcclContext_t context, df_user_memory *memory) DF_RANK_LOCKED {
   df_endpoint *shm = &context->transports.shm->base;
   memory->mapping = context->device.memory->take_mapping(&context->device);
   for (uint32_t r = 0; r < context->n_ranks && memory->mapping; r++) {
@@ -38,32 +38,31 @@ dfcclResult_t df_memory_alloc(dfcclContext_t context, void **ptr, size_t bytes) 
   df_user_memory *memory = calloc(1, sizeof *memory);
   if (memory == NULL)
     return df_fail(dfcclOutOfMemory, "no memory for the record of %zu bytes", bytes);
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   dfcclResult_t result = context->failure.broken;
   if (result != dfcclSuccess) df_fail(result, "%s", context->failure.broken_sentence);
   uint64_t id = context->transports.shm->next_segment_id++;
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (result == dfcclSuccess)
     result = context->device.memory->create(&context->device, &memory->segment, id, bytes);
   if (result != dfcclSuccess) {
     free(memory);
     return result;
   }
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   offer_memory(context, memory);
   *ptr = memory->segment->base;
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return dfcclSuccess;
 }
 
-/* [lock] */
-static void give_mapping(dfcclContext_t context, df_user_memory *memory) {
+static void give_mapping(dfcclContext_t context, df_user_memory *memory) DF_RANK_LOCKED {
   if (memory->mapping) context->device.memory->give_mapping(&context->device, memory->mapping);
   memory->mapping = NULL;
 }
 
-/* [lock] Successful runs were drained; a peer may still read what a failed run lent. */
-static int may_be_read(const dfcclContext_t context, const df_user_memory *memory) {
+/* Successful runs were drained; a peer may still read what a failed run lent. */
+static int may_be_read(const dfcclContext_t context, const df_user_memory *memory) DF_RANK_LOCKED {
   return context->failure.broken != dfcclSuccess || memory->may_be_read;
 }
 
@@ -76,8 +75,8 @@ static void free_memory(dfcclContext_t context, df_user_memory *memory) {
   free(memory);
 }
 
-/* [lock] Returns 1 when no other process has it mapped. */
-static int unshare_memory(dfcclContext_t context, df_user_memory *memory, int read) {
+/* Returns 1 when no other process has it mapped. */
+static int unshare_memory(dfcclContext_t context, df_user_memory *memory, int read) DF_RANK_LOCKED {
   df_endpoint *shm = &context->transports.shm->base;
   if (!shm->transport->unshare(shm, memory->segment, read)) return 0;
   give_mapping(context, memory);
@@ -86,7 +85,7 @@ static int unshare_memory(dfcclContext_t context, df_user_memory *memory, int re
 
 dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
   int is_free = 0;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_user_memory **at = &context->memory.in_use;
   while (*at && (*at)->segment->base != ptr) at = &(*at)->next;
   df_user_memory *memory = *at;
@@ -101,7 +100,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
     memory->next = context->memory.retired;
     context->memory.retired = memory;
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (memory == NULL)
     return df_fail(dfcclInvalidArgument,
                    "%p was not allocated by dfcclMemAlloc on rank %u, or is freed already", ptr,
@@ -112,7 +111,7 @@ dfcclResult_t df_memory_free(dfcclContext_t context, void *ptr) {
 
 void df_memory_free_unmapped(dfcclContext_t context) {
   df_user_memory *unmapped = NULL, **at = &context->memory.retired;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   while (*at) {
     df_user_memory *memory = *at;
     if (!unshare_memory(context, memory, 0)) {
@@ -123,7 +122,7 @@ void df_memory_free_unmapped(dfcclContext_t context) {
     memory->next = unmapped;
     unmapped = memory;
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   while (unmapped) { /* without the lock: freeing waits for the device */
     df_user_memory *next = unmapped->next;
     free_memory(context, unmapped);
@@ -150,7 +149,7 @@ void df_memory_keep_lent(dfcclContext_t context, const df_coll *coll) {
   }
 }
 
-static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) {
+static void release_list(dfcclContext_t context, df_user_memory *memory, int keep) DF_RANK_LOCKED {
   while (memory) {
     df_user_memory *next = memory->next;
     give_mapping(context, memory); /* no other thread is left to need the lock */

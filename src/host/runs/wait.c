@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/mutex.h"
 #include "host/state/context.h"
 #include "host/runs/collective_failure.h"
 #include "host/observe/record.h"
@@ -169,7 +170,7 @@ static dfcclResult_t refuse_in_callback(dfcclContext_t context, const char *func
 static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
                                  const df_awaited *awaited) {
   dfcclResult_t status = dfcclSuccess;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_wait_words *words =
       &context->registry.wait_words[awaited->words - context->registry.wait_words];
   if (words->latest == awaited->registration) {
@@ -179,7 +180,7 @@ static dfcclResult_t take_status(dfcclContext_t context, dfcclCollId_t id,
     if (status != dfcclSuccess)
       df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return status;
 }
 
@@ -209,14 +210,14 @@ static DF_APART dfcclResult_t wait_for(dfcclContext_t context, dfcclCollId_t id,
 static dfcclResult_t status_of_run(dfcclContext_t context, const df_awaited *awaited) {
   dfcclResult_t status = dfcclSuccess;
   const df_wait_words *words = awaited->words;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   int is_known = words->latest == awaited->registration;
   if (is_known && awaited->target > words->first_failed) {
     const df_coll *coll = context->registry.by_line[words - context->registry.wait_words];
     status = (dfcclResult_t)words->failed;
     df_fail(status, "%s", coll ? coll->sentence : context->failure.sentence);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (is_known) return status;
   return df_fail(dfcclInvalidArgument,
                  "the collective was deregistered, and its place taken, while run %" PRIu64
@@ -269,8 +270,9 @@ dfcclResult_t df_wait(dfcclContext_t context, dfcclCollId_t id) {
   return wait_for(context, id, words, registration, target);
 }
 
-/* [lock] Collectives with incomplete runs, in the order of their lines. */
-static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited, uint32_t most) {
+/* Collectives with incomplete runs, in the order of their lines. */
+static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited,
+                                 uint32_t most) DF_RANK_LOCKED {
   uint32_t n = 0;
   for (uint32_t i = 0; i < context->registry.n_lines; i++) {
     const df_coll *coll = context->registry.by_line[i];
@@ -287,11 +289,11 @@ static uint32_t list_outstanding(dfcclContext_t context, df_awaited *awaited, ui
 /* What was submitted before, not meanwhile. */
 static dfcclResult_t wait_for_outstanding(dfcclContext_t context, uint32_t *visits) {
   df_awaited few[DF_FEW_AWAITED], *awaited = few;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   uint32_t n = list_outstanding(context, few, DF_FEW_AWAITED);
   if (n > DF_FEW_AWAITED && (awaited = malloc(n * sizeof *awaited)) != NULL)
     list_outstanding(context, awaited, n);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (awaited == NULL) return df_fail(dfcclOutOfMemory, "no memory to wait for %u collectives", n);
   if (n > 0)
     *visits += progress_until(all_done, &(df_condition){.context = context,
@@ -307,11 +309,11 @@ dfcclResult_t df_wait_all(dfcclContext_t context) {
   uint32_t visits = 0;
   dfcclResult_t status = wait_for_outstanding(context, &visits);
   if (status != dfcclSuccess) return leave(context, visits, status);
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   status = context->runs.wait_all_status;
   context->runs.wait_all_status = dfcclSuccess;
   if (status != dfcclSuccess) df_fail(status, "%s", context->failure.sentence);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (status == dfcclSuccess) status = df_say_broken(context);
   return leave(context, visits, status);
 }
@@ -341,19 +343,19 @@ dfcclResult_t df_device_synchronize(dfcclContext_t context) {
   if (broken != dfcclSuccess) return broken;
   uint32_t holds = (uint32_t)context->device.executor->holds_while_synchronizing;
   df_system_add_u32(&context->runs.waiters, 1);
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   context->runs.held += holds; /* from here on submitted runs wait on the host */
   if (context->recorder) df_record_sync(context);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   const uint64_t from_ns = context->tracer ? df_clock_ns() : 0;
   uint32_t sleeper = df_sleeper_enter(context, &(df_call){.name = "dfcclDeviceSynchronize"});
   dfcclResult_t result = context->device.executor->synchronize(&context->device);
   df_sleeper_leave(sleeper);
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   if (from_ns) df_trace_synchronisation(context, from_ns);
   context->runs.held -= holds;
   df_admit_listed(context);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   /* The daemon may have left work behind. */
   if (df_has_outstanding(context)) context->device.executor->submitted(&context->device, 0, 1);
   return leave(context, 1, result);

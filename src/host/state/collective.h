@@ -7,6 +7,7 @@
 
 #include <sys/queue.h>
 
+#include "base/mutex.h"
 #include "control/message.h"
 #include "devices/memory.h"
 #include "plans/plan.h"
@@ -76,7 +77,7 @@ static inline df_remote_ends *df_ends_of(df_remote *remote, uint32_t channel) {
  * Registrations own it in turn. */
 typedef struct DF_ALIGNED(64) df_wait_words {
   uint64_t registration; /* owner; 0: none, but only after its last callback returned */
-  uint64_t latest;       /* [lock] the last owner */
+  uint64_t latest DF_GUARDED_BY(df_rank_role); /* the last owner */
   uint64_t id;
   uint64_t submitted;    /* runs accepted */
   uint64_t completed;    /* callbacks returned */
@@ -170,8 +171,8 @@ static inline uint32_t df_coll_place_of(const df_coll *coll, uint32_t rank, uint
 /* Writes 'collective 7 ("grad")' to text and returns it. */
 const char *df_coll_label(const df_coll *coll, char *text, size_t bytes);
 
-/* [lock] Runs that the daemon has and whose CQEs were not taken. */
-static inline uint32_t df_runs_in_device(const df_coll *coll) {
+/* Runs that the daemon has and whose CQEs were not taken. */
+static inline uint32_t df_runs_in_device(const df_coll *coll) DF_RANK_LOCKED {
   return (uint32_t)(coll->admitted - coll->retired);
 }
 

@@ -1,17 +1,15 @@
-/*
- * The host's view of one rank. context->lock protects registry, peers, submission and memory
+/* The host's view of one rank. context->lock protects registry, peers, submission and memory
  * tables. Nobody holds it while the daemon executes, while user code runs, or across a system call
- * that waits.
- *
- * Threads: those of the device's executor (devices/cpu/executor.c, devices/cuda/executor.c), the
- * service thread (control/service.c, service_tasks.c), the poller (completion.c), and each caller's.
- */
+ * that waits.  Threads: those of the device's executor (devices/cpu/executor.c,
+ * devices/cuda/executor.c), the service thread (control/service.c, service_tasks.c), the poller
+ * (completion.c), and each caller's. */
 #ifndef DF_HOST_STATE_CONTEXT_H
 #define DF_HOST_STATE_CONTEXT_H
 
 #include <ck_hs.h>
 #include <pthread.h>
 
+#include "base/mutex.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/net/fork_guard.h"
 #include "control/message.h"
@@ -101,7 +99,7 @@ typedef struct df_registry {
 
 typedef struct df_runs {
   /* submission */
-  uint64_t accepted;       /* [lock] to write */
+  uint64_t accepted;       /* Written under the lock. */
   uint64_t surplus;        /* runs in the device beyond each collective's first */
   uint64_t backlog_length; /* runs that wait on the host */
   uint32_t held;           /* device synchronisations in progress: nothing is admitted */
@@ -113,7 +111,7 @@ typedef struct df_runs {
   TAILQ_HEAD(df_due_colls, df_coll) due; /* have callbacks that no thread runs */
   uint32_t n_due;                        /* read without the lock */
   uint64_t taken;                        /* status known; the callback may still run */
-  uint64_t completed;                    /* [lock] to write; outstanding: accepted - completed */
+  uint64_t completed; /* Written under the lock; outstanding: accepted - completed */
   uint32_t sleeping_waiters;
   uint32_t waiters; /* threads in calls that wait; df_context_close waits for them */
   df_bell poller_bell;
@@ -140,8 +138,8 @@ typedef struct df_failure {
   df_failure_reason failure_reason; /* valid if broken */
   int told_broken;
   int given_up;
-  char sentence[DF_SENTENCE_BYTES]; /* of the latest failure */
-  int timed_out;                    /* [lock] a run has, since the service thread last looked */
+  char sentence[DF_SENTENCE_BYTES];          /* of the latest failure */
+  int timed_out DF_GUARDED_BY(df_rank_role); /* a run has, since the service thread last looked */
   uint32_t signals_handled;
   df_pending_dump dump; /* the service thread's, as is late_dump */
   char *late_dump;      /* made when a run timed out, written next; NULL: none */
@@ -155,9 +153,10 @@ struct dfcclContext {
   uint32_t near_blocks; /* ... whose members are on one host, or share cores */
   df_topology topology;
   df_mesh mesh;
-  pthread_mutex_t lock;
+  df_rank_mutex lock;
   df_registry registry;
-  /* [lock] Sets up what links of the collective can be set up now (registration/link_setup.c). */
+  /* The caller holds the lock. Sets up what links of the collective can be set up now
+   * (registration/link_setup.c). */
   void (*links_progress)(dfcclContext_t context, df_coll *coll);
   df_plan_cache plans;
   df_runs runs;
@@ -180,7 +179,7 @@ struct dfcclContext {
 #define DF_CONTEXT_MAGIC 0x64666363636f6e74ull
 #define DF_CONTEXT_MAGIC_IN_CHILD 0x6466636366726b64ull /* in a forked child */
 
-/* [lock] in this room's headers: the caller holds context->lock. */
+/* In this room's headers: the caller holds context->lock. */
 
 dfcclResult_t df_context_open(dfcclContext_t *out, uint32_t n_ranks, uint32_t rank,
                               const df_settings *settings, df_mesh *mesh);

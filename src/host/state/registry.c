@@ -1,3 +1,4 @@
+#include "base/mutex.h"
 #include "primitives/user_operator.h"
 #include "host/state/registry.h"
 #include "host/state/switch_hooks.h"
@@ -97,14 +98,14 @@ static uint32_t *recent_of(dfcclContext_t context, dfcclCollId_t id) {
 DF_APART const df_wait_words *df_look_up_words(dfcclContext_t context, dfcclCollId_t id,
                                                uint64_t *registration) {
   const df_wait_words *words = NULL;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   const df_coll *coll = df_find(context, id);
   if (coll) {
     words = coll->words;
     *registration = words->registration;
     df_store_relaxed_u32(recent_of(context, id), coll->line + 1);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return words;
 }
 
@@ -115,8 +116,8 @@ uint32_t df_registry_take_index(dfcclContext_t context) {
                                   : context->registry.n_indices++;
 }
 
-/* [lock] Whoever sees a new value in the line also sees that the last owner is gone. */
-static void take_line(dfcclContext_t context, df_coll *coll) {
+/* Whoever sees a new value in the line also sees that the last owner is gone. */
+static void take_line(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED {
   df_registry *registry = &context->registry;
   coll->line =
       registry->n_free_lines ? registry->free_lines[--registry->n_free_lines] : registry->n_lines++;
@@ -196,7 +197,7 @@ void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *messa
 }
 
 void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count) {
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   for (size_t i = 0; i < count; i++) {
     uint32_t index = (uint32_t)events[i].collective;
     const df_coll *coll =
@@ -204,7 +205,7 @@ void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count) 
     if (events[i].kind == dfcclEventLaunched) coll = NULL;
     events[i].collective = coll ? coll->id : UINT64_MAX;
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 void df_registry_free(dfcclContext_t context) {

@@ -2,6 +2,7 @@
 #ifndef DF_HOST_STATE_REGISTRY_H
 #define DF_HOST_STATE_REGISTRY_H
 
+#include "base/mutex.h"
 #include "host/state/context.h"
 #include "plans/algorithms/piece_tables.h"
 
@@ -19,16 +20,16 @@ typedef struct df_registration {
   uint64_t longest;         /* most elements of any piece, if all members know it; else 0 */
 } df_registration;
 
-df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id); /* [lock] */
-/* [lock] NULL: not registered. */
-static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) {
+df_coll *df_look_up(dfcclContext_t context, dfcclCollId_t id) DF_RANK_LOCKED;
+/* NULL: not registered. */
+static inline df_coll *df_find(dfcclContext_t context, dfcclCollId_t id) DF_RANK_LOCKED {
   if (DF_LIKELY(context->registry.latest && context->registry.latest->id == id))
     return context->registry.latest;
   return df_look_up(context, id);
 }
-df_coll *df_find_variant(dfcclContext_t context, dfcclCollId_t id, uint64_t variant); /* [lock] */
-/* [lock] NULL: none, or deregistered and kept by its callback. */
-static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) {
+df_coll *df_find_variant(dfcclContext_t context, dfcclCollId_t id, uint64_t variant) DF_RANK_LOCKED;
+/* NULL: none, or deregistered and kept by its callback. */
+static inline df_coll *df_registered(const dfcclContext_t context, uint32_t index) DF_RANK_LOCKED {
   df_coll *coll = context->registry.by_index[index];
   return coll && !coll->deregistered ? coll : NULL;
 }
@@ -46,20 +47,20 @@ static inline const df_wait_words *df_find_words(dfcclContext_t context, dfcclCo
   }
   return df_look_up_words(context, id, registration);
 }
-void df_coll_unreference(dfcclContext_t context, df_coll *coll); /* [lock] */
-/* [lock] Give the index back if the collective is not entered. */
-uint32_t df_registry_take_index(dfcclContext_t context);
+void df_coll_unreference(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
+/* Give the index back if the collective is not entered. */
+uint32_t df_registry_take_index(dfcclContext_t context) DF_RANK_LOCKED;
 void df_registry_give_index(dfcclContext_t context, uint32_t index);
-/* [lock] From here on look-ups find it; one reference. 0: no memory. */
-int df_registry_enter(dfcclContext_t context, df_coll *coll);
-/* [lock] Look-ups no longer find it. It keeps its index until the last reference goes. */
-void df_registry_leave(dfcclContext_t context, df_coll *coll);
+/* From here on look-ups find it; one reference. 0: no memory. */
+int df_registry_enter(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
+/* Look-ups no longer find it. It keeps its index until the last reference goes. */
+void df_registry_leave(dfcclContext_t context, df_coll *coll) DF_RANK_LOCKED;
 void df_coll_free(df_coll *coll); /* the record and its arrays */
-void df_registry_free(dfcclContext_t context);
+void df_registry_free(dfcclContext_t context) DF_RANK_LOCKED;
 dfcclResult_t df_registry_init(dfcclContext_t context);
 /* Sets the ids of collectives that are given by index; UINT64_MAX: it has none any more. */
 void df_name_events(dfcclContext_t context, dfcclEvent_t *events, size_t count);
 void df_coll_send(dfcclContext_t context, df_coll *coll, const df_message *message,
-                  const void *payload); /* [lock] to all other members */
+                  const void *payload) DF_RANK_LOCKED; /* To all other members */
 
 #endif

@@ -1,5 +1,5 @@
-/* What a switch to a variant (plan_switch.c) must hear of. A front that was never asked has no epoch, and
- * pays one look. */
+/* What a switch to a variant (plan_switch.c) must hear of. A front that was never asked has no
+ * epoch, and pays one look. */
 #ifndef DF_HOST_STATE_SWITCH_HOOKS_H
 #define DF_HOST_STATE_SWITCH_HOOKS_H
 
@@ -11,7 +11,7 @@ typedef struct df_switch_state {
   const char *purpose, *words; /* a name; who asked for it, and what for */
 } df_switch_state;
 
-/* [lock] all of them. How a df_plan_switch begins. */
+/* The caller of each holds the lock. How a df_plan_switch begins. */
 typedef struct df_switch_events {
   void (*links_connected)(dfcclContext_t context, df_coll *variant); /* its links do */
   void (*lost)(dfcclContext_t context, df_coll *variant); /* it failed; it may be freed */

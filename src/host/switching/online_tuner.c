@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "host/switching/plan_switch.h"
 #include "host/settings/abi_struct.h"
 #include "host/switching/tuning_store.h"
@@ -25,14 +26,14 @@ static df_tuner *tuner_of(const df_coll *registered) { return registered->plan_s
 
 /* ---- wishes */
 
-static void stop(dfcclContext_t context, df_coll *registered, const char *why) {
+static void stop(dfcclContext_t context, df_coll *registered, const char *why) DF_RANK_LOCKED {
   df_search_stop(&tuner_of(registered)->search);
   df_plan_switch_count(context, registered, 0);
   df_log(DF_LOG_INFO, "the tuner of collective %llu stops: %s", (unsigned long long)registered->id,
          why);
 }
 
-static void take_news(dfcclContext_t context, df_coll *registered) {
+static void take_news(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   df_tuner *tuner = tuner_of(registered);
   df_search *search = &tuner->search;
   if (!search->has_news) return;
@@ -42,7 +43,8 @@ static void take_news(dfcclContext_t context, df_coll *registered) {
                        search->tuned_ns * 1e-3, search->registered_ns * 1e-3);
 }
 
-static void ask(dfcclContext_t context, df_coll *registered, const df_search_request *request) {
+static void ask(dfcclContext_t context, df_coll *registered,
+                const df_search_request *request) DF_RANK_LOCKED {
   df_tuner *tuner = tuner_of(registered);
   const df_variant_spec spec =
       df_space_variant(&tuner->space, &tuner->search.descent, &request->point);
@@ -53,7 +55,8 @@ static void ask(dfcclContext_t context, df_coll *registered, const df_search_req
 }
 
 /* Last of all in what hears: the answer may be heard before it returns. */
-static void obey(dfcclContext_t context, df_coll *registered, df_search_request request) {
+static void obey(dfcclContext_t context, df_coll *registered,
+                 df_search_request request) DF_RANK_LOCKED {
   const uint64_t until = registered->retired + request.runs;
   if (request.kind == DF_REQUEST_NOTHING) return;
   take_news(context, registered);
@@ -93,7 +96,8 @@ static const df_file_directory *common_files(dfcclContext_t context, const df_co
   return &context->settings.files;
 }
 
-static void make_space(dfcclContext_t context, const df_coll *registered, df_tuner *tuner) {
+static void make_space(dfcclContext_t context, const df_coll *registered,
+                       df_tuner *tuner) DF_RANK_LOCKED {
   const df_configuration *configuration = df_switch_registered(registered);
   const df_space_question question = {
       .registered = configuration,
@@ -116,7 +120,8 @@ static void make_space(dfcclContext_t context, const df_coll *registered, df_tun
 }
 
 static void handle_own(dfcclContext_t context, df_coll *registered, const uint32_t *ns,
-                       uint32_t n) {
+                       uint32_t n) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_search *search = &tuner_of(registered)->search;
   if (search->state == DF_SEARCH_WARMING) {
     make_space(context, registered, tuner_of(registered));
@@ -131,8 +136,8 @@ static void handle_own(dfcclContext_t context, df_coll *registered, const uint32
   }
 }
 
-/* Whoever came last waited least. Ranks that share a core take turns, and do several runs in one, so
- * there this holds of their sums. Of operations in which some wait for nobody, those are through
+/* Whoever came last waited least. Ranks that share a core take turns, and do several runs in one,
+ * so there this holds of their sums. Of operations in which some wait for nobody, those are through
  * before the others have begun: whoever took longest in all runs tells. */
 static void take_times(const df_coll *registered, df_tuner *tuner, const uint32_t *ns, uint32_t n) {
   double sum_ns = 0;
@@ -147,7 +152,8 @@ static void take_times(const df_coll *registered, df_tuner *tuner, const uint32_
 }
 
 static void handle_told(dfcclContext_t context, df_coll *registered, const uint32_t *ns,
-                        uint32_t n) {
+                        uint32_t n) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_tuner *tuner = tuner_of(registered);
   take_times(registered, tuner, ns, n);
   if (++tuner->told < registered->n) return;
@@ -155,13 +161,15 @@ static void handle_told(dfcclContext_t context, df_coll *registered, const uint3
        df_search_reported(&tuner->search, registered->retired, tuner->ns, n, tuner->sum_ns));
 }
 
-static void handle_ran(dfcclContext_t context, df_coll *registered, uint32_t ns) {
+static void handle_ran(dfcclContext_t context, df_coll *registered, uint32_t ns) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   obey(context, registered,
        df_search_ran(&tuner_of(registered)->search, registered->retired, ns,
                      df_plan_switch_is_complete(registered), !df_plan_switch_is_busy(registered)));
 }
 
-static void handle_called_off(dfcclContext_t context, df_coll *registered) {
+static void handle_called_off(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   obey(context, registered,
        df_search_called_off(&tuner_of(registered)->search, registered->retired));
 }
@@ -189,7 +197,7 @@ void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id,
                        const dfcclCollOptions_t *options) {
   dfcclCollOptions_t whole = DFCCL_COLL_OPTIONS_INITIALIZER;
   if (options && df_growing_read(&df_growing_options, options, &whole) != dfcclSuccess) return;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_coll *registered = df_find(context, id);
   if (registered && can_be_tuned(registered) && is_wanted(context, registered, &whole) &&
       df_plan_switch_of(registered) && registered->plan_switch->tuner == NULL &&
@@ -198,7 +206,7 @@ void df_tuner_consider(dfcclContext_t context, dfcclCollId_t id,
     registered->plan_switch->owner = &owner;
     df_plan_switch_time(context, registered, DF_SEARCH_WARM, DF_SEARCH_WARM + DF_SEARCH_WINDOW);
   }
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
 }
 
 int df_tuner_summarise(const df_coll *registered, df_tuner_summary *summary) {

@@ -6,6 +6,7 @@
 
 #include "base/escape.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 #include "host/switching/switch_timing.h"
 #include "host/registration/link_setup.h"
@@ -28,7 +29,7 @@ enum {
 static uint32_t leader_of(const df_coll *registered) { return registered->ranks[0]; }
 
 static void send(dfcclContext_t context, const df_coll *registered, uint32_t rank,
-                 df_message_kind kind, uint64_t a, uint64_t b) {
+                 df_message_kind kind, uint64_t a, uint64_t b) DF_RANK_LOCKED {
   df_message message = {.kind = (uint16_t)kind,
                         .id = registered->id,
                         .a = a,
@@ -38,7 +39,7 @@ static void send(dfcclContext_t context, const df_coll *registered, uint32_t ran
 }
 
 static void send_all(dfcclContext_t context, df_coll *registered, df_message_kind kind, uint64_t a,
-                     uint64_t b) {
+                     uint64_t b) DF_RANK_LOCKED {
   for (uint32_t i = 0; i < registered->n; i++)
     if (i != registered->position) send(context, registered, registered->ranks[i], kind, a, b);
 }
@@ -59,8 +60,9 @@ static void settle(dfcclContext_t context, df_coll *coll) {
   context->registry.by_index[coll->index] = coll;
 }
 
-/* The front has no run in the device, a variant never has one. So this rank's blocks know of neither.
- * Links stay with the announcements that they came from: a variant is kept while it is in use. */
+/* The front has no run in the device, a variant never has one. So this rank's blocks know of
+ * neither. Links stay with the announcements that they came from: a variant is kept while it is in
+ * use. */
 static void exchange(dfcclContext_t context, df_coll *registered, df_coll *variant) {
   DF_ASSERT(registered->retired == registered->admitted && variant->admitted == 0);
   const uint64_t next =
@@ -80,7 +82,8 @@ static void exchange(dfcclContext_t context, df_coll *registered, df_coll *varia
 
 static void handle_retired(df_coll *registered, uint32_t position);
 
-static int perform(dfcclContext_t context, df_coll *registered) {
+static int perform(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_plan_switch *plan_switch = registered->plan_switch;
   if (plan_switch == NULL || registered->admitted != plan_switch->first ||
       registered->retired != plan_switch->first)
@@ -110,12 +113,12 @@ static int perform(dfcclContext_t context, df_coll *registered) {
 
 /* ---- a member ---- */
 
-static void go_on(dfcclContext_t context, df_coll *registered) {
+static void go_on(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   df_list(context, registered);
   df_admit_listed(context);
 }
 
-static void cancel(dfcclContext_t context, df_coll *registered) {
+static void cancel(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   df_coll *candidate = plan_switch->candidate;
   if (!plan_switch->is_pending) return;
@@ -126,7 +129,8 @@ static void cancel(dfcclContext_t context, df_coll *registered) {
   go_on(context, registered);
 }
 
-static void commit(dfcclContext_t context, df_coll *registered, uint64_t first, uint64_t to_time) {
+static void commit(dfcclContext_t context, df_coll *registered, uint64_t first,
+                   uint64_t to_time) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   if (!plan_switch->is_pending) return;
   plan_switch->is_pending = 0;
@@ -142,7 +146,7 @@ static void commit(dfcclContext_t context, df_coll *registered, uint64_t first, 
 static void handle_answer(dfcclContext_t context, df_coll *registered, uint32_t position,
                           uint64_t floor, int is_refused);
 
-static void answer(dfcclContext_t context, df_coll *registered, int is_refused) {
+static void answer(dfcclContext_t context, df_coll *registered, int is_refused) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t floor = registered->admitted + DF_PLAN_SWITCH_AHEAD;
   if (!plan_switch->is_pending || plan_switch->has_answered) return;
@@ -176,7 +180,7 @@ static int is_sound(const df_variant_spec *spec) {
 }
 
 static void take_proposal(dfcclContext_t context, df_coll *registered, uint64_t number,
-                          df_purpose purpose, const df_variant_spec *spec) {
+                          df_purpose purpose, const df_variant_spec *spec) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   plan_switch->number = number;
   plan_switch->asked = purpose;
@@ -212,11 +216,13 @@ static int is_agreed(const df_coll *variant) {
          (plan_switch->candidate == variant && !plan_switch->is_pending);
 }
 
-static void variant_links_connected(dfcclContext_t context, df_coll *variant) {
+static void variant_links_connected(dfcclContext_t context, df_coll *variant) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   if (epoch_of_candidate(variant)) answer(context, variant->registered, 0);
 }
 
-static void variant_lost(dfcclContext_t context, df_coll *variant) {
+static void variant_lost(dfcclContext_t context, df_coll *variant) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   if (epoch_of_candidate(variant)) answer(context, variant->registered, 1);
 }
 
@@ -232,7 +238,7 @@ int df_plan_switch_is_busy(const df_coll *registered) {
          (registered->plan_switch->asks || registered->plan_switch->to_retire > 0);
 }
 
-static void call_off(dfcclContext_t context, df_coll *registered) {
+static void call_off(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   if (!registered->plan_switch->asks) return;
   registered->plan_switch->asks = 0;
   send_all(context, registered, DF_MESSAGE_CANCEL, 0, 0);
@@ -242,7 +248,7 @@ static void call_off(dfcclContext_t context, df_coll *registered) {
 }
 
 static void handle_answer(dfcclContext_t context, df_coll *registered, uint32_t position,
-                          uint64_t floor, int is_refused) {
+                          uint64_t floor, int is_refused) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   if (!plan_switch->asks || !df_plan_switch_is_first(registered, position, DF_HEARD_ANSWER)) return;
   if (is_refused || !is_open(context, registered)) {
@@ -265,7 +271,8 @@ static void handle_retired(df_coll *registered, uint32_t position) {
 
 /* A leader that gives up other collectives still completes its runs of this one. It waits for each
  * answer, and so does its floor. */
-static void limited(dfcclContext_t context, df_coll *registered, uint32_t peer) {
+static void limited(dfcclContext_t context, df_coll *registered, uint32_t peer) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   if (registered->plan_switch == NULL) return;
   if (registered->position == 0) {
     call_off(context, registered);
@@ -275,7 +282,8 @@ static void limited(dfcclContext_t context, df_coll *registered, uint32_t peer) 
   }
 }
 
-static void end(dfcclContext_t context, df_coll *registered) {
+static void end(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_plan_switch *plan_switch = registered->plan_switch;
   if (plan_switch == NULL) return;
   df_coll *current = plan_switch->current, *candidate = plan_switch->candidate;
@@ -329,7 +337,8 @@ df_plan_switch *df_plan_switch_of(df_coll *registered) {
   return registered->plan_switch;
 }
 
-static dfcclResult_t refuse(const dfcclContext_t context, const df_coll *registered) {
+static dfcclResult_t refuse(const dfcclContext_t context,
+                            const df_coll *registered) DF_RANK_LOCKED {
   const char *why = "its pieces have sizes of their own, and one algorithm";
   if (registered->position != 0) {
     return df_fail(dfcclInvalidUsage,
@@ -380,7 +389,7 @@ dfcclResult_t df_plan_switch_propose(dfcclContext_t context, df_coll *registered
   return dfcclSuccess;
 }
 
-static void stay(dfcclContext_t context, df_coll *registered, df_purpose purpose) {
+static void stay(dfcclContext_t context, df_coll *registered, df_purpose purpose) DF_RANK_LOCKED {
   if (registered->plan_switch->switches == 0 || registered->plan_switch->purpose == purpose) return;
   registered->plan_switch->purpose = purpose;
   registered->is_described = 0;
@@ -398,7 +407,7 @@ void df_plan_switch_keep(dfcclContext_t context, df_coll *registered, df_purpose
 /* ---- messages ---- */
 
 static void handle_proposal(dfcclContext_t context, uint32_t from, df_coll *registered,
-                            const df_message *message) {
+                            const df_message *message) DF_RANK_LOCKED {
   df_variant_spec spec;
   memcpy(&spec, df_message_payload(message), sizeof spec);
   if (registered && message->variant && leader_of(registered) == from && has_variants(registered) &&
@@ -419,6 +428,7 @@ static int may_commit(const df_coll *registered, uint64_t first) {
 }
 
 void df_plan_switch_receive(dfcclContext_t context, uint32_t from, const df_message *message) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_coll *registered = df_find(context, message->id);
   if (message->kind == DF_MESSAGE_PROPOSE) {
     handle_proposal(context, from, registered, message);
@@ -449,7 +459,7 @@ void df_plan_switch_receive(dfcclContext_t context, uint32_t from, const df_mess
 dfcclResult_t df_plan_switch_ask(dfcclContext_t context, dfcclCollId_t id,
                                  const df_variant_spec *spec) {
   dfcclResult_t result;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   df_coll *registered = df_find(context, id);
   if (registered == NULL)
     result = df_fail(dfcclInvalidArgument, "collective %" PRIu64 " is not registered on rank %u",
@@ -461,7 +471,7 @@ dfcclResult_t df_plan_switch_ask(dfcclContext_t context, dfcclCollId_t id,
                 df_algorithm_name((int)spec->algorithm), df_operation_name(registered->operation));
   else
     result = df_plan_switch_propose(context, registered, spec, DF_PURPOSE_ASKED, 0);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 
 static int has_range(const df_plan_switch *plan_switch) {
@@ -14,7 +15,8 @@ static int needs_clock(const df_plan_switch *plan_switch) {
   return plan_switch->timed_to - plan_switch->timed_from > 1;
 }
 
-/* While no run is near that is timed, a run costs one compare, and no submission reads the clock. */
+/* While no run is near that is timed, a run costs one compare, and no submission reads the clock.
+ * */
 static void measure(dfcclContext_t context, df_plan_switch *plan_switch, int on) {
   if (on == plan_switch->is_measuring) return;
   plan_switch->is_measuring = on;
@@ -69,7 +71,7 @@ static void tell_leader(dfcclContext_t context, df_coll *registered, uint32_t po
   plan_switch->owner->told(context, registered, ns, n);
 }
 
-static void tell_times(dfcclContext_t context, df_coll *registered) {
+static void tell_times(dfcclContext_t context, df_coll *registered) DF_RANK_LOCKED {
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t from = plan_switch->timed_from, number = plan_switch->timed_number;
   const uint32_t n = (uint32_t)(plan_switch->timed_to - from);
@@ -102,6 +104,7 @@ static uint32_t time_of(df_plan_switch *plan_switch, const df_run *run) {
 }
 
 void df_plan_switch_timed(dfcclContext_t context, df_coll *registered, const df_run *run) {
+  DF_ASSERT_RANK_LOCKED(&context->lock);
   df_plan_switch *plan_switch = registered->plan_switch;
   const uint64_t number = registered->retired - 1;
   if (plan_switch->counts || needs_clock(plan_switch)) {

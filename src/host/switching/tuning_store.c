@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "primitives/elements/types.h"
 
 dfcclResult_t df_tuning_store_open(dfcclContext_t context) {
@@ -16,9 +17,9 @@ dfcclResult_t df_tuning_store_open(dfcclContext_t context) {
 
 void df_tuning_store_write(dfcclContext_t context) {
   df_tuning_cache *taken;
-  pthread_mutex_lock(&context->lock);
+  df_rank_lock(&context->lock);
   const uint32_t n = df_tuning_cache_take_new(&context->tuning_cache, &taken);
-  pthread_mutex_unlock(&context->lock);
+  df_rank_unlock(&context->lock);
   if (n && df_tuning_cache_write(context->settings.tune_file, context->tuning_cache.machine, taken,
                                  n) != dfcclSuccess)
     df_log(DF_LOG_WARN, "what was learnt is lost: %s", df_last_sentence());

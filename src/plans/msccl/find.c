@@ -1,4 +1,5 @@
 /* Files of a directory, each read once for the process. */
+#include "base/mutex.h"
 #include "plans/msccl/file.h"
 
 #include <errno.h>
@@ -20,8 +21,8 @@ typedef struct entry {
   df_plan_file *file;
 } entry;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static entry *entries; /* [lock] */
+static df_mutex lock = DF_MUTEX_INITIALIZER;
+static entry *entries DF_GUARDED_BY(lock);
 
 /* NULL: *sentence says why; errno ENOENT: there is no such file. The caller frees it. */
 static char *read_all(const char *path, size_t *bytes, char *sentence, size_t sentence_bytes) {
@@ -63,9 +64,8 @@ df_plan_file *df_plan_file_read(const char *path, char *sentence, size_t sentenc
   return file;
 }
 
-/* [lock] */
 static const df_plan_file *enter(const char *path, char *text, size_t bytes, char *sentence,
-                                 size_t sentence_bytes) {
+                                 size_t sentence_bytes) DF_REQUIRES(lock) {
   for (entry *at = entries; at; at = at->next)
     if (at->bytes == bytes && memcmp(at->text, text, bytes) == 0) {
       free(text);
@@ -111,8 +111,8 @@ const df_plan_file *df_plan_file_find(const char *directory, const char *name, c
     text = read_all(path, &bytes, sentence, sentence_bytes);
   }
   if (text == NULL) return NULL;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   const df_plan_file *file = enter(path, text, bytes, sentence, sentence_bytes);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   return file;
 }

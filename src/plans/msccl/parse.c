@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/escape.h"
+#include "base/mutex.h"
 #include "base/text.h"
 #include "plans/msccl/model.h"
 
@@ -433,17 +434,17 @@ static void parse(reader *in, const char *text, size_t bytes) {
 int df_file_parse(df_file_model *model, const char *text, size_t bytes,
                   df_file_diagnostic *diagnostic) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static df_mutex lock = DF_MUTEX_INITIALIZER;
   reader in = {.model = model, .diagnostic = diagnostic};
   memset(model, 0, sizeof *model);
   if (bytes == 0) return df_file_complain(diagnostic, 1, "it is empty");
   if (bytes > DF_FILE_MOST_BYTES)
     return df_file_complain(diagnostic, 0, "it has %zu bytes; at most %d are possible", bytes,
                             DF_FILE_MOST_BYTES);
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   pthread_once(&once, prepare_libxml2);
   parse(&in, text, bytes);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   if (!diagnostic->is_made) df_file_model_finish(model, diagnostic);
   if (!diagnostic->is_made) return 1;
   df_file_model_free(model);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/mutex.h"
 
 DF_STATIC_ASSERT(sizeof(cudaIpcMemHandle_t) == DF_SEGMENT_HANDLE_BYTES, "a handle fits a segment");
 
@@ -27,7 +28,7 @@ static struct {
   CUresult (*retain)(CUcontext *context, CUdevice device);
   CUresult (*release)(CUdevice device);
 } driver;
-static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
+static df_mutex driver_lock = DF_MUTEX_INITIALIZER;
 static int driver_found;
 
 void *df_cuda_entry_point(const char *name) {
@@ -65,9 +66,9 @@ static dfcclResult_t driver_failed(CUresult error, const char *what) {
 
 dfcclResult_t df_cuda_retain_device(void **primary, int device) {
   CUcontext context = NULL;
-  pthread_mutex_lock(&driver_lock);
+  df_lock(&driver_lock);
   dfcclResult_t result = driver_found ? dfcclSuccess : find_driver();
-  pthread_mutex_unlock(&driver_lock);
+  df_unlock(&driver_lock);
   if (result != dfcclSuccess) return result;
   CUresult error = driver.retain(&context, device);
   if (error != CUDA_SUCCESS) return driver_failed(error, "retaining the context of a CUDA device");

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -25,7 +26,7 @@ enum {
 
 typedef struct endpoint {
   df_endpoint base;
-  pthread_mutex_t lock; /* of what follows; taken after the context's */
+  df_mutex lock; /* of what follows; taken after the context's */
   df_connections connections;
   df_path_finder *path_finder; /* NULL: all ranks are of this host */
   struct df_link_handle *tickets;
@@ -81,11 +82,11 @@ static int wire_pump(endpoint *ep, df_carry why) {
     df_system_add_u32(&ep->asked, is_own ? ASKS_ALL : ASKS_SEND);
     df_wake_fence(); /* else each may leave the news to the other */
   }
-  while (pthread_mutex_trylock(&ep->lock) == 0) {
+  while (df_trylock(&ep->lock)) {
     /* Observes all who asked. The endpoint's thread sleeps after it has asked in vain. */
     if (df_system_exchange_u32(&ep->asked, 0) >= ASKS_ALL) why = DF_CARRY_ALL;
     did |= carry(ep, why, is_own);
-    pthread_mutex_unlock(&ep->lock);
+    df_unlock(&ep->lock);
     df_wake_fence();
     if (!df_load_relaxed_u32(&ep->asked)) break;
     why = DF_CARRY_ALL;
@@ -134,22 +135,22 @@ static void *pump_for_all(void *argument) {
 }
 
 /* What came meanwhile is done now. */
-static void unlock(endpoint *ep) {
-  pthread_mutex_unlock(&ep->lock);
+static void unlock(endpoint *ep) DF_RELEASE(ep->lock) {
+  df_unlock(&ep->lock);
   wire_pump(ep, DF_CARRY_PUBLISHED);
 }
 
 /* Takes the context's lock. */
 static void note_who_is_gone(endpoint *ep) {
   const df_control *control = ep->base.owner.control;
-  pthread_mutex_lock(ep->base.owner.lock);
-  pthread_mutex_lock(&ep->lock);
+  df_rank_lock(ep->base.owner.lock);
+  df_lock(&ep->lock);
   for (uint32_t i = 0; control && i < ep->connections.n_active; i++) {
     df_peer_wire *peer = ep->connections.active[i];
     peer->is_gone = control->peers[peer->rank].state != DF_PEER_ALIVE;
   }
   unlock(ep);
-  pthread_mutex_unlock(ep->base.owner.lock);
+  df_rank_unlock(ep->base.owner.lock);
 }
 
 /* Its threads go on meanwhile. */
@@ -159,12 +160,12 @@ static void net_flush(df_endpoint *base, uint64_t patience_ns) {
   const uint64_t silence_ns = base->owner.silence_ms * (uint64_t)1000000;
   const uint64_t most_ns = silence_ns ? DF_MIN(silence_ns, patience_ns) : patience_ns;
   int pending = 1;
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   df_connections_leave(&ep->connections);
   unlock(ep);
   while (pending && df_clock_ns() - begin < most_ns) {
     note_who_is_gone(ep);
-    pthread_mutex_lock(&ep->lock);
+    df_lock(&ep->lock);
     pending = df_connections_have_pending(&ep->connections);
     unlock(ep);
     if (pending) usleep(100);
@@ -173,21 +174,21 @@ static void net_flush(df_endpoint *base, uint64_t patience_ns) {
 
 static void net_quiesce(df_endpoint *base) {
   endpoint *ep = endpoint_of(base);
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   df_connections_quiesce(&ep->connections);
   unlock(ep);
 }
 
 static void wire_peer_left(df_endpoint *base, uint32_t peer) {
   endpoint *ep = endpoint_of(base);
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   df_connections_peer_left(&ep->connections, peer);
   unlock(ep);
 }
 
 static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t bytes) {
   endpoint *ep = endpoint_of(base);
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   int found = df_connections_take_lost(&ep->connections, peer, why, bytes);
   unlock(ep);
   return found;
@@ -195,7 +196,7 @@ static int wire_take_lost(df_endpoint *base, uint32_t *peer, char *why, size_t b
 
 static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_traffic *traffic) {
   endpoint *ep = endpoint_of(base);
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   int found = df_connections_traffic(&ep->connections, peer, which, traffic);
   unlock(ep);
   return found;
@@ -205,7 +206,7 @@ static int wire_traffic(df_endpoint *base, uint32_t peer, uint32_t which, df_tra
 
 static void want_channel(void *base, uint32_t peer, df_reconnect_request request) {
   endpoint *ep = endpoint_of(base);
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   df_lines_want(ep->connections.lines, peer, request);
   ep->connections.left_work = 1;
   unlock(ep);
@@ -213,7 +214,7 @@ static void want_channel(void *base, uint32_t peer, df_reconnect_request request
 
 static uint64_t channel_refused_ns(void *base, uint32_t peer) {
   endpoint *ep = endpoint_of(base);
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   const uint64_t since_ns = df_lines_refused_ns(ep->connections.lines, peer);
   unlock(ep);
   return since_ns;
@@ -221,18 +222,19 @@ static uint64_t channel_refused_ns(void *base, uint32_t peer) {
 
 /* ---- links */
 
-/* [lock], let go if it may. Zeroed, for all blocks. */
+/* Zeroed, for all blocks. Unlocks the lock of the rank meanwhile if patience allows. */
 static dfcclResult_t make_rings(endpoint *ep, const df_route *route, df_patience *patience,
-                                uint8_t **rings) {
+                                uint8_t **rings) DF_NO_THREAD_SAFETY_ANALYSIS
+/* unlocks and locks again under one condition */ {
   const uint64_t bytes =
       df_link_ring_bytes(route->ring.stride, route->ring.n_slots) * route->n_blocks;
   const uint32_t pages = (uint32_t)DF_DIV_UP(bytes, (uint64_t)DF_PAGE);
   if (!patience->may_wait && pages > patience->pages_left) return dfcclInProgress;
   if (!patience->may_wait) patience->pages_left -= pages;
-  if (patience->may_wait) pthread_mutex_unlock(ep->base.owner.lock);
+  if (patience->may_wait) df_rank_unlock(ep->base.owner.lock);
   *rings = aligned_alloc(DF_CACHE_LINE, DF_ALIGN_UP(bytes, (uint64_t)DF_CACHE_LINE));
   if (*rings) memset(*rings, 0, bytes);
-  if (patience->may_wait) pthread_mutex_lock(ep->base.owner.lock);
+  if (patience->may_wait) df_rank_lock(ep->base.owner.lock);
   if (*rings) return dfcclSuccess;
   return df_fail(dfcclOutOfMemory, "no memory for rings of %llu bytes", (unsigned long long)bytes);
 }
@@ -328,12 +330,13 @@ static dfcclResult_t make_link(endpoint *ep, const df_route *route, const df_wir
 }
 
 static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_patience *patience,
-                                 df_offer *offer, df_link_handle **handle) {
+                                 df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
   endpoint *ep = endpoint_of(base);
+  DF_ASSERT_RANK_LOCKED(ep->base.owner.lock);
   uint8_t *rings;
   dfcclResult_t result = make_rings(ep, route, patience, &rings);
   if (result != dfcclSuccess) return result;
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   result = make_link(ep, route, NULL, rings, handle);
   if (result == dfcclSuccess) {
     df_wire_offer mine = {.magic = DF_WIRE_OFFER_MAGIC,
@@ -351,7 +354,7 @@ static dfcclResult_t wire_accept(df_endpoint *base, const df_route *route, df_pa
 static void wire_release(df_endpoint *base, df_link_handle *handle) {
   endpoint *ep = endpoint_of(base);
   if (handle == NULL) return;
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   df_wire_release(handle->wire, handle->link);
   *handle->at = handle->next;
   if (handle->next) handle->next->at = handle->at;
@@ -372,8 +375,9 @@ static void call_peer(endpoint *ep, uint32_t rank, const df_wire_offer *offer) {
 
 /* The rings here are as deep as the receiver's. */
 static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_patience *patience,
-                                  const df_offer *offer, df_link_handle **handle) {
+                                  const df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
   endpoint *ep = endpoint_of(base);
+  DF_ASSERT_RANK_LOCKED(ep->base.owner.lock);
   df_wire_offer theirs;
   memcpy(&theirs, offer->bytes, sizeof theirs);
   if (theirs.magic != DF_WIRE_OFFER_MAGIC || theirs.port == 0 ||
@@ -387,7 +391,7 @@ static dfcclResult_t wire_connect(df_endpoint *base, const df_route *given, df_p
   uint8_t *rings;
   dfcclResult_t result = make_rings(ep, route, patience, &rings);
   if (result != dfcclSuccess) return result;
-  pthread_mutex_lock(&ep->lock);
+  df_lock(&ep->lock);
   result = make_link(ep, route, &theirs, rings, handle);
   if (result == dfcclSuccess) call_peer(ep, route->peer, &theirs);
   unlock(ep);
@@ -456,7 +460,7 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   ep->bell.sleepers = 1; /* who rings carries */
   ep->carrier = (df_carrier){.bell = &ep->bell, .who = ep, .carry = carry_for_blocks};
   ep->base.carrier = &ep->carrier;
-  pthread_mutex_init(&ep->lock, NULL);
+  df_mutex_init(&ep->lock);
   result = df_protection_make(&ep->connections.protection, owner->security, owner->all_have_aes,
                               owner->tls);
   if (result == dfcclSuccess && owner->far)
@@ -468,7 +472,7 @@ static dfcclResult_t wire_open(df_endpoint **out, const df_endpoint_owner *owner
   *out = &ep->base;
   return dfcclSuccess;
 close_connections:
-  pthread_mutex_destroy(&ep->lock);
+  df_mutex_destroy(&ep->lock);
   df_connections_close(&ep->connections);
 free_memory:
   df_path_finder_close(ep->path_finder);
@@ -485,7 +489,7 @@ static void wire_close(df_endpoint *base, int keep) {
   pthread_join(ep->thread, NULL);
   while (ep->tickets) wire_release(base, ep->tickets);
   df_connections_close(&ep->connections);
-  pthread_mutex_destroy(&ep->lock);
+  df_mutex_destroy(&ep->lock);
   df_path_finder_close(ep->path_finder);
   free(ep);
 }

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/mutex.h"
 #include "control/messenger.h"
 
 typedef struct df_common_segment {
@@ -111,6 +112,7 @@ void df_common_reserve(df_shm_endpoint *endpoint, df_common *common, const df_pl
 
 void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment,
                       uint64_t address) {
+  DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
   df_common_segment *record = endpoint->common_segments;
   while (record && record->segment->id != segment) record = record->next;
   if (record == NULL || record->mapping[peer] != DF_NOT_MAPPED) return;

@@ -1,7 +1,7 @@
-/* [lock]: the caller holds the context's lock. */
 #ifndef DF_TRANSPORTS_SHM_COMMON_SLOTS_H
 #define DF_TRANSPORTS_SHM_COMMON_SLOTS_H
 
+#include "base/mutex.h"
 #include "transports/shm/endpoint.h"
 
 /* Of one collective; the host's record embeds it. */
@@ -16,13 +16,15 @@ typedef struct df_common {
 /* Messages for other processes. ranks: of the group. */
 uint32_t df_common_count_readers(const df_shm_endpoint *endpoint, const df_plan *plan,
                                  const uint32_t *ranks);
-/* [lock] When the links stand. depth: slots of each block, a power of two. Without memory, messages
+/* When the links stand. depth: slots of each block, a power of two. Without memory, messages
  * go through the links' slots. */
 void df_common_reserve(df_shm_endpoint *endpoint, df_common *common, const df_plan *plan,
-                       const uint32_t *ranks, uint64_t bytes, uint32_t depth, df_run_words *words);
-/* [lock] address: the peer's. */
-void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, uint64_t address);
-void df_common_give(df_shm_endpoint *endpoint, df_common *common); /* [lock] */
+                       const uint32_t *ranks, uint64_t bytes, uint32_t depth,
+                       df_run_words *words) DF_RANK_LOCKED;
+/* Address: the peer's. */
+void df_common_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment,
+                      uint64_t address) DF_RANK_LOCKED;
+void df_common_give(df_shm_endpoint *endpoint, df_common *common) DF_RANK_LOCKED;
 df_segment *df_common_dissolve(df_shm_endpoint *endpoint);
 
 #endif

@@ -1,8 +1,9 @@
-/* Memory that ranks of one host map, for shm (the host's) and ipc (a GPU's). [lock]: the caller
- * holds the context's lock, which protects all of this. */
+/* Memory that ranks of one host map, for shm (the host's) and ipc (a GPU's). The
+ * context's lock protects all of this. */
 #ifndef DF_TRANSPORTS_SHM_ENDPOINT_H
 #define DF_TRANSPORTS_SHM_ENDPOINT_H
 
+#include "base/mutex.h"
 #include "primitives/mapped_ranges.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shared_memory.h"
@@ -56,28 +57,29 @@ extern const df_transport df_transport_shm;
 
 dfcclResult_t df_shm_open(df_endpoint **endpoint, const df_endpoint_owner *owner);
 void df_shm_close(df_endpoint *endpoint, int keep);
-/* [lock] Every peer must have the home before it hears of anything else. */
-void df_shm_tell_home(df_shm_endpoint *endpoint);
-/* [lock] NULL: the peer has not said where its bell is. */
-df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank);
-/* [lock] 1: it is a device's, and the peer will map it. */
+/* Every peer must have the home before it hears of anything else. */
+void df_shm_tell_home(df_shm_endpoint *endpoint) DF_RANK_LOCKED;
+/* NULL: the peer has not said where its bell is. */
+df_bell *df_shm_bell(df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_LOCKED;
+/* 1: it is a device's, and the peer will map it. */
 int df_shm_offer_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment,
-                         uint64_t use);
+                         uint64_t use) DF_RANK_LOCKED;
 
-/* [lock] Makes them, 32 KB, when a link receives from the peer or when it lends. Nothing needs any of a
+/* Makes them, 32 KB, when a link receives from the peer or when it lends. Nothing needs any of a
  * local peer, or if a device follows addresses. 0: no memory. */
-int df_shm_have_mapped_ranges(df_shm_endpoint *endpoint, uint32_t rank);
+int df_shm_have_mapped_ranges(df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_LOCKED;
 
 dfcclResult_t df_shm_accept(df_endpoint *endpoint, const df_route *route, df_patience *patience,
-                            df_offer *offer, df_link_handle **handle);
+                            df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED;
 dfcclResult_t df_shm_connect(df_endpoint *endpoint, const df_route *route, df_patience *patience,
                              const df_offer *offer, df_link_handle **handle);
 void df_shm_release(df_endpoint *endpoint, df_link_handle *handle);
 
-void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *mapping);
-int df_shm_unshare(df_endpoint *endpoint, df_segment *segment, int may_be_read);
-/* [lock] address: the peer's. */
-void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, uint64_t address);
+void df_shm_share(df_endpoint *endpoint, df_segment *segment, uint64_t *mapping) DF_RANK_LOCKED;
+int df_shm_unshare(df_endpoint *endpoint, df_segment *segment, int may_be_read) DF_RANK_LOCKED;
+/* Address: the peer's. */
+void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment,
+                   uint64_t address) DF_RANK_LOCKED;
 void df_shm_subscribe(df_shm_endpoint *endpoint);
 
 #endif

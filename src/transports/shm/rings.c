@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 #include "transports/shm/endpoint.h"
 
@@ -48,7 +49,8 @@ static void fill_ends(const df_shm_endpoint *endpoint, const df_route *route, co
 }
 
 /* The peer must have the segment before it hears of a range in it. */
-static void tell_segment(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment) {
+static void tell_segment(df_shm_endpoint *endpoint, uint32_t rank,
+                         const df_segment *segment) DF_RANK_LOCKED {
   df_shm_peer *peer = &endpoint->peers[rank];
   if (endpoint->base.owner.control->peers[rank].local) return;
   for (uint32_t i = 0; i < peer->n_told; i++)
@@ -72,24 +74,26 @@ static uint64_t pages_of(const df_route *route) {
 
 /* Nobody else knows the range yet, so the lock may be let go. */
 static dfcclResult_t prepare(df_shm_endpoint *endpoint, const df_route *route,
-                             const df_range *range, int may_wait) {
-  pthread_mutex_t *lock = endpoint->base.owner.control->lock;
+                             const df_range *range, int may_wait) DF_NO_THREAD_SAFETY_ANALYSIS
+/* unlocks and locks again under one condition */ {
+  df_rank_mutex *lock = endpoint->base.owner.control->lock;
   const df_shared_memory *memory = &endpoint->memory;
   const df_device_rings rings = {.base = range->segment->base + range->offset,
                                  .n_blocks = route->n_blocks,
                                  .n_slots = route->ring.n_slots,
                                  .stride = route->ring.stride};
-  if (may_wait) pthread_mutex_unlock(lock);
+  if (may_wait) df_rank_unlock(lock);
   if (is_deep(route, route->ring.n_slots))
     df_segment_populate(range->segment, range->offset, range->bytes);
   dfcclResult_t result = memory->clear(memory->device, &rings);
-  if (may_wait) pthread_mutex_lock(lock);
+  if (may_wait) df_rank_lock(lock);
   return result;
 }
 
 dfcclResult_t df_shm_accept(df_endpoint *base, const df_route *route, df_patience *patience,
                             df_offer *offer, df_link_handle **out) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
+  DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
   const uint64_t pages = pages_of(route);
   if (!patience->may_wait &&
       (endpoint->memory.sets_up_in_background || pages > patience->pages_left))
@@ -158,9 +162,10 @@ static int find_offered(const df_shm_endpoint *endpoint, const df_route *route,
 }
 
 dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patience *patience,
-                             const df_offer *offer, df_link_handle **handle) {
+                             const df_offer *offer, df_link_handle **handle) DF_RANK_LOCKED {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
   const df_control *control = base->owner.control;
+  DF_ASSERT_RANK_LOCKED(control->lock);
   df_shm_offer theirs;
   df_range offered;
   df_ring ring;
@@ -173,9 +178,9 @@ dfcclResult_t df_shm_connect(df_endpoint *base, const df_route *route, df_patien
   if (is_deep(route, ring.n_slots) && !control->peers[route->peer].local) {
     if (!patience->may_wait) return dfcclInProgress;
     /* Only the service thread, which this is, takes segments of rings away. */
-    pthread_mutex_unlock(control->lock);
+    df_rank_unlock(control->lock);
     df_segment_populate(offered.segment, offered.offset, offered.bytes);
-    pthread_mutex_lock(control->lock);
+    df_rank_lock(control->lock);
   }
   fill_ends(endpoint, route, &ring, offered.segment->base + offered.offset);
   *handle = NULL; /* the mapping stays */

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "base/quiet_signals.h"
 #include "base/limits.h"
 #include "bootstrap/net/sockets.h"
@@ -130,14 +131,14 @@ void df_segment_bury(df_process_inbox *world, df_segment *segments) {
 }
 
 void df_segment_abandon(df_segment *segments) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static df_mutex lock = DF_MUTEX_INITIALIZER;
   static df_segment *abandoned; /* so that leak checkers see them */
   df_segment **last = &segments;
   while (*last) last = &(*last)->next;
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   *last = abandoned;
   abandoned = segments;
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
 }
 
 static int comes_before(const df_range *a, const df_range *b) {
@@ -205,15 +206,15 @@ dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range) {
   return dfcclSuccess;
 }
 
-dfcclResult_t df_arena_take_apart(df_arena *arena, pthread_mutex_t *lock, uint64_t bytes,
+dfcclResult_t df_arena_take_apart(df_arena *arena, df_rank_mutex *lock, uint64_t bytes,
                                   df_range *range) {
   dfcclResult_t result;
   while ((result = df_arena_take(arena, bytes, range)) == dfcclInProgress) {
     df_segment *segment;
     uint64_t id = arena->next_id++, wanted = df_arena_wants(arena, bytes);
-    pthread_mutex_unlock(lock);
+    df_rank_unlock(lock);
     result = arena->create(arena->owner, &segment, id, wanted);
-    pthread_mutex_lock(lock);
+    df_rank_lock(lock);
     if (result != dfcclSuccess) return result;
     result = df_arena_add(arena, segment);
     if (result == dfcclSuccess) continue;

@@ -5,6 +5,7 @@
 #define DF_TRANSPORTS_SHM_SEGMENT_H
 
 #include "base/limits.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "control/process_inbox.h"
 
@@ -57,9 +58,9 @@ typedef struct df_arena {
 /* `bytes`: a multiple of a cache line; not zeroed. dfcclInProgress: add a segment of
  * df_arena_wants. */
 dfcclResult_t df_arena_take(df_arena *arena, uint64_t bytes, df_range *range);
-/* For grows_apart: lets the lock, which is held, go while it grows. */
-dfcclResult_t df_arena_take_apart(df_arena *arena, pthread_mutex_t *lock, uint64_t bytes,
-                                  df_range *range);
+/* For grows_apart: unlocks the lock while the arena grows. */
+dfcclResult_t df_arena_take_apart(df_arena *arena, df_rank_mutex *lock, uint64_t bytes,
+                                  df_range *range) DF_RANK_LOCKED;
 uint64_t df_arena_wants(const df_arena *arena, uint64_t bytes);
 /* Takes the segment on dfcclSuccess; else dfcclOutOfMemory. */
 dfcclResult_t df_arena_add(df_arena *arena, df_segment *segment);

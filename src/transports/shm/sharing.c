@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "bootstrap/net/sockets.h"
 #include "control/messenger.h"
 #include "transports/shm/unmap.h"
@@ -25,6 +26,7 @@ static int maps_ours(const df_shm_endpoint *endpoint, uint32_t rank) {
 void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *mapping) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
   const df_control *control = base->owner.control;
+  DF_ASSERT_RANK_LOCKED(control->lock);
   df_shared *shared = calloc(1, sizeof *shared + control->n_ranks);
   if (shared == NULL) return;
   shared->is_mapped = (uint8_t *)(shared + 1);
@@ -37,7 +39,8 @@ void df_shm_share(df_endpoint *base, df_segment *segment, uint64_t *mapping) {
       shared->is_mapped[r] = (uint8_t)df_shm_offer_segment(endpoint, r, segment, DF_SEGMENT_USER);
 }
 
-static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared, int may_be_read) {
+static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared,
+                          int may_be_read) DF_RANK_LOCKED {
   df_control *control = endpoint->base.owner.control;
   df_message message = {
       .kind = DF_MESSAGE_UNMAP, .id = shared->segment->id, .a = (uint64_t)may_be_read};
@@ -50,6 +53,7 @@ static void tell_unshared(df_shm_endpoint *endpoint, df_shared *shared, int may_
 
 int df_shm_unshare(df_endpoint *base, df_segment *segment, int may_be_read) {
   df_shm_endpoint *endpoint = (df_shm_endpoint *)base;
+  DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
   df_shared *shared = find_shared(endpoint, segment->id);
   if (shared == NULL) return 1;
   if (!shared->is_unshared) tell_unshared(endpoint, shared, may_be_read);
@@ -62,6 +66,7 @@ int df_shm_unshare(df_endpoint *base, df_segment *segment, int may_be_read) {
 }
 
 void df_shm_mapped(df_shm_endpoint *endpoint, uint32_t peer, uint64_t segment, uint64_t address) {
+  DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
   df_shared *shared = find_shared(endpoint, segment);
   if (shared && !shared->is_unshared && shared->mapping)
     df_publish_u64(&shared->mapping[peer], address - (uint64_t)(uintptr_t)shared->segment->base);
@@ -80,7 +85,8 @@ static int is_sound_segment(const df_message *message) {
 }
 
 /* Without a window the peer's memory is copied through slots. A device does not see windows. */
-static int may_lend(df_shm_endpoint *endpoint, uint32_t rank, const df_segment *segment) {
+static int may_lend(df_shm_endpoint *endpoint, uint32_t rank,
+                    const df_segment *segment) DF_RANK_LOCKED {
   if (!endpoint->memory.host_sees_links) return 1;
   if (!df_shm_have_mapped_ranges(endpoint, rank)) return 0;
   df_mapped_ranges *mapped_ranges = endpoint->peers[rank].mapped_ranges; /* NULL: a local peer */
@@ -98,9 +104,11 @@ static void not_mapped(df_shm_endpoint *endpoint, uint32_t from, const df_messag
   owner->failed(owner->owner, result, sentence);
 }
 
-static void handle_segment(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_segment(void *room, uint32_t from, const df_message *message,
+                           int fd) DF_RANK_LOCKED {
   df_shm_endpoint *endpoint = room;
   const df_endpoint_owner *owner = &endpoint->base.owner;
+  DF_ASSERT_RANK_LOCKED(owner->control->lock);
   df_shm_peer *peer = &endpoint->peers[from];
   df_segment *segment;
   if (fd == DF_FD_LOST) {
@@ -127,9 +135,9 @@ static void handle_segment(void *room, uint32_t from, const df_message *message,
       return;
     }
   /* The device may let the call wait; nobody else changes the list of segments. */
-  pthread_mutex_unlock(owner->control->lock);
+  df_rank_unlock(owner->control->lock);
   dfcclResult_t result = endpoint->memory.map(endpoint->memory.device, from, &segment, message, fd);
-  pthread_mutex_lock(owner->control->lock);
+  df_rank_lock(owner->control->lock);
   if (result != dfcclSuccess) {
     not_mapped(endpoint, from, message, result);
     return;
@@ -144,10 +152,12 @@ static void handle_segment(void *room, uint32_t from, const df_message *message,
   }
 }
 
-static void handle_unmap(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_unmap(void *room, uint32_t from, const df_message *message,
+                         int fd) DF_RANK_LOCKED {
   (void)fd;
   df_shm_endpoint *endpoint = room;
   const df_endpoint_owner *owner = &endpoint->base.owner;
+  DF_ASSERT_RANK_LOCKED(owner->control->lock);
   uint64_t id = message->id;
   if (id == 0 || id >= DF_FIRST_LINKS_SEGMENT) return; /* home and links stay mapped */
   if (endpoint->memory.exports_memory) {
@@ -166,13 +176,15 @@ static void handle_unmap(void *room, uint32_t from, const df_message *message, i
   df_segment_destroy(segment);
 }
 
-static void handle_mapped(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_mapped(void *room, uint32_t from, const df_message *message,
+                          int fd) DF_RANK_LOCKED {
   (void)fd;
   df_shm_mapped(room, from, message->id, message->a);
   df_common_mapped(room, from, message->id, message->a);
 }
 
-static void handle_unmapped(void *room, uint32_t from, const df_message *message, int fd) {
+static void handle_unmapped(void *room, uint32_t from, const df_message *message,
+                            int fd) DF_RANK_LOCKED {
   (void)fd;
   df_unmapped(room, from, message->id);
 }

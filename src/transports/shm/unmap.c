@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "control/messenger.h"
 
 enum { DF_UNMAP_WAIT_MS = 2000 };
@@ -25,19 +26,19 @@ static void close_mapping(df_segment *segment) {
 static void say_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id) {
   df_control *control = endpoint->base.owner.control;
   df_message message = {.kind = DF_MESSAGE_UNMAPPED, .id = id};
-  pthread_mutex_lock(control->lock);
+  df_rank_lock(control->lock);
   df_messenger_send(control, rank, &message, NULL, -1);
-  pthread_mutex_unlock(control->lock);
+  df_rank_unlock(control->lock);
 }
 
 /* May wait for the device. */
 static void unmap_due(df_shm_endpoint *endpoint, uint32_t rank) {
   const df_endpoint_owner *owner = &endpoint->base.owner;
   df_shm_peer *peer = &endpoint->peers[rank];
-  pthread_mutex_lock(owner->control->lock);
+  df_rank_lock(owner->control->lock);
   int quiet = owner->is_quiet(owner->owner, rank);
   int broken = owner->is_broken(owner->owner);
-  pthread_mutex_unlock(owner->control->lock);
+  df_rank_unlock(owner->control->lock);
   for (df_segment *segment = peer->segments; segment; segment = segment->next) {
     if (segment->destroy == NULL || !(segment->closing || peer->closing)) continue;
     /* No run uses freed memory, but a failed one may have left a block reading it. */
@@ -88,14 +89,14 @@ void df_unmap_all(df_shm_endpoint *endpoint, uint32_t rank) {
   endpoint->unmaps_due = 1;
 }
 
-/* [lock] */
-static int has_mappings(const df_shm_endpoint *endpoint, uint32_t rank) {
+static int has_mappings(const df_shm_endpoint *endpoint, uint32_t rank) DF_RANK_LOCKED {
   const df_peer *peer = &endpoint->base.owner.control->peers[rank];
   return endpoint->peers[rank].maps &&
          (peer->cut_off || (peer->socket >= 0 && peer->state != DF_PEER_DEAD));
 }
 
 void df_unmapped(df_shm_endpoint *endpoint, uint32_t rank, uint64_t id) {
+  DF_ASSERT_RANK_LOCKED(endpoint->base.owner.control->lock);
   if (!endpoint->memory.exports_memory) return; /* the peer is mistaken */
   if (id == 0) endpoint->peers[rank].maps = 0;
   for (df_shared *shared = endpoint->shared; shared; shared = shared->next)
@@ -117,9 +118,9 @@ int df_await_unmapped(df_shm_endpoint *endpoint) {
   const df_control *control = endpoint->base.owner.control;
   for (int ms = 0; ms < DF_UNMAP_WAIT_MS; ms++) {
     int waiting = 0;
-    pthread_mutex_lock(control->lock);
+    df_rank_lock(control->lock);
     for (uint32_t r = 0; r < control->n_ranks; r++) waiting |= has_mappings(endpoint, r);
-    pthread_mutex_unlock(control->lock);
+    df_rank_unlock(control->lock);
     if (!waiting) return 1;
     usleep(1000);
   }

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -34,7 +35,7 @@ struct df_plugin_host {
   char choice[CHOICE_BYTES];
   pid_t process;
 
-  /* [lock] */
+  /* Used under the lock. */
   host_state state;
   int users;
   int is_stuck; /* given up: it did not return from a call */
@@ -56,14 +57,18 @@ struct df_plugin_host {
   int has_started; /* the plugin is initialized */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static df_mutex lock = DF_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static df_plugin_host *hosts; /* [lock] they stay */
+static df_plugin_host *hosts DF_GUARDED_BY(lock); /* They stay. */
 
 static void note_lock(void) { df_fork_waits_for(&lock, 0); }
 
-void df_plugin_lock(void) { pthread_mutex_lock(&lock); }
-void df_plugin_unlock(void) { pthread_mutex_unlock(&lock); }
+void df_plugin_lock(void) DF_NO_THREAD_SAFETY_ANALYSIS /* the lock is of this file alone */ {
+  df_lock(&lock);
+}
+void df_plugin_unlock(void) DF_NO_THREAD_SAFETY_ANALYSIS /* the lock is of this file alone */ {
+  df_unlock(&lock);
+}
 
 const df_plugin *df_plugin_host_plugin(const df_plugin_host *host) { return &host->plugin; }
 const df_plugin_device *df_plugin_host_device(const df_plugin_host *host, int *number) {
@@ -77,20 +82,20 @@ void df_plugin_host_ring(df_plugin_host *host) {
 }
 
 void df_plugin_host_adopt(df_plugin_host *host, df_plugin_stream *stream) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   stream->next = host->new;
   host->new = stream;
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   df_plugin_host_ring(host);
 }
 
 /* ---- the thread */
 
 static void take_new(df_plugin_host *host, df_plugin_stream **streams) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   df_plugin_stream *new = host->new;
   host->new = NULL;
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   while (new) {
     df_plugin_stream *stream = new;
     new = stream->next;
@@ -100,9 +105,9 @@ static void take_new(df_plugin_host *host, df_plugin_stream **streams) {
 }
 
 static void tell(df_plugin_stream *stream) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   if (stream->tell) stream->tell(stream);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
 }
 
 static df_plugin_progress work_all(df_plugin_stream **streams, uint64_t now_ns) {
@@ -156,10 +161,10 @@ static void serve(df_plugin_host *host) {
 }
 
 static void set_state(df_plugin_host *host, host_state state) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   host->state = state;
   pthread_cond_broadcast(&host->changed);
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
 }
 
 /* A plugin without a call to end it stays initialized, for whoever comes next. */
@@ -191,14 +196,14 @@ static void *run(void *argument) {
 
 /* ---- opening and closing */
 
-/* [lock] The thread has set its last state, so it needs the lock no more. */
-static void join_thread(df_plugin_host *host) {
+/* The thread has set its last state, so it needs the lock no more. */
+static void join_thread(df_plugin_host *host) DF_REQUIRES(lock) {
   if (host->must_join) pthread_join(host->thread, NULL);
   host->must_join = 0;
 }
 
-/* [lock] Plugins may need more than the small stack of the library's own threads. */
-static int start(df_plugin_host *host) {
+/* Plugins may need more than the small stack of the library's own threads. */
+static int start(df_plugin_host *host) DF_REQUIRES(lock) {
   sigset_t all, before;
   join_thread(host);
   sigfillset(&all);
@@ -212,18 +217,17 @@ static int start(df_plugin_host *host) {
   return error;
 }
 
-/* [lock] Returns 0 when the time has passed. */
-static int wait_while(df_plugin_host *host, host_state state, int seconds) {
+/* Returns 0 when the time has passed. */
+static int wait_while(df_plugin_host *host, host_state state, int seconds) DF_REQUIRES(lock) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += seconds;
   while (host->state == state)
-    if (pthread_cond_timedwait(&host->changed, &lock, &until) != 0) return host->state != state;
+    if (df_wait_until(&host->changed, &lock, &until) != 0) return host->state != state;
   return 1;
 }
 
-/* [lock] */
-static df_plugin_host *find(const char *name) {
+static df_plugin_host *find(const char *name) DF_REQUIRES(lock) {
   df_plugin_host *host = hosts;
   while (host && strcmp(host->choice, name) != 0) host = host->next;
   if (host) return host;
@@ -238,13 +242,11 @@ static df_plugin_host *find(const char *name) {
   return host;
 }
 
-/* [lock] */
-static dfcclResult_t refuse(df_plugin_host *host, const char *why) {
+static dfcclResult_t refuse(df_plugin_host *host, const char *why) DF_REQUIRES(lock) {
   return df_fail(dfcclInvalidUsage, "network plugin \"%.128s\" %s", host->choice, why);
 }
 
-/* [lock] */
-static dfcclResult_t join(df_plugin_host *host) {
+static dfcclResult_t join(df_plugin_host *host) DF_REQUIRES(lock) {
   if (host->process != getpid())
     return refuse(host,
                   "is in use by the process that this one was forked from, and its state cannot "
@@ -270,7 +272,7 @@ static dfcclResult_t join(df_plugin_host *host) {
 
 dfcclResult_t df_plugin_host_open(df_plugin_host **out, const char *name) {
   pthread_once(&once, note_lock);
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   df_plugin_host *host = find(name);
   dfcclResult_t result =
       host ? join(host) : df_fail(dfcclOutOfMemory, "no memory for a network plugin");
@@ -278,14 +280,14 @@ dfcclResult_t df_plugin_host_open(df_plugin_host **out, const char *name) {
     host->users++;
     *out = host;
   }
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   return result;
 }
 
 void df_plugin_host_close(df_plugin_host *host) {
-  pthread_mutex_lock(&lock);
+  df_lock(&lock);
   if (--host->users > 0) {
-    pthread_mutex_unlock(&lock);
+    df_unlock(&lock);
     return;
   }
   host->state = CLOSES;
@@ -297,7 +299,7 @@ void df_plugin_host_close(df_plugin_host *host) {
   } else if (host->state == ABSENT) /* else somebody has opened it again */
     join_thread(host);
   const int is_stuck = host->is_stuck;
-  pthread_mutex_unlock(&lock);
+  df_unlock(&lock);
   if (is_stuck)
     df_log(DF_LOG_WARN, "network plugin \"%s\" does not return from a call, and was given up",
            host->choice);
