@@ -29,7 +29,9 @@ OPENINGS = "Of|What|Who|Whoever|Else"
 # A sentence in the middle of a passage follows a full stop, a question mark or an exclamation mark.
 SENTENCE_START = re.compile(rf"[.!?][)\"']?\s+(?P<word>{OPENINGS})(?![\w-])")
 PASSAGE_START = re.compile(rf"\s*(?:\[[\w ]+\]\s*)*(?P<word>{OPENINGS})(?![\w-])", re.I)
-EXCEPTION = re.compile(r"lint: (allow|allow-file)\(([^)]*)\)[ \t]*([^\n]*)")
+EXCEPTION = re.compile(
+    r"lint: (allow|allow-file)\(([^)]*)\)[ \t]*([^\n]*?)[ \t]*(?=\*/|-->|\"\"\"|\n|$)"
+)
 
 Finding = tuple[
     int, str, str, str
@@ -125,9 +127,8 @@ class Exceptions:
         self.marks: list[tuple[int, bool, str, str]] = []  # line, for the file, word, reason
         for number, line in enumerate(text.split("\n"), 1):
             for mark in EXCEPTION.finditer(line):
-                reason = re.sub(r"(\*/|-->|\")?\s*$", "", mark[3]).strip()
                 for word in mark[2].split(",") if mark[2] != "WORD" else ():  # WORD: a description
-                    self.marks.append((number, mark[1] == "allow-file", word.strip(), reason))
+                    self.marks.append((number, mark[1] == "allow-file", word.strip(), mark[3]))
         self.used: set[int] = set()
 
     def allows(self, finding: Finding) -> bool:
