@@ -194,7 +194,7 @@ class Group:
         return slowest * 1e6 / iterations, sum(int(reply[2]) for reply in replies)
 
     def _replies(self, deadline, seconds):
-        texts = {connection: b"" for connection in self.connections.values()}
+        texts = dict.fromkeys(self.connections.values(), b"")
         with selectors.DefaultSelector() as selector:
             for connection in texts:
                 selector.register(connection, selectors.EVENT_READ)

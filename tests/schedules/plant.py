@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-import functions  # noqa: E402
+import functions
 
 SEEDS, MOST, WANTED, LIMIT_S = (1,), 8_000, 20, int(os.environ.get("DF_PLANT_LIMIT_S", "120"))
 

@@ -5,7 +5,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-import functions  # noqa: E402
+import functions
 
 SOURCE = """#define DF_TWICE(x) \\
   static void x##_made(void) { \\

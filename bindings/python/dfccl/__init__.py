@@ -16,8 +16,16 @@ releases the GIL. Failures are exceptions (dfccl.Error) with the library's sente
 from .arrays import DataType, Operator, RedOp
 from .collective import Collective, Run
 from .context import Context, Group, contexts, unique_id
-from .errors import (Aborted, Error, InvalidArgument, InvalidUsage, Mismatch, OutOfMemory, RemoteError,
-                     Timeout)
+from .errors import (
+                     Aborted,
+                     Error,
+                     InvalidArgument,
+                     InvalidUsage,
+                     Mismatch,
+                     OutOfMemory,
+                     RemoteError,
+                     Timeout,
+)
 from .library import version
 
 SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR = RedOp

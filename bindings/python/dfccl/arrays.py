@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from ctypes import c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint8, c_uint16, c_uint64, c_void_p, POINTER, py_object
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_ssize_t,
+    c_uint8,
+    c_uint16,
+    c_uint64,
+    c_void_p,
+    py_object,
+)
 from typing import Any, Union
 
 from . import errors
@@ -46,7 +58,7 @@ _bytes = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 2, 2]
 _other_names = {"float8_e4m3fn": DataType.float8_e4m3, "half": DataType.float16, "float": DataType.float32,
                 "double": DataType.float64, "int": DataType.int32, "long": DataType.int64}
 
-DataTypeLike = Union[DataType, str, Any]
+DataTypeLike = Union[DataType, str, Any]  # noqa: UP007  the form of the next line
 RedOpLike = Union[RedOp, "Operator", str]
 
 

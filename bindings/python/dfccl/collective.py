@@ -6,18 +6,20 @@ import ctypes
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_int, c_void_p
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from . import errors
 from .arrays import DataType, Memory, memory_of
-from .library import Callback, Configuration, IN_PROGRESS, SUCCESS, Run as RunStruct, check, last_error, lib
+from .library import IN_PROGRESS, SUCCESS, Callback, Configuration, check, last_error, lib
+from .library import Run as RunStruct
 
 if TYPE_CHECKING:
     from .context import Context
 
 _SLICE_MS = 200  # a wait returns to Python so often, for Ctrl-C
-_callbacks: dict[int, tuple[Callable[[errors.Error | None], Any], "Collective"]] = {}
+_callbacks: dict[int, tuple[Callable[[errors.Error | None], Any], Collective]] = {}
 _tokens = iter(range(1, 2**62))
 _tokens_lock = threading.Lock()
 
@@ -62,7 +64,7 @@ class Run:
 
     __slots__ = ("collective", "number", "_told")
 
-    def __init__(self, collective: "Collective", number: int, told: Any = None):
+    def __init__(self, collective: Collective, number: int, told: Any = None):
         self.collective, self.number, self._told = collective, number, told
 
     def received(self) -> list[int]:
@@ -93,7 +95,7 @@ class Run:
 class Collective:
     """A registered collective: run it any number of times, in any order beside others."""
 
-    def __init__(self, context: "Context", kind: str, id: int, count: int, type: DataType, root: int,
+    def __init__(self, context: Context, kind: str, id: int, count: int, type: DataType, root: int,
                  ranks: Sequence[int] | None, name: str | None, varying: bool,
                  sizes: tuple[int | None, int | None] | None = None):
         self.context, self.kind, self.id, self.count, self.type, self.root = context, kind, id, count, type, root

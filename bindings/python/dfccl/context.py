@@ -8,8 +8,9 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Sequence
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
-from typing import Any, Iterable, Sequence
+from typing import Any
 
 from . import errors
 from .arrays import DataTypeLike, Operator, RedOpLike, data_type, memory_of, red_op
@@ -18,7 +19,7 @@ from .library import CollOptions, Config, Stats, UniqueId, check, lib
 from .registers import Registers
 
 _BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
-_open: set["Context"] = set()
+_open: set[Context] = set()
 _kinds = {"all_reduce": "AllReduce", "reduce": "Reduce", "broadcast": "Broadcast", "all_gather": "AllGather",
           "reduce_scatter": "ReduceScatter", "all_to_all": "AllToAll", "gather": "Gather", "scatter": "Scatter"}
 
@@ -40,7 +41,7 @@ def _config(backend: str, device: int, max_blocks: int, queue_depth: int, timeou
 class _Entered:
     __slots__ = ("context",)
 
-    def __init__(self, context: "Context"):
+    def __init__(self, context: Context):
         self.context = context
 
     def __enter__(self) -> int:
@@ -77,7 +78,7 @@ class Context(Registers):
 
     @classmethod
     def from_environment(cls, *, backend: str = "auto", device: int = -1, max_blocks: int = 0, queue_depth: int = 0,
-                         timeout: float | None = None) -> "Context":
+                         timeout: float | None = None) -> Context:
         """Joins by the variables of torchrun, mpirun or Slurm (dfcclInitFromEnv)."""
         handle = c_void_p()
         config = _config(backend, device, max_blocks, queue_depth, timeout)
@@ -100,7 +101,7 @@ class Context(Registers):
     def __repr__(self) -> str:
         return f"<dfccl rank {self.rank} of {self.size}{', closed' if self._handle is None else ''}>"
 
-    def __enter__(self) -> "Context":
+    def __enter__(self) -> Context:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -182,7 +183,7 @@ class Context(Registers):
         with self._entered() as handle:
             check(lib.dfcclRedOpDestroy(handle, operator))
 
-    def group(self, ranks: Iterable[int]) -> "Group":
+    def group(self, ranks: Iterable[int]) -> Group:
         """Some ranks, in group order: its register_* are this context's with this group."""
         return Group(self, list(ranks))
 

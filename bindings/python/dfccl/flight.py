@@ -11,7 +11,8 @@ import json
 import os
 import pickletools
 import sys
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 MOST_BYTES = 512 << 20  # of a dump, and of what dfccl-sim check reads
 _MOST_VALUES = 50_000_000  # shared values count each time: a small pickle can stand for a text without end

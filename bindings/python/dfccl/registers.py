@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from ctypes import c_int, c_size_t
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 from . import errors
 from .arrays import DataTypeLike, RedOp, RedOpLike, data_type, red_op

@@ -3,9 +3,8 @@
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy
-
 import dfccl
+import numpy
 
 
 def body(context: dfccl.Context) -> None:

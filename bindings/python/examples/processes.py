@@ -2,9 +2,8 @@
 
 import multiprocessing
 
-import numpy
-
 import dfccl
+import numpy
 
 
 def body(rank: int, size: int, id: bytes) -> None:

@@ -4,7 +4,6 @@ import datetime
 
 import torch
 import torch.distributed as dist
-
 from start import end, join
 
 rank = join()

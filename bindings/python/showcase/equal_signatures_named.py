@@ -1,9 +1,8 @@
 """The same with names, which dfccl has and Gloo has not."""
 
+import dfccl.torch
 import torch
 import torch.distributed as dist
-
-import dfccl.torch
 from start import end, join
 
 rank, size = join(), dist.get_world_size()

@@ -1,9 +1,8 @@
 """Two DistributedDataParallel models, called in an order that depends on the rank, and one backward for both."""
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
-
 from start import end, join
+from torch.nn.parallel import DistributedDataParallel
 
 rank = join()
 torch.manual_seed(0)

@@ -82,7 +82,7 @@ def gpt(rank: int, size: int, place: str, steps: int) -> None:
         optimizer = torch.optim.AdamW(module.parameters(), lr=0.001)
         chance = torch.Generator().manual_seed(rank)
         losses, begin = [], time.monotonic()
-        for step in range(steps):
+        for _ in range(steps):
             start = torch.randint(0, Gpt.WORDS, (4, 1), generator=chance)
             text = (start + 3 * torch.arange(Gpt.LENGTH + 1)) % Gpt.WORDS  # what comes next can be learnt
             loss = functional.cross_entropy(module(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())

@@ -9,7 +9,7 @@ import argparse
 import socket
 import statistics
 import time
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -28,7 +28,7 @@ def all_reduces(groups: dict[str, dist.ProcessGroup]) -> None:
         calls = 100 if size <= 32768 else 30 if size <= 1 << 20 else 5
         for batch in range(6):
             for name, group in groups.items():
-                for call in range(calls):
+                for _ in range(calls):
                     begin = time.perf_counter()
                     dist.all_reduce(tensor, group=group)
                     if batch > 0:

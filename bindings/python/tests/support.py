@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import unittest
-from typing import Callable
+from collections.abc import Callable
 
 import dfccl
 import dfccl.context

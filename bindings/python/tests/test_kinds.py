@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-import numpy
-
 import dfccl
+import numpy
 from support import Case
 
 SIZE = 3

@@ -12,9 +12,8 @@ import time
 import unittest
 import weakref
 
-import numpy
-
 import dfccl
+import numpy
 from dfccl import library
 from support import Case, on_processes
 

@@ -14,8 +14,8 @@ import unittest.mock
 try:
     import torch
     import torch.distributed as dist
-    from torch.distributed import ReduceOp
     from torch._subclasses import FakeTensorMode
+    from torch.distributed import ReduceOp
     from torch.nn.parallel import DistributedDataParallel
 except ImportError:
     raise unittest.SkipTest("torch is not installed") from None

@@ -18,7 +18,6 @@ import dfccl
 import dfccl.torch
 from support import Case, meeting_place, on_processes
 
-
 # It moves nothing. Its type is not ours, as NCCL's is not: torch takes two backends of one type for one.
 dist.Backend.register_backend("other", _create_fake_pg, True, ["cuda", "meta"], _backend_type=dist.ProcessGroup.BackendType.UCC)
 

@@ -17,12 +17,16 @@ try:
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
     from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
     from torch.nn.parallel import DistributedDataParallel
 except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
 
-import dfccl.torch
+import dfccl.torch  # noqa: F401  its import registers the backend
 import long_runs
 from support import INNER_SECONDS, Case, meeting_place, on_processes
 

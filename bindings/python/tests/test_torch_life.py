@@ -15,7 +15,7 @@ except ImportError:
     raise unittest.SkipTest("torch is not installed") from None
 
 import dfccl
-import dfccl.torch
+import dfccl.torch  # noqa: F401  its import registers the backend
 from support import Case, meeting_place, on_processes
 
 
@@ -41,7 +41,7 @@ def _workers(rank: int, size: int, place: str) -> None:
     """Worker processes are forked from a rank in the middle of its job, with runs outstanding and futures watched."""
     join(rank, size, place)
     model = DistributedDataParallel(torch.nn.Linear(4, 4))
-    for epoch in range(2):
+    for _ in range(2):
         outstanding = torch.ones(5)
         work = dist.all_reduce(outstanding, async_op=True)
         rows = 0

@@ -5,6 +5,7 @@ fewer of them know. WORLD_SIZE: ranks (2). Not part of the lane: minutes. That t
 not asked for: only code in C++ can end an event in another thread.
 """
 
+# ruff: noqa: E402  the environment must be set before torch is imported
 import atexit
 import os
 import shutil
@@ -18,10 +19,9 @@ atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_er
 for name in ("barrier", "test_dir", "init_dir"):
     os.makedirs(os.path.join(folder, name))
 
+import dfccl.torch.job
 import torch
 import torch.distributed as dist
-
-import dfccl.torch.job
 
 ours = os.environ.get("BACKEND_OF_GLOO", "dfccl") == "dfccl"
 if ours and os.environ["BACKEND"] == "gloo":

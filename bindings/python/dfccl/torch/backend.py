@@ -7,7 +7,8 @@ take its place, and the other backends with it. So it has this one, which passes
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as C10dBackend

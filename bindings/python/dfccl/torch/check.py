@@ -14,8 +14,9 @@ import struct
 import sys
 import threading
 from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 

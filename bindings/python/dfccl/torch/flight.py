@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 

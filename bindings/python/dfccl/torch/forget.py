@@ -18,7 +18,6 @@ from .. import errors
 from .keeper import Keeper, Question
 
 if TYPE_CHECKING:
-    from .group import ProcessGroup
     from .job import Job
 
 _STANDARD, _LEAST, _MOST = 8192, 64, 60_000  # the library takes 65,536

@@ -13,7 +13,8 @@ import hashlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -105,7 +106,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
         asker = sys._getframe(1).f_code.co_name
         return [] if asker == "_maybe_attach_flight_recorder" else [torch.device("cpu")]
 
-    def _get_backend(self, device: torch.device) -> "ProcessGroup":
+    def _get_backend(self, device: torch.device) -> ProcessGroup:
         if torch.device(device).type != "cpu":
             raise RuntimeError(f"the process group dfccl has no backend for {device}: it takes tensors of the CPU")
         return self
@@ -120,7 +121,7 @@ class ProcessGroup(Reductions, Moves, Messages, Forgets, dist.ProcessGroup):
 
     def split_group(self, ranks: Sequence[int], timeout: datetime.timedelta | None = None, opts: Any = None,
                     group_name: str | None = None, group_desc: str | None = None,
-                    device_types: Any = None) -> "ProcessGroup | None":
+                    device_types: Any = None) -> ProcessGroup | None:
         """A group of some of this one's ranks, or None on the others. Nobody waits for anybody."""
         self._times_split += 1
         if self._rank not in ranks:

@@ -12,7 +12,8 @@ import json
 import os
 import threading
 import weakref
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .. import errors
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -30,7 +31,7 @@ class Work(dist.Work):
     _call: Any = None  # the flight recorder's
     _asks = True  # other ranks where they are, if it is late
     _source = -1  # of a receive from any rank: the member that it came from
-    _inner: Sequence["Work"] = ()  # what it joins, each with a record of its own
+    _inner: Sequence[Work] = ()  # what it joins, each with a record of its own
 
     def __init__(self, group: Any, operation: str, parts: Sequence[Part], outputs: list[torch.Tensor],
                  finish: Callable[[], Any] | None = None):
